@@ -1,0 +1,378 @@
+//! The row format.
+//!
+//! ```text
+//! | null bits, 1 per column | fixed columns, little-endian | end offset u32 of each variable column | variable bytes |
+//! ```
+//!
+//! A NULL column keeps its fixed bytes (zero) or an empty variable part, so every column has a constant position and is read
+//! without looking at the others. Integers have their declared width; decimals are the unscaled value as `i128`; temporal
+//! values are packed as in [`crate::time`]. Rows that come from a client pass [`RowLayout::check`] once; after that the
+//! accessors never fail, they only may return nothing for bytes that lie.
+
+use crate::{ErrorCode, limits::ROW_BYTES_MAX, schema::ColumnType, value::Value};
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Place {
+    ty: ColumnType,
+    /// Byte offset of a fixed column, or the ordinal among the variable ones.
+    at: u32,
+    /// Width of a fixed column, 0 for a variable one.
+    width: u8,
+}
+
+/// Where each column stands; computed once per schema version or projection.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RowLayout {
+    places: Vec<Place>,
+    /// Bytes before the end offsets.
+    head_bytes: usize,
+    variable_count: usize,
+}
+
+impl RowLayout {
+    pub fn new(types: impl IntoIterator<Item = ColumnType>) -> RowLayout {
+        let mut places: Vec<Place> = types.into_iter().map(|ty| Place { ty, at: 0, width: 0 }).collect();
+        let mut offset = places.len().div_ceil(8);
+        let mut variable_count = 0;
+        for place in &mut places {
+            if let Some(width) = place.ty.fixed_bytes() {
+                place.at = offset as u32;
+                place.width = width as u8;
+                offset += width;
+            } else {
+                place.at = variable_count as u32;
+                variable_count += 1;
+            }
+        }
+        RowLayout { places, head_bytes: offset, variable_count }
+    }
+
+    pub fn column_count(&self) -> usize {
+        self.places.len()
+    }
+    pub fn column_type(&self, column: u16) -> Option<ColumnType> {
+        self.places.get(usize::from(column)).map(|p| p.ty)
+    }
+    /// Size of a row whose variable columns are empty.
+    pub fn min_bytes(&self) -> usize {
+        self.head_bytes + 4 * self.variable_count
+    }
+
+    /// Validates a row from outside: length, offsets in order, and nothing beyond the last.
+    pub fn check(&self, row: &[u8]) -> Result<(), ErrorCode> {
+        if row.len() > ROW_BYTES_MAX {
+            return Err(ErrorCode::RowTooBig);
+        }
+        let base = self.min_bytes();
+        if row.len() < base {
+            return Err(ErrorCode::ProtocolViolation);
+        }
+        let mut previous = 0;
+        for i in 0..self.variable_count {
+            let end = self.end_offset(row, i);
+            if end < previous {
+                return Err(ErrorCode::ProtocolViolation);
+            }
+            previous = end;
+        }
+        if base + previous == row.len() { Ok(()) } else { Err(ErrorCode::ProtocolViolation) }
+    }
+
+    #[inline]
+    fn end_offset(&self, row: &[u8], variable: usize) -> usize {
+        let at = self.head_bytes + 4 * variable;
+        row.get(at..at + 4).map_or(0, |b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]) as usize)
+    }
+
+    #[inline]
+    pub fn is_null(&self, row: &[u8], column: u16) -> bool {
+        row.get(usize::from(column) / 8).is_none_or(|byte| byte >> (column % 8) & 1 != 0)
+    }
+
+    /// Stored bytes of a column: fixed width, or the variable part. Meaningless when NULL.
+    #[inline]
+    pub fn raw<'r>(&self, row: &'r [u8], column: u16) -> &'r [u8] {
+        let Some(place) = self.places.get(usize::from(column)) else { return &[] };
+        if place.width != 0 {
+            let at = place.at as usize;
+            row.get(at..at + usize::from(place.width)).unwrap_or(&[])
+        } else {
+            let i = place.at as usize;
+            let start = if i == 0 { 0 } else { self.end_offset(row, i - 1) };
+            let end = self.end_offset(row, i);
+            let base = self.min_bytes();
+            row.get(base + start..base + end).unwrap_or(&[])
+        }
+    }
+
+    #[inline]
+    pub fn value<'r>(&self, row: &'r [u8], column: u16) -> Value<'r> {
+        if self.is_null(row, column) {
+            return Value::Null;
+        }
+        match self.places.get(usize::from(column)) {
+            Some(place) => decode_value(place.ty, self.raw(row, column)),
+            None => Value::Null,
+        }
+    }
+
+    /// Appends a row. `values` gives each column's value, already converted to the column's type
+    /// (`Int` or `UInt` for integers, the declared scale for decimals).
+    ///
+    /// # Errors
+    /// [`ErrorCode::ValueOutOfRange`] for a value of the wrong kind or range, [`ErrorCode::RowTooBig`].
+    pub fn encode(&self, values: &[Value<'_>], out: &mut Vec<u8>) -> Result<(), ErrorCode> {
+        if values.len() != self.places.len() {
+            return Err(ErrorCode::ValueOutOfRange);
+        }
+        let start = out.len();
+        out.resize(start + self.min_bytes(), 0);
+        let mut variable = 0;
+        for (i, (place, value)) in self.places.iter().zip(values).enumerate() {
+            if value.is_null() {
+                out[start + i / 8] |= 1 << (i % 8);
+            }
+            if place.width != 0 {
+                if !value.is_null() {
+                    let at = start + place.at as usize;
+                    encode_fixed(place.ty, value, &mut out[at..at + usize::from(place.width)])?;
+                }
+            } else {
+                match value {
+                    Value::Bytes(bytes) => out.extend_from_slice(bytes),
+                    Value::Null => {}
+                    _ => return Err(ErrorCode::ValueOutOfRange),
+                }
+                self.set_end_offset(out, start, variable)?;
+                variable += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn set_end_offset(&self, out: &mut [u8], start: usize, variable: usize) -> Result<(), ErrorCode> {
+        let end = out.len() - start - self.min_bytes();
+        if out.len() - start > ROW_BYTES_MAX {
+            return Err(ErrorCode::RowTooBig);
+        }
+        let at = start + self.head_bytes + 4 * variable;
+        out[at..at + 4].copy_from_slice(&(end as u32).to_le_bytes());
+        Ok(())
+    }
+
+    /// Appends a row of `target` layout made of `columns` of `row`; `target` must be [`RowLayout::project_layout`] of them.
+    pub fn project(&self, row: &[u8], columns: &[u16], target: &RowLayout, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.resize(start + target.min_bytes(), 0);
+        let mut variable = 0;
+        for (i, (&column, place)) in columns.iter().zip(&target.places).enumerate() {
+            let raw = self.raw(row, column);
+            if self.is_null(row, column) {
+                out[start + i / 8] |= 1 << (i % 8);
+            }
+            if place.width != 0 {
+                let at = start + place.at as usize;
+                if raw.len() == usize::from(place.width) {
+                    out[at..at + raw.len()].copy_from_slice(raw);
+                }
+            } else {
+                out.extend_from_slice(raw);
+                let end = (out.len() - start - target.min_bytes()) as u32;
+                let at = start + target.head_bytes + 4 * variable;
+                out[at..at + 4].copy_from_slice(&end.to_le_bytes());
+                variable += 1;
+            }
+        }
+    }
+
+    /// Layout of a row that holds only `columns`; `None` when one does not exist.
+    pub fn project_layout(&self, columns: &[u16]) -> Option<RowLayout> {
+        let types: Option<Vec<ColumnType>> = columns.iter().map(|&c| self.column_type(c)).collect();
+        types.map(RowLayout::new)
+    }
+
+    /// Overwrites a fixed column in place (update programs).
+    pub(crate) fn set_fixed(&self, row: &mut [u8], column: u16, raw: &[u8]) -> bool {
+        let Some(place) = self.places.get(usize::from(column)) else { return false };
+        let at = place.at as usize;
+        match row.get_mut(at..at + usize::from(place.width)) {
+            Some(slot) if place.width != 0 && slot.len() == raw.len() => {
+                slot.copy_from_slice(raw);
+                true
+            }
+            _ => false,
+        }
+    }
+    pub(crate) fn set_null(&self, row: &mut [u8], column: u16, null: bool) {
+        if let Some(byte) = row.get_mut(usize::from(column) / 8) {
+            let bit = 1 << (column % 8);
+            if null { *byte |= bit } else { *byte &= !bit }
+        }
+    }
+    /// Replaces the bytes of a variable column, moving what follows.
+    pub(crate) fn set_variable(&self, row: &mut Vec<u8>, column: u16, raw: &[u8]) -> bool {
+        let Some(place) = self.places.get(usize::from(column)) else { return false };
+        if place.width != 0 {
+            return false;
+        }
+        let i = place.at as usize;
+        let start = if i == 0 { 0 } else { self.end_offset(row, i - 1) };
+        let end = self.end_offset(row, i);
+        let base = self.min_bytes();
+        if end < start || base + end > row.len() {
+            return false;
+        }
+        row.splice(base + start..base + end, raw.iter().copied());
+        for j in i..self.variable_count {
+            let moved = self.end_offset(row, j) + raw.len() - (end - start);
+            let at = self.head_bytes + 4 * j;
+            row[at..at + 4].copy_from_slice(&(moved as u32).to_le_bytes());
+        }
+        true
+    }
+}
+
+fn int_le(raw: &[u8]) -> u64 {
+    let mut bytes = [0u8; 8];
+    let n = raw.len().min(8);
+    bytes[..n].copy_from_slice(&raw[..n]);
+    u64::from_le_bytes(bytes)
+}
+
+/// Interprets the stored bytes of a column that is not NULL.
+#[inline]
+pub fn decode_value(ty: ColumnType, raw: &[u8]) -> Value<'_> {
+    match ty {
+        ColumnType::Int { bits, unsigned } => {
+            let n = int_le(raw);
+            if unsigned {
+                Value::UInt(n)
+            } else {
+                let shift = 64 - u32::from(bits);
+                Value::Int((n << shift) as i64 >> shift)
+            }
+        }
+        ColumnType::Decimal { scale, .. } => {
+            let mut bytes = [0u8; 16];
+            let n = raw.len().min(16);
+            bytes[..n].copy_from_slice(&raw[..n]);
+            Value::Decimal { unscaled: i128::from_le_bytes(bytes), scale }
+        }
+        ColumnType::Float => Value::Float(f32::from_bits(int_le(raw) as u32)),
+        ColumnType::Double => Value::Double(f64::from_bits(int_le(raw))),
+        ColumnType::Date => Value::Date(int_le(raw) as u32),
+        ColumnType::DateTime { .. } => Value::DateTime(int_le(raw)),
+        ColumnType::Timestamp { .. } => Value::Timestamp(int_le(raw) as i64),
+        ColumnType::Time { .. } => Value::Time(int_le(raw) as i64),
+        ColumnType::Year => Value::UInt(int_le(raw)),
+        _ => Value::Bytes(raw),
+    }
+}
+
+/// Whether `value` fits an integer column.
+pub fn int_fits(bits: u8, unsigned: bool, value: i128) -> bool {
+    let (low, high) =
+        if unsigned { (0, (1i128 << bits) - 1) } else { (-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1) };
+    (low..=high).contains(&value)
+}
+
+/// Writes the stored form of a fixed-width value.
+pub fn encode_fixed(ty: ColumnType, value: &Value<'_>, out: &mut [u8]) -> Result<(), ErrorCode> {
+    let wrong = Err(ErrorCode::ValueOutOfRange);
+    match (ty, value) {
+        (ColumnType::Int { bits, unsigned }, Value::Int(_) | Value::UInt(_)) => {
+            let wide = match value {
+                Value::Int(n) => i128::from(*n),
+                Value::UInt(n) => i128::from(*n),
+                _ => return wrong,
+            };
+            if !int_fits(bits, unsigned, wide) {
+                return wrong;
+            }
+            put(out, &(wide as u64).to_le_bytes())
+        }
+        (ColumnType::Year, Value::Int(n)) => put(out, &n.to_le_bytes()),
+        (ColumnType::Year, Value::UInt(n)) => put(out, &n.to_le_bytes()),
+        (ColumnType::Decimal { scale, .. }, Value::Decimal { unscaled, scale: given }) if *given == scale => {
+            put(out, &unscaled.to_le_bytes())
+        }
+        (ColumnType::Float, Value::Float(x)) => put(out, &x.to_bits().to_le_bytes()),
+        (ColumnType::Double, Value::Double(x)) => put(out, &x.to_bits().to_le_bytes()),
+        (ColumnType::Date, Value::Date(d)) => put(out, &d.to_le_bytes()),
+        (ColumnType::DateTime { .. }, Value::DateTime(d)) => put(out, &d.to_le_bytes()),
+        (ColumnType::Timestamp { .. }, Value::Timestamp(t)) | (ColumnType::Time { .. }, Value::Time(t)) => {
+            put(out, &t.to_le_bytes())
+        }
+        _ => wrong,
+    }
+}
+
+fn put(out: &mut [u8], bytes: &[u8]) -> Result<(), ErrorCode> {
+    let part = bytes.get(..out.len()).ok_or(ErrorCode::ValueOutOfRange)?;
+    out.copy_from_slice(part);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collate::Collation;
+
+    fn types() -> Vec<ColumnType> {
+        vec![
+            ColumnType::Int { bits: 32, unsigned: false },
+            ColumnType::VarChar { length: 20, collation: Collation::default() },
+            ColumnType::Int { bits: 24, unsigned: false },
+            ColumnType::Decimal { precision: 10, scale: 2, unsigned: false },
+            ColumnType::Blob { length: 100 },
+            ColumnType::Double,
+        ]
+    }
+
+    #[test]
+    fn encode_decode_project() {
+        let layout = RowLayout::new(types());
+        let values = [
+            Value::Int(-5),
+            Value::Bytes(b"hello"),
+            Value::Int(-8_388_608),
+            Value::Decimal { unscaled: -12345, scale: 2 },
+            Value::Null,
+            Value::Double(1.5),
+        ];
+        let mut row = Vec::new();
+        layout.encode(&values, &mut row).unwrap();
+        layout.check(&row).unwrap();
+        for (i, v) in values.iter().enumerate() {
+            assert_eq!(layout.value(&row, i as u16), *v);
+        }
+        let columns = [4, 1, 0];
+        let target = layout.project_layout(&columns).unwrap();
+        let mut out = vec![9];
+        layout.project(&row, &columns, &target, &mut out);
+        target.check(&out[1..]).unwrap();
+        assert_eq!(target.value(&out[1..], 0), Value::Null);
+        assert_eq!(target.value(&out[1..], 1), Value::Bytes(b"hello"));
+        assert_eq!(target.value(&out[1..], 2), Value::Int(-5));
+    }
+
+    #[test]
+    fn mutated_rows_are_refused_or_read_without_panic() {
+        let layout = RowLayout::new(types());
+        let mut row = Vec::new();
+        let values =
+            [Value::Int(1), Value::Bytes(b"abc"), Value::Int(2), Value::Null, Value::Bytes(b"xyz"), Value::Null];
+        layout.encode(&values, &mut row).unwrap();
+        for i in 0..row.len() {
+            for bit in 0..8 {
+                let mut bad = row.clone();
+                bad[i] ^= 1 << bit;
+                let _ = layout.check(&bad);
+                for column in 0..7 {
+                    let _ = layout.value(&bad, column);
+                }
+            }
+            assert!(layout.check(&row[..i]).is_err());
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! A table's definition as every layer sees it, and the checks that make one acceptable.
+//!
+//! The wire and disk form is the prost message in `apus-signal::schema`; this is the domain type, with the row layout
+//! computed once.
+
+use crate::{
+    ErrorCode,
+    collate::Collation,
+    ids::{IndexNo, TableId},
+    limits,
+    row::RowLayout,
+};
+
+/// Type of a column.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ColumnType {
+    /// `bits` is 8, 16, 24, 32 or 64.
+    Int {
+        bits: u8,
+        unsigned: bool,
+    },
+    /// Precision 1..=38 (a limit of the 128-bit representation; MySQL allows 65), scale <= precision and <= 30.
+    Decimal {
+        precision: u8,
+        scale: u8,
+        unsigned: bool,
+    },
+    Float,
+    Double,
+    /// Length in characters.
+    Char {
+        length: u16,
+        collation: Collation,
+    },
+    VarChar {
+        length: u16,
+        collation: Collation,
+    },
+    /// Length in bytes; stored padded with zero bytes.
+    Binary {
+        length: u16,
+    },
+    VarBinary {
+        length: u16,
+    },
+    /// Length in bytes.
+    Text {
+        length: u32,
+        collation: Collation,
+    },
+    Blob {
+        length: u32,
+    },
+    Date,
+    /// Decimals of a second, 0..=6.
+    DateTime {
+        decimals: u8,
+    },
+    Timestamp {
+        decimals: u8,
+    },
+    Time {
+        decimals: u8,
+    },
+    Year,
+}
+
+impl ColumnType {
+    /// Bytes in the fixed part of a row, or `None` for a column of the variable part.
+    pub fn fixed_bytes(self) -> Option<usize> {
+        Some(match self {
+            ColumnType::Int { bits, .. } => usize::from(bits / 8),
+            ColumnType::Decimal { .. } => 16,
+            ColumnType::Float | ColumnType::Date => 4,
+            ColumnType::Double
+            | ColumnType::DateTime { .. }
+            | ColumnType::Timestamp { .. }
+            | ColumnType::Time { .. } => 8,
+            ColumnType::Year => 2,
+            _ => return None,
+        })
+    }
+    /// The collation of a text column.
+    pub fn collation(self) -> Option<Collation> {
+        match self {
+            ColumnType::Char { collation, .. }
+            | ColumnType::VarChar { collation, .. }
+            | ColumnType::Text { collation, .. } => Some(collation),
+            _ => None,
+        }
+    }
+    pub fn is_text(self) -> bool {
+        self.collation().is_some()
+    }
+}
+
+/// What a column gets when an INSERT does not name it.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub enum DefaultValue {
+    /// No DEFAULT clause: NULL where allowed, otherwise an error in strict mode.
+    #[default]
+    None,
+    Null,
+    /// The literal as written, without quotes; converted by the column's type.
+    Literal(String),
+    CurrentTimestamp,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct Column {
+    pub name: String,
+    pub ty: ColumnType,
+    pub nullable: bool,
+    pub default: DefaultValue,
+    pub auto_increment: bool,
+    pub on_update_now: bool,
+    pub comment: String,
+    /// The type as it was declared, for SHOW CREATE TABLE (`int(11)`, `bool` -> `tinyint(1)`); empty: derived from `ty`.
+    pub declared: String,
+}
+
+/// Whether reads may use an index.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IndexState {
+    /// Being filled: writes maintain it, reads must not use it.
+    Building,
+    Ready,
+}
+
+/// A secondary index. Every one has an ordered tree in each fragment; a unique one has a hidden table besides, keyed by the
+/// encoded index key and distributed on its own, whose rows name the primary key (NDB: unique hash index).
+#[derive(Clone, PartialEq, Debug)]
+pub struct IndexDef {
+    pub no: IndexNo,
+    pub name: String,
+    /// Column numbers.
+    pub columns: Vec<u16>,
+    pub unique: bool,
+    /// The hidden table of a unique index.
+    pub hidden_table: Option<TableId>,
+    pub state: IndexState,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct TableSchema {
+    pub id: TableId,
+    /// Grows with each change of this table; carried by every operation.
+    pub version: u32,
+    pub database: String,
+    pub name: String,
+    pub columns: Vec<Column>,
+    /// Column numbers of the primary key, in key order.
+    pub primary_key: Vec<u16>,
+    /// The first so many columns of the primary key place the row (default: all).
+    pub distribution_columns: u16,
+    /// The primary key is a column that the user does not see (none was declared).
+    pub hidden_key: bool,
+    /// Secondary indexes; the primary key's ordered index is number 0 and not listed.
+    pub indexes: Vec<IndexDef>,
+    /// For a hidden unique-index table: the table it belongs to.
+    pub base_table: Option<TableId>,
+    pub collation: Collation,
+    pub comment: String,
+    /// ENGINE= as written, accepted and remembered.
+    pub engine: String,
+    layout: RowLayout,
+}
+
+/// Columns of a hidden unique-index table: encoded index key, distribution hash of the base row, encoded primary key.
+pub const HIDDEN_KEY_COLUMN: u16 = 0;
+pub const HIDDEN_HASH_COLUMN: u16 = 1;
+pub const HIDDEN_PK_COLUMN: u16 = 2;
+
+impl TableSchema {
+    /// A table without secondary indexes; call [`TableSchema::validate`] before use.
+    pub fn new(database: &str, name: &str, columns: Vec<Column>, primary_key: Vec<u16>) -> TableSchema {
+        let layout = RowLayout::new(columns.iter().map(|c| c.ty));
+        TableSchema {
+            id: TableId(0),
+            version: 1,
+            database: database.to_owned(),
+            name: name.to_owned(),
+            distribution_columns: primary_key.len() as u16,
+            columns,
+            primary_key,
+            hidden_key: false,
+            indexes: Vec::new(),
+            base_table: None,
+            collation: Collation::default(),
+            comment: String::new(),
+            engine: String::new(),
+            layout,
+        }
+    }
+
+    /// The hidden table of a unique index.
+    pub fn hidden_for(base: &TableSchema, index: &IndexDef) -> TableSchema {
+        let column = |name: &str, ty| Column {
+            name: name.to_owned(),
+            ty,
+            nullable: false,
+            default: DefaultValue::None,
+            auto_increment: false,
+            on_update_now: false,
+            comment: String::new(),
+            declared: String::new(),
+        };
+        let columns = vec![
+            column("index_key", ColumnType::VarBinary { length: u16::MAX }),
+            column("distribution_hash", ColumnType::Int { bits: 64, unsigned: true }),
+            column("primary_key", ColumnType::VarBinary { length: u16::MAX }),
+        ];
+        let name = format!("#unique#{}#{}", base.name, index.name);
+        let mut table = TableSchema::new(&base.database, &name, columns, vec![HIDDEN_KEY_COLUMN]);
+        table.base_table = Some(base.id);
+        table
+    }
+
+    pub fn layout(&self) -> &RowLayout {
+        &self.layout
+    }
+
+    /// Rebuilds what is derived from the columns; needed after changing them.
+    pub fn refresh(&mut self) {
+        self.layout = RowLayout::new(self.columns.iter().map(|c| c.ty));
+    }
+
+    pub fn column_no(&self, name: &str) -> Option<u16> {
+        self.columns.iter().position(|c| c.name.eq_ignore_ascii_case(name)).map(|i| i as u16)
+    }
+
+    pub fn auto_increment_column(&self) -> Option<u16> {
+        self.columns.iter().position(|c| c.auto_increment).map(|i| i as u16)
+    }
+
+    pub fn index(&self, no: IndexNo) -> Option<&IndexDef> {
+        self.indexes.iter().find(|i| i.no == no)
+    }
+
+    /// Key columns of ordered index `no`; number 0 is the primary key.
+    pub fn index_columns(&self, no: IndexNo) -> Option<&[u16]> {
+        if no.0 == 0 { Some(&self.primary_key) } else { self.index(no).map(|i| i.columns.as_slice()) }
+    }
+
+    pub fn is_hidden_index(&self) -> bool {
+        self.base_table.is_some()
+    }
+
+    /// Whether the whole primary key places the row, so that one hash serves placement and lookup.
+    pub fn distributed_by_whole_key(&self) -> bool {
+        usize::from(self.distribution_columns) == self.primary_key.len()
+    }
+
+    /// Refuses what the lower layers rely on not to meet. The text says which object is wrong.
+    pub fn validate(&self) -> Result<(), (ErrorCode, String)> {
+        let bad = |what: String| Err((ErrorCode::InvalidSchema, what));
+        if self.columns.is_empty() || self.columns.len() > limits::COLUMNS_MAX {
+            return bad(format!("a table has 1 to {} columns, not {}", limits::COLUMNS_MAX, self.columns.len()));
+        }
+        if self.indexes.len() + 1 > limits::INDEXES_MAX {
+            return bad(format!("a table has at most {} indexes", limits::INDEXES_MAX));
+        }
+        if self.distribution_columns == 0 || usize::from(self.distribution_columns) > self.primary_key.len() {
+            return bad("the distribution key must be a prefix of the primary key".to_owned());
+        }
+        for (i, column) in self.columns.iter().enumerate() {
+            if let Some(twin) = self.columns[..i].iter().find(|c| c.name.eq_ignore_ascii_case(&column.name)) {
+                return bad(format!("duplicate column name '{}'", twin.name));
+            }
+            match column.ty {
+                ColumnType::Int { bits: 8 | 16 | 24 | 32 | 64, .. } => {}
+                ColumnType::Int { bits, .. } => return bad(format!("no integer of {bits} bits")),
+                ColumnType::Decimal { precision, scale, .. }
+                    if precision == 0 || precision > 38 || scale > precision.min(30) =>
+                {
+                    return bad(format!(
+                        "column '{}': DECIMAL({precision},{scale}) is outside DECIMAL(1..38, 0..30)",
+                        column.name
+                    ));
+                }
+                ColumnType::DateTime { decimals }
+                | ColumnType::Timestamp { decimals }
+                | ColumnType::Time { decimals }
+                    if decimals > 6 =>
+                {
+                    return bad(format!("column '{}': at most 6 decimals of a second", column.name));
+                }
+                _ => {}
+            }
+        }
+        self.validate_key("PRIMARY", &self.primary_key)?;
+        for (i, index) in self.indexes.iter().enumerate() {
+            self.validate_key(&index.name, &index.columns)?;
+            if index.no.0 == 0 || self.indexes[..i].iter().any(|other| other.no == index.no) {
+                return bad(format!("index '{}' has no number of its own", index.name));
+            }
+        }
+        if let Some(&column) = self.primary_key.iter().find(|&&c| self.columns[usize::from(c)].nullable) {
+            return bad(format!("primary key column '{}' may not be NULL", self.columns[usize::from(column)].name));
+        }
+        Ok(())
+    }
+
+    fn validate_key(&self, name: &str, columns: &[u16]) -> Result<(), (ErrorCode, String)> {
+        if columns.is_empty() || columns.len() > limits::KEY_COLUMNS_MAX {
+            return Err((
+                ErrorCode::InvalidSchema,
+                format!("key '{name}' has {} columns; 1 to 32 are allowed", columns.len()),
+            ));
+        }
+        for (i, &column) in columns.iter().enumerate() {
+            if usize::from(column) >= self.columns.len() || columns[..i].contains(&column) {
+                return Err((
+                    ErrorCode::InvalidSchema,
+                    format!("key '{name}' names a column twice or one that does not exist"),
+                ));
+            }
+        }
+        Ok(())
+    }
+}
