@@ -136,10 +136,8 @@ impl Chain {
     /// The chain that is left when only nodes for which `keep` holds remain; order is kept.
     pub fn retain(self, keep: impl Fn(NodeId) -> bool) -> Chain {
         let mut left = Chain(0);
-        let mut position = 0;
-        for node in self.nodes().filter(|&n| keep(n)) {
+        for (position, node) in self.nodes().filter(|&n| keep(n)).enumerate() {
             left.0 |= u32::from(node.0) << (8 * position);
-            position += 1;
         }
         left
     }

@@ -1,0 +1,105 @@
+//! Node recovery without a disk: a joining node gets every row from the primaries while traffic goes on.
+//!
+//! From the view that has the node as `Recovering`, every write goes along a chain that ends at it. The primary's LDM, ordered by
+//! its own node's COPY block (`CopyFragReq`), walks its rows in slices. A row that a transaction has locked is waited for, so
+//! that no change prepared before the node was in the chain is missed. Each row goes down the *same chain* as writes do
+//! (`CopyRowsOrd`), so it cannot overtake or be overtaken by a later change of the same row; only the recovering node stores it.
+//! It answers `CopyRowsConf` to the primary, which keeps at most `COPY_WINDOW` messages under way.
+//!
+//! If the recovering node dies the copying stops with the view; if the primary dies the new primary's COPY block starts that
+//! fragment again (rows stored twice are equal or older and are overwritten in chain order).
+
+use apus_types::{Chain, PartitionId, TableId};
+
+use crate::{
+    codec::{DecodeError, Put, Reader},
+    envelope::BlockRef,
+};
+
+/// Most `CopyRowsOrd` unanswered per LDM instance.
+pub const COPY_WINDOW: u32 = 4;
+/// A `CopyRowsOrd` is closed when it holds this many bytes.
+pub const COPY_BYTES: usize = 64 << 10;
+
+/// `CopyFragReq` (COPY to LDM of the primary), `CopyFragConf`, `CopyFragRef`: all fragments of `partition`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CopyFrag {
+    pub generation: u64,
+    pub partition: PartitionId,
+}
+
+impl CopyFrag {
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u64(self.generation);
+        out.put_u16(self.partition.0);
+    }
+    pub fn decode(body: &[u8]) -> Result<CopyFrag, DecodeError> {
+        let mut r = Reader::new(body);
+        Ok(CopyFrag { generation: r.u64()?, partition: PartitionId(r.u16()?) })
+    }
+}
+
+/// `CopyRowsOrd`: `generation u64, source, chain, partition u16, table u32, count u16, count x (epoch u64, key short, row long)`.
+#[derive(Clone, Copy, Debug)]
+pub struct CopyRowsOrd<'a> {
+    pub generation: u64,
+    /// The LDM to answer.
+    pub source: BlockRef,
+    pub chain: Chain,
+    pub partition: PartitionId,
+    pub table: TableId,
+    pub count: u16,
+    pub rows: &'a [u8],
+}
+
+impl<'a> CopyRowsOrd<'a> {
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u64(self.generation);
+        out.put_block(self.source);
+        out.put_chain(self.chain);
+        out.put_u16(self.partition.0);
+        out.put_u32(self.table.0);
+        out.put_u16(self.count);
+        out.put_bytes(self.rows);
+    }
+    pub fn push_row(rows: &mut Vec<u8>, epoch: u64, key: &[u8], row: &[u8]) {
+        rows.put_u64(epoch);
+        rows.put_short_bytes(key);
+        rows.put_long_bytes(row);
+    }
+    pub fn decode(body: &'a [u8]) -> Result<CopyRowsOrd<'a>, DecodeError> {
+        let mut r = Reader::new(body);
+        Ok(CopyRowsOrd {
+            generation: r.u64()?,
+            source: r.block()?,
+            chain: r.chain()?,
+            partition: PartitionId(r.u16()?),
+            table: TableId(r.u32()?),
+            count: r.u16()?,
+            rows: r.rest(),
+        })
+    }
+    /// (epoch, key, row)
+    pub fn rows(&self) -> impl Iterator<Item = Result<(u64, &'a [u8], &'a [u8]), DecodeError>> {
+        let mut r = Reader::new(self.rows);
+        (0..self.count).map(move |_| Ok((r.u64()?, r.short_bytes()?, r.long_bytes()?)))
+    }
+}
+
+/// `CopyRowsConf`: one `CopyRowsOrd` is stored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CopyRowsConf {
+    pub generation: u64,
+    pub partition: PartitionId,
+}
+
+impl CopyRowsConf {
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u64(self.generation);
+        out.put_u16(self.partition.0);
+    }
+    pub fn decode(body: &[u8]) -> Result<CopyRowsConf, DecodeError> {
+        let mut r = Reader::new(body);
+        Ok(CopyRowsConf { generation: r.u64()?, partition: PartitionId(r.u16()?) })
+    }
+}

@@ -1,0 +1,180 @@
+//! The dictionary: schema reads and schema transactions.
+//!
+//! Every data node holds the whole dictionary (databases, tables with their indexes). A client reads it from any node
+//! (`DictReadReq`) and changes it by `SchemaReq` to any node, which passes it to the president's DICT. That one runs one schema
+//! transaction at a time: `SchemaPrepReq` to DICT of every member (check, remember), which tell their LDM and TC instances
+//! (`TableOrd`, `TableConf`); when all have answered, `SchemaCommitOrd`. A refusal or a failed index build aborts it everywhere. If
+//! the president dies, the new one finishes it: committed anywhere, commit; else abort. Every committed change raises the
+//! dictionary version by one and is announced to clients (`SchemaRep`).
+
+use prost::Message;
+
+use crate::schema::TableMessage;
+
+#[derive(Clone, PartialEq, Message)]
+pub struct DatabaseMessage {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// MySQL collation id.
+    #[prost(uint32, tag = "2")]
+    pub collation: u32,
+}
+
+/// `DictReadReq`: the whole dictionary if `known_version` is not the current one.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub struct DictReadReq {
+    #[prost(uint64, tag = "1")]
+    pub request: u64,
+    #[prost(uint64, tag = "2")]
+    pub known_version: u64,
+}
+
+/// `DictReadConf`, `DictCopyConf`, `SchemaRep` (`SchemaRep` without the lists).
+#[derive(Clone, PartialEq, Message)]
+pub struct Dictionary {
+    #[prost(uint64, tag = "1")]
+    pub request: u64,
+    #[prost(uint64, tag = "2")]
+    pub version: u64,
+    #[prost(bool, tag = "3")]
+    pub unchanged: bool,
+    #[prost(message, repeated, tag = "4")]
+    pub databases: Vec<DatabaseMessage>,
+    /// Hidden unique-index tables included.
+    #[prost(message, repeated, tag = "5")]
+    pub tables: Vec<TableMessage>,
+    #[prost(uint32, tag = "6")]
+    pub next_table_id: u32,
+}
+
+/// One schema change.
+#[derive(Clone, PartialEq, prost::Oneof)]
+pub enum Change {
+    #[prost(message, tag = "10")]
+    CreateDatabase(DatabaseMessage),
+    /// With all its tables.
+    #[prost(string, tag = "11")]
+    DropDatabase(String),
+    /// `id`, `version` and hidden tables of unique indexes are assigned by DICT.
+    #[prost(message, tag = "12")]
+    CreateTable(TableMessage),
+    #[prost(message, tag = "13")]
+    DropTable(TableName),
+    /// Becomes an empty table of a new id.
+    #[prost(message, tag = "14")]
+    TruncateTable(TableName),
+    #[prost(message, tag = "15")]
+    CreateIndex(IndexChange),
+    #[prost(message, tag = "16")]
+    DropIndex(IndexChange),
+    #[prost(message, tag = "17")]
+    RenameTable(RenameTable),
+    /// A unique index was filled by the client that created it: reads may use it now.
+    #[prost(message, tag = "18")]
+    PublishIndex(IndexChange),
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct TableName {
+    #[prost(string, tag = "1")]
+    pub database: String,
+    #[prost(string, tag = "2")]
+    pub table: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct RenameTable {
+    #[prost(message, optional, tag = "1")]
+    pub from: Option<TableName>,
+    #[prost(message, optional, tag = "2")]
+    pub to: Option<TableName>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct IndexChange {
+    #[prost(message, optional, tag = "1")]
+    pub table: Option<TableName>,
+    #[prost(string, tag = "2")]
+    pub name: String,
+    #[prost(uint32, repeated, tag = "3")]
+    pub columns: Vec<u32>,
+    #[prost(bool, tag = "4")]
+    pub unique: bool,
+}
+
+/// `SchemaReq`.
+#[derive(Clone, PartialEq, Message)]
+pub struct SchemaReq {
+    #[prost(uint64, tag = "1")]
+    pub request: u64,
+    /// Random, so that a request sent again after a failure is executed once.
+    #[prost(fixed64, tag = "2")]
+    pub token: u64,
+    #[prost(oneof = "Change", tags = "10, 11, 12, 13, 14, 15, 16, 17, 18")]
+    pub change: Option<Change>,
+}
+
+/// `SchemaConf`; a `SchemaRef` is a [`crate::tc::RequestRef`] with the object's name as detail.
+#[derive(Clone, PartialEq, Message)]
+pub struct SchemaConf {
+    #[prost(uint64, tag = "1")]
+    pub request: u64,
+    /// Dictionary version that has the change.
+    #[prost(uint64, tag = "2")]
+    pub version: u64,
+    /// The table as it is now, where the change left one.
+    #[prost(message, optional, tag = "3")]
+    pub table: Option<TableMessage>,
+}
+
+/// `SchemaPrepReq`/`Conf`, `SchemaCommitOrd`/`Conf`, `SchemaAbortOrd` between DICT blocks.
+#[derive(Clone, PartialEq, Message)]
+pub struct SchemaStep {
+    #[prost(uint64, tag = "1")]
+    pub generation: u64,
+    /// The dictionary version that the transaction leads to.
+    #[prost(uint64, tag = "2")]
+    pub version: u64,
+    #[prost(fixed64, tag = "3")]
+    pub token: u64,
+    /// Tables as they will be, new and changed.
+    #[prost(message, repeated, tag = "4")]
+    pub upsert_tables: Vec<TableMessage>,
+    #[prost(uint32, repeated, tag = "5")]
+    pub drop_tables: Vec<u32>,
+    #[prost(message, repeated, tag = "6")]
+    pub upsert_databases: Vec<DatabaseMessage>,
+    #[prost(string, repeated, tag = "7")]
+    pub drop_databases: Vec<String>,
+    #[prost(uint32, tag = "8")]
+    pub next_table_id: u32,
+    /// In a `Ref`: an error code.
+    #[prost(uint32, tag = "9")]
+    pub error: u32,
+}
+
+/// What a `TableOrd` asks of an LDM or TC instance.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, prost::Enumeration)]
+#[repr(i32)]
+pub enum TableAction {
+    /// Make or replace the definition; an LDM makes missing fragments and trees and fills new ordered indexes from the rows it
+    /// has (in slices), then confirms.
+    Define = 1,
+    Drop = 2,
+}
+
+/// `TableOrd` / `TableConf` / `TableRef` inside a node.
+#[derive(Clone, PartialEq, Message)]
+pub struct TableOrd {
+    #[prost(uint64, tag = "1")]
+    pub request: u64,
+    #[prost(enumeration = "TableAction", tag = "2")]
+    pub action: i32,
+    #[prost(message, optional, tag = "3")]
+    pub table: Option<TableMessage>,
+    #[prost(uint32, tag = "4")]
+    pub table_id: u32,
+    /// In a `TableRef`.
+    #[prost(uint32, tag = "5")]
+    pub error: u32,
+}

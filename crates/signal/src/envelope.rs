@@ -1,0 +1,315 @@
+//! The envelope, block addresses and signal numbers.
+//!
+//! ```text
+//! 0 length u32 (envelope and body) | 4 kind u16 | 6 version u8 | 7 flags u8 | 8 to u32 | 12 from u32 | 16 epoch u64 | 24 trace u64 | 32 body
+//! ```
+
+use apus_types::{Epoch, NodeId, limits::SIGNAL_BYTES_MAX};
+
+use crate::codec::DecodeError;
+
+/// Version of this protocol; a peer with another major form is refused at the hello.
+pub const PROTOCOL_VERSION: u8 = 1;
+/// Bytes of an envelope.
+pub const ENVELOPE_BYTES: usize = 32;
+
+/// The blocks of DESIGN section 4, plus the ends of client links.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum BlockId {
+    /// The executor itself: link hello and link-level refusals.
+    Link = 0,
+    Qmgr = 1,
+    Dih = 2,
+    Dict = 3,
+    Tc = 4,
+    Ldm = 5,
+    Copy = 6,
+    Cntr = 7,
+    /// Management node.
+    Mgmt = 8,
+    /// A native client behind a client link.
+    Client = 9,
+}
+
+impl BlockId {
+    pub const COUNT: usize = 10;
+    pub fn from_u8(n: u8) -> Option<BlockId> {
+        Some(match n {
+            0 => BlockId::Link,
+            1 => BlockId::Qmgr,
+            2 => BlockId::Dih,
+            3 => BlockId::Dict,
+            4 => BlockId::Tc,
+            5 => BlockId::Ldm,
+            6 => BlockId::Copy,
+            7 => BlockId::Cntr,
+            8 => BlockId::Mgmt,
+            9 => BlockId::Client,
+            _ => return None,
+        })
+    }
+}
+
+/// Address of a block instance. Packed as `node << 16 | block << 8 | instance`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BlockRef {
+    pub node: NodeId,
+    pub block: BlockId,
+    pub instance: u8,
+}
+
+impl BlockRef {
+    pub fn new(node: NodeId, block: BlockId, instance: u8) -> BlockRef {
+        BlockRef { node, block, instance }
+    }
+    pub fn to_u32(self) -> u32 {
+        u32::from(self.node.0) << 16 | u32::from(self.block as u8) << 8 | u32::from(self.instance)
+    }
+    pub fn from_u32(n: u32) -> Option<BlockRef> {
+        Some(BlockRef { node: NodeId((n >> 16) as u16), block: BlockId::from_u8((n >> 8) as u8)?, instance: n as u8 })
+    }
+}
+
+impl std::fmt::Debug for BlockRef {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{:?}.{}", self.node, self.block, self.instance)
+    }
+}
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $name:ident = $number:literal;)*) => {
+        /// Signal numbers: append-only; a retired number is never given out again. `Req` asks, `Conf` confirms, `Ref` refuses,
+        /// `Ord` orders without an answer, `Rep` reports. The body of each is in the module of its conversation.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        #[repr(u16)]
+        pub enum Kind { $($(#[$doc])* $name = $number,)* }
+        impl Kind {
+            pub const ALL: &'static [Kind] = &[$(Kind::$name),*];
+            pub fn from_u16(n: u16) -> Option<Kind> {
+                match n { $($number => Some(Kind::$name),)* _ => None }
+            }
+        }
+    };
+}
+
+kinds! {
+    // Links: module `hello`.
+    HelloReq = 1;
+    HelloConf = 2;
+    HelloRef = 3;
+    /// A request that could not be routed or decoded; body as `tc::RequestRef`.
+    RequestRef = 4;
+    PingReq = 5;
+    PingConf = 6;
+
+    // Clients to LDM, past the coordinator: modules `key_read`, `scan`.
+    ReadReq = 16;
+    ReadConf = 17;
+    ScanReq = 18;
+    ScanConf = 19;
+
+    // Clients to TC: module `tc`.
+    TcBatchReq = 32;
+    TcBatchConf = 33;
+    TcBatchRef = 34;
+    TcCommitReq = 35;
+    TcCommitConf = 36;
+    TcRollbackReq = 37;
+    TcRollbackConf = 38;
+    TcOutcomeReq = 39;
+    TcOutcomeConf = 40;
+    /// The client link of a client with open transactions was lost (executor to TC).
+    ClientGoneRep = 41;
+    /// TC to TC: see `tc::DeadlockProbe`.
+    DeadlockProbeOrd = 42;
+
+    // TC and LDM: module `ldm`.
+    LdmBatchReq = 64;
+    LdmBatchConf = 65;
+    LdmBatchRef = 66;
+    LdmPrepareReq = 67;
+    LdmPreparedConf = 68;
+    LdmPreparedRef = 69;
+    LdmCommitOrd = 70;
+    LdmCommittedConf = 71;
+    LdmCompleteOrd = 72;
+    LdmAbortOrd = 73;
+    LdmAbortConf = 74;
+    LdmWaitRep = 75;
+    /// LDM to itself: continue sliced work.
+    LdmContinueOrd = 76;
+    /// TC to itself: continue sliced work.
+    TcContinueOrd = 77;
+
+    // Take-over: module `takeover`.
+    TakeOverTransRep = 96;
+    TakeOverEndRep = 97;
+    OutcomeReq = 98;
+    OutcomeConf = 99;
+
+    // Node recovery: module `copy`.
+    CopyFragReq = 112;
+    CopyFragConf = 113;
+    CopyFragRef = 114;
+    CopyRowsOrd = 115;
+    CopyRowsConf = 116;
+
+    // Membership: modules `view`, `qmgr`.
+    HeartbeatRep = 128;
+    JoinReq = 129;
+    JoinConf = 130;
+    JoinRef = 131;
+    ViewPrepReq = 132;
+    ViewPrepConf = 133;
+    ViewPrepRef = 134;
+    ViewCommitOrd = 135;
+    ViewCommitConf = 136;
+    PresTakeOverReq = 137;
+    PresTakeOverConf = 138;
+    ArbitReq = 139;
+    ArbitConf = 140;
+    /// Inside a node: a link to a member was lost (executor to QMGR).
+    LinkDownRep = 141;
+    LinkUpRep = 142;
+    /// Inside a node: the committed view, to every block instance; body `view::View`.
+    ViewOrd = 143;
+    EpochRep = 144;
+    RecoveredRep = 145;
+    FailRep = 146;
+    StopOrd = 147;
+    SuspectRep = 148;
+
+    // The map for clients: module `view`.
+    MapReq = 160;
+    MapConf = 161;
+    /// Pushed to clients that asked once, whenever the view changes; body as MapConf.
+    MapRep = 162;
+
+    // Dictionary: module `dict`.
+    DictReadReq = 176;
+    DictReadConf = 177;
+    DictReadRef = 178;
+    SchemaReq = 179;
+    SchemaConf = 180;
+    SchemaRef = 181;
+    SchemaPrepReq = 182;
+    SchemaPrepConf = 183;
+    SchemaPrepRef = 184;
+    SchemaCommitOrd = 185;
+    SchemaCommitConf = 186;
+    SchemaAbortOrd = 187;
+    /// Inside a node: dictionary to LDM and TC instances.
+    TableOrd = 188;
+    TableConf = 189;
+    DictCopyReq = 190;
+    DictCopyConf = 191;
+    /// Pushed to clients: the schema version changed.
+    SchemaRep = 192;
+    TableRef = 193;
+
+    // Management: module `mgmt`.
+    ConfigReq = 208;
+    ConfigConf = 209;
+    StatusReq = 210;
+    StatusConf = 211;
+    NodeStatusReq = 212;
+    NodeStatusConf = 213;
+    RegisterRep = 214;
+    ConfigRef = 215;
+}
+
+/// What travels with every signal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Envelope {
+    pub kind: Kind,
+    pub to: BlockRef,
+    pub from: BlockRef,
+    /// The sender's epoch: a receiver that knows a lower one adopts it before it executes the signal.
+    pub epoch: Epoch,
+    /// Follows a request through every block and node; 0 when not traced.
+    pub trace: u64,
+}
+
+impl Envelope {
+    /// Appends envelope and body; `write` appends the body.
+    #[inline]
+    pub fn encode(&self, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+        let start = out.len();
+        let mut head = [0u8; ENVELOPE_BYTES];
+        head[4..6].copy_from_slice(&(self.kind as u16).to_le_bytes());
+        head[6] = PROTOCOL_VERSION;
+        head[8..12].copy_from_slice(&self.to.to_u32().to_le_bytes());
+        head[12..16].copy_from_slice(&self.from.to_u32().to_le_bytes());
+        head[16..24].copy_from_slice(&self.epoch.0.to_le_bytes());
+        head[24..32].copy_from_slice(&self.trace.to_le_bytes());
+        out.extend_from_slice(&head);
+        write(out);
+        let length = (out.len() - start) as u32;
+        out[start..start + 4].copy_from_slice(&length.to_le_bytes());
+    }
+}
+
+/// Length in bytes of the frame at the start of `bytes`: `Ok(None)` when even the envelope is incomplete.
+///
+/// # Errors
+/// A length below an envelope's or above the limit: the stream cannot be followed any further.
+#[inline]
+pub fn frame_length(bytes: &[u8]) -> Result<Option<usize>, DecodeError> {
+    let Some(head) = bytes.first_chunk::<4>() else { return Ok(None) };
+    let length = u32::from_le_bytes(*head) as usize;
+    if !(ENVELOPE_BYTES..=ENVELOPE_BYTES + SIGNAL_BYTES_MAX).contains(&length) {
+        return Err(DecodeError);
+    }
+    Ok(Some(length))
+}
+
+/// Splits one whole frame into envelope and body.
+///
+/// # Errors
+/// Unknown version, kind or block.
+#[inline]
+pub fn decode_frame(frame: &[u8]) -> Result<(Envelope, &[u8]), DecodeError> {
+    let (head, body) = frame.split_first_chunk::<ENVELOPE_BYTES>().ok_or(DecodeError)?;
+    let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+    let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
+    if head[6] != PROTOCOL_VERSION {
+        return Err(DecodeError);
+    }
+    let envelope = Envelope {
+        kind: Kind::from_u16(u16::from_le_bytes([head[4], head[5]])).ok_or(DecodeError)?,
+        to: BlockRef::from_u32(word(8)).ok_or(DecodeError)?,
+        from: BlockRef::from_u32(word(12)).ok_or(DecodeError)?,
+        epoch: Epoch(long(16)),
+        trace: long(24),
+    };
+    Ok((envelope, body))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_round_trip_and_refuse() {
+        let envelope = Envelope {
+            kind: Kind::ReadReq,
+            to: BlockRef::new(NodeId(2), BlockId::Ldm, 3),
+            from: BlockRef::new(NodeId(0x8001), BlockId::Client, 0),
+            epoch: Epoch(7),
+            trace: u64::MAX,
+        };
+        let mut out = Vec::new();
+        envelope.encode(&mut out, |b| b.extend_from_slice(b"body"));
+        assert_eq!(frame_length(&out), Ok(Some(36)));
+        assert_eq!(decode_frame(&out), Ok((envelope, &b"body"[..])));
+        assert_eq!(frame_length(&[1, 0]), Ok(None));
+        assert_eq!(frame_length(&[31, 0, 0, 0]), Err(DecodeError));
+        assert_eq!(frame_length(&[0, 0, 0, 2]), Err(DecodeError));
+        for i in 0..32 {
+            let mut bad = out.clone();
+            bad[i] = 0xee;
+            let _ = decode_frame(&bad);
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Wire form of a table's definition, and its conversion; the domain type is [`apus_types::TableSchema`].
+
+use apus_types::{
+    Column, ColumnType, IndexDef, IndexNo, IndexState, TableId, TableSchema, collate::Collation, schema::DefaultValue,
+};
+use prost::Message;
+
+use crate::codec::DecodeError;
+
+#[derive(Clone, PartialEq, Message)]
+pub struct ColumnMessage {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// See `type_to_wire`.
+    #[prost(uint32, tag = "2")]
+    pub type_code: u32,
+    /// Bits, precision, length or decimals.
+    #[prost(uint32, tag = "3")]
+    pub size: u32,
+    #[prost(uint32, tag = "4")]
+    pub scale: u32,
+    #[prost(bool, tag = "5")]
+    pub unsigned: bool,
+    /// MySQL collation id, 0 where none applies.
+    #[prost(uint32, tag = "6")]
+    pub collation: u32,
+    #[prost(bool, tag = "7")]
+    pub nullable: bool,
+    /// 0 none, 1 NULL, 2 literal, 3 current timestamp.
+    #[prost(uint32, tag = "8")]
+    pub default_kind: u32,
+    #[prost(string, tag = "9")]
+    pub default_text: String,
+    #[prost(bool, tag = "10")]
+    pub auto_increment: bool,
+    #[prost(bool, tag = "11")]
+    pub on_update_now: bool,
+    #[prost(string, tag = "12")]
+    pub comment: String,
+    #[prost(string, tag = "13")]
+    pub declared: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct IndexMessage {
+    #[prost(uint32, tag = "1")]
+    pub no: u32,
+    #[prost(string, tag = "2")]
+    pub name: String,
+    #[prost(uint32, repeated, tag = "3")]
+    pub columns: Vec<u32>,
+    #[prost(bool, tag = "4")]
+    pub unique: bool,
+    #[prost(uint32, tag = "5")]
+    pub hidden_table: u32,
+    #[prost(bool, tag = "6")]
+    pub building: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct TableMessage {
+    #[prost(uint32, tag = "1")]
+    pub id: u32,
+    #[prost(uint32, tag = "2")]
+    pub version: u32,
+    #[prost(string, tag = "3")]
+    pub database: String,
+    #[prost(string, tag = "4")]
+    pub name: String,
+    #[prost(message, repeated, tag = "5")]
+    pub columns: Vec<ColumnMessage>,
+    #[prost(uint32, repeated, tag = "6")]
+    pub primary_key: Vec<u32>,
+    #[prost(uint32, tag = "7")]
+    pub distribution_columns: u32,
+    #[prost(bool, tag = "8")]
+    pub hidden_key: bool,
+    #[prost(message, repeated, tag = "9")]
+    pub indexes: Vec<IndexMessage>,
+    #[prost(uint32, tag = "10")]
+    pub base_table: u32,
+    #[prost(uint32, tag = "11")]
+    pub collation: u32,
+    #[prost(string, tag = "12")]
+    pub comment: String,
+    #[prost(string, tag = "13")]
+    pub engine: String,
+}
+
+fn type_to_wire(ty: ColumnType) -> (u32, u32, u32, bool, u32) {
+    let text = |code, length: u32, collation: Collation| (code, length, 0, false, u32::from(collation.id()));
+    match ty {
+        ColumnType::Int { bits, unsigned } => (1, u32::from(bits), 0, unsigned, 0),
+        ColumnType::Decimal { precision, scale, unsigned } => (2, u32::from(precision), u32::from(scale), unsigned, 0),
+        ColumnType::Float => (3, 0, 0, false, 0),
+        ColumnType::Double => (4, 0, 0, false, 0),
+        ColumnType::Char { length, collation } => text(5, u32::from(length), collation),
+        ColumnType::VarChar { length, collation } => text(6, u32::from(length), collation),
+        ColumnType::Binary { length } => (7, u32::from(length), 0, false, 0),
+        ColumnType::VarBinary { length } => (8, u32::from(length), 0, false, 0),
+        ColumnType::Text { length, collation } => text(9, length, collation),
+        ColumnType::Blob { length } => (10, length, 0, false, 0),
+        ColumnType::Date => (11, 0, 0, false, 0),
+        ColumnType::DateTime { decimals } => (12, u32::from(decimals), 0, false, 0),
+        ColumnType::Timestamp { decimals } => (13, u32::from(decimals), 0, false, 0),
+        ColumnType::Time { decimals } => (14, u32::from(decimals), 0, false, 0),
+        ColumnType::Year => (15, 0, 0, false, 0),
+    }
+}
+
+fn type_from_wire(m: &ColumnMessage) -> Result<ColumnType, DecodeError> {
+    let small = |n: u32| u8::try_from(n).map_err(|_| DecodeError);
+    let short = |n: u32| u16::try_from(n).map_err(|_| DecodeError);
+    let collation = || u16::try_from(m.collation).ok().and_then(Collation::from_id).ok_or(DecodeError);
+    Ok(match m.type_code {
+        1 => ColumnType::Int { bits: small(m.size)?, unsigned: m.unsigned },
+        2 => ColumnType::Decimal { precision: small(m.size)?, scale: small(m.scale)?, unsigned: m.unsigned },
+        3 => ColumnType::Float,
+        4 => ColumnType::Double,
+        5 => ColumnType::Char { length: short(m.size)?, collation: collation()? },
+        6 => ColumnType::VarChar { length: short(m.size)?, collation: collation()? },
+        7 => ColumnType::Binary { length: short(m.size)? },
+        8 => ColumnType::VarBinary { length: short(m.size)? },
+        9 => ColumnType::Text { length: m.size, collation: collation()? },
+        10 => ColumnType::Blob { length: m.size },
+        11 => ColumnType::Date,
+        12 => ColumnType::DateTime { decimals: small(m.size)? },
+        13 => ColumnType::Timestamp { decimals: small(m.size)? },
+        14 => ColumnType::Time { decimals: small(m.size)? },
+        15 => ColumnType::Year,
+        _ => return Err(DecodeError),
+    })
+}
+
+impl From<&TableSchema> for TableMessage {
+    fn from(t: &TableSchema) -> TableMessage {
+        TableMessage {
+            id: t.id.0,
+            version: t.version,
+            database: t.database.clone(),
+            name: t.name.clone(),
+            columns: t.columns.iter().map(column_to_wire).collect(),
+            primary_key: t.primary_key.iter().map(|&c| u32::from(c)).collect(),
+            distribution_columns: u32::from(t.distribution_columns),
+            hidden_key: t.hidden_key,
+            indexes: t.indexes.iter().map(index_to_wire).collect(),
+            base_table: t.base_table.map_or(0, |b| b.0),
+            collation: u32::from(t.collation.id()),
+            comment: t.comment.clone(),
+            engine: t.engine.clone(),
+        }
+    }
+}
+
+fn column_to_wire(c: &Column) -> ColumnMessage {
+    let (type_code, size, scale, unsigned, collation) = type_to_wire(c.ty);
+    let (default_kind, default_text) = match &c.default {
+        DefaultValue::None => (0, String::new()),
+        DefaultValue::Null => (1, String::new()),
+        DefaultValue::Literal(text) => (2, text.clone()),
+        DefaultValue::CurrentTimestamp => (3, String::new()),
+    };
+    ColumnMessage {
+        name: c.name.clone(),
+        type_code,
+        size,
+        scale,
+        unsigned,
+        collation,
+        nullable: c.nullable,
+        default_kind,
+        default_text,
+        auto_increment: c.auto_increment,
+        on_update_now: c.on_update_now,
+        comment: c.comment.clone(),
+        declared: c.declared.clone(),
+    }
+}
+
+fn index_to_wire(i: &IndexDef) -> IndexMessage {
+    IndexMessage {
+        no: u32::from(i.no.0),
+        name: i.name.clone(),
+        columns: i.columns.iter().map(|&c| u32::from(c)).collect(),
+        unique: i.unique,
+        hidden_table: i.hidden_table.map_or(0, |t| t.0),
+        building: i.state == IndexState::Building,
+    }
+}
+
+impl TryFrom<&TableMessage> for TableSchema {
+    type Error = DecodeError;
+    /// Decodes and validates.
+    fn try_from(m: &TableMessage) -> Result<TableSchema, DecodeError> {
+        let columns = m.columns.iter().map(column_from_wire).collect::<Result<Vec<_>, _>>()?;
+        let mut table = TableSchema::new(&m.database, &m.name, columns, numbers(&m.primary_key)?);
+        table.id = TableId(m.id);
+        table.version = m.version;
+        table.distribution_columns = u16::try_from(m.distribution_columns).map_err(|_| DecodeError)?;
+        table.hidden_key = m.hidden_key;
+        table.indexes = m.indexes.iter().map(index_from_wire).collect::<Result<Vec<_>, _>>()?;
+        table.base_table = (m.base_table != 0).then_some(TableId(m.base_table));
+        table.collation = u16::try_from(m.collation).ok().and_then(Collation::from_id).ok_or(DecodeError)?;
+        table.comment = m.comment.clone();
+        table.engine = m.engine.clone();
+        table.validate().map_err(|_| DecodeError)?;
+        Ok(table)
+    }
+}
+
+fn numbers(list: &[u32]) -> Result<Vec<u16>, DecodeError> {
+    list.iter().map(|&n| u16::try_from(n).map_err(|_| DecodeError)).collect()
+}
+
+fn column_from_wire(m: &ColumnMessage) -> Result<Column, DecodeError> {
+    Ok(Column {
+        name: m.name.clone(),
+        ty: type_from_wire(m)?,
+        nullable: m.nullable,
+        default: match m.default_kind {
+            0 => DefaultValue::None,
+            1 => DefaultValue::Null,
+            2 => DefaultValue::Literal(m.default_text.clone()),
+            3 => DefaultValue::CurrentTimestamp,
+            _ => return Err(DecodeError),
+        },
+        auto_increment: m.auto_increment,
+        on_update_now: m.on_update_now,
+        comment: m.comment.clone(),
+        declared: m.declared.clone(),
+    })
+}
+
+fn index_from_wire(m: &IndexMessage) -> Result<IndexDef, DecodeError> {
+    Ok(IndexDef {
+        no: IndexNo(u16::try_from(m.no).map_err(|_| DecodeError)?),
+        name: m.name.clone(),
+        columns: numbers(&m.columns)?,
+        unique: m.unique,
+        hidden_table: (m.hidden_table != 0).then_some(TableId(m.hidden_table)),
+        state: if m.building { IndexState::Building } else { IndexState::Ready },
+    })
+}

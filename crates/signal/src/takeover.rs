@@ -1,0 +1,89 @@
+//! Take-over of a dead coordinator's transactions, and the question what became of one.
+//!
+//! When a view without node X is committed, every LDM instance of every living node reports each transaction that X coordinated
+//! to the TC that takes it over: `hash(trans)` over the living (node, instance) pairs, so the work is spread over all. After its
+//! last report an LDM sends `TakeOverEndRep` to every TC instance. A TC that has the end from all LDM instances decides each
+//! transaction: committed on any replica -> commit everywhere, else abort everywhere. That is safe because X told the client only
+//! after all replicas had committed, and because an LDM that has processed the view accepts nothing more from X. The decision is
+//! carried out with the ordinary `LdmCommitOrd`/`LdmAbortOrd` along what is left of each chain. If the taker dies too, the next
+//! view starts over: every step is idempotent.
+//!
+//! `OutcomeReq` asks an LDM instance whether it remembers a commit; see [`crate::tc::Outcome`].
+
+use apus_types::{Chain, Epoch, TransId};
+
+use crate::{
+    codec::{DecodeError, Put, Reader},
+    tc::Outcome,
+};
+
+/// `TakeOverTransRep`: one transaction's part on one chain of the sending LDM instance.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TakeOverTransRep {
+    pub generation: u64,
+    pub trans: TransId,
+    pub chain: Chain,
+    pub committed: bool,
+    pub epoch: Epoch,
+}
+
+impl TakeOverTransRep {
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u64(self.generation);
+        out.put_trans(self.trans);
+        out.put_chain(self.chain);
+        out.put_u8(u8::from(self.committed));
+        out.put_u64(self.epoch.0);
+    }
+    pub fn decode(body: &[u8]) -> Result<TakeOverTransRep, DecodeError> {
+        let mut r = Reader::new(body);
+        Ok(TakeOverTransRep {
+            generation: r.u64()?,
+            trans: r.trans()?,
+            chain: r.chain()?,
+            committed: r.u8()? != 0,
+            epoch: r.epoch()?,
+        })
+    }
+}
+
+/// `TakeOverEndRep`: the sending LDM instance has reported everything for this view.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TakeOverEndRep {
+    pub generation: u64,
+}
+
+impl TakeOverEndRep {
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u64(self.generation);
+    }
+    pub fn decode(body: &[u8]) -> Result<TakeOverEndRep, DecodeError> {
+        Ok(TakeOverEndRep { generation: Reader::new(body).u64()? })
+    }
+}
+
+/// `OutcomeReq` (TC to every LDM instance) and `OutcomeConf`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OutcomeSignal {
+    /// TC's number for the question.
+    pub question: u64,
+    pub trans: TransId,
+    /// In the answer.
+    pub outcome: Outcome,
+}
+
+impl OutcomeSignal {
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u64(self.question);
+        out.put_trans(self.trans);
+        out.put_u8(self.outcome as u8);
+    }
+    pub fn decode(body: &[u8]) -> Result<OutcomeSignal, DecodeError> {
+        let mut r = Reader::new(body);
+        Ok(OutcomeSignal {
+            question: r.u64()?,
+            trans: r.trans()?,
+            outcome: Outcome::from_u8(r.u8()?).ok_or(DecodeError)?,
+        })
+    }
+}

@@ -1,0 +1,424 @@
+//! The client's conversation with the transaction coordinator (TC).
+//!
+//! A transaction is named by the client ([`TransId`], also its commit token) and lives at the TC the first batch was sent to.
+//!
+//! - `TcBatchReq` carries operations, executed in order where they meet the same row; with [`START`] it opens the transaction,
+//!   with [`COMMIT`] it commits it when all operations succeeded: an autocommit statement is one message each way.
+//! - `TcBatchConf`: every operation done (some perhaps with [`OpStatus::NotFound`] or [`OpStatus::Duplicate`] where their flags
+//!   allow it). `TcBatchRef`: an operation failed; unless `aborted`, the transaction lives and the statement's effects are
+//!   undone already: TC rolls a refused batch back to its savepoint before it answers.
+//! - `TcCommitReq` / `TcRollbackReq`: end it, or roll back to a savepoint (effects of batches with that savepoint number or a
+//!   higher one are undone, locks stay). `TcCommitConf` says committed on every live replica; a refusal of a commit
+//!   (`TcBatchRef` with `aborted`) says rolled back everywhere.
+//! - `TcOutcomeReq`: what became of a transaction whose coordinator is gone. Any node answers; it asks all others. While a
+//!   take-over runs the answer waits for it.
+//!
+//! If TC dies the client learns it by its lost link and asks for the outcome; if the client dies TC gets `ClientGoneRep` and rolls
+//! back what was not committing.
+
+use apus_types::{Chain, Epoch, ErrorCode, PartitionId, TableId, TransId, limits};
+
+use crate::{
+    codec::{DecodeError, Put, Reader, patch_u16, patch_u32},
+    envelope::BlockRef,
+};
+
+/// Flags of a batch.
+pub const START: u8 = 1;
+pub const COMMIT: u8 = 2;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum OpKind {
+    /// Locks and returns the row. The value is the projection: column numbers as u16, empty for the whole row.
+    ReadShared = 1,
+    ReadExclusive = 2,
+    /// The value is the row; refused or `Duplicate` when the key exists.
+    Insert = 3,
+    /// The value is the row; inserts or replaces.
+    Write = 4,
+    /// The value is an update program ([`apus_types::update`]).
+    Update = 5,
+    Delete = 6,
+}
+
+impl OpKind {
+    pub fn from_u8(n: u8) -> Option<OpKind> {
+        Some(match n {
+            1 => OpKind::ReadShared,
+            2 => OpKind::ReadExclusive,
+            3 => OpKind::Insert,
+            4 => OpKind::Write,
+            5 => OpKind::Update,
+            6 => OpKind::Delete,
+            _ => return None,
+        })
+    }
+    pub fn is_write(self) -> bool {
+        !matches!(self, OpKind::ReadShared | OpKind::ReadExclusive)
+    }
+}
+
+/// Operation flags: a missing or existing row is a status, not a refusal of the batch.
+pub const ALLOW_MISSING: u8 = 1;
+/// A duplicate in the primary key is a status. (A duplicate in a unique index always refuses the batch.)
+pub const ALLOW_DUPLICATE: u8 = 2;
+/// Do not wait for a row lock: refuse with `LockNotAvailable`.
+pub const NO_WAIT: u8 = 4;
+/// Do not wait for a row lock: answer [`OpStatus::Skipped`].
+pub const SKIP_LOCKED: u8 = 8;
+
+/// One operation: `kind u8, flags u8, partition u16, table u32, schema version u32, key short bytes, value long bytes`.
+#[derive(Clone, Copy, Debug)]
+pub struct Op<'a> {
+    pub kind: OpKind,
+    pub flags: u8,
+    pub partition: PartitionId,
+    pub table: TableId,
+    pub schema_version: u32,
+    pub key: &'a [u8],
+    pub value: &'a [u8],
+}
+
+impl<'a> Op<'a> {
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u8(self.kind as u8);
+        out.put_u8(self.flags);
+        out.put_u16(self.partition.0);
+        out.put_u32(self.table.0);
+        out.put_u32(self.schema_version);
+        out.put_short_bytes(self.key);
+        out.put_long_bytes(self.value);
+    }
+    #[inline]
+    pub fn decode(r: &mut Reader<'a>) -> Result<Op<'a>, DecodeError> {
+        let op = Op {
+            kind: OpKind::from_u8(r.u8()?).ok_or(DecodeError)?,
+            flags: r.u8()?,
+            partition: PartitionId(r.u16()?),
+            table: TableId(r.u32()?),
+            schema_version: r.u32()?,
+            key: r.short_bytes()?,
+            value: r.long_bytes()?,
+        };
+        if op.key.len() > limits::KEY_BYTES_MAX || op.value.len() > limits::ROW_BYTES_MAX + limits::KEY_BYTES_MAX {
+            return Err(DecodeError);
+        }
+        Ok(op)
+    }
+}
+
+/// `request u64, trans, flags u8, savepoint u32, lock wait u32 ms, count u16, operations`.
+#[derive(Clone, Copy, Debug)]
+pub struct TcBatchReq<'a> {
+    pub request: u64,
+    pub trans: TransId,
+    pub flags: u8,
+    pub savepoint: u32,
+    /// Longest wait for one row lock in milliseconds.
+    pub lock_wait_ms: u32,
+    pub count: u16,
+    pub ops: &'a [u8],
+}
+
+impl<'a> TcBatchReq<'a> {
+    /// Appends the head; then append operations with [`Op::encode`] and patch the count (u16) at the returned position.
+    pub fn begin(
+        out: &mut Vec<u8>,
+        request: u64,
+        trans: TransId,
+        flags: u8,
+        savepoint: u32,
+        lock_wait_ms: u32,
+    ) -> usize {
+        out.put_u64(request);
+        out.put_trans(trans);
+        out.put_u8(flags);
+        out.put_u32(savepoint);
+        out.put_u32(lock_wait_ms);
+        out.put_u16(0);
+        out.len() - 2
+    }
+    pub fn decode(body: &'a [u8]) -> Result<TcBatchReq<'a>, DecodeError> {
+        let mut r = Reader::new(body);
+        let req = TcBatchReq {
+            request: r.u64()?,
+            trans: r.trans()?,
+            flags: r.u8()?,
+            savepoint: r.u32()?,
+            lock_wait_ms: r.u32()?,
+            count: r.u16()?,
+            ops: r.rest(),
+        };
+        if usize::from(req.count) > limits::BATCH_OPS_MAX || req.trans.is_none() {
+            return Err(DecodeError);
+        }
+        Ok(req)
+    }
+    pub fn ops(&self) -> impl Iterator<Item = Result<Op<'a>, DecodeError>> {
+        ops(self.ops, self.count)
+    }
+}
+
+/// Iterates `count` encoded operations.
+pub fn ops<'a>(bytes: &'a [u8], count: u16) -> impl Iterator<Item = Result<Op<'a>, DecodeError>> {
+    let mut r = Reader::new(bytes);
+    (0..count).map(move |_| Op::decode(&mut r))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum OpStatus {
+    Done = 0,
+    /// Only with [`ALLOW_MISSING`].
+    NotFound = 1,
+    /// Only with [`ALLOW_DUPLICATE`].
+    Duplicate = 2,
+    /// The row was there and the update program changed nothing.
+    Unchanged = 3,
+    /// Only with [`SKIP_LOCKED`].
+    Skipped = 4,
+}
+
+/// One result: `status u8, length u32, row` (rows only for reads).
+#[derive(Clone, Copy, Debug)]
+pub struct OpResult<'a> {
+    pub status: OpStatus,
+    pub row: &'a [u8],
+}
+
+impl<'a> OpResult<'a> {
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u8(self.status as u8);
+        out.put_long_bytes(self.row);
+    }
+    /// Appends a `Done` result whose row `write` appends.
+    pub fn encode_row(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+        out.put_u8(OpStatus::Done as u8);
+        let at = out.len();
+        out.put_u32(0);
+        write(out);
+        let length = (out.len() - at - 4) as u32;
+        patch_u32(out, at, length);
+    }
+    pub fn decode(r: &mut Reader<'a>) -> Result<OpResult<'a>, DecodeError> {
+        let status = match r.u8()? {
+            0 => OpStatus::Done,
+            1 => OpStatus::NotFound,
+            2 => OpStatus::Duplicate,
+            3 => OpStatus::Unchanged,
+            4 => OpStatus::Skipped,
+            _ => return Err(DecodeError),
+        };
+        Ok(OpResult { status, row: r.long_bytes()? })
+    }
+}
+
+/// `request u64, committed u8, epoch u64, count u16, results` in the order of the operations.
+#[derive(Clone, Copy, Debug)]
+pub struct TcBatchConf<'a> {
+    pub request: u64,
+    pub committed: bool,
+    pub epoch: Epoch,
+    pub count: u16,
+    results: &'a [u8],
+}
+
+impl<'a> TcBatchConf<'a> {
+    pub fn begin(out: &mut Vec<u8>, request: u64, committed: bool, epoch: Epoch, count: u16) {
+        out.put_u64(request);
+        out.put_u8(u8::from(committed));
+        out.put_u64(epoch.0);
+        out.put_u16(count);
+    }
+    pub fn decode(body: &'a [u8]) -> Result<TcBatchConf<'a>, DecodeError> {
+        let mut r = Reader::new(body);
+        Ok(TcBatchConf {
+            request: r.u64()?,
+            committed: r.u8()? != 0,
+            epoch: r.epoch()?,
+            count: r.u16()?,
+            results: r.rest(),
+        })
+    }
+    pub fn results(&self) -> impl Iterator<Item = Result<OpResult<'a>, DecodeError>> {
+        let mut r = Reader::new(self.results);
+        (0..self.count).map(move |_| OpResult::decode(&mut r))
+    }
+}
+
+/// The refusal of any client request (`TcBatchRef`, `RequestRef`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RequestRef<'a> {
+    pub request: u64,
+    pub code: ErrorCode,
+    /// The transaction was rolled back completely.
+    pub aborted: bool,
+    /// Which operation failed.
+    pub op: u16,
+    /// Which index a duplicate was found in (0: primary key).
+    pub index: u16,
+    /// More for a person, perhaps empty: the deadlock's cycle, the missing table.
+    pub detail: &'a [u8],
+}
+
+impl<'a> RequestRef<'a> {
+    pub fn new(request: u64, code: ErrorCode) -> RequestRef<'a> {
+        RequestRef { request, code, aborted: false, op: 0, index: 0, detail: &[] }
+    }
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u64(self.request);
+        out.put_u16(self.code as u16);
+        out.put_u8(u8::from(self.aborted));
+        out.put_u16(self.op);
+        out.put_u16(self.index);
+        out.put_short_bytes(&self.detail[..self.detail.len().min(1024)]);
+    }
+    pub fn decode(body: &'a [u8]) -> Result<RequestRef<'a>, DecodeError> {
+        let mut r = Reader::new(body);
+        Ok(RequestRef {
+            request: r.u64()?,
+            code: r.error_code()?,
+            aborted: r.u8()? != 0,
+            op: r.u16()?,
+            index: r.u16()?,
+            detail: r.short_bytes()?,
+        })
+    }
+}
+
+/// `TcCommitReq`, `TcRollbackReq` (with the savepoint to return to; 0: all), `TcOutcomeReq`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TcEndReq {
+    pub request: u64,
+    pub trans: TransId,
+    pub savepoint: u32,
+}
+
+impl TcEndReq {
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u64(self.request);
+        out.put_trans(self.trans);
+        out.put_u32(self.savepoint);
+    }
+    pub fn decode(body: &[u8]) -> Result<TcEndReq, DecodeError> {
+        let mut r = Reader::new(body);
+        let req = TcEndReq { request: r.u64()?, trans: r.trans()?, savepoint: r.u32()? };
+        r.end()?;
+        Ok(req)
+    }
+}
+
+/// `TcCommitConf` and `TcRollbackConf`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TcEndConf {
+    pub request: u64,
+    pub epoch: Epoch,
+}
+
+impl TcEndConf {
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u64(self.request);
+        out.put_u64(self.epoch.0);
+    }
+    pub fn decode(body: &[u8]) -> Result<TcEndConf, DecodeError> {
+        let mut r = Reader::new(body);
+        Ok(TcEndConf { request: r.u64()?, epoch: r.epoch()? })
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Outcome {
+    Committed = 1,
+    /// Rolled back, or never seen by any live node: it will not commit any more.
+    Aborted = 2,
+    /// Still open, committing, or being taken over: ask again.
+    Open = 3,
+    /// Older than what is remembered.
+    Forgotten = 4,
+}
+
+impl Outcome {
+    pub fn from_u8(n: u8) -> Option<Outcome> {
+        Some(match n {
+            1 => Outcome::Committed,
+            2 => Outcome::Aborted,
+            3 => Outcome::Open,
+            4 => Outcome::Forgotten,
+            _ => return None,
+        })
+    }
+}
+
+/// `TcOutcomeConf`: `request u64, outcome u8`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TcOutcomeConf {
+    pub request: u64,
+    pub outcome: Outcome,
+}
+
+impl TcOutcomeConf {
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u64(self.request);
+        out.put_u8(self.outcome as u8);
+    }
+    pub fn decode(body: &[u8]) -> Result<TcOutcomeConf, DecodeError> {
+        let mut r = Reader::new(body);
+        Ok(TcOutcomeConf { request: r.u64()?, outcome: Outcome::from_u8(r.u8()?).ok_or(DecodeError)? })
+    }
+}
+
+/// Edge chasing (Chandy, Misra, Haas 1983): the coordinator of a waiting transaction sends a probe to the coordinator of each
+/// transaction it waits for; that one passes it on along its own waits. A probe that returns to its origin has found a cycle,
+/// and the youngest transaction on the path gives way.
+///
+/// `origin TC, count u8, count x (trans), target trans is the last`.
+#[derive(Clone, Copy, Debug)]
+pub struct DeadlockProbe<'a> {
+    pub origin: BlockRef,
+    /// The waits so far: path[0] waits for path[1] and so on; the receiver coordinates the last.
+    path: &'a [u8],
+}
+
+/// Longest cycle found; longer ones end by the lock wait time-out.
+pub const DEADLOCK_PATH_MAX: usize = 32;
+
+impl<'a> DeadlockProbe<'a> {
+    pub fn encode(out: &mut Vec<u8>, origin: BlockRef, path: impl Iterator<Item = TransId>) {
+        out.put_block(origin);
+        out.put_u16(0);
+        let at = out.len() - 2;
+        let mut count = 0;
+        for trans in path {
+            out.put_trans(trans);
+            count += 1;
+        }
+        patch_u16(out, at, count);
+    }
+    pub fn decode(body: &'a [u8]) -> Result<DeadlockProbe<'a>, DecodeError> {
+        let mut r = Reader::new(body);
+        let origin = r.block()?;
+        let count = usize::from(r.u16()?);
+        if !(2..=DEADLOCK_PATH_MAX).contains(&count) {
+            return Err(DecodeError);
+        }
+        let path = r.bytes(16 * count)?;
+        r.end()?;
+        Ok(DeadlockProbe { origin, path })
+    }
+    pub fn path(&self) -> impl DoubleEndedIterator<Item = TransId> + 'a {
+        self.path.as_chunks::<16>().0.iter().map(|b| {
+            let (client, seq) = b.split_at(8);
+            let long = |s: &[u8]| s.iter().rev().fold(0u64, |n, &byte| n << 8 | u64::from(byte));
+            TransId { client: long(client), seq: long(seq) }
+        })
+    }
+}
+
+/// Where a participant's operations are: one replica chain on one LDM instance.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Participant {
+    pub chain: Chain,
+    pub instance: u8,
+}
