@@ -67,6 +67,8 @@ impl TakeOverEndRep {
 pub struct OutcomeSignal {
     /// TC's number for the question.
     pub question: u64,
+    /// View of the asking TC; an LDM that has an older one answers `Open`.
+    pub generation: u64,
     pub trans: TransId,
     /// In the answer.
     pub outcome: Outcome,
@@ -75,6 +77,7 @@ pub struct OutcomeSignal {
 impl OutcomeSignal {
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.put_u64(self.question);
+        out.put_u64(self.generation);
         out.put_trans(self.trans);
         out.put_u8(self.outcome as u8);
     }
@@ -82,6 +85,7 @@ impl OutcomeSignal {
         let mut r = Reader::new(body);
         Ok(OutcomeSignal {
             question: r.u64()?,
+            generation: r.u64()?,
             trans: r.trans()?,
             outcome: Outcome::from_u8(r.u8()?).ok_or(DecodeError)?,
         })

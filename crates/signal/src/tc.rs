@@ -16,7 +16,7 @@
 //! If TC dies the client learns it by its lost link and asks for the outcome; if the client dies TC gets `ClientGoneRep` and rolls
 //! back what was not committing.
 
-use apus_types::{Chain, Epoch, ErrorCode, PartitionId, TableId, TransId, limits};
+use apus_types::{Chain, Epoch, ErrorCode, NodeId, PartitionId, TableId, TransId, limits};
 
 use crate::{
     codec::{DecodeError, Put, Reader, patch_u16, patch_u32},
@@ -287,7 +287,7 @@ impl<'a> RequestRef<'a> {
     }
 }
 
-/// `TcCommitReq`, `TcRollbackReq` (with the savepoint to return to; 0: all), `TcOutcomeReq`.
+/// `TcCommitReq`, `TcRollbackReq` (with the savepoint to return to; 0: all).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TcEndReq {
     pub request: u64,
@@ -324,6 +324,31 @@ impl TcEndConf {
     pub fn decode(body: &[u8]) -> Result<TcEndConf, DecodeError> {
         let mut r = Reader::new(body);
         Ok(TcEndConf { request: r.u64()?, epoch: r.epoch()? })
+    }
+}
+
+/// `TcOutcomeReq`: names the node that coordinated the transaction and that node's incarnation as the client knew it, because
+/// the answer is final only when that incarnation is no longer a member (or the question is put to that very node).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TcOutcomeReq {
+    pub request: u64,
+    pub trans: TransId,
+    pub tc_node: NodeId,
+    pub tc_incarnation: u64,
+}
+
+impl TcOutcomeReq {
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u64(self.request);
+        out.put_trans(self.trans);
+        out.put_u16(self.tc_node.0);
+        out.put_u64(self.tc_incarnation);
+    }
+    pub fn decode(body: &[u8]) -> Result<TcOutcomeReq, DecodeError> {
+        let mut r = Reader::new(body);
+        let (request, trans, tc_node, tc_incarnation) = (r.u64()?, r.trans()?, NodeId(r.u16()?), r.u64()?);
+        r.end()?;
+        Ok(TcOutcomeReq { request, trans, tc_node, tc_incarnation })
     }
 }
 
