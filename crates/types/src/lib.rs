@@ -4,6 +4,7 @@
 //! travel between nodes and will be written to disk, so a change to them is a change of protocol version.
 
 pub mod collate;
+pub mod collections;
 pub mod error;
 pub mod hash;
 pub mod ids;
