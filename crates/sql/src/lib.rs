@@ -1,1 +1,13 @@
+//! The SQL node: a stateless MySQL-protocol front end over the native client.
+//!
+//! - [`wire`] is the MySQL protocol as a codec: bytes in, typed commands out; typed results in, bytes out. No I/O.
+//! - [`server`] is the tokio shell: listener, one task per connection, command dispatch, time-outs, accounts.
+//! - [`engine`] is what a statement means: session state, parsing, catalog, plans, execution. It implements
+//!   [`server::Engine`] and writes rows straight into the connection's output buffer.
+//!
+//! The arrows: `server` uses `wire`; `engine` uses `server`'s boundary types and `wire`'s result types; `wire` uses
+//! nothing of ours. A connection lives and dies on one thread, and so do its session and its key plans.
 
+pub mod engine;
+pub mod server;
+pub mod wire;

@@ -1,0 +1,30 @@
+//! Limits of the front end, each with its reason.
+
+use std::time::Duration;
+
+use crate::wire::constants::MAX_ALLOWED_PACKET_DEFAULT;
+
+/// Connections per server unless configured otherwise; one more is refused with error 1040.
+pub const CONNECTIONS_MAX_DEFAULT: usize = 10_000;
+/// A client that has not authenticated by then is dropped: strangers hold no slots.
+pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// MySQL's default `wait_timeout`: an idle connection ends after eight hours.
+pub const WAIT_TIMEOUT: Duration = Duration::from_secs(8 * 3600);
+/// A client that does not take its answers for this long is dropped (MySQL's `net_write_timeout`).
+pub const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Longest packet before authentication: user, database, plugin and attributes fit easily.
+pub const HANDSHAKE_PACKET_MAX: usize = 128 << 10;
+/// Prepared statements of one connection; one more is refused with error 1461.
+pub const STATEMENTS_MAX: usize = 16_382;
+/// Parameters of one statement, and columns of one result in an answer to PREPARE: the count has 16 bits.
+pub const PARAMS_MAX: usize = 65_535;
+/// Bytes a connection may have sent ahead with SEND_LONG_DATA before EXECUTE.
+pub const LONG_DATA_BYTES_MAX: usize = MAX_ALLOWED_PACKET_DEFAULT;
+/// Bytes of connection attributes that are kept; more are ignored, as MySQL does.
+pub const CONNECT_ATTRS_BYTES_MAX: usize = 64 << 10;
+/// Output that triggers a flush in the middle of a result, and between pipelined commands.
+pub const OUTPUT_FLUSH_BYTES: usize = 1 << 20;
+/// Pending connections of the listening socket.
+pub const LISTEN_BACKLOG: i32 = 1024;
+/// Accepted sockets waiting for a worker to take them.
+pub const HANDOVER_MAX: usize = 1024;

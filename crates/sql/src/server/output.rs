@@ -1,0 +1,93 @@
+//! Where an engine writes its results.
+
+use std::ops::{Deref, DerefMut};
+
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+
+use super::limits::OUTPUT_FLUSH_BYTES;
+use crate::wire::packet::PacketBuffer;
+use crate::wire::result::{ResultState, ResultWriter};
+use crate::wire::{SqlError, capability};
+
+/// A [`ResultWriter`] (by deref) that can also be flushed to the client while a long result is produced.
+pub struct Output<'a> {
+    writer: ResultWriter<'a>,
+    sink: Option<&'a mut (dyn AsyncWrite + Unpin)>,
+}
+
+impl<'a> Output<'a> {
+    pub(crate) fn new(
+        buffer: &'a mut PacketBuffer,
+        state: &'a mut ResultState,
+        sink: &'a mut (dyn AsyncWrite + Unpin),
+    ) -> Output<'a> {
+        Output { writer: ResultWriter::new(buffer, state), sink: Some(sink) }
+    }
+
+    /// An output that only collects, for tests of engines.
+    pub fn in_memory(buffer: &'a mut PacketBuffer, state: &'a mut ResultState) -> Output<'a> {
+        Output { writer: ResultWriter::new(buffer, state), sink: None }
+    }
+
+    /// Writes out what is complete once it exceeds [`OUTPUT_FLUSH_BYTES`]. Call it between rows of results that may be
+    /// long; it waits while the client is slow to read. The error says the client is gone: give up the statement.
+    #[inline]
+    pub async fn flush_if_full(&mut self) -> Result<(), SqlError> {
+        if self.writer.pending() < OUTPUT_FLUSH_BYTES {
+            return Ok(());
+        }
+        self.flush().await
+    }
+
+    #[cold]
+    async fn flush(&mut self) -> Result<(), SqlError> {
+        let Some(sink) = self.sink.as_mut() else { return Ok(()) };
+        let buffer = self.writer.buffer();
+        let written = sink.write_all(buffer.complete()).await;
+        buffer.clear();
+        written.map_err(|_| SqlError::new(1160, b"08S01", "Got an error writing communication packets"))
+    }
+}
+
+impl<'a> Deref for Output<'a> {
+    type Target = ResultWriter<'a>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.writer
+    }
+}
+
+impl DerefMut for Output<'_> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.writer
+    }
+}
+
+/// A result buffer of its own, for tests of engines: collects what a client of these capabilities would be sent.
+#[derive(Debug)]
+pub struct Collected {
+    buffer: PacketBuffer,
+    state: ResultState,
+}
+
+impl Collected {
+    pub fn new(binary: bool) -> Collected {
+        let mut state = ResultState::new(capability::SERVER);
+        state.start_command(binary, super::status::AUTOCOMMIT);
+        Collected { buffer: PacketBuffer::new(), state }
+    }
+
+    pub fn output(&mut self) -> Output<'_> {
+        Output::in_memory(&mut self.buffer, &mut self.state)
+    }
+
+    /// The packets written so far.
+    pub fn bytes(&self) -> &[u8] {
+        self.buffer.complete()
+    }
+
+    /// Whether a whole answer was written.
+    pub fn is_answered(&self) -> bool {
+        self.state.is_answered()
+    }
+}

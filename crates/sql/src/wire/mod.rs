@@ -1,0 +1,30 @@
+//! The MySQL client/server protocol as a codec without I/O.
+//!
+//! Everything here is a function from bytes to values or from values to bytes; sockets, clocks and entropy stay in
+//! [`crate::server`]. Decoders take bytes from strangers: they refuse with a [`DecodeError`] or an [`SqlError`] and
+//! never panic, never index unchecked, never allocate by a length that was only claimed.
+//!
+//! - [`packet`]: framing. [`packet::PacketReader`] over one input buffer, [`packet::PacketBuffer`] as output buffer
+//!   with the header patched in place.
+//! - [`handshake`] and [`auth`]: greeting, client response, password checks.
+//! - [`command`] and [`params`]: what a client asks, and the parameters of a prepared execution.
+//! - [`result`]: OK, ERR, EOF, column definitions, text and binary rows.
+//!
+//! Deliberately not spoken: TLS (a client that asks gets a clean error), compression, session tracking, query
+//! attributes, LOCAL INFILE. None of them is advertised, so no client may use them.
+
+pub mod auth;
+pub mod command;
+pub mod constants;
+pub mod cursor;
+pub mod error;
+pub mod handshake;
+pub mod number;
+pub mod packet;
+pub mod params;
+pub mod result;
+
+pub use constants::{capability, column_flag, status};
+pub use error::{DecodeError, SqlError};
+pub use params::ParamValue;
+pub use result::{ColumnDef, ColumnType, ResultWriter};

@@ -1,0 +1,418 @@
+//! Packet framing: three bytes of length, one of sequence, at most 16 MiB - 1 of payload per physical packet.
+//!
+//! [`PacketReader`] owns a connection's input buffer and yields *logical* packets as ranges of it; the parts of a long
+//! one are joined in place. The buffer grows only with bytes that have arrived, never with a claimed length, and goes
+//! back to its resting size when it runs empty. [`PacketBuffer`] owns the output: a payload is appended behind a
+//! placeholder header, which is patched when the packet ends; a payload of 16 MiB or more is split then.
+
+use std::ops::Range;
+
+use super::constants::{PACKET_HEADER_BYTES, PACKET_PAYLOAD_MAX};
+use super::error::SqlError;
+
+/// Bytes of input buffer a connection holds while idle.
+const INPUT_REST_BYTES: usize = 16 << 10;
+/// Input buffers above this size are given back once they run empty.
+const INPUT_KEEP_BYTES: usize = 256 << 10;
+/// Bytes of output buffer a connection starts with.
+const OUTPUT_REST_BYTES: usize = 16 << 10;
+/// Output buffers above this size are given back after a flush.
+const OUTPUT_KEEP_BYTES: usize = 2 << 20;
+
+/// Why the input stream cannot go on. The connection ends after the error was reported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FrameError {
+    /// A logical packet longer than the limit.
+    TooLarge,
+    /// The parts of one logical packet are not numbered consecutively.
+    OutOfOrder,
+}
+
+impl From<FrameError> for SqlError {
+    fn from(error: FrameError) -> SqlError {
+        match error {
+            FrameError::TooLarge => SqlError::packet_too_large(),
+            FrameError::OutOfOrder => SqlError::new(1156, b"08S01", "Got packets out of order"),
+        }
+    }
+}
+
+/// One logical packet inside a [`PacketReader`]'s buffer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Packet {
+    /// Where the payload is; give it to [`PacketReader::payload`].
+    pub payload: Range<usize>,
+    /// Sequence number of the last part; the answer starts one above.
+    pub sequence: u8,
+}
+
+/// A connection's input buffer and the packets in it.
+#[derive(Debug)]
+pub struct PacketReader {
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    max_allowed_packet: usize,
+}
+
+impl PacketReader {
+    /// `max_allowed_packet` bounds the payload bytes of one logical packet.
+    pub fn new(max_allowed_packet: usize) -> PacketReader {
+        PacketReader { buffer: vec![0; INPUT_REST_BYTES], start: 0, end: 0, max_allowed_packet }
+    }
+
+    /// Changes the limit, which is smaller before a client has authenticated.
+    pub fn set_max_allowed_packet(&mut self, bytes: usize) {
+        self.max_allowed_packet = bytes;
+    }
+
+    /// Free space to read into, never empty. Call only when [`next_packet`](Self::next_packet) gave none.
+    pub fn space(&mut self) -> &mut [u8] {
+        if self.start == self.end {
+            self.start = 0;
+            self.end = 0;
+            if self.buffer.len() > INPUT_KEEP_BYTES {
+                self.buffer = vec![0; INPUT_REST_BYTES];
+            }
+        } else if self.end == self.buffer.len() {
+            if self.start > 0 {
+                self.buffer.copy_within(self.start..self.end, 0);
+                self.end -= self.start;
+                self.start = 0;
+            }
+            // Doubling keeps at most as much free as has arrived; the limit refuses packets before it grows further.
+            if self.end * 2 > self.buffer.len() {
+                self.buffer.resize(self.buffer.len() * 2, 0);
+            }
+        }
+        &mut self.buffer[self.end..]
+    }
+
+    /// The caller put `count` bytes at the front of [`space`](Self::space).
+    pub fn filled(&mut self, count: usize) {
+        assert!(count <= self.buffer.len() - self.end, "more bytes read than there was space");
+        self.end += count;
+    }
+
+    /// Bytes that arrived and are not yet consumed.
+    pub fn buffered(&self) -> usize {
+        self.end - self.start
+    }
+
+    /// Consumes the next complete logical packet, or says that more bytes are needed.
+    #[inline]
+    pub fn next_packet(&mut self) -> Result<Option<Packet>, FrameError> {
+        let Some((length, sequence)) = self.header_at(self.start) else { return Ok(None) };
+        if length > self.max_allowed_packet {
+            return Err(FrameError::TooLarge);
+        }
+        if length == PACKET_PAYLOAD_MAX {
+            return self.next_split_packet();
+        }
+        let from = self.start + PACKET_HEADER_BYTES;
+        if length > self.end - from {
+            return Ok(None);
+        }
+        self.start = from + length;
+        Ok(Some(Packet { payload: from..from + length, sequence }))
+    }
+
+    /// Payload of a packet just taken; valid until [`space`](Self::space) is called.
+    pub fn payload(&self, packet: &Packet) -> &[u8] {
+        &self.buffer[packet.payload.clone()]
+    }
+
+    fn header_at(&self, at: usize) -> Option<(usize, u8)> {
+        match self.buffer.get(at..self.end)? {
+            [a, b, c, sequence, ..] => Some((u32::from_le_bytes([*a, *b, *c, 0]) as usize, *sequence)),
+            _ => None,
+        }
+    }
+
+    #[cold]
+    fn next_split_packet(&mut self) -> Result<Option<Packet>, FrameError> {
+        let mut at = self.start;
+        let mut total = 0;
+        let mut previous: Option<u8> = None;
+        loop {
+            let Some((length, sequence)) = self.header_at(at) else { return Ok(None) };
+            if previous.is_some_and(|p| p.wrapping_add(1) != sequence) {
+                return Err(FrameError::OutOfOrder);
+            }
+            total += length;
+            if total > self.max_allowed_packet {
+                return Err(FrameError::TooLarge);
+            }
+            if length > self.end - at - PACKET_HEADER_BYTES {
+                return Ok(None);
+            }
+            at += PACKET_HEADER_BYTES + length;
+            previous = Some(sequence);
+            if length < PACKET_PAYLOAD_MAX {
+                break;
+            }
+        }
+        // Close the gaps the headers leave, part by part.
+        let from = self.start + PACKET_HEADER_BYTES;
+        let mut source = from;
+        let mut target = from;
+        while target - from < total {
+            let length = PACKET_PAYLOAD_MAX.min(total - (target - from));
+            self.buffer.copy_within(source..source + length, target);
+            source += length + PACKET_HEADER_BYTES;
+            target += length;
+        }
+        self.start = at;
+        Ok(Some(Packet { payload: from..from + total, sequence: previous.unwrap_or(0) }))
+    }
+}
+
+/// A connection's output buffer: packets waiting for the next flush.
+#[derive(Debug)]
+pub struct PacketBuffer {
+    bytes: Vec<u8>,
+    /// Where the open packet's header is; equal to `bytes.len()` between packets.
+    packet_start: usize,
+    sequence: u8,
+}
+
+impl Default for PacketBuffer {
+    fn default() -> Self {
+        PacketBuffer { bytes: Vec::with_capacity(OUTPUT_REST_BYTES), packet_start: 0, sequence: 0 }
+    }
+}
+
+impl PacketBuffer {
+    pub fn new() -> PacketBuffer {
+        PacketBuffer::default()
+    }
+
+    /// The sequence number the next packet carries.
+    pub fn set_sequence(&mut self, sequence: u8) {
+        self.sequence = sequence;
+    }
+
+    /// Opens a packet; its payload is what is appended until [`end`](Self::end).
+    #[inline]
+    pub fn begin(&mut self) -> &mut Vec<u8> {
+        debug_assert_eq!(self.packet_start, self.bytes.len(), "a packet is already open");
+        self.packet_start = self.bytes.len();
+        self.bytes.extend_from_slice(&[0; PACKET_HEADER_BYTES]);
+        &mut self.bytes
+    }
+
+    /// The open packet's bytes; append only.
+    #[inline]
+    pub fn payload(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    /// Closes the open packet: patches its header, splits it when it is too long for one.
+    #[inline]
+    pub fn end(&mut self) {
+        let length = self.bytes.len() - self.packet_start - PACKET_HEADER_BYTES;
+        if length >= PACKET_PAYLOAD_MAX {
+            return self.end_split(length);
+        }
+        self.patch_header(self.packet_start, length);
+        self.packet_start = self.bytes.len();
+    }
+
+    /// Drops the open packet, if any: an error came up in the middle of a row.
+    pub fn abandon(&mut self) {
+        self.bytes.truncate(self.packet_start);
+    }
+
+    /// Whether a packet was begun and not ended.
+    pub fn is_open(&self) -> bool {
+        self.packet_start < self.bytes.len()
+    }
+
+    /// Complete packets waiting to be written.
+    pub fn complete(&self) -> &[u8] {
+        &self.bytes[..self.packet_start]
+    }
+
+    /// Number of complete bytes waiting.
+    #[inline]
+    pub fn pending(&self) -> usize {
+        self.packet_start
+    }
+
+    /// The complete packets were written: forget them. No packet may be open.
+    pub fn clear(&mut self) {
+        assert!(!self.is_open(), "flush in the middle of a packet");
+        self.bytes.clear();
+        if self.bytes.capacity() > OUTPUT_KEEP_BYTES {
+            self.bytes = Vec::with_capacity(OUTPUT_REST_BYTES);
+        }
+        self.packet_start = 0;
+    }
+
+    #[inline]
+    fn patch_header(&mut self, at: usize, length: usize) {
+        let [a, b, c, _] = (length as u32).to_le_bytes();
+        self.bytes[at..at + PACKET_HEADER_BYTES].copy_from_slice(&[a, b, c, self.sequence]);
+        self.sequence = self.sequence.wrapping_add(1);
+    }
+
+    #[cold]
+    fn end_split(&mut self, length: usize) {
+        // A payload that is an exact multiple of the maximum ends with an empty part.
+        let extra = length / PACKET_PAYLOAD_MAX;
+        let payload = self.packet_start + PACKET_HEADER_BYTES;
+        self.bytes.resize(self.bytes.len() + extra * PACKET_HEADER_BYTES, 0);
+        for part in (1..=extra).rev() {
+            let from = payload + part * PACKET_PAYLOAD_MAX;
+            let to = from + part * PACKET_HEADER_BYTES;
+            let bytes = PACKET_PAYLOAD_MAX.min(length - part * PACKET_PAYLOAD_MAX);
+            self.bytes.copy_within(from..from + bytes, to);
+        }
+        for part in 0..=extra {
+            let bytes = PACKET_PAYLOAD_MAX.min(length - part * PACKET_PAYLOAD_MAX);
+            self.patch_header(self.packet_start + part * (PACKET_PAYLOAD_MAX + PACKET_HEADER_BYTES), bytes);
+        }
+        self.packet_start = self.bytes.len();
+    }
+}
+
+/// Appends a length-encoded integer.
+#[inline]
+pub fn push_lenenc(out: &mut Vec<u8>, v: u64) {
+    if v < 251 {
+        return out.push(v as u8);
+    }
+    let bytes = v.to_le_bytes();
+    if v < 1 << 16 {
+        out.push(0xfc);
+        out.extend_from_slice(&bytes[..2]);
+    } else if v < 1 << 24 {
+        out.push(0xfd);
+        out.extend_from_slice(&bytes[..3]);
+    } else {
+        out.push(0xfe);
+        out.extend_from_slice(&bytes);
+    }
+}
+
+/// Appends a length-encoded string.
+#[inline]
+pub fn push_lenenc_bytes(out: &mut Vec<u8>, v: &[u8]) {
+    push_lenenc(out, v.len() as u64);
+    out.extend_from_slice(v);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn feed(reader: &mut PacketReader, mut bytes: &[u8], chunk: usize) -> Vec<(Vec<u8>, u8)> {
+        let mut got = Vec::new();
+        loop {
+            while let Some(packet) = reader.next_packet().unwrap() {
+                got.push((reader.payload(&packet).to_vec(), packet.sequence));
+            }
+            if bytes.is_empty() {
+                return got;
+            }
+            let space = reader.space();
+            let n = space.len().min(chunk).min(bytes.len());
+            space[..n].copy_from_slice(&bytes[..n]);
+            reader.filled(n);
+            bytes = &bytes[n..];
+        }
+    }
+
+    #[test]
+    fn packets_survive_any_chunking() {
+        let mut out = PacketBuffer::new();
+        for i in 0..200usize {
+            out.begin().extend(std::iter::repeat_n(i as u8, i * 37));
+            out.end();
+        }
+        let bytes = out.complete().to_vec();
+        for chunk in [1, 3, 4, 5, 1000, 1 << 20] {
+            let mut reader = PacketReader::new(1 << 20);
+            let got = feed(&mut reader, &bytes, chunk);
+            assert_eq!(got.len(), 200);
+            for (i, (payload, sequence)) in got.iter().enumerate() {
+                assert_eq!(payload.len(), i * 37);
+                assert_eq!(usize::from(*sequence), i);
+            }
+        }
+    }
+
+    #[test]
+    fn long_payloads_are_split_and_joined() {
+        for length in [PACKET_PAYLOAD_MAX - 1, PACKET_PAYLOAD_MAX, PACKET_PAYLOAD_MAX + 1, 2 * PACKET_PAYLOAD_MAX + 5] {
+            let mut out = PacketBuffer::new();
+            out.set_sequence(3);
+            out.begin().extend((0..length).map(|i| (i % 251) as u8));
+            out.end();
+            out.begin().push(7);
+            out.end();
+            let mut reader = PacketReader::new(64 << 20);
+            let got = feed(&mut reader, out.complete(), 1 << 20);
+            assert_eq!(got.len(), 2);
+            assert!(got[0].0.iter().enumerate().all(|(i, &b)| b == (i % 251) as u8));
+            assert_eq!(got[0].0.len(), length);
+            assert_eq!(usize::from(got[0].1), 3 + length / PACKET_PAYLOAD_MAX);
+            assert_eq!(got[1].0, [7]);
+        }
+    }
+
+    #[test]
+    fn limits_and_order_are_held() {
+        let mut reader = PacketReader::new(100);
+        reader.space()[..4].copy_from_slice(&[101, 0, 0, 0]);
+        reader.filled(4);
+        assert_eq!(reader.next_packet(), Err(FrameError::TooLarge));
+
+        let mut bytes = vec![0xff, 0xff, 0xff, 0];
+        bytes.resize(4 + PACKET_PAYLOAD_MAX, 0);
+        bytes.extend([1, 0, 0, 5, 9]);
+        let mut reader = PacketReader::new(64 << 20);
+        let mut rest = &bytes[..];
+        while !rest.is_empty() {
+            let space = reader.space();
+            let n = space.len().min(rest.len());
+            space[..n].copy_from_slice(&rest[..n]);
+            reader.filled(n);
+            rest = &rest[n..];
+        }
+        assert_eq!(reader.next_packet(), Err(FrameError::OutOfOrder));
+    }
+
+    #[test]
+    fn a_claimed_length_allocates_nothing() {
+        let mut reader = PacketReader::new(64 << 20);
+        reader.space()[..4].copy_from_slice(&[0, 0, 0xf0, 0]);
+        reader.filled(4);
+        assert_eq!(reader.next_packet(), Ok(None));
+        assert!(reader.space().len() <= INPUT_REST_BYTES);
+    }
+
+    #[test]
+    fn an_abandoned_packet_leaves_no_trace() {
+        let mut out = PacketBuffer::new();
+        out.begin().push(1);
+        out.end();
+        out.begin().extend([1, 2, 3]);
+        out.abandon();
+        out.begin().push(2);
+        out.end();
+        assert_eq!(out.complete(), [1, 0, 0, 0, 1, 1, 0, 0, 1, 2]);
+    }
+
+    #[test]
+    fn lenenc() {
+        let mut out = Vec::new();
+        for v in [250, 251, 65535, 65536, 1 << 24] {
+            push_lenenc(&mut out, v);
+        }
+        assert_eq!(
+            out,
+            [250, 0xfc, 251, 0, 0xfc, 255, 255, 0xfd, 0, 0, 1, 0xfe, 0, 0, 0, 1, 0, 0, 0, 0].as_slice()
+        );
+    }
+}

@@ -1,0 +1,621 @@
+//! Writing results: OK, ERR, EOF, column definitions, rows in the text and the binary protocol.
+//!
+//! A [`ResultWriter`] borrows a connection's output buffer and its [`ResultState`], and appends; nothing is allocated
+//! per row. The order of calls for a result set is `begin_rows`, then per row `row_start`, one cell call per column,
+//! `row_end`, and last `end_rows`. Any number of results may follow one another; before each but the last the caller
+//! sets [`ResultWriter::set_more_results`]. `error` may be called anywhere: an unfinished row is dropped.
+//!
+//! A wrong order of calls or a cell that does not fit its column's declared type is our own bug and asserts.
+
+use super::constants::{CHARSET_BINARY, CHARSET_UTF8MB4, capability, column_flag, status};
+use super::number::{
+    format_u64, push_f32, push_f64, push_f64_fixed, push_four, push_fraction, push_two, push_u64,
+};
+use super::packet::{PacketBuffer, push_lenenc, push_lenenc_bytes};
+
+/// Column and parameter types with their protocol numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum ColumnType {
+    Decimal = 0,
+    Tiny = 1,
+    Short = 2,
+    Long = 3,
+    Float = 4,
+    Double = 5,
+    Null = 6,
+    Timestamp = 7,
+    LongLong = 8,
+    Int24 = 9,
+    Date = 10,
+    Time = 11,
+    DateTime = 12,
+    Year = 13,
+    VarChar = 15,
+    Bit = 16,
+    Json = 245,
+    NewDecimal = 246,
+    Enum = 247,
+    Set = 248,
+    TinyBlob = 249,
+    MediumBlob = 250,
+    LongBlob = 251,
+    Blob = 252,
+    VarString = 253,
+    String = 254,
+    Geometry = 255,
+}
+
+impl ColumnType {
+    /// The type with this protocol number.
+    pub fn from_number(number: u8) -> Option<ColumnType> {
+        use ColumnType::*;
+        Some(match number {
+            0 => Decimal,
+            1 => Tiny,
+            2 => Short,
+            3 => Long,
+            4 => Float,
+            5 => Double,
+            6 => Null,
+            7 => Timestamp,
+            8 => LongLong,
+            9 => Int24,
+            10 => Date,
+            11 => Time,
+            12 => DateTime,
+            13 => Year,
+            15 => VarChar,
+            16 => Bit,
+            245 => Json,
+            246 => NewDecimal,
+            247 => Enum,
+            248 => Set,
+            249 => TinyBlob,
+            250 => MediumBlob,
+            251 => LongBlob,
+            252 => Blob,
+            253 => VarString,
+            254 => String,
+            255 => Geometry,
+            _ => return None,
+        })
+    }
+}
+
+/// `decimals` of a FLOAT or DOUBLE without a fixed number of places.
+pub const DECIMALS_NOT_FIXED: u8 = 31;
+
+/// What a client is told about one column.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ColumnDef {
+    pub schema: String,
+    /// Alias of the table in the statement.
+    pub table: String,
+    pub org_table: String,
+    /// Alias of the column in the statement.
+    pub name: String,
+    pub org_name: String,
+    pub column_type: ColumnType,
+    /// 45 utf8mb4_general_ci for text, 63 binary for all else.
+    pub charset: u16,
+    /// Display width in bytes.
+    pub length: u32,
+    /// Bits of [`super::constants::column_flag`].
+    pub flags: u16,
+    /// Places after the point; for temporal columns, digits of the fraction; 31 ([`DECIMALS_NOT_FIXED`]) for FLOAT and
+    /// DOUBLE (0 is taken as 31 there, since `DOUBLE(M,0)` is not offered).
+    pub decimals: u8,
+}
+
+impl ColumnDef {
+    /// A column that is an expression: no table behind it, binary character set unless it is text.
+    pub fn expression(name: impl Into<String>, column_type: ColumnType, length: u32) -> ColumnDef {
+        let text = matches!(column_type, ColumnType::VarString | ColumnType::String | ColumnType::VarChar);
+        let decimals = match column_type {
+            ColumnType::Float | ColumnType::Double => DECIMALS_NOT_FIXED,
+            _ => 0,
+        };
+        ColumnDef {
+            schema: String::new(),
+            table: String::new(),
+            org_table: String::new(),
+            name: name.into(),
+            org_name: String::new(),
+            column_type,
+            charset: if text { CHARSET_UTF8MB4 } else { CHARSET_BINARY },
+            length,
+            flags: if text { 0 } else { column_flag::BINARY },
+            decimals,
+        }
+    }
+
+    /// What PREPARE says about a `?` whose type is not known.
+    pub fn parameter() -> ColumnDef {
+        let mut column = ColumnDef::expression("?", ColumnType::VarString, 0);
+        column.charset = CHARSET_BINARY;
+        column.flags = column_flag::BINARY;
+        column
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Cell {
+    column_type: ColumnType,
+    decimals: u8,
+}
+
+/// What a connection remembers between the calls of a [`ResultWriter`]; reused for all its results.
+#[derive(Debug)]
+pub struct ResultState {
+    cells: Vec<Cell>,
+    /// Index of the next cell of the open row.
+    next: usize,
+    /// Where the open row's NULL bitmap starts in the output buffer (binary protocol).
+    bitmap_at: usize,
+    binary: bool,
+    deprecate_eof: bool,
+    status: u16,
+    more_results: bool,
+    rows_open: bool,
+    finished: u64,
+}
+
+impl ResultState {
+    /// `capabilities` as negotiated with the client.
+    pub fn new(capabilities: u32) -> ResultState {
+        ResultState {
+            cells: Vec::new(),
+            next: 0,
+            bitmap_at: 0,
+            binary: false,
+            deprecate_eof: capabilities & capability::DEPRECATE_EOF != 0,
+            status: status::AUTOCOMMIT,
+            more_results: false,
+            rows_open: false,
+            finished: 0,
+        }
+    }
+
+    /// A new command starts: rows in the binary protocol for EXECUTE, in the text protocol for QUERY.
+    pub fn start_command(&mut self, binary: bool, status: u16) {
+        self.binary = binary;
+        self.status = status;
+        self.more_results = false;
+        self.rows_open = false;
+        self.finished = 0;
+    }
+
+    /// Whether the command was answered completely: at least one result, none left open, none promised.
+    pub fn is_answered(&self) -> bool {
+        self.finished > 0 && !self.rows_open && !self.more_results
+    }
+}
+
+/// Appends results to a connection's output buffer.
+#[derive(Debug)]
+pub struct ResultWriter<'a> {
+    out: &'a mut PacketBuffer,
+    state: &'a mut ResultState,
+}
+
+impl<'a> ResultWriter<'a> {
+    pub fn new(out: &'a mut PacketBuffer, state: &'a mut ResultState) -> ResultWriter<'a> {
+        ResultWriter { out, state }
+    }
+
+    /// Status flags (autocommit, in transaction, ...) that the following OK and EOF packets carry.
+    /// [`super::constants::status::MORE_RESULTS_EXISTS`] is added by [`set_more_results`](Self::set_more_results).
+    pub fn set_status(&mut self, status: u16) {
+        self.state.status = status & !status::MORE_RESULTS_EXISTS;
+    }
+
+    /// Whether another result follows the one being written.
+    pub fn set_more_results(&mut self, more: bool) {
+        self.state.more_results = more;
+    }
+
+    /// Whether rows are encoded in the binary protocol (EXECUTE) rather than the text protocol (QUERY).
+    pub fn is_binary(&self) -> bool {
+        self.state.binary
+    }
+
+    /// Complete bytes waiting for a flush.
+    #[inline]
+    pub fn pending(&self) -> usize {
+        self.out.pending()
+    }
+
+    pub(crate) fn buffer(&mut self) -> &mut PacketBuffer {
+        self.out
+    }
+
+    /// Starts a result set: column count and definitions.
+    pub fn begin_rows(&mut self, columns: &[ColumnDef]) {
+        assert!(!self.state.rows_open && !columns.is_empty(), "a result set starts once and has columns");
+        push_lenenc(self.out.begin(), columns.len() as u64);
+        self.out.end();
+        self.state.cells.clear();
+        for column in columns {
+            self.column_definition(column, false);
+            self.state.cells.push(Cell { column_type: column.column_type, decimals: column.decimals });
+        }
+        if !self.state.deprecate_eof {
+            self.eof(0);
+        }
+        self.state.rows_open = true;
+    }
+
+    /// Starts a row.
+    #[inline]
+    pub fn row_start(&mut self) {
+        assert!(self.state.rows_open, "a row outside of a result set");
+        let payload = self.out.begin();
+        if self.state.binary {
+            payload.push(0);
+            self.state.bitmap_at = payload.len();
+            payload.resize(payload.len() + (self.state.cells.len() + 9) / 8, 0);
+        }
+        self.state.next = 0;
+    }
+
+    /// Ends a row; every column has had its cell.
+    #[inline]
+    pub fn row_end(&mut self) {
+        assert_eq!(self.state.next, self.state.cells.len(), "cells of a row against its columns");
+        self.out.end();
+    }
+
+    /// Ends the result set. `status` as in [`set_status`](Self::set_status).
+    pub fn end_rows(&mut self, warnings: u16, status: u16) {
+        assert!(self.state.rows_open, "end of rows without a result set");
+        self.set_status(status);
+        self.state.rows_open = false;
+        self.state.finished += 1;
+        if self.state.deprecate_eof {
+            let flags = self.status_flags();
+            let payload = self.out.begin();
+            payload.extend_from_slice(&[0xfe, 0, 0]);
+            payload.extend_from_slice(&flags.to_le_bytes());
+            payload.extend_from_slice(&warnings.to_le_bytes());
+            self.out.end();
+        } else {
+            self.eof(warnings);
+        }
+    }
+
+    /// A result without rows.
+    pub fn ok(&mut self, affected: u64, last_insert_id: u64, warnings: u16, info: &str) {
+        assert!(!self.state.rows_open, "OK inside a result set");
+        self.state.finished += 1;
+        let flags = self.status_flags();
+        let payload = self.out.begin();
+        payload.push(0);
+        push_lenenc(payload, affected);
+        push_lenenc(payload, last_insert_id);
+        payload.extend_from_slice(&flags.to_le_bytes());
+        payload.extend_from_slice(&warnings.to_le_bytes());
+        payload.extend_from_slice(info.as_bytes());
+        self.out.end();
+    }
+
+    /// The last result of the command: an error. Drops an unfinished row.
+    pub fn error(&mut self, errno: u16, sqlstate: &[u8; 5], message: &str) {
+        self.out.abandon();
+        self.state.rows_open = false;
+        self.state.more_results = false;
+        self.state.finished += 1;
+        write_error(self.out, errno, Some(sqlstate), message);
+    }
+
+    /// A column definition as in result sets, and, with its default value, in answers to FIELD_LIST.
+    pub(crate) fn column_definition(&mut self, column: &ColumnDef, with_default: bool) {
+        let payload = self.out.begin();
+        push_lenenc_bytes(payload, b"def");
+        for text in [&column.schema, &column.table, &column.org_table, &column.name, &column.org_name] {
+            push_lenenc_bytes(payload, text.as_bytes());
+        }
+        payload.push(0x0c);
+        payload.extend_from_slice(&column.charset.to_le_bytes());
+        payload.extend_from_slice(&column.length.to_le_bytes());
+        payload.push(column.column_type as u8);
+        payload.extend_from_slice(&column.flags.to_le_bytes());
+        payload.extend_from_slice(&[column.decimals, 0, 0]);
+        if with_default {
+            payload.push(0xfb);
+        }
+        self.out.end();
+    }
+
+    /// The answer to PREPARE: statement id, then definitions of parameters and columns.
+    pub(crate) fn prepared(&mut self, id: u32, params: &[ColumnDef], columns: &[ColumnDef], warnings: u16) {
+        let payload = self.out.begin();
+        payload.push(0);
+        payload.extend_from_slice(&id.to_le_bytes());
+        // The caller refused statements whose counts do not fit (error 1390).
+        payload.extend_from_slice(&(columns.len() as u16).to_le_bytes());
+        payload.extend_from_slice(&(params.len() as u16).to_le_bytes());
+        payload.push(0);
+        payload.extend_from_slice(&warnings.to_le_bytes());
+        self.out.end();
+        for definitions in [params, columns] {
+            for column in definitions {
+                self.column_definition(column, false);
+            }
+            if !definitions.is_empty() && !self.state.deprecate_eof {
+                self.eof(0);
+            }
+        }
+        self.state.finished += 1;
+    }
+
+    /// The answer to FIELD_LIST: definitions and an EOF.
+    pub(crate) fn field_list(&mut self, columns: &[ColumnDef]) {
+        for column in columns {
+            self.column_definition(column, true);
+        }
+        self.state.finished += 1;
+        self.eof(0);
+    }
+
+    /// An EOF packet by its old form, also the answer to SET_OPTION.
+    pub(crate) fn eof(&mut self, warnings: u16) {
+        let flags = self.status_flags();
+        let payload = self.out.begin();
+        payload.push(0xfe);
+        payload.extend_from_slice(&warnings.to_le_bytes());
+        payload.extend_from_slice(&flags.to_le_bytes());
+        self.out.end();
+    }
+
+    /// A packet that is only text: the answer to STATISTICS.
+    pub(crate) fn text(&mut self, text: &str) {
+        self.out.begin().extend_from_slice(text.as_bytes());
+        self.out.end();
+        self.state.finished += 1;
+    }
+
+    fn status_flags(&self) -> u16 {
+        self.state.status | if self.state.more_results { status::MORE_RESULTS_EXISTS } else { 0 }
+    }
+
+    #[inline]
+    fn next_cell(&mut self) -> Cell {
+        let cell = self.state.cells.get(self.state.next).copied();
+        self.state.next += 1;
+        let Some(cell) = cell else { panic!("more cells than columns in a row") };
+        cell
+    }
+}
+
+/// Cells. Each call is the next column of the open row.
+impl ResultWriter<'_> {
+    /// SQL NULL.
+    #[inline]
+    pub fn null(&mut self) {
+        let index = self.state.next;
+        self.next_cell();
+        if self.state.binary {
+            let bit = index + 2;
+            let at = self.state.bitmap_at + bit / 8;
+            self.out.payload()[at] |= 1 << (bit % 8);
+        } else {
+            self.out.payload().push(0xfb);
+        }
+    }
+
+    /// A signed integer; in a binary row it takes the declared width of its column, which it must fit.
+    #[inline]
+    pub fn int(&mut self, v: i64) {
+        let cell = self.next_cell();
+        if self.state.binary {
+            self.binary_int(cell, v, v.unsigned_abs(), v < 0);
+        } else {
+            self.text_int(v.unsigned_abs(), v < 0);
+        }
+    }
+
+    /// An unsigned integer; as [`int`](Self::int).
+    #[inline]
+    pub fn uint(&mut self, v: u64) {
+        let cell = self.next_cell();
+        if self.state.binary {
+            self.binary_int(cell, v as i64, v, false);
+        } else {
+            self.text_int(v, false);
+        }
+    }
+
+    /// A FLOAT.
+    pub fn float(&mut self, v: f32) {
+        let cell = self.next_cell();
+        let fixed = !matches!(cell.decimals, 0 | DECIMALS_NOT_FIXED..);
+        match (self.state.binary, cell.column_type) {
+            (true, ColumnType::Float) => self.out.payload().extend_from_slice(&v.to_le_bytes()),
+            (true, ColumnType::Double) => self.out.payload().extend_from_slice(&f64::from(v).to_le_bytes()),
+            _ if fixed => self.short_text(|out| push_f64_fixed(out, f64::from(v), cell.decimals)),
+            _ => self.short_text(|out| push_f32(out, v)),
+        }
+    }
+
+    /// A DOUBLE.
+    pub fn double(&mut self, v: f64) {
+        let cell = self.next_cell();
+        let fixed = !matches!(cell.decimals, 0 | DECIMALS_NOT_FIXED..);
+        match (self.state.binary, cell.column_type) {
+            (true, ColumnType::Double) => self.out.payload().extend_from_slice(&v.to_le_bytes()),
+            (true, ColumnType::Float) => self.out.payload().extend_from_slice(&(v as f32).to_le_bytes()),
+            _ if fixed => self.short_text(|out| push_f64_fixed(out, v, cell.decimals)),
+            _ => self.short_text(|out| push_f64(out, v)),
+        }
+    }
+
+    /// A string, a byte string, JSON text, or a decimal as text.
+    #[inline]
+    pub fn bytes(&mut self, v: &[u8]) {
+        let cell = self.next_cell();
+        assert!(!self.state.binary || is_text(cell.column_type), "bytes for a {:?} column", cell.column_type);
+        push_lenenc_bytes(self.out.payload(), v);
+    }
+
+    /// A date; all zero is MySQL's zero date.
+    pub fn date(&mut self, year: u16, month: u8, day: u8) {
+        let cell = self.next_cell();
+        if self.state.binary && !is_text(cell.column_type) {
+            assert!(is_datetime(cell.column_type), "a date for a {:?} column", cell.column_type);
+            let [y0, y1] = year.to_le_bytes();
+            self.out.payload().extend_from_slice(&[4, y0, y1, month, day]);
+        } else {
+            self.short_text(|out| push_date(out, year, month, day));
+        }
+    }
+
+    /// A date with time of day; `decimals` (0 to 6) digits of the microseconds are printed in a text row.
+    pub fn datetime(&mut self, year: u16, month: u8, day: u8, h: u8, mi: u8, s: u8, micros: u32, decimals: u8) {
+        let cell = self.next_cell();
+        if self.state.binary && !is_text(cell.column_type) {
+            assert!(is_datetime(cell.column_type), "a datetime for a {:?} column", cell.column_type);
+            let [y0, y1] = year.to_le_bytes();
+            let out = self.out.payload();
+            let fields = [11, y0, y1, month, day, h, mi, s];
+            out.extend_from_slice(&fields);
+            if micros > 0 {
+                out.extend_from_slice(&micros.to_le_bytes());
+            } else {
+                let at = out.len() - fields.len();
+                out[at] = 7;
+            }
+        } else {
+            self.short_text(|out| {
+                push_date(out, year, month, day);
+                out.push(b' ');
+                push_two(out, h);
+                push_clock(out, mi, s, micros, decimals);
+            });
+        }
+    }
+
+    /// A time of day or a duration of up to 838 hours.
+    pub fn time(&mut self, negative: bool, hours: u32, minutes: u8, seconds: u8, micros: u32, decimals: u8) {
+        let cell = self.next_cell();
+        if self.state.binary && !is_text(cell.column_type) {
+            assert_eq!(cell.column_type, ColumnType::Time, "a time for a column of another type");
+            let out = self.out.payload();
+            if hours == 0 && minutes == 0 && seconds == 0 && micros == 0 {
+                return out.push(0);
+            }
+            out.push(if micros > 0 { 12 } else { 8 });
+            out.push(u8::from(negative));
+            out.extend_from_slice(&(hours / 24).to_le_bytes());
+            out.extend_from_slice(&[(hours % 24) as u8, minutes, seconds]);
+            if micros > 0 {
+                out.extend_from_slice(&micros.to_le_bytes());
+            }
+        } else {
+            self.short_text(|out| {
+                if negative {
+                    out.push(b'-');
+                }
+                if hours < 100 {
+                    push_two(out, hours as u8);
+                } else {
+                    push_u64(out, u64::from(hours));
+                }
+                push_clock(out, minutes, seconds, micros, decimals);
+            });
+        }
+    }
+
+    /// Text shorter than 251 bytes, of a length not known beforehand: the length byte is patched in.
+    fn short_text(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        let out = self.out.payload();
+        let at = out.len();
+        out.push(0);
+        write(out);
+        let length = out.len() - at - 1;
+        if length < 251 {
+            out[at] = length as u8;
+        } else {
+            // Only a DOUBLE(M, D) of enormous magnitude gets here.
+            let text = out.split_off(at + 1);
+            out.truncate(at);
+            push_lenenc_bytes(out, &text);
+        }
+    }
+
+    #[inline]
+    fn text_int(&mut self, magnitude: u64, negative: bool) {
+        let mut digits = [0u8; 20];
+        let start = format_u64(&mut digits, magnitude);
+        let digits = digits.get(start..).unwrap_or_default();
+        let out = self.out.payload();
+        out.push(digits.len() as u8 + u8::from(negative));
+        if negative {
+            out.push(b'-');
+        }
+        out.extend_from_slice(digits);
+    }
+
+    #[inline]
+    fn binary_int(&mut self, cell: Cell, v: i64, magnitude: u64, negative: bool) {
+        use ColumnType::*;
+        let width = match cell.column_type {
+            Long | Int24 => 4,
+            LongLong => 8,
+            Tiny => 1,
+            Short | Year => 2,
+            Double => return self.out.payload().extend_from_slice(&(v as f64).to_le_bytes()),
+            Float => return self.out.payload().extend_from_slice(&(v as f32).to_le_bytes()),
+            other => {
+                assert!(is_text(other), "an integer for a {other:?} column");
+                return self.text_int(magnitude, negative);
+            }
+        };
+        // Negative values need the sign bit too; unsigned ones may use all bits.
+        let limit = if width == 8 { u64::MAX } else { (1 << (8 * width)) - 1 };
+        assert!(magnitude <= if negative { limit / 2 + 1 } else { limit }, "{v} for a {:?} column", cell.column_type);
+        self.out.payload().extend_from_slice(&v.to_le_bytes()[..width]);
+    }
+}
+
+fn push_date(out: &mut Vec<u8>, year: u16, month: u8, day: u8) {
+    push_four(out, year);
+    out.push(b'-');
+    push_two(out, month);
+    out.push(b'-');
+    push_two(out, day);
+}
+
+fn push_clock(out: &mut Vec<u8>, minutes: u8, seconds: u8, micros: u32, decimals: u8) {
+    out.push(b':');
+    push_two(out, minutes);
+    out.push(b':');
+    push_two(out, seconds);
+    push_fraction(out, micros, decimals);
+}
+
+fn is_datetime(column_type: ColumnType) -> bool {
+    matches!(column_type, ColumnType::Date | ColumnType::DateTime | ColumnType::Timestamp)
+}
+
+/// Types whose binary form is a length-encoded string.
+fn is_text(column_type: ColumnType) -> bool {
+    use ColumnType::*;
+    !matches!(
+        column_type,
+        Tiny | Short | Long | LongLong | Int24 | Year | Float | Double | Date | DateTime | Timestamp | Time | Null
+    )
+}
+
+/// Appends an ERR packet. Before the handshake no SQLSTATE is sent, since the client may not understand it.
+pub fn write_error(out: &mut PacketBuffer, errno: u16, sqlstate: Option<&[u8; 5]>, message: &str) {
+    let payload = out.begin();
+    payload.push(0xff);
+    payload.extend_from_slice(&errno.to_le_bytes());
+    if let Some(state) = sqlstate {
+        payload.push(b'#');
+        payload.extend_from_slice(state);
+    }
+    payload.extend_from_slice(message.as_bytes());
+    out.end();
+}
