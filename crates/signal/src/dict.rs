@@ -153,6 +153,19 @@ pub struct SchemaStep {
     pub error: u32,
 }
 
+/// `SchemaStateRep`: sent whenever the president changed, so that the new one can finish what the old one began.
+#[derive(Clone, PartialEq, Message)]
+pub struct SchemaState {
+    /// Committed dictionary version of the sender.
+    #[prost(uint64, tag = "1")]
+    pub version: u64,
+    /// Committed last.
+    #[prost(message, optional, tag = "2")]
+    pub last: Option<SchemaStep>,
+    #[prost(message, optional, tag = "3")]
+    pub prepared: Option<SchemaStep>,
+}
+
 /// What a `TableOrd` asks of an LDM or TC instance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, prost::Enumeration)]
 #[repr(i32)]

@@ -207,6 +207,8 @@ kinds! {
     /// Pushed to clients: the schema version changed.
     SchemaRep = 192;
     TableRef = 193;
+    /// DICT of a member to that of a new president: its version and what it has prepared; body `dict::SchemaState`.
+    SchemaStateRep = 194;
 
     // Management: module `mgmt`.
     ConfigReq = 208;

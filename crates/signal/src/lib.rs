@@ -14,6 +14,8 @@ pub mod envelope;
 pub mod hello;
 pub mod key_read;
 pub mod ldm;
+pub mod mgmt;
+pub mod qmgr;
 pub mod scan;
 pub mod schema;
 pub mod takeover;

@@ -70,6 +70,11 @@ impl View {
     /// Decodes and checks what every user of a view relies on.
     pub fn from_bytes(bytes: &[u8]) -> Result<View, DecodeError> {
         let view = <View as Message>::decode(bytes).map_err(|_| DecodeError)?;
+        if view.check() { Ok(view) } else { Err(DecodeError) }
+    }
+    /// What every user of a view relies on; for views that came inside another message.
+    pub fn check(&self) -> bool {
+        let view = self;
         let ids_ok = view.nodes.iter().all(|n| n.id >= 1 && n.id <= u32::from(NodeId::DATA_MAX));
         let map_ok = view.bucket_map.is_empty()
             || (view.bucket_map.len() == 2 * limits::BUCKETS as usize
@@ -80,7 +85,7 @@ impl View {
                     .iter()
                     .all(|&b| usize::from(u16::from_le_bytes(b)) < view.chains.len()));
         let sizes_ok = (1..=255).contains(&view.instances) && view.chains.len() <= usize::from(limits::PARTITIONS_MAX);
-        if ids_ok && map_ok && sizes_ok { Ok(view) } else { Err(DecodeError) }
+        ids_ok && map_ok && sizes_ok
     }
     pub fn partition_count(&self) -> u16 {
         self.chains.len() as u16

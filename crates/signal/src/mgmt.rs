@@ -1,0 +1,182 @@
+//! Conversations with the management node, and the status of data nodes.
+//!
+//! A starting data node sends `RegisterRep` (its address is known only then, where ports are chosen freely) and `ConfigReq`,
+//! again and again until the answer lists every node it waits for. Members send `RegisterRep` with each new view and once a
+//! second, so that the management node can answer `StatusReq` and knows whether a cluster is running. Clients and SQL nodes
+//! that were given nothing but the management node's address find the data nodes by `ConfigReq`.
+//!
+//! The management node is no part of any transaction: while it is away only arbitration and partial starts are impossible.
+
+use prost::Message;
+
+use crate::view::View;
+
+/// One configured data node.
+#[derive(Clone, PartialEq, Message)]
+pub struct ConfigNode {
+    #[prost(uint32, tag = "1")]
+    pub id: u32,
+    #[prost(uint32, tag = "2")]
+    pub group: u32,
+    /// `host:port`; empty until the node has registered.
+    #[prost(string, tag = "3")]
+    pub address: String,
+    /// Of the process that registered last; 0 if none did.
+    #[prost(fixed64, tag = "4")]
+    pub incarnation: u64,
+}
+
+/// The configuration of a cluster.
+#[derive(Clone, PartialEq, Message)]
+pub struct ClusterConfig {
+    #[prost(fixed64, tag = "1")]
+    pub cluster: u64,
+    #[prost(message, repeated, tag = "2")]
+    pub nodes: Vec<ConfigNode>,
+    /// 1 to 4.
+    #[prost(uint32, tag = "3")]
+    pub replicas: u32,
+    /// LDM and TC instances of every data node.
+    #[prost(uint32, tag = "4")]
+    pub instances: u32,
+    /// Partitions of every table.
+    #[prost(uint32, tag = "5")]
+    pub partitions: u32,
+    /// Time between two heartbeats, in milliseconds.
+    #[prost(uint32, tag = "6")]
+    pub heartbeat_ms: u32,
+    /// Silence after which a node is held for failed, in milliseconds.
+    #[prost(uint32, tag = "7")]
+    pub heartbeat_timeout_ms: u32,
+    /// How long a first start waits for all nodes before it asks to start without some, in milliseconds.
+    #[prost(uint32, tag = "8")]
+    pub start_partial_timeout_ms: u32,
+}
+
+/// `ConfigReq`, `StatusReq`, `NodeStatusReq`.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub struct MgmtReq {
+    #[prost(uint64, tag = "1")]
+    pub request: u64,
+}
+
+/// `ConfigConf`; a `ConfigRef` is a [`crate::tc::RequestRef`].
+#[derive(Clone, PartialEq, Message)]
+pub struct ConfigConf {
+    #[prost(uint64, tag = "1")]
+    pub request: u64,
+    #[prost(message, optional, tag = "2")]
+    pub config: Option<ClusterConfig>,
+}
+
+/// `RegisterRep`: a data node to the management node.
+#[derive(Clone, PartialEq, Message)]
+pub struct RegisterRep {
+    #[prost(uint32, tag = "1")]
+    pub node: u32,
+    #[prost(fixed64, tag = "2")]
+    pub incarnation: u64,
+    #[prost(string, tag = "3")]
+    pub address: String,
+    /// Of the committed view, 0 while starting.
+    #[prost(uint64, tag = "4")]
+    pub generation: u64,
+    /// The committed view, where it is new to the receiver as far as the sender knows.
+    #[prost(message, optional, tag = "5")]
+    pub view: Option<View>,
+    /// Of the process, in milliseconds.
+    #[prost(uint64, tag = "6")]
+    pub uptime_ms: u64,
+}
+
+/// One data node as the management node sees it.
+#[derive(Clone, PartialEq, Message)]
+pub struct NodeSummary {
+    #[prost(uint32, tag = "1")]
+    pub id: u32,
+    #[prost(uint32, tag = "2")]
+    pub group: u32,
+    #[prost(string, tag = "3")]
+    pub address: String,
+    /// A [`crate::view::NodeState`].
+    #[prost(uint32, tag = "4")]
+    pub state: u32,
+    #[prost(bool, tag = "5")]
+    pub president: bool,
+    /// Partitions it is primary of, and backup of.
+    #[prost(uint32, tag = "6")]
+    pub primaries: u32,
+    #[prost(uint32, tag = "7")]
+    pub backups: u32,
+    #[prost(uint64, tag = "8")]
+    pub uptime_ms: u64,
+    /// Milliseconds since the node was last heard; `u64::MAX` for never.
+    #[prost(uint64, tag = "9")]
+    pub silent_ms: u64,
+}
+
+/// `StatusConf`.
+#[derive(Clone, PartialEq, Message)]
+pub struct StatusConf {
+    #[prost(uint64, tag = "1")]
+    pub request: u64,
+    #[prost(fixed64, tag = "2")]
+    pub cluster: u64,
+    #[prost(uint64, tag = "3")]
+    pub generation: u64,
+    #[prost(uint32, tag = "4")]
+    pub partitions: u32,
+    #[prost(uint32, tag = "5")]
+    pub replicas: u32,
+    #[prost(message, repeated, tag = "6")]
+    pub nodes: Vec<NodeSummary>,
+    #[prost(uint64, tag = "7")]
+    pub mgmt_uptime_ms: u64,
+}
+
+/// `NodeStatusConf`: one data node about itself.
+#[derive(Clone, PartialEq, Message)]
+pub struct NodeStatusConf {
+    #[prost(uint64, tag = "1")]
+    pub request: u64,
+    #[prost(uint32, tag = "2")]
+    pub node: u32,
+    /// A [`crate::view::NodeState`].
+    #[prost(uint32, tag = "3")]
+    pub state: u32,
+    #[prost(bool, tag = "4")]
+    pub president: bool,
+    #[prost(uint64, tag = "5")]
+    pub generation: u64,
+    #[prost(uint64, tag = "6")]
+    pub epoch: u64,
+    #[prost(uint64, tag = "7")]
+    pub uptime_ms: u64,
+    #[prost(uint32, tag = "8")]
+    pub primaries: u32,
+    #[prost(uint32, tag = "9")]
+    pub backups: u32,
+    #[prost(uint32, tag = "10")]
+    pub instances: u32,
+    #[prost(uint64, tag = "11")]
+    pub dictionary_version: u64,
+    /// What the LDM instances reported (see [`LdmStatus`]).
+    #[prost(message, repeated, tag = "12")]
+    pub ldms: Vec<LdmStatus>,
+}
+
+/// What an LDM instance tells CNTR about itself, in a `NodeStatusConf` signal of its own to CNTR, when CNTR passes it the
+/// `NodeStatusReq`. Instances that have not answered are absent from the node's status.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub struct LdmStatus {
+    #[prost(uint32, tag = "1")]
+    pub instance: u32,
+    #[prost(uint64, tag = "2")]
+    pub rows: u64,
+    #[prost(uint64, tag = "3")]
+    pub fragments: u64,
+    #[prost(uint64, tag = "4")]
+    pub memory_bytes: u64,
+    #[prost(uint64, tag = "5")]
+    pub transactions: u64,
+}

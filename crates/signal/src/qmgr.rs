@@ -1,0 +1,283 @@
+//! Membership: heartbeats, joining, the two-phase change of the view, president take-over, arbitration.
+//!
+//! ```text
+//! every member --HeartbeatRep--> every other member
+//! joining node --JoinReq--> anyone: JoinRef names the president     (again and again until it is a member)
+//!              --JoinReq--> president: JoinConf "copy my dictionary", then JoinReq with `dictionary_from` -> view change
+//! member       --FailRep--> acting president: a node does not answer, or its link closed
+//! president    --ViewPrepReq--> every survivor and joiner --ViewPrepConf--> president
+//! president    --ArbitReq--> management node --ArbitConf--> president      (only when exactly half is left)
+//! president    --ViewCommitOrd--> every member
+//! ```
+//!
+//! The change of a view is agreed as in Paxos, one instance per generation: a proposal carries a ballot, a member remembers the
+//! highest ballot it has promised and the proposal it has accepted. Who takes over from a dead president first asks all it can
+//! reach (`PresTakeOverReq`), adopts what is committed, and finishes an accepted proposal before it makes one of its own. What
+//! takes the place of the majority is the survival rule (see the QMGR block).
+//!
+//! If the answer to any of these is lost, its link is lost too, and the link's loss is handled as a failure.
+
+use prost::Message;
+
+use crate::{
+    codec::{DecodeError, Put, Reader},
+    view::View,
+};
+
+/// Proposals are numbered `attempt << BALLOT_SHIFT | node`, so that no two nodes use the same number.
+pub const BALLOT_SHIFT: u32 = 16;
+
+/// One start of one node's process.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Message)]
+pub struct Incarnation {
+    #[prost(uint32, tag = "1")]
+    pub node: u32,
+    #[prost(fixed64, tag = "2")]
+    pub incarnation: u64,
+}
+
+/// `HeartbeatRep`.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub struct Heartbeat {
+    /// Committed view of the sender.
+    #[prost(uint64, tag = "1")]
+    pub generation: u64,
+    #[prost(fixed64, tag = "2")]
+    pub incarnation: u64,
+}
+
+/// `JoinReq`: sent by a starting node to every linked data node until it is a member.
+#[derive(Clone, PartialEq, Message)]
+pub struct JoinReq {
+    #[prost(uint32, tag = "1")]
+    pub node: u32,
+    #[prost(fixed64, tag = "2")]
+    pub incarnation: u64,
+    /// `host:port` where the node accepts links.
+    #[prost(string, tag = "3")]
+    pub address: String,
+    /// LDM and TC instances.
+    #[prost(uint32, tag = "4")]
+    pub instances: u32,
+    #[prost(fixed64, tag = "5")]
+    pub cluster: u64,
+    /// Data nodes that the joining node has links to.
+    #[prost(uint32, repeated, tag = "6")]
+    pub linked: Vec<u32>,
+    /// Node whose dictionary the joining node has copied; 0 for none.
+    #[prost(uint32, tag = "7")]
+    pub dictionary_from: u32,
+    /// Incarnation of that node.
+    #[prost(fixed64, tag = "8")]
+    pub dictionary_incarnation: u64,
+}
+
+/// `JoinConf` (copy the dictionary of `president`, then ask again) and `JoinRef` (not now: see `error`).
+#[derive(Clone, PartialEq, Message)]
+pub struct JoinAnswer {
+    /// 0: the answering node is itself starting and knows of no cluster.
+    #[prost(uint32, tag = "1")]
+    pub president: u32,
+    #[prost(fixed64, tag = "2")]
+    pub president_incarnation: u64,
+    /// An [`apus_types::ErrorCode`], 0 for none.
+    #[prost(uint32, tag = "3")]
+    pub error: u32,
+    /// For people.
+    #[prost(string, tag = "4")]
+    pub reason: String,
+}
+
+/// `ViewPrepReq`.
+#[derive(Clone, PartialEq, Message)]
+pub struct ViewPrep {
+    #[prost(uint64, tag = "1")]
+    pub ballot: u64,
+    /// The proposal.
+    #[prost(message, optional, tag = "2")]
+    pub view: Option<View>,
+    /// The committed view it follows; none at the first start.
+    #[prost(message, optional, tag = "3")]
+    pub base: Option<View>,
+    /// Nodes the president holds for failed: the receiver does so too from now on.
+    #[prost(message, repeated, tag = "4")]
+    pub failed: Vec<Incarnation>,
+}
+
+/// `ViewPrepConf`; `ViewPrepRef` (a higher ballot was promised, or a newer view is committed).
+#[derive(Clone, PartialEq, Message)]
+pub struct ViewPrepAnswer {
+    #[prost(uint64, tag = "1")]
+    pub ballot: u64,
+    #[prost(uint64, tag = "2")]
+    pub generation: u64,
+    /// In a refusal.
+    #[prost(uint64, tag = "3")]
+    pub promised: u64,
+    /// In a refusal: the newer view, where there is one.
+    #[prost(message, optional, tag = "4")]
+    pub committed: Option<View>,
+}
+
+/// `ViewCommitOrd`.
+#[derive(Clone, PartialEq, Message)]
+pub struct ViewCommit {
+    #[prost(message, optional, tag = "1")]
+    pub view: Option<View>,
+}
+
+/// `ViewCommitConf`: the sender executes this view.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub struct ViewCommitConf {
+    #[prost(uint64, tag = "1")]
+    pub generation: u64,
+}
+
+/// `PresTakeOverReq`.
+#[derive(Clone, PartialEq, Message)]
+pub struct PresTakeOverReq {
+    #[prost(uint64, tag = "1")]
+    pub ballot: u64,
+    /// Committed view of the sender.
+    #[prost(message, optional, tag = "2")]
+    pub committed: Option<View>,
+    #[prost(message, repeated, tag = "3")]
+    pub failed: Vec<Incarnation>,
+}
+
+/// `PresTakeOverConf`.
+#[derive(Clone, PartialEq, Message)]
+pub struct PresTakeOverConf {
+    #[prost(uint64, tag = "1")]
+    pub ballot: u64,
+    #[prost(message, optional, tag = "2")]
+    pub committed: Option<View>,
+    /// Accepted for the generation after `committed`.
+    #[prost(message, optional, tag = "3")]
+    pub prepared: Option<View>,
+    #[prost(uint64, tag = "4")]
+    pub prepared_ballot: u64,
+}
+
+/// `ArbitReq`: may these go on without those? Generation 0 asks for a start without all configured nodes.
+#[derive(Clone, PartialEq, Message)]
+pub struct ArbitReq {
+    #[prost(fixed64, tag = "1")]
+    pub cluster: u64,
+    /// Committed view of the asking side.
+    #[prost(uint64, tag = "2")]
+    pub generation: u64,
+    #[prost(message, optional, tag = "3")]
+    pub asker: Option<Incarnation>,
+    #[prost(message, repeated, tag = "4")]
+    pub side: Vec<Incarnation>,
+    #[prost(message, repeated, tag = "5")]
+    pub others: Vec<Incarnation>,
+    /// Echoed in the answer.
+    #[prost(uint64, tag = "6")]
+    pub question: u64,
+}
+
+/// `ArbitConf`.
+#[derive(Clone, PartialEq, Message)]
+pub struct ArbitConf {
+    #[prost(uint64, tag = "1")]
+    pub question: u64,
+    #[prost(bool, tag = "2")]
+    pub granted: bool,
+    /// For people.
+    #[prost(string, tag = "3")]
+    pub reason: String,
+}
+
+/// `FailRep`: the sender holds this incarnation for failed.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub struct FailRep {
+    #[prost(message, optional, tag = "1")]
+    pub failed: Option<Incarnation>,
+}
+
+/// `StopOrd`: the receiver was removed from the cluster, or an operator stops it.
+#[derive(Clone, PartialEq, Message)]
+pub struct StopOrd {
+    #[prost(string, tag = "1")]
+    pub reason: String,
+    /// The incarnation meant; another one ignores the order. 0: any.
+    #[prost(fixed64, tag = "2")]
+    pub incarnation: u64,
+}
+
+/// `RecoveredRep` (COPY of a primary to the president's QMGR): the recovering node has all rows of these partitions.
+#[derive(Clone, PartialEq, Message)]
+pub struct RecoveredRep {
+    #[prost(message, optional, tag = "1")]
+    pub node: Option<Incarnation>,
+    #[prost(uint32, repeated, tag = "2")]
+    pub partitions: Vec<u32>,
+}
+
+/// `LinkUpRep`, `LinkDownRep` (executor to QMGR): `node u16, worker u8, incarnation u64`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LinkRep {
+    pub node: apus_types::NodeId,
+    pub worker: u8,
+    pub incarnation: u64,
+}
+
+impl LinkRep {
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u16(self.node.0);
+        out.put_u8(self.worker);
+        out.put_u64(self.incarnation);
+    }
+    pub fn decode(body: &[u8]) -> Result<LinkRep, DecodeError> {
+        let mut r = Reader::new(body);
+        Ok(LinkRep { node: apus_types::NodeId(r.u16()?), worker: r.u8()?, incarnation: r.u64()? })
+    }
+}
+
+/// Decodes any prost message of a control conversation.
+pub fn decode<M: Message + Default>(body: &[u8]) -> Result<M, DecodeError> {
+    M::decode(body).map_err(|_| DecodeError)
+}
+
+/// Appends any prost message.
+///
+/// # Panics
+/// Never: a `Vec` grows.
+pub fn encode<M: Message>(message: &M, out: &mut Vec<u8>) {
+    message.encode(out).expect("a Vec has room");
+}
+
+/// A view inside another message, checked like one that came alone.
+pub fn checked_view(view: Option<View>) -> Result<Option<View>, DecodeError> {
+    match view {
+        Some(view) if view.check() => Ok(Some(view)),
+        Some(_) => Err(DecodeError),
+        None => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn link_reports_round_trip_and_refuse() {
+        let rep = LinkRep { node: apus_types::NodeId(7), worker: 3, incarnation: u64::MAX - 1 };
+        let mut out = Vec::new();
+        rep.encode(&mut out);
+        assert_eq!(LinkRep::decode(&out), Ok(rep));
+        assert_eq!(LinkRep::decode(&out[..5]), Err(DecodeError));
+    }
+
+    #[test]
+    fn a_view_inside_a_message_is_checked() {
+        let bad = View { generation: 1, instances: 0, ..View::default() };
+        let mut out = Vec::new();
+        encode(&ViewCommit { view: Some(bad) }, &mut out);
+        let message = decode::<ViewCommit>(&out).unwrap();
+        assert_eq!(checked_view(message.view), Err(DecodeError));
+        assert_eq!(decode::<ViewCommit>(&[0xff, 1, 2]), Err(DecodeError));
+    }
+}
