@@ -1,0 +1,122 @@
+//! What a block may ask of the world while it runs.
+
+use apus_signal::{BlockRef, Envelope, Kind};
+use apus_types::{Epoch, NodeId};
+
+use crate::{JamPoint, Request, core::Core, links::Gate};
+
+/// Borrowed from the worker for the execution of one signal. Nothing here blocks, nothing fails.
+pub struct Context<'a> {
+    pub(crate) core: &'a mut Core,
+    pub(crate) me: BlockRef,
+    pub(crate) trace: u64,
+}
+
+impl Context<'_> {
+    /// Address of the running block.
+    #[inline]
+    pub fn me(&self) -> BlockRef {
+        self.me
+    }
+    /// Monotonic nanoseconds, cached per round; virtual in the simulator.
+    #[inline]
+    pub fn now(&self) -> u64 {
+        self.core.now
+    }
+    /// Wall clock in microseconds since 1970 as the executor gave it: for time stamps that people read.
+    pub fn unix_micros(&self) -> i64 {
+        self.core.unix_micros
+    }
+    #[inline]
+    pub fn epoch(&self) -> Epoch {
+        self.core.epoch
+    }
+    /// Raises the worker's epoch; a lower one changes nothing. Other workers learn it from envelopes.
+    pub fn raise_epoch(&mut self, to: Epoch) {
+        self.core.epoch = self.core.epoch.max(to);
+    }
+    /// Trace id of the signal being executed; every send carries it on.
+    pub fn trace(&self) -> u64 {
+        self.trace
+    }
+    /// Sends a signal; `write` appends the body. To a node without a link, or a data-plane signal to a node that is not a
+    /// member, it is dropped and counted, and `write` is not called.
+    #[inline]
+    pub fn send(&mut self, to: BlockRef, kind: Kind, write: impl FnOnce(&mut Vec<u8>)) {
+        self.core.send(self.me, to, kind, self.trace, write);
+    }
+    /// Sends in another block's name: what it answers goes there.
+    #[inline]
+    pub fn send_as(&mut self, from: BlockRef, to: BlockRef, kind: Kind, write: impl FnOnce(&mut Vec<u8>)) {
+        self.core.send(from, to, kind, self.trace, write);
+    }
+    /// Sends to [`Context::me`] after `delay_ns`, at the precision of the executor's rounds.
+    pub fn send_delayed(&mut self, delay_ns: u64, kind: Kind, write: impl FnOnce(&mut Vec<u8>)) {
+        let envelope = Envelope { kind, to: self.me, from: self.me, epoch: self.core.epoch, trace: self.trace };
+        let deadline = self.core.now.saturating_add(delay_ns);
+        envelope.encode(self.core.timers.arm(deadline), write);
+    }
+    /// Seeded by the executor: not for secrets.
+    pub fn random(&mut self) -> u64 {
+        self.core.random.next_u64()
+    }
+    /// Whether to misbehave here; see [`crate::FaultRule`]. False where no fault is armed.
+    #[inline]
+    pub fn fault(&mut self, name: &'static str) -> bool {
+        let core = &mut *self.core;
+        core.faults.fires(name, &mut core.random)
+    }
+    /// A rare condition was reached.
+    pub fn probe(&mut self, name: &'static str) {
+        self.core.faults.probe(name);
+    }
+    /// Use [`crate::jam!`].
+    #[inline]
+    pub fn jam(&mut self, point: &'static JamPoint) {
+        self.core.jam.push(point);
+    }
+    /// A line for the operator: `ctx.log(format_args!(..))`. For events, never per operation.
+    pub fn log(&mut self, line: std::fmt::Arguments<'_>) {
+        let me = self.me;
+        self.core.log(format_args!("{me:?} {line}"));
+    }
+    /// Whether this worker's link to the node stands (a management node: worker 0's).
+    pub fn link_up(&self, node: NodeId) -> bool {
+        self.core.links.get(node).is_some_and(|link| link.up)
+    }
+    /// Bytes that this worker's link to the node has not sent yet.
+    pub fn link_backlog(&self, node: NodeId) -> usize {
+        self.core.links.get(node).map_or(0, |link| link.unsent())
+    }
+    /// Has the executor hold a link to the node from every worker (management nodes: from worker 0), redialled until it
+    /// stands. Asking again with another address replaces it.
+    pub fn connect_to(&mut self, node: NodeId, address: &str) {
+        self.core.requests.push(Request::Connect { node, address: address.to_owned() });
+    }
+    /// Closes the links of all workers to the node: fences one that was removed, cuts off a client.
+    pub fn close_link(&mut self, node: NodeId) {
+        self.core.close_link(node, true);
+    }
+    /// Lets data-plane signals from and to this process of a data node pass, or not, on every worker of this node. A
+    /// committed view that passes a worker sets the same for all its members.
+    pub fn accept_from(&mut self, node: NodeId, incarnation: u64, allowed: bool) {
+        self.core.accept_from(node, Gate { allowed, incarnation });
+    }
+    /// Orderly end of this node for a reason that is not a bug (lost the arbitration, told to leave). Takes effect when the
+    /// block returns.
+    pub fn stop_node(&mut self, reason: &str) {
+        self.core.stop.get_or_insert_with(|| reason.to_owned());
+    }
+    /// Workers of this node.
+    pub fn instances(&self) -> u8 {
+        self.core.config.instances
+    }
+    /// Distinguishes this start of the process from earlier ones; peers see it in the hello.
+    pub fn incarnation(&self) -> u64 {
+        self.core.config.incarnation
+    }
+    #[inline]
+    pub fn is_local(&self, node: NodeId) -> bool {
+        self.core.config.node == node
+    }
+}

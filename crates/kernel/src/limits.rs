@@ -1,0 +1,37 @@
+//! Every limit of a worker, with its reason.
+
+/// Blocks are ticked about this often, in nanoseconds: fine enough for the shortest time-out, cheap enough to forget.
+pub const TICK_NS: u64 = 10_000_000;
+/// Most workers (LDM and TC instances) of a node: the instance of a block address is a byte.
+pub const INSTANCES_MAX: u8 = 128;
+/// While a worker has more bytes of unexecuted signals than this, its executor stops reading from clients.
+pub const JOB_BYTES_SOFT: usize = 4 << 20;
+/// More unexecuted bytes than this can only be a loop between blocks: the node stops and its replica takes over.
+pub const JOB_BYTES_MAX: usize = 1 << 30;
+/// A job, ring or link buffer that has grown beyond this gives its memory back once it is empty.
+pub const BUFFER_BYTES_KEPT: usize = 4 << 20;
+/// While a client leaves more bytes unread than this, its requests are not read either.
+pub const CLIENT_UNSENT_SOFT: usize = 1 << 20;
+/// A client that leaves more bytes unread than this is cut off: answers in flight may exceed the soft limit, not run away.
+pub const CLIENT_UNSENT_MAX: usize = 128 << 20;
+/// A member that leaves more bytes unread than this has failed: heartbeats would say the same a little later.
+pub const MEMBER_UNSENT_MAX: usize = 1 << 30;
+/// Most client links of one node: ids from `NodeId::CLIENT_BASE` to the end of 16 bits.
+pub const CLIENTS_MAX: usize = 0x8000;
+/// Most delayed signals of one worker; a block that needs more should keep one timer over its own queue.
+pub const TIMERS_MAX: usize = 1 << 20;
+/// A timer slot keeps at most this many bytes for its next user.
+pub const TIMER_BYTES_KEPT: usize = 4096;
+/// Signals remembered for the crash report, per worker; a power of two.
+pub const SIGNAL_RING: usize = 4096;
+/// Body bytes remembered of each.
+pub const SIGNAL_RING_BODY: usize = 64;
+/// Code points remembered for the crash report, per worker; a power of two.
+pub const JAM_RING: usize = 4096;
+/// Log lines kept until the executor takes them; more are counted and lost.
+pub const LOG_LINES_MAX: usize = 1024;
+/// A node id from a peer may not push our epoch further ahead than this at once: two years at a thousand epochs a second.
+pub const EPOCH_LEAP_MAX: u64 = 1 << 36;
+
+const _: () = assert!(SIGNAL_RING.is_power_of_two() && JAM_RING.is_power_of_two());
+const _: () = assert!(JOB_BYTES_MAX > 4 * apus_types::limits::SIGNAL_BYTES_MAX);

@@ -1,0 +1,189 @@
+//! The sending side of a worker's links and who may talk to us over them.
+//!
+//! The kernel knows a link as an output buffer with a state. The executor announces a link ([`crate::Worker::link_up`]), writes
+//! what [`crate::Worker::output`] holds to wherever it goes, says how much went ([`crate::Worker::sent`]) and reports the end
+//! ([`crate::Worker::link_down`]), which throws away what was unsent: signals to a dead link are lost and counted, like those on
+//! the wire at that moment, and the failure protocol of the conversation deals with both alike.
+
+use apus_signal::{Kind, view::View};
+use apus_types::NodeId;
+
+use crate::limits::{BUFFER_BYTES_KEPT, CLIENT_UNSENT_MAX, CLIENTS_MAX, MEMBER_UNSENT_MAX};
+
+#[derive(Default)]
+pub(crate) struct Link {
+    pub up: bool,
+    pub incarnation: u64,
+    pub out: Vec<u8>,
+    /// Bytes at the start of `out` that the executor has written already.
+    pub sent: usize,
+    /// Is in the list of links to flush.
+    pub dirty: bool,
+}
+
+impl Link {
+    #[inline]
+    pub fn unsent(&self) -> usize {
+        self.out.len() - self.sent
+    }
+    pub fn advance(&mut self, bytes: usize) {
+        assert!(bytes <= self.unsent(), "executor sent more than there was");
+        self.sent += bytes;
+        if self.sent == self.out.len() {
+            self.out.clear();
+            self.out.shrink_to(BUFFER_BYTES_KEPT);
+            self.sent = 0;
+        } else if self.sent > BUFFER_BYTES_KEPT && self.sent * 2 > self.out.len() {
+            self.out.drain(..self.sent);
+            self.sent = 0;
+        }
+    }
+}
+
+/// Who may send and be sent data-plane signals.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Gate {
+    pub allowed: bool,
+    pub incarnation: u64,
+}
+
+pub(crate) struct Links {
+    data: Vec<Link>,
+    mgmt: Vec<Link>,
+    /// Clients of this worker: slot / instances.
+    clients: Vec<Link>,
+    gates: [Gate; NodeId::DATA_MAX as usize + 1],
+    instances: usize,
+    /// Links with something new to flush.
+    pub dirty: Vec<NodeId>,
+    /// Generation of the newest view that set the gates.
+    generation: u64,
+}
+
+impl Links {
+    pub fn new(own: NodeId, instances: u8) -> Links {
+        let mut gates = [Gate::default(); NodeId::DATA_MAX as usize + 1];
+        if let Some(gate) = gates.get_mut(usize::from(own.0)) {
+            gate.allowed = true;
+        }
+        let mut data = Vec::new();
+        data.resize_with(usize::from(NodeId::DATA_MAX) + 1, Link::default);
+        Links {
+            data,
+            mgmt: Vec::new(),
+            clients: Vec::new(),
+            gates,
+            instances: usize::from(instances),
+            dirty: Vec::new(),
+            generation: 0,
+        }
+    }
+    #[inline]
+    pub fn get(&self, node: NodeId) -> Option<&Link> {
+        let n = usize::from(node.0);
+        if node.is_data() {
+            self.data.get(n)
+        } else if node.is_client() {
+            self.clients.get((n - usize::from(NodeId::CLIENT_BASE)) / self.instances)
+        } else {
+            self.mgmt.get(n.checked_sub(usize::from(NodeId::MGMT_BASE))?)
+        }
+    }
+    #[inline]
+    pub fn get_mut(&mut self, node: NodeId) -> Option<&mut Link> {
+        let n = usize::from(node.0);
+        if node.is_data() {
+            self.data.get_mut(n)
+        } else if node.is_client() {
+            self.clients.get_mut((n - usize::from(NodeId::CLIENT_BASE)) / self.instances)
+        } else {
+            self.mgmt.get_mut(n.checked_sub(usize::from(NodeId::MGMT_BASE))?)
+        }
+    }
+    /// The output buffer of a link that exists, which goes on the list of those to flush.
+    #[inline]
+    pub fn writer(&mut self, node: NodeId) -> Option<&mut Vec<u8>> {
+        let link = self.get_mut(node)?;
+        if !std::mem::replace(&mut link.dirty, true) {
+            self.dirty.push(node);
+        }
+        self.get_mut(node).map(|link| &mut link.out)
+    }
+    /// Makes room for a link that the executor announces.
+    pub fn open(&mut self, node: NodeId, incarnation: u64) {
+        let n = usize::from(node.0);
+        let (list, at) = if node.is_client() {
+            (&mut self.clients, (n - usize::from(NodeId::CLIENT_BASE)) / self.instances)
+        } else if node.is_mgmt() {
+            (&mut self.mgmt, n - usize::from(NodeId::MGMT_BASE))
+        } else {
+            (&mut self.data, n)
+        };
+        assert!(at < CLIENTS_MAX && n != 0, "link to impossible node {node}");
+        if list.len() <= at {
+            list.resize_with(at + 1, Link::default);
+        }
+        let link = &mut list[at];
+        *link = Link { up: true, incarnation, out: std::mem::take(&mut link.out), sent: 0, dirty: link.dirty };
+        link.out.clear();
+    }
+    pub fn unsent_max(node: NodeId) -> usize {
+        if node.is_client() { CLIENT_UNSENT_MAX } else { MEMBER_UNSENT_MAX }
+    }
+    #[inline]
+    pub fn is_allowed(&self, node: NodeId) -> bool {
+        self.gates.get(usize::from(node.0)).is_none_or(|gate| gate.allowed)
+    }
+    /// Allowed, and the link is to the very process that was.
+    #[inline]
+    pub fn is_allowed_link(&self, node: NodeId) -> bool {
+        let Some(gate) = self.gates.get(usize::from(node.0)) else { return true };
+        gate.allowed && self.get(node).is_some_and(|link| link.incarnation == gate.incarnation)
+    }
+    pub fn set_gate(&mut self, node: NodeId, gate: Gate) {
+        if let Some(old) = self.gates.get_mut(usize::from(node.0)) {
+            *old = gate;
+        }
+    }
+    /// A committed view passed this worker: its members may speak, all others may not.
+    pub fn note_view(&mut self, view: &View, own: NodeId) {
+        if view.generation <= self.generation {
+            return;
+        }
+        self.generation = view.generation;
+        for id in 1..=NodeId::DATA_MAX {
+            let node = NodeId(id);
+            if node != own {
+                let incarnation = view.node(node).map_or(0, |n| n.incarnation);
+                self.set_gate(node, Gate { allowed: view.is_alive(node), incarnation });
+            }
+        }
+    }
+    /// Bytes held for all links together.
+    pub fn unsent_total(&self) -> usize {
+        self.data.iter().chain(&self.mgmt).chain(&self.clients).map(Link::unsent).sum()
+    }
+}
+
+/// Signals that only members may exchange: everything but membership, link and management conversations.
+#[inline]
+pub(crate) fn is_data_plane(kind: Kind) -> bool {
+    let n = kind as u16;
+    (Kind::ReadReq as u16..Kind::HeartbeatRep as u16).contains(&n)
+        || (Kind::MapReq as u16..Kind::ConfigReq as u16).contains(&n)
+}
+
+/// Signals that never leave a process: one that comes over a link is forged.
+#[inline]
+pub(crate) fn is_inside_only(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::ClientGoneRep
+            | Kind::LdmContinueOrd
+            | Kind::TcContinueOrd
+            | Kind::LinkDownRep
+            | Kind::LinkUpRep
+            | Kind::ViewOrd
+            | Kind::TableOrd
+    )
+}

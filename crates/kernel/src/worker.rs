@@ -1,0 +1,489 @@
+//! One thread's work without the thread; see the crate documentation.
+//!
+//! An executor's round: `set_time`, then what the world brought (`deliver_frames`, `receive_ring`), `run`, `settle`, then what
+//! the world gets (`take_ring` for each other worker, `next_dirty`/`output`/`sent` for each link), `take_requests`, `take_log`,
+//! `stop_reason`. It sleeps until `next_deadline` when `has_work` is false.
+
+use std::collections::BTreeMap;
+
+use apus_signal::{
+    BlockId, BlockRef, DecodeError, Envelope, Kind, Reader,
+    codec::Put,
+    envelope::{decode_frame, frame_length},
+    tc::RequestRef,
+    view::View,
+};
+use apus_types::{Epoch, ErrorCode, NodeId, hash::hash_key};
+
+use crate::{
+    Block, Context, Counters, FaultRule, Request, WorkerConfig,
+    core::Core,
+    limits::{BUFFER_BYTES_KEPT, CLIENT_UNSENT_SOFT, JOB_BYTES_MAX, JOB_BYTES_SOFT, TICK_NS},
+    links::{is_data_plane, is_inside_only},
+};
+
+const NO_BLOCK: u8 = u8::MAX;
+
+pub struct Worker {
+    pub(crate) core: Core,
+    blocks: Vec<Box<dyn Block>>,
+    /// Position in `blocks` by block id.
+    places: [u8; BlockId::COUNT],
+    /// Frames being executed, and how far; new sends go to `core.jobs`.
+    running: Vec<u8>,
+    running_at: usize,
+    next_tick: u64,
+    /// Hash over every executed signal, where the simulator wants one.
+    hash: Option<u64>,
+}
+
+impl Worker {
+    pub fn new(config: WorkerConfig) -> Worker {
+        Worker {
+            core: Core::new(config),
+            blocks: Vec::new(),
+            places: [NO_BLOCK; BlockId::COUNT],
+            running: Vec::new(),
+            running_at: 0,
+            next_tick: 0,
+            hash: None,
+        }
+    }
+
+    /// # Panics
+    /// When the block is not of this node and worker, or is there already.
+    pub fn add_block(&mut self, block: Box<dyn Block>) {
+        let me = block.block_ref();
+        let config = self.core.config;
+        assert!(me.node == config.node && me.instance == config.worker, "{me:?} does not belong on {config:?}");
+        let place = &mut self.places[me.block as usize];
+        assert!(*place == NO_BLOCK && me.block != BlockId::Link, "{me:?} is on this worker already");
+        *place = self.blocks.len() as u8;
+        self.blocks.push(block);
+    }
+
+    pub fn config(&self) -> WorkerConfig {
+        self.core.config
+    }
+    pub fn epoch(&self) -> Epoch {
+        self.core.epoch
+    }
+    pub fn now(&self) -> u64 {
+        self.core.now
+    }
+
+    // ---- time
+
+    /// Begins a round: fires timers and ticks that are due. Time never goes back.
+    pub fn set_time(&mut self, now_ns: u64, unix_micros: i64) {
+        let core = &mut self.core;
+        core.now = core.now.max(now_ns);
+        core.unix_micros = unix_micros;
+        core.timers.fire(core.now, &mut core.jobs);
+        if core.now >= self.next_tick {
+            self.next_tick = core.now + TICK_NS;
+            for block in &mut self.blocks {
+                let me = block.block_ref();
+                block.tick(&mut Context { core: &mut self.core, me, trace: 0 });
+            }
+        }
+    }
+    /// When `set_time` must be called again at the latest.
+    pub fn next_deadline(&self) -> u64 {
+        self.core.timers.next_deadline().map_or(self.next_tick, |t| t.min(self.next_tick))
+    }
+
+    // ---- signals in
+
+    /// Executes or passes on the whole frames at the start of `bytes`, which came over the link to `source`. Returns the bytes
+    /// consumed; what remains is the beginning of a frame.
+    ///
+    /// # Errors
+    /// The stream is not ours to follow: the executor closes the link.
+    pub fn deliver_frames(&mut self, source: NodeId, bytes: &[u8]) -> Result<usize, DecodeError> {
+        let mut at = 0;
+        while let Some(rest) = bytes.get(at..)
+            && let Some(length) = frame_length(rest)?
+            && let Some(frame) = rest.get(..length)
+        {
+            let (envelope, body) = decode_frame(frame).inspect_err(|_| self.core.counters.violations += 1)?;
+            self.core.counters.received_link += 1;
+            if source.is_client() {
+                self.admit_client(source, envelope, body);
+            } else {
+                self.admit_member(source, &envelope, body, frame)?;
+            }
+            at += length;
+            if self.core.stop.is_some() {
+                break;
+            }
+        }
+        Ok(at)
+    }
+
+    fn admit_member(
+        &mut self,
+        source: NodeId,
+        envelope: &Envelope,
+        body: &[u8],
+        frame: &[u8],
+    ) -> Result<(), DecodeError> {
+        let config = self.core.config;
+        let Envelope { kind, to, from, .. } = *envelope;
+        if to.node != config.node || from.node.is_client() || to.block == BlockId::Link || is_inside_only(kind) {
+            self.core.counters.dropped_forbidden += 1;
+            return Err(DecodeError);
+        }
+        if is_data_plane(kind)
+            && ((source.is_data() && !self.core.links.is_allowed_link(source))
+                || (from.node.is_data() && !self.core.links.is_allowed(from.node)))
+        {
+            self.core.counters.dropped_not_member += 1;
+            return Ok(());
+        }
+        if to.instance == config.worker {
+            self.core.see_epoch(envelope.epoch);
+            self.dispatch(envelope, body);
+        } else if let Some(ring) = self.core.target(to, kind) {
+            ring.extend_from_slice(frame);
+        }
+        Ok(())
+    }
+
+    /// A client cannot forge its address, name an epoch or reach what is not meant for clients.
+    fn admit_client(&mut self, source: NodeId, mut envelope: Envelope, body: &[u8]) {
+        let config = self.core.config;
+        envelope.from = BlockRef { node: source, block: BlockId::Client, instance: envelope.from.instance };
+        envelope.epoch = self.core.epoch;
+        if envelope.kind == Kind::PingReq {
+            let from = self.core.link_ref();
+            self.core.send(from, envelope.from, Kind::PingConf, envelope.trace, |b| b.put_bytes(body));
+            return;
+        }
+        let to = envelope.to;
+        if to.node != config.node || to.instance >= config.instances || Some(to.block) != client_door(envelope.kind) {
+            self.refuse(&envelope, body);
+        } else if to.instance == config.worker {
+            self.dispatch(&envelope, body);
+        } else if let Some(ring) = self.core.target(to, envelope.kind) {
+            envelope.encode(ring, |b| b.put_bytes(body));
+        }
+    }
+
+    /// Answers a request that cannot be routed; every client request begins with its number where it has a fixed layout.
+    fn refuse(&mut self, envelope: &Envelope, body: &[u8]) {
+        self.core.counters.refused += 1;
+        let request = body.first_chunk().map_or(0, |head| u64::from_le_bytes(*head));
+        let from = self.core.link_ref();
+        let answer = RequestRef::new(request, ErrorCode::ProtocolViolation);
+        self.core.send(from, envelope.from, Kind::RequestRef, envelope.trace, |b| answer.encode(b));
+    }
+
+    /// Executes what another worker of this node sent.
+    ///
+    /// # Panics
+    /// When the bytes are not whole frames: they come from our own process.
+    pub fn receive_ring(&mut self, bytes: &[u8]) {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let (envelope, body, tail) = own_frame(rest);
+            self.core.counters.received_ring += 1;
+            self.core.see_epoch(envelope.epoch);
+            let to = envelope.to;
+            if to.node != self.core.config.node {
+                let frame = &rest[..rest.len() - tail.len()];
+                if let Some(out) = self.core.target(to, envelope.kind) {
+                    out.extend_from_slice(frame);
+                }
+            } else {
+                self.dispatch(&envelope, body);
+            }
+            rest = tail;
+        }
+    }
+
+    /// Executes up to about `budget` signals of the job buffer; returns how many.
+    pub fn run(&mut self, budget: usize) -> usize {
+        let mut executed = 0;
+        while executed < budget && self.core.stop.is_none() {
+            if self.running_at == self.running.len() {
+                self.running.clear();
+                self.running.shrink_to(BUFFER_BYTES_KEPT);
+                self.running_at = 0;
+                if self.core.jobs.is_empty() {
+                    break;
+                }
+                std::mem::swap(&mut self.running, &mut self.core.jobs);
+            }
+            let running = std::mem::take(&mut self.running);
+            let mut rest = &running[self.running_at..];
+            while executed < budget && !rest.is_empty() {
+                let (envelope, body, tail) = own_frame(rest);
+                self.dispatch(&envelope, body);
+                executed += 1;
+                rest = tail;
+            }
+            self.running_at = running.len() - rest.len();
+            self.running = running;
+            assert!(self.core.jobs.len() <= JOB_BYTES_MAX, "job buffer over {JOB_BYTES_MAX} bytes");
+        }
+        executed
+    }
+
+    /// Lets blocks tidy up before links are flushed.
+    pub fn settle(&mut self) {
+        for block in &mut self.blocks {
+            let me = block.block_ref();
+            block.settle(&mut Context { core: &mut self.core, me, trace: 0 });
+        }
+    }
+
+    #[inline]
+    fn dispatch(&mut self, envelope: &Envelope, body: &[u8]) {
+        let to = envelope.to;
+        let from = envelope.from.node;
+        if is_data_plane(envelope.kind) && !self.core.links.is_allowed(from) {
+            self.core.counters.dropped_not_member += 1;
+            return;
+        }
+        if envelope.kind == Kind::ViewOrd {
+            self.note_view(body);
+        }
+        self.core.counters.executed += 1;
+        self.core.signals.push(envelope, body, self.core.now);
+        if let Some(hash) = self.hash {
+            self.hash = Some(mix(hash, envelope, body, self.core.now));
+        }
+        let Some(block) = self.blocks.get_mut(usize::from(self.places[to.block as usize])) else {
+            self.no_block(envelope, body);
+            return;
+        };
+        let mut ctx = Context { core: &mut self.core, me: to, trace: envelope.trace };
+        if block.receive(envelope, body, &mut ctx).is_err() {
+            self.violation(envelope, body.len());
+        }
+    }
+
+    fn note_view(&mut self, body: &[u8]) {
+        match View::from_bytes(body) {
+            Ok(view) => self.core.links.note_view(&view, self.core.config.node),
+            Err(DecodeError) => self.core.counters.violations += 1,
+        }
+    }
+
+    #[cold]
+    fn no_block(&mut self, envelope: &Envelope, body: &[u8]) {
+        if envelope.to.block == BlockId::Link {
+            let mut r = Reader::new(body);
+            match (r.u16(), r.u64()) {
+                (Ok(node), Ok(incarnation)) => self.core.told(envelope.kind, NodeId(node), incarnation),
+                _ => self.core.counters.violations += 1,
+            }
+        } else if envelope.from.block == BlockId::Client {
+            self.refuse(envelope, body);
+        } else {
+            self.core.counters.dropped_no_block += 1;
+        }
+    }
+
+    #[cold]
+    fn violation(&mut self, envelope: &Envelope, body_bytes: usize) {
+        self.core.counters.violations += 1;
+        let Envelope { kind, from, to, .. } = *envelope;
+        self.core.log(format_args!("{to:?} refused {kind:?} of {body_bytes} bytes from {from:?}"));
+        if from.node != self.core.config.node {
+            self.core.close_link(from.node, false);
+        }
+    }
+
+    // ---- links
+
+    /// A link stands: signals may leave by it. Members are reported to QMGR (on a management node: to MGMT).
+    pub fn link_up(&mut self, node: NodeId, incarnation: u64) {
+        self.core.links.open(node, incarnation);
+        if !node.is_client() {
+            self.report_link(Kind::LinkUpRep, node, incarnation);
+        }
+    }
+    /// A link is gone, what was unsent with it. A client's end is reported to every TC.
+    pub fn link_down(&mut self, node: NodeId) {
+        let Some(link) = self.core.links.get_mut(node) else { return };
+        let incarnation = link.incarnation;
+        link.up = false;
+        link.out = Vec::new();
+        link.sent = 0;
+        if !node.is_client() {
+            self.report_link(Kind::LinkDownRep, node, incarnation);
+            return;
+        }
+        let from = self.core.link_ref();
+        for instance in 0..self.core.config.instances {
+            let to = BlockRef { block: BlockId::Tc, instance, ..from };
+            self.core.send(from, to, Kind::ClientGoneRep, 0, |b| b.put_u16(node.0));
+        }
+    }
+    fn report_link(&mut self, kind: Kind, node: NodeId, incarnation: u64) {
+        let from = self.core.link_ref();
+        let block = if from.node.is_mgmt() { BlockId::Mgmt } else { BlockId::Qmgr };
+        self.core.send(from, BlockRef::new(from.node, block, 0), kind, 0, |b| {
+            b.put_u16(node.0);
+            b.put_u8(from.instance);
+            b.put_u64(incarnation);
+        });
+    }
+    /// Takes a link off the list of those with something to send.
+    pub fn next_dirty(&mut self) -> Option<NodeId> {
+        let node = self.core.links.dirty.pop()?;
+        if let Some(link) = self.core.links.get_mut(node) {
+            link.dirty = false;
+        }
+        Some(node)
+    }
+    /// Bytes to send over the link.
+    pub fn output(&self, node: NodeId) -> &[u8] {
+        self.core.links.get(node).and_then(|link| link.out.get(link.sent..)).unwrap_or(&[])
+    }
+    /// So many bytes of [`Worker::output`] are on their way.
+    pub fn sent(&mut self, node: NodeId, bytes: usize) {
+        if let Some(link) = self.core.links.get_mut(node) {
+            link.advance(bytes);
+        }
+    }
+    /// Whether to read from this link now; a client that does not read its answers, or a worker that is behind, says no.
+    pub fn may_read(&self, node: NodeId) -> bool {
+        if node.is_client() {
+            self.job_bytes() < JOB_BYTES_SOFT
+                && self.core.links.get(node).is_none_or(|link| link.unsent() < CLIENT_UNSENT_SOFT)
+        } else {
+            self.job_bytes() < JOB_BYTES_MAX / 4
+        }
+    }
+
+    // ---- to the executor
+
+    /// Swaps the signals for another worker of this node into `into`, which must be empty and becomes the next buffer.
+    /// Returns whether there were any.
+    pub fn take_ring(&mut self, worker: u8, into: &mut Vec<u8>) -> bool {
+        debug_assert!(into.is_empty());
+        let Some(ring) = self.core.rings.get_mut(usize::from(worker)) else { return false };
+        std::mem::swap(ring, into);
+        !into.is_empty()
+    }
+    /// Bytes waiting for another worker.
+    pub fn ring_output(&self, worker: u8) -> &[u8] {
+        self.core.rings.get(usize::from(worker)).map_or(&[], Vec::as_slice)
+    }
+    /// So many bytes of [`Worker::ring_output`], whole frames or not, were taken.
+    pub fn ring_taken(&mut self, worker: u8, bytes: usize) {
+        if let Some(ring) = self.core.rings.get_mut(usize::from(worker)) {
+            if bytes == ring.len() {
+                ring.clear();
+                ring.shrink_to(BUFFER_BYTES_KEPT);
+            } else {
+                ring.drain(..bytes);
+            }
+        }
+    }
+    pub fn take_requests(&mut self) -> Vec<Request> {
+        std::mem::take(&mut self.core.requests)
+    }
+    pub fn take_log(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.core.log)
+    }
+    /// A block ended the node; see [`Context::stop_node`].
+    pub fn stop_reason(&self) -> Option<&str> {
+        self.core.stop.as_deref()
+    }
+    /// Whether the job buffer holds signals.
+    pub fn has_work(&self) -> bool {
+        self.running_at < self.running.len() || !self.core.jobs.is_empty()
+    }
+    /// Bytes of signals not executed yet.
+    pub fn job_bytes(&self) -> usize {
+        self.running.len() - self.running_at + self.core.jobs.len()
+    }
+
+    // ---- for operators, tests and the simulator
+
+    pub fn counters(&self) -> &Counters {
+        &self.core.counters
+    }
+    pub fn probes(&self) -> &BTreeMap<&'static str, u64> {
+        self.core.faults.probes()
+    }
+    pub fn arm_fault(&mut self, name: &str, rule: FaultRule) {
+        self.core.faults.arm(name, rule);
+    }
+    pub fn disarm_faults(&mut self) {
+        self.core.faults.disarm_all();
+    }
+    /// Counters and the dump of every block.
+    pub fn dump(&self, out: &mut String) {
+        self.write_counters(out);
+        for block in &self.blocks {
+            out.push_str(&format!("-- {:?}\n", block.block_ref()));
+            block.dump(out);
+            if !out.ends_with('\n') {
+                out.push('\n');
+            }
+        }
+    }
+    /// Runs every block's whole-structure check.
+    ///
+    /// # Errors
+    /// The first that does not hold.
+    pub fn verify(&self) -> Result<(), String> {
+        self.blocks.iter().try_for_each(|b| b.verify().map_err(|e| format!("{:?}: {e}", b.block_ref())))
+    }
+    /// Starts hashing every executed signal.
+    pub fn hash_signals(&mut self, seed: u64) {
+        self.hash = Some(seed);
+    }
+    pub fn hash(&self) -> Option<u64> {
+        self.hash
+    }
+    /// Runs `f` as if in the block `me`: for tests of blocks and for executors that inject signals.
+    pub fn with_context<T>(&mut self, me: BlockRef, f: impl FnOnce(&mut Context<'_>) -> T) -> T {
+        f(&mut Context { core: &mut self.core, me, trace: 0 })
+    }
+}
+
+/// The block that serves a client's request of this kind; `None`: not for clients.
+fn client_door(kind: Kind) -> Option<BlockId> {
+    match kind {
+        Kind::ReadReq | Kind::ScanReq => Some(BlockId::Ldm),
+        Kind::TcBatchReq | Kind::TcCommitReq | Kind::TcRollbackReq | Kind::TcOutcomeReq => Some(BlockId::Tc),
+        Kind::MapReq => Some(BlockId::Dih),
+        Kind::DictReadReq | Kind::SchemaReq => Some(BlockId::Dict),
+        Kind::NodeStatusReq => Some(BlockId::Cntr),
+        Kind::StatusReq => Some(BlockId::Mgmt),
+        _ => None,
+    }
+}
+
+/// Splits a frame that this process wrote off the front of `bytes`.
+#[inline]
+fn own_frame(bytes: &[u8]) -> (Envelope, &[u8], &[u8]) {
+    let split = || {
+        let (frame, tail) = bytes.split_at_checked(frame_length(bytes).ok()??)?;
+        let (envelope, body) = decode_frame(frame).ok()?;
+        Some((envelope, body, tail))
+    };
+    split().expect("a frame of our own is whole")
+}
+
+fn mix(hash: u64, envelope: &Envelope, body: &[u8], now: u64) -> u64 {
+    let mut words = [0u8; 48];
+    let fields = [
+        hash,
+        now,
+        hash_key(body),
+        envelope.kind as u64,
+        u64::from(envelope.to.to_u32()) << 32 | u64::from(envelope.from.to_u32()),
+        envelope.epoch.0,
+    ];
+    for (slot, field) in words.chunks_exact_mut(8).zip(fields) {
+        slot.copy_from_slice(&field.to_le_bytes());
+    }
+    hash_key(&words)
+}
