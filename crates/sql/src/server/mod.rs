@@ -17,6 +17,7 @@ pub mod limits;
 mod listener;
 mod output;
 mod registry;
+mod statements;
 
 pub use accounts::{Account, Accounts};
 pub use listener::{Server, ServerConfig};

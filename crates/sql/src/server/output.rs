@@ -1,10 +1,14 @@
 //! Where an engine writes its results.
 
+use std::future::poll_fn;
+use std::io;
 use std::ops::{Deref, DerefMut};
+use std::pin::Pin;
+use std::task::Poll;
 
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
-use super::limits::OUTPUT_FLUSH_BYTES;
+use super::limits::{OUTPUT_FLUSH_BYTES, WRITE_TIMEOUT};
 use crate::wire::packet::PacketBuffer;
 use crate::wire::result::{ResultState, ResultWriter};
 use crate::wire::{SqlError, capability};
@@ -43,7 +47,7 @@ impl<'a> Output<'a> {
     async fn flush(&mut self) -> Result<(), SqlError> {
         let Some(sink) = self.sink.as_mut() else { return Ok(()) };
         let buffer = self.writer.buffer();
-        let written = sink.write_all(buffer.complete()).await;
+        let written = write_bounded(sink, buffer.complete()).await;
         buffer.clear();
         written.map_err(|_| SqlError::new(1160, b"08S01", "Got an error writing communication packets"))
     }
@@ -60,6 +64,20 @@ impl<'a> Deref for Output<'a> {
 impl DerefMut for Output<'_> {
     fn deref_mut(&mut self) -> &mut Self::Target {
         &mut self.writer
+    }
+}
+
+/// Writes all of `bytes`, waiting at most [`WRITE_TIMEOUT`] for a peer that does not read. The usual case, a socket with
+/// room for everything, costs no timer.
+pub(super) async fn write_bounded<W: AsyncWrite + Unpin + ?Sized>(sink: &mut W, bytes: &[u8]) -> io::Result<()> {
+    let first = poll_fn(|cx| Poll::Ready(Pin::new(&mut *sink).poll_write(cx, bytes))).await;
+    let written = match first {
+        Poll::Ready(result) => result?,
+        Poll::Pending => 0,
+    };
+    match bytes.get(written..) {
+        None | Some([]) => Ok(()),
+        Some(rest) => tokio::time::timeout(WRITE_TIMEOUT, sink.write_all(rest)).await?,
     }
 }
 

@@ -53,12 +53,14 @@ pub struct PacketReader {
     start: usize,
     end: usize,
     max_allowed_packet: usize,
+    last: Packet,
 }
 
 impl PacketReader {
     /// `max_allowed_packet` bounds the payload bytes of one logical packet.
     pub fn new(max_allowed_packet: usize) -> PacketReader {
-        PacketReader { buffer: vec![0; INPUT_REST_BYTES], start: 0, end: 0, max_allowed_packet }
+        let last = Packet { payload: 0..0, sequence: 0 };
+        PacketReader { buffer: vec![0; INPUT_REST_BYTES], start: 0, end: 0, max_allowed_packet, last }
     }
 
     /// Changes the limit, which is smaller before a client has authenticated.
@@ -114,7 +116,13 @@ impl PacketReader {
             return Ok(None);
         }
         self.start = from + length;
-        Ok(Some(Packet { payload: from..from + length, sequence }))
+        self.last = Packet { payload: from..from + length, sequence };
+        Ok(Some(self.last.clone()))
+    }
+
+    /// The packet taken last.
+    pub fn last_packet(&self) -> Packet {
+        self.last.clone()
     }
 
     /// Payload of a packet just taken; valid until [`space`](Self::space) is called.
@@ -163,7 +171,8 @@ impl PacketReader {
             target += length;
         }
         self.start = at;
-        Ok(Some(Packet { payload: from..from + total, sequence: previous.unwrap_or(0) }))
+        self.last = Packet { payload: from..from + total, sequence: previous.unwrap_or(0) };
+        Ok(Some(self.last.clone()))
     }
 }
 
@@ -410,9 +419,6 @@ mod tests {
         for v in [250, 251, 65535, 65536, 1 << 24] {
             push_lenenc(&mut out, v);
         }
-        assert_eq!(
-            out,
-            [250, 0xfc, 251, 0, 0xfc, 255, 255, 0xfd, 0, 0, 1, 0xfe, 0, 0, 0, 1, 0, 0, 0, 0].as_slice()
-        );
+        assert_eq!(out, [250, 0xfc, 251, 0, 0xfc, 255, 255, 0xfd, 0, 0, 1, 0xfe, 0, 0, 0, 1, 0, 0, 0, 0].as_slice());
     }
 }

@@ -8,9 +8,7 @@
 //! A wrong order of calls or a cell that does not fit its column's declared type is our own bug and asserts.
 
 use super::constants::{CHARSET_BINARY, CHARSET_UTF8MB4, capability, column_flag, status};
-use super::number::{
-    format_u64, push_f32, push_f64, push_f64_fixed, push_four, push_fraction, push_two, push_u64,
-};
+use super::number::{format_u64, push_f32, push_f64, push_f64_fixed, push_four, push_fraction, push_two, push_u64};
 use super::packet::{PacketBuffer, push_lenenc, push_lenenc_bytes};
 
 /// Column and parameter types with their protocol numbers.
@@ -271,17 +269,21 @@ impl<'a> ResultWriter<'a> {
         assert!(self.state.rows_open, "end of rows without a result set");
         self.set_status(status);
         self.state.rows_open = false;
+        self.end_of_data(warnings);
+    }
+
+    /// What ends rows and definitions: EOF, or OK under EOF's header for clients that no longer want EOF.
+    pub(crate) fn end_of_data(&mut self, warnings: u16) {
         self.state.finished += 1;
-        if self.state.deprecate_eof {
-            let flags = self.status_flags();
-            let payload = self.out.begin();
-            payload.extend_from_slice(&[0xfe, 0, 0]);
-            payload.extend_from_slice(&flags.to_le_bytes());
-            payload.extend_from_slice(&warnings.to_le_bytes());
-            self.out.end();
-        } else {
-            self.eof(warnings);
+        if !self.state.deprecate_eof {
+            return self.eof(warnings);
         }
+        let flags = self.status_flags();
+        let payload = self.out.begin();
+        payload.extend_from_slice(&[0xfe, 0, 0]);
+        payload.extend_from_slice(&flags.to_le_bytes());
+        payload.extend_from_slice(&warnings.to_le_bytes());
+        self.out.end();
     }
 
     /// A result without rows.
@@ -349,17 +351,15 @@ impl<'a> ResultWriter<'a> {
         self.state.finished += 1;
     }
 
-    /// The answer to FIELD_LIST: definitions and an EOF.
+    /// The answer to FIELD_LIST: definitions and their end.
     pub(crate) fn field_list(&mut self, columns: &[ColumnDef]) {
         for column in columns {
             self.column_definition(column, true);
         }
-        self.state.finished += 1;
-        self.eof(0);
+        self.end_of_data(0);
     }
 
-    /// An EOF packet by its old form, also the answer to SET_OPTION.
-    pub(crate) fn eof(&mut self, warnings: u16) {
+    fn eof(&mut self, warnings: u16) {
         let flags = self.status_flags();
         let payload = self.out.begin();
         payload.push(0xfe);

@@ -1,0 +1,462 @@
+//! One connection from greeting to end: authentication, command loop, dispatch.
+//!
+//! ```text
+//! greeting -> login -> (authentication switch) -> open session -> commands -> close session
+//! ```
+//!
+//! The loop handles every complete packet that has arrived, then writes all answers at once, then waits for more
+//! input, for the idle time-out or for KILL. Bytes that do not parse as a command are answered with an error; bytes
+//! that break the framing end the connection, because nothing behind them can be trusted.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::listener::Shared;
+use super::output::write_bounded;
+use super::registry::Slot;
+use super::statements::Statements;
+use super::{Accounts, ConnectionInfo, Engine, Output, SqlError, limits};
+use crate::wire::auth::{AuthPlugin, PasswordDigest, SCRAMBLE_BYTES, Scramble};
+use crate::wire::command::{Command, decode_command};
+use crate::wire::handshake::{
+    Attributes, ClientHello, Login, decode_change_user, decode_client_hello, write_auth_switch,
+    write_fast_auth_success, write_greeting,
+};
+use crate::wire::packet::{Packet, PacketBuffer, PacketReader};
+use crate::wire::result::{ResultState, ResultWriter, write_error};
+use crate::wire::{capability, status};
+
+/// Why a connection ends without further words.
+struct Gone;
+
+/// What the command loop does after a command.
+#[derive(Debug, PartialEq, Eq)]
+enum Flow {
+    Continue,
+    Quit,
+    ChangeUser,
+}
+
+/// What ended a wait for input.
+enum Waited {
+    Bytes,
+    Closed,
+    Killed,
+    TimedOut,
+}
+
+/// A login with its texts copied out of the input buffer.
+struct Credentials {
+    capabilities: u32,
+    charset: u16,
+    user: String,
+    response: Vec<u8>,
+    plugin: Option<AuthPlugin>,
+    database: Option<String>,
+    attributes: Vec<(String, String)>,
+}
+
+pub(super) struct Connection<E: Engine> {
+    shared: Arc<Shared>,
+    engine: Rc<E>,
+    slot: Slot,
+    scramble: Scramble,
+    input: PacketReader,
+    output: PacketBuffer,
+    state: ResultState,
+    statements: Statements,
+    capabilities: u32,
+}
+
+impl<E: Engine> Connection<E> {
+    pub fn new(shared: Arc<Shared>, engine: Rc<E>, slot: Slot) -> Connection<E> {
+        Connection {
+            shared,
+            engine,
+            slot,
+            scramble: Scramble::from_random([0; SCRAMBLE_BYTES]),
+            input: PacketReader::new(limits::HANDSHAKE_PACKET_MAX),
+            output: PacketBuffer::new(),
+            state: ResultState::new(0),
+            statements: Statements::new(),
+            capabilities: 0,
+        }
+    }
+
+    /// Serves the connection until either side ends it.
+    pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(mut self, mut stream: S) {
+        let mut random = [0; SCRAMBLE_BYTES];
+        if getrandom::fill(&mut random).is_err() {
+            return; // Without entropy nobody can be authenticated.
+        }
+        self.scramble = Scramble::from_random(random);
+        let limit = self.shared.config.handshake_timeout;
+        let Ok(Ok(mut session)) = timeout(limit, self.log_in(&mut stream)).await else { return };
+        self.input.set_max_allowed_packet(self.shared.config.max_allowed_packet);
+        let mut open = Some(&mut session);
+        while let Some(current) = open.take() {
+            if self.commands(&mut stream, current).await == Flow::ChangeUser
+                && let Ok(Ok(next)) = timeout(limit, self.change_user(&mut stream)).await
+            {
+                let previous = std::mem::replace(current, next);
+                self.engine.close(previous).await;
+                open = Some(current);
+            }
+        }
+        self.engine.close(session).await;
+    }
+
+    /// The command loop. The input holds complete packets or parts of them, the output is empty.
+    async fn commands<S>(&mut self, stream: &mut S, session: &mut E::Session) -> Flow
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let kill = self.slot.kill.clone();
+        let mut killed = pin!(kill.notified());
+        let wait_timeout = self.shared.config.wait_timeout;
+        let mut idle = pin!(sleep_until(Instant::now() + wait_timeout));
+        loop {
+            loop {
+                let packet = match self.input.next_packet() {
+                    Ok(Some(packet)) => packet,
+                    Ok(None) => break,
+                    Err(error) => {
+                        self.output.set_sequence(1);
+                        self.last_words(stream, &error.into()).await;
+                        return Flow::Quit;
+                    }
+                };
+                match self.dispatch(stream, session, &packet).await {
+                    Flow::Continue => {}
+                    Flow::Quit => {
+                        let _ = self.flush(stream).await;
+                        return Flow::Quit;
+                    }
+                    Flow::ChangeUser => return Flow::ChangeUser,
+                }
+                if self.output.pending() >= limits::OUTPUT_FLUSH_BYTES && self.flush(stream).await.is_err() {
+                    return Flow::Quit;
+                }
+            }
+            if self.flush(stream).await.is_err() {
+                return Flow::Quit;
+            }
+            let deadline = Instant::now() + wait_timeout;
+            let waited = wait_for_input(&mut self.input, stream, |cx| {
+                if killed.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready(Waited::Killed);
+                }
+                // The timer is moved only when it fires early, not with every command.
+                while idle.as_mut().poll(cx).is_ready() {
+                    if Instant::now() >= deadline {
+                        return Poll::Ready(Waited::TimedOut);
+                    }
+                    idle.as_mut().reset(deadline);
+                }
+                Poll::Pending
+            })
+            .await;
+            let error = match waited {
+                Waited::Bytes => continue,
+                Waited::Closed => return Flow::Quit,
+                Waited::Killed => SqlError::new(1927, b"70100", "Connection was killed"),
+                Waited::TimedOut => SqlError::new(
+                    4031,
+                    b"HY000",
+                    "The client was disconnected by the server because of inactivity. See wait_timeout.",
+                ),
+            };
+            self.output.set_sequence(0);
+            self.last_words(stream, &error).await;
+            return Flow::Quit;
+        }
+    }
+
+    /// Executes one command and appends its answer to the output.
+    async fn dispatch<S>(&mut self, stream: &mut S, session: &mut E::Session, packet: &Packet) -> Flow
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let Connection { engine, input, output, state, statements, slot, .. } = self;
+        output.set_sequence(packet.sequence.wrapping_add(1));
+        let command = decode_command(input.payload(packet));
+        state.start_command(matches!(command, Ok(Command::Execute { .. })), engine.status(session));
+        let mut out = Output::new(output, state, stream);
+        let done = match command {
+            Ok(Command::Execute { statement, params, .. }) => {
+                statements.execute(&**engine, session, statement, params, &mut out).await
+            }
+            Ok(Command::Query(sql)) => engine.query(session, sql, &mut out).await,
+            Ok(Command::Prepare(sql)) => statements.prepare(&**engine, session, sql, &mut out).await,
+            Ok(Command::CloseStatement(id)) => {
+                if statements.close(id) {
+                    engine.close_statement(session, id);
+                }
+                return Flow::Continue;
+            }
+            Ok(Command::SendLongData { statement, param, data }) => {
+                statements.send_long_data(statement, param, data);
+                return Flow::Continue;
+            }
+            Ok(Command::ResetStatement(id)) => statements.reset(id).map(|()| answer_ok::<E>(engine, session, &mut out)),
+            Ok(Command::Quit) => return Flow::Quit,
+            Ok(Command::ChangeUser(_)) => return Flow::ChangeUser,
+            Ok(other) => rare::<E>(engine, session, statements, slot, other, &mut out).await,
+            Err(error) => Err(error.into()),
+        };
+        if let Err(error) = done {
+            out.error(error.errno, &error.sqlstate, &error.message);
+        } else if !state.is_answered() {
+            let mut writer = ResultWriter::new(output, state);
+            writer.error(1105, b"HY000", "Internal error: the statement ended without a complete answer");
+        }
+        Flow::Continue
+    }
+
+    async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(&mut self, stream: &mut S) -> Result<E::Session, Gone> {
+        self.output.set_sequence(0);
+        write_greeting(&mut self.output, self.slot.id, &self.scramble, AuthPlugin::CachingSha2Password);
+        self.flush(stream).await?;
+        let packet = self.receive(stream).await?;
+        let hello = decode_client_hello(self.input.payload(&packet)).map_err(|_| SqlError::handshake());
+        let credentials = hello.and_then(|hello| match hello {
+            ClientHello::TlsRequest => Err(SqlError::new(
+                1043,
+                b"08S01",
+                "Bad handshake: this server does not offer TLS; connect with TLS disabled",
+            )),
+            ClientHello::Login(login) => Credentials::copy(&login),
+        });
+        match credentials {
+            Ok(credentials) => self.authenticate(stream, credentials).await,
+            Err(error) => {
+                self.last_words(stream, &error).await;
+                Err(Gone)
+            }
+        }
+    }
+
+    /// The packet of a CHANGE_USER is the one taken last; the current session stays open until the next one is.
+    async fn change_user<S: AsyncRead + AsyncWrite + Unpin>(&mut self, stream: &mut S) -> Result<E::Session, Gone> {
+        let packet = self.input.last_packet();
+        let body = self.input.payload(&packet).get(1..).unwrap_or_default();
+        let login = decode_change_user(body, self.capabilities).map_err(SqlError::from);
+        match login.and_then(|login| Credentials::copy(&login)) {
+            Ok(credentials) => self.authenticate(stream, credentials).await,
+            Err(error) => {
+                self.last_words(stream, &error).await;
+                Err(Gone)
+            }
+        }
+    }
+
+    /// Checks the password, opens the session and answers OK; on failure the client is told and the connection ends.
+    async fn authenticate<S>(&mut self, stream: &mut S, credentials: Credentials) -> Result<E::Session, Gone>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let opened = match self.check_password(stream, &credentials).await? {
+            Ok(()) => {
+                let info = ConnectionInfo {
+                    id: self.slot.id,
+                    user: credentials.user.clone(),
+                    host: self.slot.host.clone(),
+                    database: credentials.database,
+                    charset: credentials.charset,
+                    capabilities: credentials.capabilities,
+                    attributes: credentials.attributes,
+                    registry: self.slot.registry.clone(),
+                };
+                self.engine.open(info).await
+            }
+            Err(error) => Err(error),
+        };
+        match opened {
+            Ok(session) => {
+                self.slot.registry.set_user(self.slot.id, &credentials.user);
+                self.capabilities = credentials.capabilities;
+                self.statements = Statements::new();
+                self.state = ResultState::new(credentials.capabilities);
+                self.state.start_command(false, self.engine.status(&session));
+                ResultWriter::new(&mut self.output, &mut self.state).ok(0, 0, 0, "");
+                if self.flush(stream).await.is_err() {
+                    self.engine.close(session).await;
+                    return Err(Gone);
+                }
+                Ok(session)
+            }
+            Err(error) => {
+                self.last_words(stream, &error).await;
+                Err(Gone)
+            }
+        }
+    }
+
+    async fn check_password<S>(&mut self, stream: &mut S, login: &Credentials) -> Result<Result<(), SqlError>, Gone>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let shared = self.shared.clone();
+        let account = shared.accounts.find(&login.user);
+        // An unknown user takes the same steps as a known one with a password nobody has.
+        let unknown = PasswordDigest::of("\0");
+        let (digest, plugin) =
+            account.map_or((&unknown, AuthPlugin::CachingSha2Password), |account| (&account.password, account.plugin));
+        let empty = PasswordDigest::of("");
+        let with_password = !matches!(login.response.as_slice(), [] | [0]);
+        if *digest == empty && !with_password {
+            return Ok(Ok(()));
+        }
+        let verified = if login.plugin == Some(plugin) {
+            digest.verify(plugin, &self.scramble, &login.response)
+        } else if login.capabilities & capability::PLUGIN_AUTH != 0 {
+            write_auth_switch(&mut self.output, plugin, &self.scramble);
+            self.flush(stream).await?;
+            let packet = self.receive(stream).await?;
+            digest.verify(plugin, &self.scramble, self.input.payload(&packet))
+        } else {
+            let text = "Client does not support authentication protocol requested by server; consider upgrading";
+            return Ok(Err(SqlError::new(1251, b"08004", text)));
+        };
+        if !verified || account.is_none() {
+            return Ok(Err(Accounts::denied(&login.user, &self.slot.host, with_password)));
+        }
+        if plugin == AuthPlugin::CachingSha2Password && *digest != empty {
+            write_fast_auth_success(&mut self.output);
+        }
+        Ok(Ok(()))
+    }
+
+    /// The next packet of the opening conversation.
+    async fn receive<S: AsyncRead + AsyncWrite + Unpin>(&mut self, stream: &mut S) -> Result<Packet, Gone> {
+        loop {
+            match self.input.next_packet() {
+                Ok(Some(packet)) => {
+                    self.output.set_sequence(packet.sequence.wrapping_add(1));
+                    return Ok(packet);
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    self.last_words(stream, &error.into()).await;
+                    return Err(Gone);
+                }
+            }
+            let waited = wait_for_input(&mut self.input, stream, |_| Poll::Pending).await;
+            if !matches!(waited, Waited::Bytes) {
+                return Err(Gone);
+            }
+        }
+    }
+
+    /// Sends an error behind whatever waits in the output; the connection ends next.
+    async fn last_words<S: AsyncWrite + Unpin>(&mut self, stream: &mut S, error: &SqlError) {
+        self.output.abandon();
+        write_error(&mut self.output, error.errno, Some(&error.sqlstate), &error.message);
+        let _ = self.flush(stream).await;
+    }
+
+    async fn flush<S: AsyncWrite + Unpin>(&mut self, stream: &mut S) -> Result<(), Gone> {
+        if self.output.pending() == 0 {
+            return Ok(());
+        }
+        let written = write_bounded(stream, self.output.complete()).await;
+        self.output.clear();
+        written.map_err(|_| Gone)
+    }
+}
+
+/// Commands outside of the hot path.
+async fn rare<E: Engine>(
+    engine: &E,
+    session: &mut E::Session,
+    statements: &mut Statements,
+    slot: &Slot,
+    command: Command<'_>,
+    out: &mut Output<'_>,
+) -> Result<(), SqlError> {
+    match command {
+        Command::Ping => engine.ping(session).await?,
+        Command::InitDb(database) => engine.init_db(session, utf8(database)?).await?,
+        Command::ResetConnection => {
+            engine.reset_connection(session).await?;
+            *statements = Statements::new();
+        }
+        Command::FieldList { table, wildcard } => {
+            let columns = engine.field_list(session, utf8(table)?, utf8(wildcard)?).await?;
+            out.field_list(&columns);
+            return Ok(());
+        }
+        Command::Statistics => {
+            let text = engine.statistics(session);
+            out.text(&text);
+            return Ok(());
+        }
+        Command::SetOption(option @ (0 | 1)) => {
+            engine.set_multi_statements(session, option == 0);
+            out.end_of_data(0);
+            return Ok(());
+        }
+        Command::ProcessKill(id) => {
+            if !slot.registry.kill(id) {
+                return Err(SqlError::new(1094, b"HY000", format!("Unknown thread id: {id}")));
+            }
+        }
+        _ => return Err(SqlError::unknown_command()),
+    }
+    answer_ok(engine, session, out);
+    Ok(())
+}
+
+fn answer_ok<E: Engine>(engine: &E, session: &E::Session, out: &mut Output<'_>) {
+    out.set_status(engine.status(session) & !status::MORE_RESULTS_EXISTS);
+    out.ok(0, 0, 0, "");
+}
+
+fn utf8(text: &[u8]) -> Result<&str, SqlError> {
+    std::str::from_utf8(text).map_err(|_| SqlError::new(1300, b"HY000", "Invalid utf8mb4 character string"))
+}
+
+impl Credentials {
+    fn copy(login: &Login<'_>) -> Result<Credentials, SqlError> {
+        let owned = |bytes: &[u8]| std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| SqlError::handshake());
+        let kept = login.attributes.get(..limits::CONNECT_ATTRS_BYTES_MAX).unwrap_or(login.attributes);
+        let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Ok(Credentials {
+            capabilities: login.capabilities,
+            charset: login.charset,
+            user: owned(login.user)?,
+            response: login.auth_response.to_vec(),
+            plugin: AuthPlugin::from_name(login.plugin),
+            database: login.database.map(owned).transpose()?,
+            attributes: Attributes::new(kept).map(|(name, value)| (lossy(name), lossy(value))).collect(),
+        })
+    }
+}
+
+/// Reads once into the input buffer, or stops when `otherwise` has a reason; input is looked at first.
+async fn wait_for_input<S: AsyncRead + Unpin>(
+    input: &mut PacketReader,
+    stream: &mut S,
+    mut otherwise: impl FnMut(&mut std::task::Context<'_>) -> Poll<Waited>,
+) -> Waited {
+    poll_fn(|cx| {
+        let mut space = ReadBuf::new(input.space());
+        match Pin::new(&mut *stream).poll_read(cx, &mut space) {
+            Poll::Ready(Ok(())) => {
+                let count = space.filled().len();
+                input.filled(count);
+                Poll::Ready(if count > 0 { Waited::Bytes } else { Waited::Closed })
+            }
+            Poll::Ready(Err(_)) => Poll::Ready(Waited::Closed),
+            Poll::Pending => otherwise(cx),
+        }
+    })
+    .await
+}

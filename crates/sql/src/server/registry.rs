@@ -1,0 +1,121 @@
+//! All connections of a server: for the limit, SHOW PROCESSLIST and KILL. Touched when a connection comes, goes or is
+//! killed, never per command.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::Notify;
+
+/// What the registry knows about one connection.
+#[derive(Debug, Clone)]
+pub struct ConnectionEntry {
+    pub id: u32,
+    pub host: String,
+    /// Empty until authenticated.
+    pub user: String,
+    /// The worker thread that serves it.
+    pub worker: usize,
+    pub(crate) kill: Arc<Notify>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    connections: BTreeMap<u32, ConnectionEntry>,
+    per_worker: Vec<usize>,
+    last_id: u32,
+}
+
+/// The connections of one server.
+#[derive(Debug)]
+pub struct Registry {
+    inner: Mutex<Inner>,
+    limit: usize,
+}
+
+impl Registry {
+    pub(crate) fn new(workers: usize, limit: usize) -> Registry {
+        let inner = Inner { per_worker: vec![0; workers], ..Inner::default() };
+        Registry { inner: Mutex::new(inner), limit }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
+        // Every critical section leaves the maps whole, so a panic elsewhere does not spoil them.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a slot on the worker with the fewest connections, or none when the server is full.
+    pub(crate) fn admit(self: &Arc<Self>, host: String) -> Option<Slot> {
+        let mut inner = self.lock();
+        if inner.connections.len() >= self.limit {
+            return None;
+        }
+        let worker = (0..inner.per_worker.len()).min_by_key(|&w| inner.per_worker[w])?;
+        inner.per_worker[worker] += 1;
+        loop {
+            inner.last_id = inner.last_id.wrapping_add(1).max(1);
+            if !inner.connections.contains_key(&inner.last_id) {
+                break;
+            }
+        }
+        let id = inner.last_id;
+        let kill = Arc::new(Notify::new());
+        let entry = ConnectionEntry { id, host: host.clone(), user: String::new(), worker, kill: kill.clone() };
+        inner.connections.insert(id, entry);
+        Some(Slot { id, worker, host, kill, registry: self.clone() })
+    }
+
+    pub(crate) fn set_user(&self, id: u32, user: &str) {
+        if let Some(entry) = self.lock().connections.get_mut(&id) {
+            entry.user = user.to_owned();
+        }
+    }
+
+    /// Ends a connection as soon as its current command is done; false if there is none of this id.
+    pub fn kill(&self, id: u32) -> bool {
+        let inner = self.lock();
+        let Some(entry) = inner.connections.get(&id) else { return false };
+        entry.kill.notify_one();
+        true
+    }
+
+    /// Ends all connections.
+    pub(crate) fn kill_all(&self) {
+        for entry in self.lock().connections.values() {
+            entry.kill.notify_one();
+        }
+    }
+
+    /// A copy of all entries in the order of their ids.
+    pub fn list(&self) -> Vec<ConnectionEntry> {
+        self.lock().connections.values().cloned().collect()
+    }
+
+    pub fn len(&self) -> usize {
+        self.lock().connections.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// One connection's place in the registry; given back when dropped, also by a panic.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub id: u32,
+    pub worker: usize,
+    pub host: String,
+    pub kill: Arc<Notify>,
+    pub registry: Arc<Registry>,
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let mut inner = self.registry.lock();
+        if inner.connections.remove(&self.id).is_some()
+            && let Some(count) = inner.per_worker.get_mut(self.worker)
+        {
+            *count -= 1;
+        }
+    }
+}
