@@ -23,6 +23,8 @@ pub mod number;
 pub mod packet;
 pub mod params;
 pub mod result;
+#[cfg(test)]
+mod tests;
 
 pub use constants::{capability, column_flag, status};
 pub use error::{DecodeError, SqlError};
