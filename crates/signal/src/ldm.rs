@@ -36,6 +36,10 @@ pub const COMMITTED: u8 = 4;
 /// In `LdmBatchReq`: unique-index maintenance by TC itself.
 pub const INDEX_WORK: u8 = 8;
 
+/// Savepoint of an `LdmAbortOrd` that only ends a lock wait: the waiting batch is refused with `Deadlock`, anything else is left as
+/// it is. For one-pass batches, which nobody may abort once they are on their way.
+pub const CANCEL_WAIT: u32 = u32::MAX;
+
 /// `LdmBatchReq`: operations for the addressed instance, all of one chain.
 #[derive(Clone, Copy, Debug)]
 pub struct LdmBatchReq<'a> {
@@ -280,6 +284,7 @@ impl<'a> LdmPrepareReq<'a> {
 pub struct LdmPrepared {
     pub trans: TransId,
     pub batch: u32,
+    pub chain: Chain,
     pub code: Option<ErrorCode>,
 }
 
@@ -287,13 +292,14 @@ impl LdmPrepared {
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.put_trans(self.trans);
         out.put_u32(self.batch);
+        out.put_chain(self.chain);
         out.put_u16(self.code.map_or(0, |c| c as u16));
     }
     pub fn decode(body: &[u8]) -> Result<LdmPrepared, DecodeError> {
         let mut r = Reader::new(body);
-        let (trans, batch, code) = (r.trans()?, r.u32()?, r.u16()?);
+        let (trans, batch, chain, code) = (r.trans()?, r.u32()?, r.chain()?, r.u16()?);
         let code = (code != 0).then(|| ErrorCode::from_u16(code).unwrap_or(ErrorCode::Internal));
-        Ok(LdmPrepared { trans, batch, code })
+        Ok(LdmPrepared { trans, batch, chain, code })
     }
 }
 

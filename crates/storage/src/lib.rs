@@ -1,1 +1,15 @@
+//! Plain data structures of a data node: memory regions, row versions, locks, hash and ordered indexes, fragments.
+//!
+//! Nothing here knows signals, threads, clocks or files. A fragment has one owner, the LDM instance that is given it, and is not
+//! shared; only the [`MemoryManager`] is, by all threads of a node.
 
+pub mod btree;
+mod fragment;
+mod hash_index;
+mod lock;
+mod memory;
+mod record;
+
+pub use fragment::{Fragment, FragmentScan, RowId};
+pub use lock::{Acquire, Grant, LockMode, Locks};
+pub use memory::{MemoryManager, PAGE_BYTES, Priority, Region, RegionLimits, RegionUse};

@@ -1,0 +1,241 @@
+//! Node recovery: the primary sends its rows down the chain, the recovering node at its end stores them. See
+//! `apus_signal::copy` for the protocol and why the order is safe.
+
+use apus_kernel::Context;
+use apus_signal::{
+    BlockRef, DecodeError, Kind,
+    copy::{COPY_BYTES, COPY_WINDOW, CopyFrag, CopyRowsConf, CopyRowsOrd},
+    view::NodeState,
+};
+use apus_storage::RowId;
+use apus_types::{Epoch, ErrorCode, PartitionId, TableId, hash::hash_key};
+
+use super::LocalDataManager;
+
+/// Rows looked at in one slice.
+const SLICE_ROWS: usize = 256;
+/// Locked rows are looked at again after this time.
+const RETRY_NS: u64 = 1_000_000;
+
+/// One partition being copied: which table and row come next, and the rows that were locked when their turn came.
+#[derive(Debug)]
+pub(super) struct CopyJob {
+    generation: u64,
+    partition: PartitionId,
+    reply_to: BlockRef,
+    /// `None`: all tables walked.
+    table: Option<TableId>,
+    row: RowId,
+    locked: Vec<(TableId, RowId)>,
+    outstanding: u32,
+}
+
+impl LocalDataManager {
+    pub(super) fn on_copy_frag_req(&mut self, from: BlockRef, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
+        let req = CopyFrag::decode(body)?;
+        if req.generation != self.view.generation || !self.is_primary(req.partition) {
+            ctx.send(from, Kind::CopyFragRef, |out| req.encode(out));
+            return Ok(());
+        }
+        if self.copy_jobs.iter().any(|j| j.partition == req.partition) {
+            return Ok(());
+        }
+        self.copy_jobs.push(CopyJob {
+            generation: req.generation,
+            partition: req.partition,
+            reply_to: from,
+            table: self.tables.next_id(TableId(0)),
+            row: RowId::default(),
+            locked: Vec::new(),
+            outstanding: 0,
+        });
+        self.continue_soon(ctx);
+        Ok(())
+    }
+
+    /// Sliced work: index builds and copying, one slice of each, then again after whatever else is waiting.
+    pub(super) fn on_continue(&mut self, ctx: &mut Context<'_>) {
+        self.continuing = false;
+        let mut again = self.continue_index_build(ctx);
+        let mut later = false;
+        for i in (0..self.copy_jobs.len()).rev() {
+            let mut job = self.copy_jobs.swap_remove(i);
+            match self.copy_slice(&mut job, ctx) {
+                Slice::More => again = true,
+                Slice::Locked => later = true,
+                Slice::WindowFull => {}
+                Slice::Finished => {
+                    let conf = CopyFrag { generation: job.generation, partition: job.partition };
+                    ctx.send(job.reply_to, Kind::CopyFragConf, |out| conf.encode(out));
+                    continue;
+                }
+            }
+            self.copy_jobs.push(job);
+        }
+        if again {
+            self.continue_soon(ctx);
+        } else if later && !std::mem::replace(&mut self.continuing, true) {
+            ctx.send_delayed(RETRY_NS, Kind::LdmContinueOrd, |_| {});
+        }
+    }
+
+    fn copy_slice(&mut self, job: &mut CopyJob, ctx: &mut Context<'_>) -> Slice {
+        if job.outstanding >= COPY_WINDOW {
+            return Slice::WindowFull;
+        }
+        let mut rows = std::mem::take(&mut self.scratch.rows);
+        rows.clear();
+        let (mut count, mut table) = (0u16, job.table);
+        if let Some(id) = job.table {
+            count = self.walk_rows(job, id, &mut rows);
+        } else if let Some(&(id, _)) = job.locked.first() {
+            table = Some(id);
+            count = self.revisit_locked(job, id, &mut rows);
+        }
+        let sent = count > 0;
+        if let Some(table) = table.filter(|_| sent) {
+            let chain = self.view.chain(job.partition);
+            let order = CopyRowsOrd {
+                generation: self.view.generation,
+                source: self.me,
+                chain,
+                partition: job.partition,
+                table,
+                count,
+                rows: &rows,
+            };
+            if let Some(next) = self.next_in(chain) {
+                ctx.send(self.peer(next), Kind::CopyRowsOrd, |out| order.encode(out));
+                job.outstanding += 1;
+            }
+        }
+        self.scratch.rows = rows;
+        match (job.table, job.locked.is_empty()) {
+            (Some(_), _) => Slice::More,
+            (None, false) if sent => Slice::More,
+            (None, false) => Slice::Locked,
+            (None, true) if job.outstanding > 0 => Slice::WindowFull,
+            (None, true) => Slice::Finished,
+        }
+    }
+
+    /// Collects the next rows of `id` and moves the job on, to the next table at the end.
+    fn walk_rows(&mut self, job: &mut CopyJob, id: TableId, rows: &mut Vec<u8>) -> u16 {
+        let mut count = 0;
+        if let Some(fragment) = self.tables.get(id).and_then(|t| t.fragment(job.partition)) {
+            let mut next = fragment.next_row(job.row);
+            for _ in 0..SLICE_ROWS {
+                let Some(row) = next else { break };
+                if fragment.has_pending(row) {
+                    job.locked.push((id, row));
+                } else if let Some(image) = fragment.committed(row) {
+                    CopyRowsOrd::push_row(rows, fragment.last_change(row).0, fragment.key(row), image);
+                    count += 1;
+                }
+                job.row = RowId(row.0 + 1);
+                next = fragment.next_row(job.row);
+                if rows.len() >= COPY_BYTES {
+                    break;
+                }
+            }
+            if next.is_some() {
+                return count;
+            }
+        }
+        job.table = self.tables.next_id(TableId(id.0 + 1));
+        job.row = RowId::default();
+        count
+    }
+
+    /// Collects those rows of `id` that were locked before and are free now.
+    fn revisit_locked(&mut self, job: &mut CopyJob, id: TableId, rows: &mut Vec<u8>) -> u16 {
+        let mut count = 0;
+        let fragment = self.tables.get(id).and_then(|t| t.fragment(job.partition));
+        let mut looked_at = 0;
+        job.locked.retain(|&(table, row)| {
+            let Some(fragment) = fragment else { return table != id };
+            if table != id || looked_at >= SLICE_ROWS || rows.len() >= COPY_BYTES {
+                return true;
+            }
+            looked_at += 1;
+            if fragment.has_pending(row) {
+                return true;
+            }
+            if let Some(image) = fragment.committed(row) {
+                CopyRowsOrd::push_row(rows, fragment.last_change(row).0, fragment.key(row), image);
+                count += 1;
+            }
+            false
+        });
+        // Another table's rows get their turn when this one's are still locked.
+        if count == 0 && job.locked.len() > 1 {
+            job.locked.rotate_left(1);
+        }
+        count
+    }
+
+    pub(super) fn on_copy_rows_ord(&mut self, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
+        let order = CopyRowsOrd::decode(body)?;
+        if order.generation < self.view.generation {
+            return Ok(()); // the copying started over in the newer view
+        }
+        if let Some(next) = self.next_in(order.chain) {
+            ctx.send(self.peer(next), Kind::CopyRowsOrd, |out| out.extend_from_slice(body));
+            return Ok(());
+        }
+        if self.view.state(self.me.node) == NodeState::Recovering {
+            for row in order.rows() {
+                let (epoch, key, image) = row?;
+                if let Err(code) = self.store_copied(&order, Epoch(epoch), key, image) {
+                    ctx.stop_node(&format!("node recovery of partition {} failed: {code}", order.partition));
+                    return Ok(());
+                }
+            }
+        }
+        let conf = CopyRowsConf { generation: order.generation, partition: order.partition };
+        ctx.send(order.source, Kind::CopyRowsConf, |out| conf.encode(out));
+        Ok(())
+    }
+
+    fn store_copied(&mut self, order: &CopyRowsOrd<'_>, epoch: Epoch, key: &[u8], image: &[u8]) -> Result<(), ErrorCode> {
+        let memory = self.memory.clone();
+        let Some(table) = self.tables.get_mut(order.table) else { return Ok(()) }; // dropped meanwhile
+        table.schema.layout().check(image)?;
+        let fragment = match table.fragment(order.partition) {
+            Some(_) => table.fragment_mut(order.partition).ok_or(ErrorCode::Internal)?,
+            None => table.make_fragment(order.partition, &memory)?,
+        };
+        let hash = hash_key(key);
+        let row = match fragment.find(key, hash) {
+            Some(row) => row,
+            None => fragment.insert_slot(key, hash)?,
+        };
+        if fragment.has_pending(row) {
+            return Ok(()); // a later change is on its way down the same chain and carries the whole row
+        }
+        fragment.push_pending(row, Some(image))?;
+        fragment.commit(row, epoch, epoch);
+        Ok(())
+    }
+
+    pub(super) fn on_copy_rows_conf(&mut self, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
+        let conf = CopyRowsConf::decode(body)?;
+        let Some(job) =
+            self.copy_jobs.iter_mut().find(|j| j.partition == conf.partition && j.generation == conf.generation)
+        else {
+            return Ok(());
+        };
+        job.outstanding = job.outstanding.saturating_sub(1);
+        self.continue_soon(ctx);
+        Ok(())
+    }
+}
+
+enum Slice {
+    More,
+    /// Only locked rows are left.
+    Locked,
+    /// Goes on with the next `CopyRowsConf`.
+    WindowFull,
+    Finished,
+}

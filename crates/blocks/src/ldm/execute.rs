@@ -1,0 +1,483 @@
+//! Executing a batch at the primary: lock, check, push the new version, collect what the backups and the unique indexes need.
+
+use apus_kernel::Context;
+use apus_signal::{
+    BlockRef, DecodeError, Kind, Reader,
+    key_read::Projection,
+    ldm::{COMMITTED, IndexChange, LdmBatchConf, LdmBatchRef, LdmBatchReq, LdmPrepareReq, ONE_PASS, PreparedRow, WRITES},
+    tc::{ALLOW_DUPLICATE, ALLOW_MISSING, NO_WAIT, Op, OpKind, OpResult, OpStatus, SKIP_LOCKED},
+};
+use apus_storage::{Acquire, Fragment, LockMode, Locks, RowId};
+use apus_types::{
+    Chain, ErrorCode, PartitionId, TableSchema, TransId,
+    hash::hash_key,
+    key,
+    update,
+};
+
+use super::{
+    LocalDataManager, REPORT_WAIT_NS, RowAt, WAITING_MAX,
+    trans::{Entry, NONE},
+};
+
+/// A batch under way, with everything done so far; survives lock waits. Reused, so that its buffers keep their memory.
+#[derive(Default)]
+pub(super) struct Work {
+    pub trans: TransId,
+    pub trans_at: u32,
+    pub batch: u32,
+    pub next_op: u16,
+    /// Where it waits, until when, and when the wait is reported next.
+    pub lock_row: RowAt,
+    pub deadline: u64,
+    pub report_at: u64,
+    chain: Chain,
+    flags: u8,
+    savepoint: u32,
+    lock_wait_ms: u32,
+    count: u16,
+    /// The operations; filled only when the batch has to wait.
+    ops: Vec<u8>,
+    /// Bytes of the operations before `next_op`.
+    offset: usize,
+    /// The lock waited for was granted; `lock_fresh`: the transaction did not hold the row before.
+    lock_granted: bool,
+    lock_fresh: bool,
+    results: Vec<u8>,
+    changes: Vec<u8>,
+    change_count: u16,
+    rows: Vec<u8>,
+    row_count: u16,
+}
+
+enum Progress {
+    Done,
+    Wait,
+    Failed(ErrorCode),
+}
+
+enum Step {
+    Done,
+    Wait,
+}
+
+enum Lock {
+    /// `true`: the transaction did not hold this row before.
+    Held(bool),
+    Wait { fresh: bool },
+    Refused,
+}
+
+impl LocalDataManager {
+    pub(super) fn on_batch_req(&mut self, from: BlockRef, req: &LdmBatchReq<'_>, ctx: &mut Context<'_>) -> Result<(), DecodeError> {
+        if !self.coordinator_valid(from, req.generation) {
+            ctx.probe("ldm: batch of a removed coordinator dropped");
+            return Ok(());
+        }
+        self.counters.batches += 1;
+        let mut work = self.idle_work.pop().unwrap_or_default();
+        work.begin(req);
+        work.trans_at = self.transactions.find_or_create(req.trans, from, req.generation);
+        self.transactions.ensure_part(work.trans_at, req.chain);
+        let progress = self.execute_ops(&mut work, req.ops, ctx);
+        if matches!(progress, Progress::Wait) {
+            work.ops.clear();
+            work.ops.extend_from_slice(req.ops);
+        }
+        self.conclude(work, progress, ctx);
+        Ok(())
+    }
+
+    /// Continues a batch whose lock was granted.
+    pub(super) fn run(&mut self, mut work: Box<Work>, granted: bool, ctx: &mut Context<'_>) {
+        work.lock_granted = granted;
+        let ops = std::mem::take(&mut work.ops);
+        let progress = self.execute_ops(&mut work, &ops, ctx);
+        work.ops = ops;
+        self.conclude(work, progress, ctx);
+    }
+
+    pub(super) fn recycle(&mut self, work: Box<Work>) {
+        if self.idle_work.len() < 64 {
+            self.idle_work.push(work);
+        }
+    }
+
+    fn execute_ops(&mut self, work: &mut Work, ops: &[u8], ctx: &mut Context<'_>) -> Progress {
+        while work.next_op < work.count {
+            let Some(rest) = ops.get(work.offset..) else { return Progress::Failed(ErrorCode::ProtocolViolation) };
+            let mut reader = Reader::new(rest);
+            let Ok(op) = Op::decode(&mut reader) else { return Progress::Failed(ErrorCode::ProtocolViolation) };
+            match self.execute_op(work, &op, ctx) {
+                Ok(Step::Done) => {
+                    work.next_op += 1;
+                    work.offset += rest.len() - reader.rest().len();
+                }
+                Ok(Step::Wait) => return Progress::Wait,
+                Err(code) => return Progress::Failed(code),
+            }
+        }
+        Progress::Done
+    }
+
+    /// The chain that TC had in mind is still the partition's, or is what is left of it.
+    fn chain_valid(&self, chain: Chain, partition: PartitionId) -> bool {
+        let current = self.view.chain(partition);
+        current.primary() == Some(self.me.node) && (chain == current || chain.retain(|n| self.view.is_alive(n)) == current)
+    }
+
+    fn execute_op(&mut self, work: &mut Work, op: &Op<'_>, ctx: &mut Context<'_>) -> Result<Step, ErrorCode> {
+        if !self.chain_valid(work.chain, op.partition) {
+            return Err(ErrorCode::WrongView);
+        }
+        if !self.transactions.has_room(work.trans_at) {
+            return Err(ErrorCode::TransactionTooLarge);
+        }
+        let hash = hash_key(op.key);
+        let table = self.tables.checked(op.table, op.schema_version)?;
+        if (table.schema.is_hidden_index() || table.schema.distributed_by_whole_key())
+            && self.view.partition_of(hash) != op.partition
+        {
+            return Err(ErrorCode::ProtocolViolation);
+        }
+        let inserts = matches!(op.kind, OpKind::Insert | OpKind::Write);
+        if inserts {
+            table.schema.layout().check(op.value)?;
+        }
+        let fragment = table.fragment_mut(op.partition).ok_or(ErrorCode::WrongView)?;
+        let row = match fragment.find(op.key, hash) {
+            Some(row) => row,
+            None if inserts => fragment.insert_slot(op.key, hash)?,
+            None => return missing(op, work),
+        };
+        let at = (op.table, op.partition, row);
+        let slot = self.free_waiting.last().copied().unwrap_or(self.waiting.len() as u32);
+        let may_wait = op.flags & (NO_WAIT | SKIP_LOCKED) == 0 && (slot as usize) < WAITING_MAX;
+        let fresh = match lock_row(&mut self.locks, fragment, row, op.kind, work, slot, may_wait) {
+            Lock::Held(fresh) => fresh,
+            Lock::Wait { fresh } => {
+                work.lock_row = at;
+                work.lock_fresh = fresh;
+                return Ok(Step::Wait);
+            }
+            Lock::Refused if op.flags & SKIP_LOCKED != 0 => {
+                OpResult { status: OpStatus::Skipped, row: &[] }.encode(&mut work.results);
+                return Ok(Step::Done);
+            }
+            Lock::Refused if op.flags & NO_WAIT != 0 => return Err(ErrorCode::LockNotAvailable),
+            Lock::Refused => return Err(ErrorCode::Overload),
+        };
+        let outcome = if op.kind.is_write() { self.write_row(work, op, hash, row) } else { self.read_row(work, op, row) };
+        match outcome {
+            Ok(Effect::Wrote) => self.note_row(work, at, fresh, true),
+            Ok(Effect::Keep) if fresh => self.note_row(work, at, fresh, false),
+            Ok(Effect::Keep) => {}
+            Ok(Effect::Release) | Err(_) if fresh => self.release_row(at, work.trans_at, true),
+            Ok(Effect::Release) | Err(_) => {}
+        }
+        let _ = ctx;
+        outcome.map(|_| Step::Done)
+    }
+
+    /// Remembers a row that the transaction has locked or changed.
+    fn note_row(&mut self, work: &Work, at: RowAt, lock: bool, write: bool) {
+        if self.transactions.has_other_chain(work.trans_at, work.chain) {
+            self.transactions.retag_row(work.trans_at, at.0, at.1, at.2, work.chain);
+        }
+        let entry = Entry {
+            next: NONE,
+            table: at.0,
+            partition: at.1,
+            row: at.2,
+            chain: work.chain,
+            savepoint: work.savepoint,
+            write,
+            lock,
+        };
+        self.transactions.push_entry(work.trans_at, entry);
+    }
+
+    fn read_row(&mut self, work: &mut Work, op: &Op<'_>, row: RowId) -> Result<Effect, ErrorCode> {
+        let table = self.tables.checked(op.table, op.schema_version)?;
+        let projection = match op.value {
+            [] => None,
+            columns if columns.len() % 2 == 0 => table.projection(Projection { columns: Some(columns) })?,
+            _ => return Err(ErrorCode::ProtocolViolation),
+        };
+        let Some(image) = table.fragment(op.partition).and_then(|f| f.newest(row)) else {
+            missing(op, work)?;
+            return Ok(Effect::Release);
+        };
+        OpResult::encode_row(&mut work.results, |out| match &projection {
+            None => out.extend_from_slice(image),
+            Some(p) => table.schema.layout().project(image, &p.0, &p.1, out),
+        });
+        Ok(Effect::Keep)
+    }
+
+    fn write_row(&mut self, work: &mut Work, op: &Op<'_>, hash: u64, row: RowId) -> Result<Effect, ErrorCode> {
+        let has_backup = self.next_in(work.chain).is_some();
+        let table = self.tables.checked(op.table, op.schema_version)?;
+        let schema = table.schema.clone();
+        let fragment = table.fragment_mut(op.partition).ok_or(ErrorCode::WrongView)?;
+        let image = &mut self.scratch.image;
+        let old = fragment.newest(row);
+        let new: Option<&[u8]> = match (op.kind, old) {
+            (OpKind::Insert, Some(_)) if op.flags & ALLOW_DUPLICATE != 0 => {
+                OpResult { status: OpStatus::Duplicate, row: &[] }.encode(&mut work.results);
+                return Ok(Effect::Keep);
+            }
+            (OpKind::Insert, Some(_)) => return Err(ErrorCode::DuplicateKey),
+            (OpKind::Insert | OpKind::Write, _) => Some(op.value),
+            (_, None) => {
+                missing(op, work)?;
+                return Ok(Effect::Release);
+            }
+            (OpKind::Delete, Some(_)) => None,
+            (_, Some(old)) => {
+                if !update::apply(&schema, old, op.value, image)? {
+                    OpResult { status: OpStatus::Unchanged, row: &[] }.encode(&mut work.results);
+                    return Ok(Effect::Keep);
+                }
+                Some(image)
+            }
+        };
+        let rollback_to = (work.changes.len(), work.change_count);
+        let pushed = unique_changes(&schema, work, op.key, hash, old, new, &mut self.scratch.key)
+            .and_then(|()| fragment.push_pending(row, new));
+        if let Err(code) = pushed {
+            work.changes.truncate(rollback_to.0);
+            work.change_count = rollback_to.1;
+            return Err(code);
+        }
+        if has_backup {
+            let prepared = PreparedRow {
+                partition: op.partition,
+                table: op.table,
+                schema_version: op.schema_version,
+                key: op.key,
+                image: new,
+            };
+            prepared.encode(&mut work.rows);
+            work.row_count += 1;
+        }
+        OpResult { status: OpStatus::Done, row: &[] }.encode(&mut work.results);
+        Ok(Effect::Wrote)
+    }
+
+    fn conclude(&mut self, mut work: Box<Work>, progress: Progress, ctx: &mut Context<'_>) {
+        match progress {
+            Progress::Wait => return self.start_wait(work, ctx),
+            Progress::Failed(code) => {
+                let refusal = LdmBatchRef { trans: work.trans, batch: work.batch, code, op: work.next_op };
+                ctx.send(self.transactions.get(work.trans_at).tc, Kind::LdmBatchRef, |out| refusal.encode(out));
+            }
+            Progress::Done => self.answer(&mut work, ctx),
+        }
+        self.recycle(work);
+    }
+
+    fn start_wait(&mut self, mut work: Box<Work>, ctx: &mut Context<'_>) {
+        self.counters.lock_waits += 1;
+        work.deadline = ctx.now() + u64::from(work.lock_wait_ms) * 1_000_000;
+        work.report_at = ctx.now() + REPORT_WAIT_NS;
+        self.transactions.get_mut(work.trans_at).waiting += 1;
+        match self.free_waiting.pop() {
+            Some(slot) => self.waiting[slot as usize] = Some(work),
+            None => self.waiting.push(Some(work)),
+        }
+    }
+
+    fn answer(&mut self, work: &mut Work, ctx: &mut Context<'_>) {
+        let one_pass = work.flags & ONE_PASS != 0 && work.change_count == 0;
+        let next = if work.row_count > 0 { self.next_in(work.chain) } else { None };
+        let tc = self.transactions.get(work.trans_at).tc;
+        if let Some(next) = next {
+            let req = LdmPrepareReq {
+                generation: self.view.generation,
+                trans: work.trans,
+                batch: work.batch,
+                tc,
+                chain: work.chain,
+                flags: if one_pass { ONE_PASS } else { 0 },
+                savepoint: work.savepoint,
+                epoch: ctx.epoch(),
+                count: work.row_count,
+                rows: &work.rows,
+            };
+            ctx.send(self.peer(next), Kind::LdmPrepareReq, |out| req.encode(out));
+        }
+        if one_pass {
+            let (epoch, batch) = (ctx.epoch(), work.batch);
+            let part = self.transactions.ensure_part(work.trans_at, work.chain);
+            (part.one_pass, part.epoch, part.batch) = (true, epoch, batch);
+            let trans = self.transactions.get_mut(work.trans_at);
+            trans.results.clear();
+            trans.results.extend_from_slice(&work.results);
+            trans.result_count = work.count;
+            if next.is_none() {
+                self.finish_one_pass(work.trans_at, work.chain, ctx);
+            }
+            return;
+        }
+        let conf = LdmBatchConf {
+            trans: work.trans,
+            batch: work.batch,
+            flags: if next.is_some() { WRITES } else { 0 },
+            epoch: ctx.epoch(),
+            count: work.count,
+            results: &work.results,
+            change_count: work.change_count,
+            changes: &work.changes,
+        };
+        ctx.send(tc, Kind::LdmBatchConf, |out| conf.encode(out));
+    }
+
+    /// Commits a one-pass batch at the primary, answers TC and lets the backups complete.
+    pub(super) fn finish_one_pass(&mut self, at: u32, chain: Chain, ctx: &mut Context<'_>) {
+        let (epoch, batch) = match self.transactions.part_mut(at, chain) {
+            Some(part) => (part.epoch, part.batch),
+            None => return,
+        };
+        self.commit_part(at, chain, epoch, ctx);
+        let trans = self.transactions.get(at);
+        let conf = LdmBatchConf {
+            trans: trans.id,
+            batch,
+            flags: COMMITTED,
+            epoch,
+            count: trans.result_count,
+            results: &trans.results,
+            change_count: 0,
+            changes: &[],
+        };
+        ctx.send(trans.tc, Kind::LdmBatchConf, |out| conf.encode(out));
+        let end = self.end_signal(trans.id, chain, trans.tc, epoch);
+        for node in chain.nodes().filter(|&n| n != self.me.node && self.view.is_alive(n)) {
+            ctx.send(self.peer(node), Kind::LdmCompleteOrd, |out| end.encode(out));
+        }
+        self.forget_part(at, chain);
+    }
+}
+
+/// What an operation did to its row's lock.
+#[derive(Clone, Copy)]
+enum Effect {
+    Wrote,
+    /// Nothing changed, the lock stays.
+    Keep,
+    /// Nothing changed, and the transaction need not hold the row.
+    Release,
+}
+
+impl Work {
+    fn begin(&mut self, req: &LdmBatchReq<'_>) {
+        self.trans = req.trans;
+        self.batch = req.batch;
+        self.chain = req.chain;
+        self.flags = req.flags;
+        self.savepoint = req.savepoint;
+        self.lock_wait_ms = req.lock_wait_ms;
+        self.count = req.count;
+        self.next_op = 0;
+        self.offset = 0;
+        self.lock_granted = false;
+        self.ops.clear();
+        self.results.clear();
+        self.changes.clear();
+        self.change_count = 0;
+        self.rows.clear();
+        self.row_count = 0;
+    }
+    pub(super) fn chain(&self) -> Chain {
+        self.chain
+    }
+}
+
+fn missing(op: &Op<'_>, work: &mut Work) -> Result<Step, ErrorCode> {
+    if op.flags & ALLOW_MISSING == 0 {
+        return Err(ErrorCode::RowNotFound);
+    }
+    OpResult { status: OpStatus::NotFound, row: &[] }.encode(&mut work.results);
+    Ok(Step::Done)
+}
+
+fn lock_row(
+    locks: &mut Locks,
+    fragment: &mut Fragment,
+    row: RowId,
+    kind: OpKind,
+    work: &mut Work,
+    slot: u32,
+    may_wait: bool,
+) -> Lock {
+    let mode = if kind == OpKind::ReadShared { LockMode::Shared } else { LockMode::Exclusive };
+    if std::mem::take(&mut work.lock_granted) {
+        return Lock::Held(work.lock_fresh);
+    }
+    let word = fragment.lock_word(row);
+    let fresh = *word == 0 || locks.held_mode(*word, work.trans_at).is_none();
+    match locks.acquire(word, work.trans_at, mode, slot, may_wait) {
+        Acquire::Granted => Lock::Held(fresh),
+        Acquire::AlreadyHeld => Lock::Held(false),
+        Acquire::Waiting => Lock::Wait { fresh },
+        Acquire::WouldWait => Lock::Refused,
+    }
+}
+
+/// Appends what the write means for the table's unique indexes.
+fn unique_changes(
+    schema: &TableSchema,
+    work: &mut Work,
+    primary_key: &[u8],
+    hash: u64,
+    old: Option<&[u8]>,
+    new: Option<&[u8]>,
+    scratch: &mut Vec<u8>,
+) -> Result<(), ErrorCode> {
+    for index in &schema.indexes {
+        let Some(hidden) = index.hidden_table else { continue };
+        if let (Some(old), Some(new)) = (old, new)
+            && key::same_columns(schema.layout(), &index.columns, old, new)
+        {
+            continue;
+        }
+        let distribution_hash =
+            if schema.distributed_by_whole_key() { hash } else { key::distribution_hash(schema, primary_key) };
+        let ends: [Option<usize>; 2] = {
+            scratch.clear();
+            let mut end_of = |image: Option<&[u8]>| -> Result<Option<usize>, ErrorCode> {
+                let Some(image) = image else { return Ok(None) };
+                let start = scratch.len();
+                if key::encode_from_row(schema, &index.columns, image, scratch)? {
+                    scratch.truncate(start); // a key with a NULL is not in the unique index
+                    return Ok(None);
+                }
+                Ok(Some(scratch.len()))
+            };
+            [end_of(old)?, end_of(new)?]
+        };
+        let split = ends[0].unwrap_or(0);
+        if let (Some(first), Some(second)) = (ends[0], ends[1])
+            && scratch[..first] == scratch[first..second]
+        {
+            continue; // other bytes, same key under the collation
+        }
+        for (insert, range) in [(false, ends[0].map(|e| 0..e)), (true, ends[1].map(|e| split..e))] {
+            let Some(range) = range else { continue };
+            let change = IndexChange {
+                op: work.next_op,
+                index: index.no,
+                insert,
+                hidden_table: hidden,
+                key: &scratch[range],
+                distribution_hash,
+                primary_key,
+            };
+            change.encode(&mut work.changes);
+            work.change_count += 1;
+        }
+    }
+    Ok(())
+}
+

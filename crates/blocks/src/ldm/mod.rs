@@ -1,0 +1,387 @@
+//! Local data manager (LDM): the rows of this instance's fragments, their locks, and one replica's side of every transaction.
+//!
+//! Owns the fragments of the partitions `p` with `p mod instances == own instance` in whose chain this node is. Talks to TCs (any
+//! node), to the LDMs of the same instance number on the other nodes of a chain, to clients (committed reads and scans), and to
+//! its node's DICT and COPY. The messages are in `apus_signal::{ldm, key_read, scan, takeover, copy}`.
+//!
+//! # A row in a transaction
+//!
+//! ```text
+//!                 primary                                   backup
+//! LdmBatchReq     lock, push pending version        LdmPrepareReq   lock, push pending version
+//! LdmCommitOrd    <- arrives last: version committed, <- arrives first: version committed, lock released,
+//!                    lock released, answer TC            row marked incomplete
+//! LdmCompleteOrd  record forgotten                   row complete: readable here; record forgotten
+//! LdmAbortOrd     versions popped, locks released    the same, later
+//! ```
+//!
+//! # Rules
+//!
+//! 1. A pending version exists only under an exclusive lock of its transaction, on every replica.
+//! 2. A row's changes reach a backup in the order of the primary, because each hop of a chain is one link.
+//! 3. A backup commits before the primary, so whoever sees a version at the primary can rely on every replica having it.
+//! 4. A backup answers a read only for rows that are complete; others are read at the primary.
+//! 5. A part that is committed is remembered until TC says complete, so that a take-over finds it.
+//! 6. After a view without node X has been processed, nothing that X coordinated is accepted any more.
+//!
+//! # Waiting
+//!
+//! A batch that meets a locked row is set aside with all it has done so far ([`execute::Work`]) and continues when the lock is
+//! granted; nothing blocks. The lock wait ends by grant, by time-out ([`LdmBatchRef`]), or because TC aborts the transaction.
+//!
+//! # Limits
+//!
+//! [`trans::ENTRIES_MAX`], [`trans::TRANS_ENTRIES_MAX`], [`WAITING_MAX`], [`outcome::OUTCOMES`], [`tables::TABLE_ID_MAX`], [`scan::EXAMINED_MAX`].
+
+mod copy_out;
+mod execute;
+mod outcome;
+mod read;
+mod replicate;
+mod scan;
+mod tables;
+#[cfg(test)]
+mod tests;
+mod trans;
+mod view_change;
+
+use std::sync::Arc;
+
+use apus_kernel::{Block, Context};
+use apus_signal::{
+    BlockId, BlockRef, DecodeError, Envelope, Kind,
+    ldm::{LdmBatchRef, LdmBatchReq, LdmEnd, LdmPrepareReq, LdmWaitRep, WAIT_HOLDERS_MAX},
+    takeover::OutcomeSignal,
+    tc::{Outcome, RequestRef},
+    view::{NodeState, View},
+};
+use apus_storage::{Grant, Locks, MemoryManager, RowId};
+use apus_types::{Chain, ErrorCode, NodeId, PartitionId};
+
+pub use self::view_change::{departed, living_in_order};
+use self::{execute::Work, outcome::Outcomes, tables::Tables, trans::Transactions};
+
+/// Most batches of one LDM instance that may wait for row locks; more are refused with `Overload`.
+pub const WAITING_MAX: usize = 16 << 10;
+/// A wait is reported for deadlock detection when it has lasted this long, and again after each further period.
+const REPORT_WAIT_NS: u64 = 5_000_000;
+/// Signals of a view that is not here yet are set aside up to this many bytes.
+const DEFERRED_BYTES_MAX: usize = 64 << 20;
+
+pub struct LocalDataManager {
+    me: BlockRef,
+    memory: Arc<MemoryManager>,
+    view: View,
+    /// Generation of the view that last saw each data node leave, by node id.
+    left_at: Vec<u64>,
+    tables: Tables,
+    transactions: Transactions,
+    locks: Locks,
+    outcomes: Outcomes,
+    /// Batches that wait for a lock; `None` slots are free.
+    waiting: Vec<Option<Box<Work>>>,
+    free_waiting: Vec<u32>,
+    /// Work objects for reuse.
+    idle_work: Vec<Box<Work>>,
+    /// Lock grants not yet followed up.
+    granted: Vec<Grant>,
+    /// Whole frames that wait for their view.
+    deferred: Vec<u8>,
+    copy_jobs: Vec<copy_out::CopyJob>,
+    index_builds: Vec<tables::IndexBuild>,
+    /// A `LdmContinueOrd` is on its way.
+    continuing: bool,
+    scratch: Scratch,
+    counters: Counters,
+}
+
+/// Buffers that keep their memory from one signal to the next.
+#[derive(Default)]
+struct Scratch {
+    entries: Vec<trans::Entry>,
+    image: Vec<u8>,
+    key: Vec<u8>,
+    rows: Vec<u8>,
+    owners: Vec<u32>,
+}
+
+/// What this instance has done since it started.
+#[derive(Default, Debug, Clone, Copy)]
+pub struct Counters {
+    pub reads: u64,
+    pub scans: u64,
+    pub scan_rows: u64,
+    pub batches: u64,
+    pub prepared_rows: u64,
+    pub commits: u64,
+    pub aborts: u64,
+    pub lock_waits: u64,
+    pub lock_timeouts: u64,
+    pub sent_to_primary: u64,
+}
+
+impl LocalDataManager {
+    pub fn new(node: NodeId, instance: u8, memory: Arc<MemoryManager>) -> LocalDataManager {
+        LocalDataManager {
+            me: BlockRef::new(node, BlockId::Ldm, instance),
+            memory,
+            view: View::default(),
+            left_at: vec![0; usize::from(NodeId::DATA_MAX) + 1],
+            tables: Tables::default(),
+            transactions: Transactions::default(),
+            locks: Locks::default(),
+            outcomes: Outcomes::default(),
+            waiting: Vec::new(),
+            free_waiting: Vec::new(),
+            idle_work: Vec::new(),
+            granted: Vec::new(),
+            deferred: Vec::new(),
+            copy_jobs: Vec::new(),
+            index_builds: Vec::new(),
+            continuing: false,
+            scratch: Scratch::default(),
+            counters: Counters::default(),
+        }
+    }
+
+    fn is_up(&self) -> bool {
+        self.view.state(self.me.node) == NodeState::Up
+    }
+    fn is_primary(&self, partition: PartitionId) -> bool {
+        self.view.chain(partition).primary() == Some(self.me.node)
+    }
+    /// The next living node after this one in the chain.
+    fn next_in(&self, chain: Chain) -> Option<NodeId> {
+        let own = chain.position(self.me.node)?;
+        chain.nodes().skip(own + 1).find(|&n| self.view.is_alive(n))
+    }
+    /// The living node before this one, towards the primary.
+    fn previous_in(&self, chain: Chain) -> Option<NodeId> {
+        let own = chain.position(self.me.node)?;
+        chain.nodes().take(own).rfind(|&n| self.view.is_alive(n))
+    }
+    fn peer(&self, node: NodeId) -> BlockRef {
+        BlockRef::new(node, BlockId::Ldm, self.me.instance)
+    }
+
+    /// Signals that name a view this node has not got yet wait for it. `true`: the signal was set aside.
+    fn defer(&mut self, generation: u64, envelope: &Envelope, body: &[u8]) -> bool {
+        if generation <= self.view.generation {
+            return false;
+        }
+        assert!(
+            self.deferred.len() + body.len() < DEFERRED_BYTES_MAX,
+            "view {} does not arrive: {} bytes wait for it",
+            generation,
+            self.deferred.len()
+        );
+        envelope.encode(&mut self.deferred, |out| out.extend_from_slice(body));
+        true
+    }
+
+    /// Whether signals of a transaction coordinated by `tc` and sent in view `generation` are still valid here (rule 6).
+    fn coordinator_valid(&self, tc: BlockRef, generation: u64) -> bool {
+        let left = self.left_at.get(usize::from(tc.node.0)).copied().unwrap_or(0);
+        generation >= left && self.view.is_alive(tc.node)
+    }
+
+    /// Goes on with sliced work after the signals that are queued already.
+    fn continue_soon(&mut self, ctx: &mut Context<'_>) {
+        if !std::mem::replace(&mut self.continuing, true) {
+            ctx.send(self.me, Kind::LdmContinueOrd, |_| {});
+        }
+    }
+
+    fn refuse_request(&self, to: BlockRef, request: u64, code: ErrorCode, ctx: &mut Context<'_>) {
+        ctx.send(to, Kind::RequestRef, |out| RequestRef::new(request, code).encode(out));
+    }
+
+    fn on_outcome_req(&mut self, from: BlockRef, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
+        let question = OutcomeSignal::decode(body)?;
+        let outcome = if self.outcomes.committed(question.trans) {
+            Outcome::Committed
+        } else if question.generation > self.view.generation || self.transactions.find(question.trans).is_some() {
+            Outcome::Open
+        } else if self.outcomes.may_have_forgotten(ctx.now()) {
+            Outcome::Forgotten
+        } else {
+            Outcome::Aborted
+        };
+        ctx.send(from, Kind::OutcomeConf, |out| OutcomeSignal { outcome, ..question }.encode(out));
+        Ok(())
+    }
+
+    /// Ends waits that have lasted too long and reports the others for deadlock detection.
+    fn check_waits(&mut self, ctx: &mut Context<'_>) {
+        for i in 0..self.waiting.len() {
+            let Some(work) = self.waiting[i].as_mut() else { continue };
+            let now = ctx.now();
+            if now >= work.deadline {
+                self.counters.lock_timeouts += 1;
+                self.cancel_wait(i as u32, Some(ErrorCode::LockTimeout), ctx);
+            } else if now >= work.report_at {
+                work.report_at = now + 10 * REPORT_WAIT_NS;
+                self.report_wait(i as u32, ctx);
+            }
+        }
+        self.resume_granted(ctx);
+    }
+
+    fn report_wait(&mut self, waiting: u32, ctx: &mut Context<'_>) {
+        let Some(work) = self.waiting[waiting as usize].as_ref() else { return };
+        let (trans, batch, at) = (work.trans, work.batch, work.lock_row);
+        let owner = work.trans_at;
+        let Some(fragment) = self.tables.fragment_mut(at.0, at.1) else { return };
+        let word = fragment.lock_word_of(at.2);
+        let owners = &mut self.scratch.owners;
+        owners.clear();
+        self.locks.blockers(word, owner, owners);
+        let tc = self.transactions.get(owner).tc;
+        let transactions = &self.transactions;
+        ctx.send(tc, Kind::LdmWaitRep, |out| {
+            LdmWaitRep::begin(out, trans, batch);
+            for &holder in owners.iter().take(WAIT_HOLDERS_MAX) {
+                let holder = transactions.get(holder);
+                LdmWaitRep::push_holder(out, holder.id, holder.tc);
+            }
+        });
+    }
+
+    /// Takes a waiting batch out of its row's queue. With a code, TC is told that the batch failed.
+    fn cancel_wait(&mut self, waiting: u32, code: Option<ErrorCode>, ctx: &mut Context<'_>) {
+        let Some(work) = self.waiting[waiting as usize].take() else { return };
+        self.free_waiting.push(waiting);
+        let (table, partition, row) = work.lock_row;
+        if let Some(fragment) = self.tables.fragment_mut(table, partition) {
+            self.locks.cancel_wait(fragment.lock_word(row), work.trans_at, &mut self.granted);
+            fragment.reclaim(row);
+        }
+        self.transactions.get_mut(work.trans_at).waiting -= 1;
+        if let Some(code) = code {
+            let refusal = LdmBatchRef { trans: work.trans, batch: work.batch, code, op: work.next_op };
+            let tc = self.transactions.get(work.trans_at).tc;
+            ctx.send(tc, Kind::LdmBatchRef, |out| refusal.encode(out));
+        }
+        self.recycle(work);
+    }
+
+    /// Continues every batch whose lock was granted, until no grant is left.
+    fn resume_granted(&mut self, ctx: &mut Context<'_>) {
+        let mut i = 0;
+        while i < self.granted.len() {
+            let grant = &self.granted[i];
+            let (owner, waiting) = (grant.owner, grant.waiter);
+            i += 1;
+            let Some(work) = self.waiting.get_mut(waiting as usize).and_then(Option::take) else { continue };
+            assert!(work.trans_at == owner, "lock granted to another transaction than the one that waits");
+            self.free_waiting.push(waiting);
+            self.transactions.get_mut(owner).waiting -= 1;
+            self.run(work, true, ctx);
+        }
+        self.granted.clear();
+    }
+
+    /// Gives a row's lock back if `lock` says that it is held, and removes the row if nothing is left of it.
+    fn release_row(&mut self, at: RowAt, owner: u32, lock: bool) {
+        if let Some(fragment) = self.tables.fragment_mut(at.0, at.1) {
+            if lock {
+                self.locks.release(fragment.lock_word(at.2), owner, &mut self.granted);
+            }
+            fragment.reclaim(at.2);
+        }
+    }
+}
+
+/// Where a row is: table, partition, slot.
+type RowAt = (apus_types::TableId, PartitionId, RowId);
+
+impl Block for LocalDataManager {
+    fn block_ref(&self) -> BlockRef {
+        self.me
+    }
+
+    fn receive(&mut self, envelope: &Envelope, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
+        let from = envelope.from;
+        match envelope.kind {
+            Kind::ReadReq => self.on_read_req(from, body, ctx)?,
+            Kind::ScanReq => self.on_scan_req(from, body, ctx)?,
+            Kind::LdmBatchReq => {
+                let req = LdmBatchReq::decode(body)?;
+                if !self.defer(req.generation, envelope, body) {
+                    self.on_batch_req(from, &req, ctx)?;
+                }
+            }
+            Kind::LdmPrepareReq => {
+                let req = LdmPrepareReq::decode(body)?;
+                if !self.defer(req.generation, envelope, body) {
+                    self.on_prepare_req(&req, body, ctx)?;
+                }
+            }
+            Kind::LdmCommitOrd | Kind::LdmCompleteOrd | Kind::LdmAbortOrd => {
+                let end = LdmEnd::decode(body)?;
+                if !self.defer(end.generation, envelope, body) {
+                    match envelope.kind {
+                        Kind::LdmCommitOrd => self.on_commit_ord(&end, ctx),
+                        Kind::LdmCompleteOrd => self.on_complete_ord(&end),
+                        _ => self.on_abort_ord(&end, ctx),
+                    }
+                }
+            }
+            Kind::LdmContinueOrd => self.on_continue(ctx),
+            Kind::OutcomeReq => self.on_outcome_req(from, body, ctx)?,
+            Kind::CopyFragReq => self.on_copy_frag_req(from, body, ctx)?,
+            Kind::CopyRowsOrd => self.on_copy_rows_ord(body, ctx)?,
+            Kind::CopyRowsConf => self.on_copy_rows_conf(body, ctx)?,
+            Kind::TableOrd => self.on_table_ord(from, body, ctx)?,
+            Kind::ViewOrd => self.on_view_ord(body, ctx)?,
+            _ => return Err(DecodeError),
+        }
+        self.resume_granted(ctx);
+        Ok(())
+    }
+
+    fn tick(&mut self, ctx: &mut Context<'_>) {
+        self.check_waits(ctx);
+    }
+
+    fn dump(&self, out: &mut String) {
+        use std::fmt::Write;
+        let _ = writeln!(
+            out,
+            "LDM {:?}: view {}, {} transactions, {} entries, {} waiting, {} copy jobs, {:?}",
+            self.me,
+            self.view.generation,
+            self.transactions.len(),
+            self.transactions.entries_in_use(),
+            self.waiting.iter().flatten().count(),
+            self.copy_jobs.len(),
+            self.counters
+        );
+        for (_, t) in self.transactions.iter().take(100) {
+            let _ = writeln!(out, "  transaction {} of {:?}: {} entries, parts {:?}", t.id, t.tc, t.entry_count, t.parts);
+        }
+        for table in self.tables.iter() {
+            for (partition, fragment) in table.fragments() {
+                let _ = writeln!(
+                    out,
+                    "  fragment {}.{} part {}: {} rows, {} bytes",
+                    table.schema.database,
+                    table.schema.name,
+                    partition,
+                    fragment.row_count(),
+                    fragment.data_bytes()
+                );
+            }
+        }
+    }
+
+    fn verify(&self) -> Result<(), String> {
+        for table in self.tables.iter() {
+            for (_, fragment) in table.fragments() {
+                fragment.verify()?;
+            }
+        }
+        Ok(())
+    }
+}
+

@@ -1,0 +1,81 @@
+//! Committed key reads, and a transaction's reads of its own changes; see `apus_signal::key_read`.
+
+use apus_kernel::Context;
+use apus_signal::{
+    BlockRef, DecodeError, Kind,
+    key_read::{ReadConf, ReadReq, ReadStatus},
+};
+use apus_storage::LockMode;
+use apus_types::{ErrorCode, PartitionId, hash::hash_key};
+
+use super::{LocalDataManager, trans::NONE};
+
+/// Keys looked up ahead of the one being answered, so that their cache misses overlap.
+const PREFETCH: usize = 8;
+
+impl LocalDataManager {
+    pub(super) fn on_read_req(&mut self, from: BlockRef, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
+        let req = ReadReq::decode(body)?;
+        let mut answer = std::mem::take(&mut self.scratch.rows);
+        answer.clear();
+        let result = self.read_keys(&req, &mut answer);
+        match result {
+            Ok(()) => ctx.send(from, Kind::ReadConf, |out| out.extend_from_slice(&answer)),
+            Err(code) => self.refuse_request(from, req.request, code, ctx),
+        }
+        self.scratch.rows = answer;
+        if result == Err(ErrorCode::ProtocolViolation) { Err(DecodeError) } else { Ok(()) }
+    }
+
+    fn read_keys(&mut self, req: &ReadReq<'_>, answer: &mut Vec<u8>) -> Result<(), ErrorCode> {
+        if !self.is_up() {
+            return Err(ErrorCode::NodeStarting);
+        }
+        self.counters.reads += u64::from(req.count);
+        let reader = if req.trans.is_none() { NONE } else { self.transactions.find(req.trans).unwrap_or(NONE) };
+        let table = self.tables.checked(req.table, req.schema_version)?;
+        let projection = table.projection(req.projection)?;
+        ReadConf::begin(answer, req.request, req.count);
+        if req.count > 1 {
+            for key in req.keys().take(PREFETCH) {
+                let (partition, key) = key?;
+                if let Some(fragment) = table.fragment(partition) {
+                    fragment.prefetch(hash_key(key));
+                }
+            }
+        }
+        for key in req.keys() {
+            let (partition, key) = key?;
+            let primary = self.view.chain(partition).primary() == Some(self.me.node);
+            if !primary && !req.trans.is_none() {
+                return Err(ErrorCode::WrongView);
+            }
+            let fragment = table.fragment(partition).ok_or(ErrorCode::WrongView)?;
+            let Some(row) = fragment.find(key, hash_key(key)) else {
+                ReadConf::push_missing(answer, ReadStatus::NotFound);
+                continue;
+            };
+            if !primary && fragment.incomplete(row) > 0 {
+                self.counters.sent_to_primary += 1;
+                ReadConf::push_missing(answer, ReadStatus::AtPrimary);
+                continue;
+            }
+            let own = reader != NONE
+                && fragment.has_pending(row)
+                && self.locks.held_mode(fragment.lock_word_of(row), reader) == Some(LockMode::Exclusive);
+            match if own { fragment.newest(row) } else { fragment.committed(row) } {
+                None => ReadConf::push_missing(answer, ReadStatus::NotFound),
+                Some(image) => ReadConf::push_row(answer, |out| match &projection {
+                    None => out.extend_from_slice(image),
+                    Some(p) => table.schema.layout().project(image, &p.0, &p.1, out),
+                }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether this node may answer for the partition at all.
+    pub(super) fn serves(&self, partition: PartitionId) -> bool {
+        self.view.chain(partition).contains(self.me.node)
+    }
+}

@@ -1,0 +1,295 @@
+//! The replica chain: prepare forward, commit backward, complete, abort.
+
+use apus_kernel::Context;
+use apus_signal::{
+    BlockRef, DecodeError, Kind,
+    ldm::{CANCEL_WAIT, LdmEnd, LdmPrepareReq, LdmPrepared, ONE_PASS, PreparedRow},
+};
+use apus_storage::{Acquire, LockMode};
+use apus_types::{Chain, Epoch, ErrorCode, TransId, hash::hash_key};
+
+use super::{
+    LocalDataManager,
+    trans::{Entry, NONE},
+};
+
+impl LocalDataManager {
+    pub(super) fn end_signal(&self, trans: TransId, chain: Chain, tc: BlockRef, epoch: Epoch) -> LdmEnd {
+        LdmEnd { generation: self.view.generation, trans, chain, tc, epoch, savepoint: 0 }
+    }
+
+    /// A backup takes over the rows of a batch and passes them on.
+    pub(super) fn on_prepare_req(&mut self, req: &LdmPrepareReq<'_>, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
+        if !self.coordinator_valid(req.tc, req.generation) {
+            ctx.probe("ldm: prepare of a removed coordinator dropped");
+            return Ok(());
+        }
+        let at = self.transactions.find_or_create(req.trans, req.tc, req.generation);
+        let part = self.transactions.ensure_part(at, req.chain);
+        if part.committed {
+            // Sent again because a node between us died; the commit goes back from here.
+            let epoch = part.epoch;
+            ctx.probe("ldm: one-pass batch came again after its commit");
+            self.send_commit_back(req.trans, req.chain, req.tc, epoch, ctx);
+            return Ok(());
+        }
+        part.one_pass = req.flags & ONE_PASS != 0;
+        part.epoch = req.epoch;
+        for row in req.rows() {
+            let row = row?;
+            if let Err(code) = self.prepare_row(at, req, &row) {
+                let refusal = LdmPrepared { trans: req.trans, batch: req.batch, chain: req.chain, code: Some(code) };
+                ctx.send(req.tc, Kind::LdmPreparedRef, |out| refusal.encode(out));
+                return Ok(());
+            }
+        }
+        self.counters.prepared_rows += u64::from(req.count);
+        if let Some(next) = self.next_in(req.chain) {
+            ctx.send(self.peer(next), Kind::LdmPrepareReq, |out| out.extend_from_slice(body));
+        } else if req.flags & ONE_PASS != 0 {
+            self.commit_part(at, req.chain, req.epoch, ctx);
+            self.send_commit_back(req.trans, req.chain, req.tc, req.epoch, ctx);
+        } else {
+            let conf = LdmPrepared { trans: req.trans, batch: req.batch, chain: req.chain, code: None };
+            ctx.send(req.tc, Kind::LdmPreparedConf, |out| conf.encode(out));
+        }
+        Ok(())
+    }
+
+    fn send_commit_back(&mut self, trans: TransId, chain: Chain, tc: BlockRef, epoch: Epoch, ctx: &mut Context<'_>) {
+        if let Some(previous) = self.previous_in(chain) {
+            let end = self.end_signal(trans, chain, tc, epoch);
+            ctx.send(self.peer(previous), Kind::LdmCommitOrd, |out| end.encode(out));
+        }
+    }
+
+    fn prepare_row(&mut self, at: u32, req: &LdmPrepareReq<'_>, row: &PreparedRow<'_>) -> Result<(), ErrorCode> {
+        let memory = self.memory.clone();
+        let table = self.tables.checked(row.table, row.schema_version)?;
+        if let Some(image) = row.image {
+            table.schema.layout().check(image)?;
+        }
+        let fragment = match table.fragment(row.partition) {
+            Some(_) => table.fragment_mut(row.partition).ok_or(ErrorCode::Internal)?,
+            None => table.make_fragment(row.partition, &memory)?,
+        };
+        let hash = hash_key(row.key);
+        let slot = match fragment.find(row.key, hash) {
+            Some(slot) => slot,
+            None if row.image.is_none() => return Ok(()), // a recovering node has not got the row yet: nothing to delete
+            None => fragment.insert_slot(row.key, hash)?,
+        };
+        let fresh = match self.locks.acquire(fragment.lock_word(slot), at, LockMode::Exclusive, NONE, false) {
+            Acquire::Granted => true,
+            Acquire::AlreadyHeld => false,
+            Acquire::Waiting | Acquire::WouldWait => {
+                panic!("rule 2 broken: row of table {} is locked by another transaction at a backup", row.table)
+            }
+        };
+        if let Err(code) = fragment.push_pending(slot, row.image) {
+            if fresh {
+                self.release_row((row.table, row.partition, slot), at, true);
+            }
+            return Err(code);
+        }
+        if self.transactions.has_other_chain(at, req.chain) {
+            self.transactions.retag_row(at, row.table, row.partition, slot, req.chain);
+        }
+        let entry = Entry {
+            next: NONE,
+            table: row.table,
+            partition: row.partition,
+            row: slot,
+            chain: req.chain,
+            savepoint: req.savepoint,
+            write: true,
+            lock: fresh,
+        };
+        self.transactions.push_entry(at, entry);
+        Ok(())
+    }
+
+    pub(super) fn on_commit_ord(&mut self, end: &LdmEnd, ctx: &mut Context<'_>) {
+        let mut one_pass = false;
+        if let Some(at) = self.transactions.find(end.trans)
+            && let Some(part) = self.transactions.part_mut(at, end.chain)
+        {
+            one_pass = part.one_pass;
+            let committed = part.committed;
+            let at_primary = self.previous_in(end.chain).is_none();
+            if one_pass && at_primary && !committed && end.chain.primary() == Some(self.me.node) {
+                return self.finish_one_pass(at, end.chain, ctx);
+            }
+            if !committed {
+                self.commit_part(at, end.chain, end.epoch, ctx);
+            }
+        }
+        match self.previous_in(end.chain) {
+            Some(previous) => {
+                let end = LdmEnd { generation: self.view.generation, ..*end };
+                ctx.send(self.peer(previous), Kind::LdmCommitOrd, |out| end.encode(out));
+            }
+            None if one_pass && end.tc.node == self.me.node && end.chain.primary() == Some(self.me.node) => {}
+            None => ctx.send(end.tc, Kind::LdmCommittedConf, |out| end.encode(out)),
+        }
+    }
+
+    /// Commits this node's rows of a part. The primary gives locks and entries back; a backup keeps the entries until complete.
+    pub(super) fn commit_part(&mut self, at: u32, chain: Chain, epoch: Epoch, ctx: &mut Context<'_>) {
+        self.counters.commits += 1;
+        self.outcomes.record(self.transactions.get(at).id, ctx.now());
+        if self.previous_in(chain).is_none() {
+            let mut entries = std::mem::take(&mut self.scratch.entries);
+            entries.clear();
+            self.transactions.take_entries(at, &mut entries, |e| e.chain == chain);
+            for entry in &entries {
+                self.commit_row(entry, epoch);
+            }
+            for entry in &entries {
+                self.release_row((entry.table, entry.partition, entry.row), at, entry.lock);
+            }
+            self.scratch.entries = entries;
+        } else {
+            let mut i = self.transactions.get(at).head;
+            while i != NONE {
+                let entry = *self.transactions.entry(i);
+                if entry.chain == chain {
+                    self.commit_row(&entry, epoch);
+                    if let Some(fragment) = self.tables.fragment_mut(entry.table, entry.partition) {
+                        fragment.add_incomplete(entry.row);
+                    }
+                }
+                i = entry.next;
+            }
+            let mut i = self.transactions.get(at).head;
+            while i != NONE {
+                let entry = self.transactions.entry_mut(i);
+                let (mine, next) = (entry.chain == chain, entry.next);
+                let lock = mine && std::mem::take(&mut entry.lock);
+                let row = (entry.table, entry.partition, entry.row);
+                if lock {
+                    self.release_row(row, at, true);
+                }
+                i = next;
+            }
+        }
+        if let Some(part) = self.transactions.part_mut(at, chain) {
+            part.committed = true;
+            part.epoch = epoch;
+        }
+    }
+
+    fn commit_row(&mut self, entry: &Entry, epoch: Epoch) {
+        if entry.write
+            && let Some(fragment) = self.tables.fragment_mut(entry.table, entry.partition)
+            && fragment.has_pending(entry.row)
+        {
+            fragment.commit(entry.row, epoch, epoch);
+        }
+    }
+
+    pub(super) fn on_complete_ord(&mut self, end: &LdmEnd) {
+        let Some(at) = self.transactions.find(end.trans) else { return };
+        let Some(part) = self.transactions.part_mut(at, end.chain) else { return };
+        assert!(part.committed, "complete of {} on {:?} before its commit", end.trans, end.chain);
+        self.forget_part(at, end.chain);
+    }
+
+    /// Ends a committed part: its rows are complete, the record goes when it was the last.
+    pub(super) fn forget_part(&mut self, at: u32, chain: Chain) {
+        let mut entries = std::mem::take(&mut self.scratch.entries);
+        entries.clear();
+        self.transactions.take_entries(at, &mut entries, |e| e.chain == chain);
+        for entry in &entries {
+            if let Some(fragment) = self.tables.fragment_mut(entry.table, entry.partition) {
+                fragment.sub_incomplete(entry.row);
+                fragment.reclaim(entry.row);
+            }
+        }
+        self.scratch.entries = entries;
+        self.transactions.drop_part(at, chain);
+        self.remove_if_empty(at);
+    }
+
+    pub(super) fn remove_if_empty(&mut self, at: u32) {
+        let trans = self.transactions.get(at);
+        if trans.parts.is_empty() && trans.head == NONE && trans.waiting == 0 {
+            self.transactions.remove(at);
+        }
+    }
+
+    pub(super) fn on_abort_ord(&mut self, end: &LdmEnd, ctx: &mut Context<'_>) {
+        if end.savepoint == CANCEL_WAIT {
+            if let Some(at) = self.transactions.find(end.trans) {
+                self.cancel_waits_of(at, Some(end.chain), Some(ErrorCode::Deadlock), ctx);
+            }
+            return;
+        }
+        if let Some(at) = self.transactions.find(end.trans) {
+            self.cancel_waits_of(at, Some(end.chain), None, ctx);
+            let committed = self.transactions.part_mut(at, end.chain).is_some_and(|p| p.committed);
+            assert!(!committed, "abort of {} on {:?} after its commit", end.trans, end.chain);
+            if end.savepoint == 0 {
+                self.counters.aborts += 1;
+                self.abort_part(at, end.chain);
+            } else {
+                self.rollback_part(at, end.chain, end.savepoint);
+            }
+        }
+        match self.next_in(end.chain) {
+            Some(next) => {
+                let end = LdmEnd { generation: self.view.generation, ..*end };
+                ctx.send(self.peer(next), Kind::LdmAbortOrd, |out| end.encode(out));
+            }
+            None => ctx.send(end.tc, Kind::LdmAbortConf, |out| end.encode(out)),
+        }
+    }
+
+    /// Removes the batches of a transaction from the queues they wait in; TC is told if there is a code.
+    fn cancel_waits_of(&mut self, at: u32, chain: Option<Chain>, code: Option<ErrorCode>, ctx: &mut Context<'_>) {
+        if self.transactions.get(at).waiting == 0 {
+            return;
+        }
+        for i in 0..self.waiting.len() {
+            let hit = self.waiting[i]
+                .as_ref()
+                .is_some_and(|w| w.trans_at == at && chain.is_none_or(|chain| w.chain() == chain));
+            if hit {
+                self.cancel_wait(i as u32, code, ctx);
+            }
+        }
+    }
+
+    fn abort_part(&mut self, at: u32, chain: Chain) {
+        let mut entries = std::mem::take(&mut self.scratch.entries);
+        entries.clear();
+        self.transactions.take_entries(at, &mut entries, |e| e.chain == chain);
+        for entry in entries.iter().filter(|e| e.write) {
+            if let Some(fragment) = self.tables.fragment_mut(entry.table, entry.partition) {
+                fragment.pop_pending(entry.row);
+            }
+        }
+        for entry in &entries {
+            self.release_row((entry.table, entry.partition, entry.row), at, entry.lock);
+        }
+        self.scratch.entries = entries;
+        self.transactions.drop_part(at, chain);
+        self.remove_if_empty(at);
+    }
+
+    /// Undoes the changes from a savepoint on; the locks stay, as in InnoDB.
+    fn rollback_part(&mut self, at: u32, chain: Chain, savepoint: u32) {
+        let mut i = self.transactions.get(at).head;
+        while i != NONE {
+            let entry = self.transactions.entry_mut(i);
+            let next = entry.next;
+            if entry.chain == chain && entry.savepoint >= savepoint && std::mem::take(&mut entry.write) {
+                let (table, partition, row) = (entry.table, entry.partition, entry.row);
+                if let Some(fragment) = self.tables.fragment_mut(table, partition) {
+                    fragment.pop_pending(row);
+                }
+            }
+            i = next;
+        }
+    }
+}

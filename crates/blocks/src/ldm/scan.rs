@@ -1,0 +1,219 @@
+//! Ordered scans over this instance's fragments, merged in index order; see `apus_signal::scan`.
+
+use apus_kernel::Context;
+use apus_signal::{
+    BlockRef, DecodeError, Kind,
+    codec::Put,
+    scan::{AGGREGATES_MAX, Aggregate, AggregateFunction, ScanConf, ScanReq},
+};
+use apus_storage::{Fragment, LockMode, Locks, RowId};
+use apus_types::{ErrorCode, PartitionId, RowLayout, Value};
+
+use super::{LocalDataManager, trans::NONE};
+
+/// Most index entries looked at for one answer, whether they gave a row or not: bounds the time one scan takes from others.
+pub const EXAMINED_MAX: u32 = 8192;
+
+/// What a scan sees: fragment, pending versions of one transaction, primary or backup rules.
+struct Visibility<'a> {
+    locks: &'a Locks,
+    reader: u32,
+}
+
+impl Visibility<'_> {
+    fn image<'f>(&self, fragment: &'f Fragment, row: RowId) -> Option<&'f [u8]> {
+        let own = self.reader != NONE
+            && fragment.has_pending(row)
+            && self.locks.held_mode(fragment.lock_word_of(row), self.reader) == Some(LockMode::Exclusive);
+        if own { fragment.newest(row) } else { fragment.committed(row) }
+    }
+}
+
+/// Running values of the aggregates of one scan.
+struct Totals {
+    aggregates: [Aggregate; AGGREGATES_MAX],
+    count: usize,
+    counts: [u64; AGGREGATES_MAX],
+    values: [Option<i128>; AGGREGATES_MAX],
+}
+
+impl Totals {
+    fn new(aggregates: impl Iterator<Item = Aggregate>) -> Totals {
+        let none = Aggregate { function: AggregateFunction::CountRows, column: 0 };
+        let mut totals = Totals {
+            aggregates: [none; AGGREGATES_MAX],
+            count: 0,
+            counts: [0; AGGREGATES_MAX],
+            values: [None; AGGREGATES_MAX],
+        };
+        for aggregate in aggregates.take(AGGREGATES_MAX) {
+            totals.aggregates[totals.count] = aggregate;
+            totals.count += 1;
+        }
+        totals
+    }
+
+    fn add(&mut self, layout: &RowLayout, row: &[u8]) -> Result<(), ErrorCode> {
+        for i in 0..self.count {
+            let Aggregate { function, column } = self.aggregates[i];
+            if function == AggregateFunction::CountRows {
+                self.counts[i] += 1;
+                continue;
+            }
+            let value = layout.value(row, column);
+            if value.is_null() {
+                continue;
+            }
+            self.counts[i] += 1;
+            if function == AggregateFunction::CountValues {
+                continue;
+            }
+            let n = match value {
+                Value::Int(n) => i128::from(n),
+                Value::UInt(n) => i128::from(n),
+                _ => return Err(ErrorCode::NotSupported),
+            };
+            let so_far = self.values[i];
+            self.values[i] = Some(match (function, so_far) {
+                (_, None) => n,
+                (AggregateFunction::Sum, Some(sum)) => sum + n, // 2^64 rows of 64-bit values fit
+                (AggregateFunction::Min, Some(least)) => least.min(n),
+                (_, Some(most)) => most.max(n),
+            });
+        }
+        Ok(())
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        for i in 0..self.count {
+            out.put_u64(self.counts[i]);
+            if !matches!(self.aggregates[i].function, AggregateFunction::CountRows | AggregateFunction::CountValues) {
+                out.put_u8(u8::from(self.values[i].is_some()));
+                out.put_bytes(&self.values[i].unwrap_or(0).to_le_bytes());
+            }
+        }
+    }
+}
+
+/// One fragment's stream: its next entry, if any is left.
+struct Stream<'f> {
+    fragment: &'f Fragment,
+    entries: apus_storage::FragmentScan<'f>,
+    next: Option<(&'f [u8], RowId)>,
+    primary: bool,
+}
+
+struct Page {
+    count: u32,
+    more: bool,
+}
+
+impl LocalDataManager {
+    pub(super) fn on_scan_req(&mut self, from: BlockRef, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
+        let req = ScanReq::decode(body)?;
+        self.counters.scans += 1;
+        let mut rows = std::mem::take(&mut self.scratch.rows);
+        let mut resume = std::mem::take(&mut self.scratch.key);
+        rows.clear();
+        resume.clear();
+        let result = self.scan_page(&req, &mut rows, &mut resume);
+        match &result {
+            Ok(page) => {
+                self.counters.scan_rows += u64::from(page.count);
+                ctx.send(from, Kind::ScanConf, |out| {
+                    ScanConf::encode(out, req.request, page.more, page.count, &resume, &rows);
+                });
+            }
+            Err(code) => self.refuse_request(from, req.request, *code, ctx),
+        }
+        self.scratch.rows = rows;
+        self.scratch.key = resume;
+        if matches!(result, Err(ErrorCode::ProtocolViolation)) { Err(DecodeError) } else { Ok(()) }
+    }
+
+    fn scan_page(&mut self, req: &ScanReq<'_>, rows: &mut Vec<u8>, resume: &mut Vec<u8>) -> Result<Page, ErrorCode> {
+        if !self.is_up() {
+            return Err(ErrorCode::NodeStarting);
+        }
+        if req.partitions().any(|p| !self.serves(p) || (!req.trans.is_none() && !self.is_primary(p))) {
+            return Err(ErrorCode::WrongView);
+        }
+        let reader = if req.trans.is_none() { NONE } else { self.transactions.find(req.trans).unwrap_or(NONE) };
+        let table = self.tables.checked(req.table, req.schema_version)?;
+        let projection = table.projection(req.projection)?;
+        let table = &*table;
+        let view = &self.view;
+        let own_node = self.me.node;
+        let is_primary = |p: PartitionId| view.chain(p).primary() == Some(own_node);
+        let mut streams: Vec<Stream<'_>> = Vec::new();
+        for partition in req.partitions() {
+            let fragment = table.fragment(partition).ok_or(ErrorCode::WrongView)?;
+            let mut entries =
+                fragment.scan(req.index, req.low, req.high, req.reverse).ok_or(ErrorCode::IndexNotFound)?;
+            let next = entries.next();
+            streams.push(Stream { fragment, entries, next, primary: is_primary(partition) });
+        }
+        let visibility = Visibility { locks: &self.locks, reader };
+        let mut totals = Totals::new(req.aggregates());
+        let mut page = Page { count: 0, more: false };
+        let mut examined = 0;
+        let mut last: &[u8] = &[];
+        let scratch = &mut self.scratch.image;
+        while let Some(best) = first_stream(&streams, req.reverse) {
+            let stream = &mut streams[best];
+            let Some((entry, row)) = stream.next else { break };
+            if examined >= EXAMINED_MAX
+                || (totals.count == 0 && (page.count >= req.rows_max || rows.len() >= req.bytes_max as usize))
+            {
+                page.more = true;
+                break;
+            }
+            stream.next = stream.entries.next();
+            examined += 1;
+            last = entry;
+            let fragment = stream.fragment;
+            if !stream.primary && fragment.incomplete(row) > 0 {
+                self.counters.sent_to_primary += 1;
+                return Err(ErrorCode::WrongView);
+            }
+            let Some(image) = visibility.image(fragment, row) else { continue };
+            if !fragment.entry_matches(req.index, row, image, entry, scratch) {
+                continue;
+            }
+            if totals.count > 0 {
+                totals.add(table.schema.layout(), image)?;
+                continue;
+            }
+            let key = if req.with_keys { entry } else { &[] };
+            ScanConf::push_row(rows, key, |out| match &projection {
+                None => out.extend_from_slice(image),
+                Some(p) => table.schema.layout().project(image, &p.0, &p.1, out),
+            });
+            page.count += 1;
+        }
+        if totals.count > 0 {
+            ScanConf::push_row(rows, &[], |out| totals.encode(out));
+            page.count = 1;
+        }
+        if page.more {
+            resume.extend_from_slice(last);
+        }
+        Ok(page)
+    }
+}
+
+/// The stream whose next entry comes first.
+fn first_stream(streams: &[Stream<'_>], reverse: bool) -> Option<usize> {
+    let mut best: Option<(usize, &[u8])> = None;
+    for (i, stream) in streams.iter().enumerate() {
+        let Some((entry, _)) = stream.next else { continue };
+        let better = match best {
+            None => true,
+            Some((_, so_far)) => (entry < so_far) != reverse,
+        };
+        if better {
+            best = Some((i, entry));
+        }
+    }
+    best.map(|(i, _)| i)
+}

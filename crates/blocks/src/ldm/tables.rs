@@ -1,0 +1,290 @@
+//! The tables of an LDM instance: definitions, fragments, projection layouts.
+
+use std::sync::Arc;
+
+use apus_kernel::Context;
+use apus_signal::{
+    BlockRef, DecodeError, Kind,
+    dict::{TableAction, TableOrd},
+    key_read::Projection,
+};
+use apus_storage::{Fragment, MemoryManager, RowId};
+use apus_types::{ErrorCode, IndexNo, PartitionId, RowLayout, TableId, TableSchema};
+use prost::Message;
+
+use super::LocalDataManager;
+
+/// Highest table id served: ids are not reused, so this bounds tables ever made, not tables alive.
+pub const TABLE_ID_MAX: u32 = 1 << 20;
+/// Projections remembered per table; more are computed anew (an allocation, no failure).
+const PROJECTIONS_MAX: usize = 32;
+
+pub struct Table {
+    pub schema: Arc<TableSchema>,
+    /// Version that operations may still carry while a schema transaction runs.
+    pub old_version: u32,
+    /// By partition number.
+    fragments: Vec<Option<Box<Fragment>>>,
+    projections: Vec<(Vec<u8>, Arc<(Vec<u16>, RowLayout)>)>,
+}
+
+impl Table {
+    pub fn new(schema: Arc<TableSchema>) -> Table {
+        Table { old_version: schema.version, schema, fragments: Vec::new(), projections: Vec::new() }
+    }
+    /// Takes over a new definition; fragments get it too.
+    pub fn redefine(&mut self, schema: Arc<TableSchema>) {
+        self.old_version = self.schema.version;
+        for fragment in self.fragments.iter_mut().flatten() {
+            fragment.set_schema(schema.clone());
+        }
+        self.schema = schema;
+        self.projections.clear();
+    }
+    #[inline]
+    pub fn accepts(&self, version: u32) -> bool {
+        version == self.schema.version || version == self.old_version
+    }
+    #[inline]
+    pub fn fragment(&self, partition: PartitionId) -> Option<&Fragment> {
+        self.fragments.get(usize::from(partition.0))?.as_deref()
+    }
+    #[inline]
+    pub fn fragment_mut(&mut self, partition: PartitionId) -> Option<&mut Fragment> {
+        self.fragments.get_mut(usize::from(partition.0))?.as_deref_mut()
+    }
+    pub fn fragments(&self) -> impl Iterator<Item = (PartitionId, &Fragment)> {
+        self.fragments.iter().enumerate().filter_map(|(i, f)| Some((PartitionId(i as u16), f.as_deref()?)))
+    }
+    pub fn make_fragment(&mut self, partition: PartitionId, memory: &Arc<MemoryManager>) -> Result<&mut Fragment, ErrorCode> {
+        let at = usize::from(partition.0);
+        if self.fragments.len() <= at {
+            self.fragments.resize_with(at + 1, || None);
+        }
+        let slot = &mut self.fragments[at];
+        if slot.is_none() {
+            let mut fragment = Box::new(Fragment::new(self.schema.clone(), partition, memory)?);
+            for index in &self.schema.indexes {
+                fragment.add_index(index.no);
+            }
+            *slot = Some(fragment);
+        }
+        slot.as_deref_mut().ok_or(ErrorCode::Internal)
+    }
+    /// Gives up fragments for which `keep` does not hold.
+    pub fn retain_fragments(&mut self, keep: impl Fn(PartitionId) -> bool) {
+        for (i, slot) in self.fragments.iter_mut().enumerate() {
+            if slot.is_some() && !keep(PartitionId(i as u16)) {
+                *slot = None;
+            }
+        }
+    }
+
+    /// The columns and layout of a projection; `None` for the whole row.
+    ///
+    /// # Errors
+    /// [`ErrorCode::ProtocolViolation`] when a column does not exist.
+    pub fn projection(&mut self, projection: Projection<'_>) -> Result<Option<Arc<(Vec<u16>, RowLayout)>>, ErrorCode> {
+        let Some(wire) = projection.columns else { return Ok(None) };
+        if let Some((_, found)) = self.projections.iter().find(|(key, _)| key == wire) {
+            return Ok(Some(found.clone()));
+        }
+        let columns: Vec<u16> = projection.iter().collect();
+        let layout = self.schema.layout().project_layout(&columns).ok_or(ErrorCode::ProtocolViolation)?;
+        let made = Arc::new((columns, layout));
+        if self.projections.len() < PROJECTIONS_MAX {
+            self.projections.push((wire.to_vec(), made.clone()));
+        }
+        Ok(Some(made))
+    }
+}
+
+#[derive(Default)]
+pub struct Tables {
+    by_id: Vec<Option<Box<Table>>>,
+}
+
+impl Tables {
+    #[inline]
+    pub fn get(&self, id: TableId) -> Option<&Table> {
+        self.by_id.get(id.0 as usize)?.as_deref()
+    }
+    #[inline]
+    pub fn get_mut(&mut self, id: TableId) -> Option<&mut Table> {
+        self.by_id.get_mut(id.0 as usize)?.as_deref_mut()
+    }
+    /// The table, if it exists in a version that `version` may use.
+    #[inline]
+    pub fn checked(&mut self, id: TableId, version: u32) -> Result<&mut Table, ErrorCode> {
+        let table = self.get_mut(id).ok_or(ErrorCode::TableNotFound)?;
+        if table.accepts(version) { Ok(table) } else { Err(ErrorCode::SchemaVersionChanged) }
+    }
+    pub fn insert(&mut self, table: Table) -> Result<&mut Table, ErrorCode> {
+        let id = table.schema.id;
+        if id.0 > TABLE_ID_MAX {
+            return Err(ErrorCode::TooManyTables);
+        }
+        if self.by_id.len() <= id.0 as usize {
+            self.by_id.resize_with(id.0 as usize + 1, || None);
+        }
+        Ok(self.by_id[id.0 as usize].insert(Box::new(table)))
+    }
+    pub fn remove(&mut self, id: TableId) -> Option<Box<Table>> {
+        self.by_id.get_mut(id.0 as usize)?.take()
+    }
+    pub fn iter(&self) -> impl Iterator<Item = &Table> {
+        self.by_id.iter().filter_map(|t| t.as_deref())
+    }
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Table> {
+        self.by_id.iter_mut().filter_map(|t| t.as_deref_mut())
+    }
+    /// The first table with an id at or above `from`.
+    pub fn next_id(&self, from: TableId) -> Option<TableId> {
+        (from.0 as usize..self.by_id.len()).find(|&i| self.by_id[i].is_some()).map(|i| TableId(i as u32))
+    }
+
+    /// Fragment and everything else needed for an operation on an existing row.
+    #[inline]
+    pub fn fragment_mut(&mut self, table: TableId, partition: PartitionId) -> Option<&mut Fragment> {
+        self.get_mut(table)?.fragment_mut(partition)
+    }
+}
+
+/// Number of the primary key's index.
+pub const PRIMARY: IndexNo = IndexNo(0);
+
+/// Filling new ordered indexes of one table from the rows there are, in slices between other work.
+#[derive(Debug)]
+pub struct IndexBuild {
+    pub table: TableId,
+    pub index: IndexNo,
+    /// Fragments left to do, and how far the first of them is.
+    pub partitions: Vec<PartitionId>,
+    pub row: RowId,
+    pub request: u64,
+    pub reply_to: BlockRef,
+}
+
+/// Rows indexed in one slice.
+const BUILD_ROWS: usize = 200;
+
+impl LocalDataManager {
+    pub(super) fn on_table_ord(&mut self, from: BlockRef, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
+        let order = <TableOrd as Message>::decode(body).map_err(|_| DecodeError)?;
+        let result = match order.action() {
+            TableAction::Drop => {
+                self.drop_table(TableId(order.table_id), ctx);
+                Ok(false)
+            }
+            TableAction::Define => {
+                let message = order.table.as_ref().ok_or(DecodeError)?;
+                let schema = Arc::new(TableSchema::try_from(message)?);
+                self.define_table(schema, order.request, from, ctx)
+            }
+        };
+        match result {
+            Ok(true) => {} // confirmed when its indexes are built
+            Ok(false) => {
+                let conf = TableOrd { request: order.request, table: None, ..order };
+                ctx.send(from, Kind::TableConf, |out| out.extend_from_slice(&conf.encode_to_vec()));
+            }
+            Err(code) => self.refuse_table(order.request, from, code, ctx),
+        }
+        Ok(())
+    }
+
+    fn refuse_table(&self, request: u64, to: BlockRef, code: ErrorCode, ctx: &mut Context<'_>) {
+        let refusal = TableOrd { request, error: u32::from(code as u16), ..TableOrd::default() };
+        ctx.send(to, Kind::TableRef, |out| out.extend_from_slice(&refusal.encode_to_vec()));
+    }
+
+    /// `Ok(true)`: indexes are being built, the confirmation comes later.
+    fn define_table(
+        &mut self,
+        schema: Arc<TableSchema>,
+        request: u64,
+        from: BlockRef,
+        ctx: &mut Context<'_>,
+    ) -> Result<bool, ErrorCode> {
+        let id = schema.id;
+        let mut new_indexes = Vec::new();
+        let table = match self.tables.get(id) {
+            None => self.tables.insert(Table::new(schema))?,
+            Some(_) => {
+                let table = self.tables.get_mut(id).ok_or(ErrorCode::Internal)?;
+                let old = table.schema.clone();
+                new_indexes.extend(schema.indexes.iter().map(|i| i.no).filter(|&no| old.index(no).is_none()));
+                let gone: Vec<IndexNo> =
+                    old.indexes.iter().map(|i| i.no).filter(|&no| schema.index(no).is_none()).collect();
+                table.redefine(schema);
+                for fragment in table.fragments.iter_mut().flatten() {
+                    gone.iter().for_each(|&no| fragment.drop_index(no));
+                    new_indexes.iter().for_each(|&no| fragment.add_index(no));
+                }
+                table
+            }
+        };
+        for p in (0..self.view.partition_count()).map(PartitionId) {
+            if self.view.instance(p) == self.me.instance && self.view.chain(p).contains(self.me.node) {
+                table.make_fragment(p, &self.memory)?;
+            }
+        }
+        let partitions: Vec<PartitionId> =
+            table.fragments().filter(|(_, f)| f.row_count() > 0).map(|(p, _)| p).collect();
+        if partitions.is_empty() || new_indexes.is_empty() {
+            return Ok(false);
+        }
+        for &index in &new_indexes {
+            // The last one confirms: builds run in order.
+            let request = if Some(&index) == new_indexes.last() { request } else { 0 };
+            let partitions = partitions.clone();
+            let build = IndexBuild { table: id, index, partitions, row: RowId::default(), request, reply_to: from };
+            self.index_builds.push(build);
+        }
+        self.continue_soon(ctx);
+        Ok(true)
+    }
+
+    /// Transactions cannot be in a dropped table's rows any more once DICT has committed; what is left is given up with it.
+    fn drop_table(&mut self, id: TableId, ctx: &mut Context<'_>) {
+        for i in 0..self.waiting.len() {
+            if self.waiting[i].as_ref().is_some_and(|w| w.lock_row.0 == id) {
+                self.cancel_wait(i as u32, Some(ErrorCode::TableNotFound), ctx);
+            }
+        }
+        self.index_builds.retain(|b| b.table != id);
+        self.tables.remove(id);
+    }
+
+    /// One slice of the first index build; `true` when more is to do.
+    pub(super) fn continue_index_build(&mut self, ctx: &mut Context<'_>) -> bool {
+        let Some(build) = self.index_builds.first_mut() else { return false };
+        let (table, index, row) = (build.table, build.index, build.row);
+        let Some(&partition) = build.partitions.first() else {
+            let build = self.index_builds.remove(0);
+            if build.request != 0 {
+                let conf = TableOrd { request: build.request, table_id: build.table.0, ..TableOrd::default() };
+                ctx.send(build.reply_to, Kind::TableConf, |out| out.extend_from_slice(&conf.encode_to_vec()));
+            }
+            return !self.index_builds.is_empty();
+        };
+        let step = match self.tables.fragment_mut(table, partition) {
+            Some(fragment) => fragment.build_index(index, row, BUILD_ROWS),
+            None => Ok(None),
+        };
+        match step {
+            Ok(Some(next)) => build.row = next,
+            Ok(None) => {
+                build.partitions.remove(0);
+                build.row = RowId::default();
+            }
+            Err(code) => {
+                let (request, to) = (build.request, build.reply_to);
+                let last = self.index_builds.iter().rfind(|b| b.table == table).map_or(request, |b| b.request);
+                self.index_builds.retain(|b| b.table != table);
+                self.refuse_table(last, to, code, ctx);
+            }
+        }
+        true
+    }
+}

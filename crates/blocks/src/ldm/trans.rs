@@ -1,0 +1,230 @@
+//! What an LDM instance holds per transaction: its parts (one per chain) and its entries (locked or changed rows).
+//!
+//! Records and entries live in slabs whose memory is reused, so a transaction allocates nothing in steady state.
+
+use std::sync::Arc;
+
+use apus_types::collections::FixedMap;
+use apus_signal::BlockRef;
+use apus_storage::RowId;
+use apus_types::{Chain, Epoch, PartitionId, TableId, TransId};
+
+/// Most rows that the transactions of one LDM instance may hold locked at once.
+pub const ENTRIES_MAX: usize = 8 << 20;
+/// Most rows that a single transaction may hold locked in one LDM instance.
+pub const TRANS_ENTRIES_MAX: u32 = 4 << 20;
+
+pub const NONE: u32 = u32::MAX;
+
+/// One row of one transaction: locked, perhaps changed.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// Older entry of the same transaction.
+    pub next: u32,
+    pub table: TableId,
+    pub partition: PartitionId,
+    pub row: RowId,
+    pub chain: Chain,
+    pub savepoint: u32,
+    /// A version was pushed on the row by this entry.
+    pub write: bool,
+    /// This entry took the row's lock and gives it back.
+    pub lock: bool,
+}
+
+/// A transaction's share on one chain.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    pub chain: Chain,
+    pub committed: bool,
+    /// Sent down the chain to be committed on the way (one pass); no coordinator will order it.
+    pub one_pass: bool,
+    pub epoch: Epoch,
+    /// TC's number of the one-pass batch, to answer it at commit.
+    pub batch: u32,
+}
+
+#[derive(Debug)]
+pub struct Trans {
+    pub id: TransId,
+    pub tc: BlockRef,
+    /// View generation in which the transaction was last heard of.
+    pub generation: u64,
+    pub head: u32,
+    pub entry_count: u32,
+    pub parts: Vec<Part>,
+    /// How many of its batches wait for a lock.
+    pub waiting: u32,
+    /// Results of a one-pass batch, kept until its commit comes back.
+    pub results: Vec<u8>,
+    pub result_count: u16,
+    used: bool,
+}
+
+#[derive(Debug, Default)]
+pub struct Transactions {
+    slots: Vec<Trans>,
+    free: Vec<u32>,
+    by_id: FixedMap<TransId, u32>,
+    entries: Vec<Entry>,
+    free_entries: Vec<u32>,
+}
+
+impl Transactions {
+    pub fn find(&self, id: TransId) -> Option<u32> {
+        self.by_id.get(&id).copied()
+    }
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+    pub fn entries_in_use(&self) -> usize {
+        self.entries.len() - self.free_entries.len()
+    }
+
+    pub fn find_or_create(&mut self, id: TransId, tc: BlockRef, generation: u64) -> u32 {
+        if let Some(at) = self.find(id) {
+            let trans = &mut self.slots[at as usize];
+            trans.generation = trans.generation.max(generation);
+            trans.tc = tc;
+            return at;
+        }
+        let at = match self.free.pop() {
+            Some(at) => {
+                let slot = &mut self.slots[at as usize];
+                slot.id = id;
+                slot.tc = tc;
+                slot.generation = generation;
+                slot.used = true;
+                at
+            }
+            None => {
+                self.slots.push(Trans {
+                    id,
+                    tc,
+                    generation,
+                    head: NONE,
+                    entry_count: 0,
+                    parts: Vec::with_capacity(4),
+                    waiting: 0,
+                    results: Vec::new(),
+                    result_count: 0,
+                    used: true,
+                });
+                (self.slots.len() - 1) as u32
+            }
+        };
+        self.by_id.insert(id, at);
+        at
+    }
+
+    pub fn get(&self, at: u32) -> &Trans {
+        &self.slots[at as usize]
+    }
+    pub fn get_mut(&mut self, at: u32) -> &mut Trans {
+        &mut self.slots[at as usize]
+    }
+
+    /// Records in slot order (deterministic).
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &Trans)> {
+        self.slots.iter().enumerate().filter(|(_, t)| t.used).map(|(i, t)| (i as u32, t))
+    }
+
+    /// Forgets a transaction that holds nothing any more.
+    ///
+    /// # Panics
+    /// If entries or parts are left: their rows would stay locked for ever.
+    pub fn remove(&mut self, at: u32) {
+        let trans = &mut self.slots[at as usize];
+        assert!(trans.used && trans.head == NONE && trans.parts.is_empty(), "transaction {} removed while it holds rows", trans.id);
+        assert!(trans.waiting == 0, "transaction {} removed while it waits", trans.id);
+        trans.used = false;
+        trans.entry_count = 0;
+        trans.results.clear();
+        self.by_id.remove(&trans.id);
+        self.free.push(at);
+    }
+
+    pub fn part_mut(&mut self, at: u32, chain: Chain) -> Option<&mut Part> {
+        self.slots[at as usize].parts.iter_mut().find(|p| p.chain == chain)
+    }
+    pub fn ensure_part(&mut self, at: u32, chain: Chain) -> &mut Part {
+        let parts = &mut self.slots[at as usize].parts;
+        let i = parts.iter().position(|p| p.chain == chain).unwrap_or_else(|| {
+            parts.push(Part { chain, committed: false, one_pass: false, epoch: Epoch(0), batch: 0 });
+            parts.len() - 1
+        });
+        &mut parts[i]
+    }
+    pub fn drop_part(&mut self, at: u32, chain: Chain) {
+        self.slots[at as usize].parts.retain(|p| p.chain != chain);
+    }
+
+    /// Room for one more entry?
+    pub fn has_room(&self, at: u32) -> bool {
+        self.entries_in_use() < ENTRIES_MAX && self.slots[at as usize].entry_count < TRANS_ENTRIES_MAX
+    }
+
+    pub fn push_entry(&mut self, at: u32, mut entry: Entry) {
+        let trans = &mut self.slots[at as usize];
+        entry.next = trans.head;
+        trans.entry_count += 1;
+        trans.head = match self.free_entries.pop() {
+            Some(i) => {
+                self.entries[i as usize] = entry;
+                i
+            }
+            None => {
+                self.entries.push(entry);
+                (self.entries.len() - 1) as u32
+            }
+        };
+    }
+    pub fn entry(&self, i: u32) -> &Entry {
+        &self.entries[i as usize]
+    }
+    pub fn entry_mut(&mut self, i: u32) -> &mut Entry {
+        &mut self.entries[i as usize]
+    }
+
+    /// Takes the entries for which `take` holds out of the list, newest first, into `out`.
+    pub fn take_entries(&mut self, at: u32, out: &mut Vec<Entry>, take: impl Fn(&Entry) -> bool) {
+        let mut previous = NONE;
+        let mut i = self.slots[at as usize].head;
+        while i != NONE {
+            let entry = self.entries[i as usize];
+            if take(&entry) {
+                if previous == NONE {
+                    self.slots[at as usize].head = entry.next;
+                } else {
+                    self.entries[previous as usize].next = entry.next;
+                }
+                self.slots[at as usize].entry_count -= 1;
+                self.free_entries.push(i);
+                out.push(entry);
+            } else {
+                previous = i;
+            }
+            i = entry.next;
+        }
+    }
+
+    /// Moves older entries of the same row to `chain`, so that the row commits once, with its newest change.
+    pub fn retag_row(&mut self, at: u32, table: TableId, partition: PartitionId, row: RowId, chain: Chain) {
+        let mut i = self.slots[at as usize].head;
+        while i != NONE {
+            let entry = &mut self.entries[i as usize];
+            if entry.table == table && entry.partition == partition && entry.row == row {
+                entry.chain = chain;
+            }
+            i = entry.next;
+        }
+    }
+
+    /// More than one chain in use, so rows may need retagging.
+    pub fn has_other_chain(&self, at: u32, chain: Chain) -> bool {
+        self.slots[at as usize].parts.iter().any(|p| p.chain != chain)
+    }
+}
+
+/// A table's definition as shared by its fragments.
+pub type SchemaRef = Arc<apus_types::TableSchema>;

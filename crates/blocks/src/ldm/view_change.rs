@@ -1,0 +1,205 @@
+//! A new view: chains shrink or grow, dead coordinators' transactions are handed to their takers, one-pass batches whose
+//! successor died go on from here.
+
+use apus_kernel::Context;
+use apus_signal::{
+    BlockId, BlockRef, DecodeError, Kind,
+    envelope::{decode_frame, frame_length},
+    ldm::{LdmPrepareReq, ONE_PASS, PreparedRow},
+    takeover::{TakeOverEndRep, TakeOverTransRep},
+    view::{NodeState, View},
+};
+use apus_types::{Chain, NodeId, PartitionId, TransId, collections::IdHasher};
+
+use super::{LocalDataManager, trans::NONE};
+
+/// The coordinator that takes over `trans` in `view`: all nodes compute the same one.
+pub fn taker(view: &View, trans: TransId) -> Option<BlockRef> {
+    use std::hash::Hasher;
+    let mut hasher = IdHasher::default();
+    hasher.write_u64(trans.client);
+    hasher.write_u64(trans.seq);
+    let living = view.living().count();
+    let choice = (hasher.finish() >> 16) as usize % (living * view.instances.max(1) as usize).max(1);
+    let node = living_in_order(view).nth(choice % living.max(1))?;
+    Some(BlockRef::new(node, BlockId::Tc, (choice / living.max(1)) as u8))
+}
+
+/// Living nodes by id, whatever the order in the message.
+pub fn living_in_order(view: &View) -> impl Iterator<Item = NodeId> {
+    (1..=NodeId::DATA_MAX).map(NodeId).filter(|&n| view.is_alive(n))
+}
+
+/// Nodes that were members in `old` and are not, or not in the same incarnation, in `new`.
+pub fn departed(old: &View, new: &View) -> impl Iterator<Item = NodeId> {
+    old.living().filter_map(move |was| {
+        let same = new.node(was.node()).is_some_and(|n| n.state() != NodeState::Down && n.incarnation == was.incarnation);
+        (!same).then_some(was.node())
+    })
+}
+
+impl LocalDataManager {
+    pub(super) fn on_view_ord(&mut self, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
+        let view = View::from_bytes(body)?;
+        if view.generation <= self.view.generation {
+            return Ok(());
+        }
+        let old = std::mem::replace(&mut self.view, view);
+        let mut anyone_left = false;
+        for node in departed(&old, &self.view) {
+            self.left_at[usize::from(node.0)] = self.view.generation;
+            anyone_left = true;
+        }
+        self.fit_fragments();
+        self.copy_jobs.clear(); // COPY asks again in the new view
+        if anyone_left {
+            self.drop_orphan_waits(ctx);
+            self.advance_one_pass(ctx);
+            self.report_orphans(ctx);
+        }
+        self.replay_deferred(ctx);
+        Ok(())
+    }
+
+    /// Makes the fragments that the chains now give to this node, and gives up others.
+    fn fit_fragments(&mut self) {
+        let (view, me, memory) = (&self.view, self.me, &self.memory);
+        let mine = |p: PartitionId| view.instance(p) == me.instance && view.chain(p).contains(me.node);
+        for table in self.tables.iter_mut() {
+            table.retain_fragments(mine);
+            for p in (0..view.partition_count()).map(PartitionId).filter(|&p| mine(p)) {
+                if table.make_fragment(p, memory).is_err() {
+                    break; // made again, or refused, with the first row
+                }
+            }
+        }
+    }
+
+    fn is_orphan(&self, at: u32) -> bool {
+        let trans = self.transactions.get(at);
+        !self.coordinator_valid(trans.tc, trans.generation)
+    }
+
+    fn drop_orphan_waits(&mut self, ctx: &mut Context<'_>) {
+        for i in 0..self.waiting.len() {
+            let Some(at) = self.waiting[i].as_ref().map(|w| w.trans_at) else { continue };
+            if self.is_orphan(at) {
+                self.cancel_wait(i as u32, None, ctx);
+            }
+        }
+    }
+
+    /// A one-pass batch waits for its commit to come back from a node that is gone now: send it to the next living one, or, as the
+    /// last living replica, commit it. Orphans are left to the take-over.
+    fn advance_one_pass(&mut self, ctx: &mut Context<'_>) {
+        let stuck: Vec<(u32, Chain)> = self
+            .transactions
+            .iter()
+            .filter(|&(at, _)| !self.is_orphan(at))
+            .flat_map(|(at, t)| t.parts.iter().filter(|p| p.one_pass && !p.committed).map(move |p| (at, p.chain)))
+            .filter(|&(_, chain)| self.successor_died(chain))
+            .collect();
+        for (at, chain) in stuck {
+            match self.next_in(chain) {
+                Some(next) => self.resend_one_pass(at, chain, next, ctx),
+                None if chain.primary() == Some(self.me.node) => self.finish_one_pass(at, chain, ctx),
+                None => {
+                    let trans = self.transactions.get(at);
+                    let (id, tc) = (trans.id, trans.tc);
+                    let Some(epoch) = self.transactions.part_mut(at, chain).map(|p| p.epoch) else { continue };
+                    self.commit_part(at, chain, epoch, ctx);
+                    if let Some(previous) = self.previous_in(chain) {
+                        let end = self.end_signal(id, chain, tc, epoch);
+                        ctx.send(self.peer(previous), Kind::LdmCommitOrd, |out| end.encode(out));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether the node right after this one in the chain is not a member any more.
+    fn successor_died(&self, chain: Chain) -> bool {
+        let own = chain.position(self.me.node);
+        own.and_then(|p| chain.node(p + 1)).is_some_and(|n| !self.view.is_alive(n))
+    }
+
+    fn resend_one_pass(&mut self, at: u32, chain: Chain, next: NodeId, ctx: &mut Context<'_>) {
+        let mut rows = std::mem::take(&mut self.scratch.rows);
+        rows.clear();
+        let mut count = 0;
+        let mut i = self.transactions.get(at).head;
+        while i != NONE {
+            let entry = *self.transactions.entry(i);
+            i = entry.next;
+            let Some(table) = self.tables.get(entry.table).filter(|_| entry.write && entry.chain == chain) else { continue };
+            let Some(fragment) = table.fragment(entry.partition) else { continue };
+            let row = PreparedRow {
+                partition: entry.partition,
+                table: entry.table,
+                schema_version: table.schema.version,
+                key: fragment.key(entry.row),
+                image: fragment.newest(entry.row),
+            };
+            row.encode(&mut rows);
+            count += 1;
+        }
+        let trans = self.transactions.get(at);
+        let (id, tc) = (trans.id, trans.tc);
+        if let Some(part) = self.transactions.part_mut(at, chain) {
+            let req = LdmPrepareReq {
+                generation: self.view.generation,
+                trans: id,
+                batch: part.batch,
+                tc,
+                chain,
+                flags: ONE_PASS,
+                savepoint: 0,
+                epoch: part.epoch,
+                count,
+                rows: &rows,
+            };
+            ctx.send(self.peer(next), Kind::LdmPrepareReq, |out| req.encode(out));
+        }
+        self.scratch.rows = rows;
+    }
+
+    /// Tells the takers what this instance holds of transactions whose coordinator is gone.
+    fn report_orphans(&mut self, ctx: &mut Context<'_>) {
+        let generation = self.view.generation;
+        for (at, trans) in self.transactions.iter() {
+            if !self.is_orphan(at) {
+                continue;
+            }
+            let Some(taker) = taker(&self.view, trans.id) else { continue };
+            for part in &trans.parts {
+                let rep = TakeOverTransRep {
+                    generation,
+                    trans: trans.id,
+                    chain: part.chain,
+                    committed: part.committed,
+                    epoch: part.epoch,
+                };
+                ctx.send(taker, Kind::TakeOverTransRep, |out| rep.encode(out));
+            }
+        }
+        for node in living_in_order(&self.view) {
+            for instance in 0..self.view.instances as u8 {
+                let tc = BlockRef::new(node, BlockId::Tc, instance);
+                ctx.send(tc, Kind::TakeOverEndRep, |out| TakeOverEndRep { generation }.encode(out));
+            }
+        }
+    }
+
+    fn replay_deferred(&mut self, ctx: &mut Context<'_>) {
+        let frames = std::mem::take(&mut self.deferred);
+        let mut rest = frames.as_slice();
+        while let Ok(Some(length)) = frame_length(rest) {
+            let Some((frame, tail)) = rest.split_at_checked(length) else { break };
+            rest = tail;
+            if let Ok((envelope, body)) = decode_frame(frame) {
+                let replayed = apus_kernel::Block::receive(self, &envelope, body, ctx);
+                assert!(replayed.is_ok(), "a signal set aside for view {} does not decode", self.view.generation);
+            }
+        }
+    }
+}

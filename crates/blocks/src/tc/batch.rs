@@ -1,0 +1,385 @@
+//! The client's batches: split by participant, sent, collected, answered; unique-index work in between.
+
+use apus_kernel::Context;
+use apus_signal::{
+    BlockRef, DecodeError, Kind, Reader,
+    codec::Put,
+    ldm::{COMMITTED, INDEX_WORK, LdmBatchConf, LdmBatchRef, LdmBatchReq, ONE_PASS, WRITES},
+    tc::{ALLOW_MISSING, COMMIT, Op, OpKind, OpResult, RequestRef, START, TcBatchConf, TcBatchReq},
+};
+use apus_types::{
+    ColumnType, ErrorCode, IndexNo, RowLayout, Value, hash::hash_key, limits::BATCH_OPS_MAX,
+};
+
+use super::{
+    TRANSACTIONS_MAX, TransactionCoordinator,
+    record::{Asked, Failure, State},
+};
+
+/// A batch refused for its view is sent again after this time at the latest.
+const RETRY_NS: u64 = 10_000_000;
+
+/// Buffers that keep their memory.
+#[derive(Default)]
+pub(super) struct Scratch {
+    changes: Vec<u8>,
+    row: Vec<u8>,
+    results: Vec<u8>,
+}
+
+/// Rows of hidden unique-index tables; see `TableSchema::hidden_for`.
+pub(super) fn hidden_layout() -> RowLayout {
+    let bytes = ColumnType::VarBinary { length: u16::MAX };
+    RowLayout::new([bytes, ColumnType::Int { bits: 64, unsigned: true }, bytes])
+}
+
+impl TransactionCoordinator {
+    pub(super) fn on_batch_req(&mut self, from: BlockRef, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
+        let req = TcBatchReq::decode(body)?;
+        for op in req.ops() {
+            op?;
+        }
+        self.counters.batches += 1;
+        let at = match self.admit(from, &req) {
+            Ok(at) => at,
+            Err((code, aborted)) => {
+                let refusal = RequestRef { aborted, ..RequestRef::new(req.request, code) };
+                self.refuse(from, Kind::TcBatchRef, refusal, ctx);
+                return Ok(());
+            }
+        };
+        let trans = self.transactions.get_mut(at);
+        trans.begin_request(req.request, Asked::Batch);
+        trans.request.flags = req.flags;
+        trans.request.savepoint = req.savepoint;
+        trans.request.lock_wait_ms = req.lock_wait_ms;
+        trans.request.count = req.count;
+        if let Some(code) = trans.doomed {
+            self.start_abort(at, code, ctx);
+            return Ok(());
+        }
+        self.split(at, &req)?;
+        let trans = self.transactions.get_mut(at);
+        let whole = req.flags & (START | COMMIT) == START | COMMIT;
+        if whole && trans.request.sub_count == 1 {
+            let participant = trans.participants[trans.request.subs[0].participant];
+            if participant.chain.primary() == Some(self.me.node) {
+                trans.state = State::OnePass;
+                trans.request.subs[0].flags = ONE_PASS;
+            }
+        }
+        for i in 0..trans.request.sub_count {
+            self.send_sub(at, i, ctx);
+        }
+        if self.transactions.get(at).request.outstanding == 0 {
+            self.batch_finished(at, ctx);
+        }
+        Ok(())
+    }
+
+    /// Finds or makes the transaction a batch belongs to; otherwise why not, and whether the transaction is gone.
+    fn admit(&mut self, from: BlockRef, req: &TcBatchReq<'_>) -> Result<u32, (ErrorCode, bool)> {
+        if !self.is_up() {
+            return Err((ErrorCode::NodeStarting, req.flags & START != 0));
+        }
+        if req.flags & START != 0 {
+            if self.transactions.len() >= TRANSACTIONS_MAX {
+                return Err((ErrorCode::TooManyTransactions, true));
+            }
+            if self.transactions.find(req.trans).is_some() {
+                return Err((ErrorCode::ProtocolViolation, false));
+            }
+            return Ok(self.transactions.create(req.trans, Some(from)));
+        }
+        let at = self.transactions.find(req.trans).ok_or((ErrorCode::TransactionNotFound, true))?;
+        let trans = self.transactions.get(at);
+        if trans.client.map(|c| c.node) != Some(from.node) {
+            return Err((ErrorCode::TransactionNotFound, true));
+        }
+        if trans.state != State::Active || trans.request.outstanding > 0 {
+            return Err((ErrorCode::ProtocolViolation, false));
+        }
+        Ok(at)
+    }
+
+    /// Sorts the operations into one part per participant; order within a part is the client's.
+    fn split(&mut self, at: u32, req: &TcBatchReq<'_>) -> Result<(), DecodeError> {
+        let trans = self.transactions.get_mut(at);
+        let mut reader = Reader::new(req.ops);
+        for number in 0..req.count {
+            let before = reader.rest();
+            let op = Op::decode(&mut reader)?;
+            let bytes = &before[..before.len() - reader.rest().len()];
+            let (chain, instance) = (self.view.chain(op.partition), self.view.instance(op.partition));
+            let participant = trans.participant(chain, instance);
+            let found = trans.subs().iter().position(|s| s.participant == participant);
+            let sub = match found {
+                Some(i) => &mut trans.request.subs[i],
+                None => trans.new_sub(participant),
+            };
+            sub.ops.extend_from_slice(bytes);
+            sub.origin.push((number, IndexNo(0)));
+            sub.count += 1;
+        }
+        Ok(())
+    }
+
+    fn send_sub(&mut self, at: u32, sub: usize, ctx: &mut Context<'_>) {
+        let trans = self.transactions.get_mut(at);
+        let request = &mut trans.request;
+        let sub = &mut request.subs[sub];
+        sub.retry_at = None;
+        let participant = trans.participants[sub.participant];
+        let living = participant.chain.retain(|n| self.view.is_alive(n));
+        let Some(primary) = living.primary().filter(|_| living.primary() == participant.chain.primary()) else {
+            // The primary is gone and with it what the transaction held there.
+            sub.done = true;
+            request.outstanding -= 1;
+            request.failure.get_or_insert(Failure { code: ErrorCode::NodeFailed, op: 0, index: IndexNo(0) });
+            trans.doomed.get_or_insert(ErrorCode::NodeFailed);
+            return;
+        };
+        let req = LdmBatchReq {
+            generation: self.view.generation,
+            trans: trans.id,
+            batch: sub.batch,
+            chain: participant.chain,
+            flags: sub.flags,
+            savepoint: request.savepoint,
+            lock_wait_ms: request.lock_wait_ms,
+            count: sub.count,
+            ops: &sub.ops,
+        };
+        ctx.send(BlockRef::new(primary, apus_signal::BlockId::Ldm, participant.instance), Kind::LdmBatchReq, |out| {
+            req.encode(out);
+        });
+    }
+
+    pub(super) fn on_batch_conf(&mut self, from: BlockRef, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
+        let conf = LdmBatchConf::decode(body)?;
+        let _ = from;
+        let Some(at) = self.transactions.find(conf.trans) else { return Ok(()) };
+        let trans = self.transactions.get_mut(at);
+        if !matches!(trans.state, State::Active | State::OnePass) {
+            return Ok(());
+        }
+        let Some(sub) = trans.sub_mut(conf.batch) else { return Ok(()) };
+        sub.done = true;
+        sub.results.clear();
+        sub.results.extend_from_slice(conf.results);
+        let participant = sub.participant;
+        trans.request.outstanding -= 1;
+        trans.waits_for.clear();
+        if conf.flags & COMMITTED != 0 {
+            trans.epoch = conf.epoch;
+            self.counters.one_pass_commits += 1;
+            self.answer_batch(at, true, ctx);
+            self.transactions.remove(at);
+            return Ok(());
+        }
+        trans.state = State::Active; // a one-pass batch with index work goes on as any other
+        if conf.flags & WRITES != 0 {
+            let participant = &mut trans.participants[participant];
+            participant.writes = true;
+            if participant.chain.retain(|n| self.view.is_alive(n)).len() > 1 {
+                participant.unprepared += 1;
+            }
+        }
+        if conf.change_count > 0 {
+            let mut changes = std::mem::take(&mut self.scratch.changes);
+            changes.clear();
+            changes.extend_from_slice(conf.changes);
+            let result = self.start_index_work(at, &changes, conf.change_count, ctx);
+            self.scratch.changes = changes;
+            result?;
+        }
+        if self.transactions.get(at).request.outstanding == 0 {
+            self.batch_finished(at, ctx);
+        }
+        Ok(())
+    }
+
+    /// Writes the hidden tables of unique indexes, deletes before inserts, in the same transaction.
+    fn start_index_work(&mut self, at: u32, changes: &[u8], count: u16, ctx: &mut Context<'_>) -> Result<(), DecodeError> {
+        let first_sub = self.transactions.get(at).request.sub_count;
+        for inserts in [false, true] {
+            let mut reader = Reader::new(changes);
+            for _ in 0..count {
+                let change = apus_signal::ldm::IndexChange::decode(&mut reader)?;
+                if change.insert != inserts {
+                    continue;
+                }
+                self.scratch.row.clear();
+                if inserts {
+                    let row = [
+                        Value::Bytes(change.key),
+                        Value::UInt(change.distribution_hash),
+                        Value::Bytes(change.primary_key),
+                    ];
+                    self.hidden_layout.encode(&row, &mut self.scratch.row).map_err(|_| DecodeError)?;
+                }
+                let partition = self.view.partition_of(hash_key(change.key));
+                let op = Op {
+                    kind: if inserts { OpKind::Insert } else { OpKind::Delete },
+                    flags: if inserts { 0 } else { ALLOW_MISSING },
+                    partition,
+                    table: change.hidden_table,
+                    schema_version: 1, // hidden tables never change
+                    key: change.key,
+                    value: &self.scratch.row,
+                };
+                let trans = self.transactions.get_mut(at);
+                let participant = trans.participant(self.view.chain(partition), self.view.instance(partition));
+                let found = (first_sub..trans.request.sub_count).rfind(|&i| {
+                    let sub = &trans.request.subs[i];
+                    sub.participant == participant && usize::from(sub.count) < BATCH_OPS_MAX
+                });
+                let sub = match found {
+                    Some(i) => &mut trans.request.subs[i],
+                    None => trans.new_sub(participant),
+                };
+                sub.index_work = true;
+                sub.flags = INDEX_WORK;
+                op.encode(&mut sub.ops);
+                sub.origin.push((change.op, change.index));
+                sub.count += 1;
+            }
+        }
+        for i in first_sub..self.transactions.get(at).request.sub_count {
+            self.send_sub(at, i, ctx);
+        }
+        Ok(())
+    }
+
+    pub(super) fn on_batch_ref(&mut self, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
+        let refusal = LdmBatchRef::decode(body)?;
+        let Some(at) = self.transactions.find(refusal.trans) else { return Ok(()) };
+        let trans = self.transactions.get_mut(at);
+        if !matches!(trans.state, State::Active | State::OnePass) {
+            return Ok(());
+        }
+        let now = ctx.now();
+        let Some(sub) = trans.sub_mut(refusal.batch) else { return Ok(()) };
+        if refusal.code == ErrorCode::WrongView && refusal.op == 0 {
+            sub.retry_at = Some(now + RETRY_NS);
+            return Ok(());
+        }
+        sub.done = true;
+        let (op, index) = sub.origin.get(usize::from(refusal.op)).copied().unwrap_or((0, IndexNo(0)));
+        trans.request.outstanding -= 1;
+        trans.waits_for.clear();
+        trans.state = State::Active;
+        // What happens in the middle of a batch with a changed view cannot be repeated piecemeal.
+        let code = if refusal.code == ErrorCode::WrongView { ErrorCode::NodeFailed } else { refusal.code };
+        trans.request.failure.get_or_insert(Failure { code, op, index });
+        if trans.request.outstanding == 0 {
+            self.batch_finished(at, ctx);
+        }
+        Ok(())
+    }
+
+    /// Sends parts again that were refused for their view, now that it changed or time has passed.
+    pub(super) fn retry_refused(&mut self, ctx: &mut Context<'_>) {
+        let now = ctx.now();
+        let due = |s: &super::record::Sub| !s.done && s.retry_at.is_some_and(|t| t <= now);
+        let waiting: Vec<u32> =
+            self.transactions.iter().filter(|(_, t)| t.subs().iter().any(due)).map(|(at, _)| at).collect();
+        for at in waiting {
+            self.resend_refused(at, now, ctx);
+        }
+    }
+
+    /// A refused part goes to the partition's present chain.
+    pub(super) fn resend_refused(&mut self, at: u32, due: u64, ctx: &mut Context<'_>) {
+        for i in 0..self.transactions.get(at).request.sub_count {
+            let trans = self.transactions.get_mut(at);
+            let sub = &trans.request.subs[i];
+            if sub.done || sub.retry_at.is_none_or(|t| t > due) {
+                continue;
+            }
+            let Ok(op) = Op::decode(&mut Reader::new(&sub.ops)) else { continue };
+            let (chain, instance) = (self.view.chain(op.partition), self.view.instance(op.partition));
+            let participant = trans.participant(chain, instance);
+            let sub = &mut trans.request.subs[i];
+            sub.participant = participant;
+            if chain.primary() != Some(self.me.node) {
+                sub.flags &= !ONE_PASS;
+                if trans.state == State::OnePass {
+                    trans.state = State::Active;
+                }
+            }
+            self.send_sub(at, i, ctx);
+        }
+        let trans = self.transactions.get(at);
+        if trans.request.outstanding == 0 && matches!(trans.state, State::Active | State::OnePass) && trans.request.asked == Asked::Batch {
+            self.batch_finished(at, ctx);
+        }
+    }
+
+    /// Every part of the batch is answered.
+    pub(super) fn batch_finished(&mut self, at: u32, ctx: &mut Context<'_>) {
+        let trans = self.transactions.get_mut(at);
+        trans.state = State::Active;
+        if let Some(code) = trans.doomed {
+            return self.start_abort(at, code, ctx);
+        }
+        let flags = trans.request.flags;
+        match trans.request.failure {
+            Some(failure) => {
+                let ends_all = flags & (START | COMMIT) == START | COMMIT
+                    || trans.request.savepoint == 0
+                    || matches!(failure.code, ErrorCode::Deadlock | ErrorCode::NodeFailed | ErrorCode::TransactionTooLarge);
+                if ends_all {
+                    self.start_abort(at, failure.code, ctx);
+                } else {
+                    self.counters.statement_rollbacks += 1;
+                    self.start_rollback_to(at, trans_savepoint(self, at), ctx);
+                }
+            }
+            None if flags & COMMIT != 0 => self.start_commit(at, ctx),
+            None => self.answer_batch(at, false, ctx),
+        }
+    }
+
+    /// Puts the parts' results into the client's order and sends them.
+    pub(super) fn answer_batch(&mut self, at: u32, committed: bool, ctx: &mut Context<'_>) {
+        let trans = self.transactions.get_mut(at);
+        trans.request.asked = Asked::Nothing;
+        let Some(client) = trans.client else { return };
+        let epoch = trans.epoch;
+        let request = &trans.request;
+        let subs = trans.subs();
+        let base = subs.iter().filter(|s| !s.index_work).count();
+        if base == 1 && !subs[0].index_work {
+            let results = &subs[0].results;
+            ctx.send(client, Kind::TcBatchConf, |out| {
+                TcBatchConf::begin(out, request.id, committed, epoch, request.count);
+                out.put_bytes(results);
+            });
+            return;
+        }
+        let results = &mut self.scratch.results;
+        results.clear();
+        let mut readers: Vec<(Reader<'_>, usize, &super::record::Sub)> =
+            subs.iter().filter(|s| !s.index_work).map(|s| (Reader::new(&s.results), 0, s)).collect();
+        for op in 0..request.count {
+            for (reader, next, sub) in &mut readers {
+                if sub.origin.get(*next).is_some_and(|o| o.0 == op) {
+                    *next += 1;
+                    if let Ok(result) = OpResult::decode(reader) {
+                        result.encode(results);
+                    }
+                    break;
+                }
+            }
+        }
+        ctx.send(client, Kind::TcBatchConf, |out| {
+            TcBatchConf::begin(out, request.id, committed, epoch, request.count);
+            out.put_bytes(results);
+        });
+    }
+}
+
+fn trans_savepoint(tc: &TransactionCoordinator, at: u32) -> u32 {
+    tc.transactions.get(at).request.savepoint
+}

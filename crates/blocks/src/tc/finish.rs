@@ -1,0 +1,334 @@
+//! Commit, rollback, abort: the ends of transactions and statements.
+
+use apus_kernel::Context;
+use apus_signal::{
+    BlockRef, DecodeError, Kind,
+    ldm::{LdmEnd, LdmPrepared},
+    tc::{RequestRef, TcEndConf, TcEndReq},
+};
+use apus_types::{ErrorCode, NodeId};
+
+use super::{
+    TransactionCoordinator,
+    record::{Asked, Participant, State},
+};
+
+impl TransactionCoordinator {
+    pub(super) fn on_commit_req(&mut self, from: BlockRef, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
+        let req = TcEndReq::decode(body)?;
+        if let Some(at) = self.for_end(from, &req, Asked::Commit, ctx) {
+            match self.transactions.get(at).doomed {
+                Some(code) => self.start_abort(at, code, ctx),
+                None => self.start_commit(at, ctx),
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn on_rollback_req(&mut self, from: BlockRef, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
+        let req = TcEndReq::decode(body)?;
+        if let Some(at) = self.for_end(from, &req, Asked::Rollback, ctx) {
+            let trans = self.transactions.get(at);
+            match (req.savepoint, trans.doomed) {
+                (0, _) => self.start_abort(at, ErrorCode::TransactionAborted, ctx),
+                (_, Some(code)) => {
+                    self.transactions.get_mut(at).request.asked = Asked::Batch; // the client asked for less: tell it
+                    self.start_abort(at, code, ctx);
+                }
+                (savepoint, None) => self.start_rollback_to(at, savepoint, ctx),
+            }
+        }
+        Ok(())
+    }
+
+    /// The transaction that a commit or rollback names, ready for it; otherwise the client is answered here.
+    fn for_end(&mut self, from: BlockRef, req: &TcEndReq, asked: Asked, ctx: &mut Context<'_>) -> Option<u32> {
+        let found = self
+            .transactions
+            .find(req.trans)
+            .filter(|&at| self.transactions.get(at).client.map(|c| c.node) == Some(from.node));
+        let Some(at) = found else {
+            if asked == Asked::Rollback && req.savepoint == 0 {
+                let conf = TcEndConf { request: req.request, epoch: ctx.epoch() };
+                ctx.send(from, Kind::TcRollbackConf, |out| conf.encode(out));
+            } else {
+                let refusal =
+                    RequestRef { aborted: true, ..RequestRef::new(req.request, ErrorCode::TransactionNotFound) };
+                self.refuse(from, Kind::TcBatchRef, refusal, ctx);
+            }
+            return None;
+        };
+        let trans = self.transactions.get_mut(at);
+        // A client that gives up rolls back while its batch still waits; anything else must wait for the answer.
+        let gives_up = asked == Asked::Rollback && req.savepoint == 0 && trans.may_abort();
+        if (trans.state != State::Active || trans.request.outstanding > 0) && !gives_up {
+            self.refuse(from, Kind::TcBatchRef, RequestRef::new(req.request, ErrorCode::ProtocolViolation), ctx);
+            return None;
+        }
+        trans.begin_request(req.request, asked);
+        Some(at)
+    }
+
+    pub(super) fn start_commit(&mut self, at: u32, ctx: &mut Context<'_>) {
+        let trans = self.transactions.get_mut(at);
+        trans.state = State::Preparing;
+        self.try_commit(at, ctx);
+    }
+
+    /// Orders the commit once every write is prepared on every living replica.
+    pub(super) fn try_commit(&mut self, at: u32, ctx: &mut Context<'_>) {
+        let trans = self.transactions.get_mut(at);
+        if let Some(code) = trans.doomed {
+            return self.start_abort(at, code, ctx);
+        }
+        if trans.participants.iter().any(|p| p.unprepared > 0) {
+            return;
+        }
+        trans.state = State::Committing;
+        trans.epoch = ctx.epoch().max(trans.epoch);
+        for i in 0..trans.participants.len() {
+            self.transactions.get_mut(at).participants[i].ended = false;
+            self.send_commit(at, i, ctx);
+        }
+        if self.transactions.get(at).participants.is_empty() {
+            self.committed(at, ctx);
+        }
+    }
+
+    fn end_for(&self, at: u32, participant: &Participant, savepoint: u32) -> LdmEnd {
+        let trans = self.transactions.get(at);
+        LdmEnd {
+            generation: self.view.generation,
+            trans: trans.id,
+            chain: participant.chain,
+            tc: self.me,
+            epoch: trans.epoch,
+            savepoint,
+        }
+    }
+
+    /// To the last living replica, from where the commit flows to the primary; locks alone are only at the primary.
+    pub(super) fn send_commit(&mut self, at: u32, participant: usize, ctx: &mut Context<'_>) {
+        let p = self.transactions.get(at).participants[participant];
+        let living = self.living(p.chain);
+        let target = if p.writes { living.last() } else { living.primary() };
+        let end = self.end_for(at, &p, 0);
+        match target {
+            Some(node) => ctx.send(self.ldm(node, p.instance), Kind::LdmCommitOrd, |out| end.encode(out)),
+            None => {
+                // A whole chain is gone: the cluster stops by the survival rules; until then nothing may be acknowledged.
+                ctx.probe("tc: commit to a chain without living nodes");
+            }
+        }
+    }
+
+    fn committed(&mut self, at: u32, ctx: &mut Context<'_>) {
+        self.counters.commits += 1;
+        let trans = self.transactions.get(at);
+        match (trans.request.asked, trans.client) {
+            (Asked::Batch, _) => self.answer_batch(at, true, ctx),
+            (Asked::Commit, Some(client)) => {
+                let conf = TcEndConf { request: trans.request.id, epoch: trans.epoch };
+                ctx.send(client, Kind::TcCommitConf, |out| conf.encode(out));
+            }
+            _ => {}
+        }
+        for i in 0..self.transactions.get(at).participants.len() {
+            let p = self.transactions.get(at).participants[i];
+            let end = self.end_for(at, &p, 0);
+            let reached = if p.writes { self.living(p.chain).len() } else { 1 };
+            for node in self.living(p.chain).nodes().take(reached) {
+                ctx.send(self.ldm(node, p.instance), Kind::LdmCompleteOrd, |out| end.encode(out));
+            }
+        }
+        self.transactions.remove(at);
+    }
+
+    /// Rolls the whole transaction back; the client gets `code` unless it asked for a rollback.
+    pub(super) fn start_abort(&mut self, at: u32, code: ErrorCode, ctx: &mut Context<'_>) {
+        self.counters.aborts += 1;
+        let trans = self.transactions.get_mut(at);
+        assert!(
+            !matches!(trans.state, State::Committing | State::OnePass),
+            "transaction {} aborted with {code} after its commit point",
+            trans.id
+        );
+        trans.state = State::Aborting;
+        trans.abort_code = code;
+        trans.request.sub_count = 0;
+        trans.request.outstanding = 0;
+        trans.waits_for.clear();
+        self.send_ends(at, 0, ctx);
+        if self.transactions.get(at).participants.is_empty() {
+            self.aborted(at, ctx);
+        }
+    }
+
+    pub(super) fn start_rollback_to(&mut self, at: u32, savepoint: u32, ctx: &mut Context<'_>) {
+        let trans = self.transactions.get_mut(at);
+        trans.state = State::RollingBack;
+        trans.request.savepoint = savepoint;
+        self.send_ends(at, savepoint, ctx);
+        if self.transactions.get(at).participants.is_empty() {
+            self.rolled_back(at, ctx);
+        }
+    }
+
+    fn send_ends(&mut self, at: u32, savepoint: u32, ctx: &mut Context<'_>) {
+        for i in 0..self.transactions.get(at).participants.len() {
+            self.transactions.get_mut(at).participants[i].ended = false;
+            self.send_abort(at, i, savepoint, ctx);
+        }
+    }
+
+    /// To the first living replica, from where the abort flows to the last, behind whatever was prepared.
+    pub(super) fn send_abort(&mut self, at: u32, participant: usize, savepoint: u32, ctx: &mut Context<'_>) {
+        let p = self.transactions.get(at).participants[participant];
+        match self.living(p.chain).primary() {
+            Some(node) => {
+                let end = self.end_for(at, &p, savepoint);
+                ctx.send(self.ldm(node, p.instance), Kind::LdmAbortOrd, |out| end.encode(out));
+            }
+            None => self.transactions.get_mut(at).participants[participant].ended = true,
+        }
+    }
+
+    fn aborted(&mut self, at: u32, ctx: &mut Context<'_>) {
+        let trans = self.transactions.get(at);
+        if let Some(client) = trans.client {
+            match trans.request.asked {
+                Asked::Nothing => {} // told when it next asks: the transaction is not found any more
+                Asked::Rollback => {
+                    let conf = TcEndConf { request: trans.request.id, epoch: trans.epoch };
+                    ctx.send(client, Kind::TcRollbackConf, |out| conf.encode(out));
+                }
+                Asked::Batch | Asked::Commit => {
+                    let (kind, refusal) = trans.abort_refusal();
+                    ctx.send(client, kind, |out| refusal.encode(out));
+                }
+            }
+        }
+        self.transactions.remove(at);
+    }
+
+    fn rolled_back(&mut self, at: u32, ctx: &mut Context<'_>) {
+        let trans = self.transactions.get_mut(at);
+        trans.state = State::Active;
+        let asked = std::mem::replace(&mut trans.request.asked, Asked::Nothing);
+        if let Some(code) = trans.doomed {
+            trans.request.asked = Asked::Batch;
+            return self.start_abort(at, code, ctx);
+        }
+        let Some(client) = trans.client else { return };
+        match (asked, trans.request.failure) {
+            (Asked::Batch, Some(failure)) => {
+                let refusal = RequestRef {
+                    op: failure.op,
+                    index: failure.index.0,
+                    ..RequestRef::new(trans.request.id, failure.code)
+                };
+                ctx.send(client, Kind::TcBatchRef, |out| refusal.encode(out));
+            }
+            _ => {
+                let conf = TcEndConf { request: trans.request.id, epoch: trans.epoch };
+                ctx.send(client, Kind::TcRollbackConf, |out| conf.encode(out));
+            }
+        }
+    }
+
+    pub(super) fn on_prepared(&mut self, from: BlockRef, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
+        let conf = LdmPrepared::decode(body)?;
+        let Some(at) = self.transactions.find(conf.trans) else { return Ok(()) };
+        let trans = self.transactions.get_mut(at);
+        let found = trans.participants.iter().position(|p| p.chain == conf.chain && p.instance == from.instance);
+        let Some(participant) = found else { return Ok(()) };
+        if let Some(code) = conf.code {
+            trans.doomed.get_or_insert(code);
+            if trans.state == State::OnePass {
+                // The backup refused to commit on the way: nobody has committed, the primary still waits.
+                trans.state = State::Active;
+                self.start_abort(at, code, ctx);
+                return Ok(());
+            }
+        }
+        trans.participants[participant].unprepared = trans.participants[participant].unprepared.saturating_sub(1);
+        if trans.state == State::Preparing {
+            self.try_commit(at, ctx);
+        }
+        Ok(())
+    }
+
+    /// `LdmCommittedConf` or `LdmAbortConf` of one participant.
+    pub(super) fn on_ended(
+        &mut self,
+        kind: Kind,
+        from: BlockRef,
+        body: &[u8],
+        ctx: &mut Context<'_>,
+    ) -> Result<(), DecodeError> {
+        let end = LdmEnd::decode(body)?;
+        let Some(at) = self.transactions.find(end.trans) else { return Ok(()) };
+        let trans = self.transactions.get_mut(at);
+        let expected = match (kind, trans.state) {
+            (Kind::LdmCommittedConf, State::Committing) => true,
+            (Kind::LdmAbortConf, State::Aborting) => end.savepoint == 0,
+            (Kind::LdmAbortConf, State::RollingBack) => end.savepoint == trans.request.savepoint,
+            _ => false,
+        };
+        if !expected {
+            return Ok(());
+        }
+        let participant = trans.participants.iter_mut().find(|p| p.chain == end.chain && p.instance == from.instance);
+        if let Some(participant) = participant {
+            participant.ended = true;
+        }
+        if trans.all_ended() {
+            match trans.state {
+                State::Committing => self.committed(at, ctx),
+                State::Aborting => self.aborted(at, ctx),
+                _ => self.rolled_back(at, ctx),
+            }
+        }
+        Ok(())
+    }
+
+    /// After a view without `gone`: what was on its way there is sent to who is left.
+    pub(super) fn survive(&mut self, at: u32, gone: &[NodeId], ctx: &mut Context<'_>) {
+        let trans = self.transactions.get(at);
+        let (state, savepoint) = (trans.state, trans.request.savepoint);
+        for i in 0..trans.participants.len() {
+            let p = self.transactions.get(at).participants[i];
+            if !p.chain.nodes().any(|n| gone.contains(&n)) {
+                continue;
+            }
+            let primary_gone = p.chain.primary().is_some_and(|n| gone.contains(&n));
+            let living = self.living(p.chain).len();
+            let trans = self.transactions.get_mut(at);
+            match state {
+                State::Committing if !p.ended => self.send_commit(at, i, ctx),
+                State::Aborting if !p.ended => self.send_abort(at, i, 0, ctx),
+                State::Active | State::Preparing | State::RollingBack => {
+                    // With one living replica there is nobody left to prepare; with more, a prepare may have died on its way.
+                    if primary_gone || (p.unprepared > 0 && living > 1) {
+                        trans.doomed.get_or_insert(ErrorCode::NodeFailed);
+                    }
+                    trans.participants[i].unprepared = 0;
+                    if state == State::RollingBack && !p.ended {
+                        self.send_abort(at, i, savepoint, ctx);
+                    }
+                }
+                _ => {}
+            }
+        }
+        let trans = self.transactions.get_mut(at);
+        match (state, trans.doomed) {
+            (State::Active, Some(code)) if trans.request.outstanding > 0 => self.start_abort(at, code, ctx),
+            (State::Preparing, _) => self.try_commit(at, ctx),
+            (State::RollingBack | State::Aborting, _) if trans.all_ended() => match state {
+                State::Aborting => self.aborted(at, ctx),
+                _ => self.rolled_back(at, ctx),
+            },
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What became of a transaction: the commit token, asked of any node.
+
+use apus_kernel::Context;
+use apus_signal::{
+    BlockRef, DecodeError, Kind,
+    takeover::OutcomeSignal,
+    tc::{Outcome, TcOutcomeConf, TcOutcomeReq},
+};
+
+use super::{QUESTIONS_MAX, TransactionCoordinator};
+
+/// A question under way to all LDM instances.
+#[derive(Debug)]
+pub(super) struct Question {
+    id: u64,
+    pub client: BlockRef,
+    request: u64,
+    unanswered: usize,
+    open: bool,
+    forgotten: bool,
+}
+
+impl TransactionCoordinator {
+    pub(super) fn on_outcome_req(&mut self, from: BlockRef, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
+        let req = TcOutcomeReq::decode(body)?;
+        let coordinator_lives = req.tc_node != self.me.node
+            && self.view.node(req.tc_node).is_some_and(|n| {
+                self.view.is_alive(req.tc_node) && (req.tc_incarnation == 0 || n.incarnation == req.tc_incarnation)
+            });
+        let busy = self.transactions.find(req.trans).is_some() || self.questions.len() >= QUESTIONS_MAX;
+        if !self.is_up() || coordinator_lives || busy {
+            answer(from, req.request, Outcome::Open, ctx);
+            return Ok(());
+        }
+        let id = self.next_question;
+        self.next_question += 1;
+        let question = OutcomeSignal {
+            question: id,
+            generation: self.view.generation,
+            trans: req.trans,
+            outcome: Outcome::Open,
+        };
+        let mut asked = 0;
+        for node in crate::ldm::living_in_order(&self.view) {
+            for instance in 0..self.view.instances as u8 {
+                ctx.send(self.ldm(node, instance), Kind::OutcomeReq, |out| question.encode(out));
+                asked += 1;
+            }
+        }
+        self.questions.push(Question {
+            id,
+            client: from,
+            request: req.request,
+            unanswered: asked,
+            open: false,
+            forgotten: false,
+        });
+        Ok(())
+    }
+
+    pub(super) fn on_outcome_conf(&mut self, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
+        let conf = OutcomeSignal::decode(body)?;
+        let Some(i) = self.questions.iter().position(|q| q.id == conf.question) else { return Ok(()) };
+        let question = &mut self.questions[i];
+        question.unanswered = question.unanswered.saturating_sub(1);
+        match conf.outcome {
+            Outcome::Committed => {}
+            Outcome::Open => question.open = true,
+            Outcome::Forgotten => question.forgotten = true,
+            Outcome::Aborted => {}
+        }
+        // An LDM that still holds a committed part may be ahead of others in committing; all of them will.
+        let decided = conf.outcome == Outcome::Committed || question.unanswered == 0;
+        if decided {
+            let question = self.questions.swap_remove(i);
+            let outcome = match conf.outcome {
+                Outcome::Committed => Outcome::Committed,
+                _ if question.open => Outcome::Open,
+                _ if question.forgotten => Outcome::Forgotten,
+                _ => Outcome::Aborted,
+            };
+            answer(question.client, question.request, outcome, ctx);
+        }
+        Ok(())
+    }
+
+    /// In a new view some answers may never come: the clients ask again.
+    pub(super) fn drop_questions(&mut self, ctx: &mut Context<'_>) {
+        for question in self.questions.drain(..) {
+            answer(question.client, question.request, Outcome::Open, ctx);
+        }
+    }
+}
+
+fn answer(to: BlockRef, request: u64, outcome: Outcome, ctx: &mut Context<'_>) {
+    ctx.send(to, Kind::TcOutcomeConf, |out| TcOutcomeConf { request, outcome }.encode(out));
+}

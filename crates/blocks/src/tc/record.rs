@@ -1,0 +1,251 @@
+//! The coordinator's record of a transaction, and the pool of them.
+
+use apus_signal::{BlockRef, Kind, tc::RequestRef};
+use apus_types::{Chain, Epoch, ErrorCode, IndexNo, NodeId, TransId, collections::FixedMap};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    Active,
+    /// A batch is with its LDM to be committed on the way.
+    OnePass,
+    /// Commit was asked; some prepare is not confirmed yet.
+    Preparing,
+    Committing,
+    /// A statement is being undone.
+    RollingBack,
+    Aborting,
+}
+
+/// One replica chain on one LDM instance that the transaction has used.
+#[derive(Clone, Copy, Debug)]
+pub struct Participant {
+    pub chain: Chain,
+    pub instance: u8,
+    pub writes: bool,
+    /// Batches whose `LdmPreparedConf` is outstanding.
+    pub unprepared: u32,
+    /// The answer to the commit, abort or rollback under way is in.
+    pub ended: bool,
+}
+
+/// What the client waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Asked {
+    Nothing,
+    Batch,
+    Commit,
+    Rollback,
+}
+
+/// A part of the client's batch, or the index work that follows from it, at one participant.
+#[derive(Default, Debug)]
+pub struct Sub {
+    pub batch: u32,
+    pub participant: usize,
+    pub done: bool,
+    pub index_work: bool,
+    /// Refused because of the view; sent again when there is a newer one, or at this time.
+    pub retry_at: Option<u64>,
+    pub flags: u8,
+    /// The operations as sent.
+    pub ops: Vec<u8>,
+    pub count: u16,
+    /// Where each operation stands in the client's batch (index work: the operation and index that caused it).
+    pub origin: Vec<(u16, IndexNo)>,
+    pub results: Vec<u8>,
+}
+
+/// The client's request under way.
+#[derive(Debug)]
+pub struct Request {
+    pub id: u64,
+    pub asked: Asked,
+    pub flags: u8,
+    pub savepoint: u32,
+    pub lock_wait_ms: u32,
+    pub count: u16,
+    /// The first `sub_count` are in use; the rest keep their buffers for later.
+    pub subs: Vec<Sub>,
+    pub sub_count: usize,
+    pub outstanding: usize,
+    pub failure: Option<Failure>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Failure {
+    pub code: ErrorCode,
+    pub op: u16,
+    pub index: IndexNo,
+}
+
+#[derive(Debug)]
+pub struct Trans {
+    pub id: TransId,
+    /// `None`: gone, or the transaction was taken over.
+    pub client: Option<BlockRef>,
+    pub state: State,
+    pub participants: Vec<Participant>,
+    pub next_batch: u32,
+    /// Must be rolled back at the next opportunity, with this code.
+    pub doomed: Option<ErrorCode>,
+    pub request: Request,
+    /// Whom its waiting batch waits for, as last reported.
+    pub waits_for: Vec<(TransId, BlockRef)>,
+    pub epoch: Epoch,
+    /// Why it is being rolled back, and details for the client.
+    pub abort_code: ErrorCode,
+    pub detail: Vec<u8>,
+    used: bool,
+}
+
+impl Trans {
+    /// Nothing that cannot be taken back is under way.
+    pub fn may_abort(&self) -> bool {
+        matches!(self.state, State::Active | State::Preparing | State::RollingBack)
+    }
+    pub fn participant(&mut self, chain: Chain, instance: u8) -> usize {
+        match self.participants.iter().position(|p| p.chain == chain && p.instance == instance) {
+            Some(i) => i,
+            None => {
+                self.participants.push(Participant { chain, instance, writes: false, unprepared: 0, ended: false });
+                self.participants.len() - 1
+            }
+        }
+    }
+    pub fn all_ended(&self) -> bool {
+        self.participants.iter().all(|p| p.ended)
+    }
+    pub fn subs(&self) -> &[Sub] {
+        &self.request.subs[..self.request.sub_count]
+    }
+    pub fn sub_mut(&mut self, batch: u32) -> Option<&mut Sub> {
+        let count = self.request.sub_count;
+        self.request.subs[..count].iter_mut().find(|s| s.batch == batch && !s.done)
+    }
+    /// A fresh part of the request under way.
+    pub fn new_sub(&mut self, participant: usize) -> &mut Sub {
+        let request = &mut self.request;
+        if request.sub_count == request.subs.len() {
+            request.subs.push(Sub::default());
+        }
+        request.outstanding += 1;
+        request.sub_count += 1;
+        let sub = &mut request.subs[request.sub_count - 1];
+        sub.batch = self.next_batch;
+        self.next_batch += 1;
+        sub.participant = participant;
+        sub.done = false;
+        sub.index_work = false;
+        sub.retry_at = None;
+        sub.flags = 0;
+        sub.ops.clear();
+        sub.count = 0;
+        sub.origin.clear();
+        sub.results.clear();
+        sub
+    }
+    pub fn begin_request(&mut self, id: u64, asked: Asked) {
+        let request = &mut self.request;
+        request.id = id;
+        request.asked = asked;
+        request.sub_count = 0;
+        request.outstanding = 0;
+        request.failure = None;
+    }
+    /// The refusal that tells the client of the whole transaction's end.
+    pub fn abort_refusal(&self) -> (Kind, RequestRef<'_>) {
+        let failure = self.request.failure;
+        let refusal = RequestRef {
+            request: self.request.id,
+            code: self.abort_code,
+            aborted: true,
+            op: failure.map_or(0, |f| f.op),
+            index: failure.map_or(0, |f| f.index.0),
+            detail: &self.detail,
+        };
+        (Kind::TcBatchRef, refusal)
+    }
+}
+
+#[derive(Debug, Default)]
+pub struct Transactions {
+    slots: Vec<Trans>,
+    free: Vec<u32>,
+    by_id: FixedMap<TransId, u32>,
+}
+
+impl Transactions {
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+    pub fn find(&self, id: TransId) -> Option<u32> {
+        self.by_id.get(&id).copied()
+    }
+    pub fn get(&self, at: u32) -> &Trans {
+        &self.slots[at as usize]
+    }
+    pub fn get_mut(&mut self, at: u32) -> &mut Trans {
+        &mut self.slots[at as usize]
+    }
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &Trans)> {
+        self.slots.iter().enumerate().filter(|(_, t)| t.used).map(|(i, t)| (i as u32, t))
+    }
+    pub fn of_client(&self, client: NodeId) -> Vec<u32> {
+        self.iter().filter(|(_, t)| t.client.is_some_and(|c| c.node == client)).map(|(at, _)| at).collect()
+    }
+
+    pub fn create(&mut self, id: TransId, client: Option<BlockRef>) -> u32 {
+        let at = match self.free.pop() {
+            Some(at) => at,
+            None => {
+                self.slots.push(Trans {
+                    id,
+                    client: None,
+                    state: State::Active,
+                    participants: Vec::with_capacity(4),
+                    next_batch: 1,
+                    doomed: None,
+                    request: Request {
+                        id: 0,
+                        asked: Asked::Nothing,
+                        flags: 0,
+                        savepoint: 0,
+                        lock_wait_ms: 0,
+                        count: 0,
+                        subs: Vec::new(),
+                        sub_count: 0,
+                        outstanding: 0,
+                        failure: None,
+                    },
+                    waits_for: Vec::new(),
+                    epoch: Epoch(0),
+                    abort_code: ErrorCode::TransactionAborted,
+                    detail: Vec::new(),
+                    used: false,
+                });
+                (self.slots.len() - 1) as u32
+            }
+        };
+        let trans = &mut self.slots[at as usize];
+        assert!(!trans.used, "transaction slot given out twice");
+        trans.id = id;
+        trans.client = client;
+        trans.state = State::Active;
+        trans.participants.clear();
+        trans.next_batch = 1;
+        trans.doomed = None;
+        trans.waits_for.clear();
+        trans.detail.clear();
+        trans.used = true;
+        trans.begin_request(0, Asked::Nothing);
+        self.by_id.insert(id, at);
+        at
+    }
+
+    pub fn remove(&mut self, at: u32) {
+        let trans = &mut self.slots[at as usize];
+        trans.used = false;
+        self.by_id.remove(&trans.id);
+        self.free.push(at);
+    }
+}

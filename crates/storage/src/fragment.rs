@@ -1,0 +1,640 @@
+//! A fragment: one partition of one table on one data node. Row slots, versions, the hash index and the ordered indexes together.
+//!
+//! # Rows and versions
+//!
+//! A row is a slot, named by its [`RowId`] for as long as it exists. The slot holds the encoded primary key, the lock word, the count of
+//! changes that are committed here but not yet complete in the cluster, and the newest version. Versions are records linked from new to
+//! old: any number of pending ones (one transaction, under an exclusive lock), then the committed one, then older committed ones kept
+//! for snapshots.
+//!
+//! # Ordered indexes
+//!
+//! Entry key = encoded index columns, then the encoded primary key (index 0: the primary key alone). Rule: for every version that is
+//! linked to a row there is an entry, and for every entry there is such a version. A reader that finds an entry therefore checks it
+//! against the version it may see ([`Fragment::entry_matches`]). Hidden unique-index tables have no ordered index.
+//!
+//! # Failure of memory
+//!
+//! Only [`Fragment::insert_slot`], [`Fragment::push_pending`] and [`Fragment::build_index`] can be refused, and then change nothing. Commit, undo
+//! and everything after a prepare never need memory.
+
+use std::{collections::VecDeque, ops::Bound, sync::Arc};
+
+use apus_types::{Epoch, ErrorCode, IndexNo, PartitionId, TableSchema, hash::hash_key, key};
+
+use crate::{
+    btree::{BTree, Range},
+    hash_index::HashIndex,
+    memory::{MemoryManager, Region},
+    record::{PENDING, RecRef, Records, TOMBSTONE},
+};
+
+/// Names a row of a fragment until the row is reclaimed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct RowId(pub u32);
+
+const INLINE_KEY: usize = 16;
+const CHUNK: usize = 256;
+/// Index memory is taken from the manager in steps of this many bytes.
+const INDEX_STEP: usize = 32 << 10;
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    head: RecRef,
+    lock: u32,
+    incomplete: u32,
+    hash: u64,
+    /// The key, or the record that holds it (little-endian, in the first 8 bytes) when it is longer.
+    key: [u8; INLINE_KEY],
+    key_length: u16,
+    used: bool,
+}
+
+const FREE: Slot = Slot {
+    head: RecRef::NONE,
+    lock: 0,
+    incomplete: 0,
+    hash: 0,
+    key: [0; INLINE_KEY],
+    key_length: 0,
+    used: false,
+};
+
+#[derive(Debug)]
+struct Index {
+    no: IndexNo,
+    tree: BTree,
+    /// Bytes taken from the manager for the tree.
+    accounted: usize,
+}
+
+pub struct Fragment {
+    schema: Arc<TableSchema>,
+    partition: PartitionId,
+    memory: Arc<MemoryManager>,
+    slots: Vec<Box<[Slot; CHUNK]>>,
+    slots_used: u32,
+    free_slots: Vec<u32>,
+    rows: u64,
+    records: Records,
+    hash: HashIndex,
+    indexes: Vec<Index>,
+    /// Rows with old versions kept for snapshots, in commit order.
+    kept: VecDeque<(Epoch, RowId)>,
+    scratch: Vec<u8>,
+    scratch_old: Vec<u8>,
+    image: Vec<u8>,
+}
+
+/// Raw index entries in order: (entry key, row). May hold entries of versions the caller must not see.
+pub struct FragmentScan<'f> {
+    range: Range<'f>,
+}
+
+impl<'f> Iterator for FragmentScan<'f> {
+    type Item = (&'f [u8], RowId);
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        self.range.next().map(|(key, row)| (key, RowId(row)))
+    }
+}
+
+impl Fragment {
+    pub fn new(schema: Arc<TableSchema>, partition: PartitionId, memory: &Arc<MemoryManager>) -> Result<Fragment, ErrorCode> {
+        let mut fragment = Fragment {
+            partition,
+            memory: memory.clone(),
+            slots: Vec::new(),
+            slots_used: 0,
+            free_slots: Vec::new(),
+            rows: 0,
+            records: Records::new(memory.clone()),
+            hash: HashIndex::new(memory.clone())?,
+            indexes: Vec::new(),
+            kept: VecDeque::new(),
+            scratch: Vec::new(),
+            scratch_old: Vec::new(),
+            image: Vec::new(),
+            schema,
+        };
+        if !fragment.schema.is_hidden_index() {
+            fragment.add_index(IndexNo(0));
+        }
+        Ok(fragment)
+    }
+
+    pub fn schema(&self) -> &Arc<TableSchema> {
+        &self.schema
+    }
+    pub fn set_schema(&mut self, schema: Arc<TableSchema>) {
+        self.schema = schema;
+    }
+    pub fn partition(&self) -> PartitionId {
+        self.partition
+    }
+    /// Slots in use, including rows not committed yet.
+    pub fn row_count(&self) -> u64 {
+        self.rows
+    }
+    pub fn data_bytes(&self) -> u64 {
+        self.records.bytes() + (self.slots.len() * CHUNK * size_of::<Slot>()) as u64
+    }
+    pub fn index_bytes(&self) -> u64 {
+        self.hash.bytes() as u64 + self.indexes.iter().map(|i| i.tree.bytes() as u64).sum::<u64>()
+    }
+
+    #[inline]
+    fn slot(&self, row: RowId) -> &Slot {
+        &self.slots[row.0 as usize / CHUNK][row.0 as usize % CHUNK]
+    }
+    #[inline]
+    fn slot_mut(&mut self, row: RowId) -> &mut Slot {
+        &mut self.slots[row.0 as usize / CHUNK][row.0 as usize % CHUNK]
+    }
+
+    /// The row with this primary key in whatever state: committed, being inserted, or kept only by a lock.
+    #[inline]
+    pub fn find(&self, key: &[u8], hash: u64) -> Option<RowId> {
+        self.hash.find(hash, |row| self.key(RowId(row)) == key).map(RowId)
+    }
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        self.hash.prefetch(hash);
+    }
+
+    /// The encoded primary key.
+    #[inline]
+    pub fn key(&self, row: RowId) -> &[u8] {
+        let slot = self.slot(row);
+        let length = usize::from(slot.key_length);
+        if length <= INLINE_KEY { &slot.key[..length] } else { self.records.bytes_of(long_key(slot)) }
+    }
+
+    /// Makes a row without versions for a key that [`Fragment::find`] did not find.
+    pub fn insert_slot(&mut self, key: &[u8], hash: u64) -> Result<RowId, ErrorCode> {
+        let mut slot = Slot { hash, key_length: key.len() as u16, used: true, ..FREE };
+        if key.len() <= INLINE_KEY {
+            slot.key[..key.len()].copy_from_slice(key);
+        } else {
+            let record = self.records.alloc(key, 0, RecRef::NONE, true)?;
+            slot.key[..8].copy_from_slice(&record.0.to_le_bytes());
+        }
+        let number = match self.take_slot() {
+            Ok(number) => number,
+            Err(code) => {
+                self.free_long_key(&slot);
+                return Err(code);
+            }
+        };
+        if let Err(code) = self.hash.insert(hash, number) {
+            self.free_long_key(&slot);
+            self.free_slots.push(number);
+            return Err(code);
+        }
+        *self.slot_mut(RowId(number)) = slot;
+        self.rows += 1;
+        Ok(RowId(number))
+    }
+
+    fn take_slot(&mut self) -> Result<u32, ErrorCode> {
+        if let Some(free) = self.free_slots.pop() {
+            return Ok(free);
+        }
+        if self.slots_used as usize == self.slots.len() * CHUNK {
+            if !self.memory.account(Region::Data, CHUNK * size_of::<Slot>(), true) {
+                return Err(ErrorCode::OutOfMemory);
+            }
+            self.slots.push(Box::new([FREE; CHUNK]));
+        }
+        self.slots_used += 1;
+        Ok(self.slots_used - 1)
+    }
+
+    fn free_long_key(&mut self, slot: &Slot) {
+        if usize::from(slot.key_length) > INLINE_KEY {
+            self.records.free(long_key(slot));
+        }
+    }
+
+    /// The newest committed image; `None` when the row is not there for others.
+    #[inline]
+    pub fn committed(&self, row: RowId) -> Option<&[u8]> {
+        let mut at = self.slot(row).head;
+        while !at.is_none() {
+            let flags = self.records.flags(at);
+            if flags & PENDING == 0 {
+                return (flags & TOMBSTONE == 0).then(|| self.records.bytes_of(at));
+            }
+            at = self.records.previous(at);
+        }
+        None
+    }
+    /// The newest image, pending ones included: what the holder of the exclusive lock sees.
+    #[inline]
+    pub fn newest(&self, row: RowId) -> Option<&[u8]> {
+        let at = self.slot(row).head;
+        if at.is_none() || self.records.flags(at) & TOMBSTONE != 0 { None } else { Some(self.records.bytes_of(at)) }
+    }
+    /// The image committed at or before `epoch`, for snapshot reads; right only while that epoch is kept (see [`Fragment::commit`]).
+    pub fn committed_at(&self, row: RowId, epoch: Epoch) -> Option<&[u8]> {
+        let mut at = self.slot(row).head;
+        while !at.is_none() {
+            let flags = self.records.flags(at);
+            if flags & PENDING == 0 && self.records.epoch(at) <= epoch {
+                return (flags & TOMBSTONE == 0).then(|| self.records.bytes_of(at));
+            }
+            at = self.records.previous(at);
+        }
+        None
+    }
+    #[inline]
+    pub fn has_pending(&self, row: RowId) -> bool {
+        let at = self.slot(row).head;
+        !at.is_none() && self.records.flags(at) & PENDING != 0
+    }
+    /// Epoch of the newest committed version.
+    pub fn last_change(&self, row: RowId) -> Epoch {
+        let mut at = self.slot(row).head;
+        while !at.is_none() {
+            if self.records.flags(at) & PENDING == 0 {
+                return self.records.epoch(at);
+            }
+            at = self.records.previous(at);
+        }
+        Epoch(0)
+    }
+
+    /// Puts a version on top of the row, not committed; `None` deletes. The caller holds the row's exclusive lock.
+    pub fn push_pending(&mut self, row: RowId, image: Option<&[u8]>) -> Result<(), ErrorCode> {
+        let head = self.slot(row).head;
+        let flags = PENDING | if image.is_none() { TOMBSTONE } else { 0 };
+        let record = self.records.alloc(image.unwrap_or(&[]), flags, head, head.is_none())?;
+        if let Some(image) = image
+            && let Err(code) = self.index_version(row, image, head)
+        {
+            self.records.free(record);
+            return Err(code);
+        }
+        self.slot_mut(row).head = record;
+        Ok(())
+    }
+
+    /// Adds the entries of a new image that the version below it does not have already.
+    fn index_version(&mut self, row: RowId, image: &[u8], below: RecRef) -> Result<(), ErrorCode> {
+        let mut added = 0u128;
+        for i in 0..self.indexes.len() {
+            let no = self.indexes[i].no;
+            let Some(columns) = self.schema.index_columns(no) else { continue };
+            if !below.is_none()
+                && self.records.flags(below) & TOMBSTONE == 0
+                && (no.0 == 0 || key::same_columns(self.schema.layout(), columns, self.records.bytes_of(below), image))
+            {
+                continue;
+            }
+            let mut entry = std::mem::take(&mut self.scratch);
+            let result = self.entry_key(no, row, image, &mut entry).and_then(|()| self.add_entry(i, &entry, row));
+            self.scratch = entry;
+            match result {
+                Ok(true) => added |= 1 << i,
+                Ok(false) => {}
+                Err(code) => {
+                    for j in (0..i).filter(|j| added & 1 << j != 0) {
+                        self.remove_entry_of(j, row, image);
+                    }
+                    return Err(code);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn add_entry(&mut self, index: usize, entry: &[u8], row: RowId) -> Result<bool, ErrorCode> {
+        let index = &mut self.indexes[index];
+        // A split or a first node may take one step more than the tree has.
+        if index.tree.bytes() + INDEX_STEP / 2 > index.accounted {
+            if !self.memory.account(Region::Index, INDEX_STEP, false) {
+                return Err(ErrorCode::OutOfMemory);
+            }
+            index.accounted += INDEX_STEP;
+        }
+        Ok(index.tree.insert(entry, row.0))
+    }
+
+    fn remove_entry_of(&mut self, index: usize, row: RowId, image: &[u8]) {
+        let mut entry = std::mem::take(&mut self.scratch);
+        let no = self.indexes[index].no;
+        if self.entry_key(no, row, image, &mut entry).is_ok() {
+            self.indexes[index].tree.remove(&entry);
+        }
+        self.scratch = entry;
+        let index = &mut self.indexes[index];
+        while index.accounted > index.tree.bytes() + 4 * INDEX_STEP {
+            self.memory.unaccount(Region::Index, INDEX_STEP);
+            index.accounted -= INDEX_STEP;
+        }
+    }
+
+    /// Writes the entry key of `image` in index `no` into `out`.
+    fn entry_key(&self, no: IndexNo, row: RowId, image: &[u8], out: &mut Vec<u8>) -> Result<(), ErrorCode> {
+        out.clear();
+        if no.0 != 0 {
+            let columns = self.schema.index_columns(no).ok_or(ErrorCode::IndexNotFound)?;
+            key::encode_from_row(&self.schema, columns, image, out)?;
+        }
+        out.extend_from_slice(self.key(row));
+        Ok(())
+    }
+
+    /// Removes the entries of a version that is no longer linked, except those a remaining version has too.
+    fn unindex_version(&mut self, row: RowId, image: &[u8]) {
+        for i in 0..self.indexes.len() {
+            if !self.other_version_has(i, row, image) {
+                self.remove_entry_of(i, row, image);
+            }
+        }
+    }
+
+    fn other_version_has(&mut self, index: usize, row: RowId, image: &[u8]) -> bool {
+        let no = self.indexes[index].no;
+        let mut at = self.slot(row).head;
+        let (mut mine, mut other) = (std::mem::take(&mut self.scratch), std::mem::take(&mut self.scratch_old));
+        let mut found = false;
+        while !at.is_none() && !found {
+            if self.records.flags(at) & TOMBSTONE == 0 {
+                let version = self.records.bytes_of(at);
+                found = no.0 == 0
+                    || self.schema.index_columns(no).is_some_and(|c| key::same_columns(self.schema.layout(), c, version, image))
+                    || (self.entry_key(no, row, image, &mut mine).is_ok()
+                        && self.entry_key(no, row, version, &mut other).is_ok()
+                        && mine == other);
+            }
+            at = self.records.previous(at);
+        }
+        (self.scratch, self.scratch_old) = (mine, other);
+        found
+    }
+
+    /// Frees a record that has been unlinked from the row, with the entries only it needed.
+    fn drop_version(&mut self, row: RowId, record: RecRef) {
+        if self.records.flags(record) & TOMBSTONE == 0 && !self.indexes.is_empty() {
+            // The image is copied out because the indexes are changed while it is read.
+            let mut image = std::mem::take(&mut self.image);
+            image.clear();
+            image.extend_from_slice(self.records.bytes_of(record));
+            self.unindex_version(row, &image);
+            self.image = image;
+        }
+        self.records.free(record);
+    }
+
+    /// Undoes the newest pending version.
+    pub fn pop_pending(&mut self, row: RowId) {
+        let head = self.slot(row).head;
+        assert!(self.has_pending(row), "undo of a row without a pending version");
+        self.slot_mut(row).head = self.records.previous(head);
+        self.drop_version(row, head);
+    }
+
+    /// Makes the newest pending version the committed one. Pending versions below it vanish; the committed version it replaces is kept
+    /// while `epoch > horizon` (a snapshot at the horizon may need it), otherwise freed now.
+    pub fn commit(&mut self, row: RowId, epoch: Epoch, horizon: Epoch) {
+        let head = self.slot(row).head;
+        assert!(self.has_pending(row), "commit of a row without a pending version");
+        let tombstone = self.records.flags(head) & TOMBSTONE;
+        self.records.set_flags(head, tombstone);
+        self.records.set_epoch(head, epoch);
+        let keep = epoch > horizon;
+        let mut at = self.records.previous(head);
+        let mut base = at;
+        while !base.is_none() && self.records.flags(base) & PENDING != 0 {
+            base = self.records.previous(base);
+        }
+        self.records.set_previous(head, if keep { base } else { RecRef::NONE });
+        while !at.is_none() && !(keep && at == base) {
+            let previous = self.records.previous(at);
+            self.drop_version(row, at);
+            at = previous;
+        }
+        if keep && (!base.is_none() || tombstone != 0) {
+            self.kept.push_back((epoch, row));
+        } else if tombstone != 0 {
+            self.slot_mut(row).head = RecRef::NONE;
+            self.records.free(head);
+        }
+    }
+
+    /// Frees versions kept for snapshots that none at or after `horizon` can need; at most `budget` rows. Returns rows looked at.
+    pub fn collect(&mut self, horizon: Epoch, budget: usize) -> usize {
+        let mut done = 0;
+        while done < budget {
+            match self.kept.front() {
+                Some(&(epoch, row)) if epoch <= horizon => {
+                    self.kept.pop_front();
+                    self.trim(row, horizon);
+                    done += 1;
+                }
+                _ => break,
+            }
+        }
+        done
+    }
+
+    fn trim(&mut self, row: RowId, horizon: Epoch) {
+        if row.0 >= self.slots_used || !self.slot(row).used {
+            return; // reclaimed, perhaps another row now; trimming again is harmless
+        }
+        let (mut newer, mut at) = (RecRef::NONE, self.slot(row).head);
+        while !at.is_none() && (self.records.flags(at) & PENDING != 0 || self.records.epoch(at) > horizon) {
+            newer = at;
+            at = self.records.previous(at);
+        }
+        if at.is_none() {
+            return;
+        }
+        let mut old = self.records.previous(at);
+        self.records.set_previous(at, RecRef::NONE);
+        if self.records.flags(at) & TOMBSTONE != 0 {
+            match newer.is_none() {
+                true => self.slot_mut(row).head = RecRef::NONE,
+                false => self.records.set_previous(newer, RecRef::NONE),
+            }
+            self.records.free(at);
+        }
+        while !old.is_none() {
+            let previous = self.records.previous(old);
+            self.drop_version(row, old);
+            old = previous;
+        }
+        self.reclaim(row);
+    }
+
+    #[inline]
+    pub fn lock_word(&mut self, row: RowId) -> &mut u32 {
+        &mut self.slot_mut(row).lock
+    }
+    #[inline]
+    pub fn lock_word_of(&self, row: RowId) -> u32 {
+        self.slot(row).lock
+    }
+    /// Changes committed here and not yet known to be complete in the cluster.
+    #[inline]
+    pub fn incomplete(&self, row: RowId) -> u32 {
+        self.slot(row).incomplete
+    }
+    pub fn add_incomplete(&mut self, row: RowId) {
+        self.slot_mut(row).incomplete += 1;
+    }
+    pub fn sub_incomplete(&mut self, row: RowId) {
+        let slot = self.slot_mut(row);
+        assert!(slot.incomplete > 0, "a row completed more often than it was committed");
+        slot.incomplete -= 1;
+    }
+
+    /// Removes the row if nothing is left of it: no version, no lock, nothing incomplete.
+    pub fn reclaim(&mut self, row: RowId) -> bool {
+        let slot = *self.slot(row);
+        if !slot.used || !slot.head.is_none() || slot.lock != 0 || slot.incomplete != 0 {
+            return false;
+        }
+        let removed = self.hash.remove(slot.hash, row.0);
+        assert!(removed, "a row without hash entry");
+        self.free_long_key(&slot);
+        *self.slot_mut(row) = FREE;
+        self.free_slots.push(row.0);
+        self.rows -= 1;
+        true
+    }
+
+    /// The first row at or after `from`, in slot order.
+    pub fn next_row(&self, from: RowId) -> Option<RowId> {
+        (from.0..self.slots_used).map(RowId).find(|&row| self.slot(row).used)
+    }
+
+    /// Entries of an ordered index between two bounds over encoded index columns (a prefix will do) or whole entry keys; `None` when there
+    /// is no such index.
+    pub fn scan<'f>(
+        &'f self,
+        index: IndexNo,
+        low: Bound<&[u8]>,
+        high: Bound<&[u8]>,
+        reverse: bool,
+    ) -> Option<FragmentScan<'f>> {
+        let index = self.indexes.iter().find(|i| i.no == index)?;
+        Some(FragmentScan { range: index.tree.range(low, high, reverse) })
+    }
+
+    /// Whether an entry found by a scan is the one of this image of the row.
+    #[inline]
+    pub fn entry_matches(&self, index: IndexNo, row: RowId, image: &[u8], entry: &[u8], scratch: &mut Vec<u8>) -> bool {
+        let head = self.slot(row).head;
+        if index.0 == 0 || self.records.previous(head).is_none() {
+            return true;
+        }
+        self.entry_key(index, row, image, scratch).is_ok() && scratch == entry
+    }
+
+    /// Makes an empty ordered index that writes maintain from now on; its definition must be in the schema. Fill it with
+    /// [`Fragment::build_index`].
+    pub fn add_index(&mut self, index: IndexNo) {
+        if self.indexes.iter().all(|i| i.no != index) {
+            self.indexes.push(Index { no: index, tree: BTree::new(), accounted: 0 });
+        }
+    }
+
+    /// Adds the entries of the rows from `from` on, at most `budget` rows; returns where to go on. Entries that writes have added
+    /// meanwhile are left as they are.
+    pub fn build_index(&mut self, index: IndexNo, from: RowId, budget: usize) -> Result<Option<RowId>, ErrorCode> {
+        let Some(i) = self.indexes.iter().position(|i| i.no == index) else { return Err(ErrorCode::IndexNotFound) };
+        let mut next = self.next_row(from);
+        for _ in 0..budget {
+            let Some(row) = next else { return Ok(None) };
+            let mut at = self.slot(row).head;
+            while !at.is_none() {
+                if self.records.flags(at) & TOMBSTONE == 0 {
+                    let mut entry = std::mem::take(&mut self.scratch);
+                    let made = self.entry_key(index, row, self.records.bytes_of(at), &mut entry);
+                    let added = made.and_then(|()| self.add_entry(i, &entry, row));
+                    self.scratch = entry;
+                    added?;
+                }
+                at = self.records.previous(at);
+            }
+            next = self.next_row(RowId(row.0 + 1));
+        }
+        Ok(next)
+    }
+
+    pub fn drop_index(&mut self, index: IndexNo) {
+        if let Some(i) = self.indexes.iter().position(|i| i.no == index) {
+            let index = self.indexes.swap_remove(i);
+            self.memory.unaccount(Region::Index, index.accounted);
+        }
+    }
+
+    /// Sum over the committed rows that is equal on replicas with equal content, whatever their slots.
+    pub fn content_hash(&self) -> u64 {
+        let mut sum = 0u64;
+        let mut next = self.next_row(RowId(0));
+        while let Some(row) = next {
+            if let Some(image) = self.committed(row) {
+                let hash = hash_key(self.key(row)) ^ hash_key(image).rotate_left(17);
+                sum = sum.wrapping_add(hash_key(&hash.to_le_bytes()));
+            }
+            next = self.next_row(RowId(row.0 + 1));
+        }
+        sum
+    }
+
+    /// Checks the whole structure: hash index, slots, versions and trees against each other. Slow.
+    pub fn verify(&self) -> Result<(), String> {
+        let used: Vec<RowId> = (0..self.slots_used).map(RowId).filter(|&r| self.slot(r).used).collect();
+        if used.len() as u64 != self.rows || self.hash.len() != used.len() {
+            return Err(format!("{} slots in use, {} rows, {} hash entries", used.len(), self.rows, self.hash.len()));
+        }
+        let (mut entry, mut expected, mut records) = (Vec::new(), vec![std::collections::BTreeSet::new(); self.indexes.len()], 0);
+        for &row in &used {
+            let slot = self.slot(row);
+            if self.find(self.key(row), slot.hash) != Some(row) {
+                return Err(format!("row {row:?} is not found by its key"));
+            }
+            records += u64::from(usize::from(slot.key_length) > INLINE_KEY);
+            let mut at = slot.head;
+            while !at.is_none() {
+                records += 1;
+                if self.records.flags(at) & TOMBSTONE == 0 {
+                    for (i, index) in self.indexes.iter().enumerate() {
+                        self.entry_key(index.no, row, self.records.bytes_of(at), &mut entry).map_err(|e| e.to_string())?;
+                        if index.tree.get(&entry) != Some(row.0) {
+                            return Err(format!("row {row:?} has no entry in index {}", index.no));
+                        }
+                        expected[i].insert(entry.clone());
+                    }
+                }
+                at = self.records.previous(at);
+            }
+        }
+        if records != self.records.count() {
+            return Err(format!("{records} records are linked, {} exist", self.records.count()));
+        }
+        for (index, expected) in self.indexes.iter().zip(expected) {
+            index.tree.verify()?;
+            if index.tree.len() != expected.len() {
+                return Err(format!("index {} has {} entries, {} are due", index.no, index.tree.len(), expected.len()));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn long_key(slot: &Slot) -> RecRef {
+    slot.key.first_chunk::<8>().map_or(RecRef::NONE, |b| RecRef(u64::from_le_bytes(*b)))
+}
+
+impl Drop for Fragment {
+    fn drop(&mut self) {
+        for index in &self.indexes {
+            self.memory.unaccount(Region::Index, index.accounted);
+        }
+        self.memory.unaccount(Region::Data, self.slots.len() * CHUNK * size_of::<Slot>());
+    }
+}

@@ -1,0 +1,287 @@
+//! The primary-key hash index: linear hashing (Litwin 1980) over cache-line buckets.
+//!
+//! A bucket is one 64-byte line with seven entries of 32 hash bits and a row slot, so a lookup costs one miss here, and a key is only
+//! compared when 32 bits of hash agree. The table grows by splitting one bucket per insert that finds it too full: no insert
+//! ever pays for a big rehash. It does not shrink; emptied buckets are used again.
+
+use std::sync::Arc;
+
+use apus_types::ErrorCode;
+
+use crate::memory::{MemoryManager, Region};
+
+const ENTRIES: usize = 7;
+const NONE: u32 = u32::MAX;
+/// Buckets are made in chunks, so that growing never copies them.
+const CHUNK: usize = 256;
+/// Split when there are more entries than this many per bucket on average.
+const LOAD: usize = 4;
+
+#[repr(align(64))]
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    hashes: [u32; ENTRIES],
+    rows: [u32; ENTRIES],
+    /// Overflow bucket.
+    next: u32,
+    count: u32,
+}
+
+const _: () = assert!(size_of::<Bucket>() == 64);
+
+const EMPTY: Bucket = Bucket { hashes: [0; ENTRIES], rows: [0; ENTRIES], next: NONE, count: 0 };
+
+#[derive(Debug)]
+struct Chunks {
+    chunks: Vec<Box<[Bucket; CHUNK]>>,
+    used: usize,
+}
+
+impl Chunks {
+    #[inline]
+    fn get(&self, i: usize) -> &Bucket {
+        &self.chunks[i / CHUNK][i % CHUNK]
+    }
+    #[inline]
+    fn get_mut(&mut self, i: usize) -> &mut Bucket {
+        &mut self.chunks[i / CHUNK][i % CHUNK]
+    }
+    fn push(&mut self, memory: &MemoryManager) -> bool {
+        if self.used == self.chunks.len() * CHUNK {
+            if !memory.account(Region::Index, CHUNK * size_of::<Bucket>(), false) {
+                return false;
+            }
+            self.chunks.push(Box::new([EMPTY; CHUNK]));
+        }
+        *self.get_mut(self.used) = EMPTY;
+        self.used += 1;
+        true
+    }
+    fn bytes(&self) -> usize {
+        self.chunks.len() * CHUNK * size_of::<Bucket>()
+    }
+}
+
+#[derive(Debug)]
+pub struct HashIndex {
+    memory: Arc<MemoryManager>,
+    buckets: Chunks,
+    overflow: Chunks,
+    free_overflow: Vec<u32>,
+    /// Buckets at the start of this round of splits: a power of two.
+    round: usize,
+    len: usize,
+}
+
+impl HashIndex {
+    pub fn new(memory: Arc<MemoryManager>) -> Result<HashIndex, ErrorCode> {
+        let empty = || Chunks { chunks: Vec::new(), used: 0 };
+        let mut index = HashIndex { memory, buckets: empty(), overflow: empty(), free_overflow: Vec::new(), round: 1, len: 0 };
+        if index.buckets.push(&index.memory) { Ok(index) } else { Err(ErrorCode::OutOfMemory) }
+    }
+
+    pub fn len(&self) -> usize {
+        self.len
+    }
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+    pub fn bytes(&self) -> usize {
+        self.buckets.bytes() + self.overflow.bytes()
+    }
+
+    #[inline]
+    fn home(&self, hash: u32) -> usize {
+        let wide = hash as usize & (2 * self.round - 1);
+        if wide < self.buckets.used { wide } else { wide & (self.round - 1) }
+    }
+
+    /// Touches the bucket so that a later lookup finds it in the cache.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        std::hint::black_box(self.buckets.get(self.home(hash as u32)).count);
+    }
+
+    /// The row whose hash agrees and for which `is_key` holds.
+    #[inline]
+    pub fn find(&self, hash: u64, mut is_key: impl FnMut(u32) -> bool) -> Option<u32> {
+        let hash = hash as u32;
+        let mut bucket = self.buckets.get(self.home(hash));
+        loop {
+            for i in 0..(bucket.count as usize).min(ENTRIES) {
+                if bucket.hashes[i] == hash && is_key(bucket.rows[i]) {
+                    return Some(bucket.rows[i]);
+                }
+            }
+            if bucket.next == NONE {
+                return None;
+            }
+            bucket = self.overflow.get(bucket.next as usize);
+        }
+    }
+
+    /// Adds an entry; the caller knows that the key is not there.
+    pub fn insert(&mut self, hash: u64, row: u32) -> Result<(), ErrorCode> {
+        self.put(hash as u32, row)?;
+        self.len += 1;
+        if self.len > LOAD * self.buckets.used {
+            self.split();
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, hash: u32, row: u32) -> Result<(), ErrorCode> {
+        let home = self.home(hash);
+        let mut at: Option<usize> = None;
+        loop {
+            let bucket = match at {
+                None => self.buckets.get_mut(home),
+                Some(i) => self.overflow.get_mut(i),
+            };
+            let count = bucket.count as usize;
+            if count < ENTRIES {
+                bucket.hashes[count] = hash;
+                bucket.rows[count] = row;
+                bucket.count += 1;
+                return Ok(());
+            }
+            if bucket.next == NONE {
+                break;
+            }
+            at = Some(bucket.next as usize);
+        }
+        let fresh = self.new_overflow()?;
+        match at {
+            None => self.buckets.get_mut(home).next = fresh,
+            Some(i) => self.overflow.get_mut(i).next = fresh,
+        }
+        let bucket = self.overflow.get_mut(fresh as usize);
+        bucket.hashes[0] = hash;
+        bucket.rows[0] = row;
+        bucket.count = 1;
+        Ok(())
+    }
+
+    fn new_overflow(&mut self) -> Result<u32, ErrorCode> {
+        if let Some(free) = self.free_overflow.pop() {
+            *self.overflow.get_mut(free as usize) = EMPTY;
+            return Ok(free);
+        }
+        if !self.overflow.push(&self.memory) {
+            return Err(ErrorCode::OutOfMemory);
+        }
+        Ok((self.overflow.used - 1) as u32)
+    }
+
+    /// Splits the next bucket in turn. Without memory the table stays as it is, with longer chains.
+    fn split(&mut self) {
+        let source = self.buckets.used - self.round;
+        if !self.buckets.push(&self.memory) {
+            return;
+        }
+        let mut chain = std::mem::replace(self.buckets.get_mut(source), EMPTY);
+        if self.buckets.used == 2 * self.round {
+            self.round *= 2;
+        }
+        loop {
+            for i in 0..chain.count as usize {
+                // Its overflow buckets are freed as we go, so there is always one for what they held.
+                let put = self.put(chain.hashes[i], chain.rows[i]);
+                assert!(put.is_ok(), "a split needs no more overflow buckets than it frees");
+            }
+            if chain.next == NONE {
+                break;
+            }
+            let next = chain.next;
+            chain = *self.overflow.get(next as usize);
+            self.free_overflow.push(next);
+        }
+    }
+
+    /// Removes the entry of `row`; `false` if it is not there.
+    pub fn remove(&mut self, hash: u64, row: u32) -> bool {
+        let hash = hash as u32;
+        let home = self.home(hash);
+        let (mut at, mut before): (Option<usize>, Option<usize>) = (None, None);
+        loop {
+            let bucket = match at {
+                None => self.buckets.get_mut(home),
+                Some(i) => self.overflow.get_mut(i),
+            };
+            let count = bucket.count as usize;
+            if let Some(i) = (0..count).find(|&i| bucket.hashes[i] == hash && bucket.rows[i] == row) {
+                bucket.hashes[i] = bucket.hashes[count - 1];
+                bucket.rows[i] = bucket.rows[count - 1];
+                bucket.count -= 1;
+                let (emptied, next) = (bucket.count == 0, bucket.next);
+                if let Some(empty) = at.filter(|_| emptied) {
+                    match before {
+                        None => self.buckets.get_mut(home).next = next,
+                        Some(b) => self.overflow.get_mut(b).next = next,
+                    }
+                    self.free_overflow.push(empty as u32);
+                }
+                self.len -= 1;
+                return true;
+            }
+            if bucket.next == NONE {
+                return false;
+            }
+            before = at;
+            at = Some(bucket.next as usize);
+        }
+    }
+
+    /// All rows, for verification.
+    pub fn rows(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..self.buckets.used).flat_map(move |i| {
+            let mut next = Some(self.buckets.get(i));
+            std::iter::from_fn(move || {
+                let bucket = next?;
+                next = (bucket.next != NONE).then(|| self.overflow.get(bucket.next as usize));
+                Some(&bucket.rows[..bucket.count as usize])
+            })
+            .flatten()
+            .copied()
+        })
+    }
+}
+
+impl Drop for HashIndex {
+    fn drop(&mut self) {
+        self.memory.unaccount(Region::Index, self.bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use apus_types::hash::hash_key;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn agrees_with_a_set_while_growing_and_emptying() {
+        let memory = MemoryManager::new(64 << 20);
+        let mut index = HashIndex::new(memory.clone()).unwrap();
+        let mut model = BTreeSet::new();
+        let mut seed = 1u64;
+        for step in 0..60_000u32 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let row = (seed >> 40) as u32 % 20_000;
+            // Some rows share all 32 hash bits.
+            let hash = hash_key(&(row / 3).to_le_bytes());
+            let grow = step < 40_000;
+            if !model.contains(&row) && (grow || seed >> 63 == 0) {
+                index.insert(hash, row).unwrap();
+                model.insert(row);
+            } else if model.remove(&row) {
+                assert!(index.remove(hash, row));
+            }
+            assert_eq!(index.find(hash, |r| r == row).is_some(), model.contains(&row));
+        }
+        assert_eq!(index.len(), model.len());
+        assert_eq!(index.rows().collect::<BTreeSet<_>>(), model);
+        drop(index);
+        assert!(memory.usage().all(|r| r.used == 0));
+    }
+}

@@ -1,0 +1,255 @@
+//! Row locks: shared and exclusive, a FIFO queue per row.
+//!
+//! A row slot holds one lock word. 0 is free; with [`SOLE`] set, the low bits are the transaction that holds the row exclusively and
+//! nobody waits (the common case: no memory but the word); otherwise the word is the number of a [`Head`] in the pool plus one.
+//!
+//! Grants are FIFO: a request waits behind any earlier one that is waiting, even if it would be compatible with the holders. Only
+//! an upgrade (shared holder asks for exclusive) waits at the front, because it can never be granted behind someone who waits for it.
+
+/// Lock mode.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LockMode {
+    Shared,
+    Exclusive,
+}
+
+/// Answer of [`Locks::acquire`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Acquire {
+    Granted,
+    /// The owner holds the row already in a mode that suffices.
+    AlreadyHeld,
+    /// Queued; [`Grant`] will name owner and waiter.
+    Waiting,
+    /// Refused because the caller did not want to wait; nothing was queued.
+    WouldWait,
+}
+
+/// A queued request that was granted by somebody's leaving.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Grant {
+    pub owner: u32,
+    pub waiter: u32,
+}
+
+const SOLE: u32 = 1 << 31;
+/// Owners and heads must fit below the flag.
+pub const OWNER_MAX: u32 = SOLE - 2;
+
+#[derive(Clone, Copy, Debug)]
+struct Waiter {
+    owner: u32,
+    mode: LockMode,
+    waiter: u32,
+}
+
+#[derive(Default, Debug)]
+struct Head {
+    exclusive: bool,
+    holders: Vec<u32>,
+    queue: Vec<Waiter>,
+}
+
+/// The lock queues of one LDM instance.
+#[derive(Default, Debug)]
+pub struct Locks {
+    heads: Vec<Head>,
+    free: Vec<u32>,
+}
+
+impl Locks {
+    #[inline]
+    pub fn acquire(&mut self, word: &mut u32, owner: u32, mode: LockMode, waiter: u32, may_wait: bool) -> Acquire {
+        assert!(owner <= OWNER_MAX, "lock owner {owner} out of range");
+        if *word == 0 {
+            if mode == LockMode::Exclusive {
+                *word = SOLE | owner;
+            } else {
+                let head = self.new_head(word);
+                head.exclusive = false;
+                head.holders.push(owner);
+            }
+            return Acquire::Granted;
+        }
+        if *word == SOLE | owner {
+            return Acquire::AlreadyHeld;
+        }
+        self.acquire_contended(word, owner, mode, waiter, may_wait)
+    }
+
+    fn acquire_contended(&mut self, word: &mut u32, owner: u32, mode: LockMode, waiter: u32, may_wait: bool) -> Acquire {
+        if *word & SOLE != 0 {
+            if !may_wait {
+                return Acquire::WouldWait;
+            }
+            let holder = *word & !SOLE;
+            let head = self.new_head(word);
+            head.exclusive = true;
+            head.holders.push(holder);
+            head.queue.push(Waiter { owner, mode, waiter });
+            return Acquire::Waiting;
+        }
+        let head = &mut self.heads[(*word - 1) as usize];
+        let holds = head.holders.contains(&owner);
+        if holds && (head.exclusive || mode == LockMode::Shared) {
+            return Acquire::AlreadyHeld;
+        }
+        if holds && head.holders.len() == 1 {
+            head.exclusive = true; // an upgrade with nobody in the way
+            return Acquire::Granted;
+        }
+        if !holds && !head.exclusive && mode == LockMode::Shared && head.queue.is_empty() {
+            head.holders.push(owner);
+            return Acquire::Granted;
+        }
+        if !may_wait {
+            return Acquire::WouldWait;
+        }
+        let request = Waiter { owner, mode, waiter };
+        if holds {
+            head.queue.insert(0, request);
+        } else {
+            head.queue.push(request);
+        }
+        Acquire::Waiting
+    }
+
+    /// The owner gives the row up; requests that can be granted now are appended to `granted`, in order.
+    #[inline]
+    pub fn release(&mut self, word: &mut u32, owner: u32, granted: &mut Vec<Grant>) {
+        if *word == SOLE | owner {
+            *word = 0;
+            return;
+        }
+        if *word == 0 || *word & SOLE != 0 {
+            return;
+        }
+        let head = &mut self.heads[(*word - 1) as usize];
+        head.holders.retain(|&h| h != owner);
+        self.grant(word, granted);
+    }
+
+    /// Takes the owner's waiting requests out of the queue; who stood behind them may be granted.
+    pub fn cancel_wait(&mut self, word: &mut u32, owner: u32, granted: &mut Vec<Grant>) {
+        if *word == 0 || *word & SOLE != 0 {
+            return;
+        }
+        let head = &mut self.heads[(*word - 1) as usize];
+        head.queue.retain(|w| w.owner != owner);
+        self.grant(word, granted);
+    }
+
+    fn grant(&mut self, word: &mut u32, granted: &mut Vec<Grant>) {
+        let number = *word - 1;
+        let head = &mut self.heads[number as usize];
+        while let Some(&first) = head.queue.first() {
+            let alone = head.holders.is_empty() || head.holders == [first.owner];
+            let fits = match first.mode {
+                LockMode::Exclusive => alone,
+                LockMode::Shared => head.holders.is_empty() || !head.exclusive,
+            };
+            if !fits {
+                break;
+            }
+            head.queue.remove(0);
+            head.exclusive = first.mode == LockMode::Exclusive;
+            if !head.holders.contains(&first.owner) {
+                head.holders.push(first.owner);
+            }
+            granted.push(Grant { owner: first.owner, waiter: first.waiter });
+        }
+        if head.queue.is_empty() && (head.holders.is_empty() || (head.exclusive && head.holders.len() == 1)) {
+            *word = head.holders.first().map_or(0, |&h| SOLE | h);
+            head.holders.clear();
+            head.exclusive = false;
+            self.free.push(number);
+        }
+    }
+
+    fn new_head(&mut self, word: &mut u32) -> &mut Head {
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.heads.push(Head::default());
+            (self.heads.len() - 1) as u32
+        });
+        *word = number + 1;
+        &mut self.heads[number as usize]
+    }
+
+    /// The mode in which the owner holds the row, if it does.
+    #[inline]
+    pub fn held_mode(&self, word: u32, owner: u32) -> Option<LockMode> {
+        if word & SOLE != 0 {
+            return (word == SOLE | owner).then_some(LockMode::Exclusive);
+        }
+        let head = self.heads.get(word.checked_sub(1)? as usize)?;
+        let mode = if head.exclusive { LockMode::Exclusive } else { LockMode::Shared };
+        head.holders.contains(&owner).then_some(mode)
+    }
+
+    /// Whom a waiting owner waits for: holders in conflict and earlier waiters in conflict.
+    pub fn blockers(&self, word: u32, owner: u32, out: &mut Vec<u32>) {
+        if word & SOLE != 0 {
+            if word & !SOLE != owner {
+                out.push(word & !SOLE);
+            }
+            return;
+        }
+        let Some(head) = word.checked_sub(1).and_then(|n| self.heads.get(n as usize)) else { return };
+        let Some(place) = head.queue.iter().position(|w| w.owner == owner) else { return };
+        let mode = head.queue[place].mode;
+        let conflicts = |other: LockMode| mode == LockMode::Exclusive || other == LockMode::Exclusive;
+        let held = if head.exclusive { LockMode::Exclusive } else { LockMode::Shared };
+        out.extend(head.holders.iter().copied().filter(|&h| h != owner && conflicts(held)));
+        out.extend(head.queue[..place].iter().filter(|w| w.owner != owner && conflicts(w.mode)).map(|w| w.owner));
+    }
+
+    /// Rows with a queue or several holders.
+    pub fn heads_in_use(&self) -> usize {
+        self.heads.len() - self.free.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fifo_upgrade_and_release() {
+        let mut locks = Locks::default();
+        let (mut word, mut granted) = (0, Vec::new());
+        use {Acquire::*, LockMode::*};
+        assert_eq!(locks.acquire(&mut word, 1, Exclusive, 0, true), Granted);
+        assert_eq!(locks.acquire(&mut word, 1, Shared, 0, true), AlreadyHeld);
+        assert_eq!(locks.heads_in_use(), 0);
+        assert_eq!(locks.acquire(&mut word, 2, Shared, 20, true), Waiting);
+        assert_eq!(locks.acquire(&mut word, 3, Shared, 30, true), Waiting);
+        assert_eq!(locks.acquire(&mut word, 4, Exclusive, 40, true), Waiting);
+        assert_eq!(locks.acquire(&mut word, 5, Shared, 50, false), WouldWait);
+        let mut blockers = Vec::new();
+        locks.blockers(word, 4, &mut blockers);
+        assert_eq!(blockers, [1, 2, 3]);
+        locks.release(&mut word, 1, &mut granted);
+        assert_eq!(granted, [Grant { owner: 2, waiter: 20 }, Grant { owner: 3, waiter: 30 }]);
+        granted.clear();
+        assert_eq!(locks.acquire(&mut word, 2, Exclusive, 21, true), Waiting);
+        locks.release(&mut word, 3, &mut granted);
+        assert_eq!(granted, [Grant { owner: 2, waiter: 21 }], "the upgrade goes first");
+        granted.clear();
+        locks.release(&mut word, 2, &mut granted);
+        assert_eq!(granted, [Grant { owner: 4, waiter: 40 }]);
+        assert_eq!(locks.held_mode(word, 4), Some(Exclusive));
+        locks.release(&mut word, 4, &mut granted);
+        assert_eq!((word, locks.heads_in_use()), (0, 0));
+    }
+
+    #[test]
+    fn a_cancelled_wait_lets_others_through() {
+        let mut locks = Locks::default();
+        let (mut word, mut granted) = (0, Vec::new());
+        locks.acquire(&mut word, 1, LockMode::Shared, 0, true);
+        locks.acquire(&mut word, 2, LockMode::Exclusive, 20, true);
+        locks.acquire(&mut word, 3, LockMode::Shared, 30, true);
+        locks.cancel_wait(&mut word, 2, &mut granted);
+        assert_eq!(granted, [Grant { owner: 3, waiter: 30 }]);
+    }
+}

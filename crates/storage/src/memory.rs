@@ -1,0 +1,210 @@
+//! The global memory manager: one budget for all threads of a data node, in 32 KiB pages, divided into regions.
+//!
+//! A region may always use its reserved part. Beyond that it draws from the shared pool up to its maximum; the last 10 % of the pool
+//! is for regions of high priority and the last 4 % for the highest. A refusal is a temporary error of the request that caused
+//! it ([`apus_types::ErrorCode::OutOfMemory`]), never a crash. Data memory refuses normal inserts at 95 % of its maximum so that updates,
+//! deletes and recovery still work.
+//!
+//! Pages go back to the pool as soon as they are empty; some are kept for reuse, the rest returns to the operating system.
+
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicI64, Ordering::Relaxed},
+};
+
+/// Bytes of a page.
+pub const PAGE_BYTES: usize = 32 << 10;
+/// Free pages kept for reuse; more go back to the operating system.
+const KEEP_PAGES: usize = 256;
+
+/// A page, on the heap.
+pub type Page = Box<[u8; PAGE_BYTES]>;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(usize)]
+pub enum Region {
+    Data = 0,
+    Index = 1,
+    Transaction = 2,
+    JobBuffers = 3,
+    SendBuffers = 4,
+    Query = 5,
+}
+
+pub const REGIONS: [Region; 6] =
+    [Region::Data, Region::Index, Region::Transaction, Region::JobBuffers, Region::SendBuffers, Region::Query];
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Priority {
+    Normal,
+    High,
+    Highest,
+}
+
+/// Limits of a region in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct RegionLimits {
+    pub reserved: u64,
+    pub maximum: u64,
+    pub priority: Priority,
+}
+
+/// Use of a region in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RegionUse {
+    pub region: Region,
+    pub used: u64,
+    pub reserved: u64,
+    pub maximum: u64,
+}
+
+#[derive(Debug)]
+struct RegionState {
+    limits: RegionLimits,
+    used: AtomicI64,
+}
+
+#[derive(Debug)]
+pub struct MemoryManager {
+    regions: [RegionState; REGIONS.len()],
+    /// Bytes of the shared pool, and how many of them are in use.
+    pool: i64,
+    pool_used: AtomicI64,
+    /// Pages to give out again; taken only when a slab grows or shrinks, never per row.
+    spare: Mutex<Vec<Page>>,
+}
+
+impl MemoryManager {
+    /// `total`: bytes for everything. Regions get the usual shares: data and indexes may fill most of it, what must not fail is
+    /// reserved.
+    pub fn new(total: u64) -> Arc<MemoryManager> {
+        let share = |percent: u64| total / 100 * percent;
+        let limits = |reserved, maximum, priority| RegionLimits {
+            reserved: share(reserved),
+            maximum: share(maximum),
+            priority,
+        };
+        MemoryManager::with_limits(
+            total,
+            [
+                limits(0, 90, Priority::Normal),
+                limits(0, 60, Priority::Normal),
+                limits(2, 40, Priority::High),
+                limits(2, 10, Priority::Highest),
+                limits(2, 20, Priority::Highest),
+                limits(0, 30, Priority::Normal),
+            ],
+        )
+    }
+
+    pub fn with_limits(total: u64, limits: [RegionLimits; REGIONS.len()]) -> Arc<MemoryManager> {
+        let reserved: u64 = limits.iter().map(|l| l.reserved).sum();
+        assert!(reserved <= total, "reserved memory {reserved} is more than the total {total}");
+        Arc::new(MemoryManager {
+            regions: limits.map(|limits| RegionState { limits, used: AtomicI64::new(0) }),
+            pool: (total - reserved) as i64,
+            pool_used: AtomicI64::new(0),
+            spare: Mutex::new(Vec::new()),
+        })
+    }
+
+    /// Takes `bytes` from a region's budget. `insert`: a normal insert, which data memory refuses at 95 %.
+    pub fn account(&self, region: Region, bytes: usize, insert: bool) -> bool {
+        let state = &self.regions[region as usize];
+        let bytes = bytes as i64;
+        let before = state.used.fetch_add(bytes, Relaxed);
+        let mut ceiling = state.limits.maximum as i64;
+        if insert && region == Region::Data {
+            ceiling = ceiling / 100 * 95;
+        }
+        if before + bytes > ceiling {
+            state.used.fetch_sub(bytes, Relaxed);
+            return false;
+        }
+        let from_pool = beyond(before + bytes, state) - beyond(before, state);
+        if from_pool == 0 {
+            return true;
+        }
+        let usable = match state.limits.priority {
+            Priority::Normal => self.pool / 100 * 90,
+            Priority::High => self.pool / 100 * 96,
+            Priority::Highest => self.pool,
+        };
+        if self.pool_used.fetch_add(from_pool, Relaxed) + from_pool > usable {
+            self.pool_used.fetch_sub(from_pool, Relaxed);
+            state.used.fetch_sub(bytes, Relaxed);
+            return false;
+        }
+        true
+    }
+
+    /// Gives bytes back that [`MemoryManager::account`] granted.
+    pub fn unaccount(&self, region: Region, bytes: usize) {
+        let state = &self.regions[region as usize];
+        let before = state.used.fetch_sub(bytes as i64, Relaxed);
+        assert!(before >= bytes as i64, "{region:?} gave back {bytes} bytes and had only {before}");
+        let to_pool = beyond(before, state) - beyond(before - bytes as i64, state);
+        self.pool_used.fetch_sub(to_pool, Relaxed);
+    }
+
+    pub fn alloc_page(&self, region: Region, insert: bool) -> Option<Page> {
+        if !self.account(region, PAGE_BYTES, insert) {
+            return None;
+        }
+        let spare = self.spare.lock().ok().and_then(|mut s| s.pop());
+        Some(spare.unwrap_or_else(|| Box::new([0; PAGE_BYTES])))
+    }
+
+    pub fn free_page(&self, region: Region, page: Page) {
+        self.unaccount(region, PAGE_BYTES);
+        if let Ok(mut spare) = self.spare.lock()
+            && spare.len() < KEEP_PAGES
+        {
+            spare.push(page);
+        }
+    }
+
+    pub fn usage(&self) -> impl Iterator<Item = RegionUse> + '_ {
+        REGIONS.into_iter().map(|region| {
+            let state = &self.regions[region as usize];
+            RegionUse {
+                region,
+                used: state.used.load(Relaxed).max(0) as u64,
+                reserved: state.limits.reserved,
+                maximum: state.limits.maximum,
+            }
+        })
+    }
+}
+
+fn beyond(used: i64, state: &RegionState) -> i64 {
+    (used - state.limits.reserved as i64).max(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pool_keeps_its_last_tenth_for_high_priority() {
+        let memory = MemoryManager::new(100 * PAGE_BYTES as u64);
+        let mut pages = Vec::new();
+        while let Some(page) = memory.alloc_page(Region::Data, false) {
+            pages.push(page);
+        }
+        assert_eq!(pages.len(), 84, "90 % of the 94 pages that are not reserved");
+        assert!(memory.alloc_page(Region::Transaction, false).is_some());
+        assert!(memory.alloc_page(Region::JobBuffers, false).is_some());
+        for page in pages.drain(..) {
+            memory.free_page(Region::Data, page);
+        }
+        assert!(memory.alloc_page(Region::Query, false).is_some());
+    }
+
+    #[test]
+    fn inserts_stop_before_updates() {
+        let memory = MemoryManager::new(1000 * PAGE_BYTES as u64);
+        let bytes = 860 * PAGE_BYTES;
+        assert!(!memory.account(Region::Data, bytes, true));
+    }
+}
