@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use apus_sql::server::{
     Accounts, ColumnDef, ColumnType, ConnectionInfo, Engine, Output, ParamValue, PreparedInfo, Server, ServerConfig,
-    SqlError, capability, status,
+    SqlError, capability, limits, status,
 };
 use apus_sql::wire::auth::{AuthPlugin, SCRAMBLE_BYTES, Scramble, respond};
 
@@ -383,6 +383,22 @@ fn prepared_statements() {
     client.expect_error(1243);
     client.command(0x1a, &1u32.to_le_bytes());
     client.expect_error(1243);
+}
+
+#[test]
+fn prepared_statements_are_limited_per_connection() {
+    let server = server(|_| {});
+    let mut client = Client::root(&server);
+    for _ in 0..limits::STATEMENTS_MAX {
+        client.command(0x16, b"select 1");
+        client.expect_ok();
+        client.packet();
+    }
+    client.command(0x16, b"select 1");
+    client.expect_error(1461);
+    client.command(0x19, &77u32.to_le_bytes());
+    client.command(0x16, b"select 1");
+    client.expect_ok();
 }
 
 #[test]

@@ -148,6 +148,7 @@ impl<E: Engine> Connection<E> {
             if self.flush(stream).await.is_err() {
                 return Flow::Quit;
             }
+            self.output.rest();
             let deadline = Instant::now() + wait_timeout;
             let waited = wait_for_input(&mut self.input, stream, |cx| {
                 if killed.as_mut().poll(cx).is_ready() {

@@ -22,8 +22,9 @@ pub const PARAMS_MAX: usize = 65_535;
 pub const LONG_DATA_BYTES_MAX: usize = MAX_ALLOWED_PACKET_DEFAULT;
 /// Bytes of connection attributes that are kept; more are ignored, as MySQL does.
 pub const CONNECT_ATTRS_BYTES_MAX: usize = 64 << 10;
-/// Output that triggers a flush in the middle of a result, and between pipelined commands.
-pub const OUTPUT_FLUSH_BYTES: usize = 1 << 20;
+/// Output that triggers a flush in the middle of a result, and between pipelined commands: many rows per system call,
+/// yet small enough to be still in the processor's cache when the kernel copies it.
+pub const OUTPUT_FLUSH_BYTES: usize = 256 << 10;
 /// Pending connections of the listening socket.
 pub const LISTEN_BACKLOG: i32 = 1024;
 /// Accepted sockets waiting for a worker to take them.

@@ -10,14 +10,16 @@ use std::ops::Range;
 use super::constants::{PACKET_HEADER_BYTES, PACKET_PAYLOAD_MAX};
 use super::error::SqlError;
 
-/// Bytes of input buffer a connection holds while idle.
-const INPUT_REST_BYTES: usize = 16 << 10;
+/// Bytes of input buffer a connection holds while idle: ten thousand idle connections must stay cheap.
+const INPUT_REST_BYTES: usize = 4 << 10;
 /// Input buffers above this size are given back once they run empty.
-const INPUT_KEEP_BYTES: usize = 256 << 10;
+const INPUT_KEEP_BYTES: usize = 64 << 10;
 /// Bytes of output buffer a connection starts with.
-const OUTPUT_REST_BYTES: usize = 16 << 10;
-/// Output buffers above this size are given back after a flush.
-const OUTPUT_KEEP_BYTES: usize = 2 << 20;
+const OUTPUT_REST_BYTES: usize = 4 << 10;
+/// Output buffers above this size are given back when their connection goes idle.
+const OUTPUT_KEEP_BYTES: usize = 64 << 10;
+/// Output buffers above this size, grown by a huge row, are given back even in the middle of a result.
+const OUTPUT_STREAM_BYTES: usize = 2 << 20;
 
 /// Why the input stream cannot go on. The connection ends after the error was reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -252,10 +254,22 @@ impl PacketBuffer {
     pub fn clear(&mut self) {
         assert!(!self.is_open(), "flush in the middle of a packet");
         self.bytes.clear();
-        if self.bytes.capacity() > OUTPUT_KEEP_BYTES {
+        self.packet_start = 0;
+        self.shrink(OUTPUT_STREAM_BYTES);
+    }
+
+    /// The connection goes idle: gives back what a large answer left behind.
+    #[inline]
+    pub fn rest(&mut self) {
+        if self.bytes.is_empty() {
+            self.shrink(OUTPUT_KEEP_BYTES);
+        }
+    }
+
+    fn shrink(&mut self, keep: usize) {
+        if self.bytes.capacity() > keep {
             self.bytes = Vec::with_capacity(OUTPUT_REST_BYTES);
         }
-        self.packet_start = 0;
     }
 
     #[inline]
