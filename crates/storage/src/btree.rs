@@ -1,20 +1,21 @@
 //! A B+-tree from byte-string keys to row ids: the ordered index of an in-memory fragment.
 //!
-//! Keys are unique and compare as bytes (the caller encodes them so, and appends the primary key where the index allows duplicates).
-//! One thread owns a tree; a scan that must survive changes starts again after the last key it saw.
+//! Keys are unique and compare as bytes; the caller encodes them so, and appends the primary key where the index allows
+//! duplicates. One thread owns a tree; a scan that must survive changes starts again after the last key it saw.
 //!
-//! A node is a slotted page of 2 KiB. Entries of 16 bytes (a key *head*, a value, where the key lies) grow from its front, key bytes
-//! grow from its back, and room left by removed keys is won back by compaction. The head is 8 bytes of the key as a
-//! big-endian number, so that a search touches the key bytes only to decide between equal heads. When heads from the start of the keys
-//! would collide, they are taken behind the prefix that all keys of the node share (`skip`); a key without that prefix lies before
-//! or after the whole node. Keys longer than [`INLINE_MAX`] live outside the node.
+//! A node is a slotted page of 2 KiB. Entries of 16 bytes (a key *head*, a value, where the key lies) grow from its
+//! front, key bytes from its back, and room left by removed keys is won back by compaction. The head is 8 bytes of the
+//! key, a big-endian number, so that a search touches the key bytes only to tell equal heads apart. When heads from the
+//! start of the keys would collide, they are taken behind the prefix that all keys of the node share (`skip`); a key
+//! without that prefix lies before or after the whole node. Keys longer than [`INLINE_MAX`] live outside the node.
 //!
-//! Inner nodes are the same pages: `left` is the child below the first separator, the value of an entry is the child at or above its
-//! separator. A separator is the shortest string that tells its two sides apart. Leaves are linked both ways.
+//! Inner nodes are the same pages: `left` is the child below the first separator, an entry's value is the child at or
+//! above its separator. A separator is the shortest string that tells its two sides apart. Leaves are linked both ways.
 //!
-//! A full node splits in the middle by bytes; at the right or left edge of the tree it splits at that end, so that sequential load
-//! fills its leaves. A node below a quarter joins a neighbour if both together fill at most three quarters; an empty
-//! leaf always goes. Nodes come from a slab that grows in small chunks: no insert copies the tree, and freed nodes are used again.
+//! A full node splits in the middle by bytes; at the right or left edge of the tree it splits at that end, so that
+//! sequential load fills its leaves. A node below a quarter joins a neighbour if both fit in three quarters;
+//! an empty leaf always goes. Nodes come from a slab that grows in small chunks: no insert copies the tree, and freed
+//! nodes are used again (they are not returned to the allocator before the tree is dropped).
 
 use std::{
     cmp::Ordering,
@@ -65,24 +66,23 @@ impl<T> Slab<T> {
         self.chunks[chunk].push(item);
         id as u32
     }
-
     fn remove(&mut self, id: u32, empty: T) -> T {
         self.free.push(id);
         mem::replace(&mut self[id], empty)
     }
-
     /// Items in use.
     fn len(&self) -> usize {
         self.chunks.last().map_or(0, |last| (self.chunks.len() - 1) * CHUNK + last.len()) - self.free.len()
     }
-
-    fn item_bytes(&self) -> usize {
-        self.chunks.first().map_or(0, |first| first.capacity() + (self.chunks.len() - 1) * CHUNK) * size_of::<T>()
+    /// Items the chunks have room for.
+    fn room(&self) -> usize {
+        self.chunks.first().map_or(0, |first| first.capacity() + (self.chunks.len() - 1) * CHUNK)
     }
-
     /// Heap bytes, without what the items own.
     fn bytes(&self) -> usize {
-        self.item_bytes() + self.chunks.capacity() * size_of::<Vec<T>>() + self.free.capacity() * size_of::<u32>()
+        self.room() * size_of::<T>()
+            + self.chunks.capacity() * size_of::<Vec<T>>()
+            + self.free.capacity() * size_of::<u32>()
     }
 }
 
@@ -176,52 +176,43 @@ struct Node {
     left: u32,
     /// Leaf: the leaf after.
     right: u32,
-    _reserved: [u32; 2],
     page: [u8; PAGE],
 }
 
 const _: () = assert!(size_of::<Node>() == 2048 && PAGE.is_multiple_of(ENTRY) && PAGE / 2 > 4 * (ENTRY + INLINE_MAX));
 
 impl Node {
-    const EMPTY: Node =
-        Node { len: 0, skip: 0, heap: PAGE as u32, dead: 0, left: NIL, right: NIL, _reserved: [0; 2], page: [0; PAGE] };
+    const EMPTY: Node = Node { len: 0, skip: 0, heap: PAGE as u32, dead: 0, left: NIL, right: NIL, page: [0; PAGE] };
 
     #[inline]
     fn len(&self) -> usize {
         self.len as usize
     }
-
     #[inline]
     fn entries(&self) -> &[[u8; ENTRY]] {
         &self.page.as_chunks::<ENTRY>().0[..self.len()]
     }
-
     #[inline]
     fn entry(&self, at: usize) -> Entry {
         Entry::of(&self.entries()[at])
     }
-
     fn set_entry(&mut self, at: usize, entry: Entry) {
         self.page.as_chunks_mut::<ENTRY>().0[at] = entry.0.to_le_bytes();
     }
-
     fn set_value(&mut self, at: usize, value: u32) {
         let old = self.entry(at);
         self.set_entry(at, Entry::new(old.head(), old.len(), old.offset(), value));
     }
-
     /// The key bytes in the page: the key, or the number of a long one.
     #[inline]
     fn stored(&self, entry: Entry) -> &[u8] {
         &self.page[entry.offset()..entry.offset() + entry.stored()]
     }
-
     /// The number of a key that lies outside.
     fn outside(&self, entry: Entry) -> Option<u32> {
         let bytes = if entry.len() == OUTSIDE { self.stored(entry).first_chunk() } else { None };
         bytes.map(|number| u32::from_le_bytes(*number))
     }
-
     #[inline]
     fn key<'t>(&'t self, long: &'t Long, at: usize) -> &'t [u8] {
         let entry = self.entry(at);
@@ -230,18 +221,15 @@ impl Node {
             None => self.stored(entry),
         }
     }
-
     /// Inner node: child `at` of `len + 1`.
     #[inline]
     fn child(&self, at: usize) -> u32 {
         if at == 0 { self.left } else { self.entry(at - 1).value() }
     }
-
     /// Bytes in use.
     fn used(&self) -> usize {
         self.len() * ENTRY + PAGE - self.heap as usize - self.dead as usize
     }
-
     /// Where the key is, or where it would go.
     #[inline]
     fn search(&self, long: &Long, key: &[u8]) -> Result<usize, usize> {
@@ -273,6 +261,12 @@ impl Node {
             }
         }
         Err(low)
+    }
+
+    /// Entries before the key, or up to and with it.
+    #[inline]
+    fn rank(&self, long: &Long, key: &[u8], with: bool) -> usize {
+        self.search(long, key).map_or_else(|at| at, |at| at + usize::from(with))
     }
 
     /// The key of an entry against `key`, when the heads are equal.
@@ -315,7 +309,6 @@ impl Node {
             self.clear();
         }
     }
-
     fn clear(&mut self) {
         (self.len, self.skip, self.heap, self.dead) = (0, 0, PAGE as u32, 0);
     }
@@ -342,9 +335,7 @@ impl Node {
         self.rehead(long, 0);
         if self.entries().windows(2).any(|pair| Entry::of(&pair[0]).head() == Entry::of(&pair[1]).head()) {
             let skip = common(self.key(long, 0), self.key(long, self.len() - 1));
-            if skip > 0 {
-                self.rehead(long, skip);
-            }
+            self.rehead(long, skip);
         }
     }
 
@@ -359,19 +350,8 @@ impl Node {
     }
 }
 
-/// Where an insert into a full leaf lies in the tree.
-#[derive(Clone, Copy)]
-enum Edge {
-    None,
-    First,
-    Last,
-}
-
-/// The way from the root to a leaf: inner nodes and which child was taken.
-struct Path {
-    steps: [(u32, u32); HEIGHT_MAX],
-    len: usize,
-}
+/// The way from the root to a leaf: inner nodes (one less than the tree is high) and which child was taken.
+type Path = [(u32, usize); HEIGHT_MAX];
 
 /// The ordered index. See the module for its form.
 pub struct BTree {
@@ -406,7 +386,6 @@ impl BTree {
     pub fn len(&self) -> usize {
         self.len
     }
-
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -429,16 +408,13 @@ impl BTree {
         match node.search(&self.long, key) {
             Ok(at) => {
                 node.set_value(at, row);
-                false
+                return false;
             }
-            Err(at) => {
-                if !self.put(leaf, at, key, row) {
-                    self.split_leaf(leaf, at, key, row);
-                }
-                self.len += 1;
-                true
-            }
+            Err(at) if self.put(leaf, at, key, row) => {}
+            Err(at) => self.split_leaf(leaf, at, key, row),
         }
+        self.len += 1;
+        true
     }
 
     /// Removes a key; its row.
@@ -459,7 +435,6 @@ impl BTree {
     pub fn first(&self) -> Option<(&[u8], u32)> {
         self.range(Bound::Unbounded, Bound::Unbounded, false).next()
     }
-
     /// The highest key and its row.
     pub fn last(&self) -> Option<(&[u8], u32)> {
         self.range(Bound::Unbounded, Bound::Unbounded, true).next()
@@ -469,27 +444,21 @@ impl BTree {
     pub fn range<'t>(&'t self, low: Bound<&[u8]>, high: Bound<&[u8]>, reverse: bool) -> Range<'t> {
         let (first, from) = match low {
             Bound::Unbounded => (self.edge_leaf(false), 0),
-            Bound::Included(key) | Bound::Excluded(key) => {
-                let leaf = self.leaf_of(key);
-                (leaf, self.nodes[leaf].rank(&self.long, key, matches!(low, Bound::Excluded(_))))
-            }
+            Bound::Included(key) => self.seek(key, false),
+            Bound::Excluded(key) => self.seek(key, true),
+        };
+        let seek_high = |key, with| {
+            let here = self.nodes[first].rank(&self.long, key, with);
+            // a short range ends in its first leaf
+            if here < self.nodes[first].len() { (first, here) } else { self.seek(key, with) }
         };
         let (last, to) = match high {
             _ if crossed(low, high) => (first, from),
+            Bound::Included(key) => seek_high(key, true),
+            Bound::Excluded(key) => seek_high(key, false),
             Bound::Unbounded => {
                 let leaf = self.edge_leaf(true);
                 (leaf, self.nodes[leaf].len())
-            }
-            Bound::Included(key) | Bound::Excluded(key) => {
-                let after = matches!(high, Bound::Included(_));
-                let node = &self.nodes[first];
-                let here = node.rank(&self.long, key, after);
-                if here < node.len() {
-                    (first, here) // a short range ends in its first leaf
-                } else {
-                    let leaf = self.leaf_of(key);
-                    (leaf, self.nodes[leaf].rank(&self.long, key, after))
-                }
             }
         };
         let (leaf, at, goal, goal_at) = if reverse { (last, to, first, from) } else { (first, from, last, to) };
@@ -499,34 +468,37 @@ impl BTree {
         range
     }
 
+    /// The leaf of a key, and how many of its entries are before the key, or up to and with it.
+    fn seek(&self, key: &[u8], with: bool) -> (u32, usize) {
+        let leaf = self.leaf_of(key);
+        (leaf, self.nodes[leaf].rank(&self.long, key, with))
+    }
+    /// The leaf below the children that `choose` names.
     #[inline]
-    fn leaf_of(&self, key: &[u8]) -> u32 {
+    fn descend(&self, mut choose: impl FnMut(u32, &Node) -> usize) -> u32 {
         let mut id = self.root;
         for _ in 1..self.height {
             let node = &self.nodes[id];
-            id = node.child(node.rank(&self.long, key, true));
+            id = node.child(choose(id, node));
         }
         id
     }
-
+    #[inline]
+    fn leaf_of(&self, key: &[u8]) -> u32 {
+        self.descend(|_, node| node.rank(&self.long, key, true))
+    }
     fn edge_leaf(&self, last: bool) -> u32 {
-        let mut id = self.root;
-        for _ in 1..self.height {
-            let node = &self.nodes[id];
-            id = node.child(if last { node.len() } else { 0 });
-        }
-        id
+        self.descend(|_, node| if last { node.len() } else { 0 })
     }
 
     fn path_to(&self, key: &[u8]) -> Path {
-        let mut path = Path { steps: [(NIL, 0); HEIGHT_MAX], len: self.height - 1 };
-        let mut id = self.root;
-        for step in &mut path.steps[..self.height - 1] {
-            let node = &self.nodes[id];
+        let (mut path, mut level) = ([(NIL, 0); HEIGHT_MAX], 0);
+        self.descend(|id, node| {
             let child = node.rank(&self.long, key, true);
-            *step = (id, child as u32);
-            id = node.child(child);
-        }
+            path[level] = (id, child);
+            level += 1;
+            child
+        });
         path
     }
 
@@ -561,10 +533,15 @@ impl BTree {
     /// Removes an entry of a node with its key.
     fn cut(&mut self, id: u32, at: usize) {
         let node = &mut self.nodes[id];
-        if let Some(number) = node.outside(node.entry(at)) {
+        let outside = node.outside(node.entry(at));
+        node.close(at);
+        self.forget(outside);
+    }
+
+    fn forget(&mut self, outside: Option<u32>) {
+        if let Some(number) = outside {
             self.long_bytes -= self.long.remove(number, Box::default()).len();
         }
-        node.close(at);
     }
 
     /// Moves the entries from `from` on into a new node and leaves the first `keep`. The new node.
@@ -586,9 +563,9 @@ impl BTree {
         let node = &self.nodes[leaf];
         let (len, next) = (node.len(), node.right);
         let (edge, keep) = match at {
-            _ if at == len && next == NIL => (Edge::Last, len),
-            0 if node.left == NIL => (Edge::First, 0),
-            _ => (Edge::None, node.middle()),
+            _ if at == len && next == NIL => (Ordering::Greater, len),
+            0 if node.left == NIL => (Ordering::Less, 0),
+            _ => (Ordering::Equal, node.middle()),
         };
         let right = self.divide(leaf, keep, keep);
         self.nodes[leaf].right = right;
@@ -596,9 +573,8 @@ impl BTree {
         if next != NIL {
             self.nodes[next].left = right;
         }
-        let fits =
-            if at < keep || keep == 0 { self.put(leaf, at, key, row) } else { self.put(right, at - keep, key, row) };
-        assert!(fits, "half a leaf has room");
+        let (half, at) = if at < keep || keep == 0 { (leaf, at) } else { (right, at - keep) };
+        assert!(self.put(half, at, key, row), "half a leaf has room");
 
         let (left_node, right_node) = (&self.nodes[leaf], &self.nodes[right]);
         let below = left_node.key(&self.long, left_node.len() - 1);
@@ -609,19 +585,18 @@ impl BTree {
         self.separator = self.raise(path, edge, separator, right);
     }
 
-    /// Puts a separator and the child at or above it into the lowest node of the path; splits upwards as far as needed. Gives the
-    /// buffer back.
-    fn raise(&mut self, path: Path, edge: Edge, mut separator: Vec<u8>, mut child: u32) -> Vec<u8> {
-        for &(id, step) in path.steps[..path.len].iter().rev() {
-            let at = step as usize;
+    /// Puts a separator and the child at or above it into the lowest node of the path; splits upwards as far as needed.
+    /// `edge`: the new key is the first (less) or last (greater) of the tree. Gives the buffer back.
+    fn raise(&mut self, path: Path, edge: Ordering, mut separator: Vec<u8>, mut child: u32) -> Vec<u8> {
+        for &(id, at) in path[..self.height - 1].iter().rev() {
             if self.put(id, at, &separator, child) {
                 return separator;
             }
             let node = &self.nodes[id];
             let keep = match edge {
-                Edge::Last => node.len() - 2,
-                Edge::First => 1,
-                Edge::None => node.middle(),
+                Ordering::Greater => node.len() - 2,
+                Ordering::Less => 1,
+                Ordering::Equal => node.middle(),
             };
             let mut raised = mem::take(&mut self.raised);
             raised.clear();
@@ -629,15 +604,9 @@ impl BTree {
             let (below, outside) = (node.entry(keep).value(), node.outside(node.entry(keep)));
             let right = self.divide(id, keep, keep + 1);
             self.nodes[right].left = below;
-            if let Some(number) = outside {
-                self.long_bytes -= self.long.remove(number, Box::default()).len();
-            }
-            let fits = if at <= keep {
-                self.put(id, at, &separator, child)
-            } else {
-                self.put(right, at - keep - 1, &separator, child)
-            };
-            assert!(fits, "half an inner node has room");
+            self.forget(outside);
+            let (half, at) = if at <= keep { (id, at) } else { (right, at - keep - 1) };
+            assert!(self.put(half, at, &separator, child), "half an inner node has room");
             self.raised = mem::replace(&mut separator, raised);
             child = right;
         }
@@ -652,13 +621,11 @@ impl BTree {
     fn shrink(&mut self, leaf: u32, key: &[u8]) {
         let path = self.path_to(key);
         let mut id = leaf;
-        let mut gone = false;
-        if self.nodes[leaf].len == 0 {
+        let mut gone = self.nodes[leaf].len == 0;
+        if gone {
             self.unlink(leaf);
-            gone = true;
         }
-        for (level, &(parent, step)) in path.steps[..path.len].iter().enumerate().rev() {
-            let at = step as usize;
+        for (level, &(parent, at)) in path[..self.height - 1].iter().enumerate().rev() {
             if gone {
                 gone = self.drop_child(parent, at);
             } else if self.nodes[id].used() >= LOW || !self.join(parent, at, level + 2 == self.height) {
@@ -668,14 +635,10 @@ impl BTree {
         }
         while self.height > 1 && self.nodes[self.root].len == 0 {
             let below = self.nodes[self.root].left;
-            self.free(self.root);
+            self.nodes.remove(self.root, Node::EMPTY);
             self.root = below;
             self.height -= 1;
         }
-    }
-
-    fn free(&mut self, id: u32) {
-        self.nodes.remove(id, Node::EMPTY);
     }
 
     /// Takes a leaf out of the list and frees it.
@@ -687,7 +650,7 @@ impl BTree {
         if right != NIL {
             self.nodes[right].left = left;
         }
-        self.free(leaf);
+        self.nodes.remove(leaf, Node::EMPTY);
     }
 
     /// Forgets a freed child. True: it was the only one, the node is freed as well.
@@ -695,7 +658,7 @@ impl BTree {
         let node = &mut self.nodes[id];
         if node.len == 0 {
             assert!(id != self.root, "a root has two children");
-            self.free(id);
+            self.nodes.remove(id, Node::EMPTY);
             return true;
         }
         if at == 0 {
@@ -735,21 +698,10 @@ impl BTree {
             self.unlink(right);
             self.cut(parent, separator);
         } else {
-            self.free(right);
+            self.nodes.remove(right, Node::EMPTY);
             self.nodes[parent].close(separator); // a separator outside moved down
         }
         true
-    }
-}
-
-impl Node {
-    /// Entries before the key, or up to and with it.
-    #[inline]
-    fn rank(&self, long: &Long, key: &[u8], with: bool) -> usize {
-        match self.search(long, key) {
-            Ok(at) => at + usize::from(with),
-            Err(at) => at,
-        }
     }
 }
 
@@ -785,19 +737,6 @@ impl Range<'_> {
             (true, true) => 0,
         }
     }
-
-    /// Goes on to the next leaf; false: there is none in the range.
-    fn next_leaf(&mut self) -> bool {
-        if !self.more {
-            return false;
-        }
-        let id = if self.reverse { self.node.left } else { self.node.right };
-        self.node = &self.tree.nodes[id];
-        self.more = id != self.goal;
-        self.at = if self.reverse { self.node.len() } else { 0 };
-        self.stop = self.leaf_end();
-        true
-    }
 }
 
 impl<'t> Iterator for Range<'t> {
@@ -806,9 +745,14 @@ impl<'t> Iterator for Range<'t> {
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         while self.at == self.stop {
-            if !self.next_leaf() {
+            if !self.more {
                 return None;
             }
+            let id = if self.reverse { self.node.left } else { self.node.right };
+            self.node = &self.tree.nodes[id];
+            self.more = id != self.goal;
+            self.at = if self.reverse { self.node.len() } else { 0 };
+            self.stop = self.leaf_end();
         }
         let at = if self.reverse { self.at - 1 } else { self.at };
         self.at = if self.reverse { at } else { at + 1 };
@@ -833,10 +777,10 @@ fn hold(condition: bool, what: &str, id: u32) -> Result<(), String> {
 }
 
 impl BTree {
-    /// Checks order, heads, separators, links, fill, the number of keys and the byte count.
+    /// Checks order, heads, separators, links, that no leaf is empty, the number of keys and the byte count.
     pub fn verify(&self) -> Result<(), String> {
         let mut census = Census::default();
-        self.verify_node(self.root, 1, None, None, &mut census)?;
+        self.verify_node(self.root, 1, [None, None], &mut census)?;
         let last = census.leaf.map_or(NIL, |leaf| self.nodes[leaf].right);
         hold(last == NIL, "a leaf follows the last", self.root)?;
         hold(self.height == 1 || self.nodes[self.root].len > 0, "the root has one child", self.root)?;
@@ -845,16 +789,8 @@ impl BTree {
             ("nodes", census.nodes, self.nodes.len()),
             ("long keys", census.long, self.long.len()),
             ("bytes of long keys", census.long_bytes, self.long_bytes),
-            (
-                "slab items",
-                self.nodes.chunks.iter().map(Vec::capacity).sum::<usize>() * size_of::<Node>(),
-                self.nodes.item_bytes(),
-            ),
-            (
-                "slab items",
-                self.long.chunks.iter().map(Vec::capacity).sum::<usize>() * size_of::<Box<[u8]>>(),
-                self.long.item_bytes(),
-            ),
+            ("room for nodes", self.nodes.chunks.iter().map(Vec::capacity).sum(), self.nodes.room()),
+            ("room for long keys", self.long.chunks.iter().map(Vec::capacity).sum(), self.long.room()),
         ] {
             if counted != kept {
                 return Err(format!("{what}: counted {counted}, kept {kept}"));
@@ -863,12 +799,12 @@ impl BTree {
         Ok(())
     }
 
+    /// One node and what is below it; the keys lie in `low..high`.
     fn verify_node(
         &self,
         id: u32,
         level: usize,
-        low: Option<&[u8]>,
-        high: Option<&[u8]>,
+        [low, high]: [Option<&[u8]>; 2],
         census: &mut Census,
     ) -> Result<(), String> {
         let node = &self.nodes[id];
@@ -883,11 +819,8 @@ impl BTree {
             let skip = node.skip as usize;
             hold(node.entry(at).head() == head_of(key, skip), "a head", id)?;
             hold(key.get(..skip) == node.key(&self.long, 0).get(..skip), "a prefix", id)?;
-            hold(
-                low.is_none_or(|low| low <= key) && high.is_none_or(|high| key < high),
-                "a key outside the separators",
-                id,
-            )?;
+            let inside = low.is_none_or(|low| low <= key) && high.is_none_or(|high| key < high);
+            hold(inside, "a key outside the separators", id)?;
             hold(at == 0 || node.key(&self.long, at - 1) < key, "order", id)?;
             if let Some(number) = node.outside(node.entry(at)) {
                 census.long += 1;
@@ -904,7 +837,7 @@ impl BTree {
         for at in 0..=node.len() {
             let from = if at == 0 { low } else { Some(node.key(&self.long, at - 1)) };
             let to = if at == node.len() { high } else { Some(node.key(&self.long, at)) };
-            self.verify_node(node.child(at), level + 1, from, to, census)?;
+            self.verify_node(node.child(at), level + 1, [from, to], census)?;
         }
         Ok(())
     }
@@ -919,14 +852,11 @@ mod tests {
     struct Random(u64);
 
     impl Random {
-        fn next(&mut self) -> u64 {
+        fn below(&mut self, end: u64) -> u64 {
             self.0 ^= self.0 << 13;
             self.0 ^= self.0 >> 7;
             self.0 ^= self.0 << 17;
-            self.0
-        }
-        fn below(&mut self, end: u64) -> u64 {
-            self.next() % end
+            self.0 % end
         }
     }
 
@@ -934,34 +864,11 @@ mod tests {
     /// Makes the key of step `.1`.
     type Keys = fn(&mut Random, u64) -> Vec<u8>;
 
-    fn short(random: &mut Random, _: u64) -> Vec<u8> {
-        let mut key: Vec<u8> = (0..random.below(5)).map(|_| [0, 0, 1, 2, 255][random.below(5) as usize]).collect();
-        key.extend_from_slice(&(random.below(300) as u16).to_le_bytes());
+    /// Some bytes of a fill, then a number below a limit.
+    fn filled(random: &mut Random, fill: u8, lengths: &[usize], limit: u64) -> Vec<u8> {
+        let mut key = vec![fill; lengths[random.below(lengths.len() as u64) as usize]];
+        key.extend_from_slice(&(random.below(limit) as u32).to_be_bytes());
         key
-    }
-
-    fn number(random: &mut Random, _: u64) -> Vec<u8> {
-        random.below(20_000).to_be_bytes().to_vec()
-    }
-
-    fn shared_prefix(random: &mut Random, _: u64) -> Vec<u8> {
-        let mut key = vec![b'p'; [0, 3, 20, 90, 100][random.below(5) as usize]];
-        key.extend_from_slice(&(random.below(3_000) as u32).to_be_bytes());
-        key
-    }
-
-    fn long(random: &mut Random, _: u64) -> Vec<u8> {
-        let mut key = vec![b'x'; [1, 60, 120, 127, 200, 1_000, 16_380][random.below(7) as usize]];
-        key.extend_from_slice(&(random.below(400) as u32).to_be_bytes());
-        key
-    }
-
-    fn ascending(random: &mut Random, step: u64) -> Vec<u8> {
-        (step - random.below(200).min(step)).to_be_bytes().to_vec()
-    }
-
-    fn descending(random: &mut Random, step: u64) -> Vec<u8> {
-        (u64::MAX - step + random.below(200).min(step)).to_be_bytes().to_vec()
     }
 
     fn bound<'k>(random: &mut Random, key: &'k [u8]) -> Bound<&'k [u8]> {
@@ -973,15 +880,18 @@ mod tests {
     }
 
     fn check_range(tree: &BTree, model: &Model, low: Bound<&[u8]>, high: Bound<&[u8]>, limit: usize) {
-        let pair = |(key, row): (&Vec<u8>, &u32)| (key.clone(), *row);
-        let own = |(key, row): (&[u8], u32)| (key.to_vec(), row);
-        let empty = crossed(low, high);
-        let wanted = || model.range::<[u8], _>(if empty { (Bound::Unbounded, Bound::Unbounded) } else { (low, high) });
-        let limit = if empty { 0 } else { limit };
-        let found: Vec<_> = tree.range(low, high, false).take(if empty { 9 } else { limit }).map(own).collect();
-        assert_eq!(found, wanted().take(limit).map(pair).collect::<Vec<_>>(), "{low:?} {high:?}");
-        let found: Vec<_> = tree.range(low, high, true).take(if empty { 9 } else { limit }).map(own).collect();
-        assert_eq!(found, wanted().rev().take(limit).map(pair).collect::<Vec<_>>(), "{low:?} {high:?} reverse");
+        if crossed(low, high) {
+            assert!(tree.range(low, high, false).next().is_none() && tree.range(low, high, true).next().is_none());
+            return;
+        }
+        let wanted = || model.range::<[u8], _>((low, high)).map(|(key, row)| (key.as_slice(), *row));
+        assert!(tree.range(low, high, false).take(limit).eq(wanted().take(limit)), "{low:?} {high:?}");
+        assert!(tree.range(low, high, true).take(limit).eq(wanted().rev().take(limit)), "{low:?} {high:?} reverse");
+    }
+
+    fn leaves(tree: &BTree) -> impl Iterator<Item = u32> {
+        let follow = |leaf: &u32| Some(tree.nodes[*leaf].right).filter(|next| *next != NIL);
+        std::iter::successors(Some(tree.edge_leaf(false)), follow)
     }
 
     /// Phases of mostly inserts and mostly removes against the model, then down to nothing.
@@ -1000,10 +910,8 @@ mod tests {
                 }
                 2..6 if growing => assert_eq!(tree.insert(&key, step as u32), model.insert(key, step as u32).is_none()),
                 2..9 if !growing => {
-                    let near = model.range(key..).next().map(|(key, _)| key.clone());
-                    if let Some(near) = near {
-                        assert_eq!(tree.remove(&near), model.remove(&near));
-                    }
+                    let near = model.range(key..).next().map_or(vec![], |(key, _)| key.clone());
+                    assert_eq!(tree.remove(&near), model.remove(&near));
                 }
                 6 => assert_eq!(tree.remove(&key), model.remove(&key)),
                 _ => assert_eq!(tree.insert(&key, step as u32), model.insert(key, step as u32).is_none()),
@@ -1013,15 +921,15 @@ mod tests {
                 tree.verify().unwrap();
             }
         }
-        check_range(&tree, &model, Bound::Unbounded, Bound::Unbounded, usize::MAX);
+        let used: usize = leaves(&tree).map(|id| tree.nodes[id].used()).sum();
+        assert!(used * 3 > leaves(&tree).count() * PAGE, "leaves less than a third full");
+        check_range(&tree, &model, Bound::Unbounded, Bound::Unbounded, 2_000_000);
         let bytes = tree.bytes();
-        let mut order: Vec<_> = model.keys().cloned().collect();
-        for at in (1..order.len()).rev() {
-            order.swap(at, random.below(at as u64 + 1) as usize);
-        }
-        for (at, key) in order.iter().enumerate() {
-            assert_eq!(tree.remove(key), model.remove(key));
-            if at % 1000 == 0 {
+        while !model.is_empty() {
+            let key = keys(&mut random, steps);
+            let near = model.range(key..).chain(&model).next().map_or(vec![], |(key, _)| key.clone());
+            assert_eq!(tree.remove(&near), model.remove(&near));
+            if model.len() % 1000 == 0 {
                 tree.verify().unwrap();
             }
         }
@@ -1031,55 +939,39 @@ mod tests {
     }
 
     #[test]
-    fn short_keys() {
-        model_test(1, short, 200_000);
-    }
-
-    #[test]
-    fn number_keys() {
-        model_test(2, number, 200_000);
-    }
-
-    #[test]
-    fn keys_with_shared_prefixes() {
-        model_test(3, shared_prefix, 200_000);
-    }
-
-    #[test]
-    fn long_keys() {
-        model_test(4, long, 60_000);
-    }
-
-    #[test]
-    fn ascending_keys() {
-        model_test(5, ascending, 200_000);
-    }
-
-    #[test]
-    fn descending_keys() {
-        model_test(6, descending, 200_000);
+    fn agrees_with_a_sorted_map() {
+        let tests: [(Keys, u64); 7] = [
+            (|random, _| (0..random.below(7)).map(|_| [0, 0, 1, 255][random.below(4) as usize]).collect(), 200_000),
+            (|random, _| random.below(20_000).to_be_bytes().to_vec(), 200_000),
+            (|random, _| filled(random, b'p', &[0, 3, 20, 90, 100], 3_000), 200_000),
+            (|random, _| filled(random, b'p', &[20], 30_000), 200_000),
+            (|random, _| filled(random, b'x', &[1, 60, 120, 127, 200, 1_000, 16_380], 400), 60_000),
+            (|random, step| (step - random.below(200).min(step)).to_be_bytes().to_vec(), 200_000),
+            (|random, step| (u64::MAX - step + random.below(200).min(step)).to_be_bytes().to_vec(), 200_000),
+        ];
+        for (seed, (keys, steps)) in (1..).zip(tests) {
+            model_test(seed, keys, steps);
+        }
     }
 
     #[test]
     fn sequential_load_fills_the_leaves() {
         for descending in [false, true] {
             let mut tree = BTree::new();
-            for step in 0..100_000u32 {
-                let number = if descending { u32::MAX - step } else { step };
-                assert!(tree.insert(&u64::from(number).to_be_bytes(), step));
+            for step in 0..100_000u64 {
+                assert!(tree.insert(&(if descending { u64::MAX - step } else { step }).to_be_bytes(), step as u32));
             }
             tree.verify().unwrap();
             assert!(tree.bytes() < 100_000 * 27, "{}", tree.bytes());
-            assert_eq!(tree.first().map(|(_, row)| row), Some(if descending { 99_999 } else { 0 }));
-            assert_eq!(tree.last().map(|(_, row)| row), Some(if descending { 0 } else { 99_999 }));
+            let ends = (tree.first().unwrap().1, tree.last().unwrap().1);
+            assert_eq!(ends, if descending { (99_999, 0) } else { (0, 99_999) });
         }
     }
 
     /// A queue: the window of keys moves on, the memory stays.
     #[test]
     fn freed_nodes_are_used_again() {
-        let mut tree = BTree::new();
-        let mut most = 0;
+        let (mut tree, mut most) = (BTree::new(), 0);
         for step in 0..200_000u64 {
             tree.insert(&step.to_be_bytes(), 0);
             if step >= 10_000 {
@@ -1100,9 +992,7 @@ mod tests {
             assert!(tree.insert(&vec![0; len], len as u32));
         }
         tree.verify().unwrap();
-        for len in 0..300usize {
-            assert_eq!(tree.get(&vec![0; len]), Some(len as u32));
-        }
+        assert!((0..300).all(|len| tree.get(&vec![0; len]) == Some(len as u32)));
         assert!(tree.range(Bound::Unbounded, Bound::Unbounded, false).map(|(_, row)| row).eq(0..300));
         assert!(!tree.insert(&[], 7));
         assert_eq!((tree.get(&[]), tree.remove(&[]), tree.remove(&[])), (Some(7), Some(7), None));
