@@ -6,7 +6,7 @@
 //!                                                                                                 before commit)
 //! TC --LdmCommitOrd--> last --> ... --> primary --LdmCommittedConf--> TC --> client
 //! TC --LdmCompleteOrd--> every backup: rows may be read there
-//! TC --LdmAbortOrd--> primary --> ... --> last --LdmAbortConf--> TC                              (whole or to a savepoint)
+//! TC --LdmAbortOrd--> primary --> ... --> last --LdmAbortConf--> ... --> primary --LdmAbortConf--> TC  (whole or to a savepoint)
 //! ```
 //!
 //! One pass: with [`ONE_PASS`] the last replica commits as it prepares and the same `LdmCommitOrd` flows back to the primary,
@@ -128,6 +128,8 @@ impl<'a> IndexChange<'a> {
 /// `LdmBatchConf`: results in order, then index changes.
 #[derive(Clone, Copy, Debug)]
 pub struct LdmBatchConf<'a> {
+    /// The view in which the writes were sent on.
+    pub generation: u64,
     pub trans: TransId,
     pub batch: u32,
     pub flags: u8,
@@ -142,6 +144,7 @@ pub struct LdmBatchConf<'a> {
 
 impl<'a> LdmBatchConf<'a> {
     pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u64(self.generation);
         out.put_trans(self.trans);
         out.put_u32(self.batch);
         out.put_u8(self.flags);
@@ -153,6 +156,7 @@ impl<'a> LdmBatchConf<'a> {
     }
     pub fn decode(body: &'a [u8]) -> Result<LdmBatchConf<'a>, DecodeError> {
         let mut r = Reader::new(body);
+        let generation = r.u64()?;
         let trans = r.trans()?;
         let batch = r.u32()?;
         let flags = r.u8()?;
@@ -160,7 +164,7 @@ impl<'a> LdmBatchConf<'a> {
         let count = r.u16()?;
         let change_count = r.u16()?;
         let results = r.long_bytes()?;
-        Ok(LdmBatchConf { trans, batch, flags, epoch, count, results, change_count, changes: r.rest() })
+        Ok(LdmBatchConf { generation, trans, batch, flags, epoch, count, results, change_count, changes: r.rest() })
     }
     pub fn results(&self) -> impl Iterator<Item = Result<OpResult<'a>, DecodeError>> {
         let mut r = Reader::new(self.results);

@@ -5,8 +5,9 @@
 //! last report an LDM sends `TakeOverEndRep` to every TC instance. A TC that has the end from all LDM instances decides each
 //! transaction: committed on any replica -> commit everywhere, else abort everywhere. That is safe because X told the client only
 //! after all replicas had committed, and because an LDM that has processed the view accepts nothing more from X. The decision is
-//! carried out with the ordinary `LdmCommitOrd`/`LdmAbortOrd` along what is left of each chain. If the taker dies too, the next
-//! view starts over: every step is idempotent.
+//! carried out with the ordinary `LdmCommitOrd`/`LdmAbortOrd` along what is left of each chain. With the next failure the take-over
+//! starts over, perhaps at another taker: every step is idempotent, and a taker that has decided to commit says so to its
+//! successor before it sends its own end.
 //!
 //! `OutcomeReq` asks an LDM instance whether it remembers a commit; see [`crate::tc::Outcome`].
 
@@ -17,12 +18,13 @@ use crate::{
     tc::Outcome,
 };
 
-/// `TakeOverTransRep`: one transaction's part on one chain of the sending LDM instance.
+/// `TakeOverTransRep`: one transaction's part on one chain of one LDM instance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TakeOverTransRep {
     pub generation: u64,
     pub trans: TransId,
     pub chain: Chain,
+    pub instance: u8,
     pub committed: bool,
     pub epoch: Epoch,
 }
@@ -32,6 +34,7 @@ impl TakeOverTransRep {
         out.put_u64(self.generation);
         out.put_trans(self.trans);
         out.put_chain(self.chain);
+        out.put_u8(self.instance);
         out.put_u8(u8::from(self.committed));
         out.put_u64(self.epoch.0);
     }
@@ -41,6 +44,7 @@ impl TakeOverTransRep {
             generation: r.u64()?,
             trans: r.trans()?,
             chain: r.chain()?,
+            instance: r.u8()?,
             committed: r.u8()? != 0,
             epoch: r.epoch()?,
         })

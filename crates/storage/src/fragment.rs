@@ -50,17 +50,9 @@ struct Slot {
     used: bool,
 }
 
-const FREE: Slot = Slot {
-    head: RecRef::NONE,
-    lock: 0,
-    incomplete: 0,
-    hash: 0,
-    key: [0; INLINE_KEY],
-    key_length: 0,
-    used: false,
-};
+const FREE: Slot =
+    Slot { head: RecRef::NONE, lock: 0, incomplete: 0, hash: 0, key: [0; INLINE_KEY], key_length: 0, used: false };
 
-#[derive(Debug)]
 struct Index {
     no: IndexNo,
     tree: BTree,
@@ -100,7 +92,11 @@ impl<'f> Iterator for FragmentScan<'f> {
 }
 
 impl Fragment {
-    pub fn new(schema: Arc<TableSchema>, partition: PartitionId, memory: &Arc<MemoryManager>) -> Result<Fragment, ErrorCode> {
+    pub fn new(
+        schema: Arc<TableSchema>,
+        partition: PartitionId,
+        memory: &Arc<MemoryManager>,
+    ) -> Result<Fragment, ErrorCode> {
         let mut fragment = Fragment {
             partition,
             memory: memory.clone(),
@@ -363,7 +359,10 @@ impl Fragment {
             if self.records.flags(at) & TOMBSTONE == 0 {
                 let version = self.records.bytes_of(at);
                 found = no.0 == 0
-                    || self.schema.index_columns(no).is_some_and(|c| key::same_columns(self.schema.layout(), c, version, image))
+                    || self
+                        .schema
+                        .index_columns(no)
+                        .is_some_and(|c| key::same_columns(self.schema.layout(), c, version, image))
                     || (self.entry_key(no, row, image, &mut mine).is_ok()
                         && self.entry_key(no, row, version, &mut other).is_ok()
                         && mine == other);
@@ -591,7 +590,8 @@ impl Fragment {
         if used.len() as u64 != self.rows || self.hash.len() != used.len() {
             return Err(format!("{} slots in use, {} rows, {} hash entries", used.len(), self.rows, self.hash.len()));
         }
-        let (mut entry, mut expected, mut records) = (Vec::new(), vec![std::collections::BTreeSet::new(); self.indexes.len()], 0);
+        let (mut entry, mut expected, mut records) =
+            (Vec::new(), vec![std::collections::BTreeSet::new(); self.indexes.len()], 0);
         for &row in &used {
             let slot = self.slot(row);
             if self.find(self.key(row), slot.hash) != Some(row) {
@@ -603,7 +603,8 @@ impl Fragment {
                 records += 1;
                 if self.records.flags(at) & TOMBSTONE == 0 {
                     for (i, index) in self.indexes.iter().enumerate() {
-                        self.entry_key(index.no, row, self.records.bytes_of(at), &mut entry).map_err(|e| e.to_string())?;
+                        self.entry_key(index.no, row, self.records.bytes_of(at), &mut entry)
+                            .map_err(|e| e.to_string())?;
                         if index.tree.get(&entry) != Some(row.0) {
                             return Err(format!("row {row:?} has no entry in index {}", index.no));
                         }

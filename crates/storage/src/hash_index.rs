@@ -76,7 +76,8 @@ pub struct HashIndex {
 impl HashIndex {
     pub fn new(memory: Arc<MemoryManager>) -> Result<HashIndex, ErrorCode> {
         let empty = || Chunks { chunks: Vec::new(), used: 0 };
-        let mut index = HashIndex { memory, buckets: empty(), overflow: empty(), free_overflow: Vec::new(), round: 1, len: 0 };
+        let mut index =
+            HashIndex { memory, buckets: empty(), overflow: empty(), free_overflow: Vec::new(), round: 1, len: 0 };
         if index.buckets.push(&index.memory) { Ok(index) } else { Err(ErrorCode::OutOfMemory) }
     }
 

@@ -77,7 +77,14 @@ impl Locks {
         self.acquire_contended(word, owner, mode, waiter, may_wait)
     }
 
-    fn acquire_contended(&mut self, word: &mut u32, owner: u32, mode: LockMode, waiter: u32, may_wait: bool) -> Acquire {
+    fn acquire_contended(
+        &mut self,
+        word: &mut u32,
+        owner: u32,
+        mode: LockMode,
+        waiter: u32,
+        may_wait: bool,
+    ) -> Acquire {
         if *word & SOLE != 0 {
             if !may_wait {
                 return Acquire::WouldWait;

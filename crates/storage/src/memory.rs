@@ -79,11 +79,8 @@ impl MemoryManager {
     /// reserved.
     pub fn new(total: u64) -> Arc<MemoryManager> {
         let share = |percent: u64| total / 100 * percent;
-        let limits = |reserved, maximum, priority| RegionLimits {
-            reserved: share(reserved),
-            maximum: share(maximum),
-            priority,
-        };
+        let limits =
+            |reserved, maximum, priority| RegionLimits { reserved: share(reserved), maximum: share(maximum), priority };
         MemoryManager::with_limits(
             total,
             [

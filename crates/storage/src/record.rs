@@ -24,8 +24,8 @@ pub const TOMBSTONE: u8 = 2;
 
 /// Sizes that divide a page with little waste.
 const CLASSES: [u32; 24] = [
-    48, 64, 80, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 1024, 1280, 1632, 2048, 2976, 4096, 8192, 16_384,
-    32_768,
+    48, 64, 80, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 1024, 1280, 1632, 2048, 2976, 4096, 8192,
+    16_384, 32_768,
 ];
 const NO_PAGE: u32 = u32::MAX;
 const NO_OFFSET: u32 = u32::MAX;
@@ -102,7 +102,8 @@ impl Records {
     /// Makes a record with these bytes behind its header. `insert`: see [`MemoryManager::account`].
     pub fn alloc(&mut self, bytes: &[u8], flags: u8, previous: RecRef, insert: bool) -> Result<RecRef, ErrorCode> {
         let size = HEADER_BYTES + bytes.len();
-        let at = if size > PAGE_BYTES { self.alloc_large(size, insert)? } else { self.alloc_small(size as u32, insert)? };
+        let at =
+            if size > PAGE_BYTES { self.alloc_large(size, insert)? } else { self.alloc_small(size as u32, insert)? };
         let record = self.record_mut(at);
         record[0..8].copy_from_slice(&0u64.to_le_bytes());
         record[8..16].copy_from_slice(&previous.0.to_le_bytes());

@@ -31,7 +31,12 @@ pub(super) struct CopyJob {
 }
 
 impl LocalDataManager {
-    pub(super) fn on_copy_frag_req(&mut self, from: BlockRef, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
+    pub(super) fn on_copy_frag_req(
+        &mut self,
+        from: BlockRef,
+        body: &[u8],
+        ctx: &mut Context<'_>,
+    ) -> Result<(), DecodeError> {
         let req = CopyFrag::decode(body)?;
         if req.generation != self.view.generation || !self.is_primary(req.partition) {
             ctx.send(from, Kind::CopyFragRef, |out| req.encode(out));
@@ -197,7 +202,13 @@ impl LocalDataManager {
         Ok(())
     }
 
-    fn store_copied(&mut self, order: &CopyRowsOrd<'_>, epoch: Epoch, key: &[u8], image: &[u8]) -> Result<(), ErrorCode> {
+    fn store_copied(
+        &mut self,
+        order: &CopyRowsOrd<'_>,
+        epoch: Epoch,
+        key: &[u8],
+        image: &[u8],
+    ) -> Result<(), ErrorCode> {
         let memory = self.memory.clone();
         let Some(table) = self.tables.get_mut(order.table) else { return Ok(()) }; // dropped meanwhile
         table.schema.layout().check(image)?;

@@ -4,16 +4,13 @@ use apus_kernel::Context;
 use apus_signal::{
     BlockRef, DecodeError, Kind, Reader,
     key_read::Projection,
-    ldm::{COMMITTED, IndexChange, LdmBatchConf, LdmBatchRef, LdmBatchReq, LdmPrepareReq, ONE_PASS, PreparedRow, WRITES},
+    ldm::{
+        COMMITTED, IndexChange, LdmBatchConf, LdmBatchRef, LdmBatchReq, LdmPrepareReq, ONE_PASS, PreparedRow, WRITES,
+    },
     tc::{ALLOW_DUPLICATE, ALLOW_MISSING, NO_WAIT, Op, OpKind, OpResult, OpStatus, SKIP_LOCKED},
 };
 use apus_storage::{Acquire, Fragment, LockMode, Locks, RowId};
-use apus_types::{
-    Chain, ErrorCode, PartitionId, TableSchema, TransId,
-    hash::hash_key,
-    key,
-    update,
-};
+use apus_types::{Chain, ErrorCode, PartitionId, TableSchema, TransId, hash::hash_key, key, update};
 
 use super::{
     LocalDataManager, REPORT_WAIT_NS, RowAt, WAITING_MAX,
@@ -64,12 +61,19 @@ enum Step {
 enum Lock {
     /// `true`: the transaction did not hold this row before.
     Held(bool),
-    Wait { fresh: bool },
+    Wait {
+        fresh: bool,
+    },
     Refused,
 }
 
 impl LocalDataManager {
-    pub(super) fn on_batch_req(&mut self, from: BlockRef, req: &LdmBatchReq<'_>, ctx: &mut Context<'_>) -> Result<(), DecodeError> {
+    pub(super) fn on_batch_req(
+        &mut self,
+        from: BlockRef,
+        req: &LdmBatchReq<'_>,
+        ctx: &mut Context<'_>,
+    ) -> Result<(), DecodeError> {
         if !self.coordinator_valid(from, req.generation) {
             ctx.probe("ldm: batch of a removed coordinator dropped");
             return Ok(());
@@ -123,7 +127,8 @@ impl LocalDataManager {
     /// The chain that TC had in mind is still the partition's, or is what is left of it.
     fn chain_valid(&self, chain: Chain, partition: PartitionId) -> bool {
         let current = self.view.chain(partition);
-        current.primary() == Some(self.me.node) && (chain == current || chain.retain(|n| self.view.is_alive(n)) == current)
+        current.primary() == Some(self.me.node)
+            && (chain == current || chain.retain(|n| self.view.is_alive(n)) == current)
     }
 
     fn execute_op(&mut self, work: &mut Work, op: &Op<'_>, ctx: &mut Context<'_>) -> Result<Step, ErrorCode> {
@@ -167,7 +172,8 @@ impl LocalDataManager {
             Lock::Refused if op.flags & NO_WAIT != 0 => return Err(ErrorCode::LockNotAvailable),
             Lock::Refused => return Err(ErrorCode::Overload),
         };
-        let outcome = if op.kind.is_write() { self.write_row(work, op, hash, row) } else { self.read_row(work, op, row) };
+        let outcome =
+            if op.kind.is_write() { self.write_row(work, op, hash, row) } else { self.read_row(work, op, row) };
         match outcome {
             Ok(Effect::Wrote) => self.note_row(work, at, fresh, true),
             Ok(Effect::Keep) if fresh => self.note_row(work, at, fresh, false),
@@ -271,10 +277,27 @@ impl LocalDataManager {
             Progress::Failed(code) => {
                 let refusal = LdmBatchRef { trans: work.trans, batch: work.batch, code, op: work.next_op };
                 ctx.send(self.transactions.get(work.trans_at).tc, Kind::LdmBatchRef, |out| refusal.encode(out));
+                if code == ErrorCode::WrongView && work.next_op == 0 {
+                    self.forget_untouched_part(work.trans_at, work.chain);
+                }
             }
             Progress::Done => self.answer(&mut work, ctx),
         }
         self.recycle(work);
+    }
+
+    /// TC sends a batch that was refused for its view to another chain; this one may never hear of its end.
+    fn forget_untouched_part(&mut self, at: u32, chain: Chain) {
+        let mut i = self.transactions.get(at).head;
+        while i != NONE {
+            let entry = self.transactions.entry(i);
+            if entry.chain == chain {
+                return;
+            }
+            i = entry.next;
+        }
+        self.transactions.drop_part(at, chain);
+        self.remove_if_empty(at);
     }
 
     fn start_wait(&mut self, mut work: Box<Work>, ctx: &mut Context<'_>) {
@@ -321,6 +344,7 @@ impl LocalDataManager {
             return;
         }
         let conf = LdmBatchConf {
+            generation: self.view.generation,
             trans: work.trans,
             batch: work.batch,
             flags: if next.is_some() { WRITES } else { 0 },
@@ -342,6 +366,7 @@ impl LocalDataManager {
         self.commit_part(at, chain, epoch, ctx);
         let trans = self.transactions.get(at);
         let conf = LdmBatchConf {
+            generation: self.view.generation,
             trans: trans.id,
             batch,
             flags: COMMITTED,
@@ -480,4 +505,3 @@ fn unique_changes(
     }
     Ok(())
 }
-

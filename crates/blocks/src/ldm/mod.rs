@@ -12,7 +12,8 @@
 //! LdmCommitOrd    <- arrives last: version committed, <- arrives first: version committed, lock released,
 //!                    lock released, answer TC            row marked incomplete
 //! LdmCompleteOrd  record forgotten                   row complete: readable here; record forgotten
-//! LdmAbortOrd     versions popped, locks released    the same, later
+//! LdmAbortOrd     versions popped                    versions popped, lock released
+//! LdmAbortConf    <- arrives last: lock released     <- arrives first: passed on
 //! ```
 //!
 //! # Rules
@@ -40,8 +41,6 @@ mod read;
 mod replicate;
 mod scan;
 mod tables;
-#[cfg(test)]
-mod tests;
 mod trans;
 mod view_change;
 
@@ -58,7 +57,7 @@ use apus_signal::{
 use apus_storage::{Grant, Locks, MemoryManager, RowId};
 use apus_types::{Chain, ErrorCode, NodeId, PartitionId};
 
-pub use self::view_change::{departed, living_in_order};
+pub use self::view_change::{departed, living_in_order, taker};
 use self::{execute::Work, outcome::Outcomes, tables::Tables, trans::Transactions};
 
 /// Most batches of one LDM instance that may wait for row locks; more are refused with `Overload`.
@@ -158,7 +157,7 @@ impl LocalDataManager {
     /// The living node before this one, towards the primary.
     fn previous_in(&self, chain: Chain) -> Option<NodeId> {
         let own = chain.position(self.me.node)?;
-        chain.nodes().take(own).rfind(|&n| self.view.is_alive(n))
+        chain.nodes().take(own).filter(|&n| self.view.is_alive(n)).last()
     }
     fn peer(&self, node: NodeId) -> BlockRef {
         BlockRef::new(node, BlockId::Ldm, self.me.instance)
@@ -198,9 +197,14 @@ impl LocalDataManager {
 
     fn on_outcome_req(&mut self, from: BlockRef, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
         let question = OutcomeSignal::decode(body)?;
-        let outcome = if self.outcomes.committed(question.trans) {
+        let held = self.transactions.find(question.trans).map(|at| self.transactions.get(at));
+        let outcome = if question.generation > self.view.generation
+            || held.is_some_and(|t| t.parts.iter().any(|p| !p.committed))
+        {
+            Outcome::Open
+        } else if self.outcomes.committed(question.trans) {
             Outcome::Committed
-        } else if question.generation > self.view.generation || self.transactions.find(question.trans).is_some() {
+        } else if held.is_some() {
             Outcome::Open
         } else if self.outcomes.may_have_forgotten(ctx.now()) {
             Outcome::Forgotten
@@ -317,13 +321,14 @@ impl Block for LocalDataManager {
                     self.on_prepare_req(&req, body, ctx)?;
                 }
             }
-            Kind::LdmCommitOrd | Kind::LdmCompleteOrd | Kind::LdmAbortOrd => {
+            Kind::LdmCommitOrd | Kind::LdmCompleteOrd | Kind::LdmAbortOrd | Kind::LdmAbortConf => {
                 let end = LdmEnd::decode(body)?;
                 if !self.defer(end.generation, envelope, body) {
                     match envelope.kind {
                         Kind::LdmCommitOrd => self.on_commit_ord(&end, ctx),
                         Kind::LdmCompleteOrd => self.on_complete_ord(&end),
-                        _ => self.on_abort_ord(&end, ctx),
+                        Kind::LdmAbortOrd => self.on_abort_ord(&end, ctx),
+                        _ => self.on_abort_conf(&end, ctx),
                     }
                 }
             }
@@ -358,7 +363,8 @@ impl Block for LocalDataManager {
             self.counters
         );
         for (_, t) in self.transactions.iter().take(100) {
-            let _ = writeln!(out, "  transaction {} of {:?}: {} entries, parts {:?}", t.id, t.tc, t.entry_count, t.parts);
+            let _ =
+                writeln!(out, "  transaction {} of {:?}: {} entries, parts {:?}", t.id, t.tc, t.entry_count, t.parts);
         }
         for table in self.tables.iter() {
             for (partition, fragment) in table.fragments() {
@@ -384,4 +390,3 @@ impl Block for LocalDataManager {
         Ok(())
     }
 }
-

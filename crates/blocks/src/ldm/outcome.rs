@@ -4,8 +4,8 @@
 //! When an entry is overwritten its epoch is remembered as the horizon: a question about a transaction that may be older is
 //! answered "forgotten", never "aborted".
 
-use apus_types::collections::FixedMap;
 use apus_types::TransId;
+use apus_types::collections::FixedMap;
 
 /// Commits remembered per LDM instance: at 100,000 commits a second about 2.6 s, many times what a client with a lost link needs.
 pub const OUTCOMES: usize = 1 << 18;

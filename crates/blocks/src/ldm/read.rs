@@ -14,7 +14,12 @@ use super::{LocalDataManager, trans::NONE};
 const PREFETCH: usize = 8;
 
 impl LocalDataManager {
-    pub(super) fn on_read_req(&mut self, from: BlockRef, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
+    pub(super) fn on_read_req(
+        &mut self,
+        from: BlockRef,
+        body: &[u8],
+        ctx: &mut Context<'_>,
+    ) -> Result<(), DecodeError> {
         let req = ReadReq::decode(body)?;
         let mut answer = std::mem::take(&mut self.scratch.rows);
         answer.clear();

@@ -19,7 +19,12 @@ impl LocalDataManager {
     }
 
     /// A backup takes over the rows of a batch and passes them on.
-    pub(super) fn on_prepare_req(&mut self, req: &LdmPrepareReq<'_>, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
+    pub(super) fn on_prepare_req(
+        &mut self,
+        req: &LdmPrepareReq<'_>,
+        body: &[u8],
+        ctx: &mut Context<'_>,
+    ) -> Result<(), DecodeError> {
         if !self.coordinator_valid(req.tc, req.generation) {
             ctx.probe("ldm: prepare of a removed coordinator dropped");
             return Ok(());
@@ -229,20 +234,33 @@ impl LocalDataManager {
             self.cancel_waits_of(at, Some(end.chain), None, ctx);
             let committed = self.transactions.part_mut(at, end.chain).is_some_and(|p| p.committed);
             assert!(!committed, "abort of {} on {:?} after its commit", end.trans, end.chain);
-            if end.savepoint == 0 {
-                self.counters.aborts += 1;
-                self.abort_part(at, end.chain);
-            } else {
-                self.rollback_part(at, end.chain, end.savepoint);
+            self.rollback_part(at, end.chain, end.savepoint);
+            if end.savepoint == 0 && self.previous_in(end.chain).is_some() {
+                self.release_part(at, end.chain);
             }
         }
+        let end = LdmEnd { generation: self.view.generation, ..*end };
         match self.next_in(end.chain) {
-            Some(next) => {
-                let end = LdmEnd { generation: self.view.generation, ..*end };
-                ctx.send(self.peer(next), Kind::LdmAbortOrd, |out| end.encode(out));
-            }
-            None => ctx.send(end.tc, Kind::LdmAbortConf, |out| end.encode(out)),
+            Some(next) => ctx.send(self.peer(next), Kind::LdmAbortOrd, |out| end.encode(out)),
+            None => self.on_abort_conf(&end, ctx),
         }
+    }
+
+    /// The abort has reached the end of the chain and comes back: the primary gives up its locks last, so that no later change of a
+    /// row can reach a backup that still holds the undone one.
+    pub(super) fn on_abort_conf(&mut self, end: &LdmEnd, ctx: &mut Context<'_>) {
+        let end = LdmEnd { generation: self.view.generation, ..*end };
+        if let Some(previous) = self.previous_in(end.chain) {
+            ctx.send(self.peer(previous), Kind::LdmAbortConf, |out| end.encode(out));
+            return;
+        }
+        if end.savepoint == 0
+            && let Some(at) = self.transactions.find(end.trans)
+        {
+            self.counters.aborts += 1;
+            self.release_part(at, end.chain);
+        }
+        ctx.send(end.tc, Kind::LdmAbortConf, |out| end.encode(out));
     }
 
     /// Removes the batches of a transaction from the queues they wait in; TC is told if there is a code.
@@ -260,15 +278,11 @@ impl LocalDataManager {
         }
     }
 
-    fn abort_part(&mut self, at: u32, chain: Chain) {
+    /// Gives up what is left of an undone part: its locks.
+    fn release_part(&mut self, at: u32, chain: Chain) {
         let mut entries = std::mem::take(&mut self.scratch.entries);
         entries.clear();
         self.transactions.take_entries(at, &mut entries, |e| e.chain == chain);
-        for entry in entries.iter().filter(|e| e.write) {
-            if let Some(fragment) = self.tables.fragment_mut(entry.table, entry.partition) {
-                fragment.pop_pending(entry.row);
-            }
-        }
         for entry in &entries {
             self.release_row((entry.table, entry.partition, entry.row), at, entry.lock);
         }

@@ -109,7 +109,12 @@ struct Page {
 }
 
 impl LocalDataManager {
-    pub(super) fn on_scan_req(&mut self, from: BlockRef, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
+    pub(super) fn on_scan_req(
+        &mut self,
+        from: BlockRef,
+        body: &[u8],
+        ctx: &mut Context<'_>,
+    ) -> Result<(), DecodeError> {
         let req = ScanReq::decode(body)?;
         self.counters.scans += 1;
         let mut rows = std::mem::take(&mut self.scratch.rows);

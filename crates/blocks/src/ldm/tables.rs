@@ -56,7 +56,11 @@ impl Table {
     pub fn fragments(&self) -> impl Iterator<Item = (PartitionId, &Fragment)> {
         self.fragments.iter().enumerate().filter_map(|(i, f)| Some((PartitionId(i as u16), f.as_deref()?)))
     }
-    pub fn make_fragment(&mut self, partition: PartitionId, memory: &Arc<MemoryManager>) -> Result<&mut Fragment, ErrorCode> {
+    pub fn make_fragment(
+        &mut self,
+        partition: PartitionId,
+        memory: &Arc<MemoryManager>,
+    ) -> Result<&mut Fragment, ErrorCode> {
         let at = usize::from(partition.0);
         if self.fragments.len() <= at {
             self.fragments.resize_with(at + 1, || None);
@@ -150,9 +154,6 @@ impl Tables {
     }
 }
 
-/// Number of the primary key's index.
-pub const PRIMARY: IndexNo = IndexNo(0);
-
 /// Filling new ordered indexes of one table from the rows there are, in slices between other work.
 #[derive(Debug)]
 pub struct IndexBuild {
@@ -169,7 +170,12 @@ pub struct IndexBuild {
 const BUILD_ROWS: usize = 200;
 
 impl LocalDataManager {
-    pub(super) fn on_table_ord(&mut self, from: BlockRef, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
+    pub(super) fn on_table_ord(
+        &mut self,
+        from: BlockRef,
+        body: &[u8],
+        ctx: &mut Context<'_>,
+    ) -> Result<(), DecodeError> {
         let order = <TableOrd as Message>::decode(body).map_err(|_| DecodeError)?;
         let result = match order.action() {
             TableAction::Drop => {

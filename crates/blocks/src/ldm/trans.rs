@@ -2,11 +2,9 @@
 //!
 //! Records and entries live in slabs whose memory is reused, so a transaction allocates nothing in steady state.
 
-use std::sync::Arc;
-
-use apus_types::collections::FixedMap;
 use apus_signal::BlockRef;
 use apus_storage::RowId;
+use apus_types::collections::FixedMap;
 use apus_types::{Chain, Epoch, PartitionId, TableId, TransId};
 
 /// Most rows that the transactions of one LDM instance may hold locked at once.
@@ -135,7 +133,11 @@ impl Transactions {
     /// If entries or parts are left: their rows would stay locked for ever.
     pub fn remove(&mut self, at: u32) {
         let trans = &mut self.slots[at as usize];
-        assert!(trans.used && trans.head == NONE && trans.parts.is_empty(), "transaction {} removed while it holds rows", trans.id);
+        assert!(
+            trans.used && trans.head == NONE && trans.parts.is_empty(),
+            "transaction {} removed while it holds rows",
+            trans.id
+        );
         assert!(trans.waiting == 0, "transaction {} removed while it waits", trans.id);
         trans.used = false;
         trans.entry_count = 0;
@@ -225,6 +227,3 @@ impl Transactions {
         self.slots[at as usize].parts.iter().any(|p| p.chain != chain)
     }
 }
-
-/// A table's definition as shared by its fragments.
-pub type SchemaRef = Arc<apus_types::TableSchema>;

@@ -33,7 +33,8 @@ pub fn living_in_order(view: &View) -> impl Iterator<Item = NodeId> {
 /// Nodes that were members in `old` and are not, or not in the same incarnation, in `new`.
 pub fn departed(old: &View, new: &View) -> impl Iterator<Item = NodeId> {
     old.living().filter_map(move |was| {
-        let same = new.node(was.node()).is_some_and(|n| n.state() != NodeState::Down && n.incarnation == was.incarnation);
+        let same =
+            new.node(was.node()).is_some_and(|n| n.state() != NodeState::Down && n.incarnation == was.incarnation);
         (!same).then_some(was.node())
     })
 }
@@ -131,7 +132,9 @@ impl LocalDataManager {
         while i != NONE {
             let entry = *self.transactions.entry(i);
             i = entry.next;
-            let Some(table) = self.tables.get(entry.table).filter(|_| entry.write && entry.chain == chain) else { continue };
+            let Some(table) = self.tables.get(entry.table).filter(|_| entry.write && entry.chain == chain) else {
+                continue;
+            };
             let Some(fragment) = table.fragment(entry.partition) else { continue };
             let row = PreparedRow {
                 partition: entry.partition,
@@ -176,6 +179,7 @@ impl LocalDataManager {
                     generation,
                     trans: trans.id,
                     chain: part.chain,
+                    instance: self.me.instance,
                     committed: part.committed,
                     epoch: part.epoch,
                 };

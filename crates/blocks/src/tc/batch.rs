@@ -7,9 +7,7 @@ use apus_signal::{
     ldm::{COMMITTED, INDEX_WORK, LdmBatchConf, LdmBatchRef, LdmBatchReq, ONE_PASS, WRITES},
     tc::{ALLOW_MISSING, COMMIT, Op, OpKind, OpResult, RequestRef, START, TcBatchConf, TcBatchReq},
 };
-use apus_types::{
-    ColumnType, ErrorCode, IndexNo, RowLayout, Value, hash::hash_key, limits::BATCH_OPS_MAX,
-};
+use apus_types::{ColumnType, ErrorCode, IndexNo, NodeId, RowLayout, Value, hash::hash_key, limits::BATCH_OPS_MAX};
 
 use super::{
     TRANSACTIONS_MAX, TransactionCoordinator,
@@ -34,7 +32,12 @@ pub(super) fn hidden_layout() -> RowLayout {
 }
 
 impl TransactionCoordinator {
-    pub(super) fn on_batch_req(&mut self, from: BlockRef, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
+    pub(super) fn on_batch_req(
+        &mut self,
+        from: BlockRef,
+        body: &[u8],
+        ctx: &mut Context<'_>,
+    ) -> Result<(), DecodeError> {
         let req = TcBatchReq::decode(body)?;
         for op in req.ops() {
             op?;
@@ -155,7 +158,12 @@ impl TransactionCoordinator {
         });
     }
 
-    pub(super) fn on_batch_conf(&mut self, from: BlockRef, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
+    pub(super) fn on_batch_conf(
+        &mut self,
+        from: BlockRef,
+        body: &[u8],
+        ctx: &mut Context<'_>,
+    ) -> Result<(), DecodeError> {
         let conf = LdmBatchConf::decode(body)?;
         let _ = from;
         let Some(at) = self.transactions.find(conf.trans) else { return Ok(()) };
@@ -183,6 +191,10 @@ impl TransactionCoordinator {
             participant.writes = true;
             if participant.chain.retain(|n| self.view.is_alive(n)).len() > 1 {
                 participant.unprepared += 1;
+                let left_since = |n: NodeId| self.left_at[usize::from(n.0)] > conf.generation;
+                if participant.chain.nodes().any(left_since) {
+                    trans.doomed.get_or_insert(ErrorCode::NodeFailed); // the prepare died with a node in the middle
+                }
             }
         }
         if conf.change_count > 0 {
@@ -200,7 +212,13 @@ impl TransactionCoordinator {
     }
 
     /// Writes the hidden tables of unique indexes, deletes before inserts, in the same transaction.
-    fn start_index_work(&mut self, at: u32, changes: &[u8], count: u16, ctx: &mut Context<'_>) -> Result<(), DecodeError> {
+    fn start_index_work(
+        &mut self,
+        at: u32,
+        changes: &[u8],
+        count: u16,
+        ctx: &mut Context<'_>,
+    ) -> Result<(), DecodeError> {
         let first_sub = self.transactions.get(at).request.sub_count;
         for inserts in [false, true] {
             let mut reader = Reader::new(changes);
@@ -311,7 +329,10 @@ impl TransactionCoordinator {
             self.send_sub(at, i, ctx);
         }
         let trans = self.transactions.get(at);
-        if trans.request.outstanding == 0 && matches!(trans.state, State::Active | State::OnePass) && trans.request.asked == Asked::Batch {
+        if trans.request.outstanding == 0
+            && matches!(trans.state, State::Active | State::OnePass)
+            && trans.request.asked == Asked::Batch
+        {
             self.batch_finished(at, ctx);
         }
     }
@@ -328,7 +349,10 @@ impl TransactionCoordinator {
             Some(failure) => {
                 let ends_all = flags & (START | COMMIT) == START | COMMIT
                     || trans.request.savepoint == 0
-                    || matches!(failure.code, ErrorCode::Deadlock | ErrorCode::NodeFailed | ErrorCode::TransactionTooLarge);
+                    || matches!(
+                        failure.code,
+                        ErrorCode::Deadlock | ErrorCode::NodeFailed | ErrorCode::TransactionTooLarge
+                    );
                 if ends_all {
                     self.start_abort(at, failure.code, ctx);
                 } else {

@@ -39,7 +39,9 @@ impl TransactionCoordinator {
 
     pub(super) fn on_deadlock_probe(&mut self, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
         let probe = DeadlockProbe::decode(body)?;
-        let (Some(first), Some(last)) = (probe.path().next(), probe.path().next_back()) else { return Err(DecodeError) };
+        let (Some(first), Some(last)) = (probe.path().next(), probe.path().next_back()) else {
+            return Err(DecodeError);
+        };
         if first == last {
             self.break_cycle(first, &probe, ctx);
             return Ok(());

@@ -14,7 +14,12 @@ use super::{
 };
 
 impl TransactionCoordinator {
-    pub(super) fn on_commit_req(&mut self, from: BlockRef, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
+    pub(super) fn on_commit_req(
+        &mut self,
+        from: BlockRef,
+        body: &[u8],
+        ctx: &mut Context<'_>,
+    ) -> Result<(), DecodeError> {
         let req = TcEndReq::decode(body)?;
         if let Some(at) = self.for_end(from, &req, Asked::Commit, ctx) {
             match self.transactions.get(at).doomed {
@@ -25,7 +30,12 @@ impl TransactionCoordinator {
         Ok(())
     }
 
-    pub(super) fn on_rollback_req(&mut self, from: BlockRef, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
+    pub(super) fn on_rollback_req(
+        &mut self,
+        from: BlockRef,
+        body: &[u8],
+        ctx: &mut Context<'_>,
+    ) -> Result<(), DecodeError> {
         let req = TcEndReq::decode(body)?;
         if let Some(at) = self.for_end(from, &req, Asked::Rollback, ctx) {
             let trans = self.transactions.get(at);
@@ -81,7 +91,7 @@ impl TransactionCoordinator {
         if let Some(code) = trans.doomed {
             return self.start_abort(at, code, ctx);
         }
-        if trans.participants.iter().any(|p| p.unprepared > 0) {
+        if trans.participants.iter().any(|p| p.unprepared != 0) {
             return;
         }
         trans.state = State::Committing;
@@ -236,7 +246,12 @@ impl TransactionCoordinator {
         }
     }
 
-    pub(super) fn on_prepared(&mut self, from: BlockRef, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
+    pub(super) fn on_prepared(
+        &mut self,
+        from: BlockRef,
+        body: &[u8],
+        ctx: &mut Context<'_>,
+    ) -> Result<(), DecodeError> {
         let conf = LdmPrepared::decode(body)?;
         let Some(at) = self.transactions.find(conf.trans) else { return Ok(()) };
         let trans = self.transactions.get_mut(at);
@@ -251,7 +266,10 @@ impl TransactionCoordinator {
                 return Ok(());
             }
         }
-        trans.participants[participant].unprepared = trans.participants[participant].unprepared.saturating_sub(1);
+        let p = &mut trans.participants[participant];
+        if p.chain.retain(|n| self.view.is_alive(n)).len() > 1 {
+            p.unprepared -= 1;
+        }
         if trans.state == State::Preparing {
             self.try_commit(at, ctx);
         }
@@ -309,10 +327,12 @@ impl TransactionCoordinator {
                 State::Aborting if !p.ended => self.send_abort(at, i, 0, ctx),
                 State::Active | State::Preparing | State::RollingBack => {
                     // With one living replica there is nobody left to prepare; with more, a prepare may have died on its way.
-                    if primary_gone || (p.unprepared > 0 && living > 1) {
+                    if primary_gone || (p.unprepared != 0 && living > 1) {
                         trans.doomed.get_or_insert(ErrorCode::NodeFailed);
                     }
-                    trans.participants[i].unprepared = 0;
+                    if living <= 1 {
+                        trans.participants[i].unprepared = 0;
+                    }
                     if state == State::RollingBack && !p.ended {
                         self.send_abort(at, i, savepoint, ctx);
                     }

@@ -32,8 +32,6 @@ mod finish;
 mod outcome;
 mod record;
 mod take_over;
-#[cfg(test)]
-mod tests;
 
 use apus_kernel::{Block, Context};
 use apus_signal::{
@@ -58,6 +56,8 @@ const DEFERRED_BYTES_MAX: usize = 64 << 20;
 pub struct TransactionCoordinator {
     me: BlockRef,
     view: View,
+    /// Generation of the view that last saw each data node leave, by node id.
+    left_at: Vec<u64>,
     transactions: Transactions,
     take_over: Option<TakeOver>,
     questions: Vec<Question>,
@@ -85,6 +85,7 @@ impl TransactionCoordinator {
         TransactionCoordinator {
             me: BlockRef::new(node, BlockId::Tc, instance),
             view: View::default(),
+            left_at: vec![0; usize::from(NodeId::DATA_MAX) + 1],
             transactions: Transactions::default(),
             take_over: None,
             questions: Vec::new(),
@@ -165,7 +166,7 @@ impl Block for TransactionCoordinator {
             Kind::TakeOverTransRep => {
                 let rep = TakeOverTransRep::decode(body)?;
                 if !self.defer(rep.generation, envelope, body) {
-                    self.on_take_over_trans(from, &rep);
+                    self.on_take_over_trans(&rep);
                 }
                 Ok(())
             }

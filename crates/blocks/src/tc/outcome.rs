@@ -16,12 +16,18 @@ pub(super) struct Question {
     pub client: BlockRef,
     request: u64,
     unanswered: usize,
+    committed: bool,
     open: bool,
     forgotten: bool,
 }
 
 impl TransactionCoordinator {
-    pub(super) fn on_outcome_req(&mut self, from: BlockRef, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
+    pub(super) fn on_outcome_req(
+        &mut self,
+        from: BlockRef,
+        body: &[u8],
+        ctx: &mut Context<'_>,
+    ) -> Result<(), DecodeError> {
         let req = TcOutcomeReq::decode(body)?;
         let coordinator_lives = req.tc_node != self.me.node
             && self.view.node(req.tc_node).is_some_and(|n| {
@@ -34,12 +40,8 @@ impl TransactionCoordinator {
         }
         let id = self.next_question;
         self.next_question += 1;
-        let question = OutcomeSignal {
-            question: id,
-            generation: self.view.generation,
-            trans: req.trans,
-            outcome: Outcome::Open,
-        };
+        let question =
+            OutcomeSignal { question: id, generation: self.view.generation, trans: req.trans, outcome: Outcome::Open };
         let mut asked = 0;
         for node in crate::ldm::living_in_order(&self.view) {
             for instance in 0..self.view.instances as u8 {
@@ -52,6 +54,7 @@ impl TransactionCoordinator {
             client: from,
             request: req.request,
             unanswered: asked,
+            committed: false,
             open: false,
             forgotten: false,
         });
@@ -64,19 +67,18 @@ impl TransactionCoordinator {
         let question = &mut self.questions[i];
         question.unanswered = question.unanswered.saturating_sub(1);
         match conf.outcome {
-            Outcome::Committed => {}
+            Outcome::Committed => question.committed = true,
             Outcome::Open => question.open = true,
             Outcome::Forgotten => question.forgotten = true,
             Outcome::Aborted => {}
         }
-        // An LDM that still holds a committed part may be ahead of others in committing; all of them will.
-        let decided = conf.outcome == Outcome::Committed || question.unanswered == 0;
-        if decided {
+        if question.unanswered == 0 {
             let question = self.questions.swap_remove(i);
-            let outcome = match conf.outcome {
-                Outcome::Committed => Outcome::Committed,
-                _ if question.open => Outcome::Open,
-                _ if question.forgotten => Outcome::Forgotten,
+            // Committed on one replica and open on another is not yet safe from further failures.
+            let outcome = match (question.open, question.committed, question.forgotten) {
+                (true, _, _) => Outcome::Open,
+                (_, true, _) => Outcome::Committed,
+                (_, _, true) => Outcome::Forgotten,
                 _ => Outcome::Aborted,
             };
             answer(question.client, question.request, outcome, ctx);

@@ -22,8 +22,8 @@ pub struct Participant {
     pub chain: Chain,
     pub instance: u8,
     pub writes: bool,
-    /// Batches whose `LdmPreparedConf` is outstanding.
-    pub unprepared: u32,
+    /// Batches whose `LdmPreparedConf` is outstanding; below zero while a confirmation has overtaken its `LdmBatchConf`.
+    pub unprepared: i32,
     /// The answer to the commit, abort or rollback under way is in.
     pub ended: bool,
 }
@@ -95,6 +95,8 @@ pub struct Trans {
     /// Why it is being rolled back, and details for the client.
     pub abort_code: ErrorCode,
     pub detail: Vec<u8>,
+    /// Coordinated by a node that died before.
+    pub taken_over: bool,
     used: bool,
 }
 
@@ -221,6 +223,7 @@ impl Transactions {
                     epoch: Epoch(0),
                     abort_code: ErrorCode::TransactionAborted,
                     detail: Vec::new(),
+                    taken_over: false,
                     used: false,
                 });
                 (self.slots.len() - 1) as u32
@@ -236,6 +239,7 @@ impl Transactions {
         trans.doomed = None;
         trans.waits_for.clear();
         trans.detail.clear();
+        trans.taken_over = false;
         trans.used = true;
         trans.begin_request(0, Asked::Nothing);
         self.by_id.insert(id, at);

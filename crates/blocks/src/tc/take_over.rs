@@ -3,23 +3,22 @@
 
 use apus_kernel::Context;
 use apus_signal::{
-    BlockRef, DecodeError,
+    BlockId, BlockRef, DecodeError, Kind,
     envelope::{decode_frame, frame_length},
-    takeover::TakeOverTransRep,
+    takeover::{TakeOverEndRep, TakeOverTransRep},
     view::View,
 };
 use apus_types::{ErrorCode, NodeId, TransId};
 
 use super::{TransactionCoordinator, record::State};
-use crate::ldm::departed;
+use crate::ldm::{departed, living_in_order, taker};
 
 /// Reports gathered for one view in which somebody left.
 #[derive(Debug)]
 pub(super) struct TakeOver {
     pub generation: u64,
     ends_missing: usize,
-    /// (what an LDM holds, that LDM's instance)
-    reports: Vec<(TakeOverTransRep, u8)>,
+    reports: Vec<TakeOverTransRep>,
 }
 
 impl TransactionCoordinator {
@@ -30,13 +29,21 @@ impl TransactionCoordinator {
         }
         let old = std::mem::replace(&mut self.view, view);
         let gone: Vec<NodeId> = departed(&old, &self.view).collect();
+        for node in &gone {
+            self.left_at[usize::from(node.0)] = self.view.generation;
+        }
         if !gone.is_empty() {
-            let ends_missing = self.view.living().count() * self.view.instances as usize;
+            // From every LDM instance and, because an earlier take-over may be under way, from every TC instance.
+            let ends_missing = 2 * self.view.living().count() * self.view.instances as usize;
             self.take_over = Some(TakeOver { generation: self.view.generation, ends_missing, reports: Vec::new() });
             let open: Vec<u32> = self.transactions.iter().map(|(at, _)| at).collect();
             for at in open {
-                self.survive(at, &gone, ctx);
+                match self.transactions.get(at).taken_over {
+                    true => self.hand_over(at, ctx),
+                    false => self.survive(at, &gone, ctx),
+                }
             }
+            self.report_end(ctx);
             self.drop_questions(ctx);
         }
         let refused: Vec<u32> = self
@@ -52,6 +59,37 @@ impl TransactionCoordinator {
         Ok(())
     }
 
+    /// A take-over begins anew with each failure, perhaps at another taker. That a transaction was found committed must not be
+    /// lost with the replica that had it: this taker tells the next one.
+    fn hand_over(&mut self, at: u32, ctx: &mut Context<'_>) {
+        let trans = self.transactions.get(at);
+        if trans.state == State::Committing
+            && let Some(next) = taker(&self.view, trans.id)
+        {
+            for p in &trans.participants {
+                let rep = TakeOverTransRep {
+                    generation: self.view.generation,
+                    trans: trans.id,
+                    chain: p.chain,
+                    instance: p.instance,
+                    committed: true,
+                    epoch: trans.epoch,
+                };
+                ctx.send(next, Kind::TakeOverTransRep, |out| rep.encode(out));
+            }
+        }
+        self.transactions.remove(at);
+    }
+
+    fn report_end(&self, ctx: &mut Context<'_>) {
+        let end = TakeOverEndRep { generation: self.view.generation };
+        for node in living_in_order(&self.view) {
+            for instance in 0..self.view.instances as u8 {
+                ctx.send(BlockRef::new(node, BlockId::Tc, instance), Kind::TakeOverEndRep, |out| end.encode(out));
+            }
+        }
+    }
+
     fn replay_deferred(&mut self, ctx: &mut Context<'_>) {
         let frames = std::mem::take(&mut self.deferred);
         let mut rest = frames.as_slice();
@@ -65,9 +103,9 @@ impl TransactionCoordinator {
         }
     }
 
-    pub(super) fn on_take_over_trans(&mut self, from: BlockRef, rep: &TakeOverTransRep) {
+    pub(super) fn on_take_over_trans(&mut self, rep: &TakeOverTransRep) {
         if let Some(take_over) = self.take_over.as_mut().filter(|t| t.generation == rep.generation) {
-            take_over.reports.push((*rep, from.instance));
+            take_over.reports.push(*rep);
         }
     }
 
@@ -78,33 +116,34 @@ impl TransactionCoordinator {
             return;
         }
         let Some(mut take_over) = self.take_over.take() else { return };
-        take_over.reports.sort_by_key(|(rep, instance)| (rep.trans, rep.chain, *instance));
+        take_over.reports.sort_by_key(|rep| (rep.trans, rep.chain, rep.instance));
         let mut rest = take_over.reports.as_slice();
-        while let Some((first, _)) = rest.first() {
+        while let Some(first) = rest.first() {
             let trans = first.trans;
-            let (own, tail) = rest.split_at(rest.partition_point(|(rep, _)| rep.trans <= trans));
+            let (own, tail) = rest.split_at(rest.partition_point(|rep| rep.trans <= trans));
             self.take_over_one(trans, own, ctx);
             rest = tail;
         }
     }
 
     /// Committed on any replica: commit on all. Otherwise the client was told nothing: abort.
-    fn take_over_one(&mut self, id: TransId, reports: &[(TakeOverTransRep, u8)], ctx: &mut Context<'_>) {
+    fn take_over_one(&mut self, id: TransId, reports: &[TakeOverTransRep], ctx: &mut Context<'_>) {
         self.counters.taken_over += 1;
         let at = match self.transactions.find(id) {
-            Some(at) => at, // taken over before, and interrupted by another failure
+            Some(at) => at,
             None => self.transactions.create(id, None),
         };
         let trans = self.transactions.get_mut(at);
         trans.client = None;
+        trans.taken_over = true;
         trans.state = State::Active;
         trans.participants.clear();
-        for (rep, instance) in reports {
-            let i = trans.participant(rep.chain, *instance);
+        for rep in reports {
+            let i = trans.participant(rep.chain, rep.instance);
             trans.participants[i].writes = true;
         }
-        match reports.iter().find(|(rep, _)| rep.committed) {
-            Some((rep, _)) => {
+        match reports.iter().find(|rep| rep.committed) {
+            Some(rep) => {
                 trans.epoch = rep.epoch;
                 ctx.probe("tc: take-over commits");
                 self.start_commit(at, ctx);

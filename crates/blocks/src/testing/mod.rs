@@ -1,0 +1,482 @@
+//! TC and LDM of a few nodes on one thread, with links that a seed orders and a view that the test decides: the transaction
+//! protocol without membership around it. Whole clusters are tested in `apus-sim`.
+
+mod node_failure;
+mod protocol;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use apus_kernel::{Worker, WorkerConfig};
+use apus_signal::{
+    BlockId, BlockRef, Envelope, Kind,
+    dict::{TableAction, TableOrd},
+    envelope::{decode_frame, frame_length},
+    key_read::{ReadConf, ReadReq, ReadStatus},
+    schema::TableMessage,
+    tc::{Op, OpKind, OpStatus, RequestRef, START, TcBatchConf, TcBatchReq, TcEndReq},
+    view::{NodeState, View, ViewNode},
+};
+use apus_storage::MemoryManager;
+use apus_types::{
+    Chain, Column, ColumnType, Epoch, ErrorCode, IndexDef, IndexNo, IndexState, NodeId, TableId, TableSchema, TransId,
+    Value, hash::hash_key, key, limits, schema::DefaultValue,
+};
+use prost::Message;
+
+use crate::{ldm::LocalDataManager, tc::TransactionCoordinator};
+
+pub const TABLE: TableId = TableId(10);
+pub const HIDDEN: TableId = TableId(11);
+
+/// How many seeds a test runs: `usual`, or what APUS_SEEDS says for a long run by hand.
+pub fn seeds(usual: u64) -> u64 {
+    std::env::var("APUS_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(usual)
+}
+
+pub struct Rng(pub u64);
+
+impl Rng {
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+    pub fn below(&mut self, n: usize) -> usize {
+        (self.next() >> 11) as usize % n.max(1)
+    }
+}
+
+/// What a client got back.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Answer {
+    Batch { committed: bool, statuses: Vec<OpStatus>, rows: Vec<Vec<u8>> },
+    Refused { code: ErrorCode, aborted: bool, index: u16, detail: String },
+    Committed,
+    RolledBack,
+    Rows(Vec<Option<Vec<u8>>>),
+    Other(Kind, Vec<u8>),
+}
+
+pub struct Cluster {
+    pub workers: BTreeMap<NodeId, Worker>,
+    /// Bytes on their way, per (from, to); frames of one link stay in order.
+    wires: BTreeMap<(NodeId, NodeId), VecDeque<Vec<u8>>>,
+    pub answers: BTreeMap<u64, Answer>,
+    pub view: View,
+    pub schema: TableSchema,
+    pub rng: Rng,
+    now: u64,
+    next_request: u64,
+}
+
+fn column(name: &str, ty: ColumnType, nullable: bool) -> Column {
+    Column {
+        name: name.into(),
+        ty,
+        nullable,
+        default: DefaultValue::None,
+        auto_increment: false,
+        on_update_now: false,
+        comment: String::new(),
+        declared: String::new(),
+    }
+}
+
+/// `t(id int primary key, v bigint, u int null unique)`
+fn schema() -> TableSchema {
+    let int = ColumnType::Int { bits: 32, unsigned: false };
+    let columns = vec![
+        column("id", int, false),
+        column("v", ColumnType::Int { bits: 64, unsigned: false }, false),
+        column("u", int, true),
+    ];
+    let mut table = TableSchema::new("d", "t", columns, vec![0]);
+    table.id = TABLE;
+    let unique = IndexDef {
+        no: IndexNo(1),
+        name: "u".into(),
+        columns: vec![2],
+        unique: true,
+        hidden_table: Some(HIDDEN),
+        state: IndexState::Ready,
+    };
+    table.indexes.push(unique);
+    table.validate().expect("test schema");
+    table
+}
+
+impl Cluster {
+    /// `replicas` nodes in one group, four partitions, all up.
+    pub fn new(seed: u64, replicas: u16) -> Cluster {
+        let schema = schema();
+        let mut cluster = Cluster {
+            workers: BTreeMap::new(),
+            wires: BTreeMap::new(),
+            answers: BTreeMap::new(),
+            view: View { instances: 1, cluster: 1, ..View::default() },
+            schema,
+            rng: Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
+            now: 0,
+            next_request: 1,
+        };
+        let nodes: Vec<NodeId> = (1..=replicas).map(NodeId).collect();
+        for &node in &nodes {
+            cluster.start(node, 1);
+        }
+        cluster.view.nodes = nodes.iter().map(|n| view_node(*n, 1, NodeState::Up)).collect();
+        cluster.view.chains = (0..4).map(|p| Chain::new(&rotated(&nodes, p)).0).collect();
+        cluster.commit_view();
+        cluster.quiesce();
+        cluster
+    }
+
+    /// A fresh process with the schema, linked to all others.
+    pub fn start(&mut self, node: NodeId, incarnation: u64) {
+        let memory = MemoryManager::new(64 << 20);
+        let mut worker =
+            Worker::new(WorkerConfig { node, worker: 0, instances: 1, incarnation, seed: self.rng.next() });
+        worker.add_block(Box::new(TransactionCoordinator::new(node, 0)));
+        worker.add_block(Box::new(LocalDataManager::new(node, 0, memory)));
+        worker.link_up(client(), 1);
+        for (&other, peer) in &mut self.workers {
+            peer.link_up(node, incarnation);
+            let of_other = self.view.node(other).map_or(1, |n| n.incarnation);
+            worker.link_up(other, of_other);
+            self.wires.remove(&(node, other));
+            self.wires.remove(&(other, node));
+        }
+        self.workers.insert(node, worker);
+        let hidden = {
+            let mut hidden = TableSchema::hidden_for(&self.schema, &self.schema.indexes[0]);
+            hidden.id = HIDDEN;
+            hidden
+        };
+        for table in [&self.schema.clone(), &hidden] {
+            let order = TableOrd {
+                request: 1,
+                action: TableAction::Define as i32,
+                table: Some(TableMessage::from(table)),
+                ..TableOrd::default()
+            };
+            self.tell(node, BlockId::Ldm, Kind::TableOrd, &order.encode_to_vec());
+        }
+    }
+
+    /// A signal from inside the node.
+    pub fn tell(&mut self, node: NodeId, block: BlockId, kind: Kind, body: &[u8]) {
+        let Some(worker) = self.workers.get_mut(&node) else { return };
+        let from = BlockRef::new(node, BlockId::Copy, 0);
+        worker.with_context(from, |ctx| {
+            ctx.send(BlockRef::new(node, block, 0), kind, |out| out.extend_from_slice(body));
+        });
+    }
+
+    /// Tells every node of `self.view`, as its next generation; the nodes learn it at different times.
+    pub fn commit_view(&mut self) {
+        self.view.generation += 1;
+        let body = self.view.encode_to_vec();
+        let living: Vec<NodeId> = self.workers.keys().copied().collect();
+        for node in living {
+            for other in self.view.nodes.clone() {
+                if let Some(worker) = self.workers.get_mut(&node).filter(|_| other.node() != node) {
+                    let allowed = self.view.is_alive(other.node());
+                    worker.with_context(BlockRef::new(node, BlockId::Qmgr, 0), |ctx| {
+                        ctx.accept_from(other.node(), other.incarnation, allowed);
+                    });
+                }
+            }
+        }
+        // As after the first phase of the membership transaction: all know whom to listen to, none has the view yet.
+        let living: Vec<NodeId> = self.workers.keys().copied().collect();
+        for node in living {
+            self.tell(node, BlockId::Ldm, Kind::ViewOrd, &body);
+            self.tell(node, BlockId::Tc, Kind::ViewOrd, &body);
+            for _ in 0..self.rng.below(20) {
+                self.step();
+            }
+        }
+    }
+
+    /// The process is gone; what it had sent may still arrive in part.
+    pub fn kill(&mut self, node: NodeId) {
+        self.workers.remove(&node);
+        self.wires.retain(|&(_, to), _| to != node);
+        for (&(from, _), wire) in &mut self.wires {
+            if from == node {
+                let keep = self.rng.below(wire.len() + 1);
+                wire.truncate(keep);
+            }
+        }
+    }
+
+    /// The view without the dead nodes, their chains shortened.
+    pub fn remove(&mut self, dead: &[NodeId]) {
+        for node in &mut self.view.nodes {
+            if dead.contains(&node.node()) {
+                node.state = NodeState::Down as i32;
+            }
+        }
+        for chain in &mut self.view.chains {
+            *chain = Chain(*chain).retain(|n| !dead.contains(&n)).0;
+        }
+        self.commit_view();
+    }
+
+    /// Runs some node or delivers from some link, as the seed says. `false`: nothing is left to do.
+    pub fn step(&mut self) -> bool {
+        let nodes: Vec<NodeId> = self.workers.keys().copied().collect();
+        let mut busy = false;
+        for node in nodes {
+            let Some(worker) = self.workers.get_mut(&node) else { continue };
+            if worker.has_work() && self.rng.below(3) > 0 {
+                worker.run(1 + self.rng.below(5));
+                worker.settle();
+            }
+            busy |= worker.has_work();
+            self.collect(node);
+        }
+        let full: Vec<(NodeId, NodeId)> = self.wires.iter().filter(|(_, w)| !w.is_empty()).map(|(k, _)| *k).collect();
+        if full.is_empty() {
+            return busy;
+        }
+        let link = full[self.rng.below(full.len())];
+        if let Some(frame) = self.wires.get_mut(&link).and_then(VecDeque::pop_front) {
+            match self.workers.get_mut(&link.1) {
+                Some(worker) => {
+                    worker.deliver_frames(link.0, &frame).expect("a member's frame is refused");
+                }
+                None if link.1 == client() => self.answered(&frame),
+                None => {}
+            }
+        }
+        true
+    }
+
+    fn collect(&mut self, node: NodeId) {
+        let Some(worker) = self.workers.get_mut(&node) else { return };
+        while let Some(to) = worker.next_dirty() {
+            let bytes = worker.output(to).to_vec();
+            worker.sent(to, bytes.len());
+            let mut rest = bytes.as_slice();
+            while let Ok(Some(length)) = frame_length(rest) {
+                let (frame, tail) = rest.split_at(length);
+                self.wires.entry((node, to)).or_default().push_back(frame.to_vec());
+                rest = tail;
+            }
+        }
+        assert!(worker.stop_reason().is_none(), "node {node} stopped: {:?}", worker.stop_reason());
+    }
+
+    /// Until nothing moves any more.
+    pub fn quiesce(&mut self) {
+        for _ in 0..2_000_000 {
+            if !self.step() && self.wires.values().all(VecDeque::is_empty) {
+                return;
+            }
+        }
+        panic!("the cluster does not come to rest");
+    }
+
+    /// Lets time pass: timers and ticks.
+    pub fn pass(&mut self, ms: u64) {
+        for _ in 0..ms {
+            self.now += 1_000_000;
+            for worker in self.workers.values_mut() {
+                worker.set_time(self.now, 0);
+            }
+            for _ in 0..50 {
+                self.step();
+            }
+        }
+        self.quiesce();
+    }
+
+    fn answered(&mut self, frame: &[u8]) {
+        let (envelope, body) = decode_frame(frame).expect("answer decodes");
+        let request = apus_signal::Reader::new(body).u64().expect("answer has a request number");
+        let answer = match envelope.kind {
+            Kind::TcBatchConf => {
+                let conf = TcBatchConf::decode(body).expect("batch conf");
+                let results: Vec<_> = conf.results().map(|r| r.expect("result")).collect();
+                Answer::Batch {
+                    committed: conf.committed,
+                    statuses: results.iter().map(|r| r.status).collect(),
+                    rows: results.iter().map(|r| r.row.to_vec()).collect(),
+                }
+            }
+            Kind::TcBatchRef | Kind::RequestRef => {
+                let r = RequestRef::decode(body).expect("refusal");
+                let detail = String::from_utf8_lossy(r.detail).into_owned();
+                Answer::Refused { code: r.code, aborted: r.aborted, index: r.index, detail }
+            }
+            Kind::TcCommitConf => Answer::Committed,
+            Kind::TcRollbackConf => Answer::RolledBack,
+            Kind::ReadConf => {
+                let conf = ReadConf::decode(body).expect("read conf");
+                let rows = conf.rows().map(|r| r.expect("row"));
+                Answer::Rows(rows.map(|(s, row)| (s == ReadStatus::Found).then(|| row.to_vec())).collect())
+            }
+            kind => Answer::Other(kind, body.to_vec()),
+        };
+        assert!(self.answers.insert(request, answer).is_none(), "request {request} answered twice");
+    }
+
+    /// Sends a client's request; the number under which its answer will be found.
+    pub fn request(&mut self, node: NodeId, block: BlockId, kind: Kind, write: impl FnOnce(&mut Vec<u8>, u64)) -> u64 {
+        let request = self.next_request;
+        self.next_request += 1;
+        let envelope = Envelope {
+            kind,
+            to: BlockRef::new(node, block, 0),
+            from: BlockRef::new(client(), BlockId::Client, 0),
+            epoch: Epoch(0),
+            trace: 0,
+        };
+        let mut frame = Vec::new();
+        envelope.encode(&mut frame, |out| write(out, request));
+        if self.workers.contains_key(&node) {
+            self.wires.entry((client(), node)).or_default().push_back(frame);
+        }
+        request
+    }
+
+    pub fn batch(&mut self, node: NodeId, trans: TransId, flags: u8, savepoint: u32, ops: &[TestOp]) -> u64 {
+        let wire = self.encode_ops(ops);
+        self.request(node, BlockId::Tc, Kind::TcBatchReq, |out, request| {
+            let at = TcBatchReq::begin(out, request, trans, flags, savepoint, 200);
+            out.extend_from_slice(&wire);
+            apus_signal::codec::patch_u16(out, at, ops.len() as u16);
+        })
+    }
+
+    pub fn end(&mut self, node: NodeId, kind: Kind, trans: TransId, savepoint: u32) -> u64 {
+        self.request(node, BlockId::Tc, kind, |out, request| TcEndReq { request, trans, savepoint }.encode(out))
+    }
+
+    pub fn read(&mut self, node: NodeId, trans: TransId, ids: &[i64]) -> u64 {
+        let keys: Vec<Vec<u8>> = ids.iter().map(|&id| self.key(id)).collect();
+        let view = self.view.clone();
+        self.request(node, BlockId::Ldm, Kind::ReadReq, |out, request| {
+            let at = ReadReq::begin(out, request, trans, TABLE, 1, None);
+            for key in &keys {
+                ReadReq::push_key(out, at, view.partition_of(hash_key(key)), key);
+            }
+        })
+    }
+
+    pub fn key(&self, id: i64) -> Vec<u8> {
+        let mut out = Vec::new();
+        key::encode_part(self.schema.columns[0].ty, false, &Value::Int(id), &mut out).expect("key");
+        out
+    }
+
+    pub fn row(&self, id: i64, v: i64, u: Option<i64>) -> Vec<u8> {
+        let mut out = Vec::new();
+        let values = [Value::Int(id), Value::Int(v), u.map_or(Value::Null, Value::Int)];
+        self.schema.layout().encode(&values, &mut out).expect("row");
+        out
+    }
+
+    pub fn value(&self, row: &[u8]) -> i64 {
+        match self.schema.layout().value(row, 1) {
+            Value::Int(v) => v,
+            other => panic!("column v holds {other:?}"),
+        }
+    }
+
+    fn encode_ops(&self, ops: &[TestOp]) -> Vec<u8> {
+        let mut out = Vec::new();
+        for op in ops {
+            let key = self.key(op.id);
+            let value = match op.kind {
+                OpKind::Insert | OpKind::Write => self.row(op.id, op.v, op.u),
+                OpKind::Update => {
+                    let mut program = Vec::new();
+                    apus_types::update::push_add(&mut program, 1, op.v);
+                    program
+                }
+                _ => Vec::new(),
+            };
+            let partition = self.view.partition_of(hash_key(&key));
+            let op = Op {
+                kind: op.kind,
+                flags: op.flags,
+                partition,
+                table: TABLE,
+                schema_version: 1,
+                key: &key,
+                value: &value,
+            };
+            op.encode(&mut out);
+        }
+        assert!(ops.len() <= limits::BATCH_OPS_MAX);
+        out
+    }
+
+    /// Runs until the request is answered.
+    pub fn wait(&mut self, request: u64) -> Answer {
+        for _ in 0..200_000 {
+            if let Some(answer) = self.answers.remove(&request) {
+                return answer;
+            }
+            if !self.step() {
+                self.pass(1);
+            }
+        }
+        panic!("request {request} is never answered\n{}", self.dump());
+    }
+
+    /// One autocommit operation.
+    pub fn auto(&mut self, node: NodeId, seq: u64, op: TestOp) -> Answer {
+        let request = self.batch(node, trans(seq), START | apus_signal::tc::COMMIT, 1, &[op]);
+        self.wait(request)
+    }
+
+    pub fn dump(&self) -> String {
+        let mut out = String::new();
+        for worker in self.workers.values() {
+            worker.dump(&mut out);
+        }
+        out
+    }
+}
+
+#[derive(Clone, Copy)]
+pub struct TestOp {
+    pub kind: OpKind,
+    pub flags: u8,
+    pub id: i64,
+    pub v: i64,
+    pub u: Option<i64>,
+}
+
+pub fn op(kind: OpKind, id: i64, v: i64) -> TestOp {
+    TestOp { kind, flags: 0, id, v, u: None }
+}
+
+pub fn trans(seq: u64) -> TransId {
+    TransId { client: 77, seq }
+}
+
+pub fn client() -> NodeId {
+    NodeId(NodeId::CLIENT_BASE)
+}
+
+pub fn view_node(node: NodeId, incarnation: u64, state: NodeState) -> ViewNode {
+    ViewNode {
+        id: u32::from(node.0),
+        state: state as i32,
+        incarnation,
+        group: 0,
+        join_order: u64::from(node.0),
+        address: String::new(),
+    }
+}
+
+fn rotated(nodes: &[NodeId], by: usize) -> Vec<NodeId> {
+    let mut nodes = nodes.to_vec();
+    let by = by % nodes.len();
+    nodes.rotate_left(by);
+    nodes
+}

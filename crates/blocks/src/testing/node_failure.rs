@@ -1,0 +1,245 @@
+//! Node failures under load: nothing acknowledged is lost, nothing half done stays, replicas end up equal.
+
+use std::collections::BTreeMap;
+
+use apus_signal::{
+    BlockId, Kind,
+    copy::CopyFrag,
+    tc::{COMMIT, OpKind, Outcome, START, TcOutcomeConf, TcOutcomeReq},
+    view::NodeState,
+};
+use apus_types::{Chain, ErrorCode, NodeId, PartitionId, TransId};
+
+use super::{Answer, Cluster, op, trans, view_node};
+
+const ACCOUNTS: i64 = 12;
+
+/// One transfer under way: (request, coordinator, from, to, amount).
+struct Transfer {
+    request: u64,
+    node: NodeId,
+    seq: u64,
+    from: i64,
+    to: i64,
+    amount: i64,
+}
+
+struct Bank {
+    c: Cluster,
+    balances: BTreeMap<i64, i64>,
+    open: Vec<Transfer>,
+    next_seq: u64,
+    acknowledged: usize,
+}
+
+impl Bank {
+    fn new(seed: u64, replicas: u16) -> Bank {
+        let mut c = Cluster::new(seed, replicas);
+        for id in 0..ACCOUNTS {
+            let answer = c.auto(NodeId(1), id as u64 + 1, op(OpKind::Insert, id, 1000));
+            assert!(matches!(answer, Answer::Batch { committed: true, .. }), "{answer:?}");
+        }
+        let balances = (0..ACCOUNTS).map(|id| (id, 1000)).collect();
+        Bank { c, balances, open: Vec::new(), next_seq: 1000, acknowledged: 0 }
+    }
+
+    fn start_some(&mut self, count: usize) {
+        let nodes: Vec<NodeId> =
+            self.c.view.living().filter(|n| n.state() == NodeState::Up).map(|n| n.node()).collect();
+        for _ in 0..count {
+            let (from, to) = (self.c.rng.below(12) as i64, self.c.rng.below(12) as i64);
+            let amount = 1 + self.c.rng.below(50) as i64;
+            let node = nodes[self.c.rng.below(nodes.len())];
+            if from == to || !self.c.workers.contains_key(&node) {
+                continue;
+            }
+            self.next_seq += 1;
+            let ops = if self.c.rng.below(3) == 0 {
+                vec![op(OpKind::Update, from, 0)]
+            } else {
+                vec![
+                    op(OpKind::Update, from.min(to), sign(from < to) * amount),
+                    op(OpKind::Update, from.max(to), sign(to < from) * amount),
+                ]
+            };
+            let amount = if ops.len() == 1 { 0 } else { amount };
+            let request = self.c.batch(node, trans(self.next_seq), START | COMMIT, 1, &ops);
+            self.open.push(Transfer { request, node, seq: self.next_seq, from, to, amount });
+        }
+    }
+
+    fn apply(&mut self, t: &Transfer) {
+        self.acknowledged += 1;
+        *self.balances.entry(t.from).or_default() -= t.amount;
+        *self.balances.entry(t.to).or_default() += t.amount;
+    }
+
+    /// Takes the answers that have come.
+    fn settle(&mut self) {
+        for t in std::mem::take(&mut self.open) {
+            match self.c.answers.remove(&t.request) {
+                Some(Answer::Batch { committed: true, .. }) => self.apply(&t),
+                Some(Answer::Refused { code, aborted, .. }) => {
+                    assert!(aborted, "autocommit refused with {code} and not rolled back");
+                    let expected = matches!(
+                        code,
+                        ErrorCode::NodeFailed | ErrorCode::Deadlock | ErrorCode::LockTimeout | ErrorCode::NodeStarting
+                    );
+                    assert!(expected, "unexpected refusal {code}");
+                }
+                Some(other) => panic!("unexpected answer {other:?}"),
+                None => self.open.push(t),
+            }
+        }
+    }
+
+    /// Transfers whose coordinator died: ask the survivors, as the client does.
+    fn ask_outcomes(&mut self, dead: &[NodeId]) {
+        for t in std::mem::take(&mut self.open) {
+            if !dead.contains(&t.node) {
+                self.open.push(t);
+                continue;
+            }
+            if let Some(answer) = self.c.answers.remove(&t.request) {
+                assert!(matches!(answer, Answer::Batch { committed: true, .. } | Answer::Refused { .. }));
+                if matches!(answer, Answer::Batch { .. }) {
+                    self.apply(&t);
+                }
+                continue;
+            }
+            for _ in 0..1000 {
+                let survivor = *self.c.workers.keys().next().expect("a survivor");
+                let request = self.c.request(survivor, BlockId::Tc, Kind::TcOutcomeReq, |out, request| {
+                    TcOutcomeReq { request, trans: trans(t.seq), tc_node: t.node, tc_incarnation: 1 }.encode(out);
+                });
+                let Answer::Other(Kind::TcOutcomeConf, body) = self.c.wait(request) else { panic!("no outcome") };
+                match TcOutcomeConf::decode(&body).expect("outcome").outcome {
+                    Outcome::Committed => self.apply(&t),
+                    Outcome::Aborted => {}
+                    _ => continue,
+                }
+                break;
+            }
+        }
+    }
+
+    fn finish(&mut self, context: &str) {
+        for _ in 0..400 {
+            self.settle();
+            if self.open.is_empty() {
+                break;
+            }
+            self.c.pass(5);
+        }
+        assert!(self.open.is_empty(), "{context}: {} transfers are never answered\n{}", self.open.len(), self.c.dump());
+        self.c.quiesce();
+        assert!(!self.c.dump().contains("  transaction "), "{context}: records are left\n{}", self.c.dump());
+        let nodes: Vec<NodeId> =
+            self.c.view.living().filter(|n| n.state() == NodeState::Up).map(|n| n.node()).collect();
+        for node in nodes {
+            let request = self.c.read(node, TransId::NONE, &(0..ACCOUNTS).collect::<Vec<_>>());
+            let Answer::Rows(rows) = self.c.wait(request) else { panic!("no rows") };
+            for (id, row) in rows.iter().enumerate() {
+                let balance = row.as_ref().map(|r| self.c.value(r));
+                assert_eq!(balance, self.balances.get(&(id as i64)).copied(), "{context}: account {id} at node {node}");
+            }
+        }
+        for worker in self.c.workers.values() {
+            worker.verify().expect(context);
+        }
+    }
+}
+
+fn sign(minus: bool) -> i64 {
+    if minus { -1 } else { 1 }
+}
+
+#[test]
+fn one_node_dies_under_load() {
+    for seed in 1..=super::seeds(150) {
+        let replicas = 2 + (seed % 3) as u16;
+        println!("seed {seed}");
+        let mut bank = Bank::new(seed, replicas);
+        bank.start_some(30);
+        for _ in 0..bank.c.rng.below(400) {
+            bank.c.step();
+        }
+        bank.settle();
+        let dead = NodeId(1 + bank.c.rng.below(usize::from(replicas)) as u16);
+        bank.c.kill(dead);
+        for _ in 0..bank.c.rng.below(100) {
+            bank.c.step();
+        }
+        bank.c.remove(&[dead]);
+        bank.ask_outcomes(&[dead]);
+        bank.start_some(10);
+        bank.finish(&format!("seed {seed}, {replicas} replicas, node {dead} died"));
+        assert!(bank.acknowledged > 0);
+    }
+}
+
+#[test]
+fn two_nodes_die_one_during_the_others_take_over() {
+    for seed in 1..=super::seeds(100) {
+        let replicas = 3 + (seed % 2) as u16;
+        println!("seed {seed}");
+        let mut bank = Bank::new(seed, replicas);
+        bank.start_some(30);
+        for _ in 0..bank.c.rng.below(400) {
+            bank.c.step();
+        }
+        bank.settle();
+        let first = NodeId(1 + bank.c.rng.below(usize::from(replicas)) as u16);
+        let second = NodeId(1 + first.0 % replicas);
+        bank.c.kill(first);
+        bank.c.remove(&[first]);
+        for _ in 0..bank.c.rng.below(60) {
+            bank.c.step();
+        }
+        bank.settle();
+        bank.c.kill(second);
+        bank.c.remove(&[second]);
+        bank.ask_outcomes(&[first, second]);
+        bank.finish(&format!("seed {seed}, {replicas} replicas, nodes {first} and {second} died"));
+    }
+}
+
+#[test]
+fn a_node_rejoins_while_traffic_goes_on() {
+    for seed in 1..=super::seeds(100) {
+        println!("seed {seed}");
+        let mut bank = Bank::new(seed, 2);
+        bank.start_some(20);
+        bank.c.kill(NodeId(2));
+        bank.c.remove(&[NodeId(2)]);
+        bank.ask_outcomes(&[NodeId(2)]);
+        bank.start_some(20);
+        for _ in 0..bank.c.rng.below(100) {
+            bank.c.step();
+        }
+        bank.c.start(NodeId(2), 2);
+        bank.c.view.nodes[1] = view_node(NodeId(2), 2, NodeState::Recovering);
+        for chain in &mut bank.c.view.chains {
+            *chain = Chain::new(&[NodeId(1), NodeId(2)]).0;
+        }
+        bank.start_some(10);
+        bank.c.commit_view();
+        let generation = bank.c.view.generation;
+        for partition in 0..4 {
+            let mut body = Vec::new();
+            CopyFrag { generation, partition: PartitionId(partition) }.encode(&mut body);
+            bank.c.tell(NodeId(1), BlockId::Ldm, Kind::CopyFragReq, &body);
+        }
+        bank.start_some(20);
+        for _ in 0..bank.c.rng.below(300) {
+            bank.c.step();
+        }
+        bank.settle();
+        bank.start_some(20);
+        bank.c.pass(20);
+        bank.c.view.nodes[1] = view_node(NodeId(2), 2, NodeState::Up);
+        bank.c.commit_view();
+        bank.start_some(10);
+        bank.finish(&format!("seed {seed}"));
+    }
+}

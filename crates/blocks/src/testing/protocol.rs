@@ -1,0 +1,178 @@
+//! The transaction protocol with every node alive, under many orders of delivery.
+
+use apus_signal::{
+    BlockId, Kind,
+    tc::{ALLOW_DUPLICATE, ALLOW_MISSING, COMMIT, OpKind, OpStatus, START},
+};
+use apus_types::{ErrorCode, NodeId, TransId};
+
+use super::{Answer, Cluster, TestOp, op, trans};
+
+const ONE: NodeId = NodeId(1);
+const TWO: NodeId = NodeId(2);
+const SEEDS: u64 = 40;
+
+fn committed(answer: &Answer) -> bool {
+    matches!(answer, Answer::Batch { committed: true, .. } | Answer::Committed)
+}
+
+#[test]
+fn autocommit_writes_are_seen_at_every_replica() {
+    for seed in 1..=super::seeds(SEEDS) {
+        for replicas in 1..=4 {
+            let mut c = Cluster::new(seed, replicas);
+            for id in 0..20 {
+                let node = NodeId(1 + (id as u16 % replicas));
+                let answer = c.auto(node, id as u64 + 1, TestOp { u: Some(id), ..op(OpKind::Insert, id, 100 + id) });
+                assert!(committed(&answer), "{answer:?}");
+                // Right after the acknowledgement any replica must show it or send us to the primary.
+                for n in 1..=replicas {
+                    let request = c.read(NodeId(n), TransId::NONE, &[id]);
+                    let Answer::Rows(rows) = c.wait(request) else { panic!("no rows") };
+                    if let Some(row) = &rows[0] {
+                        assert_eq!(c.value(row), 100 + id);
+                    }
+                }
+            }
+            c.quiesce();
+            for n in 1..=replicas {
+                let request = c.read(NodeId(n), TransId::NONE, &(0..20).collect::<Vec<_>>());
+                let Answer::Rows(rows) = c.wait(request) else { panic!("no rows") };
+                assert!(rows.iter().all(Option::is_some), "seed {seed}, node {n}: a complete row is missing");
+            }
+            assert!(!c.dump().contains("  transaction "), "records are left:\n{}", c.dump());
+        }
+    }
+}
+
+#[test]
+fn statements_roll_back_to_their_savepoint_and_transactions_whole() {
+    for seed in 1..=super::seeds(SEEDS) {
+        let mut c = Cluster::new(seed, 2);
+        assert!(committed(&c.auto(ONE, 1, op(OpKind::Insert, 1, 10))));
+        let t = trans(2);
+        let first = c.batch(ONE, t, START, 1, &[op(OpKind::Update, 1, 5), op(OpKind::Insert, 2, 20)]);
+        assert!(matches!(c.wait(first), Answer::Batch { committed: false, .. }));
+        let bad =
+            c.batch(ONE, t, 0, 2, &[op(OpKind::Insert, 3, 30), op(OpKind::Update, 1, 100), op(OpKind::Insert, 2, 21)]);
+        let answer = c.wait(bad);
+        assert!(matches!(answer, Answer::Refused { code: ErrorCode::DuplicateKey, aborted: false, .. }), "{answer:?}");
+        // The transaction sees its own changes, others do not.
+        let own = c.read(ONE, t, &[1]);
+        let others = c.read(ONE, TransId::NONE, &[1, 2, 3]);
+        if let Answer::Rows(rows) = c.wait(own) {
+            assert_eq!(rows[0].as_ref().map(|r| c.value(r)), Some(15));
+        }
+        if let Answer::Rows(rows) = c.wait(others) {
+            assert!(rows[1].is_none() && rows[2].is_none());
+        }
+        let end = c.end(ONE, Kind::TcCommitReq, t, 0);
+        assert_eq!(c.wait(end), Answer::Committed);
+        c.quiesce();
+        for node in [ONE, TWO] {
+            let request = c.read(node, TransId::NONE, &[1, 2, 3]);
+            let Answer::Rows(rows) = c.wait(request) else { panic!("no rows") };
+            let values: Vec<Option<i64>> = rows.iter().map(|r| r.as_ref().map(|r| c.value(r))).collect();
+            assert_eq!(values, [Some(15), Some(20), None], "seed {seed} node {node}");
+        }
+        let t = trans(3);
+        let all = c.batch(TWO, t, START, 1, &[op(OpKind::Delete, 1, 0), op(OpKind::Delete, 2, 0)]);
+        c.wait(all);
+        let end = c.end(TWO, Kind::TcRollbackReq, t, 0);
+        assert_eq!(c.wait(end), Answer::RolledBack);
+        c.quiesce();
+        assert!(!c.dump().contains("  transaction "), "{}", c.dump());
+    }
+}
+
+#[test]
+fn statuses_where_flags_allow_them() {
+    let mut c = Cluster::new(3, 2);
+    c.auto(ONE, 1, op(OpKind::Insert, 1, 10));
+    let ops = [
+        TestOp { flags: ALLOW_DUPLICATE, ..op(OpKind::Insert, 1, 11) },
+        TestOp { flags: ALLOW_MISSING, ..op(OpKind::Delete, 9, 0) },
+        op(OpKind::Update, 1, 0),
+        op(OpKind::ReadExclusive, 1, 0),
+        op(OpKind::Write, 1, 12),
+    ];
+    let request = c.batch(ONE, trans(2), START | COMMIT, 1, &ops);
+    let Answer::Batch { statuses, rows, committed } = c.wait(request) else { panic!("refused") };
+    use OpStatus::{Done, Duplicate, NotFound, Unchanged};
+    assert_eq!((statuses, committed), (vec![Duplicate, NotFound, Unchanged, Done, Done], true));
+    assert_eq!(c.value(&rows[3]), 10);
+}
+
+#[test]
+fn unique_indexes_are_kept_by_the_coordinator() {
+    for seed in 1..=super::seeds(SEEDS) {
+        let mut c = Cluster::new(seed, 2);
+        assert!(committed(&c.auto(ONE, 1, TestOp { u: Some(5), ..op(OpKind::Insert, 1, 1) })));
+        let answer = c.auto(TWO, 2, TestOp { u: Some(5), ..op(OpKind::Insert, 2, 2) });
+        assert!(
+            matches!(answer, Answer::Refused { code: ErrorCode::DuplicateKey, aborted: true, index: 1, .. }),
+            "{answer:?}"
+        );
+        assert!(committed(&c.auto(ONE, 3, TestOp { u: Some(6), ..op(OpKind::Write, 1, 1) })));
+        assert!(committed(&c.auto(TWO, 4, TestOp { u: Some(5), ..op(OpKind::Insert, 2, 2) })));
+        assert!(committed(&c.auto(TWO, 5, op(OpKind::Delete, 1, 0))));
+        assert!(committed(&c.auto(TWO, 6, TestOp { u: Some(6), ..op(OpKind::Insert, 3, 2) })));
+        c.quiesce();
+        let request = c.read(ONE, TransId::NONE, &[1, 2, 3]);
+        let Answer::Rows(rows) = c.wait(request) else { panic!("no rows") };
+        assert_eq!(rows.iter().map(Option::is_some).collect::<Vec<_>>(), [false, true, true]);
+    }
+}
+
+#[test]
+fn a_deadlock_ends_with_one_victim_and_names_the_cycle() {
+    for seed in 1..=super::seeds(SEEDS) {
+        let mut c = Cluster::new(seed, 2);
+        for id in 1..=3 {
+            c.auto(ONE, id as u64, op(OpKind::Insert, id, 0));
+        }
+        let ids = [trans(11), trans(12), trans(13)];
+        let tcs = [ONE, TWO, ONE];
+        for (i, &t) in ids.iter().enumerate() {
+            let request = c.batch(tcs[i], t, START, 1, &[op(OpKind::Update, 1 + i as i64, 1)]);
+            assert!(matches!(c.wait(request), Answer::Batch { .. }));
+        }
+        let waits: Vec<u64> =
+            (0..3).map(|i| c.batch(tcs[i], ids[i], 0, 2, &[op(OpKind::Update, 1 + (i as i64 + 1) % 3, 1)])).collect();
+        c.pass(100);
+        let victim = c.answers.remove(&waits[2]);
+        let Some(Answer::Refused { code: ErrorCode::Deadlock, aborted: true, detail, .. }) = victim else {
+            panic!("seed {seed}: {victim:?}")
+        };
+        assert!(detail.contains("waits for"), "{detail}");
+        assert!(matches!(c.wait(waits[1]), Answer::Batch { .. }));
+        let end = c.end(tcs[1], Kind::TcCommitReq, ids[1], 0);
+        assert_eq!(c.wait(end), Answer::Committed);
+        assert!(matches!(c.wait(waits[0]), Answer::Batch { .. }));
+    }
+}
+
+#[test]
+fn a_lock_wait_ends_in_time() {
+    let mut c = Cluster::new(5, 2);
+    c.auto(ONE, 1, op(OpKind::Insert, 1, 0));
+    let holder = c.batch(ONE, trans(2), START, 1, &[op(OpKind::Update, 1, 1)]);
+    c.wait(holder);
+    let waiter = c.batch(ONE, trans(3), START, 1, &[op(OpKind::Update, 1, 1)]);
+    c.pass(150);
+    assert!(!c.answers.contains_key(&waiter));
+    c.pass(100);
+    let answer = c.answers.remove(&waiter);
+    assert!(matches!(answer, Some(Answer::Refused { code: ErrorCode::LockTimeout, aborted: false, .. })), "{answer:?}");
+}
+
+#[test]
+fn a_client_that_leaves_leaves_no_locks() {
+    let mut c = Cluster::new(6, 2);
+    c.auto(ONE, 1, op(OpKind::Insert, 1, 0));
+    let request = c.batch(TWO, trans(2), START, 1, &[op(OpKind::Update, 1, 1)]);
+    c.wait(request);
+    c.tell(TWO, BlockId::Tc, Kind::ClientGoneRep, &NodeId::CLIENT_BASE.to_le_bytes());
+    c.quiesce();
+    assert!(!c.dump().contains("  transaction "), "{}", c.dump());
+}

@@ -1,0 +1,344 @@
+//! Fragments against a model: random inserts, updates, deletes, undo, commits with and without kept versions, index builds and scans,
+//! with plenty of memory and with so little that operations are refused all the time.
+
+use std::{collections::BTreeMap, ops::Bound, sync::Arc};
+
+use apus_storage::{Fragment, MemoryManager, RowId};
+use apus_types::{
+    Column, ColumnType, Epoch, ErrorCode, IndexDef, IndexNo, IndexState, PartitionId, TableSchema, Value,
+    collate::Collation, hash::hash_key, key,
+};
+
+struct Rng(u64);
+
+impl Rng {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+    fn below(&mut self, n: u64) -> u64 {
+        (self.next() >> 11) % n
+    }
+}
+
+fn column(name: &str, ty: ColumnType, nullable: bool) -> Column {
+    Column {
+        name: name.to_owned(),
+        ty,
+        nullable,
+        default: Default::default(),
+        auto_increment: false,
+        on_update_now: false,
+        comment: String::new(),
+        declared: String::new(),
+    }
+}
+
+fn index(no: u16, columns: &[u16]) -> IndexDef {
+    IndexDef {
+        no: IndexNo(no),
+        name: format!("i{no}"),
+        columns: columns.to_vec(),
+        unique: false,
+        hidden_table: None,
+        state: IndexState::Ready,
+    }
+}
+
+/// `text_key`: the primary key is a string, sometimes a long one.
+fn schema(text_key: bool) -> TableSchema {
+    let text = |length| ColumnType::VarChar { length, collation: Collation::default() };
+    let id = if text_key { text(4000) } else { ColumnType::Int { bits: 64, unsigned: false } };
+    let columns = vec![
+        column("id", id, false),
+        column("a", ColumnType::Int { bits: 32, unsigned: false }, true),
+        column("s", text(100), true),
+        column("b", ColumnType::Blob { length: 1 << 20 }, false),
+    ];
+    let mut table = TableSchema::new("d", "t", columns, vec![0]);
+    table.indexes = vec![index(1, &[1]), index(2, &[2, 1])];
+    table.validate().unwrap();
+    table
+}
+
+type Image = Option<Vec<u8>>;
+
+#[derive(Default)]
+struct Row {
+    committed: Vec<(u64, Image)>,
+    pending: Vec<Image>,
+}
+
+struct World {
+    fragment: Fragment,
+    schema: Arc<TableSchema>,
+    text_key: bool,
+    rng: Rng,
+    model: BTreeMap<Vec<u8>, Row>,
+    epoch: u64,
+    horizon: u64,
+    refused: u64,
+    done: u64,
+}
+
+impl World {
+    fn new(text_key: bool, seed: u64, memory: &Arc<MemoryManager>) -> World {
+        let schema = Arc::new(schema(text_key));
+        let mut fragment = Fragment::new(schema.clone(), PartitionId(0), memory).unwrap();
+        fragment.add_index(IndexNo(1));
+        World {
+            fragment,
+            schema,
+            text_key,
+            rng: Rng(seed | 1),
+            model: BTreeMap::new(),
+            epoch: 1,
+            horizon: 0,
+            refused: 0,
+            done: 0,
+        }
+    }
+
+    /// The image and encoded key of row `id`, other columns random.
+    fn make(&mut self, id: u64) -> (Vec<u8>, Vec<u8>) {
+        let long = if id % 16 == 0 { "x".repeat(id as usize % 1500) } else { String::new() };
+        let text = format!("{long}{id}");
+        let id_value = if self.text_key { Value::Bytes(text.as_bytes()) } else { Value::Int(id as i64 - 100) };
+        let a = if self.rng.below(8) == 0 { Value::Null } else { Value::Int(self.rng.below(20) as i64) };
+        // Same sort key, different bytes: the index must not lose the entry that two versions share.
+        let s = ["a", "A", "b", "B", "ab", "Zebra, and more than a few bytes"][self.rng.below(6) as usize];
+        let s = if self.rng.below(8) == 0 { Value::Null } else { Value::Bytes(s.as_bytes()) };
+        let size = if self.rng.below(50) == 0 { self.rng.below(80_000) } else { self.rng.below(200) };
+        let blob = vec![id as u8; size as usize];
+        let mut image = Vec::new();
+        self.schema.layout().encode(&[id_value, a, s, Value::Bytes(&blob)], &mut image).unwrap();
+        let mut key = Vec::new();
+        key::encode_from_row(&self.schema, &self.schema.primary_key, &image, &mut key).unwrap();
+        (key, image)
+    }
+
+    fn step(&mut self, ids: u64) {
+        let id = self.rng.below(ids);
+        let (key, image) = self.make(id);
+        let hash = hash_key(&key);
+        let found = self.fragment.find(&key, hash);
+        assert_eq!(found.is_some(), self.model.contains_key(&key));
+        match (self.rng.below(10), found) {
+            (0..5, None) => self.push(&key, hash, None, Some(image)),
+            (0..4, Some(row)) => self.push(&key, hash, Some(row), Some(image)),
+            (4, Some(row)) => self.push(&key, hash, Some(row), None),
+            (5, Some(row)) => self.undo(&key, row),
+            (6..8, Some(row)) => self.commit(&key, row),
+            (8, _) => self.advance(),
+            _ => {}
+        }
+    }
+
+    fn push(&mut self, key: &[u8], hash: u64, row: Option<RowId>, image: Image) {
+        let row = match row.map_or_else(|| self.fragment.insert_slot(key, hash), Ok) {
+            Ok(row) => row,
+            Err(code) => return self.refuse(code),
+        };
+        match self.fragment.push_pending(row, image.as_deref()) {
+            Ok(()) => {
+                self.done += 1;
+                self.model.entry(key.to_vec()).or_default().pending.push(image);
+            }
+            Err(code) => {
+                self.refuse(code);
+                let gone = self.fragment.reclaim(row);
+                assert_eq!(gone, !self.model.contains_key(key));
+            }
+        }
+    }
+
+    fn refuse(&mut self, code: ErrorCode) {
+        assert_eq!(code, ErrorCode::OutOfMemory);
+        self.refused += 1;
+    }
+
+    fn undo(&mut self, key: &[u8], row: RowId) {
+        let model = self.model.get_mut(key).unwrap();
+        if model.pending.pop().is_some() {
+            self.fragment.pop_pending(row);
+            self.settle(key, row);
+        }
+    }
+
+    fn commit(&mut self, key: &[u8], row: RowId) {
+        let model = self.model.get_mut(key).unwrap();
+        let Some(image) = model.pending.pop() else { return };
+        model.pending.clear();
+        model.committed.push((self.epoch, image));
+        self.fragment.commit(row, Epoch(self.epoch), Epoch(self.horizon));
+        self.settle(key, row);
+    }
+
+    /// Forgets in the model what may be gone, and the row when nothing is left.
+    fn settle(&mut self, key: &[u8], row: RowId) {
+        let gone = self.fragment.reclaim(row);
+        let horizon = self.horizon;
+        let model = &self.model[key];
+        let nothing = model.pending.is_empty()
+            && model.committed.last().is_none_or(|(e, image)| image.is_none() && *e <= horizon);
+        if gone {
+            assert!(nothing);
+            self.model.remove(key);
+        }
+    }
+
+    fn advance(&mut self) {
+        self.epoch += 1;
+        if self.rng.below(4) == 0 {
+            self.horizon = self.epoch - 1 - self.rng.below(2).min(self.epoch - 1 - self.horizon);
+            while self.fragment.collect(Epoch(self.horizon), 7) != 0 {}
+            let horizon = self.horizon;
+            let fragment = &self.fragment;
+            self.model.retain(|key, row| {
+                let nothing =
+                    row.pending.is_empty() && row.committed.last().is_none_or(|(e, i)| i.is_none() && *e <= horizon);
+                !nothing || fragment.find(key, hash_key(key)).is_some()
+            });
+        }
+    }
+
+    fn compare(&self) {
+        self.fragment.verify().unwrap();
+        let mut indexed: [Vec<(Vec<u8>, Vec<u8>)>; 3] = Default::default();
+        for (key, model) in &self.model {
+            let row = self.fragment.find(key, hash_key(key)).unwrap();
+            assert_eq!(self.fragment.key(row), key);
+            let committed = model.committed.last().and_then(|(_, i)| i.as_deref());
+            assert_eq!(self.fragment.committed(row), committed);
+            let newest = model.pending.last().map_or(committed, |i| i.as_deref());
+            assert_eq!(self.fragment.newest(row), newest);
+            assert_eq!(self.fragment.has_pending(row), !model.pending.is_empty());
+            for epoch in self.horizon..=self.epoch {
+                let then = model.committed.iter().rev().find(|(e, _)| *e <= epoch).and_then(|(_, i)| i.as_deref());
+                assert_eq!(self.fragment.committed_at(row, Epoch(epoch)), then, "at {epoch}");
+            }
+            if let Some(image) = committed {
+                assert_eq!(self.fragment.last_change(row).0, model.committed.last().unwrap().0);
+                for (no, entries) in indexed.iter_mut().enumerate() {
+                    let mut entry = Vec::new();
+                    if no != 0 {
+                        let columns = self.schema.index_columns(IndexNo(no as u16)).unwrap();
+                        key::encode_from_row(&self.schema, columns, image, &mut entry).unwrap();
+                    }
+                    entry.extend_from_slice(key);
+                    entries.push((entry, image.to_vec()));
+                }
+            }
+        }
+        for (no, entries) in indexed.iter_mut().enumerate() {
+            entries.sort();
+            self.compare_scans(IndexNo(no as u16), entries);
+        }
+    }
+
+    fn compare_scans(&self, no: IndexNo, expected: &[(Vec<u8>, Vec<u8>)]) {
+        let mut rng = Rng(self.rng.0);
+        for _ in 0..6 {
+            let mut bound = || match (rng.below(4), expected.get(rng.below(expected.len() as u64 + 1) as usize)) {
+                (0, _) | (_, None) => Bound::Unbounded,
+                (1, Some((key, _))) => Bound::Included(key.as_slice()),
+                (2, Some((key, _))) => Bound::Excluded(key.as_slice()),
+                (_, Some((key, _))) => Bound::Included(&key[..key.len() / 2]),
+            };
+            let (low, high) = (bound(), bound());
+            for reverse in [false, true] {
+                let Some(scan) = self.fragment.scan(no, low, high, reverse) else { return };
+                let mut scratch = Vec::new();
+                let mut got: Vec<(&[u8], &[u8])> = Vec::new();
+                for (entry, row) in scan {
+                    let Some(image) = self.fragment.committed(row) else { continue };
+                    if self.fragment.entry_matches(no, row, image, entry, &mut scratch) {
+                        got.push((entry, image));
+                    }
+                }
+                if reverse {
+                    got.reverse();
+                }
+                let above = |k: &[u8]| match low {
+                    Bound::Included(l) => k >= l,
+                    Bound::Excluded(l) => k > l,
+                    Bound::Unbounded => true,
+                };
+                let below = |k: &[u8]| match high {
+                    Bound::Included(h) => k <= h,
+                    Bound::Excluded(h) => k < h,
+                    Bound::Unbounded => true,
+                };
+                let want: Vec<(&[u8], &[u8])> = expected
+                    .iter()
+                    .filter(|(k, _)| above(k) && below(k))
+                    .map(|(k, i)| (k.as_slice(), i.as_slice()))
+                    .collect();
+                assert!(got == want, "index {no} {low:?}..{high:?}: {} entries, {} due", got.len(), want.len());
+            }
+        }
+    }
+
+    fn build(&mut self, no: IndexNo) {
+        self.fragment.add_index(no);
+        let mut from = RowId(0);
+        loop {
+            match self.fragment.build_index(no, from, 5) {
+                Ok(Some(next)) => from = next,
+                Ok(None) => return,
+                Err(code) => {
+                    self.refuse(code);
+                    self.fragment.drop_index(no);
+                    return;
+                }
+            }
+            for _ in 0..3 {
+                self.step(400);
+            }
+        }
+    }
+}
+
+fn run(text_key: bool, seed: u64, memory_bytes: u64, steps: u32) -> (u64, u64) {
+    let memory = MemoryManager::new(memory_bytes);
+    let mut world = World::new(text_key, seed, &memory);
+    for step in 0..steps {
+        world.step(400);
+        if step % 500 == 0 {
+            world.compare();
+        }
+        if step == steps / 3 {
+            world.build(IndexNo(2));
+            world.compare();
+        }
+        if step == steps / 2 {
+            world.fragment.drop_index(IndexNo(1));
+            world.build(IndexNo(1));
+            world.compare();
+        }
+    }
+    world.compare();
+    let answer = (world.done, world.refused);
+    drop(world);
+    assert!(memory.usage().all(|u| u.used == 0), "{:?}", memory.usage().collect::<Vec<_>>());
+    answer
+}
+
+#[test]
+fn random_transactions_match_the_model() {
+    for seed in 1..=3 {
+        let (done, refused) = run(false, seed * 7919, 256 << 20, 8_000);
+        assert!(done > 2_000 && refused == 0, "{done} done, {refused} refused");
+        run(true, seed * 104_729, 256 << 20, 8_000);
+    }
+}
+
+#[test]
+fn refusals_of_memory_change_nothing() {
+    for seed in 1..=3 {
+        let (done, refused) = run(seed == 2, seed * 15_485_863, 1_300_000, 8_000);
+        assert!(done > 100 && refused > 100, "{done} done, {refused} refused");
+    }
+}
