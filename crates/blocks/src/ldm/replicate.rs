@@ -38,6 +38,10 @@ impl LocalDataManager {
             self.send_commit_back(req.trans, req.chain, req.tc, epoch, ctx);
             return Ok(());
         }
+        if part.one_pass {
+            ctx.probe("ldm: one-pass batch came again before its commit");
+            return Ok(()); // what came first is on its way along the living chain
+        }
         part.one_pass = req.flags & ONE_PASS != 0;
         part.epoch = req.epoch;
         for row in req.rows() {
