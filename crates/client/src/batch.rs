@@ -144,7 +144,8 @@ pub(crate) const MESSAGE_BYTES_MAX: usize = 4 << 20;
 /// Offset of the partition in an encoded operation.
 pub(crate) const OP_PARTITION_AT: usize = 2;
 
-const _: () = assert!(MESSAGE_BYTES_MAX + limits::ROW_BYTES_MAX + limits::KEY_BYTES_MAX + 64 < limits::SIGNAL_BYTES_MAX);
+const _: () =
+    assert!(MESSAGE_BYTES_MAX + limits::ROW_BYTES_MAX + limits::KEY_BYTES_MAX + 64 < limits::SIGNAL_BYTES_MAX);
 
 /// Results of a batch, one per operation in order. Reuse it; buffers are swapped with the client's own.
 #[derive(Clone, Debug, Default)]
@@ -203,10 +204,10 @@ impl Results {
         self.clear();
         self.lost = true;
     }
-    /// Takes over a whole answer; the results in it are then added by [`Results::push_span`].
-    pub(crate) fn adopt(&mut self, body: &mut Vec<u8>) {
+    /// The buffer itself, emptied, to be swapped with a whole answer; results are then added by position in it.
+    pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
         self.clear();
-        std::mem::swap(&mut self.bytes, body);
+        &mut self.bytes
     }
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
@@ -261,6 +262,9 @@ mod tests {
         }
         assert_eq!((batch.message_end(0), batch.message_end(1), batch.message_end(2)), (1, 2, 3));
         assert!(batch.has_writes());
-        assert_eq!(batch.push(&schema, OpKind::Write, 0, b"k", &vec![0; limits::ROW_BYTES_MAX + 1]), Err(ErrorCode::RowTooBig));
+        assert_eq!(
+            batch.push(&schema, OpKind::Write, 0, b"k", &vec![0; limits::ROW_BYTES_MAX + 1]),
+            Err(ErrorCode::RowTooBig)
+        );
     }
 }

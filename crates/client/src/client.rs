@@ -1,145 +1,279 @@
-//! temporary
-use std::rc::Rc;
+//! The handle to a client, and what every operation is made of: one request and its answer, waiting for room, waiting for a change.
+
+use std::{
+    any::Any,
+    cell::RefCell,
+    future::poll_fn,
+    rc::Rc,
+    task::{Context, Poll},
+};
 
 use apus_signal::{
-    dict::{Change, Dictionary, SchemaConf},
-    tc::Outcome,
+    BlockRef, Kind,
+    tc::{Outcome, RequestRef, TcOutcomeConf, TcOutcomeReq},
     view::View,
 };
-use apus_types::{ErrorCode, PartitionId, TransId};
+use apus_types::{ErrorCode, NodeId, PartitionId};
 
 use crate::{
-    ClientConfig, ClientError, CommitToken, Committed, ExecOptions, OpBatch, PartialAggregate, ReadBatch, Results, Rows,
-    ScanRequest, request::Aggregates,
+    ClientConfig, ClientError, CommitToken, Transaction,
+    core::{
+        Core, Counters,
+        table::{RequestId, Verdict},
+    },
+    read::ReadScratch,
+    retry::Retry,
 };
 
-/// A client of the cluster; a cheap clone of a handle, for one thread.
+pub(crate) struct Inner {
+    pub core: RefCell<Core>,
+    pub scratch: RefCell<Vec<ReadScratch>>,
+    /// Whatever must end with the client: the shell's tasks.
+    pub guard: RefCell<Option<Box<dyn Any>>>,
+}
+
+/// A client of the cluster: a cheap clone of a handle, for one thread.
 #[derive(Clone)]
 pub struct Client {
-    view: Rc<View>,
+    pub(crate) inner: Rc<Inner>,
 }
 
 impl Client {
-    /// Finds the data nodes by the seeds of `config` and links to all of them. Inside a tokio `LocalSet` (or `LocalRuntime`) only.
+    /// A client without a driver: somebody must drive it ([`crate::Driver`]). [`Client::connect`] brings its own.
     ///
     /// # Errors
-    /// `NoNodeAvailable` when no data node served within `connect_timeout_ms`.
-    pub async fn connect(config: ClientConfig) -> Result<Client, ClientError> {
+    /// `Internal` for a configuration without id, seeds or room for a request.
+    pub fn new(config: ClientConfig) -> Result<Client, ClientError> {
         config.check()?;
-        Err(ErrorCode::NotSupported.into())
+        let core = RefCell::new(Core::new(config));
+        let (scratch, guard) = (RefCell::new(Vec::new()), RefCell::new(None));
+        Ok(Client { inner: Rc::new(Inner { core, scratch, guard }) })
     }
+
     /// The newest map.
     pub fn view(&self) -> Rc<View> {
-        self.view.clone()
+        self.inner.core.borrow().view.clone()
     }
     /// Newest dictionary version announced by the cluster. Compare for inequality: a cluster that was set up anew starts again.
     pub fn schema_version(&self) -> u64 {
-        0
+        self.inner.core.borrow().schema_version
     }
     /// Partition of a distribution hash ([`apus_types::key::distribution_hash`]).
     pub fn partition_of(&self, distribution_hash: u64) -> PartitionId {
-        self.view.partition_of(distribution_hash)
+        self.inner.core.borrow().view.partition_of(distribution_hash)
     }
-    /// The dictionary, or `None` when `known_version` is the current one.
-    pub async fn dictionary(&self, _known_version: u64) -> Result<Option<Dictionary>, ClientError> {
-        Err(ErrorCode::NotSupported.into())
+    pub fn counters(&self) -> Counters {
+        self.inner.core.borrow().counters
     }
-    /// Changes the schema. Executed once, however often a node fails meanwhile.
-    pub async fn schema_change(&self, _change: Change) -> Result<SchemaConf, ClientError> {
-        Err(ErrorCode::NotSupported.into())
-    }
-    /// Reads keys; `out` gets one entry per key in the order asked.
-    pub async fn read(&self, _request: &ReadBatch<'_>, _out: &mut Rows) -> Result<(), ClientError> {
-        Err(ErrorCode::NotSupported.into())
-    }
-    /// Starts a scan; nothing is sent before the first [`ScanCursor::next_batch`].
-    pub fn scan(&self, _request: &ScanRequest<'_>) -> ScanCursor {
-        ScanCursor { client: self.clone() }
-    }
-    /// Runs a scan to its end (or limit) and collects all rows. For bounded results only.
-    pub async fn scan_all(&self, _request: &ScanRequest<'_>, _out: &mut Rows) -> Result<(), ClientError> {
-        Err(ErrorCode::NotSupported.into())
-    }
-    /// Aggregates beside the data; one result per aggregate, merged over all partitions.
-    pub async fn aggregate(
-        &self,
-        _request: &ScanRequest<'_>,
-        _aggregates: Aggregates<'_>,
-        _out: &mut Vec<PartialAggregate>,
-    ) -> Result<(), ClientError> {
-        Err(ErrorCode::NotSupported.into())
+    /// Data nodes linked at this moment.
+    pub fn linked_nodes(&self) -> Vec<NodeId> {
+        self.inner.core.borrow().linked_nodes().collect()
     }
     /// A new transaction; nothing is sent before its first batch.
     pub fn begin(&self) -> Transaction {
-        Transaction { client: self.clone() }
+        Transaction::new(self.clone())
     }
-    /// Executes a batch as a transaction of its own, again as a new one where a node failed before it was committed.
-    pub async fn run_autocommit(
+
+    /// Waits until a map is known and a data node is linked, then a little longer for links to the other full members.
+    ///
+    /// # Errors
+    /// `NoNodeAvailable` after `connect_timeout_ms`.
+    pub async fn ready(&self) -> Result<(), ClientError> {
+        let timeout_ms = self.inner.core.borrow().config.connect_timeout_ms;
+        let mut retry = Retry::new(self, timeout_ms);
+        while !self.inner.core.borrow().is_serving() {
+            retry.nowhere().await?;
+        }
+        // The first requests should not all go to the node that answered first.
+        let grace = Retry::new(self, timeout_ms.min(300));
+        while !grace.is_over() && !self.all_linked() {
+            self.change(5_000_000).await;
+        }
+        Ok(())
+    }
+
+    fn all_linked(&self) -> bool {
+        let core = self.inner.core.borrow();
+        core.view.living().all(|n| core.is_linked(n.node()))
+    }
+
+    /// What became of a transaction; waits while it is open or being taken over.
+    ///
+    /// # Errors
+    /// `OutcomeUnknown` when nobody could say within `outcome_timeout_ms`.
+    pub async fn outcome(&self, token: &CommitToken) -> Result<Outcome, ClientError> {
+        let timeout_ms = self.inner.core.borrow().config.outcome_timeout_ms;
+        let mut retry = Retry::new(self, timeout_ms);
+        let mut body = Vec::new();
+        let unknown = || ClientError::with_detail(ErrorCode::OutcomeUnknown, token.trans.to_string());
+        loop {
+            if let Some(node) = self.outcome_node(token, retry.attempt()) {
+                let to = BlockRef::new(node, apus_signal::BlockId::Tc, token.tc_instance);
+                let request = |request| TcOutcomeReq {
+                    request,
+                    trans: token.trans,
+                    tc_node: token.tc_node,
+                    tc_incarnation: token.tc_incarnation,
+                };
+                let verdict = self
+                    .ask(to, Kind::TcOutcomeReq, Kind::TcOutcomeConf, retry.attempt_deadline(), &mut body, |out, id| {
+                        request(id).encode(out);
+                    })
+                    .await;
+                if verdict == Some(Verdict::Answer(Kind::TcOutcomeConf)) {
+                    match TcOutcomeConf::decode(&body) {
+                        Ok(conf) if conf.outcome != Outcome::Open => return Ok(conf.outcome),
+                        Ok(_) => {}
+                        Err(_) => self.violation(node),
+                    }
+                }
+            }
+            retry.pause().await.map_err(|_| unknown())?;
+        }
+    }
+
+    /// The coordinator itself while it lives, else the others in turn.
+    fn outcome_node(&self, token: &CommitToken, attempt: u32) -> Option<NodeId> {
+        let core = self.inner.core.borrow();
+        if core.incarnation(token.tc_node) == Some(token.tc_incarnation) {
+            return Some(token.tc_node);
+        }
+        let count = core.linked_nodes().count().max(1);
+        core.linked_nodes().nth(attempt as usize % count)
+    }
+
+    // Building blocks.
+
+    pub(crate) fn now(&self) -> u64 {
+        self.inner.core.borrow().now
+    }
+    pub(crate) fn violation(&self, node: NodeId) {
+        if let Ok(node) = u8::try_from(node.0) {
+            self.inner.core.borrow_mut().violation(node);
+        }
+    }
+
+    /// Waits until a request to `node` may be added.
+    #[inline]
+    pub(crate) async fn room(&self, node: u8) {
+        if self.inner.core.borrow().has_room(node) {
+            return;
+        }
+        poll_fn(|cx| {
+            let mut core = self.inner.core.borrow_mut();
+            if core.has_room(node) {
+                return Poll::Ready(());
+            }
+            core.wait_for_room(cx);
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Waits for a change of the map or the links, at most `nanoseconds`.
+    pub(crate) async fn change(&self, nanoseconds: u64) {
+        let (start, until) = {
+            let core = self.inner.core.borrow();
+            (core.changes, core.now + nanoseconds)
+        };
+        let mut timer = Timer { client: self, key: None };
+        poll_fn(|cx| {
+            let mut core = self.inner.core.borrow_mut();
+            if core.changes != start || core.now >= until {
+                return Poll::Ready(());
+            }
+            if let Some(key) = timer.key.take() {
+                core.cancel_timer(key);
+            }
+            core.wait_for_change(cx);
+            timer.key = Some(core.set_timer(until, cx.waker()));
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Sends one request. `None`: the node is not linked. Callers have waited for room.
+    #[inline]
+    pub(crate) fn call(
         &self,
-        _ops: &OpBatch,
-        _lock_wait_ms: u32,
-        _out: &mut Results,
-    ) -> Result<Committed, ClientError> {
-        Err(ErrorCode::NotSupported.into())
+        to: BlockRef,
+        kind: Kind,
+        expects: Kind,
+        deadline: u64,
+        write: impl FnOnce(&mut Vec<u8>, u64),
+    ) -> Option<Call<'_>> {
+        let id = self.inner.core.borrow_mut().request(to, kind, expects, deadline, write)?;
+        Some(Call { client: self, id, ended: false })
     }
-    /// What became of a transaction; waits while it is still open or being taken over.
-    pub async fn outcome(&self, _token: &CommitToken) -> Result<Outcome, ClientError> {
-        Err(ErrorCode::NotSupported.into())
+
+    /// Sends one request and waits for its end; an answer's body is in `body` then. `None`: the node is not linked.
+    pub(crate) async fn ask(
+        &self,
+        to: BlockRef,
+        kind: Kind,
+        expects: Kind,
+        deadline: u64,
+        body: &mut Vec<u8>,
+        write: impl FnOnce(&mut Vec<u8>, u64),
+    ) -> Option<Verdict> {
+        self.room(u8::try_from(to.node.0).ok()?).await;
+        let call = self.call(to, kind, expects, deadline, write)?;
+        Some(call.end(body).await)
     }
 }
 
-/// A scan under way.
-pub struct ScanCursor {
-    client: Client,
+/// A request in flight; dropping it forgets it.
+pub(crate) struct Call<'c> {
+    client: &'c Client,
+    id: RequestId,
+    ended: bool,
 }
 
-impl ScanCursor {
-    /// The next rows; `false` (and no rows) at the end.
-    pub async fn next_batch(&mut self, _out: &mut Rows) -> Result<bool, ClientError> {
-        let _ = &self.client;
-        Err(ErrorCode::NotSupported.into())
+impl Call<'_> {
+    #[inline]
+    pub fn poll(&mut self, body: &mut Vec<u8>, cx: &Context<'_>) -> Poll<Verdict> {
+        let mut core = self.client.inner.core.borrow_mut();
+        let verdict = core.table.poll(self.id, body, cx);
+        if let Poll::Ready(verdict) = verdict {
+            self.ended = true;
+            core.counters.timeouts += u64::from(verdict == Verdict::TimedOut);
+            core.freed();
+        }
+        verdict
+    }
+    #[inline]
+    pub async fn end(mut self, body: &mut Vec<u8>) -> Verdict {
+        poll_fn(|cx| self.poll(body, cx)).await
     }
 }
 
-/// A transaction. Dropping it while it is open rolls it back.
-pub struct Transaction {
-    client: Client,
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        if !self.ended {
+            let mut core = self.client.inner.core.borrow_mut();
+            core.table.forget(self.id);
+            core.freed();
+        }
+    }
 }
 
-impl Transaction {
-    /// Its id. Changes only if the cluster refuses to start it and the client tries again, within the first `execute`.
-    pub fn id(&self) -> TransId {
-        TransId::NONE
+struct Timer<'c> {
+    client: &'c Client,
+    key: Option<(u64, u64)>,
+}
+
+impl Drop for Timer<'_> {
+    fn drop(&mut self) {
+        if let Some(key) = self.key.take() {
+            self.client.inner.core.borrow_mut().cancel_timer(key);
+        }
     }
-    /// `None` until it was started.
-    pub fn token(&self) -> Option<CommitToken> {
-        None
-    }
-    pub fn has_writes(&self) -> bool {
-        false
-    }
-    /// The coordinator knows it: reads that shall see its own changes must name it.
-    pub fn is_started(&self) -> bool {
-        false
-    }
-    /// Rolled back by the cluster or ended: only `rollback` is of any use.
-    pub fn is_over(&self) -> bool {
-        let _ = &self.client;
-        false
-    }
-    /// Executes operations. On an error that is not `aborted` the effects of this batch (savepoint) are undone and the
-    /// transaction lives.
-    pub async fn execute(&mut self, _ops: &OpBatch, _options: ExecOptions, _out: &mut Results) -> Result<(), ClientError> {
-        Err(ErrorCode::NotSupported.into())
-    }
-    pub async fn commit(&mut self) -> Result<Committed, ClientError> {
-        Err(ErrorCode::NotSupported.into())
-    }
-    pub async fn rollback(&mut self) -> Result<(), ClientError> {
-        Err(ErrorCode::NotSupported.into())
-    }
-    /// Undoes the batches with this savepoint number or a higher one; locks stay.
-    pub async fn rollback_to(&mut self, _savepoint: u32) -> Result<(), ClientError> {
-        Err(ErrorCode::NotSupported.into())
+}
+
+/// The refusal in an answer's body.
+pub(crate) fn refusal(body: &[u8]) -> ClientError {
+    match RequestRef::decode(body) {
+        Ok(refusal) => ClientError::from_ref(&refusal),
+        Err(_) => ClientError::new(ErrorCode::ProtocolViolation),
     }
 }

@@ -152,12 +152,12 @@ impl Rows {
         self.spans.push(Span { start, length: row.len() as u32, key_length: key.len() as u32 });
         Ok(())
     }
-    /// Takes over a whole message; entries are then set by position in it.
-    pub(crate) fn adopt(&mut self, body: &mut Vec<u8>) {
+    /// The buffer itself, emptied, to be swapped with a whole answer; entries are then added by position in it.
+    pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
         self.clear();
-        std::mem::swap(&mut self.bytes, body);
+        &mut self.bytes
     }
-    /// The message taken over.
+    /// The answer taken over.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }

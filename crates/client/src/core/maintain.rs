@@ -1,0 +1,113 @@
+//! Which links are kept: one to every member of the map; to the seeds as well while no data node is linked.
+
+use apus_signal::{BlockId, BlockRef, Kind, mgmt::MgmtReq};
+use apus_types::NodeId;
+use prost::Message;
+
+use super::{
+    Action, Core, LINKS_MAX, MS,
+    link::{ConnId, Link, LinkState},
+};
+
+/// Links are looked after this often while something is missing, and while all is well, in nanoseconds.
+const MAINTAIN_BUSY_NS: u64 = 10 * MS;
+const MAINTAIN_CALM_NS: u64 = 250 * MS;
+/// A data node that has not answered with a map, or a management node that knows no data node yet, is asked again after this, in
+/// nanoseconds.
+const ASK_AGAIN_NS: u64 = 100 * MS;
+/// Maps are not asked for more often than this because of refusals, in nanoseconds.
+const REFRESH_NS: u64 = 5 * MS;
+
+impl Core {
+    /// A link to `node` at `address` shall exist.
+    pub(super) fn want_node(&mut self, node: NodeId, address: &str) {
+        let linked = self.is_linked(node);
+        if let Some(link) =
+            self.links.iter_mut().find(|l| l.node == Some(node) && (l.address == address || l.is_ready()))
+        {
+            link.wanted |= !linked;
+            return;
+        }
+        if linked || address.is_empty() {
+            return;
+        }
+        // A seed at this very address that is on its way already will turn out to be this node.
+        if let Some(link) = self.links.iter_mut().find(|l| l.address == address) {
+            link.wanted = true;
+            return;
+        }
+        let idle = |l: &Link| !l.seed && !l.wanted && !l.is_open();
+        if let Some(unused) = self.links.iter_mut().find(|l| idle(l)) {
+            let serial = unused.serial;
+            *unused = Link::new(address.to_owned(), Some(node), false);
+            unused.serial = serial;
+        } else if self.links.len() < LINKS_MAX {
+            self.links.push(Link::new(address.to_owned(), Some(node), false));
+        }
+    }
+
+    pub(super) fn maintain(&mut self) {
+        let view = self.view.clone();
+        let alone = self.linked_nodes().next().is_none();
+        for link in &mut self.links {
+            let member = link.node.is_some_and(|n| view.is_alive(n));
+            link.wanted = member || link.is_ready() || if alone { link.seed || link.wanted } else { false };
+        }
+        for node in view.living() {
+            self.want_node(node.node(), &node.address);
+        }
+        let mut calm = !alone;
+        for index in 0..self.links.len() {
+            calm &= self.tend(index as u16, alone);
+        }
+        self.next_maintain = self.now + if calm { MAINTAIN_CALM_NS } else { MAINTAIN_BUSY_NS };
+    }
+
+    /// One link; returns whether nothing is missing.
+    fn tend(&mut self, index: u16, alone: bool) -> bool {
+        let now = self.now;
+        let Some(link) = self.links.get_mut(usize::from(index)) else { return true };
+        if link.too_late(now) {
+            self.lose(index);
+            return false;
+        }
+        if link.due(now) {
+            if link.node.is_some_and(|n| self.node_links.get(usize::from(n.0)).is_some_and(|&l| l != super::NO_LINK)) {
+                return true; // linked another way
+            }
+            let conn = ConnId { link: index, serial: link.serial };
+            link.state = LinkState::Connecting { since: now };
+            let address = link.address.clone();
+            self.act(Action::Connect { conn, address });
+            return false;
+        }
+        if !link.is_ready() {
+            return !link.wanted;
+        }
+        if link.data_node().is_some() {
+            if !link.has_map && now >= link.map_asked + ASK_AGAIN_NS {
+                self.ask_map(index);
+            }
+            return self.links.get(usize::from(index)).is_some_and(|l| l.has_map);
+        }
+        // A management node: asked while no data node is linked, then not needed any more.
+        if !alone {
+            self.lose(index);
+        } else if now >= link.map_asked + ASK_AGAIN_NS {
+            link.map_asked = now;
+            let to = BlockRef::new(link.node.unwrap_or(NodeId(NodeId::MGMT_BASE)), BlockId::Mgmt, 0);
+            self.append(index, to, Kind::ConfigReq, |out| MgmtReq { request: 0 }.encode_raw(out));
+        }
+        true
+    }
+
+    /// Asks every linked node for its map: somebody refused because ours is old.
+    pub fn refresh_map(&mut self) {
+        for index in 0..self.links.len() {
+            let stale = self.links.get(index).is_some_and(|l| l.is_ready() && self.now >= l.map_asked + REFRESH_NS);
+            if stale {
+                self.ask_map(index as u16);
+            }
+        }
+    }
+}

@@ -1,0 +1,381 @@
+//! The client without I/O: links, hello, requests in flight, routing. Bytes in, wakes and bytes out.
+//!
+//! Nothing here opens a socket or reads a clock. A driver ([`crate::Driver`]: the tokio shell, a simulator, a test) carries out the
+//! [`Action`]s, brings the bytes and tells the time; the operations of [`crate::Client`] are futures over this state that
+//! need no particular executor.
+//!
+//! Guarantees: a request on a link that is lost ends at once; a request ends at its deadline; an answer to a request nobody waits
+//! for is ignored; bytes that do not follow the protocol close the link they came from and nothing else.
+//!
+//! Limits: `max_in_flight` requests, [`link::OUT_BYTES_MAX`] unsent bytes per link (callers wait), [`LINKS_MAX`] links, one incomplete
+//! frame per link of at most a signal's size.
+
+pub(crate) mod link;
+mod maintain;
+mod receive;
+pub(crate) mod route;
+pub(crate) mod table;
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    rc::Rc,
+    task::{Context, Waker},
+};
+
+use apus_signal::{
+    BlockId, BlockRef, Envelope, Kind,
+    hello::{Hello, MAGIC, Role},
+    view::View,
+};
+use apus_types::{Epoch, NodeId, TransId};
+use prost::Message;
+
+pub use link::ConnId;
+use link::{Link, LinkState};
+use route::Route;
+use table::{RequestId, RequestTable};
+
+use crate::config::ClientConfig;
+
+/// Most links: every possible data node, and seeds.
+pub(crate) const LINKS_MAX: usize = 512;
+const NO_LINK: u16 = u16::MAX;
+const MS: u64 = 1_000_000;
+/// Requests are looked through for passed deadlines this often, in nanoseconds.
+const EXPIRE_EVERY_NS: u64 = 50 * MS;
+
+/// What the driver shall do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// Connect to `address` (`host:port`); then `opened` or `closed`.
+    Connect { conn: ConnId, address: String },
+    /// Close it; no further call is needed.
+    Close { conn: ConnId },
+}
+
+/// Counters for people and tests.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    pub requests: u64,
+    pub answers: u64,
+    /// Links closed because of bytes that do not follow the protocol.
+    pub violations: u64,
+    pub links_lost: u64,
+    pub maps: u64,
+    pub timeouts: u64,
+}
+
+pub(crate) struct Core {
+    pub config: ClientConfig,
+    pub now: u64,
+    epoch: Epoch,
+    next_seq: u64,
+    random: u64,
+    pub view: Rc<View>,
+    pub schema_version: u64,
+    /// All links were lost since the map came: the next map is taken whatever its generation.
+    map_stale: bool,
+    routes: Vec<Route>,
+    links: Vec<Link>,
+    node_links: [u16; 256],
+    pub table: RequestTable,
+    actions: VecDeque<Action>,
+    driver: Option<Waker>,
+    timers: BTreeMap<(u64, u64), Waker>,
+    next_timer: u64,
+    next_maintain: u64,
+    next_expire: u64,
+    changed: Vec<Waker>,
+    /// Changes of the map or of the links so far.
+    pub changes: u64,
+    room: Vec<Waker>,
+    pub counters: Counters,
+    /// Why the last link was refused, for the error of a connect that finds nobody.
+    pub last_refusal: String,
+}
+
+impl Core {
+    pub fn new(config: ClientConfig) -> Core {
+        let seeds = config.seeds.iter().take(LINKS_MAX / 2);
+        Core {
+            links: seeds.map(|address| Link::new(address.clone(), None, true)).collect(),
+            table: RequestTable::new(config.max_in_flight),
+            now: 0,
+            epoch: Epoch(0),
+            next_seq: 1,
+            random: config.client_id | 1,
+            view: Rc::new(View { instances: 1, ..View::default() }),
+            schema_version: 0,
+            map_stale: true,
+            routes: Vec::new(),
+            node_links: [NO_LINK; 256],
+            actions: VecDeque::new(),
+            driver: None,
+            timers: BTreeMap::new(),
+            next_timer: 0,
+            next_maintain: 0,
+            next_expire: 0,
+            changed: Vec::new(),
+            changes: 0,
+            room: Vec::new(),
+            counters: Counters::default(),
+            last_refusal: String::new(),
+            config,
+        }
+    }
+
+    // What operations ask for.
+
+    pub fn next_trans(&mut self) -> TransId {
+        let seq = self.next_seq;
+        self.next_seq += 1;
+        TransId { client: self.config.client_id, seq }
+    }
+    /// SplitMix64 from the client's id: jitter and tokens, nothing that must not be guessed.
+    pub fn draw(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.random;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+    #[inline]
+    pub fn route(&self, partition: apus_types::PartitionId) -> Route {
+        self.routes.get(usize::from(partition.0)).copied().unwrap_or_default()
+    }
+    pub fn other_replica(&self, partition: apus_types::PartitionId, attempt: u32) -> u8 {
+        route::other_replica(&self.view, partition, attempt, |n| self.is_linked(n))
+    }
+    /// A map is known and at least one data node is linked.
+    pub fn is_serving(&self) -> bool {
+        !self.routes.is_empty() && self.linked_nodes().next().is_some()
+    }
+    pub fn is_linked(&self, node: NodeId) -> bool {
+        self.node_links.get(usize::from(node.0)).is_some_and(|&l| l != NO_LINK)
+    }
+    /// Linked data nodes, by id.
+    pub fn linked_nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
+        (1..=NodeId::DATA_MAX).map(NodeId).filter(|&n| self.is_linked(n))
+    }
+    pub fn incarnation(&self, node: NodeId) -> Option<u64> {
+        let link = *self.node_links.get(usize::from(node.0)).filter(|&&l| l != NO_LINK)?;
+        self.links.get(usize::from(link)).map(|l| l.incarnation)
+    }
+    #[inline]
+    pub fn has_room(&self, node: u8) -> bool {
+        let link = self.node_links[usize::from(node)];
+        let short = self.links.get(usize::from(link)).is_none_or(|l| l.out.len() < link::OUT_BYTES_MAX);
+        short && !self.table.is_full()
+    }
+    pub fn wait_for_room(&mut self, cx: &Context<'_>) {
+        self.room.push(cx.waker().clone());
+    }
+    pub fn wait_for_change(&mut self, cx: &Context<'_>) {
+        self.changed.push(cx.waker().clone());
+    }
+
+    /// Sends a request that is answered by `expects` or a refusal. `write` appends the body, which starts with the id given
+    /// to it. `None`: the node is not linked.
+    #[inline]
+    pub fn request(
+        &mut self,
+        to: BlockRef,
+        kind: Kind,
+        expects: Kind,
+        deadline: u64,
+        write: impl FnOnce(&mut Vec<u8>, u64),
+    ) -> Option<RequestId> {
+        let link = *self.node_links.get(usize::from(to.node.0)).filter(|&&l| l != NO_LINK)?;
+        let id = self.table.add(link, expects, deadline);
+        self.counters.requests += 1;
+        self.append(link, to, kind, |out| write(out, id.0));
+        Some(id)
+    }
+
+    /// Sends what needs no answer; does nothing when the node is not linked.
+    pub fn send(&mut self, to: BlockRef, kind: Kind, write: impl FnOnce(&mut Vec<u8>)) {
+        let link = self.node_links.get(usize::from(to.node.0)).copied().unwrap_or(NO_LINK);
+        if link != NO_LINK {
+            self.append(link, to, kind, write);
+        }
+    }
+
+    #[inline]
+    fn append(&mut self, link: u16, to: BlockRef, kind: Kind, write: impl FnOnce(&mut Vec<u8>)) {
+        let link = &mut self.links[usize::from(link)];
+        let from = BlockRef::new(link.own, BlockId::Client, 0);
+        Envelope { kind, to, from, epoch: self.epoch, trace: 0 }.encode(&mut link.out, write);
+        if let Some(writer) = link.writer.take() {
+            writer.wake();
+        }
+    }
+
+    /// A timer that wakes `waker` at `at`; cancel it with the returned key.
+    pub fn set_timer(&mut self, at: u64, waker: &Waker) -> (u64, u64) {
+        let key = (at, self.next_timer);
+        self.next_timer += 1;
+        let earliest = self.timers.keys().next().is_none_or(|first| at < first.0);
+        self.timers.insert(key, waker.clone());
+        if earliest {
+            self.wake_driver();
+        }
+        key
+    }
+    pub fn cancel_timer(&mut self, key: (u64, u64)) {
+        self.timers.remove(&key);
+    }
+
+    // The driver's side.
+
+    pub fn next_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+    pub fn set_driver(&mut self, cx: &Context<'_>) {
+        self.driver = Some(cx.waker().clone());
+    }
+    fn wake_driver(&mut self) {
+        if let Some(driver) = self.driver.take() {
+            driver.wake();
+        }
+    }
+    fn act(&mut self, action: Action) {
+        self.actions.push_back(action);
+        self.wake_driver();
+    }
+
+    /// When [`Core::tick`] must be called again at the latest.
+    pub fn next_deadline(&self) -> u64 {
+        let timer = self.timers.keys().next().map_or(u64::MAX, |key| key.0);
+        let expire = if self.table.in_flight() > 0 { self.next_expire } else { u64::MAX };
+        timer.min(expire).min(self.next_maintain)
+    }
+
+    pub fn tick(&mut self, now: u64) {
+        self.now = self.now.max(now);
+        while let Some(first) = self.timers.first_entry()
+            && first.key().0 <= self.now
+        {
+            first.remove().wake();
+        }
+        if self.next_expire <= self.now {
+            self.next_expire = self.now + EXPIRE_EVERY_NS;
+            self.table.expire(self.now);
+            self.wake_room();
+        }
+        if self.next_maintain <= self.now {
+            self.maintain();
+        }
+    }
+
+    fn link_of(&mut self, conn: ConnId) -> Option<&mut Link> {
+        self.links.get_mut(usize::from(conn.link)).filter(|l| l.serial == conn.serial && l.is_open())
+    }
+
+    /// Connected: the hello goes out. `false`: no longer wanted, close it.
+    pub fn opened(&mut self, conn: ConnId) -> bool {
+        let now = self.now;
+        let hello = Hello {
+            magic: MAGIC,
+            role: Role::Client as i32,
+            incarnation: self.config.client_id,
+            cluster: self.view.cluster,
+            name: self.config.name.chars().take(64).collect(),
+            ..Hello::default()
+        };
+        let Some(link) = self.link_of(conn) else { return false };
+        link.state = LinkState::Hello { since: now };
+        let (to, from) = (BlockRef::new(NodeId(0), BlockId::Link, 0), BlockRef::new(NodeId(0), BlockId::Link, 0));
+        let envelope = Envelope { kind: Kind::HelloReq, to, from, epoch: Epoch(0), trace: 0 };
+        envelope.encode(&mut link.out, |out| hello.encode_raw(out));
+        if let Some(writer) = link.writer.take() {
+            writer.wake();
+        }
+        true
+    }
+
+    /// The connection ended or was never made.
+    pub fn closed(&mut self, conn: ConnId) {
+        if self.link_of(conn).is_some() {
+            self.lose(conn.link);
+        }
+    }
+
+    /// Moves what is to be written into `out` (which is empty, its memory is reused). `None`: close the connection.
+    pub fn take_output(&mut self, conn: ConnId, out: &mut Vec<u8>) -> Option<bool> {
+        let link = self.link_of(conn)?;
+        if link.out.is_empty() {
+            return Some(false);
+        }
+        let was_full = link.out.len() >= link::OUT_BYTES_MAX;
+        std::mem::swap(&mut link.out, out);
+        if link.out.capacity() > 2 * link::OUT_BYTES_MAX {
+            link.out = Vec::new();
+        }
+        if was_full {
+            self.wake_room();
+        }
+        Some(true)
+    }
+    pub fn set_writer(&mut self, conn: ConnId, cx: &Context<'_>) {
+        if let Some(link) = self.link_of(conn) {
+            link.writer = Some(cx.waker().clone());
+        }
+    }
+
+    pub fn wake_room(&mut self) {
+        for waiter in self.room.drain(..) {
+            waiter.wake();
+        }
+    }
+    /// A request ended that others may have waited for.
+    #[inline]
+    pub fn freed(&mut self) {
+        if !self.room.is_empty() {
+            self.wake_room();
+        }
+    }
+
+    fn announce_change(&mut self) {
+        let Core { view, routes, node_links, config, .. } = self;
+        let linked = |n: NodeId| node_links.get(usize::from(n.0)).is_some_and(|&l| l != NO_LINK);
+        route::routes(view, config.preferred_node_seed, linked, routes);
+        self.changes += 1;
+        for waiter in self.changed.drain(..) {
+            waiter.wake();
+        }
+        self.next_maintain = 0;
+        self.wake_driver();
+    }
+
+    /// The client's own end of a link: fails its requests, closes the connection, starts the back-off.
+    fn lose(&mut self, index: u16) {
+        let jitter = self.draw() as u8;
+        let Some(link) = self.links.get_mut(usize::from(index)) else { return };
+        if !link.is_open() {
+            return;
+        }
+        let conn = ConnId { link: index, serial: link.serial };
+        let node = link.data_node();
+        link.reset(self.now, jitter);
+        self.act(Action::Close { conn });
+        let Some(node) = node else { return };
+        self.counters.links_lost += 1;
+        let slot = &mut self.node_links[usize::from(node.0) & 0xff];
+        if *slot == index {
+            *slot = NO_LINK;
+        }
+        self.table.lose_link(index);
+        if self.linked_nodes().next().is_none() {
+            self.map_stale = true;
+        }
+        self.wake_room();
+        self.announce_change();
+    }
+
+    /// What came from this node does not follow the protocol.
+    pub fn violation(&mut self, node: u8) {
+        let link = self.node_links[usize::from(node)];
+        self.counters.violations += 1;
+        self.lose(link);
+    }
+}

@@ -1,0 +1,212 @@
+//! Bytes that came in: frames, the hello's answer, maps, answers.
+
+use std::rc::Rc;
+
+use apus_signal::{
+    BlockId, BlockRef, DecodeError, Envelope, Kind,
+    dict::Dictionary,
+    envelope::{ENVELOPE_BYTES, decode_frame, frame_length},
+    hello::{HELLO_BYTES_MAX, Hello, MAGIC, Role},
+    mgmt::{ConfigConf, MgmtReq},
+    tc::RequestRef,
+    view::{ClusterMap, MapReq, NodeState, View},
+};
+use apus_types::{ErrorCode, NodeId};
+use prost::Message;
+
+use super::{
+    Core, NO_LINK,
+    link::{ConnId, LinkState},
+};
+
+/// Only the number of the request an answer belongs to: field 1 of every control answer.
+#[derive(Clone, Copy, PartialEq, Message)]
+struct RequestNumber {
+    #[prost(uint64, tag = "1")]
+    request: u64,
+}
+
+impl Core {
+    /// Bytes of a connection, in order, cut anywhere. `false`: the connection is of no use any more, close it.
+    pub fn received(&mut self, conn: ConnId, bytes: &[u8]) -> bool {
+        let Some(link) = self.link_of(conn) else { return false };
+        let mut input = std::mem::take(&mut link.input);
+        let outcome = if input.is_empty() {
+            self.frames(conn, bytes).map(|used| input.extend_from_slice(bytes.get(used..).unwrap_or(&[])))
+        } else {
+            input.extend_from_slice(bytes);
+            self.frames(conn, &input).map(|used| {
+                input.drain(..used);
+            })
+        };
+        if outcome.is_err() {
+            self.counters.violations += 1;
+            self.lose(conn.link);
+            return false;
+        }
+        let Some(link) = self.link_of(conn) else { return false };
+        if input.is_empty() && input.capacity() > 1 << 20 {
+            input = Vec::new();
+        }
+        link.input = input;
+        true
+    }
+
+    /// Executes all whole frames; returns how many bytes they were.
+    fn frames(&mut self, conn: ConnId, bytes: &[u8]) -> Result<usize, DecodeError> {
+        let mut at = 0;
+        while let Some(rest) = bytes.get(at..)
+            && let Some(length) = frame_length(rest)?
+        {
+            let Some(link) = self.link_of(conn) else { break };
+            if !link.is_ready() && length > ENVELOPE_BYTES + HELLO_BYTES_MAX {
+                return Err(DecodeError);
+            }
+            let Some(frame) = rest.get(..length) else { break };
+            self.frame(conn, frame)?;
+            at += length;
+        }
+        Ok(at)
+    }
+
+    #[inline]
+    fn frame(&mut self, conn: ConnId, frame: &[u8]) -> Result<(), DecodeError> {
+        let (envelope, body) = decode_frame(frame)?;
+        let Some(link) = self.link_of(conn) else { return Ok(()) };
+        if link.state != LinkState::Ready {
+            return self.hello_answer(conn, &envelope, body);
+        }
+        if envelope.epoch > self.epoch {
+            self.epoch = envelope.epoch;
+        }
+        let request = match envelope.kind {
+            Kind::ReadConf
+            | Kind::TcBatchConf
+            | Kind::ScanConf
+            | Kind::TcCommitConf
+            | Kind::TcRollbackConf
+            | Kind::TcOutcomeConf
+            | Kind::RequestRef
+            | Kind::TcBatchRef
+            | Kind::DictReadRef
+            | Kind::SchemaRef => u64::from_le_bytes(*body.first_chunk::<8>().ok_or(DecodeError)?),
+            Kind::MapConf | Kind::MapRep => return self.map_arrived(conn, body),
+            Kind::SchemaRep => {
+                let announced = Dictionary::decode(body).map_err(|_| DecodeError)?;
+                self.schema_version = self.schema_version.max(announced.version);
+                return Ok(());
+            }
+            Kind::ConfigConf => return self.config_arrived(body),
+            Kind::ConfigRef => return RequestRef::decode(body).map(|_| ()),
+            Kind::DictReadConf | Kind::SchemaConf | Kind::NodeStatusConf | Kind::StatusConf => {
+                RequestNumber::decode(body).map_err(|_| DecodeError)?.request
+            }
+            _ => return Err(DecodeError),
+        };
+        self.counters.answers += 1;
+        self.table.answer(request, conn.link, envelope.kind, body).map_err(|_| DecodeError)
+    }
+
+    fn hello_answer(&mut self, conn: ConnId, envelope: &Envelope, body: &[u8]) -> Result<(), DecodeError> {
+        match envelope.kind {
+            Kind::HelloConf => {}
+            Kind::HelloRef => {
+                let refusal = RequestRef::decode(body)?;
+                self.last_refusal = format!("{} {}", refusal.code, String::from_utf8_lossy(refusal.detail));
+                if refusal.code == ErrorCode::WrongCluster && self.linked_nodes().next().is_none() {
+                    // The cluster was set up anew while we were away: begin anew with it.
+                    self.view = Rc::new(View { instances: 1, ..View::default() });
+                    self.schema_version = 0;
+                }
+                self.lose(conn.link);
+                return Ok(());
+            }
+            _ => return Err(DecodeError),
+        }
+        let hello = Hello::decode(body).map_err(|_| DecodeError)?;
+        let node = NodeId(u16::try_from(hello.node).map_err(|_| DecodeError)?);
+        let own = NodeId(u16::try_from(hello.peer).map_err(|_| DecodeError)?);
+        let role = Role::try_from(hello.role).map_err(|_| DecodeError)?;
+        if hello.magic != MAGIC || role == Role::Client || (role == Role::Data) != node.is_data() {
+            return Err(DecodeError);
+        }
+        let taken = self.node_links.get(usize::from(node.0)).is_some_and(|&l| l != NO_LINK);
+        let Some(link) = self.link_of(conn) else { return Ok(()) };
+        let unexpected = link.node.is_some_and(|n| n != node) && !link.seed;
+        if (role == Role::Data && taken) || unexpected {
+            // A second way to a node that is linked, or another node lives there now.
+            link.wanted = false;
+            self.lose(conn.link);
+            return Ok(());
+        }
+        link.role = Some(role);
+        link.node = Some(node);
+        link.own = own;
+        link.incarnation = hello.incarnation;
+        link.ready();
+        if role == Role::Data {
+            self.node_links[usize::from(node.0)] = conn.link;
+            self.ask_map(conn.link);
+            self.announce_change();
+        } else {
+            let to = BlockRef::new(node, BlockId::Mgmt, 0);
+            self.append(conn.link, to, Kind::ConfigReq, |out| MgmtReq { request: 0 }.encode_raw(out));
+        }
+        Ok(())
+    }
+
+    pub(super) fn ask_map(&mut self, index: u16) {
+        let now = self.now;
+        let Some(link) = self.links.get_mut(usize::from(index)) else { return };
+        let Some(node) = link.data_node() else { return };
+        link.map_asked = now;
+        let to = BlockRef::new(node, BlockId::Dih, 0);
+        self.append(index, to, Kind::MapReq, |out| MapReq { request: 0 }.encode_raw(out));
+    }
+
+    /// The newest generation wins. A map of another cluster, or an older one after all links were lost, replaces what is known
+    /// only while nobody else is linked who could contradict.
+    fn map_arrived(&mut self, conn: ConnId, body: &[u8]) -> Result<(), DecodeError> {
+        let map = ClusterMap::decode(body).map_err(|_| DecodeError)?;
+        let Some(view) = map.view else { return Ok(()) };
+        let view = View::from_bytes(&view.encode_to_vec())?;
+        if let Some(link) = self.link_of(conn) {
+            link.has_map = true;
+        }
+        let known = self.view.cluster;
+        if view.chains.is_empty() || (!self.map_stale && known != 0 && view.cluster != known) {
+            return Ok(());
+        }
+        self.schema_version =
+            if self.map_stale { map.schema_version } else { self.schema_version.max(map.schema_version) };
+        if !self.map_stale && view.generation <= self.view.generation {
+            return Ok(());
+        }
+        self.counters.maps += 1;
+        self.map_stale = false;
+        self.view = Rc::new(view);
+        self.announce_change();
+        let gone: Vec<u16> = self
+            .linked_nodes()
+            .filter(|&n| self.view.state(n) == NodeState::Down)
+            .map(|n| self.node_links[usize::from(n.0)])
+            .collect();
+        for link in gone {
+            self.lose(link);
+        }
+        Ok(())
+    }
+
+    fn config_arrived(&mut self, body: &[u8]) -> Result<(), DecodeError> {
+        let answer = ConfigConf::decode(body).map_err(|_| DecodeError)?;
+        for node in answer.config.unwrap_or_default().nodes {
+            let id = u16::try_from(node.id).map(NodeId).map_err(|_| DecodeError)?;
+            if id.is_data() && !node.address.is_empty() {
+                self.want_node(id, &node.address);
+            }
+        }
+        self.next_maintain = 0;
+        self.wake_driver();
+        Ok(())
+    }
+}

@@ -1,0 +1,443 @@
+//! Scans and aggregation, past the coordinator.
+//!
+//! A cursor holds one *stream* per (node, instance) that serves some of the partitions. A stream asks for a batch, hands out its rows,
+//! asks again from the resume key. Ordered scans merge the streams by entry key. Streams have no state in the data nodes, so
+//! a stream whose node is lost is asked for again elsewhere from where it was; if its partitions have moved to different nodes
+//! it splits.
+
+use std::ops::Bound;
+
+use apus_signal::{
+    DecodeError, Kind, Reader,
+    scan::{AggregateFunction, SCAN_BYTES_MAX, SCAN_ROWS_MAX, ScanConf, ScanSpec},
+};
+use apus_types::{ErrorCode, IndexNo, PartitionId, TableId, TransId};
+
+use crate::{
+    Client, ClientError, PartialAggregate, Rows, ScanRequest,
+    client::{Call, refusal},
+    core::table::Verdict,
+    read::{ldm, target},
+    request::Aggregates,
+    retry::Retry,
+};
+
+/// Bytes of a `ScanConf` before the resume key, and before each row.
+const CONF_HEAD: usize = 15;
+const ROW_HEAD: usize = 6;
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Limit {
+    None,
+    Included(Vec<u8>),
+    Excluded(Vec<u8>),
+}
+
+impl Limit {
+    fn own(bound: Bound<&[u8]>) -> Limit {
+        match bound {
+            Bound::Unbounded => Limit::None,
+            Bound::Included(key) => Limit::Included(key.to_vec()),
+            Bound::Excluded(key) => Limit::Excluded(key.to_vec()),
+        }
+    }
+    fn as_bound(&self) -> Bound<&[u8]> {
+        match self {
+            Limit::None => Bound::Unbounded,
+            Limit::Included(key) => Bound::Included(key),
+            Limit::Excluded(key) => Bound::Excluded(key),
+        }
+    }
+}
+
+/// Rows of some partitions, in order, from one LDM instance.
+struct Stream {
+    to: u16,
+    partitions: Vec<PartitionId>,
+    /// Where to go on; `None` at the beginning.
+    resume: Option<Vec<u8>>,
+    /// More may follow what is buffered.
+    more: bool,
+    rows: Rows,
+    next: usize,
+}
+
+impl Stream {
+    fn is_drained(&self) -> bool {
+        self.next >= self.rows.len()
+    }
+}
+
+/// A scan under way; see [`Client::scan`].
+pub struct ScanCursor {
+    client: Client,
+    trans: TransId,
+    table: TableId,
+    schema_version: u32,
+    index: IndexNo,
+    reverse: bool,
+    ordered: bool,
+    with_keys: bool,
+    low: Limit,
+    high: Limit,
+    columns: Option<Vec<u16>>,
+    partitions: Option<Vec<PartitionId>>,
+    aggregates: Vec<apus_signal::scan::Aggregate>,
+    left: u64,
+    batch_rows: u32,
+    /// A backup met rows that are not complete yet: only primaries are asked from there on.
+    at_primary: bool,
+    started: bool,
+    streams: Vec<Stream>,
+}
+
+impl Client {
+    /// A scan; nothing is sent before the first [`ScanCursor::next_batch`].
+    pub fn scan(&self, request: &ScanRequest<'_>) -> ScanCursor {
+        ScanCursor {
+            client: self.clone(),
+            trans: request.trans,
+            table: request.table,
+            schema_version: request.schema_version,
+            index: request.index,
+            reverse: request.reverse,
+            ordered: request.ordered,
+            with_keys: request.with_keys,
+            low: Limit::own(request.low),
+            high: Limit::own(request.high),
+            columns: request.columns.map(<[u16]>::to_vec),
+            partitions: request.partitions.map(<[PartitionId]>::to_vec),
+            aggregates: Vec::new(),
+            left: request.limit,
+            batch_rows: request.batch_rows.clamp(1, SCAN_ROWS_MAX),
+            at_primary: !request.trans.is_none(),
+            started: false,
+            streams: Vec::new(),
+        }
+    }
+
+    /// Runs a scan to its end or limit and collects all rows: for results known to be small.
+    ///
+    /// # Errors
+    /// As [`ScanCursor::next_batch`].
+    pub async fn scan_all(&self, request: &ScanRequest<'_>, out: &mut Rows) -> Result<(), ClientError> {
+        out.clear();
+        let mut cursor = self.scan(request);
+        let mut batch = Rows::new();
+        if !cursor.next_batch(out).await? {
+            return Ok(());
+        }
+        while cursor.next_batch(&mut batch).await? {
+            for i in 0..batch.len() {
+                out.push(batch.row(i).unwrap_or(&[]), batch.key(i))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Aggregates beside the data; `out` gets one result per aggregate, merged over all partitions. `limit`, `ordered` and
+    /// `columns` of the request mean nothing here.
+    ///
+    /// # Errors
+    /// `RequestTooLarge` for too many aggregates, `ValueOutOfRange` for a sum over 128 bits; as [`ScanCursor::next_batch`].
+    pub async fn aggregate(
+        &self,
+        request: &ScanRequest<'_>,
+        aggregates: Aggregates<'_>,
+        out: &mut Vec<PartialAggregate>,
+    ) -> Result<(), ClientError> {
+        if aggregates.is_empty() || aggregates.len() > apus_signal::scan::AGGREGATES_MAX {
+            return Err(ErrorCode::RequestTooLarge.into());
+        }
+        out.clear();
+        out.resize(aggregates.len(), PartialAggregate::default());
+        let mut cursor = self.scan(request);
+        (cursor.ordered, cursor.with_keys, cursor.left) = (false, false, u64::MAX);
+        cursor.aggregates = aggregates.to_vec();
+        let mut batch = Rows::new();
+        while cursor.next_batch(&mut batch).await? {
+            for row in batch.iter().flatten() {
+                merge_aggregates(aggregates, row, out)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn merge_aggregates(list: Aggregates<'_>, row: &[u8], out: &mut [PartialAggregate]) -> Result<(), ClientError> {
+    let mut r = Reader::new(row);
+    for (aggregate, total) in list.iter().zip(out) {
+        total.count = total.count.saturating_add(r.u64()?);
+        if matches!(aggregate.function, AggregateFunction::CountRows | AggregateFunction::CountValues) {
+            continue;
+        }
+        let present = r.u8()? != 0;
+        let value = i128::from_le_bytes(*r.bytes(16)?.first_chunk::<16>().ok_or(DecodeError)?);
+        total.value = match (aggregate.function, total.value) {
+            (_, old) if !present => old,
+            (_, None) => Some(value),
+            (AggregateFunction::Min, Some(old)) => Some(old.min(value)),
+            (AggregateFunction::Max, Some(old)) => Some(old.max(value)),
+            (_, Some(old)) => Some(old.checked_add(value).ok_or(ErrorCode::ValueOutOfRange)?),
+        };
+    }
+    Ok(r.end()?)
+}
+
+impl ScanCursor {
+    /// The next rows, at least one; `false` and no rows at the end.
+    ///
+    /// # Errors
+    /// What the data nodes refuse for good; the last temporary error after `read_timeout_ms`; `NodeFailed` for a scan of an own
+    /// transaction whose node is lost. The cursor is of no use after an error.
+    pub async fn next_batch(&mut self, out: &mut Rows) -> Result<bool, ClientError> {
+        out.clear();
+        loop {
+            if self.left == 0 {
+                self.streams.clear();
+                return Ok(false);
+            }
+            self.fetch().await?;
+            if self.streams.is_empty() {
+                return Ok(false);
+            }
+            if self.merging() {
+                self.merge(out)?;
+            } else {
+                self.hand_out(out);
+            }
+            out.truncate(usize::try_from(self.left).unwrap_or(usize::MAX));
+            if !out.is_empty() {
+                self.left = if self.left == u64::MAX { self.left } else { self.left - out.len() as u64 };
+                return Ok(true);
+            }
+        }
+    }
+
+    fn merging(&self) -> bool {
+        self.ordered && self.streams.len() > 1
+    }
+
+    /// One stream's buffer as it is.
+    fn hand_out(&mut self, out: &mut Rows) {
+        if let Some(stream) = self.streams.iter_mut().find(|s| !s.is_drained()) {
+            if stream.next == 0 {
+                std::mem::swap(out, &mut stream.rows);
+            } else {
+                // The rest of a stream that was merged before the others ended.
+                for i in stream.next..stream.rows.len() {
+                    let _ = out.push(stream.rows.row(i).unwrap_or(&[]), stream.rows.key(i));
+                }
+            }
+            stream.rows.clear();
+            stream.next = 0;
+        }
+    }
+
+    /// Rows in order of their entry keys until a stream must be asked again.
+    fn merge(&mut self, out: &mut Rows) -> Result<(), ClientError> {
+        while out.len() < self.batch_rows as usize && (out.len() as u64) < self.left {
+            let mut best: Option<(usize, &[u8])> = None;
+            for (number, stream) in self.streams.iter().enumerate() {
+                if stream.is_drained() {
+                    if stream.more {
+                        return Ok(());
+                    }
+                    continue;
+                }
+                let key = stream.rows.key(stream.next);
+                if best.is_none_or(|(_, b)| if self.reverse { key > b } else { key < b }) {
+                    best = Some((number, key));
+                }
+            }
+            let Some((number, key)) = best else { return Ok(()) };
+            let stream = &self.streams[number];
+            let key = if self.with_keys { key } else { &[] };
+            out.push(stream.rows.row(stream.next).unwrap_or(&[]), key)?;
+            self.streams[number].next += 1;
+        }
+        Ok(())
+    }
+
+    /// Brings rows (or the end) to every stream that has none, all at once.
+    async fn fetch(&mut self) -> Result<(), ClientError> {
+        let client = self.client.clone();
+        let mut retry = Retry::for_reads(&client);
+        self.start();
+        loop {
+            self.streams.retain(|s| s.more || !s.is_drained());
+            let needs_all = self.ordered;
+            let any_rows = self.streams.iter().any(|s| !s.is_drained());
+            if self.streams.iter().all(|s| !s.is_drained()) || (any_rows && !needs_all) {
+                return Ok(());
+            }
+            self.place(&retry);
+            match self.round(&client, &retry).await {
+                Ok(()) => {}
+                Err(Failure::Refused(error)) => {
+                    self.at_primary |= error.code == ErrorCode::WrongView;
+                    retry.refused(error).await?;
+                }
+                Err(Failure::Lost(verdict)) => {
+                    if !self.trans.is_none() {
+                        return Err(ErrorCode::NodeFailed.into());
+                    }
+                    retry.failed(verdict).await?;
+                }
+                Err(Failure::Nowhere) => retry.nowhere().await?,
+            }
+        }
+    }
+
+    fn start(&mut self) {
+        if std::mem::replace(&mut self.started, true) {
+            return;
+        }
+        let count = self.client.inner.core.borrow().view.partition_count();
+        let all = || (0..count).map(PartitionId).collect();
+        let partitions = self.partitions.take().unwrap_or_else(all);
+        if !partitions.is_empty() {
+            self.streams.push(Stream { to: 0, partitions, resume: None, more: true, rows: Rows::new(), next: 0 });
+        }
+    }
+
+    /// Splits streams that must be asked again by who serves their partitions now.
+    fn place(&mut self, retry: &Retry<'_>) {
+        let core = self.client.inner.core.borrow();
+        let mut split = Vec::new();
+        for stream in self.streams.iter_mut().filter(|s| s.is_drained()) {
+            let to = |p: PartitionId| target(&core, p, self.at_primary, retry.attempt());
+            let first = stream.partitions.first().map_or(0, |&p| to(p));
+            stream.to = first;
+            if stream.partitions.iter().all(|&p| to(p) == first) {
+                continue;
+            }
+            let mut groups: Vec<(u16, PartitionId)> = stream.partitions.iter().map(|&p| (to(p), p)).collect();
+            groups.sort_unstable();
+            for group in groups.chunk_by(|a, b| a.0 == b.0) {
+                let partitions = group.iter().map(|g| g.1).collect();
+                let (to, resume) = (group[0].0, stream.resume.clone());
+                split.push(Stream { to, partitions, resume, more: true, rows: Rows::new(), next: 0 });
+            }
+            stream.more = false;
+        }
+        drop(core);
+        self.streams.retain(|s| s.more || !s.is_drained());
+        self.streams.append(&mut split);
+    }
+
+    async fn round(&mut self, client: &Client, retry: &Retry<'_>) -> Result<(), Failure> {
+        let wanted: Vec<usize> = (0..self.streams.len()).filter(|&i| self.streams[i].is_drained()).collect();
+        let with_keys = self.with_keys || (self.ordered && self.streams.len() > 1);
+        let mut failure = None;
+        let mut calls: Vec<(usize, Call<'_>)> = Vec::with_capacity(wanted.len());
+        let mut next = 0;
+        while next < wanted.len() || !calls.is_empty() {
+            while let Some(&number) = wanted.get(next) {
+                let to = self.streams[number].to;
+                if !client.inner.core.borrow().has_room((to >> 8) as u8) {
+                    if !calls.is_empty() {
+                        break; // first take what we hold
+                    }
+                    client.room((to >> 8) as u8).await;
+                }
+                next += 1;
+                match self.send(client, number, with_keys, retry.attempt_deadline()) {
+                    Some(call) => calls.push((number, call)),
+                    None if to == 0 => failure = Some(Failure::Nowhere),
+                    None => failure = Some(Failure::Lost(None)),
+                }
+            }
+            for (number, call) in calls.drain(..) {
+                let verdict = call.end(self.streams[number].rows.buffer()).await;
+                self.streams[number].next = 0;
+                if let Err(new) = self.take(client, number, verdict) {
+                    self.streams[number].rows.clear();
+                    failure = Some(new);
+                }
+            }
+        }
+        failure.map_or(Ok(()), Err)
+    }
+
+    fn send<'c>(&self, client: &'c Client, number: usize, with_keys: bool, deadline: u64) -> Option<Call<'c>> {
+        let stream = &self.streams[number];
+        if stream.to == 0 {
+            return None;
+        }
+        let (mut low, mut high) = (self.low.as_bound(), self.high.as_bound());
+        if let Some(resume) = &stream.resume {
+            *(if self.reverse { &mut high } else { &mut low }) = Bound::Excluded(resume);
+        }
+        let rows_max = u64::from(self.batch_rows).min(self.left) as u32;
+        client.call(ldm(stream.to), Kind::ScanReq, Kind::ScanConf, deadline, |body, request| {
+            ScanSpec {
+                request,
+                trans: self.trans,
+                table: self.table,
+                schema_version: self.schema_version,
+                index: self.index,
+                reverse: self.reverse,
+                with_keys,
+                rows_max,
+                bytes_max: SCAN_BYTES_MAX,
+                low,
+                high,
+                columns: self.columns.as_deref(),
+                partitions: &stream.partitions,
+                aggregates: &self.aggregates,
+            }
+            .encode(body);
+        })
+    }
+
+    fn take(&mut self, client: &Client, number: usize, verdict: Verdict) -> Result<(), Failure> {
+        let stream = &mut self.streams[number];
+        match verdict {
+            Verdict::Answer(Kind::ScanConf) => match take_rows(stream, self.reverse) {
+                Ok(()) => Ok(()),
+                Err(_) => {
+                    client.violation(ldm(stream.to).node);
+                    Err(Failure::Lost(None))
+                }
+            },
+            Verdict::Answer(_) => Err(Failure::Refused(refusal(stream.rows.bytes()))),
+            lost => Err(Failure::Lost(Some(lost))),
+        }
+    }
+}
+
+/// The answer in the stream's buffer: checked whole, then its rows are listed.
+fn take_rows(stream: &mut Stream, reverse: bool) -> Result<(), DecodeError> {
+    let conf = ScanConf::decode(stream.rows.bytes())?;
+    let (more, resume) = (conf.more, conf.resume.to_vec());
+    let mut at = CONF_HEAD + resume.len();
+    let mut spans = Vec::with_capacity(conf.count.min(SCAN_ROWS_MAX) as usize);
+    if conf.count > SCAN_ROWS_MAX {
+        return Err(DecodeError);
+    }
+    for row in conf.rows() {
+        let (row, key) = row?;
+        spans.push((at + ROW_HEAD, row.len(), key.len()));
+        at += ROW_HEAD + row.len() + key.len();
+    }
+    if more {
+        // A scan that does not advance would never end.
+        let advances = stream.resume.as_ref().is_none_or(|old| if reverse { resume < *old } else { resume > *old });
+        if !advances {
+            return Err(DecodeError);
+        }
+        stream.resume = Some(resume);
+    }
+    stream.more = more;
+    for (start, length, key_length) in spans {
+        stream.rows.push_span(start, length, key_length);
+    }
+    Ok(())
+}
+
+enum Failure {
+    Refused(ClientError),
+    Lost(Option<Verdict>),
+    Nowhere,
+}
