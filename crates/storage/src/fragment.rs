@@ -306,8 +306,8 @@ impl Fragment {
 
     fn add_entry(&mut self, index: usize, entry: &[u8], row: RowId) -> Result<bool, ErrorCode> {
         let index = &mut self.indexes[index];
-        // A split or a first node may take one step more than the tree has.
-        if index.tree.bytes() + INDEX_STEP / 2 > index.accounted {
+        // Room for what this insert may need is taken beforehand: splits, and a long key twice (entry and separator).
+        while index.tree.bytes() + INDEX_STEP / 2 + 2 * entry.len() > index.accounted {
             if !self.memory.account(Region::Index, INDEX_STEP, false) {
                 return Err(ErrorCode::OutOfMemory);
             }
@@ -409,7 +409,7 @@ impl Fragment {
             base = self.records.previous(base);
         }
         self.records.set_previous(head, if keep { base } else { RecRef::NONE });
-        while !at.is_none() && !(keep && at == base) {
+        while !(at.is_none() || keep && at == base) {
             let previous = self.records.previous(at);
             self.drop_version(row, at);
             at = previous;
@@ -589,6 +589,9 @@ impl Fragment {
         let used: Vec<RowId> = (0..self.slots_used).map(RowId).filter(|&r| self.slot(r).used).collect();
         if used.len() as u64 != self.rows || self.hash.len() != used.len() {
             return Err(format!("{} slots in use, {} rows, {} hash entries", used.len(), self.rows, self.hash.len()));
+        }
+        if let Some(row) = self.hash.rows().find(|&r| r >= self.slots_used || !self.slot(RowId(r)).used) {
+            return Err(format!("the hash index names row {row}, which does not exist"));
         }
         let (mut entry, mut expected, mut records) =
             (Vec::new(), vec![std::collections::BTreeSet::new(); self.indexes.len()], 0);

@@ -84,9 +84,6 @@ impl HashIndex {
     pub fn len(&self) -> usize {
         self.len
     }
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
     pub fn bytes(&self) -> usize {
         self.buckets.bytes() + self.overflow.bytes()
     }

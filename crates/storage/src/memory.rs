@@ -114,11 +114,11 @@ impl MemoryManager {
         if insert && region == Region::Data {
             ceiling = ceiling / 100 * 95;
         }
+        let from_pool = beyond(before + bytes, state) - beyond(before, state);
         if before + bytes > ceiling {
-            state.used.fetch_sub(bytes, Relaxed);
+            self.take_back(state, bytes, from_pool);
             return false;
         }
-        let from_pool = beyond(before + bytes, state) - beyond(before, state);
         if from_pool == 0 {
             return true;
         }
@@ -129,10 +129,20 @@ impl MemoryManager {
         };
         if self.pool_used.fetch_add(from_pool, Relaxed) + from_pool > usable {
             self.pool_used.fetch_sub(from_pool, Relaxed);
-            state.used.fetch_sub(bytes, Relaxed);
+            self.take_back(state, bytes, from_pool);
             return false;
         }
         true
+    }
+
+    /// Undoes a step up of `used` whose share of the pool was not charged. Another thread may have moved `used` meanwhile, so the
+    /// step down can have another share than the step up; the difference goes to the pool, which keeps the sum of all steps exact.
+    fn take_back(&self, state: &RegionState, bytes: i64, from_pool: i64) {
+        let before = state.used.fetch_sub(bytes, Relaxed);
+        let to_pool = beyond(before, state) - beyond(before - bytes, state);
+        if from_pool != to_pool {
+            self.pool_used.fetch_add(from_pool - to_pool, Relaxed);
+        }
     }
 
     /// Gives bytes back that [`MemoryManager::account`] granted.

@@ -338,7 +338,7 @@ fn random_transactions_match_the_model() {
 #[test]
 fn refusals_of_memory_change_nothing() {
     for seed in 1..=3 {
-        let (done, refused) = run(seed == 2, seed * 15_485_863, 1_300_000, 8_000);
+        let (done, refused) = run(seed == 2, seed * 15_485_863, 900_000, 8_000);
         assert!(done > 100 && refused > 100, "{done} done, {refused} refused");
     }
 }
