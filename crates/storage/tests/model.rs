@@ -103,7 +103,7 @@ impl World {
 
     /// The image and encoded key of row `id`, other columns random.
     fn make(&mut self, id: u64) -> (Vec<u8>, Vec<u8>) {
-        let long = if id % 16 == 0 { "x".repeat(id as usize % 1500) } else { String::new() };
+        let long = if id.is_multiple_of(16) { "x".repeat(id as usize % 1500) } else { String::new() };
         let text = format!("{long}{id}");
         let id_value = if self.text_key { Value::Bytes(text.as_bytes()) } else { Value::Int(id as i64 - 100) };
         let a = if self.rng.below(8) == 0 { Value::Null } else { Value::Int(self.rng.below(20) as i64) };
