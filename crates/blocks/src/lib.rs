@@ -1,1 +1,55 @@
+//! The data node's blocks: one module each, exporting little more than a constructor.
+//!
+//! TC and LDM run on every worker, the others on worker 0. No block reads another block's memory: all they share is signals.
 
+pub mod cntr;
+pub mod copy;
+pub mod dict;
+pub mod dih;
+pub mod ldm;
+pub mod qmgr;
+pub mod tc;
+
+#[cfg(test)]
+mod harness;
+#[cfg(test)]
+mod testing;
+
+use std::sync::Arc;
+
+use apus_kernel::Block;
+use apus_storage::MemoryManager;
+use apus_types::NodeId;
+
+/// What a data node is told at its start; everything else comes from the management node.
+#[derive(Clone, Debug)]
+pub struct NodeConfig {
+    pub node: NodeId,
+    /// Workers: LDM and TC instances.
+    pub workers: u8,
+    /// Drawn anew at every start of the process, never 0.
+    pub incarnation: u64,
+    /// `host:port` where this node accepts links.
+    pub address: String,
+    pub mgmt: NodeId,
+    /// `host:port` of the management node.
+    pub mgmt_address: String,
+    /// The node's memory, shared by its workers.
+    pub memory: Arc<MemoryManager>,
+}
+
+/// The blocks of one worker of a data node.
+pub fn build(worker: u8, config: &NodeConfig) -> Vec<Box<dyn Block>> {
+    let mut blocks: Vec<Box<dyn Block>> = vec![
+        Box::new(tc::TransactionCoordinator::new(config.node, worker)),
+        Box::new(ldm::LocalDataManager::new(config.node, worker, config.memory.clone())),
+    ];
+    if worker == 0 {
+        blocks.push(Box::new(qmgr::Membership::new(config)));
+        blocks.push(Box::new(dih::Distribution::new(config)));
+        blocks.push(Box::new(dict::Dictionary::new(config)));
+        blocks.push(Box::new(copy::NodeRecovery::new(config)));
+        blocks.push(Box::new(cntr::NodeControl::new(config)));
+    }
+    blocks
+}

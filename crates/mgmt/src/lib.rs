@@ -1,1 +1,219 @@
+//! The management node: holds the configuration, answers operators, arbitrates.
+//!
+//! Owns the configuration and what data nodes told it last. Talks to QMGR of the data nodes, to operators and to clients that look
+//! for data nodes. It is no part of any transaction and keeps nothing on disk: after a restart the data nodes register again
+//! within a second.
+//!
+//! **Arbitration.** Exactly half of a cluster asks whether it may go on without the rest. The first to ask gets yes, and the
+//! incarnations it goes on without are *fenced*: each of them is answered no from then on, whichever view it has. Who is not
+//! fenced gets yes (again): the same asker, or the next president of the same side. So at any time the incarnations that
+//! could still be told yes are on one side. A fence ends when the node starts anew, for it then joins or starts afresh.
+//!
+//! **A start without all nodes** (generation 0) is granted when no cluster is known to run and no other such start was
+//! granted, as long as one of those it was granted to lives: two halves that cannot see each other never both start.
+//!
+//! **After its own restart** the arbitrator does not know whom it fenced. It answers no question of a running cluster for
+//! [`QUARANTINE_NS`], longer than any asker waits, unless it saw the asker start.
 
+mod arbitrator;
+
+use std::{collections::BTreeMap, fmt::Write};
+
+use apus_kernel::{Block, Context};
+use apus_signal::{
+    BlockId, BlockRef, DecodeError, Envelope, Kind,
+    mgmt::{ClusterConfig, ConfigConf, ConfigNode, MgmtReq, NodeSummary, RegisterRep, StatusConf},
+    qmgr::{ArbitConf, ArbitReq, checked_view, decode, encode},
+    view::{NodeState, View},
+};
+use apus_types::{Chain, NodeId, limits::PARTITIONS_MAX};
+
+pub use arbitrator::{Arbitrator, QUARANTINE_NS};
+
+/// What the management node is told at its start.
+#[derive(Clone, Debug)]
+pub struct MgmtConfig {
+    /// Own id, [`NodeId::MGMT_BASE`] + 1.
+    pub node: NodeId,
+    /// See [`cluster_config`].
+    pub cluster: ClusterConfig,
+}
+
+/// A configuration with the usual times: data nodes 1 to `groups * replicas`, neighbours in one group. `cluster` is random.
+///
+/// # Errors
+/// What is out of range.
+pub fn cluster_config(
+    cluster: u64,
+    groups: u32,
+    replicas: u32,
+    instances: u32,
+    partitions: u32,
+) -> Result<ClusterConfig, String> {
+    let nodes = groups.saturating_mul(replicas);
+    if !(1..=Chain::REPLICAS_MAX as u32).contains(&replicas) {
+        return Err(format!("replicas must be 1 to {}, not {replicas}", Chain::REPLICAS_MAX));
+    }
+    if groups == 0 || nodes > u32::from(NodeId::DATA_MAX) {
+        return Err(format!("a cluster has 1 to {} data nodes, not {nodes}", NodeId::DATA_MAX));
+    }
+    if !(1..=u32::from(apus_kernel::limits::INSTANCES_MAX)).contains(&instances) {
+        return Err(format!("a data node has 1 to {} workers", apus_kernel::limits::INSTANCES_MAX));
+    }
+    if !(groups..=u32::from(PARTITIONS_MAX)).contains(&partitions) {
+        return Err(format!("partitions must be at least one per node group and at most {PARTITIONS_MAX}"));
+    }
+    let node = |i: u32| ConfigNode { id: i + 1, group: i / replicas, ..ConfigNode::default() };
+    Ok(ClusterConfig {
+        cluster,
+        nodes: (0..nodes).map(node).collect(),
+        replicas,
+        instances,
+        partitions,
+        heartbeat_ms: 20,
+        heartbeat_timeout_ms: 500,
+        start_partial_timeout_ms: 10_000,
+    })
+}
+
+/// Enough partitions that every worker of every node is primary of at least two.
+pub fn default_partitions(groups: u32, replicas: u32, instances: u32) -> u32 {
+    (2 * groups * replicas * instances).clamp(groups.max(1), u32::from(PARTITIONS_MAX))
+}
+
+/// What a data node told last.
+#[derive(Clone, Copy)]
+struct Heard {
+    at: u64,
+    uptime_ms: u64,
+}
+
+/// The management block; see the crate.
+pub struct Management {
+    me: NodeId,
+    config: ClusterConfig,
+    arbitrator: Arbitrator,
+    heard: BTreeMap<NodeId, Heard>,
+    /// Newest committed view that a living node reported.
+    view: Option<View>,
+    started_at: Option<u64>,
+}
+
+impl Management {
+    pub fn new(config: MgmtConfig) -> Management {
+        Management {
+            me: config.node,
+            config: config.cluster,
+            arbitrator: Arbitrator::default(),
+            heard: BTreeMap::new(),
+            view: None,
+            started_at: None,
+        }
+    }
+
+    fn on_register(&mut self, from: BlockRef, rep: RegisterRep, now: u64) -> Result<(), DecodeError> {
+        let view = checked_view(rep.view)?;
+        let Some(node) = self.config.nodes.iter_mut().find(|n| n.id == rep.node) else { return Err(DecodeError) };
+        if from.node != NodeId(node.id as u16) {
+            return Err(DecodeError);
+        }
+        let anew = node.incarnation != rep.incarnation;
+        node.incarnation = rep.incarnation;
+        node.address = rep.address;
+        node.member = rep.generation > 0;
+        self.heard.insert(from.node, Heard { at: now, uptime_ms: rep.uptime_ms });
+        self.arbitrator.registered(rep.node, rep.incarnation, rep.generation, now);
+        if let Some(view) = view.filter(|v| v.generation == rep.generation && v.cluster == self.config.cluster) {
+            self.arbitrator.saw_view(&view);
+            // A cluster that started afresh counts from 1 again.
+            let old = self.view.as_ref().map_or(0, |v| v.generation);
+            if view.generation > old || (anew && !self.arbitrator.is_running(old)) {
+                self.view = Some(view);
+            }
+        } else if !self.arbitrator.is_running(1) {
+            self.view = None;
+        }
+        Ok(())
+    }
+
+    fn on_arbit_req(&mut self, from: BlockRef, req: &ArbitReq, ctx: &mut Context<'_>) {
+        if req.cluster != self.config.cluster || req.asker.is_none_or(|a| a.node != u32::from(from.node.0)) {
+            return;
+        }
+        let Some(outcome) = self.arbitrator.ask(req, ctx.now()) else { return };
+        let (granted, reason) = outcome.map_or_else(|reason| (false, reason), |()| (true, ""));
+        ctx.log(format_args!(
+            "node {} asks to go on from generation {} without {:?}: {}",
+            from.node,
+            req.generation,
+            req.others.iter().map(|o| o.node).collect::<Vec<_>>(),
+            if granted { "yes" } else { reason }
+        ));
+        let conf = ArbitConf { question: req.question, granted, reason: reason.to_owned() };
+        ctx.send(from, Kind::ArbitConf, |b| encode(&conf, b));
+    }
+
+    fn status(&self, request: u64, now: u64) -> StatusConf {
+        let view = self.view.as_ref();
+        let summary = |n: &ConfigNode| {
+            let id = NodeId(n.id as u16);
+            let chains = || view.iter().flat_map(|v| &v.chains).filter_map(|c| Chain(*c).position(id));
+            let heard = self.heard.get(&id);
+            NodeSummary {
+                id: n.id,
+                group: n.group,
+                address: n.address.clone(),
+                state: view.map_or(NodeState::Down, |v| v.state(id)) as u32,
+                president: view.is_some_and(|v| v.president == n.id),
+                primaries: chains().filter(|p| *p == 0).count() as u32,
+                backups: chains().filter(|p| *p > 0).count() as u32,
+                uptime_ms: heard.map_or(0, |h| h.uptime_ms),
+                silent_ms: heard.map_or(u64::MAX, |h| now.saturating_sub(h.at) / 1_000_000),
+            }
+        };
+        StatusConf {
+            request,
+            cluster: self.config.cluster,
+            generation: view.map_or(0, |v| v.generation),
+            partitions: self.config.partitions,
+            replicas: self.config.replicas,
+            nodes: self.config.nodes.iter().map(summary).collect(),
+            mgmt_uptime_ms: now.saturating_sub(self.started_at.unwrap_or(now)) / 1_000_000,
+        }
+    }
+}
+
+impl Block for Management {
+    fn block_ref(&self) -> BlockRef {
+        BlockRef::new(self.me, BlockId::Mgmt, 0)
+    }
+    fn receive(&mut self, envelope: &Envelope, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
+        let from = envelope.from;
+        match envelope.kind {
+            Kind::ConfigReq => {
+                let request = decode::<MgmtReq>(body)?.request;
+                let conf = ConfigConf { request, config: Some(self.config.clone()) };
+                ctx.send(from, Kind::ConfigConf, |b| encode(&conf, b));
+            }
+            Kind::StatusReq => {
+                let status = self.status(decode::<MgmtReq>(body)?.request, ctx.now());
+                ctx.send(from, Kind::StatusConf, |b| encode(&status, b));
+            }
+            Kind::RegisterRep if from.node.is_data() => self.on_register(from, decode(body)?, ctx.now())?,
+            Kind::ArbitReq if from.node.is_data() => self.on_arbit_req(from, &decode(body)?, ctx),
+            // Silence and questions say what we need to know.
+            Kind::LinkUpRep | Kind::LinkDownRep => {}
+            _ => return Err(DecodeError),
+        }
+        Ok(())
+    }
+    fn tick(&mut self, ctx: &mut Context<'_>) {
+        let now = ctx.now();
+        self.started_at.get_or_insert(now);
+        self.arbitrator.started(now);
+    }
+    fn dump(&self, out: &mut String) {
+        let _ = writeln!(out, "mgmt cluster {:x} nodes {:?}", self.config.cluster, self.config.nodes);
+        let _ = writeln!(out, "{:?}", self.arbitrator);
+    }
+}

@@ -24,6 +24,9 @@ pub struct ConfigNode {
     /// Of the process that registered last; 0 if none did.
     #[prost(fixed64, tag = "4")]
     pub incarnation: u64,
+    /// That process was a member when it was heard last.
+    #[prost(bool, tag = "5")]
+    pub member: bool,
 }
 
 /// The configuration of a cluster.
@@ -165,8 +168,8 @@ pub struct NodeStatusConf {
     pub ldms: Vec<LdmStatus>,
 }
 
-/// What an LDM instance tells CNTR about itself, in a `NodeStatusConf` signal of its own to CNTR, when CNTR passes it the
-/// `NodeStatusReq`. Instances that have not answered are absent from the node's status.
+/// What an LDM instance tells CNTR of its node about itself, unasked, as the body of a `NodeStatusConf` signal. CNTR keeps the
+/// last one of each; instances that have not told anything are absent from the node's status.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub struct LdmStatus {
     #[prost(uint32, tag = "1")]

@@ -1,0 +1,90 @@
+//! The dictionary as data: databases, tables, and the step that leads from one version to the next.
+
+use std::collections::BTreeMap;
+
+use apus_signal::{
+    DecodeError,
+    dict::{self, DatabaseMessage, SchemaStep},
+    schema::TableMessage,
+};
+use apus_types::TableSchema;
+use prost::Message;
+
+/// Database of the system's own tables.
+pub const SYSTEM_DATABASE: &str = "apus";
+/// System table of the next value of each AUTO_INCREMENT column, by table.
+pub const AUTO_INCREMENT_TABLE: &str = "auto_increment";
+/// Ids below are never given out.
+pub const FIRST_TABLE_ID: u32 = 2;
+
+/// One version of the dictionary.
+#[derive(Clone, Debug)]
+pub struct Catalog {
+    pub version: u64,
+    pub next_table_id: u32,
+    pub databases: BTreeMap<String, DatabaseMessage>,
+    /// By id; hidden unique-index tables included.
+    pub tables: BTreeMap<u32, TableSchema>,
+}
+
+impl Default for Catalog {
+    fn default() -> Catalog {
+        Catalog { version: 0, next_table_id: FIRST_TABLE_ID, databases: BTreeMap::new(), tables: BTreeMap::new() }
+    }
+}
+
+impl Catalog {
+    /// A table that users see. Names are case-sensitive.
+    pub fn find(&self, database: &str, name: &str) -> Option<&TableSchema> {
+        self.tables.values().find(|t| t.base_table.is_none() && t.database == database && t.name == name)
+    }
+
+    /// Executes a step; its tables must have been decoded before.
+    ///
+    /// # Errors
+    /// A table of the step does not decode; nothing is changed.
+    pub fn apply(&mut self, step: &SchemaStep) -> Result<(), DecodeError> {
+        let tables = step.upsert_tables.iter().map(TableSchema::try_from).collect::<Result<Vec<_>, _>>()?;
+        for name in &step.drop_databases {
+            self.databases.remove(name);
+        }
+        for id in &step.drop_tables {
+            self.tables.remove(id);
+        }
+        for database in &step.upsert_databases {
+            self.databases.insert(database.name.clone(), database.clone());
+        }
+        self.tables.extend(tables.into_iter().map(|t| (t.id.0, t)));
+        self.version = step.version;
+        self.next_table_id = self.next_table_id.max(step.next_table_id);
+        Ok(())
+    }
+
+    pub fn to_message(&self, request: u64) -> dict::Dictionary {
+        dict::Dictionary {
+            request,
+            version: self.version,
+            unchanged: false,
+            databases: self.databases.values().cloned().collect(),
+            tables: self.tables.values().map(TableMessage::from).collect(),
+            next_table_id: self.next_table_id,
+        }
+    }
+
+    /// # Errors
+    /// A table does not decode.
+    pub fn from_message(message: &dict::Dictionary) -> Result<Catalog, DecodeError> {
+        let tables = message.tables.iter().map(TableSchema::try_from).collect::<Result<Vec<_>, _>>()?;
+        Ok(Catalog {
+            version: message.version,
+            next_table_id: message.next_table_id.max(FIRST_TABLE_ID),
+            databases: message.databases.iter().map(|d| (d.name.clone(), d.clone())).collect(),
+            tables: tables.into_iter().map(|t| (t.id.0, t)).collect(),
+        })
+    }
+
+    /// Bytes of the whole dictionary in one message.
+    pub fn encoded_bytes(&self) -> usize {
+        self.to_message(0).encoded_len()
+    }
+}

@@ -1,0 +1,230 @@
+//! The president's part: one schema transaction at a time, and finishing what a dead president began.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use apus_kernel::{Context, jam};
+use apus_signal::{
+    BlockRef, DecodeError, Kind,
+    dict::{Change, SchemaConf, SchemaReq, SchemaState, SchemaStep},
+    qmgr::encode,
+    schema::TableMessage,
+};
+use apus_types::{ErrorCode, NodeId};
+
+use super::{Dictionary, JOIN_LOCK_NS, QUEUE_MAX, participant::step_table, plan};
+
+/// A change that somebody waits for.
+struct Wish {
+    from: BlockRef,
+    request: u64,
+    token: u64,
+    change: Change,
+}
+
+struct Running {
+    step: SchemaStep,
+    /// Who is answered, with which number; nobody for what the president does on its own.
+    from: Option<(BlockRef, u64)>,
+    committing: bool,
+    waiting: BTreeSet<NodeId>,
+    error: u32,
+}
+
+#[derive(Default)]
+pub(super) struct Coordinator {
+    queue: VecDeque<Wish>,
+    running: Option<Running>,
+    /// Members whose state a new president waits for.
+    collecting: Option<BTreeSet<NodeId>>,
+    reports: BTreeMap<NodeId, SchemaState>,
+    /// Joining nodes that wait for a copy, and those that have one, with the end of their patience.
+    copies: VecDeque<BlockRef>,
+    locks: BTreeMap<NodeId, u64>,
+}
+
+impl Coordinator {
+    pub(super) fn summary(&self) -> String {
+        let running = self.running.as_ref().map(|r| (r.step.version, r.committing, &r.waiting));
+        format!(
+            "running {running:?} queued {} collecting {:?} locks {:?}",
+            self.queue.len(),
+            self.collecting,
+            self.locks
+        )
+    }
+    /// Another president: forwarders ask it again.
+    pub(super) fn reset(&mut self) {
+        self.queue.clear();
+        self.running = None;
+        self.collecting = None;
+        self.copies.clear();
+        self.locks.clear();
+    }
+    pub(super) fn begin_take_over(&mut self, living: BTreeSet<NodeId>) {
+        self.collecting = Some(living);
+    }
+    pub(super) fn members_are(&mut self, living: &BTreeSet<NodeId>) {
+        self.locks.retain(|n, _| !living.contains(n));
+        self.reports.retain(|n, _| living.contains(n));
+        if let Some(running) = &mut self.running {
+            running.waiting.retain(|n| living.contains(n));
+        }
+        if let Some(collecting) = &mut self.collecting {
+            collecting.retain(|n| living.contains(n));
+        }
+    }
+}
+
+impl Dictionary {
+    fn broadcast(&self, kind: Kind, step: &SchemaStep, ctx: &mut Context<'_>) -> BTreeSet<NodeId> {
+        let living = self.living();
+        for &node in &living {
+            ctx.send(Self::dict_of(node), kind, |b| encode(step, b));
+        }
+        living
+    }
+
+    /// Does what is next; called whenever something changed.
+    pub(super) fn go_on(&mut self, ctx: &mut Context<'_>) {
+        if self.coordinator.collecting.is_some() {
+            self.finish_take_over(ctx);
+        }
+        self.check_running(ctx);
+        while self.coordinator.running.is_none() && self.coordinator.collecting.is_none() {
+            if self.catalog.version == 0 {
+                self.start(plan::bootstrap(&self.catalog).step, None, ctx);
+                return;
+            }
+            self.serve_copies(ctx);
+            let now = ctx.now();
+            self.coordinator.locks.retain(|n, until| *until > now && ctx.link_up(*n));
+            if !self.coordinator.locks.is_empty() {
+                return;
+            }
+            let Some(wish) = self.coordinator.queue.pop_front() else { return };
+            match plan::plan(&self.catalog, wish.token, &wish.change) {
+                Ok(plan) => self.start(plan.step, Some((wish.from, wish.request)), ctx),
+                Err((code, name)) => Self::refuse(ctx, wish.from, Kind::SchemaRef, wish.request, code, &name),
+            }
+        }
+    }
+
+    fn start(&mut self, step: SchemaStep, from: Option<(BlockRef, u64)>, ctx: &mut Context<'_>) {
+        let step = SchemaStep { generation: self.view.as_ref().map_or(0, |v| v.generation), ..step };
+        let waiting = self.broadcast(Kind::SchemaPrepReq, &step, ctx);
+        self.coordinator.running = Some(Running { step, from, committing: false, waiting, error: 0 });
+    }
+
+    pub(super) fn on_schema_req(
+        &mut self,
+        from: BlockRef,
+        req: SchemaReq,
+        ctx: &mut Context<'_>,
+    ) -> Result<(), DecodeError> {
+        let change = req.change.ok_or(DecodeError)?;
+        if !self.is_president() {
+            jam!(ctx); // the forwarder sends it again when it sees the view that we have seen
+            return Ok(());
+        }
+        if let Some((version, table)) = self.participant.executed(req.token) {
+            let table = self.catalog.tables.get(&table).map(TableMessage::from);
+            let conf = SchemaConf { request: req.request, version, table };
+            ctx.send(from, Kind::SchemaConf, |b| encode(&conf, b));
+            return Ok(());
+        }
+        if let Some(running) = self.coordinator.running.as_mut().filter(|r| r.step.token == req.token && req.token != 0)
+        {
+            running.from = Some((from, req.request));
+        } else if self.coordinator.queue.len() >= QUEUE_MAX {
+            Self::refuse(ctx, from, Kind::SchemaRef, req.request, ErrorCode::SchemaBusy, "");
+        } else {
+            self.coordinator.queue.push_back(Wish { from, request: req.request, token: req.token, change });
+            self.go_on(ctx);
+        }
+        Ok(())
+    }
+
+    pub(super) fn on_step_answer(&mut self, from: NodeId, answer: &SchemaStep, commit: bool, ctx: &mut Context<'_>) {
+        let Some(running) = &mut self.coordinator.running else { return };
+        if running.step.version != answer.version || running.step.token != answer.token || running.committing != commit
+        {
+            jam!(ctx);
+            return;
+        }
+        running.error = running.error.max(answer.error);
+        if running.waiting.remove(&from) {
+            self.go_on(ctx);
+        }
+    }
+
+    /// All have answered: the next phase, or the end.
+    fn check_running(&mut self, ctx: &mut Context<'_>) {
+        let Some(running) = self.coordinator.running.take_if(|r| r.waiting.is_empty()) else { return };
+        if !running.committing && running.error == 0 {
+            let waiting = self.broadcast(Kind::SchemaCommitOrd, &running.step, ctx);
+            self.coordinator.running = Some(Running { committing: true, waiting, ..running });
+            return;
+        }
+        if !running.committing {
+            self.broadcast(Kind::SchemaAbortOrd, &running.step, ctx);
+        }
+        let Some((from, request)) = running.from else { return };
+        if running.committing {
+            let table = step_table(&running.step).cloned();
+            let conf = SchemaConf { request, version: running.step.version, table };
+            ctx.send(from, Kind::SchemaConf, |b| encode(&conf, b));
+        } else {
+            Self::refuse(ctx, from, Kind::SchemaRef, request, Self::error_of(running.error), "");
+        }
+    }
+
+    // ---- take-over
+
+    pub(super) fn on_state_rep(&mut self, from: NodeId, state: SchemaState, ctx: &mut Context<'_>) {
+        // It may come before our own view: then it is kept until we know that we are president.
+        self.coordinator.reports.insert(from, state);
+        if self.is_president() {
+            self.go_on(ctx);
+        }
+    }
+
+    fn finish_take_over(&mut self, ctx: &mut Context<'_>) {
+        let coordinator = &mut self.coordinator;
+        let Some(wanted) = &coordinator.collecting else { return };
+        if !wanted.iter().all(|n| coordinator.reports.contains_key(n)) {
+            return;
+        }
+        coordinator.collecting = None;
+        let reports = std::mem::take(&mut coordinator.reports);
+        let newest = reports.values().max_by_key(|r| r.version);
+        let Some(newest) = newest else { return };
+        if let Some(step) = newest.last.as_ref().filter(|_| reports.values().any(|r| r.version < newest.version)) {
+            ctx.probe("dict: a new president finishes a schema transaction");
+            let waiting = self.broadcast(Kind::SchemaCommitOrd, step, ctx);
+            let step = step.clone();
+            self.coordinator.running = Some(Running { step, from: None, committing: true, waiting, error: 0 });
+            return;
+        }
+        let open = reports.values().filter_map(|r| r.prepared.as_ref()).find(|p| p.version > newest.version);
+        if let Some(step) = open {
+            ctx.probe("dict: a new president undoes a schema transaction");
+            self.broadcast(Kind::SchemaAbortOrd, step, ctx);
+        }
+    }
+
+    // ---- joining nodes
+
+    pub(super) fn on_copy_req(&mut self, from: BlockRef, _request: u64, ctx: &mut Context<'_>) {
+        if self.is_president() && !self.coordinator.copies.contains(&from) {
+            self.coordinator.copies.push_back(from);
+            self.go_on(ctx);
+        }
+    }
+
+    fn serve_copies(&mut self, ctx: &mut Context<'_>) {
+        while let Some(joiner) = self.coordinator.copies.pop_front() {
+            self.coordinator.locks.insert(joiner.node, ctx.now() + JOIN_LOCK_NS);
+            ctx.send(joiner, Kind::DictCopyConf, |b| encode(&self.catalog.to_message(0), b));
+        }
+    }
+}

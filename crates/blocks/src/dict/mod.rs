@@ -1,0 +1,258 @@
+//! DICT: the dictionary and its changes.
+//!
+//! Owns the dictionary of this node (every member has all of it). Talks to clients, to DICT of the other members, to LDM and TC of
+//! its node (`TableOrd`), and tells DIH and CNTR the version. Conversations: `apus_signal::dict`.
+//!
+//! ```text
+//! client --SchemaReq--> any DICT (forwarder) --SchemaReq--> the president's DICT (coordinator): one transaction at a time
+//!   coordinator --SchemaPrepReq--> every member: Define to LDM and TC, all confirm --SchemaPrepConf--> coordinator
+//!   coordinator --SchemaCommitOrd--> every member: dictionary, Drop to LDM and TC   --SchemaCommitConf--> coordinator
+//!   coordinator --SchemaConf--> forwarder --SchemaConf--> client                     (or SchemaAbortOrd, SchemaRef)
+//! ```
+//! The client's answer comes after *every* member has the change: what is created can be used anywhere at once. From prepare
+//! to commit LDM and TC know the new definition while operations still carry the old version: both are accepted.
+//!
+//! **A member dies**: nobody waits for it any more. **The president dies**: every member tells the new one its version, its last step
+//! and what it has prepared (`SchemaStateRep`); committed anywhere is committed everywhere, anything else is undone; forwarders
+//! send again what has no answer. A step is known by its token, and members remember the last [`TOKENS_MAX`], so a request that was
+//! executed already gets its answer again. **A node joins**: it copies the dictionary between two transactions and no transaction
+//! begins before it is in the view, its link is gone or [`JOIN_LOCK_NS`] are over; a member that finds itself behind stops.
+//!
+//! Limits: [`QUEUE_MAX`] waiting changes, [`WATCHERS_MAX`] clients told of new versions, and those of `plan`.
+
+mod catalog;
+mod coordinator;
+mod participant;
+mod plan;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    fmt::Write,
+};
+
+use apus_kernel::{Block, Context};
+use apus_signal::{
+    BlockId, BlockRef, DecodeError, Envelope, Kind,
+    dict::{self, Change, DictReadReq, SchemaConf, SchemaReq},
+    qmgr::{decode, encode},
+    tc::RequestRef,
+    view::{NodeState, View},
+};
+use apus_types::{ErrorCode, NodeId};
+
+pub use self::{
+    catalog::{AUTO_INCREMENT_TABLE, Catalog, SYSTEM_DATABASE},
+    plan::{Plan, bootstrap, plan},
+};
+use crate::NodeConfig;
+
+/// Most schema changes that wait at the coordinator, and at a forwarder.
+pub const QUEUE_MAX: usize = 256;
+/// Tokens of executed changes that are remembered.
+pub const TOKENS_MAX: usize = 1024;
+/// Most clients that are told of new versions.
+pub const WATCHERS_MAX: usize = 8192;
+/// A node that copied the dictionary holds up schema changes no longer than this.
+pub const JOIN_LOCK_NS: u64 = 30_000_000_000;
+/// A joining node asks again for the dictionary after this long.
+const COPY_RETRY_NS: u64 = 500_000_000;
+
+/// A client's change on its way to the coordinator.
+struct Forwarded {
+    client: BlockRef,
+    request: u64,
+    token: u64,
+    change: Change,
+}
+
+/// The dictionary manager; see the module.
+pub struct Dictionary {
+    me: NodeId,
+    instances: u8,
+    catalog: Catalog,
+    view: Option<View>,
+    forwarded: BTreeMap<u64, Forwarded>,
+    numbers: u64,
+    watchers: VecDeque<BlockRef>,
+    participant: participant::Participant,
+    coordinator: coordinator::Coordinator,
+}
+
+impl Dictionary {
+    pub fn new(config: &NodeConfig) -> Dictionary {
+        Dictionary {
+            me: config.node,
+            instances: config.workers,
+            catalog: Catalog::default(),
+            view: None,
+            forwarded: BTreeMap::new(),
+            numbers: 0,
+            watchers: VecDeque::new(),
+            participant: participant::Participant::default(),
+            coordinator: coordinator::Coordinator::default(),
+        }
+    }
+
+    fn dict_of(node: NodeId) -> BlockRef {
+        BlockRef::new(node, BlockId::Dict, 0)
+    }
+    fn president(&self) -> Option<NodeId> {
+        self.view.as_ref().and_then(|v| u16::try_from(v.president).ok()).map(NodeId)
+    }
+    fn is_president(&self) -> bool {
+        self.president() == Some(self.me)
+    }
+    fn living(&self) -> BTreeSet<NodeId> {
+        self.view.iter().flat_map(View::living).map(|n| n.node()).collect()
+    }
+    fn serves(&self) -> bool {
+        self.catalog.version > 0 && self.view.as_ref().is_some_and(|v| v.state(self.me) == NodeState::Up)
+    }
+    fn refuse(ctx: &mut Context<'_>, to: BlockRef, kind: Kind, request: u64, code: ErrorCode, detail: &str) {
+        let refusal = RequestRef { detail: detail.as_bytes(), ..RequestRef::new(request, code) };
+        ctx.send(to, kind, |b| refusal.encode(b));
+    }
+
+    // ---- clients
+
+    fn on_read_req(&mut self, from: BlockRef, req: DictReadReq, ctx: &mut Context<'_>) {
+        if !self.serves() {
+            Self::refuse(ctx, from, Kind::DictReadRef, req.request, ErrorCode::NodeStarting, "");
+            return;
+        }
+        self.watchers.retain(|w| *w != from);
+        if self.watchers.len() >= WATCHERS_MAX {
+            self.watchers.pop_front();
+        }
+        self.watchers.push_back(from);
+        let answer = if req.known_version == self.catalog.version {
+            let version = self.catalog.version;
+            dict::Dictionary { request: req.request, version, unchanged: true, ..dict::Dictionary::default() }
+        } else {
+            self.catalog.to_message(req.request)
+        };
+        ctx.send(from, Kind::DictReadConf, |b| encode(&answer, b));
+    }
+
+    /// Tells clients, DIH and CNTR the version.
+    fn announce(&mut self, ctx: &mut Context<'_>) {
+        let news = dict::Dictionary { version: self.catalog.version, unchanged: true, ..dict::Dictionary::default() };
+        for block in [BlockId::Dih, BlockId::Cntr] {
+            ctx.send(BlockRef::new(self.me, block, 0), Kind::SchemaRep, |b| encode(&news, b));
+        }
+        let instances = u16::from(self.instances).max(1);
+        self.watchers.retain(|w| (w.node.0 - NodeId::CLIENT_BASE) % instances != 0 || ctx.link_up(w.node));
+        for &watcher in &self.watchers {
+            ctx.send(watcher, Kind::SchemaRep, |b| encode(&news, b));
+        }
+    }
+
+    fn on_client_req(&mut self, client: BlockRef, req: SchemaReq, ctx: &mut Context<'_>) -> Result<(), DecodeError> {
+        let change = req.change.ok_or(DecodeError)?;
+        if !self.serves() {
+            Self::refuse(ctx, client, Kind::SchemaRef, req.request, ErrorCode::NodeStarting, "");
+        } else if self.forwarded.len() >= QUEUE_MAX {
+            Self::refuse(ctx, client, Kind::SchemaRef, req.request, ErrorCode::SchemaBusy, "");
+        } else {
+            self.numbers += 1;
+            let wish = Forwarded { client, request: req.request, token: req.token, change };
+            self.forwarded.insert(self.numbers, wish);
+            self.forward(self.numbers, ctx);
+        }
+        Ok(())
+    }
+
+    fn forward(&self, number: u64, ctx: &mut Context<'_>) {
+        let (Some(wish), Some(president)) = (self.forwarded.get(&number), self.president()) else { return };
+        let req = SchemaReq { request: number, token: wish.token, change: Some(wish.change.clone()) };
+        ctx.send(Self::dict_of(president), Kind::SchemaReq, |b| encode(&req, b));
+    }
+
+    fn on_conf(&mut self, mut conf: SchemaConf, ctx: &mut Context<'_>) {
+        let Some(wish) = self.forwarded.remove(&conf.request) else { return };
+        conf.request = wish.request;
+        ctx.send(wish.client, Kind::SchemaConf, |b| encode(&conf, b));
+    }
+
+    fn on_ref(&mut self, mut refusal: RequestRef<'_>, ctx: &mut Context<'_>) {
+        let Some(wish) = self.forwarded.remove(&refusal.request) else { return };
+        refusal.request = wish.request;
+        ctx.send(wish.client, Kind::SchemaRef, |b| refusal.encode(b));
+    }
+
+    // ---- the view
+
+    fn on_view(&mut self, view: View, ctx: &mut Context<'_>) {
+        let before = self.president();
+        self.view = Some(view);
+        let president = self.president();
+        if before != president {
+            self.coordinator.reset();
+            if self.is_president() {
+                self.coordinator.begin_take_over(self.living());
+            }
+            self.report_state(ctx);
+            let numbers: Vec<u64> = self.forwarded.keys().copied().collect();
+            for number in numbers {
+                self.forward(number, ctx);
+            }
+        }
+        if self.is_president() {
+            let living = self.living();
+            self.coordinator.members_are(&living);
+            self.go_on(ctx);
+        }
+    }
+}
+
+impl Block for Dictionary {
+    fn block_ref(&self) -> BlockRef {
+        Self::dict_of(self.me)
+    }
+
+    fn receive(&mut self, envelope: &Envelope, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
+        let from = envelope.from;
+        let is_client = from.node.is_client();
+        match envelope.kind {
+            Kind::DictReadReq if is_client => self.on_read_req(from, decode(body)?, ctx),
+            Kind::SchemaReq if is_client => self.on_client_req(from, decode(body)?, ctx)?,
+            Kind::ViewOrd => self.on_view(View::from_bytes(body)?, ctx),
+            // Coordinator.
+            Kind::SchemaReq if from.block == BlockId::Dict => self.on_schema_req(from, decode(body)?, ctx)?,
+            Kind::SchemaPrepConf => self.on_step_answer(from.node, &decode(body)?, false, ctx),
+            Kind::SchemaPrepRef => self.on_step_answer(from.node, &decode(body)?, false, ctx),
+            Kind::SchemaCommitConf => self.on_step_answer(from.node, &decode(body)?, true, ctx),
+            Kind::SchemaStateRep => self.on_state_rep(from.node, decode(body)?, ctx),
+            Kind::DictCopyReq => self.on_copy_req(from, decode::<DictReadReq>(body)?.request, ctx),
+            // Participant.
+            Kind::SchemaPrepReq => self.on_prep_req(from, decode(body)?, ctx)?,
+            Kind::SchemaCommitOrd => self.on_commit_ord(from, &decode(body)?, ctx)?,
+            Kind::SchemaAbortOrd => self.on_abort_ord(&decode(body)?, ctx),
+            Kind::TableConf | Kind::TableRef if from.node == self.me => {
+                self.on_table_answer(envelope.kind, &decode(body)?, ctx);
+            }
+            // Joining node.
+            Kind::JoinConf if from.node == self.me => self.on_copy_order(decode(body)?, ctx),
+            Kind::DictCopyConf => self.on_copy_conf(from.node, &decode(body)?, ctx)?,
+            // Forwarder.
+            Kind::SchemaConf => self.on_conf(decode(body)?, ctx),
+            Kind::SchemaRef => self.on_ref(RequestRef::decode(body)?, ctx),
+            _ => return Err(DecodeError),
+        }
+        Ok(())
+    }
+
+    fn tick(&mut self, ctx: &mut Context<'_>) {
+        self.ask_for_copy(ctx);
+        if self.is_president() {
+            self.go_on(ctx);
+        }
+    }
+
+    fn dump(&self, out: &mut String) {
+        let c = &self.catalog;
+        let _ =
+            writeln!(out, "dict version {} tables {} forwarded {}", c.version, c.tables.len(), self.forwarded.len());
+        let _ = writeln!(out, "{} {}", self.participant.summary(), self.coordinator.summary());
+    }
+}

@@ -1,0 +1,263 @@
+//! A member's part in a schema transaction, and a joining node's copy of the dictionary.
+
+use std::collections::VecDeque;
+
+use apus_kernel::{Context, jam};
+use apus_signal::{
+    BlockId, BlockRef, DecodeError, Kind,
+    dict::{self, DictReadReq, SchemaState, SchemaStep, TableAction, TableOrd},
+    qmgr::{JoinAnswer, StopOrd, encode},
+    schema::TableMessage,
+};
+use apus_types::{ErrorCode, NodeId, TableSchema};
+
+use super::{COPY_RETRY_NS, Catalog, Dictionary, TOKENS_MAX};
+
+struct Prepared {
+    step: SchemaStep,
+    coordinator: BlockRef,
+    /// Number of our `TableOrd`s for it.
+    order: u64,
+    /// Answers that LDM and TC instances owe.
+    waiting: usize,
+    error: u32,
+}
+
+/// The copy of the president's dictionary.
+struct Copying {
+    answer: JoinAnswer,
+    last_ask: Option<u64>,
+    order: u64,
+    waiting: usize,
+}
+
+#[derive(Default)]
+pub(super) struct Participant {
+    prepared: Option<Prepared>,
+    /// Committed last.
+    last: Option<SchemaStep>,
+    /// Executed tokens with their version and the table left.
+    done: VecDeque<(u64, u64, u32)>,
+    copying: Option<Copying>,
+    orders: u64,
+}
+
+impl Participant {
+    pub(super) fn summary(&self) -> String {
+        let prepared = self.prepared.as_ref().map(|p| (p.step.version, p.waiting));
+        format!("prepared {prepared:?} copying {}", self.copying.is_some())
+    }
+    pub(super) fn executed(&self, token: u64) -> Option<(u64, u32)> {
+        self.done.iter().find(|d| d.0 == token && token != 0).map(|d| (d.1, d.2))
+    }
+}
+
+/// The table a step leaves behind: the last one that is not hidden.
+pub(super) fn step_table(step: &SchemaStep) -> Option<&TableMessage> {
+    step.upsert_tables.iter().rev().find(|t| t.base_table == 0)
+}
+
+impl Dictionary {
+    /// Orders every LDM and TC instance; returns the number of the orders and how many answers will come.
+    fn order_tables(&mut self, orders: &[TableOrd], ctx: &mut Context<'_>) -> (u64, usize) {
+        self.participant.orders += 1;
+        let number = self.participant.orders;
+        for order in orders {
+            let order = TableOrd { request: number, ..order.clone() };
+            for instance in 0..self.instances {
+                for block in [BlockId::Ldm, BlockId::Tc] {
+                    ctx.send(BlockRef::new(self.me, block, instance), Kind::TableOrd, |b| encode(&order, b));
+                }
+            }
+        }
+        (number, 2 * usize::from(self.instances) * orders.len())
+    }
+    fn define(table: TableMessage) -> TableOrd {
+        TableOrd { action: TableAction::Define as i32, table_id: table.id, table: Some(table), ..TableOrd::default() }
+    }
+    fn drop_order(id: u32) -> TableOrd {
+        TableOrd { action: TableAction::Drop as i32, table_id: id, ..TableOrd::default() }
+    }
+    /// Orders that bring LDM and TC back from a step that is not going to be.
+    fn undo_orders(&self, step: &SchemaStep) -> Vec<TableOrd> {
+        let old = |t: &TableMessage| match self.catalog.tables.get(&t.id) {
+            Some(table) => Self::define(TableMessage::from(table)),
+            None => Self::drop_order(t.id),
+        };
+        step.upsert_tables.iter().rev().map(old).collect()
+    }
+    fn fall_out(&self, version: u64, ctx: &mut Context<'_>) {
+        let reason = format!("the dictionary is at version {} and cannot follow to {version}", self.catalog.version);
+        let qmgr = BlockRef::new(self.me, BlockId::Qmgr, 0);
+        ctx.send(qmgr, Kind::StopOrd, |b| encode(&StopOrd { reason, incarnation: 0 }, b));
+    }
+    fn step_answer(step: &SchemaStep, error: u32) -> SchemaStep {
+        SchemaStep { version: step.version, token: step.token, error, ..SchemaStep::default() }
+    }
+
+    pub(super) fn on_prep_req(
+        &mut self,
+        from: BlockRef,
+        step: SchemaStep,
+        ctx: &mut Context<'_>,
+    ) -> Result<(), DecodeError> {
+        step.upsert_tables.iter().try_for_each(|t| TableSchema::try_from(t).map(|_| ()))?;
+        let answer = Self::step_answer(&step, 0);
+        if step.version <= self.catalog.version {
+            ctx.send(from, Kind::SchemaPrepConf, |b| encode(&answer, b));
+            return Ok(());
+        }
+        if step.version != self.catalog.version + 1 {
+            self.fall_out(step.version, ctx);
+            return Ok(());
+        }
+        if let Some(old) = self.participant.prepared.take() {
+            jam!(ctx);
+            let undo = self.undo_orders(&old.step);
+            self.order_tables(&undo, ctx);
+        }
+        let orders: Vec<TableOrd> = step.upsert_tables.iter().cloned().map(Self::define).collect();
+        let (order, waiting) = self.order_tables(&orders, ctx);
+        self.participant.prepared = Some(Prepared { step, coordinator: from, order, waiting, error: 0 });
+        self.check_prepared(ctx);
+        Ok(())
+    }
+
+    fn check_prepared(&mut self, ctx: &mut Context<'_>) {
+        let Some(prepared) = self.participant.prepared.as_ref().filter(|p| p.waiting == 0) else { return };
+        let answer = Self::step_answer(&prepared.step, prepared.error);
+        let kind = if prepared.error == 0 { Kind::SchemaPrepConf } else { Kind::SchemaPrepRef };
+        ctx.send(prepared.coordinator, kind, |b| encode(&answer, b));
+    }
+
+    pub(super) fn on_table_answer(&mut self, kind: Kind, answer: &TableOrd, ctx: &mut Context<'_>) {
+        let error = if kind == Kind::TableConf { 0 } else { answer.error.max(1) };
+        if let Some(prepared) =
+            self.participant.prepared.as_mut().filter(|p| p.order == answer.request && p.waiting > 0)
+        {
+            prepared.waiting -= 1;
+            prepared.error = prepared.error.max(error);
+            self.check_prepared(ctx);
+        } else if let Some(copying) =
+            self.participant.copying.as_mut().filter(|c| c.order == answer.request && c.waiting > 0)
+        {
+            copying.waiting -= 1;
+            if error != 0 {
+                let reason =
+                    format!("cannot make table {} of the cluster's dictionary: error {error}", answer.table_id);
+                let qmgr = BlockRef::new(self.me, BlockId::Qmgr, 0);
+                ctx.send(qmgr, Kind::StopOrd, |b| encode(&StopOrd { reason, incarnation: 0 }, b));
+            }
+            self.check_copied(ctx);
+        }
+    }
+
+    pub(super) fn on_commit_ord(
+        &mut self,
+        from: BlockRef,
+        step: &SchemaStep,
+        ctx: &mut Context<'_>,
+    ) -> Result<(), DecodeError> {
+        if step.version > self.catalog.version + 1 {
+            self.fall_out(step.version, ctx);
+            return Ok(());
+        }
+        if step.version == self.catalog.version + 1 {
+            let prepared = self.participant.prepared.take();
+            if prepared.is_none_or(|p| p.step.token != step.token) {
+                jam!(ctx);
+                let orders: Vec<TableOrd> = step.upsert_tables.iter().cloned().map(Self::define).collect();
+                self.order_tables(&orders, ctx);
+            }
+            self.catalog.apply(step)?;
+            let drops: Vec<TableOrd> = step.drop_tables.iter().map(|&id| Self::drop_order(id)).collect();
+            self.order_tables(&drops, ctx);
+            if self.participant.done.len() >= TOKENS_MAX {
+                self.participant.done.pop_front();
+            }
+            let table = step_table(step).map_or(0, |t| t.id);
+            self.participant.done.push_back((step.token, step.version, table));
+            self.participant.last = Some(step.clone());
+            self.announce(ctx);
+        }
+        let answer = Self::step_answer(step, 0);
+        ctx.send(from, Kind::SchemaCommitConf, |b| encode(&answer, b));
+        Ok(())
+    }
+
+    pub(super) fn on_abort_ord(&mut self, step: &SchemaStep, ctx: &mut Context<'_>) {
+        let matches = |p: &Prepared| p.step.token == step.token && p.step.version == step.version;
+        if self.participant.prepared.as_ref().is_some_and(matches)
+            && let Some(prepared) = self.participant.prepared.take()
+        {
+            let undo = self.undo_orders(&prepared.step);
+            self.order_tables(&undo, ctx);
+        }
+    }
+
+    /// The president changed: what we know, to the new one.
+    pub(super) fn report_state(&self, ctx: &mut Context<'_>) {
+        let Some(president) = self.president() else { return };
+        let state = SchemaState {
+            version: self.catalog.version,
+            last: self.participant.last.clone(),
+            prepared: self.participant.prepared.as_ref().map(|p| p.step.clone()),
+        };
+        ctx.send(Self::dict_of(president), Kind::SchemaStateRep, |b| encode(&state, b));
+    }
+
+    // ---- joining node
+
+    /// From our QMGR: copy the dictionary of this president.
+    pub(super) fn on_copy_order(&mut self, answer: JoinAnswer, ctx: &mut Context<'_>) {
+        self.participant.copying = Some(Copying { answer, last_ask: None, order: 0, waiting: 0 });
+        self.ask_for_copy(ctx);
+    }
+
+    pub(super) fn ask_for_copy(&mut self, ctx: &mut Context<'_>) {
+        let Some(copying) = self.participant.copying.as_mut().filter(|c| c.order == 0) else { return };
+        if copying.last_ask.is_some_and(|t| ctx.now().saturating_sub(t) < COPY_RETRY_NS) {
+            return;
+        }
+        copying.last_ask = Some(ctx.now());
+        let Ok(president) = u16::try_from(copying.answer.president) else { return };
+        ctx.send(Self::dict_of(NodeId(president)), Kind::DictCopyReq, |b| encode(&DictReadReq::default(), b));
+    }
+
+    pub(super) fn on_copy_conf(
+        &mut self,
+        from: NodeId,
+        message: &dict::Dictionary,
+        ctx: &mut Context<'_>,
+    ) -> Result<(), DecodeError> {
+        let wanted = |c: &&Copying| c.order == 0 && c.answer.president == u32::from(from.0);
+        if self.view.is_some() || self.participant.copying.as_ref().filter(wanted).is_none() {
+            return Ok(());
+        }
+        let catalog = Catalog::from_message(message)?;
+        // Hidden tables first, as in a step; then what an earlier copy had more.
+        let mut tables: Vec<&TableSchema> = catalog.tables.values().collect();
+        tables.sort_by_key(|t| t.base_table.is_none());
+        let mut orders: Vec<TableOrd> = tables.into_iter().map(|t| Self::define(TableMessage::from(t))).collect();
+        let gone = self.catalog.tables.keys().filter(|id| !catalog.tables.contains_key(id));
+        orders.extend(gone.map(|id| Self::drop_order(*id)));
+        self.catalog = catalog;
+        let (order, waiting) = self.order_tables(&orders, ctx);
+        if let Some(copying) = &mut self.participant.copying {
+            (copying.order, copying.waiting) = (order, waiting);
+        }
+        self.announce(ctx);
+        self.check_copied(ctx);
+        Ok(())
+    }
+
+    fn check_copied(&mut self, ctx: &mut Context<'_>) {
+        let Some(copying) = self.participant.copying.take_if(|c| c.order != 0 && c.waiting == 0) else { return };
+        let qmgr = BlockRef::new(self.me, BlockId::Qmgr, 0);
+        ctx.send(qmgr, Kind::JoinConf, |b| encode(&copying.answer, b));
+    }
+
+    pub(super) fn error_of(code: u32) -> ErrorCode {
+        u16::try_from(code).ok().and_then(ErrorCode::from_u16).unwrap_or(ErrorCode::Internal)
+    }
+}

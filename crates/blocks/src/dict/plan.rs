@@ -1,0 +1,401 @@
+//! From a wished change to the step that makes it: all checks and all ids. Pure; executed by the president only.
+
+use apus_signal::{
+    dict::{Change, DatabaseMessage, IndexChange, RenameTable, SchemaStep, TableName},
+    schema::TableMessage,
+};
+use apus_types::{
+    Column, ColumnType, ErrorCode, IndexDef, IndexNo, IndexState, TableId, TableSchema, collate::Collation,
+    schema::DefaultValue,
+};
+use prost::Message;
+
+use super::catalog::{AUTO_INCREMENT_TABLE, Catalog, SYSTEM_DATABASE};
+
+/// Most tables, hidden ones included: each costs fragments on every node.
+pub const TABLES_MAX: usize = 20_000;
+/// Most databases.
+pub const DATABASES_MAX: usize = 4096;
+/// The dictionary must fit one signal, with room to spare.
+pub const DICTIONARY_BYTES_MAX: usize = 12 << 20;
+/// Longest name of a database, table or index in characters, as in MySQL.
+pub const NAME_CHARS_MAX: usize = 64;
+
+const _: () = assert!(DICTIONARY_BYTES_MAX < apus_types::limits::SIGNAL_BYTES_MAX);
+
+type Refusal = (ErrorCode, String);
+
+/// A change ready to be executed.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub step: SchemaStep,
+    /// The table it leaves behind.
+    pub table: Option<TableId>,
+}
+
+/// What the first president puts into an empty dictionary.
+pub fn bootstrap(catalog: &Catalog) -> Plan {
+    let column = |name: &str, bits, comment: &str| Column {
+        name: name.to_owned(),
+        ty: ColumnType::Int { bits, unsigned: true },
+        nullable: false,
+        default: DefaultValue::None,
+        auto_increment: false,
+        on_update_now: false,
+        comment: comment.to_owned(),
+        declared: String::new(),
+    };
+    let columns = vec![column("table_id", 32, ""), column("next_value", 64, "first value not given out")];
+    let mut table = TableSchema::new(SYSTEM_DATABASE, AUTO_INCREMENT_TABLE, columns, vec![0]);
+    let mut planner = Planner::new(catalog, 0);
+    table.id = planner.new_id();
+    for name in [SYSTEM_DATABASE, "test"] {
+        let collation = u32::from(Collation::default().id());
+        planner.step.upsert_databases.push(DatabaseMessage { name: name.to_owned(), collation });
+    }
+    planner.step.upsert_tables.push(TableMessage::from(&table));
+    planner.finish(Some(table.id))
+}
+
+/// # Errors
+/// The code and the name of the object that is in the way.
+pub fn plan(catalog: &Catalog, token: u64, change: &Change) -> Result<Plan, Refusal> {
+    let mut planner = Planner::new(catalog, token);
+    let table = match change {
+        Change::CreateDatabase(database) => planner.create_database(database).map(|()| None),
+        Change::DropDatabase(name) => planner.drop_database(name).map(|()| None),
+        Change::CreateTable(table) => planner.create_table(table).map(Some),
+        Change::DropTable(name) => planner.drop_table(name).map(|()| None),
+        Change::TruncateTable(name) => planner.truncate_table(name).map(Some),
+        Change::CreateIndex(index) => planner.create_index(index).map(Some),
+        Change::DropIndex(index) => planner.drop_index(index).map(Some),
+        Change::RenameTable(names) => planner.rename_table(names).map(Some),
+        Change::PublishIndex(index) => planner.publish_index(index).map(Some),
+    }?;
+    let plan = planner.finish(table);
+    let added: usize = plan.step.upsert_tables.iter().map(Message::encoded_len).sum();
+    if catalog.tables.len() + plan.step.upsert_tables.len() > TABLES_MAX
+        || catalog.databases.len() + plan.step.upsert_databases.len() > DATABASES_MAX
+        || (added > 0 && catalog.encoded_bytes() + added > DICTIONARY_BYTES_MAX)
+    {
+        return Err((ErrorCode::TooManyTables, String::new()));
+    }
+    Ok(plan)
+}
+
+struct Planner<'a> {
+    catalog: &'a Catalog,
+    step: SchemaStep,
+}
+
+fn check_name(name: &str) -> Result<(), Refusal> {
+    let good = !name.is_empty() && name.chars().count() <= NAME_CHARS_MAX && !name.contains('\0');
+    if good { Ok(()) } else { Err((ErrorCode::InvalidSchema, format!("'{name}' is not a name"))) }
+}
+
+fn full_name(name: &TableName) -> String {
+    format!("{}.{}", name.database, name.table)
+}
+
+impl<'a> Planner<'a> {
+    fn new(catalog: &'a Catalog, token: u64) -> Planner<'a> {
+        let step = SchemaStep {
+            version: catalog.version + 1,
+            token,
+            next_table_id: catalog.next_table_id,
+            ..SchemaStep::default()
+        };
+        Planner { catalog, step }
+    }
+    fn finish(self, table: Option<TableId>) -> Plan {
+        Plan { step: self.step, table }
+    }
+    fn new_id(&mut self) -> TableId {
+        let id = self.step.next_table_id;
+        self.step.next_table_id += 1;
+        TableId(id)
+    }
+    fn table(&self, name: Option<&TableName>) -> Result<TableSchema, Refusal> {
+        let name = name.ok_or((ErrorCode::InvalidSchema, String::new()))?;
+        if !self.catalog.databases.contains_key(&name.database) {
+            return Err((ErrorCode::DatabaseNotFound, name.database.clone()));
+        }
+        self.catalog
+            .find(&name.database, &name.table)
+            .cloned()
+            .ok_or_else(|| (ErrorCode::TableNotFound, full_name(name)))
+    }
+    /// A table that users may change.
+    fn user_table(&self, name: Option<&TableName>) -> Result<TableSchema, Refusal> {
+        let table = self.table(name)?;
+        if table.database == SYSTEM_DATABASE {
+            return Err((ErrorCode::NotSupported, format!("{}.{} is a system table", table.database, table.name)));
+        }
+        Ok(table)
+    }
+    fn put(&mut self, table: &TableSchema) -> Result<TableId, Refusal> {
+        table.validate()?;
+        self.step.upsert_tables.push(TableMessage::from(table));
+        Ok(table.id)
+    }
+    /// Hidden tables come first, so that a table never names one that is not there.
+    fn put_hidden(&mut self, base: &TableSchema, index: &mut IndexDef) -> Result<(), Refusal> {
+        if index.unique {
+            let mut hidden = TableSchema::hidden_for(base, index);
+            hidden.id = self.new_id();
+            index.hidden_table = Some(hidden.id);
+            self.put(&hidden)?;
+        }
+        Ok(())
+    }
+    fn drop_with_hidden(&mut self, table: &TableSchema) {
+        self.step.drop_tables.push(table.id.0);
+        self.step.drop_tables.extend(table.indexes.iter().filter_map(|i| i.hidden_table).map(|t| t.0));
+    }
+
+    fn create_database(&mut self, database: &DatabaseMessage) -> Result<(), Refusal> {
+        check_name(&database.name)?;
+        if self.catalog.databases.contains_key(&database.name) {
+            return Err((ErrorCode::DatabaseExists, database.name.clone()));
+        }
+        self.step.upsert_databases.push(database.clone());
+        Ok(())
+    }
+
+    fn drop_database(&mut self, name: &str) -> Result<(), Refusal> {
+        if !self.catalog.databases.contains_key(name) {
+            return Err((ErrorCode::DatabaseNotFound, name.to_owned()));
+        }
+        if name == SYSTEM_DATABASE {
+            return Err((ErrorCode::NotSupported, format!("{name} is the system's database")));
+        }
+        let tables = self.catalog.tables.values().filter(|t| t.database == name);
+        self.step.drop_tables.extend(tables.map(|t| t.id.0));
+        self.step.drop_databases.push(name.to_owned());
+        Ok(())
+    }
+
+    fn create_table(&mut self, message: &TableMessage) -> Result<TableId, Refusal> {
+        check_name(&message.name)?;
+        if !self.catalog.databases.contains_key(&message.database) {
+            return Err((ErrorCode::DatabaseNotFound, message.database.clone()));
+        }
+        let name = format!("{}.{}", message.database, message.name);
+        if self.catalog.find(&message.database, &message.name).is_some() {
+            return Err((ErrorCode::TableExists, name));
+        }
+        let mut message = message.clone();
+        message.id = self.new_id().0;
+        message.version = 1;
+        message.base_table = 0;
+        for (no, index) in (1u32..).zip(&mut message.indexes) {
+            check_name(&index.name)?;
+            index.no = no;
+            index.hidden_table = 0;
+            index.building = false;
+        }
+        for (i, index) in message.indexes.iter().enumerate() {
+            if message.indexes.iter().take(i).any(|other| other.name.eq_ignore_ascii_case(&index.name)) {
+                return Err((ErrorCode::IndexExists, index.name.clone()));
+            }
+        }
+        let mut table = TableSchema::try_from(&message).map_err(|_| (ErrorCode::InvalidSchema, name))?;
+        self.add_indexes(&mut table)
+    }
+
+    fn add_indexes(&mut self, table: &mut TableSchema) -> Result<TableId, Refusal> {
+        let mut indexes = std::mem::take(&mut table.indexes);
+        for index in &mut indexes {
+            self.put_hidden(table, index)?;
+        }
+        table.indexes = indexes;
+        self.put(table)
+    }
+
+    fn drop_table(&mut self, name: &TableName) -> Result<(), Refusal> {
+        let table = self.user_table(Some(name))?;
+        self.drop_with_hidden(&table);
+        Ok(())
+    }
+
+    fn truncate_table(&mut self, name: &TableName) -> Result<TableId, Refusal> {
+        let mut table = self.user_table(Some(name))?;
+        self.drop_with_hidden(&table);
+        table.id = self.new_id();
+        table.version += 1;
+        for index in &mut table.indexes {
+            index.hidden_table = None;
+        }
+        self.add_indexes(&mut table)
+    }
+
+    fn create_index(&mut self, change: &IndexChange) -> Result<TableId, Refusal> {
+        let mut table = self.user_table(change.table.as_ref())?;
+        check_name(&change.name)?;
+        if table.indexes.iter().any(|i| i.name.eq_ignore_ascii_case(&change.name)) {
+            return Err((ErrorCode::IndexExists, change.name.clone()));
+        }
+        let columns: Result<Vec<u16>, _> = change.columns.iter().map(|&c| u16::try_from(c)).collect();
+        let no = table.indexes.iter().map(|i| i.no.0).max().unwrap_or(0).checked_add(1);
+        let (Ok(columns), Some(no)) = (columns, no) else {
+            return Err((ErrorCode::InvalidSchema, change.name.clone()));
+        };
+        let state = if change.unique { IndexState::Building } else { IndexState::Ready };
+        let (name, unique) = (change.name.clone(), change.unique);
+        let mut index = IndexDef { no: IndexNo(no), name, columns, unique, hidden_table: None, state };
+        self.put_hidden(&table, &mut index)?;
+        table.indexes.push(index);
+        table.version += 1;
+        self.put(&table)
+    }
+
+    fn drop_index(&mut self, change: &IndexChange) -> Result<TableId, Refusal> {
+        let mut table = self.user_table(change.table.as_ref())?;
+        let at = self.index_position(&table, change)?;
+        let index = table.indexes.remove(at);
+        self.step.drop_tables.extend(index.hidden_table.map(|t| t.0));
+        table.version += 1;
+        self.put(&table)
+    }
+
+    fn publish_index(&mut self, change: &IndexChange) -> Result<TableId, Refusal> {
+        let mut table = self.user_table(change.table.as_ref())?;
+        let at = self.index_position(&table, change)?;
+        table.indexes[at].state = IndexState::Ready;
+        table.version += 1;
+        self.put(&table)
+    }
+
+    fn index_position(&self, table: &TableSchema, change: &IndexChange) -> Result<usize, Refusal> {
+        let found = table.indexes.iter().position(|i| i.name.eq_ignore_ascii_case(&change.name));
+        found.ok_or_else(|| (ErrorCode::IndexNotFound, change.name.clone()))
+    }
+
+    fn rename_table(&mut self, names: &RenameTable) -> Result<TableId, Refusal> {
+        let mut table = self.user_table(names.from.as_ref())?;
+        let to = names.to.as_ref().ok_or((ErrorCode::InvalidSchema, table.name.clone()))?;
+        check_name(&to.table)?;
+        if !self.catalog.databases.contains_key(&to.database) {
+            return Err((ErrorCode::DatabaseNotFound, to.database.clone()));
+        }
+        if to.database == SYSTEM_DATABASE {
+            return Err((ErrorCode::NotSupported, format!("{SYSTEM_DATABASE} is the system's database")));
+        }
+        if self.catalog.find(&to.database, &to.table).is_some() {
+            return Err((ErrorCode::TableExists, full_name(to)));
+        }
+        table.database.clone_from(&to.database);
+        table.name.clone_from(&to.table);
+        table.version += 1;
+        for index in &table.indexes {
+            let Some(mut hidden) = index.hidden_table.and_then(|t| self.catalog.tables.get(&t.0)).cloned() else {
+                continue;
+            };
+            hidden.database.clone_from(&table.database);
+            hidden.name = TableSchema::hidden_for(&table, index).name;
+            self.put(&hidden)?;
+        }
+        self.put(&table)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn start() -> Catalog {
+        let mut catalog = Catalog::default();
+        let step = bootstrap(&catalog).step;
+        catalog.apply(&step).unwrap();
+        catalog
+    }
+    fn name(table: &str) -> TableName {
+        TableName { database: "test".to_owned(), table: table.to_owned() }
+    }
+    fn run(catalog: &mut Catalog, change: Change) -> Result<Option<TableSchema>, ErrorCode> {
+        let plan = plan(catalog, 1, &change).map_err(|e| e.0)?;
+        catalog.apply(&plan.step).unwrap();
+        Ok(plan.table.map(|t| catalog.tables[&t.0].clone()))
+    }
+    fn table_message(name: &str, unique: bool) -> TableMessage {
+        let column = |n: &str| Column {
+            name: n.to_owned(),
+            ty: ColumnType::Int { bits: 32, unsigned: false },
+            nullable: false,
+            default: DefaultValue::None,
+            auto_increment: false,
+            on_update_now: false,
+            comment: String::new(),
+            declared: String::new(),
+        };
+        let mut table = TableSchema::new("test", name, vec![column("a"), column("b")], vec![0]);
+        if unique {
+            let state = IndexState::Building;
+            let index =
+                IndexDef { no: IndexNo(9), name: "u".to_owned(), columns: vec![1], unique, hidden_table: None, state };
+            table.indexes.push(index);
+        }
+        TableMessage::from(&table)
+    }
+
+    #[test]
+    fn the_life_of_a_table() {
+        let mut c = start();
+        assert_eq!(c.databases.keys().collect::<Vec<_>>(), ["apus", "test"]);
+        assert!(c.find("apus", "auto_increment").is_some());
+        let made = run(&mut c, Change::CreateTable(table_message("t", true))).unwrap().unwrap();
+        assert_eq!((made.version, made.indexes[0].no, made.indexes[0].state), (1, IndexNo(1), IndexState::Ready));
+        let hidden = made.indexes[0].hidden_table.unwrap();
+        assert_eq!(c.tables[&hidden.0].base_table, Some(made.id));
+        assert_eq!(run(&mut c, Change::CreateTable(table_message("t", false))), Err(ErrorCode::TableExists));
+
+        let index =
+            |n: &str, unique| IndexChange { table: Some(name("t")), name: n.to_owned(), columns: vec![1], unique };
+        let made = run(&mut c, Change::CreateIndex(index("o", false))).unwrap().unwrap();
+        assert_eq!((made.version, made.indexes[1].state), (2, IndexState::Ready));
+        let made = run(&mut c, Change::CreateIndex(index("v", true))).unwrap().unwrap();
+        assert_eq!(made.indexes[2].state, IndexState::Building);
+        assert_eq!(run(&mut c, Change::CreateIndex(index("V", true))), Err(ErrorCode::IndexExists));
+        let made = run(&mut c, Change::PublishIndex(index("v", true))).unwrap().unwrap();
+        assert_eq!(made.indexes[2].state, IndexState::Ready);
+        run(&mut c, Change::DropIndex(index("v", true))).unwrap();
+        assert_eq!(run(&mut c, Change::DropIndex(index("v", true))), Err(ErrorCode::IndexNotFound));
+
+        let emptied = run(&mut c, Change::TruncateTable(name("t"))).unwrap().unwrap();
+        assert!(emptied.id != made.id && emptied.indexes[0].hidden_table != Some(hidden));
+        assert!(!c.tables.contains_key(&made.id.0) && !c.tables.contains_key(&hidden.0));
+        let to = RenameTable { from: Some(name("t")), to: Some(name("T")) };
+        let renamed = run(&mut c, Change::RenameTable(to)).unwrap().unwrap();
+        assert_eq!((renamed.id, renamed.name.as_str()), (emptied.id, "T"));
+        assert_eq!(run(&mut c, Change::DropTable(name("t"))), Err(ErrorCode::TableNotFound));
+        run(&mut c, Change::DropTable(name("T"))).unwrap();
+        assert_eq!(c.tables.len(), 1, "only the system table is left: {:?}", c.tables.keys());
+    }
+
+    #[test]
+    fn databases_and_refusals() {
+        let mut c = start();
+        let database = |n: &str| Change::CreateDatabase(DatabaseMessage { name: n.to_owned(), collation: 255 });
+        assert_eq!(run(&mut c, database("test")), Err(ErrorCode::DatabaseExists));
+        assert_eq!(run(&mut c, database("")), Err(ErrorCode::InvalidSchema));
+        run(&mut c, database("Test")).unwrap();
+        run(&mut c, Change::CreateTable(table_message("t", true))).unwrap();
+        assert_eq!(run(&mut c, Change::DropDatabase("apus".to_owned())), Err(ErrorCode::NotSupported));
+        run(&mut c, Change::DropDatabase("test".to_owned())).unwrap();
+        assert_eq!(c.tables.len(), 1);
+        assert_eq!(run(&mut c, Change::CreateTable(table_message("t", false))), Err(ErrorCode::DatabaseNotFound));
+        assert_eq!(run(&mut c, Change::RenameTable(RenameTable::default())), Err(ErrorCode::InvalidSchema));
+        let mut bad = table_message("x", false);
+        bad.database = "Test".to_owned();
+        bad.primary_key = vec![7];
+        assert_eq!(run(&mut c, Change::CreateTable(bad)), Err(ErrorCode::InvalidSchema));
+    }
+
+    #[test]
+    fn the_dictionary_travels() {
+        let mut c = start();
+        run(&mut c, Change::CreateTable(table_message("t", true))).unwrap();
+        let copy = Catalog::from_message(&c.to_message(5)).unwrap();
+        assert_eq!((copy.version, &copy.tables, copy.next_table_id), (c.version, &c.tables, c.next_table_id));
+    }
+}

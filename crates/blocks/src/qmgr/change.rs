@@ -1,0 +1,440 @@
+//! The two-phase change of the view: the acting president's side, and the member's answers.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use apus_kernel::{Context, ensure, jam};
+use apus_signal::{
+    DecodeError, Kind,
+    qmgr::{
+        ArbitConf, ArbitReq, BALLOT_SHIFT, Incarnation, PresTakeOverConf, PresTakeOverReq, ViewCommit, ViewPrep,
+        ViewPrepAnswer, checked_view, encode,
+    },
+    view::{NodeState, View},
+};
+use apus_types::NodeId;
+
+use super::{
+    ARBITRATION_TIMEOUT_NS, Membership, Phase, layout,
+    survival::{Verdict, verdict},
+};
+
+/// The change under way at the acting president.
+pub(super) struct Change {
+    ballot: u64,
+    step: Step,
+    waiting: BTreeSet<NodeId>,
+    confirmed: BTreeSet<NodeId>,
+}
+
+enum Step {
+    /// Best accepted proposal so far.
+    TakeOver(Option<(u64, View)>),
+    Prepare(View),
+    Arbitrate {
+        view: View,
+        question: u64,
+        deadline: u64,
+    },
+}
+
+impl Change {
+    pub(super) fn summary(&self) -> String {
+        let step = match &self.step {
+            Step::TakeOver(_) => "take-over".to_owned(),
+            Step::Prepare(view) => format!("prepare {}", view.generation),
+            Step::Arbitrate { view, .. } => format!("arbitrate {}", view.generation),
+        };
+        format!("{step} ballot {:x} waits for {:?}", self.ballot, self.waiting)
+    }
+    pub(super) fn is_first_start(&self) -> bool {
+        matches!(&self.step, Step::Prepare(view) if view.generation == 1)
+    }
+    pub(super) fn waits_for(&self, node: NodeId) -> bool {
+        self.waiting.contains(&node)
+    }
+}
+
+impl Membership {
+    fn next_ballot(&self) -> u64 {
+        ((self.promised >> BALLOT_SHIFT) + 1) << BALLOT_SHIFT | u64::from(self.me.0)
+    }
+
+    /// Does what the acting president has to do next; called whenever something changed.
+    pub(super) fn drive(&mut self, ctx: &mut Context<'_>) {
+        if self.phase != Phase::Member {
+            return;
+        }
+        if self.acting_president() != Some(self.me) {
+            self.change = None;
+            return;
+        }
+        if self.change.is_some() {
+            self.advance(ctx);
+            return;
+        }
+        let made_by_us = self.view.as_ref().is_some_and(|v| v.president == u32::from(self.me.0));
+        if !made_by_us && !self.took_over {
+            self.begin_take_over(ctx);
+        } else if let Some((_, view)) = self.prepared.clone() {
+            self.propose(view, ctx);
+        } else if let Some(view) = self.next_view() {
+            self.propose(view, ctx);
+        }
+    }
+
+    /// What the view should become; `None`: it is as it should be.
+    fn next_view(&self) -> Option<View> {
+        let base = self.view.as_ref()?;
+        if !self.failed.is_empty() {
+            return Some(layout::without(base, self.me, |n| self.failed.contains(&n)));
+        }
+        if !self.joining.is_empty()
+            && let Some(config) = &self.config
+        {
+            let view = layout::with(base, self.me, config, &self.joining);
+            return Some(view);
+        }
+        let is_filled = |id: u32, incarnation: u64| {
+            let done = self.recovered.get(&Incarnation { node: id, incarnation });
+            let mut wanted =
+                (0u32..).zip(&base.chains).filter(|(_, c)| apus_types::Chain(**c).contains(NodeId(id as u16)));
+            wanted.all(|(p, _)| done.is_some_and(|d| d.contains(&p)))
+        };
+        let view = layout::promoted(base, self.me, |n| is_filled(n.id, n.incarnation));
+        (view.nodes != base.nodes).then_some(view)
+    }
+
+    fn begin_take_over(&mut self, ctx: &mut Context<'_>) {
+        jam!(ctx);
+        let ballot = self.next_ballot();
+        self.promised = ballot;
+        let waiting = self.survivors();
+        let req = PresTakeOverReq { ballot, committed: self.view.clone(), failed: self.failed_list() };
+        for &node in &waiting {
+            self.send(ctx, node, Kind::PresTakeOverReq, &req);
+        }
+        let step = Step::TakeOver(self.prepared.clone());
+        self.change = Some(Change { ballot, step, waiting, confirmed: BTreeSet::new() });
+        self.advance(ctx);
+    }
+
+    /// Offers `view` to everyone who is left, and to those it lets in.
+    pub(super) fn propose(&mut self, view: View, ctx: &mut Context<'_>) {
+        let ballot = self.next_ballot();
+        self.promised = ballot;
+        let living = view.living().map(|n| n.node());
+        let waiting: BTreeSet<NodeId> = living.filter(|n| *n != self.me && !self.failed.contains(n)).collect();
+        let message =
+            ViewPrep { ballot, view: Some(view.clone()), base: self.view.clone(), failed: self.failed_list() };
+        for &node in &waiting {
+            self.send(ctx, node, Kind::ViewPrepReq, &message);
+        }
+        if self.view.is_some() {
+            self.prepared = Some((ballot, view.clone()));
+        }
+        self.open_gates(&view, ctx);
+        self.change = Some(Change { ballot, step: Step::Prepare(view), waiting, confirmed: BTreeSet::from([self.me]) });
+        self.advance(ctx);
+    }
+
+    /// Goes as far as the answers allow.
+    pub(super) fn advance(&mut self, ctx: &mut Context<'_>) {
+        let Some(mut change) = self.change.take() else { return };
+        change.waiting.retain(|n| !self.failed.contains(n));
+        change.confirmed.retain(|n| !self.failed.contains(n));
+        if !change.waiting.is_empty() {
+            // A joiner is no member yet, so its loss is no failure: its link says it.
+            let members = self.view.clone();
+            change.waiting.retain(|n| members.as_ref().is_none_or(|v| v.is_alive(*n)) || self.is_linked(*n));
+        }
+        if !change.waiting.is_empty() {
+            self.change = Some(change);
+            return;
+        }
+        match change.step {
+            Step::TakeOver(best) => {
+                self.took_over = true;
+                self.prepared = best;
+                self.drive(ctx);
+            }
+            Step::Prepare(view) => self.decide(view, change.ballot, change.confirmed, None, ctx),
+            Step::Arbitrate { view, question, deadline } => {
+                self.decide(view, change.ballot, change.confirmed, Some((question, deadline)), ctx);
+            }
+        }
+    }
+
+    /// All that live have confirmed: may we commit?
+    fn decide(
+        &mut self,
+        view: View,
+        ballot: u64,
+        confirmed: BTreeSet<NodeId>,
+        asked: Option<(u64, u64)>,
+        ctx: &mut Context<'_>,
+    ) {
+        let outcome = self.view.as_ref().map_or(Verdict::Win, |base| verdict(base, &confirmed));
+        match outcome {
+            Verdict::Win => self.commit(view, ctx),
+            Verdict::Lose(reason) => self.stop(ctx, reason),
+            Verdict::Ask => {
+                let (question, deadline) = asked.unwrap_or_else(|| {
+                    self.questions += 1;
+                    (ctx.random() << 8 | (self.questions & 0xff), ctx.now() + ARBITRATION_TIMEOUT_NS)
+                });
+                let step = Step::Arbitrate { view, question, deadline };
+                self.change = Some(Change { ballot, step, waiting: BTreeSet::new(), confirmed });
+                if asked.is_none() {
+                    self.ask_again(ctx);
+                }
+            }
+        }
+    }
+
+    fn commit(&mut self, view: View, ctx: &mut Context<'_>) {
+        ensure!(
+            ctx,
+            view.generation == self.generation() + 1,
+            "view {} follows {}",
+            view.generation,
+            self.generation()
+        );
+        let message = ViewCommit { view: Some(view.clone()) };
+        for node in view.living().map(|n| n.node()).filter(|n| *n != self.me && !self.failed.contains(n)) {
+            if ctx.fault("qmgr.drop_view_commit") {
+                continue;
+            }
+            self.send(ctx, node, Kind::ViewCommitOrd, &message);
+        }
+        self.apply(view, ctx);
+    }
+
+    // ---- arbitration
+
+    /// Sends the open question to the arbitrator (again).
+    pub(super) fn ask_again(&mut self, ctx: &mut Context<'_>) {
+        let Some(Change { step: Step::Arbitrate { question, .. }, confirmed, .. }) = &self.change else { return };
+        let Some(base) = &self.view else { return };
+        let full = base.nodes.iter().filter(|n| n.state() == NodeState::Up);
+        let name = |n: &apus_signal::view::ViewNode| Incarnation { node: n.id, incarnation: n.incarnation };
+        let (side, others): (Vec<_>, Vec<_>) = full.partition(|n| confirmed.contains(&n.node()));
+        let req = ArbitReq {
+            cluster: base.cluster,
+            generation: base.generation,
+            asker: Some(self.own()),
+            side: side.into_iter().map(name).collect(),
+            others: others.into_iter().map(name).collect(),
+            question: *question,
+        };
+        ctx.send(self.mgmt_ref(), Kind::ArbitReq, |b| encode(&req, b));
+    }
+
+    pub(super) fn on_arbit_conf(&mut self, conf: ArbitConf, ctx: &mut Context<'_>) {
+        if self.phase == Phase::Starting {
+            self.on_start_granted(conf, ctx);
+            return;
+        }
+        match self.change.take() {
+            Some(Change { step: Step::Arbitrate { view, question, .. }, .. }) if question == conf.question => {
+                if conf.granted {
+                    self.commit(view, ctx);
+                } else {
+                    self.stop(ctx, &format!("arbitration lost: {}", conf.reason));
+                }
+            }
+            other => self.change = other,
+        }
+    }
+
+    pub(super) fn check_arbitration(&mut self, ctx: &mut Context<'_>) {
+        if let Some(Change { step: Step::Arbitrate { deadline, .. }, .. }) = &self.change
+            && ctx.now() > *deadline
+        {
+            self.stop(ctx, "half of the cluster is out of reach and the arbitrator does not answer");
+        }
+    }
+
+    // ---- members
+
+    /// Lets data-plane signals of the coming view's members pass before the first of them can arrive.
+    fn open_gates(&self, view: &View, ctx: &mut Context<'_>) {
+        for node in view.living().filter(|n| n.node() != self.me && !self.failed.contains(&n.node())) {
+            ctx.accept_from(node.node(), node.incarnation, true);
+        }
+    }
+
+    pub(super) fn on_view_prep_req(
+        &mut self,
+        from: NodeId,
+        req: ViewPrep,
+        ctx: &mut Context<'_>,
+    ) -> Result<(), DecodeError> {
+        let view = checked_view(req.view)?.ok_or(DecodeError)?;
+        let base = checked_view(req.base)?;
+        if self.phase == Phase::Member
+            && let Some(base) = base
+        {
+            self.apply(base, ctx);
+        }
+        let mut answer = ViewPrepAnswer {
+            ballot: req.ballot,
+            generation: self.generation(),
+            promised: self.promised,
+            committed: None,
+        };
+        if self.phase == Phase::Starting {
+            if self.is_own_entry(&view) {
+                self.open_gates(&view, ctx);
+                self.send(ctx, from, Kind::ViewPrepConf, &answer);
+            }
+            return Ok(());
+        }
+        if self.phase == Phase::Stopped {
+            return Ok(());
+        }
+        if view.generation != self.generation() + 1 || req.ballot < self.promised {
+            jam!(ctx);
+            answer.committed = self.view.clone();
+            self.send(ctx, from, Kind::ViewPrepRef, &answer);
+            return Ok(());
+        }
+        if !self.adopt_failed(from, &req.failed, ctx) {
+            return Ok(());
+        }
+        if !self.is_own_entry(&view) {
+            self.stop(ctx, &format!("node {from} removes this node from the cluster"));
+            return Ok(());
+        }
+        self.promised = req.ballot;
+        self.change = None;
+        self.open_gates(&view, ctx);
+        self.prepared = Some((req.ballot, view));
+        self.send(ctx, from, Kind::ViewPrepConf, &answer);
+        Ok(())
+    }
+
+    pub(super) fn on_view_prep_conf(&mut self, from: NodeId, conf: &ViewPrepAnswer, ctx: &mut Context<'_>) {
+        if let Some(change) = &mut self.change
+            && change.ballot == conf.ballot
+            && !matches!(change.step, Step::TakeOver(_))
+            && change.waiting.remove(&from)
+        {
+            change.confirmed.insert(from);
+            self.advance(ctx);
+        }
+    }
+
+    pub(super) fn on_view_prep_ref(
+        &mut self,
+        from: NodeId,
+        answer: ViewPrepAnswer,
+        ctx: &mut Context<'_>,
+    ) -> Result<(), DecodeError> {
+        jam!(ctx);
+        let committed = checked_view(answer.committed)?;
+        if self.phase == Phase::Starting {
+            // There is a cluster already: no first start.
+            if self.change.as_ref().is_some_and(|c| c.ballot == answer.ballot) {
+                self.change = None;
+            }
+            return Ok(());
+        }
+        if let Some(view) = committed {
+            if view.generation > self.generation() {
+                self.apply(view, ctx);
+                return Ok(());
+            }
+            if view.generation < self.generation() {
+                let current = ViewCommit { view: self.view.clone() };
+                self.send(ctx, from, Kind::ViewCommitOrd, &current);
+            }
+        }
+        if self.change.as_ref().is_some_and(|c| c.ballot == answer.ballot) {
+            self.promised = self.promised.max(answer.promised);
+            self.change = None;
+            self.took_over = false;
+            if self.acting_president() == Some(self.me) {
+                self.begin_take_over(ctx);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn on_take_over_req(
+        &mut self,
+        from: NodeId,
+        req: PresTakeOverReq,
+        ctx: &mut Context<'_>,
+    ) -> Result<(), DecodeError> {
+        let committed = checked_view(req.committed)?;
+        if self.phase != Phase::Member {
+            // We missed the commit that made us a member; the view says so.
+            if let Some(view) = committed.filter(|v| self.is_own_entry(v)) {
+                self.apply(view, ctx);
+            }
+            if self.phase != Phase::Member {
+                return Ok(());
+            }
+        } else if let Some(view) = committed {
+            self.apply(view, ctx);
+        }
+        if !self.adopt_failed(from, &req.failed, ctx) {
+            return Ok(());
+        }
+        if req.ballot < self.promised {
+            let answer = ViewPrepAnswer {
+                ballot: req.ballot,
+                generation: self.generation(),
+                promised: self.promised,
+                committed: self.view.clone(),
+            };
+            self.send(ctx, from, Kind::ViewPrepRef, &answer);
+            return Ok(());
+        }
+        self.promised = req.ballot;
+        let conf = PresTakeOverConf {
+            ballot: req.ballot,
+            committed: self.view.clone(),
+            prepared: self.prepared.as_ref().map(|p| p.1.clone()),
+            prepared_ballot: self.prepared.as_ref().map_or(0, |p| p.0),
+        };
+        self.send(ctx, from, Kind::PresTakeOverConf, &conf);
+        Ok(())
+    }
+
+    pub(super) fn on_take_over_conf(
+        &mut self,
+        from: NodeId,
+        conf: PresTakeOverConf,
+        ctx: &mut Context<'_>,
+    ) -> Result<(), DecodeError> {
+        let committed = checked_view(conf.committed)?;
+        let prepared = checked_view(conf.prepared)?;
+        if let Some(view) = committed
+            && view.generation > self.generation()
+        {
+            ctx.probe("qmgr: take-over finds a newer committed view");
+            self.apply(view, ctx);
+            return Ok(());
+        }
+        let next = self.generation() + 1;
+        let Some(Change { ballot, step: Step::TakeOver(best), waiting, .. }) = &mut self.change else { return Ok(()) };
+        if *ballot != conf.ballot || !waiting.remove(&from) {
+            return Ok(());
+        }
+        if let Some(view) = prepared.filter(|v| v.generation == next)
+            && best.as_ref().is_none_or(|b| b.0 < conf.prepared_ballot)
+        {
+            ctx.probe("qmgr: take-over finds an accepted proposal");
+            *best = Some((conf.prepared_ballot, view));
+        }
+        self.advance(ctx);
+        Ok(())
+    }
+
+    /// The nodes that a first view would be made of, for `start`.
+    pub(super) fn propose_first(&mut self, candidates: &BTreeMap<NodeId, layout::Candidate>, ctx: &mut Context<'_>) {
+        let Some(view) = self.config.as_ref().and_then(|c| layout::first(c, candidates)) else { return };
+        self.propose(view, ctx);
+    }
+}

@@ -1,0 +1,571 @@
+//! QMGR: who is a member. Starts the cluster, lets nodes join, sees failures, changes the view.
+//!
+//! Owns the committed view of this node. Talks to QMGR of every other data node and to the management node. Gives each new
+//! view to TC, LDM, DIH, DICT, COPY and CNTR of its node (`ViewOrd`); they act on nothing else.
+//!
+//! ```text
+//! Starting --config, links, JoinReq to all--> first view (everybody is starting; the lowest id makes it)
+//!          \-> president's dictionary copied -> view with us Recovering -> all partitions filled -> view with us Up
+//! Member   --removed | arbitration lost | minority | told so--> the node stops, and starts again as a new incarnation
+//! ```
+//!
+//! **Failure.** A closed link is a failure at once; silence longer than the time-out is one too. The time-out grows with the
+//! gaps that were seen lately, and if our own tick came late (a paused machine, a starved CPU) that time does not count. A
+//! suspicion is never taken back: links are closed, data-plane signals refused, and the incarnation is removed.
+//!
+//! **Change of view** (`change`). The *acting president* is the full member with the lowest join order that is not held for
+//! failed. One proposal per generation, Paxos ballots:
+//! 1. if another made the committed view: take-over. All survivors tell what they committed and accepted; the newest
+//!    committed view is adopted, an accepted proposal is finished before there is another;
+//! 2. `ViewPrepReq` to all survivors and joiners; who accepts opens its gates to the view's members and shuts them to others;
+//! 3. the survival rule (`survival`) on those that confirmed, against the *committed* view; half asks the arbitrator;
+//! 4. `ViewCommitOrd`.
+//!
+//! A node that dies between only leaves the set that is waited for, so steps need not start over: its removal is the next
+//! generation. Why this is safe: a view is committed only by a side that the survival rule lets pass against its base, two
+//! disjoint sides never both pass against one base, and sides that overlap share an accepted proposal, which is finished.
+//!
+//! **Arbitration.** The arbitrator fences incarnations: the side that asks first fences the rest. See the mgmt crate. No answer
+//! in [`ARBITRATION_TIMEOUT_NS`]: lost.
+//!
+//! **First start.** Nobody is a member; the lowest id proposes generation 1 as soon as all configured nodes are linked and
+//! starting. After `start_partial_timeout_ms` the nodes there are may start, if each group has one and the arbitrator says yes
+//! (at most one such start is granted). All of a first view must confirm, else it is abandoned. A node that missed the
+//! commit asks to join with the incarnation the view has, and is sent the view.
+//!
+//! **Primaries after a recovery** stay where they are. A view change that moves them needs the writes under way on a chain to
+//! end before the chain is turned round; `layout` is its place, TC and LDM must learn to drain first.
+//!
+//! Limits: 255 data nodes, 4 replicas; one proposal at a time; joiners are admitted together, failures removed together.
+
+mod change;
+mod layout;
+mod start;
+mod survival;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+};
+
+use apus_kernel::{Block, Context, jam};
+use apus_signal::{
+    BlockId, BlockRef, DecodeError, Envelope, Kind,
+    mgmt::{ClusterConfig, RegisterRep},
+    qmgr::{
+        ArbitConf, FailRep, Heartbeat, Incarnation, LinkRep, RecoveredRep, StopOrd, ViewCommit, checked_view, decode,
+        encode,
+    },
+    view::{NodeState, View},
+};
+use apus_types::NodeId;
+use prost::Message;
+
+use self::{change::Change, layout::Candidate};
+use crate::NodeConfig;
+
+/// Without the arbitrator's answer for so long, the arbitration is lost.
+pub const ARBITRATION_TIMEOUT_NS: u64 = 2_000_000_000;
+/// Questions are asked again, reports made again after this long.
+const RETRY_NS: u64 = 200_000_000;
+/// A starting node asks to join, and for the configuration, this often.
+const JOIN_RETRY_NS: u64 = 100_000_000;
+/// A member reports to the management node at least this often.
+const REGISTER_NS: u64 = 1_000_000_000;
+/// A tick later than this after the last is our own lateness, not the silence of others.
+const LATE_TICK_NS: u64 = 3 * apus_kernel::limits::TICK_NS;
+/// The time-out follows the gaps seen, up to this many times the configured one.
+const TIMEOUT_STRETCH_MAX: u64 = 4;
+const MS: u64 = 1_000_000;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    Starting,
+    Member,
+    Stopped,
+}
+
+#[derive(Clone, Default, Debug)]
+struct LinkState {
+    incarnation: u64,
+    workers: BTreeSet<u8>,
+}
+
+/// What we hear of a member.
+#[derive(Clone, Copy, Debug)]
+struct Pulse {
+    heard: u64,
+    /// Longest recent gap, decaying.
+    gap: u64,
+}
+
+/// The membership manager; see the module.
+pub struct Membership {
+    me: NodeId,
+    incarnation: u64,
+    instances: u8,
+    address: String,
+    mgmt: NodeId,
+    mgmt_address: String,
+    phase: Phase,
+    config: Option<ClusterConfig>,
+    links: BTreeMap<NodeId, LinkState>,
+
+    /// Committed.
+    view: Option<View>,
+    /// Accepted for the next generation, with its ballot.
+    prepared: Option<(u64, View)>,
+    /// Highest ballot promised for the next generation.
+    promised: u64,
+    /// Members held for failed; removed by a view.
+    failed: BTreeSet<NodeId>,
+    pulses: BTreeMap<NodeId, Pulse>,
+
+    /// As acting president.
+    change: Option<Change>,
+    took_over: bool,
+    joining: BTreeMap<NodeId, Candidate>,
+    recovered: BTreeMap<Incarnation, BTreeSet<u32>>,
+
+    start: start::Start,
+    started_at: Option<u64>,
+    last_tick: u64,
+    last_heartbeat: u64,
+    last_retry: u64,
+    last_register: u64,
+    questions: u64,
+}
+
+impl Membership {
+    pub fn new(config: &NodeConfig) -> Membership {
+        Membership {
+            me: config.node,
+            incarnation: config.incarnation,
+            instances: config.workers,
+            address: config.address.clone(),
+            mgmt: config.mgmt,
+            mgmt_address: config.mgmt_address.clone(),
+            phase: Phase::Starting,
+            config: None,
+            links: BTreeMap::new(),
+            view: None,
+            prepared: None,
+            promised: 0,
+            failed: BTreeSet::new(),
+            pulses: BTreeMap::new(),
+            change: None,
+            took_over: false,
+            joining: BTreeMap::new(),
+            recovered: BTreeMap::new(),
+            start: start::Start::default(),
+            started_at: None,
+            last_tick: 0,
+            last_heartbeat: 0,
+            last_retry: 0,
+            last_register: 0,
+            questions: 0,
+        }
+    }
+
+    fn qmgr_of(node: NodeId) -> BlockRef {
+        BlockRef::new(node, BlockId::Qmgr, 0)
+    }
+    fn mgmt_ref(&self) -> BlockRef {
+        BlockRef::new(self.mgmt, BlockId::Mgmt, 0)
+    }
+    fn send<M: Message>(&self, ctx: &mut Context<'_>, to: NodeId, kind: Kind, message: &M) {
+        ctx.send(Self::qmgr_of(to), kind, |b| encode(message, b));
+    }
+    fn own(&self) -> Incarnation {
+        Incarnation { node: self.me.0.into(), incarnation: self.incarnation }
+    }
+    fn generation(&self) -> u64 {
+        self.view.as_ref().map_or(0, |v| v.generation)
+    }
+    /// Links of all workers stand, to one process.
+    fn is_linked(&self, node: NodeId) -> bool {
+        self.links.get(&node).is_some_and(|l| l.workers.len() >= usize::from(self.instances))
+    }
+    fn is_own_entry(&self, view: &View) -> bool {
+        view.node(self.me).is_some_and(|n| n.state() != NodeState::Down && n.incarnation == self.incarnation)
+    }
+    /// Other living members that are not held for failed.
+    fn survivors(&self) -> BTreeSet<NodeId> {
+        let living = self.view.iter().flat_map(View::living).map(|n| n.node());
+        living.filter(|n| *n != self.me && !self.failed.contains(n)).collect()
+    }
+    fn acting_president(&self) -> Option<NodeId> {
+        let view = self.view.as_ref()?;
+        let full = view.nodes.iter().filter(|n| n.state() == NodeState::Up && !self.failed.contains(&n.node()));
+        full.min_by_key(|n| n.join_order).map(|n| n.node())
+    }
+    fn stop(&mut self, ctx: &mut Context<'_>, reason: &str) {
+        self.phase = Phase::Stopped;
+        ctx.log(format_args!("stops: {reason}"));
+        ctx.stop_node(reason);
+    }
+
+    // ---- failure detection
+
+    fn on_link_up(&mut self, rep: LinkRep, ctx: &mut Context<'_>) {
+        if rep.node == self.mgmt {
+            self.register(ctx);
+            return;
+        }
+        if !rep.node.is_data() || rep.node == self.me {
+            return;
+        }
+        let link = self.links.entry(rep.node).or_default();
+        if link.incarnation != rep.incarnation {
+            *link = LinkState { incarnation: rep.incarnation, workers: BTreeSet::new() };
+        }
+        link.workers.insert(rep.worker);
+        if let Some(old) = self.view.as_ref().and_then(|v| v.node(rep.node)).map(|n| n.incarnation)
+            && old != rep.incarnation
+        {
+            self.mark_failed(rep.node, old, "it has started anew", ctx);
+        }
+        if self.phase == Phase::Starting && self.is_linked(rep.node) {
+            self.ask_to_join(ctx);
+        }
+    }
+
+    fn on_link_down(&mut self, rep: LinkRep, ctx: &mut Context<'_>) {
+        let Some(link) = self.links.get_mut(&rep.node) else { return };
+        if link.incarnation != rep.incarnation {
+            jam!(ctx);
+            return;
+        }
+        link.workers.remove(&rep.worker);
+        self.start_lost(rep.node, ctx);
+        self.mark_failed(rep.node, rep.incarnation, "its link closed", ctx);
+    }
+
+    /// Holds a member for failed from now on; anything but a living member of that incarnation is ignored.
+    fn mark_failed(&mut self, node: NodeId, incarnation: u64, why: &str, ctx: &mut Context<'_>) {
+        let is_member = self.phase == Phase::Member
+            && self
+                .view
+                .as_ref()
+                .and_then(|v| v.node(node))
+                .is_some_and(|n| n.state() != NodeState::Down && n.incarnation == incarnation);
+        if !is_member || node == self.me || !self.failed.insert(node) {
+            return;
+        }
+        jam!(ctx);
+        ctx.log(format_args!("holds node {node} for failed: {why}"));
+        self.fence(node, incarnation, ctx);
+        self.report_failed(ctx);
+        self.drive(ctx);
+    }
+
+    /// Cuts off one incarnation; the link of a later one stays.
+    fn fence(&mut self, node: NodeId, incarnation: u64, ctx: &mut Context<'_>) {
+        ctx.accept_from(node, incarnation, false);
+        if self.links.get(&node).is_some_and(|l| l.incarnation == incarnation) {
+            self.links.remove(&node);
+            ctx.close_link(node);
+        }
+    }
+
+    fn failed_list(&self) -> Vec<Incarnation> {
+        let Some(view) = &self.view else { return Vec::new() };
+        let entry = |n: &NodeId| view.node(*n).map(|v| Incarnation { node: v.id, incarnation: v.incarnation });
+        self.failed.iter().filter_map(entry).collect()
+    }
+
+    fn report_failed(&mut self, ctx: &mut Context<'_>) {
+        let Some(president) = self.acting_president().filter(|p| *p != self.me) else { return };
+        for failed in self.failed_list() {
+            self.send(ctx, president, Kind::FailRep, &FailRep { failed: Some(failed) });
+        }
+    }
+
+    /// Adopts another member's suspicions. False: we are among them, and stop.
+    fn adopt_failed(&mut self, from: NodeId, failed: &[Incarnation], ctx: &mut Context<'_>) -> bool {
+        for f in failed {
+            if *f == self.own() {
+                self.stop(ctx, &format!("declared failed by node {from}"));
+                return false;
+            }
+            let Ok(node) = u16::try_from(f.node) else { continue };
+            self.mark_failed(NodeId(node), f.incarnation, &format!("node {from} says so"), ctx);
+        }
+        self.phase != Phase::Stopped
+    }
+
+    fn on_heartbeat(&mut self, from: NodeId, beat: Heartbeat, ctx: &mut Context<'_>) {
+        let Some(view) = self.view.as_ref().filter(|_| self.phase == Phase::Member) else { return };
+        let known = view.node(from).is_some_and(|n| n.state() != NodeState::Down && n.incarnation == beat.incarnation);
+        if !known && beat.generation != 0 && beat.generation <= view.generation {
+            let reason = format!("removed from the cluster before generation {}", view.generation);
+            self.send(ctx, from, Kind::StopOrd, &StopOrd { reason, incarnation: beat.incarnation });
+        }
+    }
+
+    fn heard(&mut self, from: NodeId, now: u64) {
+        if let Some(pulse) = self.pulses.get_mut(&from) {
+            pulse.gap = (pulse.gap - pulse.gap / 16).max(now.saturating_sub(pulse.heard));
+            pulse.heard = pulse.heard.max(now);
+        }
+    }
+
+    fn check_pulses(&mut self, ctx: &mut Context<'_>) {
+        let now = ctx.now();
+        let late = now.saturating_sub(self.last_tick);
+        if late > LATE_TICK_NS {
+            jam!(ctx);
+            let forgiven = late - apus_kernel::limits::TICK_NS;
+            for pulse in self.pulses.values_mut() {
+                pulse.heard = (pulse.heard + forgiven).min(now);
+            }
+        }
+        let config = self.config.as_ref();
+        let base = u64::from(config.map_or(500, |c| c.heartbeat_timeout_ms)) * MS;
+        let every = u64::from(config.map_or(20, |c| c.heartbeat_ms)) * MS;
+        let silent: Vec<(NodeId, u64)> = self
+            .pulses
+            .iter()
+            .map(|(n, p)| (*n, now.saturating_sub(p.heard), (4 * p.gap).clamp(base, base * TIMEOUT_STRETCH_MAX)))
+            .filter(|(n, silence, limit)| silence > limit && !self.failed.contains(n))
+            .map(|(n, silence, _)| (n, silence))
+            .collect();
+        for (node, silence) in silent {
+            let incarnation = self.view.as_ref().and_then(|v| v.node(node)).map_or(0, |n| n.incarnation);
+            self.mark_failed(node, incarnation, &format!("silent for {} ms", silence / MS), ctx);
+        }
+        if self.phase == Phase::Member && now.saturating_sub(self.last_heartbeat) >= every {
+            self.last_heartbeat = now;
+            let beat = Heartbeat { generation: self.generation(), incarnation: self.incarnation };
+            for node in self.survivors() {
+                self.send(ctx, node, Kind::HeartbeatRep, &beat);
+            }
+        }
+    }
+
+    // ---- the committed view
+
+    /// Makes `view` the committed one and tells everyone in this node.
+    fn apply(&mut self, view: View, ctx: &mut Context<'_>) {
+        if self.phase == Phase::Stopped || view.generation <= self.generation() {
+            return;
+        }
+        if !self.is_own_entry(&view) {
+            if self.phase == Phase::Member {
+                self.stop(ctx, &format!("removed from the cluster in generation {}", view.generation));
+            }
+            return;
+        }
+        let before = self.view.take();
+        let fenced: Vec<(NodeId, u64)> = before
+            .iter()
+            .flat_map(View::living)
+            .filter(|old| {
+                view.node(old.node()).is_none_or(|n| n.state() == NodeState::Down || n.incarnation != old.incarnation)
+            })
+            .map(|old| (old.node(), old.incarnation))
+            .collect();
+        for (node, incarnation) in fenced {
+            self.failed.remove(&node);
+            self.fence(node, incarnation, ctx);
+        }
+        self.phase = Phase::Member;
+        self.prepared = None;
+        self.promised = 0;
+        self.change = None;
+        self.took_over = false;
+        self.joining.retain(|n, c| {
+            view.node(*n).is_none_or(|v| v.incarnation != c.incarnation || v.state() == NodeState::Down)
+        });
+        self.recovered.retain(|i, _| {
+            view.nodes
+                .iter()
+                .any(|n| n.id == i.node && n.incarnation == i.incarnation && n.state() == NodeState::Recovering)
+        });
+        self.watch_members(&view, ctx);
+        let text: Vec<String> = view
+            .living()
+            .map(|n| format!("{}{}", n.id, if n.state() == NodeState::Up { "" } else { "(recovering)" }))
+            .collect();
+        ctx.log(format_args!("view {}: president {}, members {}", view.generation, view.president, text.join(" ")));
+        self.view = Some(view);
+        self.tell_blocks(ctx);
+        self.register(ctx);
+        self.report_failed(ctx);
+        self.drive(ctx);
+    }
+
+    fn watch_members(&mut self, view: &View, ctx: &mut Context<'_>) {
+        let now = ctx.now();
+        let mut pulses = BTreeMap::new();
+        for node in view.living().filter(|n| n.node() != self.me) {
+            if !self.failed.contains(&node.node()) {
+                ctx.accept_from(node.node(), node.incarnation, true);
+            }
+            let pulse = self.pulses.get(&node.node()).copied().unwrap_or(Pulse { heard: now, gap: 0 });
+            pulses.insert(node.node(), pulse);
+        }
+        self.pulses = pulses;
+    }
+
+    fn tell_blocks(&self, ctx: &mut Context<'_>) {
+        let Some(view) = &self.view else { return };
+        let body = view.encode_to_vec();
+        let mut tell = |block, instance| {
+            ctx.send(BlockRef::new(self.me, block, instance), Kind::ViewOrd, |b| b.extend_from_slice(&body));
+        };
+        for instance in 0..self.instances {
+            tell(BlockId::Ldm, instance);
+            tell(BlockId::Tc, instance);
+        }
+        for block in [BlockId::Dih, BlockId::Dict, BlockId::Copy, BlockId::Cntr] {
+            tell(block, 0);
+        }
+    }
+
+    fn register(&mut self, ctx: &mut Context<'_>) {
+        let now = ctx.now();
+        self.last_register = now;
+        let rep = RegisterRep {
+            node: self.me.0.into(),
+            incarnation: self.incarnation,
+            address: self.address.clone(),
+            generation: self.generation(),
+            view: self.view.clone(),
+            uptime_ms: now.saturating_sub(self.started_at.unwrap_or(now)) / MS,
+        };
+        ctx.send(self.mgmt_ref(), Kind::RegisterRep, |b| encode(&rep, b));
+    }
+
+    fn on_recovered(&mut self, rep: RecoveredRep, ctx: &mut Context<'_>) {
+        let Some(node) = rep.node else { return };
+        let is_recovering = self
+            .view
+            .iter()
+            .flat_map(|v| &v.nodes)
+            .any(|n| n.id == node.node && n.incarnation == node.incarnation && n.state() == NodeState::Recovering);
+        if is_recovering {
+            self.recovered.entry(node).or_default().extend(rep.partitions);
+            self.drive(ctx);
+        }
+    }
+
+    fn is_known_sender(&self, from: NodeId) -> bool {
+        from.is_data() && !self.failed.contains(&from)
+    }
+}
+
+impl Block for Membership {
+    fn block_ref(&self) -> BlockRef {
+        Self::qmgr_of(self.me)
+    }
+
+    fn receive(&mut self, envelope: &Envelope, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
+        let from = envelope.from.node;
+        if self.phase == Phase::Stopped {
+            return Ok(());
+        }
+        match envelope.kind {
+            Kind::LinkUpRep => self.on_link_up(LinkRep::decode(body)?, ctx),
+            Kind::LinkDownRep => self.on_link_down(LinkRep::decode(body)?, ctx),
+            Kind::ConfigConf if from == self.mgmt => self.on_config(decode(body)?, ctx),
+            Kind::ConfigRef => {}
+            Kind::ArbitConf if from == self.mgmt => self.on_arbit_conf(decode::<ArbitConf>(body)?, ctx),
+            Kind::StopOrd if from.is_data() || from.is_mgmt() => {
+                let order = decode::<StopOrd>(body)?;
+                if order.incarnation == 0 || order.incarnation == self.incarnation {
+                    self.stop(ctx, &order.reason);
+                }
+            }
+            Kind::JoinConf if from == self.me => self.on_dictionary_copied(decode(body)?, ctx),
+            // From here on: data nodes that are not held for failed.
+            _ if !self.is_known_sender(from) => jam!(ctx),
+            Kind::HeartbeatRep => {
+                self.heard(from, ctx.now());
+                self.on_heartbeat(from, decode(body)?, ctx);
+            }
+            Kind::JoinReq => self.on_join_req(from, decode(body)?, ctx),
+            Kind::JoinConf => self.on_join_conf(from, decode(body)?, ctx),
+            Kind::JoinRef => self.on_join_ref(from, &decode(body)?, ctx),
+            Kind::ViewPrepReq => self.on_view_prep_req(from, decode(body)?, ctx)?,
+            Kind::ViewPrepConf => self.on_view_prep_conf(from, &decode(body)?, ctx),
+            Kind::ViewPrepRef => self.on_view_prep_ref(from, decode(body)?, ctx)?,
+            Kind::ViewCommitOrd => {
+                if let Some(view) = checked_view(decode::<ViewCommit>(body)?.view)? {
+                    self.apply(view, ctx);
+                }
+            }
+            Kind::ViewCommitConf => {}
+            Kind::PresTakeOverReq => self.on_take_over_req(from, decode(body)?, ctx)?,
+            Kind::PresTakeOverConf => self.on_take_over_conf(from, decode(body)?, ctx)?,
+            Kind::FailRep => {
+                let rep = decode::<FailRep>(body)?;
+                if self.phase == Phase::Member {
+                    self.adopt_failed(from, rep.failed.as_slice(), ctx);
+                }
+            }
+            Kind::RecoveredRep => self.on_recovered(decode(body)?, ctx),
+            _ => return Err(DecodeError),
+        }
+        Ok(())
+    }
+
+    fn tick(&mut self, ctx: &mut Context<'_>) {
+        let now = ctx.now();
+        if self.phase == Phase::Stopped {
+            return;
+        }
+        if self.started_at.is_none() {
+            self.started_at = Some(now);
+            self.last_tick = now;
+            ctx.connect_to(self.mgmt, &self.mgmt_address);
+        }
+        match self.phase {
+            Phase::Starting => self.tick_starting(ctx),
+            Phase::Member => self.check_pulses(ctx),
+            Phase::Stopped => {}
+        }
+        self.last_tick = now;
+        if now.saturating_sub(self.last_retry) >= RETRY_NS {
+            self.last_retry = now;
+            self.report_failed(ctx);
+            self.ask_again(ctx);
+        }
+        self.check_arbitration(ctx);
+        if self.phase == Phase::Member && now.saturating_sub(self.last_register) >= REGISTER_NS {
+            self.register(ctx);
+        }
+    }
+
+    fn dump(&self, out: &mut String) {
+        let _ = writeln!(
+            out,
+            "qmgr node {} incarnation {:x} {:?} generation {}",
+            self.me,
+            self.incarnation,
+            self.phase,
+            self.generation()
+        );
+        let _ = writeln!(
+            out,
+            "failed {:?} promised {} prepared {:?}",
+            self.failed,
+            self.promised,
+            self.prepared.as_ref().map(|p| (p.0, p.1.generation))
+        );
+        let _ = writeln!(out, "change {:?}", self.change.as_ref().map(Change::summary));
+        let _ = writeln!(out, "joining {:?} links {:?}", self.joining.keys(), self.links);
+    }
+
+    fn verify(&self) -> Result<(), String> {
+        if let Some(view) = &self.view {
+            if !view.check() || (self.phase == Phase::Member && !self.is_own_entry(view)) {
+                return Err(format!("view {} does not hold its owner", view.generation));
+            }
+            if let Some(n) = self.failed.iter().find(|n| !view.is_alive(**n)) {
+                return Err(format!("node {n} is held for failed and is no member"));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,271 @@
+//! From a process to a member: configuration, links, the first start of a cluster, joining one that runs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use apus_kernel::{Context, jam};
+use apus_signal::{
+    BlockId, BlockRef, Kind,
+    mgmt::{ConfigConf, MgmtReq},
+    qmgr::{ArbitConf, ArbitReq, Incarnation, JoinAnswer, JoinReq, ViewCommit, encode},
+};
+use apus_types::{ErrorCode, NodeId};
+
+use super::{Change, JOIN_RETRY_NS, MS, Membership, Phase, layout::Candidate};
+
+/// A candidate that has not asked for so long is not counted on.
+const CANDIDATE_NS: u64 = 10 * JOIN_RETRY_NS;
+
+#[derive(Default)]
+pub(super) struct Start {
+    /// Other starting nodes and when they were heard last.
+    candidates: BTreeMap<NodeId, (Candidate, u64)>,
+    /// Addresses that links were asked for.
+    dialled: BTreeMap<NodeId, String>,
+    /// When the configuration was known.
+    configured_at: Option<u64>,
+    last_ask: Option<u64>,
+    /// Whose dictionary DICT has.
+    dictionary: Option<JoinAnswer>,
+    /// Whose dictionary DICT is copying.
+    copying: Option<JoinAnswer>,
+    /// Open question to the arbitrator: a start with these nodes only.
+    question: Option<(u64, BTreeSet<NodeId>)>,
+    stated: String,
+}
+
+impl Membership {
+    pub(super) fn tick_starting(&mut self, ctx: &mut Context<'_>) {
+        let now = ctx.now();
+        if self.start.last_ask.is_some_and(|t| now.saturating_sub(t) < JOIN_RETRY_NS) {
+            return;
+        }
+        self.register(ctx);
+        ctx.send(self.mgmt_ref(), Kind::ConfigReq, |b| encode(&MgmtReq { request: 0 }, b));
+        self.ask_to_join(ctx);
+        self.try_first_start(ctx);
+    }
+
+    pub(super) fn on_config(&mut self, conf: ConfigConf, ctx: &mut Context<'_>) {
+        let Some(config) = conf.config else { return };
+        let own = config.nodes.iter().any(|n| n.id == u32::from(self.me.0));
+        let in_range = |n: u32| (1..=u32::from(NodeId::DATA_MAX)).contains(&n);
+        if !own || !config.nodes.iter().all(|n| in_range(n.id)) {
+            self.stop(ctx, "the configuration does not know this node, or has an impossible node id");
+            return;
+        }
+        if config.instances != u32::from(self.instances) {
+            let reason =
+                format!("this node has {} workers, the configuration says {}", self.instances, config.instances);
+            self.stop(ctx, &reason);
+            return;
+        }
+        if self.phase == Phase::Starting {
+            self.start.configured_at.get_or_insert(ctx.now());
+            for node in config.nodes.iter().filter(|n| !n.address.is_empty()) {
+                let id = NodeId(node.id as u16);
+                // Of two that start, the higher id dials; a member is dialled by whoever starts.
+                let dials = id < self.me || (id > self.me && node.member);
+                if dials && self.start.dialled.get(&id) != Some(&node.address) {
+                    ctx.connect_to(id, &node.address);
+                    self.start.dialled.insert(id, node.address.clone());
+                }
+            }
+        }
+        self.config = Some(config);
+    }
+
+    /// Asks everyone we have links to.
+    pub(super) fn ask_to_join(&mut self, ctx: &mut Context<'_>) {
+        self.start.last_ask = Some(ctx.now());
+        let linked: Vec<NodeId> = self.links.keys().copied().filter(|n| self.is_linked(*n)).collect();
+        let from = self.start.dictionary.as_ref();
+        let req = JoinReq {
+            node: self.me.0.into(),
+            incarnation: self.incarnation,
+            address: self.address.clone(),
+            instances: self.instances.into(),
+            cluster: self.config.as_ref().map_or(0, |c| c.cluster),
+            linked: linked.iter().map(|n| n.0.into()).collect(),
+            dictionary_from: from.map_or(0, |d| d.president),
+            dictionary_incarnation: from.map_or(0, |d| d.president_incarnation),
+        };
+        for node in linked {
+            self.send(ctx, node, Kind::JoinReq, &req);
+        }
+    }
+
+    // ---- joining
+
+    pub(super) fn on_join_req(&mut self, from: NodeId, req: JoinReq, ctx: &mut Context<'_>) {
+        let is_peer = self.is_linked(from) && self.links.get(&from).is_some_and(|l| l.incarnation == req.incarnation);
+        if req.node != u32::from(from.0) || !is_peer {
+            jam!(ctx); // not all of its links stand yet: it asks again
+            return;
+        }
+        let candidate = Candidate { incarnation: req.incarnation, address: req.address.clone() };
+        let Some(view) = &self.view else {
+            self.start.candidates.insert(from, (candidate, ctx.now()));
+            self.try_first_start(ctx);
+            return;
+        };
+        if let Some(known) = view.node(from).filter(|_| view.is_alive(from)) {
+            let (old, current) = (known.incarnation, ViewCommit { view: Some(view.clone()) });
+            if old == req.incarnation {
+                self.send(ctx, from, Kind::ViewCommitOrd, &current);
+            } else {
+                self.mark_failed(from, old, "it has started anew", ctx);
+            }
+            return;
+        }
+        let president = self.acting_president().unwrap_or(self.me);
+        let mut answer = JoinAnswer { president: president.0.into(), ..JoinAnswer::default() };
+        let configured = self.config.as_ref().is_some_and(|c| c.nodes.iter().any(|n| n.id == req.node));
+        let refusal = if req.cluster != view.cluster {
+            Some((ErrorCode::WrongCluster, "the node belongs to another cluster"))
+        } else if req.instances != view.instances || !configured {
+            Some((ErrorCode::NotSupported, "the node is not configured, or with another number of workers"))
+        } else if !self.survivors().iter().all(|n| *n == from || req.linked.contains(&n.0.into())) {
+            Some((ErrorCode::NodeStarting, "the node has not yet a link to every member"))
+        } else {
+            None
+        };
+        if let Some((code, reason)) = refusal {
+            answer.error = code as u32;
+            answer.reason = reason.to_owned();
+        }
+        if refusal.is_some() || president != self.me {
+            self.send(ctx, from, Kind::JoinRef, &answer);
+            return;
+        }
+        answer.president_incarnation = self.incarnation;
+        ctx.accept_from(from, req.incarnation, true);
+        if req.dictionary_from != answer.president || req.dictionary_incarnation != self.incarnation {
+            self.send(ctx, from, Kind::JoinConf, &answer);
+            return;
+        }
+        self.joining.insert(from, candidate);
+        self.drive(ctx);
+    }
+
+    /// The president admits us as soon as we have its dictionary. Gates are opened to all before DICT tells the workers of any
+    /// table, so that they stand open on every worker before we are a member.
+    pub(super) fn on_join_conf(&mut self, from: NodeId, answer: JoinAnswer, ctx: &mut Context<'_>) {
+        let wanted = self.phase == Phase::Starting && answer.president == u32::from(from.0);
+        if !wanted || self.start.copying.as_ref() == Some(&answer) || self.start.dictionary.as_ref() == Some(&answer) {
+            return;
+        }
+        for (node, link) in &self.links {
+            ctx.accept_from(*node, link.incarnation, true);
+        }
+        let dict = BlockRef::new(self.me, BlockId::Dict, 0);
+        ctx.send(dict, Kind::JoinConf, |b| encode(&answer, b));
+        self.start.copying = Some(answer);
+    }
+
+    /// From our own DICT.
+    pub(super) fn on_dictionary_copied(&mut self, answer: JoinAnswer, ctx: &mut Context<'_>) {
+        if self.phase == Phase::Starting && self.start.copying.as_ref() == Some(&answer) {
+            self.start.copying = None;
+            self.start.dictionary = Some(answer);
+            self.ask_to_join(ctx);
+        }
+    }
+
+    pub(super) fn on_join_ref(&mut self, from: NodeId, answer: &JoinAnswer, ctx: &mut Context<'_>) {
+        if self.phase != Phase::Starting {
+            return;
+        }
+        let fatal = [ErrorCode::WrongCluster as u32, ErrorCode::NotSupported as u32].contains(&answer.error);
+        if fatal {
+            self.stop(ctx, &format!("node {from} refuses: {}", answer.reason));
+        } else if self.start.stated != answer.reason {
+            ctx.log(format_args!("node {from}: {}", answer.reason));
+            self.start.stated.clone_from(&answer.reason);
+        }
+    }
+
+    // ---- first start
+
+    /// Starting nodes that can be counted on, ourselves included.
+    fn candidates(&self, now: u64) -> BTreeMap<NodeId, Candidate> {
+        let fresh = |n: &NodeId, (c, heard): &(Candidate, u64)| {
+            now.saturating_sub(*heard) < CANDIDATE_NS
+                && self.is_linked(*n)
+                && self.links.get(n).is_some_and(|l| l.incarnation == c.incarnation)
+        };
+        let mut all: BTreeMap<NodeId, Candidate> =
+            self.start.candidates.iter().filter(|(n, c)| fresh(n, c)).map(|(n, c)| (*n, c.0.clone())).collect();
+        all.insert(self.me, Candidate { incarnation: self.incarnation, address: self.address.clone() });
+        all
+    }
+
+    fn try_first_start(&mut self, ctx: &mut Context<'_>) {
+        let now = ctx.now();
+        let (Some(config), Some(since)) = (&self.config, self.start.configured_at) else { return };
+        if self.phase != Phase::Starting || self.change.is_some() {
+            return;
+        }
+        let candidates = self.candidates(now);
+        if candidates.keys().next() != Some(&self.me) {
+            return;
+        }
+        if config.nodes.iter().all(|n| candidates.contains_key(&NodeId(n.id as u16))) {
+            self.propose_first(&candidates, ctx);
+            return;
+        }
+        let groups: BTreeSet<u32> = config.nodes.iter().map(|n| n.group).collect();
+        let covered: BTreeSet<u32> =
+            config.nodes.iter().filter(|n| candidates.contains_key(&NodeId(n.id as u16))).map(|n| n.group).collect();
+        let patience = u64::from(config.start_partial_timeout_ms) * MS;
+        if covered != groups || now.saturating_sub(since) < patience {
+            return;
+        }
+        let name = |(n, c): (&NodeId, &Candidate)| Incarnation { node: n.0.into(), incarnation: c.incarnation };
+        let absent = config.nodes.iter().filter(|n| !candidates.contains_key(&NodeId(n.id as u16)));
+        let question = ctx.random();
+        let req = ArbitReq {
+            cluster: config.cluster,
+            generation: 0,
+            asker: Some(self.own()),
+            side: candidates.iter().map(name).collect(),
+            others: absent.map(|n| Incarnation { node: n.id, incarnation: n.incarnation }).collect(),
+            question,
+        };
+        self.start.question = Some((question, candidates.into_keys().collect()));
+        ctx.send(self.mgmt_ref(), Kind::ArbitReq, |b| encode(&req, b));
+    }
+
+    pub(super) fn on_start_granted(&mut self, conf: ArbitConf, ctx: &mut Context<'_>) {
+        let Some((question, nodes)) = self.start.question.take() else { return };
+        if question != conf.question {
+            self.start.question = Some((question, nodes));
+            return;
+        }
+        if !conf.granted {
+            ctx.log(format_args!("waits for the other nodes: {}", conf.reason));
+            return;
+        }
+        let mut candidates = self.candidates(ctx.now());
+        candidates.retain(|n, _| nodes.contains(n));
+        if candidates.len() == nodes.len() && self.change.is_none() {
+            self.propose_first(&candidates, ctx);
+        }
+    }
+
+    /// A link of `node` closed.
+    pub(super) fn start_lost(&mut self, node: NodeId, ctx: &mut Context<'_>) {
+        self.start.candidates.remove(&node);
+        self.joining.remove(&node);
+        if self.start.copying.as_ref().is_some_and(|c| c.president == u32::from(node.0)) {
+            self.start.copying = None;
+        }
+        if self.phase == Phase::Starting {
+            if self.change.as_ref().is_some_and(|c: &Change| c.is_first_start() && c.waits_for(node)) {
+                jam!(ctx);
+                self.change = None;
+            }
+        } else {
+            self.drive(ctx);
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Who may go on after a failure.
+//!
+//! Evaluated by the president of a side on the nodes of that side, against the committed view. Two sides that evaluate the
+//! same view cannot both win: a whole group here is a lost group there, two majorities do not exist, and the arbitrator says
+//! yes to one half only. Recovering nodes do not count: what they hold is not complete.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use apus_signal::view::{NodeState, View};
+use apus_types::NodeId;
+
+/// See [`verdict`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    Win,
+    /// The reason is for people.
+    Lose(&'static str),
+    /// Exactly half is left: the arbitrator decides.
+    Ask,
+}
+
+/// May the nodes of `side` replace `base` without the rest?
+pub fn verdict(base: &View, side: &BTreeSet<NodeId>) -> Verdict {
+    let mut groups: BTreeMap<u32, (usize, usize)> = BTreeMap::new();
+    for node in base.nodes.iter().filter(|n| n.state() == NodeState::Up) {
+        let (before, left) = groups.entry(node.group).or_default();
+        *before += 1;
+        *left += usize::from(side.contains(&node.node()));
+    }
+    let before: usize = groups.values().map(|g| g.0).sum();
+    let left: usize = groups.values().map(|g| g.1).sum();
+    if groups.values().any(|g| g.1 == 0) || before == 0 {
+        return Verdict::Lose("a node group has no full member left on this side");
+    }
+    if left == before || groups.values().any(|g| g.0 == g.1) || 2 * left > before {
+        return Verdict::Win;
+    }
+    if 2 * left == before { Verdict::Ask } else { Verdict::Lose("this side is a minority of the cluster") }
+}
+
+#[cfg(test)]
+mod tests {
+    use apus_signal::view::ViewNode;
+
+    use super::*;
+
+    fn view(nodes: &[(u16, u32, NodeState)]) -> View {
+        View {
+            nodes: nodes
+                .iter()
+                .map(|&(id, group, state)| ViewNode {
+                    id: id.into(),
+                    group,
+                    state: state as i32,
+                    ..ViewNode::default()
+                })
+                .collect(),
+            ..View::default()
+        }
+    }
+    fn side(ids: &[u16]) -> BTreeSet<NodeId> {
+        ids.iter().map(|&id| NodeId(id)).collect()
+    }
+
+    #[test]
+    fn the_rules_in_their_order() {
+        use NodeState::{Down, Recovering, Up};
+        let pair = view(&[(1, 0, Up), (2, 0, Up)]);
+        assert_eq!(verdict(&pair, &side(&[1, 2])), Verdict::Win);
+        assert_eq!(verdict(&pair, &side(&[2])), Verdict::Ask);
+        let filling = view(&[(1, 0, Up), (2, 0, Recovering)]);
+        assert_eq!(verdict(&filling, &side(&[1])), Verdict::Win);
+        assert!(matches!(verdict(&filling, &side(&[2])), Verdict::Lose(_)));
+        let four = view(&[(1, 0, Up), (2, 0, Up), (3, 1, Up), (4, 1, Up)]);
+        assert!(matches!(verdict(&four, &side(&[1, 2])), Verdict::Lose(_)), "group 1 is lost");
+        assert_eq!(verdict(&four, &side(&[1, 3])), Verdict::Ask);
+        assert_eq!(verdict(&four, &side(&[1, 3, 4])), Verdict::Win);
+        let worn = view(&[(1, 0, Up), (2, 0, Down), (3, 1, Up), (4, 1, Up)]);
+        assert_eq!(verdict(&worn, &side(&[1, 4])), Verdict::Win, "the dead do not count");
+        let wide = view(&[(1, 0, Up), (2, 0, Up), (3, 0, Up), (4, 0, Up)]);
+        assert!(matches!(verdict(&wide, &side(&[4])), Verdict::Lose(_)));
+        assert_eq!(verdict(&wide, &side(&[3, 4])), Verdict::Ask);
+        assert!(matches!(verdict(&view(&[]), &side(&[1])), Verdict::Lose(_)));
+    }
+
+    #[test]
+    fn two_sides_never_both_win() {
+        for layout in [&[0u32, 0, 0, 0][..], &[0, 0, 1, 1], &[0, 0, 0, 1, 1, 1], &[0, 1], &[0, 0, 1, 1, 2, 2]] {
+            let nodes: Vec<_> = layout.iter().zip(1u16..).map(|(&g, id)| (id, g, NodeState::Up)).collect();
+            let view = view(&nodes);
+            for mask in 0u32..1 << nodes.len() {
+                let (a, b): (Vec<u16>, Vec<u16>) = nodes.iter().map(|n| n.0).partition(|&id| mask >> (id - 1) & 1 == 1);
+                let (a, b) = (verdict(&view, &side(&a)), verdict(&view, &side(&b)));
+                if a == Verdict::Win {
+                    assert!(matches!(b, Verdict::Lose(_)), "{layout:?} {mask:b}: {b:?}");
+                }
+            }
+        }
+    }
+}
