@@ -1,1 +1,323 @@
+//! A tiny cluster for block tests: one worker per process, links as queues, virtual time. The order is deterministic; the full
+//! simulator is the sim crate.
 
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+};
+
+use apus_kernel::{Block, Context, FaultRule, Request, Worker, WorkerConfig};
+use apus_signal::{
+    BlockId, BlockRef, DecodeError, Envelope, Kind,
+    envelope::{decode_frame, frame_length},
+    mgmt::ClusterConfig,
+    view::View,
+};
+use apus_types::NodeId;
+
+use crate::{NodeConfig, build};
+
+pub const MGMT: NodeId = NodeId(NodeId::MGMT_BASE + 1);
+pub const MS: u64 = 1_000_000;
+const WORKERS: u8 = 1;
+
+/// What the stand-ins for LDM and TC saw.
+#[derive(Default)]
+pub struct Seen {
+    pub view: Option<View>,
+    pub orders: Vec<apus_signal::dict::TableOrd>,
+    pub copied: Vec<apus_signal::copy::CopyFrag>,
+    /// Answer copy requests and table orders.
+    pub silent: bool,
+    /// Refuse the next table order with this error.
+    pub refuse: u32,
+}
+
+/// Stands in for an LDM or TC instance: confirms what it is told.
+struct StandIn {
+    me: BlockRef,
+    seen: Rc<RefCell<Seen>>,
+}
+
+impl Block for StandIn {
+    fn block_ref(&self) -> BlockRef {
+        self.me
+    }
+    fn receive(&mut self, envelope: &Envelope, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
+        let mut seen = self.seen.borrow_mut();
+        match envelope.kind {
+            Kind::ViewOrd => seen.view = Some(View::from_bytes(body)?),
+            Kind::TableOrd => {
+                let mut order: apus_signal::dict::TableOrd = apus_signal::qmgr::decode(body)?;
+                seen.orders.push(order.clone());
+                if seen.refuse != 0 {
+                    order.error = std::mem::take(&mut seen.refuse);
+                    ctx.send(envelope.from, Kind::TableRef, |b| apus_signal::qmgr::encode(&order, b));
+                } else if !seen.silent {
+                    ctx.send(envelope.from, Kind::TableConf, |b| b.extend_from_slice(body));
+                }
+            }
+            Kind::CopyFragReq if !seen.silent => {
+                seen.copied.push(apus_signal::copy::CopyFrag::decode(body)?);
+                ctx.send(envelope.from, Kind::CopyFragConf, |b| b.extend_from_slice(body));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+    fn tick(&mut self, _ctx: &mut Context<'_>) {}
+    fn dump(&self, _out: &mut String) {}
+}
+
+pub struct Process {
+    pub worker: Worker,
+    pub incarnation: u64,
+    pub seen: Rc<RefCell<Seen>>,
+    pub log: Vec<String>,
+    pub stopped: Option<String>,
+    dials: BTreeSet<NodeId>,
+}
+
+/// Signals that a client got.
+pub type Answers = Vec<(NodeId, Kind, Vec<u8>)>;
+
+pub struct Cluster {
+    pub now: u64,
+    pub processes: BTreeMap<NodeId, Process>,
+    pub answers: Answers,
+    links: BTreeSet<(NodeId, NodeId)>,
+    /// Pairs that cannot reach each other.
+    pub cut: BTreeSet<(NodeId, NodeId)>,
+    cluster: ClusterConfig,
+    starts: u64,
+}
+
+fn pair(a: NodeId, b: NodeId) -> (NodeId, NodeId) {
+    (a.min(b), a.max(b))
+}
+
+impl Cluster {
+    pub fn new(groups: u32, replicas: u32) -> Cluster {
+        let cluster = crate::qmgr::test_config(groups, replicas, WORKERS.into(), 4 * groups * replicas);
+        let mut new = Cluster {
+            now: MS,
+            processes: BTreeMap::new(),
+            answers: Vec::new(),
+            links: BTreeSet::new(),
+            cut: BTreeSet::new(),
+            cluster,
+            starts: 0,
+        };
+        new.start_mgmt();
+        new
+    }
+    pub fn start_mgmt(&mut self) {
+        let config = apus_mgmt::MgmtConfig { node: MGMT, cluster: self.cluster.clone() };
+        self.start(MGMT, |_| vec![Box::new(apus_mgmt::Management::new(config))]);
+    }
+    /// Starts (again) a data node.
+    pub fn start_node(&mut self, id: u16) {
+        let node = NodeId(id);
+        self.start(node, |(incarnation, seen)| {
+            let config = NodeConfig {
+                node,
+                workers: WORKERS,
+                incarnation,
+                address: format!("n{id}:{incarnation}"),
+                mgmt: MGMT,
+                mgmt_address: "mgmt:1".to_owned(),
+                memory: apus_storage::MemoryManager::new(1 << 20),
+            };
+            let mut blocks: Vec<Box<dyn Block>> = build(0, &config);
+            blocks.retain(|b| !matches!(b.block_ref().block, BlockId::Ldm | BlockId::Tc));
+            for block in [BlockId::Ldm, BlockId::Tc] {
+                blocks.push(Box::new(StandIn { me: BlockRef::new(node, block, 0), seen: Rc::clone(&seen) }));
+            }
+            blocks
+        });
+    }
+    fn start(&mut self, node: NodeId, blocks: impl FnOnce((u64, Rc<RefCell<Seen>>)) -> Vec<Box<dyn Block>>) {
+        self.kill(node.0);
+        self.starts += 1;
+        let incarnation = 100 + self.starts;
+        let config = WorkerConfig { node, worker: 0, instances: WORKERS, incarnation, seed: incarnation };
+        let mut worker = Worker::new(config);
+        let seen = Rc::new(RefCell::new(Seen::default()));
+        for block in blocks((incarnation, Rc::clone(&seen))) {
+            worker.add_block(block);
+        }
+        let process = Process { worker, incarnation, seen, log: Vec::new(), stopped: None, dials: BTreeSet::new() };
+        self.processes.insert(node, process);
+    }
+    /// The process ends at once; its links close.
+    pub fn kill(&mut self, id: u16) {
+        let node = NodeId(id);
+        self.processes.remove(&node);
+        let gone: Vec<_> = self.links.iter().copied().filter(|l| l.0 == node || l.1 == node).collect();
+        for link in gone {
+            self.close(link);
+        }
+    }
+    fn close(&mut self, link: (NodeId, NodeId)) {
+        if self.links.remove(&link) {
+            for (me, peer) in [link, (link.1, link.0)] {
+                if let Some(p) = self.processes.get_mut(&me) {
+                    p.worker.link_down(peer);
+                }
+            }
+        }
+    }
+    /// Closes the link of two nodes and keeps it closed.
+    pub fn separate(&mut self, a: u16, b: u16) {
+        let link = pair(NodeId(a), NodeId(b));
+        self.cut.insert(link);
+        self.close(link);
+    }
+    pub fn arm(&mut self, id: u16, fault: &str) {
+        self.node(id).worker.arm_fault(fault, FaultRule::ONCE);
+    }
+
+    pub fn node(&mut self, id: u16) -> &mut Process {
+        self.processes.get_mut(&NodeId(id)).expect("process runs")
+    }
+    pub fn view(&self, id: u16) -> Option<View> {
+        self.processes.get(&NodeId(id)).and_then(|p| p.seen.borrow().view.clone())
+    }
+    pub fn generation(&self, id: u16) -> u64 {
+        self.view(id).map_or(0, |v| v.generation)
+    }
+    pub fn stopped(&self, id: u16) -> Option<String> {
+        self.processes.get(&NodeId(id)).and_then(|p| p.stopped.clone())
+    }
+
+    /// A client's request through its link (made where needed) to a node's block.
+    pub fn ask(&mut self, id: u16, block: BlockId, kind: Kind, write: impl FnOnce(&mut Vec<u8>)) {
+        let client = NodeId(NodeId::CLIENT_BASE);
+        let process = self.node(id);
+        if !process.worker.with_context(BlockRef::new(NodeId(id), block, 0), |ctx| ctx.link_up(client)) {
+            process.worker.link_up(client, 1);
+        }
+        let to = BlockRef::new(NodeId(id), block, 0);
+        let from = BlockRef::new(client, BlockId::Client, 0);
+        let mut frame = Vec::new();
+        Envelope { kind, to, from, epoch: apus_types::Epoch(0), trace: 0 }.encode(&mut frame, write);
+        process.worker.deliver_frames(client, &frame).expect("frame");
+    }
+    pub fn answer(&mut self, kind: Kind) -> Option<Vec<u8>> {
+        let at = self.answers.iter().position(|a| a.1 == kind)?;
+        Some(self.answers.remove(at).2)
+    }
+
+    /// Lets virtual time pass in steps of 1 ms.
+    pub fn run_ms(&mut self, ms: u64) {
+        for _ in 0..ms {
+            self.now += MS;
+            self.step();
+        }
+    }
+    /// Runs until `done`, at most `ms`; returns whether it came to be.
+    pub fn run_until(&mut self, ms: u64, done: impl Fn(&Cluster) -> bool) -> bool {
+        for _ in 0..ms {
+            if done(self) {
+                return true;
+            }
+            self.run_ms(1);
+        }
+        done(self)
+    }
+    fn step(&mut self) {
+        let nodes: Vec<NodeId> = self.processes.keys().copied().collect();
+        for node in &nodes {
+            if let Some(p) = self.processes.get_mut(node).filter(|p| p.stopped.is_none()) {
+                p.worker.set_time(self.now, 0);
+            }
+        }
+        // Signals travel until nobody has any more to say in this millisecond.
+        for _ in 0..1000 {
+            let mut busy = false;
+            for node in &nodes {
+                busy |= self.round(*node);
+            }
+            if !busy {
+                return;
+            }
+        }
+        panic!("the cluster does not come to rest");
+    }
+    fn round(&mut self, node: NodeId) -> bool {
+        let Some(p) = self.processes.get_mut(&node).filter(|p| p.stopped.is_none()) else { return false };
+        let mut busy = p.worker.run(10_000) > 0;
+        p.worker.settle();
+        if let Err(what) = p.worker.verify() {
+            panic!("node {node}: {what}");
+        }
+        p.log.extend(p.worker.take_log());
+        let mut out = Vec::new();
+        while let Some(peer) = p.worker.next_dirty() {
+            let bytes = p.worker.output(peer).to_vec();
+            p.worker.sent(peer, bytes.len());
+            out.push((peer, bytes));
+        }
+        let mut closes = Vec::new();
+        for request in p.worker.take_requests() {
+            match request {
+                Request::Connect { node, .. } => {
+                    p.dials.insert(node);
+                }
+                Request::Close { node } => closes.push(node),
+            }
+        }
+        let stop = p.worker.stop_reason().map(str::to_owned);
+        for (peer, bytes) in out {
+            busy |= !bytes.is_empty();
+            self.deliver(node, peer, &bytes);
+        }
+        for peer in closes {
+            self.close(pair(node, peer));
+        }
+        if let Some(reason) = stop {
+            let gone: Vec<_> = self.links.iter().copied().filter(|l| l.0 == node || l.1 == node).collect();
+            gone.into_iter().for_each(|link| self.close(link));
+            if let Some(p) = self.processes.get_mut(&node) {
+                p.stopped = Some(reason);
+            }
+            return true;
+        }
+        self.dial(node) || busy
+    }
+    fn dial(&mut self, node: NodeId) -> bool {
+        let wanted: Vec<NodeId> = self.processes.get(&node).into_iter().flat_map(|p| p.dials.iter().copied()).collect();
+        let mut busy = false;
+        for peer in wanted {
+            let link = pair(node, peer);
+            let alive = self.processes.get(&peer).is_some_and(|p| p.stopped.is_none());
+            if !alive || self.cut.contains(&link) || !self.links.insert(link) {
+                continue;
+            }
+            busy = true;
+            for (me, other) in [(node, peer), (peer, node)] {
+                let incarnation = self.processes[&other].incarnation;
+                if let Some(p) = self.processes.get_mut(&me) {
+                    p.worker.link_up(other, incarnation);
+                }
+            }
+        }
+        busy
+    }
+    fn deliver(&mut self, from: NodeId, to: NodeId, bytes: &[u8]) {
+        if to.is_client() {
+            let mut rest = bytes;
+            while let Ok(Some(length)) = frame_length(rest) {
+                let (envelope, body) = decode_frame(&rest[..length]).expect("frame");
+                self.answers.push((from, envelope.kind, body.to_vec()));
+                rest = &rest[length..];
+            }
+        } else if self.links.contains(&pair(from, to))
+            && let Some(p) = self.processes.get_mut(&to).filter(|p| p.stopped.is_none())
+        {
+            let taken = p.worker.deliver_frames(from, bytes).expect("frames between nodes");
+            assert!(taken == bytes.len() || p.worker.stop_reason().is_some());
+        }
+    }
+}

@@ -79,6 +79,9 @@ impl Dictionary {
     fn broadcast(&self, kind: Kind, step: &SchemaStep, ctx: &mut Context<'_>) -> BTreeSet<NodeId> {
         let living = self.living();
         for &node in &living {
+            if kind == Kind::SchemaCommitOrd && node != self.me && ctx.fault("dict.drop_commit") {
+                continue;
+            }
             ctx.send(Self::dict_of(node), kind, |b| encode(step, b));
         }
         living
@@ -102,6 +105,10 @@ impl Dictionary {
                 return;
             }
             let Some(wish) = self.coordinator.queue.pop_front() else { return };
+            // A take-over may have finished it while it waited.
+            if self.answer_executed(wish.token, wish.from, wish.request, ctx) {
+                continue;
+            }
             match plan::plan(&self.catalog, wish.token, &wish.change) {
                 Ok(plan) => self.start(plan.step, Some((wish.from, wish.request)), ctx),
                 Err((code, name)) => Self::refuse(ctx, wish.from, Kind::SchemaRef, wish.request, code, &name),
@@ -126,10 +133,7 @@ impl Dictionary {
             jam!(ctx); // the forwarder sends it again when it sees the view that we have seen
             return Ok(());
         }
-        if let Some((version, table)) = self.participant.executed(req.token) {
-            let table = self.catalog.tables.get(&table).map(TableMessage::from);
-            let conf = SchemaConf { request: req.request, version, table };
-            ctx.send(from, Kind::SchemaConf, |b| encode(&conf, b));
+        if self.answer_executed(req.token, from, req.request, ctx) {
             return Ok(());
         }
         if let Some(running) = self.coordinator.running.as_mut().filter(|r| r.step.token == req.token && req.token != 0)
@@ -142,6 +146,15 @@ impl Dictionary {
             self.go_on(ctx);
         }
         Ok(())
+    }
+
+    /// A change that was made already gets its answer again.
+    fn answer_executed(&mut self, token: u64, to: BlockRef, request: u64, ctx: &mut Context<'_>) -> bool {
+        let Some((version, table)) = self.participant.executed(token) else { return false };
+        let table = self.catalog.tables.get(&table).map(TableMessage::from);
+        let conf = SchemaConf { request, version, table };
+        ctx.send(to, Kind::SchemaConf, |b| encode(&conf, b));
+        true
     }
 
     pub(super) fn on_step_answer(&mut self, from: NodeId, answer: &SchemaStep, commit: bool, ctx: &mut Context<'_>) {

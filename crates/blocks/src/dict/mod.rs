@@ -24,6 +24,8 @@ mod catalog;
 mod coordinator;
 mod participant;
 mod plan;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},

@@ -42,6 +42,8 @@ mod change;
 mod layout;
 mod start;
 mod survival;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -77,6 +79,9 @@ const LATE_TICK_NS: u64 = 3 * apus_kernel::limits::TICK_NS;
 /// The time-out follows the gaps seen, up to this many times the configured one.
 const TIMEOUT_STRETCH_MAX: u64 = 4;
 const MS: u64 = 1_000_000;
+
+#[cfg(test)]
+pub(crate) use self::layout::tests::config as test_config;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {

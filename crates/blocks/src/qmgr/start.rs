@@ -77,6 +77,7 @@ impl Membership {
     /// Asks everyone we have links to.
     pub(super) fn ask_to_join(&mut self, ctx: &mut Context<'_>) {
         self.start.last_ask = Some(ctx.now());
+        let Some(config) = &self.config else { return };
         let linked: Vec<NodeId> = self.links.keys().copied().filter(|n| self.is_linked(*n)).collect();
         let from = self.start.dictionary.as_ref();
         let req = JoinReq {
@@ -84,7 +85,7 @@ impl Membership {
             incarnation: self.incarnation,
             address: self.address.clone(),
             instances: self.instances.into(),
-            cluster: self.config.as_ref().map_or(0, |c| c.cluster),
+            cluster: config.cluster,
             linked: linked.iter().map(|n| n.0.into()).collect(),
             dictionary_from: from.map_or(0, |d| d.president),
             dictionary_incarnation: from.map_or(0, |d| d.president_incarnation),

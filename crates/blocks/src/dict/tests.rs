@@ -1,0 +1,134 @@
+//! Schema transactions in the harness.
+
+use apus_signal::{
+    BlockId, Kind,
+    dict::{Change, DatabaseMessage, DictReadReq, Dictionary, SchemaConf, SchemaReq, TableAction},
+    qmgr::{decode, encode},
+    schema::TableMessage,
+    tc::RequestRef,
+};
+use apus_types::{Column, ColumnType, ErrorCode, TableSchema, schema::DefaultValue};
+
+use crate::harness::Cluster;
+
+fn started(replicas: u32) -> Cluster {
+    let mut c = Cluster::new(1, replicas);
+    for id in 1..=replicas as u16 {
+        c.start_node(id);
+    }
+    assert!(c.run_until(2000, |c| (1..=replicas as u16).all(|n| c.generation(n) == 1)));
+    c.run_ms(50);
+    c
+}
+fn read(c: &mut Cluster, id: u16) -> Dictionary {
+    c.ask(id, BlockId::Dict, Kind::DictReadReq, |b| encode(&DictReadReq { request: 1, known_version: 0 }, b));
+    c.run_ms(1);
+    decode(&c.answer(Kind::DictReadConf).expect("answer")).unwrap()
+}
+fn wish(c: &mut Cluster, id: u16, token: u64, change: Change) {
+    let req = SchemaReq { request: token, token, change: Some(change) };
+    c.ask(id, BlockId::Dict, Kind::SchemaReq, |b| encode(&req, b));
+}
+fn table(name: &str) -> Change {
+    let column = Column {
+        name: "a".to_owned(),
+        ty: ColumnType::Int { bits: 32, unsigned: false },
+        nullable: false,
+        default: DefaultValue::None,
+        auto_increment: false,
+        on_update_now: false,
+        comment: String::new(),
+        declared: String::new(),
+    };
+    Change::CreateTable(TableMessage::from(&TableSchema::new("test", name, vec![column], vec![0])))
+}
+fn has_table(d: &Dictionary, name: &str) -> bool {
+    d.tables.iter().any(|t| t.name == name)
+}
+
+#[test]
+fn a_change_is_everywhere_when_it_is_answered() {
+    let mut c = started(3);
+    assert_eq!(read(&mut c, 3).databases.len(), 2);
+    wish(&mut c, 3, 7, table("t"));
+    assert!(c.run_until(10, |c| c.answers.iter().any(|a| a.1 == Kind::SchemaConf)));
+    let conf: SchemaConf = decode(&c.answer(Kind::SchemaConf).unwrap()).unwrap();
+    assert_eq!((conf.request, conf.version, conf.table.unwrap().name.as_str()), (7, 2, "t"));
+    assert!(c.answer(Kind::SchemaRep).is_some(), "who read the dictionary is told");
+    for n in 1..=3 {
+        assert!(has_table(&read(&mut c, n), "t"));
+    }
+    wish(&mut c, 2, 7, table("t"));
+    c.run_ms(5);
+    let again: SchemaConf = decode(&c.answer(Kind::SchemaConf).unwrap()).unwrap();
+    assert_eq!(again.version, 2, "the same token is the same change");
+    wish(&mut c, 2, 8, table("t"));
+    c.run_ms(5);
+    let body = c.answer(Kind::SchemaRef).unwrap();
+    let refusal = RequestRef::decode(&body).unwrap();
+    assert_eq!((refusal.code, refusal.detail), (ErrorCode::TableExists, &b"test.t"[..]));
+}
+
+#[test]
+fn a_refusal_of_one_instance_undoes_it_everywhere() {
+    let mut c = started(2);
+    c.node(2).seen.borrow_mut().refuse = ErrorCode::OutOfMemory as u32;
+    wish(&mut c, 1, 7, table("t"));
+    c.run_ms(5);
+    let body = c.answer(Kind::SchemaRef).unwrap();
+    assert_eq!(RequestRef::decode(&body).unwrap().code, ErrorCode::OutOfMemory);
+    for n in 1..=2 {
+        assert!(!has_table(&read(&mut c, n), "t"));
+        let last = c.node(n).seen.borrow().orders.last().map(|o| o.action);
+        assert_eq!(last, Some(TableAction::Drop as i32));
+    }
+    wish(&mut c, 1, 8, table("t"));
+    c.run_ms(5);
+    assert!(c.answer(Kind::SchemaConf).is_some());
+}
+
+#[test]
+fn the_president_dies_in_a_schema_transaction() {
+    let mut c = started(3);
+    c.node(3).seen.borrow_mut().silent = true; // prepare does not end
+    wish(&mut c, 2, 7, table("t"));
+    c.run_ms(5);
+    c.kill(1);
+    c.node(3).seen.borrow_mut().silent = false;
+    assert!(c.run_until(100, |c| c.answers.iter().any(|a| a.1 == Kind::SchemaConf)), "the new president runs it again");
+    let (two, three) = (read(&mut c, 2), read(&mut c, 3));
+    assert!(has_table(&two, "t") && two.version == three.version && two.tables == three.tables);
+    assert_eq!(two.tables.iter().filter(|t| t.name == "t").count(), 1);
+}
+
+#[test]
+fn what_one_member_has_committed_is_committed_by_all() {
+    let mut c = started(3);
+    c.arm(1, "dict.drop_commit"); // one of the members does not hear of it
+    wish(&mut c, 2, 7, table("t"));
+    c.run_ms(5);
+    let versions: Vec<u64> = [2, 3].map(|n| read(&mut c, n).version).to_vec();
+    assert_ne!(versions[0], versions[1]);
+    c.kill(1);
+    c.run_ms(50);
+    assert!(has_table(&read(&mut c, 2), "t") && has_table(&read(&mut c, 3), "t"));
+    assert!(c.answer(Kind::SchemaConf).is_some());
+}
+
+#[test]
+fn a_joining_node_has_the_dictionary() {
+    let mut c = started(2);
+    wish(&mut c, 1, 7, table("t"));
+    c.run_ms(5);
+    c.kill(2);
+    c.run_ms(20);
+    c.start_node(2);
+    let base = c.generation(1);
+    assert!(c.run_until(3000, |c| c.generation(1) == base + 2), "joined and filled");
+    c.run_ms(5);
+    assert_eq!(read(&mut c, 2), read(&mut c, 1));
+    let database = DatabaseMessage { name: "later".to_owned(), collation: 255 };
+    wish(&mut c, 2, 9, Change::CreateDatabase(database));
+    c.run_ms(5);
+    assert_eq!(read(&mut c, 2).databases.len(), 3);
+}

@@ -1,0 +1,233 @@
+//! Whole conversations of membership, in the harness.
+
+use std::collections::BTreeSet;
+
+use apus_signal::{
+    BlockId, Kind,
+    mgmt::{MgmtReq, NodeStatusConf},
+    qmgr::{decode, encode},
+    view::{ClusterMap, MapReq, NodeState},
+};
+use apus_types::{Chain, NodeId};
+
+use crate::harness::{Cluster, MGMT};
+
+fn started(groups: u32, replicas: u32) -> Cluster {
+    let mut c = Cluster::new(groups, replicas);
+    let nodes = (groups * replicas) as u16;
+    for id in 1..=nodes {
+        c.start_node(id);
+    }
+    assert!(c.run_until(2000, |c| (1..=nodes).all(|n| c.generation(n) == 1)), "no first view");
+    c.run_ms(50);
+    c
+}
+fn members(c: &Cluster, id: u16) -> Vec<u16> {
+    c.view(id).map(|v| v.living().map(|n| n.id as u16).collect()).unwrap_or_default()
+}
+
+#[test]
+fn all_nodes_make_the_first_view_together() {
+    let c = started(2, 2);
+    let view = c.view(3).unwrap();
+    assert_eq!((view.president, members(&c, 3)), (1, vec![1, 2, 3, 4]));
+    let primaries: BTreeSet<NodeId> = view.chains.iter().filter_map(|c| Chain(*c).primary()).collect();
+    assert_eq!(primaries.len(), 4);
+    assert!((1..=4).all(|n| c.view(n).unwrap() == view));
+}
+
+#[test]
+fn a_crashed_node_of_two_is_removed_within_milliseconds() {
+    for (dead, left) in [(1u16, 2u16), (2, 1)] {
+        let mut c = started(1, 2);
+        c.kill(dead);
+        assert!(c.run_until(5, |c| c.generation(left) == 2), "node {left} goes on at once");
+        let view = c.view(left).unwrap();
+        assert_eq!((view.president, members(&c, left)), (u32::from(left), vec![left]));
+        assert!(view.chains.iter().all(|ch| Chain(*ch) == Chain::new(&[NodeId(left)])));
+    }
+}
+
+#[test]
+fn of_two_halves_one_survives() {
+    let mut c = started(1, 2);
+    c.separate(1, 2);
+    c.run_ms(3000);
+    let alive: Vec<u16> = [1, 2].into_iter().filter(|n| c.stopped(*n).is_none()).collect();
+    assert_eq!(alive.len(), 1, "{:?} {:?}", c.stopped(1), c.stopped(2));
+    assert_eq!(members(&c, alive[0]), alive);
+
+    let mut c = started(2, 2);
+    for (a, b) in [(1, 2), (1, 4), (3, 2), (3, 4)] {
+        c.separate(a, b);
+    }
+    c.run_ms(3000);
+    let alive: Vec<u16> = (1..=4).filter(|n| c.stopped(*n).is_none()).collect();
+    assert!(alive == [1, 3] || alive == [2, 4], "{alive:?}");
+    assert_eq!(members(&c, alive[0]), alive);
+}
+
+#[test]
+fn without_an_arbitrator_half_a_cluster_stops() {
+    let mut c = started(1, 2);
+    c.kill(MGMT.0);
+    c.kill(2);
+    c.run_ms(1900);
+    assert!(c.stopped(1).is_none());
+    assert!(c.run_until(300, |c| c.stopped(1).is_some()));
+}
+
+#[test]
+fn a_lost_node_group_stops_the_rest() {
+    let mut c = started(2, 2);
+    c.kill(1);
+    c.kill(2);
+    c.run_ms(100);
+    assert!(c.stopped(3).is_some() && c.stopped(4).is_some());
+}
+
+#[test]
+fn several_die_at_once_and_majority_goes_on() {
+    let mut c = started(2, 2);
+    c.kill(1);
+    c.run_ms(20);
+    assert_eq!(members(&c, 2), [2, 3, 4]);
+    c.kill(3);
+    assert!(c.run_until(20, |c| members(c, 2) == [2, 4]), "group 0 was whole");
+    let mut c = started(1, 3);
+    c.kill(1);
+    assert!(c.run_until(5, |c| members(c, 3) == [2, 3]));
+    c.kill(2);
+    assert!(c.run_until(5, |c| members(c, 3) == [3]));
+}
+
+#[test]
+fn the_president_dies_between_prepare_and_commit() {
+    for seen_commit in [false, true] {
+        let mut c = started(1, 4);
+        if seen_commit {
+            c.arm(1, "qmgr.drop_view_commit"); // node 2 does not hear of it, 3 does
+        }
+        c.kill(4);
+        if seen_commit {
+            assert!(c.run_until(10, |c| c.generation(3) == 2 && c.generation(1) == 2));
+            assert_eq!(c.generation(2), 1);
+        }
+        c.kill(1);
+        assert!(c.run_until(3000, |c| members(c, 2) == [2, 3] && members(c, 3) == [2, 3]));
+        assert_eq!(c.view(2), c.view(3));
+        assert_eq!(c.view(2).unwrap().president, 2);
+    }
+}
+
+#[test]
+fn a_silent_node_is_found_by_its_heartbeats() {
+    let mut c = started(1, 3);
+    c.node(2).stopped = Some("hangs".to_owned()); // its links stay
+    assert!(c.run_until(700, |c| members(c, 1) == [1, 3]));
+    assert!(c.stopped(1).is_none() && c.stopped(3).is_none());
+}
+
+#[test]
+fn a_paused_node_that_was_removed_stops_when_it_wakes() {
+    let mut c = started(1, 3);
+    c.node(3).stopped = Some("paused".to_owned());
+    assert!(c.run_until(1000, |c| members(c, 1) == [1, 2]));
+    c.node(3).stopped = None;
+    c.run_ms(3000);
+    assert!(c.stopped(3).is_some());
+    assert!(c.stopped(1).is_none() && c.stopped(2).is_none());
+    assert_eq!(members(&c, 1), [1, 2]);
+}
+
+#[test]
+fn a_pause_of_the_whole_machine_is_no_failure() {
+    let mut c = started(1, 3);
+    c.now += 5_000_000_000;
+    c.run_ms(1000);
+    assert!((1..=3).all(|n| c.generation(n) == 1 && c.stopped(n).is_none()));
+}
+
+#[test]
+fn a_restarted_node_joins_is_filled_and_becomes_full() {
+    for (dead, others) in [(1u16, [2u16, 3, 4]), (4, [1, 2, 3])] {
+        let mut c = started(2, 2);
+        c.kill(dead);
+        c.run_ms(20);
+        assert_eq!(members(&c, others[0]), others);
+        c.start_node(dead);
+        let full = |c: &Cluster, n: u16| c.view(n).is_some_and(|v| v.state(NodeId(dead)) == NodeState::Up);
+        assert!(c.run_until(3000, |c| (1..=4).all(|n| full(c, n))), "node {dead} is full again");
+        let view = c.view(dead).unwrap();
+        assert!((1..=4).all(|n| c.view(n).unwrap() == view));
+        let mine = view.chains.iter().filter(|ch| Chain(**ch).contains(NodeId(dead))).count();
+        assert_eq!(mine, view.chains.len() / 2);
+        assert!(view.chains.iter().all(|ch| Chain(*ch).len() == 2 && Chain(*ch).primary() != Some(NodeId(dead))));
+        assert_eq!(c.node(dead).seen.borrow().orders.len(), 2, "the system table, at LDM and TC, before the view");
+    }
+}
+
+#[test]
+fn a_node_restarted_at_once_replaces_its_old_self() {
+    let mut c = started(1, 2);
+    c.start_node(2);
+    assert!(c.run_until(3000, |c| c.view(1).is_some_and(|v| v.state(NodeId(2)) == NodeState::Up && v.generation > 1)));
+    assert!(c.stopped(1).is_none() && c.stopped(2).is_none());
+}
+
+#[test]
+fn a_recovering_node_that_dies_or_loses_its_source_is_handled() {
+    let mut c = started(1, 3);
+    c.kill(3);
+    c.run_ms(20);
+    for n in [1, 2] {
+        c.node(n).seen.borrow_mut().silent = true; // nothing is copied
+    }
+    c.start_node(3);
+    assert!(c.run_until(2000, |c| c.view(1).is_some_and(|v| v.state(NodeId(3)) == NodeState::Recovering)));
+    c.kill(1); // the president, primary of some
+    assert!(c.run_until(100, |c| members(c, 2) == [2, 3]), "half of the full members, and the arbitrator");
+    assert!(c.view(2).unwrap().chains.iter().all(|ch| Chain(*ch) == Chain::new(&[NodeId(2), NodeId(3)])));
+    c.node(2).seen.borrow_mut().silent = false;
+    c.kill(3);
+    c.run_ms(50);
+    assert_eq!(members(&c, 2), [2]);
+    c.start_node(1);
+    c.start_node(3);
+    let full = |c: &Cluster| c.view(2).is_some_and(|v| (1..=3).all(|n| v.state(NodeId(n)) == NodeState::Up));
+    assert!(c.run_until(3000, full), "both join");
+}
+
+#[test]
+fn a_start_without_all_nodes_needs_the_arbitrator() {
+    let mut c = Cluster::new(1, 2);
+    c.start_node(2);
+    c.run_ms(9000);
+    assert_eq!(c.generation(2), 0);
+    assert!(c.run_until(2000, |c| c.generation(2) == 1));
+    // The other half, cut off: it must not start a second cluster, and joins when it can.
+    c.separate(1, 2);
+    c.start_node(1);
+    c.run_ms(15_000);
+    assert_eq!(c.generation(1), 0);
+    assert!(c.stopped(1).is_none());
+    c.cut.clear();
+    assert!(c.run_until(3000, |c| members(c, 1) == [1, 2]));
+}
+
+#[test]
+fn clients_get_the_map_and_every_new_one() {
+    let mut c = started(1, 2);
+    c.ask(2, BlockId::Dih, Kind::MapReq, |b| encode(&MapReq { request: 9 }, b));
+    c.ask(2, BlockId::Cntr, Kind::NodeStatusReq, |b| encode(&MgmtReq { request: 3 }, b));
+    c.run_ms(2);
+    let map: ClusterMap = decode(&c.answer(Kind::MapConf).unwrap()).unwrap();
+    assert_eq!((map.request, map.schema_version, map.view.unwrap().generation), (9, 1, 1));
+    let status: NodeStatusConf = decode(&c.answer(Kind::NodeStatusConf).unwrap()).unwrap();
+    assert_eq!((status.node, status.state, status.primaries + status.backups), (2, NodeState::Up as u32, 8));
+    assert!(status.epoch > 1, "epochs pass");
+    c.kill(1);
+    c.run_ms(5);
+    let map: ClusterMap = decode(&c.answer(Kind::MapRep).unwrap()).unwrap();
+    assert_eq!(map.view.unwrap().generation, 2);
+}
