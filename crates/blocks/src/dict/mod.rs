@@ -143,7 +143,7 @@ impl Dictionary {
             ctx.send(BlockRef::new(self.me, block, 0), Kind::SchemaRep, |b| encode(&news, b));
         }
         let instances = u16::from(self.instances).max(1);
-        self.watchers.retain(|w| (w.node.0 - NodeId::CLIENT_BASE) % instances != 0 || ctx.link_up(w.node));
+        self.watchers.retain(|w| !(w.node.0 - NodeId::CLIENT_BASE).is_multiple_of(instances) || ctx.link_up(w.node));
         for &watcher in &self.watchers {
             ctx.send(watcher, Kind::SchemaRep, |b| encode(&news, b));
         }

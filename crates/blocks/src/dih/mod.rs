@@ -63,7 +63,7 @@ impl Distribution {
         let map = self.map(0);
         // Links of clients may belong to other workers, so only those of our own can be known dead.
         let instances = u16::from(ctx.instances()).max(1);
-        self.watchers.retain(|w| (w.node.0 - NodeId::CLIENT_BASE) % instances != 0 || ctx.link_up(w.node));
+        self.watchers.retain(|w| !(w.node.0 - NodeId::CLIENT_BASE).is_multiple_of(instances) || ctx.link_up(w.node));
         for &watcher in &self.watchers {
             ctx.send(watcher, Kind::MapRep, |b| encode(&map, b));
         }
