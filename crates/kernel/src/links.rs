@@ -58,6 +58,8 @@ pub(crate) struct Links {
     pub dirty: Vec<NodeId>,
     /// Generation of the newest view that set the gates.
     generation: u64,
+    /// Id of the cluster as that view says; 0: not known yet.
+    pub cluster: u64,
 }
 
 impl Links {
@@ -76,6 +78,7 @@ impl Links {
             instances: usize::from(instances),
             dirty: Vec::new(),
             generation: 0,
+            cluster: 0,
         }
     }
     #[inline]
@@ -151,6 +154,7 @@ impl Links {
             return;
         }
         self.generation = view.generation;
+        self.cluster = view.cluster;
         for id in 1..=NodeId::DATA_MAX {
             let node = NodeId(id);
             if node != own {

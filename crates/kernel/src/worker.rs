@@ -68,6 +68,10 @@ impl Worker {
     pub fn epoch(&self) -> Epoch {
         self.core.epoch
     }
+    /// Id of the cluster as the newest view says; 0: not known yet.
+    pub fn cluster(&self) -> u64 {
+        self.core.links.cluster
+    }
     pub fn now(&self) -> u64 {
         self.core.now
     }
@@ -353,6 +357,7 @@ impl Worker {
     pub fn may_read(&self, node: NodeId) -> bool {
         if node.is_client() {
             self.job_bytes() < JOB_BYTES_SOFT
+                && self.core.rings.iter().all(|ring| ring.len() < JOB_BYTES_SOFT)
                 && self.core.links.get(node).is_none_or(|link| link.unsent() < CLIENT_UNSENT_SOFT)
         } else {
             self.job_bytes() < JOB_BYTES_MAX / 4
@@ -456,7 +461,7 @@ fn client_door(kind: Kind) -> Option<BlockId> {
         Kind::MapReq => Some(BlockId::Dih),
         Kind::DictReadReq | Kind::SchemaReq => Some(BlockId::Dict),
         Kind::NodeStatusReq => Some(BlockId::Cntr),
-        Kind::StatusReq => Some(BlockId::Mgmt),
+        Kind::StatusReq | Kind::ConfigReq => Some(BlockId::Mgmt),
         _ => None,
     }
 }

@@ -1,1 +1,34 @@
+//! The real world around the kernel's workers: threads, sockets, time, signals of the operating system, crash reports.
+//!
+//! A [`Node`] is one process's share of a cluster: a listening socket, one thread per [`apus_kernel::Worker`], and the links between
+//! them and other processes.
+//!
+//! **Links.** Between two data nodes there is one TCP link per worker index, dialled by the node with the higher id; data nodes
+//! dial management nodes from worker 0; clients dial everybody and are dealt out to the workers in turn. Every link begins with
+//! a hello that is checked in the listening thread, under a time limit and a size limit, before a worker ever sees the socket.
+//! Bytes that are no hello close the connection and are counted.
+//!
+//! **A worker's round**: wait (not at all while there is work), read each ready socket once and execute its signals from the
+//! receive buffer, take what other workers sent, run the job buffer, settle, then pass on what was produced: one swap of
+//! buffers per other worker and one write per link, however many signals there are. A worker never blocks on anything but its
+//! epoll.
+//!
+//! **Back-pressure.** A client that does not read its answers is not read from; a member that does not read is cut off after
+//! [`apus_kernel::limits::MEMBER_UNSENT_MAX`] bytes and handled as failed.
+//!
+//! **Death.** A panic in any thread writes a crash report to the node's directory and to stderr and aborts the process: peers see
+//! closed connections at once. SIGTERM and SIGINT, and a block's `stop_node`, end it in order.
 
+mod config;
+mod conns;
+mod crash;
+mod dial;
+mod executor;
+mod hello;
+mod listener;
+mod node;
+mod poll;
+mod shared;
+
+pub use config::{DataNodeConfig, MgmtConfig};
+pub use node::{Bound, EXIT_STOPPED, Node, Stop, run_data_node, run_mgmt};

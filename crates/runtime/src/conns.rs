@@ -1,0 +1,174 @@
+//! The sockets of one worker.
+
+use std::{
+    collections::BTreeMap,
+    io::{ErrorKind, Read, Write},
+};
+
+use apus_kernel::Worker;
+use apus_types::NodeId;
+
+use crate::{
+    config::READ_BYTES,
+    poll::{Interest, Poll},
+    shared::NewLink,
+};
+
+/// Token of the worker's waker; connections use their slot.
+pub const WAKER_TOKEN: u64 = u64::MAX;
+/// A frame that began in an earlier read is copied in front of the next if it is not longer than this.
+const HEAD_BYTES: usize = 64 << 10;
+
+struct Conn {
+    link: NewLink,
+    /// Beginning of a frame of which the rest has not come.
+    partial: Vec<u8>,
+    interest: Interest,
+}
+
+pub struct Conns {
+    slots: Vec<Option<Conn>>,
+    free: Vec<usize>,
+    by_node: BTreeMap<NodeId, usize>,
+    /// Slots that are not read from at present.
+    paused: Vec<usize>,
+    /// One receive buffer for all sockets: what remains in it after a read is the beginning of one frame.
+    buffer: Vec<u8>,
+}
+
+impl Conns {
+    pub fn new() -> Conns {
+        Conns {
+            slots: Vec::new(),
+            free: Vec::new(),
+            by_node: BTreeMap::new(),
+            paused: Vec::new(),
+            buffer: vec![0; HEAD_BYTES + READ_BYTES],
+        }
+    }
+
+    /// Takes over a link. One that stood before to the same node is closed: the peer has given it up.
+    /// Returns the node if the new link could not be opened.
+    pub fn open(&mut self, link: NewLink, poll: &Poll, worker: &mut Worker) -> Option<NodeId> {
+        let (node, incarnation) = (link.node, link.incarnation);
+        self.close(node, worker);
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
+        });
+        if poll.add(&link.stream, slot as u64, Interest::READ).is_err() {
+            self.free.push(slot);
+            return Some(node);
+        }
+        self.slots[slot] = Some(Conn { link, partial: Vec::new(), interest: Interest::READ });
+        self.by_node.insert(node, slot);
+        worker.link_up(node, incarnation);
+        None
+    }
+
+    fn close_slot(&mut self, slot: usize, worker: &mut Worker) -> Option<NodeId> {
+        let conn = self.slots.get_mut(slot)?.take()?;
+        let node = conn.link.node;
+        self.free.push(slot);
+        self.by_node.remove(&node);
+        self.paused.retain(|&s| s != slot);
+        worker.link_down(node);
+        Some(node)
+    }
+
+    pub fn close(&mut self, node: NodeId, worker: &mut Worker) -> bool {
+        let slot = self.by_node.get(&node).copied();
+        slot.and_then(|slot| self.close_slot(slot, worker)).is_some()
+    }
+
+    /// Reads once and executes what came. Returns the node of a link that ended.
+    pub fn read(&mut self, token: u64, poll: &Poll, worker: &mut Worker) -> Option<NodeId> {
+        let slot = usize::try_from(token).ok()?;
+        let conn = self.slots.get_mut(slot)?.as_mut()?;
+        if !worker.may_read(conn.link.node) {
+            set_interest(conn, slot, poll, Interest { read: false, ..conn.interest });
+            if !self.paused.contains(&slot) {
+                self.paused.push(slot);
+            }
+            return None;
+        }
+        match read_once(conn, &mut self.buffer, worker) {
+            true => None,
+            false => self.close_slot(slot, worker),
+        }
+    }
+
+    /// Reads again from those that were paused and may go on.
+    pub fn resume(&mut self, poll: &Poll, worker: &Worker) {
+        let slots = &mut self.slots;
+        self.paused.retain(|&slot| {
+            let Some(Some(conn)) = slots.get_mut(slot) else { return false };
+            if !worker.may_read(conn.link.node) {
+                return true;
+            }
+            set_interest(conn, slot, poll, Interest { read: true, ..conn.interest });
+            false
+        });
+    }
+
+    /// Writes what the worker has for a node. Returns false if the link ended.
+    pub fn write(&mut self, node: NodeId, poll: &Poll, worker: &mut Worker) -> bool {
+        let Some(&slot) = self.by_node.get(&node) else { return true };
+        let Some(Some(conn)) = self.slots.get_mut(slot) else { return true };
+        loop {
+            let bytes = worker.output(node);
+            if bytes.is_empty() {
+                set_interest(conn, slot, poll, Interest { write: false, ..conn.interest });
+                return true;
+            }
+            match conn.link.stream.write(bytes) {
+                Ok(0) => break,
+                Ok(n) => worker.sent(node, n),
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                    set_interest(conn, slot, poll, Interest { write: true, ..conn.interest });
+                    return true;
+                }
+                Err(_) => break,
+            }
+        }
+        self.close_slot(slot, worker);
+        false
+    }
+
+    pub fn node_of(&self, token: u64) -> Option<NodeId> {
+        let slot = usize::try_from(token).ok()?;
+        self.slots.get(slot)?.as_ref().map(|conn| conn.link.node)
+    }
+}
+
+fn set_interest(conn: &mut Conn, slot: usize, poll: &Poll, interest: Interest) {
+    if conn.interest != interest {
+        // Cannot fail for a socket that is registered; if it did, the peer's heartbeat would find the silent link.
+        let _ = poll.change(&conn.link.stream, slot as u64, interest);
+        conn.interest = interest;
+    }
+}
+
+/// False: the link ended or its bytes do not follow the protocol.
+fn read_once(conn: &mut Conn, buffer: &mut [u8], worker: &mut Worker) -> bool {
+    let in_front = if conn.partial.len() <= HEAD_BYTES { conn.partial.len() } else { 0 };
+    let got = match conn.link.stream.read(&mut buffer[in_front..in_front + READ_BYTES]) {
+        Ok(0) => return false,
+        Ok(n) => n,
+        Err(e) => return matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
+    };
+    let node = conn.link.node;
+    if in_front < conn.partial.len() {
+        conn.partial.extend_from_slice(&buffer[..got]);
+        let Ok(consumed) = worker.deliver_frames(node, &conn.partial) else { return false };
+        conn.partial.drain(..consumed);
+        conn.partial.shrink_to(HEAD_BYTES.max(2 * conn.partial.len()));
+        return true;
+    }
+    buffer[..in_front].copy_from_slice(&conn.partial);
+    let Ok(consumed) = worker.deliver_frames(node, &buffer[..in_front + got]) else { return false };
+    conn.partial.clear();
+    conn.partial.extend_from_slice(&buffer[consumed..in_front + got]);
+    true
+}

@@ -1,0 +1,191 @@
+//! Links that this node makes: to data nodes with lower ids, to management nodes.
+//!
+//! Each peer has a thread that sleeps until a worker lacks its link, so that resolving a name or waiting for a dead host holds
+//! up nobody else. It dials, says hello, hands the socket to the worker, and tries again with a growing pause.
+
+use std::{
+    io::{self, Read, Write},
+    net::{TcpStream, ToSocketAddrs},
+    sync::{Arc, Condvar, Mutex, PoisonError, atomic::Ordering},
+    time::Duration,
+};
+
+use apus_signal::{
+    Kind,
+    envelope::ENVELOPE_BYTES,
+    hello::{HELLO_BYTES_MAX, Hello, MAGIC},
+};
+use apus_types::NodeId;
+
+use crate::{
+    config::{CONNECT_TIMEOUT_MS, HELLO_TIMEOUT_MS, REDIAL_MS},
+    crash,
+    hello::{self, First},
+    shared::{NewLink, Shared, lock},
+};
+
+struct Wanted {
+    address: String,
+    /// By worker: lacks its link.
+    missing: Vec<bool>,
+}
+
+/// A node that is dialled.
+pub struct Peer {
+    wanted: Mutex<Wanted>,
+    changed: Condvar,
+}
+
+impl Peer {
+    fn new(address: &str, links: u8) -> Peer {
+        let wanted = Wanted { address: address.to_owned(), missing: vec![true; usize::from(links)] };
+        Peer { wanted: Mutex::new(wanted), changed: Condvar::new() }
+    }
+    /// The worker's link ended.
+    pub fn redial(&self, worker: u8) {
+        if let Some(missing) = lock(&self.wanted).missing.get_mut(usize::from(worker)) {
+            *missing = true;
+        }
+        self.changed.notify_all();
+    }
+    pub fn notify(&self) {
+        self.changed.notify_all();
+    }
+    /// Waits until a link is missing.
+    fn next(&self, shared: &Shared) -> Option<(u8, String)> {
+        let mut wanted = lock(&self.wanted);
+        while !shared.is_stopping() {
+            if let Some(worker) = wanted.missing.iter().position(|&missing| missing) {
+                return Some((worker as u8, wanted.address.clone()));
+            }
+            wanted = self.changed.wait(wanted).unwrap_or_else(PoisonError::into_inner);
+        }
+        None
+    }
+    fn pause(&self, ms: u64) {
+        let wanted = lock(&self.wanted);
+        drop(self.changed.wait_timeout(wanted, Duration::from_millis(ms)));
+    }
+}
+
+/// Keeps links to `node` from now on. Nodes that dial us are left alone.
+pub fn connect(shared: &Arc<Shared>, node: NodeId, address: &str) {
+    let own = shared.config.node;
+    if node == own || node.is_client() || (node.is_data() && own.is_data() && node > own) {
+        return;
+    }
+    let links = if node.is_data() && own.is_data() { shared.config.workers } else { 1 };
+    let mut peers = lock(&shared.peers);
+    if let Some(peer) = peers.get(&node) {
+        address.clone_into(&mut lock(&peer.wanted).address);
+        peer.notify();
+        return;
+    }
+    let peer = Arc::new(Peer::new(address, links));
+    peers.insert(node, Arc::clone(&peer));
+    drop(peers);
+    spawn(shared, peer, Some(node));
+}
+
+/// Keeps a link to a management node whose id its hello will tell.
+pub fn connect_mgmt(shared: &Arc<Shared>, address: &str) {
+    spawn(shared, Arc::new(Peer::new(address, 1)), None);
+}
+
+fn spawn(shared: &Arc<Shared>, peer: Arc<Peer>, node: Option<NodeId>) {
+    let shared = Arc::clone(shared);
+    let name = node.map_or_else(|| "dial-mgmt".to_owned(), |n| format!("dial-{n}"));
+    crash::spawn(&shared.config.clone(), name, move || keep(&shared, &peer, node));
+}
+
+fn keep(shared: &Shared, peer: &Arc<Peer>, mut node: Option<NodeId>) {
+    let (first, longest) = REDIAL_MS;
+    let mut pause = first;
+    let mut last_error = String::new();
+    while let Some((worker, address)) = peer.next(shared) {
+        match dial(shared, &address, worker, node) {
+            Ok(link) => {
+                if node.is_none() {
+                    node = Some(link.node);
+                    lock(&shared.peers).insert(link.node, Arc::clone(peer));
+                }
+                if let Some(missing) = lock(&peer.wanted).missing.get_mut(usize::from(worker)) {
+                    *missing = false;
+                }
+                shared.doors[usize::from(worker)].push_link(link);
+                pause = first;
+                last_error.clear();
+            }
+            Err(e) => {
+                let error = e.to_string();
+                if error != last_error {
+                    eprintln!("node {}: no link to {address} yet: {error}", shared.config.node);
+                    last_error = error;
+                }
+                peer.pause(pause);
+                pause = (pause * 2).min(longest);
+            }
+        }
+    }
+}
+
+fn dial(shared: &Shared, address: &str, worker: u8, expected: Option<NodeId>) -> io::Result<NewLink> {
+    let mut stream = connect_any(address)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(Duration::from_millis(HELLO_TIMEOUT_MS)))?;
+    stream.set_write_timeout(Some(Duration::from_millis(HELLO_TIMEOUT_MS)))?;
+    let own = shared.config.node;
+    let request = Hello {
+        magic: MAGIC,
+        role: hello::role_of(own) as i32,
+        node: u32::from(own.0),
+        incarnation: shared.incarnation,
+        cluster: shared.cluster.load(Ordering::Relaxed),
+        peer: expected.map_or(0, |n| u32::from(n.0)),
+        worker: u32::from(worker),
+        workers: u32::from(shared.config.workers),
+        name: shared.config.build.clone(),
+    };
+    stream.write_all(&hello::encode(Kind::HelloReq, own, &request))?;
+    let answer = match read_hello(&mut stream)? {
+        First::Conf(answer) => answer,
+        First::Ref(reason) => return Err(io::Error::other(format!("refused: {reason}"))),
+        First::Req(_) => return Err(io::Error::other("the peer says hello but is asked to answer")),
+    };
+    let node = hello::member_id(&answer).ok_or_else(|| io::Error::other("the peer is no member"))?;
+    if expected.is_some_and(|expected| expected != node) {
+        return Err(io::Error::other(format!("found node {node} there")));
+    }
+    if node.is_data() && own.is_data() && answer.workers != u32::from(shared.config.workers) {
+        return Err(io::Error::other(format!("node {node} has {} workers", answer.workers)));
+    }
+    stream.set_read_timeout(None)?;
+    stream.set_write_timeout(None)?;
+    stream.set_nonblocking(true)?;
+    Ok(NewLink { stream, node, incarnation: answer.incarnation })
+}
+
+fn connect_any(address: &str) -> io::Result<TcpStream> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for candidate in address.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&candidate, Duration::from_millis(CONNECT_TIMEOUT_MS)) {
+            Ok(stream) => return Ok(stream),
+            Err(e) => last = e,
+        }
+    }
+    Err(last)
+}
+
+fn read_hello(stream: &mut TcpStream) -> io::Result<First> {
+    let bad = |_| io::Error::other("the peer does not speak this protocol");
+    let mut bytes = [0u8; ENVELOPE_BYTES + HELLO_BYTES_MAX];
+    let mut have = 0;
+    loop {
+        let missing = hello::missing_bytes(&bytes[..have]).map_err(bad)?;
+        if missing == 0 {
+            return hello::decode(&bytes[..have]).map_err(bad);
+        }
+        stream.read_exact(&mut bytes[have..have + missing])?;
+        have += missing;
+    }
+}

@@ -1,0 +1,189 @@
+//! The loop of a worker's thread; see the crate documentation.
+
+use std::{
+    io,
+    sync::{Arc, atomic::Ordering},
+    time::{Instant, SystemTime, UNIX_EPOCH},
+};
+
+use apus_kernel::{Request, Worker};
+use apus_types::NodeId;
+
+use crate::{
+    config::RUN_BUDGET,
+    conns::{Conns, WAKER_TOKEN},
+    dial,
+    node::Stop,
+    poll::{Interest, Poll, Ready},
+    shared::{Door, Shared, lock},
+};
+
+/// A ring that was full is tried again after this long.
+const RING_RETRY_NS: u64 = 1_000_000;
+
+pub struct Executor {
+    shared: Arc<Shared>,
+    pub worker: Worker,
+    poll: Poll,
+    conns: Conns,
+    /// Zero of the monotonic clock, the same for all workers of the node.
+    start: Instant,
+    /// Reused: bytes of a ring, ready sockets.
+    ring_bytes: Vec<u8>,
+    ready: Vec<Ready>,
+    ring_stuck: bool,
+}
+
+pub fn unix_micros() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| i64::try_from(d.as_micros()).unwrap_or(i64::MAX))
+}
+
+impl Executor {
+    pub fn new(shared: Arc<Shared>, worker: Worker, start: Instant) -> io::Result<Executor> {
+        let poll = Poll::new()?;
+        let index = usize::from(worker.config().worker);
+        poll.add(shared.doors[index].waker().fd(), WAKER_TOKEN, Interest::READ)?;
+        Ok(Executor {
+            shared,
+            worker,
+            poll,
+            conns: Conns::new(),
+            start,
+            ring_bytes: Vec::new(),
+            ready: Vec::new(),
+            ring_stuck: false,
+        })
+    }
+
+    /// Runs rounds until the node stops.
+    ///
+    /// # Errors
+    /// epoll failed, which leaves nothing to do but to stop the node.
+    pub fn run(&mut self) -> io::Result<()> {
+        while !self.shared.is_stopping() {
+            self.wait()?;
+            self.worker.set_time(self.now_ns(), unix_micros());
+            self.take_in();
+            self.worker.run(RUN_BUDGET);
+            self.worker.settle();
+            self.pass_rings();
+            self.flush_links();
+            self.serve_requests();
+        }
+        Ok(())
+    }
+
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+    fn door(shared: &Shared, worker: u8) -> &Door {
+        &shared.doors[usize::from(worker)]
+    }
+
+    fn wait(&mut self) -> io::Result<()> {
+        let door = Self::door(&self.shared, self.worker.config().worker);
+        let mut timeout_ns = 0;
+        if !self.worker.has_work() && door.may_sleep() {
+            timeout_ns = self.worker.next_deadline().saturating_sub(self.now_ns());
+            if self.ring_stuck {
+                timeout_ns = timeout_ns.min(RING_RETRY_NS);
+            }
+        }
+        let result = self.poll.wait(Some(timeout_ns), &mut self.ready);
+        door.awake();
+        result
+    }
+
+    /// Executes what the world and the other workers brought.
+    fn take_in(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        let me = self.worker.config().worker;
+        let door = Self::door(&shared, me);
+        let ready = std::mem::take(&mut self.ready);
+        for event in &ready {
+            if event.token == WAKER_TOKEN {
+                door.waker().drain();
+                continue;
+            }
+            if event.read
+                && let Some(node) = self.conns.read(event.token, &self.poll, &mut self.worker)
+            {
+                self.link_ended(node);
+            }
+            if event.write
+                && let Some(node) = self.conns.node_of(event.token)
+                && !self.conns.write(node, &self.poll, &mut self.worker)
+            {
+                self.link_ended(node);
+            }
+        }
+        self.ready = ready;
+        for link in door.take_links() {
+            if let Some(node) = self.conns.open(link, &self.poll, &mut self.worker) {
+                self.link_ended(node);
+            }
+        }
+        for ring in &door.rings {
+            if ring.pull(&mut self.ring_bytes) {
+                self.worker.receive_ring(&self.ring_bytes);
+                self.ring_bytes.clear();
+            }
+        }
+        self.conns.resume(&self.poll, &self.worker);
+    }
+
+    fn pass_rings(&mut self) {
+        self.ring_stuck = false;
+        let me = self.worker.config();
+        for to in (0..me.instances).filter(|&to| to != me.worker) {
+            if self.worker.ring_output(to).is_empty() {
+                continue;
+            }
+            let door = Self::door(&self.shared, to);
+            if door.rings[usize::from(me.worker)].is_full() {
+                self.ring_stuck = true;
+            } else if self.worker.take_ring(to, &mut self.ring_bytes) {
+                door.push_ring(me.worker, &mut self.ring_bytes);
+            }
+        }
+    }
+
+    fn flush_links(&mut self) {
+        while let Some(node) = self.worker.next_dirty() {
+            if !self.conns.write(node, &self.poll, &mut self.worker) {
+                self.link_ended(node);
+            }
+        }
+    }
+
+    /// The kernel knows already; here the id of a client is given back or a member dialled again.
+    fn link_ended(&mut self, node: NodeId) {
+        if node.is_client() {
+            lock(&self.shared.client_ids).give_back(node);
+        } else if let Some(peer) = lock(&self.shared.peers).get(&node) {
+            peer.redial(self.worker.config().worker);
+        }
+    }
+
+    fn serve_requests(&mut self) {
+        for request in self.worker.take_requests() {
+            match request {
+                Request::Connect { node, address } => dial::connect(&self.shared, node, &address),
+                Request::Close { node } => {
+                    if self.conns.close(node, &mut self.worker) {
+                        self.link_ended(node);
+                    }
+                }
+            }
+        }
+        for line in self.worker.take_log() {
+            eprintln!("{line}");
+        }
+        if self.shared.cluster.load(Ordering::Relaxed) == 0 && self.worker.cluster() != 0 {
+            self.shared.cluster.store(self.worker.cluster(), Ordering::Relaxed);
+        }
+        if let Some(reason) = self.worker.stop_reason() {
+            self.shared.stop(Stop::Block(reason.to_owned()));
+        }
+    }
+}

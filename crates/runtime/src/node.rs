@@ -1,0 +1,182 @@
+//! Starting, stopping and awaiting a node.
+
+use std::{
+    io,
+    net::{SocketAddr, TcpListener},
+    sync::{Arc, Mutex},
+    thread::{self, JoinHandle},
+    time::Instant,
+};
+
+use apus_kernel::{Block, Worker, WorkerConfig};
+use signal_hook::{
+    consts::{SIGINT, SIGTERM},
+    iterator::Signals,
+};
+
+use crate::{
+    config::{DataNodeConfig, MgmtConfig},
+    crash, dial,
+    executor::{Executor, unix_micros},
+    listener::Hellos,
+    shared::{Shared, lock},
+};
+
+/// Exit code of a process whose node was stopped by a block (lost the arbitration, no place in the configuration, ...).
+pub const EXIT_STOPPED: i32 = 3;
+
+/// Why a node ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// SIGTERM, SIGINT or [`Node::stop`].
+    Asked,
+    /// A block's reason; the process should exit with [`EXIT_STOPPED`].
+    Block(String),
+    /// A thread could not go on.
+    Failed(String),
+}
+
+/// A node that listens and does not run yet: address and incarnation are known, as its blocks may want them.
+pub struct Bound {
+    listener: TcpListener,
+    shared: Arc<Shared>,
+}
+
+impl Bound {
+    /// # Errors
+    /// The address is taken or wrong.
+    pub fn new(config: impl Into<DataNodeConfig>) -> io::Result<Bound> {
+        let config = config.into();
+        let listener = TcpListener::bind(&config.listen)
+            .map_err(|e| io::Error::new(e.kind(), format!("cannot listen on {}: {e}", config.listen)))?;
+        // Microseconds since 1970: grows with every start of the process as long as the clock is not set back.
+        let incarnation = unix_micros().unsigned_abs().max(1);
+        Ok(Bound { listener, shared: Arc::new(Shared::new(config, incarnation)?) })
+    }
+    /// # Errors
+    /// As the operating system says.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+    /// Distinguishes this start from earlier ones.
+    pub fn incarnation(&self) -> u64 {
+        self.shared.incarnation
+    }
+
+    /// Starts all threads. `build` makes the blocks of one worker, in that worker's thread.
+    ///
+    /// # Errors
+    /// The operating system refuses a thread or a descriptor.
+    pub fn start(self, build: impl FnMut(&WorkerConfig) -> Vec<Box<dyn Block>> + Send + 'static) -> io::Result<Node> {
+        crash::install_hook();
+        let Bound { listener, shared } = self;
+        let config = shared.config.clone();
+        let build = Arc::new(Mutex::new(build));
+        let start = Instant::now();
+        let mut workers = Vec::new();
+        for worker in 0..config.workers {
+            let who = WorkerConfig {
+                node: config.node,
+                worker,
+                instances: config.workers,
+                incarnation: shared.incarnation,
+                seed: shared.incarnation ^ u64::from(config.node.0) << 48 ^ u64::from(worker) << 40,
+            };
+            let (build, shared) = (Arc::clone(&build), Arc::clone(&shared));
+            let thread = thread::Builder::new().name(format!("worker-{worker}"));
+            workers.push(thread.spawn(move || run_worker(&shared, who, start, &build))?);
+        }
+        let for_listener = Arc::clone(&shared);
+        crash::spawn(&config, "listener".to_owned(), move || {
+            let served = Hellos::new(Arc::clone(&for_listener), listener).and_then(|mut hellos| hellos.run());
+            if let Err(e) = served {
+                for_listener.stop(Stop::Failed(format!("listener: {e}")));
+            }
+        });
+        config.mgmt.iter().for_each(|address| dial::connect_mgmt(&shared, address));
+        Ok(Node { shared, workers })
+    }
+}
+
+fn run_worker<B>(shared: &Arc<Shared>, who: WorkerConfig, start: Instant, build: &Mutex<B>)
+where
+    B: FnMut(&WorkerConfig) -> Vec<Box<dyn Block>>,
+{
+    let mut executor = match Executor::new(Arc::clone(shared), Worker::new(who), start) {
+        Ok(executor) => executor,
+        Err(e) => return shared.stop(Stop::Failed(format!("worker {}: {e}", who.worker))),
+    };
+    let run = |executor: &mut Executor| {
+        let blocks = (*lock(build))(&who);
+        blocks.into_iter().for_each(|block| executor.worker.add_block(block));
+        if let Err(e) = executor.run() {
+            shared.stop(Stop::Failed(format!("worker {}: {e}", who.worker)));
+        }
+    };
+    crash::guard_worker(&shared.config, &mut executor, run, |executor| &executor.worker);
+}
+
+/// A running node.
+pub struct Node {
+    shared: Arc<Shared>,
+    workers: Vec<JoinHandle<()>>,
+}
+
+impl Node {
+    /// Asks for an orderly end; [`Node::wait`] returns soon.
+    pub fn stop(&self) {
+        self.shared.stop(Stop::Asked);
+    }
+    /// Connections that were closed because their hello was wrong, refused or late.
+    pub fn refused_hellos(&self) -> u64 {
+        self.shared.refused_hellos.load(std::sync::atomic::Ordering::Relaxed)
+    }
+    /// Waits until the node has ended and its sockets are closed.
+    pub fn wait(self) -> Stop {
+        let reason = self.shared.wait_stop();
+        for worker in self.workers {
+            let _ = worker.join(); // a worker that panicked has aborted the process
+        }
+        reason
+    }
+    /// As [`Node::wait`], and SIGTERM or SIGINT stop the node.
+    ///
+    /// # Errors
+    /// The handlers cannot be installed.
+    pub fn wait_signals(self) -> io::Result<Stop> {
+        let mut signals = Signals::new([SIGTERM, SIGINT])?;
+        let handle = signals.handle();
+        let shared = Arc::clone(&self.shared);
+        let thread = thread::Builder::new().name("signals".to_owned()).spawn(move || {
+            if signals.forever().next().is_some() {
+                shared.stop(Stop::Asked);
+            }
+        })?;
+        let reason = self.wait();
+        handle.close();
+        let _ = thread.join();
+        Ok(reason)
+    }
+}
+
+/// Runs a data node until it ends.
+///
+/// # Errors
+/// It could not start.
+pub fn run_data_node(
+    config: DataNodeConfig,
+    build: impl FnMut(&WorkerConfig) -> Vec<Box<dyn Block>> + Send + 'static,
+) -> io::Result<Stop> {
+    Bound::new(config)?.start(build)?.wait_signals()
+}
+
+/// Runs a management node until it ends.
+///
+/// # Errors
+/// It could not start.
+pub fn run_mgmt(
+    config: MgmtConfig,
+    build: impl FnMut(&WorkerConfig) -> Vec<Box<dyn Block>> + Send + 'static,
+) -> io::Result<Stop> {
+    Bound::new(config)?.start(build)?.wait_signals()
+}

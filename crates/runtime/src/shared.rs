@@ -1,0 +1,208 @@
+//! What the threads of a node share: rings between workers, new links on their way to a worker, dialled peers, the stop.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    net::TcpStream,
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use apus_kernel::limits::CLIENTS_MAX;
+use apus_types::NodeId;
+
+use crate::{
+    config::{DataNodeConfig, RING_BYTES_MAX},
+    dial::Peer,
+    node::Stop,
+    poll::Waker,
+};
+
+/// A thread that panics aborts the process, so that nobody meets a poisoned lock for long.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Signals from one worker to another: a mutex around a buffer that is swapped once per round, so that it is never held for
+/// longer than a swap and hardly ever contended. The flag keeps the receiver from taking locks of empty rings.
+#[derive(Default)]
+pub struct Ring {
+    bytes: Mutex<Vec<u8>>,
+    filled: AtomicBool,
+}
+
+impl Ring {
+    /// Whether it takes no more for now.
+    pub fn is_full(&self) -> bool {
+        self.filled.load(Ordering::Relaxed) && lock(&self.bytes).len() > RING_BYTES_MAX
+    }
+    /// Moves all of `from` in; `from` is empty afterwards.
+    fn push(&self, from: &mut Vec<u8>) {
+        let mut bytes = lock(&self.bytes);
+        if bytes.is_empty() {
+            std::mem::swap(&mut *bytes, from);
+        } else {
+            bytes.extend_from_slice(from);
+            from.clear();
+        }
+        self.filled.store(true, Ordering::SeqCst);
+    }
+    /// Moves everything into `into`, which must be empty.
+    pub fn pull(&self, into: &mut Vec<u8>) -> bool {
+        if !self.filled.load(Ordering::SeqCst) {
+            return false;
+        }
+        let mut bytes = lock(&self.bytes);
+        std::mem::swap(&mut *bytes, into);
+        self.filled.store(false, Ordering::SeqCst);
+        !into.is_empty()
+    }
+}
+
+/// A link whose hello is done.
+pub struct NewLink {
+    pub stream: TcpStream,
+    pub node: NodeId,
+    pub incarnation: u64,
+}
+
+/// What others leave for a worker.
+pub struct Door {
+    waker: Waker,
+    /// The worker sleeps or is about to: who leaves something wakes it.
+    sleeping: AtomicBool,
+    links: Mutex<Vec<NewLink>>,
+    has_links: AtomicBool,
+    /// From each worker of the node.
+    pub rings: Vec<Ring>,
+}
+
+impl Door {
+    fn new(workers: u8) -> io::Result<Door> {
+        Ok(Door {
+            waker: Waker::new()?,
+            sleeping: AtomicBool::new(false),
+            links: Mutex::new(Vec::new()),
+            has_links: AtomicBool::new(false),
+            rings: (0..workers).map(|_| Ring::default()).collect(),
+        })
+    }
+    pub fn waker(&self) -> &Waker {
+        &self.waker
+    }
+    pub fn wake(&self) {
+        if self.sleeping.swap(false, Ordering::SeqCst) {
+            self.waker.wake();
+        }
+    }
+    pub fn push_ring(&self, from_worker: u8, bytes: &mut Vec<u8>) {
+        self.rings[usize::from(from_worker)].push(bytes);
+        self.wake();
+    }
+    pub fn push_link(&self, link: NewLink) {
+        lock(&self.links).push(link);
+        self.has_links.store(true, Ordering::SeqCst);
+        self.wake();
+    }
+    pub fn take_links(&self) -> Vec<NewLink> {
+        if !self.has_links.swap(false, Ordering::SeqCst) {
+            return Vec::new();
+        }
+        std::mem::take(&mut *lock(&self.links))
+    }
+    /// Announces sleep. False: something came meanwhile, do not. Whoever leaves something sets its flag before it reads
+    /// `sleeping`, and we set `sleeping` before we read the flags, so that one of the two sees the other.
+    pub fn may_sleep(&self) -> bool {
+        self.sleeping.store(true, Ordering::SeqCst);
+        let idle =
+            !self.has_links.load(Ordering::SeqCst) && self.rings.iter().all(|ring| !ring.filled.load(Ordering::SeqCst));
+        if !idle {
+            self.awake();
+        }
+        idle
+    }
+    pub fn awake(&self) {
+        self.sleeping.store(false, Ordering::SeqCst);
+    }
+}
+
+/// Client ids, given out in a circle, so that a late answer to a client that left does not meet its successor.
+pub struct ClientIds {
+    used: Vec<bool>,
+    next: usize,
+}
+
+impl ClientIds {
+    fn new() -> ClientIds {
+        ClientIds { used: vec![false; CLIENTS_MAX], next: 0 }
+    }
+    pub fn take(&mut self) -> Option<NodeId> {
+        let slot = (0..CLIENTS_MAX).map(|i| (self.next + i) % CLIENTS_MAX).find(|&slot| !self.used[slot])?;
+        self.used[slot] = true;
+        self.next = slot + 1;
+        Some(NodeId(NodeId::CLIENT_BASE + slot as u16))
+    }
+    pub fn give_back(&mut self, node: NodeId) {
+        if let Some(used) = self.used.get_mut(usize::from(node.0 - NodeId::CLIENT_BASE)) {
+            *used = false;
+        }
+    }
+}
+
+pub struct Shared {
+    pub config: DataNodeConfig,
+    pub incarnation: u64,
+    /// Learnt from the first view; 0 until then.
+    pub cluster: AtomicU64,
+    pub doors: Vec<Door>,
+    pub client_ids: Mutex<ClientIds>,
+    pub peers: Mutex<BTreeMap<NodeId, Arc<Peer>>>,
+    /// Connections closed before their hello was accepted.
+    pub refused_hellos: AtomicU64,
+    pub listener_waker: Waker,
+    stop: Mutex<Option<Stop>>,
+    stop_flag: AtomicBool,
+    stopped: Condvar,
+}
+
+impl Shared {
+    pub fn new(config: DataNodeConfig, incarnation: u64) -> io::Result<Shared> {
+        let doors = (0..config.workers).map(|_| Door::new(config.workers)).collect::<io::Result<Vec<_>>>()?;
+        Ok(Shared {
+            config,
+            incarnation,
+            cluster: AtomicU64::new(0),
+            doors,
+            client_ids: Mutex::new(ClientIds::new()),
+            peers: Mutex::new(BTreeMap::new()),
+            refused_hellos: AtomicU64::new(0),
+            listener_waker: Waker::new()?,
+            stop: Mutex::new(None),
+            stop_flag: AtomicBool::new(false),
+            stopped: Condvar::new(),
+        })
+    }
+    /// The first reason counts.
+    pub fn stop(&self, reason: Stop) {
+        lock(&self.stop).get_or_insert(reason);
+        self.stop_flag.store(true, Ordering::SeqCst);
+        self.stopped.notify_all();
+        self.doors.iter().for_each(|door| door.waker.wake());
+        self.listener_waker.wake();
+        lock(&self.peers).values().for_each(|peer| peer.notify());
+    }
+    pub fn is_stopping(&self) -> bool {
+        self.stop_flag.load(Ordering::Relaxed)
+    }
+    pub fn wait_stop(&self) -> Stop {
+        let mut stop = lock(&self.stop);
+        loop {
+            if let Some(reason) = &*stop {
+                return reason.clone();
+            }
+            stop = self.stopped.wait(stop).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
