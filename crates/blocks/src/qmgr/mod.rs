@@ -305,6 +305,9 @@ impl Membership {
         if !known && beat.generation != 0 && beat.generation <= view.generation {
             let reason = format!("removed from the cluster before generation {}", view.generation);
             self.send(ctx, from, Kind::StopOrd, &StopOrd { reason, incarnation: beat.incarnation });
+        } else if known && beat.generation < view.generation && view.president == u32::from(self.me.0) {
+            // Crossed the commit on its way, or missed it; the second copy of a view is ignored.
+            self.send(ctx, from, Kind::ViewCommitOrd, &ViewCommit { view: Some(view.clone()) });
         }
     }
 

@@ -231,3 +231,58 @@ fn clients_get_the_map_and_every_new_one() {
     let map: ClusterMap = decode(&c.answer(Kind::MapRep).unwrap()).unwrap();
     assert_eq!(map.view.unwrap().generation, 2);
 }
+
+/// Kills, hangs, cuts and restarts at random moments. Never two clusters: members that still run when every decision has had its time share
+/// one view, and the cluster becomes whole again.
+#[test]
+fn chaos_never_makes_two_clusters() {
+    for seed in 1u64..=40 {
+        let mut random = apus_kernel::Random::new(seed);
+        let (groups, replicas) = [(1, 2), (1, 3), (2, 2), (1, 4), (2, 3)][random.next_u64() as usize % 5];
+        let nodes = (groups * replicas) as u16;
+        let mut c = started(groups, replicas);
+        for _ in 0..6 {
+            for _ in 0..1 + random.next_u64() % 3 {
+                let (a, b) = (1 + random.next_u64() as u16 % nodes, 1 + random.next_u64() as u16 % nodes);
+                match random.next_u64() % 6 {
+                    0 => c.kill(a),
+                    1 | 2 if a != b => c.separate(a, b),
+                    3 => {
+                        c.kill(a);
+                        c.start_node(a);
+                    }
+                    4 if c.processes.contains_key(&NodeId(a)) => c.arm(a, "qmgr.drop_view_commit"),
+                    _ => {}
+                }
+                c.run_ms(random.next_u64() % 4);
+            }
+            c.run_ms(3000 + random.next_u64() % 500);
+            let alive: Vec<u16> = (1..=nodes)
+                .filter(|n| c.processes.contains_key(&NodeId(*n)) && c.stopped(*n).is_none() && c.generation(*n) > 0)
+                .collect();
+            for &n in &alive {
+                assert_eq!(c.view(n), c.view(alive[0]), "seed {seed}: {n} and {} of {alive:?}", alive[0]);
+            }
+            if !alive.is_empty() {
+                c.cut.clear();
+            }
+            for n in 1..=nodes {
+                if c.stopped(n).is_some() || !c.processes.contains_key(&NodeId(n)) {
+                    c.start_node(n);
+                }
+            }
+            c.run_ms(3000);
+        }
+        c.cut.clear();
+        for n in 1..=nodes {
+            if c.stopped(n).is_some() {
+                c.start_node(n);
+            }
+        }
+        let full = |c: &Cluster| {
+            (1..=nodes).all(|n| c.view(n).is_some_and(|v| (1..=nodes).all(|m| v.state(NodeId(m)) == NodeState::Up)))
+        };
+        assert!(c.run_until(30_000, full), "seed {seed}: the cluster becomes whole again");
+        assert!((2..=nodes).all(|n| c.view(n) == c.view(1)), "seed {seed}");
+    }
+}
