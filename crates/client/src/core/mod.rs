@@ -278,7 +278,8 @@ impl Core {
             magic: MAGIC,
             role: Role::Client as i32,
             incarnation: self.config.client_id,
-            cluster: self.view.cluster,
+            // While no data node is linked the cluster may have been set up anew: whoever answers is believed.
+            cluster: if self.map_stale { 0 } else { self.view.cluster },
             name: self.config.name.chars().take(64).collect(),
             ..Hello::default()
         };

@@ -11,7 +11,7 @@ use apus_signal::{
     tc::RequestRef,
     view::{ClusterMap, MapReq, NodeState, View},
 };
-use apus_types::{ErrorCode, NodeId};
+use apus_types::NodeId;
 use prost::Message;
 
 use super::{
@@ -113,11 +113,6 @@ impl Core {
             Kind::HelloRef => {
                 let refusal = RequestRef::decode(body)?;
                 self.last_refusal = format!("{} {}", refusal.code, String::from_utf8_lossy(refusal.detail));
-                if refusal.code == ErrorCode::WrongCluster && self.linked_nodes().next().is_none() {
-                    // The cluster was set up anew while we were away: begin anew with it.
-                    self.view = Rc::new(View { instances: 1, ..View::default() });
-                    self.schema_version = 0;
-                }
                 self.lose(conn.link);
                 return Ok(());
             }
