@@ -12,7 +12,7 @@ use std::{
 
 use apus_client::{Action, Client, ClientConfig, ConnId, Driver, KeyList, ReadBatch, Rows};
 use apus_signal::{
-    BlockId, BlockRef, Envelope, Kind,
+    Envelope, Kind,
     envelope::{decode_frame, frame_length},
     hello::{Hello, MAGIC, Role},
     key_read::{ReadConf, ReadReq},

@@ -168,6 +168,48 @@ fn a_silent_node_is_left_after_the_attempt_timeout() {
 }
 
 #[test]
+fn a_network_that_swallows_everything_is_found_by_pings() {
+    let mut bench = Bench::ready(10);
+    let (client, mut out) = (bench.client.clone(), Results::new());
+    let mut trans = client.begin();
+    bench.run(trans.execute(&write(3, b"new"), PLAIN, &mut out)).unwrap();
+    let tc = trans.token().unwrap().tc_node;
+    bench.hook = Box::new(move |_, node, _, _, _| if node == tc { Act::Done } else { Act::Default });
+    let start = bench.now_ms();
+    let error = bench.run(trans.execute(&write(4, b"x"), ExecOptions { savepoint: 2, ..PLAIN }, &mut out)).unwrap_err();
+    assert_eq!((error.code, error.aborted), (ErrorCode::NodeFailed, true));
+    assert!((4_000..8_000).contains(&(bench.now_ms() - start)));
+}
+
+#[test]
+fn a_long_lock_wait_is_not_taken_for_a_failure() {
+    let mut bench = Bench::ready(10);
+    let (client, mut out) = (bench.client.clone(), Results::new());
+    let mut trans = client.begin();
+    let mut held: Option<(NodeId, apus_signal::Envelope, Vec<u8>)> = None;
+    let mut pings = 0;
+    bench.hook = Box::new(move |world, node, envelope, body, out| match envelope.kind {
+        Kind::TcBatchReq => {
+            held = Some((node, *envelope, body.to_vec()));
+            Act::Done
+        }
+        Kind::PingReq => {
+            pings += 1;
+            if pings > 10
+                && let Some((_, envelope, body)) = held.take_if(|h| h.0 == node)
+            {
+                world.serve(node, &envelope, &body, out);
+            }
+            Act::Default
+        }
+        _ => Act::Default,
+    });
+    let start = bench.now_ms();
+    bench.run(trans.execute(&write(3, b"new"), PLAIN, &mut out)).unwrap();
+    assert!(bench.now_ms() - start > 8_000);
+}
+
+#[test]
 fn an_old_map_is_refreshed_by_the_refusal() {
     let mut bench = Bench::ready(50);
     bench.world.view.generation = 2;

@@ -31,6 +31,11 @@ const BACKOFF_MIN_NS: u64 = 10_000_000;
 const BACKOFF_MAX_NS: u64 = 500_000_000;
 /// Connecting and hello together may take this long, in nanoseconds.
 pub(crate) const OPEN_TIMEOUT_NS: u64 = 3_000_000_000;
+/// Silence on a link while requests are in flight after which the other end is pinged, and for how long the ping may stay unanswered
+/// before the link is given up, in nanoseconds. Finds a network that swallows everything; a dead process closes its
+/// connections or is removed by the cluster much earlier.
+pub(crate) const SILENCE_NS: u64 = 2_000_000_000;
+pub(crate) const PING_TIMEOUT_NS: u64 = 4_000_000_000;
 /// Bytes waiting to be written beyond which callers wait.
 pub(crate) const OUT_BYTES_MAX: usize = 4 << 20;
 
@@ -52,6 +57,9 @@ pub(crate) struct Link {
     /// The node answered with a map since the link is ready.
     pub has_map: bool,
     pub map_asked: u64,
+    /// When bytes came in last, and since when a ping is unanswered.
+    pub heard: u64,
+    pub pinged: Option<u64>,
     pub out: Vec<u8>,
     /// Bytes of a frame that is not complete yet.
     pub input: Vec<u8>,
@@ -73,6 +81,8 @@ impl Link {
             failures: 0,
             has_map: false,
             map_asked: 0,
+            heard: 0,
+            pinged: None,
             out: Vec::new(),
             input: Vec::new(),
             writer: None,
@@ -94,10 +104,15 @@ impl Link {
             LinkState::Idle { .. } | LinkState::Ready => false,
         }
     }
+    pub fn heard(&mut self, now: u64) {
+        self.heard = now;
+        self.pinged = None;
+    }
     pub fn due(&self, now: u64) -> bool {
         self.wanted && matches!(self.state, LinkState::Idle { until } if until <= now)
     }
     pub fn ready(&mut self) {
+        self.pinged = None;
         self.state = LinkState::Ready;
         self.failures = 0;
         self.has_map = false;

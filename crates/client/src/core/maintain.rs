@@ -6,7 +6,7 @@ use prost::Message;
 
 use super::{
     Action, Core, LINKS_MAX, MS,
-    link::{ConnId, Link, LinkState},
+    link::{ConnId, Link, LinkState, PING_TIMEOUT_NS, SILENCE_NS},
 };
 
 /// Links are looked after this often while something is missing, and while all is well, in nanoseconds.
@@ -84,7 +84,11 @@ impl Core {
         if !link.is_ready() {
             return !link.wanted;
         }
-        if link.data_node().is_some() {
+        if let Some(node) = link.data_node() {
+            if !self.answers_pings(index, node) {
+                return false;
+            }
+            let Some(link) = self.links.get(usize::from(index)) else { return true };
             if !link.has_map && now >= link.map_asked + ASK_AGAIN_NS {
                 self.ask_map(index);
             }
@@ -97,6 +101,25 @@ impl Core {
             link.map_asked = now;
             let to = BlockRef::new(link.node.unwrap_or(NodeId(NodeId::MGMT_BASE)), BlockId::Mgmt, 0);
             self.append(index, to, Kind::ConfigReq, |out| MgmtReq { request: 0 }.encode_raw(out));
+        }
+        true
+    }
+
+    /// Pings a link that is silent while answers are due; gives it up when the ping is not answered either.
+    fn answers_pings(&mut self, index: u16, node: NodeId) -> bool {
+        let (now, in_flight) = (self.now, self.table.in_flight() > 0);
+        let Some(link) = self.links.get_mut(usize::from(index)) else { return true };
+        match link.pinged {
+            Some(since) if now > since + PING_TIMEOUT_NS => {
+                self.lose(index);
+                return false;
+            }
+            None if in_flight && now > link.heard + SILENCE_NS => {
+                link.pinged = Some(now);
+                let to = BlockRef::new(node, BlockId::Link, 0);
+                self.append(index, to, Kind::PingReq, |out| out.extend_from_slice(&[0; 8]));
+            }
+            _ => {}
         }
         true
     }

@@ -29,7 +29,9 @@ struct RequestNumber {
 impl Core {
     /// Bytes of a connection, in order, cut anywhere. `false`: the connection is of no use any more, close it.
     pub fn received(&mut self, conn: ConnId, bytes: &[u8]) -> bool {
+        let now = self.now;
         let Some(link) = self.link_of(conn) else { return false };
+        link.heard(now);
         let mut input = std::mem::take(&mut link.input);
         let outcome = if input.is_empty() {
             self.frames(conn, bytes).map(|used| input.extend_from_slice(bytes.get(used..).unwrap_or(&[])))
@@ -97,6 +99,7 @@ impl Core {
                 return Ok(());
             }
             Kind::ConfigConf => return self.config_arrived(body),
+            Kind::PingConf => return Ok(()),
             Kind::ConfigRef => return RequestRef::decode(body).map(|_| ()),
             Kind::DictReadConf | Kind::SchemaConf | Kind::NodeStatusConf | Kind::StatusConf => {
                 RequestNumber::decode(body).map_err(|_| DecodeError)?.request

@@ -48,14 +48,17 @@ pub enum Act {
 
 pub type Hook = Box<dyn FnMut(&mut World, NodeId, &Envelope, &[u8], &mut Vec<u8>) -> Act>;
 
+/// Savepoint, key, new row (`None`: deleted).
+pub type Change = (u32, Vec<u8>, Option<Vec<u8>>);
+
 /// All fake nodes share what they store: the tests are about the client.
 #[derive(Default)]
 pub struct World {
     pub view: View,
     pub schema_version: u64,
     pub rows: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// Changes of open transactions with their savepoints.
-    pub open: BTreeMap<TransId, Vec<(u32, Vec<u8>, Option<Vec<u8>>)>>,
+    /// Changes of open transactions.
+    pub open: BTreeMap<TransId, Vec<Change>>,
     pub outcomes: BTreeMap<TransId, Outcome>,
     pub tokens: BTreeMap<u64, u64>,
     pub log: Vec<(NodeId, Kind)>,
@@ -180,6 +183,7 @@ impl World {
                 };
                 self.reply(me, envelope, Kind::HelloConf, out, |b| answer.encode_raw(b));
             }
+            Kind::PingReq => self.reply(me, envelope, Kind::PingConf, out, |b| b.extend_from_slice(body)),
             Kind::MapReq => {
                 let map = self.map(0);
                 self.reply(me, envelope, Kind::MapConf, out, |b| map.encode_raw(b));
