@@ -5,10 +5,10 @@ use apus_kernel::Context;
 use apus_signal::{
     BlockRef, DecodeError, Kind,
     copy::{COPY_BYTES, COPY_WINDOW, CopyFrag, CopyRowsConf, CopyRowsOrd},
-    view::NodeState,
+    view::{NodeState, View},
 };
 use apus_storage::RowId;
-use apus_types::{Epoch, ErrorCode, PartitionId, TableId, hash::hash_key};
+use apus_types::{Epoch, ErrorCode, NodeId, PartitionId, TableId, hash::hash_key};
 
 use super::LocalDataManager;
 
@@ -21,6 +21,8 @@ const RETRY_NS: u64 = 1_000_000;
 #[derive(Debug)]
 pub(super) struct CopyJob {
     generation: u64,
+    /// View in which it began, or began anew because a node of the chain died with messages under way.
+    round: u64,
     partition: PartitionId,
     reply_to: BlockRef,
     /// `None`: all tables walked.
@@ -38,15 +40,14 @@ impl LocalDataManager {
         ctx: &mut Context<'_>,
     ) -> Result<(), DecodeError> {
         let req = CopyFrag::decode(body)?;
-        if req.generation != self.view.generation || !self.is_primary(req.partition) {
+        if req.generation > self.view.generation || !self.is_primary(req.partition) {
             ctx.send(from, Kind::CopyFragRef, |out| req.encode(out));
             return Ok(());
         }
-        if self.copy_jobs.iter().any(|j| j.partition == req.partition) {
-            return Ok(());
-        }
+        self.copy_jobs.retain(|j| j.partition != req.partition);
         self.copy_jobs.push(CopyJob {
             generation: req.generation,
+            round: self.view.generation,
             partition: req.partition,
             reply_to: from,
             table: self.tables.next_id(TableId(0)),
@@ -56,6 +57,31 @@ impl LocalDataManager {
         });
         self.continue_soon(ctx);
         Ok(())
+    }
+
+    /// A new view: jobs go on unless a node of their chain died. With the recovering node gone they end (COPY asks anew for its next
+    /// incarnation); with another one gone, messages may be lost and they begin anew.
+    pub(super) fn fit_copy_jobs(&mut self, gone: &[NodeId], old: &View, ctx: &mut Context<'_>) {
+        let mut jobs = std::mem::take(&mut self.copy_jobs);
+        jobs.retain_mut(|job| {
+            let mut dead = old.chain(job.partition).nodes().filter(|n| gone.contains(n)).peekable();
+            if dead.peek().is_none() {
+                return true;
+            }
+            if dead.any(|n| old.state(n) == NodeState::Recovering) {
+                return false;
+            }
+            job.round = self.view.generation;
+            job.table = self.tables.next_id(TableId(0));
+            job.row = RowId::default();
+            job.locked.clear();
+            job.outstanding = 0;
+            true
+        });
+        self.copy_jobs = jobs;
+        if !self.copy_jobs.is_empty() {
+            self.continue_soon(ctx);
+        }
     }
 
     /// Sliced work: index builds and copying, one slice of each, then again after whatever else is waiting.
@@ -101,7 +127,7 @@ impl LocalDataManager {
         if let Some(table) = table.filter(|_| sent) {
             let chain = self.view.chain(job.partition);
             let order = CopyRowsOrd {
-                generation: self.view.generation,
+                generation: job.round,
                 source: self.me,
                 chain,
                 partition: job.partition,
@@ -179,11 +205,12 @@ impl LocalDataManager {
         count
     }
 
-    pub(super) fn on_copy_rows_ord(&mut self, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
-        let order = CopyRowsOrd::decode(body)?;
-        if order.generation < self.view.generation {
-            return Ok(()); // the copying started over in the newer view
-        }
+    pub(super) fn on_copy_rows_ord(
+        &mut self,
+        order: &CopyRowsOrd<'_>,
+        body: &[u8],
+        ctx: &mut Context<'_>,
+    ) -> Result<(), DecodeError> {
         if let Some(next) = self.next_in(order.chain) {
             ctx.send(self.peer(next), Kind::CopyRowsOrd, |out| out.extend_from_slice(body));
             return Ok(());
@@ -191,7 +218,7 @@ impl LocalDataManager {
         if self.view.state(self.me.node) == NodeState::Recovering {
             for row in order.rows() {
                 let (epoch, key, image) = row?;
-                if let Err(code) = self.store_copied(&order, Epoch(epoch), key, image) {
+                if let Err(code) = self.store_copied(order, Epoch(epoch), key, image) {
                     ctx.stop_node(&format!("node recovery of partition {} failed: {code}", order.partition));
                     return Ok(());
                 }
@@ -232,7 +259,7 @@ impl LocalDataManager {
     pub(super) fn on_copy_rows_conf(&mut self, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
         let conf = CopyRowsConf::decode(body)?;
         let Some(job) =
-            self.copy_jobs.iter_mut().find(|j| j.partition == conf.partition && j.generation == conf.generation)
+            self.copy_jobs.iter_mut().find(|j| j.partition == conf.partition && j.round == conf.generation)
         else {
             return Ok(());
         };

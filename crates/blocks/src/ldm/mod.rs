@@ -49,6 +49,7 @@ use std::sync::Arc;
 use apus_kernel::{Block, Context};
 use apus_signal::{
     BlockId, BlockRef, DecodeError, Envelope, Kind,
+    copy::CopyRowsOrd,
     ldm::{LdmBatchRef, LdmBatchReq, LdmEnd, LdmPrepareReq, LdmWaitRep, WAIT_HOLDERS_MAX},
     takeover::OutcomeSignal,
     tc::{Outcome, RequestRef},
@@ -335,7 +336,12 @@ impl Block for LocalDataManager {
             Kind::LdmContinueOrd => self.on_continue(ctx),
             Kind::OutcomeReq => self.on_outcome_req(from, body, ctx)?,
             Kind::CopyFragReq => self.on_copy_frag_req(from, body, ctx)?,
-            Kind::CopyRowsOrd => self.on_copy_rows_ord(body, ctx)?,
+            Kind::CopyRowsOrd => {
+                let order = CopyRowsOrd::decode(body)?;
+                if !self.defer(order.generation, envelope, body) {
+                    self.on_copy_rows_ord(&order, body, ctx)?;
+                }
+            }
             Kind::CopyRowsConf => self.on_copy_rows_conf(body, ctx)?,
             Kind::TableOrd => self.on_table_ord(from, body, ctx)?,
             Kind::ViewOrd => self.on_view_ord(body, ctx)?,

@@ -46,18 +46,18 @@ impl LocalDataManager {
             return Ok(());
         }
         let old = std::mem::replace(&mut self.view, view);
-        let mut anyone_left = false;
-        for node in departed(&old, &self.view) {
+        let gone: Vec<NodeId> = departed(&old, &self.view).collect();
+        for node in &gone {
             self.left_at[usize::from(node.0)] = self.view.generation;
-            anyone_left = true;
         }
         self.fit_fragments();
-        self.copy_jobs.clear(); // COPY asks again in the new view
-        if anyone_left {
+        self.fit_copy_jobs(&gone, &old, ctx);
+        if !gone.is_empty() {
             self.drop_orphan_waits(ctx);
             self.advance_one_pass(ctx);
-            self.report_orphans(ctx);
         }
+        // In every view, because some other node may see this one and not the one in which somebody left.
+        self.report_orphans(ctx);
         self.replay_deferred(ctx);
         Ok(())
     }

@@ -13,7 +13,7 @@ use apus_types::{ErrorCode, NodeId, TransId};
 use super::{TransactionCoordinator, record::State};
 use crate::ldm::{departed, living_in_order, taker};
 
-/// Reports gathered for one view in which somebody left.
+/// Reports gathered for one view.
 #[derive(Debug)]
 pub(super) struct TakeOver {
     pub generation: u64,
@@ -32,20 +32,20 @@ impl TransactionCoordinator {
         for node in &gone {
             self.left_at[usize::from(node.0)] = self.view.generation;
         }
-        if !gone.is_empty() {
-            // From every LDM instance and, because an earlier take-over may be under way, from every TC instance.
-            let ends_missing = 2 * self.view.living().count() * self.view.instances as usize;
-            self.take_over = Some(TakeOver { generation: self.view.generation, ends_missing, reports: Vec::new() });
-            let open: Vec<u32> = self.transactions.iter().map(|(at, _)| at).collect();
-            for at in open {
-                match self.transactions.get(at).taken_over {
-                    true => self.hand_over(at, ctx),
-                    false => self.survive(at, &gone, ctx),
-                }
+        // A round of take-over in every view: another node may have learned of a failure in this one only. Ends come from every LDM
+        // instance and, because an earlier round may be under way, from every TC instance.
+        let ends_missing = 2 * self.view.living().count() * self.view.instances as usize;
+        self.take_over = Some(TakeOver { generation: self.view.generation, ends_missing, reports: Vec::new() });
+        let open: Vec<u32> = self.transactions.iter().map(|(at, _)| at).collect();
+        for at in open {
+            match self.transactions.get(at).taken_over {
+                true => self.hand_over(at, ctx),
+                false if gone.is_empty() => {}
+                false => self.survive(at, &gone, ctx),
             }
-            self.report_end(ctx);
-            self.drop_questions(ctx);
         }
+        self.report_end(ctx);
+        self.drop_questions(ctx);
         let refused: Vec<u32> = self
             .transactions
             .iter()

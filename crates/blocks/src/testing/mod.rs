@@ -29,6 +29,7 @@ pub const TABLE: TableId = TableId(10);
 pub const HIDDEN: TableId = TableId(11);
 
 /// How many seeds a test runs: `usual`, or what APUS_SEEDS says for a long run by hand.
+#[expect(clippy::disallowed_methods, reason = "a test that is run by hand for longer")]
 pub fn seeds(usual: u64) -> u64 {
     std::env::var("APUS_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(usual)
 }

@@ -1,0 +1,42 @@
+//! `apus bench`: load from the native client, for figures and for proof.
+//!
+//! - [`kv`]: how many key operations per second a cluster executes, and how long one request takes.
+//! - [`bank`]: transfers between accounts while nodes are killed, then a check that nothing acknowledged is missing, nothing
+//!   was executed twice and no money came or went.
+//!
+//! Load comes from operating system threads, each with its own event loop and its own client (the client never changes
+//! thread), each with several requests in flight. Both workloads are closed loops: a worker sends its next request when it has
+//! the answer to the last one, so latencies are those of a caller that waits, not of callers that arrive at a fixed rate.
+//! Progress goes to standard error, results to standard output.
+
+mod bank;
+mod cluster;
+mod kv;
+mod numbers;
+
+use std::process::ExitCode;
+
+#[derive(clap::Args)]
+pub struct BenchArgs {
+    #[command(subcommand)]
+    workload: Workload,
+}
+
+#[derive(clap::Subcommand)]
+enum Workload {
+    /// Insert, read, update and delete rows by key, as many as the cluster takes
+    Kv(kv::KvArgs),
+    /// Move money between accounts, kill nodes meanwhile, and check that all of it is accounted for
+    Bank(bank::BankArgs),
+}
+
+/// Runs the workload that was asked for; the exit code says whether everything it checked was right.
+///
+/// # Errors
+/// No cluster was found, or the workload could not begin.
+pub fn run(args: BenchArgs) -> Result<ExitCode, String> {
+    match args.workload {
+        Workload::Kv(args) => kv::run(&args),
+        Workload::Bank(args) => bank::run(args),
+    }
+}

@@ -1,0 +1,81 @@
+//! `apus data`: one data node.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use apus_runtime::{Bound, DataNodeConfig, EXIT_STOPPED, Stop};
+use apus_storage::MemoryManager;
+use apus_types::NodeId;
+
+use crate::ChildArgs;
+
+#[derive(clap::Args)]
+pub struct DataArgs {
+    /// Id of this node, 1 to 255, as in the cluster's configuration
+    #[arg(long)]
+    node: u16,
+    /// Address of the management node
+    #[arg(long, value_name = "HOST:PORT")]
+    mgmt: String,
+    /// Address to listen on; port 0 chooses one
+    #[arg(long, default_value = "127.0.0.1:0", value_name = "HOST:PORT")]
+    listen: String,
+    /// Worker threads; must be equal on all data nodes of the cluster
+    #[arg(long, default_value_t = 1)]
+    workers: u8,
+    /// Memory for data, indexes and transactions, in MiB
+    #[arg(long, default_value_t = 4096, value_name = "MIB")]
+    memory: u64,
+    /// Where crash reports go
+    #[arg(long, default_value = ".")]
+    dir: PathBuf,
+    #[command(flatten)]
+    child: ChildArgs,
+}
+
+/// Least memory of a data node in MiB.
+const MEMORY_MIN_MIB: u64 = 64;
+
+pub fn run(args: DataArgs) -> Result<ExitCode, String> {
+    args.child.begin()?;
+    let node = NodeId(args.node);
+    if !node.is_data() || args.workers == 0 {
+        return Err(format!("a data node has an id of 1 to {} and at least one worker", NodeId::DATA_MAX));
+    }
+    if args.memory < MEMORY_MIN_MIB {
+        return Err(format!("--memory is at least {MEMORY_MIN_MIB} MiB"));
+    }
+    let config = DataNodeConfig {
+        node,
+        listen: args.listen,
+        mgmt: vec![args.mgmt.clone()],
+        workers: args.workers,
+        dir: args.dir,
+        build: crate::build_id(),
+    };
+    let bound = Bound::new(config).map_err(|e| e.to_string())?;
+    let address = bound.address().map_err(|e| e.to_string())?;
+    let blocks = apus_blocks::NodeConfig {
+        node,
+        workers: args.workers,
+        incarnation: bound.incarnation(),
+        address: address.to_string(),
+        mgmt: NodeId(NodeId::MGMT_BASE + 1),
+        mgmt_address: args.mgmt,
+        memory: MemoryManager::new(args.memory << 20),
+    };
+    let running = bound.start(move |who| apus_blocks::build(who.worker, &blocks)).map_err(|e| e.to_string())?;
+    args.child.ready(address)?;
+    ended(running.wait_signals().map_err(|e| e.to_string())?)
+}
+
+/// The exit code that says why a node ended.
+pub fn ended(stop: Stop) -> Result<ExitCode, String> {
+    match stop {
+        Stop::Asked => Ok(ExitCode::SUCCESS),
+        Stop::Block(reason) => {
+            eprintln!("apus: stopped: {reason}");
+            Ok(ExitCode::from(EXIT_STOPPED as u8))
+        }
+        Stop::Failed(reason) => Err(reason),
+    }
+}

@@ -1,0 +1,53 @@
+//! The control socket of `apus dev`: one line per request, see [`crate::discover::CONTROL_SOCKET`].
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    os::unix::net::{UnixListener, UnixStream},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use super::{Nodes, lock};
+use crate::discover;
+
+/// Longest request in bytes.
+const REQUEST_BYTES_MAX: u64 = 256;
+
+pub fn listen(dir: &Path, nodes: Arc<Mutex<Nodes>>, ready_file: Option<PathBuf>) -> Result<(), String> {
+    let path = dir.join(discover::CONTROL_SOCKET);
+    let _ = std::fs::remove_file(&path);
+    let listener = UnixListener::bind(&path).map_err(|e| format!("cannot listen on {}: {e}", path.display()))?;
+    let serve = move || {
+        for stream in listener.incoming().flatten() {
+            let _ = answer(stream, &nodes, ready_file.as_deref());
+        }
+    };
+    std::thread::Builder::new().name("control".to_owned()).spawn(serve).map_err(|e| e.to_string())?;
+    Ok(())
+}
+
+fn answer(mut stream: UnixStream, nodes: &Mutex<Nodes>, ready_file: Option<&Path>) -> std::io::Result<()> {
+    stream.set_read_timeout(Some(Duration::from_secs(2)))?;
+    let mut line = String::new();
+    BufReader::new(stream.try_clone()?.take(REQUEST_BYTES_MAX)).read_line(&mut line)?;
+    let result = match line.trim_end().split_once(' ') {
+        Some(("restart", id)) => match id.parse() {
+            Ok(id) => restart(nodes, id, ready_file),
+            Err(_) => Err(format!("{id:?} is no node id")),
+        },
+        _ => Err("the only request is: restart ID".to_owned()),
+    };
+    match result {
+        Ok(pid) => writeln!(stream, "ok {pid}"),
+        Err(reason) => writeln!(stream, "error {reason}"),
+    }
+}
+
+fn restart(nodes: &Mutex<Nodes>, id: u16, ready_file: Option<&Path>) -> Result<u32, String> {
+    let mut nodes = lock(nodes);
+    let pid = nodes.restart(id)?;
+    nodes.write_state(ready_file)?;
+    println!("data node {id} started again, process {pid}");
+    Ok(pid)
+}

@@ -1,0 +1,298 @@
+//! `apus dev`: a whole cluster on this machine, as real child processes.
+//!
+//! It starts one management node, the data nodes and the SQL nodes, each with ports of its own, waits until SQL answers, prints how
+//! to connect, and then watches its children. A data node that dies stays down until `apus dev restart ID` asks for it through the
+//! control socket (see [`crate::discover`]). Ctrl-C and SIGTERM end all children and remove everything that was made, except a
+//! directory named by `--keep`. The children ask the kernel to end them if this process is killed.
+
+mod children;
+mod control;
+
+use std::{
+    net::{Ipv4Addr, SocketAddr, TcpListener},
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use serde_json::json;
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use self::children::{Child, Spawner};
+use crate::discover;
+
+#[derive(clap::Args)]
+pub struct DevArgs {
+    #[command(subcommand)]
+    action: Option<DevAction>,
+    /// Data nodes, a multiple of --replicas
+    #[arg(long, default_value_t = 2)]
+    data_nodes: u16,
+    /// Replicas of each row, 1 to 4
+    #[arg(long, default_value_t = 2)]
+    replicas: u16,
+    /// SQL nodes
+    #[arg(long, default_value_t = 1)]
+    sql_nodes: u16,
+    /// Port of the first SQL node; 0, or a port that is taken, chooses a free one
+    #[arg(long, default_value_t = 4000)]
+    port: u16,
+    /// Keep crash reports and logs in this directory
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
+    /// Write a JSON description of the cluster here when SQL answers
+    #[arg(long, value_name = "FILE")]
+    ready_file: Option<PathBuf>,
+    /// Worker threads per data node; default: the cores of this machine shared among the data nodes
+    #[arg(long)]
+    workers: Option<u8>,
+    /// Threads per SQL node
+    #[arg(long)]
+    sql_threads: Option<usize>,
+    /// Memory of each data node in MiB
+    #[arg(long, default_value_t = 4096, value_name = "MIB")]
+    memory: u64,
+}
+
+#[derive(clap::Subcommand)]
+enum DevAction {
+    /// Start a dead data node of the running `apus dev` again
+    Restart {
+        /// Id of the data node
+        id: u16,
+    },
+}
+
+/// How long the whole start may take.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+
+pub fn run(args: DevArgs) -> Result<ExitCode, String> {
+    if let Some(DevAction::Restart { id }) = args.action {
+        let pid = discover::restart_node(id)?;
+        println!("data node {id} started again, process {pid}");
+        return Ok(ExitCode::SUCCESS);
+    }
+    if args.replicas == 0 || args.data_nodes == 0 || args.data_nodes % args.replicas != 0 {
+        return Err(format!("{} data nodes cannot form groups of {} replicas", args.data_nodes, args.replicas));
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, stop.clone()).map_err(|e| format!("cannot handle signals: {e}"))?;
+    }
+    let dir = Directory::create(args.keep.clone())?;
+    let spawner = Spawner::new(dir.path.clone())?;
+    let mut cluster = Cluster::start(&args, &dir.path, spawner, &stop)?;
+    let result = cluster.serve(&args, &stop);
+    cluster.end();
+    result.map(|()| ExitCode::SUCCESS)
+}
+
+/// The directory of this run and its entry in the registry; both go when it is dropped, unless the user asked to keep it.
+struct Directory {
+    path: PathBuf,
+    entry: PathBuf,
+    keep: bool,
+}
+
+impl Directory {
+    fn create(keep: Option<PathBuf>) -> Result<Directory, String> {
+        let id = std::process::id();
+        let kept = keep.is_some();
+        let path = keep.unwrap_or_else(|| std::env::temp_dir().join(format!("apus-dev-run-{id}")));
+        let registry = discover::registry();
+        let failed = |what: &Path, e: std::io::Error| format!("cannot create {}: {e}", what.display());
+        std::fs::create_dir_all(&path).map_err(|e| failed(&path, e))?;
+        std::fs::create_dir_all(&registry).map_err(|e| failed(&registry, e))?;
+        let path = path.canonicalize().map_err(|e| failed(&path, e))?;
+        let entry = registry.join(id.to_string());
+        crate::write_whole(&entry, &path.display().to_string())?;
+        Ok(Directory { path, entry, keep: kept })
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.entry);
+        if self.keep {
+            let _ = std::fs::remove_file(self.path.join(discover::CONTROL_SOCKET));
+            let _ = std::fs::remove_file(self.path.join(discover::STATE_FILE));
+        } else {
+            let _ = std::fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+struct DataNode {
+    id: u16,
+    group: u16,
+    child: Child,
+    down: bool,
+}
+
+/// The running processes; shared with the control socket's thread.
+struct Nodes {
+    spawner: Spawner,
+    mgmt: Child,
+    data: Vec<DataNode>,
+    sql: Vec<Child>,
+    workers: u8,
+    memory: u64,
+}
+
+struct Cluster {
+    nodes: Arc<Mutex<Nodes>>,
+    dir: PathBuf,
+}
+
+fn lock(nodes: &Mutex<Nodes>) -> std::sync::MutexGuard<'_, Nodes> {
+    nodes.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Nodes {
+    fn start_data(&mut self, id: u16) -> Result<Child, String> {
+        let args = [
+            "data".to_owned(),
+            format!("--node={id}"),
+            format!("--mgmt={}", self.mgmt.address),
+            format!("--workers={}", self.workers),
+            format!("--memory={}", self.memory),
+            format!("--dir={}", self.spawner.dir().display()),
+        ];
+        self.spawner.spawn(&format!("data-{id}"), &args)
+    }
+
+    fn restart(&mut self, id: u16) -> Result<u32, String> {
+        let place = self.data.iter().position(|n| n.id == id).ok_or(format!("there is no data node {id}"))?;
+        if self.data[place].child.exited().is_none() {
+            return Err(format!("data node {id} runs, process {}", self.data[place].child.pid()));
+        }
+        let child = self.start_data(id)?;
+        let pid = child.pid();
+        self.data[place].child = child;
+        self.data[place].down = false;
+        self.write_state(None)?;
+        Ok(pid)
+    }
+
+    fn describe(&self) -> String {
+        let host_port = |a: &SocketAddr| json!({"host": a.ip().to_string(), "port": a.port()});
+        let sql: Vec<_> = self
+            .sql
+            .iter()
+            .enumerate()
+            .map(|(i, c)| {
+                json!({"id": i + 1, "host": c.address.ip().to_string(), "port": c.address.port(), "pid": c.pid()})
+            })
+            .collect();
+        let data: Vec<_> =
+            self.data.iter().map(|n| json!({"id": n.id, "pid": n.child.pid(), "group": n.group})).collect();
+        let mut mgmt = host_port(&self.mgmt.address);
+        mgmt["pid"] = json!(self.mgmt.pid());
+        json!({"mgmt": mgmt, "sql": sql, "data": data, "dir": self.spawner.dir().display().to_string()}).to_string()
+    }
+
+    /// Writes the state file and, where one was asked for, the ready file.
+    fn write_state(&self, ready_file: Option<&Path>) -> Result<(), String> {
+        let text = self.describe();
+        crate::write_whole(&self.spawner.dir().join(discover::STATE_FILE), &text)?;
+        ready_file.map_or(Ok(()), |path| crate::write_whole(path, &text))
+    }
+}
+
+impl Cluster {
+    fn start(args: &DevArgs, dir: &Path, mut spawner: Spawner, stop: &AtomicBool) -> Result<Cluster, String> {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let workers = args.workers.unwrap_or_else(|| (cores / usize::from(args.data_nodes)).clamp(1, 64) as u8);
+        let sql_threads = args.sql_threads.unwrap_or_else(|| (cores / 2).max(1));
+        let mgmt_args = [
+            "mgmt".to_owned(),
+            format!("--groups={}", args.data_nodes / args.replicas),
+            format!("--replicas={}", args.replicas),
+            format!("--workers={workers}"),
+            format!("--dir={}", dir.display()),
+        ];
+        let mut mgmt = spawner.spawn("mgmt", &mgmt_args)?;
+        let deadline = Instant::now() + START_TIMEOUT;
+        mgmt.wait_ready(deadline, stop)?;
+        let mut nodes = Nodes { spawner, mgmt, data: Vec::new(), sql: Vec::new(), workers, memory: args.memory };
+        for id in 1..=args.data_nodes {
+            let child = nodes.start_data(id)?;
+            nodes.data.push(DataNode { id, group: (id - 1) / args.replicas, child, down: false });
+        }
+        for i in 0..args.sql_nodes {
+            let port = if args.port == 0 { 0 } else { free_port(args.port.saturating_add(i)) };
+            let sql_args = [
+                "sql".to_owned(),
+                format!("--mgmt={}", nodes.mgmt.address),
+                format!("--listen=127.0.0.1:{port}"),
+                format!("--threads={sql_threads}"),
+            ];
+            let child = nodes.spawner.spawn(&format!("sql-{}", i + 1), &sql_args)?;
+            nodes.sql.push(child);
+        }
+        for node in &mut nodes.data {
+            node.child.wait_ready(deadline, stop)?;
+        }
+        for child in &mut nodes.sql {
+            child.wait_ready(deadline, stop)?;
+        }
+        nodes.write_state(args.ready_file.as_deref())?;
+        Ok(Cluster { nodes: Arc::new(Mutex::new(nodes)), dir: dir.to_owned() })
+    }
+
+    /// Says how to connect and watches the children until asked to stop.
+    fn serve(&mut self, args: &DevArgs, stop: &AtomicBool) -> Result<(), String> {
+        control::listen(&self.dir, self.nodes.clone(), args.ready_file.clone())?;
+        self.announce();
+        while !stop.load(Relaxed) {
+            let mut nodes = lock(&self.nodes);
+            for node in nodes.data.iter_mut().filter(|n| !n.down) {
+                if let Some(how) = node.child.exited() {
+                    node.down = true;
+                    println!("data node {} ended ({how}); start it again with: apus dev restart {}", node.id, node.id);
+                }
+            }
+            if let Some(how) = nodes.mgmt.exited() {
+                return Err(format!("the management node ended ({how}); its log: {}", nodes.mgmt.log.display()));
+            }
+            if let Some((how, log)) = nodes.sql.iter_mut().find_map(|c| Some((c.exited()?, c.log.clone()))) {
+                return Err(format!("a SQL node ended ({how}); its log: {}", log.display()));
+            }
+            drop(nodes);
+            std::thread::sleep(Duration::from_millis(50)); // polls children; nothing waits for this
+        }
+        println!("\nstopping");
+        Ok(())
+    }
+
+    fn announce(&self) {
+        let nodes = lock(&self.nodes);
+        println!("Apus runs: {} data nodes, {} SQL nodes, in {}", nodes.data.len(), nodes.sql.len(), self.dir.display());
+        for child in &nodes.sql {
+            println!("  SQL      mysql -h127.0.0.1 -P{} -uroot", child.address.port());
+        }
+        println!("  Native   {} (management node)", nodes.mgmt.address);
+        println!("  Status   apus status");
+        for node in &nodes.data {
+            println!("  Try      kill -9 {:<8} (data node {}), then: apus dev restart {}", node.child.pid(), node.id, node.id);
+        }
+        println!("All data is in memory only: it is gone when this cluster stops. Ctrl-C ends it.");
+    }
+
+    fn end(&mut self) {
+        let mut nodes = lock(&self.nodes);
+        let nodes = &mut *nodes;
+        let children = nodes.sql.iter_mut().chain(nodes.data.iter_mut().map(|n| &mut n.child));
+        let mut all: Vec<&mut Child> = children.chain(std::iter::once(&mut nodes.mgmt)).collect();
+        children::end_all(&mut all);
+    }
+}
+
+/// `port` if it is free, otherwise 0.
+fn free_port(port: u16) -> u16 {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_or(0, |_| port)
+}

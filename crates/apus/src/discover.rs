@@ -1,0 +1,104 @@
+//! Finding a running `apus dev`, and asking it to start a dead node again.
+//!
+//! `apus dev` keeps `cluster.json` (see [`DevCluster`]) and a control socket in its directory, and a link to that directory in
+//! [`registry`]. A link whose process is gone is ignored.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use serde_json::Value;
+
+/// Where running `apus dev` processes register: one file per process id that holds the path of its directory.
+pub fn registry() -> PathBuf {
+    let user = rustix::process::getuid().as_raw();
+    std::env::temp_dir().join(format!("apus-dev-{user}"))
+}
+
+/// Name of the state file in the directory of an `apus dev`.
+pub const STATE_FILE: &str = "cluster.json";
+/// Name of the control socket there. Requests and answers are lines: `restart 2` -> `ok 12345` or `error ...`.
+pub const CONTROL_SOCKET: &str = "control.sock";
+
+/// A running `apus dev` as its state file tells.
+pub struct DevCluster {
+    pub dir: PathBuf,
+    pub state: Value,
+}
+
+impl DevCluster {
+    /// `host:port` of the management node.
+    pub fn mgmt(&self) -> Option<String> {
+        let mgmt = &self.state["mgmt"];
+        Some(format!("{}:{}", mgmt["host"].as_str()?, mgmt["port"].as_u64()?))
+    }
+    /// (id, pid) of the data nodes as started last.
+    pub fn data_nodes(&self) -> Vec<(u16, i32)> {
+        let list = self.state["data"].as_array().map_or(&[][..], Vec::as_slice);
+        let pair = |n: &Value| Some((u16::try_from(n["id"].as_u64()?).ok()?, i32::try_from(n["pid"].as_u64()?).ok()?));
+        list.iter().filter_map(pair).collect()
+    }
+}
+
+fn is_alive(pid: i32) -> bool {
+    rustix::process::Pid::from_raw(pid).is_some_and(|pid| rustix::process::test_kill_process(pid).is_ok())
+}
+
+fn load(dir: &Path) -> Option<DevCluster> {
+    let text = std::fs::read_to_string(dir.join(STATE_FILE)).ok()?;
+    Some(DevCluster { dir: dir.to_owned(), state: serde_json::from_str(&text).ok()? })
+}
+
+/// The running `apus dev` that started last.
+///
+/// # Errors
+/// There is none; the text says what to do.
+pub fn find_dev() -> Result<DevCluster, String> {
+    let mut found: Vec<(std::time::SystemTime, PathBuf)> = Vec::new();
+    for entry in std::fs::read_dir(registry()).into_iter().flatten().flatten() {
+        let alive = entry.file_name().to_str().and_then(|n| n.parse().ok()).is_some_and(is_alive);
+        if let (true, Ok(dir), Ok(meta)) = (alive, std::fs::read_to_string(entry.path()), entry.metadata()) {
+            found.push((meta.modified().unwrap_or(std::time::UNIX_EPOCH), PathBuf::from(dir)));
+        }
+    }
+    found.sort();
+    found
+        .iter()
+        .rev()
+        .find_map(|(_, dir)| load(dir))
+        .ok_or_else(|| "no running `apus dev` found; start one, or name the cluster with --mgmt HOST:PORT".to_owned())
+}
+
+/// Address of the management node: the one given, or that of the running `apus dev`.
+///
+/// # Errors
+/// Neither is there.
+pub fn find_mgmt(explicit: Option<String>) -> Result<String, String> {
+    match explicit {
+        Some(address) => Ok(address),
+        None => find_dev()?.mgmt().ok_or_else(|| "the state file of `apus dev` names no management node".to_owned()),
+    }
+}
+
+/// Asks the running `apus dev` to start a dead data node again; the new process id.
+///
+/// # Errors
+/// The node runs, does not exist, or `apus dev` does not answer.
+pub fn restart_node(id: u16) -> Result<i32, String> {
+    let dev = find_dev()?;
+    let path = dev.dir.join(CONTROL_SOCKET);
+    let failed = |e: std::io::Error| format!("`apus dev` does not answer on {}: {e}", path.display());
+    let mut socket = UnixStream::connect(&path).map_err(failed)?;
+    socket.set_read_timeout(Some(Duration::from_secs(20))).map_err(failed)?;
+    writeln!(socket, "restart {id}").map_err(failed)?;
+    let mut answer = String::new();
+    BufReader::new(socket).read_line(&mut answer).map_err(failed)?;
+    match answer.trim_end().split_once(' ') {
+        Some(("ok", pid)) => pid.parse().map_err(|_| format!("`apus dev` answered {answer:?}")),
+        Some(("error", reason)) => Err(reason.to_owned()),
+        _ => Err(format!("`apus dev` answered {answer:?}")),
+    }
+}

@@ -1,0 +1,163 @@
+//! `apus status`: what the management node knows of the cluster.
+
+use std::{
+    fmt::Write as _,
+    io::{Read, Write},
+    net::{TcpStream, ToSocketAddrs},
+    process::ExitCode,
+    time::Duration,
+};
+
+use apus_signal::{
+    BlockId, BlockRef, Envelope, Kind,
+    envelope::{decode_frame, frame_length},
+    hello::{Hello, MAGIC, Role},
+    mgmt::{MgmtReq, NodeSummary, StatusConf},
+    tc::RequestRef,
+    view::NodeState,
+};
+use apus_types::{Epoch, NodeId};
+use prost::Message;
+use serde_json::json;
+
+#[derive(clap::Args)]
+pub struct StatusArgs {
+    /// Management node; default: that of the running `apus dev`
+    #[arg(long, value_name = "HOST:PORT")]
+    mgmt: Option<String>,
+    /// One JSON document instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+pub fn run(args: &StatusArgs) -> Result<ExitCode, String> {
+    let address = crate::discover::find_mgmt(args.mgmt.clone())?;
+    let status = ask(&address)?;
+    if args.json {
+        println!("{:#}", to_json(&status));
+    } else {
+        print!("{}", to_table(&status));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Asks a management node.
+///
+/// # Errors
+/// It does not answer, or not in our protocol.
+pub fn ask(address: &str) -> Result<StatusConf, String> {
+    let failed = |e: &dyn std::fmt::Display| format!("management node {address}: {e}");
+    let target = address.to_socket_addrs().map_err(|e| failed(&e))?.next().ok_or_else(|| failed(&"no such host"))?;
+    let mut stream = TcpStream::connect_timeout(&target, TIMEOUT).map_err(|e| failed(&e))?;
+    stream.set_read_timeout(Some(TIMEOUT)).map_err(|e| failed(&e))?;
+    let hello = Hello { magic: MAGIC, role: Role::Client as i32, name: crate::build_id(), ..Hello::default() };
+    let node = NodeId(NodeId::MGMT_BASE + 1);
+    let mut out = Vec::new();
+    frame(Kind::HelloReq, BlockRef::new(node, BlockId::Link, 0), &hello.encode_to_vec(), &mut out);
+    stream.write_all(&out).map_err(|e| failed(&e))?;
+    let mut buffer = Vec::new();
+    let (envelope, _) = read_frame(&mut stream, &mut buffer).map_err(|e| failed(&e))?;
+    if envelope.kind != Kind::HelloConf {
+        return Err(failed(&"the hello was refused"));
+    }
+    out.clear();
+    frame(Kind::StatusReq, BlockRef::new(node, BlockId::Mgmt, 0), &MgmtReq { request: 1 }.encode_to_vec(), &mut out);
+    stream.write_all(&out).map_err(|e| failed(&e))?;
+    loop {
+        let (envelope, body) = read_frame(&mut stream, &mut buffer).map_err(|e| failed(&e))?;
+        match envelope.kind {
+            Kind::StatusConf => return StatusConf::decode(body.as_slice()).map_err(|e| failed(&e)),
+            Kind::RequestRef => {
+                let code = RequestRef::decode(&body).map_err(|e| failed(&e))?.code;
+                return Err(failed(&code));
+            }
+            _ => {}
+        }
+    }
+}
+
+fn frame(kind: Kind, to: BlockRef, body: &[u8], out: &mut Vec<u8>) {
+    let from = BlockRef::new(NodeId(NodeId::CLIENT_BASE), BlockId::Client, 0);
+    Envelope { kind, to, from, epoch: Epoch(0), trace: 0 }.encode(out, |out| out.extend_from_slice(body));
+}
+
+/// Takes the next whole frame from the stream; `buffer` holds what was read beyond it.
+fn read_frame(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Result<(Envelope, Vec<u8>), String> {
+    loop {
+        if let Some(length) = frame_length(buffer).map_err(|e| e.to_string())?
+            && buffer.len() >= length
+        {
+            let rest = buffer.split_off(length);
+            let whole = std::mem::replace(buffer, rest);
+            let (envelope, body) = decode_frame(&whole).map_err(|e| e.to_string())?;
+            return Ok((envelope, body.to_vec()));
+        }
+        let mut chunk = [0u8; 16 << 10];
+        match stream.read(&mut chunk).map_err(|e| e.to_string())? {
+            0 => return Err("the connection was closed".to_owned()),
+            n => buffer.extend_from_slice(&chunk[..n]),
+        }
+    }
+}
+
+/// Name of a node's state.
+pub fn state_name(node: &NodeSummary) -> &'static str {
+    match NodeState::try_from(node.state as i32) {
+        Ok(NodeState::Up) => "up",
+        Ok(NodeState::Recovering) => "recovering",
+        _ => "down",
+    }
+}
+
+fn to_json(status: &StatusConf) -> serde_json::Value {
+    let nodes: Vec<_> = status
+        .nodes
+        .iter()
+        .map(|n| {
+            json!({
+                "id": n.id,
+                "group": n.group,
+                "role": "data",
+                "state": state_name(n),
+                "president": n.president,
+                "primaries": n.primaries,
+                "backups": n.backups,
+                "address": n.address,
+                "uptime_ms": n.uptime_ms,
+            })
+        })
+        .collect();
+    json!({
+        "cluster": format!("{:016x}", status.cluster),
+        "generation": status.generation,
+        "partitions": status.partitions,
+        "replicas": status.replicas,
+        "mgmt_uptime_ms": status.mgmt_uptime_ms,
+        "nodes": nodes,
+    })
+}
+
+fn to_table(status: &StatusConf) -> String {
+    let mut out = format!(
+        "cluster {:016x}: {} replicas, {} partitions, view {}\n\n{:>4} {:>5}  {:<10} {:>9} {:>7}  {:>9}  {}\n",
+        status.cluster, status.replicas, status.partitions, status.generation, "node", "group", "state", "primaries", "backups",
+        "uptime", "address"
+    );
+    for n in &status.nodes {
+        let president = if n.president { "  president" } else { "" };
+        let _ = writeln!(
+            out,
+            "{:>4} {:>5}  {:<10} {:>9} {:>7}  {:>7} s  {}{president}",
+            n.id,
+            n.group,
+            state_name(n),
+            n.primaries,
+            n.backups,
+            n.uptime_ms / 1000,
+            n.address
+        );
+    }
+    out
+}
