@@ -1,0 +1,102 @@
+//! The SQL thread's copy of the dictionary.
+//!
+//! Before each statement its version is compared with the newest that the cluster announced, and the whole copy is
+//! fetched again when they differ; an operation that the data nodes refuse with `SchemaVersionChanged` forces that too. So a
+//! stale definition can cost a retry, never a wrong row.
+
+use std::{collections::BTreeMap, rc::Rc};
+
+use apus_client::Client;
+use apus_signal::dict::Dictionary;
+use apus_types::{IndexDef, IndexState, TableId, TableSchema, collate::Collation};
+
+use super::errors::{self, Result};
+
+/// The database of the cluster's own tables.
+pub const SYSTEM_DATABASE: &str = "apus";
+
+/// A table and the hidden tables of its unique indexes, in the order of its indexes.
+#[derive(Debug)]
+pub struct Table {
+    pub schema: TableSchema,
+    pub hidden: Vec<Option<Rc<TableSchema>>>,
+}
+
+impl Table {
+    /// Indexes that reads may use.
+    pub fn ready_indexes(&self) -> impl Iterator<Item = (usize, &IndexDef)> {
+        self.schema.indexes.iter().enumerate().filter(|(_, i)| i.state == IndexState::Ready)
+    }
+    /// Columns that a user sees, with their numbers.
+    pub fn visible_columns(&self) -> impl Iterator<Item = u16> + '_ {
+        (0..self.schema.columns.len() as u16).filter(|&c| !self.schema.columns[usize::from(c)].name.starts_with('#'))
+    }
+    /// Name of index `no` in error messages.
+    pub fn key_name(&self, no: u16) -> String {
+        let name = if no == 0 {
+            "PRIMARY"
+        } else {
+            self.schema.index(apus_types::IndexNo(no)).map_or("?", |i| i.name.as_str())
+        };
+        format!("{}.{name}", self.schema.name)
+    }
+}
+
+#[derive(Default, Debug)]
+pub struct Catalog {
+    pub version: u64,
+    loaded: bool,
+    pub databases: BTreeMap<String, Collation>,
+    tables: BTreeMap<(String, String), Rc<Table>>,
+}
+
+impl Catalog {
+    pub fn is_current(&self, client: &Client) -> bool {
+        self.loaded && client.schema_version() == self.version
+    }
+
+    /// Builds the catalog of a dictionary.
+    pub fn from_dictionary(dictionary: &Dictionary) -> Result<Catalog> {
+        let bad = || errors::internal("the dictionary does not decode");
+        let mut catalog = Catalog { version: dictionary.version, loaded: true, ..Catalog::default() };
+        for database in &dictionary.databases {
+            let collation = u16::try_from(database.collation).ok().and_then(Collation::from_id).unwrap_or_default();
+            catalog.databases.insert(database.name.clone(), collation);
+        }
+        let mut hidden: BTreeMap<TableId, Rc<TableSchema>> = BTreeMap::new();
+        let mut plain = Vec::new();
+        for message in &dictionary.tables {
+            let schema = TableSchema::try_from(message).map_err(|_| bad())?;
+            if schema.is_hidden_index() {
+                hidden.insert(schema.id, Rc::new(schema));
+            } else {
+                plain.push(schema);
+            }
+        }
+        for schema in plain {
+            let of = |i: &IndexDef| i.hidden_table.and_then(|id| hidden.get(&id).cloned());
+            let table = Table { hidden: schema.indexes.iter().map(of).collect(), schema };
+            let key = (table.schema.database.clone(), table.schema.name.clone());
+            catalog.tables.insert(key, Rc::new(table));
+        }
+        Ok(catalog)
+    }
+
+    pub fn find(&self, database: &str, name: &str) -> Option<Rc<Table>> {
+        // The key is a pair of owned strings, so a lookup makes two; plans keep the table, so this is not on the hot path.
+        self.tables.get(&(database.to_owned(), name.to_owned())).cloned()
+    }
+    pub fn table(&self, database: &str, name: &str) -> Result<Rc<Table>> {
+        if !self.databases.contains_key(database) {
+            return Err(errors::unknown_database(database));
+        }
+        self.find(database, name).ok_or_else(|| errors::unknown_table(database, name))
+    }
+    pub fn tables_of(&self, database: &str) -> impl Iterator<Item = &Rc<Table>> {
+        let database = database.to_owned();
+        self.tables.iter().filter(move |((d, _), _)| *d == database).map(|(_, t)| t)
+    }
+    pub fn tables(&self) -> impl Iterator<Item = &Rc<Table>> {
+        self.tables.values()
+    }
+}

@@ -1,0 +1,231 @@
+//! From stored values and computed ones to the cells of a result.
+
+use apus_types::{
+    ColumnType as Stored, TableSchema, Value,
+    schema::DefaultValue,
+    time::{unpack_date, unpack_datetime},
+};
+
+use super::expr::{Datum, Kind, decimal};
+use crate::wire::{ColumnDef, ColumnType, ResultWriter, column_flag, result::DECIMALS_NOT_FIXED};
+
+/// What a client is told about a stored column.
+pub fn column_def(schema: &TableSchema, column: u16) -> ColumnDef {
+    let c = &schema.columns[usize::from(column)];
+    let (column_type, length, decimals) = match c.ty {
+        Stored::Int { bits: 8, .. } => (ColumnType::Tiny, 4, 0),
+        Stored::Int { bits: 16, .. } => (ColumnType::Short, 6, 0),
+        Stored::Int { bits: 24, .. } => (ColumnType::Int24, 9, 0),
+        Stored::Int { bits: 32, .. } => (ColumnType::Long, 11, 0),
+        Stored::Int { .. } => (ColumnType::LongLong, 20, 0),
+        Stored::Decimal { precision, scale, .. } => (ColumnType::NewDecimal, u32::from(precision) + 2, scale),
+        Stored::Float => (ColumnType::Float, 12, DECIMALS_NOT_FIXED),
+        Stored::Double => (ColumnType::Double, 22, DECIMALS_NOT_FIXED),
+        Stored::Char { length, .. } => (ColumnType::String, u32::from(length) * 4, 0),
+        Stored::VarChar { length, .. } => (ColumnType::VarString, u32::from(length) * 4, 0),
+        Stored::Binary { length } => (ColumnType::String, u32::from(length), 0),
+        Stored::VarBinary { length } => (ColumnType::VarString, u32::from(length), 0),
+        Stored::Text { length, .. } | Stored::Blob { length } => (ColumnType::Blob, length, 0),
+        Stored::Date => (ColumnType::Date, 10, 0),
+        Stored::DateTime { decimals } => (ColumnType::DateTime, 19 + fraction(decimals), decimals),
+        Stored::Timestamp { decimals } => (ColumnType::Timestamp, 19 + fraction(decimals), decimals),
+        Stored::Time { decimals } => (ColumnType::Time, 10 + fraction(decimals), decimals),
+        Stored::Year => (ColumnType::Year, 4, 0),
+    };
+    let mut def = ColumnDef::expression(c.name.clone(), column_type, length);
+    def.schema = schema.database.clone();
+    def.table = schema.name.clone();
+    def.org_table = schema.name.clone();
+    def.org_name = c.name.clone();
+    def.decimals = decimals;
+    def.charset = if c.ty.is_text() { 45 } else { 63 };
+    let mut flags = 0;
+    let mut set = |on: bool, flag: u16| flags |= if on { flag } else { 0 };
+    set(!c.nullable, column_flag::NOT_NULL);
+    set(schema.primary_key.contains(&column), column_flag::PRI_KEY);
+    set(schema.indexes.iter().any(|i| i.unique && i.columns == [column]), column_flag::UNIQUE_KEY);
+    set(schema.indexes.iter().any(|i| i.columns.first() == Some(&column)), column_flag::MULTIPLE_KEY);
+    set(column_type == ColumnType::Blob, column_flag::BLOB);
+    let unsigned =
+        matches!(c.ty, Stored::Int { unsigned: true, .. } | Stored::Decimal { unsigned: true, .. } | Stored::Year);
+    set(unsigned, column_flag::UNSIGNED);
+    set(!c.ty.is_text(), column_flag::BINARY);
+    set(c.auto_increment, column_flag::AUTO_INCREMENT);
+    set(matches!(c.ty, Stored::Timestamp { .. }), column_flag::TIMESTAMP);
+    set(c.default == DefaultValue::None && !c.nullable && !c.auto_increment, column_flag::NO_DEFAULT_VALUE);
+    def.flags = flags;
+    def
+}
+
+fn fraction(decimals: u8) -> u32 {
+    if decimals == 0 { 0 } else { u32::from(decimals) + 1 }
+}
+
+/// A computed column.
+pub fn expression_def(name: String, kind: Kind) -> ColumnDef {
+    let (column_type, length, decimals) = match kind {
+        Kind::Null => (ColumnType::Null, 0, 0),
+        Kind::Int | Kind::UInt => (ColumnType::LongLong, 21, 0),
+        Kind::Decimal(s) => (ColumnType::NewDecimal, 40, s),
+        Kind::Double => (ColumnType::Double, 23, DECIMALS_NOT_FIXED),
+        Kind::Text => (ColumnType::VarString, 65_535, 0),
+        Kind::Bytes => (ColumnType::VarString, 65_535, 0),
+        Kind::Date => (ColumnType::Date, 10, 0),
+        Kind::DateTime(n) => (ColumnType::DateTime, 19 + fraction(n), n),
+        Kind::Time(n) => (ColumnType::Time, 10 + fraction(n), n),
+    };
+    let mut def = ColumnDef::expression(name, column_type, length);
+    def.decimals = decimals;
+    if kind == Kind::Bytes {
+        def.charset = 63;
+        def.flags = column_flag::BINARY;
+    }
+    if kind == Kind::UInt {
+        def.flags |= column_flag::UNSIGNED;
+    }
+    def
+}
+
+/// Writes a stored value straight from the row.
+#[inline]
+pub fn write_value(out: &mut ResultWriter<'_>, ty: Stored, value: Value<'_>, zone: i64) {
+    match value {
+        Value::Null => out.null(),
+        Value::Int(n) => out.int(n),
+        Value::UInt(n) => out.uint(n),
+        Value::Float(x) => out.float(x),
+        Value::Double(x) => out.double(x),
+        Value::Bytes(b) => out.bytes(b),
+        other => {
+            let decimals = super::expr::eval::decimals_of(ty);
+            let datum = Datum::from_value(other, false, zone, decimals);
+            write_datum(out, Kind::of(ty), &datum);
+        }
+    }
+}
+
+/// Writes a computed value as a cell of its declared kind.
+pub fn write_datum(out: &mut ResultWriter<'_>, kind: Kind, value: &Datum<'_>) {
+    if value.is_null() || kind == Kind::Null {
+        return out.null();
+    }
+    let number = || value.number();
+    match kind {
+        Kind::Null => out.null(),
+        Kind::Int => match value {
+            Datum::Int(n) => out.int(*n),
+            Datum::UInt(n) => out.uint(*n),
+            _ => out.int(number().map_or(0, |n| n.to_i128().clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64)),
+        },
+        Kind::UInt => match value {
+            Datum::UInt(n) => out.uint(*n),
+            _ => {
+                let n = number().map_or(0, |n| n.to_i128());
+                out.uint(u64::try_from(n).unwrap_or(n as i64 as u64));
+            }
+        },
+        Kind::Decimal(scale) => {
+            let exact = number().and_then(|n| match n {
+                super::expr::datum::Number::Double(x) => decimal::from_f64(x, scale),
+                n => n.to_decimal().and_then(|(n, s)| decimal::rescale(n, s, scale)),
+            });
+            let mut text = Vec::with_capacity(48);
+            decimal::push(&mut text, exact.unwrap_or(0), scale);
+            out.bytes(&text);
+        }
+        Kind::Double => out.double(number().map_or(0.0, |n| n.to_f64())),
+        Kind::Text | Kind::Bytes => out.bytes(&value.as_text()),
+        Kind::Date => match value.civil() {
+            Some(c) => out.date(c.year, c.month, c.day),
+            None => out.null(),
+        },
+        Kind::DateTime(decimals) => match value {
+            Datum::DateTime(p, _) => {
+                let c = unpack_datetime(*p);
+                out.datetime(c.year, c.month, c.day, c.hour, c.minute, c.second, c.micros, decimals);
+            }
+            other => match other.civil() {
+                Some(c) => out.datetime(c.year, c.month, c.day, c.hour, c.minute, c.second, c.micros, decimals),
+                None => out.null(),
+            },
+        },
+        Kind::Time(decimals) => match value.time() {
+            Some(t) => {
+                let total = t.unsigned_abs();
+                let seconds = total / 1_000_000;
+                let (hours, minutes) = ((seconds / 3600) as u32, (seconds / 60 % 60) as u8);
+                out.time(t < 0, hours, minutes, (seconds % 60) as u8, (total % 1_000_000) as u32, decimals);
+            }
+            None => out.null(),
+        },
+    }
+}
+
+/// Appends a key by which bytes order and equal as the values do; for sorting, grouping and DISTINCT.
+pub fn push_sort_key(
+    out: &mut Vec<u8>,
+    kind: Kind,
+    collation: apus_types::collate::Collation,
+    value: &Datum<'_>,
+    descending: bool,
+) {
+    let start = out.len();
+    if value.is_null() {
+        out.push(0);
+    } else {
+        out.push(1);
+        match kind {
+            Kind::Null => {}
+            Kind::Int | Kind::UInt | Kind::Decimal(_) => {
+                let scale = if let Kind::Decimal(s) = kind { s } else { 0 };
+                let exact = value.number().and_then(|n| match n {
+                    super::expr::datum::Number::Double(x) => decimal::from_f64(x, scale),
+                    n => n.to_decimal().and_then(|(n, s)| decimal::rescale(n, s, scale)),
+                });
+                out.extend_from_slice(&(exact.unwrap_or(0) as u128 ^ 1 << 127).to_be_bytes());
+            }
+            Kind::Double => {
+                let x = value.number().map_or(0.0, |n| n.to_f64());
+                let bits = if x == 0.0 { 0 } else { x.to_bits() };
+                let mask = if bits >> 63 == 1 { u64::MAX } else { 1 << 63 };
+                out.extend_from_slice(&(bits ^ mask).to_be_bytes());
+            }
+            Kind::Date | Kind::DateTime(_) => {
+                let packed = value.civil().map_or(0, apus_types::time::pack_datetime);
+                out.extend_from_slice(&packed.to_be_bytes());
+            }
+            Kind::Time(_) => {
+                out.extend_from_slice(&(value.time().unwrap_or(0) as u64 ^ 1 << 63).to_be_bytes());
+            }
+            Kind::Text | Kind::Bytes => {
+                let mut put = |piece: &[u8]| {
+                    for &b in piece {
+                        out.push(b);
+                        if b == 0 {
+                            out.push(0xff);
+                        }
+                    }
+                };
+                match value {
+                    Datum::Text(t) if kind == Kind::Text => collation.sort_key(t, &mut put),
+                    other => put(&other.as_text()),
+                }
+                out.extend_from_slice(&[0, 0]);
+            }
+        }
+    }
+    if descending {
+        out[start..].iter_mut().for_each(|b| *b = !*b);
+    }
+}
+
+/// Text of a stored value, for messages and SHOW.
+pub fn display(ty: Stored, value: Value<'_>) -> String {
+    match value {
+        Value::Date(d) => {
+            let (y, m, d) = unpack_date(d);
+            format!("{y:04}-{m:02}-{d:02}")
+        }
+        other => Datum::from_value(other, false, 0, super::expr::eval::decimals_of(ty)).as_string(),
+    }
+}

@@ -1,0 +1,421 @@
+//! Values on their way into a column: MySQL's assignment conversions with strict mode's errors, and the conversions of
+//! constants into index keys.
+
+use std::borrow::Cow;
+
+use apus_types::{
+    Column, ColumnType, Value,
+    row::int_fits,
+    time::{pack_date, pack_datetime, unpack_datetime},
+};
+
+use super::{
+    errors::{self, Result},
+    expr::{Datum, datum::Number, decimal, eval, temporal},
+};
+
+/// How values are assigned.
+#[derive(Clone, Copy, Debug)]
+pub struct Assign {
+    pub row: usize,
+    pub strict: bool,
+    pub zone: i64,
+}
+
+/// The value as the column stores it; TIMESTAMP becomes microseconds in an `Int`. Without strict mode it is cut to fit.
+pub fn assign<'a>(column: &Column, value: Datum<'a>, a: Assign) -> Result<Datum<'a>> {
+    if value.is_null() {
+        return Ok(Datum::Null);
+    }
+    let range = || errors::out_of_range(&column.name, a.row);
+    match column.ty {
+        ColumnType::Int { bits, unsigned } => {
+            let n = integer(column, &value, a)?;
+            if int_fits(bits, unsigned, n) {
+                return Ok(if unsigned { Datum::UInt(n as u64) } else { Datum::Int(n as i64) });
+            }
+            if a.strict {
+                return Err(range());
+            }
+            let (low, high) =
+                if unsigned { (0, (1i128 << bits) - 1) } else { (-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1) };
+            let n = n.clamp(low, high);
+            Ok(if unsigned { Datum::UInt(n as u64) } else { Datum::Int(n as i64) })
+        }
+        ColumnType::Year => {
+            let n = integer(column, &value, a)?;
+            let n = match n {
+                1..=69 => n + 2000,
+                70..=99 => n + 1900,
+                n => n,
+            };
+            if n == 0 || (1901..=2155).contains(&n) { Ok(Datum::UInt(n as u64)) } else { Err(range()) }
+        }
+        ColumnType::Decimal { precision, scale, unsigned } => {
+            let limit = decimal::power_of_ten(precision).map_or(i128::MAX, |p| p - 1);
+            let n = match &value {
+                Datum::Text(t) | Datum::Bytes(t) => match decimal::parse_prefix(t.trim_ascii()) {
+                    Some((n, s, rest)) if rest.is_empty() || !a.strict => decimal::rescale(n, s, scale),
+                    _ => {
+                        let (x, whole) = super::expr::datum::text_to_f64(t);
+                        if a.strict && !whole {
+                            return Err(errors::incorrect_value("decimal", &value.as_string(), &column.name, a.row));
+                        }
+                        decimal::from_f64(x, scale)
+                    }
+                },
+                _ => match value.number().unwrap_or(Number::Int(0)) {
+                    Number::Double(x) => decimal::from_f64(x, scale),
+                    n => n.to_decimal().and_then(|(n, s)| decimal::rescale(n, s, scale)),
+                },
+            };
+            match n {
+                Some(n) if n.abs() <= limit && !(unsigned && n < 0) => Ok(Datum::Decimal { unscaled: n, scale }),
+                _ if a.strict => Err(range()),
+                n => Ok(Datum::Decimal {
+                    unscaled: n.unwrap_or(limit).clamp(if unsigned { 0 } else { -limit }, limit),
+                    scale,
+                }),
+            }
+        }
+        ColumnType::Float | ColumnType::Double => {
+            let x = double(column, &value, a)?;
+            if column.ty == ColumnType::Float && (x as f32).is_infinite() || !x.is_finite() {
+                return Err(range());
+            }
+            Ok(Datum::Double(x))
+        }
+        ColumnType::Char { length, .. } | ColumnType::VarChar { length, .. } => {
+            let text = into_text(value);
+            check_utf8(column, &text, a)?;
+            let (text, cut) = limit_chars(text, usize::from(length));
+            if a.strict && cut {
+                return Err(errors::too_long(&column.name, a.row));
+            }
+            // CHAR loses its trailing spaces, as it is read back without them.
+            Ok(Datum::Text(if matches!(column.ty, ColumnType::Char { .. }) { trim_end(text) } else { text }))
+        }
+        ColumnType::Text { length, .. } | ColumnType::Blob { length } => {
+            let text = into_text(value);
+            if column.ty.is_text() {
+                check_utf8(column, &text, a)?;
+            }
+            if text.len() > length as usize {
+                Err(errors::too_long(&column.name, a.row))
+            } else {
+                Ok(Datum::Bytes(text))
+            }
+        }
+        ColumnType::VarBinary { length } | ColumnType::Binary { length } => {
+            let mut bytes = into_text(value);
+            let length = usize::from(length);
+            if bytes.len() > length {
+                return Err(errors::too_long(&column.name, a.row));
+            }
+            if matches!(column.ty, ColumnType::Binary { .. }) && bytes.len() < length {
+                bytes.to_mut().resize(length, 0);
+            }
+            Ok(Datum::Bytes(bytes))
+        }
+        ColumnType::Date | ColumnType::DateTime { .. } | ColumnType::Timestamp { .. } => moment(column, &value, a),
+        ColumnType::Time { decimals } => {
+            let time = match &value {
+                Datum::Int(_) | Datum::UInt(_) => temporal::parse_time(&value.as_text()),
+                v => v.time(),
+            };
+            let t = time.ok_or_else(|| errors::incorrect_value("time", &value.as_string(), &column.name, a.row))?;
+            Ok(Datum::Time(temporal::round_micros(t, decimals), decimals))
+        }
+    }
+}
+
+fn moment<'a>(column: &Column, value: &Datum<'_>, a: Assign) -> Result<Datum<'a>> {
+    let kind = if column.ty == ColumnType::Date { "date" } else { "datetime" };
+    let bad = || errors::incorrect_value(kind, &value.as_string(), &column.name, a.row);
+    let c = match value {
+        Datum::Time(..) => None,
+        v => v.civil(),
+    };
+    let zero = c == Some(Default::default());
+    if c.is_none() || (a.strict && zero) {
+        return Err(bad());
+    }
+    let c = c.unwrap_or_default();
+    Ok(match column.ty {
+        ColumnType::Date => Datum::Date(pack_date(c.year, c.month, c.day)),
+        ColumnType::Timestamp { decimals } => {
+            let rounded = unpack_datetime(temporal::round_datetime(pack_datetime(c), decimals));
+            Datum::Int(temporal::civil_to_timestamp(rounded, a.zone))
+        }
+        ColumnType::DateTime { decimals } => {
+            Datum::DateTime(temporal::round_datetime(pack_datetime(c), decimals), decimals)
+        }
+        _ => return Err(bad()),
+    })
+}
+
+fn integer(column: &Column, value: &Datum<'_>, a: Assign) -> Result<i128> {
+    match value {
+        Datum::Int(n) => Ok(i128::from(*n)),
+        Datum::UInt(n) => Ok(i128::from(*n)),
+        Datum::Text(t) => {
+            let trimmed = t.trim_ascii();
+            match decimal::parse_prefix(trimmed) {
+                Some((n, scale, rest)) if rest.is_empty() => Ok(decimal::rescale(n, scale, 0).unwrap_or(i128::MAX)),
+                _ => {
+                    let (x, whole) = super::expr::datum::text_to_f64(trimmed);
+                    if a.strict && !whole {
+                        return Err(errors::incorrect_value("integer", &value.as_string(), &column.name, a.row));
+                    }
+                    Ok(x.round() as i128)
+                }
+            }
+        }
+        // A hexadecimal literal is a number where a number is wanted.
+        Datum::Bytes(b) if b.len() <= 8 => Ok(b.iter().fold(0, |n, &byte| n << 8 | i128::from(byte))),
+        v => Ok(v.number().map_or(0, Number::to_i128)),
+    }
+}
+
+fn double(column: &Column, value: &Datum<'_>, a: Assign) -> Result<f64> {
+    if let Datum::Text(t) | Datum::Bytes(t) = value {
+        let (x, whole) = super::expr::datum::text_to_f64(t);
+        if a.strict && !whole {
+            return Err(errors::truncated(&column.name, a.row));
+        }
+        return Ok(x);
+    }
+    Ok(value.number().map_or(0.0, Number::to_f64))
+}
+
+fn into_text(value: Datum<'_>) -> Cow<'_, [u8]> {
+    match value {
+        Datum::Text(t) | Datum::Bytes(t) => t,
+        other => Cow::Owned(other.as_text().into_owned()),
+    }
+}
+
+fn check_utf8(column: &Column, text: &[u8], a: Assign) -> Result<()> {
+    match std::str::from_utf8(text) {
+        Ok(_) => Ok(()),
+        Err(e) => {
+            let shown: String = text[e.valid_up_to()..].iter().take(6).map(|b| format!("\\x{b:02X}")).collect();
+            Err(errors::incorrect_value("string", &shown, &column.name, a.row))
+        }
+    }
+}
+
+/// Cuts to `length` characters; the flag says that more than spaces went.
+fn limit_chars(text: Cow<'_, [u8]>, length: usize) -> (Cow<'_, [u8]>, bool) {
+    if text.len() <= length {
+        return (text, false);
+    }
+    let keep = eval::char_offset(&text, length);
+    let cut = text[keep..].iter().any(|&b| b != b' ');
+    if keep == text.len() {
+        return (text, false);
+    }
+    (Cow::Owned(text[..keep].to_vec()), cut)
+}
+
+fn trim_end(text: Cow<'_, [u8]>) -> Cow<'_, [u8]> {
+    let keep = text.iter().rposition(|&b| b != b' ').map_or(0, |i| i + 1);
+    match text {
+        Cow::Borrowed(b) => Cow::Borrowed(&b[..keep]),
+        Cow::Owned(mut v) => {
+            v.truncate(keep);
+            Cow::Owned(v)
+        }
+    }
+}
+
+/// An assigned value in the form that rows and keys are encoded from.
+pub fn stored<'v>(ty: ColumnType, value: &'v Datum<'_>) -> Value<'v> {
+    match (value, ty) {
+        (Datum::Null, _) => Value::Null,
+        (Datum::Int(n), ColumnType::Timestamp { .. }) => Value::Timestamp(*n),
+        (Datum::Int(n), _) => Value::Int(*n),
+        (Datum::UInt(n), _) => Value::UInt(*n),
+        (Datum::Decimal { unscaled, scale }, _) => Value::Decimal { unscaled: *unscaled, scale: *scale },
+        (Datum::Double(x), ColumnType::Float) => Value::Float(*x as f32),
+        (Datum::Double(x), _) => Value::Double(*x),
+        (Datum::Text(t) | Datum::Bytes(t), _) => Value::Bytes(t),
+        (Datum::Date(d), _) => Value::Date(*d),
+        (Datum::DateTime(d, _), _) => Value::DateTime(*d),
+        (Datum::Time(t, _), _) => Value::Time(*t),
+    }
+}
+
+/// A constant as a bound of an index over a column.
+#[derive(Debug, PartialEq)]
+pub enum KeyValue<'a> {
+    /// Comparing keys is comparing values.
+    Exact(Datum<'a>),
+    /// The column has no such value; this is the greatest one below.
+    Above(Datum<'a>),
+    /// Comparison with NULL is never true.
+    Never,
+    /// Below (or above) every value of the column.
+    BelowAll,
+    AboveAll,
+    /// Compared in another way than keys are ordered: the index is of no use.
+    Unusable,
+}
+
+/// Converts `value`, which is compared with a column of type `ty`, into a key part without changing the comparison.
+pub fn key_value<'a>(ty: ColumnType, value: Datum<'a>, zone: i64) -> KeyValue<'a> {
+    if value.is_null() {
+        return KeyValue::Never;
+    }
+    match ty {
+        ColumnType::Int { bits, unsigned } => int_key(bits, unsigned, &value),
+        ColumnType::Year => int_key(16, true, &value),
+        ColumnType::Decimal { precision, scale, .. } => {
+            let exact = match value.number() {
+                Some(n) => n.to_decimal(),
+                None => None,
+            };
+            let Some((n, s)) = exact else { return KeyValue::Unusable };
+            let limit = decimal::power_of_ten(precision).map_or(i128::MAX, |p| p - 1);
+            let Some(at) = (if s <= scale { decimal::rescale(n, s, scale) } else { floor_scale(n, s - scale) }) else {
+                return if n < 0 { KeyValue::BelowAll } else { KeyValue::AboveAll };
+            };
+            if at.abs() > limit {
+                return if n < 0 { KeyValue::BelowAll } else { KeyValue::AboveAll };
+            }
+            let datum = Datum::Decimal { unscaled: at, scale };
+            if s > scale && decimal::rescale(at, scale, s) != Some(n) {
+                KeyValue::Above(datum)
+            } else {
+                KeyValue::Exact(datum)
+            }
+        }
+        ColumnType::Double => match value.number() {
+            Some(n) if n.to_f64().is_finite() => KeyValue::Exact(Datum::Double(n.to_f64())),
+            _ => KeyValue::Unusable,
+        },
+        ColumnType::Float => match value.number().map(Number::to_f64) {
+            Some(x) if f64::from(x as f32) == x && x.is_finite() => KeyValue::Exact(Datum::Double(x)),
+            _ => KeyValue::Unusable,
+        },
+        ColumnType::Char { .. } | ColumnType::VarChar { .. } | ColumnType::Text { .. } => match value {
+            Datum::Text(t) => KeyValue::Exact(Datum::Text(t)),
+            _ => KeyValue::Unusable,
+        },
+        ColumnType::VarBinary { .. } | ColumnType::Blob { .. } => match value {
+            Datum::Text(t) | Datum::Bytes(t) => KeyValue::Exact(Datum::Bytes(t)),
+            _ => KeyValue::Unusable,
+        },
+        ColumnType::Binary { length } => match value {
+            Datum::Text(t) | Datum::Bytes(t) if t.len() == usize::from(length) => KeyValue::Exact(Datum::Bytes(t)),
+            _ => KeyValue::Unusable,
+        },
+        ColumnType::Date | ColumnType::DateTime { .. } | ColumnType::Timestamp { .. } => moment_key(ty, &value, zone),
+        ColumnType::Time { decimals } => match &value {
+            Datum::Time(..) | Datum::Text(_) => match value.time() {
+                Some(t) if temporal::round_micros(t, decimals) == t => KeyValue::Exact(Datum::Time(t, decimals)),
+                _ => KeyValue::Unusable,
+            },
+            _ => KeyValue::Unusable,
+        },
+    }
+}
+
+fn floor_scale(n: i128, digits: u8) -> Option<i128> {
+    Some(n.div_euclid(decimal::power_of_ten(digits)?))
+}
+
+fn int_key<'a>(bits: u8, unsigned: bool, value: &Datum<'a>) -> KeyValue<'a> {
+    let (floor, exact) = match value.number() {
+        Some(Number::Int(n)) => (i128::from(n), true),
+        Some(Number::UInt(n)) => (i128::from(n), true),
+        Some(Number::Decimal(n, scale)) => {
+            let unit = decimal::power_of_ten(scale).unwrap_or(1);
+            (n.div_euclid(unit), n.rem_euclid(unit) == 0)
+        }
+        // Integers up to 2^53 are compared exactly as doubles.
+        Some(Number::Double(x)) if x.abs() < 9e15 => (x.floor() as i128, x.fract() == 0.0),
+        _ => return KeyValue::Unusable,
+    };
+    if matches!(value, Datum::Date(_) | Datum::DateTime(..) | Datum::Time(..) | Datum::Bytes(_)) {
+        return KeyValue::Unusable;
+    }
+    let (low, high) =
+        if unsigned { (0, (1i128 << bits) - 1) } else { (-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1) };
+    if floor < low {
+        return KeyValue::BelowAll;
+    }
+    if floor > high {
+        return KeyValue::AboveAll;
+    }
+    let datum = if unsigned { Datum::UInt(floor as u64) } else { Datum::Int(floor as i64) };
+    if exact { KeyValue::Exact(datum) } else { KeyValue::Above(datum) }
+}
+
+fn moment_key<'a>(ty: ColumnType, value: &Datum<'_>, zone: i64) -> KeyValue<'a> {
+    let Some(c) = value.civil() else { return KeyValue::Unusable };
+    if matches!(value, Datum::Time(..)) {
+        return KeyValue::Unusable;
+    }
+    match ty {
+        ColumnType::Date => {
+            let datum = Datum::Date(pack_date(c.year, c.month, c.day));
+            if temporal::time_of_day(&c) == 0 { KeyValue::Exact(datum) } else { KeyValue::Above(datum) }
+        }
+        ColumnType::DateTime { decimals } => KeyValue::Exact(Datum::DateTime(pack_datetime(c), decimals)),
+        _ => KeyValue::Exact(Datum::Int(temporal::civil_to_timestamp(c, zone))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use apus_types::schema::DefaultValue;
+
+    fn column(ty: ColumnType) -> Column {
+        Column {
+            name: "c".into(),
+            ty,
+            nullable: true,
+            default: DefaultValue::None,
+            auto_increment: false,
+            on_update_now: false,
+            comment: String::new(),
+            declared: String::new(),
+        }
+    }
+
+    #[test]
+    fn strict_assignments() {
+        let a = Assign { row: 1, strict: true, zone: 0 };
+        let tiny = column(ColumnType::Int { bits: 8, unsigned: false });
+        assert_eq!(assign(&tiny, Datum::text("-128"), a).unwrap(), Datum::Int(-128));
+        assert_eq!(assign(&tiny, Datum::Int(128), a).unwrap_err().errno, 1264);
+        assert_eq!(assign(&tiny, Datum::text("1x"), a).unwrap_err().errno, 1366);
+        assert_eq!(assign(&tiny, Datum::Double(1.5), a).unwrap(), Datum::Int(2));
+        let text = column(ColumnType::VarChar { length: 3, collation: Default::default() });
+        assert_eq!(assign(&text, Datum::text("abcd"), a).unwrap_err().errno, 1406);
+        assert_eq!(assign(&text, Datum::text("abc  "), a).unwrap(), Datum::text("abc"));
+        assert_eq!(assign(&text, Datum::Int(12), a).unwrap(), Datum::text("12"));
+        let dec = column(ColumnType::Decimal { precision: 4, scale: 2, unsigned: false });
+        assert_eq!(assign(&dec, Datum::text("12.345"), a).unwrap(), Datum::Decimal { unscaled: 1235, scale: 2 });
+        assert_eq!(assign(&dec, Datum::Int(100), a).unwrap_err().errno, 1264);
+        let date = column(ColumnType::Date);
+        assert_eq!(assign(&date, Datum::text("2023-02-30"), a).unwrap_err().errno, 1292);
+    }
+
+    #[test]
+    fn key_values_keep_the_comparison() {
+        let int = ColumnType::Int { bits: 32, unsigned: false };
+        assert_eq!(key_value(int, Datum::text("12"), 0), KeyValue::Exact(Datum::Int(12)));
+        assert_eq!(key_value(int, Datum::Decimal { unscaled: 15, scale: 1 }, 0), KeyValue::Above(Datum::Int(1)));
+        assert_eq!(key_value(int, Datum::Int(1 << 40), 0), KeyValue::AboveAll);
+        assert_eq!(key_value(int, Datum::Null, 0), KeyValue::Never);
+        let text = ColumnType::VarChar { length: 3, collation: Default::default() };
+        assert_eq!(key_value(text, Datum::Int(1), 0), KeyValue::Unusable);
+        assert_eq!(
+            key_value(ColumnType::Date, Datum::text("2024-01-02 03:00:00"), 0),
+            KeyValue::Above(Datum::Date(pack_date(2024, 1, 2)))
+        );
+    }
+}

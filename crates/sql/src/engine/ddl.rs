@@ -1,0 +1,673 @@
+//! Data definition: CREATE, DROP, ALTER, TRUNCATE and RENAME, parsed from tokens into schema changes.
+
+use apus_types::{
+    Column, ColumnType, IndexDef, IndexNo, IndexState, TableSchema, collate::Collation, schema::DefaultValue,
+};
+
+use super::{
+    errors::{self, Result},
+    token::Tokens,
+};
+
+/// Name of the hidden primary key.
+pub const HIDDEN_KEY: &str = "#key";
+
+/// Database (when given) and table.
+pub type Name = (Option<String>, String);
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct IndexClause {
+    pub name: Option<String>,
+    pub columns: Vec<String>,
+    pub unique: bool,
+}
+
+#[derive(Debug)]
+pub enum Ddl {
+    CreateDatabase { name: String, if_not_exists: bool, collation: Collation },
+    DropDatabase { name: String, if_exists: bool },
+    CreateTable { name: Name, if_not_exists: bool, table: Box<TableSchema> },
+    CreateTableLike { name: Name, like: Name, if_not_exists: bool },
+    DropTables { names: Vec<Name>, if_exists: bool },
+    Truncate(Name),
+    Rename(Vec<(Name, Name)>),
+    AddIndexes { table: Name, indexes: Vec<IndexClause>, drops: Vec<String> },
+    AlterNothing(Name),
+}
+
+/// Parses a definition statement; `None` when it is none.
+pub fn parse(t: &mut Tokens) -> Result<Option<Ddl>> {
+    let ddl = if t.word("create") {
+        create(t)?
+    } else if t.word("drop") {
+        drop(t)?
+    } else if t.word("truncate") {
+        t.word("table");
+        Ddl::Truncate(t.name()?)
+    } else if t.word("rename") {
+        t.expect("table")?;
+        let mut list = Vec::new();
+        loop {
+            let from = t.name()?;
+            t.expect("to")?;
+            list.push((from, t.name()?));
+            if !t.symbol(',') {
+                break;
+            }
+        }
+        Ddl::Rename(list)
+    } else if t.word("alter") {
+        alter(t)?
+    } else {
+        return Ok(None);
+    };
+    t.end()?;
+    Ok(Some(ddl))
+}
+
+fn if_not_exists(t: &mut Tokens) -> Result<bool> {
+    if !t.word("if") {
+        return Ok(false);
+    }
+    t.expect("not")?;
+    t.expect("exists")?;
+    Ok(true)
+}
+fn if_exists(t: &mut Tokens) -> Result<bool> {
+    if !t.word("if") {
+        return Ok(false);
+    }
+    t.expect("exists")?;
+    Ok(true)
+}
+
+fn create(t: &mut Tokens) -> Result<Ddl> {
+    if t.word("database") || t.word("schema") {
+        let if_not_exists = if_not_exists(t)?;
+        let name = t.identifier()?;
+        let mut collation = Collation::default();
+        while !t.at_end() {
+            t.word("default");
+            if t.word("collate") {
+                t.symbol('=');
+                collation = collation_named(&t.identifier()?)?;
+            } else if t.word("charset") || (t.word("character") && t.word("set")) {
+                t.symbol('=');
+                collation = charset_named(&t.identifier()?)?;
+            } else {
+                return Err(t.error());
+            }
+        }
+        return Ok(Ddl::CreateDatabase { name, if_not_exists, collation });
+    }
+    if t.word("table") {
+        return create_table(t);
+    }
+    for (word, what) in [
+        ("temporary", "temporary tables"),
+        ("view", "views"),
+        ("or", "CREATE OR REPLACE"),
+        ("trigger", "triggers"),
+        ("procedure", "stored procedures"),
+        ("function", "stored functions"),
+        ("event", "events"),
+        ("user", "CREATE USER"),
+        ("role", "roles"),
+        ("fulltext", "FULLTEXT indexes"),
+        ("spatial", "SPATIAL indexes"),
+        ("algorithm", "views"),
+        ("definer", "DEFINER"),
+    ] {
+        if t.word(word) {
+            return Err(errors::not_supported(what));
+        }
+    }
+    let unique = t.word("unique");
+    t.expect("index")?;
+    let name = Some(t.identifier()?);
+    index_type(t)?;
+    t.expect("on")?;
+    let table = t.name()?;
+    let columns = key_columns(t)?;
+    index_options(t)?;
+    while t.word("algorithm") || t.word("lock") {
+        t.symbol('=');
+        t.identifier()?;
+    }
+    Ok(Ddl::AddIndexes { table, indexes: vec![IndexClause { name, columns, unique }], drops: Vec::new() })
+}
+
+fn drop(t: &mut Tokens) -> Result<Ddl> {
+    if t.word("database") || t.word("schema") {
+        let if_exists = if_exists(t)?;
+        return Ok(Ddl::DropDatabase { name: t.identifier()?, if_exists });
+    }
+    if t.word("index") {
+        let name = t.identifier()?;
+        t.expect("on")?;
+        let table = t.name()?;
+        return Ok(Ddl::AddIndexes { table, indexes: Vec::new(), drops: vec![name] });
+    }
+    t.word("temporary");
+    if !t.word("table") && !t.word("tables") {
+        return Err(errors::not_supported("this form of DROP"));
+    }
+    let if_exists = if_exists(t)?;
+    let mut names = vec![t.name()?];
+    while t.symbol(',') {
+        names.push(t.name()?);
+    }
+    let _ = t.word("restrict") || t.word("cascade");
+    Ok(Ddl::DropTables { names, if_exists })
+}
+
+fn alter(t: &mut Tokens) -> Result<Ddl> {
+    t.expect("table")?;
+    let table = t.name()?;
+    let (mut indexes, mut drops) = (Vec::new(), Vec::new());
+    loop {
+        if t.word("add") {
+            if t.word("primary") || t.word("constraint") || t.word("foreign") || t.word("check") {
+                return Err(errors::not_supported("ALTER TABLE ... ADD CONSTRAINT"));
+            }
+            let unique = t.word("unique");
+            if !(t.word("index") || t.word("key") || unique) {
+                return Err(errors::not_supported("ALTER TABLE ... ADD COLUMN"));
+            }
+            let name = if t.peek_symbol('(') { None } else { Some(t.identifier()?) };
+            index_type(t)?;
+            let columns = key_columns(t)?;
+            index_options(t)?;
+            indexes.push(IndexClause { name, columns, unique });
+        } else if t.word("drop") {
+            if !(t.word("index") || t.word("key")) {
+                return Err(errors::not_supported("ALTER TABLE ... DROP COLUMN"));
+            }
+            drops.push(t.identifier()?);
+        } else if t.word("rename") {
+            if t.word("column") || t.word("index") || t.word("key") {
+                return Err(errors::not_supported("ALTER TABLE ... RENAME COLUMN or INDEX"));
+            }
+            let _ = t.word("to") || t.word("as");
+            return Ok(Ddl::Rename(vec![(table, t.name()?)]));
+        } else if t.word("enable") || t.word("disable") {
+            t.expect("keys")?;
+            return Ok(Ddl::AlterNothing(table));
+        } else if t.word("engine") {
+            t.symbol('=');
+            t.identifier()?;
+            return Ok(Ddl::AlterNothing(table));
+        } else {
+            return Err(errors::not_supported("this form of ALTER TABLE"));
+        }
+        if !t.symbol(',') {
+            break;
+        }
+    }
+    Ok(Ddl::AddIndexes { table, indexes, drops })
+}
+
+fn collation_named(name: &str) -> Result<Collation> {
+    Collation::from_name(name)
+        .ok_or_else(|| crate::wire::SqlError::new(1273, b"HY000", format!("Unknown collation: '{name}'")))
+}
+fn charset_named(name: &str) -> Result<Collation> {
+    match name.to_ascii_lowercase().as_str() {
+        "utf8mb4" | "utf8" | "utf8mb3" | "latin1" => Ok(Collation::default()),
+        "binary" => Ok(Collation::Binary),
+        "ascii" => Ok(Collation::AsciiBin),
+        _ => Err(crate::wire::SqlError::new(1115, b"42000", format!("Unknown character set: '{name}'"))),
+    }
+}
+
+fn index_type(t: &mut Tokens) -> Result<()> {
+    if t.word("using") {
+        t.identifier()?;
+    }
+    Ok(())
+}
+fn index_options(t: &mut Tokens) -> Result<()> {
+    loop {
+        if t.word("using") {
+            t.identifier()?;
+        } else if t.word("comment") {
+            t.string()?;
+        } else if t.word("key_block_size") {
+            t.symbol('=');
+            t.number()?;
+        } else if !(t.word("visible")) {
+            return Ok(());
+        }
+    }
+}
+
+fn key_columns(t: &mut Tokens) -> Result<Vec<String>> {
+    t.expect_symbol('(')?;
+    let mut columns = Vec::new();
+    loop {
+        if t.peek_symbol('(') {
+            return Err(errors::not_supported("functional key parts"));
+        }
+        columns.push(t.identifier()?);
+        if t.peek_symbol('(') {
+            return Err(errors::not_supported("index prefixes (KEY (column(length)))"));
+        }
+        if t.word("desc") {
+            return Err(errors::not_supported("descending index columns"));
+        }
+        t.word("asc");
+        if !t.symbol(',') {
+            break;
+        }
+    }
+    t.expect_symbol(')')?;
+    Ok(columns)
+}
+
+fn create_table(t: &mut Tokens) -> Result<Ddl> {
+    let if_not_exists = if_not_exists(t)?;
+    let name = t.name()?;
+    if t.word("like") {
+        return Ok(Ddl::CreateTableLike { name, like: t.name()?, if_not_exists });
+    }
+    if !t.symbol('(') {
+        return Err(if t.peek_word("as") || t.peek_word("select") {
+            errors::not_supported("CREATE TABLE ... SELECT")
+        } else {
+            t.error()
+        });
+    }
+    if t.word("like") {
+        let like = t.name()?;
+        t.expect_symbol(')')?;
+        return Ok(Ddl::CreateTableLike { name, like, if_not_exists });
+    }
+    // The table's collation stands behind the columns that it applies to.
+    let default = t.default_collation().map_or(Ok(Collation::default()), |(charset, name)| {
+        if charset { charset_named(&name) } else { collation_named(&name) }
+    })?;
+    let (mut columns, mut indexes, mut primary) = (Vec::new(), Vec::new(), None);
+    loop {
+        definition(t, default, &mut columns, &mut indexes, &mut primary)?;
+        if !t.symbol(',') {
+            break;
+        }
+    }
+    t.expect_symbol(')')?;
+    let mut table = assemble(&name.1, columns, &indexes, primary)?;
+    table.collation = default;
+    table_options(t, &mut table)?;
+    Ok(Ddl::CreateTable { name, if_not_exists, table: Box::new(table) })
+}
+
+fn definition(
+    t: &mut Tokens,
+    default: Collation,
+    columns: &mut Vec<Column>,
+    indexes: &mut Vec<IndexClause>,
+    primary: &mut Option<Vec<String>>,
+) -> Result<()> {
+    let mut constraint = None;
+    if t.word("constraint")
+        && !t.peek_word("primary")
+        && !t.peek_word("unique")
+        && !t.peek_word("foreign")
+        && !t.peek_word("check")
+    {
+        constraint = Some(t.identifier()?);
+    }
+    if t.word("primary") {
+        t.expect("key")?;
+        index_type(t)?;
+        let key = key_columns(t)?;
+        index_options(t)?;
+        if primary.replace(key).is_some() {
+            return Err(crate::wire::SqlError::new(1068, b"42000", "Multiple primary key defined"));
+        }
+        return Ok(());
+    }
+    if t.word("unique") {
+        let _ = t.word("index") || t.word("key");
+        let name = if t.peek_symbol('(') || t.peek_word("using") { constraint } else { Some(t.identifier()?) };
+        index_type(t)?;
+        let key = key_columns(t)?;
+        index_options(t)?;
+        indexes.push(IndexClause { name, columns: key, unique: true });
+        return Ok(());
+    }
+    if t.word("foreign") {
+        return Err(errors::not_supported("FOREIGN KEY"));
+    }
+    if t.word("check") {
+        return Err(errors::not_supported("CHECK"));
+    }
+    if t.word("fulltext") || t.word("spatial") {
+        return Err(errors::not_supported("FULLTEXT and SPATIAL indexes"));
+    }
+    if t.word("index") || t.word("key") {
+        let name = if t.peek_symbol('(') || t.peek_word("using") { None } else { Some(t.identifier()?) };
+        index_type(t)?;
+        let key = key_columns(t)?;
+        index_options(t)?;
+        indexes.push(IndexClause { name, columns: key, unique: false });
+        return Ok(());
+    }
+    let name = t.identifier()?;
+    let (ty, declared) = column_type(t, default)?;
+    let mut column = Column {
+        name: name.clone(),
+        ty,
+        nullable: true,
+        default: DefaultValue::None,
+        auto_increment: false,
+        on_update_now: false,
+        comment: String::new(),
+        declared,
+    };
+    column_options(t, &mut column, indexes, primary)?;
+    columns.push(column);
+    Ok(())
+}
+
+fn column_options(
+    t: &mut Tokens,
+    c: &mut Column,
+    indexes: &mut Vec<IndexClause>,
+    primary: &mut Option<Vec<String>>,
+) -> Result<()> {
+    loop {
+        if t.word("not") {
+            t.expect("null")?;
+            c.nullable = false;
+        } else if t.word("null") {
+            c.nullable = true;
+        } else if t.word("default") {
+            c.default = default_value(t)?;
+        } else if t.word("auto_increment") {
+            c.auto_increment = true;
+            c.nullable = false;
+        } else if t.word("on") {
+            t.expect("update")?;
+            now(t)?;
+            c.on_update_now = true;
+        } else if t.word("comment") {
+            c.comment = t.string()?;
+        } else if t.word("primary") {
+            t.expect("key")?;
+            *primary = Some(vec![c.name.clone()]);
+        } else if t.word("unique") {
+            t.word("key");
+            indexes.push(IndexClause { name: None, columns: vec![c.name.clone()], unique: true });
+        } else if t.word("key") {
+            *primary = Some(vec![c.name.clone()]);
+        } else if t.word("references") {
+            return Err(errors::not_supported("FOREIGN KEY"));
+        } else if t.word("check") || t.word("constraint") {
+            return Err(errors::not_supported("CHECK"));
+        } else if t.word("generated") || t.word("as") || t.word("virtual") || t.word("stored") {
+            return Err(errors::not_supported("generated columns"));
+        } else if t.word("collate") {
+            set_collation(c, collation_named(&t.identifier()?)?);
+        } else if t.word("column_format") || t.word("storage") {
+            t.identifier()?;
+        } else if !t.word("visible") {
+            return Ok(());
+        }
+    }
+}
+
+fn set_collation(c: &mut Column, to: Collation) {
+    match &mut c.ty {
+        ColumnType::Char { collation, .. }
+        | ColumnType::VarChar { collation, .. }
+        | ColumnType::Text { collation, .. } => *collation = to,
+        _ => {}
+    }
+}
+
+fn now(t: &mut Tokens) -> Result<()> {
+    if !(t.word("current_timestamp") || t.word("now") || t.word("localtimestamp") || t.word("localtime")) {
+        return Err(t.error());
+    }
+    if t.symbol('(') {
+        if !t.peek_symbol(')') {
+            t.number()?;
+        }
+        t.expect_symbol(')')?;
+    }
+    Ok(())
+}
+
+fn default_value(t: &mut Tokens) -> Result<DefaultValue> {
+    if t.word("null") {
+        return Ok(DefaultValue::Null);
+    }
+    if t.word("true") {
+        return Ok(DefaultValue::Literal("1".into()));
+    }
+    if t.word("false") {
+        return Ok(DefaultValue::Literal("0".into()));
+    }
+    if t.peek_string() {
+        return Ok(DefaultValue::Literal(t.string()?));
+    }
+    let sign = if t.symbol('-') { "-" } else { "" };
+    if t.peek_number() {
+        return Ok(DefaultValue::Literal(format!("{sign}{}", t.number()?)));
+    }
+    if t.peek_symbol('(') {
+        return Err(errors::not_supported("expressions as DEFAULT"));
+    }
+    now(t)?;
+    Ok(DefaultValue::CurrentTimestamp)
+}
+
+fn sizes(t: &mut Tokens) -> Result<Vec<u32>> {
+    let mut list = Vec::new();
+    if t.symbol('(') {
+        loop {
+            let n = t.number()?;
+            list.push(n.parse::<u32>().map_err(|_| errors::syntax(&n))?);
+            if !t.symbol(',') {
+                break;
+            }
+        }
+        t.expect_symbol(')')?;
+    }
+    Ok(list)
+}
+
+fn column_type(t: &mut Tokens, default: Collation) -> Result<(ColumnType, String)> {
+    let name = t.identifier()?.to_ascii_lowercase();
+    let mut declared = name.clone();
+    if name == "double" {
+        t.word("precision");
+    }
+    if name == "national" {
+        t.identifier()?;
+    }
+    let varying = matches!(name.as_str(), "char" | "character") && t.word("varying");
+    let s = sizes(t)?;
+    if !s.is_empty() {
+        let list: Vec<String> = s.iter().map(u32::to_string).collect();
+        declared = format!("{declared}({})", list.join(","));
+    }
+    let (mut unsigned, mut collation) = (false, default);
+    loop {
+        if t.word("unsigned") {
+            unsigned = true;
+            declared.push_str(" unsigned");
+        } else if t.word("zerofill") {
+            return Err(errors::not_supported("ZEROFILL"));
+        } else if t.word("charset") || (t.peek_word("character") && t.word("character") && t.word("set")) {
+            collation = charset_named(&t.identifier()?)?;
+        } else if t.word("collate") {
+            collation = collation_named(&t.identifier()?)?;
+        } else if t.peek_word("binary") {
+            t.word("binary");
+            collation = Collation::Utf8mb4Bin;
+        } else if !t.word("signed") {
+            break;
+        }
+    }
+    let int = |bits| ColumnType::Int { bits, unsigned };
+    let first = s.first().copied();
+    let length = |default: u32, most: u32| -> Result<u16> {
+        let n = first.unwrap_or(default);
+        if n > most {
+            let text = format!("Column length too big for column (max = {most}); use BLOB or TEXT instead");
+            return Err(crate::wire::SqlError::new(1074, b"42000", text));
+        }
+        u16::try_from(n).map_err(|_| t.error())
+    };
+    let decimals = || first.unwrap_or(0).min(255) as u8;
+    let text = |length| ColumnType::Text { length, collation };
+    let blob = |length| ColumnType::Blob { length };
+    const LONGEST: u32 = apus_types::limits::ROW_BYTES_MAX as u32;
+    let ty = match name.as_str() {
+        "bool" | "boolean" => {
+            declared = "tinyint(1)".into();
+            int(8)
+        }
+        "tinyint" | "int1" => int(8),
+        "smallint" | "int2" => int(16),
+        "mediumint" | "int3" => int(24),
+        "int" | "integer" | "int4" => int(32),
+        "bigint" | "int8" => int(64),
+        "serial" => ColumnType::Int { bits: 64, unsigned: true },
+        "decimal" | "numeric" | "dec" | "fixed" => {
+            let precision = first.unwrap_or(10).min(255) as u8;
+            let scale = s.get(1).copied().unwrap_or(0).min(255) as u8;
+            ColumnType::Decimal { precision, scale, unsigned }
+        }
+        "float" if first.is_some_and(|p| p > 24) && s.len() == 1 => ColumnType::Double,
+        "float" | "float4" => ColumnType::Float,
+        "double" | "real" | "float8" => ColumnType::Double,
+        "char" | "character" if varying => ColumnType::VarChar { length: length(1, 16_383)?, collation },
+        "char" | "character" | "nchar" if collation == Collation::Binary => {
+            ColumnType::Binary { length: length(1, 255)? }
+        }
+        "char" | "character" | "nchar" => ColumnType::Char { length: length(1, 255)?, collation },
+        "varchar" | "nvarchar" | "national" if collation == Collation::Binary => {
+            ColumnType::VarBinary { length: length(1, 65_535)? }
+        }
+        "varchar" | "nvarchar" | "national" => ColumnType::VarChar { length: length(1, 65_535)?, collation },
+        "binary" => ColumnType::Binary { length: length(1, 255)? },
+        "varbinary" => ColumnType::VarBinary { length: length(1, 65_535)? },
+        "tinytext" => text(255),
+        "text" => text(first.unwrap_or(65_535).max(65_535).min(LONGEST)),
+        "mediumtext" | "longtext" => text(if name == "longtext" { LONGEST } else { LONGEST - 1 }),
+        "tinyblob" => blob(255),
+        "blob" => blob(65_535),
+        "mediumblob" => blob(LONGEST - 1),
+        "longblob" => blob(LONGEST),
+        "date" => ColumnType::Date,
+        "datetime" => ColumnType::DateTime { decimals: decimals() },
+        "timestamp" => ColumnType::Timestamp { decimals: decimals() },
+        "time" => ColumnType::Time { decimals: decimals() },
+        "year" => ColumnType::Year,
+        "enum" | "set" | "json" | "bit" | "geometry" | "point" | "linestring" | "polygon" => {
+            return Err(errors::not_supported(&format!("type {}", name.to_uppercase())));
+        }
+        _ => return Err(errors::syntax(&name)),
+    };
+    Ok((ty, declared))
+}
+
+fn table_options(t: &mut Tokens, table: &mut TableSchema) -> Result<()> {
+    while !t.at_end() {
+        t.symbol(',');
+        t.word("default");
+        if t.word("engine") {
+            t.symbol('=');
+            table.engine = t.identifier()?;
+        } else if t.word("comment") {
+            t.symbol('=');
+            table.comment = t.string()?;
+        } else if t.word("partition") {
+            return Err(errors::not_supported("PARTITION BY"));
+        } else if t.word("as") || t.word("select") {
+            return Err(errors::not_supported("CREATE TABLE ... SELECT"));
+        } else {
+            // Options without effect here: name, perhaps "=", one value.
+            let word = t.identifier()?;
+            if word.eq_ignore_ascii_case("character") {
+                t.expect("set")?;
+            }
+            t.symbol('=');
+            t.skip();
+        }
+    }
+    Ok(())
+}
+
+fn assemble(
+    name: &str,
+    mut columns: Vec<Column>,
+    indexes: &[IndexClause],
+    primary: Option<Vec<String>>,
+) -> Result<TableSchema> {
+    let missing =
+        |c: &str| crate::wire::SqlError::new(1072, b"42000", format!("Key column '{c}' doesn't exist in table"));
+    let find = |columns: &[Column], name: &str| {
+        columns.iter().position(|c| c.name.eq_ignore_ascii_case(name)).map(|i| i as u16).ok_or_else(|| missing(name))
+    };
+    let hidden = primary.is_none();
+    let primary_key = match primary {
+        Some(names) => {
+            let key = names.iter().map(|n| find(&columns, n)).collect::<Result<Vec<_>>>()?;
+            key.iter().for_each(|&c| columns[usize::from(c)].nullable = false);
+            key
+        }
+        None => {
+            columns.push(Column {
+                name: HIDDEN_KEY.into(),
+                ty: ColumnType::Int { bits: 64, unsigned: true },
+                nullable: false,
+                default: DefaultValue::None,
+                auto_increment: true,
+                on_update_now: false,
+                comment: String::new(),
+                declared: String::new(),
+            });
+            vec![columns.len() as u16 - 1]
+        }
+    };
+    if columns.iter().filter(|c| c.auto_increment && !c.name.starts_with('#')).count() > 1 {
+        let text = "Incorrect table definition; there can be only one auto column and it must be defined as a key";
+        return Err(crate::wire::SqlError::new(1075, b"42000", text));
+    }
+    let mut table = TableSchema::new("", name, columns, primary_key);
+    table.hidden_key = hidden;
+    for clause in indexes {
+        let key = clause.columns.iter().map(|n| find(&table.columns, n)).collect::<Result<Vec<_>>>()?;
+        let name = index_name(&table, clause)?;
+        let no = IndexNo(table.indexes.len() as u16 + 1);
+        table.indexes.push(IndexDef {
+            no,
+            name,
+            columns: key,
+            unique: clause.unique,
+            hidden_table: None,
+            state: IndexState::Ready,
+        });
+    }
+    table.validate().map_err(|(code, text)| errors::from_code(code, &text))?;
+    Ok(table)
+}
+
+/// The given name, or the first column's with a number where that is taken.
+pub fn index_name(table: &TableSchema, clause: &IndexClause) -> Result<String> {
+    let taken = |name: &str| table.indexes.iter().any(|i| i.name.eq_ignore_ascii_case(name));
+    match &clause.name {
+        Some(name) if taken(name) => {
+            Err(crate::wire::SqlError::new(1061, b"42000", format!("Duplicate key name '{name}'")))
+        }
+        Some(name) => Ok(name.clone()),
+        None => {
+            let first = clause.columns.first().cloned().unwrap_or_default();
+            let numbered = (2..).map(|n| format!("{first}_{n}"));
+            Ok(std::iter::once(first.clone()).chain(numbered).find(|n| !taken(n)).unwrap_or(first))
+        }
+    }
+}

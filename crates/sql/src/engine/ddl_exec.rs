@@ -1,0 +1,304 @@
+//! Definition statements carried out: schema changes sent to the dictionary, unique indexes filled.
+
+use apus_client::{ExecOptions, OpBatch, Results, Rows, ScanRequest};
+use apus_signal::{
+    dict::{Change, DatabaseMessage, IndexChange, RenameTable, TableName},
+    schema::TableMessage,
+    tc::OpKind,
+};
+use apus_types::{ErrorCode, TableSchema, key};
+
+use super::{
+    ddl::{self, Ddl, IndexClause, Name},
+    dispatch::SqlEngine,
+    errors::{self, Result},
+    session::Session,
+};
+
+/// Rows of a unique index filled per transaction.
+const FILL_BATCH: u32 = 256;
+/// Attempts of one batch of filling that meets a lock or a failing node.
+const FILL_ATTEMPTS: u32 = 50;
+
+impl SqlEngine {
+    /// Commits what is open and changes the schema.
+    pub(super) async fn define(&self, session: &mut Session, ddl: Ddl) -> Result<()> {
+        self.end_transaction(session, true).await?;
+        let full = |name: &Name| -> Result<TableName> {
+            let database = name.0.clone().or_else(|| session.env.database.clone()).ok_or_else(errors::no_database)?;
+            Ok(TableName { database, table: name.1.clone() })
+        };
+        match ddl {
+            Ddl::CreateDatabase { name, if_not_exists, collation } => {
+                let change = Change::CreateDatabase(DatabaseMessage {
+                    name: name.clone(),
+                    collation: u32::from(collation.id()),
+                });
+                match self.change(change).await? {
+                    Some(ErrorCode::DatabaseExists) if if_not_exists => {
+                        session.warn("Note", 1007, errors::database_exists(&name).message);
+                    }
+                    Some(ErrorCode::DatabaseExists) => return Err(errors::database_exists(&name)),
+                    Some(code) => return Err(errors::from_code(code, &name)),
+                    None => {}
+                }
+            }
+            Ddl::DropDatabase { name, if_exists } => match self.change(Change::DropDatabase(name.clone())).await? {
+                Some(ErrorCode::DatabaseNotFound) if if_exists => {
+                    session.warn("Note", 1008, errors::drop_unknown_database(&name).message);
+                }
+                Some(ErrorCode::DatabaseNotFound) => return Err(errors::drop_unknown_database(&name)),
+                Some(code) => return Err(errors::from_code(code, &name)),
+                None if session.env.database.as_ref() == Some(&name) => session.env.database = None,
+                None => {}
+            },
+            Ddl::CreateTable { name, if_not_exists, mut table } => {
+                table.database = full(&name)?.database;
+                self.create(session, &table, if_not_exists).await?;
+            }
+            Ddl::CreateTableLike { name, like, if_not_exists } => {
+                let (from, to) = (full(&like)?, full(&name)?);
+                let source = self.catalog().await?.table(&from.database, &from.table)?;
+                let mut table = source.schema.clone();
+                (table.database, table.name) = (to.database, to.table);
+                table.indexes.iter_mut().for_each(|i| i.hidden_table = None);
+                self.create(session, &table, if_not_exists).await?;
+            }
+            Ddl::DropTables { names, if_exists } => {
+                let mut unknown = Vec::new();
+                for name in &names {
+                    let name = full(name)?;
+                    let shown = format!("{}.{}", name.database, name.table);
+                    match self.change(Change::DropTable(name)).await? {
+                        Some(ErrorCode::TableNotFound | ErrorCode::DatabaseNotFound) => unknown.push(shown),
+                        Some(code) => return Err(errors::from_code(code, &shown)),
+                        None => {}
+                    }
+                }
+                if !unknown.is_empty() {
+                    let e = errors::drop_unknown_table(&unknown.join(","));
+                    if !if_exists {
+                        return Err(e);
+                    }
+                    session.warn("Note", e.errno, e.message);
+                }
+            }
+            Ddl::Truncate(name) => {
+                let name = full(&name)?;
+                let shown = (name.database.clone(), name.table.clone());
+                match self.change(Change::TruncateTable(name)).await? {
+                    Some(ErrorCode::TableNotFound) => return Err(errors::unknown_table(&shown.0, &shown.1)),
+                    Some(code) => return Err(errors::from_code(code, &shown.1)),
+                    None => {}
+                }
+            }
+            Ddl::Rename(list) => {
+                for (from, to) in &list {
+                    let (from, to) = (full(from)?, full(to)?);
+                    let (old, new) = (format!("{}.{}", from.database, from.table), to.table.clone());
+                    match self.change(Change::RenameTable(RenameTable { from: Some(from), to: Some(to) })).await? {
+                        Some(ErrorCode::TableExists) => return Err(errors::table_exists(&new)),
+                        Some(code) => return Err(errors::from_code(code, &old)),
+                        None => {}
+                    }
+                }
+            }
+            Ddl::AddIndexes { table, indexes, drops } => {
+                let name = full(&table)?;
+                for index in &drops {
+                    let change = IndexChange {
+                        table: Some(name.clone()),
+                        name: index.clone(),
+                        columns: Vec::new(),
+                        unique: false,
+                    };
+                    match self.change(Change::DropIndex(change)).await? {
+                        Some(ErrorCode::IndexNotFound) => {
+                            let text = format!("Can't DROP '{index}'; check that column/key exists");
+                            return Err(crate::wire::SqlError::new(1091, b"42000", text));
+                        }
+                        Some(code) => return Err(errors::from_code(code, index)),
+                        None => {}
+                    }
+                }
+                for index in &indexes {
+                    self.add_index(&name, index).await?;
+                }
+            }
+            Ddl::AlterNothing(name) => {
+                let name = full(&name)?;
+                self.catalog().await?.table(&name.database, &name.table)?;
+            }
+        }
+        self.fetch_catalog().await?;
+        Ok(())
+    }
+
+    /// Sends a change; a refusal that the statement may turn into a note is returned.
+    async fn change(&self, change: Change) -> Result<Option<ErrorCode>> {
+        match self.client.schema_change(change).await {
+            Ok(_) => Ok(None),
+            Err(e) if matches!(e.class(), apus_types::ErrorClass::Schema) => Ok(Some(e.code)),
+            Err(e) => Err(errors::from_client(&e)),
+        }
+    }
+
+    async fn create(&self, session: &mut Session, table: &TableSchema, if_not_exists: bool) -> Result<()> {
+        match self.change(Change::CreateTable(TableMessage::from(table))).await? {
+            Some(ErrorCode::TableExists) if if_not_exists => {
+                session.warn("Note", 1050, errors::table_exists(&table.name).message);
+                Ok(())
+            }
+            Some(ErrorCode::TableExists) => Err(errors::table_exists(&table.name)),
+            Some(ErrorCode::DatabaseNotFound) => Err(errors::unknown_database(&table.database)),
+            Some(code) => Err(errors::from_code(code, &table.name)),
+            None => Ok(()),
+        }
+    }
+
+    async fn add_index(&self, name: &TableName, clause: &IndexClause) -> Result<()> {
+        let table = self.fetch_catalog().await?.table(&name.database, &name.table)?;
+        let index = ddl::index_name(&table.schema, clause)?;
+        let mut columns = Vec::new();
+        for column in &clause.columns {
+            let no = table.schema.column_no(column).ok_or_else(|| {
+                crate::wire::SqlError::new(1072, b"42000", format!("Key column '{column}' doesn't exist in table"))
+            })?;
+            columns.push(u32::from(no));
+        }
+        let change = IndexChange { table: Some(name.clone()), name: index.clone(), columns, unique: clause.unique };
+        if let Some(code) = self.change(Change::CreateIndex(change.clone())).await? {
+            return Err(errors::from_code(code, &index));
+        }
+        if !clause.unique {
+            return Ok(());
+        }
+        if let Err(e) = self.fill_unique(name, &index).await {
+            self.change(Change::DropIndex(change)).await?;
+            return Err(e);
+        }
+        match self.change(Change::PublishIndex(change)).await? {
+            Some(code) => Err(errors::from_code(code, &index)),
+            None => Ok(()),
+        }
+    }
+
+    /// Enters the rows that were there before the index into its hidden table. Each is locked shared meanwhile, so that no change of
+    /// it can slip between reading and entering; rows written since carry their own entries.
+    async fn fill_unique(&self, name: &TableName, index: &str) -> Result<()> {
+        let table = self.fetch_catalog().await?.table(&name.database, &name.table)?;
+        let position = table.schema.indexes.iter().position(|i| i.name == index);
+        let hidden = position.and_then(|p| table.hidden.get(p)).and_then(|h| h.as_ref());
+        let (Some(position), Some(hidden)) = (position, hidden) else {
+            return Err(errors::internal("unique index vanished"));
+        };
+        let schema = &table.schema;
+        let mut request = ScanRequest::all(schema.id, schema.version);
+        request.columns = Some(&schema.primary_key);
+        request.batch_rows = FILL_BATCH;
+        let key_layout =
+            schema.layout().project_layout(&schema.primary_key).ok_or_else(|| errors::internal("projection"))?;
+        let mut cursor = self.client.scan(&request);
+        let mut rows = Rows::new();
+        while cursor.next_batch(&mut rows).await.map_err(|e| errors::from_client(&e))? {
+            let mut keys = Vec::with_capacity(rows.len());
+            for row in rows.iter().flatten() {
+                let mut key = Vec::new();
+                for (i, &column) in schema.primary_key.iter().enumerate() {
+                    let ty = schema.columns[usize::from(column)].ty;
+                    key::encode_part(ty, false, &key_layout.value(row, i as u16), &mut key)
+                        .map_err(|e| errors::from_code(e, ""))?;
+                }
+                keys.push(key);
+            }
+            let mut attempt = 0;
+            loop {
+                attempt += 1;
+                match self.fill_batch(&table, position, hidden, &keys).await {
+                    Ok(()) => break,
+                    Err(e)
+                        if attempt < FILL_ATTEMPTS
+                            && (e.retry_transaction()
+                                || matches!(e.code, ErrorCode::Deadlock | ErrorCode::LockTimeout)) => {}
+                    Err(e) if e.code == ErrorCode::DuplicateKey => {
+                        return Err(errors::duplicate_key(&e.detail, &format!("{}.{index}", schema.name)));
+                    }
+                    Err(e) => return Err(errors::from_client(&e)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn fill_batch(
+        &self,
+        table: &super::catalog::Table,
+        position: usize,
+        hidden: &TableSchema,
+        keys: &[Vec<u8>],
+    ) -> std::result::Result<(), apus_client::ClientError> {
+        use apus_types::Value;
+        let schema = &table.schema;
+        let (mut ops, mut results) = (OpBatch::new(), Results::new());
+        for key in keys {
+            ops.push_read(schema, false, apus_signal::tc::ALLOW_MISSING, key, None)?;
+        }
+        let mut transaction = self.client.begin();
+        transaction
+            .execute(&ops, ExecOptions { commit: false, savepoint: 1, lock_wait_ms: 10_000 }, &mut results)
+            .await?;
+        ops.clear();
+        let mut entries = Vec::new();
+        for (primary, (status, row)) in keys.iter().zip(results.iter()) {
+            if status != apus_signal::tc::OpStatus::Done {
+                continue;
+            }
+            let mut entry = Vec::new();
+            if key::encode_from_row(schema, &schema.indexes[position].columns, row, &mut entry)? {
+                continue; // NULL is in no unique index
+            }
+            let mut image = Vec::new();
+            let hash = key::distribution_hash(schema, primary);
+            hidden.layout().encode(&[Value::Bytes(&entry), Value::UInt(hash), Value::Bytes(primary)], &mut image)?;
+            ops.push(hidden, OpKind::Insert, apus_signal::tc::ALLOW_DUPLICATE, &entry, &image)?;
+            let columns = &schema.indexes[position].columns;
+            let shown: Vec<String> = columns
+                .iter()
+                .map(|&c| super::cells::display(schema.columns[usize::from(c)].ty, schema.layout().value(row, c)))
+                .collect();
+            entries.push((entry, primary.clone(), shown.join("-")));
+        }
+        if ops.is_empty() {
+            transaction.rollback().await?;
+            return Ok(());
+        }
+        transaction
+            .execute(&ops, ExecOptions { commit: false, savepoint: 2, lock_wait_ms: 10_000 }, &mut results)
+            .await?;
+        // An entry that is there already was written with its row, if it names this row; otherwise two rows share the key.
+        let taken: Vec<usize> = results
+            .iter()
+            .enumerate()
+            .filter(|(_, (status, _))| *status == apus_signal::tc::OpStatus::Duplicate)
+            .map(|(i, _)| i)
+            .collect();
+        if !taken.is_empty() {
+            ops.clear();
+            for &i in &taken {
+                ops.push_read(hidden, false, apus_signal::tc::ALLOW_MISSING, &entries[i].0, None)?;
+            }
+            transaction
+                .execute(&ops, ExecOptions { commit: false, savepoint: 3, lock_wait_ms: 10_000 }, &mut results)
+                .await?;
+            for (&i, (_, row)) in taken.iter().zip(results.iter()) {
+                if hidden.layout().raw(row, apus_types::schema::HIDDEN_PK_COLUMN) != entries[i].1 {
+                    let shown = entries[i].2.clone();
+                    transaction.rollback().await?;
+                    return Err(apus_client::ClientError::with_detail(ErrorCode::DuplicateKey, shown));
+                }
+            }
+        }
+        transaction.commit().await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,444 @@
+//! One pass over a statement's text: where it ends, and its normal form.
+//!
+//! Two forms are made of the same scan. [`Form::Digest`] puts a numbered placeholder (`?1`, `?2`, ...) for every number and
+//! string, so that statements which differ only in their values share one plan; [`Form::Plain`] keeps the values and is
+//! what the parsers read. Both drop comments, run executable ones (`/*!40101 ... */`) as code when their version is not above
+//! ours, collapse white space, and number the client's own `?` parameters.
+//!
+//! Nothing is allocated in steady state: the buffers belong to the caller. Any bytes are accepted; what is not SQL is left to
+//! the parser to refuse.
+
+use super::{errors, expr::Datum};
+use crate::wire::SqlError;
+use std::borrow::Cow;
+
+/// `MMmmpp` of the MySQL version we answer as; executable comments of a higher one are comments.
+const VERSION_NUMBER: u32 = 80_406;
+/// Most literals of one statement that are lifted out; one with more is planned from its text.
+pub const LITERALS_MAX: usize = 65_535;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Form {
+    Digest,
+    Plain,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum LiteralKind {
+    Integer,
+    /// With a point.
+    Decimal,
+    /// With an exponent.
+    Float,
+    /// Quoted; `escaped` when it has backslashes or doubled quotes.
+    Text {
+        escaped: bool,
+    },
+    /// `0x..` or `x'..'`: digits only.
+    Hex,
+}
+
+/// A literal's place in the statement text, quotes and prefixes excluded.
+#[derive(Clone, Copy, Debug)]
+pub struct Literal {
+    kind: LiteralKind,
+    start: usize,
+    end: usize,
+}
+
+/// The normal form of one statement.
+#[derive(Default, Debug)]
+pub struct Digest {
+    pub text: Vec<u8>,
+    pub literals: Vec<Literal>,
+    /// `?` parameters of the client.
+    pub parameters: usize,
+}
+
+impl Digest {
+    /// Scans the statement at the start of `sql`; returns the offset behind it (after its `;`). An empty `text` means there
+    /// was none.
+    pub fn scan(&mut self, sql: &[u8], form: Form) -> Result<usize, SqlError> {
+        self.text.clear();
+        self.literals.clear();
+        self.parameters = 0;
+        Scanner { sql, at: 0, gap: false, in_executable: false, form, out: self }.run()
+    }
+
+    /// Values of the literals, borrowed from the text wherever they have no escapes.
+    pub fn values<'a>(&self, sql: &'a [u8], out: &mut Vec<Datum<'a>>) -> Result<(), SqlError> {
+        for literal in &self.literals {
+            out.push(literal.value(sql)?);
+        }
+        Ok(())
+    }
+}
+
+impl Literal {
+    fn value<'a>(&self, sql: &'a [u8]) -> Result<Datum<'a>, SqlError> {
+        let raw = sql.get(self.start..self.end).unwrap_or(&[]);
+        Ok(match self.kind {
+            LiteralKind::Integer | LiteralKind::Decimal | LiteralKind::Float => number(raw)?,
+            LiteralKind::Text { escaped: false } => Datum::Text(Cow::Borrowed(raw)),
+            LiteralKind::Text { escaped: true } => {
+                let quote = self.start.checked_sub(1).and_then(|i| sql.get(i)).copied().unwrap_or(b'\'');
+                Datum::Text(Cow::Owned(unescape(raw, quote)))
+            }
+            LiteralKind::Hex => Datum::Bytes(Cow::Owned(from_hex(raw))),
+        })
+    }
+}
+
+/// A numeric literal: integer, exact decimal or double, as MySQL types them.
+pub fn number(raw: &[u8]) -> Result<Datum<'static>, SqlError> {
+    let mut int: u64 = 0;
+    let mut plain = !raw.is_empty();
+    for &b in raw {
+        match (b.is_ascii_digit(), int.checked_mul(10).and_then(|n| n.checked_add(u64::from(b.wrapping_sub(b'0'))))) {
+            (true, Some(n)) => int = n,
+            _ => {
+                plain = false;
+                break;
+            }
+        }
+    }
+    if plain {
+        return Ok(i64::try_from(int).map_or(Datum::UInt(int), Datum::Int));
+    }
+    let text = std::str::from_utf8(raw).unwrap_or("");
+    if !raw.iter().any(|b| matches!(b, b'e' | b'E'))
+        && let Some((unscaled, scale)) = super::expr::decimal::parse_exact(text)
+    {
+        return Ok(Datum::Decimal { unscaled, scale });
+    }
+    match text.parse::<f64>() {
+        Ok(x) if x.is_finite() => Ok(Datum::Double(x)),
+        _ => Err(errors::illegal_double(text)),
+    }
+}
+
+/// Bytes of hexadecimal digits; an odd count gets a leading zero.
+pub fn from_hex(raw: &[u8]) -> Vec<u8> {
+    let digit = |b: u8| (b as char).to_digit(16).unwrap_or(0) as u8;
+    let (first, rest) = if raw.len() % 2 == 1 { raw.split_at(1) } else { raw.split_at(0) };
+    let mut out = Vec::with_capacity(raw.len() / 2 + 1);
+    out.extend(first.iter().map(|&b| digit(b)));
+    out.extend(rest.chunks_exact(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])));
+    out
+}
+
+/// Undoes MySQL's escapes inside a string that was quoted by `quote`.
+pub fn unescape(raw: &[u8], quote: u8) -> Vec<u8> {
+    let mut out = Vec::with_capacity(raw.len());
+    let mut bytes = raw.iter().copied();
+    while let Some(b) = bytes.next() {
+        if b == quote {
+            out.push(b);
+            bytes.next();
+        } else if b == b'\\' {
+            match bytes.next() {
+                Some(b'0') => out.push(0),
+                Some(b'b') => out.push(8),
+                Some(b'n') => out.push(b'\n'),
+                Some(b'r') => out.push(b'\r'),
+                Some(b't') => out.push(b'\t'),
+                Some(b'Z') => out.push(26),
+                Some(c @ (b'%' | b'_')) => out.extend_from_slice(&[b'\\', c]),
+                Some(c) => out.push(c),
+                None => {}
+            }
+        } else {
+            out.push(b);
+        }
+    }
+    out
+}
+
+struct Scanner<'a> {
+    sql: &'a [u8],
+    at: usize,
+    /// White space was skipped since the last token.
+    gap: bool,
+    in_executable: bool,
+    form: Form,
+    out: &'a mut Digest,
+}
+
+impl Scanner<'_> {
+    fn peek(&self, ahead: usize) -> u8 {
+        self.sql.get(self.at + ahead).copied().unwrap_or(0)
+    }
+
+    fn run(mut self) -> Result<usize, SqlError> {
+        while self.at < self.sql.len() {
+            let b = self.peek(0);
+            match b {
+                b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c => self.skip(1),
+                b'#' => self.skip_line(),
+                b'-' if self.peek(1) == b'-' && (self.peek(2) <= b' ') => self.skip_line(),
+                b'/' if self.peek(1) == b'*' => self.comment(),
+                b'*' if self.in_executable && self.peek(1) == b'/' => {
+                    self.in_executable = false;
+                    self.skip(2);
+                }
+                b';' => {
+                    self.at += 1;
+                    if self.out.text.is_empty() {
+                        continue;
+                    }
+                    return Ok(self.at);
+                }
+                b'\'' | b'"' => self.string(self.at)?,
+                b'`' => self.quoted_identifier()?,
+                b'0' if self.peek(1) == b'x' && self.peek(2).is_ascii_hexdigit() => self.hex_number(),
+                b'x' | b'X' if self.peek(1) == b'\'' => self.hex_string()?,
+                b'0'..=b'9' => self.number(),
+                b'.' if self.peek(1).is_ascii_digit() && !self.after_name() => self.number(),
+                b'?' => self.parameter()?,
+                _ if is_word(b) => self.word(),
+                _ => {
+                    self.space();
+                    self.out.text.push(b);
+                    self.at += 1;
+                }
+            }
+        }
+        Ok(self.at)
+    }
+
+    /// Whether the last token was a name directly before (so that a point qualifies it).
+    fn after_name(&self) -> bool {
+        !self.gap && self.out.text.last().is_some_and(|&b| is_word(b) || b == b'`')
+    }
+    fn skip(&mut self, count: usize) {
+        self.at += count;
+        self.gap = true;
+    }
+    fn skip_line(&mut self) {
+        let rest = self.sql.get(self.at..).unwrap_or(&[]);
+        self.skip(rest.iter().position(|&b| b == b'\n').unwrap_or(rest.len()));
+    }
+    fn space(&mut self) {
+        if self.gap && !self.out.text.is_empty() {
+            self.out.text.push(b' ');
+        }
+        self.gap = false;
+    }
+    fn copy(&mut self, end: usize) {
+        self.space();
+        let end = end.min(self.sql.len());
+        self.out.text.extend_from_slice(&self.sql[self.at..end]);
+        self.at = end;
+    }
+
+    fn comment(&mut self) {
+        if self.peek(2) == b'!' {
+            let digits = (0..6).take_while(|&i| self.peek(3 + i).is_ascii_digit()).count();
+            let digits = if digits >= 5 { digits } else { 0 };
+            let version = (0..digits).fold(0u32, |n, i| n * 10 + u32::from(self.peek(3 + i) - b'0'));
+            if version <= VERSION_NUMBER {
+                self.in_executable = true;
+                return self.skip(3 + digits);
+            }
+        }
+        let rest = self.sql.get(self.at + 2..).unwrap_or(&[]);
+        let length = rest.windows(2).position(|w| w == b"*/").map_or(rest.len(), |i| i + 2);
+        self.skip(2 + length);
+    }
+
+    fn word(&mut self) {
+        let rest = &self.sql[self.at..];
+        let length = rest.iter().position(|&b| !is_word(b)).unwrap_or(rest.len());
+        self.copy(self.at + length);
+    }
+
+    fn quoted_identifier(&mut self) -> Result<(), SqlError> {
+        let mut end = self.at + 1;
+        loop {
+            let rest = self.sql.get(end..).unwrap_or(&[]);
+            let Some(close) = rest.iter().position(|&b| b == b'`') else { return Err(self.unterminated()) };
+            end += close + 1;
+            if self.sql.get(end) != Some(&b'`') {
+                break;
+            }
+            end += 1;
+        }
+        self.copy(end);
+        Ok(())
+    }
+
+    fn unterminated(&self) -> SqlError {
+        errors::syntax(&String::from_utf8_lossy(self.sql.get(self.at..).unwrap_or(&[])))
+    }
+
+    fn literal(&mut self, kind: LiteralKind, start: usize, end: usize, token_end: usize) {
+        if self.form == Form::Plain || self.out.literals.len() >= LITERALS_MAX {
+            return self.copy(token_end);
+        }
+        // A literal glued to the token before it would change meaning once it is a placeholder.
+        if self.out.text.last().is_some_and(|&b| is_word(b)) {
+            self.gap = true;
+        }
+        self.space();
+        self.out.literals.push(Literal { kind, start, end });
+        let number = self.out.literals.len();
+        self.out.text.push(b'?');
+        push_number(&mut self.out.text, number);
+        self.at = token_end;
+    }
+
+    fn string(&mut self, quote_at: usize) -> Result<(), SqlError> {
+        let quote = self.sql[quote_at];
+        let mut at = quote_at + 1;
+        let mut escaped = false;
+        loop {
+            match self.sql.get(at) {
+                None => return Err(self.unterminated()),
+                Some(b'\\') => {
+                    escaped = true;
+                    at += 2;
+                }
+                Some(&b) if b == quote => {
+                    if self.sql.get(at + 1) != Some(&quote) {
+                        break;
+                    }
+                    escaped = true;
+                    at += 2;
+                }
+                Some(_) => at += 1,
+            }
+        }
+        self.literal(LiteralKind::Text { escaped }, quote_at + 1, at, at + 1);
+        Ok(())
+    }
+
+    fn hex_number(&mut self) {
+        let rest = &self.sql[self.at + 2..];
+        let digits = rest.iter().take_while(|b| b.is_ascii_hexdigit()).count();
+        if rest.get(digits).is_some_and(|&b| is_word(b)) {
+            return self.word();
+        }
+        let start = self.at + 2;
+        self.literal(LiteralKind::Hex, start, start + digits, start + digits);
+    }
+
+    fn hex_string(&mut self) -> Result<(), SqlError> {
+        let start = self.at + 2;
+        let rest = self.sql.get(start..).unwrap_or(&[]);
+        let digits = rest.iter().take_while(|b| b.is_ascii_hexdigit()).count();
+        if rest.get(digits) != Some(&b'\'') || digits % 2 == 1 {
+            return Err(self.unterminated());
+        }
+        self.literal(LiteralKind::Hex, start, start + digits, start + digits + 1);
+        Ok(())
+    }
+
+    fn number(&mut self) {
+        let rest = &self.sql[self.at..];
+        let digits = |from: usize| rest[from.min(rest.len())..].iter().take_while(|b| b.is_ascii_digit()).count();
+        let mut end = digits(0);
+        let mut kind = LiteralKind::Integer;
+        if rest.get(end) == Some(&b'.') {
+            kind = LiteralKind::Decimal;
+            end += 1 + digits(end + 1);
+        }
+        if matches!(rest.get(end), Some(b'e' | b'E')) {
+            let sign = usize::from(matches!(rest.get(end + 1), Some(b'+' | b'-')));
+            let exponent = digits(end + 1 + sign);
+            if exponent > 0 {
+                kind = LiteralKind::Float;
+                end += 1 + sign + exponent;
+            }
+        }
+        if kind == LiteralKind::Integer && rest.get(end).is_some_and(|&b| is_word(b)) {
+            return self.word(); // a name that starts with digits
+        }
+        if self.after_name() && self.out.text.last() == Some(&b'.') {
+            return self.copy(self.at + end);
+        }
+        self.literal(kind, self.at, self.at + end, self.at + end);
+    }
+
+    fn parameter(&mut self) -> Result<(), SqlError> {
+        if self.form == Form::Digest {
+            return Err(self.unterminated()); // a text statement has no parameters
+        }
+        self.space();
+        self.out.parameters += 1;
+        let number = self.out.parameters;
+        self.out.text.push(b'?');
+        push_number(&mut self.out.text, number);
+        self.at += 1;
+        Ok(())
+    }
+}
+
+fn push_number(out: &mut Vec<u8>, n: usize) {
+    crate::wire::number::push_u64(out, n as u64);
+}
+
+/// Bytes of names and keywords; all of UTF-8's multi-byte sequences count.
+fn is_word(b: u8) -> bool {
+    b.is_ascii_alphanumeric() || matches!(b, b'_' | b'$') || b >= 0x80
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn digest(sql: &str) -> (String, Vec<Datum<'_>>) {
+        let mut d = Digest::default();
+        d.scan(sql.as_bytes(), Form::Digest).unwrap();
+        let mut values = Vec::new();
+        d.values(sql.as_bytes(), &mut values).unwrap();
+        (String::from_utf8(d.text).unwrap(), values)
+    }
+
+    #[test]
+    fn literals_become_placeholders() {
+        let (text, values) =
+            digest("SELECT  c FROM t1 WHERE id=-42 AND x IN ('a''b', \"q\\n\", 1.50, 1e3, 0xff, x'0A') -- end");
+        assert_eq!(text, "SELECT c FROM t1 WHERE id=-?1 AND x IN (?2, ?3, ?4, ?5, ?6, ?7)");
+        assert_eq!(values[0], Datum::Int(42));
+        assert_eq!(values[1], Datum::Text(Cow::Borrowed(b"a'b")));
+        assert_eq!(values[2], Datum::Text(Cow::Borrowed(b"q\n")));
+        assert_eq!(values[3], Datum::Decimal { unscaled: 150, scale: 2 });
+        assert_eq!(values[4], Datum::Double(1000.0));
+        assert_eq!(values[5], Datum::Bytes(Cow::Borrowed(b"\xff")));
+        assert_eq!(values[6], Datum::Bytes(Cow::Borrowed(b"\n")));
+        assert_eq!(digest("select 18446744073709551615 ,9223372036854775808.0").1[0], Datum::UInt(u64::MAX));
+    }
+
+    #[test]
+    fn comments_and_executable_comments() {
+        assert_eq!(digest("/* x */ SELECT /*!40101 a, */ /*!99999 b, */ c # tail\n FROM t").0, "SELECT a, c FROM t");
+        assert_eq!(digest("select `a 1``b`, t.c1, 2x").0, "select `a 1``b`, t.c1, 2x");
+    }
+
+    #[test]
+    fn statements_are_split() {
+        let sql = b"; select 'a;b' ; select 2";
+        let mut d = Digest::default();
+        let end = d.scan(sql, Form::Plain).unwrap();
+        assert_eq!(d.text, b"select 'a;b'");
+        let rest = &sql[end..];
+        d.scan(rest, Form::Plain).unwrap();
+        assert_eq!(d.text, b"select 2");
+        d.scan(b"select ?, 5, ?", Form::Plain).unwrap();
+        assert_eq!((d.text.as_slice(), d.parameters), (&b"select ?1, 5, ?2"[..], 2));
+        assert!(d.scan(b"select 'abc", Form::Plain).is_err());
+        assert!(d.scan(b"select `abc", Form::Digest).is_err());
+    }
+
+    #[test]
+    fn arbitrary_bytes_do_not_panic() {
+        let mut d = Digest::default();
+        let sql = b"select 'a\\'' /*! /* */ */ x'0' 0x 0xg 1.e 1e+ .5 `q`` ? @@x @'y' \xff\xfe -- \n;;#";
+        for start in 0..sql.len() {
+            for end in start..sql.len() {
+                let _ = d.scan(&sql[start..end], Form::Digest);
+                let _ = d.scan(&sql[start..end], Form::Plain);
+            }
+        }
+    }
+}

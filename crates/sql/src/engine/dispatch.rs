@@ -1,0 +1,552 @@
+//! [`SqlEngine`]: one per worker thread, from statement text to its executor.
+
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    sync::Arc,
+};
+
+use apus_client::{Client, ClientError};
+use apus_types::ErrorCode;
+use sqlparser::ast::Statement;
+
+use super::{
+    auto_increment::{self, AutoIncrement},
+    catalog::{Catalog, SYSTEM_DATABASE, Table},
+    cells,
+    digest::{Digest, Form},
+    errors::{self, Result},
+    exec::{Changed, Cluster, change, insert, read},
+    expr::{Datum, Kind, env::Env, recycle},
+    plan::{self, Plan, Planner, Unplanned, dml::Source},
+    plan_cache::{Cached, PlanCache},
+    session::{Fail, Prepared, Scratch, Session},
+};
+use crate::{
+    server::{ConnectionInfo, Engine, Output, PreparedInfo},
+    wire::{ColumnDef, ParamValue, SqlError, capability},
+};
+
+/// Attempts of a statement that met a schema change or a failing node before anything of it was seen.
+const ATTEMPTS_MAX: u32 = 10;
+
+/// The engine of one worker thread.
+pub struct SqlEngine {
+    pub client: Client,
+    pub(super) catalog: RefCell<Rc<Catalog>>,
+    plans: RefCell<PlanCache>,
+    auto_increment: Arc<AutoIncrement>,
+    pub(super) statements: Cell<u64>,
+}
+
+impl SqlEngine {
+    /// `auto_increment` is shared by all threads of the SQL node.
+    pub fn new(client: Client, auto_increment: Arc<AutoIncrement>) -> SqlEngine {
+        SqlEngine {
+            client,
+            catalog: RefCell::new(Rc::new(Catalog::default())),
+            plans: RefCell::new(PlanCache::default()),
+            auto_increment,
+            statements: Cell::new(0),
+        }
+    }
+
+    /// The catalog of the newest version.
+    pub(super) async fn catalog(&self) -> Result<Rc<Catalog>> {
+        let current = self.catalog.borrow().clone();
+        if current.is_current(&self.client) {
+            return Ok(current);
+        }
+        self.fetch_catalog().await
+    }
+
+    /// Fetches the dictionary whatever is known of it.
+    pub(super) async fn fetch_catalog(&self) -> Result<Rc<Catalog>> {
+        // No dictionary has this version, so the whole one is sent.
+        let dictionary = self.client.dictionary(u64::MAX).await.map_err(|e| errors::from_client(&e))?;
+        let Some(dictionary) = dictionary else { return Ok(self.catalog.borrow().clone()) };
+        let catalog = Rc::new(Catalog::from_dictionary(&dictionary)?);
+        *self.catalog.borrow_mut() = catalog.clone();
+        Ok(catalog)
+    }
+
+    /// The table of AUTO_INCREMENT counters, made when it is first needed.
+    async fn counters(&self, catalog: &Rc<Catalog>, plan: &Plan) -> Result<Option<Rc<Table>>> {
+        let Plan::Insert(insert) = plan else { return Ok(None) };
+        if insert.table.schema.auto_increment_column().is_none() {
+            return Ok(None);
+        }
+        if let Some(found) = catalog.find(SYSTEM_DATABASE, auto_increment::TABLE) {
+            return Ok(Some(found));
+        }
+        auto_increment::create_missing(&self.client, catalog).await.map_err(|e| errors::from_client(&e))?;
+        Ok(self.fetch_catalog().await?.find(SYSTEM_DATABASE, auto_increment::TABLE))
+    }
+
+    /// Runs the first statement of `sql`; returns the offset behind it.
+    async fn statement(&self, session: &mut Session, sql: &[u8], out: &mut Output<'_>) -> Result<()> {
+        session.env.start_statement();
+        session.questions += 1;
+        self.statements.set(self.statements.get() + 1);
+        let mut s = std::mem::take(&mut session.scratch);
+        let result = self.statement_with(session, &mut s, sql, out).await;
+        session.scratch = s;
+        let seconds = session.env.sleep_seconds.replace(0.0);
+        if seconds > 0.0 {
+            tokio::time::sleep(std::time::Duration::from_secs_f64(seconds)).await;
+        }
+        result
+    }
+
+    async fn statement_with(
+        &self,
+        session: &mut Session,
+        s: &mut Scratch,
+        sql: &[u8],
+        out: &mut Output<'_>,
+    ) -> Result<()> {
+        s.digest.scan(sql, Form::Digest)?;
+        if !is_query(&s.digest.text) {
+            s.digest.scan(sql, Form::Plain)?;
+            let text = String::from_utf8_lossy(&s.digest.text).into_owned();
+            return Box::pin(self.other_statement(session, s, &text, out)).await;
+        }
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let catalog = self.catalog().await?;
+            let flags = u8::from(session.env.variables.only_full_group_by);
+            let database = session.env.database.as_deref();
+            let cached = self.plans.borrow_mut().find(&s.digest.text, database, catalog.version, flags);
+            let cached = match cached {
+                Some(cached) => cached,
+                None => {
+                    let cached = plan_digest(&catalog, &session.env, &s.digest)?;
+                    self.plans.borrow_mut().put(&s.digest.text, database, catalog.version, flags, cached.clone());
+                    cached
+                }
+            };
+            let mut params = recycle(std::mem::take(&mut s.values));
+            let plan = match cached {
+                Cached::Plan(plan) => {
+                    s.digest.values(sql, &mut params)?;
+                    plan
+                }
+                Cached::Structural => {
+                    let mut plain = Digest::default();
+                    plain.scan(sql, Form::Plain)?;
+                    Rc::new(plan_text(&catalog, &session.env, &String::from_utf8_lossy(&plain.text), Vec::new())?)
+                }
+            };
+            let done = self.run(session, s, &catalog, &plan, &params, out).await;
+            s.values = recycle(params);
+            match done {
+                Ok(()) => return Ok(()),
+                Err((e, again)) if again && attempt < ATTEMPTS_MAX => {
+                    let _ = e;
+                    self.fetch_catalog().await?;
+                }
+                Err((e, _)) => return Err(e),
+            }
+        }
+    }
+
+    /// Executes a plan and ends the statement; the flag of an error says that it may be tried again from the start.
+    async fn run(
+        &self,
+        session: &mut Session,
+        s: &mut Scratch,
+        catalog: &Rc<Catalog>,
+        plan: &Plan,
+        params: &[Datum<'_>],
+        out: &mut Output<'_>,
+    ) -> std::result::Result<(), (SqlError, bool)> {
+        let counters = self.counters(catalog, plan).await.map_err(|e| (e, false))?;
+        let cluster = Cluster {
+            client: &self.client,
+            auto_increment: &self.auto_increment,
+            counters: counters.as_ref().map(|t| &t.schema),
+        };
+        session.warnings.clear();
+        if session.read_only && !matches!(plan, Plan::Select(_)) {
+            return Err((errors::read_only_transaction(), false));
+        }
+        let before = session.savepoint;
+        let had_transaction = session.transaction.is_some();
+        let answered = out.pending();
+        let done = match plan {
+            Plan::Select(select) => {
+                read::select(cluster, session, s, select, params, out).await.map(|rows| (rows, None))
+            }
+            Plan::Insert(p) => insert::insert(cluster, session, s, p, params).await.map(|c| (0, Some(c))),
+            Plan::Update(p) => change::update(cluster, session, s, p, params).await.map(|c| (0, Some(c))),
+            Plan::Delete(p) => change::delete(cluster, session, s, p, params).await.map(|c| (0, Some(c))),
+        };
+        let done = match done {
+            Ok(done) if !session.in_transaction() => match session.transaction.as_mut() {
+                Some(transaction) => {
+                    let committed = transaction.commit().await;
+                    session.forget_transaction();
+                    committed.map(|_| done).map_err(Fail::Client)
+                }
+                None => Ok(done),
+            },
+            other => other,
+        };
+        match done {
+            Ok((rows, changed)) => {
+                self.answer(session, rows, changed, out);
+                Ok(())
+            }
+            Err(fail) => {
+                let nothing_sent = out.pending() == answered;
+                Err(self.failed(session, fail, before, had_transaction, nothing_sent).await)
+            }
+        }
+    }
+
+    fn answer(&self, session: &mut Session, rows: u64, changed: Option<Changed>, out: &mut Output<'_>) {
+        let status = session.status();
+        match changed {
+            None => {
+                session.env.row_count = -1;
+                session.env.found_rows = rows;
+                out.end_rows(session.warning_count(), status);
+            }
+            Some(c) => {
+                session.env.row_count = c.affected as i64;
+                out.set_status(status);
+                out.ok(c.affected, c.last_insert_id, session.warning_count(), &c.info);
+            }
+        }
+    }
+
+    /// Undoes the failed statement; the rest of the transaction lives unless the cluster ended it.
+    async fn failed(
+        &self,
+        session: &mut Session,
+        fail: Fail,
+        before: u32,
+        had_transaction: bool,
+        nothing_sent: bool,
+    ) -> (SqlError, bool) {
+        let alone = !session.in_transaction() || !had_transaction;
+        let (error, again) = match &fail {
+            Fail::Sql(e) => (e.clone(), false),
+            Fail::Client(e) => {
+                let stale = matches!(e.code, ErrorCode::SchemaVersionChanged | ErrorCode::TableNotFound);
+                (
+                    errors::from_client(e),
+                    nothing_sent && (stale || alone && e.retry_transaction() && e.code != ErrorCode::NoNodeAvailable),
+                )
+            }
+        };
+        if !session.in_transaction() || !had_transaction {
+            // The statement opened the transaction itself: nothing older is in it.
+            if let Some(mut transaction) = session.transaction.take() {
+                let _ = transaction.rollback().await;
+                session.wrote.clear();
+            }
+        } else if session.savepoint > before
+            && let Some(transaction) = session.transaction.as_mut()
+            && transaction.is_started()
+            && transaction.rollback_to(before + 1).await.is_err()
+        {
+            session.forget_transaction();
+        }
+        (error, again)
+    }
+
+    /// Ends the open transaction.
+    pub(super) async fn end_transaction(&self, session: &mut Session, commit: bool) -> Result<()> {
+        let transaction = session.transaction.take();
+        session.forget_transaction();
+        let Some(mut transaction) = transaction else { return Ok(()) };
+        if !transaction.is_started() {
+            return Ok(());
+        }
+        let done: std::result::Result<(), ClientError> =
+            if commit { transaction.commit().await.map(|_| ()) } else { transaction.rollback().await };
+        match done {
+            Ok(()) => Ok(()),
+            Err(_) if !commit => Ok(()),
+            Err(e) => Err(errors::from_client(&e)),
+        }
+    }
+
+    async fn execute_prepared(
+        &self,
+        session: &mut Session,
+        s: &mut Scratch,
+        id: u32,
+        params: &[Datum<'_>],
+        out: &mut Output<'_>,
+    ) -> Result<()> {
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let catalog = self.catalog().await?;
+            let statement = session.prepared.get(&id).ok_or_else(|| SqlError::unknown_statement(id, "EXECUTE"))?;
+            let known = statement.plan.as_ref().filter(|(version, database, _)| {
+                *version == catalog.version && *database == session.env.database && !statement.typed_by_params
+            });
+            let plan = match known {
+                Some((_, _, plan)) => plan.clone(),
+                None => {
+                    let mut plain = Digest::default();
+                    plain.scan(&statement.sql, Form::Plain)?;
+                    let text = String::from_utf8_lossy(&plain.text).into_owned();
+                    if !is_query(&plain.text) {
+                        return Box::pin(self.other_statement(session, s, &text, out)).await;
+                    }
+                    let kinds = params.iter().map(Kind::of_datum).collect();
+                    let plan = Rc::new(plan_text(&catalog, &session.env, &text, kinds)?);
+                    let database = session.env.database.clone();
+                    if let Some(statement) = session.prepared.get_mut(&id) {
+                        statement.plan = Some((catalog.version, database, plan.clone()));
+                    }
+                    plan
+                }
+            };
+            match self.run(session, s, &catalog, &plan, params, out).await {
+                Ok(()) => return Ok(()),
+                Err((_, true)) if attempt < ATTEMPTS_MAX => {
+                    self.fetch_catalog().await?;
+                }
+                Err((e, _)) => return Err(e),
+            }
+        }
+    }
+}
+
+/// Statements that the query parser reads; all others go by tokens.
+fn is_query(text: &[u8]) -> bool {
+    let word: Vec<u8> =
+        text.iter().take_while(|b| b.is_ascii_alphabetic()).take(8).map(u8::to_ascii_lowercase).collect();
+    matches!(word.as_slice(), b"select" | b"insert" | b"update" | b"delete" | b"replace" | b"with")
+        || text.first() == Some(&b'(')
+}
+
+fn plan_digest(catalog: &Catalog, env: &Env, digest: &Digest) -> Result<Cached> {
+    let text = String::from_utf8_lossy(&digest.text);
+    let Ok(statement) = plan::parse(&text) else { return Ok(Cached::Structural) };
+    let planner = Planner { catalog, env, param_kinds: Vec::new(), from_digest: true };
+    match planner.plan(&statement) {
+        Ok(plan) => Ok(Cached::Plan(Rc::new(plan))),
+        // A placeholder may only be the culprit because the literal is gone; the text decides.
+        Err(Unplanned::Structural | Unplanned::Error(_)) => Ok(Cached::Structural),
+    }
+}
+
+pub(super) fn plan_text(catalog: &Catalog, env: &Env, text: &str, param_kinds: Vec<Kind>) -> Result<Plan> {
+    let statement: Statement = plan::parse(text)?;
+    let planner = Planner { catalog, env, param_kinds, from_digest: false };
+    planner.plan(&statement).map_err(|e| match e {
+        Unplanned::Error(e) => e,
+        Unplanned::Structural => errors::internal("a plan without literals"),
+    })
+}
+
+fn param_datum<'a>(p: &ParamValue<'a>) -> Datum<'a> {
+    use apus_types::time::{Civil, pack_date, pack_datetime};
+    use std::borrow::Cow;
+    match *p {
+        ParamValue::Null => Datum::Null,
+        ParamValue::Int(n) => Datum::Int(n),
+        ParamValue::UInt(n) => i64::try_from(n).map_or(Datum::UInt(n), Datum::Int),
+        ParamValue::Float(x) => Datum::Double(f64::from(x)),
+        ParamValue::Double(x) => Datum::Double(x),
+        ParamValue::Decimal(t) => super::digest::number(t).unwrap_or(Datum::Text(Cow::Borrowed(t))),
+        ParamValue::Text(t) => Datum::Text(Cow::Borrowed(t)),
+        // A text column takes either; bytes that are UTF-8 compare as text.
+        ParamValue::Blob(t) if std::str::from_utf8(t).is_ok() => Datum::Text(Cow::Borrowed(t)),
+        ParamValue::Blob(t) => Datum::Bytes(Cow::Borrowed(t)),
+        ParamValue::Date { year, month, day } => Datum::Date(pack_date(year, month, day)),
+        ParamValue::DateTime { year, month, day, hour, minute, second, micros } => {
+            let c = Civil { year, month, day, hour, minute, second, micros };
+            Datum::DateTime(pack_datetime(c), if micros > 0 { 6 } else { 0 })
+        }
+        ParamValue::Time { negative, hours, minutes, seconds, micros } => {
+            let total = (i64::from(hours) * 3600 + i64::from(minutes) * 60 + i64::from(seconds)) * 1_000_000
+                + i64::from(micros);
+            Datum::Time(if negative { -total } else { total }, if micros > 0 { 6 } else { 0 })
+        }
+    }
+}
+
+impl Engine for SqlEngine {
+    type Session = Session;
+
+    async fn open(&self, info: ConnectionInfo) -> Result<Session> {
+        let mut seed = [0u8; 8];
+        getrandom::fill(&mut seed).map_err(|_| errors::internal("no entropy"))?;
+        let env = Env::new(info.user.clone(), info.host.clone(), info.id, u64::from_le_bytes(seed));
+        let mut session = Session {
+            env,
+            transaction: None,
+            explicit: false,
+            read_only: false,
+            wrote: Vec::new(),
+            savepoint: 0,
+            named: Vec::new(),
+            warnings: Vec::new(),
+            prepared: Default::default(),
+            next_statement: 1,
+            multi_statements: info.capabilities & capability::MULTI_STATEMENTS != 0,
+            found_rows: info.capabilities & capability::FOUND_ROWS != 0,
+            info: info.clone(),
+            scratch: Scratch::default(),
+            questions: 0,
+        };
+        if let Some(database) = info.database.as_deref().filter(|d| !d.is_empty()) {
+            self.init_db(&mut session, database).await?;
+        }
+        Ok(session)
+    }
+
+    async fn query(&self, session: &mut Session, sql: &[u8], out: &mut Output<'_>) -> Result<()> {
+        let mut rest = sql;
+        let mut first = true;
+        loop {
+            let mut digest = std::mem::take(&mut session.scratch.digest);
+            let scanned = digest.scan(rest, Form::Plain);
+            let empty = digest.text.is_empty();
+            session.scratch.digest = digest;
+            let end = scanned?;
+            if empty {
+                return if first { Err(errors::empty_query()) } else { Ok(()) };
+            }
+            let (one, tail) = rest.split_at(end.min(rest.len()));
+            let more = has_statement(tail);
+            if more && !session.multi_statements {
+                return Err(errors::syntax(&String::from_utf8_lossy(tail)));
+            }
+            out.set_more_results(more);
+            self.statement(session, one, out).await?;
+            if !more {
+                return Ok(());
+            }
+            rest = tail;
+            first = false;
+        }
+    }
+
+    async fn prepare(&self, session: &mut Session, sql: &[u8]) -> Result<PreparedInfo> {
+        let mut plain = Digest::default();
+        plain.scan(sql, Form::Plain)?;
+        if plain.text.is_empty() {
+            return Err(errors::empty_query());
+        }
+        let mut prepared =
+            Prepared { sql: sql.to_vec(), parameters: plain.parameters, plan: None, typed_by_params: false };
+        let mut columns = Vec::new();
+        if is_query(&plain.text) {
+            let catalog = self.catalog().await?;
+            let kinds = vec![Kind::Text; plain.parameters];
+            let plan = plan_text(&catalog, &session.env, &String::from_utf8_lossy(&plain.text), kinds)?;
+            if let Plan::Select(select) = &plan {
+                columns = select.defs.clone();
+                prepared.typed_by_params = select.outputs.iter().any(|o| o.expr.has_param());
+            }
+            if let Plan::Insert(i) = &plan
+                && let Source::Select(select) = &i.source
+            {
+                prepared.typed_by_params |= select.outputs.iter().any(|o| o.expr.has_param());
+            }
+            prepared.plan = Some((catalog.version, session.env.database.clone(), Rc::new(plan)));
+        } else if plain.parameters > 0 {
+            return Err(SqlError::new(
+                1295,
+                b"HY000",
+                "This command is not supported in the prepared statement protocol yet",
+            ));
+        }
+        let id = session.next_statement;
+        session.next_statement = session.next_statement.wrapping_add(1).max(1);
+        let params = vec![ColumnDef::parameter(); prepared.parameters];
+        session.prepared.insert(id, prepared);
+        Ok(PreparedInfo { id, params, columns, warnings: 0 })
+    }
+
+    async fn execute(
+        &self,
+        session: &mut Session,
+        id: u32,
+        params: &[ParamValue<'_>],
+        out: &mut Output<'_>,
+    ) -> Result<()> {
+        session.env.start_statement();
+        session.questions += 1;
+        let mut s = std::mem::take(&mut session.scratch);
+        let mut values = recycle(std::mem::take(&mut s.values));
+        values.extend(params.iter().map(param_datum));
+        let result = self.execute_prepared(session, &mut s, id, &values, out).await;
+        s.values = recycle(values);
+        session.scratch = s;
+        result
+    }
+
+    fn close_statement(&self, session: &mut Session, id: u32) {
+        session.prepared.remove(&id);
+    }
+
+    async fn init_db(&self, session: &mut Session, database: &str) -> Result<()> {
+        let known = database.eq_ignore_ascii_case("information_schema")
+            || self.catalog().await?.databases.contains_key(database);
+        if !known && !self.fetch_catalog().await?.databases.contains_key(database) {
+            return Err(errors::unknown_database(database));
+        }
+        session.env.database = Some(database.to_owned());
+        Ok(())
+    }
+
+    async fn field_list(&self, session: &mut Session, table: &str, wildcard: &str) -> Result<Vec<ColumnDef>> {
+        let database = session.env.database.clone().ok_or_else(errors::no_database)?;
+        let table = self.catalog().await?.table(&database, table)?;
+        let matches = |name: &str| {
+            wildcard.is_empty() || super::expr::eval::like(name.as_bytes(), wildcard.as_bytes(), Some(b'\\'), true)
+        };
+        let columns = table.visible_columns().map(|c| cells::column_def(&table.schema, c));
+        Ok(columns.filter(|d| matches(&d.name)).collect())
+    }
+
+    async fn reset_connection(&self, session: &mut Session) -> Result<()> {
+        self.end_transaction(session, false).await?;
+        session.env.variables = Default::default();
+        session.env.user_variables.clear();
+        session.env.last_insert_id.set(0);
+        session.prepared.clear();
+        session.warnings.clear();
+        Ok(())
+    }
+
+    async fn ping(&self, _session: &mut Session) -> Result<()> {
+        Ok(())
+    }
+
+    fn set_multi_statements(&self, session: &mut Session, on: bool) {
+        session.multi_statements = on;
+    }
+
+    fn statistics(&self, _session: &Session) -> String {
+        let plans = self.plans.borrow();
+        format!("Questions: {}  Plan cache hits: {}  misses: {}", self.statements.get(), plans.hits, plans.misses)
+    }
+
+    fn status(&self, session: &Session) -> u16 {
+        session.status()
+    }
+
+    async fn close(&self, mut session: Session) {
+        let _ = self.end_transaction(&mut session, false).await;
+    }
+}
+
+/// Whether anything but white space, comments and semicolons is left.
+fn has_statement(text: &[u8]) -> bool {
+    if text.iter().all(|b| b.is_ascii_whitespace() || *b == b';') {
+        return false;
+    }
+    let mut digest = Digest::default();
+    digest.scan(text, Form::Plain).is_err() || !digest.text.is_empty()
+}

@@ -1,0 +1,191 @@
+//! Errors in MySQL's numbers, states and words; and the mapping of the cluster's error catalogue onto them.
+
+use apus_client::ClientError;
+use apus_types::ErrorCode;
+
+use crate::wire::SqlError;
+
+pub type Result<T> = std::result::Result<T, SqlError>;
+
+fn error(errno: u16, sqlstate: &[u8; 5], message: String) -> SqlError {
+    SqlError::new(errno, sqlstate, message)
+}
+
+pub fn syntax(near: &str) -> SqlError {
+    let near: String = near.chars().take(80).collect();
+    let text = format!(
+        "You have an error in your SQL syntax; check the manual that corresponds to your MySQL server version for the right syntax to use near '{near}' at line 1"
+    );
+    error(1064, b"42000", text)
+}
+pub fn syntax_message(message: &str) -> SqlError {
+    error(1064, b"42000", format!("You have an error in your SQL syntax; {message}"))
+}
+pub fn empty_query() -> SqlError {
+    error(1065, b"42000", "Query was empty".into())
+}
+/// Something MySQL can and we cannot yet; never a wrong answer instead.
+pub fn not_supported(what: &str) -> SqlError {
+    error(1235, b"42000", format!("This version of Apus doesn't yet support '{what}'"))
+}
+pub fn no_database() -> SqlError {
+    error(1046, b"3D000", "No database selected".into())
+}
+pub fn unknown_database(name: &str) -> SqlError {
+    error(1049, b"42000", format!("Unknown database '{name}'"))
+}
+pub fn unknown_table(database: &str, table: &str) -> SqlError {
+    error(1146, b"42S02", format!("Table '{database}.{table}' doesn't exist"))
+}
+pub fn drop_unknown_table(names: &str) -> SqlError {
+    error(1051, b"42S02", format!("Unknown table '{names}'"))
+}
+pub fn unknown_column(column: &str, clause: &str) -> SqlError {
+    error(1054, b"42S22", format!("Unknown column '{column}' in '{clause}'"))
+}
+pub fn unknown_function(database: &str, name: &str) -> SqlError {
+    error(1305, b"42000", format!("FUNCTION {database}.{name} does not exist"))
+}
+pub fn argument_count(name: &str) -> SqlError {
+    error(1582, b"42000", format!("Incorrect parameter count in the call to native function '{name}'"))
+}
+pub fn column_count(row: usize) -> SqlError {
+    error(1136, b"21S01", format!("Column count doesn't match value count at row {row}"))
+}
+pub fn column_twice(name: &str) -> SqlError {
+    error(1110, b"42000", format!("Column '{name}' specified twice"))
+}
+pub fn null_not_allowed(column: &str) -> SqlError {
+    error(1048, b"23000", format!("Column '{column}' cannot be null"))
+}
+pub fn no_default(column: &str) -> SqlError {
+    error(1364, b"HY000", format!("Field '{column}' doesn't have a default value"))
+}
+pub fn out_of_range(column: &str, row: usize) -> SqlError {
+    error(1264, b"22003", format!("Out of range value for column '{column}' at row {row}"))
+}
+pub fn too_long(column: &str, row: usize) -> SqlError {
+    error(1406, b"22001", format!("Data too long for column '{column}' at row {row}"))
+}
+pub fn truncated(column: &str, row: usize) -> SqlError {
+    error(1265, b"01000", format!("Data truncated for column '{column}' at row {row}"))
+}
+pub fn incorrect_value(kind: &str, value: &str, column: &str, row: usize) -> SqlError {
+    let errno = if matches!(kind, "date" | "datetime" | "time") { 1292 } else { 1366 };
+    let state = if errno == 1292 { b"22007" } else { b"HY000" };
+    error(errno, state, format!("Incorrect {kind} value: '{value}' for column '{column}' at row {row}"))
+}
+pub fn overflow(kind: &str, expression: &str) -> SqlError {
+    error(1690, b"22003", format!("{kind} value is out of range in '{expression}'"))
+}
+pub fn illegal_double(text: &str) -> SqlError {
+    error(1367, b"22007", format!("Illegal double '{text}' value found during parsing"))
+}
+pub fn duplicate_key(value: &str, key: &str) -> SqlError {
+    error(1062, b"23000", format!("Duplicate entry '{value}' for key '{key}'"))
+}
+pub fn wrong_arguments(what: &str) -> SqlError {
+    error(1210, b"HY000", format!("Incorrect arguments to {what}"))
+}
+pub fn not_in_group_by(index: usize, column: &str) -> SqlError {
+    let text = format!(
+        "Expression #{index} of SELECT list is not in GROUP BY clause and contains nonaggregated column '{column}' which is not functionally dependent on columns in GROUP BY clause; this is incompatible with sql_mode=only_full_group_by"
+    );
+    error(1055, b"42000", text)
+}
+pub fn invalid_group_function() -> SqlError {
+    error(1111, b"HY000", "Invalid use of group function".into())
+}
+pub fn unknown_variable(name: &str) -> SqlError {
+    error(1193, b"HY000", format!("Unknown system variable '{name}'"))
+}
+pub fn read_only_variable(name: &str) -> SqlError {
+    error(1238, b"HY000", format!("Variable '{name}' is a read only variable"))
+}
+pub fn wrong_variable_value(name: &str, value: &str) -> SqlError {
+    error(1231, b"42000", format!("Variable '{name}' can't be set to the value of '{value}'"))
+}
+pub fn out_of_sort_memory() -> SqlError {
+    error(1038, b"HY001", "Out of sort memory, consider a narrower WHERE or a LIMIT".into())
+}
+pub fn unknown_savepoint(name: &str) -> SqlError {
+    error(1305, b"42000", format!("SAVEPOINT {name} does not exist"))
+}
+pub fn table_exists(name: &str) -> SqlError {
+    error(1050, b"42S01", format!("Table '{name}' already exists"))
+}
+pub fn database_exists(name: &str) -> SqlError {
+    error(1007, b"HY000", format!("Can't create database '{name}'; database exists"))
+}
+pub fn drop_unknown_database(name: &str) -> SqlError {
+    error(1008, b"HY000", format!("Can't drop database '{name}'; database doesn't exist"))
+}
+pub fn internal(what: &str) -> SqlError {
+    error(1815, b"HY000", format!("Internal error: {what}"))
+}
+pub fn read_only_transaction() -> SqlError {
+    error(1792, b"25006", "Cannot execute statement in a READ ONLY transaction.".into())
+}
+
+/// MySQL's number and state for each of ours.
+fn number_of(code: ErrorCode) -> (u16, &'static [u8; 5]) {
+    match code {
+        ErrorCode::DuplicateKey => (1062, b"23000"),
+        ErrorCode::RowNotFound => (1032, b"HY000"),
+        ErrorCode::NullNotAllowed => (1048, b"23000"),
+        ErrorCode::ValueOutOfRange => (1264, b"22003"),
+        ErrorCode::RowTooBig => (1118, b"42000"),
+        ErrorCode::KeyTooLong => (1071, b"42000"),
+        ErrorCode::LockTimeout | ErrorCode::TransactionTimeout => (1205, b"HY000"),
+        ErrorCode::LockNotAvailable => (3572, b"HY000"),
+        ErrorCode::Deadlock
+        | ErrorCode::NodeFailed
+        | ErrorCode::TransactionAborted
+        | ErrorCode::TransactionNotFound => (1213, b"40001"),
+        ErrorCode::WrongView
+        | ErrorCode::NodeStarting
+        | ErrorCode::Overload
+        | ErrorCode::LinkLost
+        | ErrorCode::NoNodeAvailable => (1297, b"HY000"),
+        ErrorCode::SchemaBusy => (1205, b"HY000"),
+        ErrorCode::OutOfMemory | ErrorCode::TransactionTooLarge => (1114, b"HY000"),
+        ErrorCode::TooManyTransactions => (1637, b"HY000"),
+        ErrorCode::RequestTooLarge => (1153, b"08S01"),
+        ErrorCode::TableNotFound => (1146, b"42S02"),
+        ErrorCode::TableExists => (1050, b"42S01"),
+        ErrorCode::SchemaVersionChanged => (1412, b"HY000"),
+        ErrorCode::IndexNotFound => (1091, b"42000"),
+        ErrorCode::IndexExists => (1061, b"42000"),
+        ErrorCode::DatabaseNotFound => (1049, b"42000"),
+        ErrorCode::DatabaseExists => (1007, b"HY000"),
+        ErrorCode::DatabaseNotEmpty => (1010, b"HY000"),
+        ErrorCode::InvalidSchema => (1005, b"HY000"),
+        ErrorCode::TooManyTables => (1113, b"42000"),
+        ErrorCode::OutcomeUnknown | ErrorCode::OutcomeForgotten => (1180, b"HY000"),
+        ErrorCode::NotSupported => (1235, b"42000"),
+        ErrorCode::ProtocolViolation
+        | ErrorCode::ProtocolVersion
+        | ErrorCode::WrongCluster
+        | ErrorCode::Fenced
+        | ErrorCode::Internal => (1296, b"HY000"),
+    }
+}
+
+/// A cluster error as a client of MySQL expects it; ours stays visible behind.
+pub fn from_code(code: ErrorCode, detail: &str) -> SqlError {
+    let (errno, state) = number_of(code);
+    let message = match code {
+        ErrorCode::Deadlock => "Deadlock found when trying to get lock; try restarting transaction".to_owned(),
+        ErrorCode::LockTimeout => "Lock wait timeout exceeded; try restarting transaction".to_owned(),
+        ErrorCode::LockNotAvailable => {
+            "Statement aborted because lock(s) could not be acquired immediately and NOWAIT is set.".to_owned()
+        }
+        _ => code.to_string(),
+    };
+    let message = if detail.is_empty() { message } else { format!("{message} ({detail})") };
+    SqlError::new(errno, state, message)
+}
+
+pub fn from_client(e: &ClientError) -> SqlError {
+    from_code(e.code, &e.detail)
+}

@@ -1,0 +1,386 @@
+//! UPDATE and DELETE.
+
+use apus_signal::tc::{ALLOW_MISSING, OpKind, OpStatus};
+use apus_types::{ErrorCode, TableSchema, Value, key, row::encode_fixed, update};
+
+use super::{Changed, Cluster, duplicate, execute, next_savepoint, read, sink};
+use crate::engine::{
+    convert::{self, Assign},
+    errors,
+    expr::{Context, Datum},
+    plan::{Delete, Update, dml::Step, select::OrderKey},
+    session::{Done, Fail, Scratch, Session},
+};
+
+/// Writes of one statement sent per batch.
+const WRITE_BATCH: usize = 512;
+
+pub async fn update(
+    cluster: Cluster<'_>,
+    session: &mut Session,
+    s: &mut Scratch,
+    plan: &Update,
+    params: &[Datum<'_>],
+) -> Done<Changed> {
+    if plan.ignore {
+        return Err(errors::not_supported("UPDATE IGNORE").into());
+    }
+    if let Some(steps) = &plan.program
+        && let Some(changed) = update_by_program(cluster, session, s, plan, steps, params).await?
+    {
+        return Ok(changed);
+    }
+    update_locked(cluster, session, s, plan, params).await
+}
+
+fn context<'c>(session: &'c Session, schema: &'c TableSchema, row: &'c [u8], params: &'c [Datum<'c>]) -> Context<'c> {
+    Context { layout: schema.layout(), row, new_row: None, params, aggregates: &[], env: &session.env }
+}
+
+/// Appends the stored form of a value to `out`.
+fn raw(ty: apus_types::ColumnType, value: Value<'_>, out: &mut Vec<u8>) -> Result<(), ErrorCode> {
+    match (ty.fixed_bytes(), value) {
+        (Some(width), value) => {
+            let start = out.len();
+            out.resize(start + width, 0);
+            encode_fixed(ty, &value, &mut out[start..])
+        }
+        (None, Value::Bytes(bytes)) => {
+            out.extend_from_slice(bytes);
+            Ok(())
+        }
+        _ => Err(ErrorCode::ValueOutOfRange),
+    }
+}
+
+/// One round trip, nothing locked before; `None` when the path could not be bound exactly.
+async fn update_by_program(
+    cluster: Cluster<'_>,
+    session: &mut Session,
+    s: &mut Scratch,
+    plan: &Update,
+    steps: &[Step],
+    params: &[Datum<'_>],
+) -> Done<Option<Changed>> {
+    let schema = &plan.table.schema;
+    let assign = Assign { row: 1, strict: session.env.variables.strict, zone: session.env.zone() };
+    s.program.clear();
+    {
+        let cx = context(session, schema, &[], params);
+        plan.access.path.bind(schema, &cx, &mut s.bound)?;
+        if s.bound.fallback || !s.bound.exact {
+            return Ok(None);
+        }
+        for step in steps {
+            match step {
+                Step::Set(column, e) => {
+                    let c = &schema.columns[usize::from(*column)];
+                    let value = convert::assign(c, e.eval(&cx)?, assign)?;
+                    if value.is_null() {
+                        if !c.nullable {
+                            return Err(errors::null_not_allowed(&c.name).into());
+                        }
+                        update::push_set_null(&mut s.program, *column);
+                        continue;
+                    }
+                    s.row.clear();
+                    raw(c.ty, convert::stored(c.ty, &value), &mut s.row)?;
+                    update::push_set(&mut s.program, *column, &s.row);
+                }
+                Step::Add(column, e, minus) => {
+                    let delta = match e.eval(&cx)? {
+                        Datum::Int(n) => {
+                            if *minus {
+                                n.checked_neg()
+                            } else {
+                                Some(n)
+                            }
+                        }
+                        _ => None, // computed here, on the locked row
+                    };
+                    let Some(delta) = delta else { return Ok(None) };
+                    update::push_add(&mut s.program, *column, delta);
+                }
+            }
+        }
+    }
+    if s.bound.points.is_empty() {
+        return Ok(Some(Changed { info: info(0, 0), ..Changed::default() }));
+    }
+    s.ops.clear();
+    for point in &s.bound.points {
+        s.ops.push(schema, OpKind::Update, ALLOW_MISSING, point, &s.program)?;
+    }
+    let sent = run(cluster, session, s).await;
+    if let Err(Fail::Client(e)) = &sent {
+        if e.code == ErrorCode::DuplicateKey {
+            return Err(duplicate(&plan.table, e.index, None).into());
+        }
+        if e.code == ErrorCode::ValueOutOfRange {
+            let column =
+                steps.iter().find_map(|step| if let Step::Add(c, ..) = step { Some(*c) } else { None }).unwrap_or(0);
+            return Err(errors::out_of_range(&schema.columns[usize::from(column)].name, 1).into());
+        }
+    }
+    sent?;
+    session.remember(schema);
+    if s.results.lost() {
+        let affected = s.ops.len() as u64;
+        return Ok(Some(Changed { affected, info: info(affected, affected), ..Changed::default() }));
+    }
+    let (mut matched, mut changed) = (0, 0);
+    for (status, _) in s.results.iter() {
+        matched += u64::from(matches!(status, OpStatus::Done | OpStatus::Unchanged));
+        changed += u64::from(status == OpStatus::Done);
+    }
+    let affected = if session.found_rows { matched } else { changed };
+    Ok(Some(Changed { affected, info: info(matched, changed), ..Changed::default() }))
+}
+
+fn info(matched: u64, changed: u64) -> String {
+    format!("Rows matched: {matched}  Changed: {changed}  Warnings: 0")
+}
+
+/// Sends `s.ops`: in the session's transaction, or as one of its own.
+pub async fn run(cluster: Cluster<'_>, session: &mut Session, s: &mut Scratch) -> Done<()> {
+    if session.in_transaction() || session.transaction.is_some() {
+        let savepoint = next_savepoint(session);
+        return execute(cluster, session, &s.ops, &mut s.results, savepoint, false).await;
+    }
+    cluster.client.run_autocommit(&s.ops, session.env.variables.lock_wait_ms, &mut s.results).await?;
+    Ok(())
+}
+
+/// Locked rows that satisfy the condition, in the order asked, cut to the limit.
+async fn locked_rows(
+    cluster: Cluster<'_>,
+    session: &mut Session,
+    s: &mut Scratch,
+    table: &crate::engine::catalog::Table,
+    access: &crate::engine::plan::access::Access,
+    order: &[OrderKey],
+    limit: Option<&crate::engine::expr::Expr>,
+    params: &[Datum<'_>],
+) -> Done<Vec<(Vec<u8>, Vec<u8>)>> {
+    let schema = &table.schema;
+    let keys = read::find_keys(cluster, session, s, table, access, params, false).await?;
+    let locked = read::lock_rows(cluster, session, s, table, &keys, None).await?;
+    let mut kept = Vec::with_capacity(locked.len());
+    for (key, row) in locked {
+        let cx = context(session, schema, &row, params);
+        let keep = match &access.full {
+            Some(f) => f.passes(&cx)?,
+            None => true,
+        };
+        if keep {
+            kept.push((sink::sort_key(order, &cx)?, key, row));
+        }
+    }
+    if !order.is_empty() {
+        kept.sort_by(|a, b| a.0.cmp(&b.0));
+    }
+    if let Some(n) = sink::count(limit, &context(session, schema, &[], params))? {
+        kept.truncate(usize::try_from(n).unwrap_or(usize::MAX));
+    }
+    Ok(kept.into_iter().map(|(_, key, row)| (key, row)).collect())
+}
+
+async fn update_locked(
+    cluster: Cluster<'_>,
+    session: &mut Session,
+    s: &mut Scratch,
+    plan: &Update,
+    params: &[Datum<'_>],
+) -> Done<Changed> {
+    let schema = &plan.table.schema;
+    let rows =
+        locked_rows(cluster, session, s, &plan.table, &plan.access, &plan.order, plan.limit.as_ref(), params).await?;
+    let matched = rows.len() as u64;
+    let mut changed = 0;
+    let mut images = Vec::new();
+    s.ops.clear();
+    let savepoint = next_savepoint(session);
+    for (i, (key, old)) in rows.iter().enumerate() {
+        let new = updated_row(session, schema, old, None, &plan.assignments, params, i + 1)?;
+        let Some(new) = new else { continue };
+        changed += 1;
+        push_change(s, schema, key, old, &new)?;
+        images.push(new);
+        if s.ops.len() >= WRITE_BATCH {
+            send_changes(cluster, session, s, &plan.table, savepoint, &images).await?;
+            images.clear();
+        }
+    }
+    send_changes(cluster, session, s, &plan.table, savepoint, &images).await?;
+    session.remember(schema);
+    let affected = if session.found_rows { matched } else { changed };
+    Ok(Changed { affected, info: info(matched, changed), ..Changed::default() })
+}
+
+async fn send_changes(
+    cluster: Cluster<'_>,
+    session: &mut Session,
+    s: &mut Scratch,
+    table: &crate::engine::catalog::Table,
+    savepoint: u32,
+    images: &[Vec<u8>],
+) -> Done<()> {
+    if s.ops.is_empty() {
+        return Ok(());
+    }
+    let sent = execute(cluster, session, &s.ops, &mut s.results, savepoint, false).await;
+    s.ops.clear();
+    match sent {
+        Err(Fail::Client(e)) if e.code == ErrorCode::DuplicateKey => {
+            let image = images.get(e.op as usize).or_else(|| images.last().filter(|_| images.len() == 1));
+            Err(duplicate(table, e.index, image.map(Vec::as_slice)).into())
+        }
+        other => other,
+    }
+}
+
+/// Adds the operations that turn `old` into `new`: an update, or delete and insert when the primary key changes.
+pub fn push_change(s: &mut Scratch, schema: &TableSchema, key: &[u8], old: &[u8], new: &[u8]) -> Result<(), ErrorCode> {
+    if key::same_columns(schema.layout(), &schema.primary_key, old, new) {
+        s.program.clear();
+        for column in 0..schema.columns.len() as u16 {
+            if key::same_columns(schema.layout(), &[column], old, new) || schema.primary_key.contains(&column) {
+                continue;
+            }
+            if schema.layout().is_null(new, column) {
+                update::push_set_null(&mut s.program, column);
+            } else {
+                update::push_set(&mut s.program, column, schema.layout().raw(new, column));
+            }
+        }
+        return s.ops.push(schema, OpKind::Update, 0, key, &s.program);
+    }
+    s.key.clear();
+    key::encode_from_row(schema, &schema.primary_key, new, &mut s.key)?;
+    if s.key == key {
+        // The same key in other letters: the row is replaced under it.
+        return s.ops.push(schema, OpKind::Write, 0, key, new);
+    }
+    s.ops.push(schema, OpKind::Delete, 0, key, &[])?;
+    s.ops.push(schema, OpKind::Insert, 0, &s.key, new)
+}
+
+/// The row after the assignments; `None` when it stays as it is.
+pub fn updated_row(
+    session: &Session,
+    schema: &TableSchema,
+    old: &[u8],
+    new_row: Option<&[u8]>,
+    assignments: &[(u16, crate::engine::expr::Expr)],
+    params: &[Datum<'_>],
+    row_number: usize,
+) -> Done<Option<Vec<u8>>> {
+    let layout = schema.layout();
+    let assign = Assign { row: row_number, strict: session.env.variables.strict, zone: session.env.zone() };
+    let mut current = old.to_vec();
+    for (column, e) in assignments {
+        let c = &schema.columns[usize::from(*column)];
+        let next = {
+            let mut cx = context(session, schema, &current, params);
+            cx.new_row = new_row.map(|row| (layout, row));
+            let value = convert::assign(c, e.eval(&cx)?, assign)?;
+            if value.is_null() && !c.nullable {
+                return Err(errors::null_not_allowed(&c.name).into());
+            }
+            replace(schema, &current, *column, &value)?
+        };
+        current = next;
+    }
+    if current == old {
+        return Ok(None);
+    }
+    for (i, c) in schema.columns.iter().enumerate() {
+        let column = i as u16;
+        if c.on_update_now && !assignments.iter().any(|(a, _)| *a == column) {
+            let now = Datum::DateTime(
+                apus_types::time::pack_datetime(apus_types::time::civil_from_unix_micros(
+                    session.env.now() + session.env.zone(),
+                )),
+                6,
+            );
+            let truncated = truncate_now(now, c.ty);
+            let value = convert::assign(c, truncated, assign)?;
+            current = replace(schema, &current, column, &value)?;
+        }
+    }
+    Ok(Some(current))
+}
+
+/// The current time cut (not rounded) to a column's digits.
+pub fn truncate_now<'a>(now: Datum<'a>, ty: apus_types::ColumnType) -> Datum<'a> {
+    let decimals = crate::engine::expr::eval::decimals_of(ty).min(6);
+    match now {
+        Datum::DateTime(packed, _) => {
+            let mut c = apus_types::time::unpack_datetime(packed);
+            let unit = 10u32.pow(u32::from(6 - decimals));
+            c.micros -= c.micros % unit;
+            Datum::DateTime(apus_types::time::pack_datetime(c), decimals)
+        }
+        other => other,
+    }
+}
+
+fn replace(schema: &TableSchema, row: &[u8], column: u16, value: &Datum<'_>) -> Result<Vec<u8>, ErrorCode> {
+    let layout = schema.layout();
+    let values: Vec<Value<'_>> =
+        (0..schema.columns.len() as u16)
+            .map(|c| {
+                if c == column {
+                    convert::stored(schema.columns[usize::from(c)].ty, value)
+                } else {
+                    layout.value(row, c)
+                }
+            })
+            .collect();
+    let mut out = Vec::with_capacity(row.len() + 16);
+    layout.encode(&values, &mut out)?;
+    Ok(out)
+}
+
+pub async fn delete(
+    cluster: Cluster<'_>,
+    session: &mut Session,
+    s: &mut Scratch,
+    plan: &Delete,
+    params: &[Datum<'_>],
+) -> Done<Changed> {
+    let schema = &plan.table.schema;
+    let by_key = matches!(&plan.access.path, crate::engine::plan::access::Path::Points { index: None, .. })
+        && plan.access.rest.is_none()
+        && plan.limit.is_none();
+    if by_key {
+        let cx = context(session, schema, &[], params);
+        plan.access.path.bind(schema, &cx, &mut s.bound)?;
+        if s.bound.exact && !s.bound.fallback {
+            if s.bound.points.is_empty() {
+                return Ok(Changed::default());
+            }
+            s.ops.clear();
+            for point in &s.bound.points {
+                s.ops.push(schema, OpKind::Delete, ALLOW_MISSING, point, &[])?;
+            }
+            run(cluster, session, s).await?;
+            session.remember(schema);
+            let done = s.results.iter().filter(|(status, _)| *status == OpStatus::Done).count();
+            let affected = if s.results.lost() { s.ops.len() } else { done } as u64;
+            return Ok(Changed { affected, ..Changed::default() });
+        }
+    }
+    let rows =
+        locked_rows(cluster, session, s, &plan.table, &plan.access, &plan.order, plan.limit.as_ref(), params).await?;
+    let savepoint = next_savepoint(session);
+    for chunk in rows.chunks(WRITE_BATCH) {
+        s.ops.clear();
+        for (key, _) in chunk {
+            s.ops.push(schema, OpKind::Delete, 0, key, &[])?;
+        }
+        execute(cluster, session, &s.ops, &mut s.results, savepoint, false).await?;
+    }
+    session.remember(schema);
+    Ok(Changed { affected: rows.len() as u64, ..Changed::default() })
+}

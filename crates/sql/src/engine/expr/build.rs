@@ -1,0 +1,567 @@
+//! From the parser's syntax tree to expressions: names resolved, functions looked up, collations chosen.
+//!
+//! What is not known here is refused with 1235 and its name; nothing is approximated.
+
+use apus_types::{
+    collate::Collation,
+    schema::{ColumnType, TableSchema},
+};
+use sqlparser::ast::{
+    self, BinaryOperator, DataType, DateTimeField, DuplicateTreatment, ExactNumberInfo, FunctionArg, FunctionArgExpr,
+    FunctionArguments, UnaryOperator,
+};
+
+use super::{ArithOp, CastType, ColumnRef, CompareOp, Datum, Expr, Kind, decimal, func, func_time};
+use crate::engine::{
+    digest,
+    errors::{self, Result},
+};
+
+/// Deepest nesting of an expression, a guard of the stack.
+const DEPTH_MAX: usize = 200;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AggregateKind {
+    Count,
+    CountRows,
+    Sum,
+    Min,
+    Max,
+    Avg,
+    GroupConcat,
+}
+
+/// One aggregate of a SELECT.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Aggregate {
+    pub function: AggregateKind,
+    pub distinct: bool,
+    /// `None` for COUNT(*).
+    pub argument: Option<Expr>,
+    pub kind: Kind,
+    pub separator: Vec<u8>,
+    pub collation: Collation,
+}
+
+/// Where names are looked up.
+#[derive(Default)]
+pub struct Builder<'a> {
+    pub table: Option<&'a TableSchema>,
+    /// Name that the table has in the statement.
+    pub table_name: String,
+    /// For the message about an unknown column: "field list", "where clause", ...
+    pub clause: &'static str,
+    /// Name of the row alias of INSERT ... AS new ON DUPLICATE KEY UPDATE.
+    pub new_alias: Option<String>,
+    pub allow_values: bool,
+    /// Whether aggregates may stand here.
+    pub allow_aggregates: bool,
+    pub aggregates: Vec<Aggregate>,
+    /// Column aliases visible in this clause, and whether they come before the table's columns.
+    pub aliases: Vec<(String, Expr)>,
+    pub aliases_first: bool,
+    pub param_kinds: Vec<Kind>,
+    pub database: String,
+    depth: usize,
+}
+
+impl<'a> Builder<'a> {
+    pub fn new(table: Option<&'a TableSchema>, table_name: &str, database: &str) -> Builder<'a> {
+        let database = database.to_owned();
+        Builder { table, table_name: table_name.to_owned(), clause: "field list", database, ..Builder::default() }
+    }
+
+    pub fn build(&mut self, e: &ast::Expr) -> Result<Expr> {
+        self.depth += 1;
+        if self.depth > DEPTH_MAX {
+            return Err(errors::not_supported("expressions nested this deeply"));
+        }
+        let built = self.build_inner(e);
+        self.depth -= 1;
+        built
+    }
+
+    fn boxed(&mut self, e: &ast::Expr) -> Result<Box<Expr>> {
+        Ok(Box::new(self.build(e)?))
+    }
+    fn list(&mut self, list: &[ast::Expr]) -> Result<Vec<Expr>> {
+        list.iter().map(|e| self.build(e)).collect()
+    }
+
+    fn build_inner(&mut self, e: &ast::Expr) -> Result<Expr> {
+        use ast::Expr as A;
+        Ok(match e {
+            A::Identifier(name) => self.identifier(name)?,
+            A::CompoundIdentifier(parts) => self.compound(parts)?,
+            A::Value(v) => value(&v.value)?,
+            A::Nested(inner) => self.build(inner)?,
+            A::BinaryOp { left, op, right } => self.binary(left, op, right)?,
+            A::UnaryOp { op, expr } => {
+                let inner = self.boxed(expr)?;
+                match op {
+                    UnaryOperator::Minus => match *inner {
+                        Expr::Const(Datum::Int(n)) => Expr::Const(Datum::Int(-n)),
+                        Expr::Const(Datum::UInt(n)) if n == 1 << 63 => Expr::Const(Datum::Int(i64::MIN)),
+                        Expr::Const(Datum::Decimal { unscaled, scale }) => {
+                            Expr::Const(Datum::Decimal { unscaled: -unscaled, scale })
+                        }
+                        Expr::Const(Datum::Double(x)) => Expr::Const(Datum::Double(-x)),
+                        other => Expr::Negate(Box::new(other)),
+                    },
+                    UnaryOperator::Plus => *inner,
+                    UnaryOperator::Not | UnaryOperator::BangNot => Expr::Not(inner),
+                    UnaryOperator::BitwiseNot => Expr::BitNot(inner),
+                    other => return Err(errors::not_supported(&format!("operator {other}"))),
+                }
+            }
+            A::IsNull(e) => Expr::IsNull { expr: self.boxed(e)?, negated: false },
+            A::IsNotNull(e) => Expr::IsNull { expr: self.boxed(e)?, negated: true },
+            A::IsUnknown(e) => Expr::IsNull { expr: self.boxed(e)?, negated: false },
+            A::IsNotUnknown(e) => Expr::IsNull { expr: self.boxed(e)?, negated: true },
+            A::IsTrue(e) => Expr::IsTruth { expr: self.boxed(e)?, want: true, negated: false },
+            A::IsNotTrue(e) => Expr::IsTruth { expr: self.boxed(e)?, want: true, negated: true },
+            A::IsFalse(e) => Expr::IsTruth { expr: self.boxed(e)?, want: false, negated: false },
+            A::IsNotFalse(e) => Expr::IsTruth { expr: self.boxed(e)?, want: false, negated: true },
+            A::InList { expr, list, negated } => {
+                let (expr, list) = (self.boxed(expr)?, self.list(list)?);
+                let collation = list.iter().fold(collation_of(&expr), |c, e| c.or(collation_of(e))).unwrap_or_default();
+                Expr::In { expr, list, negated: *negated, collation }
+            }
+            A::Between { expr, negated, low, high } => {
+                let (expr, low, high) = (self.boxed(expr)?, self.boxed(low)?, self.boxed(high)?);
+                let collation = pick([&expr, &low, &high]);
+                Expr::Between { expr, low, high, negated: *negated, collation }
+            }
+            A::Like { negated, any: false, expr, pattern, escape_char } => {
+                let (expr, pattern) = (self.boxed(expr)?, self.boxed(pattern)?);
+                let escape = match escape_char {
+                    None => Some(b'\\'),
+                    Some(e) => match self.build(e)? {
+                        Expr::Const(d) => d.as_text().first().copied(),
+                        _ => return Err(errors::wrong_arguments("ESCAPE")),
+                    },
+                };
+                let collation = pick([&expr, &pattern]);
+                Expr::Like { expr, pattern, escape, negated: *negated, collation }
+            }
+            A::Case { operand, conditions, else_result, .. } => {
+                let operand = operand.as_ref().map(|e| self.boxed(e)).transpose()?;
+                let mut whens = Vec::new();
+                for when in conditions {
+                    whens.push((self.build(&when.condition)?, self.build(&when.result)?));
+                }
+                let otherwise = else_result.as_ref().map(|e| self.boxed(e)).transpose()?;
+                let collation = operand.as_deref().and_then(collation_of).unwrap_or_default();
+                Expr::Case { operand, whens, otherwise, collation }
+            }
+            A::Cast { expr, data_type, .. } => Expr::Cast(self.boxed(expr)?, cast_type(data_type)?),
+            A::Convert { expr, data_type: Some(to), charset: None, .. } => {
+                Expr::Cast(self.boxed(expr)?, cast_type(to)?)
+            }
+            A::Convert { expr, data_type: None, .. } => Expr::Cast(self.boxed(expr)?, CastType::Text(None)),
+            A::Collate { expr, collation } => {
+                let name = collation.to_string();
+                let collation = Collation::from_name(name.trim_matches('`')).ok_or_else(|| {
+                    crate::wire::SqlError::new(1273, b"HY000", format!("Unknown collation: '{name}'"))
+                })?;
+                // A cast to text that carries the collation.
+                Expr::Call(func::Func::Concat, vec![self.build(expr)?], collation)
+            }
+            A::Function(f) => self.function(f)?,
+            A::Substring { expr, substring_from, substring_for, .. } => {
+                let mut args = vec![self.build(expr)?];
+                args.push(match substring_from {
+                    Some(e) => self.build(e)?,
+                    None => Expr::Const(Datum::Int(1)),
+                });
+                if let Some(e) = substring_for {
+                    args.push(self.build(e)?);
+                }
+                call(func::Func::Substring, args)
+            }
+            A::Trim { trim_where, trim_what, expr, trim_characters: None } => {
+                let mut args = vec![self.build(expr)?];
+                if let Some(what) = trim_what {
+                    args.push(self.build(what)?);
+                }
+                let f = match trim_where {
+                    Some(ast::TrimWhereField::Leading) => func::Func::LTrim,
+                    Some(ast::TrimWhereField::Trailing) => func::Func::RTrim,
+                    _ => func::Func::Trim,
+                };
+                call(f, args)
+            }
+            A::Floor { expr, .. } => call(func::Func::Floor, vec![self.build(expr)?]),
+            A::Ceil { expr, .. } => call(func::Func::Ceil, vec![self.build(expr)?]),
+            A::Position { expr, r#in } => call(func::Func::Locate, vec![self.build(expr)?, self.build(r#in)?]),
+            A::Extract { field, expr, .. } => {
+                let name = unit_name(field);
+                let f = func::lookup(&name, 1)?.filter(|_| name != "week");
+                call(f.ok_or_else(|| errors::not_supported(&format!("EXTRACT({field} ...)")))?, vec![self.build(expr)?])
+            }
+            A::TypedString(t) => {
+                let text = match &t.value.value {
+                    ast::Value::SingleQuotedString(s) | ast::Value::DoubleQuotedString(s) => {
+                        Expr::Const(Datum::text(s.clone()))
+                    }
+                    ast::Value::Placeholder(p) => placeholder(p)?,
+                    _ => return Err(errors::not_supported("this typed literal")),
+                };
+                let to = match cast_type(&t.data_type)? {
+                    CastType::DateTime(_) => CastType::DateTime(6),
+                    to => to,
+                };
+                Expr::Cast(Box::new(text), to)
+            }
+            A::Prefixed { prefix, value } => match prefix.value.to_ascii_lowercase().as_str() {
+                "_binary" => Expr::Cast(self.boxed(value)?, CastType::Bytes(None)),
+                _ => self.build(value)?,
+            },
+            A::Interval(_) => return Err(errors::syntax("INTERVAL")),
+            A::Subquery(_) | A::Exists { .. } | A::InSubquery { .. } | A::AnyOp { .. } | A::AllOp { .. } => {
+                return Err(errors::not_supported("subqueries"));
+            }
+            A::Tuple(_) => return Err(errors::not_supported("row constructors")),
+            A::RLike { .. } => return Err(errors::not_supported("REGEXP")),
+            A::MatchAgainst { .. } => return Err(errors::not_supported("MATCH ... AGAINST")),
+            other => return Err(errors::not_supported(&shorten(&other.to_string()))),
+        })
+    }
+
+    fn identifier(&mut self, name: &ast::Ident) -> Result<Expr> {
+        if name.quote_style.is_none() && name.value.starts_with('@') {
+            return variable(&name.value);
+        }
+        if name.quote_style == Some('"') {
+            return Ok(Expr::Const(Datum::text(name.value.clone())));
+        }
+        let alias = self.aliases.iter().find(|(a, _)| a.eq_ignore_ascii_case(&name.value)).map(|(_, e)| e.clone());
+        let column = self.column(&name.value);
+        let found = if self.aliases_first { alias.or(column) } else { column.or(alias) };
+        found.ok_or_else(|| errors::unknown_column(&name.value, self.clause))
+    }
+
+    fn column(&self, name: &str) -> Option<Expr> {
+        let table = self.table?;
+        let slot = table.column_no(name)?;
+        (!name.starts_with('#')).then(|| Expr::Column(ColumnRef { slot, ty: table.columns[usize::from(slot)].ty }))
+    }
+
+    fn compound(&mut self, parts: &[ast::Ident]) -> Result<Expr> {
+        let names: Vec<&str> = parts.iter().map(|p| p.value.as_str()).collect();
+        if names.first().is_some_and(|n| n.starts_with("@@")) {
+            return variable(&names.join("."));
+        }
+        let unknown = || errors::unknown_column(&names.join("."), self.clause);
+        let (&column, qualifier) = names.split_last().ok_or_else(unknown)?;
+        let table_part = qualifier.last().copied().unwrap_or("");
+        if let (Some(alias), Some(table)) = (&self.new_alias, self.table)
+            && alias.eq_ignore_ascii_case(table_part)
+        {
+            let slot = table.column_no(column).ok_or_else(unknown)?;
+            return Ok(Expr::NewColumn(ColumnRef { slot, ty: table.columns[usize::from(slot)].ty }));
+        }
+        let table_fits = table_part == self.table_name
+            && (qualifier.len() < 2 || self.table.is_some_and(|t| qualifier.first().is_some_and(|d| *d == t.database)));
+        if !table_fits {
+            return Err(unknown());
+        }
+        self.column(column).ok_or_else(unknown)
+    }
+
+    fn binary(&mut self, left: &ast::Expr, op: &BinaryOperator, right: &ast::Expr) -> Result<Expr> {
+        use BinaryOperator as B;
+        // date + INTERVAL n unit
+        if let (B::Plus | B::Minus, ast::Expr::Interval(interval)) = (op, right) {
+            let base = self.build(left)?;
+            return self.date_add(base, interval, *op == B::Minus);
+        }
+        if let (ast::Expr::Interval(interval), B::Plus) = (left, op) {
+            let base = self.build(right)?;
+            return self.date_add(base, interval, false);
+        }
+        let (a, b) = (self.boxed(left)?, self.boxed(right)?);
+        let collation = pick([&a, &b]);
+        let arith = |op| Ok(Expr::Arith(op, a.clone(), b.clone()));
+        let compare = |op| Ok(Expr::Compare(op, a.clone(), b.clone(), collation));
+        match op {
+            B::Plus => arith(ArithOp::Add),
+            B::Minus => arith(ArithOp::Sub),
+            B::Multiply => arith(ArithOp::Mul),
+            B::Divide => arith(ArithOp::Div),
+            B::Modulo => arith(ArithOp::Mod),
+            B::MyIntegerDivide => arith(ArithOp::IntDiv),
+            B::BitwiseAnd => arith(ArithOp::BitAnd),
+            B::BitwiseOr => arith(ArithOp::BitOr),
+            B::BitwiseXor => arith(ArithOp::BitXor),
+            B::PGBitwiseShiftLeft => arith(ArithOp::ShiftLeft),
+            B::PGBitwiseShiftRight => arith(ArithOp::ShiftRight),
+            B::Eq => compare(CompareOp::Eq),
+            B::NotEq => compare(CompareOp::NotEq),
+            B::Lt => compare(CompareOp::Lt),
+            B::LtEq => compare(CompareOp::LtEq),
+            B::Gt => compare(CompareOp::Gt),
+            B::GtEq => compare(CompareOp::GtEq),
+            B::Spaceship => Ok(Expr::NullSafeEq(a, b, collation)),
+            B::And => Ok(Expr::And(vec![*a, *b])),
+            B::Or | B::StringConcat => Ok(Expr::Or(vec![*a, *b])),
+            B::Xor => Ok(Expr::Xor(a, b)),
+            B::PGOverlap => Ok(Expr::And(vec![*a, *b])), // && is AND in MySQL
+            B::Assignment => Err(errors::not_supported("assignment to a user variable in an expression")),
+            other => Err(errors::not_supported(&format!("operator {other}"))),
+        }
+    }
+
+    fn date_add(&mut self, base: Expr, interval: &ast::Interval, subtract: bool) -> Result<Expr> {
+        let unit = interval.leading_field.as_ref().map(unit_name).unwrap_or_default();
+        if !func_time::is_unit(&unit) || interval.last_field.is_some() {
+            return Err(errors::not_supported(&format!("INTERVAL ... {unit}")));
+        }
+        let count = self.build(&interval.value)?;
+        let f = if subtract { func::Func::DateSub } else { func::Func::DateAdd };
+        Ok(call(f, vec![base, count, Expr::Const(Datum::text(unit))]))
+    }
+
+    fn function(&mut self, f: &ast::Function) -> Result<Expr> {
+        let name = f.name.to_string().trim_matches('`').to_ascii_lowercase();
+        if f.over.is_some() {
+            return Err(errors::not_supported("window functions"));
+        }
+        let (args, distinct, clauses) = match &f.args {
+            FunctionArguments::None => (&[][..], false, &[][..]),
+            FunctionArguments::List(l) => {
+                (&l.args[..], l.duplicate_treatment == Some(DuplicateTreatment::Distinct), &l.clauses[..])
+            }
+            FunctionArguments::Subquery(_) => return Err(errors::not_supported("subqueries")),
+        };
+        if let Some(aggregate) = self.aggregate(&name, args, distinct, clauses)? {
+            return Ok(aggregate);
+        }
+        let plain = |arg: &FunctionArg| match arg {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(e)) => Ok(e.clone()),
+            _ => Err(errors::syntax(&f.to_string())),
+        };
+        let args = args.iter().map(plain).collect::<Result<Vec<_>>>()?;
+        match (name.as_str(), &args[..]) {
+            ("values", [ast::Expr::Identifier(column)]) if self.allow_values => {
+                let table = self.table.ok_or_else(errors::invalid_group_function)?;
+                let unknown = || errors::unknown_column(&column.value, self.clause);
+                let slot = table.column_no(&column.value).ok_or_else(unknown)?;
+                return Ok(Expr::NewColumn(ColumnRef { slot, ty: table.columns[usize::from(slot)].ty }));
+            }
+            ("date_add" | "adddate" | "date_sub" | "subdate", [base, ast::Expr::Interval(interval)]) => {
+                let base = self.build(base)?;
+                return self.date_add(base, interval, name.contains("sub"));
+            }
+            ("adddate" | "subdate", [base, days]) => {
+                let f = if name == "subdate" { func::Func::DateSub } else { func::Func::DateAdd };
+                let unit = Expr::Const(Datum::text("day"));
+                return Ok(call(f, vec![self.build(base)?, self.build(days)?, unit]));
+            }
+            ("timestampdiff" | "timestampadd", [ast::Expr::Identifier(unit), a, b]) => {
+                let unit = unit.value.to_ascii_lowercase();
+                if !func_time::is_unit(&unit) {
+                    return Err(errors::not_supported(&format!("{name} of {unit}")));
+                }
+                let (a, b) = (self.build(a)?, self.build(b)?);
+                let unit = Expr::Const(Datum::text(unit));
+                return Ok(if name == "timestampdiff" {
+                    call(func::Func::TimestampDiff, vec![a, b, unit])
+                } else {
+                    call(func::Func::DateAdd, vec![b, a, unit])
+                });
+            }
+            _ => {}
+        }
+        let args = self.list(&args)?;
+        let Some(function) = func::lookup(&name, args.len())? else {
+            return Err(errors::unknown_function(&self.database, &f.name.to_string()));
+        };
+        Ok(call(function, args))
+    }
+
+    fn aggregate(
+        &mut self,
+        name: &str,
+        args: &[FunctionArg],
+        distinct: bool,
+        clauses: &[ast::FunctionArgumentClause],
+    ) -> Result<Option<Expr>> {
+        let mut function = match name {
+            "count" => AggregateKind::Count,
+            "sum" => AggregateKind::Sum,
+            "min" => AggregateKind::Min,
+            "max" => AggregateKind::Max,
+            "avg" => AggregateKind::Avg,
+            "group_concat" => AggregateKind::GroupConcat,
+            "std" | "stddev" | "variance" | "var_pop" | "var_samp" | "stddev_pop" | "stddev_samp" | "bit_and"
+            | "bit_or" | "bit_xor" | "json_arrayagg" | "json_objectagg" | "any_value" => {
+                return Err(errors::not_supported(name));
+            }
+            _ => return Ok(None),
+        };
+        if !self.allow_aggregates {
+            return Err(errors::invalid_group_function());
+        }
+        let mut separator = b",".to_vec();
+        for clause in clauses {
+            match clause {
+                ast::FunctionArgumentClause::Separator(v) => match &v.value {
+                    ast::Value::SingleQuotedString(s) | ast::Value::DoubleQuotedString(s) => {
+                        separator = s.clone().into_bytes()
+                    }
+                    _ => return Err(errors::not_supported("SEPARATOR that is not a literal")),
+                },
+                _ => return Err(errors::not_supported("this clause of an aggregate")),
+            }
+        }
+        let argument = match args {
+            [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)] if function == AggregateKind::Count && !distinct => {
+                function = AggregateKind::CountRows;
+                None
+            }
+            [FunctionArg::Unnamed(FunctionArgExpr::Expr(e))] => {
+                self.allow_aggregates = false;
+                let built = self.build(e);
+                self.allow_aggregates = true;
+                Some(built?)
+            }
+            _ if function == AggregateKind::Count && distinct => {
+                return Err(errors::not_supported("COUNT(DISTINCT) of several columns"));
+            }
+            _ => return Err(errors::syntax(name)),
+        };
+        let of = argument.as_ref().map_or(Kind::Int, |e| e.kind(&self.param_kinds));
+        let kind = match function {
+            AggregateKind::Count | AggregateKind::CountRows => Kind::Int,
+            AggregateKind::Min | AggregateKind::Max => of,
+            AggregateKind::GroupConcat => Kind::Text,
+            AggregateKind::Sum => match of {
+                Kind::Int | Kind::UInt | Kind::Null => Kind::Decimal(0),
+                Kind::Decimal(s) => Kind::Decimal(s),
+                _ => Kind::Double,
+            },
+            AggregateKind::Avg => match of {
+                Kind::Int | Kind::UInt | Kind::Null => Kind::Decimal(decimal::DIVISION_DIGITS),
+                Kind::Decimal(s) => Kind::Decimal((s + decimal::DIVISION_DIGITS).min(30)),
+                _ => Kind::Double,
+            },
+        };
+        let collation = argument.as_ref().and_then(collation_of).unwrap_or_default();
+        let aggregate = Aggregate { function, distinct, argument, kind, separator, collation };
+        let index = self.aggregates.iter().position(|a| *a == aggregate).unwrap_or_else(|| {
+            self.aggregates.push(aggregate);
+            self.aggregates.len() - 1
+        });
+        Ok(Some(Expr::Aggregate(index, kind)))
+    }
+}
+
+fn call(f: func::Func, args: Vec<Expr>) -> Expr {
+    let collation = args.iter().find_map(collation_of).unwrap_or_default();
+    Expr::Call(f, args, collation)
+}
+
+/// The collation that an expression brings into a comparison.
+pub fn collation_of(e: &Expr) -> Option<Collation> {
+    match e {
+        Expr::Column(c) | Expr::NewColumn(c) => c.ty.collation().or(match c.ty {
+            ColumnType::Binary { .. } | ColumnType::VarBinary { .. } | ColumnType::Blob { .. } => {
+                Some(Collation::Binary)
+            }
+            _ => None,
+        }),
+        Expr::Call(func::Func::Concat, args, collation) if args.len() == 1 => Some(*collation),
+        Expr::Call(_, args, _) => args.iter().find_map(collation_of),
+        Expr::Cast(_, CastType::Bytes(_)) => Some(Collation::Binary),
+        Expr::Cast(e, CastType::Text(_)) => collation_of(e),
+        Expr::Case { whens, .. } => whens.iter().find_map(|(_, then)| collation_of(then)),
+        _ => None,
+    }
+}
+
+fn pick<const N: usize>(list: [&Expr; N]) -> Collation {
+    list.into_iter().find_map(collation_of).unwrap_or_default()
+}
+
+fn shorten(text: &str) -> String {
+    text.chars().take(60).collect()
+}
+
+fn placeholder(text: &str) -> Result<Expr> {
+    let number = text.strip_prefix('?').and_then(|n| n.parse::<usize>().ok()).filter(|&n| n > 0);
+    number.map(|n| Expr::Param(n - 1)).ok_or_else(|| errors::syntax(text))
+}
+
+fn variable(text: &str) -> Result<Expr> {
+    if let Some(system) = text.strip_prefix("@@") {
+        let lower = system.to_ascii_lowercase();
+        let (global, name) = match lower.split_once('.') {
+            Some(("global", name)) => (true, name),
+            Some(("session" | "local", name)) => (false, name),
+            _ => (false, lower.as_str()),
+        };
+        crate::engine::variables::check_name(name)?;
+        return Ok(Expr::SystemVariable { name: name.to_owned(), global });
+    }
+    Ok(Expr::UserVariable(text.trim_start_matches('@').trim_matches(['`', '\'', '"']).to_ascii_lowercase()))
+}
+
+fn value(v: &ast::Value) -> Result<Expr> {
+    use ast::Value as V;
+    Ok(match v {
+        V::Number(n, _) => Expr::Const(digest::number(n.as_bytes())?),
+        V::SingleQuotedString(s) | V::DoubleQuotedString(s) | V::NationalStringLiteral(s) => {
+            Expr::Const(Datum::text(s.clone()))
+        }
+        V::HexStringLiteral(s) => Expr::Const(Datum::Bytes(digest::from_hex(s.as_bytes()).into())),
+        V::SingleQuotedByteStringLiteral(s) => {
+            let n = u64::from_str_radix(s, 2).map_err(|_| errors::syntax(s))?;
+            Expr::Const(Datum::UInt(n))
+        }
+        V::Boolean(b) => Expr::Const(Datum::from_bool(*b)),
+        V::Null => Expr::Const(Datum::Null),
+        V::Placeholder(p) => {
+            if p.starts_with('@') {
+                return variable(p);
+            }
+            placeholder(p)?
+        }
+        other => return Err(errors::not_supported(&shorten(&other.to_string()))),
+    })
+}
+
+fn unit_name(field: &DateTimeField) -> String {
+    field.to_string().to_ascii_lowercase()
+}
+
+fn cast_type(ty: &DataType) -> Result<CastType> {
+    let small = |n: &Option<u64>| n.map_or(0, |n| n.min(6) as u8);
+    let length = |n: &Option<ast::CharacterLength>| match n {
+        Some(ast::CharacterLength::IntegerLength { length, .. }) => u32::try_from(*length).ok(),
+        _ => None,
+    };
+    Ok(match ty {
+        DataType::Signed | DataType::SignedInteger | DataType::BigInt(_) | DataType::Int(_) | DataType::Integer(_) => {
+            CastType::Signed
+        }
+        DataType::Unsigned | DataType::UnsignedInteger => CastType::Unsigned,
+        DataType::Decimal(i) | DataType::Numeric(i) | DataType::Dec(i) => match *i {
+            ExactNumberInfo::None => CastType::Decimal { precision: 10, scale: 0 },
+            ExactNumberInfo::Precision(p) => CastType::Decimal { precision: p.min(38) as u8, scale: 0 },
+            ExactNumberInfo::PrecisionAndScale(p, s) => {
+                CastType::Decimal { precision: p.min(38) as u8, scale: s.clamp(0, 30) as u8 }
+            }
+        },
+        DataType::Double(_) | DataType::Float(_) | DataType::Real | DataType::DoublePrecision => CastType::Double,
+        DataType::Char(n) | DataType::Character(n) | DataType::Varchar(n) | DataType::Nvarchar(n) => {
+            CastType::Text(length(n))
+        }
+        DataType::Text => CastType::Text(None),
+        DataType::Binary(n) => CastType::Bytes(n.and_then(|n| u32::try_from(n).ok())),
+        DataType::Date => CastType::Date,
+        DataType::Datetime(n) | DataType::Timestamp(n, _) => CastType::DateTime(small(n)),
+        DataType::Time(n, _) => CastType::Time(small(n)),
+        other => return Err(errors::not_supported(&format!("CAST AS {other}"))),
+    })
+}

@@ -1,0 +1,407 @@
+//! Evaluation.
+
+use std::{borrow::Cow, cmp::Ordering};
+
+use apus_types::{collate::Collation, time::pack_datetime};
+
+use super::{ArithOp, CastType, Context, Datum, Expr, datum::Number, decimal, temporal};
+use crate::engine::errors::{self, Result};
+
+impl Expr {
+    pub fn eval<'a>(&'a self, cx: &Context<'a>) -> Result<Datum<'a>> {
+        Ok(match self {
+            Expr::Const(d) => d.borrowed(),
+            Expr::Param(i) => cx.params.get(*i).map_or(Datum::Null, Datum::borrowed),
+            Expr::Column(c) => {
+                let value = cx.layout.value(cx.row, c.slot);
+                Datum::from_value(value, is_binary(c.ty), cx.env.zone(), decimals_of(c.ty))
+            }
+            Expr::NewColumn(c) => match cx.new_row {
+                Some((layout, row)) => {
+                    Datum::from_value(layout.value(row, c.slot), is_binary(c.ty), cx.env.zone(), decimals_of(c.ty))
+                }
+                None => Datum::Null,
+            },
+            Expr::Aggregate(i, _) => cx.aggregates.get(*i).map_or(Datum::Null, Datum::borrowed),
+            Expr::UserVariable(name) => cx.env.user_variables.get(name).map_or(Datum::Null, Datum::borrowed),
+            Expr::SystemVariable { name, global } => cx.env.variables.get(name, *global)?,
+            Expr::Negate(e) => negate(&e.eval(cx)?)?,
+            Expr::Not(e) => truth_value(e.eval(cx)?.truth().map(|t| !t)),
+            Expr::BitNot(e) => e.eval(cx)?.number().map_or(Datum::Null, |n| Datum::UInt(!to_bits(n))),
+            Expr::Arith(op, a, b) => arith(*op, &a.eval(cx)?, &b.eval(cx)?)?,
+            Expr::Compare(op, a, b, collation) => {
+                truth_value(a.eval(cx)?.compare(&b.eval(cx)?, *collation).map(|o| op.holds(o)))
+            }
+            Expr::NullSafeEq(a, b, collation) => {
+                let (a, b) = (a.eval(cx)?, b.eval(cx)?);
+                Datum::from_bool(match a.compare(&b, *collation) {
+                    Some(o) => o.is_eq(),
+                    None => a.is_null() && b.is_null(),
+                })
+            }
+            Expr::And(list) => {
+                let mut unknown = false;
+                for e in list {
+                    match e.eval(cx)?.truth() {
+                        Some(false) => return Ok(Datum::Int(0)),
+                        None => unknown = true,
+                        Some(true) => {}
+                    }
+                }
+                if unknown { Datum::Null } else { Datum::Int(1) }
+            }
+            Expr::Or(list) => {
+                let mut unknown = false;
+                for e in list {
+                    match e.eval(cx)?.truth() {
+                        Some(true) => return Ok(Datum::Int(1)),
+                        None => unknown = true,
+                        Some(false) => {}
+                    }
+                }
+                if unknown { Datum::Null } else { Datum::Int(0) }
+            }
+            Expr::Xor(a, b) => truth_value(a.eval(cx)?.truth().zip(b.eval(cx)?.truth()).map(|(a, b)| a != b)),
+            Expr::IsNull { expr, negated } => Datum::from_bool(expr.eval(cx)?.is_null() != *negated),
+            Expr::IsTruth { expr, want, negated } => {
+                Datum::from_bool((expr.eval(cx)?.truth() == Some(*want)) != *negated)
+            }
+            Expr::In { expr, list, negated, collation } => eval_in(cx, expr, list, *negated, *collation)?,
+            Expr::Between { expr, low, high, negated, collation } => {
+                let value = expr.eval(cx)?;
+                let above = value.compare(&low.eval(cx)?, *collation).map(Ordering::is_ge);
+                let below = value.compare(&high.eval(cx)?, *collation).map(Ordering::is_le);
+                let inside = match (above, below) {
+                    (Some(false), _) | (_, Some(false)) => Some(false),
+                    (Some(true), Some(true)) => Some(true),
+                    _ => None,
+                };
+                truth_value(inside.map(|i| i != *negated))
+            }
+            Expr::Like { expr, pattern, escape, negated, collation } => {
+                let (value, pattern) = (expr.eval(cx)?, pattern.eval(cx)?);
+                if value.is_null() || pattern.is_null() {
+                    return Ok(Datum::Null);
+                }
+                let binary = matches!(value, Datum::Bytes(_)) || !collation.ignores_case();
+                let found = like(&value.as_text(), &pattern.as_text(), *escape, !binary);
+                Datum::from_bool(found != *negated)
+            }
+            Expr::Case { operand, whens, otherwise, collation } => {
+                let operand = operand.as_ref().map(|e| e.eval(cx)).transpose()?;
+                for (when, then) in whens {
+                    let when = when.eval(cx)?;
+                    let hit = match &operand {
+                        Some(value) => value.compare(&when, *collation).is_some_and(Ordering::is_eq),
+                        None => when.truth() == Some(true),
+                    };
+                    if hit {
+                        return then.eval(cx);
+                    }
+                }
+                match otherwise {
+                    Some(e) => e.eval(cx)?,
+                    None => Datum::Null,
+                }
+            }
+            Expr::Cast(e, to) => cast(e.eval(cx)?, *to)?,
+            Expr::Call(f, args, collation) => f.call(args, *collation, cx)?,
+        })
+    }
+
+    /// Whether a row passes this as a condition.
+    #[inline]
+    pub fn passes(&self, cx: &Context<'_>) -> Result<bool> {
+        Ok(self.eval(cx)?.truth() == Some(true))
+    }
+}
+
+fn is_binary(ty: apus_types::ColumnType) -> bool {
+    use apus_types::ColumnType::*;
+    matches!(ty, Binary { .. } | VarBinary { .. } | Blob { .. })
+}
+
+pub fn decimals_of(ty: apus_types::ColumnType) -> u8 {
+    use apus_types::ColumnType::*;
+    match ty {
+        DateTime { decimals } | Timestamp { decimals } | Time { decimals } => decimals,
+        _ => 0,
+    }
+}
+
+pub fn truth_value(t: Option<bool>) -> Datum<'static> {
+    t.map_or(Datum::Null, Datum::from_bool)
+}
+
+fn eval_in<'a>(
+    cx: &Context<'a>,
+    expr: &'a Expr,
+    list: &'a [Expr],
+    negated: bool,
+    collation: Collation,
+) -> Result<Datum<'a>> {
+    let value = expr.eval(cx)?;
+    if value.is_null() {
+        return Ok(Datum::Null);
+    }
+    let mut unknown = false;
+    for item in list {
+        match value.compare(&item.eval(cx)?, collation) {
+            Some(Ordering::Equal) => return Ok(Datum::from_bool(!negated)),
+            None => unknown = true,
+            Some(_) => {}
+        }
+    }
+    Ok(if unknown { Datum::Null } else { Datum::from_bool(negated) })
+}
+
+fn negate(value: &Datum<'_>) -> Result<Datum<'static>> {
+    Ok(match value.number() {
+        None => Datum::Null,
+        Some(Number::Int(n)) => {
+            Datum::Int(n.checked_neg().ok_or_else(|| overflow("BIGINT", "-", value, &Datum::Null))?)
+        }
+        Some(Number::UInt(n)) if n <= 1 << 63 => Datum::Int((n as i64).wrapping_neg()),
+        Some(Number::UInt(n)) => Datum::Decimal { unscaled: -i128::from(n), scale: 0 },
+        Some(Number::Decimal(unscaled, scale)) => Datum::Decimal { unscaled: -unscaled, scale },
+        Some(Number::Double(x)) => Datum::Double(-x),
+    })
+}
+
+/// Operand of a bit operation.
+pub fn to_bits(n: Number) -> u64 {
+    match n {
+        Number::Int(n) => n as u64,
+        Number::UInt(n) => n,
+        other => {
+            let wide = other.to_i128();
+            if wide < 0 { wide.max(i128::from(i64::MIN)) as i64 as u64 } else { wide.min(i128::from(u64::MAX)) as u64 }
+        }
+    }
+}
+
+fn overflow(kind: &str, op: &str, a: &Datum<'_>, b: &Datum<'_>) -> crate::wire::SqlError {
+    errors::overflow(kind, &format!("({} {op} {})", a.as_string(), b.as_string()))
+}
+
+pub fn arith(op: ArithOp, left: &Datum<'_>, right: &Datum<'_>) -> Result<Datum<'static>> {
+    use ArithOp::*;
+    let (Some(a), Some(b)) = (left.number(), right.number()) else { return Ok(Datum::Null) };
+    let symbol = match op {
+        Add => "+",
+        Sub => "-",
+        Mul => "*",
+        Div => "/",
+        IntDiv => "DIV",
+        Mod => "%",
+        BitAnd => return Ok(Datum::UInt(to_bits(a) & to_bits(b))),
+        BitOr => return Ok(Datum::UInt(to_bits(a) | to_bits(b))),
+        BitXor => return Ok(Datum::UInt(to_bits(a) ^ to_bits(b))),
+        ShiftLeft | ShiftRight => {
+            let (bits, by) = (to_bits(a), u32::try_from(to_bits(b)).unwrap_or(64));
+            let shifted = if op == ShiftLeft { bits.checked_shl(by) } else { bits.checked_shr(by) };
+            return Ok(Datum::UInt(shifted.unwrap_or(0)));
+        }
+    };
+    if matches!(op, Div | IntDiv | Mod) && b.is_zero() {
+        return Ok(Datum::Null);
+    }
+    let fail = |kind| Err(overflow(kind, symbol, left, right));
+    if op == Div && !matches!((a, b), (Number::Double(_), _) | (_, Number::Double(_))) {
+        return divide(a, b).map_or_else(|| fail("DECIMAL"), Ok);
+    }
+    match (a, b) {
+        (Number::Int(_) | Number::UInt(_), Number::Int(_) | Number::UInt(_)) => {
+            let unsigned = matches!(a, Number::UInt(_)) || matches!(b, Number::UInt(_));
+            let (x, y) = (a.to_i128(), b.to_i128());
+            let result = match op {
+                Add => x + y,
+                Sub => x - y,
+                Mul => x.checked_mul(y).unwrap_or(i128::MAX),
+                IntDiv => x / y,
+                _ => {
+                    return Ok(if matches!(a, Number::UInt(_)) {
+                        Datum::UInt((x % y) as u64)
+                    } else {
+                        Datum::Int((x % y) as i64)
+                    });
+                }
+            };
+            if unsigned {
+                u64::try_from(result).map_or_else(|_| fail("BIGINT UNSIGNED"), |n| Ok(Datum::UInt(n)))
+            } else {
+                i64::try_from(result).map_or_else(|_| fail("BIGINT"), |n| Ok(Datum::Int(n)))
+            }
+        }
+        (a, b) => match (a.to_decimal(), b.to_decimal()) {
+            (Some(x), Some(y)) => decimal_arith(op, x, y).map_or_else(|| fail("DECIMAL"), Ok),
+            _ => {
+                let (x, y) = (a.to_f64(), b.to_f64());
+                let result = match op {
+                    Add => x + y,
+                    Sub => x - y,
+                    Mul => x * y,
+                    Div => x / y,
+                    Mod => x % y,
+                    _ => {
+                        return i64::try_from((x / y).trunc() as i128)
+                            .map_or_else(|_| fail("BIGINT"), |n| Ok(Datum::Int(n)));
+                    }
+                };
+                if result.is_finite() { Ok(Datum::Double(result)) } else { fail("DOUBLE") }
+            }
+        },
+    }
+}
+
+fn divide(a: Number, b: Number) -> Option<Datum<'static>> {
+    let ((x, xs), (y, ys)) = (a.to_decimal()?, b.to_decimal()?);
+    let scale = (xs + decimal::DIVISION_DIGITS).min(30);
+    // x / 10^xs / (y / 10^ys), at `scale`, one more digit for rounding.
+    let shift = u32::from(scale) + u32::from(ys) + 1 - u32::from(xs);
+    let quotient = match 10i128.checked_pow(shift).and_then(|f| x.checked_mul(f)) {
+        Some(numerator) => numerator / y,
+        None => decimal::from_f64(decimal::to_f64(x, xs) / decimal::to_f64(y, ys), scale + 1)?,
+    };
+    Some(Datum::Decimal { unscaled: decimal::rescale(quotient, scale + 1, scale)?, scale })
+}
+
+fn decimal_arith(op: ArithOp, x: (i128, u8), y: (i128, u8)) -> Option<Datum<'static>> {
+    let (unscaled, scale) = match op {
+        ArithOp::Mul => {
+            let scale = x.1 + y.1;
+            let product = x.0.checked_mul(y.0)?;
+            if scale > 30 { (decimal::rescale(product, scale, 30)?, 30) } else { (product, scale) }
+        }
+        _ => {
+            let (a, b, scale) = decimal::align(x, y)?;
+            match op {
+                ArithOp::Add => (a.checked_add(b)?, scale),
+                ArithOp::Sub => (a.checked_sub(b)?, scale),
+                ArithOp::Mod => (a % b, scale),
+                _ => {
+                    return Some(i64::try_from(a / b).map_or(Datum::Decimal { unscaled: a / b, scale: 0 }, Datum::Int));
+                }
+            }
+        }
+    };
+    Some(Datum::Decimal { unscaled, scale })
+}
+
+pub fn cast<'a>(value: Datum<'a>, to: CastType) -> Result<Datum<'a>> {
+    if value.is_null() {
+        return Ok(Datum::Null);
+    }
+    let number = || value.number().unwrap_or(Number::Int(0));
+    Ok(match to {
+        CastType::Signed | CastType::Unsigned => {
+            let wide = match &value {
+                Datum::Text(t) | Datum::Bytes(t) => integer_prefix(t),
+                _ => number().to_i128(),
+            };
+            let bits = if wide < 0 {
+                wide.max(i128::from(i64::MIN)) as i64 as u64
+            } else {
+                wide.min(i128::from(u64::MAX)) as u64
+            };
+            if to == CastType::Signed { Datum::Int(bits as i64) } else { Datum::UInt(bits) }
+        }
+        CastType::Double => Datum::Double(number().to_f64()),
+        CastType::Decimal { precision, scale } => {
+            let limit = decimal::power_of_ten(precision).map_or(i128::MAX, |p| p - 1);
+            let unscaled = match &value {
+                Datum::Text(t) | Datum::Bytes(t) => decimal::parse_prefix(t.trim_ascii())
+                    .and_then(|(n, s, _)| decimal::rescale(n, s, scale))
+                    .unwrap_or(0),
+                _ => match number() {
+                    Number::Double(x) => decimal::from_f64(x, scale).unwrap_or(if x < 0.0 { -limit } else { limit }),
+                    n => n.to_decimal().and_then(|(n, s)| decimal::rescale(n, s, scale)).unwrap_or(limit),
+                },
+            };
+            Datum::Decimal { unscaled: unscaled.clamp(-limit, limit), scale }
+        }
+        CastType::Text(length) => {
+            let text = value.as_text();
+            let kept = length.map_or(text.len(), |n| char_offset(&text, n as usize));
+            Datum::Text(Cow::Owned(text[..kept].to_vec()))
+        }
+        CastType::Bytes(length) => {
+            let mut bytes = value.as_text().into_owned();
+            if let Some(n) = length {
+                bytes.resize((n as usize).min(1 << 24), 0);
+            }
+            Datum::Bytes(Cow::Owned(bytes))
+        }
+        CastType::Date => {
+            value.civil().map_or(Datum::Null, |c| Datum::Date(apus_types::time::pack_date(c.year, c.month, c.day)))
+        }
+        CastType::DateTime(n) => {
+            value.civil().map_or(Datum::Null, |c| Datum::DateTime(temporal::round_datetime(pack_datetime(c), n), n))
+        }
+        CastType::Time(n) => value.time().map_or(Datum::Null, |t| Datum::Time(temporal::round_micros(t, n), n)),
+    })
+}
+
+fn integer_prefix(text: &[u8]) -> i128 {
+    decimal::parse_prefix(text.trim_ascii()).map_or(0, |(n, scale, _)| decimal::truncate(n, scale, 0).unwrap_or(0))
+}
+
+/// Byte offset behind the first `count` characters.
+pub fn char_offset(text: &[u8], count: usize) -> usize {
+    let mut seen = 0;
+    for (at, &b) in text.iter().enumerate() {
+        if b & 0xc0 != 0x80 {
+            if seen == count {
+                return at;
+            }
+            seen += 1;
+        }
+    }
+    text.len()
+}
+pub fn char_count(text: &[u8]) -> usize {
+    text.iter().filter(|&&b| b & 0xc0 != 0x80).count()
+}
+
+/// LIKE with `%` and `_`; linear in text times runs of `%`.
+pub fn like(text: &[u8], pattern: &[u8], escape: Option<u8>, fold: bool) -> bool {
+    let same = |a: u8, b: u8| a == b || fold && a.eq_ignore_ascii_case(&b);
+    let width = |at: usize| 1 + text[(at + 1).min(text.len())..].iter().take_while(|&&b| b & 0xc0 == 0x80).count();
+    let (mut t, mut p) = (0, 0);
+    let mut resume: Option<(usize, usize)> = None;
+    loop {
+        let matched = match pattern.get(p) {
+            Some(b'%') => {
+                resume = Some((p + 1, t));
+                p += 1;
+                continue;
+            }
+            Some(b'_') if t < text.len() => {
+                t += width(t);
+                p += 1;
+                true
+            }
+            Some(&b) if t < text.len() => {
+                let literal = if Some(b) == escape { pattern.get(p + 1).copied() } else { None };
+                if same(text[t], literal.unwrap_or(b)) {
+                    t += 1;
+                    p += 1 + usize::from(literal.is_some());
+                    true
+                } else {
+                    false
+                }
+            }
+            None if t == text.len() => return true,
+            _ => false,
+        };
+        if !matched {
+            let Some((after, from)) = resume else { return false };
+            if from >= text.len() {
+                return false;
+            }
+            t = from + width(from);
+            p = after;
+            resume = Some((after, t));
+        }
+    }
+}

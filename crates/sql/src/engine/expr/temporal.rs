@@ -1,0 +1,346 @@
+//! Dates and times: parsing of MySQL's relaxed formats, printing, arithmetic.
+
+use apus_types::time::{
+    Civil, civil_from_days, civil_from_unix_micros, days_from_civil, pack_datetime, unix_micros_from_civil,
+    unpack_datetime,
+};
+
+pub const MICROS_PER_SECOND: i64 = 1_000_000;
+pub const MICROS_PER_DAY: i64 = 86_400 * MICROS_PER_SECOND;
+/// MySQL's longest TIME, 838:59:59, in microseconds.
+pub const TIME_MAX: i64 = (838 * 3600 + 59 * 60 + 59) * MICROS_PER_SECOND;
+
+pub fn days_in_month(year: u16, month: u8) -> u8 {
+    match month {
+        4 | 6 | 9 | 11 => 30,
+        2 if year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400)) => 29,
+        2 => 28,
+        _ => 31,
+    }
+}
+
+/// Whether the fields name a real moment (zero dates are none).
+pub fn is_valid(c: &Civil) -> bool {
+    (1..=12).contains(&c.month)
+        && c.day >= 1
+        && c.day <= days_in_month(c.year, c.month)
+        && c.year <= 9999
+        && c.hour < 24
+        && c.minute < 60
+        && c.second < 60
+}
+
+/// Numbers separated by anything that is not a digit.
+struct Fields<'a> {
+    rest: &'a [u8],
+}
+
+impl Fields<'_> {
+    fn next(&mut self) -> Option<(u64, usize)> {
+        let digits = self.rest.iter().take_while(|b| b.is_ascii_digit()).count();
+        if digits == 0 || digits > 18 {
+            return None;
+        }
+        let value = self.rest[..digits].iter().fold(0u64, |n, b| n * 10 + u64::from(b - b'0'));
+        self.rest = &self.rest[digits..];
+        Some((value, digits))
+    }
+    fn separator(&mut self, allowed: impl Fn(u8) -> bool) -> bool {
+        match self.rest.first() {
+            Some(&b) if allowed(b) => {
+                self.rest = &self.rest[1..];
+                true
+            }
+            _ => false,
+        }
+    }
+    /// Microseconds after a point, rounded at the seventh digit.
+    fn fraction(&mut self) -> u32 {
+        if !self.separator(|b| b == b'.') {
+            return 0;
+        }
+        let digits = self.rest.iter().take_while(|b| b.is_ascii_digit()).count();
+        let mut micros = 0u32;
+        for i in 0..6 {
+            micros = micros * 10 + self.rest.get(i).filter(|_| i < digits).map_or(0, |b| u32::from(b - b'0'));
+        }
+        if digits > 6 && self.rest[6] >= b'5' && micros < 999_999 {
+            micros += 1;
+        }
+        self.rest = &self.rest[digits..];
+        micros
+    }
+}
+
+fn full_year(year: u64, digits: usize) -> u16 {
+    match (digits, year) {
+        (..=2, 0..70) => 2000 + year as u16,
+        (..=2, _) => 1900 + year as u16,
+        _ => year.min(10_000) as u16,
+    }
+}
+
+/// A date or date with time; `None` for what is no real moment. Zero dates are accepted as MySQL reads them.
+pub fn parse_datetime(text: &[u8]) -> Option<Civil> {
+    let text = text.trim_ascii();
+    let mut fields = Fields { rest: text };
+    let (first, digits) = fields.next()?;
+    if !matches!(fields.rest.first(), Some(b) if *b != b'.' && *b != b' ' && *b != b'T') {
+        return from_digits(first, digits, &mut fields);
+    }
+    let mut c = Civil { year: full_year(first, digits), ..Civil::default() };
+    let dash = |b: u8| b.is_ascii_punctuation();
+    if !fields.separator(dash) {
+        return None;
+    }
+    c.month = u8::try_from(fields.next()?.0).ok()?;
+    if !fields.separator(dash) {
+        return None;
+    }
+    c.day = u8::try_from(fields.next()?.0).ok()?;
+    if fields.separator(|b| b == b' ' || b == b'T') {
+        clock(&mut fields, &mut c)?;
+    }
+    finish(c, fields.rest)
+}
+
+fn clock(fields: &mut Fields<'_>, c: &mut Civil) -> Option<()> {
+    fields.rest = fields.rest.trim_ascii_start();
+    c.hour = u8::try_from(fields.next()?.0).ok()?;
+    if fields.separator(|b| b == b':') {
+        c.minute = u8::try_from(fields.next()?.0).ok()?;
+        if fields.separator(|b| b == b':') {
+            c.second = u8::try_from(fields.next()?.0).ok()?;
+            c.micros = fields.fraction();
+        }
+    }
+    Some(())
+}
+
+fn finish(c: Civil, rest: &[u8]) -> Option<Civil> {
+    let zero = c == Civil::default();
+    (rest.trim_ascii().is_empty() && (zero || is_valid(&c))).then_some(c)
+}
+
+/// `YYYYMMDD`, `YYMMDD`, `YYYYMMDDhhmmss`, `YYMMDDhhmmss`.
+fn from_digits(n: u64, digits: usize, fields: &mut Fields<'_>) -> Option<Civil> {
+    let (date, time) = match digits {
+        14 | 12 => (n / 1_000_000, n % 1_000_000),
+        8 | 6 | 5 => (n, 0),
+        _ => return None,
+    };
+    let micros = fields.fraction();
+    let year_digits = if matches!(digits, 14 | 8) { 4 } else { 2 };
+    let c = Civil {
+        year: full_year(date / 10_000, year_digits),
+        month: (date / 100 % 100) as u8,
+        day: (date % 100) as u8,
+        hour: (time / 10_000) as u8,
+        minute: (time / 100 % 100) as u8,
+        second: (time % 100) as u8,
+        micros,
+    };
+    finish(c, fields.rest)
+}
+
+/// A date given as the number `YYYYMMDD` or `YYYYMMDDhhmmss`.
+pub fn datetime_from_number(n: i64) -> Option<Civil> {
+    if n == 0 {
+        return Some(Civil::default());
+    }
+    let n = u64::try_from(n).ok()?;
+    let n = if n < 1_000_000 { if n < 700_000 { n + 20_000_000 } else { n + 19_000_000 } } else { n };
+    let digits = if n > 99_999_999 { 14 } else { 8 };
+    from_digits(n, digits, &mut Fields { rest: b"" })
+}
+
+/// `[-][days ]hh:mm[:ss[.ffffff]]` or the digits `hhmmss`, in microseconds; out of range saturates.
+pub fn parse_time(text: &[u8]) -> Option<i64> {
+    let text = text.trim_ascii();
+    let (negative, digits) = match text.first()? {
+        b'-' => (true, &text[1..]),
+        _ => (false, text),
+    };
+    let mut fields = Fields { rest: digits };
+    let (first, _) = fields.next()?;
+    let first = i64::try_from(first).ok()?;
+    let (hours, mut minutes, mut seconds);
+    (minutes, seconds) = (0i64, 0i64);
+    let more = |fields: &mut Fields<'_>, minutes: &mut i64, seconds: &mut i64| -> Option<()> {
+        if fields.separator(|b| b == b':') {
+            *minutes = fields.next()?.0 as i64;
+            if fields.separator(|b| b == b':') {
+                *seconds = fields.next()?.0 as i64;
+            }
+        }
+        Some(())
+    };
+    match fields.rest.first() {
+        Some(b':') => {
+            hours = first;
+            more(&mut fields, &mut minutes, &mut seconds)?;
+        }
+        Some(b' ') => {
+            fields.separator(|b| b == b' ');
+            hours = first.min(1000) * 24 + fields.next()?.0 as i64;
+            more(&mut fields, &mut minutes, &mut seconds)?;
+        }
+        Some(b'-') => {
+            // A date with time: its time of day.
+            let c = parse_datetime(text)?;
+            return Some(time_of_day(&c));
+        }
+        _ => {
+            hours = first / 10_000;
+            minutes = first / 100 % 100;
+            seconds = first % 100;
+        }
+    }
+    let micros = i64::from(fields.fraction());
+    if minutes > 59 || seconds > 59 || !fields.rest.trim_ascii().is_empty() {
+        return None;
+    }
+    let total = (hours.min(1_000_000) * 3600 + minutes * 60 + seconds) * MICROS_PER_SECOND + micros;
+    let total = total.min(TIME_MAX);
+    Some(if negative { -total } else { total })
+}
+
+pub fn time_of_day(c: &Civil) -> i64 {
+    (i64::from(c.hour) * 3600 + i64::from(c.minute) * 60 + i64::from(c.second)) * MICROS_PER_SECOND
+        + i64::from(c.micros)
+}
+
+/// `[+-]hh:mm` or SYSTEM (which is UTC here), as an offset in microseconds.
+pub fn parse_zone(text: &str) -> Option<i64> {
+    if text.eq_ignore_ascii_case("system") || text.eq_ignore_ascii_case("utc") {
+        return Some(0);
+    }
+    let (sign, rest) = match text.as_bytes().first()? {
+        b'+' => (1, &text[1..]),
+        b'-' => (-1, &text[1..]),
+        _ => return None,
+    };
+    let (hours, minutes) = rest.split_once(':')?;
+    let (hours, minutes): (i64, i64) = (hours.parse().ok()?, minutes.parse().ok()?);
+    ((0..=14).contains(&hours) && (0..60).contains(&minutes))
+        .then_some(sign * (hours * 60 + minutes) * 60 * MICROS_PER_SECOND)
+}
+
+/// Civil time in a zone of a timestamp; the zero timestamp is the zero date.
+pub fn timestamp_to_civil(micros: i64, zone_micros: i64) -> Civil {
+    if micros == 0 { Civil::default() } else { civil_from_unix_micros(micros.saturating_add(zone_micros)) }
+}
+pub fn civil_to_timestamp(c: Civil, zone_micros: i64) -> i64 {
+    if c == Civil::default() { 0 } else { unix_micros_from_civil(c) - zone_micros }
+}
+
+/// Rounds the fraction to `decimals` digits; carries into the seconds and beyond.
+pub fn round_datetime(packed: u64, decimals: u8) -> u64 {
+    let c = unpack_datetime(packed);
+    let unit = 10i64.pow(u32::from(6 - decimals.min(6)));
+    if i64::from(c.micros) % unit == 0 {
+        return packed;
+    }
+    let micros = round_micros(unix_micros_from_civil(c), decimals);
+    pack_datetime(civil_from_unix_micros(micros))
+}
+pub fn round_micros(micros: i64, decimals: u8) -> i64 {
+    let unit = 10i64.pow(u32::from(6 - decimals.min(6)));
+    let rest = micros.rem_euclid(unit);
+    if rest * 2 >= unit && rest != 0 { micros - rest + unit } else { micros - rest }
+}
+
+pub fn push_date(out: &mut Vec<u8>, c: &Civil) {
+    use crate::wire::number::{push_four, push_two};
+    push_four(out, c.year);
+    out.push(b'-');
+    push_two(out, c.month);
+    out.push(b'-');
+    push_two(out, c.day);
+}
+pub fn push_datetime(out: &mut Vec<u8>, c: &Civil, decimals: u8) {
+    use crate::wire::number::{push_fraction, push_two};
+    push_date(out, c);
+    out.push(b' ');
+    push_two(out, c.hour);
+    out.push(b':');
+    push_two(out, c.minute);
+    out.push(b':');
+    push_two(out, c.second);
+    push_fraction(out, c.micros, decimals);
+}
+pub fn push_time(out: &mut Vec<u8>, micros: i64, decimals: u8) {
+    use crate::wire::number::{push_fraction, push_two, push_u64};
+    if micros < 0 {
+        out.push(b'-');
+    }
+    let total = micros.unsigned_abs();
+    let seconds = total / 1_000_000;
+    let hours = seconds / 3600;
+    if hours < 100 {
+        push_two(out, hours as u8)
+    } else {
+        push_u64(out, hours)
+    }
+    out.push(b':');
+    push_two(out, (seconds / 60 % 60) as u8);
+    out.push(b':');
+    push_two(out, (seconds % 60) as u8);
+    push_fraction(out, (total % 1_000_000) as u32, decimals);
+}
+
+/// Adds months, keeping the day inside the month; `None` outside years 0..=9999.
+pub fn add_months(c: Civil, months: i64) -> Option<Civil> {
+    let total = i64::from(c.year) * 12 + i64::from(c.month) - 1 + months;
+    let year = u16::try_from(total.div_euclid(12)).ok().filter(|y| *y <= 9999)?;
+    let month = total.rem_euclid(12) as u8 + 1;
+    Some(Civil { year, month, day: c.day.min(days_in_month(year, month)), ..c })
+}
+/// Adds microseconds; `None` outside years 0..=9999.
+pub fn add_micros(c: Civil, micros: i64) -> Option<Civil> {
+    let total = unix_micros_from_civil(c).checked_add(micros)?;
+    let (year, ..) = civil_from_days(total.div_euclid(MICROS_PER_DAY));
+    (0..=9999).contains(&year).then(|| civil_from_unix_micros(total))
+}
+pub fn day_number(c: &Civil) -> i64 {
+    days_from_civil(i64::from(c.year), u32::from(c.month), u32::from(c.day))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn show(text: &str) -> Option<String> {
+        parse_datetime(text.as_bytes()).map(|c| {
+            let mut out = Vec::new();
+            push_datetime(&mut out, &c, 6);
+            String::from_utf8(out).unwrap()
+        })
+    }
+
+    #[test]
+    fn datetimes() {
+        for (text, want) in [
+            ("2024-02-29", Some("2024-02-29 00:00:00.000000")),
+            ("2024-2-9 1:2:3.5", Some("2024-02-09 01:02:03.500000")),
+            ("24-01-02T03:04", Some("2024-01-02 03:04:00.000000")),
+            ("20240102", Some("2024-01-02 00:00:00.000000")),
+            ("20240102030405", Some("2024-01-02 03:04:05.000000")),
+            ("0000-00-00", Some("0000-00-00 00:00:00.000000")),
+            ("2023-02-29", None),
+            ("abc", None),
+            ("2024-01-02 25:00:00", None),
+            ("", None),
+        ] {
+            assert_eq!(show(text).as_deref(), want, "{text}");
+        }
+        assert_eq!(parse_time(b"-12:34:56.7"), Some(-45_296_700_000));
+        assert_eq!(parse_time(b"1 02:03"), Some((26 * 3600 + 180) * MICROS_PER_SECOND));
+        assert_eq!(parse_time(b"123456"), Some(45_296 * MICROS_PER_SECOND));
+        assert_eq!(parse_zone("-03:30"), Some(-12_600_000_000));
+        let jan = parse_datetime(b"2024-01-31").unwrap();
+        assert_eq!(add_months(jan, 1).map(|c| (c.month, c.day)), Some((2, 29)));
+        assert_eq!(round_micros(1_499_999, 0), 1_000_000);
+        assert_eq!(round_micros(-1_500_000, 0), -1_000_000);
+    }
+}

@@ -1,0 +1,33 @@
+//! Session state, planning and execution of SQL statements.
+//!
+//! A statement's way: [`digest`] cuts it off and normalises it; the plan cache maps that to a [`plan`]; [`exec`] runs the plan
+//! over the native client and writes cells straight from row bytes. What is no query goes through [`token`] to [`ddl`],
+//! [`utility`] and [`show`]. Expressions live in [`expr`], MySQL's assignment rules in [`convert`].
+//!
+//! Limits on purpose, each refused with error 1235 and its name: one table per statement, no subqueries, no common table
+//! expressions, no window functions, no foreign keys. Isolation is READ COMMITTED.
+//!
+//! A session dies with its connection; its open transaction is rolled back when it is dropped.
+
+pub mod auto_increment;
+pub mod catalog;
+pub mod cells;
+pub mod convert;
+pub mod ddl;
+pub mod ddl_exec;
+pub mod digest;
+pub mod dispatch;
+pub mod errors;
+pub mod exec;
+pub mod expr;
+pub mod plan;
+pub mod plan_cache;
+pub mod session;
+pub mod show;
+pub mod token;
+pub mod utility;
+pub mod variables;
+
+pub use auto_increment::AutoIncrement;
+pub use dispatch::SqlEngine;
+pub use session::Session;

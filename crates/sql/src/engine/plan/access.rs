@@ -1,0 +1,343 @@
+//! Which rows a statement must look at: by primary key, by unique index, by a range of an ordered index, or all.
+
+use std::ops::Bound;
+
+use apus_types::{IndexNo, collate::Collation, key, schema::ColumnType, schema::TableSchema};
+
+use crate::engine::{
+    catalog::Table,
+    convert::{self, KeyValue},
+    errors::{self, Result},
+    expr::{CompareOp, Context, Expr},
+};
+
+/// Most keys of one IN list that are read as keys; a longer product is a range scan.
+pub const POINTS_MAX: usize = 16_384;
+
+#[derive(Debug, Clone)]
+pub enum Path {
+    /// Equality on every column of the primary key (`index` None) or of a unique index (position in the schema's list);
+    /// alternatives per column.
+    Points { index: Option<usize>, columns: Vec<u16>, values: Vec<Vec<Expr>> },
+    /// A prefix of equalities and bounds on the next column; without any, the whole index.
+    Range { index: IndexNo, columns: Vec<u16>, equal: Vec<Expr>, low: Option<(Expr, bool)>, high: Option<(Expr, bool)> },
+}
+
+#[derive(Debug, Clone)]
+pub struct Access {
+    pub path: Path,
+    /// The whole condition.
+    pub full: Option<Expr>,
+    /// What is left of it when the path was bound exactly.
+    pub rest: Option<Expr>,
+}
+
+/// A path with its values.
+#[derive(Debug, Default)]
+pub struct BoundPath {
+    /// Encoded keys of the index (or primary key), in order, each once.
+    pub points: Vec<Vec<u8>>,
+    pub low: Option<Vec<u8>>,
+    /// Excluded.
+    pub high: Option<Vec<u8>>,
+    pub empty: bool,
+    /// The bounds are the conditions exactly; otherwise the whole condition must be checked.
+    pub exact: bool,
+    /// The path could not be used: scan everything.
+    pub fallback: bool,
+}
+
+impl BoundPath {
+    pub fn bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
+        let low = self.low.as_deref().map_or(Bound::Unbounded, Bound::Included);
+        let high = self.high.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        (low, high)
+    }
+}
+
+/// Conditions on one column with constants.
+#[derive(Default, Clone)]
+struct OnColumn {
+    equal: Option<(Vec<Expr>, usize)>,
+    low: Option<(Expr, bool, usize)>,
+    high: Option<(Expr, bool, usize)>,
+}
+
+fn fits(ty: ColumnType, collation: Collation) -> bool {
+    ty.collation().is_none_or(|c| c == collation)
+}
+
+fn gather(table: &TableSchema, conjuncts: &[Expr]) -> Vec<OnColumn> {
+    let mut found = vec![OnColumn::default(); table.columns.len()];
+    for (i, conjunct) in conjuncts.iter().enumerate() {
+        match conjunct {
+            Expr::Compare(op, a, b, collation) => {
+                let (column, value, op) = match (&**a, &**b) {
+                    (Expr::Column(c), value) if value.is_constant() => (c, value, *op),
+                    (value, Expr::Column(c)) if value.is_constant() => (c, value, op.flipped()),
+                    _ => continue,
+                };
+                let Some(on) = found.get_mut(usize::from(column.slot)).filter(|_| fits(column.ty, *collation)) else {
+                    continue;
+                };
+                match op {
+                    CompareOp::Eq if on.equal.as_ref().is_none_or(|(list, _)| list.len() > 1) => {
+                        on.equal = Some((vec![value.clone()], i));
+                    }
+                    CompareOp::Gt | CompareOp::GtEq if on.low.is_none() => {
+                        on.low = Some((value.clone(), op == CompareOp::GtEq, i))
+                    }
+                    CompareOp::Lt | CompareOp::LtEq if on.high.is_none() => {
+                        on.high = Some((value.clone(), op == CompareOp::LtEq, i))
+                    }
+                    _ => {}
+                }
+            }
+            Expr::In { expr, list, negated: false, collation } => {
+                if let Expr::Column(c) = &**expr
+                    && list.iter().all(Expr::is_constant)
+                    && fits(c.ty, *collation)
+                    && let Some(on) = found.get_mut(usize::from(c.slot)).filter(|on| on.equal.is_none())
+                {
+                    on.equal = Some((list.clone(), i));
+                }
+            }
+            Expr::Between { expr, low, high, negated: false, collation } => {
+                if let Expr::Column(c) = &**expr
+                    && low.is_constant()
+                    && high.is_constant()
+                    && fits(c.ty, *collation)
+                    && let Some(on) =
+                        found.get_mut(usize::from(c.slot)).filter(|on| on.low.is_none() && on.high.is_none())
+                {
+                    on.low = Some(((**low).clone(), true, i));
+                    on.high = Some(((**high).clone(), true, i));
+                }
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Chooses the path. `order` names columns that the rows are wanted in order of; it decides between equal paths.
+pub fn choose(table: &Table, condition: Option<Expr>, order: &[u16]) -> Access {
+    let schema = &table.schema;
+    let conjuncts = condition.clone().map(Expr::conjuncts).unwrap_or_default();
+    let found = gather(schema, &conjuncts);
+    let mut used = Vec::new();
+    let mut path = None;
+    let unique = table.ready_indexes().filter(|(_, i)| i.unique).map(|(at, i)| (Some(at), i.columns.as_slice()));
+    for (index, columns) in std::iter::once((None, schema.primary_key.as_slice())).chain(unique) {
+        let equal: Option<Vec<&(Vec<Expr>, usize)>> =
+            columns.iter().map(|&c| found[usize::from(c)].equal.as_ref()).collect();
+        if let Some(equal) = equal {
+            let count = equal.iter().try_fold(1usize, |n, (list, _)| n.checked_mul(list.len()));
+            if count.is_some_and(|n| n <= POINTS_MAX) {
+                used = equal.iter().map(|(_, i)| *i).collect();
+                let values = equal.iter().map(|(list, _)| list.clone()).collect();
+                path = Some(Path::Points { index, columns: columns.to_vec(), values });
+                break;
+            }
+        }
+    }
+    if path.is_none() {
+        let (best, best_used) = choose_range(table, &found, order);
+        (path, used) = (Some(best), best_used);
+    }
+    let path = path.unwrap_or_else(|| whole(schema));
+    let rest: Vec<Expr> =
+        conjuncts.iter().enumerate().filter(|(i, _)| !used.contains(i)).map(|(_, e)| e.clone()).collect();
+    Access { path, full: condition, rest: if rest.is_empty() { None } else { Some(Expr::And(rest)) } }
+}
+
+/// The whole primary key index.
+fn whole(schema: &TableSchema) -> Path {
+    Path::Range { index: IndexNo(0), columns: schema.primary_key.clone(), equal: Vec::new(), low: None, high: None }
+}
+
+fn choose_range(table: &Table, found: &[OnColumn], order: &[u16]) -> (Path, Vec<usize>) {
+    let schema = &table.schema;
+    let secondary = table.ready_indexes().map(|(_, i)| (i.no, i.columns.as_slice()));
+    let mut best: Option<(u32, Path, Vec<usize>)> = None;
+    for (no, columns) in std::iter::once((IndexNo(0), schema.primary_key.as_slice())).chain(secondary) {
+        let (mut equal, mut used, mut score) = (Vec::new(), Vec::new(), 0);
+        let (mut low, mut high) = (None, None);
+        for &column in columns {
+            let on = &found[usize::from(column)];
+            if let Some((list, i)) = &on.equal
+                && let [one] = list.as_slice()
+            {
+                equal.push(one.clone());
+                used.push(*i);
+                score += 20;
+                continue;
+            }
+            if let Some((e, inclusive, i)) = &on.low {
+                low = Some((e.clone(), *inclusive));
+                used.push(*i);
+                score += 6;
+            }
+            if let Some((e, inclusive, i)) = &on.high {
+                high = Some((e.clone(), *inclusive));
+                used.push(*i);
+                score += 6;
+            }
+            break;
+        }
+        // A BETWEEN is one conjunct with two bounds; both are used or none.
+        let following = &columns[equal.len().min(columns.len())..];
+        if !order.is_empty() && following.starts_with(order) {
+            score += 3;
+        }
+        if best.as_ref().is_none_or(|(s, ..)| score > *s) {
+            best = Some((score, Path::Range { index: no, columns: columns.to_vec(), equal, low, high }, used));
+        }
+    }
+    match best {
+        Some((_, path, used)) => (path, used),
+        None => (whole(schema), Vec::new()),
+    }
+}
+
+impl Path {
+    /// Whether rows come in the order of these columns: the equalities are skipped, the rest must follow the index.
+    pub fn ordered_by(&self, order: &[u16]) -> bool {
+        let Path::Range { columns, equal, .. } = self else { return order.is_empty() };
+        let (bound, following) = columns.split_at(equal.len().min(columns.len()));
+        let wanted: Vec<u16> = order.iter().copied().filter(|c| !bound.contains(c)).collect();
+        following.starts_with(&wanted)
+    }
+
+    /// Evaluates the constants and encodes the keys.
+    pub fn bind(&self, schema: &TableSchema, cx: &Context<'_>, out: &mut BoundPath) -> Result<()> {
+        out.points.clear();
+        (out.low, out.high) = (None, None);
+        (out.empty, out.exact, out.fallback) = (false, true, false);
+        match self {
+            Path::Points { columns, values, .. } => bind_points(schema, columns, values, cx, out),
+            Path::Range { columns, equal, low, high, .. } => bind_range(schema, columns, equal, low, high, cx, out),
+        }
+    }
+}
+
+fn encode(schema: &TableSchema, column: u16, value: &crate::engine::expr::Datum<'_>, out: &mut Vec<u8>) -> Result<()> {
+    let c = &schema.columns[usize::from(column)];
+    key::encode_part(c.ty, c.nullable, &convert::stored(c.ty, value), out).map_err(|e| errors::from_code(e, ""))
+}
+
+fn give_up(out: &mut BoundPath) -> Result<()> {
+    out.points.clear();
+    (out.low, out.high, out.exact, out.fallback) = (None, None, false, true);
+    Ok(())
+}
+
+fn bind_points(
+    schema: &TableSchema,
+    columns: &[u16],
+    values: &[Vec<Expr>],
+    cx: &Context<'_>,
+    out: &mut BoundPath,
+) -> Result<()> {
+    out.points.push(Vec::with_capacity(16));
+    for (&column, alternatives) in columns.iter().zip(values) {
+        let ty = schema.columns[usize::from(column)].ty;
+        let single = alternatives.len() == 1;
+        let prefixes = if single { Vec::new() } else { std::mem::take(&mut out.points) };
+        for e in alternatives {
+            match convert::key_value(ty, e.eval(cx)?, cx.env.zone()) {
+                KeyValue::Exact(value) if single => {
+                    for point in &mut out.points {
+                        encode(schema, column, &value, point)?;
+                    }
+                }
+                KeyValue::Exact(value) => {
+                    for prefix in &prefixes {
+                        let mut point = prefix.clone();
+                        encode(schema, column, &value, &mut point)?;
+                        out.points.push(point);
+                    }
+                }
+                KeyValue::Unusable => return give_up(out),
+                _ if single => out.points.clear(),
+                _ => {}
+            }
+        }
+    }
+    if out.points.len() > 1 {
+        out.points.sort_unstable();
+        out.points.dedup();
+    }
+    out.empty = out.points.is_empty();
+    Ok(())
+}
+
+fn bind_range(
+    schema: &TableSchema,
+    columns: &[u16],
+    equal: &[Expr],
+    low: &Option<(Expr, bool)>,
+    high: &Option<(Expr, bool)>,
+    cx: &Context<'_>,
+    out: &mut BoundPath,
+) -> Result<()> {
+    let mut prefix = Vec::new();
+    for (&column, e) in columns.iter().zip(equal) {
+        match convert::key_value(schema.columns[usize::from(column)].ty, e.eval(cx)?, cx.env.zone()) {
+            KeyValue::Exact(value) => encode(schema, column, &value, &mut prefix)?,
+            KeyValue::Unusable => return give_up(out),
+            _ => {
+                out.empty = true;
+                return Ok(());
+            }
+        }
+    }
+    let next = columns.get(equal.len()).copied();
+    let mut low_key = prefix.clone();
+    let mut high_key = prefix.clone();
+    let mut high_found = key::successor_of_prefix(&mut high_key);
+    if let Some(column) = next.filter(|_| low.is_some() || high.is_some()) {
+        let c = &schema.columns[usize::from(column)];
+        if c.nullable {
+            low_key.push(1); // above NULL, which no comparison selects
+        }
+        if let Some((e, inclusive)) = low {
+            let start = prefix.len();
+            let mut set = |value, after: bool| -> Result<bool> {
+                low_key.truncate(start);
+                encode(schema, column, &value, &mut low_key)?;
+                Ok(!after || key::successor_of_prefix(&mut low_key))
+            };
+            let possible = match convert::key_value(c.ty, e.eval(cx)?, cx.env.zone()) {
+                KeyValue::Exact(value) => set(value, !inclusive)?,
+                KeyValue::Above(value) => set(value, true)?,
+                KeyValue::BelowAll => true,
+                KeyValue::Never | KeyValue::AboveAll => false,
+                KeyValue::Unusable => return give_up(out),
+            };
+            out.empty |= !possible;
+        }
+        if let Some((e, inclusive)) = high {
+            let mut set = |value, after: bool| -> Result<()> {
+                high_key.clear();
+                high_key.extend_from_slice(&prefix);
+                encode(schema, column, &value, &mut high_key)?;
+                high_found = !after || key::successor_of_prefix(&mut high_key);
+                Ok(())
+            };
+            match convert::key_value(c.ty, e.eval(cx)?, cx.env.zone()) {
+                KeyValue::Exact(value) => set(value, *inclusive)?,
+                KeyValue::Above(value) => set(value, true)?,
+                KeyValue::AboveAll => {}
+                KeyValue::Never | KeyValue::BelowAll => out.empty = true,
+                KeyValue::Unusable => return give_up(out),
+            }
+        }
+    }
+    out.low = (!low_key.is_empty()).then_some(low_key);
+    out.high = high_found.then_some(high_key);
+    if let (Some(low), Some(high)) = (&out.low, &out.high) {
+        out.empty |= low >= high;
+    }
+    Ok(())
+}

@@ -1,0 +1,119 @@
+//! Plans: what a statement does, compiled from its syntax tree against one version of the dictionary.
+
+pub mod access;
+pub mod dml;
+pub mod select;
+
+use std::rc::Rc;
+
+use sqlparser::{
+    ast::{self, Statement},
+    dialect::MySqlDialect,
+    parser::Parser,
+};
+
+use super::{
+    catalog::{Catalog, Table},
+    errors::{self, Result},
+    expr::{Kind, env::Env},
+};
+
+pub use dml::{Delete, Insert, Update};
+pub use select::Select;
+
+#[derive(Debug)]
+pub enum Plan {
+    Select(Box<Select>),
+    Insert(Box<Insert>),
+    Update(Box<Update>),
+    Delete(Box<Delete>),
+}
+
+/// What planning needs to know.
+pub struct Planner<'a> {
+    pub catalog: &'a Catalog,
+    pub env: &'a Env,
+    pub param_kinds: Vec<Kind>,
+    /// Placeholders stand for literals of the text; where one decides the shape of the plan it cannot be cached.
+    pub from_digest: bool,
+}
+
+/// Why a digest cannot be planned: the statement's own text must be.
+#[derive(Debug)]
+pub enum Unplanned {
+    Structural,
+    Error(crate::wire::SqlError),
+}
+
+impl From<crate::wire::SqlError> for Unplanned {
+    fn from(e: crate::wire::SqlError) -> Unplanned {
+        Unplanned::Error(e)
+    }
+}
+
+/// Deepest nesting that the parser follows.
+const PARSER_DEPTH: usize = 100;
+
+/// Parses one query or row-changing statement.
+pub fn parse(text: &str) -> Result<Statement> {
+    let prepared = text.replace("LOCK IN SHARE MODE", "FOR SHARE").replace("lock in share mode", "FOR SHARE");
+    let dialect = MySqlDialect {};
+    let statements = Parser::new(&dialect)
+        .with_recursion_limit(PARSER_DEPTH)
+        .try_with_sql(&prepared)
+        .and_then(|mut p| p.parse_statements())
+        .map_err(|e| errors::syntax_message(&e.to_string()))?;
+    match <[Statement; 1]>::try_from(statements) {
+        Ok([one]) => Ok(one),
+        Err(_) => Err(errors::syntax(text)),
+    }
+}
+
+impl Planner<'_> {
+    pub fn plan(&self, statement: &Statement) -> std::result::Result<Plan, Unplanned> {
+        match statement {
+            Statement::Query(query) => Ok(Plan::Select(Box::new(self.select(query)?))),
+            Statement::Insert(insert) => Ok(Plan::Insert(Box::new(self.insert(insert)?))),
+            Statement::Update(update) => Ok(Plan::Update(Box::new(self.update(update)?))),
+            Statement::Delete(delete) => Ok(Plan::Delete(Box::new(self.delete(delete)?))),
+            other => Err(errors::not_supported(&other.to_string().chars().take(40).collect::<String>()).into()),
+        }
+    }
+
+    /// Database and table of a name.
+    pub fn resolve(&self, name: &ast::ObjectName) -> Result<Rc<Table>> {
+        let (database, table) = self.split_name(name)?;
+        self.catalog.table(&database, &table)
+    }
+
+    pub fn split_name(&self, name: &ast::ObjectName) -> Result<(String, String)> {
+        let parts: Vec<&str> = name.0.iter().filter_map(|p| p.as_ident()).map(|i| i.value.as_str()).collect();
+        match parts.as_slice() {
+            [table] => {
+                let database = self.env.database.clone().ok_or_else(errors::no_database)?;
+                Ok((database, (*table).to_owned()))
+            }
+            [database, table] => Ok(((*database).to_owned(), (*table).to_owned())),
+            _ => Err(errors::syntax(&name.to_string())),
+        }
+    }
+
+    /// The one table of a FROM clause and its name in the statement.
+    pub fn single_table(&self, from: &[ast::TableWithJoins]) -> Result<(Rc<Table>, String)> {
+        let [one] = from else { return Err(errors::not_supported("joins")) };
+        if !one.joins.is_empty() {
+            return Err(errors::not_supported("joins"));
+        }
+        match &one.relation {
+            ast::TableFactor::Table { name, alias, args: None, partitions, sample: None, .. }
+                if partitions.is_empty() =>
+            {
+                let table = self.resolve(name)?;
+                let shown = alias.as_ref().map_or_else(|| table.schema.name.clone(), |a| a.name.value.clone());
+                Ok((table, shown))
+            }
+            ast::TableFactor::Derived { .. } => Err(errors::not_supported("derived tables")),
+            _ => Err(errors::not_supported("this form of FROM")),
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Plans by the normal form of their statement.
+
+use std::rc::Rc;
+
+use apus_types::{collections::FixedMap, hash::hash_key};
+
+use super::plan::Plan;
+
+/// Most plans kept per thread; at the limit all are dropped, which costs one planning each.
+pub const PLANS_MAX: usize = 10_000;
+/// A longer normal form is planned each time: it is a bulk load, not a statement that comes back.
+pub const TEXT_BYTES_MAX: usize = 32 << 10;
+
+/// What is known about a normal form.
+#[derive(Clone)]
+pub enum Cached {
+    Plan(Rc<Plan>),
+    /// Literals decide its shape: plan from the text.
+    Structural,
+}
+
+struct Entry {
+    text: Box<[u8]>,
+    database: Option<String>,
+    version: u64,
+    flags: u8,
+    cached: Cached,
+}
+
+#[derive(Default)]
+pub struct PlanCache {
+    entries: FixedMap<u64, Entry>,
+    pub hits: u64,
+    pub misses: u64,
+}
+
+impl PlanCache {
+    pub fn find(&mut self, text: &[u8], database: Option<&str>, version: u64, flags: u8) -> Option<Cached> {
+        let found = self.entries.get(&hash_key(text)).filter(|e| {
+            e.version == version && e.flags == flags && e.database.as_deref() == database && e.text.as_ref() == text
+        });
+        match found {
+            Some(e) => {
+                self.hits += 1;
+                Some(e.cached.clone())
+            }
+            None => {
+                self.misses += 1;
+                None
+            }
+        }
+    }
+
+    pub fn put(&mut self, text: &[u8], database: Option<&str>, version: u64, flags: u8, cached: Cached) {
+        if text.len() > TEXT_BYTES_MAX {
+            return;
+        }
+        if self.entries.len() >= PLANS_MAX {
+            self.entries.clear();
+        }
+        let entry = Entry { text: text.into(), database: database.map(str::to_owned), version, flags, cached };
+        self.entries.insert(hash_key(text), entry);
+    }
+}

@@ -1,0 +1,141 @@
+//! A session: its transaction, variables, warnings, prepared statements and reusable buffers.
+
+use std::{collections::BTreeMap, rc::Rc};
+
+use apus_client::{ClientError, KeyList, OpBatch, Results, Rows, Transaction};
+use apus_types::TableId;
+
+use super::{
+    digest::Digest,
+    expr::{Datum, env::Env},
+    plan::{Plan, access::BoundPath},
+};
+use crate::wire::SqlError;
+
+/// Warnings kept of one statement, as in MySQL.
+pub const WARNINGS_MAX: usize = 64;
+
+#[derive(Clone, Debug)]
+pub struct Warning {
+    /// `Note`, `Warning` or `Error`.
+    pub level: &'static str,
+    pub code: u16,
+    pub message: String,
+}
+
+/// Buffers of a statement's execution; they keep their memory.
+#[derive(Default)]
+pub struct Scratch {
+    pub digest: Digest,
+    pub values: Vec<Datum<'static>>,
+    pub ops: OpBatch,
+    pub results: Results,
+    pub rows: Rows,
+    pub keys: KeyList,
+    pub bound: BoundPath,
+    pub program: Vec<u8>,
+    pub row: Vec<u8>,
+    pub key: Vec<u8>,
+}
+
+pub struct Prepared {
+    pub sql: Vec<u8>,
+    pub parameters: usize,
+    /// Kept while the dictionary has this version and the database is the same.
+    pub plan: Option<(u64, Option<String>, Rc<Plan>)>,
+    /// Parameters decide the types of result columns: planned at each execution.
+    pub typed_by_params: bool,
+}
+
+pub struct Session {
+    pub env: Env,
+    pub transaction: Option<Transaction>,
+    /// BEGIN was given.
+    pub explicit: bool,
+    pub read_only: bool,
+    /// Tables that the transaction wrote: their reads must see it.
+    pub wrote: Vec<TableId>,
+    /// Number of the last statement (or step of one) of the transaction.
+    pub savepoint: u32,
+    pub named: Vec<(String, u32)>,
+    pub warnings: Vec<Warning>,
+    pub prepared: BTreeMap<u32, Prepared>,
+    pub next_statement: u32,
+    pub multi_statements: bool,
+    /// Affected rows of UPDATE are the matched ones.
+    pub found_rows: bool,
+    pub info: crate::server::ConnectionInfo,
+    pub scratch: Scratch,
+    pub questions: u64,
+}
+
+impl Session {
+    /// Whether statements belong to a transaction that someone else ends.
+    pub fn in_transaction(&self) -> bool {
+        self.explicit || !self.env.variables.autocommit
+    }
+    pub fn status(&self) -> u16 {
+        use crate::wire::status;
+        let active = self.explicit || self.transaction.is_some();
+        u16::from(active) * status::IN_TRANS + u16::from(self.env.variables.autocommit) * status::AUTOCOMMIT
+    }
+    pub fn warn(&mut self, level: &'static str, code: u16, message: impl Into<String>) {
+        if self.warnings.len() < WARNINGS_MAX {
+            self.warnings.push(Warning { level, code, message: message.into() });
+        }
+    }
+    pub fn warn_error(&mut self, e: &SqlError) {
+        self.warn("Warning", e.errno, e.message.clone());
+    }
+    pub fn warning_count(&self) -> u16 {
+        self.warnings.len() as u16
+    }
+    /// The transaction is gone, by its end or by the cluster.
+    pub fn forget_transaction(&mut self) {
+        self.transaction = None;
+        self.explicit = false;
+        self.read_only = false;
+        self.wrote.clear();
+        self.named.clear();
+        self.savepoint = 0;
+    }
+    pub fn remember_write(&mut self, table: TableId) {
+        if !self.wrote.contains(&table) {
+            self.wrote.push(table);
+        }
+    }
+}
+
+/// Why an execution stopped: the cluster's errors are kept as they are until it is decided whether to try again.
+#[derive(Debug)]
+pub enum Fail {
+    Sql(SqlError),
+    Client(ClientError),
+}
+
+impl From<SqlError> for Fail {
+    fn from(e: SqlError) -> Fail {
+        Fail::Sql(e)
+    }
+}
+impl From<ClientError> for Fail {
+    fn from(e: ClientError) -> Fail {
+        Fail::Client(e)
+    }
+}
+impl From<apus_types::ErrorCode> for Fail {
+    fn from(e: apus_types::ErrorCode) -> Fail {
+        Fail::Client(e.into())
+    }
+}
+
+pub type Done<T> = Result<T, Fail>;
+
+impl Session {
+    /// The open transaction wrote this table.
+    pub fn remember(&mut self, table: &apus_types::TableSchema) {
+        if self.transaction.is_some() {
+            self.remember_write(table.id);
+        }
+    }
+}

@@ -1,0 +1,526 @@
+//! SHOW, DESCRIBE and EXPLAIN.
+
+use apus_types::{ColumnType, IndexState, schema::DefaultValue};
+
+use super::{
+    catalog::Table,
+    dispatch::SqlEngine,
+    errors::{self, Result},
+    expr::eval::like,
+    session::Session,
+    token::{Token, Tokens},
+};
+use crate::{
+    server::Output,
+    wire::{ColumnDef, ColumnType as Wire},
+};
+
+type Rows = Vec<Vec<Option<String>>>;
+
+/// Writes a result of texts.
+pub fn table(session: &mut Session, out: &mut Output<'_>, names: &[&str], rows: &[Vec<Option<String>>]) {
+    let defs: Vec<ColumnDef> = names.iter().map(|n| ColumnDef::expression(*n, Wire::VarString, 1024)).collect();
+    out.begin_rows(&defs);
+    for row in rows {
+        out.row_start();
+        for cell in row {
+            match cell {
+                Some(text) => out.bytes(text.as_bytes()),
+                None => out.null(),
+            }
+        }
+        out.row_end();
+    }
+    out.end_rows(0, session.status());
+}
+
+fn text(s: impl Into<String>) -> Option<String> {
+    Some(s.into())
+}
+
+/// The type as SHOW prints it.
+pub fn type_name(ty: ColumnType, declared: &str) -> String {
+    let fraction = |name: &str, n: u8| if n == 0 { name.to_owned() } else { format!("{name}({n})") };
+    match ty {
+        ColumnType::Int { bits, unsigned } => {
+            if declared.starts_with("tinyint(1)") {
+                return "tinyint(1)".into();
+            }
+            let name = match bits {
+                8 => "tinyint",
+                16 => "smallint",
+                24 => "mediumint",
+                32 => "int",
+                _ => "bigint",
+            };
+            format!("{name}{}", if unsigned { " unsigned" } else { "" })
+        }
+        ColumnType::Decimal { precision, scale, unsigned } => {
+            format!("decimal({precision},{scale}){}", if unsigned { " unsigned" } else { "" })
+        }
+        ColumnType::Float => "float".into(),
+        ColumnType::Double => "double".into(),
+        ColumnType::Char { length, .. } => format!("char({length})"),
+        ColumnType::VarChar { length, .. } => format!("varchar({length})"),
+        ColumnType::Binary { length } => format!("binary({length})"),
+        ColumnType::VarBinary { length } => format!("varbinary({length})"),
+        ColumnType::Text { length, .. } => format!("{}text", size_prefix(length)),
+        ColumnType::Blob { length } => format!("{}blob", size_prefix(length)),
+        ColumnType::Date => "date".into(),
+        ColumnType::DateTime { decimals } => fraction("datetime", decimals),
+        ColumnType::Timestamp { decimals } => fraction("timestamp", decimals),
+        ColumnType::Time { decimals } => fraction("time", decimals),
+        ColumnType::Year => "year".into(),
+    }
+}
+
+fn size_prefix(length: u32) -> &'static str {
+    const LONGEST: u32 = apus_types::limits::ROW_BYTES_MAX as u32;
+    match length {
+        0..=255 => "tiny",
+        256..=65_535 => "",
+        LONGEST => "long",
+        _ => "medium",
+    }
+}
+
+fn default_text(c: &apus_types::Column) -> Option<String> {
+    match &c.default {
+        DefaultValue::Literal(t) => Some(t.clone()),
+        DefaultValue::CurrentTimestamp => text("CURRENT_TIMESTAMP"),
+        DefaultValue::None | DefaultValue::Null => None,
+    }
+}
+
+/// The statement that makes a table again.
+pub fn create_table(t: &Table) -> String {
+    let s = &t.schema;
+    let quote = |n: &str| format!("`{}`", n.replace('`', "``"));
+    let literal = |n: &str| format!("'{}'", n.replace('\\', "\\\\").replace('\'', "''"));
+    let mut lines = Vec::new();
+    for c in t.visible_columns() {
+        let c = &s.columns[usize::from(c)];
+        let mut line = format!("  {} {}", quote(&c.name), type_name(c.ty, &c.declared));
+        if let Some(collation) = c.ty.collation().filter(|k| *k != s.collation) {
+            line += &format!(" CHARACTER SET {} COLLATE {}", collation.charset(), collation.name());
+        }
+        if !c.nullable {
+            line += " NOT NULL";
+        } else if matches!(c.ty, ColumnType::Timestamp { .. }) {
+            line += " NULL";
+        }
+        match &c.default {
+            DefaultValue::Literal(t) => line += &format!(" DEFAULT {}", literal(t)),
+            DefaultValue::CurrentTimestamp => line += " DEFAULT CURRENT_TIMESTAMP",
+            _ if c.nullable && !matches!(c.ty, ColumnType::Text { .. } | ColumnType::Blob { .. }) => {
+                line += " DEFAULT NULL"
+            }
+            _ => {}
+        }
+        if c.on_update_now {
+            line += " ON UPDATE CURRENT_TIMESTAMP";
+        }
+        if c.auto_increment {
+            line += " AUTO_INCREMENT";
+        }
+        if !c.comment.is_empty() {
+            line += &format!(" COMMENT {}", literal(&c.comment));
+        }
+        lines.push(line);
+    }
+    let list =
+        |columns: &[u16]| columns.iter().map(|&c| quote(&s.columns[usize::from(c)].name)).collect::<Vec<_>>().join(",");
+    if !s.hidden_key {
+        lines.push(format!("  PRIMARY KEY ({})", list(&s.primary_key)));
+    }
+    for i in &s.indexes {
+        lines.push(format!("  {}KEY {} ({})", if i.unique { "UNIQUE " } else { "" }, quote(&i.name), list(&i.columns)));
+    }
+    let engine = if s.engine.is_empty() { "InnoDB" } else { &s.engine };
+    let comment = if s.comment.is_empty() { String::new() } else { format!(" COMMENT={}", literal(&s.comment)) };
+    let body = lines.join(",\n");
+    format!(
+        "CREATE TABLE {} (\n{body}\n) ENGINE={engine} DEFAULT CHARSET={} COLLATE={}{comment}",
+        quote(&s.name),
+        s.collation.charset(),
+        s.collation.name()
+    )
+}
+
+/// `LIKE 'pattern'` or `WHERE Variable_name = 'x'` (also IN and LIKE): the names wanted.
+fn name_filter(t: &mut Tokens) -> Result<Box<dyn Fn(&str) -> bool>> {
+    if t.word("like") {
+        let pattern = t.string()?;
+        return Ok(Box::new(move |n| like(n.as_bytes(), pattern.as_bytes(), Some(b'\\'), true)));
+    }
+    if !t.word("where") {
+        t.end()?;
+        return Ok(Box::new(|_| true));
+    }
+    let mut wanted = Vec::new();
+    let mut patterns = Vec::new();
+    loop {
+        t.identifier()?;
+        if t.symbol('=') {
+            wanted.push(t.string()?);
+        } else if t.word("like") {
+            patterns.push(t.string()?);
+        } else if t.word("in") {
+            t.expect_symbol('(')?;
+            loop {
+                wanted.push(t.string()?);
+                if !t.symbol(',') {
+                    break;
+                }
+            }
+            t.expect_symbol(')')?;
+        } else {
+            return Err(errors::not_supported("this condition of SHOW ... WHERE"));
+        }
+        if !t.word("or") {
+            break;
+        }
+    }
+    t.end()?;
+    Ok(Box::new(move |n| {
+        wanted.iter().any(|w| w.eq_ignore_ascii_case(n))
+            || patterns.iter().any(|p| like(n.as_bytes(), p.as_bytes(), Some(b'\\'), true))
+    }))
+}
+
+impl SqlEngine {
+    pub(super) async fn show(
+        &self,
+        session: &mut Session,
+        t: &mut Tokens,
+        sql: &str,
+        out: &mut Output<'_>,
+    ) -> Result<()> {
+        if t.word("explain") || t.word("describe") || t.word("desc") {
+            if let Some(Token::Word(w)) = t.peek()
+                && ["select", "insert", "update", "delete", "replace"].iter().any(|k| w.eq_ignore_ascii_case(k))
+            {
+                let catalog = self.catalog().await?;
+                let query = sql.split_once(' ').map_or("", |(_, q)| q);
+                let plan = super::utility::explain(&catalog, session, query)?;
+                table(session, out, &["plan"], &[vec![Some(plan)]]);
+                return Ok(());
+            }
+            let name = t.name()?;
+            return self.show_columns(session, name, false, t, out).await;
+        }
+        t.expect("show")?;
+        let full = t.word("full");
+        let global = t.word("global");
+        let _ = t.word("session") || t.word("local");
+        if t.word("variables") {
+            let keep = name_filter(t)?;
+            let list = session.env.variables.list(global);
+            let rows: Rows = list.into_iter().filter(|(n, _)| keep(n)).map(|(n, v)| vec![Some(n), Some(v)]).collect();
+            table(session, out, &["Variable_name", "Value"], &rows);
+        } else if t.word("status") {
+            let keep = name_filter(t)?;
+            let list =
+                [("Questions", self.statements.get()), ("Threads_connected", session.info.registry.len() as u64)];
+            let rows: Rows =
+                list.iter().filter(|(n, _)| keep(n)).map(|(n, v)| vec![text(*n), text(v.to_string())]).collect();
+            table(session, out, &["Variable_name", "Value"], &rows);
+        } else if t.word("databases") || t.word("schemas") {
+            let keep = name_filter(t)?;
+            let catalog = self.catalog().await?;
+            let rows: Rows = catalog.databases.keys().filter(|n| keep(n)).map(|n| vec![text(n.clone())]).collect();
+            table(session, out, &["Database"], &rows);
+        } else if t.word("tables") {
+            let database = self.from_database(session, t)?;
+            let keep = name_filter(t)?;
+            let catalog = self.catalog().await?;
+            if !catalog.databases.contains_key(&database) {
+                return Err(errors::unknown_database(&database));
+            }
+            let mut rows: Rows = catalog
+                .tables_of(&database)
+                .filter(|t| keep(&t.schema.name))
+                .map(|t| vec![text(t.schema.name.clone())])
+                .collect();
+            let title = format!("Tables_in_{database}");
+            if full {
+                rows.iter_mut().for_each(|r| r.push(text("BASE TABLE")));
+                table(session, out, &[&title, "Table_type"], &rows);
+            } else {
+                table(session, out, &[&title], &rows);
+            }
+        } else if t.word("table") {
+            t.expect("status")?;
+            let database = self.from_database(session, t)?;
+            let keep = name_filter(t)?;
+            let catalog = self.catalog().await?;
+            let rows: Rows =
+                catalog.tables_of(&database).filter(|t| keep(&t.schema.name)).map(|t| table_status(t)).collect();
+            table(session, out, &TABLE_STATUS, &rows);
+        } else if t.word("columns") || t.word("fields") {
+            let _ = t.word("from") || t.word("in");
+            let mut name = t.name()?;
+            if t.word("from") || t.word("in") {
+                name.0 = Some(t.identifier()?);
+            }
+            return self.show_columns(session, name, full, t, out).await;
+        } else if t.word("index") || t.word("indexes") || t.word("keys") {
+            let _ = t.word("from") || t.word("in");
+            let mut name = t.name()?;
+            if t.word("from") || t.word("in") {
+                name.0 = Some(t.identifier()?);
+            }
+            let found = self.named_table(session, &name).await?;
+            table(session, out, &INDEX_COLUMNS, &index_rows(&found));
+        } else if t.word("create") {
+            if t.word("database") || t.word("schema") {
+                if t.word("if") {
+                    t.expect("not")?;
+                    t.expect("exists")?;
+                }
+                let name = t.identifier()?;
+                let catalog = self.catalog().await?;
+                let collation = catalog.databases.get(&name).ok_or_else(|| errors::unknown_database(&name))?;
+                let sql = format!(
+                    "CREATE DATABASE `{name}` /*!40100 DEFAULT CHARACTER SET {} COLLATE {} */",
+                    collation.charset(),
+                    collation.name()
+                );
+                table(session, out, &["Database", "Create Database"], &[vec![Some(name), Some(sql)]]);
+            } else {
+                t.expect("table")?;
+                let name = t.name()?;
+                let found = self.named_table(session, &name).await?;
+                let row = vec![text(found.schema.name.clone()), Some(create_table(&found))];
+                table(session, out, &["Table", "Create Table"], &[row]);
+            }
+        } else if t.word("warnings") || t.word("errors") {
+            let rows: Rows = session
+                .warnings
+                .iter()
+                .map(|w| vec![text(w.level), text(w.code.to_string()), text(w.message.clone())])
+                .collect();
+            table(session, out, &["Level", "Code", "Message"], &rows);
+        } else if t.word("engines") || t.peek_word("storage") {
+            let row =
+                ["InnoDB", "DEFAULT", "Apus: in memory, replicated, sharded", "YES", "NO", "YES"].map(text).to_vec();
+            table(session, out, &["Engine", "Support", "Comment", "Transactions", "XA", "Savepoints"], &[row]);
+        } else if t.word("charset") || (t.word("character") && t.word("set")) {
+            let rows = [
+                ["utf8mb4", "UTF-8 Unicode", "utf8mb4_general_ci", "4"],
+                ["binary", "Binary pseudo charset", "binary", "1"],
+                ["ascii", "US ASCII", "ascii_bin", "1"],
+            ];
+            let rows: Rows = rows.iter().map(|r| r.iter().map(|c| text(*c)).collect()).collect();
+            table(session, out, &["Charset", "Description", "Default collation", "Maxlen"], &rows);
+        } else if t.word("collation") {
+            let keep = name_filter(t)?;
+            let all = apus_types::collate::Collation::ALL;
+            let row = |c: &apus_types::collate::Collation| {
+                let pads = if c.pads() { "PAD SPACE" } else { "NO PAD" };
+                vec![
+                    text(c.name()),
+                    text(c.charset()),
+                    text(c.id().to_string()),
+                    text(if *c == Default::default() { "Yes" } else { "" }),
+                    text("Yes"),
+                    text("1"),
+                    text(pads),
+                ]
+            };
+            let rows: Rows = all.iter().filter(|c| keep(c.name())).map(row).collect();
+            table(
+                session,
+                out,
+                &["Collation", "Charset", "Id", "Default", "Compiled", "Sortlen", "Pad_attribute"],
+                &rows,
+            );
+        } else if t.word("plugins") {
+            table(session, out, &["Name", "Status", "Type", "Library", "License"], &[]);
+        } else if t.word("processlist") {
+            let row = |e: crate::server::ConnectionEntry| {
+                vec![text(e.id.to_string()), Some(e.user), Some(e.host), None, text("Query"), text("0"), text(""), None]
+            };
+            let rows: Rows = session.info.registry.list().into_iter().map(row).collect();
+            table(session, out, &["Id", "User", "Host", "db", "Command", "Time", "State", "Info"], &rows);
+        } else if t.word("grants") {
+            let user = session.env.user.clone();
+            let title = format!("Grants for {user}@%");
+            table(session, out, &[&title], &[vec![text(format!("GRANT ALL PRIVILEGES ON *.* TO `{user}`@`%`"))]]);
+        } else if t.word("master") || t.word("binary") {
+            table(session, out, &["File", "Position", "Binlog_Do_DB", "Binlog_Ignore_DB", "Executed_Gtid_Set"], &[]);
+        } else if t.word("triggers") {
+            table(session, out, &["Trigger", "Event", "Table", "Statement", "Timing", "Created"], &[]);
+        } else if t.word("procedure") || t.word("function") || t.word("events") {
+            table(session, out, &["Db", "Name", "Type"], &[]);
+        } else {
+            return Err(errors::not_supported("this form of SHOW"));
+        }
+        Ok(())
+    }
+
+    fn from_database(&self, session: &Session, t: &mut Tokens) -> Result<String> {
+        if t.word("from") || t.word("in") {
+            return t.identifier();
+        }
+        session.env.database.clone().ok_or_else(errors::no_database)
+    }
+
+    async fn named_table(&self, session: &Session, name: &super::ddl::Name) -> Result<std::rc::Rc<Table>> {
+        let database = name.0.clone().or_else(|| session.env.database.clone()).ok_or_else(errors::no_database)?;
+        self.catalog().await?.table(&database, &name.1)
+    }
+
+    async fn show_columns(
+        &self,
+        session: &mut Session,
+        name: super::ddl::Name,
+        full: bool,
+        t: &mut Tokens,
+        out: &mut Output<'_>,
+    ) -> Result<()> {
+        let keep = name_filter(t)?;
+        let found = self.named_table(session, &name).await?;
+        let s = &found.schema;
+        let mut rows = Rows::new();
+        for number in found.visible_columns() {
+            let c = &s.columns[usize::from(number)];
+            if !keep(&c.name) {
+                continue;
+            }
+            let key = if s.primary_key.contains(&number) {
+                "PRI"
+            } else if s.indexes.iter().any(|i| i.unique && i.columns == [number]) {
+                "UNI"
+            } else if s.indexes.iter().any(|i| i.columns.first() == Some(&number)) {
+                "MUL"
+            } else {
+                ""
+            };
+            let mut extra = String::new();
+            if c.auto_increment {
+                extra.push_str("auto_increment");
+            }
+            if c.default == DefaultValue::CurrentTimestamp {
+                extra.push_str("DEFAULT_GENERATED");
+            }
+            if c.on_update_now {
+                extra.push_str(" on update CURRENT_TIMESTAMP");
+            }
+            let mut row = vec![text(c.name.clone()), Some(type_name(c.ty, &c.declared))];
+            if full {
+                row.push(c.ty.collation().map(|k| k.name().to_owned()));
+            }
+            row.extend([text(if c.nullable { "YES" } else { "NO" }), text(key), default_text(c), text(extra.trim())]);
+            if full {
+                row.extend([text("select,insert,update,references"), text(c.comment.clone())]);
+            }
+            rows.push(row);
+        }
+        if full {
+            table(
+                session,
+                out,
+                &["Field", "Type", "Collation", "Null", "Key", "Default", "Extra", "Privileges", "Comment"],
+                &rows,
+            );
+        } else {
+            table(session, out, &["Field", "Type", "Null", "Key", "Default", "Extra"], &rows);
+        }
+        Ok(())
+    }
+}
+
+const INDEX_COLUMNS: [&str; 13] = [
+    "Table",
+    "Non_unique",
+    "Key_name",
+    "Seq_in_index",
+    "Column_name",
+    "Collation",
+    "Cardinality",
+    "Sub_part",
+    "Packed",
+    "Null",
+    "Index_type",
+    "Comment",
+    "Index_comment",
+];
+
+fn index_rows(t: &Table) -> Rows {
+    let s = &t.schema;
+    let mut rows = Rows::new();
+    let mut add = |name: &str, unique: bool, columns: &[u16], comment: &str| {
+        for (i, &c) in columns.iter().enumerate() {
+            let c = &s.columns[usize::from(c)];
+            rows.push(vec![
+                text(s.name.clone()),
+                text(if unique { "0" } else { "1" }),
+                text(name),
+                text((i + 1).to_string()),
+                text(c.name.clone()),
+                text("A"),
+                text("0"),
+                None,
+                None,
+                text(if c.nullable { "YES" } else { "" }),
+                text("BTREE"),
+                text(comment),
+                text(""),
+            ]);
+        }
+    };
+    if !s.hidden_key {
+        add("PRIMARY", true, &s.primary_key, "");
+    }
+    for i in &s.indexes {
+        add(&i.name, i.unique, &i.columns, if i.state == IndexState::Building { "building" } else { "" });
+    }
+    rows
+}
+
+const TABLE_STATUS: [&str; 18] = [
+    "Name",
+    "Engine",
+    "Version",
+    "Row_format",
+    "Rows",
+    "Avg_row_length",
+    "Data_length",
+    "Max_data_length",
+    "Index_length",
+    "Data_free",
+    "Auto_increment",
+    "Create_time",
+    "Update_time",
+    "Check_time",
+    "Collation",
+    "Checksum",
+    "Create_options",
+    "Comment",
+];
+
+fn table_status(t: &Table) -> Vec<Option<String>> {
+    let s = &t.schema;
+    let zero = || text("0");
+    vec![
+        text(s.name.clone()),
+        text(if s.engine.is_empty() { "InnoDB" } else { &s.engine }),
+        text("10"),
+        text("Dynamic"),
+        zero(),
+        zero(),
+        zero(),
+        zero(),
+        zero(),
+        zero(),
+        None,
+        None,
+        None,
+        None,
+        text(s.collation.name()),
+        None,
+        text(""),
+        text(s.comment.clone()),
+    ]
+}

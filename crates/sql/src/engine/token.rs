@@ -1,0 +1,213 @@
+//! Tokens of the statements that the query parser is not asked about: definitions, SET, SHOW, transactions.
+
+use super::{
+    ddl::Name,
+    digest,
+    errors::{self, Result},
+};
+use crate::wire::SqlError;
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Token {
+    Word(String),
+    /// In backticks.
+    Quoted(String),
+    Text(String),
+    Number(String),
+    Symbol(char),
+}
+
+/// A statement's tokens and where reading stands.
+#[derive(Debug)]
+pub struct Tokens {
+    list: Vec<Token>,
+    at: usize,
+}
+
+impl Tokens {
+    /// Splits text that [`digest`] has cleaned of comments.
+    pub fn new(text: &str) -> Tokens {
+        let bytes = text.as_bytes();
+        let mut list = Vec::new();
+        let mut at = 0;
+        let is_word = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'$' | b'@') || b >= 0x80;
+        while let Some(&b) = bytes.get(at) {
+            let start = at;
+            match b {
+                b' ' | b'\t' | b'\n' | b'\r' => at += 1,
+                b'\'' | b'"' | b'`' => {
+                    at += 1;
+                    while let Some(&c) = bytes.get(at) {
+                        if c == b'\\' && b != b'`' {
+                            at += 1;
+                        } else if c == b {
+                            if bytes.get(at + 1) != Some(&b) {
+                                break;
+                            }
+                            at += 1;
+                        }
+                        at += 1;
+                    }
+                    let raw = bytes.get(start + 1..at).unwrap_or(&[]);
+                    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+                    list.push(if b == b'`' {
+                        Token::Quoted(String::from_utf8_lossy(raw).replace("``", "`"))
+                    } else {
+                        Token::Text(text(digest::unescape(raw, b)))
+                    });
+                    at += 1;
+                }
+                b'0'..=b'9' => {
+                    while bytes.get(at).is_some_and(|&c| c.is_ascii_alphanumeric() || c == b'.' || c == b'_') {
+                        at += 1;
+                    }
+                    let text = &text[start..at];
+                    let number = text.bytes().all(|c| c.is_ascii_digit() || matches!(c, b'.' | b'e' | b'E'));
+                    list.push(if number { Token::Number(text.to_owned()) } else { Token::Word(text.to_owned()) });
+                }
+                _ if is_word(b) => {
+                    while bytes.get(at).is_some_and(|&c| is_word(c)) {
+                        at += 1;
+                    }
+                    list.push(Token::Word(text[start..at].to_owned()));
+                }
+                _ => {
+                    list.push(Token::Symbol(b as char));
+                    at += 1;
+                }
+            }
+        }
+        Tokens { list, at: 0 }
+    }
+
+    pub fn peek(&self) -> Option<&Token> {
+        self.list.get(self.at)
+    }
+    pub fn skip(&mut self) {
+        self.at += 1;
+    }
+    pub fn at_end(&self) -> bool {
+        self.at >= self.list.len()
+    }
+    pub fn end(&self) -> Result<()> {
+        if self.at_end() { Ok(()) } else { Err(self.error()) }
+    }
+    pub fn position(&self) -> usize {
+        self.at
+    }
+    pub fn rewind(&mut self, at: usize) {
+        self.at = at;
+    }
+
+    /// The syntax error at this place.
+    pub fn error(&self) -> SqlError {
+        let show = |t: &Token| match t {
+            Token::Word(w) | Token::Number(w) => w.clone(),
+            Token::Quoted(w) => format!("`{w}`"),
+            Token::Text(w) => format!("'{w}'"),
+            Token::Symbol(c) => c.to_string(),
+        };
+        let rest: Vec<String> = self.list.iter().skip(self.at).take(12).map(show).collect();
+        errors::syntax(&rest.join(" "))
+    }
+
+    pub fn peek_word(&self, word: &str) -> bool {
+        matches!(self.peek(), Some(Token::Word(w)) if w.eq_ignore_ascii_case(word))
+    }
+    pub fn word(&mut self, word: &str) -> bool {
+        let found = self.peek_word(word);
+        self.at += usize::from(found);
+        found
+    }
+    pub fn expect(&mut self, word: &str) -> Result<()> {
+        if self.word(word) { Ok(()) } else { Err(self.error()) }
+    }
+    pub fn peek_symbol(&self, symbol: char) -> bool {
+        self.peek() == Some(&Token::Symbol(symbol))
+    }
+    pub fn symbol(&mut self, symbol: char) -> bool {
+        let found = self.peek_symbol(symbol);
+        self.at += usize::from(found);
+        found
+    }
+    pub fn expect_symbol(&mut self, symbol: char) -> Result<()> {
+        if self.symbol(symbol) { Ok(()) } else { Err(self.error()) }
+    }
+    pub fn peek_string(&self) -> bool {
+        matches!(self.peek(), Some(Token::Text(_)))
+    }
+    pub fn peek_number(&self) -> bool {
+        matches!(self.peek(), Some(Token::Number(_)))
+    }
+    pub fn string(&mut self) -> Result<String> {
+        self.symbol('=');
+        match self.peek() {
+            Some(Token::Text(t)) => {
+                let text = t.clone();
+                self.at += 1;
+                Ok(text)
+            }
+            _ => Err(self.error()),
+        }
+    }
+    pub fn number(&mut self) -> Result<String> {
+        match self.peek() {
+            Some(Token::Number(n)) => {
+                let text = n.clone();
+                self.at += 1;
+                Ok(text)
+            }
+            _ => Err(self.error()),
+        }
+    }
+    /// A name, quoted or not; a text where a name is meant is taken too, as MySQL does for character sets.
+    pub fn identifier(&mut self) -> Result<String> {
+        match self.peek() {
+            Some(Token::Word(w) | Token::Quoted(w) | Token::Text(w)) => {
+                let name = w.clone();
+                self.at += 1;
+                Ok(name)
+            }
+            _ => Err(self.error()),
+        }
+    }
+    /// `table` or `database.table`.
+    pub fn name(&mut self) -> Result<Name> {
+        let first = self.identifier()?;
+        if self.symbol('.') { Ok((Some(first), self.identifier()?)) } else { Ok((None, first)) }
+    }
+
+    /// Finds `CHARSET x` or `COLLATE x` behind the closing parenthesis of a column list: (is a character set, name).
+    pub fn default_collation(&self) -> Option<(bool, String)> {
+        let mut depth = 1;
+        let mut at = self.at;
+        while depth > 0 {
+            match self.list.get(at)? {
+                Token::Symbol('(') => depth += 1,
+                Token::Symbol(')') => depth -= 1,
+                _ => {}
+            }
+            at += 1;
+        }
+        let mut found = None;
+        while let Some(token) = self.list.get(at) {
+            at += 1;
+            let Token::Word(w) = token else { continue };
+            let charset = w.eq_ignore_ascii_case("charset")
+                || w.eq_ignore_ascii_case("set")
+                    && matches!(self.list.get(at.wrapping_sub(2)), Some(Token::Word(c)) if c.eq_ignore_ascii_case("character"));
+            if charset || w.eq_ignore_ascii_case("collate") {
+                let mut value = at;
+                if self.list.get(value) == Some(&Token::Symbol('=')) {
+                    value += 1;
+                }
+                if let Some(Token::Word(name) | Token::Text(name) | Token::Quoted(name)) = self.list.get(value)
+                    && (!charset || found.is_none())
+                {
+                    found = Some((charset, name.clone()));
+                }
+            }
+        }
+        found
+    }
+}

@@ -1,0 +1,339 @@
+//! Transaction control, SET, USE, SHOW and the statements that are accepted without effect.
+
+use super::{
+    ddl,
+    dispatch::{SqlEngine, plan_text},
+    errors::{self, Result},
+    exec::next_savepoint,
+    expr::{Builder, Context, Datum, Expr},
+    session::{Scratch, Session},
+    token::Tokens,
+};
+use crate::{
+    server::{Engine, Output},
+    wire::SqlError,
+};
+
+impl SqlEngine {
+    /// Runs a statement that is no query.
+    pub(super) async fn other_statement(
+        &self,
+        session: &mut Session,
+        _s: &mut Scratch,
+        text: &str,
+        out: &mut Output<'_>,
+    ) -> Result<()> {
+        let mut t = Tokens::new(text);
+        if t.peek_word("show") || t.peek_word("describe") || t.peek_word("desc") || t.peek_word("explain") {
+            return self.show(session, &mut t, text, out).await;
+        }
+        session.warnings.clear();
+        if let Some(definition) = ddl::parse(&mut t)? {
+            self.define(session, definition).await?;
+            return ok(session, out);
+        }
+        if t.word("use") {
+            let name = t.identifier()?;
+            t.end()?;
+            self.init_db(session, &name).await?;
+        } else if t.word("begin") {
+            t.word("work");
+            t.end()?;
+            self.begin(session, false).await?;
+        } else if t.word("start") {
+            t.expect("transaction")?;
+            let mut read_only = false;
+            while !t.at_end() {
+                if t.word("with") {
+                    t.expect("consistent")?;
+                    t.expect("snapshot")?;
+                    session.warn(
+                        "Warning",
+                        138,
+                        "consistent snapshots are not available yet; READ COMMITTED is in force",
+                    );
+                } else if t.word("read") {
+                    read_only = t.word("only");
+                    if !read_only {
+                        t.expect("write")?;
+                    }
+                }
+                if !t.symbol(',') {
+                    break;
+                }
+            }
+            t.end()?;
+            self.begin(session, read_only).await?;
+        } else if t.word("commit") || t.peek_word("rollback") {
+            let commit = !t.word("rollback");
+            t.word("work");
+            if t.word("to") {
+                t.word("savepoint");
+                let name = t.identifier()?;
+                self.rollback_to(session, &name).await?;
+                return ok(session, out);
+            }
+            let chain = t.word("and") && !t.word("no") && t.word("chain");
+            let read_only = session.read_only;
+            self.end_transaction(session, commit).await?;
+            if chain {
+                self.begin(session, read_only).await?;
+            }
+        } else if t.word("savepoint") {
+            let name = t.identifier()?;
+            if session.in_transaction() {
+                let at = next_savepoint(session);
+                session.named.retain(|(n, _)| !n.eq_ignore_ascii_case(&name));
+                session.named.push((name, at));
+            }
+        } else if t.word("release") {
+            t.expect("savepoint")?;
+            let name = t.identifier()?;
+            let at = session.named.iter().position(|(n, _)| n.eq_ignore_ascii_case(&name));
+            session.named.truncate(at.ok_or_else(|| errors::unknown_savepoint(&name))?);
+        } else if t.word("set") {
+            self.set(session, text).await?;
+        } else if t.word("lock") || t.word("unlock") {
+            self.end_transaction(session, true).await?;
+        } else if t.word("flush") || t.word("do") {
+            // Nothing is cached that FLUSH could write; DO has no side effect here but SLEEP, which SELECT serves.
+        } else if t.word("kill") {
+            let _ = t.word("connection") || t.word("query");
+            let id = t.number()?.parse::<u32>().unwrap_or(0);
+            if !session.info.registry.kill(id) {
+                return Err(SqlError::new(1094, b"HY000", format!("Unknown thread id: {id}")));
+            }
+        } else if t.peek_word("analyze") || t.peek_word("optimize") || t.peek_word("check") || t.peek_word("repair") {
+            return self.maintain(session, &mut t, out);
+        } else {
+            return Err(t.error());
+        }
+        ok(session, out)
+    }
+
+    async fn begin(&self, session: &mut Session, read_only: bool) -> Result<()> {
+        self.end_transaction(session, true).await?;
+        session.explicit = true;
+        session.read_only = read_only || session.env.variables.read_only;
+        Ok(())
+    }
+
+    async fn rollback_to(&self, session: &mut Session, name: &str) -> Result<()> {
+        let at = session.named.iter().position(|(n, _)| n.eq_ignore_ascii_case(name));
+        let at = at.ok_or_else(|| errors::unknown_savepoint(name))?;
+        let number = session.named[at].1;
+        session.named.truncate(at + 1);
+        if let Some(transaction) = session.transaction.as_mut().filter(|t| t.is_started())
+            && let Err(e) = transaction.rollback_to(number).await
+        {
+            if e.aborted {
+                session.forget_transaction();
+            }
+            return Err(errors::from_client(&e));
+        }
+        Ok(())
+    }
+
+    /// SET: each assignment is split off as text and its value evaluated as an expression.
+    async fn set(&self, session: &mut Session, text: &str) -> Result<()> {
+        for assignment in split_assignments(text.get(3..).unwrap_or("")) {
+            self.set_one(session, assignment.trim()).await?;
+        }
+        Ok(())
+    }
+
+    async fn set_one(&self, session: &mut Session, text: &str) -> Result<()> {
+        let mut t = Tokens::new(text);
+        if t.word("names") {
+            let charset = t.identifier()?;
+            for name in ["character_set_client", "character_set_connection", "character_set_results"] {
+                session.env.variables.set(name, Some(&Datum::text(charset.clone())))?;
+            }
+            return Ok(());
+        }
+        if t.word("character") || t.word("charset") {
+            t.word("set");
+            let charset = t.identifier()?;
+            for name in ["character_set_client", "character_set_results"] {
+                session.env.variables.set(name, Some(&Datum::text(charset.clone())))?;
+            }
+            return Ok(());
+        }
+        let global = t.word("global") || t.word("persist");
+        let _ = t.word("session") || t.word("local");
+        if t.word("transaction") {
+            return set_transaction(session, &mut t);
+        }
+        let (target, value) = text.split_once('=').ok_or_else(|| errors::syntax(text))?;
+        let target = target.trim().trim_end_matches(':').trim();
+        if let Some(name) = target.strip_prefix('@').filter(|n| !n.starts_with('@')) {
+            let value = evaluate(session, value)?.unwrap_or(Datum::Null);
+            let name = name.trim_matches(['`', '\'', '"']).to_ascii_lowercase();
+            if session.env.user_variables.len() >= super::expr::env::USER_VARIABLES_MAX {
+                return Err(errors::not_supported("more user variables"));
+            }
+            session.env.user_variables.insert(name, value);
+            return Ok(());
+        }
+        let lower = target.to_ascii_lowercase();
+        let name = lower.trim_start_matches("@@");
+        let name = ["global ", "session ", "local ", "persist ", "global.", "session.", "local.", "persist."]
+            .iter()
+            .find_map(|p| name.strip_prefix(p))
+            .unwrap_or(name)
+            .trim()
+            .trim_matches('`');
+        super::variables::check_name(name)?;
+        if global || lower.contains("global") {
+            return Err(errors::not_supported("SET GLOBAL"));
+        }
+        let value = evaluate(session, value)?;
+        let was = session.env.variables.autocommit;
+        if let Some(warning) = session.env.variables.set(name, value.as_ref())? {
+            session.warn("Warning", 1235, warning);
+        }
+        if !was && session.env.variables.autocommit {
+            self.end_transaction(session, true).await?;
+        }
+        Ok(())
+    }
+
+    fn maintain(&self, session: &mut Session, t: &mut Tokens, out: &mut Output<'_>) -> Result<()> {
+        let verb = t.identifier()?.to_ascii_lowercase();
+        let _ = t.word("local") || t.word("no_write_to_binlog");
+        t.expect("table")?;
+        let mut rows = Vec::new();
+        loop {
+            let (database, table) = t.name()?;
+            let database = database.or_else(|| session.env.database.clone()).unwrap_or_default();
+            rows.push(vec![
+                Some(format!("{database}.{table}")),
+                Some(verb.clone()),
+                Some("status".into()),
+                Some("OK".into()),
+            ]);
+            if !t.symbol(',') {
+                break;
+            }
+        }
+        super::show::table(session, out, &["Table", "Op", "Msg_type", "Msg_text"], &rows);
+        Ok(())
+    }
+}
+
+fn ok(session: &mut Session, out: &mut Output<'_>) -> Result<()> {
+    session.env.row_count = 0;
+    out.set_status(session.status());
+    out.ok(0, 0, session.warning_count(), "");
+    Ok(())
+}
+
+fn set_transaction(session: &mut Session, t: &mut Tokens) -> Result<()> {
+    while !t.at_end() {
+        if t.word("isolation") {
+            t.expect("level")?;
+            let mut words = vec![t.identifier()?];
+            if !t.at_end() && !t.peek_symbol(',') {
+                words.push(t.identifier()?);
+            }
+            let level = words.join("-").to_ascii_uppercase();
+            if let Some(warning) = session.env.variables.set("transaction_isolation", Some(&Datum::text(level)))? {
+                session.warn("Warning", 1235, warning);
+            }
+        } else if t.word("read") {
+            let only = t.word("only");
+            if !only {
+                t.expect("write")?;
+            }
+            session.env.variables.set("transaction_read_only", Some(&Datum::from_bool(only)))?;
+        } else if !t.symbol(',') {
+            return Err(t.error());
+        }
+    }
+    Ok(())
+}
+
+/// Value of an assignment; `None` for DEFAULT. A bare word stands for its text (`SET autocommit = ON`).
+fn evaluate(session: &Session, text: &str) -> Result<Option<Datum<'static>>> {
+    let text = text.trim();
+    if text.eq_ignore_ascii_case("default") {
+        return Ok(None);
+    }
+    if !text.is_empty()
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+        && !text.as_bytes()[0].is_ascii_digit()
+    {
+        return Ok(Some(match text.to_ascii_lowercase().as_str() {
+            "null" => Datum::Null,
+            "true" => Datum::Int(1),
+            "false" => Datum::Int(0),
+            _ => Datum::text(text),
+        }));
+    }
+    let statement = super::plan::parse(&format!("SELECT {text}"))?;
+    let sqlparser::ast::Statement::Query(query) = statement else { return Err(errors::syntax(text)) };
+    let sqlparser::ast::SetExpr::Select(select) = *query.body else { return Err(errors::syntax(text)) };
+    let [sqlparser::ast::SelectItem::UnnamedExpr(e)] = select.projection.as_slice() else {
+        return Err(errors::syntax(text));
+    };
+    let expr: Expr = Builder::new(None, "", "").build(e)?;
+    let layout = apus_types::RowLayout::new([]);
+    let cx = Context { layout: &layout, row: &[], new_row: None, params: &[], aggregates: &[], env: &session.env };
+    let value = expr.eval(&cx)?.into_owned();
+    Ok(Some(value))
+}
+
+/// Splits at commas outside of quotes and parentheses.
+fn split_assignments(text: &str) -> Vec<&str> {
+    let (mut parts, mut start, mut depth, mut quote) = (Vec::new(), 0, 0i32, None);
+    let mut escaped = false;
+    for (i, c) in text.char_indices() {
+        match (quote, c) {
+            _ if escaped => escaped = false,
+            (Some(_), '\\') => escaped = true,
+            (Some(q), c) if c == q => quote = None,
+            (Some(_), _) => {}
+            (None, '\'' | '"' | '`') => quote = Some(c),
+            (None, '(') => depth += 1,
+            (None, ')') => depth -= 1,
+            (None, ',') if depth == 0 => {
+                parts.push(&text[start..i]);
+                start = i + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&text[start..]);
+    parts
+}
+
+/// Checks that a query can be planned; the answer of EXPLAIN.
+pub(super) fn explain(engine_catalog: &super::catalog::Catalog, session: &Session, text: &str) -> Result<String> {
+    use super::plan::{Plan, access::Path};
+    let plan = plan_text(engine_catalog, &session.env, text, Vec::new())?;
+    let path = |a: &super::plan::access::Access| match &a.path {
+        Path::Points { index: None, .. } => "primary key".to_owned(),
+        Path::Points { index: Some(_), .. } => "unique index".to_owned(),
+        Path::Range { index, equal, low, high, .. } if equal.is_empty() && low.is_none() && high.is_none() => {
+            format!("full scan of index {index}")
+        }
+        Path::Range { index, equal, low, high, .. } => {
+            format!("range of index {index}, {} equal, low {}, high {}", equal.len(), low.is_some(), high.is_some())
+        }
+    };
+    Ok(match &plan {
+        Plan::Select(s) => {
+            let access = s.access.as_ref().map_or("no table".to_owned(), path);
+            format!(
+                "{access}{}{}",
+                if s.in_order { "" } else { ", sort" },
+                if s.pushdown.is_some() { ", aggregates in data nodes" } else { "" }
+            )
+        }
+        Plan::Insert(_) => "insert".to_owned(),
+        Plan::Update(u) => {
+            format!("{}{}", path(&u.access), if u.program.is_some() { ", update program" } else { ", locked rows" })
+        }
+        Plan::Delete(d) => path(&d.access),
+    })
+}

@@ -1,0 +1,285 @@
+//! System variables: the ones that clients read when they connect, with MySQL's names, and those that change something here.
+//!
+//! `transaction_isolation`: REPEATABLE READ and SERIALIZABLE are refused words in force only as READ COMMITTED until snapshot
+//! reads land; setting them is accepted with a warning, so that drivers which always set one go on.
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use super::{
+    errors::{self, Result},
+    expr::{Datum, Kind, temporal},
+};
+use crate::wire::constants::{MAX_ALLOWED_PACKET_DEFAULT, SERVER_VERSION};
+
+/// Longest value that SET takes, in bytes.
+const VALUE_BYTES_MAX: usize = 4096;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Type {
+    Int,
+    Text,
+    /// 0/1 in expressions, ON/OFF in SHOW.
+    Bool,
+}
+
+struct Definition {
+    name: &'static str,
+    ty: Type,
+    default: &'static str,
+    settable: bool,
+}
+
+const fn v(name: &'static str, ty: Type, default: &'static str, settable: bool) -> Definition {
+    Definition { name, ty, default, settable }
+}
+
+const SQL_MODE: &str = "ONLY_FULL_GROUP_BY,STRICT_TRANS_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION";
+
+/// Sorted by name.
+static DEFINITIONS: &[Definition] = &[
+    v("auto_increment_increment", Type::Int, "1", true),
+    v("auto_increment_offset", Type::Int, "1", true),
+    v("autocommit", Type::Bool, "1", true),
+    v("big_tables", Type::Bool, "0", true),
+    v("bulk_insert_buffer_size", Type::Int, "8388608", true),
+    v("character_set_client", Type::Text, "utf8mb4", true),
+    v("character_set_connection", Type::Text, "utf8mb4", true),
+    v("character_set_database", Type::Text, "utf8mb4", true),
+    v("character_set_filesystem", Type::Text, "binary", true),
+    v("character_set_results", Type::Text, "utf8mb4", true),
+    v("character_set_server", Type::Text, "utf8mb4", true),
+    v("character_set_system", Type::Text, "utf8mb3", false),
+    v("collation_connection", Type::Text, "utf8mb4_general_ci", true),
+    v("collation_database", Type::Text, "utf8mb4_general_ci", true),
+    v("collation_server", Type::Text, "utf8mb4_general_ci", true),
+    v("default_storage_engine", Type::Text, "InnoDB", true),
+    v("div_precision_increment", Type::Int, "4", false),
+    v("explicit_defaults_for_timestamp", Type::Bool, "1", false),
+    v("foreign_key_checks", Type::Bool, "1", true),
+    v("group_concat_max_len", Type::Int, "1024", true),
+    v("have_openssl", Type::Text, "NO", false),
+    v("have_ssl", Type::Text, "NO", false),
+    v("hostname", Type::Text, "apus", false),
+    v("init_connect", Type::Text, "", false),
+    v("innodb_lock_wait_timeout", Type::Int, "50", true),
+    v("insert_id", Type::Int, "0", true),
+    v("interactive_timeout", Type::Int, "28800", true),
+    v("license", Type::Text, "Apache-2.0", false),
+    v("local_infile", Type::Bool, "0", false),
+    v("lock_wait_timeout", Type::Int, "31536000", true),
+    v("log_bin", Type::Bool, "0", false),
+    v("lower_case_file_system", Type::Bool, "0", false),
+    v("lower_case_table_names", Type::Int, "0", false),
+    v("max_allowed_packet", Type::Int, "", false),
+    v("max_connections", Type::Int, "10000", false),
+    v("max_execution_time", Type::Int, "0", true),
+    v("net_buffer_length", Type::Int, "16384", true),
+    v("net_read_timeout", Type::Int, "30", true),
+    v("net_write_timeout", Type::Int, "60", true),
+    v("optimizer_switch", Type::Text, "", true),
+    v("performance_schema", Type::Bool, "0", false),
+    v("port", Type::Int, "3306", false),
+    v("protocol_version", Type::Int, "10", false),
+    v("pseudo_thread_id", Type::Int, "0", true),
+    v("query_cache_size", Type::Int, "0", false),
+    v("query_cache_type", Type::Text, "OFF", false),
+    v("read_only", Type::Bool, "0", false),
+    v("rand_seed1", Type::Int, "0", true),
+    v("rand_seed2", Type::Int, "0", true),
+    v("server_id", Type::Int, "1", false),
+    v("session_track_schema", Type::Bool, "0", true),
+    v("session_track_system_variables", Type::Text, "", true),
+    v("session_track_transaction_info", Type::Text, "OFF", true),
+    v("socket", Type::Text, "", false),
+    v("sql_auto_is_null", Type::Bool, "0", true),
+    v("sql_log_bin", Type::Bool, "0", true),
+    v("sql_mode", Type::Text, SQL_MODE, true),
+    v("sql_notes", Type::Bool, "1", true),
+    v("sql_quote_show_create", Type::Bool, "1", true),
+    v("sql_safe_updates", Type::Bool, "0", true),
+    v("sql_select_limit", Type::Int, "18446744073709551615", false),
+    v("sql_warnings", Type::Bool, "0", true),
+    v("storage_engine", Type::Text, "InnoDB", true),
+    v("system_time_zone", Type::Text, "UTC", false),
+    v("time_zone", Type::Text, "SYSTEM", true),
+    v("timestamp", Type::Int, "0", true),
+    v("transaction_isolation", Type::Text, "READ-COMMITTED", true),
+    v("transaction_read_only", Type::Bool, "0", true),
+    v("tx_isolation", Type::Text, "READ-COMMITTED", true),
+    v("tx_read_only", Type::Bool, "0", true),
+    v("unique_checks", Type::Bool, "1", true),
+    v("version", Type::Text, SERVER_VERSION, false),
+    v("version_comment", Type::Text, "Apus", false),
+    v("version_compile_machine", Type::Text, std::env::consts::ARCH, false),
+    v("version_compile_os", Type::Text, "Linux", false),
+    v("wait_timeout", Type::Int, "28800", true),
+];
+
+fn find(name: &str) -> Option<&'static Definition> {
+    DEFINITIONS.iter().find(|d| d.name == name)
+}
+
+/// Error 1193 for a name that is no variable (lower case).
+pub fn check_name(name: &str) -> Result<()> {
+    find(name).map(|_| ()).ok_or_else(|| errors::unknown_variable(name))
+}
+
+pub fn kind_of(name: &str) -> Kind {
+    match find(name).map(|d| d.ty) {
+        Some(Type::Int | Type::Bool) => Kind::Int,
+        _ => Kind::Text,
+    }
+}
+
+/// Variables of one session; those not set have their defaults.
+#[derive(Debug)]
+pub struct Variables {
+    set: BTreeMap<&'static str, String>,
+    pub autocommit: bool,
+    pub lock_wait_ms: u32,
+    pub zone_micros: i64,
+    pub strict: bool,
+    pub only_full_group_by: bool,
+    /// Zero in an AUTO_INCREMENT column is a value.
+    pub no_auto_value_on_zero: bool,
+    pub read_only: bool,
+}
+
+impl Default for Variables {
+    fn default() -> Variables {
+        Variables {
+            set: BTreeMap::new(),
+            autocommit: true,
+            lock_wait_ms: 50_000,
+            zone_micros: 0,
+            strict: true,
+            only_full_group_by: true,
+            no_auto_value_on_zero: false,
+            read_only: false,
+        }
+    }
+}
+
+impl Variables {
+    fn text(&self, d: &Definition, global: bool) -> Cow<'_, str> {
+        match d.name {
+            "max_allowed_packet" => Cow::Owned(MAX_ALLOWED_PACKET_DEFAULT.to_string()),
+            name if !global && self.set.contains_key(name) => Cow::Borrowed(self.set[name].as_str()),
+            _ => Cow::Borrowed(d.default),
+        }
+    }
+
+    pub fn get(&self, name: &str, global: bool) -> Result<Datum<'static>> {
+        let d = find(name).ok_or_else(|| errors::unknown_variable(name))?;
+        let text = self.text(d, global);
+        Ok(match d.ty {
+            Type::Text => Datum::text(text.into_owned()),
+            Type::Int | Type::Bool => super::digest::number(text.as_bytes()).unwrap_or(Datum::Int(0)),
+        })
+    }
+
+    /// Name and SHOW text of every variable, by name.
+    pub fn list(&self, global: bool) -> Vec<(String, String)> {
+        let show = |d: &Definition| match (d.ty, self.text(d, global)) {
+            (Type::Bool, text) => if text == "0" { "OFF" } else { "ON" }.to_owned(),
+            (_, text) => text.into_owned(),
+        };
+        DEFINITIONS.iter().map(|d| (d.name.to_owned(), show(d))).collect()
+    }
+
+    /// Sets a variable of the session (`None`: its default); returns a warning where the value is accepted without effect.
+    pub fn set(&mut self, name: &str, value: Option<&Datum<'_>>) -> Result<Option<String>> {
+        let d = find(name).ok_or_else(|| errors::unknown_variable(name))?;
+        if !d.settable {
+            return Err(errors::read_only_variable(name));
+        }
+        let text = value.map_or_else(|| d.default.to_owned(), Datum::as_string);
+        let wrong = || errors::wrong_variable_value(name, &text);
+        if text.len() > VALUE_BYTES_MAX {
+            return Err(wrong());
+        }
+        let stored = match d.ty {
+            Type::Bool => match text.to_ascii_lowercase().as_str() {
+                "1" | "on" | "true" => "1".to_owned(),
+                "0" | "off" | "false" => "0".to_owned(),
+                _ => return Err(wrong()),
+            },
+            Type::Int => text.parse::<i64>().map_err(|_| wrong())?.to_string(),
+            Type::Text => text.clone(),
+        };
+        let mut warning = None;
+        match d.name {
+            "autocommit" => self.autocommit = stored == "1",
+            "innodb_lock_wait_timeout" => {
+                let seconds = stored.parse::<u32>().map_err(|_| wrong())?.clamp(1, 1_000_000);
+                self.lock_wait_ms = seconds * 1000;
+            }
+            "time_zone" => {
+                self.zone_micros = temporal::parse_zone(&text).ok_or_else(|| {
+                    crate::wire::SqlError::new(1298, b"HY000", format!("Unknown or incorrect time zone: '{text}'"))
+                })?
+            }
+            "sql_mode" => {
+                let upper = text.to_ascii_uppercase();
+                for unsupported in ["ANSI_QUOTES", "NO_BACKSLASH_ESCAPES", "PIPES_AS_CONCAT", "ANSI"] {
+                    if upper.split(',').any(|m| m.trim() == unsupported) {
+                        return Err(errors::not_supported(&format!("sql_mode {unsupported}")));
+                    }
+                }
+                self.strict = upper.contains("STRICT_") || upper.contains("TRADITIONAL");
+                self.only_full_group_by = upper.contains("ONLY_FULL_GROUP_BY");
+                self.no_auto_value_on_zero = upper.contains("NO_AUTO_VALUE_ON_ZERO");
+            }
+            "transaction_isolation" | "tx_isolation" => {
+                let level = text.to_ascii_uppercase();
+                match level.as_str() {
+                    "READ-COMMITTED" => {}
+                    "REPEATABLE-READ" | "SERIALIZABLE" | "READ-UNCOMMITTED" => {
+                        warning = Some(format!("{level} is not available yet; READ COMMITTED is in force"));
+                    }
+                    _ => return Err(wrong()),
+                }
+                for name in ["transaction_isolation", "tx_isolation"] {
+                    self.set.insert(name, "READ-COMMITTED".to_owned());
+                }
+                return Ok(warning);
+            }
+            "transaction_read_only" | "tx_read_only" => self.read_only = stored == "1",
+            "character_set_client" | "character_set_connection" | "character_set_results" => {
+                let known = ["utf8mb4", "utf8", "utf8mb3", "binary", "ascii", "latin1", ""];
+                if !known.contains(&stored.to_ascii_lowercase().as_str()) {
+                    return Err(crate::wire::SqlError::new(
+                        1115,
+                        b"42000",
+                        format!("Unknown character set: '{stored}'"),
+                    ));
+                }
+            }
+            _ => {}
+        }
+        self.set.insert(d.name, stored);
+        Ok(warning)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_checked() {
+        let mut vars = Variables::default();
+        assert!(vars.autocommit);
+        vars.set("autocommit", Some(&Datum::text("OFF"))).unwrap();
+        assert!(!vars.autocommit);
+        assert_eq!(vars.get("autocommit", false).unwrap(), Datum::Int(0));
+        assert_eq!(vars.get("autocommit", true).unwrap(), Datum::Int(1));
+        assert_eq!(vars.set("version", Some(&Datum::Int(1))).unwrap_err().errno, 1238);
+        assert_eq!(vars.set("nonsense", None).unwrap_err().errno, 1193);
+        assert!(vars.set("transaction_isolation", Some(&Datum::text("REPEATABLE-READ"))).unwrap().is_some());
+        vars.set("time_zone", Some(&Datum::text("+02:00"))).unwrap();
+        assert_eq!(vars.zone_micros, 7_200_000_000);
+        assert!(vars.set("time_zone", Some(&Datum::text("Mars"))).is_err());
+        assert!(vars.set("sql_mode", Some(&Datum::text("ANSI_QUOTES"))).is_err());
+    }
+}
