@@ -530,7 +530,10 @@ impl Block for Membership {
         }
         match self.phase {
             Phase::Starting => self.tick_starting(ctx),
-            Phase::Member => self.check_pulses(ctx),
+            Phase::Member => {
+                self.check_pulses(ctx);
+                self.look_for_absent(ctx);
+            }
             Phase::Stopped => {}
         }
         self.last_tick = now;

@@ -45,6 +45,21 @@ impl Membership {
         self.try_first_start(ctx);
     }
 
+    /// A node with a lower id that starts again may have another address: a member asks for it as long as one is missing.
+    pub(super) fn look_for_absent(&mut self, ctx: &mut Context<'_>) {
+        let now = ctx.now();
+        let asked_lately = self.start.last_ask.is_some_and(|t| now.saturating_sub(t) < JOIN_RETRY_NS);
+        let Some(config) = self.config.as_ref().filter(|_| !asked_lately) else { return };
+        let absent = |n: &apus_signal::mgmt::ConfigNode| {
+            let id = NodeId(n.id as u16);
+            id < self.me && !self.is_linked(id)
+        };
+        if config.nodes.iter().any(absent) {
+            self.start.last_ask = Some(now);
+            ctx.send(self.mgmt_ref(), Kind::ConfigReq, |b| encode(&MgmtReq { request: 0 }, b));
+        }
+    }
+
     pub(super) fn on_config(&mut self, conf: ConfigConf, ctx: &mut Context<'_>) {
         let Some(config) = conf.config else { return };
         let own = config.nodes.iter().any(|n| n.id == u32::from(self.me.0));
@@ -59,16 +74,13 @@ impl Membership {
             self.stop(ctx, &reason);
             return;
         }
-        if self.phase == Phase::Starting {
-            self.start.configured_at.get_or_insert(ctx.now());
-            for node in config.nodes.iter().filter(|n| !n.address.is_empty()) {
-                let id = NodeId(node.id as u16);
-                // Of two that start, the higher id dials; a member is dialled by whoever starts.
-                let dials = id < self.me || (id > self.me && node.member);
-                if dials && self.start.dialled.get(&id) != Some(&node.address) {
-                    ctx.connect_to(id, &node.address);
-                    self.start.dialled.insert(id, node.address.clone());
-                }
+        self.start.configured_at.get_or_insert(ctx.now());
+        for node in config.nodes.iter().filter(|n| !n.address.is_empty()) {
+            let id = NodeId(node.id as u16);
+            // The higher id dials, member or not, so that two nodes never have two links.
+            if id < self.me && self.start.dialled.get(&id) != Some(&node.address) {
+                ctx.connect_to(id, &node.address);
+                self.start.dialled.insert(id, node.address.clone());
             }
         }
         self.config = Some(config);

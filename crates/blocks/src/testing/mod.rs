@@ -1,5 +1,6 @@
 //! TC and LDM of a few nodes on one thread, with links that a seed orders and a view that the test decides: the transaction
 //! protocol without membership around it. Whole clusters are tested in `apus-sim`.
+#![expect(clippy::disallowed_macros, reason = "a failing seed is printed for whoever repeats it")]
 
 mod node_failure;
 mod protocol;
