@@ -51,8 +51,24 @@ const CORE_THIRD_PARTY: &[(&str, &[&str])] = &[
 
 /// Never in the core's tree, however indirectly: event loops, TLS, the query engine, clocks and entropy.
 const CORE_NEVER: &[&str] = &[
-    "tokio", "mio", "socket2", "rustix", "libc", "rustls", "openssl", "ring", "aws-lc-rs", "datafusion", "arrow", "getrandom",
-    "rand", "chrono", "time", "parking_lot", "crossbeam-channel", "rayon",
+    "tokio",
+    "mio",
+    "socket2",
+    "rustix",
+    "libc",
+    "rustls",
+    "openssl",
+    "ring",
+    "aws-lc-rs",
+    "datafusion",
+    "arrow",
+    "getrandom",
+    "rand",
+    "chrono",
+    "time",
+    "parking_lot",
+    "crossbeam-channel",
+    "rayon",
 ];
 
 const LINES_MAX: usize = 1000;

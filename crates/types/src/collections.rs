@@ -1,5 +1,6 @@
 //! Hash maps with a fixed hash: the same in every process and every run. Their iteration order still means nothing, and no
 //! code may let it be seen; keys that a stranger chooses in bulk belong in a tree instead.
+#![expect(clippy::disallowed_types, reason = "the one place that gives the standard map a fixed hash")]
 
 use std::{
     collections::HashMap,
