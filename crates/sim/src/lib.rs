@@ -1,1 +1,16 @@
+//! The deterministic simulator: the workers of a whole cluster in one thread, under a virtual clock and a seed.
+//!
+//! Everything that happens is an event in one queue ordered by virtual time: bytes arriving over a link, bytes arriving from
+//! another worker, a worker's deadline, a link that is made again, an actor's wake-up. Delays are drawn from the seed, so the
+//! seed decides every interleaving, and the same seed gives the same run, which [`Cluster::hash`] proves: it covers every
+//! signal that any worker executed. Links keep their order and lose nothing until they are cut.
+//!
+//! Tests drive a [`Cluster`]: they crash and restart nodes, cut links, arm fault points, and attach [`Actor`]s that speak the
+//! client protocol over links of their own.
 
+mod actor;
+mod cluster;
+mod events;
+
+pub use actor::{Actor, ActorId, ActorOutput};
+pub use cluster::{Cluster, SimConfig};

@@ -1,0 +1,44 @@
+//! Actors: whatever talks to the cluster from outside, such as a native client with a workload.
+
+use apus_types::NodeId;
+
+/// Number of an actor, in order of attaching.
+pub type ActorId = usize;
+
+/// What an actor wants done, collected while it runs.
+#[derive(Default)]
+pub struct ActorOutput {
+    pub(crate) connect: Vec<NodeId>,
+    pub(crate) disconnect: Vec<NodeId>,
+    pub(crate) bytes: Vec<(NodeId, Vec<u8>)>,
+    pub(crate) wake_at: Option<u64>,
+}
+
+impl ActorOutput {
+    /// Opens a client link; [`Actor::link_up`] or [`Actor::link_down`] follows.
+    pub fn connect(&mut self, node: NodeId) {
+        self.connect.push(node);
+    }
+    pub fn disconnect(&mut self, node: NodeId) {
+        self.disconnect.push(node);
+    }
+    /// Sends frames over the link to the node; lost if there is none.
+    pub fn send(&mut self, node: NodeId, bytes: Vec<u8>) {
+        self.bytes.push((node, bytes));
+    }
+    /// Asks for [`Actor::wake`] at this virtual time.
+    pub fn wake_at(&mut self, now_ns: u64) {
+        self.wake_at = Some(self.wake_at.map_or(now_ns, |t| t.min(now_ns)));
+    }
+}
+
+/// Deterministic code that speaks to nodes over client links.
+pub trait Actor {
+    /// First when attached, then at the times it asked for.
+    fn wake(&mut self, now_ns: u64, out: &mut ActorOutput);
+    /// `own` is the id by which the node knows this link.
+    fn link_up(&mut self, now_ns: u64, node: NodeId, own: NodeId, instances: u8, out: &mut ActorOutput);
+    fn link_down(&mut self, now_ns: u64, node: NodeId, out: &mut ActorOutput);
+    /// Whole frames.
+    fn receive(&mut self, now_ns: u64, node: NodeId, bytes: &[u8], out: &mut ActorOutput);
+}
