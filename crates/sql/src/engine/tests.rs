@@ -1,0 +1,253 @@
+//! Planner and expressions, from text.
+
+use std::rc::Rc;
+
+use apus_signal::{dict::Dictionary, schema::TableMessage};
+use apus_types::{RowLayout, TableId};
+
+use super::{
+    catalog::Catalog,
+    ddl::{self, Ddl},
+    digest::{Digest, Form},
+    dispatch::plan_text,
+    expr::{Builder, Context, Datum, env::Env},
+    plan::Plan,
+    token::Tokens,
+};
+
+fn env() -> Env {
+    let mut env = Env::new("root".into(), "localhost".into(), 7, 1);
+    env.database = Some("d".into());
+    env
+}
+
+fn table(sql: &str, id: u32) -> TableMessage {
+    let mut digest = Digest::default();
+    digest.scan(sql.as_bytes(), Form::Plain).unwrap();
+    let mut tokens = Tokens::new(std::str::from_utf8(&digest.text).unwrap());
+    let Some(Ddl::CreateTable { table, .. }) = ddl::parse(&mut tokens).unwrap() else { panic!("{sql}") };
+    let mut table = *table;
+    table.database = "d".into();
+    table.id = TableId(id);
+    TableMessage::from(&table)
+}
+
+fn catalog() -> Catalog {
+    let sbtest = "CREATE TABLE sbtest1(id INTEGER NOT NULL AUTO_INCREMENT, k INTEGER DEFAULT '0' NOT NULL, \
+        c CHAR(120) DEFAULT '' NOT NULL, pad CHAR(60) DEFAULT '' NOT NULL, PRIMARY KEY (id), KEY k_1 (k)) /*! ENGINE = innodb */";
+    let pair = "create table pair (a int, b varchar(20), c bigint unsigned, d date, n decimal(10,2), primary key (a, b), unique u (c)) default charset=utf8mb4";
+    let dictionary = Dictionary {
+        version: 1,
+        databases: vec![apus_signal::dict::DatabaseMessage { name: "d".into(), collation: 45 }],
+        tables: vec![table(sbtest, 1), table(pair, 2)],
+        ..Dictionary::default()
+    };
+    Catalog::from_dictionary(&dictionary).unwrap()
+}
+
+/// The chosen path in words.
+fn explain(sql: &str) -> String {
+    let env = env();
+    let session_free = plan_text(&catalog(), &env, sql, Vec::new());
+    match session_free {
+        Err(e) => format!("{} {}", e.errno, e.message),
+        Ok(plan) => shape(&plan),
+    }
+}
+
+fn shape(plan: &Plan) -> String {
+    use super::plan::access::{Access, Path};
+    let path = |a: &Access| {
+        let path = match &a.path {
+            Path::Points { index, values, .. } => {
+                let n: usize = values.iter().map(Vec::len).product();
+                format!("{} x{n}", if index.is_some() { "unique" } else { "pk" })
+            }
+            Path::Range { index, equal, low, high, .. } => {
+                format!(
+                    "range({index}) ={} {}{}",
+                    equal.len(),
+                    if low.is_some() { "<" } else { "-" },
+                    if high.is_some() { ">" } else { "-" }
+                )
+            }
+        };
+        format!("{path}{}", if a.rest.is_some() { " filter" } else { "" })
+    };
+    match plan {
+        Plan::Select(s) => {
+            let mut text = s.access.as_ref().map_or("none".to_owned(), path);
+            for (on, word) in [
+                (!s.in_order, " sort"),
+                (s.reverse, " reverse"),
+                (s.distinct, " distinct"),
+                (s.group.is_some(), " group"),
+                (s.pushdown.is_some(), " pushdown"),
+                (s.lock.is_some(), " lock"),
+            ] {
+                if on {
+                    text.push_str(word);
+                }
+            }
+            text
+        }
+        Plan::Insert(_) => "insert".into(),
+        Plan::Update(u) => format!("{}{}", path(&u.access), if u.program.is_some() { " program" } else { " locked" }),
+        Plan::Delete(d) => path(&d.access),
+    }
+}
+
+#[test]
+fn plans() {
+    for (sql, want) in [
+        ("SELECT c FROM sbtest1 WHERE id=5", "pk x1"),
+        ("SELECT c FROM sbtest1 WHERE id IN (1,2,3)", "pk x3"),
+        ("SELECT c FROM sbtest1 WHERE id BETWEEN 1 AND 100", "range(0) =0 <>"),
+        ("SELECT SUM(k) FROM sbtest1 WHERE id BETWEEN 1 AND 100", "range(0) =0 <> group pushdown"),
+        ("SELECT c FROM sbtest1 WHERE id BETWEEN 1 AND 9 ORDER BY c", "range(0) =0 <> sort"),
+        ("SELECT DISTINCT c FROM sbtest1 WHERE id BETWEEN 1 AND 9 ORDER BY c", "range(0) =0 <> sort distinct"),
+        ("UPDATE sbtest1 SET k=k+1 WHERE id=7", "pk x1 program"),
+        ("UPDATE sbtest1 SET c='x' WHERE id=7", "pk x1 program"),
+        ("UPDATE sbtest1 SET c=pad WHERE id=7", "pk x1 locked"),
+        ("DELETE FROM sbtest1 WHERE id=7", "pk x1"),
+        ("SELECT * FROM sbtest1 WHERE k=3 AND id>5", "range(1) =1 -- filter"),
+        ("SELECT * FROM sbtest1 ORDER BY id DESC LIMIT 3", "range(0) =0 -- reverse"),
+        ("SELECT * FROM sbtest1 ORDER BY k LIMIT 3", "range(1) =0 --"),
+        ("SELECT * FROM sbtest1 WHERE k > 3 ORDER BY k", "range(1) =0 <-"),
+        ("SELECT * FROM pair WHERE a=1 AND b='x'", "pk x1"),
+        ("SELECT * FROM pair WHERE a=1 AND b>'x' AND d='2024-01-01'", "range(0) =1 <- filter"),
+        ("SELECT * FROM pair WHERE c=9", "unique x1"),
+        ("SELECT * FROM pair WHERE c=9 FOR UPDATE", "unique x1 lock"),
+        ("SELECT COUNT(*) FROM pair", "range(0) =0 -- group pushdown"),
+        ("SELECT a, COUNT(*) FROM pair GROUP BY a", "range(0) =0 -- group"),
+        ("SELECT d, COUNT(*) FROM pair GROUP BY a", "1055 "),
+        ("SELECT 1 + 1", "none"),
+        ("SELECT * FROM pair, sbtest1", "1235 "),
+        ("SELECT * FROM pair WHERE a IN (SELECT 1)", "1235 "),
+        ("SELECT 1 UNION SELECT 2", "1235 "),
+        ("SELECT zzz FROM pair", "1054 Unknown column 'zzz' in 'field list'"),
+        ("SELECT nope(1)", "1305 FUNCTION d.nope does not exist"),
+        ("SELECT * FROM missing", "1146 Table 'd.missing' doesn't exist"),
+        ("INSERT INTO sbtest1 (id, k, c, pad) VALUES (1,2,'a','b'),(3,4,'c','d')", "insert"),
+        ("INSERT INTO pair (a) VALUES (1, 2)", "1136 Column count doesn't match value count at row 1"),
+        ("REPLACE INTO sbtest1 SET id=1", "insert"),
+    ] {
+        let got = explain(sql);
+        assert!(got == want || (want.ends_with(' ') && got.starts_with(want)), "{sql}: {got}");
+    }
+}
+
+#[test]
+fn digests_of_common_statements_are_planned() {
+    let catalog = Rc::new(catalog());
+    for sql in [
+        "SELECT c FROM sbtest1 WHERE id=?1",
+        "UPDATE sbtest1 SET k=k+?1 WHERE id=?2",
+        "DELETE FROM sbtest1 WHERE id=?1",
+        "SELECT c FROM sbtest1 WHERE id BETWEEN ?1 AND ?2 LIMIT ?3",
+    ] {
+        let plan = plan_text(&catalog, &env(), sql, Vec::new()).unwrap_or_else(|e| panic!("{sql}: {e}"));
+        assert!(shape(&plan).starts_with("pk") || shape(&plan).starts_with("range"), "{sql}");
+    }
+}
+
+fn evaluate(text: &str) -> String {
+    let env = env();
+    let statement = match super::plan::parse(&format!("SELECT {text}")) {
+        Ok(s) => s,
+        Err(e) => return format!("{e}"),
+    };
+    let sqlparser::ast::Statement::Query(query) = statement else { panic!("{text}") };
+    let sqlparser::ast::SetExpr::Select(select) = *query.body else { panic!("{text}") };
+    let [sqlparser::ast::SelectItem::UnnamedExpr(e)] = select.projection.as_slice() else { panic!("{text}") };
+    let expr = match Builder::new(None, "", "d").build(e) {
+        Ok(e) => e,
+        Err(e) => return e.errno.to_string(),
+    };
+    let layout = RowLayout::new([]);
+    let cx = Context { layout: &layout, row: &[], new_row: None, params: &[], aggregates: &[], env: &env };
+    match expr.eval(&cx) {
+        Ok(Datum::Null) => "NULL".into(),
+        Ok(d) => d.as_string(),
+        Err(e) => e.errno.to_string(),
+    }
+}
+
+#[test]
+fn expressions() {
+    for (text, want) in [
+        ("1 + 2 * 3", "7"),
+        ("7 / 2", "3.5000"),
+        ("7 DIV 2", "3"),
+        ("7 % 0", "NULL"),
+        ("9223372036854775807 + 1", "1690"),
+        ("-9223372036854775808", "-9223372036854775808"),
+        ("0.1 + 0.2", "0.3"),
+        ("1.5 * 1.5", "2.25"),
+        ("'3 apples' + 4", "7"),
+        ("'a' = 'A'", "1"),
+        ("NULL = NULL", "NULL"),
+        ("NULL <=> NULL", "1"),
+        ("NULL AND 0", "0"),
+        ("NULL OR 1", "1"),
+        ("1 IN (2, NULL)", "NULL"),
+        ("1 NOT IN (2, 3)", "1"),
+        ("2 BETWEEN 1 AND 3", "1"),
+        ("'hello' LIKE 'h%o'", "1"),
+        ("'h_llo' LIKE 'h\\_llo'", "1"),
+        ("CASE WHEN 1 > 2 THEN 'a' ELSE 'b' END", "b"),
+        ("IF(0, 1, 2)", "2"),
+        ("COALESCE(NULL, NULL, 3)", "3"),
+        ("NULLIF(1, 1)", "NULL"),
+        ("CAST('12abc' AS SIGNED)", "12"),
+        ("CAST(1.005 AS DECIMAL(5,2))", "1.01"),
+        ("CONCAT('a', 1, 'b')", "a1b"),
+        ("CONCAT_WS(',', 'a', NULL, 'b')", "a,b"),
+        ("LENGTH('é')", "2"),
+        ("CHAR_LENGTH('é')", "1"),
+        ("SUBSTRING('hello', 2, 3)", "ell"),
+        ("SUBSTRING('hello', -3)", "llo"),
+        ("LEFT('hello', 2)", "he"),
+        ("RIGHT('hello', 2)", "lo"),
+        ("UPPER('abc')", "ABC"),
+        ("TRIM('  x ')", "x"),
+        ("LPAD('5', 3, '0')", "005"),
+        ("REPLACE('aXbX', 'X', 'yy')", "ayybyy"),
+        ("INSTR('foobar', 'BAR')", "4"),
+        ("HEX(255)", "FF"),
+        ("HEX('ab')", "6162"),
+        ("ROUND(2.5)", "3"),
+        ("ROUND(123.456, 1)", "123.5"),
+        ("TRUNCATE(-1.999, 1)", "-1.9"),
+        ("FLOOR(-1.5)", "-2"),
+        ("CEIL(1.2)", "2"),
+        ("GREATEST(1, 5, 3)", "5"),
+        ("MOD(-7, 3)", "-1"),
+        ("SIGN(-3)", "-1"),
+        ("CRC32('MySQL')", "3259397556"),
+        ("DATE_ADD('2024-01-31', INTERVAL 1 MONTH)", "2024-02-29"),
+        ("DATE('2024-02-29') + INTERVAL 1 DAY", "2024-03-01"),
+        ("DATEDIFF('2024-03-01', '2024-02-01')", "29"),
+        ("DATE_FORMAT('2024-02-03 04:05:06', '%Y/%m/%d %H-%i-%s')", "2024/02/03 04-05-06"),
+        ("YEAR('2024-02-03')", "2024"),
+        ("UNIX_TIMESTAMP('2024-01-01 00:00:00')", "1704067200.000000"),
+        ("FROM_UNIXTIME(1704067200)", "2024-01-01 00:00:00"),
+        ("CAST('2024-01-02' AS DATE) = '2024-01-02 00:00:00'", "1"),
+        ("DATABASE()", "d"),
+        ("CONNECTION_ID()", "7"),
+        ("@@autocommit", "1"),
+        ("@@session.transaction_isolation", "READ-COMMITTED"),
+        ("@@nonsense", "1193"),
+        ("@missing", "NULL"),
+        ("ABS()", "1582"),
+        ("SHA1('abc')", "a9993e364706816aba3e25717850c26c9cd0d89d"),
+        ("1 << 4 | 1", "17"),
+        ("~0", "18446744073709551615"),
+        ("NOT 0", "1"),
+        ("1 XOR 1", "0"),
+        ("STRCMP('a', 'b')", "-1"),
+        ("COUNT(*)", "1111"),
+    ] {
+        assert_eq!(evaluate(text), want, "{text}");
+    }
+}
