@@ -1,0 +1,182 @@
+//! Real threads and sockets: two nodes link up and talk over every worker, a client is answered, strangers are refused.
+
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+    sync::mpsc::{Receiver, Sender, channel},
+    time::Duration,
+};
+
+use apus_kernel::{Block, Context, WorkerConfig};
+use apus_runtime::{Bound, DataNodeConfig, Node, Stop};
+use apus_signal::{
+    BlockId, BlockRef, DecodeError, Envelope, Kind, Reader,
+    codec::Put,
+    envelope::{decode_frame, frame_length},
+    hello::{Hello, MAGIC, Role},
+};
+use apus_types::{Epoch, NodeId};
+use prost::Message;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const ROUNDS: u64 = 500;
+
+/// On worker 0 as QMGR it reports links; every instance bounces heartbeats until their number reaches [`ROUNDS`].
+struct Bouncer {
+    me: BlockRef,
+    tell: Sender<(NodeId, Kind, u64)>,
+    connect: Option<(NodeId, String)>,
+}
+
+impl Block for Bouncer {
+    fn block_ref(&self) -> BlockRef {
+        self.me
+    }
+    fn receive(&mut self, envelope: &Envelope, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
+        let mut r = Reader::new(body);
+        match envelope.kind {
+            Kind::LinkUpRep | Kind::LinkDownRep => {
+                let (_peer, worker) = (r.u16()?, r.u8()?);
+                let _ = self.tell.send((self.me.node, envelope.kind, u64::from(worker)));
+            }
+            Kind::HeartbeatRep => {
+                let n = r.u64()?;
+                if n >= ROUNDS {
+                    let _ = self.tell.send((self.me.node, envelope.kind, n));
+                } else {
+                    ctx.send(envelope.from, Kind::HeartbeatRep, |b| b.put_u64(n + 1));
+                }
+            }
+            _ => return Err(DecodeError),
+        }
+        Ok(())
+    }
+    fn tick(&mut self, ctx: &mut Context<'_>) {
+        if let Some((node, address)) = self.connect.take() {
+            ctx.connect_to(node, &address);
+        }
+        // Again and again: an answer by a link that does not stand yet is lost.
+        for instance in (0..2).filter(|_| self.me == BlockRef::new(NodeId(2), BlockId::Qmgr, 0)) {
+            let to = BlockRef::new(NodeId(1), BlockId::Qmgr, instance);
+            ctx.send(to, Kind::HeartbeatRep, |b| b.put_u64(0));
+        }
+    }
+    fn dump(&self, _out: &mut String) {}
+}
+
+type Told = Receiver<(NodeId, Kind, u64)>;
+
+fn start(id: u16, peer: Option<SocketAddr>) -> (Node, SocketAddr, Told) {
+    let node = NodeId(id);
+    let bound = Bound::new(DataNodeConfig {
+        node,
+        listen: "127.0.0.1:0".into(),
+        mgmt: Vec::new(),
+        workers: 2,
+        dir: std::env::temp_dir(),
+        build: "test".into(),
+    })
+    .expect("a free port");
+    let address = bound.address().expect("bound");
+    let (tell, told) = channel();
+    let connect = peer.map(|a| (NodeId(1), a.to_string()));
+    let build = move |who: &WorkerConfig| -> Vec<Box<dyn Block>> {
+        let me = BlockRef::new(who.node, BlockId::Qmgr, who.worker);
+        let connect = if who.worker == 0 { connect.clone() } else { None };
+        vec![Box::new(Bouncer { me, tell: tell.clone(), connect })]
+    };
+    (bound.start(build).expect("threads"), address, told)
+}
+
+fn hear(told: &Told, kind: Kind) -> u64 {
+    loop {
+        let (_, heard, n) = told.recv_timeout(PATIENCE).expect("no word within the time limit");
+        if heard == kind {
+            return n;
+        }
+    }
+}
+
+fn frame(kind: Kind, to: BlockRef, body: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let from = BlockRef::new(NodeId(9), BlockId::Client, 0);
+    Envelope { kind, to, from, epoch: Epoch(u64::MAX), trace: 5 }.encode(&mut out, |b| b.put_bytes(body));
+    out
+}
+
+fn read_frame(stream: &mut TcpStream) -> Vec<u8> {
+    let mut bytes = vec![0; 4];
+    stream.read_exact(&mut bytes).expect("a length");
+    let length = frame_length(&bytes).expect("sane").expect("whole");
+    bytes.resize(length, 0);
+    stream.read_exact(&mut bytes[4..]).expect("a frame");
+    bytes
+}
+
+fn connect(address: SocketAddr, first: &[u8]) -> TcpStream {
+    let mut stream = TcpStream::connect(address).expect("listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+    stream.write_all(first).expect("takes bytes");
+    stream
+}
+
+/// Reads until the other side closes.
+fn is_closed(stream: &mut TcpStream) -> bool {
+    let mut rest = Vec::new();
+    match stream.read_to_end(&mut rest) {
+        Ok(_) => true,
+        Err(e) => e.kind() == std::io::ErrorKind::ConnectionReset,
+    }
+}
+
+#[test]
+fn nodes_link_talk_and_notice_the_end() {
+    let (one, address, told_one) = start(1, None);
+    let (two, _, told_two) = start(2, Some(address));
+    assert_eq!(hear(&told_two, Kind::LinkUpRep) + hear(&told_two, Kind::LinkUpRep), 1);
+    for told in [&told_one, &told_one] {
+        assert_eq!(hear(told, Kind::HeartbeatRep), ROUNDS);
+    }
+    two.stop();
+    assert_eq!(two.wait(), Stop::Asked);
+    assert_eq!(hear(&told_one, Kind::LinkDownRep) + hear(&told_one, Kind::LinkDownRep), 1);
+    one.stop();
+    assert_eq!(one.wait(), Stop::Asked);
+}
+
+#[test]
+fn clients_are_answered_and_strangers_refused() {
+    let (node, address, _told) = start(1, None);
+    let own = NodeId(1);
+    let link = BlockRef::new(own, BlockId::Link, 0);
+    assert!(is_closed(&mut connect(address, b"GET / HTTP/1.1\r\nHost: a database is no web server\r\n\r\n")));
+    let hello = Hello { magic: MAGIC, role: Role::Client as i32, ..Hello::default() };
+    let greeting = frame(Kind::HelloReq, link, &hello.encode_to_vec());
+    let forged = Hello { magic: 1, ..hello.clone() };
+    assert!(is_closed(&mut connect(address, &frame(Kind::HelloReq, link, &forged.encode_to_vec()))));
+
+    // Two clients land on different workers; one byte at a time is as good as all at once.
+    for _ in 0..2 {
+        let mut client = connect(address, &greeting);
+        let answer = read_frame(&mut client);
+        let (envelope, body) = decode_frame(&answer).expect("decodes");
+        let welcome = Hello::decode(body).expect("a hello");
+        assert_eq!((envelope.kind, welcome.node, welcome.workers), (Kind::HelloConf, 1, 2));
+        for byte in frame(Kind::PingReq, link, b"ping") {
+            client.write_all(&[byte]).expect("takes bytes");
+        }
+        let answer = read_frame(&mut client);
+        let (envelope, body) = decode_frame(&answer).expect("decodes");
+        assert_eq!((envelope.kind, body), (Kind::PingConf, &b"ping"[..]));
+        assert!(envelope.epoch < Epoch(u64::MAX), "a client named the epoch");
+        // Not for clients: refused, the link lives; no frame: closed.
+        client.write_all(&frame(Kind::StopOrd, BlockRef::new(own, BlockId::Qmgr, 0), &[])).expect("takes bytes");
+        let answer = read_frame(&mut client);
+        assert_eq!(decode_frame(&answer).expect("decodes").0.kind, Kind::RequestRef);
+        client.write_all(&[0xff; 64]).expect("takes bytes");
+        assert!(is_closed(&mut client));
+    }
+    assert_eq!(node.refused_hellos(), 2);
+    node.stop();
+    node.wait();
+}
