@@ -30,35 +30,23 @@ use crate::{
 /// Attempts of a statement that met a schema change or a failing node before anything of it was seen.
 const ATTEMPTS_MAX: u32 = 10;
 
-/// What the threads of one SQL node share.
-#[derive(Default)]
-pub struct SqlNode {
-    auto_increment: AutoIncrement,
-}
-
-impl SqlNode {
-    pub fn shared() -> Arc<SqlNode> {
-        Arc::default()
-    }
-}
-
 /// The engine of one worker thread.
 pub struct SqlEngine {
     pub client: Client,
     pub(super) catalog: RefCell<Rc<Catalog>>,
     plans: RefCell<PlanCache>,
-    node: Arc<SqlNode>,
+    auto_increment: Arc<AutoIncrement>,
     pub(super) statements: Cell<u64>,
 }
 
 impl SqlEngine {
-    /// `node` is shared by all threads of the SQL node.
-    pub fn new(client: Client, node: Arc<SqlNode>) -> SqlEngine {
+    /// `auto_increment` is shared by all threads of the SQL node.
+    pub fn new(client: Client, auto_increment: Arc<AutoIncrement>) -> SqlEngine {
         SqlEngine {
             client,
             catalog: RefCell::new(Rc::new(Catalog::default())),
             plans: RefCell::new(PlanCache::default()),
-            node,
+            auto_increment,
             statements: Cell::new(0),
         }
     }
@@ -176,7 +164,7 @@ impl SqlEngine {
         let counters = self.counters(catalog, plan).await.map_err(|e| (e, false))?;
         let cluster = Cluster {
             client: &self.client,
-            auto_increment: &self.node.auto_increment,
+            auto_increment: &self.auto_increment,
             counters: counters.as_ref().map(|t| &t.schema),
         };
         session.warnings.clear();

@@ -28,7 +28,8 @@ pub mod token;
 pub mod utility;
 pub mod variables;
 
-pub use dispatch::{SqlEngine, SqlNode};
+pub use auto_increment::AutoIncrement;
+pub use dispatch::SqlEngine;
 pub use session::Session;
 
 #[cfg(test)]
