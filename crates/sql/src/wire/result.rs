@@ -297,7 +297,10 @@ impl<'a> ResultWriter<'a> {
         push_lenenc(payload, last_insert_id);
         payload.extend_from_slice(&flags.to_le_bytes());
         payload.extend_from_slice(&warnings.to_le_bytes());
-        payload.extend_from_slice(info.as_bytes());
+        if !info.is_empty() {
+            // Length-encoded, as servers send it and client libraries read it, whatever the documentation says.
+            push_lenenc_bytes(payload, info.as_bytes());
+        }
         self.out.end();
     }
 
