@@ -72,11 +72,6 @@ impl Maker {
         table.layout().encode(&[Value::Bytes(&self.plain), Value::Bytes(&self.value)], &mut self.row)?;
         Ok((&self.encoded, &self.row))
     }
-
-    /// The key made last.
-    pub fn last_key(&self) -> &[u8] {
-        &self.encoded
-    }
 }
 
 /// Whether `value` may be the value of key number `n`.

@@ -27,6 +27,7 @@ use crate::bench::{
 const LOCK_WAIT_MS: u32 = 10_000;
 /// A thread gives up after this many failed requests.
 const ERRORS_MAX: u64 = 100;
+const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(10);
 
 /// One phase, shared by all threads.
 pub struct Load {
@@ -113,9 +114,8 @@ pub fn run_thread(load: &Arc<Load>, number: u16, start: &Barrier) -> Result<(Tal
         let client = connected?;
         let tally = Rc::new(RefCell::new(Tally::new()));
         let first = u64::from(number) * load.in_flight;
-        let tasks = (first..first + load.in_flight).map(|task| {
-            tokio::task::spawn_local(Worker::new(load.clone(), client.clone(), task, tally.clone()).run())
-        });
+        let tasks = (first..first + load.in_flight)
+            .map(|task| tokio::task::spawn_local(Worker::new(load.clone(), client.clone(), task, tally.clone()).run()));
         for task in tasks.collect::<Vec<_>>() {
             task.await.map_err(|e| format!("a worker failed: {e}"))?;
         }
@@ -173,26 +173,32 @@ impl Worker {
             let begin = Instant::now();
             let done = if load.phase == Phase::Read { self.read().await } else { self.write().await };
             let latency = begin.elapsed();
-            let mut tally = self.tally.borrow_mut();
-            match done {
-                Ok((missing, wrong)) => {
-                    tally.operations += count;
-                    tally.batches += 1;
-                    tally.missing += missing;
-                    tally.wrong += wrong;
-                    tally.latencies.record(latency);
-                    drop(tally);
-                    load.executed.fetch_add(count, Ordering::Relaxed);
+            if !self.note(count, latency, done) {
+                tokio::time::sleep(PAUSE_AFTER_ERROR).await;
+            }
+        }
+    }
+
+    /// Counts a request; whether it succeeded.
+    fn note(&self, count: u64, latency: Duration, done: Result<(u64, u64), ClientError>) -> bool {
+        let mut tally = self.tally.borrow_mut();
+        match done {
+            Ok((missing, wrong)) => {
+                tally.operations += count;
+                tally.batches += 1;
+                tally.missing += missing;
+                tally.wrong += wrong;
+                tally.latencies.record(latency);
+                self.load.executed.fetch_add(count, Ordering::Relaxed);
+                true
+            }
+            Err(error) => {
+                tally.errors += 1;
+                tally.first_error.get_or_insert_with(|| error.to_string());
+                if tally.errors >= ERRORS_MAX {
+                    self.load.stop();
                 }
-                Err(error) => {
-                    tally.errors += 1;
-                    tally.first_error.get_or_insert_with(|| error.to_string());
-                    if tally.errors >= ERRORS_MAX {
-                        load.stop();
-                    }
-                    drop(tally);
-                    tokio::time::sleep(Duration::from_millis(10)).await;
-                }
+                false
             }
         }
     }
