@@ -173,6 +173,8 @@ impl SqlEngine {
         }
         let before = session.savepoint;
         let had_transaction = session.transaction.is_some();
+        // Asked now: a lost transaction ends its BEGIN too, and its statement must not be repeated alone.
+        let inside = session.in_transaction();
         let answered = out.pending();
         let done = match plan {
             Plan::Select(select) => {
@@ -200,7 +202,7 @@ impl SqlEngine {
             }
             Err(fail) => {
                 let nothing_sent = out.pending() == answered;
-                Err(self.failed(session, fail, before, had_transaction, nothing_sent).await)
+                Err(self.failed(session, fail, before, inside, had_transaction, nothing_sent).await)
             }
         }
     }
@@ -227,10 +229,11 @@ impl SqlEngine {
         session: &mut Session,
         fail: Fail,
         before: u32,
+        inside: bool,
         had_transaction: bool,
         nothing_sent: bool,
     ) -> (SqlError, bool) {
-        let alone = !session.in_transaction() || !had_transaction;
+        let alone = !inside;
         let (error, again) = match &fail {
             Fail::Sql(e) => (e.clone(), false),
             Fail::Client(e) => {
