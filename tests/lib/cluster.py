@@ -1,0 +1,144 @@
+"""One `apus dev` of a test's own: started, asked, hurt, ended, and checked to leave nothing."""
+
+import json
+import os
+import signal
+import time
+
+from .harness import BINARY, Failure, alive, check, end, rss_kib, run, spawn, tail, wait_until
+
+START_SECONDS = 60
+REJOIN_SECONDS = 120
+
+
+class Cluster:
+    """Entered in a `with`. Everything it makes lies below the scenario's directory, which serves as its TMPDIR, so that
+    `apus status` and `apus dev restart` find this cluster and no other."""
+
+    def __init__(self, scenario, name="c", **options):
+        self.scenario = scenario
+        self.home = scenario.directory / name
+        self.home.mkdir()
+        self.environment = {**os.environ, "TMPDIR": str(self.home)}
+        self.ready_file = self.home / "ready.json"
+        self.log = self.home / "dev.log"
+        options.setdefault("port", 0)
+        self.arguments = [f"--{key.replace('_', '-')}={value}" for key, value in options.items()]
+        self.pids = set()
+
+    def __enter__(self):
+        with open(self.log, "wb") as log:
+            command = [BINARY, "dev", f"--ready-file={self.ready_file}", *self.arguments]
+            self.process = spawn(command, stdout=log, stderr=log, env=self.environment)
+        try:
+            wait_until(self._ready, START_SECONDS, "apus dev is ready")
+        except BaseException:
+            end(self.process)
+            raise
+        return self
+
+    def _ready(self):
+        if self.process.poll() is not None:
+            raise SystemExit(f"apus dev ended with {self.process.returncode}:\n{self.logs()}")
+        return self.ready_file.exists() and self.describe()
+
+    def logs(self):
+        return tail(self.log.read_text(errors="replace"))
+
+    def describe(self):
+        """The ready file as it stands now."""
+        state = json.loads(self.ready_file.read_text())
+        self.pids |= {node["pid"] for node in [state["mgmt"], *state["sql"], *state["data"]]}
+        return state
+
+    @property
+    def sql(self):
+        """(host, port) of the first SQL node."""
+        node = self.describe()["sql"][0]
+        return node["host"], node["port"]
+
+    @property
+    def mgmt(self):
+        node = self.describe()["mgmt"]
+        return f"{node['host']}:{node['port']}"
+
+    def data_pid(self, node):
+        return next(n["pid"] for n in self.describe()["data"] if n["id"] == node)
+
+    def data_ids(self):
+        return [n["id"] for n in self.describe()["data"]]
+
+    def apus(self, *arguments, seconds=60, ok=True):
+        """Runs a verb of the binary against this cluster; (return code, output)."""
+        return run([BINARY, *arguments], seconds=seconds, env=self.environment, ok=ok)
+
+    def status(self):
+        code, text = self.apus("status", "--json", seconds=20, ok=False)
+        if code != 0:
+            raise Failure(f"apus status: {text.strip()}")
+        return json.loads(text)
+
+    def wait_up(self, node, seconds=REJOIN_SECONDS):
+        """Waits until a data node is a full member."""
+
+        def is_up():
+            return any(n["id"] == node and n["state"] == "up" for n in self.status()["nodes"])
+
+        start = time.monotonic()
+        wait_until(is_up, seconds, f"data node {node} is up")
+        return time.monotonic() - start
+
+    def wait_down(self, node, seconds=30):
+        """Waits until the cluster has removed a data node."""
+
+        def is_down():
+            return all(n["id"] != node or n["state"] == "down" for n in self.status()["nodes"])
+
+        wait_until(is_down, seconds, f"data node {node} is removed")
+
+    def kill(self, node):
+        pid = self.data_pid(node)
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not alive(pid), 10, f"process {pid} is gone")
+
+    def restart(self, node):
+        """Restarts a dead data node. `apus dev` may notice the death a moment after us."""
+
+        def restarted():
+            code, text = self.apus("dev", "restart", str(node), seconds=60, ok=False)
+            if code != 0:
+                raise Failure(text.strip())
+            return True
+
+        wait_until(restarted, 20, f"data node {node} is started again")
+        self.describe()
+
+    def everyone(self):
+        """{name: pid} of all processes of the cluster as started last."""
+        state = self.describe()
+        named = {"mgmt": state["mgmt"]["pid"]}
+        named |= {f"sql {n['id']}": n["pid"] for n in state["sql"]}
+        return named | {f"data {n['id']}": n["pid"] for n in state["data"]}
+
+    def check_all_alive(self, wanted=None):
+        for name, pid in (wanted or self.everyone()).items():
+            check(alive(pid), f"{name} (process {pid}) is gone:\n{self.logs()}")
+
+    def memory(self):
+        return {name: rss_kib(pid) for name, pid in self.everyone().items()}
+
+    def __exit__(self, kind, value, trace):
+        if kind is not None:
+            self.scenario.say(f"the last lines of apus dev:\n{self.logs()}")
+        self.stop()
+
+    def stop(self):
+        """SIGTERM, then nothing may be left: no process, no directory."""
+        if self.process.poll() is None:
+            self.describe()
+        code = end(self.process, seconds=20)
+        left = [pid for pid in self.pids if alive(pid)]
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+        check(code == 0, f"apus dev ended with {code}:\n{self.logs()}")
+        check(not left, f"apus dev left processes {left} behind")

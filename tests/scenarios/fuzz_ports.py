@@ -1,0 +1,177 @@
+"""Strangers on every port: random bytes and valid packets with flipped, cut, doubled and lying bytes.
+
+Nothing may die, nothing may leak, and whoever behaves is served as before. Inputs come from a fixed seed (APUS_FUZZ_SEED).
+"""
+
+import os
+import random
+import socket
+import struct
+
+from lib.cluster import Cluster
+from lib.harness import FULL, check, check_equal, scenario_main, wait_until
+from lib.mariadb import batch
+
+LIMIT_SECONDS = (300, 900)
+COUNT = 10_000 if FULL else 2_000
+PIPELINED = 50  # inputs per connection before it is given up and made again
+GROWTH_MIB_MAX = 64
+
+KINDS = [*range(1, 7), *range(16, 20), *range(32, 43), *range(64, 78), *range(96, 100), *range(112, 117), *range(128, 149),
+         *range(160, 163), *range(176, 195), *range(208, 216)]
+
+
+def varint(n):
+    out = b""
+    while n > 127:
+        out, n = out + bytes([n & 127 | 128]), n >> 7
+    return out + bytes([n])
+
+
+def hello(role=3, node=0):
+    """A hello as apus_signal::hello has it; role 3 is a client."""
+    fields = b"\x09" + b"APUSLINK" + b"\x10" + varint(role) + b"\x18" + varint(node)
+    fields += b"\x21" + struct.pack("<Q", 7) + b"\x4a\x04fuzz"
+    return frame(1, fields)
+
+
+def frame(kind, body, to=0, sender=0xFFFF0900, epoch=1):
+    """length, kind, version, flags, to, from, epoch, trace, body: see apus_signal::envelope."""
+    return struct.pack("<IHBBIIQQ", 32 + len(body), kind, 1, 0, to, sender, epoch, 0) + body
+
+
+def signal(rng):
+    """A well-formed frame of a random kind to a random block, with a body that is plausible for few of them."""
+    to = rng.choice([1, 2, 0xFF01, 0x8001]) << 16 | rng.randrange(10) << 8 | rng.choice([0, 0, 0, 1, 255])
+    words = b"".join(struct.pack("<I", rng.choice([0, 1, 2, 10, 0xFFFF, 0xFFFFFFFF, rng.getrandbits(32)]))
+                     for _ in range(rng.randrange(40)))
+    return frame(rng.choice(KINDS), words, to, epoch=rng.choice([0, 1, 1000]))
+
+
+def sql_packet(payload, sequence=0):
+    return struct.pack("<I", len(payload))[:3] + bytes([sequence & 255]) + payload
+
+
+def login():
+    capabilities = 0x00000200 | 0x00008000 | 0x00080000 | 0x00000001  # 4.1, secure connection, plugin, long password
+    answer = struct.pack("<IIB23x", capabilities, 1 << 24, 45) + b"root\0" + b"\0" + b"mysql_native_password\0"
+    return sql_packet(answer, 1)
+
+
+COMMANDS = [
+    b"\x03SELECT 1", b"\x03SELECT id, v FROM fuzz.t WHERE id = 5", b"\x03INSERT INTO fuzz.t VALUES (NULL, 'x')",
+    b"\x03UPDATE fuzz.t SET v = 'y' WHERE id IN (1, 2, 3)", b"\x03BEGIN", b"\x03ROLLBACK", b"\x03SHOW TABLES", b"\x02fuzz", b"\x0e",
+    b"\x16SELECT v FROM fuzz.t WHERE id = ? AND v > ?", b"\x17\x01\0\0\0\0\x01\0\0\0\0\x01\x03\0\xfd\0\x05\0\0\0\x01a",
+    b"\x18\x01\0\0\0\x01\0some text", b"\x1a\x01\0\0\0", b"\x19\x01\0\0\0", b"\x04t\0%", b"\x1f", b"\x1b\0\0", b"\x09",
+    b"\x11root\0\0fuzz\0", b"\x03SELECT 1; SELECT 2", b"\x1c\x01\0\0\0\x05\0\0\0", b"\x0c\xff\xff\xff\x7f",
+]
+
+
+def mutate(rng, data):
+    data = bytearray(data)
+    for _ in range(rng.randrange(1, 4)):
+        if not data:
+            break
+        how, at = rng.randrange(6), rng.randrange(len(data))
+        if how == 0:
+            data[at] ^= 1 << rng.randrange(8)
+        elif how == 1:
+            data[at] = rng.choice([0, 1, 127, 128, 250, 251, 252, 253, 254, 255])
+        elif how == 2:
+            del data[at:at + rng.randrange(1, 9)]
+        elif how == 3:
+            data[at:at] = rng.randbytes(rng.randrange(1, 9))
+        elif how == 4:
+            data[at:at] = data[at:at + 16]
+        else:
+            del data[at:]
+    return bytes(data)
+
+
+class Target:
+    """One port: how to open a conversation there, and what a valid packet is."""
+
+    def __init__(self, name, address, prologue, packet):
+        self.name, self.address, self.prologue, self.packet = name, address, prologue, packet
+
+    def bombard(self, rng, inputs):
+        """Sends all inputs, many per connection; reads and drops what comes back."""
+        connection, sent, refused = None, 0, 0
+        for number, data in enumerate(inputs):
+            if connection is None or number % PIPELINED == 0:
+                self.close(connection)
+                connection = socket.create_connection(self.address, timeout=10)
+                if rng.random() < 0.8:  # others begin with garbage at once
+                    self.try_send(connection, self.prologue)
+            if self.try_send(connection, data):
+                sent += 1
+            else:
+                refused += 1
+                self.close(connection)
+                connection = None
+        self.close(connection)
+        return sent, refused
+
+    @staticmethod
+    def try_send(connection, data):
+        """Whether the peer still listens. Never waits long: a peer may rightly wait for the rest of a packet."""
+        try:
+            connection.settimeout(2)
+            connection.sendall(data)
+            connection.setblocking(False)
+            while connection.recv(1 << 16):
+                pass
+            return False
+        except (BlockingIOError, TimeoutError):
+            return True
+        except OSError:
+            return False
+
+    @staticmethod
+    def close(connection):
+        if connection is not None:
+            connection.close()
+
+
+def main(t):
+    rng = random.Random(int(os.environ.get("APUS_FUZZ_SEED", "20261121")))
+    with Cluster(t) as cluster:
+        host, port = cluster.sql
+        _, text = batch("CREATE DATABASE fuzz; CREATE TABLE fuzz.t (id INT NOT NULL AUTO_INCREMENT PRIMARY KEY, v VARCHAR(100)); "
+                        "INSERT INTO fuzz.t (v) VALUES ('a'), ('b'), ('c')", host, port)
+        check("ERROR" not in text, text)
+        nodes = wait_until(lambda: [n for n in cluster.status()["nodes"] if n["address"]], 20, "data nodes tell their addresses")
+        targets = [Target("SQL port", (host, port), login(), lambda: sql_packet(rng.choice(COMMANDS)))]
+        for node in nodes:
+            data_host, data_port = node["address"].rsplit(":", 1)
+            targets.append(Target(f"port of data node {node['id']}", (data_host, int(data_port)), hello(), lambda: signal(rng)))
+        mgmt_host, mgmt_port = cluster.mgmt.rsplit(":", 1)
+        targets.append(Target("port of the management node", (mgmt_host, int(mgmt_port)), hello(), lambda: signal(rng)))
+        started = cluster.everyone()
+        # A first round brings buffers to the size they stay at.
+        for target in targets:
+            target.bombard(rng, (mutate(rng, target.packet()) for _ in range(COUNT // 10)))
+        before = cluster.memory()
+        for target in targets:
+            with t.case(f"{COUNT} random byte strings on the {target.name}"):
+                sent, refused = target.bombard(rng, (rng.randbytes(rng.randrange(1, 200)) for _ in range(COUNT)))
+                cluster.check_all_alive(started)
+                t.say(f"{target.name}: {sent} taken, {refused} refused by a closed connection")
+            with t.case(f"{COUNT} mutated valid packets on the {target.name}"):
+                sent, refused = target.bombard(rng, (mutate(rng, target.packet()) for _ in range(COUNT)))
+                cluster.check_all_alive(started)
+                t.say(f"{target.name}: {sent} taken, {refused} refused by a closed connection")
+        with t.case("the same processes serve as before"):
+            check_equal(cluster.everyone(), started, "processes")
+            cluster.check_all_alive(started)
+            check(all(n["state"] == "up" for n in cluster.status()["nodes"]), "a data node was removed")
+            code, text = batch("INSERT INTO fuzz.t (v) VALUES ('after'); SELECT COUNT(*) FROM fuzz.t WHERE v = 'after'", host, port)
+            check(code == 0 and text.split()[-1] == "1", text)
+        with t.case(f"no process grew by more than {GROWTH_MIB_MAX} MiB"):
+            growth = {name: (kib - before[name]) / 1024 for name, kib in cluster.memory().items()}
+            t.say("growth in MiB: " + ", ".join(f"{name} {mib:.1f}" for name, mib in growth.items()))
+            check(max(growth.values()) <= GROWTH_MIB_MAX, f"growth in MiB: {growth}")
+
+
+if __name__ == "__main__":
+    scenario_main(main)

@@ -1,0 +1,156 @@
+"""Stock clients: each connects, creates, prepares, commits, rolls back, meets errors, and gets back what it stored."""
+
+import datetime
+import decimal
+import os
+import shutil
+import threading
+
+import mysql.connector
+import pymysql
+
+from lib.cluster import Cluster
+from lib.harness import CLIENTS, check, check_equal, run, scenario_main
+from lib.mariadb import batch
+
+LIMIT_SECONDS = (300, 300)
+
+COLUMNS = """CREATE TABLE {name} (id INT NOT NULL AUTO_INCREMENT PRIMARY KEY, n BIGINT, u BIGINT UNSIGNED, d DECIMAL(12,3),
+ f DOUBLE, s VARCHAR(50), b VARBINARY(50), t TEXT, day DATE, at DATETIME, UNIQUE KEY one_s (s)) ENGINE=InnoDB"""
+ROW = (-5, 2**64 - 1, decimal.Decimal("12345.678"), 1.5, "größer ✓", b"\x00\xff'\\", "long " * 100, datetime.date(2024, 2, 29),
+       datetime.datetime(2024, 2, 29, 23, 59, 58))
+INSERT = "INSERT INTO {name} (n, u, d, f, s, b, t, day, at) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)"
+SELECT = "SELECT n, u, d, f, s, b, t, day, at FROM {name} WHERE id = %s"
+
+
+def refused(cursor, statement, number, state, arguments=None):
+    """The statement must fail with this MySQL error."""
+    try:
+        cursor.execute(statement, arguments)
+    except (pymysql.MySQLError, mysql.connector.Error) as error:
+        check_equal(error.args[0], number, statement)
+        if isinstance(error, mysql.connector.Error):
+            check_equal(error.sqlstate, state, statement)
+        return
+    check(False, f"{statement} was not refused")
+
+
+def python_client(t, name, connect, prepared):
+    """The same session for both Python drivers; `prepared` makes a cursor for prepared statements where there is one."""
+    connection = connect()
+    cursor = connection.cursor()
+    table = f"t_{name}"
+    with t.case(f"{name}: opens, creates, stores and reads every type"):
+        cursor.execute(COLUMNS.format(name=table))
+        cursor.execute(INSERT.format(name=table), ROW)
+        check_equal(cursor.rowcount, 1, "affected rows")
+        row_id = cursor.lastrowid
+        check(row_id and row_id > 0, "no insert id")
+        connection.commit()
+        cursor.execute(SELECT.format(name=table), (row_id,))
+        found = tuple(bytes(v) if isinstance(v, bytearray) else v for v in cursor.fetchall()[0])
+        check_equal(found, ROW, "row")
+    if prepared:
+        with t.case(f"{name}: prepared statements"):
+            statement = prepared(connection)
+            for i in range(20):
+                statement.execute(INSERT.format(name=table), (i, i, decimal.Decimal(i) / 8, i / 4, f"p{i}", bytes([i]), "x", ROW[7], ROW[8]))
+            statement.execute(f"SELECT n, d, f, s, b, day, at FROM {table} WHERE s = %s", ("p17",))
+            found = statement.fetchall()[0]
+            wanted = (17, decimal.Decimal("2.125"), 4.25, "p17", b"\x11", ROW[7], ROW[8])
+            check_equal(tuple(bytes(v) if isinstance(v, bytearray) else v for v in found), wanted, "row")
+            statement.close()
+            connection.commit()
+    with t.case(f"{name}: commit, rollback, autocommit"):
+        cursor.execute(f"UPDATE {table} SET n = 100 WHERE id = %s", (row_id,))
+        connection.rollback()
+        cursor.execute(f"SELECT n FROM {table} WHERE id = %s", (row_id,))
+        check_equal(cursor.fetchall()[0][0], -5, "after rollback")
+        cursor.execute(f"UPDATE {table} SET n = n + 1 WHERE id = %s", (row_id,))
+        connection.commit()
+        other = connect()
+        with other.cursor() as second:
+            second.execute(f"SELECT n FROM {table} WHERE id = %s", (row_id,))
+            check_equal(second.fetchall()[0][0], -4, "another session after commit")
+        other.close()
+    with t.case(f"{name}: errors have MySQL's numbers"):
+        refused(cursor, f"INSERT INTO {table} (s) VALUES ('größer ✓')", 1062, "23000")
+        refused(cursor, "SELECT * FROM no_such_table", 1146, "42S02")
+        refused(cursor, "SELEKT 1", 1064, "42000")
+        refused(cursor, f"SELECT no_such_column FROM {table}", 1054, "42S22")
+        connection.rollback()
+        cursor.execute("SELECT 1")
+        check_equal(cursor.fetchall()[0][0], 1, "the session goes on")
+    connection.close()
+
+
+def lock_wait(t, connect):
+    """Two sessions: a row lock is waited for; a deadlock is found and one of the two gets 1213."""
+    one, two = connect(), connect()
+    with t.case("two sessions: a writer waits for another's row and then sees its change"):
+        a, b = one.cursor(), two.cursor()
+        a.execute("CREATE TABLE locks (id INT NOT NULL PRIMARY KEY, v INT NOT NULL)")
+        a.execute("INSERT INTO locks VALUES (1, 0), (2, 0)")
+        one.commit()
+        a.execute("UPDATE locks SET v = v + 1 WHERE id = 1")
+        b.execute("SELECT v FROM locks WHERE id = 1")  # committed reads never wait
+        check_equal(b.fetchall()[0][0], 0, "committed value")
+        two.rollback()
+
+        waiter = threading.Thread(target=b.execute, args=("UPDATE locks SET v = v + 1 WHERE id = 1",))
+        waiter.start()
+        one.commit()
+        waiter.join(30)
+        check(not waiter.is_alive(), "the waiting update hangs")
+        two.commit()
+        a.execute("SELECT v FROM locks WHERE id = 1")
+        check_equal(a.fetchall()[0][0], 2, "both updates")
+        one.commit()
+    with t.case("two sessions: a deadlock ends with 1213 for one of them"):
+        a.execute("UPDATE locks SET v = 10 WHERE id = 1")
+        b.execute("UPDATE locks SET v = 20 WHERE id = 2")
+        outcomes = []
+
+        def cross(cursor, connection, row):
+            try:
+                cursor.execute(f"UPDATE locks SET v = v + 1 WHERE id = {row}")
+                connection.commit()
+                outcomes.append(0)
+            except pymysql.MySQLError as error:
+                connection.rollback()
+                outcomes.append(error.args[0])
+
+        threads = [threading.Thread(target=cross, args=c) for c in ((a, one, 2), (b, two, 1))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        check_equal(sorted(outcomes), [0, 1213], "outcomes")
+    one.close()
+    two.close()
+
+
+def main(t):
+    with Cluster(t) as cluster:
+        host, port = cluster.sql
+        with t.case("mariadb client: an ordinary session"):
+            code, text = batch("SELECT VERSION(); CREATE DATABASE app; USE app; CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(10)); "
+                               "INSERT INTO t VALUES (1, 'x'); SELECT * FROM t; SHOW TABLES;\n\\s", host, port)
+            check(code == 0 and "ERROR" not in text, text)
+        python_client(t, "PyMySQL", lambda: pymysql.connect(host=host, port=port, user="root", database="app", charset="utf8mb4"), None)
+        python_client(
+            t, "mysql_connector",
+            lambda: mysql.connector.connect(host=host, port=port, user="root", database="app", use_pure=True, ssl_disabled=True),
+            lambda connection: connection.cursor(prepared=True))
+        lock_wait(t, lambda: pymysql.connect(host=host, port=port, user="root", database="app"))
+        where = {**os.environ, "APUS_HOST": host, "APUS_PORT": str(port), "APUS_DB": "app"}
+        _, text = run([CLIENTS / "go-client"], seconds=60, env=where, ok=False)
+        t.cases_of(text, "go-sql-driver")
+        classes = (CLIENTS / "java-classpath").read_text().strip()
+        _, text = run([shutil.which("java") or "java", "-cp", f"{CLIENTS / 'java'}:{classes}", "apus.Session"], seconds=60,
+                      env=where, ok=False)
+        t.cases_of(text, "Connector/J")
+
+
+if __name__ == "__main__":
+    scenario_main(main)

@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Installs what the scenarios need and is missing (Debian packages, Python drivers), and builds the Go and Java clients.
+# Quiet and repeatable; everything of ours goes below the cargo target directory.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+target="${CARGO_TARGET_DIR:-$PWD/target}"
+out="$target/test-clients"
+mkdir -p "$out"
+
+missing=()
+need() { command -v "$1" >/dev/null 2>&1 || [ -x "/usr/sbin/$1" ] || missing+=("$2"); }
+need sysbench sysbench
+need mariadb mariadb-client
+need mariadbd mariadb-server-core
+need valgrind valgrind
+need mvn maven
+need java default-jdk-headless
+need go golang-go
+need stdbuf coreutils
+# mariadb-server-core is the server without the service: the tests start their own on a private directory.
+python3 -c 'import ensurepip' >/dev/null 2>&1 || missing+=(python3-venv)
+if [ "${#missing[@]}" -gt 0 ]; then
+    echo "installing ${missing[*]}"
+    sudo=""
+    [ "$(id -u)" = 0 ] || sudo="sudo -n"
+    export DEBIAN_FRONTEND=noninteractive
+    $sudo apt-get update -qq >/dev/null
+    $sudo apt-get install -y -qq --no-install-recommends "${missing[@]}" >"$out/apt.log" 2>&1 || { tail -20 "$out/apt.log"; exit 1; }
+fi
+
+# Pinned, so that a new release of a driver is a commit of ours.
+drivers=(PyMySQL==1.1.1 mysql-connector-python==9.2.0)
+if [ "$(cat "$out/venv/drivers" 2>/dev/null)" != "${drivers[*]}" ]; then
+    echo "installing ${drivers[*]}"
+    rm -rf "$out/venv"
+    python3 -m venv "$out/venv"
+    "$out/venv/bin/python" -m pip install -q --disable-pip-version-check "${drivers[@]}"
+    echo "${drivers[*]}" >"$out/venv/drivers"
+fi
+
+echo "building the Go client"
+(cd tests/clients/go && go build -o "$out/go-client" .)
+
+if [ ! -e "$out/java-classpath" ] || [ -n "$(find tests/clients/java -newer "$out/java-classpath" -type f | head -1)" ]; then
+    echo "building the Java client"
+    (cd tests/clients/java && mvn -q -B -Dapus.out="$out/java-build" dependency:build-classpath -Dmdep.outputFile="$out/java-classpath.new")
+    javac -encoding UTF-8 -cp "$(cat "$out/java-classpath.new")" -d "$out/java" tests/clients/java/src/main/java/apus/*.java
+    mv "$out/java-classpath.new" "$out/java-classpath"
+    touch "$out/java-classpath"
+fi

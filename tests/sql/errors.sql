@@ -1,0 +1,23 @@
+-- Error numbers and SQLSTATEs that programs act on.
+CREATE TABLE e (id INT NOT NULL PRIMARY KEY, u INT, UNIQUE KEY uu (u));
+INSERT INTO e VALUES (1, 1);
+INSERT INTO e VALUES (1, 2);
+INSERT INTO e VALUES (2, 1);
+SELEKT 1;
+SELECT * FROM missing;
+SELECT missing FROM e;
+INSERT INTO e VALUES (1);
+INSERT INTO e (id, id) VALUES (1, 2);
+INSERT INTO e (id) VALUES (NULL);
+UPDATE e SET missing = 1;
+CREATE TABLE bad (id INT, id INT);
+CREATE TABLE bad (id INT, PRIMARY KEY (missing));
+CREATE TABLE bad (a INT, b INT, PRIMARY KEY (a), PRIMARY KEY (b));
+DROP TABLE missing;
+USE missing;
+SELECT * FROM missing.t;
+SELECT COUNT(*) FROM e WHERE SUM(id) > 1;
+SET SESSION nosuchvariable = 1;
+SELECT @@nosuchvariable;
+SELECT id FROM e WHERE;
+SELECT 1;

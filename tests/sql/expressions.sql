@@ -1,0 +1,28 @@
+-- Operators and functions over constants.
+SELECT 1 + 2 * 3, (1 + 2) * 3, 7 / 2, 7 DIV 2, 7 % 3, -7 % 3, 7 MOD 2;
+SELECT 1 / 0, 1 % 0, 5 DIV 0;
+SELECT 1 = 1, 1 = 2, 1 <> 2, 2 > 1, 'a' < 'b', 'a' = 'A', NULL = NULL, NULL <=> NULL;
+SELECT 1 AND 0, 1 OR 0, NOT 1, 1 XOR 1, NULL AND 0, NULL OR 1, NULL AND 1;
+SELECT 3 BETWEEN 1 AND 5, 3 NOT BETWEEN 1 AND 5, 3 IN (1, 2, 3), 4 NOT IN (1, 2), NULL IN (1), 1 IN (2, NULL);
+SELECT 'abc' LIKE 'a%', 'abc' LIKE '_b_', 'abc' LIKE 'b%', 'a%c' LIKE 'a\%c', NULL LIKE 'a';
+SELECT CONCAT('a', 'b', 1), CONCAT('a', NULL), UPPER('abc'), LOWER('ABC'), LENGTH('äb'), CHAR_LENGTH('äb');
+SELECT SUBSTRING('database', 5), SUBSTRING('database', 1, 4), SUBSTRING('database', -4, 2), LEFT('abc', 2), RIGHT('abc', 2);
+SELECT TRIM('  x '), LTRIM('  x'), RTRIM('x  '), REPLACE('aXbX', 'X', '-'), REVERSE('abc'), REPEAT('ab', 3);
+SELECT ABS(-5), CEIL(1.2), FLOOR(-1.2), ROUND(2.5), ROUND(1.2345, 2), MOD(10, 3), SIGN(-2);
+SELECT IF(1 > 0, 'yes', 'no'), IFNULL(NULL, 'x'), NULLIF(1, 1), NULLIF(1, 2), COALESCE(NULL, NULL, 3);
+SELECT CASE 2 WHEN 1 THEN 'one' WHEN 2 THEN 'two' END, CASE WHEN 0 THEN 1 END;
+SELECT GREATEST(1, 5, 3), LEAST(4, 2, 8);
+SELECT '10' + 5, '3 apples' + 1, 'abc' + 0;
+SELECT 0.1 + 0.2, 1.10 * 2, 1e3, 100 / 3;
+SELECT HEX(255), HEX('abc'), x'414243', 0x41;
+SELECT DATE_ADD('2024-01-31', INTERVAL 1 MONTH), DATE_SUB('2024-03-01', INTERVAL 1 DAY), DATEDIFF('2024-03-01', '2024-02-01');
+SELECT CAST('12' AS SIGNED), CAST(-1 AS UNSIGNED), CAST(1.5 AS CHAR), CAST('1.239' AS DECIMAL(5,2));
+SELECT 5 & 3, 5 | 3, 5 ^ 3, ~0, 1 << 4, 256 >> 4;
+SELECT 9223372036854775807, 18446744073709551615, -9223372036854775808;
+SELECT 9223372036854775807 + 1;
+SELECT NOSUCHFUNCTION(1);
+SELECT 1 IS NULL, NULL IS NULL, 1 IS NOT NULL, 1 IS TRUE, 0 IS FALSE;
+SELECT 'it''s', "double", 'a' 'b';
+SELECT @x := 5;
+SET @y = 7, @z = 'text';
+SELECT @y + 1, @z, @never;
