@@ -28,7 +28,7 @@ impl Accounts {
     /// Only `root` without password, for servers that listen on loopback.
     pub fn root_without_password() -> Accounts {
         let mut accounts = Accounts::new();
-        accounts.add("root", "", AuthPlugin::CachingSha2Password);
+        accounts.add("root", "", AuthPlugin::NativePassword);
         accounts
     }
 

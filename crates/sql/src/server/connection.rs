@@ -223,7 +223,9 @@ impl<E: Engine> Connection<E> {
 
     async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(&mut self, stream: &mut S) -> Result<E::Session, Gone> {
         self.output.set_sequence(0);
-        write_greeting(&mut self.output, self.slot.id, &self.scramble, AuthPlugin::CachingSha2Password);
+        // The plugin that every client library has built in: libmariadb loads caching_sha2_password from a file and, when many
+        // threads connect at once, sometimes fails to. Accounts that want the other one are switched to it.
+        write_greeting(&mut self.output, self.slot.id, &self.scramble, AuthPlugin::NativePassword);
         self.flush(stream).await?;
         let packet = self.receive(stream).await?;
         let hello = decode_client_hello(self.input.payload(&packet)).map_err(|_| SqlError::handshake());
@@ -312,7 +314,7 @@ impl<E: Engine> Connection<E> {
             account.map_or((&unknown, AuthPlugin::CachingSha2Password), |account| (&account.password, account.plugin));
         let empty = PasswordDigest::of("");
         let with_password = !matches!(login.response.as_slice(), [] | [0]);
-        if *digest == empty && !with_password {
+        if *digest == empty && !with_password && login.plugin.is_some() {
             return Ok(Ok(()));
         }
         let verified = if login.plugin == Some(plugin) {
