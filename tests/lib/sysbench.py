@@ -26,15 +26,17 @@ def command(workload, verb, address, threads=1, tables=1, table_size=1000, secon
 
 def sysbench(workload, verb, address, limit=300, **options):
     """Runs sysbench and fails on its return code and on any FATAL or error line; its output."""
-    _, text = run(command(workload, verb, address, **options), seconds=limit)
+    code, text = run(command(workload, verb, address, **options), seconds=limit, ok=False)
     refuse_errors(text)
+    if code != 0:
+        raise Failure(f"sysbench {workload} {verb} ended with {code}:\n{tail(text)}")
     return text
 
 
 def refuse_errors(text):
-    for line in text.splitlines():
-        if "FATAL" in line or line.startswith(("ALERT", "Error")):
-            raise Failure(f"sysbench: {line}\n{tail(text)}")
+    bad = [line for line in text.splitlines() if "FATAL" in line or line.startswith(("ALERT", "Error"))]
+    if bad:
+        raise Failure("sysbench: " + "\n".join(bad[:4]))
 
 
 def start(workload, address, log, **options):
