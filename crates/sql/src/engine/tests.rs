@@ -63,6 +63,7 @@ fn shape(plan: &Plan) -> String {
                 let n: usize = values.iter().map(Vec::len).product();
                 format!("{} x{n}", if index.is_some() { "unique" } else { "pk" })
             }
+            Path::Union { index, alternatives, .. } => format!("union of {} in index {index}", alternatives.len()),
             Path::Range { index, equal, low, high, .. } => {
                 format!(
                     "range({index}) ={} {}{}",

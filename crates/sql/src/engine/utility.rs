@@ -314,6 +314,7 @@ pub(super) fn explain(engine_catalog: &super::catalog::Catalog, session: &Sessio
     let path = |a: &super::plan::access::Access| match &a.path {
         Path::Points { index: None, .. } => "primary key".to_owned(),
         Path::Points { index: Some(_), .. } => "unique index".to_owned(),
+        Path::Union { index, alternatives, .. } => format!("{} ranges of index {index}", alternatives.len()),
         Path::Range { index, equal, low, high, .. } if equal.is_empty() && low.is_none() && high.is_none() => {
             format!("full scan of index {index}")
         }

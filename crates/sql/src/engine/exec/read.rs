@@ -1,8 +1,14 @@
 //! SELECT: rows by key or range, with or without locks.
 
-use apus_client::{ReadBatch, ScanRequest};
+use std::{
+    future::{Future, poll_fn},
+    pin::Pin,
+    task::Poll,
+};
+
+use apus_client::{PartialAggregate, ReadBatch, ScanRequest};
 use apus_signal::{
-    scan::AggregateFunction,
+    scan::{Aggregate, AggregateFunction},
     tc::{ALLOW_MISSING, NO_WAIT, OpStatus, SKIP_LOCKED},
 };
 use apus_types::{IndexNo, RowLayout, TransId, Value, key, schema};
@@ -15,7 +21,7 @@ use crate::{
         expr::{Context, Datum},
         plan::{
             Select,
-            access::{Access, Path},
+            access::{Access, EncodedRange, Path, bounds_of},
             select::Lock,
         },
         session::{Done, Scratch, Session},
@@ -27,6 +33,8 @@ use crate::{
 const BATCH_ROWS: u32 = 1024;
 /// Rows locked per batch.
 const LOCK_BATCH: usize = 512;
+/// Ranges of a union aggregated at once.
+const RANGES_AT_ONCE: usize = 64;
 
 pub async fn select(
     cluster: Cluster<'_>,
@@ -62,16 +70,20 @@ pub async fn select(
     let exact = s.bound.exact && !matches!(access.path, Path::Points { index: Some(_), .. });
     let filter = if exact { &access.rest } else { &access.full };
     if let (Some(list), true, true) =
-        (&plan.pushdown, exact && !s.bound.empty, matches!(access.path, Path::Range { .. }))
+        (&plan.pushdown, exact && !s.bound.empty, matches!(access.path, Path::Range { .. } | Path::Union { .. }))
     {
         let mut request = ScanRequest::all(table.schema.id, table.schema.version);
         request.trans = trans;
-        if let Path::Range { index, .. } = &access.path {
+        if let Path::Range { index, .. } | Path::Union { index, .. } = &access.path {
             request.index = *index;
         }
-        (request.low, request.high) = s.bound.bounds();
         let mut partials = Vec::with_capacity(list.len());
-        cluster.client.aggregate(&request, list, &mut partials).await?;
+        if s.bound.ranges.is_empty() {
+            (request.low, request.high) = s.bound.bounds();
+            cluster.client.aggregate(&request, list, &mut partials).await?;
+        } else {
+            aggregate_ranges(cluster, &request, &s.bound.ranges, list, &mut partials).await?;
+        }
         let values = list.iter().zip(&partials).map(|(a, p)| match a.function {
             AggregateFunction::CountRows | AggregateFunction::CountValues => Datum::Int(p.count as i64),
             AggregateFunction::Sum => p.value.map_or(Datum::Null, |unscaled| Datum::Decimal { unscaled, scale: 0 }),
@@ -110,6 +122,56 @@ pub async fn select(
     Ok(sink.sent)
 }
 
+/// Aggregates over disjoint ranges, all asked for at once.
+async fn aggregate_ranges(
+    cluster: Cluster<'_>,
+    request: &ScanRequest<'_>,
+    ranges: &[EncodedRange],
+    list: &[Aggregate],
+    out: &mut Vec<PartialAggregate>,
+) -> Done<()> {
+    out.resize(list.len(), PartialAggregate::default());
+    for some in ranges.chunks(RANGES_AT_ONCE) {
+        let asked = some.iter().map(|(low, high)| {
+            let (low, high) = bounds_of(low.as_deref(), high.as_deref());
+            let request = ScanRequest { low, high, ..*request };
+            Box::pin(async move {
+                let mut partials = Vec::with_capacity(list.len());
+                cluster.client.aggregate(&request, list, &mut partials).await.map(|()| partials)
+            })
+        });
+        for partials in join_all(asked.collect()).await {
+            for ((sum, part), aggregate) in out.iter_mut().zip(partials?).zip(list) {
+                sum.count += part.count;
+                sum.value = match (sum.value, part.value, aggregate.function) {
+                    (Some(a), Some(b), AggregateFunction::Sum) => Some(a + b),
+                    (Some(a), Some(b), AggregateFunction::Min) => Some(a.min(b)),
+                    (Some(a), Some(b), _) => Some(a.max(b)),
+                    (a, b, _) => a.or(b),
+                };
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Runs futures together and returns their results in order.
+async fn join_all<F: Future + Unpin>(mut futures: Vec<F>) -> Vec<F::Output> {
+    let mut results: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();
+    poll_fn(|cx| {
+        let mut all = true;
+        for (future, result) in futures.iter_mut().zip(&mut results).filter(|(_, r)| r.is_none()) {
+            match Pin::new(future).poll(cx) {
+                Poll::Ready(value) => *result = Some(value),
+                Poll::Pending => all = false,
+            }
+        }
+        if all { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    results.into_iter().flatten().collect()
+}
+
 fn without_table(session: &Session, plan: &Select, params: &[Datum<'_>], out: &mut Output<'_>) -> errors::Result<u64> {
     let mut sink = Sink::new(plan, params, &session.env)?;
     out.begin_rows(&plan.defs);
@@ -126,8 +188,12 @@ fn without_table(session: &Session, plan: &Select, params: &[Datum<'_>], out: &m
 
 /// Batches of rows along a bound path (`s.bound`), delivered in `s.rows`.
 enum Source {
-    Points { done: bool },
+    Points {
+        done: bool,
+    },
     Scan(Box<apus_client::ScanCursor>),
+    /// Of a union, the next range last.
+    Scans(Vec<apus_client::ScanCursor>),
 }
 
 impl Source {
@@ -159,7 +225,7 @@ impl Source {
                 let mut request = ScanRequest::all(schema.id, schema.version);
                 request.trans = trans;
                 request.index = match path {
-                    Path::Range { index, .. } => *index,
+                    Path::Range { index, .. } | Path::Union { index, .. } => *index,
                     Path::Points { .. } => IndexNo(0),
                 };
                 (request.low, request.high) = s.bound.bounds();
@@ -168,7 +234,14 @@ impl Source {
                 request.reverse = reverse;
                 request.limit = limit;
                 request.batch_rows = limit.min(u64::from(BATCH_ROWS)) as u32;
-                Ok(Source::Scan(Box::new(cluster.client.scan(&request))))
+                if s.bound.ranges.is_empty() {
+                    return Ok(Source::Scan(Box::new(cluster.client.scan(&request))));
+                }
+                let cursor = |(low, high): &EncodedRange| {
+                    let (low, high) = bounds_of(low.as_deref(), high.as_deref());
+                    cluster.client.scan(&ScanRequest { low, high, ..request })
+                };
+                Ok(Source::Scans(s.bound.ranges.iter().rev().map(cursor).collect()))
             }
         }
     }
@@ -178,6 +251,15 @@ impl Source {
         match self {
             Source::Points { done } => Ok(!std::mem::replace(done, true)),
             Source::Scan(cursor) => Ok(cursor.next_batch(&mut s.rows).await?),
+            Source::Scans(cursors) => {
+                while let Some(cursor) = cursors.last_mut() {
+                    if cursor.next_batch(&mut s.rows).await? {
+                        return Ok(true);
+                    }
+                    cursors.pop();
+                }
+                Ok(false)
+            }
         }
     }
 }

@@ -21,7 +21,19 @@ pub enum Path {
     Points { index: Option<usize>, columns: Vec<u16>, values: Vec<Vec<Expr>> },
     /// A prefix of equalities and bounds on the next column; without any, the whole index.
     Range { index: IndexNo, columns: Vec<u16>, equal: Vec<Expr>, low: Option<(Expr, bool)>, high: Option<(Expr, bool)> },
+    /// Alternatives on the first column of an index: `k BETWEEN 1 AND 2 OR k = 5 OR k > 9`.
+    Union { index: IndexNo, columns: Vec<u16>, alternatives: Vec<Interval> },
 }
+
+/// A lower and an upper limit, each with whether it is included.
+#[derive(Debug, Clone, Default)]
+pub struct Interval {
+    pub low: Option<(Expr, bool)>,
+    pub high: Option<(Expr, bool)>,
+}
+
+/// Encoded bounds: included below, excluded above.
+pub type EncodedRange = (Option<Vec<u8>>, Option<Vec<u8>>);
 
 #[derive(Debug, Clone)]
 pub struct Access {
@@ -45,14 +57,18 @@ pub struct BoundPath {
     pub exact: bool,
     /// The path could not be used: scan everything.
     pub fallback: bool,
+    /// Of a union: disjoint, in order.
+    pub ranges: Vec<EncodedRange>,
 }
 
 impl BoundPath {
     pub fn bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
-        let low = self.low.as_deref().map_or(Bound::Unbounded, Bound::Included);
-        let high = self.high.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-        (low, high)
+        bounds_of(self.low.as_deref(), self.high.as_deref())
     }
+}
+
+pub fn bounds_of<'k>(low: Option<&'k [u8]>, high: Option<&'k [u8]>) -> (Bound<&'k [u8]>, Bound<&'k [u8]>) {
+    (low.map_or(Bound::Unbounded, Bound::Included), high.map_or(Bound::Unbounded, Bound::Excluded))
 }
 
 /// Conditions on one column with constants.
@@ -144,11 +160,64 @@ pub fn choose(table: &Table, condition: Option<Expr>, order: &[u16]) -> Access {
     if path.is_none() {
         let (best, best_used) = choose_range(table, &found, order);
         (path, used) = (Some(best), best_used);
+        if used.is_empty()
+            && let Some((union, i)) = choose_union(table, &conjuncts)
+        {
+            (path, used) = (Some(union), vec![i]);
+        }
     }
     let path = path.unwrap_or_else(|| whole(schema));
     let rest: Vec<Expr> =
         conjuncts.iter().enumerate().filter(|(i, _)| !used.contains(i)).map(|(_, e)| e.clone()).collect();
     Access { path, full: condition, rest: if rest.is_empty() { None } else { Some(Expr::And(rest)) } }
+}
+
+/// A condition that is an OR of limits on the first column of one index, and its place among the conjuncts.
+fn choose_union(table: &Table, conjuncts: &[Expr]) -> Option<(Path, usize)> {
+    let schema = &table.schema;
+    for (i, conjunct) in conjuncts.iter().enumerate() {
+        let Expr::Or(_) = conjunct else { continue };
+        let mut disjuncts = Vec::new();
+        flatten_or(conjunct, &mut disjuncts);
+        let mut alternatives = Vec::new();
+        let mut on: Option<u16> = None;
+        for disjunct in disjuncts {
+            let parts = disjunct.clone().conjuncts();
+            let found = gather(schema, &parts);
+            let mut limited =
+                found.iter().enumerate().filter(|(_, f)| f.equal.is_some() || f.low.is_some() || f.high.is_some());
+            let (column, limits) = limited.next()?;
+            let column = column as u16;
+            // One column, one conjunct: everything the alternative says is in its limits.
+            if limited.next().is_some() || parts.len() != 1 || on.is_some_and(|c| c != column) {
+                return None;
+            }
+            on = Some(column);
+            match &limits.equal {
+                Some((list, _)) => alternatives.extend(
+                    list.iter().map(|e| Interval { low: Some((e.clone(), true)), high: Some((e.clone(), true)) }),
+                ),
+                None => alternatives.push(Interval {
+                    low: limits.low.as_ref().map(|(e, inclusive, _)| (e.clone(), *inclusive)),
+                    high: limits.high.as_ref().map(|(e, inclusive, _)| (e.clone(), *inclusive)),
+                }),
+            }
+        }
+        let column = on?;
+        let secondary = table.ready_indexes().map(|(_, i)| (i.no, i.columns.as_slice()));
+        let mut indexes = std::iter::once((IndexNo(0), schema.primary_key.as_slice())).chain(secondary);
+        if let Some((index, columns)) = indexes.find(|(_, columns)| columns.first() == Some(&column)) {
+            return Some((Path::Union { index, columns: columns.to_vec(), alternatives }, i));
+        }
+    }
+    None
+}
+
+fn flatten_or<'e>(e: &'e Expr, out: &mut Vec<&'e Expr>) {
+    match e {
+        Expr::Or(list) => list.iter().for_each(|e| flatten_or(e, out)),
+        other => out.push(other),
+    }
 }
 
 /// The whole primary key index.
@@ -212,11 +281,13 @@ impl Path {
     /// Evaluates the constants and encodes the keys.
     pub fn bind(&self, schema: &TableSchema, cx: &Context<'_>, out: &mut BoundPath) -> Result<()> {
         out.points.clear();
+        out.ranges.clear();
         (out.low, out.high) = (None, None);
         (out.empty, out.exact, out.fallback) = (false, true, false);
         match self {
             Path::Points { columns, values, .. } => bind_points(schema, columns, values, cx, out),
             Path::Range { columns, equal, low, high, .. } => bind_range(schema, columns, equal, low, high, cx, out),
+            Path::Union { columns, alternatives, .. } => bind_union(schema, columns, alternatives, cx, out),
         }
     }
 }
@@ -269,6 +340,41 @@ fn bind_points(
         out.points.dedup();
     }
     out.empty = out.points.is_empty();
+    Ok(())
+}
+
+/// Sorts the alternatives and joins those that touch.
+fn bind_union(
+    schema: &TableSchema,
+    columns: &[u16],
+    alternatives: &[Interval],
+    cx: &Context<'_>,
+    out: &mut BoundPath,
+) -> Result<()> {
+    let mut ranges: Vec<EncodedRange> = Vec::with_capacity(alternatives.len());
+    for Interval { low, high } in alternatives {
+        (out.low, out.high, out.empty) = (None, None, false);
+        bind_range(schema, columns, &[], low, high, cx, out)?;
+        if out.fallback {
+            return Ok(());
+        }
+        if !out.empty {
+            ranges.push((out.low.take(), out.high.take()));
+        }
+    }
+    (out.low, out.high) = (None, None);
+    ranges.sort_unstable(); // without a lower bound first
+    for (low, high) in ranges {
+        match out.ranges.last_mut() {
+            Some((_, end)) if end.is_none() || low <= *end => {
+                if end.is_some() && (high.is_none() || high > *end) {
+                    *end = high;
+                }
+            }
+            _ => out.ranges.push((low, high)),
+        }
+    }
+    out.empty = out.ranges.is_empty();
     Ok(())
 }
 
