@@ -161,7 +161,7 @@ fn integer(column: &Column, value: &Datum<'_>, a: Assign) -> Result<i128> {
         Datum::Text(t) => {
             let trimmed = t.trim_ascii();
             match decimal::parse_prefix(trimmed) {
-                Some((n, scale, rest)) if rest.is_empty() => Ok(decimal::rescale(n, scale, 0).unwrap_or(i128::MAX)),
+                Some((n, scale, [])) => Ok(decimal::rescale(n, scale, 0).unwrap_or(i128::MAX)),
                 _ => {
                     let (x, whole) = super::expr::datum::text_to_f64(trimmed);
                     if a.strict && !whole {

@@ -555,7 +555,7 @@ fn column_type(t: &mut Tokens, default: Collation) -> Result<(ColumnType, String
         "binary" => ColumnType::Binary { length: length(1, 255)? },
         "varbinary" => ColumnType::VarBinary { length: length(1, 65_535)? },
         "tinytext" => text(255),
-        "text" => text(first.unwrap_or(65_535).max(65_535).min(LONGEST)),
+        "text" => text(first.unwrap_or(65_535).clamp(65_535, LONGEST)),
         "mediumtext" | "longtext" => text(if name == "longtext" { LONGEST } else { LONGEST - 1 }),
         "tinyblob" => blob(255),
         "blob" => blob(65_535),

@@ -147,8 +147,11 @@ pub fn create_table(t: &Table) -> String {
     )
 }
 
+/// Says whether a name is wanted.
+type NameFilter = Box<dyn Fn(&str) -> bool>;
+
 /// `LIKE 'pattern'` or `WHERE Variable_name = 'x'` (also IN and LIKE): the names wanted.
-fn name_filter(t: &mut Tokens) -> Result<Box<dyn Fn(&str) -> bool>> {
+fn name_filter(t: &mut Tokens) -> Result<NameFilter> {
     if t.word("like") {
         let pattern = t.string()?;
         return Ok(Box::new(move |n| like(n.as_bytes(), pattern.as_bytes(), Some(b'\\'), true)));
@@ -231,7 +234,7 @@ impl SqlEngine {
             let rows: Rows = catalog.databases.keys().filter(|n| keep(n)).map(|n| vec![text(n.clone())]).collect();
             table(session, out, &["Database"], &rows);
         } else if t.word("tables") {
-            let database = self.from_database(session, t)?;
+            let database = self.database_of(session, t)?;
             let keep = name_filter(t)?;
             let catalog = self.catalog().await?;
             if !catalog.databases.contains_key(&database) {
@@ -251,7 +254,7 @@ impl SqlEngine {
             }
         } else if t.word("table") {
             t.expect("status")?;
-            let database = self.from_database(session, t)?;
+            let database = self.database_of(session, t)?;
             let keep = name_filter(t)?;
             let catalog = self.catalog().await?;
             let rows: Rows =
@@ -359,7 +362,7 @@ impl SqlEngine {
         Ok(())
     }
 
-    fn from_database(&self, session: &Session, t: &mut Tokens) -> Result<String> {
+    fn database_of(&self, session: &Session, t: &mut Tokens) -> Result<String> {
         if t.word("from") || t.word("in") {
             return t.identifier();
         }

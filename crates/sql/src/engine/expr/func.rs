@@ -19,8 +19,7 @@ macro_rules! functions {
         pub fn lookup(name: &str, arguments: usize) -> Result<Option<Func>> {
             match name {
                 $($($text)|+ => {
-                    #[allow(unused_comparisons)]
-                    if arguments >= $least && arguments <= $most { Ok(Some(Func::$name)) } else { Err(errors::argument_count(name)) }
+                    if ($least..=$most).contains(&arguments) { Ok(Some(Func::$name)) } else { Err(errors::argument_count(name)) }
                 })*
                 _ => Ok(None),
             }
