@@ -45,6 +45,12 @@ pub enum Event {
         to: NodeId,
         worker: u8,
     },
+    /// An actor's link is tried; an incarnation other than 0 must be the node's.
+    ActorDial {
+        actor: ActorId,
+        node: NodeId,
+        incarnation: u64,
+    },
     Wake {
         actor: ActorId,
     },

@@ -11,6 +11,9 @@
 mod actor;
 mod cluster;
 mod events;
+mod native;
+pub mod workload;
 
-pub use actor::{Actor, ActorId, ActorOutput};
-pub use cluster::{Cluster, SimConfig};
+pub use actor::{Actor, ActorId, ActorOutput, Welcome};
+pub use cluster::{Cluster, SimConfig, address, parse_address};
+pub use native::{Clock, NativeClient};

@@ -65,6 +65,8 @@ use self::{execute::Work, outcome::Outcomes, tables::Tables, trans::Transactions
 pub const WAITING_MAX: usize = 16 << 10;
 /// A wait is reported for deadlock detection when it has lasted this long, and again after each further period.
 const REPORT_WAIT_NS: u64 = 5_000_000;
+/// The dump shows the content hash of fragments up to this many rows.
+const HASHED_ROWS_MAX: u64 = 100_000;
 /// Signals of a view that is not here yet are set aside up to this many bytes.
 const DEFERRED_BYTES_MAX: usize = 64 << 20;
 
@@ -376,12 +378,13 @@ impl Block for LocalDataManager {
             for (partition, fragment) in table.fragments() {
                 let _ = writeln!(
                     out,
-                    "  fragment {}.{} part {}: {} rows, {} bytes",
+                    "  fragment {}.{} part {}: {} rows, {} bytes, content {:x}",
                     table.schema.database,
                     table.schema.name,
                     partition,
                     fragment.row_count(),
-                    fragment.data_bytes()
+                    fragment.data_bytes(),
+                    if fragment.row_count() <= HASHED_ROWS_MAX { fragment.content_hash() } else { 0 },
                 );
             }
         }
