@@ -178,6 +178,8 @@ impl Bank {
         executioner.restart(node)?;
         let timeout = Duration::from_secs(self.args.restart_timeout);
         let up_after = nodes::wait_for(&mgmt, node, true, timeout, || self.progress())?;
+        let enough = self.floor.commits() + self.floor.workers + 1;
+        self.wait("no transfer was committed after the restart", |floor| floor.commits() >= enough)?;
         self.traffic_for(AFTER);
         let at_join = self.floor.take_gap();
         self.longest_gap = self.longest_gap.max(at_kill).max(at_join);

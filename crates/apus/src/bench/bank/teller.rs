@@ -243,6 +243,7 @@ impl Teller {
     /// Executes a transfer until its fate is known, and notes it.
     async fn see_through(&mut self, transfer: Transfer) {
         let begin = Instant::now();
+        let mut last = None;
         loop {
             let mut transaction = self.client.begin();
             let done = self.execute(&mut transaction, &transfer).await;
@@ -252,7 +253,9 @@ impl Teller {
                     let token = transaction.token();
                     *lock(&self.floor.retries).entry(error.code as u16).or_default() += 1;
                     let _ = transaction.rollback().await;
-                    self.fate(&transfer, &error, token).await
+                    let fate = self.fate(&transfer, &error, token).await;
+                    last = Some(error);
+                    fate
                 }
             };
             let (floor, desk) = (&self.floor, self.floor.desks.get(self.worker as usize));
@@ -273,7 +276,8 @@ impl Teller {
                 }
                 Fate::Hopeless => return tokio::time::sleep(Duration::from_millis(100)).await,
                 Fate::RolledBack if begin.elapsed() > PATIENCE => {
-                    floor.violation(format!("transfer {} failed for {} s", transfer.id, PATIENCE.as_secs()));
+                    let last = last.map(|e| e.to_string()).unwrap_or_default();
+                    floor.violation(format!("{transfer:?} failed for {} s, last by {last}", PATIENCE.as_secs()));
                     return;
                 }
                 // Those that met in a deadlock must not meet again in step.
