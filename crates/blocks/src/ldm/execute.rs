@@ -98,6 +98,11 @@ impl LocalDataManager {
         let ops = std::mem::take(&mut work.ops);
         let progress = self.execute_ops(&mut work, &ops, ctx);
         work.ops = ops;
+        if std::mem::take(&mut work.lock_granted) && work.lock_fresh {
+            // Refused before it could use the lock, for instance because the view changed while it waited: no entry would give it back.
+            ctx.probe("ldm: lock granted in vain");
+            self.release_row(work.lock_row, work.trans_at, true);
+        }
         self.conclude(work, progress, ctx);
     }
 
@@ -187,7 +192,8 @@ impl LocalDataManager {
 
     /// Remembers a row that the transaction has locked or changed.
     fn note_row(&mut self, work: &Work, at: RowAt, lock: bool, write: bool) {
-        if self.transactions.has_other_chain(work.trans_at, work.chain) {
+        // A row locked just now has no earlier entry. The search is long: it may not be made for each row of a large transaction.
+        if !lock && self.transactions.has_other_chain(work.trans_at, work.chain) {
             self.transactions.retag_row(work.trans_at, at.0, at.1, at.2, work.chain);
         }
         let entry = Entry {

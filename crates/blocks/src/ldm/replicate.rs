@@ -88,6 +88,7 @@ impl LocalDataManager {
             None if row.image.is_none() => return Ok(()), // a recovering node has not got the row yet: nothing to delete
             None => fragment.insert_slot(row.key, hash)?,
         };
+        let untouched = fragment.lock_word_of(slot) == 0;
         let fresh = match self.locks.acquire(fragment.lock_word(slot), at, LockMode::Exclusive, NONE, false) {
             Acquire::Granted => true,
             Acquire::AlreadyHeld => false,
@@ -101,7 +102,7 @@ impl LocalDataManager {
             }
             return Err(code);
         }
-        if self.transactions.has_other_chain(at, req.chain) {
+        if !untouched && self.transactions.has_other_chain(at, req.chain) {
             self.transactions.retag_row(at, row.table, row.partition, slot, req.chain);
         }
         let entry = Entry {
