@@ -50,7 +50,8 @@ class Side:
 
     def measure(self, workload, threads, args):
         """(transactions per second, 95th percentile in ms); for bulk_insert rows per second."""
-        options = {"tables": args.tables, "table_size": args.table_size, "threads": threads}
+        tables = 1 if workload.startswith("select_random") else args.tables  # these refuse more than one table
+        options = {"tables": tables, "table_size": args.table_size, "threads": threads}
         if workload == "bulk_insert":
             sysbench(workload, "prepare", self.address, database="bulk", **options)
             try:

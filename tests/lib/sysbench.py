@@ -34,7 +34,7 @@ def sysbench(workload, verb, address, limit=300, **options):
 
 
 def refuse_errors(text):
-    bad = [line for line in text.splitlines() if "FATAL" in line or line.startswith(("ALERT", "Error"))]
+    bad = [line[:200] for line in text.splitlines() if "FATAL" in line or line.startswith(("ALERT", "Error"))]
     if bad:
         raise Failure("sysbench: " + "\n".join(bad[:4]))
 
