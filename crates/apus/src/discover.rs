@@ -1,7 +1,7 @@
 //! Finding a running `apus dev`, and asking it to start a dead node again.
 //!
 //! `apus dev` keeps `cluster.json` (see [`DevCluster`]) and a control socket in its directory, and a link to that directory in
-//! [`registry`]. A link whose process is gone is ignored.
+//! [`registry`]. A link whose process is gone is ignored. Where several run, the environment variable APUS_DEV_DIR says which is meant.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -52,11 +52,18 @@ fn load(dir: &Path) -> Option<DevCluster> {
     Some(DevCluster { dir: dir.to_owned(), state: serde_json::from_str(&text).ok()? })
 }
 
-/// The running `apus dev` that started last.
+/// Names the directory of the `apus dev` that is meant, where several run.
+pub const DIR_VARIABLE: &str = "APUS_DEV_DIR";
+
+/// The running `apus dev` that [`DIR_VARIABLE`] names, or else the one that started last.
 ///
 /// # Errors
 /// There is none; the text says what to do.
 pub fn find_dev() -> Result<DevCluster, String> {
+    if let Some(dir) = std::env::var_os(DIR_VARIABLE) {
+        let dir = PathBuf::from(dir);
+        return load(&dir).ok_or_else(|| format!("no `apus dev` runs in {} ({DIR_VARIABLE})", dir.display()));
+    }
     let mut found: Vec<(std::time::SystemTime, PathBuf)> = Vec::new();
     for entry in std::fs::read_dir(registry()).into_iter().flatten().flatten() {
         let alive = entry.file_name().to_str().and_then(|n| n.parse().ok()).is_some_and(is_alive);

@@ -60,7 +60,7 @@ pub struct DevArgs {
 
 #[derive(clap::Subcommand)]
 enum DevAction {
-    /// Start a dead data node of the running `apus dev` again
+    /// Start a dead data node of the running `apus dev` again (of several, the one in $APUS_DEV_DIR, or the last started)
     Restart {
         /// Id of the data node
         id: u16,
