@@ -193,6 +193,15 @@ impl Locks {
         head.holders.contains(&owner).then_some(mode)
     }
 
+    /// Who holds the row, in order of the grants; for checks.
+    pub fn holders(&self, word: u32) -> Vec<u32> {
+        if word & SOLE != 0 {
+            return vec![word & !SOLE];
+        }
+        let head = word.checked_sub(1).and_then(|n| self.heads.get(n as usize));
+        head.map_or_else(Vec::new, |head| head.holders.clone())
+    }
+
     /// Whom a waiting owner waits for: holders in conflict and earlier waiters in conflict.
     pub fn blockers(&self, word: u32, owner: u32, out: &mut Vec<u32>) {
         if word & SOLE != 0 {

@@ -392,8 +392,17 @@ impl Block for LocalDataManager {
 
     fn verify(&self) -> Result<(), String> {
         for table in self.tables.iter() {
-            for (_, fragment) in table.fragments() {
+            for (partition, fragment) in table.fragments() {
                 fragment.verify()?;
+                let mut next = fragment.next_row(RowId(0));
+                while let Some(row) = next {
+                    let at = (table.schema.id, partition, row);
+                    let holders = self.locks.holders(fragment.lock_word_of(row));
+                    if let Some(holder) = holders.into_iter().find(|&h| !self.transactions.has_lock_entry(h, at)) {
+                        return Err(format!("row {at:?} is locked by slot {holder}, which knows nothing of it"));
+                    }
+                    next = fragment.next_row(RowId(row.0 + 1));
+                }
             }
         }
         Ok(())

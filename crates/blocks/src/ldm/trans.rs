@@ -222,6 +222,19 @@ impl Transactions {
         }
     }
 
+    /// Whether the transaction in this slot will give the row's lock back; for checks.
+    pub fn has_lock_entry(&self, at: u32, row: (TableId, PartitionId, RowId)) -> bool {
+        let mut i = self.slots.get(at as usize).filter(|t| t.used).map_or(NONE, |t| t.head);
+        while i != NONE {
+            let e = &self.entries[i as usize];
+            if e.lock && (e.table, e.partition, e.row) == row {
+                return true;
+            }
+            i = e.next;
+        }
+        false
+    }
+
     /// More than one chain in use, so rows may need retagging.
     pub fn has_other_chain(&self, at: u32, chain: Chain) -> bool {
         self.slots[at as usize].parts.iter().any(|p| p.chain != chain)
