@@ -48,6 +48,8 @@ pub struct Catalog {
     loaded: bool,
     pub databases: BTreeMap<String, Collation>,
     tables: BTreeMap<(String, String), Rc<Table>>,
+    /// The table of AUTO_INCREMENT counters.
+    pub counters: Option<Rc<Table>>,
 }
 
 impl Catalog {
@@ -79,6 +81,7 @@ impl Catalog {
             let key = (table.schema.database.clone(), table.schema.name.clone());
             catalog.tables.insert(key, Rc::new(table));
         }
+        catalog.counters = catalog.find(SYSTEM_DATABASE, super::auto_increment::TABLE);
         Ok(catalog)
     }
 

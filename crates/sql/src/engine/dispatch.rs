@@ -12,7 +12,7 @@ use sqlparser::ast::Statement;
 
 use super::{
     auto_increment::{self, AutoIncrement},
-    catalog::{Catalog, SYSTEM_DATABASE, Table},
+    catalog::{Catalog, Table},
     cells,
     digest::{Digest, Form},
     errors::{self, Result},
@@ -76,14 +76,14 @@ impl SqlEngine {
         if insert.table.schema.auto_increment_column().is_none() {
             return Ok(None);
         }
-        if let Some(found) = catalog.find(SYSTEM_DATABASE, auto_increment::TABLE) {
-            return Ok(Some(found));
+        if let Some(found) = &catalog.counters {
+            return Ok(Some(found.clone()));
         }
         auto_increment::create_missing(&self.client, catalog).await.map_err(|e| errors::from_client(&e))?;
-        Ok(self.fetch_catalog().await?.find(SYSTEM_DATABASE, auto_increment::TABLE))
+        Ok(self.fetch_catalog().await?.counters.clone())
     }
 
-    /// Runs the first statement of `sql`; returns the offset behind it.
+    /// Runs the statement `sql`, whose normal form is in the session's digest.
     async fn statement(&self, session: &mut Session, sql: &[u8], out: &mut Output<'_>) -> Result<()> {
         session.env.start_statement();
         session.questions += 1;
@@ -105,7 +105,6 @@ impl SqlEngine {
         sql: &[u8],
         out: &mut Output<'_>,
     ) -> Result<()> {
-        s.digest.scan(sql, Form::Digest)?;
         if !is_query(&s.digest.text) {
             s.digest.scan(sql, Form::Plain)?;
             let text = String::from_utf8_lossy(&s.digest.text).into_owned();
@@ -197,7 +196,7 @@ impl SqlEngine {
         };
         match done {
             Ok((rows, changed)) => {
-                self.answer(session, rows, changed, out);
+                self.answer(session, s, rows, changed, out);
                 Ok(())
             }
             Err(fail) => {
@@ -207,7 +206,14 @@ impl SqlEngine {
         }
     }
 
-    fn answer(&self, session: &mut Session, rows: u64, changed: Option<Changed>, out: &mut Output<'_>) {
+    fn answer(
+        &self,
+        session: &mut Session,
+        s: &mut Scratch,
+        rows: u64,
+        changed: Option<Changed>,
+        out: &mut Output<'_>,
+    ) {
         let status = session.status();
         match changed {
             None => {
@@ -218,7 +224,8 @@ impl SqlEngine {
             Some(c) => {
                 session.env.row_count = c.affected as i64;
                 out.set_status(status);
-                out.ok(c.affected, c.last_insert_id, session.warning_count(), &c.info);
+                c.info.write(session.warning_count(), &mut s.info);
+                out.ok(c.affected, c.last_insert_id, session.warning_count(), &s.info);
             }
         }
     }
@@ -411,12 +418,8 @@ impl Engine for SqlEngine {
         let mut rest = sql;
         let mut first = true;
         loop {
-            let mut digest = std::mem::take(&mut session.scratch.digest);
-            let scanned = digest.scan(rest, Form::Plain);
-            let empty = digest.text.is_empty();
-            session.scratch.digest = digest;
-            let end = scanned?;
-            if empty {
+            let end = session.scratch.digest.scan(rest, Form::Digest)?;
+            if session.scratch.digest.text.is_empty() {
                 return if first { Err(errors::empty_query()) } else { Ok(()) };
             }
             let (one, tail) = rest.split_at(end.min(rest.len()));

@@ -108,6 +108,10 @@ pub fn wrong_variable_value(name: &str, value: &str) -> SqlError {
 pub fn out_of_sort_memory() -> SqlError {
     error(1038, b"HY001", "Out of sort memory, consider a narrower WHERE or a LIMIT".into())
 }
+pub fn too_many_locks() -> SqlError {
+    let text = "The total number of locks exceeds the lock table size; change fewer rows per statement (LIMIT)";
+    error(1206, b"HY000", text.into())
+}
 pub fn unknown_savepoint(name: &str) -> SqlError {
     error(1305, b"42000", format!("SAVEPOINT {name} does not exist"))
 }

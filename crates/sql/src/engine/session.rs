@@ -2,12 +2,14 @@
 
 use std::{collections::BTreeMap, rc::Rc};
 
-use apus_client::{ClientError, KeyList, OpBatch, Results, Rows, Transaction};
+use apus_client::{ClientError, KeyList, OpBatch, PartialAggregate, Results, Rows, Transaction};
 use apus_types::TableId;
 
 use super::{
     digest::Digest,
+    exec::sink::SinkBuffers,
     expr::{Datum, env::Env},
+    keys::{Pairs, StringSet, Strings},
     plan::{Plan, access::BoundPath},
 };
 use crate::wire::SqlError;
@@ -36,6 +38,20 @@ pub struct Scratch {
     pub program: Vec<u8>,
     pub row: Vec<u8>,
     pub key: Vec<u8>,
+    pub sink: SinkBuffers,
+    pub partials: Vec<PartialAggregate>,
+    pub aggregates: Vec<Datum<'static>>,
+    /// Primary keys of rows to lock, by their sort keys.
+    pub candidates: Pairs,
+    /// Locked rows by their primary keys.
+    pub locked: Pairs,
+    /// Primary keys of rows that a LIMIT has counted.
+    pub done: StringSet,
+    /// New rows of INSERT and UPDATE.
+    pub images: Strings,
+    /// Values of the row that is made.
+    pub cells: Vec<Datum<'static>>,
+    pub info: String,
 }
 
 pub struct Prepared {

@@ -3,17 +3,18 @@
 use apus_signal::tc::{ALLOW_MISSING, OpKind, OpStatus};
 use apus_types::{ErrorCode, TableSchema, Value, key, row::encode_fixed, update};
 
-use super::{Changed, Cluster, duplicate, execute, next_savepoint, read, sink};
+use super::{
+    Changed, Cluster, Info, duplicate, execute,
+    lock::{self, Hunt, Wanted},
+    next_savepoint,
+};
 use crate::engine::{
     convert::{self, Assign},
     errors,
     expr::{Context, Datum},
-    plan::{Delete, Update, dml::Step, select::OrderKey},
+    plan::{Delete, Update, dml::Step},
     session::{Done, Fail, Scratch, Session},
 };
-
-/// Writes of one statement sent per batch.
-const WRITE_BATCH: usize = 512;
 
 pub async fn update(
     cluster: Cluster<'_>,
@@ -108,7 +109,7 @@ async fn update_by_program(
         return Ok(Some(Changed { info: info(0, 0), ..Changed::default() }));
     }
     s.ops.clear();
-    for point in &s.bound.points {
+    for point in s.bound.points.iter() {
         s.ops.push(schema, OpKind::Update, ALLOW_MISSING, point, &s.program)?;
     }
     let sent = run(cluster, session, s).await;
@@ -137,8 +138,8 @@ async fn update_by_program(
     Ok(Some(Changed { affected, info: info(matched, changed), ..Changed::default() }))
 }
 
-fn info(matched: u64, changed: u64) -> String {
-    format!("Rows matched: {matched}  Changed: {changed}  Warnings: 0")
+fn info(matched: u64, changed: u64) -> Info {
+    Info::Updated { matched, changed }
 }
 
 /// Sends `s.ops`: in the session's transaction, or as one of its own.
@@ -151,40 +152,6 @@ pub async fn run(cluster: Cluster<'_>, session: &mut Session, s: &mut Scratch) -
     Ok(())
 }
 
-/// Locked rows that satisfy the condition, in the order asked, cut to the limit.
-async fn locked_rows(
-    cluster: Cluster<'_>,
-    session: &mut Session,
-    s: &mut Scratch,
-    table: &crate::engine::catalog::Table,
-    access: &crate::engine::plan::access::Access,
-    order: &[OrderKey],
-    limit: Option<&crate::engine::expr::Expr>,
-    params: &[Datum<'_>],
-) -> Done<Vec<(Vec<u8>, Vec<u8>)>> {
-    let schema = &table.schema;
-    let keys = read::find_keys(cluster, session, s, table, access, params, false).await?;
-    let locked = read::lock_rows(cluster, session, s, table, &keys, None).await?;
-    let mut kept = Vec::with_capacity(locked.len());
-    for (key, row) in locked {
-        let cx = context(session, schema, &row, params);
-        let keep = match &access.full {
-            Some(f) => f.passes(&cx)?,
-            None => true,
-        };
-        if keep {
-            kept.push((sink::sort_key(order, &cx)?, key, row));
-        }
-    }
-    if !order.is_empty() {
-        kept.sort_by(|a, b| a.0.cmp(&b.0));
-    }
-    if let Some(n) = sink::count(limit, &context(session, schema, &[], params))? {
-        kept.truncate(usize::try_from(n).unwrap_or(usize::MAX));
-    }
-    Ok(kept.into_iter().map(|(_, key, row)| (key, row)).collect())
-}
-
 async fn update_locked(
     cluster: Cluster<'_>,
     session: &mut Session,
@@ -193,47 +160,54 @@ async fn update_locked(
     params: &[Datum<'_>],
 ) -> Done<Changed> {
     let schema = &plan.table.schema;
-    let rows =
-        locked_rows(cluster, session, s, &plan.table, &plan.access, &plan.order, plan.limit.as_ref(), params).await?;
-    let matched = rows.len() as u64;
-    let mut changed = 0;
-    let mut images = Vec::new();
-    s.ops.clear();
-    let savepoint = next_savepoint(session);
-    for (i, (key, old)) in rows.iter().enumerate() {
-        let new = updated_row(session, schema, old, None, &plan.assignments, params, i + 1)?;
-        let Some(new) = new else { continue };
-        changed += 1;
-        push_change(s, schema, key, old, &new)?;
-        images.push(new);
-        if s.ops.len() >= WRITE_BATCH {
-            send_changes(cluster, session, s, &plan.table, savepoint, &images).await?;
-            images.clear();
+    let limit = lock::limit(session, schema.layout(), plan.limit.as_ref(), params)?;
+    let Update { table, access, order, in_order, reverse, .. } = plan;
+    let wanted = Wanted { table, access, order, in_order: *in_order, reverse: *reverse, lock: None, params };
+    let mut hunt = Hunt::new(s, wanted, limit);
+    let (mut matched, mut changed) = (0, 0);
+    loop {
+        s.locked.clear();
+        if !hunt.next(cluster, session, s).await? {
+            break;
         }
+        s.ops.clear();
+        s.images.clear();
+        let locked = std::mem::take(&mut s.locked);
+        for i in 0..locked.len() {
+            matched += 1;
+            let old = locked.payload(i);
+            let row_number = usize::try_from(matched).unwrap_or(usize::MAX);
+            let new = updated_row(session, schema, old, None, &plan.assignments, params, row_number)?;
+            let Some(new) = new else { continue };
+            changed += 1;
+            push_change(s, schema, locked.key(i), old, &new)?;
+            s.images.push(&new);
+        }
+        s.locked = locked;
+        send_changes(cluster, session, s, table).await?;
     }
-    send_changes(cluster, session, s, &plan.table, savepoint, &images).await?;
     session.remember(schema);
     let affected = if session.found_rows { matched } else { changed };
     Ok(Changed { affected, info: info(matched, changed), ..Changed::default() })
 }
 
+/// Sends `s.ops`, which turn rows into `s.images`.
 async fn send_changes(
     cluster: Cluster<'_>,
     session: &mut Session,
     s: &mut Scratch,
     table: &crate::engine::catalog::Table,
-    savepoint: u32,
-    images: &[Vec<u8>],
 ) -> Done<()> {
     if s.ops.is_empty() {
         return Ok(());
     }
-    let sent = execute(cluster, session, &s.ops, &mut s.results, savepoint, false).await;
-    s.ops.clear();
-    match sent {
+    let savepoint = next_savepoint(session);
+    match execute(cluster, session, &s.ops, &mut s.results, savepoint, false).await {
         Err(Fail::Client(e)) if e.code == ErrorCode::DuplicateKey => {
-            let image = images.get(e.op as usize).or_else(|| images.last().filter(|_| images.len() == 1));
-            Err(duplicate(table, e.index, image.map(Vec::as_slice)).into())
+            // Operations and images run in step unless a primary key changed.
+            let in_step = s.images.len() == s.ops.len() || s.images.len() == 1;
+            let image = s.images.get(if s.images.len() == 1 { 0 } else { e.op as usize }).filter(|_| in_step);
+            Err(duplicate(table, e.index, image).into())
         }
         other => other,
     }
@@ -361,7 +335,7 @@ pub async fn delete(
                 return Ok(Changed::default());
             }
             s.ops.clear();
-            for point in &s.bound.points {
+            for point in s.bound.points.iter() {
                 s.ops.push(schema, OpKind::Delete, ALLOW_MISSING, point, &[])?;
             }
             run(cluster, session, s).await?;
@@ -371,16 +345,24 @@ pub async fn delete(
             return Ok(Changed { affected, ..Changed::default() });
         }
     }
-    let rows =
-        locked_rows(cluster, session, s, &plan.table, &plan.access, &plan.order, plan.limit.as_ref(), params).await?;
-    let savepoint = next_savepoint(session);
-    for chunk in rows.chunks(WRITE_BATCH) {
-        s.ops.clear();
-        for (key, _) in chunk {
-            s.ops.push(schema, OpKind::Delete, 0, key, &[])?;
+    let limit = lock::limit(session, schema.layout(), plan.limit.as_ref(), params)?;
+    let Delete { table, access, order, in_order, reverse, .. } = plan;
+    let wanted = Wanted { table, access, order, in_order: *in_order, reverse: *reverse, lock: None, params };
+    let mut hunt = Hunt::new(s, wanted, limit);
+    let mut affected = 0;
+    loop {
+        s.locked.clear();
+        if !hunt.next(cluster, session, s).await? {
+            break;
         }
+        s.ops.clear();
+        for i in 0..s.locked.len() {
+            s.ops.push(schema, OpKind::Delete, 0, s.locked.key(i), &[])?;
+        }
+        affected += s.locked.len() as u64;
+        let savepoint = next_savepoint(session);
         execute(cluster, session, &s.ops, &mut s.results, savepoint, false).await?;
     }
     session.remember(schema);
-    Ok(Changed { affected: rows.len() as u64, ..Changed::default() })
+    Ok(Changed { affected, ..Changed::default() })
 }

@@ -1,24 +1,29 @@
 //! INSERT and REPLACE.
 
+use std::sync::OnceLock;
+
 use apus_client::ReadBatch;
 use apus_signal::tc::{ALLOW_DUPLICATE, ALLOW_MISSING, OpKind, OpStatus};
-use apus_types::{ErrorCode, RowLayout, Value, key, schema};
+use apus_types::{ErrorCode, RowLayout, TableSchema, Value, key, schema};
 
-use super::{Changed, Cluster, change, duplicate, execute, next_savepoint, read, reader};
+use super::{Changed, Cluster, Info, change, duplicate, execute, lock, next_savepoint, read, reader};
 use crate::engine::{
     catalog::Table,
     convert::{self, Assign},
     errors,
-    expr::{Context, Datum, Expr},
+    expr::{Context, Datum, Expr, recycle},
+    keys::Strings,
     plan::{
         Insert,
-        dml::{OnDuplicate, Source, default_expr},
+        dml::{OnDuplicate, Source},
     },
     session::{Done, Fail, Scratch, Session},
 };
 
 /// Rows sent per batch.
 const INSERT_BATCH: usize = 1000;
+/// Memory of the rows of one INSERT, in bytes.
+pub const INSERT_BYTES_MAX: usize = 256 << 20;
 
 pub async fn insert(
     cluster: Cluster<'_>,
@@ -40,8 +45,7 @@ pub async fn insert(
             count = collected.len();
         }
     }
-    let defaults = Defaults::new(table, plan)?;
-    let mut images = Vec::with_capacity(count);
+    s.images.clear();
     let mut first_generated = 0;
     let mut highest_explicit = None;
     for i in 0..count {
@@ -51,12 +55,14 @@ pub async fn insert(
                 Source::Select(_) => Given::Value(collected[i][place].borrowed()),
             }
         };
-        let row = one_row(cluster, session, plan, &defaults, params, given, i + 1, (count - i) as u64).await?;
+        let row = one_row(cluster, session, s, plan, params, given, i + 1, (count - i) as u64).await?;
         if first_generated == 0 {
             first_generated = row.generated;
         }
         highest_explicit = highest_explicit.max(row.explicit);
-        images.push(row.image);
+        if s.images.byte_len() > INSERT_BYTES_MAX {
+            return Err(errors::too_many_locks().into());
+        }
     }
     if let (Some(column), Some(value), Some(counters)) =
         (table.schema.auto_increment_column(), highest_explicit, cluster.counters)
@@ -64,18 +70,17 @@ pub async fn insert(
         cluster.auto_increment.raise(cluster.client, counters, &table.schema, column, value).await?;
     }
     let affected = match plan.on_duplicate {
-        OnDuplicate::Refuse => plain(cluster, session, s, table, &images).await?,
-        _ => row_by_row(cluster, session, s, plan, &images, params).await?,
+        OnDuplicate::Refuse => plain(cluster, session, s, table).await?,
+        _ => row_by_row(cluster, session, s, plan, params).await?,
     };
     session.remember(&table.schema);
     if first_generated != 0 {
         session.env.last_insert_id.set(first_generated);
     }
     let info = if count > 1 {
-        let duplicates = (count as u64).saturating_sub(affected);
-        format!("Records: {count}  Duplicates: {duplicates}  Warnings: {}", session.warnings.len())
+        Info::Inserted { records: count as u64, duplicates: (count as u64).saturating_sub(affected) }
     } else {
-        String::new()
+        Info::None
     };
     let last_insert_id = if first_generated != 0 { first_generated } else { highest_explicit.unwrap_or(0) };
     Ok(Changed { affected, last_insert_id, info })
@@ -87,33 +92,19 @@ enum Given<'a> {
     Value(Datum<'a>),
 }
 
-/// Defaults as expressions, looked up once per statement.
-struct Defaults(Vec<errors::Result<Expr>>);
-
-impl Defaults {
-    fn new(table: &Table, plan: &Insert) -> errors::Result<Defaults> {
-        // With every column named and no DEFAULT among the values, none is needed.
-        let named = plan.places.iter().all(Option::is_some);
-        let plain = matches!(&plan.source, Source::Values(rows) if rows.iter().all(|r| !r.is_empty() && r.iter().all(Option::is_some)));
-        if named && plain {
-            return Ok(Defaults(Vec::new()));
-        }
-        Ok(Defaults(table.schema.columns.iter().map(default_expr).collect()))
-    }
-}
-
 struct NewRow {
-    image: Vec<u8>,
     /// Value of AUTO_INCREMENT, if it was generated; else 0.
     generated: u64,
     explicit: Option<u64>,
 }
 
+/// Makes one row and appends it to `s.images`.
+#[allow(clippy::too_many_arguments)]
 async fn one_row<'a>(
     cluster: Cluster<'_>,
     session: &'a Session,
+    s: &mut Scratch,
     plan: &'a Insert,
-    defaults: &'a Defaults,
     params: &'a [Datum<'a>],
     given: impl Fn(usize) -> Given<'a>,
     row: usize,
@@ -121,26 +112,21 @@ async fn one_row<'a>(
 ) -> Done<NewRow> {
     let schema = &plan.table.schema;
     let assign = Assign { row, strict: session.env.variables.strict, zone: session.env.zone() };
-    let empty = RowLayout::new([]);
-    let cx = Context { layout: &empty, row: &[], new_row: None, params, aggregates: &[], env: &session.env };
+    let cx = Context { layout: no_layout(), row: &[], new_row: None, params, aggregates: &[], env: &session.env };
     let (mut generated, mut explicit) = (0, None);
-    let mut values: Vec<Datum<'_>> = Vec::with_capacity(schema.columns.len());
+    let mut values: Vec<Datum<'_>> = recycle(std::mem::take(&mut s.cells));
     for (i, c) in schema.columns.iter().enumerate() {
         let source = plan.places[i].map_or(Given::Default, &given);
         let from_default = matches!(source, Given::Default);
         let value = match source {
             Given::Default if c.auto_increment => Datum::Null,
-            Given::Default => match defaults.0.get(i) {
-                Some(Ok(e)) => change::truncate_now(e.eval(&cx)?.into_owned(), c.ty),
+            Given::Default => match plan.defaults.get(i) {
+                Some(Ok(e)) => change::truncate_now(e.eval(&cx)?, c.ty),
                 Some(Err(e)) if session.env.variables.strict => return Err(e.clone().into()),
                 _ => implicit_default(c.ty),
             },
-            // An owned copy only where the text was computed.
-            Given::Expr(e) => match e.eval(&cx)? {
-                d @ (Datum::Text(_) | Datum::Bytes(_)) => d.into_owned(),
-                d => d.into_owned(),
-            },
-            Given::Value(d) => d.into_owned(),
+            Given::Expr(e) => e.eval(&cx)?,
+            Given::Value(d) => d,
         };
         let value = convert::assign(c, value, assign)?;
         if c.auto_increment {
@@ -165,10 +151,42 @@ async fn one_row<'a>(
         }
         values.push(value);
     }
-    let stored: Vec<Value<'_>> = values.iter().zip(&schema.columns).map(|(v, c)| convert::stored(c.ty, v)).collect();
-    let mut image = Vec::with_capacity(schema.layout().min_bytes() + 64);
-    schema.layout().encode(&stored, &mut image)?;
-    Ok(NewRow { image, generated, explicit })
+    encode_row(schema, &values, &mut s.images)?;
+    s.cells = recycle(values);
+    Ok(NewRow { generated, explicit })
+}
+
+/// Columns whose values are gathered without an allocation.
+const COLUMNS_IN_PLACE: usize = 32;
+
+/// Appends the stored form of a row of values.
+fn encode_row(schema: &TableSchema, values: &[Datum<'_>], out: &mut Strings) -> Result<(), ErrorCode> {
+    let mut in_place = [Value::Null; COLUMNS_IN_PLACE];
+    let mut many = Vec::new();
+    let stored = match in_place.get_mut(..values.len()) {
+        Some(place) => place,
+        None => {
+            many.resize(values.len(), Value::Null);
+            many.as_mut_slice()
+        }
+    };
+    for ((place, value), c) in stored.iter_mut().zip(values).zip(&schema.columns) {
+        *place = convert::stored(c.ty, value);
+    }
+    match schema.layout().encode(stored, out.writer()) {
+        Ok(()) => out.end(),
+        Err(e) => {
+            out.abandon();
+            return Err(e);
+        }
+    }
+    Ok(())
+}
+
+/// The layout of no columns.
+fn no_layout() -> &'static RowLayout {
+    static EMPTY: OnceLock<RowLayout> = OnceLock::new();
+    EMPTY.get_or_init(|| RowLayout::new([]))
 }
 
 /// What a NOT NULL column gets without strict mode.
@@ -183,20 +201,16 @@ fn implicit_default(ty: apus_types::ColumnType) -> Datum<'static> {
     }
 }
 
-/// All rows or none.
-async fn plain(
-    cluster: Cluster<'_>,
-    session: &mut Session,
-    s: &mut Scratch,
-    table: &Table,
-    images: &[Vec<u8>],
-) -> Done<u64> {
+/// All of `s.images` or none.
+async fn plain(cluster: Cluster<'_>, session: &mut Session, s: &mut Scratch, table: &Table) -> Done<u64> {
     let schema = &table.schema;
-    let own = !session.in_transaction() && session.transaction.is_none() && images.len() <= INSERT_BATCH;
+    let count = s.images.len();
+    let own = !session.in_transaction() && session.transaction.is_none() && count <= INSERT_BATCH;
     let savepoint = next_savepoint(session);
-    for chunk in images.chunks(INSERT_BATCH) {
+    for first in (0..count).step_by(INSERT_BATCH) {
         s.ops.clear();
-        for image in chunk {
+        for i in first..count.min(first + INSERT_BATCH) {
+            let image = s.images.get(i).unwrap_or(&[]);
             s.key.clear();
             key::encode_from_row(schema, &schema.primary_key, image, &mut s.key)?;
             s.ops.push(schema, OpKind::Insert, 0, &s.key, image)?;
@@ -209,12 +223,12 @@ async fn plain(
         };
         match sent {
             Err(Fail::Client(e)) if e.code == ErrorCode::DuplicateKey => {
-                return Err(duplicate(table, e.index, chunk.get(e.op as usize).map(Vec::as_slice)).into());
+                return Err(duplicate(table, e.index, s.images.get(first + e.op as usize)).into());
             }
             other => other?,
         }
     }
-    Ok(images.len() as u64)
+    Ok(count as u64)
 }
 
 /// IGNORE, REPLACE and ON DUPLICATE KEY UPDATE: each row finds out what is in its way.
@@ -223,9 +237,9 @@ async fn row_by_row(
     session: &mut Session,
     s: &mut Scratch,
     plan: &Insert,
-    images: &[Vec<u8>],
     params: &[Datum<'_>],
 ) -> Done<u64> {
+    let images = std::mem::take(&mut s.images);
     let table = &plan.table;
     let schema = &table.schema;
     let mut affected = 0;
@@ -253,8 +267,7 @@ async fn row_by_row(
                 break;
             }
             let Some(key) = conflicting_key(cluster, session, s, table, conflict, image).await? else { continue };
-            let locked = read::lock_rows(cluster, session, s, table, std::slice::from_ref(&key), None).await?;
-            let Some((key, old)) = locked.into_iter().next() else { continue };
+            let Some(old) = lock::lock_row(cluster, session, s, table, &key).await? else { continue };
             s.ops.clear();
             if plan.on_duplicate == OnDuplicate::Replace {
                 s.ops.push(schema, OpKind::Delete, ALLOW_MISSING, &key, &[])?;
@@ -281,6 +294,7 @@ async fn row_by_row(
             break;
         }
     }
+    s.images = images;
     Ok(affected)
 }
 

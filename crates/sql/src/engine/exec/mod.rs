@@ -6,6 +6,7 @@
 
 pub mod change;
 pub mod insert;
+pub mod lock;
 pub mod read;
 pub mod sink;
 
@@ -33,7 +34,38 @@ pub struct Cluster<'c> {
 pub struct Changed {
     pub affected: u64,
     pub last_insert_id: u64,
-    pub info: String,
+    pub info: Info,
+}
+
+/// What the text of an OK packet says.
+#[derive(Clone, Copy, Default, Debug)]
+pub enum Info {
+    #[default]
+    None,
+    Updated {
+        matched: u64,
+        changed: u64,
+    },
+    Inserted {
+        records: u64,
+        duplicates: u64,
+    },
+}
+
+impl Info {
+    pub fn write(self, warnings: u16, out: &mut String) {
+        use std::fmt::Write;
+        out.clear();
+        let _ = match self {
+            Info::None => Ok(()),
+            Info::Updated { matched, changed } => {
+                write!(out, "Rows matched: {matched}  Changed: {changed}  Warnings: {warnings}")
+            }
+            Info::Inserted { records, duplicates } => {
+                write!(out, "Records: {records}  Duplicates: {duplicates}  Warnings: {warnings}")
+            }
+        };
+    }
 }
 
 /// The transaction that reads of a table must name to see the session's own changes.

@@ -6,14 +6,16 @@ use std::{
     task::Poll,
 };
 
-use apus_client::{PartialAggregate, ReadBatch, ScanRequest};
-use apus_signal::{
-    scan::{Aggregate, AggregateFunction},
-    tc::{ALLOW_MISSING, NO_WAIT, OpStatus, SKIP_LOCKED},
-};
-use apus_types::{IndexNo, RowLayout, TransId, Value, key, schema};
+use apus_client::{PartialAggregate, ReadBatch, Rows, ScanRequest};
+use apus_signal::scan::{Aggregate, AggregateFunction};
+use apus_types::{IndexNo, TransId, Value, schema};
 
-use super::{Cluster, execute, next_savepoint, reader, sink::Sink};
+use super::{
+    Cluster,
+    lock::{self, Hunt, Wanted},
+    reader,
+    sink::Sink,
+};
 use crate::{
     engine::{
         catalog::Table,
@@ -22,7 +24,6 @@ use crate::{
         plan::{
             Select,
             access::{Access, EncodedRange, Path, bounds_of},
-            select::Lock,
         },
         session::{Done, Scratch, Session},
     },
@@ -31,9 +32,7 @@ use crate::{
 
 /// Rows per batch of a scan.
 const BATCH_ROWS: u32 = 1024;
-/// Rows locked per batch.
-const LOCK_BATCH: usize = 512;
-/// Ranges of a union aggregated at once.
+/// Ranges of a union asked for at once.
 const RANGES_AT_ONCE: usize = 64;
 
 pub async fn select(
@@ -44,28 +43,13 @@ pub async fn select(
     params: &[Datum<'_>],
     out: &mut Output<'_>,
 ) -> Done<u64> {
-    let Some(table) = &plan.table else { return Ok(without_table(session, plan, params, out)?) };
-    if let Some(lock) = plan.lock {
-        let access = plan.access.as_ref().ok_or_else(|| errors::internal("a table without a path"))?;
-        let keys = find_keys(cluster, session, s, table, access, params, plan.in_order && plan.reverse).await?;
-        let locked = lock_rows(cluster, session, s, table, &keys, Some(lock)).await?;
-        let mut sink = Sink::new(plan, params, &session.env)?;
-        out.begin_rows(&plan.defs);
-        for (_, row) in &locked {
-            let keep = match &access.full {
-                Some(f) => f.passes(&sink.context(row))?,
-                None => true,
-            };
-            if keep && !sink.row(row, out)? {
-                break;
-            }
-        }
-        sink.finish(out)?;
-        return Ok(sink.sent);
+    let Some(table) = &plan.table else { return Ok(without_table(session, plan, params, out).await?) };
+    let access = plan.access.as_ref().ok_or_else(|| errors::internal("a table without a path"))?;
+    if plan.lock.is_some() {
+        return select_locked(cluster, session, s, plan, table, access, params, out).await;
     }
     let trans = reader(session, &table.schema);
-    let access = plan.access.as_ref().ok_or_else(|| errors::internal("a table without a path"))?;
-    let mut sink = Sink::new(plan, params, &session.env)?;
+    let mut sink = Sink::new(plan, params, &session.env, std::mem::take(&mut s.sink))?;
     access.path.bind(&table.schema, &sink.context(&[]), &mut s.bound)?;
     let exact = s.bound.exact && !matches!(access.path, Path::Points { index: Some(_), .. });
     let filter = if exact { &access.rest } else { &access.full };
@@ -77,14 +61,14 @@ pub async fn select(
         if let Path::Range { index, .. } | Path::Union { index, .. } = &access.path {
             request.index = *index;
         }
-        let mut partials = Vec::with_capacity(list.len());
+        let partials = &mut s.partials;
         if s.bound.ranges.is_empty() {
             (request.low, request.high) = s.bound.bounds();
-            cluster.client.aggregate(&request, list, &mut partials).await?;
+            cluster.client.aggregate(&request, list, partials).await?;
         } else {
-            aggregate_ranges(cluster, &request, &s.bound.ranges, list, &mut partials).await?;
+            aggregate_ranges(cluster, &request, &s.bound.ranges, list, partials).await?;
         }
-        let values = list.iter().zip(&partials).map(|(a, p)| match a.function {
+        let values = list.iter().zip(partials.iter()).map(|(a, p)| match a.function {
             AggregateFunction::CountRows | AggregateFunction::CountValues => Datum::Int(p.count as i64),
             AggregateFunction::Sum => p.value.map_or(Datum::Null, |unscaled| Datum::Decimal { unscaled, scale: 0 }),
             AggregateFunction::Min | AggregateFunction::Max => match p.value {
@@ -92,10 +76,13 @@ pub async fn select(
                 Some(n) => i64::try_from(n).map_or(Datum::UInt(n as u64), Datum::Int),
             },
         });
-        let values: Vec<Datum<'static>> = values.collect();
+        s.aggregates.clear();
+        s.aggregates.extend(values);
         out.begin_rows(&plan.defs);
-        sink.aggregated(values, out)?;
-        return Ok(sink.sent);
+        sink.aggregated(&s.aggregates, out).await?;
+        let sent = sink.sent;
+        s.sink = sink.into_buffers();
+        return Ok(sent);
     }
     out.begin_rows(&plan.defs);
     if !s.bound.empty && sink.wanted() > 0 {
@@ -118,8 +105,48 @@ pub async fn select(
             out.flush_if_full().await?;
         }
     }
-    sink.finish(out)?;
-    Ok(sink.sent)
+    sink.finish(out).await?;
+    let sent = sink.sent;
+    s.sink = sink.into_buffers();
+    Ok(sent)
+}
+
+/// SELECT ... FOR UPDATE or FOR SHARE.
+#[allow(clippy::too_many_arguments)]
+async fn select_locked(
+    cluster: Cluster<'_>,
+    session: &mut Session,
+    s: &mut Scratch,
+    plan: &Select,
+    table: &Table,
+    access: &Access,
+    params: &[Datum<'_>],
+    out: &mut Output<'_>,
+) -> Done<u64> {
+    let rows = match (lock::limit(session, &plan.layout, plan.limit.as_ref(), params)?, &plan.group) {
+        (Some(n), None) if !plan.distinct => {
+            Some(n.saturating_add(lock::limit(session, &plan.layout, plan.offset.as_ref(), params)?.unwrap_or(0)))
+        }
+        _ => None,
+    };
+    let order = if plan.group.is_some() { &[] } else { plan.order.as_slice() };
+    let (in_order, reverse) = (plan.in_order, plan.reverse);
+    let wanted = Wanted { table, access, order, in_order, reverse, lock: plan.lock, params };
+    let mut hunt = Hunt::new(s, wanted, rows);
+    while hunt.next(cluster, session, s).await? {}
+    let mut sink = Sink::new(plan, params, &session.env, std::mem::take(&mut s.sink))?;
+    out.begin_rows(&plan.defs);
+    for i in 0..s.locked.len() {
+        if sink.wanted() == 0 || !sink.row(s.locked.payload(i), out)? {
+            break;
+        }
+        out.flush_if_full().await?;
+    }
+    s.locked.clear();
+    sink.finish(out).await?;
+    let sent = sink.sent;
+    s.sink = sink.into_buffers();
+    Ok(sent)
 }
 
 /// Aggregates over disjoint ranges, all asked for at once.
@@ -130,6 +157,7 @@ async fn aggregate_ranges(
     list: &[Aggregate],
     out: &mut Vec<PartialAggregate>,
 ) -> Done<()> {
+    out.clear();
     out.resize(list.len(), PartialAggregate::default());
     for some in ranges.chunks(RANGES_AT_ONCE) {
         let asked = some.iter().map(|(low, high)| {
@@ -172,8 +200,13 @@ async fn join_all<F: Future + Unpin>(mut futures: Vec<F>) -> Vec<F::Output> {
     results.into_iter().flatten().collect()
 }
 
-fn without_table(session: &Session, plan: &Select, params: &[Datum<'_>], out: &mut Output<'_>) -> errors::Result<u64> {
-    let mut sink = Sink::new(plan, params, &session.env)?;
+async fn without_table(
+    session: &Session,
+    plan: &Select,
+    params: &[Datum<'_>],
+    out: &mut Output<'_>,
+) -> errors::Result<u64> {
+    let mut sink = Sink::new(plan, params, &session.env, Default::default())?;
     out.begin_rows(&plan.defs);
     let keep = match plan.access.as_ref().and_then(|a| a.full.as_ref()) {
         Some(f) => f.passes(&sink.context(&[]))?,
@@ -182,22 +215,46 @@ fn without_table(session: &Session, plan: &Select, params: &[Datum<'_>], out: &m
     if keep && sink.wanted() > 0 {
         sink.row(&[], out)?;
     }
-    sink.finish(out)?;
+    sink.finish(out).await?;
     Ok(sink.sent)
 }
 
 /// Batches of rows along a bound path (`s.bound`), delivered in `s.rows`.
-enum Source {
+pub enum Source {
     Points {
         done: bool,
     },
     Scan(Box<apus_client::ScanCursor>),
     /// Of a union, the next range last.
-    Scans(Vec<apus_client::ScanCursor>),
+    Scans(Vec<RangeScan>),
+}
+
+/// One range of a union; the first batches of all are asked for together.
+pub struct RangeScan {
+    cursor: apus_client::ScanCursor,
+    first: Option<(Rows, bool)>,
+}
+
+impl RangeScan {
+    async fn start(mut cursor: apus_client::ScanCursor) -> Done<RangeScan> {
+        let mut rows = Rows::default();
+        let some = cursor.next_batch(&mut rows).await?;
+        Ok(RangeScan { cursor, first: Some((rows, some)) })
+    }
+    async fn next_batch(&mut self, rows: &mut Rows) -> Done<bool> {
+        match self.first.take() {
+            Some((first, some)) => {
+                *rows = first;
+                Ok(some)
+            }
+            None => Ok(self.cursor.next_batch(rows).await?),
+        }
+    }
 }
 
 impl Source {
-    async fn open(
+    #[allow(clippy::too_many_arguments)]
+    pub async fn open(
         cluster: Cluster<'_>,
         s: &mut Scratch,
         table: &Table,
@@ -241,13 +298,20 @@ impl Source {
                     let (low, high) = bounds_of(low.as_deref(), high.as_deref());
                     cluster.client.scan(&ScanRequest { low, high, ..request })
                 };
-                Ok(Source::Scans(s.bound.ranges.iter().rev().map(cursor).collect()))
+                let (soon, later) = s.bound.ranges.split_at(s.bound.ranges.len().min(RANGES_AT_ONCE));
+                let wait = |cursor| RangeScan { cursor, first: None };
+                let mut scans: Vec<RangeScan> = later.iter().rev().map(cursor).map(wait).collect();
+                let started = soon.iter().rev().map(cursor).map(|c| Box::pin(RangeScan::start(c)));
+                for scan in join_all(started.collect()).await {
+                    scans.push(scan?);
+                }
+                Ok(Source::Scans(scans))
             }
         }
     }
 
     /// The next batch; false at the end.
-    async fn next(&mut self, s: &mut Scratch) -> Done<bool> {
+    pub async fn next(&mut self, s: &mut Scratch) -> Done<bool> {
         match self {
             Source::Points { done } => Ok(!std::mem::replace(done, true)),
             Source::Scan(cursor) => Ok(cursor.next_batch(&mut s.rows).await?),
@@ -274,7 +338,7 @@ async fn point_keys(
 ) -> Done<()> {
     s.keys.clear();
     let Some(position) = index else {
-        for point in &s.bound.points {
+        for point in s.bound.points.iter() {
             s.keys.push(&table.schema, point)?;
         }
         return Ok(());
@@ -284,7 +348,7 @@ async fn point_keys(
         .get(position)
         .and_then(|h| h.as_ref())
         .ok_or_else(|| errors::internal("a unique index without its table"))?;
-    for point in &s.bound.points {
+    for point in s.bound.points.iter() {
         s.keys.push(hidden, point)?;
     }
     let request = ReadBatch { trans, table: hidden.id, schema_version: hidden.version, columns: None, keys: &s.keys };
@@ -299,86 +363,6 @@ async fn point_keys(
         }
     }
     Ok(())
-}
-
-/// Primary keys of the rows that satisfy a condition at the moment, for locking.
-pub async fn find_keys(
-    cluster: Cluster<'_>,
-    session: &Session,
-    s: &mut Scratch,
-    table: &Table,
-    access: &Access,
-    params: &[Datum<'_>],
-    reverse: bool,
-) -> Done<Vec<Vec<u8>>> {
-    let schema = &table.schema;
-    let layout: &RowLayout = schema.layout();
-    let env = &session.env;
-    fn context<'c>(
-        layout: &'c RowLayout,
-        row: &'c [u8],
-        params: &'c [Datum<'c>],
-        env: &'c crate::engine::expr::Env,
-    ) -> Context<'c> {
-        Context { layout, row, new_row: None, params, aggregates: &[], env }
-    }
-    access.path.bind(schema, &context(layout, &[], params, env), &mut s.bound)?;
-    if s.bound.empty {
-        return Ok(Vec::new());
-    }
-    if matches!(access.path, Path::Points { index: None, .. }) && !s.bound.fallback {
-        return Ok(std::mem::take(&mut s.bound.points));
-    }
-    let trans = reader(session, schema);
-    let mut keys = Vec::new();
-    let mut source = Source::open(cluster, s, table, access, None, trans, true, reverse, u64::MAX).await?;
-    while source.next(s).await? {
-        for row in s.rows.iter().flatten() {
-            let keep = match &access.full {
-                Some(f) => f.passes(&context(layout, row, params, env))?,
-                None => true,
-            };
-            if keep {
-                let mut key = Vec::new();
-                key::encode_from_row(schema, &schema.primary_key, row, &mut key)?;
-                keys.push(key);
-            }
-        }
-    }
-    Ok(keys)
-}
-
-/// Locks rows by primary key and returns those that are there, with their keys.
-pub async fn lock_rows(
-    cluster: Cluster<'_>,
-    session: &mut Session,
-    s: &mut Scratch,
-    table: &Table,
-    keys: &[Vec<u8>],
-    lock: Option<Lock>,
-) -> Done<Vec<(Vec<u8>, Vec<u8>)>> {
-    let mut locked = Vec::with_capacity(keys.len());
-    let exclusive = lock.is_none_or(|l| l.exclusive);
-    let wait = match lock {
-        Some(Lock { no_wait: true, .. }) => NO_WAIT,
-        Some(Lock { skip_locked: true, .. }) => SKIP_LOCKED,
-        _ => 0,
-    };
-    for chunk in keys.chunks(LOCK_BATCH) {
-        s.ops.clear();
-        for key in chunk {
-            s.ops.push_read(&table.schema, exclusive, ALLOW_MISSING | wait, key, None)?;
-        }
-        let savepoint = next_savepoint(session);
-        execute(cluster, session, &s.ops, &mut s.results, savepoint, false).await?;
-        for (key, (status, row)) in chunk.iter().zip(s.results.iter()) {
-            if status == OpStatus::Done {
-                table.schema.layout().check(row)?;
-                locked.push((key.clone(), row.to_vec()));
-            }
-        }
-    }
-    Ok(locked)
 }
 
 /// Materialises a SELECT for INSERT ... SELECT: one value per output.

@@ -1,7 +1,5 @@
 //! Where the rows of a SELECT go: straight out, through a sort, into groups, past duplicates, cut by LIMIT.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use crate::{
     engine::{
         cells,
@@ -11,6 +9,7 @@ use crate::{
             build::{Aggregate, AggregateKind},
             eval,
         },
+        keys::{Pairs, StringSet},
         plan::{
             Select,
             select::{Group, OrderKey},
@@ -24,9 +23,26 @@ const SORT_BYTES_MAX: usize = 256 << 20;
 /// Longest GROUP_CONCAT, in bytes.
 const GROUP_CONCAT_MAX: usize = 1 << 20;
 
-enum Held {
-    Row(Vec<u8>),
-    Values(Vec<Datum<'static>>),
+/// Memory that a session keeps from one SELECT to the next.
+#[derive(Default, Debug)]
+pub struct SinkBuffers {
+    /// Rows (or numbers of groups) by their sort keys.
+    held: Pairs,
+    /// Outputs seen, for DISTINCT.
+    seen: StringSet,
+    /// Keys of groups, numbered as their states.
+    groups: StringSet,
+}
+
+impl SinkBuffers {
+    fn clear(&mut self) {
+        self.held.clear();
+        self.seen.clear();
+        self.groups.clear();
+    }
+    fn byte_len(&self) -> usize {
+        self.held.byte_len() + self.seen.byte_len() + self.groups.byte_len()
+    }
 }
 
 #[derive(Default)]
@@ -35,12 +51,20 @@ struct Accumulator {
     sum: Option<Datum<'static>>,
     best: Option<Datum<'static>>,
     text: Vec<u8>,
-    seen: BTreeSet<Vec<u8>>,
+    seen: StringSet,
 }
 
+#[derive(Default)]
 struct GroupState {
     first: Vec<u8>,
     accumulators: Vec<Accumulator>,
+}
+
+impl GroupState {
+    fn new(group: &Group, row: &[u8]) -> GroupState {
+        let accumulators = group.aggregates.iter().map(|_| Accumulator::default()).collect();
+        GroupState { first: row.to_vec(), accumulators }
+    }
 }
 
 pub struct Sink<'p> {
@@ -49,27 +73,30 @@ pub struct Sink<'p> {
     env: &'p Env,
     skip: u64,
     left: u64,
-    held: Vec<(Vec<u8>, Held)>,
-    groups: BTreeMap<Vec<u8>, GroupState>,
-    seen: BTreeSet<Vec<u8>>,
+    buffers: SinkBuffers,
+    states: Vec<GroupState>,
+    /// Outputs of finished groups that are held back for sorting.
+    values: Vec<Vec<Datum<'static>>>,
+    /// Memory beside the buffers.
     bytes: usize,
     pub sent: u64,
 }
 
 impl<'p> Sink<'p> {
-    pub fn new(plan: &'p Select, params: &'p [Datum<'p>], env: &'p Env) -> Result<Sink<'p>> {
+    pub fn new(plan: &'p Select, params: &'p [Datum<'p>], env: &'p Env, buffers: SinkBuffers) -> Result<Sink<'p>> {
         let mut sink = Sink {
             plan,
             params,
             env,
             skip: 0,
             left: u64::MAX,
-            held: Vec::new(),
-            groups: BTreeMap::new(),
-            seen: BTreeSet::new(),
+            buffers,
+            states: Vec::new(),
+            values: Vec::new(),
             bytes: 0,
             sent: 0,
         };
+        sink.buffers.clear();
         sink.left = count(plan.limit.as_ref(), &sink.context(&[]))?.unwrap_or(u64::MAX);
         sink.skip = count(plan.offset.as_ref(), &sink.context(&[]))?.unwrap_or(0);
         Ok(sink)
@@ -87,9 +114,14 @@ impl<'p> Sink<'p> {
         self.left.saturating_add(self.skip)
     }
 
-    fn charge(&mut self, bytes: usize) -> Result<()> {
-        self.bytes += bytes + 64;
-        if self.bytes > SORT_BYTES_MAX { Err(errors::out_of_sort_memory()) } else { Ok(()) }
+    /// The memory for the next SELECT.
+    pub fn into_buffers(mut self) -> SinkBuffers {
+        self.buffers.clear();
+        self.buffers
+    }
+
+    fn check_memory(&self) -> Result<()> {
+        if self.bytes + self.buffers.byte_len() > SORT_BYTES_MAX { Err(errors::out_of_sort_memory()) } else { Ok(()) }
     }
 
     /// Takes a row that passed the condition; false when no more are needed.
@@ -105,22 +137,24 @@ impl<'p> Sink<'p> {
             return Ok(true);
         }
         if !plan.in_order {
-            let key = sort_key(&plan.order, &cx)?;
-            self.charge(key.len() + row.len())?;
-            self.held.push((key, Held::Row(row.to_vec())));
+            self.buffers.held.push(|key| push_sort_keys(&plan.order, &cx, key), row)?;
+            self.check_memory()?;
             return Ok(true);
         }
         self.emit(&cx, out)
     }
 
     fn is_duplicate(&mut self, cx: &Context<'_>) -> Result<bool> {
-        let mut key = Vec::new();
-        for output in &self.plan.outputs {
-            let collation = crate::engine::expr::build::collation_of(&output.expr).unwrap_or_default();
-            cells::push_sort_key(&mut key, output.kind, collation, &output.expr.eval(cx)?, false);
-        }
-        self.charge(key.len())?;
-        Ok(!self.seen.insert(key))
+        let outputs = &self.plan.outputs;
+        let (_, new) = self.buffers.seen.insert_with(|key| {
+            for output in outputs {
+                let collation = crate::engine::expr::build::collation_of(&output.expr).unwrap_or_default();
+                cells::push_sort_key(key, output.kind, collation, &output.expr.eval(cx)?, false);
+            }
+            Ok::<(), crate::wire::SqlError>(())
+        })?;
+        self.check_memory()?;
+        Ok(!new)
     }
 
     fn emit(&mut self, cx: &Context<'_>, out: &mut Output<'_>) -> Result<bool> {
@@ -166,25 +200,24 @@ impl<'p> Sink<'p> {
         let plan = self.plan;
         let cx =
             Context { layout: &plan.layout, row, new_row: None, params: self.params, aggregates: &[], env: self.env };
-        let key = sort_key(&group.keys, &cx)?;
-        if !self.groups.contains_key(&key) {
-            self.charge(key.len() + row.len() + 128 * group.aggregates.len())?;
-            let accumulators = group.aggregates.iter().map(|_| Accumulator::default()).collect();
-            self.groups.insert(key.clone(), GroupState { first: row.to_vec(), accumulators });
+        let (number, new) = self.buffers.groups.insert_with(|key| push_sort_keys(&group.keys, &cx, key))?;
+        if new {
+            self.bytes += row.len() + size_of::<GroupState>() + group.aggregates.len() * size_of::<Accumulator>();
+            self.states.push(GroupState::new(group, row));
         }
-        let Some(state) = self.groups.get_mut(&key) else { return Ok(()) };
+        let Some(state) = self.states.get_mut(number) else { return Ok(()) };
         for (aggregate, accumulator) in group.aggregates.iter().zip(&mut state.accumulators) {
             self.bytes += accumulator.add(aggregate, &cx)?;
         }
-        if self.bytes > SORT_BYTES_MAX { Err(errors::out_of_sort_memory()) } else { Ok(()) }
+        self.check_memory()
     }
 
     /// Takes aggregates that were computed beside the data: one group.
-    pub fn aggregated(&mut self, values: Vec<Datum<'static>>, out: &mut Output<'_>) -> Result<()> {
+    pub async fn aggregated(&mut self, values: &[Datum<'static>], out: &mut Output<'_>) -> Result<()> {
         let plan = self.plan;
         let Some(group) = &plan.group else { return Ok(()) };
-        self.finish_group(group, &[], &values, out)?;
-        self.flush_held(out)
+        self.finish_group(group, &[], values, out)?;
+        self.flush_held(out).await
     }
 
     fn finish_group(
@@ -205,69 +238,80 @@ impl<'p> Sink<'p> {
         if plan.distinct && self.is_duplicate(&cx)? {
             return Ok(true);
         }
-        let values = plan.outputs.iter().map(|o| Ok(o.expr.eval(&cx)?.into_owned())).collect::<Result<Vec<_>>>()?;
         if plan.in_order {
-            return Ok(self.emit_values(&values, out));
+            return self.emit(&cx, out);
         }
-        let key = sort_key(&plan.order, &cx)?;
-        self.charge(key.len() + 64 * values.len())?;
-        self.held.push((key, Held::Values(values)));
+        let number = u32::try_from(self.values.len()).map_err(|_| errors::out_of_sort_memory())?;
+        self.buffers.held.push(|key| push_sort_keys(&plan.order, &cx, key), &number.to_le_bytes())?;
+        let values = plan.outputs.iter().map(|o| Ok(o.expr.eval(&cx)?.into_owned())).collect::<Result<Vec<_>>>()?;
+        self.bytes += size_of::<Datum<'_>>() * values.len() + values.iter().map(Datum::heap_bytes).sum::<usize>();
+        self.values.push(values);
+        self.check_memory()?;
         Ok(true)
     }
 
     /// All rows were taken.
-    pub fn finish(&mut self, out: &mut Output<'_>) -> Result<()> {
+    pub async fn finish(&mut self, out: &mut Output<'_>) -> Result<()> {
         let plan = self.plan;
         if let Some(group) = &plan.group {
-            let mut groups = std::mem::take(&mut self.groups);
-            if groups.is_empty() && group.keys.is_empty() {
-                let accumulators = group.aggregates.iter().map(|_| Accumulator::default()).collect();
-                groups.insert(Vec::new(), GroupState { first: Vec::new(), accumulators });
+            let mut states = std::mem::take(&mut self.states);
+            if states.is_empty() && group.keys.is_empty() {
+                self.buffers.groups.insert(&[]);
+                states.push(GroupState::new(group, &[]));
             }
-            for state in groups.into_values() {
+            let mut numbers: Vec<usize> = (0..states.len()).collect();
+            let keys = &self.buffers.groups;
+            numbers.sort_unstable_by(|a, b| keys.get(*a).cmp(&keys.get(*b)));
+            for number in numbers {
+                let state = std::mem::take(&mut states[number]);
                 let pairs = group.aggregates.iter().zip(state.accumulators);
                 let values = pairs.map(|(a, accumulator)| accumulator.value(a)).collect::<Result<Vec<_>>>()?;
                 if !self.finish_group(group, &state.first, &values, out)? {
                     break;
                 }
+                out.flush_if_full().await?;
             }
         }
-        self.flush_held(out)
+        self.flush_held(out).await
     }
 
-    fn flush_held(&mut self, out: &mut Output<'_>) -> Result<()> {
-        let mut held = std::mem::take(&mut self.held);
-        held.sort_by(|a, b| a.0.cmp(&b.0));
+    async fn flush_held(&mut self, out: &mut Output<'_>) -> Result<()> {
+        let mut held = std::mem::take(&mut self.buffers.held);
+        let values = std::mem::take(&mut self.values);
+        held.sort();
         let plan = self.plan;
-        for (_, entry) in &held {
-            let more = match entry {
-                Held::Row(row) => {
-                    let cx = Context {
-                        layout: &plan.layout,
-                        row,
-                        new_row: None,
-                        params: self.params,
-                        aggregates: &[],
-                        env: self.env,
-                    };
-                    self.emit(&cx, out)?
-                }
-                Held::Values(values) => self.emit_values(values, out),
+        for i in 0..held.len() {
+            let payload = held.payload(i);
+            let more = if plan.group.is_some() {
+                let number = payload.first_chunk::<4>().map_or(0, |n| u32::from_le_bytes(*n));
+                self.emit_values(values.get(number as usize).map_or(&[], Vec::as_slice), out)
+            } else {
+                let cx = Context {
+                    layout: &plan.layout,
+                    row: payload,
+                    new_row: None,
+                    params: self.params,
+                    aggregates: &[],
+                    env: self.env,
+                };
+                self.emit(&cx, out)?
             };
             if !more {
                 break;
             }
+            out.flush_if_full().await?;
         }
+        self.buffers.held = held;
         Ok(())
     }
 }
 
-pub fn sort_key(order: &[OrderKey], cx: &Context<'_>) -> Result<Vec<u8>> {
-    let mut key = Vec::new();
+/// Appends the key by which rows are sorted.
+pub fn push_sort_keys(order: &[OrderKey], cx: &Context<'_>, key: &mut Vec<u8>) -> Result<()> {
     for k in order {
-        cells::push_sort_key(&mut key, k.kind, k.collation, &k.expr.eval(cx)?, k.descending);
+        cells::push_sort_key(key, k.kind, k.collation, &k.expr.eval(cx)?, k.descending);
     }
-    Ok(key)
+    Ok(())
 }
 
 /// Value of a LIMIT or OFFSET.
@@ -291,11 +335,14 @@ impl Accumulator {
         }
         let mut memory = 0;
         if a.distinct {
-            let mut key = Vec::new();
             let kind = crate::engine::expr::Kind::of_datum(&value);
-            cells::push_sort_key(&mut key, kind, a.collation, &value, false);
-            memory = key.len() + 64;
-            if !self.seen.insert(key) {
+            let before = self.seen.byte_len();
+            let (_, new) = self.seen.insert_with(|key| {
+                cells::push_sort_key(key, kind, a.collation, &value, false);
+                Ok::<(), crate::wire::SqlError>(())
+            })?;
+            memory = self.seen.byte_len().saturating_sub(before);
+            if !new {
                 return Ok(0);
             }
         }

@@ -154,6 +154,13 @@ impl<'a> Datum<'a> {
         }
     }
 
+    /// Memory beside the value itself, in bytes.
+    pub fn heap_bytes(&self) -> usize {
+        match self {
+            Datum::Text(t) | Datum::Bytes(t) => t.len(),
+            _ => 0,
+        }
+    }
     pub fn into_owned(self) -> Datum<'static> {
         match self {
             Datum::Null => Datum::Null,

@@ -9,6 +9,7 @@ use crate::engine::{
     convert::{self, KeyValue},
     errors::{self, Result},
     expr::{CompareOp, Context, Expr},
+    keys::Strings,
 };
 
 /// Most keys of one IN list that are read as keys; a longer product is a range scan.
@@ -21,7 +22,7 @@ pub enum Path {
     Points { index: Option<usize>, columns: Vec<u16>, values: Vec<Vec<Expr>> },
     /// A prefix of equalities and bounds on the next column; without any, the whole index.
     Range { index: IndexNo, columns: Vec<u16>, equal: Vec<Expr>, low: Option<(Expr, bool)>, high: Option<(Expr, bool)> },
-    /// Alternatives on the first column of an index: `k BETWEEN 1 AND 2 OR k = 5 OR k > 9`.
+    /// Alternatives on the first column of an index: `k BETWEEN 1 AND 2 OR k = 5 OR k > 9`, `k IN (1, 2)`.
     Union { index: IndexNo, columns: Vec<u16>, alternatives: Vec<Interval> },
 }
 
@@ -48,10 +49,14 @@ pub struct Access {
 #[derive(Debug, Default)]
 pub struct BoundPath {
     /// Encoded keys of the index (or primary key), in order, each once.
-    pub points: Vec<Vec<u8>>,
-    pub low: Option<Vec<u8>>,
+    pub points: Strings,
+    /// Where the keys of a product of lists are made.
+    spare: Strings,
+    low: Vec<u8>,
     /// Excluded.
-    pub high: Option<Vec<u8>>,
+    high: Vec<u8>,
+    has_low: bool,
+    has_high: bool,
     pub empty: bool,
     /// The bounds are the conditions exactly; otherwise the whole condition must be checked.
     pub exact: bool,
@@ -63,7 +68,12 @@ pub struct BoundPath {
 
 impl BoundPath {
     pub fn bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
-        bounds_of(self.low.as_deref(), self.high.as_deref())
+        bounds_of(self.has_low.then_some(&self.low), self.has_high.then_some(&self.high))
+    }
+    fn clear_bounds(&mut self) {
+        self.low.clear();
+        self.high.clear();
+        (self.has_low, self.has_high) = (false, false);
     }
 }
 
@@ -172,11 +182,11 @@ pub fn choose(table: &Table, condition: Option<Expr>, order: &[u16]) -> Access {
     Access { path, full: condition, rest: if rest.is_empty() { None } else { Some(Expr::And(rest)) } }
 }
 
-/// A condition that is an OR of limits on the first column of one index, and its place among the conjuncts.
+/// A condition that is an OR of limits, or a list of values, on the first column of one index, and its place among the conjuncts.
 fn choose_union(table: &Table, conjuncts: &[Expr]) -> Option<(Path, usize)> {
     let schema = &table.schema;
     for (i, conjunct) in conjuncts.iter().enumerate() {
-        let Expr::Or(_) = conjunct else { continue };
+        let (Expr::Or(_) | Expr::In { .. }) = conjunct else { continue };
         let mut disjuncts = Vec::new();
         flatten_or(conjunct, &mut disjuncts);
         let mut alternatives = Vec::new();
@@ -282,7 +292,7 @@ impl Path {
     pub fn bind(&self, schema: &TableSchema, cx: &Context<'_>, out: &mut BoundPath) -> Result<()> {
         out.points.clear();
         out.ranges.clear();
-        (out.low, out.high) = (None, None);
+        out.clear_bounds();
         (out.empty, out.exact, out.fallback) = (false, true, false);
         match self {
             Path::Points { columns, values, .. } => bind_points(schema, columns, values, cx, out),
@@ -299,7 +309,9 @@ fn encode(schema: &TableSchema, column: u16, value: &crate::engine::expr::Datum<
 
 fn give_up(out: &mut BoundPath) -> Result<()> {
     out.points.clear();
-    (out.low, out.high, out.exact, out.fallback) = (None, None, false, true);
+    out.ranges.clear();
+    out.clear_bounds();
+    (out.exact, out.fallback) = (false, true);
     Ok(())
 }
 
@@ -310,34 +322,26 @@ fn bind_points(
     cx: &Context<'_>,
     out: &mut BoundPath,
 ) -> Result<()> {
-    out.points.push(Vec::with_capacity(16));
-    for (&column, alternatives) in columns.iter().zip(values) {
+    for (i, (&column, alternatives)) in columns.iter().zip(values).enumerate() {
         let ty = schema.columns[usize::from(column)].ty;
-        let single = alternatives.len() == 1;
-        let prefixes = if single { Vec::new() } else { std::mem::take(&mut out.points) };
+        std::mem::swap(&mut out.points, &mut out.spare);
+        out.points.clear();
         for e in alternatives {
-            match convert::key_value(ty, e.eval(cx)?, cx.env.zone()) {
-                KeyValue::Exact(value) if single => {
-                    for point in &mut out.points {
-                        encode(schema, column, &value, point)?;
-                    }
-                }
-                KeyValue::Exact(value) => {
-                    for prefix in &prefixes {
-                        let mut point = prefix.clone();
-                        encode(schema, column, &value, &mut point)?;
-                        out.points.push(point);
-                    }
-                }
+            let value = match convert::key_value(ty, e.eval(cx)?, cx.env.zone()) {
+                KeyValue::Exact(value) => value,
                 KeyValue::Unusable => return give_up(out),
-                _ if single => out.points.clear(),
-                _ => {}
+                _ => continue,
+            };
+            for prefix in 0..if i == 0 { 1 } else { out.spare.len() } {
+                let key = out.points.writer();
+                key.extend_from_slice(out.spare.get(prefix).filter(|_| i > 0).unwrap_or(&[]));
+                encode(schema, column, &value, key)?;
+                out.points.end();
             }
         }
     }
     if out.points.len() > 1 {
-        out.points.sort_unstable();
-        out.points.dedup();
+        out.points.sort_and_dedup();
     }
     out.empty = out.points.is_empty();
     Ok(())
@@ -353,16 +357,17 @@ fn bind_union(
 ) -> Result<()> {
     let mut ranges: Vec<EncodedRange> = Vec::with_capacity(alternatives.len());
     for Interval { low, high } in alternatives {
-        (out.low, out.high, out.empty) = (None, None, false);
+        out.clear_bounds();
+        out.empty = false;
         bind_range(schema, columns, &[], low, high, cx, out)?;
         if out.fallback {
             return Ok(());
         }
         if !out.empty {
-            ranges.push((out.low.take(), out.high.take()));
+            ranges.push((out.has_low.then(|| out.low.clone()), out.has_high.then(|| out.high.clone())));
         }
     }
-    (out.low, out.high) = (None, None);
+    out.clear_bounds();
     ranges.sort_unstable(); // without a lower bound first
     for (low, high) in ranges {
         match out.ranges.last_mut() {
@@ -387,10 +392,10 @@ fn bind_range(
     cx: &Context<'_>,
     out: &mut BoundPath,
 ) -> Result<()> {
-    let mut prefix = Vec::new();
+    let BoundPath { low: low_key, high: high_key, .. } = out;
     for (&column, e) in columns.iter().zip(equal) {
         match convert::key_value(schema.columns[usize::from(column)].ty, e.eval(cx)?, cx.env.zone()) {
-            KeyValue::Exact(value) => encode(schema, column, &value, &mut prefix)?,
+            KeyValue::Exact(value) => encode(schema, column, &value, low_key)?,
             KeyValue::Unusable => return give_up(out),
             _ => {
                 out.empty = true;
@@ -398,52 +403,46 @@ fn bind_range(
             }
         }
     }
+    let prefix = low_key.len();
+    high_key.extend_from_slice(low_key);
     let next = columns.get(equal.len()).copied();
-    let mut low_key = prefix.clone();
-    let mut high_key = prefix.clone();
-    let mut high_found = key::successor_of_prefix(&mut high_key);
+    let mut possible = true;
+    let mut high_found = None;
     if let Some(column) = next.filter(|_| low.is_some() || high.is_some()) {
         let c = &schema.columns[usize::from(column)];
         if c.nullable {
             low_key.push(1); // above NULL, which no comparison selects
         }
         if let Some((e, inclusive)) = low {
-            let start = prefix.len();
             let mut set = |value, after: bool| -> Result<bool> {
-                low_key.truncate(start);
-                encode(schema, column, &value, &mut low_key)?;
-                Ok(!after || key::successor_of_prefix(&mut low_key))
+                low_key.truncate(prefix);
+                encode(schema, column, &value, low_key)?;
+                Ok(!after || key::successor_of_prefix(low_key))
             };
-            let possible = match convert::key_value(c.ty, e.eval(cx)?, cx.env.zone()) {
+            possible &= match convert::key_value(c.ty, e.eval(cx)?, cx.env.zone()) {
                 KeyValue::Exact(value) => set(value, !inclusive)?,
                 KeyValue::Above(value) => set(value, true)?,
                 KeyValue::BelowAll => true,
                 KeyValue::Never | KeyValue::AboveAll => false,
                 KeyValue::Unusable => return give_up(out),
             };
-            out.empty |= !possible;
         }
         if let Some((e, inclusive)) = high {
-            let mut set = |value, after: bool| -> Result<()> {
-                high_key.clear();
-                high_key.extend_from_slice(&prefix);
-                encode(schema, column, &value, &mut high_key)?;
-                high_found = !after || key::successor_of_prefix(&mut high_key);
-                Ok(())
+            let mut set = |value, after: bool| -> Result<bool> {
+                encode(schema, column, &value, high_key)?;
+                Ok(!after || key::successor_of_prefix(high_key))
             };
             match convert::key_value(c.ty, e.eval(cx)?, cx.env.zone()) {
-                KeyValue::Exact(value) => set(value, *inclusive)?,
-                KeyValue::Above(value) => set(value, true)?,
+                KeyValue::Exact(value) => high_found = Some(set(value, *inclusive)?),
+                KeyValue::Above(value) => high_found = Some(set(value, true)?),
                 KeyValue::AboveAll => {}
-                KeyValue::Never | KeyValue::BelowAll => out.empty = true,
+                KeyValue::Never | KeyValue::BelowAll => possible = false,
                 KeyValue::Unusable => return give_up(out),
             }
         }
     }
-    out.low = (!low_key.is_empty()).then_some(low_key);
-    out.high = high_found.then_some(high_key);
-    if let (Some(low), Some(high)) = (&out.low, &out.high) {
-        out.empty |= low >= high;
-    }
+    out.has_low = !low_key.is_empty();
+    out.has_high = high_found.unwrap_or_else(|| key::successor_of_prefix(high_key));
+    out.empty = !possible || out.has_low && out.has_high && out.low >= out.high;
     Ok(())
 }

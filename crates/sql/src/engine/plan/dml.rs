@@ -36,6 +36,8 @@ pub struct Insert {
     /// For each column of the table, its place in a row of the source.
     pub places: Vec<Option<usize>>,
     pub source: Source,
+    /// For each column its default, or why there is none.
+    pub defaults: Vec<errors::Result<Expr>>,
     pub on_duplicate: OnDuplicate,
     /// ON DUPLICATE KEY UPDATE.
     pub assignments: Vec<(u16, Expr)>,
@@ -57,6 +59,9 @@ pub struct Update {
     /// The whole statement as an update program by primary key.
     pub program: Option<Vec<Step>>,
     pub order: Vec<OrderKey>,
+    /// The path delivers the order, perhaps backwards.
+    pub in_order: bool,
+    pub reverse: bool,
     pub limit: Option<Expr>,
     pub ignore: bool,
 }
@@ -66,6 +71,9 @@ pub struct Delete {
     pub table: Rc<Table>,
     pub access: access::Access,
     pub order: Vec<OrderKey>,
+    /// The path delivers the order, perhaps backwards.
+    pub in_order: bool,
+    pub reverse: bool,
     pub limit: Option<Expr>,
 }
 
@@ -126,7 +134,8 @@ impl Planner<'_> {
             }
             Some(_) => return Err(errors::syntax("ON CONFLICT").into()),
         }
-        Ok(Insert { table, places, source, on_duplicate, assignments })
+        let defaults = schema.columns.iter().map(default_expr).collect();
+        Ok(Insert { table, places, source, defaults, on_duplicate, assignments })
     }
 
     fn source(
@@ -186,12 +195,12 @@ impl Planner<'_> {
         let filter = update.selection.as_ref().map(|e| builder.build(e)).transpose()?;
         let order = self.order(&mut builder, &update.order_by)?;
         let limit = update.limit.as_ref().map(|e| Builder::new(None, "", "").build(e)).transpose()?;
-        let access = access::choose(&table, filter, &[]);
+        let (access, in_order, reverse) = ordered_access(&table, filter, &order, limit.is_some());
         let by_key = matches!(&access.path, access::Path::Points { index: None, .. })
             && access.rest.is_none()
             && limit.is_none();
         let program = by_key.then(|| program(&table, &assignments)).flatten();
-        Ok(Update { table, access, assignments, program, order, limit, ignore: update.or.is_some() })
+        Ok(Update { table, access, assignments, program, order, in_order, reverse, limit, ignore: update.or.is_some() })
     }
 
     pub(super) fn delete(&self, delete: &ast::Delete) -> Result<Delete, Unplanned> {
@@ -206,8 +215,8 @@ impl Planner<'_> {
         let filter = delete.selection.as_ref().map(|e| builder.build(e)).transpose()?;
         let order = self.order(&mut builder, &delete.order_by)?;
         let limit = delete.limit.as_ref().map(|e| Builder::new(None, "", "").build(e)).transpose()?;
-        let access = access::choose(&table, filter, &[]);
-        Ok(Delete { table, access, order, limit })
+        let (access, in_order, reverse) = ordered_access(&table, filter, &order, limit.is_some());
+        Ok(Delete { table, access, order, in_order, reverse, limit })
     }
 
     fn order(&self, builder: &mut Builder<'_>, list: &[ast::OrderByExpr]) -> Result<Vec<OrderKey>, Unplanned> {
@@ -222,6 +231,26 @@ impl Planner<'_> {
         }
         Ok(order)
     }
+}
+
+/// The path to the rows, whether it delivers them in order and whether backwards.
+fn ordered_access(
+    table: &Table,
+    filter: Option<Expr>,
+    order: &[OrderKey],
+    limited: bool,
+) -> (access::Access, bool, bool) {
+    let columns: Option<Vec<u16>> = order
+        .iter()
+        .map(|k| match &k.expr {
+            Expr::Column(c) if k.descending == order[0].descending => Some(c.slot),
+            _ => None,
+        })
+        .collect();
+    let access = access::choose(table, filter, columns.as_deref().filter(|_| limited).unwrap_or(&[]));
+    let in_order = columns.is_some_and(|c| access.path.ordered_by(&c));
+    let reverse = in_order && order.first().is_some_and(|k| k.descending);
+    (access, in_order, reverse)
 }
 
 fn column_of(table: &Table, target: &AssignmentTarget, clause: &str) -> Result<u16, Unplanned> {

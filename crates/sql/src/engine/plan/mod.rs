@@ -4,7 +4,7 @@ pub mod access;
 pub mod dml;
 pub mod select;
 
-use std::rc::Rc;
+use std::{borrow::Cow, rc::Rc};
 
 use sqlparser::{
     ast::{self, Statement},
@@ -54,9 +54,21 @@ impl From<crate::wire::SqlError> for Unplanned {
 /// Deepest nesting that the parser follows.
 const PARSER_DEPTH: usize = 100;
 
+/// `LOCK IN SHARE MODE` at the end of a normal form, which the parser does not know, as `FOR SHARE`. A string literal cannot be
+/// meant: it would end in its quote.
+fn for_share(text: &str) -> Cow<'_, str> {
+    let mut words = text.rsplitn(5, ' ');
+    let tail = ["mode", "share", "in", "lock"];
+    let matches = tail.iter().all(|want| words.next().is_some_and(|word| word.eq_ignore_ascii_case(want)));
+    match words.next() {
+        Some(head) if matches => Cow::Owned(format!("{head} FOR SHARE")),
+        _ => Cow::Borrowed(text),
+    }
+}
+
 /// Parses one query or row-changing statement.
 pub fn parse(text: &str) -> Result<Statement> {
-    let prepared = text.replace("LOCK IN SHARE MODE", "FOR SHARE").replace("lock in share mode", "FOR SHARE");
+    let prepared = for_share(text);
     let dialect = MySqlDialect {};
     let statements = Parser::new(&dialect)
         .with_recursion_limit(PARSER_DEPTH)
