@@ -612,6 +612,12 @@ fn assemble(
     let find = |columns: &[Column], name: &str| {
         columns.iter().position(|c| c.name.eq_ignore_ascii_case(name)).map(|i| i as u16).ok_or_else(|| missing(name))
     };
+    for (i, column) in columns.iter().enumerate() {
+        if columns[..i].iter().any(|c| c.name.eq_ignore_ascii_case(&column.name)) {
+            let text = format!("Duplicate column name '{}'", column.name);
+            return Err(crate::wire::SqlError::new(1060, b"42S21", text));
+        }
+    }
     let hidden = primary.is_none();
     let primary_key = match primary {
         Some(names) => {

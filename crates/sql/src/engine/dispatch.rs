@@ -461,6 +461,7 @@ impl Engine for SqlEngine {
             }
             prepared.plan = Some((catalog.version, session.env.database.clone(), Rc::new(plan)));
         } else if plain.parameters > 0 {
+            plan::parse(&String::from_utf8_lossy(&plain.text))?; // what is no statement at all is a syntax error
             return Err(SqlError::new(
                 1295,
                 b"HY000",

@@ -246,7 +246,8 @@ impl Planner<'_> {
                 }
                 SelectItem::UnnamedExpr(e) => {
                     let expr = builder.build(e)?;
-                    if self.from_digest && expr.has_param() {
+                    // The heading shows the literals, also those inside of an aggregate.
+                    if self.from_digest && (expr.has_param() || display_name(e).contains('?')) {
                         return Err(Unplanned::Structural);
                     }
                     outputs.push(match (&expr, table) {
