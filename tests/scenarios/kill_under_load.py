@@ -17,6 +17,8 @@ from lib.sysbench import figure, refuse_errors, start, sysbench
 LIMIT_SECONDS = (240, 600)
 TABLES, ROWS, SECONDS, THREADS = (10, 100_000, 60, 16) if FULL else (4, 10_000, 30, 16)
 GAP_GOAL_MS = 100
+# A transaction that takes longer has met a lock that nobody gives back.
+HANG_MS = 15_000
 
 
 class Probe(threading.Thread):
@@ -91,6 +93,10 @@ def main(t):
             refuse_errors(text)
             check(code == 0, f"sysbench ended with {code}:\n{text[-3000:]}")
             t.say(f"sysbench: {figure(text, 'transactions'):.0f} transactions/s, p95 {figure(text, '95th percentile'):.1f} ms")
+        with t.case("no transaction hangs"):
+            longest = figure(text, "max")
+            t.say(f"sysbench: the longest transaction took {longest:.0f} ms")
+            check(longest < HANG_MS, f"a transaction took {longest:.0f} ms")
         with t.case("every update of the probe is there, and it saw no error"):
             value = probe.end()
             t.say(f"probe: {probe.commits} commits, errors {probe.errors[:5]}")
