@@ -10,7 +10,10 @@ use apus_client::Client;
 use apus_signal::dict::Dictionary;
 use apus_types::{IndexDef, IndexState, TableId, TableSchema, collate::Collation};
 
-use super::errors::{self, Result};
+use super::{
+    errors::{self, Result},
+    information_schema,
+};
 
 /// The database of the cluster's own tables.
 pub const SYSTEM_DATABASE: &str = "apus";
@@ -90,6 +93,9 @@ impl Catalog {
         self.tables.get(&(database.to_owned(), name.to_owned())).cloned()
     }
     pub fn table(&self, database: &str, name: &str) -> Result<Rc<Table>> {
+        if database.eq_ignore_ascii_case(information_schema::DATABASE) {
+            return information_schema::table(name).ok_or_else(|| errors::unknown_virtual_table(name));
+        }
         if !self.databases.contains_key(database) {
             return Err(errors::unknown_database(database));
         }

@@ -24,14 +24,38 @@ pub struct IndexClause {
 
 #[derive(Debug)]
 pub enum Ddl {
-    CreateDatabase { name: String, if_not_exists: bool, collation: Collation },
-    DropDatabase { name: String, if_exists: bool },
-    CreateTable { name: Name, if_not_exists: bool, table: Box<TableSchema> },
-    CreateTableLike { name: Name, like: Name, if_not_exists: bool },
-    DropTables { names: Vec<Name>, if_exists: bool },
+    CreateDatabase {
+        name: String,
+        if_not_exists: bool,
+        collation: Collation,
+    },
+    DropDatabase {
+        name: String,
+        if_exists: bool,
+    },
+    CreateTable {
+        name: Name,
+        if_not_exists: bool,
+        table: Box<TableSchema>,
+        /// First value of AUTO_INCREMENT.
+        auto_increment: Option<u64>,
+    },
+    CreateTableLike {
+        name: Name,
+        like: Name,
+        if_not_exists: bool,
+    },
+    DropTables {
+        names: Vec<Name>,
+        if_exists: bool,
+    },
     Truncate(Name),
     Rename(Vec<(Name, Name)>),
-    AddIndexes { table: Name, indexes: Vec<IndexClause>, drops: Vec<String> },
+    AddIndexes {
+        table: Name,
+        indexes: Vec<IndexClause>,
+        drops: Vec<String>,
+    },
     AlterNothing(Name),
 }
 
@@ -296,8 +320,8 @@ fn create_table(t: &mut Tokens) -> Result<Ddl> {
     t.expect_symbol(')')?;
     let mut table = assemble(&name.1, columns, &indexes, primary)?;
     table.collation = default;
-    table_options(t, &mut table)?;
-    Ok(Ddl::CreateTable { name, if_not_exists, table: Box::new(table) })
+    let auto_increment = table_options(t, &mut table)?;
+    Ok(Ddl::CreateTable { name, if_not_exists, table: Box::new(table), auto_increment })
 }
 
 fn definition(
@@ -574,7 +598,9 @@ fn column_type(t: &mut Tokens, default: Collation) -> Result<(ColumnType, String
     Ok((ty, declared))
 }
 
-fn table_options(t: &mut Tokens, table: &mut TableSchema) -> Result<()> {
+/// Returns the first value of AUTO_INCREMENT where it is given.
+fn table_options(t: &mut Tokens, table: &mut TableSchema) -> Result<Option<u64>> {
+    let mut auto_increment = None;
     while !t.at_end() {
         t.symbol(',');
         t.word("default");
@@ -584,6 +610,9 @@ fn table_options(t: &mut Tokens, table: &mut TableSchema) -> Result<()> {
         } else if t.word("comment") {
             t.symbol('=');
             table.comment = t.string()?;
+        } else if t.word("auto_increment") {
+            t.symbol('=');
+            auto_increment = t.number()?.parse().ok();
         } else if t.word("partition") {
             return Err(errors::not_supported("PARTITION BY"));
         } else if t.word("as") || t.word("select") {
@@ -598,7 +627,7 @@ fn table_options(t: &mut Tokens, table: &mut TableSchema) -> Result<()> {
             t.skip();
         }
     }
-    Ok(())
+    Ok(auto_increment)
 }
 
 fn assemble(

@@ -12,6 +12,7 @@ use super::{
     ddl::{self, Ddl, IndexClause, Name},
     dispatch::SqlEngine,
     errors::{self, Result},
+    exec::{Changed, Info},
     session::Session,
 };
 
@@ -22,7 +23,8 @@ const FILL_ATTEMPTS: u32 = 50;
 
 impl SqlEngine {
     /// Commits what is open and changes the schema.
-    pub(super) async fn define(&self, session: &mut Session, ddl: Ddl) -> Result<()> {
+    pub(super) async fn define(&self, session: &mut Session, ddl: Ddl) -> Result<Changed> {
+        let mut done = Changed::default();
         self.end_transaction(session, true).await?;
         let full = |name: &Name| -> Result<TableName> {
             let database = name.0.clone().or_else(|| session.env.database.clone()).ok_or_else(errors::no_database)?;
@@ -40,21 +42,27 @@ impl SqlEngine {
                     }
                     Some(ErrorCode::DatabaseExists) => return Err(errors::database_exists(&name)),
                     Some(code) => return Err(errors::from_code(code, &name)),
+                    None => done.affected = 1,
+                }
+            }
+            Ddl::DropDatabase { name, if_exists } => {
+                done.affected = self.catalog().await?.tables_of(&name).count() as u64;
+                match self.change(Change::DropDatabase(name.clone())).await? {
+                    Some(ErrorCode::DatabaseNotFound) if if_exists => {
+                        session.warn("Note", 1008, errors::drop_unknown_database(&name).message);
+                    }
+                    Some(ErrorCode::DatabaseNotFound) => return Err(errors::drop_unknown_database(&name)),
+                    Some(code) => return Err(errors::from_code(code, &name)),
+                    None if session.env.database.as_ref() == Some(&name) => session.env.database = None,
                     None => {}
                 }
             }
-            Ddl::DropDatabase { name, if_exists } => match self.change(Change::DropDatabase(name.clone())).await? {
-                Some(ErrorCode::DatabaseNotFound) if if_exists => {
-                    session.warn("Note", 1008, errors::drop_unknown_database(&name).message);
-                }
-                Some(ErrorCode::DatabaseNotFound) => return Err(errors::drop_unknown_database(&name)),
-                Some(code) => return Err(errors::from_code(code, &name)),
-                None if session.env.database.as_ref() == Some(&name) => session.env.database = None,
-                None => {}
-            },
-            Ddl::CreateTable { name, if_not_exists, mut table } => {
+            Ddl::CreateTable { name, if_not_exists, mut table, auto_increment } => {
                 table.database = full(&name)?.database;
-                self.create(session, &table, if_not_exists).await?;
+                let made = self.create(session, &table, if_not_exists).await?;
+                if let Some(first) = auto_increment.filter(|_| made) {
+                    self.start_counter(&table, first).await?;
+                }
             }
             Ddl::CreateTableLike { name, like, if_not_exists } => {
                 let (from, to) = (full(&like)?, full(&name)?);
@@ -124,6 +132,7 @@ impl SqlEngine {
                 for index in &indexes {
                     self.add_index(&name, index).await?;
                 }
+                done.info = Info::Inserted { records: 0, duplicates: 0 };
             }
             Ddl::AlterNothing(name) => {
                 let name = full(&name)?;
@@ -131,7 +140,7 @@ impl SqlEngine {
             }
         }
         self.fetch_catalog().await?;
-        Ok(())
+        Ok(done)
     }
 
     /// Sends a change; a refusal that the statement may turn into a note is returned.
@@ -143,16 +152,28 @@ impl SqlEngine {
         }
     }
 
-    async fn create(&self, session: &mut Session, table: &TableSchema, if_not_exists: bool) -> Result<()> {
+    /// Makes the values that a new table generates begin at `first`.
+    async fn start_counter(&self, table: &TableSchema, first: u64) -> Result<()> {
+        let catalog = self.fetch_catalog().await?;
+        let table = catalog.table(&table.database, &table.name)?;
+        let Some(column) = table.schema.auto_increment_column() else { return Ok(()) };
+        let counters = self.counters_table(&catalog).await?.ok_or_else(|| errors::internal("no table of counters"))?;
+        let highest = first.saturating_sub(1);
+        let raised = self.auto_increment.raise(&self.client, &counters.schema, &table.schema, column, highest).await;
+        raised.map_err(|e| errors::from_client(&e))
+    }
+
+    /// Returns whether the table was made now.
+    async fn create(&self, session: &mut Session, table: &TableSchema, if_not_exists: bool) -> Result<bool> {
         match self.change(Change::CreateTable(TableMessage::from(table))).await? {
             Some(ErrorCode::TableExists) if if_not_exists => {
                 session.warn("Note", 1050, errors::table_exists(&table.name).message);
-                Ok(())
+                Ok(false)
             }
             Some(ErrorCode::TableExists) => Err(errors::table_exists(&table.name)),
             Some(ErrorCode::DatabaseNotFound) => Err(errors::unknown_database(&table.database)),
             Some(code) => Err(errors::from_code(code, &table.name)),
-            None => Ok(()),
+            None => Ok(true),
         }
     }
 

@@ -35,7 +35,7 @@ pub struct SqlEngine {
     pub client: Client,
     pub(super) catalog: RefCell<Rc<Catalog>>,
     plans: RefCell<PlanCache>,
-    auto_increment: Arc<AutoIncrement>,
+    pub(super) auto_increment: Arc<AutoIncrement>,
     pub(super) statements: Cell<u64>,
 }
 
@@ -76,6 +76,11 @@ impl SqlEngine {
         if insert.table.schema.auto_increment_column().is_none() {
             return Ok(None);
         }
+        self.counters_table(catalog).await
+    }
+
+    /// The table of AUTO_INCREMENT counters, made if there is none.
+    pub(super) async fn counters_table(&self, catalog: &Rc<Catalog>) -> Result<Option<Rc<Table>>> {
         if let Some(found) = &catalog.counters {
             return Ok(Some(found.clone()));
         }
@@ -163,6 +168,7 @@ impl SqlEngine {
         let counters = self.counters(catalog, plan).await.map_err(|e| (e, false))?;
         let cluster = Cluster {
             client: &self.client,
+            catalog,
             auto_increment: &self.auto_increment,
             counters: counters.as_ref().map(|t| &t.schema),
         };

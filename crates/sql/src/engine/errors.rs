@@ -37,6 +37,12 @@ pub fn unknown_database(name: &str) -> SqlError {
 pub fn unknown_table(database: &str, table: &str) -> SqlError {
     error(1146, b"42S02", format!("Table '{database}.{table}' doesn't exist"))
 }
+pub fn unknown_virtual_table(table: &str) -> SqlError {
+    error(1109, b"42S02", format!("Unknown table '{table}' in information_schema"))
+}
+pub fn virtual_table_write() -> SqlError {
+    error(1044, b"42000", "Access denied to database 'information_schema'".into())
+}
 pub fn drop_unknown_table(names: &str) -> SqlError {
     error(1051, b"42S02", format!("Unknown table '{names}'"))
 }

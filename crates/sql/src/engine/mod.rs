@@ -20,6 +20,7 @@ pub mod dispatch;
 pub mod errors;
 pub mod exec;
 pub mod expr;
+pub mod information_schema;
 pub mod keys;
 pub mod plan;
 pub mod plan_cache;

@@ -51,6 +51,8 @@ pub struct Scratch {
     pub images: Strings,
     /// Values of the row that is made.
     pub cells: Vec<Datum<'static>>,
+    /// What strict mode would have refused of the row that is made.
+    pub refused: Vec<SqlError>,
     pub info: String,
 }
 

@@ -7,6 +7,7 @@ use super::{
     dispatch::SqlEngine,
     errors::{self, Result},
     expr::eval::like,
+    information_schema,
     session::Session,
     token::{Token, Tokens},
 };
@@ -84,13 +85,50 @@ fn size_prefix(length: u32) -> &'static str {
     }
 }
 
-fn default_text(c: &apus_types::Column) -> Option<String> {
+pub fn default_text(c: &apus_types::Column) -> Option<String> {
     match &c.default {
         DefaultValue::Literal(t) => Some(t.clone()),
         DefaultValue::CurrentTimestamp => text("CURRENT_TIMESTAMP"),
         DefaultValue::None | DefaultValue::Null => None,
     }
 }
+
+/// The column's part in keys, as SHOW COLUMNS says it.
+pub fn key_kind(s: &apus_types::TableSchema, column: u16) -> &'static str {
+    if !s.hidden_key && s.primary_key.contains(&column) {
+        "PRI"
+    } else if s.indexes.iter().any(|i| i.unique && i.columns == [column]) {
+        "UNI"
+    } else if s.indexes.iter().any(|i| i.columns.first() == Some(&column)) {
+        "MUL"
+    } else {
+        ""
+    }
+}
+
+/// What else SHOW COLUMNS says of a column.
+pub fn extra(c: &apus_types::Column) -> String {
+    let mut extra = String::new();
+    if c.auto_increment {
+        extra.push_str("auto_increment");
+    }
+    if c.default == DefaultValue::CurrentTimestamp {
+        extra.push_str("DEFAULT_GENERATED");
+    }
+    if c.on_update_now {
+        extra.push_str(" on update CURRENT_TIMESTAMP");
+    }
+    extra.trim().to_owned()
+}
+
+/// The engine as SHOW ENGINES describes it.
+pub const ENGINE: [&str; 6] = ["InnoDB", "DEFAULT", "Apus: in memory, replicated, sharded", "YES", "NO", "YES"];
+/// Name, description, default collation and most bytes of a character.
+pub const CHARACTER_SETS: [[&str; 4]; 3] = [
+    ["utf8mb4", "UTF-8 Unicode", "utf8mb4_general_ci", "4"],
+    ["binary", "Binary pseudo charset", "binary", "1"],
+    ["ascii", "US ASCII", "ascii_bin", "1"],
+];
 
 /// The statement that makes a table again.
 pub fn create_table(t: &Table) -> String {
@@ -231,12 +269,20 @@ impl SqlEngine {
         } else if t.word("databases") || t.word("schemas") {
             let keep = name_filter(t)?;
             let catalog = self.catalog().await?;
-            let rows: Rows = catalog.databases.keys().filter(|n| keep(n)).map(|n| vec![text(n.clone())]).collect();
+            let rows: Rows = {
+                let own = information_schema::DATABASE.to_owned();
+                let names = catalog.databases.keys().chain([&own]).filter(|n| keep(n));
+                names.map(|n| vec![text(n.clone())]).collect()
+            };
             table(session, out, &["Database"], &rows);
         } else if t.word("tables") {
             let database = self.database_of(session, t)?;
+            let pattern = t.peek_pattern();
             let keep = name_filter(t)?;
             let catalog = self.catalog().await?;
+            if database.eq_ignore_ascii_case(information_schema::DATABASE) {
+                return show_virtual_tables(session, full, &keep, out);
+            }
             if !catalog.databases.contains_key(&database) {
                 return Err(errors::unknown_database(&database));
             }
@@ -245,7 +291,10 @@ impl SqlEngine {
                 .filter(|t| keep(&t.schema.name))
                 .map(|t| vec![text(t.schema.name.clone())])
                 .collect();
-            let title = format!("Tables_in_{database}");
+            let title = match pattern {
+                Some(pattern) => format!("Tables_in_{database} ({pattern})"),
+                None => format!("Tables_in_{database}"),
+            };
             if full {
                 rows.iter_mut().for_each(|r| r.push(text("BASE TABLE")));
                 table(session, out, &[&title, "Table_type"], &rows);
@@ -305,16 +354,10 @@ impl SqlEngine {
                 .collect();
             table(session, out, &["Level", "Code", "Message"], &rows);
         } else if t.word("engines") || t.peek_word("storage") {
-            let row =
-                ["InnoDB", "DEFAULT", "Apus: in memory, replicated, sharded", "YES", "NO", "YES"].map(text).to_vec();
+            let row = ENGINE.map(text).to_vec();
             table(session, out, &["Engine", "Support", "Comment", "Transactions", "XA", "Savepoints"], &[row]);
         } else if t.word("charset") || (t.word("character") && t.word("set")) {
-            let rows = [
-                ["utf8mb4", "UTF-8 Unicode", "utf8mb4_general_ci", "4"],
-                ["binary", "Binary pseudo charset", "binary", "1"],
-                ["ascii", "US ASCII", "ascii_bin", "1"],
-            ];
-            let rows: Rows = rows.iter().map(|r| r.iter().map(|c| text(*c)).collect()).collect();
+            let rows: Rows = CHARACTER_SETS.iter().map(|r| r.iter().map(|c| text(*c)).collect()).collect();
             table(session, out, &["Charset", "Description", "Default collation", "Maxlen"], &rows);
         } else if t.word("collation") {
             let keep = name_filter(t)?;
@@ -391,30 +434,12 @@ impl SqlEngine {
             if !keep(&c.name) {
                 continue;
             }
-            let key = if s.primary_key.contains(&number) {
-                "PRI"
-            } else if s.indexes.iter().any(|i| i.unique && i.columns == [number]) {
-                "UNI"
-            } else if s.indexes.iter().any(|i| i.columns.first() == Some(&number)) {
-                "MUL"
-            } else {
-                ""
-            };
-            let mut extra = String::new();
-            if c.auto_increment {
-                extra.push_str("auto_increment");
-            }
-            if c.default == DefaultValue::CurrentTimestamp {
-                extra.push_str("DEFAULT_GENERATED");
-            }
-            if c.on_update_now {
-                extra.push_str(" on update CURRENT_TIMESTAMP");
-            }
+            let (key, extra) = (key_kind(s, number), extra(c));
             let mut row = vec![text(c.name.clone()), Some(type_name(c.ty, &c.declared))];
             if full {
                 row.push(c.ty.collation().map(|k| k.name().to_owned()));
             }
-            row.extend([text(if c.nullable { "YES" } else { "NO" }), text(key), default_text(c), text(extra.trim())]);
+            row.extend([text(if c.nullable { "YES" } else { "NO" }), text(key), default_text(c), text(extra)]);
             if full {
                 row.extend([text("select,insert,update,references"), text(c.comment.clone())]);
             }
@@ -432,6 +457,18 @@ impl SqlEngine {
         }
         Ok(())
     }
+}
+
+fn show_virtual_tables(session: &mut Session, full: bool, keep: &NameFilter, out: &mut Output<'_>) -> Result<()> {
+    let names = information_schema::names().filter(|n| keep(n));
+    if full {
+        let rows: Rows = names.map(|n| vec![text(n), text("SYSTEM VIEW")]).collect();
+        table(session, out, &["Tables_in_information_schema", "Table_type"], &rows);
+    } else {
+        let rows: Rows = names.map(|n| vec![text(n)]).collect();
+        table(session, out, &["Tables_in_information_schema"], &rows);
+    }
+    Ok(())
 }
 
 const INDEX_COLUMNS: [&str; 13] = [

@@ -83,6 +83,13 @@ impl Tokens {
     pub fn peek(&self) -> Option<&Token> {
         self.list.get(self.at)
     }
+    /// The text behind a LIKE that comes next.
+    pub fn peek_pattern(&self) -> Option<String> {
+        match (self.list.get(self.at), self.list.get(self.at + 1)) {
+            (Some(Token::Word(w)), Some(Token::Text(t))) if w.eq_ignore_ascii_case("like") => Some(t.clone()),
+            _ => None,
+        }
+    }
     pub fn skip(&mut self) {
         self.at += 1;
     }

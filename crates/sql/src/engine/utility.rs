@@ -29,8 +29,13 @@ impl SqlEngine {
         }
         session.warnings.clear();
         if let Some(definition) = ddl::parse(&mut t)? {
-            self.define(session, definition).await?;
-            return ok(session, out);
+            let done = self.define(session, definition).await?;
+            let mut info = String::new();
+            done.info.write(session.warning_count(), &mut info);
+            session.env.row_count = done.affected as i64;
+            out.set_status(session.status());
+            out.ok(done.affected, 0, session.warning_count(), &info);
+            return Ok(());
         }
         if t.word("use") {
             let name = t.identifier()?;

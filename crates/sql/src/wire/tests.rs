@@ -319,7 +319,7 @@ fn several_results_carry_the_flag_on_all_but_the_last() {
         w.ok(300, 0, 4, "info");
     });
     assert_eq!(packets[0], [0, 1, 2, 10, 0, 0, 0]);
-    assert_eq!(packets[1], b"\x00\xfc\x2c\x01\x00\x02\x00\x04\x00info");
+    assert_eq!(packets[1], b"\x00\xfc\x2c\x01\x00\x02\x00\x04\x00\x04info");
 }
 
 #[test]

@@ -46,6 +46,7 @@ pub async fn insert(
         }
     }
     s.images.clear();
+    s.refused.clear();
     let mut first_generated = 0;
     let mut highest_explicit = None;
     for i in 0..count {
@@ -56,6 +57,9 @@ pub async fn insert(
             }
         };
         let row = one_row(cluster, session, s, plan, params, given, i + 1, (count - i) as u64).await?;
+        for e in s.refused.drain(..) {
+            session.warn_error(&e);
+        }
         if first_generated == 0 {
             first_generated = row.generated;
         }
@@ -78,7 +82,7 @@ pub async fn insert(
         session.env.last_insert_id.set(first_generated);
     }
     let info = if count > 1 {
-        Info::Inserted { records: count as u64, duplicates: (count as u64).saturating_sub(affected) }
+        Info::Inserted { records: count as u64, duplicates: affected.abs_diff(count as u64) }
     } else {
         Info::None
     };
@@ -114,6 +118,7 @@ async fn one_row<'a>(
     let assign = Assign { row, strict: session.env.variables.strict, zone: session.env.zone() };
     let cx = Context { layout: no_layout(), row: &[], new_row: None, params, aggregates: &[], env: &session.env };
     let (mut generated, mut explicit) = (0, None);
+    let lenient = !assign.strict || plan.on_duplicate == OnDuplicate::Ignore;
     let mut values: Vec<Datum<'_>> = recycle(std::mem::take(&mut s.cells));
     for (i, c) in schema.columns.iter().enumerate() {
         let source = plan.places[i].map_or(Given::Default, &given);
@@ -122,13 +127,28 @@ async fn one_row<'a>(
             Given::Default if c.auto_increment => Datum::Null,
             Given::Default => match plan.defaults.get(i) {
                 Some(Ok(e)) => change::truncate_now(e.eval(&cx)?, c.ty),
-                Some(Err(e)) if session.env.variables.strict => return Err(e.clone().into()),
-                _ => implicit_default(c.ty),
+                Some(Err(e)) if !lenient => return Err(e.clone().into()),
+                Some(Err(e)) => {
+                    s.refused.push(e.clone());
+                    implicit_default(c.ty)
+                }
+                None => implicit_default(c.ty),
             },
             Given::Expr(e) => e.eval(&cx)?,
             Given::Value(d) => d,
         };
-        let value = convert::assign(c, value, assign)?;
+        // What strict mode would refuse is stored as well as it can be, with a warning.
+        let value = if lenient {
+            match convert::assign(c, value.clone(), Assign { strict: true, ..assign }) {
+                Ok(value) => value,
+                Err(e) => {
+                    s.refused.push(e);
+                    convert::assign(c, value, Assign { strict: false, ..assign })?
+                }
+            }
+        } else {
+            convert::assign(c, value, assign)?
+        };
         if c.auto_increment {
             let wanted = match &value {
                 Datum::Null => true,
@@ -147,7 +167,14 @@ async fn one_row<'a>(
             explicit = value.number().and_then(|n| u64::try_from(n.to_i128()).ok());
         }
         if value.is_null() && !c.nullable {
-            return Err(errors::null_not_allowed(&c.name).into());
+            let e = errors::null_not_allowed(&c.name);
+            let many = matches!(&plan.source, Source::Values(rows) if rows.len() > 1);
+            if plan.on_duplicate != OnDuplicate::Ignore && (assign.strict || !many) {
+                return Err(e.into());
+            }
+            s.refused.push(e);
+            values.push(convert::assign(c, implicit_default(c.ty), assign)?);
+            continue;
         }
         values.push(value);
     }

@@ -15,7 +15,7 @@ use apus_types::{TableSchema, TransId};
 
 use super::{
     auto_increment::AutoIncrement,
-    catalog::Table,
+    catalog::{Catalog, Table},
     errors,
     session::{Done, Fail, Session},
 };
@@ -24,6 +24,7 @@ use super::{
 #[derive(Clone, Copy)]
 pub struct Cluster<'c> {
     pub client: &'c Client,
+    pub catalog: &'c Catalog,
     pub auto_increment: &'c AutoIncrement,
     /// The table of AUTO_INCREMENT counters.
     pub counters: Option<&'c TableSchema>,

@@ -19,8 +19,9 @@ use super::{
 use crate::{
     engine::{
         catalog::Table,
-        errors,
+        convert, errors,
         expr::{Context, Datum},
+        information_schema,
         plan::{
             Select,
             access::{Access, EncodedRange, Path, bounds_of},
@@ -47,6 +48,9 @@ pub async fn select(
     let access = plan.access.as_ref().ok_or_else(|| errors::internal("a table without a path"))?;
     if plan.lock.is_some() {
         return select_locked(cluster, session, s, plan, table, access, params, out).await;
+    }
+    if information_schema::is_virtual(&table.schema) {
+        return Ok(select_virtual(cluster, session, plan, table, access, params, out).await?);
     }
     let trans = reader(session, &table.schema);
     let mut sink = Sink::new(plan, params, &session.env, std::mem::take(&mut s.sink))?;
@@ -109,6 +113,42 @@ pub async fn select(
     let sent = sink.sent;
     s.sink = sink.into_buffers();
     Ok(sent)
+}
+
+/// SELECT from a table of INFORMATION_SCHEMA.
+async fn select_virtual(
+    cluster: Cluster<'_>,
+    session: &Session,
+    plan: &Select,
+    table: &Table,
+    access: &Access,
+    params: &[Datum<'_>],
+    out: &mut Output<'_>,
+) -> errors::Result<u64> {
+    let schema = &table.schema;
+    let mut sink = Sink::new(plan, params, &session.env, Default::default())?;
+    out.begin_rows(&plan.defs);
+    let mut row = Vec::new();
+    for values in information_schema::rows(&schema.name, cluster.catalog) {
+        let pairs: Vec<_> = values.iter().zip(&schema.columns).collect();
+        let fetched = |c: &u16| pairs.get(usize::from(*c)).map_or(Value::Null, |(v, c)| convert::stored(c.ty, v));
+        let stored: Vec<Value<'_>> = match &plan.columns {
+            Some(columns) => columns.iter().map(fetched).collect(),
+            None => (0..schema.columns.len() as u16).map(|c| fetched(&c)).collect(),
+        };
+        row.clear();
+        plan.layout.encode(&stored, &mut row).map_err(|e| errors::from_code(e, ""))?;
+        let keep = match &access.full {
+            Some(f) => f.passes(&sink.context(&row))?,
+            None => true,
+        };
+        if keep && (sink.wanted() == 0 || !sink.row(&row, out)?) {
+            break;
+        }
+        out.flush_if_full().await?;
+    }
+    sink.finish(out).await?;
+    Ok(sink.sent)
 }
 
 /// SELECT ... FOR UPDATE or FOR SHARE.
@@ -390,6 +430,9 @@ pub async fn collect(
         }
         Ok(())
     };
+    if plan.table.as_ref().is_some_and(|t| information_schema::is_virtual(&t.schema)) {
+        return Err(errors::not_supported("INSERT ... SELECT from information_schema").into());
+    }
     let full = plan.access.as_ref().and_then(|a| a.full.as_ref());
     let (Some(table), Some(access)) = (&plan.table, &plan.access) else {
         take(&[], full)?;

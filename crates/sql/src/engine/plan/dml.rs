@@ -13,6 +13,7 @@ use crate::engine::{
     catalog::Table,
     errors,
     expr::{ArithOp, Builder, Datum, Expr},
+    information_schema,
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,6 +87,7 @@ impl Planner<'_> {
             return Err(errors::not_supported("INSERT INTO this").into());
         };
         let table = self.resolve(name)?;
+        check_writable(&table)?;
         let schema = &table.schema;
         let database = self.env.database.clone().unwrap_or_default();
         let mut named = Vec::new();
@@ -185,6 +187,7 @@ impl Planner<'_> {
             return Err(errors::not_supported("UPDATE ... FROM").into());
         }
         let (table, shown) = self.single_table(std::slice::from_ref(&update.table))?;
+        check_writable(&table)?;
         let database = self.env.database.clone().unwrap_or_default();
         let mut builder = Builder::new(Some(&table.schema), &shown, &database);
         let mut assignments = Vec::new();
@@ -209,6 +212,7 @@ impl Planner<'_> {
         }
         let (ast::FromTable::WithFromKeyword(from) | ast::FromTable::WithoutKeyword(from)) = &delete.from;
         let (table, shown) = self.single_table(from)?;
+        check_writable(&table)?;
         let database = self.env.database.clone().unwrap_or_default();
         let mut builder = Builder::new(Some(&table.schema), &shown, &database);
         builder.clause = "where clause";
@@ -231,6 +235,10 @@ impl Planner<'_> {
         }
         Ok(order)
     }
+}
+
+fn check_writable(table: &Table) -> Result<(), Unplanned> {
+    if information_schema::is_virtual(&table.schema) { Err(errors::virtual_table_write().into()) } else { Ok(()) }
 }
 
 /// The path to the rows, whether it delivers them in order and whether backwards.

@@ -14,6 +14,7 @@ use crate::{
             Builder, Expr, Kind,
             build::{Aggregate, AggregateKind, collation_of},
         },
+        information_schema,
     },
     wire::ColumnDef,
 };
@@ -150,7 +151,7 @@ impl Planner<'_> {
             Some(ast::Distinct::On(_)) => return Err(errors::syntax("ON").into()),
         };
         let (limit, offset) = self.limit(query.limit_clause.as_ref())?;
-        let lock = lock_of(&query.locks)?;
+        let lock = lock_of(&query.locks)?.filter(|_| !schema.is_some_and(information_schema::is_virtual));
         let aggregates = std::mem::take(&mut builder.aggregates);
         let mut group =
             (!keys.is_empty() || !aggregates.is_empty()).then_some(Group { keys, aggregates, having: having.clone() });
@@ -173,14 +174,15 @@ impl Planner<'_> {
         let wanted = simple.as_deref().filter(|_| group.is_none() && limit.is_some()).unwrap_or(&[]);
         let mut access = table.as_ref().map(|t| access::choose(t, filter.clone(), wanted));
         let path_order = matches!(&access, Some(a) if simple.as_ref().is_some_and(|s| a.path.ordered_by(s)));
-        let in_order = order.is_empty() || (group.is_none() && path_order);
+        let virtual_table = schema.is_some_and(information_schema::is_virtual);
+        let in_order = order.is_empty() || (group.is_none() && path_order && !virtual_table);
         let reverse = in_order && order.first().is_some_and(|k| k.descending);
         if table.is_none() {
             // Without a table the condition is checked on the one row there is.
             access = None;
         }
         let pushdown = match (&group, &access) {
-            (Some(g), Some(a)) if g.keys.is_empty() && a.rest.is_none() => pushed(&g.aggregates),
+            (Some(g), Some(a)) if !virtual_table && g.keys.is_empty() && a.rest.is_none() => pushed(&g.aggregates),
             _ => None,
         };
         let columns = match &table {

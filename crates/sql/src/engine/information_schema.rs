@@ -1,0 +1,382 @@
+//! INFORMATION_SCHEMA: tables whose rows are made from the catalog when they are read.
+//!
+//! A virtual table has a schema like any other, so that the planner and the sink treat it alike; only the executor takes its
+//! rows from [`rows`] instead of the cluster. Everything is text or a whole number; sizes and row counts, which no one
+//! keeps, are NULL. Tables of what Apus does not have (views, routines, triggers, ...) are there and empty.
+//!
+//! Reads only: changes are refused with error 1044.
+
+use std::{collections::BTreeMap, rc::Rc, sync::OnceLock};
+
+use apus_types::{Column, ColumnType, IndexState, TableSchema, collate::Collation, schema::DefaultValue};
+
+use super::{
+    catalog::{Catalog, Table},
+    expr::Datum,
+    show,
+};
+
+pub const DATABASE: &str = "information_schema";
+
+pub fn is_virtual(schema: &TableSchema) -> bool {
+    schema.database == DATABASE
+}
+
+/// Name and columns; a column that ends in `#` is a number, all others are text.
+const TABLES: &[(&str, &str)] = &[
+    ("CHARACTER_SETS", "CHARACTER_SET_NAME DEFAULT_COLLATE_NAME DESCRIPTION MAXLEN#"),
+    ("CHECK_CONSTRAINTS", "CONSTRAINT_CATALOG CONSTRAINT_SCHEMA CONSTRAINT_NAME CHECK_CLAUSE"),
+    ("COLLATIONS", "COLLATION_NAME CHARACTER_SET_NAME ID# IS_DEFAULT IS_COMPILED SORTLEN# PAD_ATTRIBUTE"),
+    (
+        "COLUMNS",
+        "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME COLUMN_NAME ORDINAL_POSITION# COLUMN_DEFAULT IS_NULLABLE DATA_TYPE \
+         CHARACTER_MAXIMUM_LENGTH# CHARACTER_OCTET_LENGTH# NUMERIC_PRECISION# NUMERIC_SCALE# DATETIME_PRECISION# \
+         CHARACTER_SET_NAME COLLATION_NAME COLUMN_TYPE COLUMN_KEY EXTRA PRIVILEGES COLUMN_COMMENT \
+         GENERATION_EXPRESSION SRS_ID#",
+    ),
+    ("ENGINES", "ENGINE SUPPORT COMMENT TRANSACTIONS XA SAVEPOINTS"),
+    (
+        "EVENTS",
+        "EVENT_CATALOG EVENT_SCHEMA EVENT_NAME DEFINER TIME_ZONE EVENT_BODY EVENT_DEFINITION EVENT_TYPE STATUS \
+         EVENT_COMMENT",
+    ),
+    (
+        "FILES",
+        "FILE_ID# FILE_NAME FILE_TYPE TABLESPACE_NAME TABLE_CATALOG TABLE_SCHEMA TABLE_NAME LOGFILE_GROUP_NAME \
+         LOGFILE_GROUP_NUMBER# ENGINE FREE_EXTENTS# TOTAL_EXTENTS# EXTENT_SIZE# INITIAL_SIZE# MAXIMUM_SIZE# \
+         AUTOEXTEND_SIZE# STATUS EXTRA",
+    ),
+    (
+        "KEY_COLUMN_USAGE",
+        "CONSTRAINT_CATALOG CONSTRAINT_SCHEMA CONSTRAINT_NAME TABLE_CATALOG TABLE_SCHEMA TABLE_NAME COLUMN_NAME \
+         ORDINAL_POSITION# POSITION_IN_UNIQUE_CONSTRAINT# REFERENCED_TABLE_SCHEMA REFERENCED_TABLE_NAME \
+         REFERENCED_COLUMN_NAME",
+    ),
+    ("KEYWORDS", "WORD RESERVED#"),
+    (
+        "PARAMETERS",
+        "SPECIFIC_CATALOG SPECIFIC_SCHEMA SPECIFIC_NAME ORDINAL_POSITION# PARAMETER_MODE PARAMETER_NAME DATA_TYPE \
+         DTD_IDENTIFIER ROUTINE_TYPE",
+    ),
+    (
+        "PARTITIONS",
+        "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME PARTITION_NAME SUBPARTITION_NAME PARTITION_ORDINAL_POSITION# \
+         PARTITION_METHOD PARTITION_EXPRESSION PARTITION_DESCRIPTION TABLE_ROWS# PARTITION_COMMENT",
+    ),
+    ("PLUGINS", "PLUGIN_NAME PLUGIN_VERSION PLUGIN_STATUS PLUGIN_TYPE PLUGIN_LIBRARY PLUGIN_LICENSE"),
+    (
+        "REFERENTIAL_CONSTRAINTS",
+        "CONSTRAINT_CATALOG CONSTRAINT_SCHEMA CONSTRAINT_NAME UNIQUE_CONSTRAINT_CATALOG UNIQUE_CONSTRAINT_SCHEMA \
+         UNIQUE_CONSTRAINT_NAME MATCH_OPTION UPDATE_RULE DELETE_RULE TABLE_NAME REFERENCED_TABLE_NAME",
+    ),
+    (
+        "ROUTINES",
+        "SPECIFIC_NAME ROUTINE_CATALOG ROUTINE_SCHEMA ROUTINE_NAME ROUTINE_TYPE DATA_TYPE DTD_IDENTIFIER ROUTINE_BODY \
+         ROUTINE_DEFINITION IS_DETERMINISTIC SQL_DATA_ACCESS SECURITY_TYPE CREATED LAST_ALTERED ROUTINE_COMMENT DEFINER",
+    ),
+    (
+        "SCHEMATA",
+        "CATALOG_NAME SCHEMA_NAME DEFAULT_CHARACTER_SET_NAME DEFAULT_COLLATION_NAME SQL_PATH DEFAULT_ENCRYPTION",
+    ),
+    (
+        "STATISTICS",
+        "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME NON_UNIQUE# INDEX_SCHEMA INDEX_NAME SEQ_IN_INDEX# COLUMN_NAME COLLATION \
+         CARDINALITY# SUB_PART# PACKED NULLABLE INDEX_TYPE COMMENT INDEX_COMMENT IS_VISIBLE EXPRESSION",
+    ),
+    (
+        "TABLES",
+        "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME TABLE_TYPE ENGINE VERSION# ROW_FORMAT TABLE_ROWS# AVG_ROW_LENGTH# \
+         DATA_LENGTH# MAX_DATA_LENGTH# INDEX_LENGTH# DATA_FREE# AUTO_INCREMENT# CREATE_TIME UPDATE_TIME CHECK_TIME \
+         TABLE_COLLATION CHECKSUM# CREATE_OPTIONS TABLE_COMMENT",
+    ),
+    (
+        "TABLE_CONSTRAINTS",
+        "CONSTRAINT_CATALOG CONSTRAINT_SCHEMA CONSTRAINT_NAME TABLE_SCHEMA TABLE_NAME CONSTRAINT_TYPE ENFORCED",
+    ),
+    (
+        "TRIGGERS",
+        "TRIGGER_CATALOG TRIGGER_SCHEMA TRIGGER_NAME EVENT_MANIPULATION EVENT_OBJECT_CATALOG EVENT_OBJECT_SCHEMA \
+         EVENT_OBJECT_TABLE ACTION_ORDER# ACTION_CONDITION ACTION_STATEMENT ACTION_ORIENTATION ACTION_TIMING CREATED \
+         SQL_MODE DEFINER",
+    ),
+    ("VIEWS", "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME VIEW_DEFINITION CHECK_OPTION IS_UPDATABLE DEFINER SECURITY_TYPE"),
+];
+
+/// Longest text of a cell, in characters.
+const TEXT_CHARS: u16 = 2048;
+
+fn schemas() -> &'static BTreeMap<&'static str, TableSchema> {
+    static SCHEMAS: OnceLock<BTreeMap<&'static str, TableSchema>> = OnceLock::new();
+    SCHEMAS.get_or_init(|| TABLES.iter().map(|(name, columns)| (*name, schema(name, columns))).collect())
+}
+
+fn schema(name: &str, columns: &str) -> TableSchema {
+    let text = ColumnType::VarChar { length: TEXT_CHARS, collation: Collation::default() };
+    let number = ColumnType::Int { bits: 64, unsigned: true };
+    let column = |(i, word): (usize, &str)| Column {
+        name: word.trim_end_matches('#').to_owned(),
+        ty: if word.ends_with('#') { number } else { text },
+        nullable: i > 0,
+        default: DefaultValue::None,
+        auto_increment: false,
+        on_update_now: false,
+        comment: String::new(),
+        declared: String::new(),
+    };
+    let columns = columns.split_whitespace().enumerate().map(column).collect();
+    let mut schema = TableSchema::new(DATABASE, name, columns, vec![0]);
+    schema.hidden_key = true;
+    schema
+}
+
+/// A virtual table by its name in any letters.
+pub fn table(name: &str) -> Option<Rc<Table>> {
+    let schema = schemas().get(name.to_ascii_uppercase().as_str())?.clone();
+    Some(Rc::new(Table { schema, hidden: Vec::new() }))
+}
+
+pub fn names() -> impl Iterator<Item = &'static str> {
+    TABLES.iter().map(|(name, _)| *name)
+}
+
+type Row = Vec<Datum<'static>>;
+
+fn text(s: impl Into<String>) -> Datum<'static> {
+    Datum::text(s.into())
+}
+fn number(n: impl TryInto<i64>) -> Datum<'static> {
+    n.try_into().map_or(Datum::Null, Datum::Int)
+}
+fn option(s: Option<String>) -> Datum<'static> {
+    s.map_or(Datum::Null, text)
+}
+fn yes(on: bool) -> Datum<'static> {
+    text(if on { "YES" } else { "NO" })
+}
+
+/// All rows of a virtual table, one value per column of its schema.
+pub fn rows(name: &str, catalog: &Catalog) -> Vec<Row> {
+    let databases = || catalog.databases.iter();
+    let tables = || catalog.tables();
+    match name {
+        "SCHEMATA" => {
+            let own = (DATABASE.to_owned(), Collation::default());
+            databases().chain([(&own.0, &own.1)]).map(|(n, c)| schema_row(n, *c)).collect()
+        }
+        "TABLES" => {
+            let own = names().map(virtual_table_row);
+            tables().map(|t| table_row(t)).chain(own).collect()
+        }
+        "COLUMNS" => tables().flat_map(|t| column_rows(t)).collect(),
+        "STATISTICS" => tables().flat_map(|t| statistics_rows(t)).collect(),
+        "KEY_COLUMN_USAGE" => tables().flat_map(|t| key_rows(t)).collect(),
+        "TABLE_CONSTRAINTS" => tables().flat_map(|t| constraint_rows(t)).collect(),
+        "ENGINES" => vec![show::ENGINE.map(text).to_vec()],
+        "CHARACTER_SETS" => show::CHARACTER_SETS
+            .iter()
+            .map(|[name, description, collation, length]| {
+                vec![text(*name), text(*collation), text(*description), number(length.parse::<i64>().unwrap_or(1))]
+            })
+            .collect(),
+        "COLLATIONS" => Collation::ALL.iter().map(collation_row).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn schema_row(name: &str, collation: Collation) -> Row {
+    vec![text("def"), text(name), text(collation.charset()), text(collation.name()), Datum::Null, text("NO")]
+}
+
+fn collation_row(c: &Collation) -> Row {
+    let pads = if c.pads() { "PAD SPACE" } else { "NO PAD" };
+    let default = if *c == Collation::default() { "Yes" } else { "" };
+    vec![text(c.name()), text(c.charset()), number(c.id()), text(default), text("Yes"), number(1), text(pads)]
+}
+
+fn table_row(t: &Table) -> Row {
+    let s = &t.schema;
+    let mut row = vec![
+        text("def"),
+        text(s.database.clone()),
+        text(s.name.clone()),
+        text("BASE TABLE"),
+        text(if s.engine.is_empty() { "InnoDB" } else { &s.engine }),
+        number(10),
+        text("Dynamic"),
+    ];
+    row.extend(std::iter::repeat_n(Datum::Null, 10));
+    row.extend([text(s.collation.name()), Datum::Null, text(""), text(s.comment.clone())]);
+    row
+}
+
+fn virtual_table_row(name: &'static str) -> Row {
+    let mut row = vec![text("def"), text(DATABASE), text(name), text("SYSTEM VIEW"), Datum::Null, number(10)];
+    row.extend(std::iter::repeat_n(Datum::Null, 13));
+    row.extend([text(""), text("")]);
+    row
+}
+
+fn column_rows(t: &Table) -> Vec<Row> {
+    let s = &t.schema;
+    let one = |(position, number_of): (usize, u16)| {
+        let c = &s.columns[usize::from(number_of)];
+        let (characters, bytes) = lengths(c.ty);
+        let (precision, scale) = numeric(c.ty);
+        let decimals = match c.ty {
+            ColumnType::DateTime { decimals } | ColumnType::Timestamp { decimals } | ColumnType::Time { decimals } => {
+                number(decimals)
+            }
+            _ => Datum::Null,
+        };
+        let full = show::type_name(c.ty, &c.declared);
+        let name_end = full.find(|b: char| !b.is_ascii_alphabetic()).unwrap_or(full.len());
+        let collation = c.ty.collation();
+        vec![
+            text("def"),
+            text(s.database.clone()),
+            text(s.name.clone()),
+            text(c.name.clone()),
+            number(position + 1),
+            option(show::default_text(c)),
+            yes(c.nullable),
+            text(full.get(..name_end).unwrap_or("")),
+            characters,
+            bytes,
+            precision,
+            scale,
+            decimals,
+            option(collation.map(|k| k.charset().to_owned())),
+            option(collation.map(|k| k.name().to_owned())),
+            text(full),
+            text(show::key_kind(s, number_of)),
+            text(show::extra(c)),
+            text("select,insert,update,references"),
+            text(c.comment.clone()),
+            text(""),
+            Datum::Null,
+        ]
+    };
+    t.visible_columns().enumerate().map(one).collect()
+}
+
+/// Longest value in characters and in bytes.
+fn lengths(ty: ColumnType) -> (Datum<'static>, Datum<'static>) {
+    match ty {
+        ColumnType::Char { length, .. } | ColumnType::VarChar { length, .. } => {
+            (number(length), number(i64::from(length) * 4))
+        }
+        ColumnType::Binary { length } | ColumnType::VarBinary { length } => (number(length), number(length)),
+        ColumnType::Text { length, .. } | ColumnType::Blob { length } => (number(length), number(length)),
+        _ => (Datum::Null, Datum::Null),
+    }
+}
+
+fn numeric(ty: ColumnType) -> (Datum<'static>, Datum<'static>) {
+    match ty {
+        ColumnType::Int { bits, unsigned } => {
+            let digits = match bits {
+                8 => 3,
+                16 => 5,
+                24 => 7,
+                32 => 10,
+                _ => 19 + i64::from(unsigned),
+            };
+            (number(digits), number(0))
+        }
+        ColumnType::Decimal { precision, scale, .. } => (number(precision), number(scale)),
+        ColumnType::Float => (number(12), Datum::Null),
+        ColumnType::Double => (number(22), Datum::Null),
+        _ => (Datum::Null, Datum::Null),
+    }
+}
+
+/// Name, uniqueness, columns and state of every key of a table, the primary one first.
+fn keys(s: &TableSchema) -> Vec<(&str, bool, &[u16], bool)> {
+    let primary = (!s.hidden_key).then_some(("PRIMARY", true, s.primary_key.as_slice(), true));
+    let others = s.indexes.iter();
+    let others = others.map(|i| (i.name.as_str(), i.unique, i.columns.as_slice(), i.state == IndexState::Ready));
+    primary.into_iter().chain(others).collect()
+}
+
+fn statistics_rows(t: &Table) -> Vec<Row> {
+    let s = &t.schema;
+    let mut rows = Vec::new();
+    for (name, unique, columns, ready) in keys(s) {
+        for (i, &c) in columns.iter().enumerate() {
+            let c = &s.columns[usize::from(c)];
+            rows.push(vec![
+                text("def"),
+                text(s.database.clone()),
+                text(s.name.clone()),
+                number(i64::from(!unique)),
+                text(s.database.clone()),
+                text(name),
+                number(i + 1),
+                text(c.name.clone()),
+                text("A"),
+                Datum::Null,
+                Datum::Null,
+                Datum::Null,
+                text(if c.nullable { "YES" } else { "" }),
+                text("BTREE"),
+                text(if ready { "" } else { "building" }),
+                text(""),
+                yes(true),
+                Datum::Null,
+            ]);
+        }
+    }
+    rows
+}
+
+fn key_rows(t: &Table) -> Vec<Row> {
+    let s = &t.schema;
+    let mut rows = Vec::new();
+    for (name, _, columns, _) in keys(s).into_iter().filter(|(_, unique, ..)| *unique) {
+        for (i, &c) in columns.iter().enumerate() {
+            let mut row = vec![
+                text("def"),
+                text(s.database.clone()),
+                text(name),
+                text("def"),
+                text(s.database.clone()),
+                text(s.name.clone()),
+                text(s.columns[usize::from(c)].name.clone()),
+                number(i + 1),
+            ];
+            row.extend(std::iter::repeat_n(Datum::Null, 4));
+            rows.push(row);
+        }
+    }
+    rows
+}
+
+fn constraint_rows(t: &Table) -> Vec<Row> {
+    let s = &t.schema;
+    let one = |name: &str| {
+        let kind = if name == "PRIMARY" { "PRIMARY KEY" } else { "UNIQUE" };
+        let (database, table) = (text(s.database.clone()), text(s.name.clone()));
+        vec![text("def"), database.clone(), text(name), database, table, text(kind), yes(true)]
+    };
+    keys(s).into_iter().filter(|(_, unique, ..)| *unique).map(|(name, ..)| one(name)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_have_a_value_for_every_column() {
+        let mut catalog = Catalog::default();
+        catalog.databases.insert("d".into(), Collation::default());
+        for name in names() {
+            let table = table(&name.to_ascii_lowercase()).unwrap();
+            assert!(is_virtual(&table.schema));
+            for row in rows(name, &catalog) {
+                assert_eq!(row.len(), table.schema.columns.len(), "{name}");
+            }
+        }
+        assert_eq!(rows("SCHEMATA", &catalog).len(), 2);
+        assert!(table("nonesuch").is_none());
+    }
+}
