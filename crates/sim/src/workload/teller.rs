@@ -16,9 +16,7 @@ use apus_signal::{
     schema::TableMessage,
     tc::OpKind,
 };
-use apus_types::{
-    Column, ColumnType, ErrorClass, ErrorCode, TableSchema, Value, key, schema::DefaultValue, update,
-};
+use apus_types::{Column, ColumnType, ErrorClass, ErrorCode, TableSchema, Value, key, schema::DefaultValue, update};
 
 use crate::Clock;
 
@@ -35,6 +33,8 @@ const MS: u64 = 1_000_000;
 pub struct Tables {
     pub accounts: TableSchema,
     pub transfers: TableSchema,
+    /// The last transfer of each teller: every transfer inserts one row and deletes another.
+    pub latest: TableSchema,
 }
 
 /// What tellers and the one who drives the run share.
@@ -49,6 +49,8 @@ pub struct Floor {
     pub parked: Cell<usize>,
     pub acknowledged: RefCell<Vec<u64>>,
     pub unresolved: RefCell<Vec<u64>>,
+    /// The last acknowledged transfer of each teller.
+    pub latest: RefCell<BTreeMap<u64, u64>>,
     pub retries: RefCell<BTreeMap<u16, u64>>,
     /// What should never have happened.
     pub violations: RefCell<Vec<String>>,
@@ -113,6 +115,7 @@ pub async fn open(client: &Client, accounts: u64) -> Result<Tables, ClientError>
     let mut new = [
         table("accounts", &[("id", true), ("balance", false)]),
         table("transfers", &[("id", true), ("source", true), ("target", true), ("amount", false)]),
+        table("latest", &[("id", true)]),
     ];
     let database = DatabaseMessage { name: DATABASE.to_owned(), collation: u32::from(new[0].collation.id()) };
     client.schema_change(Change::CreateDatabase(database)).await?;
@@ -125,7 +128,7 @@ pub async fn open(client: &Client, accounts: u64) -> Result<Tables, ClientError>
         let found = found.ok_or_else(|| ClientError::with_detail(ErrorCode::TableNotFound, table.name.clone()))?;
         *table = TableSchema::try_from(found)?;
     }
-    let [accounts_table, transfers] = new;
+    let [accounts_table, transfers, latest] = new;
     let (mut ops, mut results, mut row, mut key) = (OpBatch::new(), Results::new(), Vec::new(), Vec::new());
     for id in 0..accounts {
         row.clear();
@@ -135,11 +138,16 @@ pub async fn open(client: &Client, accounts: u64) -> Result<Tables, ClientError>
         ops.push(&accounts_table, OpKind::Write, 0, &key, &row)?;
     }
     client.run_autocommit(&ops, LOCK_WAIT_MS, &mut results).await?;
-    Ok(Tables { accounts: accounts_table, transfers })
+    Ok(Tables { accounts: accounts_table, transfers, latest })
 }
 
-/// Rows of accounts and of transfers.
-pub type Holdings = (Vec<Vec<i128>>, Vec<Vec<i128>>);
+/// The rows of all tables, as numbers.
+#[derive(Default)]
+pub struct Holdings {
+    pub accounts: Vec<Vec<i128>>,
+    pub transfers: Vec<Vec<i128>>,
+    pub latest: Vec<Vec<i128>>,
+}
 
 /// Reads everything whenever it is asked for; never ends.
 pub async fn audit(floor: std::rc::Rc<Floor>, client: Client, clock: Clock, number: u64) {
@@ -156,7 +164,11 @@ pub async fn audit(floor: std::rc::Rc<Floor>, client: Client, clock: Clock, numb
 }
 
 async fn holdings(client: &Client, tables: &Tables) -> Result<Holdings, ClientError> {
-    Ok((read_all(client, &tables.accounts).await?, read_all(client, &tables.transfers).await?))
+    Ok(Holdings {
+        accounts: read_all(client, &tables.accounts).await?,
+        transfers: read_all(client, &tables.transfers).await?,
+        latest: read_all(client, &tables.latest).await?,
+    })
 }
 
 /// All rows of a table as numbers.
@@ -191,6 +203,7 @@ pub struct Teller {
     clock: Clock,
     number: u64,
     random: Random,
+    last: Option<u64>,
     ops: OpBatch,
     results: Results,
     key: Vec<u8>,
@@ -205,6 +218,7 @@ impl Teller {
             client,
             clock,
             number,
+            last: None,
             ops: OpBatch::new(),
             results: Results::new(),
             key: Vec::new(),
@@ -259,8 +273,16 @@ impl Teller {
             };
             self.doing(format!("{} idle", self.clock.now()));
             match fate {
-                Fate::Committed => return self.floor.acknowledged.borrow_mut().push(transfer.id),
-                Fate::Unresolved => return self.floor.unresolved.borrow_mut().push(transfer.id),
+                Fate::Committed => {
+                    self.last = Some(transfer.id);
+                    self.floor.latest.borrow_mut().insert(self.number, transfer.id);
+                    return self.floor.acknowledged.borrow_mut().push(transfer.id);
+                }
+                Fate::Unresolved => {
+                    self.last = None;
+                    self.floor.latest.borrow_mut().remove(&self.number);
+                    return self.floor.unresolved.borrow_mut().push(transfer.id);
+                }
                 Fate::Hopeless => return,
                 Fate::RolledBack => {
                     let pause = self.random.below(3 * MS);
@@ -292,7 +314,12 @@ impl Teller {
         }
     }
 
-    async fn execute(&mut self, transaction: &mut Transaction, tables: &Tables, t: &Transfer) -> Result<(), ClientError> {
+    async fn execute(
+        &mut self,
+        transaction: &mut Transaction,
+        tables: &Tables,
+        t: &Transfer,
+    ) -> Result<(), ClientError> {
         let mut options = ExecOptions::autocommit(LOCK_WAIT_MS);
         let computed = t.id % 4 >= 2;
         let [source, target] = if computed {
@@ -319,6 +346,13 @@ impl Teller {
         let record = [Value::UInt(t.id), Value::UInt(t.source), Value::UInt(t.target), Value::Int(t.amount)];
         tables.transfers.layout().encode(&record, &mut self.value)?;
         self.ops.push(&tables.transfers, OpKind::Insert, 0, &self.key, &self.value)?;
+        self.value.clear();
+        tables.latest.layout().encode(&[Value::UInt(t.id)], &mut self.value)?;
+        self.ops.push(&tables.latest, OpKind::Insert, 0, &self.key, &self.value)?;
+        if let Some(last) = self.last {
+            encode_key(last, &mut self.key);
+            self.ops.push(&tables.latest, OpKind::Delete, 0, &self.key, &[])?;
+        }
         transaction.execute(&self.ops, options, &mut self.results).await?;
         if !options.commit {
             transaction.commit().await?;
@@ -340,10 +374,11 @@ impl Teller {
             self.ops.push_read(&tables.accounts, true, 0, &self.key, None)?;
         }
         transaction.execute(&self.ops, options, &mut self.results).await?;
-        let balance = |index| match self.results.row(index).map(|row| tables.accounts.layout().value(row, BALANCE_COLUMN)) {
-            Some(Value::Int(balance)) => Ok(balance),
-            _ => Err(ClientError::from(ErrorCode::RowNotFound)),
-        };
+        let balance =
+            |index| match self.results.row(index).map(|row| tables.accounts.layout().value(row, BALANCE_COLUMN)) {
+                Some(Value::Int(balance)) => Ok(balance),
+                _ => Err(ClientError::from(ErrorCode::RowNotFound)),
+            };
         Ok([balance(0)?, balance(1)?])
     }
 }
