@@ -252,3 +252,48 @@ fn expressions() {
         assert_eq!(evaluate(text), want, "{text}");
     }
 }
+
+#[test]
+fn words_that_the_parser_does_not_know_are_replaced_outside_of_quotes_only() {
+    use super::plan::parse;
+    let parsed = |text: &str| parse(text).unwrap().to_string();
+    assert_eq!(
+        parsed("SELECT 7 MOD 2, MOD(7, 2), ' MOD 2', `a mod b` FROM t"),
+        "SELECT 7 % 2, MOD(7, 2), ' MOD 2', `a mod b` FROM t"
+    );
+    assert_eq!(
+        parsed("SELECT a FROM t WHERE a = ' LOCK IN SHARE MODE'"),
+        "SELECT a FROM t WHERE a = ' LOCK IN SHARE MODE'"
+    );
+    assert_eq!(parsed("SELECT a FROM t lock in SHARE mode"), "SELECT a FROM t FOR SHARE");
+}
+
+#[test]
+fn several_conditions_on_one_column_are_all_kept() {
+    for (sql, want) in [
+        ("SELECT c FROM sbtest1 WHERE id BETWEEN 1 AND 9 AND id > 3", "range(0) =0 <> filter"),
+        ("SELECT c FROM sbtest1 WHERE id > 3 AND id BETWEEN 1 AND 9", "range(0) =0 <- filter"),
+        ("SELECT c FROM sbtest1 WHERE id > 3 AND id >= 2 AND id < 9", "range(0) =0 <> filter"),
+        ("SELECT c FROM sbtest1 WHERE id = 3 AND id BETWEEN 1 AND 9", "pk x1 filter"),
+        ("SELECT c FROM sbtest1 WHERE id IN (1, 2) AND id = 2", "pk x1 filter"),
+        ("SELECT c FROM sbtest1 WHERE id = 2 AND id = 3", "pk x1 filter"),
+    ] {
+        assert_eq!(explain(sql), want, "{sql}");
+    }
+}
+
+#[test]
+fn changes_with_a_limit_follow_the_index() {
+    let plan = |sql: &str| plan_text(&catalog(), &env(), sql, Vec::new()).unwrap();
+    let Plan::Delete(d) = plan("DELETE FROM sbtest1 ORDER BY k DESC LIMIT 3") else { panic!() };
+    assert!(d.in_order && d.reverse);
+    let Plan::Update(u) = plan("UPDATE sbtest1 SET c = 'x' ORDER BY c LIMIT 3") else { panic!() };
+    assert!(!u.in_order);
+}
+
+#[test]
+fn information_schema_is_read_but_not_written() {
+    assert_eq!(explain("SELECT TABLE_NAME FROM information_schema.tables WHERE TABLE_SCHEMA = 'd'"), "range(0) =0 -- filter");
+    assert!(explain("SELECT * FROM INFORMATION_SCHEMA.NOPE").starts_with("1109 "));
+    assert!(explain("DELETE FROM information_schema.TABLES").starts_with("1044 "));
+}

@@ -66,9 +66,40 @@ fn for_share(text: &str) -> Cow<'_, str> {
     }
 }
 
+/// `a MOD b`, which the parser does not know, as `a % b`. MOD is a reserved word: outside of quotes, without a parenthesis
+/// behind it, it is the operator.
+fn modulo(text: Cow<'_, str>) -> Cow<'_, str> {
+    let bytes = text.as_bytes();
+    let mut quote = None;
+    let mut found = Vec::new();
+    let mut at = 0;
+    while let Some(&b) = bytes.get(at) {
+        match (b, quote) {
+            (b'\\', Some(b'\'' | b'"')) => at += 1,
+            (b, Some(q)) if b == q => quote = None,
+            (b'\'' | b'"' | b'`', None) => quote = Some(b),
+            (b' ', None) if bytes.get(at + 1..at + 5).is_some_and(|w| w.eq_ignore_ascii_case(b"mod ")) => {
+                if bytes.get(at + 5) != Some(&b'(') {
+                    found.push(at + 1);
+                }
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    if found.is_empty() {
+        return text;
+    }
+    let mut out = text.into_owned();
+    for at in found.into_iter().rev() {
+        out.replace_range(at..at + 3, "%");
+    }
+    Cow::Owned(out)
+}
+
 /// Parses one query or row-changing statement.
 pub fn parse(text: &str) -> Result<Statement> {
-    let prepared = for_share(text);
+    let prepared = modulo(for_share(text));
     let dialect = MySqlDialect {};
     let statements = Parser::new(&dialect)
         .with_recursion_limit(PARSER_DEPTH)
