@@ -37,12 +37,8 @@ pub fn run(args: &MgmtArgs) -> Result<ExitCode, String> {
     let partitions = args.partitions.unwrap_or_else(|| default_partitions(args.groups, args.replicas, args.workers));
     let cluster = cluster_config(crate::random_id()?, args.groups, args.replicas, args.workers, partitions)?;
     let node = NodeId(NodeId::MGMT_BASE + 1);
-    let config = apus_runtime::MgmtConfig {
-        node,
-        listen: args.listen.clone(),
-        dir: args.dir.clone(),
-        build: crate::build_id(),
-    };
+    let config =
+        apus_runtime::MgmtConfig { node, listen: args.listen.clone(), dir: args.dir.clone(), build: crate::build_id() };
     let bound = Bound::new(config).map_err(|e| e.to_string())?;
     let address = bound.address().map_err(|e| e.to_string())?;
     let running = bound

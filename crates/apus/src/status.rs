@@ -142,8 +142,17 @@ fn to_json(status: &StatusConf) -> serde_json::Value {
 fn to_table(status: &StatusConf) -> String {
     let mut out = format!(
         "cluster {:016x}: {} replicas, {} partitions, view {}\n\n{:>4} {:>5}  {:<10} {:>9} {:>7}  {:>9}  {}\n",
-        status.cluster, status.replicas, status.partitions, status.generation, "node", "group", "state", "primaries", "backups",
-        "uptime", "address"
+        status.cluster,
+        status.replicas,
+        status.partitions,
+        status.generation,
+        "node",
+        "group",
+        "state",
+        "primaries",
+        "backups",
+        "uptime",
+        "address"
     );
     for n in &status.nodes {
         let president = if n.president { "  president" } else { "" };

@@ -1,6 +1,11 @@
 //! Cost of fragment operations: nanoseconds per operation, and under `valgrind --tool=callgrind` the instructions of one kind
 //! (`micro <rows> <find|insert|update|scan>`).
-#![expect(clippy::disallowed_types, clippy::disallowed_methods, clippy::disallowed_macros, reason = "a program, not the core")]
+#![expect(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    clippy::disallowed_macros,
+    reason = "a program, not the core"
+)]
 
 use std::{collections::BTreeMap, ops::Bound, sync::Arc, time::Instant};
 

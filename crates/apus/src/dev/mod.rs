@@ -76,7 +76,7 @@ pub fn run(args: DevArgs) -> Result<ExitCode, String> {
         println!("data node {id} started again, process {pid}");
         return Ok(ExitCode::SUCCESS);
     }
-    if args.replicas == 0 || args.data_nodes == 0 || args.data_nodes % args.replicas != 0 {
+    if args.replicas == 0 || args.data_nodes == 0 || !args.data_nodes.is_multiple_of(args.replicas) {
         return Err(format!("{} data nodes cannot form groups of {} replicas", args.data_nodes, args.replicas));
     }
     let stop = Arc::new(AtomicBool::new(false));
@@ -271,14 +271,24 @@ impl Cluster {
 
     fn announce(&self) {
         let nodes = lock(&self.nodes);
-        println!("Apus runs: {} data nodes, {} SQL nodes, in {}", nodes.data.len(), nodes.sql.len(), self.dir.display());
+        println!(
+            "Apus runs: {} data nodes, {} SQL nodes, in {}",
+            nodes.data.len(),
+            nodes.sql.len(),
+            self.dir.display()
+        );
         for child in &nodes.sql {
             println!("  SQL      mysql -h127.0.0.1 -P{} -uroot", child.address.port());
         }
         println!("  Native   {} (management node)", nodes.mgmt.address);
         println!("  Status   apus status");
         for node in &nodes.data {
-            println!("  Try      kill -9 {:<8} (data node {}), then: apus dev restart {}", node.child.pid(), node.id, node.id);
+            println!(
+                "  Try      kill -9 {:<8} (data node {}), then: apus dev restart {}",
+                node.child.pid(),
+                node.id,
+                node.id
+            );
         }
         println!("All data is in memory only: it is gone when this cluster stops. Ctrl-C ends it.");
     }

@@ -258,8 +258,7 @@ impl LocalDataManager {
 
     pub(super) fn on_copy_rows_conf(&mut self, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
         let conf = CopyRowsConf::decode(body)?;
-        let Some(job) =
-            self.copy_jobs.iter_mut().find(|j| j.partition == conf.partition && j.round == conf.generation)
+        let Some(job) = self.copy_jobs.iter_mut().find(|j| j.partition == conf.partition && j.round == conf.generation)
         else {
             return Ok(());
         };

@@ -83,7 +83,8 @@ pub struct LocalDataManager {
     /// Batches that wait for a lock; `None` slots are free.
     waiting: Vec<Option<Box<Work>>>,
     free_waiting: Vec<u32>,
-    /// Work objects for reuse.
+    /// Work objects for reuse; boxed because they move between here and the queue of waiting ones.
+    #[allow(clippy::vec_box)]
     idle_work: Vec<Box<Work>>,
     /// Lock grants not yet followed up.
     granted: Vec<Grant>,

@@ -19,13 +19,16 @@ pub const TABLE_ID_MAX: u32 = 1 << 20;
 /// Projections remembered per table; more are computed anew (an allocation, no failure).
 const PROJECTIONS_MAX: usize = 32;
 
+/// Columns of a projection and the layout of the rows it gives.
+pub type SharedProjection = Arc<(Vec<u16>, RowLayout)>;
+
 pub struct Table {
     pub schema: Arc<TableSchema>,
     /// Version that operations may still carry while a schema transaction runs.
     pub old_version: u32,
     /// By partition number.
     fragments: Vec<Option<Box<Fragment>>>,
-    projections: Vec<(Vec<u8>, Arc<(Vec<u16>, RowLayout)>)>,
+    projections: Vec<(Vec<u8>, SharedProjection)>,
 }
 
 impl Table {
@@ -88,7 +91,7 @@ impl Table {
     ///
     /// # Errors
     /// [`ErrorCode::ProtocolViolation`] when a column does not exist.
-    pub fn projection(&mut self, projection: Projection<'_>) -> Result<Option<Arc<(Vec<u16>, RowLayout)>>, ErrorCode> {
+    pub fn projection(&mut self, projection: Projection<'_>) -> Result<Option<SharedProjection>, ErrorCode> {
         let Some(wire) = projection.columns else { return Ok(None) };
         if let Some((_, found)) = self.projections.iter().find(|(key, _)| key == wire) {
             return Ok(Some(found.clone()));

@@ -13,6 +13,10 @@
 //! gaps that were seen lately, and if our own tick came late (a paused machine, a starved CPU) that time does not count. A
 //! suspicion is never taken back: links are closed, data-plane signals refused, and the incarnation is removed.
 //!
+//! *A junior's word against its senior waits* while we hear the senior ourselves. Two members that lose only the link between them
+//! accuse each other; if all were believed, everybody would end up with nobody. So the one that joined earlier is believed, the
+//! other is removed. Where the senior is really dead, our own link or its silence says so in a moment.
+//!
 //! **Change of view** (`change`). The *acting president* is the full member with the lowest join order that is not held for
 //! failed. One proposal per generation, Paxos ballots:
 //! 1. if another made the committed view: take-over. All survivors tell what they committed and accepted; the newest
@@ -55,8 +59,8 @@ use apus_signal::{
     BlockId, BlockRef, DecodeError, Envelope, Kind,
     mgmt::{ClusterConfig, RegisterRep},
     qmgr::{
-        ArbitConf, FailRep, Heartbeat, Incarnation, LinkRep, RecoveredRep, StopOrd, ViewCommit, checked_view, decode,
-        encode,
+        ArbitConf, FailRep, Heartbeat, Incarnation, LinkRep, PresTakeOverReq, RecoveredRep, StopOrd, ViewCommit,
+        ViewPrep, checked_view, decode, encode,
     },
     view::{NodeState, View},
 };
@@ -76,6 +80,8 @@ const JOIN_RETRY_NS: u64 = 100_000_000;
 const REGISTER_NS: u64 = 1_000_000_000;
 /// A tick later than this after the last is our own lateness, not the silence of others.
 const LATE_TICK_NS: u64 = 3 * apus_kernel::limits::TICK_NS;
+/// A member heard within this time is not held for failed on a junior's word.
+const HEARD_NS: u64 = 100_000_000;
 /// The time-out follows the gaps seen, up to this many times the configured one.
 const TIMEOUT_STRETCH_MAX: u64 = 4;
 const MS: u64 = 1_000_000;
@@ -125,6 +131,8 @@ pub struct Membership {
     /// Members held for failed; removed by a view.
     failed: BTreeSet<NodeId>,
     pulses: BTreeMap<NodeId, Pulse>,
+    /// The last signal of each sender and kind that accuses somebody we still hear.
+    accusations: BTreeMap<(NodeId, u16), (Envelope, Vec<u8>)>,
 
     /// As acting president.
     change: Option<Change>,
@@ -158,6 +166,7 @@ impl Membership {
             promised: 0,
             failed: BTreeSet::new(),
             pulses: BTreeMap::new(),
+            accusations: BTreeMap::new(),
             change: None,
             took_over: false,
             joining: BTreeMap::new(),
@@ -297,6 +306,47 @@ impl Membership {
             self.mark_failed(NodeId(node), f.incarnation, &format!("node {from} says so"), ctx);
         }
         self.phase != Phase::Stopped
+    }
+
+    /// Whether one of these is a member that is senior to the accuser and was heard just now.
+    fn is_contested(&self, from: NodeId, failed: &[Incarnation], now: u64) -> bool {
+        let Some(view) = self.view.as_ref().filter(|_| self.phase == Phase::Member) else { return false };
+        let Some(accuser) = view.node(from) else { return false };
+        failed.iter().any(|f| {
+            view.living().any(|n| {
+                let heard = || self.pulses.get(&n.node()).is_some_and(|p| now.saturating_sub(p.heard) < HEARD_NS);
+                n.id == f.node
+                    && n.incarnation == f.incarnation
+                    && n.join_order < accuser.join_order
+                    && !self.failed.contains(&n.node())
+                    && self.is_linked(n.node())
+                    && heard()
+            })
+        })
+    }
+
+    /// Sets an accusation aside that is contested; it is looked at again at every tick and whenever we lose somebody ourselves.
+    fn set_aside(&mut self, envelope: &Envelope, body: &[u8], ctx: &mut Context<'_>) -> Result<bool, DecodeError> {
+        let failed = match envelope.kind {
+            Kind::FailRep => decode::<FailRep>(body)?.failed.into_iter().collect(),
+            Kind::ViewPrepReq => decode::<ViewPrep>(body)?.failed,
+            Kind::PresTakeOverReq => decode::<PresTakeOverReq>(body)?.failed,
+            _ => return Ok(false),
+        };
+        let from = envelope.from.node;
+        let is_contested = self.is_contested(from, &failed, ctx.now());
+        if is_contested {
+            ctx.probe("qmgr: accusation of a senior set aside");
+            self.accusations.insert((from, envelope.kind as u16), (*envelope, body.to_vec()));
+        }
+        Ok(is_contested)
+    }
+
+    fn review_accusations(&mut self, ctx: &mut Context<'_>) -> Result<(), DecodeError> {
+        for (_, (envelope, body)) in std::mem::take(&mut self.accusations) {
+            self.take(&envelope, &body, ctx)?;
+        }
+        Ok(())
     }
 
     fn on_heartbeat(&mut self, from: NodeId, beat: Heartbeat, ctx: &mut Context<'_>) {
@@ -461,14 +511,8 @@ impl Membership {
     fn is_known_sender(&self, from: NodeId) -> bool {
         from.is_data() && !self.failed.contains(&from)
     }
-}
 
-impl Block for Membership {
-    fn block_ref(&self) -> BlockRef {
-        Self::qmgr_of(self.me)
-    }
-
-    fn receive(&mut self, envelope: &Envelope, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
+    fn take(&mut self, envelope: &Envelope, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
         let from = envelope.from.node;
         if self.phase == Phase::Stopped {
             return Ok(());
@@ -488,6 +532,7 @@ impl Block for Membership {
             Kind::JoinConf if from == self.me => self.on_dictionary_copied(decode(body)?, ctx),
             // From here on: data nodes that are not held for failed.
             _ if !self.is_known_sender(from) => jam!(ctx),
+            Kind::FailRep | Kind::ViewPrepReq | Kind::PresTakeOverReq if self.set_aside(envelope, body, ctx)? => {}
             Kind::HeartbeatRep => {
                 self.heard(from, ctx.now());
                 self.on_heartbeat(from, decode(body)?, ctx);
@@ -517,6 +562,19 @@ impl Block for Membership {
         }
         Ok(())
     }
+}
+
+impl Block for Membership {
+    fn block_ref(&self) -> BlockRef {
+        Self::qmgr_of(self.me)
+    }
+
+    fn receive(&mut self, envelope: &Envelope, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
+        let held = self.failed.len();
+        self.take(envelope, body, ctx)?;
+        // Our own loss settles what others said before.
+        if self.failed.len() != held { self.review_accusations(ctx) } else { Ok(()) }
+    }
 
     fn tick(&mut self, ctx: &mut Context<'_>) {
         let now = ctx.now();
@@ -533,6 +591,8 @@ impl Block for Membership {
             Phase::Member => {
                 self.check_pulses(ctx);
                 self.look_for_absent(ctx);
+                let reviewed = self.review_accusations(ctx);
+                assert!(reviewed.is_ok(), "an accusation that was set aside does not decode");
             }
             Phase::Stopped => {}
         }

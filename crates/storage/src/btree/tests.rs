@@ -1,0 +1,154 @@
+//! The tree against `std::collections::BTreeMap`, its fill under load in order, and its memory.
+
+use std::collections::BTreeMap;
+
+use super::*;
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+}
+
+type Model = BTreeMap<Vec<u8>, u32>;
+/// Makes the key of step `.1`.
+type Keys = fn(&mut Random, u64) -> Vec<u8>;
+
+/// Some bytes of a fill, then a number below a limit.
+fn filled(random: &mut Random, fill: u8, lengths: &[usize], limit: u64) -> Vec<u8> {
+    let mut key = vec![fill; lengths[random.below(lengths.len() as u64) as usize]];
+    key.extend_from_slice(&(random.below(limit) as u32).to_be_bytes());
+    key
+}
+
+fn bound<'k>(random: &mut Random, key: &'k [u8]) -> Bound<&'k [u8]> {
+    match random.below(5) {
+        0 => Bound::Unbounded,
+        1 | 2 => Bound::Included(key),
+        _ => Bound::Excluded(key),
+    }
+}
+
+fn check_range(tree: &BTree, model: &Model, low: Bound<&[u8]>, high: Bound<&[u8]>, limit: usize) {
+    if crossed(low, high) {
+        assert!(tree.range(low, high, false).next().is_none() && tree.range(low, high, true).next().is_none());
+        return;
+    }
+    let wanted = || model.range::<[u8], _>((low, high)).map(|(key, row)| (key.as_slice(), *row));
+    assert!(tree.range(low, high, false).take(limit).eq(wanted().take(limit)), "{low:?} {high:?}");
+    assert!(tree.range(low, high, true).take(limit).eq(wanted().rev().take(limit)), "{low:?} {high:?} reverse");
+}
+
+fn leaves(tree: &BTree) -> impl Iterator<Item = u32> {
+    let follow = |leaf: &u32| Some(tree.nodes[*leaf].right).filter(|next| *next != NIL);
+    std::iter::successors(Some(tree.edge_leaf(false)), follow)
+}
+
+/// Phases of mostly inserts and mostly removes against the model, then down to nothing.
+fn model_test(seed: u64, keys: Keys, steps: u64) {
+    let mut random = Random(seed);
+    let (mut tree, mut model) = (BTree::new(), Model::new());
+    for step in 0..steps {
+        let key = keys(&mut random, step);
+        let growing = (step / 8_000) % 3 != 2;
+        match random.below(10) {
+            0 => assert_eq!(tree.get(&key), model.get(&key).copied()),
+            1 if step % 16 == 0 => {
+                let other = keys(&mut random, step);
+                let (low, high) = (bound(&mut random, &key), bound(&mut random, &other));
+                check_range(&tree, &model, low, high, 500);
+            }
+            2..6 if growing => assert_eq!(tree.insert(&key, step as u32), model.insert(key, step as u32).is_none()),
+            2..9 if !growing => {
+                let near = model.range(key..).next().map_or(vec![], |(key, _)| key.clone());
+                assert_eq!(tree.remove(&near), model.remove(&near));
+            }
+            6 => assert_eq!(tree.remove(&key), model.remove(&key)),
+            _ => assert_eq!(tree.insert(&key, step as u32), model.insert(key, step as u32).is_none()),
+        }
+        assert_eq!(tree.len(), model.len());
+        if step % 1000 == 0 {
+            tree.verify().unwrap();
+        }
+    }
+    let used: usize = leaves(&tree).map(|id| tree.nodes[id].used()).sum();
+    assert!(used * 3 > leaves(&tree).count() * PAGE, "leaves less than a third full");
+    check_range(&tree, &model, Bound::Unbounded, Bound::Unbounded, 2_000_000);
+    let bytes = tree.bytes();
+    while !model.is_empty() {
+        let key = keys(&mut random, steps);
+        let near = model.range(key..).chain(&model).next().map_or(vec![], |(key, _)| key.clone());
+        assert_eq!(tree.remove(&near), model.remove(&near));
+        if model.len() % 1000 == 0 {
+            tree.verify().unwrap();
+        }
+    }
+    tree.verify().unwrap();
+    assert!(tree.is_empty() && tree.height == 1 && tree.nodes.len() == 1 && tree.long_bytes == 0);
+    assert!(tree.bytes() <= bytes + bytes / 8);
+}
+
+#[test]
+fn agrees_with_a_sorted_map() {
+    let tests: [(Keys, u64); 7] = [
+        (|random, _| (0..random.below(7)).map(|_| [0, 0, 1, 255][random.below(4) as usize]).collect(), 200_000),
+        (|random, _| random.below(20_000).to_be_bytes().to_vec(), 200_000),
+        (|random, _| filled(random, b'p', &[0, 3, 20, 90, 100], 3_000), 200_000),
+        (|random, _| filled(random, b'p', &[20], 30_000), 200_000),
+        (|random, _| filled(random, b'x', &[1, 60, 120, 127, 200, 1_000, 16_380], 400), 60_000),
+        (|random, step| (step - random.below(200).min(step)).to_be_bytes().to_vec(), 200_000),
+        (|random, step| (u64::MAX - step + random.below(200).min(step)).to_be_bytes().to_vec(), 200_000),
+    ];
+    for (seed, (keys, steps)) in (1..).zip(tests) {
+        model_test(seed, keys, steps);
+    }
+}
+
+#[test]
+fn sequential_load_fills_the_leaves() {
+    for descending in [false, true] {
+        let mut tree = BTree::new();
+        for step in 0..100_000u64 {
+            assert!(tree.insert(&(if descending { u64::MAX - step } else { step }).to_be_bytes(), step as u32));
+        }
+        tree.verify().unwrap();
+        assert!(tree.bytes() < 100_000 * 27, "{}", tree.bytes());
+        let ends = (tree.first().unwrap().1, tree.last().unwrap().1);
+        assert_eq!(ends, if descending { (99_999, 0) } else { (0, 99_999) });
+    }
+}
+
+/// A queue: the window of keys moves on, the memory stays.
+#[test]
+fn freed_nodes_are_used_again() {
+    let (mut tree, mut most) = (BTree::new(), 0);
+    for step in 0..200_000u64 {
+        tree.insert(&step.to_be_bytes(), 0);
+        if step >= 10_000 {
+            assert_eq!(tree.remove(&(step - 10_000).to_be_bytes()), Some(0));
+        }
+        if step == 30_000 {
+            most = tree.bytes();
+        }
+    }
+    tree.verify().unwrap();
+    assert_eq!((tree.len(), tree.bytes()), (10_000, most));
+}
+
+#[test]
+fn keys_that_differ_in_trailing_zeros() {
+    let mut tree = BTree::new();
+    for len in (0..300usize).rev() {
+        assert!(tree.insert(&vec![0; len], len as u32));
+    }
+    tree.verify().unwrap();
+    assert!((0..300).all(|len| tree.get(&vec![0; len]) == Some(len as u32)));
+    assert!(tree.range(Bound::Unbounded, Bound::Unbounded, false).map(|(_, row)| row).eq(0..300));
+    assert!(!tree.insert(&[], 7));
+    assert_eq!((tree.get(&[]), tree.remove(&[]), tree.remove(&[])), (Some(7), Some(7), None));
+}
