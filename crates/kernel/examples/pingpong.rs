@@ -1,5 +1,6 @@
 //! What a signal between two local blocks costs. `cargo run --release -p apus-kernel --example pingpong [signals]`; under
 //! callgrind, the difference between two counts divided by their difference in signals is the cost of one.
+#![expect(clippy::disallowed_methods, clippy::disallowed_macros, reason = "a program, not the core")]
 
 use apus_kernel::{Block, Context, Worker, WorkerConfig};
 use apus_signal::{BlockId, BlockRef, DecodeError, Envelope, Kind, Reader, codec::Put};
