@@ -13,7 +13,7 @@ from lib.harness import FULL, check, check_equal, scenario_main, wait_until
 from lib.mariadb import batch
 
 LIMIT_SECONDS = (300, 900)
-COUNT = 10_000 if FULL else 2_000
+COUNT = 10_000
 PIPELINED = 50  # inputs per connection before it is given up and made again
 GROWTH_MIB_MAX = 64
 
