@@ -16,18 +16,22 @@ use apus_signal::{
 use apus_types::{ErrorCode, NodeId, PartitionId};
 
 use crate::{
-    ClientConfig, ClientError, CommitToken, Transaction,
+    ClientConfig, ClientError, CommitToken, Rows, Transaction,
     core::{
         Core, Counters,
         table::{RequestId, Verdict},
     },
     read::ReadScratch,
     retry::Retry,
+    scan::ScanScratch,
 };
 
 pub(crate) struct Inner {
     pub core: RefCell<Core>,
     pub scratch: RefCell<Vec<ReadScratch>>,
+    pub scans: RefCell<Vec<ScanScratch>>,
+    /// Buffers of aggregations.
+    pub batches: RefCell<Vec<Rows>>,
     /// Whatever must end with the client: the shell's tasks.
     pub guard: RefCell<Option<Box<dyn Any>>>,
 }
@@ -46,8 +50,9 @@ impl Client {
     pub fn new(config: ClientConfig) -> Result<Client, ClientError> {
         config.check()?;
         let core = RefCell::new(Core::new(config));
-        let (scratch, guard) = (RefCell::new(Vec::new()), RefCell::new(None));
-        Ok(Client { inner: Rc::new(Inner { core, scratch, guard }) })
+        let scratch = RefCell::default();
+        let (scans, batches, guard) = (RefCell::default(), RefCell::default(), RefCell::new(None));
+        Ok(Client { inner: Rc::new(Inner { core, scratch, scans, batches, guard }) })
     }
 
     /// The newest map.

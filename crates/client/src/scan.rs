@@ -26,36 +26,55 @@ use crate::{
 const CONF_HEAD: usize = 15;
 const ROW_HEAD: usize = 6;
 
-#[derive(Clone, PartialEq, Eq, Debug)]
-enum Limit {
-    None,
-    Included(Vec<u8>),
-    Excluded(Vec<u8>),
+/// A bound whose key keeps its memory.
+struct Limit {
+    kind: Bound<()>,
+    key: Vec<u8>,
+}
+
+impl Default for Limit {
+    fn default() -> Limit {
+        Limit { kind: Bound::Unbounded, key: Vec::new() }
+    }
 }
 
 impl Limit {
-    fn own(bound: Bound<&[u8]>) -> Limit {
-        match bound {
-            Bound::Unbounded => Limit::None,
-            Bound::Included(key) => Limit::Included(key.to_vec()),
-            Bound::Excluded(key) => Limit::Excluded(key.to_vec()),
-        }
+    fn set(&mut self, bound: Bound<&[u8]>) {
+        self.key.clear();
+        self.kind = bound.map(|key| self.key.extend_from_slice(key));
     }
     fn as_bound(&self) -> Bound<&[u8]> {
-        match self {
-            Limit::None => Bound::Unbounded,
-            Limit::Included(key) => Bound::Included(key),
-            Limit::Excluded(key) => Bound::Excluded(key),
-        }
+        self.kind.map(|()| self.key.as_slice())
     }
 }
 
+/// Buffers of a scan, kept by the client from one to the next.
+#[derive(Default)]
+pub(crate) struct ScanScratch {
+    low: Limit,
+    high: Limit,
+    columns: Vec<u16>,
+    aggregates: Vec<apus_signal::scan::Aggregate>,
+    streams: Vec<Stream>,
+    /// Streams that ended, and their memory.
+    spare: Vec<Stream>,
+    split: Vec<Stream>,
+    groups: Vec<(u16, PartitionId)>,
+    wanted: Vec<usize>,
+    spans: Vec<(usize, usize, usize)>,
+}
+
+/// Scratch spaces that a client keeps.
+const SCRATCHES_MAX: usize = 32;
+
 /// Rows of some partitions, in order, from one LDM instance.
+#[derive(Default)]
 struct Stream {
     to: u16,
     partitions: Vec<PartitionId>,
-    /// Where to go on; `None` at the beginning.
-    resume: Option<Vec<u8>>,
+    /// Whether [`Stream::resume`] says where to go on; not at the beginning.
+    resumes: bool,
+    resume: Vec<u8>,
     /// More may follow what is buffered.
     more: bool,
     rows: Rows,
@@ -65,6 +84,9 @@ struct Stream {
 impl Stream {
     fn is_drained(&self) -> bool {
         self.next >= self.rows.len()
+    }
+    fn is_over(&self) -> bool {
+        !self.more && self.is_drained()
     }
 }
 
@@ -78,22 +100,64 @@ pub struct ScanCursor {
     reverse: bool,
     ordered: bool,
     with_keys: bool,
-    low: Limit,
-    high: Limit,
-    columns: Option<Vec<u16>>,
+    has_columns: bool,
     partitions: Option<Vec<PartitionId>>,
-    aggregates: Vec<apus_signal::scan::Aggregate>,
     left: u64,
     batch_rows: u32,
     /// A backup met rows that are not complete yet: only primaries are asked from there on.
     at_primary: bool,
     started: bool,
-    streams: Vec<Stream>,
+    scratch: ScanScratch,
+}
+
+impl Drop for ScanCursor {
+    fn drop(&mut self) {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        while let Some(stream) = scratch.streams.pop() {
+            scratch.retire(stream);
+        }
+        let mut pool = self.client.inner.scans.borrow_mut();
+        if pool.len() < SCRATCHES_MAX {
+            pool.push(scratch);
+        }
+    }
+}
+
+impl ScanScratch {
+    /// Keeps the memory of a stream that is over.
+    fn retire(&mut self, mut stream: Stream) {
+        stream.rows.clear();
+        stream.partitions.clear();
+        self.spare.push(stream);
+    }
+    /// Sorts out the streams that are over.
+    fn retire_ended(&mut self) {
+        let mut at = 0;
+        while at < self.streams.len() {
+            if self.streams[at].is_over() {
+                let stream = self.streams.remove(at);
+                self.retire(stream);
+            } else {
+                at += 1;
+            }
+        }
+    }
+    /// A stream at its beginning.
+    fn fresh(&mut self) -> Stream {
+        let spare = self.spare.pop().unwrap_or_default();
+        Stream { to: 0, resumes: false, more: true, next: 0, ..spare }
+    }
 }
 
 impl Client {
     /// A scan; nothing is sent before the first [`ScanCursor::next_batch`].
     pub fn scan(&self, request: &ScanRequest<'_>) -> ScanCursor {
+        let mut scratch = self.inner.scans.borrow_mut().pop().unwrap_or_default();
+        scratch.low.set(request.low);
+        scratch.high.set(request.high);
+        scratch.columns.clear();
+        scratch.columns.extend_from_slice(request.columns.unwrap_or(&[]));
+        scratch.aggregates.clear();
         ScanCursor {
             client: self.clone(),
             trans: request.trans,
@@ -103,16 +167,13 @@ impl Client {
             reverse: request.reverse,
             ordered: request.ordered,
             with_keys: request.with_keys,
-            low: Limit::own(request.low),
-            high: Limit::own(request.high),
-            columns: request.columns.map(<[u16]>::to_vec),
+            has_columns: request.columns.is_some(),
             partitions: request.partitions.map(<[PartitionId]>::to_vec),
-            aggregates: Vec::new(),
             left: request.limit,
             batch_rows: request.batch_rows.clamp(1, SCAN_ROWS_MAX),
             at_primary: !request.trans.is_none(),
             started: false,
-            streams: Vec::new(),
+            scratch,
         }
     }
 
@@ -153,12 +214,17 @@ impl Client {
         out.resize(aggregates.len(), PartialAggregate::default());
         let mut cursor = self.scan(request);
         (cursor.ordered, cursor.with_keys, cursor.left) = (false, false, u64::MAX);
-        cursor.aggregates = aggregates.to_vec();
-        let mut batch = Rows::new();
+        cursor.scratch.aggregates.extend_from_slice(aggregates);
+        let mut batch = self.inner.batches.borrow_mut().pop().unwrap_or_default();
         while cursor.next_batch(&mut batch).await? {
             for row in batch.iter().flatten() {
                 merge_aggregates(aggregates, row, out)?;
             }
+        }
+        let mut pool = self.inner.batches.borrow_mut();
+        if pool.len() < SCRATCHES_MAX {
+            batch.clear();
+            pool.push(batch);
         }
         Ok(())
     }
@@ -194,11 +260,10 @@ impl ScanCursor {
         out.clear();
         loop {
             if self.left == 0 {
-                self.streams.clear();
                 return Ok(false);
             }
             self.fetch().await?;
-            if self.streams.is_empty() {
+            if self.scratch.streams.is_empty() {
                 return Ok(false);
             }
             if self.merging() {
@@ -215,12 +280,12 @@ impl ScanCursor {
     }
 
     fn merging(&self) -> bool {
-        self.ordered && self.streams.len() > 1
+        self.ordered && self.scratch.streams.len() > 1
     }
 
     /// One stream's buffer as it is.
     fn hand_out(&mut self, out: &mut Rows) {
-        if let Some(stream) = self.streams.iter_mut().find(|s| !s.is_drained()) {
+        if let Some(stream) = self.scratch.streams.iter_mut().find(|s| !s.is_drained()) {
             if stream.next == 0 {
                 std::mem::swap(out, &mut stream.rows);
             } else {
@@ -238,7 +303,7 @@ impl ScanCursor {
     fn merge(&mut self, out: &mut Rows) -> Result<(), ClientError> {
         while out.len() < self.batch_rows as usize && (out.len() as u64) < self.left {
             let mut best: Option<(usize, &[u8])> = None;
-            for (number, stream) in self.streams.iter().enumerate() {
+            for (number, stream) in self.scratch.streams.iter().enumerate() {
                 if stream.is_drained() {
                     if stream.more {
                         return Ok(());
@@ -251,10 +316,10 @@ impl ScanCursor {
                 }
             }
             let Some((number, key)) = best else { return Ok(()) };
-            let stream = &self.streams[number];
+            let stream = &self.scratch.streams[number];
             let key = if self.with_keys { key } else { &[] };
             out.push(stream.rows.row(stream.next).unwrap_or(&[]), key)?;
-            self.streams[number].next += 1;
+            self.scratch.streams[number].next += 1;
         }
         Ok(())
     }
@@ -265,10 +330,10 @@ impl ScanCursor {
         let mut retry = Retry::for_reads(&client);
         self.start();
         loop {
-            self.streams.retain(|s| s.more || !s.is_drained());
+            self.scratch.retire_ended();
             let needs_all = self.ordered;
-            let any_rows = self.streams.iter().any(|s| !s.is_drained());
-            if self.streams.iter().all(|s| !s.is_drained()) || (any_rows && !needs_all) {
+            let any_rows = self.scratch.streams.iter().any(|s| !s.is_drained());
+            if self.scratch.streams.iter().all(|s| !s.is_drained()) || (any_rows && !needs_all) {
                 return Ok(());
             }
             self.place(&retry);
@@ -294,47 +359,67 @@ impl ScanCursor {
             return;
         }
         let count = self.client.inner.core.borrow().view.partition_count();
-        let all = || (0..count).map(PartitionId).collect();
-        let partitions = self.partitions.take().unwrap_or_else(all);
-        if !partitions.is_empty() {
-            self.streams.push(Stream { to: 0, partitions, resume: None, more: true, rows: Rows::new(), next: 0 });
+        let mut stream = self.scratch.fresh();
+        match &self.partitions {
+            Some(some) => stream.partitions.extend_from_slice(some),
+            None => stream.partitions.extend((0..count).map(PartitionId)),
+        }
+        if stream.partitions.is_empty() {
+            self.scratch.retire(stream);
+        } else {
+            self.scratch.streams.push(stream);
         }
     }
 
     /// Splits streams that must be asked again by who serves their partitions now.
     fn place(&mut self, retry: &Retry<'_>) {
         let core = self.client.inner.core.borrow();
-        let mut split = Vec::new();
-        for stream in self.streams.iter_mut().filter(|s| s.is_drained()) {
-            let to = |p: PartitionId| target(&core, p, self.at_primary, retry.attempt());
-            let first = stream.partitions.first().map_or(0, |&p| to(p));
-            stream.to = first;
-            if stream.partitions.iter().all(|&p| to(p) == first) {
+        let at_primary = self.at_primary;
+        let to = |p: PartitionId| target(&core, p, at_primary, retry.attempt());
+        let mut groups = std::mem::take(&mut self.scratch.groups);
+        let mut split = std::mem::take(&mut self.scratch.split);
+        for at in 0..self.scratch.streams.len() {
+            let stream = &mut self.scratch.streams[at];
+            if !stream.is_drained() {
                 continue;
             }
-            let mut groups: Vec<(u16, PartitionId)> = stream.partitions.iter().map(|&p| (to(p), p)).collect();
-            groups.sort_unstable();
-            for group in groups.chunk_by(|a, b| a.0 == b.0) {
-                let partitions = group.iter().map(|g| g.1).collect();
-                let (to, resume) = (group[0].0, stream.resume.clone());
-                split.push(Stream { to, partitions, resume, more: true, rows: Rows::new(), next: 0 });
+            stream.to = stream.partitions.first().map_or(0, |&p| to(p));
+            groups.clear();
+            groups.extend(stream.partitions.iter().map(|&p| (to(p), p)));
+            if groups.iter().all(|(to, _)| *to == stream.to) {
+                continue;
             }
             stream.more = false;
+            groups.sort_unstable();
+            for group in groups.chunk_by(|a, b| a.0 == b.0) {
+                let mut part = self.scratch.fresh();
+                let stream = &self.scratch.streams[at];
+                part.to = group[0].0;
+                part.partitions.extend(group.iter().map(|g| g.1));
+                part.resumes = stream.resumes;
+                part.resume.clear();
+                part.resume.extend_from_slice(&stream.resume);
+                split.push(part);
+            }
         }
         drop(core);
-        self.streams.retain(|s| s.more || !s.is_drained());
-        self.streams.append(&mut split);
+        self.scratch.retire_ended();
+        self.scratch.streams.append(&mut split);
+        self.scratch.groups = groups;
+        self.scratch.split = split;
     }
 
     async fn round(&mut self, client: &Client, retry: &Retry<'_>) -> Result<(), Failure> {
-        let wanted: Vec<usize> = (0..self.streams.len()).filter(|&i| self.streams[i].is_drained()).collect();
-        let with_keys = self.with_keys || (self.ordered && self.streams.len() > 1);
+        let mut wanted = std::mem::take(&mut self.scratch.wanted);
+        wanted.clear();
+        wanted.extend((0..self.scratch.streams.len()).filter(|&i| self.scratch.streams[i].is_drained()));
+        let with_keys = self.with_keys || (self.ordered && self.scratch.streams.len() > 1);
         let mut failure = None;
         let mut calls: Vec<(usize, Call<'_>)> = Vec::with_capacity(wanted.len());
         let mut next = 0;
         while next < wanted.len() || !calls.is_empty() {
             while let Some(&number) = wanted.get(next) {
-                let to = self.streams[number].to;
+                let to = self.scratch.streams[number].to;
                 if !client.inner.core.borrow().has_room((to >> 8) as u8) {
                     if !calls.is_empty() {
                         break; // first take what we hold
@@ -349,25 +434,26 @@ impl ScanCursor {
                 }
             }
             for (number, call) in calls.drain(..) {
-                let verdict = call.end(self.streams[number].rows.buffer()).await;
-                self.streams[number].next = 0;
+                let verdict = call.end(self.scratch.streams[number].rows.buffer()).await;
+                self.scratch.streams[number].next = 0;
                 if let Err(new) = self.take(client, number, verdict) {
-                    self.streams[number].rows.clear();
+                    self.scratch.streams[number].rows.clear();
                     failure = Some(new);
                 }
             }
         }
+        self.scratch.wanted = wanted;
         failure.map_or(Ok(()), Err)
     }
 
     fn send<'c>(&self, client: &'c Client, number: usize, with_keys: bool, deadline: u64) -> Option<Call<'c>> {
-        let stream = &self.streams[number];
+        let stream = &self.scratch.streams[number];
         if stream.to == 0 {
             return None;
         }
-        let (mut low, mut high) = (self.low.as_bound(), self.high.as_bound());
-        if let Some(resume) = &stream.resume {
-            *(if self.reverse { &mut high } else { &mut low }) = Bound::Excluded(resume);
+        let (mut low, mut high) = (self.scratch.low.as_bound(), self.scratch.high.as_bound());
+        if stream.resumes {
+            *(if self.reverse { &mut high } else { &mut low }) = Bound::Excluded(&stream.resume);
         }
         let rows_max = u64::from(self.batch_rows).min(self.left) as u32;
         client.call(ldm(stream.to), Kind::ScanReq, Kind::ScanConf, deadline, |body, request| {
@@ -383,18 +469,19 @@ impl ScanCursor {
                 bytes_max: SCAN_BYTES_MAX,
                 low,
                 high,
-                columns: self.columns.as_deref(),
+                columns: self.has_columns.then_some(self.scratch.columns.as_slice()),
                 partitions: &stream.partitions,
-                aggregates: &self.aggregates,
+                aggregates: &self.scratch.aggregates,
             }
             .encode(body);
         })
     }
 
     fn take(&mut self, client: &Client, number: usize, verdict: Verdict) -> Result<(), Failure> {
-        let stream = &mut self.streams[number];
+        let ScanScratch { streams, spans, .. } = &mut self.scratch;
+        let stream = &mut streams[number];
         match verdict {
-            Verdict::Answer(Kind::ScanConf) => match take_rows(stream, self.reverse) {
+            Verdict::Answer(Kind::ScanConf) => match take_rows(stream, self.reverse, spans) {
                 Ok(()) => Ok(()),
                 Err(_) => {
                     client.violation(ldm(stream.to).node);
@@ -408,11 +495,11 @@ impl ScanCursor {
 }
 
 /// The answer in the stream's buffer: checked whole, then its rows are listed.
-fn take_rows(stream: &mut Stream, reverse: bool) -> Result<(), DecodeError> {
+fn take_rows(stream: &mut Stream, reverse: bool, spans: &mut Vec<(usize, usize, usize)>) -> Result<(), DecodeError> {
     let conf = ScanConf::decode(stream.rows.bytes())?;
-    let (more, resume) = (conf.more, conf.resume.to_vec());
+    let (more, resume) = (conf.more, conf.resume);
     let mut at = CONF_HEAD + resume.len();
-    let mut spans = Vec::with_capacity(conf.count.min(SCAN_ROWS_MAX) as usize);
+    spans.clear();
     if conf.count > SCAN_ROWS_MAX {
         return Err(DecodeError);
     }
@@ -423,14 +510,16 @@ fn take_rows(stream: &mut Stream, reverse: bool) -> Result<(), DecodeError> {
     }
     if more {
         // A scan that does not advance would never end.
-        let advances = stream.resume.as_ref().is_none_or(|old| if reverse { resume < *old } else { resume > *old });
-        if !advances {
+        let old = stream.resume.as_slice();
+        if stream.resumes && if reverse { resume >= old } else { resume <= old } {
             return Err(DecodeError);
         }
-        stream.resume = Some(resume);
+        stream.resume.clear();
+        stream.resume.extend_from_slice(resume);
+        stream.resumes = true;
     }
     stream.more = more;
-    for (start, length, key_length) in spans {
+    for &(start, length, key_length) in spans.iter() {
         stream.rows.push_span(start, length, key_length);
     }
     Ok(())

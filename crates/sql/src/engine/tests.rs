@@ -293,7 +293,10 @@ fn changes_with_a_limit_follow_the_index() {
 
 #[test]
 fn information_schema_is_read_but_not_written() {
-    assert_eq!(explain("SELECT TABLE_NAME FROM information_schema.tables WHERE TABLE_SCHEMA = 'd'"), "range(0) =0 -- filter");
+    assert_eq!(
+        explain("SELECT TABLE_NAME FROM information_schema.tables WHERE TABLE_SCHEMA = 'd'"),
+        "range(0) =0 -- filter"
+    );
     assert!(explain("SELECT * FROM INFORMATION_SCHEMA.NOPE").starts_with("1109 "));
     assert!(explain("DELETE FROM information_schema.TABLES").starts_with("1044 "));
 }

@@ -98,7 +98,9 @@ impl SqlEngine {
             session.named.truncate(at.ok_or_else(|| errors::unknown_savepoint(&name))?);
         } else if t.word("set") {
             self.set(session, text).await?;
-        } else if t.word("lock") || t.word("unlock") {
+        } else if t.word("unlock") {
+            // Ends what LOCK TABLES began, which has ended its transaction already; a later one goes on.
+        } else if t.word("lock") {
             self.end_transaction(session, true).await?;
         } else if t.word("flush") || t.word("do") {
             // Nothing is cached that FLUSH could write; DO has no side effect here but SLEEP, which SELECT serves.

@@ -264,7 +264,7 @@ pub enum Source {
     Points {
         done: bool,
     },
-    Scan(Box<apus_client::ScanCursor>),
+    Scan(apus_client::ScanCursor),
     /// Of a union, the next range last.
     Scans(Vec<RangeScan>),
 }
@@ -332,7 +332,7 @@ impl Source {
                 request.limit = limit;
                 request.batch_rows = limit.min(u64::from(BATCH_ROWS)) as u32;
                 if s.bound.ranges.is_empty() {
-                    return Ok(Source::Scan(Box::new(cluster.client.scan(&request))));
+                    return Ok(Source::Scan(cluster.client.scan(&request)));
                 }
                 let cursor = |(low, high): &EncodedRange| {
                     let (low, high) = bounds_of(low.as_deref(), high.as_deref());

@@ -1,0 +1,230 @@
+"""The SQL engine against a model: every error number that programs act on, ranges against a filter in Python, LIMIT on changes and
+locks, big sorted, grouped and streamed results in bounded memory, and the statements that tools send (tests/sql/tools.sql)."""
+
+import pathlib
+import threading
+import time
+
+import pymysql
+import pymysql.cursors
+
+from lib.cluster import Cluster
+from lib.harness import FULL, check, check_equal, rss_kib, scenario_main
+
+LIMIT_SECONDS = (180, 600)
+TOOLS = pathlib.Path(__file__).resolve().parents[1] / "sql" / "tools.sql"
+BIG_ROWS = 1_000_000 if FULL else 60_000
+# A result that is streamed may not grow the SQL node by more; BIG_ROWS rows are several times as much in the long form.
+STREAM_KIB = 48 << 10
+
+ERRORS = [
+    ("INSERT INTO t VALUES (1, 1, 2, 'a', 1, 1)", 1062),
+    ("INSERT INTO t VALUES (2, 1, 1, 'a', 1, 1)", 1062),
+    ("SELECT * FROM nope", 1146), ("SELEC 1", 1064), ("SELECT nope FROM t", 1054),
+    ("INSERT INTO t VALUES (2, NULL, 2, 'a', 1, 1)", 1048), ("INSERT INTO t (id, k) VALUES (2, 1)", 1364),
+    ("INSERT INTO t VALUES (2, 1, 2, 'a', 300, 1)", 1264), ("INSERT INTO t VALUES (2, 1, 2, 'abcdef', 1, 1)", 1406),
+    ("USE nope", 1049), ("CREATE DATABASE engine", 1007), ("DROP DATABASE nope", 1008),
+    ("CREATE TABLE t (id INT PRIMARY KEY)", 1050), ("DROP TABLE nope", 1051),
+    ("SELECT * FROM t a JOIN t b ON a.id = b.id", 1235), ("SELECT * FROM t WHERE id IN (SELECT id FROM t)", 1235),
+    ("SELECT (SELECT 1)", 1235), ("SELECT 1 UNION SELECT 2", 1235), ("WITH x AS (SELECT 1) SELECT * FROM x", 1235),
+    ("SELECT * FROM information_schema.nope", 1109), ("DELETE FROM information_schema.TABLES", 1044),
+]
+
+
+def refused(cursor, statement, number):
+    try:
+        cursor.execute(statement)
+    except pymysql.MySQLError as error:
+        check_equal(error.args[0], number, statement)
+        return
+    check(False, f"{statement} was not refused")
+
+
+def with_value(x, test):
+    return x is not None and test(x)
+
+
+RANGES = [
+    ("id BETWEEN 10 AND 20 AND id > 15", lambda i, k, s: 15 < i <= 20),
+    ("id > 15 AND id BETWEEN 10 AND 20", lambda i, k, s: 15 < i <= 20),
+    ("id BETWEEN 10 AND 20 AND id BETWEEN 15 AND 30", lambda i, k, s: 15 <= i <= 20),
+    ("id >= 10 AND id > 12 AND id < 30 AND id <= 25", lambda i, k, s: 12 < i <= 25),
+    ("id BETWEEN 20 AND 10", lambda i, k, s: False),
+    ("id IN (5, 6, 7, 900, 5) AND id BETWEEN 6 AND 1000", lambda i, k, s: i in (6, 7, 900)),
+    ("id = 5 AND id BETWEEN 6 AND 10", lambda i, k, s: False),
+    ("id IN (1, 2, 3) AND id = 2", lambda i, k, s: i == 2),
+    ("k = 7 AND id > 100", lambda i, k, s: k == 7 and i > 100),
+    ("k BETWEEN 5 AND 9 AND k <> 7", lambda i, k, s: with_value(k, lambda k: 5 <= k <= 9 and k != 7)),
+    ("k < 5", lambda i, k, s: with_value(k, lambda k: k < 5)),
+    ("k IS NULL", lambda i, k, s: k is None),
+    ("k > 190", lambda i, k, s: with_value(k, lambda k: k > 190)),
+    ("s = 'v3' AND k > 100", lambda i, k, s: s == "v3" and with_value(k, lambda k: k > 100)),
+    ("s = 'v3' AND k BETWEEN 10 AND 20 AND k BETWEEN 15 AND 30",
+     lambda i, k, s: s == "v3" and with_value(k, lambda k: 15 <= k <= 20)),
+    ("s > 'v3' AND s <= 'v5'", lambda i, k, s: s in ("v4", "v5")),
+    ("k BETWEEN 1 AND 3 OR k BETWEEN 10 AND 12 OR k = 50 OR k > 197",
+     lambda i, k, s: with_value(k, lambda k: 1 <= k <= 3 or 10 <= k <= 12 or k == 50 or k > 197)),
+    ("k BETWEEN 1 AND 10 OR k BETWEEN 5 AND 20 OR k IN (7, 8, 30)", lambda i, k, s: with_value(k, lambda k: 1 <= k <= 20 or k == 30)),
+    ("(id BETWEEN 1 AND 5 OR id BETWEEN 500 AND 510) AND k > 20",
+     lambda i, k, s: (1 <= i <= 5 or 500 <= i <= 510) and with_value(k, lambda k: k > 20)),
+    ("k > 2.5 AND k < 4.5", lambda i, k, s: k in (3, 4)),
+    ("id BETWEEN -5 AND 3", lambda i, k, s: i <= 3),
+    ("id > 99999999999", lambda i, k, s: False),
+    ("id < 99999999999", lambda i, k, s: True),
+    ("id IN (1, 99999999999, NULL, 3)", lambda i, k, s: i in (1, 3)),
+]
+
+
+def ranges(t, ask):
+    with t.case("ranges, alone and several on one column, select what a filter selects"):
+        ask("CREATE TABLE r (id INT PRIMARY KEY, k INT, s VARCHAR(10), KEY (k), KEY (s, k))")
+        rows = [(i, None if i % 17 == 0 else (i * 7) % 200, None if i % 13 == 0 else f"v{i % 10}") for i in range(1, 1001)]
+        ask.cursor.executemany("INSERT INTO r VALUES (%s, %s, %s)", rows)
+        for condition, test in RANGES:
+            wanted = [r for r in rows if test(*r)]
+            ids = tuple((r[0],) for r in wanted)
+            total = [r[1] for r in wanted if r[1] is not None]
+            check_equal(tuple(sorted(ask(f"SELECT id FROM r WHERE {condition}"))), ids, condition)
+            found = ask(f"SELECT COUNT(*), SUM(k) FROM r WHERE {condition}")
+            check_equal(found, ((len(wanted), sum(total) if total else None),), f"count and sum, {condition}")
+            check_equal(len(ask(f"SELECT id FROM r WHERE {condition} FOR UPDATE")), len(wanted), f"locked, {condition}")
+    with t.case("LIMIT on changes: as many as asked, in the order asked"):
+        count = ask.cursor.execute
+        check_equal(count("UPDATE r SET s = 'z' WHERE k IS NOT NULL LIMIT 10"), 10, "updated")
+        check_equal(len(ask("SELECT id FROM r WHERE s = 'z'")), 10, "changed rows")
+        last = sorted((i for i, in ask("SELECT id FROM r WHERE s = 'z'")), reverse=True)
+        check_equal(count("DELETE FROM r WHERE s = 'z' ORDER BY id DESC LIMIT 4"), 4, "deleted")
+        check_equal(sorted(i for i, in ask("SELECT id FROM r WHERE s = 'z'")), sorted(last[4:]), "left")
+        check_equal(count("DELETE FROM r WHERE s = 'z' LIMIT 100"), 6, "deleted")
+        check_equal(count("UPDATE r SET k = k + 1 WHERE k IS NOT NULL"), len(ask("SELECT 1 FROM r WHERE k IS NOT NULL")), "all")
+        check_equal(count("UPDATE r SET s = 'y' ORDER BY k DESC, id LIMIT 3"), 3, "in order")
+        top = ask("SELECT id FROM r ORDER BY k DESC, id LIMIT 3")
+        check_equal(sorted(ask("SELECT id FROM r WHERE s = 'y'")), sorted(top), "the first in order")
+
+
+def locks(t, connect):
+    one, two = connect(), connect()
+    a, b = one.cursor(), two.cursor()
+    with t.case("a lock wait ends after innodb_lock_wait_timeout, NOWAIT at once, SKIP LOCKED passes by"):
+        a.execute("BEGIN")
+        a.execute("UPDATE t SET k = 5 WHERE id = 1")
+        b.execute("SET innodb_lock_wait_timeout = 1")
+        start = time.monotonic()
+        refused(b, "UPDATE t SET k = 6 WHERE id = 1", 1205)
+        check(0.8 < time.monotonic() - start < 5, f"waited {time.monotonic() - start:.2f} s")
+        refused(b, "SELECT * FROM t WHERE id = 1 FOR UPDATE NOWAIT", 3572)
+        b.execute("SELECT id FROM t WHERE id = 1 FOR UPDATE SKIP LOCKED")
+        check_equal(b.fetchall(), (), "skipped")
+        a.execute("ROLLBACK")
+    with t.case("of two that wait for each other one gets 1213"):
+        a.execute("INSERT INTO t VALUES (2, 1, 2, 'a', 1, 1)")
+        for cursor, row in ((a, 1), (b, 2)):
+            cursor.execute("SET innodb_lock_wait_timeout = 20")
+            cursor.execute("BEGIN")
+            cursor.execute(f"UPDATE t SET k = 5 WHERE id = {row}")
+        outcomes = []
+
+        def cross(cursor, row):
+            try:
+                cursor.execute(f"UPDATE t SET k = 7 WHERE id = {row}")
+                outcomes.append(0)
+            except pymysql.MySQLError as error:
+                outcomes.append(error.args[0])
+
+        threads = [threading.Thread(target=cross, args=c) for c in ((a, 2), (b, 1))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        check_equal(sorted(outcomes), [0, 1213], "outcomes")
+        a.execute("ROLLBACK")
+        b.execute("ROLLBACK")
+    with t.case("a queue of jobs: SKIP LOCKED with LIMIT shares it out, and locks no more than asked"):
+        a.execute("BEGIN")
+        b.execute("BEGIN")
+        taken = []
+        for cursor in (a, b):
+            cursor.execute("SELECT id FROM r WHERE k IS NOT NULL ORDER BY id LIMIT 2 FOR UPDATE SKIP LOCKED")
+            taken += cursor.fetchall()
+        check_equal(len(set(taken)), 4, "jobs taken")
+        b.execute("SELECT id FROM r WHERE id > %s AND k IS NOT NULL LIMIT 1 FOR UPDATE NOWAIT", (max(taken)[0],))
+        check_equal(len(b.fetchall()), 1, "rows behind them are free")
+        a.execute("ROLLBACK")
+        b.execute("ROLLBACK")
+    one.close()
+    two.close()
+
+
+def big(t, cluster, connect):
+    ask = Ask(connect())
+    pid = cluster.describe()["sql"][0]["pid"]
+    ask("CREATE TABLE big (id INT PRIMARY KEY, k INT, c CHAR(80))")
+    for start in range(0, BIG_ROWS, 1000):
+        values = ",".join(f"({i},{i % 1000},'{i % 977:080}')" for i in range(start, start + 1000))
+        ask(f"INSERT INTO big VALUES {values}")
+    with t.case(f"{BIG_ROWS} rows are streamed, the SQL node holds a part of them"):
+        before = rss_kib(pid)
+        cursor = connect().cursor(pymysql.cursors.SSCursor)
+        cursor.execute("SELECT id, k, c FROM big")
+        count = total = most = 0
+        for row in cursor:
+            count += 1
+            total += row[0]
+            if count % 20_000 == 0:
+                most = max(most, rss_kib(pid))
+        check_equal((count, total), (BIG_ROWS, BIG_ROWS * (BIG_ROWS - 1) // 2), "rows and sum of keys")
+        check(most - before < STREAM_KIB, f"the SQL node grew by {most - before} KiB")
+    with t.case("large sorted, grouped and distinct results are whole"):
+        rows = ask("SELECT id, c FROM big ORDER BY c DESC, id")
+        check_equal(len(rows), BIG_ROWS, "rows")
+        check(all(x[1] > y[1] or x[1] == y[1] and x[0] < y[0] for x, y in zip(rows, rows[1:])), "out of order")
+        rows = ask("SELECT c, COUNT(*), MIN(id), GROUP_CONCAT(k) FROM big WHERE id < 50000 GROUP BY c ORDER BY 3")
+        check_equal([r[2] for r in rows], list(range(977)), "groups")
+        check_equal(sum(r[1] for r in rows), 50_000, "rows in groups")
+        check_equal(len(ask("SELECT DISTINCT c FROM big ORDER BY c")), 977, "distinct")
+    with t.case("a change of many rows is one transaction"):
+        check_equal(ask.cursor.execute("UPDATE big SET k = k + 1 WHERE id < 20000"), 20_000, "updated")
+        check_equal(ask.cursor.execute("DELETE FROM big WHERE id >= 50000 AND id < 55000"), 5_000, "deleted")
+
+
+class Ask:
+    """Runs a statement and returns its rows."""
+
+    def __init__(self, connection):
+        self.cursor = connection.cursor()
+
+    def __call__(self, statement):
+        self.cursor.execute(statement)
+        return self.cursor.fetchall()
+
+
+def main(t):
+    with Cluster(t) as cluster:
+        host, port = cluster.sql
+        pymysql.connect(host=host, port=port, user="root").cursor().execute("CREATE DATABASE engine")
+
+        def connect():
+            return pymysql.connect(host=host, port=port, user="root", database="engine", autocommit=True)
+
+        ask = Ask(connect())
+        ask("CREATE TABLE t (id INT PRIMARY KEY, k INT NOT NULL, u INT UNIQUE, s VARCHAR(5), n TINYINT NOT NULL DEFAULT 3, "
+            "r INT NOT NULL, KEY (k))")
+        ask("INSERT INTO t VALUES (1, 1, 1, 'a', 1, 1)")
+        for statement, number in ERRORS:
+            with t.case(f"error {number}: {statement}"):
+                refused(ask.cursor, statement, number)
+        ranges(t, ask)
+        locks(t, connect)
+        with t.case("what tools send when they connect is answered"):
+            cursor = connect().cursor()
+            for line in TOOLS.read_text().splitlines():
+                if line and not line.startswith("--"):
+                    try:
+                        cursor.execute(line)
+                    except pymysql.MySQLError as error:
+                        check(False, f"{line}: {error}")
+        big(t, cluster, connect)
+
+
+if __name__ == "__main__":
+    scenario_main(main)
