@@ -211,10 +211,7 @@ impl LocalDataManager {
         body: &[u8],
         ctx: &mut Context<'_>,
     ) -> Result<(), DecodeError> {
-        if let Some(next) = self.next_in(order.chain) {
-            ctx.send(self.peer(next), Kind::CopyRowsOrd, |out| out.extend_from_slice(body));
-            return Ok(());
-        }
+        // Several nodes of a chain may recover together: each stores, the last one confirms.
         if self.view.state(self.me.node) == NodeState::Recovering {
             for row in order.rows() {
                 let (epoch, key, image) = row?;
@@ -223,6 +220,10 @@ impl LocalDataManager {
                     return Ok(());
                 }
             }
+        }
+        if let Some(next) = self.next_in(order.chain) {
+            ctx.send(self.peer(next), Kind::CopyRowsOrd, |out| out.extend_from_slice(body));
+            return Ok(());
         }
         let conf = CopyRowsConf { generation: order.generation, partition: order.partition };
         ctx.send(order.source, Kind::CopyRowsConf, |out| conf.encode(out));
