@@ -1,6 +1,6 @@
 //! What a block may ask of the world while it runs.
 
-use apus_signal::{BlockRef, Envelope, Kind};
+use apus_signal::{BlockId, BlockRef, Envelope, Kind};
 use apus_types::{Epoch, NodeId};
 
 use crate::{JamPoint, Request, core::Core, links::Gate};
@@ -101,6 +101,16 @@ impl Context<'_> {
     /// committed view that passes a worker sets the same for all its members.
     pub fn accept_from(&mut self, node: NodeId, incarnation: u64, allowed: bool) {
         self.core.accept_from(node, Gate { allowed, incarnation });
+    }
+    /// Asks every other worker of this node to echo `token`: its `PingConf` (8 bytes, little-endian) comes after all that was sent to
+    /// that worker before has been executed there, gates included. Returns how many will answer.
+    pub fn ping_workers(&mut self, token: u64) -> u8 {
+        let own = self.core.config.worker;
+        for instance in (0..self.core.config.instances).filter(|&i| i != own) {
+            let to = BlockRef::new(self.core.config.node, BlockId::Link, instance);
+            self.core.send(self.me, to, Kind::PingReq, self.trace, |b| b.extend_from_slice(&token.to_le_bytes()));
+        }
+        self.core.config.instances - 1
     }
     /// Orderly end of this node for a reason that is not a bug (lost the arbitration, told to leave). Takes effect when the
     /// block returns.

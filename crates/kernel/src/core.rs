@@ -181,10 +181,9 @@ impl Core {
     pub fn accept_from(&mut self, node: NodeId, gate: Gate) {
         self.links.set_gate(node, gate);
         let kind = if gate.allowed { Kind::LinkUpRep } else { Kind::LinkDownRep };
+        // Our own worker too: an older view that still waits in the job buffer would undo what was set just now.
         for worker in 0..usize::from(self.config.instances) {
-            if worker != usize::from(self.config.worker) {
-                self.tell_worker(worker, kind, node, gate.incarnation);
-            }
+            self.tell_worker(worker, kind, node, gate.incarnation);
         }
     }
 

@@ -277,7 +277,10 @@ impl Worker {
 
     #[cold]
     fn no_block(&mut self, envelope: &Envelope, body: &[u8]) {
-        if envelope.to.block == BlockId::Link {
+        if envelope.to.block == BlockId::Link && envelope.kind == Kind::PingReq {
+            let from = self.core.link_ref();
+            self.core.send(from, envelope.from, Kind::PingConf, envelope.trace, |b| b.put_bytes(body));
+        } else if envelope.to.block == BlockId::Link {
             let mut r = Reader::new(body);
             match (r.u16(), r.u64()) {
                 (Ok(node), Ok(incarnation)) => self.core.told(envelope.kind, NodeId(node), incarnation),

@@ -37,6 +37,14 @@ enum Step {
     },
 }
 
+/// An answer to a proposal that waits until all workers of this node have opened their gates.
+pub(super) struct Gates {
+    token: u64,
+    missing: u8,
+    from: NodeId,
+    answer: ViewPrepAnswer,
+}
+
 impl Change {
     pub(super) fn summary(&self) -> String {
         let step = match &self.step {
@@ -133,6 +141,11 @@ impl Membership {
             self.prepared = Some((ballot, view.clone()));
         }
         self.open_gates(&view, ctx);
+        self.gates_for = None;
+        let mut waiting = waiting;
+        if self.await_gates(self.me, ViewPrepAnswer { ballot, ..ViewPrepAnswer::default() }, ctx) {
+            waiting.insert(self.me);
+        }
         self.change = Some(Change { ballot, step: Step::Prepare(view), waiting, confirmed: BTreeSet::from([self.me]) });
         self.advance(ctx);
     }
@@ -145,7 +158,9 @@ impl Membership {
         if !change.waiting.is_empty() {
             // A joiner is no member yet, so its loss is no failure: its link says it.
             let members = self.view.clone();
-            change.waiting.retain(|n| members.as_ref().is_none_or(|v| v.is_alive(*n)) || self.is_linked(*n));
+            change.waiting.retain(|n| {
+                *n == self.me || members.as_ref().is_none_or(|v| v.is_alive(*n)) || self.is_linked(*n)
+            });
         }
         if !change.waiting.is_empty() {
             self.change = Some(change);
@@ -285,7 +300,7 @@ impl Membership {
         if self.phase == Phase::Starting {
             if self.is_own_entry(&view) {
                 self.open_gates(&view, ctx);
-                self.send(ctx, from, Kind::ViewPrepConf, &answer);
+                self.confirm_prepare(from, answer, ctx);
             }
             return Ok(());
         }
@@ -309,8 +324,42 @@ impl Membership {
         self.change = None;
         self.open_gates(&view, ctx);
         self.prepared = Some((req.ballot, view));
-        self.send(ctx, from, Kind::ViewPrepConf, &answer);
+        self.confirm_prepare(from, answer, ctx);
         Ok(())
+    }
+
+    /// Says yes once the gates are open on every worker: the first member of the new view may speak to any of them.
+    fn confirm_prepare(&mut self, from: NodeId, answer: ViewPrepAnswer, ctx: &mut Context<'_>) {
+        self.gates_for = None;
+        if !self.await_gates(from, answer.clone(), ctx) {
+            self.send(ctx, from, Kind::ViewPrepConf, &answer);
+        }
+    }
+
+    /// False: there is no other worker to wait for.
+    fn await_gates(&mut self, from: NodeId, answer: ViewPrepAnswer, ctx: &mut Context<'_>) -> bool {
+        self.pings += 1;
+        let missing = ctx.ping_workers(self.pings);
+        if missing > 0 {
+            self.gates_for = Some(Gates { token: self.pings, missing, from, answer });
+        }
+        missing > 0
+    }
+
+    /// A worker has opened its gates.
+    pub(super) fn on_ping_conf(&mut self, token: u64, ctx: &mut Context<'_>) {
+        let Some(mut gates) = self.gates_for.take().filter(|g| g.token == token) else { return };
+        gates.missing -= 1;
+        if gates.missing > 0 {
+            self.gates_for = Some(gates);
+        } else if gates.from != self.me {
+            self.send(ctx, gates.from, Kind::ViewPrepConf, &gates.answer);
+        } else if let Some(change) = &mut self.change
+            && change.ballot == gates.answer.ballot
+            && change.waiting.remove(&self.me)
+        {
+            self.advance(ctx);
+        }
     }
 
     pub(super) fn on_view_prep_conf(&mut self, from: NodeId, conf: &ViewPrepAnswer, ctx: &mut Context<'_>) {

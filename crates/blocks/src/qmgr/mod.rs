@@ -67,7 +67,7 @@ use apus_signal::{
 use apus_types::NodeId;
 use prost::Message;
 
-use self::{change::Change, layout::Candidate};
+use self::{change::{Change, Gates}, layout::Candidate};
 use crate::NodeConfig;
 
 /// Without the arbitrator's answer for so long, the arbitration is lost.
@@ -136,6 +136,8 @@ pub struct Membership {
 
     /// As acting president.
     change: Option<Change>,
+    gates_for: Option<Gates>,
+    pings: u64,
     took_over: bool,
     joining: BTreeMap<NodeId, Candidate>,
     recovered: BTreeMap<Incarnation, BTreeSet<u32>>,
@@ -168,6 +170,8 @@ impl Membership {
             pulses: BTreeMap::new(),
             accusations: BTreeMap::new(),
             change: None,
+            gates_for: None,
+            pings: 0,
             took_over: false,
             joining: BTreeMap::new(),
             recovered: BTreeMap::new(),
@@ -306,6 +310,14 @@ impl Membership {
             self.mark_failed(NodeId(node), f.incarnation, &format!("node {from} says so"), ctx);
         }
         self.phase != Phase::Stopped
+    }
+
+    /// The process at the other end of the link, or of the link that was, is one that our view has seen leave.
+    fn is_removed(&self, from: NodeId) -> bool {
+        let Some(view) = self.view.as_ref().filter(|_| self.phase == Phase::Member) else { return false };
+        view.node(from).is_some_and(|n| {
+            n.state() == NodeState::Down && self.links.get(&from).is_none_or(|l| l.incarnation == n.incarnation)
+        })
     }
 
     /// Whether one of these is a member that is senior to the accuser and was heard just now.
@@ -529,9 +541,14 @@ impl Membership {
                     self.stop(ctx, &order.reason);
                 }
             }
+            Kind::PingConf if from == self.me => self.on_ping_conf(apus_signal::Reader::new(body).u64()?, ctx),
             Kind::JoinConf if from == self.me => self.on_dictionary_copied(decode(body)?, ctx),
             // From here on: data nodes that are not held for failed.
             _ if !self.is_known_sender(from) => jam!(ctx),
+            // What a removed process said before it noticed: nobody's business any more.
+            Kind::FailRep | Kind::ViewPrepReq | Kind::PresTakeOverReq if self.is_removed(from) => {
+                ctx.probe("qmgr: word of a removed node ignored");
+            }
             Kind::FailRep | Kind::ViewPrepReq | Kind::PresTakeOverReq if self.set_aside(envelope, body, ctx)? => {}
             Kind::HeartbeatRep => {
                 self.heard(from, ctx.now());
