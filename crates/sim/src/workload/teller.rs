@@ -37,6 +37,9 @@ pub struct Tables {
     pub latest: TableSchema,
 }
 
+/// The round of an audit, and what was found in it.
+pub type Finding = (u64, Result<Holdings, ClientError>);
+
 /// What tellers and the one who drives the run share.
 #[derive(Default)]
 pub struct Floor {
@@ -56,7 +59,7 @@ pub struct Floor {
     pub violations: RefCell<Vec<String>>,
     /// Clients read everything whenever this grows, and say here what they found in which round.
     pub audits: Cell<u64>,
-    pub findings: RefCell<BTreeMap<u64, (u64, Result<Holdings, ClientError>)>>,
+    pub findings: RefCell<BTreeMap<u64, Finding>>,
     /// What each teller is doing, for whoever wonders why it does not end.
     pub doing: RefCell<BTreeMap<u64, String>>,
 }
