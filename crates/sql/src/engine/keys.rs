@@ -109,6 +109,14 @@ impl Pairs {
     pub fn byte_len(&self) -> usize {
         self.bytes.len() + self.spans.len() * size_of::<Pair>()
     }
+    /// Adds a pair.
+    pub fn push_plain(&mut self, key: &[u8], payload: &[u8]) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(key);
+        let middle = self.bytes.len();
+        self.bytes.extend_from_slice(payload);
+        self.spans.push(Pair { start, middle, end: self.bytes.len() });
+    }
     /// Adds a pair whose key `write` appends.
     pub fn push<E>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>, payload: &[u8]) -> Result<(), E> {
         let start = self.bytes.len();
@@ -252,7 +260,7 @@ mod tests {
     fn pairs_sort_stably() {
         let mut p = Pairs::default();
         for (k, v) in [("b", "1"), ("a", "2"), ("b", "3"), ("a", "4")] {
-            p.push(|out| Ok::<(), ()>(out.extend_from_slice(k.as_bytes())), v.as_bytes()).unwrap();
+            p.push_plain(k.as_bytes(), v.as_bytes());
         }
         assert_eq!(
             p.push(

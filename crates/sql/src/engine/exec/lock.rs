@@ -127,7 +127,7 @@ impl<'p> Hunt<'p> {
             layout.check(row)?;
             let key = s.candidates.payload(self.at + i);
             if passes(access.full.as_ref(), layout, row, params, &session.env)? {
-                s.locked.push(|out| Ok::<(), crate::wire::SqlError>(out.extend_from_slice(key)), row)?;
+                s.locked.push_plain(key, row);
                 if self.limited {
                     s.done.insert(key);
                 }

@@ -260,6 +260,7 @@ async fn without_table(
 }
 
 /// Batches of rows along a bound path (`s.bound`), delivered in `s.rows`.
+#[allow(clippy::large_enum_variant)] // lives on the stack of one statement; a box would be an allocation for each scan
 pub enum Source {
     Points {
         done: bool,

@@ -78,10 +78,11 @@ fn modulo(text: Cow<'_, str>) -> Cow<'_, str> {
             (b'\\', Some(b'\'' | b'"')) => at += 1,
             (b, Some(q)) if b == q => quote = None,
             (b'\'' | b'"' | b'`', None) => quote = Some(b),
-            (b' ', None) if bytes.get(at + 1..at + 5).is_some_and(|w| w.eq_ignore_ascii_case(b"mod ")) => {
-                if bytes.get(at + 5) != Some(&b'(') {
-                    found.push(at + 1);
-                }
+            (b' ', None)
+                if bytes.get(at + 1..at + 5).is_some_and(|w| w.eq_ignore_ascii_case(b"mod "))
+                    && bytes.get(at + 5) != Some(&b'(') =>
+            {
+                found.push(at + 1);
             }
             _ => {}
         }
