@@ -158,9 +158,9 @@ impl Membership {
         if !change.waiting.is_empty() {
             // A joiner is no member yet, so its loss is no failure: its link says it.
             let members = self.view.clone();
-            change.waiting.retain(|n| {
-                *n == self.me || members.as_ref().is_none_or(|v| v.is_alive(*n)) || self.is_linked(*n)
-            });
+            change
+                .waiting
+                .retain(|n| *n == self.me || members.as_ref().is_none_or(|v| v.is_alive(*n)) || self.is_linked(*n));
         }
         if !change.waiting.is_empty() {
             self.change = Some(change);

@@ -67,7 +67,10 @@ use apus_signal::{
 use apus_types::NodeId;
 use prost::Message;
 
-use self::{change::{Change, Gates}, layout::Candidate};
+use self::{
+    change::{Change, Gates},
+    layout::Candidate,
+};
 use crate::NodeConfig;
 
 /// Without the arbitrator's answer for so long, the arbitration is lost.
