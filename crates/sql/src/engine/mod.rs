@@ -7,6 +7,10 @@
 //! Limits on purpose, each refused with error 1235 and its name: one table per statement, no subqueries, no common table
 //! expressions, no window functions, no foreign keys. Isolation is READ COMMITTED.
 //!
+//! What one statement may hold in memory is bounded ([`exec::sink`] for sorting and grouping, [`exec::lock`] for locked rows,
+//! [`exec::insert`] for new ones) and refused beyond; rows of a plain SELECT are streamed. In steady state a cached plan runs
+//! by key or range without an allocation per key or row: buffers are the session's ([`session::Scratch`], [`keys`]).
+//!
 //! A session dies with its connection; its open transaction is rolled back when it is dropped.
 
 pub mod auto_increment;

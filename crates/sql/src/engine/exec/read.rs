@@ -12,6 +12,7 @@ use apus_types::{IndexNo, TransId, Value, schema};
 
 use super::{
     Cluster,
+    insert::INSERT_BYTES_MAX,
     lock::{self, Hunt, Wanted},
     reader,
     sink::Sink,
@@ -418,6 +419,7 @@ pub async fn collect(
         return Err(errors::not_supported("INSERT ... SELECT with grouping, DISTINCT, ORDER BY, LIMIT or locks").into());
     }
     let mut collected = Vec::new();
+    let mut bytes = 0;
     let mut take = |row: &[u8], filter: Option<&crate::engine::expr::Expr>| -> Done<()> {
         let cx = Context { layout: &plan.layout, row, new_row: None, params, aggregates: &[], env: &session.env };
         let keep = match filter {
@@ -427,6 +429,10 @@ pub async fn collect(
         if keep {
             let values =
                 plan.outputs.iter().map(|o| Ok(o.expr.eval(&cx)?.into_owned())).collect::<errors::Result<Vec<_>>>()?;
+            bytes += values.iter().map(|v| size_of_val(v) + v.heap_bytes()).sum::<usize>();
+            if bytes > INSERT_BYTES_MAX {
+                return Err(errors::too_many_locks().into());
+            }
             collected.push(values);
         }
         Ok(())
