@@ -275,9 +275,13 @@ fn logins_of_both_plugins_with_and_without_switch() {
             }
         }
     }
-    for (user, password) in [("nobody", ""), ("nobody", "x"), ("root", "x")] {
+    for (user, password, plugin) in [
+        ("nobody", "", AuthPlugin::CachingSha2Password),
+        ("nobody", "x", AuthPlugin::CachingSha2Password),
+        ("root", "x", AuthPlugin::NativePassword),
+    ] {
         let mut client = Client::connect(&server);
-        client.log_in(user, password, AuthPlugin::CachingSha2Password, None);
+        client.log_in(user, password, plugin, None);
         client.expect_error(1045);
     }
     let mut client = Client::connect(&server);
