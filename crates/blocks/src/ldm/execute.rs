@@ -192,8 +192,8 @@ impl LocalDataManager {
 
     /// Remembers a row that the transaction has locked or changed.
     fn note_row(&mut self, work: &Work, at: RowAt, lock: bool, write: bool) {
-        // A row locked just now has no earlier entry. The search is long: it may not be made for each row of a large transaction.
-        if !lock && self.transactions.has_other_chain(work.trans_at, work.chain) {
+        // A row locked just now has no earlier entry.
+        if !lock && self.transactions.may_need_retag(work.trans_at, work.chain, self.view.generation) {
             self.transactions.retag_row(work.trans_at, at.0, at.1, at.2, work.chain);
         }
         let entry = Entry {

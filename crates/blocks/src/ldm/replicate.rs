@@ -102,7 +102,7 @@ impl LocalDataManager {
             }
             return Err(code);
         }
-        if !untouched && self.transactions.has_other_chain(at, req.chain) {
+        if !untouched && self.transactions.may_need_retag(at, req.chain, self.view.generation) {
             self.transactions.retag_row(at, row.table, row.partition, slot, req.chain);
         }
         let entry = Entry {

@@ -48,6 +48,8 @@ pub struct Trans {
     pub tc: BlockRef,
     /// View generation in which the transaction was last heard of.
     pub generation: u64,
+    /// View generation in which it was heard of first: as long as that view stands, no partition has changed its chain.
+    pub born: u64,
     pub head: u32,
     pub entry_count: u32,
     pub parts: Vec<Part>,
@@ -92,6 +94,7 @@ impl Transactions {
                 slot.id = id;
                 slot.tc = tc;
                 slot.generation = generation;
+                slot.born = generation;
                 slot.used = true;
                 at
             }
@@ -100,6 +103,7 @@ impl Transactions {
                     id,
                     tc,
                     generation,
+                    born: generation,
                     head: NONE,
                     entry_count: 0,
                     parts: Vec::with_capacity(4),
@@ -235,8 +239,10 @@ impl Transactions {
         false
     }
 
-    /// More than one chain in use, so rows may need retagging.
-    pub fn has_other_chain(&self, at: u32, chain: Chain) -> bool {
-        self.slots[at as usize].parts.iter().any(|p| p.chain != chain)
+    /// Whether earlier entries of a row may name another chain than `chain`: only if the view has changed since the transaction was
+    /// first heard of, and several chains are in use. (The search for them is long.)
+    pub fn may_need_retag(&self, at: u32, chain: Chain, generation: u64) -> bool {
+        let trans = &self.slots[at as usize];
+        trans.born != generation && trans.parts.iter().any(|p| p.chain != chain)
     }
 }
