@@ -9,8 +9,9 @@ use apus_types::{Chain, Epoch, PartitionId, TableId, TransId};
 
 /// Most rows that the transactions of one LDM instance may hold locked at once.
 pub const ENTRIES_MAX: usize = 8 << 20;
-/// Most rows that a single transaction may hold locked in one LDM instance.
-pub const TRANS_ENTRIES_MAX: u32 = 4 << 20;
+/// Most rows that a single transaction may hold locked in one LDM instance; more are refused with `TransactionTooLarge`. Commit and
+/// abort of a part run in one piece, and its worker must not be silent for as long as the heartbeat time-out.
+pub const TRANS_ENTRIES_MAX: u32 = 512 << 10;
 
 pub const NONE: u32 = u32::MAX;
 
