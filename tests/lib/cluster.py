@@ -20,6 +20,7 @@ class Cluster:
         self.home = scenario.directory / name
         self.home.mkdir()
         self.environment = {**os.environ, "TMPDIR": str(self.home)}
+        self.environment.pop("APUS_DEV_DIR", None)  # names another cluster
         self.ready_file = self.home / "ready.json"
         self.log = self.home / "dev.log"
         options.setdefault("port", 0)
