@@ -114,11 +114,14 @@ impl Client {
         loop {
             if let Some(node) = self.outcome_node(token, retry.attempt()) {
                 let to = BlockRef::new(node, apus_signal::BlockId::Tc, token.tc_instance);
+                let age = self.now().saturating_sub(token.began) / 1_000_000 + 1;
+                let age_ms = u32::try_from(age).unwrap_or(u32::MAX);
                 let request = |request| TcOutcomeReq {
                     request,
                     trans: token.trans,
                     tc_node: token.tc_node,
                     tc_incarnation: token.tc_incarnation,
+                    age_ms,
                 };
                 let verdict = self
                     .ask(to, Kind::TcOutcomeReq, Kind::TcOutcomeConf, retry.attempt_deadline(), &mut body, |out, id| {

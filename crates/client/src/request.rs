@@ -111,6 +111,8 @@ pub struct CommitToken {
     pub tc_node: NodeId,
     pub tc_instance: u8,
     pub tc_incarnation: u64,
+    /// When it began, by the clock of the client that began it, in nanoseconds.
+    pub began: u64,
 }
 
 /// How a commit ended well.

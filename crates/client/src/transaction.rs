@@ -264,7 +264,8 @@ impl Transaction {
         }
         let tc_node = NodeId(u16::from(route.primary));
         let tc_incarnation = core.incarnation(tc_node)?;
-        Some(CommitToken { trans: self.id, tc_node, tc_instance: route.instance, tc_incarnation })
+        let began = core.now;
+        Some(CommitToken { trans: self.id, tc_node, tc_instance: route.instance, tc_incarnation, began })
     }
 
     /// What became of a commit whose answer did not come.

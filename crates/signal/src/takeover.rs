@@ -74,6 +74,8 @@ pub struct OutcomeSignal {
     /// View of the asking TC; an LDM that has an older one answers `Open`.
     pub generation: u64,
     pub trans: TransId,
+    /// As in the client's question.
+    pub age_ms: u32,
     /// In the answer.
     pub outcome: Outcome,
 }
@@ -83,6 +85,7 @@ impl OutcomeSignal {
         out.put_u64(self.question);
         out.put_u64(self.generation);
         out.put_trans(self.trans);
+        out.put_u32(self.age_ms);
         out.put_u8(self.outcome as u8);
     }
     pub fn decode(body: &[u8]) -> Result<OutcomeSignal, DecodeError> {
@@ -91,6 +94,7 @@ impl OutcomeSignal {
             question: r.u64()?,
             generation: r.u64()?,
             trans: r.trans()?,
+            age_ms: r.u32()?,
             outcome: Outcome::from_u8(r.u8()?).ok_or(DecodeError)?,
         })
     }

@@ -335,6 +335,8 @@ pub struct TcOutcomeReq {
     pub trans: TransId,
     pub tc_node: NodeId,
     pub tc_incarnation: u64,
+    /// How long ago the transaction began, in milliseconds, rounded up: a commit that was forgotten earlier was another's.
+    pub age_ms: u32,
 }
 
 impl TcOutcomeReq {
@@ -343,12 +345,14 @@ impl TcOutcomeReq {
         out.put_trans(self.trans);
         out.put_u16(self.tc_node.0);
         out.put_u64(self.tc_incarnation);
+        out.put_u32(self.age_ms);
     }
     pub fn decode(body: &[u8]) -> Result<TcOutcomeReq, DecodeError> {
         let mut r = Reader::new(body);
         let (request, trans, tc_node, tc_incarnation) = (r.u64()?, r.trans()?, NodeId(r.u16()?), r.u64()?);
+        let age_ms = r.u32()?;
         r.end()?;
-        Ok(TcOutcomeReq { request, trans, tc_node, tc_incarnation })
+        Ok(TcOutcomeReq { request, trans, tc_node, tc_incarnation, age_ms })
     }
 }
 

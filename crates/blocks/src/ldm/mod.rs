@@ -210,7 +210,7 @@ impl LocalDataManager {
             Outcome::Committed
         } else if held.is_some() {
             Outcome::Open
-        } else if self.outcomes.may_have_forgotten(ctx.now()) {
+        } else if self.outcomes.may_have_forgotten(ctx.now(), question.age_ms) {
             Outcome::Forgotten
         } else {
             Outcome::Aborted

@@ -9,8 +9,8 @@ use apus_types::collections::FixedMap;
 
 /// Commits remembered per LDM instance: at 100,000 commits a second about 2.6 s, many times what a client with a lost link needs.
 pub const OUTCOMES: usize = 1 << 18;
-/// Nothing is forgotten earlier than this, so a question asked within it is answered for sure or by "forgotten".
-pub const ASK_WITHIN_NS: u64 = 60_000_000_000;
+/// Added to the age that a client names: what its question and the cluster's clocks may be late.
+const LATENESS_NS: u64 = 2_000_000_000;
 
 #[derive(Debug, Default)]
 pub struct Outcomes {
@@ -39,9 +39,10 @@ impl Outcomes {
     pub fn committed(&self, trans: TransId) -> bool {
         self.known.contains_key(&trans)
     }
-    /// Whether a commit that a client still may ask about could have been forgotten.
-    pub fn may_have_forgotten(&self, now: u64) -> bool {
-        self.forgotten_at.is_some_and(|at| now.saturating_sub(at) < ASK_WITHIN_NS)
+    /// Whether the commit of a transaction that began `age_ms` ago could have been forgotten.
+    pub fn may_have_forgotten(&self, now: u64, age_ms: u32) -> bool {
+        let since = u64::from(age_ms) * 1_000_000 + LATENESS_NS;
+        self.forgotten_at.is_some_and(|at| now.saturating_sub(at) <= since)
     }
 }
 
@@ -59,7 +60,8 @@ mod tests {
         }
         assert!(!outcomes.committed(id(10)));
         assert!(outcomes.committed(id(11)));
-        assert!(outcomes.may_have_forgotten(11));
-        assert!(!outcomes.may_have_forgotten(10 + ASK_WITHIN_NS));
+        assert!(outcomes.may_have_forgotten(11, 0));
+        assert!(outcomes.may_have_forgotten(10 + LATENESS_NS + 1_000_000, 1));
+        assert!(!outcomes.may_have_forgotten(11 + LATENESS_NS + 1_000_000, 1));
     }
 }

@@ -40,8 +40,13 @@ impl TransactionCoordinator {
         }
         let id = self.next_question;
         self.next_question += 1;
-        let question =
-            OutcomeSignal { question: id, generation: self.view.generation, trans: req.trans, outcome: Outcome::Open };
+        let question = OutcomeSignal {
+            question: id,
+            generation: self.view.generation,
+            trans: req.trans,
+            age_ms: req.age_ms,
+            outcome: Outcome::Open,
+        };
         let mut asked = 0;
         for node in crate::ldm::living_in_order(&self.view) {
             for instance in 0..self.view.instances as u8 {

@@ -110,7 +110,8 @@ impl Bank {
             for _ in 0..1000 {
                 let survivor = *self.c.workers.keys().next().expect("a survivor");
                 let request = self.c.request(survivor, BlockId::Tc, Kind::TcOutcomeReq, |out, request| {
-                    TcOutcomeReq { request, trans: trans(t.seq), tc_node: t.node, tc_incarnation: 1 }.encode(out);
+                    TcOutcomeReq { request, trans: trans(t.seq), tc_node: t.node, tc_incarnation: 1, age_ms: 0 }
+                        .encode(out);
                 });
                 let Answer::Other(Kind::TcOutcomeConf, body) = self.c.wait(request) else { panic!("no outcome") };
                 match TcOutcomeConf::decode(&body).expect("outcome").outcome {
