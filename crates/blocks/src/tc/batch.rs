@@ -158,14 +158,8 @@ impl TransactionCoordinator {
         });
     }
 
-    pub(super) fn on_batch_conf(
-        &mut self,
-        from: BlockRef,
-        body: &[u8],
-        ctx: &mut Context<'_>,
-    ) -> Result<(), DecodeError> {
+    pub(super) fn on_batch_conf(&mut self, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
         let conf = LdmBatchConf::decode(body)?;
-        let _ = from;
         let Some(at) = self.transactions.find(conf.trans) else { return Ok(()) };
         let trans = self.transactions.get_mut(at);
         if !matches!(trans.state, State::Active | State::OnePass) {

@@ -156,7 +156,7 @@ impl Block for TransactionCoordinator {
             Kind::TcCommitReq => self.on_commit_req(from, body, ctx),
             Kind::TcRollbackReq => self.on_rollback_req(from, body, ctx),
             Kind::TcOutcomeReq => self.on_outcome_req(from, body, ctx),
-            Kind::LdmBatchConf => self.on_batch_conf(from, body, ctx),
+            Kind::LdmBatchConf => self.on_batch_conf(body, ctx),
             Kind::LdmBatchRef => self.on_batch_ref(body, ctx),
             Kind::LdmPreparedConf | Kind::LdmPreparedRef => self.on_prepared(from, body, ctx),
             Kind::LdmCommittedConf | Kind::LdmAbortConf => self.on_ended(envelope.kind, from, body, ctx),
