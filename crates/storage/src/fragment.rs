@@ -26,7 +26,7 @@ use crate::{
     btree::{BTree, Range},
     hash_index::HashIndex,
     memory::{MemoryManager, Region},
-    record::{PENDING, RecRef, Records, TOMBSTONE},
+    record::{PENDING, RecRef, Records, SAME_ENTRIES, TOMBSTONE},
 };
 
 /// Names a row of a fragment until the row is reclaimed.
@@ -265,19 +265,23 @@ impl Fragment {
         let head = self.slot(row).head;
         let flags = PENDING | if image.is_none() { TOMBSTONE } else { 0 };
         let record = self.records.alloc(image.unwrap_or(&[]), flags, head, head.is_none())?;
-        if let Some(image) = image
-            && let Err(code) = self.index_version(row, image, head)
-        {
-            self.records.free(record);
-            return Err(code);
+        if let Some(image) = image {
+            match self.index_version(row, image, head) {
+                Ok(false) => {}
+                Ok(true) => self.records.set_flags(record, flags | SAME_ENTRIES),
+                Err(code) => {
+                    self.records.free(record);
+                    return Err(code);
+                }
+            }
         }
         self.slot_mut(row).head = record;
         Ok(())
     }
 
-    /// Adds the entries of a new image that the version below it does not have already.
-    fn index_version(&mut self, row: RowId, image: &[u8], below: RecRef) -> Result<(), ErrorCode> {
-        let mut added = 0u128;
+    /// Adds the entries of a new image that the version below it does not have already; `true` if it has them all.
+    fn index_version(&mut self, row: RowId, image: &[u8], below: RecRef) -> Result<bool, ErrorCode> {
+        let (mut added, mut same) = (0u128, true);
         for i in 0..self.indexes.len() {
             let no = self.indexes[i].no;
             let Some(columns) = self.schema.index_columns(no) else { continue };
@@ -287,6 +291,7 @@ impl Fragment {
             {
                 continue;
             }
+            same = false;
             let mut entry = std::mem::take(&mut self.scratch);
             let result = self.entry_key(no, row, image, &mut entry).and_then(|()| self.add_entry(i, &entry, row));
             self.scratch = entry;
@@ -301,7 +306,7 @@ impl Fragment {
                 }
             }
         }
-        Ok(())
+        Ok(same)
     }
 
     fn add_entry(&mut self, index: usize, entry: &[u8], row: RowId) -> Result<bool, ErrorCode> {
@@ -373,9 +378,10 @@ impl Fragment {
         found
     }
 
-    /// Frees a record that has been unlinked from the row, with the entries only it needed.
-    fn drop_version(&mut self, row: RowId, record: RecRef) {
-        if self.records.flags(record) & TOMBSTONE == 0 && !self.indexes.is_empty() {
+    /// Frees a record that has been unlinked from the row, with the entries only it needed. `covered`: a version that stays has the same
+    /// entries ([`SAME_ENTRIES`]).
+    fn drop_version(&mut self, row: RowId, record: RecRef, covered: bool) {
+        if !covered && self.records.flags(record) & TOMBSTONE == 0 && !self.indexes.is_empty() {
             // The image is copied out because the indexes are changed while it is read.
             let mut image = std::mem::take(&mut self.image);
             image.clear();
@@ -386,12 +392,17 @@ impl Fragment {
         self.records.free(record);
     }
 
+    #[inline]
+    fn has_entries_of_below(&self, record: RecRef) -> bool {
+        self.records.flags(record) & SAME_ENTRIES != 0
+    }
+
     /// Undoes the newest pending version.
     pub fn pop_pending(&mut self, row: RowId) {
         let head = self.slot(row).head;
         assert!(self.has_pending(row), "undo of a row without a pending version");
         self.slot_mut(row).head = self.records.previous(head);
-        self.drop_version(row, head);
+        self.drop_version(row, head, self.has_entries_of_below(head));
     }
 
     /// Makes the newest pending version the committed one. Pending versions below it vanish; the committed version it replaces is kept
@@ -399,19 +410,21 @@ impl Fragment {
     pub fn commit(&mut self, row: RowId, epoch: Epoch, horizon: Epoch) {
         let head = self.slot(row).head;
         assert!(self.has_pending(row), "commit of a row without a pending version");
-        let tombstone = self.records.flags(head) & TOMBSTONE;
-        self.records.set_flags(head, tombstone);
+        let (tombstone, mut same) = (self.records.flags(head) & TOMBSTONE, self.has_entries_of_below(head));
         self.records.set_epoch(head, epoch);
         let keep = epoch > horizon;
         let mut at = self.records.previous(head);
-        let mut base = at;
+        let (mut base, mut as_base) = (at, same);
         while !base.is_none() && self.records.flags(base) & PENDING != 0 {
+            as_base &= self.has_entries_of_below(base);
             base = self.records.previous(base);
         }
+        self.records.set_flags(head, tombstone | if as_base { SAME_ENTRIES } else { 0 });
         self.records.set_previous(head, if keep { base } else { RecRef::NONE });
         while !(at.is_none() || keep && at == base) {
-            let previous = self.records.previous(at);
-            self.drop_version(row, at);
+            let (previous, as_below) = (self.records.previous(at), self.has_entries_of_below(at));
+            self.drop_version(row, at, same);
+            same &= as_below;
             at = previous;
         }
         if keep && (!base.is_none() || tombstone != 0) {
@@ -450,7 +463,7 @@ impl Fragment {
         if at.is_none() {
             return;
         }
-        let mut old = self.records.previous(at);
+        let (mut old, mut same) = (self.records.previous(at), self.has_entries_of_below(at));
         self.records.set_previous(at, RecRef::NONE);
         if self.records.flags(at) & TOMBSTONE != 0 {
             match newer.is_none() {
@@ -460,8 +473,9 @@ impl Fragment {
             self.records.free(at);
         }
         while !old.is_none() {
-            let previous = self.records.previous(old);
-            self.drop_version(row, old);
+            let (previous, as_below) = (self.records.previous(old), self.has_entries_of_below(old));
+            self.drop_version(row, old, same);
+            same &= as_below;
             old = previous;
         }
         self.reclaim(row);
@@ -525,9 +539,16 @@ impl Fragment {
     /// Whether an entry found by a scan is the one of this image of the row.
     #[inline]
     pub fn entry_matches(&self, index: IndexNo, row: RowId, image: &[u8], entry: &[u8], scratch: &mut Vec<u8>) -> bool {
-        let head = self.slot(row).head;
-        if index.0 == 0 || self.records.previous(head).is_none() {
+        if index.0 == 0 {
             return true;
+        }
+        let mut at = self.slot(row).head;
+        let mut below = self.records.previous(at);
+        while !below.is_none() && self.has_entries_of_below(at) {
+            (at, below) = (below, self.records.previous(below));
+        }
+        if below.is_none() {
+            return true; // every version has the same entries
         }
         self.entry_key(index, row, image, scratch).is_ok() && scratch == entry
     }
@@ -549,7 +570,10 @@ impl Fragment {
             let Some(row) = next else { return Ok(None) };
             let mut at = self.slot(row).head;
             while !at.is_none() {
-                if self.records.flags(at) & TOMBSTONE == 0 {
+                // What was alike in the other indexes may differ in this one.
+                let flags = self.records.flags(at) & !SAME_ENTRIES;
+                self.records.set_flags(at, flags);
+                if flags & TOMBSTONE == 0 {
                     let mut entry = std::mem::take(&mut self.scratch);
                     let made = self.entry_key(index, row, self.records.bytes_of(at), &mut entry);
                     let added = made.and_then(|()| self.add_entry(i, &entry, row));

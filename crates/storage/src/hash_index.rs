@@ -94,10 +94,10 @@ impl HashIndex {
         if wide < self.buckets.used { wide } else { wide & (self.round - 1) }
     }
 
-    /// Touches the bucket so that a later lookup finds it in the cache.
+    /// Has the bucket fetched into the cache, so that a later lookup finds it there.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
-        std::hint::black_box(self.buckets.get(self.home(hash as u32)).count);
+        prefetch_read(self.buckets.get(self.home(hash as u32)));
     }
 
     /// The row whose hash agrees and for which `is_key` holds.
@@ -243,6 +243,20 @@ impl HashIndex {
             .copied()
         })
     }
+}
+
+/// Starts fetching the cache line at the beginning of `value`, and does not wait for it.
+#[inline]
+#[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "the intrinsic takes a raw pointer"))]
+fn prefetch_read<T>(value: &T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: SSE is part of x86_64; a prefetch reads nothing into the program and faults on no address, and this one is valid.
+    unsafe {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(value).cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    std::hint::black_box(std::ptr::from_ref(value));
 }
 
 impl Drop for HashIndex {

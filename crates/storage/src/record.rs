@@ -21,6 +21,9 @@ pub const HEADER_BYTES: usize = 24;
 pub const PENDING: u8 = 1;
 /// The version is a delete.
 pub const TOMBSTONE: u8 = 2;
+/// The version has exactly the index entries of the one right below it (no index changed). To be dropped or worked out anew wherever
+/// another version comes to stand below.
+pub const SAME_ENTRIES: u8 = 4;
 
 /// Sizes that divide a page with little waste.
 const CLASSES: [u32; 24] = [

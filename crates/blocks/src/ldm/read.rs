@@ -10,8 +10,8 @@ use apus_types::{ErrorCode, PartitionId, hash::hash_key};
 
 use super::{LocalDataManager, trans::NONE};
 
-/// Keys looked up ahead of the one being answered, so that their cache misses overlap.
-const PREFETCH: usize = 8;
+/// Keys whose places in the hash index are fetched together, so that their cache misses overlap.
+const PREFETCH: usize = 16;
 
 impl LocalDataManager {
     pub(super) fn on_read_req(
@@ -41,22 +41,25 @@ impl LocalDataManager {
         let table = self.tables.checked(req.table, req.schema_version)?;
         let projection = table.projection(req.projection)?;
         ReadConf::begin(answer, req.request, req.count);
-        if req.count > 1 {
-            for key in req.keys().take(PREFETCH) {
-                let (partition, key) = key?;
-                if let Some(fragment) = table.fragment(partition) {
-                    fragment.prefetch(hash_key(key));
+        let mut hashes = [0; PREFETCH];
+        let mut ahead = req.keys();
+        for (number, key) in req.keys().enumerate() {
+            if number % PREFETCH == 0 {
+                for (hash, key) in hashes.iter_mut().zip(&mut ahead) {
+                    let (partition, key) = key?;
+                    *hash = hash_key(key);
+                    if let Some(fragment) = table.fragment(partition).filter(|_| req.count > 1) {
+                        fragment.prefetch(*hash);
+                    }
                 }
             }
-        }
-        for key in req.keys() {
             let (partition, key) = key?;
             let primary = self.view.chain(partition).primary() == Some(self.me.node);
             if !primary && !req.trans.is_none() {
                 return Err(ErrorCode::WrongView);
             }
             let fragment = table.fragment(partition).ok_or(ErrorCode::WrongView)?;
-            let Some(row) = fragment.find(key, hash_key(key)) else {
+            let Some(row) = fragment.find(key, hashes[number % PREFETCH]) else {
                 ReadConf::push_missing(answer, ReadStatus::NotFound);
                 continue;
             };
