@@ -16,8 +16,10 @@ use crate::{
     envelope::BlockRef,
 };
 
-/// Most `CopyRowsOrd` unanswered per LDM instance.
+/// Most `CopyRowsOrd` unanswered per LDM instance while it does nothing else.
 pub const COPY_WINDOW: u32 = 4;
+/// The same while it serves transactions: each write down the chain waits behind what is under way.
+pub const COPY_WINDOW_BUSY: u32 = 1;
 /// A `CopyRowsOrd` is closed when it holds this many bytes.
 pub const COPY_BYTES: usize = 64 << 10;
 

@@ -1,10 +1,15 @@
 //! Node recovery: the primary sends its rows down the chain, the recovering node at its end stores them. See
 //! `apus_signal::copy` for the protocol and why the order is safe.
+//!
+//! **Pace.** A write to a recovering chain waits behind the copied rows on the same links, and rows are copied in the time of the
+//! worker that serves transactions. So while this instance was asked for anything since its last slice, one small message
+//! ([`SLICE_ROWS_BUSY`]) is under way at a time: the next is made when the last is confirmed, and the foreground has had
+//! its turn on both sides. An idle instance copies as fast as it can.
 
 use apus_kernel::Context;
 use apus_signal::{
     BlockRef, DecodeError, Kind,
-    copy::{COPY_BYTES, COPY_WINDOW, CopyFrag, CopyRowsConf, CopyRowsOrd},
+    copy::{COPY_BYTES, COPY_WINDOW, COPY_WINDOW_BUSY, CopyFrag, CopyRowsConf, CopyRowsOrd},
     view::{NodeState, View},
 };
 use apus_storage::RowId;
@@ -12,8 +17,10 @@ use apus_types::{Epoch, ErrorCode, NodeId, PartitionId, TableId, hash::hash_key}
 
 use super::LocalDataManager;
 
-/// Rows looked at in one slice.
+/// Rows looked at in one slice by an instance that does nothing else.
 const SLICE_ROWS: usize = 256;
+/// The same for one that serves transactions: some 100 microseconds on the recovering node.
+const SLICE_ROWS_BUSY: usize = 64;
 /// Locked rows are looked at again after this time.
 const RETRY_NS: u64 = 1_000_000;
 
@@ -89,9 +96,17 @@ impl LocalDataManager {
         self.continuing = false;
         let mut again = self.continue_index_build(ctx);
         let mut later = false;
+        let asked = self.counters.asked();
+        let is_busy = std::mem::replace(&mut self.asked_at_slice, asked) != asked;
+        let (window, slice_rows) =
+            if is_busy { (COPY_WINDOW_BUSY, SLICE_ROWS_BUSY) } else { (COPY_WINDOW, SLICE_ROWS) };
+        let mut under_way: u32 = self.copy_jobs.iter().map(|job| job.outstanding).sum();
         for i in (0..self.copy_jobs.len()).rev() {
             let mut job = self.copy_jobs.swap_remove(i);
-            match self.copy_slice(&mut job, ctx) {
+            under_way -= job.outstanding;
+            let slice = self.copy_slice(&mut job, window.saturating_sub(under_way), slice_rows, ctx);
+            under_way += job.outstanding;
+            match slice {
                 Slice::More => again = true,
                 Slice::Locked => later = true,
                 Slice::WindowFull => {}
@@ -110,18 +125,19 @@ impl LocalDataManager {
         }
     }
 
-    fn copy_slice(&mut self, job: &mut CopyJob, ctx: &mut Context<'_>) -> Slice {
-        if job.outstanding >= COPY_WINDOW {
+    /// One message of `job`, which may have `window` under way.
+    fn copy_slice(&mut self, job: &mut CopyJob, window: u32, slice_rows: usize, ctx: &mut Context<'_>) -> Slice {
+        if job.outstanding >= window {
             return Slice::WindowFull;
         }
         let mut rows = std::mem::take(&mut self.scratch.rows);
         rows.clear();
         let (mut count, mut table) = (0u16, job.table);
         if let Some(id) = job.table {
-            count = self.walk_rows(job, id, &mut rows);
+            count = self.walk_rows(job, id, slice_rows, &mut rows);
         } else if let Some(&(id, _)) = job.locked.first() {
             table = Some(id);
-            count = self.revisit_locked(job, id, &mut rows);
+            count = self.revisit_locked(job, id, slice_rows, &mut rows);
         }
         let sent = count > 0;
         if let Some(table) = table.filter(|_| sent) {
@@ -151,11 +167,11 @@ impl LocalDataManager {
     }
 
     /// Collects the next rows of `id` and moves the job on, to the next table at the end.
-    fn walk_rows(&mut self, job: &mut CopyJob, id: TableId, rows: &mut Vec<u8>) -> u16 {
+    fn walk_rows(&mut self, job: &mut CopyJob, id: TableId, slice_rows: usize, rows: &mut Vec<u8>) -> u16 {
         let mut count = 0;
         if let Some(fragment) = self.tables.get(id).and_then(|t| t.fragment(job.partition)) {
             let mut next = fragment.next_row(job.row);
-            for _ in 0..SLICE_ROWS {
+            for _ in 0..slice_rows {
                 let Some(row) = next else { break };
                 if fragment.has_pending(row) {
                     job.locked.push((id, row));
@@ -179,13 +195,13 @@ impl LocalDataManager {
     }
 
     /// Collects those rows of `id` that were locked before and are free now.
-    fn revisit_locked(&mut self, job: &mut CopyJob, id: TableId, rows: &mut Vec<u8>) -> u16 {
+    fn revisit_locked(&mut self, job: &mut CopyJob, id: TableId, slice_rows: usize, rows: &mut Vec<u8>) -> u16 {
         let mut count = 0;
         let fragment = self.tables.get(id).and_then(|t| t.fragment(job.partition));
         let mut looked_at = 0;
         job.locked.retain(|&(table, row)| {
             let Some(fragment) = fragment else { return table != id };
-            if table != id || looked_at >= SLICE_ROWS || rows.len() >= COPY_BYTES {
+            if table != id || looked_at >= slice_rows || rows.len() >= COPY_BYTES {
                 return true;
             }
             looked_at += 1;

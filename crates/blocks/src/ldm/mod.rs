@@ -92,6 +92,8 @@ pub struct LocalDataManager {
     deferred: Vec<u8>,
     copy_jobs: Vec<copy_out::CopyJob>,
     index_builds: Vec<tables::IndexBuild>,
+    /// [`Counters::asked`] when rows were last copied to a recovering node.
+    asked_at_slice: u64,
     /// A `LdmContinueOrd` is on its way.
     continuing: bool,
     scratch: Scratch,
@@ -123,6 +125,13 @@ pub struct Counters {
     pub sent_to_primary: u64,
 }
 
+impl Counters {
+    /// Grows with everything that clients or other nodes' transactions ask of this instance.
+    fn asked(&self) -> u64 {
+        self.reads + self.scans + self.batches + self.prepared_rows + self.commits
+    }
+}
+
 impl LocalDataManager {
     pub fn new(node: NodeId, instance: u8, memory: Arc<MemoryManager>) -> LocalDataManager {
         LocalDataManager {
@@ -141,6 +150,7 @@ impl LocalDataManager {
             deferred: Vec::new(),
             copy_jobs: Vec::new(),
             index_builds: Vec::new(),
+            asked_at_slice: 0,
             continuing: false,
             scratch: Scratch::default(),
             counters: Counters::default(),
