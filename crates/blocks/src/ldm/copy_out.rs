@@ -3,8 +3,8 @@
 //!
 //! **Pace.** A write to a recovering chain waits behind the copied rows on the same links, and rows are copied in the time of the
 //! worker that serves transactions. So while this instance was asked for anything since its last slice, one small message
-//! ([`SLICE_ROWS_BUSY`]) is under way at a time: the next is made when the last is confirmed, and the foreground has had
-//! its turn on both sides. An idle instance copies as fast as it can.
+//! ([`SLICE_ROWS_BUSY`]) is under way at a time, and the next is made when the last is confirmed and the foreground has had its
+//! share ([`SHARE_ASKED`]) or did not want it ([`SHARE_NS`]). An idle instance copies as fast as it can.
 
 use apus_kernel::Context;
 use apus_signal::{
@@ -21,8 +21,23 @@ use super::LocalDataManager;
 const SLICE_ROWS: usize = 256;
 /// The same for one that serves transactions: some 100 microseconds on the recovering node.
 const SLICE_ROWS_BUSY: usize = 64;
+/// Rows read and changed by others between two busy slices, so that copying takes about half of the time.
+const SHARE_ASKED: u64 = 32;
+/// At the latest after this time the next slice is due: a quarter of a million rows per second and instance.
+const SHARE_NS: u64 = 250_000;
 /// Locked rows are looked at again after this time.
 const RETRY_NS: u64 = 1_000_000;
+
+/// How copying shares the worker with transactions.
+#[derive(Default)]
+pub(super) struct Pace {
+    /// Transactions wanted something of this instance between the last two slices.
+    is_busy: bool,
+    /// Of the last slice, ns.
+    slice_at: u64,
+    /// [`super::Counters::asked`] at the last slice.
+    asked: u64,
+}
 
 /// One partition being copied: which table and row come next, and the rows that were locked when their turn came.
 #[derive(Debug)]
@@ -96,10 +111,16 @@ impl LocalDataManager {
         self.continuing = false;
         let mut again = self.continue_index_build(ctx);
         let mut later = false;
-        let asked = self.counters.asked();
-        let is_busy = std::mem::replace(&mut self.asked_at_slice, asked) != asked;
+        if self.copy_jobs.is_empty() || !self.may_copy(ctx.now()) {
+            if again {
+                self.continue_soon(ctx);
+            } else if !self.copy_jobs.is_empty() {
+                ctx.send_delayed(SHARE_NS, Kind::LdmContinueOrd, |_| {});
+            }
+            return;
+        }
         let (window, slice_rows) =
-            if is_busy { (COPY_WINDOW_BUSY, SLICE_ROWS_BUSY) } else { (COPY_WINDOW, SLICE_ROWS) };
+            if self.pace.is_busy { (COPY_WINDOW_BUSY, SLICE_ROWS_BUSY) } else { (COPY_WINDOW, SLICE_ROWS) };
         let mut under_way: u32 = self.copy_jobs.iter().map(|job| job.outstanding).sum();
         for i in (0..self.copy_jobs.len()).rev() {
             let mut job = self.copy_jobs.swap_remove(i);
@@ -123,6 +144,19 @@ impl LocalDataManager {
         } else if later && !std::mem::replace(&mut self.continuing, true) {
             ctx.send_delayed(RETRY_NS, Kind::LdmContinueOrd, |_| {});
         }
+    }
+
+    /// Whether copying is due; sets the pace.
+    fn may_copy(&mut self, now: u64) -> bool {
+        let asked = self.counters.asked();
+        let since = asked - self.pace.asked;
+        let is_late = now.saturating_sub(self.pace.slice_at) >= SHARE_NS;
+        if !is_late && since < SHARE_ASKED && (self.pace.is_busy || since > 0) {
+            return false;
+        }
+        self.pace.is_busy = since > 0;
+        (self.pace.slice_at, self.pace.asked) = (now, asked);
+        true
     }
 
     /// One message of `job`, which may have `window` under way.

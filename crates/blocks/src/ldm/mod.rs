@@ -92,8 +92,7 @@ pub struct LocalDataManager {
     deferred: Vec<u8>,
     copy_jobs: Vec<copy_out::CopyJob>,
     index_builds: Vec<tables::IndexBuild>,
-    /// [`Counters::asked`] when rows were last copied to a recovering node.
-    asked_at_slice: u64,
+    pace: copy_out::Pace,
     /// A `LdmContinueOrd` is on its way.
     continuing: bool,
     scratch: Scratch,
@@ -150,7 +149,7 @@ impl LocalDataManager {
             deferred: Vec::new(),
             copy_jobs: Vec::new(),
             index_builds: Vec::new(),
-            asked_at_slice: 0,
+            pace: copy_out::Pace::default(),
             continuing: false,
             scratch: Scratch::default(),
             counters: Counters::default(),
