@@ -1,6 +1,7 @@
 //! The one binary: every role of the cluster and every tool is a verb.
 
 mod bench;
+mod check_history;
 mod data;
 mod dev;
 mod discover;
@@ -28,6 +29,8 @@ enum Verb {
     Status(status::StatusArgs),
     /// Measure a running cluster with the native client
     Bench(bench::BenchArgs),
+    /// Judge a history of list transactions (Jepsen's EDN) by an isolation level
+    CheckHistory(check_history::CheckHistoryArgs),
     /// Run a management node
     Mgmt(mgmt::MgmtArgs),
     /// Run a data node
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
         Verb::Dev(args) => dev::run(args),
         Verb::Status(args) => status::run(&args),
         Verb::Bench(args) => bench::run(args),
+        Verb::CheckHistory(args) => check_history::run(&args),
         Verb::Mgmt(args) => mgmt::run(&args),
         Verb::Data(args) => data::run(args),
         Verb::Sql(args) => sql::run(args),

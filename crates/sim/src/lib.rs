@@ -9,6 +9,7 @@
 //! client protocol over links of their own.
 
 mod actor;
+pub mod check;
 mod cluster;
 mod events;
 mod native;

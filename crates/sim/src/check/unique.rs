@@ -1,0 +1,129 @@
+//! A table with a unique and an ordered index, read at rest in every way there is: the rows themselves, the entries of the unique index, the rows
+//! in the order of the ordered index. All three must tell the same.
+
+use std::collections::BTreeMap;
+
+/// A row: primary key, unique value (`None`: NULL, not in the unique index), value of the ordered index.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Row {
+    pub key: u64,
+    pub unique: Option<u64>,
+    pub ordered: u64,
+}
+
+/// A table as found.
+#[derive(Clone, Default, Debug)]
+pub struct Table {
+    pub rows: Vec<Row>,
+    /// Entries of the unique index: value and primary key.
+    pub entries: Vec<(u64, u64)>,
+    /// What a scan through the ordered index gives, partition by partition in its order.
+    pub in_order: Vec<Vec<Row>>,
+}
+
+impl Table {
+    /// # Errors
+    /// Where they disagree.
+    pub fn check(&self) -> Result<(), String> {
+        let mut rows: BTreeMap<u64, Row> = BTreeMap::new();
+        let mut owners: BTreeMap<u64, u64> = BTreeMap::new();
+        for row in &self.rows {
+            if rows.insert(row.key, *row).is_some() {
+                return Err(format!("the primary key {} stands twice", row.key));
+            }
+            if let Some(value) = row.unique
+                && let Some(other) = owners.insert(value, row.key)
+            {
+                return Err(format!("rows {other} and {} have the unique value {value}", row.key));
+            }
+        }
+        let mut entries: BTreeMap<u64, u64> = BTreeMap::new();
+        for &(value, key) in &self.entries {
+            if entries.insert(value, key).is_some() {
+                return Err(format!("the unique index has {value} twice"));
+            }
+            match rows.get(&key) {
+                None => return Err(format!("the unique index gives row {key} for {value}, which is not there")),
+                Some(row) if row.unique != Some(value) => {
+                    return Err(format!("the unique index gives row {key} for {value}, which has {:?}", row.unique));
+                }
+                Some(_) => {}
+            }
+        }
+        if let Some((value, key)) = owners.iter().find(|(value, _)| !entries.contains_key(value)) {
+            return Err(format!("row {key} with the unique value {value} is not in the unique index"));
+        }
+        self.check_order(&rows)
+    }
+
+    fn check_order(&self, rows: &BTreeMap<u64, Row>) -> Result<(), String> {
+        let mut found: BTreeMap<u64, Row> = BTreeMap::new();
+        for row in self.in_order.iter().flatten() {
+            if found.insert(row.key, *row).is_some() {
+                return Err(format!("the ordered index has row {} twice", row.key));
+            }
+            if rows.get(&row.key) != Some(row) {
+                return Err(format!("the ordered index has {row:?}, the table {:?}", rows.get(&row.key)));
+            }
+        }
+        if let Some(key) = rows.keys().find(|key| !found.contains_key(key)) {
+            return Err(format!("row {key} is not in the ordered index"));
+        }
+        for part in &self.in_order {
+            if let Some(pair) = part.windows(2).find(|w| w[0].ordered > w[1].ordered) {
+                return Err(format!("the ordered index gives {:?} before {:?}", pair[0], pair[1]));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn good() -> Table {
+        let row = |key, unique, ordered| Row { key, unique, ordered };
+        let rows = vec![row(1, Some(10), 5), row(2, None, 5), row(3, Some(30), 1), row(4, None, 9)];
+        Table {
+            rows: rows.clone(),
+            entries: vec![(30, 3), (10, 1)],
+            in_order: vec![vec![rows[2], rows[0]], vec![rows[1], rows[3]]],
+        }
+    }
+    fn after(change: impl FnOnce(&mut Table)) -> String {
+        let mut table = good();
+        change(&mut table);
+        table.check().err().unwrap_or_default()
+    }
+
+    #[test]
+    fn agreement_is_good() {
+        assert_eq!(after(|_| {}), "");
+        assert_eq!(Table::default().check(), Ok(()));
+    }
+
+    #[test]
+    fn the_unique_index_has_every_row_once_and_no_other() {
+        assert!(after(|t| t.rows[2].unique = Some(10)).contains("have the unique value 10"));
+        assert!(after(|t| t.entries.truncate(1)).contains("is not in the unique index"));
+        assert!(after(|t| t.entries.push((40, 5))).contains("which is not there"));
+        assert!(after(|t| t.entries.push((40, 4))).contains("which has None"));
+        assert!(after(|t| t.entries.push((30, 1))).contains("30 twice"));
+        assert!(after(|t| t.entries[0].0 = 31).contains("gives row 3 for 31"));
+    }
+
+    #[test]
+    fn the_ordered_index_has_every_row_once_in_order() {
+        assert!(after(|t| t.in_order[1].truncate(1)).contains("row 4 is not in the ordered index"));
+        assert!(after(|t| t.in_order[1][1].ordered = 8).contains("the ordered index has Row"));
+        assert!(after(|t| t.in_order[0].reverse()).contains("before"));
+        assert!(after(|t| t.in_order[1].insert(0, Row { key: 3, unique: Some(30), ordered: 1 })).contains("twice"));
+        assert!(after(|t| t.in_order[0].insert(0, Row { key: 8, unique: None, ordered: 0 })).contains("None"));
+    }
+
+    #[test]
+    fn a_primary_key_stands_once() {
+        assert!(after(|t| t.rows.push(t.rows[3])).contains("primary key 4"));
+    }
+}
