@@ -6,7 +6,10 @@
 //! the wire at that moment, and the failure protocol of the conversation deals with both alike.
 
 use apus_signal::{Kind, view::View};
-use apus_types::NodeId;
+use apus_types::{
+    NodeId,
+    planted::{Bug, planted},
+};
 
 use crate::limits::{BUFFER_BYTES_KEPT, CLIENT_UNSENT_MAX, CLIENTS_MAX, MEMBER_UNSENT_MAX};
 
@@ -141,7 +144,8 @@ impl Links {
     #[inline]
     pub fn is_allowed_link(&self, node: NodeId) -> bool {
         let Some(gate) = self.gates.get(usize::from(node.0)) else { return true };
-        gate.allowed && self.get(node).is_some_and(|link| link.incarnation == gate.incarnation)
+        gate.allowed
+            && self.get(node).is_some_and(|link| link.incarnation == gate.incarnation || planted(Bug::GateLeftOpen))
     }
     pub fn set_gate(&mut self, node: NodeId, gate: Gate) {
         if let Some(old) = self.gates.get_mut(usize::from(node.0)) {
@@ -159,7 +163,8 @@ impl Links {
             let node = NodeId(id);
             if node != own {
                 let incarnation = view.node(node).map_or(0, |n| n.incarnation);
-                self.set_gate(node, Gate { allowed: view.is_alive(node), incarnation });
+                let allowed = view.is_alive(node) || planted(Bug::GateLeftOpen);
+                self.set_gate(node, Gate { allowed, incarnation });
             }
         }
     }

@@ -20,7 +20,12 @@
 
 use std::{collections::VecDeque, ops::Bound, sync::Arc};
 
-use apus_types::{Epoch, ErrorCode, IndexNo, PartitionId, TableSchema, hash::hash_key, key};
+use apus_types::{
+    Epoch, ErrorCode, IndexNo, PartitionId, TableSchema,
+    hash::hash_key,
+    key,
+    planted::{Bug, planted},
+};
 
 use crate::{
     btree::{BTree, Range},
@@ -287,7 +292,9 @@ impl Fragment {
             let Some(columns) = self.schema.index_columns(no) else { continue };
             if !below.is_none()
                 && self.records.flags(below) & TOMBSTONE == 0
-                && (no.0 == 0 || key::same_columns(self.schema.layout(), columns, self.records.bytes_of(below), image))
+                && (no.0 == 0
+                    || planted(Bug::OrderedIndexStale)
+                    || key::same_columns(self.schema.layout(), columns, self.records.bytes_of(below), image))
             {
                 continue;
             }

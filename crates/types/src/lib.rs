@@ -10,6 +10,7 @@ pub mod hash;
 pub mod ids;
 pub mod key;
 pub mod limits;
+pub mod planted;
 pub mod row;
 pub mod schema;
 pub mod time;

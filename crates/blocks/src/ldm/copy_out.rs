@@ -13,7 +13,11 @@ use apus_signal::{
     view::{NodeState, View},
 };
 use apus_storage::RowId;
-use apus_types::{Epoch, ErrorCode, NodeId, PartitionId, TableId, hash::hash_key};
+use apus_types::{
+    Epoch, ErrorCode, NodeId, PartitionId, TableId,
+    hash::hash_key,
+    planted::{Bug, planted},
+};
 
 use super::LocalDataManager;
 
@@ -207,8 +211,10 @@ impl LocalDataManager {
             let mut next = fragment.next_row(job.row);
             for _ in 0..slice_rows {
                 let Some(row) = next else { break };
-                if fragment.has_pending(row) {
-                    job.locked.push((id, row));
+                if fragment.has_pending(row) && !planted(Bug::CopyOverwritesNewer) {
+                    if !planted(Bug::CopyMissesLocked) {
+                        job.locked.push((id, row));
+                    }
                 } else if let Some(image) = fragment.committed(row) {
                     CopyRowsOrd::push_row(rows, fragment.last_change(row).0, fragment.key(row), image);
                     count += 1;
@@ -299,7 +305,7 @@ impl LocalDataManager {
             Some(row) => row,
             None => fragment.insert_slot(key, hash)?,
         };
-        if fragment.has_pending(row) {
+        if fragment.has_pending(row) && !planted(Bug::CopyOverwritesNewer) {
             return Ok(()); // a later change is on its way down the same chain and carries the whole row
         }
         fragment.push_pending(row, Some(image))?;

@@ -10,7 +10,13 @@ use apus_signal::{
     tc::{ALLOW_DUPLICATE, ALLOW_MISSING, NO_WAIT, Op, OpKind, OpResult, OpStatus, SKIP_LOCKED},
 };
 use apus_storage::{Acquire, Fragment, LockMode, Locks, RowId};
-use apus_types::{Chain, ErrorCode, PartitionId, TableSchema, TransId, hash::hash_key, key, update};
+use apus_types::{
+    Chain, ErrorCode, PartitionId, TableSchema, TransId,
+    hash::hash_key,
+    key,
+    planted::{Bug, planted},
+    update,
+};
 
 use super::{
     LocalDataManager, REPORT_WAIT_NS, RowAt, WAITING_MAX,
@@ -74,7 +80,7 @@ impl LocalDataManager {
         req: &LdmBatchReq<'_>,
         ctx: &mut Context<'_>,
     ) -> Result<(), DecodeError> {
-        if !self.coordinator_valid(from, req.generation) {
+        if !self.coordinator_valid(from, req.generation) && !planted(Bug::GateLeftOpen) {
             ctx.probe("ldm: batch of a removed coordinator dropped");
             return Ok(());
         }
@@ -133,7 +139,9 @@ impl LocalDataManager {
     fn chain_valid(&self, chain: Chain, partition: PartitionId) -> bool {
         let current = self.view.chain(partition);
         current.primary() == Some(self.me.node)
-            && (chain == current || chain.retain(|n| self.view.is_alive(n)) == current)
+            && (planted(Bug::StaleMapAccepted)
+                || chain == current
+                || chain.retain(|n| self.view.is_alive(n)) == current)
     }
 
     fn execute_op(&mut self, work: &mut Work, op: &Op<'_>, ctx: &mut Context<'_>) -> Result<Step, ErrorCode> {
@@ -262,7 +270,7 @@ impl LocalDataManager {
             work.change_count = rollback_to.1;
             return Err(code);
         }
-        if has_backup {
+        if has_backup && !(planted(Bug::BackupMissesDeletes) && new.is_none()) {
             let prepared = PreparedRow {
                 partition: op.partition,
                 table: op.table,
@@ -320,6 +328,14 @@ impl LocalDataManager {
     fn answer(&mut self, work: &mut Work, ctx: &mut Context<'_>) {
         let one_pass = work.flags & ONE_PASS != 0 && work.change_count == 0;
         let next = if work.row_count > 0 { self.next_in(work.chain) } else { None };
+        let next = if planted(Bug::MiddleReplicaSkipped) && next.is_some() {
+            work.chain.retain(|n| self.view.is_alive(n)).last()
+        } else {
+            next
+        };
+        if planted(Bug::LocksEndWithBatch) && work.flags & ONE_PASS == 0 {
+            self.release_read_locks(work.trans_at, work.chain);
+        }
         let tc = self.transactions.get(work.trans_at).tc;
         if let Some(next) = next {
             let req = LdmPrepareReq {
@@ -344,7 +360,7 @@ impl LocalDataManager {
             trans.results.clear();
             trans.results.extend_from_slice(&work.results);
             trans.result_count = work.count;
-            if next.is_none() {
+            if next.is_none() || planted(Bug::AckBeforeBackup) {
                 self.finish_one_pass(work.trans_at, work.chain, ctx);
             }
             return;
@@ -361,6 +377,22 @@ impl LocalDataManager {
             changes: &work.changes,
         };
         ctx.send(tc, Kind::LdmBatchConf, |out| conf.encode(out));
+    }
+
+    /// Only for [`Bug::LocksEndWithBatch`].
+    fn release_read_locks(&mut self, at: u32, chain: Chain) {
+        let mut entries = std::mem::take(&mut self.scratch.entries);
+        entries.clear();
+        self.transactions.take_entries(at, &mut entries, |e| e.chain == chain && e.lock && !e.write);
+        for entry in entries.drain(..) {
+            let fragment = self.tables.get(entry.table).and_then(|t| t.fragment(entry.partition));
+            if fragment.is_some_and(|f| f.has_pending(entry.row)) {
+                self.transactions.push_entry(at, entry);
+            } else {
+                self.release_row((entry.table, entry.partition, entry.row), at, true);
+            }
+        }
+        self.scratch.entries = entries;
     }
 
     /// Commits a one-pass batch at the primary, answers TC and lets the backups complete.
@@ -446,6 +478,11 @@ fn lock_row(
     if std::mem::take(&mut work.lock_granted) {
         return Lock::Held(work.lock_fresh);
     }
+    if planted(Bug::ExclusiveReadUnlocked) && kind == OpKind::ReadExclusive
+        || planted(Bug::SharedReadUnlocked) && kind == OpKind::ReadShared
+    {
+        return Lock::Held(false);
+    }
     let word = fragment.lock_word(row);
     let fresh = *word == 0 || locks.held_mode(*word, work.trans_at).is_none();
     match locks.acquire(word, work.trans_at, mode, slot, may_wait) {
@@ -496,6 +533,9 @@ fn unique_changes(
         }
         for (insert, range) in [(false, ends[0].map(|e| 0..e)), (true, ends[1].map(|e| split..e))] {
             let Some(range) = range else { continue };
+            if planted(Bug::UniqueEntryStays) && !insert {
+                continue;
+            }
             let change = IndexChange {
                 op: work.next_op,
                 index: index.no,

@@ -6,7 +6,11 @@ use apus_signal::{
     key_read::{ReadConf, ReadReq, ReadStatus},
 };
 use apus_storage::LockMode;
-use apus_types::{ErrorCode, PartitionId, hash::hash_key};
+use apus_types::{
+    ErrorCode, PartitionId,
+    hash::hash_key,
+    planted::{Bug, planted},
+};
 
 use super::{LocalDataManager, trans::NONE};
 
@@ -63,7 +67,7 @@ impl LocalDataManager {
                 ReadConf::push_missing(answer, ReadStatus::NotFound);
                 continue;
             };
-            if !primary && fragment.incomplete(row) > 0 {
+            if !primary && fragment.incomplete(row) > 0 && !planted(Bug::IncompleteRead) {
                 self.counters.sent_to_primary += 1;
                 ReadConf::push_missing(answer, ReadStatus::AtPrimary);
                 continue;
@@ -71,7 +75,7 @@ impl LocalDataManager {
             let own = reader != NONE
                 && fragment.has_pending(row)
                 && self.locks.held_mode(fragment.lock_word_of(row), reader) == Some(LockMode::Exclusive);
-            match if own { fragment.newest(row) } else { fragment.committed(row) } {
+            match if own || planted(Bug::PendingRead) { fragment.newest(row) } else { fragment.committed(row) } {
                 None => ReadConf::push_missing(answer, ReadStatus::NotFound),
                 Some(image) => ReadConf::push_row(answer, |out| match &projection {
                     None => out.extend_from_slice(image),

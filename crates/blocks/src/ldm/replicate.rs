@@ -6,7 +6,11 @@ use apus_signal::{
     ldm::{CANCEL_WAIT, LdmEnd, LdmPrepareReq, LdmPrepared, ONE_PASS, PreparedRow},
 };
 use apus_storage::{Acquire, LockMode};
-use apus_types::{Chain, Epoch, ErrorCode, TransId, hash::hash_key};
+use apus_types::{
+    Chain, Epoch, ErrorCode, TransId,
+    hash::hash_key,
+    planted::{Bug, planted},
+};
 
 use super::{
     LocalDataManager,
@@ -25,7 +29,7 @@ impl LocalDataManager {
         body: &[u8],
         ctx: &mut Context<'_>,
     ) -> Result<(), DecodeError> {
-        if !self.coordinator_valid(req.tc, req.generation) {
+        if !self.coordinator_valid(req.tc, req.generation) && !planted(Bug::GateLeftOpen) {
             ctx.probe("ldm: prepare of a removed coordinator dropped");
             return Ok(());
         }
@@ -164,6 +168,9 @@ impl LocalDataManager {
             while i != NONE {
                 let entry = *self.transactions.entry(i);
                 if entry.chain == chain {
+                    if planted(Bug::BackupDropsCommit) && entry.next == NONE {
+                        self.undo_row(&entry);
+                    }
                     self.commit_row(&entry, epoch);
                     if let Some(fragment) = self.tables.fragment_mut(entry.table, entry.partition) {
                         fragment.add_incomplete(entry.row);
@@ -186,6 +193,15 @@ impl LocalDataManager {
         if let Some(part) = self.transactions.part_mut(at, chain) {
             part.committed = true;
             part.epoch = epoch;
+        }
+    }
+
+    /// Only for [`Bug::BackupDropsCommit`].
+    fn undo_row(&mut self, entry: &Entry) {
+        if let Some(fragment) = self.tables.fragment_mut(entry.table, entry.partition) {
+            while fragment.has_pending(entry.row) {
+                fragment.pop_pending(entry.row);
+            }
         }
     }
 
@@ -245,7 +261,7 @@ impl LocalDataManager {
             }
         }
         let end = LdmEnd { generation: self.view.generation, ..*end };
-        match self.next_in(end.chain) {
+        match self.next_in(end.chain).filter(|_| !planted(Bug::AbortEndsAtPrimary)) {
             Some(next) => ctx.send(self.peer(next), Kind::LdmAbortOrd, |out| end.encode(out)),
             None => self.on_abort_conf(&end, ctx),
         }
@@ -299,10 +315,13 @@ impl LocalDataManager {
     /// Undoes the changes from a savepoint on; the locks stay, as in InnoDB.
     fn rollback_part(&mut self, at: u32, chain: Chain, savepoint: u32) {
         let mut i = self.transactions.get(at).head;
+        let mut forget = planted(Bug::SavepointForgetsRow) && savepoint != 0;
         while i != NONE {
             let entry = self.transactions.entry_mut(i);
             let next = entry.next;
-            if entry.chain == chain && entry.savepoint >= savepoint && std::mem::take(&mut entry.write) {
+            let undo = entry.chain == chain && entry.savepoint >= savepoint && entry.write;
+            if undo && !std::mem::take(&mut forget) {
+                entry.write = false;
                 let (table, partition, row) = (entry.table, entry.partition, entry.row);
                 if let Some(fragment) = self.tables.fragment_mut(table, partition) {
                     fragment.pop_pending(row);

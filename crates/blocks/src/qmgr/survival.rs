@@ -7,7 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use apus_signal::view::{NodeState, View};
-use apus_types::NodeId;
+use apus_types::{
+    NodeId,
+    planted::{Bug, planted},
+};
 
 /// See [`verdict`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,6 +36,9 @@ pub fn verdict(base: &View, side: &BTreeSet<NodeId>) -> Verdict {
         return Verdict::Lose("a node group has no full member left on this side");
     }
     if left == before || groups.values().any(|g| g.0 == g.1) || 2 * left > before {
+        return Verdict::Win;
+    }
+    if 2 * left == before && planted(Bug::ArbitrationIgnored) {
         return Verdict::Win;
     }
     if 2 * left == before { Verdict::Ask } else { Verdict::Lose("this side is a minority of the cluster") }

@@ -7,7 +7,12 @@ use apus_signal::{
     ldm::{COMMITTED, INDEX_WORK, LdmBatchConf, LdmBatchRef, LdmBatchReq, ONE_PASS, WRITES},
     tc::{ALLOW_MISSING, COMMIT, Op, OpKind, OpResult, RequestRef, START, TcBatchConf, TcBatchReq},
 };
-use apus_types::{ColumnType, ErrorCode, IndexNo, NodeId, RowLayout, Value, hash::hash_key, limits::BATCH_OPS_MAX};
+use apus_types::{
+    ColumnType, ErrorCode, IndexNo, NodeId, RowLayout, Value,
+    hash::hash_key,
+    limits::BATCH_OPS_MAX,
+    planted::{Bug, planted},
+};
 
 use super::{
     TRANSACTIONS_MAX, TransactionCoordinator,
@@ -232,7 +237,11 @@ impl TransactionCoordinator {
                 }
                 let partition = self.view.partition_of(hash_key(change.key));
                 let op = Op {
-                    kind: if inserts { OpKind::Insert } else { OpKind::Delete },
+                    kind: match inserts {
+                        true if planted(Bug::UniqueNotEnforced) => OpKind::Write,
+                        true => OpKind::Insert,
+                        false => OpKind::Delete,
+                    },
                     flags: if inserts { 0 } else { ALLOW_MISSING },
                     partition,
                     table: change.hidden_table,
@@ -306,7 +315,8 @@ impl TransactionCoordinator {
         for i in 0..self.transactions.get(at).request.sub_count {
             let trans = self.transactions.get_mut(at);
             let sub = &trans.request.subs[i];
-            if sub.done || sub.retry_at.is_none_or(|t| t > due) {
+            let is_due = sub.retry_at.is_some_and(|t| t <= due) || planted(Bug::ExecutedTwice);
+            if sub.done || !is_due {
                 continue;
             }
             let Ok(op) = Op::decode(&mut Reader::new(&sub.ops)) else { continue };

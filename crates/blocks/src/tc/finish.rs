@@ -6,7 +6,10 @@ use apus_signal::{
     ldm::{LdmEnd, LdmPrepared},
     tc::{RequestRef, TcEndConf, TcEndReq},
 };
-use apus_types::{ErrorCode, NodeId};
+use apus_types::{
+    ErrorCode, NodeId,
+    planted::{Bug, planted},
+};
 
 use super::{
     TransactionCoordinator,
@@ -91,7 +94,7 @@ impl TransactionCoordinator {
         if let Some(code) = trans.doomed {
             return self.start_abort(at, code, ctx);
         }
-        if trans.participants.iter().any(|p| p.unprepared != 0) {
+        if trans.participants.iter().any(|p| p.unprepared != 0) && !planted(Bug::PrepareNotAwaited) {
             return;
         }
         trans.state = State::Committing;
@@ -300,7 +303,8 @@ impl TransactionCoordinator {
         if let Some(participant) = participant {
             participant.ended = true;
         }
-        if trans.all_ended() {
+        let early = planted(Bug::AckAfterFirstChain) && trans.state == State::Committing;
+        if trans.all_ended() || early {
             match trans.state {
                 State::Committing => self.committed(at, ctx),
                 State::Aborting => self.aborted(at, ctx),

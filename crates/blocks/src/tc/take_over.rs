@@ -8,7 +8,10 @@ use apus_signal::{
     takeover::{TakeOverEndRep, TakeOverTransRep},
     view::View,
 };
-use apus_types::{ErrorCode, NodeId, TransId};
+use apus_types::{
+    ErrorCode, NodeId, TransId,
+    planted::{Bug, planted},
+};
 
 use super::{TransactionCoordinator, record::State};
 use crate::ldm::{departed, living_in_order, taker};
@@ -49,7 +52,7 @@ impl TransactionCoordinator {
         let refused: Vec<u32> = self
             .transactions
             .iter()
-            .filter(|(_, t)| t.subs().iter().any(|s| !s.done && s.retry_at.is_some()))
+            .filter(|(_, t)| t.subs().iter().any(|s| !s.done && (s.retry_at.is_some() || planted(Bug::ExecutedTwice))))
             .map(|(at, _)| at)
             .collect();
         for at in refused {
@@ -142,7 +145,9 @@ impl TransactionCoordinator {
             let i = trans.participant(rep.chain, rep.instance);
             trans.participants[i].writes = true;
         }
-        match reports.iter().find(|rep| rep.committed) {
+        let committed =
+            |rep: &&TakeOverTransRep| (rep.committed || planted(Bug::TakeOverCommits)) && !planted(Bug::TakeOverAborts);
+        match reports.iter().find(committed) {
             Some(rep) => {
                 trans.epoch = rep.epoch;
                 ctx.probe("tc: take-over commits");

@@ -1,0 +1,130 @@
+//! Bugs planted on purpose, to test the tests: each is a plausible mistake in the protocol, and the simulator must find it.
+//!
+//! Without the feature `planted-bugs` the question [`planted`] is the constant `false`, as the compiler checks below, so no other build
+//! contains them. With it one bug at a time is armed for the whole process. This crate holds the list because it is below all that ask.
+
+/// A mistake, named for what it does. `crates/sim/tests/planted.rs` arms each in turn.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[repr(u8)]
+pub enum Bug {
+    /// A locking read for update takes no lock.
+    ExclusiveReadUnlocked = 1,
+    /// A locking read for sharing takes no lock.
+    SharedReadUnlocked,
+    /// Locks of rows that were only read are given back when their batch is answered.
+    LocksEndWithBatch,
+    /// A backup undoes one row of a transaction instead of committing it.
+    BackupDropsCommit,
+    /// Deletes are not sent to backups.
+    BackupMissesDeletes,
+    /// The primary sends changes to the last replica of a chain, past those in the middle.
+    MiddleReplicaSkipped,
+    /// Take-over commits what nobody has committed.
+    TakeOverCommits,
+    /// Take-over rolls back what a replica has committed.
+    TakeOverAborts,
+    /// A primary accepts operations that were sent by an old map.
+    StaleMapAccepted,
+    /// Signals of removed nodes and of what they coordinated are let in.
+    GateLeftOpen,
+    /// Committed reads see what is not committed.
+    PendingRead,
+    /// A backup answers reads of rows that not every replica has committed.
+    IncompleteRead,
+    /// The entry of a unique index stays when its row goes.
+    UniqueEntryStays,
+    /// An entry of a unique index replaces that of another row.
+    UniqueNotEnforced,
+    /// An update of an indexed column does not reach the ordered index.
+    OrderedIndexStale,
+    /// Rows that are locked while their table is copied are left out.
+    CopyMissesLocked,
+    /// A copied row replaces what came for it by the chain meanwhile.
+    CopyOverwritesNewer,
+    /// The undoing of a statement forgets one row.
+    SavepointForgetsRow,
+    /// An autocommit batch is answered before its backups have it.
+    AckBeforeBackup,
+    /// A commit is answered when the first of its chains has it.
+    AckAfterFirstChain,
+    /// A commit does not wait until everything is prepared.
+    PrepareNotAwaited,
+    /// An abort does not reach the backups.
+    AbortEndsAtPrimary,
+    /// A question for an outcome is answered with "committed" for what was rolled back.
+    OutcomeLies,
+    /// Either half of a cluster goes on without asking the arbitrator.
+    ArbitrationIgnored,
+    /// A batch under way is sent again in a new view, and executed again.
+    ExecutedTwice,
+}
+
+impl Bug {
+    pub const ALL: &[Bug] = &[
+        Bug::ExclusiveReadUnlocked,
+        Bug::SharedReadUnlocked,
+        Bug::LocksEndWithBatch,
+        Bug::BackupDropsCommit,
+        Bug::BackupMissesDeletes,
+        Bug::MiddleReplicaSkipped,
+        Bug::TakeOverCommits,
+        Bug::TakeOverAborts,
+        Bug::StaleMapAccepted,
+        Bug::GateLeftOpen,
+        Bug::PendingRead,
+        Bug::IncompleteRead,
+        Bug::UniqueEntryStays,
+        Bug::UniqueNotEnforced,
+        Bug::OrderedIndexStale,
+        Bug::CopyMissesLocked,
+        Bug::CopyOverwritesNewer,
+        Bug::SavepointForgetsRow,
+        Bug::AckBeforeBackup,
+        Bug::AckAfterFirstChain,
+        Bug::PrepareNotAwaited,
+        Bug::AbortEndsAtPrimary,
+        Bug::OutcomeLies,
+        Bug::ArbitrationIgnored,
+        Bug::ExecutedTwice,
+    ];
+}
+
+#[cfg(feature = "planted-bugs")]
+mod armed {
+    use std::sync::atomic::{AtomicU8, Ordering};
+
+    use super::Bug;
+
+    static ARMED: AtomicU8 = AtomicU8::new(0);
+
+    /// Arms a bug in this process, or none.
+    pub fn arm(bug: Option<Bug>) {
+        ARMED.store(bug.map_or(0, |bug| bug as u8), Ordering::Relaxed);
+    }
+    /// Whether to make this mistake.
+    #[inline]
+    pub fn planted(bug: Bug) -> bool {
+        ARMED.load(Ordering::Relaxed) == bug as u8
+    }
+}
+
+#[cfg(feature = "planted-bugs")]
+pub use armed::{arm, planted};
+
+/// Whether to make this mistake: never.
+#[cfg(not(feature = "planted-bugs"))]
+#[inline(always)]
+pub const fn planted(bug: Bug) -> bool {
+    let _ = bug;
+    false
+}
+
+// Known to the compiler, so nothing behind the question is in the binary.
+#[cfg(not(feature = "planted-bugs"))]
+const _: () = {
+    let mut i = 0;
+    while i < Bug::ALL.len() {
+        assert!(!planted(Bug::ALL[i]));
+        i += 1;
+    }
+};
