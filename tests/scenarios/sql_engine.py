@@ -215,6 +215,10 @@ def main(t):
                 refused(ask.cursor, statement, number)
         ranges(t, ask)
         locks(t, connect)
+        with t.case("SHOW INDEX has numbers where programs count on them"):
+            ask.cursor.execute("SHOW INDEX FROM t")
+            numbers = {(type(row[1]), type(row[3])) for row in ask.cursor.fetchall()}
+            check_equal(numbers, {(int, int)}, "types of Non_unique and Seq_in_index")
         with t.case("what tools send when they connect is answered"):
             cursor = connect().cursor()
             for line in TOOLS.read_text().splitlines():

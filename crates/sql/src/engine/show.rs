@@ -18,14 +18,42 @@ use crate::{
 
 type Rows = Vec<Vec<Option<String>>>;
 
-/// Writes a result of texts.
+/// Columns of any SHOW that hold numbers: drivers turn them into numbers only if their type says so.
+const NUMBERS: [&str; 18] = [
+    "Auto_increment",
+    "Avg_row_length",
+    "Cardinality",
+    "Checksum",
+    "Code",
+    "Data_free",
+    "Data_length",
+    "Id",
+    "Index_length",
+    "Max_data_length",
+    "Maxlen",
+    "Non_unique",
+    "Rows",
+    "Seq_in_index",
+    "Sortlen",
+    "Sub_part",
+    "Time",
+    "Version",
+];
+
+/// Writes a result of texts; those in [`NUMBERS`] are decimal numbers.
 pub fn table(session: &mut Session, out: &mut Output<'_>, names: &[&str], rows: &[Vec<Option<String>>]) {
-    let defs: Vec<ColumnDef> = names.iter().map(|n| ColumnDef::expression(*n, Wire::VarString, 1024)).collect();
+    let is_number = |name: &str| NUMBERS.binary_search(&name).is_ok();
+    let def = |name: &&str| match is_number(name) {
+        true => ColumnDef::expression(*name, Wire::LongLong, 20),
+        false => ColumnDef::expression(*name, Wire::VarString, 1024),
+    };
+    let defs: Vec<ColumnDef> = names.iter().map(def).collect();
     out.begin_rows(&defs);
     for row in rows {
         out.row_start();
-        for cell in row {
+        for (name, cell) in names.iter().zip(row) {
             match cell {
+                Some(text) if is_number(name) => out.int(text.parse().unwrap_or(0)),
                 Some(text) => out.bytes(text.as_bytes()),
                 None => out.null(),
             }
