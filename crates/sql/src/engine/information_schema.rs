@@ -154,6 +154,22 @@ fn yes(on: bool) -> Datum<'static> {
     text(if on { "YES" } else { "NO" })
 }
 
+/// Whether the table is one of those that never have a row: Apus has nothing of the kind.
+pub fn is_always_empty(schema: &TableSchema) -> bool {
+    const WITH_ROWS: [&str; 9] = [
+        "SCHEMATA",
+        "TABLES",
+        "COLUMNS",
+        "STATISTICS",
+        "KEY_COLUMN_USAGE",
+        "TABLE_CONSTRAINTS",
+        "ENGINES",
+        "CHARACTER_SETS",
+        "COLLATIONS",
+    ];
+    schema.database == DATABASE && !WITH_ROWS.contains(&schema.name.as_str())
+}
+
 /// All rows of a virtual table, one value per column of its schema.
 pub fn rows(name: &str, catalog: &Catalog) -> Vec<Row> {
     let databases = || catalog.databases.iter();
@@ -364,6 +380,15 @@ fn constraint_rows(t: &Table) -> Vec<Row> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tables_without_rows_are_known() {
+        let catalog = Catalog::default();
+        for (name, schema) in schemas() {
+            assert!(!is_always_empty(schema) || rows(name, &catalog).is_empty(), "{name}");
+        }
+        assert!(is_always_empty(&schemas()["FILES"]) && !is_always_empty(&schemas()["TABLES"]));
+    }
 
     #[test]
     fn rows_have_a_value_for_every_column() {
