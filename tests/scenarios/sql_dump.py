@@ -1,0 +1,89 @@
+"""Moving in and moving out with the stock tool: a MariaDB database is dumped and loaded into Apus, Apus' own dump into another
+database of Apus and back into MariaDB. Every table must hold the same rows everywhere."""
+
+from lib.cluster import Cluster
+from lib.harness import FULL, check, check_equal, run, scenario_main, tail
+from lib.mariadb import MariaDb, batch
+
+LIMIT_SECONDS = (120, 600)
+ROWS = 100_000 if FULL else 3_000
+TABLES = {"all_types": "id", "big": "id", "child": "grp, id", "no_key": "a, b"}
+
+SCHEMA = """
+CREATE TABLE all_types (
+  id INT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY, t1 TINYINT, t2 SMALLINT UNSIGNED, t3 MEDIUMINT, t4 BIGINT UNSIGNED,
+  d DECIMAL(20,6) DEFAULT '1.500000', f FLOAT, g DOUBLE, c CHAR(10), v VARCHAR(200) NOT NULL DEFAULT 'it''s', b BINARY(4),
+  vb VARBINARY(100), txt TEXT, bl BLOB, da DATE, dt DATETIME(6), ts TIMESTAMP NULL DEFAULT CURRENT_TIMESTAMP, ti TIME,
+  UNIQUE KEY by_v (v), KEY by_two (t1, t2)) ENGINE=InnoDB COMMENT='every type';
+INSERT INTO all_types VALUES
+  (1, -128, 65535, -8388608, 18446744073709551615, -12345678901234.567891, 1.5, -2.25e100, 'padded', 'one', x'00FF0001',
+   x'0027225C', 'line\\nbreak\\ttab \\\\ ''quote'' "double"', x'00010203FF1A', '2024-02-29', '1999-12-31 23:59:59.123456',
+   '2001-02-03 04:05:06', '-838:59:59'),
+  (2, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'überall ☃ 🐦', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
+  (7, 0, 0, 0, 0, 0, 0, 0, '', '', x'00000000', '', '', '', '1000-01-01', '9999-12-31 23:59:59.999999', '2038-01-19 03:14:07', '00:00:00');
+CREATE TABLE child (grp INT NOT NULL, id INT NOT NULL, note VARCHAR(20), PRIMARY KEY (grp, id));
+INSERT INTO child VALUES (1, 1, 'a'), (1, 2, NULL), (2, 1, 'c');
+CREATE TABLE no_key (a INT, b VARCHAR(10), KEY (b));
+INSERT INTO no_key VALUES (1, 'x'), (2, 'y'), (3, NULL);
+CREATE TABLE big (id INT PRIMARY KEY AUTO_INCREMENT, k INT NOT NULL, pad CHAR(60) NOT NULL, KEY (k));
+"""
+
+
+def address(server):
+    return [f"-S{server.socket}"] if isinstance(server, MariaDb) else [f"-h{server.sql[0]}", f"-P{server.sql[1]}", "--protocol=TCP"]
+
+
+def load(server, sql, database=None):
+    where = {"unix": server.socket} if isinstance(server, MariaDb) else dict(zip(("host", "port"), server.sql))
+    code, text = batch(sql, database=database, seconds=LIMIT_SECONDS[FULL] // 2, **where)
+    check(code == 0 and "ERROR" not in text, f"loading ended with {code}:\n{tail(text)}")
+    return text
+
+
+def dump(server, database):
+    command = ["mariadb-dump", "--no-defaults", "-uroot", "--default-character-set=utf8mb4", "--hex-blob", *address(server), database]
+    code, text = run(command, seconds=LIMIT_SECONDS[FULL] // 2, ok=False)
+    check(code == 0 and "Error" not in text, f"mariadb-dump ended with {code}:\n{tail(text)}")
+    return text
+
+
+def contents(server, database):
+    rows = {}
+    for table, order in TABLES.items():
+        columns = "id, t1, t2, t3, t4, d, f, g, c, v, HEX(b), HEX(vb), txt, HEX(bl), da, dt, ts, ti" if table == "all_types" else "*"
+        rows[table] = load(server, f"SET time_zone='+00:00'; SELECT {columns} FROM {table} ORDER BY {order}", database).splitlines()
+    return rows
+
+
+def same(found, wanted):
+    for table, rows in wanted.items():
+        check(len(rows) > 3, f"{table} has no rows to compare")
+        check_equal(len(found[table]), len(rows), f"lines of {table}")
+        for number, (ours, theirs) in enumerate(zip(found[table], rows)):
+            check_equal(ours, theirs, f"{table}, line {number}")
+
+
+def main(t):
+    with Cluster(t) as apus, MariaDb(t.directory / "mariadb") as mariadb:
+        load(mariadb, "CREATE DATABASE home CHARACTER SET utf8mb4; CREATE DATABASE back CHARACTER SET utf8mb4;")
+        load(apus, "CREATE DATABASE home; CREATE DATABASE copy;")
+        load(mariadb, SCHEMA, "home")
+        values = ", ".join(f"({n % 97}, 'row {n} {'x' * (n % 40)}')" for n in range(ROWS))
+        load(mariadb, f"SET GLOBAL max_allowed_packet = 1 << 30; INSERT INTO big (k, pad) VALUES {values};", "home")
+        wanted = contents(mariadb, "home")
+        with t.case("a dump of MariaDB is loaded into Apus"):
+            load(apus, dump(mariadb, "home"), "home")
+            same(contents(apus, "home"), wanted)
+        with t.case("a dump of Apus is loaded into Apus"):
+            load(apus, dump(apus, "home"), "copy")
+            same(contents(apus, "copy"), wanted)
+        with t.case("a dump of Apus is loaded into MariaDB"):
+            load(mariadb, dump(apus, "copy"), "back")
+            same(contents(mariadb, "back"), wanted)
+        with t.case("after the move numbering goes on"):
+            text = load(apus, "INSERT INTO all_types (v) VALUES ('next'); SELECT id FROM all_types WHERE v = 'next';", "copy")
+            check_equal(text.split(), ["id", "8"], "the next AUTO_INCREMENT value")
+
+
+if __name__ == "__main__":
+    scenario_main(main)
