@@ -17,6 +17,8 @@ need mvn maven
 need java default-jdk-headless
 need go golang-go
 need stdbuf coreutils
+need ip iproute2
+need nft nftables
 # mariadb-server-core is the server without the service: the tests start their own on a private directory.
 python3 -c 'import ensurepip' >/dev/null 2>&1 || missing+=(python3-venv)
 if [ "${#missing[@]}" -gt 0 ]; then

@@ -16,6 +16,8 @@ import traceback
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 BINARY = pathlib.Path(os.environ.get("APUS", TARGET / "release" / "apus"))
+# The chaos proxy is built beside the binary.
+CHAOS = pathlib.Path(os.environ.get("APUS_CHAOS", BINARY.parent / "apus-chaos"))
 CLIENTS = TARGET / "test-clients"
 # FULL=1 runs the long forms that the issue asks for; without it everything fits into CI.
 FULL = os.environ.get("FULL", "") not in ("", "0")
@@ -68,13 +70,13 @@ def rss_kib(pid):
         return next(int(line.split()[1]) for line in status if line.startswith("VmRSS:"))
 
 
-def _die_with_parent():
+def die_with_parent():
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def spawn(command, **options):
     """Starts a process that gets SIGTERM when this one dies."""
-    return subprocess.Popen([str(c) for c in command], stdin=subprocess.DEVNULL, preexec_fn=_die_with_parent, **options)
+    return subprocess.Popen([str(c) for c in command], stdin=subprocess.DEVNULL, preexec_fn=die_with_parent, **options)
 
 
 def end(process, seconds=15):
@@ -89,15 +91,22 @@ def end(process, seconds=15):
     return process.returncode
 
 
-def run(command, seconds=60, stdin=None, env=None, ok=True):
-    """Runs a command to its end; (return code, stdout + stderr). With `ok` anything but 0 is a failure."""
+def run(command, seconds=60, stdin=None, env=None, ok=True, before=None):
+    """Runs a command to its end; (return code, stdout + stderr). With `ok` anything but 0 is a failure. `before` is called in
+    the new process first."""
     command = [str(c) for c in command]
+
+    def prepare():
+        die_with_parent()
+        if before:
+            before()
+
     process = subprocess.Popen(
         command,
         stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        preexec_fn=_die_with_parent,
+        preexec_fn=prepare,
         env=env,
     )
     try:

@@ -22,6 +22,7 @@ const LADDER: &[(&str, &[&str])] = &[
         "apus-sim",
         &["apus-blocks", "apus-mgmt", "apus-client", "apus-kernel", "apus-storage", "apus-signal", "apus-types"],
     ),
+    ("apus-chaos", &[]), // a test tool beside the ladder: nobody stands on it
     (
         "apus",
         &[

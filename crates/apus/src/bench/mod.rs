@@ -3,6 +3,7 @@
 //! - [`kv`]: how many key operations per second a cluster executes, and how long one request takes.
 //! - [`bank`]: transfers between accounts while nodes are killed, then a check that nothing acknowledged is missing, nothing
 //!   was executed twice and no money came or went.
+//! - [`probe`]: what clients of the SQL nodes feel while something is broken: gaps, errors, and nothing acknowledged is lost.
 //!
 //! Load comes from operating system threads, each with its own event loop and its own client (the client never changes
 //! thread), each with several requests in flight. Both workloads are closed loops: a worker sends its next request when it has
@@ -13,6 +14,7 @@ mod bank;
 mod cluster;
 mod kv;
 mod numbers;
+mod probe;
 
 use std::process::ExitCode;
 
@@ -28,6 +30,8 @@ enum Workload {
     Kv(kv::KvArgs),
     /// Move money between accounts, kill nodes meanwhile, and check that all of it is accounted for
     Bank(bank::BankArgs),
+    /// Write at a fixed rate through every SQL node and tell what clients feel when something breaks
+    Probe(probe::ProbeArgs),
 }
 
 /// Runs the workload that was asked for; the exit code says whether everything it checked was right.
@@ -38,5 +42,6 @@ pub fn run(args: BenchArgs) -> Result<ExitCode, String> {
     match args.workload {
         Workload::Kv(args) => kv::run(&args),
         Workload::Bank(args) => bank::run(args),
+        Workload::Probe(args) => probe::run(&args),
     }
 }

@@ -1,0 +1,246 @@
+//! `apus bench probe`: what clients of the SQL nodes feel while something goes wrong.
+//!
+//! It writes rows at a fixed rate, through every SQL node, to every node group, and does not slow down when answers do (an open loop,
+//! [`stream`]). Whoever breaks the cluster marks the time on standard input, one command a line, and gets one line of JSON
+//! for each answer on standard output:
+//!
+//! ```text
+//! begin NAME         a window begins
+//! fault NS           the fault struck at this time of the monotonic clock
+//! end                the window ends: gaps, latencies, errors by MySQL number, fates of writes in flight (record)
+//! home               connections that moved to another SQL node return to their own with their next write
+//! audit              stop writing, read every replica, compare with what was acknowledged (audit); the last command
+//! ```
+//!
+//! Without `--control` it measures one window of `--seconds` and audits. The exit code is 0 only if the audit found nothing.
+//!
+//! Limits: writes are remembered for the audit at about 100 bytes each in the probe and in each replica, so a run is minutes to an hour
+//! long, not days; [`RATE_MAX`] writes a second.
+
+mod audit;
+mod mysql;
+mod record;
+mod stream;
+
+use std::{
+    io::{BufRead, Write},
+    net::{SocketAddr, ToSocketAddrs},
+    process::ExitCode,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use apus_types::{ColumnType, TableSchema};
+use serde_json::{Value, json};
+
+use self::{
+    record::Window,
+    stream::{Load, Placement, now_ns},
+};
+use super::cluster::{DATABASE, column, connect, create_table, exit_code, on_this_thread};
+use crate::discover;
+
+/// The table written to.
+const TABLE: &str = "probe";
+/// Most writes a second.
+const RATE_MAX: u64 = 100_000;
+/// Time between the threads' start and the first write.
+const LEAD: Duration = Duration::from_millis(500);
+/// A window is reported when its writes are answered, or this long after their deadline.
+const GRACE: Duration = Duration::from_secs(2);
+/// Stack of a writer thread in bytes.
+const STACK_BYTES: usize = 256 << 10;
+
+#[derive(clap::Args, Clone, Debug)]
+pub struct ProbeArgs {
+    /// Management node; default: that of the running `apus dev`
+    #[arg(long, value_name = "HOST:PORT")]
+    mgmt: Option<String>,
+    /// SQL nodes; default: those of the running `apus dev`
+    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',')]
+    sql: Vec<String>,
+    /// Writes a second, altogether
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=RATE_MAX))]
+    rate: u64,
+    /// Connections per SQL node and node group
+    #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    connections: u64,
+    /// One of so many writes is a transaction of two statements over two node groups; 0 for none
+    #[arg(long, default_value_t = 10)]
+    explicit_every: u64,
+    /// Pause between the two statements of a transaction
+    #[arg(long, default_value_t = 20, value_name = "MILLISECONDS", value_parser = clap::value_parser!(u64).range(0..=10_000))]
+    think: u64,
+    /// A statement that is not answered for so long is given up, with its connection
+    #[arg(long, default_value_t = 10_000, value_name = "MILLISECONDS", value_parser = clap::value_parser!(u64).range(10..=600_000))]
+    deadline: u64,
+    /// Length of the only window
+    #[arg(long, default_value_t = 10, conflicts_with = "control")]
+    seconds: u64,
+    /// Take commands from standard input
+    #[arg(long)]
+    control: bool,
+}
+
+/// # Errors
+/// No cluster was found, or it does not serve.
+pub fn run(args: &ProbeArgs) -> Result<ExitCode, String> {
+    let mgmt = discover::find_mgmt(args.mgmt.clone())?;
+    let sql = sql_nodes(&args.sql)?;
+    let (table, placement) = on_this_thread(async {
+        let client = connect(&mgmt, 0).await?;
+        let id_type = ColumnType::Int { bits: 64, unsigned: true };
+        let columns = vec![column("id", id_type), column("slot", id_type)];
+        let table = create_table(&client, &TableSchema::new(DATABASE, TABLE, columns, vec![0])).await?;
+        Ok::<_, String>((table, Placement::new(&client.view())?))
+    })??;
+    let groups = placement.groups;
+    let streams = sql.len() as u64 * u64::from(groups);
+    let load = Arc::new(Load {
+        sql,
+        placement,
+        start_ns: now_ns() + LEAD.as_nanos() as u64,
+        period_ns: 1_000_000_000 / args.rate,
+        explicit_every: args.explicit_every,
+        think: Duration::from_millis(args.think),
+        deadline: Duration::from_millis(args.deadline),
+        turns: (0..streams).map(|_| AtomicU64::new(0)).collect(),
+        stop: AtomicBool::new(false),
+        home_calls: AtomicU64::new(0),
+        records: Mutex::default(),
+    });
+    let mut threads = Vec::new();
+    for number in 0..streams * args.connections {
+        let load = load.clone();
+        let stream = (number % streams) as usize;
+        let named = thread::Builder::new().name(format!("probe-{number}")).stack_size(STACK_BYTES);
+        let thread = named.spawn(move || stream::run(&load, stream));
+        threads.push(thread.map_err(|e| format!("cannot start a thread: {e}"))?);
+    }
+    let mut probe = Probe { load, threads, mgmt, table, open: None, reported: 0 };
+    if args.control { probe.obey() } else { probe.measure(args.seconds) }
+}
+
+/// Addresses of the SQL nodes: the ones given, or those of the running `apus dev`.
+fn sql_nodes(given: &[String]) -> Result<Vec<SocketAddr>, String> {
+    let mut names = given.to_vec();
+    if names.is_empty() {
+        let dev = discover::find_dev()?;
+        for node in dev.state["sql"].as_array().into_iter().flatten() {
+            names.push(format!("{}:{}", node["host"].as_str().unwrap_or_default(), node["port"]));
+        }
+    }
+    let resolve = |name: &String| {
+        let found = name.to_socket_addrs().map_err(|e| format!("{name}: {e}"))?.next();
+        found.ok_or_else(|| format!("{name}: no such host"))
+    };
+    match names.iter().map(resolve).collect::<Result<Vec<_>, String>>()? {
+        list if list.is_empty() => Err("there is no SQL node to write through".to_owned()),
+        list => Ok(list),
+    }
+}
+
+struct Probe {
+    load: Arc<Load>,
+    threads: Vec<thread::JoinHandle<()>>,
+    mgmt: String,
+    table: TableSchema,
+    open: Option<Window>,
+    /// Records before this index are older than every later window.
+    reported: usize,
+}
+
+impl Probe {
+    fn measure(&mut self, seconds: u64) -> Result<ExitCode, String> {
+        self.wait_for_first_writes();
+        self.open = Some(Window { name: "run".to_owned(), begin_ns: now_ns(), end_ns: 0, fault_ns: None });
+        thread::sleep(Duration::from_secs(seconds)); // the window is so long
+        let window = self.end_window()?;
+        say(&window);
+        self.audit()
+    }
+
+    fn obey(&mut self) -> Result<ExitCode, String> {
+        self.wait_for_first_writes();
+        say(&json!({ "ready": true, "streams": self.load.streams(), "groups": self.load.placement.groups }));
+        for line in std::io::stdin().lock().lines() {
+            let line = line.map_err(|e| format!("cannot read commands: {e}"))?;
+            let (command, rest) = line.split_once(' ').unwrap_or((line.as_str(), ""));
+            match command {
+                "audit" => return self.audit(),
+                _ => say(&self.execute(command, rest).unwrap_or_else(|reason| json!({ "error": reason }))),
+            }
+        }
+        Err("standard input ended without an audit".to_owned())
+    }
+
+    fn execute(&mut self, command: &str, rest: &str) -> Result<Value, String> {
+        match command {
+            "begin" if self.open.is_some() => Err("a window is open already".to_owned()),
+            "begin" => {
+                self.open = Some(Window { name: rest.to_owned(), begin_ns: now_ns(), end_ns: 0, fault_ns: None });
+                Ok(json!({ "begun": rest }))
+            }
+            "fault" => {
+                let at: u64 = rest.parse().map_err(|_| format!("{rest:?} is no time"))?;
+                let window = self.open.as_mut().ok_or("no window is open")?;
+                window.fault_ns = Some(at);
+                Ok(json!({ "fault": at }))
+            }
+            "end" => self.end_window(),
+            "home" => {
+                self.load.home_calls.fetch_add(1, Ordering::Relaxed);
+                Ok(json!({ "home": true }))
+            }
+            _ => Err(format!("unknown command {command:?}")),
+        }
+    }
+
+    /// The first writes pay for caches that are cold.
+    fn wait_for_first_writes(&self) {
+        let warm = self.load.start_ns + LEAD.as_nanos() as u64;
+        thread::sleep(Duration::from_nanos(warm.saturating_sub(now_ns())));
+    }
+
+    /// Closes the window and waits until every write that was due in it is answered.
+    fn end_window(&mut self) -> Result<Value, String> {
+        let mut window = self.open.take().ok_or("no window is open")?;
+        window.end_ns = now_ns();
+        let due = |ns: u64| ns.saturating_sub(self.load.start_ns).div_ceil(self.load.period_ns);
+        let expected = due(window.end_ns) - due(window.begin_ns);
+        let give_up = window.end_ns + (self.load.deadline + GRACE).as_nanos() as u64;
+        loop {
+            let records = self.load.records();
+            let recent = &records[self.reported..];
+            let inside = |due_ns| (window.begin_ns..window.end_ns).contains(&due_ns);
+            let answered = recent.iter().filter(|r| inside(r.due_ns)).count() as u64;
+            if answered >= expected || now_ns() > give_up {
+                let mut report = record::report(recent, &window, self.load.placement.groups);
+                report["unanswered"] = json!(expected.saturating_sub(answered));
+                self.reported += recent.iter().position(|r| r.done_ns >= window.begin_ns).unwrap_or(0);
+                return Ok(report);
+            }
+            drop(records);
+            thread::sleep(Duration::from_millis(2)); // polls the records; nothing waits for this
+        }
+    }
+
+    fn audit(&mut self) -> Result<ExitCode, String> {
+        self.load.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            thread.join().map_err(|_| "a writer panicked".to_owned())?;
+        }
+        let (findings, nodes) = audit::audit_all(&self.load, &self.mgmt, &self.table)?;
+        say(&findings.to_json(nodes));
+        Ok(exit_code(findings.is_good()))
+    }
+}
+
+fn say(value: &Value) {
+    // Nobody listens any more: then nobody wants to know.
+    let _ = writeln!(std::io::stdout().lock(), "{value}");
+}

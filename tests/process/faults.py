@@ -1,0 +1,199 @@
+"""The faults that are done to real processes: what, to whom, and what is expected of the cluster.
+
+A fault is a function of a round that does the damage at once; undoing it is the same for all (Rig.mend, Rig.wait_whole). Round
+n takes other victims than round n + 1.
+"""
+
+import dataclasses
+import signal
+import subprocess
+import sys
+from typing import Callable, Optional
+
+from lib.harness import die_with_parent, end
+
+
+@dataclasses.dataclass
+class Fault:
+    key: str
+    title: str
+    strike: Callable
+    # Data nodes that the cluster is right to remove; 0 where each removal is a false alarm.
+    removed: int = 1
+    # (p99, max) of the gap in ms beyond the control's; None for faults that have no goal of their own.
+    goal: Optional[tuple] = None
+    seconds: float = 1.5
+    # Rounds, in units of the table's number of rounds.
+    weight: float = 1.0
+    proxied: bool = False
+    mgmt_nodes: int = 1
+    # The status cannot be asked while it lasts.
+    blind: bool = False
+
+
+CRASH = (5, 20)
+SILENCE = (100, 100)
+
+
+class Round:
+    def __init__(self, rig, number):
+        self.rig, self.number = rig, number
+        self.president = rig.data[rig.president()]
+        self.cleanup = []
+
+    def nth(self, nodes, step=1):
+        nodes = list(nodes)
+        return nodes[self.number // step % len(nodes)]
+
+    def junior(self):
+        """A data node that is not the president, another in each round."""
+        return self.nth(n for n in self.rig.data.values() if n is not self.president)
+
+    def one_per_group(self):
+        """A data node of each group; all combinations in turn."""
+        replicas = self.rig.replicas
+        data = list(self.rig.data.values())
+        groups = [data[i : i + replicas] for i in range(0, len(data), replicas)]
+        return [self.nth(group, step=replicas**n) for n, group in enumerate(groups)]
+
+    def others(self, node):
+        return [n.host for n in self.rig.data.values() if n is not node]
+
+    def finish(self):
+        for undo in self.cleanup:
+            undo()
+
+
+def kill_all(nodes):
+    for node in nodes:
+        node.signal(signal.SIGKILL)
+    for node in nodes:
+        node.process.wait(10)
+
+
+def kill_junior(r):
+    kill_all([r.junior()])
+
+
+def kill_president(r):
+    kill_all([r.president])
+
+
+def kill_two(r):
+    kill_all(r.one_per_group())
+
+
+def kill_in_take_over(r):
+    """The second dies when the first has just been noticed."""
+    first, second = r.one_per_group()[:2] if r.number % 2 else r.one_per_group()[1::-1]
+    kill_all([first])
+    kill_all([second])
+
+
+def stop_junior(r):
+    r.junior().signal(signal.SIGSTOP)
+
+
+def stop_president(r):
+    r.president.signal(signal.SIGSTOP)
+
+
+def unplug(r):
+    r.nth(r.rig.data.values()).host.unplug()
+
+
+def deaf_junior(r):
+    node = r.junior()
+    node.host.deaf_to(r.others(node))
+
+
+def deaf_president(r):
+    r.president.host.deaf_to(r.others(r.president))
+
+
+def pair(r):
+    """Two data nodes of different groups, in all combinations."""
+    a, b = r.one_per_group()[:2]
+    return (a, b) if r.number % 2 else (b, a)
+
+
+def one_way_pair(r):
+    a, b = pair(r)
+    a.host.deaf_to([b.host])
+
+
+def held_one_way(r):
+    a, b = pair(r)
+    r.rig.proxy.tell(f"cut {a.name} {b.name}")
+
+
+def reset_pair(r):
+    a, b = pair(r)
+    r.rig.proxy.tell(f"reset {a.name} {b.name}")
+
+
+def each_direction(r, command):
+    for a in r.rig.data.values():
+        for b in r.rig.data.values():
+            if a is not b:
+                r.rig.proxy.tell(command.format(a=a.name, b=b.name))
+
+
+def delay_all(r):
+    each_direction(r, "delay {a} {b} 3 4")
+
+
+def narrow_all(r):
+    each_direction(r, "rate {a} {b} 2000000")
+
+
+def halves(r):
+    """Each side has a member of every group, so the arbitrator decides."""
+    side = r.one_per_group()
+    rest = [n for n in r.rig.data.values() if n not in side]
+    r.rig.network.part([n.host for n in side], [n.host for n in rest])
+
+
+def kill_mgmt(r):
+    kill_all(r.rig.mgmt[:1])
+
+
+def stop_mgmt(r):
+    r.rig.mgmt[0].signal(signal.SIGSTOP)
+
+
+def kill_sql(r):
+    kill_all([r.nth(r.rig.sql)])
+
+
+def starve(r):
+    """Four busy loops on two cores: nobody may be taken for dead because it is slow."""
+    loops = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"], stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)
+        for _ in range(4)
+    ]
+    r.cleanup += [lambda loop=loop: end(loop) for loop in loops]
+
+
+FAULTS = [
+    Fault("kill-data", "data node killed (kill -9)", kill_junior, goal=CRASH, weight=3),
+    Fault("kill-president", "president killed", kill_president, goal=CRASH),
+    Fault("kill-two", "two nodes of different groups killed at once (coordinator and participant)", kill_two, removed=2, goal=CRASH),
+    Fault("kill-take-over", "second node killed while the first is taken over", kill_in_take_over, removed=2, goal=CRASH),
+    Fault("stop-data", "data node hangs (SIGSTOP)", stop_junior, goal=SILENCE),
+    Fault("stop-president", "president hangs (SIGSTOP)", stop_president, goal=SILENCE),
+    Fault("cut", "data node's cable cut", unplug, goal=SILENCE),
+    Fault("one-way", "data node deaf: hears no other, is heard by all", deaf_junior, goal=SILENCE),
+    Fault("one-way-president", "president deaf: hears no other, is heard by all", deaf_president, goal=SILENCE),
+    Fault("one-way-pair", "one node deaf to one other (packets dropped)", one_way_pair, goal=SILENCE),
+    Fault("held-one-way", "one direction between two nodes held (proxy)", held_one_way, goal=SILENCE, proxied=True),
+    Fault("reset-pair", "connections between two nodes reset (proxy)", reset_pair, goal=CRASH, proxied=True),
+    Fault("halves", "partition in halves, arbitration", halves, removed=2, goal=SILENCE),
+    Fault("kill-mgmt", "management node killed", kill_mgmt, removed=0, goal=CRASH, blind=True),
+    Fault("stop-mgmt", "management node hangs (SIGSTOP)", stop_mgmt, removed=0, goal=CRASH, blind=True),
+    Fault("kill-sql", "SQL node killed", kill_sql, removed=0, goal=CRASH),
+    Fault("delay", "3 to 7 ms between all data nodes (proxy)", delay_all, removed=0, proxied=True, weight=0.6, seconds=2),
+    Fault("narrow", "2 MB/s between all data nodes (proxy)", narrow_all, removed=0, proxied=True, weight=0.6, seconds=2),
+    Fault("starve", "4 busy loops on all cores", starve, removed=0, weight=0.4, seconds=6),
+]
+BY_KEY = {fault.key: fault for fault in FAULTS}

@@ -1,0 +1,210 @@
+#!/usr/bin/env python3
+"""Breaks a cluster of real processes in every way of the table and writes down what its clients felt.
+
+    tests/process/measure.py --write docs/reliability.md      all rows, about 8 minutes; `make reliability` is the same
+    tests/process/measure.py --rounds 50                      a longer table: every row with ten times the rounds
+    tests/process/measure.py --only kill-data,halves          some rows; the others keep what was measured last
+    tests/process/measure.py --list                           the rows
+
+Needs root, for network namespaces. Results are kept as JSON (--results), a row at a time, so that the document can be made of
+rows that were measured one by one; every row names its commit and its date.
+"""
+
+import argparse
+import json
+import math
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+sys.dont_write_bytecode = True
+
+from lib.harness import BINARY, ROOT, TARGET, Failure, check  # noqa: E402
+from process import memory, report  # noqa: E402
+from process.faults import FAULTS, Round  # noqa: E402
+from process.probe import Probe  # noqa: E402
+from process.rig import Rig  # noqa: E402
+
+ROUNDS = 4
+# Rounds on one cluster; then a new one, so that the probe's memory stays small.
+ROUNDS_PER_CLUSTER = 60
+# Traffic after the cluster is whole again, which belongs to the window of the return.
+AFTER = 0.3
+
+
+def one_round(rig, probe, fault, number):
+    """A control window, the same window with the fault, and the return: what was felt."""
+    control = probe.window("control", fault.seconds)
+    generation = rig.generation()
+    this = Round(rig, number)
+    try:
+        felt = probe.window(fault.key, fault.seconds, lambda: fault.strike(this))
+        removed = None if fault.blind else sum(rig.states().get(n) != "up" for n in rig.data)
+        probe.ask("begin return")
+        begin = time.monotonic()
+        rig.mend()
+    finally:
+        this.finish()
+    rig.wait_whole()
+    whole_seconds = time.monotonic() - begin
+    time.sleep(AFTER)
+    returned = probe.ask("end")
+    probe.ask("home")
+    if removed is None:
+        removed = int(rig.generation() != generation)
+    return {"control": control, "felt": felt, "returned": returned, "removed": removed, "whole_seconds": whole_seconds}
+
+
+def one_cluster(directory, fault, numbers, row, say):
+    """Some rounds on a cluster of their own, and its audit. A Failure ends them."""
+    with Rig(directory, proxied=fault.proxied, mgmt_nodes=fault.mgmt_nodes) as rig, Probe(rig) as probe:
+        try:
+            for number in numbers:
+                found = one_round(rig, probe, fault, number)
+                row["rounds"].append(found)
+                felt, control = found["felt"], found["control"]
+                say(f"{fault.key} {number + 1}: gap {felt['gap_ms']:.1f} ms, control {control['gap_ms']:.1f} ms, "
+                    f"removed {found['removed']}, whole after {found['whole_seconds']:.2f} s, errors {errors_of([felt]) or 'none'}")
+        finally:
+            try:
+                audit = probe.audit()
+                row["audits"].append(audit)
+            except Failure as failure:
+                row["failures"].append(f"audit: {str(failure).splitlines()[0]}")
+        rig.check_no_crash()
+
+
+def measure_fault(fault, rounds, say):
+    """All rounds of a row."""
+    row = {"key": fault.key, "rounds": [], "audits": [], "failures": []}
+    count = max(2, round(rounds * fault.weight))
+    done = 0
+    while done < count and len(row["failures"]) < 2:
+        numbers = range(done, min(count, done + ROUNDS_PER_CLUSTER))
+        directory = pathlib.Path(tempfile.mkdtemp(prefix="apus-p-", dir="/tmp"))
+        try:
+            one_cluster(directory, fault, numbers, row, say)
+        except Failure as failure:
+            row["failures"].append(str(failure).splitlines()[0])
+            say(f"{fault.key}: {failure}")
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+        done = numbers[-1] + 1
+    return summarize(fault, row)
+
+
+def errors_of(windows):
+    """{code: [autocommit, explicit]} over all windows."""
+    found = {}
+    for window in windows:
+        for error in window["errors"]:
+            found.setdefault(str(error["code"]), [0, 0])[int(error["explicit"])] += error["count"]
+    return found
+
+
+def quantile(values, q):
+    """The smallest value that so large a share of all does not exceed; the maximum where there are too few to tell."""
+    values = sorted(values)
+    return values[max(0, math.ceil(q * len(values)) - 1)] if values else None
+
+
+def spread(values):
+    return {"n": len(values), "p50": quantile(values, 0.5), "p99": quantile(values, 0.99), "max": quantile(values, 1.0)}
+
+
+def summarize(fault, row):
+    """What the document says of a row."""
+    rounds = row["rounds"]
+    felt = [r["felt"] for r in rounds]
+    flight = [ms for w in felt for ms in (w["in_flight"] or {}).get("known_after_ms", [])]
+    verdict = None
+    gap, control = spread([w["gap_ms"] for w in felt]), spread([r["control"]["gap_ms"] for r in rounds])
+    if fault.goal and rounds:
+        beyond = (gap["p99"] - control["p99"], gap["max"] - control["max"])
+        verdict = all(found <= goal for found, goal in zip(beyond, fault.goal))
+    wrong = [r["removed"] for r in rounds if r["removed"] != fault.removed]
+    return {
+        "key": row["key"],
+        "rounds": len(rounds),
+        "gap": gap,
+        "control": control,
+        "latency_max": spread([w["latency_ms"]["max"] for w in felt])["max"],
+        "errors": errors_of(felt),
+        "writes": sum(w["writes"] for w in felt),
+        "unknown": sum(w["unknown"] for w in felt),
+        "unanswered": sum(w["unanswered"] for w in felt),
+        "in_flight": spread(flight),
+        "return_gap": spread([r["returned"]["gap_ms"] for r in rounds]),
+        "return_errors": errors_of([r["returned"] for r in rounds]),
+        "whole_seconds": spread([r["whole_seconds"] for r in rounds]),
+        "wrong_removals": wrong,
+        "acknowledged": sum(a["acknowledged"] for a in row["audits"]),
+        "lost": sum(a["lost"]["count"] for a in row["audits"]),
+        "audits_good": all(a["good"] for a in row["audits"]) and bool(row["audits"]),
+        "failures": row["failures"],
+        "goal_met": verdict and not wrong and not row["failures"] if verdict is not None else None,
+    }
+
+
+def stamp(row):
+    """When, where and on which commit a row was measured."""
+    commit = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty", "--abbrev=10"], capture_output=True, text=True)
+    row["date"] = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+    row["commit"] = commit.stdout.strip()
+    row["cores"] = os.cpu_count()
+    row["load"] = round(os.getloadavg()[0], 1)
+    row["profile"] = BINARY.parent.name
+    return row
+
+
+def save(results, path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps(results, indent=1))
+    temporary.replace(path)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="rounds of a row of weight 1")
+    parser.add_argument("--only", default="", help="keys of rows, separated by commas")
+    parser.add_argument("--list", action="store_true", help="say which rows there are")
+    parser.add_argument("--results", type=pathlib.Path, default=TARGET / "reliability.json", help="where results are kept")
+    parser.add_argument("--write", type=pathlib.Path, metavar="FILE", help="write the document")
+    arguments = parser.parse_args()
+    rows = {fault.key: lambda fault=fault: measure_fault(fault, arguments.rounds, say) for fault in FAULTS}
+    rows["memory"] = lambda: memory.measure(max(2, arguments.rounds // 2), say)
+    if arguments.list:
+        print("\n".join(rows))
+        return
+    wanted = [key for key in arguments.only.split(",") if key] or list(rows)
+    unknown = set(wanted) - set(rows)
+    check(not unknown, f"no such row: {', '.join(sorted(unknown))}")
+    results = json.loads(arguments.results.read_text()) if arguments.results.exists() else {}
+    begin = time.monotonic()
+    for key in wanted:
+        results[key] = stamp(rows[key]())
+        save(results, arguments.results)
+    say(f"{len(wanted)} rows in {time.monotonic() - begin:.0f} s")
+    if arguments.write:
+        arguments.write.write_text(report.document(results))
+
+
+def say(text):
+    print(text, flush=True)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("told to stop"))
+    try:
+        main()
+    except Failure as failure:
+        sys.exit(f"measure: {failure}")
+    except KeyboardInterrupt:
+        sys.exit("interrupted")

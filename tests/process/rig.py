@@ -1,0 +1,188 @@
+"""A cluster whose every process has a host of its own (see network), for breaking: killed, stopped, cut off, started again."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+from lib.harness import BINARY, Failure, alive, check, end, run, tail, wait_until
+
+from . import network
+from .proxy import Proxy
+
+PORT = 7000
+SQL_PORT = 4000
+START_SECONDS = 60
+WHOLE_SECONDS = 30
+
+
+class Node:
+    """A process on its host; started as often as needed."""
+
+    def __init__(self, rig, kind, number, address):
+        self.rig, self.kind, self.number = rig, kind, number
+        self.name = f"{kind}{number}"
+        self.host = rig.network.host(self.name, address)
+        self.port = SQL_PORT if kind == "sql" else PORT
+        self.address = f"{self.host.address}:{self.port}"
+        self.log = rig.directory / f"{self.name}.log"
+        self.ready = rig.directory / f"{self.name}.ready"
+        self.process = None
+
+    def start(self, arguments):
+        self.ready.unlink(missing_ok=True)
+        command = [BINARY, self.kind, f"--listen={self.address}", f"--ready-file={self.ready}", *arguments]
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(
+                [str(c) for c in command],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                preexec_fn=lambda: network.become_child_of(self.host),
+            )
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def signal(self, number):
+        os.kill(self.pid, number)
+
+    def is_running(self):
+        return self.process is not None and self.process.poll() is None
+
+    def is_ready(self):
+        check(self.is_running(), f"{self.name} ended with {self.process.poll()}:\n{self.tail()}")
+        return self.ready.exists()
+
+    def tail(self):
+        return tail(self.log.read_text(errors="replace"), 10)
+
+
+class Rig:
+    """`data_nodes` in groups of `replicas`, `mgmt_nodes`, `sql_nodes`; entered in a `with`."""
+
+    def __init__(self, directory, data_nodes=4, replicas=2, sql_nodes=2, memory=512, mgmt_nodes=1, proxied=False):
+        self.directory = directory
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.memory, self.replicas, self.groups = memory, replicas, data_nodes // replicas
+        self.network = network.Network()
+        self.proxied, self.proxy = proxied, None
+        self.counts = (mgmt_nodes, data_nodes, sql_nodes)
+        self.mgmt, self.data, self.sql = [], {}, []
+
+    def __enter__(self):
+        self.network.__enter__()
+        try:
+            mgmt_nodes, data_nodes, sql_nodes = self.counts
+            self.mgmt = [Node(self, "mgmt", n + 1, 101 + n) for n in range(mgmt_nodes)]
+            self.data = {n: Node(self, "data", n, n) for n in range(1, data_nodes + 1)}
+            self.sql = [Node(self, "sql", n + 1, 201 + n) for n in range(sql_nodes)]
+            if self.proxied:
+                self.proxy = Proxy(self)
+            for node in self.everyone():
+                self.start(node)
+                if node.kind == "mgmt":
+                    wait_until(node.is_ready, START_SECONDS, f"{node.name} is ready")
+            for node in self.everyone():
+                wait_until(node.is_ready, START_SECONDS, f"{node.name} is ready")
+            self.wait_whole()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def everyone(self):
+        return [*self.mgmt, *self.data.values(), *self.sql]
+
+    @property
+    def mgmt_addresses(self):
+        return ",".join(n.address for n in self.mgmt)
+
+    def start(self, node):
+        arguments = {
+            "mgmt": [f"--groups={self.groups}", f"--replicas={self.replicas}", f"--dir={self.directory}"],
+            "data": [f"--node={node.number}", f"--mgmt={self.mgmt_addresses}", f"--memory={self.memory}", f"--dir={self.directory}"],
+            "sql": [f"--mgmt={self.mgmt_addresses}"],
+        }
+        node.start(arguments[node.kind])
+
+    def status(self):
+        """What the management node says; a Failure if it does not answer."""
+        code, text = run([BINARY, "status", "--json", f"--mgmt={self.mgmt_addresses}"], seconds=20, ok=False)
+        check(code == 0, f"apus status: {text.strip()}")
+        return json.loads(text)
+
+    def states(self):
+        return {n["id"]: n["state"] for n in self.status()["nodes"]}
+
+    def president(self):
+        return next(n["id"] for n in self.status()["nodes"] if n["president"])
+
+    def generation(self):
+        return self.status()["generation"]
+
+    def wait_down(self, numbers, seconds=30):
+        """Waits until the cluster has removed data nodes."""
+
+        def removed():
+            states = self.states()
+            return all(states.get(n, "down") == "down" for n in numbers)
+
+        wait_until(removed, seconds, f"data nodes {numbers} are removed")
+
+    def wait_whole(self, seconds=WHOLE_SECONDS):
+        """Waits until every process runs and every data node is a full member; starts again who ended. Seconds it took."""
+        begin = time.monotonic()
+
+        def whole():
+            for node in self.everyone():
+                if not node.is_running():
+                    self.start(node)
+            states = self.states()
+            left = [n for n in self.data if states.get(n) != "up"] + [n.name for n in self.sql if not n.ready.exists()]
+            check(not left, f"not up: {left}")
+            return True
+
+        wait_until(whole, seconds, "the cluster is whole")
+        return time.monotonic() - begin
+
+    def mend(self):
+        """Undoes every fault but deaths."""
+        for node in self.everyone():
+            if node.is_running():
+                node.signal(signal.SIGCONT)
+        self.network.heal()
+        if self.proxy:
+            self.proxy.tell("heal")
+
+    def kill(self, node):
+        node.signal(signal.SIGKILL)
+        node.process.wait(10)
+
+    def check_no_crash(self):
+        """A node may stop because the cluster told it so, and never because it found itself broken."""
+        found = sorted(self.directory.glob("*crash*"))
+        check(not found, f"crash reports: {', '.join(p.name for p in found)}\n{found[0].read_text(errors='replace')[:2000] if found else ''}")
+
+    def stop(self):
+        """SIGTERM to all, SIGKILL to who is left; nothing may be left."""
+        for node in self.everyone():
+            if node.is_running():
+                node.signal(signal.SIGCONT)
+                node.process.terminate()
+        for node in self.everyone():
+            if node.process is not None:
+                end(node.process, seconds=10)
+        if self.proxy:
+            self.proxy.end()
+        left = [node.name for node in self.everyone() if node.process is not None and alive(node.pid)]
+        self.network.close()
+        check(not left, f"left behind: {left}")
+
+    def __exit__(self, kind, value, trace):
+        if kind is not None and issubclass(kind, Failure):
+            for node in self.everyone():
+                print(f"    {node.name}: {node.tail()}", flush=True)
+        self.stop()

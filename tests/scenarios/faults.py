@@ -1,0 +1,33 @@
+"""Real processes on hosts of their own are killed, stopped and cut off under a probe that writes 1,000 times a second.
+
+A short form of tests/process/measure.py, which makes docs/reliability.md: a few rounds of the faults that every change must survive. What
+is checked is what must hold on a loaded machine too: nothing acknowledged is lost, no outcome stays unknown, the right number
+of nodes is removed, commits go on, the cluster is whole again. How long gaps are is printed.
+"""
+
+from lib.harness import FULL, check, scenario_main
+from process.faults import BY_KEY
+from process.measure import measure_fault
+
+LIMIT_SECONDS = (150, 1800)
+ROUNDS = 20 if FULL else 2
+# No answer for so long is no failover any more, whatever else the machine does.
+GAP_MAX_MS = 5000
+KEYS = ["kill-data", "kill-two", "stop-data", "halves", "one-way", "held-one-way", "kill-sql"]
+
+
+def main(t):
+    for key in KEYS:
+        fault = BY_KEY[key]
+        with t.case(f"{fault.title}"):
+            row = measure_fault(fault, ROUNDS / fault.weight, t.say)
+            check(not row["failures"], "\n".join(row["failures"]))
+            check(row["audits_good"], f"the audit found a difference: {row['lost']} lost")
+            check(not row["wrong_removals"], f"{row['wrong_removals']} nodes removed, {fault.removed} were right")
+            check(row["gap"]["max"] < GAP_MAX_MS, f"no commit for {row['gap']['max']:.0f} ms")
+            # Whoever sat on a SQL node that died cannot know; all others are told.
+            check(key == "kill-sql" or not row["unknown"], f"{row['unknown']} outcomes stayed unknown")
+
+
+if __name__ == "__main__":
+    scenario_main(main)
