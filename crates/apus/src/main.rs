@@ -6,6 +6,7 @@ mod data;
 mod dev;
 mod discover;
 mod mgmt;
+mod sim;
 mod sql;
 mod status;
 
@@ -31,6 +32,8 @@ enum Verb {
     Bench(bench::BenchArgs),
     /// Judge a history of list transactions (Jepsen's EDN) by an isolation level
     CheckHistory(check_history::CheckHistoryArgs),
+    /// Run whole clusters in the deterministic simulator, with faults
+    Sim(sim::SimArgs),
     /// Run a management node
     Mgmt(mgmt::MgmtArgs),
     /// Run a data node
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
         Verb::Status(args) => status::run(&args),
         Verb::Bench(args) => bench::run(args),
         Verb::CheckHistory(args) => check_history::run(&args),
+        Verb::Sim(args) => sim::run(&args),
         Verb::Mgmt(args) => mgmt::run(&args),
         Verb::Data(args) => data::run(args),
         Verb::Sql(args) => sql::run(args),

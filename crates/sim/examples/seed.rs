@@ -1,40 +1,29 @@
-//! Runs the bank workload: `seed N` prints how one seed goes, `seed FROM COUNT` how many of them fail.
+//! `apus sim` without building the rest of the binary: `seed N [faults [values]]` or `seed FROM COUNT`; one thread.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
 
-use apus_sim::workload::bank::{Report, Settings, run};
+use apus_sim::runner::{Options, catch_panics, run_one, run_range};
 
-fn one(seed: u64) -> Result<Report, (String, String)> {
-    let settings = Settings::from_seed(seed);
-    match catch_unwind(AssertUnwindSafe(|| run(&settings))) {
-        Ok(Ok(report)) => Ok(report),
-        Ok(Err(failure)) => Err((failure.what, failure.details)),
-        Err(panic) => {
-            let text = panic.downcast_ref::<String>().cloned();
-            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()));
-            Err((format!("panic: {}", text.unwrap_or_default()), String::new()))
-        }
-    }
-}
-
-fn main() {
-    let numbers: Vec<u64> = std::env::args().skip(1).filter_map(|a| a.parse().ok()).collect();
-    let (from, count) = (numbers.first().copied().unwrap_or(1), numbers.get(1).copied());
-    let mut failed = 0;
-    for seed in from..from + count.unwrap_or(1) {
-        match one(seed) {
-            Ok(report) if count.is_none() => println!("{:?}\n{report:?}", Settings::from_seed(seed)),
-            Ok(_) => {}
-            Err((what, details)) => {
-                failed += 1;
-                println!("seed {seed}: {what}");
-                if count.is_none() {
-                    println!("{:?}\n{details}", Settings::from_seed(seed));
-                }
-            }
-        }
-    }
-    if let Some(count) = count {
-        println!("{failed} of {count} seeds from {from} failed");
-    }
+fn main() -> Result<ExitCode, String> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let number = |index: usize| words.get(index).and_then(|word| word.parse::<u64>().ok());
+    let from = number(0).ok_or("which seed?")?;
+    let options = Options {
+        from,
+        count: number(1).unwrap_or(1),
+        limit: None,
+        threads: 1,
+        twice: false,
+        shrink_runs: 60,
+        directory: std::env::temp_dir(),
+        cpu_seconds: || 0.0,
+    };
+    catch_panics();
+    let faults = words.get(1).map(String::as_str);
+    let is_good = if number(1).is_some() {
+        run_range(&options)?
+    } else {
+        run_one(&options, from, words.get(2).map_or("", String::as_str), faults)?
+    };
+    Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

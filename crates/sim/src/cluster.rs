@@ -6,8 +6,9 @@ use apus_kernel::{Block, FaultRule, Random, Request, Worker, WorkerConfig};
 use apus_types::NodeId;
 
 use crate::{
-    Actor, ActorId, ActorOutput, Welcome,
+    Actor,
     events::{End, Event, Queue},
+    network::Link,
 };
 
 /// Nodes of a simulated cluster and the shape of its network.
@@ -17,6 +18,10 @@ pub struct SimConfig {
     pub nodes: Vec<(NodeId, u8)>,
     /// Shortest and longest time on a link, ns.
     pub link_delay_ns: (u64, u64),
+    /// One message in so many (0: none) takes up to so much longer, ns.
+    pub link_spike_ns: (u64, u64),
+    /// What a link carries in each direction; `None`: any amount at once.
+    pub link_bytes_per_ms: Option<u64>,
     /// Shortest and longest time between two workers of a node, ns.
     pub ring_delay_ns: (u64, u64),
     /// Link every pair of nodes from the start; otherwise nodes ask with `connect_to`, naming [`address`]es.
@@ -28,6 +33,8 @@ impl SimConfig {
         SimConfig {
             nodes: nodes.to_vec(),
             link_delay_ns: (20_000, 300_000),
+            link_spike_ns: (0, 0),
+            link_bytes_per_ms: None,
             ring_delay_ns: (200, 20_000),
             link_all: true,
         }
@@ -45,67 +52,69 @@ pub fn parse_address(address: &str) -> Option<(NodeId, u64)> {
     Some((NodeId(node.parse().ok()?), incarnation.parse().ok()?))
 }
 
-/// A dial that found nobody is repeated after this long.
-const REDIAL_NS: u64 = 20_000_000;
 /// Signals of a job buffer that a worker executes in one turn.
 const TURN_BUDGET: usize = 256;
 /// What one turn is taken to cost in virtual time.
 const TURN_NS: u64 = 1_000;
+/// What one signal is taken to cost on a slow node, before the slowness.
+const SIGNAL_NS: u64 = 500;
 
 type Build = Box<dyn FnMut(&WorkerConfig) -> Vec<Box<dyn Block>>>;
 
-struct Host {
-    workers: Vec<Worker>,
+pub(crate) struct Host {
+    pub workers: Vec<Worker>,
     /// Virtual time of the next planned turn of each worker.
     turns: Vec<u64>,
-    incarnation: u64,
+    stalls: Vec<Stall>,
+    pub incarnation: u64,
     /// Reason of its stop, once a block has asked for one.
     stopped: Option<String>,
+    paused: bool,
+    /// How many times longer its turns take.
+    slowness: u64,
 }
 
-struct Link {
-    ends: [End; 2],
-    /// What each end calls the other.
-    names: [NodeId; 2],
-    /// The process at each end (0: an actor): what the dead one was sent must not reach the one that comes after it.
-    incarnations: [u64; 2],
-    /// Last arrival planned at each end: later bytes do not overtake.
-    last: [u64; 2],
-    /// Bytes that arrived at each end and were not read yet: the beginning of a frame, or all that came while the worker would
-    /// not read ([`Worker::may_read`]).
-    unread: [Vec<u8>; 2],
-    ended: [bool; 2],
-    cut: bool,
-    /// Bytes that would arrive later than this were lost with the machine that sent them.
-    lost_after: u64,
+/// What comes to a worker whose node is paused, or slow and in the midst of a turn.
+#[derive(Default)]
+struct Stall {
+    /// The worker makes no turn before.
+    until: u64,
+    /// A [`Event::Resume`] is in the queue.
+    planned: bool,
+    waiting: Vec<Event>,
 }
 
 pub struct Cluster {
-    config: SimConfig,
+    pub(crate) config: SimConfig,
     build: Build,
-    now: u64,
-    random: Random,
+    pub(crate) now: u64,
+    pub(crate) random: Random,
     seed: u64,
     starts: u64,
-    queue: Queue,
-    hosts: BTreeMap<NodeId, Host>,
-    links: BTreeMap<u64, Link>,
+    pub(crate) queue: Queue,
+    pub(crate) hosts: BTreeMap<NodeId, Host>,
+    pub(crate) links: BTreeMap<u64, Link>,
     /// The link of an end to a name.
-    by_end: BTreeMap<(End, NodeId), u64>,
-    next_link: u64,
-    next_client: BTreeMap<NodeId, u16>,
+    pub(crate) by_end: BTreeMap<(End, NodeId), u64>,
+    pub(crate) next_link: u64,
+    pub(crate) next_client: BTreeMap<NodeId, u16>,
     /// Last arrival planned between two workers of a node: later bytes do not overtake.
     ring_last: BTreeMap<(NodeId, u8, u8), u64>,
     /// Pairs (dialler, dialled) that are linked again whenever they are not, with the incarnation that the address names.
-    wanted: BTreeMap<(NodeId, NodeId), u64>,
+    pub(crate) wanted: BTreeMap<(NodeId, NodeId), u64>,
     /// Dials in the queue.
-    dialling: BTreeSet<(NodeId, NodeId, u8)>,
+    pub(crate) dialling: BTreeSet<(NodeId, NodeId, u8)>,
     /// Link ends at which a worker would not read.
-    held: BTreeSet<(NodeId, u8, u64, usize)>,
-    barred: Vec<(NodeId, NodeId)>,
-    actors: Vec<Option<Box<dyn Actor>>>,
+    pub(crate) held: BTreeSet<(NodeId, u8, u64, usize)>,
+    /// Pairs that cannot be linked, the lower id first; once per fault.
+    pub(crate) barred: Vec<(NodeId, NodeId)>,
+    /// Directions (from, to) in which nothing passes; once per fault.
+    pub(crate) muted: Vec<(NodeId, NodeId)>,
+    /// Some node is paused or slow.
+    is_impaired: bool,
+    pub(crate) actors: Vec<Option<Box<dyn Actor>>>,
     /// Virtual time of the next planned wake-up of each actor.
-    wakes: Vec<u64>,
+    pub(crate) wakes: Vec<u64>,
     hash: u64,
     log: Vec<String>,
 }
@@ -134,6 +143,8 @@ impl Cluster {
             dialling: BTreeSet::new(),
             held: BTreeSet::new(),
             barred: Vec::new(),
+            muted: Vec::new(),
+            is_impaired: false,
             actors: Vec::new(),
             wakes: Vec::new(),
             hash: seed,
@@ -199,7 +210,15 @@ impl Cluster {
         }
         self.starts += 1;
         let incarnation = self.starts;
-        let mut host = Host { workers: Vec::new(), turns: Vec::new(), incarnation, stopped: None };
+        let mut host = Host {
+            workers: Vec::new(),
+            turns: Vec::new(),
+            stalls: Vec::new(),
+            incarnation,
+            stopped: None,
+            paused: false,
+            slowness: 1,
+        };
         for worker in 0..instances {
             let seed = self.random.next_u64();
             let who = WorkerConfig { node, worker, instances, incarnation, seed };
@@ -208,6 +227,7 @@ impl Cluster {
             (self.build)(&who).into_iter().for_each(|block| made.add_block(block));
             host.workers.push(made);
             host.turns.push(self.now);
+            host.stalls.push(Stall::default());
             self.queue.plan(self.now, Event::Turn { node, worker, incarnation });
         }
         self.hosts.insert(node, host);
@@ -216,7 +236,11 @@ impl Cluster {
     }
     /// The process is gone at once with all it held; its peers learn it by their links, sometimes without the last bytes it sent.
     pub fn crash(&mut self, node: NodeId) {
-        let Some(host) = self.hosts.remove(&node) else { return };
+        let Some(mut host) = self.hosts.remove(&node) else { return };
+        self.note_impaired();
+        // What waited for the dead is planned again: it ends links, the rest finds nobody.
+        let waiting = host.stalls.iter_mut().flat_map(|stall| std::mem::take(&mut stall.waiting));
+        waiting.for_each(|event| self.queue.plan(self.now, event));
         self.hash = host.workers.iter().filter_map(Worker::hash).fold(self.hash, fold);
         if !self.config.link_all {
             self.wanted.retain(|&(dialler, _), _| dialler != node);
@@ -231,31 +255,93 @@ impl Cluster {
             if let Some(link) = self.links.get_mut(&id) {
                 link.lost_after = lost_after;
             }
-            self.cut(id);
+            self.cut(id, None);
         }
     }
-    /// Cuts the links between two nodes and keeps them apart until [`Cluster::heal`].
-    pub fn part(&mut self, a: NodeId, b: NodeId) {
-        self.barred.push((a.min(b), a.max(b)));
-        let between: Vec<u64> = self.links.iter().filter(|(_, l)| joins(l, a, b)).map(|(&id, _)| id).collect();
-        between.into_iter().for_each(|id| self.cut(id));
+    /// The node makes no turn until [`Cluster::resume`]; what comes waits.
+    pub fn pause(&mut self, node: NodeId) {
+        self.impair(node, |host| host.paused = true);
     }
-    pub fn heal(&mut self, a: NodeId, b: NodeId) {
-        self.barred.retain(|&pair| pair != (a.min(b), a.max(b)));
+    pub fn resume(&mut self, node: NodeId) {
+        self.impair(node, |host| host.paused = false);
+    }
+    /// From now on each turn of the node takes so many times longer; 1: as it should.
+    pub fn slow_down(&mut self, node: NodeId, factor: u64) {
+        self.impair(node, |host| host.slowness = factor.max(1));
+    }
+    pub fn is_paused(&self, node: NodeId) -> bool {
+        self.hosts.get(&node).is_some_and(|host| host.paused)
+    }
+    pub fn disarm_faults(&mut self) {
+        self.hosts.values_mut().flat_map(|h| &mut h.workers).for_each(Worker::disarm_faults);
     }
 
-    fn links_where(&self, is_hit: impl Fn(&End) -> bool) -> Vec<u64> {
-        self.links.iter().filter(|(_, l)| l.ends.iter().any(&is_hit)).map(|(&id, _)| id).collect()
-    }
-    /// Bytes on their way still arrive, each end then learns that there will be no more.
-    fn cut(&mut self, id: u64) {
-        for at_end in 0..2 {
-            let soonest = self.now + self.delay(self.config.link_delay_ns);
-            let Some(link) = self.links.get_mut(&id).filter(|link| !link.cut) else { return };
-            let at = link.last[at_end].max(soonest) + 1;
-            link.cut = at_end == 1;
-            self.queue.plan(at, Event::LinkEnd { link: id, at_end });
+    fn impair(&mut self, node: NodeId, change: impl FnOnce(&mut Host)) {
+        let Some(host) = self.hosts.get_mut(&node) else { return };
+        change(host);
+        for stall in host.stalls.iter_mut().filter(|_| host.slowness == 1) {
+            stall.until = self.now;
         }
+        let incarnation = host.incarnation;
+        for worker in 0..host.stalls.len() as u8 {
+            self.plan_resume(node, worker, incarnation);
+        }
+        self.note_impaired();
+    }
+    fn note_impaired(&mut self) {
+        self.is_impaired = self.hosts.values().any(Host::is_impaired);
+    }
+    fn plan_resume(&mut self, node: NodeId, worker: u8, incarnation: u64) {
+        let Some(host) = self.hosts.get_mut(&node) else { return };
+        let stall = &mut host.stalls[usize::from(worker)];
+        if !host.paused && !stall.waiting.is_empty() && !stall.planned {
+            stall.planned = true;
+            self.queue.plan(stall.until.max(self.now), Event::Resume { node, worker, incarnation });
+        }
+    }
+    /// Keeps an event for a worker that makes no turn now; gives back any other.
+    fn put_off(&mut self, event: Event) -> Option<Event> {
+        let target = match &event {
+            Event::LinkBytes { link, at_end, .. } | Event::LinkEnd { link, at_end } => {
+                self.links.get(link).and_then(|link| match link.ends[*at_end] {
+                    End::Worker { node, worker } => Some((node, worker, link.incarnations[*at_end])),
+                    End::Actor(_) => None,
+                })
+            }
+            Event::Ring { node, worker, incarnation, .. } | Event::Turn { node, worker, incarnation } => {
+                Some((*node, *worker, *incarnation))
+            }
+            Event::ActorDial { node, .. } => Some((*node, 0, self.incarnation(*node))),
+            Event::Resume { .. } | Event::Dial { .. } | Event::Wake { .. } => None,
+        };
+        let Some((node, worker, incarnation)) = target else { return Some(event) };
+        let Some(host) = self.hosts.get_mut(&node).filter(|host| host.incarnation == incarnation) else {
+            return Some(event);
+        };
+        let stall = host.stalls.get_mut(usize::from(worker));
+        let Some(stall) = stall.filter(|s| host.paused || s.until > self.now || !s.waiting.is_empty()) else {
+            return Some(event);
+        };
+        // A turn that is planned and put off is not planned again.
+        stall.waiting.push(event);
+        self.plan_resume(node, worker, incarnation);
+        None
+    }
+    /// All that has come meanwhile, in one go.
+    fn on_resume(&mut self, node: NodeId, worker: u8, incarnation: u64) {
+        let Some(host) = self.hosts.get_mut(&node).filter(|host| host.incarnation == incarnation) else { return };
+        let stall = &mut host.stalls[usize::from(worker)];
+        stall.planned = false;
+        if host.paused {
+            return;
+        }
+        if stall.until > self.now {
+            return self.plan_resume(node, worker, incarnation);
+        }
+        for event in std::mem::take(&mut stall.waiting) {
+            self.perform(event);
+        }
+        self.note_impaired();
     }
 
     // ---- running
@@ -264,6 +350,14 @@ impl Cluster {
     pub fn step(&mut self) -> bool {
         let Some((at, event)) = self.queue.pop() else { return false };
         self.now = self.now.max(at);
+        if !self.is_impaired {
+            self.perform(event);
+        } else if let Some(event) = self.put_off(event) {
+            self.perform(event);
+        }
+        true
+    }
+    fn perform(&mut self, event: Event) {
         match event {
             Event::LinkBytes { link, at_end, bytes } => self.on_link_bytes(link, at_end, &bytes),
             Event::LinkEnd { link, at_end } => self.on_link_end(link, at_end),
@@ -271,6 +365,7 @@ impl Cluster {
                 self.with_worker(node, worker, Some(incarnation), |w| w.receive_ring(&bytes));
             }
             Event::Turn { node, worker, incarnation } => self.on_turn(node, worker, incarnation),
+            Event::Resume { node, worker, incarnation } => self.on_resume(node, worker, incarnation),
             Event::Dial { from, to, worker } => self.on_dial(from, to, worker),
             Event::ActorDial { actor, node, incarnation } => self.on_actor_dial(actor, node, incarnation),
             Event::Wake { actor } => {
@@ -281,7 +376,6 @@ impl Cluster {
                 }
             }
         }
-        true
     }
     /// Steps until the condition holds (true) or the virtual time is reached (false).
     pub fn run_until(&mut self, mut condition: impl FnMut(&Cluster) -> bool, limit_ns: u64) -> bool {
@@ -295,7 +389,7 @@ impl Cluster {
         }
     }
 
-    fn delay(&mut self, (least, most): (u64, u64)) -> u64 {
+    pub(crate) fn delay(&mut self, (least, most): (u64, u64)) -> u64 {
         least + self.random.below(most.saturating_sub(least) + 1)
     }
 
@@ -303,40 +397,39 @@ impl Cluster {
         let now = self.now;
         let Some(host) = self.hosts.get_mut(&node) else { return };
         // Only the newest plan counts: earlier ones for a later time stay in the queue and are ignored here.
-        if host.incarnation == incarnation && host.turns.get(usize::from(worker)) == Some(&now) {
+        if host.incarnation == incarnation && host.turns.get(usize::from(worker)).is_some_and(|&at| at <= now) {
             host.turns[usize::from(worker)] = u64::MAX;
             self.with_worker(node, worker, Some(incarnation), |_| ());
         }
     }
 
     /// One round of a worker: time, what came, its jobs, and what leaves.
-    fn with_worker(&mut self, node: NodeId, worker: u8, incarnation: Option<u64>, work: impl FnOnce(&mut Worker)) {
+    pub(crate) fn with_worker(
+        &mut self,
+        node: NodeId,
+        worker: u8,
+        incarnation: Option<u64>,
+        work: impl FnOnce(&mut Worker),
+    ) {
         let now = self.now;
         let Some(host) = self.hosts.get_mut(&node) else { return };
         if host.stopped.is_some() || incarnation.is_some_and(|i| i != host.incarnation) {
             return;
         }
         let Some(w) = host.workers.get_mut(usize::from(worker)) else { return };
+        let executed = w.counters().executed;
         w.set_time(now, (now / 1000) as i64);
         work(w);
         w.run(TURN_BUDGET);
         w.settle();
+        if host.slowness > 1 {
+            let cost = TURN_NS + SIGNAL_NS * (w.counters().executed - executed);
+            let stall = &mut host.stalls[usize::from(worker)];
+            stall.until = stall.until.max(now).saturating_add(cost * host.slowness);
+        }
         self.carry_away(node, worker);
         self.plan_turn(node, worker);
         self.read_held(node, worker);
-    }
-
-    /// Plans the reading of links that the worker would not read before and would now.
-    fn read_held(&mut self, node: NodeId, worker: u8) {
-        let range = (node, worker, 0, 0)..=(node, worker, u64::MAX, usize::MAX);
-        let held: Vec<_> = self.held.range(range).copied().collect();
-        for at in held {
-            let Some(name) = self.links.get(&at.2).map(|link| link.names[at.3]) else { continue };
-            if self.worker(node, worker).is_some_and(|w| w.may_read(name)) {
-                self.held.remove(&at);
-                self.queue.plan(self.now + 1, Event::LinkBytes { link: at.2, at_end: at.3, bytes: Vec::new() });
-            }
-        }
     }
 
     fn plan_turn(&mut self, node: NodeId, worker: u8) {
@@ -393,7 +486,7 @@ impl Cluster {
                 host.stopped = Some(reason);
             }
             for id in self.links_where(|end| matches!(end, End::Worker { node: n, .. } if *n == node)) {
-                self.cut(id);
+                self.cut(id, None);
             }
         }
     }
@@ -406,213 +499,14 @@ impl Cluster {
         *last = at;
         self.queue.plan(at, Event::Ring { node, worker: to, incarnation, bytes });
     }
-
-    // ---- links
-
-    fn want(&mut self, a: NodeId, b: NodeId, incarnation: u64) {
-        if a != b {
-            self.wanted.insert((a, b), incarnation);
-            self.dial_all(a, b);
-        }
-    }
-    fn dial_all(&mut self, a: NodeId, b: NodeId) {
-        let workers = |node| self.config.nodes.iter().find(|(n, _)| *n == node).map_or(0, |&(_, workers)| workers);
-        let links = if a.is_data() && b.is_data() { workers(a).min(workers(b)) } else { 1 };
-        for worker in 0..links {
-            let delay = self.delay(self.config.link_delay_ns);
-            self.plan_dial(delay, a, b, worker);
-        }
-    }
-    fn plan_dial(&mut self, delay: u64, from: NodeId, to: NodeId, worker: u8) {
-        if self.dialling.insert((from, to, worker)) {
-            self.queue.plan(self.now + delay, Event::Dial { from, to, worker });
-        }
-    }
-    fn on_dial(&mut self, from: NodeId, to: NodeId, worker: u8) {
-        self.dialling.remove(&(from, to, worker));
-        let (a, b) = (End::Worker { node: from, worker }, End::Worker { node: to, worker });
-        let is_linked = self.by_end.contains_key(&(a, to)) || self.by_end.contains_key(&(b, from));
-        let Some(&wanted) = self.wanted.get(&(from, to)) else { return };
-        if !self.is_running(from) || is_linked {
-            return;
-        }
-        let there = self.incarnation(to);
-        let is_barred = self.barred.contains(&(from.min(to), from.max(to)));
-        if there == 0 || is_barred || (wanted != 0 && wanted != there) {
-            self.plan_dial(REDIAL_NS, from, to, worker);
-            return;
-        }
-        let here = self.incarnation(from);
-        self.open([a, b], [to, from], [here, there]);
-        self.with_worker(from, worker, Some(here), |w| w.link_up(to, there));
-        self.with_worker(to, worker, Some(there), |w| w.link_up(from, here));
-    }
-    fn open(&mut self, ends: [End; 2], names: [NodeId; 2], incarnations: [u64; 2]) {
-        self.next_link += 1;
-        let id = self.next_link;
-        self.by_end.insert((ends[0], names[0]), id);
-        self.by_end.insert((ends[1], names[1]), id);
-        let link = Link {
-            ends,
-            names,
-            incarnations,
-            last: [self.now; 2],
-            unread: Default::default(),
-            ended: [false; 2],
-            cut: false,
-            lost_after: u64::MAX,
-        };
-        self.links.insert(id, link);
-    }
-    fn close(&mut self, end: End, name: NodeId) {
-        if let Some(&id) = self.by_end.get(&(end, name)) {
-            self.cut(id);
-        }
-    }
-    fn send_link(&mut self, from: End, name: NodeId, bytes: Vec<u8>) {
-        let Some(&id) = self.by_end.get(&(from, name)) else { return };
-        let delay = self.delay(self.config.link_delay_ns);
-        let Some(link) = self.links.get_mut(&id) else { return };
-        if link.cut || bytes.is_empty() {
-            return;
-        }
-        let at_end = usize::from(link.ends[0] == from);
-        let at = (self.now + delay).max(link.last[at_end] + 1);
-        link.last[at_end] = at;
-        self.queue.plan(at, Event::LinkBytes { link: id, at_end, bytes });
-    }
-    fn on_link_bytes(&mut self, id: u64, at_end: usize, bytes: &[u8]) {
-        let Some(link) = self.links.get_mut(&id) else { return };
-        let (end, name, incarnation) = (link.ends[at_end], link.names[at_end], link.incarnations[at_end]);
-        if self.now > link.lost_after {
-            return;
-        }
-        link.unread[at_end].extend_from_slice(bytes);
-        match end {
-            End::Actor(actor) => {
-                let all = std::mem::take(&mut link.unread[at_end]);
-                self.with_actor(actor, |a, now, out| a.receive(now, name, &all, out));
-            }
-            End::Worker { node, worker } => {
-                if self.worker(node, worker).is_some_and(|w| !w.may_read(name)) {
-                    self.held.insert((node, worker, id, at_end));
-                } else {
-                    self.read_link(id, at_end, incarnation);
-                }
-            }
-        }
-    }
-    /// Gives a worker what came over a link, if it is still the process that the link was made to.
-    fn read_link(&mut self, id: u64, at_end: usize, incarnation: u64) {
-        let Some(link) = self.links.get_mut(&id) else { return };
-        let End::Worker { node, worker } = link.ends[at_end] else { return };
-        let name = link.names[at_end];
-        let mut all = std::mem::take(&mut link.unread[at_end]);
-        let mut result = Ok(all.len());
-        self.with_worker(node, worker, Some(incarnation), |w| result = w.deliver_frames(name, &all));
-        match result {
-            Ok(consumed) => {
-                all.drain(..consumed);
-                if let Some(link) = self.links.get_mut(&id) {
-                    link.unread[at_end] = all;
-                }
-            }
-            Err(_) => self.cut(id),
-        }
-    }
-    fn on_link_end(&mut self, id: u64, at_end: usize) {
-        let Some(link) = self.links.get_mut(&id) else { return };
-        let (end, name, incarnation) = (link.ends[at_end], link.names[at_end], link.incarnations[at_end]);
-        let other = link.ends[1 - at_end];
-        if let End::Worker { node, worker } = end {
-            self.held.remove(&(node, worker, id, at_end));
-            self.read_link(id, at_end, incarnation);
-        }
-        if let Some(link) = self.links.get_mut(&id) {
-            link.ended[at_end] = true;
-            if link.ended == [true; 2] {
-                self.links.remove(&id);
-            }
-        }
-        if self.by_end.get(&(end, name)) == Some(&id) {
-            self.by_end.remove(&(end, name));
-        }
-        match end {
-            End::Actor(actor) => self.with_actor(actor, |a, now, out| a.link_down(now, name, out)),
-            End::Worker { node, worker } => {
-                self.with_worker(node, worker, Some(incarnation), |w| w.link_down(name));
-                if let End::Worker { node: peer, .. } = other {
-                    for (from, to) in [(node, peer), (peer, node)] {
-                        if self.wanted.contains_key(&(from, to)) {
-                            self.plan_dial(REDIAL_NS, from, to, worker);
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    // ---- actors
-
-    /// Attaches an actor and wakes it.
-    pub fn attach(&mut self, actor: Box<dyn Actor>) -> ActorId {
-        self.actors.push(Some(actor));
-        self.wakes.push(self.now);
-        let actor = self.actors.len() - 1;
-        self.queue.plan(self.now, Event::Wake { actor });
-        actor
-    }
-    fn with_actor(&mut self, id: ActorId, act: impl FnOnce(&mut dyn Actor, u64, &mut ActorOutput)) {
-        let Some(mut actor) = self.actors.get_mut(id).and_then(Option::take) else { return };
-        let mut out = ActorOutput::default();
-        act(actor.as_mut(), self.now, &mut out);
-        self.actors[id] = Some(actor);
-        if let Some(at) = out.wake_at {
-            let at = at.max(self.now + 1);
-            if at < self.wakes[id] {
-                self.wakes[id] = at;
-                self.queue.plan(at, Event::Wake { actor: id });
-            }
-        }
-        for node in out.disconnect {
-            self.close(End::Actor(id), node);
-        }
-        for (node, bytes) in out.bytes {
-            self.send_link(End::Actor(id), node, bytes);
-        }
-        for (node, incarnation) in out.connect {
-            let at = self.now + self.delay(self.config.link_delay_ns);
-            self.queue.plan(at, Event::ActorDial { actor: id, node, incarnation });
-        }
-    }
-    fn on_actor_dial(&mut self, id: ActorId, node: NodeId, wanted: u64) {
-        let end = End::Actor(id);
-        let incarnation = self.incarnation(node);
-        let is_linked = self.by_end.contains_key(&(end, node));
-        if is_linked || incarnation == 0 || (wanted != 0 && wanted != incarnation) {
-            self.with_actor(id, |a, now, out| a.link_down(now, node, out));
-            return;
-        }
-        let workers = self.hosts.get(&node).map_or(&[][..], |host| &host.workers);
-        let instances = workers.len() as u8;
-        let cluster = workers.iter().map(Worker::cluster).max().unwrap_or(0);
-        let slot = self.next_client.entry(node).or_insert(0);
-        let own = NodeId(NodeId::CLIENT_BASE + *slot);
-        *slot = (*slot + 1) % NodeId::CLIENT_BASE;
-        let worker = ((own.0 - NodeId::CLIENT_BASE) % u16::from(instances)) as u8;
-        self.open([end, End::Worker { node, worker }], [node, own], [0, incarnation]);
-        self.with_worker(node, worker, Some(incarnation), |w| w.link_up(own, 0));
-        let welcome = Welcome { own, instances, incarnation, cluster };
-        self.with_actor(id, |a, now, out| a.link_up(now, node, welcome, out));
-    }
 }
 
 fn fold(hash: u64, more: u64) -> u64 {
     (hash.rotate_left(23) ^ more).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-fn joins(link: &Link, a: NodeId, b: NodeId) -> bool {
-    let node = |end: End| if let End::Worker { node, .. } = end { Some(node) } else { None };
-    let pair = (node(link.ends[0]), node(link.ends[1]));
-    pair == (Some(a), Some(b)) || pair == (Some(b), Some(a))
+impl Host {
+    fn is_impaired(&self) -> bool {
+        self.paused || self.slowness > 1 || self.stalls.iter().any(|stall| !stall.waiting.is_empty())
+    }
 }

@@ -39,6 +39,12 @@ pub enum Event {
         worker: u8,
         incarnation: u64,
     },
+    /// What waited for the worker is done, if its node is not paused and its turn is over.
+    Resume {
+        node: NodeId,
+        worker: u8,
+        incarnation: u64,
+    },
     /// A link is tried between equal workers of two nodes.
     Dial {
         from: NodeId,

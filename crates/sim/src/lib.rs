@@ -11,8 +11,16 @@
 mod actor;
 pub mod check;
 mod cluster;
+pub mod drill;
 mod events;
+pub mod fault;
 mod native;
+mod network;
+pub mod promise;
+pub mod runner;
+pub mod settings;
+pub mod shrink;
+pub mod totals;
 pub mod workload;
 
 pub use actor::{Actor, ActorId, ActorOutput, Welcome};

@@ -1,7 +1,6 @@
 //! The bank on simulated clusters: money, records, locks and replicas through crashes and partitions.
 
-use apus_sim::workload::bank::{Fault, Report, Settings, run};
-use apus_types::NodeId;
+use apus_sim::workload::bank::{Report, Settings, run};
 
 /// Seeds of the default run; SIM_SEEDS asks for another number, SIM_FROM for another first one.
 const SEEDS: u64 = 100;
@@ -13,7 +12,7 @@ fn number(name: &str, default: u64) -> u64 {
 fn good(settings: &Settings) -> Report {
     match run(settings) {
         Ok(report) => report,
-        Err(failure) => panic!("{settings:?}: {}\n{}", failure.what, failure.details),
+        Err(failure) => panic!("{}\n{settings}{}", failure.details, failure.what),
     }
 }
 
@@ -44,20 +43,53 @@ fn the_seed_decides_the_run() {
     assert_eq!(hashes.len(), 4);
 }
 
+fn scripted(seed: u64, values: &str, faults: &str) -> Settings {
+    let mut settings = Settings::from_seed(seed);
+    settings.set(values).expect("values in range");
+    settings.schedule = faults.parse().expect("a schedule");
+    settings
+}
+
 /// The brief form of every failure: each node in turn, for one and two workers and two and three replicas.
 #[test]
 fn each_node_dies_once() {
     for (replicas, workers) in [(2, 1), (2, 2), (3, 1), (3, 2)] {
-        let crash = |node| (60_000_000, Fault::Crash(NodeId(node)), 30_000_000);
-        let rounds = (1..=u16::from(replicas)).map(crash).collect();
-        let settings = Settings { groups: 1, replicas, workers, rounds, ..Settings::from_seed(99) };
-        assert!(good(&settings).transfers > 10);
+        let crash = |node| format!("60ms crash n{node} 30ms, 95ms core");
+        let rounds: Vec<String> = (1..=replicas).map(crash).collect();
+        let values = format!("groups=1 replicas={replicas} workers={workers}");
+        assert!(good(&scripted(99, &values, &rounds.join(" / "))).transfers > 10);
     }
 }
 
 /// Two of four nodes lose only each other: the senior is believed, the rest goes on with it.
 #[test]
 fn one_lost_link_does_not_end_the_cluster() {
-    let rounds = vec![(163_000_000, Fault::Part(NodeId(1), NodeId(2), 1_310_000_000), 8_900_000)];
-    good(&Settings { groups: 2, replicas: 2, workers: 2, rounds, ..Settings::from_seed(273) });
+    good(&scripted(273, "groups=2 replicas=2 workers=2", "163ms cut n1 n2 1310ms, 1500ms heal"));
+}
+
+/// Every kind of fault once, each alone.
+#[test]
+fn each_kind_of_fault_is_lived_through() {
+    for fault in [
+        "crash p 40ms",
+        "crash m1 40ms",
+        "pause n2 900ms",
+        "pause n1 3000ms",
+        "slow n1 200 900ms",
+        "cut n1 n2 40ms",
+        "mute n1 n2 900ms",
+        "lose n2 n1 900ms",
+        "split n1 900ms",
+        "hush n2+n3 900ms",
+        "bridge n1 n2 900ms",
+        "flap n1 n3 90ms 5",
+        "reset n1 n2",
+        "reset n2 n3 1",
+        "client 0",
+        "arm p qmgr.drop_view_commit 0",
+    ] {
+        println!("{fault}"); // shown with a panic
+        let report = good(&scripted(5, "groups=1 replicas=3 workers=2", &format!("60ms {fault}, 1000ms core")));
+        assert_eq!(report.faults.values().sum::<u64>(), 1);
+    }
 }

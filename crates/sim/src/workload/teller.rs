@@ -6,7 +6,7 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
 };
 
 use apus_client::{Client, ClientError, ExecOptions, OpBatch, Outcome, Results, ScanRequest, Transaction};
@@ -48,8 +48,14 @@ pub struct Floor {
     pub tables: RefCell<Option<Tables>>,
     /// Tellers begin no further transfer.
     pub shut: Cell<bool>,
-    /// Tellers that wait at the shut gate.
-    pub parked: Cell<usize>,
+    /// Longest pause between two transfers, ns.
+    pub pause_max_ns: u64,
+    /// Tellers that do not wait at the shut gate.
+    pub working: RefCell<BTreeSet<u64>>,
+    /// The transfer that each teller has begun, until its fate is known.
+    pub begun: RefCell<BTreeMap<u64, u64>>,
+    /// Transfers acknowledged to each teller.
+    pub done: RefCell<BTreeMap<u64, u64>>,
     pub acknowledged: RefCell<Vec<u64>>,
     pub unresolved: RefCell<Vec<u64>>,
     /// The last acknowledged transfer of each teller.
@@ -241,15 +247,17 @@ impl Teller {
         }
         loop {
             if floor.shut.get() {
-                floor.parked.set(floor.parked.get() + 1);
+                floor.working.borrow_mut().remove(&self.number);
                 while floor.shut.get() {
                     self.clock.sleep(MS).await;
                 }
-                floor.parked.set(floor.parked.get() - 1);
+                floor.working.borrow_mut().insert(self.number);
             }
+            floor.begun.borrow_mut().insert(self.number, next);
             self.see_through(floor.transfer(next)).await;
+            floor.begun.borrow_mut().remove(&self.number);
             next += 1;
-            let pause = self.random.below(4 * MS);
+            let pause = self.random.below(floor.pause_max_ns);
             self.clock.sleep(pause).await;
         }
     }
@@ -279,6 +287,7 @@ impl Teller {
                 Fate::Committed => {
                     self.last = Some(transfer.id);
                     self.floor.latest.borrow_mut().insert(self.number, transfer.id);
+                    *self.floor.done.borrow_mut().entry(self.number).or_insert(0) += 1;
                     return self.floor.acknowledged.borrow_mut().push(transfer.id);
                 }
                 Fate::Unresolved => {

@@ -1,0 +1,300 @@
+//! What may happen to a simulated cluster, and how it is written.
+//!
+//! A [`Schedule`] is a list of rounds. A round is a list of faults, each at its time after the beginning of the round, and the time
+//! at which all of it ends: links are made whole, what was paused or slow goes on, and, unless the round says `core`, whatever does not
+//! run is started again. The text form is for people and for the command line; it says everything, so it can be read back:
+//!
+//! ```text
+//! 60ms crash n1 30ms, 81ms pause n2 700ms, 900ms core / 163ms split n1+m1 1310ms, 1500ms heal
+//! ```
+//!
+//! Times are whole microseconds. `n1` is a data node, `m1` a management node, `p` the president of the moment.
+
+use std::{fmt, str::FromStr};
+
+use apus_types::NodeId;
+
+const US: u64 = 1_000;
+const MS: u64 = 1_000_000;
+/// A schedule is written by hand or by a seed: more rounds or faults are a mistake.
+const PARTS_MAX: usize = 1000;
+
+/// A node that a fault is aimed at.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Who {
+    Node(NodeId),
+    /// Whoever is president when the time comes.
+    President,
+}
+
+/// Times are in nanoseconds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// The process dies and is started again so much later (or at the end of the round, if that comes first).
+    Crash { who: Who, down: u64 },
+    /// The process makes no turn for so long; its links stay, bytes queue.
+    Pause { who: Who, lasts: u64 },
+    /// Each turn of the node costs so many times what it should.
+    Slow { who: Who, factor: u64, lasts: u64 },
+    /// Two nodes lose their links and do not get them back for so long.
+    Cut { a: Who, b: Who, lasts: u64 },
+    /// Nothing that one node sends reaches the other; their links stay up. What was held back arrives afterwards, or the link turns
+    /// out to be dead.
+    Mute { from: Who, to: Who, lasts: u64, lost: bool },
+    /// These nodes and all others do not hear each other: links die at once, or stay up and silent.
+    Split { side: Vec<NodeId>, lasts: u64, silent: bool },
+    /// A split across which one node still hears everybody.
+    Bridge { side: Vec<NodeId>, bridge: NodeId, lasts: u64, silent: bool },
+    /// A link goes down and up so many times.
+    Flap { a: Who, b: Who, period: u64, times: u64 },
+    /// The links of two nodes (or of one pair of their workers) are reset and may be made again at once.
+    Reset { a: Who, b: Who, worker: Option<u8> },
+    /// A client's process dies; another comes in its place.
+    Client { number: u64 },
+    /// A fault point of the node's blocks answers yes once, after so many passes.
+    Arm { who: Who, point: String, skip: u64 },
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Round {
+    /// Time after the beginning of the round.
+    pub faults: Vec<(u64, Fault)>,
+    /// When the faults end.
+    pub end: u64,
+    /// The nodes that are down by then stay down until the others have shown that they serve.
+    pub core: bool,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Schedule(pub Vec<Round>);
+
+impl Fault {
+    /// The word by which it is written and counted.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Fault::Crash { .. } => "crash",
+            Fault::Pause { .. } => "pause",
+            Fault::Slow { .. } => "slow",
+            Fault::Cut { .. } => "cut",
+            Fault::Mute { lost: false, .. } => "mute",
+            Fault::Mute { lost: true, .. } => "lose",
+            Fault::Split { silent: false, .. } => "split",
+            Fault::Split { silent: true, .. } => "hush",
+            Fault::Bridge { silent: false, .. } => "bridge",
+            Fault::Bridge { silent: true, .. } => "hushbridge",
+            Fault::Flap { .. } => "flap",
+            Fault::Reset { .. } => "reset",
+            Fault::Client { .. } => "client",
+            Fault::Arm { .. } => "arm",
+        }
+    }
+}
+
+impl fmt::Display for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Who::Node(node) => node_name(*node).fmt(f),
+            Who::President => f.write_str("p"),
+        }
+    }
+}
+
+fn node_name(node: NodeId) -> String {
+    if node.is_mgmt() { format!("m{}", node.0 - NodeId::MGMT_BASE) } else { format!("n{}", node.0) }
+}
+
+fn side_name(side: &[NodeId]) -> String {
+    side.iter().map(|n| node_name(*n)).collect::<Vec<_>>().join("+")
+}
+
+/// A time as it is written.
+pub fn time_name(ns: u64) -> String {
+    if ns.is_multiple_of(MS) { format!("{}ms", ns / MS) } else { format!("{}us", ns / US) }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = self.kind();
+        match self {
+            Fault::Crash { who, down } => write!(f, "{kind} {who} {}", time_name(*down)),
+            Fault::Pause { who, lasts } => write!(f, "{kind} {who} {}", time_name(*lasts)),
+            Fault::Slow { who, factor, lasts } => write!(f, "{kind} {who} {factor} {}", time_name(*lasts)),
+            Fault::Cut { a, b, lasts } => write!(f, "{kind} {a} {b} {}", time_name(*lasts)),
+            Fault::Mute { from, to, lasts, .. } => write!(f, "{kind} {from} {to} {}", time_name(*lasts)),
+            Fault::Split { side, lasts, .. } => write!(f, "{kind} {} {}", side_name(side), time_name(*lasts)),
+            Fault::Bridge { side, bridge, lasts, .. } => {
+                write!(f, "{kind} {} {} {}", side_name(side), node_name(*bridge), time_name(*lasts))
+            }
+            Fault::Flap { a, b, period, times } => write!(f, "{kind} {a} {b} {} {times}", time_name(*period)),
+            Fault::Reset { a, b, worker: None } => write!(f, "{kind} {a} {b}"),
+            Fault::Reset { a, b, worker: Some(worker) } => write!(f, "{kind} {a} {b} {worker}"),
+            Fault::Client { number } => write!(f, "{kind} {number}"),
+            Fault::Arm { who, point, skip } => write!(f, "{kind} {who} {point} {skip}"),
+        }
+    }
+}
+
+impl fmt::Display for Round {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, fault) in &self.faults {
+            write!(f, "{} {fault}, ", time_name(*at))?;
+        }
+        write!(f, "{} {}", time_name(self.end), if self.core { "core" } else { "heal" })
+    }
+}
+
+impl fmt::Display for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rounds: Vec<String> = self.0.iter().map(Round::to_string).collect();
+        f.write_str(&rounds.join(" / "))
+    }
+}
+
+// ---- reading it back
+
+/// The words of one fault, taken from the left.
+struct Words<'t> {
+    text: &'t str,
+    words: std::str::SplitWhitespace<'t>,
+}
+
+impl<'t> Words<'t> {
+    fn next(&mut self) -> Result<&'t str, String> {
+        self.words.next().ok_or_else(|| format!("`{}` ends too early", self.text.trim()))
+    }
+    fn number(&mut self) -> Result<u64, String> {
+        let word = self.next()?;
+        word.parse().map_err(|_| format!("`{word}` in `{}` is not a number", self.text.trim()))
+    }
+    fn time(&mut self) -> Result<u64, String> {
+        let word = self.next()?;
+        parse_time(word)
+    }
+    fn node(&mut self) -> Result<NodeId, String> {
+        let word = self.next()?;
+        node(word)
+    }
+    fn who(&mut self) -> Result<Who, String> {
+        let word = self.next()?;
+        if word == "p" { Ok(Who::President) } else { Ok(Who::Node(node(word)?)) }
+    }
+    fn side(&mut self) -> Result<Vec<NodeId>, String> {
+        self.next()?.split('+').map(node).collect()
+    }
+}
+
+/// Reads a time as [`time_name`] writes it.
+///
+/// # Errors
+/// It is no time.
+pub fn parse_time(word: &str) -> Result<u64, String> {
+    let units = [("us", US), ("ms", MS), ("s", 1000 * MS)];
+    let parsed = units.iter().find_map(|(unit, ns)| word.strip_suffix(unit)?.parse::<u64>().ok()?.checked_mul(*ns));
+    parsed.ok_or_else(|| format!("`{word}` is not a time like 20ms"))
+}
+
+fn node(word: &str) -> Result<NodeId, String> {
+    let number = |text: &str, base: u16| text.parse::<u16>().ok().and_then(|n| n.checked_add(base)).map(NodeId);
+    let parsed = match word.split_at_checked(1) {
+        Some(("n", rest)) => number(rest, 0).filter(|n| n.is_data()),
+        Some(("m", rest)) => number(rest, NodeId::MGMT_BASE).filter(|n| n.is_mgmt()),
+        _ => None,
+    };
+    parsed.ok_or_else(|| format!("`{word}` is no node like n1 or m1"))
+}
+
+fn fault(kind: &str, w: &mut Words<'_>) -> Result<Fault, String> {
+    Ok(match kind {
+        "crash" => Fault::Crash { who: w.who()?, down: w.time()? },
+        "pause" => Fault::Pause { who: w.who()?, lasts: w.time()? },
+        "slow" => Fault::Slow { who: w.who()?, factor: w.number()?, lasts: w.time()? },
+        "cut" => Fault::Cut { a: w.who()?, b: w.who()?, lasts: w.time()? },
+        "mute" | "lose" => Fault::Mute { from: w.who()?, to: w.who()?, lasts: w.time()?, lost: kind == "lose" },
+        "split" | "hush" => Fault::Split { side: w.side()?, lasts: w.time()?, silent: kind == "hush" },
+        "bridge" | "hushbridge" => {
+            Fault::Bridge { side: w.side()?, bridge: w.node()?, lasts: w.time()?, silent: kind == "hushbridge" }
+        }
+        "flap" => Fault::Flap { a: w.who()?, b: w.who()?, period: w.time()?, times: w.number()? },
+        "reset" => {
+            let (a, b) = (w.who()?, w.who()?);
+            let worker = w.words.next().map(|word| word.parse().map_err(|_| format!("`{word}` is no worker")));
+            Fault::Reset { a, b, worker: worker.transpose()? }
+        }
+        "client" => Fault::Client { number: w.number()? },
+        "arm" => Fault::Arm { who: w.who()?, point: w.next()?.to_owned(), skip: w.number()? },
+        _ => return Err(format!("`{kind}` is no fault")),
+    })
+}
+
+impl FromStr for Round {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Round, String> {
+        let mut faults = Vec::new();
+        let mut end = None;
+        for part in text.split(',') {
+            if end.is_some() || faults.len() >= PARTS_MAX {
+                return Err(format!("a round ends with `heal` or `core`: `{}`", text.trim()));
+            }
+            let mut words = Words { text: part, words: part.split_whitespace() };
+            let at = words.time()?;
+            match words.next()? {
+                kind @ ("heal" | "core") => end = Some((at, kind == "core")),
+                kind => faults.push((at, fault(kind, &mut words)?)),
+            }
+            if let Some(word) = words.words.next() {
+                return Err(format!("`{word}` is too much in `{}`", part.trim()));
+            }
+        }
+        let (end, core) = end.ok_or_else(|| format!("no `heal` or `core` at the end of `{}`", text.trim()))?;
+        Ok(Round { faults, end, core })
+    }
+}
+
+impl FromStr for Schedule {
+    type Err = String;
+    /// An empty text is a schedule without faults.
+    fn from_str(text: &str) -> Result<Schedule, String> {
+        let rounds: Vec<&str> = text.split('/').filter(|part| !part.trim().is_empty()).collect();
+        if rounds.len() > PARTS_MAX {
+            return Err(format!("more than {PARTS_MAX} rounds"));
+        }
+        rounds.into_iter().map(Round::from_str).collect::<Result<_, _>>().map(Schedule)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: &str = "60ms crash n1 30ms, 81us pause p 700ms, 1ms slow n2 100 1000ms, 5ms cut n1 p 3ms, \
+        6ms mute n1 m1 8ms, 6ms lose m1 n2 8ms, 900ms core / 163ms split n1+m1 1310ms, 7ms hush n2 1ms, \
+        8ms bridge n1 n2 4ms, 8ms hushbridge n1+n3 n2 4ms, 9ms flap n1 n2 10ms 4, 1500ms heal / \
+        1ms reset n1 n2, 2ms reset n1 n2 1, 3ms client 2, 4ms arm n1 tc.x 3, 5ms heal";
+
+    #[test]
+    fn a_schedule_reads_as_it_is_written() {
+        let schedule: Schedule = ALL.parse().expect("every kind of fault");
+        assert_eq!(schedule.to_string(), ALL);
+        assert_eq!(schedule.to_string().parse(), Ok(schedule));
+        assert_eq!("".parse(), Ok(Schedule::default()));
+    }
+
+    #[test]
+    fn what_is_no_schedule_is_refused() {
+        for text in [
+            "1ms crash n1 2ms",
+            "1ms crash n1, 2ms heal",
+            "1ms crash x1 2ms, 2ms heal",
+            "1ms crash n0 2ms, 2ms heal",
+            "1ms crash n999 2ms, 2ms heal",
+            "1 crash n1 2ms, 2ms heal",
+            "1ms heal, 2ms crash n1 1ms",
+            "1ms burn n1 2ms, 2ms heal",
+            "1ms crash n1 2ms 7, 2ms heal",
+            "99999999999999999999s heal",
+            "18446744073709551615s heal",
+        ] {
+            assert!(text.parse::<Schedule>().is_err(), "{text}");
+        }
+    }
+}

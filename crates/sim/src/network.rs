@@ -1,0 +1,403 @@
+//! The network of a simulated cluster: links between workers and from actors, what delays them and what breaks them.
+//!
+//! A link keeps its order and loses nothing until it is cut; then each end learns it at its own time. It belongs to two processes: what
+//! the dead one was sent never reaches the one that comes after it. Faults:
+//! - *cut*: the links of two nodes end, and dialling is in vain until [`Cluster::heal`];
+//! - *mute*: what one node sends to the other, the end of its links included, is held back while links stay up; it arrives
+//!   after [`Cluster::unmute`]. Nobody can dial meanwhile, for that takes both directions;
+//! - *reset*: links end and may be made again at once.
+
+use apus_kernel::Worker;
+use apus_types::NodeId;
+
+use crate::{
+    Actor, ActorId, ActorOutput, Cluster, Welcome,
+    events::{End, Event},
+};
+
+/// A dial that found nobody is repeated after this long.
+const REDIAL_NS: u64 = 20_000_000;
+
+pub(crate) struct Link {
+    pub ends: [End; 2],
+    /// What each end calls the other.
+    pub names: [NodeId; 2],
+    /// The process at each end (0: an actor): what the dead one was sent must not reach the one that comes after it.
+    pub incarnations: [u64; 2],
+    /// Last arrival planned at each end: later bytes do not overtake.
+    last: [u64; 2],
+    /// When the last byte to each end has left, where bandwidth is limited.
+    busy: [u64; 2],
+    /// Held back on the way to each end, and whether the end of the link is held back too.
+    stalled: [Vec<u8>; 2],
+    stalled_end: [bool; 2],
+    /// Bytes that arrived at each end and were not read yet: the beginning of a frame, or all that came while the worker would
+    /// not read ([`Worker::may_read`]).
+    unread: [Vec<u8>; 2],
+    ended: [bool; 2],
+    cut: bool,
+    /// Bytes that would arrive later than this were lost with the machine that sent them.
+    pub lost_after: u64,
+}
+
+fn node_of(end: End) -> Option<NodeId> {
+    if let End::Worker { node, .. } = end { Some(node) } else { None }
+}
+
+fn joins(link: &Link, a: NodeId, b: NodeId) -> bool {
+    let pair = link.ends.map(node_of);
+    pair == [Some(a), Some(b)] || pair == [Some(b), Some(a)]
+}
+
+fn remove_one(list: &mut Vec<(NodeId, NodeId)>, pair: (NodeId, NodeId)) {
+    if let Some(index) = list.iter().position(|p| *p == pair) {
+        list.remove(index);
+    }
+}
+
+/// Faults of the network. Each call is undone by as many of its opposite, so faults may overlap.
+impl Cluster {
+    /// Cuts the links between two nodes and keeps them apart until [`Cluster::heal`].
+    pub fn part(&mut self, a: NodeId, b: NodeId) {
+        self.barred.push((a.min(b), a.max(b)));
+        self.reset(a, b, None);
+    }
+    pub fn heal(&mut self, a: NodeId, b: NodeId) {
+        remove_one(&mut self.barred, (a.min(b), a.max(b)));
+    }
+    /// Holds back what `from` sends to `to` until [`Cluster::unmute`].
+    pub fn mute(&mut self, from: NodeId, to: NodeId) {
+        self.muted.push((from, to));
+    }
+    /// Lets through what was held back, unless it is `lost`: then the links turn out to be dead.
+    pub fn unmute(&mut self, from: NodeId, to: NodeId, lost: bool) {
+        remove_one(&mut self.muted, (from, to));
+        if self.muted.contains(&(from, to)) {
+            return;
+        }
+        let goes = |l: &crate::network::Link| {
+            (0..2).find(|&e| node_of(l.ends[1 - e]) == Some(from) && node_of(l.ends[e]) == Some(to))
+        };
+        let ids: Vec<(u64, usize)> = self.links.iter().filter_map(|(&id, l)| Some((id, goes(l)?))).collect();
+        for (id, at_end) in ids {
+            if lost {
+                if let Some(link) = self.links.get_mut(&id) {
+                    link.lost_after = link.lost_after.min(self.now);
+                }
+                self.cut(id, None);
+            }
+            self.release(id, at_end);
+        }
+    }
+    /// The links between two nodes, or only those of one pair of their workers, end; in half of the cases without what is on its way.
+    pub fn reset(&mut self, a: NodeId, b: NodeId, worker: Option<u8>) {
+        let is_hit = |end: End| worker.is_none_or(|w| matches!(end, End::Worker { worker, .. } if worker == w));
+        let hit = self.links.iter().filter(|(_, l)| joins(l, a, b) && is_hit(l.ends[0]));
+        let ids: Vec<u64> = hit.map(|(&id, _)| id).collect();
+        for id in ids {
+            if self.random.one_in(2) {
+                let lost_after = self.now + self.random.below(self.config.link_delay_ns.1 + 1);
+                if let Some(link) = self.links.get_mut(&id) {
+                    link.lost_after = link.lost_after.min(lost_after);
+                }
+            }
+            self.cut(id, None);
+        }
+    }
+    /// Ends all of the above.
+    pub fn heal_network(&mut self) {
+        self.barred.clear();
+        while let Some(&(from, to)) = self.muted.first() {
+            self.unmute(from, to, false);
+        }
+    }
+    fn is_muted(&self, from: End, to: End) -> bool {
+        !self.muted.is_empty()
+            && matches!((node_of(from), node_of(to)), (Some(from), Some(to)) if self.muted.contains(&(from, to)))
+    }
+    /// Whether a dial comes through.
+    fn may_dial(&self, a: NodeId, b: NodeId) -> bool {
+        !self.barred.contains(&(a.min(b), a.max(b))) && !self.muted.contains(&(a, b)) && !self.muted.contains(&(b, a))
+    }
+    /// Sends what was held back on the way to this end.
+    fn release(&mut self, id: u64, at_end: usize) {
+        let Some(link) = self.links.get_mut(&id) else { return };
+        let (bytes, ended) = (std::mem::take(&mut link.stalled[at_end]), link.stalled_end[at_end]);
+        link.stalled_end[at_end] = false;
+        if !bytes.is_empty() {
+            self.plan_bytes(id, at_end, bytes);
+        }
+        if ended {
+            self.plan_end(id, at_end);
+        }
+    }
+}
+
+/// Links.
+impl Cluster {
+    pub(crate) fn links_where(&self, is_hit: impl Fn(&End) -> bool) -> Vec<u64> {
+        self.links.iter().filter(|(_, l)| l.ends.iter().any(&is_hit)).map(|(&id, _)| id).collect()
+    }
+    /// Bytes on their way still arrive, each end then learns that there will be no more. `closer`: the end that knows by itself.
+    pub(crate) fn cut(&mut self, id: u64, closer: Option<usize>) {
+        let Some(link) = self.links.get_mut(&id).filter(|link| !link.cut) else { return };
+        link.cut = true;
+        let ends = link.ends;
+        for at_end in 0..2 {
+            if closer != Some(at_end) && self.is_muted(ends[1 - at_end], ends[at_end]) {
+                if let Some(link) = self.links.get_mut(&id) {
+                    link.stalled_end[at_end] = true;
+                }
+            } else {
+                self.plan_end(id, at_end);
+            }
+        }
+    }
+    fn plan_end(&mut self, id: u64, at_end: usize) {
+        let soonest = self.now + self.delay(self.config.link_delay_ns);
+        let Some(link) = self.links.get(&id) else { return };
+        self.queue.plan(link.last[at_end].max(soonest) + 1, Event::LinkEnd { link: id, at_end });
+    }
+    pub(crate) fn want(&mut self, a: NodeId, b: NodeId, incarnation: u64) {
+        if a != b {
+            self.wanted.insert((a, b), incarnation);
+            self.dial_all(a, b);
+        }
+    }
+    pub(crate) fn dial_all(&mut self, a: NodeId, b: NodeId) {
+        let workers = |node| self.config.nodes.iter().find(|(n, _)| *n == node).map_or(0, |&(_, workers)| workers);
+        let links = if a.is_data() && b.is_data() { workers(a).min(workers(b)) } else { 1 };
+        for worker in 0..links {
+            let delay = self.delay(self.config.link_delay_ns);
+            self.plan_dial(delay, a, b, worker);
+        }
+    }
+    fn plan_dial(&mut self, delay: u64, from: NodeId, to: NodeId, worker: u8) {
+        if self.dialling.insert((from, to, worker)) {
+            self.queue.plan(self.now + delay, Event::Dial { from, to, worker });
+        }
+    }
+    pub(crate) fn on_dial(&mut self, from: NodeId, to: NodeId, worker: u8) {
+        self.dialling.remove(&(from, to, worker));
+        let (a, b) = (End::Worker { node: from, worker }, End::Worker { node: to, worker });
+        let is_linked = self.by_end.contains_key(&(a, to)) || self.by_end.contains_key(&(b, from));
+        let Some(&wanted) = self.wanted.get(&(from, to)) else { return };
+        if !self.is_running(from) || is_linked {
+            return;
+        }
+        let there = self.incarnation(to);
+        // A stopped machine neither dials nor answers the hello of one who does.
+        let is_possible = there != 0 && self.may_dial(from, to) && !self.is_paused(from) && !self.is_paused(to);
+        if !is_possible || (wanted != 0 && wanted != there) {
+            self.plan_dial(REDIAL_NS, from, to, worker);
+            return;
+        }
+        let here = self.incarnation(from);
+        self.open([a, b], [to, from], [here, there]);
+        self.with_worker(from, worker, Some(here), |w| w.link_up(to, there));
+        self.with_worker(to, worker, Some(there), |w| w.link_up(from, here));
+    }
+    fn open(&mut self, ends: [End; 2], names: [NodeId; 2], incarnations: [u64; 2]) {
+        self.next_link += 1;
+        let id = self.next_link;
+        self.by_end.insert((ends[0], names[0]), id);
+        self.by_end.insert((ends[1], names[1]), id);
+        let link = Link {
+            ends,
+            names,
+            incarnations,
+            last: [self.now; 2],
+            busy: [self.now; 2],
+            stalled: Default::default(),
+            stalled_end: [false; 2],
+            unread: Default::default(),
+            ended: [false; 2],
+            cut: false,
+            lost_after: u64::MAX,
+        };
+        self.links.insert(id, link);
+    }
+    pub(crate) fn close(&mut self, end: End, name: NodeId) {
+        if let Some(&id) = self.by_end.get(&(end, name)) {
+            let closer = self.links.get(&id).map(|link| usize::from(link.ends[1] == end));
+            self.cut(id, closer);
+        }
+    }
+    pub(crate) fn send_link(&mut self, from: End, name: NodeId, bytes: Vec<u8>) {
+        let Some(&id) = self.by_end.get(&(from, name)) else { return };
+        let Some(link) = self.links.get(&id).filter(|link| !link.cut && !bytes.is_empty()) else { return };
+        let at_end = usize::from(link.ends[0] == from);
+        if self.is_muted(from, link.ends[at_end]) {
+            if let Some(link) = self.links.get_mut(&id) {
+                link.stalled[at_end].extend_from_slice(&bytes);
+            }
+            return;
+        }
+        self.plan_bytes(id, at_end, bytes);
+    }
+    fn plan_bytes(&mut self, id: u64, at_end: usize, bytes: Vec<u8>) {
+        let mut delay = self.delay(self.config.link_delay_ns);
+        let (one_in, most) = self.config.link_spike_ns;
+        if self.random.one_in(one_in) {
+            delay += self.random.below(most + 1);
+        }
+        let Some(link) = self.links.get_mut(&id) else { return };
+        let mut left = self.now;
+        if let Some(rate) = self.config.link_bytes_per_ms {
+            left = link.busy[at_end].max(left) + bytes.len() as u64 * 1_000_000 / rate.max(1);
+            link.busy[at_end] = left;
+        }
+        let at = (left + delay).max(link.last[at_end] + 1);
+        link.last[at_end] = at;
+        self.queue.plan(at, Event::LinkBytes { link: id, at_end, bytes });
+    }
+    pub(crate) fn on_link_bytes(&mut self, id: u64, at_end: usize, bytes: &[u8]) {
+        let Some(link) = self.links.get_mut(&id) else { return };
+        let (end, name, incarnation) = (link.ends[at_end], link.names[at_end], link.incarnations[at_end]);
+        if self.now > link.lost_after {
+            return;
+        }
+        link.unread[at_end].extend_from_slice(bytes);
+        match end {
+            End::Actor(actor) => {
+                let all = std::mem::take(&mut link.unread[at_end]);
+                self.with_actor(actor, |a, now, out| a.receive(now, name, &all, out));
+            }
+            End::Worker { node, worker } => {
+                if self.worker(node, worker).is_some_and(|w| !w.may_read(name)) {
+                    self.held.insert((node, worker, id, at_end));
+                } else {
+                    self.read_link(id, at_end, incarnation);
+                }
+            }
+        }
+    }
+    /// Plans the reading of links that the worker would not read before and would now.
+    pub(crate) fn read_held(&mut self, node: NodeId, worker: u8) {
+        let range = (node, worker, 0, 0)..=(node, worker, u64::MAX, usize::MAX);
+        let held: Vec<_> = self.held.range(range).copied().collect();
+        for at in held {
+            let Some(name) = self.links.get(&at.2).map(|link| link.names[at.3]) else { continue };
+            if self.worker(node, worker).is_some_and(|w| w.may_read(name)) {
+                self.held.remove(&at);
+                self.queue.plan(self.now + 1, Event::LinkBytes { link: at.2, at_end: at.3, bytes: Vec::new() });
+            }
+        }
+    }
+    /// Gives a worker what came over a link, if it is still the process that the link was made to.
+    fn read_link(&mut self, id: u64, at_end: usize, incarnation: u64) {
+        let Some(link) = self.links.get_mut(&id) else { return };
+        let End::Worker { node, worker } = link.ends[at_end] else { return };
+        let name = link.names[at_end];
+        let mut all = std::mem::take(&mut link.unread[at_end]);
+        let mut result = Ok(all.len());
+        self.with_worker(node, worker, Some(incarnation), |w| result = w.deliver_frames(name, &all));
+        match result {
+            Ok(consumed) => {
+                all.drain(..consumed);
+                if let Some(link) = self.links.get_mut(&id) {
+                    link.unread[at_end] = all;
+                }
+            }
+            Err(_) => self.cut(id, Some(at_end)),
+        }
+    }
+    pub(crate) fn on_link_end(&mut self, id: u64, at_end: usize) {
+        let Some(link) = self.links.get_mut(&id) else { return };
+        let (end, name, incarnation) = (link.ends[at_end], link.names[at_end], link.incarnations[at_end]);
+        let other = link.ends[1 - at_end];
+        if let End::Worker { node, worker } = end {
+            self.held.remove(&(node, worker, id, at_end));
+            self.read_link(id, at_end, incarnation);
+        }
+        if let Some(link) = self.links.get_mut(&id) {
+            link.ended[at_end] = true;
+            if link.ended == [true; 2] {
+                self.links.remove(&id);
+            }
+        }
+        if self.by_end.get(&(end, name)) == Some(&id) {
+            self.by_end.remove(&(end, name));
+        }
+        match end {
+            End::Actor(actor) => self.with_actor(actor, |a, now, out| a.link_down(now, name, out)),
+            End::Worker { node, worker } => {
+                self.with_worker(node, worker, Some(incarnation), |w| w.link_down(name));
+                if let End::Worker { node: peer, .. } = other {
+                    for (from, to) in [(node, peer), (peer, node)] {
+                        if self.wanted.contains_key(&(from, to)) {
+                            self.plan_dial(REDIAL_NS, from, to, worker);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Actors.
+impl Cluster {
+    /// Attaches an actor and wakes it.
+    pub fn attach(&mut self, actor: Box<dyn Actor>) -> ActorId {
+        self.actors.push(Some(actor));
+        self.wakes.push(self.now);
+        let actor = self.actors.len() - 1;
+        self.queue.plan(self.now, Event::Wake { actor });
+        actor
+    }
+    /// The actor is gone at once with all it held; its links end.
+    pub fn detach(&mut self, actor: ActorId) {
+        if let Some(slot) = self.actors.get_mut(actor) {
+            *slot = None;
+        }
+        for id in self.links_where(|end| *end == End::Actor(actor)) {
+            self.cut(id, None);
+        }
+    }
+    pub(crate) fn with_actor(&mut self, id: ActorId, act: impl FnOnce(&mut dyn Actor, u64, &mut ActorOutput)) {
+        let Some(mut actor) = self.actors.get_mut(id).and_then(Option::take) else { return };
+        let mut out = ActorOutput::default();
+        act(actor.as_mut(), self.now, &mut out);
+        self.actors[id] = Some(actor);
+        if let Some(at) = out.wake_at {
+            let at = at.max(self.now + 1);
+            if at < self.wakes[id] {
+                self.wakes[id] = at;
+                self.queue.plan(at, Event::Wake { actor: id });
+            }
+        }
+        for node in out.disconnect {
+            self.close(End::Actor(id), node);
+        }
+        for (node, bytes) in out.bytes {
+            self.send_link(End::Actor(id), node, bytes);
+        }
+        for (node, incarnation) in out.connect {
+            let at = self.now + self.delay(self.config.link_delay_ns);
+            self.queue.plan(at, Event::ActorDial { actor: id, node, incarnation });
+        }
+    }
+    pub(crate) fn on_actor_dial(&mut self, id: ActorId, node: NodeId, wanted: u64) {
+        let end = End::Actor(id);
+        let incarnation = self.incarnation(node);
+        let is_linked = self.by_end.contains_key(&(end, node));
+        if is_linked || incarnation == 0 || (wanted != 0 && wanted != incarnation) {
+            self.with_actor(id, |a, now, out| a.link_down(now, node, out));
+            return;
+        }
+        if self.actors.get(id).is_none_or(Option::is_none) {
+            return;
+        }
+        let workers = self.hosts.get(&node).map_or(&[][..], |host| &host.workers);
+        let instances = workers.len() as u8;
+        let cluster = workers.iter().map(Worker::cluster).max().unwrap_or(0);
+        let slot = self.next_client.entry(node).or_insert(0);
+        let own = NodeId(NodeId::CLIENT_BASE + *slot);
+        *slot = (*slot + 1) % NodeId::CLIENT_BASE;
+        let worker = ((own.0 - NodeId::CLIENT_BASE) % u16::from(instances)) as u8;
+        self.open([end, End::Worker { node, worker }], [node, own], [0, incarnation]);
+        self.with_worker(node, worker, Some(incarnation), |w| w.link_up(own, 0));
+        let welcome = Welcome { own, instances, incarnation, cluster };
+        self.with_actor(id, |a, now, out| a.link_up(now, node, welcome, out));
+    }
+}

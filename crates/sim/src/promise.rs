@@ -1,0 +1,178 @@
+//! The atlas: which faults may come together, because the system promises to live through them.
+//!
+//! Safety is promised always, but nothing is on disk yet: a cluster of which no group member is left, or of which every side must stop,
+//! has lost its data, and there is nothing left to check. So a round of faults is *within the promise* if, whatever the faults do at
+//! worst, the nodes that they cannot take away
+//! - hold a member of each group,
+//! - may go on by the survival rule of QMGR even if all others go at the same moment: a whole group is among them, or more
+//!   than half of all nodes, or half of them and the arbitrator can be asked,
+//!
+//! and the arbitrator counts only if nothing in the round touches a management node (a partition that is the only fault of its round is
+//! judged with the management node on its side).
+//!
+//! Each round begins with a whole cluster, so rounds need not be looked at together, with one exception: a management node that was
+//! restarted answers nobody for a while (`QUARANTINE_NS` of the mgmt crate), so a round that touched it is followed by that much peace.
+
+use std::collections::BTreeSet;
+
+use apus_types::NodeId;
+
+use crate::{
+    fault::{Fault, Round, Who},
+    settings::Settings,
+};
+
+type Nodes = BTreeSet<NodeId>;
+
+/// Why the round is not within the promise; `None`: it is.
+pub fn refusal(settings: &Settings, round: &Round) -> Option<String> {
+    let all: Nodes = settings.data_nodes().into_iter().collect();
+    let is_split = |fault: &Fault| matches!(fault, Fault::Split { .. } | Fault::Bridge { .. });
+    let mut faults = round.faults.iter().map(|(_, fault)| fault);
+    let arbitrated = !faults.any(|f| touches_arbitrator(f) || (is_split(f) && round.faults.len() > 1));
+    // What is left in each way in which the faults may go.
+    let mut ways: Vec<Nodes> = vec![all];
+    for (_, fault) in &round.faults {
+        let losses = losses(settings, fault);
+        if losses.is_empty() {
+            return Some(format!("after `{fault}` no side may go on"));
+        }
+        let mut next: Vec<Nodes> = Vec::new();
+        for way in &ways {
+            for loss in &losses {
+                let left: Nodes = way.difference(loss).copied().collect();
+                if !next.contains(&left) {
+                    next.push(left);
+                }
+            }
+        }
+        ways = next;
+    }
+    let bad = ways.into_iter().find(|left| !goes_on(settings, left, arbitrated));
+    bad.map(|left| format!("if {left:?} were all that is left, they could not go on"))
+}
+
+/// Why the round is not drawn although it is within the promise: bugs that are known and not fixed. Each line is a debt.
+pub fn not_yet(round: &Round) -> Option<&'static str> {
+    let is_link = |fault: &Fault| {
+        matches!(
+            fault,
+            Fault::Cut { .. }
+                | Fault::Mute { .. }
+                | Fault::Split { .. }
+                | Fault::Bridge { .. }
+                | Fault::Flap { .. }
+                | Fault::Reset { .. }
+        )
+    };
+    let takes_away = round.faults.iter().filter(|(_, f)| !matches!(f, Fault::Client { .. } | Fault::Arm { .. }));
+    if takes_away.count() > 1 && round.faults.iter().any(|(_, fault)| is_link(fault)) {
+        return Some("QMGR: links lost together with another node leave a node in its old view, or stop the survivors");
+    }
+    None
+}
+
+/// Whether this fault may keep data nodes from asking the arbitrator.
+pub fn touches_arbitrator(fault: &Fault) -> bool {
+    let is_mgmt = |who: &Who| matches!(who, Who::Node(node) if node.is_mgmt());
+    match fault {
+        Fault::Crash { who, .. } | Fault::Pause { who, .. } | Fault::Slow { who, .. } => is_mgmt(who),
+        Fault::Cut { a, b, .. } | Fault::Flap { a, b, .. } | Fault::Reset { a, b, .. } => is_mgmt(a) || is_mgmt(b),
+        Fault::Mute { from, to, .. } => is_mgmt(from) || is_mgmt(to),
+        // Judged with the sides: one of them has the management node.
+        Fault::Split { .. } | Fault::Bridge { .. } => false,
+        Fault::Client { .. } | Fault::Arm { .. } => false,
+    }
+}
+
+/// The survival rule for these full members of a whole cluster.
+fn goes_on(settings: &Settings, left: &Nodes, arbitrated: bool) -> bool {
+    let groups = settings.group_members();
+    let all: usize = groups.iter().map(BTreeSet::len).sum();
+    if groups.iter().any(|group| group.is_disjoint(left)) {
+        return false;
+    }
+    left.len() == all
+        || groups.iter().any(|group| group.is_subset(left))
+        || 2 * left.len() > all
+        || (2 * left.len() == all && arbitrated)
+}
+
+/// The sets of data nodes of which this fault may take one away; none: it may leave nobody.
+fn losses(settings: &Settings, fault: &Fault) -> Vec<Nodes> {
+    let only = |who: &Who| match who {
+        Who::Node(node) if node.is_mgmt() => vec![Nodes::new()],
+        Who::Node(node) => vec![Nodes::from([*node])],
+        Who::President => settings.data_nodes().into_iter().map(|n| Nodes::from([n])).collect(),
+    };
+    match fault {
+        Fault::Crash { who, .. } | Fault::Pause { who, .. } | Fault::Slow { who, .. } => only(who),
+        // One of the two is removed, for it is accused by the other.
+        Fault::Cut { a, b, .. }
+        | Fault::Flap { a, b, .. }
+        | Fault::Reset { a, b, .. }
+        | Fault::Mute { from: a, to: b, .. } => only(a).into_iter().chain(only(b)).collect(),
+        Fault::Split { side, .. } => split(settings, side, None),
+        Fault::Bridge { side, bridge, .. } => split(settings, side, Some(*bridge)),
+        Fault::Client { .. } | Fault::Arm { .. } => vec![Nodes::new()],
+    }
+}
+
+/// Both sides ask to go on; a bridge belongs to the one that does.
+fn split(settings: &Settings, side: &[NodeId], bridge: Option<NodeId>) -> Vec<Nodes> {
+    let all: Nodes = settings.data_nodes().into_iter().collect();
+    let here: Nodes = side.iter().copied().filter(|n| n.is_data() && Some(*n) != bridge).collect();
+    let there: Nodes = all.iter().copied().filter(|n| !here.contains(n) && Some(*n) != bridge).collect();
+    let mgmt_here = side.iter().any(|n| n.is_mgmt());
+    let mut losses = Vec::new();
+    for (own, lost, has_mgmt) in [(&here, &there, mgmt_here), (&there, &here, !mgmt_here)] {
+        let own: Nodes = own.iter().copied().chain(bridge).collect();
+        if goes_on(settings, &own, has_mgmt) {
+            losses.push(lost.clone());
+        }
+    }
+    losses
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judge(groups: u8, replicas: u8, round: &str) -> Option<String> {
+        let settings = Settings { groups, replicas, ..Settings::from_seed(1) };
+        refusal(&settings, &round.parse().expect("a round"))
+    }
+
+    #[test]
+    fn what_is_promised() {
+        for (groups, replicas, round) in [
+            (1, 2, "1ms crash n1 2ms, 3ms heal"),
+            (1, 2, "1ms crash p 2ms, 3ms heal"),
+            (1, 2, "1ms cut n1 n2 2ms, 3ms heal"),
+            (1, 2, "1ms split n1 2ms, 3ms heal"),
+            (1, 1, "1ms crash m1 2ms, 3ms heal"),
+            (1, 2, "1ms crash n1 2ms, 9ms crash n1 1ms, 30ms heal"),
+            (2, 2, "1ms crash n1 2ms, 1ms crash n3 1ms, 30ms heal"),
+            (1, 3, "1ms crash n1 2ms, 1ms crash m1 1ms, 30ms heal"),
+            (2, 2, "1ms split n1+n2+n3 2ms, 3ms heal"),
+        ] {
+            assert_eq!(judge(groups, replicas, round), None, "{groups} x {replicas}: {round}");
+        }
+    }
+
+    #[test]
+    fn what_is_not() {
+        for (groups, replicas, round) in [
+            (1, 1, "1ms crash n1 2ms, 3ms heal"),
+            (1, 2, "1ms crash n1 2ms, 1ms crash n2 3ms, 5ms heal"),
+            (1, 2, "1ms crash n1 2ms, 1ms crash p 3ms, 5ms heal"),
+            (1, 2, "1ms crash n1 2ms, 1ms crash m1 3ms, 5ms heal"),
+            (1, 2, "1ms split m1 2ms, 1ms cut n1 n2 2ms, 3ms heal"),
+            (1, 3, "1ms crash n1 2ms, 1ms crash n2 1ms, 30ms heal"),
+            (2, 2, "1ms split n1+n2 2ms, 3ms heal"),
+            (2, 2, "1ms crash n1 2ms, 1ms cut n1 n2 1ms, 30ms heal"),
+        ] {
+            assert!(judge(groups, replicas, round).is_some(), "{groups} x {replicas}: {round}");
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! What a seed decides: the shape of the cluster, its network, its clients, and what happens to it.
+//!
+//! Everything is drawn here, before the run, so that it can be printed, changed and shrunk. Faults are drawn as the atlas allows
+//! (`promise`); docs/internals/simulation.md has it in words.
+
+use std::{collections::BTreeSet, fmt};
+
+use apus_kernel::Random;
+use apus_types::NodeId;
+
+use crate::{
+    fault::{Fault, Round, Schedule, Who, parse_time, time_name},
+    promise,
+    workload::Kind,
+};
+
+const US: u64 = 1_000;
+const MS: u64 = 1_000_000;
+/// Fault points of blocks that seeds arm: each makes something rare likely, none breaks a promise.
+const POINTS: &[&str] = &["qmgr.drop_view_commit", "dict.drop_commit"];
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Settings {
+    pub seed: u64,
+    pub workload: Kind,
+    pub groups: u8,
+    pub replicas: u8,
+    pub workers: u8,
+    pub clients: u64,
+    pub tellers_per_client: u64,
+    pub accounts: u64,
+    /// A restarted node has the address that it had before.
+    pub fixed_addresses: bool,
+    /// Longest time on a link and between two workers of a node, ns.
+    pub link_delay_max_ns: u64,
+    pub ring_delay_max_ns: u64,
+    /// One message in so many takes up to so much longer, ns.
+    pub link_spike_ns: (u64, u64),
+    pub link_bytes_per_ms: Option<u64>,
+    /// Longest pause of a teller between two transfers, ns.
+    pub pause_max_ns: u64,
+    pub schedule: Schedule,
+}
+
+impl Settings {
+    /// A cluster of one group of two nodes mostly, with two or three rounds of faults.
+    pub fn from_seed(seed: u64) -> Settings {
+        let mut random = Random::new(seed ^ 0x6261_6e6b);
+        // Small clusters are the most likely to be run, and the fastest.
+        let (groups, replicas) =
+            [(1, 2), (1, 2), (1, 2), (2, 2), (1, 3), (1, 1), (1, 4), (3, 2), (2, 3), (4, 2)][random.below(10) as usize];
+        let workers = if random.one_in(8) { 3 } else { 1 + random.below(2) as u8 };
+        let clients = 1 + random.below(3);
+        let mut settings = Settings {
+            seed,
+            workload: Kind::from_seed(seed),
+            groups,
+            replicas,
+            workers,
+            clients,
+            tellers_per_client: 1 + random.below(4),
+            accounts: if random.one_in(6) { 1000 } else { 4 + random.below(60) },
+            fixed_addresses: random.one_in(2),
+            link_delay_max_ns: [300_000, 300_000, 3 * MS, 10 * MS][random.below(4) as usize],
+            ring_delay_max_ns: [20_000, 20_000, 500_000, 5 * MS][random.below(4) as usize],
+            link_spike_ns: if random.one_in(4) { (20 + random.below(500), random.below(60 * MS)) } else { (0, 0) },
+            link_bytes_per_ms: random.one_in(5).then(|| [2_000, 20_000, 200_000][random.below(3) as usize]),
+            pause_max_ns: 4 * MS,
+            schedule: Schedule::default(),
+        };
+        let rounds = 2 + random.below(2);
+        for _ in 0..rounds {
+            let round = settings.round(&mut random);
+            settings.schedule.0.push(round);
+        }
+        settings
+    }
+    pub fn data_nodes(&self) -> Vec<NodeId> {
+        (1..=u16::from(self.groups * self.replicas)).map(NodeId).collect()
+    }
+    pub fn mgmt_nodes(&self) -> Vec<NodeId> {
+        vec![NodeId(NodeId::MGMT_BASE + 1)]
+    }
+    /// What can be set by `name=value`, and its value.
+    pub fn values(&self) -> Vec<(&'static str, String)> {
+        let (one_in, most) = self.link_spike_ns;
+        vec![
+            ("workload", self.workload.name().to_owned()),
+            ("groups", self.groups.to_string()),
+            ("replicas", self.replicas.to_string()),
+            ("workers", self.workers.to_string()),
+            ("clients", self.clients.to_string()),
+            ("tellers", self.tellers_per_client.to_string()),
+            ("accounts", self.accounts.to_string()),
+            ("fixed", u8::from(self.fixed_addresses).to_string()),
+            ("link", time_name(self.link_delay_max_ns)),
+            ("ring", time_name(self.ring_delay_max_ns)),
+            ("spikes", one_in.to_string()),
+            ("spike", time_name(most)),
+            ("rate", self.link_bytes_per_ms.unwrap_or(0).to_string()),
+            ("pause", time_name(self.pause_max_ns)),
+        ]
+    }
+    /// What must be set to come from `other` to this, as [`Settings::set`] reads it; nothing about the schedule.
+    pub fn difference(&self, other: &Settings) -> String {
+        let pairs = self.values().into_iter().zip(other.values()).filter(|(own, theirs)| own != theirs);
+        pairs.map(|((name, value), _)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
+    }
+    /// Sets values given as `name=value`, separated by blanks.
+    ///
+    /// # Errors
+    /// The first that is not understood or out of range.
+    pub fn set(&mut self, text: &str) -> Result<(), String> {
+        for word in text.split_whitespace() {
+            let (name, value) = word.split_once('=').ok_or_else(|| format!("`{word}` is not name=value"))?;
+            let number = || value.parse::<u64>().map_err(|_| format!("`{word}`: not a number"));
+            let small =
+                |most: u64| number().and_then(|n| if n <= most { Ok(n) } else { Err(format!("`{word}`: too much")) });
+            match name {
+                "workload" => {
+                    self.workload = Kind::from_name(value).ok_or_else(|| format!("`{word}`: no such workload"))?
+                }
+                "groups" => self.groups = small(64)?.max(1) as u8,
+                "replicas" => self.replicas = small(4)?.max(1) as u8,
+                "workers" => self.workers = small(16)?.max(1) as u8,
+                "clients" => self.clients = small(1000)?.max(1),
+                "tellers" => self.tellers_per_client = small(1000)?.max(1),
+                "accounts" => self.accounts = small(4000)?.max(2),
+                "fixed" => self.fixed_addresses = number()? != 0,
+                "link" => self.link_delay_max_ns = parse_time(value)?,
+                "ring" => self.ring_delay_max_ns = parse_time(value)?,
+                "spikes" => self.link_spike_ns.0 = number()?,
+                "spike" => self.link_spike_ns.1 = parse_time(value)?,
+                "rate" => self.link_bytes_per_ms = Some(number()?).filter(|rate| *rate > 0),
+                "pause" => self.pause_max_ns = parse_time(value)?,
+                _ => return Err(format!("`{name}` cannot be set")),
+            }
+        }
+        if u32::from(self.groups) * u32::from(self.replicas) > u32::from(NodeId::DATA_MAX) {
+            return Err(format!("{} groups of {} replicas are too many nodes", self.groups, self.replicas));
+        }
+        Ok(())
+    }
+    /// The members of each group, as the configuration lays them out.
+    pub fn group_members(&self) -> Vec<BTreeSet<NodeId>> {
+        self.data_nodes().chunks(usize::from(self.replicas)).map(|c| c.iter().copied().collect()).collect()
+    }
+
+    /// One round: some faults that together stay within the promise.
+    fn round(&self, random: &mut Random) -> Round {
+        let begin = US * (1 + random.below(250_000));
+        let wanted = [1, 1, 1, 2, 2, 3][random.below(6) as usize];
+        let mut round = Round { faults: Vec::new(), end: begin, core: random.one_in(3) };
+        let mut at = begin;
+        for _ in 0..20 {
+            if round.faults.len() >= wanted {
+                break;
+            }
+            let fault = self.fault(random);
+            let ends = at + lasts(&fault);
+            round.faults.push((at, fault));
+            if promise::refusal(self, &round).is_some() || promise::not_yet(&round).is_some() {
+                round.faults.pop();
+                continue;
+            }
+            round.end = round.end.max(ends);
+            // What follows hits the beginning of what the first one sets off, or any time of it.
+            let spread = if random.one_in(2) { 3_000 } else { 400_000 };
+            at += US * random.below(spread);
+        }
+        round.end += US * random.below(100_000);
+        round
+    }
+    fn fault(&self, random: &mut Random) -> Fault {
+        let time = |random: &mut Random, most_ms: u64| US * (1 + random.below(most_ms * 1000));
+        let who = Who::Node(self.any_data(random));
+        let (a, b) = self.any_pair(random);
+        let most = [100, 700, 2500][random.below(3) as usize];
+        let lasts = time(random, most);
+        let down_most = if random.one_in(2) { 400 } else { 20 };
+        match random.below(20) {
+            0..=4 => Fault::Crash { who, down: time(random, down_most) },
+            5 => Fault::Crash { who: Who::President, down: time(random, 400) },
+            6 => Fault::Crash { who: Who::Node(self.mgmt_nodes()[0]), down: time(random, 2000) },
+            7 => Fault::Cut { a, b, lasts },
+            8 => Fault::Mute { from: a, to: b, lasts, lost: random.one_in(2) },
+            9 | 10 => Fault::Split { side: self.any_side(random), lasts, silent: random.one_in(2) },
+            11 => Fault::Bridge {
+                side: self.any_side(random),
+                bridge: self.any_data(random),
+                lasts,
+                silent: random.one_in(2),
+            },
+            12 => Fault::Flap { a, b, period: time(random, 100), times: 1 + random.below(10) },
+            13 => Fault::Reset { a, b, worker: None },
+            14 => Fault::Reset { a, b, worker: Some(random.below(u64::from(self.workers)) as u8) },
+            15 => Fault::Pause { who, lasts },
+            16 => Fault::Pause { who: Who::Node(self.mgmt_nodes()[0]), lasts },
+            17 => Fault::Slow { who, factor: [10, 50, 200, 1000][random.below(4) as usize], lasts },
+            18 => Fault::Client { number: random.below(self.clients) },
+            _ => {
+                let point = POINTS[random.below(POINTS.len() as u64) as usize].to_owned();
+                Fault::Arm { who, point, skip: random.below(8) }
+            }
+        }
+    }
+    fn any_data(&self, random: &mut Random) -> NodeId {
+        let nodes = self.data_nodes();
+        nodes[random.below(nodes.len() as u64) as usize]
+    }
+    /// Two data nodes, sometimes a data node and a management node.
+    fn any_pair(&self, random: &mut Random) -> (Who, Who) {
+        let nodes = self.data_nodes();
+        let first = random.below(nodes.len() as u64) as usize;
+        let other = (first + 1 + random.below(nodes.len().max(2) as u64 - 1) as usize) % nodes.len();
+        if nodes.len() == 1 || random.one_in(6) {
+            let pair = (Who::Node(nodes[first]), Who::Node(self.mgmt_nodes()[0]));
+            return if random.one_in(2) { pair } else { (pair.1, pair.0) };
+        }
+        (Who::Node(nodes[first]), Who::Node(nodes[other]))
+    }
+    /// Some nodes, not all.
+    fn any_side(&self, random: &mut Random) -> Vec<NodeId> {
+        let all: Vec<NodeId> = self.data_nodes().into_iter().chain(self.mgmt_nodes()).collect();
+        let side: Vec<NodeId> = all.iter().copied().filter(|_| random.one_in(2)).collect();
+        if side.is_empty() || side.len() == all.len() { vec![all[0]] } else { side }
+    }
+}
+
+/// How long a fault goes on.
+pub fn lasts(fault: &Fault) -> u64 {
+    match fault {
+        Fault::Crash { down: lasts, .. }
+        | Fault::Pause { lasts, .. }
+        | Fault::Slow { lasts, .. }
+        | Fault::Cut { lasts, .. }
+        | Fault::Mute { lasts, .. }
+        | Fault::Split { lasts, .. }
+        | Fault::Bridge { lasts, .. } => *lasts,
+        Fault::Flap { period, times, .. } => period.saturating_mul(*times),
+        Fault::Reset { .. } | Fault::Client { .. } | Fault::Arm { .. } => 0,
+    }
+}
+
+/// For people: what the seed drew, then the schedule as it can be given back.
+impl fmt::Display for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let values: Vec<String> = self.values().into_iter().map(|(name, value)| format!("{name}={value}")).collect();
+        writeln!(f, "settings  {}", values.join(" "))?;
+        for (number, round) in self.schedule.0.iter().enumerate() {
+            writeln!(f, "round {:<3} {round}", number + 1)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_drawn_round_is_within_the_promise() {
+        for seed in 1..500 {
+            let settings = Settings::from_seed(seed);
+            assert!(!settings.schedule.0.is_empty());
+            for round in &settings.schedule.0 {
+                assert_eq!(promise::refusal(&settings, round), None, "seed {seed}: {round}");
+            }
+            let text = settings.schedule.to_string();
+            assert_eq!(text.parse(), Ok(settings.schedule), "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn values_are_set_as_they_are_printed() {
+        let (mut a, b) = (Settings::from_seed(1), Settings { link_bytes_per_ms: Some(7), ..Settings::from_seed(22) });
+        a.set(&b.difference(&a)).expect("what was printed");
+        assert_eq!(a.values(), b.values());
+        assert_eq!(b.difference(&a), "");
+        for text in ["clients", "clients=x", "replicas=5", "groups=64 replicas=4", "link=3", "shape=round"] {
+            assert!(a.set(text).is_err(), "{text}");
+        }
+    }
+}
