@@ -4,6 +4,7 @@
 
 pub mod cntr;
 pub mod copy;
+mod deferred;
 pub mod dict;
 pub mod dih;
 pub mod ldm;

@@ -26,12 +26,18 @@ use crate::{
     scan::ScanScratch,
 };
 
+/// Buffers of short answers that a client keeps, and their largest size in bytes.
+const BODIES_MAX: usize = 64;
+const BODY_KEPT_MAX: usize = 4 << 10;
+
 pub(crate) struct Inner {
     pub core: RefCell<Core>,
     pub scratch: RefCell<Vec<ReadScratch>>,
     pub scans: RefCell<Vec<ScanScratch>>,
     /// Buffers of aggregations.
     pub batches: RefCell<Vec<Rows>>,
+    /// Buffers of short answers.
+    pub bodies: RefCell<Vec<Vec<u8>>>,
     /// Whatever must end with the client: the shell's tasks.
     pub guard: RefCell<Option<Box<dyn Any>>>,
 }
@@ -51,8 +57,8 @@ impl Client {
         config.check()?;
         let core = RefCell::new(Core::new(config));
         let scratch = RefCell::default();
-        let (scans, batches, guard) = (RefCell::default(), RefCell::default(), RefCell::new(None));
-        Ok(Client { inner: Rc::new(Inner { core, scratch, scans, batches, guard }) })
+        let (scans, batches, bodies) = (RefCell::default(), RefCell::default(), RefCell::default());
+        Ok(Client { inner: Rc::new(Inner { core, scratch, scans, batches, bodies, guard: RefCell::new(None) }) })
     }
 
     /// The newest map.
@@ -212,6 +218,18 @@ impl Client {
     ) -> Option<Call<'_>> {
         let id = self.inner.core.borrow_mut().request(to, kind, expects, deadline, write)?;
         Some(Call { client: self, id, ended: false })
+    }
+
+    /// An empty buffer for a short answer; give it back with [`Client::keep_body`].
+    pub(crate) fn spare_body(&self) -> Vec<u8> {
+        self.inner.bodies.borrow_mut().pop().unwrap_or_default()
+    }
+    pub(crate) fn keep_body(&self, mut body: Vec<u8>) {
+        let mut bodies = self.inner.bodies.borrow_mut();
+        if bodies.len() < BODIES_MAX && body.capacity() <= BODY_KEPT_MAX {
+            body.clear();
+            bodies.push(body);
+        }
     }
 
     /// Sends one request and waits for its end; an answer's body is in `body` then. `None`: the node is not linked.

@@ -61,7 +61,15 @@ pub(crate) struct ScanScratch {
     split: Vec<Stream>,
     groups: Vec<(u16, PartitionId)>,
     wanted: Vec<usize>,
+    /// Always empty: the memory of the list of calls under way.
+    calls: Vec<(usize, Call<'static>)>,
     spans: Vec<(usize, usize, usize)>,
+}
+
+/// The memory of a list of calls for a list of other calls: an emptied vector collected in place keeps its allocation.
+fn empty_calls<'c>(mut calls: Vec<(usize, Call<'_>)>) -> Vec<(usize, Call<'c>)> {
+    calls.clear();
+    calls.into_iter().map_while(|_| None).collect()
 }
 
 /// Scratch spaces that a client keeps.
@@ -415,7 +423,7 @@ impl ScanCursor {
         wanted.extend((0..self.scratch.streams.len()).filter(|&i| self.scratch.streams[i].is_drained()));
         let with_keys = self.with_keys || (self.ordered && self.scratch.streams.len() > 1);
         let mut failure = None;
-        let mut calls: Vec<(usize, Call<'_>)> = Vec::with_capacity(wanted.len());
+        let mut calls: Vec<(usize, Call<'_>)> = empty_calls(std::mem::take(&mut self.scratch.calls));
         let mut next = 0;
         while next < wanted.len() || !calls.is_empty() {
             while let Some(&number) = wanted.get(next) {
@@ -443,6 +451,7 @@ impl ScanCursor {
             }
         }
         self.scratch.wanted = wanted;
+        self.scratch.calls = empty_calls(calls);
         failure.map_or(Ok(()), Err)
     }
 

@@ -362,9 +362,9 @@ impl Transaction {
         });
         let call = call.ok_or(Failure::Nowhere)?;
         self.state = State::Busy;
-        let mut body = Vec::new();
+        let mut body = client.spare_body();
         let committing = kind == Kind::TcCommitReq;
-        match call.end(&mut body).await {
+        let ended = match call.end(&mut body).await {
             Verdict::Answer(kind) if kind == expects => match TcEndConf::decode(&body) {
                 Ok(conf) => Ok(conf.epoch),
                 Err(_) => {
@@ -374,7 +374,9 @@ impl Transaction {
             },
             Verdict::Answer(_) => Err(Failure::Refused(self.refused(refusal(&body), 0))),
             Verdict::LinkLost | Verdict::TimedOut => Err(Failure::Lost { committing }),
-        }
+        };
+        client.keep_body(body);
+        ended
     }
 }
 

@@ -89,7 +89,7 @@ impl LocalDataManager {
         work.begin(req);
         work.trans_at = self.transactions.find_or_create(req.trans, from, req.generation);
         self.transactions.ensure_part(work.trans_at, req.chain);
-        let progress = self.execute_ops(&mut work, req.ops, ctx);
+        let progress = self.execute_ops(&mut work, req.ops);
         if matches!(progress, Progress::Wait) {
             work.ops.clear();
             work.ops.extend_from_slice(req.ops);
@@ -102,7 +102,7 @@ impl LocalDataManager {
     pub(super) fn run(&mut self, mut work: Box<Work>, granted: bool, ctx: &mut Context<'_>) {
         work.lock_granted = granted;
         let ops = std::mem::take(&mut work.ops);
-        let progress = self.execute_ops(&mut work, &ops, ctx);
+        let progress = self.execute_ops(&mut work, &ops);
         work.ops = ops;
         if std::mem::take(&mut work.lock_granted) && work.lock_fresh {
             // Refused before it could use the lock, for instance because the view changed while it waited: no entry would give it back.
@@ -118,12 +118,12 @@ impl LocalDataManager {
         }
     }
 
-    fn execute_ops(&mut self, work: &mut Work, ops: &[u8], ctx: &mut Context<'_>) -> Progress {
+    fn execute_ops(&mut self, work: &mut Work, ops: &[u8]) -> Progress {
         while work.next_op < work.count {
             let Some(rest) = ops.get(work.offset..) else { return Progress::Failed(ErrorCode::ProtocolViolation) };
             let mut reader = Reader::new(rest);
             let Ok(op) = Op::decode(&mut reader) else { return Progress::Failed(ErrorCode::ProtocolViolation) };
-            match self.execute_op(work, &op, ctx) {
+            match self.execute_op(work, &op) {
                 Ok(Step::Done) => {
                     work.next_op += 1;
                     work.offset += rest.len() - reader.rest().len();
@@ -144,7 +144,7 @@ impl LocalDataManager {
                 || chain.retain(|n| self.view.is_alive(n)) == current)
     }
 
-    fn execute_op(&mut self, work: &mut Work, op: &Op<'_>, ctx: &mut Context<'_>) -> Result<Step, ErrorCode> {
+    fn execute_op(&mut self, work: &mut Work, op: &Op<'_>) -> Result<Step, ErrorCode> {
         if !self.chain_valid(work.chain, op.partition) {
             return Err(ErrorCode::WrongView);
         }
@@ -194,7 +194,6 @@ impl LocalDataManager {
             Ok(Effect::Release) | Err(_) if fresh => self.release_row(at, work.trans_at, true),
             Ok(Effect::Release) | Err(_) => {}
         }
-        let _ = ctx;
         outcome.map(|_| Step::Done)
     }
 

@@ -63,6 +63,7 @@ use apus_types::{
 
 pub use self::view_change::{departed, living_in_order, taker};
 use self::{execute::Work, outcome::Outcomes, tables::Tables, trans::Transactions};
+use crate::deferred::Deferred;
 
 /// Most batches of one LDM instance that may wait for row locks; more are refused with `Overload`.
 pub const WAITING_MAX: usize = 16 << 10;
@@ -70,8 +71,6 @@ pub const WAITING_MAX: usize = 16 << 10;
 const REPORT_WAIT_NS: u64 = 5_000_000;
 /// The dump shows the content hash of fragments up to this many rows.
 const HASHED_ROWS_MAX: u64 = 100_000;
-/// Signals of a view that is not here yet are set aside up to this many bytes.
-const DEFERRED_BYTES_MAX: usize = 64 << 20;
 
 pub struct LocalDataManager {
     me: BlockRef,
@@ -91,8 +90,7 @@ pub struct LocalDataManager {
     idle_work: Vec<Box<Work>>,
     /// Lock grants not yet followed up.
     granted: Vec<Grant>,
-    /// Whole frames that wait for their view.
-    deferred: Vec<u8>,
+    deferred: Deferred,
     copy_jobs: Vec<copy_out::CopyJob>,
     index_builds: Vec<tables::IndexBuild>,
     pace: copy_out::Pace,
@@ -110,6 +108,8 @@ struct Scratch {
     key: Vec<u8>,
     rows: Vec<u8>,
     owners: Vec<u32>,
+    /// Always empty: the memory of the list of a scan.
+    streams: Vec<scan::Stream<'static>>,
 }
 
 /// What this instance has done since it started.
@@ -149,7 +149,7 @@ impl LocalDataManager {
             free_waiting: Vec::new(),
             idle_work: Vec::new(),
             granted: Vec::new(),
-            deferred: Vec::new(),
+            deferred: Deferred::default(),
             copy_jobs: Vec::new(),
             index_builds: Vec::new(),
             pace: copy_out::Pace::default(),
@@ -184,13 +184,7 @@ impl LocalDataManager {
         if generation <= self.view.generation {
             return false;
         }
-        assert!(
-            self.deferred.len() + body.len() < DEFERRED_BYTES_MAX,
-            "view {} does not arrive: {} bytes wait for it",
-            generation,
-            self.deferred.len()
-        );
-        envelope.encode(&mut self.deferred, |out| out.extend_from_slice(body));
+        self.deferred.set_aside(generation, envelope, body);
         true
     }
 

@@ -96,7 +96,7 @@ impl Totals {
 }
 
 /// One fragment's stream: its next entry, if any is left.
-struct Stream<'f> {
+pub(super) struct Stream<'f> {
     fragment: &'f Fragment,
     entries: apus_storage::FragmentScan<'f>,
     next: Option<(&'f [u8], RowId)>,
@@ -150,7 +150,7 @@ impl LocalDataManager {
         let view = &self.view;
         let own_node = self.me.node;
         let is_primary = |p: PartitionId| view.chain(p).primary() == Some(own_node);
-        let mut streams: Vec<Stream<'_>> = Vec::new();
+        let mut streams = empty_streams(std::mem::take(&mut self.scratch.streams));
         for partition in req.partitions() {
             let fragment = table.fragment(partition).ok_or(ErrorCode::WrongView)?;
             let mut entries =
@@ -203,8 +203,15 @@ impl LocalDataManager {
         if page.more {
             resume.extend_from_slice(last);
         }
+        self.scratch.streams = empty_streams(streams);
         Ok(page)
     }
+}
+
+/// The memory of a list of streams for a list over other fragments: an emptied vector collected in place keeps its allocation.
+fn empty_streams<'f>(mut streams: Vec<Stream<'_>>) -> Vec<Stream<'f>> {
+    streams.clear();
+    streams.into_iter().map_while(|_| None).collect()
 }
 
 /// The stream whose next entry comes first.

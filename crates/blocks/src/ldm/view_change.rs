@@ -4,7 +4,6 @@
 use apus_kernel::Context;
 use apus_signal::{
     BlockId, BlockRef, DecodeError, Kind,
-    envelope::{decode_frame, frame_length},
     ldm::{LdmPrepareReq, ONE_PASS, PreparedRow},
     takeover::{TakeOverEndRep, TakeOverTransRep},
     view::{NodeState, View},
@@ -58,7 +57,7 @@ impl LocalDataManager {
         }
         // In every view, because some other node may see this one and not the one in which somebody left.
         self.report_orphans(ctx);
-        self.replay_deferred(ctx);
+        std::mem::take(&mut self.deferred).replay(self, ctx);
         Ok(())
     }
 
@@ -190,19 +189,6 @@ impl LocalDataManager {
             for instance in 0..self.view.instances as u8 {
                 let tc = BlockRef::new(node, BlockId::Tc, instance);
                 ctx.send(tc, Kind::TakeOverEndRep, |out| TakeOverEndRep { generation }.encode(out));
-            }
-        }
-    }
-
-    fn replay_deferred(&mut self, ctx: &mut Context<'_>) {
-        let frames = std::mem::take(&mut self.deferred);
-        let mut rest = frames.as_slice();
-        while let Ok(Some(length)) = frame_length(rest) {
-            let Some((frame, tail)) = rest.split_at_checked(length) else { break };
-            rest = tail;
-            if let Ok((envelope, body)) = decode_frame(frame) {
-                let replayed = apus_kernel::Block::receive(self, &envelope, body, ctx);
-                assert!(replayed.is_ok(), "a signal set aside for view {} does not decode", self.view.generation);
             }
         }
     }

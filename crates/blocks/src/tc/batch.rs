@@ -28,6 +28,8 @@ pub(super) struct Scratch {
     changes: Vec<u8>,
     row: Vec<u8>,
     results: Vec<u8>,
+    /// Per part of a batch: where its next result is, and its number in the part.
+    cursors: Vec<(usize, usize)>,
 }
 
 /// Rows of hidden unique-index tables; see `TableSchema::hidden_for`.
@@ -386,16 +388,19 @@ impl TransactionCoordinator {
             });
             return;
         }
-        let results = &mut self.scratch.results;
+        let Scratch { results, cursors, .. } = &mut self.scratch;
         results.clear();
-        let mut readers: Vec<(Reader<'_>, usize, &super::record::Sub)> =
-            subs.iter().filter(|s| !s.index_work).map(|s| (Reader::new(&s.results), 0, s)).collect();
+        cursors.clear();
+        cursors.resize(subs.len(), (0, 0));
         for op in 0..request.count {
-            for (reader, next, sub) in &mut readers {
+            for ((at, next), sub) in cursors.iter_mut().zip(subs).filter(|(_, sub)| !sub.index_work) {
                 if sub.origin.get(*next).is_some_and(|o| o.0 == op) {
                     *next += 1;
-                    if let Ok(result) = OpResult::decode(reader) {
+                    let rest = sub.results.get(*at..).unwrap_or(&[]);
+                    let mut reader = Reader::new(rest);
+                    if let Ok(result) = OpResult::decode(&mut reader) {
                         result.encode(results);
+                        *at += rest.len() - reader.rest().len();
                     }
                     break;
                 }

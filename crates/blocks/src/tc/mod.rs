@@ -45,13 +45,12 @@ use apus_types::{Chain, ErrorCode, NodeId, RowLayout};
 use prost::Message;
 
 use self::{outcome::Question, record::Transactions, take_over::TakeOver};
+use crate::deferred::Deferred;
 
 /// Most open transactions of one TC instance; more are refused with `TooManyTransactions`.
 pub const TRANSACTIONS_MAX: usize = 100_000;
 /// Most outcome questions being answered at once; more are answered "open" and asked again.
 pub const QUESTIONS_MAX: usize = 10_000;
-/// Signals of a view that is not here yet are set aside up to this many bytes.
-const DEFERRED_BYTES_MAX: usize = 64 << 20;
 
 pub struct TransactionCoordinator {
     me: BlockRef,
@@ -62,7 +61,7 @@ pub struct TransactionCoordinator {
     take_over: Option<TakeOver>,
     questions: Vec<Question>,
     next_question: u64,
-    deferred: Vec<u8>,
+    deferred: Deferred,
     hidden_layout: RowLayout,
     scratch: batch::Scratch,
     counters: Counters,
@@ -90,7 +89,7 @@ impl TransactionCoordinator {
             take_over: None,
             questions: Vec::new(),
             next_question: 1,
-            deferred: Vec::new(),
+            deferred: Deferred::default(),
             hidden_layout: batch::hidden_layout(),
             scratch: batch::Scratch::default(),
             counters: Counters::default(),
@@ -118,8 +117,7 @@ impl TransactionCoordinator {
         if generation <= self.view.generation {
             return false;
         }
-        assert!(self.deferred.len() + body.len() < DEFERRED_BYTES_MAX, "view {generation} does not arrive");
-        envelope.encode(&mut self.deferred, |out| out.extend_from_slice(body));
+        self.deferred.set_aside(generation, envelope, body);
         true
     }
 

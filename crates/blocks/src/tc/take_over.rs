@@ -4,7 +4,6 @@
 use apus_kernel::Context;
 use apus_signal::{
     BlockId, BlockRef, DecodeError, Kind,
-    envelope::{decode_frame, frame_length},
     takeover::{TakeOverEndRep, TakeOverTransRep},
     view::View,
 };
@@ -58,7 +57,7 @@ impl TransactionCoordinator {
         for at in refused {
             self.resend_refused(at, u64::MAX, ctx);
         }
-        self.replay_deferred(ctx);
+        std::mem::take(&mut self.deferred).replay(self, ctx);
         Ok(())
     }
 
@@ -89,19 +88,6 @@ impl TransactionCoordinator {
         for node in living_in_order(&self.view) {
             for instance in 0..self.view.instances as u8 {
                 ctx.send(BlockRef::new(node, BlockId::Tc, instance), Kind::TakeOverEndRep, |out| end.encode(out));
-            }
-        }
-    }
-
-    fn replay_deferred(&mut self, ctx: &mut Context<'_>) {
-        let frames = std::mem::take(&mut self.deferred);
-        let mut rest = frames.as_slice();
-        while let Ok(Some(length)) = frame_length(rest) {
-            let Some((frame, tail)) = rest.split_at_checked(length) else { break };
-            rest = tail;
-            if let Ok((envelope, body)) = decode_frame(frame) {
-                let replayed = apus_kernel::Block::receive(self, &envelope, body, ctx);
-                assert!(replayed.is_ok(), "a signal set aside for view {} does not decode", self.view.generation);
             }
         }
     }

@@ -1,7 +1,8 @@
 //! AUTO_INCREMENT values: ranges reserved from the table `apus.auto_increment` in transactions of their own.
 //!
 //! A range belongs to one SQL node and is shared by its threads, so that values of one node are consecutive; what is left of
-//! it when the node ends is a gap. An explicit value raises the counter above itself before the row is inserted.
+//! it when the node ends is a gap. An explicit value raises the counter above itself before the row is inserted, and reserves a
+//! range behind itself, so that a load with ascending explicit values does not pay for each.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -98,11 +99,12 @@ impl AutoIncrement {
         if done {
             return Ok(());
         }
-        let (_, end) = move_counter(client, counters, counter, |next| next.max(above)).await?;
+        let reserve = |next: u64| if next < above { above.saturating_add(RANGE) } else { next };
+        let (start, end) = move_counter(client, counters, counter, reserve).await?;
         self.with(|ranges| {
             let range = ranges.entry(counter).or_default();
             if range.end < end {
-                *range = Range { next: end, end };
+                *range = Range { next: if start < above { above } else { end }, end };
             }
         });
         Ok(())

@@ -111,6 +111,9 @@ impl SqlEngine {
         out: &mut Output<'_>,
     ) -> Result<()> {
         if !is_query(&s.digest.text) {
+            if self.transaction_control(session, &s.digest.text, out).await? {
+                return Ok(());
+            }
             s.digest.scan(sql, Form::Plain)?;
             let text = String::from_utf8_lossy(&s.digest.text).into_owned();
             return Box::pin(self.other_statement(session, s, &text, out)).await;
@@ -337,10 +340,10 @@ impl SqlEngine {
 
 /// Statements that the query parser reads; all others go by tokens.
 fn is_query(text: &[u8]) -> bool {
-    let word: Vec<u8> =
-        text.iter().take_while(|b| b.is_ascii_alphabetic()).take(8).map(u8::to_ascii_lowercase).collect();
-    matches!(word.as_slice(), b"select" | b"insert" | b"update" | b"delete" | b"replace" | b"with")
-        || text.first() == Some(&b'(')
+    const WORDS: [&[u8]; 6] = [b"select", b"insert", b"update", b"delete", b"replace", b"with"];
+    let length = text.iter().take_while(|b| b.is_ascii_alphabetic()).count();
+    let word = &text[..length];
+    WORDS.iter().any(|known| known.eq_ignore_ascii_case(word)) || text.first() == Some(&b'(')
 }
 
 fn plan_digest(catalog: &Catalog, env: &Env, digest: &Digest) -> Result<Cached> {

@@ -15,6 +15,27 @@ use crate::{
 };
 
 impl SqlEngine {
+    /// Runs the plain forms of BEGIN, COMMIT and ROLLBACK, which come with every transaction; `false`: it is none of them.
+    pub(super) async fn transaction_control(
+        &self,
+        session: &mut Session,
+        text: &[u8],
+        out: &mut Output<'_>,
+    ) -> Result<bool> {
+        let is = |word: &str| text.eq_ignore_ascii_case(word.as_bytes());
+        let begins = is("begin") || is("start transaction");
+        if !begins && !is("commit") && !is("rollback") {
+            return Ok(false);
+        }
+        session.warnings.clear();
+        match begins {
+            true => self.begin(session, false).await?,
+            false => self.end_transaction(session, is("commit")).await?,
+        }
+        ok(session, out)?;
+        Ok(true)
+    }
+
     /// Runs a statement that is no query.
     pub(super) async fn other_statement(
         &self,

@@ -95,6 +95,12 @@ impl Collected {
         Collected { buffer: PacketBuffer::new(), state }
     }
 
+    /// Ready for the next answer; keeps its memory.
+    pub fn restart(&mut self, binary: bool) {
+        self.buffer.clear();
+        self.state.start_command(binary, super::status::AUTOCOMMIT);
+    }
+
     pub fn output(&mut self) -> Output<'_> {
         Output::in_memory(&mut self.buffer, &mut self.state)
     }

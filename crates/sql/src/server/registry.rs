@@ -33,7 +33,8 @@ pub struct Registry {
 }
 
 impl Registry {
-    pub(crate) fn new(workers: usize, limit: usize) -> Registry {
+    /// No connections yet; at most `limit`, spread over `workers` threads.
+    pub fn new(workers: usize, limit: usize) -> Registry {
         let inner = Inner { per_worker: vec![0; workers], ..Inner::default() };
         Registry { inner: Mutex::new(inner), limit }
     }
