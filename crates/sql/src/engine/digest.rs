@@ -5,6 +5,9 @@
 //! what the parsers read. Both drop comments, run executable ones (`/*!40101 ... */`) as code when their version is not above
 //! ours, collapse white space, and number the client's own `?` parameters.
 //!
+//! A multi-row `INSERT ... VALUES (..), (..), ...` whose rows have one shape is digested as if it had its first row only, and
+//! [`Digest::rows`] says how many rows of literals there are: a bulk load is planned once and not per statement.
+//!
 //! Nothing is allocated in steady state: the buffers belong to the caller. Any bytes are accepted; what is not SQL is left to
 //! the parser to refuse.
 
@@ -16,6 +19,10 @@ use std::borrow::Cow;
 const VERSION_NUMBER: u32 = 80_406;
 /// Most literals of one statement that are lifted out; one with more is planned from its text.
 pub const LITERALS_MAX: usize = 65_535;
+/// Most literals of all rows of one INSERT digested by its first row.
+pub const ROW_LITERALS_MAX: usize = 1 << 20;
+/// Room for literals that is kept from one statement to the next.
+const LITERALS_KEPT: usize = 1 << 12;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Form {
@@ -53,16 +60,38 @@ pub struct Digest {
     pub literals: Vec<Literal>,
     /// `?` parameters of the client.
     pub parameters: usize,
+    /// Rows of an INSERT that `text` shows as one; the literals are theirs in order, equally many each. Otherwise 1.
+    pub rows: usize,
 }
 
 impl Digest {
     /// Scans the statement at the start of `sql`; returns the offset behind it (after its `;`). An empty `text` means there
     /// was none.
     pub fn scan(&mut self, sql: &[u8], form: Form) -> Result<usize, SqlError> {
+        if form == Form::Digest
+            && let Some(end) = self.scan_once(sql, form, Some(Rows::default()))?
+        {
+            return Ok(end);
+        }
+        Ok(self.scan_once(sql, form, None)?.unwrap_or(sql.len()))
+    }
+
+    /// `None`: the rows differ in shape and must not be digested as one.
+    fn scan_once(&mut self, sql: &[u8], form: Form, rows: Option<Rows>) -> Result<Option<usize>, SqlError> {
         self.text.clear();
         self.literals.clear();
+        self.literals.shrink_to(LITERALS_KEPT);
         self.parameters = 0;
-        Scanner { sql, at: 0, gap: false, in_executable: false, form, out: self }.run()
+        self.rows = 1;
+        let mut scanner = Scanner { sql, at: 0, gap: false, in_executable: false, form, rows, out: self };
+        let end = scanner.run()?;
+        let alike = !scanner.rows.is_some_and(|rows| rows.differ);
+        Ok(alike.then_some(end))
+    }
+
+    /// Literals of one of [`Digest::rows`].
+    pub fn row_literals(&self) -> usize {
+        self.literals.len() / self.rows.max(1)
     }
 
     /// Values of the literals, borrowed from the text wherever they have no escapes.
@@ -154,6 +183,24 @@ pub fn unescape(raw: &[u8], quote: u8) -> Vec<u8> {
     out
 }
 
+/// Where the scanner stands in the rows of a VALUES list.
+#[derive(Default)]
+struct Rows {
+    /// The last token was the word VALUES, or a comma behind a row: a row may begin.
+    announced: bool,
+    /// Open parentheses of the row under way.
+    depth: usize,
+    /// The first row in the normal form: from its parenthesis to behind the closing one.
+    first: Option<(usize, usize)>,
+    /// Where the row under way begins in the normal form, and how many literals were before it.
+    start: usize,
+    literals: usize,
+    /// Something other than a further row followed.
+    sealed: bool,
+    /// The statement must be scanned without this.
+    differ: bool,
+}
+
 struct Scanner<'a> {
     sql: &'a [u8],
     at: usize,
@@ -161,6 +208,7 @@ struct Scanner<'a> {
     gap: bool,
     in_executable: bool,
     form: Form,
+    rows: Option<Rows>,
     out: &'a mut Digest,
 }
 
@@ -169,10 +217,12 @@ impl Scanner<'_> {
         self.sql.get(self.at + ahead).copied().unwrap_or(0)
     }
 
-    fn run(mut self) -> Result<usize, SqlError> {
-        while self.at < self.sql.len() {
+    fn run(&mut self) -> Result<usize, SqlError> {
+        while self.at < self.sql.len() && !self.rows.as_ref().is_some_and(|rows| rows.differ) {
             let b = self.peek(0);
             match b {
+                b'(' => self.open(),
+                b')' => self.close(),
                 b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c => self.skip(1),
                 b'#' => self.skip_line(),
                 b'-' if self.peek(1) == b'-' && (self.peek(2) <= b' ') => self.skip_line(),
@@ -197,13 +247,59 @@ impl Scanner<'_> {
                 b'?' => self.parameter()?,
                 _ if is_word(b) => self.word(),
                 _ => {
-                    self.space();
-                    self.out.text.push(b);
-                    self.at += 1;
+                    self.seal(b == b',');
+                    self.symbol(b);
                 }
             }
         }
         Ok(self.at)
+    }
+
+    fn symbol(&mut self, b: u8) {
+        self.space();
+        self.out.text.push(b);
+        self.at += 1;
+    }
+
+    fn open(&mut self) {
+        self.symbol(b'(');
+        let start = self.out.text.len() - 1;
+        let Some(rows) = self.rows.as_mut().filter(|rows| !rows.sealed) else { return };
+        let announced = std::mem::take(&mut rows.announced);
+        if rows.depth > 0 {
+            rows.depth += 1;
+        } else if announced && (rows.first.is_some() || self.out.literals.is_empty()) {
+            (rows.depth, rows.start, rows.literals) = (1, start, self.out.literals.len());
+        } else {
+            rows.sealed = rows.first.is_some();
+        }
+    }
+
+    fn close(&mut self) {
+        self.symbol(b')');
+        let Some(rows) = self.rows.as_mut().filter(|rows| rows.depth > 0) else { return };
+        rows.depth -= 1;
+        if rows.depth > 0 {
+            return;
+        }
+        let end = self.out.text.len();
+        match rows.first {
+            None => rows.first = Some((rows.start, end)),
+            Some((first, first_end)) => {
+                self.out.rows += 1;
+                rows.differ = self.out.text[first..first_end] != self.out.text[rows.start..];
+                self.out.text.truncate(first_end);
+            }
+        }
+    }
+
+    /// A token that is no parenthesis: between rows there may be a comma only.
+    #[inline]
+    fn seal(&mut self, comma: bool) {
+        if let Some(rows) = self.rows.as_mut().filter(|rows| rows.depth == 0) {
+            rows.sealed |= rows.first.is_some() && (!comma || rows.announced);
+            rows.announced = comma && rows.first.is_some();
+        }
     }
 
     /// Whether the last token was a name directly before (so that a point qualifies it).
@@ -249,7 +345,13 @@ impl Scanner<'_> {
     fn word(&mut self) {
         let rest = &self.sql[self.at..];
         let length = rest.iter().position(|&b| !is_word(b)).unwrap_or(rest.len());
+        let announces = matches!(length, 5 | 6) && b"values"[..length].eq_ignore_ascii_case(&rest[..length]);
         self.copy(self.at + length);
+        self.seal(false);
+        if let Some(rows) = self.rows.as_mut().filter(|rows| announces && rows.first.is_none()) {
+            let starts = |word: &[u8]| self.out.text.get(..word.len()).is_some_and(|t| t.eq_ignore_ascii_case(word));
+            rows.announced = starts(b"insert") || starts(b"replace");
+        }
     }
 
     fn quoted_identifier(&mut self) -> Result<(), SqlError> {
@@ -264,6 +366,7 @@ impl Scanner<'_> {
             end += 1;
         }
         self.copy(end);
+        self.seal(false);
         Ok(())
     }
 
@@ -272,7 +375,16 @@ impl Scanner<'_> {
     }
 
     fn literal(&mut self, kind: LiteralKind, start: usize, end: usize, token_end: usize) {
-        if self.form == Form::Plain || self.out.literals.len() >= LITERALS_MAX {
+        self.seal(false);
+        // Each row is numbered like the first.
+        let (mut before, mut most) = (0, LITERALS_MAX);
+        if let Some(rows) = &mut self.rows {
+            if rows.depth > 0 && rows.first.is_some() {
+                (before, most) = (rows.literals, ROW_LITERALS_MAX);
+            }
+            rows.differ |= self.out.rows > 1 && (rows.depth == 0 || self.out.literals.len() >= most);
+        }
+        if self.form == Form::Plain || self.out.literals.len() >= most {
             return self.copy(token_end);
         }
         // A literal glued to the token before it would change meaning once it is a placeholder.
@@ -281,7 +393,7 @@ impl Scanner<'_> {
         }
         self.space();
         self.out.literals.push(Literal { kind, start, end });
-        let number = self.out.literals.len();
+        let number = self.out.literals.len() - before;
         self.out.text.push(b'?');
         push_number(&mut self.out.text, number);
         self.at = token_end;
@@ -407,6 +519,40 @@ mod tests {
         assert_eq!(values[5], Datum::Bytes(Cow::Borrowed(b"\xff")));
         assert_eq!(values[6], Datum::Bytes(Cow::Borrowed(b"\n")));
         assert_eq!(digest("select 18446744073709551615 ,9223372036854775808.0").1[0], Datum::UInt(u64::MAX));
+    }
+
+    #[test]
+    fn rows_of_one_shape_are_one() {
+        let rows = |sql: &str| {
+            let mut d = Digest::default();
+            d.scan(sql.as_bytes(), Form::Digest).unwrap();
+            (String::from_utf8(d.text.clone()).unwrap(), d.rows, d.literals.len())
+        };
+        let one = |text: &str, rows, literals| (text.to_owned(), rows, literals);
+        assert_eq!(rows("INSERT INTO t VALUES (1,'a'),(2,'b') , (3, 'c')").1, 1, "spaces differ");
+        assert_eq!(rows("INSERT INTO t VALUES(1,'a'),(2,'b') ,(3,'c')"), one("INSERT INTO t VALUES(?1,?2)", 3, 6));
+        assert_eq!(
+            rows("insert t (a, b) value (1, f(2, (3))),\n(4, f(5, (6))) on duplicate key update a = values(a)"),
+            one("insert t (a, b) value (?1, f(?2, (?3))) on duplicate key update a = values(a)", 2, 6)
+        );
+        for other in [
+            "INSERT INTO t VALUES (1,2),(3,-4)",
+            "INSERT INTO t VALUES (1,2),(3,NULL)",
+            "INSERT INTO t VALUES (1),(2) ON DUPLICATE KEY UPDATE a=5",
+            "INSERT INTO t VALUES (1),(2),(3,4)",
+            "SELECT 1, VALUES (2),(3)",
+            "INSERT INTO t SELECT 5 VALUES (1),(2)",
+        ] {
+            let (text, count, literals) = rows(other);
+            assert!(count == 1 && text.contains(&format!("?{literals}")), "{text}");
+        }
+        assert_eq!(rows("INSERT INTO t VALUES (1) (2)"), one("INSERT INTO t VALUES (?1) (?2)", 1, 2));
+        assert_eq!(rows("INSERT INTO t VALUES (1),,(2)"), one("INSERT INTO t VALUES (?1),,(?2)", 1, 2));
+        assert_eq!(rows("INSERT INTO t VALUES (),()"), one("INSERT INTO t VALUES ()", 2, 0));
+        assert_eq!(rows("INSERT INTO t VALUES (1),(2); SELECT 3").1, 2);
+        let mut d = Digest::default();
+        d.scan(b"INSERT INTO t VALUES (1),(2)", Form::Plain).unwrap();
+        assert_eq!((d.text.as_slice(), d.rows), (&b"INSERT INTO t VALUES (1),(2)"[..], 1));
     }
 
     #[test]

@@ -27,6 +27,8 @@ use crate::{
     wire::{ColumnDef, ParamValue, SqlError, capability},
 };
 
+/// Room for values that is kept from one statement to the next.
+const VALUES_KEPT: usize = 1 << 12;
 /// Attempts of a statement that met a schema change or a failing node before anything of it was seen.
 const ATTEMPTS_MAX: u32 = 10;
 
@@ -134,18 +136,21 @@ impl SqlEngine {
                 }
             };
             let mut params = recycle(std::mem::take(&mut s.values));
-            let plan = match cached {
+            let (plan, rows) = match cached {
                 Cached::Plan(plan) => {
                     s.digest.values(sql, &mut params)?;
-                    plan
+                    (plan, s.digest.rows)
                 }
                 Cached::Structural => {
                     let mut plain = Digest::default();
                     plain.scan(sql, Form::Plain)?;
-                    Rc::new(plan_text(&catalog, &session.env, &String::from_utf8_lossy(&plain.text), Vec::new())?)
+                    let text = String::from_utf8_lossy(&plain.text);
+                    (Rc::new(plan_text(&catalog, &session.env, &text, Vec::new())?), 1)
                 }
             };
-            let done = self.run(session, s, &catalog, &plan, &params, out).await;
+            let done = self.run(session, s, &catalog, &plan, &params, rows, out).await;
+            params.clear();
+            params.shrink_to(VALUES_KEPT);
             s.values = recycle(params);
             match done {
                 Ok(()) => return Ok(()),
@@ -158,7 +163,8 @@ impl SqlEngine {
         }
     }
 
-    /// Executes a plan and ends the statement; the flag of an error says that it may be tried again from the start.
+    /// Executes a plan and ends the statement; the flag of an error says that it may be tried again from the start. `rows`: an INSERT of
+    /// one row is done with so many rows of parameters.
     async fn run(
         &self,
         session: &mut Session,
@@ -166,6 +172,7 @@ impl SqlEngine {
         catalog: &Rc<Catalog>,
         plan: &Plan,
         params: &[Datum<'_>],
+        rows: usize,
         out: &mut Output<'_>,
     ) -> std::result::Result<(), (SqlError, bool)> {
         let counters = self.counters(catalog, plan).await.map_err(|e| (e, false))?;
@@ -188,7 +195,7 @@ impl SqlEngine {
             Plan::Select(select) => {
                 read::select(cluster, session, s, select, params, out).await.map(|rows| (rows, None))
             }
-            Plan::Insert(p) => insert::insert(cluster, session, s, p, params).await.map(|c| (0, Some(c))),
+            Plan::Insert(p) => insert::insert(cluster, session, s, p, params, rows).await.map(|c| (0, Some(c))),
             Plan::Update(p) => change::update(cluster, session, s, p, params).await.map(|c| (0, Some(c))),
             Plan::Delete(p) => change::delete(cluster, session, s, p, params).await.map(|c| (0, Some(c))),
         };
@@ -327,7 +334,7 @@ impl SqlEngine {
                     plan
                 }
             };
-            match self.run(session, s, &catalog, &plan, params, out).await {
+            match self.run(session, s, &catalog, &plan, params, 1, out).await {
                 Ok(()) => return Ok(()),
                 Err((_, true)) if attempt < ATTEMPTS_MAX => {
                     self.fetch_catalog().await?;

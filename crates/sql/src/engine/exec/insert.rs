@@ -25,12 +25,14 @@ const INSERT_BATCH: usize = 1000;
 /// Memory of the rows of one INSERT, in bytes.
 pub const INSERT_BYTES_MAX: usize = 256 << 20;
 
+/// `repeat`: the plan's one row is made so often, each time with its share of the parameters.
 pub async fn insert(
     cluster: Cluster<'_>,
     session: &mut Session,
     s: &mut Scratch,
     plan: &Insert,
     params: &[Datum<'_>],
+    repeat: usize,
 ) -> Done<Changed> {
     let table = &plan.table;
     let collected;
@@ -38,7 +40,7 @@ pub async fn insert(
     match &plan.source {
         Source::Values(rows) => {
             collected = Vec::new();
-            count = rows.len();
+            count = rows.len() * repeat;
         }
         Source::Select(select) => {
             collected = read::collect(cluster, session, s, select, params).await?;
@@ -49,14 +51,18 @@ pub async fn insert(
     s.refused.clear();
     let mut first_generated = 0;
     let mut highest_explicit = None;
+    let per_row = params.len() / repeat.max(1);
     for i in 0..count {
+        let of_row = if repeat > 1 { &params[i * per_row..(i + 1) * per_row] } else { params };
         let given = |place: usize| -> Given<'_> {
             match &plan.source {
-                Source::Values(rows) => rows[i].get(place).and_then(Option::as_ref).map_or(Given::Default, Given::Expr),
+                Source::Values(rows) => {
+                    rows[i % rows.len()].get(place).and_then(Option::as_ref).map_or(Given::Default, Given::Expr)
+                }
                 Source::Select(_) => Given::Value(collected[i][place].borrowed()),
             }
         };
-        let row = one_row(cluster, session, s, plan, params, given, i + 1, (count - i) as u64).await?;
+        let row = one_row(cluster, session, s, plan, of_row, given, (i + 1, count)).await?;
         for e in s.refused.drain(..) {
             session.warn_error(&e);
         }
@@ -102,7 +108,7 @@ struct NewRow {
     explicit: Option<u64>,
 }
 
-/// Makes one row and appends it to `s.images`.
+/// Makes one row, number `row` of `count`, and appends it to `s.images`.
 #[allow(clippy::too_many_arguments)]
 async fn one_row<'a>(
     cluster: Cluster<'_>,
@@ -111,13 +117,13 @@ async fn one_row<'a>(
     plan: &'a Insert,
     params: &'a [Datum<'a>],
     given: impl Fn(usize) -> Given<'a>,
-    row: usize,
-    left: u64,
+    (row, count): (usize, usize),
 ) -> Done<NewRow> {
     let schema = &plan.table.schema;
     let assign = Assign { row, strict: session.env.variables.strict, zone: session.env.zone() };
     let cx = Context { layout: no_layout(), row: &[], new_row: None, params, aggregates: &[], env: &session.env };
     let (mut generated, mut explicit) = (0, None);
+    let left = (count - row + 1) as u64;
     let lenient = !assign.strict || plan.on_duplicate == OnDuplicate::Ignore;
     let mut values: Vec<Datum<'_>> = recycle(std::mem::take(&mut s.cells));
     for (i, c) in schema.columns.iter().enumerate() {
@@ -168,7 +174,7 @@ async fn one_row<'a>(
         }
         if value.is_null() && !c.nullable {
             let e = errors::null_not_allowed(&c.name);
-            let many = matches!(&plan.source, Source::Values(rows) if rows.len() > 1);
+            let many = matches!(&plan.source, Source::Values(_)) && count > 1;
             if plan.on_duplicate != OnDuplicate::Ignore && (assign.strict || !many) {
                 return Err(e.into());
             }
