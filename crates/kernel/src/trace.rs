@@ -50,6 +50,16 @@ pub struct SignalTrace {
 }
 
 impl SignalTrace {
+    #[inline]
+    fn fill(&mut self, envelope: &Envelope, body: &[u8], at_ns: u64) {
+        self.envelope = *envelope;
+        self.at_ns = at_ns;
+        self.body_bytes = body.len() as u32;
+        match body.first_chunk::<SIGNAL_RING_BODY>() {
+            Some(head) => self.body = *head,
+            None => self.body[..body.len()].copy_from_slice(body),
+        }
+    }
     /// The first bytes of the body.
     pub fn body(&self) -> &[u8] {
         &self.body[..(self.body_bytes as usize).min(SIGNAL_RING_BODY)]
@@ -68,17 +78,14 @@ impl SignalRing {
     pub fn push(&mut self, envelope: &Envelope, body: &[u8], at_ns: u64) {
         let at = self.next & (SIGNAL_RING - 1);
         self.next = self.next.wrapping_add(1);
-        if at >= self.entries.len() {
-            self.entries.push(SignalTrace { envelope: *envelope, at_ns, body_bytes: 0, body: [0; SIGNAL_RING_BODY] });
-        }
-        let entry = &mut self.entries[at];
-        entry.envelope = *envelope;
-        entry.at_ns = at_ns;
-        entry.body_bytes = body.len() as u32;
-        match body.first_chunk::<SIGNAL_RING_BODY>() {
-            Some(head) => entry.body = *head,
-            None => entry.body[..body.len()].copy_from_slice(body),
-        }
+        let Some(entry) = self.entries.get_mut(at) else { return self.grow(envelope, body, at_ns) };
+        entry.fill(envelope, body, at_ns);
+    }
+    #[cold]
+    fn grow(&mut self, envelope: &Envelope, body: &[u8], at_ns: u64) {
+        let mut entry = SignalTrace { envelope: *envelope, at_ns, body_bytes: 0, body: [0; SIGNAL_RING_BODY] };
+        entry.fill(envelope, body, at_ns);
+        self.entries.push(entry);
     }
     /// Oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &SignalTrace> {

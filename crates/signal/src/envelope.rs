@@ -34,20 +34,21 @@ pub enum BlockId {
 
 impl BlockId {
     pub const COUNT: usize = 10;
+    const ALL: [BlockId; BlockId::COUNT] = [
+        BlockId::Link,
+        BlockId::Qmgr,
+        BlockId::Dih,
+        BlockId::Dict,
+        BlockId::Tc,
+        BlockId::Ldm,
+        BlockId::Copy,
+        BlockId::Cntr,
+        BlockId::Mgmt,
+        BlockId::Client,
+    ];
+    #[inline]
     pub fn from_u8(n: u8) -> Option<BlockId> {
-        Some(match n {
-            0 => BlockId::Link,
-            1 => BlockId::Qmgr,
-            2 => BlockId::Dih,
-            3 => BlockId::Dict,
-            4 => BlockId::Tc,
-            5 => BlockId::Ldm,
-            6 => BlockId::Copy,
-            7 => BlockId::Cntr,
-            8 => BlockId::Mgmt,
-            9 => BlockId::Client,
-            _ => return None,
-        })
+        BlockId::ALL.get(usize::from(n)).copied()
     }
 }
 
@@ -63,9 +64,11 @@ impl BlockRef {
     pub fn new(node: NodeId, block: BlockId, instance: u8) -> BlockRef {
         BlockRef { node, block, instance }
     }
+    #[inline]
     pub fn to_u32(self) -> u32 {
         u32::from(self.node.0) << 16 | u32::from(self.block as u8) << 8 | u32::from(self.instance)
     }
+    #[inline]
     pub fn from_u32(n: u32) -> Option<BlockRef> {
         Some(BlockRef { node: NodeId((n >> 16) as u16), block: BlockId::from_u8((n >> 8) as u8)?, instance: n as u8 })
     }
@@ -86,8 +89,15 @@ macro_rules! kinds {
         pub enum Kind { $($(#[$doc])* $name = $number,)* }
         impl Kind {
             pub const ALL: &'static [Kind] = &[$(Kind::$name),*];
+            /// By number: decoded with every signal.
+            const BY_NUMBER: [Option<Kind>; 256] = {
+                let mut table = [None; 256];
+                $(table[$number] = Some(Kind::$name);)*
+                table
+            };
+            #[inline]
             pub fn from_u16(n: u16) -> Option<Kind> {
-                match n { $($number => Some(Kind::$name),)* _ => None }
+                *Kind::BY_NUMBER.get(usize::from(n))?
             }
         }
     };
@@ -308,6 +318,8 @@ mod tests {
         assert_eq!(frame_length(&[1, 0]), Ok(None));
         assert_eq!(frame_length(&[31, 0, 0, 0]), Err(DecodeError));
         assert_eq!(frame_length(&[0, 0, 0, 2]), Err(DecodeError));
+        assert!(Kind::ALL.iter().all(|&kind| Kind::from_u16(kind as u16) == Some(kind)));
+        assert!((0..=u8::MAX).all(|n| BlockId::from_u8(n).is_none_or(|block| block as u8 == n)));
         for i in 0..32 {
             let mut bad = out.clone();
             bad[i] = 0xee;

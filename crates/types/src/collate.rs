@@ -88,12 +88,12 @@ impl Collation {
             return emit(text);
         }
         if text.is_ascii() {
-            let mut piece = [0u8; 64];
+            let mut piece = [0u8; 128];
             for chunk in text.chunks(piece.len()) {
-                for (to, from) in piece.iter_mut().zip(chunk) {
-                    *to = from.to_ascii_uppercase();
-                }
-                emit(&piece[..chunk.len()]);
+                let folded = &mut piece[..chunk.len()];
+                folded.copy_from_slice(chunk);
+                folded.make_ascii_uppercase();
+                emit(folded);
             }
             return;
         }

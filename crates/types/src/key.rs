@@ -74,7 +74,10 @@ fn put_int(bits: u8, unsigned: bool, value: i128, out: &mut Vec<u8>) -> Result<(
 
 fn put_escaped(bytes: &[u8], out: &mut Vec<u8>) {
     let mut rest = bytes;
-    while let Some(zero) = rest.iter().position(|&b| b == 0) {
+    // `contains` looks at words, `position` at bytes; zeros are rare.
+    while rest.contains(&0)
+        && let Some(zero) = rest.iter().position(|&b| b == 0)
+    {
         out.extend_from_slice(&rest[..zero]);
         out.extend_from_slice(&[0, 0xff]);
         rest = &rest[zero + 1..];
