@@ -13,9 +13,9 @@ pub struct DataArgs {
     /// Id of this node, 1 to 255, as in the cluster's configuration
     #[arg(long)]
     node: u16,
-    /// Address of the management node
-    #[arg(long, value_name = "HOST:PORT")]
-    mgmt: String,
+    /// Addresses of the management nodes
+    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', required = true)]
+    mgmt: Vec<String>,
     /// Address to listen on; port 0 chooses one
     #[arg(long, default_value = "127.0.0.1:0", value_name = "HOST:PORT")]
     listen: String,
@@ -47,7 +47,7 @@ pub fn run(args: DataArgs) -> Result<ExitCode, String> {
     let config = DataNodeConfig {
         node,
         listen: args.listen,
-        mgmt: vec![args.mgmt.clone()],
+        mgmt: args.mgmt,
         workers: args.workers,
         dir: args.dir,
         build: crate::build_id(),
@@ -59,8 +59,8 @@ pub fn run(args: DataArgs) -> Result<ExitCode, String> {
         workers: args.workers,
         incarnation: bound.incarnation(),
         address: address.to_string(),
-        mgmt: NodeId(NodeId::MGMT_BASE + 1),
-        mgmt_address: args.mgmt,
+        // The executor links to them by their addresses and tells QMGR who is there.
+        mgmts: Vec::new(),
         memory: MemoryManager::new(args.memory << 20),
     };
     let running = bound.start(move |who| apus_blocks::build(who.worker, &blocks)).map_err(|e| e.to_string())?;

@@ -30,10 +30,11 @@ pub struct DevCluster {
 }
 
 impl DevCluster {
-    /// `host:port` of the management node.
+    /// `host:port` of each management node, with commas between them.
     pub fn mgmt(&self) -> Option<String> {
-        let mgmt = &self.state["mgmt"];
-        Some(format!("{}:{}", mgmt["host"].as_str()?, mgmt["port"].as_u64()?))
+        let address = |m: &Value| Some(format!("{}:{}", m["host"].as_str()?, m["port"].as_u64()?));
+        let all: Option<Vec<String>> = self.state["mgmts"].as_array()?.iter().map(address).collect();
+        all.filter(|all| !all.is_empty()).map(|all| all.join(","))
     }
     /// (id, pid) of the data nodes as started last.
     pub fn data_nodes(&self) -> Vec<(u16, i32)> {
@@ -79,7 +80,12 @@ pub fn find_dev() -> Result<DevCluster, String> {
         .ok_or_else(|| "no running `apus dev` found; start one, or name the cluster with --mgmt HOST:PORT".to_owned())
 }
 
-/// Address of the management node: the one given, or that of the running `apus dev`.
+/// The addresses of a list with commas.
+pub fn each(list: &str) -> Vec<String> {
+    list.split(',').map(str::trim).filter(|a| !a.is_empty()).map(str::to_owned).collect()
+}
+
+/// Addresses of the management nodes: those given, or those of the running `apus dev`.
 ///
 /// # Errors
 /// Neither is there.
@@ -90,11 +96,11 @@ pub fn find_mgmt(explicit: Option<String>) -> Result<String, String> {
     }
 }
 
-/// Asks the running `apus dev` to start a dead data node again; the new process id.
+/// Asks the running `apus dev` to start a dead node again (`ID` or `mgmt-ID`); the new process id.
 ///
 /// # Errors
 /// The node runs, does not exist, or `apus dev` does not answer.
-pub fn restart_node(id: u16) -> Result<i32, String> {
+pub fn restart_node(id: &str) -> Result<i32, String> {
     let dev = find_dev()?;
     let path = dev.dir.join(CONTROL_SOCKET);
     let failed = |e: std::io::Error| format!("`apus dev` does not answer on {}: {e}", path.display());

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
-use apus_mgmt::{Management, MgmtConfig, cluster_config, default_partitions};
+use apus_mgmt::{MGMTS_MAX, Management, MgmtConfig, cluster_config, default_partitions};
 use apus_runtime::Bound;
 use apus_types::NodeId;
 
@@ -13,6 +13,15 @@ pub struct MgmtArgs {
     /// Address to listen on; port 0 chooses one
     #[arg(long, default_value = "127.0.0.1:0", value_name = "HOST:PORT")]
     listen: String,
+    /// Number of this management node
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=i64::from(MGMTS_MAX)))]
+    node: u16,
+    /// Management nodes of the cluster
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=i64::from(MGMTS_MAX)))]
+    mgmt_nodes: u16,
+    /// Id of the cluster, the same at all its management nodes; default: that of the members that run, or else a random one
+    #[arg(long, value_name = "HEX", value_parser = parse_cluster)]
+    cluster: Option<u64>,
     /// Node groups
     #[arg(long, default_value_t = 1)]
     groups: u32,
@@ -35,15 +44,29 @@ pub struct MgmtArgs {
 pub fn run(args: &MgmtArgs) -> Result<ExitCode, String> {
     args.child.begin()?;
     let partitions = args.partitions.unwrap_or_else(|| default_partitions(args.groups, args.replicas, args.workers));
-    let cluster = cluster_config(crate::random_id()?, args.groups, args.replicas, args.workers, partitions)?;
-    let node = NodeId(NodeId::MGMT_BASE + 1);
+    if args.node > args.mgmt_nodes || (args.mgmt_nodes > 1 && args.cluster.is_none()) {
+        return Err(
+            "several management nodes need --mgmt-nodes N, their numbers up to it, and one --cluster".to_owned()
+        );
+    }
+    let id = args.cluster.map_or_else(crate::random_id, Ok)?;
+    let mut cluster = cluster_config(id, args.groups, args.replicas, args.workers, partitions)?;
+    cluster.mgmts = (1..=args.mgmt_nodes).map(|n| u32::from(NodeId::MGMT_BASE + n)).collect();
+    let (node, may_adopt) = (NodeId(NodeId::MGMT_BASE + args.node), args.cluster.is_none());
     let config =
         apus_runtime::MgmtConfig { node, listen: args.listen.clone(), dir: args.dir.clone(), build: crate::build_id() };
     let bound = Bound::new(config).map_err(|e| e.to_string())?;
     let address = bound.address().map_err(|e| e.to_string())?;
-    let running = bound
-        .start(move |_| vec![Box::new(Management::new(MgmtConfig { node, cluster: cluster.clone() }))])
-        .map_err(|e| e.to_string())?;
+    let block = MgmtConfig { node, cluster, incarnation: bound.incarnation(), may_adopt };
+    let running = bound.start(move |_| vec![Box::new(Management::new(block.clone()))]).map_err(|e| e.to_string())?;
     args.child.ready(address)?;
     crate::data::ended(running.wait_signals().map_err(|e| e.to_string())?)
+}
+
+/// An id as `apus status` prints it.
+fn parse_cluster(text: &str) -> Result<u64, String> {
+    match u64::from_str_radix(text, 16) {
+        Ok(id) if id != 0 => Ok(id),
+        _ => Err("the id of a cluster is a hexadecimal number that is not 0".to_owned()),
+    }
 }

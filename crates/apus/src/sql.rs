@@ -17,9 +17,9 @@ use crate::ChildArgs;
 
 #[derive(clap::Args)]
 pub struct SqlArgs {
-    /// Address of the management node
-    #[arg(long, value_name = "HOST:PORT")]
-    mgmt: String,
+    /// Addresses of the management nodes
+    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', required = true)]
+    mgmt: Vec<String>,
     /// Address to listen on; port 0 chooses one
     #[arg(long, default_value = "127.0.0.1:4000", value_name = "HOST:PORT")]
     listen: SocketAddr,
@@ -42,7 +42,7 @@ pub fn run(args: SqlArgs) -> Result<ExitCode, String> {
     let server = Server::start(config, Accounts::root_without_password(), move |worker| {
         let (mgmt, auto_increment) = (mgmt.clone(), auto_increment.clone());
         async move {
-            let mut config = ClientConfig::new(vec![mgmt], client_id.wrapping_add(worker as u64).max(1));
+            let mut config = ClientConfig::new(mgmt, client_id.wrapping_add(worker as u64).max(1));
             config.preferred_node_seed = client_id.wrapping_add(worker as u64);
             config.connect_timeout_ms = CONNECT_TIMEOUT_MS;
             config.name = crate::build_id();

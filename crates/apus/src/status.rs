@@ -1,4 +1,4 @@
-//! `apus status`: what the management node knows of the cluster.
+//! `apus status`: what the management nodes know of the cluster; the first that answers is believed.
 
 use std::{
     fmt::Write as _,
@@ -22,7 +22,7 @@ use serde_json::json;
 
 #[derive(clap::Args)]
 pub struct StatusArgs {
-    /// Management node; default: that of the running `apus dev`
+    /// Management nodes; default: those of the running `apus dev`
     #[arg(long, value_name = "HOST:PORT")]
     mgmt: Option<String>,
     /// One JSON document instead of a table
@@ -30,7 +30,7 @@ pub struct StatusArgs {
     json: bool,
 }
 
-const TIMEOUT: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(3);
 
 pub fn run(args: &StatusArgs) -> Result<ExitCode, String> {
     let address = crate::discover::find_mgmt(args.mgmt.clone())?;
@@ -43,24 +43,42 @@ pub fn run(args: &StatusArgs) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Asks one management node after the other.
+///
+/// # Errors
+/// None of them answers.
+pub fn ask(addresses: &str) -> Result<StatusConf, String> {
+    let mut errors = Vec::new();
+    for address in crate::discover::each(addresses) {
+        match ask_one(&address) {
+            Ok(status) => return Ok(status),
+            Err(error) => errors.push(error),
+        }
+    }
+    Err(if errors.is_empty() { "no management node is named".to_owned() } else { errors.join("\n") })
+}
+
 /// Asks a management node.
 ///
 /// # Errors
 /// It does not answer, or not in our protocol.
-pub fn ask(address: &str) -> Result<StatusConf, String> {
+fn ask_one(address: &str) -> Result<StatusConf, String> {
     let failed = |e: &dyn std::fmt::Display| format!("management node {address}: {e}");
     let target = address.to_socket_addrs().map_err(|e| failed(&e))?.next().ok_or_else(|| failed(&"no such host"))?;
     let mut stream = TcpStream::connect_timeout(&target, TIMEOUT).map_err(|e| failed(&e))?;
     stream.set_read_timeout(Some(TIMEOUT)).map_err(|e| failed(&e))?;
     let hello = Hello { magic: MAGIC, role: Role::Client as i32, name: crate::build_id(), ..Hello::default() };
-    let node = NodeId(NodeId::MGMT_BASE + 1);
+    let mut node = NodeId(NodeId::MGMT_BASE);
     let mut out = Vec::new();
     frame(Kind::HelloReq, BlockRef::new(node, BlockId::Link, 0), &hello.encode_to_vec(), &mut out);
     stream.write_all(&out).map_err(|e| failed(&e))?;
     let mut buffer = Vec::new();
-    let (envelope, _) = read_frame(&mut stream, &mut buffer).map_err(|e| failed(&e))?;
+    let (envelope, body) = read_frame(&mut stream, &mut buffer).map_err(|e| failed(&e))?;
     if envelope.kind != Kind::HelloConf {
         return Err(failed(&"the hello was refused"));
+    }
+    if let Ok(id) = u16::try_from(Hello::decode(body.as_slice()).map_err(|e| failed(&e))?.node) {
+        node = NodeId(id);
     }
     out.clear();
     frame(Kind::StatusReq, BlockRef::new(node, BlockId::Mgmt, 0), &MgmtReq { request: 1 }.encode_to_vec(), &mut out);
@@ -111,6 +129,11 @@ pub fn state_name(node: &NodeSummary) -> &'static str {
     }
 }
 
+/// Number of a management node, as in `apus mgmt --node`; 0 for none.
+fn number(mgmt: u32) -> u32 {
+    mgmt.saturating_sub(NodeId::MGMT_BASE.into())
+}
+
 fn to_json(status: &StatusConf) -> serde_json::Value {
     let nodes: Vec<_> = status
         .nodes
@@ -134,6 +157,8 @@ fn to_json(status: &StatusConf) -> serde_json::Value {
         "generation": status.generation,
         "partitions": status.partitions,
         "replicas": status.replicas,
+        "mgmt": number(status.mgmt),
+        "arbitrator": number(status.arbitrator),
         "mgmt_uptime_ms": status.mgmt_uptime_ms,
         "nodes": nodes,
     })
@@ -168,5 +193,10 @@ fn to_table(status: &StatusConf) -> String {
             n.address
         );
     }
+    let arbitrator = match number(status.arbitrator) {
+        0 => "nobody arbitrates: exactly half of the data nodes would stop".to_owned(),
+        n => format!("management node {n} arbitrates"),
+    };
+    let _ = writeln!(out, "\nmanagement node {} answers; {arbitrator}", number(status.mgmt));
     out
 }

@@ -3,7 +3,7 @@
 
 use std::{
     cell::RefCell,
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     rc::Rc,
 };
 
@@ -19,6 +19,7 @@ use apus_types::NodeId;
 use crate::{NodeConfig, build};
 
 pub const MGMT: NodeId = NodeId(NodeId::MGMT_BASE + 1);
+pub const MGMT_2: NodeId = NodeId(NodeId::MGMT_BASE + 2);
 pub const MS: u64 = 1_000_000;
 const WORKERS: u8 = 1;
 
@@ -77,6 +78,15 @@ pub struct Process {
     pub log: Vec<String>,
     pub stopped: Option<String>,
     dials: BTreeSet<NodeId>,
+    /// Came and was not read yet.
+    inbox: VecDeque<(NodeId, Came)>,
+}
+
+enum Came {
+    /// A link, to this incarnation.
+    Link(u64),
+    Bytes(Vec<u8>),
+    End,
 }
 
 /// Signals that a client got.
@@ -89,6 +99,10 @@ pub struct Cluster {
     links: BTreeSet<(NodeId, NodeId)>,
     /// Pairs that cannot reach each other.
     pub cut: BTreeSet<(NodeId, NodeId)>,
+    /// (from, to): nothing arrives, and no end of the link either.
+    pub mute: BTreeSet<(NodeId, NodeId)>,
+    /// Processes that do not run, with what they are sent waiting.
+    pub paused: BTreeSet<NodeId>,
     cluster: ClusterConfig,
     starts: u64,
 }
@@ -106,15 +120,21 @@ impl Cluster {
             answers: Vec::new(),
             links: BTreeSet::new(),
             cut: BTreeSet::new(),
+            mute: BTreeSet::new(),
+            paused: BTreeSet::new(),
             cluster,
             starts: 0,
         };
-        new.start_mgmt();
+        new.start_mgmt(MGMT);
         new
     }
-    pub fn start_mgmt(&mut self) {
-        let config = apus_mgmt::MgmtConfig { node: MGMT, cluster: self.cluster.clone() };
-        self.start(MGMT, |_| vec![Box::new(apus_mgmt::Management::new(config))]);
+    /// Starts (again) a management node.
+    pub fn start_mgmt(&mut self, node: NodeId) {
+        let cluster = self.cluster.clone();
+        self.start(node, |(incarnation, _)| {
+            let config = apus_mgmt::MgmtConfig { node, cluster, incarnation, may_adopt: false };
+            vec![Box::new(apus_mgmt::Management::new(config))]
+        });
     }
     /// Starts (again) a data node.
     pub fn start_node(&mut self, id: u16) {
@@ -125,8 +145,7 @@ impl Cluster {
                 workers: WORKERS,
                 incarnation,
                 address: format!("n{id}:{incarnation}"),
-                mgmt: MGMT,
-                mgmt_address: "mgmt:1".to_owned(),
+                mgmts: vec![(MGMT, "mgmt:1".to_owned()), (MGMT_2, "mgmt:2".to_owned())],
                 memory: apus_storage::MemoryManager::new(1 << 20),
             };
             let mut blocks: Vec<Box<dyn Block>> = build(0, &config);
@@ -147,13 +166,22 @@ impl Cluster {
         for block in blocks((incarnation, Rc::clone(&seen))) {
             worker.add_block(block);
         }
-        let process = Process { worker, incarnation, seen, log: Vec::new(), stopped: None, dials: BTreeSet::new() };
+        let process = Process {
+            worker,
+            incarnation,
+            seen,
+            log: Vec::new(),
+            stopped: None,
+            dials: BTreeSet::new(),
+            inbox: VecDeque::new(),
+        };
         self.processes.insert(node, process);
     }
     /// The process ends at once; its links close.
     pub fn kill(&mut self, id: u16) {
         let node = NodeId(id);
         self.processes.remove(&node);
+        self.paused.remove(&node);
         let gone: Vec<_> = self.links.iter().copied().filter(|l| l.0 == node || l.1 == node).collect();
         for link in gone {
             self.close(link);
@@ -162,11 +190,18 @@ impl Cluster {
     fn close(&mut self, link: (NodeId, NodeId)) {
         if self.links.remove(&link) {
             for (me, peer) in [link, (link.1, link.0)] {
+                if self.mute.contains(&(peer, me)) && self.processes.contains_key(&peer) {
+                    continue;
+                }
                 if let Some(p) = self.processes.get_mut(&me) {
-                    p.worker.link_down(peer);
+                    p.inbox.push_back((peer, Came::End));
                 }
             }
         }
+    }
+    /// Nothing that `from` sends reaches `to` any more; the link stands.
+    pub fn mute(&mut self, from: u16, to: u16) {
+        self.mute.insert((NodeId(from), NodeId(to)));
     }
     /// Closes the link of two nodes and keeps it closed.
     pub fn separate(&mut self, a: u16, b: u16) {
@@ -202,7 +237,7 @@ impl Cluster {
         let from = BlockRef::new(client, BlockId::Client, 0);
         let mut frame = Vec::new();
         Envelope { kind, to, from, epoch: apus_types::Epoch(0), trace: 0 }.encode(&mut frame, write);
-        process.worker.deliver_frames(client, &frame).expect("frame");
+        process.inbox.push_back((client, Came::Bytes(frame)));
     }
     pub fn answer(&mut self, kind: Kind) -> Option<Vec<u8>> {
         let at = self.answers.iter().position(|a| a.1 == kind)?;
@@ -229,8 +264,9 @@ impl Cluster {
     fn step(&mut self) {
         let nodes: Vec<NodeId> = self.processes.keys().copied().collect();
         for node in &nodes {
-            if let Some(p) = self.processes.get_mut(node).filter(|p| p.stopped.is_none()) {
-                p.worker.set_time(self.now, 0);
+            let now = self.now;
+            if let Some(p) = self.running(*node) {
+                p.worker.set_time(now, 0);
             }
         }
         // Signals travel until nobody has any more to say in this millisecond.
@@ -245,8 +281,29 @@ impl Cluster {
         }
         panic!("the cluster does not come to rest");
     }
+    fn running(&mut self, node: NodeId) -> Option<&mut Process> {
+        let is_paused = self.paused.contains(&node);
+        self.processes.get_mut(&node).filter(|p| p.stopped.is_none() && !is_paused)
+    }
+    /// Gives a process what came; a client's requests wait while it does not serve.
+    fn read_inbox(&mut self, node: NodeId) {
+        let now = self.now;
+        let Some(p) = self.running(node) else { return };
+        for (from, came) in std::mem::take(&mut p.inbox) {
+            match came {
+                Came::Link(incarnation) => p.worker.link_up(from, incarnation),
+                Came::End => p.worker.link_down(from),
+                Came::Bytes(bytes) if p.worker.serves(from, now) => {
+                    let taken = p.worker.deliver_frames(from, &bytes).expect("frames between nodes");
+                    assert!(taken == bytes.len() || p.worker.stop_reason().is_some());
+                }
+                came @ Came::Bytes(_) => p.inbox.push_back((from, came)),
+            }
+        }
+    }
     fn round(&mut self, node: NodeId) -> bool {
-        let Some(p) = self.processes.get_mut(&node).filter(|p| p.stopped.is_none()) else { return false };
+        self.read_inbox(node);
+        let Some(p) = self.running(node) else { return false };
         let mut busy = p.worker.run(10_000) > 0;
         p.worker.settle();
         if let Err(what) = p.worker.verify() {
@@ -291,15 +348,16 @@ impl Cluster {
         let mut busy = false;
         for peer in wanted {
             let link = pair(node, peer);
-            let alive = self.processes.get(&peer).is_some_and(|p| p.stopped.is_none());
-            if !alive || self.cut.contains(&link) || !self.links.insert(link) {
+            let alive = self.running(peer).is_some();
+            let is_muted = self.mute.contains(&(node, peer)) || self.mute.contains(&(peer, node));
+            if !alive || is_muted || self.cut.contains(&link) || !self.links.insert(link) {
                 continue;
             }
             busy = true;
             for (me, other) in [(node, peer), (peer, node)] {
                 let incarnation = self.processes[&other].incarnation;
                 if let Some(p) = self.processes.get_mut(&me) {
-                    p.worker.link_up(other, incarnation);
+                    p.inbox.push_back((other, Came::Link(incarnation)));
                 }
             }
         }
@@ -314,10 +372,10 @@ impl Cluster {
                 rest = &rest[length..];
             }
         } else if self.links.contains(&pair(from, to))
+            && !self.mute.contains(&(from, to))
             && let Some(p) = self.processes.get_mut(&to).filter(|p| p.stopped.is_none())
         {
-            let taken = p.worker.deliver_frames(from, bytes).expect("frames between nodes");
-            assert!(taken == bytes.len() || p.worker.stop_reason().is_some());
+            p.inbox.push_back((from, Came::Bytes(bytes.to_vec())));
         }
     }
 }

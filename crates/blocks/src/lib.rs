@@ -32,9 +32,9 @@ pub struct NodeConfig {
     pub incarnation: u64,
     /// `host:port` where this node accepts links.
     pub address: String,
-    pub mgmt: NodeId,
-    /// `host:port` of the management node.
-    pub mgmt_address: String,
+    /// Management nodes that QMGR asks the executor for links to, with `host:port`. Any other management node that a link
+    /// stands to counts as well.
+    pub mgmts: Vec<(NodeId, String)>,
     /// The node's memory, shared by its workers.
     pub memory: Arc<MemoryManager>,
 }

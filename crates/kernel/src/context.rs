@@ -112,6 +112,10 @@ impl Context<'_> {
         }
         self.core.config.instances - 1
     }
+    /// Clients are read from until then, on every worker of this node (see [`crate::Worker::serves`]).
+    pub fn serve_clients_until(&mut self, time_ns: u64) {
+        self.core.serve_clients_until(time_ns);
+    }
     /// Orderly end of this node for a reason that is not a bug (lost the arbitration, told to leave). Takes effect when the
     /// block returns.
     pub fn stop_node(&mut self, reason: &str) {

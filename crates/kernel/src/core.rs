@@ -41,6 +41,8 @@ pub(crate) struct Core {
     pub now: u64,
     pub unix_micros: i64,
     pub epoch: Epoch,
+    /// Clients are read from until then.
+    pub serve_until: u64,
     /// Signals to blocks of this worker, in the order of sending.
     pub jobs: Vec<u8>,
     /// Signals to each other worker.
@@ -65,6 +67,7 @@ impl Core {
             now: 0,
             unix_micros: 0,
             epoch: Epoch(0),
+            serve_until: u64::MAX,
             jobs: Vec::new(),
             rings: vec![Vec::new(); usize::from(config.instances)],
             links: Links::new(config.node, config.instances),
@@ -187,8 +190,17 @@ impl Core {
         }
     }
 
+    /// Before anything that is asked for afterwards, on the other workers too: their orders come in this order.
+    pub fn serve_clients_until(&mut self, time_ns: u64) {
+        self.serve_until = time_ns;
+        let own = usize::from(self.config.worker);
+        for worker in (0..usize::from(self.config.instances)).filter(|w| *w != own) {
+            self.tell_worker(worker, Kind::HeartbeatRep, NodeId(0), time_ns);
+        }
+    }
+
     /// Orders between the workers of a node, addressed to [`BlockId::Link`]: `LinkUpRep` opens a gate, `LinkDownRep` shuts it,
-    /// `StopOrd` closes a link.
+    /// `StopOrd` closes a link, `HeartbeatRep` says until when clients are served.
     fn tell_worker(&mut self, worker: usize, kind: Kind, node: NodeId, incarnation: u64) {
         let from = self.link_ref();
         self.send(from, BlockRef { instance: worker as u8, ..from }, kind, 0, |b| {
@@ -203,6 +215,7 @@ impl Core {
             Kind::LinkUpRep => self.links.set_gate(node, Gate { allowed: true, incarnation }),
             Kind::LinkDownRep => self.links.set_gate(node, Gate { allowed: false, incarnation }),
             Kind::StopOrd => self.cut(node),
+            Kind::HeartbeatRep => self.serve_until = incarnation,
             _ => self.counters.violations += 1,
         }
     }

@@ -367,6 +367,13 @@ impl Worker {
         }
     }
 
+    /// Whether what was read from this link may be executed now. The executor asks with a clock that it has looked at *after* it had
+    /// the bytes: a node that was paused and may have been removed meanwhile answers no client (see the QMGR block).
+    #[inline]
+    pub fn serves(&self, node: NodeId, now_ns: u64) -> bool {
+        now_ns < self.core.serve_until || !node.is_client()
+    }
+
     // ---- to the executor
 
     /// Swaps the signals for another worker of this node into `into`, which must be empty and becomes the next buffer.

@@ -7,15 +7,11 @@ use apus_signal::{
     view::View,
 };
 
-/// After its start the arbitrator is silent for so long towards those it did not see start: longer than QMGR waits for it.
-pub const QUARANTINE_NS: u64 = 3_000_000_000;
-
 /// One entry per node id at most in each of its tables.
-#[derive(Default, Debug)]
+#[derive(Debug)]
 pub struct Arbitrator {
-    started_at: Option<u64>,
-    /// Incarnations that registered with us before they were members.
-    seen_start: BTreeMap<u32, u64>,
+    /// Of our own process: views that name another one are not ours to judge.
+    incarnation: u64,
     fenced: BTreeMap<u32, u64>,
     /// Members of the newest view reported, less those that have started anew since.
     running: BTreeSet<Incarnation>,
@@ -25,13 +21,18 @@ pub struct Arbitrator {
 }
 
 impl Arbitrator {
-    pub fn started(&mut self, now: u64) {
-        self.started_at.get_or_insert(now);
+    pub fn new(incarnation: u64) -> Arbitrator {
+        Arbitrator {
+            incarnation,
+            fenced: BTreeMap::new(),
+            running: BTreeSet::new(),
+            running_generation: 0,
+            partial_start: None,
+        }
     }
 
-    /// A data node told that it runs, in this generation (0: it is starting).
-    pub fn registered(&mut self, node: u32, incarnation: u64, generation: u64, now: u64) {
-        self.started(now);
+    /// A data node told that it runs.
+    pub fn registered(&mut self, node: u32, incarnation: u64) {
         let other = |i: &Incarnation| i.node != node || i.incarnation == incarnation;
         self.running.retain(other);
         if self.running.is_empty() {
@@ -45,9 +46,6 @@ impl Arbitrator {
         }
         if self.fenced.get(&node).is_some_and(|f| *f != incarnation) {
             self.fenced.remove(&node);
-        }
-        if generation == 0 {
-            self.seen_start.insert(node, incarnation);
         }
     }
 
@@ -64,26 +62,32 @@ impl Arbitrator {
         !self.running.is_empty() && self.running_generation >= generation
     }
 
-    /// `None`: no answer.
-    pub fn ask(&mut self, req: &ArbitReq, now: u64) -> Option<Result<(), &'static str>> {
-        let asker = req.asker?;
-        if !req.side.contains(&asker) || req.others.contains(&asker) {
-            return Some(Err("the question does not make sense"));
+    /// May the asker's side go on?
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn ask(&mut self, req: &ArbitReq) -> Result<(), &'static str> {
+        let asker = req.asker.ok_or("the question names no asker")?;
+        if !req.side.contains(&asker) || req.side.iter().any(|s| req.others.contains(s)) {
+            return Err("the question does not make sense");
         }
         if req.generation == 0 {
-            return Some(self.ask_partial_start(req, asker));
+            return self.ask_partial_start(req, asker);
         }
-        let seen = self.seen_start.get(&asker.node) == Some(&asker.incarnation);
-        if !seen && now.saturating_sub(self.started_at?) < QUARANTINE_NS {
-            return None;
+        if req.arbitrator_incarnation != self.incarnation {
+            return Err("the arbitrator that the view names is gone, and this one does not know whom it fenced");
         }
-        if self.fenced.get(&asker.node) == Some(&asker.incarnation) {
-            return Some(Err("the other side asked first"));
+        let is_fenced = |i: &Incarnation| self.fenced.get(&i.node) == Some(&i.incarnation);
+        if req.side.iter().any(is_fenced) {
+            return Err("the other side asked first");
+        }
+        if self.running_generation > req.generation && !self.running.contains(&asker) {
+            return Err("the cluster has gone on without the asker");
         }
         for other in &req.others {
             self.fenced.insert(other.node, other.incarnation);
         }
-        Some(Ok(()))
+        Ok(())
     }
 
     fn ask_partial_start(&mut self, req: &ArbitReq, asker: Incarnation) -> Result<(), &'static str> {
@@ -106,6 +110,8 @@ mod tests {
 
     use super::*;
 
+    const OWN: u64 = 500;
+
     fn inc(node: u32) -> Incarnation {
         Incarnation { node, incarnation: u64::from(node) * 10 }
     }
@@ -117,61 +123,101 @@ mod tests {
             side: side.iter().map(|n| inc(*n)).collect(),
             others: others.iter().map(|n| inc(*n)).collect(),
             question: 1,
+            arbitrator_incarnation: OWN,
         }
     }
     fn seen(nodes: &[u32]) -> Arbitrator {
-        let mut a = Arbitrator::default();
+        let mut a = Arbitrator::new(OWN);
         for n in nodes {
-            a.registered(*n, inc(*n).incarnation, 0, 0);
+            a.registered(*n, inc(*n).incarnation);
         }
         a
+    }
+    fn view(generation: u64, nodes: &[u32]) -> View {
+        let up = NodeState::Up as i32;
+        let node = |id: &u32| ViewNode { id: *id, state: up, incarnation: u64::from(*id) * 10, ..ViewNode::default() };
+        View { generation, nodes: nodes.iter().map(node).collect(), ..View::default() }
     }
 
     #[test]
     fn the_first_side_wins_and_goes_on_winning() {
         let mut a = seen(&[1, 2, 3, 4]);
-        assert_eq!(a.ask(&req(5, 3, &[3, 4], &[1, 2]), 1), Some(Ok(())));
-        assert_eq!(a.ask(&req(5, 3, &[3, 4], &[1, 2]), 2), Some(Ok(())), "the same asker again");
-        assert!(matches!(a.ask(&req(5, 1, &[1, 2], &[3, 4]), 3), Some(Err(_))));
-        assert!(matches!(a.ask(&req(9, 2, &[2], &[1]), 4), Some(Err(_))), "in whatever generation");
-        assert_eq!(a.ask(&req(5, 4, &[3, 4], &[1, 2]), 5), Some(Ok(())), "its next president");
-        assert_eq!(a.ask(&req(6, 4, &[4], &[3]), 6), Some(Ok(())));
-        assert!(matches!(a.ask(&req(6, 3, &[3], &[4]), 7), Some(Err(_))));
-        a.registered(3, 99, 0, 8);
+        assert_eq!(a.ask(&req(5, 3, &[3, 4], &[1, 2])), Ok(()));
+        assert_eq!(a.ask(&req(5, 3, &[3, 4], &[1, 2])), Ok(()), "the same asker again");
+        assert!(a.ask(&req(5, 1, &[1, 2], &[3, 4])).is_err());
+        assert!(a.ask(&req(9, 2, &[2], &[1])).is_err(), "in whatever generation");
+        assert_eq!(a.ask(&req(5, 4, &[3, 4], &[1, 2])), Ok(()), "its next president");
+        assert_eq!(a.ask(&req(6, 4, &[4], &[3])), Ok(()));
+        assert!(a.ask(&req(6, 3, &[3], &[4])).is_err());
+        a.registered(3, 99);
         let mut again = req(8, 4, &[4], &[]);
         again.others = vec![Incarnation { node: 3, incarnation: 99 }];
         let mut other = req(8, 3, &[], &[4]);
         other.asker = Some(Incarnation { node: 3, incarnation: 99 });
         other.side = vec![Incarnation { node: 3, incarnation: 99 }];
-        assert_eq!(a.ask(&other, 9), Some(Ok(())), "a new incarnation is not fenced");
-        assert!(matches!(a.ask(&again, 10), Some(Err(_))));
+        assert_eq!(a.ask(&other), Ok(()), "a new incarnation is not fenced");
+        assert!(a.ask(&again).is_err());
+    }
+
+    /// Every order of questions by the presidents that two halves may have, twice over: yes goes to members of one half only.
+    #[test]
+    fn yes_goes_to_one_half_whoever_asks_in_whatever_order() {
+        let halves: [[&[u32]; 2]; 3] = [[&[1], &[2]], [&[1, 2], &[3, 4]], [&[1, 3], &[2, 4]]];
+        for [left, right] in halves {
+            let askers: Vec<u32> = [left, right, left, right].concat();
+            for rotation in 0..askers.len() {
+                for stride in 1..askers.len() {
+                    let mut a = seen(&[1, 2, 3, 4]);
+                    let mut yes = BTreeSet::new();
+                    for i in 0..askers.len() {
+                        let asker = askers[(rotation + i * stride) % askers.len()];
+                        let (side, others) = if left.contains(&asker) { (left, right) } else { (right, left) };
+                        if a.ask(&req(4, asker, side, others)).is_ok() {
+                            yes.insert(side);
+                        }
+                    }
+                    assert_eq!(yes.len(), 1, "{left:?} {right:?} from {rotation} by {stride}");
+                }
+            }
+        }
     }
 
     #[test]
-    fn a_new_arbitrator_is_silent_to_strangers() {
-        let mut a = Arbitrator::default();
-        a.registered(1, 10, 7, 0);
-        assert_eq!(a.ask(&req(7, 1, &[1], &[2]), QUARANTINE_NS - 1), None);
-        assert_eq!(a.ask(&req(7, 1, &[1], &[2]), QUARANTINE_NS), Some(Ok(())));
+    fn a_side_with_a_fenced_member_is_no_side() {
+        let mut a = seen(&[1, 2, 3, 4]);
+        assert_eq!(a.ask(&req(5, 1, &[1, 2], &[3, 4])), Ok(()));
+        assert!(a.ask(&req(5, 2, &[2, 3], &[1, 4])).is_err(), "node 3 is fenced");
+    }
+
+    #[test]
+    fn a_process_that_the_view_does_not_name_says_no() {
+        let mut a = Arbitrator::new(OWN + 1);
+        a.registered(1, 10);
+        assert!(a.ask(&req(7, 1, &[1], &[2])).is_err());
+        let mut named = req(7, 1, &[1], &[2]);
+        named.arbitrator_incarnation = OWN + 1;
+        assert_eq!(a.ask(&named), Ok(()));
+    }
+
+    #[test]
+    fn who_was_left_behind_is_not_let_go_on() {
+        let mut a = seen(&[1, 2, 3, 4]);
+        a.saw_view(&view(9, &[1, 3, 4]));
+        assert!(a.ask(&req(8, 2, &[2, 4], &[1, 3])).is_err(), "generation 9 is without node 2");
+        assert_eq!(a.ask(&req(8, 4, &[2, 4], &[1, 3])), Ok(()), "node 4 only missed the commit");
     }
 
     #[test]
     fn one_partial_start_at_most() {
         let mut a = seen(&[1, 2]);
-        assert_eq!(a.ask(&req(0, 2, &[2], &[1]), 1), Some(Ok(())));
-        assert!(matches!(a.ask(&req(0, 1, &[1], &[2]), 1), Some(Err(_))));
-        let node = |id: u32| ViewNode {
-            id,
-            state: NodeState::Up as i32,
-            incarnation: u64::from(id) * 10,
-            ..ViewNode::default()
-        };
-        a.saw_view(&View { generation: 1, nodes: vec![node(2)], ..View::default() });
-        a.registered(1, 11, 0, 2);
-        assert!(matches!(a.ask(&req(0, 1, &[1], &[2]), 3), Some(Err(_))));
-        a.registered(2, 22, 0, 4);
+        assert_eq!(a.ask(&req(0, 2, &[2], &[1])), Ok(()));
+        assert!(a.ask(&req(0, 1, &[1], &[2])).is_err());
+        a.saw_view(&view(1, &[2]));
+        a.registered(1, 11);
+        assert!(a.ask(&req(0, 1, &[1], &[2])).is_err());
+        a.registered(2, 22);
         let restarted = ArbitReq { asker: Some(Incarnation { node: 1, incarnation: 11 }), ..req(0, 1, &[], &[2]) };
         let restarted = ArbitReq { side: vec![Incarnation { node: 1, incarnation: 11 }], ..restarted };
-        assert_eq!(a.ask(&restarted, 5), Some(Ok(())), "those who had started are gone");
+        assert_eq!(a.ask(&restarted), Ok(()), "those who had started are gone");
     }
 }

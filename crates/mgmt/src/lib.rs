@@ -12,8 +12,13 @@
 //! **A start without all nodes** (generation 0) is granted when no cluster is known to run and no other such start was
 //! granted, as long as one of those it was granted to lives: two halves that cannot see each other never both start.
 //!
-//! **After its own restart** the arbitrator does not know whom it fenced. It answers no question of a running cluster for
-//! [`QUARANTINE_NS`], longer than any asker waits, unless it saw the asker start.
+//! **After its own restart** the arbitrator does not know whom it fenced, so it is another arbitrator: views name the process, and
+//! a question under a view that names another is answered no. The members' next view names the new process (see the QMGR block).
+//! What was granted of a partial start is forgotten too: it is one of the things that the first start of a cluster rests on.
+//!
+//! **Two management nodes** know nothing of each other. Each holds the configuration, is told everything by the members, and answers
+//! operators and clients; one of them is the arbitrator. One that was not told which cluster it belongs to takes over the id that
+//! the first member names.
 
 mod arbitrator;
 
@@ -23,23 +28,31 @@ use apus_kernel::{Block, Context};
 use apus_signal::{
     BlockId, BlockRef, DecodeError, Envelope, Kind,
     mgmt::{ClusterConfig, ConfigConf, ConfigNode, MgmtReq, NodeSummary, RegisterRep, StatusConf},
-    qmgr::{ArbitConf, ArbitReq, checked_view, decode, encode},
+    qmgr::{ArbitConf, ArbitReq, Heartbeat, checked_view, decode, encode},
     view::{NodeState, View},
 };
 use apus_types::{Chain, NodeId, limits::PARTITIONS_MAX};
 
-pub use arbitrator::{Arbitrator, QUARANTINE_NS};
+pub use arbitrator::Arbitrator;
 
 /// What the management node is told at its start.
 #[derive(Clone, Debug)]
 pub struct MgmtConfig {
-    /// Own id, [`NodeId::MGMT_BASE`] + 1.
+    /// Own id, [`NodeId::MGMT_BASE`] + 1 or + 2.
     pub node: NodeId,
     /// See [`cluster_config`].
     pub cluster: ClusterConfig,
+    /// Of this process; drawn anew at every start, never 0.
+    pub incarnation: u64,
+    /// The cluster's id was only drawn: a member's word counts more.
+    pub may_adopt: bool,
 }
 
-/// A configuration with the usual times: data nodes 1 to `groups * replicas`, neighbours in one group. `cluster` is random.
+/// Most management nodes of a cluster.
+pub const MGMTS_MAX: u16 = 2;
+
+/// A configuration with the usual times and one management node: data nodes 1 to `groups * replicas`, neighbours in one group.
+/// `cluster` is random.
 ///
 /// # Errors
 /// What is out of range.
@@ -70,9 +83,10 @@ pub fn cluster_config(
         replicas,
         instances,
         partitions,
-        heartbeat_ms: 20,
+        heartbeat_ms: 10,
         heartbeat_timeout_ms: 500,
         start_partial_timeout_ms: 10_000,
+        mgmts: vec![u32::from(NodeId::MGMT_BASE) + 1],
     })
 }
 
@@ -92,6 +106,7 @@ struct Heard {
 pub struct Management {
     me: NodeId,
     config: ClusterConfig,
+    may_adopt: bool,
     arbitrator: Arbitrator,
     heard: BTreeMap<NodeId, Heard>,
     /// Newest committed view that a living node reported.
@@ -104,7 +119,8 @@ impl Management {
         Management {
             me: config.node,
             config: config.cluster,
-            arbitrator: Arbitrator::default(),
+            may_adopt: config.may_adopt,
+            arbitrator: Arbitrator::new(config.incarnation),
             heard: BTreeMap::new(),
             view: None,
             started_at: None,
@@ -122,7 +138,11 @@ impl Management {
         node.address = rep.address;
         node.member = rep.generation > 0;
         self.heard.insert(from.node, Heard { at: now, uptime_ms: rep.uptime_ms });
-        self.arbitrator.registered(rep.node, rep.incarnation, rep.generation, now);
+        self.arbitrator.registered(rep.node, rep.incarnation);
+        if let Some(cluster) = view.as_ref().map(|v| v.cluster).filter(|_| self.may_adopt) {
+            self.config.cluster = cluster;
+        }
+        self.may_adopt &= rep.generation == 0;
         if let Some(view) = view.filter(|v| v.generation == rep.generation && v.cluster == self.config.cluster) {
             self.arbitrator.saw_view(&view);
             // A cluster that started afresh counts from 1 again.
@@ -140,7 +160,7 @@ impl Management {
         if req.cluster != self.config.cluster || req.asker.is_none_or(|a| a.node != u32::from(from.node.0)) {
             return;
         }
-        let Some(outcome) = self.arbitrator.ask(req, ctx.now()) else { return };
+        let outcome = self.arbitrator.ask(req);
         let (granted, reason) = outcome.map_or_else(|reason| (false, reason), |()| (true, ""));
         ctx.log(format_args!(
             "node {} asks to go on from generation {} without {:?}: {}",
@@ -178,6 +198,8 @@ impl Management {
             partitions: self.config.partitions,
             replicas: self.config.replicas,
             nodes: self.config.nodes.iter().map(summary).collect(),
+            mgmt: self.me.0.into(),
+            arbitrator: view.map_or(0, |v| v.arbitrator),
             mgmt_uptime_ms: now.saturating_sub(self.started_at.unwrap_or(now)) / 1_000_000,
         }
     }
@@ -201,6 +223,11 @@ impl Block for Management {
             }
             Kind::RegisterRep if from.node.is_data() => self.on_register(from, decode(body)?, ctx.now())?,
             Kind::ArbitReq if from.node.is_data() => self.on_arbit_req(from, &decode(body)?, ctx),
+            Kind::HeartbeatRep if from.node.is_data() => {
+                decode::<Heartbeat>(body)?;
+                let beat = Heartbeat { incarnation: ctx.incarnation(), ..Heartbeat::default() };
+                ctx.send(from, Kind::HeartbeatRep, |b| encode(&beat, b));
+            }
             // Silence and questions say what we need to know.
             Kind::LinkUpRep | Kind::LinkDownRep => {}
             _ => return Err(DecodeError),
@@ -208,9 +235,7 @@ impl Block for Management {
         Ok(())
     }
     fn tick(&mut self, ctx: &mut Context<'_>) {
-        let now = ctx.now();
-        self.started_at.get_or_insert(now);
-        self.arbitrator.started(now);
+        self.started_at.get_or_insert(ctx.now());
     }
     fn dump(&self, out: &mut String) {
         let _ = writeln!(out, "mgmt cluster {:x} nodes {:?}", self.config.cluster, self.config.nodes);

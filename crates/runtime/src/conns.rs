@@ -21,7 +21,7 @@ const HEAD_BYTES: usize = 64 << 10;
 
 struct Conn {
     link: NewLink,
-    /// Beginning of a frame of which the rest has not come.
+    /// Beginning of a frame of which the rest has not come, or all that came while the worker did not serve clients.
     partial: Vec<u8>,
     interest: Interest,
 }
@@ -81,34 +81,41 @@ impl Conns {
         slot.and_then(|slot| self.close_slot(slot, worker)).is_some()
     }
 
-    /// Reads once and executes what came. Returns the node of a link that ended.
-    pub fn read(&mut self, token: u64, poll: &Poll, worker: &mut Worker) -> Option<NodeId> {
+    /// Reads once and executes what came, if the worker serves the link at a time that `now` tells after the reading. Returns the
+    /// node of a link that ended.
+    pub fn read(&mut self, token: u64, poll: &Poll, worker: &mut Worker, now: impl Fn() -> u64) -> Option<NodeId> {
         let slot = usize::try_from(token).ok()?;
         let conn = self.slots.get_mut(slot)?.as_mut()?;
         if !worker.may_read(conn.link.node) {
-            set_interest(conn, slot, poll, Interest { read: false, ..conn.interest });
-            if !self.paused.contains(&slot) {
-                self.paused.push(slot);
-            }
+            pause(conn, slot, poll, &mut self.paused);
             return None;
         }
-        match read_once(conn, &mut self.buffer, worker) {
-            true => None,
-            false => self.close_slot(slot, worker),
+        match read_once(conn, &mut self.buffer, worker, now) {
+            Came::Executed => None,
+            Came::Kept => {
+                pause(conn, slot, poll, &mut self.paused);
+                None
+            }
+            Came::End => self.close_slot(slot, worker),
         }
     }
 
-    /// Reads again from those that were paused and may go on.
-    pub fn resume(&mut self, poll: &Poll, worker: &Worker) {
-        let slots = &mut self.slots;
-        self.paused.retain(|&slot| {
-            let Some(Some(conn)) = slots.get_mut(slot) else { return false };
-            if !worker.may_read(conn.link.node) {
-                return true;
+    /// Goes on with those that were paused and may go on. Returns the nodes of links that ended.
+    pub fn resume(&mut self, poll: &Poll, worker: &mut Worker, now: impl Fn() -> u64) -> Vec<NodeId> {
+        let mut ended = Vec::new();
+        for slot in std::mem::take(&mut self.paused) {
+            let Some(Some(conn)) = self.slots.get_mut(slot) else { continue };
+            let node = conn.link.node;
+            if !worker.may_read(node) || !worker.serves(node, now()) {
+                self.paused.push(slot);
+                continue;
             }
             set_interest(conn, slot, poll, Interest { read: true, ..conn.interest });
-            false
-        });
+            if !execute_partial(conn, worker) {
+                ended.extend(self.close_slot(slot, worker));
+            }
+        }
+        ended
     }
 
     /// Writes what the worker has for a node. Returns false if the link ended.
@@ -150,25 +157,50 @@ fn set_interest(conn: &mut Conn, slot: usize, poll: &Poll, interest: Interest) {
     }
 }
 
-/// False: the link ended or its bytes do not follow the protocol.
-fn read_once(conn: &mut Conn, buffer: &mut [u8], worker: &mut Worker) -> bool {
+fn pause(conn: &mut Conn, slot: usize, poll: &Poll, paused: &mut Vec<usize>) {
+    set_interest(conn, slot, poll, Interest { read: false, ..conn.interest });
+    if !paused.contains(&slot) {
+        paused.push(slot);
+    }
+}
+
+/// What became of the bytes of one read.
+enum Came {
+    Executed,
+    /// In [`Conn::partial`], until the worker serves clients again.
+    Kept,
+    /// The link ended or its bytes do not follow the protocol.
+    End,
+}
+
+/// False: the bytes do not follow the protocol.
+fn execute_partial(conn: &mut Conn, worker: &mut Worker) -> bool {
+    let Ok(consumed) = worker.deliver_frames(conn.link.node, &conn.partial) else { return false };
+    conn.partial.drain(..consumed);
+    conn.partial.shrink_to(HEAD_BYTES.max(2 * conn.partial.len()));
+    true
+}
+
+fn read_once(conn: &mut Conn, buffer: &mut [u8], worker: &mut Worker, now: impl Fn() -> u64) -> Came {
     let in_front = if conn.partial.len() <= HEAD_BYTES { conn.partial.len() } else { 0 };
     let got = match conn.link.stream.read(&mut buffer[in_front..in_front + READ_BYTES]) {
-        Ok(0) => return false,
+        Ok(0) => return Came::End,
         Ok(n) => n,
-        Err(e) => return matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
+        Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return Came::Executed,
+        Err(_) => return Came::End,
     };
     let node = conn.link.node;
+    if node.is_client() && !worker.serves(node, now()) {
+        conn.partial.extend_from_slice(&buffer[in_front..in_front + got]);
+        return Came::Kept;
+    }
     if in_front < conn.partial.len() {
         conn.partial.extend_from_slice(&buffer[..got]);
-        let Ok(consumed) = worker.deliver_frames(node, &conn.partial) else { return false };
-        conn.partial.drain(..consumed);
-        conn.partial.shrink_to(HEAD_BYTES.max(2 * conn.partial.len()));
-        return true;
+        return if execute_partial(conn, worker) { Came::Executed } else { Came::End };
     }
     buffer[..in_front].copy_from_slice(&conn.partial);
-    let Ok(consumed) = worker.deliver_frames(node, &buffer[..in_front + got]) else { return false };
+    let Ok(consumed) = worker.deliver_frames(node, &buffer[..in_front + got]) else { return Came::End };
     conn.partial.clear();
     conn.partial.extend_from_slice(&buffer[consumed..in_front + got]);
-    true
+    Came::Executed
 }

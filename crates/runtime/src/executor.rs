@@ -100,13 +100,15 @@ impl Executor {
         let me = self.worker.config().worker;
         let door = Self::door(&shared, me);
         let ready = std::mem::take(&mut self.ready);
+        let start = self.start;
+        let now = move || u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
         for event in &ready {
             if event.token == WAKER_TOKEN {
                 door.waker().drain();
                 continue;
             }
             if event.read
-                && let Some(node) = self.conns.read(event.token, &self.poll, &mut self.worker)
+                && let Some(node) = self.conns.read(event.token, &self.poll, &mut self.worker, now)
             {
                 self.link_ended(node);
             }
@@ -129,7 +131,9 @@ impl Executor {
                 self.ring_bytes.clear();
             }
         }
-        self.conns.resume(&self.poll, &self.worker);
+        for node in self.conns.resume(&self.poll, &mut self.worker, now) {
+            self.link_ended(node);
+        }
     }
 
     fn pass_rings(&mut self) {

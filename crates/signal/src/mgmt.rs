@@ -5,7 +5,10 @@
 //! second, so that the management node can answer `StatusReq` and knows whether a cluster is running. Clients and SQL nodes
 //! that were given nothing but the management node's address find the data nodes by `ConfigReq`.
 //!
-//! The management node is no part of any transaction: while it is away only arbitration and partial starts are impossible.
+//! There may be two management nodes; each is told and answers the same. Members send `HeartbeatRep` to each, which answers with its
+//! own: who is silent for long is as good as gone. The one that the committed view names arbitrates (see the QMGR block).
+//!
+//! Management nodes are no part of any transaction: while all are away only arbitration and partial starts are impossible.
 
 use prost::Message;
 
@@ -54,6 +57,9 @@ pub struct ClusterConfig {
     /// How long a first start waits for all nodes before it asks to start without some, in milliseconds.
     #[prost(uint32, tag = "8")]
     pub start_partial_timeout_ms: u32,
+    /// Ids of the management nodes, ascending. The first one is asked for a start without all data nodes.
+    #[prost(uint32, repeated, tag = "9")]
+    pub mgmts: Vec<u32>,
 }
 
 /// `ConfigReq`, `StatusReq`, `NodeStatusReq`.
@@ -135,6 +141,11 @@ pub struct StatusConf {
     pub nodes: Vec<NodeSummary>,
     #[prost(uint64, tag = "7")]
     pub mgmt_uptime_ms: u64,
+    /// The management node that answers, and the one that arbitrates (0: none).
+    #[prost(uint32, tag = "8")]
+    pub mgmt: u32,
+    #[prost(uint32, tag = "9")]
+    pub arbitrator: u32,
 }
 
 /// `NodeStatusConf`: one data node about itself.

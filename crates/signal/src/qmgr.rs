@@ -37,13 +37,28 @@ pub struct Incarnation {
 }
 
 /// `HeartbeatRep`.
-#[derive(Clone, Copy, PartialEq, Message)]
+#[derive(Clone, PartialEq, Message)]
 pub struct Heartbeat {
     /// Committed view of the sender.
     #[prost(uint64, tag = "1")]
     pub generation: u64,
     #[prost(fixed64, tag = "2")]
     pub incarnation: u64,
+    /// Management nodes that the sender has a working link to.
+    #[prost(message, repeated, tag = "3")]
+    pub mgmts: Vec<Incarnation>,
+    /// The sender's clock, in nanoseconds.
+    #[prost(fixed64, tag = "4")]
+    pub clock: u64,
+    /// Longest lateness of the sender's own ticks lately, in nanoseconds.
+    #[prost(uint64, tag = "5")]
+    pub late_ns: u64,
+    /// `clock` of the last heartbeat that the sender had from the receiver; 0: none yet.
+    #[prost(fixed64, tag = "6")]
+    pub echo: u64,
+    /// The sender will not hold the receiver for silent before it has not heard it for so long since that heartbeat.
+    #[prost(uint64, tag = "7")]
+    pub promise_ns: u64,
 }
 
 /// `JoinReq`: sent by a starting node to every linked data node until it is a member.
@@ -176,6 +191,9 @@ pub struct ArbitReq {
     /// Echoed in the answer.
     #[prost(uint64, tag = "6")]
     pub question: u64,
+    /// The management process that the committed view names. Another one says no. Not looked at for generation 0.
+    #[prost(fixed64, tag = "7")]
+    pub arbitrator_incarnation: u64,
 }
 
 /// `ArbitConf`.

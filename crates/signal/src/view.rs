@@ -64,6 +64,12 @@ pub struct View {
     /// Random id of the cluster, drawn at its first start.
     #[prost(fixed64, tag = "7")]
     pub cluster: u64,
+    /// The management node that arbitrates about the successor of this view; 0: none, exactly half of the members stops.
+    #[prost(uint32, tag = "8")]
+    pub arbitrator: u32,
+    /// Its process: one that has started since knows nothing of whom it fenced, and is another arbitrator.
+    #[prost(fixed64, tag = "9")]
+    pub arbitrator_incarnation: u64,
 }
 
 impl View {

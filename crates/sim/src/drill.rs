@@ -18,7 +18,7 @@ use std::{
 use apus_blocks::NodeConfig;
 use apus_client::{Client, ClientConfig};
 use apus_kernel::{Block, FaultRule, Worker, WorkerConfig};
-use apus_mgmt::{Management, MgmtConfig, QUARANTINE_NS, cluster_config, default_partitions};
+use apus_mgmt::{Management, MgmtConfig, cluster_config, default_partitions};
 use apus_signal::view::NodeState;
 use apus_storage::MemoryManager;
 use apus_types::NodeId;
@@ -123,6 +123,9 @@ struct Alive {
     client: Client,
 }
 
+/// After this the members have named a management process that has started anew: its silence may have to be noticed first.
+const NAMING_NS: u64 = 1_500 * MS;
+
 /// What is still to be done in a round, at its time.
 enum Deed {
     Inflict(Fault),
@@ -156,12 +159,19 @@ fn build(settings: &Settings) -> impl FnMut(&WorkerConfig) -> Vec<Box<dyn Block>
     let s = settings.clone();
     let (groups, replicas, workers) = (u32::from(s.groups), u32::from(s.replicas), u32::from(s.workers));
     let partitions = default_partitions(groups, replicas, workers);
-    let config = cluster_config(s.seed | 1, groups, replicas, workers, partitions).expect("a cluster in range");
-    let mgmt = s.mgmt_nodes()[0];
+    let mut config = cluster_config(s.seed | 1, groups, replicas, workers, partitions).expect("a cluster in range");
+    let mgmts = s.mgmt_nodes();
+    config.mgmts = mgmts.iter().map(|n| u32::from(n.0)).collect();
     let mut memories: BTreeMap<NodeId, (u64, std::sync::Arc<MemoryManager>)> = BTreeMap::new();
     move |who| {
         if who.node.is_mgmt() {
-            return vec![Box::new(Management::new(MgmtConfig { node: who.node, cluster: config.clone() }))];
+            let (cluster, incarnation) = (config.clone(), who.incarnation);
+            return vec![Box::new(Management::new(MgmtConfig {
+                node: who.node,
+                cluster,
+                incarnation,
+                may_adopt: false,
+            }))];
         }
         let memory = match memories.get(&who.node) {
             Some((incarnation, memory)) if *incarnation == who.incarnation => memory.clone(),
@@ -173,8 +183,7 @@ fn build(settings: &Settings) -> impl FnMut(&WorkerConfig) -> Vec<Box<dyn Block>
             workers: who.instances,
             incarnation: who.incarnation,
             address: address(who.node, if s.fixed_addresses { 0 } else { who.incarnation }),
-            mgmt,
-            mgmt_address: address(mgmt, 0),
+            mgmts: mgmts.iter().map(|n| (*n, address(*n, 0))).collect(),
             memory,
         };
         apus_blocks::build(who.worker, &node)
@@ -309,7 +318,7 @@ impl<W: Workload> Drill<'_, W> {
         self.wait_whole(&what)?;
         self.demand_progress(&what)?;
         if round.faults.iter().any(|(_, fault)| touches_arbitrator(fault)) {
-            self.pass(QUARANTINE_NS)?;
+            self.pass(NAMING_NS)?;
         }
         self.excused.clear();
         Ok(())

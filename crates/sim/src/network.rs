@@ -264,7 +264,8 @@ impl Cluster {
                 self.with_actor(actor, |a, now, out| a.receive(now, name, &all, out));
             }
             End::Worker { node, worker } => {
-                if self.worker(node, worker).is_some_and(|w| !w.may_read(name)) {
+                let now = self.now;
+                if self.worker(node, worker).is_some_and(|w| !w.may_read(name) || !w.serves(name, now)) {
                     self.held.insert((node, worker, id, at_end));
                 } else {
                     self.read_link(id, at_end, incarnation);
@@ -278,7 +279,7 @@ impl Cluster {
         let held: Vec<_> = self.held.range(range).copied().collect();
         for at in held {
             let Some(name) = self.links.get(&at.2).map(|link| link.names[at.3]) else { continue };
-            if self.worker(node, worker).is_some_and(|w| w.may_read(name)) {
+            if self.worker(node, worker).is_some_and(|w| w.may_read(name) && w.serves(name, self.now)) {
                 self.held.remove(&at);
                 self.queue.plan(self.now + 1, Event::LinkBytes { link: at.2, at_end: at.3, bytes: Vec::new() });
             }

@@ -11,7 +11,7 @@
 //! judged with the management node on its side).
 //!
 //! Each round begins with a whole cluster, so rounds need not be looked at together, with one exception: a management node that was
-//! restarted answers nobody for a while (`QUARANTINE_NS` of the mgmt crate), so a round that touched it is followed by that much peace.
+//! restarted says no until the members' view names its new process, so a round that touched it is followed by a little peace.
 
 use std::collections::BTreeSet;
 

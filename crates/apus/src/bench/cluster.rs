@@ -31,7 +31,7 @@ pub fn on_this_thread<F: Future>(future: F) -> Result<F::Output, String> {
 /// # Errors
 /// No data node serves.
 pub async fn connect(mgmt: &str, preferred: u64) -> Result<Client, String> {
-    let mut config = ClientConfig::new(vec![mgmt.to_owned()], crate::random_id()?);
+    let mut config = ClientConfig::new(crate::discover::each(mgmt), crate::random_id()?);
     config.name = format!("{} bench", crate::build_id());
     config.preferred_node_seed = preferred;
     Client::connect(config).await.map_err(|e| format!("cannot connect to the cluster of {mgmt}: {e}"))

@@ -32,10 +32,7 @@ fn answer(mut stream: UnixStream, nodes: &Mutex<Nodes>, ready_file: Option<&Path
     let mut line = String::new();
     BufReader::new(stream.try_clone()?.take(REQUEST_BYTES_MAX)).read_line(&mut line)?;
     let result = match line.trim_end().split_once(' ') {
-        Some(("restart", id)) => match id.parse() {
-            Ok(id) => restart(nodes, id, ready_file),
-            Err(_) => Err(format!("{id:?} is no node id")),
-        },
+        Some(("restart", name)) => restart(nodes, name, ready_file),
         _ => Err("the only request is: restart ID".to_owned()),
     };
     match result {
@@ -44,10 +41,10 @@ fn answer(mut stream: UnixStream, nodes: &Mutex<Nodes>, ready_file: Option<&Path
     }
 }
 
-fn restart(nodes: &Mutex<Nodes>, id: u16, ready_file: Option<&Path>) -> Result<u32, String> {
+fn restart(nodes: &Mutex<Nodes>, name: &str, ready_file: Option<&Path>) -> Result<u32, String> {
     let mut nodes = lock(nodes);
-    let pid = nodes.restart(id)?;
+    let pid = nodes.restart(name)?;
     nodes.write_state(ready_file)?;
-    println!("data node {id} started again, process {pid}");
+    println!("node {name} started again, process {pid}");
     Ok(pid)
 }

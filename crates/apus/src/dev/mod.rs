@@ -1,8 +1,8 @@
 //! `apus dev`: a whole cluster on this machine, as real child processes.
 //!
-//! It starts one management node, the data nodes and the SQL nodes, each with ports of its own, waits until SQL answers, prints how
+//! It starts one or two management nodes, the data nodes and the SQL nodes, each with ports of its own, waits until SQL answers, prints how
 //! to connect, and then watches its children. A data node that dies stays down until `apus dev restart ID` asks for it through the
-//! control socket (see [`crate::discover`]). Ctrl-C and SIGTERM end all children and remove everything that was made, except a
+//! control socket (see [`crate::discover`]); so does one of two management nodes, until `apus dev restart mgmt-ID`. Ctrl-C and SIGTERM end all children and remove everything that was made, except a
 //! directory named by `--keep`. The children ask the kernel to end them if this process is killed.
 
 mod children;
@@ -35,6 +35,9 @@ pub struct DevArgs {
     /// Replicas of each row, 1 to 4
     #[arg(long, default_value_t = 2)]
     replicas: u16,
+    /// Management nodes; with two of them either may die
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=i64::from(apus_mgmt::MGMTS_MAX)))]
+    mgmt_nodes: u16,
     /// SQL nodes
     #[arg(long, default_value_t = 1)]
     sql_nodes: u16,
@@ -60,10 +63,10 @@ pub struct DevArgs {
 
 #[derive(clap::Subcommand)]
 enum DevAction {
-    /// Start a dead data node of the running `apus dev` again (of several, the one in $APUS_DEV_DIR, or the last started)
+    /// Start a dead node of the running `apus dev` again (of several, the one in $APUS_DEV_DIR, or the last started)
     Restart {
-        /// Id of the data node
-        id: u16,
+        /// Id of the data node, or `mgmt-ID` of the management node
+        id: String,
     },
 }
 
@@ -72,8 +75,8 @@ const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub fn run(args: DevArgs) -> Result<ExitCode, String> {
     if let Some(DevAction::Restart { id }) = args.action {
-        let pid = discover::restart_node(id)?;
-        println!("data node {id} started again, process {pid}");
+        let pid = discover::restart_node(&id)?;
+        println!("node {id} started again, process {pid}");
         return Ok(ExitCode::SUCCESS);
     }
     if args.replicas == 0 || args.data_nodes == 0 || !args.data_nodes.is_multiple_of(args.replicas) {
@@ -126,6 +129,12 @@ impl Drop for Directory {
     }
 }
 
+struct MgmtNode {
+    id: u16,
+    child: Child,
+    down: bool,
+}
+
 struct DataNode {
     id: u16,
     group: u16,
@@ -136,9 +145,11 @@ struct DataNode {
 /// The running processes; shared with the control socket's thread.
 struct Nodes {
     spawner: Spawner,
-    mgmt: Child,
+    mgmt: Vec<MgmtNode>,
     data: Vec<DataNode>,
     sql: Vec<Child>,
+    /// Of every management node.
+    mgmt_args: Vec<String>,
     workers: u8,
     memory: u64,
 }
@@ -153,11 +164,24 @@ fn lock(nodes: &Mutex<Nodes>) -> std::sync::MutexGuard<'_, Nodes> {
 }
 
 impl Nodes {
+    fn mgmt_addresses(&self) -> String {
+        self.mgmt.iter().map(|m| m.child.address.to_string()).collect::<Vec<_>>().join(",")
+    }
+
+    fn start_mgmt(&mut self, id: u16, listen: SocketAddr) -> Result<Child, String> {
+        let own = ["mgmt".to_owned(), format!("--node={id}"), format!("--listen={listen}")];
+        let args: Vec<String> = own.into_iter().chain(self.mgmt_args.iter().cloned()).collect();
+        let name = if id == 1 { "mgmt".to_owned() } else { format!("mgmt-{id}") };
+        let mut child = self.spawner.spawn(&name, &args)?;
+        child.address = listen;
+        Ok(child)
+    }
+
     fn start_data(&mut self, id: u16) -> Result<Child, String> {
         let args = [
             "data".to_owned(),
             format!("--node={id}"),
-            format!("--mgmt={}", self.mgmt.address),
+            format!("--mgmt={}", self.mgmt_addresses()),
             format!("--workers={}", self.workers),
             format!("--memory={}", self.memory),
             format!("--dir={}", self.spawner.dir().display()),
@@ -165,7 +189,29 @@ impl Nodes {
         self.spawner.spawn(&format!("data-{id}"), &args)
     }
 
-    fn restart(&mut self, id: u16) -> Result<u32, String> {
+    /// Starts a dead node again: `ID` of a data node, or `mgmt-ID`. Its new process id.
+    fn restart(&mut self, name: &str) -> Result<u32, String> {
+        let number = |text: &str| text.parse().map_err(|_| format!("{name:?} is no node id"));
+        match name.strip_prefix("mgmt-") {
+            Some(id) => self.restart_mgmt(number(id)?),
+            None => self.restart_data(number(name)?),
+        }
+    }
+
+    /// At its old address, which everybody has.
+    fn restart_mgmt(&mut self, id: u16) -> Result<u32, String> {
+        let place = self.mgmt.iter().position(|n| n.id == id).ok_or(format!("there is no management node {id}"))?;
+        if self.mgmt[place].child.exited().is_none() {
+            return Err(format!("management node {id} runs, process {}", self.mgmt[place].child.pid()));
+        }
+        let child = self.start_mgmt(id, self.mgmt[place].child.address)?;
+        let pid = child.pid();
+        self.mgmt[place] = MgmtNode { id, child, down: false };
+        self.write_state(None)?;
+        Ok(pid)
+    }
+
+    fn restart_data(&mut self, id: u16) -> Result<u32, String> {
         let place = self.data.iter().position(|n| n.id == id).ok_or(format!("there is no data node {id}"))?;
         if self.data[place].child.exited().is_none() {
             return Err(format!("data node {id} runs, process {}", self.data[place].child.pid()));
@@ -190,9 +236,14 @@ impl Nodes {
             .collect();
         let data: Vec<_> =
             self.data.iter().map(|n| json!({"id": n.id, "pid": n.child.pid(), "group": n.group})).collect();
-        let mut mgmt = host_port(&self.mgmt.address);
-        mgmt["pid"] = json!(self.mgmt.pid());
-        json!({"mgmt": mgmt, "sql": sql, "data": data, "dir": self.spawner.dir().display().to_string()}).to_string()
+        let mgmt = |m: &MgmtNode| {
+            let mut value = host_port(&m.child.address);
+            value["id"] = json!(m.id);
+            value["pid"] = json!(m.child.pid());
+            value
+        };
+        let mgmts: Vec<_> = self.mgmt.iter().map(mgmt).collect();
+        json!({"mgmt": mgmts.first(), "mgmts": mgmts, "sql": sql, "data": data, "dir": self.spawner.dir().display().to_string()}).to_string()
     }
 
     /// Writes the state file and, where one was asked for, the ready file.
@@ -204,21 +255,27 @@ impl Nodes {
 }
 
 impl Cluster {
-    fn start(args: &DevArgs, dir: &Path, mut spawner: Spawner, stop: &AtomicBool) -> Result<Cluster, String> {
+    fn start(args: &DevArgs, dir: &Path, spawner: Spawner, stop: &AtomicBool) -> Result<Cluster, String> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let workers = args.workers.unwrap_or_else(|| (cores / usize::from(args.data_nodes)).clamp(1, 64) as u8);
         let sql_threads = args.sql_threads.unwrap_or_else(|| (cores / 2).max(1));
-        let mgmt_args = [
-            "mgmt".to_owned(),
+        let mgmt_args = vec![
+            format!("--mgmt-nodes={}", args.mgmt_nodes),
+            format!("--cluster={:x}", crate::random_id()?),
             format!("--groups={}", args.data_nodes / args.replicas),
             format!("--replicas={}", args.replicas),
             format!("--workers={workers}"),
             format!("--dir={}", dir.display()),
         ];
-        let mut mgmt = spawner.spawn("mgmt", &mgmt_args)?;
         let deadline = Instant::now() + START_TIMEOUT;
-        mgmt.wait_ready(deadline, stop)?;
-        let mut nodes = Nodes { spawner, mgmt, data: Vec::new(), sql: Vec::new(), workers, memory: args.memory };
+        let memory = args.memory;
+        let mut nodes =
+            Nodes { spawner, mgmt: Vec::new(), data: Vec::new(), sql: Vec::new(), mgmt_args, workers, memory };
+        for id in 1..=args.mgmt_nodes {
+            let mut child = nodes.start_mgmt(id, SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
+            child.wait_ready(deadline, stop)?;
+            nodes.mgmt.push(MgmtNode { id, child, down: false });
+        }
         for id in 1..=args.data_nodes {
             let child = nodes.start_data(id)?;
             nodes.data.push(DataNode { id, group: (id - 1) / args.replicas, child, down: false });
@@ -227,7 +284,7 @@ impl Cluster {
             let port = if args.port == 0 { 0 } else { free_port(args.port.saturating_add(i)) };
             let sql_args = [
                 "sql".to_owned(),
-                format!("--mgmt={}", nodes.mgmt.address),
+                format!("--mgmt={}", nodes.mgmt_addresses()),
                 format!("--listen=127.0.0.1:{port}"),
                 format!("--threads={sql_threads}"),
             ];
@@ -256,8 +313,16 @@ impl Cluster {
                     println!("data node {} ended ({how}); start it again with: apus dev restart {}", node.id, node.id);
                 }
             }
-            if let Some(how) = nodes.mgmt.exited() {
-                return Err(format!("the management node ended ({how}); its log: {}", nodes.mgmt.log.display()));
+            for node in nodes.mgmt.iter_mut().filter(|n| !n.down) {
+                if let Some(how) = node.child.exited() {
+                    node.down = true;
+                    let id = node.id;
+                    println!("management node {id} ended ({how}); start it again with: apus dev restart mgmt-{id}");
+                }
+            }
+            if nodes.mgmt.iter().all(|n| n.down) {
+                let logs: Vec<_> = nodes.mgmt.iter().map(|n| n.child.log.display().to_string()).collect();
+                return Err(format!("no management node is left; logs: {}", logs.join(" ")));
             }
             if let Some((how, log)) = nodes.sql.iter_mut().find_map(|c| Some((c.exited()?, c.log.clone()))) {
                 return Err(format!("a SQL node ended ({how}); its log: {}", log.display()));
@@ -280,7 +345,7 @@ impl Cluster {
         for child in &nodes.sql {
             println!("  SQL      mysql -h127.0.0.1 -P{} -uroot", child.address.port());
         }
-        println!("  Native   {} (management node)", nodes.mgmt.address);
+        println!("  Native   {} (management)", nodes.mgmt_addresses());
         println!("  Status   apus status");
         for node in &nodes.data {
             println!(
@@ -297,7 +362,7 @@ impl Cluster {
         let mut nodes = lock(&self.nodes);
         let nodes = &mut *nodes;
         let children = nodes.sql.iter_mut().chain(nodes.data.iter_mut().map(|n| &mut n.child));
-        let mut all: Vec<&mut Child> = children.chain(std::iter::once(&mut nodes.mgmt)).collect();
+        let mut all: Vec<&mut Child> = children.chain(nodes.mgmt.iter_mut().map(|n| &mut n.child)).collect();
         children::end_all(&mut all);
     }
 }

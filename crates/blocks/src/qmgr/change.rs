@@ -14,7 +14,7 @@ use apus_signal::{
 use apus_types::NodeId;
 
 use super::{
-    ARBITRATION_TIMEOUT_NS, Membership, Phase, layout,
+    ARBITRATION_TIMEOUT_NS, Membership, Phase, arbiter, layout,
     survival::{Verdict, verdict},
 };
 
@@ -76,6 +76,13 @@ impl Membership {
             self.change = None;
             return;
         }
+        let mut rest = self.survivors();
+        rest.insert(self.me);
+        // Whoever confirms, it will not do: others may still do without us.
+        if let Some(Verdict::Lose(reason)) = self.view.as_ref().map(|base| verdict(base, &rest)) {
+            self.stop(ctx, reason);
+            return;
+        }
         if self.change.is_some() {
             self.advance(ctx);
             return;
@@ -85,13 +92,13 @@ impl Membership {
             self.begin_take_over(ctx);
         } else if let Some((_, view)) = self.prepared.clone() {
             self.propose(view, ctx);
-        } else if let Some(view) = self.next_view() {
+        } else if let Some(view) = self.next_view(ctx.now()) {
             self.propose(view, ctx);
         }
     }
 
     /// What the view should become; `None`: it is as it should be.
-    fn next_view(&self) -> Option<View> {
+    fn next_view(&self, now: u64) -> Option<View> {
         let base = self.view.as_ref()?;
         if !self.failed.is_empty() {
             return Some(layout::without(base, self.me, |n| self.failed.contains(&n)));
@@ -109,7 +116,7 @@ impl Membership {
             wanted.all(|(p, _)| done.is_some_and(|d| d.contains(&p)))
         };
         let view = layout::promoted(base, self.me, |n| is_filled(n.id, n.incarnation));
-        (view.nodes != base.nodes).then_some(view)
+        if view.nodes != base.nodes { Some(view) } else { self.with_new_arbitrator(base, now) }
     }
 
     fn begin_take_over(&mut self, ctx: &mut Context<'_>) {
@@ -140,6 +147,7 @@ impl Membership {
         if self.view.is_some() {
             self.prepared = Some((ballot, view.clone()));
         }
+        self.pulses.prepared(ctx.now());
         self.open_gates(&view, ctx);
         self.gates_for = None;
         let mut waiting = waiting;
@@ -240,13 +248,23 @@ impl Membership {
             side: side.into_iter().map(name).collect(),
             others: others.into_iter().map(name).collect(),
             question: *question,
+            arbitrator_incarnation: base.arbitrator_incarnation,
         };
-        ctx.send(self.mgmt_ref(), Kind::ArbitReq, |b| encode(&req, b));
+        match Self::arbitrator_of(base) {
+            Some(arbitrator) => ctx.send(Self::mgmt_of(arbitrator), Kind::ArbitReq, |b| encode(&req, b)),
+            None => self.stop(ctx, "half of the cluster is out of reach and there is no arbitrator"),
+        }
     }
 
-    pub(super) fn on_arbit_conf(&mut self, conf: ArbitConf, ctx: &mut Context<'_>) {
+    pub(super) fn on_arbit_conf(&mut self, from: NodeId, conf: ArbitConf, ctx: &mut Context<'_>) {
         if self.phase == Phase::Starting {
-            self.on_start_granted(conf, ctx);
+            if Some(from) == self.start_arbitrator() {
+                self.on_start_granted(conf, ctx);
+            }
+            return;
+        }
+        if self.view.as_ref().and_then(Self::arbitrator_of) != Some(from) {
+            jam!(ctx);
             return;
         }
         match self.change.take() {
@@ -331,6 +349,7 @@ impl Membership {
     /// Says yes once the gates are open on every worker: the first member of the new view may speak to any of them.
     fn confirm_prepare(&mut self, from: NodeId, answer: ViewPrepAnswer, ctx: &mut Context<'_>) {
         self.gates_for = None;
+        self.pulses.prepared(ctx.now());
         if !self.await_gates(from, answer.clone(), ctx) {
             self.send(ctx, from, Kind::ViewPrepConf, &answer);
         }
@@ -348,7 +367,7 @@ impl Membership {
 
     /// A worker has opened its gates.
     pub(super) fn on_ping_conf(&mut self, token: u64, ctx: &mut Context<'_>) {
-        let Some(mut gates) = self.gates_for.take().filter(|g| g.token == token) else { return };
+        let Some(mut gates) = self.gates_for.take_if(|g| g.token == token) else { return };
         gates.missing -= 1;
         if gates.missing > 0 {
             self.gates_for = Some(gates);
@@ -483,7 +502,8 @@ impl Membership {
 
     /// The nodes that a first view would be made of, for `start`.
     pub(super) fn propose_first(&mut self, candidates: &BTreeMap<NodeId, layout::Candidate>, ctx: &mut Context<'_>) {
-        let Some(view) = self.config.as_ref().and_then(|c| layout::first(c, candidates)) else { return };
+        let arbitrator = arbiter::first_choice(&self.managers.reached(ctx.now()));
+        let Some(view) = self.config.as_ref().and_then(|c| layout::first(c, candidates, arbitrator)) else { return };
         self.propose(view, ctx);
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use apus_signal::{
     mgmt::ClusterConfig,
+    qmgr::Incarnation,
     view::{NodeState, View, ViewNode},
 };
 use apus_types::{Chain, NodeId};
@@ -16,7 +17,11 @@ pub struct Candidate {
 }
 
 /// The first view: every candidate is a full member, in the order of ids. `None` when the configuration does not allow it.
-pub fn first(config: &ClusterConfig, candidates: &BTreeMap<NodeId, Candidate>) -> Option<View> {
+pub fn first(
+    config: &ClusterConfig,
+    candidates: &BTreeMap<NodeId, Candidate>,
+    arbitrator: Incarnation,
+) -> Option<View> {
     let mut nodes = Vec::new();
     for (&id, candidate) in candidates {
         nodes.push(ViewNode {
@@ -36,6 +41,8 @@ pub fn first(config: &ClusterConfig, candidates: &BTreeMap<NodeId, Candidate>) -
         instances: config.instances,
         bucket_map: Vec::new(),
         cluster: config.cluster,
+        arbitrator: arbitrator.node,
+        arbitrator_incarnation: arbitrator.incarnation,
     };
     view.check().then_some(view)
 }
@@ -130,11 +137,20 @@ pub fn promoted(base: &View, president: NodeId, recovered: impl Fn(&ViewNode) ->
     view
 }
 
+/// With another arbitrator.
+pub fn arbitrated(base: &View, president: NodeId, arbitrator: Incarnation) -> View {
+    let mut view = successor(base, president);
+    (view.arbitrator, view.arbitrator_incarnation) = (arbitrator.node, arbitrator.incarnation);
+    view
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use apus_signal::mgmt::ConfigNode;
 
     use super::*;
+
+    const NOBODY: Incarnation = Incarnation { node: 0, incarnation: 0 };
 
     pub(crate) fn config(groups: u32, replicas: u32, instances: u32, partitions: u32) -> ClusterConfig {
         let node = |i: u32| ConfigNode { id: i + 1, group: i / replicas, ..ConfigNode::default() };
@@ -144,9 +160,10 @@ pub(crate) mod tests {
             replicas,
             instances,
             partitions,
-            heartbeat_ms: 20,
+            heartbeat_ms: 10,
             heartbeat_timeout_ms: 500,
             start_partial_timeout_ms: 10_000,
+            mgmts: vec![u32::from(NodeId::MGMT_BASE) + 1],
         }
     }
     fn candidates(ids: impl Iterator<Item = u16>) -> BTreeMap<NodeId, Candidate> {
@@ -159,7 +176,7 @@ pub(crate) mod tests {
             [(1, 2, 4, 8), (2, 2, 2, 16), (1, 3, 2, 12), (1, 1, 2, 4), (2, 4, 1, 16)]
         {
             let config = config(groups, replicas, instances, partitions);
-            let view = first(&config, &candidates(1..=(groups * replicas) as u16)).unwrap();
+            let view = first(&config, &candidates(1..=(groups * replicas) as u16), NOBODY).unwrap();
             let mut count: BTreeMap<NodeId, u32> = BTreeMap::new();
             for &chain in &view.chains {
                 assert_eq!(Chain(chain).len(), replicas as usize);
@@ -168,7 +185,7 @@ pub(crate) mod tests {
             let (least, most) = (count.values().min().unwrap(), count.values().max().unwrap());
             assert!(count.len() as u32 == groups * replicas && most - least <= 1, "{count:?}");
         }
-        let view = first(&config(1, 2, 4, 8), &candidates(1..=2)).unwrap();
+        let view = first(&config(1, 2, 4, 8), &candidates(1..=2), NOBODY).unwrap();
         for node in [1u16, 2] {
             let instances: std::collections::BTreeSet<usize> =
                 (0..8).filter(|&p| Chain(view.chains[p]).primary() == Some(NodeId(node))).map(|p| p % 4).collect();
@@ -178,15 +195,15 @@ pub(crate) mod tests {
 
     #[test]
     fn a_group_without_a_candidate_makes_no_view() {
-        assert!(first(&config(2, 2, 1, 4), &candidates(1..=2)).is_none());
-        assert!(first(&config(2, 2, 1, 4), &candidates([1, 4].into_iter())).is_some());
-        assert!(first(&config(1, 2, 1, 4), &candidates([9].into_iter())).is_none(), "not configured");
+        assert!(first(&config(2, 2, 1, 4), &candidates(1..=2), NOBODY).is_none());
+        assert!(first(&config(2, 2, 1, 4), &candidates([1, 4].into_iter()), NOBODY).is_some());
+        assert!(first(&config(1, 2, 1, 4), &candidates([9].into_iter()), NOBODY).is_none(), "not configured");
     }
 
     #[test]
     fn out_and_in_again() {
         let config = config(2, 2, 1, 4);
-        let view = first(&config, &candidates(1..=4)).unwrap();
+        let view = first(&config, &candidates(1..=4), NOBODY).unwrap();
         let less = without(&view, NodeId(2), |n| n == NodeId(1));
         assert_eq!((less.generation, less.president), (2, 2));
         assert!(!less.is_alive(NodeId(1)) && less.chains.iter().all(|&c| !Chain(c).contains(NodeId(1))));

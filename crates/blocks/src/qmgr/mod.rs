@@ -9,13 +9,16 @@
 //! Member   --removed | arbitration lost | minority | told so--> the node stops, and starts again as a new incarnation
 //! ```
 //!
-//! **Failure.** A closed link is a failure at once; silence longer than the time-out is one too. The time-out grows with the
-//! gaps that were seen lately, and if our own tick came late (a paused machine, a starved CPU) that time does not count. A
+//! **Failure.** A closed link is a failure at once; silence longer than a limit that follows what is measured is one too (`pulse`). A
 //! suspicion is never taken back: links are closed, data-plane signals refused, and the incarnation is removed.
+//!
+//! **Lease** (`pulse`). Who may have been removed without knowing it does not read from its clients: a member serves them only as long as
+//! all others have promised, in answer to its heartbeats, not to hold it for silent.
 //!
 //! *A junior's word against its senior waits* while we hear the senior ourselves. Two members that lose only the link between them
 //! accuse each other; if all were believed, everybody would end up with nobody. So the one that joined earlier is believed, the
-//! other is removed. Where the senior is really dead, our own link or its silence says so in a moment.
+//! other is removed. Where the senior is really dead, our own link or its silence says so in a moment. The word of a side that could not
+//! go on without those it accuses waits too: it is about to stop. Who hears nobody holds all for failed at once and stops; it accuses no one.
 //!
 //! **Change of view** (`change`). The *acting president* is the full member with the lowest join order that is not held for
 //! failed. One proposal per generation, Paxos ballots:
@@ -29,8 +32,8 @@
 //! generation. Why this is safe: a view is committed only by a side that the survival rule lets pass against its base, two
 //! disjoint sides never both pass against one base, and sides that overlap share an accepted proposal, which is finished.
 //!
-//! **Arbitration.** The arbitrator fences incarnations: the side that asks first fences the rest. See the mgmt crate. No answer
-//! in [`ARBITRATION_TIMEOUT_NS`]: lost.
+//! **Arbitration.** The arbitrator is the management process that the committed view names (`arbiter`). It fences incarnations: the
+//! side that asks first fences the rest. See the mgmt crate. No answer in [`ARBITRATION_TIMEOUT_NS`], or nobody named: lost.
 //!
 //! **First start.** Nobody is a member; the lowest id proposes generation 1 as soon as all configured nodes are linked and
 //! starting. After `start_partial_timeout_ms` the nodes there are may start, if each group has one and the arbitrator says yes
@@ -42,12 +45,16 @@
 //!
 //! Limits: 255 data nodes, 4 replicas; one proposal at a time; joiners are admitted together, failures removed together.
 
+mod arbiter;
 mod change;
 mod layout;
+mod pulse;
 mod start;
 mod survival;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_silence;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -81,12 +88,6 @@ const RETRY_NS: u64 = 200_000_000;
 const JOIN_RETRY_NS: u64 = 100_000_000;
 /// A member reports to the management node at least this often.
 const REGISTER_NS: u64 = 1_000_000_000;
-/// A tick later than this after the last is our own lateness, not the silence of others.
-const LATE_TICK_NS: u64 = 3 * apus_kernel::limits::TICK_NS;
-/// A member heard within this time is not held for failed on a junior's word.
-const HEARD_NS: u64 = 100_000_000;
-/// The time-out follows the gaps seen, up to this many times the configured one.
-const TIMEOUT_STRETCH_MAX: u64 = 4;
 const MS: u64 = 1_000_000;
 
 #[cfg(test)]
@@ -105,22 +106,15 @@ struct LinkState {
     workers: BTreeSet<u8>,
 }
 
-/// What we hear of a member.
-#[derive(Clone, Copy, Debug)]
-struct Pulse {
-    heard: u64,
-    /// Longest recent gap, decaying.
-    gap: u64,
-}
-
 /// The membership manager; see the module.
 pub struct Membership {
     me: NodeId,
     incarnation: u64,
     instances: u8,
     address: String,
-    mgmt: NodeId,
-    mgmt_address: String,
+    /// To be dialled.
+    mgmts: Vec<(NodeId, String)>,
+    managers: arbiter::Managers,
     phase: Phase,
     config: Option<ClusterConfig>,
     links: BTreeMap<NodeId, LinkState>,
@@ -133,7 +127,7 @@ pub struct Membership {
     promised: u64,
     /// Members held for failed; removed by a view.
     failed: BTreeSet<NodeId>,
-    pulses: BTreeMap<NodeId, Pulse>,
+    pulses: pulse::Pulses,
     /// The last signal of each sender and kind that accuses somebody we still hear.
     accusations: BTreeMap<(NodeId, u16), (Envelope, Vec<u8>)>,
 
@@ -147,8 +141,8 @@ pub struct Membership {
 
     start: start::Start,
     started_at: Option<u64>,
-    last_tick: u64,
-    last_heartbeat: u64,
+    /// Of the last tick.
+    now: u64,
     last_retry: u64,
     last_register: u64,
     questions: u64,
@@ -161,8 +155,8 @@ impl Membership {
             incarnation: config.incarnation,
             instances: config.workers,
             address: config.address.clone(),
-            mgmt: config.mgmt,
-            mgmt_address: config.mgmt_address.clone(),
+            mgmts: config.mgmts.clone(),
+            managers: arbiter::Managers::default(),
             phase: Phase::Starting,
             config: None,
             links: BTreeMap::new(),
@@ -170,7 +164,7 @@ impl Membership {
             prepared: None,
             promised: 0,
             failed: BTreeSet::new(),
-            pulses: BTreeMap::new(),
+            pulses: pulse::Pulses::default(),
             accusations: BTreeMap::new(),
             change: None,
             gates_for: None,
@@ -180,8 +174,7 @@ impl Membership {
             recovered: BTreeMap::new(),
             start: start::Start::default(),
             started_at: None,
-            last_tick: 0,
-            last_heartbeat: 0,
+            now: 0,
             last_retry: 0,
             last_register: 0,
             questions: 0,
@@ -190,9 +183,6 @@ impl Membership {
 
     fn qmgr_of(node: NodeId) -> BlockRef {
         BlockRef::new(node, BlockId::Qmgr, 0)
-    }
-    fn mgmt_ref(&self) -> BlockRef {
-        BlockRef::new(self.mgmt, BlockId::Mgmt, 0)
     }
     fn send<M: Message>(&self, ctx: &mut Context<'_>, to: NodeId, kind: Kind, message: &M) {
         ctx.send(Self::qmgr_of(to), kind, |b| encode(message, b));
@@ -222,6 +212,7 @@ impl Membership {
     }
     fn stop(&mut self, ctx: &mut Context<'_>, reason: &str) {
         self.phase = Phase::Stopped;
+        self.renew_lease(ctx);
         ctx.log(format_args!("stops: {reason}"));
         ctx.stop_node(reason);
     }
@@ -229,8 +220,8 @@ impl Membership {
     // ---- failure detection
 
     fn on_link_up(&mut self, rep: LinkRep, ctx: &mut Context<'_>) {
-        if rep.node == self.mgmt {
-            self.register(ctx);
+        if rep.node.is_mgmt() {
+            self.on_mgmt_up(rep, ctx);
             return;
         }
         if !rep.node.is_data() || rep.node == self.me {
@@ -252,6 +243,11 @@ impl Membership {
     }
 
     fn on_link_down(&mut self, rep: LinkRep, ctx: &mut Context<'_>) {
+        if rep.node.is_mgmt() {
+            self.managers.down(rep);
+            self.reconsider_arbitrator(ctx);
+            return;
+        }
         let Some(link) = self.links.get_mut(&rep.node) else { return };
         if link.incarnation != rep.incarnation {
             jam!(ctx);
@@ -262,8 +258,16 @@ impl Membership {
         self.mark_failed(rep.node, rep.incarnation, "its link closed", ctx);
     }
 
-    /// Holds a member for failed from now on; anything but a living member of that incarnation is ignored.
+    /// Holds a member for failed from now on, and does what follows.
     fn mark_failed(&mut self, node: NodeId, incarnation: u64, why: &str, ctx: &mut Context<'_>) {
+        if self.hold_for_failed(node, incarnation, why, ctx) {
+            self.report_failed(ctx);
+            self.drive(ctx);
+        }
+    }
+
+    /// Anything but a living member of that incarnation is ignored.
+    fn hold_for_failed(&mut self, node: NodeId, incarnation: u64, why: &str, ctx: &mut Context<'_>) -> bool {
         let is_member = self.phase == Phase::Member
             && self
                 .view
@@ -271,13 +275,13 @@ impl Membership {
                 .and_then(|v| v.node(node))
                 .is_some_and(|n| n.state() != NodeState::Down && n.incarnation == incarnation);
         if !is_member || node == self.me || !self.failed.insert(node) {
-            return;
+            return false;
         }
         jam!(ctx);
         ctx.log(format_args!("holds node {node} for failed: {why}"));
+        self.renew_lease(ctx); // before the link closes, by which the other side learns it
         self.fence(node, incarnation, ctx);
-        self.report_failed(ctx);
-        self.drive(ctx);
+        true
     }
 
     /// Cuts off one incarnation; the link of a later one stays.
@@ -329,15 +333,27 @@ impl Membership {
         let Some(accuser) = view.node(from) else { return false };
         failed.iter().any(|f| {
             view.living().any(|n| {
-                let heard = || self.pulses.get(&n.node()).is_some_and(|p| now.saturating_sub(p.heard) < HEARD_NS);
                 n.id == f.node
                     && n.incarnation == f.incarnation
                     && n.join_order < accuser.join_order
                     && !self.failed.contains(&n.node())
                     && self.is_linked(n.node())
-                    && heard()
+                    && self.pulses.is_heard(n.node(), now, self.longest_silence())
             })
         })
+    }
+
+    /// The rest could not go on without those, whom we do not all hold for failed ourselves. Who says so is not followed: it must
+    /// stop. If the cluster can do without one of two nodes that accuse each other, it is that one.
+    fn is_hopeless(&self, failed: &[Incarnation]) -> bool {
+        let Some(view) = self.view.as_ref().filter(|_| self.phase == Phase::Member) else { return false };
+        let is_failed =
+            |n: &apus_signal::view::ViewNode| failed.iter().any(|f| f.node == n.id && f.incarnation == n.incarnation);
+        if !view.living().any(|n| is_failed(n) && !self.failed.contains(&n.node())) {
+            return false;
+        }
+        let rest = view.living().filter(|n| !is_failed(n)).map(|n| n.node()).collect();
+        matches!(survival::verdict(view, &rest), survival::Verdict::Lose(_))
     }
 
     /// Sets an accusation aside that is contested; it is looked at again at every tick and whenever we lose somebody ourselves.
@@ -349,9 +365,12 @@ impl Membership {
             _ => return Ok(false),
         };
         let from = envelope.from.node;
-        let is_contested = self.is_contested(from, &failed, ctx.now());
+        let accuser = self.view.as_ref().and_then(|v| v.node(from));
+        let accuser = accuser.map(|n| Incarnation { node: n.id, incarnation: n.incarnation });
+        let is_contested = (self.is_hopeless(&failed) || self.is_contested(from, &failed, ctx.now()))
+            && !accuser.is_some_and(|a| self.is_hopeless(&[a]));
         if is_contested {
-            ctx.probe("qmgr: accusation of a senior set aside");
+            ctx.probe("qmgr: accusation set aside");
             self.accusations.insert((from, envelope.kind as u16), (*envelope, body.to_vec()));
         }
         Ok(is_contested)
@@ -364,9 +383,11 @@ impl Membership {
         Ok(())
     }
 
-    fn on_heartbeat(&mut self, from: NodeId, beat: Heartbeat, ctx: &mut Context<'_>) {
-        let Some(view) = self.view.as_ref().filter(|_| self.phase == Phase::Member) else { return };
-        let known = view.node(from).is_some_and(|n| n.state() != NodeState::Down && n.incarnation == beat.incarnation);
+    fn answer_heartbeat(&mut self, from: NodeId, known: bool, beat: Heartbeat, ctx: &mut Context<'_>) {
+        let Some(view) = &self.view else { return };
+        if known {
+            self.managers.told(from, beat.mgmts);
+        }
         if !known && beat.generation != 0 && beat.generation <= view.generation {
             let reason = format!("removed from the cluster before generation {}", view.generation);
             self.send(ctx, from, Kind::StopOrd, &StopOrd { reason, incarnation: beat.incarnation });
@@ -374,46 +395,7 @@ impl Membership {
             // Crossed the commit on its way, or missed it; the second copy of a view is ignored.
             self.send(ctx, from, Kind::ViewCommitOrd, &ViewCommit { view: Some(view.clone()) });
         }
-    }
-
-    fn heard(&mut self, from: NodeId, now: u64) {
-        if let Some(pulse) = self.pulses.get_mut(&from) {
-            pulse.gap = (pulse.gap - pulse.gap / 16).max(now.saturating_sub(pulse.heard));
-            pulse.heard = pulse.heard.max(now);
-        }
-    }
-
-    fn check_pulses(&mut self, ctx: &mut Context<'_>) {
-        let now = ctx.now();
-        let late = now.saturating_sub(self.last_tick);
-        if late > LATE_TICK_NS {
-            jam!(ctx);
-            let forgiven = late - apus_kernel::limits::TICK_NS;
-            for pulse in self.pulses.values_mut() {
-                pulse.heard = (pulse.heard + forgiven).min(now);
-            }
-        }
-        let config = self.config.as_ref();
-        let base = u64::from(config.map_or(500, |c| c.heartbeat_timeout_ms)) * MS;
-        let every = u64::from(config.map_or(20, |c| c.heartbeat_ms)) * MS;
-        let silent: Vec<(NodeId, u64)> = self
-            .pulses
-            .iter()
-            .map(|(n, p)| (*n, now.saturating_sub(p.heard), (4 * p.gap).clamp(base, base * TIMEOUT_STRETCH_MAX)))
-            .filter(|(n, silence, limit)| silence > limit && !self.failed.contains(n))
-            .map(|(n, silence, _)| (n, silence))
-            .collect();
-        for (node, silence) in silent {
-            let incarnation = self.view.as_ref().and_then(|v| v.node(node)).map_or(0, |n| n.incarnation);
-            self.mark_failed(node, incarnation, &format!("silent for {} ms", silence / MS), ctx);
-        }
-        if self.phase == Phase::Member && now.saturating_sub(self.last_heartbeat) >= every {
-            self.last_heartbeat = now;
-            let beat = Heartbeat { generation: self.generation(), incarnation: self.incarnation };
-            for node in self.survivors() {
-                self.send(ctx, node, Kind::HeartbeatRep, &beat);
-            }
-        }
+        self.reconsider_arbitrator(ctx);
     }
 
     // ---- the committed view
@@ -455,6 +437,7 @@ impl Membership {
                 .iter()
                 .any(|n| n.id == i.node && n.incarnation == i.incarnation && n.state() == NodeState::Recovering)
         });
+        self.managers.members_are(&view);
         self.watch_members(&view, ctx);
         let text: Vec<String> = view
             .living()
@@ -463,22 +446,11 @@ impl Membership {
         ctx.log(format_args!("view {}: president {}, members {}", view.generation, view.president, text.join(" ")));
         self.view = Some(view);
         self.tell_blocks(ctx);
+        self.send_heartbeats(ctx);
+        self.renew_lease(ctx);
         self.register(ctx);
         self.report_failed(ctx);
         self.drive(ctx);
-    }
-
-    fn watch_members(&mut self, view: &View, ctx: &mut Context<'_>) {
-        let now = ctx.now();
-        let mut pulses = BTreeMap::new();
-        for node in view.living().filter(|n| n.node() != self.me) {
-            if !self.failed.contains(&node.node()) {
-                ctx.accept_from(node.node(), node.incarnation, true);
-            }
-            let pulse = self.pulses.get(&node.node()).copied().unwrap_or(Pulse { heard: now, gap: 0 });
-            pulses.insert(node.node(), pulse);
-        }
-        self.pulses = pulses;
     }
 
     fn tell_blocks(&self, ctx: &mut Context<'_>) {
@@ -507,7 +479,7 @@ impl Membership {
             view: self.view.clone(),
             uptime_ms: now.saturating_sub(self.started_at.unwrap_or(now)) / MS,
         };
-        ctx.send(self.mgmt_ref(), Kind::RegisterRep, |b| encode(&rep, b));
+        self.tell_managers(Kind::RegisterRep, &rep, ctx);
     }
 
     fn on_recovered(&mut self, rep: RecoveredRep, ctx: &mut Context<'_>) {
@@ -535,9 +507,10 @@ impl Membership {
         match envelope.kind {
             Kind::LinkUpRep => self.on_link_up(LinkRep::decode(body)?, ctx),
             Kind::LinkDownRep => self.on_link_down(LinkRep::decode(body)?, ctx),
-            Kind::ConfigConf if from == self.mgmt => self.on_config(decode(body)?, ctx),
+            Kind::ConfigConf if from.is_mgmt() => self.on_config(decode(body)?, ctx),
             Kind::ConfigRef => {}
-            Kind::ArbitConf if from == self.mgmt => self.on_arbit_conf(decode::<ArbitConf>(body)?, ctx),
+            Kind::HeartbeatRep if from.is_mgmt() => self.managers.heard(from, ctx.now()),
+            Kind::ArbitConf if from.is_mgmt() => self.on_arbit_conf(from, decode::<ArbitConf>(body)?, ctx),
             Kind::StopOrd if from.is_data() || from.is_mgmt() => {
                 let order = decode::<StopOrd>(body)?;
                 if order.incarnation == 0 || order.incarnation == self.incarnation {
@@ -553,10 +526,7 @@ impl Membership {
                 ctx.probe("qmgr: word of a removed node ignored");
             }
             Kind::FailRep | Kind::ViewPrepReq | Kind::PresTakeOverReq if self.set_aside(envelope, body, ctx)? => {}
-            Kind::HeartbeatRep => {
-                self.heard(from, ctx.now());
-                self.on_heartbeat(from, decode(body)?, ctx);
-            }
+            Kind::HeartbeatRep => self.on_heartbeat(from, decode(body)?, ctx),
             Kind::JoinReq => self.on_join_req(from, decode(body)?, ctx),
             Kind::JoinConf => self.on_join_conf(from, decode(body)?, ctx),
             Kind::JoinRef => self.on_join_ref(from, &decode(body)?, ctx),
@@ -598,16 +568,23 @@ impl Block for Membership {
 
     fn tick(&mut self, ctx: &mut Context<'_>) {
         let now = ctx.now();
+        self.now = now;
         if self.phase == Phase::Stopped {
             return;
         }
         if self.started_at.is_none() {
             self.started_at = Some(now);
-            self.last_tick = now;
-            ctx.connect_to(self.mgmt, &self.mgmt_address);
+            self.pulses.started(now);
+            for (node, address) in &self.mgmts {
+                ctx.connect_to(*node, address);
+            }
         }
+        self.tick_managers(ctx);
         match self.phase {
-            Phase::Starting => self.tick_starting(ctx),
+            Phase::Starting => {
+                self.pulses.started(now);
+                self.tick_starting(ctx);
+            }
             Phase::Member => {
                 self.check_pulses(ctx);
                 self.look_for_absent(ctx);
@@ -616,7 +593,6 @@ impl Block for Membership {
             }
             Phase::Stopped => {}
         }
-        self.last_tick = now;
         if now.saturating_sub(self.last_retry) >= RETRY_NS {
             self.last_retry = now;
             self.report_failed(ctx);
@@ -645,6 +621,7 @@ impl Block for Membership {
             self.prepared.as_ref().map(|p| (p.0, p.1.generation))
         );
         let _ = writeln!(out, "change {:?}", self.change.as_ref().map(Change::summary));
+        let _ = writeln!(out, "{}", self.pulses.summary(self.now, self.longest_silence()));
         let _ = writeln!(out, "joining {:?} links {:?}", self.joining.keys(), self.links);
     }
 

@@ -40,7 +40,7 @@ impl Membership {
             return;
         }
         self.register(ctx);
-        ctx.send(self.mgmt_ref(), Kind::ConfigReq, |b| encode(&MgmtReq { request: 0 }, b));
+        self.tell_managers(Kind::ConfigReq, &MgmtReq { request: 0 }, ctx);
         self.ask_to_join(ctx);
         self.try_first_start(ctx);
     }
@@ -56,12 +56,16 @@ impl Membership {
         };
         if config.nodes.iter().any(absent) {
             self.start.last_ask = Some(now);
-            ctx.send(self.mgmt_ref(), Kind::ConfigReq, |b| encode(&MgmtReq { request: 0 }, b));
+            self.tell_managers(Kind::ConfigReq, &MgmtReq { request: 0 }, ctx);
         }
     }
 
     pub(super) fn on_config(&mut self, conf: ConfigConf, ctx: &mut Context<'_>) {
         let Some(config) = conf.config else { return };
+        if let Some(cluster) = self.view.as_ref().map(|v| v.cluster).filter(|c| *c != config.cluster) {
+            ctx.log(format_args!("a management node of cluster {:x}, not {cluster:x}, is ignored", config.cluster));
+            return;
+        }
         let own = config.nodes.iter().any(|n| n.id == u32::from(self.me.0));
         let in_range = |n: u32| (1..=u32::from(NodeId::DATA_MAX)).contains(&n);
         if !own || !config.nodes.iter().all(|n| in_range(n.id)) {
@@ -243,9 +247,11 @@ impl Membership {
             side: candidates.iter().map(name).collect(),
             others: absent.map(|n| Incarnation { node: n.id, incarnation: n.incarnation }).collect(),
             question,
+            arbitrator_incarnation: 0,
         };
+        let Some(arbitrator) = self.start_arbitrator() else { return };
         self.start.question = Some((question, candidates.into_keys().collect()));
-        ctx.send(self.mgmt_ref(), Kind::ArbitReq, |b| encode(&req, b));
+        ctx.send(Self::mgmt_of(arbitrator), Kind::ArbitReq, |b| encode(&req, b));
     }
 
     pub(super) fn on_start_granted(&mut self, conf: ArbitConf, ctx: &mut Context<'_>) {

@@ -10,9 +10,9 @@ use apus_signal::{
 };
 use apus_types::{Chain, NodeId};
 
-use crate::harness::{Cluster, MGMT};
+use crate::harness::{Cluster, MGMT, MGMT_2};
 
-fn started(groups: u32, replicas: u32) -> Cluster {
+pub(super) fn started(groups: u32, replicas: u32) -> Cluster {
     let mut c = Cluster::new(groups, replicas);
     let nodes = (groups * replicas) as u16;
     for id in 1..=nodes {
@@ -22,7 +22,7 @@ fn started(groups: u32, replicas: u32) -> Cluster {
     c.run_ms(50);
     c
 }
-fn members(c: &Cluster, id: u16) -> Vec<u16> {
+pub(super) fn members(c: &Cluster, id: u16) -> Vec<u16> {
     c.view(id).map(|v| v.living().map(|n| n.id as u16).collect()).unwrap_or_default()
 }
 
@@ -121,26 +121,6 @@ fn the_president_dies_between_prepare_and_commit() {
 }
 
 #[test]
-fn a_silent_node_is_found_by_its_heartbeats() {
-    let mut c = started(1, 3);
-    c.node(2).stopped = Some("hangs".to_owned()); // its links stay
-    assert!(c.run_until(700, |c| members(c, 1) == [1, 3]));
-    assert!(c.stopped(1).is_none() && c.stopped(3).is_none());
-}
-
-#[test]
-fn a_paused_node_that_was_removed_stops_when_it_wakes() {
-    let mut c = started(1, 3);
-    c.node(3).stopped = Some("paused".to_owned());
-    assert!(c.run_until(1000, |c| members(c, 1) == [1, 2]));
-    c.node(3).stopped = None;
-    c.run_ms(3000);
-    assert!(c.stopped(3).is_some());
-    assert!(c.stopped(1).is_none() && c.stopped(2).is_none());
-    assert_eq!(members(&c, 1), [1, 2]);
-}
-
-#[test]
 fn a_pause_of_the_whole_machine_is_no_failure() {
     let mut c = started(1, 3);
     c.now += 5_000_000_000;
@@ -232,6 +212,16 @@ fn clients_get_the_map_and_every_new_one() {
     assert_eq!(map.view.unwrap().generation, 2);
 }
 
+fn details(c: &Cluster) -> String {
+    let mut out = String::new();
+    for (node, process) in &c.processes {
+        let log = &process.log[process.log.len().saturating_sub(12)..];
+        out.push_str(&format!("==== {node} stopped {:?}\n{}\n", process.stopped, log.join("\n")));
+        process.worker.dump(&mut out);
+    }
+    out
+}
+
 /// Kills, hangs, cuts and restarts at random moments. Never two clusters: members that still run when every decision has had its time share
 /// one view, and the cluster becomes whole again.
 #[test]
@@ -282,7 +272,95 @@ fn chaos_never_makes_two_clusters() {
         let full = |c: &Cluster| {
             (1..=nodes).all(|n| c.view(n).is_some_and(|v| (1..=nodes).all(|m| v.state(NodeId(m)) == NodeState::Up)))
         };
-        assert!(c.run_until(30_000, full), "seed {seed}: the cluster becomes whole again");
+        let is_whole = c.run_until(30_000, full);
+        assert!(is_whole, "seed {seed}: the cluster does not become whole again\n{}", details(&c));
         assert!((2..=nodes).all(|n| c.view(n) == c.view(1)), "seed {seed}");
     }
+}
+
+fn arbitrator(c: &Cluster, id: u16) -> (u32, u64) {
+    c.view(id).map(|v| (v.arbitrator, v.arbitrator_incarnation)).unwrap_or_default()
+}
+fn process_of(c: &Cluster, node: NodeId) -> (u32, u64) {
+    (node.0.into(), c.processes[&node].incarnation)
+}
+
+#[test]
+fn a_dead_arbitrator_is_replaced_and_the_next_one_arbitrates() {
+    for hangs in [false, true] {
+        let mut c = Cluster::new(1, 2);
+        c.start_mgmt(MGMT_2);
+        for n in [1, 2] {
+            c.start_node(n);
+        }
+        assert!(c.run_until(2000, |c| c.generation(2) == 1));
+        c.run_ms(200);
+        assert_eq!(arbitrator(&c, 2), process_of(&c, MGMT), "the first one");
+        if hangs {
+            c.node(MGMT.0).stopped = Some("hangs".to_owned());
+        } else {
+            c.kill(MGMT.0);
+        }
+        let second = process_of(&c, MGMT_2);
+        assert!(c.run_until(1500, |c| arbitrator(c, 1) == second && arbitrator(c, 2) == second), "hangs {hangs}");
+        c.kill(1);
+        assert!(c.run_until(10, |c| members(c, 2) == [2]), "the second one said yes");
+    }
+}
+
+#[test]
+fn an_arbitrator_that_started_anew_is_named_anew() {
+    let mut c = started(1, 2);
+    let old = arbitrator(&c, 1);
+    c.start_mgmt(MGMT);
+    let new = process_of(&c, MGMT);
+    assert_ne!(old, new);
+    assert!(c.run_until(300, |c| arbitrator(c, 1) == new && arbitrator(c, 2) == new));
+    c.kill(2);
+    assert!(c.run_until(10, |c| members(c, 1) == [1]));
+}
+
+/// It must not say yes under a view that names its predecessor: that one may have said yes to the others.
+#[test]
+fn an_arbitrator_that_started_anew_does_not_judge_before_it_is_named() {
+    let mut c = started(1, 2);
+    c.start_mgmt(MGMT); // the members have not seen it yet
+    c.kill(2);
+    c.run_ms(3000);
+    assert!(c.stopped(1).is_some_and(|why| why.contains("arbitrat")), "{:?}", c.stopped(1));
+}
+
+#[test]
+fn one_member_that_lost_the_arbitrator_changes_nothing() {
+    let mut c = Cluster::new(1, 2);
+    c.start_mgmt(MGMT_2);
+    for n in [1, 2] {
+        c.start_node(n);
+    }
+    assert!(c.run_until(2000, |c| c.generation(2) == 1));
+    c.separate(1, MGMT.0);
+    c.run_ms(3000);
+    assert_eq!((c.generation(1), arbitrator(&c, 1)), (1, process_of(&c, MGMT)));
+    c.separate(2, MGMT.0);
+    let second = process_of(&c, MGMT_2);
+    assert!(c.run_until(100, |c| arbitrator(c, 1) == second && arbitrator(c, 2) == second));
+}
+
+/// Each half reaches one management node only: the half of the one that is named goes on, the other does not elect its own.
+#[test]
+fn a_half_cannot_elect_an_arbitrator_of_its_own() {
+    let mut c = Cluster::new(2, 2);
+    c.start_mgmt(MGMT_2);
+    for n in 1..=4 {
+        c.start_node(n);
+    }
+    assert!(c.run_until(2000, |c| (1..=4).all(|n| c.generation(n) == 1)));
+    c.run_ms(50);
+    for (a, b) in [(1, 2), (1, 4), (3, 2), (3, 4), (1, MGMT.0), (3, MGMT.0), (2, MGMT_2.0), (4, MGMT_2.0)] {
+        c.separate(a, b);
+    }
+    c.run_ms(3000);
+    let alive: Vec<u16> = (1..=4).filter(|n| c.stopped(*n).is_none()).collect();
+    assert_eq!(alive, [2, 4]);
+    assert!(alive.iter().all(|n| members(&c, *n) == [2, 4]));
 }

@@ -52,7 +52,7 @@ impl Executioner {
     pub fn restart(&self, node: u16) -> Result<(), String> {
         match self {
             Executioner::Commands { restart, .. } => shell(restart, node),
-            Executioner::Dev => discover::restart_node(node).map(drop),
+            Executioner::Dev => discover::restart_node(&node.to_string()).map(drop),
         }
     }
 }

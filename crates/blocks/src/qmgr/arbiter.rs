@@ -1,0 +1,145 @@
+//! The management nodes as a member sees them, and the election of the arbitrator.
+//!
+//! The committed view names the arbitrator: a management node *and its process*. A process that has started since has forgotten whom
+//! it fenced, so it is another arbitrator, which says no until a view names it. Every heartbeat tells which management processes its
+//! sender reaches (the link stands and something came by it in the last [`MGMT_SILENCE_NS`]). When no member reaches the one that is
+//! named, the president proposes a view that names another, the one that most members reach.
+//!
+//! Such a view is committed like any other: judged on the view before it, whose arbitrator is asked if exactly half confirms. So a
+//! part of the cluster never elects an arbitrator of its own. Why two arbitrators never serve two halves: per generation one view is
+//! committed (Paxos); a half that is asked for a yes by the old arbitrator has accepted the view that names the new one, or is
+//! fenced by the old one.
+//!
+//! With no management node in reach the view keeps the one it names: exactly half of the cluster then stops.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use apus_kernel::{Context, jam};
+use apus_signal::{
+    BlockId, BlockRef, Kind,
+    qmgr::{Heartbeat, Incarnation, LinkRep, encode},
+    view::View,
+};
+use apus_types::NodeId;
+
+use super::{JOIN_RETRY_NS, Membership, layout};
+
+/// A management node that was not heard for so long is as good as gone: long, for nothing waits for it in the meantime.
+pub const MGMT_SILENCE_NS: u64 = 1_000_000_000;
+/// Management nodes are asked for a sign of life this often.
+const MGMT_BEAT_NS: u64 = JOIN_RETRY_NS;
+
+struct Link {
+    incarnation: u64,
+    heard: u64,
+}
+
+#[derive(Default)]
+pub(super) struct Managers {
+    links: BTreeMap<NodeId, Link>,
+    /// What each other member reaches, by its newest heartbeat.
+    reached: BTreeMap<NodeId, BTreeSet<Incarnation>>,
+    last_beat: u64,
+}
+
+impl Managers {
+    /// Whom we reach.
+    pub(super) fn reached(&self, now: u64) -> Vec<Incarnation> {
+        let is_heard = |l: &&Link| now.saturating_sub(l.heard) < MGMT_SILENCE_NS;
+        let name = |(n, l): (&NodeId, &Link)| Incarnation { node: n.0.into(), incarnation: l.incarnation };
+        self.links.iter().filter(|(_, l)| is_heard(l)).map(name).collect()
+    }
+    pub(super) fn down(&mut self, rep: LinkRep) {
+        if self.links.get(&rep.node).is_some_and(|l| l.incarnation == rep.incarnation) {
+            self.links.remove(&rep.node);
+        }
+    }
+    pub(super) fn heard(&mut self, node: NodeId, now: u64) {
+        if let Some(link) = self.links.get_mut(&node) {
+            link.heard = link.heard.max(now);
+        }
+    }
+    /// Our own pause is nobody's silence.
+    pub(super) fn forgive(&mut self, time: u64, now: u64) {
+        self.links.values_mut().for_each(|l| l.heard = (l.heard + time).min(now));
+    }
+    pub(super) fn told(&mut self, member: NodeId, reached: Vec<Incarnation>) {
+        self.reached.insert(member, reached.into_iter().collect());
+    }
+    pub(super) fn members_are(&mut self, view: &View) {
+        self.reached.retain(|n, _| view.is_alive(*n));
+    }
+}
+
+/// The arbitrator that a first view names.
+pub(super) fn first_choice(reached: &[Incarnation]) -> Incarnation {
+    reached.iter().min_by_key(|i| i.node).copied().unwrap_or(Incarnation { node: 0, incarnation: 0 })
+}
+
+impl Membership {
+    pub(super) fn mgmt_of(node: NodeId) -> BlockRef {
+        BlockRef::new(node, BlockId::Mgmt, 0)
+    }
+
+    pub(super) fn on_mgmt_up(&mut self, rep: LinkRep, ctx: &mut Context<'_>) {
+        self.managers.links.insert(rep.node, Link { incarnation: rep.incarnation, heard: ctx.now() });
+        self.register(ctx);
+        self.beat_managers(ctx);
+    }
+
+    /// To all management nodes that a link stands to.
+    pub(super) fn tell_managers<M: prost::Message>(&self, kind: Kind, message: &M, ctx: &mut Context<'_>) {
+        for node in self.managers.links.keys() {
+            ctx.send(Self::mgmt_of(*node), kind, |b| encode(message, b));
+        }
+    }
+
+    fn beat_managers(&mut self, ctx: &mut Context<'_>) {
+        self.managers.last_beat = ctx.now();
+        let beat = Heartbeat { generation: self.generation(), incarnation: self.incarnation, ..Heartbeat::default() };
+        self.tell_managers(Kind::HeartbeatRep, &beat, ctx);
+    }
+
+    pub(super) fn tick_managers(&mut self, ctx: &mut Context<'_>) {
+        if ctx.now().saturating_sub(self.managers.last_beat) >= MGMT_BEAT_NS {
+            self.beat_managers(ctx);
+        }
+    }
+
+    /// The view that names another arbitrator, when nobody reaches the one that `base` names.
+    pub(super) fn with_new_arbitrator(&self, base: &View, now: u64) -> Option<View> {
+        let current = Incarnation { node: base.arbitrator, incarnation: base.arbitrator_incarnation };
+        let mine = self.managers.reached(now);
+        let mut by_members: BTreeMap<Incarnation, usize> = mine.iter().map(|m| (*m, 1)).collect();
+        for member in self.survivors() {
+            // Who has not told yet may reach it.
+            for reached in self.managers.reached.get(&member)? {
+                *by_members.entry(*reached).or_default() += 1;
+            }
+        }
+        if by_members.contains_key(&current) {
+            return None;
+        }
+        let choice = mine.into_iter().max_by_key(|m| (by_members[m], std::cmp::Reverse(m.node)))?;
+        Some(layout::arbitrated(base, self.me, choice))
+    }
+
+    /// Where the question about the successor of `view` goes.
+    pub(super) fn arbitrator_of(view: &View) -> Option<NodeId> {
+        u16::try_from(view.arbitrator).ok().map(NodeId).filter(|n| n.is_mgmt())
+    }
+
+    /// The management node that grants a start without all data nodes: the first configured one, so that it is the same for all.
+    pub(super) fn start_arbitrator(&self) -> Option<NodeId> {
+        let first = self.config.as_ref()?.mgmts.iter().min().copied().unwrap_or(u32::from(NodeId::MGMT_BASE) + 1);
+        u16::try_from(first).ok().map(NodeId).filter(|n| n.is_mgmt())
+    }
+
+    /// Every member's heartbeat carries it, so a change of heart reaches the president within a heartbeat.
+    pub(super) fn reconsider_arbitrator(&mut self, ctx: &mut Context<'_>) {
+        if self.change.is_none() && self.acting_president() == Some(self.me) {
+            jam!(ctx);
+            self.drive(ctx);
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Heartbeats: who is silent, and for how long we may answer clients.
+//!
+//! **Silence.** Every member sends every other a heartbeat per tick. Who is not heard for the *limit* is held for failed. The limit is
+//! [`SILENCE_MIN_NS`] where all is calm, so that a stopped process or a cut line costs less than 100 ms, and [`SPREAD_FACTOR`] times the
+//! spread where it is not. The spread is the longest of: the gaps between that member's heartbeats, the lateness of our own ticks, and
+//! the lateness that any member measured of its own (heartbeats carry it). Each is forgotten by half in about 14 s. So a machine that
+//! is short of CPU is noticed by its first late turns, on whichever node, before a late turn can be taken for a death. Lateness of our
+//! own is nobody's silence and is not counted at all.
+//!
+//! **Lease.** A node that was paused does not know that it was removed, and clients are still linked to it. So a member reads from its
+//! clients only while its lease holds. Every heartbeat carries its sender's clock; the next heartbeat back echoes it with a promise:
+//! the sender of the echo will not hold us for silent until it has not heard us for so long. The lease runs until the first of these
+//! promises ends (less 1/32 for clocks of different speed), counted from when *we sent* what was echoed, and only while every living
+//! member of our view has given one. Nobody holds us for silent before our lease is over, so while it holds, no view without us was
+//! made for silence, and what we read is current.
+//!
+//! The other reason for which we may be removed is a closed link. A link ends when the process at its other end closes it, by dying
+//! or deliberately; so does ours, and whoever loses a link or holds a member for failed has no lease until the next view. (Where
+//! something between two nodes ends a link for both, they learn it within the time of a message of each other.)
+//!
+//! Why a check when a request is *read* is enough: the executor looks at the clock after it has the bytes. A request that was sent
+//! before a moment at which the lease held, and is answered from this node's memory afterwards, is answered with what was current
+//! between its question and its answer: newer versions, if there are any, were committed later than that moment.
+//!
+//! A member whose lease is over answers nothing and loses nothing: requests wait in their sockets until it has heard from the others,
+//! or learns that it is out and stops. It costs one comparison per read from a client's socket.
+
+use std::collections::BTreeMap;
+
+use apus_kernel::{Context, jam};
+use apus_signal::{
+    Kind,
+    qmgr::Heartbeat,
+    view::{NodeState, View},
+};
+use apus_types::NodeId;
+
+use super::{MS, Membership, Phase};
+
+/// Shortest silence that is a failure.
+pub const SILENCE_MIN_NS: u64 = 85 * MS;
+/// The limit is so many times the spread.
+const SPREAD_FACTOR: u64 = 3;
+/// A gap or lateness longer than this was a pause, not a lack of CPU, and says no more about the next one than this.
+const SPREAD_MAX_NS: u64 = 700 * MS;
+/// The limit is never longer than so many times the configured time-out.
+const TIMEOUT_STRETCH_MAX: u64 = 4;
+/// Of a spread, one part in so many is forgotten per tick.
+const FORGET: u64 = 2048;
+/// Of a promise, one part in so many is not relied on.
+const DRIFT: u64 = 32;
+/// A tick that came later than this is our own lateness.
+const LATE_TICK_NS: u64 = apus_kernel::limits::TICK_NS * 3 / 2;
+
+/// What passes between us and another member.
+#[derive(Clone, Copy, Debug)]
+struct Pulse {
+    heard: u64,
+    /// Longest gap between its heartbeats, decaying.
+    gap: u64,
+    /// Longest lateness that it measured of itself.
+    late: u64,
+    /// Its clock in its last heartbeat, to be echoed.
+    its_clock: u64,
+    /// We have promised not to hold it for silent before.
+    promised_until: u64,
+    /// It has promised not to hold us for silent before; 0: nothing.
+    leased_until: u64,
+}
+
+#[derive(Default)]
+pub(super) struct Pulses {
+    members: BTreeMap<NodeId, Pulse>,
+    /// Longest lateness of our own ticks, decaying.
+    late: u64,
+    last_tick: u64,
+    last_beat: u64,
+    /// When we confirmed or made the proposal that is open: who is let in by it does not count our silence from before.
+    prepared_at: u64,
+    /// As told to the workers.
+    lease: u64,
+}
+
+fn forget(spread: u64, sample: u64) -> u64 {
+    (spread - spread / FORGET).max(sample.min(SPREAD_MAX_NS))
+}
+
+impl Pulses {
+    pub(super) fn started(&mut self, now: u64) {
+        self.last_tick = now;
+    }
+    pub(super) fn prepared(&mut self, now: u64) {
+        self.prepared_at = now;
+    }
+    pub(super) fn summary(&self, now: u64, longest: u64) -> String {
+        let one = |(n, p): (&NodeId, &Pulse)| {
+            format!("{n}: silent {} of {}", now.saturating_sub(p.heard) / MS, self.limit(p, longest) / MS)
+        };
+        let members: Vec<String> = self.members.iter().map(one).collect();
+        format!("late {} lease {} ms; {}", self.late / MS, self.lease.saturating_sub(now) / MS, members.join(", "))
+    }
+
+    /// Silence of this member that is a failure.
+    fn limit(&self, pulse: &Pulse, longest: u64) -> u64 {
+        let reported = self.members.values().map(|p| p.late).max().unwrap_or(0);
+        let spread = pulse.gap.max(self.late).max(reported);
+        (SPREAD_FACTOR * spread).clamp(SILENCE_MIN_NS.min(longest), longest)
+    }
+
+    /// We hear the member as we should.
+    pub(super) fn is_heard(&self, node: NodeId, now: u64, longest: u64) -> bool {
+        self.members.get(&node).is_some_and(|p| now.saturating_sub(p.heard) < self.limit(p, longest))
+    }
+
+    fn beat(&mut self, from: NodeId, beat: &Heartbeat, now: u64) {
+        if let Some(pulse) = self.members.get_mut(&from) {
+            pulse.gap = forget(pulse.gap, now.saturating_sub(pulse.heard));
+            pulse.heard = pulse.heard.max(now);
+            pulse.late = beat.late_ns.min(SPREAD_MAX_NS);
+            pulse.its_clock = beat.clock;
+            if beat.echo != 0 && beat.echo <= now {
+                let promise = beat.promise_ns - beat.promise_ns / DRIFT;
+                pulse.leased_until = pulse.leased_until.max(beat.echo.saturating_add(promise));
+            }
+        }
+    }
+
+    /// Members that have been silent for too long, with their silence. Nobody to whom a promise runs, and nobody who still relies
+    /// on ours: who holds another for failed must have no lease from it on any worker. Nobody at all while some member is on the
+    /// way there: who hears nobody finds that out at once, and not by accusing one after the other.
+    fn silent(&self, now: u64, longest: u64, is_held: impl Fn(&NodeId) -> bool) -> Vec<(NodeId, u64)> {
+        let mut silent = Vec::new();
+        for (node, p) in self.members.iter().filter(|(n, _)| !is_held(n)) {
+            let (silence, limit) = (now.saturating_sub(p.heard), self.limit(p, longest));
+            if silence > limit && now > p.promised_until && now > p.leased_until {
+                silent.push((*node, silence));
+            } else if silence > limit / 2 {
+                return Vec::new();
+            }
+        }
+        silent
+    }
+
+    /// Until when all living members of the view have promised not to hold us for silent.
+    fn promised_to_us(&self) -> u64 {
+        self.members.values().map(|p| p.leased_until).min().unwrap_or(u64::MAX)
+    }
+}
+
+impl Membership {
+    /// The longest silence that can be asked for.
+    pub(super) fn longest_silence(&self) -> u64 {
+        u64::from(self.config.as_ref().map_or(500, |c| c.heartbeat_timeout_ms)) * MS * TIMEOUT_STRETCH_MAX
+    }
+
+    pub(super) fn on_heartbeat(&mut self, from: NodeId, beat: Heartbeat, ctx: &mut Context<'_>) {
+        let Some(view) = self.view.as_ref().filter(|_| self.phase == Phase::Member) else { return };
+        let known = view.node(from).is_some_and(|n| n.state() != NodeState::Down && n.incarnation == beat.incarnation);
+        if known {
+            self.pulses.beat(from, &beat, ctx.now());
+        }
+        self.answer_heartbeat(from, known, beat, ctx);
+        if self.pulses.lease <= ctx.now() {
+            self.renew_lease(ctx);
+        }
+    }
+
+    /// What a tick finds; see the module.
+    pub(super) fn check_pulses(&mut self, ctx: &mut Context<'_>) {
+        let now = ctx.now();
+        let since = now.saturating_sub(self.pulses.last_tick);
+        let late = if since > LATE_TICK_NS { since - apus_kernel::limits::TICK_NS } else { 0 };
+        if late > 0 {
+            jam!(ctx);
+            for pulse in self.pulses.members.values_mut() {
+                pulse.heard = (pulse.heard + late).min(now);
+            }
+            self.managers.forgive(late, now);
+        }
+        self.pulses.last_tick = now;
+        self.pulses.late = forget(self.pulses.late, late);
+        let silent = self.pulses.silent(now, self.longest_silence(), |n| self.failed.contains(n));
+        if !silent.is_empty() {
+            for (node, silence) in silent {
+                let incarnation = self.view.as_ref().and_then(|v| v.node(node)).map_or(0, |n| n.incarnation);
+                self.hold_for_failed(node, incarnation, &format!("silent for {} ms", silence / MS), ctx);
+            }
+            self.report_failed(ctx);
+            self.drive(ctx);
+        }
+        let every = u64::from(self.config.as_ref().map_or(10, |c| c.heartbeat_ms)) * MS;
+        if now.saturating_sub(self.pulses.last_beat) >= every {
+            self.send_heartbeats(ctx);
+        }
+        self.renew_lease(ctx);
+    }
+
+    pub(super) fn send_heartbeats(&mut self, ctx: &mut Context<'_>) {
+        let now = ctx.now();
+        self.pulses.last_beat = now;
+        let longest = self.longest_silence();
+        let mgmts = self.managers.reached(now);
+        for node in self.survivors() {
+            let Some(limit) = self.pulses.members.get(&node).map(|p| self.pulses.limit(p, longest)) else { continue };
+            let Some(pulse) = self.pulses.members.get_mut(&node) else { continue };
+            let mut beat = Heartbeat {
+                generation: self.view.as_ref().map_or(0, |v| v.generation),
+                incarnation: self.incarnation,
+                mgmts: mgmts.clone(),
+                clock: now,
+                late_ns: self.pulses.late,
+                echo: 0,
+                promise_ns: 0,
+            };
+            // The promise runs from when we heard what is echoed, which may be a while ago.
+            if pulse.its_clock != 0 {
+                pulse.promised_until = pulse.promised_until.max(pulse.heard + limit);
+                (beat.echo, beat.promise_ns) = (pulse.its_clock, limit);
+            }
+            self.send(ctx, node, Kind::HeartbeatRep, &beat);
+        }
+    }
+
+    // ---- the lease
+
+    /// Tells the workers until when they may read from clients.
+    pub(super) fn renew_lease(&mut self, ctx: &mut Context<'_>) {
+        let lease = match self.phase {
+            Phase::Starting => return, // the blocks refuse
+            Phase::Member if self.failed.is_empty() => self.pulses.promised_to_us(),
+            Phase::Member | Phase::Stopped => 0,
+        };
+        if lease != self.pulses.lease {
+            self.pulses.lease = lease;
+            ctx.serve_clients_until(lease);
+        }
+    }
+
+    /// A new view: its members are watched from now on.
+    pub(super) fn watch_members(&mut self, view: &View, ctx: &mut Context<'_>) {
+        let now = ctx.now();
+        let mut members = BTreeMap::new();
+        for node in view.living().filter(|n| n.node() != self.me) {
+            if !self.failed.contains(&node.node()) {
+                ctx.accept_from(node.node(), node.incarnation, true);
+            }
+            // It became a member after we had agreed to it, and counts our silence from then on.
+            let promise = SILENCE_MIN_NS.min(self.longest_silence());
+            let new = || Pulse {
+                heard: now,
+                gap: 0,
+                late: 0,
+                its_clock: 0,
+                promised_until: 0,
+                leased_until: self.pulses.prepared_at + promise - promise / DRIFT,
+            };
+            members.insert(node.node(), self.pulses.members.get(&node.node()).copied().unwrap_or_else(new));
+        }
+        self.pulses.members = members;
+    }
+}

@@ -1,0 +1,199 @@
+//! Silence, pauses, one-way links and starvation, in the harness.
+
+use apus_kernel::Random;
+use apus_signal::{
+    BlockId, Kind,
+    qmgr::encode,
+    view::{MapReq, NodeState},
+};
+use apus_types::NodeId;
+
+use super::tests::{members, started};
+use crate::harness::{Cluster, MGMT};
+
+/// A failure that no closed link tells is over after this.
+const SILENT_FAILURE_MS: u64 = 100;
+
+fn pause(c: &mut Cluster, id: u16) {
+    c.paused.insert(NodeId(id));
+}
+fn wake(c: &mut Cluster, id: u16) {
+    c.paused.remove(&NodeId(id));
+}
+fn running(c: &Cluster, nodes: u16) -> Vec<u16> {
+    (1..=nodes).filter(|n| c.stopped(*n).is_none()).collect()
+}
+
+#[test]
+fn a_stopped_process_is_removed_within_100_ms() {
+    for (groups, replicas) in [(1, 2), (1, 3), (2, 2)] {
+        let nodes = (groups * replicas) as u16;
+        for dead in 1..=nodes {
+            for phase in 0..10 {
+                let mut c = started(groups, replicas);
+                c.run_ms(phase);
+                pause(&mut c, dead);
+                let left: Vec<u16> = (1..=nodes).filter(|n| *n != dead).collect();
+                assert!(
+                    c.run_until(SILENT_FAILURE_MS, |c| left.iter().all(|n| members(c, *n) == left)),
+                    "{dead} {phase}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_silent_line_ends_one_of_two() {
+    let mut c = started(1, 2);
+    c.mute(1, 2);
+    c.mute(2, 1);
+    assert!(c.run_until(SILENT_FAILURE_MS, |c| members(c, 1) == [1] || members(c, 2) == [2]));
+    c.run_ms(1000);
+    assert_eq!(running(&c, 2).len(), 1);
+}
+
+/// A hears B and B does not hear A: exactly one of them is removed, soon.
+#[test]
+fn a_line_that_is_silent_one_way_ends_exactly_one() {
+    for (groups, replicas) in [(1, 2), (1, 3), (2, 2), (1, 4)] {
+        let nodes = (groups * replicas) as u16;
+        for from in 1..=nodes {
+            for to in (1..=nodes).filter(|to| *to != from) {
+                let mut c = started(groups, replicas);
+                c.mute(from, to);
+                c.run_ms(1000);
+                let alive = running(&c, nodes);
+                assert_eq!(alive.len(), usize::from(nodes) - 1, "{from} to {to} of {nodes}: {alive:?}");
+                assert!(!alive.contains(&from) || !alive.contains(&to));
+                assert!(alive.iter().all(|n| members(&c, *n) == alive), "{from} to {to}");
+            }
+        }
+    }
+}
+
+/// The senior hears nobody any more and is heard by all: it goes, alone, whoever it is.
+#[test]
+fn who_is_deaf_to_all_goes_alone() {
+    for (groups, replicas) in [(1, 3), (2, 2), (1, 4), (2, 3)] {
+        let nodes = (groups * replicas) as u16;
+        for deaf in 1..=nodes {
+            for phase in 0..10 {
+                let mut c = started(groups, replicas);
+                for (i, other) in (1..=nodes).filter(|n| *n != deaf).enumerate() {
+                    c.mute(other, deaf);
+                    if i == 0 {
+                        c.run_ms(phase);
+                    }
+                }
+                c.run_ms(1000);
+                let left: Vec<u16> = (1..=nodes).filter(|n| *n != deaf).collect();
+                assert_eq!(running(&c, nodes), left, "{deaf} of {nodes}, {phase}");
+                assert!(left.iter().all(|n| members(&c, *n) == left));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_short_pause_is_no_failure_and_a_longer_one_is() {
+    for (ms, is_removed) in [(50, false), (70, false), (120, true), (400, true), (5000, true)] {
+        let mut c = started(1, 3);
+        pause(&mut c, 3);
+        c.run_ms(ms);
+        wake(&mut c, 3);
+        c.run_ms(500);
+        assert_eq!(c.stopped(3).is_some(), is_removed, "{ms} ms");
+        assert_eq!(members(&c, 1).len(), if is_removed { 2 } else { 3 });
+        if let Some(reason) = c.stopped(3) {
+            assert!(["removed", "removes", "failed", "minority"].iter().any(|w| reason.contains(w)), "{reason}");
+        }
+    }
+}
+
+/// What clients asked a node that was removed while it was paused is not answered, whether it learns of its removal or not.
+#[test]
+fn who_was_removed_answers_no_client() {
+    for is_cut_off in [false, true] {
+        for dead in 1..=3u16 {
+            let mut c = started(1, 3);
+            pause(&mut c, dead);
+            c.ask(dead, BlockId::Dih, Kind::MapReq, |b| encode(&MapReq { request: 1 }, b));
+            c.run_ms(300);
+            if is_cut_off {
+                for other in (1..=3).filter(|n| *n != dead).chain([MGMT.0]) {
+                    c.mute(other, dead);
+                }
+            }
+            wake(&mut c, dead);
+            c.ask(dead, BlockId::Dih, Kind::MapReq, |b| encode(&MapReq { request: 2 }, b));
+            c.run_ms(3000);
+            assert!(c.answer(Kind::MapConf).is_none(), "node {dead}");
+            assert!(c.stopped(dead).is_some(), "node {dead} learns it or finds itself alone");
+        }
+    }
+}
+
+#[test]
+fn a_member_serves_again_after_a_pause_that_was_no_failure() {
+    let mut c = started(1, 2);
+    c.now += 3_000_000_000; // all of them
+    c.ask(2, BlockId::Dih, Kind::MapReq, |b| encode(&MapReq { request: 1 }, b));
+    c.run_ms(1);
+    assert!(c.answer(Kind::MapConf).is_none(), "the others may have gone on");
+    c.run_ms(25);
+    assert!(c.answer(Kind::MapConf).is_some(), "they have not");
+}
+
+/// The lease holds all the time while nothing happens, while a node joins, and soon after a failure.
+#[test]
+fn the_lease_does_not_lapse_without_a_reason() {
+    let mut c = started(1, 3);
+    let served = |c: &Cluster, n: u16| {
+        let now = c.now;
+        c.processes[&NodeId(n)].worker.serves(NodeId(NodeId::CLIENT_BASE), now)
+    };
+    for _ in 0..1000 {
+        c.run_ms(1);
+        assert!((1..=3).all(|n| served(&c, n)));
+    }
+    c.kill(3);
+    c.run_ms(5);
+    assert!([1, 2].iter().all(|n| served(&c, *n)));
+    c.start_node(3);
+    for _ in 0..3000 {
+        c.run_ms(1);
+        assert!([1, 2].iter().all(|n| served(&c, *n)), "{:?}", c.view(1));
+    }
+    assert_eq!(c.view(3).map(|v| v.state(NodeId(3))), Some(NodeState::Up));
+}
+
+/// Two cores and many busy processes: every turn of every node comes up to 80 ms late. Nobody is removed; a node that stops is.
+#[test]
+fn starved_nodes_are_late_and_not_removed() {
+    for seed in 1..=30 {
+        let mut random = Random::new(seed);
+        let mut c = started(1, 2 + (seed % 3) as u32);
+        let nodes = 2 + (seed % 3) as u16;
+        let mut wakes = vec![0u64; usize::from(nodes) + 1];
+        for ms in 0..20_000u64 {
+            for node in 1..=nodes {
+                let wake_at = &mut wakes[usize::from(node)];
+                if ms == *wake_at {
+                    wake(&mut c, node); // for a turn at least
+                } else if ms > *wake_at && random.one_in(4) {
+                    *wake_at = ms + 1 + random.below(80);
+                    pause(&mut c, node);
+                }
+            }
+            c.run_ms(1);
+            assert_eq!(c.generation(1), 1, "seed {seed} at {ms} ms: {:?}", c.node(1).log);
+        }
+        for node in 1..=nodes {
+            wake(&mut c, node);
+        }
+        pause(&mut c, nodes);
+        let is_out = c.run_until(1000, |c| members(c, 1).len() == usize::from(nodes) - 1);
+        assert!(is_out, "seed {seed}: {:?}", c.node(1).log);
+    }
+}
