@@ -89,8 +89,7 @@ fn data_node(id: NodeId) -> Node {
         workers: WORKERS,
         incarnation: incarnation(id),
         address: format!("n{}", id.0),
-        mgmt: MGMT,
-        mgmt_address: format!("n{}", MGMT.0),
+        mgmts: vec![(MGMT, format!("n{}", MGMT.0))],
         memory: MemoryManager::new(256 << 20),
     };
     Node::new(id, |worker| apus_blocks::build(worker, &config), WORKERS)
@@ -101,7 +100,8 @@ impl Cluster {
         let workers = u32::from(WORKERS);
         let cluster = cluster_config(1, 1, 2, workers, default_partitions(1, 2, workers)).expect("a cluster in range");
         let mgmt = |_| -> Vec<Box<dyn Block>> {
-            vec![Box::new(Management::new(MgmtConfig { node: MGMT, cluster: cluster.clone() }))]
+            let (cluster, incarnation) = (cluster.clone(), incarnation(MGMT));
+            vec![Box::new(Management::new(MgmtConfig { node: MGMT, cluster, incarnation, may_adopt: false }))]
         };
         let nodes = vec![Node::new(MGMT, mgmt, 1), data_node(NodeId(1)), data_node(NodeId(2))];
         let client = Client::new(ClientConfig::new(vec!["n1".into(), "n2".into()], 99)).expect("a client");
