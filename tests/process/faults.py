@@ -79,6 +79,13 @@ def kill_president(r):
     kill_all([r.president])
 
 
+def end_junior(r):
+    """As in a planned restart."""
+    node = r.junior()
+    node.process.terminate()
+    node.process.wait(20)
+
+
 def kill_two(r):
     kill_all(r.one_per_group())
 
@@ -178,6 +185,7 @@ def starve(r):
 FAULTS = [
     Fault("kill-data", "data node killed (kill -9)", kill_junior, goal=CRASH, weight=3),
     Fault("kill-president", "president killed", kill_president, goal=CRASH),
+    Fault("end-data", "data node told to end (SIGTERM)", end_junior, goal=CRASH),
     Fault("kill-two", "two nodes of different groups killed at once (coordinator and participant)", kill_two, removed=2, goal=CRASH),
     Fault("kill-take-over", "second node killed while the first is taken over", kill_in_take_over, removed=2, goal=CRASH),
     Fault("stop-data", "data node hangs (SIGSTOP)", stop_junior, goal=SILENCE),

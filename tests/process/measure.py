@@ -4,6 +4,7 @@
     tests/process/measure.py --write docs/reliability.md      all rows, about 8 minutes; `make reliability` is the same
     tests/process/measure.py --rounds 50                      a longer table: every row with ten times the rounds
     tests/process/measure.py --only kill-data,halves          some rows; the others keep what was measured last
+    tests/process/measure.py --only history-committed,history-locking --transactions 1000000     the long histories
     tests/process/measure.py --list                           the rows
 
 Needs root, for network namespaces. Results are kept as JSON (--results), a row at a time, so that the document can be made of
@@ -26,12 +27,13 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 sys.dont_write_bytecode = True
 
 from lib.harness import BINARY, ROOT, TARGET, Failure, check  # noqa: E402
-from process import memory, report  # noqa: E402
+from process import histories, memory, report  # noqa: E402
 from process.faults import FAULTS, Round  # noqa: E402
 from process.probe import Probe  # noqa: E402
 from process.rig import Rig  # noqa: E402
 
 ROUNDS = 4
+TRANSACTIONS = 100_000
 # Rounds on one cluster; then a new one, so that the probe's memory stays small.
 ROUNDS_PER_CLUSTER = 60
 # Traffic after the cluster is whole again, which belongs to the window of the return.
@@ -173,6 +175,8 @@ def save(results, path):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="rounds of a row of weight 1")
+    parser.add_argument("--transactions", type=int, default=TRANSACTIONS, help="of each history")
+    parser.add_argument("--keep", type=pathlib.Path, metavar="DIR", help="leave histories here")
     parser.add_argument("--only", default="", help="keys of rows, separated by commas")
     parser.add_argument("--list", action="store_true", help="say which rows there are")
     parser.add_argument("--results", type=pathlib.Path, default=TARGET / "reliability.json", help="where results are kept")
@@ -180,6 +184,8 @@ def main():
     arguments = parser.parse_args()
     rows = {fault.key: lambda fault=fault: measure_fault(fault, arguments.rounds, say) for fault in FAULTS}
     rows["memory"] = lambda: memory.measure(max(2, arguments.rounds // 2), say)
+    for key in histories.KINDS:
+        rows[key] = lambda key=key: histories.measure(key, arguments.transactions, say, arguments.keep)
     if arguments.list:
         print("\n".join(rows))
         return
@@ -201,10 +207,9 @@ def say(text):
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("told to stop"))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: sys.exit("told to stop"))
     try:
         main()
     except Failure as failure:
         sys.exit(f"measure: {failure}")
-    except KeyboardInterrupt:
-        sys.exit("interrupted")

@@ -1,6 +1,7 @@
 """docs/reliability.md, made of what was measured."""
 
 from .faults import BY_KEY, FAULTS
+from .histories import KINDS
 
 HEAD = """\
 # Reliability: what clients feel when real processes break
@@ -151,7 +152,40 @@ def memory(results):
     return lines
 
 
+def histories(results):
+    found = [results[key] for key in KINDS if key in results]
+    if not found:
+        return []
+    lines = [
+        "",
+        "## Histories",
+        "",
+        "`apus bench append` runs transactions of one to four reads and appends to lists through the native client, 24 at a time, while data",
+        "nodes are killed and stopped in turn (the president, others, two of different groups), start again and rejoin. What each",
+        "transaction saw is written down and judged by `apus check-history` (crates/sim/src/check, list-append as in Elle). READ COMMITTED",
+        "with real time is what committed reads claim; with locking reads the history must be strictly serializable. At the end every list is",
+        "read, so that a lost append shows.",
+        "",
+        "| Reads | Level | Transactions | Acknowledged | Rolled back | Unknown | Faults | Seconds | Judged in | Verdict |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in found:
+        name = KINDS[row["key"]][2]
+        if row["failures"]:
+            lines.append(f"| {name} | {row['level']} | - | - | - | - | {row['faults']} | - | - | **failed**: {row['failures'][0]} |")
+            continue
+        verdict = "holds" if row["holds"] else "**does not hold**"
+        lines.append(
+            f"| {name} | {row['level']} | {row['transactions']:,} | {row['ok']:,} | {row['failed']:,} | {row['unknown']} | {row['faults']} | "
+            f"{row['seconds']:.0f} | {row['judge_seconds']:.1f} s | {verdict} |"
+        )
+    for row in found:
+        if not row["failures"] and not row["holds"]:
+            lines += ["", f"{KINDS[row['key']][2]}:", "", *("    " + line for line in row["verdict"].splitlines()[:30])]
+    return lines
+
+
 def document(results):
-    rows = [r for key, r in results.items() if key in BY_KEY or key == "memory"]
-    lines = [HEAD.format(where=where(rows)), *fault_table(results), *remarks(results), *false_alarms(results), *memory(results), ""]
+    rows = [r for key, r in results.items() if key in BY_KEY or key == "memory" or key in KINDS]
+    lines = [HEAD.format(where=where(rows)), *fault_table(results), *remarks(results), *false_alarms(results), *memory(results), *histories(results), ""]
     return "\n".join(lines) + "\n" + LEGEND

@@ -6,11 +6,13 @@ of nodes is removed, commits go on, the cluster is whole again. How long gaps ar
 """
 
 from lib.harness import FULL, check, scenario_main
+from process import histories
 from process.faults import BY_KEY
 from process.measure import measure_fault
 
-LIMIT_SECONDS = (150, 1800)
+LIMIT_SECONDS = (200, 3600)
 ROUNDS = 20 if FULL else 2
+TRANSACTIONS = 1_000_000 if FULL else 20_000
 # No answer for so long is no failover any more, whatever else the machine does.
 GAP_MAX_MS = 5000
 KEYS = ["kill-data", "kill-two", "stop-data", "halves", "one-way", "held-one-way", "kill-sql"]
@@ -27,6 +29,12 @@ def main(t):
             check(row["gap"]["max"] < GAP_MAX_MS, f"no commit for {row['gap']['max']:.0f} ms")
             # Whoever sat on a SQL node that died cannot know; all others are told.
             check(key == "kill-sql" or not row["unknown"], f"{row['unknown']} outcomes stayed unknown")
+    for key, (_, level, name, _) in histories.KINDS.items():
+        with t.case(f"a history of {name} under kills is {level}"):
+            row = histories.measure(key, TRANSACTIONS, t.say)
+            check(not row["failures"], "\n".join(row["failures"]))
+            check(row["holds"], row["verdict"])
+            check(not row["unknown"], f"{row['unknown']} outcomes stayed unknown")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,12 @@
 //! What the workloads need of the cluster besides their operations: an event loop per thread, a client in it, tables.
 
-use std::{future::Future, process::ExitCode};
+use std::{
+    future::Future,
+    process::ExitCode,
+    time::{Duration, Instant},
+};
 
-use apus_client::{Client, ClientConfig, ClientError};
+use apus_client::{Client, ClientConfig, ClientError, CommitToken, Outcome};
 use apus_signal::{
     dict::{Change, DatabaseMessage, Dictionary, TableName},
     schema::TableMessage,
@@ -12,6 +16,8 @@ use tokio::task::LocalSet;
 
 /// Where all tables of `apus bench` live.
 pub const DATABASE: &str = "apus_bench";
+/// Pause between two questions for an outcome.
+const ASK_AGAIN: Duration = Duration::from_millis(20);
 
 /// Runs a future, and the tasks it spawns, on this thread.
 ///
@@ -83,6 +89,20 @@ pub async fn find_table(client: &Client, name: &str) -> Result<TableSchema, Stri
     let found = tables.iter().find(|t| t.database == DATABASE && t.name == name && t.base_table == 0);
     let found = found.ok_or_else(|| format!("there is no table {DATABASE}.{name}; run the insert phase first"))?;
     TableSchema::try_from(found).map_err(|_| format!("the definition of {DATABASE}.{name} does not decode"))
+}
+
+/// What became of a commit, by its token: committed or not; `None` if nobody could tell for so long, or it is forgotten.
+pub async fn outcome_of(client: &Client, token: &CommitToken, patience: Duration) -> Option<bool> {
+    let begin = Instant::now();
+    while begin.elapsed() < patience {
+        match client.outcome(token).await {
+            Ok(Outcome::Committed) => return Some(true),
+            Ok(Outcome::Aborted) => return Some(false),
+            Ok(Outcome::Forgotten) => return None,
+            Ok(Outcome::Open) | Err(_) => tokio::time::sleep(ASK_AGAIN).await,
+        }
+    }
+    None
 }
 
 pub fn exit_code(good: bool) -> ExitCode {

@@ -3,6 +3,7 @@
 //! - [`kv`]: how many key operations per second a cluster executes, and how long one request takes.
 //! - [`bank`]: transfers between accounts while nodes are killed, then a check that nothing acknowledged is missing, nothing
 //!   was executed twice and no money came or went.
+//! - [`append`]: histories of list transactions for `apus check-history`.
 //! - [`probe`]: what clients of the SQL nodes feel while something is broken: gaps, errors, and nothing acknowledged is lost.
 //!
 //! Load comes from operating system threads, each with its own event loop and its own client (the client never changes
@@ -10,6 +11,7 @@
 //! the answer to the last one, so latencies are those of a caller that waits, not of callers that arrive at a fixed rate.
 //! Progress goes to standard error, results to standard output.
 
+mod append;
 mod bank;
 mod cluster;
 mod kv;
@@ -30,6 +32,8 @@ enum Workload {
     Kv(kv::KvArgs),
     /// Move money between accounts, kill nodes meanwhile, and check that all of it is accounted for
     Bank(bank::BankArgs),
+    /// Read and append to lists in transactions, and write down what was seen for `apus check-history`
+    Append(append::AppendArgs),
     /// Write at a fixed rate through every SQL node and tell what clients feel when something breaks
     Probe(probe::ProbeArgs),
 }
@@ -42,6 +46,7 @@ pub fn run(args: BenchArgs) -> Result<ExitCode, String> {
     match args.workload {
         Workload::Kv(args) => kv::run(&args),
         Workload::Bank(args) => bank::run(args),
+        Workload::Append(args) => append::run(&args),
         Workload::Probe(args) => probe::run(&args),
     }
 }

@@ -19,13 +19,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use apus_client::{Client, ClientError, CommitToken, ExecOptions, OpBatch, Outcome, Results, Transaction};
+use apus_client::{Client, ClientError, CommitToken, ExecOptions, OpBatch, Results, Transaction};
 use apus_signal::tc::OpKind;
 use apus_types::{ErrorClass, ErrorCode, Value, update};
 
 use super::ledger::{BALANCE_COLUMN, Tables, Terms, Transfer, encode_key, encode_record};
 use crate::bench::{
-    cluster::{connect, on_this_thread},
+    cluster::{connect, on_this_thread, outcome_of},
     numbers::{Random, nanoseconds},
 };
 
@@ -307,16 +307,11 @@ impl Teller {
 
     /// What became of a commit, by its token.
     async fn resolve(&self, token: &CommitToken) -> Fate {
-        let begin = Instant::now();
-        while begin.elapsed() < PATIENCE {
-            match self.client.outcome(token).await {
-                Ok(Outcome::Committed) => return Fate::Committed,
-                Ok(Outcome::Aborted) => return Fate::RolledBack,
-                Ok(Outcome::Forgotten) => return Fate::Unresolved,
-                Ok(Outcome::Open) | Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
-            }
+        match outcome_of(&self.client, token, PATIENCE).await {
+            Some(true) => Fate::Committed,
+            Some(false) => Fate::RolledBack,
+            None => Fate::Unresolved,
         }
-        Fate::Unresolved
     }
 
     async fn execute(&mut self, transaction: &mut Transaction, t: &Transfer) -> Result<(), ClientError> {
