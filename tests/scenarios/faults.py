@@ -12,7 +12,7 @@ from process.measure import measure_fault
 
 LIMIT_SECONDS = (200, 3600)
 ROUNDS = 20 if FULL else 2
-TRANSACTIONS = 1_000_000 if FULL else 20_000
+TRANSACTIONS = 1_000_000 if FULL else 40_000
 # No answer for so long is no failover any more, whatever else the machine does.
 GAP_MAX_MS = 5000
 KEYS = ["kill-data", "kill-two", "stop-data", "halves", "one-way", "held-one-way", "kill-sql"]
