@@ -155,6 +155,9 @@ impl Cluster {
         let worker = &mut workers[index];
         counted(|| worker.set_time(now, 0));
         for (from, wire) in &mut links[index] {
+            if !worker.serves(*from, now) {
+                continue;
+            }
             let used = counted(|| worker.deliver_frames(*from, wire)).expect("frames that follow the protocol");
             wire.drain(..used);
         }
