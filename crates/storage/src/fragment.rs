@@ -29,7 +29,7 @@ use apus_types::{
 
 use crate::{
     btree::{BTree, Range},
-    hash_index::HashIndex,
+    hash_index::{HashIndex, prefetch_read},
     memory::{MemoryManager, Region},
     record::{PENDING, RecRef, Records, SAME_ENTRIES, TOMBSTONE},
 };
@@ -158,9 +158,26 @@ impl Fragment {
     pub fn find(&self, key: &[u8], hash: u64) -> Option<RowId> {
         self.hash.find(hash, |row| self.key(RowId(row)) == key).map(RowId)
     }
+    /// First step of fetching ahead what a lookup by this hash will touch, so that the cache misses of many overlap: the place in
+    /// the hash index.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         self.hash.prefetch(hash);
+    }
+    /// Second step: the slot of the row that the hash names (perhaps of another key).
+    #[inline]
+    pub fn prefetch_slot(&self, hash: u64) -> Option<RowId> {
+        let row = RowId(self.hash.candidate(hash)?);
+        prefetch_read(self.slot(row));
+        Some(row)
+    }
+    /// Third step: its newest version.
+    #[inline]
+    pub fn prefetch_version(&self, row: RowId) {
+        let head = self.slot(row).head;
+        if !head.is_none() {
+            prefetch_read(self.records.place(head));
+        }
     }
 
     /// The encoded primary key.

@@ -100,6 +100,14 @@ impl HashIndex {
         prefetch_read(self.buckets.get(self.home(hash as u32)));
     }
 
+    /// A row whose hash agrees, probably the one with the key: to fetch what a lookup will need.
+    #[inline]
+    pub fn candidate(&self, hash: u64) -> Option<u32> {
+        let bucket = self.buckets.get(self.home(hash as u32));
+        let found = bucket.hashes.iter().position(|&h| h == hash as u32)?;
+        (found < bucket.count as usize).then(|| bucket.rows[found])
+    }
+
     /// The row whose hash agrees and for which `is_key` holds.
     #[inline]
     pub fn find(&self, hash: u64, mut is_key: impl FnMut(u32) -> bool) -> Option<u32> {
@@ -248,12 +256,12 @@ impl HashIndex {
 /// Starts fetching the cache line at the beginning of `value`, and does not wait for it.
 #[inline]
 #[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "the intrinsic takes a raw pointer"))]
-fn prefetch_read<T>(value: &T) {
+pub(crate) fn prefetch_read<T: ?Sized>(value: &T) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: SSE is part of x86_64; a prefetch reads nothing into the program and faults on no address, and this one is valid.
     unsafe {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(value).cast());
+        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(value).cast::<i8>());
     }
     #[cfg(not(target_arch = "x86_64"))]
     std::hint::black_box(std::ptr::from_ref(value));

@@ -240,6 +240,11 @@ impl Records {
         &mut page[at.offset()..]
     }
 
+    /// Where the record begins, for a prefetch: nothing of it is read.
+    #[inline]
+    pub fn place(&self, at: RecRef) -> &[u8] {
+        self.record(at)
+    }
     #[inline]
     pub fn bytes_of(&self, at: RecRef) -> &[u8] {
         let record = self.record(at);

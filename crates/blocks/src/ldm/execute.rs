@@ -20,6 +20,7 @@ use apus_types::{
 
 use super::{
     LocalDataManager, REPORT_WAIT_NS, RowAt, WAITING_MAX,
+    ahead::{AHEAD, Ahead},
     trans::{Entry, NONE},
 };
 
@@ -121,6 +122,9 @@ impl LocalDataManager {
     fn execute_ops(&mut self, work: &mut Work, ops: &[u8]) -> Progress {
         while work.next_op < work.count {
             let Some(rest) = ops.get(work.offset..) else { return Progress::Failed(ErrorCode::ProtocolViolation) };
+            if usize::from(work.next_op) % AHEAD == 0 && work.count > 1 {
+                self.fetch_ops(rest);
+            }
             let mut reader = Reader::new(rest);
             let Ok(op) = Op::decode(&mut reader) else { return Progress::Failed(ErrorCode::ProtocolViolation) };
             match self.execute_op(work, &op) {
@@ -133,6 +137,18 @@ impl LocalDataManager {
             }
         }
         Progress::Done
+    }
+
+    /// Fetches ahead what the next operations will touch.
+    fn fetch_ops(&self, ops: &[u8]) {
+        let mut ahead = Ahead::default();
+        let mut reader = Reader::new(ops);
+        for _ in 0..AHEAD {
+            let Ok(op) = Op::decode(&mut reader) else { break };
+            let table = self.tables.get(op.table);
+            ahead.push(table.and_then(|table| table.fragment(op.partition)), hash_key(op.key));
+        }
+        ahead.fetch();
     }
 
     /// The chain that TC had in mind is still the partition's, or is what is left of it.

@@ -34,6 +34,7 @@
 //!
 //! [`trans::ENTRIES_MAX`], [`trans::TRANS_ENTRIES_MAX`], [`WAITING_MAX`], [`outcome::OUTCOMES`], [`tables::TABLE_ID_MAX`], [`scan::EXAMINED_MAX`].
 
+mod ahead;
 mod copy_out;
 mod execute;
 mod outcome;

@@ -12,10 +12,11 @@ use apus_types::{
     planted::{Bug, planted},
 };
 
-use super::{LocalDataManager, trans::NONE};
-
-/// Keys whose places in the hash index are fetched together, so that their cache misses overlap.
-const PREFETCH: usize = 16;
+use super::{
+    LocalDataManager,
+    ahead::{AHEAD, Ahead},
+    trans::NONE,
+};
 
 impl LocalDataManager {
     pub(super) fn on_read_req(
@@ -44,18 +45,18 @@ impl LocalDataManager {
         let reader = if req.trans.is_none() { NONE } else { self.transactions.find(req.trans).unwrap_or(NONE) };
         let table = self.tables.checked(req.table, req.schema_version)?;
         let projection = table.projection(req.projection)?;
+        let table = &*table;
         ReadConf::begin(answer, req.request, req.count);
-        let mut hashes = [0; PREFETCH];
-        let mut ahead = req.keys();
+        let mut ahead = Ahead::default();
+        let mut coming = req.keys();
         for (number, key) in req.keys().enumerate() {
-            if number % PREFETCH == 0 {
-                for (hash, key) in hashes.iter_mut().zip(&mut ahead) {
+            if number % AHEAD == 0 {
+                ahead.clear();
+                for key in coming.by_ref().take(AHEAD) {
                     let (partition, key) = key?;
-                    *hash = hash_key(key);
-                    if let Some(fragment) = table.fragment(partition).filter(|_| req.count > 1) {
-                        fragment.prefetch(*hash);
-                    }
+                    ahead.push(table.fragment(partition), hash_key(key));
                 }
+                ahead.fetch();
             }
             let (partition, key) = key?;
             let primary = self.view.chain(partition).primary() == Some(self.me.node);
@@ -63,7 +64,7 @@ impl LocalDataManager {
                 return Err(ErrorCode::WrongView);
             }
             let fragment = table.fragment(partition).ok_or(ErrorCode::WrongView)?;
-            let Some(row) = fragment.find(key, hashes[number % PREFETCH]) else {
+            let Some(row) = fragment.find(key, ahead.hash(number % AHEAD)) else {
                 ReadConf::push_missing(answer, ReadStatus::NotFound);
                 continue;
             };

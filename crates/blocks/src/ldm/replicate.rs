@@ -14,6 +14,7 @@ use apus_types::{
 
 use super::{
     LocalDataManager,
+    ahead::{AHEAD, Ahead},
     trans::{Entry, NONE},
 };
 
@@ -48,7 +49,11 @@ impl LocalDataManager {
         }
         part.one_pass = req.flags & ONE_PASS != 0;
         part.epoch = req.epoch;
-        for row in req.rows() {
+        let mut coming = req.rows();
+        for (number, row) in req.rows().enumerate() {
+            if number % AHEAD == 0 && req.count > 1 {
+                self.fetch_rows(coming.by_ref().take(AHEAD).flatten());
+            }
             let row = row?;
             if let Err(code) = self.prepare_row(at, req, &row) {
                 let refusal = LdmPrepared { trans: req.trans, batch: req.batch, chain: req.chain, code: Some(code) };
@@ -67,6 +72,16 @@ impl LocalDataManager {
             ctx.send(req.tc, Kind::LdmPreparedConf, |out| conf.encode(out));
         }
         Ok(())
+    }
+
+    /// Fetches ahead what the next rows will touch.
+    fn fetch_rows<'r>(&self, rows: impl Iterator<Item = PreparedRow<'r>>) {
+        let mut ahead = Ahead::default();
+        for row in rows {
+            let table = self.tables.get(row.table);
+            ahead.push(table.and_then(|table| table.fragment(row.partition)), hash_key(row.key));
+        }
+        ahead.fetch();
     }
 
     fn send_commit_back(&mut self, trans: TransId, chain: Chain, tc: BlockRef, epoch: Epoch, ctx: &mut Context<'_>) {
