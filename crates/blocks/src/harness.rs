@@ -251,6 +251,15 @@ impl Cluster {
             self.step();
         }
     }
+    /// So many times every process reads what came, executes and sends: to stop in the middle of a conversation.
+    pub fn run_rounds(&mut self, rounds: usize) {
+        for _ in 0..rounds {
+            let nodes: Vec<NodeId> = self.processes.keys().copied().collect();
+            for node in nodes {
+                self.round(node);
+            }
+        }
+    }
     /// Runs until `done`, at most `ms`; returns whether it came to be.
     pub fn run_until(&mut self, ms: u64, done: impl Fn(&Cluster) -> bool) -> bool {
         for _ in 0..ms {

@@ -2,12 +2,15 @@
 
 use apus_signal::{
     BlockId, Kind,
-    dict::{Change, DatabaseMessage, DictReadReq, Dictionary, SchemaConf, SchemaReq, TableAction},
+    dict::{
+        Change, DatabaseMessage, DictReadReq, Dictionary, IndexChange, SchemaConf, SchemaReq, TableAction, TableName,
+    },
     qmgr::{decode, encode},
     schema::TableMessage,
     tc::RequestRef,
+    view::NodeState,
 };
-use apus_types::{Column, ColumnType, ErrorCode, TableSchema, schema::DefaultValue};
+use apus_types::{Column, ColumnType, ErrorCode, NodeId, TableSchema, schema::DefaultValue};
 
 use crate::harness::Cluster;
 
@@ -131,4 +134,69 @@ fn a_joining_node_has_the_dictionary() {
     wish(&mut c, 2, 9, Change::CreateDatabase(database));
     c.run_ms(5);
     assert_eq!(read(&mut c, 2).databases.len(), 3);
+}
+
+fn table_name() -> TableName {
+    TableName { database: "test".to_owned(), table: "t".to_owned() }
+}
+fn index(unique: bool) -> Change {
+    let change = IndexChange { table: Some(table_name()), name: "i".to_owned(), columns: vec![0], unique };
+    Change::CreateIndex(change)
+}
+/// The dictionary without what is no part of the schema.
+fn schema(c: &mut Cluster, id: u16) -> Dictionary {
+    Dictionary { request: 0, next_table_id: 0, ..read(c, id) }
+}
+
+/// Whoever dies at whatever step of whatever change: all who are left have the old or the new schema, the same one, the client is told
+/// which, and the cluster goes on: with the next change, and with the dead nodes once they are back.
+#[test]
+fn a_schema_change_is_whole_whoever_dies_at_whatever_step() {
+    let changes: [(&str, Change); 6] = [
+        ("create table", table("u")),
+        ("drop table", Change::DropTable(table_name())),
+        ("truncate", Change::TruncateTable(table_name())),
+        ("create index", index(false)),
+        ("create unique index", index(true)),
+        ("drop database", Change::DropDatabase("test".to_owned())),
+    ];
+    let (mut finished, mut undone) = (0, 0);
+    for (what, change) in &changes {
+        for victims in [&[1u16][..], &[2], &[1, 2], &[2, 3], &[1, 3]] {
+            for rounds in 0..14 {
+                let mut c = started(4);
+                wish(&mut c, 4, 5, table("t"));
+                c.run_ms(5);
+                assert!(c.answer(Kind::SchemaConf).is_some());
+                let before = schema(&mut c, 4);
+                wish(&mut c, 4, 6, change.clone());
+                c.run_rounds(rounds);
+                victims.iter().for_each(|v| c.kill(*v));
+                c.run_ms(60);
+                let left: Vec<u16> = (1..=4).filter(|n| !victims.contains(n)).collect();
+                let after = schema(&mut c, 4);
+                for n in &left {
+                    assert_eq!(schema(&mut c, *n), after, "{what}, {victims:?} die after {rounds}");
+                }
+                let is_told = c.answer(Kind::SchemaConf).is_some();
+                assert!(is_told, "{what}, {victims:?} die after {rounds}: the change is made in the end");
+                assert!(after.version > before.version && after.tables != before.tables);
+                for n in &left {
+                    let probe = |name: &str| c.processes[&NodeId(*n)].worker.probes().get(name).copied().unwrap_or(0);
+                    finished += probe("dict: a new president finishes a schema transaction");
+                    undone += probe("dict: a new president undoes a schema transaction");
+                }
+                victims.iter().for_each(|v| c.start_node(*v));
+                let full = |c: &Cluster| c.view(4).is_some_and(|v| v.nodes.iter().all(|n| n.state() == NodeState::Up));
+                assert!(c.run_until(3000, full), "{what}, {victims:?} come back after {rounds}");
+                c.run_ms(5);
+                wish(&mut c, 4, 7, Change::CreateDatabase(DatabaseMessage { name: "n".to_owned(), collation: 255 }));
+                c.run_ms(5);
+                assert!(c.answer(Kind::SchemaConf).is_some(), "{what}, {victims:?} after {rounds}: the next change");
+                let last = schema(&mut c, 4);
+                assert!((1..=4).all(|n| schema(&mut c, n) == last));
+            }
+        }
+    }
+    assert!(finished > 0 && undone > 0, "steps that were interrupted: {finished} finished, {undone} undone");
 }

@@ -72,7 +72,12 @@ impl Membership {
         if self.phase != Phase::Member {
             return;
         }
-        if self.acting_president() != Some(self.me) {
+        let acting = self.acting_president();
+        if acting.is_none() && self.view.is_some() {
+            self.stop(ctx, "this node was recovering and has lost all full members");
+            return;
+        }
+        if acting != Some(self.me) {
             self.change = None;
             return;
         }

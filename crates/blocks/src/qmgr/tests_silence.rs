@@ -72,6 +72,19 @@ fn a_line_that_is_silent_one_way_ends_exactly_one() {
     }
 }
 
+#[test]
+fn a_recovering_node_that_loses_all_full_members_stops() {
+    let mut c = started(1, 2);
+    c.kill(2);
+    c.run_ms(20);
+    c.node(1).seen.borrow_mut().silent = true; // nothing is copied
+    c.start_node(2);
+    assert!(c.run_until(2000, |c| c.view(2).is_some_and(|v| v.state(NodeId(2)) == NodeState::Recovering)));
+    c.separate(1, 2);
+    c.run_ms(100);
+    assert!(c.stopped(1).is_none() && c.stopped(2).is_some());
+}
+
 /// The senior hears nobody any more and is heard by all: it goes, alone, whoever it is.
 #[test]
 fn who_is_deaf_to_all_goes_alone() {

@@ -1,0 +1,301 @@
+//! What a node may say that was removed and does not know it: a register whose reads never go back, while nodes are paused and cut off.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    rc::Rc,
+};
+
+use apus_blocks::NodeConfig;
+use apus_client::{Client, ClientConfig, ClientError, ExecOptions, KeyList, OpBatch, ReadBatch, Results, Rows};
+use apus_kernel::{Block, Random, WorkerConfig};
+use apus_mgmt::{Management, MgmtConfig, cluster_config, default_partitions};
+use apus_signal::{dict::Change, dict::DatabaseMessage, schema::TableMessage, tc::OpKind, view::NodeState};
+use apus_sim::{Clock, Cluster, NativeClient, SimConfig, address};
+use apus_storage::MemoryManager;
+use apus_types::{Column, ColumnType, NodeId, TableSchema, TransId, Value, key, schema::DefaultValue};
+
+const MS: u64 = 1_000_000;
+/// Each writer has its own.
+const REGISTERS: u64 = 8;
+const WRITERS: u64 = 3;
+const LONG: ColumnType = ColumnType::Int { bits: 64, unsigned: true };
+
+fn mgmt(n: u16) -> NodeId {
+    NodeId(NodeId::MGMT_BASE + n)
+}
+
+fn build(seed: u64, replicas: u32, mgmts: u16) -> impl FnMut(&WorkerConfig) -> Vec<Box<dyn Block>> + 'static {
+    let workers = 2;
+    let partitions = default_partitions(1, replicas, workers);
+    let mut config = cluster_config(seed | 1, 1, replicas, workers, partitions).expect("a cluster in range");
+    config.mgmts = (1..=mgmts).map(|n| u32::from(mgmt(n).0)).collect();
+    let mut memories: BTreeMap<(NodeId, u64), std::sync::Arc<MemoryManager>> = BTreeMap::new();
+    move |who| {
+        let (cluster, incarnation) = (config.clone(), who.incarnation);
+        if who.node.is_mgmt() {
+            return vec![Box::new(Management::new(MgmtConfig {
+                node: who.node,
+                cluster,
+                incarnation,
+                may_adopt: false,
+            }))];
+        }
+        let memory = memories.entry((who.node, incarnation)).or_insert_with(|| MemoryManager::new(64 << 20)).clone();
+        let node = NodeConfig {
+            node: who.node,
+            workers: who.instances,
+            incarnation,
+            address: address(who.node, incarnation),
+            mgmts: (1..=mgmts).map(|n| (mgmt(n), address(mgmt(n), 0))).collect(),
+            memory,
+        };
+        apus_blocks::build(who.worker, &node)
+    }
+}
+
+/// What all clients know together; they live in one thread.
+#[derive(Default)]
+struct Board {
+    table: RefCell<Option<TableSchema>>,
+    /// By register: the highest value that was acknowledged, or read by anybody.
+    floor: RefCell<BTreeMap<u64, u64>>,
+    reads: Cell<u64>,
+    writes: Cell<u64>,
+    violations: RefCell<Vec<String>>,
+}
+
+fn schema() -> TableSchema {
+    let column = |name: &str| Column {
+        name: name.to_owned(),
+        ty: LONG,
+        nullable: false,
+        default: DefaultValue::None,
+        auto_increment: false,
+        on_update_now: false,
+        comment: String::new(),
+        declared: String::new(),
+    };
+    TableSchema::new("test", "registers", vec![column("id"), column("value")], vec![0])
+}
+fn encode(id: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    key::encode_part(LONG, false, &Value::UInt(id), &mut out).expect("every number fits");
+    out
+}
+
+async fn make_table(client: &Client) -> Result<TableSchema, ClientError> {
+    client.ready().await?;
+    let database = DatabaseMessage { name: "test".to_owned(), collation: u32::from(schema().collation.id()) };
+    // There already, perhaps.
+    let _ = client.schema_change(Change::CreateDatabase(database)).await;
+    client.schema_change(Change::CreateTable(TableMessage::from(&schema()))).await?;
+    let dictionary = client.dictionary(0).await?.unwrap_or_default();
+    let found = dictionary.tables.iter().find(|t| t.name == "registers").and_then(|t| TableSchema::try_from(t).ok());
+    Ok(found.expect("the table was made"))
+}
+
+/// Sets registers to ever higher values, each acknowledged before the next.
+async fn write(client: Client, board: Rc<Board>, clock: Clock, writer: u64) {
+    if writer > 0 {
+        while board.table.borrow().is_none() {
+            clock.sleep(MS).await;
+        }
+    } else {
+        match make_table(&client).await {
+            Ok(table) => *board.table.borrow_mut() = Some(table),
+            Err(error) => return board.violations.borrow_mut().push(format!("no table: {error}")),
+        }
+    }
+    let _ = client.ready().await;
+    let table = board.table.borrow().clone().expect("was just put there");
+    for value in 1.. {
+        let id = writer * REGISTERS + value % REGISTERS;
+        let mut row = Vec::new();
+        table.layout().encode(&[Value::UInt(id), Value::UInt(value)], &mut row).expect("the row fits");
+        let mut ops = OpBatch::new();
+        ops.push(&table, OpKind::Write, 0, &encode(id), &row).expect("one operation");
+        // A write that fails may be made or not: nothing follows from it.
+        if client.begin().execute(&ops, ExecOptions::autocommit(1000), &mut Results::new()).await.is_ok() {
+            let mut floor = board.floor.borrow_mut();
+            let known = floor.entry(id).or_default();
+            *known = value.max(*known);
+            board.writes.set(board.writes.get() + 1);
+        }
+        clock.sleep(200_000).await;
+    }
+}
+
+/// What a read finds is not older than what anybody knew when it was asked.
+async fn read(client: Client, board: Rc<Board>, clock: Clock, reader: u64) {
+    let _ = client.ready().await;
+    loop {
+        clock.sleep(50_000 + reader * 3_000).await;
+        let Some(table) = board.table.borrow().clone() else { continue };
+        let id = board.reads.get() % (WRITERS * REGISTERS);
+        let known = board.floor.borrow().get(&id).copied().unwrap_or(0);
+        let (mut keys, mut rows) = (KeyList::new(), Rows::new());
+        keys.push(&table, &encode(id)).expect("one key");
+        let request = ReadBatch {
+            trans: TransId::NONE,
+            table: table.id,
+            schema_version: table.version,
+            columns: None,
+            keys: &keys,
+        };
+        if client.read(&request, &mut rows).await.is_err() {
+            continue;
+        }
+        let found = rows.row(0).map_or(0, |row| match table.layout().value(row, 1) {
+            Value::UInt(n) => n,
+            other => panic!("the register holds {other:?}"),
+        });
+        if found < known {
+            let text = format!("reader {reader} finds {found} in register {id}, when {known} was known before");
+            board.violations.borrow_mut().push(text);
+        }
+        let mut floor = board.floor.borrow_mut();
+        let floor = floor.entry(id).or_default();
+        *floor = found.max(*floor);
+        board.reads.set(board.reads.get() + 1);
+    }
+}
+
+struct Drill {
+    cluster: Cluster,
+    board: Rc<Board>,
+    clients: Vec<Client>,
+    nodes: u16,
+}
+
+impl Drill {
+    fn new(seed: u64, replicas: u16, mgmts: u16, link_spike_ns: (u64, u64)) -> Drill {
+        let mut nodes: Vec<(NodeId, u8)> = (1..=replicas).map(|n| (NodeId(n), 2)).collect();
+        nodes.extend((1..=mgmts).map(|n| (mgmt(n), 1)));
+        let link_delay_ns = (20_000, 300_000);
+        let config = SimConfig { link_delay_ns, link_spike_ns, link_all: false, ..SimConfig::new(&nodes) };
+        let mut cluster = Cluster::new(seed, config, build(seed, u32::from(replicas), mgmts));
+        let board = Rc::new(Board::default());
+        let mut clients = Vec::new();
+        for number in 0..WRITERS + 2 * u64::from(replicas) {
+            let mut config =
+                ClientConfig::new((1..=mgmts).map(|n| address(mgmt(n), 0)).collect(), (seed << 16) | (1 + number));
+            (config.preferred_node_seed, config.attempt_timeout_ms) = (number, 400);
+            let client = Client::new(config).expect("a client in range");
+            let clock = Clock::default();
+            let mut actor = NativeClient::new(&client, clock.clone());
+            match number {
+                0..WRITERS => actor.spawn(write(client.clone(), board.clone(), clock, number)),
+                _ => actor.spawn(read(client.clone(), board.clone(), clock, number)),
+            }
+            cluster.attach(Box::new(actor));
+            clients.push(client);
+        }
+        Drill { cluster, board, clients, nodes: replicas }
+    }
+    fn pass(&mut self, ms: u64) {
+        let end = self.cluster.now() + ms * MS;
+        self.cluster.run_until(|_| false, end);
+        let violations = self.board.violations.borrow();
+        assert!(violations.is_empty(), "{violations:#?}\n{}", self.cluster.log().join("\n"));
+    }
+    fn wait_whole(&mut self) {
+        for _ in 0..30_000 {
+            for node in (1..=self.nodes).map(NodeId) {
+                if !self.cluster.is_running(node) {
+                    self.cluster.crash(node);
+                    self.cluster.start(node);
+                }
+            }
+            self.pass(1);
+            let up = |c: &Client| {
+                let view = c.view();
+                (1..=self.nodes).map(NodeId).all(|n| {
+                    let node = view.node(n);
+                    let incarnation = self.cluster.incarnation(n);
+                    node.is_some_and(|n| n.state() == NodeState::Up && n.incarnation == incarnation)
+                })
+            };
+            if self.board.table.borrow().is_some() && self.clients.iter().all(up) {
+                return;
+            }
+        }
+        panic!("the cluster does not become whole\n{}", self.cluster.log().join("\n"));
+    }
+}
+
+/// Each node in turn is paused for about as long as a failure takes, and hears nobody, or is heard by nobody, for a while after it wakes.
+/// Some messages take long: that is how a client comes to ask a node that was removed.
+#[test]
+fn reads_never_go_back_while_nodes_are_paused_and_cut_off() {
+    let (mut reads, mut writes) = (0, 0);
+    for seed in 1..=48u64 {
+        let mut random = Random::new(seed);
+        let replicas = 2 + (seed % 2) as u16;
+        let mut drill = Drill::new(seed, replicas, 1, (60, 120 * MS));
+        drill.wait_whole();
+        for hit in (1..=replicas).map(NodeId) {
+            drill.pass(20 + random.below(50));
+            let all: Vec<NodeId> = (1..=replicas).map(NodeId).chain([mgmt(1)]).filter(|n| *n != hit).collect();
+            let way = random.below(4);
+            if way != 3 {
+                drill.cluster.pause(hit);
+                let longest = if random.one_in(4) { 400 } else { 90 };
+                drill.pass(70 + random.below(longest));
+            }
+            for other in &all {
+                if way != 1 {
+                    drill.cluster.mute(*other, hit);
+                }
+                if way != 0 {
+                    drill.cluster.mute(hit, *other);
+                }
+            }
+            drill.cluster.resume(hit);
+            drill.pass(200 + random.below(400));
+            drill.cluster.heal_network();
+            drill.pass(20);
+            drill.wait_whole();
+        }
+        writes += drill.board.writes.get();
+        reads += drill.board.reads.get();
+    }
+    assert!(writes > 1000 && reads > 5000, "{writes} writes, {reads} reads");
+}
+
+/// With two management nodes either may die, and the other then arbitrates about a crash.
+#[test]
+fn either_of_two_management_nodes_may_die() {
+    for seed in 1..=8u64 {
+        let mut drill = Drill::new(seed, 2, 2, (0, 0));
+        drill.wait_whole();
+        for (dead, node) in [(1, 1), (2, 2), (1, 2)] {
+            drill.cluster.crash(mgmt(dead));
+            drill.pass(30);
+            drill.cluster.crash(NodeId(node));
+            drill.pass(100);
+            assert!(drill.cluster.is_running(NodeId(3 - node)), "the other management node arbitrates");
+            drill.cluster.start(mgmt(dead));
+            drill.wait_whole();
+            drill.pass(200);
+        }
+    }
+}
+
+/// A stopped process costs a hundred milliseconds: the writer goes on after that.
+#[test]
+fn a_stopped_process_holds_up_writes_for_a_tenth_of_a_second() {
+    for seed in 1..=6u64 {
+        let mut drill = Drill::new(seed, 2, 1, (0, 0));
+        drill.wait_whole();
+        drill.pass(500);
+        let hit = NodeId(1 + (seed % 2) as u16);
+        drill.cluster.pause(hit);
+        drill.pass(125);
+        let before = drill.board.writes.get();
+        drill.pass(50);
+        assert!(drill.board.writes.get() > before + 5, "seed {seed}\n{}", drill.cluster.log().join("\n"));
+        drill.cluster.resume(hit);
+        drill.wait_whole();
+    }
+}
