@@ -336,6 +336,10 @@ impl ScanCursor {
     async fn fetch(&mut self) -> Result<(), ClientError> {
         let client = self.client.clone();
         let mut retry = Retry::for_reads(&client);
+        // Without a map nobody knows what all partitions are.
+        while !self.started && client.view().partition_count() == 0 {
+            retry.nowhere().await?;
+        }
         self.start();
         loop {
             self.scratch.retire_ended();

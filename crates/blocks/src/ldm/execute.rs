@@ -105,7 +105,10 @@ impl LocalDataManager {
         let ops = std::mem::take(&mut work.ops);
         let progress = self.execute_ops(&mut work, &ops);
         work.ops = ops;
-        if std::mem::take(&mut work.lock_granted) && work.lock_fresh {
+        if std::mem::take(&mut work.lock_granted)
+            && work.lock_fresh
+            && !self.tell_twins(work.trans_at, work.lock_row, false)
+        {
             // Refused before it could use the lock, for instance because the view changed while it waited: no entry would give it back.
             ctx.probe("ldm: lock granted in vain");
             self.release_row(work.lock_row, work.trans_at, true);
@@ -203,14 +206,30 @@ impl LocalDataManager {
         };
         let outcome =
             if op.kind.is_write() { self.write_row(work, op, hash, row) } else { self.read_row(work, op, row) };
+        let keeps = matches!(outcome, Ok(Effect::Wrote | Effect::Keep));
+        let passed_on = fresh && self.tell_twins(work.trans_at, at, keeps) && !keeps;
         match outcome {
             Ok(Effect::Wrote) => self.note_row(work, at, fresh, true),
             Ok(Effect::Keep) if fresh => self.note_row(work, at, fresh, false),
             Ok(Effect::Keep) => {}
-            Ok(Effect::Release) | Err(_) if fresh => self.release_row(at, work.trans_at, true),
+            Ok(Effect::Release) | Err(_) if fresh && !passed_on => self.release_row(at, work.trans_at, true),
             Ok(Effect::Release) | Err(_) => {}
         }
         outcome.map(|_| Step::Done)
+    }
+
+    /// Two batches of one transaction (its work on unique indexes) may have waited for one row and been granted it together. The first to run
+    /// tells the other whether there is an entry now that gives the lock back; if not, the lock is the other's. `true` if there is another.
+    fn tell_twins(&mut self, owner: u32, at: RowAt, has_entry: bool) -> bool {
+        if self.transactions.get(owner).waiting == 0 {
+            return false;
+        }
+        let mut found = false;
+        for twin in self.waiting.iter_mut().flatten().filter(|w| w.trans_at == owner && w.lock_row == at) {
+            twin.lock_fresh = !has_entry;
+            found = true;
+        }
+        found
     }
 
     /// Remembers a row that the transaction has locked or changed.

@@ -4,11 +4,12 @@ use apus_kernel::Context;
 use apus_signal::{
     BlockRef, DecodeError, Kind, Reader,
     codec::Put,
-    ldm::{COMMITTED, INDEX_WORK, LdmBatchConf, LdmBatchRef, LdmBatchReq, ONE_PASS, WRITES},
+    ldm::{COMMITTED, INDEX_WORK, IndexChange, LdmBatchConf, LdmBatchRef, LdmBatchReq, ONE_PASS, WRITES},
     tc::{ALLOW_MISSING, COMMIT, Op, OpKind, OpResult, RequestRef, START, TcBatchConf, TcBatchReq},
 };
 use apus_types::{
-    ColumnType, ErrorCode, IndexNo, NodeId, RowLayout, Value,
+    ColumnType, ErrorCode, IndexNo, NodeId, RowLayout, TableId, Value,
+    collections::FixedMap,
     hash::hash_key,
     limits::BATCH_OPS_MAX,
     planted::{Bug, planted},
@@ -30,6 +31,36 @@ pub(super) struct Scratch {
     results: Vec<u8>,
     /// Per part of a batch: where its next result is, and its number in the part.
     cursors: Vec<(usize, usize)>,
+    /// Entries that the batch has made so far, by table and hash of the key; where each change begins; those that cancel each other.
+    made: FixedMap<(TableId, u64), u16>,
+    starts: Vec<usize>,
+    cancelled: Vec<u16>,
+}
+
+impl Scratch {
+    /// Finds the deletes of entries that the same batch has inserted before, and those inserts.
+    fn find_cancelled(&mut self, changes: &[u8], count: u16) -> Result<(), DecodeError> {
+        self.made.clear();
+        self.starts.clear();
+        self.cancelled.clear();
+        let mut reader = Reader::new(changes);
+        for number in 0..count {
+            self.starts.push(changes.len() - reader.rest().len());
+            let change = IndexChange::decode(&mut reader)?;
+            let place = (change.hidden_table, hash_key(change.key));
+            if change.insert {
+                self.made.insert(place, number);
+            } else if let Some(&insert) = self.made.get(&place) {
+                let start = self.starts[usize::from(insert)];
+                let made = IndexChange::decode(&mut Reader::new(&changes[start..]))?;
+                if (made.key, made.primary_key) == (change.key, change.primary_key) {
+                    self.made.remove(&place);
+                    self.cancelled.extend([insert, number]);
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Rows of hidden unique-index tables; see `TableSchema::hidden_for`.
@@ -212,7 +243,8 @@ impl TransactionCoordinator {
         Ok(())
     }
 
-    /// Writes the hidden tables of unique indexes, deletes before inserts, in the same transaction.
+    /// Writes the hidden tables of unique indexes, deletes before inserts, in the same transaction. An entry that the batch makes and removes
+    /// again is neither inserted nor deleted.
     fn start_index_work(
         &mut self,
         at: u32,
@@ -221,11 +253,12 @@ impl TransactionCoordinator {
         ctx: &mut Context<'_>,
     ) -> Result<(), DecodeError> {
         let first_sub = self.transactions.get(at).request.sub_count;
+        self.scratch.find_cancelled(changes, count)?;
         for inserts in [false, true] {
             let mut reader = Reader::new(changes);
-            for _ in 0..count {
-                let change = apus_signal::ldm::IndexChange::decode(&mut reader)?;
-                if change.insert != inserts {
+            for number in 0..count {
+                let change = IndexChange::decode(&mut reader)?;
+                if change.insert != inserts || self.scratch.cancelled.contains(&number) {
                     continue;
                 }
                 self.scratch.row.clear();

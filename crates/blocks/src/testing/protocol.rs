@@ -124,6 +124,57 @@ fn unique_indexes_are_kept_by_the_coordinator() {
     }
 }
 
+/// Deletes of index entries go before inserts, but not before those that made the entry.
+#[test]
+fn an_entry_made_and_removed_by_one_batch_is_gone() {
+    for seed in 1..=super::seeds(SEEDS) {
+        let mut c = Cluster::new(seed, 2);
+        let with = |kind, id, u| TestOp { u: Some(u), ..op(kind, id, 1) };
+        let ops = [with(OpKind::Insert, 1, 5), op(OpKind::Delete, 1, 0), with(OpKind::Insert, 2, 5)];
+        let request = c.batch(ONE, trans(1), START | COMMIT, 1, &ops);
+        let answer = c.wait(request);
+        assert!(committed(&answer), "{answer:?}");
+        // There and back: the entry stays.
+        let ops = [with(OpKind::Write, 2, 6), with(OpKind::Write, 2, 5)];
+        let request = c.batch(ONE, trans(2), START | COMMIT, 1, &ops);
+        let answer = c.wait(request);
+        assert!(committed(&answer), "{answer:?}");
+        assert!(committed(&c.auto(ONE, 3, with(OpKind::Insert, 3, 6))));
+        let answer = c.auto(TWO, 4, with(OpKind::Insert, 4, 5));
+        assert!(matches!(answer, Answer::Refused { code: ErrorCode::DuplicateKey, index: 1, .. }), "{answer:?}");
+        assert!(committed(&c.auto(TWO, 5, op(OpKind::Delete, 2, 0))));
+        assert!(committed(&c.auto(TWO, 6, with(OpKind::Insert, 4, 5))));
+    }
+}
+
+/// Two parts of a statement wait for one entry of a unique index and get it together; the second finds a duplicate. The lock stays with
+/// what the first has done, though the statement is undone.
+#[test]
+fn a_lock_granted_to_two_parts_is_given_back_once() {
+    for seed in 1..=super::seeds(SEEDS) {
+        let mut c = Cluster::new(seed, 2);
+        let with = |id, u| TestOp { u: Some(u), ..op(OpKind::Insert, id, 1) };
+        let (first, second) = (trans(1), trans(2));
+        let request = c.batch(ONE, first, START, 1, &[with(9, 5)]);
+        assert!(matches!(c.wait(request), Answer::Batch { .. }));
+        // In most pairs the rows are in different partitions.
+        let waits = c.batch(TWO, second, START, 1, &[with(1, 5), with(2 + seed as i64 % 7, 5)]);
+        c.pass(20);
+        let end = c.end(ONE, Kind::TcRollbackReq, first, 0);
+        assert_eq!(c.wait(end), Answer::RolledBack);
+        let answer = c.wait(waits);
+        assert!(matches!(answer, Answer::Refused { code: ErrorCode::DuplicateKey, aborted: false, .. }), "{answer:?}");
+        let third = c.batch(ONE, trans(3), START | COMMIT, 1, &[with(20, 5)]);
+        c.pass(20);
+        let end = c.end(TWO, Kind::TcCommitReq, second, 0);
+        assert_eq!(c.wait(end), Answer::Committed);
+        let answer = c.wait(third);
+        assert!(committed(&answer), "{answer:?}");
+        c.quiesce();
+        assert!(!c.dump().contains("  transaction "), "records are left:\n{}", c.dump());
+    }
+}
+
 #[test]
 fn a_deadlock_ends_with_one_victim_and_names_the_cycle() {
     for seed in 1..=super::seeds(SEEDS) {
