@@ -1,25 +1,44 @@
 //! Whole runs: a cluster, clients with a purpose, faults, and a check of what must hold at the end. The seed decides everything.
 
+mod acked_set;
+mod append;
 pub mod bank;
+mod crew;
+mod register;
 mod teller;
+mod unique;
 
+use self::crew::Crew;
 use crate::{
-    drill::{Failure, Report},
+    drill::{self, Failure, Report},
     settings::Settings,
 };
 
 /// What the clients of a run do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
+    /// Transfers between accounts; [`bank`].
     Bank,
+    /// Transactions over lists, for READ COMMITTED and strict serializability.
+    Append,
+    /// Single rows, for linearizability.
+    Register,
+    /// A unique and an ordered index, and statements that are undone.
+    Unique,
+    /// Inserts and deletes with reads between them, and commit tokens.
+    Set,
 }
 
 impl Kind {
-    pub const ALL: &[Kind] = &[Kind::Bank];
+    pub const ALL: &[Kind] = &[Kind::Bank, Kind::Append, Kind::Register, Kind::Unique, Kind::Set];
 
     pub fn name(self) -> &'static str {
         match self {
             Kind::Bank => "bank",
+            Kind::Append => "append",
+            Kind::Register => "register",
+            Kind::Unique => "unique",
+            Kind::Set => "set",
         }
     }
     pub fn from_name(name: &str) -> Option<Kind> {
@@ -38,5 +57,9 @@ impl Kind {
 pub fn run(settings: &Settings) -> Result<Report, Failure> {
     match settings.workload {
         Kind::Bank => bank::run(settings),
+        Kind::Append => drill::run(settings, Crew::new(settings, append::Lists::new)),
+        Kind::Register => drill::run(settings, Crew::new(settings, register::Registers::new)),
+        Kind::Unique => drill::run(settings, Crew::new(settings, unique::Items::new)),
+        Kind::Set => drill::run(settings, Crew::new(settings, acked_set::Numbers::new)),
     }
 }

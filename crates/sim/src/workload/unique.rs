@@ -1,0 +1,302 @@
+//! Items: rows with a unique column, which may be NULL, and an indexed one. Members insert, change and delete rows of their own, while the values
+//! of the unique column belong to whoever has them. Some statements fail for a value that is taken and are undone, the rest of their transaction
+//! goes on. When all rest, the table is read by its key, through the unique index and through the ordered one; [`crate::check::unique`] compares,
+//! and every row must be what its owner last made of it.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    rc::Rc,
+};
+
+use apus_client::{
+    Client, ClientError, ExecOptions, KeyList, OpBatch, ReadBatch, Results, Rows, ScanRequest, Transaction,
+};
+use apus_kernel::Random;
+use apus_signal::tc::{ALLOW_MISSING, OpKind};
+use apus_types::{
+    ErrorCode, IndexDef, IndexNo, IndexState, TableSchema, TransId, Value, hash::hash_key, key,
+    schema::HIDDEN_PK_COLUMN, update,
+};
+
+use super::crew::{
+    Fate, Hall, LOCK_WAIT_MS, Member, Play, column, encode_key, number, number_type, partitions, scan, table,
+};
+use crate::check::unique::{Row, Table};
+
+const ROWS_PER_MEMBER: u64 = 12;
+/// Ids of all members that a run may ever have.
+const IDS_MAX: u64 = 1 << 14;
+const ID: u16 = 0;
+const UNIQUE: u16 = 1;
+const ORDERED: u16 = 2;
+
+/// What a row may be: absent or a row. More than one where nobody could tell.
+type Possible = Vec<Option<Row>>;
+/// What a transaction makes of a row.
+type Change = (u64, Option<Row>);
+type Changes = Vec<Change>;
+
+pub(super) struct Items {
+    hall: Rc<Hall>,
+    /// Values that the unique column takes.
+    values: u64,
+    rows: RefCell<BTreeMap<u64, Possible>>,
+    /// What each member is about to make of its rows.
+    intended: RefCell<BTreeMap<u64, Changes>>,
+    found: RefCell<Vec<Table>>,
+    refused: Cell<u64>,
+}
+
+impl Items {
+    pub fn new(hall: Rc<Hall>) -> Items {
+        let values = [6, 20, 100][Random::new(hall.seed ^ 0x756e_6971).below(3) as usize];
+        Items {
+            hall,
+            values,
+            rows: RefCell::default(),
+            intended: RefCell::default(),
+            found: RefCell::default(),
+            refused: Cell::new(0),
+        }
+    }
+    fn possible(&self, id: u64) -> Possible {
+        self.rows.borrow().get(&id).cloned().unwrap_or_else(|| vec![None])
+    }
+    /// What a statement makes of a row, as its member knows it so far.
+    fn change(&self, random: &mut Random, member: u64, now: &BTreeMap<u64, Possible>) -> (u64, OpKind, Option<Row>) {
+        let id = member * ROWS_PER_MEMBER + random.below(ROWS_PER_MEMBER);
+        let possible = now.get(&id).cloned().unwrap_or_else(|| self.possible(id));
+        let row =
+            Row { key: id, unique: (!random.one_in(4)).then(|| random.below(self.values)), ordered: random.below(30) };
+        let certain = if let [one] = possible.as_slice() { Some(*one) } else { None };
+        match (certain, random.below(4)) {
+            (_, 0) => (id, OpKind::Delete, None),
+            (Some(None), _) => (id, OpKind::Insert, Some(row)),
+            // Only the indexed column, by an update program.
+            (Some(Some(old)), 1) => (id, OpKind::Update, Some(Row { ordered: row.ordered, ..old })),
+            _ => (id, OpKind::Write, Some(row)),
+        }
+    }
+    /// Remembers what has become of rows, or may have.
+    fn settle(&self, changes: &[Change], fate: Fate) {
+        let mut rows = self.rows.borrow_mut();
+        for (id, row) in changes {
+            let possible = rows.entry(*id).or_insert_with(|| vec![None]);
+            match fate {
+                Fate::Committed => *possible = vec![*row],
+                Fate::Unknown if !possible.contains(row) => possible.push(*row),
+                _ => {}
+            }
+        }
+    }
+
+    /// One statement after another, each undone alone if its value is taken.
+    async fn statements(
+        &self,
+        member: &Member,
+        transaction: &mut Transaction,
+        random: &mut Random,
+        table: &TableSchema,
+    ) -> Result<Changes, ClientError> {
+        let mut now: BTreeMap<u64, Possible> = BTreeMap::new();
+        let (mut ops, mut results) = (OpBatch::new(), Results::new());
+        for savepoint in 1..2 + random.below(3) as u32 {
+            let before = now.clone();
+            ops.clear();
+            for _ in 0..1 + random.below(3) {
+                let (id, kind, row) = self.change(random, member.number, &now);
+                push(&mut ops, table, id, kind, row)?;
+                now.insert(id, vec![row]);
+            }
+            self.intend(member.number, &now);
+            let options = ExecOptions { commit: false, savepoint, lock_wait_ms: LOCK_WAIT_MS };
+            match transaction.execute(&ops, options, &mut results).await {
+                Ok(()) => {}
+                Err(error) if error.code == ErrorCode::DuplicateKey && !error.aborted => {
+                    self.refuse(&error);
+                    now = before;
+                    self.intend(member.number, &now);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        transaction.commit().await?;
+        Ok(self.intended.borrow().get(&member.number).cloned().unwrap_or_default())
+    }
+
+    /// A batch with its commit.
+    async fn at_once(
+        &self,
+        member: &Member,
+        transaction: &mut Transaction,
+        random: &mut Random,
+        table: &TableSchema,
+    ) -> Result<Changes, ClientError> {
+        let mut now: BTreeMap<u64, Possible> = BTreeMap::new();
+        let mut ops = OpBatch::new();
+        for _ in 0..1 + random.below(2) {
+            let (id, kind, row) = self.change(random, member.number, &now);
+            push(&mut ops, table, id, kind, row)?;
+            now.insert(id, vec![row]);
+        }
+        self.intend(member.number, &now);
+        transaction.execute(&ops, ExecOptions::autocommit(LOCK_WAIT_MS), &mut Results::new()).await?;
+        Ok(self.intended.borrow().get(&member.number).cloned().unwrap_or_default())
+    }
+
+    /// What the unique index gives for every value that there can be.
+    async fn entries(&self, client: &Client, items: &TableSchema) -> Result<Vec<(u64, u64)>, ClientError> {
+        let index = items.indexes.first().ok_or(ErrorCode::IndexNotFound)?;
+        let mut hidden = TableSchema::hidden_for(items, index);
+        hidden.id = index.hidden_table.ok_or(ErrorCode::IndexNotFound)?;
+        let (mut keys, mut rows, mut key) = (KeyList::new(), Rows::new(), Vec::new());
+        for value in 0..self.values {
+            key.clear();
+            key::encode_part(number_type(), true, &Value::UInt(value), &mut key)?;
+            keys.push_hashed(hash_key(&key), &key)?;
+        }
+        let (table, schema_version) = (hidden.id, hidden.version);
+        let request = ReadBatch { trans: TransId::NONE, table, schema_version, columns: None, keys: &keys };
+        client.read(&request, &mut rows).await?;
+        let mut entries = Vec::new();
+        for (value, row) in (0..).zip(rows.iter()) {
+            let Some(row) = row else { continue };
+            hidden.layout().check(row)?;
+            let id = match hidden.layout().value(row, HIDDEN_PK_COLUMN) {
+                Value::Bytes(encoded) => id_of(encoded),
+                _ => None,
+            };
+            entries.push((value, id.unwrap_or(u64::MAX)));
+        }
+        Ok(entries)
+    }
+
+    fn intend(&self, member: u64, now: &BTreeMap<u64, Possible>) {
+        let all = now.iter().map(|(id, possible)| (*id, possible.first().copied().flatten())).collect();
+        self.intended.borrow_mut().insert(member, all);
+    }
+    fn refuse(&self, error: &ClientError) {
+        self.refused.set(self.refused.get() + 1);
+        if error.index == 0 {
+            self.hall.violation(format!("a row is there that its owner knows to be absent: {error}"));
+        }
+    }
+}
+
+fn push(ops: &mut OpBatch, table: &TableSchema, id: u64, kind: OpKind, row: Option<Row>) -> Result<(), ErrorCode> {
+    let (mut key, mut value) = (Vec::new(), Vec::new());
+    encode_key(id, &mut key);
+    match (kind, row) {
+        (OpKind::Update, Some(row)) => update::push_set(&mut value, ORDERED, &row.ordered.to_le_bytes()),
+        (_, Some(row)) => {
+            let unique = row.unique.map_or(Value::Null, Value::UInt);
+            table.layout().encode(&[Value::UInt(id), unique, Value::UInt(row.ordered)], &mut value)?;
+        }
+        (_, None) => return ops.push(table, OpKind::Delete, ALLOW_MISSING, &key, &[]),
+    }
+    ops.push(table, kind, 0, &key, &value)
+}
+
+fn row(table: &TableSchema, bytes: &[u8]) -> Row {
+    let value = |column| number(table, bytes, column);
+    Row { key: value(ID).unwrap_or(u64::MAX), unique: value(UNIQUE), ordered: value(ORDERED).unwrap_or(u64::MAX) }
+}
+
+/// The id in an encoded primary key, found by trying those that there can be.
+fn id_of(encoded: &[u8]) -> Option<u64> {
+    let mut key = Vec::new();
+    (0..IDS_MAX).find(|id| {
+        encode_key(*id, &mut key);
+        key == encoded
+    })
+}
+
+impl Play for Items {
+    fn tables(&self) -> Vec<TableSchema> {
+        let index = |no, name: &str, column, unique| IndexDef {
+            no: IndexNo(no),
+            name: name.to_owned(),
+            columns: vec![column],
+            unique,
+            hidden_table: None,
+            state: IndexState::Ready,
+        };
+        let columns = vec![
+            column("id", number_type(), false),
+            column("tag", number_type(), true),
+            column("rank", number_type(), false),
+        ];
+        let mut items = table("items", columns);
+        items.indexes = vec![index(1, "tags", UNIQUE, true), index(2, "ranks", ORDERED, false)];
+        vec![items]
+    }
+    async fn fill(&self, _client: &Client, _tables: &[TableSchema]) -> Result<(), ClientError> {
+        Ok(())
+    }
+
+    async fn turn(&self, member: &mut Member) -> bool {
+        let mut random = Random::new(member.random.next_u64());
+        let tables = member.tables();
+        let mut transaction = member.client.begin();
+        self.intended.borrow_mut().remove(&member.number);
+        member.doing("changes its rows".to_owned());
+        let result = match random.one_in(2) {
+            true => self.at_once(member, &mut transaction, &mut random, &tables[0]).await,
+            false => self.statements(member, &mut transaction, &mut random, &tables[0]).await,
+        };
+        let (changes, fate) = match result {
+            Ok(changes) => (changes, Fate::Committed),
+            Err(error) => {
+                if error.code == ErrorCode::DuplicateKey {
+                    self.refuse(&error);
+                }
+                let token = transaction.token();
+                let _ = transaction.rollback().await;
+                let fate = member.fate(&error, token).await;
+                (self.intended.borrow().get(&member.number).cloned().unwrap_or_default(), fate)
+            }
+        };
+        self.settle(&changes, fate);
+        self.intended.borrow_mut().remove(&member.number);
+        fate == Fate::Committed
+    }
+
+    async fn read(&self, reader: &Member) -> Result<(), ClientError> {
+        let tables = reader.tables();
+        let items = &tables[0];
+        let everything = ScanRequest::all(items.id, items.version);
+        let rows = scan(&reader.client, items, &everything, |bytes| row(items, bytes)).await?;
+        let mut in_order = Vec::new();
+        for partition in partitions(&reader.client) {
+            let only = [partition];
+            let request = ScanRequest { index: IndexNo(2), partitions: Some(&only), ..everything };
+            in_order.push(scan(&reader.client, items, &request, |bytes| row(items, bytes)).await?);
+        }
+        let entries = self.entries(&reader.client, items).await?;
+        self.found.borrow_mut().push(Table { rows, entries, in_order });
+        Ok(())
+    }
+
+    fn died(&self, member: u64) {
+        let open = self.intended.borrow_mut().remove(&member);
+        self.settle(&open.unwrap_or_default(), Fate::Unknown);
+    }
+
+    fn judge(&self) -> Result<(), String> {
+        for table in self.found.take() {
+            table.check()?;
+            let found: BTreeMap<u64, Row> = table.rows.iter().map(|row| (row.key, *row)).collect();
+            for (id, possible) in self.rows.borrow().iter() {
+                let row = found.get(id).copied();
+                if !possible.contains(&row) {
+                    return Err(format!("row {id} is {row:?}, not one of {possible:?}"));
+                }
+            }
+            if let Some(row) = table.rows.iter().find(|row| !self.rows.borrow().contains_key(&row.key)) {
+                return Err(format!("{row:?} was never acknowledged"));
+            }
+        }
+        Ok(())
+    }
+}
