@@ -8,6 +8,7 @@ import dataclasses
 import signal
 import subprocess
 import sys
+import time
 from typing import Callable, Optional
 
 from lib.harness import die_with_parent, end
@@ -18,6 +19,8 @@ class Fault:
     key: str
     title: str
     strike: Callable
+    # Done before, so long that the cluster has settled on it.
+    prepare: Optional[Callable] = None
     # Data nodes that the cluster is right to remove; 0 where each removal is a false alarm.
     removed: int = 1
     # (p99, max) of the gap in ms beyond the control's; None for faults that have no goal of their own.
@@ -31,6 +34,8 @@ class Fault:
     blind: bool = False
 
 
+# How long a prepared fault gets to be noticed, in seconds.
+SETTLE = 2.0
 CRASH = (5, 20)
 SILENCE = (100, 100)
 
@@ -39,6 +44,7 @@ class Round:
     def __init__(self, rig, number):
         self.rig, self.number = rig, number
         self.president = rig.data[rig.president()]
+        self.arbitrator = rig.find_arbitrator()
         self.cleanup = []
 
     def nth(self, nodes, step=1):
@@ -162,11 +168,16 @@ def halves(r):
 
 
 def kill_mgmt(r):
-    kill_all(r.rig.mgmt[:1])
+    kill_all([r.arbitrator])
 
 
 def stop_mgmt(r):
-    r.rig.mgmt[0].signal(signal.SIGSTOP)
+    r.arbitrator.signal(signal.SIGSTOP)
+
+
+def without_arbitrator(r):
+    stop_mgmt(r)
+    time.sleep(SETTLE)
 
 
 def kill_sql(r):
@@ -197,8 +208,11 @@ FAULTS = [
     Fault("held-one-way", "one direction between two nodes held (proxy)", held_one_way, goal=SILENCE, proxied=True),
     Fault("reset-pair", "connections between two nodes reset (proxy)", reset_pair, goal=CRASH, proxied=True),
     Fault("halves", "partition in halves, arbitration", halves, removed=2, goal=SILENCE),
-    Fault("kill-mgmt", "management node killed", kill_mgmt, removed=0, goal=CRASH, blind=True),
-    Fault("stop-mgmt", "management node hangs (SIGSTOP)", stop_mgmt, removed=0, goal=CRASH, blind=True),
+    Fault("kill-mgmt", "the only management node killed", kill_mgmt, removed=0, goal=CRASH, blind=True),
+    Fault("stop-mgmt", "the only management node hangs (SIGSTOP)", stop_mgmt, removed=0, goal=CRASH, blind=True),
+    Fault("kill-arbitrator", "one of two management nodes killed, the arbitrator", kill_mgmt, removed=0, goal=CRASH, mgmt_nodes=2),
+    Fault("halves-second", "partition in halves after the arbitrator, one of two management nodes, hangs", halves, without_arbitrator,
+          removed=2, goal=SILENCE, mgmt_nodes=2),
     Fault("kill-sql", "SQL node killed", kill_sql, removed=0, goal=CRASH),
     Fault("delay", "3 to 7 ms between all data nodes (proxy)", delay_all, removed=0, proxied=True, weight=0.6, seconds=2),
     Fault("narrow", "2 MB/s between all data nodes (proxy)", narrow_all, removed=0, proxied=True, weight=0.6, seconds=2),

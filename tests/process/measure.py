@@ -43,8 +43,10 @@ AFTER = 0.3
 def one_round(rig, probe, fault, number):
     """A control window, the same window with the fault, and the return: what was felt."""
     control = probe.window("control", fault.seconds)
-    generation = rig.generation()
+    processes = {n: node.pid for n, node in rig.data.items()}
     this = Round(rig, number)
+    if fault.prepare:
+        fault.prepare(this)
     try:
         felt = probe.window(fault.key, fault.seconds, lambda: fault.strike(this))
         removed = None if fault.blind else sum(rig.states().get(n) != "up" for n in rig.data)
@@ -59,7 +61,8 @@ def one_round(rig, probe, fault, number):
     returned = probe.ask("end")
     probe.ask("home")
     if removed is None:
-        removed = int(rig.generation() != generation)
+        # Nobody could be asked, but whoever was removed has ended and was started again.
+        removed = sum(rig.data[n].pid != pid for n, pid in processes.items())
     return {"control": control, "felt": felt, "returned": returned, "removed": removed, "whole_seconds": whole_seconds}
 
 

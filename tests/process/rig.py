@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import signal
 import subprocess
 import time
@@ -69,8 +70,10 @@ class Rig:
         self.memory, self.replicas, self.groups = memory, replicas, data_nodes // replicas
         self.network = network.Network()
         self.proxied, self.proxy = proxied, None
+        self.cluster = f"{random.getrandbits(63) | 1:x}"
         self.counts = (mgmt_nodes, data_nodes, sql_nodes)
         self.mgmt, self.data, self.sql = [], {}, []
+        self.arbitrator = None
 
     def __enter__(self):
         self.network.__enter__()
@@ -101,16 +104,18 @@ class Rig:
         return ",".join(n.address for n in self.mgmt)
 
     def start(self, node):
+        several = [f"--node={node.number}", f"--mgmt-nodes={len(self.mgmt)}", f"--cluster={self.cluster}"] if len(self.mgmt) > 1 else []
         arguments = {
-            "mgmt": [f"--groups={self.groups}", f"--replicas={self.replicas}", f"--dir={self.directory}"],
+            "mgmt": [f"--groups={self.groups}", f"--replicas={self.replicas}", f"--dir={self.directory}", *several],
             "data": [f"--node={node.number}", f"--mgmt={self.mgmt_addresses}", f"--memory={self.memory}", f"--dir={self.directory}"],
             "sql": [f"--mgmt={self.mgmt_addresses}"],
         }
         node.start(arguments[node.kind])
 
     def status(self):
-        """What the management node says; a Failure if it does not answer."""
-        code, text = run([BINARY, "status", "--json", f"--mgmt={self.mgmt_addresses}"], seconds=20, ok=False)
+        """What a management node says; a Failure if none answers. One that a fault is about to be done to is asked last."""
+        asked = ",".join(n.address for n in sorted(self.mgmt, key=lambda n: n is self.arbitrator))
+        code, text = run([BINARY, "status", "--json", f"--mgmt={asked}"], seconds=20, ok=False)
         check(code == 0, f"apus status: {text.strip()}")
         return json.loads(text)
 
@@ -120,17 +125,10 @@ class Rig:
     def president(self):
         return next(n["id"] for n in self.status()["nodes"] if n["president"])
 
-    def generation(self):
-        return self.status()["generation"]
-
-    def wait_down(self, numbers, seconds=30):
-        """Waits until the cluster has removed data nodes."""
-
-        def removed():
-            states = self.states()
-            return all(states.get(n, "down") == "down" for n in numbers)
-
-        wait_until(removed, seconds, f"data nodes {numbers} are removed")
+    def find_arbitrator(self):
+        number = self.status()["arbitrator"]
+        self.arbitrator = next((n for n in self.mgmt if n.number == number), self.mgmt[0])
+        return self.arbitrator
 
     def wait_whole(self, seconds=WHOLE_SECONDS):
         """Waits until every process runs and every data node is a full member; starts again who ended. Seconds it took."""
