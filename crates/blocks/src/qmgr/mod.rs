@@ -15,10 +15,7 @@
 //! **Lease** (`pulse`). Who may have been removed without knowing it does not read from its clients: a member serves them only as long as
 //! all others have promised, in answer to its heartbeats, not to hold it for silent.
 //!
-//! *A junior's word against its senior waits* while we hear the senior ourselves. Two members that lose only the link between them
-//! accuse each other; if all were believed, everybody would end up with nobody. So the one that joined earlier is believed, the
-//! other is removed. Where the senior is really dead, our own link or its silence says so in a moment. The word of a side that could not
-//! go on without those it accuses waits too: it is about to stop. Who hears nobody holds all for failed at once and stops; it accuses no one.
+//! **What others say** of a member that we hear ourselves is not always believed (`accuse`).
 //!
 //! **Change of view** (`change`). The *acting president* is the full member with the lowest join order that is not held for
 //! failed. One proposal per generation, Paxos ballots:
@@ -45,6 +42,7 @@
 //!
 //! Limits: 255 data nodes, 4 replicas; one proposal at a time; joiners are admitted together, failures removed together.
 
+mod accuse;
 mod arbiter;
 mod change;
 mod layout;
@@ -66,8 +64,8 @@ use apus_signal::{
     BlockId, BlockRef, DecodeError, Envelope, Kind,
     mgmt::{ClusterConfig, RegisterRep},
     qmgr::{
-        ArbitConf, FailRep, Heartbeat, Incarnation, LinkRep, PresTakeOverReq, RecoveredRep, StopOrd, ViewCommit,
-        ViewPrep, checked_view, decode, encode,
+        ArbitConf, FailRep, Heartbeat, Incarnation, LinkRep, RecoveredRep, StopOrd, ViewCommit, checked_view, decode,
+        encode,
     },
     view::{NodeState, View},
 };
@@ -128,8 +126,7 @@ pub struct Membership {
     /// Members held for failed; removed by a view.
     failed: BTreeSet<NodeId>,
     pulses: pulse::Pulses,
-    /// The last signal of each sender and kind that accuses somebody we still hear.
-    accusations: BTreeMap<(NodeId, u16), (Envelope, Vec<u8>)>,
+    accusations: accuse::Accusations,
 
     /// As acting president.
     change: Option<Change>,
@@ -165,7 +162,7 @@ impl Membership {
             promised: 0,
             failed: BTreeSet::new(),
             pulses: pulse::Pulses::default(),
-            accusations: BTreeMap::new(),
+            accusations: accuse::Accusations::default(),
             change: None,
             gates_for: None,
             pings: 0,
@@ -327,62 +324,6 @@ impl Membership {
         })
     }
 
-    /// Whether one of these is a member that is senior to the accuser and was heard just now.
-    fn is_contested(&self, from: NodeId, failed: &[Incarnation], now: u64) -> bool {
-        let Some(view) = self.view.as_ref().filter(|_| self.phase == Phase::Member) else { return false };
-        let Some(accuser) = view.node(from) else { return false };
-        failed.iter().any(|f| {
-            view.living().any(|n| {
-                n.id == f.node
-                    && n.incarnation == f.incarnation
-                    && n.join_order < accuser.join_order
-                    && !self.failed.contains(&n.node())
-                    && self.is_linked(n.node())
-                    && self.pulses.is_heard(n.node(), now, self.longest_silence())
-            })
-        })
-    }
-
-    /// The rest could not go on without those, whom we do not all hold for failed ourselves. Who says so is not followed: it must
-    /// stop. If the cluster can do without one of two nodes that accuse each other, it is that one.
-    fn is_hopeless(&self, failed: &[Incarnation]) -> bool {
-        let Some(view) = self.view.as_ref().filter(|_| self.phase == Phase::Member) else { return false };
-        let is_failed =
-            |n: &apus_signal::view::ViewNode| failed.iter().any(|f| f.node == n.id && f.incarnation == n.incarnation);
-        if !view.living().any(|n| is_failed(n) && !self.failed.contains(&n.node())) {
-            return false;
-        }
-        let rest = view.living().filter(|n| !is_failed(n)).map(|n| n.node()).collect();
-        matches!(survival::verdict(view, &rest), survival::Verdict::Lose(_))
-    }
-
-    /// Sets an accusation aside that is contested; it is looked at again at every tick and whenever we lose somebody ourselves.
-    fn set_aside(&mut self, envelope: &Envelope, body: &[u8], ctx: &mut Context<'_>) -> Result<bool, DecodeError> {
-        let failed = match envelope.kind {
-            Kind::FailRep => decode::<FailRep>(body)?.failed.into_iter().collect(),
-            Kind::ViewPrepReq => decode::<ViewPrep>(body)?.failed,
-            Kind::PresTakeOverReq => decode::<PresTakeOverReq>(body)?.failed,
-            _ => return Ok(false),
-        };
-        let from = envelope.from.node;
-        let accuser = self.view.as_ref().and_then(|v| v.node(from));
-        let accuser = accuser.map(|n| Incarnation { node: n.id, incarnation: n.incarnation });
-        let is_contested = (self.is_hopeless(&failed) || self.is_contested(from, &failed, ctx.now()))
-            && !accuser.is_some_and(|a| self.is_hopeless(&[a]));
-        if is_contested {
-            ctx.probe("qmgr: accusation set aside");
-            self.accusations.insert((from, envelope.kind as u16), (*envelope, body.to_vec()));
-        }
-        Ok(is_contested)
-    }
-
-    fn review_accusations(&mut self, ctx: &mut Context<'_>) -> Result<(), DecodeError> {
-        for (_, (envelope, body)) in std::mem::take(&mut self.accusations) {
-            self.take(&envelope, &body, ctx)?;
-        }
-        Ok(())
-    }
-
     fn answer_heartbeat(&mut self, from: NodeId, known: bool, beat: Heartbeat, ctx: &mut Context<'_>) {
         let Some(view) = &self.view else { return };
         if known {
@@ -438,6 +379,7 @@ impl Membership {
                 .any(|n| n.id == i.node && n.incarnation == i.incarnation && n.state() == NodeState::Recovering)
         });
         self.managers.members_are(&view);
+        self.accusations.first_heard.clear();
         self.watch_members(&view, ctx);
         let text: Vec<String> = view
             .living()

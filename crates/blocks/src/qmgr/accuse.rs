@@ -1,0 +1,125 @@
+//! What others say of members that we hear ourselves.
+//!
+//! Two members that lose only the link between them accuse each other; if all were believed, everybody would end up with nobody. A
+//! word against a member that we do not hear is believed at once. Against one that we hear it is set aside, looked at again at every
+//! tick and whenever we lose somebody ourselves, and believed when none of these holds any more:
+//!
+//! - it is younger than [`GRACE_NS`]: who is on its way out sees its links closed one by one and accuses those who closed them; what
+//!   the others say of it arrives meanwhile;
+//! - somebody senior accuses the accuser;
+//! - the accused is senior to the accuser: of two that accuse each other the one that joined earlier is believed. Where it is really dead,
+//!   our own link or its silence says so in a moment;
+//! - the rest could not go on without the accused: the accuser will find that out and stop. But if the cluster could not do without the
+//!   accuser either, or cannot do without the accuser and can without the accused, the word counts.
+//!
+//! Who hears nobody holds all for failed at once and stops; it accuses no one.
+
+use std::collections::BTreeMap;
+
+use apus_kernel::Context;
+use apus_signal::{
+    DecodeError, Envelope, Kind,
+    qmgr::{FailRep, Incarnation, PresTakeOverReq, ViewPrep, decode},
+    view::ViewNode,
+};
+use apus_types::NodeId;
+
+use super::{MS, Membership, Phase, survival};
+
+/// A word against a member that we hear is older than this when it is believed.
+const GRACE_NS: u64 = 30 * MS;
+
+/// Accuser, kind, and whom a single word is about.
+type Key = (NodeId, u16, u32);
+
+struct Accusation {
+    envelope: Envelope,
+    body: Vec<u8>,
+    failed: Vec<Incarnation>,
+}
+
+/// The last word of each kind from each member: one entry per member and kind, and for `FailRep` per accused.
+#[derive(Default)]
+pub(super) struct Accusations {
+    set_aside: BTreeMap<Key, Accusation>,
+    /// Forgotten with each view.
+    pub(super) first_heard: BTreeMap<Key, u64>,
+}
+
+fn names(failed: &[Incarnation], node: &ViewNode) -> bool {
+    failed.iter().any(|f| f.node == node.id && f.incarnation == node.incarnation)
+}
+
+impl Membership {
+    /// Living members among these that we do not hold for failed and hear.
+    fn heard_among<'a>(&'a self, failed: &'a [Incarnation], now: u64) -> impl Iterator<Item = &'a ViewNode> {
+        let living = self.view.iter().flat_map(|v| v.living());
+        living.filter(move |n| {
+            names(failed, n)
+                && !self.failed.contains(&n.node())
+                && self.is_linked(n.node())
+                && self.pulses.is_heard(n.node(), now, self.longest_silence())
+        })
+    }
+
+    /// The rest could not go on without those, whom we do not all hold for failed ourselves.
+    fn is_hopeless(&self, failed: &[Incarnation]) -> bool {
+        let Some(view) = &self.view else { return false };
+        if !view.living().any(|n| names(failed, n) && !self.failed.contains(&n.node())) {
+            return false;
+        }
+        let rest = view.living().filter(|n| !names(failed, n)).map(|n| n.node()).collect();
+        matches!(survival::verdict(view, &rest), survival::Verdict::Lose(_))
+    }
+
+    /// Sets aside what is not to be believed yet.
+    pub(super) fn set_aside(
+        &mut self,
+        envelope: &Envelope,
+        body: &[u8],
+        ctx: &mut Context<'_>,
+    ) -> Result<bool, DecodeError> {
+        let (failed, about): (Vec<Incarnation>, u32) = match envelope.kind {
+            Kind::FailRep => {
+                let failed = decode::<FailRep>(body)?.failed;
+                (failed.into_iter().collect(), failed.map_or(0, |f| f.node))
+            }
+            Kind::ViewPrepReq => (decode::<ViewPrep>(body)?.failed, 0),
+            Kind::PresTakeOverReq => (decode::<PresTakeOverReq>(body)?.failed, 0),
+            _ => return Ok(false),
+        };
+        let (now, from) = (ctx.now(), envelope.from.node);
+        let Some(view) = self.view.as_ref().filter(|_| self.phase == Phase::Member) else { return Ok(false) };
+        let Some(accuser) = view.node(from) else { return Ok(false) };
+        let key = (from, envelope.kind as u16, about);
+        let first_heard = self.accusations.first_heard.get(&key).copied().unwrap_or(now);
+        let heard: Vec<&ViewNode> = self.heard_among(&failed, now).collect();
+        let is_young = !heard.is_empty() && now.saturating_sub(first_heard) < GRACE_NS;
+        let is_outranked = !heard.is_empty()
+            && self.accusations.set_aside.iter().any(|(other, accusation)| {
+                names(&accusation.failed, accuser)
+                    && view.node(other.0).is_some_and(|senior| senior.join_order < accuser.join_order)
+            });
+        let own_name = [Incarnation { node: accuser.id, incarnation: accuser.incarnation }];
+        let is_contested = heard.iter().any(|n| n.join_order < accuser.join_order) || self.is_hopeless(&failed);
+        let waits = is_young || is_outranked || (is_contested && !self.is_hopeless(&own_name));
+        if waits {
+            ctx.probe("qmgr: accusation set aside");
+            self.accusations.first_heard.insert(key, first_heard);
+            let accusation = Accusation { envelope: *envelope, body: body.to_vec(), failed };
+            self.accusations.set_aside.insert(key, accusation);
+        }
+        Ok(waits)
+    }
+
+    /// The words of seniors first: they may settle what juniors said.
+    pub(super) fn review_accusations(&mut self, ctx: &mut Context<'_>) -> Result<(), DecodeError> {
+        let mut all: Vec<Accusation> = std::mem::take(&mut self.accusations.set_aside).into_values().collect();
+        let order = |node: NodeId| self.view.as_ref().and_then(|v| v.node(node)).map_or(u64::MAX, |n| n.join_order);
+        all.sort_by_key(|a| order(a.envelope.from.node));
+        for accusation in all {
+            self.take(&accusation.envelope, &accusation.body, ctx)?;
+        }
+        Ok(())
+    }
+}
