@@ -89,16 +89,51 @@ mod tests {
         assert!(matches!(verdict(&view(&[]), &side(&[1])), Verdict::Lose(_)));
     }
 
+    /// Every split in two of every cluster of 1 to 4 groups of 1 to 4 replicas: one side at most goes on, the arbitrator is asked by both
+    /// or by none that has a member of each group, and where both halves ask it says yes to one (see the mgmt crate).
     #[test]
-    fn two_sides_never_both_win() {
-        for layout in [&[0u32, 0, 0, 0][..], &[0, 0, 1, 1], &[0, 0, 0, 1, 1, 1], &[0, 1], &[0, 0, 1, 1, 2, 2]] {
-            let nodes: Vec<_> = layout.iter().zip(1u16..).map(|(&g, id)| (id, g, NodeState::Up)).collect();
-            let view = view(&nodes);
-            for mask in 0u32..1 << nodes.len() {
-                let (a, b): (Vec<u16>, Vec<u16>) = nodes.iter().map(|n| n.0).partition(|&id| mask >> (id - 1) & 1 == 1);
-                let (a, b) = (verdict(&view, &side(&a)), verdict(&view, &side(&b)));
-                if a == Verdict::Win {
-                    assert!(matches!(b, Verdict::Lose(_)), "{layout:?} {mask:b}: {b:?}");
+    fn of_any_two_sides_one_goes_on_at_most() {
+        let mut splits = 0;
+        for groups in 1u32..=4 {
+            for replicas in 1u32..=4 {
+                let nodes: Vec<_> =
+                    (0..groups * replicas).map(|i| (i as u16 + 1, i / replicas, NodeState::Up)).collect();
+                let view = view(&nodes);
+                for mask in 0u32..1 << nodes.len() {
+                    let (a, b): (Vec<u16>, Vec<u16>) =
+                        nodes.iter().map(|n| n.0).partition(|&id| mask >> (id - 1) & 1 == 1);
+                    let is_half = a.len() == b.len();
+                    let (a, b) = (verdict(&view, &side(&a)), verdict(&view, &side(&b)));
+                    if a == Verdict::Win {
+                        assert!(matches!(b, Verdict::Lose(_)), "{groups} x {replicas} {mask:b}: {b:?}");
+                    }
+                    if a == Verdict::Ask {
+                        assert!(is_half && b == Verdict::Ask, "{groups} x {replicas} {mask:b}: {b:?}");
+                    }
+                    splits += 1;
+                }
+            }
+        }
+        assert!(splits > 1 << 16);
+    }
+
+    /// As above with a node that is being filled and one that is down: neither counts for any side.
+    #[test]
+    fn who_is_not_full_counts_for_no_side() {
+        for replicas in 2u16..=4 {
+            for filling in 1..=2 * replicas {
+                let state = |id: u16| if id == filling { NodeState::Recovering } else { NodeState::Up };
+                let mut nodes: Vec<_> =
+                    (1..=2 * replicas).map(|id| (id, u32::from((id - 1) / replicas), state(id))).collect();
+                nodes.push((2 * replicas + 1, 0, NodeState::Down));
+                let view = view(&nodes);
+                for mask in 0u32..1 << nodes.len() {
+                    let (a, b): (Vec<u16>, Vec<u16>) =
+                        nodes.iter().map(|n| n.0).partition(|&id| mask >> (id - 1) & 1 == 1);
+                    let with = verdict(&view, &side(&a));
+                    let without: Vec<u16> = a.iter().copied().filter(|id| *id != filling).collect();
+                    assert_eq!(with, verdict(&view, &side(&without)));
+                    assert!(with != Verdict::Win || matches!(verdict(&view, &side(&b)), Verdict::Lose(_)));
                 }
             }
         }
