@@ -32,6 +32,9 @@ impl Deferred {
 
     /// Executes what was set aside; `block`, from which it was taken, may set some of it aside again.
     pub fn replay(self, block: &mut impl Block, ctx: &mut Context<'_>) {
+        if !self.frames.is_empty() {
+            ctx.probe("blocks: signal of a later view set aside");
+        }
         let mut rest = self.frames.as_slice();
         while let Ok(Some(length)) = frame_length(rest) {
             let Some((frame, tail)) = rest.split_at_checked(length) else { break };

@@ -426,6 +426,7 @@ impl<W: Workload> Drill<'_, W> {
             Fault::Client { number } => self.lose_client(number),
             Fault::Arm { who, point, skip } => {
                 let node = self.resolve(who);
+                self.excused.insert(node);
                 self.cluster.arm_fault(node, &point, FaultRule { skip, ..FaultRule::ONCE });
             }
         }

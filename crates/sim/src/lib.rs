@@ -16,6 +16,7 @@ mod events;
 pub mod fault;
 mod native;
 mod network;
+pub mod probes;
 pub mod promise;
 pub mod runner;
 pub mod settings;

@@ -114,6 +114,8 @@ fn losses(settings: &Settings, fault: &Fault) -> Vec<Nodes> {
         | Fault::Mute { from: a, to: b, .. } => only(a).into_iter().chain(only(b)).collect(),
         Fault::Split { side, .. } => split(settings, side, None),
         Fault::Bridge { side, bridge, .. } => split(settings, side, Some(*bridge)),
+        // The node that recovers stops.
+        Fault::Arm { who, point, .. } if point == "ldm.stop_copy" => only(who),
         Fault::Client { .. } | Fault::Arm { .. } => vec![Nodes::new()],
     }
 }

@@ -18,6 +18,7 @@ use std::{
 
 use crate::{
     drill::{Failure, Report},
+    probes::PROBES,
     promise,
     settings::Settings,
     shrink::shrink,
@@ -271,4 +272,6 @@ fn show_progress(range: &Range, began: Instant, is_done: &mpsc::Receiver<()>) {
 fn print_probes(totals: &Totals) {
     let list: Vec<String> = totals.probes.iter().map(|(name, n)| format!("{name} {n}")).collect();
     println!("probes    {}", list.join(", "));
+    let missed: Vec<&str> = PROBES.iter().copied().filter(|name| !totals.probes.contains_key(name)).collect();
+    println!("reached   {} of {} probes; never: {}", PROBES.len() - missed.len(), PROBES.len(), missed.join(", "));
 }

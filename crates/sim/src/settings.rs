@@ -10,14 +10,13 @@ use apus_types::NodeId;
 
 use crate::{
     fault::{Fault, Round, Schedule, Who, parse_time, time_name},
+    probes::DRAWN,
     promise,
     workload::Kind,
 };
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
-/// Fault points of blocks that seeds arm: each makes something rare likely, none breaks a promise.
-const POINTS: &[&str] = &["qmgr.drop_view_commit", "dict.drop_commit"];
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
@@ -164,6 +163,13 @@ impl Settings {
                 continue;
             }
             round.end = round.end.max(ends);
+            if let (_, Fault::Crash { who: who @ Who::Node(_), down }) = round.faults[round.faults.len() - 1].clone()
+                && random.one_in(5)
+            {
+                // Its recovery fails once, some rows or partitions later.
+                let point = "ldm.stop_copy".to_owned();
+                round.faults.push((at + down + US, Fault::Arm { who, point, skip: random.below(300) }));
+            }
             // What follows hits the beginning of what the first one sets off, or any time of it.
             let spread = if random.one_in(2) { 3_000 } else { 400_000 };
             at += US * random.below(spread);
@@ -199,7 +205,7 @@ impl Settings {
             17 => Fault::Slow { who, factor: [10, 50, 200, 1000][random.below(4) as usize], lasts },
             18 => Fault::Client { number: random.below(self.clients) },
             _ => {
-                let point = POINTS[random.below(POINTS.len() as u64) as usize].to_owned();
+                let point = DRAWN[random.below(DRAWN.len() as u64) as usize].to_owned();
                 Fault::Arm { who, point, skip: random.below(8) }
             }
         }

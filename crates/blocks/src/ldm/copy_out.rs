@@ -66,7 +66,9 @@ impl LocalDataManager {
         ctx: &mut Context<'_>,
     ) -> Result<(), DecodeError> {
         let req = CopyFrag::decode(body)?;
-        if req.generation > self.view.generation || !self.is_primary(req.partition) {
+        let may_copy = req.generation <= self.view.generation && self.is_primary(req.partition);
+        if !may_copy || ctx.fault("ldm.refuse_copy") {
+            ctx.probe("ldm: copy of a partition refused");
             ctx.send(from, Kind::CopyFragRef, |out| req.encode(out));
             return Ok(());
         }
@@ -95,8 +97,10 @@ impl LocalDataManager {
                 return true;
             }
             if dead.any(|n| old.state(n) == NodeState::Recovering) {
+                ctx.probe("ldm: copy ends with the recovering node");
                 return false;
             }
+            ctx.probe("ldm: copy begins anew without a dead node");
             job.round = self.view.generation;
             job.table = self.tables.next_id(TableId(0));
             job.row = RowId::default();
@@ -133,7 +137,10 @@ impl LocalDataManager {
             under_way += job.outstanding;
             match slice {
                 Slice::More => again = true,
-                Slice::Locked => later = true,
+                Slice::Locked => {
+                    ctx.probe("ldm: copy waits for locked rows");
+                    later = true;
+                }
                 Slice::WindowFull => {}
                 Slice::Finished => {
                     let conf = CopyFrag { generation: job.generation, partition: job.partition };
@@ -271,7 +278,14 @@ impl LocalDataManager {
         if self.view.state(self.me.node) == NodeState::Recovering {
             for row in order.rows() {
                 let (epoch, key, image) = row?;
-                if let Err(code) = self.store_copied(order, Epoch(epoch), key, image) {
+                let is_full = ctx.fault("ldm.stop_copy");
+                let stored = if is_full {
+                    Err(ErrorCode::OutOfMemory)
+                } else {
+                    self.store_copied(order, Epoch(epoch), key, image)
+                };
+                if let Err(code) = stored {
+                    ctx.probe("ldm: recovering node cannot store a row");
                     ctx.stop_node(&format!("node recovery of partition {} failed: {code}", order.partition));
                     return Ok(());
                 }

@@ -181,6 +181,9 @@ impl LocalDataManager {
         if inserts {
             table.schema.layout().check(op.value)?;
         }
+        if op.kind.is_write() && ctx.fault("ldm.refuse_memory") {
+            return Err(ErrorCode::OutOfMemory);
+        }
         let fragment = table.fragment_mut(op.partition).ok_or(ErrorCode::WrongView)?;
         let row = match fragment.find(op.key, hash) {
             Some(row) => row,
@@ -189,7 +192,8 @@ impl LocalDataManager {
         };
         let at = (op.table, op.partition, row);
         let slot = self.free_waiting.last().copied().unwrap_or(self.waiting.len() as u32);
-        let may_wait = op.flags & (NO_WAIT | SKIP_LOCKED) == 0 && (slot as usize) < WAITING_MAX;
+        let is_full = (slot as usize) >= WAITING_MAX || ctx.fault("ldm.refuse_wait");
+        let may_wait = op.flags & (NO_WAIT | SKIP_LOCKED) == 0 && !is_full;
         let fresh = match lock_row(&mut self.locks, fragment, row, op.kind, work, slot, may_wait) {
             Lock::Held(fresh) => fresh,
             Lock::Wait { fresh } => {
@@ -325,6 +329,9 @@ impl LocalDataManager {
             Progress::Failed(code) => {
                 let refusal = LdmBatchRef { trans: work.trans, batch: work.batch, code, op: work.next_op };
                 ctx.send(self.transactions.get(work.trans_at).tc, Kind::LdmBatchRef, |out| refusal.encode(out));
+                if code == ErrorCode::WrongView {
+                    ctx.probe("ldm: batch refused for its view");
+                }
                 if code == ErrorCode::WrongView && work.next_op == 0 {
                     self.forget_untouched_part(work.trans_at, work.chain);
                 }

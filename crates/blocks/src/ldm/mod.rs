@@ -235,6 +235,7 @@ impl LocalDataManager {
             let now = ctx.now();
             if now >= work.deadline {
                 self.counters.lock_timeouts += 1;
+                ctx.probe("ldm: lock wait timed out");
                 self.cancel_wait(i as u32, Some(ErrorCode::LockTimeout), ctx);
             } else if now >= work.report_at {
                 work.report_at = now + 10 * REPORT_WAIT_NS;

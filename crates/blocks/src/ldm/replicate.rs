@@ -55,7 +55,10 @@ impl LocalDataManager {
                 self.fetch_rows(coming.by_ref().take(AHEAD).flatten());
             }
             let row = row?;
-            if let Err(code) = self.prepare_row(at, req, &row) {
+            let is_full = ctx.fault("ldm.refuse_prepare");
+            let prepared = if is_full { Err(ErrorCode::OutOfMemory) } else { self.prepare_row(at, req, &row) };
+            if let Err(code) = prepared {
+                ctx.probe("ldm: backup refuses a row");
                 let refusal = LdmPrepared { trans: req.trans, batch: req.batch, chain: req.chain, code: Some(code) };
                 ctx.send(req.tc, Kind::LdmPreparedRef, |out| refusal.encode(out));
                 return Ok(());

@@ -84,6 +84,7 @@ impl LocalDataManager {
         for i in 0..self.waiting.len() {
             let Some(at) = self.waiting[i].as_ref().map(|w| w.trans_at) else { continue };
             if self.is_orphan(at) {
+                ctx.probe("ldm: wait of a dead coordinator's transaction dropped");
                 self.cancel_wait(i as u32, None, ctx);
             }
         }
@@ -101,9 +102,16 @@ impl LocalDataManager {
             .collect();
         for (at, chain) in stuck {
             match self.next_in(chain) {
-                Some(next) => self.resend_one_pass(at, chain, next, ctx),
-                None if chain.primary() == Some(self.me.node) => self.finish_one_pass(at, chain, ctx),
+                Some(next) => {
+                    ctx.probe("ldm: one-pass batch goes on to the next node");
+                    self.resend_one_pass(at, chain, next, ctx);
+                }
+                None if chain.primary() == Some(self.me.node) => {
+                    ctx.probe("ldm: one-pass batch ends at its last replica");
+                    self.finish_one_pass(at, chain, ctx);
+                }
                 None => {
+                    ctx.probe("ldm: one-pass batch turns back at a new end of its chain");
                     let trans = self.transactions.get(at);
                     let (id, tc) = (trans.id, trans.tc);
                     let Some(epoch) = self.transactions.part_mut(at, chain).map(|p| p.epoch) else { continue };
@@ -174,6 +182,9 @@ impl LocalDataManager {
             }
             let Some(taker) = taker(&self.view, trans.id) else { continue };
             for part in &trans.parts {
+                if part.committed {
+                    ctx.probe("ldm: orphan reported as committed");
+                }
                 let rep = TakeOverTransRep {
                     generation,
                     trans: trans.id,

@@ -359,9 +359,11 @@ impl TransactionCoordinator {
             let participant = trans.participant(chain, instance);
             let sub = &mut trans.request.subs[i];
             sub.participant = participant;
+            ctx.probe("tc: part of a batch sent again in another view");
             if chain.primary() != Some(self.me.node) {
                 sub.flags &= !ONE_PASS;
                 if trans.state == State::OnePass {
+                    ctx.probe("tc: one-pass batch becomes an ordinary one");
                     trans.state = State::Active;
                 }
             }

@@ -73,6 +73,7 @@ impl TransactionCoordinator {
             return;
         }
         self.counters.deadlocks += 1;
+        ctx.probe("tc: deadlock victim");
         trans.detail.clear();
         trans.detail.extend_from_slice(b"cycle: ");
         for (i, step) in probe.path().enumerate() {

@@ -74,6 +74,9 @@ impl TransactionCoordinator {
         let trans = self.transactions.get_mut(at);
         // A client that gives up rolls back while its batch still waits; anything else must wait for the answer.
         let gives_up = asked == Asked::Rollback && req.savepoint == 0 && trans.may_abort();
+        if gives_up && trans.request.outstanding > 0 {
+            ctx.probe("tc: client gives up a batch");
+        }
         if (trans.state != State::Active || trans.request.outstanding > 0) && !gives_up {
             self.refuse(from, Kind::TcBatchRef, RequestRef::new(req.request, ErrorCode::ProtocolViolation), ctx);
             return None;
@@ -264,6 +267,7 @@ impl TransactionCoordinator {
             trans.doomed.get_or_insert(code);
             if trans.state == State::OnePass {
                 // The backup refused to commit on the way: nobody has committed, the primary still waits.
+                ctx.probe("tc: one-pass batch refused by a backup");
                 trans.state = State::Active;
                 self.start_abort(at, code, ctx);
                 return Ok(());
@@ -327,11 +331,18 @@ impl TransactionCoordinator {
             let living = self.living(p.chain).len();
             let trans = self.transactions.get_mut(at);
             match state {
-                State::Committing if !p.ended => self.send_commit(at, i, ctx),
-                State::Aborting if !p.ended => self.send_abort(at, i, 0, ctx),
+                State::Committing if !p.ended => {
+                    ctx.probe("tc: commit sent again in a new view");
+                    self.send_commit(at, i, ctx);
+                }
+                State::Aborting if !p.ended => {
+                    ctx.probe("tc: abort sent again in a new view");
+                    self.send_abort(at, i, 0, ctx);
+                }
                 State::Active | State::Preparing | State::RollingBack => {
                     // With one living replica there is nobody left to prepare; with more, a prepare may have died on its way.
                     if primary_gone || (p.unprepared != 0 && living > 1) {
+                        ctx.probe("tc: transaction doomed by a lost node");
                         trans.doomed.get_or_insert(ErrorCode::NodeFailed);
                     }
                     if living <= 1 {

@@ -134,6 +134,7 @@ impl TransactionCoordinator {
         for at in self.transactions.of_client(client) {
             self.transactions.get_mut(at).client = None;
             if self.transactions.get(at).may_abort() {
+                ctx.probe("tc: client gone amid a transaction");
                 self.start_abort(at, ErrorCode::LinkLost, ctx);
             }
         }

@@ -35,6 +35,7 @@ impl TransactionCoordinator {
             });
         let busy = self.transactions.find(req.trans).is_some() || self.questions.len() >= QUESTIONS_MAX;
         if !self.is_up() || coordinator_lives || busy {
+            ctx.probe("tc: outcome asked too early");
             answer(from, req.request, Outcome::Open, ctx);
             return Ok(());
         }
@@ -80,6 +81,9 @@ impl TransactionCoordinator {
         if question.unanswered == 0 {
             let question = self.questions.swap_remove(i);
             // Committed on one replica and open on another is not yet safe from further failures.
+            if question.committed {
+                ctx.probe("tc: client learns of its commit from another node");
+            }
             let outcome = match (question.open, question.committed, question.forgotten) {
                 (true, _, _) => Outcome::Open,
                 (_, true, _) => Outcome::Committed,
@@ -94,6 +98,7 @@ impl TransactionCoordinator {
     /// In a new view some answers may never come: the clients ask again.
     pub(super) fn drop_questions(&mut self, ctx: &mut Context<'_>) {
         for question in self.questions.drain(..) {
+            ctx.probe("tc: question for an outcome dropped by a new view");
             answer(question.client, question.request, Outcome::Open, ctx);
         }
     }

@@ -65,9 +65,11 @@ impl TransactionCoordinator {
     /// lost with the replica that had it: this taker tells the next one.
     fn hand_over(&mut self, at: u32, ctx: &mut Context<'_>) {
         let trans = self.transactions.get(at);
+        ctx.probe("tc: take-over begins anew");
         if trans.state == State::Committing
             && let Some(next) = taker(&self.view, trans.id)
         {
+            ctx.probe("tc: take-over handed on after its commit");
             for p in &trans.participants {
                 let rep = TakeOverTransRep {
                     generation: self.view.generation,
@@ -139,7 +141,10 @@ impl TransactionCoordinator {
                 ctx.probe("tc: take-over commits");
                 self.start_commit(at, ctx);
             }
-            None => self.start_abort(at, ErrorCode::NodeFailed, ctx),
+            None => {
+                ctx.probe("tc: take-over aborts");
+                self.start_abort(at, ErrorCode::NodeFailed, ctx);
+            }
         }
     }
 }
