@@ -54,7 +54,7 @@ pub fn refusal(settings: &Settings, round: &Round) -> Option<String> {
 
 /// Why the round is not drawn although it is within the promise: bugs that are known and not fixed. Each line is a debt.
 pub fn not_yet(round: &Round) -> Option<&'static str> {
-    let is_link = |fault: &Fault| {
+    let cuts_off = |fault: &Fault| {
         matches!(
             fault,
             Fault::Cut { .. }
@@ -63,11 +63,15 @@ pub fn not_yet(round: &Round) -> Option<&'static str> {
                 | Fault::Bridge { .. }
                 | Fault::Flap { .. }
                 | Fault::Reset { .. }
+                | Fault::Pause { .. }
+                | Fault::Slow { .. }
         )
     };
     let takes_away = round.faults.iter().filter(|(_, f)| !matches!(f, Fault::Client { .. } | Fault::Arm { .. }));
-    if takes_away.count() > 1 && round.faults.iter().any(|(_, fault)| is_link(fault)) {
-        return Some("QMGR: links lost together with another node leave a node in its old view, or stop the survivors");
+    if takes_away.count() > 1 && round.faults.iter().any(|(_, fault)| cuts_off(fault)) {
+        return Some(
+            "QMGR: a node that is cut off or paused while another one fails stays in its old view, or the survivors stop",
+        );
     }
     None
 }

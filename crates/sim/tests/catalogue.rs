@@ -30,6 +30,8 @@ fn used(call: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for file in files {
         let text = fs::read_to_string(&file).expect("a source file");
+        let code: Vec<&str> = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+        let text = code.join("\n");
         let parts = text.split(call).skip(1).filter_map(|rest| rest.trim_start().strip_prefix('"')?.split('"').next());
         names.extend(parts.map(str::to_owned));
     }
