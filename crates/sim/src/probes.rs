@@ -55,7 +55,6 @@ pub const FAULT_POINTS: &[&str] = &[
     "ldm.refuse_copy",
     "ldm.refuse_memory",
     "ldm.refuse_prepare",
-    "ldm.refuse_wait",
     "ldm.stop_copy",
     "qmgr.drop_view_commit",
 ];
@@ -66,7 +65,6 @@ pub const DRAWN: &[&str] = &[
     "ldm.refuse_copy",
     "ldm.refuse_memory",
     "ldm.refuse_prepare",
-    "ldm.refuse_wait",
     "ldm.stop_copy",
     "qmgr.drop_view_commit",
 ];

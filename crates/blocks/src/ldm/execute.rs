@@ -90,7 +90,9 @@ impl LocalDataManager {
         work.begin(req);
         work.trans_at = self.transactions.find_or_create(req.trans, from, req.generation);
         self.transactions.ensure_part(work.trans_at, req.chain);
-        let progress = self.execute_ops(&mut work, req.ops);
+        let is_full = ctx.fault("ldm.refuse_memory");
+        let progress =
+            if is_full { Progress::Failed(ErrorCode::OutOfMemory) } else { self.execute_ops(&mut work, req.ops) };
         if matches!(progress, Progress::Wait) {
             work.ops.clear();
             work.ops.extend_from_slice(req.ops);
@@ -181,9 +183,6 @@ impl LocalDataManager {
         if inserts {
             table.schema.layout().check(op.value)?;
         }
-        if op.kind.is_write() && ctx.fault("ldm.refuse_memory") {
-            return Err(ErrorCode::OutOfMemory);
-        }
         let fragment = table.fragment_mut(op.partition).ok_or(ErrorCode::WrongView)?;
         let row = match fragment.find(op.key, hash) {
             Some(row) => row,
@@ -192,8 +191,7 @@ impl LocalDataManager {
         };
         let at = (op.table, op.partition, row);
         let slot = self.free_waiting.last().copied().unwrap_or(self.waiting.len() as u32);
-        let is_full = (slot as usize) >= WAITING_MAX || ctx.fault("ldm.refuse_wait");
-        let may_wait = op.flags & (NO_WAIT | SKIP_LOCKED) == 0 && !is_full;
+        let may_wait = op.flags & (NO_WAIT | SKIP_LOCKED) == 0 && (slot as usize) < WAITING_MAX;
         let fresh = match lock_row(&mut self.locks, fragment, row, op.kind, work, slot, may_wait) {
             Lock::Held(fresh) => fresh,
             Lock::Wait { fresh } => {
