@@ -53,7 +53,7 @@ pub fn refusal(settings: &Settings, round: &Round) -> Option<String> {
 }
 
 /// Why the round is not drawn although it is within the promise: bugs that are known and not fixed. Each line is a debt.
-pub fn not_yet(round: &Round) -> Option<&'static str> {
+pub fn not_yet(settings: &Settings, round: &Round) -> Option<&'static str> {
     let cuts_off = |fault: &Fault| {
         matches!(
             fault,
@@ -72,6 +72,10 @@ pub fn not_yet(round: &Round) -> Option<&'static str> {
         return Some(
             "QMGR: a node that is cut off or paused while another one fails stays in its old view, or the survivors stop",
         );
+    }
+    let is_mute = |fault: &Fault| matches!(fault, Fault::Mute { .. });
+    if settings.data_nodes().len() > 4 && round.faults.iter().any(|(_, fault)| is_mute(fault)) {
+        return Some("QMGR: what a node on its way out says of others is believed");
     }
     None
 }

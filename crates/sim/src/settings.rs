@@ -158,7 +158,7 @@ impl Settings {
             let fault = self.fault(random);
             let ends = at + lasts(&fault);
             round.faults.push((at, fault));
-            if promise::refusal(self, &round).is_some() || promise::not_yet(&round).is_some() {
+            if promise::refusal(self, &round).is_some() || promise::not_yet(self, &round).is_some() {
                 round.faults.pop();
                 continue;
             }
