@@ -432,6 +432,7 @@ impl<W: Workload> Drill<'_, W> {
         }
     }
     fn split(&mut self, side: &[NodeId], bridge: Option<NodeId>, lasts: u64, silent: bool) {
+        self.excused.extend(bridge);
         for (a, b) in self.across(side, bridge) {
             self.excused.extend([a, b]);
             if silent {

@@ -11,6 +11,7 @@
 mod actor;
 pub mod check;
 mod cluster;
+pub mod disk;
 pub mod drill;
 mod events;
 pub mod fault;

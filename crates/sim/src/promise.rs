@@ -73,9 +73,14 @@ pub fn not_yet(settings: &Settings, round: &Round) -> Option<&'static str> {
             "QMGR: a node that is cut off or paused while another one fails stays in its old view, or the survivors stop",
         );
     }
-    let is_mute = |fault: &Fault| matches!(fault, Fault::Mute { .. });
-    if settings.data_nodes().len() > 4 && round.faults.iter().any(|(_, fault)| is_mute(fault)) {
-        return Some("QMGR: what a node on its way out says of others is believed");
+    let parts_two = |fault: &Fault| {
+        matches!(
+            fault,
+            Fault::Cut { .. } | Fault::Mute { .. } | Fault::Flap { .. } | Fault::Reset { .. } | Fault::Bridge { .. }
+        )
+    };
+    if settings.data_nodes().len() > 3 && round.faults.iter().any(|(_, fault)| parts_two(fault)) {
+        return Some("QMGR: what a node on its way out says of others is believed by those who have not heard of it");
     }
     None
 }
@@ -128,7 +133,7 @@ fn losses(settings: &Settings, fault: &Fault) -> Vec<Nodes> {
     }
 }
 
-/// Both sides ask to go on; a bridge belongs to the one that does.
+/// Both sides ask to go on. A bridge belongs to the one that does, or is lost too: both sides tell it of the other's failure.
 fn split(settings: &Settings, side: &[NodeId], bridge: Option<NodeId>) -> Vec<Nodes> {
     let all: Nodes = settings.data_nodes().into_iter().collect();
     let here: Nodes = side.iter().copied().filter(|n| n.is_data() && Some(*n) != bridge).collect();
@@ -136,9 +141,9 @@ fn split(settings: &Settings, side: &[NodeId], bridge: Option<NodeId>) -> Vec<No
     let mgmt_here = side.iter().any(|n| n.is_mgmt());
     let mut losses = Vec::new();
     for (own, lost, has_mgmt) in [(&here, &there, mgmt_here), (&there, &here, !mgmt_here)] {
-        let own: Nodes = own.iter().copied().chain(bridge).collect();
-        if goes_on(settings, &own, has_mgmt) {
-            losses.push(lost.clone());
+        let with_bridge: Nodes = own.iter().copied().chain(bridge).collect();
+        if goes_on(settings, &with_bridge, has_mgmt) {
+            losses.push(lost.iter().copied().chain(bridge).collect());
         }
     }
     losses
