@@ -23,6 +23,7 @@ setup:
 
 unit:
 	@cargo test --workspace --quiet
+	@cargo test --quiet -p apus-sim --features planted-bugs --test planted
 
 scenarios: release
 	@$(PYTHON) tests/run.py $(SCENARIOS)

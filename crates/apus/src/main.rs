@@ -42,6 +42,9 @@ enum Verb {
     Sql(sql::SqlArgs),
 }
 
+// Bugs planted to test the simulator are never in this binary: the question is a constant only without them.
+const _: () = assert!(!apus_types::planted::planted(apus_types::planted::Bug::PendingRead));
+
 fn main() -> ExitCode {
     let result = match Cli::parse().verb {
         Verb::Dev(args) => dev::run(args),

@@ -348,6 +348,7 @@ impl Play for Lists {
 
     fn judge(&self) -> Result<(), String> {
         let report = self.history.borrow().check(self.claim());
-        if report.is_good() { Ok(()) } else { Err(format!("{:?} does not hold: {report}", self.claim())) }
+        let what = || format!("{} does not hold: {}\n{report}", self.claim(), report.summary());
+        if report.is_good() { Ok(()) } else { Err(what()) }
     }
 }

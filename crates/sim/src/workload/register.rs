@@ -11,6 +11,9 @@ use apus_types::{ErrorCode, TableSchema, TransId, Value};
 use super::crew::{Fate, Hall, LOCK_WAIT_MS, Member, Play, column, encode_key, number, number_type, table};
 use crate::check::register::{Action, Operation, Verdict, check};
 
+/// Most operations in a row, so that many meet.
+const BURST_MAX: u64 = 8;
+
 pub(super) struct Registers {
     hall: Rc<Hall>,
     keys: u64,
@@ -132,16 +135,12 @@ impl Registers {
     }
 }
 
-impl Play for Registers {
-    fn tables(&self) -> Vec<TableSchema> {
-        vec![table("registers", vec![column("id", number_type(), false), column("value", number_type(), false)])]
-    }
-    async fn fill(&self, _client: &Client, _tables: &[TableSchema]) -> Result<(), ClientError> {
-        Ok(())
-    }
-
-    async fn turn(&self, member: &mut Member) -> bool {
-        let (key, choice) = (member.random.below(self.keys), member.random.below(12));
+impl Registers {
+    /// One operation; `true` if it is known to have happened.
+    async fn operation(&self, member: &mut Member) -> bool {
+        // Everybody is about the first one half of the time.
+        let key = if member.random.one_in(2) { 0 } else { member.random.below(self.keys) };
+        let choice = member.random.below(12);
         let tables = member.tables();
         let mut transaction = member.client.begin();
         member.doing(format!("key {key}, choice {choice}"));
@@ -160,6 +159,23 @@ impl Play for Registers {
         };
         self.end(member.number, action, fate);
         fate == Fate::Committed
+    }
+}
+
+impl Play for Registers {
+    fn tables(&self) -> Vec<TableSchema> {
+        vec![table("registers", vec![column("id", number_type(), false), column("value", number_type(), false)])]
+    }
+    async fn fill(&self, _client: &Client, _tables: &[TableSchema]) -> Result<(), ClientError> {
+        Ok(())
+    }
+
+    async fn turn(&self, member: &mut Member) -> bool {
+        let mut done = false;
+        for _ in 0..1 + member.random.below(BURST_MAX) {
+            done |= self.operation(member).await;
+        }
+        done
     }
 
     async fn read(&self, reader: &Member) -> Result<(), ClientError> {

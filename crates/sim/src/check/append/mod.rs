@@ -14,7 +14,7 @@
 //! | lost update | two read the same version of a key and both appended to it | SNAPSHOT |
 //! | G-single, G-nonadjacent | cycle with one anti-dependency (rw), or with several that are never neighbours | SNAPSHOT |
 //! | G2-item | any other cycle with anti-dependencies | SERIALIZABLE |
-//! | stale read | a read that misses what was acknowledged before it began | any level with real time |
+//! | stale read | a read that misses what was acknowledged, or read by a transaction that ended, before it began | any level with real time |
 //!
 //! A cycle that needs the order of a process or of real time is called so (`G-single-realtime`). Levels without real time also look for
 //! nothing of it.
@@ -70,6 +70,22 @@ pub enum Order {
 pub struct Claim {
     pub level: Level,
     pub order: Order,
+}
+
+impl fmt::Display for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let order = match self.order {
+            Order::None => "",
+            Order::Process => "session-",
+            Order::RealTime => "strict-",
+        };
+        let level = match self.level {
+            Level::ReadCommitted => "read-committed",
+            Level::Snapshot => "snapshot",
+            Level::Serializable => "serializable",
+        };
+        write!(f, "{order}{level}")
+    }
 }
 
 impl Claim {

@@ -66,6 +66,12 @@ impl Report {
         self.counts.get(&class).is_some_and(|count| *count > 0)
     }
 
+    /// The classes found, each with how often.
+    pub fn summary(&self) -> String {
+        let counts: Vec<String> = self.counts.iter().map(|(class, count)| format!("{class} {count}")).collect();
+        if counts.is_empty() { "no anomalies".to_owned() } else { counts.join(", ") }
+    }
+
     pub(super) fn count_more(&mut self, class: Class, count: u64) {
         if count > 0 {
             *self.counts.entry(class).or_default() += count;
@@ -121,10 +127,7 @@ impl fmt::Display for Report {
             };
             write!(f, "{}{order}: {}", anomaly.class, anomaly.text)?;
         }
-        for (class, count) in &self.counts {
-            writeln!(f, "{class}: {count}")?;
-        }
-        if self.is_good() { writeln!(f, "no anomalies") } else { Ok(()) }
+        writeln!(f, "{}", self.summary())
     }
 }
 

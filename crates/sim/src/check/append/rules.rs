@@ -142,6 +142,9 @@ pub(super) fn check(history: &History, versions: &Versions, claim: Claim, report
             note_updates(history, txn, &mut updates);
         }
     }
+    if claim.order == Order::RealTime {
+        check_monotonic(history, report);
+    }
     updates.sort_unstable();
     for pair in updates.chunk_by(|a, b| a.0 == b.0 && a.1 == b.1).filter(|group| group.len() > 1) {
         let (key, length, _) = pair[0];
@@ -197,6 +200,38 @@ fn check_reads(history: &History, versions: &Versions, txn: u32, claim: Claim, r
                     "T{txn} read {name} with {length} elements without the append of T{writer}, which had been acknowledged before"
                 );
                 report.add(history, Class::StaleRead, Order::RealTime, &[txn, writer], &what);
+            }
+        }
+    }
+}
+
+/// Nobody reads less of a key than what a transaction had read that ended before.
+fn check_monotonic(history: &History, report: &mut Report) {
+    // Most elements of each key that were read by those that have ended, and by whom.
+    let mut most: Vec<(u32, u32)> = vec![(0, NOBODY); history.keys.len()];
+    let ok = |txn: &u32| history.txns[*txn as usize].status == Status::Ok;
+    let mut ends: Vec<u32> = (0..history.txns.len() as u32).filter(ok).collect();
+    ends.sort_unstable_by_key(|txn| history.txns[*txn as usize].end);
+    let mut ended = ends.into_iter().peekable();
+    // Transactions are in the order of their begins.
+    for txn in (0..history.txns.len() as u32).filter(ok) {
+        let begin = history.txns[txn as usize].begin;
+        while let Some(before) = ended.next_if(|t| history.txns[*t as usize].end < begin) {
+            for op in history.ops_of(before) {
+                if let Op::Read { key, length } = *op {
+                    let seen = &mut most[key as usize];
+                    *seen = (*seen).max((length, before));
+                }
+            }
+        }
+        for op in history.ops_of(txn) {
+            let Op::Read { key, length } = *op else { continue };
+            let (seen, before) = most[key as usize];
+            if seen > length {
+                let name = history.keys[key as usize].name;
+                let what =
+                    format!("T{txn} read {name} with {length} elements, of which T{before} had read {seen} before");
+                report.add(history, Class::StaleRead, Order::RealTime, &[txn, before], &what);
             }
         }
     }
