@@ -1,6 +1,6 @@
 """docs/reliability.md, made of what was measured."""
 
-from .faults import BY_KEY, FAULTS
+from .faults import BY_KEY, CRASH, FAULTS
 from .histories import KINDS
 
 HEAD = """\
@@ -124,6 +124,21 @@ def remarks(results):
     return ["", "What went wrong:", "", *lines] if lines else ["", "No node was removed wrongly, no audit found a difference."]
 
 
+def totals(results):
+    """The goals that hold for the table as a whole."""
+    rows = [results[f.key] for f in FAULTS if f.key in results]
+    crashes = [results[f.key] for f in FAULTS if f.key in results and f.goal == CRASH]
+    flights = [row["in_flight"] for row in crashes if row["in_flight"]["n"]]
+    lines = ["", f"Acknowledged commits in all rows: {sum(r['acknowledged'] for r in rows):,}, lost: {sum(r['lost'] for r in rows)}. "
+             f"Outcomes unknown to clients: {sum(r['unknown'] for r in rows)} (of a killed SQL node: "
+             f"{results.get('kill-sql', {}).get('unknown', 0)})."]
+    if flights:
+        worst, count = max(f["p99"] for f in flights), sum(f["n"] for f in flights)
+        lines.append(f"In flight at a crash: {count} transactions, worst p99 of all such rows {number(worst)} ms "
+                     f"(goal 20 ms: {'met' if worst <= 20 else '**missed**'}).")
+    return lines
+
+
 def false_alarms(results):
     rows = [results[f.key] for f in FAULTS if f.removed == 0 and f.key in results]
     rounds = sum(r["rounds"] for r in rows)
@@ -187,5 +202,5 @@ def histories(results):
 
 def document(results):
     rows = [r for key, r in results.items() if key in BY_KEY or key == "memory" or key in KINDS]
-    lines = [HEAD.format(where=where(rows)), *fault_table(results), *remarks(results), *false_alarms(results), *memory(results), *histories(results), ""]
+    lines = [HEAD.format(where=where(rows)), *fault_table(results), *remarks(results), *totals(results), *false_alarms(results), *memory(results), *histories(results), ""]
     return "\n".join(lines) + "\n" + LEGEND

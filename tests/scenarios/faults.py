@@ -15,7 +15,7 @@ ROUNDS = 20 if FULL else 2
 TRANSACTIONS = 1_000_000 if FULL else 40_000
 # No answer for so long is no failover any more, whatever else the machine does.
 GAP_MAX_MS = 5000
-KEYS = ["kill-data", "kill-two", "stop-data", "halves", "one-way", "held-one-way", "kill-sql"]
+KEYS = ["kill-data", "kill-two", "stop-data", "halves", "one-way-pair", "held-one-way", "kill-sql"]
 
 
 def main(t):
