@@ -138,9 +138,11 @@ fn split(settings: &Settings, side: &[NodeId], bridge: Option<NodeId>) -> Vec<No
     let all: Nodes = settings.data_nodes().into_iter().collect();
     let here: Nodes = side.iter().copied().filter(|n| n.is_data() && Some(*n) != bridge).collect();
     let there: Nodes = all.iter().copied().filter(|n| !here.contains(n) && Some(*n) != bridge).collect();
-    let mgmt_here = side.iter().any(|n| n.is_mgmt());
+    // Which management node arbitrates is not known here: a side has it for certain when it has all.
+    let mgmts_here = side.iter().filter(|n| n.is_mgmt()).count();
+    let (mgmt_here, mgmt_there) = (mgmts_here == usize::from(settings.mgmts), mgmts_here == 0);
     let mut losses = Vec::new();
-    for (own, lost, has_mgmt) in [(&here, &there, mgmt_here), (&there, &here, !mgmt_here)] {
+    for (own, lost, has_mgmt) in [(&here, &there, mgmt_here), (&there, &here, mgmt_there)] {
         let with_bridge: Nodes = own.iter().copied().chain(bridge).collect();
         if goes_on(settings, &with_bridge, has_mgmt) {
             losses.push(lost.iter().copied().chain(bridge).collect());
@@ -154,7 +156,7 @@ mod tests {
     use super::*;
 
     fn judge(groups: u8, replicas: u8, round: &str) -> Option<String> {
-        let settings = Settings { groups, replicas, ..Settings::from_seed(1) };
+        let settings = Settings { groups, replicas, mgmts: 1, ..Settings::from_seed(1) };
         refusal(&settings, &round.parse().expect("a round"))
     }
 

@@ -25,6 +25,8 @@ pub struct Settings {
     pub groups: u8,
     pub replicas: u8,
     pub workers: u8,
+    /// Management nodes.
+    pub mgmts: u8,
     pub clients: u64,
     pub tellers_per_client: u64,
     pub accounts: u64,
@@ -56,6 +58,7 @@ impl Settings {
             groups,
             replicas,
             workers,
+            mgmts: 1 + u8::from(random.one_in(3)),
             clients,
             tellers_per_client: 1 + random.below(4),
             accounts: if random.one_in(6) { 1000 } else { 4 + random.below(60) },
@@ -78,7 +81,7 @@ impl Settings {
         (1..=u16::from(self.groups * self.replicas)).map(NodeId).collect()
     }
     pub fn mgmt_nodes(&self) -> Vec<NodeId> {
-        vec![NodeId(NodeId::MGMT_BASE + 1)]
+        (1..=u16::from(self.mgmts)).map(|n| NodeId(NodeId::MGMT_BASE + n)).collect()
     }
     /// What can be set by `name=value`, and its value.
     pub fn values(&self) -> Vec<(&'static str, String)> {
@@ -88,6 +91,7 @@ impl Settings {
             ("groups", self.groups.to_string()),
             ("replicas", self.replicas.to_string()),
             ("workers", self.workers.to_string()),
+            ("mgmts", self.mgmts.to_string()),
             ("clients", self.clients.to_string()),
             ("tellers", self.tellers_per_client.to_string()),
             ("accounts", self.accounts.to_string()),
@@ -122,6 +126,7 @@ impl Settings {
                 "groups" => self.groups = small(64)?.max(1) as u8,
                 "replicas" => self.replicas = small(4)?.max(1) as u8,
                 "workers" => self.workers = small(16)?.max(1) as u8,
+                "mgmts" => self.mgmts = small(4)?.max(1) as u8,
                 "clients" => self.clients = small(1000)?.max(1),
                 "tellers" => self.tellers_per_client = small(1000)?.max(1),
                 "accounts" => self.accounts = small(4000)?.max(2),
@@ -181,13 +186,14 @@ impl Settings {
         let time = |random: &mut Random, most_ms: u64| US * (1 + random.below(most_ms * 1000));
         let who = Who::Node(self.any_data(random));
         let (a, b) = self.any_pair(random);
+        let mgmt = Who::Node(NodeId(NodeId::MGMT_BASE + 1 + random.below(self.mgmts.into()) as u16));
         let most = [100, 700, 2500][random.below(3) as usize];
         let lasts = time(random, most);
         let down_most = if random.one_in(2) { 400 } else { 20 };
         match random.below(20) {
             0..=4 => Fault::Crash { who, down: time(random, down_most) },
             5 => Fault::Crash { who: Who::President, down: time(random, 400) },
-            6 => Fault::Crash { who: Who::Node(self.mgmt_nodes()[0]), down: time(random, 2000) },
+            6 => Fault::Crash { who: mgmt, down: time(random, 2000) },
             7 => Fault::Cut { a, b, lasts },
             8 => Fault::Mute { from: a, to: b, lasts, lost: random.one_in(2) },
             9 | 10 => Fault::Split { side: self.any_side(random), lasts, silent: random.one_in(2) },
@@ -201,7 +207,7 @@ impl Settings {
             13 => Fault::Reset { a, b, worker: None },
             14 => Fault::Reset { a, b, worker: Some(random.below(u64::from(self.workers)) as u8) },
             15 => Fault::Pause { who, lasts },
-            16 => Fault::Pause { who: Who::Node(self.mgmt_nodes()[0]), lasts },
+            16 => Fault::Pause { who: mgmt, lasts },
             17 => Fault::Slow { who, factor: [10, 50, 200, 1000][random.below(4) as usize], lasts },
             18 => Fault::Client { number: random.below(self.clients) },
             _ => {

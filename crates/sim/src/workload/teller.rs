@@ -162,8 +162,9 @@ pub struct Holdings {
 pub async fn audit(floor: std::rc::Rc<Floor>, client: Client, clock: Clock, number: u64) {
     let mut done = 0;
     loop {
-        let tables = floor.tables.borrow().clone();
-        if let Some(tables) = tables.filter(|_| floor.audits.get() > done) {
+        let is_asked = floor.audits.get() > done;
+        let tables = if is_asked { floor.tables.borrow().clone() } else { None };
+        if let Some(tables) = tables {
             done = floor.audits.get();
             let found = holdings(&client, &tables).await;
             floor.findings.borrow_mut().insert(number, (done, found));

@@ -1,0 +1,40 @@
+"""The simulated cluster: seeds with faults, and the same seed twice.
+
+Each seed draws a cluster, a network, a workload and a schedule of crashes, partitions, pauses and the like, and must live through it
+with nothing lost and everything running again. A failing seed is printed with the line that repeats it.
+"""
+
+import os
+import re
+
+from lib.harness import BINARY, FULL, check, run, scenario_main
+
+LIMIT_SECONDS = (900, 7200)
+SEEDS, TWICE = (20_000, 1_000) if FULL else (2_000, 100)
+# Another first seed for a run that shall see something new, e.g. SIM_FROM=$RANDOM in a nightly job.
+FROM = int(os.environ.get("SIM_FROM", "1"))
+
+
+def simulate(t, *arguments):
+    limit = LIMIT_SECONDS[FULL]
+    code, text = run([BINARY, "sim", "--dir", t.directory, "--from", FROM, *arguments], seconds=limit, ok=False)
+    for line in text.splitlines():
+        if not re.match(r"\d+ s: ", line):
+            t.say(line[:300])
+    check(code == 0, f"apus sim ended with {code}:\n{text[-4000:]}")
+    return text
+
+
+def main(t):
+    with t.case(f"{SEEDS} seeds"):
+        text = simulate(t, "--seeds", SEEDS)
+        check(f"{SEEDS} run, 0 failed" in text, "not all seeds were run")
+        commits = int(re.search(r"commits +(\d+)", text)[1])
+        check(commits > SEEDS, f"only {commits} transactions in {SEEDS} seeds")
+    with t.case(f"{TWICE} seeds twice: equal hashes"):
+        text = simulate(t, "--seeds", TWICE, "--twice")
+        check(f"{TWICE} run, 0 failed" in text, "not all seeds were run")
+
+
+if __name__ == "__main__":
+    scenario_main(main)
