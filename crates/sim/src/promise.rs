@@ -67,19 +67,14 @@ pub fn not_yet(settings: &Settings, round: &Round) -> Option<&'static str> {
                 | Fault::Slow { .. }
         )
     };
+    let is_split = |fault: &Fault| matches!(fault, Fault::Split { .. });
     let takes_away = round.faults.iter().filter(|(_, f)| !matches!(f, Fault::Client { .. } | Fault::Arm { .. }));
     if takes_away.count() > 1 && round.faults.iter().any(|(_, fault)| cuts_off(fault)) {
         return Some(
             "QMGR: a node that is cut off or paused while another one fails stays in its old view, or the survivors stop",
         );
     }
-    let parts_two = |fault: &Fault| {
-        matches!(
-            fault,
-            Fault::Cut { .. } | Fault::Mute { .. } | Fault::Flap { .. } | Fault::Reset { .. } | Fault::Bridge { .. }
-        )
-    };
-    if settings.data_nodes().len() > 3 && round.faults.iter().any(|(_, fault)| parts_two(fault)) {
+    if settings.data_nodes().len() > 3 && round.faults.iter().any(|(_, fault)| cuts_off(fault) && !is_split(fault)) {
         return Some("QMGR: what a node on its way out says of others is believed by those who have not heard of it");
     }
     None
