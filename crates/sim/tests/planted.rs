@@ -8,7 +8,7 @@ use apus_sim::{drill::Failure, runner::catch_panics, settings::Settings, workloa
 use apus_types::planted::{Bug, arm};
 
 /// Seeds that a bug may need. PLANTED_SEEDS asks for another number.
-const SEEDS_MAX: u64 = 150;
+const SEEDS_MAX: u64 = 300;
 /// Columns of the table for what was found.
 const FOUND_CHARS: usize = 150;
 
