@@ -11,6 +11,7 @@ use apus_kernel::{Block, Context, FaultRule, Request, Worker, WorkerConfig};
 use apus_signal::{
     BlockId, BlockRef, DecodeError, Envelope, Kind,
     envelope::{decode_frame, frame_length},
+    epoch::Drained,
     mgmt::ClusterConfig,
     view::View,
 };
@@ -29,10 +30,13 @@ pub struct Seen {
     pub view: Option<View>,
     pub orders: Vec<apus_signal::dict::TableOrd>,
     pub copied: Vec<apus_signal::copy::CopyFrag>,
-    /// Answer copy requests and table orders.
+    /// Do not answer copy requests, table orders and rounds of epochs.
     pub silent: bool,
     /// Refuse the next table order with this error.
     pub refuse: u32,
+    /// The last round that was to be drained, and what to say of memory.
+    pub round: Option<apus_signal::epoch::EpochOrd>,
+    pub short_of_memory: bool,
 }
 
 /// Stands in for an LDM or TC instance: confirms what it is told.
@@ -58,6 +62,13 @@ impl Block for StandIn {
                 } else if !seen.silent {
                     ctx.send(envelope.from, Kind::TableConf, |b| b.extend_from_slice(body));
                 }
+            }
+            Kind::DrainReq if !seen.silent => {
+                let order = apus_signal::epoch::EpochOrd::decode(body)?;
+                let (generation, round, short_of_memory) = (order.generation, order.round, seen.short_of_memory);
+                let conf = Drained { generation, round, short_of_memory, ..Drained::default() };
+                seen.round = Some(order);
+                ctx.send(envelope.from, Kind::DrainConf, |b| conf.encode(b));
             }
             Kind::CopyFragReq if !seen.silent => {
                 seen.copied.push(apus_signal::copy::CopyFrag::decode(body)?);

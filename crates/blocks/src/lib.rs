@@ -7,6 +7,7 @@ pub mod copy;
 mod deferred;
 pub mod dict;
 pub mod dih;
+mod flight;
 pub mod ldm;
 pub mod qmgr;
 pub mod tc;

@@ -103,7 +103,14 @@ fn main() {
                     return;
                 }
                 let (trans, table) = (TransId::NONE, TableId(7));
-                let batch = ReadBatch { trans, table, schema_version: 1, columns: None, keys: &keys };
+                let batch = ReadBatch {
+                    trans,
+                    snapshot: Default::default(),
+                    table,
+                    schema_version: 1,
+                    columns: None,
+                    keys: &keys,
+                };
                 if client.read(&batch, &mut rows).await.is_err() || rows.row(0).is_none() {
                     eprintln!("a read failed");
                     return;

@@ -2,6 +2,7 @@
 //!
 //! - [`Client`] is the handle: committed key reads, scans and aggregates from any replica, transactions through a coordinator, the
 //!   dictionary. Failures of nodes are hidden where that is right ([`Transaction`] says where it is not).
+//! - [`Snapshot`] fixes a moment that reads, scans and aggregates may be asked for instead of now.
 //! - The core is a state machine without I/O: links, hello, requests in flight, routing by the newest map. Operations are
 //!   futures over it that need no particular executor and never touch a socket or a clock.
 //! - A [`Driver`] moves the bytes and tells the time: module `shell` does it with tokio, the simulator with virtual ones.
@@ -26,6 +27,7 @@ mod retry;
 mod rows;
 mod scan;
 mod shell;
+mod snapshot;
 mod transaction;
 
 pub use apus_signal::{scan::Aggregate, scan::AggregateFunction, tc::Outcome};
@@ -38,4 +40,5 @@ pub use error::ClientError;
 pub use request::{Aggregates, CommitToken, Committed, ExecOptions, PartialAggregate, ReadBatch, ScanRequest};
 pub use rows::{KeyList, Rows};
 pub use scan::ScanCursor;
+pub use snapshot::Snapshot;
 pub use transaction::Transaction;

@@ -95,7 +95,8 @@ impl Client {
             let deadline = retry.attempt_deadline();
             let call = self.call(ldm(to), Kind::ReadReq, Kind::ReadConf, deadline, |body, id| {
                 let (table, version) = (request.table, request.schema_version);
-                let count_at = ReadReq::begin(body, id, request.trans, table, version, request.columns);
+                let seen = (request.trans, request.snapshot);
+                let count_at = ReadReq::begin(body, id, seen, table, version, request.columns);
                 ReadReq::push_key(body, count_at, partition, key);
             });
             let verdict = match call {
@@ -297,7 +298,8 @@ impl Flight<'_, '_> {
             deadline,
             |body, id| {
                 let (table, version) = (request.table, request.schema_version);
-                let count_at = ReadReq::begin(body, id, request.trans, table, version, request.columns);
+                let seen = (request.trans, request.snapshot);
+                let count_at = ReadReq::begin(body, id, seen, table, version, request.columns);
                 for t in group {
                     ReadReq::push_key(body, count_at, t.partition, request.keys.entry(t.index as usize).1);
                 }

@@ -13,6 +13,8 @@ pub struct ReadBatch<'a> {
     /// [`TransId::NONE`]: the latest committed rows, from any replica. Otherwise the id of an open transaction, whose own
     /// changes are seen; only primaries are asked then.
     pub trans: TransId,
+    /// [`Epoch`] 0: the latest committed rows. Otherwise the rows as of a [`crate::Snapshot`], the transaction's own changes in front.
+    pub snapshot: Epoch,
     pub table: TableId,
     pub schema_version: u32,
     /// Columns wanted, in the order wanted; `None`: whole rows.
@@ -25,6 +27,8 @@ pub struct ReadBatch<'a> {
 pub struct ScanRequest<'a> {
     /// As in [`ReadBatch`].
     pub trans: TransId,
+    /// As in [`ReadBatch`].
+    pub snapshot: Epoch,
     pub table: TableId,
     pub schema_version: u32,
     /// 0: the primary key's.
@@ -53,6 +57,7 @@ impl<'a> ScanRequest<'a> {
     pub fn all(table: TableId, schema_version: u32) -> ScanRequest<'a> {
         ScanRequest {
             trans: TransId::NONE,
+            snapshot: Epoch(0),
             table,
             schema_version,
             index: IndexNo(0),

@@ -1,6 +1,6 @@
 //! When to try again, where, and when to stop.
 
-use apus_types::ErrorCode;
+use apus_types::{Chain, ErrorCode};
 
 use crate::{Client, ClientError, core::table::Verdict};
 
@@ -51,6 +51,9 @@ impl<'c> Retry<'c> {
     pub async fn refused(&mut self, error: ClientError) -> Result<(), ClientError> {
         if !error.code.is_temporary() {
             return Err(error);
+        }
+        if error.code == ErrorCode::SnapshotElsewhere && self.attempt >= 2 * Chain::REPLICAS_MAX as u32 {
+            return Err(ErrorCode::SnapshotTooOld.into()); // all replicas were asked
         }
         if error.code == ErrorCode::WrongView {
             self.client.inner.core.borrow_mut().refresh_map();

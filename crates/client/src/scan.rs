@@ -11,7 +11,7 @@ use apus_signal::{
     DecodeError, Kind, Reader,
     scan::{AggregateFunction, SCAN_BYTES_MAX, SCAN_ROWS_MAX, ScanConf, ScanSpec},
 };
-use apus_types::{ErrorCode, IndexNo, PartitionId, TableId, TransId};
+use apus_types::{Epoch, ErrorCode, IndexNo, PartitionId, TableId, TransId};
 
 use crate::{
     Client, ClientError, PartialAggregate, Rows, ScanRequest,
@@ -102,6 +102,7 @@ impl Stream {
 pub struct ScanCursor {
     client: Client,
     trans: TransId,
+    snapshot: Epoch,
     table: TableId,
     schema_version: u32,
     index: IndexNo,
@@ -169,6 +170,7 @@ impl Client {
         ScanCursor {
             client: self.clone(),
             trans: request.trans,
+            snapshot: request.snapshot,
             table: request.table,
             schema_version: request.schema_version,
             index: request.index,
@@ -473,6 +475,7 @@ impl ScanCursor {
             ScanSpec {
                 request,
                 trans: self.trans,
+                snapshot: self.snapshot,
                 table: self.table,
                 schema_version: self.schema_version,
                 index: self.index,

@@ -27,7 +27,14 @@ fn keys(ids: impl IntoIterator<Item = u32>) -> KeyList {
 }
 
 fn batch(keys: &KeyList) -> ReadBatch<'_> {
-    ReadBatch { trans: TransId::NONE, table: TableId(7), schema_version: 1, columns: None, keys }
+    ReadBatch {
+        trans: TransId::NONE,
+        snapshot: Default::default(),
+        table: TableId(7),
+        schema_version: 1,
+        columns: None,
+        keys,
+    }
 }
 
 fn read(bench: &mut Bench, list: &KeyList) -> Result<Vec<Option<Vec<u8>>>, apus_client::ClientError> {

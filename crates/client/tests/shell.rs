@@ -85,7 +85,14 @@ fn run(test: impl Future<Output = ()>) {
 async fn read_one(client: &Client, id: u32, rows: &mut Rows) -> Result<(), apus_client::ClientError> {
     let mut keys = KeyList::new();
     keys.push(&schema(), &key_of(id)).unwrap();
-    let batch = ReadBatch { trans: TransId::NONE, table: TableId(7), schema_version: 1, columns: None, keys: &keys };
+    let batch = ReadBatch {
+        trans: TransId::NONE,
+        snapshot: Default::default(),
+        table: TableId(7),
+        schema_version: 1,
+        columns: None,
+        keys: &keys,
+    };
     client.read(&batch, rows).await
 }
 

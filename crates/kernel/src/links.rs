@@ -190,6 +190,9 @@ pub(crate) fn is_inside_only(kind: Kind) -> bool {
         Kind::ClientGoneRep
             | Kind::LdmContinueOrd
             | Kind::TcContinueOrd
+            | Kind::EpochContinueOrd
+            | Kind::DrainReq
+            | Kind::DrainConf
             | Kind::LinkDownRep
             | Kind::LinkUpRep
             | Kind::ViewOrd

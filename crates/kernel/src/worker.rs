@@ -312,7 +312,7 @@ impl Worker {
             self.report_link(Kind::LinkUpRep, node, incarnation);
         }
     }
-    /// A link is gone, what was unsent with it. A client's end is reported to every TC.
+    /// A link is gone, what was unsent with it. A client's end is reported to every TC and to DIH.
     pub fn link_down(&mut self, node: NodeId) {
         let Some(link) = self.core.links.get_mut(node) else { return };
         let incarnation = link.incarnation;
@@ -328,6 +328,8 @@ impl Worker {
             let to = BlockRef { block: BlockId::Tc, instance, ..from };
             self.core.send(from, to, Kind::ClientGoneRep, 0, |b| b.put_u16(node.0));
         }
+        let dih = BlockRef { block: BlockId::Dih, instance: 0, ..from };
+        self.core.send(from, dih, Kind::ClientGoneRep, 0, |b| b.put_u16(node.0));
     }
     fn report_link(&mut self, kind: Kind, node: NodeId, incarnation: u64) {
         let from = self.core.link_ref();
@@ -468,7 +470,7 @@ fn client_door(kind: Kind) -> Option<BlockId> {
     match kind {
         Kind::ReadReq | Kind::ScanReq => Some(BlockId::Ldm),
         Kind::TcBatchReq | Kind::TcCommitReq | Kind::TcRollbackReq | Kind::TcOutcomeReq => Some(BlockId::Tc),
-        Kind::MapReq => Some(BlockId::Dih),
+        Kind::MapReq | Kind::SnapshotReq | Kind::SnapshotEndOrd => Some(BlockId::Dih),
         Kind::DictReadReq | Kind::SchemaReq => Some(BlockId::Dict),
         Kind::NodeStatusReq => Some(BlockId::Cntr),
         Kind::StatusReq | Kind::ConfigReq => Some(BlockId::Mgmt),

@@ -118,6 +118,10 @@ kinds! {
     ReadConf = 17;
     ScanReq = 18;
     ScanConf = 19;
+    // Clients to DIH: module `epoch`.
+    SnapshotReq = 20;
+    SnapshotConf = 21;
+    SnapshotEndOrd = 22;
 
     // Clients to TC: module `tc`.
     TcBatchReq = 32;
@@ -158,6 +162,17 @@ kinds! {
     OutcomeReq = 98;
     OutcomeConf = 99;
 
+    // Epochs: module `epoch`.
+    EpochOrd = 100;
+    EpochDrainedRep = 101;
+    /// DIH to the TC and LDM instances of its node, and their answer.
+    DrainReq = 102;
+    DrainConf = 103;
+    EpochFloorReq = 104;
+    EpochFloorConf = 105;
+    /// DIH to itself: the next round is due.
+    EpochContinueOrd = 106;
+
     // Node recovery: module `copy`.
     CopyFragReq = 112;
     CopyFragConf = 113;
@@ -184,7 +199,7 @@ kinds! {
     LinkUpRep = 142;
     /// Inside a node: the committed view, to every block instance; body `view::View`.
     ViewOrd = 143;
-    EpochRep = 144;
+    // 144: was EpochRep.
     RecoveredRep = 145;
     FailRep = 146;
     StopOrd = 147;

@@ -7,8 +7,11 @@
 //!
 //! With a transaction id the primary also shows what that transaction has written and not committed; only the primary may be
 //! asked then, because backups learn of writes later.
+//!
+//! With a snapshot epoch the rows are those of that epoch (see [`crate::epoch`]), at any replica that holds it: there is no
+//! `AtPrimary` then. With both, the transaction's own changes show in front of the snapshot.
 
-use apus_types::{PartitionId, TableId, TransId, limits};
+use apus_types::{Epoch, PartitionId, TableId, TransId, limits};
 
 use crate::codec::{DecodeError, Put, Reader, patch_u16};
 
@@ -52,6 +55,8 @@ pub struct ReadReq<'a> {
     /// The client's number for this request, returned in the answer.
     pub request: u64,
     pub trans: TransId,
+    /// 0: the latest committed rows.
+    pub snapshot: Epoch,
     pub table: TableId,
     pub schema_version: u32,
     pub projection: Projection<'a>,
@@ -64,13 +69,14 @@ impl<'a> ReadReq<'a> {
     pub fn begin(
         out: &mut Vec<u8>,
         request: u64,
-        trans: TransId,
+        (trans, snapshot): (TransId, Epoch),
         table: TableId,
         schema_version: u32,
         columns: Option<&[u16]>,
     ) -> usize {
         out.put_u64(request);
         out.put_trans(trans);
+        out.put_u64(snapshot.0);
         out.put_u32(table.0);
         out.put_u32(schema_version);
         Projection::encode(columns, out);
@@ -87,6 +93,7 @@ impl<'a> ReadReq<'a> {
         let mut r = Reader::new(body);
         let request = r.u64()?;
         let trans = r.trans()?;
+        let snapshot = r.epoch()?;
         let table = TableId(r.u32()?);
         let schema_version = r.u32()?;
         let projection = Projection::decode(&mut r)?;
@@ -94,7 +101,7 @@ impl<'a> ReadReq<'a> {
         if usize::from(count) > limits::BATCH_OPS_MAX {
             return Err(DecodeError);
         }
-        Ok(ReadReq { request, trans, table, schema_version, projection, count, keys: r.rest() })
+        Ok(ReadReq { request, trans, snapshot, table, schema_version, projection, count, keys: r.rest() })
     }
     /// The keys in order; stops with an error at the first that does not decode.
     pub fn keys(&self) -> impl Iterator<Item = Result<(PartitionId, &'a [u8]), DecodeError>> {

@@ -11,6 +11,7 @@ pub mod codec;
 pub mod copy;
 pub mod dict;
 pub mod envelope;
+pub mod epoch;
 pub mod hello;
 pub mod key_read;
 pub mod ldm;

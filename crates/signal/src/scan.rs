@@ -4,13 +4,13 @@
 //! may follow, the entry key of the last row looked at; the client asks again from there. So nothing pins memory, and any
 //! replica or a promoted primary can continue after a failure. As with key reads, a transaction id shows that transaction's
 //! own changes and must go to primaries; a backup that meets a row not yet complete refuses the scan with `WrongView` and the
-//! client repeats it at the primaries.
+//! client repeats it at the primaries. A scan at a snapshot epoch shows the rows of that epoch, as with key reads.
 //!
 //! With aggregates the answer is a single row of partial results instead (see [`Aggregate`]).
 
 use std::ops::Bound;
 
-use apus_types::{IndexNo, PartitionId, TableId, TransId, limits};
+use apus_types::{Epoch, IndexNo, PartitionId, TableId, TransId, limits};
 
 use crate::{
     codec::{DecodeError, Put, Reader, patch_u32},
@@ -69,6 +69,8 @@ impl AggregateFunction {
 pub struct ScanReq<'a> {
     pub request: u64,
     pub trans: TransId,
+    /// 0: the latest committed rows.
+    pub snapshot: Epoch,
     pub table: TableId,
     pub schema_version: u32,
     pub index: IndexNo,
@@ -90,6 +92,8 @@ pub struct ScanReq<'a> {
 pub struct ScanSpec<'a> {
     pub request: u64,
     pub trans: TransId,
+    /// 0: the latest committed rows.
+    pub snapshot: Epoch,
     pub table: TableId,
     pub schema_version: u32,
     pub index: IndexNo,
@@ -117,6 +121,7 @@ impl ScanSpec<'_> {
         bound(&self.high, HIGH_PRESENT, HIGH_EXCLUDED);
         out.put_u64(self.request);
         out.put_trans(self.trans);
+        out.put_u64(self.snapshot.0);
         out.put_u32(self.table.0);
         out.put_u32(self.schema_version);
         out.put_u16(self.index.0);
@@ -146,6 +151,7 @@ impl<'a> ScanReq<'a> {
         let mut r = Reader::new(body);
         let request = r.u64()?;
         let trans = r.trans()?;
+        let snapshot = r.epoch()?;
         let table = TableId(r.u32()?);
         let schema_version = r.u32()?;
         let index = IndexNo(r.u16()?);
@@ -179,6 +185,7 @@ impl<'a> ScanReq<'a> {
         Ok(ScanReq {
             request,
             trans,
+            snapshot,
             table,
             schema_version,
             index,

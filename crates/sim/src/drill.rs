@@ -66,6 +66,10 @@ pub trait Workload {
     fn violation(&self) -> Option<String>;
     /// Acknowledged so far, of unknown outcome, and errors by number.
     fn figures(&self) -> (u64, u64, BTreeMap<u16, u64>);
+    /// Snapshots that were read and found right.
+    fn snapshots(&self) -> u64 {
+        0
+    }
 }
 
 /// How a run that went well went.
@@ -77,6 +81,8 @@ pub struct Report {
     /// Transactions that clients know to be committed, and those of which they could not learn it.
     pub transfers: usize,
     pub unresolved: usize,
+    /// Snapshots that were read and found right.
+    pub snapshots: u64,
     pub audits: u64,
     /// Errors that clients met, by number.
     pub retries: BTreeMap<u16, u64>,
@@ -254,6 +260,7 @@ impl<W: Workload> Drill<'_, W> {
             virtual_ms: self.cluster.now() / MS,
             transfers: acknowledged as usize,
             unresolved: unresolved as usize,
+            snapshots: self.workload.snapshots(),
             retries,
             ..std::mem::take(&mut self.report)
         })

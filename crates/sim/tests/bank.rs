@@ -19,14 +19,16 @@ fn good(settings: &Settings) -> Report {
 #[test]
 fn money_survives_node_failures() {
     let from = number("SIM_FROM", 1);
-    let (mut take_overs, mut transfers) = (0, 0);
+    let (mut take_overs, mut transfers, mut snapshots) = (0, 0, 0);
     for seed in from..from + number("SIM_SEEDS", SEEDS) {
         println!("seed {seed}"); // shown with a panic
         let report = good(&Settings::from_seed(seed));
         take_overs += report.probes.get("tc: take-over commits").copied().unwrap_or(0);
         transfers += report.transfers;
+        snapshots += report.snapshots;
     }
     assert!(transfers > 0, "nothing was transferred");
+    assert!(snapshots > 0, "no snapshot was read");
     assert!(take_overs > 0, "no seed interrupted a commit");
 }
 

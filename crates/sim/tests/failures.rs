@@ -138,6 +138,7 @@ async fn read(client: Client, board: Rc<Board>, clock: Clock, reader: u64) {
         keys.push(&table, &encode(id)).expect("one key");
         let request = ReadBatch {
             trans: TransId::NONE,
+            snapshot: Default::default(),
             table: table.id,
             schema_version: table.version,
             columns: None,

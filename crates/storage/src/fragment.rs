@@ -5,7 +5,7 @@
 //! A row is a slot, named by its [`RowId`] for as long as it exists. The slot holds the encoded primary key, the lock word, the count of
 //! changes that are committed here but not yet complete in the cluster, and the newest version. Versions are records linked from new to
 //! old: any number of pending ones (one transaction, under an exclusive lock), then the committed one, then older committed ones kept
-//! for snapshots.
+//! for snapshots (module `versions`).
 //!
 //! # Ordered indexes
 //!
@@ -18,7 +18,9 @@
 //! Only [`Fragment::insert_slot`], [`Fragment::push_pending`] and [`Fragment::build_index`] can be refused, and then change nothing. Commit, undo
 //! and everything after a prepare never need memory.
 
-use std::{collections::VecDeque, ops::Bound, sync::Arc};
+mod versions;
+
+use std::{ops::Bound, sync::Arc};
 
 use apus_types::{
     Epoch, ErrorCode, IndexNo, PartitionId, TableSchema,
@@ -33,6 +35,8 @@ use crate::{
     memory::{MemoryManager, Region},
     record::{PENDING, RecRef, Records, SAME_ENTRIES, TOMBSTONE},
 };
+
+use self::versions::{Kept, NOT_KEPT};
 
 /// Names a row of a fragment until the row is reclaimed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -52,11 +56,22 @@ struct Slot {
     /// The key, or the record that holds it (little-endian, in the first 8 bytes) when it is longer.
     key: [u8; INLINE_KEY],
     key_length: u16,
+    /// The next row in the same bucket of [`Kept`], or that there is none, or that the row is in no bucket.
+    kept_next: u32,
     used: bool,
 }
 
-const FREE: Slot =
-    Slot { head: RecRef::NONE, lock: 0, incomplete: 0, hash: 0, key: [0; INLINE_KEY], key_length: 0, used: false };
+const FREE: Slot = Slot {
+    head: RecRef::NONE,
+    lock: 0,
+    incomplete: 0,
+    hash: 0,
+    key: [0; INLINE_KEY],
+    key_length: 0,
+    kept_next: NOT_KEPT,
+    used: false,
+};
+const _: () = assert!(size_of::<Slot>() == 48);
 
 struct Index {
     no: IndexNo,
@@ -73,11 +88,12 @@ pub struct Fragment {
     slots_used: u32,
     free_slots: Vec<u32>,
     rows: u64,
+    /// Rows whose newest committed version is a delete.
+    deleted: u64,
     records: Records,
     hash: HashIndex,
     indexes: Vec<Index>,
-    /// Rows with old versions kept for snapshots, in commit order.
-    kept: VecDeque<(Epoch, RowId)>,
+    kept: Kept,
     scratch: Vec<u8>,
     scratch_old: Vec<u8>,
     image: Vec<u8>,
@@ -109,10 +125,11 @@ impl Fragment {
             slots_used: 0,
             free_slots: Vec::new(),
             rows: 0,
+            deleted: 0,
             records: Records::new(memory.clone()),
             hash: HashIndex::new(memory.clone())?,
             indexes: Vec::new(),
-            kept: VecDeque::new(),
+            kept: Kept::default(),
             scratch: Vec::new(),
             scratch_old: Vec::new(),
             image: Vec::new(),
@@ -133,9 +150,13 @@ impl Fragment {
     pub fn partition(&self) -> PartitionId {
         self.partition
     }
-    /// Slots in use, including rows not committed yet.
+    /// Rows that are there, including those not committed yet and without those that only snapshots see.
     pub fn row_count(&self) -> u64 {
-        self.rows
+        self.rows - self.deleted
+    }
+    /// Nothing at all is in it, not even what only snapshots see.
+    pub fn is_empty(&self) -> bool {
+        self.rows == 0
     }
     pub fn data_bytes(&self) -> u64 {
         self.records.bytes() + (self.slots.len() * CHUNK * size_of::<Slot>()) as u64
@@ -253,7 +274,7 @@ impl Fragment {
         let at = self.slot(row).head;
         if at.is_none() || self.records.flags(at) & TOMBSTONE != 0 { None } else { Some(self.records.bytes_of(at)) }
     }
-    /// The image committed at or before `epoch`, for snapshot reads; right only while that epoch is kept (see [`Fragment::commit`]).
+    /// The image committed at or before `epoch`, for snapshot reads; right only for epochs not below the horizon of [`Fragment::commit`].
     pub fn committed_at(&self, row: RowId, epoch: Epoch) -> Option<&[u8]> {
         let mut at = self.slot(row).head;
         while !at.is_none() {
@@ -429,82 +450,6 @@ impl Fragment {
         self.drop_version(row, head, self.has_entries_of_below(head));
     }
 
-    /// Makes the newest pending version the committed one. Pending versions below it vanish; the committed version it replaces is kept
-    /// while `epoch > horizon` (a snapshot at the horizon may need it), otherwise freed now.
-    pub fn commit(&mut self, row: RowId, epoch: Epoch, horizon: Epoch) {
-        let head = self.slot(row).head;
-        assert!(self.has_pending(row), "commit of a row without a pending version");
-        let (tombstone, mut same) = (self.records.flags(head) & TOMBSTONE, self.has_entries_of_below(head));
-        self.records.set_epoch(head, epoch);
-        let keep = epoch > horizon;
-        let mut at = self.records.previous(head);
-        let (mut base, mut as_base) = (at, same);
-        while !base.is_none() && self.records.flags(base) & PENDING != 0 {
-            as_base &= self.has_entries_of_below(base);
-            base = self.records.previous(base);
-        }
-        self.records.set_flags(head, tombstone | if as_base { SAME_ENTRIES } else { 0 });
-        self.records.set_previous(head, if keep { base } else { RecRef::NONE });
-        while !(at.is_none() || keep && at == base) {
-            let (previous, as_below) = (self.records.previous(at), self.has_entries_of_below(at));
-            self.drop_version(row, at, same);
-            same &= as_below;
-            at = previous;
-        }
-        if keep && (!base.is_none() || tombstone != 0) {
-            self.kept.push_back((epoch, row));
-        } else if tombstone != 0 {
-            self.slot_mut(row).head = RecRef::NONE;
-            self.records.free(head);
-        }
-    }
-
-    /// Frees versions kept for snapshots that none at or after `horizon` can need; at most `budget` rows. Returns rows looked at.
-    pub fn collect(&mut self, horizon: Epoch, budget: usize) -> usize {
-        let mut done = 0;
-        while done < budget {
-            match self.kept.front() {
-                Some(&(epoch, row)) if epoch <= horizon => {
-                    self.kept.pop_front();
-                    self.trim(row, horizon);
-                    done += 1;
-                }
-                _ => break,
-            }
-        }
-        done
-    }
-
-    fn trim(&mut self, row: RowId, horizon: Epoch) {
-        if row.0 >= self.slots_used || !self.slot(row).used {
-            return; // reclaimed, perhaps another row now; trimming again is harmless
-        }
-        let (mut newer, mut at) = (RecRef::NONE, self.slot(row).head);
-        while !at.is_none() && (self.records.flags(at) & PENDING != 0 || self.records.epoch(at) > horizon) {
-            newer = at;
-            at = self.records.previous(at);
-        }
-        if at.is_none() {
-            return;
-        }
-        let (mut old, mut same) = (self.records.previous(at), self.has_entries_of_below(at));
-        self.records.set_previous(at, RecRef::NONE);
-        if self.records.flags(at) & TOMBSTONE != 0 {
-            match newer.is_none() {
-                true => self.slot_mut(row).head = RecRef::NONE,
-                false => self.records.set_previous(newer, RecRef::NONE),
-            }
-            self.records.free(at);
-        }
-        while !old.is_none() {
-            let (previous, as_below) = (self.records.previous(old), self.has_entries_of_below(old));
-            self.drop_version(row, old, same);
-            same &= as_below;
-            old = previous;
-        }
-        self.reclaim(row);
-    }
-
     #[inline]
     pub fn lock_word(&mut self, row: RowId) -> &mut u32 {
         &mut self.slot_mut(row).lock
@@ -527,10 +472,10 @@ impl Fragment {
         slot.incomplete -= 1;
     }
 
-    /// Removes the row if nothing is left of it: no version, no lock, nothing incomplete.
+    /// Removes the row if nothing is left of it: no version, no lock, nothing incomplete, no visit of [`Fragment::collect`] to come.
     pub fn reclaim(&mut self, row: RowId) -> bool {
         let slot = *self.slot(row);
-        if !slot.used || !slot.head.is_none() || slot.lock != 0 || slot.incomplete != 0 {
+        if !slot.used || !slot.head.is_none() || slot.lock != 0 || slot.incomplete != 0 || slot.kept_next != NOT_KEPT {
             return false;
         }
         let removed = self.hash.remove(slot.hash, row.0);
@@ -668,6 +613,7 @@ impl Fragment {
         if records != self.records.count() {
             return Err(format!("{records} records are linked, {} exist", self.records.count()));
         }
+        self.verify_kept()?;
         for (index, expected) in self.indexes.iter().zip(expected) {
             index.tree.verify()?;
             if index.tree.len() != expected.len() {

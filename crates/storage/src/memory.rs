@@ -16,6 +16,8 @@ use std::sync::{
 pub const PAGE_BYTES: usize = 32 << 10;
 /// Free pages kept for reuse; more go back to the operating system.
 const KEEP_PAGES: usize = 256;
+/// Old versions are given up when data memory, or the pool, is filled beyond this share; inserts are refused at 95 %.
+const SHORT_PERCENT: i64 = 85;
 
 /// A page, on the heap.
 pub type Page = Box<[u8; PAGE_BYTES]>;
@@ -152,6 +154,13 @@ impl MemoryManager {
         assert!(before >= bytes as i64, "{region:?} gave back {bytes} bytes and had only {before}");
         let to_pool = beyond(before, state) - beyond(before - bytes as i64, state);
         self.pool_used.fetch_sub(to_pool, Relaxed);
+    }
+
+    /// Data memory is filled over [`SHORT_PERCENT`] of what it may take: time to give up what is kept only for readers of the past.
+    pub fn is_short(&self) -> bool {
+        let data = &self.regions[Region::Data as usize];
+        let over = |used: &AtomicI64, most: i64| used.load(Relaxed) > most / 100 * SHORT_PERCENT;
+        over(&data.used, data.limits.maximum as i64) || over(&self.pool_used, self.pool / 100 * 90)
     }
 
     pub fn alloc_page(&self, region: Region, insert: bool) -> Option<Page> {

@@ -71,6 +71,17 @@ struct Row {
     pending: Vec<Image>,
 }
 
+impl Row {
+    fn at(&self, epoch: u64) -> Option<&[u8]> {
+        self.committed.iter().rev().find(|(e, _)| *e <= epoch).and_then(|(_, i)| i.as_deref())
+    }
+    /// Nobody sees it, at the horizon or later.
+    fn is_nothing(&self, horizon: u64) -> bool {
+        let newest = self.committed.last().map_or(0, |c| c.0).max(horizon);
+        self.pending.is_empty() && (horizon..=newest).all(|e| self.at(e).is_none())
+    }
+}
+
 struct World {
     fragment: Fragment,
     schema: Arc<TableSchema>,
@@ -179,12 +190,8 @@ impl World {
     /// Forgets in the model what may be gone, and the row when nothing is left.
     fn settle(&mut self, key: &[u8], row: RowId) {
         let gone = self.fragment.reclaim(row);
-        let horizon = self.horizon;
-        let model = &self.model[key];
-        let nothing = model.pending.is_empty()
-            && model.committed.last().is_none_or(|(e, image)| image.is_none() && *e <= horizon);
         if gone {
-            assert!(nothing);
+            assert!(self.model[key].is_nothing(self.horizon));
             self.model.remove(key);
         }
     }
@@ -196,17 +203,12 @@ impl World {
             while self.fragment.collect(Epoch(self.horizon), 7) != 0 {}
             let horizon = self.horizon;
             let fragment = &self.fragment;
-            self.model.retain(|key, row| {
-                let nothing =
-                    row.pending.is_empty() && row.committed.last().is_none_or(|(e, i)| i.is_none() && *e <= horizon);
-                !nothing || fragment.find(key, hash_key(key)).is_some()
-            });
+            self.model.retain(|key, row| !row.is_nothing(horizon) || fragment.find(key, hash_key(key)).is_some());
         }
     }
 
     fn compare(&self) {
         self.fragment.verify().unwrap();
-        let mut indexed: [Vec<(Vec<u8>, Vec<u8>)>; 3] = Default::default();
         for (key, model) in &self.model {
             let row = self.fragment.find(key, hash_key(key)).unwrap();
             assert_eq!(self.fragment.key(row), key);
@@ -216,29 +218,33 @@ impl World {
             assert_eq!(self.fragment.newest(row), newest);
             assert_eq!(self.fragment.has_pending(row), !model.pending.is_empty());
             for epoch in self.horizon..=self.epoch {
-                let then = model.committed.iter().rev().find(|(e, _)| *e <= epoch).and_then(|(_, i)| i.as_deref());
-                assert_eq!(self.fragment.committed_at(row, Epoch(epoch)), then, "at {epoch}");
+                assert_eq!(self.fragment.committed_at(row, Epoch(epoch)), model.at(epoch), "at {epoch}");
             }
-            if let Some(image) = committed {
+            if committed.is_some() {
                 assert_eq!(self.fragment.last_change(row).0, model.committed.last().unwrap().0);
-                for (no, entries) in indexed.iter_mut().enumerate() {
+            }
+        }
+        // As of now, and as of every epoch that may still be read at.
+        for epoch in (self.horizon..=self.epoch).map(Some).chain([None]) {
+            for no in 0..3 {
+                let mut entries = Vec::new();
+                for (key, model) in &self.model {
+                    let Some(image) = model.at(epoch.unwrap_or(u64::MAX)) else { continue };
                     let mut entry = Vec::new();
                     if no != 0 {
-                        let columns = self.schema.index_columns(IndexNo(no as u16)).unwrap();
+                        let columns = self.schema.index_columns(IndexNo(no)).unwrap();
                         key::encode_from_row(&self.schema, columns, image, &mut entry).unwrap();
                     }
                     entry.extend_from_slice(key);
                     entries.push((entry, image.to_vec()));
                 }
+                entries.sort();
+                self.compare_scans(IndexNo(no), &entries, epoch);
             }
-        }
-        for (no, entries) in indexed.iter_mut().enumerate() {
-            entries.sort();
-            self.compare_scans(IndexNo(no as u16), entries);
         }
     }
 
-    fn compare_scans(&self, no: IndexNo, expected: &[(Vec<u8>, Vec<u8>)]) {
+    fn compare_scans(&self, no: IndexNo, expected: &[(Vec<u8>, Vec<u8>)], epoch: Option<u64>) {
         let mut rng = Rng(self.rng.0);
         for _ in 0..6 {
             let mut bound = || match (rng.below(4), expected.get(rng.below(expected.len() as u64 + 1) as usize)) {
@@ -253,7 +259,11 @@ impl World {
                 let mut scratch = Vec::new();
                 let mut got: Vec<(&[u8], &[u8])> = Vec::new();
                 for (entry, row) in scan {
-                    let Some(image) = self.fragment.committed(row) else { continue };
+                    let image = match epoch {
+                        None => self.fragment.committed(row),
+                        Some(epoch) => self.fragment.committed_at(row, Epoch(epoch)),
+                    };
+                    let Some(image) = image else { continue };
                     if self.fragment.entry_matches(no, row, image, entry, &mut scratch) {
                         got.push((entry, image));
                     }
@@ -341,4 +351,39 @@ fn refusals_of_memory_change_nothing() {
         let (done, refused) = run(seed == 2, seed * 15_485_863, 900_000, 8_000);
         assert!(done > 100 && refused > 100, "{done} done, {refused} refused");
     }
+}
+
+#[test]
+fn a_row_that_changes_all_the_time_keeps_one_version_per_epoch() {
+    let memory = MemoryManager::new(64 << 20);
+    let mut world = World::new(false, 9, &memory);
+    let (key, mut image) = world.make(5);
+    let row = world.fragment.insert_slot(&key, hash_key(&key)).unwrap();
+    let change = |world: &mut World, image: Option<&[u8]>, epoch, horizon| {
+        world.fragment.push_pending(row, image).unwrap();
+        world.fragment.commit(row, Epoch(epoch), Epoch(horizon))
+    };
+    assert!(!change(&mut world, Some(&image), 1, 0), "an insert replaces nothing");
+    let mut fresh = true;
+    for epoch in 2..=100 {
+        for _ in 0..50 {
+            image = world.make(5).1;
+            let first = change(&mut world, Some(&image), epoch, 1);
+            assert_eq!(first, std::mem::take(&mut fresh), "told once");
+        }
+    }
+    // More epochs than buckets: the row is visited when the newest of them is reached, and again until nothing old is left.
+    world.fragment.verify().unwrap();
+    assert!(world.fragment.committed_at(row, Epoch(1)).is_some());
+    assert_eq!(world.fragment.collect(Epoch(1), 1000), 0);
+    assert_eq!(world.fragment.collect(Epoch(60), 1000), 1);
+    assert_eq!(world.fragment.collect(Epoch(99), 1000), 0);
+    change(&mut world, None, 101, 99);
+    assert_eq!(world.fragment.collect(Epoch(100), 1000), 1);
+    assert!(world.fragment.committed_at(row, Epoch(100)).is_some());
+    assert!(world.fragment.committed_at(row, Epoch(101)).is_none());
+    assert_eq!(world.fragment.collect(Epoch(101), 1000), 1);
+    assert!(!world.fragment.keeps_versions());
+    assert_eq!(world.fragment.row_count(), 0, "a deleted row goes when no snapshot sees it");
+    world.fragment.verify().unwrap();
 }

@@ -66,6 +66,8 @@ errors! {
     TransactionAborted = 205, Conflict, "the transaction was rolled back; run it again";
     TransactionNotFound = 206, Conflict, "the coordinator does not know this transaction; it was rolled back";
     TransactionTimeout = 207, Timeout, "the transaction took too long and was rolled back";
+    /// It was given up for its age or because memory was short, its node failed, or the table is younger than it.
+    SnapshotTooOld = 208, Conflict, "the snapshot that the transaction reads at is not kept any more; run it again";
 
     /// The receiver is not (or not yet) primary, or the view of the sender is old: refresh the map and try again.
     WrongView = 301, Temporary, "the partition map changed; fetch it and try again";
@@ -74,10 +76,13 @@ errors! {
     LinkLost = 304, Temporary, "the connection to a data node was lost";
     NoNodeAvailable = 305, Temporary, "no live data node can serve this; check `apus status`";
     SchemaBusy = 306, Temporary, "another schema change is running; try again";
+    /// The node became a full member after the snapshot was taken; another replica may have it.
+    SnapshotElsewhere = 307, Temporary, "this replica does not hold the snapshot; ask another one";
 
     OutOfMemory = 401, NoSpace, "the memory region for this is full; delete rows or add memory";
     TooManyTransactions = 402, NoSpace, "too many open transactions on this coordinator";
     TransactionTooLarge = 403, NoSpace, "the transaction holds too many operations; commit more often";
+    TooManySnapshots = 405, NoSpace, "too many snapshots are open on this node; end transactions";
     /// A list, key or row in the request is over a written limit.
     RequestTooLarge = 404, User, "the request is larger than its limit";
 

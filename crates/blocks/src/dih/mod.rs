@@ -1,11 +1,18 @@
-//! DIH: the map of the cluster for clients, and the epoch.
+//! DIH: the map of the cluster for clients, the epochs, and the snapshots that clients read at.
 //!
-//! Owns the list of clients that asked for the map; each new view is pushed to them (`MapRep`). At the president it raises
-//! the epoch every [`EPOCH_NS`] and tells the members (`EpochRep`; the envelope carries it, and so does every other signal).
+//! Owns the list of clients that asked for the map; each new view is pushed to them (`MapRep`). At the president it drives the rounds that
+//! complete epochs ([`rounds`]); on every node it takes part in them and keeps the node's snapshots ([`snapshots`]). The messages are in
+//! `apus_signal::epoch`.
 //!
 //! When the president dies the epoch stands still until the next view; no commit waits for it.
 //! Limits: [`WATCHERS_MAX`] clients are remembered; one more replaces the one that asked longest ago and then sees a new map
 //! only when it asks again (a refused request tells it to). A client whose link is gone is forgotten at the next push.
+//! [`snapshots::SNAPSHOTS_MAX`] snapshots per node, each for [`snapshots::SNAPSHOT_AGE_NS`] at most.
+
+mod rounds;
+mod snapshots;
+#[cfg(test)]
+mod tests;
 
 use std::{collections::VecDeque, fmt::Write};
 
@@ -13,16 +20,22 @@ use apus_kernel::{Block, Context};
 use apus_signal::{
     BlockId, BlockRef, DecodeError, Envelope, Kind,
     dict::Dictionary,
+    epoch::{Drained, EpochFloor, EpochOrd, SnapshotReq},
     qmgr::{decode, encode},
     tc::RequestRef,
     view::{ClusterMap, MapReq, NodeState, View},
 };
-use apus_types::{Epoch, ErrorCode, NodeId};
+use apus_types::{ErrorCode, NodeId};
 
+use self::{rounds::Rounds, snapshots::Snapshots};
 use crate::NodeConfig;
 
-/// Time between two epochs in nanoseconds.
+/// Time between two rounds of epochs in nanoseconds, while nobody waits for one.
 pub const EPOCH_NS: u64 = 10_000_000;
+/// Time between two rounds while somebody does.
+pub const HURRY_NS: u64 = 500_000;
+/// What is not answered is sent again after this time.
+pub const RESEND_NS: u64 = 50_000_000;
 /// Most clients that new maps are pushed to.
 pub const WATCHERS_MAX: usize = 8192;
 
@@ -32,12 +45,30 @@ pub struct Distribution {
     view: Option<View>,
     dictionary_version: u64,
     watchers: VecDeque<BlockRef>,
-    last_epoch: u64,
+    rounds: Rounds,
+    snapshots: Snapshots,
 }
 
 impl Distribution {
     pub fn new(config: &NodeConfig) -> Distribution {
-        Distribution { me: config.node, view: None, dictionary_version: 0, watchers: VecDeque::new(), last_epoch: 0 }
+        Distribution {
+            me: config.node,
+            view: None,
+            dictionary_version: 0,
+            watchers: VecDeque::new(),
+            rounds: Rounds::default(),
+            snapshots: Snapshots::default(),
+        }
+    }
+
+    fn generation(&self) -> u64 {
+        self.view.as_ref().map_or(0, |v| v.generation)
+    }
+    fn president(&self) -> Option<NodeId> {
+        self.view.as_ref().and_then(|v| u16::try_from(v.president).ok()).filter(|&n| n != 0).map(NodeId)
+    }
+    fn is_up(&self) -> bool {
+        self.view.as_ref().is_some_and(|v| v.state(self.me) == NodeState::Up)
     }
 
     fn map(&self, request: u64) -> ClusterMap {
@@ -45,7 +76,7 @@ impl Distribution {
     }
 
     fn on_map_req(&mut self, from: BlockRef, req: MapReq, ctx: &mut Context<'_>) {
-        if self.view.as_ref().is_none_or(|v| v.state(self.me) != NodeState::Up) {
+        if !self.is_up() {
             let refusal = RequestRef::new(req.request, ErrorCode::NodeStarting);
             ctx.send(from, Kind::RequestRef, |b| refusal.encode(b));
             return;
@@ -60,24 +91,14 @@ impl Distribution {
 
     fn on_view(&mut self, view: View, ctx: &mut Context<'_>) {
         self.view = Some(view);
+        self.begin_rounds(ctx);
+        self.begin_member(ctx);
         let map = self.map(0);
         // Links of clients may belong to other workers, so only those of our own can be known dead.
         let instances = u16::from(ctx.instances()).max(1);
         self.watchers.retain(|w| !(w.node.0 - NodeId::CLIENT_BASE).is_multiple_of(instances) || ctx.link_up(w.node));
         for &watcher in &self.watchers {
             ctx.send(watcher, Kind::MapRep, |b| encode(&map, b));
-        }
-    }
-
-    fn advance_epoch(&mut self, ctx: &mut Context<'_>) {
-        let Some(view) = self.view.as_ref().filter(|v| v.president == u32::from(self.me.0)) else { return };
-        if ctx.now().saturating_sub(self.last_epoch) < EPOCH_NS {
-            return;
-        }
-        self.last_epoch = ctx.now();
-        ctx.raise_epoch(Epoch(ctx.epoch().0 + 1));
-        for node in view.living().map(|n| n.node()).filter(|n| *n != self.me) {
-            ctx.send(BlockRef::new(node, BlockId::Dih, 0), Kind::EpochRep, |_| ());
         }
     }
 }
@@ -90,7 +111,19 @@ impl Block for Distribution {
         match envelope.kind {
             Kind::MapReq if envelope.from.node.is_client() => self.on_map_req(envelope.from, decode(body)?, ctx),
             Kind::ViewOrd => self.on_view(View::from_bytes(body)?, ctx),
-            Kind::EpochRep => {}
+            Kind::EpochOrd => self.on_epoch_ord(envelope.from.node, EpochOrd::decode(body)?, ctx),
+            Kind::DrainConf if envelope.from.node == self.me => self.on_drain_conf(Drained::decode(body)?, ctx),
+            Kind::EpochDrainedRep => self.on_drained_rep(envelope.from.node, Drained::decode(body)?, ctx),
+            Kind::EpochFloorReq => self.on_floor_req(envelope.from, EpochFloor::decode(body)?, ctx),
+            Kind::EpochFloorConf => self.on_floor_conf(EpochFloor::decode(body)?, ctx),
+            Kind::EpochContinueOrd => self.on_epoch_continue(ctx),
+            Kind::SnapshotReq if envelope.from.node.is_client() => {
+                self.on_snapshot_req(envelope.from, SnapshotReq::decode(body)?, ctx);
+            }
+            Kind::SnapshotEndOrd if envelope.from.node.is_client() => {
+                self.snapshots.give_back(envelope.from.node, SnapshotReq::decode(body)?.request);
+            }
+            Kind::ClientGoneRep => self.snapshots.client_gone(NodeId(apus_signal::Reader::new(body).u16()?)),
             Kind::SchemaRep if envelope.from.node == self.me => {
                 self.dictionary_version = decode::<Dictionary>(body)?.version;
             }
@@ -99,15 +132,21 @@ impl Block for Distribution {
         Ok(())
     }
     fn tick(&mut self, ctx: &mut Context<'_>) {
-        self.advance_epoch(ctx);
+        self.tick_rounds(ctx);
+        self.tick_snapshots(ctx);
     }
     fn dump(&self, out: &mut String) {
-        let generation = self.view.as_ref().map_or(0, |v| v.generation);
         let _ = writeln!(
             out,
-            "dih view {generation} dictionary {} watchers {}",
+            "dih view {} dictionary {} watchers {} epochs {:?} snapshots {}",
+            self.generation(),
             self.dictionary_version,
-            self.watchers.len()
+            self.watchers.len(),
+            self.rounds,
+            self.snapshots.summary(),
         );
+    }
+    fn verify(&self) -> Result<(), String> {
+        self.snapshots.verify()
     }
 }

@@ -114,10 +114,11 @@ impl LocalDataManager {
         }
     }
 
-    /// Sliced work: index builds and copying, one slice of each, then again after whatever else is waiting.
+    /// Sliced work: index builds, freeing of old versions and copying, one slice of each, then again after whatever else is waiting.
     pub(super) fn on_continue(&mut self, ctx: &mut Context<'_>) {
         self.continuing = false;
         let mut again = self.continue_index_build(ctx);
+        again |= self.collect_versions();
         let mut later = false;
         if self.copy_jobs.is_empty() || !self.may_copy(ctx.now()) {
             if again {

@@ -393,8 +393,7 @@ impl LocalDataManager {
         }
         if one_pass {
             let (epoch, batch) = (ctx.epoch(), work.batch);
-            let part = self.transactions.ensure_part(work.trans_at, work.chain);
-            (part.one_pass, part.epoch, part.batch) = (true, epoch, batch);
+            self.transactions.enter_flight(work.trans_at, work.chain, epoch, batch);
             let trans = self.transactions.get_mut(work.trans_at);
             trans.results.clear();
             trans.results.extend_from_slice(&work.results);
@@ -441,6 +440,7 @@ impl LocalDataManager {
             None => return,
         };
         self.commit_part(at, chain, epoch, ctx);
+        self.transactions.leave_flight(at, chain);
         let trans = self.transactions.get(at);
         let conf = LdmBatchConf {
             generation: self.view.generation,

@@ -32,7 +32,8 @@
 //!
 //! # Limits
 //!
-//! [`trans::ENTRIES_MAX`], [`trans::TRANS_ENTRIES_MAX`], [`WAITING_MAX`], [`outcome::OUTCOMES`], [`tables::TABLE_ID_MAX`], [`scan::EXAMINED_MAX`].
+//! [`trans::ENTRIES_MAX`], [`trans::TRANS_ENTRIES_MAX`], [`WAITING_MAX`], [`outcome::OUTCOMES`], [`tables::TABLE_ID_MAX`], [`scan::EXAMINED_MAX`],
+//! [`snapshot::COLLECT_ROWS`].
 
 mod ahead;
 mod copy_out;
@@ -41,6 +42,7 @@ mod outcome;
 mod read;
 mod replicate;
 mod scan;
+mod snapshot;
 mod tables;
 mod trans;
 mod view_change;
@@ -51,6 +53,7 @@ use apus_kernel::{Block, Context};
 use apus_signal::{
     BlockId, BlockRef, DecodeError, Envelope, Kind,
     copy::CopyRowsOrd,
+    epoch::EpochOrd,
     ldm::{LdmBatchRef, LdmBatchReq, LdmEnd, LdmPrepareReq, LdmWaitRep, WAIT_HOLDERS_MAX},
     takeover::OutcomeSignal,
     tc::{Outcome, RequestRef},
@@ -95,6 +98,7 @@ pub struct LocalDataManager {
     copy_jobs: Vec<copy_out::CopyJob>,
     index_builds: Vec<tables::IndexBuild>,
     pace: copy_out::Pace,
+    epochs: snapshot::Epochs,
     /// A `LdmContinueOrd` is on its way.
     continuing: bool,
     scratch: Scratch,
@@ -154,6 +158,7 @@ impl LocalDataManager {
             copy_jobs: Vec::new(),
             index_builds: Vec::new(),
             pace: copy_out::Pace::default(),
+            epochs: snapshot::Epochs::default(),
             continuing: false,
             scratch: Scratch::default(),
             counters: Counters::default(),
@@ -358,9 +363,18 @@ impl Block for LocalDataManager {
             Kind::CopyRowsConf => self.on_copy_rows_conf(body, ctx)?,
             Kind::TableOrd => self.on_table_ord(from, body, ctx)?,
             Kind::ViewOrd => self.on_view_ord(body, ctx)?,
+            Kind::DrainReq => {
+                let order = EpochOrd::decode(body)?;
+                if !self.defer(order.generation, envelope, body) {
+                    self.on_drain_req(order, ctx);
+                }
+            }
             _ => return Err(DecodeError),
         }
         self.resume_granted(ctx);
+        if self.epochs.drain.is_some() {
+            self.try_drain(ctx);
+        }
         Ok(())
     }
 
@@ -372,13 +386,14 @@ impl Block for LocalDataManager {
         use std::fmt::Write;
         let _ = writeln!(
             out,
-            "LDM {:?}: view {}, {} transactions, {} entries, {} waiting, {} copy jobs, {:?}",
+            "LDM {:?}: view {}, {} transactions, {} entries, {} waiting, {} copy jobs, {:?}, {:?}",
             self.me,
             self.view.generation,
             self.transactions.len(),
             self.transactions.entries_in_use(),
             self.waiting.iter().flatten().count(),
             self.copy_jobs.len(),
+            self.epochs,
             self.counters
         );
         for (_, t) in self.transactions.iter().take(100) {
@@ -402,6 +417,11 @@ impl Block for LocalDataManager {
     }
 
     fn verify(&self) -> Result<(), String> {
+        let stamped = |t: &trans::Trans| t.parts.iter().filter(|p| p.in_flight && !p.committed).count() as u64;
+        let stamped: u64 = self.transactions.iter().map(|(_, t)| stamped(t)).sum();
+        if stamped != self.transactions.in_flight.total() {
+            return Err(format!("{stamped} one-pass batches are under way, {:?}", self.transactions.in_flight));
+        }
         for table in self.tables.iter() {
             for (partition, fragment) in table.fragments() {
                 fragment.verify()?;

@@ -7,7 +7,7 @@ use apus_signal::{
 };
 use apus_storage::LockMode;
 use apus_types::{
-    ErrorCode, PartitionId,
+    Epoch, ErrorCode, PartitionId,
     hash::hash_key,
     planted::{Bug, planted},
 };
@@ -28,7 +28,7 @@ impl LocalDataManager {
         let req = ReadReq::decode(body)?;
         let mut answer = std::mem::take(&mut self.scratch.rows);
         answer.clear();
-        let result = self.read_keys(&req, &mut answer);
+        let result = self.read_keys(&req, ctx.epoch(), &mut answer);
         match result {
             Ok(()) => ctx.send(from, Kind::ReadConf, |out| out.extend_from_slice(&answer)),
             Err(code) => self.refuse_request(from, req.request, code, ctx),
@@ -37,13 +37,16 @@ impl LocalDataManager {
         if result == Err(ErrorCode::ProtocolViolation) { Err(DecodeError) } else { Ok(()) }
     }
 
-    fn read_keys(&mut self, req: &ReadReq<'_>, answer: &mut Vec<u8>) -> Result<(), ErrorCode> {
+    fn read_keys(&mut self, req: &ReadReq<'_>, now: Epoch, answer: &mut Vec<u8>) -> Result<(), ErrorCode> {
         if !self.is_up() {
             return Err(ErrorCode::NodeStarting);
         }
         self.counters.reads += u64::from(req.count);
         let reader = if req.trans.is_none() { NONE } else { self.transactions.find(req.trans).unwrap_or(NONE) };
         let table = self.tables.checked(req.table, req.schema_version)?;
+        if req.snapshot.0 != 0 {
+            self.epochs.check_read(req.snapshot, now, table.created)?;
+        }
         let projection = table.projection(req.projection)?;
         let table = &*table;
         ReadConf::begin(answer, req.request, req.count);
@@ -68,7 +71,8 @@ impl LocalDataManager {
                 ReadConf::push_missing(answer, ReadStatus::NotFound);
                 continue;
             };
-            if !primary && fragment.incomplete(row) > 0 && !planted(Bug::IncompleteRead) {
+            let at_latest = req.snapshot == Epoch(0);
+            if at_latest && !primary && fragment.incomplete(row) > 0 && !planted(Bug::IncompleteRead) {
                 self.counters.sent_to_primary += 1;
                 ReadConf::push_missing(answer, ReadStatus::AtPrimary);
                 continue;
@@ -76,7 +80,12 @@ impl LocalDataManager {
             let own = reader != NONE
                 && fragment.has_pending(row)
                 && self.locks.held_mode(fragment.lock_word_of(row), reader) == Some(LockMode::Exclusive);
-            match if own || planted(Bug::PendingRead) { fragment.newest(row) } else { fragment.committed(row) } {
+            let image = match (own || planted(Bug::PendingRead), req.snapshot) {
+                (true, _) => fragment.newest(row),
+                (_, Epoch(0)) => fragment.committed(row),
+                (_, snapshot) => fragment.committed_at(row, snapshot),
+            };
+            match image {
                 None => ReadConf::push_missing(answer, ReadStatus::NotFound),
                 Some(image) => ReadConf::push_row(answer, |out| match &projection {
                     None => out.extend_from_slice(image),

@@ -228,7 +228,10 @@ impl LocalDataManager {
             && let Some(fragment) = self.tables.fragment_mut(entry.table, entry.partition)
             && fragment.has_pending(entry.row)
         {
-            fragment.commit(entry.row, epoch, epoch);
+            self.epochs.check_commit(epoch);
+            if fragment.commit(entry.row, epoch, self.epochs.horizon) {
+                self.epochs.note_kept(entry.table, entry.partition);
+            }
         }
     }
 

@@ -7,7 +7,7 @@ use apus_signal::{
     scan::{AGGREGATES_MAX, Aggregate, AggregateFunction, ScanConf, ScanReq},
 };
 use apus_storage::{Fragment, LockMode, Locks, RowId};
-use apus_types::{ErrorCode, PartitionId, RowLayout, Value};
+use apus_types::{Epoch, ErrorCode, PartitionId, RowLayout, Value};
 
 use super::{LocalDataManager, trans::NONE};
 
@@ -18,6 +18,8 @@ pub const EXAMINED_MAX: u32 = 8192;
 struct Visibility<'a> {
     locks: &'a Locks,
     reader: u32,
+    /// 0: the latest committed rows.
+    snapshot: Epoch,
 }
 
 impl Visibility<'_> {
@@ -25,7 +27,11 @@ impl Visibility<'_> {
         let own = self.reader != NONE
             && fragment.has_pending(row)
             && self.locks.held_mode(fragment.lock_word_of(row), self.reader) == Some(LockMode::Exclusive);
-        if own { fragment.newest(row) } else { fragment.committed(row) }
+        match (own, self.snapshot) {
+            (true, _) => fragment.newest(row),
+            (_, Epoch(0)) => fragment.committed(row),
+            (_, snapshot) => fragment.committed_at(row, snapshot),
+        }
     }
 }
 
@@ -121,7 +127,7 @@ impl LocalDataManager {
         let mut resume = std::mem::take(&mut self.scratch.key);
         rows.clear();
         resume.clear();
-        let result = self.scan_page(&req, &mut rows, &mut resume);
+        let result = self.scan_page(&req, ctx.epoch(), &mut rows, &mut resume);
         match &result {
             Ok(page) => {
                 self.counters.scan_rows += u64::from(page.count);
@@ -136,7 +142,13 @@ impl LocalDataManager {
         if matches!(result, Err(ErrorCode::ProtocolViolation)) { Err(DecodeError) } else { Ok(()) }
     }
 
-    fn scan_page(&mut self, req: &ScanReq<'_>, rows: &mut Vec<u8>, resume: &mut Vec<u8>) -> Result<Page, ErrorCode> {
+    fn scan_page(
+        &mut self,
+        req: &ScanReq<'_>,
+        now: Epoch,
+        rows: &mut Vec<u8>,
+        resume: &mut Vec<u8>,
+    ) -> Result<Page, ErrorCode> {
         if !self.is_up() {
             return Err(ErrorCode::NodeStarting);
         }
@@ -145,6 +157,9 @@ impl LocalDataManager {
         }
         let reader = if req.trans.is_none() { NONE } else { self.transactions.find(req.trans).unwrap_or(NONE) };
         let table = self.tables.checked(req.table, req.schema_version)?;
+        if req.snapshot.0 != 0 {
+            self.epochs.check_read(req.snapshot, now, table.created)?;
+        }
         let projection = table.projection(req.projection)?;
         let table = &*table;
         let view = &self.view;
@@ -158,7 +173,7 @@ impl LocalDataManager {
             let next = entries.next();
             streams.push(Stream { fragment, entries, next, primary: is_primary(partition) });
         }
-        let visibility = Visibility { locks: &self.locks, reader };
+        let visibility = Visibility { locks: &self.locks, reader, snapshot: req.snapshot };
         let mut totals = Totals::new(req.aggregates());
         let mut page = Page { count: 0, more: false };
         let mut examined = 0;
@@ -177,7 +192,7 @@ impl LocalDataManager {
             examined += 1;
             last = entry;
             let fragment = stream.fragment;
-            if !stream.primary && fragment.incomplete(row) > 0 {
+            if req.snapshot.0 == 0 && !stream.primary && fragment.incomplete(row) > 0 {
                 self.counters.sent_to_primary += 1;
                 return Err(ErrorCode::WrongView);
             }

@@ -9,7 +9,7 @@ use apus_signal::{
     key_read::Projection,
 };
 use apus_storage::{Fragment, MemoryManager, RowId};
-use apus_types::{ErrorCode, IndexNo, PartitionId, RowLayout, TableId, TableSchema};
+use apus_types::{Epoch, ErrorCode, IndexDef, IndexNo, IndexState, PartitionId, RowLayout, TableId, TableSchema};
 use prost::Message;
 
 use super::LocalDataManager;
@@ -24,6 +24,8 @@ pub type SharedProjection = Arc<(Vec<u16>, RowLayout)>;
 
 pub struct Table {
     pub schema: Arc<TableSchema>,
+    /// Nothing can be read as of an earlier epoch.
+    pub created: Epoch,
     /// Version that operations may still carry while a schema transaction runs.
     pub old_version: u32,
     /// By partition number.
@@ -32,8 +34,8 @@ pub struct Table {
 }
 
 impl Table {
-    pub fn new(schema: Arc<TableSchema>) -> Table {
-        Table { old_version: schema.version, schema, fragments: Vec::new(), projections: Vec::new() }
+    pub fn new(schema: Arc<TableSchema>, created: Epoch) -> Table {
+        Table { created, old_version: schema.version, schema, fragments: Vec::new(), projections: Vec::new() }
     }
     /// Takes over a new definition; fragments get it too.
     pub fn redefine(&mut self, schema: Arc<TableSchema>) {
@@ -136,6 +138,19 @@ impl Tables {
         }
         Ok(self.by_id[id.0 as usize].insert(Box::new(table)))
     }
+    /// A definition with unique indexes that become ready: what was entered into their hidden tables for older rows came after those rows,
+    /// so a snapshot from before must not look for them there.
+    fn publish_indexes(&mut self, new: &TableSchema, now: Epoch) {
+        let is_ready = |i: &&IndexDef| i.state == IndexState::Ready;
+        for index in new.indexes.iter().filter(is_ready) {
+            let known = self.get(new.id).and_then(|t| t.schema.index(index.no));
+            if let Some(hidden) = index.hidden_table.filter(|_| known.is_some_and(|i| !is_ready(&i)))
+                && let Some(table) = self.get_mut(hidden)
+            {
+                table.created = now;
+            }
+        }
+    }
     pub fn remove(&mut self, id: TableId) -> Option<Box<Table>> {
         self.by_id.get_mut(id.0 as usize)?.take()
     }
@@ -216,9 +231,10 @@ impl LocalDataManager {
         ctx: &mut Context<'_>,
     ) -> Result<bool, ErrorCode> {
         let id = schema.id;
+        self.tables.publish_indexes(&schema, ctx.epoch());
         let mut new_indexes = Vec::new();
         let table = match self.tables.get(id) {
-            None => self.tables.insert(Table::new(schema))?,
+            None => self.tables.insert(Table::new(schema, ctx.epoch()))?,
             Some(_) => {
                 let table = self.tables.get_mut(id).ok_or(ErrorCode::Internal)?;
                 let old = table.schema.clone();
@@ -238,8 +254,7 @@ impl LocalDataManager {
                 table.make_fragment(p, &self.memory)?;
             }
         }
-        let partitions: Vec<PartitionId> =
-            table.fragments().filter(|(_, f)| f.row_count() > 0).map(|(p, _)| p).collect();
+        let partitions: Vec<PartitionId> = table.fragments().filter(|(_, f)| !f.is_empty()).map(|(p, _)| p).collect();
         if partitions.is_empty() || new_indexes.is_empty() {
             return Ok(false);
         }

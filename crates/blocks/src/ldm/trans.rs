@@ -7,6 +7,8 @@ use apus_storage::RowId;
 use apus_types::collections::FixedMap;
 use apus_types::{Chain, Epoch, PartitionId, TableId, TransId};
 
+use crate::flight::InFlight;
+
 /// Most rows that the transactions of one LDM instance may hold locked at once.
 pub const ENTRIES_MAX: usize = 8 << 20;
 /// Most rows that a single transaction may hold locked in one LDM instance; more are refused with `TransactionTooLarge`. Commit and
@@ -41,6 +43,8 @@ pub struct Part {
     pub epoch: Epoch,
     /// TC's number of the one-pass batch, to answer it at commit.
     pub batch: u32,
+    /// Counted among the one-pass batches that this instance, as primary, has stamped with `epoch`.
+    pub in_flight: bool,
 }
 
 #[derive(Debug)]
@@ -64,6 +68,8 @@ pub struct Trans {
 
 #[derive(Debug, Default)]
 pub struct Transactions {
+    /// One-pass batches stamped here as primary and not committed everywhere yet.
+    pub in_flight: InFlight,
     slots: Vec<Trans>,
     free: Vec<u32>,
     by_id: FixedMap<TransId, u32>,
@@ -157,13 +163,31 @@ impl Transactions {
     pub fn ensure_part(&mut self, at: u32, chain: Chain) -> &mut Part {
         let parts = &mut self.slots[at as usize].parts;
         let i = parts.iter().position(|p| p.chain == chain).unwrap_or_else(|| {
-            parts.push(Part { chain, committed: false, one_pass: false, epoch: Epoch(0), batch: 0 });
+            parts.push(Part { chain, committed: false, one_pass: false, epoch: Epoch(0), batch: 0, in_flight: false });
             parts.len() - 1
         });
         &mut parts[i]
     }
     pub fn drop_part(&mut self, at: u32, chain: Chain) {
+        self.leave_flight(at, chain);
         self.slots[at as usize].parts.retain(|p| p.chain != chain);
+    }
+
+    /// A one-pass batch is on its way along the chain, stamped with this epoch.
+    pub fn enter_flight(&mut self, at: u32, chain: Chain, epoch: Epoch, batch: u32) {
+        let part = self.ensure_part(at, chain);
+        assert!(!part.in_flight, "a one-pass batch is stamped twice");
+        (part.one_pass, part.epoch, part.batch, part.in_flight) = (true, epoch, batch, true);
+        self.in_flight.enter(epoch);
+    }
+    /// Its commit came back, or it is undone.
+    pub fn leave_flight(&mut self, at: u32, chain: Chain) {
+        if let Some(part) = self.part_mut(at, chain)
+            && std::mem::take(&mut part.in_flight)
+        {
+            let epoch = part.epoch;
+            self.in_flight.leave(epoch);
+        }
     }
 
     /// Room for one more entry?

@@ -49,6 +49,9 @@ impl LocalDataManager {
         for node in &gone {
             self.left_at[usize::from(node.0)] = self.view.generation;
         }
+        if old.state(self.me.node) != NodeState::Up && self.is_up() {
+            self.epochs.begin(ctx.epoch());
+        }
         self.fit_fragments();
         self.fit_copy_jobs(&gone, &old, ctx);
         if !gone.is_empty() {

@@ -101,7 +101,11 @@ impl TransactionCoordinator {
             return;
         }
         trans.state = State::Committing;
-        trans.epoch = ctx.epoch().max(trans.epoch);
+        if !trans.taken_over {
+            trans.epoch = ctx.epoch(); // one that was taken over keeps the epoch in which some replica has committed it
+        }
+        self.transactions.enter_flight(at);
+        let trans = self.transactions.get_mut(at);
         for i in 0..trans.participants.len() {
             self.transactions.get_mut(at).participants[i].ended = false;
             self.send_commit(at, i, ctx);

@@ -37,6 +37,7 @@ use apus_kernel::{Block, Context};
 use apus_signal::{
     BlockId, BlockRef, DecodeError, Envelope, Kind,
     dict::TableOrd,
+    epoch::{Drained, EpochOrd},
     takeover::{TakeOverEndRep, TakeOverTransRep},
     tc::RequestRef,
     view::{NodeState, View},
@@ -44,7 +45,11 @@ use apus_signal::{
 use apus_types::{Chain, ErrorCode, NodeId, RowLayout};
 use prost::Message;
 
-use self::{outcome::Question, record::Transactions, take_over::TakeOver};
+use self::{
+    outcome::Question,
+    record::{State, Transactions},
+    take_over::TakeOver,
+};
 use crate::deferred::Deferred;
 
 /// Most open transactions of one TC instance; more are refused with `TooManyTransactions`.
@@ -62,6 +67,8 @@ pub struct TransactionCoordinator {
     questions: Vec<Question>,
     next_question: u64,
     deferred: Deferred,
+    /// DIH waits for us to have drained the epochs below this round's.
+    drain: Option<EpochOrd>,
     hidden_layout: RowLayout,
     scratch: batch::Scratch,
     counters: Counters,
@@ -90,6 +97,7 @@ impl TransactionCoordinator {
             questions: Vec::new(),
             next_question: 1,
             deferred: Deferred::default(),
+            drain: None,
             hidden_layout: batch::hidden_layout(),
             scratch: batch::Scratch::default(),
             counters: Counters::default(),
@@ -129,6 +137,18 @@ impl TransactionCoordinator {
         Ok(())
     }
 
+    /// Reports the epoch of the round as drained once no commit below it is under way here. During a take-over nobody knows what will be.
+    fn try_drain(&mut self, ctx: &mut Context<'_>) {
+        let Some(order) = self.drain else { return };
+        if order.generation < self.view.generation {
+            self.drain = None;
+        } else if self.take_over.is_none() && self.transactions.in_flight.is_drained(order.epoch) {
+            self.drain = None;
+            let conf = Drained { generation: order.generation, round: order.round, ..Drained::default() };
+            ctx.send(BlockRef::new(self.me.node, BlockId::Dih, 0), Kind::DrainConf, |out| conf.encode(out));
+        }
+    }
+
     fn on_client_gone(&mut self, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
         let client = NodeId(apus_signal::Reader::new(body).u16()?);
         for at in self.transactions.of_client(client) {
@@ -150,6 +170,53 @@ impl Block for TransactionCoordinator {
 
     fn receive(&mut self, envelope: &Envelope, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
         let from = envelope.from;
+        let result = self.execute(from, envelope, body, ctx);
+        if self.drain.is_some() {
+            self.try_drain(ctx);
+        }
+        result
+    }
+
+    fn tick(&mut self, ctx: &mut Context<'_>) {
+        self.retry_refused(ctx);
+    }
+
+    fn dump(&self, out: &mut String) {
+        use std::fmt::Write;
+        let _ = writeln!(
+            out,
+            "TC {:?}: view {}, {} transactions, take-over {:?}, drain {:?}, {:?}",
+            self.me,
+            self.view.generation,
+            self.transactions.len(),
+            self.take_over.as_ref().map(|t| t.generation),
+            self.drain.map(|d| d.epoch.0),
+            self.counters
+        );
+        for (_, t) in self.transactions.iter().take(100) {
+            let _ = writeln!(out, "  transaction {}: {:?}, participants {:?}", t.id, t.state, t.participants);
+        }
+    }
+
+    fn verify(&self) -> Result<(), String> {
+        let committing = self.transactions.iter().filter(|(_, t)| t.state == State::Committing).count() as u64;
+        let counted = self.transactions.in_flight.total();
+        if committing == counted {
+            Ok(())
+        } else {
+            Err(format!("{committing} transactions commit, {counted} are counted"))
+        }
+    }
+}
+
+impl TransactionCoordinator {
+    fn execute(
+        &mut self,
+        from: BlockRef,
+        envelope: &Envelope,
+        body: &[u8],
+        ctx: &mut Context<'_>,
+    ) -> Result<(), DecodeError> {
         match envelope.kind {
             Kind::TcBatchReq => self.on_batch_req(from, body, ctx),
             Kind::TcCommitReq => self.on_commit_req(from, body, ctx),
@@ -179,27 +246,15 @@ impl Block for TransactionCoordinator {
             Kind::ViewOrd => self.on_view_ord(body, ctx),
             Kind::TableOrd => self.on_table_ord(from, body, ctx),
             Kind::ClientGoneRep => self.on_client_gone(body, ctx),
+            Kind::DrainReq => {
+                let order = EpochOrd::decode(body)?;
+                if !self.defer(order.generation, envelope, body) {
+                    ctx.raise_epoch(order.epoch);
+                    self.drain = Some(order);
+                }
+                Ok(())
+            }
             _ => Err(DecodeError),
-        }
-    }
-
-    fn tick(&mut self, ctx: &mut Context<'_>) {
-        self.retry_refused(ctx);
-    }
-
-    fn dump(&self, out: &mut String) {
-        use std::fmt::Write;
-        let _ = writeln!(
-            out,
-            "TC {:?}: view {}, {} transactions, take-over {:?}, {:?}",
-            self.me,
-            self.view.generation,
-            self.transactions.len(),
-            self.take_over.as_ref().map(|t| t.generation),
-            self.counters
-        );
-        for (_, t) in self.transactions.iter().take(100) {
-            let _ = writeln!(out, "  transaction {}: {:?}, participants {:?}", t.id, t.state, t.participants);
         }
     }
 }

@@ -3,6 +3,8 @@
 use apus_signal::{BlockRef, Kind, tc::RequestRef};
 use apus_types::{Chain, Epoch, ErrorCode, IndexNo, NodeId, TransId, collections::FixedMap};
 
+use crate::flight::InFlight;
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
     Active,
@@ -97,6 +99,8 @@ pub struct Trans {
     pub detail: Vec<u8>,
     /// Coordinated by a node that died before.
     pub taken_over: bool,
+    /// Counted among the commits under way, by `epoch`.
+    pub in_flight: bool,
     used: bool,
 }
 
@@ -171,6 +175,8 @@ impl Trans {
 
 #[derive(Debug, Default)]
 pub struct Transactions {
+    /// Ordered commits that some chain has not confirmed yet.
+    pub in_flight: InFlight,
     slots: Vec<Trans>,
     free: Vec<u32>,
     by_id: FixedMap<TransId, u32>,
@@ -224,6 +230,7 @@ impl Transactions {
                     abort_code: ErrorCode::TransactionAborted,
                     detail: Vec::new(),
                     taken_over: false,
+                    in_flight: false,
                     used: false,
                 });
                 (self.slots.len() - 1) as u32
@@ -246,8 +253,19 @@ impl Transactions {
         at
     }
 
+    /// The commit of this transaction is ordered, with its epoch; until it is removed the epoch is not drained.
+    pub fn enter_flight(&mut self, at: u32) {
+        let trans = &mut self.slots[at as usize];
+        assert!(!trans.in_flight, "transaction {} committed twice", trans.id);
+        trans.in_flight = true;
+        self.in_flight.enter(trans.epoch);
+    }
+
     pub fn remove(&mut self, at: u32) {
         let trans = &mut self.slots[at as usize];
+        if std::mem::take(&mut trans.in_flight) {
+            self.in_flight.leave(trans.epoch);
+        }
         trans.used = false;
         self.by_id.remove(&trans.id);
         self.free.push(at);

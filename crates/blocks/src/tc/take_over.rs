@@ -138,6 +138,8 @@ impl TransactionCoordinator {
         match reports.iter().find(committed) {
             Some(rep) => {
                 trans.epoch = rep.epoch;
+                let same = reports.iter().all(|r| !r.committed || r.epoch == rep.epoch);
+                assert!(same, "transaction {id} was committed in different epochs: {reports:?}");
                 ctx.probe("tc: take-over commits");
                 self.start_commit(at, ctx);
             }

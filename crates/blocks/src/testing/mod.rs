@@ -2,6 +2,7 @@
 //! protocol without membership around it. Whole clusters are tested in `apus-sim`.
 #![expect(clippy::disallowed_macros, reason = "a failing seed is printed for whoever repeats it")]
 
+mod epochs;
 mod node_failure;
 mod protocol;
 
@@ -12,6 +13,7 @@ use apus_signal::{
     BlockId, BlockRef, Envelope, Kind,
     dict::{TableAction, TableOrd},
     envelope::{decode_frame, frame_length},
+    epoch::{SnapshotConf, SnapshotReq},
     key_read::{ReadConf, ReadReq, ReadStatus},
     schema::TableMessage,
     tc::{Op, OpKind, OpStatus, RequestRef, START, TcBatchConf, TcBatchReq, TcEndReq},
@@ -24,7 +26,7 @@ use apus_types::{
 };
 use prost::Message;
 
-use crate::{ldm::LocalDataManager, tc::TransactionCoordinator};
+use crate::{NodeConfig, dih::Distribution, ldm::LocalDataManager, tc::TransactionCoordinator};
 
 pub const TABLE: TableId = TableId(10);
 pub const HIDDEN: TableId = TableId(11);
@@ -57,6 +59,7 @@ pub enum Answer {
     Committed,
     RolledBack,
     Rows(Vec<Option<Vec<u8>>>),
+    Snapshot(Epoch),
     Other(Kind, Vec<u8>),
 }
 
@@ -139,7 +142,9 @@ impl Cluster {
         let mut worker =
             Worker::new(WorkerConfig { node, worker: 0, instances: 1, incarnation, seed: self.rng.next() });
         worker.add_block(Box::new(TransactionCoordinator::new(node, 0)));
-        worker.add_block(Box::new(LocalDataManager::new(node, 0, memory)));
+        worker.add_block(Box::new(LocalDataManager::new(node, 0, memory.clone())));
+        let config = NodeConfig { node, workers: 1, incarnation, address: String::new(), mgmts: Vec::new(), memory };
+        worker.add_block(Box::new(Distribution::new(&config)));
         worker.link_up(client(), 1);
         for (&other, peer) in &mut self.workers {
             peer.link_up(node, incarnation);
@@ -177,6 +182,7 @@ impl Cluster {
     /// Tells every node of `self.view`, as its next generation; the nodes learn it at different times.
     pub fn commit_view(&mut self) {
         self.view.generation += 1;
+        self.view.president = self.view.living().map(|n| n.id).min().unwrap_or(0);
         let body = self.view.encode_to_vec();
         let living: Vec<NodeId> = self.workers.keys().copied().collect();
         for node in living {
@@ -194,6 +200,7 @@ impl Cluster {
         for node in living {
             self.tell(node, BlockId::Ldm, Kind::ViewOrd, &body);
             self.tell(node, BlockId::Tc, Kind::ViewOrd, &body);
+            self.tell(node, BlockId::Dih, Kind::ViewOrd, &body);
             for _ in 0..self.rng.below(20) {
                 self.step();
             }
@@ -277,21 +284,25 @@ impl Cluster {
                 return;
             }
         }
-        panic!("the cluster does not come to rest");
+        panic!("the cluster does not come to rest\n{}", self.dump());
     }
 
     /// Lets time pass: timers and ticks.
     pub fn pass(&mut self, ms: u64) {
         for _ in 0..ms {
-            self.now += 1_000_000;
-            for worker in self.workers.values_mut() {
-                worker.set_time(self.now, 0);
-            }
-            for _ in 0..50 {
-                self.step();
-            }
+            self.advance(1_000_000, 50);
         }
         self.quiesce();
+    }
+    /// Time passes and so many steps are taken, with whatever is under way.
+    pub fn advance(&mut self, nanoseconds: u64, steps: usize) {
+        self.now += nanoseconds;
+        for worker in self.workers.values_mut() {
+            worker.set_time(self.now, 0);
+        }
+        for _ in 0..steps {
+            self.step();
+        }
     }
 
     fn answered(&mut self, frame: &[u8]) {
@@ -319,6 +330,7 @@ impl Cluster {
                 let rows = conf.rows().map(|r| r.expect("row"));
                 Answer::Rows(rows.map(|(s, row)| (s == ReadStatus::Found).then(|| row.to_vec())).collect())
             }
+            Kind::SnapshotConf => Answer::Snapshot(SnapshotConf::decode(body).expect("snapshot").epoch),
             kind => Answer::Other(kind, body.to_vec()),
         };
         assert!(self.answers.insert(request, answer).is_none(), "request {request} answered twice");
@@ -357,10 +369,22 @@ impl Cluster {
     }
 
     pub fn read(&mut self, node: NodeId, trans: TransId, ids: &[i64]) -> u64 {
+        self.read_at(node, trans, Epoch(0), ids)
+    }
+
+    pub fn snapshot(&mut self, node: NodeId) -> u64 {
+        self.request(node, BlockId::Dih, Kind::SnapshotReq, |out, request| SnapshotReq { request }.encode(out))
+    }
+
+    pub fn end_snapshot(&mut self, node: NodeId, request: u64) {
+        self.request(node, BlockId::Dih, Kind::SnapshotEndOrd, |out, _| SnapshotReq { request }.encode(out));
+    }
+
+    pub fn read_at(&mut self, node: NodeId, trans: TransId, snapshot: Epoch, ids: &[i64]) -> u64 {
         let keys: Vec<Vec<u8>> = ids.iter().map(|&id| self.key(id)).collect();
         let view = self.view.clone();
         self.request(node, BlockId::Ldm, Kind::ReadReq, |out, request| {
-            let at = ReadReq::begin(out, request, trans, TABLE, 1, None);
+            let at = ReadReq::begin(out, request, (trans, snapshot), TABLE, 1, None);
             for key in &keys {
                 ReadReq::push_key(out, at, view.partition_of(hash_key(key)), key);
             }

@@ -12,10 +12,10 @@ use apus_types::{Chain, ErrorCode, NodeId, PartitionId, TransId};
 
 use super::{Answer, Cluster, op, trans, view_node};
 
-const ACCOUNTS: i64 = 12;
+pub const ACCOUNTS: i64 = 12;
 
 /// One transfer under way: (request, coordinator, from, to, amount).
-struct Transfer {
+pub struct Transfer {
     request: u64,
     node: NodeId,
     seq: u64,
@@ -24,16 +24,16 @@ struct Transfer {
     amount: i64,
 }
 
-struct Bank {
-    c: Cluster,
-    balances: BTreeMap<i64, i64>,
-    open: Vec<Transfer>,
+pub struct Bank {
+    pub c: Cluster,
+    pub balances: BTreeMap<i64, i64>,
+    pub open: Vec<Transfer>,
     next_seq: u64,
     acknowledged: usize,
 }
 
 impl Bank {
-    fn new(seed: u64, replicas: u16) -> Bank {
+    pub fn new(seed: u64, replicas: u16) -> Bank {
         let mut c = Cluster::new(seed, replicas);
         for id in 0..ACCOUNTS {
             let answer = c.auto(NodeId(1), id as u64 + 1, op(OpKind::Insert, id, 1000));
@@ -43,7 +43,7 @@ impl Bank {
         Bank { c, balances, open: Vec::new(), next_seq: 1000, acknowledged: 0 }
     }
 
-    fn start_some(&mut self, count: usize) {
+    pub fn start_some(&mut self, count: usize) {
         let nodes: Vec<NodeId> =
             self.c.view.living().filter(|n| n.state() == NodeState::Up).map(|n| n.node()).collect();
         for _ in 0..count {
@@ -75,7 +75,7 @@ impl Bank {
     }
 
     /// Takes the answers that have come.
-    fn settle(&mut self) {
+    pub fn settle(&mut self) {
         for t in std::mem::take(&mut self.open) {
             match self.c.answers.remove(&t.request) {
                 Some(Answer::Batch { committed: true, .. }) => self.apply(&t),
@@ -94,7 +94,7 @@ impl Bank {
     }
 
     /// Transfers whose coordinator died: ask the survivors, as the client does.
-    fn ask_outcomes(&mut self, dead: &[NodeId]) {
+    pub fn ask_outcomes(&mut self, dead: &[NodeId]) {
         for t in std::mem::take(&mut self.open) {
             if !dead.contains(&t.node) {
                 self.open.push(t);
@@ -124,7 +124,7 @@ impl Bank {
         }
     }
 
-    fn finish(&mut self, context: &str) {
+    pub fn finish(&mut self, context: &str) {
         for _ in 0..400 {
             self.settle();
             if self.open.is_empty() {

@@ -88,6 +88,7 @@ impl Core {
             | Kind::TcCommitConf
             | Kind::TcRollbackConf
             | Kind::TcOutcomeConf
+            | Kind::SnapshotConf
             | Kind::RequestRef
             | Kind::TcBatchRef
             | Kind::DictReadRef

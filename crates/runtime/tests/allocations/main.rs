@@ -25,20 +25,27 @@ use std::ops::Bound;
 
 use cluster::Cluster;
 
-pub const WARM_UP: usize = 2_000;
+/// Every row is changed in two epochs, so that the memory for versions kept for snapshots is there.
+pub const WARM_UP: usize = 2 * ROWS as usize;
 pub const OPS: usize = 5_000;
 pub const SLACK: u64 = 50;
 /// The clock's step per round while operations are counted: ticks come by, but do not hide what operations do.
 const STEP_NS: u64 = 100;
+/// A step by which an operation sees a new epoch.
+const EPOCH_STEP_NS: u64 = 1_000_000;
+/// The last operations of the warm-up see several epochs pass: what is to be freed of the others is freed then.
+const SETTLING: usize = 8;
 const ROWS: u64 = 4_000;
 const LOCK_WAIT_MS: u32 = 1_000;
 
 /// Warms `op` up, then counts the allocations of [`OPS`] of them.
 pub fn allocations(cluster: &mut Cluster, mut op: impl AsyncFnMut(usize)) -> u64 {
-    cluster.step_ns = STEP_NS;
     for i in 0..WARM_UP {
+        let epochs_pass = i % ROWS as usize == 0 || i + SETTLING >= WARM_UP;
+        cluster.step_ns = if epochs_pass { EPOCH_STEP_NS } else { STEP_NS };
         cluster.run(op(i));
     }
+    cluster.step_ns = STEP_NS;
     let traces = std::env::var("APUS_TRACE").ok().and_then(|n| n.parse().ok()).unwrap_or(0);
     counting::trace(traces);
     let before = counting::total();
@@ -163,6 +170,7 @@ fn reads_allocate_nothing() {
             }
             let request = ReadBatch {
                 trans: TransId::NONE,
+                snapshot: Default::default(),
                 table: table.id,
                 schema_version: table.version,
                 columns,

@@ -15,7 +15,7 @@ use apus_client::{
 };
 use apus_kernel::Random;
 use apus_signal::tc::OpKind;
-use apus_types::{ColumnType, ErrorCode, TableSchema, TransId, Value};
+use apus_types::{ColumnType, Epoch, ErrorCode, TableSchema, TransId, Value};
 
 use super::crew::{Fate, Hall, LOCK_WAIT_MS, Member, Play, column, encode_key, number, number_type, scan, table};
 use crate::check::{
@@ -219,7 +219,7 @@ impl Under<'_> {
         let started = self.transaction.is_started();
         let trans = if started { self.transaction.id() } else { TransId::NONE };
         let (table, schema_version) = (self.table.id, self.table.version);
-        let request = ReadBatch { trans, table, schema_version, columns: None, keys: &keys };
+        let request = ReadBatch { trans, snapshot: Epoch(0), table, schema_version, columns: None, keys: &keys };
         let mut rows = Rows::new();
         self.member.client.read(&request, &mut rows).await?;
         elements(self.table, rows.row(0).ok_or(ErrorCode::RowNotFound)?)

@@ -10,7 +10,10 @@ use std::{
 
 use apus_client::Client;
 
-use super::teller::{self, BALANCE, Floor, Teller};
+use super::{
+    teller::{self, BALANCE, Floor, Teller},
+    watcher,
+};
 use crate::{
     Clock, NativeClient,
     drill::{self, Workload},
@@ -106,6 +109,7 @@ impl Workload for Bank {
             self.floor.working.borrow_mut().insert(teller);
             actor.spawn(Teller::new(self.floor.clone(), client.clone(), clock.clone(), teller).run());
         }
+        actor.spawn(watcher::watch(self.floor.clone(), client.clone(), clock.clone(), number));
         actor.spawn(teller::audit(self.floor.clone(), client.clone(), clock.clone(), number));
         self.clients.insert(number);
     }
@@ -154,6 +158,9 @@ impl Workload for Bank {
     }
     fn violation(&self) -> Option<String> {
         self.floor.violations.borrow().first().cloned()
+    }
+    fn snapshots(&self) -> u64 {
+        self.floor.snapshots.get()
     }
     fn figures(&self) -> (u64, u64, BTreeMap<u16, u64>) {
         let counts = (self.floor.acknowledged.borrow().len(), self.floor.unresolved.borrow().len());

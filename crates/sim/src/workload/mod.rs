@@ -7,6 +7,7 @@ mod crew;
 mod register;
 mod teller;
 mod unique;
+mod watcher;
 
 use self::crew::Crew;
 use crate::{

@@ -6,7 +6,7 @@ use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 use apus_client::{Client, ClientError, ExecOptions, KeyList, OpBatch, ReadBatch, Results, Rows, Transaction};
 use apus_kernel::Random;
 use apus_signal::tc::{ALLOW_MISSING, OpKind};
-use apus_types::{ErrorCode, TableSchema, TransId, Value};
+use apus_types::{Epoch, ErrorCode, TableSchema, TransId, Value};
 
 use super::crew::{Fate, Hall, LOCK_WAIT_MS, Member, Play, column, encode_key, number, number_type, table};
 use crate::check::register::{Action, Operation, Verdict, check};
@@ -47,7 +47,8 @@ async fn committed(client: &Client, table: &TableSchema, key: u64) -> Result<Opt
     encode_key(key, &mut bytes);
     keys.push(table, &bytes)?;
     let (id, schema_version) = (table.id, table.version);
-    let request = ReadBatch { trans: TransId::NONE, table: id, schema_version, columns: None, keys: &keys };
+    let request =
+        ReadBatch { trans: TransId::NONE, snapshot: Epoch(0), table: id, schema_version, columns: None, keys: &keys };
     client.read(&request, &mut rows).await?;
     Ok(rows.row(0).and_then(|row| number(table, row, 1)))
 }

@@ -16,7 +16,9 @@ use apus_signal::{
     schema::TableMessage,
     tc::OpKind,
 };
-use apus_types::{Column, ColumnType, ErrorClass, ErrorCode, TableSchema, Value, key, schema::DefaultValue, update};
+use apus_types::{
+    Column, ColumnType, Epoch, ErrorClass, ErrorCode, TableSchema, Value, key, schema::DefaultValue, update,
+};
 
 use crate::Clock;
 
@@ -63,6 +65,8 @@ pub struct Floor {
     pub retries: RefCell<BTreeMap<u16, u64>>,
     /// What should never have happened.
     pub violations: RefCell<Vec<String>>,
+    /// Snapshots that were read and found right.
+    pub snapshots: Cell<u64>,
     /// Clients read everything whenever this grows, and say here what they found in which round.
     pub audits: Cell<u64>,
     pub findings: RefCell<BTreeMap<u64, Finding>>,
@@ -174,17 +178,22 @@ pub async fn audit(floor: std::rc::Rc<Floor>, client: Client, clock: Clock, numb
 }
 
 async fn holdings(client: &Client, tables: &Tables) -> Result<Holdings, ClientError> {
+    let now = Epoch(0);
     Ok(Holdings {
-        accounts: read_all(client, &tables.accounts).await?,
-        transfers: read_all(client, &tables.transfers).await?,
-        latest: read_all(client, &tables.latest).await?,
+        accounts: read_all(client, &tables.accounts, now).await?,
+        transfers: read_all(client, &tables.transfers, now).await?,
+        latest: read_all(client, &tables.latest, now).await?,
     })
 }
 
-/// All rows of a table as numbers.
-async fn read_all(client: &Client, table: &TableSchema) -> Result<Vec<Vec<i128>>, ClientError> {
+/// All rows of a table as numbers, now (0) or as of a snapshot.
+pub(super) async fn read_all(
+    client: &Client,
+    table: &TableSchema,
+    snapshot: Epoch,
+) -> Result<Vec<Vec<i128>>, ClientError> {
     let mut all = Vec::new();
-    let mut cursor = client.scan(&ScanRequest::all(table.id, table.version));
+    let mut cursor = client.scan(&ScanRequest { snapshot, ..ScanRequest::all(table.id, table.version) });
     let mut rows = apus_client::Rows::new();
     while cursor.next_batch(&mut rows).await? {
         for row in rows.iter().flatten() {

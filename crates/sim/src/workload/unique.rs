@@ -15,7 +15,7 @@ use apus_client::{
 use apus_kernel::Random;
 use apus_signal::tc::{ALLOW_MISSING, OpKind};
 use apus_types::{
-    ErrorCode, IndexDef, IndexNo, IndexState, TableSchema, TransId, Value, hash::hash_key, key,
+    Epoch, ErrorCode, IndexDef, IndexNo, IndexState, TableSchema, TransId, Value, hash::hash_key, key,
     schema::HIDDEN_PK_COLUMN, update,
 };
 
@@ -157,7 +157,8 @@ impl Items {
             keys.push_hashed(hash_key(&key), &key)?;
         }
         let (table, schema_version) = (hidden.id, hidden.version);
-        let request = ReadBatch { trans: TransId::NONE, table, schema_version, columns: None, keys: &keys };
+        let request =
+            ReadBatch { trans: TransId::NONE, snapshot: Epoch(0), table, schema_version, columns: None, keys: &keys };
         client.read(&request, &mut rows).await?;
         let mut entries = Vec::new();
         for (value, row) in (0..).zip(rows.iter()) {

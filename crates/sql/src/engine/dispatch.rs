@@ -190,6 +190,7 @@ impl SqlEngine {
         let had_transaction = session.transaction.is_some();
         // Asked now: a lost transaction ends its BEGIN too, and its statement must not be repeated alone.
         let inside = session.in_transaction();
+        session.fix_isolation();
         let answered = out.pending();
         let done = match plan {
             Plan::Select(select) => {
@@ -267,7 +268,10 @@ impl SqlEngine {
                 )
             }
         };
-        if !session.in_transaction() || !had_transaction {
+        if matches!(&fail, Fail::Client(e) if e.code == ErrorCode::SnapshotTooOld) {
+            // As with a deadlock: nothing of the transaction is worth keeping.
+            let _ = self.end_transaction(session, false).await;
+        } else if !session.in_transaction() || !had_transaction {
             // The statement opened the transaction itself: nothing older is in it.
             if let Some(mut transaction) = session.transaction.take() {
                 let _ = transaction.rollback().await;
@@ -412,6 +416,9 @@ impl Engine for SqlEngine {
             transaction: None,
             explicit: false,
             read_only: false,
+            repeatable_read: None,
+            next_repeatable_read: None,
+            snapshot: None,
             wrote: Vec::new(),
             savepoint: 0,
             named: Vec::new(),

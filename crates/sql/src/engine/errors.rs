@@ -150,16 +150,18 @@ fn number_of(code: ErrorCode) -> (u16, &'static [u8; 5]) {
         ErrorCode::LockNotAvailable => (3572, b"HY000"),
         ErrorCode::Deadlock
         | ErrorCode::NodeFailed
+        | ErrorCode::SnapshotTooOld
         | ErrorCode::TransactionAborted
         | ErrorCode::TransactionNotFound => (1213, b"40001"),
         ErrorCode::WrongView
         | ErrorCode::NodeStarting
+        | ErrorCode::SnapshotElsewhere
         | ErrorCode::Overload
         | ErrorCode::LinkLost
         | ErrorCode::NoNodeAvailable => (1297, b"HY000"),
         ErrorCode::SchemaBusy => (1205, b"HY000"),
         ErrorCode::OutOfMemory | ErrorCode::TransactionTooLarge => (1114, b"HY000"),
-        ErrorCode::TooManyTransactions => (1637, b"HY000"),
+        ErrorCode::TooManyTransactions | ErrorCode::TooManySnapshots => (1637, b"HY000"),
         ErrorCode::RequestTooLarge => (1153, b"08S01"),
         ErrorCode::TableNotFound => (1146, b"42S02"),
         ErrorCode::TableExists => (1050, b"42S01"),

@@ -5,7 +5,8 @@
 //! [`utility`] and [`show`]. Expressions live in [`expr`], MySQL's assignment rules in [`convert`].
 //!
 //! Limits on purpose, each refused with error 1235 and its name: one table per statement, no subqueries, no common table
-//! expressions, no window functions, no foreign keys. Isolation is READ COMMITTED.
+//! expressions, no window functions, no foreign keys. Isolation is READ COMMITTED or
+//! REPEATABLE READ.
 //!
 //! What one statement may hold in memory is bounded ([`exec::sink`] for sorting and grouping, [`exec::lock`] for locked rows,
 //! [`exec::insert`] for new ones) and refused beyond; rows of a plain SELECT are streamed. In steady state a cached plan runs

@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, rc::Rc};
 
-use apus_client::{ClientError, KeyList, OpBatch, PartialAggregate, Results, Rows, Transaction};
-use apus_types::TableId;
+use apus_client::{ClientError, KeyList, OpBatch, PartialAggregate, Results, Rows, Snapshot, Transaction};
+use apus_types::{Epoch, TableId};
 
 use super::{
     digest::Digest,
@@ -71,6 +71,12 @@ pub struct Session {
     /// BEGIN was given.
     pub explicit: bool,
     pub read_only: bool,
+    /// Of the open transaction, from its first statement on: plain SELECTs read at its snapshot.
+    pub repeatable_read: Option<bool>,
+    /// SET TRANSACTION without a scope: of the next transaction.
+    pub next_repeatable_read: Option<bool>,
+    /// Taken by the first plain SELECT of a REPEATABLE READ transaction.
+    pub snapshot: Option<Snapshot>,
     /// Tables that the transaction wrote: their reads must see it.
     pub wrote: Vec<TableId>,
     /// Number of the last statement (or step of one) of the transaction.
@@ -91,6 +97,28 @@ impl Session {
     /// Whether statements belong to a transaction that someone else ends.
     pub fn in_transaction(&self) -> bool {
         self.explicit || !self.env.variables.autocommit
+    }
+    /// A statement begins: the first one of a transaction fixes the isolation level of all.
+    pub fn fix_isolation(&mut self) {
+        if self.repeatable_read.is_none() {
+            let next = self.next_repeatable_read.take();
+            if self.in_transaction() {
+                self.repeatable_read = Some(next.unwrap_or(self.env.variables.repeatable_read));
+            }
+        }
+    }
+    /// What plain SELECTs read at: a snapshot in REPEATABLE READ transactions, otherwise (0) the latest committed rows.
+    ///
+    /// # Errors
+    /// The cluster has no snapshot to give.
+    pub async fn reading_at(&mut self, client: &apus_client::Client) -> Done<Epoch> {
+        if self.repeatable_read != Some(true) {
+            return Ok(Epoch(0));
+        }
+        if self.snapshot.is_none() {
+            self.snapshot = Some(client.snapshot().await?);
+        }
+        Ok(self.snapshot.as_ref().map_or(Epoch(0), Snapshot::epoch))
     }
     pub fn status(&self) -> u16 {
         use crate::wire::status;
@@ -113,6 +141,8 @@ impl Session {
         self.transaction = None;
         self.explicit = false;
         self.read_only = false;
+        self.repeatable_read = None;
+        self.snapshot = None;
         self.wrote.clear();
         self.named.clear();
         self.savepoint = 0;

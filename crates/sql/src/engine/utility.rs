@@ -6,8 +6,9 @@ use super::{
     errors::{self, Result},
     exec::next_savepoint,
     expr::{Builder, Context, Datum, Expr},
-    session::{Scratch, Session},
+    session::{Fail, Scratch, Session},
     token::Tokens,
+    variables::isolation,
 };
 use crate::{
     server::{Engine, Output},
@@ -68,16 +69,12 @@ impl SqlEngine {
             self.begin(session, false).await?;
         } else if t.word("start") {
             t.expect("transaction")?;
-            let mut read_only = false;
+            let (mut read_only, mut consistent) = (false, false);
             while !t.at_end() {
                 if t.word("with") {
                     t.expect("consistent")?;
                     t.expect("snapshot")?;
-                    session.warn(
-                        "Warning",
-                        138,
-                        "consistent snapshots are not available yet; READ COMMITTED is in force",
-                    );
+                    consistent = true;
                 } else if t.word("read") {
                     read_only = t.word("only");
                     if !read_only {
@@ -90,6 +87,9 @@ impl SqlEngine {
             }
             t.end()?;
             self.begin(session, read_only).await?;
+            if consistent {
+                self.begin_at_snapshot(session).await?;
+            }
         } else if t.word("commit") || t.peek_word("rollback") {
             let commit = !t.word("rollback");
             t.word("work");
@@ -146,6 +146,22 @@ impl SqlEngine {
         Ok(())
     }
 
+    /// WITH CONSISTENT SNAPSHOT: the transaction reads as of now, whatever the isolation level of the session.
+    async fn begin_at_snapshot(&self, session: &mut Session) -> Result<()> {
+        session.fix_isolation();
+        session.repeatable_read = Some(true);
+        match session.reading_at(&self.client).await {
+            Ok(_) => Ok(()),
+            Err(fail) => {
+                session.forget_transaction();
+                Err(match fail {
+                    Fail::Sql(e) => e,
+                    Fail::Client(e) => errors::from_client(&e),
+                })
+            }
+        }
+    }
+
     async fn rollback_to(&self, session: &mut Session, name: &str) -> Result<()> {
         let at = session.named.iter().position(|(n, _)| n.eq_ignore_ascii_case(name));
         let at = at.ok_or_else(|| errors::unknown_savepoint(name))?;
@@ -188,9 +204,13 @@ impl SqlEngine {
             return Ok(());
         }
         let global = t.word("global") || t.word("persist");
-        let _ = t.word("session") || t.word("local");
+        let lasting = t.word("session") || t.word("local");
         if t.word("transaction") {
-            return set_transaction(session, &mut t);
+            return if global {
+                Err(errors::not_supported("SET GLOBAL"))
+            } else {
+                set_transaction(session, lasting, &mut t)
+            };
         }
         let (target, value) = text.split_once('=').ok_or_else(|| errors::syntax(text))?;
         let target = target.trim().trim_end_matches(':').trim();
@@ -256,7 +276,12 @@ fn ok(session: &mut Session, out: &mut Output<'_>) -> Result<()> {
     Ok(())
 }
 
-fn set_transaction(session: &mut Session, t: &mut Tokens) -> Result<()> {
+/// SET TRANSACTION; without SESSION the isolation level is that of the next transaction alone.
+fn set_transaction(session: &mut Session, lasting: bool, t: &mut Tokens) -> Result<()> {
+    if !lasting && session.explicit {
+        let message = "Transaction characteristics can't be changed while a transaction is in progress";
+        return Err(SqlError::new(1568, b"25001", message));
+    }
     while !t.at_end() {
         if t.word("isolation") {
             t.expect("level")?;
@@ -265,7 +290,14 @@ fn set_transaction(session: &mut Session, t: &mut Tokens) -> Result<()> {
                 words.push(t.identifier()?);
             }
             let level = words.join("-").to_ascii_uppercase();
-            if let Some(warning) = session.env.variables.set("transaction_isolation", Some(&Datum::text(level)))? {
+            let warning = if lasting {
+                session.env.variables.set("transaction_isolation", Some(&Datum::text(level)))?
+            } else {
+                let (repeatable, warning) = isolation(&level).ok_or_else(|| errors::syntax(&level))?;
+                session.next_repeatable_read = Some(repeatable);
+                warning
+            };
+            if let Some(warning) = warning {
                 session.warn("Warning", 1235, warning);
             }
         } else if t.word("read") {

@@ -1,7 +1,6 @@
 //! System variables: the ones that clients read when they connect, with MySQL's names, and those that change something here.
 //!
-//! `transaction_isolation`: REPEATABLE READ and SERIALIZABLE are refused words in force only as READ COMMITTED until snapshot
-//! reads land; setting them is accepted with a warning, so that drivers which always set one go on.
+//! `transaction_isolation`: SERIALIZABLE is accepted with a warning and REPEATABLE READ is in force; READ UNCOMMITTED means READ COMMITTED.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -143,6 +142,8 @@ pub struct Variables {
     /// Zero in an AUTO_INCREMENT column is a value.
     pub no_auto_value_on_zero: bool,
     pub read_only: bool,
+    /// REPEATABLE READ, for the transactions that begin from now on.
+    pub repeatable_read: bool,
 }
 
 impl Default for Variables {
@@ -156,6 +157,7 @@ impl Default for Variables {
             only_full_group_by: true,
             no_auto_value_on_zero: false,
             read_only: false,
+            repeatable_read: false,
         }
     }
 }
@@ -207,7 +209,6 @@ impl Variables {
             Type::Int => text.parse::<i64>().map_err(|_| wrong())?.to_string(),
             Type::Text => text.clone(),
         };
-        let mut warning = None;
         match d.name {
             "autocommit" => self.autocommit = stored == "1",
             "innodb_lock_wait_timeout" => {
@@ -232,17 +233,13 @@ impl Variables {
             }
             "transaction_isolation" | "tx_isolation" => {
                 let level = text.to_ascii_uppercase();
-                match level.as_str() {
-                    "READ-COMMITTED" => {}
-                    "REPEATABLE-READ" | "SERIALIZABLE" | "READ-UNCOMMITTED" => {
-                        warning = Some(format!("{level} is not available yet; READ COMMITTED is in force"));
-                    }
-                    _ => return Err(wrong()),
-                }
+                let (repeatable, weaker) = isolation(&level).ok_or_else(wrong)?;
+                self.repeatable_read = repeatable;
+                let in_force = if repeatable { "REPEATABLE-READ" } else { "READ-COMMITTED" };
                 for name in ["transaction_isolation", "tx_isolation"] {
-                    self.set.insert(name, "READ-COMMITTED".to_owned());
+                    self.set.insert(name, in_force.to_owned());
                 }
-                return Ok(warning);
+                return Ok(weaker);
             }
             "transaction_read_only" | "tx_read_only" => self.read_only = stored == "1",
             "character_set_client" | "character_set_connection" | "character_set_results" => {
@@ -258,7 +255,19 @@ impl Variables {
             _ => {}
         }
         self.set.insert(d.name, stored);
-        Ok(warning)
+        Ok(None)
+    }
+}
+
+/// Whether a level (words joined by hyphens) reads at snapshots, and a warning where it is not what was asked for.
+pub fn isolation(level: &str) -> Option<(bool, Option<String>)> {
+    match level {
+        "REPEATABLE-READ" => Some((true, None)),
+        "READ-COMMITTED" | "READ-UNCOMMITTED" => Some((false, None)),
+        "SERIALIZABLE" => {
+            Some((true, Some("SERIALIZABLE is not available yet; REPEATABLE READ is in force".to_owned())))
+        }
+        _ => None,
     }
 }
 
@@ -276,7 +285,17 @@ mod tests {
         assert_eq!(vars.get("autocommit", true).unwrap(), Datum::Int(1));
         assert_eq!(vars.set("version", Some(&Datum::Int(1))).unwrap_err().errno, 1238);
         assert_eq!(vars.set("nonsense", None).unwrap_err().errno, 1193);
-        assert!(vars.set("transaction_isolation", Some(&Datum::text("REPEATABLE-READ"))).unwrap().is_some());
+        for (level, in_force, warns) in [
+            ("repeatable-read", "REPEATABLE-READ", false),
+            ("READ-UNCOMMITTED", "READ-COMMITTED", false),
+            ("SERIALIZABLE", "REPEATABLE-READ", true),
+            ("READ-COMMITTED", "READ-COMMITTED", false),
+        ] {
+            assert_eq!(vars.set("transaction_isolation", Some(&Datum::text(level))).unwrap().is_some(), warns);
+            assert_eq!(vars.get("tx_isolation", false).unwrap(), Datum::text(in_force));
+            assert_eq!(vars.repeatable_read, in_force == "REPEATABLE-READ");
+        }
+        assert!(vars.set("transaction_isolation", Some(&Datum::text("CHAOS"))).is_err());
         vars.set("time_zone", Some(&Datum::text("+02:00"))).unwrap();
         assert_eq!(vars.zone_micros, 7_200_000_000);
         assert!(vars.set("time_zone", Some(&Datum::text("Mars"))).is_err());

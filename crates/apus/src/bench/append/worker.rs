@@ -205,8 +205,14 @@ impl Worker {
         self.keys.clear();
         self.keys.push(table, &self.key)?;
         let trans = if transaction.is_started() { transaction.id() } else { TransId::NONE };
-        let request =
-            ReadBatch { trans, table: table.id, schema_version: table.version, columns: None, keys: &self.keys };
+        let request = ReadBatch {
+            trans,
+            snapshot: apus_types::Epoch(0),
+            table: table.id,
+            schema_version: table.version,
+            columns: None,
+            keys: &self.keys,
+        };
         self.client.read(&request, &mut self.rows).await?;
         Ok(decode(table, self.rows.row(0).ok_or(ErrorCode::RowNotFound)?)?)
     }

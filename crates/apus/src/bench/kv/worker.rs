@@ -12,7 +12,7 @@ use std::{
 
 use apus_client::{Client, ClientError, KeyList, OpBatch, ReadBatch, Results, Rows};
 use apus_signal::tc::OpKind;
-use apus_types::{TableSchema, TransId, row::RowLayout, update};
+use apus_types::{Epoch, TableSchema, TransId, row::RowLayout, update};
 
 use super::{
     Phase,
@@ -228,6 +228,7 @@ impl Worker {
         }
         let request = ReadBatch {
             trans: TransId::NONE,
+            snapshot: Epoch(0),
             table: table.id,
             schema_version: table.version,
             columns: Some(&[VALUE_COLUMN]),

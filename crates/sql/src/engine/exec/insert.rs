@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use apus_client::ReadBatch;
 use apus_signal::tc::{ALLOW_DUPLICATE, ALLOW_MISSING, OpKind, OpStatus};
-use apus_types::{ErrorCode, RowLayout, TableSchema, Value, key, schema};
+use apus_types::{Epoch, ErrorCode, RowLayout, TableSchema, Value, key, schema};
 
 use super::{Changed, Cluster, Info, change, duplicate, execute, lock, next_savepoint, read, reader};
 use crate::engine::{
@@ -354,7 +354,8 @@ async fn conflicting_key(
     s.keys.clear();
     s.keys.push(hidden, &key)?;
     let trans = reader(session, schema);
-    let request = ReadBatch { trans, table: hidden.id, schema_version: hidden.version, columns: None, keys: &s.keys };
+    let (table, schema_version) = (hidden.id, hidden.version);
+    let request = ReadBatch { trans, snapshot: Epoch(0), table, schema_version, columns: None, keys: &s.keys };
     cluster.client.read(&request, &mut s.rows).await?;
     Ok(s.rows.row(0).map(|row| hidden.layout().raw(row, schema::HIDDEN_PK_COLUMN).to_vec()))
 }

@@ -7,7 +7,7 @@
 //! Limits: [`CANDIDATE_BYTES_MAX`] of candidates, [`LOCKED_BYTES_MAX`] of locked rows held at a time (error 1206).
 
 use apus_signal::tc::{ALLOW_MISSING, NO_WAIT, OpStatus, SKIP_LOCKED};
-use apus_types::{RowLayout, key};
+use apus_types::{Epoch, RowLayout, key};
 
 use super::{
     Cluster, execute, next_savepoint,
@@ -181,10 +181,10 @@ async fn candidates(
         }
         return Ok(false);
     }
-    let trans = reader(session, schema);
+    let seen = (reader(session, schema), Epoch(0)); // locks are taken of what is there now
     let ordered = wanted.in_order && !order.is_empty();
     let limit = if access.full.is_none() && !sorted { most.saturating_add(s.done.len() as u64) } else { u64::MAX };
-    let mut source = Source::open(cluster, s, table, access, None, trans, ordered, wanted.reverse, limit).await?;
+    let mut source = Source::open(cluster, s, table, access, None, seen, ordered, wanted.reverse, limit).await?;
     let mut primary = std::mem::take(&mut s.key);
     while source.next(s).await? {
         for row in s.rows.iter().flatten() {

@@ -8,7 +8,7 @@ use std::{
 
 use apus_client::{PartialAggregate, ReadBatch, Rows, ScanRequest};
 use apus_signal::scan::{Aggregate, AggregateFunction};
-use apus_types::{IndexNo, TransId, Value, schema};
+use apus_types::{Epoch, IndexNo, TransId, Value, schema};
 
 use super::{
     Cluster,
@@ -37,6 +37,9 @@ const BATCH_ROWS: u32 = 1024;
 /// Ranges of a union asked for at once.
 const RANGES_AT_ONCE: usize = 64;
 
+/// What a read sees: the own changes of a transaction, the latest committed rows or those of a snapshot.
+pub type Seen = (TransId, Epoch);
+
 pub async fn select(
     cluster: Cluster<'_>,
     session: &mut Session,
@@ -53,7 +56,7 @@ pub async fn select(
     if information_schema::is_virtual(&table.schema) {
         return Ok(select_virtual(cluster, session, plan, table, access, params, out).await?);
     }
-    let trans = reader(session, &table.schema);
+    let seen = (reader(session, &table.schema), session.reading_at(cluster.client).await?);
     let mut sink = Sink::new(plan, params, &session.env, std::mem::take(&mut s.sink))?;
     access.path.bind(&table.schema, &sink.context(&[]), &mut s.bound)?;
     let exact = s.bound.exact && !matches!(access.path, Path::Points { index: Some(_), .. });
@@ -62,7 +65,7 @@ pub async fn select(
         (&plan.pushdown, exact && !s.bound.empty, matches!(access.path, Path::Range { .. } | Path::Union { .. }))
     {
         let mut request = ScanRequest::all(table.schema.id, table.schema.version);
-        request.trans = trans;
+        (request.trans, request.snapshot) = seen;
         if let Path::Range { index, .. } | Path::Union { index, .. } = &access.path {
             request.index = *index;
         }
@@ -95,7 +98,7 @@ pub async fn select(
         wanted = wanted.max(1);
         let ordered = plan.in_order && !plan.order.is_empty();
         let mut source =
-            Source::open(cluster, s, table, access, plan.columns.as_deref(), trans, ordered, plan.reverse, wanted)
+            Source::open(cluster, s, table, access, plan.columns.as_deref(), seen, ordered, plan.reverse, wanted)
                 .await?;
         'all: while source.next(s).await? {
             for row in s.rows.iter().flatten() {
@@ -302,7 +305,7 @@ impl Source {
         table: &Table,
         access: &Access,
         columns: Option<&[u16]>,
-        trans: TransId,
+        seen: Seen,
         ordered: bool,
         reverse: bool,
         limit: u64,
@@ -310,9 +313,10 @@ impl Source {
         let schema = &table.schema;
         match &access.path {
             Path::Points { index, .. } if !s.bound.fallback => {
-                point_keys(cluster, s, table, *index, trans).await?;
-                let request =
-                    ReadBatch { trans, table: schema.id, schema_version: schema.version, columns, keys: &s.keys };
+                point_keys(cluster, s, table, *index, seen).await?;
+                let (trans, snapshot) = seen;
+                let (table, schema_version) = (schema.id, schema.version);
+                let request = ReadBatch { trans, snapshot, table, schema_version, columns, keys: &s.keys };
                 if s.keys.is_empty() {
                     s.rows.clear();
                 } else {
@@ -322,7 +326,7 @@ impl Source {
             }
             path => {
                 let mut request = ScanRequest::all(schema.id, schema.version);
-                request.trans = trans;
+                (request.trans, request.snapshot) = seen;
                 request.index = match path {
                     Path::Range { index, .. } | Path::Union { index, .. } => *index,
                     Path::Points { .. } => IndexNo(0),
@@ -376,7 +380,7 @@ async fn point_keys(
     s: &mut Scratch,
     table: &Table,
     index: Option<usize>,
-    trans: TransId,
+    (trans, snapshot): Seen,
 ) -> Done<()> {
     s.keys.clear();
     let Some(position) = index else {
@@ -393,7 +397,8 @@ async fn point_keys(
     for point in s.bound.points.iter() {
         s.keys.push(hidden, point)?;
     }
-    let request = ReadBatch { trans, table: hidden.id, schema_version: hidden.version, columns: None, keys: &s.keys };
+    let (table, schema_version) = (hidden.id, hidden.version);
+    let request = ReadBatch { trans, snapshot, table, schema_version, columns: None, keys: &s.keys };
     cluster.client.read(&request, &mut s.rows).await?;
     s.keys.clear();
     for row in s.rows.iter().flatten() {
@@ -448,9 +453,9 @@ pub async fn collect(
     let empty = Context { layout: &plan.layout, row: &[], new_row: None, params, aggregates: &[], env: &session.env };
     access.path.bind(&table.schema, &empty, &mut s.bound)?;
     if !s.bound.empty {
-        let trans = reader(session, &table.schema);
+        let seen = (reader(session, &table.schema), Epoch(0));
         let mut source =
-            Source::open(cluster, s, table, access, plan.columns.as_deref(), trans, false, false, u64::MAX).await?;
+            Source::open(cluster, s, table, access, plan.columns.as_deref(), seen, false, false, u64::MAX).await?;
         while source.next(s).await? {
             for row in s.rows.iter().flatten() {
                 take(row, full)?;

@@ -1,0 +1,105 @@
+//! Epochs at an LDM: its part of draining, which snapshots it can serve, and the freeing of versions that none needs.
+//!
+//! A committed change leaves the version it replaced in place as long as its epoch is above the *horizon*, the oldest epoch that
+//! anybody may still read at. The horizon comes with each round of epochs. When it moves, the fragments with old versions are worked
+//! off in slices of [`COLLECT_ROWS`] rows between other signals.
+//!
+//! A snapshot is readable here when it is not below the horizon, nor below the epoch at which this node became a full member (what node
+//! recovery copied is only the newest version of each row), nor below the one at which the table was made.
+
+use apus_kernel::Context;
+use apus_signal::{
+    BlockId, BlockRef, Kind,
+    epoch::{Drained, EpochOrd},
+};
+use apus_types::{Epoch, ErrorCode, PartitionId, TableId};
+
+use super::LocalDataManager;
+
+/// Rows whose old versions are freed in one slice.
+pub const COLLECT_ROWS: usize = 1024;
+
+#[derive(Debug, Default)]
+pub(super) struct Epochs {
+    /// DIH waits for us to have drained the epochs below this round's.
+    pub drain: Option<EpochOrd>,
+    /// Nothing will be committed any more in this epoch or below.
+    complete: Epoch,
+    /// Versions that only snapshots below this could need are freed.
+    pub horizon: Epoch,
+    /// Where this node's history begins.
+    base: Epoch,
+    /// Fragments that hold old versions.
+    kept: Vec<(TableId, PartitionId)>,
+}
+
+impl Epochs {
+    /// This node became a full member.
+    pub fn begin(&mut self, now: Epoch) {
+        self.base = now;
+    }
+    #[inline]
+    pub fn check_commit(&self, epoch: Epoch) {
+        assert!(epoch > self.complete, "commit in epoch {epoch}, and {} is complete", self.complete);
+    }
+    /// A fragment has its first old version.
+    pub fn note_kept(&mut self, table: TableId, partition: PartitionId) {
+        self.kept.push((table, partition));
+    }
+    /// Whether rows can be shown as of `snapshot`; `now` is the newest epoch there is.
+    ///
+    /// # Errors
+    /// [`ErrorCode::SnapshotTooOld`] for good, [`ErrorCode::SnapshotElsewhere`] where another replica may have it.
+    pub fn check_read(&self, snapshot: Epoch, now: Epoch, table: Epoch) -> Result<(), ErrorCode> {
+        if snapshot < self.horizon {
+            return Err(ErrorCode::SnapshotTooOld);
+        }
+        // Each complete epoch is below that of every worker that took part in its round.
+        if snapshot < self.base || snapshot >= now {
+            return Err(ErrorCode::SnapshotElsewhere);
+        }
+        if snapshot < table { Err(ErrorCode::SnapshotTooOld) } else { Ok(()) }
+    }
+}
+
+impl LocalDataManager {
+    pub(super) fn on_drain_req(&mut self, order: EpochOrd, ctx: &mut Context<'_>) {
+        ctx.raise_epoch(order.epoch);
+        self.epochs.drain = Some(order);
+        self.epochs.complete = self.epochs.complete.max(order.complete);
+        if order.horizon > self.epochs.horizon {
+            self.epochs.horizon = order.horizon;
+            if self.collect_versions() {
+                self.continue_soon(ctx);
+            }
+        }
+    }
+
+    /// Reports the round's epoch as drained once no one-pass batch below it is under way: further ones get this worker's epoch, which is
+    /// not below it.
+    pub(super) fn try_drain(&mut self, ctx: &mut Context<'_>) {
+        let Some(order) = self.epochs.drain else { return };
+        if order.generation < self.view.generation {
+            self.epochs.drain = None;
+        } else if self.transactions.in_flight.is_drained(order.epoch) {
+            self.epochs.drain = None;
+            let short_of_memory = !self.epochs.kept.is_empty() && self.memory.is_short();
+            let (generation, round) = (order.generation, order.round);
+            let conf = Drained { generation, round, short_of_memory, ..Drained::default() };
+            ctx.send(BlockRef::new(self.me.node, BlockId::Dih, 0), Kind::DrainConf, |out| conf.encode(out));
+        }
+    }
+
+    /// Frees old versions of some rows; `true` when more can be freed at once.
+    pub(super) fn collect_versions(&mut self) -> bool {
+        let mut budget = COLLECT_ROWS;
+        let horizon = self.epochs.horizon;
+        let tables = &mut self.tables;
+        self.epochs.kept.retain(|&(table, partition)| {
+            let Some(fragment) = tables.fragment_mut(table, partition) else { return false };
+            budget -= fragment.collect(horizon, budget);
+            fragment.keeps_versions()
+        });
+        budget == 0
+    }
+}

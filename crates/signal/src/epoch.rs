@@ -1,0 +1,189 @@
+//! Epochs: the rounds by which the president completes them, and the snapshots that clients read at.
+//!
+//! An epoch `e` is *complete* when no transaction will commit with an epoch of `e` or lower any more, and each one that did is
+//! committed on every living replica of everything it changed. A reader that takes from every row the newest version committed at or
+//! before a complete epoch sees whole transactions, the same ones on every replica.
+//!
+//! ```text
+//! president's DIH --EpochOrd(epoch e+1, complete, horizon)--> DIH of every member     "report when e is drained"
+//!   member's DIH --DrainReq--> each TC and LDM of its node --DrainConf--> DIH          none below e+1 under way, none can begin
+//!   member's DIH --EpochDrainedRep(oldest snapshot)--> president                       all of them: e is complete
+//! ```
+//!
+//! The next round announces it. `horizon` is the oldest epoch that anybody may still read at: versions that only older snapshots could
+//! need are freed. A member promises with each report not to hand out a snapshot older than `oldest` later, so the minimum over all
+//! members is safe.
+//!
+//! `SnapshotReq` (client to the DIH of any full member): read everything as of one moment. DIH asks the president for the highest epoch
+//! there is (`EpochFloorReq`), which makes the president hurry, waits until that is complete, registers the snapshot and answers.
+//! So everything that was acknowledged to anybody before the question is in the snapshot. `SnapshotEndOrd` gives it back; so does the
+//! end of the client's link. A snapshot is known to one node: if that one dies, or if it is held too long, or memory runs short, reads
+//! at it are refused with `SnapshotTooOld` as soon as what they need may be gone; they never show anything else.
+//!
+//! Everything here carries the view's generation. What is left of an older view is ignored; in each new view the president, old or
+//! new, begins with a round of which every member must have finished its take-over.
+
+use apus_types::Epoch;
+
+use crate::codec::{DecodeError, Put, Reader};
+
+/// `EpochOrd` (president to DIH) and `DrainReq` (DIH to TC and LDM).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct EpochOrd {
+    pub generation: u64,
+    /// Number of the round within the generation, from 1.
+    pub round: u64,
+    /// Everything below this is to be drained.
+    pub epoch: Epoch,
+    /// Complete for everybody; 0: none yet.
+    pub complete: Epoch,
+    pub horizon: Epoch,
+}
+
+impl EpochOrd {
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u64(self.generation);
+        out.put_u64(self.round);
+        out.put_u64(self.epoch.0);
+        out.put_u64(self.complete.0);
+        out.put_u64(self.horizon.0);
+    }
+    pub fn decode(body: &[u8]) -> Result<EpochOrd, DecodeError> {
+        let mut r = Reader::new(body);
+        let order = EpochOrd {
+            generation: r.u64()?,
+            round: r.u64()?,
+            epoch: r.epoch()?,
+            complete: r.epoch()?,
+            horizon: r.epoch()?,
+        };
+        r.end()?;
+        Ok(order)
+    }
+}
+
+/// `EpochDrainedRep` (DIH to the president) and `DrainConf` (TC and LDM to DIH).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Drained {
+    pub generation: u64,
+    pub round: u64,
+    /// DIH: the oldest snapshot that this node needs or may yet hand out. Others: unused.
+    pub oldest: Epoch,
+    /// Data memory is short: old snapshots must be given up.
+    pub short_of_memory: bool,
+}
+
+impl Drained {
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u64(self.generation);
+        out.put_u64(self.round);
+        out.put_u64(self.oldest.0);
+        out.put_u8(u8::from(self.short_of_memory));
+    }
+    pub fn decode(body: &[u8]) -> Result<Drained, DecodeError> {
+        let mut r = Reader::new(body);
+        let rep = Drained { generation: r.u64()?, round: r.u64()?, oldest: r.epoch()?, short_of_memory: r.u8()? != 0 };
+        r.end()?;
+        Ok(rep)
+    }
+}
+
+/// `EpochFloorReq` and `EpochFloorConf`: an epoch that no commit acknowledged so far is above.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct EpochFloor {
+    pub generation: u64,
+    /// The asking DIH's number for the question.
+    pub question: u64,
+    /// In the answer.
+    pub floor: Epoch,
+}
+
+impl EpochFloor {
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u64(self.generation);
+        out.put_u64(self.question);
+        out.put_u64(self.floor.0);
+    }
+    pub fn decode(body: &[u8]) -> Result<EpochFloor, DecodeError> {
+        let mut r = Reader::new(body);
+        let floor = EpochFloor { generation: r.u64()?, question: r.u64()?, floor: r.epoch()? };
+        r.end()?;
+        Ok(floor)
+    }
+}
+
+/// `SnapshotReq` (refused with `RequestRef`) and `SnapshotEndOrd`: a snapshot is named by its client and the request's number, so that it
+/// can be given back though its answer never came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SnapshotReq {
+    pub request: u64,
+}
+
+impl SnapshotReq {
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u64(self.request);
+    }
+    pub fn decode(body: &[u8]) -> Result<SnapshotReq, DecodeError> {
+        let mut r = Reader::new(body);
+        let req = SnapshotReq { request: r.u64()? };
+        r.end()?;
+        Ok(req)
+    }
+}
+
+/// `SnapshotConf`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SnapshotConf {
+    pub request: u64,
+    pub epoch: Epoch,
+}
+
+impl SnapshotConf {
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u64(self.request);
+        out.put_u64(self.epoch.0);
+    }
+    pub fn decode(body: &[u8]) -> Result<SnapshotConf, DecodeError> {
+        let mut r = Reader::new(body);
+        let conf = SnapshotConf { request: r.u64()?, epoch: r.epoch()? };
+        r.end()?;
+        Ok(conf)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_signal_round_trips_and_refuses_other_lengths() {
+        let order = EpochOrd { generation: 1, round: 2, epoch: Epoch(3), complete: Epoch(4), horizon: Epoch(5) };
+        let drained = Drained { generation: 1, round: 2, oldest: Epoch(3), short_of_memory: true };
+        let floor = EpochFloor { generation: 1, question: 2, floor: Epoch(3) };
+        let snapshot = SnapshotConf { request: 1, epoch: Epoch(2) };
+        let bytes = |encode: &dyn Fn(&mut Vec<u8>)| {
+            let mut out = Vec::new();
+            encode(&mut out);
+            out
+        };
+        let all = [
+            bytes(&|b| order.encode(b)),
+            bytes(&|b| drained.encode(b)),
+            bytes(&|b| floor.encode(b)),
+            bytes(&|b| snapshot.encode(b)),
+            bytes(&|b| SnapshotReq { request: 7 }.encode(b)),
+        ];
+        assert_eq!(EpochOrd::decode(&all[0]), Ok(order));
+        assert_eq!(Drained::decode(&all[1]), Ok(drained));
+        assert_eq!(EpochFloor::decode(&all[2]), Ok(floor));
+        assert_eq!(SnapshotConf::decode(&all[3]), Ok(snapshot));
+        assert_eq!(SnapshotReq::decode(&all[4]), Ok(SnapshotReq { request: 7 }));
+        for mut body in all {
+            body.push(0);
+            assert!(EpochOrd::decode(&body).is_err() && SnapshotReq::decode(&body).is_err());
+            body.truncate(7);
+            assert!(Drained::decode(&body).is_err() && EpochFloor::decode(&body).is_err());
+            assert!(SnapshotConf::decode(&body).is_err() && SnapshotReq::decode(&body).is_err());
+        }
+    }
+}

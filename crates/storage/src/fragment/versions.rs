@@ -1,0 +1,234 @@
+//! Committed versions: how long a replaced one stays, and how it goes.
+//!
+//! A version may be needed by the snapshots from its own epoch up to, and without, that of the version that replaced it. So a commit keeps
+//! the replaced version if its own epoch is above the *horizon*, the oldest epoch that anybody may read at. Of several changes in one
+//! epoch only the last can be seen by a snapshot: the others go at once, and a row never has two committed versions of one epoch.
+//!
+//! Rows with old versions stand in buckets by the epoch of the change that brought them there, a list threaded through their slots. When
+//! the horizon has reached a bucket's epoch its rows are visited; one that still has old versions moves to a later bucket. So each row is
+//! visited about once per advance of the horizon however often it changes, and nothing is allocated. With more epochs than buckets, which only
+//! a long-lived snapshot can bring about, the newest bucket takes all and its rows wait for its newest epoch.
+
+use apus_types::Epoch;
+
+use super::{Fragment, RowId};
+use crate::record::{PENDING, RecRef, SAME_ENTRIES, TOMBSTONE};
+
+/// Buckets of a fragment; a few epochs pass between a change and its completion.
+const BUCKETS: usize = 16;
+
+/// In [`super::Slot::kept_next`]: in no bucket; the last of its bucket.
+pub(super) const NOT_KEPT: u32 = u32::MAX;
+const LAST: u32 = u32::MAX - 1;
+
+#[derive(Debug)]
+pub(super) struct Kept {
+    /// A ring: epoch and first row of each bucket, oldest first.
+    buckets: [(Epoch, u32); BUCKETS],
+    first: usize,
+    count: usize,
+}
+
+impl Default for Kept {
+    fn default() -> Kept {
+        Kept { buckets: [(Epoch(0), LAST); BUCKETS], first: 0, count: 0 }
+    }
+}
+
+impl Kept {
+    fn oldest(&mut self) -> Option<&mut (Epoch, u32)> {
+        if self.count == 0 { None } else { self.buckets.get_mut(self.first) }
+    }
+    /// The bucket for a row that may be visited once the horizon is at `epoch`.
+    fn bucket(&mut self, epoch: Epoch) -> &mut (Epoch, u32) {
+        let newest = (self.first + self.count + BUCKETS - 1) % BUCKETS;
+        let reaches = self.count > 0 && self.buckets[newest].0 >= epoch;
+        if reaches || self.count == BUCKETS {
+            let bucket = &mut self.buckets[newest];
+            bucket.0 = bucket.0.max(epoch);
+            return bucket;
+        }
+        let next = (self.first + self.count) % BUCKETS;
+        self.count += 1;
+        self.buckets[next] = (epoch, LAST);
+        &mut self.buckets[next]
+    }
+    fn drop_oldest(&mut self) {
+        self.first = (self.first + 1) % BUCKETS;
+        self.count -= 1;
+    }
+}
+
+impl Fragment {
+    /// Makes the newest pending version the committed one. Pending versions below it vanish; the committed version it replaces is kept
+    /// while `epoch > horizon` (a snapshot at the horizon may need it), otherwise freed now. `true`: the fragment had no old versions before
+    /// and should be visited by [`Fragment::collect`] from now on.
+    ///
+    /// # Panics
+    /// Without a pending version, and when the row was changed in a later epoch already.
+    pub fn commit(&mut self, row: RowId, epoch: Epoch, horizon: Epoch) -> bool {
+        let head = self.slot(row).head;
+        assert!(self.has_pending(row), "commit of a row without a pending version");
+        let (tombstone, mut same) = (self.records.flags(head) & TOMBSTONE, self.has_entries_of_below(head));
+        self.records.set_epoch(head, epoch);
+        let mut at = self.records.previous(head);
+        let (mut below, mut as_below) = (at, same);
+        while !below.is_none() && (self.records.flags(below) & PENDING != 0 || self.records.epoch(below) == epoch) {
+            as_below &= self.has_entries_of_below(below);
+            below = self.records.previous(below);
+        }
+        if epoch <= horizon {
+            below = RecRef::NONE;
+        }
+        let keep = !below.is_none();
+        let was_deleted = self.is_deleted(row);
+        assert!(!keep || self.records.epoch(below) < epoch, "a row's epochs go back to {epoch}");
+        self.records.set_flags(head, tombstone | if keep && as_below { SAME_ENTRIES } else { 0 });
+        self.records.set_previous(head, below);
+        while at != below {
+            let (previous, as_next) = (self.records.previous(at), self.has_entries_of_below(at));
+            self.drop_version(row, at, same);
+            same &= as_next;
+            at = previous;
+        }
+        self.count_deleted(was_deleted, keep && tombstone != 0);
+        if !keep {
+            if tombstone != 0 {
+                self.slot_mut(row).head = RecRef::NONE;
+                self.records.free(head);
+            }
+            return false;
+        }
+        self.note_kept(row, epoch)
+    }
+
+    fn note_kept(&mut self, row: RowId, epoch: Epoch) -> bool {
+        if self.slot(row).kept_next != NOT_KEPT {
+            return false;
+        }
+        let is_first = self.kept.count == 0;
+        let bucket = self.kept.bucket(epoch);
+        let next = std::mem::replace(&mut bucket.1, row.0);
+        self.slot_mut(row).kept_next = next;
+        is_first
+    }
+
+    /// Whether there are old versions that [`Fragment::collect`] may one day free.
+    pub fn keeps_versions(&self) -> bool {
+        self.kept.count > 0
+    }
+
+    /// Frees versions kept for snapshots that none at or after `horizon` can need; visits at most `budget` rows. Returns how many.
+    pub fn collect(&mut self, horizon: Epoch, budget: usize) -> usize {
+        let mut done = 0;
+        while done < budget
+            && let Some(bucket) = self.kept.oldest()
+            && bucket.0 <= horizon
+        {
+            let row = RowId(bucket.1);
+            let next = std::mem::replace(&mut self.slot_mut(row).kept_next, NOT_KEPT);
+            match self.kept.oldest() {
+                Some(bucket) if next != LAST => bucket.1 = next,
+                _ => self.kept.drop_oldest(),
+            }
+            self.trim(row, horizon);
+            done += 1;
+        }
+        done
+    }
+
+    /// Frees what a snapshot at `horizon` does not see and no later one either.
+    fn trim(&mut self, row: RowId, horizon: Epoch) {
+        let (mut newer, mut at) = (RecRef::NONE, self.slot(row).head);
+        while !at.is_none() && (self.records.flags(at) & PENDING != 0 || self.records.epoch(at) > horizon) {
+            newer = at;
+            at = self.records.previous(at);
+        }
+        let was_deleted = self.is_deleted(row);
+        if !at.is_none() {
+            let (mut old, mut same) = (self.records.previous(at), self.has_entries_of_below(at));
+            self.records.set_previous(at, RecRef::NONE);
+            if self.records.flags(at) & TOMBSTONE != 0 {
+                match newer.is_none() {
+                    true => self.slot_mut(row).head = RecRef::NONE,
+                    false => self.records.set_previous(newer, RecRef::NONE),
+                }
+                self.records.free(at);
+            }
+            while !old.is_none() {
+                let (previous, as_next) = (self.records.previous(old), self.has_entries_of_below(old));
+                self.drop_version(row, old, same);
+                same &= as_next;
+                old = previous;
+            }
+        }
+        self.count_deleted(was_deleted, self.is_deleted(row));
+        let newest = self.newest_committed(row);
+        if !newest.is_none() && (!self.records.previous(newest).is_none() || self.is_tombstone(newest)) {
+            let epoch = self.records.epoch(newest);
+            self.note_kept(row, epoch);
+        } else {
+            self.reclaim(row);
+        }
+    }
+
+    fn newest_committed(&self, row: RowId) -> RecRef {
+        let mut at = self.slot(row).head;
+        while !at.is_none() && self.records.flags(at) & PENDING != 0 {
+            at = self.records.previous(at);
+        }
+        at
+    }
+    /// The newest committed version is a delete, kept for snapshots.
+    fn is_deleted(&self, row: RowId) -> bool {
+        let newest = self.newest_committed(row);
+        !newest.is_none() && self.is_tombstone(newest)
+    }
+    fn count_deleted(&mut self, before: bool, after: bool) {
+        self.deleted = self.deleted + u64::from(after) - u64::from(before);
+    }
+    fn is_tombstone(&self, record: RecRef) -> bool {
+        self.records.flags(record) & TOMBSTONE != 0
+    }
+
+    /// The buckets hold each row with old versions once, and no row that does not exist.
+    pub(super) fn verify_kept(&self) -> Result<(), String> {
+        let mut listed = 0;
+        for i in 0..self.kept.count {
+            let (_, mut at) = self.kept.buckets[(self.kept.first + i) % BUCKETS];
+            if at == LAST {
+                return Err("a bucket of kept rows is empty".to_owned());
+            }
+            while at != LAST {
+                if at >= self.slots_used || !self.slot(RowId(at)).used || listed > self.slots_used {
+                    return Err(format!("row {at} is kept and does not exist"));
+                }
+                listed += 1;
+                at = self.slot(RowId(at)).kept_next;
+            }
+        }
+        let (mut marked, mut deleted) = (0, 0);
+        for row in (0..self.slots_used).map(RowId) {
+            let newest = self.newest_committed(row);
+            let needs = !newest.is_none() && (!self.records.previous(newest).is_none() || self.is_tombstone(newest));
+            deleted += u64::from(self.is_deleted(row));
+            let is_marked = self.slot(row).kept_next != NOT_KEPT;
+            marked += u32::from(is_marked);
+            if needs && !is_marked {
+                return Err(format!("row {row:?} has old versions and is not listed"));
+            }
+            let mut at = newest;
+            while !at.is_none() {
+                let below = self.records.previous(at);
+                if !below.is_none() && self.records.epoch(below) >= self.records.epoch(at) {
+                    return Err(format!("the epochs of row {row:?} do not ascend"));
+                }
+                at = below;
+            }
+        }
+        if deleted != self.deleted {
+            return Err(format!("{deleted} rows are deleted, {} are counted", self.deleted));
+        }
+        if marked == listed { Ok(()) } else { Err(format!("{marked} rows are marked as kept, {listed} listed")) }
+    }
+}
