@@ -31,6 +31,7 @@ pub const PROBES: &[&str] = &[
     "qmgr: take-over finds a newer committed view",
     "qmgr: take-over finds an accepted proposal",
     "qmgr: word of a removed node ignored",
+    "tc: a replica does not remember so far back",
     "tc: abort sent again in a new view",
     "tc: client gives up a batch",
     "tc: client gone amid a transaction",

@@ -1,8 +1,8 @@
 //! Memory of commits, so that a client whose coordinator died learns what became of its transaction.
 //!
 //! A fixed table of the last [`OUTCOMES`] committed transactions of this LDM instance, open addressing, overwritten oldest first.
-//! When an entry is overwritten its epoch is remembered as the horizon: a question about a transaction that may be older is
-//! answered "forgotten", never "aborted".
+//! A question about a transaction that may be older than the memory is answered "forgotten", never "aborted": the memory
+//! begins when the node joined a running cluster, and later where entries were overwritten.
 
 use apus_types::TransId;
 use apus_types::collections::FixedMap;
@@ -17,7 +17,7 @@ pub struct Outcomes {
     ring: Vec<(TransId, u64)>,
     next: usize,
     known: FixedMap<TransId, ()>,
-    /// Time at which the newest forgotten commit happened.
+    /// Time of the newest commit that may have been forgotten.
     forgotten_at: Option<u64>,
 }
 
@@ -36,6 +36,10 @@ impl Outcomes {
         self.forgotten_at = Some(at);
         self.next = (self.next + 1) % OUTCOMES;
     }
+    /// This node joins a running cluster now: of what it did before, nothing is known here.
+    pub fn joined(&mut self, now: u64) {
+        self.forgotten_at = Some(now);
+    }
     pub fn committed(&self, trans: TransId) -> bool {
         self.known.contains_key(&trans)
     }
@@ -49,6 +53,16 @@ impl Outcomes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_node_that_joined_knows_nothing_older() {
+        let mut outcomes = Outcomes::default();
+        assert!(!outcomes.may_have_forgotten(5, 1000), "nothing was before the cluster");
+        outcomes.joined(7_000_000);
+        assert!(outcomes.may_have_forgotten(8_000_000, 1));
+        assert!(outcomes.may_have_forgotten(LATENESS_NS + 17_000_000, 10));
+        assert!(!outcomes.may_have_forgotten(LATENESS_NS + 17_000_001, 10));
+    }
 
     #[test]
     fn the_oldest_goes_first_and_is_owned_up_to() {

@@ -45,6 +45,9 @@ impl LocalDataManager {
             return Ok(());
         }
         let old = std::mem::replace(&mut self.view, view);
+        if old.generation == 0 && self.view.generation > 1 {
+            self.outcomes.joined(ctx.now());
+        }
         let gone: Vec<NodeId> = departed(&old, &self.view).collect();
         for node in &gone {
             self.left_at[usize::from(node.0)] = self.view.generation;

@@ -228,7 +228,7 @@ impl TransactionCoordinator {
             Kind::LdmCommittedConf | Kind::LdmAbortConf => self.on_ended(envelope.kind, from, body, ctx),
             Kind::LdmWaitRep => self.on_wait_rep(body, ctx),
             Kind::DeadlockProbeOrd => self.on_deadlock_probe(body, ctx),
-            Kind::OutcomeConf => self.on_outcome_conf(body, ctx),
+            Kind::OutcomeConf => self.on_outcome_conf(envelope.from, body, ctx),
             Kind::TakeOverTransRep => {
                 let rep = TakeOverTransRep::decode(body)?;
                 if !self.defer(rep.generation, envelope, body) {

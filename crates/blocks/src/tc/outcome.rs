@@ -1,4 +1,10 @@
 //! What became of a transaction: the commit token, asked of any node.
+//!
+//! Every LDM instance of every living node is asked. A commit is remembered by each replica of what it changed, so one replica that
+//! remembers far enough back and knows of no commit speaks for its partitions. Where no replica of some group does (they all joined
+//! lately, or the memory was overwritten) the answer is "forgotten".
+
+use std::collections::BTreeSet;
 
 use apus_kernel::Context;
 use apus_signal::{
@@ -18,7 +24,8 @@ pub(super) struct Question {
     unanswered: usize,
     committed: bool,
     open: bool,
-    forgotten: bool,
+    /// Node group and instance of the LDMs whose memory goes back far enough.
+    sure: BTreeSet<(u32, u8)>,
 }
 
 impl TransactionCoordinator {
@@ -62,21 +69,29 @@ impl TransactionCoordinator {
             unanswered: asked,
             committed: false,
             open: false,
-            forgotten: false,
+            sure: BTreeSet::new(),
         });
         Ok(())
     }
 
-    pub(super) fn on_outcome_conf(&mut self, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
+    pub(super) fn on_outcome_conf(
+        &mut self,
+        from: BlockRef,
+        body: &[u8],
+        ctx: &mut Context<'_>,
+    ) -> Result<(), DecodeError> {
         let conf = OutcomeSignal::decode(body)?;
         let Some(i) = self.questions.iter().position(|q| q.id == conf.question) else { return Ok(()) };
+        let group = self.view.node(from.node).map_or(u32::MAX, |n| n.group);
         let question = &mut self.questions[i];
         question.unanswered = question.unanswered.saturating_sub(1);
         match conf.outcome {
             Outcome::Committed => question.committed = true,
             Outcome::Open => question.open = true,
-            Outcome::Forgotten => question.forgotten = true,
-            Outcome::Aborted => {}
+            Outcome::Aborted => {
+                question.sure.insert((group, from.instance));
+            }
+            Outcome::Forgotten => ctx.probe("tc: a replica does not remember so far back"),
         }
         if question.unanswered == 0 {
             let question = self.questions.swap_remove(i);
@@ -84,11 +99,15 @@ impl TransactionCoordinator {
             if question.committed {
                 ctx.probe("tc: client learns of its commit from another node");
             }
-            let outcome = match (question.open, question.committed, question.forgotten) {
-                (true, _, _) => Outcome::Open,
-                (_, true, _) => Outcome::Committed,
-                (_, _, true) => Outcome::Forgotten,
-                _ => Outcome::Aborted,
+            let everybody = self
+                .view
+                .living()
+                .all(|n| (0..self.view.instances as u8).all(|instance| question.sure.contains(&(n.group, instance))));
+            let outcome = match (question.open, question.committed) {
+                (true, _) => Outcome::Open,
+                (_, true) => Outcome::Committed,
+                _ if everybody => Outcome::Aborted,
+                _ => Outcome::Forgotten,
             };
             answer(question.client, question.request, outcome, ctx);
         }
