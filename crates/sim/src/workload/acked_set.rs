@@ -9,10 +9,7 @@ use std::{
 };
 
 use apus_client::{Client, ClientError, CommitToken, ExecOptions, OpBatch, Outcome, Results, ScanRequest};
-use apus_signal::{
-    tc::OpKind,
-    view::{NodeState, View, ViewNode},
-};
+use apus_signal::tc::OpKind;
 use apus_types::{ErrorCode, TableSchema, Value};
 
 use super::crew::{Fate, Hall, LOCK_WAIT_MS, Member, Play, column, encode_key, number, number_type, scan, table};
@@ -36,7 +33,7 @@ pub(super) struct Numbers {
     history: RefCell<SetHistory>,
     tokens: RefCell<Tokens>,
     /// Transactions to be asked about, by their first number.
-    asked: RefCell<Vec<(u64, CommitToken, Rc<View>)>>,
+    asked: RefCell<Vec<(u64, CommitToken)>>,
     /// First numbers of transactions whose numbers stay.
     tracked: RefCell<BTreeSet<u64>>,
     /// What a member is inserting or deleting, and since when.
@@ -96,7 +93,6 @@ impl Numbers {
             .insert(member.number, Open { begin: self.hall.moment(), numbers: numbers.clone(), inserts });
         member.doing(format!("{} {numbers:?}", if inserts { "inserts" } else { "deletes" }));
         let (at_once, back) = (member.random.one_in(2), member.random.one_in(6));
-        let view = member.client.view();
         let mut transaction = member.client.begin();
         let options = ExecOptions { commit: at_once && !back, ..ExecOptions::autocommit(LOCK_WAIT_MS) };
         let mut result = transaction.execute(&ops, options, &mut Results::new()).await;
@@ -124,7 +120,7 @@ impl Numbers {
             if asked.len() >= TOKENS_MAX {
                 asked.remove(0);
             }
-            asked.push((first, token, view));
+            asked.push((first, token));
         }
         let mut tokens = self.tokens.borrow_mut();
         match fate {
@@ -150,18 +146,14 @@ impl Numbers {
     async fn ask(&self, member: &Member, choice: u64) -> bool {
         let question = {
             let asked = self.asked.borrow();
-            (!asked.is_empty()).then(|| asked[choice as usize % asked.len()].clone())
+            (!asked.is_empty()).then(|| asked[choice as usize % asked.len()])
         };
-        let Some((first, token, then)) = question else { return false };
-        if !is_remembered(&then, &member.client.view()) {
-            return false;
-        }
+        let Some((first, token)) = question else { return false };
         member.doing(format!("asks what became of {first}"));
         let said = match member.client.outcome(&token).await {
             Ok(Outcome::Committed) => Said::Committed,
-            // The map may have been old, and the answer may have taken a while.
-            Ok(Outcome::Aborted) if is_remembered(&then, &member.client.view()) => Said::RolledBack,
-            Ok(Outcome::Aborted | Outcome::Forgotten | Outcome::Open) | Err(_) => return false,
+            Ok(Outcome::Aborted) => Said::RolledBack,
+            Ok(Outcome::Forgotten | Outcome::Open) | Err(_) => return false,
         };
         let now = self.hall.moment();
         self.tokens.borrow_mut().said(first, said, now);
@@ -181,17 +173,6 @@ impl Numbers {
         self.history.borrow_mut().read(begin, end, found);
         Ok(())
     }
-}
-
-/// Whether every node group still has a process that was a full member when the transaction began. Not promised yet: once all processes
-/// of a group have been replaced, nobody remembers its commits, and the answer is "rolled back" where it should be "forgotten".
-fn is_remembered(then: &View, now: &View) -> bool {
-    let is_same = |old: &&ViewNode| {
-        let same = |n: &&ViewNode| n.incarnation == old.incarnation && n.state() == NodeState::Up;
-        old.state() == NodeState::Up && now.node(old.node()).as_ref().is_some_and(same)
-    };
-    let kept: BTreeSet<u32> = then.nodes.iter().filter(is_same).map(|n| n.group).collect();
-    !kept.is_empty() && now.nodes.iter().all(|n| kept.contains(&n.group))
 }
 
 impl Play for Numbers {
