@@ -2,8 +2,8 @@
 //!
 //! A region may always use its reserved part. Beyond that it draws from the shared pool up to its maximum; the last 10 % of the pool
 //! is for regions of high priority and the last 4 % for the highest. A refusal is a temporary error of the request that caused
-//! it ([`apus_types::ErrorCode::OutOfMemory`]), never a crash. Data memory refuses normal inserts at 95 % of its maximum so that updates,
-//! deletes and recovery still work.
+//! it ([`apus_types::ErrorCode::OutOfMemory`]), never a crash. Data memory refuses normal inserts at 95 % of what it could get, of its
+//! maximum as of the pool, so that updates, deletes and recovery still work.
 //!
 //! Pages go back to the pool as soon as they are empty; some are kept for reuse, the rest returns to the operating system.
 
@@ -16,8 +16,11 @@ use std::sync::{
 pub const PAGE_BYTES: usize = 32 << 10;
 /// Free pages kept for reuse; more go back to the operating system.
 const KEEP_PAGES: usize = 256;
-/// Old versions are given up when data memory, or the pool, is filled beyond this share; inserts are refused at 95 %.
+/// Old versions are given up when data memory, or the pool, is filled beyond this share; inserts go on to [`INSERT_PERCENT`].
 const SHORT_PERCENT: i64 = 85;
+
+/// Normal inserts fill at most this share of data memory.
+const INSERT_PERCENT: i64 = 95;
 
 /// A page, on the heap.
 pub type Page = Box<[u8; PAGE_BYTES]>;
@@ -107,15 +110,14 @@ impl MemoryManager {
         })
     }
 
-    /// Takes `bytes` from a region's budget. `insert`: a normal insert, which data memory refuses at 95 %.
+    /// Takes `bytes` from a region's budget. `insert`: a normal insert, which data memory refuses at 95 % of its maximum and of its
+    /// part of the pool.
     pub fn account(&self, region: Region, bytes: usize, insert: bool) -> bool {
         let state = &self.regions[region as usize];
         let bytes = bytes as i64;
         let before = state.used.fetch_add(bytes, Relaxed);
-        let mut ceiling = state.limits.maximum as i64;
-        if insert && region == Region::Data {
-            ceiling = ceiling / 100 * 95;
-        }
+        let percent = if insert && region == Region::Data { INSERT_PERCENT } else { 100 };
+        let ceiling = state.limits.maximum as i64 / 100 * percent;
         let from_pool = beyond(before + bytes, state) - beyond(before, state);
         if before + bytes > ceiling {
             self.take_back(state, bytes, from_pool);
@@ -125,7 +127,7 @@ impl MemoryManager {
             return true;
         }
         let usable = match state.limits.priority {
-            Priority::Normal => self.pool / 100 * 90,
+            Priority::Normal => self.pool / 100 * 90 / 100 * percent,
             Priority::High => self.pool / 100 * 96,
             Priority::Highest => self.pool,
         };
@@ -222,5 +224,16 @@ mod tests {
         let memory = MemoryManager::new(1000 * PAGE_BYTES as u64);
         let bytes = 860 * PAGE_BYTES;
         assert!(!memory.account(Region::Data, bytes, true));
+    }
+
+    #[test]
+    fn inserts_leave_a_part_of_the_pool_to_deletes() {
+        let memory = MemoryManager::new(1000 * PAGE_BYTES as u64);
+        let mut pages = Vec::new();
+        while let Some(page) = memory.alloc_page(Region::Data, true) {
+            pages.push(page);
+        }
+        let left = std::iter::from_fn(|| memory.alloc_page(Region::Data, false)).count();
+        assert!((40..50).contains(&left), "{left} of {} pages", pages.len() + left);
     }
 }
