@@ -13,8 +13,9 @@ LIMIT_SECONDS = (240, 240)
 
 def ready_file_shape(cluster):
     state = cluster.describe()
-    check_equal(sorted(state), ["data", "dir", "mgmt", "sql"], "keys of the ready file")
+    check_equal(sorted(state), ["data", "dir", "mgmt", "mgmts", "sql"], "keys of the ready file")
     check({"host", "port"} <= set(state["mgmt"]), f"mgmt: {state['mgmt']}")
+    check_equal([node["port"] for node in state["mgmts"]], [state["mgmt"]["port"]], "management nodes")
     for node in state["sql"]:
         check_equal(sorted(node), ["host", "id", "pid", "port"], "keys of a SQL node")
     for node in state["data"]:
