@@ -26,6 +26,7 @@ pub const PROBES: &[&str] = &[
     "ldm: orphan reported as committed",
     "ldm: prepare of a removed coordinator dropped",
     "ldm: recovering node cannot store a row",
+    "ldm: wait cancelled after its grant",
     "ldm: wait of a dead coordinator's transaction dropped",
     "qmgr: accusation set aside",
     "qmgr: take-over finds a newer committed view",

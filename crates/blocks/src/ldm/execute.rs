@@ -107,15 +107,19 @@ impl LocalDataManager {
         let ops = std::mem::take(&mut work.ops);
         let progress = self.execute_ops(&mut work, &ops);
         work.ops = ops;
-        if std::mem::take(&mut work.lock_granted)
-            && work.lock_fresh
-            && !self.tell_twins(work.trans_at, work.lock_row, false)
-        {
-            // Refused before it could use the lock, for instance because the view changed while it waited: no entry would give it back.
+        if std::mem::take(&mut work.lock_granted) {
+            // Refused before it could use the lock, for instance because the view changed while it waited.
             ctx.probe("ldm: lock granted in vain");
-            self.release_row(work.lock_row, work.trans_at, true);
+            self.give_back_unused(&work);
         }
         self.conclude(work, progress, ctx);
+    }
+
+    /// The lock that the batch waited for was granted and not used: no entry of the transaction would give it back.
+    pub(super) fn give_back_unused(&mut self, work: &Work) {
+        if work.lock_fresh && !self.tell_twins(work.trans_at, work.lock_row, false) {
+            self.release_row(work.lock_row, work.trans_at, true);
+        }
     }
 
     pub(super) fn recycle(&mut self, work: Box<Work>) {

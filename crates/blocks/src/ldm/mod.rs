@@ -274,8 +274,12 @@ impl LocalDataManager {
     fn cancel_wait(&mut self, waiting: u32, code: Option<ErrorCode>, ctx: &mut Context<'_>) {
         let Some(work) = self.waiting[waiting as usize].take() else { return };
         self.free_waiting.push(waiting);
-        let (table, partition, row) = work.lock_row;
-        if let Some(fragment) = self.tables.fragment_mut(table, partition) {
+        if let Some(i) = self.granted.iter().position(|g| g.waiter == waiting) {
+            ctx.probe("ldm: wait cancelled after its grant");
+            self.granted.remove(i);
+            self.give_back_unused(&work);
+        } else if let Some(fragment) = self.tables.fragment_mut(work.lock_row.0, work.lock_row.1) {
+            let row = work.lock_row.2;
             self.locks.cancel_wait(fragment.lock_word(row), work.trans_at, &mut self.granted);
             fragment.reclaim(row);
         }

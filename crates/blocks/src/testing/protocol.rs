@@ -217,6 +217,30 @@ fn a_lock_wait_ends_in_time() {
     assert!(matches!(answer, Some(Answer::Refused { code: ErrorCode::LockTimeout, aborted: false, .. })), "{answer:?}");
 }
 
+/// Two wait for one row and both times end in one round: the end of the first lets the second in, which then ends, too.
+#[test]
+fn a_wait_that_ends_as_it_is_granted_leaves_no_lock() {
+    for seed in 1..=super::seeds(SEEDS) {
+        let mut c = Cluster::new(seed, 2);
+        c.auto(ONE, 1, op(OpKind::Insert, 1, 0));
+        let holder = c.batch(ONE, trans(2), START, 1, &[op(OpKind::ReadShared, 1, 0)]);
+        assert!(matches!(c.wait(holder), Answer::Batch { .. }));
+        let writer = c.batch(ONE, trans(3), START, 1, &[op(OpKind::Update, 1, 1)]);
+        let reader = c.batch(ONE, trans(4), START, 1, &[op(OpKind::ReadShared, 1, 0)]);
+        c.pass(300);
+        for (request, t) in [(writer, trans(3)), (reader, trans(4))] {
+            // Where the reader came first it was let in at once.
+            assert!(c.answers.remove(&request).is_some());
+            let end = c.end(ONE, Kind::TcRollbackReq, t, 0);
+            c.wait(end);
+        }
+        let end = c.end(ONE, Kind::TcCommitReq, trans(2), 0);
+        assert_eq!(c.wait(end), Answer::Committed);
+        let answer = c.auto(TWO, 5, op(OpKind::Update, 1, 1));
+        assert!(committed(&answer), "seed {seed}: {answer:?}");
+    }
+}
+
 #[test]
 fn a_client_that_leaves_leaves_no_locks() {
     let mut c = Cluster::new(6, 2);
