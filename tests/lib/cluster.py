@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import signal
 import time
 
@@ -45,6 +46,11 @@ class Cluster:
 
     def logs(self):
         return tail(self.log.read_text(errors="replace"))
+
+    def node_logs(self):
+        """The ends of all nodes' logs, for whoever has to explain a failure."""
+        logs = sorted(pathlib.Path(self.describe()["dir"]).glob("*.log"))
+        return "\n".join(f"--- {log.name}\n{tail(log.read_text(errors='replace'), 15)}" for log in logs)
 
     def describe(self):
         """The ready file as it stands now."""

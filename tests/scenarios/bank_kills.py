@@ -13,7 +13,7 @@ def main(t):
             code, text = cluster.apus("bench", "bank", f"--kills={KILLS}", seconds=LIMIT_SECONDS[FULL] - 30, ok=False)
             for line in text.rstrip().splitlines()[-6:]:
                 t.say(line)
-            check(code == 0, f"apus bench bank ended with {code}:\n{text[-3000:]}")
+            check(code == 0, f"apus bench bank ended with {code}:\n{text[-1500:]}\n{cluster.node_logs() if code else ''}")
 
 
 if __name__ == "__main__":
