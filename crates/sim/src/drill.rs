@@ -39,6 +39,8 @@ pub const PATIENCE_NS: u64 = 30_000 * MS;
 pub const PROGRESS_NS: u64 = 15_000 * MS;
 /// A supervisor starts a node that stopped itself after this.
 const RESTART_NS: u64 = 200 * MS;
+/// No node is held for lost because nothing is heard of it for so long.
+const BORNE_NS: u64 = 50 * MS;
 
 /// What clients do, and what must hold. A client is known by its number, counted from 0; one that comes in the place of a dead one has
 /// the next free number.
@@ -304,6 +306,9 @@ impl<W: Workload> Drill<'_, W> {
                 return Err(format!("node {node} stopped: {reason}"));
             }
         }
+        if !self.settings.data_nodes().iter().any(|node| self.cluster.is_running(*node)) {
+            return Err("no data node is left".to_owned());
+        }
         self.workload.violation().map_or(Ok(()), Err)
     }
 
@@ -420,6 +425,7 @@ impl<W: Workload> Drill<'_, W> {
             }
             Fault::Split { side, lasts, silent } => self.split(&side, None, lasts, silent),
             Fault::Bridge { side, bridge, lasts, silent } => self.split(&side, Some(bridge), lasts, silent),
+            Fault::Stall { side, lasts } => self.stall(side.as_deref(), lasts),
             Fault::Flap { a, b, period, times } => {
                 let (a, b) = (self.resolve(a), self.resolve(b));
                 self.excused.extend([a, b]);
@@ -450,6 +456,19 @@ impl<W: Workload> Drill<'_, W> {
             } else {
                 self.cluster.part(a, b);
                 self.plan(lasts, Deed::Heal(a, b));
+            }
+        }
+    }
+    fn stall(&mut self, side: Option<&[NodeId]>, lasts: u64) {
+        let nodes = side.map_or_else(|| self.nodes(), <[NodeId]>::to_vec);
+        // Who is held for lost is decided among them, but everybody bears a moment.
+        if lasts + self.settings.link_spike_ns.1 > BORNE_NS {
+            self.excused.extend(nodes.iter().copied());
+        }
+        for &from in &nodes {
+            for &to in nodes.iter().filter(|to| **to != from) {
+                self.cluster.mute(from, to);
+                self.plan(lasts, Deed::Unmute { from, to, lost: false });
             }
         }
     }

@@ -45,6 +45,9 @@ pub enum Fault {
     Split { side: Vec<NodeId>, lasts: u64, silent: bool },
     /// A split across which one node still hears everybody.
     Bridge { side: Vec<NodeId>, bridge: NodeId, lasts: u64, silent: bool },
+    /// Nothing arrives between any two of these nodes (`None`: of all, management nodes too); their links stay up, nobody's clock or tick is
+    /// late, and afterwards everything arrives. That is a starved kernel on a machine with several nodes, or a switch.
+    Stall { side: Option<Vec<NodeId>>, lasts: u64 },
     /// A link goes down and up so many times.
     Flap { a: Who, b: Who, period: u64, times: u64 },
     /// The links of two nodes (or of one pair of their workers) are reset and may be made again at once.
@@ -82,6 +85,7 @@ impl Fault {
             Fault::Split { silent: true, .. } => "hush",
             Fault::Bridge { silent: false, .. } => "bridge",
             Fault::Bridge { silent: true, .. } => "hushbridge",
+            Fault::Stall { .. } => "stall",
             Fault::Flap { .. } => "flap",
             Fault::Reset { .. } => "reset",
             Fault::Client { .. } => "client",
@@ -125,6 +129,8 @@ impl fmt::Display for Fault {
             Fault::Bridge { side, bridge, lasts, .. } => {
                 write!(f, "{kind} {} {} {}", side_name(side), node_name(*bridge), time_name(*lasts))
             }
+            Fault::Stall { side: None, lasts } => write!(f, "{kind} all {}", time_name(*lasts)),
+            Fault::Stall { side: Some(side), lasts } => write!(f, "{kind} {} {}", side_name(side), time_name(*lasts)),
             Fault::Flap { a, b, period, times } => write!(f, "{kind} {a} {b} {} {times}", time_name(*period)),
             Fault::Reset { a, b, worker: None } => write!(f, "{kind} {a} {b}"),
             Fault::Reset { a, b, worker: Some(worker) } => write!(f, "{kind} {a} {b} {worker}"),
@@ -179,7 +185,7 @@ impl<'t> Words<'t> {
         if word == "p" { Ok(Who::President) } else { Ok(Who::Node(node(word)?)) }
     }
     fn side(&mut self) -> Result<Vec<NodeId>, String> {
-        self.next()?.split('+').map(node).collect()
+        parse_side(self.next()?)
     }
 }
 
@@ -203,6 +209,10 @@ fn node(word: &str) -> Result<NodeId, String> {
     parsed.ok_or_else(|| format!("`{word}` is no node like n1 or m1"))
 }
 
+fn parse_side(word: &str) -> Result<Vec<NodeId>, String> {
+    word.split('+').map(node).collect()
+}
+
 fn fault(kind: &str, w: &mut Words<'_>) -> Result<Fault, String> {
     Ok(match kind {
         "crash" => Fault::Crash { who: w.who()?, down: w.time()? },
@@ -213,6 +223,13 @@ fn fault(kind: &str, w: &mut Words<'_>) -> Result<Fault, String> {
         "split" | "hush" => Fault::Split { side: w.side()?, lasts: w.time()?, silent: kind == "hush" },
         "bridge" | "hushbridge" => {
             Fault::Bridge { side: w.side()?, bridge: w.node()?, lasts: w.time()?, silent: kind == "hushbridge" }
+        }
+        "stall" => {
+            let side = match w.next()? {
+                "all" => None,
+                word => Some(parse_side(word)?),
+            };
+            Fault::Stall { side, lasts: w.time()? }
         }
         "flap" => Fault::Flap { a: w.who()?, b: w.who()?, period: w.time()?, times: w.number()? },
         "reset" => {
@@ -268,7 +285,7 @@ mod tests {
 
     const ALL: &str = "60ms crash n1 30ms, 81us pause p 700ms, 1ms slow n2 100 1000ms, 5ms cut n1 p 3ms, \
         6ms mute n1 m1 8ms, 6ms lose m1 n2 8ms, 900ms core / 163ms split n1+m1 1310ms, 7ms hush n2 1ms, \
-        8ms bridge n1 n2 4ms, 8ms hushbridge n1+n3 n2 4ms, 9ms flap n1 n2 10ms 4, 1500ms heal / \
+        8ms bridge n1 n2 4ms, 8ms hushbridge n1+n3 n2 4ms, 9ms flap n1 n2 10ms 4, 9ms stall all 30ms, 9ms stall n1+n2 20ms, 1500ms heal / \
         1ms reset n1 n2, 2ms reset n1 n2 1, 3ms client 2, 4ms arm n1 tc.x 3, 5ms heal";
 
     #[test]

@@ -10,6 +10,9 @@
 //! and the arbitrator counts only if nothing in the round touches a management node (a partition that is the only fault of its round is
 //! judged with the management node on its side).
 //!
+//! A stall makes everybody silent at once. It may cost whomever some side that may go on does without, and never the rest. So it is within
+//! the promise alone, and hardly ever together with something else.
+//!
 //! Each round begins with a whole cluster, so rounds need not be looked at together, with one exception: a management node that was
 //! restarted says no until the members' view names its new process, so a round that touched it is followed by a little peace.
 
@@ -23,13 +26,18 @@ use crate::{
 };
 
 type Nodes = BTreeSet<NodeId>;
+/// Nodes of which every set is looked at.
+const WAYS_NODES_MAX: usize = 12;
 
 /// Why the round is not within the promise; `None`: it is.
 pub fn refusal(settings: &Settings, round: &Round) -> Option<String> {
     let all: Nodes = settings.data_nodes().into_iter().collect();
-    let is_split = |fault: &Fault| matches!(fault, Fault::Split { .. } | Fault::Bridge { .. });
-    let mut faults = round.faults.iter().map(|(_, fault)| fault);
-    let arbitrated = !faults.any(|f| touches_arbitrator(f) || (is_split(f) && round.faults.len() > 1));
+    let is_split = |fault: &Fault| matches!(fault, Fault::Split { .. } | Fault::Bridge { .. } | Fault::Stall { .. });
+    // One that is the only fault of its round is judged with all sides that it makes.
+    let hit =
+        round.faults.iter().map(|(_, fault)| fault).filter(|f| !matches!(f, Fault::Client { .. } | Fault::Arm { .. }));
+    let is_alone = hit.clone().count() == 1;
+    let arbitrated = hit.clone().all(|f| if is_split(f) { is_alone } else { !touches_arbitrator(f) });
     // What is left in each way in which the faults may go.
     let mut ways: Vec<Nodes> = vec![all];
     for (_, fault) in &round.faults {
@@ -54,6 +62,9 @@ pub fn refusal(settings: &Settings, round: &Round) -> Option<String> {
 
 /// Why the round is not drawn although it is within the promise: bugs that are known and not fixed. Each line is a debt.
 pub fn not_yet(settings: &Settings, round: &Round) -> Option<&'static str> {
+    if settings.data_nodes().len() > 1 && round.faults.iter().any(|(_, fault)| matches!(fault, Fault::Stall { .. })) {
+        return Some("QMGR: when all are silent at once every side stops, and nothing is left");
+    }
     let cuts_off = |fault: &Fault| {
         matches!(
             fault,
@@ -89,6 +100,7 @@ pub fn touches_arbitrator(fault: &Fault) -> bool {
         Fault::Mute { from, to, .. } => is_mgmt(from) || is_mgmt(to),
         // Judged with the sides: one of them has the management node.
         Fault::Split { .. } | Fault::Bridge { .. } => false,
+        Fault::Stall { side, .. } => side.as_ref().is_none_or(|side| side.iter().any(|node| node.is_mgmt())),
         Fault::Client { .. } | Fault::Arm { .. } => false,
     }
 }
@@ -124,6 +136,7 @@ fn losses(settings: &Settings, fault: &Fault) -> Vec<Nodes> {
         Fault::Bridge { side, bridge, .. } => split(settings, side, Some(*bridge)),
         // The node that recovers stops.
         Fault::Arm { who, point, .. } if point == "ldm.stop_copy" => only(who),
+        Fault::Stall { side, .. } => stall(settings, side.as_deref()),
         Fault::Client { .. } | Fault::Arm { .. } => vec![Nodes::new()],
     }
 }
@@ -144,6 +157,17 @@ fn split(settings: &Settings, side: &[NodeId], bridge: Option<NodeId>) -> Vec<No
         }
     }
     losses
+}
+
+/// Whoever is not needed may be lost, as long as the stall lasts or when it ends.
+fn stall(settings: &Settings, side: Option<&[NodeId]>) -> Vec<Nodes> {
+    let all = settings.data_nodes();
+    let hit: Vec<NodeId> = all.iter().copied().filter(|node| side.is_none_or(|side| side.contains(node))).collect();
+    let left_by = |lost: &Nodes| all.iter().copied().filter(|node| !lost.contains(node)).collect();
+    // Of a cluster larger than seeds draw, only some.
+    let ways = (0..1usize << hit.len().min(WAYS_NODES_MAX))
+        .map(|bits| hit.iter().enumerate().filter(|(i, _)| bits >> i & 1 == 1).map(|(_, node)| *node).collect());
+    ways.filter(|lost: &Nodes| goes_on(settings, &left_by(lost), true)).collect()
 }
 
 #[cfg(test)]
@@ -167,6 +191,9 @@ mod tests {
             (2, 2, "1ms crash n1 2ms, 1ms crash n3 1ms, 30ms heal"),
             (1, 3, "1ms crash n1 2ms, 1ms crash m1 1ms, 30ms heal"),
             (2, 2, "1ms split n1+n2+n3 2ms, 3ms heal"),
+            (1, 2, "1ms stall all 600ms, 603ms heal"),
+            (2, 2, "1ms stall n1+n2+n3+n4 600ms, 9ms client 0, 603ms heal"),
+            (1, 3, "1ms stall n1+n2+n3 600ms, 9ms crash m1 1ms, 603ms heal"),
         ] {
             assert_eq!(judge(groups, replicas, round), None, "{groups} x {replicas}: {round}");
         }
@@ -183,6 +210,8 @@ mod tests {
             (1, 3, "1ms crash n1 2ms, 1ms crash n2 1ms, 30ms heal"),
             (2, 2, "1ms split n1+n2 2ms, 3ms heal"),
             (2, 2, "1ms crash n1 2ms, 1ms cut n1 n2 1ms, 30ms heal"),
+            (1, 2, "1ms stall n1+n2 600ms, 9ms crash n1 2ms, 603ms heal"),
+            (1, 2, "1ms stall n1+n2 600ms, 9ms crash m1 2ms, 603ms heal"),
         ] {
             assert!(judge(groups, replicas, round).is_some(), "{groups} x {replicas}: {round}");
         }

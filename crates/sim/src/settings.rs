@@ -208,7 +208,7 @@ impl Settings {
         let most = [100, 700, 2500][random.below(3) as usize];
         let lasts = time(random, most);
         let down_most = if random.one_in(2) { 400 } else { 20 };
-        match random.below(20) {
+        match random.below(21) {
             0..=4 => Fault::Crash { who, down: time(random, down_most) },
             5 => Fault::Crash { who: Who::President, down: time(random, 400) },
             6 => Fault::Crash { who: mgmt, down: time(random, 2000) },
@@ -227,7 +227,12 @@ impl Settings {
             15 => Fault::Pause { who, lasts },
             16 => Fault::Pause { who: mgmt, lasts },
             17 => Fault::Slow { who, factor: [10, 50, 200, 1000][random.below(4) as usize], lasts },
-            18 => Fault::Client { number: random.below(self.clients) },
+            18 => {
+                let most = [40, 200, 580][random.below(3) as usize];
+                let side = random.one_in(2).then(|| self.data_nodes());
+                Fault::Stall { side, lasts: 20 * MS + time(random, most) }
+            }
+            19 => Fault::Client { number: random.below(self.clients) },
             _ => {
                 let point = DRAWN[random.below(DRAWN.len() as u64) as usize].to_owned();
                 Fault::Arm { who, point, skip: random.below(8) }
@@ -266,7 +271,8 @@ pub fn lasts(fault: &Fault) -> u64 {
         | Fault::Cut { lasts, .. }
         | Fault::Mute { lasts, .. }
         | Fault::Split { lasts, .. }
-        | Fault::Bridge { lasts, .. } => *lasts,
+        | Fault::Bridge { lasts, .. }
+        | Fault::Stall { lasts, .. } => *lasts,
         Fault::Flap { period, times, .. } => period.saturating_mul(*times),
         Fault::Reset { .. } | Fault::Client { .. } | Fault::Arm { .. } => 0,
     }

@@ -98,6 +98,7 @@ fn shorter(fault: &Fault) -> Option<Fault> {
         | Fault::Mute { lasts: time, .. }
         | Fault::Split { lasts: time, .. }
         | Fault::Bridge { lasts: time, .. }
+        | Fault::Stall { lasts: time, .. }
         | Fault::Flap { period: time, .. } => time,
         Fault::Reset { .. } | Fault::Client { .. } | Fault::Arm { .. } => return None,
     };

@@ -84,6 +84,7 @@ fn each_kind_of_fault_is_lived_through() {
         "split n1 900ms",
         "hush n2+n3 900ms",
         "bridge n1 n2 900ms",
+        "stall all 40ms",
         "flap n1 n3 90ms 5",
         "reset n1 n2",
         "reset n2 n3 1",
