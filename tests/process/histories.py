@@ -17,6 +17,7 @@ from .rig import Rig
 # upgrade their locks, so that few lists mean little but deadlocks.
 KINDS = {
     "history-committed": ("committed", "strict-read-committed", "committed reads", 48),
+    "history-snapshot": ("snapshot", "strict-snapshot-reads", "reads at a snapshot", 48),
     "history-locking": ("locking", "strict-serializable", "locking reads", 160),
 }
 # In turn; each undone when the removal has been seen.

@@ -4,7 +4,7 @@
     tests/process/measure.py --write docs/reliability.md      all rows, about 8 minutes; `make reliability` is the same
     tests/process/measure.py --rounds 50                      a longer table: every row with ten times the rounds
     tests/process/measure.py --only kill-data,halves          some rows; the others keep what was measured last
-    tests/process/measure.py --only history-committed,history-locking --transactions 1000000     the long histories
+    tests/process/measure.py --only history-committed,history-snapshot,history-locking --transactions 1000000     the long histories
     tests/process/measure.py --list                           the rows
 
 Needs root, for network namespaces. Results are kept as JSON (--results), a row at a time, so that the document can be made of

@@ -4,9 +4,13 @@
 //! Jepsen's form. `apus check-history` (or anybody's Elle) says which isolation level the history allows. Killing nodes meanwhile
 //! is left to others; the workload only needs the cluster to come back.
 //!
-//! A list is a row. Appending locks the row, reads it and writes it back longer. Reads are either committed reads, which lock nothing and
-//! may go to any replica (READ COMMITTED), or locking reads (then the history must be strictly serializable). Appends go to a few *active*
-//! lists at a time, so that transactions meet; a list that is long enough is replaced by a new one. When the number of
+//! A list is a row. Appending locks the row, reads it and writes it back longer. Reads are
+//!
+//! - committed reads, which lock nothing and may go to any replica: level `strict-read-committed`;
+//! - reads at a snapshot that the first of them takes, with the transaction's own appends in front: `strict-snapshot-reads`;
+//! - or locking reads: `strict-serializable`.
+//!
+//! Appends go to a few *active* lists at a time, so that transactions meet; a list that is long enough is replaced by a new one. When the number of
 //! transactions is reached every list is read once more, so that an append that was lost is seen.
 //!
 //! An unknown outcome is asked for by commit token; only one that nobody can tell within [`PATIENCE`] is written as `:info`.
@@ -47,6 +51,8 @@ const OUTAGE_MAX: Duration = Duration::from_secs(120);
 pub enum Reads {
     /// Latest committed rows, from any replica
     Committed,
+    /// At a snapshot taken by a transaction's first read, as plain SELECTs under REPEATABLE READ
+    Snapshot,
     /// With shared locks
     Locking,
 }

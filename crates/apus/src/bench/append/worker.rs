@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use apus_client::{Client, ClientError, ExecOptions, KeyList, OpBatch, ReadBatch, Results, Rows, Transaction};
+use apus_client::{
+    Client, ClientError, ExecOptions, KeyList, OpBatch, ReadBatch, Results, Rows, Snapshot, Transaction,
+};
 use apus_signal::tc::OpKind;
 use apus_sim::check::history::{EventKind, Mop};
-use apus_types::{ErrorClass, ErrorCode, TransId};
+use apus_types::{Epoch, ErrorClass, ErrorCode, TransId};
 
 use super::{
     PATIENCE, Reads, Run,
@@ -161,6 +163,8 @@ impl Worker {
     }
 
     async fn execute(&mut self, transaction: &mut Transaction, mops: &mut [Mop]) -> Result<(), ClientError> {
+        // Taken by the first read, given back when the last operation is done.
+        let mut snapshot: Option<Snapshot> = None;
         for (number, mop) in mops.iter_mut().enumerate() {
             // Each operation is a statement of its own.
             let options = ExecOptions { commit: false, savepoint: number as u32 + 1, lock_wait_ms: LOCK_WAIT_MS };
@@ -176,7 +180,13 @@ impl Worker {
                 Mop::Read { key, list } if self.run.reads == Reads::Locking => {
                     *list = Some(self.locked(transaction, *key, false, options).await?);
                 }
-                Mop::Read { key, list } => *list = Some(self.committed(transaction, *key).await?),
+                Mop::Read { key, list } => {
+                    if self.run.reads == Reads::Snapshot && snapshot.is_none() {
+                        snapshot = Some(self.client.snapshot().await?);
+                    }
+                    let epoch = snapshot.as_ref().map_or(Epoch(0), Snapshot::epoch);
+                    *list = Some(self.unlocked(transaction, epoch, *key).await?);
+                }
             }
         }
         Ok(())
@@ -198,8 +208,13 @@ impl Worker {
         Ok(decode(&self.run.lists.table, row)?)
     }
 
-    /// Reads the latest committed list, with what the transaction itself appended.
-    async fn committed(&mut self, transaction: &Transaction, list: u64) -> Result<Vec<u64>, ClientError> {
+    /// Reads the latest committed list (epoch 0) or that of a snapshot, with what the transaction itself appended.
+    async fn unlocked(
+        &mut self,
+        transaction: &Transaction,
+        snapshot: Epoch,
+        list: u64,
+    ) -> Result<Vec<u64>, ClientError> {
         encode_key(list, &mut self.key);
         let table = &self.run.lists.table;
         self.keys.clear();
@@ -207,7 +222,7 @@ impl Worker {
         let trans = if transaction.is_started() { transaction.id() } else { TransId::NONE };
         let request = ReadBatch {
             trans,
-            snapshot: apus_types::Epoch(0),
+            snapshot,
             table: table.id,
             schema_version: table.version,
             columns: None,

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use super::{
     Claim, Class, History, Level, Order,
-    graph::{Edge, Graph, ORDER, RW, WR, WW},
+    graph::{Edge, Graph, ORDER, RW, THEN, WR, WW},
     report::Report,
 };
 
@@ -40,12 +40,12 @@ impl Shape {
 
 pub(super) fn check(history: &History, graph: &Graph, claim: Claim, report: &mut Report) {
     let order = if claim.order == Order::None { 0 } else { ORDER };
-    let mut shapes = vec![Shape { kinds: WW, spaced: false }, Shape { kinds: WW | WR, spaced: false }];
+    let mut shapes = vec![Shape { kinds: WW | THEN, spaced: false }, Shape { kinds: WW | WR | THEN, spaced: false }];
     if claim.level >= Level::Snapshot {
         shapes.push(Shape { kinds: WW | WR | RW, spaced: true });
     }
-    if claim.level >= Level::Serializable {
-        shapes.push(Shape { kinds: WW | WR | RW, spaced: false });
+    if matches!(claim.level, Level::SnapshotReads | Level::Serializable) {
+        shapes.push(Shape { kinds: WW | WR | RW | THEN, spaced: false });
     }
     let Some(widest) = shapes.last().copied() else { return };
     let widest = Shape { kinds: widest.kinds | order, ..widest };
@@ -138,7 +138,7 @@ fn short_cycle(graph: &Graph, shape: Shape, component: &[u32]) -> Vec<(u32, Edge
     let mut best: Vec<(u32, Edge)> = Vec::new();
     let mut budget = SEARCH_MAX;
     // States after an anti-dependency first: in a spaced walk their cycles are the shortest with few of them.
-    let mut starts: Vec<u32> = member.iter().copied().filter(|s| s >> 1 < graph.txns).collect();
+    let mut starts: Vec<u32> = member.iter().copied().filter(|s| graph.txn_of(s >> 1).is_some()).collect();
     starts.sort_by_key(|s| (s & 1 == 0, *s));
     for start in starts.into_iter().take(STARTS_MAX) {
         let mut came: Vec<Option<(u32, Edge)>> = vec![None; member.len()];
@@ -186,7 +186,7 @@ fn present(history: &History, graph: &Graph, cycle: &[(u32, Edge)], order: Order
     if cycle.is_empty() {
         return;
     }
-    let edges: Vec<u8> = cycle.iter().filter(|(node, _)| *node < graph.txns).map(|(_, e)| e.kind).collect();
+    let edges: Vec<u8> = cycle.iter().filter(|(node, _)| graph.txn_of(*node).is_some()).map(|(_, e)| e.kind).collect();
     let count = |kind: u8| edges.iter().filter(|e| **e == kind).count();
     let neighbours = edges.iter().zip(edges.iter().cycle().skip(1)).any(|(a, b)| *a == RW && *b == RW);
     let class = match (count(RW), count(WR)) {
@@ -198,13 +198,14 @@ fn present(history: &History, graph: &Graph, cycle: &[(u32, Edge)], order: Order
     };
     let order = if count(ORDER) > 0 { order } else { Order::None };
     // From the first transaction of the cycle on.
-    let first = cycle.iter().enumerate().filter(|(_, (n, _))| *n < graph.txns).min_by_key(|(_, (n, _))| *n);
-    let first = first.map_or(0, |(i, _)| i);
+    let named =
+        cycle.iter().enumerate().filter_map(|(i, (node, _))| Some((graph.txn_of(*node)?, *node < graph.txns, i)));
+    let first = named.min().map_or(0, |(_, _, i)| i);
     let mut steps: Vec<(u32, Edge)> = Vec::new();
     for i in 0..cycle.len() {
         let (node, edge) = cycle[(first + i) % cycle.len()];
-        if node < graph.txns {
-            steps.push((node, edge));
+        if let Some(txn) = graph.txn_of(node) {
+            steps.push((txn, edge));
         }
     }
     for i in 0..steps.len() {

@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     Class, History, OPEN, Op, Order, Status,
-    graph::{Edge, RW, UNSEEN, WR, WW},
+    graph::{Edge, RW, THEN, UNSEEN, WR, WW},
 };
 
 /// Anomalies of one class that are shown; more are counted.
@@ -88,12 +88,17 @@ impl Report {
         }
     }
     pub(super) fn add_cycle(&mut self, history: &History, class: Class, order: Order, steps: &[(u32, Edge)]) {
-        let txns: Vec<u32> = steps.iter().map(|(txn, _)| *txn).collect();
+        // Both halves of a transaction are the transaction.
+        let mut txns: Vec<u32> = steps.iter().map(|(txn, _)| *txn).collect();
+        txns.dedup();
         let Some(shown) = self.admit(class, &txns) else { return };
         if shown {
-            let mut text = format!("a cycle of {} transactions\n", steps.len());
+            let mut text = format!("a cycle of {} transactions\n", txns.len());
+            let mut before = None;
             for (txn, edge) in steps {
-                text.push_str(&format!("  {}\n", describe(history, *txn)));
+                if before.replace(*txn) != Some(*txn) {
+                    text.push_str(&format!("  {}\n", describe(history, *txn)));
+                }
                 text.push_str(&format!("    {}\n", reason(history, *txn, edge)));
             }
             self.anomalies.push(Anomaly { class, order, txns, text });
@@ -177,6 +182,7 @@ fn reason(history: &History, from: u32, edge: &Edge) -> String {
         WW => format!("-ww-> T{to}, which appended {value} to {name} after what T{from} had appended"),
         WR => format!("-wr-> T{to}, which read {value} in {name}, appended by T{from}"),
         RW => format!("-rw-> T{to}, which appended {value} to {name} after what T{from} had read"),
+        THEN => "-then-> its own appends, which come after its reads".to_owned(),
         _ => format!("-order-> T{to}, which began after T{from} had ended"),
     }
 }

@@ -7,6 +7,8 @@ use crate::check::history::{Event, EventKind, Mop};
 
 const RC: Claim = Claim { level: Level::ReadCommitted, order: Order::None };
 const SI: Claim = Claim { level: Level::Snapshot, order: Order::None };
+const READS: Claim = Claim { level: Level::SnapshotReads, order: Order::None };
+const STRICT_READS: Claim = Claim { level: Level::SnapshotReads, order: Order::RealTime };
 const SERIALIZABLE: Claim = Claim { level: Level::Serializable, order: Order::None };
 const STRICT: Claim = Claim { level: Level::Serializable, order: Order::RealTime };
 const STRICT_RC: Claim = Claim { level: Level::ReadCommitted, order: Order::RealTime };
@@ -190,6 +192,86 @@ fn what_was_read_stays_read() {
 }
 
 #[test]
+fn snapshot_reads_are_of_one_moment_and_appends_of_a_later_one() {
+    // Others may come between: a lost update, write skew.
+    assert_eq!(classes(&together(&["rx- ax1", "rx- ax2", "rx12"]), READS), []);
+    assert_eq!(classes(&together(&["rx- ay1", "ry- ax1", "rx1 ry1"]), STRICT_READS), []);
+    // Part of a writer.
+    assert_eq!(classes(&together(&["ax1 ay1", "ry- rx1", "ry1"]), READS), [Class::GSingle]);
+    assert_eq!(classes(&together(&["ax1 ay1", "ry- rx1 az1", "ry1"]), READS), [Class::GSingle]);
+    assert_eq!(classes(&together(&["ax1 ay1", "ry1 rx1", "ry- rx-"]), READS), []);
+    // Two readers that disagree about who of two writers was first.
+    let fork = together(&["ax1", "ay1", "rx1 ry-", "rx- ry1"]);
+    assert_eq!(classes(&fork, READS), [Class::GNonadjacent]);
+    // Appends come after reads: whoever sees T1 has what T1 saw.
+    let behind = together(&["ax1", "rx1 ay1", "ry1 rx-"]);
+    let report = behind.check(READS);
+    assert_eq!(report.counts.keys().collect::<Vec<_>>(), [&Class::GSingle], "{report}");
+    assert_eq!(report.anomalies[0].txns, [0, 1, 2]);
+    assert!(report.to_string().contains("-then-> its own appends"), "{report}");
+    assert_eq!(classes(&together(&["ax1 ry1", "ay1 rx1"]), READS), [Class::G1c]);
+    assert_eq!(classes(&together(&["ax1 ay1", "ax2 ay2", "rx12 ry21"]), READS)[0], Class::G0);
+}
+
+#[test]
+fn snapshot_reads_repeat_until_the_own_append() {
+    assert_eq!(classes(&together(&["rx- rx1", "ax1"]), READS)[0], Class::Internal);
+    // The append works on what is there now, and shows it.
+    assert_eq!(classes(&together(&["rx- ax2 rx12", "ax1"]), READS), []);
+    assert_eq!(classes(&together(&["rx- ax2 rx12 rx12", "ax1"]), STRICT_READS), []);
+    assert_eq!(classes(&together(&["ax1", "ax2 rx12 ax3 rx123"]), READS), []);
+    // Under its lock nobody else appends.
+    assert!(classes(&together(&["ax1 rx12", "ax2"]), READS).contains(&Class::Internal));
+    assert!(classes(&together(&["ax1 rx1 rx12", "ax2"]), READS).contains(&Class::Internal));
+    assert!(classes(&together(&["ax1", "rx1 ax2 rx2"]), READS).contains(&Class::IncompatibleOrder));
+    // To another list than its own append it reads the snapshot still.
+    assert_eq!(classes(&together(&["ax1 ay1", "rx- ax2 rx12 ry-", "rx12 ry1"]), READS), []);
+    assert_eq!(classes(&together(&["ax1 ay1", "rx- ax2 rx12 ry1", "rx12 ry1"]), READS), [Class::GSingle]);
+}
+
+#[test]
+fn snapshot_reads_are_ordered_in_time_with_appends() {
+    let ok = EventKind::Ok;
+    // T0 ended before T1 began, and T2 sees T1 alone: appends have no order in time of their own, ...
+    let mut all = vec![(1, 2, ok, "ax1"), (3, 4, ok, "ay1"), (0, 5, ok, "ry1 rx-")];
+    assert_eq!(classes(&history(&all), STRICT_READS), []);
+    assert!(classes(&history(&all), STRICT).contains(&Class::GSingle));
+    // ... but reads between them give them one, ...
+    all[1].3 = "rz- ay1";
+    let found = history(&all).check(STRICT_READS);
+    assert_eq!(
+        found.anomalies.iter().map(|a| (a.class, a.order)).collect::<Vec<_>>(),
+        [(Class::GSingle, Order::RealTime)]
+    );
+    // ... and nobody reads less than what had been acknowledged, or more than what had begun.
+    all[1].3 = "ay1";
+    all[2].0 = 3;
+    assert!(classes(&history(&all), STRICT_READS).contains(&Class::StaleRead));
+    let ahead = history(&[(0, 9, ok, "ax1"), (1, 2, ok, "rx-"), (3, 4, ok, "ay1"), (5, 6, ok, "rx1 ry-")]);
+    assert!(classes(&ahead, STRICT_READS).contains(&Class::StaleRead));
+}
+
+#[test]
+fn snapshot_reads_follow_their_process() {
+    let of = |last: &str| {
+        let mut events = Vec::new();
+        for (n, (process, text)) in [(1, "ax1"), (1, "ay1"), (1, last), (2, "rx1 ry1")].iter().enumerate() {
+            events.push((2 * n as u64, *process, EventKind::Invoke, unanswered(&mops(text))));
+            events.push((2 * n as u64 + 1, *process, EventKind::Ok, mops(text)));
+        }
+        build(events).check(Claim { level: Level::SnapshotReads, order: Order::Process })
+    };
+    assert!(of("rx1 ry1").is_good());
+    for bad in ["rx- ry1", "rx1 ry-"] {
+        let report = of(bad);
+        assert_eq!(
+            report.anomalies.iter().map(|a| (a.class, a.order)).collect::<Vec<_>>(),
+            [(Class::GSingle, Order::Process)]
+        );
+    }
+}
+
+#[test]
 fn real_time_reaches_over_barriers() {
     // T0 before T1 before T2 in time; T2's append stands before T0's.
     let late = [(0, 1, EventKind::Ok, "ax1"), (2, 3, EventKind::Ok, "az1"), (4, 5, EventKind::Ok, "ax2")];
@@ -309,6 +391,8 @@ fn what_a_serial_database_does_is_good() {
     for seed in 0..200 {
         let report = build(generated(seed, 300, 5, 20)).check(STRICT);
         assert!(report.is_good(), "seed {seed}: {report}");
+        let report = build(generated(seed, 300, 5, 20)).check(STRICT_READS);
+        assert!(report.is_good(), "seed {seed}: {report}");
         assert!(report.acknowledged > 100 && report.failed > 0 && report.unknown > 0);
     }
 }
@@ -339,7 +423,9 @@ fn damaged_histories_are_found_out() {
                 }
             }
         }
-        let report = build(events).check(STRICT);
+        let history = build(events);
+        let report = history.check(STRICT);
+        assert!(seed % 3 == 0 || !history.check(STRICT_READS).is_good(), "seed {seed}: nor is it with snapshots");
         found += usize::from(!report.is_good());
         assert!(seed % 3 == 0 || !report.is_good(), "seed {seed}: a list in another order is never right");
     }
@@ -349,7 +435,9 @@ fn damaged_histories_are_found_out() {
 #[test]
 fn a_million_transactions_are_judged() {
     let events = generated(1, 1_000_000, 40, 50_000);
-    let good = build(events).check(STRICT);
+    let history = build(events);
+    assert!(history.check(STRICT_READS).is_good());
+    let good = history.check(STRICT);
     assert!(good.is_good(), "{good}");
     assert!(good.transactions > 900_000, "{good}");
 }
