@@ -62,6 +62,13 @@ impl Arbitrator {
         !self.running.is_empty() && self.running_generation >= generation
     }
 
+    /// The cluster goes on without this process, which has not noticed: it is in the view of `generation` and not in a later one, or
+    /// another side asked first.
+    pub fn is_left_behind(&self, process: Incarnation, generation: u64) -> bool {
+        let has_missed_a_view = self.running_generation > generation && !self.running.contains(&process);
+        generation > 0 && (has_missed_a_view || self.fenced.get(&process.node) == Some(&process.incarnation))
+    }
+
     /// May the asker's side go on?
     ///
     /// # Errors
@@ -81,7 +88,7 @@ impl Arbitrator {
         if req.side.iter().any(is_fenced) {
             return Err("the other side asked first");
         }
-        if self.running_generation > req.generation && !self.running.contains(&asker) {
+        if self.is_left_behind(asker, req.generation) {
             return Err("the cluster has gone on without the asker");
         }
         for other in &req.others {
@@ -146,6 +153,7 @@ mod tests {
         assert_eq!(a.ask(&req(5, 3, &[3, 4], &[1, 2])), Ok(()), "the same asker again");
         assert!(a.ask(&req(5, 1, &[1, 2], &[3, 4])).is_err());
         assert!(a.ask(&req(9, 2, &[2], &[1])).is_err(), "in whatever generation");
+        assert!(a.is_left_behind(inc(2), 5) && !a.is_left_behind(inc(3), 5));
         assert_eq!(a.ask(&req(5, 4, &[3, 4], &[1, 2])), Ok(()), "its next president");
         assert_eq!(a.ask(&req(6, 4, &[4], &[3])), Ok(()));
         assert!(a.ask(&req(6, 3, &[3], &[4])).is_err());
@@ -203,6 +211,7 @@ mod tests {
     fn who_was_left_behind_is_not_let_go_on() {
         let mut a = seen(&[1, 2, 3, 4]);
         a.saw_view(&view(9, &[1, 3, 4]));
+        assert!(a.is_left_behind(inc(2), 8) && !a.is_left_behind(inc(2), 0) && !a.is_left_behind(inc(4), 8));
         assert!(a.ask(&req(8, 2, &[2, 4], &[1, 3])).is_err(), "generation 9 is without node 2");
         assert_eq!(a.ask(&req(8, 4, &[2, 4], &[1, 3])), Ok(()), "node 4 only missed the commit");
     }

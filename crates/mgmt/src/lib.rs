@@ -28,7 +28,7 @@ use apus_kernel::{Block, Context};
 use apus_signal::{
     BlockId, BlockRef, DecodeError, Envelope, Kind,
     mgmt::{ClusterConfig, ConfigConf, ConfigNode, MgmtReq, NodeSummary, RegisterRep, StatusConf},
-    qmgr::{ArbitConf, ArbitReq, Heartbeat, checked_view, decode, encode},
+    qmgr::{ArbitConf, ArbitReq, Heartbeat, Incarnation, StopOrd, checked_view, decode, encode},
     view::{NodeState, View},
 };
 use apus_types::{Chain, NodeId, limits::PARTITIONS_MAX};
@@ -127,7 +127,8 @@ impl Management {
         }
     }
 
-    fn on_register(&mut self, from: BlockRef, rep: RegisterRep, now: u64) -> Result<(), DecodeError> {
+    fn on_register(&mut self, from: BlockRef, rep: RegisterRep, ctx: &mut Context<'_>) -> Result<(), DecodeError> {
+        let now = ctx.now();
         let view = checked_view(rep.view)?;
         let Some(node) = self.config.nodes.iter_mut().find(|n| n.id == rep.node) else { return Err(DecodeError) };
         if from.node != NodeId(node.id as u16) {
@@ -152,6 +153,11 @@ impl Management {
             }
         } else if !self.arbitrator.is_running(1) {
             self.view = None;
+        }
+        let process = Incarnation { node: rep.node, incarnation: rep.incarnation };
+        if self.arbitrator.is_left_behind(process, rep.generation) {
+            let reason = format!("the cluster went on after generation {} without this node", rep.generation);
+            ctx.send(from, Kind::StopOrd, |b| encode(&StopOrd { reason, incarnation: rep.incarnation }, b));
         }
         Ok(())
     }
@@ -221,7 +227,7 @@ impl Block for Management {
                 let status = self.status(decode::<MgmtReq>(body)?.request, ctx.now());
                 ctx.send(from, Kind::StatusConf, |b| encode(&status, b));
             }
-            Kind::RegisterRep if from.node.is_data() => self.on_register(from, decode(body)?, ctx.now())?,
+            Kind::RegisterRep if from.node.is_data() => self.on_register(from, decode(body)?, ctx)?,
             Kind::ArbitReq if from.node.is_data() => self.on_arbit_req(from, &decode(body)?, ctx),
             Kind::HeartbeatRep if from.node.is_data() => {
                 decode::<Heartbeat>(body)?;

@@ -59,6 +59,9 @@ pub struct Heartbeat {
     /// The sender will not hold the receiver for silent before it has not heard it for so long since that heartbeat.
     #[prost(uint64, tag = "7")]
     pub promise_ns: u64,
+    /// The sender hears too few to go on, has given up what it was promised, and serves no client.
+    #[prost(bool, tag = "8")]
+    pub strained: bool,
 }
 
 /// `JoinReq`: sent by a starting node to every linked data node until it is a member.

@@ -12,7 +12,7 @@
 //! - the rest could not go on without the accused: the accuser will find that out and stop. But if the cluster could not do without the
 //!   accuser either, or cannot do without the accuser and can without the accused, the word counts.
 //!
-//! Who hears nobody holds all for failed at once and stops; it accuses no one.
+//! Who hears nobody accuses no one; it waits (`strain`).
 
 use std::collections::BTreeMap;
 

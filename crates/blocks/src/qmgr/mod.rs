@@ -15,6 +15,8 @@
 //! **Lease** (`pulse`). Who may have been removed without knowing it does not read from its clients: a member serves them only as long as
 //! all others have promised, in answer to its heartbeats, not to hold it for silent.
 //!
+//! **Strain** (`strain`). Who hears too few to go on serves nobody and waits, for what stalls the network for all is no failure of any.
+//!
 //! **What others say** of a member that we hear ourselves is not always believed (`accuse`).
 //!
 //! **Change of view** (`change`). The *acting president* is the full member with the lowest join order that is not held for
@@ -48,6 +50,7 @@ mod change;
 mod layout;
 mod pulse;
 mod start;
+mod strain;
 mod survival;
 #[cfg(test)]
 mod tests;
@@ -79,7 +82,7 @@ use self::{
 use crate::NodeConfig;
 
 /// Without the arbitrator's answer for so long, the arbitration is lost.
-pub const ARBITRATION_TIMEOUT_NS: u64 = 2_000_000_000;
+pub const ARBITRATION_TIMEOUT_NS: u64 = strain::HOPE_NS;
 /// Questions are asked again, reports made again after this long.
 const RETRY_NS: u64 = 200_000_000;
 /// A starting node asks to join, and for the configuration, this often.
@@ -258,6 +261,18 @@ impl Membership {
     /// Holds a member for failed from now on, and does what follows.
     fn mark_failed(&mut self, node: NodeId, incarnation: u64, why: &str, ctx: &mut Context<'_>) {
         if self.hold_for_failed(node, incarnation, why, ctx) {
+            self.report_failed(ctx);
+            self.drive(ctx);
+        }
+    }
+
+    /// As above, of several members at once.
+    fn hold_all_for_failed(&mut self, nodes: &BTreeSet<NodeId>, why: &str, ctx: &mut Context<'_>) {
+        for node in nodes {
+            let incarnation = self.view.as_ref().and_then(|v| v.node(*node)).map_or(0, |n| n.incarnation);
+            self.hold_for_failed(*node, incarnation, why, ctx);
+        }
+        if !nodes.is_empty() {
             self.report_failed(ctx);
             self.drive(ctx);
         }

@@ -25,7 +25,7 @@
 //! A member whose lease is over answers nothing and loses nothing: requests wait in their sockets until it has heard from the others,
 //! or learns that it is out and stops. It costs one comparison per read from a client's socket.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use apus_kernel::{Context, jam};
 use apus_signal::{
@@ -35,7 +35,7 @@ use apus_signal::{
 };
 use apus_types::NodeId;
 
-use super::{MS, Membership, Phase};
+use super::{MS, Membership, Phase, strain::HOPE_NS};
 
 /// Shortest silence that is a failure.
 pub const SILENCE_MIN_NS: u64 = 85 * MS;
@@ -66,6 +66,8 @@ struct Pulse {
     promised_until: u64,
     /// It has promised not to hold us for silent before; 0: nothing.
     leased_until: u64,
+    /// Since when all its heartbeats say that it is strained.
+    strained_since: Option<u64>,
 }
 
 #[derive(Default)]
@@ -79,6 +81,10 @@ pub(super) struct Pulses {
     prepared_at: u64,
     /// As told to the workers.
     lease: u64,
+    /// We hear too few to go on; see `strain`.
+    strained: bool,
+    /// Promises that echo an older clock of ours are void.
+    void_until: u64,
 }
 
 fn forget(spread: u64, sample: u64) -> u64 {
@@ -118,7 +124,8 @@ impl Pulses {
             pulse.heard = pulse.heard.max(now);
             pulse.late = beat.late_ns.min(SPREAD_MAX_NS);
             pulse.its_clock = beat.clock;
-            if beat.echo != 0 && beat.echo <= now {
+            pulse.strained_since = if beat.strained { pulse.strained_since.or(Some(now)) } else { None };
+            if beat.echo > self.void_until && beat.echo <= now {
                 let promise = beat.promise_ns - beat.promise_ns / DRIFT;
                 pulse.leased_until = pulse.leased_until.max(beat.echo.saturating_add(promise));
             }
@@ -139,6 +146,31 @@ impl Pulses {
             }
         }
         silent
+    }
+
+    /// Members that have been silent for half of that.
+    pub(super) fn fading(&self, now: u64, longest: u64) -> BTreeSet<NodeId> {
+        let is_fading = |p: &Pulse| now.saturating_sub(p.heard) > self.limit(p, longest) / 2;
+        self.members.iter().filter(|(_, p)| is_fading(p)).map(|(n, _)| *n).collect()
+    }
+
+    /// Members that we hear and that have said for half of that that they are strained.
+    pub(super) fn strained(&self, now: u64, longest: u64) -> BTreeSet<NodeId> {
+        let is_long = |p: &Pulse| p.strained_since.is_some_and(|t| now.saturating_sub(t) > self.limit(p, longest) / 2);
+        self.members.iter().filter(|(_, p)| is_long(p)).map(|(n, _)| *n).collect()
+    }
+
+    pub(super) fn is_strained(&self) -> bool {
+        self.strained
+    }
+
+    /// What others have promised us so far is void, until they have answered a later heartbeat.
+    pub(super) fn set_strained(&mut self, strained: bool, now: u64) {
+        self.strained = strained;
+        if strained {
+            self.void_until = now;
+            self.members.values_mut().for_each(|p| p.leased_until = 0);
+        }
     }
 
     /// Until when all living members of the view have promised not to hold us for silent.
@@ -180,14 +212,12 @@ impl Membership {
         self.pulses.last_tick = now;
         self.pulses.late = forget(self.pulses.late, late);
         let silent = self.pulses.silent(now, self.longest_silence(), |n| self.failed.contains(n));
-        if !silent.is_empty() {
-            for (node, silence) in silent {
-                let incarnation = self.view.as_ref().and_then(|v| v.node(node)).map_or(0, |n| n.incarnation);
-                self.hold_for_failed(node, incarnation, &format!("silent for {} ms", silence / MS), ctx);
-            }
-            self.report_failed(ctx);
-            self.drive(ctx);
+        let nodes: BTreeSet<NodeId> = silent.iter().map(|s| s.0).collect();
+        let shortest = silent.iter().map(|s| s.1).min().unwrap_or(0);
+        if shortest > HOPE_NS || !self.cannot_spare(&nodes) {
+            self.hold_all_for_failed(&nodes, &format!("silent for {} ms", shortest / MS), ctx);
         }
+        self.check_strain(ctx);
         let every = u64::from(self.config.as_ref().map_or(10, |c| c.heartbeat_ms)) * MS;
         if now.saturating_sub(self.pulses.last_beat) >= every {
             self.send_heartbeats(ctx);
@@ -211,14 +241,16 @@ impl Membership {
                 late_ns: self.pulses.late,
                 echo: 0,
                 promise_ns: 0,
+                strained: self.pulses.strained,
             };
             // The promise runs from when we heard what is echoed, which may be a while ago.
-            if pulse.its_clock != 0 {
+            if pulse.its_clock != 0 && pulse.strained_since.is_none() {
                 pulse.promised_until = pulse.promised_until.max(pulse.heard + limit);
                 (beat.echo, beat.promise_ns) = (pulse.its_clock, limit);
             }
             self.send(ctx, node, Kind::HeartbeatRep, &beat);
         }
+        self.ask_if_removed(ctx);
     }
 
     // ---- the lease
@@ -227,7 +259,7 @@ impl Membership {
     pub(super) fn renew_lease(&mut self, ctx: &mut Context<'_>) {
         let lease = match self.phase {
             Phase::Starting => return, // the blocks refuse
-            Phase::Member if self.failed.is_empty() => self.pulses.promised_to_us(),
+            Phase::Member if self.failed.is_empty() && !self.pulses.strained => self.pulses.promised_to_us(),
             Phase::Member | Phase::Stopped => 0,
         };
         if lease != self.pulses.lease {
@@ -253,6 +285,7 @@ impl Membership {
                 its_clock: 0,
                 promised_until: 0,
                 leased_until: self.pulses.prepared_at + promise - promise / DRIFT,
+                strained_since: None,
             };
             members.insert(node.node(), self.pulses.members.get(&node.node()).copied().unwrap_or_else(new));
         }

@@ -99,13 +99,72 @@ fn who_is_deaf_to_all_goes_alone() {
                         c.run_ms(phase);
                     }
                 }
-                c.run_ms(1000);
                 let left: Vec<u16> = (1..=nodes).filter(|n| *n != deaf).collect();
-                assert_eq!(running(&c, nodes), left, "{deaf} of {nodes}, {phase}");
-                assert!(left.iter().all(|n| members(&c, *n) == left));
+                let is_out = c.run_until(SILENT_FAILURE_MS + 10, |c| left.iter().all(|n| members(c, *n) == left));
+                assert!(is_out, "{deaf} of {nodes}, {phase}");
+                c.run_ms(2000);
+                assert_eq!(running(&c, nodes), left, "a management node tells it");
             }
         }
     }
+}
+
+fn stall(c: &mut Cluster, nodes: u16) {
+    for from in 1..=nodes {
+        (1..=nodes).filter(|to| *to != from).for_each(|to| c.mute(from, to));
+    }
+}
+
+/// What passes between nobody is nobody's failure: all wait, serve no client, and go on.
+#[test]
+fn a_network_that_stalls_ends_nobody_where_a_side_could_not_go_on() {
+    for (groups, replicas) in [(1, 3), (2, 2), (1, 4), (2, 3)] {
+        let nodes = (groups * replicas) as u16;
+        for ms in [60, 100, 500, 3000, 9000] {
+            let mut c = started(groups, replicas);
+            c.run_ms(ms % 11);
+            stall(&mut c, nodes);
+            c.run_ms(100);
+            for n in 1..=nodes {
+                let (worker, client) = (&c.processes[&NodeId(n)].worker, NodeId(NodeId::CLIENT_BASE));
+                assert!(!worker.serves(client, c.now), "{n} of {nodes}");
+            }
+            c.run_ms(ms.saturating_sub(100));
+            c.mute.clear();
+            c.run_ms(100);
+            let all: Vec<u16> = (1..=nodes).collect();
+            assert!(all.iter().all(|n| members(&c, *n) == all && c.generation(*n) == 1), "{ms} ms, {nodes}");
+            let served = |n: &u16| c.processes[&NodeId(*n)].worker.serves(NodeId(NodeId::CLIENT_BASE), c.now);
+            assert!(all.iter().all(served), "{ms} ms, {nodes}");
+        }
+    }
+}
+
+/// Of two halves one goes on, whoever stalls.
+#[test]
+fn a_network_that_stalls_between_two_ends_one() {
+    for ms in [60u64, 100, 1000, 5000] {
+        let mut c = started(1, 2);
+        stall(&mut c, 2);
+        c.run_ms(ms);
+        c.mute.clear();
+        c.run_ms(3000);
+        assert_eq!(running(&c, 2).len(), if ms < 80 { 2 } else { 1 }, "{ms} ms");
+    }
+}
+
+/// Hope ends: who stays without the rest for good stops.
+#[test]
+fn who_is_cut_off_for_good_stops() {
+    let mut c = started(1, 3);
+    for other in [1, 2, MGMT.0] {
+        c.mute(other, 3);
+        c.mute(3, other);
+    }
+    assert!(c.run_until(SILENT_FAILURE_MS, |c| members(c, 1) == [1, 2]));
+    c.run_ms(9000);
+    assert!(c.stopped(3).is_none());
+    assert!(c.run_until(2000, |c| c.stopped(3).is_some()));
 }
 
 #[test]

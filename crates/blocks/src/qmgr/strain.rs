@@ -1,0 +1,76 @@
+//! Who hears too few to go on.
+//!
+//! A switch that stalls, or a machine that does not get to its network interrupts, makes everybody silent to everybody. If each held
+//! all others for failed, as one that is cut off may, all would stop, and a cluster in memory would be gone. So silence that the
+//! survival rule would not let us live through is waited out, up to [`HOPE_NS`]. It costs nothing but time: whoever cannot go on
+//! without the silent ones can make no view without them, and the lease is over.
+//!
+//! A member is *strained* when it would have to stop without those that it has not heard for half the limit. It gives up what it
+//! was promised, so has no lease, and says so in its heartbeats. Where the others hear each other, it is the one that is cut off, or
+//! deaf: who hears it say so for half the limit, and can spare it, holds it for failed. In a stall that ends, the heartbeats
+//! that were held up come all at once and one that takes it back comes soon after.
+//!
+//! Why that is safe for the lease: what a strained member was promised before it said so is void, by its own doing; nobody promises
+//! anything to one that says so; and a promise counts again only if it echoes a heartbeat that was sent after the strain.
+
+use std::collections::BTreeSet;
+
+use apus_kernel::{Context, jam};
+use apus_signal::{Kind, qmgr::Heartbeat};
+use apus_types::NodeId;
+
+use super::{
+    MS, Membership,
+    survival::{Verdict, verdict},
+};
+
+/// A silence that leaves too few is a failure after this. Who was removed meanwhile learns it as soon as it reaches a member or a
+/// management node.
+pub const HOPE_NS: u64 = 10_000 * MS;
+
+impl Membership {
+    /// Those that would be left could not go on.
+    pub(super) fn cannot_spare(&self, lost: &BTreeSet<NodeId>) -> bool {
+        let mut rest = self.survivors();
+        rest.insert(self.me);
+        rest.retain(|n| !lost.contains(n));
+        !lost.is_empty() && self.view.as_ref().is_some_and(|base| matches!(verdict(base, &rest), Verdict::Lose(_)))
+    }
+
+    /// Whom we hold for failed and have a new link to may know that we are out.
+    pub(super) fn ask_if_removed(&self, ctx: &mut Context<'_>) {
+        let beat = Heartbeat {
+            generation: self.generation(),
+            incarnation: self.incarnation,
+            strained: true,
+            ..Heartbeat::default()
+        };
+        for node in self.failed.iter().filter(|n| self.pulses.is_strained() && self.is_linked(**n)) {
+            self.send(ctx, *node, Kind::HeartbeatRep, &beat);
+        }
+    }
+
+    /// What a tick finds, after those that are silent are held for failed.
+    pub(super) fn check_strain(&mut self, ctx: &mut Context<'_>) {
+        let (now, longest) = (ctx.now(), self.longest_silence());
+        let mut lost = self.pulses.fading(now, longest);
+        let is_strained = self.cannot_spare(&lost);
+        if is_strained && !self.pulses.is_strained() {
+            ctx.probe("qmgr: hears too few to go on");
+            let silent: Vec<String> = lost.iter().map(NodeId::to_string).collect();
+            ctx.log(format_args!("hears too few to go on, waits for {}", silent.join(" ")));
+        }
+        let was_strained = self.pulses.is_strained();
+        self.pulses.set_strained(is_strained, now);
+        if is_strained != was_strained {
+            jam!(ctx);
+            self.renew_lease(ctx); // before the others learn it
+            self.send_heartbeats(ctx);
+        }
+        let strained = self.pulses.strained(now, longest);
+        lost.extend(&strained);
+        if !is_strained && !self.cannot_spare(&lost) {
+            self.hold_all_for_failed(&strained, "it hears too few to go on", ctx);
+        }
+    }
+}
