@@ -1,6 +1,12 @@
 //! `apus data`: one data node.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    ffi::OsString,
+    os::unix::process::CommandExt,
+    path::PathBuf,
+    process::{Command, ExitCode},
+    time::Duration,
+};
 
 use apus_runtime::{Bound, DataNodeConfig, EXIT_STOPPED, Stop};
 use apus_storage::MemoryManager;
@@ -25,6 +31,9 @@ pub struct DataArgs {
     /// Memory for data, indexes and transactions, in MiB
     #[arg(long, default_value_t = 4096, value_name = "MIB")]
     memory: u64,
+    /// Join the running cluster, never found one: as a node starts itself again that the cluster went on without
+    #[arg(long)]
+    rejoin: bool,
     /// Where crash reports go
     #[arg(long, default_value = ".")]
     dir: PathBuf,
@@ -57,6 +66,7 @@ pub fn run(args: DataArgs) -> Result<ExitCode, String> {
     let blocks = apus_blocks::NodeConfig {
         node,
         workers: args.workers,
+        rejoins: args.rejoin,
         incarnation: bound.incarnation(),
         address: address.to_string(),
         // The executor links to them by their addresses and tells QMGR who is there.
@@ -68,6 +78,18 @@ pub fn run(args: DataArgs) -> Result<ExitCode, String> {
     ended(running.wait_signals().map_err(|e| e.to_string())?)
 }
 
+/// Pause before a node that was removed starts again: the others are to have agreed on it.
+const REJOIN_PAUSE: Duration = Duration::from_millis(100);
+
+/// Puts a new process in the place of this one: same id, same arguments, nothing left of the old node. Returns only what failed.
+fn rejoin() -> String {
+    std::thread::sleep(REJOIN_PAUSE);
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).filter(|a| a != "--rejoin").collect();
+    // The program that runs, even if its file has been replaced.
+    let failed = Command::new("/proc/self/exe").args(arguments).arg("--rejoin").exec();
+    format!("cannot start again: {failed}")
+}
+
 /// The exit code that says why a node ended.
 pub fn ended(stop: Stop) -> Result<ExitCode, String> {
     match stop {
@@ -75,6 +97,10 @@ pub fn ended(stop: Stop) -> Result<ExitCode, String> {
         Stop::Block(reason) => {
             eprintln!("apus: stopped: {reason}");
             Ok(ExitCode::from(EXIT_STOPPED as u8))
+        }
+        Stop::Rejoin(reason) => {
+            eprintln!("apus: stopped: {reason}; starts again to join the cluster");
+            Err(rejoin())
         }
         Stop::Failed(reason) => Err(reason),
     }

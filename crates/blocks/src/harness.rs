@@ -149,11 +149,19 @@ impl Cluster {
     }
     /// Starts (again) a data node.
     pub fn start_node(&mut self, id: u16) {
+        self.start_data(id, false);
+    }
+    /// Starts a data node that was a member.
+    pub fn rejoin_node(&mut self, id: u16) {
+        self.start_data(id, true);
+    }
+    fn start_data(&mut self, id: u16, rejoins: bool) {
         let node = NodeId(id);
         self.start(node, |(incarnation, seen)| {
             let config = NodeConfig {
                 node,
                 workers: WORKERS,
+                rejoins,
                 incarnation,
                 address: format!("n{id}:{incarnation}"),
                 mgmts: vec![(MGMT, "mgmt:1".to_owned()), (MGMT_2, "mgmt:2".to_owned())],

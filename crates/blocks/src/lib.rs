@@ -29,6 +29,8 @@ pub struct NodeConfig {
     pub node: NodeId,
     /// Workers: LDM and TC instances.
     pub workers: u8,
+    /// It was a member of a cluster and only joins that one: it never founds a new, empty one.
+    pub rejoins: bool,
     /// Drawn anew at every start of the process, never 0.
     pub incarnation: u64,
     /// `host:port` where this node accepts links.

@@ -121,6 +121,11 @@ impl Context<'_> {
     pub fn stop_node(&mut self, reason: &str) {
         self.core.stop.get_or_insert_with(|| reason.to_owned());
     }
+    /// As [`Context::stop_node`]; the process is to start again, as a node that joins the cluster that went on without it.
+    pub fn stop_to_rejoin(&mut self, reason: &str) {
+        self.core.rejoins |= self.core.stop.is_none();
+        self.stop_node(reason);
+    }
     /// Workers of this node.
     pub fn instances(&self) -> u8 {
         self.core.config.instances

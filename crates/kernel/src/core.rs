@@ -57,6 +57,7 @@ pub(crate) struct Core {
     pub requests: Vec<Request>,
     pub log: Vec<String>,
     pub stop: Option<String>,
+    pub rejoins: bool,
 }
 
 impl Core {
@@ -80,6 +81,7 @@ impl Core {
             requests: Vec::new(),
             log: Vec::new(),
             stop: None,
+            rejoins: false,
         }
     }
 

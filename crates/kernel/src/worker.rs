@@ -411,6 +411,10 @@ impl Worker {
     pub fn stop_reason(&self) -> Option<&str> {
         self.core.stop.as_deref()
     }
+    /// It is to start again; see [`Context::stop_to_rejoin`].
+    pub fn rejoins(&self) -> bool {
+        self.core.rejoins
+    }
     /// Whether the job buffer holds signals.
     pub fn has_work(&self) -> bool {
         self.running_at < self.running.len() || !self.core.jobs.is_empty()

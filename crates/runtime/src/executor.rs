@@ -187,7 +187,8 @@ impl Executor {
             self.shared.cluster.store(self.worker.cluster(), Ordering::Relaxed);
         }
         if let Some(reason) = self.worker.stop_reason() {
-            self.shared.stop(Stop::Block(reason.to_owned()));
+            let stop = if self.worker.rejoins() { Stop::Rejoin } else { Stop::Block };
+            self.shared.stop(stop(reason.to_owned()));
         }
     }
 }

@@ -32,6 +32,8 @@ pub enum Stop {
     Asked,
     /// A block's reason; the process should exit with [`EXIT_STOPPED`].
     Block(String),
+    /// A block's reason; the process should start again and join the cluster that went on without it.
+    Rejoin(String),
     /// A thread could not go on.
     Failed(String),
 }

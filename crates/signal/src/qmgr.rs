@@ -88,6 +88,9 @@ pub struct JoinReq {
     /// Incarnation of that node.
     #[prost(fixed64, tag = "8")]
     pub dictionary_incarnation: u64,
+    /// It was a member and founds no new cluster.
+    #[prost(bool, tag = "9")]
+    pub rejoins: bool,
 }
 
 /// `JoinConf` (copy the dictionary of `president`, then ask again) and `JoinRef` (not now: see `error`).

@@ -189,6 +189,7 @@ fn build(settings: &Settings) -> impl FnMut(&WorkerConfig) -> Vec<Box<dyn Block>
         let node = NodeConfig {
             node: who.node,
             workers: who.instances,
+            rejoins: false,
             incarnation: who.incarnation,
             address: address(who.node, if s.fixed_addresses { 0 } else { who.incarnation }),
             mgmts: mgmts.iter().map(|n| (*n, address(*n, 0))).collect(),

@@ -6,7 +6,8 @@
 //! ```text
 //! Starting --config, links, JoinReq to all--> first view (everybody is starting; the lowest id makes it)
 //!          \-> president's dictionary copied -> view with us Recovering -> all partitions filled -> view with us Up
-//! Member   --removed | arbitration lost | minority | told so--> the node stops, and starts again as a new incarnation
+//! Member   --removed | arbitration lost | minority | told so--> the node stops, and starts again as a new incarnation that
+//!            joins the cluster that went on without it, and founds no new one (`NodeConfig::rejoins`)
 //! ```
 //!
 //! **Failure.** A closed link is a failure at once; silence longer than a limit that follows what is measured is one too (`pulse`). A
@@ -111,6 +112,7 @@ struct LinkState {
 pub struct Membership {
     me: NodeId,
     incarnation: u64,
+    rejoins: bool,
     instances: u8,
     address: String,
     /// To be dialled.
@@ -153,6 +155,7 @@ impl Membership {
         Membership {
             me: config.node,
             incarnation: config.incarnation,
+            rejoins: config.rejoins,
             instances: config.workers,
             address: config.address.clone(),
             mgmts: config.mgmts.clone(),
@@ -211,10 +214,15 @@ impl Membership {
         full.min_by_key(|n| n.join_order).map(|n| n.node())
     }
     fn stop(&mut self, ctx: &mut Context<'_>, reason: &str) {
+        let was_member = self.phase == Phase::Member;
         self.phase = Phase::Stopped;
         self.renew_lease(ctx);
         ctx.log(format_args!("stops: {reason}"));
-        ctx.stop_node(reason);
+        if was_member {
+            ctx.stop_to_rejoin(reason);
+        } else {
+            ctx.stop_node(reason);
+        }
     }
 
     // ---- failure detection

@@ -14,6 +14,8 @@ use super::{Change, JOIN_RETRY_NS, MS, Membership, Phase, layout::Candidate};
 
 /// A candidate that has not asked for so long is not counted on.
 const CANDIDATE_NS: u64 = 10 * JOIN_RETRY_NS;
+/// A node that may only join says after so long that it found no cluster.
+const REJOIN_PATIENCE_NS: u64 = 5000 * MS;
 
 #[derive(Default)]
 pub(super) struct Start {
@@ -105,6 +107,7 @@ impl Membership {
             linked: linked.iter().map(|n| n.0.into()).collect(),
             dictionary_from: from.map_or(0, |d| d.president),
             dictionary_incarnation: from.map_or(0, |d| d.president_incarnation),
+            rejoins: self.rejoins,
         };
         for node in linked {
             self.send(ctx, node, Kind::JoinReq, &req);
@@ -121,8 +124,10 @@ impl Membership {
         }
         let candidate = Candidate { incarnation: req.incarnation, address: req.address.clone() };
         let Some(view) = &self.view else {
-            self.start.candidates.insert(from, (candidate, ctx.now()));
-            self.try_first_start(ctx);
+            if !req.rejoins {
+                self.start.candidates.insert(from, (candidate, ctx.now()));
+                self.try_first_start(ctx);
+            }
             return;
         };
         if let Some(known) = view.node(from).filter(|_| view.is_alive(from)) {
@@ -222,6 +227,10 @@ impl Membership {
         if self.phase != Phase::Starting || self.change.is_some() {
             return;
         }
+        if self.rejoins {
+            self.say_that_it_waits(now.saturating_sub(since), ctx);
+            return;
+        }
         let candidates = self.candidates(now);
         if candidates.keys().next() != Some(&self.me) {
             return;
@@ -252,6 +261,16 @@ impl Membership {
         let Some(arbitrator) = self.start_arbitrator() else { return };
         self.start.question = Some((question, candidates.into_keys().collect()));
         ctx.send(Self::mgmt_of(arbitrator), Kind::ArbitReq, |b| encode(&req, b));
+    }
+
+    /// Once, when it has taken longer than a start takes.
+    fn say_that_it_waits(&mut self, waited: u64, ctx: &mut Context<'_>) {
+        let text = "waits for the cluster that it was a member of. If no member of a node group is left, the data is gone: end all data \
+                    nodes and start them anew";
+        if waited > REJOIN_PATIENCE_NS && self.start.stated != text {
+            ctx.log(format_args!("{text}"));
+            self.start.stated = text.to_owned();
+        }
     }
 
     pub(super) fn on_start_granted(&mut self, conf: ArbitConf, ctx: &mut Context<'_>) {

@@ -178,6 +178,29 @@ fn a_recovering_node_that_dies_or_loses_its_source_is_handled() {
     assert!(c.run_until(3000, full), "both join");
 }
 
+/// A node that was a member finds its cluster again, and founds no empty one when there is none: only a start by hand does.
+#[test]
+fn who_was_removed_joins_again_and_founds_nothing() {
+    let mut c = started(1, 2);
+    c.separate(1, 2);
+    assert!(c.run_until(100, |c| c.stopped(1).is_some() != c.stopped(2).is_some()));
+    let out = if c.stopped(1).is_some() { 1 } else { 2 };
+    assert!(c.node(out).worker.rejoins());
+    c.cut.clear();
+    c.rejoin_node(out);
+    assert!(c.run_until(3000, |c| members(c, 1) == [1, 2] && members(c, 2) == [1, 2]));
+
+    c.kill(1);
+    c.kill(2);
+    c.rejoin_node(1);
+    c.rejoin_node(2);
+    c.run_ms(30_000);
+    assert_eq!((c.generation(1), c.generation(2)), (0, 0));
+    assert_eq!(c.node(1).log.iter().filter(|l| l.contains("the data is gone")).count(), 1);
+    c.start_node(1);
+    assert!(c.run_until(15_000, |c| members(c, 1) == [1, 2] && members(c, 2) == [1, 2]), "{}", details(&c));
+}
+
 #[test]
 fn a_start_without_all_nodes_needs_the_arbitrator() {
     let mut c = Cluster::new(1, 2);
@@ -251,7 +274,13 @@ fn chaos_never_makes_two_clusters() {
                 .filter(|n| c.processes.contains_key(&NodeId(*n)) && c.stopped(*n).is_none() && c.generation(*n) > 0)
                 .collect();
             for &n in &alive {
-                assert_eq!(c.view(n), c.view(alive[0]), "seed {seed}: {n} and {} of {alive:?}\n{}", alive[0], details(&c));
+                assert_eq!(
+                    c.view(n),
+                    c.view(alive[0]),
+                    "seed {seed}: {n} and {} of {alive:?}\n{}",
+                    alive[0],
+                    details(&c)
+                );
             }
             if !alive.is_empty() {
                 c.cut.clear();

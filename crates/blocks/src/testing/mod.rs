@@ -143,7 +143,15 @@ impl Cluster {
             Worker::new(WorkerConfig { node, worker: 0, instances: 1, incarnation, seed: self.rng.next() });
         worker.add_block(Box::new(TransactionCoordinator::new(node, 0)));
         worker.add_block(Box::new(LocalDataManager::new(node, 0, memory.clone())));
-        let config = NodeConfig { node, workers: 1, incarnation, address: String::new(), mgmts: Vec::new(), memory };
+        let config = NodeConfig {
+            node,
+            workers: 1,
+            rejoins: false,
+            incarnation,
+            address: String::new(),
+            mgmts: Vec::new(),
+            memory,
+        };
         worker.add_block(Box::new(Distribution::new(&config)));
         worker.link_up(client(), 1);
         for (&other, peer) in &mut self.workers {

@@ -87,6 +87,7 @@ fn data_node(id: NodeId) -> Node {
     let config = NodeConfig {
         node: id,
         workers: WORKERS,
+        rejoins: false,
         incarnation: incarnation(id),
         address: format!("n{}", id.0),
         mgmts: vec![(MGMT, format!("n{}", MGMT.0))],
