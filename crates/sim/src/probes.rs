@@ -29,6 +29,7 @@ pub const PROBES: &[&str] = &[
     "ldm: wait cancelled after its grant",
     "ldm: wait of a dead coordinator's transaction dropped",
     "qmgr: accusation set aside",
+    "qmgr: hears too few to go on",
     "qmgr: take-over finds a newer committed view",
     "qmgr: take-over finds an accepted proposal",
     "qmgr: word of a removed node ignored",

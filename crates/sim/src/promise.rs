@@ -62,9 +62,6 @@ pub fn refusal(settings: &Settings, round: &Round) -> Option<String> {
 
 /// Why the round is not drawn although it is within the promise: bugs that are known and not fixed. Each line is a debt.
 pub fn not_yet(settings: &Settings, round: &Round) -> Option<&'static str> {
-    if settings.data_nodes().len() > 1 && round.faults.iter().any(|(_, fault)| matches!(fault, Fault::Stall { .. })) {
-        return Some("QMGR: when all are silent at once every side stops, and nothing is left");
-    }
     let cuts_off = |fault: &Fault| {
         matches!(
             fault,
