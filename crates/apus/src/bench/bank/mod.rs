@@ -166,6 +166,12 @@ impl Bank {
     /// One node dies and comes back under traffic; what is to be told of it.
     fn kill_and_restart(&mut self, executioner: &Executioner, node: u16) -> Result<String, String> {
         let mgmt = self.floor.mgmt.clone();
+        let timeout = Duration::from_secs(self.args.restart_timeout);
+        // A node may have been removed for nothing, and be on its way back: a kill now would be one too many.
+        let waited = nodes::wait_all_up(&mgmt, timeout, || self.progress())?;
+        if !waited.is_zero() {
+            println!("a node was removed that nobody had killed; all up again after {:.1} s", waited.as_secs_f64());
+        }
         self.floor.take_gap();
         let before = self.floor.commits();
         executioner.kill(node)?;
@@ -176,7 +182,6 @@ impl Bank {
         self.traffic_for(AFTER);
         let at_kill = self.floor.take_gap();
         executioner.restart(node)?;
-        let timeout = Duration::from_secs(self.args.restart_timeout);
         let up_after = nodes::wait_for(&mgmt, node, true, timeout, || self.progress())?;
         let enough = self.floor.commits() + self.floor.workers + 1;
         self.wait("no transfer was committed after the restart", |floor| floor.commits() >= enough)?;

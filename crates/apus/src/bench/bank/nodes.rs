@@ -10,6 +10,8 @@ use apus_signal::{mgmt::StatusConf, view::NodeState};
 
 use crate::{discover, status};
 
+const POLL: Duration = Duration::from_millis(20);
+
 /// Who kills and restarts.
 pub enum Executioner {
     /// By process id, and through the control socket, of the running `apus dev`.
@@ -86,6 +88,24 @@ pub fn all_up(mgmt: &str) -> Result<Vec<u16>, String> {
     }
 }
 
+/// Waits until all are up, as [`all_up`] says; zero if they were at once.
+///
+/// # Errors
+/// It took longer than `timeout`.
+pub fn wait_all_up(mgmt: &str, timeout: Duration, mut meanwhile: impl FnMut()) -> Result<Duration, String> {
+    let begin = Instant::now();
+    let mut waited = Duration::ZERO;
+    while let Err(reason) = all_up(mgmt) {
+        waited = begin.elapsed();
+        if waited > timeout {
+            return Err(reason);
+        }
+        meanwhile();
+        thread::sleep(POLL);
+    }
+    Ok(waited)
+}
+
 /// Waits until the management node says that `node` is a full member, or that it is not. The time it took.
 ///
 /// # Errors
@@ -108,6 +128,6 @@ pub fn wait_for(
             return Err(format!("node {node} {what} after {} s", timeout.as_secs()));
         }
         meanwhile();
-        thread::sleep(Duration::from_millis(20));
+        thread::sleep(POLL);
     }
 }
