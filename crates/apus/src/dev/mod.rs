@@ -2,8 +2,9 @@
 //!
 //! It starts one or two management nodes, the data nodes and the SQL nodes, each with ports of its own, waits until SQL answers, prints how
 //! to connect, and then watches its children. A data node that dies stays down until `apus dev restart ID` asks for it through the
-//! control socket (see [`crate::discover`]); so does one of two management nodes, until `apus dev restart mgmt-ID`. Ctrl-C and SIGTERM end all children and remove everything that was made, except a
-//! directory named by `--keep`. The children ask the kernel to end them if this process is killed.
+//! control socket (see [`crate::discover`]); so does one of two management nodes, until `apus dev restart mgmt-ID`. One that the cluster
+//! went on without (it hung, it was cut off) comes back by itself, in the same process. Ctrl-C and SIGTERM end all children and remove
+//! everything that was made, except a directory named by `--keep`. The children ask the kernel to end them if this process is killed.
 
 mod children;
 mod control;
