@@ -26,20 +26,19 @@ const RETRY_NS: u64 = 10_000_000;
 /// Buffers that keep their memory.
 #[derive(Default)]
 pub(super) struct Scratch {
-    changes: Vec<u8>,
     row: Vec<u8>,
     results: Vec<u8>,
     /// Per part of a batch: where its next result is, and its number in the part.
     cursors: Vec<(usize, usize)>,
     /// Entries that the batch has made so far, by table and hash of the key; where each change begins; those that cancel each other.
-    made: FixedMap<(TableId, u64), u16>,
+    made: FixedMap<(TableId, u64), usize>,
     starts: Vec<usize>,
-    cancelled: Vec<u16>,
+    cancelled: Vec<usize>,
 }
 
 impl Scratch {
     /// Finds the deletes of entries that the same batch has inserted before, and those inserts.
-    fn find_cancelled(&mut self, changes: &[u8], count: u16) -> Result<(), DecodeError> {
+    fn find_cancelled(&mut self, changes: &[u8], count: usize) -> Result<(), DecodeError> {
         self.made.clear();
         self.starts.clear();
         self.cancelled.clear();
@@ -51,7 +50,7 @@ impl Scratch {
             if change.insert {
                 self.made.insert(place, number);
             } else if let Some(&insert) = self.made.get(&place) {
-                let start = self.starts[usize::from(insert)];
+                let start = self.starts[insert];
                 let made = IndexChange::decode(&mut Reader::new(&changes[start..]))?;
                 if (made.key, made.primary_key) == (change.key, change.primary_key) {
                     self.made.remove(&place);
@@ -230,11 +229,25 @@ impl TransactionCoordinator {
             }
         }
         if conf.change_count > 0 {
-            let mut changes = std::mem::take(&mut self.scratch.changes);
-            changes.clear();
-            changes.extend_from_slice(conf.changes);
-            let result = self.start_index_work(at, &changes, conf.change_count, ctx);
-            self.scratch.changes = changes;
+            let request = &mut self.transactions.get_mut(at).request;
+            request.changes.extend_from_slice(conf.changes);
+            request.change_count += usize::from(conf.change_count);
+        }
+        if self.transactions.get(at).request.outstanding == 0 {
+            self.parts_answered(at, ctx)?;
+        }
+        Ok(())
+    }
+
+    /// Every part under way is answered. Index work waits for the last of them: one part may free the entry that another takes.
+    fn parts_answered(&mut self, at: u32, ctx: &mut Context<'_>) -> Result<(), DecodeError> {
+        let trans = self.transactions.get_mut(at);
+        let request = &mut trans.request;
+        if request.change_count > 0 && request.failure.is_none() && trans.doomed.is_none() {
+            let count = std::mem::take(&mut request.change_count);
+            let changes = std::mem::take(&mut request.changes);
+            let result = self.start_index_work(at, &changes, count, ctx);
+            self.transactions.get_mut(at).request.changes = changes;
             result?;
         }
         if self.transactions.get(at).request.outstanding == 0 {
@@ -249,7 +262,7 @@ impl TransactionCoordinator {
         &mut self,
         at: u32,
         changes: &[u8],
-        count: u16,
+        count: usize,
         ctx: &mut Context<'_>,
     ) -> Result<(), DecodeError> {
         let first_sub = self.transactions.get(at).request.sub_count;

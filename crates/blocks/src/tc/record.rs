@@ -71,6 +71,9 @@ pub struct Request {
     pub sub_count: usize,
     pub outstanding: usize,
     pub failure: Option<Failure>,
+    /// Entries of unique indexes that the parts ask for, until all parts are answered.
+    pub changes: Vec<u8>,
+    pub change_count: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -157,6 +160,8 @@ impl Trans {
         request.sub_count = 0;
         request.outstanding = 0;
         request.failure = None;
+        request.changes.clear();
+        request.change_count = 0;
     }
     /// The refusal that tells the client of the whole transaction's end.
     pub fn abort_refusal(&self) -> (Kind, RequestRef<'_>) {
@@ -224,6 +229,8 @@ impl Transactions {
                         sub_count: 0,
                         outstanding: 0,
                         failure: None,
+                        changes: Vec::new(),
+                        change_count: 0,
                     },
                     waits_for: Vec::new(),
                     epoch: Epoch(0),

@@ -147,6 +147,30 @@ fn an_entry_made_and_removed_by_one_batch_is_gone() {
     }
 }
 
+/// One part of a batch frees the entry that another takes: no order of their answers makes that a duplicate.
+#[test]
+fn entries_change_hands_within_one_batch() {
+    const ROWS: i64 = 8;
+    for seed in 1..=super::seeds(SEEDS) {
+        let mut c = Cluster::new(seed, 2);
+        let with = |kind, id, u| TestOp { u: Some(u), ..op(kind, id, 1) };
+        let ops: Vec<_> = (1..=ROWS).map(|id| with(OpKind::Insert, id, id)).collect();
+        let request = c.batch(ONE, trans(1), START | COMMIT, 1, &ops);
+        let answer = c.wait(request);
+        assert!(committed(&answer), "{answer:?}");
+        let ops: Vec<_> = (1..=ROWS).map(|id| with(OpKind::Write, id, id % ROWS + 1)).collect();
+        let request = c.batch(ONE, trans(2), START | COMMIT, 1, &ops);
+        let answer = c.wait(request);
+        assert!(committed(&answer), "seed {seed}: {answer:?}");
+        let ops = [op(OpKind::Delete, 1, 0), with(OpKind::Insert, ROWS + 1, 2)];
+        let request = c.batch(TWO, trans(3), START | COMMIT, 1, &ops);
+        let answer = c.wait(request);
+        assert!(committed(&answer), "seed {seed}: {answer:?}");
+        let answer = c.auto(TWO, 4, with(OpKind::Insert, 20, 1));
+        assert!(matches!(answer, Answer::Refused { code: ErrorCode::DuplicateKey, index: 1, .. }), "{answer:?}");
+    }
+}
+
 /// Two parts of a statement wait for one entry of a unique index and get it together; the second finds a duplicate. The lock stays with
 /// what the first has done, though the statement is undone.
 #[test]
