@@ -26,3 +26,6 @@ SELECT 'it''s', "double", 'a' 'b';
 SELECT @x := 5;
 SET @y = 7, @z = 'text';
 SELECT @y + 1, @z, @never;
+SELECT -9223372036854775808, -(-9223372036854775808), 9223372036854775808, -9223372036854775809;
+SELECT 'Ärger' LIKE 'är%', 'ÑAME' LIKE '_name', 'É' LIKE 'e', 'Я' LIKE 'я', '日本' LIKE '日_', '가' LIKE '거', 'Straße' LIKE 'strasse', 'É' LIKE CAST('é' AS BINARY);
+SELECT CAST(1e20 AS SIGNED), CAST(18446744073709551615 AS SIGNED), CAST(-1e20 AS SIGNED);

@@ -34,3 +34,20 @@ SELECT a, b FROM u WHERE a = 5;
 DELETE FROM u;
 SELECT COUNT(*) FROM u;
 DELETE FROM nosuch;
+-- Primary keys that move, with a unique index on the way; entries that change hands within one statement.
+CREATE TABLE moved (id INT PRIMARY KEY, k VARCHAR(10) UNIQUE, u INT NOT NULL UNIQUE, n INT NOT NULL DEFAULT 1);
+INSERT INTO moved (id, k, u) VALUES (1,'a',1),(2,'b',2),(3,'c',3),(4,'d',4),(5,'e',5),(6,'f',6),(7,'g',7),(8,'h',8);
+UPDATE moved SET id = id + 100;
+UPDATE moved SET u = u + 1 ORDER BY u DESC;
+UPDATE moved SET id = id + 1, u = u + 1 ORDER BY id DESC, u DESC;
+UPDATE moved SET k = UPPER(k), id = id + 10 WHERE id > 105;
+SELECT * FROM moved ORDER BY id;
+UPDATE moved SET id = 102 WHERE k = 'h';
+UPDATE moved SET id = 500, k = 'a' WHERE k = 'h';
+-- A value that the column refuses is an error only if there is a row.
+UPDATE moved SET n = 'abc' WHERE id = 999;
+UPDATE moved SET n = NULL WHERE id = 999;
+UPDATE moved SET n = 99999999999 WHERE id = 999;
+UPDATE moved SET n = NULL WHERE id = 102;
+UPDATE moved SET n = 99999999999 WHERE id = 102;
+SELECT COUNT(*), SUM(n), MIN(u), MAX(u) FROM moved;

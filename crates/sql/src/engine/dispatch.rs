@@ -242,7 +242,9 @@ impl SqlEngine {
                 session.env.row_count = c.affected as i64;
                 out.set_status(status);
                 c.info.write(session.warning_count(), &mut s.info);
-                out.ok(c.affected, c.last_insert_id, session.warning_count(), &s.info);
+                let given = session.env.last_insert_id_given.get();
+                let last_insert_id = if given { session.env.last_insert_id.get() } else { c.last_insert_id };
+                out.ok(c.affected, last_insert_id, session.warning_count(), &s.info);
             }
         }
     }

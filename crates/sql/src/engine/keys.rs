@@ -9,7 +9,8 @@ use apus_types::hash::hash_key;
 /// Memory that one container keeps for the next statement, in bytes; what grew beyond is given back.
 pub const KEPT_BYTES_MAX: usize = 1 << 20;
 
-fn trim<T>(list: &mut Vec<T>) {
+/// Empties a list; memory beyond [`KEPT_BYTES_MAX`] is given back.
+pub fn trim<T>(list: &mut Vec<T>) {
     list.clear();
     if list.capacity() * size_of::<T>() > KEPT_BYTES_MAX {
         *list = Vec::new();

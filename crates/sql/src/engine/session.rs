@@ -51,6 +51,8 @@ pub struct Scratch {
     pub images: Strings,
     /// Values of the row that is made.
     pub cells: Vec<Datum<'static>>,
+    /// For each row of an INSERT its value of AUTO_INCREMENT, if it was generated; else 0.
+    pub generated: Vec<u64>,
     /// What strict mode would have refused of the row that is made.
     pub refused: Vec<SqlError>,
     pub info: String,

@@ -76,10 +76,13 @@ async fn update_by_program(
             match step {
                 Step::Set(column, e) => {
                     let c = &schema.columns[usize::from(*column)];
-                    let value = convert::assign(c, e.eval(&cx)?, assign)?;
+                    // A value that the column refuses is an error only if there is a row to change.
+                    let Ok(value) = e.eval(&cx).and_then(|value| convert::assign(c, value, assign)) else {
+                        return Ok(None);
+                    };
                     if value.is_null() {
                         if !c.nullable {
-                            return Err(errors::null_not_allowed(&c.name).into());
+                            return Ok(None);
                         }
                         update::push_set_null(&mut s.program, *column);
                         continue;
@@ -181,7 +184,9 @@ async fn update_locked(
             let Some(new) = new else { continue };
             changed += 1;
             push_change(s, schema, locked.key(i), old, &new)?;
-            s.images.push(&new);
+            while s.images.len() < s.ops.len() {
+                s.images.push(&new); // two operations when the primary key changes
+            }
         }
         s.locked = locked;
         send_changes(cluster, session, s, table).await?;
@@ -191,7 +196,7 @@ async fn update_locked(
     Ok(Changed { affected, info: info(matched, changed), ..Changed::default() })
 }
 
-/// Sends `s.ops`, which turn rows into `s.images`.
+/// Sends `s.ops`; `s.images` has the new row of each.
 async fn send_changes(
     cluster: Cluster<'_>,
     session: &mut Session,
@@ -204,10 +209,7 @@ async fn send_changes(
     let savepoint = next_savepoint(session);
     match execute(cluster, session, &s.ops, &mut s.results, savepoint, false).await {
         Err(Fail::Client(e)) if e.code == ErrorCode::DuplicateKey => {
-            // Operations and images run in step unless a primary key changed.
-            let in_step = s.images.len() == s.ops.len() || s.images.len() == 1;
-            let image = s.images.get(if s.images.len() == 1 { 0 } else { e.op as usize }).filter(|_| in_step);
-            Err(duplicate(table, e.index, image).into())
+            Err(duplicate(table, e.index, s.images.get(e.op as usize)).into())
         }
         other => other,
     }

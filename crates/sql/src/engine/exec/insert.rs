@@ -12,7 +12,7 @@ use crate::engine::{
     convert::{self, Assign},
     errors,
     expr::{Context, Datum, Expr, recycle},
-    keys::Strings,
+    keys::{self, Strings},
     plan::{
         Insert,
         dml::{OnDuplicate, Source},
@@ -49,7 +49,7 @@ pub async fn insert(
     }
     s.images.clear();
     s.refused.clear();
-    let mut first_generated = 0;
+    keys::trim(&mut s.generated);
     let mut highest_explicit = None;
     let per_row = params.len() / repeat.max(1);
     for i in 0..count {
@@ -62,13 +62,11 @@ pub async fn insert(
                 Source::Select(_) => Given::Value(collected[i][place].borrowed()),
             }
         };
-        let row = one_row(cluster, session, s, plan, of_row, given, (i + 1, count)).await?;
+        let row = one_row(cluster, session, s, plan, of_row, given, (i + 1, count), highest_explicit).await?;
         for e in s.refused.drain(..) {
             session.warn_error(&e);
         }
-        if first_generated == 0 {
-            first_generated = row.generated;
-        }
+        s.generated.push(row.generated);
         highest_explicit = highest_explicit.max(row.explicit);
         if s.images.byte_len() > INSERT_BYTES_MAX {
             return Err(errors::too_many_locks().into());
@@ -79,21 +77,35 @@ pub async fn insert(
     {
         cluster.auto_increment.raise(cluster.client, counters, &table.schema, column, value).await?;
     }
-    let affected = match plan.on_duplicate {
+    let Outcome { affected, generated, updated } = match plan.on_duplicate {
         OnDuplicate::Refuse => plain(cluster, session, s, table).await?,
         _ => row_by_row(cluster, session, s, plan, params).await?,
     };
     session.remember(&table.schema);
-    if first_generated != 0 {
-        session.env.last_insert_id.set(first_generated);
+    if generated != 0 {
+        session.env.last_insert_id.set(generated);
     }
     let info = if count > 1 {
         Info::Inserted { records: count as u64, duplicates: affected.abs_diff(count as u64) }
     } else {
         Info::None
     };
-    let last_insert_id = if first_generated != 0 { first_generated } else { highest_explicit.unwrap_or(0) };
+    let last_insert_id = match (generated, updated) {
+        (0, 0) => highest_explicit.unwrap_or(0),
+        (0, updated) => updated,
+        (generated, _) => generated,
+    };
     Ok(Changed { affected, last_insert_id, info })
+}
+
+/// What became of the rows.
+#[derive(Default)]
+struct Outcome {
+    affected: u64,
+    /// The first generated value of AUTO_INCREMENT that was inserted, or 0.
+    generated: u64,
+    /// The value in the row that ON DUPLICATE KEY UPDATE changed last, or 0.
+    updated: u64,
 }
 
 enum Given<'a> {
@@ -118,6 +130,7 @@ async fn one_row<'a>(
     params: &'a [Datum<'a>],
     given: impl Fn(usize) -> Given<'a>,
     (row, count): (usize, usize),
+    highest_explicit: Option<u64>,
 ) -> Done<NewRow> {
     let schema = &plan.table.schema;
     let assign = Assign { row, strict: session.env.variables.strict, zone: session.env.zone() };
@@ -163,6 +176,10 @@ async fn one_row<'a>(
             };
             if wanted {
                 let counters = cluster.counters.ok_or_else(|| errors::internal("no counters of AUTO_INCREMENT"))?;
+                if let Some(value) = highest_explicit {
+                    // Of an earlier row: what is generated now must lie above.
+                    cluster.auto_increment.raise(cluster.client, counters, schema, i as u16, value).await?;
+                }
                 let n = cluster.auto_increment.next(cluster.client, counters, schema, i as u16, left).await?;
                 if !c.name.starts_with('#') {
                     generated = n;
@@ -235,7 +252,7 @@ fn implicit_default(ty: apus_types::ColumnType) -> Datum<'static> {
 }
 
 /// All of `s.images` or none.
-async fn plain(cluster: Cluster<'_>, session: &mut Session, s: &mut Scratch, table: &Table) -> Done<u64> {
+async fn plain(cluster: Cluster<'_>, session: &mut Session, s: &mut Scratch, table: &Table) -> Done<Outcome> {
     let schema = &table.schema;
     let count = s.images.len();
     let own = !session.in_transaction() && session.transaction.is_none() && count <= INSERT_BATCH;
@@ -261,7 +278,8 @@ async fn plain(cluster: Cluster<'_>, session: &mut Session, s: &mut Scratch, tab
             other => other?,
         }
     }
-    Ok(count as u64)
+    let generated = s.generated.iter().copied().find(|&n| n != 0).unwrap_or(0);
+    Ok(Outcome { affected: count as u64, generated, updated: 0 })
 }
 
 /// IGNORE, REPLACE and ON DUPLICATE KEY UPDATE: each row finds out what is in its way.
@@ -271,11 +289,11 @@ async fn row_by_row(
     s: &mut Scratch,
     plan: &Insert,
     params: &[Datum<'_>],
-) -> Done<u64> {
+) -> Done<Outcome> {
     let images = std::mem::take(&mut s.images);
     let table = &plan.table;
     let schema = &table.schema;
-    let mut affected = 0;
+    let mut outcome = Outcome::default();
     session.transaction.get_or_insert_with(|| cluster.client.begin());
     for (i, image) in images.iter().enumerate() {
         loop {
@@ -287,7 +305,10 @@ async fn row_by_row(
             let conflict = match execute(cluster, session, &s.ops, &mut s.results, savepoint, false).await {
                 Ok(()) if s.results.status(0) == Some(OpStatus::Duplicate) => 0,
                 Ok(()) => {
-                    affected += 1;
+                    outcome.affected += 1;
+                    if outcome.generated == 0 {
+                        outcome.generated = s.generated[i];
+                    }
                     break;
                 }
                 Err(Fail::Client(e)) if e.code == ErrorCode::DuplicateKey && session.transaction.is_some() => e.index,
@@ -306,12 +327,12 @@ async fn row_by_row(
                 s.ops.push(schema, OpKind::Delete, ALLOW_MISSING, &key, &[])?;
                 let savepoint = next_savepoint(session);
                 execute(cluster, session, &s.ops, &mut s.results, savepoint, false).await?;
-                affected += 1;
+                outcome.affected += 1;
                 continue;
             }
             let new = change::updated_row(session, schema, &old, Some(image), &plan.assignments, params, i + 1)?;
             match new {
-                None => affected += u64::from(session.found_rows),
+                None => outcome.affected += u64::from(session.found_rows),
                 Some(new) => {
                     change::push_change(s, schema, &key, &old, &new)?;
                     let savepoint = next_savepoint(session);
@@ -321,14 +342,20 @@ async fn row_by_row(
                         }
                         other => other?,
                     }
-                    affected += 2;
+                    outcome.affected += 2;
+                    outcome.updated =
+                        schema.auto_increment_column().map_or(0, |c| match schema.layout().value(&new, c) {
+                            Value::UInt(n) => n,
+                            Value::Int(n) => u64::try_from(n).unwrap_or(0),
+                            _ => 0,
+                        });
                 }
             }
             break;
         }
     }
     s.images = images;
-    Ok(affected)
+    Ok(outcome)
 }
 
 /// Primary key of the row that has the same key in an index.

@@ -100,8 +100,12 @@ impl<'a> Builder<'a> {
                 let inner = self.boxed(expr)?;
                 match op {
                     UnaryOperator::Minus => match *inner {
+                        Expr::Const(Datum::Int(i64::MIN)) => Expr::Const(Datum::UInt(1 << 63)),
                         Expr::Const(Datum::Int(n)) => Expr::Const(Datum::Int(-n)),
                         Expr::Const(Datum::UInt(n)) if n == 1 << 63 => Expr::Const(Datum::Int(i64::MIN)),
+                        Expr::Const(Datum::UInt(n)) => {
+                            Expr::Const(Datum::Decimal { unscaled: -i128::from(n), scale: 0 })
+                        }
                         Expr::Const(Datum::Decimal { unscaled, scale }) => {
                             Expr::Const(Datum::Decimal { unscaled: -unscaled, scale })
                         }
@@ -153,6 +157,10 @@ impl<'a> Builder<'a> {
                 let otherwise = else_result.as_ref().map(|e| self.boxed(e)).transpose()?;
                 let collation = operand.as_deref().and_then(collation_of).unwrap_or_default();
                 Expr::Case { operand, whens, otherwise, collation }
+            }
+            // The parser takes all that follows BINARY for its operand, which would be a wrong answer.
+            A::Cast { expr, data_type: DataType::Binary(None), .. } if is_operation(expr) => {
+                return Err(errors::not_supported("BINARY before an operator, without parentheses"));
             }
             A::Cast { expr, data_type, .. } => Expr::Cast(self.boxed(expr)?, cast_type(data_type)?),
             A::Convert { expr, data_type: Some(to), charset: None, .. } => {
@@ -533,6 +541,15 @@ fn value(v: &ast::Value) -> Result<Expr> {
 
 fn unit_name(field: &DateTimeField) -> String {
     field.to_string().to_ascii_lowercase()
+}
+
+/// An operator and its operands, not in parentheses.
+fn is_operation(e: &ast::Expr) -> bool {
+    use ast::Expr as A;
+    matches!(
+        e,
+        A::BinaryOp { .. } | A::Like { .. } | A::Between { .. } | A::InList { .. } | A::IsNull(_) | A::IsNotNull(_)
+    )
 }
 
 fn cast_type(ty: &DataType) -> Result<CastType> {

@@ -22,6 +22,8 @@ pub struct Env {
     pub host: String,
     pub connection_id: u32,
     pub last_insert_id: Cell<u64>,
+    /// The statement gave LAST_INSERT_ID its value itself: LAST_INSERT_ID(n).
+    pub last_insert_id_given: Cell<bool>,
     pub row_count: i64,
     pub found_rows: u64,
     random: Cell<u64>,
@@ -43,6 +45,7 @@ impl Env {
             host,
             connection_id,
             last_insert_id: Cell::new(0),
+            last_insert_id_given: Cell::new(false),
             row_count: 0,
             found_rows: 0,
             random: Cell::new(seed | 1),
@@ -53,6 +56,7 @@ impl Env {
     /// A new statement begins: the clock may move.
     pub fn start_statement(&self) {
         self.now.set(0);
+        self.last_insert_id_given.set(false);
     }
     /// Microseconds since 1970, the same all through a statement.
     pub fn now(&self) -> i64 {

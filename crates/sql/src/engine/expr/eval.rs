@@ -2,7 +2,10 @@
 
 use std::{borrow::Cow, cmp::Ordering};
 
-use apus_types::{collate::Collation, time::pack_datetime};
+use apus_types::{
+    collate::{self, Collation},
+    time::pack_datetime,
+};
 
 use super::{ArithOp, CastType, Context, Datum, Expr, datum::Number, decimal, temporal};
 use crate::engine::errors::{self, Result};
@@ -84,7 +87,12 @@ impl Expr {
                     return Ok(Datum::Null);
                 }
                 let binary = matches!(value, Datum::Bytes(_)) || !collation.ignores_case();
-                let found = like(&value.as_text(), &pattern.as_text(), *escape, !binary);
+                let (value, pattern) = (value.as_text(), pattern.as_text());
+                let found = if binary || value.is_ascii() && pattern.is_ascii() {
+                    like(&value, &pattern, *escape, !binary)
+                } else {
+                    like(&collate::fold(&value), &collate::fold(&pattern), *escape, true)
+                };
                 Datum::from_bool(found != *negated)
             }
             Expr::Case { operand, whens, otherwise, collation } => {
@@ -297,7 +305,11 @@ pub fn cast<'a>(value: Datum<'a>, to: CastType) -> Result<Datum<'a>> {
         CastType::Signed | CastType::Unsigned => {
             let wide = match &value {
                 Datum::Text(t) | Datum::Bytes(t) => integer_prefix(t),
-                _ => number().to_i128(),
+                _ => match number() {
+                    n @ (Number::Int(_) | Number::UInt(_)) => n.to_i128(),
+                    n if to == CastType::Signed => n.to_i128().min(i128::from(i64::MAX)),
+                    n => n.to_i128(),
+                },
             };
             let bits = if wide < 0 {
                 wide.max(i128::from(i64::MIN)) as i64 as u64

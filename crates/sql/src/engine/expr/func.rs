@@ -268,6 +268,7 @@ impl Func {
                 Some(e) => {
                     let n = e.eval(cx)?.number().map_or(0, |n| n.to_i128() as u64);
                     env.last_insert_id.set(n);
+                    env.last_insert_id_given.set(true);
                     Datum::UInt(n)
                 }
                 None => Datum::UInt(env.last_insert_id.get()),

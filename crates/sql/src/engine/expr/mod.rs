@@ -361,6 +361,7 @@ impl Expr {
             Expr::UserVariable(_) => Kind::Text,
             Expr::SystemVariable { name, .. } => super::variables::kind_of(name),
             Expr::Negate(e) => match e.kind(params) {
+                Kind::UInt if matches!(**e, Expr::Const(_) | Expr::Param(_)) => Kind::Decimal(0), // may be below BIGINT
                 Kind::Int | Kind::UInt | Kind::Null => Kind::Int,
                 Kind::Decimal(s) => Kind::Decimal(s),
                 _ => Kind::Double,
