@@ -5,7 +5,9 @@ use apus_types::{
 };
 
 use super::{
+    convert::{self, Assign},
     errors::{self, Result},
+    expr::Datum,
     token::Tokens,
 };
 
@@ -345,10 +347,7 @@ fn definition(
         index_type(t)?;
         let key = key_columns(t)?;
         index_options(t)?;
-        if primary.replace(key).is_some() {
-            return Err(crate::wire::SqlError::new(1068, b"42000", "Multiple primary key defined"));
-        }
-        return Ok(());
+        return set_primary(primary, key);
     }
     if t.word("unique") {
         let _ = t.word("index") || t.word("key");
@@ -389,6 +388,7 @@ fn definition(
         declared,
     };
     column_options(t, &mut column, indexes, primary)?;
+    check_default(&column)?;
     columns.push(column);
     Ok(())
 }
@@ -418,12 +418,12 @@ fn column_options(
             c.comment = t.string()?;
         } else if t.word("primary") {
             t.expect("key")?;
-            *primary = Some(vec![c.name.clone()]);
+            set_primary(primary, vec![c.name.clone()])?;
         } else if t.word("unique") {
             t.word("key");
             indexes.push(IndexClause { name: None, columns: vec![c.name.clone()], unique: true });
         } else if t.word("key") {
-            *primary = Some(vec![c.name.clone()]);
+            set_primary(primary, vec![c.name.clone()])?;
         } else if t.word("references") {
             return Err(errors::not_supported("FOREIGN KEY"));
         } else if t.word("check") || t.word("constraint") {
@@ -438,6 +438,33 @@ fn column_options(
             return Ok(());
         }
     }
+}
+
+fn set_primary(primary: &mut Option<Vec<String>>, key: Vec<String>) -> Result<()> {
+    match primary.replace(key) {
+        None => Ok(()),
+        Some(_) => Err(crate::wire::SqlError::new(1068, b"42000", "Multiple primary key defined")),
+    }
+}
+
+/// A default that the column could not hold would refuse every row that leaves it out. Zero dates are the matter of the session
+/// that inserts.
+fn check_default(c: &Column) -> Result<()> {
+    let temporal = matches!(c.ty, ColumnType::Date | ColumnType::DateTime { .. } | ColumnType::Timestamp { .. });
+    let fits = match &c.default {
+        DefaultValue::Null => c.nullable,
+        DefaultValue::Literal(text) if temporal && text.starts_with("0000-00-00") => true,
+        DefaultValue::Literal(text) => {
+            let assign = Assign { row: 1, strict: true, zone: 0 };
+            convert::assign(c, Datum::text(text.clone()), assign).is_ok()
+        }
+        DefaultValue::None | DefaultValue::CurrentTimestamp => true,
+    };
+    if fits {
+        return Ok(());
+    }
+    let text = format!("Invalid default value for '{}'", c.name);
+    Err(crate::wire::SqlError::new(1067, b"42000", text))
 }
 
 fn set_collation(c: &mut Column, to: Collation) {

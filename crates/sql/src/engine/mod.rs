@@ -31,6 +31,7 @@ pub mod plan;
 pub mod plan_cache;
 pub mod session;
 pub mod show;
+mod show_filter;
 pub mod token;
 pub mod utility;
 pub mod variables;

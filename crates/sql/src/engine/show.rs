@@ -6,9 +6,9 @@ use super::{
     catalog::Table,
     dispatch::SqlEngine,
     errors::{self, Result},
-    expr::eval::like,
     information_schema,
     session::Session,
+    show_filter::Filter,
     token::{Token, Tokens},
 };
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
     wire::{ColumnDef, ColumnType as Wire},
 };
 
-type Rows = Vec<Vec<Option<String>>>;
+pub type Rows = Vec<Vec<Option<String>>>;
 
 /// Columns of any SHOW that hold numbers: drivers turn them into numbers only if their type says so.
 const NUMBERS: [&str; 18] = [
@@ -113,10 +113,18 @@ fn size_prefix(length: u32) -> &'static str {
     }
 }
 
+/// The function with the column's digits: MySQL takes no others.
+fn current_timestamp(c: &apus_types::Column) -> String {
+    match super::expr::eval::decimals_of(c.ty) {
+        0 => "CURRENT_TIMESTAMP".to_owned(),
+        digits => format!("CURRENT_TIMESTAMP({digits})"),
+    }
+}
+
 pub fn default_text(c: &apus_types::Column) -> Option<String> {
     match &c.default {
         DefaultValue::Literal(t) => Some(t.clone()),
-        DefaultValue::CurrentTimestamp => text("CURRENT_TIMESTAMP"),
+        DefaultValue::CurrentTimestamp => Some(current_timestamp(c)),
         DefaultValue::None | DefaultValue::Null => None,
     }
 }
@@ -144,7 +152,7 @@ pub fn extra(c: &apus_types::Column) -> String {
         extra.push_str("DEFAULT_GENERATED");
     }
     if c.on_update_now {
-        extra.push_str(" on update CURRENT_TIMESTAMP");
+        extra += &format!(" on update {}", current_timestamp(c));
     }
     extra.trim().to_owned()
 }
@@ -177,14 +185,14 @@ pub fn create_table(t: &Table) -> String {
         }
         match &c.default {
             DefaultValue::Literal(t) => line += &format!(" DEFAULT {}", literal(t)),
-            DefaultValue::CurrentTimestamp => line += " DEFAULT CURRENT_TIMESTAMP",
+            DefaultValue::CurrentTimestamp => line += &format!(" DEFAULT {}", current_timestamp(c)),
             _ if c.nullable && !matches!(c.ty, ColumnType::Text { .. } | ColumnType::Blob { .. }) => {
                 line += " DEFAULT NULL"
             }
             _ => {}
         }
         if c.on_update_now {
-            line += " ON UPDATE CURRENT_TIMESTAMP";
+            line += &format!(" ON UPDATE {}", current_timestamp(c));
         }
         if c.auto_increment {
             line += " AUTO_INCREMENT";
@@ -213,48 +221,17 @@ pub fn create_table(t: &Table) -> String {
     )
 }
 
-/// Says whether a name is wanted.
-type NameFilter = Box<dyn Fn(&str) -> bool>;
-
-/// `LIKE 'pattern'` or `WHERE Variable_name = 'x'` (also IN and LIKE): the names wanted.
-fn name_filter(t: &mut Tokens) -> Result<NameFilter> {
-    if t.word("like") {
-        let pattern = t.string()?;
-        return Ok(Box::new(move |n| like(n.as_bytes(), pattern.as_bytes(), Some(b'\\'), true)));
-    }
-    if !t.word("where") {
-        t.end()?;
-        return Ok(Box::new(|_| true));
-    }
-    let mut wanted = Vec::new();
-    let mut patterns = Vec::new();
-    loop {
-        t.identifier()?;
-        if t.symbol('=') {
-            wanted.push(t.string()?);
-        } else if t.word("like") {
-            patterns.push(t.string()?);
-        } else if t.word("in") {
-            t.expect_symbol('(')?;
-            loop {
-                wanted.push(t.string()?);
-                if !t.symbol(',') {
-                    break;
-                }
-            }
-            t.expect_symbol(')')?;
-        } else {
-            return Err(errors::not_supported("this condition of SHOW ... WHERE"));
-        }
-        if !t.word("or") {
-            break;
-        }
-    }
-    t.end()?;
-    Ok(Box::new(move |n| {
-        wanted.iter().any(|w| w.eq_ignore_ascii_case(n))
-            || patterns.iter().any(|p| like(n.as_bytes(), p.as_bytes(), Some(b'\\'), true))
-    }))
+/// Writes the rows that are wanted.
+fn filtered(
+    session: &mut Session,
+    out: &mut Output<'_>,
+    names: &[&str],
+    mut rows: Rows,
+    filter: &Filter,
+) -> Result<()> {
+    filter.apply(names, &mut rows)?;
+    table(session, out, names, &rows);
+    Ok(())
 }
 
 impl SqlEngine {
@@ -276,82 +253,83 @@ impl SqlEngine {
                 return Ok(());
             }
             let name = t.name()?;
-            return self.show_columns(session, name, false, t, out).await;
+            let filter = match t.peek() {
+                Some(Token::Word(_) | Token::Quoted(_) | Token::Text(_)) => Filter::Like(t.identifier()?),
+                _ => Filter::All,
+            };
+            t.end()?;
+            return self.show_columns(session, name, false, &filter, out).await;
         }
         t.expect("show")?;
         let full = t.word("full");
         let global = t.word("global");
         let _ = t.word("session") || t.word("local");
         if t.word("variables") {
-            let keep = name_filter(t)?;
+            let filter = Filter::parse(t)?;
             let list = session.env.variables.list(global);
-            let rows: Rows = list.into_iter().filter(|(n, _)| keep(n)).map(|(n, v)| vec![Some(n), Some(v)]).collect();
-            table(session, out, &["Variable_name", "Value"], &rows);
+            let rows: Rows = list.into_iter().map(|(n, v)| vec![Some(n), Some(v)]).collect();
+            filtered(session, out, &["Variable_name", "Value"], rows, &filter)?;
         } else if t.word("status") {
-            let keep = name_filter(t)?;
+            let filter = Filter::parse(t)?;
             let list =
                 [("Questions", self.statements.get()), ("Threads_connected", session.info.registry.len() as u64)];
-            let rows: Rows =
-                list.iter().filter(|(n, _)| keep(n)).map(|(n, v)| vec![text(*n), text(v.to_string())]).collect();
-            table(session, out, &["Variable_name", "Value"], &rows);
+            let rows: Rows = list.iter().map(|(n, v)| vec![text(*n), text(v.to_string())]).collect();
+            filtered(session, out, &["Variable_name", "Value"], rows, &filter)?;
         } else if t.word("databases") || t.word("schemas") {
-            let keep = name_filter(t)?;
+            let filter = Filter::parse(t)?;
             let catalog = self.catalog().await?;
             let rows: Rows = {
                 let own = information_schema::DATABASE.to_owned();
-                let names = catalog.databases.keys().chain([&own]).filter(|n| keep(n));
+                let names = catalog.databases.keys().chain([&own]);
                 names.map(|n| vec![text(n.clone())]).collect()
             };
-            table(session, out, &["Database"], &rows);
+            filtered(session, out, &["Database"], rows, &filter)?;
         } else if t.word("tables") {
             let database = self.database_of(session, t)?;
             let pattern = t.peek_pattern();
-            let keep = name_filter(t)?;
+            let filter = Filter::parse(t)?;
             let catalog = self.catalog().await?;
             if database.eq_ignore_ascii_case(information_schema::DATABASE) {
-                return show_virtual_tables(session, full, &keep, out);
+                return show_virtual_tables(session, full, &filter, out);
             }
             if !catalog.databases.contains_key(&database) {
                 return Err(errors::unknown_database(&database));
             }
-            let mut rows: Rows = catalog
-                .tables_of(&database)
-                .filter(|t| keep(&t.schema.name))
-                .map(|t| vec![text(t.schema.name.clone())])
-                .collect();
+            let mut rows: Rows = catalog.tables_of(&database).map(|t| vec![text(t.schema.name.clone())]).collect();
             let title = match pattern {
                 Some(pattern) => format!("Tables_in_{database} ({pattern})"),
                 None => format!("Tables_in_{database}"),
             };
             if full {
                 rows.iter_mut().for_each(|r| r.push(text("BASE TABLE")));
-                table(session, out, &[&title, "Table_type"], &rows);
+                filtered(session, out, &[&title, "Table_type"], rows, &filter)?;
             } else {
-                table(session, out, &[&title], &rows);
+                filtered(session, out, &[&title], rows, &filter)?;
             }
         } else if t.word("table") {
             t.expect("status")?;
             let database = self.database_of(session, t)?;
-            let keep = name_filter(t)?;
+            let filter = Filter::parse(t)?;
             let catalog = self.catalog().await?;
-            let rows: Rows =
-                catalog.tables_of(&database).filter(|t| keep(&t.schema.name)).map(|t| table_status(t)).collect();
-            table(session, out, &TABLE_STATUS, &rows);
+            let rows: Rows = catalog.tables_of(&database).map(|t| table_status(t)).collect();
+            filtered(session, out, &TABLE_STATUS, rows, &filter)?;
         } else if t.word("columns") || t.word("fields") {
             let _ = t.word("from") || t.word("in");
             let mut name = t.name()?;
             if t.word("from") || t.word("in") {
                 name.0 = Some(t.identifier()?);
             }
-            return self.show_columns(session, name, full, t, out).await;
+            let filter = Filter::parse(t)?;
+            return self.show_columns(session, name, full, &filter, out).await;
         } else if t.word("index") || t.word("indexes") || t.word("keys") {
             let _ = t.word("from") || t.word("in");
             let mut name = t.name()?;
             if t.word("from") || t.word("in") {
                 name.0 = Some(t.identifier()?);
             }
+            let filter = Filter::parse(t)?;
             let found = self.named_table(session, &name).await?;
-            table(session, out, &INDEX_COLUMNS, &index_rows(&found));
+            filtered(session, out, &INDEX_COLUMNS, index_rows(&found), &filter)?;
         } else if t.word("create") {
             if t.word("database") || t.word("schema") {
                 if t.word("if") {
@@ -385,10 +363,11 @@ impl SqlEngine {
             let row = ENGINE.map(text).to_vec();
             table(session, out, &["Engine", "Support", "Comment", "Transactions", "XA", "Savepoints"], &[row]);
         } else if t.word("charset") || (t.word("character") && t.word("set")) {
+            let filter = Filter::parse(t)?;
             let rows: Rows = CHARACTER_SETS.iter().map(|r| r.iter().map(|c| text(*c)).collect()).collect();
-            table(session, out, &["Charset", "Description", "Default collation", "Maxlen"], &rows);
+            filtered(session, out, &["Charset", "Description", "Default collation", "Maxlen"], rows, &filter)?;
         } else if t.word("collation") {
-            let keep = name_filter(t)?;
+            let filter = Filter::parse(t)?;
             let all = apus_types::collate::Collation::ALL;
             let row = |c: &apus_types::collate::Collation| {
                 let pads = if c.pads() { "PAD SPACE" } else { "NO PAD" };
@@ -402,13 +381,9 @@ impl SqlEngine {
                     text(pads),
                 ]
             };
-            let rows: Rows = all.iter().filter(|c| keep(c.name())).map(row).collect();
-            table(
-                session,
-                out,
-                &["Collation", "Charset", "Id", "Default", "Compiled", "Sortlen", "Pad_attribute"],
-                &rows,
-            );
+            let rows: Rows = all.iter().map(row).collect();
+            let names = ["Collation", "Charset", "Id", "Default", "Compiled", "Sortlen", "Pad_attribute"];
+            filtered(session, out, &names, rows, &filter)?;
         } else if t.word("plugins") {
             table(session, out, &["Name", "Status", "Type", "Library", "License"], &[]);
         } else if t.word("processlist") {
@@ -450,18 +425,14 @@ impl SqlEngine {
         session: &mut Session,
         name: super::ddl::Name,
         full: bool,
-        t: &mut Tokens,
+        filter: &Filter,
         out: &mut Output<'_>,
     ) -> Result<()> {
-        let keep = name_filter(t)?;
         let found = self.named_table(session, &name).await?;
         let s = &found.schema;
         let mut rows = Rows::new();
         for number in found.visible_columns() {
             let c = &s.columns[usize::from(number)];
-            if !keep(&c.name) {
-                continue;
-            }
             let (key, extra) = (key_kind(s, number), extra(c));
             let mut row = vec![text(c.name.clone()), Some(type_name(c.ty, &c.declared))];
             if full {
@@ -474,29 +445,23 @@ impl SqlEngine {
             rows.push(row);
         }
         if full {
-            table(
-                session,
-                out,
-                &["Field", "Type", "Collation", "Null", "Key", "Default", "Extra", "Privileges", "Comment"],
-                &rows,
-            );
+            let names = ["Field", "Type", "Collation", "Null", "Key", "Default", "Extra", "Privileges", "Comment"];
+            filtered(session, out, &names, rows, filter)
         } else {
-            table(session, out, &["Field", "Type", "Null", "Key", "Default", "Extra"], &rows);
+            filtered(session, out, &["Field", "Type", "Null", "Key", "Default", "Extra"], rows, filter)
         }
-        Ok(())
     }
 }
 
-fn show_virtual_tables(session: &mut Session, full: bool, keep: &NameFilter, out: &mut Output<'_>) -> Result<()> {
-    let names = information_schema::names().filter(|n| keep(n));
+fn show_virtual_tables(session: &mut Session, full: bool, filter: &Filter, out: &mut Output<'_>) -> Result<()> {
+    let names = information_schema::names();
     if full {
         let rows: Rows = names.map(|n| vec![text(n), text("SYSTEM VIEW")]).collect();
-        table(session, out, &["Tables_in_information_schema", "Table_type"], &rows);
+        filtered(session, out, &["Tables_in_information_schema", "Table_type"], rows, filter)
     } else {
         let rows: Rows = names.map(|n| vec![text(n)]).collect();
-        table(session, out, &["Tables_in_information_schema"], &rows);
+        filtered(session, out, &["Tables_in_information_schema"], rows, filter)
     }
-    Ok(())
 }
 
 const INDEX_COLUMNS: [&str; 13] = [

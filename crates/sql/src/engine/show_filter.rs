@@ -1,0 +1,114 @@
+//! LIKE and WHERE of SHOW: conditions on the columns that the statement answers with.
+
+use super::{
+    errors::{self, Result},
+    expr::eval::like,
+    show::Rows,
+    token::Tokens,
+};
+
+/// Which rows of a SHOW are wanted.
+pub enum Filter {
+    All,
+    /// By the first column.
+    Like(String),
+    /// Conditions joined by AND, in alternatives joined by OR.
+    Where(Vec<Vec<Condition>>),
+}
+
+pub struct Condition {
+    column: String,
+    negated: bool,
+    test: Test,
+}
+
+pub enum Test {
+    OneOf(Vec<String>),
+    Like(String),
+}
+
+fn like_name(name: &str, pattern: &str) -> bool {
+    like(name.as_bytes(), pattern.as_bytes(), Some(b'\\'), true)
+}
+
+impl Filter {
+    /// `LIKE 'pattern'` or `WHERE column = 'x'` (also `<>`, IN and LIKE) up to the end of the statement.
+    pub fn parse(t: &mut Tokens) -> Result<Filter> {
+        if t.word("like") {
+            return Ok(Filter::Like(t.string()?));
+        }
+        if !t.word("where") {
+            t.end()?;
+            return Ok(Filter::All);
+        }
+        let mut alternatives = vec![Vec::new()];
+        loop {
+            if let Some(all) = alternatives.last_mut() {
+                all.push(Condition::parse(t)?);
+            }
+            if t.word("or") {
+                alternatives.push(Vec::new());
+            } else if !t.word("and") {
+                break;
+            }
+        }
+        t.end()?;
+        Ok(Filter::Where(alternatives))
+    }
+
+    /// Drops the rows not wanted.
+    pub fn apply(&self, names: &[&str], rows: &mut Rows) -> Result<()> {
+        match self {
+            Filter::All => {}
+            Filter::Like(pattern) => {
+                rows.retain(|row| row.first().and_then(Option::as_ref).is_some_and(|cell| like_name(cell, pattern)));
+            }
+            Filter::Where(alternatives) => {
+                let place = |c: &Condition| names.iter().position(|name| name.eq_ignore_ascii_case(&c.column));
+                if let Some(c) = alternatives.iter().flatten().find(|c| place(c).is_none()) {
+                    return Err(errors::unknown_column(&c.column, "where clause"));
+                }
+                let holds = |row: &[Option<String>], c: &Condition| {
+                    place(c).and_then(|at| row[at].as_ref()).is_some_and(|cell| c.holds(cell))
+                };
+                rows.retain(|row| alternatives.iter().any(|all| all.iter().all(|c| holds(row, c))));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Condition {
+    fn parse(t: &mut Tokens) -> Result<Condition> {
+        let value = |t: &mut Tokens| if t.peek_number() { t.number() } else { t.string() };
+        let column = t.identifier()?;
+        let mut negated = t.word("not");
+        let test = if !negated && t.symbol('=') {
+            Test::OneOf(vec![value(t)?])
+        } else if !negated && (t.symbol('!') && t.symbol('=') || t.symbol('<') && t.symbol('>')) {
+            negated = true;
+            Test::OneOf(vec![value(t)?])
+        } else if t.word("like") {
+            Test::Like(t.string()?)
+        } else if t.word("in") {
+            t.expect_symbol('(')?;
+            let mut list = vec![value(t)?];
+            while t.symbol(',') {
+                list.push(value(t)?);
+            }
+            t.expect_symbol(')')?;
+            Test::OneOf(list)
+        } else {
+            return Err(errors::not_supported("this condition of SHOW ... WHERE"));
+        };
+        Ok(Condition { column, negated, test })
+    }
+
+    fn holds(&self, cell: &str) -> bool {
+        let found = match &self.test {
+            Test::OneOf(list) => list.iter().any(|value| value.eq_ignore_ascii_case(cell)),
+            Test::Like(pattern) => like_name(cell, pattern),
+        };
+        found != self.negated
+    }
+}

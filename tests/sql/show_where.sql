@@ -1,0 +1,24 @@
+-- Conditions of SHOW are on the columns that it answers with, as tools and ORMs ask.
+CREATE TABLE shown (id INT PRIMARY KEY, name VARCHAR(20), at DATETIME, n INT NOT NULL, UNIQUE KEY uq (name), KEY ix (n, name));
+SHOW FULL TABLES WHERE Table_type = 'BASE TABLE';
+SHOW FULL TABLES WHERE table_type LIKE '%VIEW';
+SHOW FULL TABLES WHERE Table_type <> 'VIEW' AND Tables_in_case_show_where = 'shown';
+SHOW TABLES WHERE nothing = 'shown';
+SHOW COLUMNS FROM shown WHERE Field = 'name' OR `Type` = 'datetime';
+SHOW COLUMNS FROM shown WHERE Field IN ('name', 'at') AND `Key` = 'UNI';
+SHOW COLUMNS FROM shown WHERE Field NOT LIKE '%n%' AND Field <> 'id';
+SHOW VARIABLES WHERE Variable_name = 'autocommit' AND Value = 'ON';
+SHOW VARIABLES WHERE Variable_name LIKE 'autocommit' AND Value = 'OFF';
+DESC shown name;
+CREATE TABLE wrong (a INT PRIMARY KEY, b INT PRIMARY KEY);
+CREATE TABLE wrong (a INT PRIMARY KEY, b INT, PRIMARY KEY (b));
+CREATE TABLE wrong (a INT DEFAULT 'abc');
+CREATE TABLE wrong (a INT NOT NULL DEFAULT NULL);
+CREATE TABLE wrong (a VARCHAR(2) DEFAULT 'abc');
+CREATE TABLE wrong (a TINYINT DEFAULT 128);
+CREATE TABLE wrong (a DATE DEFAULT '2024-13-01');
+CREATE TABLE defaults (id INT PRIMARY KEY, a INT DEFAULT '5', b DECIMAL(5,2) DEFAULT -1.5, c DATE DEFAULT '2024-01-01', d VARCHAR(3) DEFAULT 'abc', e DATETIME(3) DEFAULT CURRENT_TIMESTAMP(3), f TINYINT(1) DEFAULT TRUE, g CHAR(2) DEFAULT '', h INT DEFAULT NULL, i TIME DEFAULT '01:02:03', j YEAR DEFAULT 2024, k DOUBLE DEFAULT 1e3, l VARBINARY(4) DEFAULT 'ab');
+INSERT INTO defaults (id) VALUES (1);
+SELECT id, a, b, c, d, f, g, h, i, k, l FROM defaults;
+SET SESSION sql_mode = '';
+CREATE TABLE zero_dates (id INT PRIMARY KEY, d DATETIME NOT NULL DEFAULT '0000-00-00 00:00:00', e DATE NOT NULL DEFAULT '0000-00-00');
