@@ -46,6 +46,13 @@ class Round:
         self.president = rig.data[rig.president()]
         self.arbitrator = rig.find_arbitrator()
         self.cleanup = []
+        # Names of nodes that the fault is done to: only these may be removed.
+        self.touched = set()
+
+    def hit(self, *nodes):
+        """Notes whom the fault is done to; returns them."""
+        self.touched |= {node.name for node in nodes}
+        return nodes
 
     def nth(self, nodes, step=1):
         nodes = list(nodes)
@@ -70,63 +77,67 @@ class Round:
             undo()
 
 
-def kill_all(nodes):
-    for node in nodes:
+def kill_all(r, nodes):
+    for node in r.hit(*nodes):
         node.signal(signal.SIGKILL)
     for node in nodes:
         node.process.wait(10)
 
 
 def kill_junior(r):
-    kill_all([r.junior()])
+    kill_all(r, [r.junior()])
 
 
 def kill_president(r):
-    kill_all([r.president])
+    kill_all(r, [r.president])
 
 
 def end_junior(r):
     """As in a planned restart."""
-    node = r.junior()
+    (node,) = r.hit(r.junior())
     node.process.terminate()
     node.process.wait(20)
 
 
 def kill_two(r):
-    kill_all(r.one_per_group())
+    kill_all(r, r.one_per_group())
 
 
 def kill_in_take_over(r):
     """The second dies when the first has just been noticed."""
     first, second = r.one_per_group()[:2] if r.number % 2 else r.one_per_group()[1::-1]
-    kill_all([first])
-    kill_all([second])
+    kill_all(r, [first])
+    kill_all(r, [second])
 
 
 def stop_junior(r):
-    r.junior().signal(signal.SIGSTOP)
+    (node,) = r.hit(r.junior())
+    node.signal(signal.SIGSTOP)
 
 
 def stop_president(r):
-    r.president.signal(signal.SIGSTOP)
+    (node,) = r.hit(r.president)
+    node.signal(signal.SIGSTOP)
 
 
 def unplug(r):
-    r.nth(r.rig.data.values()).host.unplug()
+    (node,) = r.hit(r.nth(r.rig.data.values()))
+    node.host.unplug()
 
 
 def deaf_junior(r):
-    node = r.junior()
+    (node,) = r.hit(r.junior())
     node.host.deaf_to(r.others(node))
 
 
 def deaf_president(r):
-    r.president.host.deaf_to(r.others(r.president))
+    (node,) = r.hit(r.president)
+    node.host.deaf_to(r.others(node))
 
 
 def pair(r):
-    """Two data nodes of different groups, in all combinations."""
-    a, b = r.one_per_group()[:2]
+    """Two data nodes of different groups, in all combinations; either may be removed."""
+    a, b = r.hit(*r.one_per_group()[:2])
     return (a, b) if r.number % 2 else (b, a)
 
 
@@ -164,15 +175,17 @@ def halves(r):
     """Each side has a member of every group, so the arbitrator decides."""
     side = r.one_per_group()
     rest = [n for n in r.rig.data.values() if n not in side]
+    r.hit(*side, *rest)
     r.rig.network.part([n.host for n in side], [n.host for n in rest])
 
 
 def kill_mgmt(r):
-    kill_all([r.arbitrator])
+    kill_all(r, [r.arbitrator])
 
 
 def stop_mgmt(r):
-    r.arbitrator.signal(signal.SIGSTOP)
+    (node,) = r.hit(r.arbitrator)
+    node.signal(signal.SIGSTOP)
 
 
 def without_arbitrator(r):
@@ -181,16 +194,18 @@ def without_arbitrator(r):
 
 
 def kill_sql(r):
-    kill_all([r.nth(r.rig.sql)])
+    kill_all(r, [r.nth(r.rig.sql)])
+
+
+def busy_loops(count):
+    """Processes that each take all of a core that they get; `end` ends them."""
+    command = [sys.executable, "-c", "while True: pass"]
+    return [subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent) for _ in range(count)]
 
 
 def starve(r):
     """Four busy loops on two cores: nobody may be taken for dead because it is slow."""
-    loops = [
-        subprocess.Popen([sys.executable, "-c", "while True: pass"], stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)
-        for _ in range(4)
-    ]
-    r.cleanup += [lambda loop=loop: end(loop) for loop in loops]
+    r.cleanup += [lambda loop=loop: end(loop) for loop in busy_loops(4)]
 
 
 FAULTS = [

@@ -36,6 +36,7 @@ def disturb(rig, load, row, say):
             return
         except subprocess.TimeoutExpired:
             pass
+        lives = rig.lives()
         this = Round(rig, number)
         FAULTS[number % len(FAULTS)](this)
         number += 1
@@ -43,6 +44,11 @@ def disturb(rig, load, row, say):
         rig.mend()
         rig.wait_whole()
         row["faults"] = number
+        rig.check_not_lost(lives)
+        strays = rig.strays(lives, this.touched)
+        if strays:
+            row["strays"] += [f"{name} ({reason})" for name, reason in strays.items()]
+            say(f"{row['key']}, fault {number}: REMOVED WITHOUT CAUSE: {strays}\n{rig.logs()}")
         if number % 20 == 0:
             say(f"{row['key']}: {number} faults")
 
@@ -57,7 +63,7 @@ def judge(history, level):
 def measure(key, transactions, say, keep=None):
     """One history; `keep` is where its file goes, if it is wanted."""
     reads, level, _, active = KINDS[key]
-    row = {"key": key, "level": level, "faults": 0, "failures": [], "transactions": transactions}
+    row = {"key": key, "level": level, "faults": 0, "strays": [], "failures": [], "transactions": transactions}
     directory = pathlib.Path(tempfile.mkdtemp(prefix="apus-p-", dir=keep or "/tmp"))
     history = directory / "history.edn"
     try:

@@ -18,6 +18,10 @@ START_SECONDS = 60
 WHOLE_SECONDS = 30
 
 
+class ClusterLost(Failure):
+    """No data node is left of those that held the rows; whoever looks for these afterwards finds nothing."""
+
+
 class Node:
     """A process on its host; started as often as needed."""
 
@@ -59,6 +63,21 @@ class Node:
 
     def tail(self):
         return tail(self.log.read_text(errors="replace"), 10)
+
+    def life(self):
+        """Distinguishes starts of this node: one that was removed starts itself again in the same process, and says so."""
+        return self.pid, self.log.read_text(errors="replace").count("apus: stopped:")
+
+    def last_said(self, *words):
+        """The last line of the log with one of these words; empty if there is none."""
+        said = [line.strip() for line in self.log.read_text(errors="replace").splitlines() if any(w in line for w in words)]
+        return said[-1] if said else ""
+
+    def why_ended(self):
+        """What the process that ended said of it last, and what the others did."""
+        own = self.last_said("stopped:", "stops:", "panicked") or "said nothing"
+        others = {n.last_said(f"holds node {self.number} for failed:") for n in self.rig.data.values() if n is not self}
+        return "; ".join([own, *sorted(others - {""})])
 
 
 class Rig:
@@ -155,6 +174,33 @@ class Rig:
         if self.proxy:
             self.proxy.tell("heal")
 
+    def lives(self):
+        """Which starts of the data nodes run now."""
+        return {n: node.life() for n, node in self.data.items()}
+
+    def ended_since(self, lives):
+        """Data nodes that have ended since, whether or not they run again."""
+        return [node for n, node in self.data.items() if node.life() != lives[n] or not node.is_running()]
+
+    def strays(self, lives, touched=(), states=None):
+        """Data nodes that no fault was done to and that were removed all the same, with what they said: {name: reason}."""
+        found = {node.name: node.why_ended() for node in self.ended_since(lives)}
+        for n, state in (states or {}).items():
+            if state != "up" and n in self.data:
+                found.setdefault(self.data[n].name, f"is {state}; {self.data[n].why_ended()}")
+        return {name: reason for name, reason in found.items() if name not in touched}
+
+    def check_not_lost(self, lives):
+        """As long as one data node of then runs, the cluster never began anew."""
+        ended = self.ended_since(lives)
+        if len(ended) == len(self.data):
+            reasons = "; ".join(f"{node.name} {node.last_said('stopped:', 'stops:', 'panicked') or 'said nothing'}" for node in ended)
+            raise ClusterLost(f"the cluster was lost as a whole, its rows with it: {reasons}")
+
+    def logs(self):
+        """The ends of all nodes' logs, for people."""
+        return "\n".join(f"    {node.name}: {node.tail()}" for node in self.everyone())
+
     def kill(self, node):
         node.signal(signal.SIGKILL)
         node.process.wait(10)
@@ -181,6 +227,5 @@ class Rig:
 
     def __exit__(self, kind, value, trace):
         if kind is not None and issubclass(kind, Failure):
-            for node in self.everyone():
-                print(f"    {node.name}: {node.tail()}", flush=True)
+            print(self.logs(), flush=True)
         self.stop()

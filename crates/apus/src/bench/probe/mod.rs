@@ -7,7 +7,7 @@
 //! ```text
 //! begin NAME         a window begins
 //! fault NS           the fault struck at this time of the monotonic clock
-//! end                the window ends: gaps, latencies, errors by MySQL number, fates of writes in flight (record)
+//! end                the window ends: gaps, latencies, errors by MySQL number, fates of writes in flight (record), removals (views)
 //! home               connections that moved to another SQL node return to their own with their next write
 //! audit              stop writing, read every replica, compare with what was acknowledged (audit); the last command
 //! ```
@@ -21,6 +21,7 @@ mod audit;
 mod mysql;
 mod record;
 mod stream;
+mod views;
 
 use std::{
     io::{BufRead, Write},
@@ -40,6 +41,7 @@ use serde_json::{Value, json};
 use self::{
     record::Window,
     stream::{Load, Placement, now_ns},
+    views::{Removals, watch},
 };
 use super::cluster::{DATABASE, column, connect, create_table, exit_code, on_this_thread};
 use crate::discover;
@@ -112,6 +114,7 @@ pub fn run(args: &ProbeArgs) -> Result<ExitCode, String> {
         stop: AtomicBool::new(false),
         home_calls: AtomicU64::new(0),
         records: Mutex::default(),
+        removals: Removals::default(),
     });
     let mut threads = Vec::new();
     for number in 0..streams * args.connections {
@@ -121,7 +124,10 @@ pub fn run(args: &ProbeArgs) -> Result<ExitCode, String> {
         let thread = named.spawn(move || stream::run(&load, stream));
         threads.push(thread.map_err(|e| format!("cannot start a thread: {e}"))?);
     }
-    let mut probe = Probe { load, threads, mgmt, table, open: None, reported: 0 };
+    let (of_watcher, address) = (load.clone(), mgmt.clone());
+    let watcher = thread::Builder::new().name("probe-views".to_owned()).spawn(move || watch(&of_watcher, &address));
+    let watcher = watcher.map_err(|e| format!("cannot start a thread: {e}"))?;
+    let mut probe = Probe { load, threads, watcher: Some(watcher), mgmt, table, open: None, reported: 0 };
     if args.control { probe.obey() } else { probe.measure(args.seconds) }
 }
 
@@ -147,6 +153,7 @@ fn sql_nodes(given: &[String]) -> Result<Vec<SocketAddr>, String> {
 struct Probe {
     load: Arc<Load>,
     threads: Vec<thread::JoinHandle<()>>,
+    watcher: Option<thread::JoinHandle<Result<(), String>>>,
     mgmt: String,
     table: TableSchema,
     open: Option<Window>,
@@ -219,7 +226,8 @@ impl Probe {
             let inside = |due_ns| (window.begin_ns..window.end_ns).contains(&due_ns);
             let answered = recent.iter().filter(|r| inside(r.due_ns)).count() as u64;
             if answered >= expected || now_ns() > give_up {
-                let mut report = record::report(recent, &window, self.load.placement.groups);
+                let mut report =
+                    record::report(recent, &self.load.removals.list(), &window, self.load.placement.groups);
                 report["unanswered"] = json!(expected.saturating_sub(answered));
                 self.reported += recent.iter().position(|r| r.done_ns >= window.begin_ns).unwrap_or(0);
                 return Ok(report);
@@ -234,8 +242,14 @@ impl Probe {
         for thread in self.threads.drain(..) {
             thread.join().map_err(|_| "a writer panicked".to_owned())?;
         }
+        if let Some(watcher) = self.watcher.take() {
+            watcher.join().map_err(|_| "the watcher of views panicked".to_owned())??;
+        }
         let (findings, nodes) = audit::audit_all(&self.load, &self.mgmt, &self.table)?;
-        say(&findings.to_json(nodes));
+        let mut found = findings.to_json(nodes);
+        let begin = self.load.start_ns;
+        found["removals"] = self.load.removals.list().iter().map(|r| r.to_json(begin)).collect();
+        say(&found);
         Ok(exit_code(findings.is_good()))
     }
 }

@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use super::views::Removal;
+
 /// Upper ends of the histogram's bins in milliseconds; the last bin is open.
 const BINS_MS: [u64; 10] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000];
 
@@ -56,7 +58,7 @@ pub struct Window {
     pub fault_ns: Option<u64>,
 }
 
-fn ms(ns: u64) -> f64 {
+pub fn ms(ns: u64) -> f64 {
     (ns / 1000) as f64 / 1000.0
 }
 
@@ -100,8 +102,11 @@ fn gaps(records: &[Record], window: &Window, group: u32) -> Vec<u64> {
     times.into_iter().map(|t| t - std::mem::replace(&mut last, t)).collect()
 }
 
-/// What clients saw in a window, as JSON. `records` may hold writes outside of it.
-pub fn report(records: &[Record], window: &Window, groups: u32) -> Value {
+/// What clients saw in a window, as JSON. `records` and `removals` may be of before and after it.
+pub fn report(records: &[Record], removals: &[Removal], window: &Window, groups: u32) -> Value {
+    let removals: Vec<&Removal> =
+        removals.iter().filter(|r| (window.begin_ns..window.end_ns).contains(&r.at_ns)).collect();
+    let since = window.fault_ns.unwrap_or(window.begin_ns);
     let inside = |r: &&Record| r.due_ns >= window.begin_ns && r.due_ns < window.end_ns;
     let (mut latencies, mut errors, mut unknown) = (Vec::new(), BTreeMap::<(u16, bool), u64>::new(), 0);
     let (mut writes, mut explicit) = (0, 0);
@@ -141,19 +146,26 @@ pub fn report(records: &[Record], window: &Window, groups: u32) -> Value {
         "latency_ms": summary(&mut latencies),
         "errors": errors,
         "unknown": unknown,
-        "in_flight": in_flight(records, window),
+        "removals": removals.iter().map(|r| r.to_json(since)).collect::<Vec<_>>(),
+        "in_flight": in_flight(records, &removals, window),
     })
 }
 
 /// Writes and explicit transactions that were under way when the fault struck: how long it took to know their fate, from the fault
-/// or from the statement that told it, whichever came later.
-fn in_flight(records: &[Record], window: &Window) -> Value {
+/// or from the statement that told it, whichever came later. And the same from the last removal after the fault, if that was still later:
+/// of one that went silent, outcomes can be told only when the cluster goes on without it.
+fn in_flight(records: &[Record], removals: &[&Removal], window: &Window) -> Value {
     let Some(fault) = window.fault_ns else { return Value::Null };
     let struck = |r: &&Record| r.sent_ns <= fault && r.done_ns > fault;
-    let mut times: Vec<u64> = records.iter().filter(struck).map(|r| r.done_ns - r.last_sent_ns.max(fault)).collect();
-    times.sort_unstable();
-    let list: Vec<f64> = times.iter().map(|&t| ms(t)).collect();
-    json!({ "count": list.len(), "known_after_ms": list })
+    let known_after = |event: u64| -> Vec<f64> {
+        let known = |r: &Record| r.done_ns.saturating_sub(r.last_sent_ns.max(event));
+        let mut times: Vec<u64> = records.iter().filter(struck).map(known).collect();
+        times.sort_unstable();
+        times.into_iter().map(ms).collect()
+    };
+    let removal = removals.iter().map(|r| r.at_ns).filter(|at| *at >= fault).max().unwrap_or(fault);
+    let list = known_after(fault);
+    json!({ "count": list.len(), "known_after_ms": list, "known_after_removal_ms": known_after(removal) })
 }
 
 #[cfg(test)]
@@ -185,7 +197,7 @@ mod tests {
         let mut all: Vec<Record> = (0..100).map(|t| record(t, t + 1, 1, ok)).collect();
         all.extend([record(9, 10, 0, ok), record(20, 30, 0, Fate::Failed(1297)), record(50, 60, 0, ok)]);
         all.push(record(97, 98, 0, ok));
-        let found = report(&all, &window(100, Some(20)), 2);
+        let found = report(&all, &[], &window(100, Some(20)), 2);
         assert_eq!(found["gap_ms"], 50.0);
         assert_eq!(found["groups"][1]["gap_ms"]["max"], 1.0);
         assert_eq!(found["groups"][0]["histogram_ms"]["<=50"], 2); // 10 to 60, 60 to 98
@@ -197,9 +209,30 @@ mod tests {
     #[test]
     fn silence_at_either_end_is_a_gap() {
         let all = [record(40, 41, 0, Fate::Acknowledged)];
-        assert_eq!(report(&all, &window(100, None), 1)["gap_ms"], 59.0);
-        assert_eq!(report(&all, &window(50, None), 1)["gap_ms"], 41.0);
-        assert_eq!(report(&[], &window(7, None), 1)["gap_ms"], 7.0);
+        assert_eq!(report(&all, &[], &window(100, None), 1)["gap_ms"], 59.0);
+        assert_eq!(report(&all, &[], &window(50, None), 1)["gap_ms"], 41.0);
+        assert_eq!(report(&[], &[], &window(7, None), 1)["gap_ms"], 7.0);
+    }
+
+    #[test]
+    fn outcomes_count_from_the_removal_too() {
+        let removal = |at: u64, node| Removal { at_ns: at * MS, nodes: vec![node] };
+        let all = [
+            record(15, 30, 0, Fate::Acknowledged), // known before anybody was removed
+            record(15, 84, 0, Fate::Failed(1213)),
+            Record { last_sent_ns: 85 * MS, ..record(15, 86, 0, Fate::Failed(1213)) },
+            record(21, 90, 0, Fate::Acknowledged), // sent after the fault
+        ];
+        let removals = [removal(5, 1), removal(70, 2), removal(80, 3), removal(120, 4)];
+        let found = report(&all, &removals, &window(100, Some(20)), 1);
+        assert_eq!(found["in_flight"]["known_after_ms"], json!([1.0, 10.0, 64.0]));
+        assert_eq!(found["in_flight"]["known_after_removal_ms"], json!([0.0, 1.0, 4.0]));
+        let nodes: Vec<_> = found["removals"].as_array().unwrap().iter().map(|r| r["nodes"][0].as_u64()).collect();
+        assert_eq!(nodes, [Some(1), Some(2), Some(3)]);
+        assert_eq!(found["removals"][2]["after_ms"], 60.0);
+        // Nobody removed: from the fault.
+        let found = report(&all, &removals[..1], &window(100, Some(20)), 1);
+        assert_eq!(found["in_flight"]["known_after_removal_ms"], json!([1.0, 10.0, 64.0]));
     }
 
     #[test]
@@ -207,7 +240,7 @@ mod tests {
         let mut late = record(10, 90, 0, Fate::Acknowledged);
         late.sent_ns = 89 * MS;
         let unknown = record(20, 95, 0, Fate::Unknown(2013));
-        let found = report(&[late, unknown], &window(100, None), 1);
+        let found = report(&[late, unknown], &[], &window(100, None), 1);
         assert_eq!(found["latency_ms"]["max"], 80.0);
         assert_eq!((found["unknown"].as_u64(), found["writes"].as_u64()), (Some(1), Some(2)));
     }

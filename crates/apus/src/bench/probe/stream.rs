@@ -25,6 +25,7 @@ use super::{
     TABLE,
     mysql::{CANNOT_CONNECT, Connection, Failure},
     record::{Fate, Record},
+    views::Removals,
 };
 use crate::bench::cluster::DATABASE;
 
@@ -104,6 +105,7 @@ pub struct Load {
     /// Raised to call connections back to their own SQL nodes.
     pub home_calls: AtomicU64,
     pub records: Mutex<Vec<Record>>,
+    pub removals: Removals,
 }
 
 /// What a write consists of.
@@ -307,6 +309,7 @@ mod tests {
             stop: AtomicBool::new(false),
             home_calls: AtomicU64::new(0),
             records: Mutex::default(),
+            removals: Removals::default(),
         }
     }
 
