@@ -26,8 +26,9 @@ use apus_types::NodeId;
 use crate::{
     ActorId, Clock, Cluster, NativeClient, SimConfig, address,
     fault::{Fault, Round, Who},
-    promise::touches_arbitrator,
+    promise::{self, touches_arbitrator},
     settings::Settings,
+    workload::Kind,
 };
 
 const MS: u64 = 1_000_000;
@@ -62,8 +63,8 @@ pub trait Workload {
     fn read(&mut self);
     fn is_read(&self) -> bool;
     /// # Errors
-    /// What was read is not what it must be.
-    fn judge(&self) -> Result<(), String>;
+    /// What was read, or anything before it, is not what it must be.
+    fn judge(&self) -> Result<Judgement, String>;
     /// What a client saw that cannot be.
     fn violation(&self) -> Option<String>;
     /// Acknowledged so far, of unknown outcome, and errors by number.
@@ -72,6 +73,14 @@ pub trait Workload {
     fn snapshots(&self) -> u64 {
         0
     }
+}
+
+/// What a judge says of a history in which nothing is wrong.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Judgement {
+    Good,
+    /// The judge gave up, for this reason.
+    Undecided(String),
 }
 
 /// How a run that went well went.
@@ -86,6 +95,9 @@ pub struct Report {
     /// Snapshots that were read and found right.
     pub snapshots: u64,
     pub audits: u64,
+    /// Histories that were found right, each as far as it had come at an audit, and why one could not be judged.
+    pub histories: u64,
+    pub undecided: Vec<String>,
     /// Errors that clients met, by number.
     pub retries: BTreeMap<u16, u64>,
     /// Rare conditions that were reached, also on nodes that died since.
@@ -402,13 +414,14 @@ impl<W: Workload> Drill<'_, W> {
             }
             Fault::Pause { who, lasts } => {
                 let node = self.resolve(who);
-                self.excused.insert(node);
+                self.excused.extend(promise::losable(self.settings, &Fault::Pause { who: Who::Node(node), lasts }));
                 self.cluster.pause(node);
                 self.plan(lasts, Deed::Resume(node));
             }
             Fault::Slow { who, factor, lasts } => {
                 let node = self.resolve(who);
-                self.excused.insert(node);
+                self.excused
+                    .extend(promise::losable(self.settings, &Fault::Slow { who: Who::Node(node), factor, lasts }));
                 self.cluster.slow_down(node, factor);
                 self.plan(lasts, Deed::Speed(node));
             }
@@ -575,7 +588,10 @@ impl<W: Workload> Drill<'_, W> {
             }
             self.pass(MS)?;
         }
-        self.workload.judge()?;
+        match self.workload.judge()? {
+            Judgement::Good => self.report.histories += u64::from(self.settings.workload != Kind::Bank),
+            Judgement::Undecided(what) => self.report.undecided.push(what),
+        }
         self.report.audits += 1;
         self.workload.shut(false);
         Ok(())

@@ -60,34 +60,6 @@ pub fn refusal(settings: &Settings, round: &Round) -> Option<String> {
     bad.map(|left| format!("if {left:?} were all that is left, they could not go on"))
 }
 
-/// Why the round is not drawn although it is within the promise: bugs that are known and not fixed. Each line is a debt.
-pub fn not_yet(settings: &Settings, round: &Round) -> Option<&'static str> {
-    let cuts_off = |fault: &Fault| {
-        matches!(
-            fault,
-            Fault::Cut { .. }
-                | Fault::Mute { .. }
-                | Fault::Split { .. }
-                | Fault::Bridge { .. }
-                | Fault::Flap { .. }
-                | Fault::Reset { .. }
-                | Fault::Pause { .. }
-                | Fault::Slow { .. }
-        )
-    };
-    let is_split = |fault: &Fault| matches!(fault, Fault::Split { .. });
-    let takes_away = round.faults.iter().filter(|(_, f)| !matches!(f, Fault::Client { .. } | Fault::Arm { .. }));
-    if takes_away.count() > 1 && round.faults.iter().any(|(_, fault)| cuts_off(fault)) {
-        return Some(
-            "QMGR: a node that is cut off or paused while another one fails stays in its old view, or the survivors stop",
-        );
-    }
-    if settings.data_nodes().len() > 3 && round.faults.iter().any(|(_, fault)| cuts_off(fault) && !is_split(fault)) {
-        return Some("QMGR: what a node on its way out says of others is believed by those who have not heard of it");
-    }
-    None
-}
-
 /// Whether this fault may keep data nodes from asking the arbitrator.
 pub fn touches_arbitrator(fault: &Fault) -> bool {
     let is_mgmt = |who: &Who| matches!(who, Who::Node(node) if node.is_mgmt());
@@ -115,6 +87,11 @@ fn goes_on(settings: &Settings, left: &Nodes, arbitrated: bool) -> bool {
         || (2 * left.len() == all && arbitrated)
 }
 
+/// All data nodes that this fault alone may take away.
+pub fn losable(settings: &Settings, fault: &Fault) -> Nodes {
+    losses(settings, fault).into_iter().flatten().collect()
+}
+
 /// The sets of data nodes of which this fault may take one away; none: it may leave nobody.
 fn losses(settings: &Settings, fault: &Fault) -> Vec<Nodes> {
     let only = |who: &Who| match who {
@@ -123,7 +100,14 @@ fn losses(settings: &Settings, fault: &Fault) -> Vec<Nodes> {
         Who::President => settings.data_nodes().into_iter().map(|n| Nodes::from([n])).collect(),
     };
     match fault {
-        Fault::Crash { who, .. } | Fault::Pause { who, .. } | Fault::Slow { who, .. } => only(who),
+        Fault::Crash { who, .. } => only(who),
+        // It wakes up while the others hold it for lost, and where it alone is half of all it may be the one who goes on.
+        Fault::Pause { who, .. } | Fault::Slow { who, .. } => {
+            let all: Nodes = settings.data_nodes().into_iter().collect();
+            let others = |node: &Nodes| all.difference(node).copied().collect();
+            let alone = only(who).into_iter().filter(|node| goes_on(settings, node, true)).map(|node| others(&node));
+            only(who).into_iter().chain(alone).collect()
+        }
         // One of the two is removed, for it is accused by the other.
         Fault::Cut { a, b, .. }
         | Fault::Flap { a, b, .. }
@@ -183,6 +167,8 @@ mod tests {
             (1, 2, "1ms crash p 2ms, 3ms heal"),
             (1, 2, "1ms cut n1 n2 2ms, 3ms heal"),
             (1, 2, "1ms split n1 2ms, 3ms heal"),
+            (1, 2, "1ms pause n1 200ms, 300ms heal"),
+            (1, 3, "1ms pause n1 200ms, 2ms crash n1 20ms, 300ms heal"),
             (1, 1, "1ms crash m1 2ms, 3ms heal"),
             (1, 2, "1ms crash n1 2ms, 9ms crash n1 1ms, 30ms heal"),
             (2, 2, "1ms crash n1 2ms, 1ms crash n3 1ms, 30ms heal"),
@@ -202,6 +188,7 @@ mod tests {
             (1, 1, "1ms crash n1 2ms, 3ms heal"),
             (1, 2, "1ms crash n1 2ms, 1ms crash n2 3ms, 5ms heal"),
             (1, 2, "1ms crash n1 2ms, 1ms crash p 3ms, 5ms heal"),
+            (1, 2, "1ms pause n1 200ms, 2ms crash n1 20ms, 300ms heal"),
             (1, 2, "1ms crash n1 2ms, 1ms crash m1 3ms, 5ms heal"),
             (1, 2, "1ms split m1 2ms, 1ms cut n1 n2 2ms, 3ms heal"),
             (1, 3, "1ms crash n1 2ms, 1ms crash n2 1ms, 30ms heal"),

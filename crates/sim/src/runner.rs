@@ -131,6 +131,8 @@ fn print_report(report: &Report, seconds: f64) {
     println!("commits   {} acknowledged, {} of unknown outcome", report.transfers, report.unresolved);
     println!("errors    {:?}", report.retries);
     println!("audits    {} passed", report.audits);
+    println!("histories {} judged, {} undecided", report.histories, report.undecided.len());
+    report.undecided.iter().for_each(|what| println!("undecided {what}"));
     println!("probes    {}", list(&report.probes));
     println!("hash: {:016x}", report.hash);
 }
@@ -231,6 +233,9 @@ fn work(options: &Options, range: &Range) {
         if let Ok(mut totals) = range.totals.lock() {
             totals.add(&outcome);
             range.enough.fetch_or(totals.failed >= FAILURES_MAX, Ordering::Relaxed);
+        }
+        for what in outcome.iter().flat_map(|report| &report.undecided) {
+            println!("seed {seed} undecided: {what}");
         }
         if let Err(failure) = outcome {
             println!(

@@ -167,11 +167,8 @@ impl Settings {
             }
             let fault = self.fault(random);
             let ends = at + lasts(&fault);
-            if self.forgets_outcomes(&fault) {
-                continue;
-            }
             round.faults.push((at, fault));
-            if promise::refusal(self, &round).is_some() || promise::not_yet(self, &round).is_some() {
+            if promise::refusal(self, &round).is_some() {
                 round.faults.pop();
                 continue;
             }
@@ -189,16 +186,6 @@ impl Settings {
         }
         round.end += US * random.below(100_000);
         round
-    }
-    /// A known bug: what became of a transaction is remembered by the nodes that were there. Once each member of a group has been lost, a
-    /// commit from before is said to be rolled back. So where tokens are asked for late, some member of each group stays all the time.
-    fn forgets_outcomes(&self, fault: &Fault) -> bool {
-        if self.workload != Kind::Set {
-            return false;
-        }
-        let earlier = self.schedule.0.iter().flat_map(|round| round.faults.iter().cloned());
-        let faults = earlier.chain([(0, fault.clone())]).collect();
-        promise::refusal(self, &Round { faults, end: 0, core: false }).is_some()
     }
     fn fault(&self, random: &mut Random) -> Fault {
         let time = |random: &mut Random, most_ms: u64| US * (1 + random.below(most_ms * 1000));

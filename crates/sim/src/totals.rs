@@ -14,6 +14,8 @@ pub struct Totals {
     pub commits: u64,
     pub unresolved: u64,
     pub audits: u64,
+    pub histories: u64,
+    pub undecided: u64,
     pub faults: BTreeMap<&'static str, u64>,
     pub probes: BTreeMap<&'static str, u64>,
 }
@@ -27,6 +29,8 @@ impl Totals {
                 self.commits += report.transfers as u64;
                 self.unresolved += report.unresolved as u64;
                 self.audits += report.audits;
+                self.histories += report.histories;
+                self.undecided += report.undecided.len() as u64;
                 report.faults.iter().for_each(|(kind, n)| *self.faults.entry(kind).or_insert(0) += n);
                 report.probes.iter().for_each(|(name, n)| *self.probes.entry(name).or_insert(0) += n);
             }
@@ -59,6 +63,7 @@ impl fmt::Display for Totals {
         let kinds: Vec<String> = self.faults.iter().map(|(kind, n)| format!("{kind} {n}")).collect();
         writeln!(f, "faults    {}: {}", self.fault_count(), kinds.join(", "))?;
         writeln!(f, "commits   {} acknowledged, {} of unknown outcome", self.commits, self.unresolved)?;
-        writeln!(f, "audits    {} passed", self.audits)
+        writeln!(f, "audits    {} passed", self.audits)?;
+        writeln!(f, "histories {} judged, {} undecided", self.histories, self.undecided)
     }
 }

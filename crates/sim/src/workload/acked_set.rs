@@ -13,9 +13,12 @@ use apus_signal::tc::OpKind;
 use apus_types::{ErrorCode, TableSchema, Value};
 
 use super::crew::{Fate, Hall, LOCK_WAIT_MS, Member, Play, column, encode_key, number, number_type, scan, table};
-use crate::check::{
-    set::{Fate as SetFate, SetHistory},
-    tokens::{Said, Tokens},
+use crate::{
+    check::{
+        set::{Fate as SetFate, SetHistory},
+        tokens::{Said, Tokens},
+    },
+    drill::Judgement,
 };
 
 /// Tokens kept to be asked about.
@@ -222,8 +225,9 @@ impl Play for Numbers {
         self.settle(member, SetFate::Unknown);
     }
 
-    fn judge(&self) -> Result<(), String> {
+    fn judge(&self) -> Result<Judgement, String> {
         self.history.borrow().check()?;
-        self.tokens.borrow().check()
+        self.tokens.borrow().check()?;
+        Ok(Judgement::Good)
     }
 }

@@ -18,9 +18,12 @@ use apus_signal::tc::OpKind;
 use apus_types::{ColumnType, Epoch, ErrorCode, TableSchema, TransId, Value};
 
 use super::crew::{Fate, Hall, LOCK_WAIT_MS, Member, Play, column, encode_key, number, number_type, scan, table};
-use crate::check::{
-    append::{Claim, History, Level, Order},
-    history::{Event, EventKind, Mop},
+use crate::{
+    check::{
+        append::{Claim, History, Level, Order},
+        history::{Event, EventKind, Mop},
+    },
+    drill::Judgement,
 };
 
 /// Lists of a run.
@@ -346,9 +349,9 @@ impl Play for Lists {
 
     fn died(&self, _member: u64) {} // its transaction stays open in the history
 
-    fn judge(&self) -> Result<(), String> {
+    fn judge(&self) -> Result<Judgement, String> {
         let report = self.history.borrow().check(self.claim());
         let what = || format!("{} does not hold: {}\n{report}", self.claim(), report.summary());
-        if report.is_good() { Ok(()) } else { Err(what()) }
+        if report.is_good() { Ok(Judgement::Good) } else { Err(what()) }
     }
 }

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     Clock, NativeClient,
-    drill::{self, Workload},
+    drill::{self, Judgement, Workload},
 };
 
 pub use crate::{
@@ -147,14 +147,14 @@ impl Workload for Bank {
             .iter()
             .all(|number| findings.get(number).is_some_and(|(round, _)| *round == self.floor.audits.get()))
     }
-    fn judge(&self) -> Result<(), String> {
+    fn judge(&self) -> Result<Judgement, String> {
         let findings = self.floor.findings.borrow();
         for (_, found) in self.clients.iter().filter_map(|number| findings.get(number)) {
             let found = found.as_ref().map_err(|e| format!("cannot read: {e}"))?;
             self.compare(&found.accounts, &found.transfers)?;
             self.check_latest(&found.latest)?;
         }
-        Ok(())
+        Ok(Judgement::Good)
     }
     fn violation(&self) -> Option<String> {
         self.floor.violations.borrow().first().cloned()

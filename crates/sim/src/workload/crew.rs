@@ -20,7 +20,11 @@ use apus_types::{
     Column, ColumnType, ErrorClass, ErrorCode, PartitionId, TableSchema, Value, key, schema::DefaultValue,
 };
 
-use crate::{Clock, NativeClient, drill::Workload, settings::Settings};
+use crate::{
+    Clock, NativeClient,
+    drill::{Judgement, Workload},
+    settings::Settings,
+};
 
 const DATABASE: &str = "play";
 pub(super) const LOCK_WAIT_MS: u32 = 2_000;
@@ -42,7 +46,7 @@ pub(super) trait Play: 'static {
     fn died(&self, member: u64);
     /// # Errors
     /// What cannot be.
-    fn judge(&self) -> Result<(), String>;
+    fn judge(&self) -> Result<Judgement, String>;
 }
 
 /// What all members of a run share with the one who drives it.
@@ -257,7 +261,7 @@ impl<P: Play> Workload for Crew<P> {
         let read = self.hall.read.borrow();
         self.clients.iter().all(|number| read.get(number) == Some(&self.hall.readings.get()))
     }
-    fn judge(&self) -> Result<(), String> {
+    fn judge(&self) -> Result<Judgement, String> {
         self.violation().map_or(Ok(()), Err)?;
         self.play.judge()
     }

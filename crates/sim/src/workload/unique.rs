@@ -22,7 +22,10 @@ use apus_types::{
 use super::crew::{
     Fate, Hall, LOCK_WAIT_MS, Member, Play, column, encode_key, number, number_type, partitions, scan, table,
 };
-use crate::check::unique::{Row, Table};
+use crate::{
+    check::unique::{Row, Table},
+    drill::Judgement,
+};
 
 const ROWS_PER_MEMBER: u64 = 12;
 /// Ids of all members that a run may ever have.
@@ -284,7 +287,7 @@ impl Play for Items {
         self.settle(&open.unwrap_or_default(), Fate::Unknown);
     }
 
-    fn judge(&self) -> Result<(), String> {
+    fn judge(&self) -> Result<Judgement, String> {
         for table in self.found.take() {
             table.check()?;
             let found: BTreeMap<u64, Row> = table.rows.iter().map(|row| (row.key, *row)).collect();
@@ -298,6 +301,6 @@ impl Play for Items {
                 return Err(format!("{row:?} was never acknowledged"));
             }
         }
-        Ok(())
+        Ok(Judgement::Good)
     }
 }
