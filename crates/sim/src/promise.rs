@@ -87,11 +87,6 @@ fn goes_on(settings: &Settings, left: &Nodes, arbitrated: bool) -> bool {
         || (2 * left.len() == all && arbitrated)
 }
 
-/// All data nodes that this fault alone may take away.
-pub fn losable(settings: &Settings, fault: &Fault) -> Nodes {
-    losses(settings, fault).into_iter().flatten().collect()
-}
-
 /// The sets of data nodes of which this fault may take one away; none: it may leave nobody.
 fn losses(settings: &Settings, fault: &Fault) -> Vec<Nodes> {
     let only = |who: &Who| match who {
@@ -101,12 +96,13 @@ fn losses(settings: &Settings, fault: &Fault) -> Vec<Nodes> {
     };
     match fault {
         Fault::Crash { who, .. } => only(who),
-        // It wakes up while the others hold it for lost, and where it alone is half of all it may be the one who goes on.
+        // It wakes up as another one holds it for lost, and that one is gone in its place.
         Fault::Pause { who, .. } | Fault::Slow { who, .. } => {
-            let all: Nodes = settings.data_nodes().into_iter().collect();
-            let others = |node: &Nodes| all.difference(node).copied().collect();
-            let alone = only(who).into_iter().filter(|node| goes_on(settings, node, true)).map(|node| others(&node));
-            only(who).into_iter().chain(alone).collect()
+            let is_mgmt = matches!(who, Who::Node(node) if node.is_mgmt());
+            let others = settings.data_nodes().into_iter().filter(|_| !is_mgmt).map(|node| Nodes::from([node]));
+            let own = only(who);
+            let others: Vec<Nodes> = others.filter(|node| !own.contains(node)).collect();
+            own.into_iter().chain(others).collect()
         }
         // One of the two is removed, for it is accused by the other.
         Fault::Cut { a, b, .. }
@@ -168,7 +164,7 @@ mod tests {
             (1, 2, "1ms cut n1 n2 2ms, 3ms heal"),
             (1, 2, "1ms split n1 2ms, 3ms heal"),
             (1, 2, "1ms pause n1 200ms, 300ms heal"),
-            (1, 3, "1ms pause n1 200ms, 2ms crash n1 20ms, 300ms heal"),
+            (1, 4, "1ms pause n1 200ms, 2ms crash n1 20ms, 300ms heal"),
             (1, 1, "1ms crash m1 2ms, 3ms heal"),
             (1, 2, "1ms crash n1 2ms, 9ms crash n1 1ms, 30ms heal"),
             (2, 2, "1ms crash n1 2ms, 1ms crash n3 1ms, 30ms heal"),
