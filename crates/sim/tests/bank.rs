@@ -103,3 +103,11 @@ fn a_node_that_joined_does_not_deny_what_was_committed_before() {
     let values = "workload=set groups=1 replicas=2 workers=1 fixed=1";
     good(&scripted(5060, values, "233050us split n2 1ms, 2096685us heal / 150829us split n1 1ms, 854711us heal"));
 }
+
+/// An abort went past a node that became the primary, and not to the one behind it: the row stays locked until that one has it, too.
+#[test]
+fn who_becomes_primary_in_the_midst_of_an_abort_keeps_the_lock() {
+    let hush = "236553us hush n1+n3+m1 252ms, 1250884us heal";
+    let report = good(&scripted(102_156, "fixed=1", hush));
+    assert!(report.probes.contains_key("tc: abort sent again in a new view"));
+}

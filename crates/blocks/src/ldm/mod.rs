@@ -12,8 +12,8 @@
 //! LdmCommitOrd    <- arrives last: version committed, <- arrives first: version committed, lock released,
 //!                    lock released, answer TC            row marked incomplete
 //! LdmCompleteOrd  record forgotten                   row complete: readable here; record forgotten
-//! LdmAbortOrd     versions popped                    versions popped, lock released
-//! LdmAbortConf    <- arrives last: lock released     <- arrives first: passed on
+//! LdmAbortOrd     versions popped                    versions popped
+//! LdmAbortConf    <- arrives last: lock released     <- arrives first: lock released, passed on
 //! ```
 //!
 //! # Rules

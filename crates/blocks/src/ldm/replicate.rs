@@ -274,12 +274,14 @@ impl LocalDataManager {
         }
         if let Some(at) = self.transactions.find(end.trans) {
             self.cancel_waits_of(at, Some(end.chain), None, ctx);
-            let committed = self.transactions.part_mut(at, end.chain).is_some_and(|p| p.committed);
+            let part = self.transactions.part_mut(at, end.chain);
+            let committed = part.is_some_and(|part| {
+                // Nothing of it may go on from here in a new view.
+                part.one_pass &= end.savepoint != 0;
+                part.committed
+            });
             assert!(!committed, "abort of {} on {:?} after its commit", end.trans, end.chain);
             self.rollback_part(at, end.chain, end.savepoint);
-            if end.savepoint == 0 && self.previous_in(end.chain).is_some() {
-                self.release_part(at, end.chain);
-            }
         }
         let end = LdmEnd { generation: self.view.generation, ..*end };
         match self.next_in(end.chain).filter(|_| !planted(Bug::AbortEndsAtPrimary)) {
@@ -292,15 +294,17 @@ impl LocalDataManager {
     /// row can reach a backup that still holds the undone one.
     pub(super) fn on_abort_conf(&mut self, end: &LdmEnd, ctx: &mut Context<'_>) {
         let end = LdmEnd { generation: self.view.generation, ..*end };
-        if let Some(previous) = self.previous_in(end.chain) {
-            ctx.send(self.peer(previous), Kind::LdmAbortConf, |out| end.encode(out));
-            return;
-        }
+        let previous = self.previous_in(end.chain);
+        // Locks go from the end of the chain to its beginning: whoever becomes primary holds them as long as a node behind it may.
         if end.savepoint == 0
             && let Some(at) = self.transactions.find(end.trans)
         {
-            self.counters.aborts += 1;
+            self.counters.aborts += u64::from(previous.is_none());
             self.release_part(at, end.chain);
+        }
+        if let Some(previous) = previous {
+            ctx.send(self.peer(previous), Kind::LdmAbortConf, |out| end.encode(out));
+            return;
         }
         ctx.send(end.tc, Kind::LdmAbortConf, |out| end.encode(out));
     }
