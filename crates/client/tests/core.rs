@@ -10,6 +10,7 @@ use apus_client::{
 use apus_signal::{
     Kind,
     dict::{Change, DatabaseMessage},
+    hello::Hello,
     key_read::{ReadConf, ReadReq, ReadStatus},
     scan::{ScanConf, ScanReq},
     tc::{OpKind, OpStatus, RequestRef, TcBatchReq, TcEndReq},
@@ -17,6 +18,7 @@ use apus_signal::{
 };
 use apus_types::{Epoch, ErrorCode, NodeId, TableId, TransId};
 use common::{Act, Bench, key_of, once, row_of, schema, view};
+use prost::Message;
 
 fn keys(ids: impl IntoIterator<Item = u32>) -> KeyList {
     let (schema, mut list) = (schema(), KeyList::new());
@@ -604,6 +606,51 @@ fn a_whole_cluster_that_comes_back_is_found_again() {
     assert_eq!(read(&mut bench, &keys(0..10)).unwrap(), expect(0..10, 10));
     bench.pass_ms(1000);
     assert_eq!((bench.linked(), bench.client.view().cluster), (vec![1, 2], 100));
+}
+
+/// Clusters share hosts and ports come back: where node 1 was, node 1 of another cluster starts.
+#[test]
+fn a_node_of_another_cluster_at_an_old_address_is_left_alone() {
+    for foreign_cluster in [0, 7] {
+        let mut bench = Bench::ready(10);
+        bench.kill(1, true);
+        bench.hook = Box::new(move |world, node, envelope, body, out| match (node.0, envelope.kind) {
+            (1, Kind::HelloReq) => {
+                let hello = Hello { cluster: foreign_cluster, ..world.hello(node) };
+                world.reply(node, envelope, Kind::HelloConf, out, |b| hello.encode_raw(b));
+                Act::Done
+            }
+            (1, Kind::MapReq) if foreign_cluster != 0 => {
+                let mut map = world.map(0);
+                map.view.as_mut().unwrap().cluster = foreign_cluster;
+                map.view.as_mut().unwrap().generation = 90;
+                world.reply(node, envelope, Kind::MapConf, out, |b| map.encode_raw(b));
+                Act::Done
+            }
+            (1, Kind::PingReq) => Act::Default,
+            (1, _) => Act::Done, // does not serve anybody yet
+            (11, _) => {
+                world.serve(NodeId(1), envelope, body, out);
+                Act::Done
+            }
+            _ => Act::Default,
+        });
+        bench.listening.extend([1, 11]);
+        bench.pass_ms(1000);
+        for (generation, state) in [(3, NodeState::Recovering), (4, NodeState::Up)] {
+            bench.world.view = view(generation, &[(1, state), (2, NodeState::Up)]);
+            bench.world.view.nodes[0].address = "node11:1".to_owned();
+            let map = bench.world.map_rep(NodeId(2));
+            bench.push(2, &map);
+            bench.pass_ms(1000);
+        }
+        bench.kill(2, false);
+        bench.world.view.nodes.iter_mut().filter(|n| n.id == 1).for_each(|n| n.address = "node11:1".to_owned());
+        let map = bench.world.map_rep(NodeId(1));
+        bench.push(11, &map);
+        assert_eq!(read(&mut bench, &keys(0..10)).unwrap(), expect(0..10, 10), "cluster {foreign_cluster}");
+        assert_eq!((bench.linked(), bench.client.view().cluster), (vec![1], 99));
+    }
 }
 
 #[test]

@@ -126,6 +126,10 @@ impl Context<'_> {
         self.core.rejoins |= self.core.stop.is_none();
         self.stop_node(reason);
     }
+    /// The cluster that this node is to belong to, as the configuration says; views say it later. Peers of another one are refused.
+    pub fn set_cluster(&mut self, cluster: u64) {
+        self.core.links.set_cluster(cluster);
+    }
     /// Workers of this node.
     pub fn instances(&self) -> u8 {
         self.core.config.instances

@@ -61,7 +61,7 @@ pub(crate) struct Links {
     pub dirty: Vec<NodeId>,
     /// Generation of the newest view that set the gates.
     generation: u64,
-    /// Id of the cluster as that view says; 0: not known yet.
+    /// Id of the cluster, as that view or before it the configuration says; 0: not known yet.
     pub cluster: u64,
 }
 
@@ -150,6 +150,12 @@ impl Links {
     pub fn set_gate(&mut self, node: NodeId, gate: Gate) {
         if let Some(old) = self.gates.get_mut(usize::from(node.0)) {
             *old = gate;
+        }
+    }
+    /// What the configuration says counts until a view says it.
+    pub fn set_cluster(&mut self, cluster: u64) {
+        if self.generation == 0 {
+            self.cluster = cluster;
         }
     }
     /// A committed view passed this worker: its members may speak, all others may not.

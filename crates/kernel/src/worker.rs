@@ -68,7 +68,7 @@ impl Worker {
     pub fn epoch(&self) -> Epoch {
         self.core.epoch
     }
-    /// Id of the cluster as the newest view says; 0: not known yet.
+    /// Id of the cluster as the newest view, or before it the configuration, says; 0: not known yet.
     pub fn cluster(&self) -> u64 {
         self.core.links.cluster
     }

@@ -183,7 +183,8 @@ impl Executor {
         for line in self.worker.take_log() {
             eprintln!("{line}");
         }
-        if self.shared.cluster.load(Ordering::Relaxed) == 0 && self.worker.cluster() != 0 {
+        // Worker 0 knows it first: QMGR runs there.
+        if self.worker.cluster() != 0 && self.shared.cluster.load(Ordering::Relaxed) != self.worker.cluster() {
             self.shared.cluster.store(self.worker.cluster(), Ordering::Relaxed);
         }
         if let Some(reason) = self.worker.stop_reason() {

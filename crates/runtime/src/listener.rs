@@ -153,6 +153,9 @@ impl Hellos {
         }
         let worker = usize::try_from(hello.worker).unwrap_or(usize::MAX);
         if node.is_data() && own.node.is_data() {
+            if cluster == 0 {
+                return Err("this node does not know its cluster yet".to_owned());
+            }
             if node < own.node {
                 return Err("the node with the higher id dials".to_owned());
             }

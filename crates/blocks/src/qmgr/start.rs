@@ -89,6 +89,7 @@ impl Membership {
                 self.start.dialled.insert(id, node.address.clone());
             }
         }
+        ctx.set_cluster(config.cluster);
         self.config = Some(config);
     }
 

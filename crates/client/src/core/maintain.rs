@@ -1,6 +1,6 @@
 //! Which links are kept: one to every member of the map; to the seeds as well while no data node is linked.
 
-use apus_signal::{BlockId, BlockRef, Kind, mgmt::MgmtReq};
+use apus_signal::{BlockId, BlockRef, Kind, mgmt::MgmtReq, view::ViewNode};
 use apus_types::NodeId;
 use prost::Message;
 
@@ -50,7 +50,9 @@ impl Core {
         let view = self.view.clone();
         let alone = self.linked_nodes().next().is_none();
         for link in &mut self.links {
-            let member = link.node.is_some_and(|n| view.is_alive(n));
+            // At the address of its present process only.
+            let here = |n: &ViewNode| n.address.is_empty() || n.address == link.address;
+            let member = link.node.is_some_and(|n| view.is_alive(n) && view.node(n).is_some_and(here));
             link.wanted = member || link.is_ready() || if alone { link.seed || link.wanted } else { false };
         }
         for node in view.living() {

@@ -73,6 +73,9 @@ pub(crate) struct Core {
     random: u64,
     pub view: Rc<View>,
     pub schema_version: u64,
+    /// The cluster that we belong to; 0: not known yet. Hosts are shared and ports come back: whoever belongs to another one is left
+    /// alone. While no data node is linked the cluster may have been set up anew, and a seed is believed.
+    cluster: u64,
     /// All links were lost since the map came: the next map is taken whatever its generation.
     map_stale: bool,
     routes: Vec<Route>,
@@ -106,6 +109,7 @@ impl Core {
             random: config.client_id | 1,
             view: Rc::new(View { instances: 1, ..View::default() }),
             schema_version: 0,
+            cluster: 0,
             map_stale: true,
             routes: Vec::new(),
             node_links: [NO_LINK; 256],
@@ -274,12 +278,12 @@ impl Core {
     /// Connected: the hello goes out. `false`: no longer wanted, close it.
     pub fn opened(&mut self, conn: ConnId) -> bool {
         let now = self.now;
+        let believes = self.map_stale && self.link_of(conn).is_some_and(|l| l.seed);
         let hello = Hello {
             magic: MAGIC,
             role: Role::Client as i32,
             incarnation: self.config.client_id,
-            // While no data node is linked the cluster may have been set up anew: whoever answers is believed.
-            cluster: if self.map_stale { 0 } else { self.view.cluster },
+            cluster: if believes { 0 } else { self.cluster },
             name: self.config.name.chars().take(64).collect(),
             ..Hello::default()
         };

@@ -129,10 +129,13 @@ impl Core {
         if hello.magic != MAGIC || role == Role::Client || (role == Role::Data) != node.is_data() {
             return Err(DecodeError);
         }
+        let (stale, cluster) = (self.map_stale, self.cluster);
         let taken = self.node_links.get(usize::from(node.0)).is_some_and(|&l| l != NO_LINK);
         let Some(link) = self.link_of(conn) else { return Ok(()) };
+        let believed = cluster == 0 || (link.seed && stale);
         let unexpected = link.node.is_some_and(|n| n != node) && !link.seed;
-        if (role == Role::Data && taken) || unexpected {
+        let foreign = role == Role::Data && hello.cluster != cluster && !believed;
+        if (role == Role::Data && taken) || unexpected || foreign {
             // A second way to a node that is linked, or another node lives there now.
             link.wanted = false;
             self.lose(conn.link);
@@ -144,6 +147,9 @@ impl Core {
         link.incarnation = hello.incarnation;
         link.ready();
         if role == Role::Data {
+            if hello.cluster != 0 {
+                self.cluster = hello.cluster;
+            }
             self.node_links[usize::from(node.0)] = conn.link;
             self.ask_map(conn.link);
             self.announce_change();
@@ -163,8 +169,8 @@ impl Core {
         self.append(index, to, Kind::MapReq, |out| MapReq { request: 0 }.encode_raw(out));
     }
 
-    /// The newest generation wins. A map of another cluster, or an older one after all links were lost, replaces what is known
-    /// only while nobody else is linked who could contradict.
+    /// The newest generation wins. An older one, after all links were lost, replaces what is known only while nobody else is linked
+    /// who could contradict.
     fn map_arrived(&mut self, conn: ConnId, body: &[u8]) -> Result<(), DecodeError> {
         let map = ClusterMap::decode(body).map_err(|_| DecodeError)?;
         let Some(view) = map.view else { return Ok(()) };
@@ -172,10 +178,14 @@ impl Core {
         if let Some(link) = self.link_of(conn) {
             link.has_map = true;
         }
-        let known = self.view.cluster;
-        if view.chains.is_empty() || (!self.map_stale && known != 0 && view.cluster != known) {
+        if view.chains.is_empty() {
             return Ok(());
         }
+        if self.cluster != 0 && view.cluster != self.cluster {
+            self.lose(conn.link);
+            return Ok(());
+        }
+        self.cluster = view.cluster;
         self.schema_version =
             if self.map_stale { map.schema_version } else { self.schema_version.max(map.schema_version) };
         if !self.map_stale && view.generation <= self.view.generation {
@@ -197,8 +207,11 @@ impl Core {
     }
 
     fn config_arrived(&mut self, body: &[u8]) -> Result<(), DecodeError> {
-        let answer = ConfigConf::decode(body).map_err(|_| DecodeError)?;
-        for node in answer.config.unwrap_or_default().nodes {
+        let config = ConfigConf::decode(body).map_err(|_| DecodeError)?.config.unwrap_or_default();
+        if self.map_stale && config.cluster != 0 {
+            self.cluster = config.cluster;
+        }
+        for node in config.nodes {
             let id = u16::try_from(node.id).map(NodeId).map_err(|_| DecodeError)?;
             if id.is_data() && !node.address.is_empty() {
                 self.want_node(id, &node.address);

@@ -164,23 +164,27 @@ impl World {
         out
     }
 
+    /// A good node's answer to a hello.
+    pub fn hello(&self, me: NodeId) -> Hello {
+        Hello {
+            magic: MAGIC,
+            role: if me.is_data() { Role::Data } else { Role::Mgmt } as i32,
+            node: u32::from(me.0),
+            incarnation: 1,
+            cluster: self.view.cluster,
+            peer: 0x8000,
+            workers: 2,
+            ..Hello::default()
+        }
+    }
+
     /// What a good node does.
     pub fn serve(&mut self, me: NodeId, envelope: &Envelope, body: &[u8], out: &mut Vec<u8>) {
         match envelope.kind {
             Kind::HelloReq => {
                 let hello = Hello::decode(body).unwrap();
                 assert_eq!((hello.magic, hello.role), (MAGIC, Role::Client as i32));
-                let role = if me.is_data() { Role::Data } else { Role::Mgmt } as i32;
-                let answer = Hello {
-                    magic: MAGIC,
-                    role,
-                    node: u32::from(me.0),
-                    incarnation: 1,
-                    cluster: self.view.cluster,
-                    peer: 0x8000,
-                    workers: 2,
-                    ..Hello::default()
-                };
+                let answer = self.hello(me);
                 self.reply(me, envelope, Kind::HelloConf, out, |b| answer.encode_raw(b));
             }
             Kind::PingReq => self.reply(me, envelope, Kind::PingConf, out, |b| b.extend_from_slice(body)),
@@ -190,7 +194,11 @@ impl World {
             }
             Kind::ConfigReq => {
                 let node = |id: u32| ConfigNode { id, address: format!("node{id}:1"), ..ConfigNode::default() };
-                let config = Some(ClusterConfig { nodes: vec![node(1), node(2)], ..ClusterConfig::default() });
+                let config = Some(ClusterConfig {
+                    cluster: self.view.cluster,
+                    nodes: vec![node(1), node(2)],
+                    ..ClusterConfig::default()
+                });
                 self.reply(me, envelope, Kind::ConfigConf, out, |b| ConfigConf { request: 0, config }.encode_raw(b));
             }
             Kind::ReadReq => self.serve_read(me, envelope, body, out),
