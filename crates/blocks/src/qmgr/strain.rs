@@ -31,10 +31,13 @@ pub const HOPE_NS: u64 = 10_000 * MS;
 impl Membership {
     /// Those that would be left could not go on.
     pub(super) fn cannot_spare(&self, lost: &BTreeSet<NodeId>) -> bool {
+        if lost.is_empty() {
+            return false;
+        }
         let mut rest = self.survivors();
         rest.insert(self.me);
         rest.retain(|n| !lost.contains(n));
-        !lost.is_empty() && self.view.as_ref().is_some_and(|base| matches!(verdict(base, &rest), Verdict::Lose(_)))
+        self.view.as_ref().is_some_and(|base| matches!(verdict(base, &rest), Verdict::Lose(_)))
     }
 
     /// Whom we hold for failed and have a new link to may know that we are out.
