@@ -164,8 +164,12 @@ impl Pulses {
         self.strained
     }
 
-    /// What others have promised us so far is void, until they have answered a later heartbeat.
+    /// What others have promised us so far is void, until they have answered a later heartbeat. At the end all silence begins anew:
+    /// whose heartbeats come a moment later than the first is not dead.
     pub(super) fn set_strained(&mut self, strained: bool, now: u64) {
+        if self.strained && !strained {
+            self.members.values_mut().for_each(|p| p.heard = now);
+        }
         self.strained = strained;
         if strained {
             self.void_until = now;
@@ -214,7 +218,8 @@ impl Membership {
         let silent = self.pulses.silent(now, self.longest_silence(), |n| self.failed.contains(n));
         let nodes: BTreeSet<NodeId> = silent.iter().map(|s| s.0).collect();
         let shortest = silent.iter().map(|s| s.1).min().unwrap_or(0);
-        if shortest > HOPE_NS || !self.cannot_spare(&nodes) {
+        let has_hope = self.pulses.is_strained() || self.cannot_spare(&nodes);
+        if !has_hope || shortest > HOPE_NS {
             self.hold_all_for_failed(&nodes, &format!("silent for {} ms", shortest / MS), ctx);
         }
         self.check_strain(ctx);

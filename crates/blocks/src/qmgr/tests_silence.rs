@@ -140,6 +140,23 @@ fn a_network_that_stalls_ends_nobody_where_a_side_could_not_go_on() {
     }
 }
 
+/// When a stall ends each hears one first, and the others a moment later.
+#[test]
+fn who_is_heard_last_after_a_stall_is_not_dead() {
+    for later in [1, 10, 40] {
+        let mut c = started(1, 3);
+        stall(&mut c, 3);
+        c.run_ms(211);
+        for (from, to) in [(2, 1), (3, 2), (1, 3)] {
+            c.mute.remove(&(NodeId(from), NodeId(to)));
+        }
+        c.run_ms(later);
+        c.mute.clear();
+        c.run_ms(1000);
+        assert!((1..=3).all(|n| c.generation(n) == 1), "{later} ms");
+    }
+}
+
 /// Of two halves one goes on, whoever stalls.
 #[test]
 fn a_network_that_stalls_between_two_ends_one() {
