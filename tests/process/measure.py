@@ -85,8 +85,8 @@ def felt_in(rig, probe, fault, number, lives, say):
     time.sleep(AFTER)
     returned = probe.ask("end")
     probe.ask("home")
-    # Where nobody could be asked: whoever was removed has ended and was started again.
-    removed = len(rig.ended_since(lives)) if states is None else sum(states.get(n) != "up" for n in rig.data)
+    # Whoever was removed has ended, and runs again.
+    removed = len(rig.ended_since(lives))
     strays = rig.strays(lives, this.touched, states)
     tell_strays(rig, strays, f"{fault.key} {number + 1}", say)
     return {"control": control, "felt": felt, "returned": returned, "removed": removed, "whole_seconds": whole_seconds,
