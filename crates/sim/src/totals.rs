@@ -16,6 +16,8 @@ pub struct Totals {
     pub audits: u64,
     pub histories: u64,
     pub undecided: u64,
+    /// Of all event hashes: equal for two builds that ran the same seeds in whatever order.
+    pub hash_sum: u64,
     pub faults: BTreeMap<&'static str, u64>,
     pub probes: BTreeMap<&'static str, u64>,
 }
@@ -30,6 +32,7 @@ impl Totals {
                 self.unresolved += report.unresolved as u64;
                 self.audits += report.audits;
                 self.histories += report.histories;
+                self.hash_sum = self.hash_sum.wrapping_add(report.hash);
                 self.undecided += report.undecided.len() as u64;
                 report.faults.iter().for_each(|(kind, n)| *self.faults.entry(kind).or_insert(0) += n);
                 report.probes.iter().for_each(|(name, n)| *self.probes.entry(name).or_insert(0) += n);
@@ -64,6 +67,7 @@ impl fmt::Display for Totals {
         writeln!(f, "faults    {}: {}", self.fault_count(), kinds.join(", "))?;
         writeln!(f, "commits   {} acknowledged, {} of unknown outcome", self.commits, self.unresolved)?;
         writeln!(f, "audits    {} passed", self.audits)?;
-        writeln!(f, "histories {} judged, {} undecided", self.histories, self.undecided)
+        writeln!(f, "histories {} judged, {} undecided", self.histories, self.undecided)?;
+        writeln!(f, "hashes    {:016x} is their sum", self.hash_sum)
     }
 }
