@@ -59,9 +59,9 @@ pub struct Heartbeat {
     /// The sender will not hold the receiver for silent before it has not heard it for so long since that heartbeat.
     #[prost(uint64, tag = "7")]
     pub promise_ns: u64,
-    /// The sender hears too few to go on, has given up what it was promised, and serves no client.
-    #[prost(bool, tag = "8")]
-    pub strained: bool,
+    /// For so long the sender has heard too few to go on: it has given up what it was promised, and serves no client. 0: it hears enough.
+    #[prost(uint64, tag = "8")]
+    pub strained_ns: u64,
 }
 
 /// `JoinReq`: sent by a starting node to every linked data node until it is a member.

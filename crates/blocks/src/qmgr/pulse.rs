@@ -66,8 +66,9 @@ struct Pulse {
     promised_until: u64,
     /// It has promised not to hold us for silent before; 0: nothing.
     leased_until: u64,
-    /// Since when all its heartbeats say that it is strained.
+    /// Since when all its heartbeats say that it is strained, and how long it has been by its own clock.
     strained_since: Option<u64>,
+    strained: u64,
 }
 
 #[derive(Default)]
@@ -81,8 +82,8 @@ pub(super) struct Pulses {
     prepared_at: u64,
     /// As told to the workers.
     lease: u64,
-    /// We hear too few to go on; see `strain`.
-    strained: bool,
+    /// For so long we have heard too few to go on; 0: we hear enough. See `strain`.
+    strained: u64,
     /// Promises that echo an older clock of ours are void.
     void_until: u64,
 }
@@ -124,7 +125,8 @@ impl Pulses {
             pulse.heard = pulse.heard.max(now);
             pulse.late = beat.late_ns.min(SPREAD_MAX_NS);
             pulse.its_clock = beat.clock;
-            pulse.strained_since = if beat.strained { pulse.strained_since.or(Some(now)) } else { None };
+            pulse.strained = beat.strained_ns;
+            pulse.strained_since = (beat.strained_ns > 0).then(|| pulse.strained_since.unwrap_or(now));
             if beat.echo > self.void_until && beat.echo <= now {
                 let promise = beat.promise_ns - beat.promise_ns / DRIFT;
                 pulse.leased_until = pulse.leased_until.max(beat.echo.saturating_add(promise));
@@ -148,30 +150,34 @@ impl Pulses {
         silent
     }
 
-    /// Members that have been silent for half of that.
-    pub(super) fn fading(&self, now: u64, longest: u64) -> BTreeSet<NodeId> {
-        let is_fading = |p: &Pulse| now.saturating_sub(p.heard) > self.limit(p, longest) / 2;
-        self.members.iter().filter(|(_, p)| is_fading(p)).map(|(n, _)| *n).collect()
+    /// Members that have been silent for half the limit, and the shortest of their silences.
+    pub(super) fn fading(&self, now: u64, longest: u64) -> (BTreeSet<NodeId>, u64) {
+        let silence = |p: &Pulse| now.saturating_sub(p.heard);
+        let fading = || self.members.iter().filter(|(_, p)| silence(p) > self.limit(p, longest) / 2);
+        (fading().map(|(n, _)| *n).collect(), fading().map(|(_, p)| silence(p)).min().unwrap_or(0))
     }
 
-    /// Members that we hear and that have said for half of that that they are strained.
+    /// Members that we hear and that have been strained for longer than the limit, and have said so for half of that.
     pub(super) fn strained(&self, now: u64, longest: u64) -> BTreeSet<NodeId> {
-        let is_long = |p: &Pulse| p.strained_since.is_some_and(|t| now.saturating_sub(t) > self.limit(p, longest) / 2);
+        let is_long = |p: &Pulse| {
+            let limit = self.limit(p, longest);
+            p.strained > limit && p.strained_since.is_some_and(|t| now.saturating_sub(t) > limit / 2)
+        };
         self.members.iter().filter(|(_, p)| is_long(p)).map(|(n, _)| *n).collect()
     }
 
     pub(super) fn is_strained(&self) -> bool {
-        self.strained
+        self.strained > 0
     }
 
     /// What others have promised us so far is void, until they have answered a later heartbeat. At the end all silence begins anew:
     /// whose heartbeats come a moment later than the first is not dead.
-    pub(super) fn set_strained(&mut self, strained: bool, now: u64) {
-        if self.strained && !strained {
+    pub(super) fn set_strained(&mut self, strained: u64, now: u64) {
+        if self.strained > 0 && strained == 0 {
             self.members.values_mut().for_each(|p| p.heard = now);
         }
         self.strained = strained;
-        if strained {
+        if strained > 0 {
             self.void_until = now;
             self.members.values_mut().for_each(|p| p.leased_until = 0);
         }
@@ -196,6 +202,7 @@ impl Membership {
             self.pulses.beat(from, &beat, ctx.now());
         }
         self.answer_heartbeat(from, known, beat, ctx);
+        self.judge_strained(ctx);
         if self.pulses.lease <= ctx.now() {
             self.renew_lease(ctx);
         }
@@ -246,7 +253,7 @@ impl Membership {
                 late_ns: self.pulses.late,
                 echo: 0,
                 promise_ns: 0,
-                strained: self.pulses.strained,
+                strained_ns: self.pulses.strained,
             };
             // The promise runs from when we heard what is echoed, which may be a while ago.
             if pulse.its_clock != 0 && pulse.strained_since.is_none() {
@@ -264,7 +271,7 @@ impl Membership {
     pub(super) fn renew_lease(&mut self, ctx: &mut Context<'_>) {
         let lease = match self.phase {
             Phase::Starting => return, // the blocks refuse
-            Phase::Member if self.failed.is_empty() && !self.pulses.strained => self.pulses.promised_to_us(),
+            Phase::Member if self.failed.is_empty() && !self.pulses.is_strained() => self.pulses.promised_to_us(),
             Phase::Member | Phase::Stopped => 0,
         };
         if lease != self.pulses.lease {
@@ -291,6 +298,7 @@ impl Membership {
                 promised_until: 0,
                 leased_until: self.pulses.prepared_at + promise - promise / DRIFT,
                 strained_since: None,
+                strained: 0,
             };
             members.insert(node.node(), self.pulses.members.get(&node.node()).copied().unwrap_or_else(new));
         }

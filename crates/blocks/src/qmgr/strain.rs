@@ -7,8 +7,8 @@
 //!
 //! A member is *strained* when it would have to stop without those that it has not heard for half the limit. It gives up what it
 //! was promised, so has no lease, and says so in its heartbeats. Where the others hear each other, it is the one that is cut off, or
-//! deaf: who hears it say so for half the limit, and can spare it, holds it for failed. In a stall that ends, the heartbeats
-//! that were held up come all at once and one that takes it back comes soon after.
+//! deaf: when it has been for longer than the limit, who hears it say so for half of that, and can spare it, holds it for failed. In a
+//! stall that ends, the heartbeats that were held up come all at once and one that takes it back comes soon after.
 //!
 //! Why that is safe for the lease: what a strained member was promised before it said so is void, by its own doing; nobody promises
 //! anything to one that says so; and a promise counts again only if it echoes a heartbeat that was sent after the strain.
@@ -45,7 +45,7 @@ impl Membership {
         let beat = Heartbeat {
             generation: self.generation(),
             incarnation: self.incarnation,
-            strained: true,
+            strained_ns: 1,
             ..Heartbeat::default()
         };
         for node in self.failed.iter().filter(|n| self.pulses.is_strained() && self.is_linked(**n)) {
@@ -55,24 +55,33 @@ impl Membership {
 
     /// What a tick finds, after those that are silent are held for failed.
     pub(super) fn check_strain(&mut self, ctx: &mut Context<'_>) {
-        let (now, longest) = (ctx.now(), self.longest_silence());
-        let mut lost = self.pulses.fading(now, longest);
-        let is_strained = self.cannot_spare(&lost);
-        if is_strained && !self.pulses.is_strained() {
+        let (now, was_strained) = (ctx.now(), self.pulses.is_strained());
+        let (fading, shortest) = self.pulses.fading(now, self.longest_silence());
+        let is_strained = self.cannot_spare(&fading);
+        self.pulses.set_strained(if is_strained { shortest } else { 0 }, now);
+        if is_strained && !was_strained {
             ctx.probe("qmgr: hears too few to go on");
-            let silent: Vec<String> = lost.iter().map(NodeId::to_string).collect();
+            let silent: Vec<String> = fading.iter().map(NodeId::to_string).collect();
             ctx.log(format_args!("hears too few to go on, waits for {}", silent.join(" ")));
         }
-        let was_strained = self.pulses.is_strained();
-        self.pulses.set_strained(is_strained, now);
-        if is_strained != was_strained {
+        if is_strained || was_strained {
             jam!(ctx);
             self.renew_lease(ctx); // before the others learn it
             self.send_heartbeats(ctx);
         }
+        self.judge_strained(ctx);
+    }
+
+    /// Who is strained for good is held for failed, if the rest can spare it, and those that are silent too.
+    pub(super) fn judge_strained(&mut self, ctx: &mut Context<'_>) {
+        let (now, longest) = (ctx.now(), self.longest_silence());
         let strained = self.pulses.strained(now, longest);
+        if strained.is_empty() || self.pulses.is_strained() {
+            return;
+        }
+        let (mut lost, _) = self.pulses.fading(now, longest);
         lost.extend(&strained);
-        if !is_strained && !self.cannot_spare(&lost) {
+        if !self.cannot_spare(&lost) {
             self.hold_all_for_failed(&strained, "it hears too few to go on", ctx);
         }
     }
