@@ -52,6 +52,8 @@ impl Block for Bouncer {
         Ok(())
     }
     fn tick(&mut self, ctx: &mut Context<'_>) {
+        // Data nodes link up only when both know their cluster.
+        ctx.set_cluster(7);
         if let Some((node, address)) = self.connect.take() {
             ctx.connect_to(node, &address);
         }

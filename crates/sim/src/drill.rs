@@ -168,6 +168,9 @@ struct Drill<'s, W> {
     planned: u64,
     /// Nodes whose stop is a consequence of the faults.
     excused: BTreeSet<NodeId>,
+    /// Whose process ended in this round, and that who was let in may not have been told so: then it is removed for its silence.
+    restarted: BTreeSet<NodeId>,
+    drops_commits: bool,
     /// Nodes that were paused or slow in this round, and nodes that stopped though no fault touched them. One that wakes up just as another
     /// one holds it for lost may be believed when it says that the other is gone: then that one goes in its place.
     held_up: BTreeSet<NodeId>,
@@ -236,6 +239,8 @@ impl<W: Workload> Drill<'_, W> {
             agenda: BTreeMap::new(),
             planned: 0,
             excused: BTreeSet::new(),
+            restarted: BTreeSet::new(),
+            drops_commits: false,
             held_up: BTreeSet::new(),
             instead: BTreeSet::new(),
             down: BTreeSet::new(),
@@ -321,7 +326,8 @@ impl<W: Workload> Drill<'_, W> {
     /// Nobody may stop who was not hit, no client may see what cannot be.
     fn check_stops(&mut self) -> Result<(), String> {
         for node in self.settings.data_nodes() {
-            if let Some(reason) = self.cluster.stop_reason(node).filter(|_| !self.excused.contains(&node)) {
+            let is_excused = self.excused.contains(&node) || (self.drops_commits && self.restarted.contains(&node));
+            if let Some(reason) = self.cluster.stop_reason(node).filter(|_| !is_excused) {
                 self.instead.insert(node);
                 if self.instead.len() > self.held_up.len() {
                     return Err(format!("node {node} stopped: {reason}"));
@@ -355,6 +361,8 @@ impl<W: Workload> Drill<'_, W> {
             self.pass(NAMING_NS)?;
         }
         self.excused.clear();
+        self.restarted.clear();
+        self.drops_commits = false;
         self.held_up.clear();
         self.instead.clear();
         Ok(())
@@ -464,6 +472,7 @@ impl<W: Workload> Drill<'_, W> {
             Fault::Arm { who, point, skip } => {
                 let node = self.resolve(who);
                 self.excused.insert(node);
+                self.drops_commits |= point == "qmgr.drop_view_commit";
                 self.cluster.arm_fault(node, &point, FaultRule { skip, ..FaultRule::ONCE });
             }
         }
@@ -505,6 +514,7 @@ impl<W: Workload> Drill<'_, W> {
     fn crash(&mut self, node: NodeId) {
         self.note_probes(node);
         self.cluster.crash(node);
+        self.restarted.insert(node);
         self.stopped.remove(&node);
     }
     fn start(&mut self, node: NodeId) {

@@ -28,6 +28,7 @@ pub const PROBES: &[&str] = &[
     "ldm: recovering node cannot store a row",
     "ldm: wait cancelled after its grant",
     "ldm: wait of a dead coordinator's transaction dropped",
+    "qmgr: a removed process asks to join",
     "qmgr: accusation set aside",
     "qmgr: hears too few to go on",
     "qmgr: take-over finds a newer committed view",

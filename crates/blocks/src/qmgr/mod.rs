@@ -213,16 +213,20 @@ impl Membership {
         let full = view.nodes.iter().filter(|n| n.state() == NodeState::Up && !self.failed.contains(&n.node()));
         full.min_by_key(|n| n.join_order).map(|n| n.node())
     }
+    /// A member starts again, who never became one has nothing to go back to.
     fn stop(&mut self, ctx: &mut Context<'_>, reason: &str) {
-        let was_member = self.phase == Phase::Member;
+        if self.phase == Phase::Member {
+            self.stop_to_rejoin(ctx, reason);
+        } else {
+            self.phase = Phase::Stopped;
+            ctx.stop_node(reason);
+        }
+    }
+    fn stop_to_rejoin(&mut self, ctx: &mut Context<'_>, reason: &str) {
         self.phase = Phase::Stopped;
         self.renew_lease(ctx);
         ctx.log(format_args!("stops: {reason}"));
-        if was_member {
-            ctx.stop_to_rejoin(reason);
-        } else {
-            ctx.stop_node(reason);
-        }
+        ctx.stop_to_rejoin(reason);
     }
 
     // ---- failure detection
@@ -479,7 +483,7 @@ impl Membership {
             Kind::StopOrd if from.is_data() || from.is_mgmt() => {
                 let order = decode::<StopOrd>(body)?;
                 if order.incarnation == 0 || order.incarnation == self.incarnation {
-                    self.stop(ctx, &order.reason);
+                    self.stop_to_rejoin(ctx, &order.reason);
                 }
             }
             Kind::PingConf if from == self.me => self.on_ping_conf(apus_signal::Reader::new(body).u64()?, ctx),

@@ -106,7 +106,7 @@ impl Core {
             now: 0,
             epoch: Epoch(0),
             next_seq: 1,
-            random: config.client_id | 1,
+            random: config.client_id,
             view: Rc::new(View { instances: 1, ..View::default() }),
             schema_version: 0,
             cluster: 0,
