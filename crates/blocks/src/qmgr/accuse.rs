@@ -6,21 +6,24 @@
 //!
 //! - it is younger than [`GRACE_NS`]: who is on its way out sees its links closed one by one and accuses those who closed them; what
 //!   the others say of it arrives meanwhile;
-//! - somebody senior accuses the accuser;
-//! - the accused is senior to the accuser: of two that accuse each other the one that joined earlier is believed. Where it is really dead,
-//!   our own link or its silence says so in a moment;
-//! - the rest could not go on without the accused: the accuser will find that out and stop. But if the cluster could not do without the
-//!   accuser either, or cannot do without the accuser and can without the accused, the word counts.
+//! - somebody accused has a better [`Standing`] than the accuser: a word is a link that is lost, for both its ends, and of two that cannot
+//!   both stay the one stays that keeps more of the cluster. Of equals the one that joined earlier stays. Where the accused is really
+//!   dead, our own link or its silence says so in a moment;
+//! - the rest could not go on without the accused, whom we do not hear either, and could without the accuser.
 //!
-//! Who hears nobody accuses no one; it waits (`strain`).
+//! Who hears nobody accuses no one; it waits (`strain`). NDB looks for the largest set of nodes that all see each other for the same
+//! end (its partial connectivity check).
 
-use std::collections::BTreeMap;
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use apus_kernel::Context;
 use apus_signal::{
     DecodeError, Envelope, Kind,
     qmgr::{FailRep, Incarnation, PresTakeOverReq, ViewPrep, decode},
-    view::ViewNode,
+    view::{View, ViewNode},
 };
 use apus_types::NodeId;
 
@@ -32,18 +35,27 @@ const GRACE_NS: u64 = 30 * MS;
 /// Accuser, kind, and whom a single word is about.
 type Key = (NodeId, u16, u32);
 
-struct Accusation {
-    envelope: Envelope,
-    body: Vec<u8>,
+/// What a word says, and when it was heard first.
+pub(super) struct Word {
+    first_heard: u64,
     failed: Vec<Incarnation>,
 }
 
 /// The last word of each kind from each member: one entry per member and kind, and for `FailRep` per accused.
 #[derive(Default)]
 pub(super) struct Accusations {
-    set_aside: BTreeMap<Key, Accusation>,
-    /// Forgotten with each view.
-    pub(super) first_heard: BTreeMap<Key, u64>,
+    set_aside: BTreeMap<Key, (Envelope, Vec<u8>)>,
+    /// Believed or not; forgotten with each view.
+    pub(super) words: BTreeMap<Key, Word>,
+}
+
+/// What would be left of the cluster with a member and without all that it lost its link to: whether that could go on, with how many, and
+/// the seniority of the member.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Standing {
+    chance: u8,
+    left: usize,
+    seniority: Reverse<u64>,
 }
 
 fn names(failed: &[Incarnation], node: &ViewNode) -> bool {
@@ -72,6 +84,23 @@ impl Membership {
         matches!(survival::verdict(view, &rest), survival::Verdict::Lose(_))
     }
 
+    fn standing(&self, view: &View, member: &ViewNode) -> Standing {
+        let has_lost = |other: &ViewNode| {
+            self.accusations.words.iter().any(|((accuser, ..), word)| {
+                (*accuser == member.node() && names(&word.failed, other))
+                    || (*accuser == other.node() && names(&word.failed, member))
+            })
+        };
+        let stays = |n: &&ViewNode| !self.failed.contains(&n.node()) && !has_lost(n);
+        let rest: BTreeSet<NodeId> = view.living().filter(stays).map(ViewNode::node).collect();
+        let chance = match survival::verdict(view, &rest) {
+            survival::Verdict::Lose(_) => 0,
+            survival::Verdict::Ask => 1,
+            survival::Verdict::Win => 2,
+        };
+        Standing { chance, left: rest.len(), seniority: Reverse(member.join_order) }
+    }
+
     /// Sets aside what is not to be believed yet.
     pub(super) fn set_aside(
         &mut self,
@@ -92,33 +121,30 @@ impl Membership {
         let Some(view) = self.view.as_ref().filter(|_| self.phase == Phase::Member) else { return Ok(false) };
         let Some(accuser) = view.node(from) else { return Ok(false) };
         let key = (from, envelope.kind as u16, about);
-        let first_heard = self.accusations.first_heard.get(&key).copied().unwrap_or(now);
+        let first_heard = self.accusations.words.get(&key).map_or(now, |word| word.first_heard);
+        self.accusations.words.insert(key, Word { first_heard, failed: failed.clone() });
         let heard: Vec<&ViewNode> = self.heard_among(&failed, now).collect();
         let is_young = !heard.is_empty() && now.saturating_sub(first_heard) < GRACE_NS;
-        let is_outranked = !heard.is_empty()
-            && self.accusations.set_aside.iter().any(|(other, accusation)| {
-                names(&accusation.failed, accuser)
-                    && view.node(other.0).is_some_and(|senior| senior.join_order < accuser.join_order)
-            });
+        let is_outdone = !heard.is_empty() && {
+            let standing = self.standing(view, accuser);
+            heard.iter().any(|accused| self.standing(view, accused) > standing)
+        };
         let own_name = [Incarnation { node: accuser.id, incarnation: accuser.incarnation }];
-        let is_contested = heard.iter().any(|n| n.join_order < accuser.join_order) || self.is_hopeless(&failed);
-        let waits = is_young || is_outranked || (is_contested && !self.is_hopeless(&own_name));
+        let waits = is_young || is_outdone || (self.is_hopeless(&failed) && !self.is_hopeless(&own_name));
         if waits {
             ctx.probe("qmgr: accusation set aside");
-            self.accusations.first_heard.insert(key, first_heard);
-            let accusation = Accusation { envelope: *envelope, body: body.to_vec(), failed };
-            self.accusations.set_aside.insert(key, accusation);
+            self.accusations.set_aside.insert(key, (*envelope, body.to_vec()));
         }
         Ok(waits)
     }
 
     /// The words of seniors first: they may settle what juniors said.
     pub(super) fn review_accusations(&mut self, ctx: &mut Context<'_>) -> Result<(), DecodeError> {
-        let mut all: Vec<Accusation> = std::mem::take(&mut self.accusations.set_aside).into_values().collect();
+        let mut all: Vec<(Envelope, Vec<u8>)> = std::mem::take(&mut self.accusations.set_aside).into_values().collect();
         let order = |node: NodeId| self.view.as_ref().and_then(|v| v.node(node)).map_or(u64::MAX, |n| n.join_order);
-        all.sort_by_key(|a| order(a.envelope.from.node));
-        for accusation in all {
-            self.take(&accusation.envelope, &accusation.body, ctx)?;
+        all.sort_by_key(|(envelope, _)| order(envelope.from.node));
+        for (envelope, body) in all {
+            self.take(&envelope, &body, ctx)?;
         }
         Ok(())
     }

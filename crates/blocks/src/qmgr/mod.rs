@@ -406,7 +406,7 @@ impl Membership {
                 .any(|n| n.id == i.node && n.incarnation == i.incarnation && n.state() == NodeState::Recovering)
         });
         self.managers.members_are(&view);
-        self.accusations.first_heard.clear();
+        self.accusations.words.clear();
         self.watch_members(&view, ctx);
         let text: Vec<String> = view
             .living()
