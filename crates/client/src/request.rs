@@ -39,6 +39,9 @@ pub struct ScanRequest<'a> {
     pub ordered: bool,
     /// Entry keys wanted with the rows ([`crate::Rows::key`]).
     pub with_keys: bool,
+    /// Also rows that exist only in open transactions, in one of the versions that may stay; asked of primaries. For those who lock
+    /// the rows then to see what becomes of them.
+    pub with_pending: bool,
     /// Encoded bounds over leading index columns.
     pub low: Bound<&'a [u8]>,
     pub high: Bound<&'a [u8]>,
@@ -64,6 +67,7 @@ impl<'a> ScanRequest<'a> {
             reverse: false,
             ordered: false,
             with_keys: false,
+            with_pending: false,
             low: Bound::Unbounded,
             high: Bound::Unbounded,
             columns: None,

@@ -6,6 +6,9 @@
 //! own changes and must go to primaries; a backup that meets a row not yet complete refuses the scan with `WrongView` and the
 //! client repeats it at the primaries. A scan at a snapshot epoch shows the rows of that epoch, as with key reads.
 //!
+//! A scan *with pending rows* also shows, at the primaries, rows that only open transactions have written so far, in any version that may
+//! stay: nobody's view of the data, but no row can come into being behind it that was written before it began. Indexes are filled by it.
+//!
 //! With aggregates the answer is a single row of partial results instead (see [`Aggregate`]).
 
 use std::ops::Bound;
@@ -24,6 +27,8 @@ const LOW_PRESENT: u8 = 4;
 const LOW_EXCLUDED: u8 = 8;
 const HIGH_PRESENT: u8 = 16;
 const HIGH_EXCLUDED: u8 = 32;
+/// Also rows that exist only in transactions that are open.
+const WITH_PENDING: u8 = 64;
 
 /// Most rows and bytes of one answer; a request for more is cut to this.
 pub const SCAN_ROWS_MAX: u32 = 4096;
@@ -76,6 +81,7 @@ pub struct ScanReq<'a> {
     pub index: IndexNo,
     pub reverse: bool,
     pub with_keys: bool,
+    pub with_pending: bool,
     pub rows_max: u32,
     pub bytes_max: u32,
     pub low: Bound<&'a [u8]>,
@@ -99,6 +105,7 @@ pub struct ScanSpec<'a> {
     pub index: IndexNo,
     pub reverse: bool,
     pub with_keys: bool,
+    pub with_pending: bool,
     pub rows_max: u32,
     pub bytes_max: u32,
     pub low: Bound<&'a [u8]>,
@@ -111,7 +118,9 @@ pub struct ScanSpec<'a> {
 
 impl ScanSpec<'_> {
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let mut flags = (u8::from(self.reverse) * REVERSE) | (u8::from(self.with_keys) * WITH_KEYS);
+        let mut flags = (u8::from(self.reverse) * REVERSE)
+            | (u8::from(self.with_keys) * WITH_KEYS)
+            | (u8::from(self.with_pending) * WITH_PENDING);
         let mut bound = |b: &Bound<&[u8]>, present, excluded| match b {
             Bound::Unbounded => {}
             Bound::Included(_) => flags |= present,
@@ -191,6 +200,7 @@ impl<'a> ScanReq<'a> {
             index,
             reverse: flags & REVERSE != 0,
             with_keys: flags & WITH_KEYS != 0,
+            with_pending: flags & WITH_PENDING != 0,
             rows_max,
             bytes_max,
             low,

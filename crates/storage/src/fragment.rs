@@ -274,6 +274,21 @@ impl Fragment {
         let at = self.slot(row).head;
         if at.is_none() || self.records.flags(at) & TOMBSTONE != 0 { None } else { Some(self.records.bytes_of(at)) }
     }
+    /// An image that the row has or may come to have: the newest pending one that is no delete, or the committed one.
+    pub fn possible(&self, row: RowId) -> Option<&[u8]> {
+        let mut at = self.slot(row).head;
+        while !at.is_none() {
+            let flags = self.records.flags(at);
+            if flags & TOMBSTONE == 0 {
+                return Some(self.records.bytes_of(at));
+            }
+            if flags & PENDING == 0 {
+                return None;
+            }
+            at = self.records.previous(at);
+        }
+        None
+    }
     /// The image committed at or before `epoch`, for snapshot reads; right only for epochs not below the horizon of [`Fragment::commit`].
     pub fn committed_at(&self, row: RowId, epoch: Epoch) -> Option<&[u8]> {
         let mut at = self.slot(row).head;

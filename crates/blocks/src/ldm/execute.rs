@@ -15,6 +15,7 @@ use apus_types::{
     hash::hash_key,
     key,
     planted::{Bug, planted},
+    schema::HIDDEN_PK_COLUMN,
     update,
 };
 
@@ -293,6 +294,10 @@ impl LocalDataManager {
                 missing(op, work)?;
                 return Ok(Effect::Release);
             }
+            (OpKind::Delete, Some(old)) if is_entry_of_other(&schema, old, op.value) => {
+                missing(op, work)?;
+                return Ok(Effect::Release);
+            }
             (OpKind::Delete, Some(_)) => None,
             (_, Some(old)) => {
                 if !update::apply(&schema, old, op.value, image)? {
@@ -534,6 +539,12 @@ fn lock_row(
         Acquire::Waiting => Lock::Wait { fresh },
         Acquire::WouldWait => Lock::Refused,
     }
+}
+
+/// The entry of a unique index that is to go belongs to another row than `primary_key`: while an index is filled, a row without an
+/// entry may share its key with one that was written since.
+fn is_entry_of_other(schema: &TableSchema, entry: &[u8], primary_key: &[u8]) -> bool {
+    schema.is_hidden_index() && schema.layout().raw(entry, HIDDEN_PK_COLUMN) != primary_key
 }
 
 /// Appends what the write means for the table's unique indexes.

@@ -20,6 +20,7 @@ struct Visibility<'a> {
     reader: u32,
     /// 0: the latest committed rows.
     snapshot: Epoch,
+    with_pending: bool,
 }
 
 impl Visibility<'_> {
@@ -27,6 +28,9 @@ impl Visibility<'_> {
         let own = self.reader != NONE
             && fragment.has_pending(row)
             && self.locks.held_mode(fragment.lock_word_of(row), self.reader) == Some(LockMode::Exclusive);
+        if self.with_pending {
+            return fragment.possible(row);
+        }
         match (own, self.snapshot) {
             (true, _) => fragment.newest(row),
             (_, Epoch(0)) => fragment.committed(row),
@@ -152,7 +156,8 @@ impl LocalDataManager {
         if !self.is_up() {
             return Err(ErrorCode::NodeStarting);
         }
-        if req.partitions().any(|p| !self.serves(p) || (!req.trans.is_none() && !self.is_primary(p))) {
+        let at_primary = !req.trans.is_none() || req.with_pending;
+        if req.partitions().any(|p| !self.serves(p) || (at_primary && !self.is_primary(p))) {
             return Err(ErrorCode::WrongView);
         }
         let reader = if req.trans.is_none() { NONE } else { self.transactions.find(req.trans).unwrap_or(NONE) };
@@ -173,7 +178,8 @@ impl LocalDataManager {
             let next = entries.next();
             streams.push(Stream { fragment, entries, next, primary: is_primary(partition) });
         }
-        let visibility = Visibility { locks: &self.locks, reader, snapshot: req.snapshot };
+        let visibility =
+            Visibility { locks: &self.locks, reader, snapshot: req.snapshot, with_pending: req.with_pending };
         let mut totals = Totals::new(req.aggregates());
         let mut page = Page { count: 0, more: false };
         let mut examined = 0;

@@ -295,7 +295,7 @@ impl TransactionCoordinator {
                     table: change.hidden_table,
                     schema_version: 1, // hidden tables never change
                     key: change.key,
-                    value: &self.scratch.row,
+                    value: if inserts { &self.scratch.row } else { change.primary_key },
                 };
                 let trans = self.transactions.get_mut(at);
                 let participant = trans.participant(self.view.chain(partition), self.view.instance(partition));

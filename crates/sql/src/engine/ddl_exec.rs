@@ -217,6 +217,8 @@ impl SqlEngine {
         let mut request = ScanRequest::all(schema.id, schema.version);
         request.columns = Some(&schema.primary_key);
         request.batch_rows = FILL_BATCH;
+        // What was written before the definition and is not committed yet has no entry either.
+        request.with_pending = true;
         let key_layout =
             schema.layout().project_layout(&schema.primary_key).ok_or_else(|| errors::internal("projection"))?;
         let mut cursor = self.client.scan(&request);
