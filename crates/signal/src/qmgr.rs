@@ -4,7 +4,7 @@
 //! every member --HeartbeatRep--> every other member
 //! joining node --JoinReq--> anyone: JoinRef names the president     (again and again until it is a member)
 //!              --JoinReq--> president: JoinConf "copy my dictionary", then JoinReq with `dictionary_from` -> view change
-//! member       --FailRep--> acting president: a node does not answer, or its link closed
+//! member       --FailRep--> all members: a node does not answer, or its link closed; again to the acting president
 //! president    --ViewPrepReq--> every survivor and joiner --ViewPrepConf--> president
 //! president    --ArbitReq--> management node --ArbitConf--> president      (only when exactly half is left)
 //! president    --ViewCommitOrd--> every member

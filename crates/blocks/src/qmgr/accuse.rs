@@ -17,6 +17,7 @@
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
+    fmt::Write,
 };
 
 use apus_kernel::Context;
@@ -47,6 +48,19 @@ pub(super) struct Accusations {
     set_aside: BTreeMap<Key, (Envelope, Vec<u8>)>,
     /// Believed or not; forgotten with each view.
     pub(super) words: BTreeMap<Key, Word>,
+}
+
+impl Accusations {
+    /// For dumps: who said what of whom, and what waits.
+    pub fn summary(&self) -> String {
+        let mut out = String::new();
+        for ((accuser, kind, about), word) in &self.words {
+            let failed: Vec<u32> = word.failed.iter().map(|f| f.node).collect();
+            let waits = if self.set_aside.contains_key(&(*accuser, *kind, *about)) { " (waits)" } else { "" };
+            let _ = write!(out, "{accuser}: {failed:?}{waits} ");
+        }
+        out
+    }
 }
 
 /// What would be left of the cluster with a member and without all that it lost its link to: whether that could go on, with how many, and

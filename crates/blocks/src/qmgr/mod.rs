@@ -305,6 +305,11 @@ impl Membership {
         ctx.log(format_args!("holds node {node} for failed: {why}"));
         self.renew_lease(ctx); // before the link closes, by which the other side learns it
         self.fence(node, incarnation, ctx);
+        // Everybody weighs who has lost whom (`accuse`).
+        let failed = Incarnation { node: node.0.into(), incarnation };
+        for survivor in self.survivors() {
+            self.send(ctx, survivor, Kind::FailRep, &FailRep { failed: Some(failed) });
+        }
         true
     }
 
@@ -323,6 +328,7 @@ impl Membership {
         self.failed.iter().filter_map(entry).collect()
     }
 
+    /// Again, to the one who has to act: it may be another one than when we lost them.
     fn report_failed(&mut self, ctx: &mut Context<'_>) {
         let Some(president) = self.acting_president().filter(|p| *p != self.me) else { return };
         for failed in self.failed_list() {
@@ -589,6 +595,7 @@ impl Block for Membership {
             self.promised,
             self.prepared.as_ref().map(|p| (p.0, p.1.generation))
         );
+        let _ = writeln!(out, "words {}", self.accusations.summary());
         let _ = writeln!(out, "change {:?}", self.change.as_ref().map(Change::summary));
         let _ = writeln!(out, "{}", self.pulses.summary(self.now, self.longest_silence()));
         let _ = writeln!(out, "joining {:?} links {:?}", self.joining.keys(), self.links);
