@@ -5,6 +5,7 @@ import decimal
 import os
 import shutil
 import threading
+import time
 
 import mysql.connector
 import pymysql
@@ -130,6 +131,37 @@ def lock_wait(t, connect):
     two.close()
 
 
+def index_under_load(t, connect):
+    """A unique index is made while a transaction has written rows that are not committed: its rows are in the index, too."""
+    one, two, three = connect(), connect(), connect()
+    a, b, c = one.cursor(), two.cursor(), three.cursor()
+    with t.case("a unique index waits for open transactions and has their rows"):
+        a.execute("CREATE TABLE late (id INT NOT NULL PRIMARY KEY, v INT)")
+        a.executemany("INSERT INTO late VALUES (%s, %s)", [(i, i) for i in range(300)])
+        one.commit()
+        a.execute("INSERT INTO late VALUES (1000, 7777), (1001, 8888)")
+        maker = threading.Thread(target=b.execute, args=("CREATE UNIQUE INDEX one_v ON late (v)",))
+        maker.start()
+        deadline = time.monotonic() + 30
+        while True:
+            c.execute("SHOW INDEX FROM late")
+            if any(row[2] == "one_v" for row in c.fetchall()):
+                break
+            check(time.monotonic() < deadline, "the index is not defined")
+        c.execute("INSERT INTO late VALUES (1002, 9999)")
+        three.commit()
+        a.execute("DELETE FROM late WHERE id = 1001")
+        one.commit()
+        maker.join(60)
+        check(not maker.is_alive(), "CREATE UNIQUE INDEX hangs")
+        for row in ((2000, 7777), (2001, 9999), (2002, 17)):
+            refused(c, f"INSERT INTO late VALUES {row}", 1062, "23000")
+        c.execute("INSERT INTO late VALUES (2003, 8888)")
+        three.commit()
+    for connection in (one, two, three):
+        connection.close()
+
+
 def main(t):
     with Cluster(t) as cluster:
         host, port = cluster.sql
@@ -143,6 +175,7 @@ def main(t):
             lambda: mysql.connector.connect(host=host, port=port, user="root", database="app", use_pure=True, ssl_disabled=True),
             lambda connection: connection.cursor(prepared=True))
         lock_wait(t, lambda: pymysql.connect(host=host, port=port, user="root", database="app"))
+        index_under_load(t, lambda: pymysql.connect(host=host, port=port, user="root", database="app"))
         where = {**os.environ, "APUS_HOST": host, "APUS_PORT": str(port), "APUS_DB": "app"}
         _, text = run([CLIENTS / "go-client"], seconds=60, env=where, ok=False)
         t.cases_of(text, "go-sql-driver")
