@@ -12,7 +12,8 @@ use apus_signal::{
 pub struct Arbitrator {
     /// Of our own process: views that name another one are not ours to judge.
     incarnation: u64,
-    fenced: BTreeMap<u32, u64>,
+    /// By node: the incarnation, and the newest generation that it was not to go on from.
+    fenced: BTreeMap<u32, (u64, u64)>,
     /// Members of the newest view reported, less those that have started anew since.
     running: BTreeSet<Incarnation>,
     running_generation: u64,
@@ -44,7 +45,7 @@ impl Arbitrator {
         if self.partial_start.as_ref().is_some_and(|p| p.1.is_empty()) {
             self.partial_start = None;
         }
-        if self.fenced.get(&node).is_some_and(|f| *f != incarnation) {
+        if self.fenced.get(&node).is_some_and(|f| f.0 != incarnation) {
             self.fenced.remove(&node);
         }
     }
@@ -66,7 +67,13 @@ impl Arbitrator {
     /// another side asked first.
     pub fn is_left_behind(&self, process: Incarnation, generation: u64) -> bool {
         let has_missed_a_view = self.running_generation > generation && !self.running.contains(&process);
-        generation > 0 && (has_missed_a_view || self.fenced.get(&process.node) == Some(&process.incarnation))
+        generation > 0 && (has_missed_a_view || self.is_fenced(process, generation))
+    }
+
+    /// A later view than the one that it was not to replace was made by more than half of that one, with this process: the side that was
+    /// told yes has not used it.
+    fn is_fenced(&self, process: Incarnation, generation: u64) -> bool {
+        self.fenced.get(&process.node).is_some_and(|f| f.0 == process.incarnation && f.1 >= generation)
     }
 
     /// May the asker's side go on?
@@ -84,15 +91,14 @@ impl Arbitrator {
         if req.arbitrator_incarnation != self.incarnation {
             return Err("the arbitrator that the view names is gone, and this one does not know whom it fenced");
         }
-        let is_fenced = |i: &Incarnation| self.fenced.get(&i.node) == Some(&i.incarnation);
-        if req.side.iter().any(is_fenced) {
+        if req.side.iter().any(|i| self.is_fenced(*i, req.generation)) {
             return Err("the other side asked first");
         }
         if self.is_left_behind(asker, req.generation) {
             return Err("the cluster has gone on without the asker");
         }
         for other in &req.others {
-            self.fenced.insert(other.node, other.incarnation);
+            self.fenced.insert(other.node, (other.incarnation, req.generation));
         }
         Ok(())
     }
@@ -152,7 +158,7 @@ mod tests {
         assert_eq!(a.ask(&req(5, 3, &[3, 4], &[1, 2])), Ok(()));
         assert_eq!(a.ask(&req(5, 3, &[3, 4], &[1, 2])), Ok(()), "the same asker again");
         assert!(a.ask(&req(5, 1, &[1, 2], &[3, 4])).is_err());
-        assert!(a.ask(&req(9, 2, &[2], &[1])).is_err(), "in whatever generation");
+        assert!(a.ask(&req(5, 2, &[2], &[1])).is_err(), "whoever asks");
         assert!(a.is_left_behind(inc(2), 5) && !a.is_left_behind(inc(3), 5));
         assert_eq!(a.ask(&req(5, 4, &[3, 4], &[1, 2])), Ok(()), "its next president");
         assert_eq!(a.ask(&req(6, 4, &[4], &[3])), Ok(()));
@@ -195,6 +201,17 @@ mod tests {
         let mut a = seen(&[1, 2, 3, 4]);
         assert_eq!(a.ask(&req(5, 1, &[1, 2], &[3, 4])), Ok(()));
         assert!(a.ask(&req(5, 2, &[2, 3], &[1, 4])).is_err(), "node 3 is fenced");
+    }
+
+    /// Node 3 was told yes and stopped; the others, more than half of generation 5, went on without asking.
+    #[test]
+    fn who_went_on_by_majority_is_not_fenced_any_more() {
+        let mut a = seen(&[1, 2, 3, 4, 5, 6]);
+        assert_eq!(a.ask(&req(5, 3, &[1, 3, 6], &[2, 4, 5])), Ok(()));
+        assert!(a.is_left_behind(inc(4), 5));
+        a.saw_view(&view(6, &[1, 4, 5, 6]));
+        assert!(!a.is_left_behind(inc(4), 6) && a.is_left_behind(inc(3), 5));
+        assert_eq!(a.ask(&req(6, 4, &[4, 5], &[1, 6])), Ok(()));
     }
 
     #[test]

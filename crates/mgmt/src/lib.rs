@@ -5,9 +5,10 @@
 //! within a second.
 //!
 //! **Arbitration.** Exactly half of a cluster asks whether it may go on without the rest. The first to ask gets yes, and the
-//! incarnations it goes on without are *fenced*: each of them is answered no from then on, whichever view it has. Who is not
-//! fenced gets yes (again): the same asker, or the next president of the same side. So at any time the incarnations that
-//! could still be told yes are on one side. A fence ends when the node starts anew, for it then joins or starts afresh.
+//! incarnations it goes on without are *fenced*: each of them is answered no from then on, as long as it has that view or an older
+//! one. Who is not fenced gets yes (again): the same asker, or the next president of the same side. So at any time the incarnations
+//! that could still be told yes are on one side. A fence ends when the node starts anew, for it then joins or starts afresh, and when it
+//! has a later view: one that more than half made with it, while the side that was told yes fell apart.
 //!
 //! **A start without all nodes** (generation 0) is granted when no cluster is known to run and no other such start was
 //! granted, as long as one of those it was granted to lives: two halves that cannot see each other never both start.

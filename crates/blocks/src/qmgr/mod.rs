@@ -424,6 +424,9 @@ impl Membership {
         self.send_heartbeats(ctx);
         self.renew_lease(ctx);
         self.register(ctx);
+        // A link that closed before the view said that it matters; what was sent meanwhile is lost.
+        let lost: BTreeSet<NodeId> = self.survivors().into_iter().filter(|n| !self.is_linked(*n)).collect();
+        self.hold_all_for_failed(&lost, "there is no link to it", ctx);
         self.report_failed(ctx);
         self.drive(ctx);
     }
