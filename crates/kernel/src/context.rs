@@ -84,6 +84,10 @@ impl Context<'_> {
     pub fn link_up(&self, node: NodeId) -> bool {
         self.core.links.get(node).is_some_and(|link| link.up)
     }
+    /// When this worker's link to the node brought whole signals last; 0: never.
+    pub fn link_heard(&self, node: NodeId) -> u64 {
+        self.core.links.get(node).map_or(0, |link| link.heard)
+    }
     /// Bytes that this worker's link to the node has not sent yet.
     pub fn link_backlog(&self, node: NodeId) -> usize {
         self.core.links.get(node).map_or(0, |link| link.unsent())

@@ -22,6 +22,8 @@ pub(crate) struct Link {
     pub sent: usize,
     /// Is in the list of links to flush.
     pub dirty: bool,
+    /// When whole signals came last.
+    pub heard: u64,
 }
 
 impl Link {
@@ -130,7 +132,8 @@ impl Links {
             list.resize_with(at + 1, Link::default);
         }
         let link = &mut list[at];
-        *link = Link { up: true, incarnation, out: std::mem::take(&mut link.out), sent: 0, dirty: link.dirty };
+        *link =
+            Link { up: true, incarnation, out: std::mem::take(&mut link.out), sent: 0, dirty: link.dirty, heard: 0 };
         link.out.clear();
     }
     pub fn unsent_max(node: NodeId) -> usize {

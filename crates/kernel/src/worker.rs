@@ -122,6 +122,11 @@ impl Worker {
                 break;
             }
         }
+        if at > 0
+            && let Some(link) = self.core.links.get_mut(source)
+        {
+            link.heard = self.core.now;
+        }
         Ok(at)
     }
 

@@ -553,6 +553,7 @@ impl<W: Workload> Drill<'_, W> {
             view.node(node).is_some_and(|n| n.state() == NodeState::Up && n.incarnation == incarnation)
         };
         self.workload.is_open()
+            && self.settings.mgmt_nodes().into_iter().all(|n| self.cluster.is_running(n))
             && self.clients.iter().all(|alive| {
                 let view = alive.client.view();
                 self.settings.data_nodes().into_iter().all(|n| is_up(&view, n))

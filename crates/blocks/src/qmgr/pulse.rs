@@ -1,6 +1,7 @@
 //! Heartbeats: who is silent, and for how long we may answer clients.
 //!
-//! **Silence.** Every member sends every other a heartbeat per tick. Who is not heard for the *limit* is held for failed. The limit is
+//! **Silence.** Every member sends every other a heartbeat per tick. Who is not heard for the *limit* is held for failed; any signal on
+//! our link is a sign of life, as in NDB, since heartbeats queue behind data where a line is full. The limit is
 //! [`SILENCE_MIN_NS`] where all is calm, so that a stopped process or a cut line costs less than 100 ms, and [`SPREAD_FACTOR`] times the
 //! spread where it is not. The spread is the longest of: the gaps between that member's heartbeats, the lateness of our own ticks, and
 //! the lateness that any member measured of its own (heartbeats carry it). Each is forgotten by half in about 14 s. So a machine that
@@ -55,7 +56,10 @@ const LATE_TICK_NS: u64 = apus_kernel::limits::TICK_NS * 3 / 2;
 /// What passes between us and another member.
 #[derive(Clone, Copy, Debug)]
 struct Pulse {
+    /// By a heartbeat.
     heard: u64,
+    /// By anything on our link: where it is full, heartbeats wait behind data.
+    link_heard: u64,
     /// Longest gap between its heartbeats, decaying.
     gap: u64,
     /// Longest lateness that it measured of itself.
@@ -88,6 +92,12 @@ pub(super) struct Pulses {
     void_until: u64,
 }
 
+impl Pulse {
+    fn silence(&self, now: u64) -> u64 {
+        now.saturating_sub(self.heard.max(self.link_heard))
+    }
+}
+
 fn forget(spread: u64, sample: u64) -> u64 {
     (spread - spread / FORGET).max(sample.min(SPREAD_MAX_NS))
 }
@@ -101,7 +111,7 @@ impl Pulses {
     }
     pub(super) fn summary(&self, now: u64, longest: u64) -> String {
         let one = |(n, p): (&NodeId, &Pulse)| {
-            format!("{n}: silent {} of {}", now.saturating_sub(p.heard) / MS, self.limit(p, longest) / MS)
+            format!("{n}: silent {} of {}", p.silence(now) / MS, self.limit(p, longest) / MS)
         };
         let members: Vec<String> = self.members.iter().map(one).collect();
         format!("late {} lease {} ms; {}", self.late / MS, self.lease.saturating_sub(now) / MS, members.join(", "))
@@ -116,7 +126,7 @@ impl Pulses {
 
     /// We hear the member as we should.
     pub(super) fn is_heard(&self, node: NodeId, now: u64, longest: u64) -> bool {
-        self.members.get(&node).is_some_and(|p| now.saturating_sub(p.heard) < self.limit(p, longest))
+        self.members.get(&node).is_some_and(|p| p.silence(now) < self.limit(p, longest))
     }
 
     fn beat(&mut self, from: NodeId, beat: &Heartbeat, now: u64) {
@@ -140,7 +150,7 @@ impl Pulses {
     fn silent(&self, now: u64, longest: u64, is_held: impl Fn(&NodeId) -> bool) -> Vec<(NodeId, u64)> {
         let mut silent = Vec::new();
         for (node, p) in self.members.iter().filter(|(n, _)| !is_held(n)) {
-            let (silence, limit) = (now.saturating_sub(p.heard), self.limit(p, longest));
+            let (silence, limit) = (p.silence(now), self.limit(p, longest));
             if silence > limit && now > p.promised_until && now > p.leased_until {
                 silent.push((*node, silence));
             } else if silence > limit / 2 {
@@ -152,9 +162,8 @@ impl Pulses {
 
     /// Members that have been silent for half the limit, and the shortest of their silences.
     pub(super) fn fading(&self, now: u64, longest: u64) -> (BTreeSet<NodeId>, u64) {
-        let silence = |p: &Pulse| now.saturating_sub(p.heard);
-        let fading = || self.members.iter().filter(|(_, p)| silence(p) > self.limit(p, longest) / 2);
-        (fading().map(|(n, _)| *n).collect(), fading().map(|(_, p)| silence(p)).min().unwrap_or(0))
+        let fading = || self.members.iter().filter(|(_, p)| p.silence(now) > self.limit(p, longest) / 2);
+        (fading().map(|(n, _)| *n).collect(), fading().map(|(_, p)| p.silence(now)).min().unwrap_or(0))
     }
 
     /// Members that we hear and that have been strained for longer than the limit, and have said so for half of that.
@@ -219,6 +228,9 @@ impl Membership {
                 pulse.heard = (pulse.heard + late).min(now);
             }
             self.managers.forgive(late, now);
+        }
+        for (node, pulse) in &mut self.pulses.members {
+            pulse.link_heard = pulse.link_heard.max(ctx.link_heard(*node));
         }
         self.pulses.last_tick = now;
         self.pulses.late = forget(self.pulses.late, late);
@@ -292,6 +304,7 @@ impl Membership {
             let promise = SILENCE_MIN_NS.min(self.longest_silence());
             let new = || Pulse {
                 heard: now,
+                link_heard: 0,
                 gap: 0,
                 late: 0,
                 its_clock: 0,

@@ -21,6 +21,8 @@ const REJOIN_PATIENCE_NS: u64 = 5000 * MS;
 pub(super) struct Start {
     /// Other starting nodes and when they were heard last.
     candidates: BTreeMap<NodeId, (Candidate, u64)>,
+    /// To whom they have links.
+    linked: BTreeMap<NodeId, Vec<u32>>,
     /// Addresses that links were asked for.
     dialled: BTreeMap<NodeId, String>,
     /// When the configuration was known.
@@ -127,6 +129,7 @@ impl Membership {
         let Some(view) = &self.view else {
             if !req.rejoins {
                 self.start.candidates.insert(from, (candidate, ctx.now()));
+                self.start.linked.insert(from, req.linked.clone());
                 self.try_first_start(ctx);
             }
             return;
@@ -240,7 +243,11 @@ impl Membership {
             return;
         }
         let candidates = self.candidates(now);
-        if candidates.keys().next() != Some(&self.me) {
+        let is_linked = |a: &NodeId, b: &NodeId| {
+            a == b || *a == self.me || self.start.linked.get(a).is_some_and(|all| all.contains(&b.0.into()))
+        };
+        let are_linked = candidates.keys().all(|a| candidates.keys().all(|b| is_linked(a, b)));
+        if candidates.keys().next() != Some(&self.me) || !are_linked {
             return;
         }
         if config.nodes.iter().all(|n| candidates.contains_key(&NodeId(n.id as u16))) {
