@@ -11,7 +11,7 @@ use apus_signal::{
 };
 use apus_types::{ErrorCode, NodeId};
 
-use super::{Dictionary, JOIN_LOCK_NS, QUEUE_MAX, participant::step_table, plan};
+use super::{Dictionary, JOIN_LOCK_NS, QUEUE_MAX, STEP_RETRY_NS, participant::step_table, plan};
 
 /// A change that somebody waits for.
 struct Wish {
@@ -27,6 +27,8 @@ struct Running {
     from: Option<(BlockRef, u64)>,
     committing: bool,
     waiting: BTreeSet<NodeId>,
+    /// When they were sent what they are to answer.
+    sent: u64,
     error: u32,
 }
 
@@ -87,6 +89,18 @@ impl Dictionary {
         living
     }
 
+    /// Sends a step once more to those who do not answer.
+    pub(super) fn repeat_step(&mut self, ctx: &mut Context<'_>) {
+        let is_late = |r: &&mut Running| ctx.now().saturating_sub(r.sent) >= STEP_RETRY_NS;
+        let Some(running) = self.coordinator.running.as_mut().filter(is_late) else { return };
+        jam!(ctx);
+        running.sent = ctx.now();
+        let kind = if running.committing { Kind::SchemaCommitOrd } else { Kind::SchemaPrepReq };
+        for &node in &running.waiting {
+            ctx.send(Self::dict_of(node), kind, |b| encode(&running.step, b));
+        }
+    }
+
     /// Does what is next; called whenever something changed.
     pub(super) fn go_on(&mut self, ctx: &mut Context<'_>) {
         if self.coordinator.collecting.is_some() {
@@ -119,7 +133,7 @@ impl Dictionary {
     fn start(&mut self, step: SchemaStep, from: Option<(BlockRef, u64)>, ctx: &mut Context<'_>) {
         let step = SchemaStep { generation: self.view.as_ref().map_or(0, |v| v.generation), ..step };
         let waiting = self.broadcast(Kind::SchemaPrepReq, &step, ctx);
-        self.coordinator.running = Some(Running { step, from, committing: false, waiting, error: 0 });
+        self.coordinator.running = Some(Running { step, from, committing: false, waiting, sent: ctx.now(), error: 0 });
     }
 
     pub(super) fn on_schema_req(
@@ -175,7 +189,7 @@ impl Dictionary {
         let Some(running) = self.coordinator.running.take_if(|r| r.waiting.is_empty()) else { return };
         if !running.committing && running.error == 0 {
             let waiting = self.broadcast(Kind::SchemaCommitOrd, &running.step, ctx);
-            self.coordinator.running = Some(Running { committing: true, waiting, ..running });
+            self.coordinator.running = Some(Running { committing: true, waiting, sent: ctx.now(), ..running });
             return;
         }
         if !running.committing {
@@ -215,7 +229,8 @@ impl Dictionary {
             ctx.probe("dict: a new president finishes a schema transaction");
             let waiting = self.broadcast(Kind::SchemaCommitOrd, step, ctx);
             let step = step.clone();
-            self.coordinator.running = Some(Running { step, from: None, committing: true, waiting, error: 0 });
+            let sent = ctx.now();
+            self.coordinator.running = Some(Running { step, from: None, committing: true, waiting, sent, error: 0 });
             return;
         }
         let open = reports.values().filter_map(|r| r.prepared.as_ref()).find(|p| p.version > newest.version);

@@ -12,7 +12,7 @@
 //! The client's answer comes after *every* member has the change: what is created can be used anywhere at once. From prepare
 //! to commit LDM and TC know the new definition while operations still carry the old version: both are accepted.
 //!
-//! **A member dies**: nobody waits for it any more. **The president dies**: every member tells the new one its version, its last step
+//! **A member does not answer**: it is asked again every [`STEP_RETRY_NS`]. **It dies**: nobody waits for it any more. **The president dies**: every member tells the new one its version, its last step
 //! and what it has prepared (`SchemaStateRep`); committed anywhere is committed everywhere, anything else is undone; forwarders
 //! send again what has no answer. A step is known by its token, and members remember the last [`TOKENS_MAX`], so a request that was
 //! executed already gets its answer again. **A node joins**: it copies the dictionary between two transactions and no transaction
@@ -56,6 +56,8 @@ pub const TOKENS_MAX: usize = 1024;
 pub const WATCHERS_MAX: usize = 8192;
 /// A node that copied the dictionary holds up schema changes no longer than this.
 pub const JOIN_LOCK_NS: u64 = 30_000_000_000;
+/// Members that have not answered a step are sent it again after this long.
+const STEP_RETRY_NS: u64 = 500_000_000;
 /// A joining node asks again for the dictionary after this long.
 const COPY_RETRY_NS: u64 = 500_000_000;
 
@@ -247,6 +249,7 @@ impl Block for Dictionary {
     fn tick(&mut self, ctx: &mut Context<'_>) {
         self.ask_for_copy(ctx);
         if self.is_president() {
+            self.repeat_step(ctx);
             self.go_on(ctx);
         }
     }

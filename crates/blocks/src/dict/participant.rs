@@ -111,6 +111,12 @@ impl Dictionary {
             self.fall_out(step.version, ctx);
             return Ok(());
         }
+        let is_same = |p: &Prepared| p.coordinator == from && p.step == step;
+        if self.participant.prepared.as_ref().is_some_and(is_same) {
+            jam!(ctx); // asked again
+            self.check_prepared(ctx);
+            return Ok(());
+        }
         if let Some(old) = self.participant.prepared.take() {
             jam!(ctx);
             let undo = self.undo_orders(&old.step);

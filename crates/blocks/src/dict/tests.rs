@@ -119,6 +119,31 @@ fn what_one_member_has_committed_is_committed_by_all() {
 }
 
 #[test]
+fn a_member_that_missed_the_commit_is_told_again() {
+    let mut c = started(3);
+    c.arm(1, "dict.drop_commit");
+    wish(&mut c, 2, 7, table("t"));
+    c.run_ms(5);
+    assert!(c.answer(Kind::SchemaConf).is_none(), "one member has not confirmed");
+    assert!(c.run_until(600, |c| c.answers.iter().any(|a| a.1 == Kind::SchemaConf)), "told again");
+    let all = [1, 2, 3].map(|n| schema(&mut c, n));
+    assert!(has_table(&all[0], "t") && all.iter().all(|one| *one == all[0]));
+}
+
+/// A member whose workers are slow is asked again and orders them nothing anew.
+#[test]
+fn a_member_that_is_asked_again_prepares_once() {
+    let mut c = started(3);
+    c.node(3).seen.borrow_mut().silent = true;
+    wish(&mut c, 2, 7, table("t"));
+    c.run_ms(5);
+    let orders = c.node(3).seen.borrow().orders.len();
+    assert!(orders > 0);
+    c.run_ms(1200);
+    assert_eq!(c.node(3).seen.borrow().orders.len(), orders);
+}
+
+#[test]
 fn a_joining_node_has_the_dictionary() {
     let mut c = started(2);
     wish(&mut c, 1, 7, table("t"));
