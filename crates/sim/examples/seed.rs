@@ -1,4 +1,4 @@
-//! `apus sim` without building the rest of the binary: `seed N [faults [values]]` or `seed FROM COUNT`; one thread.
+//! `apus sim` without building the rest of the binary: `seed N [faults [values]]` (`-`: the faults that it drew) or `seed FROM COUNT`; one thread.
 
 use std::{process::ExitCode, sync::LazyLock, time::Instant};
 
@@ -22,7 +22,7 @@ fn main() -> Result<ExitCode, String> {
         cpu_seconds: || BEGAN.elapsed().as_secs_f64(),
     };
     catch_panics();
-    let faults = words.get(1).map(String::as_str);
+    let faults = words.get(1).map(String::as_str).filter(|text| *text != "-");
     let is_good = if number(1).is_some() {
         run_range(&options)?
     } else {

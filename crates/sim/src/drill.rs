@@ -19,15 +19,17 @@ use apus_blocks::NodeConfig;
 use apus_client::{Client, ClientConfig};
 use apus_kernel::{Block, FaultRule, Worker, WorkerConfig};
 use apus_mgmt::{Management, MgmtConfig, cluster_config, default_partitions};
-use apus_signal::view::NodeState;
+use apus_signal::{dict::Dictionary, view::NodeState};
 use apus_storage::MemoryManager;
 use apus_types::NodeId;
 
 use crate::{
     ActorId, Clock, Cluster, NativeClient, SimConfig, address,
+    check::schema,
     fault::{Fault, Round, Who},
     promise::touches_arbitrator,
     settings::Settings,
+    survey::Surveyor,
     workload::Kind,
 };
 
@@ -40,6 +42,8 @@ pub const PATIENCE_NS: u64 = 30_000 * MS;
 pub const PROGRESS_NS: u64 = 15_000 * MS;
 /// A supervisor starts a node that stopped itself after this.
 const RESTART_NS: u64 = 200 * MS;
+/// How the second line of DICT's dump begins when it is about nothing.
+const DICT_AT_REST: &str = "prepared None copying false running None queued 0 collecting None locks {}";
 /// No node is held for lost because nothing is heard of it for so long.
 const BORNE_NS: u64 = 50 * MS;
 
@@ -54,11 +58,22 @@ pub trait Workload {
     fn is_open(&self) -> bool;
     /// What this client had acknowledged so far.
     fn progress(&self, number: u64) -> u64;
+    /// Schema changes that were acknowledged so far; `None`: nobody makes any.
+    fn schema_changes(&self) -> Option<u64> {
+        None
+    }
     /// Clients begin nothing new, or do again.
     fn shut(&mut self, shut: bool);
     /// # Errors
     /// Who still does what.
     fn at_rest(&self) -> Result<(), String>;
+    /// All rest, and this is the dictionary of every node.
+    ///
+    /// # Errors
+    /// It is not what was acknowledged.
+    fn survey(&mut self, _dictionary: &Dictionary) -> Result<(), String> {
+        Ok(())
+    }
     /// Clients read everything; then [`Workload::is_read`].
     fn read(&mut self);
     fn is_read(&self) -> bool;
@@ -94,6 +109,8 @@ pub struct Report {
     pub unresolved: usize,
     /// Snapshots that were read and found right.
     pub snapshots: u64,
+    /// Schema changes that were acknowledged.
+    pub schema_changes: u64,
     pub audits: u64,
     /// Histories that were found right, each as far as it had come at an audit, and why one could not be judged.
     pub histories: u64,
@@ -287,6 +304,7 @@ impl<W: Workload> Drill<'_, W> {
             transfers: acknowledged as usize,
             unresolved: unresolved as usize,
             snapshots: self.workload.snapshots(),
+            schema_changes: self.workload.schema_changes().unwrap_or(0),
             retries,
             ..std::mem::take(&mut self.report)
         })
@@ -575,13 +593,19 @@ impl<W: Workload> Drill<'_, W> {
     fn demand_progress(&mut self, after: &str) -> Result<(), String> {
         let before: Vec<(u64, u64)> =
             self.clients.iter().map(|c| (c.number, self.workload.progress(c.number))).collect();
+        let changes = self.workload.schema_changes();
         let end = self.cluster.now() + PROGRESS_NS;
         loop {
             let stuck = before.iter().find(|(number, count)| self.workload.progress(*number) <= *count);
-            let Some((number, _)) = stuck else { return Ok(()) };
+            let is_locked = changes.is_some() && self.workload.schema_changes() <= changes;
+            let what = match stuck {
+                Some((number, _)) => format!("client {number} gets nothing done"),
+                None if is_locked => "no schema change is made".to_owned(),
+                None => return Ok(()),
+            };
             if self.cluster.now() >= end {
                 let doing = self.workload.at_rest().err().unwrap_or_default();
-                return Err(format!("client {number} gets nothing done after {after}: {doing}"));
+                return Err(format!("{what} after {after}: {doing}"));
             }
             self.supervise();
             self.pass(MS)?;
@@ -606,6 +630,9 @@ impl<W: Workload> Drill<'_, W> {
             }
         }
         self.cluster.verify()?;
+        if self.settings.churn {
+            self.survey()?;
+        }
         self.check_replicas()?;
         self.workload.read();
         let end = self.cluster.now() + PATIENCE_NS;
@@ -632,6 +659,8 @@ impl<W: Workload> Drill<'_, W> {
             let is_busy = |line: &&str| {
                 let number = |what| number_before(line, what);
                 (line.starts_with("TC ") && (number("transactions") > 0 || !line.contains("take-over None")))
+                    || (line.starts_with("dict version ") && !line.ends_with(" forwarded 0"))
+                    || (line.starts_with("prepared ") && !line.starts_with(DICT_AT_REST))
                     || (line.starts_with("LDM ")
                         && ["transactions", "entries", "waiting", "copy jobs"].iter().any(|what| number(what) > 0))
             };
@@ -642,17 +671,52 @@ impl<W: Workload> Drill<'_, W> {
         Ok(())
     }
 
-    /// Every fragment has equal content on all nodes of its group.
-    fn check_replicas(&self) -> Result<(), String> {
-        let mut contents: BTreeMap<String, Vec<(NodeId, String)>> = BTreeMap::new();
+    /// All nodes have the same dictionary, which is what was acknowledged, and their workers have its tables.
+    fn survey(&mut self) -> Result<(), String> {
+        let nodes = self.settings.data_nodes();
+        let (surveyor, found) = Surveyor::new(nodes.clone());
+        let actor = self.cluster.attach(Box::new(surveyor));
+        let end = self.cluster.now() + PROGRESS_NS;
+        while found.borrow().len() < nodes.len() {
+            if self.cluster.now() >= end {
+                return Err("a node does not give its dictionary".to_owned());
+            }
+            self.pass(MS)?;
+        }
+        self.cluster.detach(actor);
+        let found = found.take();
+        let dictionary = schema::agreed(&found)?;
+        let carried_out = |fragments: Vec<(NodeId, String, String)>| {
+            let names: Vec<(NodeId, String)> = fragments.into_iter().map(|(node, name, _)| (node, name)).collect();
+            schema::check_carried_out(dictionary, &names)
+        };
+        // Nobody waits until the workers have carried out a drop.
+        while let Err(what) = carried_out(self.fragments()) {
+            if self.cluster.now() >= end {
+                return Err(what);
+            }
+            self.pass(MS)?;
+        }
+        self.workload.survey(dictionary)
+    }
+
+    /// All fragments with node, name and content, as the workers tell them.
+    fn fragments(&self) -> Vec<(NodeId, String, String)> {
+        let mut all = Vec::new();
         for worker in self.workers() {
             let mut dump = String::new();
             worker.dump(&mut dump);
-            for line in dump.lines() {
-                if let Some((name, content)) = line.trim().strip_prefix("fragment ").and_then(|l| l.split_once(": ")) {
-                    contents.entry(name.to_owned()).or_default().push((worker.config().node, content.to_owned()));
-                }
-            }
+            let lines = dump.lines().filter_map(|line| line.trim().strip_prefix("fragment ")?.split_once(": "));
+            all.extend(lines.map(|(name, content)| (worker.config().node, name.to_owned(), content.to_owned())));
+        }
+        all
+    }
+
+    /// Every fragment has equal content on all nodes of its group.
+    fn check_replicas(&self) -> Result<(), String> {
+        let mut contents: BTreeMap<String, Vec<(NodeId, String)>> = BTreeMap::new();
+        for (node, name, content) in self.fragments() {
+            contents.entry(name).or_default().push((node, content));
         }
         let rows_and_hash = |content: &str| {
             let hash = content.rsplit("content ").next().unwrap_or_default().to_owned();

@@ -22,6 +22,7 @@ pub mod promise;
 pub mod runner;
 pub mod settings;
 pub mod shrink;
+mod survey;
 pub mod totals;
 pub mod workload;
 

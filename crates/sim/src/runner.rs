@@ -129,6 +129,7 @@ fn print_report(report: &Report, seconds: f64) {
     );
     println!("faults    {}", list(&report.faults));
     println!("commits   {} acknowledged, {} of unknown outcome", report.transfers, report.unresolved);
+    println!("schema    {} changes acknowledged", report.schema_changes);
     println!("errors    {:?}", report.retries);
     println!("audits    {} passed", report.audits);
     println!("histories {} judged, {} undecided", report.histories, report.undecided.len());

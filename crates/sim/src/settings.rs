@@ -17,6 +17,8 @@ use crate::{
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
+/// One seed in so many changes the schema.
+const CHURN_ONE_IN: u64 = 4;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
@@ -40,6 +42,8 @@ pub struct Settings {
     pub link_bytes_per_ms: Option<u64>,
     /// Longest pause of a teller between two transfers, ns.
     pub pause_max_ns: u64,
+    /// Somebody makes and drops tables and indexes beside the workload.
+    pub churn: bool,
     pub schedule: Schedule,
 }
 
@@ -68,6 +72,7 @@ impl Settings {
             link_spike_ns: if random.one_in(4) { (20 + random.below(500), random.below(60 * MS)) } else { (0, 0) },
             link_bytes_per_ms: random.one_in(5).then(|| [2_000, 20_000, 200_000][random.below(3) as usize]),
             pause_max_ns: 4 * MS,
+            churn: false,
             schedule: Schedule::default(),
         };
         if settings.workload == Kind::Set {
@@ -79,6 +84,11 @@ impl Settings {
         for _ in 0..rounds {
             let round = settings.round(&mut random);
             settings.schedule.0.push(round);
+        }
+        settings.churn = random.one_in(CHURN_ONE_IN);
+        if settings.churn && random.one_in(2) {
+            let round = settings.half_change(&mut random);
+            settings.schedule.0.extend(Some(round).filter(|round| promise::refusal(&settings, round).is_none()));
         }
         settings
     }
@@ -107,6 +117,7 @@ impl Settings {
             ("spike", time_name(most)),
             ("rate", self.link_bytes_per_ms.unwrap_or(0).to_string()),
             ("pause", time_name(self.pause_max_ns)),
+            ("churn", u8::from(self.churn).to_string()),
         ]
     }
     /// What must be set to come from `other` to this, as [`Settings::set`] reads it; nothing about the schedule.
@@ -142,6 +153,7 @@ impl Settings {
                 "spike" => self.link_spike_ns.1 = parse_time(value)?,
                 "rate" => self.link_bytes_per_ms = Some(number()?).filter(|rate| *rate > 0),
                 "pause" => self.pause_max_ns = parse_time(value)?,
+                "churn" => self.churn = number()? != 0,
                 _ => return Err(format!("`{name}` cannot be set")),
             }
         }
@@ -186,6 +198,15 @@ impl Settings {
         }
         round.end += US * random.below(100_000);
         round
+    }
+    /// The president dies when some members have committed a change of the schema and one has not heard of it.
+    fn half_change(&self, random: &mut Random) -> Round {
+        let begin = US * (1 + random.below(100_000));
+        let dies = begin + MS * (60 + random.below(300));
+        let (who, down) = (Who::President, MS * (1 + random.below(200)));
+        let arm = Fault::Arm { who, point: "dict.drop_commit".to_owned(), skip: random.below(8) };
+        let faults = vec![(begin, arm), (dies, Fault::Crash { who, down })];
+        Round { faults, end: dies + down + US * random.below(100_000), core: random.one_in(3) }
     }
     fn fault(&self, random: &mut Random) -> Fault {
         let time = |random: &mut Random, most_ms: u64| US * (1 + random.below(most_ms * 1000));

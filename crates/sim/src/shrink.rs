@@ -64,7 +64,9 @@ fn candidates(settings: &Settings) -> Vec<Settings> {
             all.push(with(schedule));
         }
     }
-    for text in ["clients=1", "tellers=1", "workers=1", "spikes=0", "rate=0", "link=300us", "ring=20us", "fixed=1"] {
+    for text in
+        ["churn=0", "clients=1", "tellers=1", "workers=1", "spikes=0", "rate=0", "link=300us", "ring=20us", "fixed=1"]
+    {
         let mut simpler = settings.clone();
         if simpler.set(text).is_ok() && simpler != *settings {
             all.push(simpler);

@@ -13,6 +13,7 @@ pub struct Totals {
     pub virtual_ms: u64,
     pub commits: u64,
     pub unresolved: u64,
+    pub schema_changes: u64,
     pub audits: u64,
     pub histories: u64,
     pub undecided: u64,
@@ -30,6 +31,7 @@ impl Totals {
                 self.virtual_ms += report.virtual_ms;
                 self.commits += report.transfers as u64;
                 self.unresolved += report.unresolved as u64;
+                self.schema_changes += report.schema_changes;
                 self.audits += report.audits;
                 self.histories += report.histories;
                 self.hash_sum = self.hash_sum.wrapping_add(report.hash);
@@ -66,6 +68,7 @@ impl fmt::Display for Totals {
         let kinds: Vec<String> = self.faults.iter().map(|(kind, n)| format!("{kind} {n}")).collect();
         writeln!(f, "faults    {}: {}", self.fault_count(), kinds.join(", "))?;
         writeln!(f, "commits   {} acknowledged, {} of unknown outcome", self.commits, self.unresolved)?;
+        writeln!(f, "schema    {} changes acknowledged", self.schema_changes)?;
         writeln!(f, "audits    {} passed", self.audits)?;
         writeln!(f, "histories {} judged, {} undecided", self.histories, self.undecided)?;
         writeln!(f, "hashes    {:016x} is their sum", self.hash_sum)

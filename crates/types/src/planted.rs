@@ -57,6 +57,12 @@ pub enum Bug {
     ArbitrationIgnored,
     /// A batch under way is sent again in a new view, and executed again.
     ExecutedTwice,
+    /// A new president does not finish a schema change that some members have committed.
+    SchemaLeftHalf,
+    /// A schema change begins while a node that joins has a copy of the dictionary.
+    SchemaLockIgnored,
+    /// An ordered index of a table with rows begins empty.
+    OrderedIndexUnfilled,
 }
 
 impl Bug {
@@ -86,6 +92,9 @@ impl Bug {
         Bug::OutcomeLies,
         Bug::ArbitrationIgnored,
         Bug::ExecutedTwice,
+        Bug::SchemaLeftHalf,
+        Bug::SchemaLockIgnored,
+        Bug::OrderedIndexUnfilled,
     ];
 }
 

@@ -9,7 +9,10 @@ use apus_signal::{
     qmgr::encode,
     schema::TableMessage,
 };
-use apus_types::{ErrorCode, NodeId};
+use apus_types::{
+    ErrorCode, NodeId,
+    planted::{Bug, planted},
+};
 
 use super::{Dictionary, JOIN_LOCK_NS, QUEUE_MAX, STEP_RETRY_NS, participant::step_table, plan};
 
@@ -115,7 +118,7 @@ impl Dictionary {
             self.serve_copies(ctx);
             let now = ctx.now();
             self.coordinator.locks.retain(|n, until| *until > now && ctx.link_up(*n));
-            if !self.coordinator.locks.is_empty() {
+            if !self.coordinator.locks.is_empty() && !planted(Bug::SchemaLockIgnored) {
                 return;
             }
             let Some(wish) = self.coordinator.queue.pop_front() else { return };
@@ -225,7 +228,8 @@ impl Dictionary {
         let reports = std::mem::take(&mut coordinator.reports);
         let newest = reports.values().max_by_key(|r| r.version);
         let Some(newest) = newest else { return };
-        if let Some(step) = newest.last.as_ref().filter(|_| reports.values().any(|r| r.version < newest.version)) {
+        let is_half = reports.values().any(|r| r.version < newest.version) && !planted(Bug::SchemaLeftHalf);
+        if let Some(step) = newest.last.as_ref().filter(|_| is_half) {
             ctx.probe("dict: a new president finishes a schema transaction");
             let waiting = self.broadcast(Kind::SchemaCommitOrd, step, ctx);
             let step = step.clone();

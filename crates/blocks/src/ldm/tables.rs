@@ -9,7 +9,10 @@ use apus_signal::{
     key_read::Projection,
 };
 use apus_storage::{Fragment, MemoryManager, RowId};
-use apus_types::{Epoch, ErrorCode, IndexDef, IndexNo, IndexState, PartitionId, RowLayout, TableId, TableSchema};
+use apus_types::{
+    Epoch, ErrorCode, IndexDef, IndexNo, IndexState, PartitionId, RowLayout, TableId, TableSchema,
+    planted::{Bug, planted},
+};
 use prost::Message;
 
 use super::LocalDataManager;
@@ -255,7 +258,7 @@ impl LocalDataManager {
             }
         }
         let partitions: Vec<PartitionId> = table.fragments().filter(|(_, f)| !f.is_empty()).map(|(p, _)| p).collect();
-        if partitions.is_empty() || new_indexes.is_empty() {
+        if partitions.is_empty() || new_indexes.is_empty() || planted(Bug::OrderedIndexUnfilled) {
             return Ok(false);
         }
         for &index in &new_indexes {

@@ -10,6 +10,7 @@
 //! | [`append`] | transactions that read and append to lists | an isolation level, with or without real time |
 //! | [`set`] | inserts, deletes, reads of everything | what was acknowledged is there, what was refused is not |
 //! | [`unique`] | a table read by its key and through its indexes | indexes and rows agree, no value twice |
+//! | [`schema`] | the dictionaries of all nodes, and what those who changed them were told | one schema everywhere, with what was acknowledged |
 //! | [`tokens`] | answers to commit tokens, and what was seen | answers never contradict each other or what was read |
 //! | [`history`] | the form of transactions in files: Jepsen's, in [`edn`] | |
 
@@ -17,6 +18,7 @@ pub mod append;
 pub mod edn;
 pub mod history;
 pub mod register;
+pub mod schema;
 pub mod set;
 pub mod tokens;
 pub mod unique;

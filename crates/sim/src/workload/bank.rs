@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     Clock, NativeClient,
-    drill::{self, Judgement, Workload},
+    drill::{Judgement, Workload},
 };
 
 pub use crate::{
@@ -29,7 +29,7 @@ pub use crate::{
 /// # Errors
 /// What does not hold; a panic of a block is that, too.
 pub fn run(settings: &Settings) -> Result<Report, Failure> {
-    drill::run(settings, Bank::new(settings))
+    super::start(settings, Bank::new(settings))
 }
 
 struct Bank {

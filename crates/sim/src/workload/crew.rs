@@ -98,7 +98,7 @@ pub(super) struct Member {
     pub client: Client,
     pub number: u64,
     pub random: Random,
-    clock: Clock,
+    pub clock: Clock,
 }
 
 impl Member {
@@ -109,9 +109,12 @@ impl Member {
         self.hall.doing.borrow_mut().insert(self.number, format!("{} {what}", self.clock.now()));
     }
 
+    pub fn count(&self, error: &ClientError) {
+        *self.hall.retries.borrow_mut().entry(error.code as u16).or_default() += 1;
+    }
     /// What an error says about the transaction; asks with the token where the error does not tell. The transaction has been rolled back.
     pub async fn fate(&self, error: &ClientError, token: Option<CommitToken>) -> Fate {
-        *self.hall.retries.borrow_mut().entry(error.code as u16).or_default() += 1;
+        self.count(error);
         let fate = match (error.class(), token) {
             (ErrorClass::UnknownOutcome, Some(token)) => match self.client.outcome(&token).await {
                 Ok(Outcome::Committed) => Fate::Committed,
@@ -186,6 +189,10 @@ pub(super) struct Crew<P> {
 
 impl<P: Play> Crew<P> {
     pub fn new(settings: &Settings, play: impl FnOnce(Rc<Hall>) -> P) -> Crew<P> {
+        Crew::of(settings, settings.tellers_per_client, play)
+    }
+    /// With so many members of each client.
+    pub fn of(settings: &Settings, members_per_client: u64, play: impl FnOnce(Rc<Hall>) -> P) -> Crew<P> {
         let hall = Hall {
             seed: settings.seed,
             pause_max_ns: settings.pause_max_ns,
@@ -193,12 +200,10 @@ impl<P: Play> Crew<P> {
             ..Hall::default()
         };
         let hall = Rc::new(hall);
-        Crew {
-            play: Rc::new(play(hall.clone())),
-            hall,
-            members_per_client: settings.tellers_per_client,
-            clients: BTreeSet::new(),
-        }
+        Crew { play: Rc::new(play(hall.clone())), hall, members_per_client, clients: BTreeSet::new() }
+    }
+    pub fn play(&self) -> &P {
+        &self.play
     }
     fn members(&self, client: u64) -> std::ops::Range<u64> {
         client * self.members_per_client..(client + 1) * self.members_per_client
@@ -309,13 +314,15 @@ async fn open<P: Play>(play: &P, client: &Client) -> Result<Rc<[TableSchema]>, C
     client.ready().await?;
     let mut tables = play.tables();
     let collation = tables.first().map_or(0, |t| u32::from(t.collation.id()));
-    client.schema_change(Change::CreateDatabase(DatabaseMessage { name: DATABASE.to_owned(), collation })).await?;
+    let name = tables.first().map_or(DATABASE, |t| &t.database).to_owned();
+    client.schema_change(Change::CreateDatabase(DatabaseMessage { name, collation })).await?;
     for table in &tables {
         client.schema_change(Change::CreateTable(TableMessage::from(table))).await?;
     }
     let dictionary = client.dictionary(0).await?.unwrap_or_default();
     for table in &mut tables {
-        let found = dictionary.tables.iter().find(|t| t.name == table.name && t.base_table == 0);
+        let is_ours = |t: &&TableMessage| t.name == table.name && t.database == table.database && t.base_table == 0;
+        let found = dictionary.tables.iter().find(is_ours);
         let found = found.ok_or_else(|| ClientError::with_detail(ErrorCode::TableNotFound, table.name.clone()))?;
         *table = TableSchema::try_from(found)?;
     }

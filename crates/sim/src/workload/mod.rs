@@ -3,15 +3,18 @@
 mod acked_set;
 mod append;
 pub mod bank;
+mod changer;
+mod churn;
 mod crew;
+mod ledger;
 mod register;
 mod teller;
 mod unique;
 mod watcher;
 
-use self::crew::Crew;
+use self::{churn::Churned, crew::Crew};
 use crate::{
-    drill::{self, Failure, Report},
+    drill::{self, Failure, Report, Workload},
     settings::Settings,
 };
 
@@ -58,9 +61,14 @@ impl Kind {
 pub fn run(settings: &Settings) -> Result<Report, Failure> {
     match settings.workload {
         Kind::Bank => bank::run(settings),
-        Kind::Append => drill::run(settings, Crew::new(settings, append::Lists::new)),
-        Kind::Register => drill::run(settings, Crew::new(settings, register::Registers::new)),
-        Kind::Unique => drill::run(settings, Crew::new(settings, unique::Items::new)),
-        Kind::Set => drill::run(settings, Crew::new(settings, acked_set::Numbers::new)),
+        Kind::Append => start(settings, Crew::new(settings, append::Lists::new)),
+        Kind::Register => start(settings, Crew::new(settings, register::Registers::new)),
+        Kind::Unique => start(settings, Crew::new(settings, unique::Items::new)),
+        Kind::Set => start(settings, Crew::new(settings, acked_set::Numbers::new)),
     }
+}
+
+/// Runs a workload, with changes of the schema beside it if the settings say so.
+fn start<W: Workload>(settings: &Settings, workload: W) -> Result<Report, Failure> {
+    if settings.churn { drill::run(settings, Churned::new(settings, workload)) } else { drill::run(settings, workload) }
 }

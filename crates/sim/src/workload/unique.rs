@@ -5,7 +5,6 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::BTreeMap,
     rc::Rc,
 };
 
@@ -15,38 +14,31 @@ use apus_client::{
 use apus_kernel::Random;
 use apus_signal::tc::{ALLOW_MISSING, OpKind};
 use apus_types::{
-    Epoch, ErrorCode, IndexDef, IndexNo, IndexState, TableSchema, TransId, Value, hash::hash_key, key,
+    Column, Epoch, ErrorCode, IndexDef, IndexNo, IndexState, TableSchema, TransId, Value, hash::hash_key, key,
     schema::HIDDEN_PK_COLUMN, update,
 };
 
-use super::crew::{
-    Fate, Hall, LOCK_WAIT_MS, Member, Play, column, encode_key, number, number_type, partitions, scan, table,
+use super::{
+    crew::{Fate, Hall, LOCK_WAIT_MS, Member, Play, column, encode_key, number, number_type, partitions, scan, table},
+    ledger::{Changes, Ledger},
 };
 use crate::{
-    check::unique::{Row, Table},
+    check::unique::{Row, Table, rows_by_key},
     drill::Judgement,
 };
 
 const ROWS_PER_MEMBER: u64 = 12;
-/// Ids of all members that a run may ever have.
-const IDS_MAX: u64 = 1 << 14;
+/// Keys of one read.
+const KEYS_AT_ONCE: usize = 1000;
 const ID: u16 = 0;
-const UNIQUE: u16 = 1;
-const ORDERED: u16 = 2;
-
-/// What a row may be: absent or a row. More than one where nobody could tell.
-type Possible = Vec<Option<Row>>;
-/// What a transaction makes of a row.
-type Change = (u64, Option<Row>);
-type Changes = Vec<Change>;
+pub(super) const UNIQUE: u16 = 1;
+pub(super) const ORDERED: u16 = 2;
 
 pub(super) struct Items {
     hall: Rc<Hall>,
     /// Values that the unique column takes.
     values: u64,
-    rows: RefCell<BTreeMap<u64, Possible>>,
-    /// What each member is about to make of its rows.
-    intended: RefCell<BTreeMap<u64, Changes>>,
+    ledger: Ledger,
     found: RefCell<Vec<Table>>,
     refused: Cell<u64>,
 }
@@ -54,22 +46,12 @@ pub(super) struct Items {
 impl Items {
     pub fn new(hall: Rc<Hall>) -> Items {
         let values = [6, 20, 100][Random::new(hall.seed ^ 0x756e_6971).below(3) as usize];
-        Items {
-            hall,
-            values,
-            rows: RefCell::default(),
-            intended: RefCell::default(),
-            found: RefCell::default(),
-            refused: Cell::new(0),
-        }
-    }
-    fn possible(&self, id: u64) -> Possible {
-        self.rows.borrow().get(&id).cloned().unwrap_or_else(|| vec![None])
+        Items { hall, values, ledger: Ledger::default(), found: RefCell::default(), refused: Cell::new(0) }
     }
     /// What a statement makes of a row, as its member knows it so far.
-    fn change(&self, random: &mut Random, member: u64, now: &BTreeMap<u64, Possible>) -> (u64, OpKind, Option<Row>) {
+    fn change(&self, random: &mut Random, member: u64, now: &Changes) -> (u64, OpKind, Option<Row>) {
         let id = member * ROWS_PER_MEMBER + random.below(ROWS_PER_MEMBER);
-        let possible = now.get(&id).cloned().unwrap_or_else(|| self.possible(id));
+        let possible = now.get(&id).cloned().unwrap_or_else(|| self.ledger.possible(id));
         let row =
             Row { key: id, unique: (!random.one_in(4)).then(|| random.below(self.values)), ordered: random.below(30) };
         let certain = if let [one] = possible.as_slice() { Some(*one) } else { None };
@@ -81,19 +63,6 @@ impl Items {
             _ => (id, OpKind::Write, Some(row)),
         }
     }
-    /// Remembers what has become of rows, or may have.
-    fn settle(&self, changes: &[Change], fate: Fate) {
-        let mut rows = self.rows.borrow_mut();
-        for (id, row) in changes {
-            let possible = rows.entry(*id).or_insert_with(|| vec![None]);
-            match fate {
-                Fate::Committed => *possible = vec![*row],
-                Fate::Unknown if !possible.contains(row) => possible.push(*row),
-                _ => {}
-            }
-        }
-    }
-
     /// One statement after another, each undone alone if its value is taken.
     async fn statements(
         &self,
@@ -101,8 +70,8 @@ impl Items {
         transaction: &mut Transaction,
         random: &mut Random,
         table: &TableSchema,
-    ) -> Result<Changes, ClientError> {
-        let mut now: BTreeMap<u64, Possible> = BTreeMap::new();
+    ) -> Result<(), ClientError> {
+        let mut now = Changes::new();
         let (mut ops, mut results) = (OpBatch::new(), Results::new());
         for savepoint in 1..2 + random.below(3) as u32 {
             let before = now.clone();
@@ -112,20 +81,20 @@ impl Items {
                 push(&mut ops, table, id, kind, row)?;
                 now.insert(id, vec![row]);
             }
-            self.intend(member.number, &now);
+            self.ledger.intend(member.number, &now);
             let options = ExecOptions { commit: false, savepoint, lock_wait_ms: LOCK_WAIT_MS };
             match transaction.execute(&ops, options, &mut results).await {
                 Ok(()) => {}
                 Err(error) if error.code == ErrorCode::DuplicateKey && !error.aborted => {
                     self.refuse(&error);
                     now = before;
-                    self.intend(member.number, &now);
+                    self.ledger.intend(member.number, &now);
                 }
                 Err(error) => return Err(error),
             }
         }
         transaction.commit().await?;
-        Ok(self.intended.borrow().get(&member.number).cloned().unwrap_or_default())
+        Ok(())
     }
 
     /// A batch with its commit.
@@ -135,51 +104,19 @@ impl Items {
         transaction: &mut Transaction,
         random: &mut Random,
         table: &TableSchema,
-    ) -> Result<Changes, ClientError> {
-        let mut now: BTreeMap<u64, Possible> = BTreeMap::new();
+    ) -> Result<(), ClientError> {
+        let mut now = Changes::new();
         let mut ops = OpBatch::new();
         for _ in 0..1 + random.below(2) {
             let (id, kind, row) = self.change(random, member.number, &now);
             push(&mut ops, table, id, kind, row)?;
             now.insert(id, vec![row]);
         }
-        self.intend(member.number, &now);
+        self.ledger.intend(member.number, &now);
         transaction.execute(&ops, ExecOptions::autocommit(LOCK_WAIT_MS), &mut Results::new()).await?;
-        Ok(self.intended.borrow().get(&member.number).cloned().unwrap_or_default())
+        Ok(())
     }
 
-    /// What the unique index gives for every value that there can be.
-    async fn entries(&self, client: &Client, items: &TableSchema) -> Result<Vec<(u64, u64)>, ClientError> {
-        let index = items.indexes.first().ok_or(ErrorCode::IndexNotFound)?;
-        let mut hidden = TableSchema::hidden_for(items, index);
-        hidden.id = index.hidden_table.ok_or(ErrorCode::IndexNotFound)?;
-        let (mut keys, mut rows, mut key) = (KeyList::new(), Rows::new(), Vec::new());
-        for value in 0..self.values {
-            key.clear();
-            key::encode_part(number_type(), true, &Value::UInt(value), &mut key)?;
-            keys.push_hashed(hash_key(&key), &key)?;
-        }
-        let (table, schema_version) = (hidden.id, hidden.version);
-        let request =
-            ReadBatch { trans: TransId::NONE, snapshot: Epoch(0), table, schema_version, columns: None, keys: &keys };
-        client.read(&request, &mut rows).await?;
-        let mut entries = Vec::new();
-        for (value, row) in (0..).zip(rows.iter()) {
-            let Some(row) = row else { continue };
-            hidden.layout().check(row)?;
-            let id = match hidden.layout().value(row, HIDDEN_PK_COLUMN) {
-                Value::Bytes(encoded) => id_of(encoded),
-                _ => None,
-            };
-            entries.push((value, id.unwrap_or(u64::MAX)));
-        }
-        Ok(entries)
-    }
-
-    fn intend(&self, member: u64, now: &BTreeMap<u64, Possible>) {
-        let all = now.iter().map(|(id, possible)| (*id, possible.first().copied().flatten())).collect();
-        self.intended.borrow_mut().insert(member, all);
-    }
     fn refuse(&self, error: &ClientError) {
         self.refused.set(self.refused.get() + 1);
         if error.index == 0 {
@@ -188,7 +125,14 @@ impl Items {
     }
 }
 
-fn push(ops: &mut OpBatch, table: &TableSchema, id: u64, kind: OpKind, row: Option<Row>) -> Result<(), ErrorCode> {
+/// An operation on a row of number, tag and rank; an update changes the rank only.
+pub(super) fn push(
+    ops: &mut OpBatch,
+    table: &TableSchema,
+    id: u64,
+    kind: OpKind,
+    row: Option<Row>,
+) -> Result<(), ErrorCode> {
     let (mut key, mut value) = (Vec::new(), Vec::new());
     encode_key(id, &mut key);
     match (kind, row) {
@@ -202,18 +146,53 @@ fn push(ops: &mut OpBatch, table: &TableSchema, id: u64, kind: OpKind, row: Opti
     ops.push(table, kind, 0, &key, &value)
 }
 
-fn row(table: &TableSchema, bytes: &[u8]) -> Row {
+pub(super) fn row(table: &TableSchema, bytes: &[u8]) -> Row {
     let value = |column| number(table, bytes, column);
     Row { key: value(ID).unwrap_or(u64::MAX), unique: value(UNIQUE), ordered: value(ORDERED).unwrap_or(u64::MAX) }
 }
 
-/// The id in an encoded primary key, found by trying those that there can be.
+/// What a unique index gives for each of these values: value and id, of which `u64::MAX` is none.
+pub(super) async fn entries(
+    client: &Client,
+    hidden: &TableSchema,
+    values: impl Iterator<Item = u64>,
+) -> Result<Vec<(u64, u64)>, ClientError> {
+    let values: Vec<u64> = values.collect();
+    let mut entries = Vec::new();
+    for values in values.chunks(KEYS_AT_ONCE) {
+        let (mut keys, mut rows, mut key) = (KeyList::new(), Rows::new(), Vec::new());
+        for value in values {
+            key.clear();
+            key::encode_part(number_type(), true, &Value::UInt(*value), &mut key)?;
+            keys.push_hashed(hash_key(&key), &key)?;
+        }
+        let (table, schema_version) = (hidden.id, hidden.version);
+        let request =
+            ReadBatch { trans: TransId::NONE, snapshot: Epoch(0), table, schema_version, columns: None, keys: &keys };
+        client.read(&request, &mut rows).await?;
+        for (value, row) in values.iter().zip(rows.iter()) {
+            let Some(row) = row else { continue };
+            hidden.layout().check(row)?;
+            let id = match hidden.layout().value(row, HIDDEN_PK_COLUMN) {
+                Value::Bytes(encoded) => id_of(encoded),
+                _ => None,
+            };
+            entries.push((*value, id.unwrap_or(u64::MAX)));
+        }
+    }
+    Ok(entries)
+}
+
+/// The id in an encoded primary key.
 fn id_of(encoded: &[u8]) -> Option<u64> {
+    let id = u64::from_be_bytes(*encoded.last_chunk()?);
     let mut key = Vec::new();
-    (0..IDS_MAX).find(|id| {
-        encode_key(*id, &mut key);
-        key == encoded
-    })
+    encode_key(id, &mut key);
+    (key == encoded).then_some(id)
+}
+
+pub(super) fn columns() -> Vec<Column> {
+    vec![column("id", number_type(), false), column("tag", number_type(), true), column("rank", number_type(), false)]
 }
 
 impl Play for Items {
@@ -226,12 +205,7 @@ impl Play for Items {
             hidden_table: None,
             state: IndexState::Ready,
         };
-        let columns = vec![
-            column("id", number_type(), false),
-            column("tag", number_type(), true),
-            column("rank", number_type(), false),
-        ];
-        let mut items = table("items", columns);
+        let mut items = table("items", columns());
         items.indexes = vec![index(1, "tags", UNIQUE, true), index(2, "ranks", ORDERED, false)];
         vec![items]
     }
@@ -243,26 +217,24 @@ impl Play for Items {
         let mut random = Random::new(member.random.next_u64());
         let tables = member.tables();
         let mut transaction = member.client.begin();
-        self.intended.borrow_mut().remove(&member.number);
+        self.ledger.intend(member.number, &Changes::new());
         member.doing("changes its rows".to_owned());
         let result = match random.one_in(2) {
             true => self.at_once(member, &mut transaction, &mut random, &tables[0]).await,
             false => self.statements(member, &mut transaction, &mut random, &tables[0]).await,
         };
-        let (changes, fate) = match result {
-            Ok(changes) => (changes, Fate::Committed),
+        let fate = match result {
+            Ok(()) => Fate::Committed,
             Err(error) => {
                 if error.code == ErrorCode::DuplicateKey {
                     self.refuse(&error);
                 }
                 let token = transaction.token();
                 let _ = transaction.rollback().await;
-                let fate = member.fate(&error, token).await;
-                (self.intended.borrow().get(&member.number).cloned().unwrap_or_default(), fate)
+                member.fate(&error, token).await
             }
         };
-        self.settle(&changes, fate);
-        self.intended.borrow_mut().remove(&member.number);
+        self.ledger.settle(member.number, fate);
         fate == Fate::Committed
     }
 
@@ -277,29 +249,22 @@ impl Play for Items {
             let request = ScanRequest { index: IndexNo(2), partitions: Some(&only), ..everything };
             in_order.push(scan(&reader.client, items, &request, |bytes| row(items, bytes)).await?);
         }
-        let entries = self.entries(&reader.client, items).await?;
+        let index = items.indexes.first().ok_or(ErrorCode::IndexNotFound)?;
+        let mut hidden = TableSchema::hidden_for(items, index);
+        hidden.id = index.hidden_table.ok_or(ErrorCode::IndexNotFound)?;
+        let entries = entries(&reader.client, &hidden, 0..self.values).await?;
         self.found.borrow_mut().push(Table { rows, entries, in_order });
         Ok(())
     }
 
     fn died(&self, member: u64) {
-        let open = self.intended.borrow_mut().remove(&member);
-        self.settle(&open.unwrap_or_default(), Fate::Unknown);
+        self.ledger.settle(member, Fate::Unknown);
     }
 
     fn judge(&self) -> Result<Judgement, String> {
         for table in self.found.take() {
             table.check()?;
-            let found: BTreeMap<u64, Row> = table.rows.iter().map(|row| (row.key, *row)).collect();
-            for (id, possible) in self.rows.borrow().iter() {
-                let row = found.get(id).copied();
-                if !possible.contains(&row) {
-                    return Err(format!("row {id} is {row:?}, not one of {possible:?}"));
-                }
-            }
-            if let Some(row) = table.rows.iter().find(|row| !self.rows.borrow().contains_key(&row.key)) {
-                return Err(format!("{row:?} was never acknowledged"));
-            }
+            self.ledger.compare(&rows_by_key(&table.rows)?)?;
         }
         Ok(Judgement::Good)
     }
