@@ -39,6 +39,11 @@ impl Catalog {
         self.tables.values().find(|t| t.base_table.is_none() && t.database == database && t.name == name)
     }
 
+    /// A step that was prepared is not going to be: what its tables were called is not given to others, since transactions may
+    /// still have rows in what is dropped.
+    pub fn skip_ids(&mut self, step: &SchemaStep) {
+        self.next_table_id = self.next_table_id.max(step.next_table_id);
+    }
     /// Executes a step; its tables must have been decoded before.
     ///
     /// # Errors

@@ -196,6 +196,7 @@ impl Dictionary {
             return;
         }
         if !running.committing {
+            self.catalog.skip_ids(&running.step);
             self.broadcast(Kind::SchemaAbortOrd, &running.step, ctx);
         }
         let Some((from, request)) = running.from else { return };
@@ -240,6 +241,7 @@ impl Dictionary {
         let open = reports.values().filter_map(|r| r.prepared.as_ref()).find(|p| p.version > newest.version);
         if let Some(step) = open {
             ctx.probe("dict: a new president undoes a schema transaction");
+            self.catalog.skip_ids(step);
             self.broadcast(Kind::SchemaAbortOrd, step, ctx);
         }
     }

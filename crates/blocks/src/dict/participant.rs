@@ -192,6 +192,7 @@ impl Dictionary {
     }
 
     pub(super) fn on_abort_ord(&mut self, step: &SchemaStep, ctx: &mut Context<'_>) {
+        self.catalog.skip_ids(step);
         let matches = |p: &Prepared| p.step.token == step.token && p.step.version == step.version;
         if self.participant.prepared.as_ref().is_some_and(matches)
             && let Some(prepared) = self.participant.prepared.take()

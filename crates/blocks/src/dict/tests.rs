@@ -85,9 +85,12 @@ fn a_refusal_of_one_instance_undoes_it_everywhere() {
         let last = c.node(n).seen.borrow().orders.last().map(|o| o.action);
         assert_eq!(last, Some(TableAction::Drop as i32));
     }
+    let refused = c.node(2).seen.borrow().orders.last().map(|o| o.table_id);
     wish(&mut c, 1, 8, table("t"));
     c.run_ms(5);
     assert!(c.answer(Kind::SchemaConf).is_some());
+    let made = c.node(2).seen.borrow().orders.last().map(|o| o.table_id);
+    assert!(made > refused, "transactions may still have rows of {refused:?}");
 }
 
 #[test]
