@@ -10,7 +10,7 @@
 //! and the arbitrator counts only if nothing in the round touches a management node (a partition that is the only fault of its round is
 //! judged with the management node on its side).
 //!
-//! A stall makes everybody silent at once. It may cost whomever some side that may go on does without, and never the rest. So it is within
+//! A stall makes everybody silent at once, and a split that nobody is told of and that ends early does so for some. It may cost whomever some side that may go on does without, and never the rest. So it is within
 //! the promise alone, and hardly ever together with something else.
 //!
 //! Each round begins with a whole cluster, so rounds need not be looked at together, with one exception: a management node that was
@@ -26,6 +26,8 @@ use crate::{
 };
 
 type Nodes = BTreeSet<NodeId>;
+/// Silence of this length has been noticed by everybody.
+const SETTLED_NS: u64 = 400_000_000;
 /// Nodes of which every set is looked at.
 const WAYS_NODES_MAX: usize = 12;
 
@@ -109,8 +111,16 @@ fn losses(settings: &Settings, fault: &Fault) -> Vec<Nodes> {
         | Fault::Flap { a, b, .. }
         | Fault::Reset { a, b, .. }
         | Fault::Mute { from: a, to: b, .. } => only(a).into_iter().chain(only(b)).collect(),
-        Fault::Split { side, .. } => split(settings, side, None),
-        Fault::Bridge { side, bridge, .. } => split(settings, side, Some(*bridge)),
+        Fault::Split { side, lasts, silent } => {
+            let mut losses = split(settings, side, None);
+            losses.extend(unsettled(settings, *lasts, *silent && !losses.is_empty()));
+            losses
+        }
+        Fault::Bridge { side, bridge, lasts, silent } => {
+            let mut losses = split(settings, side, Some(*bridge));
+            losses.extend(unsettled(settings, *lasts, *silent && !losses.is_empty()));
+            losses
+        }
         // The node that recovers stops.
         Fault::Arm { who, point, .. } if point == "ldm.stop_copy" => only(who),
         Fault::Stall { side, .. } => stall(settings, side.as_deref()),
@@ -134,6 +144,12 @@ fn split(settings: &Settings, side: &[NodeId], bridge: Option<NodeId>) -> Vec<No
         }
     }
     losses
+}
+
+/// Sides that do not hear each other for about as long as silence is borne: some find others silent and some do not, so that anybody may
+/// be lost whom the rest can do without.
+fn unsettled(settings: &Settings, lasts: u64, silent: bool) -> Vec<Nodes> {
+    if silent && lasts < SETTLED_NS { stall(settings, None) } else { Vec::new() }
 }
 
 /// Whoever is not needed may be lost, as long as the stall lasts or when it ends.
@@ -173,6 +189,8 @@ mod tests {
             (1, 2, "1ms stall all 600ms, 603ms heal"),
             (2, 2, "1ms stall n1+n2+n3+n4 600ms, 9ms client 0, 603ms heal"),
             (1, 3, "1ms stall n1+n2+n3 600ms, 9ms crash m1 1ms, 603ms heal"),
+            (3, 2, "1ms hush n2+n4+m1 82ms, 84ms heal"),
+            (3, 2, "1ms hush n2+n4+m1 800ms, 84ms crash n4 1ms, 900ms heal"),
         ] {
             assert_eq!(judge(groups, replicas, round), None, "{groups} x {replicas}: {round}");
         }
@@ -190,6 +208,7 @@ mod tests {
             (1, 3, "1ms crash n1 2ms, 1ms crash n2 1ms, 30ms heal"),
             (2, 2, "1ms split n1+n2 2ms, 3ms heal"),
             (2, 2, "1ms crash n1 2ms, 1ms cut n1 n2 1ms, 30ms heal"),
+            (3, 2, "1ms hush n2+n4+m1 82ms, 84ms crash n4 1ms, 90ms heal"),
             (1, 2, "1ms stall n1+n2 600ms, 9ms crash n1 2ms, 603ms heal"),
             (1, 2, "1ms stall n1+n2 600ms, 9ms crash m1 2ms, 603ms heal"),
         ] {
