@@ -189,6 +189,7 @@ impl Dictionary {
     fn on_view(&mut self, view: View, ctx: &mut Context<'_>) {
         let before = self.president();
         self.view = Some(view);
+        self.stop_asking_for_copy();
         let president = self.president();
         if before != president {
             self.coordinator.reset();

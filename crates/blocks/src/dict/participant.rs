@@ -231,6 +231,11 @@ impl Dictionary {
         ctx.send(Self::dict_of(NodeId(president)), Kind::DictCopyReq, |b| encode(&DictReadReq::default(), b));
     }
 
+    /// A member by an earlier copy: another one would only hold up schema changes.
+    pub(super) fn stop_asking_for_copy(&mut self) {
+        self.participant.copying.take_if(|c| c.order == 0);
+    }
+
     pub(super) fn on_copy_conf(
         &mut self,
         from: NodeId,
