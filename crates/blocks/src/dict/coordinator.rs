@@ -26,8 +26,9 @@ struct Wish {
 
 struct Running {
     step: SchemaStep,
-    /// Who is answered, with which number; nobody for what the president does on its own.
-    from: Option<(BlockRef, u64)>,
+    /// Who is answered, with which number; nobody for what the president does on its own. Several where a client asked again, by
+    /// another member, before its first question came; [`QUEUE_MAX`] at most.
+    from: Vec<(BlockRef, u64)>,
     committing: bool,
     waiting: BTreeSet<NodeId>,
     /// When they were sent what they are to answer.
@@ -112,7 +113,7 @@ impl Dictionary {
         self.check_running(ctx);
         while self.coordinator.running.is_none() && self.coordinator.collecting.is_none() {
             if self.catalog.version == 0 {
-                self.start(plan::bootstrap(&self.catalog).step, None, ctx);
+                self.start(plan::bootstrap(&self.catalog).step, Vec::new(), ctx);
                 return;
             }
             self.serve_copies(ctx);
@@ -127,13 +128,13 @@ impl Dictionary {
                 continue;
             }
             match plan::plan(&self.catalog, wish.token, &wish.change) {
-                Ok(plan) => self.start(plan.step, Some((wish.from, wish.request)), ctx),
+                Ok(plan) => self.start(plan.step, vec![(wish.from, wish.request)], ctx),
                 Err((code, name)) => Self::refuse(ctx, wish.from, Kind::SchemaRef, wish.request, code, &name),
             }
         }
     }
 
-    fn start(&mut self, step: SchemaStep, from: Option<(BlockRef, u64)>, ctx: &mut Context<'_>) {
+    fn start(&mut self, step: SchemaStep, from: Vec<(BlockRef, u64)>, ctx: &mut Context<'_>) {
         let step = SchemaStep { generation: self.view.as_ref().map_or(0, |v| v.generation), ..step };
         let waiting = self.broadcast(Kind::SchemaPrepReq, &step, ctx);
         self.coordinator.running = Some(Running { step, from, committing: false, waiting, sent: ctx.now(), error: 0 });
@@ -155,7 +156,9 @@ impl Dictionary {
         }
         if let Some(running) = self.coordinator.running.as_mut().filter(|r| r.step.token == req.token && req.token != 0)
         {
-            running.from = Some((from, req.request));
+            if running.from.len() < QUEUE_MAX && !running.from.contains(&(from, req.request)) {
+                running.from.push((from, req.request));
+            }
         } else if self.coordinator.queue.len() >= QUEUE_MAX {
             Self::refuse(ctx, from, Kind::SchemaRef, req.request, ErrorCode::SchemaBusy, "");
         } else {
@@ -199,13 +202,14 @@ impl Dictionary {
             self.catalog.skip_ids(&running.step);
             self.broadcast(Kind::SchemaAbortOrd, &running.step, ctx);
         }
-        let Some((from, request)) = running.from else { return };
-        if running.committing {
-            let table = step_table(&running.step).cloned();
-            let conf = SchemaConf { request, version: running.step.version, table };
-            ctx.send(from, Kind::SchemaConf, |b| encode(&conf, b));
-        } else {
-            Self::refuse(ctx, from, Kind::SchemaRef, request, Self::error_of(running.error), "");
+        for (from, request) in running.from {
+            if running.committing {
+                let table = step_table(&running.step).cloned();
+                let conf = SchemaConf { request, version: running.step.version, table };
+                ctx.send(from, Kind::SchemaConf, |b| encode(&conf, b));
+            } else {
+                Self::refuse(ctx, from, Kind::SchemaRef, request, Self::error_of(running.error), "");
+            }
         }
     }
 
@@ -235,7 +239,8 @@ impl Dictionary {
             let waiting = self.broadcast(Kind::SchemaCommitOrd, step, ctx);
             let step = step.clone();
             let sent = ctx.now();
-            self.coordinator.running = Some(Running { step, from: None, committing: true, waiting, sent, error: 0 });
+            self.coordinator.running =
+                Some(Running { step, from: Vec::new(), committing: true, waiting, sent, error: 0 });
             return;
         }
         let open = reports.values().filter_map(|r| r.prepared.as_ref()).find(|p| p.version > newest.version);

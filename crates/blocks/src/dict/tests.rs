@@ -146,6 +146,18 @@ fn a_member_that_is_asked_again_prepares_once() {
     assert_eq!(c.node(3).seen.borrow().orders.len(), orders);
 }
 
+/// A client that lost its node asked another one, whose question was faster than the first.
+#[test]
+fn everyone_who_asks_for_a_change_is_answered() {
+    let mut c = started(3);
+    wish(&mut c, 2, 7, table("t"));
+    wish(&mut c, 3, 7, table("t"));
+    wish(&mut c, 1, 7, table("t"));
+    let answered = |c: &Cluster| c.answers.iter().filter(|a| a.1 == Kind::SchemaConf).count();
+    assert!(c.run_until(10, |c| answered(c) == 3), "{} answers", answered(&c));
+    assert_eq!(read(&mut c, 2).version, 2);
+}
+
 #[test]
 fn a_joining_node_has_the_dictionary() {
     let mut c = started(2);

@@ -390,8 +390,10 @@ impl<W: Workload> Workload for Churned<W> {
         self.crew.shut(shut);
     }
     fn at_rest(&self) -> Result<(), String> {
-        self.workload.at_rest()?;
-        self.crew.at_rest()
+        match (self.workload.at_rest(), self.crew.at_rest()) {
+            (Err(workload), Err(crew)) => Err(format!("{workload}, churn {crew}")),
+            (workload, crew) => workload.and(crew),
+        }
     }
     fn survey(&mut self, dictionary: &Dictionary) -> Result<(), String> {
         let stock = self.crew.play();
