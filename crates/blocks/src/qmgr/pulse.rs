@@ -39,7 +39,7 @@ use apus_types::NodeId;
 use super::{MS, Membership, Phase, strain::HOPE_NS};
 
 /// Shortest silence that is a failure.
-pub const SILENCE_MIN_NS: u64 = 85 * MS;
+pub const SILENCE_MIN_NS: u64 = 80 * MS;
 /// The limit is so many times the spread.
 const SPREAD_FACTOR: u64 = 3;
 /// A gap or lateness longer than this was a pause, not a lack of CPU, and says no more about the next one than this.
