@@ -146,18 +146,17 @@ impl Pulses {
 
     /// Members that have been silent for too long, with their silence. Nobody to whom a promise runs, and nobody who still relies
     /// on ours: who holds another for failed must have no lease from it on any worker. Nobody at all while some member is on the
-    /// way there: who hears nobody finds that out at once, and not by accusing one after the other.
+    /// way there, or has been silent for half as long and only has a longer limit: who hears nobody finds that out at once, and not by
+    /// accusing one after the other.
     fn silent(&self, now: u64, longest: u64, is_held: impl Fn(&NodeId) -> bool) -> Vec<(NodeId, u64)> {
-        let mut silent = Vec::new();
-        for (node, p) in self.members.iter().filter(|(n, _)| !is_held(n)) {
-            let (silence, limit) = (p.silence(now), self.limit(p, longest));
-            if silence > limit && now > p.promised_until && now > p.leased_until {
-                silent.push((*node, silence));
-            } else if silence > limit / 2 {
-                return Vec::new();
-            }
-        }
-        silent
+        let is_silent =
+            |p: &Pulse| p.silence(now) > self.limit(p, longest) && now > p.promised_until && now > p.leased_until;
+        let watched = || self.members.iter().filter(|(n, _)| !is_held(n));
+        let silent: Vec<(NodeId, u64)> =
+            watched().filter(|(_, p)| is_silent(p)).map(|(n, p)| (*n, p.silence(now))).collect();
+        let shortest = silent.iter().map(|s| s.1).min().unwrap_or(0);
+        let is_on_the_way = |p: &Pulse| p.silence(now) > self.limit(p, longest).min(shortest) / 2;
+        if watched().any(|(_, p)| !is_silent(p) && is_on_the_way(p)) { Vec::new() } else { silent }
     }
 
     /// Members that have been silent for half the limit, and the shortest of their silences.

@@ -153,7 +153,29 @@ fn who_is_heard_last_after_a_stall_is_not_dead() {
         c.run_ms(later);
         c.mute.clear();
         c.run_ms(1000);
-        assert!((1..=3).all(|n| c.generation(n) == 1), "{later} ms");
+        assert!(running(&c, 3).len() == 3 && (1..=3).all(|n| c.generation(n) == 1), "{later} ms");
+    }
+}
+
+/// Limits differ where some links were slow before: nobody is accused while others have been silent for as long.
+#[test]
+fn a_stall_of_all_ends_nobody_whose_link_alone_was_calm() {
+    for slow in [35, 56, 66, 76] {
+        for stalled in [85, 95, 110, 150] {
+            let mut c = started(2, 3);
+            for (one, other) in [2, 6].into_iter().flat_map(|a| [1, 3, 4, 5].map(|b| (a, b))) {
+                c.mute(one, other);
+                c.mute(other, one);
+            }
+            c.run_ms(slow);
+            c.mute.clear();
+            c.run_ms(1000);
+            stall(&mut c, 6);
+            c.run_ms(stalled);
+            c.mute.clear();
+            c.run_ms(1000);
+            assert!(running(&c, 6).len() == 6 && (1..=6).all(|n| c.generation(n) == 1), "{slow} ms, then {stalled} ms");
+        }
     }
 }
 
