@@ -237,6 +237,7 @@ pub fn stored<'v>(ty: ColumnType, value: &'v Datum<'_>) -> Value<'v> {
         (Datum::Int(n), _) => Value::Int(*n),
         (Datum::UInt(n), _) => Value::UInt(*n),
         (Datum::Decimal { unscaled, scale }, _) => Value::Decimal { unscaled: *unscaled, scale: *scale },
+        (Datum::Fine { unscaled, scale, .. }, _) => Value::Decimal { unscaled: *unscaled, scale: *scale },
         (Datum::Double(x), ColumnType::Float) => Value::Float(*x as f32),
         (Datum::Double(x), _) => Value::Double(*x),
         (Datum::Text(t) | Datum::Bytes(t), _) => Value::Bytes(t),

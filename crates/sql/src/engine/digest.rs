@@ -21,6 +21,9 @@ const VERSION_NUMBER: u32 = 80_406;
 pub const LITERALS_MAX: usize = 65_535;
 /// Most literals of all rows of one INSERT digested by its first row.
 pub const ROW_LITERALS_MAX: usize = 1 << 20;
+/// Added to the number of a placeholder that stands for a hexadecimal or bit literal: these are numbers where one is wanted, other
+/// texts are not, so that the plans differ.
+pub const BINARY_LITERAL: usize = 1 << 20;
 /// Room for literals that is kept from one statement to the next.
 const LITERALS_KEPT: usize = 1 << 12;
 
@@ -43,6 +46,8 @@ enum LiteralKind {
     },
     /// `0x..` or `x'..'`: digits only.
     Hex,
+    /// `0b..` or `b'..'`: digits only.
+    Bits,
 }
 
 /// A literal's place in the statement text, quotes and prefixes excluded.
@@ -114,6 +119,7 @@ impl Literal {
                 Datum::Text(Cow::Owned(unescape(raw, quote)))
             }
             LiteralKind::Hex => Datum::Bytes(Cow::Owned(from_hex(raw))),
+            LiteralKind::Bits => Datum::Bytes(Cow::Owned(from_bits(raw))),
         })
     }
 }
@@ -154,6 +160,11 @@ pub fn from_hex(raw: &[u8]) -> Vec<u8> {
     out.extend(first.iter().map(|&b| digit(b)));
     out.extend(rest.chunks_exact(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])));
     out
+}
+
+/// Bytes of binary digits, filled up with zeros in front.
+pub fn from_bits(raw: &[u8]) -> Vec<u8> {
+    raw.rchunks(8).rev().map(|byte| byte.iter().fold(0, |n, &digit| n << 1 | u8::from(digit == b'1'))).collect()
 }
 
 /// Undoes MySQL's escapes inside a string that was quoted by `quote`.
@@ -242,6 +253,8 @@ impl Scanner<'_> {
                 b'`' => self.quoted_identifier()?,
                 b'0' if self.peek(1) == b'x' && self.peek(2).is_ascii_hexdigit() => self.hex_number(),
                 b'x' | b'X' if self.peek(1) == b'\'' => self.hex_string()?,
+                b'0' if self.peek(1) == b'b' && matches!(self.peek(2), b'0' | b'1') => self.bit_number(),
+                b'b' | b'B' if self.peek(1) == b'\'' => self.bit_string()?,
                 b'0'..=b'9' => self.number(),
                 b'.' if self.peek(1).is_ascii_digit() && !self.after_name() => self.number(),
                 b'?' => self.parameter()?,
@@ -393,7 +406,8 @@ impl Scanner<'_> {
         }
         self.space();
         self.out.literals.push(Literal { kind, start, end });
-        let number = self.out.literals.len() - before;
+        let binary = matches!(kind, LiteralKind::Hex | LiteralKind::Bits);
+        let number = self.out.literals.len() - before + if binary { BINARY_LITERAL } else { 0 };
         self.out.text.push(b'?');
         push_number(&mut self.out.text, number);
         self.at = token_end;
@@ -442,6 +456,36 @@ impl Scanner<'_> {
             return Err(self.unterminated());
         }
         self.literal(LiteralKind::Hex, start, start + digits, start + digits + 1);
+        Ok(())
+    }
+
+    fn bit_number(&mut self) {
+        let start = self.at + 2;
+        let rest = &self.sql[start..];
+        let digits = rest.iter().take_while(|b| matches!(b, b'0' | b'1')).count();
+        if rest.get(digits).is_some_and(|&b| is_word(b)) {
+            return self.word();
+        }
+        if self.form == Form::Digest {
+            return self.literal(LiteralKind::Bits, start, start + digits, start + digits);
+        }
+        // The parser knows the quoted form only.
+        self.seal(false);
+        self.space();
+        self.out.text.extend_from_slice(b"b'");
+        self.out.text.extend_from_slice(&self.sql[start..start + digits]);
+        self.out.text.push(b'\'');
+        self.at = start + digits;
+    }
+
+    fn bit_string(&mut self) -> Result<(), SqlError> {
+        let start = self.at + 2;
+        let rest = self.sql.get(start..).unwrap_or(&[]);
+        let digits = rest.iter().take_while(|b| matches!(b, b'0' | b'1')).count();
+        if rest.get(digits) != Some(&b'\'') {
+            return Err(self.unterminated());
+        }
+        self.literal(LiteralKind::Bits, start, start + digits, start + digits + 1);
         Ok(())
     }
 
@@ -510,7 +554,7 @@ mod tests {
     fn literals_become_placeholders() {
         let (text, values) =
             digest("SELECT  c FROM t1 WHERE id=-42 AND x IN ('a''b', \"q\\n\", 1.50, 1e3, 0xff, x'0A') -- end");
-        assert_eq!(text, "SELECT c FROM t1 WHERE id=-?1 AND x IN (?2, ?3, ?4, ?5, ?6, ?7)");
+        assert_eq!(text, "SELECT c FROM t1 WHERE id=-?1 AND x IN (?2, ?3, ?4, ?5, ?1048582, ?1048583)");
         assert_eq!(values[0], Datum::Int(42));
         assert_eq!(values[1], Datum::Text(Cow::Borrowed(b"a'b")));
         assert_eq!(values[2], Datum::Text(Cow::Borrowed(b"q\n")));
@@ -518,6 +562,9 @@ mod tests {
         assert_eq!(values[4], Datum::Double(1000.0));
         assert_eq!(values[5], Datum::Bytes(Cow::Borrowed(b"\xff")));
         assert_eq!(values[6], Datum::Bytes(Cow::Borrowed(b"\n")));
+        let (text, values) = digest("SELECT 1, b'101', 0b1000001000000001");
+        assert_eq!(text, "SELECT ?1, ?1048578, ?1048579");
+        assert_eq!(values[1..], [Datum::Bytes(Cow::Borrowed(b"\x05")), Datum::Bytes(Cow::Borrowed(b"\x82\x01"))]);
         assert_eq!(digest("select 18446744073709551615 ,9223372036854775808.0").1[0], Datum::UInt(u64::MAX));
     }
 

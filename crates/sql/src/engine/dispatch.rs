@@ -379,6 +379,17 @@ pub(super) fn plan_text(catalog: &Catalog, env: &Env, text: &str, param_kinds: V
     })
 }
 
+/// Whether parameters or variables decide the types of a query's columns, or of what it sorts and groups by.
+fn is_typed_by_values(select: &plan::Select) -> bool {
+    let group = select.group.iter();
+    let grouped = group.flat_map(|g| {
+        let arguments = g.aggregates.iter().filter_map(|a| a.argument.as_ref());
+        g.keys.iter().map(|k| &k.expr).chain(arguments)
+    });
+    select.outputs.iter().any(|o| o.expr.has_param() || o.expr.has_user_variable())
+        || select.order.iter().map(|k| &k.expr).chain(grouped).any(|e| e.has_user_variable())
+}
+
 fn param_datum<'a>(p: &ParamValue<'a>) -> Datum<'a> {
     use apus_types::time::{Civil, pack_date, pack_datetime};
     use std::borrow::Cow;
@@ -477,12 +488,12 @@ impl Engine for SqlEngine {
             let plan = plan_text(&catalog, &session.env, &String::from_utf8_lossy(&plain.text), kinds)?;
             if let Plan::Select(select) = &plan {
                 columns = select.defs.clone();
-                prepared.typed_by_params = select.outputs.iter().any(|o| o.expr.has_param());
+                prepared.typed_by_params = is_typed_by_values(select);
             }
             if let Plan::Insert(i) = &plan
                 && let Source::Select(select) = &i.source
             {
-                prepared.typed_by_params |= select.outputs.iter().any(|o| o.expr.has_param());
+                prepared.typed_by_params |= is_typed_by_values(select);
             }
             prepared.plan = Some((catalog.version, session.env.database.clone(), Rc::new(plan)));
         } else if plain.parameters > 0 {

@@ -42,3 +42,5 @@ pub use session::Session;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_functions;

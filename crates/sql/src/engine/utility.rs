@@ -220,7 +220,7 @@ impl SqlEngine {
             if session.env.user_variables.len() >= super::expr::env::USER_VARIABLES_MAX {
                 return Err(errors::not_supported("more user variables"));
             }
-            session.env.user_variables.insert(name, value);
+            session.env.user_variables.insert(name, variable_value(value));
             return Ok(());
         }
         let lower = target.to_ascii_lowercase();
@@ -341,6 +341,15 @@ fn evaluate(session: &Session, text: &str) -> Result<Option<Datum<'static>>> {
     let cx = Context { layout: &layout, row: &[], new_row: None, params: &[], aggregates: &[], env: &session.env };
     let value = expr.eval(&cx)?.into_owned();
     Ok(Some(value))
+}
+
+/// A value as a variable keeps it: numbers and texts only, with all the digits they have.
+fn variable_value(value: Datum<'static>) -> Datum<'static> {
+    match value {
+        Datum::Fine { unscaled, scale, .. } => Datum::Decimal { unscaled, scale },
+        moment @ (Datum::Date(_) | Datum::DateTime(..) | Datum::Time(..)) => Datum::text(moment.as_string()),
+        other => other,
+    }
 }
 
 /// Splits at commas outside of quotes and parentheses.

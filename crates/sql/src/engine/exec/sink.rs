@@ -349,11 +349,11 @@ impl Accumulator {
         match a.function {
             AggregateKind::Count | AggregateKind::CountRows => {}
             AggregateKind::Sum | AggregateKind::Avg => {
-                let number = match value.number() {
-                    Some(n) => match n.to_decimal() {
-                        Some((unscaled, scale)) => Datum::Decimal { unscaled, scale },
-                        None => n.datum(),
-                    },
+                let number = match value.number().map(|n| (n, n.to_decimal())) {
+                    Some((_, Some((unscaled, scale)))) => {
+                        Datum::decimal(unscaled, scale, value.shown_scale().min(scale))
+                    }
+                    Some((n, None)) => n.datum(),
                     None => Datum::Null,
                 };
                 self.sum = Some(match &self.sum {

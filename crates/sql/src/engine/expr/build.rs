@@ -61,6 +61,8 @@ pub struct Builder<'a> {
     pub aliases: Vec<(String, Expr)>,
     pub aliases_first: bool,
     pub param_kinds: Vec<Kind>,
+    /// The session, for the kinds of its variables.
+    pub env: Option<&'a super::Env>,
     pub database: String,
     depth: usize,
 }
@@ -93,7 +95,10 @@ impl<'a> Builder<'a> {
         Ok(match e {
             A::Identifier(name) => self.identifier(name)?,
             A::CompoundIdentifier(parts) => self.compound(parts)?,
-            A::Value(v) => value(&v.value)?,
+            A::Value(v) => match &v.value {
+                ast::Value::Placeholder(p) if p.starts_with('@') => self.variable(p)?,
+                v => value(v)?,
+            },
             A::Nested(inner) => self.build(inner)?,
             A::BinaryOp { left, op, right } => self.binary(left, op, right)?,
             A::UnaryOp { op, expr } => {
@@ -110,11 +115,11 @@ impl<'a> Builder<'a> {
                             Expr::Const(Datum::Decimal { unscaled: -unscaled, scale })
                         }
                         Expr::Const(Datum::Double(x)) => Expr::Const(Datum::Double(-x)),
-                        other => Expr::Negate(Box::new(other)),
+                        other => Expr::Negate(Box::new(as_number(other))),
                     },
                     UnaryOperator::Plus => *inner,
-                    UnaryOperator::Not | UnaryOperator::BangNot => Expr::Not(inner),
-                    UnaryOperator::BitwiseNot => Expr::BitNot(inner),
+                    UnaryOperator::Not | UnaryOperator::BangNot => Expr::Not(Box::new(as_number(*inner))),
+                    UnaryOperator::BitwiseNot => Expr::BitNot(Box::new(as_number(*inner))),
                     other => return Err(errors::not_supported(&format!("operator {other}"))),
                 }
             }
@@ -127,12 +132,26 @@ impl<'a> Builder<'a> {
             A::IsFalse(e) => Expr::IsTruth { expr: self.boxed(e)?, want: false, negated: false },
             A::IsNotFalse(e) => Expr::IsTruth { expr: self.boxed(e)?, want: false, negated: true },
             A::InList { expr, list, negated } => {
-                let (expr, list) = (self.boxed(expr)?, self.list(list)?);
+                let (mut expr, mut list) = (self.build(expr)?, self.list(list)?);
+                if list.iter().any(|e| self.is_number(e)) {
+                    expr = as_number(expr);
+                }
+                if self.is_number(&expr) {
+                    list = list.into_iter().map(as_number).collect();
+                }
+                let expr = Box::new(expr);
                 let collation = list.iter().fold(collation_of(&expr), |c, e| c.or(collation_of(e))).unwrap_or_default();
                 Expr::In { expr, list, negated: *negated, collation }
             }
             A::Between { expr, negated, low, high } => {
-                let (expr, low, high) = (self.boxed(expr)?, self.boxed(low)?, self.boxed(high)?);
+                let (mut expr, mut low, mut high) = (self.build(expr)?, self.build(low)?, self.build(high)?);
+                if self.is_number(&low) || self.is_number(&high) {
+                    expr = as_number(expr);
+                }
+                if self.is_number(&expr) {
+                    (low, high) = (as_number(low), as_number(high));
+                }
+                let (expr, low, high) = (Box::new(expr), Box::new(low), Box::new(high));
                 let collation = pick([&expr, &low, &high]);
                 Expr::Between { expr, low, high, negated: *negated, collation }
             }
@@ -162,9 +181,11 @@ impl<'a> Builder<'a> {
             A::Cast { expr, data_type: DataType::Binary(None), .. } if is_operation(expr) => {
                 return Err(errors::not_supported("BINARY before an operator, without parentheses"));
             }
-            A::Cast { expr, data_type, .. } => Expr::Cast(self.boxed(expr)?, cast_type(data_type)?),
-            A::Convert { expr, data_type: Some(to), charset: None, .. } => {
-                Expr::Cast(self.boxed(expr)?, cast_type(to)?)
+            A::Cast { expr, data_type, .. } | A::Convert { expr, data_type: Some(data_type), charset: None, .. } => {
+                let (inner, to) = (self.build(expr)?, cast_type(data_type)?);
+                let number =
+                    matches!(to, CastType::Signed | CastType::Unsigned | CastType::Decimal { .. } | CastType::Double);
+                Expr::Cast(Box::new(if number { as_number(inner) } else { inner }), to)
             }
             A::Convert { expr, data_type: None, .. } => Expr::Cast(self.boxed(expr)?, CastType::Text(None)),
             A::Collate { expr, collation } => {
@@ -238,7 +259,7 @@ impl<'a> Builder<'a> {
 
     fn identifier(&mut self, name: &ast::Ident) -> Result<Expr> {
         if name.quote_style.is_none() && name.value.starts_with('@') {
-            return variable(&name.value);
+            return self.variable(&name.value);
         }
         if name.quote_style == Some('"') {
             return Ok(Expr::Const(Datum::text(name.value.clone())));
@@ -258,7 +279,7 @@ impl<'a> Builder<'a> {
     fn compound(&mut self, parts: &[ast::Ident]) -> Result<Expr> {
         let names: Vec<&str> = parts.iter().map(|p| p.value.as_str()).collect();
         if names.first().is_some_and(|n| n.starts_with("@@")) {
-            return variable(&names.join("."));
+            return self.variable(&names.join("."));
         }
         let unknown = || errors::unknown_column(&names.join("."), self.clause);
         let (&column, qualifier) = names.split_last().ok_or_else(unknown)?;
@@ -288,9 +309,15 @@ impl<'a> Builder<'a> {
             let base = self.build(right)?;
             return self.date_add(base, interval, false);
         }
-        let (a, b) = (self.boxed(left)?, self.boxed(right)?);
+        let (mut a, mut b) = (self.boxed(left)?, self.boxed(right)?);
         let collation = pick([&a, &b]);
-        let arith = |op| Ok(Expr::Arith(op, a.clone(), b.clone()));
+        if self.is_number(&a) || is_logical(op) {
+            b = Box::new(as_number(*b));
+        }
+        if self.is_number(&b) || is_logical(op) {
+            a = Box::new(as_number(*a));
+        }
+        let arith = |op| Ok(Expr::Arith(op, Box::new(as_number((*a).clone())), Box::new(as_number((*b).clone()))));
         let compare = |op| Ok(Expr::Compare(op, a.clone(), b.clone(), collation));
         match op {
             B::Plus => arith(ArithOp::Add),
@@ -318,6 +345,27 @@ impl<'a> Builder<'a> {
             B::Assignment => Err(errors::not_supported("assignment to a user variable in an expression")),
             other => Err(errors::not_supported(&format!("operator {other}"))),
         }
+    }
+
+    /// Whether this is known to be a number.
+    fn is_number(&self, e: &Expr) -> bool {
+        matches!(e.kind(&self.param_kinds), Kind::Int | Kind::UInt | Kind::Decimal(_) | Kind::Double)
+    }
+
+    fn variable(&self, text: &str) -> Result<Expr> {
+        if let Some(system) = text.strip_prefix("@@") {
+            let lower = system.to_ascii_lowercase();
+            let (global, name) = match lower.split_once('.') {
+                Some(("global", name)) => (true, name),
+                Some(("session" | "local", name)) => (false, name),
+                _ => (false, lower.as_str()),
+            };
+            crate::engine::variables::check_name(name)?;
+            return Ok(Expr::SystemVariable { name: name.to_owned(), global });
+        }
+        let name = text.trim_start_matches('@').trim_matches(['`', '\'', '"']).to_ascii_lowercase();
+        let kind = self.env.map_or(Kind::Text, |env| env.user_variables.get(&name).map_or(Kind::Null, Kind::of_datum));
+        Ok(Expr::UserVariable(name, kind))
     }
 
     fn date_add(&mut self, base: Expr, interval: &ast::Interval, subtract: bool) -> Result<Expr> {
@@ -385,6 +433,7 @@ impl<'a> Builder<'a> {
         let Some(function) = func::lookup(&name, args.len())? else {
             return Err(errors::unknown_function(&self.database, &f.name.to_string()));
         };
+        let args = if function.is_numeric() { args.into_iter().map(as_number).collect() } else { args };
         Ok(call(function, args))
     }
 
@@ -497,22 +546,29 @@ fn shorten(text: &str) -> String {
 }
 
 fn placeholder(text: &str) -> Result<Expr> {
-    let number = text.strip_prefix('?').and_then(|n| n.parse::<usize>().ok()).filter(|&n| n > 0);
-    number.map(|n| Expr::Param(n - 1)).ok_or_else(|| errors::syntax(text))
+    let number = text.strip_prefix('?').and_then(|n| n.parse::<usize>().ok()).and_then(|n| n.checked_sub(1));
+    match number {
+        Some(n) if n >= digest::BINARY_LITERAL => Ok(binary_literal(Expr::Param(n - digest::BINARY_LITERAL))),
+        Some(n) => Ok(Expr::Param(n)),
+        None => Err(errors::syntax(text)),
+    }
 }
 
-fn variable(text: &str) -> Result<Expr> {
-    if let Some(system) = text.strip_prefix("@@") {
-        let lower = system.to_ascii_lowercase();
-        let (global, name) = match lower.split_once('.') {
-            Some(("global", name)) => (true, name),
-            Some(("session" | "local", name)) => (false, name),
-            _ => (false, lower.as_str()),
-        };
-        crate::engine::variables::check_name(name)?;
-        return Ok(Expr::SystemVariable { name: name.to_owned(), global });
+fn binary_literal(bytes: Expr) -> Expr {
+    Expr::Call(func::Func::BinaryLiteral, vec![bytes], Collation::Binary)
+}
+
+/// A hexadecimal or bit literal where a number is wanted; everything else as it is.
+fn as_number(e: Expr) -> Expr {
+    match e {
+        Expr::Call(func::Func::BinaryLiteral, bytes, c) => Expr::Call(func::Func::BinaryNumber, bytes, c),
+        other => other,
     }
-    Ok(Expr::UserVariable(text.trim_start_matches('@').trim_matches(['`', '\'', '"']).to_ascii_lowercase()))
+}
+
+fn is_logical(op: &BinaryOperator) -> bool {
+    use BinaryOperator as B;
+    matches!(op, B::And | B::Or | B::Xor | B::StringConcat | B::PGOverlap)
 }
 
 fn value(v: &ast::Value) -> Result<Expr> {
@@ -522,19 +578,13 @@ fn value(v: &ast::Value) -> Result<Expr> {
         V::SingleQuotedString(s) | V::DoubleQuotedString(s) | V::NationalStringLiteral(s) => {
             Expr::Const(Datum::text(s.clone()))
         }
-        V::HexStringLiteral(s) => Expr::Const(Datum::Bytes(digest::from_hex(s.as_bytes()).into())),
-        V::SingleQuotedByteStringLiteral(s) => {
-            let n = u64::from_str_radix(s, 2).map_err(|_| errors::syntax(s))?;
-            Expr::Const(Datum::UInt(n))
+        V::HexStringLiteral(s) => binary_literal(Expr::Const(Datum::Bytes(digest::from_hex(s.as_bytes()).into()))),
+        V::SingleQuotedByteStringLiteral(s) if s.bytes().all(|b| matches!(b, b'0' | b'1')) => {
+            binary_literal(Expr::Const(Datum::Bytes(digest::from_bits(s.as_bytes()).into())))
         }
         V::Boolean(b) => Expr::Const(Datum::from_bool(*b)),
         V::Null => Expr::Const(Datum::Null),
-        V::Placeholder(p) => {
-            if p.starts_with('@') {
-                return variable(p);
-            }
-            placeholder(p)?
-        }
+        V::Placeholder(p) => placeholder(p)?,
         other => return Err(errors::not_supported(&shorten(&other.to_string()))),
     })
 }

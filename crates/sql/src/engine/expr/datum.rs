@@ -21,6 +21,13 @@ pub enum Datum<'a> {
         unscaled: i128,
         scale: u8,
     },
+    /// A decimal inside arithmetic: MySQL computes quotients to more digits than their declared scale `shown`, and rounds only
+    /// where the value leaves arithmetic.
+    Fine {
+        unscaled: i128,
+        scale: u8,
+        shown: u8,
+    },
     Double(f64),
     Text(Cow<'a, [u8]>),
     Bytes(Cow<'a, [u8]>),
@@ -128,6 +135,19 @@ impl<'a> Datum<'a> {
     pub fn text(s: impl Into<String>) -> Datum<'a> {
         Datum::Text(Cow::Owned(s.into().into_bytes()))
     }
+    /// A decimal of `scale` digits behind the point of which `shown` are declared.
+    pub fn decimal(unscaled: i128, scale: u8, shown: u8) -> Datum<'a> {
+        if scale > shown { Datum::Fine { unscaled, scale, shown } } else { Datum::Decimal { unscaled, scale } }
+    }
+    /// Digits behind the point that the value is declared with.
+    pub fn shown_scale(&self) -> u8 {
+        match self {
+            Datum::Decimal { scale, .. } => *scale,
+            Datum::Fine { shown, .. } => *shown,
+            Datum::DateTime(_, n) | Datum::Time(_, n) => *n,
+            _ => 0,
+        }
+    }
     pub fn from_bool(b: bool) -> Datum<'a> {
         Datum::Int(i64::from(b))
     }
@@ -167,6 +187,7 @@ impl<'a> Datum<'a> {
             Datum::Int(n) => Datum::Int(n),
             Datum::UInt(n) => Datum::UInt(n),
             Datum::Decimal { unscaled, scale } => Datum::Decimal { unscaled, scale },
+            Datum::Fine { unscaled, scale, shown } => Datum::Fine { unscaled, scale, shown },
             Datum::Double(x) => Datum::Double(x),
             Datum::Text(t) => Datum::Text(Cow::Owned(t.into_owned())),
             Datum::Bytes(b) => Datum::Bytes(Cow::Owned(b.into_owned())),
@@ -185,6 +206,7 @@ impl<'a> Datum<'a> {
             Datum::Int(n) => Datum::Int(*n),
             Datum::UInt(n) => Datum::UInt(*n),
             Datum::Decimal { unscaled, scale } => Datum::Decimal { unscaled: *unscaled, scale: *scale },
+            Datum::Fine { unscaled, scale, shown } => Datum::Fine { unscaled: *unscaled, scale: *scale, shown: *shown },
             Datum::Double(x) => Datum::Double(*x),
             Datum::Date(d) => Datum::Date(*d),
             Datum::DateTime(d, n) => Datum::DateTime(*d, *n),
@@ -198,7 +220,9 @@ impl<'a> Datum<'a> {
             Datum::Null => return None,
             Datum::Int(n) => Number::Int(*n),
             Datum::UInt(n) => Number::UInt(*n),
-            Datum::Decimal { unscaled, scale } => Number::Decimal(*unscaled, *scale),
+            Datum::Decimal { unscaled, scale } | Datum::Fine { unscaled, scale, .. } => {
+                Number::Decimal(*unscaled, *scale)
+            }
             Datum::Double(x) => Number::Double(*x),
             Datum::Text(t) | Datum::Bytes(t) => Number::Double(text_to_f64(t).0),
             Datum::Date(d) => {
@@ -246,6 +270,10 @@ impl<'a> Datum<'a> {
             }
             Datum::UInt(n) => number::push_u64(out, *n),
             Datum::Decimal { unscaled, scale } => decimal::push(out, *unscaled, *scale),
+            Datum::Fine { unscaled, scale, shown } => {
+                // Fewer digits than there are: it cannot overflow.
+                decimal::push(out, decimal::rescale(*unscaled, *scale, *shown).unwrap_or(0), *shown);
+            }
             Datum::Double(x) => number::push_f64(out, *x),
             Datum::Text(t) | Datum::Bytes(t) => out.extend_from_slice(t),
             Datum::Date(d) => {
@@ -283,7 +311,7 @@ impl<'a> Datum<'a> {
             Datum::Text(t) | Datum::Bytes(t) => temporal::parse_datetime(t),
             Datum::Int(n) => temporal::datetime_from_number(*n),
             Datum::UInt(n) => temporal::datetime_from_number(i64::try_from(*n).ok()?),
-            Datum::Decimal { .. } | Datum::Double(_) => {
+            Datum::Decimal { .. } | Datum::Fine { .. } | Datum::Double(_) => {
                 temporal::datetime_from_number(i64::try_from(self.number()?.to_i128()).ok()?)
             }
             Datum::Null | Datum::Time(..) => None,

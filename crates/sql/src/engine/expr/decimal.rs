@@ -4,6 +4,10 @@
 pub const DIGITS_MAX: usize = 38;
 /// MySQL adds this many digits to the dividend's scale in a division (`div_precision_increment`).
 pub const DIVISION_DIGITS: u8 = 4;
+/// MySQL's largest scale.
+pub const SCALE_MAX: u8 = 30;
+/// MySQL computes in words of so many digits: a quotient has whole ones behind its point.
+const WORD_DIGITS: u8 = 9;
 
 /// `10^n`; `None` beyond the representation.
 pub fn power_of_ten(n: u8) -> Option<i128> {
@@ -64,6 +68,39 @@ pub fn truncate(unscaled: i128, from: u8, to: u8) -> Option<i128> {
 pub fn align(a: (i128, u8), b: (i128, u8)) -> Option<(i128, i128, u8)> {
     let scale = a.1.max(b.1);
     Some((rescale(a.0, a.1, scale)?, rescale(b.0, b.1, scale)?, scale))
+}
+
+/// The product, at most [`SCALE_MAX`] digits behind the point.
+pub fn multiply(x: (i128, u8), y: (i128, u8)) -> Option<(i128, u8)> {
+    let (product, scale) = (x.0.checked_mul(y.0)?, x.1 + y.1);
+    if scale > SCALE_MAX { Some((rescale(product, scale, SCALE_MAX)?, SCALE_MAX)) } else { Some((product, scale)) }
+}
+
+/// The quotient, cut (not rounded) behind as many digits as MySQL computes: whole words for the fractions of both sides and
+/// [`DIVISION_DIGITS`] more. Fewer where they do not fit, yet one more than `least`; `None` when these do not fit.
+pub fn divide(x: (i128, u8), y: (i128, u8), least: u8) -> Option<(i128, u8)> {
+    let words = |digits: u8| digits.div_ceil(WORD_DIGITS) * WORD_DIGITS;
+    let (whole_x, whole_y) = (words(x.1), words(y.1));
+    let spare = whole_x - x.1 + whole_y - y.1;
+    let wanted = words(whole_x + whole_y + DIVISION_DIGITS.saturating_sub(spare));
+    let shift = wanted + y.1 - x.1;
+    if let Some(numerator) = power_of_ten(shift).and_then(|f| x.0.checked_mul(f)) {
+        return Some((numerator.checked_div(y.0)?, wanted));
+    }
+    // Digit by digit, as far as the representation goes.
+    let (dividend, divisor) = (x.0.unsigned_abs(), y.0.unsigned_abs());
+    let (mut quotient, mut rest) = (dividend.checked_div(divisor)?, dividend % divisor);
+    let mut missing = shift;
+    while missing > 0 {
+        let Some(next) = rest.checked_mul(10) else { break };
+        let longer = quotient.checked_mul(10).and_then(|q| q.checked_add(next / divisor));
+        let Some(longer) = longer.filter(|q| i128::try_from(*q).is_ok()) else { break };
+        (quotient, rest) = (longer, next % divisor);
+        missing -= 1;
+    }
+    let scale = wanted.checked_sub(missing).filter(|scale| *scale > least)?;
+    let quotient = i128::try_from(quotient).ok()?;
+    Some((if (x.0 < 0) != (y.0 < 0) { -quotient } else { quotient }, scale))
 }
 
 pub fn to_f64(unscaled: i128, scale: u8) -> f64 {
@@ -131,5 +168,19 @@ mod tests {
         assert_eq!(truncate(129, 2, 1), Some(12));
         assert_eq!(rescale(1, 0, 2), Some(100));
         assert_eq!(parse_exact("1.5x"), None);
+    }
+
+    #[test]
+    fn quotients_have_whole_words_of_digits() {
+        assert_eq!(divide((1, 0), (3, 0), 4), Some((333_333_333, 9)));
+        assert_eq!(divide((10, 1), (3, 0), 5), Some((333_333_333, 9)));
+        assert_eq!(divide((-20, 1), (30, 1), 5), Some((-666_666_666_666_666_666, 18)));
+        // 10^36 / 7: the digits that fit.
+        assert_eq!(
+            divide((10i128.pow(37), 1), (7, 0), 0),
+            Some((142_857_142_857_142_857_142_857_142_857_142_857_142, 3))
+        );
+        assert_eq!(divide((i128::MAX, 0), (3, 0), 4), None);
+        assert_eq!(divide((1, 0), (0, 0), 4), None);
     }
 }

@@ -26,7 +26,7 @@ impl Expr {
                 None => Datum::Null,
             },
             Expr::Aggregate(i, _) => cx.aggregates.get(*i).map_or(Datum::Null, Datum::borrowed),
-            Expr::UserVariable(name) => cx.env.user_variables.get(name).map_or(Datum::Null, Datum::borrowed),
+            Expr::UserVariable(name, _) => cx.env.user_variables.get(name).map_or(Datum::Null, Datum::borrowed),
             Expr::SystemVariable { name, global } => cx.env.variables.get(name, *global)?,
             Expr::Negate(e) => negate(&e.eval(cx)?)?,
             Expr::Not(e) => truth_value(e.eval(cx)?.truth().map(|t| !t)),
@@ -171,7 +171,7 @@ fn negate(value: &Datum<'_>) -> Result<Datum<'static>> {
         }
         Some(Number::UInt(n)) if n <= 1 << 63 => Datum::Int((n as i64).wrapping_neg()),
         Some(Number::UInt(n)) => Datum::Decimal { unscaled: -i128::from(n), scale: 0 },
-        Some(Number::Decimal(unscaled, scale)) => Datum::Decimal { unscaled: -unscaled, scale },
+        Some(Number::Decimal(unscaled, scale)) => Datum::decimal(-unscaled, scale, value.shown_scale().min(scale)),
         Some(Number::Double(x)) => Datum::Double(-x),
     })
 }
@@ -215,11 +215,8 @@ pub fn arith(op: ArithOp, left: &Datum<'_>, right: &Datum<'_>) -> Result<Datum<'
         return Ok(Datum::Null);
     }
     let fail = |kind| Err(overflow(kind, symbol, left, right));
-    if op == Div && !matches!((a, b), (Number::Double(_), _) | (_, Number::Double(_))) {
-        return divide(a, b).map_or_else(|| fail("DECIMAL"), Ok);
-    }
     match (a, b) {
-        (Number::Int(_) | Number::UInt(_), Number::Int(_) | Number::UInt(_)) => {
+        (Number::Int(_) | Number::UInt(_), Number::Int(_) | Number::UInt(_)) if op != Div => {
             let unsigned = matches!(a, Number::UInt(_)) || matches!(b, Number::UInt(_));
             let (x, y) = (a.to_i128(), b.to_i128());
             let result = match op {
@@ -242,7 +239,10 @@ pub fn arith(op: ArithOp, left: &Datum<'_>, right: &Datum<'_>) -> Result<Datum<'
             }
         }
         (a, b) => match (a.to_decimal(), b.to_decimal()) {
-            (Some(x), Some(y)) => decimal_arith(op, x, y).map_or_else(|| fail("DECIMAL"), Ok),
+            (Some(x), Some(y)) => {
+                let shown = (left.shown_scale(), right.shown_scale());
+                decimal_arith(op, x, y, shown).map_or_else(|| fail("DECIMAL"), Ok)
+            }
             _ => {
                 let (x, y) = (a.to_f64(), b.to_f64());
                 let result = match op {
@@ -262,38 +262,44 @@ pub fn arith(op: ArithOp, left: &Datum<'_>, right: &Datum<'_>) -> Result<Datum<'
     }
 }
 
-fn divide(a: Number, b: Number) -> Option<Datum<'static>> {
-    let ((x, xs), (y, ys)) = (a.to_decimal()?, b.to_decimal()?);
-    let scale = (xs + decimal::DIVISION_DIGITS).min(30);
-    // x / 10^xs / (y / 10^ys), at `scale`, one more digit for rounding.
-    let shift = u32::from(scale) + u32::from(ys) + 1 - u32::from(xs);
-    let quotient = match 10i128.checked_pow(shift).and_then(|f| x.checked_mul(f)) {
-        Some(numerator) => numerator / y,
-        None => decimal::from_f64(decimal::to_f64(x, xs) / decimal::to_f64(y, ys), scale + 1)?,
+/// Arithmetic on exact numbers that are declared with `shown` digits. Where the representation is too small for all the
+/// digits, those that are not shown go first.
+fn decimal_arith(
+    op: ArithOp,
+    mut x: (i128, u8),
+    mut y: (i128, u8),
+    (shown_x, shown_y): (u8, u8),
+) -> Option<Datum<'static>> {
+    let shown = match op {
+        ArithOp::Mul => shown_x + shown_y,
+        ArithOp::Div => shown_x + decimal::DIVISION_DIGITS,
+        _ => shown_x.max(shown_y),
     };
-    Some(Datum::Decimal { unscaled: decimal::rescale(quotient, scale + 1, scale)?, scale })
-}
-
-fn decimal_arith(op: ArithOp, x: (i128, u8), y: (i128, u8)) -> Option<Datum<'static>> {
-    let (unscaled, scale) = match op {
-        ArithOp::Mul => {
-            let scale = x.1 + y.1;
-            let product = x.0.checked_mul(y.0)?;
-            if scale > 30 { (decimal::rescale(product, scale, 30)?, 30) } else { (product, scale) }
+    loop {
+        let done = match op {
+            ArithOp::Div => decimal::divide(x, y, shown.min(decimal::SCALE_MAX)),
+            ArithOp::Mul => decimal::multiply(x, y),
+            _ => decimal::align(x, y).and_then(|(a, b, scale)| match op {
+                ArithOp::Add => Some((a.checked_add(b)?, scale)),
+                ArithOp::Sub => Some((a.checked_sub(b)?, scale)),
+                ArithOp::Mod => Some((a % b, scale)),
+                _ => Some((a / b, 0)),
+            }),
+        };
+        if let Some((unscaled, scale)) = done {
+            return Some(match (op, i64::try_from(unscaled)) {
+                (ArithOp::IntDiv, Ok(n)) => Datum::Int(n),
+                _ => Datum::decimal(unscaled, scale, shown.min(decimal::SCALE_MAX)),
+            });
         }
-        _ => {
-            let (a, b, scale) = decimal::align(x, y)?;
-            match op {
-                ArithOp::Add => (a.checked_add(b)?, scale),
-                ArithOp::Sub => (a.checked_sub(b)?, scale),
-                ArithOp::Mod => (a % b, scale),
-                _ => {
-                    return Some(i64::try_from(a / b).map_or(Datum::Decimal { unscaled: a / b, scale: 0 }, Datum::Int));
-                }
-            }
-        }
-    };
-    Some(Datum::Decimal { unscaled, scale })
+        let longer = match (x.1 > shown_x, y.1 > shown_y) {
+            (true, true) if y.1 > x.1 => &mut y,
+            (true, _) => &mut x,
+            (false, true) => &mut y,
+            (false, false) => return None,
+        };
+        *longer = (decimal::truncate(longer.0, longer.1, longer.1 - 1)?, longer.1 - 1);
+    }
 }
 
 pub fn cast<'a>(value: Datum<'a>, to: CastType) -> Result<Datum<'a>> {

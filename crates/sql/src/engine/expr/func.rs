@@ -86,6 +86,9 @@ functions! {
     NullIf, 2..=2, ["nullif"];
     Coalesce, 1..=1000, ["coalesce"];
     IsNull, 1..=1, ["isnull"];
+    // Reached by syntax only: `x'41'`, `b'1'`; and what it is where a number is wanted.
+    BinaryLiteral, 1..=1, [" binary_literal"];
+    BinaryNumber, 1..=1, [" binary_number"];
     // Time
     Now, 0..=1, ["now", "current_timestamp", "localtime", "localtimestamp", "sysdate"];
     CurDate, 0..=0, ["curdate", "current_date"];
@@ -137,6 +140,31 @@ impl Func {
         matches!(self, Func::Rand | Func::Uuid | Func::Sleep | Func::LastInsertId)
     }
 
+    /// Takes its arguments as numbers.
+    pub fn is_numeric(self) -> bool {
+        use Func::*;
+        matches!(
+            self,
+            Abs | Mod
+                | Round
+                | Truncate
+                | Floor
+                | Ceil
+                | Pow
+                | Sqrt
+                | Sign
+                | Exp
+                | Ln
+                | Log
+                | Log2
+                | Log10
+                | Rand
+                | Space
+                | Char
+                | Sleep
+        )
+    }
+
     pub fn kind(self, args: &[Expr], params: &[Kind]) -> Kind {
         use Func::*;
         let kind = |i: usize| args.get(i).map_or(Kind::Null, |e| e.kind(params));
@@ -146,7 +174,7 @@ impl Func {
             _ => 0,
         };
         match self {
-            Unhex | Char => Kind::Bytes,
+            Unhex | Char | BinaryLiteral => Kind::Bytes,
             Concat | ConcatWs | Substring | Left | Right | Trim | LTrim | RTrim | Replace | LPad | RPad | Reverse
             | Repeat | Upper | Lower => {
                 if args.iter().any(|e| e.kind(params) == Kind::Bytes) {
@@ -161,7 +189,7 @@ impl Func {
             Length | CharLength | Instr | Locate | Ascii | Strcmp | FindInSet | Field | Sign | IsNull | Year
             | Quarter | Month | Day | Hour | Minute | Second | Microsecond | DayOfWeek | Weekday | DayOfYear | Week
             | DateDiff | ToDays | TimestampDiff | RowCount | Sleep => Kind::Int,
-            Crc32 | ConnectionId | LastInsertId | FoundRows => Kind::UInt,
+            Crc32 | BinaryNumber | ConnectionId | LastInsertId | FoundRows => Kind::UInt,
             Rand | Pow | Sqrt | Exp | Ln | Log | Log2 | Log10 | Pi => Kind::Double,
             Abs => number_kind(kind(0)),
             Floor | Ceil => match number_kind(kind(0)) {
@@ -170,8 +198,8 @@ impl Func {
             },
             Round | Truncate => match (number_kind(kind(0)), args.get(1)) {
                 (Kind::Decimal(_), None) => Kind::Decimal(0),
-                (Kind::Decimal(s), Some(Expr::Const(Datum::Int(n)))) => {
-                    Kind::Decimal((*n).clamp(0, i64::from(s)) as u8)
+                (Kind::Decimal(_), Some(Expr::Const(Datum::Int(n)))) => {
+                    Kind::Decimal((*n).clamp(0, i64::from(decimal::SCALE_MAX)) as u8)
                 }
                 (k, _) => k,
             },
@@ -239,6 +267,11 @@ impl Func {
                 Ok(if same { Datum::Null } else { value })
             }
             IsNull => Ok(Datum::from_bool(args[0].eval(cx)?.is_null())),
+            BinaryLiteral => args[0].eval(cx),
+            BinaryNumber => Ok(match args[0].eval(cx)? {
+                Datum::Null => Datum::Null,
+                other => Datum::UInt(other.as_text().iter().fold(0, |n, &byte| n << 8 | u64::from(byte))),
+            }),
             Greatest | Least => {
                 let mut best = args[0].eval(cx)?;
                 for e in &args[1..] {
@@ -328,7 +361,9 @@ impl Func {
                 Number::Int(i) => {
                     i.checked_abs().map(Datum::Int).ok_or_else(|| errors::overflow("BIGINT", &format!("abs({i})")))
                 }
-                Number::Decimal(unscaled, scale) => Ok(Datum::Decimal { unscaled: unscaled.abs(), scale }),
+                Number::Decimal(unscaled, scale) => {
+                    Ok(Datum::decimal(unscaled.abs(), scale, first.shown_scale().min(scale)))
+                }
                 Number::Double(x) => Ok(Datum::Double(x.abs())),
                 Number::UInt(u) => Ok(Datum::UInt(u)),
             },
@@ -400,14 +435,14 @@ fn round(n: Number, digits: i32, truncate: bool, has_digits: bool) -> Result<Dat
             Datum::Double(if result.is_finite() { result } else { x })
         }
         Number::Decimal(unscaled, scale) => {
-            let keep = digits.clamp(0, i32::from(scale)) as u8;
+            let keep = digits.clamp(0, i32::from(decimal::SCALE_MAX)) as u8;
             let kept = if truncate {
                 decimal::truncate(unscaled, scale, keep)
             } else {
                 decimal::rescale(unscaled, scale, keep)
             };
-            let kept = kept.unwrap_or(unscaled);
             if digits >= 0 {
+                let Some(kept) = kept else { return Err(errors::overflow("DECIMAL", "round")) };
                 Datum::Decimal { unscaled: kept, scale: if has_digits { keep } else { 0 } }
             } else {
                 let whole = decimal::truncate(unscaled, scale, 0).unwrap_or(0);

@@ -148,7 +148,7 @@ pub(super) fn call<'a>(f: Func, args: &'a [Expr], collation: Collation, cx: &Con
         Func::FindInSet => {
             let set = text(1);
             let found =
-                (!set.is_empty()).then(|| set.split(|&b| b == b',').position(|p| collation.compare(p, &first).is_eq()));
+                (!set.is_empty()).then(|| set.split(|&b| b == b',').position(|p| same(p, &first, collation, binary)));
             Ok(Datum::Int(found.flatten().map_or(0, |i| i as i64 + 1)))
         }
         Func::Elt => Ok(usize::try_from(int(0))
@@ -213,11 +213,26 @@ fn locate(text: &[u8], part: &[u8], from: i64, collation: Collation, binary: boo
         return 0;
     }
     let skip = if binary { (from - 1) as usize } else { eval::char_offset(text, (from - 1) as usize) };
-    let Some(rest) = text.get(skip..) else { return 0 };
-    let at = if collation.ignores_case() && !binary {
+    let long_enough = if binary { text.len() } else { eval::char_count(text) } as i64 >= from - 1;
+    let Some(rest) = text.get(skip..).filter(|_| long_enough) else { return 0 };
+    let at = if !collation.ignores_case() || binary {
+        find(rest, part)
+    } else if rest.is_ascii() && part.is_ascii() {
         find(&rest.to_ascii_lowercase(), &part.to_ascii_lowercase())
     } else {
-        find(rest, part)
+        // As MySQL does: as many bytes as the part has, at the start of every character.
+        let starts = rest.iter().enumerate().filter(|(_, b)| **b & 0xc0 != 0x80).map(|(at, _)| at);
+        starts
+            .chain([rest.len()])
+            .find(|&at| rest.get(at..at + part.len()).is_some_and(|piece| same(piece, part, collation, false)))
     };
     at.map_or(0, |at| from + if binary { at } else { eval::char_count(&rest[..at]) } as i64)
+}
+
+/// Equal in a collation, spaces at the end included.
+fn same(a: &[u8], b: &[u8], collation: Collation, binary: bool) -> bool {
+    if binary || !collation.ignores_case() {
+        return a == b;
+    }
+    Collation::Utf8mb40900AiCi.compare(a, b).is_eq() // the same weights, no padding
 }

@@ -63,7 +63,7 @@ impl Kind {
             Datum::Null => Kind::Null,
             Datum::Int(_) => Kind::Int,
             Datum::UInt(_) => Kind::UInt,
-            Datum::Decimal { scale, .. } => Kind::Decimal(*scale),
+            Datum::Decimal { scale, .. } | Datum::Fine { shown: scale, .. } => Kind::Decimal(*scale),
             Datum::Double(_) => Kind::Double,
             Datum::Text(_) => Kind::Text,
             Datum::Bytes(_) => Kind::Bytes,
@@ -175,7 +175,8 @@ pub enum Expr {
     NewColumn(ColumnRef),
     /// Result of an aggregate of the group.
     Aggregate(usize, Kind),
-    UserVariable(String),
+    /// With the kind of the value it had when the statement was planned.
+    UserVariable(String, Kind),
     SystemVariable {
         name: String,
         global: bool,
@@ -237,7 +238,7 @@ impl Expr {
             | Expr::Column(_)
             | Expr::NewColumn(_)
             | Expr::Aggregate(..)
-            | Expr::UserVariable(_)
+            | Expr::UserVariable(..)
             | Expr::SystemVariable { .. } => Vec::new(),
             Expr::Negate(e) | Expr::Not(e) | Expr::BitNot(e) | Expr::Cast(e, _) => vec![e],
             Expr::IsNull { expr, .. } | Expr::IsTruth { expr, .. } => vec![expr],
@@ -273,7 +274,7 @@ impl Expr {
             | Expr::Column(_)
             | Expr::NewColumn(_)
             | Expr::Aggregate(..)
-            | Expr::UserVariable(_)
+            | Expr::UserVariable(..)
             | Expr::SystemVariable { .. } => {}
             Expr::Negate(e) | Expr::Not(e) | Expr::BitNot(e) | Expr::Cast(e, _) => e.walk_mut(visit),
             Expr::IsNull { expr, .. } | Expr::IsTruth { expr, .. } => expr.walk_mut(visit),
@@ -325,6 +326,10 @@ impl Expr {
     pub fn has_param(&self) -> bool {
         self.any(|e| matches!(e, Expr::Param(_)))
     }
+    /// Whether its kind may be another at the next execution.
+    pub fn has_user_variable(&self) -> bool {
+        self.any(|e| matches!(e, Expr::UserVariable(..)))
+    }
     /// Table columns used, unsorted.
     pub fn columns(&self, out: &mut Vec<u16>) {
         self.walk(&mut |e| {
@@ -358,7 +363,7 @@ impl Expr {
             Expr::Param(i) => params.get(*i).copied().unwrap_or(Kind::Text),
             Expr::Column(c) | Expr::NewColumn(c) => Kind::of(c.ty),
             Expr::Aggregate(_, kind) => *kind,
-            Expr::UserVariable(_) => Kind::Text,
+            Expr::UserVariable(_, kind) => *kind,
             Expr::SystemVariable { name, .. } => super::variables::kind_of(name),
             Expr::Negate(e) => match e.kind(params) {
                 Kind::UInt if matches!(**e, Expr::Const(_) | Expr::Param(_)) => Kind::Decimal(0), // may be below BIGINT

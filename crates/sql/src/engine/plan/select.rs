@@ -103,6 +103,7 @@ impl Planner<'_> {
         let schema = table.as_ref().map(|t| &t.schema);
         let mut builder = Builder::new(schema, &shown, &database);
         builder.param_kinds = self.param_kinds.clone();
+        builder.env = Some(self.env);
 
         builder.clause = "where clause";
         // What no row can meet need not be understood: dump tools ask FILES with subqueries.
@@ -111,7 +112,7 @@ impl Planner<'_> {
         builder.clause = "field list";
         builder.allow_aggregates = true;
         let mut outputs = self.outputs(&mut builder, select, table.as_deref(), &shown)?;
-        if self.from_digest && outputs.iter().any(|o| o.expr.has_param()) {
+        if self.from_digest && outputs.iter().any(|o| o.expr.has_param() || o.expr.has_user_variable()) {
             return Err(Unplanned::Structural);
         }
         if outputs.is_empty() {
@@ -147,6 +148,12 @@ impl Planner<'_> {
             }
         }
         order.retain(|k| !k.expr.is_constant());
+        // Another session's variable may be of another type.
+        let arguments = builder.aggregates.iter().filter_map(|a| a.argument.as_ref());
+        let typed = keys.iter().chain(&order).map(|k: &OrderKey| &k.expr).chain(arguments).chain(&having);
+        if self.from_digest && typed.into_iter().any(Expr::has_user_variable) {
+            return Err(Unplanned::Structural);
+        }
         let distinct = match &select.distinct {
             None | Some(ast::Distinct::All) => false,
             Some(ast::Distinct::Distinct) => true,

@@ -1,0 +1,152 @@
+//! Expressions and what a client of MySQL 8 reads for them.
+
+use apus_types::RowLayout;
+
+use super::{
+    digest::{Digest, Form},
+    dispatch::plan_text,
+    expr::{Context, Datum, Env, Kind, decimal},
+    plan::Plan,
+};
+
+fn environment() -> Env {
+    let mut env = Env::new("root".into(), "localhost".into(), 7, 1);
+    env.database = Some("d".into());
+    for (name, value) in [
+        ("n", Datum::Int(5)),
+        ("d", Datum::Decimal { unscaled: 150, scale: 2 }),
+        ("t", Datum::text("abc")),
+        ("b", Datum::Bytes(b"A".as_slice().into())),
+    ] {
+        env.user_variables.insert(name.into(), value);
+    }
+    env
+}
+
+/// The text of `SELECT text`, or the number of the error.
+fn show(text: &str) -> String {
+    let env = environment();
+    let mut digest = Digest::default();
+    let statement = match digest.scan(format!("SELECT {text}").as_bytes(), Form::Plain) {
+        Ok(_) => String::from_utf8(digest.text).unwrap(),
+        Err(e) => return e.errno.to_string(),
+    };
+    let plan = match plan_text(&Default::default(), &env, &statement, Vec::new()) {
+        Ok(Plan::Select(plan)) => plan,
+        Ok(_) => panic!("{text}"),
+        Err(e) => return e.errno.to_string(),
+    };
+    let layout = RowLayout::new([]);
+    let cx = Context { layout: &layout, row: &[], new_row: None, params: &[], aggregates: &[], env: &env };
+    let [output] = plan.outputs.as_slice() else { panic!("{text}") };
+    match (output.expr.eval(&cx), output.kind) {
+        (Ok(Datum::Null), _) => "NULL".into(),
+        (Ok(d), Kind::Decimal(scale)) => {
+            let (n, s) = d.number().and_then(|n| n.to_decimal()).unwrap();
+            let mut text = Vec::new();
+            decimal::push(&mut text, decimal::rescale(n, s, scale).unwrap(), scale);
+            String::from_utf8(text).unwrap()
+        }
+        (Ok(d), Kind::Bytes) => String::from_utf8_lossy(&d.as_text()).into_owned(),
+        (Ok(d), _) => d.as_string(),
+        (Err(e), _) => e.errno.to_string(),
+    }
+}
+
+fn check(cases: &[(&str, &str)]) {
+    let wrong: Vec<String> = cases
+        .iter()
+        .map(|(text, want)| (text, want, show(text)))
+        .filter(|(_, want, got)| got != *want)
+        .map(|(text, want, got)| format!("{text}: {got} instead of {want}"))
+        .collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn quotients_keep_their_digits_inside_of_expressions() {
+    check(&[
+        ("2/3*3", "2.0000"),
+        ("1/3", "0.3333"),
+        ("1/3 = 0.3333", "0"),
+        ("1/3 LIKE '0.3333'", "1"),
+        ("1/3 BETWEEN 0.33333 AND 0.333334", "1"),
+        ("CAST(1/3 AS DECIMAL(12,9))", "0.333333333"),
+        ("ROUND(1/3, 6)", "0.333333"),
+        ("TRUNCATE(2/3, 6)", "0.666666"),
+        ("ROUND(1.5, 3)", "1.500"),
+        ("CONCAT(1/3)", "0.3333"),
+        ("CONCAT(ABS(-1/3), -(1/3))", "0.3333-0.3333"),
+        ("LENGTH(1/3)", "6"),
+        ("1.23456/7*7", "1.234559998"),
+        ("1/7/7*49", "0.99999999"),
+        ("0.000001/3*3000000", "1.0000000000"),
+        ("GREATEST(1/3, 0.1)*3", "1.0000"),
+        ("FLOOR(2/3*3)", "1"),
+        ("5.5 % 1 / 3", "0.16667"),
+        ("12345678901234567890.123456789/7", "1763668414462081127.1604938270000"),
+        ("1/12345678901234567890", "0.0000"),
+        ("(1/3)*(1/3)*(1/3)*(1/3)*(1/3)", "0.00411522631687242802"),
+        ("1/0", "NULL"),
+    ]);
+}
+
+#[test]
+fn hexadecimal_and_bit_literals_are_texts_and_numbers() {
+    check(&[
+        ("x'41'", "A"),
+        ("b'1000001'", "A"),
+        ("0b1000001", "A"),
+        ("CONCAT(b'1000001', x'42')", "AB"),
+        ("x'41' + 0", "65"),
+        ("b'101' | 2", "7"),
+        ("-x'41'", "-65"),
+        ("x'41' = 65", "1"),
+        ("x'41' = 'A'", "1"),
+        ("65 IN (x'41')", "1"),
+        ("x'41' BETWEEN 60 AND 70", "1"),
+        ("CAST(b'101' AS SIGNED)", "5"),
+        ("HEX(b'101')", "05"),
+        ("LENGTH(b'')", "0"),
+        ("NOT x'00'", "1"),
+        ("b'1' AND 1", "1"),
+        ("ABS(x'41')", "65"),
+        ("'A' + 0", "0"),
+        ("b'2'", "1064"),
+    ]);
+}
+
+#[test]
+fn user_variables_keep_their_types() {
+    let kinds = |text: &str| {
+        let Ok(Plan::Select(plan)) = plan_text(&Default::default(), &environment(), text, Vec::new()) else { panic!() };
+        plan.outputs.iter().map(|o| o.kind).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        kinds("SELECT @n, @d, @t, @b, @none, @n + 1, @d * 2"),
+        [Kind::Int, Kind::Decimal(2), Kind::Text, Kind::Bytes, Kind::Null, Kind::Int, Kind::Decimal(2)]
+    );
+    check(&[("@n + 1", "6"), ("@d", "1.50"), ("@none", "NULL"), ("CONCAT(@t, @n)", "abc5")]);
+}
+
+#[test]
+fn searches_follow_the_collation() {
+    check(&[
+        ("INSTR('fooBÄR', 'bär')", "4"),
+        ("INSTR('Äa', 'a')", "2"),
+        ("LOCATE('Ö', 'xö')", "2"),
+        ("POSITION('É' IN 'cafe')", "0"),
+        ("LOCATE('', 'abc', 4)", "4"),
+        ("LOCATE('', 'abc', 5)", "0"),
+        ("LOCATE('b', 'abcb', 3)", "4"),
+        ("INSTR(BINARY 'ABC', 'b')", "0"),
+        ("INSTR('ß', 's')", "0"),
+        ("INSTR('e x', 'é')", "0"),
+        ("REPLACE('aAa', 'A', 'x')", "axa"),
+        ("FIND_IN_SET('B', 'a,b,c')", "2"),
+        ("FIND_IN_SET('a ', 'a,b')", "0"),
+        ("FIND_IN_SET('ä', 'a,b')", "1"),
+        ("FIELD('a', 'Ä')", "1"),
+        ("STRCMP('a ', 'A')", "0"),
+    ]);
+}
