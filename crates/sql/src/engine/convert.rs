@@ -9,6 +9,8 @@ use apus_types::{
     time::{pack_date, pack_datetime, unpack_datetime},
 };
 
+use crate::wire::SqlError;
+
 use super::{
     errors::{self, Result},
     expr::{Datum, datum::Number, decimal, eval, temporal},
@@ -126,6 +128,34 @@ pub fn assign<'a>(column: &Column, value: Datum<'a>, a: Assign) -> Result<Datum<
             let t = time.ok_or_else(|| errors::incorrect_value("time", &value.as_string(), &column.name, a.row))?;
             Ok(Datum::Time(temporal::round_micros(t, decimals), decimals))
         }
+    }
+}
+
+/// What a NOT NULL column gets without strict mode.
+pub fn implicit_default(ty: ColumnType) -> Datum<'static> {
+    use ColumnType as T;
+    match ty {
+        T::Date => Datum::Date(0),
+        T::DateTime { .. } | T::Timestamp { .. } => Datum::DateTime(0, 0),
+        T::Time { .. } => Datum::Time(0, 0),
+        _ if ty.fixed_bytes().is_none() => Datum::text(""),
+        _ => Datum::Int(0),
+    }
+}
+
+/// What is said of a value that strict mode refuses when it is stored as well as it can be.
+pub fn warning_of(refused: SqlError, column: &Column, row: usize) -> SqlError {
+    if refused.errno == 1406 { errors::truncated(&column.name, row) } else { refused }
+}
+
+/// [`assign`] without strict mode; what has no likeness in the column becomes its implicit default.
+pub fn assign_leniently<'a>(column: &Column, value: Datum<'a>, a: Assign) -> Result<Datum<'a>> {
+    let a = Assign { strict: false, ..a };
+    match column.ty {
+        ColumnType::Date | ColumnType::DateTime { .. } | ColumnType::Timestamp { .. } | ColumnType::Time { .. } => {
+            assign(column, value, a).or_else(|_| assign(column, implicit_default(column.ty), a))
+        }
+        _ => assign(column, value, a),
     }
 }
 

@@ -306,7 +306,7 @@ impl SqlEngine {
         }
     }
 
-    async fn execute_prepared(
+    pub(super) async fn execute_prepared(
         &self,
         session: &mut Session,
         s: &mut Scratch,
@@ -437,6 +437,7 @@ impl Engine for SqlEngine {
             named: Vec::new(),
             warnings: Vec::new(),
             prepared: Default::default(),
+            named_statements: Default::default(),
             next_statement: 1,
             multi_statements: info.capabilities & capability::MULTI_STATEMENTS != 0,
             found_rows: info.capabilities & capability::FOUND_ROWS != 0,
@@ -498,11 +499,7 @@ impl Engine for SqlEngine {
             prepared.plan = Some((catalog.version, session.env.database.clone(), Rc::new(plan)));
         } else if plain.parameters > 0 {
             plan::parse(&String::from_utf8_lossy(&plain.text))?; // what is no statement at all is a syntax error
-            return Err(SqlError::new(
-                1295,
-                b"HY000",
-                "This command is not supported in the prepared statement protocol yet",
-            ));
+            return Err(errors::not_preparable());
         }
         let id = session.next_statement;
         session.next_statement = session.next_statement.wrapping_add(1).max(1);
@@ -559,6 +556,7 @@ impl Engine for SqlEngine {
         session.env.user_variables.clear();
         session.env.last_insert_id.set(0);
         session.prepared.clear();
+        session.named_statements.clear();
         session.warnings.clear();
         Ok(())
     }
@@ -586,7 +584,7 @@ impl Engine for SqlEngine {
 }
 
 /// Whether anything but white space, comments and semicolons is left.
-fn has_statement(text: &[u8]) -> bool {
+pub(super) fn has_statement(text: &[u8]) -> bool {
     if text.iter().all(|b| b.is_ascii_whitespace() || *b == b';') {
         return false;
     }

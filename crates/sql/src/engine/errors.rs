@@ -58,6 +58,15 @@ pub fn argument_count(name: &str) -> SqlError {
 pub fn column_count(row: usize) -> SqlError {
     error(1136, b"21S01", format!("Column count doesn't match value count at row {row}"))
 }
+pub fn operand_columns(count: usize) -> SqlError {
+    error(1241, b"21000", format!("Operand should contain {count} column(s)"))
+}
+pub fn unknown_prepared(name: &str, by: &str) -> SqlError {
+    error(1243, b"HY000", format!("Unknown prepared statement handler ({name}) given to {by}"))
+}
+pub fn not_preparable() -> SqlError {
+    error(1295, b"HY000", "This command is not supported in the prepared statement protocol yet".into())
+}
 pub fn column_twice(name: &str) -> SqlError {
     error(1110, b"42000", format!("Column '{name}' specified twice"))
 }

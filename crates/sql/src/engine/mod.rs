@@ -27,6 +27,7 @@ pub mod exec;
 pub mod expr;
 pub mod information_schema;
 pub mod keys;
+mod named_statements;
 pub mod plan;
 pub mod plan_cache;
 pub mod session;

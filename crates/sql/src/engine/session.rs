@@ -86,6 +86,8 @@ pub struct Session {
     pub named: Vec<(String, u32)>,
     pub warnings: Vec<Warning>,
     pub prepared: BTreeMap<u32, Prepared>,
+    /// Of PREPARE, by their lower case names; at most [`super::named_statements::NAMED_MAX`].
+    pub named_statements: BTreeMap<String, u32>,
     pub next_statement: u32,
     pub multi_statements: bool,
     /// Affected rows of UPDATE are the matched ones.

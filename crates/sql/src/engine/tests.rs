@@ -59,8 +59,8 @@ fn shape(plan: &Plan) -> String {
     use super::plan::access::{Access, Path};
     let path = |a: &Access| {
         let path = match &a.path {
-            Path::Points { index, values, .. } => {
-                let n: usize = values.iter().map(Vec::len).product();
+            Path::Points { index, values, rows, .. } => {
+                let n: usize = if *rows { values.len() } else { values.iter().map(Vec::len).product() };
                 format!("{} x{n}", if index.is_some() { "unique" } else { "pk" })
             }
             Path::Union { index, alternatives, .. } => format!("union of {} in index {index}", alternatives.len()),
@@ -119,6 +119,19 @@ fn plans() {
         ("SELECT * FROM pair WHERE a=1 AND b>'x' AND d='2024-01-01'", "range(0) =1 <- filter"),
         ("SELECT * FROM pair WHERE c=9", "unique x1"),
         ("SELECT * FROM pair WHERE c=9 FOR UPDATE", "unique x1 lock"),
+        ("SELECT * FROM pair WHERE (a, b) = (1, 'x')", "pk x1"),
+        ("SELECT * FROM pair WHERE (a, b) IN ((1, 'x'))", "pk x1"),
+        ("SELECT * FROM pair WHERE (b, a) IN (('x', 1), ('y', 2), ('z', 3))", "pk x3"),
+        ("SELECT * FROM pair WHERE (a = 1 AND b = 'x') OR (b = 'y' AND a = 2)", "pk x2"),
+        ("SELECT * FROM pair WHERE a = 1 AND (b = 'x' OR b = 'y')", "pk x2"),
+        ("SELECT * FROM pair WHERE (a, b) IN ((1, 'x'), (2, 'y')) AND n > 3", "pk x2 filter"),
+        ("SELECT * FROM pair WHERE (a, b, n) IN ((1, 'x', 1), (2, 'y', 2))", "range(0) =0 -- filter"),
+        ("SELECT * FROM pair WHERE (a, b) NOT IN ((1, 'x'), (2, 'y'))", "range(0) =0 -- filter"),
+        ("SELECT * FROM pair WHERE (a, b) <> (1, 'x')", "range(0) =0 -- filter"),
+        ("UPDATE pair SET n = 1 WHERE (a, b) IN ((1, 'x'), (2, 'y'))", "pk x2 program"),
+        ("SELECT * FROM pair WHERE (a, b) = (1, 2, 3)", "1241 Operand should contain 2 column(s)"),
+        ("UPDATE IGNORE pair SET n = 1 WHERE a = 1 AND b = 'x'", "pk x1 program"),
+        ("DELETE LOW_PRIORITY QUICK IGNORE FROM pair WHERE c = 1", "unique x1"),
         ("SELECT COUNT(*) FROM pair", "range(0) =0 -- group pushdown"),
         ("SELECT a, COUNT(*) FROM pair GROUP BY a", "range(0) =0 -- group"),
         ("SELECT d, COUNT(*) FROM pair GROUP BY a", "1055 "),

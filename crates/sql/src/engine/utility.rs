@@ -41,7 +41,7 @@ impl SqlEngine {
     pub(super) async fn other_statement(
         &self,
         session: &mut Session,
-        _s: &mut Scratch,
+        s: &mut Scratch,
         text: &str,
         out: &mut Output<'_>,
     ) -> Result<()> {
@@ -49,7 +49,17 @@ impl SqlEngine {
         if t.peek_word("show") || t.peek_word("describe") || t.peek_word("desc") || t.peek_word("explain") {
             return self.show(session, &mut t, text, out).await;
         }
+        if t.peek_word("execute") {
+            t.skip();
+            return self.execute_named(session, s, &mut t, out).await;
+        }
         session.warnings.clear();
+        if t.peek_word("drop") && t.second_word("prepare") || t.peek_word("deallocate") {
+            t.skip();
+            t.expect("prepare")?;
+            self.deallocate_named(session, &mut t)?;
+            return ok(session, out);
+        }
         if let Some(definition) = ddl::parse(&mut t)? {
             let done = self.define(session, definition).await?;
             let mut info = String::new();
@@ -117,6 +127,8 @@ impl SqlEngine {
             let name = t.identifier()?;
             let at = session.named.iter().position(|(n, _)| n.eq_ignore_ascii_case(&name));
             session.named.truncate(at.ok_or_else(|| errors::unknown_savepoint(&name))?);
+        } else if t.word("prepare") {
+            self.prepare_named(session, &mut t).await?;
         } else if t.word("set") {
             self.set(session, text).await?;
         } else if t.word("unlock") {

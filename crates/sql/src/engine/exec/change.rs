@@ -23,10 +23,8 @@ pub async fn update(
     plan: &Update,
     params: &[Datum<'_>],
 ) -> Done<Changed> {
-    if plan.ignore {
-        return Err(errors::not_supported("UPDATE IGNORE").into());
-    }
     if let Some(steps) = &plan.program
+        && !plan.ignore
         && let Some(changed) = update_by_program(cluster, session, s, plan, steps, params).await?
     {
         return Ok(changed);
@@ -168,6 +166,7 @@ async fn update_locked(
     let wanted = Wanted { table, access, order, in_order: *in_order, reverse: *reverse, lock: None, params };
     let mut hunt = Hunt::new(s, wanted, limit);
     let (mut matched, mut changed) = (0, 0);
+    let mut refused = Vec::new();
     loop {
         s.locked.clear();
         if !hunt.next(cluster, session, s).await? {
@@ -180,8 +179,14 @@ async fn update_locked(
             matched += 1;
             let old = locked.payload(i);
             let row_number = usize::try_from(matched).unwrap_or(usize::MAX);
-            let new = updated_row(session, schema, old, None, &plan.assignments, params, row_number)?;
+            let place = plan.ignore.then_some(&mut refused);
+            let new = updated_row(session, schema, (old, None), &plan.assignments, params, (row_number, place))?;
+            refused.drain(..).for_each(|e| session.warn_error(&e));
             let Some(new) = new else { continue };
+            if plan.ignore {
+                changed += u64::from(change_or_warn(cluster, session, s, table, locked.key(i), old, &new).await?);
+                continue;
+            }
             changed += 1;
             push_change(s, schema, locked.key(i), old, &new)?;
             while s.images.len() < s.ops.len() {
@@ -194,6 +199,33 @@ async fn update_locked(
     session.remember(schema);
     let affected = if session.found_rows { matched } else { changed };
     Ok(Changed { affected, info: info(matched, changed), ..Changed::default() })
+}
+
+/// UPDATE IGNORE of one row: a duplicate leaves it alone, with a warning. Returns whether it was changed.
+async fn change_or_warn(
+    cluster: Cluster<'_>,
+    session: &mut Session,
+    s: &mut Scratch,
+    table: &crate::engine::catalog::Table,
+    key: &[u8],
+    old: &[u8],
+    new: &[u8],
+) -> Done<bool> {
+    s.ops.clear();
+    push_change(s, &table.schema, key, old, new)?;
+    let savepoint = next_savepoint(session);
+    let sent = execute(cluster, session, &s.ops, &mut s.results, savepoint, false).await;
+    s.ops.clear();
+    match sent {
+        Err(Fail::Client(e)) if e.code == ErrorCode::DuplicateKey && session.transaction.is_some() => {
+            if let Some(transaction) = session.transaction.as_mut() {
+                transaction.rollback_to(savepoint).await?;
+            }
+            session.warn_error(&duplicate(table, e.index, Some(new)));
+            Ok(false)
+        }
+        other => other.map(|()| true),
+    }
 }
 
 /// Sends `s.ops`; `s.images` has the new row of each.
@@ -241,15 +273,15 @@ pub fn push_change(s: &mut Scratch, schema: &TableSchema, key: &[u8], old: &[u8]
     s.ops.push(schema, OpKind::Insert, 0, &s.key, new)
 }
 
-/// The row after the assignments; `None` when it stays as it is.
+/// The row `old` after the assignments, `new_row` being what `VALUES(column)` means; `None` when it stays as it is. Where there
+/// is a place for what strict mode refuses, values are stored as well as they can be.
 pub fn updated_row(
     session: &Session,
     schema: &TableSchema,
-    old: &[u8],
-    new_row: Option<&[u8]>,
+    (old, new_row): (&[u8], Option<&[u8]>),
     assignments: &[(u16, crate::engine::expr::Expr)],
     params: &[Datum<'_>],
-    row_number: usize,
+    (row_number, mut refused): (usize, Option<&mut Vec<crate::wire::SqlError>>),
 ) -> Done<Option<Vec<u8>>> {
     let layout = schema.layout();
     let assign = Assign { row: row_number, strict: session.env.variables.strict, zone: session.env.zone() };
@@ -259,10 +291,25 @@ pub fn updated_row(
         let next = {
             let mut cx = context(session, schema, &current, params);
             cx.new_row = new_row.map(|row| (layout, row));
-            let value = convert::assign(c, e.eval(&cx)?, assign)?;
-            if value.is_null() && !c.nullable {
-                return Err(errors::null_not_allowed(&c.name).into());
-            }
+            let value = e.eval(&cx)?;
+            let value = match &mut refused {
+                None => convert::assign(c, value, assign)?,
+                Some(refused) => match convert::assign(c, value.clone(), assign) {
+                    Ok(value) => value,
+                    Err(e) => {
+                        refused.push(convert::warning_of(e, c, row_number));
+                        convert::assign_leniently(c, value, assign)?
+                    }
+                },
+            };
+            let value = match &mut refused {
+                Some(refused) if value.is_null() && !c.nullable => {
+                    refused.push(errors::null_not_allowed(&c.name));
+                    convert::assign_leniently(c, convert::implicit_default(c.ty), assign)?
+                }
+                None if value.is_null() && !c.nullable => return Err(errors::null_not_allowed(&c.name).into()),
+                _ => value,
+            };
             replace(schema, &current, *column, &value)?
         };
         current = next;

@@ -149,9 +149,9 @@ async fn one_row<'a>(
                 Some(Err(e)) if !lenient => return Err(e.clone().into()),
                 Some(Err(e)) => {
                     s.refused.push(e.clone());
-                    implicit_default(c.ty)
+                    convert::implicit_default(c.ty)
                 }
-                None => implicit_default(c.ty),
+                None => convert::implicit_default(c.ty),
             },
             Given::Expr(e) => e.eval(&cx)?,
             Given::Value(d) => d,
@@ -161,8 +161,8 @@ async fn one_row<'a>(
             match convert::assign(c, value.clone(), Assign { strict: true, ..assign }) {
                 Ok(value) => value,
                 Err(e) => {
-                    s.refused.push(e);
-                    convert::assign(c, value, Assign { strict: false, ..assign })?
+                    s.refused.push(convert::warning_of(e, c, assign.row));
+                    convert::assign_leniently(c, value, assign)?
                 }
             }
         } else {
@@ -196,7 +196,7 @@ async fn one_row<'a>(
                 return Err(e.into());
             }
             s.refused.push(e);
-            values.push(convert::assign(c, implicit_default(c.ty), assign)?);
+            values.push(convert::assign(c, convert::implicit_default(c.ty), assign)?);
             continue;
         }
         values.push(value);
@@ -237,18 +237,6 @@ fn encode_row(schema: &TableSchema, values: &[Datum<'_>], out: &mut Strings) -> 
 fn no_layout() -> &'static RowLayout {
     static EMPTY: OnceLock<RowLayout> = OnceLock::new();
     EMPTY.get_or_init(|| RowLayout::new([]))
-}
-
-/// What a NOT NULL column gets without strict mode.
-fn implicit_default(ty: apus_types::ColumnType) -> Datum<'static> {
-    use apus_types::ColumnType as T;
-    match ty {
-        T::Date => Datum::Date(0),
-        T::DateTime { .. } | T::Timestamp { .. } => Datum::DateTime(0, 0),
-        T::Time { .. } => Datum::Time(0, 0),
-        _ if ty.fixed_bytes().is_none() => Datum::text(""),
-        _ => Datum::Int(0),
-    }
 }
 
 /// All of `s.images` or none.
@@ -330,7 +318,8 @@ async fn row_by_row(
                 outcome.affected += 1;
                 continue;
             }
-            let new = change::updated_row(session, schema, &old, Some(image), &plan.assignments, params, i + 1)?;
+            let rows = (&old[..], Some(image));
+            let new = change::updated_row(session, schema, rows, &plan.assignments, params, (i + 1, None))?;
             match new {
                 None => outcome.affected += u64::from(session.found_rows),
                 Some(new) => {

@@ -61,6 +61,8 @@ pub struct Builder<'a> {
     pub aliases: Vec<(String, Expr)>,
     pub aliases_first: bool,
     pub param_kinds: Vec<Kind>,
+    /// The table of an INSERT, whose columns may be named in DEFAULT(column) only.
+    pub target: Option<&'a TableSchema>,
     /// The session, for the kinds of its variables.
     pub env: Option<&'a super::Env>,
     pub database: String,
@@ -131,6 +133,14 @@ impl<'a> Builder<'a> {
             A::IsNotTrue(e) => Expr::IsTruth { expr: self.boxed(e)?, want: true, negated: true },
             A::IsFalse(e) => Expr::IsTruth { expr: self.boxed(e)?, want: false, negated: false },
             A::IsNotFalse(e) => Expr::IsTruth { expr: self.boxed(e)?, want: false, negated: true },
+            A::InList { expr, list, negated } if row_of(expr).is_some() => {
+                let mut any = Vec::with_capacity(list.len());
+                for row in list {
+                    any.push(self.rows(expr, &BinaryOperator::Eq, row)?);
+                }
+                let found = if any.len() == 1 { any.remove(0) } else { Expr::Or(any) };
+                if *negated { Expr::Not(Box::new(found)) } else { found }
+            }
             A::InList { expr, list, negated } => {
                 let (mut expr, mut list) = (self.build(expr)?, self.list(list)?);
                 if list.iter().any(|e| self.is_number(e)) {
@@ -176,10 +186,6 @@ impl<'a> Builder<'a> {
                 let otherwise = else_result.as_ref().map(|e| self.boxed(e)).transpose()?;
                 let collation = operand.as_deref().and_then(collation_of).unwrap_or_default();
                 Expr::Case { operand, whens, otherwise, collation }
-            }
-            // The parser takes all that follows BINARY for its operand, which would be a wrong answer.
-            A::Cast { expr, data_type: DataType::Binary(None), .. } if is_operation(expr) => {
-                return Err(errors::not_supported("BINARY before an operator, without parentheses"));
             }
             A::Cast { expr, data_type, .. } | A::Convert { expr, data_type: Some(data_type), charset: None, .. } => {
                 let (inner, to) = (self.build(expr)?, cast_type(data_type)?);
@@ -250,7 +256,7 @@ impl<'a> Builder<'a> {
             A::Subquery(_) | A::Exists { .. } | A::InSubquery { .. } | A::AnyOp { .. } | A::AllOp { .. } => {
                 return Err(errors::not_supported("subqueries"));
             }
-            A::Tuple(_) => return Err(errors::not_supported("row constructors")),
+            A::Tuple(_) => return Err(errors::operand_columns(1)),
             A::RLike { .. } => return Err(errors::not_supported("REGEXP")),
             A::MatchAgainst { .. } => return Err(errors::not_supported("MATCH ... AGAINST")),
             other => return Err(errors::not_supported(&shorten(&other.to_string()))),
@@ -298,8 +304,39 @@ impl<'a> Builder<'a> {
         self.column(column).ok_or_else(unknown)
     }
 
+    /// Comparison of row constructors, as conditions on their parts: NULL has the effect it has in MySQL.
+    fn rows(&mut self, left: &ast::Expr, op: &BinaryOperator, right: &ast::Expr) -> Result<Expr> {
+        use BinaryOperator as B;
+        let (Some(a), Some(b)) = (row_of(left), row_of(right)) else {
+            return Err(errors::operand_columns(row_of(left).map_or(1, |row| row.len())));
+        };
+        if a.len() != b.len() {
+            return Err(errors::operand_columns(a.len()));
+        }
+        let mut each =
+            |op: &BinaryOperator| a.iter().zip(&b).map(|(a, b)| self.binary(a, op, b)).collect::<Result<Vec<_>>>();
+        Ok(match op {
+            B::Eq | B::Spaceship => Expr::And(each(op)?),
+            B::NotEq => Expr::Or(each(op)?),
+            B::Lt | B::LtEq | B::Gt | B::GtEq => {
+                let strict = if matches!(op, B::Lt | B::LtEq) { B::Lt } else { B::Gt };
+                let (equal, mut differs, last) = (each(&B::Eq)?, each(&strict)?, each(op)?.pop());
+                if let (Some(place), Some(last)) = (differs.last_mut(), last) {
+                    *place = last;
+                }
+                // Equal so far, and this part decides.
+                let decided = differs.into_iter().enumerate();
+                Expr::Or(decided.map(|(i, e)| Expr::And(equal[..i].iter().cloned().chain([e]).collect())).collect())
+            }
+            _ => return Err(errors::operand_columns(1)),
+        })
+    }
+
     fn binary(&mut self, left: &ast::Expr, op: &BinaryOperator, right: &ast::Expr) -> Result<Expr> {
         use BinaryOperator as B;
+        if row_of(left).is_some() || row_of(right).is_some() {
+            return self.rows(left, op, right);
+        }
         // date + INTERVAL n unit
         if let (B::Plus | B::Minus, ast::Expr::Interval(interval)) = (op, right) {
             let base = self.build(left)?;
@@ -345,6 +382,26 @@ impl<'a> Builder<'a> {
             B::Assignment => Err(errors::not_supported("assignment to a user variable in an expression")),
             other => Err(errors::not_supported(&format!("operator {other}"))),
         }
+    }
+
+    /// `DEFAULT(column)`, of the column's type.
+    fn default_of(&self, name: &str) -> Result<Expr> {
+        let table = self.table.or(self.target).ok_or_else(|| errors::unknown_column(name, self.clause))?;
+        let slot = table.column_no(name).ok_or_else(|| errors::unknown_column(name, self.clause))?;
+        let column = &table.columns[usize::from(slot)];
+        let value = Box::new(crate::engine::plan::dml::default_expr(column)?);
+        let to = match Kind::of(column.ty) {
+            Kind::Int => CastType::Signed,
+            Kind::UInt => CastType::Unsigned,
+            Kind::Decimal(scale) => CastType::Decimal { precision: decimal::DIGITS_MAX as u8, scale },
+            Kind::Double => CastType::Double,
+            Kind::Bytes => CastType::Bytes(None),
+            Kind::Date => CastType::Date,
+            Kind::DateTime(n) => CastType::DateTime(n),
+            Kind::Time(n) => CastType::Time(n),
+            Kind::Text | Kind::Null => return Ok(*value),
+        };
+        Ok(Expr::Cast(value, to))
     }
 
     /// Whether this is known to be a number.
@@ -404,6 +461,10 @@ impl<'a> Builder<'a> {
                 let unknown = || errors::unknown_column(&column.value, self.clause);
                 let slot = table.column_no(&column.value).ok_or_else(unknown)?;
                 return Ok(Expr::NewColumn(ColumnRef { slot, ty: table.columns[usize::from(slot)].ty }));
+            }
+            ("default", [ast::Expr::Identifier(column)]) => return self.default_of(&column.value),
+            ("default", [ast::Expr::CompoundIdentifier(parts)]) => {
+                return self.default_of(parts.last().map_or("", |p| &p.value));
             }
             ("date_add" | "adddate" | "date_sub" | "subdate", [base, ast::Expr::Interval(interval)]) => {
                 let base = self.build(base)?;
@@ -554,6 +615,22 @@ fn placeholder(text: &str) -> Result<Expr> {
     }
 }
 
+/// The parts of `(a, b)` or `ROW(a, b)`.
+fn row_of(e: &ast::Expr) -> Option<Vec<&ast::Expr>> {
+    match e {
+        ast::Expr::Tuple(parts) => Some(parts.iter().collect()),
+        ast::Expr::Function(f) if f.name.to_string().eq_ignore_ascii_case("row") => {
+            let FunctionArguments::List(list) = &f.args else { return None };
+            let part = |arg| match arg {
+                &FunctionArg::Unnamed(FunctionArgExpr::Expr(ref e)) => Some(e),
+                _ => None,
+            };
+            list.args.iter().map(part).collect()
+        }
+        _ => None,
+    }
+}
+
 fn binary_literal(bytes: Expr) -> Expr {
     Expr::Call(func::Func::BinaryLiteral, vec![bytes], Collation::Binary)
 }
@@ -591,15 +668,6 @@ fn value(v: &ast::Value) -> Result<Expr> {
 
 fn unit_name(field: &DateTimeField) -> String {
     field.to_string().to_ascii_lowercase()
-}
-
-/// An operator and its operands, not in parentheses.
-fn is_operation(e: &ast::Expr) -> bool {
-    use ast::Expr as A;
-    matches!(
-        e,
-        A::BinaryOp { .. } | A::Like { .. } | A::Between { .. } | A::InList { .. } | A::IsNull(_) | A::IsNotNull(_)
-    )
 }
 
 fn cast_type(ty: &DataType) -> Result<CastType> {

@@ -18,8 +18,8 @@ pub const POINTS_MAX: usize = 16_384;
 #[derive(Debug, Clone)]
 pub enum Path {
     /// Equality on every column of the primary key (`index` None) or of a unique index (position in the schema's list);
-    /// alternatives per column.
-    Points { index: Option<usize>, columns: Vec<u16>, values: Vec<Vec<Expr>> },
+    /// alternatives per column, or (`rows`) whole keys one by one.
+    Points { index: Option<usize>, columns: Vec<u16>, values: Vec<Vec<Expr>>, rows: bool },
     /// A prefix of equalities and bounds on the next column; without any, the whole index.
     Range { index: IndexNo, columns: Vec<u16>, equal: Vec<Expr>, low: Option<(Expr, bool)>, high: Option<(Expr, bool)> },
     /// Alternatives on the first column of an index: `k BETWEEN 1 AND 2 OR k = 5 OR k > 9`, `k IN (1, 2)`.
@@ -162,10 +162,15 @@ pub fn choose(table: &Table, condition: Option<Expr>, order: &[u16]) -> Access {
             if count.is_some_and(|n| n <= POINTS_MAX) {
                 used = equal.iter().map(|(_, i)| *i).collect();
                 let values = equal.iter().map(|(list, _)| list.clone()).collect();
-                path = Some(Path::Points { index, columns: columns.to_vec(), values });
+                path = Some(Path::Points { index, columns: columns.to_vec(), values, rows: false });
                 break;
             }
         }
+    }
+    if path.is_none()
+        && let Some((points, conjuncts)) = choose_rows(table, &conjuncts, &found)
+    {
+        (path, used) = (Some(points), conjuncts);
     }
     if path.is_none() {
         let (best, best_used) = choose_range(table, &found, order);
@@ -221,6 +226,66 @@ fn choose_union(table: &Table, conjuncts: &[Expr]) -> Option<(Path, usize)> {
         }
     }
     None
+}
+
+/// A condition that is an OR of equalities on the same columns, `(a, b) IN ((1, 2), (3, 4))`, which with single values of other
+/// columns are whole keys of a unique index; and the places of all of them among the conjuncts.
+fn choose_rows(table: &Table, conjuncts: &[Expr], found: &[OnColumn]) -> Option<(Path, Vec<usize>)> {
+    let schema = &table.schema;
+    for (i, conjunct) in conjuncts.iter().enumerate() {
+        let Expr::Or(_) = conjunct else { continue };
+        let mut disjuncts = Vec::new();
+        flatten_or(conjunct, &mut disjuncts);
+        if disjuncts.len() > POINTS_MAX {
+            continue;
+        }
+        let Some(rows) = disjuncts.into_iter().map(equalities).collect::<Option<Vec<_>>>() else { continue };
+        let named = |row: &[(u16, &Expr)], column: u16| row.iter().position(|(c, _)| *c == column);
+        let unique = table.ready_indexes().filter(|(_, i)| i.unique).map(|(at, i)| (Some(at), i.columns.as_slice()));
+        for (index, columns) in std::iter::once((None, schema.primary_key.as_slice())).chain(unique) {
+            let mut used = vec![i];
+            let mut values = Vec::with_capacity(rows.len());
+            for row in &rows {
+                if !row.iter().all(|(c, _)| columns.contains(c)) {
+                    break;
+                }
+                let parts =
+                    columns.iter().map(|&column| match (named(row, column), &found[usize::from(column)].equal) {
+                        (Some(at), _) => Some(row[at].1.clone()),
+                        (None, Some((list, place))) if list.len() == 1 => {
+                            used.push(*place);
+                            Some(list[0].clone())
+                        }
+                        _ => None,
+                    });
+                let Some(key) = parts.collect::<Option<Vec<_>>>() else { break };
+                values.push(key);
+            }
+            if values.len() == rows.len() {
+                return Some((Path::Points { index, columns: columns.to_vec(), values, rows: true }, used));
+            }
+        }
+    }
+    None
+}
+
+/// `a = 1 AND b = 2`, each column once; `None` for any other condition.
+fn equalities(condition: &Expr) -> Option<Vec<(u16, &Expr)>> {
+    let single = std::slice::from_ref(condition);
+    let parts = if let Expr::And(list) = condition { list.as_slice() } else { single };
+    let mut out: Vec<(u16, &Expr)> = Vec::with_capacity(parts.len());
+    for part in parts {
+        let Expr::Compare(CompareOp::Eq, a, b, collation) = part else { return None };
+        let (column, value) = match (&**a, &**b) {
+            (Expr::Column(c), value) | (value, Expr::Column(c)) if value.is_constant() => (c, value),
+            _ => return None,
+        };
+        if !fits(column.ty, *collation) || out.iter().any(|(c, _)| *c == column.slot) {
+            return None;
+        }
+        out.push((column.slot, value));
+    }
+    Some(out)
 }
 
 fn flatten_or<'e>(e: &'e Expr, out: &mut Vec<&'e Expr>) {
@@ -295,6 +360,7 @@ impl Path {
         out.clear_bounds();
         (out.empty, out.exact, out.fallback) = (false, true, false);
         match self {
+            Path::Points { columns, values, rows: true, .. } => bind_rows(schema, columns, values, cx, out),
             Path::Points { columns, values, .. } => bind_points(schema, columns, values, cx, out),
             Path::Range { columns, equal, low, high, .. } => bind_range(schema, columns, equal, low, high, cx, out),
             Path::Union { columns, alternatives, .. } => bind_union(schema, columns, alternatives, cx, out),
@@ -339,6 +405,35 @@ fn bind_points(
                 out.points.end();
             }
         }
+    }
+    if out.points.len() > 1 {
+        out.points.sort_and_dedup();
+    }
+    out.empty = out.points.is_empty();
+    Ok(())
+}
+
+/// Each of `rows` is a whole key.
+fn bind_rows(
+    schema: &TableSchema,
+    columns: &[u16],
+    rows: &[Vec<Expr>],
+    cx: &Context<'_>,
+    out: &mut BoundPath,
+) -> Result<()> {
+    for row in rows {
+        let mut possible = true;
+        for (&column, e) in columns.iter().zip(row) {
+            match convert::key_value(schema.columns[usize::from(column)].ty, e.eval(cx)?, cx.env.zone()) {
+                KeyValue::Exact(value) => encode(schema, column, &value, out.points.writer())?,
+                KeyValue::Unusable => {
+                    out.points.abandon();
+                    return give_up(out);
+                }
+                _ => possible = false,
+            }
+        }
+        if possible { out.points.end() } else { out.points.abandon() }
     }
     if out.points.len() > 1 {
         out.points.sort_and_dedup();

@@ -94,6 +94,7 @@ impl Planner<'_> {
         let mut set_values = Vec::new();
         if !insert.assignments.is_empty() {
             let mut builder = Builder::new(None, "", &database);
+            builder.target = Some(schema);
             for a in &insert.assignments {
                 named.push(column_of(&table, &a.target, "field list")?);
                 set_values.push(value_or_default(&mut builder, &a.value)?);
@@ -113,7 +114,7 @@ impl Planner<'_> {
                 return Err(errors::column_twice(&schema.columns[usize::from(column)].name).into());
             }
         }
-        let source = self.source(insert, named.len(), set_values, &database)?;
+        let source = self.source(insert, &table, named.len(), set_values)?;
         let mut on_duplicate = if insert.replace_into {
             OnDuplicate::Replace
         } else if insert.ignore {
@@ -143,9 +144,9 @@ impl Planner<'_> {
     fn source(
         &self,
         insert: &ast::Insert,
+        table: &Table,
         width: usize,
         set_values: Vec<Option<Expr>>,
-        database: &str,
     ) -> Result<Source, Unplanned> {
         if !insert.assignments.is_empty() {
             return Ok(Source::Values(vec![set_values]));
@@ -160,7 +161,8 @@ impl Planner<'_> {
         };
         let mut rows = Vec::with_capacity(values.rows.len());
         for (i, row) in values.rows.iter().enumerate() {
-            let mut builder = Builder::new(None, "", database);
+            let mut builder = Builder::new(None, "", self.env.database.as_deref().unwrap_or(""));
+            builder.target = Some(&table.schema);
             let row = row.iter().map(|e| value_or_default(&mut builder, e)).collect::<Result<Vec<_>, _>>()?;
             // VALUES () gives every column its default.
             if row.len() != width && !row.is_empty() {

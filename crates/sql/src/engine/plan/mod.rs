@@ -1,6 +1,7 @@
 //! Plans: what a statement does, compiled from its syntax tree against one version of the dictionary.
 
 pub mod access;
+mod dialect;
 pub mod dml;
 pub mod select;
 
@@ -101,7 +102,7 @@ fn modulo(text: Cow<'_, str>) -> Cow<'_, str> {
 /// Parses one query or row-changing statement.
 pub fn parse(text: &str) -> Result<Statement> {
     let prepared = modulo(for_share(text));
-    let dialect = MySqlDialect {};
+    let dialect = dialect::ApusDialect(MySqlDialect {});
     let statements = Parser::new(&dialect)
         .with_recursion_limit(PARSER_DEPTH)
         .try_with_sql(&prepared)

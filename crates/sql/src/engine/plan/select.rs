@@ -206,7 +206,7 @@ impl Planner<'_> {
         let defs = outputs.iter().map(|o| o.def.clone()).collect();
         if let (None, Some(f)) = (&table, filter) {
             let group_filter = access::Access {
-                path: access::Path::Points { index: None, columns: Vec::new(), values: Vec::new() },
+                path: access::Path::Points { index: None, columns: Vec::new(), values: Vec::new(), rows: false },
                 full: Some(f.clone()),
                 rest: Some(f),
             };

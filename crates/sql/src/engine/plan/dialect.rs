@@ -1,0 +1,286 @@
+//! What MySQL has beyond the parser's dialect: `!`, INTERVAL with compound units and as a function, EXTRACT of such units,
+//! GET_FORMAT, CHAR ... USING, BINARY as the operator it is, and the modifiers of UPDATE and DELETE.
+
+use std::any::TypeId;
+
+use sqlparser::{
+    ast::{
+        CastKind, DataType, DateTimeField, Expr, ExtractSyntax, Function, FunctionArg, FunctionArgExpr,
+        FunctionArgumentList, FunctionArguments, Ident, Interval, ObjectName, SqliteOnConflict, Statement,
+        UnaryOperator, Value,
+    },
+    dialect::{Dialect, MySqlDialect},
+    keywords::Keyword,
+    parser::{Parser, ParserError},
+    tokenizer::Token,
+};
+
+/// Binds tighter than every infix operator.
+const TIGHTEST: u8 = 200;
+
+/// The parser's MySQL and what it lacks.
+#[derive(Debug)]
+pub struct ApusDialect(pub MySqlDialect);
+
+type Parsed<T> = Result<T, ParserError>;
+
+impl Dialect for ApusDialect {
+    fn dialect(&self) -> TypeId {
+        self.0.dialect()
+    }
+    fn is_identifier_start(&self, ch: char) -> bool {
+        self.0.is_identifier_start(ch)
+    }
+    fn is_identifier_part(&self, ch: char) -> bool {
+        self.0.is_identifier_part(ch)
+    }
+    fn is_delimited_identifier_start(&self, ch: char) -> bool {
+        self.0.is_delimited_identifier_start(ch)
+    }
+    fn identifier_quote_style(&self, identifier: &str) -> Option<char> {
+        self.0.identifier_quote_style(identifier)
+    }
+    fn supports_string_literal_backslash_escape(&self) -> bool {
+        self.0.supports_string_literal_backslash_escape()
+    }
+    fn supports_string_literal_concatenation(&self) -> bool {
+        self.0.supports_string_literal_concatenation()
+    }
+    fn ignores_wildcard_escapes(&self) -> bool {
+        self.0.ignores_wildcard_escapes()
+    }
+    fn supports_numeric_prefix(&self) -> bool {
+        self.0.supports_numeric_prefix()
+    }
+    fn supports_bitwise_shift_operators(&self) -> bool {
+        self.0.supports_bitwise_shift_operators()
+    }
+    fn supports_multiline_comment_hints(&self) -> bool {
+        self.0.supports_multiline_comment_hints()
+    }
+    fn parse_prefix(&self, parser: &mut Parser) -> Option<Parsed<Expr>> {
+        let [first, following] = parser.peek_tokens::<2>();
+        if first == Token::ExclamationMark {
+            return Some(not(parser));
+        }
+        let Token::Word(word) = first else { return None };
+        if word.quote_style.is_some() {
+            return None;
+        }
+        let is = |name: &str| word.value.eq_ignore_ascii_case(name);
+        let called = following == Token::LParen;
+        Some(match word.keyword {
+            Keyword::INTERVAL => interval(parser),
+            Keyword::EXTRACT if called => extract(parser),
+            Keyword::BINARY => binary(parser),
+            Keyword::CHAR if called => char_function(parser),
+            _ if called && is("get_format") => get_format(parser),
+            _ => return None,
+        })
+    }
+    fn parse_infix(&self, parser: &mut Parser, expr: &Expr, precedence: u8) -> Option<Parsed<Expr>> {
+        self.0.parse_infix(parser, expr, precedence)
+    }
+    fn parse_statement(&self, parser: &mut Parser) -> Option<Parsed<Statement>> {
+        match &parser.peek_token_ref().token {
+            Token::Word(w) if w.keyword == Keyword::UPDATE => Some(update(parser)),
+            Token::Word(w) if w.keyword == Keyword::DELETE => Some(delete(parser)),
+            _ => self.0.parse_statement(parser),
+        }
+    }
+    fn require_interval_qualifier(&self) -> bool {
+        self.0.require_interval_qualifier()
+    }
+    fn supports_limit_comma(&self) -> bool {
+        self.0.supports_limit_comma()
+    }
+    fn supports_create_table_select(&self) -> bool {
+        self.0.supports_create_table_select()
+    }
+    fn supports_insert_set(&self) -> bool {
+        self.0.supports_insert_set()
+    }
+    fn supports_user_host_grantee(&self) -> bool {
+        self.0.supports_user_host_grantee()
+    }
+    fn is_table_factor_alias(&self, explicit: bool, kw: &Keyword, parser: &mut Parser) -> bool {
+        self.0.is_table_factor_alias(explicit, kw, parser)
+    }
+    fn supports_table_hints(&self) -> bool {
+        self.0.supports_table_hints()
+    }
+    fn requires_single_line_comment_whitespace(&self) -> bool {
+        self.0.requires_single_line_comment_whitespace()
+    }
+    fn supports_match_against(&self) -> bool {
+        self.0.supports_match_against()
+    }
+    fn supports_select_modifiers(&self) -> bool {
+        self.0.supports_select_modifiers()
+    }
+    fn supports_set_names(&self) -> bool {
+        self.0.supports_set_names()
+    }
+    fn supports_comma_separated_set_assignments(&self) -> bool {
+        self.0.supports_comma_separated_set_assignments()
+    }
+    fn supports_update_order_by(&self) -> bool {
+        self.0.supports_update_order_by()
+    }
+    fn supports_data_type_signed_suffix(&self) -> bool {
+        self.0.supports_data_type_signed_suffix()
+    }
+    fn supports_cross_join_constraint(&self) -> bool {
+        self.0.supports_cross_join_constraint()
+    }
+    fn supports_double_ampersand_operator(&self) -> bool {
+        self.0.supports_double_ampersand_operator()
+    }
+    fn supports_binary_kw_as_cast(&self) -> bool {
+        self.0.supports_binary_kw_as_cast()
+    }
+    fn supports_comment_optimizer_hint(&self) -> bool {
+        self.0.supports_comment_optimizer_hint()
+    }
+    fn supports_constraint_keyword_without_name(&self) -> bool {
+        self.0.supports_constraint_keyword_without_name()
+    }
+    fn supports_key_column_option(&self) -> bool {
+        self.0.supports_key_column_option()
+    }
+    fn supports_group_by_with_modifier(&self) -> bool {
+        self.0.supports_group_by_with_modifier()
+    }
+    fn supports_left_associative_joins_without_parens(&self) -> bool {
+        self.0.supports_left_associative_joins_without_parens()
+    }
+}
+
+/// A call of a function by name.
+fn call(name: &str, args: Vec<Expr>) -> Expr {
+    let args = args.into_iter().map(|e| FunctionArg::Unnamed(FunctionArgExpr::Expr(e))).collect();
+    Expr::Function(Function {
+        name: ObjectName::from(vec![Ident::new(name)]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(FunctionArgumentList { duplicate_treatment: None, args, clauses: Vec::new() }),
+        within_group: Vec::new(),
+        filter: None,
+        null_treatment: None,
+        over: None,
+    })
+}
+
+/// Expressions in parentheses.
+fn list(parser: &mut Parser) -> Parsed<Vec<Expr>> {
+    parser.expect_token(&Token::LParen)?;
+    let list = parser.parse_comma_separated(Parser::parse_expr)?;
+    parser.expect_token(&Token::RParen)?;
+    Ok(list)
+}
+
+/// `INTERVAL n unit`, or the function `INTERVAL(n, a, b, ...)`.
+fn interval(parser: &mut Parser) -> Parsed<Expr> {
+    parser.expect_keyword(Keyword::INTERVAL)?;
+    if parser.peek_token_ref().token == Token::LParen {
+        let several = |p: &mut Parser| match list(p)? {
+            list if list.len() > 1 => Ok(list),
+            _ => p.expected_ref("a list", p.peek_token_ref()),
+        };
+        if let Some(list) = parser.maybe_parse(several)? {
+            return Ok(call("interval", list));
+        }
+    }
+    let value = Box::new(parser.parse_expr()?);
+    let unit = parser.parse_identifier()?;
+    Ok(Expr::Interval(Interval {
+        value,
+        leading_field: Some(DateTimeField::Custom(unit)),
+        leading_precision: None,
+        last_field: None,
+        fractional_seconds_precision: None,
+    }))
+}
+
+fn extract(parser: &mut Parser) -> Parsed<Expr> {
+    parser.expect_keyword(Keyword::EXTRACT)?;
+    parser.expect_token(&Token::LParen)?;
+    let field = DateTimeField::Custom(parser.parse_identifier()?);
+    parser.expect_keyword(Keyword::FROM)?;
+    let expr = Box::new(parser.parse_expr()?);
+    parser.expect_token(&Token::RParen)?;
+    Ok(Expr::Extract { field, expr, syntax: ExtractSyntax::From })
+}
+
+/// `!x` binds like a sign, other than NOT.
+fn not(parser: &mut Parser) -> Parsed<Expr> {
+    parser.expect_token(&Token::ExclamationMark)?;
+    let expr = Box::new(parser.parse_subexpr(TIGHTEST)?);
+    Ok(Expr::UnaryOp { op: UnaryOperator::BangNot, expr })
+}
+
+/// `BINARY x` binds like a sign.
+fn binary(parser: &mut Parser) -> Parsed<Expr> {
+    parser.expect_keyword(Keyword::BINARY)?;
+    let expr = Box::new(parser.parse_subexpr(TIGHTEST)?);
+    Ok(Expr::Cast { kind: CastKind::Cast, expr, data_type: DataType::Binary(None), format: None })
+}
+
+/// `CHAR(77, 121 USING utf8mb4)`.
+fn char_function(parser: &mut Parser) -> Parsed<Expr> {
+    parser.expect_keyword(Keyword::CHAR)?;
+    parser.expect_token(&Token::LParen)?;
+    let args = parser.parse_comma_separated(Parser::parse_expr)?;
+    let charset = if parser.parse_keyword(Keyword::USING) { Some(parser.parse_identifier()?) } else { None };
+    parser.expect_token(&Token::RParen)?;
+    let made = call("char", args);
+    Ok(match charset {
+        Some(name) if !name.value.eq_ignore_ascii_case("binary") => call(" text", vec![made]),
+        _ => made,
+    })
+}
+
+/// `GET_FORMAT(DATE, 'EUR')`: the first argument is a word.
+fn get_format(parser: &mut Parser) -> Parsed<Expr> {
+    parser.parse_identifier()?;
+    parser.expect_token(&Token::LParen)?;
+    let kind = parser.parse_identifier()?.value;
+    parser.expect_token(&Token::Comma)?;
+    let format = parser.parse_expr()?;
+    parser.expect_token(&Token::RParen)?;
+    Ok(call("get_format", vec![Expr::value(Value::SingleQuotedString(kind)), format]))
+}
+
+/// Whether the next token is this word, which is taken.
+fn word(parser: &mut Parser, name: &str) -> bool {
+    let found = matches!(&parser.peek_token_ref().token, Token::Word(w) if w.quote_style.is_none() && w.value.eq_ignore_ascii_case(name));
+    if found {
+        parser.next_token();
+    }
+    found
+}
+
+fn update(parser: &mut Parser) -> Parsed<Statement> {
+    let token = parser.next_token();
+    word(parser, "low_priority");
+    let ignore = word(parser, "ignore");
+    let mut statement = parser.parse_update(token)?;
+    if let Statement::Update(update) = &mut statement
+        && ignore
+    {
+        update.or = Some(SqliteOnConflict::Ignore);
+    }
+    Ok(statement)
+}
+
+/// Without foreign keys there is nothing that IGNORE could pass over.
+fn delete(parser: &mut Parser) -> Parsed<Statement> {
+    let token = parser.next_token();
+    let names_a_table = |parser: &Parser| !matches!(parser.peek_nth_token_ref(1).token, Token::Word(ref w) if w.keyword == Keyword::FROM || ["quick", "ignore"].iter().any(|m| w.value.eq_ignore_ascii_case(m)));
+    for modifier in ["low_priority", "quick", "ignore"] {
+        if !names_a_table(parser) {
+            word(parser, modifier);
+        }
+    }
+    parser.parse_delete(token)
+}
