@@ -211,6 +211,7 @@ impl SqlEngine {
             },
             other => other,
         };
+        session.env.take_notes().iter().for_each(|e| session.warn_error(e));
         match done {
             Ok((rows, changed)) => {
                 self.answer(session, s, rows, changed, out);

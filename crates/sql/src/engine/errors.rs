@@ -61,6 +61,19 @@ pub fn column_count(row: usize) -> SqlError {
 pub fn operand_columns(count: usize) -> SqlError {
     error(1241, b"21000", format!("Operand should contain {count} column(s)"))
 }
+pub fn regexp(errno: u16, message: &str) -> SqlError {
+    error(errno, b"HY000", message.into())
+}
+pub fn wrong_value(kind: &str, value: &super::expr::Datum<'_>, function: &str) -> SqlError {
+    let shown: String = value.as_string().chars().take(64).collect();
+    error(1411, b"HY000", format!("Incorrect {kind} value: '{shown}' for function {function}"))
+}
+pub fn truncated_time(text: &str) -> SqlError {
+    error(1292, b"22007", format!("Truncated incorrect time value: '{text}'"))
+}
+pub fn division_by_zero() -> SqlError {
+    error(1365, b"22012", "Division by 0".into())
+}
 pub fn unknown_prepared(name: &str, by: &str) -> SqlError {
     error(1243, b"HY000", format!("Unknown prepared statement handler ({name}) given to {by}"))
 }

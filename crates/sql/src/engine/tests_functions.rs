@@ -175,3 +175,15 @@ fn rows_are_compared_part_by_part() {
 fn operators_that_bind_like_signs() {
     check(&[("!0", "1"), ("!0 + 1", "2"), ("NOT 0 + 1", "0"), ("!NULL", "NULL"), ("BINARY 'a' = 'A'", "0")]);
 }
+
+/// Expressions and their texts, as MySQL 8 gives them; most were read from a server.
+#[test]
+fn functions() {
+    let rows: Vec<(&str, String)> = include_str!("functions.tsv")
+        .lines()
+        .filter_map(|line| line.split_once('\t'))
+        .map(|(text, want)| (text, want.replace("\\n", "\n")))
+        .collect();
+    assert!(rows.len() > 300);
+    check(&rows.iter().map(|(text, want)| (*text, want.as_str())).collect::<Vec<_>>());
+}

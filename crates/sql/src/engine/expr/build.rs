@@ -231,8 +231,14 @@ impl<'a> Builder<'a> {
             A::Position { expr, r#in } => call(func::Func::Locate, vec![self.build(expr)?, self.build(r#in)?]),
             A::Extract { field, expr, .. } => {
                 let name = unit_name(field);
-                let f = func::lookup(&name, 1)?.filter(|_| name != "week");
-                call(f.ok_or_else(|| errors::not_supported(&format!("EXTRACT({field} ...)")))?, vec![self.build(expr)?])
+                if !func_time::is_unit(&name) {
+                    return Err(errors::syntax(&name));
+                }
+                let moment = self.build(expr)?;
+                match func::lookup(&name, 1)? {
+                    Some(f) => call(f, vec![moment]),
+                    None => call(func::Func::ExtractUnit, vec![moment, Expr::Const(Datum::text(name))]),
+                }
             }
             A::TypedString(t) => {
                 let text = match &t.value.value {
@@ -242,8 +248,11 @@ impl<'a> Builder<'a> {
                     ast::Value::Placeholder(p) => placeholder(p)?,
                     _ => return Err(errors::not_supported("this typed literal")),
                 };
+                // As many digits as are written.
+                let digits = func_time::digits_of(&text, &[]);
                 let to = match cast_type(&t.data_type)? {
-                    CastType::DateTime(_) => CastType::DateTime(6),
+                    CastType::DateTime(_) => CastType::DateTime(digits),
+                    CastType::Time(_) => CastType::Time(digits),
                     to => to,
                 };
                 Expr::Cast(Box::new(text), to)
@@ -257,7 +266,11 @@ impl<'a> Builder<'a> {
                 return Err(errors::not_supported("subqueries"));
             }
             A::Tuple(_) => return Err(errors::operand_columns(1)),
-            A::RLike { .. } => return Err(errors::not_supported("REGEXP")),
+            A::RLike { negated, expr, pattern, .. } => {
+                let (expr, pattern) = (self.build(expr)?, self.build(pattern)?);
+                let found = call(func::Func::RegexpLike, vec![expr, pattern]);
+                if *negated { Expr::Not(Box::new(found)) } else { found }
+            }
             A::MatchAgainst { .. } => return Err(errors::not_supported("MATCH ... AGAINST")),
             other => return Err(errors::not_supported(&shorten(&other.to_string()))),
         })
@@ -384,6 +397,17 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// CHARSET, COLLATION and COERCIBILITY, which do not depend on the value.
+    fn text_property(&self, name: &str, e: &Expr) -> Expr {
+        let kind = e.kind(&self.param_kinds);
+        let collation = if kind == Kind::Text { collation_of(e).unwrap_or_default() } else { Collation::Binary };
+        Expr::Const(match name {
+            "charset" => Datum::text(collation.charset()),
+            "collation" => Datum::text(collation.name()),
+            _ => Datum::Int(coercibility(e, kind)),
+        })
+    }
+
     /// `DEFAULT(column)`, of the column's type.
     fn default_of(&self, name: &str) -> Result<Expr> {
         let table = self.table.or(self.target).ok_or_else(|| errors::unknown_column(name, self.clause))?;
@@ -462,6 +486,10 @@ impl<'a> Builder<'a> {
                 let slot = table.column_no(&column.value).ok_or_else(unknown)?;
                 return Ok(Expr::NewColumn(ColumnRef { slot, ty: table.columns[usize::from(slot)].ty }));
             }
+            ("charset" | "collation" | "coercibility", [of]) => {
+                let of = self.build(of)?;
+                return Ok(self.text_property(&name, &of));
+            }
             ("default", [ast::Expr::Identifier(column)]) => return self.default_of(&column.value),
             ("default", [ast::Expr::CompoundIdentifier(parts)]) => {
                 return self.default_of(parts.last().map_or("", |p| &p.value));
@@ -477,7 +505,7 @@ impl<'a> Builder<'a> {
             }
             ("timestampdiff" | "timestampadd", [ast::Expr::Identifier(unit), a, b]) => {
                 let unit = unit.value.to_ascii_lowercase();
-                if !func_time::is_unit(&unit) {
+                if !func_time::is_unit(&unit) || func_time::is_compound(&unit) {
                     return Err(errors::not_supported(&format!("{name} of {unit}")));
                 }
                 let (a, b) = (self.build(a)?, self.build(b)?);
@@ -612,6 +640,20 @@ fn placeholder(text: &str) -> Result<Expr> {
         Some(n) if n >= digest::BINARY_LITERAL => Ok(binary_literal(Expr::Param(n - digest::BINARY_LITERAL))),
         Some(n) => Ok(Expr::Param(n)),
         None => Err(errors::syntax(text)),
+    }
+}
+
+/// How little an expression insists on its collation.
+fn coercibility(e: &Expr, kind: Kind) -> i64 {
+    use func::Func as F;
+    match e {
+        Expr::Call(F::Concat, args, _) if args.len() == 1 => 0, // COLLATE
+        Expr::Call(F::User | F::CurrentUser | F::Database | F::Version, ..) | Expr::SystemVariable { .. } => 3,
+        Expr::Const(Datum::Null) => 6,
+        _ if !kind.is_text() && kind != Kind::Null => 5,
+        _ if e.any(|e| matches!(e, Expr::Column(_))) => 2,
+        Expr::UserVariable(..) => 2,
+        _ => 4,
     }
 }
 

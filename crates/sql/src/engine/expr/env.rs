@@ -1,13 +1,16 @@
 //! What expressions may ask of the session: time, identity, variables.
 
 use std::{
-    cell::Cell,
+    cell::{Cell, RefCell},
     collections::BTreeMap,
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use super::Datum;
-use crate::engine::variables::Variables;
+use super::{Datum, func_regexp};
+use crate::{
+    engine::{session::WARNINGS_MAX, variables::Variables},
+    wire::SqlError,
+};
 
 /// Part of a session that expressions read.
 #[derive(Debug)]
@@ -27,6 +30,10 @@ pub struct Env {
     pub row_count: i64,
     pub found_rows: u64,
     random: Cell<u64>,
+    /// What expressions of the statement have to warn of, at most [`WARNINGS_MAX`].
+    notes: RefCell<Vec<SqlError>>,
+    /// The regular expression used last.
+    pub regex: RefCell<Option<func_regexp::Compiled>>,
     /// Seconds that SLEEP asked for, waited for when the statement is done.
     pub sleep_seconds: Cell<f64>,
 }
@@ -49,6 +56,8 @@ impl Env {
             row_count: 0,
             found_rows: 0,
             random: Cell::new(seed | 1),
+            notes: RefCell::default(),
+            regex: RefCell::default(),
             sleep_seconds: Cell::new(0.0),
         }
     }
@@ -57,6 +66,18 @@ impl Env {
     pub fn start_statement(&self) {
         self.now.set(0);
         self.last_insert_id_given.set(false);
+        self.notes.borrow_mut().clear();
+    }
+    /// Keeps a warning for the end of the statement.
+    pub fn note(&self, warning: SqlError) {
+        let mut notes = self.notes.borrow_mut();
+        if notes.len() < WARNINGS_MAX {
+            notes.push(warning);
+        }
+    }
+    /// The warnings so far, which are forgotten.
+    pub fn take_notes(&self) -> Vec<SqlError> {
+        if self.notes.borrow().is_empty() { Vec::new() } else { self.notes.take() }
     }
     /// Microseconds since 1970, the same all through a statement.
     pub fn now(&self) -> i64 {

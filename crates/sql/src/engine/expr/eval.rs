@@ -31,7 +31,14 @@ impl Expr {
             Expr::Negate(e) => negate(&e.eval(cx)?)?,
             Expr::Not(e) => truth_value(e.eval(cx)?.truth().map(|t| !t)),
             Expr::BitNot(e) => e.eval(cx)?.number().map_or(Datum::Null, |n| Datum::UInt(!to_bits(n))),
-            Expr::Arith(op, a, b) => arith(*op, &a.eval(cx)?, &b.eval(cx)?)?,
+            Expr::Arith(op, a, b) => {
+                let (a, b) = (a.eval(cx)?, b.eval(cx)?);
+                let result = arith(*op, &a, &b)?;
+                if result.is_null() && !a.is_null() && !b.is_null() {
+                    cx.env.note(errors::division_by_zero());
+                }
+                result
+            }
             Expr::Compare(op, a, b, collation) => {
                 truth_value(a.eval(cx)?.compare(&b.eval(cx)?, *collation).map(|o| op.holds(o)))
             }

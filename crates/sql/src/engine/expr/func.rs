@@ -4,7 +4,10 @@ use std::{borrow::Cow, cmp::Ordering};
 
 use apus_types::collate::Collation;
 
-use super::{Context, Datum, Expr, Kind, datum::Number, decimal, func_text, func_time};
+use super::{
+    Context, Datum, Expr, Kind, datum::Number, decimal, func_clock, func_encode, func_math, func_net, func_regexp,
+    func_string, func_text, func_time,
+};
 use crate::{
     engine::errors::{self, Result},
     wire::constants::SERVER_VERSION,
@@ -60,7 +63,50 @@ functions! {
     Elt, 2..=1000, ["elt"];
     Field, 2..=1000, ["field"];
     Quote, 1..=1, ["quote"];
+    BitLength, 1..=1, ["bit_length"];
+    Ord, 1..=1, ["ord"];
+    Insert, 4..=4, ["insert"];
+    SubstringIndex, 3..=3, ["substring_index"];
+    MakeSet, 2..=1000, ["make_set"];
+    ExportSet, 3..=5, ["export_set"];
+    Format, 2..=3, ["format"];
+    Conv, 3..=3, ["conv"];
+    Bin, 1..=1, ["bin"];
+    Oct, 1..=1, ["oct"];
+    Soundex, 1..=1, ["soundex"];
+    // Reached by syntax only: bytes as text.
+    AsText, 1..=1, [" text"];
+    // A key that is equal where all arguments are; NULL where one is.
+    RowKey, 1..=1000, [" row_key"];
+    Md5, 1..=1, ["md5"];
+    ToBase64, 1..=1, ["to_base64"];
+    FromBase64, 1..=1, ["from_base64"];
+    IsUuid, 1..=1, ["is_uuid"];
+    UuidToBin, 1..=2, ["uuid_to_bin"];
+    BinToUuid, 1..=2, ["bin_to_uuid"];
+    RegexpLike, 2..=3, ["regexp_like"];
+    RegexpReplace, 3..=6, ["regexp_replace"];
+    RegexpSubstr, 2..=5, ["regexp_substr"];
+    RegexpInstr, 2..=6, ["regexp_instr"];
+    InetAton, 1..=1, ["inet_aton"];
+    InetNtoa, 1..=1, ["inet_ntoa"];
+    Inet6Aton, 1..=1, ["inet6_aton"];
+    Inet6Ntoa, 1..=1, ["inet6_ntoa"];
+    IsIpv4, 1..=1, ["is_ipv4"];
+    IsIpv6, 1..=1, ["is_ipv6"];
+    IsIpv4Compat, 1..=1, ["is_ipv4_compat"];
+    IsIpv4Mapped, 1..=1, ["is_ipv4_mapped"];
     // Numbers
+    Degrees, 1..=1, ["degrees"];
+    Radians, 1..=1, ["radians"];
+    Sin, 1..=1, ["sin"];
+    Cos, 1..=1, ["cos"];
+    Tan, 1..=1, ["tan"];
+    Cot, 1..=1, ["cot"];
+    Asin, 1..=1, ["asin"];
+    Acos, 1..=1, ["acos"];
+    Atan, 1..=2, ["atan", "atan2"];
+    BitCount, 1..=1, ["bit_count"];
     Abs, 1..=1, ["abs"];
     Mod, 2..=2, ["mod"];
     Round, 1..=2, ["round"];
@@ -86,6 +132,7 @@ functions! {
     NullIf, 2..=2, ["nullif"];
     Coalesce, 1..=1000, ["coalesce"];
     IsNull, 1..=1, ["isnull"];
+    Interval, 2..=1000, ["interval"];
     // Reached by syntax only: `x'41'`, `b'1'`; and what it is where a number is wanted.
     BinaryLiteral, 1..=1, [" binary_literal"];
     BinaryNumber, 1..=1, [" binary_number"];
@@ -113,6 +160,27 @@ functions! {
     Weekday, 1..=1, ["weekday"];
     DayOfYear, 1..=1, ["dayofyear"];
     Week, 1..=1, ["weekofyear"];
+    WeekMode, 1..=2, ["week"];
+    YearWeek, 1..=2, ["yearweek"];
+    DayName, 1..=1, ["dayname"];
+    MonthName, 1..=1, ["monthname"];
+    FromDays, 1..=1, ["from_days"];
+    ToSeconds, 1..=1, ["to_seconds"];
+    MakeDate, 2..=2, ["makedate"];
+    PeriodAdd, 2..=2, ["period_add"];
+    PeriodDiff, 2..=2, ["period_diff"];
+    ConvertTz, 3..=3, ["convert_tz"];
+    GetFormat, 2..=2, ["get_format"];
+    StrToDate, 2..=2, ["str_to_date"];
+    MakeTime, 3..=3, ["maketime"];
+    SecToTime, 1..=1, ["sec_to_time"];
+    TimeToSec, 1..=1, ["time_to_sec"];
+    TimeDiff, 2..=2, ["timediff"];
+    AddTime, 2..=2, ["addtime"];
+    SubTime, 2..=2, ["subtime"];
+    TimeFormat, 2..=2, ["time_format"];
+    // Reached by syntax only: the moment, the unit (a constant text).
+    ExtractUnit, 2..=2, [" extract"];
     LastDay, 1..=1, ["last_day"];
     DateDiff, 2..=2, ["datediff"];
     DateFormat, 2..=2, ["date_format"];
@@ -131,13 +199,14 @@ functions! {
     RowCount, 0..=0, ["row_count"];
     FoundRows, 0..=0, ["found_rows"];
     Uuid, 0..=0, ["uuid"];
+    UuidShort, 0..=0, ["uuid_short"];
     Sleep, 1..=1, ["sleep"];
 }
 
 impl Func {
     /// Not the same for every row of one execution.
     pub fn varies(self) -> bool {
-        matches!(self, Func::Rand | Func::Uuid | Func::Sleep | Func::LastInsertId)
+        matches!(self, Func::Rand | Func::Uuid | Func::UuidShort | Func::Sleep | Func::LastInsertId)
     }
 
     /// Takes its arguments as numbers.
@@ -162,6 +231,19 @@ impl Func {
                 | Space
                 | Char
                 | Sleep
+                | Degrees
+                | Radians
+                | Sin
+                | Cos
+                | Tan
+                | Cot
+                | Asin
+                | Acos
+                | Atan
+                | Format
+                | InetNtoa
+                | FromDays
+                | SecToTime
         )
     }
 
@@ -174,15 +256,34 @@ impl Func {
             _ => 0,
         };
         match self {
-            Unhex | Char | BinaryLiteral => Kind::Bytes,
+            Unhex | Char | BinaryLiteral | RowKey | FromBase64 | UuidToBin | Inet6Aton => Kind::Bytes,
             Concat | ConcatWs | Substring | Left | Right | Trim | LTrim | RTrim | Replace | LPad | RPad | Reverse
-            | Repeat | Upper | Lower => {
-                if args.iter().any(|e| e.kind(params) == Kind::Bytes) {
-                    Kind::Bytes
-                } else {
-                    Kind::Text
-                }
+            | Repeat | Upper | Lower | Insert | SubstringIndex => {
+                if args.iter().any(|e| e.kind(params) == Kind::Bytes) { Kind::Bytes } else { Kind::Text }
             }
+            MakeSet | ExportSet | Format | Conv | Bin | Oct | Soundex | AsText | Md5 | ToBase64 | BinToUuid
+            | RegexpReplace | RegexpSubstr | InetNtoa | Inet6Ntoa | DayName | MonthName | GetFormat | TimeFormat => {
+                Kind::Text
+            }
+            BitLength | Ord | BitCount | IsUuid | RegexpLike | RegexpInstr | IsIpv4 | IsIpv6 | IsIpv4Compat
+            | IsIpv4Mapped | Interval | WeekMode | YearWeek | ToSeconds | PeriodAdd | PeriodDiff | TimeToSec
+            | ExtractUnit => Kind::Int,
+            InetAton | UuidShort => Kind::UInt,
+            Degrees | Radians | Sin | Cos | Tan | Cot | Asin | Acos | Atan => Kind::Double,
+            FromDays | MakeDate => Kind::Date,
+            ConvertTz => Kind::DateTime(func_time::digits_of(&arg(args, 0), params)),
+            MakeTime => Kind::Time(func_time::digits_of(&arg(args, 2), params)),
+            SecToTime => Kind::Time(func_time::digits_of(&arg(args, 0), params)),
+            TimeDiff => {
+                Kind::Time(func_time::digits_of(&arg(args, 0), params).max(func_time::digits_of(&arg(args, 1), params)))
+            }
+            AddTime | SubTime => match kind(0) {
+                Kind::DateTime(n) => Kind::DateTime(n.max(func_time::digits_of(&arg(args, 1), params))),
+                Kind::Date => Kind::DateTime(func_time::digits_of(&arg(args, 1), params)),
+                Kind::Time(n) => Kind::Time(n.max(func_time::digits_of(&arg(args, 1), params))),
+                _ => Kind::Text,
+            },
+            StrToDate => func_clock::parsed_kind(args.get(1)),
             Hex | Space | Sha1 | Sha2 | Elt | Quote | DateFormat | Database | Version | User | CurrentUser | Uuid => {
                 Kind::Text
             }
@@ -214,23 +315,22 @@ impl Func {
             Time => match kind(0) {
                 Kind::Time(n) | Kind::DateTime(n) => Kind::Time(n),
                 Kind::Date => Kind::Time(0),
-                _ => Kind::Time(6),
+                _ => Kind::Time(func_time::digits_of(&arg(args, 0), params)),
             },
             Timestamp => match kind(0) {
                 Kind::DateTime(n) => Kind::DateTime(n),
                 Kind::Date => Kind::DateTime(0),
-                _ => Kind::DateTime(6),
+                _ => Kind::DateTime(func_time::digits_of(&arg(args, 0), params)),
             },
             UnixTimestamp => match args.first().map(|e| e.kind(params)) {
                 None | Some(Kind::Date | Kind::DateTime(0) | Kind::Int) => Kind::Int,
-                Some(Kind::DateTime(n)) => Kind::Decimal(n),
-                _ => Kind::Decimal(6),
+                _ => match func_time::digits_of(&arg(args, 0), params) {
+                    0 => Kind::Int,
+                    n => Kind::Decimal(n),
+                },
             },
             FromUnixTime if args.len() == 2 => Kind::Text,
-            FromUnixTime => match kind(0) {
-                Kind::Int | Kind::UInt => Kind::DateTime(0),
-                _ => Kind::DateTime(6),
-            },
+            FromUnixTime => Kind::DateTime(func_time::digits_of(&arg(args, 0), params)),
             DateAdd | DateSub => func_time::date_add_kind(kind(0), &func_time::unit_of(args)),
         }
     }
@@ -247,6 +347,25 @@ impl Func {
             | Timestamp | Year | Quarter | Month | Day | Hour | Minute | Second | Microsecond | DayOfWeek | Weekday
             | DayOfYear | Week | LastDay | DateDiff | DateFormat | ToDays | DateAdd | DateSub | TimestampDiff => {
                 func_time::call(self, args, cx)
+            }
+            BitLength | Ord | Insert | SubstringIndex | MakeSet | ExportSet | Format | Conv | Bin | Oct | Soundex
+            | AsText | RowKey => func_string::call(self, args, cx),
+            Md5 | ToBase64 | FromBase64 | IsUuid | UuidToBin | BinToUuid => func_encode::call(self, args, cx),
+            RegexpLike | RegexpReplace | RegexpSubstr | RegexpInstr => func_regexp::call(self, args, collation, cx),
+            InetAton | InetNtoa | Inet6Aton | Inet6Ntoa | IsIpv4 | IsIpv6 | IsIpv4Compat | IsIpv4Mapped => {
+                func_net::call(self, args, cx)
+            }
+            WeekMode | YearWeek | DayName | MonthName | ToSeconds => func_time::call(self, args, cx),
+            FromDays | MakeDate | PeriodAdd | PeriodDiff | ConvertTz | GetFormat | StrToDate | MakeTime | SecToTime
+            | TimeToSec | TimeDiff | AddTime | SubTime | TimeFormat | ExtractUnit => func_clock::call(self, args, cx),
+            Interval => {
+                let Some(n) = args[0].eval(cx)?.number() else { return Ok(Datum::Int(-1)) };
+                for (i, e) in args[1..].iter().enumerate() {
+                    if e.eval(cx)?.number().is_some_and(|bound| bound.compare(n).is_gt()) {
+                        return Ok(Datum::Int(i as i64));
+                    }
+                }
+                Ok(Datum::Int(args.len() as i64 - 1))
             }
             If => {
                 let branch = if args[0].eval(cx)?.truth() == Some(true) { &args[1] } else { &args[2] };
@@ -284,8 +403,8 @@ impl Func {
                 Ok(best)
             }
             Database | Version | User | CurrentUser | ConnectionId | LastInsertId | RowCount | FoundRows | Uuid
-            | Sleep | Rand => self.session(args, cx),
-            _ => self.numeric(args, cx),
+            | UuidShort | Sleep | Rand => self.session(args, cx),
+            _ => func_math::call(self, args, cx),
         }
     }
 
@@ -319,6 +438,7 @@ impl Func {
                     b & 0xffff_ffff_ffff
                 ))
             }
+            Func::UuidShort => Datum::UInt(uuid_short(env)),
             Func::Sleep => {
                 let seconds = args[0].eval(cx)?.number().map_or(0.0, Number::to_f64);
                 env.sleep_seconds.set(env.sleep_seconds.get() + seconds.clamp(0.0, 86_400.0));
@@ -336,80 +456,6 @@ impl Func {
             }
         })
     }
-
-    fn numeric<'a>(self, args: &'a [Expr], cx: &Context<'a>) -> Result<Datum<'a>> {
-        use Func::*;
-        if self == Pi {
-            return Ok(Datum::Double(std::f64::consts::PI));
-        }
-        let first = args[0].eval(cx)?;
-        if self == Crc32 {
-            return Ok(if first.is_null() { Datum::Null } else { Datum::UInt(u64::from(crc32(&first.as_text()))) });
-        }
-        let Some(n) = first.number() else { return Ok(Datum::Null) };
-        let second = match args.get(1) {
-            Some(e) => match e.eval(cx)?.number() {
-                Some(m) => Some(m),
-                None => return Ok(Datum::Null),
-            },
-            None => None,
-        };
-        let x = n.to_f64();
-        let double = |x: f64| Ok(if x.is_finite() { Datum::Double(x) } else { Datum::Null });
-        match self {
-            Abs => match n {
-                Number::Int(i) => {
-                    i.checked_abs().map(Datum::Int).ok_or_else(|| errors::overflow("BIGINT", &format!("abs({i})")))
-                }
-                Number::Decimal(unscaled, scale) => {
-                    Ok(Datum::decimal(unscaled.abs(), scale, first.shown_scale().min(scale)))
-                }
-                Number::Double(x) => Ok(Datum::Double(x.abs())),
-                Number::UInt(u) => Ok(Datum::UInt(u)),
-            },
-            Mod => super::eval::arith(super::ArithOp::Mod, &n.datum(), &second.map_or(Datum::Null, Number::datum)),
-            Round | Truncate => {
-                round(n, second.map_or(0, |m| m.to_i128().clamp(-60, 60) as i32), self == Truncate, args.len() > 1)
-            }
-            Floor | Ceil => Ok(match n {
-                Number::Decimal(unscaled, scale) => {
-                    let unit = decimal::power_of_ten(scale).unwrap_or(1);
-                    let whole = if self == Floor { unscaled.div_euclid(unit) } else { -(-unscaled).div_euclid(unit) };
-                    Datum::Decimal { unscaled: whole, scale: 0 }
-                }
-                Number::Double(x) => Datum::Double(if self == Floor { x.floor() } else { x.ceil() }),
-                n => n.datum(),
-            }),
-            Pow => {
-                let result = x.powf(second.map_or(0.0, Number::to_f64));
-                if result.is_finite() { Ok(Datum::Double(result)) } else { Err(errors::overflow("DOUBLE", "pow")) }
-            }
-            Exp => {
-                if x.exp().is_finite() {
-                    Ok(Datum::Double(x.exp()))
-                } else {
-                    Err(errors::overflow("DOUBLE", "exp"))
-                }
-            }
-            Sqrt if x >= 0.0 => double(x.sqrt()),
-            Ln if x > 0.0 => double(x.ln()),
-            Log2 if x > 0.0 => double(x.log2()),
-            Log10 if x > 0.0 => double(x.log10()),
-            Log => match second.map(Number::to_f64) {
-                None if x > 0.0 => double(x.ln()),
-                Some(y) if x > 0.0 && x != 1.0 && y > 0.0 => double(y.ln() / x.ln()),
-                _ => Ok(Datum::Null),
-            },
-            Sign => Ok(Datum::Int(if n.is_zero() {
-                0
-            } else if x < 0.0 {
-                -1
-            } else {
-                1
-            })),
-            _ => Ok(Datum::Null),
-        }
-    }
 }
 
 fn arg(args: &[Expr], i: usize) -> Expr {
@@ -425,45 +471,11 @@ fn number_kind(kind: Kind) -> Kind {
     }
 }
 
-fn round(n: Number, digits: i32, truncate: bool, has_digits: bool) -> Result<Datum<'static>> {
-    Ok(match n {
-        Number::Double(x) => {
-            let factor = 10f64.powi(digits);
-            let scaled = x * factor;
-            let rounded = if truncate { scaled.trunc() } else { scaled.round_ties_even() };
-            let result = if factor.is_finite() && factor != 0.0 { rounded / factor } else { x };
-            Datum::Double(if result.is_finite() { result } else { x })
-        }
-        Number::Decimal(unscaled, scale) => {
-            let keep = digits.clamp(0, i32::from(decimal::SCALE_MAX)) as u8;
-            let kept = if truncate {
-                decimal::truncate(unscaled, scale, keep)
-            } else {
-                decimal::rescale(unscaled, scale, keep)
-            };
-            if digits >= 0 {
-                let Some(kept) = kept else { return Err(errors::overflow("DECIMAL", "round")) };
-                Datum::Decimal { unscaled: kept, scale: if has_digits { keep } else { 0 } }
-            } else {
-                let whole = decimal::truncate(unscaled, scale, 0).unwrap_or(0);
-                Datum::Decimal { unscaled: round_tens(whole, digits, truncate), scale: 0 }
-            }
-        }
-        n if digits >= 0 => n.datum(),
-        Number::UInt(u) => Datum::UInt(u64::try_from(round_tens(i128::from(u), digits, truncate)).unwrap_or(u64::MAX)),
-        n => Datum::Int(i64::try_from(round_tens(n.to_i128(), digits, truncate)).unwrap_or(i64::MAX)),
-    })
-}
-
-fn round_tens(n: i128, digits: i32, truncate: bool) -> i128 {
-    let Some(unit) = 10i128.checked_pow(digits.unsigned_abs()) else { return 0 };
-    let rest = n % unit;
-    let up = !truncate && rest.abs() * 2 >= unit;
-    n - rest + if up { unit * n.signum() } else { 0 }
-}
-
-fn crc32(bytes: &[u8]) -> u32 {
-    !bytes.iter().fold(u32::MAX, |crc, &b| {
-        (0..8).fold(crc ^ u32::from(b), |c, _| if c & 1 == 1 { c >> 1 ^ 0xedb8_8320 } else { c >> 1 })
-    })
+/// A number that no other call of this process gives: some bits of chance, the second it began in, a counter.
+fn uuid_short(env: &super::Env) -> u64 {
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let first = (env.random_u64() & 0x7f) << 56 | ((env.now() / 1_000_000) as u64 & 0xffff_ffff) << 24;
+    let _ = NEXT.compare_exchange(0, first, Relaxed, Relaxed);
+    NEXT.fetch_add(1, Relaxed)
 }

@@ -9,7 +9,7 @@ use super::{Context, Datum, Expr, Func, eval};
 use crate::engine::errors::{self, Result};
 
 /// Longest text that a function makes, in bytes; MySQL's `max_allowed_packet`. Beyond it the answer is NULL.
-const RESULT_BYTES_MAX: usize = 64 << 20;
+pub(super) const RESULT_BYTES_MAX: usize = 64 << 20;
 
 pub(super) fn call<'a>(f: Func, args: &'a [Expr], collation: Collation, cx: &Context<'a>) -> Result<Datum<'a>> {
     let mut values = Vec::with_capacity(args.len());
@@ -180,11 +180,11 @@ pub(super) fn call<'a>(f: Func, args: &'a [Expr], collation: Collation, cx: &Con
     }
 }
 
-fn hex_lower(bytes: &[u8]) -> String {
+pub(super) fn hex_lower(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-fn find(text: &[u8], part: &[u8]) -> Option<usize> {
+pub(super) fn find(text: &[u8], part: &[u8]) -> Option<usize> {
     if part.is_empty() {
         return Some(0);
     }

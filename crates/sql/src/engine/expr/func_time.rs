@@ -7,6 +7,8 @@ use apus_types::time::{Civil, civil_from_unix_micros, pack_date, pack_datetime, 
 use super::{
     Context, Datum, Expr, Func, Kind,
     datum::Number,
+    func_calendar::{self, WeekRule},
+    func_clock,
     temporal::{self, MICROS_PER_DAY, MICROS_PER_SECOND},
 };
 use crate::engine::errors::{self, Result};
@@ -53,7 +55,7 @@ pub(super) fn call<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Da
             let decimals = match &value {
                 Datum::Time(_, n) | Datum::DateTime(_, n) => *n,
                 Datum::Date(_) => 0,
-                _ => 6,
+                _ => digits_of(&args[0], &[]),
             };
             Ok(value.time().map_or(Datum::Null, |t| Datum::Time(t, decimals)))
         }
@@ -75,6 +77,10 @@ fn date(c: &Civil) -> Datum<'static> {
     Datum::Date(pack_date(c.year, c.month, c.day))
 }
 
+fn formatted(c: &Civil, format: &Datum<'_>) -> Datum<'static> {
+    func_calendar::format_date(c, &format.as_text()).map_or(Datum::Null, Datum::text)
+}
+
 fn from_unix_time<'a>(args: &'a [Expr], cx: &Context<'a>) -> Result<Datum<'a>> {
     let value = args[0].eval(cx)?;
     let Some(n) = value.number() else { return Ok(Datum::Null) };
@@ -90,9 +96,9 @@ fn from_unix_time<'a>(args: &'a [Expr], cx: &Context<'a>) -> Result<Datum<'a>> {
     let c = civil_from_unix_micros(micros + cx.env.zone());
     if let Some(format) = args.get(1) {
         let format = format.eval(cx)?;
-        return Ok(if format.is_null() { Datum::Null } else { Datum::text(format_date(&c, &format.as_text())) });
+        return Ok(if format.is_null() { Datum::Null } else { formatted(&c, &format) });
     }
-    let decimals = if matches!(n, Number::Int(_) | Number::UInt(_)) { 0 } else { 6 };
+    let decimals = digits_of_value(&value);
     Ok(Datum::DateTime(pack_datetime(c), decimals))
 }
 
@@ -108,7 +114,7 @@ fn of_moment<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Datum<'a
             let decimals = match value {
                 Datum::DateTime(_, n) => n,
                 Datum::Date(_) => 0,
-                _ => 6,
+                _ => digits_of(&args[0], &[]),
             };
             Datum::DateTime(pack_datetime(c), decimals)
         }
@@ -119,6 +125,7 @@ fn of_moment<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Datum<'a
                     Datum::Decimal { unscaled: i128::from(micros / 10i64.pow(u32::from(6 - n.min(6)))), scale: n }
                 }
                 Datum::Date(_) | Datum::DateTime(..) | Datum::Int(_) => Datum::Int((micros / MICROS_PER_SECOND).max(0)),
+                _ if digits_of(&args[0], &[]) == 0 => Datum::Int((micros / MICROS_PER_SECOND).max(0)),
                 _ => Datum::Decimal { unscaled: i128::from(micros), scale: 6 },
             }
         }
@@ -129,98 +136,59 @@ fn of_moment<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Datum<'a
         DayOfWeek => Datum::Int((days + 4).rem_euclid(7) + 1),
         Weekday => Datum::Int((days + 3).rem_euclid(7)),
         DayOfYear => Datum::Int(days - january_first + 1),
-        Week => Datum::Int(iso_week(days).1),
+        Week => Datum::Int(func_calendar::week(&c, WeekRule::of_mode(3)).1),
+        WeekMode | YearWeek => {
+            let mode = match args.get(1) {
+                Some(e) => e.eval(cx)?.number().map_or(0, |n| n.to_i128() as i64),
+                None => 0,
+            };
+            let rule = WeekRule::of_mode(mode);
+            if f == WeekMode {
+                return Ok(Datum::Int(func_calendar::week(&c, rule).1));
+            }
+            let (year, week) = func_calendar::week(&c, WeekRule { of_year: true, ..rule });
+            Datum::Int(year * 100 + week)
+        }
+        DayName => Datum::text(func_calendar::DAYS[(days + 3).rem_euclid(7) as usize]),
+        MonthName => match func_calendar::MONTHS.get(usize::from(c.month).wrapping_sub(1)) {
+            Some(name) => Datum::text(*name),
+            None => Datum::Null,
+        },
+        ToSeconds => {
+            let seconds = temporal::time_of_day(&c) / MICROS_PER_SECOND;
+            Datum::Int((days + func_calendar::DAYS_BEFORE_1970) * 86_400 + seconds)
+        }
         LastDay => Datum::Date(pack_date(c.year, c.month, temporal::days_in_month(c.year, c.month))),
-        ToDays => Datum::Int(days + 719_528),
+        ToDays => Datum::Int(days + func_calendar::DAYS_BEFORE_1970),
         DateFormat => {
             let format = args[1].eval(cx)?;
-            if format.is_null() { Datum::Null } else { Datum::text(format_date(&c, &format.as_text())) }
+            if format.is_null() { Datum::Null } else { formatted(&c, &format) }
         }
         _ => return Err(errors::internal("not a function over dates")),
     })
 }
 
-/// ISO 8601 year and week of a day number.
-fn iso_week(days: i64) -> (i64, i64) {
-    let thursday = days - (days + 3).rem_euclid(7) + 3;
-    let (year, ..) = apus_types::time::civil_from_days(thursday);
-    let first = apus_types::time::days_from_civil(year, 1, 1);
-    (year, (thursday - first) / 7 + 1)
+/// Digits of the fraction that a function over this argument declares.
+pub fn digits_of(e: &Expr, params: &[Kind]) -> u8 {
+    match (e, e.kind(params)) {
+        (Expr::Const(d), _) => digits_of_value(d),
+        (_, Kind::Time(n) | Kind::DateTime(n)) => n,
+        (_, Kind::Decimal(n)) => n.min(6),
+        (_, Kind::Int | Kind::UInt | Kind::Date | Kind::Null) => 0,
+        _ => 6,
+    }
 }
 
-const MONTHS: [&str; 12] = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-];
-const DAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
-
-fn format_date(c: &Civil, format: &[u8]) -> String {
-    use std::fmt::Write;
-    let mut out = String::new();
-    let format = String::from_utf8_lossy(format);
-    let mut chars = format.chars();
-    let hour12 = (c.hour + 11) % 12 + 1;
-    let half = if c.hour < 12 { "AM" } else { "PM" };
-    let days = temporal::day_number(c);
-    let weekday = (days + 3).rem_euclid(7) as usize;
-    let month = MONTHS.get(usize::from(c.month).wrapping_sub(1)).copied().unwrap_or("");
-    while let Some(ch) = chars.next() {
-        if ch != '%' {
-            out.push(ch);
-            continue;
+/// Digits of the fraction that a value has.
+pub fn digits_of_value(value: &Datum<'_>) -> u8 {
+    match value {
+        Datum::Text(t) | Datum::Bytes(t) => {
+            let fraction = t.iter().position(|b| *b == b'.').map_or(&[][..], |at| &t[at + 1..]);
+            fraction.iter().take(6).take_while(|b| b.is_ascii_digit()).count() as u8
         }
-        let Some(code) = chars.next() else { break };
-        let written = match code {
-            'Y' => write!(out, "{:04}", c.year),
-            'y' => write!(out, "{:02}", c.year % 100),
-            'm' => write!(out, "{:02}", c.month),
-            'c' => write!(out, "{}", c.month),
-            'd' => write!(out, "{:02}", c.day),
-            'e' => write!(out, "{}", c.day),
-            'D' => {
-                let suffix = match c.day {
-                    1 | 21 | 31 => "st",
-                    2 | 22 => "nd",
-                    3 | 23 => "rd",
-                    _ => "th",
-                };
-                write!(out, "{}{suffix}", c.day)
-            }
-            'H' => write!(out, "{:02}", c.hour),
-            'k' => write!(out, "{}", c.hour),
-            'h' | 'I' => write!(out, "{hour12:02}"),
-            'l' => write!(out, "{hour12}"),
-            'i' => write!(out, "{:02}", c.minute),
-            's' | 'S' => write!(out, "{:02}", c.second),
-            'f' => write!(out, "{:06}", c.micros),
-            'p' => write!(out, "{half}"),
-            'T' => write!(out, "{:02}:{:02}:{:02}", c.hour, c.minute, c.second),
-            'r' => write!(out, "{hour12:02}:{:02}:{:02} {half}", c.minute, c.second),
-            'M' => write!(out, "{month}"),
-            'b' => write!(out, "{}", month.get(..3).unwrap_or("")),
-            'W' => write!(out, "{}", DAYS[weekday]),
-            'a' => write!(out, "{}", &DAYS[weekday][..3]),
-            'w' => write!(out, "{}", (weekday + 1) % 7),
-            'j' => write!(out, "{:03}", days - temporal::day_number(&Civil { month: 1, day: 1, ..*c }) + 1),
-            'v' => write!(out, "{:02}", iso_week(days).1),
-            'x' => write!(out, "{:04}", iso_week(days).0),
-            other => write!(out, "{other}"),
-        };
-        if written.is_err() {
-            break;
-        }
+        Datum::Double(_) => 6,
+        other => other.shown_scale().min(6),
     }
-    out
 }
 
 /// Unit of DATE_ADD and its kin: their third argument.
@@ -243,16 +211,23 @@ fn unit_size(unit: &str) -> Option<(i64, i64, bool)> {
         "month" => (0, 1, false),
         "quarter" => (0, 3, false),
         "year" => (0, 12, false),
+        // Of compound units the value decides.
+        "year_month" => (0, 0, false),
+        "day_hour" | "day_minute" | "day_second" | "day_microsecond" | "hour_minute" | "hour_second"
+        | "hour_microsecond" | "minute_second" | "minute_microsecond" | "second_microsecond" => (0, 0, true),
         _ => return None,
     })
 }
 pub fn is_unit(unit: &str) -> bool {
     unit_size(unit).is_some()
 }
+pub fn is_compound(unit: &str) -> bool {
+    matches!(unit_size(unit), Some((0, 0, _)))
+}
 
 pub fn date_add_kind(base: Kind, unit: &str) -> Kind {
     let clock = unit_size(unit).is_some_and(|u| u.2);
-    let digits = if unit == "microsecond" { 6 } else { 0 };
+    let digits = if unit.ends_with("microsecond") { 6 } else { 0 };
     match base {
         Kind::Date if clock => Kind::DateTime(digits),
         Kind::Date => Kind::Date,
@@ -263,7 +238,15 @@ pub fn date_add_kind(base: Kind, unit: &str) -> Kind {
 }
 
 fn add<'a>(base: Datum<'a>, count: &Datum<'_>, unit: &str, subtract: bool) -> Result<Datum<'a>> {
-    let (Some((micros, months, clock)), Some(n)) = (unit_size(unit), count.number()) else { return Ok(Datum::Null) };
+    let Some((mut micros, mut months, clock)) = unit_size(unit) else { return Ok(Datum::Null) };
+    let n = if is_compound(unit) && !count.is_null() {
+        let Some(parts) = func_clock::compound_interval(count, unit) else { return Ok(Datum::Null) };
+        (months, micros) = parts;
+        Some(Number::Int(1))
+    } else {
+        count.number()
+    };
+    let Some(n) = n else { return Ok(Datum::Null) };
     let whole = |n: Number| i64::try_from(n.to_i128()).ok().map(|n| if subtract { -n } else { n });
     // Seconds may have a fraction.
     let delta = match n {
@@ -274,7 +257,7 @@ fn add<'a>(base: Datum<'a>, count: &Datum<'_>, unit: &str, subtract: bool) -> Re
         n => whole(n).and_then(|n| n.checked_mul(micros)),
     };
     let fraction_unit =
-        unit == "microsecond" || matches!(n, Number::Decimal(..) | Number::Double(_)) && unit == "second";
+        unit.ends_with("microsecond") || matches!(n, Number::Decimal(..) | Number::Double(_)) && unit == "second";
     if let (Datum::Time(t, decimals), Some(delta), true) = (&base, delta, months == 0) {
         let digits = if fraction_unit { 6 } else { *decimals };
         return Ok(t

@@ -79,7 +79,7 @@ impl Dialect for ApusDialect {
         })
     }
     fn parse_infix(&self, parser: &mut Parser, expr: &Expr, precedence: u8) -> Option<Parsed<Expr>> {
-        self.0.parse_infix(parser, expr, precedence)
+        regexp(parser, expr, precedence).or_else(|| self.0.parse_infix(parser, expr, precedence))
     }
     fn parse_statement(&self, parser: &mut Parser) -> Option<Parsed<Statement>> {
         match &parser.peek_token_ref().token {
@@ -224,6 +224,23 @@ fn binary(parser: &mut Parser) -> Parsed<Expr> {
     parser.expect_keyword(Keyword::BINARY)?;
     let expr = Box::new(parser.parse_subexpr(TIGHTEST)?);
     Ok(Expr::Cast { kind: CastKind::Cast, expr, data_type: DataType::Binary(None), format: None })
+}
+
+/// `x [NOT] REGEXP pattern`, the pattern being any expression.
+fn regexp(parser: &mut Parser, expr: &Expr, precedence: u8) -> Option<Parsed<Expr>> {
+    let is_regexp = |t: &Token| matches!(t, Token::Word(w) if matches!(w.keyword, Keyword::REGEXP | Keyword::RLIKE));
+    let [first, second] = parser.peek_tokens::<2>();
+    let negated = matches!(&first, Token::Word(w) if w.keyword == Keyword::NOT);
+    if !is_regexp(if negated { &second } else { &first }) {
+        return None;
+    }
+    if negated {
+        parser.next_token();
+    }
+    parser.next_token();
+    let pattern = parser.parse_subexpr(precedence);
+    let expr = Box::new(expr.clone());
+    Some(pattern.map(|pattern| Expr::RLike { negated, expr, pattern: Box::new(pattern), regexp: true }))
 }
 
 /// `CHAR(77, 121 USING utf8mb4)`.
