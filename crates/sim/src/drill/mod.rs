@@ -10,6 +10,9 @@
 //! client has something new acknowledged within [`PROGRESS_NS`]. An audit lets clients come to rest and demands that no worker
 //! holds anything of a transaction, that every structure is sound, that replicas are equal, and what the workload itself knows.
 
+mod audit;
+mod faults;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     panic::{AssertUnwindSafe, catch_unwind},
@@ -17,20 +20,16 @@ use std::{
 
 use apus_blocks::NodeConfig;
 use apus_client::{Client, ClientConfig};
-use apus_kernel::{Block, FaultRule, Worker, WorkerConfig};
+use apus_kernel::{Block, Worker, WorkerConfig};
 use apus_mgmt::{Management, MgmtConfig, cluster_config, default_partitions};
 use apus_signal::{dict::Dictionary, view::NodeState};
 use apus_storage::MemoryManager;
 use apus_types::NodeId;
 
+use self::faults::Deed;
 use crate::{
-    ActorId, Clock, Cluster, NativeClient, SimConfig, address,
-    check::schema,
-    fault::{Fault, Round, Who},
-    promise::touches_arbitrator,
+    ActorId, Clock, Cluster, NativeClient, SimConfig, address, fault::Round, promise::touches_arbitrator,
     settings::Settings,
-    survey::Surveyor,
-    workload::Kind,
 };
 
 const MS: u64 = 1_000_000;
@@ -42,11 +41,6 @@ pub const PATIENCE_NS: u64 = 30_000 * MS;
 pub const PROGRESS_NS: u64 = 15_000 * MS;
 /// A supervisor starts a node that stopped itself after this.
 const RESTART_NS: u64 = 200 * MS;
-/// How the second line of DICT's dump begins when it is about nothing.
-const DICT_AT_REST: &str = "prepared None copying false running None queued 0 collecting None locks {}";
-/// No node is held for lost because nothing is heard of it for so long.
-const BORNE_NS: u64 = 50 * MS;
-
 /// What clients do, and what must hold. A client is known by its number, counted from 0; one that comes in the place of a dead one has
 /// the next free number.
 pub trait Workload {
@@ -162,17 +156,6 @@ struct Alive {
 
 /// After this the members have named a management process that has started anew: its silence may have to be noticed first.
 const NAMING_NS: u64 = 1_500 * MS;
-
-/// What is still to be done in a round, at its time.
-enum Deed {
-    Inflict(Fault),
-    Start(NodeId),
-    Resume(NodeId),
-    Speed(NodeId),
-    Heal(NodeId, NodeId),
-    Unmute { from: NodeId, to: NodeId, lost: bool },
-    Flap { a: NodeId, b: NodeId, period: u64, times: u64 },
-}
 
 struct Drill<'s, W> {
     settings: &'s Settings,
@@ -358,7 +341,7 @@ impl<W: Workload> Drill<'_, W> {
         self.workload.violation().map_or(Ok(()), Err)
     }
 
-    // ---- faults
+    // ---- rounds
 
     fn round(&mut self, round: &Round) -> Result<(), String> {
         for (at, fault) in &round.faults {
@@ -384,171 +367,6 @@ impl<W: Workload> Drill<'_, W> {
         self.held_up.clear();
         self.instead.clear();
         Ok(())
-    }
-    /// The network is whole, nobody is paused or slow, no fault point is armed.
-    fn end_faults(&mut self) {
-        let left = std::mem::take(&mut self.agenda);
-        // What links lose is decided by the fault; all else is undone at once.
-        for deed in left.into_values() {
-            if let Deed::Unmute { .. } = deed {
-                self.perform(deed);
-            }
-        }
-        self.cluster.heal_network();
-        for node in self.nodes() {
-            self.cluster.resume(node);
-            self.cluster.slow_down(node, 1);
-        }
-        self.cluster.disarm_faults();
-    }
-    fn nodes(&self) -> Vec<NodeId> {
-        self.settings.data_nodes().into_iter().chain(self.settings.mgmt_nodes()).collect()
-    }
-    fn resolve(&self, who: Who) -> NodeId {
-        match who {
-            Who::Node(node) => node,
-            Who::President => {
-                let newest = self.clients.iter().map(|c| c.client.view()).max_by_key(|view| view.generation);
-                NodeId(newest.map_or(1, |view| view.president as u16).max(1))
-            }
-        }
-    }
-    /// Nodes that a side does not hear any more, with the nodes of that side.
-    fn across(&self, side: &[NodeId], bridge: Option<NodeId>) -> Vec<(NodeId, NodeId)> {
-        let is_here = |n: &NodeId| side.contains(n) && Some(*n) != bridge;
-        let is_there = |n: &NodeId| !side.contains(n) && Some(*n) != bridge;
-        let nodes = self.nodes();
-        let here = nodes.iter().copied().filter(is_here);
-        here.flat_map(|a| nodes.iter().copied().filter(is_there).map(move |b| (a, b))).collect()
-    }
-    fn perform(&mut self, deed: Deed) {
-        match deed {
-            Deed::Inflict(fault) => {
-                *self.report.faults.entry(fault.kind()).or_insert(0) += 1;
-                self.inflict(fault);
-            }
-            Deed::Start(node) => self.start(node),
-            Deed::Resume(node) => self.cluster.resume(node),
-            Deed::Speed(node) => self.cluster.slow_down(node, 1),
-            Deed::Heal(a, b) => self.cluster.heal(a, b),
-            Deed::Unmute { from, to, lost } => self.cluster.unmute(from, to, lost),
-            Deed::Flap { a, b, period, times } => {
-                self.cluster.part(a, b);
-                self.plan(period / 2, Deed::Heal(a, b));
-                if times > 1 {
-                    self.plan(period, Deed::Flap { a, b, period, times: times - 1 });
-                }
-            }
-        }
-    }
-    fn inflict(&mut self, fault: Fault) {
-        match fault {
-            Fault::Crash { who, down } => {
-                let node = self.resolve(who);
-                self.crash(node);
-                self.down.insert(node);
-                self.plan(down, Deed::Start(node));
-            }
-            Fault::Pause { who, lasts } => {
-                let node = self.resolve(who);
-                self.hold_up(node);
-                self.cluster.pause(node);
-                self.plan(lasts, Deed::Resume(node));
-            }
-            Fault::Slow { who, factor, lasts } => {
-                let node = self.resolve(who);
-                self.hold_up(node);
-                self.cluster.slow_down(node, factor);
-                self.plan(lasts, Deed::Speed(node));
-            }
-            Fault::Cut { a, b, lasts } => {
-                let (a, b) = (self.resolve(a), self.resolve(b));
-                self.excused.extend([a, b]);
-                self.cluster.part(a, b);
-                self.plan(lasts, Deed::Heal(a, b));
-            }
-            Fault::Mute { from, to, lasts, lost } => {
-                let (from, to) = (self.resolve(from), self.resolve(to));
-                self.excused.extend([from, to]);
-                self.cluster.mute(from, to);
-                self.plan(lasts, Deed::Unmute { from, to, lost });
-            }
-            Fault::Split { side, lasts, silent } => self.split(&side, None, lasts, silent),
-            Fault::Bridge { side, bridge, lasts, silent } => self.split(&side, Some(bridge), lasts, silent),
-            Fault::Stall { side, lasts } => self.stall(side.as_deref(), lasts),
-            Fault::Flap { a, b, period, times } => {
-                let (a, b) = (self.resolve(a), self.resolve(b));
-                self.excused.extend([a, b]);
-                self.perform(Deed::Flap { a, b, period, times });
-            }
-            Fault::Reset { a, b, worker } => {
-                let (a, b) = (self.resolve(a), self.resolve(b));
-                self.excused.extend([a, b]);
-                self.cluster.reset(a, b, worker);
-            }
-            Fault::Client { number } => self.lose_client(number),
-            Fault::Arm { who, point, skip } => {
-                let node = self.resolve(who);
-                self.excused.insert(node);
-                self.drops_commits |= point == "qmgr.drop_view_commit";
-                self.cluster.arm_fault(node, &point, FaultRule { skip, ..FaultRule::ONCE });
-            }
-        }
-    }
-    fn hold_up(&mut self, node: NodeId) {
-        self.excused.insert(node);
-        if node.is_data() {
-            self.held_up.insert(node);
-        }
-    }
-    fn split(&mut self, side: &[NodeId], bridge: Option<NodeId>, lasts: u64, silent: bool) {
-        self.excused.extend(bridge);
-        for (a, b) in self.across(side, bridge) {
-            self.excused.extend([a, b]);
-            if silent {
-                self.cluster.mute(a, b);
-                self.cluster.mute(b, a);
-                self.plan(lasts, Deed::Unmute { from: a, to: b, lost: false });
-                self.plan(lasts, Deed::Unmute { from: b, to: a, lost: false });
-            } else {
-                self.cluster.part(a, b);
-                self.plan(lasts, Deed::Heal(a, b));
-            }
-        }
-    }
-    fn stall(&mut self, side: Option<&[NodeId]>, lasts: u64) {
-        let nodes = side.map_or_else(|| self.nodes(), <[NodeId]>::to_vec);
-        // Who is held for lost is decided among them, but everybody bears a moment.
-        if lasts + self.settings.link_spike_ns.1 > BORNE_NS {
-            self.excused.extend(nodes.iter().copied());
-        }
-        for &from in &nodes {
-            for &to in nodes.iter().filter(|to| **to != from) {
-                self.cluster.mute(from, to);
-                self.plan(lasts, Deed::Unmute { from, to, lost: false });
-            }
-        }
-    }
-    fn crash(&mut self, node: NodeId) {
-        self.note_probes(node);
-        self.cluster.crash(node);
-        self.restarted.insert(node);
-        self.stopped.remove(&node);
-    }
-    fn start(&mut self, node: NodeId) {
-        self.down.remove(&node);
-        self.cluster.start(node);
-    }
-    /// The client with this number or, if that one is dead, the one that came in its place.
-    fn lose_client(&mut self, number: u64) {
-        let Some(index) = (number as usize).checked_rem(self.clients.len()) else { return };
-        if !self.workload.is_open() {
-            return;
-        }
-        let dead = self.clients.remove(index);
-        self.cluster.detach(dead.actor);
-        self.workload.lost(dead.number);
-        self.attach_client();
     }
     /// What a supervisor does: whoever stopped or died is started after a moment, unless it is to stay down.
     fn supervise(&mut self) {
@@ -612,125 +430,6 @@ impl<W: Workload> Drill<'_, W> {
         }
     }
 
-    // ---- what must hold
-
-    fn audit(&mut self) -> Result<(), String> {
-        self.workload.shut(true);
-        let end = self.cluster.now() + PATIENCE_NS;
-        while let Err(what) = self.workload.at_rest() {
-            if self.cluster.now() >= end {
-                return Err(format!("clients do not come to rest: {what}"));
-            }
-            self.pass(MS)?;
-        }
-        while let Err(what) = self.check_quiet() {
-            self.pass(MS)?;
-            if self.cluster.now() >= end + PATIENCE_NS {
-                return Err(format!("not quiet: {what}"));
-            }
-        }
-        self.cluster.verify()?;
-        if self.settings.churn {
-            self.survey()?;
-        }
-        self.check_replicas()?;
-        self.workload.read();
-        let end = self.cluster.now() + PATIENCE_NS;
-        while !self.workload.is_read() {
-            if self.cluster.now() >= end {
-                return Err("clients do not end reading".to_owned());
-            }
-            self.pass(MS)?;
-        }
-        match self.workload.judge()? {
-            Judgement::Good => self.report.histories += u64::from(self.settings.workload != Kind::Bank),
-            Judgement::Undecided(what) => self.report.undecided.push(what),
-        }
-        self.report.audits += 1;
-        self.workload.shut(false);
-        Ok(())
-    }
-
-    /// No worker holds anything of a transaction.
-    fn check_quiet(&self) -> Result<(), String> {
-        for worker in self.workers() {
-            let mut dump = String::new();
-            worker.dump(&mut dump);
-            let is_busy = |line: &&str| {
-                let number = |what| number_before(line, what);
-                (line.starts_with("TC ") && (number("transactions") > 0 || !line.contains("take-over None")))
-                    || (line.starts_with("dict version ") && !line.ends_with(" forwarded 0"))
-                    || (line.starts_with("prepared ") && !line.starts_with(DICT_AT_REST))
-                    || (line.starts_with("LDM ")
-                        && ["transactions", "entries", "waiting", "copy jobs"].iter().any(|what| number(what) > 0))
-            };
-            if let Some(line) = dump.lines().find(is_busy) {
-                return Err(line.to_owned());
-            }
-        }
-        Ok(())
-    }
-
-    /// All nodes have the same dictionary, which is what was acknowledged, and their workers have its tables.
-    fn survey(&mut self) -> Result<(), String> {
-        let nodes = self.settings.data_nodes();
-        let (surveyor, found) = Surveyor::new(nodes.clone());
-        let actor = self.cluster.attach(Box::new(surveyor));
-        let end = self.cluster.now() + PROGRESS_NS;
-        while found.borrow().len() < nodes.len() {
-            if self.cluster.now() >= end {
-                return Err("a node does not give its dictionary".to_owned());
-            }
-            self.pass(MS)?;
-        }
-        self.cluster.detach(actor);
-        let found = found.take();
-        let dictionary = schema::agreed(&found)?;
-        let carried_out = |fragments: Vec<(NodeId, String, String)>| {
-            let names: Vec<(NodeId, String)> = fragments.into_iter().map(|(node, name, _)| (node, name)).collect();
-            schema::check_carried_out(dictionary, &names)
-        };
-        // Nobody waits until the workers have carried out a drop.
-        while let Err(what) = carried_out(self.fragments()) {
-            if self.cluster.now() >= end {
-                return Err(what);
-            }
-            self.pass(MS)?;
-        }
-        self.workload.survey(dictionary)
-    }
-
-    /// All fragments with node, name and content, as the workers tell them.
-    fn fragments(&self) -> Vec<(NodeId, String, String)> {
-        let mut all = Vec::new();
-        for worker in self.workers() {
-            let mut dump = String::new();
-            worker.dump(&mut dump);
-            let lines = dump.lines().filter_map(|line| line.trim().strip_prefix("fragment ")?.split_once(": "));
-            all.extend(lines.map(|(name, content)| (worker.config().node, name.to_owned(), content.to_owned())));
-        }
-        all
-    }
-
-    /// Every fragment has equal content on all nodes of its group.
-    fn check_replicas(&self) -> Result<(), String> {
-        let mut contents: BTreeMap<String, Vec<(NodeId, String)>> = BTreeMap::new();
-        for (node, name, content) in self.fragments() {
-            contents.entry(name).or_default().push((node, content));
-        }
-        let rows_and_hash = |content: &str| {
-            let hash = content.rsplit("content ").next().unwrap_or_default().to_owned();
-            (number_before(content, "rows"), hash)
-        };
-        for (name, replicas) in contents {
-            let is_equal = replicas.windows(2).all(|w| rows_and_hash(&w[0].1) == rows_and_hash(&w[1].1));
-            if replicas.len() != usize::from(self.settings.replicas) || !is_equal {
-                return Err(format!("replicas of {name} differ: {replicas:?}"));
-            }
-        }
-        Ok(())
-    }
-
     fn details(&self) -> String {
         let mut out = self.cluster.log().join("\n");
         for worker in self.workers() {
@@ -740,13 +439,4 @@ impl<W: Workload> Drill<'_, W> {
         }
         out
     }
-}
-
-/// The number that stands right before `what`, 0 if there is none.
-fn number_before(line: &str, what: &str) -> u64 {
-    let before = line.split(&format!(" {what}")).next().unwrap_or_default();
-    if before.len() == line.len() {
-        return 0;
-    }
-    before.rsplit(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0)
 }

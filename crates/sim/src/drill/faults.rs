@@ -1,0 +1,189 @@
+//! Faults are done to the cluster, and undone when their time is over.
+
+use apus_kernel::FaultRule;
+use apus_types::NodeId;
+
+use super::{Drill, MS, Workload};
+use crate::fault::{Fault, Who};
+
+/// No node is held for lost because nothing is heard of it for so long.
+const BORNE_NS: u64 = 50 * MS;
+
+/// What is still to be done in a round, at its time.
+pub(super) enum Deed {
+    Inflict(Fault),
+    Start(NodeId),
+    Resume(NodeId),
+    Speed(NodeId),
+    Heal(NodeId, NodeId),
+    Unmute { from: NodeId, to: NodeId, lost: bool },
+    Flap { a: NodeId, b: NodeId, period: u64, times: u64 },
+}
+
+impl<W: Workload> Drill<'_, W> {
+    /// The network is whole, nobody is paused or slow, no fault point is armed.
+    pub(super) fn end_faults(&mut self) {
+        let left = std::mem::take(&mut self.agenda);
+        // What links lose is decided by the fault; all else is undone at once.
+        for deed in left.into_values() {
+            if let Deed::Unmute { .. } = deed {
+                self.perform(deed);
+            }
+        }
+        self.cluster.heal_network();
+        for node in self.nodes() {
+            self.cluster.resume(node);
+            self.cluster.slow_down(node, 1);
+        }
+        self.cluster.disarm_faults();
+    }
+    pub(super) fn nodes(&self) -> Vec<NodeId> {
+        self.settings.data_nodes().into_iter().chain(self.settings.mgmt_nodes()).collect()
+    }
+    fn resolve(&self, who: Who) -> NodeId {
+        match who {
+            Who::Node(node) => node,
+            Who::President => {
+                let newest = self.clients.iter().map(|c| c.client.view()).max_by_key(|view| view.generation);
+                NodeId(newest.map_or(1, |view| view.president as u16).max(1))
+            }
+        }
+    }
+    /// Nodes that a side does not hear any more, with the nodes of that side.
+    fn across(&self, side: &[NodeId], bridge: Option<NodeId>) -> Vec<(NodeId, NodeId)> {
+        let is_here = |n: &NodeId| side.contains(n) && Some(*n) != bridge;
+        let is_there = |n: &NodeId| !side.contains(n) && Some(*n) != bridge;
+        let nodes = self.nodes();
+        let here = nodes.iter().copied().filter(is_here);
+        here.flat_map(|a| nodes.iter().copied().filter(is_there).map(move |b| (a, b))).collect()
+    }
+    pub(super) fn perform(&mut self, deed: Deed) {
+        match deed {
+            Deed::Inflict(fault) => {
+                *self.report.faults.entry(fault.kind()).or_insert(0) += 1;
+                self.inflict(fault);
+            }
+            Deed::Start(node) => self.start(node),
+            Deed::Resume(node) => self.cluster.resume(node),
+            Deed::Speed(node) => self.cluster.slow_down(node, 1),
+            Deed::Heal(a, b) => self.cluster.heal(a, b),
+            Deed::Unmute { from, to, lost } => self.cluster.unmute(from, to, lost),
+            Deed::Flap { a, b, period, times } => {
+                self.cluster.part(a, b);
+                self.plan(period / 2, Deed::Heal(a, b));
+                if times > 1 {
+                    self.plan(period, Deed::Flap { a, b, period, times: times - 1 });
+                }
+            }
+        }
+    }
+    fn inflict(&mut self, fault: Fault) {
+        match fault {
+            Fault::Crash { who, down } => {
+                let node = self.resolve(who);
+                self.crash(node);
+                self.down.insert(node);
+                self.plan(down, Deed::Start(node));
+            }
+            Fault::Pause { who, lasts } => {
+                let node = self.resolve(who);
+                self.hold_up(node);
+                self.cluster.pause(node);
+                self.plan(lasts, Deed::Resume(node));
+            }
+            Fault::Slow { who, factor, lasts } => {
+                let node = self.resolve(who);
+                self.hold_up(node);
+                self.cluster.slow_down(node, factor);
+                self.plan(lasts, Deed::Speed(node));
+            }
+            Fault::Cut { a, b, lasts } => {
+                let (a, b) = (self.resolve(a), self.resolve(b));
+                self.excused.extend([a, b]);
+                self.cluster.part(a, b);
+                self.plan(lasts, Deed::Heal(a, b));
+            }
+            Fault::Mute { from, to, lasts, lost } => {
+                let (from, to) = (self.resolve(from), self.resolve(to));
+                self.excused.extend([from, to]);
+                self.cluster.mute(from, to);
+                self.plan(lasts, Deed::Unmute { from, to, lost });
+            }
+            Fault::Split { side, lasts, silent } => self.split(&side, None, lasts, silent),
+            Fault::Bridge { side, bridge, lasts, silent } => self.split(&side, Some(bridge), lasts, silent),
+            Fault::Stall { side, lasts } => self.stall(side.as_deref(), lasts),
+            Fault::Flap { a, b, period, times } => {
+                let (a, b) = (self.resolve(a), self.resolve(b));
+                self.excused.extend([a, b]);
+                self.perform(Deed::Flap { a, b, period, times });
+            }
+            Fault::Reset { a, b, worker } => {
+                let (a, b) = (self.resolve(a), self.resolve(b));
+                self.excused.extend([a, b]);
+                self.cluster.reset(a, b, worker);
+            }
+            Fault::Client { number } => self.lose_client(number),
+            Fault::Arm { who, point, skip } => {
+                let node = self.resolve(who);
+                self.excused.insert(node);
+                self.drops_commits |= point == "qmgr.drop_view_commit";
+                self.cluster.arm_fault(node, &point, FaultRule { skip, ..FaultRule::ONCE });
+            }
+        }
+    }
+    fn hold_up(&mut self, node: NodeId) {
+        self.excused.insert(node);
+        if node.is_data() {
+            self.held_up.insert(node);
+        }
+    }
+    fn split(&mut self, side: &[NodeId], bridge: Option<NodeId>, lasts: u64, silent: bool) {
+        self.excused.extend(bridge);
+        for (a, b) in self.across(side, bridge) {
+            self.excused.extend([a, b]);
+            if silent {
+                self.cluster.mute(a, b);
+                self.cluster.mute(b, a);
+                self.plan(lasts, Deed::Unmute { from: a, to: b, lost: false });
+                self.plan(lasts, Deed::Unmute { from: b, to: a, lost: false });
+            } else {
+                self.cluster.part(a, b);
+                self.plan(lasts, Deed::Heal(a, b));
+            }
+        }
+    }
+    fn stall(&mut self, side: Option<&[NodeId]>, lasts: u64) {
+        let nodes = side.map_or_else(|| self.nodes(), <[NodeId]>::to_vec);
+        // Who is held for lost is decided among them, but everybody bears a moment.
+        if lasts + self.settings.link_spike_ns.1 > BORNE_NS {
+            self.excused.extend(nodes.iter().copied());
+        }
+        for &from in &nodes {
+            for &to in nodes.iter().filter(|to| **to != from) {
+                self.cluster.mute(from, to);
+                self.plan(lasts, Deed::Unmute { from, to, lost: false });
+            }
+        }
+    }
+    pub(super) fn crash(&mut self, node: NodeId) {
+        self.note_probes(node);
+        self.cluster.crash(node);
+        self.restarted.insert(node);
+        self.stopped.remove(&node);
+    }
+    pub(super) fn start(&mut self, node: NodeId) {
+        self.down.remove(&node);
+        self.cluster.start(node);
+    }
+    /// The client with this number or, if that one is dead, the one that came in its place.
+    fn lose_client(&mut self, number: u64) {
+        let Some(index) = (number as usize).checked_rem(self.clients.len()) else { return };
+        if !self.workload.is_open() {
+            return;
+        }
+        let dead = self.clients.remove(index);
+        self.cluster.detach(dead.actor);
+        self.workload.lost(dead.number);
+        self.attach_client();
+    }
+}
