@@ -81,6 +81,9 @@ impl<W: Workload> Drill<'_, W> {
         match fault {
             Fault::Crash { who, down } => {
                 let node = self.resolve(who);
+                if self.excused.contains(&node) {
+                    self.hold_up(node);
+                }
                 self.crash(node);
                 self.down.insert(node);
                 self.plan(down, Deed::Start(node));

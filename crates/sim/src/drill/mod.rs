@@ -171,8 +171,9 @@ struct Drill<'s, W> {
     /// Whose process ended in this round, and that who was let in may not have been told so: then it is removed for its silence.
     restarted: BTreeSet<NodeId>,
     drops_commits: bool,
-    /// Nodes that were paused or slow in this round, and nodes that stopped though no fault touched them. One that wakes up just as another
-    /// one holds it for lost may be believed when it says that the other is gone: then that one goes in its place.
+    /// Nodes that were paused or slow in this round or died after they had lost a link, and nodes that stopped though no fault touched them.
+    /// One that wakes up just as another one holds it for lost may be believed when it says that the other is gone: then that one goes in
+    /// its place. Of one that dies, the words may have been believed by some and not by others: then one of those two has to go.
     held_up: BTreeSet<NodeId>,
     instead: BTreeSet<NodeId>,
     /// Nodes that a fault has killed and that stay down for now.
@@ -351,6 +352,7 @@ impl<W: Workload> Drill<'_, W> {
         self.end_faults();
         let what = round.to_string();
         if round.core && !self.down.is_empty() {
+            self.guide_new_clients();
             self.demand_progress(&what)?;
         }
         self.down.clear();
@@ -378,6 +380,15 @@ impl<W: Workload> Drill<'_, W> {
                 self.crash(node);
                 self.start(node);
             }
+        }
+    }
+
+    /// Who knows no cluster yet finds it through a management node, so one has to run.
+    fn guide_new_clients(&mut self) {
+        let mgmts = self.settings.mgmt_nodes();
+        let is_lost = self.clients.iter().any(|c| c.client.view().living().next().is_none());
+        if is_lost && !mgmts.iter().any(|mgmt| self.cluster.is_running(*mgmt)) {
+            self.start(mgmts[0]);
         }
     }
 
