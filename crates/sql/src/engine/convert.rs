@@ -29,6 +29,11 @@ pub fn assign<'a>(column: &Column, value: Datum<'a>, a: Assign) -> Result<Datum<
     if value.is_null() {
         return Ok(Datum::Null);
     }
+    // All the digits there are, also in a text.
+    let value = match value {
+        Datum::Fine { unscaled, scale, .. } => Datum::Decimal { unscaled, scale },
+        other => other,
+    };
     let range = || errors::out_of_range(&column.name, a.row);
     match column.ty {
         ColumnType::Int { bits, unsigned } => {

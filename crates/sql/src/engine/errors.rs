@@ -71,6 +71,9 @@ pub fn wrong_value(kind: &str, value: &super::expr::Datum<'_>, function: &str) -
 pub fn truncated_time(text: &str) -> SqlError {
     error(1292, b"22007", format!("Truncated incorrect time value: '{text}'"))
 }
+pub fn cut_by_group_concat(row: u64) -> SqlError {
+    error(1260, b"HY000", format!("Row {row} was cut by GROUP_CONCAT()"))
+}
 pub fn division_by_zero() -> SqlError {
     error(1365, b"22012", "Division by 0".into())
 }

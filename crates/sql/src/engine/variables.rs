@@ -142,6 +142,8 @@ pub struct Variables {
     /// Zero in an AUTO_INCREMENT column is a value.
     pub no_auto_value_on_zero: bool,
     pub read_only: bool,
+    /// Longest text that GROUP_CONCAT makes, in bytes.
+    pub group_concat_max_len: usize,
     /// REPEATABLE READ, for the transactions that begin from now on.
     pub repeatable_read: bool,
 }
@@ -157,6 +159,7 @@ impl Default for Variables {
             only_full_group_by: true,
             no_auto_value_on_zero: false,
             read_only: false,
+            group_concat_max_len: 1024,
             repeatable_read: false,
         }
     }
@@ -214,6 +217,10 @@ impl Variables {
             "innodb_lock_wait_timeout" => {
                 let seconds = stored.parse::<u32>().map_err(|_| wrong())?.clamp(1, 1_000_000);
                 self.lock_wait_ms = seconds * 1000;
+            }
+            "group_concat_max_len" => {
+                let bytes = stored.parse::<usize>().map_err(|_| wrong())?;
+                self.group_concat_max_len = bytes.clamp(4, MAX_ALLOWED_PACKET_DEFAULT);
             }
             "time_zone" => {
                 self.zone_micros = temporal::parse_zone(&text).ok_or_else(|| {

@@ -79,7 +79,7 @@ async fn update_by_program(
                         return Ok(None);
                     };
                     if value.is_null() {
-                        if !c.nullable {
+                        if !c.nullable || session.env.fault().is_some() {
                             return Ok(None);
                         }
                         update::push_set_null(&mut s.program, *column);
@@ -292,6 +292,12 @@ pub fn updated_row(
             let mut cx = context(session, schema, &current, params);
             cx.new_row = new_row.map(|row| (layout, row));
             let value = e.eval(&cx)?;
+            if assign.strict
+                && refused.is_none()
+                && let Some(fault) = session.env.fault()
+            {
+                return Err(fault.into());
+            }
             let value = match &mut refused {
                 None => convert::assign(c, value, assign)?,
                 Some(refused) => match convert::assign(c, value.clone(), assign) {

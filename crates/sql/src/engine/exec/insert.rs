@@ -45,6 +45,10 @@ pub async fn insert(
         Source::Select(select) => {
             collected = read::collect(cluster, session, s, select, params).await?;
             count = collected.len();
+            let strict = session.env.variables.strict && plan.on_duplicate != OnDuplicate::Ignore;
+            if let Some(fault) = session.env.fault().filter(|_| strict) {
+                return Err(fault.into());
+            }
         }
     }
     s.images.clear();
@@ -153,7 +157,13 @@ async fn one_row<'a>(
                 }
                 None => convert::implicit_default(c.ty),
             },
-            Given::Expr(e) => e.eval(&cx)?,
+            Given::Expr(e) => {
+                let value = e.eval(&cx)?;
+                if !lenient && let Some(fault) = session.env.fault() {
+                    return Err(fault.into());
+                }
+                value
+            }
             Given::Value(d) => d,
         };
         // What strict mode would refuse is stored as well as it can be, with a warning.

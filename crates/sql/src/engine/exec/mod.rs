@@ -4,6 +4,7 @@
 //! refused batch leaves nothing of the statement behind. A statement outside of a transaction is one: a single batch where
 //! possible, otherwise a transaction that this module commits.
 
+pub mod aggregate;
 pub mod change;
 pub mod insert;
 pub mod lock;

@@ -4,11 +4,7 @@ use crate::{
     engine::{
         cells,
         errors::{self, Result},
-        expr::{
-            ArithOp, Context, Datum, Env, Expr,
-            build::{Aggregate, AggregateKind},
-            eval,
-        },
+        expr::{Context, Datum, Env, Expr},
         keys::{Pairs, StringSet},
         plan::{
             Select,
@@ -18,11 +14,10 @@ use crate::{
     server::Output,
 };
 
+use super::aggregate::Accumulator;
+
 /// Memory that one statement may use to sort, group and remove duplicates, in bytes.
 const SORT_BYTES_MAX: usize = 256 << 20;
-/// Longest GROUP_CONCAT, in bytes.
-const GROUP_CONCAT_MAX: usize = 1 << 20;
-
 /// Memory that a session keeps from one SELECT to the next.
 #[derive(Default, Debug)]
 pub struct SinkBuffers {
@@ -43,15 +38,6 @@ impl SinkBuffers {
     fn byte_len(&self) -> usize {
         self.held.byte_len() + self.seen.byte_len() + self.groups.byte_len()
     }
-}
-
-#[derive(Default)]
-struct Accumulator {
-    count: u64,
-    sum: Option<Datum<'static>>,
-    best: Option<Datum<'static>>,
-    text: Vec<u8>,
-    seen: StringSet,
 }
 
 #[derive(Default)]
@@ -265,7 +251,8 @@ impl<'p> Sink<'p> {
             for number in numbers {
                 let state = std::mem::take(&mut states[number]);
                 let pairs = group.aggregates.iter().zip(state.accumulators);
-                let values = pairs.map(|(a, accumulator)| accumulator.value(a)).collect::<Result<Vec<_>>>()?;
+                let values =
+                    pairs.map(|(a, accumulator)| accumulator.value(a, self.env)).collect::<Result<Vec<_>>>()?;
                 if !self.finish_group(group, &state.first, &values, out)? {
                     break;
                 }
@@ -320,89 +307,4 @@ pub fn count(e: Option<&Expr>, cx: &Context<'_>) -> Result<Option<u64>> {
     let value = e.eval(cx)?;
     let n = value.number().map(|n| n.to_i128()).and_then(|n| u64::try_from(n).ok());
     n.map(Some).ok_or_else(|| errors::wrong_arguments("LIMIT"))
-}
-
-impl Accumulator {
-    /// Returns the memory it took.
-    fn add(&mut self, a: &Aggregate, cx: &Context<'_>) -> Result<usize> {
-        let Some(argument) = &a.argument else {
-            self.count += 1;
-            return Ok(0);
-        };
-        let value = argument.eval(cx)?;
-        if value.is_null() {
-            return Ok(0);
-        }
-        let mut memory = 0;
-        if a.distinct {
-            let kind = crate::engine::expr::Kind::of_datum(&value);
-            let before = self.seen.byte_len();
-            let (_, new) = self.seen.insert_with(|key| {
-                cells::push_sort_key(key, kind, a.collation, &value, false);
-                Ok::<(), crate::wire::SqlError>(())
-            })?;
-            memory = self.seen.byte_len().saturating_sub(before);
-            if !new {
-                return Ok(0);
-            }
-        }
-        match a.function {
-            AggregateKind::Count | AggregateKind::CountRows => {}
-            AggregateKind::Sum | AggregateKind::Avg => {
-                let number = match value.number().map(|n| (n, n.to_decimal())) {
-                    Some((_, Some((unscaled, scale)))) => {
-                        Datum::decimal(unscaled, scale, value.shown_scale().min(scale))
-                    }
-                    Some((n, None)) => n.datum(),
-                    None => Datum::Null,
-                };
-                self.sum = Some(match &self.sum {
-                    Some(sum) => eval::arith(ArithOp::Add, sum, &number)?,
-                    None => number,
-                });
-            }
-            AggregateKind::Min | AggregateKind::Max => {
-                let order = self.best.as_ref().and_then(|best| value.compare(best, a.collation));
-                let better = match order {
-                    None => true,
-                    Some(o) => {
-                        if a.function == AggregateKind::Min {
-                            o.is_lt()
-                        } else {
-                            o.is_gt()
-                        }
-                    }
-                };
-                if better {
-                    self.best = Some(value.into_owned());
-                }
-            }
-            AggregateKind::GroupConcat => {
-                if self.text.len() < GROUP_CONCAT_MAX {
-                    let before = self.text.len();
-                    if self.count > 0 {
-                        self.text.extend_from_slice(&a.separator);
-                    }
-                    value.push_text(&mut self.text);
-                    memory += self.text.len() - before;
-                }
-            }
-        }
-        self.count += 1;
-        Ok(memory)
-    }
-
-    fn value(self, a: &Aggregate) -> Result<Datum<'static>> {
-        Ok(match a.function {
-            AggregateKind::Count | AggregateKind::CountRows => Datum::Int(self.count as i64),
-            AggregateKind::Sum => self.sum.unwrap_or(Datum::Null),
-            AggregateKind::Avg => match self.sum {
-                Some(sum) => eval::arith(ArithOp::Div, &sum, &Datum::Int(self.count as i64))?,
-                None => Datum::Null,
-            },
-            AggregateKind::Min | AggregateKind::Max => self.best.unwrap_or(Datum::Null),
-            AggregateKind::GroupConcat if self.count > 0 => Datum::Text(self.text.into()),
-            AggregateKind::GroupConcat => Datum::Null,
-        })
-    }
 }

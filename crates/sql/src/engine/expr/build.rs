@@ -11,6 +11,11 @@ use sqlparser::ast::{
     FunctionArguments, UnaryOperator,
 };
 
+mod aggregate;
+mod rows;
+
+pub use aggregate::{Aggregate, AggregateKind};
+
 use super::{ArithOp, CastType, ColumnRef, CompareOp, Datum, Expr, Kind, decimal, func, func_time};
 use crate::engine::{
     digest,
@@ -19,29 +24,6 @@ use crate::engine::{
 
 /// Deepest nesting of an expression, a guard of the stack.
 const DEPTH_MAX: usize = 200;
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum AggregateKind {
-    Count,
-    CountRows,
-    Sum,
-    Min,
-    Max,
-    Avg,
-    GroupConcat,
-}
-
-/// One aggregate of a SELECT.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Aggregate {
-    pub function: AggregateKind,
-    pub distinct: bool,
-    /// `None` for COUNT(*).
-    pub argument: Option<Expr>,
-    pub kind: Kind,
-    pub separator: Vec<u8>,
-    pub collation: Collation,
-}
 
 /// Where names are looked up.
 #[derive(Default)]
@@ -133,7 +115,7 @@ impl<'a> Builder<'a> {
             A::IsNotTrue(e) => Expr::IsTruth { expr: self.boxed(e)?, want: true, negated: true },
             A::IsFalse(e) => Expr::IsTruth { expr: self.boxed(e)?, want: false, negated: false },
             A::IsNotFalse(e) => Expr::IsTruth { expr: self.boxed(e)?, want: false, negated: true },
-            A::InList { expr, list, negated } if row_of(expr).is_some() => {
+            A::InList { expr, list, negated } if rows::row_of(expr).is_some() => {
                 let mut any = Vec::with_capacity(list.len());
                 for row in list {
                     any.push(self.rows(expr, &BinaryOperator::Eq, row)?);
@@ -317,37 +299,9 @@ impl<'a> Builder<'a> {
         self.column(column).ok_or_else(unknown)
     }
 
-    /// Comparison of row constructors, as conditions on their parts: NULL has the effect it has in MySQL.
-    fn rows(&mut self, left: &ast::Expr, op: &BinaryOperator, right: &ast::Expr) -> Result<Expr> {
-        use BinaryOperator as B;
-        let (Some(a), Some(b)) = (row_of(left), row_of(right)) else {
-            return Err(errors::operand_columns(row_of(left).map_or(1, |row| row.len())));
-        };
-        if a.len() != b.len() {
-            return Err(errors::operand_columns(a.len()));
-        }
-        let mut each =
-            |op: &BinaryOperator| a.iter().zip(&b).map(|(a, b)| self.binary(a, op, b)).collect::<Result<Vec<_>>>();
-        Ok(match op {
-            B::Eq | B::Spaceship => Expr::And(each(op)?),
-            B::NotEq => Expr::Or(each(op)?),
-            B::Lt | B::LtEq | B::Gt | B::GtEq => {
-                let strict = if matches!(op, B::Lt | B::LtEq) { B::Lt } else { B::Gt };
-                let (equal, mut differs, last) = (each(&B::Eq)?, each(&strict)?, each(op)?.pop());
-                if let (Some(place), Some(last)) = (differs.last_mut(), last) {
-                    *place = last;
-                }
-                // Equal so far, and this part decides.
-                let decided = differs.into_iter().enumerate();
-                Expr::Or(decided.map(|(i, e)| Expr::And(equal[..i].iter().cloned().chain([e]).collect())).collect())
-            }
-            _ => return Err(errors::operand_columns(1)),
-        })
-    }
-
     fn binary(&mut self, left: &ast::Expr, op: &BinaryOperator, right: &ast::Expr) -> Result<Expr> {
         use BinaryOperator as B;
-        if row_of(left).is_some() || row_of(right).is_some() {
+        if rows::row_of(left).is_some() || rows::row_of(right).is_some() {
             return self.rows(left, op, right);
         }
         // date + INTERVAL n unit
@@ -395,17 +349,6 @@ impl<'a> Builder<'a> {
             B::Assignment => Err(errors::not_supported("assignment to a user variable in an expression")),
             other => Err(errors::not_supported(&format!("operator {other}"))),
         }
-    }
-
-    /// CHARSET, COLLATION and COERCIBILITY, which do not depend on the value.
-    fn text_property(&self, name: &str, e: &Expr) -> Expr {
-        let kind = e.kind(&self.param_kinds);
-        let collation = if kind == Kind::Text { collation_of(e).unwrap_or_default() } else { Collation::Binary };
-        Expr::Const(match name {
-            "charset" => Datum::text(collation.charset()),
-            "collation" => Datum::text(collation.name()),
-            _ => Datum::Int(coercibility(e, kind)),
-        })
     }
 
     /// `DEFAULT(column)`, of the column's type.
@@ -525,82 +468,6 @@ impl<'a> Builder<'a> {
         let args = if function.is_numeric() { args.into_iter().map(as_number).collect() } else { args };
         Ok(call(function, args))
     }
-
-    fn aggregate(
-        &mut self,
-        name: &str,
-        args: &[FunctionArg],
-        distinct: bool,
-        clauses: &[ast::FunctionArgumentClause],
-    ) -> Result<Option<Expr>> {
-        let mut function = match name {
-            "count" => AggregateKind::Count,
-            "sum" => AggregateKind::Sum,
-            "min" => AggregateKind::Min,
-            "max" => AggregateKind::Max,
-            "avg" => AggregateKind::Avg,
-            "group_concat" => AggregateKind::GroupConcat,
-            "std" | "stddev" | "variance" | "var_pop" | "var_samp" | "stddev_pop" | "stddev_samp" | "bit_and"
-            | "bit_or" | "bit_xor" | "json_arrayagg" | "json_objectagg" | "any_value" => {
-                return Err(errors::not_supported(name));
-            }
-            _ => return Ok(None),
-        };
-        if !self.allow_aggregates {
-            return Err(errors::invalid_group_function());
-        }
-        let mut separator = b",".to_vec();
-        for clause in clauses {
-            match clause {
-                ast::FunctionArgumentClause::Separator(v) => match &v.value {
-                    ast::Value::SingleQuotedString(s) | ast::Value::DoubleQuotedString(s) => {
-                        separator = s.clone().into_bytes()
-                    }
-                    _ => return Err(errors::not_supported("SEPARATOR that is not a literal")),
-                },
-                _ => return Err(errors::not_supported("this clause of an aggregate")),
-            }
-        }
-        let argument = match args {
-            [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)] if function == AggregateKind::Count && !distinct => {
-                function = AggregateKind::CountRows;
-                None
-            }
-            [FunctionArg::Unnamed(FunctionArgExpr::Expr(e))] => {
-                self.allow_aggregates = false;
-                let built = self.build(e);
-                self.allow_aggregates = true;
-                Some(built?)
-            }
-            _ if function == AggregateKind::Count && distinct => {
-                return Err(errors::not_supported("COUNT(DISTINCT) of several columns"));
-            }
-            _ => return Err(errors::syntax(name)),
-        };
-        let of = argument.as_ref().map_or(Kind::Int, |e| e.kind(&self.param_kinds));
-        let kind = match function {
-            AggregateKind::Count | AggregateKind::CountRows => Kind::Int,
-            AggregateKind::Min | AggregateKind::Max => of,
-            AggregateKind::GroupConcat => Kind::Text,
-            AggregateKind::Sum => match of {
-                Kind::Int | Kind::UInt | Kind::Null => Kind::Decimal(0),
-                Kind::Decimal(s) => Kind::Decimal(s),
-                _ => Kind::Double,
-            },
-            AggregateKind::Avg => match of {
-                Kind::Int | Kind::UInt | Kind::Null => Kind::Decimal(decimal::DIVISION_DIGITS),
-                Kind::Decimal(s) => Kind::Decimal((s + decimal::DIVISION_DIGITS).min(30)),
-                _ => Kind::Double,
-            },
-        };
-        let collation = argument.as_ref().and_then(collation_of).unwrap_or_default();
-        let aggregate = Aggregate { function, distinct, argument, kind, separator, collation };
-        let index = self.aggregates.iter().position(|a| *a == aggregate).unwrap_or_else(|| {
-            self.aggregates.push(aggregate);
-            self.aggregates.len() - 1
-        });
-        Ok(Some(Expr::Aggregate(index, kind)))
-    }
 }
 
 fn call(f: func::Func, args: Vec<Expr>) -> Expr {
@@ -640,36 +507,6 @@ fn placeholder(text: &str) -> Result<Expr> {
         Some(n) if n >= digest::BINARY_LITERAL => Ok(binary_literal(Expr::Param(n - digest::BINARY_LITERAL))),
         Some(n) => Ok(Expr::Param(n)),
         None => Err(errors::syntax(text)),
-    }
-}
-
-/// How little an expression insists on its collation.
-fn coercibility(e: &Expr, kind: Kind) -> i64 {
-    use func::Func as F;
-    match e {
-        Expr::Call(F::Concat, args, _) if args.len() == 1 => 0, // COLLATE
-        Expr::Call(F::User | F::CurrentUser | F::Database | F::Version, ..) | Expr::SystemVariable { .. } => 3,
-        Expr::Const(Datum::Null) => 6,
-        _ if !kind.is_text() && kind != Kind::Null => 5,
-        _ if e.any(|e| matches!(e, Expr::Column(_))) => 2,
-        Expr::UserVariable(..) => 2,
-        _ => 4,
-    }
-}
-
-/// The parts of `(a, b)` or `ROW(a, b)`.
-fn row_of(e: &ast::Expr) -> Option<Vec<&ast::Expr>> {
-    match e {
-        ast::Expr::Tuple(parts) => Some(parts.iter().collect()),
-        ast::Expr::Function(f) if f.name.to_string().eq_ignore_ascii_case("row") => {
-            let FunctionArguments::List(list) = &f.args else { return None };
-            let part = |arg| match arg {
-                &FunctionArg::Unnamed(FunctionArgExpr::Expr(ref e)) => Some(e),
-                _ => None,
-            };
-            list.args.iter().map(part).collect()
-        }
-        _ => None,
     }
 }
 

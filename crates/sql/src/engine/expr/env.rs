@@ -75,6 +75,11 @@ impl Env {
             notes.push(warning);
         }
     }
+    /// A warning that strict mode makes an error of where a row is written.
+    #[inline]
+    pub fn fault(&self) -> Option<SqlError> {
+        if self.notes.borrow().is_empty() { None } else { self.notes.borrow_mut().pop() }
+    }
     /// The warnings so far, which are forgotten.
     pub fn take_notes(&self) -> Vec<SqlError> {
         if self.notes.borrow().is_empty() { Vec::new() } else { self.notes.take() }

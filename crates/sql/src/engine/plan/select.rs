@@ -26,7 +26,7 @@ pub struct Output {
     pub def: ColumnDef,
 }
 
-#[derive(Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct OrderKey {
     pub expr: Expr,
     pub kind: Kind,
@@ -358,7 +358,11 @@ impl Planner<'_> {
         }
         if let Some(g) = group {
             parts.extend(g.keys.iter_mut().map(|k| &mut k.expr));
-            parts.extend(g.aggregates.iter_mut().filter_map(|a| a.argument.as_mut()));
+            parts.extend(
+                g.aggregates
+                    .iter_mut()
+                    .flat_map(|a| a.argument.iter_mut().chain(a.order.iter_mut().map(|k| &mut k.expr))),
+            );
             parts.extend(g.having.iter_mut());
         }
         let mut columns = Vec::new();
@@ -373,7 +377,7 @@ impl Planner<'_> {
     }
 }
 
-pub(super) fn order_key(expr: Expr, descending: bool, params: &[Kind]) -> OrderKey {
+pub fn order_key(expr: Expr, descending: bool, params: &[Kind]) -> OrderKey {
     OrderKey { kind: expr.kind(params), collation: collation_of(&expr).unwrap_or_default(), expr, descending }
 }
 

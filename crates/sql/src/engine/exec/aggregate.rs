@@ -1,0 +1,164 @@
+//! Aggregates under way: one accumulator per group and aggregate.
+
+use super::sink::push_sort_keys;
+use crate::engine::{
+    cells,
+    errors::{self, Result},
+    expr::{
+        ArithOp, Context, Datum, Env, Kind,
+        build::{Aggregate, AggregateKind},
+        datum::Number,
+        eval,
+    },
+    keys::{Pairs, StringSet},
+};
+
+#[derive(Default)]
+pub struct Accumulator {
+    count: u64,
+    sum: Option<Datum<'static>>,
+    best: Option<Datum<'static>>,
+    /// Mean, and sum of the squared distances from it.
+    moments: (f64, f64),
+    bits: Option<u64>,
+    text: Vec<u8>,
+    /// GROUP_CONCAT left something out.
+    cut: bool,
+    /// Texts by their sort keys, for GROUP_CONCAT with an order.
+    ordered: Pairs,
+    seen: StringSet,
+}
+
+impl Accumulator {
+    /// Takes a row; returns the memory it took.
+    pub fn add(&mut self, a: &Aggregate, cx: &Context<'_>) -> Result<usize> {
+        let Some(argument) = &a.argument else {
+            self.count += 1;
+            return Ok(0);
+        };
+        let value = argument.eval(cx)?;
+        if value.is_null() {
+            return Ok(0);
+        }
+        let mut memory = 0;
+        if a.distinct {
+            let kind = Kind::of_datum(&value);
+            let before = self.seen.byte_len();
+            let (_, new) = self.seen.insert_with(|key| {
+                cells::push_sort_key(key, kind, a.collation, &value, false);
+                Ok::<(), crate::wire::SqlError>(())
+            })?;
+            memory = self.seen.byte_len().saturating_sub(before);
+            if !new {
+                return Ok(0);
+            }
+        }
+        self.count += 1;
+        match a.function {
+            AggregateKind::Count | AggregateKind::CountRows => {}
+            AggregateKind::Sum | AggregateKind::Avg => {
+                let number = match value.number().map(|n| (n, n.to_decimal())) {
+                    Some((_, Some((unscaled, scale)))) => {
+                        Datum::decimal(unscaled, scale, value.shown_scale().min(scale))
+                    }
+                    Some((n, None)) => n.datum(),
+                    None => Datum::Null,
+                };
+                self.sum = Some(match &self.sum {
+                    Some(sum) => eval::arith(ArithOp::Add, sum, &number)?,
+                    None => number,
+                });
+            }
+            AggregateKind::Min | AggregateKind::Max => {
+                let order = self.best.as_ref().and_then(|best| value.compare(best, a.collation));
+                let lower = a.function == AggregateKind::Min;
+                if order.is_none_or(|o| if lower { o.is_lt() } else { o.is_gt() }) {
+                    self.best = Some(value.into_owned());
+                }
+            }
+            AggregateKind::Variance { .. } | AggregateKind::Deviation { .. } => {
+                let (mean, squares) = self.moments;
+                let x = value.number().map_or(0.0, Number::to_f64);
+                let next = mean + (x - mean) / self.count as f64;
+                self.moments = (next, squares + (x - mean) * (x - next));
+            }
+            AggregateKind::BitAnd | AggregateKind::BitOr | AggregateKind::BitXor => {
+                let bits = value.number().map_or(0, eval::to_bits);
+                let so_far = self.bits.unwrap_or(no_bits(a.function));
+                self.bits = Some(match a.function {
+                    AggregateKind::BitAnd => so_far & bits,
+                    AggregateKind::BitOr => so_far | bits,
+                    _ => so_far ^ bits,
+                });
+            }
+            AggregateKind::GroupConcat if !a.order.is_empty() => {
+                let before = self.ordered.byte_len();
+                self.ordered.push(|key| push_sort_keys(&a.order, cx, key), &value.as_text())?;
+                memory += self.ordered.byte_len() - before;
+            }
+            AggregateKind::GroupConcat => {
+                let before = self.text.len();
+                self.append(a, &value.as_text(), self.count == 1, cx.env);
+                memory += self.text.len() - before;
+            }
+        }
+        Ok(memory)
+    }
+
+    /// One more text of GROUP_CONCAT, as far as there is room.
+    fn append(&mut self, a: &Aggregate, text: &[u8], first: bool, env: &Env) {
+        if self.cut {
+            return;
+        }
+        if !first {
+            self.text.extend_from_slice(&a.separator);
+        }
+        self.text.extend_from_slice(text);
+        let most = env.variables.group_concat_max_len;
+        if self.text.len() > most {
+            // Not inside of a character.
+            let keep = (0..=most).rev().find(|&at| self.text[at] & 0xc0 != 0x80).unwrap_or(0);
+            self.text.truncate(keep);
+            self.cut = true;
+        }
+    }
+
+    pub fn value(mut self, a: &Aggregate, env: &Env) -> Result<Datum<'static>> {
+        let (_, squares) = self.moments;
+        let variance = |sample: bool| match self.count.checked_sub(u64::from(sample)) {
+            None | Some(0) => None,
+            Some(n) => Some(squares / n as f64),
+        };
+        Ok(match a.function {
+            AggregateKind::Count | AggregateKind::CountRows => Datum::Int(self.count as i64),
+            AggregateKind::Sum => self.sum.unwrap_or(Datum::Null),
+            AggregateKind::Avg => match self.sum {
+                Some(sum) => eval::arith(ArithOp::Div, &sum, &Datum::Int(self.count as i64))?,
+                None => Datum::Null,
+            },
+            AggregateKind::Min | AggregateKind::Max => self.best.unwrap_or(Datum::Null),
+            AggregateKind::Variance { sample } => variance(sample).map_or(Datum::Null, Datum::Double),
+            AggregateKind::Deviation { sample } => variance(sample).map_or(Datum::Null, |v| Datum::Double(v.sqrt())),
+            AggregateKind::BitAnd | AggregateKind::BitOr | AggregateKind::BitXor => {
+                Datum::UInt(self.bits.unwrap_or(no_bits(a.function)))
+            }
+            AggregateKind::GroupConcat if self.count > 0 => {
+                let mut ordered = std::mem::take(&mut self.ordered);
+                ordered.sort();
+                for i in 0..ordered.len() {
+                    self.append(a, ordered.payload(i), i == 0, env);
+                }
+                if self.cut {
+                    env.note(errors::cut_by_group_concat(self.count));
+                }
+                Datum::Text(self.text.into())
+            }
+            AggregateKind::GroupConcat => Datum::Null,
+        })
+    }
+}
+
+/// What a bit aggregate is of no values.
+fn no_bits(function: AggregateKind) -> u64 {
+    if function == AggregateKind::BitAnd { u64::MAX } else { 0 }
+}

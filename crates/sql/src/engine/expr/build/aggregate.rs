@@ -1,0 +1,179 @@
+//! Aggregates: which there are, and how a call of one is read.
+
+use apus_types::collate::Collation;
+use sqlparser::ast::{self, FunctionArg, FunctionArgExpr, FunctionArgumentClause};
+
+use super::{Builder, call, collation_of};
+use crate::engine::{
+    errors::{self, Result},
+    expr::{Expr, Kind, decimal, func::Func},
+    plan::select::{OrderKey, order_key},
+};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AggregateKind {
+    Count,
+    CountRows,
+    Sum,
+    Min,
+    Max,
+    Avg,
+    GroupConcat,
+    /// Of the values themselves, or (`sample`) estimated for what they are a sample of.
+    Variance {
+        sample: bool,
+    },
+    Deviation {
+        sample: bool,
+    },
+    BitAnd,
+    BitOr,
+    BitXor,
+}
+
+impl AggregateKind {
+    fn of_name(name: &str) -> Option<AggregateKind> {
+        Some(match name {
+            "count" => AggregateKind::Count,
+            "sum" => AggregateKind::Sum,
+            "min" => AggregateKind::Min,
+            "max" => AggregateKind::Max,
+            "avg" => AggregateKind::Avg,
+            "group_concat" => AggregateKind::GroupConcat,
+            "std" | "stddev" | "stddev_pop" => AggregateKind::Deviation { sample: false },
+            "stddev_samp" => AggregateKind::Deviation { sample: true },
+            "variance" | "var_pop" => AggregateKind::Variance { sample: false },
+            "var_samp" => AggregateKind::Variance { sample: true },
+            "bit_and" => AggregateKind::BitAnd,
+            "bit_or" => AggregateKind::BitOr,
+            "bit_xor" => AggregateKind::BitXor,
+            _ => return None,
+        })
+    }
+
+    /// Of the result, `of` being that of the argument.
+    fn kind(self, of: Kind) -> Kind {
+        match self {
+            AggregateKind::Count | AggregateKind::CountRows => Kind::Int,
+            AggregateKind::Min | AggregateKind::Max => of,
+            AggregateKind::GroupConcat => Kind::Text,
+            AggregateKind::Sum => match of {
+                Kind::Int | Kind::UInt | Kind::Null => Kind::Decimal(0),
+                Kind::Decimal(s) => Kind::Decimal(s),
+                _ => Kind::Double,
+            },
+            AggregateKind::Avg => match of {
+                Kind::Int | Kind::UInt | Kind::Null => Kind::Decimal(decimal::DIVISION_DIGITS),
+                Kind::Decimal(s) => Kind::Decimal((s + decimal::DIVISION_DIGITS).min(decimal::SCALE_MAX)),
+                _ => Kind::Double,
+            },
+            AggregateKind::Variance { .. } | AggregateKind::Deviation { .. } => Kind::Double,
+            AggregateKind::BitAnd | AggregateKind::BitOr | AggregateKind::BitXor => Kind::UInt,
+        }
+    }
+}
+
+/// One aggregate of a SELECT.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Aggregate {
+    pub function: AggregateKind,
+    pub distinct: bool,
+    /// `None` for COUNT(*).
+    pub argument: Option<Expr>,
+    pub kind: Kind,
+    pub separator: Vec<u8>,
+    /// Of GROUP_CONCAT.
+    pub order: Vec<OrderKey>,
+    pub collation: Collation,
+}
+
+impl Builder<'_> {
+    /// The call of an aggregate; `None` when `name` is none.
+    pub(super) fn aggregate(
+        &mut self,
+        name: &str,
+        args: &[FunctionArg],
+        distinct: bool,
+        clauses: &[FunctionArgumentClause],
+    ) -> Result<Option<Expr>> {
+        if matches!(name, "json_arrayagg" | "json_objectagg" | "any_value") {
+            return Err(errors::not_supported(name));
+        }
+        let Some(mut function) = AggregateKind::of_name(name) else { return Ok(None) };
+        if !self.allow_aggregates {
+            return Err(errors::invalid_group_function());
+        }
+        self.allow_aggregates = false;
+        let parts = self.aggregate_parts(function, name, args, distinct, clauses);
+        self.allow_aggregates = true;
+        let (argument, separator, order) = parts?;
+        if argument.is_none() {
+            function = AggregateKind::CountRows;
+        }
+        let of = argument.as_ref().map_or(Kind::Int, |e| e.kind(&self.param_kinds));
+        let bits = matches!(function, AggregateKind::BitAnd | AggregateKind::BitOr | AggregateKind::BitXor);
+        if bits && of == Kind::Bytes {
+            return Err(errors::not_supported("bit aggregates of binary texts"));
+        }
+        let kind = function.kind(of);
+        let collation = argument.as_ref().and_then(collation_of).unwrap_or_default();
+        let aggregate = Aggregate { function, distinct, argument, kind, separator, order, collation };
+        let index = self.aggregates.iter().position(|a| *a == aggregate).unwrap_or_else(|| {
+            self.aggregates.push(aggregate);
+            self.aggregates.len() - 1
+        });
+        Ok(Some(Expr::Aggregate(index, kind)))
+    }
+
+    /// Argument (none for COUNT(*)), separator and order.
+    fn aggregate_parts(
+        &mut self,
+        function: AggregateKind,
+        name: &str,
+        args: &[FunctionArg],
+        distinct: bool,
+        clauses: &[FunctionArgumentClause],
+    ) -> Result<(Option<Expr>, Vec<u8>, Vec<OrderKey>)> {
+        let (mut separator, mut order) = (b",".to_vec(), Vec::new());
+        for clause in clauses {
+            match (clause, function) {
+                (FunctionArgumentClause::Separator(v), AggregateKind::GroupConcat) => match &v.value {
+                    ast::Value::SingleQuotedString(s) | ast::Value::DoubleQuotedString(s) => {
+                        separator = s.clone().into_bytes()
+                    }
+                    _ => return Err(errors::not_supported("SEPARATOR that is not a literal")),
+                },
+                (FunctionArgumentClause::OrderBy(list), AggregateKind::GroupConcat) => {
+                    for e in list {
+                        let expr = self.build(&e.expr)?;
+                        if matches!(expr, Expr::Const(_) | Expr::Param(_)) {
+                            return Err(errors::not_supported("ORDER BY of a position in GROUP_CONCAT"));
+                        }
+                        let descending = matches!(e.options.sort, Some(ast::OrderBySort::Desc));
+                        order.push(order_key(expr, descending, &self.param_kinds));
+                    }
+                }
+                _ => return Err(errors::not_supported("this clause of an aggregate")),
+            }
+        }
+        if let [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)] = args
+            && function == AggregateKind::Count
+            && !distinct
+        {
+            return Ok((None, separator, order));
+        }
+        let mut list = Vec::with_capacity(args.len());
+        for arg in args {
+            let FunctionArg::Unnamed(FunctionArgExpr::Expr(e)) = arg else { return Err(errors::syntax(name)) };
+            list.push(self.build(e)?);
+        }
+        let argument = match (list.len(), function) {
+            (1, _) => list.remove(0),
+            (2.., AggregateKind::GroupConcat) => call(Func::Concat, list),
+            // A combination with a NULL in it does not count.
+            (2.., AggregateKind::Count) if distinct => call(Func::RowKey, list),
+            _ => return Err(errors::syntax(name)),
+        };
+        Ok((Some(argument), separator, order))
+    }
+}

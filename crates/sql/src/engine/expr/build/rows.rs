@@ -1,0 +1,81 @@
+//! Row constructors, as conditions on their parts; and what is asked of an expression instead of its value.
+
+use apus_types::collate::Collation;
+use sqlparser::ast::{self, BinaryOperator, FunctionArg, FunctionArgExpr, FunctionArguments};
+
+use super::{Builder, collation_of};
+use crate::engine::{
+    errors::{self, Result},
+    expr::{Datum, Expr, Kind, func},
+};
+
+impl Builder<'_> {
+    /// Comparison of row constructors, as conditions on their parts: NULL has the effect it has in MySQL.
+    pub(super) fn rows(&mut self, left: &ast::Expr, op: &BinaryOperator, right: &ast::Expr) -> Result<Expr> {
+        use BinaryOperator as B;
+        let (Some(a), Some(b)) = (row_of(left), row_of(right)) else {
+            return Err(errors::operand_columns(row_of(left).map_or(1, |row| row.len())));
+        };
+        if a.len() != b.len() {
+            return Err(errors::operand_columns(a.len()));
+        }
+        let mut each =
+            |op: &BinaryOperator| a.iter().zip(&b).map(|(a, b)| self.binary(a, op, b)).collect::<Result<Vec<_>>>();
+        Ok(match op {
+            B::Eq | B::Spaceship => Expr::And(each(op)?),
+            B::NotEq => Expr::Or(each(op)?),
+            B::Lt | B::LtEq | B::Gt | B::GtEq => {
+                let strict = if matches!(op, B::Lt | B::LtEq) { B::Lt } else { B::Gt };
+                let (equal, mut differs, last) = (each(&B::Eq)?, each(&strict)?, each(op)?.pop());
+                if let (Some(place), Some(last)) = (differs.last_mut(), last) {
+                    *place = last;
+                }
+                // Equal so far, and this part decides.
+                let decided = differs.into_iter().enumerate();
+                Expr::Or(decided.map(|(i, e)| Expr::And(equal[..i].iter().cloned().chain([e]).collect())).collect())
+            }
+            _ => return Err(errors::operand_columns(1)),
+        })
+    }
+
+    /// CHARSET, COLLATION and COERCIBILITY, which do not depend on the value.
+    pub(super) fn text_property(&self, name: &str, e: &Expr) -> Expr {
+        let kind = e.kind(&self.param_kinds);
+        let collation = if kind == Kind::Text { collation_of(e).unwrap_or_default() } else { Collation::Binary };
+        Expr::Const(match name {
+            "charset" => Datum::text(collation.charset()),
+            "collation" => Datum::text(collation.name()),
+            _ => Datum::Int(coercibility(e, kind)),
+        })
+    }
+}
+
+/// How little an expression insists on its collation.
+fn coercibility(e: &Expr, kind: Kind) -> i64 {
+    use func::Func as F;
+    match e {
+        Expr::Call(F::Concat, args, _) if args.len() == 1 => 0, // COLLATE
+        Expr::Call(F::User | F::CurrentUser | F::Database | F::Version, ..) | Expr::SystemVariable { .. } => 3,
+        Expr::Const(Datum::Null) => 6,
+        _ if !kind.is_text() && kind != Kind::Null => 5,
+        _ if e.any(|e| matches!(e, Expr::Column(_))) => 2,
+        Expr::UserVariable(..) => 2,
+        _ => 4,
+    }
+}
+
+/// The parts of `(a, b)` or `ROW(a, b)`.
+pub(super) fn row_of(e: &ast::Expr) -> Option<Vec<&ast::Expr>> {
+    match e {
+        ast::Expr::Tuple(parts) => Some(parts.iter().collect()),
+        ast::Expr::Function(f) if f.name.to_string().eq_ignore_ascii_case("row") => {
+            let FunctionArguments::List(list) = &f.args else { return None };
+            let part = |arg| match arg {
+                &FunctionArg::Unnamed(FunctionArgExpr::Expr(ref e)) => Some(e),
+                _ => None,
+            };
+            list.args.iter().map(part).collect()
+        }
+        _ => None,
+    }
+}
