@@ -129,6 +129,7 @@ impl SqlEngine {
             session.named.truncate(at.ok_or_else(|| errors::unknown_savepoint(&name))?);
         } else if t.word("prepare") {
             self.prepare_named(session, &mut t).await?;
+            return ok_with(session, out, "Statement prepared");
         } else if t.word("set") {
             self.set(session, text).await?;
         } else if t.word("unlock") {
@@ -282,9 +283,13 @@ impl SqlEngine {
 }
 
 fn ok(session: &mut Session, out: &mut Output<'_>) -> Result<()> {
+    ok_with(session, out, "")
+}
+
+fn ok_with(session: &mut Session, out: &mut Output<'_>, info: &str) -> Result<()> {
     session.env.row_count = 0;
     out.set_status(session.status());
-    out.ok(0, 0, session.warning_count(), "");
+    out.ok(0, 0, session.warning_count(), info);
     Ok(())
 }
 

@@ -20,6 +20,22 @@ pub fn parse_exact(text: &str) -> Option<(i128, u8)> {
     rest.is_empty().then_some((unscaled, scale))
 }
 
+/// As [`parse_prefix`], an exponent included: `1.5e3`.
+pub fn parse_scientific(text: &[u8]) -> Option<(i128, u8)> {
+    let (unscaled, scale, rest) = parse_prefix(text)?;
+    let exponent = match rest {
+        [b'e' | b'E', b'-', digits @ ..] => parse_prefix(digits).map(|(n, s, _)| -truncate(n, s, 0).unwrap_or(0)),
+        [b'e' | b'E', digits @ ..] => parse_prefix(digits).map(|(n, s, _)| truncate(n, s, 0).unwrap_or(0)),
+        _ => None,
+    };
+    let shift = i128::from(scale) - exponent.unwrap_or(0).clamp(-100, 100);
+    match u8::try_from(shift) {
+        Ok(scale) if scale <= SCALE_MAX => Some((unscaled, scale)),
+        Ok(scale) => Some((truncate(unscaled, scale, SCALE_MAX)?, SCALE_MAX)),
+        Err(_) => Some((unscaled.checked_mul(power_of_ten(u8::try_from(-shift).ok()?)?)?, 0)),
+    }
+}
+
 /// The longest decimal number at the start, and what follows it.
 pub fn parse_prefix(text: &[u8]) -> Option<(i128, u8, &[u8])> {
     let (negative, digits) = match text.first()? {
@@ -168,6 +184,10 @@ mod tests {
         assert_eq!(truncate(129, 2, 1), Some(12));
         assert_eq!(rescale(1, 0, 2), Some(100));
         assert_eq!(parse_exact("1.5x"), None);
+        assert_eq!(parse_scientific(b"1.5e2x"), Some((150, 0)));
+        assert_eq!(parse_scientific(b"-12e-3"), Some((-12, 3)));
+        assert_eq!(parse_scientific(b"1e"), Some((1, 0)));
+        assert_eq!(parse_scientific(b"1e99"), None);
     }
 
     #[test]

@@ -335,9 +335,17 @@ pub fn cast<'a>(value: Datum<'a>, to: CastType) -> Result<Datum<'a>> {
         CastType::Decimal { precision, scale } => {
             let limit = decimal::power_of_ten(precision).map_or(i128::MAX, |p| p - 1);
             let unscaled = match &value {
-                Datum::Text(t) | Datum::Bytes(t) => decimal::parse_prefix(t.trim_ascii())
-                    .and_then(|(n, s, _)| decimal::rescale(n, s, scale))
-                    .unwrap_or(0),
+                Datum::Text(t) | Datum::Bytes(t) => {
+                    match decimal::parse_scientific(t.trim_ascii()).map(|(n, s)| decimal::rescale(n, s, scale)) {
+                        Some(Some(n)) => n,
+                        // No number, or none that the representation holds.
+                        _ => match super::datum::text_to_f64(t).0 {
+                            x if x >= 1.0 => limit,
+                            x if x <= -1.0 => -limit,
+                            _ => 0,
+                        },
+                    }
+                }
                 _ => match number() {
                     Number::Double(x) => decimal::from_f64(x, scale).unwrap_or(if x < 0.0 { -limit } else { limit }),
                     n => n.to_decimal().and_then(|(n, s)| decimal::rescale(n, s, scale)).unwrap_or(limit),

@@ -54,6 +54,9 @@ pub(super) fn call<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Da
         Func::Conv => Ok(convert(&text(0), int(1), int(2))),
         Func::Bin => Ok(convert(&text(0), 10, 2)),
         Func::Oct => Ok(convert(&text(0), 10, 8)),
+        Func::Format if values.len() > 2 && !text(2).eq_ignore_ascii_case(b"en_US") => {
+            Err(errors::not_supported("FORMAT with a locale other than en_US"))
+        }
         Func::Format => match number(0) {
             Some(n) => Ok(Datum::text(format(n, int(1)))),
             None => Ok(Datum::Null),

@@ -75,6 +75,7 @@ impl Dialect for ApusDialect {
             Keyword::BINARY => binary(parser),
             Keyword::CHAR if called => char_function(parser),
             _ if called && is("get_format") => get_format(parser),
+            Keyword::TRIM if called => return trim_spaces(parser),
             _ => return None,
         })
     }
@@ -255,6 +256,25 @@ fn char_function(parser: &mut Parser) -> Parsed<Expr> {
         Some(name) if !name.value.eq_ignore_ascii_case("binary") => call(" text", vec![made]),
         _ => made,
     })
+}
+
+/// `TRIM(BOTH FROM x)`: the form that does not say what to trim; the parser reads the others.
+fn trim_spaces(parser: &mut Parser) -> Option<Parsed<Expr>> {
+    let [_, _, Token::Word(side), Token::Word(from)] = parser.peek_tokens::<4>() else { return None };
+    let function = match side.keyword {
+        Keyword::BOTH => "trim",
+        Keyword::LEADING => "ltrim",
+        Keyword::TRAILING => "rtrim",
+        _ => return None,
+    };
+    if from.keyword != Keyword::FROM {
+        return None;
+    }
+    for _ in 0..4 {
+        parser.next_token();
+    }
+    let text = parser.parse_expr();
+    Some(text.and_then(|text| parser.expect_token(&Token::RParen).map(|_| call(function, vec![text]))))
 }
 
 /// `GET_FORMAT(DATE, 'EUR')`: the first argument is a word.

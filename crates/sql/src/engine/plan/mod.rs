@@ -3,6 +3,7 @@
 pub mod access;
 mod dialect;
 pub mod dml;
+mod heading;
 pub mod select;
 
 use std::{borrow::Cow, rc::Rc};
@@ -34,6 +35,8 @@ pub enum Plan {
 pub struct Planner<'a> {
     pub catalog: &'a Catalog,
     pub env: &'a Env,
+    /// The statement, for the names of columns without an alias.
+    pub text: &'a str,
     pub param_kinds: Vec<Kind>,
     /// Placeholders stand for literals of the text; where one decides the shape of the plan it cannot be cached.
     pub from_digest: bool,

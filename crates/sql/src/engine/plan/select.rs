@@ -5,7 +5,7 @@ use std::rc::Rc;
 use apus_types::{RowLayout, TableSchema, collate::Collation};
 use sqlparser::ast::{self, GroupByExpr, LimitClause, OrderByKind, SelectItem, SetExpr};
 
-use super::{Planner, Unplanned, access};
+use super::{Planner, Unplanned, access, heading};
 use crate::{
     engine::{
         catalog::Table,
@@ -239,7 +239,10 @@ impl Planner<'_> {
         shown: &str,
     ) -> Result<Vec<Output>, Unplanned> {
         let mut outputs = Vec::new();
-        for item in &select.projection {
+        // Where the texts do not fit the list, names are spelled from the syntax tree.
+        let texts = heading::select_items(self.text);
+        let texts = if texts.len() == select.projection.len() { texts } else { Vec::new() };
+        for (i, item) in select.projection.iter().enumerate() {
             match item {
                 SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..) => {
                     let table = table.ok_or_else(|| crate::wire::SqlError::new(1096, b"HY000", "No tables used"))?;
@@ -270,7 +273,15 @@ impl Planner<'_> {
                             };
                             column_output(&t.schema, shown, c.slot, name)
                         }
-                        _ => expression_output(expr, display_name(e), &self.param_kinds),
+                        _ => {
+                            let name = match (e, texts.get(i)) {
+                                (e, _) if is_text_literal(e) => display_name(e),
+                                (_, None) => display_name(e),
+                                (_, Some(text)) if expr.has_param() => heading::without_numbers(text),
+                                (_, Some(text)) => (*text).to_owned(),
+                            };
+                            expression_output(expr, name, &self.param_kinds)
+                        }
                     });
                 }
                 SelectItem::ExprWithAlias { expr, alias } => {
@@ -394,6 +405,11 @@ fn column_output(schema: &TableSchema, shown: &str, column: u16, alias: Option<S
 fn expression_output(expr: Expr, name: String, params: &[Kind]) -> Output {
     let kind = expr.kind(params);
     Output { def: cells::expression_def(name, kind), kind, expr }
+}
+
+fn is_text_literal(e: &ast::Expr) -> bool {
+    use ast::Value as V;
+    matches!(e, ast::Expr::Value(v) if matches!(v.value, V::SingleQuotedString(_) | V::DoubleQuotedString(_)))
 }
 
 /// The name of an unaliased expression: its text.

@@ -1,0 +1,24 @@
+-- Functions over columns; functions of constants are checked one by one in crates/sql/src/engine/functions.tsv.
+CREATE TABLE f (id INT PRIMARY KEY, s VARCHAR(30), t TIME, dt DATETIME, dd DATE, b VARBINARY(20), n DECIMAL(12,4), bi BIGINT, u INT UNSIGNED);
+INSERT INTO f VALUES (1,'abc','10:00:00','2024-01-01 10:00:00','2024-01-01','x',1.5,-5,5),(2,'ABCD','-01:00:00','2023-05-05 23:59:59','2023-05-05',x'00ff',-2.25,7,0),(3,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL);
+SELECT id, week(dt), yearweek(dd), dayname(dd), monthname(dt), to_days(dd), last_day(dd), quarter(dt), extract(year_month from dd), extract(day_hour from dt), time_to_sec(t) FROM f order by id;
+SELECT id, timediff(t, '01:00:00'), addtime(t, '01:00:00'), addtime(dt, '01:00:00'), subtime(dt, t), timediff(dt, dt), maketime(id, id, id), sec_to_time(n), sec_to_time(bi) FROM f order by id;
+SELECT id, date_add(dt, interval '1:30' hour_minute), dd + interval '1 2' day_hour, t + interval '1:1' minute_second, date_add(dd, interval '1-2' year_month), adddate(dd, id), date_format(dt, '%W %u'), time_format(t, '%H:%i') FROM f order by id;
+SELECT id, insert(s,2,1,'X'), substring_index(s,'b',1), md5(s), to_base64(s), to_base64(b), ord(s), bit_length(s), conv(u,10,2), bin(u), oct(bi), soundex(s), hex(b), format(n,2), bit_count(bi), quote(s), crc32(s), sha1(b) FROM f order by id;
+SELECT id, s regexp 'BC', s rlike '^a.c$', not s regexp 'd', regexp_replace(s,'b','-'), regexp_instr(s,'c') FROM f order by id;
+SELECT id FROM f where s regexp 'd' order by id;
+SELECT id, round(n,1), round(n/3,6), truncate(n/3,5), ceil(n/3*3), floor(n), sign(n/3), n*n, n+1/3, cast(n/3 as decimal(12,8)), concat(n/3) FROM f order by id;
+SELECT distinct n/3 FROM f order by 1;
+SELECT id FROM f order by n/3 desc;
+SELECT id FROM f where n/3 = 0.5;
+SELECT id FROM f where (id, s) = (1, 'ABC');
+SELECT id FROM f where (s, id) in (('abc',1),('abcd',2)) order by id;
+SELECT count(*) FROM f where (id,n) in ((1,1.5),(2,null),(3,null));
+SELECT count(*) FROM f where (id,n) not in ((1,1.5),(2,null));
+SELECT if(s regexp 'a', 'y', 'n'), case when s rlike 'z' then 1 else 0 end FROM f order by id;
+SELECT make_set(u, 'a','b','c'), export_set(u,'1','0','',4), interval(bi, -10, 0, 5), elt(id,'a','b'), field(s,'ABC','abcd') FROM f order by id;
+SELECT str_to_date(s,'%Y'), str_to_date('2024-01-05','%Y-%m-%d') = dd FROM f where id=1;
+SELECT id, s, n, u FROM f order by id;
+SELECT count(*) FROM f;
+SELECT convert_tz(dt, '+00:00', '-05:00'), from_unixtime(unix_timestamp(dt)), unix_timestamp(dt), makedate(year(dt), dayofyear(dt)) FROM f order by id;
+SELECT inet_aton('1.2.3.4')+id, inet_ntoa(id), hex(inet6_aton(concat('::',id))) FROM f order by id;
