@@ -130,7 +130,10 @@ pub fn write_datum(out: &mut ResultWriter<'_>, kind: Kind, value: &Datum<'_>) {
                 n => n.to_decimal().and_then(|(n, s)| decimal::rescale(n, s, scale)),
             });
             let mut text = Vec::with_capacity(48);
-            decimal::push(&mut text, exact.unwrap_or(0), scale);
+            match exact {
+                Some(n) => decimal::push(&mut text, n, scale),
+                None => value.push_text(&mut text), // too long for all the digits behind the point
+            }
             out.bytes(&text);
         }
         Kind::Double => out.double(number().map_or(0.0, |n| n.to_f64())),
@@ -182,7 +185,11 @@ pub fn push_sort_key(
                     super::expr::datum::Number::Double(x) => decimal::from_f64(x, scale),
                     n => n.to_decimal().and_then(|(n, s)| decimal::rescale(n, s, scale)),
                 });
-                out.extend_from_slice(&(exact.unwrap_or(0) as u128 ^ 1 << 127).to_be_bytes());
+                // Beyond the representation: below or above all others.
+                let exact = exact.unwrap_or_else(|| {
+                    if value.number().is_some_and(|n| n.to_f64() < 0.0) { i128::MIN } else { i128::MAX }
+                });
+                out.extend_from_slice(&(exact as u128 ^ 1 << 127).to_be_bytes());
             }
             Kind::Double => {
                 let x = value.number().map_or(0.0, |n| n.to_f64());

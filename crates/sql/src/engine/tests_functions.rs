@@ -42,9 +42,12 @@ fn show(text: &str) -> String {
     match (output.expr.eval(&cx), output.kind) {
         (Ok(Datum::Null), _) => "NULL".into(),
         (Ok(d), Kind::Decimal(scale)) => {
-            let (n, s) = d.number().and_then(|n| n.to_decimal()).unwrap();
+            let Some((n, s)) = d.number().and_then(|n| n.to_decimal()) else { return d.as_string() };
             let mut text = Vec::new();
-            decimal::push(&mut text, decimal::rescale(n, s, scale).unwrap(), scale);
+            match decimal::rescale(n, s, scale) {
+                Some(n) => decimal::push(&mut text, n, scale),
+                None => decimal::push(&mut text, n, s),
+            }
             String::from_utf8(text).unwrap()
         }
         (Ok(d), Kind::Bytes) => String::from_utf8_lossy(&d.as_text()).into_owned(),
@@ -186,4 +189,94 @@ fn functions() {
         .collect();
     assert!(rows.len() > 300);
     check(&rows.iter().map(|(text, want)| (*text, want.as_str())).collect::<Vec<_>>());
+}
+
+/// Whatever the arguments are, a function answers or refuses; it does not panic.
+#[test]
+fn no_argument_makes_a_function_panic() {
+    const VALUES: [&str; 36] = [
+        "NULL",
+        "0",
+        "1",
+        "-1",
+        "2",
+        "7",
+        "16",
+        "64",
+        "9223372036854775807",
+        "-9223372036854775808",
+        "18446744073709551615",
+        "99999999999999999999999999999999999999",
+        "-1.5",
+        "0.000000000000000000000000000001",
+        "1e308",
+        "-1e308",
+        "1/3",
+        "''",
+        "'a'",
+        "'äöü ß'",
+        "'a,b,c'",
+        "'(a'",
+        "x'ff00fe'",
+        "x''",
+        "'2024-02-29 23:59:59.999999'",
+        "'0000-00-00'",
+        "'9999-12-31'",
+        "'-838:59:59'",
+        "'%Y-%m-%d %H:%i:%s.%f %j %U %v %x %X'",
+        "'1 1:1:1.1'",
+        "DATE '9999-12-31'",
+        "DATE '0000-01-01'",
+        "TIMESTAMP '2024-01-01 00:00:00.5'",
+        "TIME '838:59:59'",
+        "'$1 \\\\ $'",
+        "'+14:00'",
+    ];
+    const OPERATORS: [&str; 18] =
+        ["+", "-", "*", "/", "%", "DIV", "=", "<", "<=>", "&", "|", "^", "<<", ">>", "LIKE", "REGEXP", "XOR", "AND"];
+    const UNITS: [&str; 12] = [
+        "MICROSECOND",
+        "SECOND",
+        "DAY",
+        "WEEK",
+        "MONTH",
+        "QUARTER",
+        "YEAR",
+        "YEAR_MONTH",
+        "DAY_MICROSECOND",
+        "HOUR_MINUTE",
+        "DAY_HOUR",
+        "SECOND_MICROSECOND",
+    ];
+    let mut seed = 1u64;
+    let mut pick = |n: usize| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) as usize % n
+    };
+    let mut panicked = Vec::new();
+    let mut answer = |text: String| {
+        if std::panic::catch_unwind(|| show(&text)).is_err() {
+            panicked.push(text);
+        }
+    };
+    let names: Vec<_> = super::expr::func::NAMES.iter().filter(|(name, ..)| !name.starts_with(' ')).collect();
+    for i in 0..20_000 {
+        let (name, least, most) = names[i % names.len()];
+        let count = least + pick((most - least).min(3) + 1);
+        let args: Vec<&str> = (0..count).map(|_| VALUES[pick(VALUES.len())]).collect();
+        answer(format!("{name}({})", args.join(", ")));
+        let (a, b) = (VALUES[pick(VALUES.len())], VALUES[pick(VALUES.len())]);
+        answer(format!("{a} {} {b}", OPERATORS[pick(OPERATORS.len())]));
+        let unit = UNITS[pick(UNITS.len())];
+        answer(format!("{a} + INTERVAL {b} {unit}"));
+        answer(format!("EXTRACT({unit} FROM {a})"));
+        if i % 4 == 0 {
+            for to in
+                ["SIGNED", "UNSIGNED", "DECIMAL(38, 30)", "DECIMAL(5, 2)", "DATE", "DATETIME(3)", "TIME(3)", "CHAR(2)"]
+            {
+                answer(format!("CAST({a} {} {b} AS {to})", OPERATORS[pick(6)]));
+            }
+        }
+    }
+    assert!(panicked.is_empty(), "{}", panicked.join("\n"));
 }

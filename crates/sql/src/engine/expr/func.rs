@@ -18,6 +18,10 @@ macro_rules! functions {
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub enum Func { $($name,)* }
 
+        /// All names, with the numbers of arguments.
+        #[cfg(test)]
+        pub const NAMES: &[(&str, usize, usize)] = &[$($(($text, $least, $most),)+)*];
+
         /// The function of a (lower case) name, when the number of arguments fits; refused with error 1582 otherwise.
         pub fn lookup(name: &str, arguments: usize) -> Result<Option<Func>> {
             match name {

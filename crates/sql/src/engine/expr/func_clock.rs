@@ -43,7 +43,7 @@ pub(super) fn call<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Da
             if f == PeriodDiff {
                 return Ok(Datum::Int(months(0)? - months(1)?));
             }
-            let sum = (months(0)? + int(1)).max(0);
+            let sum = (months(0)? + int(1).clamp(-(1 << 40), 1 << 40)).max(0);
             let year = match sum / 12 {
                 year @ 0..70 => year + 2000,
                 year @ 70..100 => year + 1900,
@@ -143,7 +143,7 @@ fn date_of_day(day: i64) -> Datum<'static> {
 
 /// `YYMM` or `YYYYMM` in months.
 fn months_of_period(period: i64) -> Option<i64> {
-    if period <= 0 || !(1..=12).contains(&(period % 100)) {
+    if !(1..1 << 40).contains(&period) || !(1..=12).contains(&(period % 100)) {
         return None;
     }
     let year = match period / 100 {

@@ -291,7 +291,7 @@ pub fn push_time(out: &mut Vec<u8>, micros: i64, decimals: u8) {
 
 /// Adds months, keeping the day inside the month; `None` outside years 0..=9999.
 pub fn add_months(c: Civil, months: i64) -> Option<Civil> {
-    let total = i64::from(c.year) * 12 + i64::from(c.month) - 1 + months;
+    let total = (i64::from(c.year) * 12 + i64::from(c.month) - 1).checked_add(months)?;
     let year = u16::try_from(total.div_euclid(12)).ok().filter(|y| *y <= 9999)?;
     let month = total.rem_euclid(12) as u8 + 1;
     Some(Civil { year, month, day: c.day.min(days_in_month(year, month)), ..c })
