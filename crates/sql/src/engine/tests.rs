@@ -128,6 +128,7 @@ fn plans() {
         ("SELECT * FROM pair WHERE (a, b, n) IN ((1, 'x', 1), (2, 'y', 2))", "range(0) =0 -- filter"),
         ("SELECT * FROM pair WHERE (a, b) NOT IN ((1, 'x'), (2, 'y'))", "range(0) =0 -- filter"),
         ("SELECT * FROM pair WHERE (a, b) <> (1, 'x')", "range(0) =0 -- filter"),
+        ("SELECT * FROM pair WHERE (a, b) IN ((?1, ?2), (?3, ?4))", "pk x2"),
         ("UPDATE pair SET n = 1 WHERE (a, b) IN ((1, 'x'), (2, 'y'))", "pk x2 program"),
         ("SELECT * FROM pair WHERE (a, b) = (1, 2, 3)", "1241 Operand should contain 2 column(s)"),
         ("UPDATE IGNORE pair SET n = 1 WHERE a = 1 AND b = 'x'", "pk x1 program"),

@@ -280,3 +280,16 @@ fn no_argument_makes_a_function_panic() {
     }
     assert!(panicked.is_empty(), "{}", panicked.join("\n"));
 }
+
+/// Chains as long as they may be are planned, evaluated and dropped on the stack of a test, which is smaller than a server's.
+#[test]
+fn long_chains_are_answered() {
+    let terms = |n: usize| (0..n).map(|i| format!("{i} = 1999")).collect::<Vec<_>>().join(" OR ");
+    assert_eq!(show(&terms(1990)), "0");
+    assert_eq!(show(&format!("NOT ({})", terms(1990))), "1");
+    assert_eq!(show(&terms(100_000)), "1235");
+    assert_eq!(show(&vec!["1"; 1000].join(" AND ")), "1");
+    assert_eq!(show(&vec!["1"; 3000].join("+")), "1235");
+    assert_eq!(show(&vec!["1"; 300_000].join("+")), "1235");
+    assert_eq!(show(&vec!["1"; 3000].join(" IS NULL IS ")), "1235");
+}

@@ -25,6 +25,8 @@ pub const CONNECT_ATTRS_BYTES_MAX: usize = 64 << 10;
 /// Output that triggers a flush in the middle of a result, and between pipelined commands: many rows per system call,
 /// yet small enough to be still in the processor's cache when the kernel copies it.
 pub const OUTPUT_FLUSH_BYTES: usize = 256 << 10;
+/// Stack of a thread that serves connections: syntax trees are walked by recursion, as deep as `engine::plan::nesting` lets them be.
+pub const STACK_BYTES: usize = 16 << 20;
 /// Pending connections of the listening socket.
 pub const LISTEN_BACKLOG: i32 = 1024;
 /// Accepted sockets waiting for a worker to take them.

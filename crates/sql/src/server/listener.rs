@@ -97,6 +97,7 @@ impl Server {
             let (shared, make_engine) = (shared.clone(), make_engine.clone());
             let thread = std::thread::Builder::new()
                 .name(format!("apus-sql-{worker}"))
+                .stack_size(limits::STACK_BYTES)
                 .spawn(move || run_worker(shared, receiver, ready, async move || make_engine(worker).await))?;
             server.threads.push(thread);
             handovers.push(sender);

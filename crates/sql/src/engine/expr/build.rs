@@ -301,6 +301,9 @@ impl<'a> Builder<'a> {
 
     fn binary(&mut self, left: &ast::Expr, op: &BinaryOperator, right: &ast::Expr) -> Result<Expr> {
         use BinaryOperator as B;
+        if let Some(all) = is_chain(op) {
+            return self.chain(left, op, right, all);
+        }
         if rows::row_of(left).is_some() || rows::row_of(right).is_some() {
             return self.rows(left, op, right);
         }
@@ -315,10 +318,10 @@ impl<'a> Builder<'a> {
         }
         let (mut a, mut b) = (self.boxed(left)?, self.boxed(right)?);
         let collation = pick([&a, &b]);
-        if self.is_number(&a) || is_logical(op) {
+        if self.is_number(&a) || *op == B::Xor {
             b = Box::new(as_number(*b));
         }
-        if self.is_number(&b) || is_logical(op) {
+        if self.is_number(&b) || *op == B::Xor {
             a = Box::new(as_number(*a));
         }
         let arith = |op| Ok(Expr::Arith(op, Box::new(as_number((*a).clone())), Box::new(as_number((*b).clone()))));
@@ -342,10 +345,7 @@ impl<'a> Builder<'a> {
             B::Gt => compare(CompareOp::Gt),
             B::GtEq => compare(CompareOp::GtEq),
             B::Spaceship => Ok(Expr::NullSafeEq(a, b, collation)),
-            B::And => Ok(Expr::And(vec![*a, *b])),
-            B::Or | B::StringConcat => Ok(Expr::Or(vec![*a, *b])),
             B::Xor => Ok(Expr::Xor(a, b)),
-            B::PGOverlap => Ok(Expr::And(vec![*a, *b])), // && is AND in MySQL
             B::Assignment => Err(errors::not_supported("assignment to a user variable in an expression")),
             other => Err(errors::not_supported(&format!("operator {other}"))),
         }
@@ -369,6 +369,21 @@ impl<'a> Builder<'a> {
             Kind::Text | Kind::Null => return Ok(*value),
         };
         Ok(Expr::Cast(value, to))
+    }
+
+    /// `a OR b OR c ...`: the tree is as deep as the chain is long, so it is not followed by recursion.
+    fn chain(&mut self, left: &ast::Expr, op: &BinaryOperator, right: &ast::Expr, all: bool) -> Result<Expr> {
+        let mut operands = vec![right];
+        let mut rest = left;
+        while let ast::Expr::BinaryOp { left, op: other, right } = rest
+            && is_chain(other) == is_chain(op)
+        {
+            operands.push(right);
+            rest = left;
+        }
+        operands.push(rest);
+        let built = operands.into_iter().rev().map(|e| Ok(as_number(self.build(e)?))).collect::<Result<Vec<_>>>()?;
+        Ok(if all { Expr::And(built) } else { Expr::Or(built) })
     }
 
     /// Whether this is known to be a number.
@@ -522,9 +537,14 @@ fn as_number(e: Expr) -> Expr {
     }
 }
 
-fn is_logical(op: &BinaryOperator) -> bool {
+/// Whether an operator is AND (`true`) or OR (`false`).
+fn is_chain(op: &BinaryOperator) -> Option<bool> {
     use BinaryOperator as B;
-    matches!(op, B::And | B::Or | B::Xor | B::StringConcat | B::PGOverlap)
+    match op {
+        B::And | B::PGOverlap => Some(true), // && is AND in MySQL
+        B::Or | B::StringConcat => Some(false),
+        _ => None,
+    }
 }
 
 fn value(v: &ast::Value) -> Result<Expr> {

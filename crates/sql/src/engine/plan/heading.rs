@@ -90,11 +90,11 @@ pub fn without_numbers(item: &str) -> String {
     out
 }
 
-fn is_word(b: u8) -> bool {
+pub fn is_word(b: u8) -> bool {
     b.is_ascii_alphanumeric() || matches!(b, b'_' | b'$' | b'@') || b >= 0x80
 }
 
-fn behind_quoted(bytes: &[u8], start: usize) -> usize {
+pub fn behind_quoted(bytes: &[u8], start: usize) -> usize {
     let quote = bytes[start];
     let mut at = start + 1;
     while let Some(&b) = bytes.get(at) {

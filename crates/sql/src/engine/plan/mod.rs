@@ -4,6 +4,7 @@ pub mod access;
 mod dialect;
 pub mod dml;
 mod heading;
+mod nesting;
 pub mod select;
 
 use std::{borrow::Cow, rc::Rc};
@@ -104,6 +105,7 @@ fn modulo(text: Cow<'_, str>) -> Cow<'_, str> {
 
 /// Parses one query or row-changing statement.
 pub fn parse(text: &str) -> Result<Statement> {
+    nesting::check(text)?;
     let prepared = modulo(for_share(text));
     let dialect = dialect::ApusDialect(MySqlDialect {});
     let statements = Parser::new(&dialect)
