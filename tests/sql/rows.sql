@@ -31,3 +31,7 @@ INSERT IGNORE INTO p VALUES (8, 8, 'z', 1/0);
 UPDATE p SET u = 1 / 0 WHERE a = 1 AND b = 1;
 UPDATE p SET u = a / 0 WHERE a > 100;
 SELECT * FROM p ORDER BY a, b;
+SET sql_mode = 'STRICT_TRANS_TABLES';
+INSERT INTO p VALUES (9, 9, 'z', 1/0);
+SELECT 1/0;
+SELECT * FROM p WHERE a = 9;

@@ -400,6 +400,19 @@ impl SqlEngine {
             table(session, out, &["File", "Position", "Binlog_Do_DB", "Binlog_Ignore_DB", "Executed_Gtid_Set"], &[]);
         } else if t.word("triggers") {
             table(session, out, &["Trigger", "Event", "Table", "Statement", "Timing", "Created"], &[]);
+        } else if t.word("open") {
+            // Tables are never closed, and none is locked by name.
+            t.expect("tables")?;
+            let one = if t.word("from") || t.word("in") { Some(t.identifier()?) } else { None };
+            let filter = Filter::parse(t)?;
+            let catalog = self.catalog().await?;
+            let mut rows: Rows = Vec::new();
+            for database in catalog.databases.keys().filter(|d| one.as_ref().is_none_or(|o| o == *d)) {
+                let zero = || text("0");
+                let named = catalog.tables_of(database).map(|t| t.schema.name.clone());
+                rows.extend(named.map(|name| vec![text(database.clone()), text(name), zero(), zero()]));
+            }
+            filtered(session, out, &["Database", "Table", "In_use", "Name_locked"], rows, &filter)?;
         } else if t.word("procedure") || t.word("function") || t.word("events") {
             table(session, out, &["Db", "Name", "Type"], &[]);
         } else {

@@ -139,6 +139,8 @@ pub struct Variables {
     pub zone_micros: i64,
     pub strict: bool,
     pub only_full_group_by: bool,
+    /// Division by zero warns, and is refused where strict mode writes a row with it.
+    pub division_errors: bool,
     /// Zero in an AUTO_INCREMENT column is a value.
     pub no_auto_value_on_zero: bool,
     pub read_only: bool,
@@ -157,6 +159,7 @@ impl Default for Variables {
             zone_micros: 0,
             strict: true,
             only_full_group_by: true,
+            division_errors: true,
             no_auto_value_on_zero: false,
             read_only: false,
             group_concat_max_len: 1024,
@@ -236,6 +239,7 @@ impl Variables {
                 }
                 self.strict = upper.contains("STRICT_") || upper.contains("TRADITIONAL");
                 self.only_full_group_by = upper.contains("ONLY_FULL_GROUP_BY");
+                self.division_errors = upper.contains("ERROR_FOR_DIVISION_BY_ZERO") || upper.contains("TRADITIONAL");
                 self.no_auto_value_on_zero = upper.contains("NO_AUTO_VALUE_ON_ZERO");
             }
             "transaction_isolation" | "tx_isolation" => {

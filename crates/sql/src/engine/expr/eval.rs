@@ -34,7 +34,7 @@ impl Expr {
             Expr::Arith(op, a, b) => {
                 let (a, b) = (a.eval(cx)?, b.eval(cx)?);
                 let result = arith(*op, &a, &b)?;
-                if result.is_null() && !a.is_null() && !b.is_null() {
+                if result.is_null() && !a.is_null() && !b.is_null() && cx.env.variables.division_errors {
                     cx.env.note(errors::division_by_zero());
                 }
                 result
