@@ -404,7 +404,7 @@ impl SqlEngine {
             // Tables are never closed, and none is locked by name.
             t.expect("tables")?;
             let one = if t.word("from") || t.word("in") { Some(t.identifier()?) } else { None };
-            let filter = Filter::parse(t)?;
+            let filter = Filter::parse(t)?.by("Table");
             let catalog = self.catalog().await?;
             let mut rows: Rows = Vec::new();
             for database in catalog.databases.keys().filter(|d| one.as_ref().is_none_or(|o| o == *d)) {

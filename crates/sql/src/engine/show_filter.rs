@@ -2,7 +2,7 @@
 
 use super::{
     errors::{self, Result},
-    expr::eval::like,
+    expr::{CompareOp, eval::like},
     show::Rows,
     token::Tokens,
 };
@@ -24,6 +24,8 @@ pub struct Condition {
 
 pub enum Test {
     OneOf(Vec<String>),
+    /// As numbers where both are, otherwise as texts.
+    Order(CompareOp, String),
     Like(String),
 }
 
@@ -32,7 +34,7 @@ fn like_name(name: &str, pattern: &str) -> bool {
 }
 
 impl Filter {
-    /// `LIKE 'pattern'` or `WHERE column = 'x'` (also `<>`, IN and LIKE) up to the end of the statement.
+    /// `LIKE 'pattern'` or `WHERE column = 'x'` (also `<>`, `<`, `>`, IN and LIKE) up to the end of the statement.
     pub fn parse(t: &mut Tokens) -> Result<Filter> {
         if t.word("like") {
             return Ok(Filter::Like(t.string()?));
@@ -54,6 +56,17 @@ impl Filter {
         }
         t.end()?;
         Ok(Filter::Where(alternatives))
+    }
+
+    /// LIKE by a column other than the first.
+    pub fn by(self, column: &str) -> Filter {
+        match self {
+            Filter::Like(pattern) => {
+                let condition = Condition { column: column.to_owned(), negated: false, test: Test::Like(pattern) };
+                Filter::Where(vec![vec![condition]])
+            }
+            other => other,
+        }
     }
 
     /// Drops the rows not wanted.
@@ -85,9 +98,24 @@ impl Condition {
         let mut negated = t.word("not");
         let test = if !negated && t.symbol('=') {
             Test::OneOf(vec![value(t)?])
-        } else if !negated && (t.symbol('!') && t.symbol('=') || t.symbol('<') && t.symbol('>')) {
+        } else if !negated && t.symbol('!') {
+            t.expect_symbol('=')?;
             negated = true;
             Test::OneOf(vec![value(t)?])
+        } else if !negated && (t.peek_symbol('<') || t.peek_symbol('>')) {
+            let less = t.symbol('<');
+            if !less {
+                t.skip();
+            }
+            let equal = t.symbol('=');
+            negated = less && !equal && t.symbol('>');
+            match (less, equal) {
+                _ if negated => Test::OneOf(vec![value(t)?]),
+                (true, false) => Test::Order(CompareOp::Lt, value(t)?),
+                (true, true) => Test::Order(CompareOp::LtEq, value(t)?),
+                (false, false) => Test::Order(CompareOp::Gt, value(t)?),
+                (false, true) => Test::Order(CompareOp::GtEq, value(t)?),
+            }
         } else if t.word("like") {
             Test::Like(t.string()?)
         } else if t.word("in") {
@@ -108,6 +136,10 @@ impl Condition {
         let found = match &self.test {
             Test::OneOf(list) => list.iter().any(|value| value.eq_ignore_ascii_case(cell)),
             Test::Like(pattern) => like_name(cell, pattern),
+            Test::Order(op, value) => match (cell.parse::<f64>(), value.parse::<f64>()) {
+                (Ok(cell), Ok(value)) => cell.partial_cmp(&value).is_some_and(|o| op.holds(o)),
+                _ => op.holds(cell.to_lowercase().cmp(&value.to_lowercase())),
+            },
         };
         found != self.negated
     }
