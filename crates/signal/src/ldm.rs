@@ -320,6 +320,9 @@ pub struct LdmEnd {
     pub epoch: Epoch,
     /// Abort: undo what has this savepoint number or a higher one; 0 undoes all and releases the locks.
     pub savepoint: u32,
+    /// Abort: which one of this participant, counted by TC. One that is sent again in a new view may come when the first is confirmed:
+    /// only the last one's confirmation says that none is under way.
+    pub round: u32,
 }
 
 impl LdmEnd {
@@ -330,6 +333,7 @@ impl LdmEnd {
         out.put_block(self.tc);
         out.put_u64(self.epoch.0);
         out.put_u32(self.savepoint);
+        out.put_u32(self.round);
     }
     pub fn decode(body: &[u8]) -> Result<LdmEnd, DecodeError> {
         let mut r = Reader::new(body);
@@ -340,6 +344,7 @@ impl LdmEnd {
             tc: r.block()?,
             epoch: r.epoch()?,
             savepoint: r.u32()?,
+            round: r.u32()?,
         };
         r.end()?;
         Ok(end)

@@ -41,6 +41,7 @@ pub const PROBES: &[&str] = &[
     "tc: client learns of its commit from another node",
     "tc: commit sent again in a new view",
     "tc: commit to a chain without living nodes",
+    "tc: confirmation of an abort that was sent again",
     "tc: deadlock victim",
     "tc: one-pass batch becomes an ordinary one",
     "tc: one-pass batch refused by a backup",

@@ -88,7 +88,7 @@ pub struct Fragment {
     slots_used: u32,
     free_slots: Vec<u32>,
     rows: u64,
-    /// Rows whose newest committed version is a delete.
+    /// Rows whose newest committed version is a delete, or that have none any more and wait for a visit (`versions`).
     deleted: u64,
     records: Records,
     hash: HashIndex,

@@ -387,3 +387,27 @@ fn a_row_that_changes_all_the_time_keeps_one_version_per_epoch() {
     assert_eq!(world.fragment.row_count(), 0, "a deleted row goes when no snapshot sees it");
     world.fragment.verify().unwrap();
 }
+
+#[test]
+fn a_row_without_versions_that_waits_for_its_visit_is_not_counted() {
+    let memory = MemoryManager::new(64 << 20);
+    let mut world = World::new(false, 9, &memory);
+    let (key, image) = world.make(5);
+    let row = world.fragment.insert_slot(&key, hash_key(&key)).unwrap();
+    let change = |world: &mut World, image: Option<&[u8]>, epoch, horizon| {
+        world.fragment.push_pending(row, image).unwrap();
+        world.fragment.commit(row, Epoch(epoch), Epoch(horizon));
+        world.fragment.verify().unwrap();
+    };
+    change(&mut world, Some(&image), 1, 0);
+    change(&mut world, Some(&image), 2, 0); // the first one is kept
+    change(&mut world, Some(&image), 2, 2); // as a copy from another replica stores it
+    change(&mut world, None, 2, 0);
+    assert_eq!(world.fragment.row_count(), 0, "nothing is left of it");
+    change(&mut world, Some(&image), 2, 0);
+    assert_eq!(world.fragment.row_count(), 1, "there again");
+    change(&mut world, None, 2, 0);
+    assert_eq!(world.fragment.collect(Epoch(2), 1000), 1);
+    assert!(world.fragment.is_empty());
+    world.fragment.verify().unwrap();
+}

@@ -20,7 +20,7 @@ use super::{
 
 impl LocalDataManager {
     pub(super) fn end_signal(&self, trans: TransId, chain: Chain, tc: BlockRef, epoch: Epoch) -> LdmEnd {
-        LdmEnd { generation: self.view.generation, trans, chain, tc, epoch, savepoint: 0 }
+        LdmEnd { generation: self.view.generation, trans, chain, tc, epoch, savepoint: 0, round: 0 }
     }
 
     /// A backup takes over the rows of a batch and passes them on.

@@ -3,7 +3,7 @@
 use apus_kernel::Context;
 use apus_signal::{
     BlockRef, DecodeError, Kind,
-    ldm::{LdmEnd, LdmPrepared},
+    ldm::{CANCEL_WAIT, LdmEnd, LdmPrepared},
     tc::{RequestRef, TcEndConf, TcEndReq},
 };
 use apus_types::{
@@ -124,6 +124,7 @@ impl TransactionCoordinator {
             tc: self.me,
             epoch: trans.epoch,
             savepoint,
+            round: participant.round,
         }
     }
 
@@ -203,7 +204,9 @@ impl TransactionCoordinator {
 
     /// To the first living replica, from where the abort flows to the last, behind whatever was prepared.
     pub(super) fn send_abort(&mut self, at: u32, participant: usize, savepoint: u32, ctx: &mut Context<'_>) {
-        let p = self.transactions.get(at).participants[participant];
+        let p = &mut self.transactions.get_mut(at).participants[participant];
+        p.round = p.round.wrapping_add(u32::from(savepoint != CANCEL_WAIT));
+        let p = *p;
         match self.living(p.chain).primary() {
             Some(node) => {
                 let end = self.end_for(at, &p, savepoint);
@@ -309,6 +312,10 @@ impl TransactionCoordinator {
         }
         let participant = trans.participants.iter_mut().find(|p| p.chain == end.chain && p.instance == from.instance);
         if let Some(participant) = participant {
+            if kind == Kind::LdmAbortConf && end.round != participant.round {
+                ctx.probe("tc: confirmation of an abort that was sent again");
+                return Ok(());
+            }
             participant.ended = true;
         }
         let early = planted(Bug::AckAfterFirstChain) && trans.state == State::Committing;

@@ -28,6 +28,8 @@ pub struct Participant {
     pub unprepared: i32,
     /// The answer to the commit, abort or rollback under way is in.
     pub ended: bool,
+    /// Aborts and rollbacks sent so far.
+    pub round: u32,
 }
 
 /// What the client waits for.
@@ -116,7 +118,14 @@ impl Trans {
         match self.participants.iter().position(|p| p.chain == chain && p.instance == instance) {
             Some(i) => i,
             None => {
-                self.participants.push(Participant { chain, instance, writes: false, unprepared: 0, ended: false });
+                self.participants.push(Participant {
+                    chain,
+                    instance,
+                    writes: false,
+                    unprepared: 0,
+                    ended: false,
+                    round: 0,
+                });
                 self.participants.len() - 1
             }
         }

@@ -91,7 +91,7 @@ impl Fragment {
             same &= as_next;
             at = previous;
         }
-        self.count_deleted(was_deleted, keep && tombstone != 0);
+        self.count_deleted(was_deleted, tombstone != 0 && (keep || self.slot(row).kept_next != NOT_KEPT));
         if !keep {
             if tombstone != 0 {
                 self.slot_mut(row).head = RecRef::NONE;
@@ -126,25 +126,25 @@ impl Fragment {
             && bucket.0 <= horizon
         {
             let row = RowId(bucket.1);
+            let was_deleted = self.is_deleted(row);
             let next = std::mem::replace(&mut self.slot_mut(row).kept_next, NOT_KEPT);
             match self.kept.oldest() {
                 Some(bucket) if next != LAST => bucket.1 = next,
                 _ => self.kept.drop_oldest(),
             }
-            self.trim(row, horizon);
+            self.trim(row, horizon, was_deleted);
             done += 1;
         }
         done
     }
 
     /// Frees what a snapshot at `horizon` does not see and no later one either.
-    fn trim(&mut self, row: RowId, horizon: Epoch) {
+    fn trim(&mut self, row: RowId, horizon: Epoch, was_deleted: bool) {
         let (mut newer, mut at) = (RecRef::NONE, self.slot(row).head);
         while !at.is_none() && (self.records.flags(at) & PENDING != 0 || self.records.epoch(at) > horizon) {
             newer = at;
             at = self.records.previous(at);
         }
-        let was_deleted = self.is_deleted(row);
         if !at.is_none() {
             let (mut old, mut same) = (self.records.previous(at), self.has_entries_of_below(at));
             self.records.set_previous(at, RecRef::NONE);
@@ -179,10 +179,10 @@ impl Fragment {
         }
         at
     }
-    /// The newest committed version is a delete, kept for snapshots.
+    /// The newest committed version is a delete, kept for snapshots, or there is none any more and the slot stays until it is visited.
     fn is_deleted(&self, row: RowId) -> bool {
         let newest = self.newest_committed(row);
-        !newest.is_none() && self.is_tombstone(newest)
+        if newest.is_none() { self.slot(row).kept_next != NOT_KEPT } else { self.is_tombstone(newest) }
     }
     fn count_deleted(&mut self, before: bool, after: bool) {
         self.deleted = self.deleted + u64::from(after) - u64::from(before);
