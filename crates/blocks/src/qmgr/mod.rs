@@ -50,6 +50,7 @@ mod arbiter;
 mod change;
 mod layout;
 mod pulse;
+mod spread;
 mod start;
 mod strain;
 mod survival;

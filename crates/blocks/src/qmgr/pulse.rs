@@ -4,9 +4,9 @@
 //! our link is a sign of life, as in NDB, since heartbeats queue behind data where a line is full. The limit is
 //! [`SILENCE_MIN_NS`] where all is calm, so that a stopped process or a cut line costs less than 100 ms, and [`SPREAD_FACTOR`] times the
 //! spread where it is not. The spread is the longest of: the gaps between that member's heartbeats, the lateness of our own ticks, and
-//! the lateness that any member measured of its own (heartbeats carry it). Each is forgotten by half in about 14 s. So a machine that
-//! is short of CPU is noticed by its first late turns, on whichever node, before a late turn can be taken for a death. Lateness of our
-//! own is nobody's silence and is not counted at all.
+//! the lateness that any member measured of its own (heartbeats carry it). Each is forgotten after a while (`spread`). So a machine
+//! that is short of CPU is noticed by its first late turns, on whichever node, before a late turn can be taken for a death. Lateness of
+//! our own is nobody's silence and is not counted at all.
 //!
 //! **Lease.** A node that was paused does not know that it was removed, and clients are still linked to it. So a member reads from its
 //! clients only while its lease holds. Every heartbeat carries its sender's clock; the next heartbeat back echoes it with a promise:
@@ -36,18 +36,14 @@ use apus_signal::{
 };
 use apus_types::NodeId;
 
-use super::{MS, Membership, Phase, strain::HOPE_NS};
+use super::{MS, Membership, Phase, spread::Spread, strain::HOPE_NS};
 
 /// Shortest silence that is a failure.
 pub const SILENCE_MIN_NS: u64 = 80 * MS;
 /// The limit is so many times the spread.
 const SPREAD_FACTOR: u64 = 3;
-/// A gap or lateness longer than this was a pause, not a lack of CPU, and says no more about the next one than this.
-const SPREAD_MAX_NS: u64 = 700 * MS;
 /// The limit is never longer than so many times the configured time-out.
 const TIMEOUT_STRETCH_MAX: u64 = 4;
-/// Of a spread, one part in so many is forgotten per tick.
-const FORGET: u64 = 2048;
 /// Of a promise, one part in so many is not relied on.
 const DRIFT: u64 = 32;
 /// A tick that came later than this is our own lateness.
@@ -60,8 +56,8 @@ struct Pulse {
     heard: u64,
     /// By anything on our link: where it is full, heartbeats wait behind data.
     link_heard: u64,
-    /// Longest gap between its heartbeats, decaying.
-    gap: u64,
+    /// Gaps between its heartbeats.
+    gap: Spread,
     /// Longest lateness that it measured of itself.
     late: u64,
     /// Its clock in its last heartbeat, to be echoed.
@@ -78,8 +74,8 @@ struct Pulse {
 #[derive(Default)]
 pub(super) struct Pulses {
     members: BTreeMap<NodeId, Pulse>,
-    /// Longest lateness of our own ticks, decaying.
-    late: u64,
+    /// Lateness of our own ticks.
+    late: Spread,
     last_tick: u64,
     last_beat: u64,
     /// When we confirmed or made the proposal that is open: who is let in by it does not count our silence from before.
@@ -98,10 +94,6 @@ impl Pulse {
     }
 }
 
-fn forget(spread: u64, sample: u64) -> u64 {
-    (spread - spread / FORGET).max(sample.min(SPREAD_MAX_NS))
-}
-
 impl Pulses {
     pub(super) fn started(&mut self, now: u64) {
         self.last_tick = now;
@@ -114,13 +106,13 @@ impl Pulses {
             format!("{n}: silent {} of {}", p.silence(now) / MS, self.limit(p, longest) / MS)
         };
         let members: Vec<String> = self.members.iter().map(one).collect();
-        format!("late {} lease {} ms; {}", self.late / MS, self.lease.saturating_sub(now) / MS, members.join(", "))
+        format!("late {} lease {} ms; {}", self.late.ns() / MS, self.lease.saturating_sub(now) / MS, members.join(", "))
     }
 
     /// Silence of this member that is a failure.
     fn limit(&self, pulse: &Pulse, longest: u64) -> u64 {
         let reported = self.members.values().map(|p| p.late).max().unwrap_or(0);
-        let spread = pulse.gap.max(self.late).max(reported);
+        let spread = pulse.gap.ns().max(self.late.ns()).max(reported);
         (SPREAD_FACTOR * spread).clamp(SILENCE_MIN_NS.min(longest), longest)
     }
 
@@ -131,9 +123,9 @@ impl Pulses {
 
     fn beat(&mut self, from: NodeId, beat: &Heartbeat, now: u64) {
         if let Some(pulse) = self.members.get_mut(&from) {
-            pulse.gap = forget(pulse.gap, now.saturating_sub(pulse.heard));
+            pulse.gap.note(now.saturating_sub(pulse.heard));
             pulse.heard = pulse.heard.max(now);
-            pulse.late = beat.late_ns.min(SPREAD_MAX_NS);
+            pulse.late = beat.late_ns.min(Spread::MAX_NS);
             pulse.its_clock = beat.clock;
             pulse.strained = beat.strained_ns;
             pulse.strained_since = (beat.strained_ns > 0).then(|| pulse.strained_since.unwrap_or(now));
@@ -232,7 +224,7 @@ impl Membership {
             pulse.link_heard = pulse.link_heard.max(ctx.link_heard(*node));
         }
         self.pulses.last_tick = now;
-        self.pulses.late = forget(self.pulses.late, late);
+        self.pulses.late.note(late);
         let silent = self.pulses.silent(now, self.longest_silence(), |n| self.failed.contains(n));
         let nodes: BTreeSet<NodeId> = silent.iter().map(|s| s.0).collect();
         let shortest = silent.iter().map(|s| s.1).min().unwrap_or(0);
@@ -261,7 +253,7 @@ impl Membership {
                 incarnation: self.incarnation,
                 mgmts: mgmts.clone(),
                 clock: now,
-                late_ns: self.pulses.late,
+                late_ns: self.pulses.late.ns(),
                 echo: 0,
                 promise_ns: 0,
                 strained_ns: self.pulses.strained,
@@ -304,7 +296,7 @@ impl Membership {
             let new = || Pulse {
                 heard: now,
                 link_heard: 0,
-                gap: 0,
+                gap: Spread::default(),
                 late: 0,
                 its_clock: 0,
                 promised_until: 0,
