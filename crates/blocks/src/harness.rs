@@ -289,7 +289,20 @@ impl Cluster {
         }
         done(self)
     }
+    /// As `run_until`, but stops in the middle of a conversation.
+    pub fn run_to(&mut self, ms: u64, done: impl Fn(&Cluster) -> bool) -> bool {
+        for _ in 0..ms {
+            self.now += MS;
+            if self.step_to(&done) {
+                return true;
+            }
+        }
+        false
+    }
     fn step(&mut self) {
+        self.step_to(&|_| false);
+    }
+    fn step_to(&mut self, done: &impl Fn(&Cluster) -> bool) -> bool {
         let nodes: Vec<NodeId> = self.processes.keys().copied().collect();
         for node in &nodes {
             let now = self.now;
@@ -302,9 +315,12 @@ impl Cluster {
             let mut busy = false;
             for node in &nodes {
                 busy |= self.round(*node);
+                if done(self) {
+                    return true;
+                }
             }
             if !busy {
-                return;
+                return false;
             }
         }
         panic!("the cluster does not come to rest");

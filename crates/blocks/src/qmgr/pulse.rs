@@ -54,7 +54,7 @@ const LATE_TICK_NS: u64 = apus_kernel::limits::TICK_NS * 3 / 2;
 struct Pulse {
     /// By a heartbeat.
     heard: u64,
-    /// By anything on our link: where it is full, heartbeats wait behind data.
+    /// By anything on our link: where it is full, heartbeats wait behind data. Ahead of time for a new member until it has sent its first.
     link_heard: u64,
     /// Gaps between its heartbeats.
     gap: Spread,
@@ -123,6 +123,9 @@ impl Pulses {
 
     fn beat(&mut self, from: NodeId, beat: &Heartbeat, now: u64) {
         if let Some(pulse) = self.members.get_mut(&from) {
+            if pulse.its_clock == 0 {
+                pulse.link_heard = now;
+            }
             pulse.gap.note(now.saturating_sub(pulse.heard));
             pulse.heard = pulse.heard.max(now);
             pulse.late = beat.late_ns.min(Spread::MAX_NS);
@@ -295,7 +298,7 @@ impl Membership {
             let promise = SILENCE_MIN_NS.min(self.longest_silence());
             let new = || Pulse {
                 heard: now,
-                link_heard: 0,
+                link_heard: now + SILENCE_MIN_NS, // it has to learn of the view first
                 gap: Spread::default(),
                 late: 0,
                 its_clock: 0,

@@ -43,6 +43,24 @@ fn a_stopped_process_is_removed_within_100_ms() {
     }
 }
 
+/// A new member learns of its view by a message that may take as long as a heartbeat (simulator seed 60025934).
+#[test]
+fn a_new_member_is_not_silent_before_it_can_know_of_its_view() {
+    for (paused, left) in [(20, 3), (100, 3), (140, 3), (250, 2)] {
+        let mut c = started(1, 3);
+        c.kill(3);
+        c.run_ms(20);
+        c.start_node(3);
+        assert!(c.run_to(2000, |c| c.view(1).is_some_and(|v| v.is_alive(NodeId(3)))));
+        pause(&mut c, 3);
+        c.run_ms(paused);
+        wake(&mut c, 3);
+        c.run_ms(1);
+        let alive: Vec<u16> = (1..=left).collect();
+        assert!((1..=left).all(|n| members(&c, n) == alive), "{paused} ms");
+    }
+}
+
 #[test]
 fn a_silent_line_ends_one_of_two() {
     let mut c = started(1, 2);

@@ -8,7 +8,7 @@ use apus_signal::{
     tc::{COMMIT, OpKind, Outcome, START, TcOutcomeConf, TcOutcomeReq},
     view::NodeState,
 };
-use apus_types::{Chain, ErrorCode, NodeId, PartitionId, TransId};
+use apus_types::{Chain, ErrorCode, NodeId, PartitionId, TransId, hash::hash_key};
 
 use super::{Answer, Cluster, op, trans, view_node};
 
@@ -242,5 +242,44 @@ fn a_node_rejoins_while_traffic_goes_on() {
         bank.c.commit_view();
         bank.start_some(10);
         bank.finish(&format!("seed {seed}"));
+    }
+}
+
+/// A rollback to a savepoint is under way as a backup dies, so it is sent again; the commit follows as soon as the client may send it.
+/// The confirmation of the first rollback must not let the commit overtake the second (simulator seed 40003578).
+#[test]
+fn a_commit_does_not_overtake_a_rollback_that_was_sent_again() {
+    let (tc, dead) = (NodeId(1), NodeId(3));
+    for seed in 1..=super::seeds(2000) {
+        println!("seed {seed}");
+        let mut c = Cluster::new(seed, 3);
+        let primary = |id: &i64| c.view.chain(c.view.partition_of(hash_key(&c.key(*id)))).primary();
+        // The rollback comes to TC's node, the last, by way of another; the commit goes there at once.
+        let ids: Vec<i64> = (0..64).filter(|id| primary(id) == Some(NodeId(2))).take(8).collect();
+        let (kept, undone) = ids.split_at(4);
+        for (savepoint, flags, ids) in [(1, START, kept), (2, 0, undone)] {
+            let ops: Vec<_> = ids.iter().map(|id| op(OpKind::Insert, *id, 1)).collect();
+            let request = c.batch(tc, trans(1), flags, savepoint, &ops);
+            let answer = c.wait(request);
+            assert!(matches!(answer, Answer::Batch { .. }), "{answer:?}");
+        }
+        c.quiesce();
+        let rollback = c.end(tc, Kind::TcRollbackReq, trans(1), 2);
+        for _ in 0..c.rng.below(80) {
+            c.step();
+        }
+        c.kill(dead);
+        c.remove(&[dead]);
+        assert_eq!(c.wait(rollback), Answer::RolledBack);
+        let commit = c.end(tc, Kind::TcCommitReq, trans(1), 0);
+        assert_eq!(c.wait(commit), Answer::Committed);
+        c.quiesce();
+        for node in [NodeId(1), NodeId(2)] {
+            let request = c.read(node, TransId::NONE, &ids);
+            let Answer::Rows(rows) = c.wait(request) else { panic!("no rows") };
+            let found: Vec<bool> = rows.iter().map(Option::is_some).collect();
+            assert_eq!(found, [true, true, true, true, false, false, false, false], "seed {seed}, node {node}");
+        }
+        assert!(!c.dump().contains("  transaction "), "seed {seed}: records are left\n{}", c.dump());
     }
 }
