@@ -137,6 +137,7 @@ mod tests {
             others: others.iter().map(|n| inc(*n)).collect(),
             question: 1,
             arbitrator_incarnation: OWN,
+            promise_ns: 0,
         }
     }
     fn seen(nodes: &[u32]) -> Arbitrator {

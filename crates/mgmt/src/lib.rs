@@ -10,6 +10,9 @@
 //! that could still be told yes are on one side. A fence ends when the node starts anew, for it then joins or starts afresh, and when it
 //! has a later view: one that more than half made with it, while the side that was told yes fell apart.
 //!
+//! A yes is told when those it goes on without cannot answer clients any more: who is still linked to us is asked to give up its
+//! lease, for it may not know yet that it lost the others (see `parting` of the QMGR block).
+//!
 //! **A start without all nodes** (generation 0) is granted when no cluster is known to run and no other such start was
 //! granted, as long as one of those it was granted to lives: two halves that cannot see each other never both start.
 //!
@@ -23,13 +26,16 @@
 
 mod arbitrator;
 
-use std::{collections::BTreeMap, fmt::Write};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+};
 
 use apus_kernel::{Block, Context};
 use apus_signal::{
     BlockId, BlockRef, DecodeError, Envelope, Kind,
     mgmt::{ClusterConfig, ConfigConf, ConfigNode, MgmtReq, NodeSummary, RegisterRep, StatusConf},
-    qmgr::{ArbitConf, ArbitReq, Heartbeat, Incarnation, StopOrd, checked_view, decode, encode},
+    qmgr::{ArbitConf, ArbitReq, Heartbeat, Incarnation, LeaseEnd, LinkRep, StopOrd, checked_view, decode, encode},
     view::{NodeState, View},
 };
 use apus_types::{Chain, NodeId, limits::PARTITIONS_MAX};
@@ -48,6 +54,9 @@ pub struct MgmtConfig {
     /// The cluster's id was only drawn: a member's word counts more.
     pub may_adopt: bool,
 }
+
+/// Longest time that a yes is held back.
+const HOLD_MAX_NS: u64 = 5_000_000_000;
 
 /// Most management nodes of a cluster.
 pub const MGMTS_MAX: u16 = 2;
@@ -103,12 +112,24 @@ struct Heard {
     uptime_ms: u64,
 }
 
+/// A yes that is not told yet: some of the others may still serve clients.
+struct Held {
+    asker: BlockRef,
+    question: u64,
+    others: BTreeSet<Incarnation>,
+    until: u64,
+}
+
 /// The management block; see the crate.
 pub struct Management {
     me: NodeId,
     config: ClusterConfig,
     may_adopt: bool,
     arbitrator: Arbitrator,
+    /// Data nodes that a link stands to, with their incarnations.
+    links: BTreeMap<NodeId, u64>,
+    /// By asker.
+    held: BTreeMap<NodeId, Held>,
     heard: BTreeMap<NodeId, Heard>,
     /// Newest committed view that a living node reported.
     view: Option<View>,
@@ -122,6 +143,8 @@ impl Management {
             config: config.cluster,
             may_adopt: config.may_adopt,
             arbitrator: Arbitrator::new(config.incarnation),
+            links: BTreeMap::new(),
+            held: BTreeMap::new(),
             heard: BTreeMap::new(),
             view: None,
             started_at: None,
@@ -176,8 +199,63 @@ impl Management {
             req.others.iter().map(|o| o.node).collect::<Vec<_>>(),
             if granted { "yes" } else { reason }
         ));
+        self.held.remove(&from.node);
+        if granted && self.hold_back(from, req, ctx) {
+            return;
+        }
         let conf = ArbitConf { question: req.question, granted, reason: reason.to_owned() };
         ctx.send(from, Kind::ArbitConf, |b| encode(&conf, b));
+    }
+
+    /// A yes waits for those that it goes on without and that we are linked to: they are asked to give up their leases, which the asker
+    /// knows an end of.
+    fn hold_back(&mut self, asker: BlockRef, req: &ArbitReq, ctx: &mut Context<'_>) -> bool {
+        let stands = |o: &&Incarnation| self.links.get(&NodeId(o.node as u16)) == Some(&o.incarnation);
+        let others: BTreeSet<Incarnation> = req.others.iter().filter(stands).copied().collect();
+        if others.is_empty() || req.promise_ns == 0 || req.generation == 0 {
+            return false;
+        }
+        for other in &others {
+            let to = BlockRef::new(NodeId(other.node as u16), BlockId::Qmgr, 0);
+            let order = LeaseEnd { incarnation: other.incarnation };
+            ctx.send(to, Kind::LeaseEndReq, |b| encode(&order, b));
+        }
+        let until = ctx.now() + req.promise_ns.min(HOLD_MAX_NS);
+        self.held.insert(asker.node, Held { asker, question: req.question, others, until });
+        true
+    }
+
+    /// A process serves nobody any more.
+    fn on_lease_ended(&mut self, ended: Incarnation, ctx: &mut Context<'_>) {
+        self.held.values_mut().for_each(|held| _ = held.others.remove(&ended));
+        self.answer_held(ctx);
+    }
+
+    fn answer_held(&mut self, ctx: &mut Context<'_>) {
+        let now = ctx.now();
+        self.held.retain(|_, held| {
+            let waits = !held.others.is_empty() && now < held.until;
+            if !waits {
+                let conf = ArbitConf { question: held.question, granted: true, reason: String::new() };
+                ctx.send(held.asker, Kind::ArbitConf, |b| encode(&conf, b));
+            }
+            waits
+        });
+    }
+
+    fn on_link(&mut self, rep: &LinkRep, is_up: bool, ctx: &mut Context<'_>) {
+        if !rep.node.is_data() {
+            return;
+        }
+        let before =
+            if is_up { self.links.insert(rep.node, rep.incarnation) } else { self.links.get(&rep.node).copied() };
+        let gone = before.filter(|b| (*b == rep.incarnation) != is_up);
+        if let Some(incarnation) = gone {
+            if !is_up {
+                self.links.remove(&rep.node);
+            }
+            self.on_lease_ended(Incarnation { node: rep.node.0.into(), incarnation }, ctx);
+        }
     }
 
     fn status(&self, request: u64, now: u64) -> StatusConf {
@@ -235,14 +313,20 @@ impl Block for Management {
                 let beat = Heartbeat { incarnation: ctx.incarnation(), ..Heartbeat::default() };
                 ctx.send(from, Kind::HeartbeatRep, |b| encode(&beat, b));
             }
-            // Silence and questions say what we need to know.
-            Kind::LinkUpRep | Kind::LinkDownRep => {}
+            Kind::LeaseEndConf if from.node.is_data() => {
+                let incarnation = decode::<LeaseEnd>(body)?.incarnation;
+                self.on_lease_ended(Incarnation { node: from.node.0.into(), incarnation }, ctx);
+            }
+            Kind::LinkUpRep | Kind::LinkDownRep => {
+                self.on_link(&LinkRep::decode(body)?, envelope.kind == Kind::LinkUpRep, ctx);
+            }
             _ => return Err(DecodeError),
         }
         Ok(())
     }
     fn tick(&mut self, ctx: &mut Context<'_>) {
         self.started_at.get_or_insert(ctx.now());
+        self.answer_held(ctx);
     }
     fn dump(&self, out: &mut String) {
         let _ = writeln!(out, "mgmt cluster {:x} nodes {:?}", self.config.cluster, self.config.nodes);

@@ -204,6 +204,8 @@ kinds! {
     FailRep = 146;
     StopOrd = 147;
     SuspectRep = 148;
+    LeaseEndReq = 149;
+    LeaseEndConf = 150;
 
     // The map for clients: module `view`.
     MapReq = 160;

@@ -200,6 +200,10 @@ pub struct ArbitReq {
     /// The management process that the committed view names. Another one says no. Not looked at for generation 0.
     #[prost(fixed64, tag = "7")]
     pub arbitrator_incarnation: u64,
+    /// For so long the others may rely on the asker's promise not to hold them for silent, in ns: the answer need not wait longer for
+    /// them to give up their leases.
+    #[prost(uint64, tag = "8")]
+    pub promise_ns: u64,
 }
 
 /// `ArbitConf`.
@@ -228,6 +232,15 @@ pub struct StopOrd {
     pub reason: String,
     /// The incarnation meant; another one ignores the order. 0: any.
     #[prost(fixed64, tag = "2")]
+    pub incarnation: u64,
+}
+
+/// `LeaseEndReq` (QMGR of a member, or the arbitrator): others go on without the receiver; it is to serve its clients no more.
+/// `LeaseEndConf`: none of its workers does.
+#[derive(Clone, PartialEq, Message)]
+pub struct LeaseEnd {
+    /// Of the process that is asked.
+    #[prost(fixed64, tag = "1")]
     pub incarnation: u64,
 }
 

@@ -37,7 +37,7 @@ enum Step {
     },
 }
 
-/// An answer to a proposal that waits until all workers of this node have opened their gates.
+/// An answer to a proposal that waits until all workers of this node have opened their gates, and for those we part from.
 pub(super) struct Gates {
     token: u64,
     missing: u8,
@@ -246,6 +246,7 @@ impl Membership {
         let full = base.nodes.iter().filter(|n| n.state() == NodeState::Up);
         let name = |n: &apus_signal::view::ViewNode| Incarnation { node: n.id, incarnation: n.incarnation };
         let (side, others): (Vec<_>, Vec<_>) = full.partition(|n| confirmed.contains(&n.node()));
+        let promised = others.iter().map(|o| self.pulses.promised_until(o.node())).max().unwrap_or(0);
         let req = ArbitReq {
             cluster: base.cluster,
             generation: base.generation,
@@ -254,6 +255,7 @@ impl Membership {
             others: others.into_iter().map(name).collect(),
             question: *question,
             arbitrator_incarnation: base.arbitrator_incarnation,
+            promise_ns: promised.saturating_sub(ctx.now()),
         };
         match Self::arbitrator_of(base) {
             Some(arbitrator) => ctx.send(Self::mgmt_of(arbitrator), Kind::ArbitReq, |b| encode(&req, b)),
@@ -360,23 +362,31 @@ impl Membership {
         }
     }
 
-    /// False: there is no other worker to wait for.
+    /// False: there is nothing to wait for.
     fn await_gates(&mut self, from: NodeId, answer: ViewPrepAnswer, ctx: &mut Context<'_>) -> bool {
         self.pings += 1;
         let missing = ctx.ping_workers(self.pings);
-        if missing > 0 {
+        let waits = missing > 0 || !self.partings.is_empty();
+        if waits {
             self.gates_for = Some(Gates { token: self.pings, missing, from, answer });
         }
-        missing > 0
+        waits
     }
 
-    /// A worker has opened its gates.
+    /// A worker has done what it was told before.
     pub(super) fn on_ping_conf(&mut self, token: u64, ctx: &mut Context<'_>) {
-        let Some(mut gates) = self.gates_for.take_if(|g| g.token == token) else { return };
-        gates.missing -= 1;
-        if gates.missing > 0 {
-            self.gates_for = Some(gates);
-        } else if gates.from != self.me {
+        self.on_lease_ping(token, ctx);
+        if let Some(gates) = self.gates_for.as_mut().filter(|g| g.token == token) {
+            gates.missing = gates.missing.saturating_sub(1);
+            self.pass_gates(ctx);
+        }
+    }
+
+    /// Says yes when nothing is waited for any more.
+    pub(super) fn pass_gates(&mut self, ctx: &mut Context<'_>) {
+        let is_clear = self.partings.is_empty();
+        let Some(gates) = self.gates_for.take_if(|g| g.missing == 0 && is_clear) else { return };
+        if gates.from != self.me {
             self.send(ctx, gates.from, Kind::ViewPrepConf, &gates.answer);
         } else if let Some(change) = &mut self.change
             && change.ballot == gates.answer.ballot

@@ -16,6 +16,9 @@
 //! **Lease** (`pulse`). Who may have been removed without knowing it does not read from its clients: a member serves them only as long as
 //! all others have promised, in answer to its heartbeats, not to hold it for silent.
 //!
+//! **Parting** (`parting`). Who still has its links to a member that others lost makes sure that it serves nobody any more before it agrees
+//! to a view without it.
+//!
 //! **Strain** (`strain`). Who hears too few to go on serves nobody and waits, for what stalls the network for all is no failure of any.
 //!
 //! **What others say** of a member that we hear ourselves is not always believed (`accuse`).
@@ -49,6 +52,7 @@ mod accuse;
 mod arbiter;
 mod change;
 mod layout;
+mod parting;
 mod pulse;
 mod spread;
 mod start;
@@ -69,8 +73,8 @@ use apus_signal::{
     BlockId, BlockRef, DecodeError, Envelope, Kind,
     mgmt::{ClusterConfig, RegisterRep},
     qmgr::{
-        ArbitConf, FailRep, Heartbeat, Incarnation, LinkRep, RecoveredRep, StopOrd, ViewCommit, checked_view, decode,
-        encode,
+        ArbitConf, FailRep, Heartbeat, Incarnation, LeaseEnd, LinkRep, RecoveredRep, StopOrd, ViewCommit, checked_view,
+        decode, encode,
     },
     view::{NodeState, View},
 };
@@ -133,6 +137,7 @@ pub struct Membership {
     failed: BTreeSet<NodeId>,
     pulses: pulse::Pulses,
     accusations: accuse::Accusations,
+    partings: parting::Partings,
 
     /// As acting president.
     change: Option<Change>,
@@ -170,6 +175,7 @@ impl Membership {
             failed: BTreeSet::new(),
             pulses: pulse::Pulses::default(),
             accusations: accuse::Accusations::default(),
+            partings: parting::Partings::default(),
             change: None,
             gates_for: None,
             pings: 0,
@@ -269,6 +275,7 @@ impl Membership {
         link.workers.remove(&rep.worker);
         self.start_lost(rep.node, ctx);
         self.mark_failed(rep.node, rep.incarnation, "its link closed", ctx);
+        self.parted(rep.node, rep.incarnation, ctx);
     }
 
     /// Holds a member for failed from now on, and does what follows.
@@ -305,7 +312,9 @@ impl Membership {
         jam!(ctx);
         ctx.log(format_args!("holds node {node} for failed: {why}"));
         self.renew_lease(ctx); // before the link closes, by which the other side learns it
-        self.fence(node, incarnation, ctx);
+        if !self.part_from(node, incarnation, ctx) {
+            self.fence(node, incarnation, ctx);
+        }
         // Everybody weighs who has lost whom (`accuse`).
         let failed = Incarnation { node: node.0.into(), incarnation };
         for survivor in self.survivors() {
@@ -398,6 +407,7 @@ impl Membership {
         for (node, incarnation) in fenced {
             self.failed.remove(&node);
             self.fence(node, incarnation, ctx);
+            self.parted(node, incarnation, ctx);
         }
         self.phase = Phase::Member;
         self.prepared = None;
@@ -497,6 +507,10 @@ impl Membership {
                 }
             }
             Kind::PingConf if from == self.me => self.on_ping_conf(apus_signal::Reader::new(body).u64()?, ctx),
+            Kind::LeaseEndReq if from.is_data() || from.is_mgmt() => {
+                self.on_lease_end_req(envelope.from, &decode(body)?, ctx);
+            }
+            Kind::LeaseEndConf if from.is_data() => self.parted(from, decode::<LeaseEnd>(body)?.incarnation, ctx),
             Kind::JoinConf if from == self.me => self.on_dictionary_copied(decode(body)?, ctx),
             // From here on: data nodes that are not held for failed.
             _ if !self.is_known_sender(from) => jam!(ctx),
@@ -566,6 +580,7 @@ impl Block for Membership {
             }
             Phase::Member => {
                 self.check_pulses(ctx);
+                self.check_partings(ctx);
                 self.look_for_absent(ctx);
                 let reviewed = self.review_accusations(ctx);
                 assert!(reviewed.is_ok(), "an accusation that was set aside does not decode");

@@ -131,6 +131,9 @@ impl Pulses {
             pulse.late = beat.late_ns.min(Spread::MAX_NS);
             pulse.its_clock = beat.clock;
             pulse.strained = beat.strained_ns;
+            if beat.strained_ns > 0 {
+                pulse.promised_until = 0; // it has given up its lease
+            }
             pulse.strained_since = (beat.strained_ns > 0).then(|| pulse.strained_since.unwrap_or(now));
             if beat.echo > self.void_until && beat.echo <= now {
                 let promise = beat.promise_ns - beat.promise_ns / DRIFT;
@@ -173,17 +176,27 @@ impl Pulses {
         self.strained > 0
     }
 
-    /// What others have promised us so far is void, until they have answered a later heartbeat. At the end all silence begins anew:
-    /// whose heartbeats come a moment later than the first is not dead.
+    /// Nothing that others have promised us so far counts. At the end all silence begins anew: whose heartbeats come a moment later than
+    /// the first is not dead.
     pub(super) fn set_strained(&mut self, strained: u64, now: u64) {
         if self.strained > 0 && strained == 0 {
             self.members.values_mut().for_each(|p| p.heard = now);
         }
         self.strained = strained;
         if strained > 0 {
-            self.void_until = now;
-            self.members.values_mut().for_each(|p| p.leased_until = 0);
+            self.void_lease(now);
         }
+    }
+
+    /// Until when we have promised a member not to hold it for silent; 0: not at all.
+    pub(super) fn promised_until(&self, node: NodeId) -> u64 {
+        self.members.get(&node).map_or(0, |p| p.promised_until)
+    }
+
+    /// What others have promised us so far is void, until they have answered a later heartbeat.
+    pub(super) fn void_lease(&mut self, now: u64) {
+        self.void_until = now;
+        self.members.values_mut().for_each(|p| p.leased_until = 0);
     }
 
     /// Until when all living members of the view have promised not to hold us for silent.
@@ -302,7 +315,7 @@ impl Membership {
                 gap: Spread::default(),
                 late: 0,
                 its_clock: 0,
-                promised_until: 0,
+                promised_until: now + promise, // it counts on that
                 leased_until: self.pulses.prepared_at + promise - promise / DRIFT,
                 strained_since: None,
                 strained: 0,

@@ -272,6 +272,7 @@ impl Membership {
             others: absent.map(|n| Incarnation { node: n.id, incarnation: n.incarnation }).collect(),
             question,
             arbitrator_incarnation: 0,
+            promise_ns: 0,
         };
         let Some(arbitrator) = self.start_arbitrator() else { return };
         self.start.question = Some((question, candidates.into_keys().collect()));

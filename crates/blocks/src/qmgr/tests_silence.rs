@@ -240,6 +240,57 @@ fn a_short_pause_is_no_failure_and_a_longer_one_is() {
     }
 }
 
+fn serves(c: &Cluster, id: u16) -> bool {
+    let client = NodeId(NodeId::CLIENT_BASE);
+    c.processes.get(&NodeId(id)).is_some_and(|p| p.stopped.is_none() && p.worker.serves(client, c.now))
+}
+
+/// A link ends and one of the two does not learn it (simulator seed 80001967): when the others go on it has no lease any more, for a
+/// third or the arbitrator, who are still linked to it, have asked it to give that up.
+#[test]
+fn who_has_not_noticed_that_a_link_ended_serves_nobody_when_the_rest_goes_on() {
+    for (groups, replicas) in [(1, 2), (1, 3), (2, 2), (1, 4)] {
+        let nodes = (groups * replicas) as u16;
+        for unaware in 1..=nodes {
+            for other in (1..=nodes).filter(|other| *other != unaware) {
+                let mut c = started(groups, replicas);
+                c.run_ms(100);
+                c.mute(other, unaware);
+                c.separate(other, unaware);
+                let goes_on = |c: &Cluster, n| c.generation(n) > 1;
+                let went_on = c.run_to(200, |c| (1..=nodes).any(|n| goes_on(c, n)));
+                assert!(went_on, "{unaware} {other}");
+                let members = members(&c, (1..=nodes).find(|n| goes_on(&c, *n)).unwrap_or(0));
+                let removed = if members.contains(&unaware) { other } else { unaware };
+                assert!(!serves(&c, removed), "{removed} of {nodes}, {other} has lost its link to {unaware}");
+                c.mute.clear();
+                c.run_ms(1000);
+                assert_eq!(running(&c, nodes), members);
+            }
+        }
+    }
+}
+
+/// It cannot answer the question whether it has a lease; the promises given to it end.
+#[test]
+fn a_stopped_process_whose_link_ends_is_removed_within_100_ms() {
+    for (groups, replicas) in [(1, 2), (1, 3), (2, 2)] {
+        let nodes = (groups * replicas) as u16;
+        for dead in 1..=nodes {
+            for other in (1..=nodes).filter(|other| *other != dead) {
+                let mut c = started(groups, replicas);
+                pause(&mut c, dead);
+                c.separate(other, dead);
+                let left: Vec<u16> = (1..=nodes).filter(|n| *n != dead).collect();
+                assert!(
+                    c.run_until(SILENT_FAILURE_MS, |c| left.iter().all(|n| members(c, *n) == left)),
+                    "{dead} {other}"
+                );
+            }
+        }
+    }
+}
+
 /// What clients asked a node that was removed while it was paused is not answered, whether it learns of its removal or not.
 #[test]
 fn who_was_removed_answers_no_client() {

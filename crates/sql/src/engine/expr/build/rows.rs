@@ -9,31 +9,30 @@ use crate::engine::{
     expr::{Datum, Expr, Kind, func},
 };
 
+/// Parts of rows that are compared by `<` and its like: the condition is as deep.
+const ORDERED_MAX: usize = 64;
+
 impl Builder<'_> {
     /// Comparison of row constructors, as conditions on their parts: NULL has the effect it has in MySQL.
     pub(super) fn rows(&mut self, left: &ast::Expr, op: &BinaryOperator, right: &ast::Expr) -> Result<Expr> {
         use BinaryOperator as B;
-        let (Some(a), Some(b)) = (row_of(left), row_of(right)) else {
-            return Err(errors::operand_columns(row_of(left).map_or(1, |row| row.len())));
-        };
-        if a.len() != b.len() {
-            return Err(errors::operand_columns(a.len()));
-        }
-        let mut each =
-            |op: &BinaryOperator| a.iter().zip(&b).map(|(a, b)| self.binary(a, op, b)).collect::<Result<Vec<_>>>();
+        let mut parts = Vec::new();
+        pair_up(left, right, &mut parts)?;
+        let Some((&last, before)) = parts.split_last() else { return Err(errors::operand_columns(1)) };
+        let mut each = |op: &BinaryOperator| parts.iter().map(|(a, b)| self.binary(a, op, b)).collect::<Result<_>>();
         Ok(match op {
             B::Eq | B::Spaceship => Expr::And(each(op)?),
             B::NotEq => Expr::Or(each(op)?),
-            B::Lt | B::LtEq | B::Gt | B::GtEq => {
+            B::Lt | B::LtEq | B::Gt | B::GtEq if parts.len() <= ORDERED_MAX => {
                 let strict = if matches!(op, B::Lt | B::LtEq) { B::Lt } else { B::Gt };
-                let (equal, mut differs, last) = (each(&B::Eq)?, each(&strict)?, each(op)?.pop());
-                if let (Some(place), Some(last)) = (differs.last_mut(), last) {
-                    *place = last;
+                let mut decided = self.binary(last.0, op, last.1)?;
+                for (a, b) in before.iter().rev() {
+                    let behind = Expr::And(vec![self.binary(a, &B::Eq, b)?, decided]);
+                    decided = Expr::Or(vec![self.binary(a, &strict, b)?, behind]);
                 }
-                // Equal so far, and this part decides.
-                let decided = differs.into_iter().enumerate();
-                Expr::Or(decided.map(|(i, e)| Expr::And(equal[..i].iter().cloned().chain([e]).collect())).collect())
+                decided
             }
+            B::Lt | B::LtEq | B::Gt | B::GtEq => return Err(errors::not_supported("order of rows this long")),
             _ => return Err(errors::operand_columns(1)),
         })
     }
@@ -61,6 +60,18 @@ fn coercibility(e: &Expr, kind: Kind) -> i64 {
         _ if e.any(|e| matches!(e, Expr::Column(_))) => 2,
         Expr::UserVariable(..) => 2,
         _ => 4,
+    }
+}
+
+/// The parts of two rows of the same shape side by side; those of rows in them in their place.
+fn pair_up<'e>(left: &'e ast::Expr, right: &'e ast::Expr, out: &mut Vec<(&'e ast::Expr, &'e ast::Expr)>) -> Result<()> {
+    match (row_of(left), row_of(right)) {
+        (Some(a), Some(b)) if a.len() == b.len() => a.into_iter().zip(b).try_for_each(|(a, b)| pair_up(a, b, out)),
+        (None, None) => {
+            out.push((left, right));
+            Ok(())
+        }
+        (a, _) => Err(errors::operand_columns(a.map_or(1, |row| row.len()))),
     }
 }
 

@@ -1,0 +1,116 @@
+//! Taking leave of a member that may live and not know it.
+//!
+//! A link that ends between two members need not end at both at the same time: one of them may go on without the other, which still
+//! answers its clients from memory that is no longer current (simulator seed 80001967). So whoever still has its links to a member
+//! that is to be removed, because another says so or the arbitrator is asked, does not say yes before that member
+//!
+//! - has answered `LeaseEndReq`: none of its workers reads from clients any more, and nobody renews its lease, for whoever asks or
+//!   has it asked sends it no heartbeats; or
+//! - is gone: the link has closed; or
+//! - cannot have a lease any more, by the promise that we, or who asks the arbitrator, gave it last (`pulse`).
+//!
+//! A process that dies closes all its links at once, so a crash costs nothing of this; a link that is reset costs one exchange more.
+//! What it rests on: a member does not lose *all* its links, each at the other end only. At most one exchange per member.
+
+use std::collections::BTreeMap;
+
+use apus_kernel::{Context, jam};
+use apus_signal::{
+    BlockRef, Kind,
+    qmgr::{LeaseEnd, encode},
+};
+use apus_types::NodeId;
+
+use super::Membership;
+
+/// We wait for a member to have no lease.
+struct Parting {
+    incarnation: u64,
+    until: u64,
+}
+
+/// Somebody waits for us to have no lease, and we for our workers.
+struct Ending {
+    token: u64,
+    missing: u8,
+    asker: BlockRef,
+}
+
+#[derive(Default)]
+pub(super) struct Partings {
+    from: BTreeMap<NodeId, Parting>,
+    /// One per asker.
+    ours: BTreeMap<NodeId, Ending>,
+}
+
+impl Partings {
+    pub(super) fn is_empty(&self) -> bool {
+        self.from.is_empty()
+    }
+}
+
+impl Membership {
+    /// Instead of cutting off a member to which all links stand, while it may still rely on our promise. False: it cannot.
+    pub(super) fn part_from(&mut self, node: NodeId, incarnation: u64, ctx: &mut Context<'_>) -> bool {
+        let until = self.pulses.promised_until(node);
+        let is_linked = self.is_linked(node) && self.links.get(&node).is_some_and(|l| l.incarnation == incarnation);
+        if !is_linked || until < ctx.now() {
+            return false;
+        }
+        ctx.probe("qmgr: a member is asked to give up its lease");
+        ctx.accept_from(node, incarnation, false);
+        self.partings.from.insert(node, Parting { incarnation, until });
+        self.send(ctx, node, Kind::LeaseEndReq, &LeaseEnd { incarnation });
+        true
+    }
+
+    /// It has no lease, or is gone.
+    pub(super) fn parted(&mut self, node: NodeId, incarnation: u64, ctx: &mut Context<'_>) {
+        if self.partings.from.get(&node).is_some_and(|p| p.incarnation == incarnation) {
+            self.partings.from.remove(&node);
+            self.fence(node, incarnation, ctx);
+            self.pass_gates(ctx);
+        }
+    }
+
+    pub(super) fn check_partings(&mut self, ctx: &mut Context<'_>) {
+        let now = ctx.now();
+        while let Some((&node, over)) = self.partings.from.iter().find(|(_, p)| p.until < now) {
+            let incarnation = over.incarnation;
+            ctx.probe("qmgr: a lease ended by itself");
+            self.parted(node, incarnation, ctx);
+        }
+    }
+
+    /// We are about to be removed, or the arbitrator lets others go on without us.
+    pub(super) fn on_lease_end_req(&mut self, asker: BlockRef, order: &LeaseEnd, ctx: &mut Context<'_>) {
+        if order.incarnation != self.incarnation {
+            jam!(ctx);
+            return;
+        }
+        self.pulses.void_lease(ctx.now());
+        self.renew_lease(ctx);
+        self.pings += 1;
+        let missing = ctx.ping_workers(self.pings);
+        self.partings.ours.insert(asker.node, Ending { token: self.pings, missing, asker });
+        self.confirm_lease_ends(ctx);
+    }
+
+    /// A worker has done what it was told before the ping.
+    pub(super) fn on_lease_ping(&mut self, token: u64, ctx: &mut Context<'_>) {
+        for ending in self.partings.ours.values_mut().filter(|e| e.token == token) {
+            ending.missing = ending.missing.saturating_sub(1);
+        }
+        self.confirm_lease_ends(ctx);
+    }
+
+    fn confirm_lease_ends(&mut self, ctx: &mut Context<'_>) {
+        let conf = LeaseEnd { incarnation: self.incarnation };
+        self.partings.ours.retain(|_, ending| {
+            if ending.missing == 0 {
+                ctx.send(ending.asker, Kind::LeaseEndConf, |b| encode(&conf, b));
+            }
+            ending.missing > 0
+        });
+    }
+}
