@@ -16,8 +16,8 @@
 //! made for silence, and what we read is current.
 //!
 //! The other reason for which we may be removed is a closed link. A link ends when the process at its other end closes it, by dying
-//! or deliberately; so does ours, and whoever loses a link or holds a member for failed has no lease until the next view. (Where
-//! something between two nodes ends a link for both, they learn it within the time of a message of each other.)
+//! or deliberately; so does ours, and whoever loses a link or holds a member for failed has no lease until the next view. Where
+//! something between two nodes ends a link for both, one of them may learn it late: that is what `parting` is for.
 //!
 //! Why a check when a request is *read* is enough: the executor looks at the clock after it has the bytes. A request that was sent
 //! before a moment at which the lease held, and is answered from this node's memory afterwards, is answered with what was current

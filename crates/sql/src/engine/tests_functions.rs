@@ -171,7 +171,16 @@ fn rows_are_compared_part_by_part() {
         ("(1, 2) = (1, 2, 3)", "1241"),
         ("(1, 2) = 1", "1241"),
         ("(1, 2)", "1241"),
+        ("(1, (2, 3)) < (1, (2, 4))", "1"),
+        ("(1, 2, 3) <= (1, 2, 3)", "1"),
+        ("(1, 2, 3) < (1, 2, 3)", "0"),
+        ("(1, NULL) < (2, 1)", "1"),
+        ("(1, NULL) < (1, 1)", "NULL"),
+        ("(1, (2, 3)) = (1, 2, 3)", "1241"),
     ]);
+    // Rows in rows cost no more than their parts.
+    let nested = (0..40).fold("0".to_owned(), |row, n| format!("({row}, {n})"));
+    check(&[(&format!("{nested} <= {nested}"), "1")]);
 }
 
 #[test]
