@@ -28,6 +28,8 @@ pub const PROBES: &[&str] = &[
     "ldm: recovering node cannot store a row",
     "ldm: wait cancelled after its grant",
     "ldm: wait of a dead coordinator's transaction dropped",
+    "qmgr: a lease ended by itself",
+    "qmgr: a member is asked to give up its lease",
     "qmgr: a removed process asks to join",
     "qmgr: accusation set aside",
     "qmgr: hears too few to go on",
