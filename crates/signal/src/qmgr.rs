@@ -223,6 +223,9 @@ pub struct ArbitConf {
 pub struct FailRep {
     #[prost(message, optional, tag = "1")]
     pub failed: Option<Incarnation>,
+    /// Because another member said so, and not because its own link was lost.
+    #[prost(bool, tag = "2")]
+    pub hearsay: bool,
 }
 
 /// `StopOrd`: the receiver was removed from the cluster, or an operator stops it.

@@ -6,8 +6,8 @@
 //!
 //! - it is younger than [`GRACE_NS`]: who is on its way out sees its links closed one by one and accuses those who closed them; what
 //!   the others say of it arrives meanwhile;
-//! - somebody accused has a better [`Standing`] than the accuser: a word is a link that is lost, for both its ends, and of two that cannot
-//!   both stay the one stays that keeps more of the cluster. Of equals the one that joined earlier stays. Where the accused is really
+//! - somebody accused has a better [`Standing`] than the accuser: a word is a link that is lost, for both its ends (unless it repeats
+//!   another's, which says nothing of a link), and of two that cannot both stay the one stays that keeps more of the cluster. Of equals the one that joined earlier stays. Where the accused is really
 //!   dead, our own link or its silence says so in a moment;
 //! - the rest could not go on without the accused, whom we do not hear either, and could without the accuser.
 //!
@@ -40,6 +40,8 @@ type Key = (NodeId, u16, u32);
 pub(super) struct Word {
     first_heard: u64,
     failed: Vec<Incarnation>,
+    /// The accuser has lost its link.
+    seen: bool,
 }
 
 /// The last word of each kind from each member: one entry per member and kind, and for `FailRep` per accused.
@@ -100,7 +102,7 @@ impl Membership {
 
     fn standing(&self, view: &View, member: &ViewNode) -> Standing {
         let has_lost = |other: &ViewNode| {
-            self.accusations.words.iter().any(|((accuser, ..), word)| {
+            self.accusations.words.iter().filter(|(_, word)| word.seen).any(|((accuser, ..), word)| {
                 (*accuser == member.node() && names(&word.failed, other))
                     || (*accuser == other.node() && names(&word.failed, member))
             })
@@ -122,13 +124,13 @@ impl Membership {
         body: &[u8],
         ctx: &mut Context<'_>,
     ) -> Result<bool, DecodeError> {
-        let (failed, about): (Vec<Incarnation>, u32) = match envelope.kind {
+        let (failed, about, seen): (Vec<Incarnation>, u32, bool) = match envelope.kind {
             Kind::FailRep => {
-                let failed = decode::<FailRep>(body)?.failed;
-                (failed.into_iter().collect(), failed.map_or(0, |f| f.node))
+                let FailRep { failed, hearsay } = decode(body)?;
+                (failed.into_iter().collect(), failed.map_or(0, |f| f.node), !hearsay)
             }
-            Kind::ViewPrepReq => (decode::<ViewPrep>(body)?.failed, 0),
-            Kind::PresTakeOverReq => (decode::<PresTakeOverReq>(body)?.failed, 0),
+            Kind::ViewPrepReq => (decode::<ViewPrep>(body)?.failed, 0, false),
+            Kind::PresTakeOverReq => (decode::<PresTakeOverReq>(body)?.failed, 0, false),
             _ => return Ok(false),
         };
         let (now, from) = (ctx.now(), envelope.from.node);
@@ -136,7 +138,7 @@ impl Membership {
         let Some(accuser) = view.node(from) else { return Ok(false) };
         let key = (from, envelope.kind as u16, about);
         let first_heard = self.accusations.words.get(&key).map_or(now, |word| word.first_heard);
-        self.accusations.words.insert(key, Word { first_heard, failed: failed.clone() });
+        self.accusations.words.insert(key, Word { first_heard, failed: failed.clone(), seen });
         let heard: Vec<&ViewNode> = self.heard_among(&failed, now).collect();
         let is_young = !heard.is_empty() && now.saturating_sub(first_heard) < GRACE_NS;
         let is_outdone = !heard.is_empty() && {

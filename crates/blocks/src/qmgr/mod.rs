@@ -107,6 +107,13 @@ enum Phase {
     Stopped,
 }
 
+/// Why a member is held for failed.
+#[derive(Clone, Copy)]
+enum Loss<'a> {
+    Seen(&'a str),
+    ToldBy(NodeId),
+}
+
 #[derive(Clone, Default, Debug)]
 struct LinkState {
     incarnation: u64,
@@ -135,6 +142,8 @@ pub struct Membership {
     promised: u64,
     /// Members held for failed; removed by a view.
     failed: BTreeSet<NodeId>,
+    /// Of those, the ones that only others have lost.
+    hearsay: BTreeSet<NodeId>,
     pulses: pulse::Pulses,
     accusations: accuse::Accusations,
     partings: parting::Partings,
@@ -173,6 +182,7 @@ impl Membership {
             prepared: None,
             promised: 0,
             failed: BTreeSet::new(),
+            hearsay: BTreeSet::new(),
             pulses: pulse::Pulses::default(),
             accusations: accuse::Accusations::default(),
             partings: parting::Partings::default(),
@@ -254,7 +264,7 @@ impl Membership {
         if let Some(old) = self.view.as_ref().and_then(|v| v.node(rep.node)).map(|n| n.incarnation)
             && old != rep.incarnation
         {
-            self.mark_failed(rep.node, old, "it has started anew", ctx);
+            self.mark_failed(rep.node, old, Loss::Seen("it has started anew"), ctx);
         }
         if self.phase == Phase::Starting && self.is_linked(rep.node) {
             self.ask_to_join(ctx);
@@ -274,12 +284,12 @@ impl Membership {
         }
         link.workers.remove(&rep.worker);
         self.start_lost(rep.node, ctx);
-        self.mark_failed(rep.node, rep.incarnation, "its link closed", ctx);
+        self.mark_failed(rep.node, rep.incarnation, Loss::Seen("its link closed"), ctx);
         self.parted(rep.node, rep.incarnation, ctx);
     }
 
     /// Holds a member for failed from now on, and does what follows.
-    fn mark_failed(&mut self, node: NodeId, incarnation: u64, why: &str, ctx: &mut Context<'_>) {
+    fn mark_failed(&mut self, node: NodeId, incarnation: u64, why: Loss<'_>, ctx: &mut Context<'_>) {
         if self.hold_for_failed(node, incarnation, why, ctx) {
             self.report_failed(ctx);
             self.drive(ctx);
@@ -290,7 +300,7 @@ impl Membership {
     fn hold_all_for_failed(&mut self, nodes: &BTreeSet<NodeId>, why: &str, ctx: &mut Context<'_>) {
         for node in nodes {
             let incarnation = self.view.as_ref().and_then(|v| v.node(*node)).map_or(0, |n| n.incarnation);
-            self.hold_for_failed(*node, incarnation, why, ctx);
+            self.hold_for_failed(*node, incarnation, Loss::Seen(why), ctx);
         }
         if !nodes.is_empty() {
             self.report_failed(ctx);
@@ -299,7 +309,7 @@ impl Membership {
     }
 
     /// Anything but a living member of that incarnation is ignored.
-    fn hold_for_failed(&mut self, node: NodeId, incarnation: u64, why: &str, ctx: &mut Context<'_>) -> bool {
+    fn hold_for_failed(&mut self, node: NodeId, incarnation: u64, why: Loss<'_>, ctx: &mut Context<'_>) -> bool {
         let is_member = self.phase == Phase::Member
             && self
                 .view
@@ -310,7 +320,16 @@ impl Membership {
             return false;
         }
         jam!(ctx);
-        ctx.log(format_args!("holds node {node} for failed: {why}"));
+        let hearsay = match why {
+            Loss::Seen(why) => {
+                ctx.log(format_args!("holds node {node} for failed: {why}"));
+                false
+            }
+            Loss::ToldBy(member) => {
+                ctx.log(format_args!("holds node {node} for failed: node {member} says so"));
+                self.hearsay.insert(node)
+            }
+        };
         self.renew_lease(ctx); // before the link closes, by which the other side learns it
         if !self.part_from(node, incarnation, ctx) {
             self.fence(node, incarnation, ctx);
@@ -318,7 +337,7 @@ impl Membership {
         // Everybody weighs who has lost whom (`accuse`).
         let failed = Incarnation { node: node.0.into(), incarnation };
         for survivor in self.survivors() {
-            self.send(ctx, survivor, Kind::FailRep, &FailRep { failed: Some(failed) });
+            self.send(ctx, survivor, Kind::FailRep, &FailRep { failed: Some(failed), hearsay });
         }
         true
     }
@@ -342,7 +361,8 @@ impl Membership {
     fn report_failed(&mut self, ctx: &mut Context<'_>) {
         let Some(president) = self.acting_president().filter(|p| *p != self.me) else { return };
         for failed in self.failed_list() {
-            self.send(ctx, president, Kind::FailRep, &FailRep { failed: Some(failed) });
+            let hearsay = self.hearsay.iter().any(|n| u32::from(n.0) == failed.node);
+            self.send(ctx, president, Kind::FailRep, &FailRep { failed: Some(failed), hearsay });
         }
     }
 
@@ -354,7 +374,7 @@ impl Membership {
                 return false;
             }
             let Ok(node) = u16::try_from(f.node) else { continue };
-            self.mark_failed(NodeId(node), f.incarnation, &format!("node {from} says so"), ctx);
+            self.mark_failed(NodeId(node), f.incarnation, Loss::ToldBy(from), ctx);
         }
         self.phase != Phase::Stopped
     }
@@ -406,6 +426,7 @@ impl Membership {
             .collect();
         for (node, incarnation) in fenced {
             self.failed.remove(&node);
+            self.hearsay.remove(&node);
             self.fence(node, incarnation, ctx);
             self.parted(node, incarnation, ctx);
         }

@@ -139,7 +139,7 @@ impl Membership {
             if old == req.incarnation {
                 self.send(ctx, from, Kind::ViewCommitOrd, &current);
             } else {
-                self.mark_failed(from, old, "it has started anew", ctx);
+                self.mark_failed(from, old, super::Loss::Seen("it has started anew"), ctx);
             }
             return;
         }
