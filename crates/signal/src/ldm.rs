@@ -283,7 +283,8 @@ impl<'a> LdmPrepareReq<'a> {
     }
 }
 
-/// `LdmPreparedConf` and `LdmPreparedRef` (with a code): the last replica, or the one that failed, to TC.
+/// `LdmPreparedConf` and `LdmPreparedRef` (with a code): the last replica, or the one that failed, to TC; the refusal of a one-pass batch
+/// goes back along the chain, and the primary tells TC.
 #[derive(Clone, Copy, Debug)]
 pub struct LdmPrepared {
     pub trans: TransId,

@@ -26,6 +26,7 @@ pub const PROBES: &[&str] = &[
     "ldm: orphan reported as committed",
     "ldm: prepare of a removed coordinator dropped",
     "ldm: recovering node cannot store a row",
+    "ldm: refused one-pass batch came again",
     "ldm: wait cancelled after its grant",
     "ldm: wait of a dead coordinator's transaction dropped",
     "qmgr: a lease ended by itself",

@@ -54,7 +54,7 @@ use apus_signal::{
     BlockId, BlockRef, DecodeError, Envelope, Kind,
     copy::CopyRowsOrd,
     epoch::EpochOrd,
-    ldm::{LdmBatchRef, LdmBatchReq, LdmEnd, LdmPrepareReq, LdmWaitRep, WAIT_HOLDERS_MAX},
+    ldm::{LdmBatchRef, LdmBatchReq, LdmEnd, LdmPrepareReq, LdmPrepared, LdmWaitRep, WAIT_HOLDERS_MAX},
     takeover::OutcomeSignal,
     tc::{Outcome, RequestRef},
     view::{NodeState, View},
@@ -344,6 +344,7 @@ impl Block for LocalDataManager {
                     self.on_prepare_req(&req, body, ctx)?;
                 }
             }
+            Kind::LdmPreparedRef => self.on_prepare_refused(&LdmPrepared::decode(body)?, ctx),
             Kind::LdmCommitOrd | Kind::LdmCompleteOrd | Kind::LdmAbortOrd | Kind::LdmAbortConf => {
                 let end = LdmEnd::decode(body)?;
                 if !self.defer(end.generation, envelope, body) {

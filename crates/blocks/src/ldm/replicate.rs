@@ -47,7 +47,13 @@ impl LocalDataManager {
             ctx.probe("ldm: one-pass batch came again before its commit");
             return Ok(()); // what came first is on its way along the living chain
         }
-        part.one_pass = req.flags & ONE_PASS != 0;
+        let one_pass = req.flags & ONE_PASS != 0;
+        if let Some(code) = part.refused.filter(|_| one_pass) {
+            ctx.probe("ldm: refused one-pass batch came again");
+            self.refuse_one_pass(at, req.batch, req.chain, code, ctx);
+            return Ok(());
+        }
+        part.one_pass = one_pass;
         part.epoch = req.epoch;
         let mut coming = req.rows();
         for (number, row) in req.rows().enumerate() {
@@ -59,6 +65,10 @@ impl LocalDataManager {
             let prepared = if is_full { Err(ErrorCode::OutOfMemory) } else { self.prepare_row(at, req, &row) };
             if let Err(code) = prepared {
                 ctx.probe("ldm: backup refuses a row");
+                if one_pass {
+                    self.refuse_one_pass(at, req.batch, req.chain, code, ctx);
+                    return Ok(());
+                }
                 let refusal = LdmPrepared { trans: req.trans, batch: req.batch, chain: req.chain, code: Some(code) };
                 ctx.send(req.tc, Kind::LdmPreparedRef, |out| refusal.encode(out));
                 return Ok(());
@@ -67,7 +77,7 @@ impl LocalDataManager {
         self.counters.prepared_rows += u64::from(req.count);
         if let Some(next) = self.next_in(req.chain) {
             ctx.send(self.peer(next), Kind::LdmPrepareReq, |out| out.extend_from_slice(body));
-        } else if req.flags & ONE_PASS != 0 {
+        } else if one_pass {
             self.commit_part(at, req.chain, req.epoch, ctx);
             self.send_commit_back(req.trans, req.chain, req.tc, req.epoch, ctx);
         } else {
@@ -75,6 +85,28 @@ impl LocalDataManager {
             ctx.send(req.tc, Kind::LdmPreparedConf, |out| conf.encode(out));
         }
         Ok(())
+    }
+
+    /// Back along the chain to the primary, and from there to TC: a node on the way must not commit the batch in a view that makes it
+    /// the last, and of the refusal and such a commit the primary knows which came first.
+    fn refuse_one_pass(&mut self, at: u32, batch: u32, chain: Chain, code: ErrorCode, ctx: &mut Context<'_>) {
+        let trans = self.transactions.get(at);
+        let (id, tc) = (trans.id, trans.tc);
+        if let Some(part) = self.transactions.part_mut(at, chain) {
+            (part.one_pass, part.refused) = (false, Some(code));
+        }
+        let to = self.previous_in(chain).map_or(tc, |previous| self.peer(previous));
+        let refusal = LdmPrepared { trans: id, batch, chain, code: Some(code) };
+        ctx.send(to, Kind::LdmPreparedRef, |out| refusal.encode(out));
+    }
+
+    /// A replica behind this one has refused a one-pass batch.
+    pub(super) fn on_prepare_refused(&mut self, refusal: &LdmPrepared, ctx: &mut Context<'_>) {
+        let Some(at) = self.transactions.find(refusal.trans) else { return };
+        let is_open = self.transactions.part_mut(at, refusal.chain).is_some_and(|part| !part.committed);
+        if let Some(code) = refusal.code.filter(|_| is_open) {
+            self.refuse_one_pass(at, refusal.batch, refusal.chain, code, ctx);
+        }
     }
 
     /// Fetches ahead what the next rows will touch.

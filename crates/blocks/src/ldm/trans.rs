@@ -5,7 +5,7 @@
 use apus_signal::BlockRef;
 use apus_storage::RowId;
 use apus_types::collections::FixedMap;
-use apus_types::{Chain, Epoch, PartitionId, TableId, TransId};
+use apus_types::{Chain, Epoch, ErrorCode, PartitionId, TableId, TransId};
 
 use crate::flight::InFlight;
 
@@ -40,6 +40,8 @@ pub struct Part {
     pub committed: bool,
     /// Sent down the chain to be committed on the way (one pass); no coordinator will order it.
     pub one_pass: bool,
+    /// A replica has refused the one-pass batch: whatever happens to the others, it is never committed.
+    pub refused: Option<ErrorCode>,
     pub epoch: Epoch,
     /// TC's number of the one-pass batch, to answer it at commit.
     pub batch: u32,
@@ -163,7 +165,15 @@ impl Transactions {
     pub fn ensure_part(&mut self, at: u32, chain: Chain) -> &mut Part {
         let parts = &mut self.slots[at as usize].parts;
         let i = parts.iter().position(|p| p.chain == chain).unwrap_or_else(|| {
-            parts.push(Part { chain, committed: false, one_pass: false, epoch: Epoch(0), batch: 0, in_flight: false });
+            parts.push(Part {
+                chain,
+                committed: false,
+                one_pass: false,
+                refused: None,
+                epoch: Epoch(0),
+                batch: 0,
+                in_flight: false,
+            });
             parts.len() - 1
         });
         &mut parts[i]

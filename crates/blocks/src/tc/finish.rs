@@ -273,7 +273,7 @@ impl TransactionCoordinator {
         if let Some(code) = conf.code {
             trans.doomed.get_or_insert(code);
             if trans.state == State::OnePass {
-                // The backup refused to commit on the way: nobody has committed, the primary still waits.
+                // A backup refused to commit on the way: nobody has committed, and as the primary knows of it, nobody will.
                 ctx.probe("tc: one-pass batch refused by a backup");
                 trans.state = State::Active;
                 self.start_abort(at, code, ctx);

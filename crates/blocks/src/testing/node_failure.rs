@@ -283,3 +283,32 @@ fn a_commit_does_not_overtake_a_rollback_that_was_sent_again() {
         assert!(!c.dump().contains("  transaction "), "seed {seed}: records are left\n{}", c.dump());
     }
 }
+
+/// A backup has refused a batch that is committed on its way, and the replica behind it dies: being the last one now is no reason to
+/// commit (simulator seed 100011352).
+#[test]
+fn a_refused_one_pass_batch_is_not_committed_in_a_new_view() {
+    for seed in 1..=super::seeds(500) {
+        let mut c = Cluster::new(seed, 3);
+        let chain = |id: &i64| c.view.chain(c.view.partition_of(hash_key(&c.key(*id))));
+        let id = (0..64).find(|id| chain(id).node(1) == Some(NodeId(2))).expect("node 2 is in the middle of a chain");
+        let dead = chain(&id).node(2).expect("three replicas");
+        let tc = NodeId(1 + (seed % 2) as u16);
+        c.workers.get_mut(&NodeId(2)).expect("runs").arm_fault("ldm.refuse_prepare", apus_kernel::FaultRule::ONCE);
+        let request = c.batch(tc, trans(1), START | COMMIT, 1, &[op(OpKind::Insert, id, 1)]);
+        for _ in 0..c.rng.below(60) {
+            c.step();
+        }
+        c.kill(dead);
+        c.remove(&[dead]);
+        let is_committed = matches!(c.wait(request), Answer::Batch { committed: true, .. });
+        c.quiesce();
+        for node in [NodeId(1), NodeId(2)] {
+            let request = c.read(node, TransId::NONE, &[id]);
+            let Answer::Rows(rows) = c.wait(request) else { panic!("no rows") };
+            assert_eq!(rows[0].is_some(), is_committed, "seed {seed}, node {node}");
+        }
+        c.workers.values().for_each(|worker| worker.verify().expect("replicas are in order"));
+        assert!(!c.dump().contains("  transaction "), "seed {seed}: records are left\n{}", c.dump());
+    }
+}
