@@ -242,9 +242,8 @@ impl LocalDataManager {
     /// Remembers a row that the transaction has locked or changed.
     fn note_row(&mut self, work: &Work, at: RowAt, lock: bool, write: bool) {
         // A row locked just now has no earlier entry.
-        if !lock && self.transactions.may_need_retag(work.trans_at, work.chain, self.view.generation) {
-            self.transactions.retag_row(work.trans_at, at.0, at.1, at.2, work.chain);
-        }
+        let may_move = !lock && self.transactions.may_need_retag(work.trans_at, work.chain, self.view.generation);
+        let moved = may_move.then(|| self.transactions.retag_row(work.trans_at, at, u32::MAX, work.chain)).flatten();
         let entry = Entry {
             next: NONE,
             table: at.0,
@@ -252,6 +251,7 @@ impl LocalDataManager {
             row: at.2,
             chain: work.chain,
             savepoint: work.savepoint,
+            was: moved.unwrap_or(work.chain),
             write,
             lock,
         };

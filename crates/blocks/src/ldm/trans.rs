@@ -27,6 +27,8 @@ pub struct Entry {
     pub row: RowId,
     pub chain: Chain,
     pub savepoint: u32,
+    /// What older entries of the row named before this one moved them to `chain`; `chain` if there was nothing to move.
+    pub was: Chain,
     /// A version was pushed on the row by this entry.
     pub write: bool,
     /// This entry took the row's lock and gives it back.
@@ -249,16 +251,25 @@ impl Transactions {
         }
     }
 
-    /// Moves older entries of the same row to `chain`, so that the row commits once, with its newest change.
-    pub fn retag_row(&mut self, at: u32, table: TableId, partition: PartitionId, row: RowId, chain: Chain) {
+    /// Moves the entries of one row to `chain`, so that the row commits once, with its newest change: those of statements before
+    /// `savepoint`. Returns where they were.
+    pub fn retag_row(
+        &mut self,
+        at: u32,
+        row: (TableId, PartitionId, RowId),
+        savepoint: u32,
+        chain: Chain,
+    ) -> Option<Chain> {
+        let mut was = None;
         let mut i = self.slots[at as usize].head;
         while i != NONE {
             let entry = &mut self.entries[i as usize];
-            if entry.table == table && entry.partition == partition && entry.row == row {
-                entry.chain = chain;
+            if (entry.table, entry.partition, entry.row) == row && entry.savepoint < savepoint {
+                was = Some(std::mem::replace(&mut entry.chain, chain));
             }
             i = entry.next;
         }
+        was
     }
 
     /// Whether the transaction in this slot will give the row's lock back; for checks.

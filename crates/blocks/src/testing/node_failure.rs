@@ -312,3 +312,38 @@ fn a_refused_one_pass_batch_is_not_committed_in_a_new_view() {
         assert!(!c.dump().contains("  transaction "), "seed {seed}: records are left\n{}", c.dump());
     }
 }
+
+/// A statement after a failure moves a row that the transaction has changed before to the new chain, at the primary; then it is refused,
+/// so the backups never hear of it. The row is still committed on the old chain, backups first (simulator seed 110008493).
+#[test]
+fn a_refused_statement_moves_no_row_to_another_chain() {
+    for seed in 1..=super::seeds(300) {
+        let mut c = Cluster::new(seed, 4);
+        let chain = |id: &i64| c.view.chain(c.view.partition_of(hash_key(&c.key(*id))));
+        let ids: Vec<i64> = (0..64).filter(|id| chain(id).nodes().eq((1..=4).map(NodeId))).take(2).collect();
+        let (row, taken) = (ids[0], ids[1]);
+        c.auto(NodeId(1), 1, op(OpKind::Insert, taken, 0));
+        let changes = c.batch(NodeId(3), trans(2), START, 1, &[op(OpKind::Insert, row, 10)]);
+        assert!(matches!(c.wait(changes), Answer::Batch { .. }));
+        c.quiesce();
+        c.kill(NodeId(4));
+        c.remove(&[NodeId(4)]);
+        c.quiesce();
+        let refused = [op(OpKind::Update, row, 5), op(OpKind::Insert, taken, 0)];
+        let refused = c.batch(NodeId(3), trans(2), 0, 2, &refused);
+        let answer = c.wait(refused);
+        assert!(matches!(answer, Answer::Refused { code: ErrorCode::DuplicateKey, aborted: false, .. }), "{answer:?}");
+        let next = c.batch(NodeId(2), trans(3), START | COMMIT, 1, &[op(OpKind::Update, row, 1)]);
+        c.advance(0, 200);
+        let commit = c.end(NodeId(3), Kind::TcCommitReq, trans(2), 0);
+        assert_eq!(c.wait(commit), Answer::Committed);
+        assert!(matches!(c.wait(next), Answer::Batch { committed: true, .. }));
+        c.quiesce();
+        for node in (1..=3).map(NodeId) {
+            let request = c.read(node, TransId::NONE, &[row]);
+            let Answer::Rows(rows) = c.wait(request) else { panic!("no rows") };
+            assert_eq!(rows[0].as_ref().map(|r| c.value(r)), Some(11), "seed {seed}, node {node}");
+        }
+        assert!(!c.dump().contains("  transaction "), "seed {seed}: records are left\n{}", c.dump());
+    }
+}
