@@ -243,7 +243,7 @@ impl LocalDataManager {
     fn note_row(&mut self, work: &Work, at: RowAt, lock: bool, write: bool) {
         // A row locked just now has no earlier entry.
         let may_move = !lock && self.transactions.may_need_retag(work.trans_at, work.chain, self.view.generation);
-        let moved = may_move.then(|| self.transactions.retag_row(work.trans_at, at, u32::MAX, work.chain)).flatten();
+        let moved = may_move.then(|| self.transactions.retag_row(work.trans_at, at, work.chain)).flatten();
         let entry = Entry {
             next: NONE,
             table: at.0,

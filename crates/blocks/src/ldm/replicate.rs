@@ -158,7 +158,7 @@ impl LocalDataManager {
         }
         let may_move = !untouched && self.transactions.may_need_retag(at, req.chain, self.view.generation);
         let place = (row.table, row.partition, slot);
-        let moved = may_move.then(|| self.transactions.retag_row(at, place, u32::MAX, req.chain)).flatten();
+        let moved = may_move.then(|| self.transactions.retag_row(at, place, req.chain)).flatten();
         let entry = Entry {
             next: NONE,
             table: row.table,
@@ -370,8 +370,8 @@ impl LocalDataManager {
         self.remove_if_empty(at);
     }
 
-    /// Undoes the changes from a savepoint on; the locks stay, as in InnoDB. Older changes of a row go back to the chain they were made
-    /// on: a batch that was refused had moved them here, and nowhere else.
+    /// Undoes the changes from a savepoint on; the locks stay, as in InnoDB. Older entries of a row, the one that gives its lock back among
+    /// them, return to the chain they were made on: a batch that was refused had moved them here, and nowhere else.
     fn rollback_part(&mut self, at: u32, chain: Chain, savepoint: u32) {
         let mut i = self.transactions.get(at).head;
         let mut forget = planted(Bug::SavepointForgetsRow) && savepoint != 0;
@@ -381,15 +381,15 @@ impl LocalDataManager {
             let undo = entry.chain == chain && entry.savepoint >= savepoint && entry.write;
             if undo && !std::mem::take(&mut forget) {
                 entry.write = false;
-                let (table, partition, row, was) = (entry.table, entry.partition, entry.row, entry.was);
+                let (table, partition, row) = (entry.table, entry.partition, entry.row);
                 if let Some(fragment) = self.tables.fragment_mut(table, partition) {
                     fragment.pop_pending(row);
                 }
-                if savepoint != 0 && was != chain {
-                    self.transactions.retag_row(at, (table, partition, row), savepoint, was);
-                }
             }
             i = next;
+        }
+        if savepoint != 0 {
+            self.transactions.move_back(at, savepoint);
         }
     }
 }

@@ -251,25 +251,38 @@ impl Transactions {
         }
     }
 
-    /// Moves the entries of one row to `chain`, so that the row commits once, with its newest change: those of statements before
-    /// `savepoint`. Returns where they were.
-    pub fn retag_row(
-        &mut self,
-        at: u32,
-        row: (TableId, PartitionId, RowId),
-        savepoint: u32,
-        chain: Chain,
-    ) -> Option<Chain> {
+    /// Moves the entries of one row to `chain`, so that the row commits once, with its newest change. Returns where they were.
+    pub fn retag_row(&mut self, at: u32, row: (TableId, PartitionId, RowId), chain: Chain) -> Option<Chain> {
         let mut was = None;
         let mut i = self.slots[at as usize].head;
         while i != NONE {
             let entry = &mut self.entries[i as usize];
-            if (entry.table, entry.partition, entry.row) == row && entry.savepoint < savepoint {
+            if (entry.table, entry.partition, entry.row) == row {
                 was = Some(std::mem::replace(&mut entry.chain, chain));
             }
             i = entry.next;
         }
         was
+    }
+
+    /// The statements from `savepoint` on are undone: what their entries have moved goes back, the newest move first.
+    pub fn move_back(&mut self, at: u32, savepoint: u32) {
+        let mut i = self.slots[at as usize].head;
+        while i != NONE {
+            let moved = self.entries[i as usize];
+            if moved.savepoint >= savepoint && !moved.write && moved.was != moved.chain {
+                let mut older = moved.next;
+                while older != NONE {
+                    let entry = &mut self.entries[older as usize];
+                    if (entry.table, entry.partition, entry.row) == (moved.table, moved.partition, moved.row) {
+                        entry.chain = moved.was;
+                    }
+                    older = entry.next;
+                }
+                self.entries[i as usize].was = moved.chain;
+            }
+            i = moved.next;
+        }
     }
 
     /// Whether the transaction in this slot will give the row's lock back; for checks.

@@ -399,6 +399,13 @@ impl Cluster {
         })
     }
 
+    /// Column v of these rows as the node has them now.
+    pub fn values(&mut self, node: NodeId, ids: &[i64]) -> Vec<Option<i64>> {
+        let request = self.read(node, TransId::NONE, ids);
+        let Answer::Rows(rows) = self.wait(request) else { panic!("no rows") };
+        rows.iter().map(|row| row.as_ref().map(|row| self.value(row))).collect()
+    }
+
     pub fn key(&self, id: i64) -> Vec<u8> {
         let mut out = Vec::new();
         key::encode_part(self.schema.columns[0].ty, false, &Value::Int(id), &mut out).expect("key");
