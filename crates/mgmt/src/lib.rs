@@ -126,7 +126,7 @@ pub struct Management {
     config: ClusterConfig,
     may_adopt: bool,
     arbitrator: Arbitrator,
-    /// Data nodes that a link stands to, with their incarnations.
+    /// Nodes that a link stands to, with their incarnations.
     links: BTreeMap<NodeId, u64>,
     /// By asker.
     held: BTreeMap<NodeId, Held>,
@@ -207,8 +207,8 @@ impl Management {
         ctx.send(from, Kind::ArbitConf, |b| encode(&conf, b));
     }
 
-    /// A yes waits for those that it goes on without and that we are linked to: they are asked to give up their leases, which the asker
-    /// knows an end of.
+    /// A yes waits for those that it goes on without and that we are linked to: they are asked to give up their leases, of which
+    /// the asker knows the end.
     fn hold_back(&mut self, asker: BlockRef, req: &ArbitReq, ctx: &mut Context<'_>) -> bool {
         let stands = |o: &&Incarnation| self.links.get(&NodeId(o.node as u16)) == Some(&o.incarnation);
         let others: BTreeSet<Incarnation> = req.others.iter().filter(stands).copied().collect();
@@ -243,18 +243,17 @@ impl Management {
         });
     }
 
-    fn on_link(&mut self, rep: &LinkRep, is_up: bool, ctx: &mut Context<'_>) {
-        if !rep.node.is_data() {
-            return;
-        }
-        let before =
-            if is_up { self.links.insert(rep.node, rep.incarnation) } else { self.links.get(&rep.node).copied() };
-        let gone = before.filter(|b| (*b == rep.incarnation) != is_up);
-        if let Some(incarnation) = gone {
-            if !is_up {
-                self.links.remove(&rep.node);
-            }
+    fn on_link_up(&mut self, rep: &LinkRep, ctx: &mut Context<'_>) {
+        let before = self.links.insert(rep.node, rep.incarnation);
+        if let Some(incarnation) = before.filter(|b| *b != rep.incarnation) {
             self.on_lease_ended(Incarnation { node: rep.node.0.into(), incarnation }, ctx);
+        }
+    }
+
+    fn on_link_down(&mut self, rep: &LinkRep, ctx: &mut Context<'_>) {
+        if self.links.get(&rep.node) == Some(&rep.incarnation) {
+            self.links.remove(&rep.node);
+            self.on_lease_ended(Incarnation { node: rep.node.0.into(), incarnation: rep.incarnation }, ctx);
         }
     }
 
@@ -317,9 +316,8 @@ impl Block for Management {
                 let incarnation = decode::<LeaseEnd>(body)?.incarnation;
                 self.on_lease_ended(Incarnation { node: from.node.0.into(), incarnation }, ctx);
             }
-            Kind::LinkUpRep | Kind::LinkDownRep => {
-                self.on_link(&LinkRep::decode(body)?, envelope.kind == Kind::LinkUpRep, ctx);
-            }
+            Kind::LinkUpRep => self.on_link_up(&LinkRep::decode(body)?, ctx),
+            Kind::LinkDownRep => self.on_link_down(&LinkRep::decode(body)?, ctx),
             _ => return Err(DecodeError),
         }
         Ok(())

@@ -114,6 +114,15 @@ enum Loss<'a> {
     ToldBy(NodeId),
 }
 
+impl std::fmt::Display for Loss<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Loss::Seen(what) => f.write_str(what),
+            Loss::ToldBy(member) => write!(f, "node {member} says so"),
+        }
+    }
+}
+
 #[derive(Clone, Default, Debug)]
 struct LinkState {
     incarnation: u64,
@@ -320,16 +329,8 @@ impl Membership {
             return false;
         }
         jam!(ctx);
-        let hearsay = match why {
-            Loss::Seen(why) => {
-                ctx.log(format_args!("holds node {node} for failed: {why}"));
-                false
-            }
-            Loss::ToldBy(member) => {
-                ctx.log(format_args!("holds node {node} for failed: node {member} says so"));
-                self.hearsay.insert(node)
-            }
-        };
+        ctx.log(format_args!("holds node {node} for failed: {why}"));
+        let hearsay = matches!(why, Loss::ToldBy(_)) && self.hearsay.insert(node);
         self.renew_lease(ctx); // before the link closes, by which the other side learns it
         if !self.part_from(node, incarnation, ctx) {
             self.fence(node, incarnation, ctx);
