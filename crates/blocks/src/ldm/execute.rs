@@ -242,8 +242,7 @@ impl LocalDataManager {
     /// Remembers a row that the transaction has locked or changed.
     fn note_row(&mut self, work: &Work, at: RowAt, lock: bool, write: bool) {
         // A row locked just now has no earlier entry.
-        let may_move = !lock && self.transactions.may_need_retag(work.trans_at, work.chain, self.view.generation);
-        let moved = may_move.then(|| self.transactions.retag_row(work.trans_at, at, work.chain)).flatten();
+        let may_share = !lock && self.transactions.may_share(work.trans_at, work.chain, &self.view);
         let entry = Entry {
             next: NONE,
             table: at.0,
@@ -251,9 +250,9 @@ impl LocalDataManager {
             row: at.2,
             chain: work.chain,
             savepoint: work.savepoint,
-            was: moved.unwrap_or(work.chain),
             write,
             lock,
+            shared: may_share && self.transactions.share_row(work.trans_at, at, work.chain),
         };
         self.transactions.push_entry(work.trans_at, entry);
     }

@@ -156,9 +156,8 @@ impl LocalDataManager {
             }
             return Err(code);
         }
-        let may_move = !untouched && self.transactions.may_need_retag(at, req.chain, self.view.generation);
+        let may_share = !untouched && self.transactions.may_share(at, req.chain, &self.view);
         let place = (row.table, row.partition, slot);
-        let moved = may_move.then(|| self.transactions.retag_row(at, place, req.chain)).flatten();
         let entry = Entry {
             next: NONE,
             table: row.table,
@@ -166,9 +165,9 @@ impl LocalDataManager {
             row: slot,
             chain: req.chain,
             savepoint: req.savepoint,
-            was: moved.unwrap_or(req.chain),
             write: true,
             lock: fresh,
+            shared: may_share && self.transactions.share_row(at, place, req.chain),
         };
         self.transactions.push_entry(at, entry);
         Ok(())
@@ -203,6 +202,7 @@ impl LocalDataManager {
     pub(super) fn commit_part(&mut self, at: u32, chain: Chain, epoch: Epoch, ctx: &mut Context<'_>) {
         self.counters.commits += 1;
         self.outcomes.record(self.transactions.get(at).id, ctx.now());
+        self.transactions.pass_on_shared(at, chain);
         if self.previous_in(chain).is_none() {
             let mut entries = std::mem::take(&mut self.scratch.entries);
             entries.clear();
@@ -359,6 +359,7 @@ impl LocalDataManager {
 
     /// Gives up what is left of an undone part: its locks.
     fn release_part(&mut self, at: u32, chain: Chain) {
+        self.transactions.pass_on_shared(at, chain);
         let mut entries = std::mem::take(&mut self.scratch.entries);
         entries.clear();
         self.transactions.take_entries(at, &mut entries, |e| e.chain == chain);
@@ -370,8 +371,7 @@ impl LocalDataManager {
         self.remove_if_empty(at);
     }
 
-    /// Undoes the changes from a savepoint on; the locks stay, as in InnoDB. Older entries of a row, the one that gives its lock back among
-    /// them, return to the chain they were made on: a batch that was refused had moved them here, and nowhere else.
+    /// Undoes the changes from a savepoint on; the locks stay, as in InnoDB.
     fn rollback_part(&mut self, at: u32, chain: Chain, savepoint: u32) {
         let mut i = self.transactions.get(at).head;
         let mut forget = planted(Bug::SavepointForgetsRow) && savepoint != 0;
@@ -387,9 +387,6 @@ impl LocalDataManager {
                 }
             }
             i = next;
-        }
-        if savepoint != 0 {
-            self.transactions.move_back(at, savepoint);
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Records and entries live in slabs whose memory is reused, so a transaction allocates nothing in steady state.
 
-use apus_signal::BlockRef;
+use apus_signal::{BlockRef, view::View};
 use apus_storage::RowId;
 use apus_types::collections::FixedMap;
 use apus_types::{Chain, Epoch, ErrorCode, PartitionId, TableId, TransId};
@@ -27,12 +27,18 @@ pub struct Entry {
     pub row: RowId,
     pub chain: Chain,
     pub savepoint: u32,
-    /// What older entries of the row named before this one moved them to `chain`; `chain` if there was nothing to move.
-    pub was: Chain,
     /// A version was pushed on the row by this entry.
     pub write: bool,
     /// This entry took the row's lock and gives it back.
     pub lock: bool,
+    /// The transaction has entries of this row on another chain, too.
+    pub shared: bool,
+}
+
+impl Entry {
+    fn row(&self) -> (TableId, PartitionId, RowId) {
+        (self.table, self.partition, self.row)
+    }
 }
 
 /// A transaction's share on one chain.
@@ -67,6 +73,8 @@ pub struct Trans {
     /// Results of a one-pass batch, kept until its commit comes back.
     pub results: Vec<u8>,
     pub result_count: u16,
+    /// Some of its entries are shared.
+    shares: bool,
     used: bool,
 }
 
@@ -106,6 +114,7 @@ impl Transactions {
                 slot.tc = tc;
                 slot.generation = generation;
                 slot.born = generation;
+                slot.shares = false;
                 slot.used = true;
                 at
             }
@@ -121,6 +130,7 @@ impl Transactions {
                     waiting: 0,
                     results: Vec::new(),
                     result_count: 0,
+                    shares: false,
                     used: true,
                 });
                 (self.slots.len() - 1) as u32
@@ -251,38 +261,55 @@ impl Transactions {
         }
     }
 
-    /// Moves the entries of one row to `chain`, so that the row commits once, with its newest change. Returns where they were.
-    pub fn retag_row(&mut self, at: u32, row: (TableId, PartitionId, RowId), chain: Chain) -> Option<Chain> {
-        let mut was = None;
+    /// Marks the entries of a row that an entry on `chain` is to join, if some are on another chain. Returns whether they are.
+    pub fn share_row(&mut self, at: u32, row: (TableId, PartitionId, RowId), chain: Chain) -> bool {
+        let mut shared = false;
         let mut i = self.slots[at as usize].head;
         while i != NONE {
             let entry = &mut self.entries[i as usize];
-            if (entry.table, entry.partition, entry.row) == row {
-                was = Some(std::mem::replace(&mut entry.chain, chain));
+            if entry.row() == row {
+                entry.shared |= entry.chain != chain;
+                shared |= entry.shared;
             }
             i = entry.next;
         }
-        was
+        self.slots[at as usize].shares |= shared;
+        shared
     }
 
-    /// The statements from `savepoint` on are undone: what their entries have moved goes back, the newest move first.
-    pub fn move_back(&mut self, at: u32, savepoint: u32) {
+    /// The part on `chain` ends here: what it shares with a part that has not ended will end with that one. So a row commits once, with
+    /// its newest change, and its lock is given back when both chains have ended it on every replica further back, whichever of
+    /// them know of it on which chain.
+    pub fn pass_on_shared(&mut self, at: u32, chain: Chain) {
+        if !self.slots[at as usize].shares {
+            return;
+        }
         let mut i = self.slots[at as usize].head;
         while i != NONE {
-            let moved = self.entries[i as usize];
-            if moved.savepoint >= savepoint && !moved.write && moved.was != moved.chain {
-                let mut older = moved.next;
-                while older != NONE {
-                    let entry = &mut self.entries[older as usize];
-                    if (entry.table, entry.partition, entry.row) == (moved.table, moved.partition, moved.row) {
-                        entry.chain = moved.was;
-                    }
-                    older = entry.next;
-                }
-                self.entries[i as usize].was = moved.chain;
+            let entry = self.entries[i as usize];
+            if entry.shared
+                && entry.chain == chain
+                && let Some(other) = self.open_elsewhere(at, &entry)
+            {
+                self.entries[i as usize].chain = other;
             }
-            i = moved.next;
+            i = entry.next;
         }
+    }
+
+    /// Another chain on which the entry's row has not ended.
+    fn open_elsewhere(&self, at: u32, entry: &Entry) -> Option<Chain> {
+        let trans = &self.slots[at as usize];
+        let mut i = trans.head;
+        while i != NONE {
+            let other = &self.entries[i as usize];
+            let is_open = || trans.parts.iter().any(|p| p.chain == other.chain && !p.committed);
+            if other.row() == entry.row() && other.chain != entry.chain && is_open() {
+                return Some(other.chain);
+            }
+            i = other.next;
+        }
+        None
     }
 
     /// Whether the transaction in this slot will give the row's lock back; for checks.
@@ -290,7 +317,7 @@ impl Transactions {
         let mut i = self.slots.get(at as usize).filter(|t| t.used).map_or(NONE, |t| t.head);
         while i != NONE {
             let e = &self.entries[i as usize];
-            if e.lock && (e.table, e.partition, e.row) == row {
+            if e.lock && e.row() == row {
                 return true;
             }
             i = e.next;
@@ -298,10 +325,35 @@ impl Transactions {
         false
     }
 
-    /// Whether earlier entries of a row may name another chain than `chain`: only if the view has changed since the transaction was
-    /// first heard of, and several chains are in use. (The search for them is long.)
-    pub fn may_need_retag(&self, at: u32, chain: Chain, generation: u64) -> bool {
+    /// Whether earlier entries of a row may name another chain than `chain`: only if several are in use and the view has changed since the
+    /// transaction was first heard of, or one of them has its name from an older view. (The search for them is long.)
+    pub fn may_share(&self, at: u32, chain: Chain, view: &View) -> bool {
         let trans = &self.slots[at as usize];
-        trans.born != generation && trans.parts.iter().any(|p| p.chain != chain)
+        let is_old = |chain: Chain| !chain.nodes().all(|n| view.is_alive(n));
+        trans.parts.iter().any(|p| p.chain != chain && (trans.born != view.generation || is_old(p.chain)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::view_node;
+    use apus_signal::{BlockId, view::NodeState};
+    use apus_types::NodeId;
+
+    /// A primary that knows a view passes on what TC has sent in the one before: the backup hears of the transaction first in the new view, on a
+    /// chain of the old one.
+    #[test]
+    fn a_chain_named_in_an_older_view_may_share_rows() {
+        let chain = |nodes: &[u16]| Chain::new(&nodes.iter().map(|&n| NodeId(n)).collect::<Vec<_>>());
+        let nodes = (1..=2).map(|n| view_node(NodeId(n), 1, NodeState::Up)).collect();
+        let view = View { generation: 2, nodes, ..View::default() };
+        let mut transactions = Transactions::default();
+        let id = TransId { client: 1, seq: 1 };
+        let at = transactions.find_or_create(id, BlockRef::new(NodeId(2), BlockId::Tc, 0), view.generation);
+        transactions.ensure_part(at, chain(&[2, 1]));
+        assert!(!transactions.may_share(at, chain(&[1, 2]), &view));
+        transactions.ensure_part(at, chain(&[1, 2, 3]));
+        assert!(transactions.may_share(at, chain(&[1, 2]), &view));
     }
 }
