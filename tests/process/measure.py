@@ -190,9 +190,10 @@ def summarize(fault, row):
 
 def stamp(row):
     """When, where and on which commit a row was measured."""
-    commit = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty", "--abbrev=10"], capture_output=True, text=True)
+    git = lambda *arguments: subprocess.run(["git", "-C", ROOT, *arguments], capture_output=True, text=True).stdout.strip()
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs")
     row["date"] = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
-    row["commit"] = commit.stdout.strip()
+    row["commit"] = git("describe", "--always", "--abbrev=10") + ("-dirty" if changed else "")
     row["cores"] = os.cpu_count()
     row["load"] = round(os.getloadavg()[0], 1)
     row["profile"] = BINARY.parent.name
