@@ -242,7 +242,7 @@ impl LocalDataManager {
     /// Remembers a row that the transaction has locked or changed.
     fn note_row(&mut self, work: &Work, at: RowAt, lock: bool, write: bool) {
         // A row locked just now has no earlier entry.
-        let may_share = !lock && self.transactions.may_share(work.trans_at, work.chain, &self.view);
+        let again = !lock && self.transactions.may_share(work.trans_at, work.chain, &self.view);
         let entry = Entry {
             next: NONE,
             table: at.0,
@@ -252,7 +252,7 @@ impl LocalDataManager {
             savepoint: work.savepoint,
             write,
             lock,
-            shared: may_share && self.transactions.share_row(work.trans_at, at, work.chain),
+            again,
         };
         self.transactions.push_entry(work.trans_at, entry);
     }

@@ -156,8 +156,7 @@ impl LocalDataManager {
             }
             return Err(code);
         }
-        let may_share = !untouched && self.transactions.may_share(at, req.chain, &self.view);
-        let place = (row.table, row.partition, slot);
+        let again = !untouched && self.transactions.may_share(at, req.chain, &self.view);
         let entry = Entry {
             next: NONE,
             table: row.table,
@@ -167,7 +166,7 @@ impl LocalDataManager {
             savepoint: req.savepoint,
             write: true,
             lock: fresh,
-            shared: may_share && self.transactions.share_row(at, place, req.chain),
+            again,
         };
         self.transactions.push_entry(at, entry);
         Ok(())

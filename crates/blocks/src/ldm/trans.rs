@@ -7,6 +7,7 @@ use apus_storage::RowId;
 use apus_types::collections::FixedMap;
 use apus_types::{Chain, Epoch, ErrorCode, PartitionId, TableId, TransId};
 
+use super::RowAt;
 use crate::flight::InFlight;
 
 /// Most rows that the transactions of one LDM instance may hold locked at once.
@@ -31,12 +32,12 @@ pub struct Entry {
     pub write: bool,
     /// This entry took the row's lock and gives it back.
     pub lock: bool,
-    /// The transaction has entries of this row on another chain, too.
-    pub shared: bool,
+    /// The row has earlier entries, perhaps on another chain ([`Transactions::may_share`]).
+    pub again: bool,
 }
 
 impl Entry {
-    fn row(&self) -> (TableId, PartitionId, RowId) {
+    fn row(&self) -> RowAt {
         (self.table, self.partition, self.row)
     }
 }
@@ -73,7 +74,7 @@ pub struct Trans {
     /// Results of a one-pass batch, kept until its commit comes back.
     pub results: Vec<u8>,
     pub result_count: u16,
-    /// Some of its entries are shared.
+    /// It may have a row on two chains.
     shares: bool,
     used: bool,
 }
@@ -221,6 +222,7 @@ impl Transactions {
         let trans = &mut self.slots[at as usize];
         entry.next = trans.head;
         trans.entry_count += 1;
+        trans.shares |= entry.again;
         trans.head = match self.free_entries.pop() {
             Some(i) => {
                 self.entries[i as usize] = entry;
@@ -261,59 +263,39 @@ impl Transactions {
         }
     }
 
-    /// Marks the entries of a row that an entry on `chain` is to join, if some are on another chain. Returns whether they are.
-    pub fn share_row(&mut self, at: u32, row: (TableId, PartitionId, RowId), chain: Chain) -> bool {
-        let mut shared = false;
-        let mut i = self.slots[at as usize].head;
-        while i != NONE {
-            let entry = &mut self.entries[i as usize];
-            if entry.row() == row {
-                entry.shared |= entry.chain != chain;
-                shared |= entry.shared;
-            }
-            i = entry.next;
-        }
-        self.slots[at as usize].shares |= shared;
-        shared
+    fn indexes(&self, at: u32) -> impl Iterator<Item = u32> {
+        let some = |i: u32| (i != NONE).then_some(i);
+        std::iter::successors(some(self.slots[at as usize].head), move |&i| some(self.entries[i as usize].next))
     }
 
-    /// The part on `chain` ends here: what it shares with a part that has not ended will end with that one. So a row commits once, with
-    /// its newest change, and its lock is given back when both chains have ended it on every replica further back, whichever of
-    /// them know of it on which chain.
+    /// The part on `chain` ends here: rows that it shares with a part that has not ended will end with that one. So a row commits once,
+    /// with its newest change, and its lock is given back when both chains have ended it on every replica further back, whichever of
+    /// them know of it on which chain. Allocates, but only where a transaction goes on in a new view.
     pub fn pass_on_shared(&mut self, at: u32, chain: Chain) {
         if !self.slots[at as usize].shares {
             return;
         }
-        let mut i = self.slots[at as usize].head;
-        while i != NONE {
-            let entry = self.entries[i as usize];
-            if entry.shared
-                && entry.chain == chain
-                && let Some(other) = self.open_elsewhere(at, &entry)
-            {
-                self.entries[i as usize].chain = other;
+        let of_row = |i: u32| (self.entries[i as usize].row(), i);
+        let mut again: Vec<RowAt> = self.indexes(at).filter(|&i| self.entry(i).again).map(|i| of_row(i).0).collect();
+        again.sort_unstable();
+        let mut entries: Vec<(RowAt, u32)> = self.indexes(at).map(of_row).collect();
+        entries.retain(|e| again.binary_search(&e.0).is_ok());
+        entries.sort_by_key(|e| e.0);
+        for same in entries.chunk_by(|a, b| a.0 == b.0) {
+            let parts = &self.slots[at as usize].parts;
+            let is_open = |other: &Chain| *other != chain && parts.iter().any(|p| p.chain == *other && !p.committed);
+            let Some(other) = same.iter().map(|e| self.entry(e.1).chain).find(is_open) else { continue };
+            for &(_, i) in same.iter() {
+                let entry = &mut self.entries[i as usize];
+                if entry.chain == chain {
+                    entry.chain = other;
+                }
             }
-            i = entry.next;
         }
-    }
-
-    /// Another chain on which the entry's row has not ended.
-    fn open_elsewhere(&self, at: u32, entry: &Entry) -> Option<Chain> {
-        let trans = &self.slots[at as usize];
-        let mut i = trans.head;
-        while i != NONE {
-            let other = &self.entries[i as usize];
-            let is_open = || trans.parts.iter().any(|p| p.chain == other.chain && !p.committed);
-            if other.row() == entry.row() && other.chain != entry.chain && is_open() {
-                return Some(other.chain);
-            }
-            i = other.next;
-        }
-        None
     }
 
     /// Whether the transaction in this slot will give the row's lock back; for checks.
-    pub fn has_lock_entry(&self, at: u32, row: (TableId, PartitionId, RowId)) -> bool {
+    pub fn has_lock_entry(&self, at: u32, row: RowAt) -> bool {
         let mut i = self.slots.get(at as usize).filter(|t| t.used).map_or(NONE, |t| t.head);
         while i != NONE {
             let e = &self.entries[i as usize];
@@ -326,7 +308,7 @@ impl Transactions {
     }
 
     /// Whether earlier entries of a row may name another chain than `chain`: only if several are in use and the view has changed since the
-    /// transaction was first heard of, or one of them has its name from an older view. (The search for them is long.)
+    /// transaction was first heard of, or one of them has its name from an older view.
     pub fn may_share(&self, at: u32, chain: Chain, view: &View) -> bool {
         let trans = &self.slots[at as usize];
         let is_old = |chain: Chain| !chain.nodes().all(|n| view.is_alive(n));
@@ -355,5 +337,31 @@ mod tests {
         assert!(!transactions.may_share(at, chain(&[1, 2]), &view));
         transactions.ensure_part(at, chain(&[1, 2, 3]));
         assert!(transactions.may_share(at, chain(&[1, 2]), &view));
+    }
+
+    /// In one pass: a worker that is silent for long is held for dead.
+    #[test]
+    fn very_many_rows_on_two_chains_end_with_the_later_one() {
+        const ROWS: u32 = 200_000;
+        let [first, second] = [[1, 2, 3], [1, 2, 4]].map(|nodes| Chain::new(&nodes.map(NodeId)));
+        let mut transactions = Transactions::default();
+        let id = TransId { client: 1, seq: 1 };
+        let at = transactions.find_or_create(id, BlockRef::new(NodeId(2), BlockId::Tc, 0), 1);
+        for (chain, again) in [(first, false), (second, true)] {
+            transactions.ensure_part(at, chain);
+            for row in 0..ROWS {
+                let (table, partition, row) = (TableId(1), PartitionId(0), RowId(row));
+                let entry =
+                    Entry { next: NONE, table, partition, row, chain, savepoint: 1, write: true, lock: !again, again };
+                transactions.push_entry(at, entry);
+            }
+        }
+        let mut ended = Vec::new();
+        for (chain, count) in [(first, 0), (second, 2 * ROWS as usize)] {
+            transactions.pass_on_shared(at, chain);
+            transactions.take_entries(at, &mut ended, |e| e.chain == chain);
+            assert_eq!(ended.len(), count);
+            transactions.drop_part(at, chain);
+        }
     }
 }
