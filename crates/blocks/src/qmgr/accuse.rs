@@ -7,8 +7,8 @@
 //! - it is younger than [`GRACE_NS`]: who is on its way out sees its links closed one by one and accuses those who closed them; what
 //!   the others say of it arrives meanwhile;
 //! - somebody accused has a better [`Standing`] than the accuser: a word is a link that is lost, for both its ends (unless it repeats
-//!   another's, which says nothing of a link), and of two that cannot both stay the one stays that keeps more of the cluster. Of equals the one that joined earlier stays. Where the accused is really
-//!   dead, our own link or its silence says so in a moment;
+//!   another's, which says nothing of a link), and of two that cannot both stay the one stays that keeps more of the cluster. Of equals
+//!   the one that joined earlier stays. Where the accused is really dead, our own link or its silence says so in a moment;
 //! - the rest could not go on without the accused, whom we do not hear either, and could without the accuser.
 //!
 //! Who hears nobody accuses no one; it waits (`strain`). NDB looks for the largest set of nodes that all see each other for the same
