@@ -25,7 +25,7 @@ pub struct DataArgs {
     /// Address to listen on; port 0 chooses one
     #[arg(long, default_value = "127.0.0.1:0", value_name = "HOST:PORT")]
     listen: String,
-    /// Worker threads; must be equal on all data nodes of the cluster
+    /// Data worker threads, besides the one for membership; must be equal on all data nodes of the cluster
     #[arg(long, default_value_t = 1)]
     workers: u8,
     /// Memory for data, indexes and transactions, in MiB
@@ -66,6 +66,7 @@ pub fn run(args: DataArgs) -> Result<ExitCode, String> {
     let blocks = apus_blocks::NodeConfig {
         node,
         workers: args.workers,
+        control: true,
         rejoins: args.rejoin,
         incarnation: bound.incarnation(),
         address: address.to_string(),
@@ -73,7 +74,7 @@ pub fn run(args: DataArgs) -> Result<ExitCode, String> {
         mgmts: Vec::new(),
         memory: MemoryManager::new(args.memory << 20),
     };
-    let running = bound.start(move |who| apus_blocks::build(who.worker, &blocks)).map_err(|e| e.to_string())?;
+    let running = bound.start(move |who| apus_blocks::build(who, &blocks)).map_err(|e| e.to_string())?;
     args.child.ready(address)?;
     ended(running.wait_signals().map_err(|e| e.to_string())?)
 }

@@ -142,7 +142,7 @@ impl Cluster {
     /// Starts (again) a management node.
     pub fn start_mgmt(&mut self, node: NodeId) {
         let cluster = self.cluster.clone();
-        self.start(node, |(incarnation, _)| {
+        self.start(node, |_, (incarnation, _)| {
             let config = apus_mgmt::MgmtConfig { node, cluster, incarnation, may_adopt: false };
             vec![Box::new(apus_mgmt::Management::new(config))]
         });
@@ -157,17 +157,18 @@ impl Cluster {
     }
     fn start_data(&mut self, id: u16, rejoins: bool) {
         let node = NodeId(id);
-        self.start(node, |(incarnation, seen)| {
+        self.start(node, |who, (incarnation, seen)| {
             let config = NodeConfig {
                 node,
                 workers: WORKERS,
+                control: false,
                 rejoins,
                 incarnation,
                 address: format!("n{id}:{incarnation}"),
                 mgmts: vec![(MGMT, "mgmt:1".to_owned()), (MGMT_2, "mgmt:2".to_owned())],
                 memory: apus_storage::MemoryManager::new(1 << 20),
             };
-            let mut blocks: Vec<Box<dyn Block>> = build(0, &config);
+            let mut blocks: Vec<Box<dyn Block>> = build(who, &config);
             blocks.retain(|b| !matches!(b.block_ref().block, BlockId::Ldm | BlockId::Tc));
             for block in [BlockId::Ldm, BlockId::Tc] {
                 blocks.push(Box::new(StandIn { me: BlockRef::new(node, block, 0), seen: Rc::clone(&seen) }));
@@ -175,14 +176,19 @@ impl Cluster {
             blocks
         });
     }
-    fn start(&mut self, node: NodeId, blocks: impl FnOnce((u64, Rc<RefCell<Seen>>)) -> Vec<Box<dyn Block>>) {
+    fn start(
+        &mut self,
+        node: NodeId,
+        blocks: impl FnOnce(&WorkerConfig, (u64, Rc<RefCell<Seen>>)) -> Vec<Box<dyn Block>>,
+    ) {
         self.kill(node.0);
         self.starts += 1;
         let incarnation = 100 + self.starts;
-        let config = WorkerConfig { node, worker: 0, instances: WORKERS, incarnation, seed: incarnation };
+        let config =
+            WorkerConfig { node, worker: 0, instances: WORKERS, control: false, incarnation, seed: incarnation };
         let mut worker = Worker::new(config);
         let seen = Rc::new(RefCell::new(Seen::default()));
-        for block in blocks((incarnation, Rc::clone(&seen))) {
+        for block in blocks(&config, (incarnation, Rc::clone(&seen))) {
             worker.add_block(block);
         }
         let process = Process {

@@ -1,6 +1,7 @@
 //! The data node's blocks: one module each, exporting little more than a constructor.
 //!
-//! TC and LDM run on every worker, the others on worker 0. No block reads another block's memory: all they share is signals.
+//! TC and LDM run on every data worker, QMGR on the control worker, where no statement delays it, the others on worker 0. No
+//! block reads another block's memory: all they share is signals.
 
 pub mod cntr;
 pub mod copy;
@@ -19,7 +20,7 @@ mod testing;
 
 use std::sync::Arc;
 
-use apus_kernel::Block;
+use apus_kernel::{Block, WorkerConfig};
 use apus_storage::MemoryManager;
 use apus_types::NodeId;
 
@@ -27,8 +28,10 @@ use apus_types::NodeId;
 #[derive(Clone, Debug)]
 pub struct NodeConfig {
     pub node: NodeId,
-    /// Workers: LDM and TC instances.
+    /// Data workers: LDM and TC instances.
     pub workers: u8,
+    /// QMGR has a worker, and links, of its own. Tests of single blocks do without.
+    pub control: bool,
     /// It was a member of a cluster and only joins that one: it never founds a new, empty one.
     pub rejoins: bool,
     /// Drawn anew at every start of the process, never 0.
@@ -43,13 +46,16 @@ pub struct NodeConfig {
 }
 
 /// The blocks of one worker of a data node.
-pub fn build(worker: u8, config: &NodeConfig) -> Vec<Box<dyn Block>> {
-    let mut blocks: Vec<Box<dyn Block>> = vec![
-        Box::new(tc::TransactionCoordinator::new(config.node, worker)),
-        Box::new(ldm::LocalDataManager::new(config.node, worker, config.memory.clone())),
-    ];
-    if worker == 0 {
+pub fn build(who: &WorkerConfig, config: &NodeConfig) -> Vec<Box<dyn Block>> {
+    let mut blocks: Vec<Box<dyn Block>> = Vec::new();
+    if who.worker < who.instances {
+        blocks.push(Box::new(tc::TransactionCoordinator::new(config.node, who.worker)));
+        blocks.push(Box::new(ldm::LocalDataManager::new(config.node, who.worker, config.memory.clone())));
+    }
+    if who.worker == who.control_place() {
         blocks.push(Box::new(qmgr::Membership::new(config)));
+    }
+    if who.worker == 0 {
         blocks.push(Box::new(dih::Distribution::new(config)));
         blocks.push(Box::new(dict::Dictionary::new(config)));
         blocks.push(Box::new(copy::NodeRecovery::new(config)));

@@ -23,7 +23,8 @@ impl Block for Bouncer {
 
 fn main() {
     let signals: usize = std::env::args().nth(1).and_then(|a| a.parse().ok()).unwrap_or(20_000_000);
-    let mut worker = Worker::new(WorkerConfig { node: NodeId(1), worker: 0, instances: 1, incarnation: 1, seed: 1 });
+    let mut worker =
+        Worker::new(WorkerConfig { node: NodeId(1), worker: 0, instances: 1, control: false, incarnation: 1, seed: 1 });
     let [a, b] = [BlockId::Qmgr, BlockId::Cntr].map(|block| BlockRef::new(NodeId(1), block, 0));
     worker.add_block(Box::new(Bouncer(a)));
     worker.add_block(Box::new(Bouncer(b)));

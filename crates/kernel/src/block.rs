@@ -6,7 +6,7 @@ use crate::Context;
 
 /// One actor: owns its data, is executed by one worker, never blocks.
 pub trait Block {
-    /// Own address; the instance is the index of the worker that runs it.
+    /// Own address; the instance is the index of the worker that runs it, or [`BlockRef::CONTROL`].
     fn block_ref(&self) -> BlockRef;
     /// Executes one signal.
     ///

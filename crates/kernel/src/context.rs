@@ -80,7 +80,7 @@ impl Context<'_> {
         let me = self.me;
         self.core.log(format_args!("{me:?} {line}"));
     }
-    /// Whether this worker's link to the node stands (a management node: worker 0's).
+    /// Whether this worker's link to the node stands (a management node's is the control worker's).
     pub fn link_up(&self, node: NodeId) -> bool {
         self.core.links.get(node).is_some_and(|link| link.up)
     }
@@ -92,7 +92,7 @@ impl Context<'_> {
     pub fn link_backlog(&self, node: NodeId) -> usize {
         self.core.links.get(node).map_or(0, |link| link.unsent())
     }
-    /// Has the executor hold a link to the node from every worker (management nodes: from worker 0), redialled until it
+    /// Has the executor hold a link to the node from every worker (management nodes: from the control worker), redialled until it
     /// stands. Asking again with another address replaces it.
     pub fn connect_to(&mut self, node: NodeId, address: &str) {
         self.core.requests.push(Request::Connect { node, address: address.to_owned() });
@@ -106,17 +106,18 @@ impl Context<'_> {
     pub fn accept_from(&mut self, node: NodeId, incarnation: u64, allowed: bool) {
         self.core.accept_from(node, Gate { allowed, incarnation });
     }
-    /// Asks every other worker of this node to echo `token`: its `PingConf` (8 bytes, little-endian) comes after all that was sent to
+    /// Asks every other data worker of this node to echo `token`: its `PingConf` (8 bytes, little-endian) comes after all that was sent to
     /// that worker before has been executed there, gates included. Returns how many will answer.
     pub fn ping_workers(&mut self, token: u64) -> u8 {
-        let own = self.core.config.worker;
-        for instance in (0..self.core.config.instances).filter(|&i| i != own) {
-            let to = BlockRef::new(self.core.config.node, BlockId::Link, instance);
+        let config = self.core.config;
+        let others = (0..config.instances).filter(|&i| i != config.worker);
+        for instance in others.clone() {
+            let to = BlockRef::new(config.node, BlockId::Link, instance);
             self.core.send(self.me, to, Kind::PingReq, self.trace, |b| b.extend_from_slice(&token.to_le_bytes()));
         }
-        self.core.config.instances - 1
+        others.count() as u8
     }
-    /// Clients are read from until then, on every worker of this node (see [`crate::Worker::serves`]).
+    /// Clients are read from until then, on every worker of this node and from now on (see [`crate::Worker::serves`]).
     pub fn serve_clients_until(&mut self, time_ns: u64) {
         self.core.serve_clients_until(time_ns);
     }
@@ -134,7 +135,7 @@ impl Context<'_> {
     pub fn set_cluster(&mut self, cluster: u64) {
         self.core.links.set_cluster(cluster);
     }
-    /// Workers of this node.
+    /// Data workers of this node: TC and LDM instances.
     pub fn instances(&self) -> u8 {
         self.core.config.instances
     }

@@ -1,5 +1,10 @@
 //! The part of a worker that blocks reach through their [`crate::Context`]: routing, buffers, time, randomness, traces.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
 use apus_signal::{BlockId, BlockRef, Envelope, Kind, codec::Put};
 use apus_types::{Epoch, NodeId};
 
@@ -17,14 +22,67 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub struct WorkerConfig {
     pub node: NodeId,
-    /// Index of this worker; the instance number of its blocks.
+    /// Index of this worker: below `instances` a data worker, equal to it the control worker.
     pub worker: u8,
-    /// Workers of the node.
+    /// Data workers of the node.
     pub instances: u8,
+    /// The node has a control worker as well. Where it has none (management nodes, tests), worker 0 is in its place.
+    pub control: bool,
     /// Distinguishes this start of the process from earlier ones.
     pub incarnation: u64,
     /// Of [`crate::Context::random`].
     pub seed: u64,
+}
+
+impl WorkerConfig {
+    /// All workers of the node.
+    #[inline]
+    pub fn places(&self) -> u8 {
+        self.instances + u8::from(self.control)
+    }
+    /// Index of the worker that runs control blocks and has the links to management nodes.
+    #[inline]
+    pub fn control_place(&self) -> u8 {
+        if self.control { self.instances } else { 0 }
+    }
+    /// Index of the worker that runs blocks of this instance; may be one that the node does not have.
+    #[inline]
+    pub fn place(&self, instance: u8) -> u8 {
+        if instance == BlockRef::CONTROL { self.control_place() } else { instance }
+    }
+    pub fn is_control(&self) -> bool {
+        self.worker == self.instances
+    }
+    /// Instance number of this worker's blocks.
+    #[inline]
+    pub fn instance(&self) -> u8 {
+        if self.is_control() { BlockRef::CONTROL } else { self.worker }
+    }
+    fn instance_at(&self, place: u8) -> u8 {
+        if place == self.instances { BlockRef::CONTROL } else { place }
+    }
+}
+
+/// Until when clients of a node are read from, in monotonic nanoseconds: one cell for all its workers. Whoever shortens it need not wait
+/// until a worker in the midst of a long turn has heard of it: the worker looks here after it has a request's bytes.
+#[derive(Debug)]
+pub struct Lease(AtomicU64);
+
+impl Default for Lease {
+    /// Nobody has said anything: the blocks refuse.
+    fn default() -> Lease {
+        Lease(AtomicU64::new(u64::MAX))
+    }
+}
+
+impl Lease {
+    #[inline]
+    pub fn until(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+    fn set(&self, time_ns: u64) {
+        self.0.store(time_ns, Ordering::SeqCst);
+    }
 }
 
 /// What a worker asks of its executor, in order.
@@ -41,8 +99,7 @@ pub(crate) struct Core {
     pub now: u64,
     pub unix_micros: i64,
     pub epoch: Epoch,
-    /// Clients are read from until then.
-    pub serve_until: u64,
+    pub lease: Arc<Lease>,
     /// Signals to blocks of this worker, in the order of sending.
     pub jobs: Vec<u8>,
     /// Signals to each other worker.
@@ -61,16 +118,16 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub fn new(config: WorkerConfig) -> Core {
-        assert!((1..=INSTANCES_MAX).contains(&config.instances) && config.worker < config.instances, "{config:?}");
+    pub fn new(config: WorkerConfig, lease: Arc<Lease>) -> Core {
+        assert!((1..=INSTANCES_MAX).contains(&config.instances) && config.worker < config.places(), "{config:?}");
         Core {
             config,
             now: 0,
             unix_micros: 0,
             epoch: Epoch(0),
-            serve_until: u64::MAX,
+            lease,
             jobs: Vec::new(),
-            rings: vec![Vec::new(); usize::from(config.instances)],
+            rings: vec![Vec::new(); usize::from(config.places())],
             links: Links::new(config.node, config.instances),
             timers: Timers::default(),
             random: Random::new(config.seed),
@@ -87,7 +144,7 @@ impl Core {
 
     /// The executor's own address on this worker.
     pub fn link_ref(&self) -> BlockRef {
-        BlockRef::new(self.config.node, BlockId::Link, self.config.worker)
+        BlockRef::new(self.config.node, BlockId::Link, self.config.instance())
     }
 
     #[inline]
@@ -102,10 +159,14 @@ impl Core {
     #[inline]
     pub fn target(&mut self, to: BlockRef, kind: Kind) -> Option<&mut Vec<u8>> {
         if to.node == self.config.node {
-            if to.instance == self.config.worker {
+            let place = self.config.place(to.instance);
+            if place == self.config.worker {
                 return Some(&mut self.jobs);
             }
-            return self.ring(usize::from(to.instance));
+            // What the control worker tells the data workers goes by way of worker 0, whose blocks act on it too: so it stands in one
+            // order with what those tell the others.
+            let is_relayed = self.config.is_control() && place < self.config.instances;
+            return self.ring(if is_relayed { 0 } else { usize::from(place) });
         }
         self.remote(to.node, kind)
     }
@@ -126,7 +187,7 @@ impl Core {
         } else if node.is_data() {
             usize::from(self.config.worker)
         } else {
-            0
+            usize::from(self.config.control_place())
         }
     }
 
@@ -172,7 +233,7 @@ impl Core {
     /// Closes the link to `node` wherever it is owned. `everywhere`: the links of all workers.
     pub fn close_link(&mut self, node: NodeId, everywhere: bool) {
         let owner = self.link_owner(node);
-        for worker in 0..usize::from(self.config.instances) {
+        for worker in 0..usize::from(self.config.places()) {
             if worker == usize::from(self.config.worker) {
                 if worker == owner || node.is_data() {
                     self.cut(node);
@@ -187,25 +248,22 @@ impl Core {
         self.links.set_gate(node, gate);
         let kind = if gate.allowed { Kind::LinkUpRep } else { Kind::LinkDownRep };
         // Our own worker too: an older view that still waits in the job buffer would undo what was set just now.
-        for worker in 0..usize::from(self.config.instances) {
+        for worker in 0..usize::from(self.config.places()) {
             self.tell_worker(worker, kind, node, gate.incarnation);
         }
     }
 
-    /// Before anything that is asked for afterwards, on the other workers too: their orders come in this order.
+    /// At once, on all workers.
     pub fn serve_clients_until(&mut self, time_ns: u64) {
-        self.serve_until = time_ns;
-        let own = usize::from(self.config.worker);
-        for worker in (0..usize::from(self.config.instances)).filter(|w| *w != own) {
-            self.tell_worker(worker, Kind::HeartbeatRep, NodeId(0), time_ns);
-        }
+        self.lease.set(time_ns);
     }
 
     /// Orders between the workers of a node, addressed to [`BlockId::Link`]: `LinkUpRep` opens a gate, `LinkDownRep` shuts it,
-    /// `StopOrd` closes a link, `HeartbeatRep` says until when clients are served.
+    /// `StopOrd` closes a link.
     fn tell_worker(&mut self, worker: usize, kind: Kind, node: NodeId, incarnation: u64) {
         let from = self.link_ref();
-        self.send(from, BlockRef { instance: worker as u8, ..from }, kind, 0, |b| {
+        let instance = self.config.instance_at(worker as u8);
+        self.send(from, BlockRef { instance, ..from }, kind, 0, |b| {
             b.put_u16(node.0);
             b.put_u64(incarnation);
         });
@@ -217,7 +275,6 @@ impl Core {
             Kind::LinkUpRep => self.links.set_gate(node, Gate { allowed: true, incarnation }),
             Kind::LinkDownRep => self.links.set_gate(node, Gate { allowed: false, incarnation }),
             Kind::StopOrd => self.cut(node),
-            Kind::HeartbeatRep => self.serve_until = incarnation,
             _ => self.counters.violations += 1,
         }
     }

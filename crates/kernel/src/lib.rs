@@ -28,7 +28,7 @@ mod worker;
 
 pub use block::Block;
 pub use context::Context;
-pub use core::{Request, WorkerConfig};
+pub use core::{Lease, Request, WorkerConfig};
 pub use counters::Counters;
 pub use fault::FaultRule;
 pub use random::Random;

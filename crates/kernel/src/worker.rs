@@ -4,7 +4,7 @@
 //! the world gets (`take_ring` for each other worker, `next_dirty`/`output`/`sent` for each link), `take_requests`, `take_log`,
 //! `stop_reason`. It sleeps until `next_deadline` when `has_work` is false.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use apus_signal::{
     BlockId, BlockRef, DecodeError, Envelope, Kind, Reader,
@@ -17,7 +17,7 @@ use apus_types::{Epoch, ErrorCode, NodeId, hash::hash_key};
 
 use crate::{
     Block, Context, Counters, FaultRule, Request, WorkerConfig,
-    core::Core,
+    core::{Core, Lease},
     limits::{BUFFER_BYTES_KEPT, CLIENT_UNSENT_SOFT, JOB_BYTES_MAX, JOB_BYTES_SOFT, TICK_NS},
     links::{is_data_plane, is_inside_only},
 };
@@ -38,9 +38,14 @@ pub struct Worker {
 }
 
 impl Worker {
+    /// A worker with a lease of its own; see [`Worker::with_lease`].
     pub fn new(config: WorkerConfig) -> Worker {
+        Worker::with_lease(config, Arc::default())
+    }
+    /// `lease` is the same for all workers of the node.
+    pub fn with_lease(config: WorkerConfig, lease: Arc<Lease>) -> Worker {
         Worker {
-            core: Core::new(config),
+            core: Core::new(config, lease),
             blocks: Vec::new(),
             places: [NO_BLOCK; BlockId::COUNT],
             running: Vec::new(),
@@ -55,7 +60,10 @@ impl Worker {
     pub fn add_block(&mut self, block: Box<dyn Block>) {
         let me = block.block_ref();
         let config = self.core.config;
-        assert!(me.node == config.node && me.instance == config.worker, "{me:?} does not belong on {config:?}");
+        assert!(
+            me.node == config.node && config.place(me.instance) == config.worker,
+            "{me:?} does not belong on {config:?}"
+        );
         let place = &mut self.places[me.block as usize];
         assert!(*place == NO_BLOCK && me.block != BlockId::Link, "{me:?} is on this worker already");
         *place = self.blocks.len() as u8;
@@ -150,7 +158,7 @@ impl Worker {
             self.core.counters.dropped_not_member += 1;
             return Ok(());
         }
-        if to.instance == config.worker {
+        if config.place(to.instance) == config.worker {
             self.core.see_epoch(envelope.epoch);
             self.dispatch(envelope, body);
         } else if let Some(ring) = self.core.target(to, kind) {
@@ -199,7 +207,8 @@ impl Worker {
             self.core.counters.received_ring += 1;
             self.core.see_epoch(envelope.epoch);
             let to = envelope.to;
-            if to.node != self.core.config.node {
+            let config = &self.core.config;
+            if to.node != config.node || config.place(to.instance) != config.worker {
                 let frame = &rest[..rest.len() - tail.len()];
                 if let Some(out) = self.core.target(to, envelope.kind) {
                     out.extend_from_slice(frame);
@@ -338,8 +347,8 @@ impl Worker {
     }
     fn report_link(&mut self, kind: Kind, node: NodeId, incarnation: u64) {
         let from = self.core.link_ref();
-        let block = if from.node.is_mgmt() { BlockId::Mgmt } else { BlockId::Qmgr };
-        self.core.send(from, BlockRef::new(from.node, block, 0), kind, 0, |b| {
+        let to = if from.node.is_mgmt() { (BlockId::Mgmt, 0) } else { (BlockId::Qmgr, BlockRef::CONTROL) };
+        self.core.send(from, BlockRef::new(from.node, to.0, to.1), kind, 0, |b| {
             b.put_u16(node.0);
             b.put_u8(from.instance);
             b.put_u64(incarnation);
@@ -378,7 +387,7 @@ impl Worker {
     /// the bytes: a node that was paused and may have been removed meanwhile answers no client (see the QMGR block).
     #[inline]
     pub fn serves(&self, node: NodeId, now_ns: u64) -> bool {
-        now_ns < self.core.serve_until || !node.is_client()
+        !node.is_client() || now_ns < self.core.lease.until()
     }
 
     // ---- to the executor

@@ -216,7 +216,7 @@ impl Management {
             return false;
         }
         for other in &others {
-            let to = BlockRef::new(NodeId(other.node as u16), BlockId::Qmgr, 0);
+            let to = BlockRef::new(NodeId(other.node as u16), BlockId::Qmgr, BlockRef::CONTROL);
             let order = LeaseEnd { incarnation: other.incarnation };
             ctx.send(to, Kind::LeaseEndReq, |b| encode(&order, b));
         }

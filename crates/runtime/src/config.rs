@@ -12,12 +12,23 @@ pub struct DataNodeConfig {
     pub listen: String,
     /// `host:port` of each management node.
     pub mgmt: Vec<String>,
-    /// Worker threads, TC and LDM instances; equal on all data nodes of a cluster.
+    /// Data workers: threads with a TC and an LDM instance each; equal on all data nodes of a cluster.
     pub workers: u8,
     /// Where crash reports go.
     pub dir: PathBuf,
     /// Program, version and build id, for peers and reports.
     pub build: String,
+}
+
+impl DataNodeConfig {
+    /// All worker threads: a data node has a control worker besides, which has the index `workers`.
+    pub fn places(&self) -> u8 {
+        self.workers + u8::from(self.node.is_data())
+    }
+    /// The worker that has the links to management nodes.
+    pub fn control_place(&self) -> u8 {
+        self.places() - 1
+    }
 }
 
 /// A management node's.

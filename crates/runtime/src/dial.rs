@@ -26,8 +26,18 @@ use crate::{
 
 struct Wanted {
     address: String,
-    /// By worker: lacks its link.
+    /// Lacks its link, by worker from `first` on.
     missing: Vec<bool>,
+    first: u8,
+}
+
+impl Wanted {
+    fn set_missing(&mut self, worker: u8, is_missing: bool) {
+        let place = worker.checked_sub(self.first).map(usize::from);
+        if let Some(missing) = place.and_then(|p| self.missing.get_mut(p)) {
+            *missing = is_missing;
+        }
+    }
 }
 
 /// A node that is dialled.
@@ -37,15 +47,14 @@ pub struct Peer {
 }
 
 impl Peer {
-    fn new(address: &str, links: u8) -> Peer {
-        let wanted = Wanted { address: address.to_owned(), missing: vec![true; usize::from(links)] };
+    /// To be linked with from so many workers, beginning with `first`.
+    fn new(address: &str, first: u8, links: u8) -> Peer {
+        let wanted = Wanted { address: address.to_owned(), missing: vec![true; usize::from(links)], first };
         Peer { wanted: Mutex::new(wanted), changed: Condvar::new() }
     }
     /// The worker's link ended.
     pub fn redial(&self, worker: u8) {
-        if let Some(missing) = lock(&self.wanted).missing.get_mut(usize::from(worker)) {
-            *missing = true;
-        }
+        lock(&self.wanted).set_missing(worker, true);
         self.changed.notify_all();
     }
     pub fn notify(&self) {
@@ -56,7 +65,7 @@ impl Peer {
         let mut wanted = lock(&self.wanted);
         while !shared.is_stopping() {
             if let Some(worker) = wanted.missing.iter().position(|&missing| missing) {
-                return Some((worker as u8, wanted.address.clone()));
+                return Some((worker as u8 + wanted.first, wanted.address.clone()));
             }
             wanted = self.changed.wait(wanted).unwrap_or_else(PoisonError::into_inner);
         }
@@ -74,14 +83,15 @@ pub fn connect(shared: &Arc<Shared>, node: NodeId, address: &str) {
     if node == own || node.is_client() || (node.is_data() && own.is_data() && node > own) {
         return;
     }
-    let links = if node.is_data() && own.is_data() { shared.config.workers } else { 1 };
+    let (first, links) =
+        if node.is_data() && own.is_data() { (0, shared.config.places()) } else { (shared.config.control_place(), 1) };
     let mut peers = lock(&shared.peers);
     if let Some(peer) = peers.get(&node) {
         address.clone_into(&mut lock(&peer.wanted).address);
         peer.notify();
         return;
     }
-    let peer = Arc::new(Peer::new(address, links));
+    let peer = Arc::new(Peer::new(address, first, links));
     peers.insert(node, Arc::clone(&peer));
     drop(peers);
     spawn(shared, peer, Some(node));
@@ -89,7 +99,7 @@ pub fn connect(shared: &Arc<Shared>, node: NodeId, address: &str) {
 
 /// Keeps a link to a management node whose id its hello will tell.
 pub fn connect_mgmt(shared: &Arc<Shared>, address: &str) {
-    spawn(shared, Arc::new(Peer::new(address, 1)), None);
+    spawn(shared, Arc::new(Peer::new(address, shared.config.control_place(), 1)), None);
 }
 
 fn spawn(shared: &Arc<Shared>, peer: Arc<Peer>, node: Option<NodeId>) {
@@ -109,9 +119,7 @@ fn keep(shared: &Shared, peer: &Arc<Peer>, mut node: Option<NodeId>) {
                     node = Some(link.node);
                     lock(&shared.peers).insert(link.node, Arc::clone(peer));
                 }
-                if let Some(missing) = lock(&peer.wanted).missing.get_mut(usize::from(worker)) {
-                    *missing = false;
-                }
+                lock(&peer.wanted).set_missing(worker, false);
                 shared.doors[usize::from(worker)].push_link(link);
                 pause = first;
                 last_error.clear();
@@ -142,7 +150,8 @@ fn dial(shared: &Shared, address: &str, worker: u8, expected: Option<NodeId>) ->
         incarnation: shared.incarnation,
         cluster: shared.cluster.load(Ordering::Relaxed),
         peer: expected.map_or(0, |n| u32::from(n.0)),
-        worker: u32::from(worker),
+        // A management node has no other worker than its first.
+        worker: if expected.is_none_or(NodeId::is_mgmt) { 0 } else { u32::from(worker) },
         workers: u32::from(shared.config.workers),
         name: shared.config.build.clone(),
     };

@@ -139,7 +139,7 @@ impl Executor {
     fn pass_rings(&mut self) {
         self.ring_stuck = false;
         let me = self.worker.config();
-        for to in (0..me.instances).filter(|&to| to != me.worker) {
+        for to in (0..me.places()).filter(|&to| to != me.worker) {
             if self.worker.ring_output(to).is_empty() {
                 continue;
             }
@@ -183,7 +183,7 @@ impl Executor {
         for line in self.worker.take_log() {
             eprintln!("{line}");
         }
-        // Worker 0 knows it first: QMGR runs there.
+        // The control worker knows it first: QMGR runs there.
         if self.worker.cluster() != 0 && self.shared.cluster.load(Ordering::Relaxed) != self.worker.cluster() {
             self.shared.cluster.store(self.worker.cluster(), Ordering::Relaxed);
         }

@@ -3,8 +3,11 @@
 //! A [`Node`] is one process's share of a cluster: a listening socket, one thread per [`apus_kernel::Worker`], and the links between
 //! them and other processes.
 //!
-//! **Links.** Between two data nodes there is one TCP link per worker index, dialled by the node with the higher id; data nodes
-//! dial management nodes from worker 0; clients dial everybody and are dealt out to the workers in turn. Every link begins with
+//! **Workers.** A data node has its data workers and a *control worker*, which runs membership alone, so that no statement delays a
+//! heartbeat. A management node has one worker.
+//!
+//! **Links.** Between two data nodes there is one TCP link per worker index, dialled by the node with the higher id; data nodes dial
+//! management nodes from the control worker; clients dial everybody and are dealt out to the data workers in turn. Every link begins with
 //! a hello that is checked in the listening thread, under a time limit and a size limit, before a worker ever sees the socket.
 //! Bytes that are no hello close the connection and are counted.
 //!

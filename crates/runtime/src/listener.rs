@@ -162,12 +162,15 @@ impl Hellos {
             if hello.workers != u32::from(own.workers) {
                 return Err(format!("all data nodes have {} workers, not {}", own.workers, hello.workers));
             }
-            if worker >= usize::from(own.workers) {
+            if worker >= usize::from(own.places()) {
                 return Err(format!("no worker {worker}"));
             }
             return Ok((node, worker));
         }
-        if worker == 0 { Ok((node, 0)) } else { Err("management links belong to worker 0".to_owned()) }
+        if worker != 0 {
+            return Err("there is one link to a management node, and it has the number 0".to_owned());
+        }
+        Ok((node, usize::from(own.control_place())))
     }
 
     fn welcome(&self, stream: TcpStream, request: &Hello, node: NodeId, worker: usize) -> bool {

@@ -76,16 +76,18 @@ impl Bound {
         let build = Arc::new(Mutex::new(build));
         let start = Instant::now();
         let mut workers = Vec::new();
-        for worker in 0..config.workers {
+        for worker in 0..config.places() {
             let who = WorkerConfig {
                 node: config.node,
                 worker,
                 instances: config.workers,
+                control: config.node.is_data(),
                 incarnation: shared.incarnation,
                 seed: shared.incarnation ^ u64::from(config.node.0) << 48 ^ u64::from(worker) << 40,
             };
             let (build, shared) = (Arc::clone(&build), Arc::clone(&shared));
-            let thread = thread::Builder::new().name(format!("worker-{worker}"));
+            let name = if who.is_control() { "control".to_owned() } else { format!("worker-{worker}") };
+            let thread = thread::Builder::new().name(name);
             workers.push(thread.spawn(move || run_worker(&shared, who, start, &build))?);
         }
         let for_listener = Arc::clone(&shared);
@@ -104,10 +106,11 @@ fn run_worker<B>(shared: &Arc<Shared>, who: WorkerConfig, start: Instant, build:
 where
     B: FnMut(&WorkerConfig) -> Vec<Box<dyn Block>>,
 {
-    let mut executor = match Executor::new(Arc::clone(shared), Worker::new(who), start) {
-        Ok(executor) => executor,
-        Err(e) => return shared.stop(Stop::Failed(format!("worker {}: {e}", who.worker))),
-    };
+    let mut executor =
+        match Executor::new(Arc::clone(shared), Worker::with_lease(who, Arc::clone(&shared.lease)), start) {
+            Ok(executor) => executor,
+            Err(e) => return shared.stop(Stop::Failed(format!("worker {}: {e}", who.worker))),
+        };
     let run = |executor: &mut Executor| {
         let blocks = (*lock(build))(&who);
         blocks.into_iter().for_each(|block| executor.worker.add_block(block));

@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use apus_kernel::limits::CLIENTS_MAX;
+use apus_kernel::{Lease, limits::CLIENTS_MAX};
 use apus_types::NodeId;
 
 use crate::{
@@ -154,6 +154,8 @@ impl ClientIds {
 pub struct Shared {
     pub config: DataNodeConfig,
     pub incarnation: u64,
+    /// Of all workers.
+    pub lease: Arc<Lease>,
     /// Learnt from the first view; 0 until then.
     pub cluster: AtomicU64,
     pub doors: Vec<Door>,
@@ -169,10 +171,11 @@ pub struct Shared {
 
 impl Shared {
     pub fn new(config: DataNodeConfig, incarnation: u64) -> io::Result<Shared> {
-        let doors = (0..config.workers).map(|_| Door::new(config.workers)).collect::<io::Result<Vec<_>>>()?;
+        let doors = (0..config.places()).map(|_| Door::new(config.places())).collect::<io::Result<Vec<_>>>()?;
         Ok(Shared {
             config,
             incarnation,
+            lease: Arc::default(),
             cluster: AtomicU64::new(0),
             doors,
             client_ids: Mutex::new(ClientIds::new()),

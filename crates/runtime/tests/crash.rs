@@ -43,7 +43,7 @@ fn run_child(dir: &Path) {
         build: "crash-test build".to_owned(),
     };
     let node = Bound::new(config)
-        .and_then(|b| b.start(|who| vec![Box::new(Broken(BlockRef::new(who.node, BlockId::Qmgr, who.worker)))]));
+        .and_then(|b| b.start(|who| vec![Box::new(Broken(BlockRef::new(who.node, BlockId::Qmgr, who.instance())))]));
     node.expect("the node starts").wait();
 }
 

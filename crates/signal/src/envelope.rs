@@ -61,6 +61,8 @@ pub struct BlockRef {
 }
 
 impl BlockRef {
+    /// Instance of the blocks that run on a node's control worker, however many data workers it has.
+    pub const CONTROL: u8 = u8::MAX;
     pub fn new(node: NodeId, block: BlockId, instance: u8) -> BlockRef {
         BlockRef { node, block, instance }
     }

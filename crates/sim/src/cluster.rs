@@ -1,8 +1,11 @@
 //! A cluster under a seed; see the crate documentation.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use apus_kernel::{Block, FaultRule, Random, Request, Worker, WorkerConfig};
+use apus_kernel::{Block, FaultRule, Lease, Random, Request, Worker, WorkerConfig};
 use apus_types::NodeId;
 
 use crate::{
@@ -14,7 +17,7 @@ use crate::{
 /// Nodes of a simulated cluster and the shape of its network.
 #[derive(Clone, Debug)]
 pub struct SimConfig {
-    /// Data and management nodes with their numbers of workers.
+    /// Data and management nodes with their numbers of workers; a data node has a control worker besides.
     pub nodes: Vec<(NodeId, u8)>,
     /// Shortest and longest time on a link, ns.
     pub link_delay_ns: (u64, u64),
@@ -219,10 +222,12 @@ impl Cluster {
             paused: false,
             slowness: 1,
         };
-        for worker in 0..instances {
+        let lease = Arc::<Lease>::default();
+        let control = node.is_data();
+        for worker in 0..instances + u8::from(control) {
             let seed = self.random.next_u64();
-            let who = WorkerConfig { node, worker, instances, incarnation, seed };
-            let mut made = Worker::new(who);
+            let who = WorkerConfig { node, worker, instances, control, incarnation, seed };
+            let mut made = Worker::with_lease(who, Arc::clone(&lease));
             made.hash_signals(self.seed);
             (self.build)(&who).into_iter().for_each(|block| made.add_block(block));
             host.workers.push(made);

@@ -166,7 +166,7 @@ impl Cluster {
     }
     pub(crate) fn dial_all(&mut self, a: NodeId, b: NodeId) {
         let workers = |node| self.config.nodes.iter().find(|(n, _)| *n == node).map_or(0, |&(_, workers)| workers);
-        let links = if a.is_data() && b.is_data() { workers(a).min(workers(b)) } else { 1 };
+        let links = if a.is_data() && b.is_data() { workers(a).min(workers(b)) + 1 } else { 1 };
         for worker in 0..links {
             let delay = self.delay(self.config.link_delay_ns);
             self.plan_dial(delay, a, b, worker);
@@ -179,7 +179,8 @@ impl Cluster {
     }
     pub(crate) fn on_dial(&mut self, from: NodeId, to: NodeId, worker: u8) {
         self.dialling.remove(&(from, to, worker));
-        let (a, b) = (End::Worker { node: from, worker }, End::Worker { node: to, worker });
+        let (at_a, at_b) = (self.place(from, to, worker), self.place(to, from, worker));
+        let (a, b) = (End::Worker { node: from, worker: at_a }, End::Worker { node: to, worker: at_b });
         let is_linked = self.by_end.contains_key(&(a, to)) || self.by_end.contains_key(&(b, from));
         let Some(&wanted) = self.wanted.get(&(from, to)) else { return };
         if !self.is_running(from) || is_linked {
@@ -194,8 +195,14 @@ impl Cluster {
         }
         let here = self.incarnation(from);
         self.open([a, b], [to, from], [here, there]);
-        self.with_worker(from, worker, Some(here), |w| w.link_up(to, there));
-        self.with_worker(to, worker, Some(there), |w| w.link_up(from, here));
+        self.with_worker(from, at_a, Some(here), |w| w.link_up(to, there));
+        self.with_worker(to, at_b, Some(there), |w| w.link_up(from, here));
+    }
+    /// The worker of `node` that owns the link of this number to `peer`: equal ones are joined, the only one to a management node is the
+    /// control worker's.
+    fn place(&self, node: NodeId, peer: NodeId, number: u8) -> u8 {
+        let host = self.hosts.get(&node).and_then(|host| host.workers.first());
+        if node.is_data() && peer.is_data() { number } else { host.map_or(0, |w| w.config().control_place()) }
     }
     fn open(&mut self, ends: [End; 2], names: [NodeId; 2], incarnations: [u64; 2]) {
         self.next_link += 1;
@@ -325,9 +332,10 @@ impl Cluster {
             End::Worker { node, worker } => {
                 self.with_worker(node, worker, Some(incarnation), |w| w.link_down(name));
                 if let End::Worker { node: peer, .. } = other {
+                    let number = if node.is_data() && peer.is_data() { worker } else { 0 };
                     for (from, to) in [(node, peer), (peer, node)] {
                         if self.wanted.contains_key(&(from, to)) {
-                            self.plan_dial(REDIAL_NS, from, to, worker);
+                            self.plan_dial(REDIAL_NS, from, to, number);
                         }
                     }
                 }
@@ -390,7 +398,7 @@ impl Cluster {
             return;
         }
         let workers = self.hosts.get(&node).map_or(&[][..], |host| &host.workers);
-        let instances = workers.len() as u8;
+        let instances = workers.first().map_or(1, |w| w.config().instances);
         let cluster = workers.iter().map(Worker::cluster).max().unwrap_or(0);
         let slot = self.next_client.entry(node).or_insert(0);
         let own = NodeId(NodeId::CLIENT_BASE + *slot);

@@ -231,7 +231,7 @@ impl Settings {
             },
             12 => Fault::Flap { a, b, period: time(random, 100), times: 1 + random.below(10) },
             13 => Fault::Reset { a, b, worker: None },
-            14 => Fault::Reset { a, b, worker: Some(random.below(u64::from(self.workers)) as u8) },
+            14 => Fault::Reset { a, b, worker: Some(random.below(u64::from(self.workers) + 1) as u8) },
             15 => Fault::Pause { who, lasts },
             16 => Fault::Pause { who: mgmt, lasts },
             17 => Fault::Slow { who, factor: [10, 50, 200, 1000][random.below(4) as usize], lasts },

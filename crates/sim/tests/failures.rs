@@ -45,13 +45,14 @@ fn build(seed: u64, replicas: u32, mgmts: u16) -> impl FnMut(&WorkerConfig) -> V
         let node = NodeConfig {
             node: who.node,
             workers: who.instances,
+            control: who.control,
             rejoins: false,
             incarnation,
             address: address(who.node, incarnation),
             mgmts: (1..=mgmts).map(|n| (mgmt(n), address(mgmt(n), 0))).collect(),
             memory,
         };
-        apus_blocks::build(who.worker, &node)
+        apus_blocks::build(who, &node)
     }
 }
 

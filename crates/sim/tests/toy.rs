@@ -18,7 +18,9 @@ struct Gossip {
 impl Gossip {
     fn pass(&self, rumour: u64, ctx: &mut Context<'_>) {
         let node = NodeId(NODES[(ctx.random() % 3) as usize]);
-        let instance = (ctx.random() % u64::from(ctx.instances())) as u8;
+        let instances = u64::from(ctx.instances());
+        let instance = Some(ctx.random() % (instances + 1)).filter(|i| *i < instances);
+        let instance = instance.map_or(BlockRef::CONTROL, |i| i as u8);
         ctx.send(BlockRef { node, instance, block: BlockId::Qmgr }, Kind::HeartbeatRep, |b| b.put_u64(rumour + 1));
     }
 }
@@ -53,14 +55,14 @@ impl Block for Gossip {
 fn cluster(seed: u64) -> Cluster {
     let config = SimConfig::new(&NODES.map(|n| (NodeId(n), 2)));
     Cluster::new(seed, config, |who: &WorkerConfig| {
-        let me = BlockRef::new(who.node, BlockId::Qmgr, who.worker);
+        let me = BlockRef::new(who.node, BlockId::Qmgr, who.instance());
         vec![Box::new(Gossip { me, heard: 0, up: 0, down: 0 })]
     })
 }
 
 fn dump(c: &Cluster, node: u16) -> String {
     let mut out = String::new();
-    c.worker(NodeId(node), 0).expect("runs").dump(&mut out);
+    c.worker(NodeId(node), 2).expect("the control worker, which hears of links").dump(&mut out);
     out
 }
 
@@ -84,14 +86,14 @@ fn the_seed_decides_the_run() {
 fn crash_and_part_are_seen_and_links_come_back() {
     let mut c = cluster(1);
     c.run_until(|_| false, 50_000_000);
-    assert!(dump(&c, 1).contains("up 4 down 0"), "{}", dump(&c, 1));
+    assert!(dump(&c, 1).contains("up 6 down 0"), "{}", dump(&c, 1));
     c.crash(NodeId(2));
     c.run_until(|_| false, 100_000_000);
-    assert!(dump(&c, 1).contains("up 4 down 2"), "{}", dump(&c, 1));
+    assert!(dump(&c, 1).contains("up 6 down 3"), "{}", dump(&c, 1));
     c.start(NodeId(2));
-    assert!(c.run_until(|c| dump(c, 1).contains("up 6 down 2"), 1_000_000_000));
+    assert!(c.run_until(|c| dump(c, 1).contains("up 9 down 3"), 1_000_000_000));
     c.part(NodeId(1), NodeId(3));
-    assert!(c.run_until(|c| dump(c, 1).contains("up 6 down 4"), 2_000_000_000));
+    assert!(c.run_until(|c| dump(c, 1).contains("up 9 down 6"), 2_000_000_000));
     c.heal(NodeId(1), NodeId(3));
-    assert!(c.run_until(|c| dump(c, 1).contains("up 8 down 4"), 3_000_000_000));
+    assert!(c.run_until(|c| dump(c, 1).contains("up 12 down 6"), 3_000_000_000));
 }

@@ -102,7 +102,7 @@ impl NodeRecovery {
 
     fn report(&self, partition: PartitionId, ctx: &mut Context<'_>) {
         let (Some(view), Some(fill)) = (&self.view, self.fills.get(&partition)) else { return };
-        let qmgr = BlockRef::new(NodeId(view.president as u16), BlockId::Qmgr, 0);
+        let qmgr = BlockRef::new(NodeId(view.president as u16), BlockId::Qmgr, BlockRef::CONTROL);
         for &node in &fill.nodes {
             let rep = RecoveredRep { node: Some(node), partitions: vec![partition.0.into()] };
             ctx.send(qmgr, Kind::RecoveredRep, |b| encode(&rep, b));

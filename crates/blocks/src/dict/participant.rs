@@ -88,7 +88,7 @@ impl Dictionary {
     }
     fn fall_out(&self, version: u64, ctx: &mut Context<'_>) {
         let reason = format!("the dictionary is at version {} and cannot follow to {version}", self.catalog.version);
-        let qmgr = BlockRef::new(self.me, BlockId::Qmgr, 0);
+        let qmgr = BlockRef::new(self.me, BlockId::Qmgr, BlockRef::CONTROL);
         ctx.send(qmgr, Kind::StopOrd, |b| encode(&StopOrd { reason, incarnation: 0 }, b));
     }
     fn step_answer(step: &SchemaStep, error: u32) -> SchemaStep {
@@ -151,7 +151,7 @@ impl Dictionary {
             if error != 0 {
                 let reason =
                     format!("cannot make table {} of the cluster's dictionary: error {error}", answer.table_id);
-                let qmgr = BlockRef::new(self.me, BlockId::Qmgr, 0);
+                let qmgr = BlockRef::new(self.me, BlockId::Qmgr, BlockRef::CONTROL);
                 ctx.send(qmgr, Kind::StopOrd, |b| encode(&StopOrd { reason, incarnation: 0 }, b));
             }
             self.check_copied(ctx);
@@ -265,7 +265,7 @@ impl Dictionary {
 
     fn check_copied(&mut self, ctx: &mut Context<'_>) {
         let Some(copying) = self.participant.copying.take_if(|c| c.order != 0 && c.waiting == 0) else { return };
-        let qmgr = BlockRef::new(self.me, BlockId::Qmgr, 0);
+        let qmgr = BlockRef::new(self.me, BlockId::Qmgr, BlockRef::CONTROL);
         ctx.send(qmgr, Kind::JoinConf, |b| encode(&copying.answer, b));
     }
 

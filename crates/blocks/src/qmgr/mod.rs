@@ -135,6 +135,8 @@ pub struct Membership {
     incarnation: u64,
     rejoins: bool,
     instances: u8,
+    /// To each other data node: one per worker.
+    links_wanted: usize,
     address: String,
     /// To be dialled.
     mgmts: Vec<(NodeId, String)>,
@@ -181,6 +183,7 @@ impl Membership {
             incarnation: config.incarnation,
             rejoins: config.rejoins,
             instances: config.workers,
+            links_wanted: usize::from(config.workers) + usize::from(config.control),
             address: config.address.clone(),
             mgmts: config.mgmts.clone(),
             managers: arbiter::Managers::default(),
@@ -211,7 +214,7 @@ impl Membership {
     }
 
     fn qmgr_of(node: NodeId) -> BlockRef {
-        BlockRef::new(node, BlockId::Qmgr, 0)
+        BlockRef::new(node, BlockId::Qmgr, BlockRef::CONTROL)
     }
     fn send<M: Message>(&self, ctx: &mut Context<'_>, to: NodeId, kind: Kind, message: &M) {
         ctx.send(Self::qmgr_of(to), kind, |b| encode(message, b));
@@ -224,7 +227,7 @@ impl Membership {
     }
     /// Links of all workers stand, to one process.
     fn is_linked(&self, node: NodeId) -> bool {
-        self.links.get(&node).is_some_and(|l| l.workers.len() >= usize::from(self.instances))
+        self.links.get(&node).is_some_and(|l| l.workers.len() >= self.links_wanted)
     }
     fn is_own_entry(&self, view: &View) -> bool {
         view.node(self.me).is_some_and(|n| n.state() != NodeState::Down && n.incarnation == self.incarnation)
@@ -452,6 +455,7 @@ impl Membership {
             .map(|n| format!("{}{}", n.id, if n.state() == NodeState::Up { "" } else { "(recovering)" }))
             .collect();
         ctx.log(format_args!("view {}: president {}, members {}", view.generation, view.president, text.join(" ")));
+        ctx.set_cluster(view.cluster);
         self.view = Some(view);
         self.tell_blocks(ctx);
         self.send_heartbeats(ctx);

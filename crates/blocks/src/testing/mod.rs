@@ -139,13 +139,20 @@ impl Cluster {
     /// A fresh process with the schema, linked to all others.
     pub fn start(&mut self, node: NodeId, incarnation: u64) {
         let memory = MemoryManager::new(64 << 20);
-        let mut worker =
-            Worker::new(WorkerConfig { node, worker: 0, instances: 1, incarnation, seed: self.rng.next() });
+        let mut worker = Worker::new(WorkerConfig {
+            node,
+            worker: 0,
+            instances: 1,
+            control: false,
+            incarnation,
+            seed: self.rng.next(),
+        });
         worker.add_block(Box::new(TransactionCoordinator::new(node, 0)));
         worker.add_block(Box::new(LocalDataManager::new(node, 0, memory.clone())));
         let config = NodeConfig {
             node,
             workers: 1,
+            control: false,
             rejoins: false,
             incarnation,
             address: String::new(),
@@ -197,7 +204,7 @@ impl Cluster {
             for other in self.view.nodes.clone() {
                 if let Some(worker) = self.workers.get_mut(&node).filter(|_| other.node() != node) {
                     let allowed = self.view.is_alive(other.node());
-                    worker.with_context(BlockRef::new(node, BlockId::Qmgr, 0), |ctx| {
+                    worker.with_context(BlockRef::new(node, BlockId::Qmgr, BlockRef::CONTROL), |ctx| {
                         ctx.accept_from(other.node(), other.incarnation, allowed);
                     });
                 }

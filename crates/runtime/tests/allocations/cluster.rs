@@ -5,12 +5,13 @@ use std::{
     collections::BTreeSet,
     future::Future,
     pin::pin,
+    sync::Arc,
     task::{Context, Poll, Waker},
 };
 
 use apus_blocks::NodeConfig;
 use apus_client::{Action, Client, ClientConfig, ConnId, Driver};
-use apus_kernel::{Block, Request, Worker, WorkerConfig};
+use apus_kernel::{Block, Lease, Request, Worker, WorkerConfig};
 use apus_mgmt::{Management, MgmtConfig, cluster_config, default_partitions};
 use apus_signal::{
     BlockId, BlockRef, Envelope, Kind,
@@ -39,12 +40,14 @@ struct Node {
 }
 
 impl Node {
-    fn new(id: NodeId, blocks: impl Fn(u8) -> Vec<Box<dyn Block>>, instances: u8) -> Node {
+    fn new(id: NodeId, blocks: impl Fn(&WorkerConfig) -> Vec<Box<dyn Block>>, instances: u8) -> Node {
         let mut workers = Vec::new();
-        for worker in 0..instances {
-            let config = WorkerConfig { node: id, worker, instances, incarnation: incarnation(id), seed: 7 };
-            let mut made = Worker::new(config);
-            blocks(worker).into_iter().for_each(|block| made.add_block(block));
+        let (lease, control) = (Arc::<Lease>::default(), id.is_data());
+        for worker in 0..instances + u8::from(control) {
+            let (incarnation, seed) = (incarnation(id), 7);
+            let config = WorkerConfig { node: id, worker, instances, control, incarnation, seed };
+            let mut made = Worker::with_lease(config, Arc::clone(&lease));
+            blocks(&config).into_iter().for_each(|block| made.add_block(block));
             workers.push(made);
         }
         let links = workers.iter().map(|_| Vec::new()).collect();
@@ -87,20 +90,21 @@ fn data_node(id: NodeId) -> Node {
     let config = NodeConfig {
         node: id,
         workers: WORKERS,
+        control: true,
         rejoins: false,
         incarnation: incarnation(id),
         address: format!("n{}", id.0),
         mgmts: vec![(MGMT, format!("n{}", MGMT.0))],
         memory: MemoryManager::new(256 << 20),
     };
-    Node::new(id, |worker| apus_blocks::build(worker, &config), WORKERS)
+    Node::new(id, |who| apus_blocks::build(who, &config), WORKERS)
 }
 
 impl Cluster {
     pub fn new() -> (Cluster, Client) {
         let workers = u32::from(WORKERS);
         let cluster = cluster_config(1, 1, 2, workers, default_partitions(1, 2, workers)).expect("a cluster in range");
-        let mgmt = |_| -> Vec<Box<dyn Block>> {
+        let mgmt = |_: &WorkerConfig| -> Vec<Box<dyn Block>> {
             let (cluster, incarnation) = (cluster.clone(), incarnation(MGMT));
             vec![Box::new(Management::new(MgmtConfig { node: MGMT, cluster, incarnation, may_adopt: false }))]
         };
@@ -190,7 +194,7 @@ impl Cluster {
                 let conn = self.conns.iter_mut().find(|c| c.node == node).expect("the client's connection");
                 conn.inbox.extend_from_slice(&self.spare);
             } else if let Some(peer) = self.nodes.iter_mut().find(|n| n.id == to) {
-                let worker = if from.is_data() && to.is_data() { index } else { 0 };
+                let worker = if from.is_data() && to.is_data() { index } else { peer.workers.len() - 1 };
                 peer.arrive(worker, from, &self.spare);
             }
             self.spare.clear();
@@ -212,8 +216,9 @@ impl Cluster {
         }
         for (own, other) in [(a, b), (b, a)] {
             let Some(node) = self.nodes.iter_mut().find(|n| n.id == own) else { continue };
+            // A management node is linked to the control worker, which is the last.
             let links = if a.is_data() && b.is_data() { node.workers.len() } else { 1 };
-            node.workers.iter_mut().take(links).for_each(|w| w.link_up(other, incarnation(other)));
+            node.workers.iter_mut().rev().take(links).for_each(|w| w.link_up(other, incarnation(other)));
         }
     }
 
@@ -243,7 +248,7 @@ impl Cluster {
                 continue;
             }
             let node = &mut self.nodes[conn.node];
-            let worker = usize::from(CLIENT.0 - NodeId::CLIENT_BASE) % node.workers.len();
+            let worker = usize::from((CLIENT.0 - NodeId::CLIENT_BASE) % u16::from(WORKERS));
             let mut rest = self.spare.as_slice();
             if !conn.greeted {
                 let hello = frame_length(rest).ok().flatten().expect("a whole hello");

@@ -209,13 +209,14 @@ fn build(settings: &Settings) -> impl FnMut(&WorkerConfig) -> Vec<Box<dyn Block>
         let node = NodeConfig {
             node: who.node,
             workers: who.instances,
+            control: who.control,
             rejoins: false,
             incarnation: who.incarnation,
             address: address(who.node, if s.fixed_addresses { 0 } else { who.incarnation }),
             mgmts: mgmts.iter().map(|n| (*n, address(*n, 0))).collect(),
             memory,
         };
-        apus_blocks::build(who.worker, &node)
+        apus_blocks::build(who, &node)
     }
 }
 
@@ -296,10 +297,10 @@ impl<W: Workload> Drill<'_, W> {
 
     fn workers(&self) -> impl Iterator<Item = &Worker> {
         let nodes = self.settings.data_nodes().into_iter();
-        nodes.flat_map(move |n| (0..self.settings.workers).filter_map(move |w| self.cluster.worker(n, w)))
+        nodes.flat_map(move |n| (0..=self.settings.workers).filter_map(move |w| self.cluster.worker(n, w)))
     }
     fn note_probes(&mut self, node: NodeId) {
-        for worker in 0..self.settings.workers {
+        for worker in 0..=self.settings.workers {
             for (name, count) in self.cluster.worker(node, worker).map(Worker::probes).into_iter().flatten() {
                 *self.report.probes.entry(*name).or_insert(0) += count;
             }
