@@ -61,6 +61,10 @@ impl Client {
         Ok(Client { inner: Rc::new(Inner { core, scratch, scans, batches, bodies, guard: RefCell::new(None) }) })
     }
 
+    /// The id that its transactions carry; see [`ClientConfig::client_id`].
+    pub fn id(&self) -> u64 {
+        self.inner.core.borrow().config.client_id
+    }
     /// The newest map.
     pub fn view(&self) -> Rc<View> {
         self.inner.core.borrow().view.clone()

@@ -197,6 +197,7 @@ pub(crate) fn is_inside_only(kind: Kind) -> bool {
     matches!(
         kind,
         Kind::ClientGoneRep
+            | Kind::ClientUpRep
             | Kind::LdmContinueOrd
             | Kind::TcContinueOrd
             | Kind::EpochContinueOrd

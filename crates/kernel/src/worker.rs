@@ -319,11 +319,20 @@ impl Worker {
 
     // ---- links
 
-    /// A link stands: signals may leave by it. Members are reported to QMGR (on a management node: to MGMT).
+    /// A link stands: signals may leave by it. Members are reported to QMGR (on a management node: to MGMT), clients to every TC
+    /// before anything that they send; of a client `incarnation` is the id that it chose for itself.
     pub fn link_up(&mut self, node: NodeId, incarnation: u64) {
         self.core.links.open(node, incarnation);
         if !node.is_client() {
-            self.report_link(Kind::LinkUpRep, node, incarnation);
+            return self.report_link(Kind::LinkUpRep, node, incarnation);
+        }
+        let from = self.core.link_ref();
+        for instance in (0..self.core.config.instances).filter(|_| from.node.is_data()) {
+            let to = BlockRef { block: BlockId::Tc, instance, ..from };
+            self.core.send(from, to, Kind::ClientUpRep, 0, |b| {
+                b.put_u16(node.0);
+                b.put_u64(incarnation);
+            });
         }
     }
     /// A link is gone, what was unsent with it. A client's end is reported to every TC and to DIH.

@@ -139,6 +139,8 @@ kinds! {
     ClientGoneRep = 41;
     /// TC to TC: see `tc::DeadlockProbe`.
     DeadlockProbeOrd = 42;
+    /// A client link stands (executor to TC): its node id (u16) and the client's id (u64) as the hello named it.
+    ClientUpRep = 43;
 
     // TC and LDM: module `ldm`.
     LdmBatchReq = 64;

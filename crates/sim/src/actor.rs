@@ -47,6 +47,10 @@ impl ActorOutput {
 
 /// Deterministic code that speaks to nodes over client links. It has at most one link to a node.
 pub trait Actor {
+    /// The id that it names in its hello; 0: none.
+    fn identity(&self) -> u64 {
+        0
+    }
     /// First when attached, then at the times it asked for.
     fn wake(&mut self, now_ns: u64, out: &mut ActorOutput);
     fn link_up(&mut self, now_ns: u64, node: NodeId, welcome: Welcome, out: &mut ActorOutput);

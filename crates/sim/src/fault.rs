@@ -54,6 +54,9 @@ pub enum Fault {
     Reset { a: Who, b: Who, worker: Option<u8> },
     /// A client's process dies; another comes in its place.
     Client { number: u64 },
+    /// A node does not read from a client for `deaf`; then the client loses its link to it, and `late` after that the node reads what it
+    /// was sent.
+    Unlink { number: u64, who: Who, deaf: u64, late: u64 },
     /// A fault point of the node's blocks answers yes once, after so many passes.
     Arm { who: Who, point: String, skip: u64 },
 }
@@ -89,6 +92,7 @@ impl Fault {
             Fault::Flap { .. } => "flap",
             Fault::Reset { .. } => "reset",
             Fault::Client { .. } => "client",
+            Fault::Unlink { .. } => "unlink",
             Fault::Arm { .. } => "arm",
         }
     }
@@ -135,6 +139,9 @@ impl fmt::Display for Fault {
             Fault::Reset { a, b, worker: None } => write!(f, "{kind} {a} {b}"),
             Fault::Reset { a, b, worker: Some(worker) } => write!(f, "{kind} {a} {b} {worker}"),
             Fault::Client { number } => write!(f, "{kind} {number}"),
+            Fault::Unlink { number, who, deaf, late } => {
+                write!(f, "{kind} {number} {who} {} {}", time_name(*deaf), time_name(*late))
+            }
             Fault::Arm { who, point, skip } => write!(f, "{kind} {who} {point} {skip}"),
         }
     }
@@ -238,6 +245,7 @@ fn fault(kind: &str, w: &mut Words<'_>) -> Result<Fault, String> {
             Fault::Reset { a, b, worker: worker.transpose()? }
         }
         "client" => Fault::Client { number: w.number()? },
+        "unlink" => Fault::Unlink { number: w.number()?, who: w.who()?, deaf: w.time()?, late: w.time()? },
         "arm" => Fault::Arm { who: w.who()?, point: w.next()?.to_owned(), skip: w.number()? },
         _ => return Err(format!("`{kind}` is no fault")),
     })
@@ -286,7 +294,7 @@ mod tests {
     const ALL: &str = "60ms crash n1 30ms, 81us pause p 700ms, 1ms slow n2 100 1000ms, 5ms cut n1 p 3ms, \
         6ms mute n1 m1 8ms, 6ms lose m1 n2 8ms, 900ms core / 163ms split n1+m1 1310ms, 7ms hush n2 1ms, \
         8ms bridge n1 n2 4ms, 8ms hushbridge n1+n3 n2 4ms, 9ms flap n1 n2 10ms 4, 9ms stall all 30ms, 9ms stall n1+n2 20ms, 1500ms heal / \
-        1ms reset n1 n2, 2ms reset n1 n2 1, 3ms client 2, 4ms arm n1 tc.x 3, 5ms heal";
+        1ms reset n1 n2, 2ms reset n1 n2 1, 3ms client 2, 3ms unlink 1 n2 5ms 70ms, 4ms arm n1 tc.x 3, 5ms heal";
 
     #[test]
     fn a_schedule_reads_as_it_is_written() {

@@ -90,6 +90,8 @@ struct NodeLink {
 /// A client and its tasks.
 pub struct NativeClient {
     driver: Driver,
+    /// As its transactions name it.
+    identity: u64,
     clock: Clock,
     tasks: Vec<(Option<Task>, Arc<Flag>)>,
     links: BTreeMap<NodeId, NodeLink>,
@@ -98,7 +100,13 @@ pub struct NativeClient {
 impl NativeClient {
     /// Keeps no handle: when all tasks (and other holders of `client`) are gone, its links close.
     pub fn new(client: &Client, clock: Clock) -> NativeClient {
-        NativeClient { driver: client.driver(), clock, tasks: Vec::new(), links: BTreeMap::new() }
+        NativeClient {
+            driver: client.driver(),
+            identity: client.id(),
+            clock,
+            tasks: Vec::new(),
+            links: BTreeMap::new(),
+        }
     }
     pub fn spawn(&mut self, task: impl Future<Output = ()> + 'static) {
         self.tasks.push((Some(Box::pin(task)), Arc::new(Flag(AtomicBool::new(true)))));
@@ -216,6 +224,9 @@ fn hello_answer(node: NodeId, welcome: &Welcome) -> Vec<u8> {
 }
 
 impl Actor for NativeClient {
+    fn identity(&self) -> u64 {
+        self.identity
+    }
     fn wake(&mut self, now_ns: u64, out: &mut ActorOutput) {
         self.pump(now_ns, out);
     }

@@ -5,7 +5,8 @@
 //! - *cut*: the links of two nodes end, and dialling is in vain until [`Cluster::heal`];
 //! - *mute*: what one node sends to the other, the end of its links included, is held back while links stay up; it arrives
 //!   after [`Cluster::unmute`]. Nobody can dial meanwhile, for that takes both directions;
-//! - *reset*: links end and may be made again at once.
+//! - *reset*: links end and may be made again at once;
+//! - *unlink*: a client loses its link to a node that reads what it was sent only later.
 
 use apus_kernel::Worker;
 use apus_types::NodeId;
@@ -17,6 +18,8 @@ use crate::{
 
 /// A dial that found nobody is repeated after this long.
 const REDIAL_NS: u64 = 20_000_000;
+/// A node that does not serve its clients looks at their sockets again after this long.
+const UNSERVED_NS: u64 = 1_000_000;
 
 pub(crate) struct Link {
     pub ends: [End; 2],
@@ -35,6 +38,8 @@ pub(crate) struct Link {
     /// not read ([`Worker::may_read`]).
     unread: [Vec<u8>; 2],
     ended: [bool; 2],
+    /// Until then the node at this end reads nothing; what comes stays in its socket.
+    deaf_until: [u64; 2],
     cut: bool,
     /// Bytes that would arrive later than this were lost with the machine that sent them.
     pub lost_after: u64,
@@ -102,6 +107,30 @@ impl Cluster {
                 }
             }
             self.cut(id, None);
+        }
+    }
+    /// For so long the node reads nothing that this actor sends it; its answers come.
+    pub fn deafen(&mut self, actor: ActorId, node: NodeId, lasts: u64) {
+        if let Some(&id) = self.by_end.get(&(End::Actor(actor), node))
+            && let Some(link) = self.links.get_mut(&id).filter(|link| !link.cut)
+        {
+            let there = usize::from(link.ends[0] == End::Actor(actor));
+            link.deaf_until[there] = self.now + lasts + 1;
+            self.queue.plan(self.now + lasts + 1, Event::LinkBytes { link: id, at_end: there, bytes: Vec::new() });
+        }
+    }
+    /// An actor loses its link to a node at once, with the answers on their way. The node reads what it was sent, and that the link has
+    /// ended, only `late` from now: until then it lay in its socket.
+    pub fn unlink(&mut self, actor: ActorId, node: NodeId, late: u64) {
+        if let Some(&id) = self.by_end.get(&(End::Actor(actor), node))
+            && let Some(link) = self.links.get_mut(&id).filter(|link| !link.cut)
+        {
+            let there = usize::from(link.ends[0] == End::Actor(actor));
+            link.cut = true;
+            link.deaf_until[there] = self.now + late;
+            let last = link.last[there].max(self.now + late) + 1;
+            self.queue.plan(self.now + 1, Event::LinkEnd { link: id, at_end: 1 - there });
+            self.queue.plan(last, Event::LinkEnd { link: id, at_end: there });
         }
     }
     /// Ends all of the above.
@@ -219,6 +248,7 @@ impl Cluster {
             stalled_end: [false; 2],
             unread: Default::default(),
             ended: [false; 2],
+            deaf_until: [0; 2],
             cut: false,
             lost_after: u64::MAX,
         };
@@ -261,10 +291,13 @@ impl Cluster {
     pub(crate) fn on_link_bytes(&mut self, id: u64, at_end: usize, bytes: &[u8]) {
         let Some(link) = self.links.get_mut(&id) else { return };
         let (end, name, incarnation) = (link.ends[at_end], link.names[at_end], link.incarnations[at_end]);
-        if self.now > link.lost_after {
+        if self.now > link.lost_after || link.ended[at_end] {
             return;
         }
         link.unread[at_end].extend_from_slice(bytes);
+        if self.now < link.deaf_until[at_end] {
+            return;
+        }
         match end {
             End::Actor(actor) => {
                 let all = std::mem::take(&mut link.unread[at_end]);
@@ -315,6 +348,12 @@ impl Cluster {
         let (end, name, incarnation) = (link.ends[at_end], link.names[at_end], link.incarnations[at_end]);
         let other = link.ends[1 - at_end];
         if let End::Worker { node, worker } = end {
+            let now = self.now;
+            if link.deaf_until[at_end] > 0 && self.worker(node, worker).is_some_and(|w| !w.serves(name, now)) {
+                // The end is read behind what it was sent, when the node serves its clients again.
+                self.queue.plan(now + UNSERVED_NS, Event::LinkEnd { link: id, at_end });
+                return;
+            }
             self.held.remove(&(node, worker, id, at_end));
             self.read_link(id, at_end, incarnation);
         }
@@ -394,9 +433,7 @@ impl Cluster {
             self.with_actor(id, |a, now, out| a.link_down(now, node, out));
             return;
         }
-        if self.actors.get(id).is_none_or(Option::is_none) {
-            return;
-        }
+        let Some(identity) = self.actors.get(id).and_then(Option::as_ref).map(|a| a.identity()) else { return };
         let workers = self.hosts.get(&node).map_or(&[][..], |host| &host.workers);
         let instances = workers.first().map_or(1, |w| w.config().instances);
         let cluster = workers.iter().map(Worker::cluster).max().unwrap_or(0);
@@ -405,7 +442,7 @@ impl Cluster {
         *slot = (*slot + 1) % NodeId::CLIENT_BASE;
         let worker = ((own.0 - NodeId::CLIENT_BASE) % u16::from(instances)) as u8;
         self.open([end, End::Worker { node, worker }], [node, own], [0, incarnation]);
-        self.with_worker(node, worker, Some(incarnation), |w| w.link_up(own, 0));
+        self.with_worker(node, worker, Some(incarnation), |w| w.link_up(own, identity));
         let welcome = Welcome { own, instances, incarnation, cluster };
         self.with_actor(id, |a, now, out| a.link_up(now, node, welcome, out));
     }

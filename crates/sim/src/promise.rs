@@ -36,8 +36,11 @@ pub fn refusal(settings: &Settings, round: &Round) -> Option<String> {
     let all: Nodes = settings.data_nodes().into_iter().collect();
     let is_split = |fault: &Fault| matches!(fault, Fault::Split { .. } | Fault::Bridge { .. } | Fault::Stall { .. });
     // One that is the only fault of its round is judged with all sides that it makes.
-    let hit =
-        round.faults.iter().map(|(_, fault)| fault).filter(|f| !matches!(f, Fault::Client { .. } | Fault::Arm { .. }));
+    let hit = round
+        .faults
+        .iter()
+        .map(|(_, fault)| fault)
+        .filter(|f| !matches!(f, Fault::Client { .. } | Fault::Unlink { .. } | Fault::Arm { .. }));
     let is_alone = hit.clone().count() == 1;
     let arbitrated = hit.clone().all(|f| if is_split(f) { is_alone } else { !touches_arbitrator(f) });
     // What is left in each way in which the faults may go.
@@ -72,7 +75,7 @@ pub fn touches_arbitrator(fault: &Fault) -> bool {
         // Judged with the sides: one of them has the management node.
         Fault::Split { .. } | Fault::Bridge { .. } => false,
         Fault::Stall { side, .. } => side.as_ref().is_none_or(|side| side.iter().any(|node| node.is_mgmt())),
-        Fault::Client { .. } | Fault::Arm { .. } => false,
+        Fault::Client { .. } | Fault::Unlink { .. } | Fault::Arm { .. } => false,
     }
 }
 
@@ -124,7 +127,7 @@ fn losses(settings: &Settings, fault: &Fault) -> Vec<Nodes> {
         // The node that recovers stops.
         Fault::Arm { who, point, .. } if point == "ldm.stop_copy" => only(who),
         Fault::Stall { side, .. } => stall(settings, side.as_deref()),
-        Fault::Client { .. } | Fault::Arm { .. } => vec![Nodes::new()],
+        Fault::Client { .. } | Fault::Unlink { .. } | Fault::Arm { .. } => vec![Nodes::new()],
     }
 }
 

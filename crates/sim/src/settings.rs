@@ -17,6 +17,9 @@ use crate::{
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
+/// One seed in so many begins with a round in which clients lose one link after the other: later, what a node has not seen since it joined is
+/// answered "forgotten", and nobody runs it again.
+const UNLINKS_ONE_IN: u64 = 2;
 /// One seed in so many changes the schema.
 const CHURN_ONE_IN: u64 = 4;
 
@@ -89,6 +92,10 @@ impl Settings {
         if settings.churn && random.one_in(2) {
             let round = settings.half_change(&mut random);
             settings.schedule.0.extend(Some(round).filter(|round| promise::refusal(&settings, round).is_none()));
+        }
+        if random.one_in(UNLINKS_ONE_IN) {
+            let round = settings.unlinks(&mut random);
+            settings.schedule.0.insert(0, round);
         }
         settings
     }
@@ -208,6 +215,18 @@ impl Settings {
         let faults = vec![(begin, arm), (dies, Fault::Crash { who, down })];
         Round { faults, end: dies + down + US * random.below(100_000), core: random.one_in(3) }
     }
+    /// Clients lose links with requests on them, to nodes that read these when the clients have asked what became of them.
+    fn unlinks(&self, random: &mut Random) -> Round {
+        let mut at = US * (1 + random.below(50_000));
+        let mut faults = Vec::new();
+        for _ in 0..8 + random.below(13) {
+            let (number, who) = (random.below(self.clients), Who::Node(self.any_data(random)));
+            let (deaf, late) = (US * (1 + random.below(40_000)), US * (20_000 + random.below(150_000)));
+            faults.push((at, Fault::Unlink { number, who, deaf, late }));
+            at += US * (10_000 + random.below(60_000));
+        }
+        Round { faults, end: at + MS * 200, core: false }
+    }
     fn fault(&self, random: &mut Random) -> Fault {
         let time = |random: &mut Random, most_ms: u64| US * (1 + random.below(most_ms * 1000));
         let who = Who::Node(self.any_data(random));
@@ -216,7 +235,7 @@ impl Settings {
         let most = [100, 700, 2500][random.below(3) as usize];
         let lasts = time(random, most);
         let down_most = if random.one_in(2) { 400 } else { 20 };
-        match random.below(21) {
+        match random.below(22) {
             0..=4 => Fault::Crash { who, down: time(random, down_most) },
             5 => Fault::Crash { who: Who::President, down: time(random, 400) },
             6 => Fault::Crash { who: mgmt, down: time(random, 2000) },
@@ -241,6 +260,11 @@ impl Settings {
                 Fault::Stall { side, lasts: 20 * MS + time(random, most) }
             }
             19 => Fault::Client { number: random.below(self.clients) },
+            20 => {
+                let most = if random.one_in(2) { 100 } else { 1500 };
+                let late = time(random, most);
+                Fault::Unlink { number: random.below(self.clients), who, deaf: time(random, 20), late }
+            }
             _ => {
                 let point = DRAWN[random.below(DRAWN.len() as u64) as usize].to_owned();
                 Fault::Arm { who, point, skip: random.below(8) }
@@ -282,6 +306,7 @@ pub fn lasts(fault: &Fault) -> u64 {
         | Fault::Bridge { lasts, .. }
         | Fault::Stall { lasts, .. } => *lasts,
         Fault::Flap { period, times, .. } => period.saturating_mul(*times),
+        Fault::Unlink { deaf, late, .. } => deaf.saturating_add(*late),
         Fault::Reset { .. } | Fault::Client { .. } | Fault::Arm { .. } => 0,
     }
 }

@@ -1,14 +1,37 @@
-//! Hash maps with a fixed hash: the same in every process and every run. Their iteration order still means nothing, and no
-//! code may let it be seen; keys that a stranger chooses in bulk belong in a tree instead.
+//! Hash maps for the core crates. [`FixedMap`] has a fixed hash: the same in every process and every run. [`SeededMap`] is for keys that
+//! a stranger chooses, such as transaction ids: its hash depends on a seed that the owner draws from its `Context`, so that nobody outside
+//! can find keys that collide, and a simulated run still repeats. The iteration order of either means nothing, and no code may let it be
+//! seen.
 #![expect(clippy::disallowed_types, reason = "the one place that gives the standard map a fixed hash")]
 
 use std::{
     collections::HashMap,
-    hash::{BuildHasherDefault, Hasher},
+    hash::{BuildHasher, BuildHasherDefault, Hasher},
 };
 
 /// A hash map keyed by ids.
 pub type FixedMap<K, V> = HashMap<K, V, BuildHasherDefault<IdHasher>>;
+
+/// A hash map keyed by what a stranger chooses; make it with [`seeded_map`].
+pub type SeededMap<K, V> = HashMap<K, V, Seed>;
+
+/// An empty map whose hash depends on `seed`.
+pub fn seeded_map<K, V>(seed: u64) -> SeededMap<K, V> {
+    HashMap::with_hasher(Seed(seed))
+}
+
+/// The seed of a [`SeededMap`].
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Seed(u64);
+
+impl BuildHasher for Seed {
+    type Hasher = IdHasher;
+    #[inline]
+    fn build_hasher(&self) -> IdHasher {
+        // The state is never what it is in a map without a seed, and every word is multiplied with it mixed in.
+        IdHasher(self.0)
+    }
+}
 
 /// Multiply and fold per word; good for ids and counters.
 #[derive(Clone, Copy, Default, Debug)]

@@ -63,6 +63,12 @@ pub enum Bug {
     SchemaLockIgnored,
     /// An ordered index of a table with rows begins empty.
     OrderedIndexUnfilled,
+    /// A question for an outcome leaves nothing behind: the batch is executed after its client was told that nothing of it was done.
+    TombstoneIgnored,
+    /// What a question leaves behind goes before the client's older links are closed.
+    TombstoneTooShort,
+    /// A node answers for a transaction whose living coordinator it has not asked.
+    OutcomeAskedElsewhere,
 }
 
 impl Bug {
@@ -95,6 +101,9 @@ impl Bug {
         Bug::SchemaLeftHalf,
         Bug::SchemaLockIgnored,
         Bug::OrderedIndexUnfilled,
+        Bug::TombstoneIgnored,
+        Bug::TombstoneTooShort,
+        Bug::OutcomeAskedElsewhere,
     ];
 }
 

@@ -80,7 +80,7 @@ impl TransactionCoordinator {
             op?;
         }
         self.counters.batches += 1;
-        let at = match self.admit(from, &req) {
+        let at = match self.admit(from, &req, ctx) {
             Ok(at) => at,
             Err((code, aborted)) => {
                 let refusal = RequestRef { aborted, ..RequestRef::new(req.request, code) };
@@ -118,11 +118,18 @@ impl TransactionCoordinator {
     }
 
     /// Finds or makes the transaction a batch belongs to; otherwise why not, and whether the transaction is gone.
-    fn admit(&mut self, from: BlockRef, req: &TcBatchReq<'_>) -> Result<u32, (ErrorCode, bool)> {
+    fn admit(&mut self, from: BlockRef, req: &TcBatchReq<'_>, ctx: &mut Context<'_>) -> Result<u32, (ErrorCode, bool)> {
         if !self.is_up() {
             return Err((ErrorCode::NodeStarting, req.flags & START != 0));
         }
         if req.flags & START != 0 {
+            if !self.clients.owns(from, req.trans) {
+                return Err((ErrorCode::ProtocolViolation, true));
+            }
+            if self.clients.is_buried(req.trans) && !planted(Bug::TombstoneIgnored) {
+                ctx.probe("tc: batch came after its client was told that it did not run");
+                return Err((ErrorCode::TransactionNotFound, true));
+            }
             if self.transactions.len() >= TRANSACTIONS_MAX {
                 return Err((ErrorCode::TooManyTransactions, true));
             }

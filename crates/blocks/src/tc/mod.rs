@@ -24,9 +24,10 @@
 //!
 //! # Limits
 //!
-//! [`TRANSACTIONS_MAX`], `BATCH_OPS_MAX` operations per batch, `DEADLOCK_PATH_MAX`, [`QUESTIONS_MAX`].
+//! [`TRANSACTIONS_MAX`], `BATCH_OPS_MAX` operations per batch, `DEADLOCK_PATH_MAX`, [`QUESTIONS_MAX`], [`TOMBSTONES_MAX`].
 
 mod batch;
+mod clients;
 mod deadlock;
 mod finish;
 mod outcome;
@@ -45,7 +46,9 @@ use apus_signal::{
 use apus_types::{Chain, ErrorCode, NodeId, RowLayout};
 use prost::Message;
 
+pub use self::clients::TOMBSTONES_MAX;
 use self::{
+    clients::Clients,
     outcome::Question,
     record::{State, Transactions},
     take_over::TakeOver,
@@ -63,6 +66,7 @@ pub struct TransactionCoordinator {
     /// Generation of the view that last saw each data node leave, by node id.
     left_at: Vec<u64>,
     transactions: Transactions,
+    clients: Clients,
     take_over: Option<TakeOver>,
     questions: Vec<Question>,
     next_question: u64,
@@ -93,6 +97,7 @@ impl TransactionCoordinator {
             view: View::default(),
             left_at: vec![0; usize::from(NodeId::DATA_MAX) + 1],
             transactions: Transactions::default(),
+            clients: Clients::new(0),
             take_over: None,
             questions: Vec::new(),
             next_question: 1,
@@ -151,6 +156,7 @@ impl TransactionCoordinator {
 
     fn on_client_gone(&mut self, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
         let client = NodeId(apus_signal::Reader::new(body).u16()?);
+        self.clients.link_down(client);
         for at in self.transactions.of_client(client) {
             self.transactions.get_mut(at).client = None;
             if self.transactions.get(at).may_abort() {
@@ -179,16 +185,21 @@ impl Block for TransactionCoordinator {
 
     fn tick(&mut self, ctx: &mut Context<'_>) {
         self.retry_refused(ctx);
+        if let Some(ask) = self.clients.tick() {
+            let workers = ctx.ping_workers(ask.token);
+            self.clients.asked(workers);
+        }
     }
 
     fn dump(&self, out: &mut String) {
         use std::fmt::Write;
         let _ = writeln!(
             out,
-            "TC {:?}: view {}, {} transactions, take-over {:?}, drain {:?}, {:?}",
+            "TC {:?}: view {}, {} transactions, {} tombstones, take-over {:?}, drain {:?}, {:?}",
             self.me,
             self.view.generation,
             self.transactions.len(),
+            self.clients.buried(),
             self.take_over.as_ref().map(|t| t.generation),
             self.drain.map(|d| d.epoch.0),
             self.counters
@@ -199,6 +210,7 @@ impl Block for TransactionCoordinator {
     }
 
     fn verify(&self) -> Result<(), String> {
+        self.clients.verify()?;
         let committing = self.transactions.iter().filter(|(_, t)| t.state == State::Committing).count() as u64;
         let counted = self.transactions.in_flight.total();
         if committing == counted {
@@ -245,6 +257,8 @@ impl TransactionCoordinator {
             }
             Kind::ViewOrd => self.on_view_ord(body, ctx),
             Kind::TableOrd => self.on_table_ord(from, body, ctx),
+            Kind::ClientUpRep => self.clients.link_up(body, ctx),
+            Kind::PingConf if from.node == self.me.node => self.clients.answered(body),
             Kind::ClientGoneRep => self.on_client_gone(body, ctx),
             Kind::DrainReq => {
                 let order = EpochOrd::decode(body)?;

@@ -3,6 +3,9 @@
 //! Every LDM instance of every living node is asked. A commit is remembered by each replica of what it changed, so one replica that
 //! remembers far enough back and knows of no commit speaks for its partitions. Where no replica of some group does (they all joined
 //! lately, or the memory was overwritten) the answer is "forgotten".
+//!
+//! Asked at the very node that coordinates, the question first leaves a tombstone (see `clients`): a batch that is still on its way over an older
+//! link must not run after the answer.
 
 use std::collections::BTreeSet;
 
@@ -12,6 +15,7 @@ use apus_signal::{
     takeover::OutcomeSignal,
     tc::{Outcome, TcOutcomeConf, TcOutcomeReq},
 };
+use apus_types::planted::{Bug, planted};
 
 use super::{QUESTIONS_MAX, TransactionCoordinator};
 
@@ -40,9 +44,21 @@ impl TransactionCoordinator {
             && self.view.node(req.tc_node).is_some_and(|n| {
                 self.view.is_alive(req.tc_node) && (req.tc_incarnation == 0 || n.incarnation == req.tc_incarnation)
             });
+        // Without them there would be nothing to make these mistakes with.
+        let closes =
+            !planted(Bug::TombstoneIgnored) && !planted(Bug::TombstoneTooShort) && !planted(Bug::OutcomeAskedElsewhere);
+        for link in self.clients.older_links(from.node, req.trans).filter(|_| closes) {
+            ctx.probe("tc: older link of a client that asks is closed");
+            ctx.close_link(link);
+        }
         let busy = self.transactions.find(req.trans).is_some() || self.questions.len() >= QUESTIONS_MAX;
-        if !self.is_up() || coordinator_lives || busy {
+        if !self.is_up() || (coordinator_lives && !planted(Bug::OutcomeAskedElsewhere)) || busy {
             ctx.probe("tc: outcome asked too early");
+            answer(from, req.request, Outcome::Open, ctx);
+            return Ok(());
+        }
+        if req.tc_node == self.me.node && !self.clients.bury(req.trans, from.node) {
+            ctx.probe("tc: no room for a tombstone");
             answer(from, req.request, Outcome::Open, ctx);
             return Ok(());
         }

@@ -3,6 +3,7 @@
 #![expect(clippy::disallowed_macros, reason = "a failing seed is printed for whoever repeats it")]
 
 mod epochs;
+mod exactly_once;
 mod node_failure;
 mod protocol;
 
@@ -160,7 +161,7 @@ impl Cluster {
             memory,
         };
         worker.add_block(Box::new(Distribution::new(&config)));
-        worker.link_up(client(), 1);
+        worker.link_up(client(), trans(0).client);
         for (&other, peer) in &mut self.workers {
             peer.link_up(node, incarnation);
             let of_other = self.view.node(other).map_or(1, |n| n.incarnation);

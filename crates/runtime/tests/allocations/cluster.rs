@@ -28,6 +28,7 @@ const MGMT: NodeId = NodeId(NodeId::MGMT_BASE + 1);
 const WORKERS: u8 = 2;
 /// The client's id at every node: its link belongs to worker 1.
 const CLIENT: NodeId = NodeId(NodeId::CLIENT_BASE + 1);
+const CLIENT_ID: u64 = 99;
 const RUN_BUDGET: usize = 1024;
 
 struct Node {
@@ -109,7 +110,7 @@ impl Cluster {
             vec![Box::new(Management::new(MgmtConfig { node: MGMT, cluster, incarnation, may_adopt: false }))]
         };
         let nodes = vec![Node::new(MGMT, mgmt, 1), data_node(NodeId(1)), data_node(NodeId(2))];
-        let client = Client::new(ClientConfig::new(vec!["n1".into(), "n2".into()], 99)).expect("a client");
+        let client = Client::new(ClientConfig::new(vec!["n1".into(), "n2".into()], CLIENT_ID)).expect("a client");
         let driver = client.driver();
         let (linked, conns, spare) = (BTreeSet::new(), Vec::new(), Vec::new());
         let mut cluster = Cluster { nodes, linked, driver, conns, now: 0, step_ns: 500_000, spare };
@@ -254,7 +255,7 @@ impl Cluster {
                 let hello = frame_length(rest).ok().flatten().expect("a whole hello");
                 rest = &rest[hello..];
                 conn.greeted = true;
-                node.workers[worker].link_up(CLIENT, 0);
+                node.workers[worker].link_up(CLIENT, CLIENT_ID);
                 assert!(driver.received(conn.id, &hello_answer(node.id)));
             }
             node.arrive(worker, CLIENT, rest);

@@ -4,7 +4,10 @@ use apus_kernel::FaultRule;
 use apus_types::NodeId;
 
 use super::{Drill, MS, Workload};
-use crate::fault::{Fault, Who};
+use crate::{
+    ActorId,
+    fault::{Fault, Who},
+};
 
 /// No node is held for lost because nothing is heard of it for so long.
 const BORNE_NS: u64 = 50 * MS;
@@ -17,6 +20,7 @@ pub(super) enum Deed {
     Speed(NodeId),
     Heal(NodeId, NodeId),
     Unmute { from: NodeId, to: NodeId, lost: bool },
+    Unlink { number: u64, node: NodeId, late: u64 },
     Flap { a: NodeId, b: NodeId, period: u64, times: u64 },
 }
 
@@ -68,6 +72,11 @@ impl<W: Workload> Drill<'_, W> {
             Deed::Speed(node) => self.cluster.slow_down(node, 1),
             Deed::Heal(a, b) => self.cluster.heal(a, b),
             Deed::Unmute { from, to, lost } => self.cluster.unmute(from, to, lost),
+            Deed::Unlink { number, node, late } => {
+                if let Some(actor) = self.actor(number) {
+                    self.cluster.unlink(actor, node, late);
+                }
+            }
             Deed::Flap { a, b, period, times } => {
                 self.cluster.part(a, b);
                 self.plan(period / 2, Deed::Heal(a, b));
@@ -126,6 +135,13 @@ impl<W: Workload> Drill<'_, W> {
                 self.cluster.reset(a, b, worker);
             }
             Fault::Client { number } => self.lose_client(number),
+            Fault::Unlink { number, who, deaf, late } => {
+                let node = self.resolve(who);
+                if let Some(actor) = self.actor(number) {
+                    self.cluster.deafen(actor, node, deaf);
+                    self.plan(deaf, Deed::Unlink { number, node, late });
+                }
+            }
             Fault::Arm { who, point, skip } => {
                 let node = self.resolve(who);
                 self.excused.insert(node);
@@ -177,6 +193,10 @@ impl<W: Workload> Drill<'_, W> {
     pub(super) fn start(&mut self, node: NodeId) {
         self.down.remove(&node);
         self.cluster.start(node);
+    }
+    fn actor(&self, number: u64) -> Option<ActorId> {
+        let index = (number as usize).checked_rem(self.clients.len())?;
+        self.clients.get(index).map(|client| client.actor)
     }
     /// The client with this number or, if that one is dead, the one that came in its place.
     fn lose_client(&mut self, number: u64) {

@@ -1,0 +1,103 @@
+//! A batch runs once, whatever way its client's question and its copies take.
+
+use apus_signal::{
+    BlockId, Kind,
+    tc::{COMMIT, OpKind, Outcome, START, TcOutcomeConf, TcOutcomeReq},
+};
+use apus_types::{ErrorCode, NodeId, TransId};
+
+use super::{Answer, Cluster, client, op, trans};
+
+const ONE: NodeId = NodeId(1);
+const TWO: NodeId = NodeId(2);
+
+fn ask(c: &mut Cluster, node: NodeId, trans: TransId, tc_node: NodeId) -> Outcome {
+    for _ in 0..1000 {
+        let request = c.request(node, BlockId::Tc, Kind::TcOutcomeReq, |out, request| {
+            TcOutcomeReq { request, trans, tc_node, tc_incarnation: 1, age_ms: 1 }.encode(out);
+        });
+        let Answer::Other(Kind::TcOutcomeConf, body) = c.wait(request) else { panic!("no outcome") };
+        match TcOutcomeConf::decode(&body).expect("an outcome").outcome {
+            Outcome::Open => c.pass(1),
+            outcome => return outcome,
+        }
+    }
+    Outcome::Open
+}
+
+fn value(c: &mut Cluster, id: i64) -> i64 {
+    c.quiesce();
+    let request = c.read(ONE, TransId::NONE, &[id]);
+    let Answer::Rows(rows) = c.wait(request) else { panic!("no rows") };
+    rows[0].as_ref().map_or(-1, |row| c.value(row))
+}
+
+fn is_refused(answer: &Answer, expected: ErrorCode) -> bool {
+    matches!(answer, Answer::Refused { code, aborted: true, .. } if *code == expected)
+}
+
+/// The client's old link is read after its question was answered over the new one.
+#[test]
+fn a_batch_that_comes_after_the_question_does_not_run() {
+    for seed in 1..=super::seeds(20) {
+        let mut c = Cluster::new(seed, 2);
+        c.auto(ONE, 1, op(OpKind::Insert, 1, 100));
+        let tc = if seed % 2 == 0 { ONE } else { TWO };
+        assert_eq!(ask(&mut c, tc, trans(2), tc), Outcome::Aborted);
+        let late = c.batch(tc, trans(2), START | COMMIT, 1, &[op(OpKind::Update, 1, 5)]);
+        let answer = c.wait(late);
+        assert!(is_refused(&answer, ErrorCode::TransactionNotFound), "seed {seed}: {answer:?}");
+        assert!(matches!(c.auto(tc, 3, op(OpKind::Update, 1, 5)), Answer::Batch { committed: true, .. }));
+        assert_eq!(value(&mut c, 1), 105, "seed {seed}");
+    }
+}
+
+/// Question and batch race over two links: whatever is answered stays true.
+#[test]
+fn an_answer_stays_true_whichever_comes_first() {
+    let mut seen = std::collections::BTreeSet::new();
+    for seed in 1..=super::seeds(40) {
+        let mut c = Cluster::new(seed, 3);
+        c.auto(ONE, 1, op(OpKind::Insert, 1, 100));
+        let request = c.batch(TWO, trans(2), START | COMMIT, 1, &[op(OpKind::Update, 1, 5)]);
+        (0..seed % 12).for_each(|_| {
+            c.step();
+        });
+        let outcome = ask(&mut c, TWO, trans(2), TWO);
+        let answer = c.wait(request);
+        let committed = matches!(answer, Answer::Batch { committed: true, .. });
+        assert_eq!(outcome == Outcome::Committed, committed, "seed {seed}: told {outcome:?}, then {answer:?}");
+        assert_eq!(value(&mut c, 1), if committed { 105 } else { 100 }, "seed {seed}");
+        seen.insert(outcome as u8);
+    }
+    assert!(seen.contains(&(Outcome::Committed as u8)));
+}
+
+#[test]
+fn a_batch_in_the_name_of_another_client_is_refused_and_a_question_is_not() {
+    let mut c = Cluster::new(3, 2);
+    c.auto(ONE, 1, op(OpKind::Insert, 1, 100));
+    let foreign = TransId { client: trans(0).client + 1, seq: 5 };
+    let forged = c.batch(ONE, foreign, START | COMMIT, 1, &[op(OpKind::Update, 1, 5)]);
+    let answer = c.wait(forged);
+    assert!(is_refused(&answer, ErrorCode::ProtocolViolation), "{answer:?}");
+    assert_eq!(ask(&mut c, ONE, foreign, ONE), Outcome::Aborted);
+    assert_eq!(value(&mut c, 1), 100);
+}
+
+#[test]
+fn tombstones_go_when_the_older_links_are_closed() {
+    let mut c = Cluster::new(4, 2);
+    let old = NodeId(client().0 + 1);
+    let up = |c: &mut Cluster, node: NodeId| {
+        c.workers.get_mut(&ONE).expect("it runs").link_up(node, trans(0).client);
+    };
+    up(&mut c, old);
+    c.pass(1);
+    assert_eq!(ask(&mut c, ONE, trans(9), ONE), Outcome::Aborted);
+    c.pass(200);
+    assert!(c.dump().contains(" 1 tombstones"), "{}", c.dump());
+    c.workers.get_mut(&ONE).expect("it runs").link_down(old);
+    c.pass(100);
+    assert!(!c.dump().contains(" 1 tombstones"), "{}", c.dump());
+}
