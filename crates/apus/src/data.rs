@@ -93,14 +93,17 @@ fn rejoin() -> String {
 
 /// The exit code that says why a node ended.
 pub fn ended(stop: Stop) -> Result<ExitCode, String> {
+    // stderr may be a pipe that nobody reads, so this too goes by the log.
     match stop {
         Stop::Asked => Ok(ExitCode::SUCCESS),
         Stop::Block(reason) => {
-            eprintln!("apus: stopped: {reason}");
+            apus_runtime::log_line(format!("apus: stopped: {reason}"));
+            apus_runtime::flush_log();
             Ok(ExitCode::from(EXIT_STOPPED as u8))
         }
         Stop::Rejoin(reason) => {
-            eprintln!("apus: stopped: {reason}; starts again to join the cluster");
+            apus_runtime::log_line(format!("apus: stopped: {reason}; starts again to join the cluster"));
+            apus_runtime::flush_log();
             Err(rejoin())
         }
         Stop::Failed(reason) => Err(reason),

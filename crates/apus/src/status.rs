@@ -149,6 +149,7 @@ fn to_json(status: &StatusConf) -> serde_json::Value {
                 "backups": n.backups,
                 "address": n.address,
                 "uptime_ms": n.uptime_ms,
+                "stuck": n.stuck,
             })
         })
         .collect();
@@ -192,6 +193,9 @@ fn to_table(status: &StatusConf) -> String {
             n.uptime_ms / 1000,
             n.address
         );
+        if !n.stuck.is_empty() {
+            let _ = writeln!(out, "{:>12} stuck: {}", "", n.stuck);
+        }
     }
     let arbitrator = match number(status.arbitrator) {
         0 => "nobody arbitrates: exactly half of the data nodes would stop".to_owned(),

@@ -131,6 +131,13 @@ impl Context<'_> {
         self.core.rejoins |= self.core.stop.is_none();
         self.stop_node(reason);
     }
+    /// Ends this node with a crash report that holds the trail of its data worker `worker`, which is stuck.
+    pub fn stop_for_stuck(&mut self, worker: u8, reason: &str) {
+        if self.core.stop.is_none() {
+            self.core.stuck = Some(worker);
+        }
+        self.stop_node(reason);
+    }
     /// The cluster that this node is to belong to, as the configuration says; views say it later. Peers of another one are refused.
     pub fn set_cluster(&mut self, cluster: u64) {
         self.core.links.set_cluster(cluster);

@@ -115,6 +115,8 @@ pub(crate) struct Core {
     pub log: Vec<String>,
     pub stop: Option<String>,
     pub rejoins: bool,
+    /// The worker for which the node stops.
+    pub stuck: Option<u8>,
 }
 
 impl Core {
@@ -139,6 +141,7 @@ impl Core {
             log: Vec::new(),
             stop: None,
             rejoins: false,
+            stuck: None,
         }
     }
 

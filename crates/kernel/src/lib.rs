@@ -24,6 +24,7 @@ mod random;
 mod report;
 mod timers;
 mod trace;
+mod watchdog;
 mod worker;
 
 pub use block::Block;

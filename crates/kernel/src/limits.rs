@@ -2,6 +2,11 @@
 
 /// Blocks are ticked about this often, in nanoseconds: fine enough for the shortest time-out, cheap enough to forget.
 pub const TICK_NS: u64 = 10_000_000;
+/// A data worker that has begun no round for so many ticks of the control worker is stuck: 5 s in which the process ran. The longest legal
+/// turn is a slice of some tens of milliseconds.
+pub const STUCK_TICKS: u32 = 500;
+/// After so many its node begins to say so.
+pub const STUCK_WARN_TICKS: u32 = STUCK_TICKS / 2;
 /// Most workers (LDM and TC instances) of a node: the instance of a block address is a byte.
 pub const INSTANCES_MAX: u8 = 128;
 /// While a worker has more bytes of unexecuted signals than this, its executor stops reading from clients.

@@ -206,6 +206,7 @@ pub(crate) fn is_inside_only(kind: Kind) -> bool {
             | Kind::LinkDownRep
             | Kind::LinkUpRep
             | Kind::ViewOrd
+            | Kind::WorkerStuckRep
             | Kind::TableOrd
     )
 }

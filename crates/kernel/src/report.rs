@@ -28,21 +28,33 @@ impl Worker {
         let _ = writeln!(out, "reason: {}\n\n== backtrace\n{}", cause.reason, cause.backtrace);
         out.push_str("\n== counters\n");
         self.write_counters(&mut out);
+        self.write_trail(&mut out);
+        out.push_str("\n== blocks\n");
+        self.dump(&mut out);
+        out
+    }
+
+    /// The last code points and signals, oldest first. Reads nothing but two rings of plain values, so that the worker's thread can write it
+    /// in the middle of anything.
+    pub fn write_trail(&self, out: &mut String) {
         out.push_str("\n== jams, oldest first\n");
-        self.write_jams(&mut out);
-        out.push_str("\n== signals, oldest first: ns kind from -> to, epoch, trace, body bytes: first bytes\n");
+        self.write_jams(out);
+        out.push_str("\n== signals, oldest first: ns kind from -> to, epoch, trace, body bytes: fields (of a body that was cut: first bytes)\n");
         for s in self.core.signals.iter() {
             let e = &s.envelope;
             let (at, bytes) = (s.at_ns, s.body_bytes);
             let _ = write!(out, "{at} {:?} {:?} -> {:?} {} {:x} {bytes}:", e.kind, e.from, e.to, e.epoch, e.trace);
-            for byte in s.body() {
-                let _ = write!(out, "{byte:02x}");
+            let is_whole = s.body().len() == bytes as usize;
+            match apus_signal::describe(e.kind, s.body()).filter(|_| is_whole) {
+                Some(fields) => {
+                    let _ = write!(out, " {fields}");
+                }
+                None => s.body().iter().for_each(|byte| {
+                    let _ = write!(out, "{byte:02x}");
+                }),
             }
             out.push('\n');
         }
-        out.push_str("\n== blocks\n");
-        self.dump(&mut out);
-        out
     }
 
     pub(crate) fn write_counters(&self, out: &mut String) {

@@ -13,13 +13,18 @@ use apus_signal::{
     tc::RequestRef,
     view::View,
 };
-use apus_types::{Epoch, ErrorCode, NodeId, hash::hash_key};
+use apus_types::{
+    Epoch, ErrorCode, NodeId,
+    hash::hash_key,
+    planted::{Bug, planted},
+};
 
 use crate::{
     Block, Context, Counters, FaultRule, Request, WorkerConfig,
     core::{Core, Lease},
     limits::{BUFFER_BYTES_KEPT, CLIENT_UNSENT_SOFT, JOB_BYTES_MAX, JOB_BYTES_SOFT, TICK_NS},
     links::{is_data_plane, is_inside_only},
+    watchdog::Watchdog,
 };
 
 const NO_BLOCK: u8 = u8::MAX;
@@ -33,6 +38,9 @@ pub struct Worker {
     running: Vec<u8>,
     running_at: usize,
     next_tick: u64,
+    /// Ticks so far.
+    ticks: u64,
+    watchdog: Watchdog,
     /// Hash over every executed signal, where the simulator wants one.
     hash: Option<u64>,
 }
@@ -51,6 +59,8 @@ impl Worker {
             running: Vec::new(),
             running_at: 0,
             next_tick: 0,
+            ticks: 0,
+            watchdog: Watchdog::default(),
             hash: None,
         }
     }
@@ -94,11 +104,27 @@ impl Worker {
         core.timers.fire(core.now, &mut core.jobs);
         if core.now >= self.next_tick {
             self.next_tick = core.now + TICK_NS;
+            self.ticks += 1;
             for block in &mut self.blocks {
                 let me = block.block_ref();
                 block.tick(&mut Context { core: &mut self.core, me, trace: 0 });
             }
         }
+    }
+    /// Ticks so far, of at most one per round.
+    pub fn ticks(&self) -> u64 {
+        self.ticks
+    }
+    /// On the control worker, once per tick: how many rounds a data worker has begun, and whether it sleeps. QMGR hears of one that is
+    /// stuck.
+    pub fn watch(&mut self, worker: u8, rounds: u64, is_asleep: bool) {
+        let Some(ticks) = self.watchdog.look(worker, rounds, is_asleep) else { return };
+        let (from, node) = (self.core.link_ref(), self.core.config.node);
+        let qmgr = BlockRef::new(node, BlockId::Qmgr, BlockRef::CONTROL);
+        self.core.send(from, qmgr, Kind::WorkerStuckRep, 0, |b| {
+            b.put_u8(worker);
+            b.put_u32(ticks);
+        });
     }
     /// When `set_time` must be called again at the latest.
     pub fn next_deadline(&self) -> u64 {
@@ -396,7 +422,7 @@ impl Worker {
     /// the bytes: a node that was paused and may have been removed meanwhile answers no client (see the QMGR block).
     #[inline]
     pub fn serves(&self, node: NodeId, now_ns: u64) -> bool {
-        !node.is_client() || now_ns < self.core.lease.until()
+        !node.is_client() || now_ns < self.core.lease.until() || planted(Bug::LeaseNotChecked)
     }
 
     // ---- to the executor
@@ -437,6 +463,10 @@ impl Worker {
     /// It is to start again; see [`Context::stop_to_rejoin`].
     pub fn rejoins(&self) -> bool {
         self.core.rejoins
+    }
+    /// The data worker for which the node is to end; see [`Context::stop_for_stuck`].
+    pub fn stuck_worker(&self) -> Option<u8> {
+        self.core.stuck
     }
     /// Whether the job buffer holds signals.
     pub fn has_work(&self) -> bool {

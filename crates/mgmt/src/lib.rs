@@ -131,6 +131,8 @@ pub struct Management {
     /// By asker.
     held: BTreeMap<NodeId, Held>,
     heard: BTreeMap<NodeId, Heard>,
+    /// Nodes that say that workers of theirs are stuck, and what they say.
+    stuck: BTreeMap<NodeId, String>,
     /// Newest committed view that a living node reported.
     view: Option<View>,
     started_at: Option<u64>,
@@ -146,6 +148,7 @@ impl Management {
             links: BTreeMap::new(),
             held: BTreeMap::new(),
             heard: BTreeMap::new(),
+            stuck: BTreeMap::new(),
             view: None,
             started_at: None,
         }
@@ -163,6 +166,11 @@ impl Management {
         node.address = rep.address;
         node.member = rep.generation > 0;
         self.heard.insert(from.node, Heard { at: now, uptime_ms: rep.uptime_ms });
+        if rep.stuck.is_empty() {
+            self.stuck.remove(&from.node);
+        } else {
+            self.stuck.insert(from.node, rep.stuck);
+        }
         self.arbitrator.registered(rep.node, rep.incarnation);
         if let Some(cluster) = view.as_ref().map(|v| v.cluster).filter(|_| self.may_adopt) {
             self.config.cluster = cluster;
@@ -273,6 +281,7 @@ impl Management {
                 backups: chains().filter(|p| *p > 0).count() as u32,
                 uptime_ms: heard.map_or(0, |h| h.uptime_ms),
                 silent_ms: heard.map_or(u64::MAX, |h| now.saturating_sub(h.at) / 1_000_000),
+                stuck: self.stuck.get(&id).cloned().unwrap_or_default(),
             }
         };
         StatusConf {

@@ -7,7 +7,6 @@ use std::{
     backtrace::Backtrace,
     cell::RefCell,
     fs,
-    io::Write,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Once,
     thread,
@@ -15,7 +14,7 @@ use std::{
 
 use apus_kernel::{CrashCause, Worker};
 
-use crate::{config::DataNodeConfig, executor::unix_micros};
+use crate::{config::DataNodeConfig, executor::unix_micros, log, trail};
 
 thread_local! {
     static LAST: RefCell<(String, String)> = const { RefCell::new((String::new(), String::new())) };
@@ -74,6 +73,22 @@ pub fn spawn(config: &DataNodeConfig, name: String, run: impl FnOnce() + Send + 
     started.expect("the operating system gives no thread");
 }
 
+/// Ends a node of which a data worker is stuck; `reason` says which and for how long, `control` is the worker that found it.
+pub fn end_for_stuck(
+    config: &DataNodeConfig,
+    stuck: u8,
+    thread: Option<trail::Thread>,
+    reason: &str,
+    control: &Worker,
+) -> ! {
+    let told = thread.and_then(trail::ask).unwrap_or_else(|| "its thread did not answer in time".to_owned());
+    LAST.with(|last| *last.borrow_mut() = (reason.to_owned(), String::new()));
+    die(config, |cause| {
+        let report = control.crash_report(cause);
+        format!("{report}\n== worker {stuck}, which is stuck\n{told}\n")
+    })
+}
+
 fn die(config: &DataNodeConfig, render: impl FnOnce(&CrashCause<'_>) -> String) -> ! {
     let (reason, backtrace) = LAST.with(RefCell::take);
     let micros = unix_micros();
@@ -81,12 +96,14 @@ fn die(config: &DataNodeConfig, render: impl FnOnce(&CrashCause<'_>) -> String) 
     let report = render(&CrashCause { reason: &reason, backtrace: &backtrace, build: &config.build, time: &time });
     let path = config.dir.join(format!("crash-{}-{}.txt", config.node, micros));
     let written = fs::create_dir_all(&config.dir).and_then(|()| fs::write(&path, &report));
-    let mut stderr = std::io::stderr();
-    let _ = writeln!(stderr, "node {} crashed: {reason}\n{backtrace}", config.node);
-    let _ = match written {
-        Ok(()) => writeln!(stderr, "crash report: {}", path.display()),
-        Err(e) => writeln!(stderr, "no file for the crash report ({e}):\n{report}"),
-    };
+    // stderr may be a pipe that nobody reads: the process ends all the same, and soon.
+    log::line(format!("node {} crashed: {reason}", config.node));
+    log::whole(backtrace);
+    match written {
+        Ok(()) => log::line(format!("crash report: {}", path.display())),
+        Err(e) => log::whole(format!("no file for the crash report ({e}):\n{report}")),
+    }
+    log::flush();
     std::process::abort()
 }
 

@@ -21,6 +21,7 @@ use crate::{
     config::{CONNECT_TIMEOUT_MS, HELLO_TIMEOUT_MS, REDIAL_MS},
     crash,
     hello::{self, First},
+    log,
     shared::{NewLink, Shared, lock},
 };
 
@@ -127,7 +128,7 @@ fn keep(shared: &Shared, peer: &Arc<Peer>, mut node: Option<NodeId>) {
             Err(e) => {
                 let error = e.to_string();
                 if error != last_error {
-                    eprintln!("node {}: no link to {address} yet: {error}", shared.config.node);
+                    log::line(format!("node {}: no link to {address} yet: {error}", shared.config.node));
                     last_error = error;
                 }
                 peer.pause(pause);

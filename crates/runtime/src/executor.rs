@@ -12,7 +12,7 @@ use apus_types::NodeId;
 use crate::{
     config::RUN_BUDGET,
     conns::{Conns, WAKER_TOKEN},
-    dial,
+    crash, dial, log,
     node::Stop,
     poll::{Interest, Poll, Ready},
     shared::{Door, Shared, lock},
@@ -32,6 +32,8 @@ pub struct Executor {
     ring_bytes: Vec<u8>,
     ready: Vec<Ready>,
     ring_stuck: bool,
+    /// Ticks of the worker when the others were looked at last.
+    watched: u64,
 }
 
 pub fn unix_micros() -> i64 {
@@ -52,6 +54,7 @@ impl Executor {
             ring_bytes: Vec::new(),
             ready: Vec::new(),
             ring_stuck: false,
+            watched: 0,
         })
     }
 
@@ -62,7 +65,9 @@ impl Executor {
     pub fn run(&mut self) -> io::Result<()> {
         while !self.shared.is_stopping() {
             self.wait()?;
+            Self::door(&self.shared, self.worker.config().worker).begin_round();
             self.worker.set_time(self.now_ns(), unix_micros());
+            self.watch_workers();
             self.take_in();
             self.worker.run(RUN_BUDGET);
             self.worker.settle();
@@ -92,6 +97,19 @@ impl Executor {
         let result = self.poll.wait(Some(timeout_ns), &mut self.ready);
         door.awake();
         result
+    }
+
+    /// The control worker looks after the data workers once per tick.
+    fn watch_workers(&mut self) {
+        let who = self.worker.config();
+        if !who.is_control() || self.watched == self.worker.ticks() {
+            return;
+        }
+        self.watched = self.worker.ticks();
+        for worker in 0..who.instances {
+            let door = Self::door(&self.shared, worker);
+            self.worker.watch(worker, door.rounds(), door.is_asleep());
+        }
     }
 
     /// Executes what the world and the other workers brought.
@@ -181,11 +199,15 @@ impl Executor {
             }
         }
         for line in self.worker.take_log() {
-            eprintln!("{line}");
+            log::line(line);
         }
         // The control worker knows it first: QMGR runs there.
         if self.worker.cluster() != 0 && self.shared.cluster.load(Ordering::Relaxed) != self.worker.cluster() {
             self.shared.cluster.store(self.worker.cluster(), Ordering::Relaxed);
+        }
+        if let (Some(stuck), Some(reason)) = (self.worker.stuck_worker(), self.worker.stop_reason()) {
+            let thread = Self::door(&self.shared, stuck).thread();
+            crash::end_for_stuck(&self.shared.config, stuck, thread, reason, &self.worker);
         }
         if let Some(reason) = self.worker.stop_reason() {
             let stop = if self.worker.rejoins() { Stop::Rejoin } else { Stop::Block };

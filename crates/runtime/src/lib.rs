@@ -20,7 +20,8 @@
 //! [`apus_kernel::limits::MEMBER_UNSENT_MAX`] bytes and handled as failed.
 //!
 //! **Death.** A panic in any thread writes a crash report to the node's directory and to stderr and aborts the process: peers see
-//! closed connections at once. SIGTERM and SIGINT, and a block's `stop_node`, end it in order.
+//! closed connections at once. A data worker that makes no rounds for 5 s in which the process ran ends the node with its own trail in the
+//! report, if the others can go on without it (`trail`, and module `stuck` of QMGR). SIGTERM and SIGINT, and a block's `stop_node`, end it in order.
 
 mod config;
 mod conns;
@@ -29,9 +30,12 @@ mod dial;
 mod executor;
 mod hello;
 mod listener;
+mod log;
 mod node;
 mod poll;
 mod shared;
+mod trail;
 
 pub use config::{DataNodeConfig, MgmtConfig};
+pub use log::{flush as flush_log, line as log_line};
 pub use node::{Bound, EXIT_STOPPED, Node, Stop, run_data_node, run_mgmt};

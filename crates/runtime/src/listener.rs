@@ -16,6 +16,7 @@ use apus_types::NodeId;
 use crate::{
     config::{HELLO_TIMEOUT_MS, HELLOS_MAX},
     hello::{self, First},
+    log,
     poll::{Interest, Poll, Ready},
     shared::{NewLink, Shared, lock},
 };
@@ -78,7 +79,7 @@ impl Hellos {
                 Err(e) if matches!(e.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
                 Err(e) => {
                     // Out of file descriptors or memory: let workers close some instead of asking again at once.
-                    eprintln!("node {}: cannot accept a connection: {e}", self.shared.config.node);
+                    log::line(format!("node {}: cannot accept a connection: {e}", self.shared.config.node));
                     std::thread::sleep(Duration::from_nanos(RECHECK_NS));
                     return;
                 }

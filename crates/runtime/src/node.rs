@@ -19,7 +19,9 @@ use crate::{
     crash, dial,
     executor::{Executor, unix_micros},
     listener::Hellos,
+    log,
     shared::{Shared, lock},
+    trail,
 };
 
 /// Exit code of a process whose node was stopped by a block (lost the arbitration, no place in the configuration, ...).
@@ -111,6 +113,7 @@ where
             Ok(executor) => executor,
             Err(e) => return shared.stop(Stop::Failed(format!("worker {}: {e}", who.worker))),
         };
+    shared.doors[usize::from(who.worker)].set_thread(trail::begin(&executor.worker));
     let run = |executor: &mut Executor| {
         let blocks = (*lock(build))(&who);
         blocks.into_iter().for_each(|block| executor.worker.add_block(block));
@@ -119,6 +122,7 @@ where
         }
     };
     crash::guard_worker(&shared.config, &mut executor, run, |executor| &executor.worker);
+    trail::end();
 }
 
 /// A running node.
@@ -142,6 +146,7 @@ impl Node {
         for worker in self.workers {
             let _ = worker.join(); // a worker that panicked has aborted the process
         }
+        log::flush();
         reason
     }
     /// As [`Node::wait`], and SIGTERM or SIGINT stop the node.

@@ -5,7 +5,7 @@ use std::{
     io,
     net::TcpStream,
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
@@ -18,6 +18,7 @@ use crate::{
     dial::Peer,
     node::Stop,
     poll::Waker,
+    trail,
 };
 
 /// A thread that panics aborts the process, so that nobody meets a poisoned lock for long.
@@ -73,6 +74,10 @@ pub struct Door {
     waker: Waker,
     /// The worker sleeps or is about to: who leaves something wakes it.
     sleeping: AtomicBool,
+    /// Rounds that it has begun: the control worker watches whether they go on.
+    rounds: AtomicU64,
+    /// Its thread, once that runs.
+    thread: OnceLock<trail::Thread>,
     links: Mutex<Vec<NewLink>>,
     has_links: AtomicBool,
     /// From each worker of the node.
@@ -84,10 +89,29 @@ impl Door {
         Ok(Door {
             waker: Waker::new()?,
             sleeping: AtomicBool::new(false),
+            rounds: AtomicU64::new(0),
+            thread: OnceLock::new(),
             links: Mutex::new(Vec::new()),
             has_links: AtomicBool::new(false),
             rings: (0..workers).map(|_| Ring::default()).collect(),
         })
+    }
+    /// By the worker: another round begins. Nobody else writes it.
+    pub fn begin_round(&self) {
+        self.rounds.store(self.rounds.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+    pub fn rounds(&self) -> u64 {
+        self.rounds.load(Ordering::Relaxed)
+    }
+    pub fn is_asleep(&self) -> bool {
+        self.sleeping.load(Ordering::Relaxed)
+    }
+    /// By the worker, from its own thread.
+    pub fn set_thread(&self, thread: trail::Thread) {
+        let _ = self.thread.set(thread);
+    }
+    pub fn thread(&self) -> Option<trail::Thread> {
+        self.thread.get().copied()
     }
     pub fn waker(&self) -> &Waker {
         &self.waker

@@ -7,9 +7,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use apus_kernel::{Block, Context, ensure, jam};
+use apus_kernel::{Block, Context, WorkerConfig, ensure, jam};
 use apus_runtime::{Bound, DataNodeConfig};
-use apus_signal::{BlockId, BlockRef, DecodeError, Envelope};
+use apus_signal::{BlockId, BlockRef, DecodeError, Envelope, Kind};
 use apus_types::NodeId;
 
 const CHILD: &str = "APUS_CRASH_TEST_DIR";
@@ -33,7 +33,42 @@ impl Block for Broken {
     }
 }
 
-fn run_child(dir: &Path) {
+/// Stays in one turn for ever.
+struct Spinning(BlockRef);
+
+impl Block for Spinning {
+    fn block_ref(&self) -> BlockRef {
+        self.0
+    }
+    fn receive(&mut self, _: &Envelope, _: &[u8], _: &mut Context<'_>) -> Result<(), DecodeError> {
+        Ok(())
+    }
+    fn tick(&mut self, ctx: &mut Context<'_>) {
+        jam!(ctx);
+        while std::hint::black_box(true) {
+            std::hint::spin_loop();
+        }
+    }
+    fn dump(&self, _: &mut String) {}
+}
+
+/// Stands in for QMGR: ends the node at the first word of the watchdog.
+struct Watching(BlockRef);
+
+impl Block for Watching {
+    fn block_ref(&self) -> BlockRef {
+        self.0
+    }
+    fn receive(&mut self, envelope: &Envelope, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
+        assert_eq!(envelope.kind, Kind::WorkerStuckRep);
+        ctx.stop_for_stuck(body[0], "a worker does not turn");
+        Ok(())
+    }
+    fn tick(&mut self, _: &mut Context<'_>) {}
+    fn dump(&self, _: &mut String) {}
+}
+
+fn run_child(dir: &Path, build: impl Fn(&WorkerConfig) -> Box<dyn Block> + Send + 'static) {
     let config = DataNodeConfig {
         node: NodeId(7),
         listen: "127.0.0.1:0".to_owned(),
@@ -42,31 +77,28 @@ fn run_child(dir: &Path) {
         dir: dir.to_owned(),
         build: "crash-test build".to_owned(),
     };
-    let node = Bound::new(config)
-        .and_then(|b| b.start(|who| vec![Box::new(Broken(BlockRef::new(who.node, BlockId::Qmgr, who.instance())))]));
+    let node = Bound::new(config).and_then(|b| b.start(move |who| vec![build(who)]));
     node.expect("the node starts").wait();
 }
 
-#[test]
-fn a_failed_invariant_leaves_a_report_and_ends_the_process() {
-    if let Some(dir) = std::env::var_os(CHILD) {
-        return run_child(Path::new(&dir));
-    }
-    let dir = std::env::temp_dir().join(format!("apus-crash-test-{}", std::process::id()));
+/// Runs `test` of this program in a child process, with a stderr that nobody reads, and returns its only crash report.
+fn report_of_child(test: &str) -> String {
+    let dir = std::env::temp_dir().join(format!("apus-{test}-{}", std::process::id()));
     let mut child = Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", test])
         .env(CHILD, &dir)
         .stdout(Stdio::null())
-        .stderr(Stdio::null())
+        .stderr(Stdio::piped())
         .spawn()
         .expect("the child starts");
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(60);
     let status = loop {
         if let Some(status) = child.try_wait().expect("the child can be waited for") {
             break status;
         }
         if Instant::now() > deadline {
             let _ = child.kill();
-            panic!("the node lives on with a broken invariant");
+            panic!("the node lives on");
         }
         std::thread::sleep(Duration::from_millis(5)); // polls, until the deadline above
     };
@@ -74,8 +106,41 @@ fn a_failed_invariant_leaves_a_report_and_ends_the_process() {
     let reports: Vec<_> = std::fs::read_dir(&dir).expect("a directory of reports").flatten().collect();
     assert_eq!(reports.len(), 1, "one crash, one report");
     let text = std::fs::read_to_string(reports[0].path()).expect("the report");
-    for part in ["two swallows make a summer, here is 1", "crash-test build", "crash.rs", "the block's own words"] {
+    std::fs::remove_dir_all(&dir).expect("the directory goes");
+    text
+}
+
+fn assert_has(text: &str, parts: &[&str]) {
+    for part in parts {
         assert!(text.contains(part), "{part:?} is missing in:\n{text}");
     }
-    std::fs::remove_dir_all(&dir).expect("the directory goes");
+}
+
+#[test]
+fn a_failed_invariant_leaves_a_report_and_ends_the_process() {
+    if let Some(dir) = std::env::var_os(CHILD) {
+        return run_child(Path::new(&dir), |who| {
+            let me = BlockRef::new(who.node, BlockId::Qmgr, who.instance());
+            if who.is_control() { Box::new(Broken(me)) } else { Box::new(Watching(me)) }
+        });
+    }
+    let text = report_of_child("a_failed_invariant_leaves_a_report_and_ends_the_process");
+    assert_has(
+        &text,
+        &["two swallows make a summer, here is 1", "crash-test build", "crash.rs", "the block's own words"],
+    );
+}
+
+#[test]
+fn a_stuck_worker_ends_the_process_with_its_own_trail() {
+    if let Some(dir) = std::env::var_os(CHILD) {
+        return run_child(Path::new(&dir), |who| {
+            let me = |block| BlockRef::new(who.node, block, who.instance());
+            if who.is_control() { Box::new(Watching(me(BlockId::Qmgr))) } else { Box::new(Spinning(me(BlockId::Ldm))) }
+        });
+    }
+    let text = report_of_child("a_stuck_worker_ends_the_process_with_its_own_trail");
+    assert_has(&text, &["reason: a worker does not turn", "== worker 0, which is stuck"]);
+    let (_, trail) = text.split_once("== worker 0, which is stuck").expect("its trail");
+    assert_has(trail, &["backtrace:", "== jams, oldest first", "crash.rs: "]);
 }

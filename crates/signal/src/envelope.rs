@@ -210,6 +210,8 @@ kinds! {
     SuspectRep = 148;
     LeaseEndReq = 149;
     LeaseEndConf = 150;
+    /// Inside a node: a data worker makes no rounds (watchdog to QMGR); body: worker `u8`, ticks `u32`, 0: it does again.
+    WorkerStuckRep = 154;
 
     // The map for clients: module `view`.
     MapReq = 160;

@@ -9,6 +9,7 @@
 
 pub mod codec;
 pub mod copy;
+mod describe;
 pub mod dict;
 pub mod envelope;
 pub mod epoch;
@@ -24,4 +25,5 @@ pub mod tc;
 pub mod view;
 
 pub use codec::{DecodeError, Reader};
+pub use describe::describe;
 pub use envelope::{BlockId, BlockRef, Envelope, Kind};

@@ -96,6 +96,9 @@ pub struct RegisterRep {
     /// Of the process, in milliseconds.
     #[prost(uint64, tag = "6")]
     pub uptime_ms: u64,
+    /// Which data workers are stuck, for people; empty: none.
+    #[prost(string, tag = "12")]
+    pub stuck: String,
 }
 
 /// One data node as the management node sees it.
@@ -122,6 +125,9 @@ pub struct NodeSummary {
     /// Milliseconds since the node was last heard; `u64::MAX` for never.
     #[prost(uint64, tag = "9")]
     pub silent_ms: u64,
+    /// See [`RegisterRep::stuck`].
+    #[prost(string, tag = "15")]
+    pub stuck: String,
 }
 
 /// `StatusConf`.

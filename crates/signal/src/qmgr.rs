@@ -62,6 +62,9 @@ pub struct Heartbeat {
     /// For so long the sender has heard too few to go on: it has given up what it was promised, and serves no client. 0: it hears enough.
     #[prost(uint64, tag = "8")]
     pub strained_ns: u64,
+    /// A data worker of the sender has been in one turn for long.
+    #[prost(bool, tag = "13")]
+    pub stuck: bool,
 }
 
 /// `JoinReq`: sent by a starting node to every linked data node until it is a member.

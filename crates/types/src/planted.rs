@@ -69,6 +69,8 @@ pub enum Bug {
     TombstoneTooShort,
     /// A node answers for a transaction whose living coordinator it has not asked.
     OutcomeAskedElsewhere,
+    /// Workers read from clients without a look at the lease.
+    LeaseNotChecked,
 }
 
 impl Bug {
@@ -104,6 +106,7 @@ impl Bug {
         Bug::TombstoneIgnored,
         Bug::TombstoneTooShort,
         Bug::OutcomeAskedElsewhere,
+        Bug::LeaseNotChecked,
     ];
 }
 

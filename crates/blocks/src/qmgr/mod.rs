@@ -21,6 +21,8 @@
 //!
 //! **Strain** (`strain`). Who hears too few to go on serves nobody and waits, for what stalls the network for all is no failure of any.
 //!
+//! **Stuck** (`stuck`). A node of which a data worker makes no rounds any more ends itself, if the others can go on without it.
+//!
 //! **What others say** of a member that we hear ourselves is not always believed (`accuse`).
 //!
 //! **Change of view** (`change`). The *acting president* is the full member with the lowest join order that is not held for
@@ -57,11 +59,14 @@ mod pulse;
 mod spread;
 mod start;
 mod strain;
+mod stuck;
 mod survival;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod tests_silence;
+#[cfg(test)]
+mod tests_stuck;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -158,6 +163,7 @@ pub struct Membership {
     pulses: pulse::Pulses,
     accusations: accuse::Accusations,
     partings: parting::Partings,
+    stuck: stuck::Stuck,
 
     /// As acting president.
     change: Option<Change>,
@@ -198,6 +204,7 @@ impl Membership {
             pulses: pulse::Pulses::default(),
             accusations: accuse::Accusations::default(),
             partings: parting::Partings::default(),
+            stuck: stuck::Stuck::default(),
             change: None,
             gates_for: None,
             pings: 0,
@@ -493,6 +500,7 @@ impl Membership {
             generation: self.generation(),
             view: self.view.clone(),
             uptime_ms: now.saturating_sub(self.started_at.unwrap_or(now)) / MS,
+            stuck: self.stuck.summary(),
         };
         self.tell_managers(Kind::RegisterRep, &rep, ctx);
     }
@@ -531,6 +539,10 @@ impl Membership {
                 if order.incarnation == 0 || order.incarnation == self.incarnation {
                     self.stop_to_rejoin(ctx, &order.reason);
                 }
+            }
+            Kind::WorkerStuckRep if from == self.me => {
+                let mut r = apus_signal::Reader::new(body);
+                self.on_worker_stuck(r.u8()?, r.u32()?, ctx);
             }
             Kind::PingConf if from == self.me => self.on_ping_conf(apus_signal::Reader::new(body).u64()?, ctx),
             Kind::LeaseEndReq if from.is_data() || from.is_mgmt() => {

@@ -4,7 +4,7 @@
 //! answers its clients from memory that is no longer current (simulator seed 80001967). So whoever still has its links to a member
 //! that is to be removed, because another says so or the arbitrator is asked, does not say yes before that member
 //!
-//! - has answered `LeaseEndReq`: none of its workers reads from clients any more, and nobody renews its lease, for whoever asks or
+//! - has answered `LeaseEndReq`: its workers read from clients no more, from that moment on, and nobody renews its lease, for whoever asks or
 //!   has it asked sends it no heartbeats; or
 //! - is gone: the link has closed; or
 //! - cannot have a lease any more, by the promise that we, or who asks the arbitrator, gave it last (`pulse`).
@@ -29,18 +29,9 @@ struct Parting {
     until: u64,
 }
 
-/// Somebody waits for us to have no lease, and we for our workers.
-struct Ending {
-    token: u64,
-    missing: u8,
-    asker: BlockRef,
-}
-
 #[derive(Default)]
 pub(super) struct Partings {
     from: BTreeMap<NodeId, Parting>,
-    /// One per asker.
-    ours: BTreeMap<NodeId, Ending>,
 }
 
 impl Partings {
@@ -90,27 +81,8 @@ impl Membership {
         }
         self.pulses.void_lease(ctx.now());
         self.renew_lease(ctx);
-        self.pings += 1;
-        let missing = ctx.ping_workers(self.pings);
-        self.partings.ours.insert(asker.node, Ending { token: self.pings, missing, asker });
-        self.confirm_lease_ends(ctx);
-    }
-
-    /// A worker has done what it was told before the ping.
-    pub(super) fn on_lease_ping(&mut self, token: u64, ctx: &mut Context<'_>) {
-        for ending in self.partings.ours.values_mut().filter(|e| e.token == token) {
-            ending.missing = ending.missing.saturating_sub(1);
-        }
-        self.confirm_lease_ends(ctx);
-    }
-
-    fn confirm_lease_ends(&mut self, ctx: &mut Context<'_>) {
+        // All workers look at the lease after they have a request's bytes, and it is gone.
         let conf = LeaseEnd { incarnation: self.incarnation };
-        self.partings.ours.retain(|_, ending| {
-            if ending.missing == 0 {
-                ctx.send(ending.asker, Kind::LeaseEndConf, |b| encode(&conf, b));
-            }
-            ending.missing > 0
-        });
+        ctx.send(asker, Kind::LeaseEndConf, |b| encode(&conf, b));
     }
 }

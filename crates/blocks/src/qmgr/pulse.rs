@@ -69,6 +69,8 @@ struct Pulse {
     /// Since when all its heartbeats say that it is strained, and how long it has been by its own clock.
     strained_since: Option<u64>,
     strained: u64,
+    /// It says that a worker of its own is stuck.
+    stuck: bool,
 }
 
 #[derive(Default)]
@@ -121,6 +123,10 @@ impl Pulses {
         self.members.get(&node).is_some_and(|p| p.silence(now) < self.limit(p, longest))
     }
 
+    pub(super) fn is_stuck(&self, node: NodeId) -> bool {
+        self.members.get(&node).is_some_and(|p| p.stuck)
+    }
+
     fn beat(&mut self, from: NodeId, beat: &Heartbeat, now: u64) {
         if let Some(pulse) = self.members.get_mut(&from) {
             if pulse.its_clock == 0 {
@@ -131,6 +137,7 @@ impl Pulses {
             pulse.late = beat.late_ns.min(Spread::MAX_NS);
             pulse.its_clock = beat.clock;
             pulse.strained = beat.strained_ns;
+            pulse.stuck = beat.stuck;
             if beat.strained_ns > 0 {
                 pulse.promised_until = 0; // it has given up its lease
             }
@@ -273,6 +280,7 @@ impl Membership {
                 echo: 0,
                 promise_ns: 0,
                 strained_ns: self.pulses.strained,
+                stuck: self.stuck.is_any(),
             };
             // The promise runs from when we heard what is echoed, which may be a while ago.
             if pulse.its_clock != 0 && pulse.strained_since.is_none() {
@@ -319,6 +327,7 @@ impl Membership {
                 leased_until: self.pulses.prepared_at + promise - promise / DRIFT,
                 strained_since: None,
                 strained: 0,
+                stuck: false,
             };
             members.insert(node.node(), self.pulses.members.get(&node.node()).copied().unwrap_or_else(new));
         }

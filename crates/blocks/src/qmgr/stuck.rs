@@ -1,0 +1,88 @@
+//! A data worker that makes no rounds any more: what its node does about it.
+//!
+//! The control worker's heartbeats say that the process lives; they do not say that it works. The kernel's watchdog counts the ticks in
+//! which a data worker has begun no round. After [`STUCK_WARN_TICKS`] (2.5 s in which the process ran) the node says so in its
+//! heartbeats and to the management nodes, which show it. After [`STUCK_TICKS`] (5 s) it ends itself with a crash report that holds
+//! the worker's trail, if the others can go on without it: the survival rule is judged on those that do not say the same of themselves.
+//! Since they have said so for 2.5 s by then, two nodes that one statement has stuck do not end each other's last copy. With half of the
+//! nodes left the arbitrator must be in reach. Otherwise the node stays, with all its rows, and is judged again every 2.5 s.
+
+use std::collections::BTreeMap;
+
+use apus_kernel::{
+    Context, jam,
+    limits::{STUCK_TICKS, TICK_NS},
+};
+use apus_types::NodeId;
+
+use super::{
+    MS, Membership, Phase,
+    survival::{Verdict, verdict},
+};
+
+/// Data workers of this node that are stuck, with the ticks since when.
+#[derive(Default)]
+pub(super) struct Stuck {
+    workers: BTreeMap<u8, u32>,
+}
+
+impl Stuck {
+    pub(super) fn is_any(&self) -> bool {
+        !self.workers.is_empty()
+    }
+    /// For operators; empty: no worker is stuck.
+    pub(super) fn summary(&self) -> String {
+        let ms = |ticks: u32| u64::from(ticks) * TICK_NS / MS;
+        let one = |(worker, ticks): (&u8, &u32)| format!("worker {worker} has been in one turn for {} ms", ms(*ticks));
+        self.workers.iter().map(one).collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl Membership {
+    /// From the watchdog; 0 ticks: it turns again.
+    pub(super) fn on_worker_stuck(&mut self, worker: u8, ticks: u32, ctx: &mut Context<'_>) {
+        jam!(ctx);
+        if ticks == 0 {
+            self.stuck.workers.remove(&worker);
+            ctx.log(format_args!("worker {worker} turns again"));
+        } else {
+            ctx.probe("qmgr: a worker is stuck");
+            self.stuck.workers.insert(worker, ticks);
+        }
+        self.send_heartbeats(ctx);
+        self.register(ctx);
+        if ticks >= STUCK_TICKS && self.phase == Phase::Member {
+            match self.spared_by_others(ctx.now()) {
+                Ok(()) => self.end_for_stuck(worker, ctx),
+                Err(why) => ctx.log(format_args!("{}; this node does not end itself: {why}", self.stuck.summary())),
+            }
+        }
+    }
+
+    fn end_for_stuck(&mut self, worker: u8, ctx: &mut Context<'_>) {
+        let reason = format!("{}; the others go on without this node", self.stuck.summary());
+        self.phase = Phase::Stopped;
+        self.renew_lease(ctx);
+        ctx.log(format_args!("ends: {reason}"));
+        ctx.stop_for_stuck(worker, &reason);
+    }
+
+    /// Whether those that work can go on without us; if not, why.
+    fn spared_by_others(&self, now: u64) -> Result<(), &'static str> {
+        let Some(base) = &self.view else { return Err("it is no member") };
+        let mut side = self.survivors();
+        let longest = self.longest_silence();
+        side.retain(|n| self.pulses.is_heard(*n, now, longest) && !self.pulses.is_stuck(*n));
+        match verdict(base, &side) {
+            Verdict::Win => Ok(()),
+            Verdict::Lose(why) => Err(why),
+            Verdict::Ask => {
+                let named = (base.arbitrator, base.arbitrator_incarnation);
+                let is_named = |m: &apus_signal::qmgr::Incarnation| (m.node, m.incarnation) == named;
+                let in_reach = Membership::arbitrator_of(base).is_some_and(|n: NodeId| n.is_mgmt())
+                    && self.managers.reached(now).iter().any(is_named);
+                if in_reach { Ok(()) } else { Err("the arbitrator, which the others would need, is out of reach") }
+            }
+        }
+    }
+}

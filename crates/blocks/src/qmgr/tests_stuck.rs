@@ -1,0 +1,80 @@
+//! What a node does of which a data worker makes no rounds any more. The watchdog is the kernel's; here time is its ticks.
+
+use apus_kernel::limits::{STUCK_TICKS, STUCK_WARN_TICKS};
+
+use super::tests::{members, started};
+use crate::harness::{Cluster, MGMT, MS};
+
+/// So many ticks pass in which each of these nodes finds its worker in one round.
+fn stick(c: &mut Cluster, nodes: &[u16], ticks: u32) {
+    for _ in 0..ticks {
+        for id in nodes {
+            if c.stopped(*id).is_none() {
+                c.node(*id).worker.watch(0, 7, false);
+            }
+        }
+        c.now += MS; // a tenth of what it would be, the heartbeats go on
+        c.run_ms(1);
+    }
+}
+
+#[test]
+fn a_node_whose_worker_is_stuck_ends_and_the_others_go_on() {
+    for (groups, replicas) in [(1, 2), (1, 3), (2, 2)] {
+        let mut c = started(groups, replicas);
+        c.node(2).worker.watch(0, 7, false);
+        stick(&mut c, &[2], STUCK_TICKS - 1);
+        assert_eq!(c.stopped(2), None, "not before its time");
+        stick(&mut c, &[2], 1);
+        let reason = c.stopped(2).expect("it ends");
+        assert!(reason.contains("worker 0 has been in one turn for 5000 ms"), "{reason}");
+        assert_eq!(c.node(2).worker.stuck_worker(), Some(0), "the executor is to ask that worker for its trail");
+        assert!(c.run_until(100, |c| !members(c, 1).contains(&2)));
+    }
+}
+
+#[test]
+fn the_last_full_copy_of_a_group_stays() {
+    let mut c = started(1, 2);
+    c.kill(2);
+    assert!(c.run_until(500, |c| members(c, 1) == [1]));
+    c.node(1).worker.watch(0, 7, false);
+    stick(&mut c, &[1], 2 * STUCK_TICKS);
+    assert_eq!(c.stopped(1), None);
+    assert!(
+        c.node(1).log.iter().any(|line| line.contains("does not end itself: a node group has no full member left"))
+    );
+    // Once there is another copy it is of use to nobody.
+    c.start_node(2);
+    assert!(c.run_until(2000, |c| members(c, 1) == [1, 2]));
+    c.run_ms(500);
+    stick(&mut c, &[1], STUCK_WARN_TICKS);
+    assert!(c.stopped(1).is_some());
+}
+
+#[test]
+fn nodes_that_one_statement_has_stuck_do_not_all_end() {
+    for replicas in [2, 3] {
+        let mut c = started(1, replicas);
+        let all: Vec<u16> = (1..=replicas as u16).collect();
+        for id in &all {
+            c.node(*id).worker.watch(0, 7, false);
+        }
+        stick(&mut c, &all, 3 * STUCK_TICKS);
+        assert!(all.iter().all(|id| c.stopped(*id).is_none()), "all hold the same rows");
+    }
+}
+
+#[test]
+fn half_of_a_cluster_needs_its_arbitrator() {
+    let mut c = started(1, 2);
+    c.kill(MGMT.0);
+    c.run_ms(1500);
+    c.node(2).worker.watch(0, 7, false);
+    stick(&mut c, &[2], STUCK_TICKS);
+    assert_eq!(c.stopped(2), None);
+    assert!(c.node(2).log.iter().any(|line| line.contains("out of reach")));
+    c.node(2).worker.watch(0, 8, false);
+    c.run_ms(1);
+    assert!(c.node(2).log.iter().any(|line| line.contains("worker 0 turns again")));
+}
