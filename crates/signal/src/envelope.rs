@@ -212,6 +212,11 @@ kinds! {
     LeaseEndConf = 150;
     /// Inside a node: a data worker makes no rounds (watchdog to QMGR); body: worker `u8`, ticks `u32`, 0: it does again.
     WorkerStuckRep = 154;
+    // Moving primaries: module `switchover`.
+    SwitchReq = 156;
+    SwitchConf = 157;
+    SwitchRef = 158;
+    SwitchEndOrd = 159;
 
     // The map for clients: module `view`.
     MapReq = 160;

@@ -20,6 +20,7 @@ pub mod mgmt;
 pub mod qmgr;
 pub mod scan;
 pub mod schema;
+pub mod switchover;
 pub mod takeover;
 pub mod tc;
 pub mod view;

@@ -10,10 +10,15 @@ use apus_blocks::NodeConfig;
 use apus_client::{Client, ClientConfig, ClientError, ExecOptions, KeyList, OpBatch, ReadBatch, Results, Rows};
 use apus_kernel::{Block, Random, WorkerConfig};
 use apus_mgmt::{Management, MgmtConfig, cluster_config, default_partitions};
-use apus_signal::{dict::Change, dict::DatabaseMessage, schema::TableMessage, tc::OpKind, view::NodeState};
+use apus_signal::{
+    dict::{Change, DatabaseMessage},
+    schema::TableMessage,
+    tc::{ALLOW_MISSING, OpKind},
+    view::NodeState,
+};
 use apus_sim::{Clock, Cluster, NativeClient, SimConfig, address};
 use apus_storage::MemoryManager;
-use apus_types::{Column, ColumnType, NodeId, TableSchema, TransId, Value, key, schema::DefaultValue};
+use apus_types::{Chain, Column, ColumnType, NodeId, TableSchema, TransId, Value, key, schema::DefaultValue};
 
 const MS: u64 = 1_000_000;
 /// Each writer has its own.
@@ -65,6 +70,24 @@ struct Board {
     reads: Cell<u64>,
     writes: Cell<u64>,
     violations: RefCell<Vec<String>>,
+    /// What a client was told that its caller would see.
+    errors: RefCell<Vec<String>>,
+    /// Longest time between two acknowledged writes, and when the last one was, ns.
+    gap: Cell<u64>,
+    last: Cell<u64>,
+}
+
+impl Board {
+    fn note<T>(&self, result: Result<T, ClientError>, now: u64) -> bool {
+        match &result {
+            Ok(_) => {
+                self.gap.set(self.gap.get().max(now - self.last.get()));
+                self.last.set(now);
+            }
+            Err(error) => self.errors.borrow_mut().push(format!("at {now}: {error}")),
+        }
+        result.is_ok()
+    }
 }
 
 fn schema() -> TableSchema {
@@ -118,7 +141,11 @@ async fn write(client: Client, board: Rc<Board>, clock: Clock, writer: u64) {
         let mut ops = OpBatch::new();
         ops.push(&table, OpKind::Write, 0, &encode(id), &row).expect("one operation");
         // A write that fails may be made or not: nothing follows from it.
-        if client.begin().execute(&ops, ExecOptions::autocommit(1000), &mut Results::new()).await.is_ok() {
+        let result = match value % 3 {
+            0 => two_statements(&client, &table, id, &ops, &clock).await,
+            _ => client.begin().execute(&ops, ExecOptions::autocommit(1000), &mut Results::new()).await,
+        };
+        if board.note(result, clock.now()) {
             let mut floor = board.floor.borrow_mut();
             let known = floor.entry(id).or_default();
             *known = value.max(*known);
@@ -126,6 +153,24 @@ async fn write(client: Client, board: Rc<Board>, clock: Clock, writer: u64) {
         }
         clock.sleep(200_000).await;
     }
+}
+
+/// Locks the register, thinks, and writes it.
+async fn two_statements(
+    client: &Client,
+    table: &TableSchema,
+    id: u64,
+    write: &OpBatch,
+    clock: &Clock,
+) -> Result<(), ClientError> {
+    let (mut trans, mut results) = (client.begin(), Results::new());
+    let options = ExecOptions { commit: false, savepoint: 1, lock_wait_ms: 1000 };
+    let mut lock = OpBatch::new();
+    lock.push(table, OpKind::ReadExclusive, ALLOW_MISSING, &encode(id), &[]).expect("one operation");
+    trans.execute(&lock, options, &mut results).await?;
+    clock.sleep(2 * MS).await;
+    trans.execute(write, ExecOptions { savepoint: 2, ..options }, &mut results).await?;
+    trans.commit().await.map(|_| ())
 }
 
 /// What a read finds is not older than what anybody knew when it was asked.
@@ -146,7 +191,8 @@ async fn read(client: Client, board: Rc<Board>, clock: Clock, reader: u64) {
             columns: None,
             keys: &keys,
         };
-        if client.read(&request, &mut rows).await.is_err() {
+        if let Err(error) = client.read(&request, &mut rows).await {
+            board.errors.borrow_mut().push(format!("at {}: read: {error}", clock.now()));
             continue;
         }
         let found = rows.row(0).map_or(0, |row| match table.layout().value(row, 1) {
@@ -201,6 +247,19 @@ impl Drill {
         self.cluster.run_until(|_| false, end);
         let violations = self.board.violations.borrow();
         assert!(violations.is_empty(), "{violations:#?}\n{}", self.cluster.log().join("\n"));
+    }
+    /// Primaries by node, as the first client knows it.
+    fn primaries(&self) -> BTreeMap<NodeId, usize> {
+        let view = self.clients[0].view();
+        let mut counts: BTreeMap<NodeId, usize> = (1..=self.nodes).map(|n| (NodeId(n), 0)).collect();
+        for chain in &view.chains {
+            *counts.entry(Chain(*chain).primary().expect("a chain has one")).or_default() += 1;
+        }
+        counts
+    }
+    fn is_even(&self) -> bool {
+        let counts = self.primaries();
+        counts.values().max().zip(counts.values().min()).is_some_and(|(most, least)| most - least <= 1)
     }
     fn wait_whole(&mut self) {
         for _ in 0..30_000 {
@@ -300,5 +359,34 @@ fn a_stopped_process_holds_up_writes_for_a_tenth_of_a_second() {
         assert!(drill.board.writes.get() > before + 5, "seed {seed}\n{}", drill.cluster.log().join("\n"));
         drill.cluster.resume(hit);
         drill.wait_whole();
+    }
+}
+
+/// A rejoined node gets its share of the primaries back, while clients read, write and lock, and none of them hears of it.
+#[test]
+fn primaries_move_back_without_an_error_to_any_client() {
+    for seed in 1..=24u64 {
+        let replicas = 2 + (seed % 2) as u16;
+        let mut drill = Drill::new(seed, replicas, 1, (0, 0));
+        drill.wait_whole();
+        drill.pass(200 + seed * 7);
+        let hit = NodeId(1 + (seed / 2 % u64::from(replicas)) as u16);
+        drill.cluster.crash(hit);
+        drill.pass(200);
+        assert!(!drill.is_even(), "the others have its primaries");
+        drill.wait_whole();
+        drill.board.errors.borrow_mut().clear();
+        drill.board.gap.set(0);
+        let began = drill.cluster.now();
+        while !drill.is_even() {
+            drill.pass(1);
+            assert!(drill.cluster.now() < began + 5_000 * MS, "seed {seed}: {:?}", drill.primaries());
+        }
+        drill.pass(300);
+        assert!(drill.is_even());
+        let errors = drill.board.errors.borrow();
+        assert!(errors.is_empty(), "seed {seed}: {errors:#?}\n{}", drill.cluster.log().join("\n"));
+        let gap = drill.board.gap.get();
+        assert!(gap < 30 * MS, "seed {seed}: nothing was written for {} us", gap / 1000);
     }
 }

@@ -71,6 +71,10 @@ pub enum Bug {
     OutcomeAskedElsewhere,
     /// Workers read from clients without a look at the lease.
     LeaseNotChecked,
+    /// A switchover does not wait for transactions that have only read rows with locks.
+    SwitchForgetsLocks,
+    /// A switchover lets new transactions in while it waits for the old ones.
+    SwitchHoldsNobody,
 }
 
 impl Bug {
@@ -107,6 +111,8 @@ impl Bug {
         Bug::TombstoneTooShort,
         Bug::OutcomeAskedElsewhere,
         Bug::LeaseNotChecked,
+        Bug::SwitchForgetsLocks,
+        Bug::SwitchHoldsNobody,
     ];
 }
 

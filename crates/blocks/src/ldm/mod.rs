@@ -24,6 +24,7 @@
 //! 4. A backup answers a read only for rows that are complete; others are read at the primary.
 //! 5. A part that is committed is remembered until TC says complete, so that a take-over finds it.
 //! 6. After a view without node X has been processed, nothing that X coordinated is accepted any more.
+//! 7. A view in which a chain is turned (`apus_signal::switchover`) finds no part on it that is not committed.
 //!
 //! # Waiting
 //!
@@ -55,6 +56,8 @@ use apus_signal::{
     copy::CopyRowsOrd,
     epoch::EpochOrd,
     ldm::{LdmBatchRef, LdmBatchReq, LdmEnd, LdmPrepareReq, LdmPrepared, LdmWaitRep, WAIT_HOLDERS_MAX},
+    qmgr::decode,
+    switchover::Switch,
     takeover::OutcomeSignal,
     tc::{Outcome, RequestRef},
     view::{NodeState, View},
@@ -368,6 +371,13 @@ impl Block for LocalDataManager {
             Kind::CopyRowsConf => self.on_copy_rows_conf(body, ctx)?,
             Kind::TableOrd => self.on_table_ord(from, body, ctx)?,
             Kind::ViewOrd => self.on_view_ord(body, ctx)?,
+            Kind::SwitchReq => {
+                let switch = decode::<Switch>(body)?;
+                if !self.defer(switch.generation, envelope, body) {
+                    self.on_switch_req(from, &switch, ctx);
+                }
+            }
+            Kind::SwitchEndOrd => {} // nothing is held here
             Kind::DrainReq => {
                 let order = EpochOrd::decode(body)?;
                 if !self.defer(order.generation, envelope, body) {

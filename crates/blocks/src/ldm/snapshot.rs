@@ -46,6 +46,10 @@ impl Epochs {
     pub fn note_kept(&mut self, table: TableId, partition: PartitionId) {
         self.kept.push((table, partition));
     }
+    /// No snapshot is held that this node is too young for.
+    pub fn shows_all(&self) -> bool {
+        self.horizon >= self.base
+    }
     /// Whether rows can be shown as of `snapshot`; `now` is the newest epoch there is.
     ///
     /// # Errors

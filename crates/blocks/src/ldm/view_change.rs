@@ -5,6 +5,8 @@ use apus_kernel::Context;
 use apus_signal::{
     BlockId, BlockRef, DecodeError, Kind,
     ldm::{LdmPrepareReq, ONE_PASS, PreparedRow},
+    qmgr::encode,
+    switchover::{Switch, SwitchAnswer},
     takeover::{TakeOverEndRep, TakeOverTransRep},
     view::{NodeState, View},
 };
@@ -55,6 +57,7 @@ impl LocalDataManager {
         if old.state(self.me.node) != NodeState::Up && self.is_up() {
             self.epochs.begin(ctx.epoch());
         }
+        self.check_turned(&old);
         self.fit_fragments();
         self.fit_copy_jobs(&gone, &old, ctx);
         if !gone.is_empty() {
@@ -65,6 +68,45 @@ impl LocalDataManager {
         self.report_orphans(ctx);
         std::mem::take(&mut self.deferred).replay(self, ctx);
         Ok(())
+    }
+
+    /// Before a switchover: can this node serve what it is to be primary of? A read at a snapshot within a transaction goes to primaries
+    /// only, so nobody may hold a snapshot that is older than what this node has.
+    pub(super) fn on_switch_req(&mut self, from: BlockRef, req: &Switch, ctx: &mut Context<'_>) {
+        if req.generation != self.view.generation {
+            return;
+        }
+        let is_new = |(p, chain): (PartitionId, &u32)| {
+            self.view.instance(p) == self.me.instance
+                && Chain(*chain).primary() == Some(self.me.node)
+                && !self.is_primary(p)
+        };
+        let gains = (0..self.view.partition_count()).map(PartitionId).zip(&req.chains).any(is_new);
+        let (kind, reason) = if gains && !self.epochs.shows_all() {
+            ctx.probe("ldm: switchover refused for an old snapshot");
+            (Kind::SwitchRef, "a snapshot is held that is older than this node's recovery".to_owned())
+        } else {
+            (Kind::SwitchConf, String::new())
+        };
+        let answer = SwitchAnswer { generation: req.generation, number: req.number, reason };
+        ctx.send(from, kind, |b| encode(&answer, b));
+    }
+
+    /// Rule 7: TCs have seen to it that nothing is open on a chain that the same nodes form in another order.
+    fn check_turned(&self, old: &View) {
+        let turned = |p: PartitionId| {
+            let (before, now) = (old.chain(p).retain(|n| self.view.is_alive(n)), self.view.chain(p));
+            let is_same = !before.is_empty() && before.nodes().eq(now.nodes().take(before.len()));
+            (!is_same && before.nodes().all(|n| now.contains(n)) && self.view.instance(p) == self.me.instance)
+                .then_some(before)
+        };
+        for chain in (0..old.partition_count()).map(PartitionId).filter_map(turned) {
+            let shares = |other: Chain| chain.nodes().any(|n| other.contains(n));
+            for (_, trans) in self.transactions.iter() {
+                let open = trans.parts.iter().find(|p| !p.committed && shares(p.chain));
+                assert!(open.is_none(), "chain {chain:?} is turned while transaction {} has {open:?}", trans.id);
+            }
+        }
     }
 
     /// Makes the fragments that the chains now give to this node, and gives up others.

@@ -103,7 +103,7 @@ impl Membership {
     }
 
     /// What the view should become; `None`: it is as it should be.
-    fn next_view(&self, now: u64) -> Option<View> {
+    pub(super) fn next_view(&self, now: u64) -> Option<View> {
         let base = self.view.as_ref()?;
         if !self.failed.is_empty() {
             return Some(layout::without(base, self.me, |n| self.failed.contains(&n)));

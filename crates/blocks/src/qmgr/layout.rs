@@ -7,7 +7,7 @@ use apus_signal::{
     qmgr::Incarnation,
     view::{NodeState, View, ViewNode},
 };
-use apus_types::{Chain, NodeId};
+use apus_types::{Chain, NodeId, PartitionId};
 
 /// A node that can become a member.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -144,6 +144,57 @@ pub fn arbitrated(base: &View, president: NodeId, arbitrator: Incarnation) -> Vi
     view
 }
 
+/// Primaries counted more: an even load of the nodes comes before an even load of their threads.
+const NODE_WEIGHT: i64 = 1000;
+
+/// With the primaries of each group spread evenly over its full members and their instances, by as few moves as that takes; `None` if they
+/// are. Each move puts a member of the chain in front of the others, who keep their order. Groups with a recovering node are left alone.
+pub fn spread(base: &View, president: NodeId) -> Option<View> {
+    let mut view = successor(base, president);
+    let chains: Vec<Chain> = base.chains.iter().map(|&c| Chain(c)).collect();
+    let is_settled = |chain: &Chain| chain.len() > 1 && chain.nodes().all(|n| base.state(n) == NodeState::Up);
+    let mut primaries: BTreeMap<NodeId, i64> = BTreeMap::new();
+    let mut on_instance: BTreeMap<(NodeId, u8), i64> = BTreeMap::new();
+    for (partition, chain) in (0..).map(PartitionId).zip(&chains) {
+        if let Some(primary) = chain.primary() {
+            *primaries.entry(primary).or_default() += 1;
+            *on_instance.entry((primary, base.instance(partition))).or_default() += 1;
+        }
+    }
+    // Each step lowers the sum of the squares of all counts, so it ends.
+    loop {
+        let mut best: Option<(i64, usize, NodeId)> = None;
+        for (at, &word) in view.chains.iter().enumerate().filter(|(at, _)| is_settled(&chains[*at])) {
+            let (chain, instance) = (Chain(word), base.instance(PartitionId(at as u16)));
+            let Some(from) = chain.primary() else { continue };
+            for to in chain.nodes().skip(1) {
+                let count = |n: NodeId| primaries.get(&n).copied().unwrap_or(0);
+                let there = |n: NodeId| on_instance.get(&(n, instance)).copied().unwrap_or(0);
+                let gain = NODE_WEIGHT * (count(from) - count(to) - 1) + there(from) - there(to) - 1;
+                if gain > 0 && best.is_none_or(|b| gain > b.0) {
+                    best = Some((gain, at, to));
+                }
+            }
+        }
+        let Some((_, at, to)) = best else { break };
+        let (chain, instance) = (Chain(view.chains[at]), base.instance(PartitionId(at as u16)));
+        if let Some(from) = chain.primary() {
+            *primaries.entry(from).or_default() -= 1;
+            *on_instance.entry((from, instance)).or_default() -= 1;
+        }
+        *primaries.entry(to).or_default() += 1;
+        *on_instance.entry((to, instance)).or_default() += 1;
+        view.chains[at] = with_primary(chain, to).0;
+    }
+    (view.chains != base.chains).then_some(view)
+}
+
+/// The chain with one of its nodes in front.
+fn with_primary(chain: Chain, primary: NodeId) -> Chain {
+    let others = chain.nodes().filter(|&n| n != primary);
+    Chain::new(&std::iter::once(primary).chain(others).collect::<Vec<_>>())
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use apus_signal::mgmt::ConfigNode;
@@ -216,5 +267,45 @@ pub(crate) mod tests {
         let full = promoted(&more, NodeId(2), |_| true);
         assert_eq!(full.state(NodeId(1)), NodeState::Up);
         assert_eq!(full.chains, more.chains);
+    }
+    #[test]
+    fn after_a_rejoin_the_primaries_are_spread_again() {
+        for (groups, replicas, instances, partitions) in
+            [(1, 2, 4, 8), (2, 2, 2, 16), (1, 3, 2, 12), (2, 4, 1, 16), (1, 2, 1, 1), (1, 2, 3, 7)]
+        {
+            let config = config(groups, replicas, instances, partitions);
+            let view = first(&config, &candidates(1..=(groups * replicas) as u16), NOBODY).unwrap();
+            assert_eq!(spread(&view, NodeId(2)), None, "a first view is even");
+            let less = without(&view, NodeId(2), |n| n == NodeId(1));
+            let more = with(&less, NodeId(2), &config, &candidates(1..=1));
+            let recovering = spread(&more, NodeId(2));
+            assert!(recovering.is_none_or(|v| v.chains.iter().all(|&c| Chain(c).primary() != Some(NodeId(1)))));
+            let full = promoted(&more, NodeId(2), |_| true);
+            let even = spread(&full, NodeId(2)).unwrap_or_else(|| full.clone());
+            for group in 0..groups {
+                let mut nodes = BTreeMap::new();
+                let mut threads = BTreeMap::new();
+                for member in full.nodes.iter().filter(|n| n.group == group) {
+                    nodes.insert(member.node(), 0);
+                    threads.extend((0..instances).map(|i| ((member.node(), i), 0)));
+                }
+                for (p, &chain) in (0u32..).zip(&even.chains).filter(|(p, _)| p % groups == group) {
+                    let primary = Chain(chain).primary().unwrap();
+                    *nodes.get_mut(&primary).unwrap() += 1;
+                    *threads.get_mut(&(primary, p % instances)).unwrap() += 1;
+                    let mut same: Vec<_> = Chain(chain).nodes().chain(Chain(full.chains[p as usize]).nodes()).collect();
+                    same.sort();
+                    same.dedup();
+                    assert_eq!(same.len(), Chain(chain).len(), "the same nodes in another order");
+                }
+                let range = |counts: Vec<i32>| counts.iter().max().unwrap() - counts.iter().min().unwrap();
+                assert!(range(nodes.values().copied().collect()) <= 1, "{nodes:?}");
+                for i in (0..instances).filter(|_| replicas == 2) {
+                    let on_it = threads.iter().filter(|((_, instance), _)| *instance == i).map(|(_, n)| *n);
+                    assert!(range(on_it.collect()) <= 1, "{threads:?}");
+                }
+            }
+            assert_eq!(spread(&even, NodeId(2)), None, "once is enough");
+        }
     }
 }

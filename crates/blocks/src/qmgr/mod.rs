@@ -45,8 +45,8 @@
 //! (at most one such start is granted). All of a first view must confirm, else it is abandoned. A node that missed the
 //! commit asks to join with the incarnation the view has, and is sent the view.
 //!
-//! **Primaries after a recovery** stay where they are. A view change that moves them needs the writes under way on a chain to
-//! end before the chain is turned round; `layout` is its place, TC and LDM must learn to drain first.
+//! **Primaries after a recovery** are spread evenly again by a view of its own, before which TCs hold what is new on the chains that are to be
+//! turned and wait for what is open there (`switchover`).
 //!
 //! Limits: 255 data nodes, 4 replicas; one proposal at a time; joiners are admitted together, failures removed together.
 
@@ -61,6 +61,7 @@ mod start;
 mod strain;
 mod stuck;
 mod survival;
+mod switchover;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -104,6 +105,7 @@ const MS: u64 = 1_000_000;
 
 #[cfg(test)]
 pub(crate) use self::layout::tests::config as test_config;
+pub use self::switchover::RETRY_MAX_NS as SWITCH_RETRY_MAX_NS;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
@@ -172,6 +174,7 @@ pub struct Membership {
     took_over: bool,
     joining: BTreeMap<NodeId, Candidate>,
     recovered: BTreeMap<Incarnation, BTreeSet<u32>>,
+    switchover: switchover::Switchover,
 
     start: start::Start,
     started_at: Option<u64>,
@@ -211,6 +214,7 @@ impl Membership {
             took_over: false,
             joining: BTreeMap::new(),
             recovered: BTreeMap::new(),
+            switchover: switchover::Switchover::default(),
             start: start::Start::default(),
             started_at: None,
             now: 0,
@@ -454,6 +458,7 @@ impl Membership {
                 .iter()
                 .any(|n| n.id == i.node && n.incarnation == i.incarnation && n.state() == NodeState::Recovering)
         });
+        self.switchover.view_is_new(ctx.now());
         self.managers.members_are(&view);
         self.accusations.words.clear();
         self.watch_members(&view, ctx);
@@ -579,6 +584,8 @@ impl Membership {
                 }
             }
             Kind::RecoveredRep => self.on_recovered(decode(body)?, ctx),
+            Kind::SwitchConf => self.on_switch_conf(envelope.from, &decode(body)?, ctx),
+            Kind::SwitchRef => self.on_switch_ref(envelope.from, &decode(body)?, ctx),
             _ => return Err(DecodeError),
         }
         Ok(())
@@ -631,6 +638,7 @@ impl Block for Membership {
             self.ask_again(ctx);
         }
         self.check_arbitration(ctx);
+        self.tick_switchover(ctx);
         if self.phase == Phase::Member && now.saturating_sub(self.last_register) >= REGISTER_NS {
             self.register(ctx);
         }
@@ -654,6 +662,7 @@ impl Block for Membership {
         );
         let _ = writeln!(out, "words {}", self.accusations.summary());
         let _ = writeln!(out, "change {:?}", self.change.as_ref().map(Change::summary));
+        let _ = writeln!(out, "switchover {}", self.switchover.summary());
         let _ = writeln!(out, "{}", self.pulses.summary(self.now, self.longest_silence()));
         let _ = writeln!(out, "joining {:?} links {:?}", self.joining.keys(), self.links);
     }

@@ -136,7 +136,7 @@ impl TransactionCoordinator {
             if self.transactions.find(req.trans).is_some() {
                 return Err((ErrorCode::ProtocolViolation, false));
             }
-            return Ok(self.transactions.create(req.trans, Some(from)));
+            return Ok(self.transactions.create(req.trans, Some(from), ctx.now()));
         }
         let at = self.transactions.find(req.trans).ok_or((ErrorCode::TransactionNotFound, true))?;
         let trans = self.transactions.get(at);
@@ -172,6 +172,10 @@ impl TransactionCoordinator {
     }
 
     fn send_sub(&mut self, at: u32, sub: usize, ctx: &mut Context<'_>) {
+        if self.switch.is_some() && self.hold_for_switch(at, sub) {
+            ctx.probe("tc: part of a batch held for a switchover");
+            return;
+        }
         let trans = self.transactions.get_mut(at);
         let request = &mut trans.request;
         let sub = &mut request.subs[sub];
@@ -186,6 +190,7 @@ impl TransactionCoordinator {
             trans.doomed.get_or_insert(ErrorCode::NodeFailed);
             return;
         };
+        trans.participants[sub.participant].sent = true;
         let req = LdmBatchReq {
             generation: self.view.generation,
             trans: trans.id,

@@ -110,7 +110,7 @@ impl TransactionCoordinator {
             self.transactions.get_mut(at).participants[i].ended = false;
             self.send_commit(at, i, ctx);
         }
-        if self.transactions.get(at).participants.is_empty() {
+        if self.transactions.get(at).all_ended() {
             self.committed(at, ctx);
         }
     }
@@ -131,6 +131,10 @@ impl TransactionCoordinator {
     /// To the last living replica, from where the commit flows to the primary; locks alone are only at the primary.
     pub(super) fn send_commit(&mut self, at: u32, participant: usize, ctx: &mut Context<'_>) {
         let p = self.transactions.get(at).participants[participant];
+        if !p.sent {
+            self.transactions.get_mut(at).participants[participant].ended = true;
+            return;
+        }
         let living = self.living(p.chain);
         let target = if p.writes { living.last() } else { living.primary() };
         let end = self.end_for(at, &p, 0);
@@ -156,6 +160,9 @@ impl TransactionCoordinator {
         }
         for i in 0..self.transactions.get(at).participants.len() {
             let p = self.transactions.get(at).participants[i];
+            if !p.sent {
+                continue;
+            }
             let end = self.end_for(at, &p, 0);
             let reached = if p.writes { self.living(p.chain).len() } else { 1 };
             for node in self.living(p.chain).nodes().take(reached) {
@@ -180,7 +187,7 @@ impl TransactionCoordinator {
         trans.request.outstanding = 0;
         trans.waits_for.clear();
         self.send_ends(at, 0, ctx);
-        if self.transactions.get(at).participants.is_empty() {
+        if self.transactions.get(at).all_ended() {
             self.aborted(at, ctx);
         }
     }
@@ -190,7 +197,7 @@ impl TransactionCoordinator {
         trans.state = State::RollingBack;
         trans.request.savepoint = savepoint;
         self.send_ends(at, savepoint, ctx);
-        if self.transactions.get(at).participants.is_empty() {
+        if self.transactions.get(at).all_ended() {
             self.rolled_back(at, ctx);
         }
     }
@@ -205,6 +212,10 @@ impl TransactionCoordinator {
     /// To the first living replica, from where the abort flows to the last, behind whatever was prepared.
     pub(super) fn send_abort(&mut self, at: u32, participant: usize, savepoint: u32, ctx: &mut Context<'_>) {
         let p = &mut self.transactions.get_mut(at).participants[participant];
+        if !p.sent {
+            p.ended = true;
+            return;
+        }
         p.round = p.round.wrapping_add(u32::from(savepoint != CANCEL_WAIT));
         let p = *p;
         match self.living(p.chain).primary() {
@@ -335,7 +346,7 @@ impl TransactionCoordinator {
         let (state, savepoint) = (trans.state, trans.request.savepoint);
         for i in 0..trans.participants.len() {
             let p = self.transactions.get(at).participants[i];
-            if !p.chain.nodes().any(|n| gone.contains(&n)) {
+            if !p.sent || !p.chain.nodes().any(|n| gone.contains(&n)) {
                 continue;
             }
             let primary_gone = p.chain.primary().is_some_and(|n| gone.contains(&n));

@@ -22,6 +22,10 @@
 //! A participant's primary: the transaction is rolled back with `NodeFailed` unless it is committing. A backup: nothing is lost, the chain
 //! is shorter. The client: what is not committing is rolled back. TC itself: the survivors' TCs take over.
 //!
+//! # Switchover
+//!
+//! Before primaries are moved, what is new on their chains is held and what is open there is waited for: `switchover.rs`.
+//!
 //! # Limits
 //!
 //! [`TRANSACTIONS_MAX`], `BATCH_OPS_MAX` operations per batch, `DEADLOCK_PATH_MAX`, [`QUESTIONS_MAX`], [`TOMBSTONES_MAX`].
@@ -32,6 +36,7 @@ mod deadlock;
 mod finish;
 mod outcome;
 mod record;
+mod switchover;
 mod take_over;
 
 use apus_kernel::{Block, Context};
@@ -39,6 +44,8 @@ use apus_signal::{
     BlockId, BlockRef, DecodeError, Envelope, Kind,
     dict::TableOrd,
     epoch::{Drained, EpochOrd},
+    qmgr::decode,
+    switchover::{Switch, SwitchAnswer},
     takeover::{TakeOverEndRep, TakeOverTransRep},
     tc::RequestRef,
     view::{NodeState, View},
@@ -68,6 +75,7 @@ pub struct TransactionCoordinator {
     transactions: Transactions,
     clients: Clients,
     take_over: Option<TakeOver>,
+    switch: Option<switchover::Switchover>,
     questions: Vec<Question>,
     next_question: u64,
     deferred: Deferred,
@@ -99,6 +107,7 @@ impl TransactionCoordinator {
             transactions: Transactions::default(),
             clients: Clients::new(0),
             take_over: None,
+            switch: None,
             questions: Vec::new(),
             next_question: 1,
             deferred: Deferred::default(),
@@ -180,6 +189,9 @@ impl Block for TransactionCoordinator {
         if self.drain.is_some() {
             self.try_drain(ctx);
         }
+        if self.switch.is_some() {
+            self.try_switch(ctx);
+        }
         result
     }
 
@@ -189,6 +201,7 @@ impl Block for TransactionCoordinator {
             let workers = ctx.ping_workers(ask.token);
             self.clients.asked(workers);
         }
+        self.tick_switch(ctx);
     }
 
     fn dump(&self, out: &mut String) {
@@ -213,11 +226,10 @@ impl Block for TransactionCoordinator {
         self.clients.verify()?;
         let committing = self.transactions.iter().filter(|(_, t)| t.state == State::Committing).count() as u64;
         let counted = self.transactions.in_flight.total();
-        if committing == counted {
-            Ok(())
-        } else {
-            Err(format!("{committing} transactions commit, {counted} are counted"))
+        if committing != counted {
+            return Err(format!("{committing} transactions commit, {counted} are counted"));
         }
+        self.verify_switch()
     }
 }
 
@@ -256,6 +268,20 @@ impl TransactionCoordinator {
                 Ok(())
             }
             Kind::ViewOrd => self.on_view_ord(body, ctx),
+            Kind::SwitchReq => {
+                let switch = decode::<Switch>(body)?;
+                if !self.defer(switch.generation, envelope, body) {
+                    self.on_switch_req(from, &switch, ctx);
+                }
+                Ok(())
+            }
+            Kind::SwitchEndOrd => {
+                let end = decode::<SwitchAnswer>(body)?;
+                if !self.defer(end.generation, envelope, body) {
+                    self.on_switch_end(&end, ctx);
+                }
+                Ok(())
+            }
             Kind::TableOrd => self.on_table_ord(from, body, ctx),
             Kind::ClientUpRep => self.clients.link_up(body, ctx),
             Kind::PingConf if from.node == self.me.node => self.clients.answered(body),

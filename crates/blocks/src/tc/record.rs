@@ -24,6 +24,8 @@ pub struct Participant {
     pub chain: Chain,
     pub instance: u8,
     pub writes: bool,
+    /// Something was sent there, so it may hold locks and versions; otherwise there is nothing to end.
+    pub sent: bool,
     /// Batches whose `LdmPreparedConf` is outstanding; below zero while a confirmation has overtaken its `LdmBatchConf`.
     pub unprepared: i32,
     /// The answer to the commit, abort or rollback under way is in.
@@ -41,6 +43,9 @@ pub enum Asked {
     Rollback,
 }
 
+/// Sent when the switchover is over, by a new view or without one.
+pub const HELD: u64 = u64::MAX;
+
 /// A part of the client's batch, or the index work that follows from it, at one participant.
 #[derive(Default, Debug)]
 pub struct Sub {
@@ -48,7 +53,7 @@ pub struct Sub {
     pub participant: usize,
     pub done: bool,
     pub index_work: bool,
-    /// Refused because of the view; sent again when there is a newer one, or at this time.
+    /// Refused because of the view, or held for a switchover ([`HELD`]); sent again when there is a newer one, or at this time.
     pub retry_at: Option<u64>,
     pub flags: u8,
     /// The operations as sent.
@@ -98,6 +103,8 @@ pub struct Trans {
     pub request: Request,
     /// Whom its waiting batch waits for, as last reported.
     pub waits_for: Vec<(TransId, BlockRef)>,
+    /// When it began, ns.
+    pub since: u64,
     pub epoch: Epoch,
     /// Why it is being rolled back, and details for the client.
     pub abort_code: ErrorCode,
@@ -122,6 +129,7 @@ impl Trans {
                     chain,
                     instance,
                     writes: false,
+                    sent: false,
                     unprepared: 0,
                     ended: false,
                     round: 0,
@@ -206,6 +214,10 @@ impl Transactions {
     pub fn get(&self, at: u32) -> &Trans {
         &self.slots[at as usize]
     }
+    /// This transaction is still in this slot.
+    pub fn is_open(&self, at: u32, id: TransId) -> bool {
+        self.slots.get(at as usize).is_some_and(|t| t.used && t.id == id)
+    }
     pub fn get_mut(&mut self, at: u32) -> &mut Trans {
         &mut self.slots[at as usize]
     }
@@ -216,7 +228,7 @@ impl Transactions {
         self.iter().filter(|(_, t)| t.client.is_some_and(|c| c.node == client)).map(|(at, _)| at).collect()
     }
 
-    pub fn create(&mut self, id: TransId, client: Option<BlockRef>) -> u32 {
+    pub fn create(&mut self, id: TransId, client: Option<BlockRef>, now: u64) -> u32 {
         let at = match self.free.pop() {
             Some(at) => at,
             None => {
@@ -242,6 +254,7 @@ impl Transactions {
                         change_count: 0,
                     },
                     waits_for: Vec::new(),
+                    since: 0,
                     epoch: Epoch(0),
                     abort_code: ErrorCode::TransactionAborted,
                     detail: Vec::new(),
@@ -256,6 +269,7 @@ impl Transactions {
         assert!(!trans.used, "transaction slot given out twice");
         trans.id = id;
         trans.client = client;
+        trans.since = now;
         trans.state = State::Active;
         trans.participants.clear();
         trans.next_batch = 1;

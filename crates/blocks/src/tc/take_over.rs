@@ -30,6 +30,7 @@ impl TransactionCoordinator {
             return Ok(());
         }
         let old = std::mem::replace(&mut self.view, view);
+        self.switch = None; // what was held is sent below, where the view says
         let gone: Vec<NodeId> = departed(&old, &self.view).collect();
         for node in &gone {
             self.left_at[usize::from(node.0)] = self.view.generation;
@@ -122,7 +123,7 @@ impl TransactionCoordinator {
         self.counters.taken_over += 1;
         let at = match self.transactions.find(id) {
             Some(at) => at,
-            None => self.transactions.create(id, None),
+            None => self.transactions.create(id, None, ctx.now()),
         };
         let trans = self.transactions.get_mut(at);
         trans.client = None;
@@ -131,7 +132,7 @@ impl TransactionCoordinator {
         trans.participants.clear();
         for rep in reports {
             let i = trans.participant(rep.chain, rep.instance);
-            trans.participants[i].writes = true;
+            (trans.participants[i].writes, trans.participants[i].sent) = (true, true);
         }
         let committed =
             |rep: &&TakeOverTransRep| (rep.committed || planted(Bug::TakeOverCommits)) && !planted(Bug::TakeOverAborts);

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use apus_types::NodeId;
+use apus_blocks::qmgr::SWITCH_RETRY_MAX_NS;
+use apus_types::{Chain, NodeId};
 
 use super::{Drill, Judgement, MS, PATIENCE_NS, PROGRESS_NS, Workload};
 use crate::{check::schema, survey::Surveyor, workload::Kind};
@@ -27,6 +28,7 @@ impl<W: Workload> Drill<'_, W> {
             }
         }
         self.cluster.verify()?;
+        self.wait_even()?;
         if self.settings.churn {
             self.survey()?;
         }
@@ -66,6 +68,27 @@ impl<W: Workload> Drill<'_, W> {
             }
         }
         Ok(())
+    }
+
+    /// Nothing is open, so nothing keeps primaries from being spread over all members of their groups.
+    fn wait_even(&mut self) -> Result<(), String> {
+        let end = self.cluster.now() + 2 * SWITCH_RETRY_MAX_NS;
+        loop {
+            let Some(client) = self.clients.first() else { return Ok(()) };
+            let view = client.client.view();
+            let uneven = self.settings.group_members().into_iter().find(|group| {
+                let primaries = |n: &NodeId| view.chains.iter().filter(|c| Chain(**c).primary() == Some(*n)).count();
+                let counts: Vec<usize> = group.iter().map(primaries).collect();
+                counts.iter().max() > counts.iter().min().map(|least| least + 1).as_ref()
+            });
+            match uneven {
+                None => return Ok(()),
+                Some(group) if self.cluster.now() >= end => {
+                    return Err(format!("the primaries of {group:?} are not spread: {:x?}", view.chains));
+                }
+                Some(_) => self.pass(MS)?,
+            }
+        }
     }
 
     /// All nodes have the same dictionary, which is what was acknowledged, and their workers have its tables.
