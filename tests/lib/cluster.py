@@ -69,6 +69,10 @@ class Cluster:
         node = self.describe()["mgmt"]
         return f"{node['host']}:{node['port']}"
 
+    def secret_file(self, kind):
+        """Where the `node` or the `client` secret of this cluster lies."""
+        return pathlib.Path(self.describe()["dir"]) / f"{kind}.secret"
+
     def data_pid(self, node):
         return next(n["pid"] for n in self.describe()["data"] if n["id"] == node)
 

@@ -69,7 +69,7 @@ def measure(key, transactions, say, keep=None):
     try:
         with Rig(directory / "nodes", memory=MEMORY_MIB, sql_nodes=0) as rig:
             command = [BINARY, "bench", "append", f"--mgmt={rig.mgmt_addresses}", f"--history={history}", f"--reads={reads}"]
-            command += [f"--transactions={transactions}", f"--active={active}"]
+            command += [f"--client-secret={rig.secrets['client']}", f"--transactions={transactions}", f"--active={active}"]
             log = directory / "append.log"
             with open(log, "wb") as out, open(directory / "append.json", "wb") as answer:
                 load = subprocess.Popen([str(c) for c in command], stdin=subprocess.DEVNULL, stdout=answer, stderr=out,

@@ -80,7 +80,7 @@ def measure(rounds, say):
     try:
         with Rig(directory, data_nodes=2, sql_nodes=1, memory=MEMORY_MIB) as rig:
             host, port = rig.sql[0].host.address, rig.sql[0].port
-            connection = pymysql.connect(host=host, port=port, user="root", autocommit=True)
+            connection = pymysql.connect(host=host, port=port, user="root", password=rig.password, autocommit=True)
             with connection, connection.cursor() as cursor:
                 cursor.execute("CREATE DATABASE brim")
                 cursor.execute(f"CREATE TABLE brim.t (id INT NOT NULL PRIMARY KEY, v VARCHAR({ROW_BYTES}) NOT NULL)")

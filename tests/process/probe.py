@@ -13,6 +13,7 @@ class Probe:
     def __init__(self, rig, rate=1000):
         sql = ",".join(n.address for n in rig.sql)
         command = [BINARY, "bench", "probe", "--control", f"--mgmt={rig.mgmt_addresses}", f"--sql={sql}", f"--rate={rate}"]
+        command += [f"--client-secret={rig.secrets['client']}", f"--root-password-file={rig.password_file}"]
         self.log = open(rig.directory / "probe.log", "wb")
         self.process = subprocess.Popen(
             [str(c) for c in command],

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import secrets
 import signal
 import subprocess
 import time
@@ -93,8 +94,17 @@ class Rig:
         self.counts = (mgmt_nodes, data_nodes, sql_nodes)
         self.mgmt, self.data, self.sql = [], {}, []
         self.arbitrator = None
+        # Hosts of their own are beyond loopback, where everybody has to prove who he is.
+        self.password, self.password_file = secrets.token_hex(8), self.directory / "root.password"
+        self.secrets = {kind: self.directory / f"{kind}.secret" for kind in ("node", "client")}
 
     def __enter__(self):
+        for kind, path in self.secrets.items():
+            path.unlink(missing_ok=True)
+            run([BINARY, "secret", kind, path], seconds=20)
+        self.password_file.unlink(missing_ok=True)
+        self.password_file.touch(0o600)
+        self.password_file.write_text(f"{self.password}\n")
         self.network.__enter__()
         try:
             mgmt_nodes, data_nodes, sql_nodes = self.counts
@@ -124,17 +134,19 @@ class Rig:
 
     def start(self, node):
         several = [f"--node={node.number}", f"--mgmt-nodes={len(self.mgmt)}", f"--cluster={self.cluster}"] if len(self.mgmt) > 1 else []
+        client = f"--client-secret={self.secrets['client']}"
+        both = [f"--node-secret={self.secrets['node']}", client]
         arguments = {
-            "mgmt": [f"--groups={self.groups}", f"--replicas={self.replicas}", f"--dir={self.directory}", *several],
-            "data": [f"--node={node.number}", f"--mgmt={self.mgmt_addresses}", f"--memory={self.memory}", f"--dir={self.directory}"],
-            "sql": [f"--mgmt={self.mgmt_addresses}"],
+            "mgmt": [*both, f"--groups={self.groups}", f"--replicas={self.replicas}", f"--dir={self.directory}", *several],
+            "data": [*both, f"--node={node.number}", f"--mgmt={self.mgmt_addresses}", f"--memory={self.memory}", f"--dir={self.directory}"],
+            "sql": [f"--mgmt={self.mgmt_addresses}", client, f"--root-password-file={self.password_file}"],
         }
         node.start(arguments[node.kind])
 
     def status(self):
         """What a management node says; a Failure if none answers. One that a fault is about to be done to is asked last."""
         asked = ",".join(n.address for n in sorted(self.mgmt, key=lambda n: n is self.arbitrator))
-        code, text = run([BINARY, "status", "--json", f"--mgmt={asked}"], seconds=20, ok=False)
+        code, text = run([BINARY, "status", "--json", f"--mgmt={asked}", f"--client-secret={self.secrets['client']}"], seconds=20, ok=False)
         check(code == 0, f"apus status: {text.strip()}")
         return json.loads(text)
 

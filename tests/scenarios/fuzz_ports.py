@@ -8,44 +8,33 @@ import random
 import socket
 import struct
 
+from lib import hello
 from lib.cluster import Cluster
 from lib.harness import FULL, check, check_equal, scenario_main, wait_until
 from lib.mariadb import batch
 
-LIMIT_SECONDS = (300, 900)
-COUNT = 10_000
+LIMIT_SECONDS = (300, 3600)
+COUNT = 500_000 if FULL else 10_000  # of each kind: FULL=1 is a million inputs per port
 PIPELINED = 50  # inputs per connection before it is given up and made again
 GROWTH_MIB_MAX = 64
 
-KINDS = [*range(1, 7), *range(16, 20), *range(32, 43), *range(64, 78), *range(96, 100), *range(112, 117), *range(128, 149),
+KINDS = [*range(1, 9), *range(16, 20), *range(32, 43), *range(64, 78), *range(96, 100), *range(112, 117), *range(128, 151),
          *range(160, 163), *range(176, 195), *range(208, 216)]
 
 
-def varint(n):
-    out = b""
-    while n > 127:
-        out, n = out + bytes([n & 127 | 128]), n >> 7
-    return out + bytes([n])
-
-
-def hello(role=3, node=0):
-    """A hello as apus_signal::hello has it; role 3 is a client."""
-    fields = b"\x09" + b"APUSLINK" + b"\x10" + varint(role) + b"\x18" + varint(node)
-    fields += b"\x21" + struct.pack("<Q", 7) + b"\x4a\x04fuzz"
-    return frame(1, fields)
-
-
-def frame(kind, body, to=0, sender=0xFFFF0900, epoch=1):
-    """length, kind, version, flags, to, from, epoch, trace, body: see apus_signal::envelope."""
-    return struct.pack("<IHBBIIQQ", 32 + len(body), kind, 1, 0, to, sender, epoch, 0) + body
+def opening(rng):
+    """A frame of the hello, good but for its proof."""
+    body = hello.hello_body(rng.choice([1, 2, 3]), node=rng.choice([0, 1, 2, 0x4001]), cluster=rng.choice([0, 7]), nonce=rng.randbytes(32))
+    return rng.choice([hello.frame(hello.HELLO_REQ, body), hello.frame(hello.PROOF_CONF, rng.randbytes(32)),
+                       hello.frame(hello.PROOF_REQ, rng.randbytes(32) + body), hello.frame(hello.HELLO_CONF, body)])
 
 
 def signal(rng):
     """A well-formed frame of a random kind to a random block, with a body that is plausible for few of them."""
-    to = rng.choice([1, 2, 0xFF01, 0x8001]) << 16 | rng.randrange(10) << 8 | rng.choice([0, 0, 0, 1, 255])
+    to = rng.choice([1, 2, 0x4001, 0x8001]) << 16 | rng.randrange(10) << 8 | rng.choice([0, 0, 0, 1, 255])
     words = b"".join(struct.pack("<I", rng.choice([0, 1, 2, 10, 0xFFFF, 0xFFFFFFFF, rng.getrandbits(32)]))
                      for _ in range(rng.randrange(40)))
-    return frame(rng.choice(KINDS), words, to, epoch=rng.choice([0, 1, 1000]))
+    return hello.frame(rng.choice(KINDS), words, to, sender=0xFFFF0900, epoch=rng.choice([0, 1, 1000]))
 
 
 def sql_packet(payload, sequence=0):
@@ -89,10 +78,20 @@ def mutate(rng, data):
 
 
 class Target:
-    """One port: how to open a conversation there, and what a valid packet is."""
+    """One port: how to open a conversation there, and what a valid packet is. With a secret the conversation is begun by a proof, for
+    what follows it is decoded for nobody else."""
 
-    def __init__(self, name, address, prologue, packet):
-        self.name, self.address, self.prologue, self.packet = name, address, prologue, packet
+    def __init__(self, name, address, prologue, packet, secret=None):
+        self.name, self.address, self.prologue, self.packet, self.secret = name, address, prologue, packet, secret
+
+    def open(self, rng):
+        if rng.random() < 0.2:  # begins with garbage at once
+            return socket.create_connection(self.address, timeout=10)
+        if self.secret:
+            return hello.greet(self.address, self.secret)
+        connection = socket.create_connection(self.address, timeout=10)
+        self.try_send(connection, self.prologue)
+        return connection
 
     def bombard(self, rng, inputs):
         """Sends all inputs, many per connection; reads and drops what comes back."""
@@ -100,9 +99,7 @@ class Target:
         for number, data in enumerate(inputs):
             if connection is None or number % PIPELINED == 0:
                 self.close(connection)
-                connection = socket.create_connection(self.address, timeout=10)
-                if rng.random() < 0.8:  # others begin with garbage at once
-                    self.try_send(connection, self.prologue)
+                connection = self.open(rng)
             if self.try_send(connection, data):
                 sent += 1
             else:
@@ -142,11 +139,12 @@ def main(t):
         check("ERROR" not in text, text)
         nodes = wait_until(lambda: [n for n in cluster.status()["nodes"] if n["address"]], 20, "data nodes tell their addresses")
         targets = [Target("SQL port", (host, port), login(), lambda: sql_packet(rng.choice(COMMANDS)))]
-        for node in nodes:
-            data_host, data_port = node["address"].rsplit(":", 1)
-            targets.append(Target(f"port of data node {node['id']}", (data_host, int(data_port)), hello(), lambda: signal(rng)))
-        mgmt_host, mgmt_port = cluster.mgmt.rsplit(":", 1)
-        targets.append(Target("port of the management node", (mgmt_host, int(mgmt_port)), hello(), lambda: signal(rng)))
+        secret = hello.read_secret(cluster.secret_file("client"))
+        ports = [(f"port of data node {n['id']}", n["address"]) for n in nodes] + [("port of the management node", cluster.mgmt)]
+        for name, address in ports:
+            address = (address.rsplit(":", 1)[0], int(address.rsplit(":", 1)[1]))
+            targets.append(Target(f"{name}, behind the hello", address, b"", lambda: signal(rng), secret))
+            targets.append(Target(f"{name}, before it", address, b"", lambda: opening(rng)))
         started = cluster.everyone()
         # A first round brings buffers to the size they stay at.
         for target in targets:

@@ -12,7 +12,10 @@ use apus_runtime::{Bound, DataNodeConfig, EXIT_STOPPED, Stop};
 use apus_storage::MemoryManager;
 use apus_types::NodeId;
 
-use crate::ChildArgs;
+use crate::{
+    ChildArgs,
+    secret::{KeyArgs, check_listen},
+};
 
 #[derive(clap::Args)]
 pub struct DataArgs {
@@ -38,6 +41,8 @@ pub struct DataArgs {
     #[arg(long, default_value = ".")]
     dir: PathBuf,
     #[command(flatten)]
+    keys: KeyArgs,
+    #[command(flatten)]
     child: ChildArgs,
 }
 
@@ -53,6 +58,7 @@ pub fn run(args: DataArgs) -> Result<ExitCode, String> {
     if args.memory < MEMORY_MIN_MIB {
         return Err(format!("--memory is at least {MEMORY_MIN_MIB} MiB"));
     }
+    let keys = args.keys.load()?;
     let config = DataNodeConfig {
         node,
         listen: args.listen,
@@ -60,9 +66,11 @@ pub fn run(args: DataArgs) -> Result<ExitCode, String> {
         workers: args.workers,
         dir: args.dir,
         build: crate::build_id(),
+        keys: keys.clone(),
     };
     let bound = Bound::new(config).map_err(|e| e.to_string())?;
     let address = bound.address().map_err(|e| e.to_string())?;
+    check_listen(address, &keys)?;
     let blocks = apus_blocks::NodeConfig {
         node,
         workers: args.workers,

@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use apus_auth::{Secret, SecretKind};
 use serde_json::Value;
 
 /// Where running `apus dev` processes register: one file per process id that holds the path of its directory.
@@ -22,6 +23,10 @@ pub fn registry() -> PathBuf {
 pub const STATE_FILE: &str = "cluster.json";
 /// Name of the control socket there. Requests and answers are lines: `restart 2` -> `ok 12345` or `error ...`.
 pub const CONTROL_SOCKET: &str = "control.sock";
+
+/// Names of the secrets' files there.
+pub const NODE_SECRET_FILE: &str = "node.secret";
+pub const CLIENT_SECRET_FILE: &str = "client.secret";
 
 /// A running `apus dev` as its state file tells.
 pub struct DevCluster {
@@ -85,14 +90,43 @@ pub fn each(list: &str) -> Vec<String> {
     list.split(',').map(str::trim).filter(|a| !a.is_empty()).map(str::to_owned).collect()
 }
 
-/// Addresses of the management nodes: those given, or those of the running `apus dev`.
-///
-/// # Errors
-/// Neither is there.
-pub fn find_mgmt(explicit: Option<String>) -> Result<String, String> {
-    match explicit {
-        Some(address) => Ok(address),
-        None => find_dev()?.mgmt().ok_or_else(|| "the state file of `apus dev` names no management node".to_owned()),
+/// Which cluster a tool talks to, and how it proves to be a client.
+#[derive(clap::Args, Clone, Default, Debug)]
+pub struct ClusterArgs {
+    /// Management nodes, with commas between them; default: those of the running `apus dev`
+    #[arg(long, value_name = "HOST:PORT")]
+    mgmt: Option<String>,
+    /// File with the cluster's client secret; default: that of the running `apus dev` if these are its management nodes
+    #[arg(long, value_name = "FILE")]
+    client_secret: Option<PathBuf>,
+}
+
+/// A way into a cluster.
+#[derive(Clone, Default)]
+pub struct Access {
+    /// Addresses of the management nodes, with commas between them.
+    pub mgmt: String,
+    pub secret: Secret,
+}
+
+impl ClusterArgs {
+    /// # Errors
+    /// No cluster is named and none runs, or the secret's file is not as it must be.
+    pub fn find(&self) -> Result<Access, String> {
+        let dev = if self.mgmt.is_some() { find_dev().ok() } else { Some(find_dev()?) };
+        let of_dev = dev.as_ref().and_then(DevCluster::mgmt);
+        let mgmt = self.mgmt.clone().or_else(|| of_dev.clone());
+        let mgmt = mgmt.ok_or_else(|| "the state file of `apus dev` names no management node".to_owned())?;
+        let known = each(&of_dev.unwrap_or_default());
+        let file = match (&self.client_secret, &dev) {
+            (Some(file), _) => Some(file.clone()),
+            (None, Some(dev)) if each(&mgmt).iter().all(|a| known.contains(a)) => {
+                Some(dev.dir.join(CLIENT_SECRET_FILE))
+            }
+            (None, _) => None,
+        };
+        let secret = file.map_or(Ok(Secret::NONE), |file| crate::secret::load(SecretKind::Client, &file))?;
+        Ok(Access { mgmt, secret })
     }
 }
 

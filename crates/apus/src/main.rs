@@ -6,6 +6,7 @@ mod data;
 mod dev;
 mod discover;
 mod mgmt;
+mod secret;
 mod sim;
 mod sql;
 mod status;
@@ -40,6 +41,8 @@ enum Verb {
     Data(data::DataArgs),
     /// Run a SQL node
     Sql(sql::SqlArgs),
+    /// Make a secret's file for the nodes or the clients of a cluster
+    Secret(secret::SecretArgs),
 }
 
 // Bugs planted to test the simulator are never in this binary: the question is a constant only without them.
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
         Verb::Mgmt(args) => mgmt::run(&args),
         Verb::Data(args) => data::run(args),
         Verb::Sql(args) => sql::run(args),
+        Verb::Secret(args) => secret::run(&args),
     };
     result.unwrap_or_else(|message| {
         eprintln!("apus: {message}");

@@ -6,7 +6,10 @@ use apus_mgmt::{MGMTS_MAX, Management, MgmtConfig, cluster_config, default_parti
 use apus_runtime::Bound;
 use apus_types::NodeId;
 
-use crate::ChildArgs;
+use crate::{
+    ChildArgs,
+    secret::{KeyArgs, check_listen},
+};
 
 #[derive(clap::Args)]
 pub struct MgmtArgs {
@@ -38,6 +41,8 @@ pub struct MgmtArgs {
     #[arg(long, default_value = ".")]
     dir: PathBuf,
     #[command(flatten)]
+    keys: KeyArgs,
+    #[command(flatten)]
     child: ChildArgs,
 }
 
@@ -53,10 +58,11 @@ pub fn run(args: &MgmtArgs) -> Result<ExitCode, String> {
     let mut cluster = cluster_config(id, args.groups, args.replicas, args.workers, partitions)?;
     cluster.mgmts = (1..=args.mgmt_nodes).map(|n| u32::from(NodeId::MGMT_BASE + n)).collect();
     let (node, may_adopt) = (NodeId(NodeId::MGMT_BASE + args.node), args.cluster.is_none());
-    let config =
-        apus_runtime::MgmtConfig { node, listen: args.listen.clone(), dir: args.dir.clone(), build: crate::build_id() };
+    let (keys, listen, dir, build) = (args.keys.load()?, args.listen.clone(), args.dir.clone(), crate::build_id());
+    let config = apus_runtime::MgmtConfig { node, listen, dir, build, keys: keys.clone() };
     let bound = Bound::new(config).map_err(|e| e.to_string())?;
     let address = bound.address().map_err(|e| e.to_string())?;
+    check_listen(address, &keys)?;
     let block = MgmtConfig { node, cluster, incarnation: bound.incarnation(), may_adopt };
     let running = bound.start(move |_| vec![Box::new(Management::new(block.clone()))]).map_err(|e| e.to_string())?;
     args.child.ready(address)?;

@@ -1,12 +1,13 @@
 //! `apus sql`: a SQL node.
 
-use std::{net::SocketAddr, process::ExitCode, sync::Arc};
+use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc};
 
+use apus_auth::{Secret, SecretKind};
 use apus_client::{Client, ClientConfig};
 use apus_sql::{
     engine::{AutoIncrement, SqlEngine},
     server::{Accounts, Server, ServerConfig},
-    wire::SqlError,
+    wire::{SqlError, auth::AuthPlugin},
 };
 use signal_hook::{
     consts::{SIGINT, SIGTERM},
@@ -26,6 +27,12 @@ pub struct SqlArgs {
     /// Threads, each with connections of its own to all data nodes
     #[arg(long, default_value_t = 1)]
     threads: usize,
+    /// File with the cluster's client secret; without it only on loopback
+    #[arg(long, value_name = "FILE")]
+    client_secret: Option<PathBuf>,
+    /// File whose first line is root's password; without it root has none, and the node listens on loopback only
+    #[arg(long, value_name = "FILE")]
+    root_password_file: Option<PathBuf>,
     #[command(flatten)]
     child: ChildArgs,
 }
@@ -35,17 +42,21 @@ const CONNECT_TIMEOUT_MS: u64 = 60_000;
 
 pub fn run(args: SqlArgs) -> Result<ExitCode, String> {
     args.child.begin()?;
+    let secret =
+        args.client_secret.as_deref().map_or(Ok(Secret::NONE), |path| crate::secret::load(SecretKind::Client, path))?;
+    let accounts = accounts(&args, &secret)?;
     let client_id = crate::random_id()?;
     let auto_increment = Arc::new(AutoIncrement::default());
     let mgmt = args.mgmt.clone();
     let config = ServerConfig::new(args.listen, args.threads.max(1));
-    let server = Server::start(config, Accounts::root_without_password(), move |worker| {
-        let (mgmt, auto_increment) = (mgmt.clone(), auto_increment.clone());
+    let server = Server::start(config, accounts, move |worker| {
+        let (mgmt, auto_increment, secret) = (mgmt.clone(), auto_increment.clone(), secret.clone());
         async move {
             let mut config = ClientConfig::new(mgmt, client_id.wrapping_add(worker as u64).max(1));
             config.preferred_node_seed = client_id.wrapping_add(worker as u64);
             config.connect_timeout_ms = CONNECT_TIMEOUT_MS;
             config.name = crate::build_id();
+            config.secret = secret;
             let client = Client::connect(config).await.map_err(|e| SqlError::new(1105, b"HY000", e.to_string()))?;
             Ok(SqlEngine::new(client, auto_increment))
         }
@@ -56,4 +67,19 @@ pub fn run(args: SqlArgs) -> Result<ExitCode, String> {
     let _ = signals.forever().next();
     server.stop();
     Ok(ExitCode::SUCCESS)
+}
+
+/// Who may log in. Beyond loopback everybody has to prove who he is, and so have we to the cluster.
+fn accounts(args: &SqlArgs, secret: &Secret) -> Result<Accounts, String> {
+    if !args.listen.ip().to_canonical().is_loopback() && (secret.is_none() || args.root_password_file.is_none()) {
+        return Err(format!(
+            "does not listen on {} without --client-secret FILE and --root-password-file FILE: whoever reaches it could read and change \
+             all data",
+            args.listen
+        ));
+    }
+    let Some(path) = &args.root_password_file else { return Ok(Accounts::root_without_password()) };
+    let mut accounts = Accounts::new();
+    accounts.add("root", &crate::secret::load_password(path)?, AuthPlugin::CachingSha2Password);
+    Ok(accounts)
 }

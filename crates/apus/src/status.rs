@@ -8,10 +8,11 @@ use std::{
     time::Duration,
 };
 
+use apus_auth::{Connector, Progress, Secret};
 use apus_signal::{
     BlockId, BlockRef, Envelope, Kind,
-    envelope::{decode_frame, frame_length},
-    hello::{Hello, MAGIC, Role},
+    envelope::{ENVELOPE_BYTES, decode_frame, frame_length},
+    hello::{HELLO_BYTES_MAX, Hello, Role},
     mgmt::{MgmtReq, NodeSummary, StatusConf},
     tc::RequestRef,
     view::NodeState,
@@ -20,11 +21,12 @@ use apus_types::{Epoch, NodeId};
 use prost::Message;
 use serde_json::json;
 
+use crate::discover::Access;
+
 #[derive(clap::Args)]
 pub struct StatusArgs {
-    /// Management nodes; default: those of the running `apus dev`
-    #[arg(long, value_name = "HOST:PORT")]
-    mgmt: Option<String>,
+    #[command(flatten)]
+    cluster: crate::discover::ClusterArgs,
     /// One JSON document instead of a table
     #[arg(long)]
     json: bool,
@@ -33,8 +35,7 @@ pub struct StatusArgs {
 const TIMEOUT: Duration = Duration::from_secs(3);
 
 pub fn run(args: &StatusArgs) -> Result<ExitCode, String> {
-    let address = crate::discover::find_mgmt(args.mgmt.clone())?;
-    let status = ask(&address)?;
+    let status = ask(&args.cluster.find()?)?;
     if args.json {
         println!("{:#}", to_json(&status));
     } else {
@@ -47,10 +48,10 @@ pub fn run(args: &StatusArgs) -> Result<ExitCode, String> {
 ///
 /// # Errors
 /// None of them answers.
-pub fn ask(addresses: &str) -> Result<StatusConf, String> {
+pub fn ask(access: &Access) -> Result<StatusConf, String> {
     let mut errors = Vec::new();
-    for address in crate::discover::each(addresses) {
-        match ask_one(&address) {
+    for address in crate::discover::each(&access.mgmt) {
+        match ask_one(&address, &access.secret) {
             Ok(status) => return Ok(status),
             Err(error) => errors.push(error),
         }
@@ -58,29 +59,43 @@ pub fn ask(addresses: &str) -> Result<StatusConf, String> {
     Err(if errors.is_empty() { "no management node is named".to_owned() } else { errors.join("\n") })
 }
 
+/// Proves to be a client; the other side's hello, proven too.
+fn greet(stream: &mut TcpStream, secret: &Secret) -> Result<Hello, String> {
+    let hello = Hello { role: Role::Client as i32, name: crate::build_id(), ..Hello::default() };
+    let mut nonce = [0; apus_auth::NONCE_BYTES];
+    getrandom::fill(&mut nonce).map_err(|e| format!("no random numbers from the operating system: {e}"))?;
+    let (mut connector, out) = Connector::new(hello, secret, nonce);
+    stream.write_all(&out).map_err(|e| e.to_string())?;
+    let mut buffer = [0u8; ENVELOPE_BYTES + HELLO_BYTES_MAX];
+    loop {
+        let missing = connector.missing().min(buffer.len());
+        let got = stream.read(&mut buffer[..missing]).map_err(|e| e.to_string())?;
+        if got == 0 {
+            return Err("it closed the connection during the hello".to_owned());
+        }
+        match connector.take(&buffer[..got]).map_err(|e| e.to_string())? {
+            Progress::More => {}
+            Progress::Send(out) => stream.write_all(&out).map_err(|e| e.to_string())?,
+            Progress::Done(hello) => return Ok(hello),
+        }
+    }
+}
+
 /// Asks a management node.
 ///
 /// # Errors
 /// It does not answer, or not in our protocol.
-fn ask_one(address: &str) -> Result<StatusConf, String> {
+fn ask_one(address: &str, secret: &Secret) -> Result<StatusConf, String> {
     let failed = |e: &dyn std::fmt::Display| format!("management node {address}: {e}");
     let target = address.to_socket_addrs().map_err(|e| failed(&e))?.next().ok_or_else(|| failed(&"no such host"))?;
     let mut stream = TcpStream::connect_timeout(&target, TIMEOUT).map_err(|e| failed(&e))?;
     stream.set_read_timeout(Some(TIMEOUT)).map_err(|e| failed(&e))?;
-    let hello = Hello { magic: MAGIC, role: Role::Client as i32, name: crate::build_id(), ..Hello::default() };
     let mut node = NodeId(NodeId::MGMT_BASE);
-    let mut out = Vec::new();
-    frame(Kind::HelloReq, BlockRef::new(node, BlockId::Link, 0), &hello.encode_to_vec(), &mut out);
-    stream.write_all(&out).map_err(|e| failed(&e))?;
-    let mut buffer = Vec::new();
-    let (envelope, body) = read_frame(&mut stream, &mut buffer).map_err(|e| failed(&e))?;
-    if envelope.kind != Kind::HelloConf {
-        return Err(failed(&"the hello was refused"));
-    }
-    if let Ok(id) = u16::try_from(Hello::decode(body.as_slice()).map_err(|e| failed(&e))?.node) {
+    let hello = greet(&mut stream, secret).map_err(|e| failed(&e))?;
+    if let Ok(id) = u16::try_from(hello.node) {
         node = NodeId(id);
     }
-    out.clear();
+    let (mut out, mut buffer) = (Vec::new(), Vec::new());
     frame(Kind::StatusReq, BlockRef::new(node, BlockId::Mgmt, 0), &MgmtReq { request: 1 }.encode_to_vec(), &mut out);
     stream.write_all(&out).map_err(|e| failed(&e))?;
     loop {

@@ -15,8 +15,12 @@ const LADDER: &[(&str, &[&str])] = &[
     ("apus-storage", &["apus-types"]),
     ("apus-blocks", &["apus-kernel", "apus-storage", "apus-signal", "apus-types"]),
     ("apus-mgmt", &["apus-kernel", "apus-signal", "apus-types"]),
-    ("apus-runtime", &["apus-blocks", "apus-mgmt", "apus-kernel", "apus-storage", "apus-signal", "apus-types"]),
-    ("apus-client", &["apus-signal", "apus-types"]),
+    ("apus-auth", &["apus-signal", "apus-types"]),
+    (
+        "apus-runtime",
+        &["apus-auth", "apus-blocks", "apus-mgmt", "apus-kernel", "apus-storage", "apus-signal", "apus-types"],
+    ),
+    ("apus-client", &["apus-auth", "apus-signal", "apus-types"]),
     ("apus-sql", &["apus-client", "apus-signal", "apus-types"]),
     (
         "apus-sim",
@@ -26,6 +30,7 @@ const LADDER: &[(&str, &[&str])] = &[
     (
         "apus",
         &[
+            "apus-auth",
             "apus-blocks",
             "apus-client",
             "apus-kernel",

@@ -24,11 +24,6 @@ use prost::Message;
 fn answer(envelope: &Envelope, body: &[u8], out: &mut Vec<u8>) {
     let head = |kind| Envelope { kind, to: envelope.from, from: envelope.to, epoch: Epoch(1), trace: 0 };
     match envelope.kind {
-        Kind::HelloReq => {
-            let role = Role::Data as i32;
-            let hello = Hello { magic: MAGIC, role, node: 1, peer: 0x8000, workers: 1, ..Hello::default() };
-            head(Kind::HelloConf).encode(out, |b| hello.encode_raw(b));
-        }
         Kind::MapReq => {
             let node = ViewNode { id: 1, state: NodeState::Up as i32, ..ViewNode::default() };
             let chains = vec![Chain::new(&[NodeId(1)]).0; 8];
@@ -84,7 +79,11 @@ fn main() {
     let driver = client.driver();
     driver.tick(0);
     let Some(Action::Connect { conn, .. }) = driver.next_action() else { return };
-    driver.opened(conn);
+    let role = Role::Data as i32;
+    let hello = Hello { magic: MAGIC, role, node: 1, peer: 0x8000, workers: 1, ..Hello::default() };
+    if driver.opened(conn).is_none() || !driver.admitted(conn, &hello) {
+        return;
+    }
     let (mut requests, mut answers) = (Vec::new(), Vec::new());
     for _ in 0..2 {
         exchange(&driver, conn, &mut requests, &mut answers);

@@ -1,5 +1,6 @@
 //! What a client is told at its start.
 
+use apus_auth::Secret;
 use apus_types::ErrorCode;
 
 /// Configuration of a [`crate::Client`]. [`ClientConfig::new`] gives the defaults.
@@ -10,6 +11,8 @@ pub struct ClientConfig {
     pub seeds: Vec<String>,
     /// For people: program and version, sent in the hello.
     pub name: String,
+    /// The cluster's client secret, by which we prove to be a client and the nodes to be its nodes.
+    pub secret: Secret,
     /// Random, drawn by the caller: first half of every [`apus_types::TransId`], so two clients must never share one.
     pub client_id: u64,
     /// Chooses the node this client prefers to read from; consecutive numbers spread evenly over the nodes.
@@ -35,6 +38,7 @@ impl ClientConfig {
         ClientConfig {
             seeds,
             name: String::from("apus-client"),
+            secret: Secret::NONE,
             client_id,
             preferred_node_seed: client_id,
             max_in_flight: 65_536,

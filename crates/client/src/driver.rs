@@ -1,13 +1,16 @@
 //! The other side of a client: who moves its bytes and tells its time.
 //!
-//! The tokio shell is one driver; a simulator or a test is another: carry out [`Driver::next_action`], report `opened`, `received`
-//! and `closed`, write what [`Driver::take_output`] gives, call [`Driver::tick`] with the time. All calls return at once and never
+//! The tokio shell is one driver; a simulator or a test is another: carry out [`Driver::next_action`], report `opened`, exchange the
+//! hello (crate `apus-auth`), report `admitted` or `refused`, then `received` and `closed`, write what [`Driver::take_output`] gives, call [`Driver::tick`] with the time. All calls return at once and never
 //! call back; tasks that may go on are woken through their wakers.
 
 use std::{
     rc::{Rc, Weak},
     task::{Context, Poll},
 };
+
+use apus_auth::Secret;
+use apus_signal::hello::Hello;
 
 use crate::{
     Client,
@@ -53,9 +56,23 @@ impl Driver {
             }
         })
     }
-    /// Connected. `false`: no longer wanted, close it.
-    pub fn opened(&self, conn: ConnId) -> bool {
-        self.inner.upgrade().is_some_and(|inner| inner.core.borrow_mut().opened(conn))
+    /// Connected. Returns the hello that the driver is to say and prove; `None`: no longer wanted, close it.
+    pub fn opened(&self, conn: ConnId) -> Option<Hello> {
+        self.inner.upgrade()?.core.borrow_mut().opened(conn)
+    }
+    /// The other side let us in with this hello, and proved it where a secret is set. `false`: close the connection.
+    pub fn admitted(&self, conn: ConnId, hello: &Hello) -> bool {
+        self.inner.upgrade().is_some_and(|inner| inner.core.borrow_mut().admitted(conn, hello))
+    }
+    /// The hello failed: the connection is closed. The reason goes to whoever waits for a cluster that nobody lets us into.
+    pub fn refused(&self, conn: ConnId, reason: String) {
+        if let Some(inner) = self.inner.upgrade() {
+            inner.core.borrow_mut().refused(conn, reason);
+        }
+    }
+    /// What proves our role.
+    pub fn secret(&self) -> Secret {
+        self.inner.upgrade().map_or(Secret::NONE, |inner| inner.core.borrow().config.secret.clone())
     }
     /// Bytes came in, in order, cut anywhere. `false`: close the connection.
     pub fn received(&self, conn: ConnId, bytes: &[u8]) -> bool {

@@ -4,9 +4,11 @@ mod common;
 
 use std::{cell::RefCell, rc::Rc};
 
+use apus_auth::{Acceptor, Keys, Progress, Secret};
 use apus_client::{Client, ClientConfig, KeyList, OpBatch, ReadBatch, Results, Rows, ScanRequest};
 use apus_signal::{
     envelope::{decode_frame, frame_length},
+    hello::Hello,
     tc::OpKind,
     view::NodeState,
 };
@@ -25,7 +27,39 @@ struct Seen {
     frames: usize,
 }
 
+fn secret() -> Secret {
+    Secret::from_bytes([2; 32])
+}
+
+fn config(seeds: &[String], id: u64) -> ClientConfig {
+    ClientConfig { secret: secret(), ..ClientConfig::new(seeds.to_vec(), id) }
+}
+
+/// Lets in whoever proves the client secret.
+async fn admit(me: NodeId, stream: &mut TcpStream, hello: Hello) -> Option<()> {
+    let keys = Keys { node: Secret::from_bytes([1; 32]), client: secret() };
+    let mut acceptor = Acceptor::new(hello, &keys, [me.0 as u8; 32]);
+    let mut buffer = [0; 2048];
+    loop {
+        let missing = acceptor.missing();
+        let count = stream.read(&mut buffer[..missing]).await.ok().filter(|count| *count > 0)?;
+        match acceptor.take(&buffer[..count]) {
+            Ok(Progress::More) => {}
+            Ok(Progress::Send(out)) => stream.write_all(&out).await.ok()?,
+            Ok(Progress::Done(_)) => return stream.write_all(&acceptor.admit(NodeId(0x8000), 0)).await.ok(),
+            Err(failure) => {
+                let _ = stream.write_all(&Acceptor::refusal(&failure)).await;
+                return None;
+            }
+        }
+    }
+}
+
 async fn serve(me: NodeId, mut stream: TcpStream, world: Rc<RefCell<World>>, seen: Rc<RefCell<Seen>>) {
+    let hello = world.borrow().hello(me);
+    if admit(me, &mut stream, hello).await.is_none() {
+        return;
+    }
     let (mut input, mut buffer) = (Vec::new(), vec![0; 1 << 16]);
     while let Ok(count) = stream.read(&mut buffer).await
         && count > 0
@@ -100,7 +134,7 @@ async fn read_one(client: &Client, id: u32, rows: &mut Rows) -> Result<(), apus_
 fn many_tasks_share_links_and_writes() {
     run(async {
         let cluster = cluster(1000).await;
-        let client = Client::connect(ClientConfig::new(cluster.seeds.clone(), 77)).await.unwrap();
+        let client = Client::connect(config(&cluster.seeds, 77)).await.unwrap();
         assert_eq!(client.linked_nodes().len(), 2);
         let before = cluster.seen.borrow().reads;
         let tasks: Vec<_> = (0..1000)
@@ -134,7 +168,7 @@ fn many_tasks_share_links_and_writes() {
 fn a_killed_node_is_not_noticed_by_readers() {
     run(async {
         let cluster = cluster(100).await;
-        let mut config = ClientConfig::new(cluster.seeds.clone(), 78);
+        let mut config = config(&cluster.seeds, 78);
         config.preferred_node_seed = 0;
         let client = Client::connect(config).await.unwrap();
         let mut rows = Rows::new();
@@ -160,7 +194,7 @@ fn a_killed_node_is_not_noticed_by_readers() {
 fn the_last_handle_closes_the_links() {
     run(async {
         let cluster = cluster(1).await;
-        let client = Client::connect(ClientConfig::new(cluster.seeds.clone(), 79)).await.unwrap();
+        let client = Client::connect(config(&cluster.seeds, 79)).await.unwrap();
         let open = Rc::clone(&cluster.seen);
         let other = client.clone();
         drop(client);

@@ -191,6 +191,26 @@ pub(crate) fn is_data_plane(kind: Kind) -> bool {
         || (Kind::MapReq as u16..Kind::ConfigReq as u16).contains(&n)
 }
 
+/// Whether a member may send this over its link. A management node configures, arbitrates and orders a stop; it is no part of any
+/// transaction, nor does it change the view.
+#[inline]
+pub(crate) fn may_say(source: NodeId, kind: Kind) -> bool {
+    if source.is_data() { !is_inside_only(kind) } else { is_of_mgmt(kind) }
+}
+
+fn is_of_mgmt(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::ConfigConf
+            | Kind::ConfigRef
+            | Kind::HeartbeatRep
+            | Kind::ArbitConf
+            | Kind::StopOrd
+            | Kind::LeaseEndReq
+            | Kind::RequestRef
+    )
+}
+
 /// Signals that never leave a process: one that comes over a link is forged.
 #[inline]
 pub(crate) fn is_inside_only(kind: Kind) -> bool {

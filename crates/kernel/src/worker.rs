@@ -23,7 +23,7 @@ use crate::{
     Block, Context, Counters, FaultRule, Request, WorkerConfig,
     core::{Core, Lease},
     limits::{BUFFER_BYTES_KEPT, CLIENT_UNSENT_SOFT, JOB_BYTES_MAX, JOB_BYTES_SOFT, TICK_NS},
-    links::{is_data_plane, is_inside_only},
+    links::{is_data_plane, may_say},
     watchdog::Watchdog,
 };
 
@@ -173,14 +173,13 @@ impl Worker {
     ) -> Result<(), DecodeError> {
         let config = self.core.config;
         let Envelope { kind, to, from, .. } = *envelope;
-        if to.node != config.node || from.node.is_client() || to.block == BlockId::Link || is_inside_only(kind) {
+        // A node speaks for itself only, over the link on which it has proven who it is.
+        if to.node != config.node || from.node != source || to.block == BlockId::Link || !may_say(source, kind) {
             self.core.counters.dropped_forbidden += 1;
+            self.core.log(format_args!("refused {kind:?} from {from:?} to {to:?} over the link of node {source}"));
             return Err(DecodeError);
         }
-        if is_data_plane(kind)
-            && ((source.is_data() && !self.core.links.is_allowed_link(source))
-                || (from.node.is_data() && !self.core.links.is_allowed(from.node)))
-        {
+        if is_data_plane(kind) && !self.core.links.is_allowed_link(source) {
             self.core.counters.dropped_not_member += 1;
             return Ok(());
         }

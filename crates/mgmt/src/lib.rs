@@ -333,6 +333,9 @@ impl Block for Management {
     }
     fn tick(&mut self, ctx: &mut Context<'_>) {
         self.started_at.get_or_insert(ctx.now());
+        if !self.may_adopt {
+            ctx.set_cluster(self.config.cluster); // members of another one are refused by the hello
+        }
         self.answer_held(ctx);
     }
     fn dump(&self, out: &mut String) {

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use apus_auth::Keys;
 use apus_types::NodeId;
 
 /// A data node's place in the world. What its blocks need is their own configuration's business.
@@ -18,6 +19,8 @@ pub struct DataNodeConfig {
     pub dir: PathBuf,
     /// Program, version and build id, for peers and reports.
     pub build: String,
+    /// What everybody who links to us has to prove, and we to them.
+    pub keys: Keys,
 }
 
 impl DataNodeConfig {
@@ -38,18 +41,23 @@ pub struct MgmtConfig {
     pub listen: String,
     pub dir: PathBuf,
     pub build: String,
+    pub keys: Keys,
 }
 
 impl From<MgmtConfig> for DataNodeConfig {
     fn from(c: MgmtConfig) -> DataNodeConfig {
-        DataNodeConfig { node: c.node, listen: c.listen, mgmt: Vec::new(), workers: 1, dir: c.dir, build: c.build }
+        let MgmtConfig { node, listen, dir, build, keys } = c;
+        DataNodeConfig { node, listen, mgmt: Vec::new(), workers: 1, dir, build, keys }
     }
 }
 
-/// A connection must have said its hello after this many milliseconds.
+/// A connection must have proven itself after this many milliseconds.
 pub const HELLO_TIMEOUT_MS: u64 = 3_000;
-/// Connections that may be in their hello at once; more are closed at once.
-pub const HELLOS_MAX: usize = 1024;
+/// Connections that may be in their hello at once; for one more the oldest of the address that has most of them is closed. Well below
+/// the 1024 file descriptors that a process often has.
+pub const HELLOS_MAX: usize = 256;
+/// Connections accepted before those that are there are heard again.
+pub const ACCEPTS_PER_ROUND: usize = 32;
 /// First and longest pause between two attempts to dial a peer, in milliseconds.
 pub const REDIAL_MS: (u64, u64) = (20, 500);
 /// An attempt to connect is given up after this many milliseconds.

@@ -10,18 +10,16 @@ use std::{
     time::Duration,
 };
 
+use apus_auth::{Connector, Progress, member_id, role_of};
 use apus_signal::{
-    Kind,
     envelope::ENVELOPE_BYTES,
-    hello::{HELLO_BYTES_MAX, Hello, MAGIC},
+    hello::{HELLO_BYTES_MAX, Hello},
 };
 use apus_types::NodeId;
 
 use crate::{
     config::{CONNECT_TIMEOUT_MS, HELLO_TIMEOUT_MS, REDIAL_MS},
-    crash,
-    hello::{self, First},
-    log,
+    crash, log,
     shared::{NewLink, Shared, lock},
 };
 
@@ -145,8 +143,7 @@ fn dial(shared: &Shared, address: &str, worker: u8, expected: Option<NodeId>) ->
     stream.set_write_timeout(Some(Duration::from_millis(HELLO_TIMEOUT_MS)))?;
     let own = shared.config.node;
     let request = Hello {
-        magic: MAGIC,
-        role: hello::role_of(own) as i32,
+        role: role_of(own) as i32,
         node: u32::from(own.0),
         incarnation: shared.incarnation,
         cluster: shared.cluster.load(Ordering::Relaxed),
@@ -155,17 +152,14 @@ fn dial(shared: &Shared, address: &str, worker: u8, expected: Option<NodeId>) ->
         worker: if expected.is_none_or(NodeId::is_mgmt) { 0 } else { u32::from(worker) },
         workers: u32::from(shared.config.workers),
         name: shared.config.build.clone(),
+        ..Hello::default()
     };
-    stream.write_all(&hello::encode(Kind::HelloReq, own, &request))?;
-    let answer = match read_hello(&mut stream)? {
-        First::Conf(answer) => answer,
-        First::Ref(reason) => return Err(io::Error::other(format!("refused: {reason}"))),
-        First::Req(_) => return Err(io::Error::other("the peer says hello but is asked to answer")),
-    };
-    let node = hello::member_id(&answer).ok_or_else(|| io::Error::other("the peer is no member"))?;
-    if expected.is_some_and(|expected| expected != node) {
-        return Err(io::Error::other(format!("found node {node} there")));
-    }
+    let mut nonce = [0; apus_auth::NONCE_BYTES];
+    getrandom::fill(&mut nonce).map_err(|e| io::Error::other(format!("no entropy: {e}")))?;
+    let (mut connector, out) = Connector::new(request, &shared.config.keys.node, nonce);
+    stream.write_all(&out)?;
+    let answer = greet(&mut stream, &mut connector)?;
+    let node = member_id(&answer).ok_or_else(|| io::Error::other("the peer is no member"))?;
     if node.is_data() && own.is_data() && answer.workers != u32::from(shared.config.workers) {
         return Err(io::Error::other(format!("node {node} has {} workers", answer.workers)));
     }
@@ -186,16 +180,22 @@ fn connect_any(address: &str) -> io::Result<TcpStream> {
     Err(last)
 }
 
-fn read_hello(stream: &mut TcpStream) -> io::Result<First> {
-    let bad = |_| io::Error::other("the peer does not speak this protocol");
+/// Reads nothing beyond the hello: what follows is the worker's.
+fn greet(stream: &mut TcpStream, connector: &mut Connector) -> io::Result<Hello> {
     let mut bytes = [0u8; ENVELOPE_BYTES + HELLO_BYTES_MAX];
-    let mut have = 0;
     loop {
-        let missing = hello::missing_bytes(&bytes[..have]).map_err(bad)?;
-        if missing == 0 {
-            return hello::decode(&bytes[..have]).map_err(bad);
+        let missing = connector.missing().min(bytes.len());
+        let got = stream.read(&mut bytes[..missing])?;
+        if got == 0 {
+            return Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "the peer closed the connection during the hello",
+            ));
         }
-        stream.read_exact(&mut bytes[have..have + missing])?;
-        have += missing;
+        match connector.take(&bytes[..got]).map_err(io::Error::other)? {
+            Progress::More => {}
+            Progress::Send(out) => stream.write_all(&out)?,
+            Progress::Done(hello) => return Ok(hello),
+        }
     }
 }

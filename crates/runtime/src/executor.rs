@@ -188,6 +188,10 @@ impl Executor {
     }
 
     fn serve_requests(&mut self) {
+        // Before anybody is dialled who asks for it. The control worker knows it first: QMGR runs there.
+        if self.worker.cluster() != 0 && self.shared.cluster.load(Ordering::Relaxed) != self.worker.cluster() {
+            self.shared.cluster.store(self.worker.cluster(), Ordering::Relaxed);
+        }
         for request in self.worker.take_requests() {
             match request {
                 Request::Connect { node, address } => dial::connect(&self.shared, node, &address),
@@ -200,10 +204,6 @@ impl Executor {
         }
         for line in self.worker.take_log() {
             log::line(line);
-        }
-        // The control worker knows it first: QMGR runs there.
-        if self.worker.cluster() != 0 && self.shared.cluster.load(Ordering::Relaxed) != self.worker.cluster() {
-            self.shared.cluster.store(self.worker.cluster(), Ordering::Relaxed);
         }
         if let (Some(stuck), Some(reason)) = (self.worker.stuck_worker(), self.worker.stop_reason()) {
             let thread = Self::door(&self.shared, stuck).thread();

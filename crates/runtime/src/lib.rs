@@ -8,8 +8,8 @@
 //!
 //! **Links.** Between two data nodes there is one TCP link per worker index, dialled by the node with the higher id; data nodes dial
 //! management nodes from the control worker; clients dial everybody and are dealt out to the data workers in turn. Every link begins with
-//! a hello that is checked in the listening thread, under a time limit and a size limit, before a worker ever sees the socket.
-//! Bytes that are no hello close the connection and are counted.
+//! a hello in which both sides prove who they are (crate `apus-auth`). The listening thread hears it, under limits of time, size and
+//! number, before a worker ever sees the socket. Whoever fails is closed, counted, and named in the log, up to a rate.
 //!
 //! **A worker's round**: wait (not at all while there is work), read each ready socket once and execute its signals from the
 //! receive buffer, take what other workers sent, run the job buffer, settle, then pass on what was produced: one swap of
@@ -28,11 +28,11 @@ mod conns;
 mod crash;
 mod dial;
 mod executor;
-mod hello;
 mod listener;
 mod log;
 mod node;
 mod poll;
+mod quiet;
 mod shared;
 mod trail;
 

@@ -8,6 +8,7 @@ use std::{
     time::Instant,
 };
 
+use apus_auth::Keys;
 use apus_kernel::{Block, Worker, WorkerConfig};
 use signal_hook::{
     consts::{SIGINT, SIGTERM},
@@ -48,9 +49,14 @@ pub struct Bound {
 
 impl Bound {
     /// # Errors
-    /// The address is taken or wrong.
+    /// The address is taken or wrong, or one secret is given without the other.
     pub fn new(config: impl Into<DataNodeConfig>) -> io::Result<Bound> {
-        let config = config.into();
+        let config: DataNodeConfig = config.into();
+        if config.keys != Keys::NONE && !config.keys.are_set() {
+            return Err(io::Error::other(
+                "one secret without the other: a node needs that of nodes and that of clients",
+            ));
+        }
         let listener = TcpListener::bind(&config.listen)
             .map_err(|e| io::Error::new(e.kind(), format!("cannot listen on {}: {e}", config.listen)))?;
         // Microseconds since 1970: grows with every start of the process as long as the clock is not set back.

@@ -76,6 +76,7 @@ fn run_child(dir: &Path, build: impl Fn(&WorkerConfig) -> Box<dyn Block> + Send 
         workers: 1,
         dir: dir.to_owned(),
         build: "crash-test build".to_owned(),
+        keys: Default::default(),
     };
     let node = Bound::new(config).and_then(|b| b.start(move |who| vec![build(who)]));
     node.expect("the node starts").wait();

@@ -7,15 +7,17 @@ use std::{
     time::Duration,
 };
 
+use apus_auth::{Connector, Failure, Keys, Progress, Secret};
 use apus_kernel::{Block, Context, WorkerConfig};
 use apus_runtime::{Bound, DataNodeConfig, Node, Stop};
 use apus_signal::{
     BlockId, BlockRef, DecodeError, Envelope, Kind, Reader,
     codec::Put,
     envelope::{decode_frame, frame_length},
-    hello::{Hello, MAGIC, Role},
+    hello::{Hello, Role},
+    qmgr::StopOrd,
 };
-use apus_types::{Epoch, NodeId};
+use apus_types::{Epoch, ErrorCode, NodeId};
 use prost::Message;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -69,6 +71,10 @@ impl Block for Bouncer {
     fn dump(&self, _out: &mut String) {}
 }
 
+fn keys() -> Keys {
+    Keys { node: Secret::from_bytes([1; 32]), client: Secret::from_bytes([2; 32]) }
+}
+
 type Told = Receiver<(NodeId, Kind, u64)>;
 
 fn start(id: u16, peer: Option<SocketAddr>) -> (Node, SocketAddr, Told) {
@@ -80,6 +86,7 @@ fn start(id: u16, peer: Option<SocketAddr>) -> (Node, SocketAddr, Told) {
         workers: 2,
         dir: std::env::temp_dir(),
         build: "test".into(),
+        keys: keys(),
     })
     .expect("a free port");
     let address = bound.address().expect("bound");
@@ -156,39 +163,112 @@ fn nodes_link_talk_and_notice_the_end() {
     assert_eq!(one.wait(), Stop::Asked);
 }
 
+fn client_hello() -> Hello {
+    Hello { role: Role::Client as i32, ..Hello::default() }
+}
+
+/// Says a hello and proves it; the other side's, or why it refuses.
+fn greet(address: SocketAddr, hello: Hello, secret: &Secret, nonce: u8) -> Result<(TcpStream, Hello), Failure> {
+    let (mut connector, out) = Connector::new(hello, secret, [nonce; 32]);
+    let mut stream = connect(address, &out);
+    loop {
+        let mut buffer = vec![0; connector.missing()];
+        stream.read_exact(&mut buffer).expect("an answer");
+        match connector.take(&buffer)? {
+            Progress::More => {}
+            Progress::Send(out) => stream.write_all(&out).expect("takes bytes"),
+            Progress::Done(hello) => return Ok((stream, hello)),
+        }
+    }
+}
+
+fn is_served(stream: &mut TcpStream) -> bool {
+    stream.write_all(&frame(Kind::PingReq, BlockRef::new(NodeId(1), BlockId::Link, 0), b"ping")).expect("takes bytes");
+    let answer = read_frame(stream);
+    let (envelope, body) = decode_frame(&answer).expect("decodes");
+    assert!(envelope.epoch < Epoch(u64::MAX), "a client named the epoch");
+    (envelope.kind, body) == (Kind::PingConf, &b"ping"[..])
+}
+
 #[test]
 fn clients_are_answered_and_strangers_refused() {
     let (node, address, _told) = start(1, None);
     let own = NodeId(1);
-    let link = BlockRef::new(own, BlockId::Link, 0);
     assert!(is_closed(&mut connect(address, b"GET / HTTP/1.1\r\nHost: a database is no web server\r\n\r\n")));
-    let hello = Hello { magic: MAGIC, role: Role::Client as i32, ..Hello::default() };
-    let greeting = frame(Kind::HelloReq, link, &hello.encode_to_vec());
-    let forged = Hello { magic: 1, ..hello.clone() };
+    let (_, good) = Connector::new(client_hello(), &keys().client, [9; 32]);
+    let forged = Hello { magic: 1, role: Role::Client as i32, nonce: vec![9; 32], ..Hello::default() };
+    let link = BlockRef::new(own, BlockId::Link, 0);
     assert!(is_closed(&mut connect(address, &frame(Kind::HelloReq, link, &forged.encode_to_vec()))));
+    // What one says who has not proven himself is not read: the frame comes instead of the proof.
+    let stop = StopOrd { reason: "because".into(), incarnation: 0 };
+    let mut early = good.clone();
+    early.extend(frame(Kind::StopOrd, BlockRef::new(own, BlockId::Qmgr, 0), &stop.encode_to_vec()));
+    assert!(is_closed(&mut connect(address, &early)));
+    let refused = |hello: Hello, secret: &Secret| greet(address, hello, secret, 7).expect_err("a stranger").code;
+    assert_eq!(refused(client_hello(), &Secret::from_bytes([8; 32])), ErrorCode::NotProven);
+    assert_eq!(refused(client_hello(), &Secret::NONE), ErrorCode::NotProven);
+    let mgmt = Hello { role: Role::Mgmt as i32, node: u32::from(NodeId::MGMT_BASE) + 1, ..Hello::default() };
+    assert_eq!(refused(mgmt.clone(), &keys().client), ErrorCode::NotProven, "a client's secret in a node's place");
+    // Of another cluster, though the secret is right.
+    let foreign = Hello { cluster: 8, ..mgmt.clone() };
+    let deadline = std::time::Instant::now() + PATIENCE; // the node does not know its cluster at once
+    let refusal = loop {
+        match greet(address, foreign.clone(), &keys().node, 7) {
+            Err(failure) => break failure.code,
+            Ok(_) => assert!(std::time::Instant::now() < deadline, "a node of another cluster is let in"),
+        }
+    };
+    assert_eq!(refusal, ErrorCode::WrongCluster);
 
     // Two clients land on different workers; one byte at a time is as good as all at once.
     for _ in 0..2 {
-        let mut client = connect(address, &greeting);
-        let answer = read_frame(&mut client);
-        let (envelope, body) = decode_frame(&answer).expect("decodes");
-        let welcome = Hello::decode(body).expect("a hello");
-        assert_eq!((envelope.kind, welcome.node, welcome.workers), (Kind::HelloConf, 1, 2));
+        let (mut client, welcome) = greet(address, client_hello(), &keys().client, 7).expect("a client");
+        assert_eq!((welcome.node, welcome.workers), (1, 2));
         for byte in frame(Kind::PingReq, link, b"ping") {
             client.write_all(&[byte]).expect("takes bytes");
         }
         let answer = read_frame(&mut client);
-        let (envelope, body) = decode_frame(&answer).expect("decodes");
-        assert_eq!((envelope.kind, body), (Kind::PingConf, &b"ping"[..]));
-        assert!(envelope.epoch < Epoch(u64::MAX), "a client named the epoch");
+        assert_eq!(decode_frame(&answer).expect("decodes").1, b"ping");
         // Not for clients: refused, the link lives; no frame: closed.
         client.write_all(&frame(Kind::StopOrd, BlockRef::new(own, BlockId::Qmgr, 0), &[])).expect("takes bytes");
         let answer = read_frame(&mut client);
         assert_eq!(decode_frame(&answer).expect("decodes").0.kind, Kind::RequestRef);
+        assert!(is_served(&mut client));
         client.write_all(&[0xff; 64]).expect("takes bytes");
         assert!(is_closed(&mut client));
     }
-    assert_eq!(node.refused_hellos(), 2);
+    // A management node that speaks for a data node, or of what is not its business, is cut off.
+    for (kind, from) in [(Kind::FailRep, 0xff01), (Kind::StopOrd, 2), (Kind::LdmCommitOrd, 0xff01)] {
+        let (mut manager, _) = greet(address, mgmt.clone(), &keys().node, 7).expect("a management node");
+        let mut forged = Vec::new();
+        let (to, from) = (BlockRef::new(own, BlockId::Qmgr, 0), BlockRef::new(NodeId(from), BlockId::Qmgr, 0));
+        Envelope { kind, to, from, epoch: Epoch(0), trace: 0 }.encode(&mut forged, |b| b.put_u64(0));
+        manager.write_all(&forged).expect("takes bytes");
+        assert!(is_closed(&mut manager), "{kind:?}");
+    }
+    assert!(node.refused_hellos() >= 4);
+    node.stop();
+    node.wait();
+}
+
+/// One stranger with more connections than a node hears at once keeps nobody out.
+#[test]
+fn a_flood_of_strangers_keeps_nobody_out() {
+    let (node, address, _told) = start(1, None);
+    let (_, hello) = Connector::new(client_hello(), &keys().client, [9; 32]);
+    // Silent ones, and ones that stop half way.
+    let mut strangers: Vec<TcpStream> = Vec::new();
+    for number in 0..600 {
+        strangers.push(connect(address, if number % 2 == 0 { &[] } else { &hello }));
+        if number % 100 == 99 {
+            let (mut client, _) = greet(address, client_hello(), &keys().client, 7).expect("a client");
+            assert!(is_served(&mut client));
+        }
+    }
+    // All of them are gone in the end, the last when their time is over.
+    strangers.iter_mut().for_each(|s| assert!(is_closed(s)));
+    let (mut client, _) = greet(address, client_hello(), &keys().client, 7).expect("a client");
+    assert!(is_served(&mut client));
     node.stop();
     node.wait();
 }

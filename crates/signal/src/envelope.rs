@@ -114,6 +114,8 @@ kinds! {
     RequestRef = 4;
     PingReq = 5;
     PingConf = 6;
+    HelloProofReq = 7;
+    HelloProofConf = 8;
 
     // Clients to LDM, past the coordinator: modules `key_read`, `scan`.
     ReadReq = 16;

@@ -1,7 +1,8 @@
 //! The first frames of a link. Nothing else is accepted before; a refusal names its reason and the link is closed.
 //!
-//! `HelloReq` from whoever connected, `HelloConf` or `HelloRef` (body: [`crate::tc::RequestRef`]) from whoever accepted. The accepting
-//! node gives a client its link-local node id here.
+//! `HelloReq` (body: [`Hello`]) from whoever connected. `HelloProofReq` (32 bytes of MAC, then a [`Hello`]) from whoever accepted.
+//! `HelloProofConf` (32 bytes of MAC) from whoever connected. `HelloConf` ([`Hello`]) from whoever accepted, which gives a client its
+//! link-local node id. `HelloRef` (body: [`crate::tc::RequestRef`]) in the place of either answer. Crate `apus-auth` makes and checks them.
 
 use prost::Message;
 
@@ -41,6 +42,9 @@ pub struct Hello {
     /// For people: program and version.
     #[prost(string, tag = "9")]
     pub name: String,
+    /// Of this connection alone, 32 bytes; what is proven of the link holds for no other. Empty in the last answer.
+    #[prost(bytes = "vec", tag = "10")]
+    pub nonce: Vec<u8>,
 }
 
 /// "APUSLINK", little-endian.

@@ -236,7 +236,7 @@ pub struct FailRep {
 pub struct StopOrd {
     #[prost(string, tag = "1")]
     pub reason: String,
-    /// The incarnation meant; another one ignores the order. 0: any.
+    /// The incarnation meant; any other ignores the order, and 0 is nobody's.
     #[prost(fixed64, tag = "2")]
     pub incarnation: u64,
 }

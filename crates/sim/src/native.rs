@@ -1,7 +1,7 @@
 //! A native client as an actor: its driver, a clock for its tasks, and the tasks themselves.
 //!
 //! The client library is the real one ([`apus_client`]); only the driver is ours. The hello of a link is answered here, as the executor
-//! of a real node does it before blocks see anything.
+//! of a real node does it before blocks see anything, and without its proof.
 
 use std::{
     cell::{Cell, RefCell},
@@ -17,12 +17,8 @@ use std::{
 };
 
 use apus_client::{Action, Client, ConnId, Driver};
-use apus_signal::{
-    Envelope, Kind,
-    envelope::frame_length,
-    hello::{Hello, MAGIC, Role},
-};
-use apus_types::{Epoch, NodeId};
+use apus_signal::hello::{Hello, MAGIC, Role};
+use apus_types::NodeId;
 
 use crate::{Actor, ActorOutput, Welcome, parse_address};
 
@@ -75,8 +71,6 @@ impl Wake for Flag {
 
 enum LinkPhase {
     Dialling,
-    /// The client's hello is awaited; its bytes so far.
-    Hello(Vec<u8>, Welcome),
     Open,
     /// Closed by the client, the network does not know it yet.
     Closing,
@@ -185,28 +179,15 @@ impl NativeClient {
                     out.disconnect(node);
                 }
             },
-            LinkPhase::Hello(sent, welcome) => {
-                if self.driver.take_output(link.conn, &mut bytes) != Some(true) {
-                    return false;
-                }
-                sent.extend_from_slice(&bytes);
-                let Ok(Some(length)) = frame_length(sent) else { return false };
-                let Some(rest) = sent.get(length..).map(<[u8]>::to_vec) else { return false };
-                let (answer, conn) = (hello_answer(node, welcome), link.conn);
-                link.phase = LinkPhase::Open;
-                if !rest.is_empty() {
-                    out.send(node, rest);
-                }
-                self.driver.received(conn, &answer);
-            }
         }
         true
     }
 }
 
-fn hello_answer(node: NodeId, welcome: &Welcome) -> Vec<u8> {
+/// What a real node proves of itself; who may say it is not simulated.
+fn hello_answer(node: NodeId, welcome: &Welcome) -> Hello {
     let role = if node.is_mgmt() { Role::Mgmt } else { Role::Data };
-    let hello = Hello {
+    Hello {
         magic: MAGIC,
         role: role as i32,
         node: u32::from(node.0),
@@ -215,12 +196,7 @@ fn hello_answer(node: NodeId, welcome: &Welcome) -> Vec<u8> {
         peer: u32::from(welcome.own.0),
         workers: u32::from(welcome.instances),
         ..Hello::default()
-    };
-    let from = apus_signal::BlockRef::new(node, apus_signal::BlockId::Link, 0);
-    let mut out = Vec::new();
-    Envelope { kind: Kind::HelloConf, to: from, from, epoch: Epoch(0), trace: 0 }
-        .encode(&mut out, |out| prost::Message::encode_raw(&hello, out));
-    out
+    }
 }
 
 impl Actor for NativeClient {
@@ -232,9 +208,10 @@ impl Actor for NativeClient {
     }
     fn link_up(&mut self, now_ns: u64, node: NodeId, welcome: Welcome, out: &mut ActorOutput) {
         if let Some(link) = self.links.get_mut(&node) {
-            let is_wanted = matches!(link.phase, LinkPhase::Dialling) && self.driver.opened(link.conn);
-            if is_wanted {
-                link.phase = LinkPhase::Hello(Vec::new(), welcome);
+            let conn = link.conn;
+            let is_wanted = matches!(link.phase, LinkPhase::Dialling) && self.driver.opened(conn).is_some();
+            if is_wanted && self.driver.admitted(conn, &hello_answer(node, &welcome)) {
+                link.phase = LinkPhase::Open;
             } else {
                 link.phase = LinkPhase::Closing;
                 out.disconnect(node);

@@ -492,3 +492,21 @@ fn strangers_and_idlers_are_timed_out() {
     idler.expect_error(4031);
     assert!(idler.try_packet().is_none());
 }
+
+#[test]
+fn strangers_take_no_users_place_and_push_out_their_own() {
+    let server = server(|config| (config.max_connections, config.max_strangers) = (2, 8));
+    let mut strangers: Vec<_> = (0..20).map(|_| Client::connect(&server)).collect();
+    let mut users = [Client::root(&server), Client::root(&server)];
+    for user in &mut users {
+        assert_eq!(user.query("user"), "root");
+    }
+    for stranger in &mut strangers[..12] {
+        assert!(stranger.try_packet().is_none(), "the oldest are ended");
+    }
+    drop(strangers);
+    let mut refused = TcpStream::connect(server.address()).unwrap();
+    let mut bytes = Vec::new();
+    refused.read_to_end(&mut bytes).unwrap();
+    assert_eq!(bytes[4..7], [0xff, 0x10, 0x04]);
+}

@@ -107,6 +107,9 @@ errors! {
     NotSupported = 703, User, "not supported";
     WrongCluster = 704, User, "the peer belongs to another cluster";
     Fenced = 705, User, "this node was removed from the cluster; it must restart to join again";
+    NotProven = 706, User, "the secret of this cluster was not proven; give both sides the same secret file";
+    /// A client's secret in a node's place.
+    RoleNotProven = 707, User, "the secret does not prove this role; a node needs the node secret";
     Internal = 900, Internal, "internal error; see the node's log";
 }
 

@@ -14,6 +14,8 @@ use apus_signal::{
 use apus_types::{Column, ColumnType, ErrorCode, TableSchema, schema::DefaultValue};
 use tokio::task::LocalSet;
 
+use crate::discover::Access;
+
 /// Where all tables of `apus bench` live.
 pub const DATABASE: &str = "apus_bench";
 /// Pause between two questions for an outcome.
@@ -36,11 +38,12 @@ pub fn on_this_thread<F: Future>(future: F) -> Result<F::Output, String> {
 ///
 /// # Errors
 /// No data node serves.
-pub async fn connect(mgmt: &str, preferred: u64) -> Result<Client, String> {
-    let mut config = ClientConfig::new(crate::discover::each(mgmt), crate::random_id()?);
+pub async fn connect(mgmt: &Access, preferred: u64) -> Result<Client, String> {
+    let mut config = ClientConfig::new(crate::discover::each(&mgmt.mgmt), crate::random_id()?);
+    config.secret = mgmt.secret.clone();
     config.name = format!("{} bench", crate::build_id());
     config.preferred_node_seed = preferred;
-    Client::connect(config).await.map_err(|e| format!("cannot connect to the cluster of {mgmt}: {e}"))
+    Client::connect(config).await.map_err(|e| format!("cannot connect to the cluster of {}: {e}", mgmt.mgmt))
 }
 
 pub fn column(name: &str, ty: ColumnType) -> Column {

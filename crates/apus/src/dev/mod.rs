@@ -3,14 +3,17 @@
 //! It starts one or two management nodes, the data nodes and the SQL nodes, each with ports of its own, waits until SQL answers, prints how
 //! to connect, and then watches its children. A data node that dies stays down until `apus dev restart ID` asks for it through the
 //! control socket (see [`crate::discover`]); so does one of two management nodes, until `apus dev restart mgmt-ID`. One that the cluster
-//! went on without (it hung, it was cut off) comes back by itself, in the same process. Ctrl-C and SIGTERM end all children and remove
+//! went on without (it hung, it was cut off) comes back by itself, in the same process. Two secrets are made in its directory, which only
+//! its owner can look into; every child gets what its role needs of them. Ctrl-C and SIGTERM end all children and remove
 //! everything that was made, except a directory named by `--keep`. The children ask the kernel to end them if this process is killed.
 
 mod children;
 mod control;
 
 use std::{
+    fs::DirBuilder,
     net::{Ipv4Addr, SocketAddr, TcpListener},
+    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
     process::ExitCode,
     sync::{
@@ -20,6 +23,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use apus_auth::SecretKind;
 use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -71,6 +75,10 @@ enum DevAction {
     },
 }
 
+/// What proves who is who in this cluster; made anew each time.
+const SECRET_FILES: [(SecretKind, &str); 2] =
+    [(SecretKind::Node, discover::NODE_SECRET_FILE), (SecretKind::Client, discover::CLIENT_SECRET_FILE)];
+
 /// How long the whole start may take.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -109,11 +117,17 @@ impl Directory {
         let path = keep.unwrap_or_else(|| std::env::temp_dir().join(format!("apus-dev-run-{id}")));
         let registry = discover::registry();
         let failed = |what: &Path, e: std::io::Error| format!("cannot create {}: {e}", what.display());
-        std::fs::create_dir_all(&path).map_err(|e| failed(&path, e))?;
+        // Nobody else looks into it, nor has made it before us.
+        let made = DirBuilder::new().recursive(kept).mode(0o700).create(&path);
+        made.map_err(|e| failed(&path, e))?;
         std::fs::create_dir_all(&registry).map_err(|e| failed(&registry, e))?;
         let path = path.canonicalize().map_err(|e| failed(&path, e))?;
         let entry = registry.join(id.to_string());
         crate::write_whole(&entry, &path.display().to_string())?;
+        for (kind, file) in SECRET_FILES {
+            let _ = std::fs::remove_file(path.join(file)); // of an earlier cluster in a directory that was kept
+            crate::secret::make(kind, &path.join(file))?;
+        }
         Ok(Directory { path, entry, keep: kept })
     }
 }
@@ -124,6 +138,7 @@ impl Drop for Directory {
         if self.keep {
             let _ = std::fs::remove_file(self.path.join(discover::CONTROL_SOCKET));
             let _ = std::fs::remove_file(self.path.join(discover::STATE_FILE));
+            SECRET_FILES.iter().for_each(|(_, file)| drop(std::fs::remove_file(self.path.join(file))));
         } else {
             let _ = std::fs::remove_dir_all(&self.path);
         }
@@ -169,9 +184,15 @@ impl Nodes {
         self.mgmt.iter().map(|m| m.child.address.to_string()).collect::<Vec<_>>().join(",")
     }
 
+    /// The argument that names one of the secrets' files.
+    fn secret(&self, kind: &str) -> String {
+        format!("--{kind}-secret={}", self.spawner.dir().join(format!("{kind}.secret")).display())
+    }
+
     fn start_mgmt(&mut self, id: u16, listen: SocketAddr) -> Result<Child, String> {
         let own = ["mgmt".to_owned(), format!("--node={id}"), format!("--listen={listen}")];
-        let args: Vec<String> = own.into_iter().chain(self.mgmt_args.iter().cloned()).collect();
+        let secrets = [self.secret("node"), self.secret("client")];
+        let args: Vec<String> = own.into_iter().chain(secrets).chain(self.mgmt_args.iter().cloned()).collect();
         let name = if id == 1 { "mgmt".to_owned() } else { format!("mgmt-{id}") };
         let mut child = self.spawner.spawn(&name, &args)?;
         child.address = listen;
@@ -186,6 +207,8 @@ impl Nodes {
             format!("--workers={}", self.workers),
             format!("--memory={}", self.memory),
             format!("--dir={}", self.spawner.dir().display()),
+            self.secret("node"),
+            self.secret("client"),
         ];
         self.spawner.spawn(&format!("data-{id}"), &args)
     }
@@ -288,6 +311,7 @@ impl Cluster {
                 format!("--mgmt={}", nodes.mgmt_addresses()),
                 format!("--listen=127.0.0.1:{port}"),
                 format!("--threads={sql_threads}"),
+                nodes.secret("client"),
             ];
             let child = nodes.spawner.spawn(&format!("sql-{}", i + 1), &sql_args)?;
             nodes.sql.push(child);

@@ -89,7 +89,8 @@ impl Dictionary {
     fn fall_out(&self, version: u64, ctx: &mut Context<'_>) {
         let reason = format!("the dictionary is at version {} and cannot follow to {version}", self.catalog.version);
         let qmgr = BlockRef::new(self.me, BlockId::Qmgr, BlockRef::CONTROL);
-        ctx.send(qmgr, Kind::StopOrd, |b| encode(&StopOrd { reason, incarnation: 0 }, b));
+        let incarnation = ctx.incarnation();
+        ctx.send(qmgr, Kind::StopOrd, |b| encode(&StopOrd { reason, incarnation }, b));
     }
     fn step_answer(step: &SchemaStep, error: u32) -> SchemaStep {
         SchemaStep { version: step.version, token: step.token, error, ..SchemaStep::default() }
@@ -152,7 +153,8 @@ impl Dictionary {
                 let reason =
                     format!("cannot make table {} of the cluster's dictionary: error {error}", answer.table_id);
                 let qmgr = BlockRef::new(self.me, BlockId::Qmgr, BlockRef::CONTROL);
-                ctx.send(qmgr, Kind::StopOrd, |b| encode(&StopOrd { reason, incarnation: 0 }, b));
+                let incarnation = ctx.incarnation();
+                ctx.send(qmgr, Kind::StopOrd, |b| encode(&StopOrd { reason, incarnation }, b));
             }
             self.check_copied(ctx);
         }

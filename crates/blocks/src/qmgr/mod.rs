@@ -541,8 +541,10 @@ impl Membership {
             Kind::ArbitConf if from.is_mgmt() => self.on_arbit_conf(from, decode::<ArbitConf>(body)?, ctx),
             Kind::StopOrd if from.is_data() || from.is_mgmt() => {
                 let order = decode::<StopOrd>(body)?;
-                if order.incarnation == 0 || order.incarnation == self.incarnation {
+                if order.incarnation == self.incarnation {
                     self.stop_to_rejoin(ctx, &order.reason);
+                } else {
+                    ctx.probe("qmgr: an order to stop that names another process");
                 }
             }
             Kind::WorkerStuckRep if from == self.me => {

@@ -1,7 +1,7 @@
 //! One link: a connection to a data node (or, while none is known, to a seed), made again with back-off for as long as it is wanted.
 //!
 //! ```text
-//! Idle --maintain--> Connecting --opened--> Hello --HelloConf--> Ready
+//! Idle --maintain--> Connecting --opened--> Hello --admitted--> Ready
 //!   ^-------------------- closed, refused, too late, garbage ------'
 //! ```
 

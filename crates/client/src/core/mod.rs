@@ -28,7 +28,6 @@ use apus_signal::{
     view::View,
 };
 use apus_types::{Epoch, NodeId, TransId};
-use prost::Message;
 
 pub use link::ConnId;
 use link::{Link, LinkState};
@@ -275,8 +274,8 @@ impl Core {
         self.links.get_mut(usize::from(conn.link)).filter(|l| l.serial == conn.serial && l.is_open())
     }
 
-    /// Connected: the hello goes out. `false`: no longer wanted, close it.
-    pub fn opened(&mut self, conn: ConnId) -> bool {
+    /// Connected: what the driver is to say and prove of us; then `admitted` or `refused`. `None`: no longer wanted, close it.
+    pub fn opened(&mut self, conn: ConnId) -> Option<Hello> {
         let now = self.now;
         let believes = self.map_stale && self.link_of(conn).is_some_and(|l| l.seed);
         let hello = Hello {
@@ -287,15 +286,16 @@ impl Core {
             name: self.config.name.chars().take(64).collect(),
             ..Hello::default()
         };
-        let Some(link) = self.link_of(conn) else { return false };
-        link.state = LinkState::Hello { since: now };
-        let (to, from) = (BlockRef::new(NodeId(0), BlockId::Link, 0), BlockRef::new(NodeId(0), BlockId::Link, 0));
-        let envelope = Envelope { kind: Kind::HelloReq, to, from, epoch: Epoch(0), trace: 0 };
-        envelope.encode(&mut link.out, |out| hello.encode_raw(out));
-        if let Some(writer) = link.writer.take() {
-            writer.wake();
+        self.link_of(conn)?.state = LinkState::Hello { since: now };
+        Some(hello)
+    }
+
+    /// The other side does not let us in, or is not whom we look for.
+    pub fn refused(&mut self, conn: ConnId, reason: String) {
+        if self.link_of(conn).is_some() {
+            self.last_refusal = reason;
+            self.lose(conn.link);
         }
-        true
     }
 
     /// The connection ended or was never made.

@@ -3,10 +3,10 @@
 use std::rc::Rc;
 
 use apus_signal::{
-    BlockId, BlockRef, DecodeError, Envelope, Kind,
+    BlockId, BlockRef, DecodeError, Kind,
     dict::Dictionary,
-    envelope::{ENVELOPE_BYTES, decode_frame, frame_length},
-    hello::{HELLO_BYTES_MAX, Hello, MAGIC, Role},
+    envelope::{decode_frame, frame_length},
+    hello::{Hello, Role},
     mgmt::{ConfigConf, MgmtReq},
     tc::RequestRef,
     view::{ClusterMap, MapReq, NodeState, View},
@@ -60,10 +60,6 @@ impl Core {
         while let Some(rest) = bytes.get(at..)
             && let Some(length) = frame_length(rest)?
         {
-            let Some(link) = self.link_of(conn) else { break };
-            if !link.is_ready() && length > ENVELOPE_BYTES + HELLO_BYTES_MAX {
-                return Err(DecodeError);
-            }
             let Some(frame) = rest.get(..length) else { break };
             self.frame(conn, frame)?;
             at += length;
@@ -75,8 +71,8 @@ impl Core {
     fn frame(&mut self, conn: ConnId, frame: &[u8]) -> Result<(), DecodeError> {
         let (envelope, body) = decode_frame(frame)?;
         let Some(link) = self.link_of(conn) else { return Ok(()) };
-        if link.state != LinkState::Ready {
-            return self.hello_answer(conn, &envelope, body);
+        if !link.is_ready() {
+            return Err(DecodeError);
         }
         if envelope.epoch > self.epoch {
             self.epoch = envelope.epoch;
@@ -111,27 +107,29 @@ impl Core {
         self.table.answer(request, conn.link, envelope.kind, body).map_err(|_| DecodeError)
     }
 
-    fn hello_answer(&mut self, conn: ConnId, envelope: &Envelope, body: &[u8]) -> Result<(), DecodeError> {
-        match envelope.kind {
-            Kind::HelloConf => {}
-            Kind::HelloRef => {
-                let refusal = RequestRef::decode(body)?;
-                self.last_refusal = format!("{} {}", refusal.code, String::from_utf8_lossy(refusal.detail));
-                self.lose(conn.link);
-                return Ok(());
-            }
-            _ => return Err(DecodeError),
+    /// The other side has proven `hello` and let us in. `false`: close the connection.
+    pub fn admitted(&mut self, conn: ConnId, hello: &Hello) -> bool {
+        let taken = self.take_in(conn, hello);
+        if taken.is_err() {
+            self.counters.violations += 1;
+            self.lose(conn.link);
         }
-        let hello = Hello::decode(body).map_err(|_| DecodeError)?;
+        self.link_of(conn).is_some()
+    }
+
+    fn take_in(&mut self, conn: ConnId, hello: &Hello) -> Result<(), DecodeError> {
         let node = NodeId(u16::try_from(hello.node).map_err(|_| DecodeError)?);
         let own = NodeId(u16::try_from(hello.peer).map_err(|_| DecodeError)?);
         let role = Role::try_from(hello.role).map_err(|_| DecodeError)?;
-        if hello.magic != MAGIC || role == Role::Client || (role == Role::Data) != node.is_data() {
+        if role == Role::Client || (role == Role::Data) != node.is_data() {
             return Err(DecodeError);
         }
         let (stale, cluster) = (self.map_stale, self.cluster);
         let taken = self.node_links.get(usize::from(node.0)).is_some_and(|&l| l != NO_LINK);
         let Some(link) = self.link_of(conn) else { return Ok(()) };
+        if !matches!(link.state, LinkState::Hello { .. }) {
+            return Err(DecodeError);
+        }
         let believed = cluster == 0 || (link.seed && stale);
         let unexpected = link.node.is_some_and(|n| n != node) && !link.seed;
         let foreign = role == Role::Data && hello.cluster != cluster && !believed;

@@ -14,6 +14,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use apus_auth::{Connector, Progress};
+use apus_signal::{
+    envelope::ENVELOPE_BYTES,
+    hello::{HELLO_BYTES_MAX, Hello},
+};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{
@@ -95,20 +100,66 @@ async fn drive(driver: Driver, start: Instant) {
 
 /// A connection from beginning to end.
 async fn connection(driver: Driver, conn: ConnId, address: String, start: Instant) {
-    if let Ok(stream) = TcpStream::connect(&address).await
+    if let Ok(mut stream) = TcpStream::connect(&address).await
         && stream.set_nodelay(true).is_ok()
-        && driver.opened(conn)
+        && let Some(hello) = driver.opened(conn)
     {
-        let (read, write) = stream.into_split();
-        let mut reader = pin!(read_all(&driver, conn, read, start));
-        let mut writer = pin!(write_all(&driver, conn, write));
-        poll_fn(|cx| {
-            let ended = reader.as_mut().poll(cx).is_ready() || writer.as_mut().poll(cx).is_ready();
-            if ended { Poll::Ready(()) } else { Poll::Pending }
-        })
-        .await;
+        match greet(&driver, hello, &mut stream).await {
+            Err(reason) => driver.refused(conn, format!("{address}: {reason}")),
+            Ok(answer) => {
+                driver.tick(nanoseconds(start));
+                if driver.admitted(conn, &answer) {
+                    exchange(&driver, conn, stream, start).await;
+                }
+            }
+        }
     }
     driver.closed(conn);
+}
+
+/// Proves who we are and has the other side prove it too; reads nothing beyond that.
+async fn greet(driver: &Driver, hello: Hello, stream: &mut TcpStream) -> Result<Hello, String> {
+    let mut nonce = [0; apus_auth::NONCE_BYTES];
+    getrandom::fill(&mut nonce).map_err(|e| format!("no random numbers from the operating system: {e}"))?;
+    let (mut connector, out) = Connector::new(hello, &driver.secret(), nonce);
+    write_whole(stream, &out).await.map_err(|e| e.to_string())?;
+    let mut buffer = [0u8; ENVELOPE_BYTES + HELLO_BYTES_MAX];
+    loop {
+        let missing = connector.missing().min(buffer.len());
+        let mut read = ReadBuf::new(&mut buffer[..missing]);
+        poll_fn(|cx| Pin::new(&mut *stream).poll_read(cx, &mut read)).await.map_err(|e| e.to_string())?;
+        if read.filled().is_empty() {
+            return Err("the connection was closed during the hello".to_owned());
+        }
+        match connector.take(read.filled()).map_err(|e| e.to_string())? {
+            Progress::More => {}
+            Progress::Send(out) => write_whole(stream, &out).await.map_err(|e| e.to_string())?,
+            Progress::Done(answer) => return Ok(answer),
+        }
+    }
+}
+
+async fn exchange(driver: &Driver, conn: ConnId, stream: TcpStream, start: Instant) {
+    let (read, write) = stream.into_split();
+    let mut reader = pin!(read_all(driver, conn, read, start));
+    let mut writer = pin!(write_all(driver, conn, write));
+    poll_fn(|cx| {
+        let ended = reader.as_mut().poll(cx).is_ready() || writer.as_mut().poll(cx).is_ready();
+        if ended { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+}
+
+async fn write_whole(stream: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Result<()> {
+    let mut at = 0;
+    while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
+        let written = poll_fn(|cx| Pin::new(&mut *stream).poll_write(cx, rest)).await?;
+        if written == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        at += written;
+    }
+    Ok(())
 }
 
 async fn read_all(driver: &Driver, conn: ConnId, mut stream: OwnedReadHalf, start: Instant) -> io::Result<()> {
@@ -132,14 +183,7 @@ async fn write_all(driver: &Driver, conn: ConnId, mut stream: OwnedWriteHalf) ->
         if !poll_fn(|cx| driver.poll_output(conn, &mut out, cx)).await {
             return Ok(());
         }
-        let mut at = 0;
-        while let Some(rest) = out.get(at..).filter(|rest| !rest.is_empty()) {
-            let written = poll_fn(|cx| Pin::new(&mut stream).poll_write(cx, rest)).await?;
-            if written == 0 {
-                return Err(io::ErrorKind::WriteZero.into());
-            }
-            at += written;
-        }
+        write_whole(&mut stream, &out).await?;
         out.clear();
     }
 }

@@ -483,8 +483,8 @@ impl Bench {
                     let node = if address == "mgmt:1" { NodeId(NodeId::MGMT_BASE) } else { NodeId(id.unwrap()) };
                     if !self.listening.contains(&node.0) {
                         self.driver.closed(conn);
-                    } else if self.driver.opened(conn) {
-                        self.conns.insert(conn, (node, Vec::new()));
+                    } else if let Some(hello) = self.driver.opened(conn) {
+                        self.greet(conn, node, &hello);
                     }
                 }
             }
@@ -494,6 +494,24 @@ impl Bench {
             busy |= self.serve(conn);
         }
         busy
+    }
+
+    /// The hello without its proof: what the node answers is believed.
+    fn greet(&mut self, conn: ConnId, node: NodeId, hello: &Hello) {
+        let link = BlockRef::new(node, BlockId::Link, 0);
+        let envelope = Envelope { kind: Kind::HelloReq, to: link, from: link, epoch: Epoch(0), trace: 0 };
+        let (body, mut out) = (hello.encode_to_vec(), Vec::new());
+        match (self.hook)(&mut self.world, node, &envelope, &body, &mut out) {
+            Act::Default => self.world.serve(node, &envelope, &body, &mut out),
+            Act::Done => {}
+            Act::Break => return self.driver.closed(conn),
+        }
+        let answer = decode_frame(&out).ok().filter(|(e, _)| e.kind == Kind::HelloConf);
+        match answer.and_then(|(_, body)| Hello::decode(body).ok()) {
+            None => self.driver.refused(conn, "no hello".to_owned()),
+            Some(answer) if self.driver.admitted(conn, &answer) => _ = self.conns.insert(conn, (node, Vec::new())),
+            Some(_) => {}
+        }
     }
 
     fn serve(&mut self, conn: ConnId) -> bool {

@@ -13,14 +13,9 @@ use apus_blocks::NodeConfig;
 use apus_client::{Action, Client, ClientConfig, ConnId, Driver};
 use apus_kernel::{Block, Lease, Request, Worker, WorkerConfig};
 use apus_mgmt::{Management, MgmtConfig, cluster_config, default_partitions};
-use apus_signal::{
-    BlockId, BlockRef, Envelope, Kind,
-    envelope::frame_length,
-    hello::{Hello, MAGIC, Role},
-};
+use apus_signal::hello::{Hello, MAGIC, Role};
 use apus_storage::MemoryManager;
-use apus_types::{Epoch, NodeId};
-use prost::Message;
+use apus_types::NodeId;
 
 use crate::counting::counted;
 
@@ -71,7 +66,6 @@ fn incarnation(node: NodeId) -> u64 {
 struct Conn {
     id: ConnId,
     node: usize,
-    greeted: bool,
     /// Bytes for the client.
     inbox: Vec<u8>,
 }
@@ -223,6 +217,13 @@ impl Cluster {
         }
     }
 
+    fn admit(&mut self, conn: ConnId, node: usize) {
+        let worker = usize::from((CLIENT.0 - NodeId::CLIENT_BASE) % u16::from(WORKERS));
+        self.nodes[node].workers[worker].link_up(CLIENT, CLIENT_ID);
+        self.conns.push(Conn { id: conn, node, inbox: Vec::new() });
+        assert!(self.driver.admitted(conn, &hello_answer(self.nodes[node].id)));
+    }
+
     fn serve_client(&mut self) {
         let driver = self.driver.clone();
         counted(|| driver.tick(self.now));
@@ -231,8 +232,8 @@ impl Cluster {
                 Action::Connect { conn, address } => {
                     let node = self.nodes.iter().position(|n| format!("n{}", n.id.0) == address);
                     let node = node.filter(|&n| self.conns.iter().all(|c| c.node != n));
-                    match node.filter(|_| driver.opened(conn)) {
-                        Some(node) => self.conns.push(Conn { id: conn, node, greeted: false, inbox: Vec::new() }),
+                    match node.filter(|_| driver.opened(conn).is_some()) {
+                        Some(node) => self.admit(conn, node),
                         None => driver.closed(conn),
                     }
                 }
@@ -250,34 +251,20 @@ impl Cluster {
             }
             let node = &mut self.nodes[conn.node];
             let worker = usize::from((CLIENT.0 - NodeId::CLIENT_BASE) % u16::from(WORKERS));
-            let mut rest = self.spare.as_slice();
-            if !conn.greeted {
-                let hello = frame_length(rest).ok().flatten().expect("a whole hello");
-                rest = &rest[hello..];
-                conn.greeted = true;
-                node.workers[worker].link_up(CLIENT, CLIENT_ID);
-                assert!(driver.received(conn.id, &hello_answer(node.id)));
-            }
-            node.arrive(worker, CLIENT, rest);
+            node.arrive(worker, CLIENT, &self.spare);
             self.spare.clear();
         }
     }
 }
 
-fn hello_answer(node: NodeId) -> Vec<u8> {
-    let hello = Hello {
+fn hello_answer(node: NodeId) -> Hello {
+    Hello {
         magic: MAGIC,
         role: Role::Data as i32,
         node: u32::from(node.0),
         incarnation: incarnation(node),
-        cluster: 0,
         peer: u32::from(CLIENT.0),
         workers: u32::from(WORKERS),
         ..Hello::default()
-    };
-    let from = BlockRef::new(node, BlockId::Link, 0);
-    let mut out = Vec::new();
-    Envelope { kind: Kind::HelloConf, to: from, from, epoch: Epoch(0), trace: 0 }
-        .encode(&mut out, |out| hello.encode_raw(out));
-    out
+    }
 }

@@ -34,7 +34,7 @@ impl Connection {
             charset: 45,
             capabilities: capability::SERVER,
             attributes: Vec::new(),
-            registry: Arc::new(Registry::new(1, 1)),
+            registry: Arc::new(Registry::new(1, 1, 1)),
         };
         let session = engine.open(info).await.expect("a session");
         let mut new = Connection { engine, session, answer: Collected::new(false), text: String::new() };

@@ -203,6 +203,8 @@ fn number_of(code: ErrorCode) -> (u16, &'static [u8; 5]) {
         ErrorCode::ProtocolViolation
         | ErrorCode::ProtocolVersion
         | ErrorCode::WrongCluster
+        | ErrorCode::NotProven
+        | ErrorCode::RoleNotProven
         | ErrorCode::Fenced
         | ErrorCode::Internal => (1296, b"HY000"),
     }

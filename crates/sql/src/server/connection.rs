@@ -98,7 +98,17 @@ impl<E: Engine> Connection<E> {
         }
         self.scramble = Scramble::from_random(random);
         let limit = self.shared.config.handshake_timeout;
-        let Ok(Ok(mut session)) = timeout(limit, self.log_in(&mut stream)).await else { return };
+        let kill = self.slot.kill.clone();
+        let logged_in = {
+            let mut killed = pin!(kill.notified());
+            let mut log_in = pin!(timeout(limit, self.log_in(&mut stream)));
+            poll_fn(|cx| match killed.as_mut().poll(cx) {
+                Poll::Ready(()) => Poll::Ready(None),
+                Poll::Pending => log_in.as_mut().poll(cx).map(|done| done.ok().and_then(Result::ok)),
+            })
+            .await
+        };
+        let Some(mut session) = logged_in else { return };
         self.input.set_max_allowed_packet(self.shared.config.max_allowed_packet);
         let mut open = Some(&mut session);
         while let Some(current) = open.take() {

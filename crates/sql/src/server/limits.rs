@@ -8,6 +8,9 @@ use crate::wire::constants::MAX_ALLOWED_PACKET_DEFAULT;
 pub const CONNECTIONS_MAX_DEFAULT: usize = 10_000;
 /// A client that has not authenticated by then is dropped: strangers hold no slots.
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Connections at once that have not logged in; for one more the oldest of them is ended, so that a stranger who opens thousands of
+/// connections keeps nobody out, and enough for all users of a server that come back at once.
+pub const STRANGERS_MAX_DEFAULT: usize = 4096;
 /// MySQL's default `wait_timeout`: an idle connection ends after eight hours.
 pub const WAIT_TIMEOUT: Duration = Duration::from_secs(8 * 3600);
 /// A client that does not take its answers for this long is dropped (MySQL's `net_write_timeout`).

@@ -32,6 +32,8 @@ pub struct ServerConfig {
     pub threads: usize,
     /// Connections at once; one more gets error 1040.
     pub max_connections: usize,
+    /// Connections at once that have not logged in; see [`limits::STRANGERS_MAX_DEFAULT`].
+    pub max_strangers: usize,
     /// Longest packet accepted from an authenticated client, in bytes.
     pub max_allowed_packet: usize,
     /// An idle connection ends after this.
@@ -46,6 +48,7 @@ impl ServerConfig {
             listen,
             threads,
             max_connections: limits::CONNECTIONS_MAX_DEFAULT,
+            max_strangers: limits::STRANGERS_MAX_DEFAULT,
             max_allowed_packet: MAX_ALLOWED_PACKET_DEFAULT,
             wait_timeout: limits::WAIT_TIMEOUT,
             handshake_timeout: limits::HANDSHAKE_TIMEOUT,
@@ -85,7 +88,7 @@ impl Server {
         let workers = config.threads.max(1);
         let listener = bind(config.listen)?;
         let address = listener.local_addr()?;
-        let registry = Arc::new(Registry::new(workers, config.max_connections));
+        let registry = Arc::new(Registry::new(workers, config.max_connections, config.max_strangers));
         let shared = Arc::new(Shared { config, accounts, registry });
         let make_engine = Arc::new(make_engine);
         let mut server =

@@ -1,7 +1,7 @@
 //! All connections of a server: for the limit, SHOW PROCESSLIST and KILL. Touched when a connection comes, goes or is
 //! killed, never per command.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::Notify;
@@ -21,6 +21,10 @@ pub struct ConnectionEntry {
 #[derive(Debug, Default)]
 struct Inner {
     connections: BTreeMap<u32, ConnectionEntry>,
+    /// Those of them that have not logged in and were not asked to leave; the lowest id is about the oldest.
+    strangers: BTreeSet<u32>,
+    /// Those that have logged in.
+    users: usize,
     per_worker: Vec<usize>,
     last_id: u32,
 }
@@ -30,13 +34,14 @@ struct Inner {
 pub struct Registry {
     inner: Mutex<Inner>,
     limit: usize,
+    strangers_max: usize,
 }
 
 impl Registry {
-    /// No connections yet; at most `limit`, spread over `workers` threads.
-    pub fn new(workers: usize, limit: usize) -> Registry {
+    /// No connections yet; at most `limit` of users and about `strangers_max` of others, spread over `workers` threads.
+    pub fn new(workers: usize, limit: usize, strangers_max: usize) -> Registry {
         let inner = Inner { per_worker: vec![0; workers], ..Inner::default() };
-        Registry { inner: Mutex::new(inner), limit }
+        Registry { inner: Mutex::new(inner), limit, strangers_max }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
@@ -44,10 +49,11 @@ impl Registry {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a slot on the worker with the fewest connections, or none when the server is full.
+    /// Takes a slot on the worker with the fewest connections, or none when the server is full of users. Who has not logged in takes
+    /// no user's place: beyond their limit the oldest of them is ended for the newcomer.
     pub(crate) fn admit(self: &Arc<Self>, host: String) -> Option<Slot> {
         let mut inner = self.lock();
-        if inner.connections.len() >= self.limit {
+        if inner.users >= self.limit {
             return None;
         }
         let worker = (0..inner.per_worker.len()).min_by_key(|&w| inner.per_worker[w])?;
@@ -62,13 +68,23 @@ impl Registry {
         let kill = Arc::new(Notify::new());
         let entry = ConnectionEntry { id, host: host.clone(), user: String::new(), worker, kill: kill.clone() };
         inner.connections.insert(id, entry);
+        if inner.strangers.len() >= self.strangers_max
+            && let Some(oldest) = inner.strangers.pop_first()
+            && let Some(entry) = inner.connections.get(&oldest)
+        {
+            entry.kill.notify_one();
+        }
+        inner.strangers.insert(id);
         Some(Slot { id, worker, host, kill, registry: self.clone() })
     }
 
     pub(crate) fn set_user(&self, id: u32, user: &str) {
-        if let Some(entry) = self.lock().connections.get_mut(&id) {
-            entry.user = user.to_owned();
-        }
+        let mut inner = self.lock();
+        inner.strangers.remove(&id);
+        let Some(entry) = inner.connections.get_mut(&id) else { return };
+        let is_new = entry.user.is_empty();
+        entry.user = user.to_owned();
+        inner.users += usize::from(is_new);
     }
 
     /// Ends a connection as soon as its current command is done; false if there is none of this id.
@@ -113,9 +129,10 @@ pub(crate) struct Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         let mut inner = self.registry.lock();
-        if inner.connections.remove(&self.id).is_some()
-            && let Some(count) = inner.per_worker.get_mut(self.worker)
-        {
+        let Some(entry) = inner.connections.remove(&self.id) else { return };
+        inner.strangers.remove(&self.id);
+        inner.users -= usize::from(!entry.user.is_empty());
+        if let Some(count) = inner.per_worker.get_mut(self.worker) {
             *count -= 1;
         }
     }

@@ -40,7 +40,7 @@ use super::{
     cluster::{connect, exit_code, on_this_thread},
     numbers::{grouped, nanoseconds, per_second},
 };
-use crate::discover;
+use crate::discover::{Access, ClusterArgs};
 
 /// How long the outcome of one transaction is asked for.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -59,9 +59,8 @@ pub enum Reads {
 
 #[derive(clap::Args, Clone, Debug)]
 pub struct AppendArgs {
-    /// Management node; default: that of the running `apus dev`
-    #[arg(long, value_name = "HOST:PORT")]
-    mgmt: Option<String>,
+    #[command(flatten)]
+    cluster: ClusterArgs,
     /// Where the history goes
     #[arg(long, value_name = "FILE")]
     history: PathBuf,
@@ -90,7 +89,7 @@ pub struct AppendArgs {
 
 /// What the workers share.
 pub struct Run {
-    pub mgmt: String,
+    pub mgmt: Access,
     pub reads: Reads,
     pub seed: u64,
     pub lists: Lists,
@@ -158,7 +157,7 @@ impl Run {
 /// # Errors
 /// No cluster was found, it stopped serving, or the history cannot be written.
 pub fn run(args: &AppendArgs) -> Result<ExitCode, String> {
-    let mgmt = discover::find_mgmt(args.mgmt.clone())?;
+    let mgmt = args.cluster.find()?;
     let seed = args.seed.map_or_else(crate::random_id, Ok)?;
     let file = File::create(&args.history).map_err(|e| format!("cannot write {}: {e}", args.history.display()))?;
     let capacity = Lists::capacity(args.transactions * worker::MOPS_MAX, args.active, args.length);

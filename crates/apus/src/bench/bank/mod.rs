@@ -29,7 +29,7 @@ use super::{
     cluster::{connect, exit_code, on_this_thread},
     numbers::{grouped, per_second},
 };
-use crate::discover;
+use crate::discover::ClusterArgs;
 
 /// How long commits may stay away, workers may take to finish a transfer, and a node may take to be noticed as dead.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -38,9 +38,8 @@ const AFTER: Duration = Duration::from_millis(500);
 
 #[derive(clap::Args, Clone, Debug)]
 pub struct BankArgs {
-    /// Management node; default: that of the running `apus dev`
-    #[arg(long, value_name = "HOST:PORT")]
-    mgmt: Option<String>,
+    #[command(flatten)]
+    cluster: ClusterArgs,
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(2..=10_000_000))]
     accounts: u64,
     /// Of each account at the beginning
@@ -75,7 +74,7 @@ pub struct BankArgs {
 /// # Errors
 /// No cluster was found, it could not be prepared, or it stopped serving for minutes.
 pub fn run(args: BankArgs) -> Result<ExitCode, String> {
-    let mgmt = discover::find_mgmt(args.mgmt.clone())?;
+    let mgmt = args.cluster.find()?;
     let executioner = match args.kills {
         0 => None,
         _ => Some(Executioner::new(args.kill_command.clone(), args.restart_command.clone(), &mgmt)?),

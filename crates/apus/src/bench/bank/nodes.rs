@@ -8,7 +8,10 @@ use std::{
 
 use apus_signal::{mgmt::StatusConf, view::NodeState};
 
-use crate::{discover, status};
+use crate::{
+    discover::{self, Access},
+    status,
+};
 
 const POLL: Duration = Duration::from_millis(20);
 
@@ -23,12 +26,13 @@ pub enum Executioner {
 impl Executioner {
     /// # Errors
     /// Only one of the commands is given, or none and the cluster is not that of the running `apus dev`.
-    pub fn new(kill: Option<String>, restart: Option<String>, mgmt: &str) -> Result<Executioner, String> {
+    pub fn new(kill: Option<String>, restart: Option<String>, mgmt: &Access) -> Result<Executioner, String> {
         match (kill, restart) {
             (Some(kill), Some(restart)) => Ok(Executioner::Commands { kill, restart }),
-            (None, None) if discover::find_dev()?.mgmt().as_deref() == Some(mgmt) => Ok(Executioner::Dev),
+            (None, None) if discover::find_dev()?.mgmt().as_deref() == Some(mgmt.mgmt.as_str()) => Ok(Executioner::Dev),
             (None, None) => Err(format!(
-                "{mgmt} is not the running `apus dev`: say how to kill with --kill-command and --restart-command"
+                "{} is not the running `apus dev`: say how to kill with --kill-command and --restart-command",
+                mgmt.mgmt
             )),
             _ => Err("--kill-command and --restart-command belong together".to_owned()),
         }
@@ -76,7 +80,7 @@ fn is_up(status: &StatusConf, node: u16) -> bool {
 ///
 /// # Errors
 /// Otherwise: killing one would lose data or stop the cluster.
-pub fn all_up(mgmt: &str) -> Result<Vec<u16>, String> {
+pub fn all_up(mgmt: &Access) -> Result<Vec<u16>, String> {
     let status = status::ask(mgmt)?;
     if status.replicas < 2 {
         return Err("with one replica a kill loses data".to_owned());
@@ -92,7 +96,7 @@ pub fn all_up(mgmt: &str) -> Result<Vec<u16>, String> {
 ///
 /// # Errors
 /// It took longer than `timeout`.
-pub fn wait_all_up(mgmt: &str, timeout: Duration, mut meanwhile: impl FnMut()) -> Result<Duration, String> {
+pub fn wait_all_up(mgmt: &Access, timeout: Duration, mut meanwhile: impl FnMut()) -> Result<Duration, String> {
     let begin = Instant::now();
     let mut waited = Duration::ZERO;
     while let Err(reason) = all_up(mgmt) {
@@ -111,7 +115,7 @@ pub fn wait_all_up(mgmt: &str, timeout: Duration, mut meanwhile: impl FnMut()) -
 /// # Errors
 /// It took longer than `timeout`.
 pub fn wait_for(
-    mgmt: &str,
+    mgmt: &Access,
     node: u16,
     up: bool,
     timeout: Duration,

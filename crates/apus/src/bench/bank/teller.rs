@@ -28,6 +28,7 @@ use crate::bench::{
     cluster::{connect, on_this_thread, outcome_of},
     numbers::{Random, nanoseconds},
 };
+use crate::discover::Access;
 
 /// Longest wait for one row lock, in milliseconds.
 const LOCK_WAIT_MS: u32 = 10_000;
@@ -75,7 +76,7 @@ impl Gaps {
 
 /// What all workers and the auditor share.
 pub struct Floor {
-    pub mgmt: String,
+    pub mgmt: Access,
     pub terms: Terms,
     pub tables: Tables,
     pub workers: u64,
@@ -101,7 +102,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl Floor {
-    pub fn new(mgmt: String, terms: Terms, tables: Tables, workers: u64) -> Floor {
+    pub fn new(mgmt: Access, terms: Terms, tables: Tables, workers: u64) -> Floor {
         Floor {
             mgmt,
             terms,

@@ -35,7 +35,7 @@ use super::{
     cluster::{connect, create_table, exit_code, find_table, on_this_thread},
     numbers::{grouped, per_second},
 };
-use crate::discover;
+use crate::discover::{Access, ClusterArgs};
 
 /// Most keys: their numbers have eight hexadecimal digits.
 const KEYS_MAX: u64 = 1 << 32;
@@ -66,9 +66,8 @@ impl Phase {
 
 #[derive(clap::Args, Clone, Debug)]
 pub struct KvArgs {
-    /// Management node; default: that of the running `apus dev`
-    #[arg(long, value_name = "HOST:PORT")]
-    mgmt: Option<String>,
+    #[command(flatten)]
+    cluster: ClusterArgs,
     /// Phases to run, in this order; without insert the table of the last run is used
     #[arg(long, value_enum, value_delimiter = ',', default_value = "insert,read,update,delete")]
     phases: Vec<Phase>,
@@ -108,7 +107,7 @@ pub fn run(args: &KvArgs) -> Result<ExitCode, String> {
     if args.single_thread {
         (args.threads, args.in_flight) = (1, 1);
     }
-    let mgmt = discover::find_mgmt(args.mgmt.clone())?;
+    let mgmt = args.cluster.find()?;
     let mut good = true;
     for &phase in &args.phases {
         let table = on_this_thread(table_for(&mgmt, phase, &args))??;
@@ -137,7 +136,7 @@ pub fn run(args: &KvArgs) -> Result<ExitCode, String> {
     Ok(exit_code(good))
 }
 
-async fn table_for(mgmt: &str, phase: Phase, args: &KvArgs) -> Result<TableSchema, String> {
+async fn table_for(mgmt: &Access, phase: Phase, args: &KvArgs) -> Result<TableSchema, String> {
     let client = connect(mgmt, 0).await?;
     if phase != Phase::Insert {
         return find_table(&client, TABLE).await;

@@ -22,6 +22,7 @@ use crate::bench::{
     cluster::{connect, on_this_thread},
     numbers::{Latencies, Random},
 };
+use crate::discover::Access;
 
 /// Longest wait for a row lock, in milliseconds. Nobody else should hold one.
 const LOCK_WAIT_MS: u32 = 10_000;
@@ -31,7 +32,7 @@ const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(10);
 
 /// One phase, shared by all threads.
 pub struct Load {
-    pub mgmt: String,
+    pub mgmt: Access,
     pub phase: Phase,
     pub table: TableSchema,
     pub keys: u64,
@@ -275,7 +276,7 @@ mod tests {
 
     fn load(limit: u64, batch: u64) -> Load {
         Load {
-            mgmt: String::new(),
+            mgmt: Access::default(),
             phase: Phase::Read,
             table: data::table("kv", 8, 8),
             keys: 10,

@@ -14,6 +14,7 @@ use super::{
     record::{Fate, Record},
     stream::Load,
 };
+use crate::discover::Access;
 
 /// Ids of writes named per list.
 const NAMED_MAX: usize = 5;
@@ -124,7 +125,7 @@ pub async fn read_ids(client: &Client, table: &TableSchema) -> Result<Vec<u64>, 
 ///
 /// # Errors
 /// The cluster does not serve.
-pub fn audit_all(load: &Load, mgmt: &str, table: &TableSchema) -> Result<(Findings, usize), String> {
+pub fn audit_all(load: &Load, mgmt: &Access, table: &TableSchema) -> Result<(Findings, usize), String> {
     let records = load.records().clone();
     let nodes = crate::status::ask(mgmt)?.nodes.len().max(1);
     let mut findings = Findings::default();

@@ -44,7 +44,7 @@ use self::{
     views::{Removals, watch},
 };
 use super::cluster::{DATABASE, column, connect, create_table, exit_code, on_this_thread};
-use crate::discover;
+use crate::discover::{self, Access, ClusterArgs};
 
 /// The table written to.
 const TABLE: &str = "probe";
@@ -59,9 +59,8 @@ const STACK_BYTES: usize = 256 << 10;
 
 #[derive(clap::Args, Clone, Debug)]
 pub struct ProbeArgs {
-    /// Management node; default: that of the running `apus dev`
-    #[arg(long, value_name = "HOST:PORT")]
-    mgmt: Option<String>,
+    #[command(flatten)]
+    cluster: ClusterArgs,
     /// SQL nodes; default: those of the running `apus dev`
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',')]
     sql: Vec<String>,
@@ -83,6 +82,9 @@ pub struct ProbeArgs {
     /// Length of the only window
     #[arg(long, default_value_t = 10, conflicts_with = "control")]
     seconds: u64,
+    /// File whose first line is root's password at the SQL nodes; default: none
+    #[arg(long, value_name = "FILE")]
+    root_password_file: Option<std::path::PathBuf>,
     /// Take commands from standard input
     #[arg(long)]
     control: bool,
@@ -91,7 +93,7 @@ pub struct ProbeArgs {
 /// # Errors
 /// No cluster was found, or it does not serve.
 pub fn run(args: &ProbeArgs) -> Result<ExitCode, String> {
-    let mgmt = discover::find_mgmt(args.mgmt.clone())?;
+    let mgmt = args.cluster.find()?;
     let sql = sql_nodes(&args.sql)?;
     let (table, placement) = on_this_thread(async {
         let client = connect(&mgmt, 0).await?;
@@ -102,8 +104,10 @@ pub fn run(args: &ProbeArgs) -> Result<ExitCode, String> {
     })??;
     let groups = placement.groups;
     let streams = sql.len() as u64 * u64::from(groups);
+    let password = args.root_password_file.as_deref().map_or(Ok(String::new()), crate::secret::load_password)?;
     let load = Arc::new(Load {
         sql,
+        password,
         placement,
         start_ns: now_ns() + LEAD.as_nanos() as u64,
         period_ns: 1_000_000_000 / args.rate,
@@ -154,7 +158,7 @@ struct Probe {
     load: Arc<Load>,
     threads: Vec<thread::JoinHandle<()>>,
     watcher: Option<thread::JoinHandle<Result<(), String>>>,
-    mgmt: String,
+    mgmt: Access,
     table: TableSchema,
     open: Option<Window>,
     /// Records before this index are older than every later window.

@@ -1,6 +1,6 @@
 //! A MySQL connection as an application has one: blocking, one statement at a time, with a deadline.
 //!
-//! It logs in as `root` without password, sends text statements and reads answers to their end. That is all the probe needs; the codec
+//! It logs in as `root`, sends text statements and reads answers to their end. That is all the probe needs; the codec
 //! is the server's own ([`apus_sql::wire`]).
 
 use std::{
@@ -10,6 +10,7 @@ use std::{
 };
 
 use apus_sql::wire::{
+    auth::{AuthPlugin, SCRAMBLE_BYTES, Scramble, respond},
     capability,
     cursor::Cursor,
     packet::{PacketBuffer, PacketReader},
@@ -66,14 +67,14 @@ impl Connection {
     ///
     /// # Errors
     /// The server is not there, does not answer in time, or refuses.
-    pub fn open(address: SocketAddr, deadline: Duration) -> Result<Connection, Failure> {
+    pub fn open(address: SocketAddr, password: &str, deadline: Duration) -> Result<Connection, Failure> {
         let stream = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).map_err(lost)?;
         stream.set_nodelay(true).map_err(lost)?;
         stream.set_write_timeout(Some(deadline)).map_err(lost)?;
         stream.set_read_timeout(Some(CONNECT_TIMEOUT)).map_err(lost)?;
         let mut connection =
             Connection { stream, reader: PacketReader::new(ANSWER_BYTES_MAX), out: PacketBuffer::new() };
-        connection.login()?;
+        connection.login(password)?;
         connection.stream.set_read_timeout(Some(deadline)).map_err(lost)?;
         Ok(connection)
     }
@@ -89,9 +90,10 @@ impl Connection {
         self.stream.set_nonblocking(false).is_err() || !silent
     }
 
-    fn login(&mut self) -> Result<(), Failure> {
+    fn login(&mut self, password: &str) -> Result<(), Failure> {
         let greeting = self.packet()?;
         check_error(&greeting)?;
+        let scramble = scramble_of(&greeting).ok_or_else(|| lost("the server's greeting holds no challenge"))?;
         self.out.set_sequence(1);
         let payload = self.out.begin();
         payload.extend_from_slice(&CLIENT.to_le_bytes());
@@ -99,7 +101,9 @@ impl Connection {
         payload.push(UTF8MB4);
         payload.extend_from_slice(&[0; 23]);
         payload.extend_from_slice(b"root\0");
-        payload.push(0); // an empty password has an empty answer, whatever the scramble
+        let answer = respond(AuthPlugin::CachingSha2Password, &scramble, password);
+        payload.push(answer.len() as u8); // 0 without a password
+        payload.extend_from_slice(&answer);
         payload.extend_from_slice(b"caching_sha2_password\0");
         self.send()?;
         loop {
@@ -108,7 +112,8 @@ impl Connection {
             match answer.first() {
                 Some(0) => return Ok(()),
                 Some(1) => {} // fast authentication succeeded; OK follows
-                Some(0xfe) => {
+                // To the plugin of an account without password, whose answer is empty.
+                Some(0xfe) if password.is_empty() => {
                     self.out.set_sequence(3);
                     self.out.begin();
                     self.send()?;
@@ -164,6 +169,16 @@ impl Connection {
             }
         }
     }
+}
+
+/// The challenge of a greeting: 8 bytes behind version and connection id, 12 more behind flags and 10 reserved bytes.
+fn scramble_of(greeting: &[u8]) -> Option<Scramble> {
+    let version = greeting.get(1..)?.iter().position(|&byte| byte == 0)?;
+    let at = 1 + version + 1 + 4;
+    let mut bytes = [0; SCRAMBLE_BYTES];
+    bytes[..8].copy_from_slice(greeting.get(at..at + 8)?);
+    bytes[8..].copy_from_slice(greeting.get(at + 27..at + 39)?);
+    Some(Scramble::from_random(bytes))
 }
 
 fn check_error(packet: &[u8]) -> Result<(), Failure> {

@@ -91,6 +91,8 @@ impl Placement {
 /// What the writers share.
 pub struct Load {
     pub sql: Vec<SocketAddr>,
+    /// Of root; empty for none.
+    pub password: String,
     pub placement: Placement,
     pub start_ns: u64,
     pub period_ns: u64,
@@ -188,7 +190,7 @@ impl Writer {
         let nodes = self.load.sql.len();
         for step in 0..nodes {
             let at = (self.at + step) % nodes;
-            if let Ok(connection) = Connection::open(self.load.sql[at], self.load.deadline) {
+            if let Ok(connection) = Connection::open(self.load.sql[at], &self.load.password, self.load.deadline) {
                 (self.at, self.connection) = (at, Some(connection));
                 return;
             }
@@ -298,6 +300,7 @@ mod tests {
         let chains = (0..12).map(|p| Chain::new(&[NodeId((p % groups + 1) as u16)]).0).collect();
         let placement = Placement::new(&View { nodes, chains, ..View::default() }).unwrap();
         Load {
+            password: String::new(),
             sql: vec![SocketAddr::from(([127, 0, 0, 1], 1)), SocketAddr::from(([127, 0, 0, 1], 2))],
             placement,
             start_ns: 1000,

@@ -12,7 +12,10 @@ use apus_signal::view::View;
 use serde_json::{Value, json};
 
 use super::stream::{Load, now_ns};
-use crate::bench::cluster::{connect, on_this_thread};
+use crate::{
+    bench::cluster::{connect, on_this_thread},
+    discover::Access,
+};
 
 /// Time between two looks.
 const LOOK: Duration = Duration::from_millis(1);
@@ -50,7 +53,7 @@ fn removed(before: &View, after: &View) -> Vec<u32> {
 ///
 /// # Errors
 /// No data node serves at the beginning.
-pub fn watch(load: &Arc<Load>, mgmt: &str) -> Result<(), String> {
+pub fn watch(load: &Arc<Load>, mgmt: &Access) -> Result<(), String> {
     on_this_thread(async {
         let client = connect(mgmt, 0).await?;
         let mut known = client.view();
