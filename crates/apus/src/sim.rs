@@ -18,9 +18,9 @@ pub struct SimArgs {
     /// Run so many seeds
     #[arg(long, value_name = "COUNT")]
     seeds: Option<u64>,
-    /// First seed of a range
-    #[arg(long, value_name = "SEED", default_value_t = 1)]
-    from: u64,
+    /// First seed of a range [default: 1; with --seconds alone a fresh one, which is printed]
+    #[arg(long, value_name = "SEED")]
+    from: Option<u64>,
     /// Begin no further seed after so many seconds
     #[arg(long, value_name = "S")]
     seconds: Option<u64>,
@@ -47,7 +47,7 @@ pub fn run(args: &SimArgs) -> Result<ExitCode, String> {
     };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let options = Options {
-        from: args.from,
+        from: args.from.unwrap_or_else(|| if args.seeds.is_some() { 1 } else { fresh() }),
         count,
         limit: args.seconds.map(Duration::from_secs),
         threads: args.threads.map_or(cores, usize::from),
@@ -62,6 +62,12 @@ pub fn run(args: &SimArgs) -> Result<ExitCode, String> {
         None => run_range(&options)?,
     };
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Where a range begins that nobody has run before: no two that begin within one second of time are meant to differ.
+fn fresh() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(1, |time| time.as_secs() * 1_000_000)
 }
 
 /// CPU time of all threads of this process so far.

@@ -10,8 +10,9 @@ use apus_types::NodeId;
 
 use crate::{
     Actor,
+    clock::{HostClock, RATE_PPM_MAX},
     events::{End, Event, Queue},
-    network::Link,
+    network::{Link, Party},
 };
 
 /// Nodes of a simulated cluster and the shape of its network.
@@ -25,8 +26,14 @@ pub struct SimConfig {
     pub link_spike_ns: (u64, u64),
     /// What a link carries in each direction; `None`: any amount at once.
     pub link_bytes_per_ms: Option<u64>,
+    /// What a worker's turn is taken to cost, and a signal in it, ns: who is behind is late.
+    pub signal_ns: u64,
     /// Shortest and longest time between two workers of a node, ns.
     pub ring_delay_ns: (u64, u64),
+    /// Largest difference between a host's clock and the virtual time when it starts, ns.
+    pub clock_offset_ns: u64,
+    /// Largest error of its rate, parts per million, at most [`RATE_PPM_MAX`].
+    pub clock_rate_ppm: u64,
     /// Link every pair of nodes from the start; otherwise nodes ask with `connect_to`, naming [`address`]es.
     pub link_all: bool,
 }
@@ -38,7 +45,10 @@ impl SimConfig {
             link_delay_ns: (20_000, 300_000),
             link_spike_ns: (0, 0),
             link_bytes_per_ms: None,
+            signal_ns: 0,
             ring_delay_ns: (200, 20_000),
+            clock_offset_ns: 0,
+            clock_rate_ppm: 0,
             link_all: true,
         }
     }
@@ -62,7 +72,8 @@ const TURN_NS: u64 = 1_000;
 /// What one signal is taken to cost on a slow node, before the slowness.
 const SIGNAL_NS: u64 = 500;
 
-type Build = Box<dyn FnMut(&WorkerConfig) -> Vec<Box<dyn Block>>>;
+/// Makes the blocks of one worker. A process that is to start again because a block said so is told that it rejoins.
+type Build = Box<dyn FnMut(&WorkerConfig, bool) -> Vec<Box<dyn Block>>>;
 
 pub(crate) struct Host {
     pub workers: Vec<Worker>,
@@ -75,6 +86,7 @@ pub(crate) struct Host {
     paused: bool,
     /// How many times longer its turns take.
     slowness: u64,
+    clock: HostClock,
 }
 
 /// What comes to a worker whose node is paused, or slow and in the midst of a turn.
@@ -82,6 +94,8 @@ pub(crate) struct Host {
 struct Stall {
     /// The worker makes no turn before.
     until: u64,
+    /// Nor does it while others of its node do.
+    stuck: bool,
     /// A [`Event::Resume`] is in the queue.
     planned: bool,
     waiting: Vec<Event>,
@@ -110,9 +124,9 @@ pub struct Cluster {
     /// Link ends at which a worker would not read.
     pub(crate) held: BTreeSet<(NodeId, u8, u64, usize)>,
     /// Pairs that cannot be linked, the lower id first; once per fault.
-    pub(crate) barred: Vec<(NodeId, NodeId)>,
+    pub(crate) barred: Vec<(Party, Party)>,
     /// Directions (from, to) in which nothing passes; once per fault.
-    pub(crate) muted: Vec<(NodeId, NodeId)>,
+    pub(crate) muted: Vec<(Party, Party)>,
     /// Some node is paused or slow.
     is_impaired: bool,
     pub(crate) actors: Vec<Option<Box<dyn Actor>>>,
@@ -127,7 +141,15 @@ impl Cluster {
     pub fn new(
         seed: u64,
         config: SimConfig,
-        build: impl FnMut(&WorkerConfig) -> Vec<Box<dyn Block>> + 'static,
+        mut build: impl FnMut(&WorkerConfig) -> Vec<Box<dyn Block>> + 'static,
+    ) -> Cluster {
+        Cluster::with_rejoin(seed, config, move |who, _| build(who))
+    }
+    /// As above; `build` is also told whether the process may only join a cluster that is there ([`Cluster::start_again`]).
+    pub fn with_rejoin(
+        seed: u64,
+        config: SimConfig,
+        build: impl FnMut(&WorkerConfig, bool) -> Vec<Box<dyn Block>> + 'static,
     ) -> Cluster {
         let mut cluster = Cluster {
             build: Box::new(build),
@@ -147,7 +169,7 @@ impl Cluster {
             held: BTreeSet::new(),
             barred: Vec::new(),
             muted: Vec::new(),
-            is_impaired: false,
+            is_impaired: config.signal_ns > 0,
             actors: Vec::new(),
             wakes: Vec::new(),
             hash: seed,
@@ -186,6 +208,10 @@ impl Cluster {
     pub fn stop_reason(&self, node: NodeId) -> Option<&str> {
         self.hosts.get(&node).and_then(|host| host.stopped.as_deref())
     }
+    /// What the clock of the node's machine reads.
+    pub(crate) fn clock(&self, node: NodeId) -> u64 {
+        self.hosts.get(&node).map_or(self.now, |host| host.clock.read(self.now))
+    }
     pub fn worker(&self, node: NodeId, worker: u8) -> Option<&Worker> {
         self.hosts.get(&node).and_then(|host| host.workers.get(usize::from(worker)))
     }
@@ -205,8 +231,28 @@ impl Cluster {
 
     // ---- faults
 
-    /// Starts a node that is not running, as a new process.
+    /// The clock of a machine is the same for all processes of it.
+    fn clock_of(&self, node: NodeId) -> HostClock {
+        let mut random = Random::new(self.seed ^ 0x636c_6f63_6b00 ^ u64::from(node.0) << 48);
+        let offset = random.below(self.config.clock_offset_ns.saturating_add(1));
+        let most = self.config.clock_rate_ppm.min(RATE_PPM_MAX);
+        HostClock::new(0, offset, random.below(2 * most + 1) as i64 - most as i64)
+    }
+    /// Starts a node that is not running, as a new process that is given everything anew.
     pub fn start(&mut self, node: NodeId) {
+        self.start_as(node, false);
+    }
+    /// What `apus data` does when a block has stopped its node so that it joins again ([`Worker::rejoins`]): a new process
+    /// that founds no cluster. False: the node did not stop so.
+    pub fn start_again(&mut self, node: NodeId) -> bool {
+        let rejoins = self.hosts.get(&node).is_some_and(|host| host.stopped.is_some() && host.rejoins());
+        if rejoins {
+            self.crash(node);
+            self.start_as(node, true);
+        }
+        rejoins
+    }
+    fn start_as(&mut self, node: NodeId, rejoins: bool) {
         let Some(&(_, instances)) = self.config.nodes.iter().find(|(n, _)| *n == node) else { return };
         if self.hosts.contains_key(&node) {
             return;
@@ -221,6 +267,7 @@ impl Cluster {
             stopped: None,
             paused: false,
             slowness: 1,
+            clock: self.clock_of(node),
         };
         let lease = Arc::<Lease>::default();
         let control = node.is_data();
@@ -229,7 +276,7 @@ impl Cluster {
             let who = WorkerConfig { node, worker, instances, control, incarnation, seed };
             let mut made = Worker::with_lease(who, Arc::clone(&lease));
             made.hash_signals(self.seed);
-            (self.build)(&who).into_iter().for_each(|block| made.add_block(block));
+            (self.build)(&who, rejoins).into_iter().for_each(|block| made.add_block(block));
             host.workers.push(made);
             host.turns.push(self.now);
             host.stalls.push(Stall::default());
@@ -268,7 +315,30 @@ impl Cluster {
         self.impair(node, |host| host.paused = true);
     }
     pub fn resume(&mut self, node: NodeId) {
-        self.impair(node, |host| host.paused = false);
+        let now = self.now;
+        self.impair(node, |host| {
+            host.paused = false;
+            host.clock.set_frozen(now, false);
+        });
+    }
+    /// As [`Cluster::pause`], and the clock of the machine stands still, too.
+    pub fn freeze(&mut self, node: NodeId) {
+        let now = self.now;
+        self.impair(node, |host| {
+            host.paused = true;
+            host.clock.set_frozen(now, true);
+        });
+    }
+    /// One worker of the node makes no turn until it is let go on.
+    pub fn stick(&mut self, node: NodeId, worker: u8, stuck: bool) {
+        self.impair(node, |host| {
+            if let Some(stall) = host.stalls.get_mut(usize::from(worker)) {
+                stall.stuck = stuck;
+            }
+        });
+    }
+    pub fn unstick(&mut self, node: NodeId) {
+        self.impair(node, |host| host.stalls.iter_mut().for_each(|stall| stall.stuck = false));
     }
     /// From now on each turn of the node takes so many times longer; 1: as it should.
     pub fn slow_down(&mut self, node: NodeId, factor: u64) {
@@ -294,12 +364,12 @@ impl Cluster {
         self.note_impaired();
     }
     fn note_impaired(&mut self) {
-        self.is_impaired = self.hosts.values().any(Host::is_impaired);
+        self.is_impaired = self.config.signal_ns > 0 || self.hosts.values().any(Host::is_impaired);
     }
     fn plan_resume(&mut self, node: NodeId, worker: u8, incarnation: u64) {
         let Some(host) = self.hosts.get_mut(&node) else { return };
         let stall = &mut host.stalls[usize::from(worker)];
-        if !host.paused && !stall.waiting.is_empty() && !stall.planned {
+        if !host.paused && !stall.stuck && !stall.waiting.is_empty() && !stall.planned {
             stall.planned = true;
             self.queue.plan(stall.until.max(self.now), Event::Resume { node, worker, incarnation });
         }
@@ -324,7 +394,8 @@ impl Cluster {
             return Some(event);
         };
         let stall = host.stalls.get_mut(usize::from(worker));
-        let Some(stall) = stall.filter(|s| host.paused || s.until > self.now || !s.waiting.is_empty()) else {
+        let Some(stall) = stall.filter(|s| host.paused || s.stuck || s.until > self.now || !s.waiting.is_empty())
+        else {
             return Some(event);
         };
         // A turn that is planned and put off is not planned again.
@@ -337,7 +408,7 @@ impl Cluster {
         let Some(host) = self.hosts.get_mut(&node).filter(|host| host.incarnation == incarnation) else { return };
         let stall = &mut host.stalls[usize::from(worker)];
         stall.planned = false;
-        if host.paused {
+        if host.paused || stall.stuck {
             return;
         }
         if stall.until > self.now {
@@ -423,12 +494,13 @@ impl Cluster {
         }
         let Some(w) = host.workers.get_mut(usize::from(worker)) else { return };
         let executed = w.counters().executed;
-        w.set_time(now, (now / 1000) as i64);
+        w.set_time(host.clock.read(now), host.clock.unix_micros(now));
         work(w);
         w.run(TURN_BUDGET);
         w.settle();
-        if host.slowness > 1 {
-            let cost = TURN_NS + SIGNAL_NS * (w.counters().executed - executed);
+        if host.slowness > 1 || self.config.signal_ns > 0 {
+            let each = if self.config.signal_ns > 0 { self.config.signal_ns } else { SIGNAL_NS };
+            let cost = TURN_NS + each * (w.counters().executed - executed);
             let stall = &mut host.stalls[usize::from(worker)];
             stall.until = stall.until.max(now).saturating_add(cost * host.slowness);
         }
@@ -441,7 +513,7 @@ impl Cluster {
         let Some(host) = self.hosts.get_mut(&node) else { return };
         let index = usize::from(worker);
         let w = &host.workers[index];
-        let at = if w.has_work() { self.now + TURN_NS } else { w.next_deadline().max(self.now + 1) };
+        let at = if w.has_work() { self.now + TURN_NS } else { host.clock.when(w.next_deadline()).max(self.now + 1) };
         if host.stopped.is_none() && at < host.turns[index] {
             host.turns[index] = at;
             self.queue.plan(at, Event::Turn { node, worker, incarnation: host.incarnation });
@@ -463,9 +535,7 @@ impl Cluster {
         }
         let mut outputs = Vec::new();
         while let Some(to) = w.next_dirty() {
-            let bytes = w.output(to).to_vec();
-            w.sent(to, bytes.len());
-            outputs.push((to, bytes));
+            outputs.push(to);
         }
         let (requests, lines) = (w.take_requests(), w.take_log());
         let stop = w.stop_reason().map(str::to_owned);
@@ -473,8 +543,8 @@ impl Cluster {
         for (to, bytes) in rings {
             self.send_ring(node, worker, to, incarnation, bytes);
         }
-        for (to, bytes) in outputs {
-            self.send_link(End::Worker { node, worker }, to, bytes);
+        for to in outputs {
+            self.send_output(node, worker, to);
         }
         for request in requests {
             match request {
@@ -496,6 +566,32 @@ impl Cluster {
         }
     }
 
+    /// What the worker has for a link leaves, if the other end reads.
+    fn send_output(&mut self, node: NodeId, worker: u8, to: NodeId) {
+        let from = End::Worker { node, worker };
+        if to.is_client() && self.is_unread(from, to) {
+            return;
+        }
+        let Some(w) = self.hosts.get_mut(&node).and_then(|host| host.workers.get_mut(usize::from(worker))) else {
+            return;
+        };
+        let bytes = w.output(to).to_vec();
+        w.sent(to, bytes.len());
+        self.send_link(from, to, bytes);
+    }
+    /// Clients of the node read again.
+    pub(crate) fn send_unsent(&mut self, node: NodeId) {
+        let ends = |(end, name): &(End, NodeId)| match *end {
+            End::Worker { node: n, worker } if n == node && name.is_client() => Some((worker, *name)),
+            _ => None,
+        };
+        let all: Vec<(u8, NodeId)> = self.by_end.keys().filter_map(ends).collect();
+        for (worker, name) in all {
+            self.send_output(node, worker, name);
+            self.read_held(node, worker);
+        }
+    }
+
     /// Rings keep their order like links.
     fn send_ring(&mut self, node: NodeId, from: u8, to: u8, incarnation: u64, bytes: Vec<u8>) {
         let delay = self.delay(self.config.ring_delay_ns);
@@ -512,6 +608,9 @@ fn fold(hash: u64, more: u64) -> u64 {
 
 impl Host {
     fn is_impaired(&self) -> bool {
-        self.paused || self.slowness > 1 || self.stalls.iter().any(|stall| !stall.waiting.is_empty())
+        self.paused || self.slowness > 1 || self.stalls.iter().any(|stall| stall.stuck || !stall.waiting.is_empty())
+    }
+    fn rejoins(&self) -> bool {
+        self.workers.iter().any(Worker::rejoins)
     }
 }

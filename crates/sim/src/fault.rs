@@ -8,7 +8,8 @@
 //! 60ms crash n1 30ms, 81ms pause n2 700ms, 900ms core / 163ms split n1+m1 1310ms, 1500ms heal
 //! ```
 //!
-//! Times are whole microseconds. `n1` is a data node, `m1` a management node, `p` the president of the moment.
+//! Times are whole microseconds. `n1` is a data node, `m1` a management node, `p` the president of the moment, `c0` a client, which only
+//! faults of links know.
 
 use std::{fmt, str::FromStr};
 
@@ -25,6 +26,8 @@ pub enum Who {
     Node(NodeId),
     /// Whoever is president when the time comes.
     President,
+    /// The client with this number or the one that came in its place; links only.
+    Client(u64),
 }
 
 /// Times are in nanoseconds.
@@ -34,6 +37,10 @@ pub enum Fault {
     Crash { who: Who, down: u64 },
     /// The process makes no turn for so long; its links stay, bytes queue.
     Pause { who: Who, lasts: u64 },
+    /// A guest whose clocks all stop with it: it makes no turn for so long, and then does not know that time has passed.
+    Freeze { who: Who, lasts: u64 },
+    /// One worker of the node makes no turn for so long; the others do.
+    Stick { who: Who, worker: u8, lasts: u64 },
     /// Each turn of the node costs so many times what it should.
     Slow { who: Who, factor: u64, lasts: u64 },
     /// Two nodes lose their links and do not get them back for so long.
@@ -67,8 +74,30 @@ pub struct Round {
     pub faults: Vec<(u64, Fault)>,
     /// When the faults end.
     pub end: u64,
-    /// The nodes that are down by then stay down until the others have shown that they serve.
-    pub core: bool,
+    pub then: Then,
+}
+
+/// What comes at the end of a round.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Then {
+    /// Everything is undone.
+    Heal,
+    /// The nodes that are down stay down until the others have shown that they serve.
+    Core,
+    /// Every fault that would last longer goes on until those who must serve have shown that they do.
+    Hold,
+}
+
+impl Then {
+    pub const ALL: &[Then] = &[Then::Heal, Then::Core, Then::Hold];
+    /// The word by which it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Then::Heal => "heal",
+            Then::Core => "core",
+            Then::Hold => "hold",
+        }
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -80,6 +109,8 @@ impl Fault {
         match self {
             Fault::Crash { .. } => "crash",
             Fault::Pause { .. } => "pause",
+            Fault::Freeze { .. } => "freeze",
+            Fault::Stick { .. } => "stick",
             Fault::Slow { .. } => "slow",
             Fault::Cut { .. } => "cut",
             Fault::Mute { lost: false, .. } => "mute",
@@ -103,6 +134,7 @@ impl fmt::Display for Who {
         match self {
             Who::Node(node) => node_name(*node).fmt(f),
             Who::President => f.write_str("p"),
+            Who::Client(number) => write!(f, "c{number}"),
         }
     }
 }
@@ -125,7 +157,10 @@ impl fmt::Display for Fault {
         let kind = self.kind();
         match self {
             Fault::Crash { who, down } => write!(f, "{kind} {who} {}", time_name(*down)),
-            Fault::Pause { who, lasts } => write!(f, "{kind} {who} {}", time_name(*lasts)),
+            Fault::Pause { who, lasts } | Fault::Freeze { who, lasts } => {
+                write!(f, "{kind} {who} {}", time_name(*lasts))
+            }
+            Fault::Stick { who, worker, lasts } => write!(f, "{kind} {who} {worker} {}", time_name(*lasts)),
             Fault::Slow { who, factor, lasts } => write!(f, "{kind} {who} {factor} {}", time_name(*lasts)),
             Fault::Cut { a, b, lasts } => write!(f, "{kind} {a} {b} {}", time_name(*lasts)),
             Fault::Mute { from, to, lasts, .. } => write!(f, "{kind} {from} {to} {}", time_name(*lasts)),
@@ -152,7 +187,7 @@ impl fmt::Display for Round {
         for (at, fault) in &self.faults {
             write!(f, "{} {fault}, ", time_name(*at))?;
         }
-        write!(f, "{} {}", time_name(self.end), if self.core { "core" } else { "heal" })
+        write!(f, "{} {}", time_name(self.end), self.then.name())
     }
 }
 
@@ -191,6 +226,15 @@ impl<'t> Words<'t> {
         let word = self.next()?;
         if word == "p" { Ok(Who::President) } else { Ok(Who::Node(node(word)?)) }
     }
+    /// A node or a client: an end of a link.
+    fn end(&mut self) -> Result<Who, String> {
+        let word = self.next()?;
+        match word.strip_prefix('c').map(str::parse) {
+            Some(Ok(number)) => Ok(Who::Client(number)),
+            _ if word == "p" => Ok(Who::President),
+            _ => Ok(Who::Node(node(word)?)),
+        }
+    }
     fn side(&mut self) -> Result<Vec<NodeId>, String> {
         parse_side(self.next()?)
     }
@@ -224,9 +268,15 @@ fn fault(kind: &str, w: &mut Words<'_>) -> Result<Fault, String> {
     Ok(match kind {
         "crash" => Fault::Crash { who: w.who()?, down: w.time()? },
         "pause" => Fault::Pause { who: w.who()?, lasts: w.time()? },
+        "freeze" => Fault::Freeze { who: w.who()?, lasts: w.time()? },
+        "stick" => {
+            let (who, worker) = (w.who()?, w.number()?);
+            let worker = u8::try_from(worker).map_err(|_| format!("there is no worker {worker}"))?;
+            Fault::Stick { who, worker, lasts: w.time()? }
+        }
         "slow" => Fault::Slow { who: w.who()?, factor: w.number()?, lasts: w.time()? },
-        "cut" => Fault::Cut { a: w.who()?, b: w.who()?, lasts: w.time()? },
-        "mute" | "lose" => Fault::Mute { from: w.who()?, to: w.who()?, lasts: w.time()?, lost: kind == "lose" },
+        "cut" => Fault::Cut { a: w.end()?, b: w.end()?, lasts: w.time()? },
+        "mute" | "lose" => Fault::Mute { from: w.end()?, to: w.end()?, lasts: w.time()?, lost: kind == "lose" },
         "split" | "hush" => Fault::Split { side: w.side()?, lasts: w.time()?, silent: kind == "hush" },
         "bridge" | "hushbridge" => {
             Fault::Bridge { side: w.side()?, bridge: w.node()?, lasts: w.time()?, silent: kind == "hushbridge" }
@@ -238,9 +288,9 @@ fn fault(kind: &str, w: &mut Words<'_>) -> Result<Fault, String> {
             };
             Fault::Stall { side, lasts: w.time()? }
         }
-        "flap" => Fault::Flap { a: w.who()?, b: w.who()?, period: w.time()?, times: w.number()? },
+        "flap" => Fault::Flap { a: w.end()?, b: w.end()?, period: w.time()?, times: w.number()? },
         "reset" => {
-            let (a, b) = (w.who()?, w.who()?);
+            let (a, b) = (w.end()?, w.end()?);
             let worker = w.words.next().map(|word| word.parse().map_err(|_| format!("`{word}` is no worker")));
             Fault::Reset { a, b, worker: worker.transpose()? }
         }
@@ -258,20 +308,21 @@ impl FromStr for Round {
         let mut end = None;
         for part in text.split(',') {
             if end.is_some() || faults.len() >= PARTS_MAX {
-                return Err(format!("a round ends with `heal` or `core`: `{}`", text.trim()));
+                return Err(format!("a round ends with `heal`, `core` or `hold`: `{}`", text.trim()));
             }
             let mut words = Words { text: part, words: part.split_whitespace() };
             let at = words.time()?;
-            match words.next()? {
-                kind @ ("heal" | "core") => end = Some((at, kind == "core")),
-                kind => faults.push((at, fault(kind, &mut words)?)),
+            let word = words.next()?;
+            match Then::ALL.iter().find(|then| then.name() == word) {
+                Some(then) => end = Some((at, *then)),
+                None => faults.push((at, fault(word, &mut words)?)),
             }
             if let Some(word) = words.words.next() {
                 return Err(format!("`{word}` is too much in `{}`", part.trim()));
             }
         }
-        let (end, core) = end.ok_or_else(|| format!("no `heal` or `core` at the end of `{}`", text.trim()))?;
-        Ok(Round { faults, end, core })
+        let (end, then) = end.ok_or_else(|| format!("no `heal`, `core` or `hold` at the end of `{}`", text.trim()))?;
+        Ok(Round { faults, end, then })
     }
 }
 
@@ -291,10 +342,11 @@ impl FromStr for Schedule {
 mod tests {
     use super::*;
 
-    const ALL: &str = "60ms crash n1 30ms, 81us pause p 700ms, 1ms slow n2 100 1000ms, 5ms cut n1 p 3ms, \
+    const ALL: &str = "60ms crash n1 30ms, 81us pause p 700ms, 1ms freeze n1 90ms, 1ms stick n1 1 80ms, 1ms slow n2 100 1000ms, 5ms cut n1 p 3ms, \
         6ms mute n1 m1 8ms, 6ms lose m1 n2 8ms, 900ms core / 163ms split n1+m1 1310ms, 7ms hush n2 1ms, \
         8ms bridge n1 n2 4ms, 8ms hushbridge n1+n3 n2 4ms, 9ms flap n1 n2 10ms 4, 9ms stall all 30ms, 9ms stall n1+n2 20ms, 1500ms heal / \
-        1ms reset n1 n2, 2ms reset n1 n2 1, 3ms client 2, 3ms unlink 1 n2 5ms 70ms, 4ms arm n1 tc.x 3, 5ms heal";
+        1ms reset n1 n2, 2ms reset n1 n2 1, 3ms client 2, 3ms unlink 1 n2 5ms 70ms, 4ms arm n1 tc.x 3, 5ms cut c0 n1 9ms, \
+        5ms mute n1 c1 8000ms, 5ms hold";
 
     #[test]
     fn a_schedule_reads_as_it_is_written() {
@@ -316,6 +368,7 @@ mod tests {
             "1ms heal, 2ms crash n1 1ms",
             "1ms burn n1 2ms, 2ms heal",
             "1ms crash n1 2ms 7, 2ms heal",
+            "1ms crash c0 2ms, 2ms heal",
             "99999999999999999999s heal",
             "18446744073709551615s heal",
         ] {

@@ -10,6 +10,7 @@
 
 mod actor;
 pub mod check;
+mod clock;
 mod cluster;
 pub mod disk;
 pub mod drill;
@@ -29,3 +30,4 @@ pub mod workload;
 pub use actor::{Actor, ActorId, ActorOutput, Welcome};
 pub use cluster::{Cluster, SimConfig, address, parse_address};
 pub use native::{Clock, NativeClient};
+pub use network::Party;

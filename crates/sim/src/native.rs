@@ -28,12 +28,22 @@ type Task = Pin<Box<dyn Future<Output = ()>>>;
 #[derive(Clone, Default)]
 pub struct Clock {
     now: Rc<Cell<u64>>,
+    /// How many times longer all think ([`Clock::think`]); 0: not longer.
+    calm: Rc<Cell<u64>>,
     sleepers: Rc<RefCell<Vec<(u64, Waker)>>>,
 }
 
 impl Clock {
     pub fn now(&self) -> u64 {
         self.now.get()
+    }
+    /// From now on those who think do so for `factor` times as long; 0 and 1: as long as they say.
+    pub fn set_calm(&self, factor: u64) {
+        self.calm.set(factor);
+    }
+    /// The time between two things that somebody does: it is long where nothing happens to the cluster.
+    pub async fn think(&self, nanoseconds: u64) {
+        self.sleep(nanoseconds.saturating_mul(self.calm.get().max(1))).await;
     }
     pub async fn sleep(&self, nanoseconds: u64) {
         let until = self.now() + nanoseconds;

@@ -5,6 +5,7 @@
 //! - *cut*: the links of two nodes end, and dialling is in vain until [`Cluster::heal`];
 //! - *mute*: what one node sends to the other, the end of its links included, is held back while links stay up; it arrives
 //!   after [`Cluster::unmute`]. Nobody can dial meanwhile, for that takes both directions;
+//! - the same between a client and a node, where the dial of a client hangs as long as nothing passes;
 //! - *reset*: links end and may be made again at once;
 //! - *unlink*: a client loses its link to a node that reads what it was sent only later.
 
@@ -20,6 +21,10 @@ use crate::{
 const REDIAL_NS: u64 = 20_000_000;
 /// A node that does not serve its clients looks at their sockets again after this long.
 const UNSERVED_NS: u64 = 1_000_000;
+/// What is sent at once arrives in two pieces, cut anywhere, once in so many times.
+const TORN_ONE_IN: u64 = 24;
+/// The second piece is later by less than this: longer delays are drawn for whole messages, within what silence is borne.
+const TORN_MAX_NS: u64 = 1_000_000;
 
 pub(crate) struct Link {
     pub ends: [End; 2],
@@ -45,16 +50,32 @@ pub(crate) struct Link {
     pub lost_after: u64,
 }
 
-fn node_of(end: End) -> Option<NodeId> {
-    if let End::Worker { node, .. } = end { Some(node) } else { None }
+/// Whom a fault of the network is about.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Party {
+    Node(NodeId),
+    Client(ActorId),
 }
 
-fn joins(link: &Link, a: NodeId, b: NodeId) -> bool {
-    let pair = link.ends.map(node_of);
-    pair == [Some(a), Some(b)] || pair == [Some(b), Some(a)]
+impl From<NodeId> for Party {
+    fn from(node: NodeId) -> Party {
+        Party::Node(node)
+    }
 }
 
-fn remove_one(list: &mut Vec<(NodeId, NodeId)>, pair: (NodeId, NodeId)) {
+fn party(end: End) -> Party {
+    match end {
+        End::Worker { node, .. } => Party::Node(node),
+        End::Actor(actor) => Party::Client(actor),
+    }
+}
+
+fn joins(link: &Link, a: Party, b: Party) -> bool {
+    let pair = link.ends.map(party);
+    pair == [a, b] || pair == [b, a]
+}
+
+fn remove_one(list: &mut Vec<(Party, Party)>, pair: (Party, Party)) {
     if let Some(index) = list.iter().position(|p| *p == pair) {
         list.remove(index);
     }
@@ -63,26 +84,28 @@ fn remove_one(list: &mut Vec<(NodeId, NodeId)>, pair: (NodeId, NodeId)) {
 /// Faults of the network. Each call is undone by as many of its opposite, so faults may overlap.
 impl Cluster {
     /// Cuts the links between two nodes and keeps them apart until [`Cluster::heal`].
-    pub fn part(&mut self, a: NodeId, b: NodeId) {
+    pub fn part(&mut self, a: impl Into<Party>, b: impl Into<Party>) {
+        let (a, b) = (a.into(), b.into());
         self.barred.push((a.min(b), a.max(b)));
         self.reset(a, b, None);
     }
-    pub fn heal(&mut self, a: NodeId, b: NodeId) {
+    pub fn heal(&mut self, a: impl Into<Party>, b: impl Into<Party>) {
+        let (a, b) = (a.into(), b.into());
         remove_one(&mut self.barred, (a.min(b), a.max(b)));
     }
-    /// Holds back what `from` sends to `to` until [`Cluster::unmute`].
-    pub fn mute(&mut self, from: NodeId, to: NodeId) {
-        self.muted.push((from, to));
+    /// Holds back what `from` sends to `to` until [`Cluster::unmute`]. What a node has for a client stays in the node, as where a client does
+    /// not read: the kernel's buffers are full.
+    pub fn mute(&mut self, from: impl Into<Party>, to: impl Into<Party>) {
+        self.muted.push((from.into(), to.into()));
     }
     /// Lets through what was held back, unless it is `lost`: then the links turn out to be dead.
-    pub fn unmute(&mut self, from: NodeId, to: NodeId, lost: bool) {
+    pub fn unmute(&mut self, from: impl Into<Party>, to: impl Into<Party>, lost: bool) {
+        let (from, to) = (from.into(), to.into());
         remove_one(&mut self.muted, (from, to));
         if self.muted.contains(&(from, to)) {
             return;
         }
-        let goes = |l: &crate::network::Link| {
-            (0..2).find(|&e| node_of(l.ends[1 - e]) == Some(from) && node_of(l.ends[e]) == Some(to))
-        };
+        let goes = |l: &crate::network::Link| (0..2).find(|&e| party(l.ends[1 - e]) == from && party(l.ends[e]) == to);
         let ids: Vec<(u64, usize)> = self.links.iter().filter_map(|(&id, l)| Some((id, goes(l)?))).collect();
         for (id, at_end) in ids {
             if lost {
@@ -93,9 +116,13 @@ impl Cluster {
             }
             self.release(id, at_end);
         }
+        if let (Party::Node(node), Party::Client(_)) = (from, to) {
+            self.send_unsent(node);
+        }
     }
     /// The links between two nodes, or only those of one pair of their workers, end; in half of the cases without what is on its way.
-    pub fn reset(&mut self, a: NodeId, b: NodeId, worker: Option<u8>) {
+    pub fn reset(&mut self, a: impl Into<Party>, b: impl Into<Party>, worker: Option<u8>) {
+        let (a, b) = (a.into(), b.into());
         let is_hit = |end: End| worker.is_none_or(|w| matches!(end, End::Worker { worker, .. } if worker == w));
         let hit = self.links.iter().filter(|(_, l)| joins(l, a, b) && is_hit(l.ends[0]));
         let ids: Vec<u64> = hit.map(|(&id, _)| id).collect();
@@ -141,11 +168,20 @@ impl Cluster {
         }
     }
     fn is_muted(&self, from: End, to: End) -> bool {
+        !self.muted.is_empty() && self.muted.contains(&(party(from), party(to)))
+    }
+    /// Whether what this end has for the other stays where it is.
+    pub(crate) fn is_unread(&self, from: End, name: NodeId) -> bool {
+        let link = self.by_end.get(&(from, name)).and_then(|id| self.links.get(id));
         !self.muted.is_empty()
-            && matches!((node_of(from), node_of(to)), (Some(from), Some(to)) if self.muted.contains(&(from, to)))
+            && link.is_some_and(|link| {
+                let to = link.ends[usize::from(link.ends[0] == from)];
+                !link.cut && matches!(to, End::Actor(_)) && self.is_muted(from, to)
+            })
     }
     /// Whether a dial comes through.
-    fn may_dial(&self, a: NodeId, b: NodeId) -> bool {
+    fn may_dial(&self, a: impl Into<Party>, b: impl Into<Party>) -> bool {
+        let (a, b) = (a.into(), b.into());
         !self.barred.contains(&(a.min(b), a.max(b))) && !self.muted.contains(&(a, b)) && !self.muted.contains(&(b, a))
     }
     /// Sends what was held back on the way to this end.
@@ -286,7 +322,19 @@ impl Cluster {
         }
         let at = (left + delay).max(link.last[at_end] + 1);
         link.last[at_end] = at;
-        self.queue.plan(at, Event::LinkBytes { link: id, at_end, bytes });
+        // The world cuts a stream anywhere.
+        let cut_at = if self.random.one_in(TORN_ONE_IN) { self.random.below(bytes.len() as u64) as usize } else { 0 };
+        if cut_at == 0 {
+            self.queue.plan(at, Event::LinkBytes { link: id, at_end, bytes });
+            return;
+        }
+        let later = at + 1 + self.random.below(TORN_MAX_NS);
+        let (head, tail) = (bytes[..cut_at].to_vec(), bytes[cut_at..].to_vec());
+        if let Some(link) = self.links.get_mut(&id) {
+            link.last[at_end] = later;
+        }
+        self.queue.plan(at, Event::LinkBytes { link: id, at_end, bytes: head });
+        self.queue.plan(later, Event::LinkBytes { link: id, at_end, bytes: tail });
     }
     pub(crate) fn on_link_bytes(&mut self, id: u64, at_end: usize, bytes: &[u8]) {
         let Some(link) = self.links.get_mut(&id) else { return };
@@ -304,7 +352,7 @@ impl Cluster {
                 self.with_actor(actor, |a, now, out| a.receive(now, name, &all, out));
             }
             End::Worker { node, worker } => {
-                let now = self.now;
+                let now = self.clock(node);
                 if self.worker(node, worker).is_some_and(|w| !w.may_read(name) || !w.serves(name, now)) {
                     self.held.insert((node, worker, id, at_end));
                 } else {
@@ -319,7 +367,8 @@ impl Cluster {
         let held: Vec<_> = self.held.range(range).copied().collect();
         for at in held {
             let Some(name) = self.links.get(&at.2).map(|link| link.names[at.3]) else { continue };
-            if self.worker(node, worker).is_some_and(|w| w.may_read(name) && w.serves(name, self.now)) {
+            let now = self.clock(node);
+            if self.worker(node, worker).is_some_and(|w| w.may_read(name) && w.serves(name, now)) {
                 self.held.remove(&at);
                 self.queue.plan(self.now + 1, Event::LinkBytes { link: at.2, at_end: at.3, bytes: Vec::new() });
             }
@@ -348,8 +397,9 @@ impl Cluster {
         let (end, name, incarnation) = (link.ends[at_end], link.names[at_end], link.incarnations[at_end]);
         let other = link.ends[1 - at_end];
         if let End::Worker { node, worker } = end {
-            let now = self.now;
-            if link.deaf_until[at_end] > 0 && self.worker(node, worker).is_some_and(|w| !w.serves(name, now)) {
+            let (now, is_deaf) = (self.now, link.deaf_until[at_end] > 0);
+            let clock = self.clock(node);
+            if is_deaf && self.worker(node, worker).is_some_and(|w| !w.serves(name, clock)) {
                 // The end is read behind what it was sent, when the node serves its clients again.
                 self.queue.plan(now + UNSERVED_NS, Event::LinkEnd { link: id, at_end });
                 return;
@@ -427,6 +477,10 @@ impl Cluster {
     }
     pub(crate) fn on_actor_dial(&mut self, id: ActorId, node: NodeId, wanted: u64) {
         let end = End::Actor(id);
+        if self.actors.get(id).is_some_and(Option::is_some) && !self.may_dial(Party::Client(id), node) {
+            self.queue.plan(self.now + REDIAL_NS, Event::ActorDial { actor: id, node, incarnation: wanted });
+            return;
+        }
         let incarnation = self.incarnation(node);
         let is_linked = self.by_end.contains_key(&(end, node));
         if is_linked || incarnation == 0 || (wanted != 0 && wanted != incarnation) {

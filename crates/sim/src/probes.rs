@@ -8,6 +8,7 @@ pub const PROBES: &[&str] = &[
     "blocks: signal of a later view set aside",
     "dict: a new president finishes a schema transaction",
     "dict: a new president undoes a schema transaction",
+    "dict: request for a president that does not know it",
     "dih: snapshots are given up because memory is short",
     "ldm: backup refuses a row",
     "ldm: batch of a removed coordinator dropped",

@@ -10,6 +10,10 @@
 //! and the arbitrator counts only if nothing in the round touches a management node (a partition that is the only fault of its round is
 //! judged with the management node on its side).
 //!
+//! Faults are judged by *when* they come. Those between which less than [`SETTLED_NS`] passes are a *phase*, and their effects may meet. In the
+//! next phase the members are those that were left, so a cluster may lose one replica after the other down to the last; whoever was lost and
+//! has come back meanwhile may count as a member, but nobody counts on what it holds.
+//!
 //! A stall makes everybody silent at once, and a split that nobody is told of and that ends early does so for some. It may cost whomever some side that may go on does without, and never the rest. So it is within
 //! the promise alone, and hardly ever together with something else.
 //!
@@ -22,12 +26,15 @@ use apus_types::NodeId;
 
 use crate::{
     fault::{Fault, Round, Who},
-    settings::Settings,
+    settings::{Settings, lasts},
 };
 
 type Nodes = BTreeSet<NodeId>;
 /// Silence of this length has been noticed by everybody.
-const SETTLED_NS: u64 = 400_000_000;
+const NOTICED_NS: u64 = 400_000_000;
+/// So long after the end of a fault (of a crash: after the crash) the others have gone on without whom it cost: the longest silence that is
+/// waited for, 2 s, and a view.
+pub const SETTLED_NS: u64 = 3_000_000_000;
 /// Nodes of which every set is looked at.
 const WAYS_NODES_MAX: usize = 12;
 
@@ -43,35 +50,128 @@ pub fn refusal(settings: &Settings, round: &Round) -> Option<String> {
         .filter(|f| !matches!(f, Fault::Client { .. } | Fault::Unlink { .. } | Fault::Arm { .. }));
     let is_alone = hit.clone().count() == 1;
     let arbitrated = hit.clone().all(|f| if is_split(f) { is_alone } else { !touches_arbitrator(f) });
-    // What is left in each way in which the faults may go.
-    let mut ways: Vec<Nodes> = vec![all];
-    for (_, fault) in &round.faults {
-        let losses = losses(settings, fault);
-        if losses.is_empty() {
-            return Some(format!("after `{fault}` no side may go on"));
-        }
-        let mut next: Vec<Nodes> = Vec::new();
-        for way in &ways {
-            for loss in &losses {
-                let left: Nodes = way.difference(loss).copied().collect();
-                if !next.contains(&left) {
-                    next.push(left);
+    // Each way in which the faults may go.
+    let mut ways: Vec<Way> = vec![Way { base: all.clone(), back: Nodes::new(), left: all.clone() }];
+    for phase in phases(round) {
+        let mut starts: Vec<Way> = Vec::new();
+        for left in ways.into_iter().map(|way| way.left) {
+            // Who was lost before may be a member again, or not yet.
+            for back in subsets(&all.difference(&left).copied().collect()) {
+                let start = Way { base: left.union(&back).copied().collect(), back, left: left.clone() };
+                if !starts.contains(&start) {
+                    starts.push(start);
                 }
             }
         }
-        ways = next;
+        ways = starts;
+        let mut hit = Nodes::new();
+        for fault in phase {
+            let losses = losses(settings, fault);
+            if losses.is_empty() {
+                return Some(format!("after `{fault}` no side may go on"));
+            }
+            hit.extend(losses.iter().flatten());
+            let mut next: Vec<Way> = Vec::new();
+            for way in &ways {
+                for loss in &losses {
+                    let left = way.left.difference(loss).copied().collect();
+                    let lost = Way { left, ..way.clone() };
+                    if !next.contains(&lost) {
+                        next.push(lost);
+                    }
+                }
+            }
+            ways = next;
+        }
+        for Way { base, back, left } in &ways {
+            let there: Nodes = left.iter().chain(back.difference(&hit)).copied().collect();
+            if !goes_on(settings, base, &there, arbitrated) || !holds_all(settings, left) {
+                return Some(format!("if {left:?} were all that is left of {base:?}, they could not go on"));
+            }
+        }
     }
-    let bad = ways.into_iter().find(|left| !goes_on(settings, left, arbitrated));
-    bad.map(|left| format!("if {left:?} were all that is left, they could not go on"))
+    None
+}
+
+/// How a round may have gone so far.
+#[derive(Clone, PartialEq, Eq)]
+struct Way {
+    /// The full members at the beginning of the phase, and those of them who had been lost before: nobody counts on what they hold.
+    base: Nodes,
+    back: Nodes,
+    /// Who was never lost.
+    left: Nodes,
+}
+
+/// A round by time: a phase ends when everything that was done in it is settled.
+fn phases(round: &Round) -> Vec<Vec<&Fault>> {
+    let mut faults: Vec<&(u64, Fault)> = round.faults.iter().collect();
+    faults.sort_by_key(|(at, _)| *at);
+    let mut phases: Vec<Vec<&Fault>> = Vec::new();
+    let mut settled = 0;
+    for (at, fault) in faults {
+        if *at >= settled {
+            phases.push(Vec::new());
+        }
+        let ends = match fault {
+            Fault::Crash { .. } => *at,
+            // It may do what it does at any later time.
+            Fault::Arm { .. } => u64::MAX,
+            other => *at + lasts(other),
+        };
+        settled = settled.max(ends.saturating_add(SETTLED_NS));
+        if let Some(phase) = phases.last_mut() {
+            phase.push(fault);
+        }
+    }
+    phases
+}
+
+fn subsets(nodes: &Nodes) -> Vec<Nodes> {
+    let list: Vec<NodeId> = nodes.iter().copied().take(WAYS_NODES_MAX).collect();
+    let pick = |bits: usize| list.iter().enumerate().filter(|(i, _)| bits >> i & 1 == 1).map(|(_, n)| *n).collect();
+    (0..1usize << list.len()).map(pick).collect()
+}
+
+/// Whether somebody has to serve clients at the end of the round although nothing is undone: what still goes on by then is nothing but nodes
+/// that are down or silent, or cannot hear others, and it has been noticed.
+pub fn serves_on(settings: &Settings, round: &Round) -> bool {
+    let is_over = |at: u64, fault: &Fault| at + lasts(fault) <= round.end;
+    let is_clear = |fault: &Fault| match fault {
+        Fault::Crash { who, .. } | Fault::Pause { who, .. } | Fault::Freeze { who, .. } => {
+            matches!(who, Who::Node(n) if n.is_data())
+        }
+        Fault::Split { .. } => true,
+        // Who of the two is removed is soon said.
+        Fault::Cut { a, b, .. } => matches!((a, b), (Who::Node(a), Who::Node(b)) if a.is_data() && b.is_data()),
+        _ => false,
+    };
+    let known = settings.data_nodes().len() <= WAYS_NODES_MAX;
+    known && round.faults.iter().all(|(at, fault)| is_over(*at, fault) || is_clear(fault))
+}
+
+/// Every group has a member among these.
+fn holds_all(settings: &Settings, left: &Nodes) -> bool {
+    settings.group_members().iter().all(|group| !group.is_disjoint(left))
+}
+
+fn is_client(who: &Who) -> bool {
+    matches!(who, Who::Client(_))
 }
 
 /// Whether this fault may keep data nodes from asking the arbitrator.
 pub fn touches_arbitrator(fault: &Fault) -> bool {
     let is_mgmt = |who: &Who| matches!(who, Who::Node(node) if node.is_mgmt());
     match fault {
-        Fault::Crash { who, .. } | Fault::Pause { who, .. } | Fault::Slow { who, .. } => is_mgmt(who),
-        Fault::Cut { a, b, .. } | Fault::Flap { a, b, .. } | Fault::Reset { a, b, .. } => is_mgmt(a) || is_mgmt(b),
-        Fault::Mute { from, to, .. } => is_mgmt(from) || is_mgmt(to),
+        Fault::Crash { who, .. }
+        | Fault::Pause { who, .. }
+        | Fault::Freeze { who, .. }
+        | Fault::Stick { who, .. }
+        | Fault::Slow { who, .. } => is_mgmt(who),
+        Fault::Cut { a, b, .. }
+        | Fault::Flap { a, b, .. }
+        | Fault::Reset { a, b, .. }
+        | Fault::Mute { from: a, to: b, .. } => (is_mgmt(a) || is_mgmt(b)) && !is_client(a) && !is_client(b),
         // Judged with the sides: one of them has the management node.
         Fault::Split { .. } | Fault::Bridge { .. } => false,
         Fault::Stall { side, .. } => side.as_ref().is_none_or(|side| side.iter().any(|node| node.is_mgmt())),
@@ -80,8 +180,14 @@ pub fn touches_arbitrator(fault: &Fault) -> bool {
 }
 
 /// The survival rule for these full members of a whole cluster.
-fn goes_on(settings: &Settings, left: &Nodes, arbitrated: bool) -> bool {
-    let groups = settings.group_members();
+fn goes_on_of_all(settings: &Settings, left: &Nodes, arbitrated: bool) -> bool {
+    goes_on(settings, &settings.data_nodes().into_iter().collect(), left, arbitrated)
+}
+
+/// The survival rule for these of the full members `base`.
+fn goes_on(settings: &Settings, base: &Nodes, left: &Nodes, arbitrated: bool) -> bool {
+    let groups: Vec<Nodes> =
+        settings.group_members().iter().map(|group| group.intersection(base).copied().collect()).collect();
     let all: usize = groups.iter().map(BTreeSet::len).sum();
     if groups.iter().any(|group| group.is_disjoint(left)) {
         return false;
@@ -95,6 +201,7 @@ fn goes_on(settings: &Settings, left: &Nodes, arbitrated: bool) -> bool {
 /// The sets of data nodes of which this fault may take one away; none: it may leave nobody.
 fn losses(settings: &Settings, fault: &Fault) -> Vec<Nodes> {
     let only = |who: &Who| match who {
+        Who::Client(_) => vec![Nodes::new()],
         Who::Node(node) if node.is_mgmt() => vec![Nodes::new()],
         Who::Node(node) => vec![Nodes::from([*node])],
         Who::President => settings.data_nodes().into_iter().map(|n| Nodes::from([n])).collect(),
@@ -102,12 +209,21 @@ fn losses(settings: &Settings, fault: &Fault) -> Vec<Nodes> {
     match fault {
         Fault::Crash { who, .. } => only(who),
         // It wakes up as another one holds it for lost, and that one is gone in its place.
-        Fault::Pause { who, .. } | Fault::Slow { who, .. } => {
+        Fault::Pause { who, .. } | Fault::Freeze { who, .. } | Fault::Stick { who, .. } | Fault::Slow { who, .. } => {
             let is_mgmt = matches!(who, Who::Node(node) if node.is_mgmt());
             let others = settings.data_nodes().into_iter().filter(|_| !is_mgmt).map(|node| Nodes::from([node]));
             let own = only(who);
             let others: Vec<Nodes> = others.filter(|node| !own.contains(node)).collect();
             own.into_iter().chain(others).collect()
+        }
+        // The nodes do not notice.
+        Fault::Cut { a, b, .. }
+        | Fault::Flap { a, b, .. }
+        | Fault::Reset { a, b, .. }
+        | Fault::Mute { from: a, to: b, .. }
+            if is_client(a) || is_client(b) =>
+        {
+            vec![Nodes::new()]
         }
         // One of the two is removed, for it is accused by the other.
         Fault::Cut { a, b, .. }
@@ -142,7 +258,7 @@ fn split(settings: &Settings, side: &[NodeId], bridge: Option<NodeId>) -> Vec<No
     let mut losses = Vec::new();
     for (own, lost, has_mgmt) in [(&here, &there, mgmt_here), (&there, &here, mgmt_there)] {
         let with_bridge: Nodes = own.iter().copied().chain(bridge).collect();
-        if goes_on(settings, &with_bridge, has_mgmt) {
+        if goes_on_of_all(settings, &with_bridge, has_mgmt) {
             losses.push(lost.iter().copied().chain(bridge).collect());
         }
     }
@@ -152,7 +268,7 @@ fn split(settings: &Settings, side: &[NodeId], bridge: Option<NodeId>) -> Vec<No
 /// Sides that do not hear each other for about as long as silence is borne: some find others silent and some do not, so that anybody may
 /// be lost whom the rest can do without.
 fn unsettled(settings: &Settings, lasts: u64, silent: bool) -> Vec<Nodes> {
-    if silent && lasts < SETTLED_NS { stall(settings, None) } else { Vec::new() }
+    if silent && lasts < NOTICED_NS { stall(settings, None) } else { Vec::new() }
 }
 
 /// Whoever is not needed may be lost, as long as the stall lasts or when it ends.
@@ -163,7 +279,7 @@ fn stall(settings: &Settings, side: Option<&[NodeId]>) -> Vec<Nodes> {
     // Of a cluster larger than seeds draw, only some.
     let ways = (0..1usize << hit.len().min(WAYS_NODES_MAX))
         .map(|bits| hit.iter().enumerate().filter(|(i, _)| bits >> i & 1 == 1).map(|(_, node)| *node).collect());
-    ways.filter(|lost: &Nodes| goes_on(settings, &left_by(lost), true)).collect()
+    ways.filter(|lost: &Nodes| goes_on_of_all(settings, &left_by(lost), true)).collect()
 }
 
 #[cfg(test)]
@@ -194,6 +310,10 @@ mod tests {
             (1, 3, "1ms stall n1+n2+n3 600ms, 9ms crash m1 1ms, 603ms heal"),
             (3, 2, "1ms hush n2+n4+m1 82ms, 84ms heal"),
             (3, 2, "1ms hush n2+n4+m1 800ms, 84ms crash n4 1ms, 900ms heal"),
+            // One after the other, down to the last replica.
+            (1, 3, "1ms crash n1 9000ms, 3001ms crash n2 1ms, 9000ms hold"),
+            (1, 4, "1ms crash n1 9999ms, 3001ms crash n2 9999ms, 6002ms crash n3 9999ms, 9999ms hold"),
+            (1, 3, "1ms cut n1 c0 9000ms, 2ms mute n2 c1 9000ms, 3ms crash n2 1ms, 9000ms heal"),
         ] {
             assert_eq!(judge(groups, replicas, round), None, "{groups} x {replicas}: {round}");
         }
@@ -212,6 +332,9 @@ mod tests {
             (2, 2, "1ms split n1+n2 2ms, 3ms heal"),
             (2, 2, "1ms crash n1 2ms, 1ms cut n1 n2 1ms, 30ms heal"),
             (3, 2, "1ms hush n2+n4+m1 82ms, 84ms crash n4 1ms, 90ms heal"),
+            (1, 3, "1ms crash n1 9000ms, 2900ms crash n2 1ms, 9000ms heal"),
+            (1, 2, "1ms crash n1 200ms, 4000ms crash n2 1ms, 9000ms heal"),
+            (1, 3, "1ms crash m1 1ms, 2ms crash n1 9000ms, 4001ms crash n2 1ms, 9000ms heal"),
             (1, 2, "1ms stall n1+n2 600ms, 9ms crash n1 2ms, 603ms heal"),
             (1, 2, "1ms stall n1+n2 600ms, 9ms crash m1 2ms, 603ms heal"),
         ] {

@@ -181,6 +181,7 @@ pub fn run_range(options: &Options) -> Result<bool, String> {
         totals: Mutex::default(),
         failures: Mutex::default(),
     };
+    println!("from      {}", options.from);
     let began = Instant::now();
     let cpu = (options.cpu_seconds)();
     std::thread::scope(|scope| {
@@ -199,9 +200,13 @@ pub fn run_range(options: &Options) -> Result<bool, String> {
     let totals = range.totals.into_inner().map_err(|e| e.to_string())?;
     print!("{totals}");
     print_probes(&totals);
+    let cpu = ((options.cpu_seconds)() - cpu).max(1e-9);
     println!(
-        "speed     {:.0} simulated seconds per CPU second, {:.1} seeds per second on {threads} thread(s), {:.1} s in all",
-        totals.virtual_seconds() / ((options.cpu_seconds)() - cpu).max(1e-9),
+        "speed     {:.1} faults and {:.0} simulated seconds per CPU second, {:.0} commits per fault, {:.1} seeds per second on \
+         {threads} thread(s), {:.1} s in all",
+        totals.fault_count() as f64 / cpu,
+        totals.virtual_seconds() / cpu,
+        totals.commits as f64 / totals.fault_count().max(1) as f64,
         totals.seeds as f64 / began.elapsed().as_secs_f64(),
         began.elapsed().as_secs_f64(),
     );

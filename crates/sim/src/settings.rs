@@ -9,7 +9,8 @@ use apus_kernel::Random;
 use apus_types::NodeId;
 
 use crate::{
-    fault::{Fault, Round, Schedule, Who, parse_time, time_name},
+    clock::RATE_PPM_MAX,
+    fault::{Fault, Round, Schedule, Then, Who, parse_time, time_name},
     probes::DRAWN,
     promise,
     workload::Kind,
@@ -20,6 +21,8 @@ const MS: u64 = 1_000_000;
 /// One seed in so many begins with a round in which clients lose one link after the other: later, what a node has not seen since it joined is
 /// answered "forgotten", and nobody runs it again.
 const UNLINKS_ONE_IN: u64 = 2;
+/// Whether guests are drawn whose clocks stop with them; see open failures in docs/internals/simulation.md.
+const DRAW_FREEZES: bool = true;
 /// One seed in so many changes the schema.
 const CHURN_ONE_IN: u64 = 4;
 
@@ -43,6 +46,11 @@ pub struct Settings {
     /// One message in so many takes up to so much longer, ns.
     pub link_spike_ns: (u64, u64),
     pub link_bytes_per_ms: Option<u64>,
+    /// Each machine's clock began by up to so much earlier than virtual time, ns, and is wrong by so many parts per million.
+    pub clock_offset_ns: u64,
+    pub clock_rate_ppm: u64,
+    /// What a signal costs a worker, ns; 0: nothing.
+    pub signal_ns: u64,
     /// Longest pause of a teller between two transfers, ns.
     pub pause_max_ns: u64,
     /// Somebody makes and drops tables and indexes beside the workload.
@@ -74,6 +82,9 @@ impl Settings {
             ring_delay_max_ns: [20_000, 20_000, 500_000, 5 * MS][random.below(4) as usize],
             link_spike_ns: if random.one_in(4) { (20 + random.below(500), random.below(60 * MS)) } else { (0, 0) },
             link_bytes_per_ms: random.one_in(5).then(|| [2_000, 20_000, 200_000][random.below(3) as usize]),
+            clock_offset_ns: 0,
+            clock_rate_ppm: 0,
+            signal_ns: 0,
             pause_max_ns: 4 * MS,
             churn: false,
             schedule: Schedule::default(),
@@ -83,7 +94,10 @@ impl Settings {
             settings.tellers_per_client = settings.tellers_per_client.min(2);
             settings.pause_max_ns = 40 * MS;
         }
-        let rounds = 2 + random.below(2);
+        settings.clock_offset_ns = [0, 3_600_000 * MS, 8_640_000_000 * MS][random.below(3) as usize];
+        settings.clock_rate_ppm = [0, 100, 1_000, RATE_PPM_MAX][random.below(4) as usize];
+        settings.signal_ns = [0, 0, 500, 2_000][random.below(4) as usize];
+        let rounds = 2 + random.below(3);
         for _ in 0..rounds {
             let round = settings.round(&mut random);
             settings.schedule.0.push(round);
@@ -123,6 +137,9 @@ impl Settings {
             ("spikes", one_in.to_string()),
             ("spike", time_name(most)),
             ("rate", self.link_bytes_per_ms.unwrap_or(0).to_string()),
+            ("offset", time_name(self.clock_offset_ns)),
+            ("drift", self.clock_rate_ppm.to_string()),
+            ("cost", self.signal_ns.to_string()),
             ("pause", time_name(self.pause_max_ns)),
             ("churn", u8::from(self.churn).to_string()),
         ]
@@ -159,6 +176,9 @@ impl Settings {
                 "spikes" => self.link_spike_ns.0 = number()?,
                 "spike" => self.link_spike_ns.1 = parse_time(value)?,
                 "rate" => self.link_bytes_per_ms = Some(number()?).filter(|rate| *rate > 0),
+                "offset" => self.clock_offset_ns = parse_time(value)?,
+                "drift" => self.clock_rate_ppm = small(RATE_PPM_MAX)?,
+                "cost" => self.signal_ns = small(MS)?,
                 "pause" => self.pause_max_ns = parse_time(value)?,
                 "churn" => self.churn = number()? != 0,
                 _ => return Err(format!("`{name}` cannot be set")),
@@ -177,10 +197,10 @@ impl Settings {
     /// One round: some faults that together stay within the promise.
     fn round(&self, random: &mut Random) -> Round {
         let begin = US * (1 + random.below(250_000));
-        let wanted = [1, 1, 1, 2, 2, 3][random.below(6) as usize];
-        let mut round = Round { faults: Vec::new(), end: begin, core: random.one_in(3) };
+        let wanted = [1, 2, 2, 3, 4, 6][random.below(6) as usize];
+        let mut round = Round { faults: Vec::new(), end: begin, then: Then::Heal };
         let mut at = begin;
-        for _ in 0..20 {
+        for _ in 0..30 {
             if round.faults.len() >= wanted {
                 break;
             }
@@ -199,12 +219,34 @@ impl Settings {
                 let point = "ldm.stop_copy".to_owned();
                 round.faults.push((at + down + US, Fault::Arm { who, point, skip: random.below(300) }));
             }
-            // What follows hits the beginning of what the first one sets off, or any time of it.
-            let spread = if random.one_in(2) { 3_000 } else { 400_000 };
-            at += US * random.below(spread);
+            // What follows hits the beginning of what the first one sets off, or any time of it, or comes when that is over.
+            at += match random.below(8) {
+                0..=3 => US * random.below(3_000),
+                4..=6 => US * random.below(400_000),
+                _ => promise::SETTLED_NS + US * random.below(400_000),
+            };
         }
         round.end += US * random.below(100_000);
+        round.then = [Then::Heal, Then::Heal, Then::Core, Then::Hold][random.below(4) as usize];
+        if round.then == Then::Hold {
+            self.prolong(&mut round, random);
+        }
         round
+    }
+    /// The last faults go on for longer than any time-out of the failure protocol, if the rest must serve meanwhile.
+    fn prolong(&self, round: &mut Round, random: &mut Random) {
+        let drawn = round.clone();
+        for (at, fault) in &mut round.faults {
+            let goes_on = lasts(fault) > 0 && *at + lasts(fault) + promise::SETTLED_NS > drawn.end;
+            if let Some(time) = time_of(fault).filter(|_| goes_on) {
+                *time += 15_000 * MS + US * random.below(30_000_000);
+            }
+        }
+        if promise::refusal(self, round).is_some() || !promise::serves_on(self, round) {
+            *round = Round { then: Then::Core, ..drawn };
+        } else if random.one_in(4) {
+            round.end += 11_000 * MS;
+        }
     }
     /// The president dies when some members have committed a change of the schema and one has not heard of it.
     fn half_change(&self, random: &mut Random) -> Round {
@@ -213,7 +255,8 @@ impl Settings {
         let (who, down) = (Who::President, MS * (1 + random.below(200)));
         let arm = Fault::Arm { who, point: "dict.drop_commit".to_owned(), skip: random.below(8) };
         let faults = vec![(begin, arm), (dies, Fault::Crash { who, down })];
-        Round { faults, end: dies + down + US * random.below(100_000), core: random.one_in(3) }
+        let then = if random.one_in(3) { Then::Core } else { Then::Heal };
+        Round { faults, end: dies + down + US * random.below(100_000), then }
     }
     /// Clients lose links with requests on them, to nodes that read these when the clients have asked what became of them.
     fn unlinks(&self, random: &mut Random) -> Round {
@@ -225,7 +268,7 @@ impl Settings {
             faults.push((at, Fault::Unlink { number, who, deaf, late }));
             at += US * (10_000 + random.below(60_000));
         }
-        Round { faults, end: at + MS * 200, core: false }
+        Round { faults, end: at + MS * 200, then: Then::Heal }
     }
     fn fault(&self, random: &mut Random) -> Fault {
         let time = |random: &mut Random, most_ms: u64| US * (1 + random.below(most_ms * 1000));
@@ -235,7 +278,7 @@ impl Settings {
         let most = [100, 700, 2500][random.below(3) as usize];
         let lasts = time(random, most);
         let down_most = if random.one_in(2) { 400 } else { 20 };
-        match random.below(22) {
+        match random.below(28) {
             0..=4 => Fault::Crash { who, down: time(random, down_most) },
             5 => Fault::Crash { who: Who::President, down: time(random, 400) },
             6 => Fault::Crash { who: mgmt, down: time(random, 2000) },
@@ -259,16 +302,34 @@ impl Settings {
                 let side = random.one_in(2).then(|| self.data_nodes());
                 Fault::Stall { side, lasts: 20 * MS + time(random, most) }
             }
-            19 => Fault::Client { number: random.below(self.clients) },
-            20 => {
+            19 => Fault::Stick { who, worker: random.below(u64::from(self.workers) + 1) as u8, lasts },
+            20 if DRAW_FREEZES => Fault::Freeze { who, lasts },
+            20 => Fault::Pause { who, lasts },
+            21 => Fault::Client { number: random.below(self.clients) },
+            22 => {
                 let most = if random.one_in(2) { 100 } else { 1500 };
                 let late = time(random, most);
                 Fault::Unlink { number: random.below(self.clients), who, deaf: time(random, 20), late }
             }
+            23..=26 => self.client_fault(random),
             _ => {
                 let point = DRAWN[random.below(DRAWN.len() as u64) as usize].to_owned();
                 Fault::Arm { who, point, skip: random.below(8) }
             }
+        }
+    }
+    /// Something on the way between a client and a node. Whoever waits for an answer is patient for 3 s, for the outcome for 10 s.
+    fn client_fault(&self, random: &mut Random) -> Fault {
+        let client = Who::Client(random.below(self.clients));
+        let node = Who::Node(if random.one_in(8) { self.mgmt_nodes()[0] } else { self.any_data(random) });
+        let most = [100, 700, 12_000][random.below(3) as usize];
+        let lasts = US * (1 + random.below(most * 1000));
+        let (a, b) = if random.one_in(2) { (client, node) } else { (node, client) };
+        match random.below(6) {
+            0 => Fault::Cut { a, b, lasts },
+            1..=3 => Fault::Mute { from: a, to: b, lasts, lost: random.one_in(3) },
+            4 => Fault::Flap { a, b, period: US * (1 + random.below(100_000)), times: 1 + random.below(6) },
+            _ => Fault::Reset { a, b, worker: None },
         }
     }
     fn any_data(&self, random: &mut Random) -> NodeId {
@@ -294,11 +355,32 @@ impl Settings {
     }
 }
 
+/// The time that says how long a fault goes on, if it is one.
+pub fn time_of(fault: &mut Fault) -> Option<&mut u64> {
+    match fault {
+        Fault::Crash { down: lasts, .. }
+        | Fault::Pause { lasts, .. }
+        | Fault::Freeze { lasts, .. }
+        | Fault::Stick { lasts, .. }
+        | Fault::Slow { lasts, .. }
+        | Fault::Cut { lasts, .. }
+        | Fault::Mute { lasts, .. }
+        | Fault::Split { lasts, .. }
+        | Fault::Bridge { lasts, .. }
+        | Fault::Stall { lasts, .. } => Some(lasts),
+        Fault::Flap { .. } | Fault::Reset { .. } | Fault::Client { .. } | Fault::Unlink { .. } | Fault::Arm { .. } => {
+            None
+        }
+    }
+}
+
 /// How long a fault goes on.
 pub fn lasts(fault: &Fault) -> u64 {
     match fault {
         Fault::Crash { down: lasts, .. }
         | Fault::Pause { lasts, .. }
+        | Fault::Freeze { lasts, .. }
+        | Fault::Stick { lasts, .. }
         | Fault::Slow { lasts, .. }
         | Fault::Cut { lasts, .. }
         | Fault::Mute { lasts, .. }

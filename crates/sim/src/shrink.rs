@@ -6,7 +6,7 @@
 
 use crate::{
     drill::Failure,
-    fault::{Fault, Schedule},
+    fault::{Fault, Schedule, Then},
     settings::Settings,
 };
 
@@ -64,18 +64,29 @@ fn candidates(settings: &Settings) -> Vec<Settings> {
             all.push(with(schedule));
         }
     }
-    for text in
-        ["churn=0", "clients=1", "tellers=1", "workers=1", "spikes=0", "rate=0", "link=300us", "ring=20us", "fixed=1"]
-    {
+    for text in [
+        "churn=0",
+        "clients=1",
+        "tellers=1",
+        "workers=1",
+        "spikes=0",
+        "rate=0",
+        "link=300us",
+        "ring=20us",
+        "fixed=1",
+        "offset=0ms",
+        "drift=0",
+        "cost=0",
+    ] {
         let mut simpler = settings.clone();
         if simpler.set(text).is_ok() && simpler != *settings {
             all.push(simpler);
         }
     }
     for (index, round) in rounds.iter().enumerate() {
-        if round.core {
+        if round.then != Then::Heal {
             let mut schedule = settings.schedule.clone();
-            schedule.0[index].core = false;
+            schedule.0[index].then = Then::Heal;
             all.push(with(schedule));
         }
         for (number, (_, fault)) in round.faults.iter().enumerate() {
@@ -95,6 +106,8 @@ fn shorter(fault: &Fault) -> Option<Fault> {
     let time = match &mut shorter {
         Fault::Crash { down: time, .. }
         | Fault::Pause { lasts: time, .. }
+        | Fault::Freeze { lasts: time, .. }
+        | Fault::Stick { lasts: time, .. }
         | Fault::Slow { lasts: time, .. }
         | Fault::Cut { lasts: time, .. }
         | Fault::Mute { lasts: time, .. }

@@ -222,7 +222,16 @@ impl Drill {
         let mut nodes: Vec<(NodeId, u8)> = (1..=replicas).map(|n| (NodeId(n), 2)).collect();
         nodes.extend((1..=mgmts).map(|n| (mgmt(n), 1)));
         let link_delay_ns = (20_000, 300_000);
-        let config = SimConfig { link_delay_ns, link_spike_ns, link_all: false, ..SimConfig::new(&nodes) };
+        // Every second cluster has machines whose clocks run at different speeds.
+        let (clock_offset_ns, clock_rate_ppm) = (3_600_000 * MS, seed % 2 * 15_000);
+        let config = SimConfig {
+            link_delay_ns,
+            link_spike_ns,
+            clock_offset_ns,
+            clock_rate_ppm,
+            link_all: false,
+            ..SimConfig::new(&nodes)
+        };
         let mut cluster = Cluster::new(seed, config, build(seed, u32::from(replicas), mgmts));
         let board = Rc::new(Board::default());
         let mut clients = Vec::new();
@@ -286,14 +295,13 @@ impl Drill {
     }
 }
 
-/// Each node in turn is paused for about as long as a failure takes, and hears nobody, or is heard by nobody, for a while after it wakes.
-/// Some messages take long: that is how a client comes to ask a node that was removed.
-#[test]
-fn reads_never_go_back_while_nodes_are_paused_and_cut_off() {
+/// Each node in turn is paused (or frozen, with its clock) for about as long as a failure takes, and hears nobody, or is heard by nobody,
+/// for a while after it wakes. Some messages take long: that is how a client comes to ask a node that was removed.
+fn pause_and_cut_off(seeds: std::ops::RangeInclusive<u64>, frozen: bool) {
     let (mut reads, mut writes) = (0, 0);
-    for seed in 1..=48u64 {
+    for seed in seeds {
         let mut random = Random::new(seed);
-        let replicas = 2 + (seed % 2) as u16;
+        let replicas = 2 + (seed % 4 / 2) as u16;
         let mut drill = Drill::new(seed, replicas, 1, (60, 120 * MS));
         drill.wait_whole();
         for hit in (1..=replicas).map(NodeId) {
@@ -301,7 +309,11 @@ fn reads_never_go_back_while_nodes_are_paused_and_cut_off() {
             let all: Vec<NodeId> = (1..=replicas).map(NodeId).chain([mgmt(1)]).filter(|n| *n != hit).collect();
             let way = random.below(4);
             if way != 3 {
-                drill.cluster.pause(hit);
+                if frozen {
+                    drill.cluster.freeze(hit)
+                } else {
+                    drill.cluster.pause(hit)
+                }
                 let longest = if random.one_in(4) { 400 } else { 90 };
                 drill.pass(70 + random.below(longest));
             }
@@ -323,6 +335,16 @@ fn reads_never_go_back_while_nodes_are_paused_and_cut_off() {
         reads += drill.board.reads.get();
     }
     assert!(writes > 1000 && reads > 5000, "{writes} writes, {reads} reads");
+}
+
+#[test]
+fn reads_never_go_back_while_nodes_are_paused_and_cut_off() {
+    pause_and_cut_off(1..=48, false);
+}
+
+#[test]
+fn reads_never_go_back_while_machines_are_frozen_and_cut_off() {
+    pause_and_cut_off(101..=124, true);
 }
 
 /// With two management nodes either may die, and the other then arbitrates about a crash.

@@ -146,11 +146,15 @@ impl Dictionary {
         req: SchemaReq,
         ctx: &mut Context<'_>,
     ) -> Result<(), DecodeError> {
-        let change = req.change.ok_or(DecodeError)?;
         if !self.is_president() {
-            jam!(ctx); // the forwarder sends it again when it sees the view that we have seen
+            jam!(ctx); // we are to be, or the forwarder sends it again when it sees the view that we have seen
+            if req.change.is_some() && self.early.len() < QUEUE_MAX {
+                ctx.probe("dict: request for a president that does not know it");
+                self.early.push_back((ctx.now(), from, req));
+            }
             return Ok(());
         }
+        let change = req.change.ok_or(DecodeError)?;
         if self.answer_executed(req.token, from, req.request, ctx) {
             return Ok(());
         }

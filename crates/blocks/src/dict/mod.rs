@@ -50,6 +50,8 @@ use crate::NodeConfig;
 
 /// Most schema changes that wait at the coordinator, and at a forwarder.
 pub const QUEUE_MAX: usize = 256;
+/// A view that makes us president arrives sooner after the first who knows it than this.
+const EARLY_NS: u64 = 1_000_000_000;
 /// Tokens of executed changes that are remembered.
 pub const TOKENS_MAX: usize = 1024;
 /// Most clients that are told of new versions.
@@ -77,6 +79,8 @@ pub struct Dictionary {
     view: Option<View>,
     forwarded: BTreeMap<u64, Forwarded>,
     numbers: u64,
+    /// Requests to a president that does not know yet that it is one, with when they came: a forwarder may see the view first.
+    early: VecDeque<(u64, BlockRef, SchemaReq)>,
     watchers: VecDeque<BlockRef>,
     participant: participant::Participant,
     coordinator: coordinator::Coordinator,
@@ -91,6 +95,7 @@ impl Dictionary {
             view: None,
             forwarded: BTreeMap::new(),
             numbers: 0,
+            early: VecDeque::new(),
             watchers: VecDeque::new(),
             participant: participant::Participant::default(),
             coordinator: coordinator::Coordinator::default(),
@@ -206,6 +211,10 @@ impl Dictionary {
             let living = self.living();
             self.coordinator.members_are(&living);
             self.go_on(ctx);
+            for (_, from, req) in std::mem::take(&mut self.early) {
+                let taken = self.on_schema_req(from, req, ctx);
+                assert!(taken.is_ok(), "a request that was kept decodes");
+            }
         }
     }
 }
@@ -249,6 +258,9 @@ impl Block for Dictionary {
 
     fn tick(&mut self, ctx: &mut Context<'_>) {
         self.ask_for_copy(ctx);
+        while self.early.front().is_some_and(|(since, ..)| ctx.now().saturating_sub(*since) > EARLY_NS) {
+            self.early.pop_front();
+        }
         if self.is_president() {
             self.repeat_step(ctx);
             self.go_on(ctx);

@@ -5,9 +5,13 @@ use apus_types::NodeId;
 
 use super::{Drill, MS, Workload};
 use crate::{
-    ActorId,
+    ActorId, Party,
     fault::{Fault, Who},
 };
+
+/// So long after anything that happens to the cluster its clients are as busy as they can be, then they think so many times longer.
+const BUSY_NS: u64 = 250 * MS;
+const CALM: u64 = 8;
 
 /// No node is held for lost because nothing is heard of it for so long.
 const BORNE_NS: u64 = 50 * MS;
@@ -18,10 +22,26 @@ pub(super) enum Deed {
     Start(NodeId),
     Resume(NodeId),
     Speed(NodeId),
-    Heal(NodeId, NodeId),
-    Unmute { from: NodeId, to: NodeId, lost: bool },
-    Unlink { number: u64, node: NodeId, late: u64 },
-    Flap { a: NodeId, b: NodeId, period: u64, times: u64 },
+    Unstick(NodeId),
+    Heal(Party, Party),
+    Unmute {
+        from: Party,
+        to: Party,
+        lost: bool,
+    },
+    Unlink {
+        number: u64,
+        node: NodeId,
+        late: u64,
+    },
+    Flap {
+        a: Party,
+        b: Party,
+        period: u64,
+        times: u64,
+    },
+    /// Clients take their time if nothing has happened meanwhile.
+    Calm,
 }
 
 impl<W: Workload> Drill<'_, W> {
@@ -37,17 +57,30 @@ impl<W: Workload> Drill<'_, W> {
         self.cluster.heal_network();
         for node in self.nodes() {
             self.cluster.resume(node);
+            self.cluster.unstick(node);
             self.cluster.slow_down(node, 1);
         }
         self.cluster.disarm_faults();
+        self.stir();
     }
     pub(super) fn nodes(&self) -> Vec<NodeId> {
         self.settings.data_nodes().into_iter().chain(self.settings.mgmt_nodes()).collect()
     }
+    /// An end of a link.
+    fn party(&self, who: Who) -> Party {
+        let Who::Client(number) = who else { return Party::Node(self.resolve(who)) };
+        Party::Client(self.actor(number).unwrap_or(ActorId::MAX))
+    }
+    /// What happens on a link between nodes may cost either; between a client and a node nobody.
+    fn excuse(&mut self, ends: [Party; 2]) {
+        if let [Party::Node(a), Party::Node(b)] = ends {
+            self.excused.extend([a, b]);
+        }
+    }
     fn resolve(&self, who: Who) -> NodeId {
         match who {
             Who::Node(node) => node,
-            Who::President => {
+            Who::President | Who::Client(_) => {
                 let newest = self.clients.iter().map(|c| c.client.view()).max_by_key(|view| view.generation);
                 NodeId(newest.map_or(1, |view| view.president as u16).max(1))
             }
@@ -61,8 +94,23 @@ impl<W: Workload> Drill<'_, W> {
         let here = nodes.iter().copied().filter(is_here);
         here.flat_map(|a| nodes.iter().copied().filter(is_there).map(move |b| (a, b))).collect()
     }
+    fn set_calm(&self, factor: u64) {
+        self.clients.iter().for_each(|alive| alive.clock.set_calm(factor));
+    }
+    /// Something happens to the cluster.
+    pub(super) fn stir(&mut self) {
+        self.stirred = self.cluster.now();
+        self.set_calm(1);
+        self.plan(BUSY_NS, Deed::Calm);
+    }
     pub(super) fn perform(&mut self, deed: Deed) {
         match deed {
+            Deed::Calm if self.stirred + BUSY_NS <= self.cluster.now() => return self.set_calm(CALM),
+            Deed::Calm => return,
+            _ => self.stir(),
+        }
+        match deed {
+            Deed::Calm => {}
             Deed::Inflict(fault) => {
                 *self.report.faults.entry(fault.kind()).or_insert(0) += 1;
                 self.inflict(fault);
@@ -70,6 +118,7 @@ impl<W: Workload> Drill<'_, W> {
             Deed::Start(node) => self.start(node),
             Deed::Resume(node) => self.cluster.resume(node),
             Deed::Speed(node) => self.cluster.slow_down(node, 1),
+            Deed::Unstick(node) => self.cluster.unstick(node),
             Deed::Heal(a, b) => self.cluster.heal(a, b),
             Deed::Unmute { from, to, lost } => self.cluster.unmute(from, to, lost),
             Deed::Unlink { number, node, late } => {
@@ -103,6 +152,18 @@ impl<W: Workload> Drill<'_, W> {
                 self.cluster.pause(node);
                 self.plan(lasts, Deed::Resume(node));
             }
+            Fault::Freeze { who, lasts } => {
+                let node = self.resolve(who);
+                self.hold_up(node);
+                self.cluster.freeze(node);
+                self.plan(lasts, Deed::Resume(node));
+            }
+            Fault::Stick { who, worker, lasts } => {
+                let node = self.resolve(who);
+                self.hold_up(node);
+                self.cluster.stick(node, worker, true);
+                self.plan(lasts, Deed::Unstick(node));
+            }
             Fault::Slow { who, factor, lasts } => {
                 let node = self.resolve(who);
                 self.hold_up(node);
@@ -110,14 +171,14 @@ impl<W: Workload> Drill<'_, W> {
                 self.plan(lasts, Deed::Speed(node));
             }
             Fault::Cut { a, b, lasts } => {
-                let (a, b) = (self.resolve(a), self.resolve(b));
-                self.excused.extend([a, b]);
+                let (a, b) = (self.party(a), self.party(b));
+                self.excuse([a, b]);
                 self.cluster.part(a, b);
                 self.plan(lasts, Deed::Heal(a, b));
             }
             Fault::Mute { from, to, lasts, lost } => {
-                let (from, to) = (self.resolve(from), self.resolve(to));
-                self.excused.extend([from, to]);
+                let (from, to) = (self.party(from), self.party(to));
+                self.excuse([from, to]);
                 self.cluster.mute(from, to);
                 self.plan(lasts, Deed::Unmute { from, to, lost });
             }
@@ -125,13 +186,13 @@ impl<W: Workload> Drill<'_, W> {
             Fault::Bridge { side, bridge, lasts, silent } => self.split(&side, Some(bridge), lasts, silent),
             Fault::Stall { side, lasts } => self.stall(side.as_deref(), lasts),
             Fault::Flap { a, b, period, times } => {
-                let (a, b) = (self.resolve(a), self.resolve(b));
-                self.excused.extend([a, b]);
+                let (a, b) = (self.party(a), self.party(b));
+                self.excuse([a, b]);
                 self.perform(Deed::Flap { a, b, period, times });
             }
             Fault::Reset { a, b, worker } => {
-                let (a, b) = (self.resolve(a), self.resolve(b));
-                self.excused.extend([a, b]);
+                let (a, b) = (self.party(a), self.party(b));
+                self.excuse([a, b]);
                 self.cluster.reset(a, b, worker);
             }
             Fault::Client { number } => self.lose_client(number),
@@ -163,11 +224,11 @@ impl<W: Workload> Drill<'_, W> {
             if silent {
                 self.cluster.mute(a, b);
                 self.cluster.mute(b, a);
-                self.plan(lasts, Deed::Unmute { from: a, to: b, lost: false });
-                self.plan(lasts, Deed::Unmute { from: b, to: a, lost: false });
+                self.plan(lasts, Deed::Unmute { from: a.into(), to: b.into(), lost: false });
+                self.plan(lasts, Deed::Unmute { from: b.into(), to: a.into(), lost: false });
             } else {
                 self.cluster.part(a, b);
-                self.plan(lasts, Deed::Heal(a, b));
+                self.plan(lasts, Deed::Heal(a.into(), b.into()));
             }
         }
     }
@@ -180,7 +241,7 @@ impl<W: Workload> Drill<'_, W> {
         for &from in &nodes {
             for &to in nodes.iter().filter(|to| **to != from) {
                 self.cluster.mute(from, to);
-                self.plan(lasts, Deed::Unmute { from, to, lost: false });
+                self.plan(lasts, Deed::Unmute { from: from.into(), to: to.into(), lost: false });
             }
         }
     }
@@ -197,6 +258,16 @@ impl<W: Workload> Drill<'_, W> {
     fn actor(&self, number: u64) -> Option<ActorId> {
         let index = (number as usize).checked_rem(self.clients.len())?;
         self.clients.get(index).map(|client| client.actor)
+    }
+    /// What a supervisor does with a node that has ended: a member that stopped itself may only join, all others start anew.
+    pub(super) fn restart(&mut self, node: NodeId) {
+        self.note_probes(node);
+        self.restarted.insert(node);
+        self.stopped.remove(&node);
+        if !self.cluster.start_again(node) {
+            self.cluster.crash(node);
+            self.start(node);
+        }
     }
     /// The client with this number or, if that one is dead, the one that came in its place.
     fn lose_client(&mut self, number: u64) {

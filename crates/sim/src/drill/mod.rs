@@ -28,7 +28,9 @@ use apus_types::NodeId;
 
 use self::faults::Deed;
 use crate::{
-    ActorId, Clock, Cluster, NativeClient, SimConfig, address, fault::Round, promise::touches_arbitrator,
+    ActorId, Clock, Cluster, NativeClient, SimConfig, address,
+    fault::{Round, Then},
+    promise::{serves_on, touches_arbitrator},
     settings::Settings,
 };
 
@@ -152,6 +154,7 @@ struct Alive {
     number: u64,
     actor: ActorId,
     client: Client,
+    clock: Clock,
 }
 
 /// After this the members have named a management process that has started anew: its silence may have to be noticed first.
@@ -166,6 +169,8 @@ struct Drill<'s, W> {
     /// What is to be done, by virtual time and order.
     agenda: BTreeMap<(u64, u64), Deed>,
     planned: u64,
+    /// When something happened to the cluster last.
+    stirred: u64,
     /// Nodes whose stop is a consequence of the faults.
     excused: BTreeSet<NodeId>,
     /// Whose process ended in this round, and that who was let in may not have been told so: then it is removed for its silence.
@@ -183,7 +188,7 @@ struct Drill<'s, W> {
     report: Report,
 }
 
-fn build(settings: &Settings) -> impl FnMut(&WorkerConfig) -> Vec<Box<dyn Block>> + 'static {
+fn build(settings: &Settings) -> impl FnMut(&WorkerConfig, bool) -> Vec<Box<dyn Block>> + 'static {
     let s = settings.clone();
     let (groups, replicas, workers) = (u32::from(s.groups), u32::from(s.replicas), u32::from(s.workers));
     let partitions = default_partitions(groups, replicas, workers);
@@ -191,7 +196,7 @@ fn build(settings: &Settings) -> impl FnMut(&WorkerConfig) -> Vec<Box<dyn Block>
     let mgmts = s.mgmt_nodes();
     config.mgmts = mgmts.iter().map(|n| u32::from(n.0)).collect();
     let mut memories: BTreeMap<NodeId, (u64, std::sync::Arc<MemoryManager>)> = BTreeMap::new();
-    move |who| {
+    move |who, rejoins| {
         if who.node.is_mgmt() {
             let (cluster, incarnation) = (config.clone(), who.incarnation);
             return vec![Box::new(Management::new(MgmtConfig {
@@ -210,7 +215,7 @@ fn build(settings: &Settings) -> impl FnMut(&WorkerConfig) -> Vec<Box<dyn Block>
             node: who.node,
             workers: who.instances,
             control: who.control,
-            rejoins: false,
+            rejoins,
             incarnation: who.incarnation,
             address: address(who.node, if s.fixed_addresses { 0 } else { who.incarnation }),
             mgmts: mgmts.iter().map(|n| (*n, address(*n, 0))).collect(),
@@ -229,17 +234,21 @@ impl<W: Workload> Drill<'_, W> {
             link_spike_ns: settings.link_spike_ns,
             link_bytes_per_ms: settings.link_bytes_per_ms,
             ring_delay_ns: (200, settings.ring_delay_max_ns),
+            clock_offset_ns: settings.clock_offset_ns,
+            clock_rate_ppm: settings.clock_rate_ppm,
+            signal_ns: settings.signal_ns,
             link_all: false,
             ..SimConfig::new(&nodes)
         };
         let mut drill = Drill {
             settings,
-            cluster: Cluster::new(settings.seed, config, build(settings)),
+            cluster: Cluster::with_rejoin(settings.seed, config, build(settings)),
             workload,
             clients: Vec::new(),
             next_client: 0,
             agenda: BTreeMap::new(),
             planned: 0,
+            stirred: 0,
             excused: BTreeSet::new(),
             restarted: BTreeSet::new(),
             drops_commits: false,
@@ -262,7 +271,7 @@ impl<W: Workload> Drill<'_, W> {
         let mut actor = NativeClient::new(&client, clock.clone());
         self.workload.equip(number, &client, &clock, &mut actor);
         let actor = self.cluster.attach(Box::new(actor));
-        self.clients.push(Alive { number, actor, client });
+        self.clients.push(Alive { number, actor, client, clock });
     }
 
     fn run(&mut self) -> Result<Report, String> {
@@ -346,13 +355,18 @@ impl<W: Workload> Drill<'_, W> {
     // ---- rounds
 
     fn round(&mut self, round: &Round) -> Result<(), String> {
+        self.stir();
         for (at, fault) in &round.faults {
             self.plan(*at, Deed::Inflict(fault.clone()));
         }
         self.pass(round.end)?;
-        self.end_faults();
         let what = round.to_string();
-        if round.core && !self.down.is_empty() {
+        if round.then == Then::Hold && serves_on(self.settings, round) {
+            self.guide_new_clients();
+            self.demand_progress(&what)?;
+        }
+        self.end_faults();
+        if round.then != Then::Heal && !self.down.is_empty() {
             self.guide_new_clients();
             self.demand_progress(&what)?;
         }
@@ -378,8 +392,7 @@ impl<W: Workload> Drill<'_, W> {
             if self.cluster.is_running(node) || self.down.contains(&node) {
                 self.stopped.remove(&node);
             } else if *self.stopped.entry(node).or_insert(now) + RESTART_NS <= now {
-                self.crash(node);
-                self.start(node);
+                self.restart(node);
             }
         }
     }

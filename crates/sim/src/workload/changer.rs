@@ -101,7 +101,7 @@ impl Stock {
     pub(super) async fn change_schema(&self, member: &Member, random: &mut Random) -> bool {
         member.doing("waits to change the schema".to_owned());
         let pause = random.below(PAUSE_MAX_NS);
-        member.clock.sleep(pause).await;
+        member.clock.think(pause).await;
         let mut wishes = self.wishes();
         match wishes.swap_remove(random.below(wishes.len() as u64) as usize) {
             Wish::Make(Object::Index(name)) if is_unique(&name) => {

@@ -243,7 +243,7 @@ impl Stock {
         let mut result = transaction.execute(&ops, options, &mut Results::new()).await;
         if result.is_ok() && !commit {
             let pause = if random.one_in(2) { random.below(30 * MS) } else { 0 };
-            member.clock.sleep(pause).await;
+            member.clock.think(pause).await;
             result = transaction.commit().await.map(drop);
         }
         let fate = match result {

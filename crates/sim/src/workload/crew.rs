@@ -158,7 +158,7 @@ impl Member {
                 hall.acknowledged.set(hall.acknowledged.get() + 1);
             }
             let pause = self.random.below(hall.pause_max_ns.max(1));
-            self.clock.sleep(pause).await;
+            self.clock.think(pause).await;
         }
     }
 

@@ -268,7 +268,7 @@ impl Teller {
             floor.begun.borrow_mut().remove(&self.number);
             next += 1;
             let pause = self.random.below(floor.pause_max_ns);
-            self.clock.sleep(pause).await;
+            self.clock.think(pause).await;
         }
     }
 

@@ -23,7 +23,7 @@ pub async fn watch(floor: Rc<Floor>, client: Client, clock: Clock, number: u64) 
     let mut random = Random::new(floor.seed ^ 0x7761_7463 ^ (number << 32));
     loop {
         let pause = random.below(40 * MS);
-        clock.sleep(pause).await;
+        clock.think(pause).await;
         let tables = floor.tables.borrow().clone();
         let Some(tables) = tables else { continue };
         let known = floor.acknowledged.borrow().clone();
@@ -49,7 +49,7 @@ async fn look(
     let snapshot = client.snapshot().await?;
     let first = read(client, tables, snapshot.epoch()).await?;
     let pause = if random.one_in(4) { random.below(100 * MS) } else { random.below(3 * MS) };
-    clock.sleep(pause).await;
+    clock.think(pause).await;
     let second = read(client, tables, snapshot.epoch()).await?;
     Ok((snapshot.epoch(), first, second))
 }
