@@ -165,6 +165,10 @@ def main(t):
                               ["sql", f"--mgmt={ours.mgmt}", f"--client-secret={secret}"]):
                 code, text = run([BINARY, *arguments, "--listen=0.0.0.0:0"], seconds=20, ok=False)
                 check(code == 1 and "does not listen on 0.0.0.0" in text, f"{arguments[0]} ended with {code}: {text}")
+        with t.case("what apus dev makes is for its owner alone"):
+            for path, wanted in ((ours.secret_file("node"), 0o600), (ours.secret_file("client"), 0o600),
+                                 (ours.secret_file("node").parent, 0o700)):
+                check_equal(path.stat().st_mode & 0o777, wanted, f"mode of {path.name}")
         with t.case("a secret that others can read is refused"):
             path = ours.home / "copy.secret"
             path.write_bytes(ours.secret_file("client").read_bytes())

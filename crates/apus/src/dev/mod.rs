@@ -112,23 +112,27 @@ struct Directory {
 
 impl Directory {
     fn create(keep: Option<PathBuf>) -> Result<Directory, String> {
-        let id = std::process::id();
-        let kept = keep.is_some();
-        let path = keep.unwrap_or_else(|| std::env::temp_dir().join(format!("apus-dev-run-{id}")));
+        let (id, kept) = (std::process::id(), keep.is_some());
         let registry = discover::registry();
         let failed = |what: &Path, e: std::io::Error| format!("cannot create {}: {e}", what.display());
+        let path = match keep {
+            Some(path) => path,
+            // Process ids come back, and a cluster that was killed leaves its directory.
+            None => std::env::temp_dir().join(format!("apus-dev-run-{id}-{:08x}", crate::random_id()? as u32)),
+        };
         // Nobody else looks into it, nor has made it before us.
         let made = DirBuilder::new().recursive(kept).mode(0o700).create(&path);
         made.map_err(|e| failed(&path, e))?;
         std::fs::create_dir_all(&registry).map_err(|e| failed(&registry, e))?;
         let path = path.canonicalize().map_err(|e| failed(&path, e))?;
         let entry = registry.join(id.to_string());
-        crate::write_whole(&entry, &path.display().to_string())?;
+        let directory = Directory { path, entry, keep: kept };
         for (kind, file) in SECRET_FILES {
-            let _ = std::fs::remove_file(path.join(file)); // of an earlier cluster in a directory that was kept
-            crate::secret::make(kind, &path.join(file))?;
+            let _ = std::fs::remove_file(directory.path.join(file)); // of an earlier cluster in a directory that was kept
+            crate::secret::make(kind, &directory.path.join(file))?;
         }
-        Ok(Directory { path, entry, keep: kept })
+        crate::write_whole(&directory.entry, &directory.path.display().to_string())?;
+        Ok(directory)
     }
 }
 

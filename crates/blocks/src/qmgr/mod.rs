@@ -65,6 +65,8 @@ mod switchover;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
+mod tests_orders;
+#[cfg(test)]
 mod tests_silence;
 #[cfg(test)]
 mod tests_stuck;
