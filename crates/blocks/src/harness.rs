@@ -167,6 +167,8 @@ impl Cluster {
                 address: format!("n{id}:{incarnation}"),
                 mgmts: vec![(MGMT, "mgmt:1".to_owned()), (MGMT_2, "mgmt:2".to_owned())],
                 memory: apus_storage::MemoryManager::new(1 << 20),
+                transaction_bytes: u64::MAX,
+                slices: crate::ldm::Slices::default(),
             };
             let mut blocks: Vec<Box<dyn Block>> = build(who, &config);
             blocks.retain(|b| !matches!(b.block_ref().block, BlockId::Ldm | BlockId::Tc));

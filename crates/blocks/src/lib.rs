@@ -43,6 +43,10 @@ pub struct NodeConfig {
     pub mgmts: Vec<(NodeId, String)>,
     /// The node's memory, shared by its workers.
     pub memory: Arc<MemoryManager>,
+    /// Most bytes that one transaction may take at one worker: its entries and changed rows.
+    pub transaction_bytes: u64,
+    /// How large transactions end.
+    pub slices: ldm::Slices,
 }
 
 /// The blocks of one worker of a data node.
@@ -50,7 +54,13 @@ pub fn build(who: &WorkerConfig, config: &NodeConfig) -> Vec<Box<dyn Block>> {
     let mut blocks: Vec<Box<dyn Block>> = Vec::new();
     if who.worker < who.instances {
         blocks.push(Box::new(tc::TransactionCoordinator::new(config.node, who.worker)));
-        blocks.push(Box::new(ldm::LocalDataManager::new(config.node, who.worker, config.memory.clone())));
+        blocks.push(Box::new(ldm::LocalDataManager::new(
+            config.node,
+            who.worker,
+            config.memory.clone(),
+            config.transaction_bytes,
+            config.slices,
+        )));
     }
     if who.worker == who.control_place() {
         blocks.push(Box::new(qmgr::Membership::new(config)));

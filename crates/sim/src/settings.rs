@@ -5,6 +5,7 @@
 
 use std::{collections::BTreeSet, fmt};
 
+use apus_blocks::ldm::SLICE_ROWS;
 use apus_kernel::Random;
 use apus_types::NodeId;
 
@@ -55,6 +56,9 @@ pub struct Settings {
     pub pause_max_ns: u64,
     /// Somebody makes and drops tables and indexes beside the workload.
     pub churn: bool,
+    /// Rows of a slice in which transactions end, and the pause between two slices, ns.
+    pub slice_rows: u32,
+    pub slice_pause_ns: u64,
     pub schedule: Schedule,
 }
 
@@ -67,6 +71,7 @@ impl Settings {
             [(1, 2), (1, 2), (1, 2), (2, 2), (1, 3), (1, 1), (1, 4), (3, 2), (2, 3), (4, 2)][random.below(10) as usize];
         let workers = if random.one_in(8) { 3 } else { 1 + random.below(2) as u8 };
         let clients = 1 + random.below(3);
+        let ends = ends(seed);
         let mut settings = Settings {
             seed,
             workload: Kind::from_seed(seed),
@@ -87,6 +92,8 @@ impl Settings {
             signal_ns: 0,
             pause_max_ns: 4 * MS,
             churn: false,
+            slice_rows: ends.0,
+            slice_pause_ns: ends.1,
             schedule: Schedule::default(),
         };
         if settings.workload == Kind::Set {
@@ -142,6 +149,8 @@ impl Settings {
             ("cost", self.signal_ns.to_string()),
             ("pause", time_name(self.pause_max_ns)),
             ("churn", u8::from(self.churn).to_string()),
+            ("slice", self.slice_rows.to_string()),
+            ("breath", time_name(self.slice_pause_ns)),
         ]
     }
     /// What must be set to come from `other` to this, as [`Settings::set`] reads it; nothing about the schedule.
@@ -181,6 +190,8 @@ impl Settings {
                 "cost" => self.signal_ns = small(MS)?,
                 "pause" => self.pause_max_ns = parse_time(value)?,
                 "churn" => self.churn = number()? != 0,
+                "slice" => self.slice_rows = small(1 << 20)?.max(1) as u32,
+                "breath" => self.slice_pause_ns = parse_time(value)?,
                 _ => return Err(format!("`{name}` cannot be set")),
             }
         }
@@ -372,6 +383,18 @@ pub fn time_of(fault: &mut Fault) -> Option<&mut u64> {
             None
         }
     }
+}
+
+/// Rows per slice and pause between two slices of a transaction's end: one seed in four is as real nodes are, where no transaction of a workload
+/// has more rows than a slice; with the others each end takes several slices, some so slow that faults come between them.
+fn ends(seed: u64) -> (u32, u64) {
+    let mut random = Random::new(seed ^ 0x656e_6473);
+    if random.one_in(4) {
+        return (SLICE_ROWS, 0);
+    }
+    let rows = [1, 1, 1, 2, 3][random.below(5) as usize];
+    let pause_most = [0, 100 * US, 2 * MS, 20 * MS][random.below(4) as usize];
+    (rows, random.below(pause_most + 1))
 }
 
 /// How long a fault goes on.

@@ -56,6 +56,8 @@ fn build(seed: u64, replicas: u32, mgmts: u16) -> impl FnMut(&WorkerConfig) -> V
             address: address(who.node, incarnation),
             mgmts: (1..=mgmts).map(|n| (mgmt(n), address(mgmt(n), 0))).collect(),
             memory,
+            transaction_bytes: u64::MAX,
+            slices: apus_blocks::ldm::Slices::default(),
         };
         apus_blocks::build(who, &node)
     }

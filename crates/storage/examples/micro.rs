@@ -66,7 +66,7 @@ fn main() {
     let start = Instant::now();
     for (key, image) in &data {
         let row = fragment.insert_slot(key, hash_key(key)).expect("memory");
-        fragment.push_pending(row, Some(image)).expect("memory");
+        fragment.push_pending(row, Some(image), 7).expect("memory");
         fragment.commit(row, Epoch(1), Epoch(1));
     }
     times.insert("insert, two ordered indexes", per(start));
@@ -77,7 +77,7 @@ fn main() {
         for i in 0..rows {
             let key = &data[(i.wrapping_mul(7_919) % rows) as usize].0;
             let row = fragment.find(key, hash_key(key)).expect("inserted");
-            sum += fragment.committed(row).expect("committed").len() as u64;
+            sum += fragment.committed(row, &()).expect("committed").len() as u64;
         }
         times.insert("find", per(start));
         let start = Instant::now();
@@ -87,7 +87,7 @@ fn main() {
             }
             for (key, _) in batch {
                 let row = fragment.find(key, hash_key(key)).expect("inserted");
-                sum += fragment.committed(row).expect("committed").len() as u64;
+                sum += fragment.committed(row, &()).expect("committed").len() as u64;
             }
         }
         times.insert("find, batches of 16 in insert order", per(start));
@@ -97,7 +97,7 @@ fn main() {
         for i in 0..rows {
             let (key, image) = &data[(i.wrapping_mul(7_919) % rows) as usize];
             let row = fragment.find(key, hash_key(key)).expect("inserted");
-            fragment.push_pending(row, Some(image)).expect("memory");
+            fragment.push_pending(row, Some(image), 7).expect("memory");
             fragment.commit(row, Epoch(2), Epoch(2));
         }
         times.insert("update, index columns unchanged", per(start));
@@ -108,7 +108,7 @@ fn main() {
             let mut scratch = Vec::new();
             let scan = fragment.scan(IndexNo(index), Bound::Unbounded, Bound::Unbounded, false).expect("exists");
             for (entry, row) in scan {
-                let Some(image) = fragment.committed(row) else { continue };
+                let Some(image) = fragment.committed(row, &()) else { continue };
                 sum += u64::from(fragment.entry_matches(IndexNo(index), row, image, entry, &mut scratch));
             }
             times.insert(name, per(start));

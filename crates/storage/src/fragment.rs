@@ -7,6 +7,9 @@
 //! old: any number of pending ones (one transaction, under an exclusive lock), then the committed one, then older committed ones kept
 //! for snapshots (module `versions`).
 //!
+//! A pending version names its writer in the place of an epoch. A large transaction commits by one change of state of its writer, which
+//! readers ask for ([`Writers`]); its rows are stamped with [`Fragment::commit`] afterwards, some at a time, perhaps epochs later.
+//!
 //! # Ordered indexes
 //!
 //! Entry key = encoded index columns, then the encoded primary key (index 0: the primary key alone). Rule: for every version that is
@@ -97,6 +100,20 @@ pub struct Fragment {
     scratch: Vec<u8>,
     scratch_old: Vec<u8>,
     image: Vec<u8>,
+}
+
+/// Who knows what became of the writers of pending versions.
+pub trait Writers {
+    /// The epoch in which this writer has committed; `None`: it has not.
+    fn decided(&self, writer: u64) -> Option<Epoch>;
+}
+
+/// Nothing that is pending is decided.
+impl Writers for () {
+    #[inline]
+    fn decided(&self, _: u64) -> Option<Epoch> {
+        None
+    }
 }
 
 /// Raw index entries in order: (entry key, row). May hold entries of versions the caller must not see.
@@ -257,16 +274,38 @@ impl Fragment {
 
     /// The newest committed image; `None` when the row is not there for others.
     #[inline]
-    pub fn committed(&self, row: RowId) -> Option<&[u8]> {
-        let mut at = self.slot(row).head;
-        while !at.is_none() {
-            let flags = self.records.flags(at);
-            if flags & PENDING == 0 {
-                return (flags & TOMBSTONE == 0).then(|| self.records.bytes_of(at));
+    pub fn committed(&self, row: RowId, writers: &impl Writers) -> Option<&[u8]> {
+        self.image_of(self.latest(row, writers).0)
+    }
+    /// The newest version that is committed, and its epoch; pending ones count when their writer says that they are decided.
+    #[inline]
+    fn latest(&self, row: RowId, writers: &impl Writers) -> (RecRef, Epoch) {
+        let head = self.slot(row).head;
+        if head.is_none() {
+            return (head, Epoch(0));
+        }
+        if self.records.flags(head) & PENDING == 0 {
+            return (head, self.records.epoch(head));
+        }
+        match writers.decided(self.records.epoch(head).0) {
+            Some(epoch) => (head, epoch),
+            None => {
+                let below = self.below_pending(head);
+                (below, if below.is_none() { Epoch(0) } else { self.records.epoch(below) })
             }
+        }
+    }
+    /// The first version from `at` on that is not pending.
+    fn below_pending(&self, mut at: RecRef) -> RecRef {
+        while !at.is_none() && self.records.flags(at) & PENDING != 0 {
             at = self.records.previous(at);
         }
-        None
+        at
+    }
+    /// What a version shows: `None` for no version and for a delete.
+    #[inline]
+    fn image_of(&self, at: RecRef) -> Option<&[u8]> {
+        (!at.is_none() && self.records.flags(at) & TOMBSTONE == 0).then(|| self.records.bytes_of(at))
     }
     /// The newest image, pending ones included: what the holder of the exclusive lock sees.
     #[inline]
@@ -290,39 +329,39 @@ impl Fragment {
         None
     }
     /// The image committed at or before `epoch`, for snapshot reads; right only for epochs not below the horizon of [`Fragment::commit`].
-    pub fn committed_at(&self, row: RowId, epoch: Epoch) -> Option<&[u8]> {
-        let mut at = self.slot(row).head;
-        while !at.is_none() {
-            let flags = self.records.flags(at);
-            if flags & PENDING == 0 && self.records.epoch(at) <= epoch {
-                return (flags & TOMBSTONE == 0).then(|| self.records.bytes_of(at));
+    pub fn committed_at(&self, row: RowId, epoch: Epoch, writers: &impl Writers) -> Option<&[u8]> {
+        let (mut at, mut since) = self.latest(row, writers);
+        while !at.is_none() && since > epoch {
+            at = self.below_pending(self.records.previous(at));
+            if !at.is_none() {
+                since = self.records.epoch(at);
             }
-            at = self.records.previous(at);
         }
-        None
+        self.image_of(at)
+    }
+    /// Who wrote the row's pending versions, as named to [`Fragment::push_pending`]; `None`: there are none.
+    #[inline]
+    pub fn writer(&self, row: RowId) -> Option<u64> {
+        let at = self.slot(row).head;
+        (!at.is_none() && self.records.flags(at) & PENDING != 0).then(|| self.records.epoch(at).0)
     }
     #[inline]
     pub fn has_pending(&self, row: RowId) -> bool {
         let at = self.slot(row).head;
         !at.is_none() && self.records.flags(at) & PENDING != 0
     }
-    /// Epoch of the newest committed version.
-    pub fn last_change(&self, row: RowId) -> Epoch {
-        let mut at = self.slot(row).head;
-        while !at.is_none() {
-            if self.records.flags(at) & PENDING == 0 {
-                return self.records.epoch(at);
-            }
-            at = self.records.previous(at);
-        }
-        Epoch(0)
+    /// Epoch of the newest committed version; 0: there is none.
+    pub fn last_change(&self, row: RowId, writers: &impl Writers) -> Epoch {
+        self.latest(row, writers).1
     }
 
-    /// Puts a version on top of the row, not committed; `None` deletes. The caller holds the row's exclusive lock.
-    pub fn push_pending(&mut self, row: RowId, image: Option<&[u8]>) -> Result<(), ErrorCode> {
+    /// Puts a version on top of the row, not committed; `None` deletes. The caller holds the row's exclusive lock and names itself:
+    /// readers ask [`Writers`] what became of `writer`.
+    pub fn push_pending(&mut self, row: RowId, image: Option<&[u8]>, writer: u64) -> Result<(), ErrorCode> {
         let head = self.slot(row).head;
         let flags = PENDING | if image.is_none() { TOMBSTONE } else { 0 };
         let record = self.records.alloc(image.unwrap_or(&[]), flags, head, head.is_none())?;
+        self.records.set_epoch(record, Epoch(writer));
         if let Some(image) = image {
             match self.index_version(row, image, head) {
                 Ok(false) => {}
@@ -583,7 +622,7 @@ impl Fragment {
         let mut sum = 0u64;
         let mut next = self.next_row(RowId(0));
         while let Some(row) = next {
-            if let Some(image) = self.committed(row) {
+            if let Some(image) = self.committed(row, &()) {
                 let hash = hash_key(self.key(row)) ^ hash_key(image).rotate_left(17);
                 sum = sum.wrapping_add(hash_key(&hash.to_le_bytes()));
             }

@@ -10,6 +10,7 @@ mod lock;
 mod memory;
 mod record;
 
-pub use fragment::{Fragment, FragmentScan, RowId};
+pub use fragment::{Fragment, FragmentScan, RowId, Writers};
 pub use lock::{Acquire, Grant, LockMode, Locks};
 pub use memory::{MemoryManager, PAGE_BYTES, Priority, Region, RegionLimits, RegionUse};
+pub use record::HEADER_BYTES as VERSION_BYTES;

@@ -193,6 +193,18 @@ impl Locks {
         head.holders.contains(&owner).then_some(mode)
     }
 
+    /// Somebody other than `owner` holds the row, or waits for it with somebody.
+    #[inline]
+    pub fn is_contended(word: u32, owner: u32) -> bool {
+        word != 0 && word != SOLE | owner
+    }
+    /// The holder in this place of the order of the grants, if there are so many.
+    pub fn holder(&self, word: u32, place: usize) -> Option<u32> {
+        if word & SOLE != 0 {
+            return (place == 0).then_some(word & !SOLE);
+        }
+        self.heads.get(word.checked_sub(1)? as usize)?.holders.get(place).copied()
+    }
     /// Who holds the row, in order of the grants; for checks.
     pub fn holders(&self, word: u32) -> Vec<u32> {
         if word & SOLE != 0 {

@@ -152,7 +152,7 @@ impl World {
             Ok(row) => row,
             Err(code) => return self.refuse(code),
         };
-        match self.fragment.push_pending(row, image.as_deref()) {
+        match self.fragment.push_pending(row, image.as_deref(), 7) {
             Ok(()) => {
                 self.done += 1;
                 self.model.entry(key.to_vec()).or_default().pending.push(image);
@@ -213,15 +213,15 @@ impl World {
             let row = self.fragment.find(key, hash_key(key)).unwrap();
             assert_eq!(self.fragment.key(row), key);
             let committed = model.committed.last().and_then(|(_, i)| i.as_deref());
-            assert_eq!(self.fragment.committed(row), committed);
+            assert_eq!(self.fragment.committed(row, &()), committed);
             let newest = model.pending.last().map_or(committed, |i| i.as_deref());
             assert_eq!(self.fragment.newest(row), newest);
             assert_eq!(self.fragment.has_pending(row), !model.pending.is_empty());
             for epoch in self.horizon..=self.epoch {
-                assert_eq!(self.fragment.committed_at(row, Epoch(epoch)), model.at(epoch), "at {epoch}");
+                assert_eq!(self.fragment.committed_at(row, Epoch(epoch), &()), model.at(epoch), "at {epoch}");
             }
             if committed.is_some() {
-                assert_eq!(self.fragment.last_change(row).0, model.committed.last().unwrap().0);
+                assert_eq!(self.fragment.last_change(row, &()).0, model.committed.last().unwrap().0);
             }
         }
         // As of now, and as of every epoch that may still be read at.
@@ -260,8 +260,8 @@ impl World {
                 let mut got: Vec<(&[u8], &[u8])> = Vec::new();
                 for (entry, row) in scan {
                     let image = match epoch {
-                        None => self.fragment.committed(row),
-                        Some(epoch) => self.fragment.committed_at(row, Epoch(epoch)),
+                        None => self.fragment.committed(row, &()),
+                        Some(epoch) => self.fragment.committed_at(row, Epoch(epoch), &()),
                     };
                     let Some(image) = image else { continue };
                     if self.fragment.entry_matches(no, row, image, entry, &mut scratch) {
@@ -360,7 +360,7 @@ fn a_row_that_changes_all_the_time_keeps_one_version_per_epoch() {
     let (key, mut image) = world.make(5);
     let row = world.fragment.insert_slot(&key, hash_key(&key)).unwrap();
     let change = |world: &mut World, image: Option<&[u8]>, epoch, horizon| {
-        world.fragment.push_pending(row, image).unwrap();
+        world.fragment.push_pending(row, image, 7).unwrap();
         world.fragment.commit(row, Epoch(epoch), Epoch(horizon))
     };
     assert!(!change(&mut world, Some(&image), 1, 0), "an insert replaces nothing");
@@ -374,14 +374,14 @@ fn a_row_that_changes_all_the_time_keeps_one_version_per_epoch() {
     }
     // More epochs than buckets: the row is visited when the newest of them is reached, and again until nothing old is left.
     world.fragment.verify().unwrap();
-    assert!(world.fragment.committed_at(row, Epoch(1)).is_some());
+    assert!(world.fragment.committed_at(row, Epoch(1), &()).is_some());
     assert_eq!(world.fragment.collect(Epoch(1), 1000), 0);
     assert_eq!(world.fragment.collect(Epoch(60), 1000), 1);
     assert_eq!(world.fragment.collect(Epoch(99), 1000), 0);
     change(&mut world, None, 101, 99);
     assert_eq!(world.fragment.collect(Epoch(100), 1000), 1);
-    assert!(world.fragment.committed_at(row, Epoch(100)).is_some());
-    assert!(world.fragment.committed_at(row, Epoch(101)).is_none());
+    assert!(world.fragment.committed_at(row, Epoch(100), &()).is_some());
+    assert!(world.fragment.committed_at(row, Epoch(101), &()).is_none());
     assert_eq!(world.fragment.collect(Epoch(101), 1000), 1);
     assert!(!world.fragment.keeps_versions());
     assert_eq!(world.fragment.row_count(), 0, "a deleted row goes when no snapshot sees it");
@@ -395,7 +395,7 @@ fn a_row_without_versions_that_waits_for_its_visit_is_not_counted() {
     let (key, image) = world.make(5);
     let row = world.fragment.insert_slot(&key, hash_key(&key)).unwrap();
     let change = |world: &mut World, image: Option<&[u8]>, epoch, horizon| {
-        world.fragment.push_pending(row, image).unwrap();
+        world.fragment.push_pending(row, image, 7).unwrap();
         world.fragment.commit(row, Epoch(epoch), Epoch(horizon));
         world.fragment.verify().unwrap();
     };

@@ -81,7 +81,7 @@ errors! {
 
     OutOfMemory = 401, NoSpace, "the memory region for this is full; delete rows or add memory";
     TooManyTransactions = 402, NoSpace, "too many open transactions on this coordinator";
-    TransactionTooLarge = 403, NoSpace, "the transaction holds too many operations; commit more often";
+    TransactionTooLarge = 403, NoSpace, "the transaction takes more memory than a data node gives to one; commit more often, or raise `apus data --transaction-memory`";
     TooManySnapshots = 405, NoSpace, "too many snapshots are open on this node; end transactions";
     /// A list, key or row in the request is over a written limit.
     RequestTooLarge = 404, User, "the request is larger than its limit";

@@ -75,6 +75,10 @@ pub enum Bug {
     SwitchForgetsLocks,
     /// A switchover lets new transactions in while it waits for the old ones.
     SwitchHoldsNobody,
+    /// Readers do not see what a transaction has changed before its rows are stamped.
+    DecidedNotRead,
+    /// Transactions whose end takes several slices are forgotten half way in a new view.
+    SlicesLostInView,
 }
 
 impl Bug {
@@ -113,6 +117,8 @@ impl Bug {
         Bug::LeaseNotChecked,
         Bug::SwitchForgetsLocks,
         Bug::SwitchHoldsNobody,
+        Bug::DecidedNotRead,
+        Bug::SlicesLostInView,
     ];
 }
 

@@ -64,6 +64,9 @@ pub struct DevArgs {
     /// Memory of each data node in MiB
     #[arg(long, default_value_t = 4096, value_name = "MIB")]
     memory: u64,
+    /// Most memory that one transaction may take at one worker of a data node, in MiB (default: as `apus data`)
+    #[arg(long, value_name = "MIB")]
+    transaction_memory: Option<u64>,
 }
 
 #[derive(clap::Subcommand)]
@@ -172,6 +175,7 @@ struct Nodes {
     mgmt_args: Vec<String>,
     workers: u8,
     memory: u64,
+    transaction_memory: Option<u64>,
 }
 
 struct Cluster {
@@ -204,7 +208,7 @@ impl Nodes {
     }
 
     fn start_data(&mut self, id: u16) -> Result<Child, String> {
-        let args = [
+        let mut args = vec![
             "data".to_owned(),
             format!("--node={id}"),
             format!("--mgmt={}", self.mgmt_addresses()),
@@ -214,6 +218,7 @@ impl Nodes {
             self.secret("node"),
             self.secret("client"),
         ];
+        args.extend(self.transaction_memory.map(|mib| format!("--transaction-memory={mib}")));
         self.spawner.spawn(&format!("data-{id}"), &args)
     }
 
@@ -296,9 +301,16 @@ impl Cluster {
             format!("--dir={}", dir.display()),
         ];
         let deadline = Instant::now() + START_TIMEOUT;
-        let memory = args.memory;
-        let mut nodes =
-            Nodes { spawner, mgmt: Vec::new(), data: Vec::new(), sql: Vec::new(), mgmt_args, workers, memory };
+        let mut nodes = Nodes {
+            spawner,
+            mgmt: Vec::new(),
+            data: Vec::new(),
+            sql: Vec::new(),
+            mgmt_args,
+            workers,
+            memory: args.memory,
+            transaction_memory: args.transaction_memory,
+        };
         for id in 1..=args.mgmt_nodes {
             let mut child = nodes.start_mgmt(id, SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
             child.wait_ready(deadline, stop)?;

@@ -6,20 +6,22 @@
 //! ([`SLICE_ROWS_BUSY`]) is under way at a time, and the next is made when the last is confirmed and the foreground has had its
 //! share ([`SHARE_ASKED`]) or did not want it ([`SHARE_NS`]). An idle instance copies as fast as it can.
 
+use std::collections::VecDeque;
+
 use apus_kernel::Context;
 use apus_signal::{
     BlockRef, DecodeError, Kind,
     copy::{COPY_BYTES, COPY_WINDOW, COPY_WINDOW_BUSY, CopyFrag, CopyRowsConf, CopyRowsOrd},
     view::{NodeState, View},
 };
-use apus_storage::RowId;
+use apus_storage::{Fragment, RowId};
 use apus_types::{
     Epoch, ErrorCode, NodeId, PartitionId, TableId,
     hash::hash_key,
     planted::{Bug, planted},
 };
 
-use super::LocalDataManager;
+use super::{LocalDataManager, trans::Standing};
 
 /// Rows looked at in one slice by an instance that does nothing else.
 const SLICE_ROWS: usize = 256;
@@ -54,7 +56,7 @@ pub(super) struct CopyJob {
     /// `None`: all tables walked.
     table: Option<TableId>,
     row: RowId,
-    locked: Vec<(TableId, RowId)>,
+    locked: VecDeque<(TableId, RowId)>,
     outstanding: u32,
 }
 
@@ -80,7 +82,7 @@ impl LocalDataManager {
             reply_to: from,
             table: self.tables.next_id(TableId(0)),
             row: RowId::default(),
-            locked: Vec::new(),
+            locked: VecDeque::new(),
             outstanding: 0,
         });
         self.continue_soon(ctx);
@@ -181,7 +183,7 @@ impl LocalDataManager {
         let (mut count, mut table) = (0u16, job.table);
         if let Some(id) = job.table {
             count = self.walk_rows(job, id, slice_rows, &mut rows);
-        } else if let Some(&(id, _)) = job.locked.first() {
+        } else if let Some(&(id, _)) = job.locked.front() {
             table = Some(id);
             count = self.revisit_locked(job, id, slice_rows, &mut rows);
         }
@@ -219,12 +221,13 @@ impl LocalDataManager {
             let mut next = fragment.next_row(job.row);
             for _ in 0..slice_rows {
                 let Some(row) = next else { break };
-                if fragment.has_pending(row) && !planted(Bug::CopyOverwritesNewer) {
+                if self.is_undecided(fragment, row) && !planted(Bug::CopyOverwritesNewer) {
                     if !planted(Bug::CopyMissesLocked) {
-                        job.locked.push((id, row));
+                        job.locked.push_back((id, row));
                     }
-                } else if let Some(image) = fragment.committed(row) {
-                    CopyRowsOrd::push_row(rows, fragment.last_change(row).0, fragment.key(row), image);
+                } else if let Some(image) = fragment.committed(row, &self.transactions) {
+                    let epoch = fragment.last_change(row, &self.transactions);
+                    CopyRowsOrd::push_row(rows, epoch.0, fragment.key(row), image);
                     count += 1;
                 }
                 job.row = RowId(row.0 + 1);
@@ -242,29 +245,30 @@ impl LocalDataManager {
         count
     }
 
-    /// Collects those rows of `id` that were locked before and are free now.
+    /// The row has a change that is not committed yet, or perhaps not on every replica.
+    fn is_undecided(&self, fragment: &Fragment, row: RowId) -> bool {
+        let standing = fragment.writer(row).map(|writer| self.transactions.standing(writer));
+        matches!(standing, Some(Standing::Open | Standing::Between))
+    }
+
+    /// Collects those rows of `id` that were locked before and are free now, and puts the others to the end of the line.
     fn revisit_locked(&mut self, job: &mut CopyJob, id: TableId, slice_rows: usize, rows: &mut Vec<u8>) -> u16 {
         let mut count = 0;
         let fragment = self.tables.get(id).and_then(|t| t.fragment(job.partition));
-        let mut looked_at = 0;
-        job.locked.retain(|&(table, row)| {
-            let Some(fragment) = fragment else { return table != id };
-            if table != id || looked_at >= slice_rows || rows.len() >= COPY_BYTES {
-                return true;
-            }
-            looked_at += 1;
-            if fragment.has_pending(row) {
-                return true;
-            }
-            if let Some(image) = fragment.committed(row) {
-                CopyRowsOrd::push_row(rows, fragment.last_change(row).0, fragment.key(row), image);
+        for _ in 0..slice_rows.min(job.locked.len()) {
+            // Another table's rows get their turn with the next slice.
+            let Some((_, row)) = job.locked.pop_front_if(|locked| locked.0 == id) else { break };
+            let Some(fragment) = fragment else { continue };
+            if self.is_undecided(fragment, row) {
+                job.locked.push_back((id, row));
+            } else if let Some(image) = fragment.committed(row, &self.transactions) {
+                let epoch = fragment.last_change(row, &self.transactions);
+                CopyRowsOrd::push_row(rows, epoch.0, fragment.key(row), image);
                 count += 1;
             }
-            false
-        });
-        // Another table's rows get their turn when this one's are still locked.
-        if count == 0 && job.locked.len() > 1 {
-            job.locked.rotate_left(1);
+            if rows.len() >= COPY_BYTES {
+                break;
+            }
         }
         count
     }
@@ -323,7 +327,7 @@ impl LocalDataManager {
         if fragment.has_pending(row) && !planted(Bug::CopyOverwritesNewer) {
             return Ok(()); // a later change is on its way down the same chain and carries the whole row
         }
-        fragment.push_pending(row, Some(image))?;
+        fragment.push_pending(row, Some(image), 0)?;
         fragment.commit(row, epoch, epoch);
         Ok(())
     }

@@ -22,7 +22,8 @@ use apus_types::{
 use super::{
     LocalDataManager, REPORT_WAIT_NS, RowAt, WAITING_MAX,
     ahead::{AHEAD, Ahead},
-    trans::{Entry, NONE},
+    ends::RowEnds,
+    trans::{Entry, NONE, Transactions},
 };
 
 /// A batch under way, with everything done so far; survives lock waits. Reused, so that its buffers keep their memory.
@@ -37,6 +38,8 @@ pub(super) struct Work {
     pub deadline: u64,
     pub report_at: u64,
     chain: Chain,
+    /// Its part of the transaction.
+    part: u32,
     flags: u8,
     savepoint: u32,
     lock_wait_ms: u32,
@@ -90,7 +93,9 @@ impl LocalDataManager {
         let mut work = self.idle_work.pop().unwrap_or_default();
         work.begin(req);
         work.trans_at = self.transactions.find_or_create(req.trans, from, req.generation);
-        self.transactions.ensure_part(work.trans_at, req.chain);
+        let part = self.transactions.ensure_part(work.trans_at, req.chain);
+        assert!(!part.committed && !part.aborted, "a batch of {} comes after its end on {:?}", req.trans, req.chain);
+        work.part = part.number;
         let is_full = ctx.fault("ldm.refuse_memory");
         let progress =
             if is_full { Progress::Failed(ErrorCode::OutOfMemory) } else { self.execute_ops(&mut work, req.ops) };
@@ -174,9 +179,7 @@ impl LocalDataManager {
         if !self.chain_valid(work.chain, op.partition) {
             return Err(ErrorCode::WrongView);
         }
-        if !self.transactions.has_room(work.trans_at) {
-            return Err(ErrorCode::TransactionTooLarge);
-        }
+        self.transactions.reserve(work.trans_at, self.transaction_bytes)?;
         let hash = hash_key(op.key);
         let table = self.tables.checked(op.table, op.schema_version)?;
         if (table.schema.is_hidden_index() || table.schema.distributed_by_whole_key())
@@ -195,6 +198,11 @@ impl LocalDataManager {
             None => return missing(op, work),
         };
         let at = (op.table, op.partition, row);
+        if Locks::is_contended(fragment.lock_word_of(row), work.trans_at) {
+            let (transactions, granted) = (&self.transactions, &mut self.granted);
+            let mut ends = RowEnds { locks: &mut self.locks, transactions, epochs: &mut self.epochs, granted };
+            ends.settle(fragment, at, work.trans_at, false);
+        }
         let slot = self.free_waiting.last().copied().unwrap_or(self.waiting.len() as u32);
         let may_wait = op.flags & (NO_WAIT | SKIP_LOCKED) == 0 && (slot as usize) < WAITING_MAX;
         let fresh = match lock_row(&mut self.locks, fragment, row, op.kind, work, slot, may_wait) {
@@ -213,11 +221,11 @@ impl LocalDataManager {
         };
         let outcome =
             if op.kind.is_write() { self.write_row(work, op, hash, row) } else { self.read_row(work, op, row) };
-        let keeps = matches!(outcome, Ok(Effect::Wrote | Effect::Keep));
+        let keeps = matches!(outcome, Ok(Effect::Wrote(_) | Effect::Keep));
         let passed_on = fresh && self.tell_twins(work.trans_at, at, keeps) && !keeps;
         match outcome {
-            Ok(Effect::Wrote) => self.note_row(work, at, fresh, true),
-            Ok(Effect::Keep) if fresh => self.note_row(work, at, fresh, false),
+            Ok(Effect::Wrote(bytes)) => self.note_row(work, at, fresh, Some(bytes)),
+            Ok(Effect::Keep) if fresh => self.note_row(work, at, fresh, None),
             Ok(Effect::Keep) => {}
             Ok(Effect::Release) | Err(_) if fresh && !passed_on => self.release_row(at, work.trans_at, true),
             Ok(Effect::Release) | Err(_) => {}
@@ -240,7 +248,7 @@ impl LocalDataManager {
     }
 
     /// Remembers a row that the transaction has locked or changed.
-    fn note_row(&mut self, work: &Work, at: RowAt, lock: bool, write: bool) {
+    fn note_row(&mut self, work: &Work, at: RowAt, lock: bool, written: Option<usize>) {
         // A row locked just now has no earlier entry.
         let again = !lock && self.transactions.may_share(work.trans_at, work.chain, &self.view);
         let entry = Entry {
@@ -248,13 +256,12 @@ impl LocalDataManager {
             table: at.0,
             partition: at.1,
             row: at.2,
-            chain: work.chain,
             savepoint: work.savepoint,
-            write,
+            write: written.is_some(),
             lock,
-            again,
+            reach: 0,
         };
-        self.transactions.push_entry(work.trans_at, entry);
+        self.transactions.push_entry(work.trans_at, work.chain, entry, written.unwrap_or(0), again);
     }
 
     fn read_row(&mut self, work: &mut Work, op: &Op<'_>, row: RowId) -> Result<Effect, ErrorCode> {
@@ -308,7 +315,7 @@ impl LocalDataManager {
         };
         let rollback_to = (work.changes.len(), work.change_count);
         let pushed = unique_changes(&schema, work, op.key, hash, old, new, &mut self.scratch.key)
-            .and_then(|()| fragment.push_pending(row, new));
+            .and_then(|()| fragment.push_pending(row, new, Transactions::writer(work.trans_at, work.part)));
         if let Err(code) = pushed {
             work.changes.truncate(rollback_to.0);
             work.change_count = rollback_to.1;
@@ -326,7 +333,7 @@ impl LocalDataManager {
             work.row_count += 1;
         }
         OpResult { status: OpStatus::Done, row: &[] }.encode(&mut work.results);
-        Ok(Effect::Wrote)
+        Ok(Effect::Wrote(new.map_or(0, <[u8]>::len)))
     }
 
     fn conclude(&mut self, mut work: Box<Work>, progress: Progress, ctx: &mut Context<'_>) {
@@ -349,13 +356,8 @@ impl LocalDataManager {
 
     /// TC sends a batch that was refused for its view to another chain; this one may never hear of its end.
     fn forget_untouched_part(&mut self, at: u32, chain: Chain) {
-        let mut i = self.transactions.get(at).head;
-        while i != NONE {
-            let entry = self.transactions.entry(i);
-            if entry.chain == chain {
-                return;
-            }
-            i = entry.next;
+        if self.transactions.get(at).part(chain).is_some_and(|part| part.head != NONE) {
+            return;
         }
         self.transactions.drop_part(at, chain);
         self.remove_if_empty(at);
@@ -427,18 +429,15 @@ impl LocalDataManager {
 
     /// Only for [`Bug::LocksEndWithBatch`].
     fn release_read_locks(&mut self, at: u32, chain: Chain) {
-        let mut entries = std::mem::take(&mut self.scratch.entries);
-        entries.clear();
-        self.transactions.take_entries(at, &mut entries, |e| e.chain == chain && e.lock && !e.write);
-        for entry in entries.drain(..) {
-            let fragment = self.tables.get(entry.table).and_then(|t| t.fragment(entry.partition));
-            if fragment.is_some_and(|f| f.has_pending(entry.row)) {
-                self.transactions.push_entry(at, entry);
-            } else {
-                self.release_row((entry.table, entry.partition, entry.row), at, true);
+        let head = self.transactions.get(at).part(chain).map_or(NONE, |part| part.head);
+        let read: Vec<RowAt> =
+            self.transactions.entries_from(head).filter(|e| e.lock && !e.write).map(Entry::at).collect();
+        for (table, partition, row) in read {
+            if let Some(fragment) = self.tables.fragment_mut(table, partition).filter(|f| !f.has_pending(row)) {
+                self.locks.release(fragment.lock_word(row), at, &mut self.granted);
+                fragment.add_incomplete(row);
             }
         }
-        self.scratch.entries = entries;
     }
 
     /// Commits a one-pass batch at the primary, answers TC and lets the backups complete.
@@ -466,14 +465,15 @@ impl LocalDataManager {
         for node in chain.nodes().filter(|&n| n != self.me.node && self.view.is_alive(n)) {
             ctx.send(self.peer(node), Kind::LdmCompleteOrd, |out| end.encode(out));
         }
-        self.forget_part(at, chain);
+        self.complete_part(at, chain, ctx);
     }
 }
 
 /// What an operation did to its row's lock.
 #[derive(Clone, Copy)]
 enum Effect {
-    Wrote,
+    /// A version of so many bytes.
+    Wrote(usize),
     /// Nothing changed, the lock stays.
     Keep,
     /// Nothing changed, and the transaction need not hold the row.

@@ -9,9 +9,11 @@
 //! ```text
 //!                 primary                                   backup
 //! LdmBatchReq     lock, push pending version        LdmPrepareReq   lock, push pending version
-//! LdmCommitOrd    <- arrives last: version committed, <- arrives first: version committed, lock released,
-//!                    lock released, answer TC            row marked incomplete
-//! LdmCompleteOrd  record forgotten                   row complete: readable here; record forgotten
+//! LdmCommitOrd    <- arrives last: decided, readable, <- arrives first: decided; readable at the primary only
+//!                    answer TC; rows stamped, locks
+//!                    released in slices
+//! LdmCompleteOrd  record forgotten                   readable here; rows stamped, locks released in slices;
+//!                                                    record forgotten
 //! LdmAbortOrd     versions popped                    versions popped
 //! LdmAbortConf    <- arrives last: lock released     <- arrives first: lock released, passed on
 //! ```
@@ -33,11 +35,13 @@
 //!
 //! # Limits
 //!
-//! [`trans::ENTRIES_MAX`], [`trans::TRANS_ENTRIES_MAX`], [`WAITING_MAX`], [`outcome::OUTCOMES`], [`tables::TABLE_ID_MAX`], [`scan::EXAMINED_MAX`],
+//! [`entries::ENTRIES_MAX`], `transaction_bytes` of [`LocalDataManager::new`], [`ends::SLICE_ROWS`], [`WAITING_MAX`], [`outcome::OUTCOMES`], [`tables::TABLE_ID_MAX`], [`scan::EXAMINED_MAX`],
 //! [`snapshot::COLLECT_ROWS`].
 
 mod ahead;
 mod copy_out;
+mod ends;
+mod entries;
 mod execute;
 mod outcome;
 mod read;
@@ -48,7 +52,7 @@ mod tables;
 mod trans;
 mod view_change;
 
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc};
 
 use apus_kernel::{Block, Context};
 use apus_signal::{
@@ -68,7 +72,10 @@ use apus_types::{
     planted::{Bug, planted},
 };
 
-pub use self::view_change::{departed, living_in_order, taker};
+pub use self::{
+    ends::{SLICE_ROWS, Slices},
+    view_change::{departed, living_in_order, taker},
+};
 use self::{execute::Work, outcome::Outcomes, tables::Tables, trans::Transactions};
 use crate::deferred::Deferred;
 
@@ -104,6 +111,12 @@ pub struct LocalDataManager {
     epochs: snapshot::Epochs,
     /// A `LdmContinueOrd` is on its way.
     continuing: bool,
+    /// Parts whose end takes more than one slice (slot and part number), in turn; and whether the next slice is on its way.
+    ending: VecDeque<(u32, u32)>,
+    ending_soon: bool,
+    slices: Slices,
+    /// Most bytes that one transaction may take here.
+    transaction_bytes: u64,
     scratch: Scratch,
     counters: Counters,
 }
@@ -111,7 +124,6 @@ pub struct LocalDataManager {
 /// Buffers that keep their memory from one signal to the next.
 #[derive(Default)]
 struct Scratch {
-    entries: Vec<trans::Entry>,
     image: Vec<u8>,
     key: Vec<u8>,
     rows: Vec<u8>,
@@ -143,14 +155,25 @@ impl Counters {
 }
 
 impl LocalDataManager {
-    pub fn new(node: NodeId, instance: u8, memory: Arc<MemoryManager>) -> LocalDataManager {
+    /// `transaction_bytes`: what one transaction may take of transaction and data memory here; more is refused.
+    pub fn new(
+        node: NodeId,
+        instance: u8,
+        memory: Arc<MemoryManager>,
+        transaction_bytes: u64,
+        slices: Slices,
+    ) -> LocalDataManager {
         LocalDataManager {
             me: BlockRef::new(node, BlockId::Ldm, instance),
+            transactions: Transactions::new(memory.clone()),
+            ending: VecDeque::new(),
+            ending_soon: false,
+            slices,
+            transaction_bytes,
             memory,
             view: View::default(),
             left_at: vec![0; usize::from(NodeId::DATA_MAX) + 1],
             tables: Tables::default(),
-            transactions: Transactions::default(),
             locks: Locks::default(),
             outcomes: Outcomes::default(),
             waiting: Vec::new(),
@@ -353,12 +376,13 @@ impl Block for LocalDataManager {
                 if !self.defer(end.generation, envelope, body) {
                     match envelope.kind {
                         Kind::LdmCommitOrd => self.on_commit_ord(&end, ctx),
-                        Kind::LdmCompleteOrd => self.on_complete_ord(&end),
+                        Kind::LdmCompleteOrd => self.on_complete_ord(&end, ctx),
                         Kind::LdmAbortOrd => self.on_abort_ord(&end, ctx),
                         _ => self.on_abort_conf(&end, ctx),
                     }
                 }
             }
+            Kind::LdmContinueOrd if body == [ends::CONTINUE_ENDS] => self.on_continue_ends(ctx),
             Kind::LdmContinueOrd => self.on_continue(ctx),
             Kind::OutcomeReq => self.on_outcome_req(from, body, ctx)?,
             Kind::CopyFragReq => self.on_copy_frag_req(from, body, ctx)?,
@@ -401,19 +425,19 @@ impl Block for LocalDataManager {
         use std::fmt::Write;
         let _ = writeln!(
             out,
-            "LDM {:?}: view {}, {} transactions, {} entries, {} waiting, {} copy jobs, {:?}, {:?}",
+            "LDM {:?}: view {}, {} transactions, {} entries, {} parts ending, {} waiting, {} copy jobs, {:?}, {:?}",
             self.me,
             self.view.generation,
             self.transactions.len(),
             self.transactions.entries_in_use(),
+            self.ending.len(),
             self.waiting.iter().flatten().count(),
             self.copy_jobs.len(),
             self.epochs,
             self.counters
         );
         for (_, t) in self.transactions.iter().take(100) {
-            let _ =
-                writeln!(out, "  transaction {} of {:?}: {} entries, parts {:?}", t.id, t.tc, t.entry_count, t.parts);
+            let _ = writeln!(out, "  transaction {} of {:?}: {} entries, parts {:?}", t.id, t.tc, t.rows(), t.parts);
         }
         for table in self.tables.iter() {
             for (partition, fragment) in table.fragments() {
@@ -436,6 +460,15 @@ impl Block for LocalDataManager {
         let stamped: u64 = self.transactions.iter().map(|(_, t)| stamped(t)).sum();
         if stamped != self.transactions.in_flight.total() {
             return Err(format!("{stamped} one-pass batches are under way, {:?}", self.transactions.in_flight));
+        }
+        let parts = || self.transactions.iter().flat_map(|(at, t)| t.parts.iter().map(move |p| (at, p)));
+        let queued = parts().filter(|(_, p)| p.queued).count();
+        if queued != self.ending.len() {
+            return Err(format!("{queued} parts wait for their next slice, {} are listed", self.ending.len()));
+        }
+        let rows: u64 = parts().map(|(_, p)| u64::from(p.rows)).sum();
+        if rows != self.transactions.entries_in_use() as u64 {
+            return Err(format!("parts have {rows} entries, {} are in use", self.transactions.entries_in_use()));
         }
         for table in self.tables.iter() {
             for (partition, fragment) in table.fragments() {

@@ -15,7 +15,7 @@ use apus_types::{
 use super::{
     LocalDataManager,
     ahead::{AHEAD, Ahead},
-    trans::NONE,
+    trans::{NONE, Standing},
 };
 
 impl LocalDataManager {
@@ -72,18 +72,24 @@ impl LocalDataManager {
                 continue;
             };
             let at_latest = req.snapshot == Epoch(0);
-            if at_latest && !primary && fragment.incomplete(row) > 0 && !planted(Bug::IncompleteRead) {
+            let standing = fragment.writer(row).map_or(Standing::Open, |writer| self.transactions.standing(writer));
+            let is_incomplete =
+                fragment.incomplete(row) > 0 || matches!(standing, Standing::Between | Standing::Decided);
+            if at_latest && !primary && is_incomplete && !planted(Bug::IncompleteRead) {
                 self.counters.sent_to_primary += 1;
                 ReadConf::push_missing(answer, ReadStatus::AtPrimary);
                 continue;
+            }
+            if at_latest && standing == Standing::Between {
+                return Err(ErrorCode::WrongView); // for as long as the order is on its way that commits the row's other chain
             }
             let own = reader != NONE
                 && fragment.has_pending(row)
                 && self.locks.held_mode(fragment.lock_word_of(row), reader) == Some(LockMode::Exclusive);
             let image = match (own || planted(Bug::PendingRead), req.snapshot) {
                 (true, _) => fragment.newest(row),
-                (_, Epoch(0)) => fragment.committed(row),
-                (_, snapshot) => fragment.committed_at(row, snapshot),
+                (_, Epoch(0)) => fragment.committed(row, &self.transactions),
+                (_, snapshot) => fragment.committed_at(row, snapshot, &self.transactions),
             };
             match image {
                 None => ReadConf::push_missing(answer, ReadStatus::NotFound),

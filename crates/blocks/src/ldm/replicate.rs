@@ -1,11 +1,11 @@
-//! The replica chain: prepare forward, commit backward, complete, abort.
+//! The replica chain: prepare forward, commit backward, abort out and back. What becomes of the rows is in `ends`.
 
 use apus_kernel::Context;
 use apus_signal::{
     BlockRef, DecodeError, Kind,
     ldm::{CANCEL_WAIT, LdmEnd, LdmPrepareReq, LdmPrepared, ONE_PASS, PreparedRow},
 };
-use apus_storage::{Acquire, LockMode};
+use apus_storage::{Acquire, LockMode, Locks};
 use apus_types::{
     Chain, Epoch, ErrorCode, TransId,
     hash::hash_key,
@@ -15,7 +15,8 @@ use apus_types::{
 use super::{
     LocalDataManager,
     ahead::{AHEAD, Ahead},
-    trans::{Entry, NONE},
+    ends::RowEnds,
+    trans::{Entry, NONE, Transactions, Undo},
 };
 
 impl LocalDataManager {
@@ -55,6 +56,7 @@ impl LocalDataManager {
         }
         part.one_pass = one_pass;
         part.epoch = req.epoch;
+        let number_of_part = part.number;
         let mut coming = req.rows();
         for (number, row) in req.rows().enumerate() {
             if number % AHEAD == 0 && req.count > 1 {
@@ -62,7 +64,8 @@ impl LocalDataManager {
             }
             let row = row?;
             let is_full = ctx.fault("ldm.refuse_prepare");
-            let prepared = if is_full { Err(ErrorCode::OutOfMemory) } else { self.prepare_row(at, req, &row) };
+            let prepared =
+                if is_full { Err(ErrorCode::OutOfMemory) } else { self.prepare_row(at, number_of_part, req, &row) };
             if let Err(code) = prepared {
                 ctx.probe("ldm: backup refuses a row");
                 if one_pass {
@@ -126,7 +129,13 @@ impl LocalDataManager {
         }
     }
 
-    fn prepare_row(&mut self, at: u32, req: &LdmPrepareReq<'_>, row: &PreparedRow<'_>) -> Result<(), ErrorCode> {
+    fn prepare_row(
+        &mut self,
+        at: u32,
+        part: u32,
+        req: &LdmPrepareReq<'_>,
+        row: &PreparedRow<'_>,
+    ) -> Result<(), ErrorCode> {
         let memory = self.memory.clone();
         let table = self.tables.checked(row.table, row.schema_version)?;
         if let Some(image) = row.image {
@@ -143,6 +152,12 @@ impl LocalDataManager {
             None => fragment.insert_slot(row.key, hash)?,
         };
         let untouched = fragment.lock_word_of(slot) == 0;
+        let place = (row.table, row.partition, slot);
+        if Locks::is_contended(fragment.lock_word_of(slot), at) {
+            let (transactions, granted) = (&self.transactions, &mut self.granted);
+            let mut ends = RowEnds { locks: &mut self.locks, transactions, epochs: &mut self.epochs, granted };
+            ends.settle(fragment, place, at, true);
+        }
         let fresh = match self.locks.acquire(fragment.lock_word(slot), at, LockMode::Exclusive, NONE, false) {
             Acquire::Granted => true,
             Acquire::AlreadyHeld => false,
@@ -150,9 +165,12 @@ impl LocalDataManager {
                 panic!("rule 2 broken: row of table {} is locked by another transaction at a backup", row.table)
             }
         };
-        if let Err(code) = fragment.push_pending(slot, row.image) {
+        let writer = Transactions::writer(at, part);
+        if let Err(code) =
+            self.transactions.reserve(at, u64::MAX).and_then(|()| fragment.push_pending(slot, row.image, writer))
+        {
             if fresh {
-                self.release_row((row.table, row.partition, slot), at, true);
+                self.release_row(place, at, true);
             }
             return Err(code);
         }
@@ -162,13 +180,12 @@ impl LocalDataManager {
             table: row.table,
             partition: row.partition,
             row: slot,
-            chain: req.chain,
             savepoint: req.savepoint,
             write: true,
             lock: fresh,
-            again,
+            reach: 0,
         };
-        self.transactions.push_entry(at, entry);
+        self.transactions.push_entry(at, req.chain, entry, row.image.map_or(0, <[u8]>::len), again);
         Ok(())
     }
 
@@ -185,6 +202,8 @@ impl LocalDataManager {
             }
             if !committed {
                 self.commit_part(at, end.chain, end.epoch, ctx);
+            } else if at_primary {
+                self.note_whole(at, end.chain, ctx);
             }
         }
         match self.previous_in(end.chain) {
@@ -197,106 +216,6 @@ impl LocalDataManager {
         }
     }
 
-    /// Commits this node's rows of a part. The primary gives locks and entries back; a backup keeps the entries until complete.
-    pub(super) fn commit_part(&mut self, at: u32, chain: Chain, epoch: Epoch, ctx: &mut Context<'_>) {
-        self.counters.commits += 1;
-        self.outcomes.record(self.transactions.get(at).id, ctx.now());
-        self.transactions.pass_on_shared(at, chain);
-        if self.previous_in(chain).is_none() {
-            let mut entries = std::mem::take(&mut self.scratch.entries);
-            entries.clear();
-            self.transactions.take_entries(at, &mut entries, |e| e.chain == chain);
-            for entry in &entries {
-                self.commit_row(entry, epoch);
-            }
-            for entry in &entries {
-                self.release_row((entry.table, entry.partition, entry.row), at, entry.lock);
-            }
-            self.scratch.entries = entries;
-        } else {
-            let mut i = self.transactions.get(at).head;
-            while i != NONE {
-                let entry = *self.transactions.entry(i);
-                if entry.chain == chain {
-                    if planted(Bug::BackupDropsCommit) && entry.next == NONE {
-                        self.undo_row(&entry);
-                    }
-                    self.commit_row(&entry, epoch);
-                    if let Some(fragment) = self.tables.fragment_mut(entry.table, entry.partition) {
-                        fragment.add_incomplete(entry.row);
-                    }
-                }
-                i = entry.next;
-            }
-            let mut i = self.transactions.get(at).head;
-            while i != NONE {
-                let entry = self.transactions.entry_mut(i);
-                let (mine, next) = (entry.chain == chain, entry.next);
-                let lock = mine && std::mem::take(&mut entry.lock);
-                let row = (entry.table, entry.partition, entry.row);
-                if lock {
-                    self.release_row(row, at, true);
-                }
-                i = next;
-            }
-        }
-        if let Some(part) = self.transactions.part_mut(at, chain) {
-            part.committed = true;
-            part.epoch = epoch;
-        }
-    }
-
-    /// Only for [`Bug::BackupDropsCommit`].
-    fn undo_row(&mut self, entry: &Entry) {
-        if let Some(fragment) = self.tables.fragment_mut(entry.table, entry.partition) {
-            while fragment.has_pending(entry.row) {
-                fragment.pop_pending(entry.row);
-            }
-        }
-    }
-
-    fn commit_row(&mut self, entry: &Entry, epoch: Epoch) {
-        if entry.write
-            && let Some(fragment) = self.tables.fragment_mut(entry.table, entry.partition)
-            && fragment.has_pending(entry.row)
-        {
-            self.epochs.check_commit(epoch);
-            if fragment.commit(entry.row, epoch, self.epochs.horizon) {
-                self.epochs.note_kept(entry.table, entry.partition);
-            }
-        }
-    }
-
-    pub(super) fn on_complete_ord(&mut self, end: &LdmEnd) {
-        let Some(at) = self.transactions.find(end.trans) else { return };
-        let Some(part) = self.transactions.part_mut(at, end.chain) else { return };
-        assert!(part.committed, "complete of {} on {:?} before its commit", end.trans, end.chain);
-        self.forget_part(at, end.chain);
-    }
-
-    /// Ends a committed part: its rows are complete, the record goes when it was the last.
-    pub(super) fn forget_part(&mut self, at: u32, chain: Chain) {
-        let mut entries = std::mem::take(&mut self.scratch.entries);
-        entries.clear();
-        self.transactions.take_entries(at, &mut entries, |e| e.chain == chain);
-        for entry in &entries {
-            if let Some(fragment) = self.tables.fragment_mut(entry.table, entry.partition) {
-                fragment.sub_incomplete(entry.row);
-                fragment.reclaim(entry.row);
-            }
-        }
-        self.scratch.entries = entries;
-        self.transactions.drop_part(at, chain);
-        self.remove_if_empty(at);
-    }
-
-    pub(super) fn remove_if_empty(&mut self, at: u32) {
-        let trans = self.transactions.get(at);
-        if trans.parts.is_empty() && trans.head == NONE && trans.waiting == 0 {
-            self.transactions.remove(at);
-        }
-    }
-
     pub(super) fn on_abort_ord(&mut self, end: &LdmEnd, ctx: &mut Context<'_>) {
         if end.savepoint == CANCEL_WAIT {
             if let Some(at) = self.transactions.find(end.trans) {
@@ -306,15 +225,19 @@ impl LocalDataManager {
         }
         if let Some(at) = self.transactions.find(end.trans) {
             self.cancel_waits_of(at, Some(end.chain), None, ctx);
-            let part = self.transactions.part_mut(at, end.chain);
-            let committed = part.is_some_and(|part| {
+            if let Some(part) = self.transactions.part_mut(at, end.chain) {
+                assert!(!part.committed, "abort of {} on {:?} after its commit", end.trans, end.chain);
                 // Nothing of it may go on from here in a new view.
                 part.one_pass &= end.savepoint != 0;
-                part.committed
-            });
-            assert!(!committed, "abort of {} on {:?} after its commit", end.trans, end.chain);
-            self.rollback_part(at, end.chain, end.savepoint);
+                part.undo = Some(Undo { end: *end, next: part.head });
+                return self.work_off(at, end.chain, ctx);
+            }
         }
+        self.undone(end, ctx);
+    }
+
+    /// This node has undone what the order names: it goes on to the next one, and from the last one back.
+    pub(super) fn undone(&mut self, end: &LdmEnd, ctx: &mut Context<'_>) {
         let end = LdmEnd { generation: self.view.generation, ..*end };
         match self.next_in(end.chain).filter(|_| !planted(Bug::AbortEndsAtPrimary)) {
             Some(next) => ctx.send(self.peer(next), Kind::LdmAbortOrd, |out| end.encode(out)),
@@ -325,20 +248,24 @@ impl LocalDataManager {
     /// The abort has reached the end of the chain and comes back: the primary gives up its locks last, so that no later change of a
     /// row can reach a backup that still holds the undone one.
     pub(super) fn on_abort_conf(&mut self, end: &LdmEnd, ctx: &mut Context<'_>) {
-        let end = LdmEnd { generation: self.view.generation, ..*end };
-        let previous = self.previous_in(end.chain);
         // Locks go from the end of the chain to its beginning: whoever becomes primary holds them as long as a node behind it may.
-        if end.savepoint == 0
-            && let Some(at) = self.transactions.find(end.trans)
-        {
-            self.counters.aborts += u64::from(previous.is_none());
-            self.release_part(at, end.chain);
+        match end.savepoint {
+            0 => self.abort_part(end, ctx),
+            _ => self.pass_abort_back(end, ctx),
         }
-        if let Some(previous) = previous {
-            ctx.send(self.peer(previous), Kind::LdmAbortConf, |out| end.encode(out));
-            return;
-        }
-        ctx.send(end.tc, Kind::LdmAbortConf, |out| end.encode(out));
+    }
+
+    /// To the node before this one, or from the primary to TC.
+    pub(super) fn pass_abort_back(&mut self, end: &LdmEnd, ctx: &mut Context<'_>) {
+        let end = LdmEnd { generation: self.view.generation, ..*end };
+        let to = match self.previous_in(end.chain) {
+            Some(previous) => self.peer(previous),
+            None => {
+                self.counters.aborts += u64::from(end.savepoint == 0);
+                end.tc
+            }
+        };
+        ctx.send(to, Kind::LdmAbortConf, |out| end.encode(out));
     }
 
     /// Removes the batches of a transaction from the queues they wait in; TC is told if there is a code.
@@ -353,39 +280,6 @@ impl LocalDataManager {
             if hit {
                 self.cancel_wait(i as u32, code, ctx);
             }
-        }
-    }
-
-    /// Gives up what is left of an undone part: its locks.
-    fn release_part(&mut self, at: u32, chain: Chain) {
-        self.transactions.pass_on_shared(at, chain);
-        let mut entries = std::mem::take(&mut self.scratch.entries);
-        entries.clear();
-        self.transactions.take_entries(at, &mut entries, |e| e.chain == chain);
-        for entry in &entries {
-            self.release_row((entry.table, entry.partition, entry.row), at, entry.lock);
-        }
-        self.scratch.entries = entries;
-        self.transactions.drop_part(at, chain);
-        self.remove_if_empty(at);
-    }
-
-    /// Undoes the changes from a savepoint on; the locks stay, as in InnoDB.
-    fn rollback_part(&mut self, at: u32, chain: Chain, savepoint: u32) {
-        let mut i = self.transactions.get(at).head;
-        let mut forget = planted(Bug::SavepointForgetsRow) && savepoint != 0;
-        while i != NONE {
-            let entry = self.transactions.entry_mut(i);
-            let next = entry.next;
-            let undo = entry.chain == chain && entry.savepoint >= savepoint && entry.write;
-            if undo && !std::mem::take(&mut forget) {
-                entry.write = false;
-                let (table, partition, row) = (entry.table, entry.partition, entry.row);
-                if let Some(fragment) = self.tables.fragment_mut(table, partition) {
-                    fragment.pop_pending(row);
-                }
-            }
-            i = next;
         }
     }
 }

@@ -9,7 +9,10 @@ use apus_signal::{
 use apus_storage::{Fragment, LockMode, Locks, RowId};
 use apus_types::{Epoch, ErrorCode, PartitionId, RowLayout, Value};
 
-use super::{LocalDataManager, trans::NONE};
+use super::{
+    LocalDataManager,
+    trans::{NONE, Standing, Transactions},
+};
 
 /// Most index entries looked at for one answer, whether they gave a row or not: bounds the time one scan takes from others.
 pub const EXAMINED_MAX: u32 = 8192;
@@ -17,6 +20,7 @@ pub const EXAMINED_MAX: u32 = 8192;
 /// What a scan sees: fragment, pending versions of one transaction, primary or backup rules.
 struct Visibility<'a> {
     locks: &'a Locks,
+    transactions: &'a Transactions,
     reader: u32,
     /// 0: the latest committed rows.
     snapshot: Epoch,
@@ -33,8 +37,8 @@ impl Visibility<'_> {
         }
         match (own, self.snapshot) {
             (true, _) => fragment.newest(row),
-            (_, Epoch(0)) => fragment.committed(row),
-            (_, snapshot) => fragment.committed_at(row, snapshot),
+            (_, Epoch(0)) => fragment.committed(row, self.transactions),
+            (_, snapshot) => fragment.committed_at(row, snapshot, self.transactions),
         }
     }
 }
@@ -178,8 +182,13 @@ impl LocalDataManager {
             let next = entries.next();
             streams.push(Stream { fragment, entries, next, primary: is_primary(partition) });
         }
-        let visibility =
-            Visibility { locks: &self.locks, reader, snapshot: req.snapshot, with_pending: req.with_pending };
+        let visibility = Visibility {
+            locks: &self.locks,
+            transactions: &self.transactions,
+            reader,
+            snapshot: req.snapshot,
+            with_pending: req.with_pending,
+        };
         let mut totals = Totals::new(req.aggregates());
         let mut page = Page { count: 0, more: false };
         let mut examined = 0;
@@ -198,9 +207,13 @@ impl LocalDataManager {
             examined += 1;
             last = entry;
             let fragment = stream.fragment;
-            if req.snapshot.0 == 0 && !stream.primary && fragment.incomplete(row) > 0 {
-                self.counters.sent_to_primary += 1;
-                return Err(ErrorCode::WrongView);
+            if req.snapshot.0 == 0 {
+                let standing = fragment.writer(row).map_or(Standing::Open, |writer| self.transactions.standing(writer));
+                let is_incomplete = fragment.incomplete(row) > 0 || standing == Standing::Decided;
+                if standing == Standing::Between || (!stream.primary && is_incomplete) {
+                    self.counters.sent_to_primary += 1;
+                    return Err(ErrorCode::WrongView);
+                }
             }
             let Some(image) = visibility.image(fragment, row) else { continue };
             if !fragment.entry_matches(req.index, row, image, entry, scratch) {

@@ -58,6 +58,7 @@ impl LocalDataManager {
             self.epochs.begin(ctx.epoch());
         }
         self.check_turned(&old);
+        self.lose_slices();
         self.fit_fragments();
         self.fit_copy_jobs(&gone, &old, ctx);
         if !gone.is_empty() {
@@ -103,7 +104,7 @@ impl LocalDataManager {
         for chain in (0..old.partition_count()).map(PartitionId).filter_map(turned) {
             let shares = |other: Chain| chain.nodes().any(|n| other.contains(n));
             for (_, trans) in self.transactions.iter() {
-                let open = trans.parts.iter().find(|p| !p.committed && shares(p.chain));
+                let open = trans.parts.iter().find(|p| !p.committed && !p.aborted && shares(p.chain));
                 assert!(open.is_none(), "chain {chain:?} is turned while transaction {} has {open:?}", trans.id);
             }
         }
@@ -183,13 +184,9 @@ impl LocalDataManager {
         let mut rows = std::mem::take(&mut self.scratch.rows);
         rows.clear();
         let mut count = 0;
-        let mut i = self.transactions.get(at).head;
-        while i != NONE {
-            let entry = *self.transactions.entry(i);
-            i = entry.next;
-            let Some(table) = self.tables.get(entry.table).filter(|_| entry.write && entry.chain == chain) else {
-                continue;
-            };
+        let head = self.transactions.get(at).part(chain).map_or(NONE, |part| part.head);
+        for entry in self.transactions.entries_from(head).filter(|entry| entry.write) {
+            let Some(table) = self.tables.get(entry.table) else { continue };
             let Some(fragment) = table.fragment(entry.partition) else { continue };
             let row = PreparedRow {
                 partition: entry.partition,

@@ -107,6 +107,7 @@ const MS: u64 = 1_000_000;
 
 #[cfg(test)]
 pub(crate) use self::layout::tests::config as test_config;
+pub(crate) use self::pulse::SILENCE_MIN_NS;
 pub use self::switchover::RETRY_MAX_NS as SWITCH_RETRY_MAX_NS;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

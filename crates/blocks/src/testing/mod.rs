@@ -4,6 +4,7 @@
 
 mod epochs;
 mod exactly_once;
+mod large;
 mod node_failure;
 mod protocol;
 
@@ -27,7 +28,12 @@ use apus_types::{
 };
 use prost::Message;
 
-use crate::{NodeConfig, dih::Distribution, ldm::LocalDataManager, tc::TransactionCoordinator};
+use crate::{
+    NodeConfig,
+    dih::Distribution,
+    ldm::{LocalDataManager, Slices},
+    tc::TransactionCoordinator,
+};
 
 pub const TABLE: TableId = TableId(10);
 pub const HIDDEN: TableId = TableId(11);
@@ -72,7 +78,9 @@ pub struct Cluster {
     pub view: View,
     pub schema: TableSchema,
     pub rng: Rng,
-    now: u64,
+    slices: Slices,
+    transaction_bytes: u64,
+    pub now: u64,
     next_request: u64,
 }
 
@@ -113,8 +121,13 @@ fn schema() -> TableSchema {
 }
 
 impl Cluster {
-    /// `replicas` nodes in one group, four partitions, all up.
+    /// `replicas` nodes in one group, four partitions, all up. Slices are as small as the seed says.
     pub fn new(seed: u64, replicas: u16) -> Cluster {
+        let slices = Slices { rows: [1, 2, 3, 256][seed as usize % 4], parts: 1 + seed as usize % 3, pause_ns: 0 };
+        Cluster::with_limits(seed, replicas, slices, u64::MAX)
+    }
+
+    pub fn with_limits(seed: u64, replicas: u16, slices: Slices, transaction_bytes: u64) -> Cluster {
         let schema = schema();
         let mut cluster = Cluster {
             workers: BTreeMap::new(),
@@ -123,6 +136,8 @@ impl Cluster {
             view: View { instances: 1, cluster: 1, ..View::default() },
             schema,
             rng: Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
+            slices,
+            transaction_bytes,
             now: 0,
             next_request: 1,
         };
@@ -149,7 +164,7 @@ impl Cluster {
             seed: self.rng.next(),
         });
         worker.add_block(Box::new(TransactionCoordinator::new(node, 0)));
-        worker.add_block(Box::new(LocalDataManager::new(node, 0, memory.clone())));
+        worker.add_block(Box::new(LocalDataManager::new(node, 0, memory.clone(), self.transaction_bytes, self.slices)));
         let config = NodeConfig {
             node,
             workers: 1,
@@ -159,6 +174,8 @@ impl Cluster {
             address: String::new(),
             mgmts: Vec::new(),
             memory,
+            transaction_bytes: self.transaction_bytes,
+            slices: self.slices,
         };
         worker.add_block(Box::new(Distribution::new(&config)));
         worker.link_up(client(), trans(0).client);
@@ -254,11 +271,14 @@ impl Cluster {
         let mut busy = false;
         for node in nodes {
             let Some(worker) = self.workers.get_mut(&node) else { continue };
+            if self.rng.below(3) > 0 {
+                worker.set_time(self.now, 0); // what is due at once, as the next slice of an end
+            }
             if worker.has_work() && self.rng.below(3) > 0 {
                 worker.run(1 + self.rng.below(5));
                 worker.settle();
             }
-            busy |= worker.has_work();
+            busy |= worker.has_work() || worker.next_deadline() <= self.now;
             self.collect(node);
         }
         let full: Vec<(NodeId, NodeId)> = self.wires.iter().filter(|(_, w)| !w.is_empty()).map(|(k, _)| *k).collect();
@@ -405,6 +425,11 @@ impl Cluster {
                 ReadReq::push_key(out, at, view.partition_of(hash_key(key)), key);
             }
         })
+    }
+
+    pub fn primary_of(&self, id: i64) -> NodeId {
+        let partition = self.view.partition_of(hash_key(&self.key(id)));
+        self.view.chain(partition).primary().expect("a primary")
     }
 
     /// Column v of these rows as the node has them now.

@@ -91,6 +91,8 @@ fn data_node(id: NodeId) -> Node {
         address: format!("n{}", id.0),
         mgmts: vec![(MGMT, format!("n{}", MGMT.0))],
         memory: MemoryManager::new(256 << 20),
+        transaction_bytes: u64::MAX,
+        slices: apus_blocks::ldm::Slices::default(),
     };
     Node::new(id, |who| apus_blocks::build(who, &config), WORKERS)
 }

@@ -18,7 +18,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-use apus_blocks::NodeConfig;
+use apus_blocks::{NodeConfig, ldm::Slices};
 use apus_client::{Client, ClientConfig};
 use apus_kernel::{Block, Worker, WorkerConfig};
 use apus_mgmt::{Management, MgmtConfig, cluster_config, default_partitions};
@@ -220,6 +220,9 @@ fn build(settings: &Settings) -> impl FnMut(&WorkerConfig, bool) -> Vec<Box<dyn 
             address: address(who.node, if s.fixed_addresses { 0 } else { who.incarnation }),
             mgmts: mgmts.iter().map(|n| (*n, address(*n, 0))).collect(),
             memory,
+            transaction_bytes: u64::MAX,
+            // Each part gets a row at least after each pause: what is to be done never grows beyond what is asked for.
+            slices: Slices { rows: s.slice_rows, parts: usize::MAX, pause_ns: s.slice_pause_ns },
         };
         apus_blocks::build(who, &node)
     }

@@ -173,11 +173,7 @@ impl Fragment {
     }
 
     fn newest_committed(&self, row: RowId) -> RecRef {
-        let mut at = self.slot(row).head;
-        while !at.is_none() && self.records.flags(at) & PENDING != 0 {
-            at = self.records.previous(at);
-        }
-        at
+        self.below_pending(self.slot(row).head)
     }
     /// The newest committed version is a delete, kept for snapshots, or there is none any more and the slot stays until it is visited.
     fn is_deleted(&self, row: RowId) -> bool {

@@ -1,0 +1,155 @@
+"""One transaction changes very many rows: it commits, rolls back, survives the death of a node, or is refused by its limit in bytes; small
+transactions and snapshots beside it hardly notice, and nobody is removed.
+
+FULL=1 takes a million rows; ROWS=n another number."""
+
+import os
+import threading
+import time
+
+import pymysql
+
+from lib.cluster import Cluster
+from lib.harness import FULL, check, check_equal, scenario_main
+
+LIMIT_SECONDS = (240, 1200)
+ROWS = int(os.environ.get("ROWS", 1_000_000 if FULL else 40_000))
+SEED_ROWS = 1000
+# What one small operation may take while the large transaction runs, beside which the machine has nothing to do (p99, FULL only).
+SMALL_SECONDS = 0.005
+# No operation beside it may ever take so long, however busy the machine: a worker that is held shows as this.
+STALL_SECONDS = 2.0
+
+
+class Small:
+    """One row is changed and read, and a snapshot is taken, again and again; how long each took."""
+
+    def __init__(self, connect):
+        self.connect, self.stop, self.times, self.errors = connect, threading.Event(), [], []
+        self.thread = threading.Thread(target=self.run)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop.set()
+        self.thread.join()
+
+    def run(self):
+        cursor = self.connect().cursor()
+        while not self.stop.is_set():
+            for statement in ("UPDATE small SET v = v + 1 WHERE id = 1", "SELECT v FROM small WHERE id = 1",
+                              "START TRANSACTION WITH CONSISTENT SNAPSHOT", "SELECT v FROM small WHERE id = 1", "COMMIT"):
+                begin = time.monotonic()
+                try:
+                    cursor.execute(statement)
+                    cursor.fetchall()
+                except pymysql.MySQLError as error:
+                    self.errors.append(error)
+                    return
+                self.times.append(time.monotonic() - begin)
+
+    def percentile(self, share):
+        return sorted(self.times)[int(len(self.times) * share)] if self.times else 0.0
+
+
+def connect(cluster, **options):
+    host, port = cluster.sql
+    return pymysql.connect(host=host, port=port, user="root", database="large", autocommit=True, **options)
+
+
+def scalar(cursor, statement):
+    cursor.execute(statement)
+    return cursor.fetchone()[0]
+
+
+def fill(cursor):
+    """All rows in one transaction."""
+    cursor.execute("BEGIN")
+    cursor.execute("INSERT INTO t VALUES " + ", ".join(f"({i}, 0)" for i in range(SEED_ROWS)))
+    count = SEED_ROWS
+    while count < ROWS:
+        more = min(count, ROWS - count)
+        cursor.execute(f"INSERT INTO t SELECT id + {count}, v FROM t WHERE id < {more}")
+        count += more
+    cursor.execute("COMMIT")
+
+
+def timed(t, what, small, action):
+    small.times.clear()
+    begin = time.monotonic()
+    action()
+    seconds = time.monotonic() - begin
+    worst = max(small.times, default=0.0)
+    t.say(f"{what}: {seconds:.1f} s; beside it {len(small.times)} small operations, p99 "
+          f"{small.percentile(0.99) * 1000:.1f} ms, longest {worst * 1000:.0f} ms")
+    check(not small.errors, f"{what}: {small.errors}")
+    check(worst < STALL_SECONDS, f"{what}: an operation beside it took {worst:.2f} s")
+    return small.percentile(0.99)
+
+
+def main(t):
+    with t.case("beside it others go on, and a node dies"):
+        together(t)
+    with t.case("beyond its limit it is refused and leaves nothing"):
+        limited(t)
+
+
+def together(t):
+    with Cluster(t, data_nodes=2) as cluster:
+        host, port = cluster.sql
+        pymysql.connect(host=host, port=port, user="root").cursor().execute("CREATE DATABASE large")
+        cursor = connect(cluster).cursor()
+        cursor.execute("CREATE TABLE t (id INT PRIMARY KEY, v BIGINT NOT NULL)")
+        cursor.execute("CREATE TABLE small (id INT PRIMARY KEY, v BIGINT NOT NULL)")
+        cursor.execute("INSERT INTO small VALUES (1, 0)")
+        with Small(lambda: connect(cluster)) as small:
+            calm = timed(t, "nothing", small, lambda: time.sleep(2))
+            p99 = [timed(t, f"{ROWS:,} rows inserted", small, lambda: fill(cursor))]
+            check_equal(scalar(cursor, "SELECT COUNT(*) FROM t"), ROWS, "rows after the insert")
+            p99.append(timed(t, "all updated", small, lambda: cursor.execute("UPDATE t SET v = v + 1")))
+            # Right after the answer another transaction sees all and may lock any of them.
+            other = connect(cluster).cursor()
+            check_equal(scalar(other, "SELECT SUM(v) FROM t"), ROWS, "sum after the update")
+            other.execute("BEGIN")
+            other.execute(f"SELECT v FROM t WHERE id = {ROWS - 1} FOR UPDATE NOWAIT")
+            other.execute("ROLLBACK")
+            cursor.execute("BEGIN")
+            cursor.execute("UPDATE t SET v = v + 10")
+            p99.append(timed(t, "all rolled back", small, lambda: cursor.execute("ROLLBACK")))
+            check_equal(scalar(cursor, "SELECT SUM(v) FROM t"), ROWS, "sum after the rollback")
+            if FULL:
+                allowed = max(2 * calm, SMALL_SECONDS)
+                check(max(p99) <= allowed, f"p99 of small operations {max(p99):.4f} s, {calm:.4f} s without a large one")
+        states = {n["id"]: n["state"] for n in cluster.status()["nodes"] if n["id"] in cluster.data_ids()}
+        check_equal(set(states.values()), {"up"}, "states of the data nodes")
+        # A node dies when the commit has just been answered: its rows are there, on the other node.
+        cursor.execute("UPDATE t SET v = v + 1")
+        cluster.kill(1)
+        cluster.wait_down(1)
+        cursor = connect(cluster).cursor()
+        check_equal(scalar(cursor, "SELECT SUM(v) FROM t"), 2 * ROWS, "sum after the death of a node")
+        cursor.execute("UPDATE t SET v = v + 1")
+        cluster.restart(1)
+        cluster.wait_up(1)
+        check_equal(scalar(cursor, "SELECT SUM(v) FROM t"), 3 * ROWS, "sum after the node came back")
+
+
+def limited(t):
+    with Cluster(t, name="limited", data_nodes=2, transaction_memory=1) as cluster:
+        host, port = cluster.sql
+        pymysql.connect(host=host, port=port, user="root").cursor().execute("CREATE DATABASE large")
+        cursor = connect(cluster).cursor()
+        cursor.execute("CREATE TABLE t (id INT PRIMARY KEY, v BIGINT NOT NULL)")
+        try:
+            fill(cursor)
+            check(ROWS * 48 < 1 << 20, f"{ROWS} rows went into 1 MiB")
+        except pymysql.MySQLError as error:
+            check(error.args[0] == 1114 and "--transaction-memory" in error.args[1], f"refused with {error.args}")
+        check_equal(scalar(cursor, "SELECT COUNT(*) FROM t"), 0, "rows after the refusal")
+        cursor.execute("INSERT INTO t VALUES (1, 1)")
+
+
+if __name__ == "__main__":
+    scenario_main(main)
