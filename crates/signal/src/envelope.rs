@@ -219,6 +219,8 @@ kinds! {
     SwitchConf = 157;
     SwitchRef = 158;
     SwitchEndOrd = 159;
+    /// Frozen member to a frozen member of another side: module `qmgr`.
+    GiveWayReq = 151;
 
     // The map for clients: module `view`.
     MapReq = 160;

@@ -99,6 +99,9 @@ pub struct RegisterRep {
     /// Which data workers are stuck, for people; empty: none.
     #[prost(string, tag = "12")]
     pub stuck: String,
+    /// Why the node may not go on and what it waits for; empty: it may.
+    #[prost(string, tag = "7")]
+    pub frozen: String,
 }
 
 /// One data node as the management node sees it.
@@ -128,6 +131,9 @@ pub struct NodeSummary {
     /// See [`RegisterRep::stuck`].
     #[prost(string, tag = "15")]
     pub stuck: String,
+    /// See [`RegisterRep::frozen`].
+    #[prost(string, tag = "10")]
+    pub frozen: String,
 }
 
 /// `StatusConf`.
@@ -183,6 +189,9 @@ pub struct NodeStatusConf {
     /// What the LDM instances reported (see [`LdmStatus`]).
     #[prost(message, repeated, tag = "12")]
     pub ldms: Vec<LdmStatus>,
+    /// See [`RegisterRep::frozen`].
+    #[prost(string, tag = "13")]
+    pub frozen: String,
 }
 
 /// What an LDM instance tells CNTR of its node about itself, unasked, as the body of a `NodeStatusConf` signal. CNTR keeps the

@@ -64,12 +64,18 @@ pub struct View {
     /// Random id of the cluster, drawn at its first start.
     #[prost(fixed64, tag = "7")]
     pub cluster: u64,
-    /// The management node that arbitrates about the successor of this view; 0: none, exactly half of the members stops.
+    /// The management node that arbitrates about the successor of this view; 0: none, see `tie_breaker`.
     #[prost(uint32, tag = "8")]
     pub arbitrator: u32,
     /// Its process: one that has started since knows nothing of whom it fenced, and is another arbitrator.
     #[prost(fixed64, tag = "9")]
     pub arbitrator_incarnation: u64,
+    /// Which founding the view goes back to: the incarnation of the process that made the first one. A later founding has a higher one.
+    #[prost(fixed64, tag = "10")]
+    pub lineage: u64,
+    /// Where no arbitrator is named: the full member whose half goes on. 0: exactly half of the members freezes.
+    #[prost(uint32, tag = "11")]
+    pub tie_breaker: u32,
 }
 
 impl View {
@@ -92,6 +98,10 @@ impl View {
                     .all(|&b| usize::from(u16::from_le_bytes(b)) < view.chains.len()));
         let sizes_ok = (1..=255).contains(&view.instances) && view.chains.len() <= usize::from(limits::PARTITIONS_MAX);
         ids_ok && map_ok && sizes_ok
+    }
+    /// Lineage and generation: of two views of a cluster the one with the higher point is the newer.
+    pub fn point(&self) -> (u64, u64) {
+        (self.lineage, self.generation)
     }
     pub fn partition_count(&self) -> u16 {
         self.chains.len() as u16

@@ -21,6 +21,7 @@ pub fn first(
     config: &ClusterConfig,
     candidates: &BTreeMap<NodeId, Candidate>,
     arbitrator: Incarnation,
+    lineage: u64,
 ) -> Option<View> {
     let mut nodes = Vec::new();
     for (&id, candidate) in candidates {
@@ -43,6 +44,8 @@ pub fn first(
         cluster: config.cluster,
         arbitrator: arbitrator.node,
         arbitrator_incarnation: arbitrator.incarnation,
+        lineage,
+        tie_breaker: 0,
     };
     view.check().then_some(view)
 }
@@ -91,6 +94,9 @@ pub fn without(base: &View, president: NodeId, gone: impl Fn(NodeId) -> bool) ->
     }
     for chain in &mut view.chains {
         *chain = Chain(*chain).retain(|n| !gone(n)).0;
+    }
+    if view.tie_breaker != 0 && gone(NodeId(view.tie_breaker as u16)) {
+        view.tie_breaker = view.president;
     }
     view
 }
@@ -141,6 +147,15 @@ pub fn promoted(base: &View, president: NodeId, recovered: impl Fn(&ViewNode) ->
 pub fn arbitrated(base: &View, president: NodeId, arbitrator: Incarnation) -> View {
     let mut view = successor(base, president);
     (view.arbitrator, view.arbitrator_incarnation) = (arbitrator.node, arbitrator.incarnation);
+    view.tie_breaker = 0;
+    view
+}
+
+/// Without an arbitrator: of two halves the president's goes on.
+pub fn unarbitrated(base: &View, president: NodeId) -> View {
+    let mut view = successor(base, president);
+    (view.arbitrator, view.arbitrator_incarnation) = (0, 0);
+    view.tie_breaker = view.president;
     view
 }
 
@@ -227,7 +242,7 @@ pub(crate) mod tests {
             [(1, 2, 4, 8), (2, 2, 2, 16), (1, 3, 2, 12), (1, 1, 2, 4), (2, 4, 1, 16)]
         {
             let config = config(groups, replicas, instances, partitions);
-            let view = first(&config, &candidates(1..=(groups * replicas) as u16), NOBODY).unwrap();
+            let view = first(&config, &candidates(1..=(groups * replicas) as u16), NOBODY, 1).unwrap();
             let mut count: BTreeMap<NodeId, u32> = BTreeMap::new();
             for &chain in &view.chains {
                 assert_eq!(Chain(chain).len(), replicas as usize);
@@ -236,7 +251,7 @@ pub(crate) mod tests {
             let (least, most) = (count.values().min().unwrap(), count.values().max().unwrap());
             assert!(count.len() as u32 == groups * replicas && most - least <= 1, "{count:?}");
         }
-        let view = first(&config(1, 2, 4, 8), &candidates(1..=2), NOBODY).unwrap();
+        let view = first(&config(1, 2, 4, 8), &candidates(1..=2), NOBODY, 1).unwrap();
         for node in [1u16, 2] {
             let instances: std::collections::BTreeSet<usize> =
                 (0..8).filter(|&p| Chain(view.chains[p]).primary() == Some(NodeId(node))).map(|p| p % 4).collect();
@@ -246,15 +261,15 @@ pub(crate) mod tests {
 
     #[test]
     fn a_group_without_a_candidate_makes_no_view() {
-        assert!(first(&config(2, 2, 1, 4), &candidates(1..=2), NOBODY).is_none());
-        assert!(first(&config(2, 2, 1, 4), &candidates([1, 4].into_iter()), NOBODY).is_some());
-        assert!(first(&config(1, 2, 1, 4), &candidates([9].into_iter()), NOBODY).is_none(), "not configured");
+        assert!(first(&config(2, 2, 1, 4), &candidates(1..=2), NOBODY, 1).is_none());
+        assert!(first(&config(2, 2, 1, 4), &candidates([1, 4].into_iter()), NOBODY, 1).is_some());
+        assert!(first(&config(1, 2, 1, 4), &candidates([9].into_iter()), NOBODY, 1).is_none(), "not configured");
     }
 
     #[test]
     fn out_and_in_again() {
         let config = config(2, 2, 1, 4);
-        let view = first(&config, &candidates(1..=4), NOBODY).unwrap();
+        let view = first(&config, &candidates(1..=4), NOBODY, 1).unwrap();
         let less = without(&view, NodeId(2), |n| n == NodeId(1));
         assert_eq!((less.generation, less.president), (2, 2));
         assert!(!less.is_alive(NodeId(1)) && less.chains.iter().all(|&c| !Chain(c).contains(NodeId(1))));
@@ -274,7 +289,7 @@ pub(crate) mod tests {
             [(1, 2, 4, 8), (2, 2, 2, 16), (1, 3, 2, 12), (2, 4, 1, 16), (1, 2, 1, 1), (1, 2, 3, 7)]
         {
             let config = config(groups, replicas, instances, partitions);
-            let view = first(&config, &candidates(1..=(groups * replicas) as u16), NOBODY).unwrap();
+            let view = first(&config, &candidates(1..=(groups * replicas) as u16), NOBODY, 1).unwrap();
             assert_eq!(spread(&view, NodeId(2)), None, "a first view is even");
             let less = without(&view, NodeId(2), |n| n == NodeId(1));
             let more = with(&less, NodeId(2), &config, &candidates(1..=1));

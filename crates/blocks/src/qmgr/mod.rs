@@ -53,6 +53,7 @@
 mod accuse;
 mod arbiter;
 mod change;
+mod freeze;
 mod layout;
 mod parting;
 mod pulse;
@@ -64,6 +65,8 @@ mod survival;
 mod switchover;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_freeze;
 #[cfg(test)]
 mod tests_orders;
 #[cfg(test)]
@@ -169,6 +172,7 @@ pub struct Membership {
     accusations: accuse::Accusations,
     partings: parting::Partings,
     stuck: stuck::Stuck,
+    freeze: freeze::Freeze,
 
     /// As acting president.
     change: Option<Change>,
@@ -211,6 +215,7 @@ impl Membership {
             accusations: accuse::Accusations::default(),
             partings: parting::Partings::default(),
             stuck: stuck::Stuck::default(),
+            freeze: freeze::Freeze::default(),
             change: None,
             gates_for: None,
             pings: 0,
@@ -256,7 +261,7 @@ impl Membership {
         let full = view.nodes.iter().filter(|n| n.state() == NodeState::Up && !self.failed.contains(&n.node()));
         full.min_by_key(|n| n.join_order).map(|n| n.node())
     }
-    /// A member starts again, who never became one has nothing to go back to.
+    /// For good: others went on without us, or we hold nothing. A member starts again, who never became one has nothing to go back to.
     fn stop(&mut self, ctx: &mut Context<'_>, reason: &str) {
         if self.phase == Phase::Member {
             self.stop_to_rejoin(ctx, reason);
@@ -384,11 +389,17 @@ impl Membership {
         }
     }
 
-    /// Adopts another member's suspicions. False: we are among them, and stop.
+    /// Who holds us for failed has cut us off: the link is lost for both, and the rule says who goes on.
+    fn hold_accuser(&mut self, from: NodeId, ctx: &mut Context<'_>) {
+        let incarnation = self.view.as_ref().and_then(|v| v.node(from)).map_or(0, |n| n.incarnation);
+        self.mark_failed(from, incarnation, Loss::Seen("it holds this node for failed"), ctx);
+    }
+
+    /// Adopts another member's suspicions. False: we are among them.
     fn adopt_failed(&mut self, from: NodeId, failed: &[Incarnation], ctx: &mut Context<'_>) -> bool {
         for f in failed {
             if *f == self.own() {
-                self.stop(ctx, &format!("declared failed by node {from}"));
+                self.hold_accuser(from, ctx);
                 return false;
             }
             let Ok(node) = u16::try_from(f.node) else { continue };
@@ -453,6 +464,7 @@ impl Membership {
         self.promised = 0;
         self.change = None;
         self.took_over = false;
+        self.thaw(ctx);
         self.joining.retain(|n, c| {
             view.node(*n).is_none_or(|v| v.incarnation != c.incarnation || v.state() == NodeState::Down)
         });
@@ -509,8 +521,12 @@ impl Membership {
             view: self.view.clone(),
             uptime_ms: now.saturating_sub(self.started_at.unwrap_or(now)) / MS,
             stuck: self.stuck.summary(),
+            frozen: self.account(),
         };
         self.tell_managers(Kind::RegisterRep, &rep, ctx);
+        if self.freeze.is_frozen() {
+            self.tell_control(ctx);
+        }
     }
 
     fn on_recovered(&mut self, rep: RecoveredRep, ctx: &mut Context<'_>) {
@@ -560,6 +576,19 @@ impl Membership {
             }
             Kind::LeaseEndConf if from.is_data() => self.parted(from, decode::<LeaseEnd>(body)?.incarnation, ctx),
             Kind::JoinConf if from == self.me => self.on_dictionary_copied(decode(body)?, ctx),
+            Kind::PresTakeOverReq if self.failed.contains(&from) => self.on_reunion_req(from, decode(body)?, ctx)?,
+            Kind::PresTakeOverConf if self.failed.contains(&from) => self.on_reunion_conf(from, decode(body)?, ctx)?,
+            Kind::JoinReq if self.failed.contains(&from) => self.refuse_successor(from, ctx),
+            Kind::GiveWayReq if from.is_data() => self.on_give_way_req(from, decode(body)?, ctx)?,
+            Kind::HeartbeatRep if self.failed.contains(&from) => self.on_word_of_lost(from, &decode(body)?, ctx),
+            Kind::ViewPrepConf if self.failed.contains(&from) => self.on_gave_way(from, &decode(body)?, ctx),
+            Kind::ViewPrepRef if self.failed.contains(&from) => self.on_gave_no_way(&decode(body)?, ctx),
+            // What was committed was committed, whoever tells it.
+            Kind::ViewCommitOrd if self.freeze.is_frozen() && self.failed.contains(&from) => {
+                if let Some(view) = checked_view(decode::<ViewCommit>(body)?.view)? {
+                    self.apply(view, ctx);
+                }
+            }
             // From here on: data nodes that are not held for failed.
             _ if !self.is_known_sender(from) => jam!(ctx),
             // What a removed process said before it noticed: nobody's business any more.
@@ -632,6 +661,7 @@ impl Block for Membership {
                 self.check_pulses(ctx);
                 self.check_partings(ctx);
                 self.look_for_absent(ctx);
+                self.tick_frozen(ctx);
                 let reviewed = self.review_accusations(ctx);
                 assert!(reviewed.is_ok(), "an accusation that was set aside does not decode");
             }
@@ -665,6 +695,7 @@ impl Block for Membership {
             self.promised,
             self.prepared.as_ref().map(|p| (p.0, p.1.generation))
         );
+        let _ = writeln!(out, "{}", self.freeze.summary());
         let _ = writeln!(out, "words {}", self.accusations.summary());
         let _ = writeln!(out, "change {:?}", self.change.as_ref().map(Change::summary));
         let _ = writeln!(out, "switchover {}", self.switchover.summary());
