@@ -3,6 +3,7 @@
 //! TC and LDM run on every data worker, QMGR on the control worker, where no statement delays it, the others on worker 0. No
 //! block reads another block's memory: all they share is signals.
 
+mod buffers;
 pub mod cntr;
 pub mod copy;
 mod deferred;

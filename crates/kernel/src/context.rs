@@ -92,6 +92,27 @@ impl Context<'_> {
     pub fn link_backlog(&self, node: NodeId) -> usize {
         self.core.links.get(node).map_or(0, |link| link.unsent())
     }
+    /// Bytes in this worker's job buffer, with what its blocks have set aside, and bytes that its links could not send so far.
+    #[inline]
+    pub fn buffered_bytes(&self) -> (usize, usize) {
+        let core = &*self.core;
+        (core.jobs.len() + core.running_bytes + core.deferred_bytes, core.links.unsent_total())
+    }
+    /// A block has set signals aside, or not any more: until there is less than [`crate::limits::DEFERRED_BYTES_SOFT`] the worker reads from
+    /// no link.
+    pub fn note_deferred(&mut self, before: usize, after: usize) {
+        self.core.deferred_bytes = self.core.deferred_bytes + after - before;
+    }
+    /// There is no memory for what this worker's buffers hold: it reads from no client until there is.
+    pub fn set_short_of_memory(&mut self, is_short: bool) {
+        self.core.is_short_of_memory = is_short;
+    }
+    /// Answers pile up on their way to this node: what a client asks for is to be refused with `Overload`.
+    #[inline]
+    pub fn is_overloaded(&self, to: NodeId) -> bool {
+        let limit = crate::limits::JOB_BYTES_FULL;
+        self.core.jobs.len() >= limit || (!self.is_local(to) && self.link_backlog(to) >= limit)
+    }
     /// Has the executor hold a link to the node from every worker (management nodes: from the control worker), redialled until it
     /// stands. Asking again with another address replaces it.
     pub fn connect_to(&mut self, node: NodeId, address: &str) {

@@ -104,6 +104,12 @@ pub(crate) struct Core {
     pub jobs: Vec<u8>,
     /// Signals to each other worker.
     pub rings: Vec<Vec<u8>>,
+    /// Bytes of the frames that [`crate::Worker::run`] is in the midst of.
+    pub running_bytes: usize,
+    /// Bytes that blocks have set aside.
+    pub deferred_bytes: usize,
+    /// A block has no memory for what the buffers hold.
+    pub is_short_of_memory: bool,
     pub links: Links,
     pub timers: Timers,
     pub random: Random,
@@ -130,6 +136,9 @@ impl Core {
             lease,
             jobs: Vec::new(),
             rings: vec![Vec::new(); usize::from(config.places())],
+            running_bytes: 0,
+            deferred_bytes: 0,
+            is_short_of_memory: false,
             links: Links::new(config.node, config.instances),
             timers: Timers::default(),
             random: Random::new(config.seed),

@@ -11,6 +11,12 @@ pub const STUCK_WARN_TICKS: u32 = STUCK_TICKS / 2;
 pub const INSTANCES_MAX: u8 = 128;
 /// While a worker has more bytes of unexecuted signals than this, its executor stops reading from clients.
 pub const JOB_BYTES_SOFT: usize = 4 << 20;
+/// While a worker has so many bytes of signals of its own blocks to execute, or so many unsent to another node, blocks refuse what would
+/// add answers to them (`Overload`): many small requests may ask for much.
+pub const JOB_BYTES_FULL: usize = 64 << 20;
+/// While a worker's blocks have set aside more bytes than this until a view comes, it reads neither from clients nor from the data links of
+/// members. Membership has links of its own.
+pub const DEFERRED_BYTES_SOFT: usize = 8 << 20;
 /// More unexecuted bytes than this can only be a loop between blocks: the node stops and its replica takes over.
 pub const JOB_BYTES_MAX: usize = 1 << 30;
 /// A job, ring or link buffer that has grown beyond this gives its memory back once it is empty.
@@ -39,4 +45,6 @@ pub const LOG_LINES_MAX: usize = 1024;
 pub const EPOCH_LEAP_MAX: u64 = 1 << 36;
 
 const _: () = assert!(SIGNAL_RING.is_power_of_two() && JAM_RING.is_power_of_two());
+// What may still come after blocks refuse: an answer in the making, and what members' links bring until they are not read.
+const _: () = assert!(JOB_BYTES_FULL + apus_types::limits::SIGNAL_BYTES_MAX < JOB_BYTES_MAX / 4);
 const _: () = assert!(JOB_BYTES_MAX > 4 * apus_types::limits::SIGNAL_BYTES_MAX);

@@ -24,6 +24,8 @@ pub(crate) struct Link {
     pub dirty: bool,
     /// When whole signals came last.
     pub heard: u64,
+    /// Of this link in [`Links::unsent_total`].
+    counted: usize,
 }
 
 impl Link {
@@ -63,6 +65,8 @@ pub(crate) struct Links {
     pub dirty: Vec<NodeId>,
     /// Generation of the newest view that set the gates.
     generation: u64,
+    /// Of all links, as of when each was looked at last.
+    unsent: usize,
     /// Id of the cluster, as that view or before it the configuration says; 0: not known yet.
     pub cluster: u64,
 }
@@ -83,6 +87,7 @@ impl Links {
             instances: usize::from(instances),
             dirty: Vec::new(),
             generation: 0,
+            unsent: 0,
             cluster: 0,
         }
     }
@@ -132,9 +137,18 @@ impl Links {
             list.resize_with(at + 1, Link::default);
         }
         let link = &mut list[at];
-        *link =
-            Link { up: true, incarnation, out: std::mem::take(&mut link.out), sent: 0, dirty: link.dirty, heard: 0 };
+        let (out, dirty, counted) = (std::mem::take(&mut link.out), link.dirty, link.counted);
+        *link = Link { up: true, incarnation, out, sent: 0, dirty, heard: 0, counted };
         link.out.clear();
+        self.recount(node);
+    }
+    /// Takes what the link holds now into the total.
+    #[inline]
+    pub fn recount(&mut self, node: NodeId) {
+        let Some(link) = self.get_mut(node) else { return };
+        let now = link.unsent();
+        let before = std::mem::replace(&mut link.counted, now);
+        self.unsent = self.unsent + now - before;
     }
     pub fn unsent_max(node: NodeId) -> usize {
         if node.is_client() { CLIENT_UNSENT_MAX } else { MEMBER_UNSENT_MAX }
@@ -177,9 +191,9 @@ impl Links {
             }
         }
     }
-    /// Bytes held for all links together.
+    /// Bytes held for all links together, as of the last flush: no walk over all links.
     pub fn unsent_total(&self) -> usize {
-        self.data.iter().chain(&self.mgmt).chain(&self.clients).map(Link::unsent).sum()
+        self.unsent
     }
 }
 

@@ -22,7 +22,7 @@ use apus_types::{
 use crate::{
     Block, Context, Counters, FaultRule, Request, WorkerConfig,
     core::{Core, Lease},
-    limits::{BUFFER_BYTES_KEPT, CLIENT_UNSENT_SOFT, JOB_BYTES_MAX, JOB_BYTES_SOFT, TICK_NS},
+    limits::{BUFFER_BYTES_KEPT, CLIENT_UNSENT_SOFT, DEFERRED_BYTES_SOFT, JOB_BYTES_MAX, JOB_BYTES_SOFT, TICK_NS},
     links::{is_data_plane, may_say},
     watchdog::Watchdog,
 };
@@ -268,6 +268,7 @@ impl Worker {
             }
             self.running_at = running.len() - rest.len();
             self.running = running;
+            self.core.running_bytes = self.running.len() - self.running_at;
             assert!(self.core.jobs.len() <= JOB_BYTES_MAX, "job buffer over {JOB_BYTES_MAX} bytes");
         }
         executed
@@ -367,6 +368,7 @@ impl Worker {
         link.up = false;
         link.out = Vec::new();
         link.sent = 0;
+        self.core.links.recount(node);
         if !node.is_client() {
             self.report_link(Kind::LinkDownRep, node, incarnation);
             return;
@@ -394,6 +396,7 @@ impl Worker {
         if let Some(link) = self.core.links.get_mut(node) {
             link.dirty = false;
         }
+        self.core.links.recount(node);
         Some(node)
     }
     /// Bytes to send over the link.
@@ -405,11 +408,16 @@ impl Worker {
         if let Some(link) = self.core.links.get_mut(node) {
             link.advance(bytes);
         }
+        self.core.links.recount(node);
     }
     /// Whether to read from this link now; a client that does not read its answers, or a worker that is behind, says no.
     pub fn may_read(&self, node: NodeId) -> bool {
+        if self.core.deferred_bytes >= DEFERRED_BYTES_SOFT && (node.is_client() || node.is_data()) {
+            return false;
+        }
         if node.is_client() {
-            self.job_bytes() < JOB_BYTES_SOFT
+            !self.core.is_short_of_memory
+                && self.job_bytes() < JOB_BYTES_SOFT
                 && self.core.rings.iter().all(|ring| ring.len() < JOB_BYTES_SOFT)
                 && self.core.links.get(node).is_none_or(|link| link.unsent() < CLIENT_UNSENT_SOFT)
         } else {
@@ -559,4 +567,84 @@ fn mix(hash: u64, envelope: &Envelope, body: &[u8], now: u64) -> u64 {
         slot.copy_from_slice(&field.to_le_bytes());
     }
     hash_key(&words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::WorkerConfig;
+
+    const MEMBER: NodeId = NodeId(2);
+    const CLIENT: NodeId = NodeId(NodeId::CLIENT_BASE);
+    const MGMT: NodeId = NodeId(NodeId::MGMT_BASE + 1);
+
+    fn worker(worker: u8) -> Worker {
+        Worker::new(WorkerConfig { node: NodeId(1), worker, instances: 1, control: true, incarnation: 1, seed: 1 })
+    }
+    fn me(worker: &Worker) -> BlockRef {
+        BlockRef::new(NodeId(1), BlockId::Ldm, worker.config().instance())
+    }
+
+    #[test]
+    fn a_worker_that_waits_for_a_view_reads_no_data_and_membership_goes_on() {
+        let (mut data, control) = (worker(0), worker(1));
+        assert!(data.may_read(MEMBER) && data.may_read(CLIENT));
+        let block = me(&data);
+        data.with_context(block, |ctx| ctx.note_deferred(0, DEFERRED_BYTES_SOFT));
+        assert!(!data.may_read(MEMBER) && !data.may_read(CLIENT));
+        assert!(control.may_read(MEMBER) && control.may_read(MGMT));
+        data.with_context(block, |ctx| ctx.note_deferred(DEFERRED_BYTES_SOFT, 0));
+        assert!(data.may_read(MEMBER) && data.may_read(CLIENT));
+    }
+
+    #[test]
+    fn without_memory_for_its_buffers_a_worker_reads_from_members_only() {
+        let mut data = worker(0);
+        let block = me(&data);
+        data.with_context(block, |ctx| ctx.set_short_of_memory(true));
+        assert!(data.may_read(MEMBER) && !data.may_read(CLIENT));
+    }
+
+    #[test]
+    fn the_total_of_unsent_bytes_follows_every_link() {
+        let mut data = worker(0);
+        let (from, block) = (me(&data), me(&data));
+        for client in [CLIENT, NodeId(CLIENT.0 + 1)] {
+            data.link_up(client, 0);
+            let to = BlockRef::new(client, BlockId::Client, 0);
+            data.with_context(from, |ctx| ctx.send(to, Kind::PingConf, |b| b.put_bytes(&[0; 1000])));
+        }
+        let total = |w: &mut Worker| w.with_context(block, |ctx| ctx.buffered_bytes().1);
+        let mut held = 0;
+        while let Some(node) = data.next_dirty() {
+            held += data.output(node).len();
+        }
+        assert!(held > 2000 && total(&mut data) == held);
+        data.sent(CLIENT, 100);
+        assert_eq!(total(&mut data), held - 100);
+        data.link_down(CLIENT);
+        assert_eq!(total(&mut data), held / 2);
+        data.link_up(NodeId(CLIENT.0 + 1), 0);
+        assert_eq!(total(&mut data), 0);
+    }
+
+    #[test]
+    fn one_lease_for_all_workers_and_what_control_says_passes_worker_0() {
+        let lease = Arc::<Lease>::default();
+        let config = WorkerConfig { node: NodeId(1), worker: 2, instances: 2, control: true, incarnation: 1, seed: 1 };
+        let mut control = Worker::with_lease(config, Arc::clone(&lease));
+        let data = Worker::with_lease(WorkerConfig { worker: 1, ..config }, lease);
+        assert!(data.serves(CLIENT, 99));
+        let qmgr = BlockRef::new(NodeId(1), BlockId::Qmgr, BlockRef::CONTROL);
+        control.with_context(qmgr, |ctx| ctx.serve_clients_until(50));
+        assert!(data.serves(CLIENT, 49) && !data.serves(CLIENT, 50), "no signal was needed");
+        assert!(data.serves(MEMBER, 50));
+        let mut bytes = Vec::new();
+        let to = BlockRef::new(NodeId(1), BlockId::Ldm, 1);
+        control.with_context(qmgr, |ctx| ctx.send(to, Kind::ViewOrd, |_| ()));
+        assert!(!control.take_ring(1, &mut bytes) && control.take_ring(0, &mut bytes));
+        let mut first = Worker::new(WorkerConfig { worker: 0, ..config });
+        first.receive_ring(&bytes);
+        assert!(!first.ring_output(1).is_empty(), "worker 0 passes it on");
+    }
 }

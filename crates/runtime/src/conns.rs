@@ -19,6 +19,9 @@ pub const WAKER_TOKEN: u64 = u64::MAX;
 /// A frame that began in an earlier read is copied in front of the next if it is not longer than this.
 const HEAD_BYTES: usize = 64 << 10;
 
+/// What was sent to a member and is not acknowledged for so many milliseconds ends the link: longer than a silence of all is waited out.
+const LINK_SILENCE_MS: u32 = 15_000;
+
 struct Conn {
     link: NewLink,
     /// Beginning of a frame of which the rest has not come, or all that came while the worker did not serve clients.
@@ -51,6 +54,10 @@ impl Conns {
     /// Returns the node if the new link could not be opened.
     pub fn open(&mut self, link: NewLink, poll: &Poll, worker: &mut Worker) -> Option<NodeId> {
         let (node, incarnation) = (link.node, link.incarnation);
+        if !node.is_client() {
+            // Heartbeats pass over the control worker's link alone: a data link that the network has lost ends by this.
+            let _ = rustix::net::sockopt::set_tcp_user_timeout(&link.stream, LINK_SILENCE_MS);
+        }
         self.close(node, worker);
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);

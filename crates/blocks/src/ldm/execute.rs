@@ -97,8 +97,14 @@ impl LocalDataManager {
         assert!(!part.committed && !part.aborted, "a batch of {} comes after its end on {:?}", req.trans, req.chain);
         work.part = part.number;
         let is_full = ctx.fault("ldm.refuse_memory");
-        let progress =
-            if is_full { Progress::Failed(ErrorCode::OutOfMemory) } else { self.execute_ops(&mut work, req.ops) };
+        let progress = if is_full {
+            Progress::Failed(ErrorCode::OutOfMemory)
+        } else if ctx.is_overloaded(from.node) {
+            ctx.probe("ldm: batch refused because answers pile up");
+            Progress::Failed(ErrorCode::Overload)
+        } else {
+            self.execute_ops(&mut work, req.ops)
+        };
         if matches!(progress, Progress::Wait) {
             work.ops.clear();
             work.ops.extend_from_slice(req.ops);

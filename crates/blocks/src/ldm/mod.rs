@@ -77,7 +77,7 @@ pub use self::{
     view_change::{departed, living_in_order, taker},
 };
 use self::{execute::Work, outcome::Outcomes, tables::Tables, trans::Transactions};
-use crate::deferred::Deferred;
+use crate::{buffers::Buffers, deferred::Deferred};
 
 /// Most batches of one LDM instance that may wait for row locks; more are refused with `Overload`.
 pub const WAITING_MAX: usize = 16 << 10;
@@ -105,6 +105,7 @@ pub struct LocalDataManager {
     /// Lock grants not yet followed up.
     granted: Vec<Grant>,
     deferred: Deferred,
+    buffers: Buffers,
     copy_jobs: Vec<copy_out::CopyJob>,
     index_builds: Vec<tables::IndexBuild>,
     pace: copy_out::Pace,
@@ -181,6 +182,7 @@ impl LocalDataManager {
             idle_work: Vec::new(),
             granted: Vec::new(),
             deferred: Deferred::default(),
+            buffers: Buffers::default(),
             copy_jobs: Vec::new(),
             index_builds: Vec::new(),
             pace: copy_out::Pace::default(),
@@ -212,11 +214,11 @@ impl LocalDataManager {
     }
 
     /// Signals that name a view this node has not got yet wait for it. `true`: the signal was set aside.
-    fn defer(&mut self, generation: u64, envelope: &Envelope, body: &[u8]) -> bool {
+    fn defer(&mut self, generation: u64, envelope: &Envelope, body: &[u8], ctx: &mut Context<'_>) -> bool {
         if generation <= self.view.generation {
             return false;
         }
-        self.deferred.set_aside(generation, envelope, body);
+        self.deferred.set_aside(envelope, body, ctx);
         true
     }
 
@@ -360,20 +362,20 @@ impl Block for LocalDataManager {
             Kind::ScanReq => self.on_scan_req(from, body, ctx)?,
             Kind::LdmBatchReq => {
                 let req = LdmBatchReq::decode(body)?;
-                if !self.defer(req.generation, envelope, body) {
+                if !self.defer(req.generation, envelope, body, ctx) {
                     self.on_batch_req(from, &req, ctx)?;
                 }
             }
             Kind::LdmPrepareReq => {
                 let req = LdmPrepareReq::decode(body)?;
-                if !self.defer(req.generation, envelope, body) {
+                if !self.defer(req.generation, envelope, body, ctx) {
                     self.on_prepare_req(&req, body, ctx)?;
                 }
             }
             Kind::LdmPreparedRef => self.on_prepare_refused(&LdmPrepared::decode(body)?, ctx),
             Kind::LdmCommitOrd | Kind::LdmCompleteOrd | Kind::LdmAbortOrd | Kind::LdmAbortConf => {
                 let end = LdmEnd::decode(body)?;
-                if !self.defer(end.generation, envelope, body) {
+                if !self.defer(end.generation, envelope, body, ctx) {
                     match envelope.kind {
                         Kind::LdmCommitOrd => self.on_commit_ord(&end, ctx),
                         Kind::LdmCompleteOrd => self.on_complete_ord(&end, ctx),
@@ -388,7 +390,7 @@ impl Block for LocalDataManager {
             Kind::CopyFragReq => self.on_copy_frag_req(from, body, ctx)?,
             Kind::CopyRowsOrd => {
                 let order = CopyRowsOrd::decode(body)?;
-                if !self.defer(order.generation, envelope, body) {
+                if !self.defer(order.generation, envelope, body, ctx) {
                     self.on_copy_rows_ord(&order, body, ctx)?;
                 }
             }
@@ -397,14 +399,14 @@ impl Block for LocalDataManager {
             Kind::ViewOrd => self.on_view_ord(body, ctx)?,
             Kind::SwitchReq => {
                 let switch = decode::<Switch>(body)?;
-                if !self.defer(switch.generation, envelope, body) {
+                if !self.defer(switch.generation, envelope, body, ctx) {
                     self.on_switch_req(from, &switch, ctx);
                 }
             }
             Kind::SwitchEndOrd => {} // nothing is held here
             Kind::DrainReq => {
                 let order = EpochOrd::decode(body)?;
-                if !self.defer(order.generation, envelope, body) {
+                if !self.defer(order.generation, envelope, body, ctx) {
                     self.on_drain_req(order, ctx);
                 }
             }
@@ -419,6 +421,10 @@ impl Block for LocalDataManager {
 
     fn tick(&mut self, ctx: &mut Context<'_>) {
         self.check_waits(ctx);
+    }
+
+    fn settle(&mut self, ctx: &mut Context<'_>) {
+        self.buffers.follow(&self.memory, ctx);
     }
 
     fn dump(&self, out: &mut String) {

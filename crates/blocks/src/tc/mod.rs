@@ -135,11 +135,11 @@ impl TransactionCoordinator {
     }
 
     /// Sets a signal of a later view aside; `true` if it was.
-    fn defer(&mut self, generation: u64, envelope: &Envelope, body: &[u8]) -> bool {
+    fn defer(&mut self, generation: u64, envelope: &Envelope, body: &[u8], ctx: &mut Context<'_>) -> bool {
         if generation <= self.view.generation {
             return false;
         }
-        self.deferred.set_aside(generation, envelope, body);
+        self.deferred.set_aside(envelope, body, ctx);
         true
     }
 
@@ -255,14 +255,14 @@ impl TransactionCoordinator {
             Kind::OutcomeConf => self.on_outcome_conf(envelope.from, body, ctx),
             Kind::TakeOverTransRep => {
                 let rep = TakeOverTransRep::decode(body)?;
-                if !self.defer(rep.generation, envelope, body) {
+                if !self.defer(rep.generation, envelope, body, ctx) {
                     self.on_take_over_trans(&rep);
                 }
                 Ok(())
             }
             Kind::TakeOverEndRep => {
                 let rep = TakeOverEndRep::decode(body)?;
-                if !self.defer(rep.generation, envelope, body) {
+                if !self.defer(rep.generation, envelope, body, ctx) {
                     self.on_take_over_end(rep.generation, ctx);
                 }
                 Ok(())
@@ -270,14 +270,14 @@ impl TransactionCoordinator {
             Kind::ViewOrd => self.on_view_ord(body, ctx),
             Kind::SwitchReq => {
                 let switch = decode::<Switch>(body)?;
-                if !self.defer(switch.generation, envelope, body) {
+                if !self.defer(switch.generation, envelope, body, ctx) {
                     self.on_switch_req(from, &switch, ctx);
                 }
                 Ok(())
             }
             Kind::SwitchEndOrd => {
                 let end = decode::<SwitchAnswer>(body)?;
-                if !self.defer(end.generation, envelope, body) {
+                if !self.defer(end.generation, envelope, body, ctx) {
                     self.on_switch_end(&end, ctx);
                 }
                 Ok(())
@@ -288,7 +288,7 @@ impl TransactionCoordinator {
             Kind::ClientGoneRep => self.on_client_gone(body, ctx),
             Kind::DrainReq => {
                 let order = EpochOrd::decode(body)?;
-                if !self.defer(order.generation, envelope, body) {
+                if !self.defer(order.generation, envelope, body, ctx) {
                     ctx.raise_epoch(order.epoch);
                     self.drain = Some(order);
                 }
