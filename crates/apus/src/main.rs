@@ -2,6 +2,7 @@
 
 mod bench;
 mod check_history;
+mod cluster;
 mod data;
 mod dev;
 mod discover;
@@ -29,6 +30,8 @@ enum Verb {
     Dev(dev::DevArgs),
     /// Show the nodes of a running cluster
     Status(status::StatusArgs),
+    /// Change a running cluster
+    Cluster(cluster::ClusterArgs),
     /// Measure a running cluster with the native client
     Bench(bench::BenchArgs),
     /// Judge a history of list transactions (Jepsen's EDN) by an isolation level
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().verb {
         Verb::Dev(args) => dev::run(args),
         Verb::Status(args) => status::run(&args),
+        Verb::Cluster(args) => cluster::run(args),
         Verb::Bench(args) => bench::run(args),
         Verb::CheckHistory(args) => check_history::run(&args),
         Verb::Sim(args) => sim::run(&args),

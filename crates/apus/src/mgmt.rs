@@ -4,6 +4,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use apus_mgmt::{MGMTS_MAX, Management, MgmtConfig, cluster_config, default_partitions};
 use apus_runtime::Bound;
+use apus_signal::mgmt::SILENCE_MS;
 use apus_types::NodeId;
 
 use crate::{
@@ -37,6 +38,9 @@ pub struct MgmtArgs {
     /// Partitions of every table; default: two per worker of every node
     #[arg(long)]
     partitions: Option<u32>,
+    /// Shortest silence in milliseconds for which a data node is held for failed, 80 to 1000, of a cluster that starts; later: `apus cluster set`
+    #[arg(long, default_value_t = *SILENCE_MS.start(), value_name = "MS", value_parser = clap::value_parser!(u32).range(i64::from(*SILENCE_MS.start())..=i64::from(*SILENCE_MS.end())))]
+    silence_ms: u32,
     /// Where crash reports go
     #[arg(long, default_value = ".")]
     dir: PathBuf,
@@ -56,6 +60,7 @@ pub fn run(args: &MgmtArgs) -> Result<ExitCode, String> {
     }
     let id = args.cluster.map_or_else(crate::random_id, Ok)?;
     let mut cluster = cluster_config(id, args.groups, args.replicas, args.workers, partitions)?;
+    cluster.silence_ms = args.silence_ms;
     cluster.mgmts = (1..=args.mgmt_nodes).map(|n| u32::from(NodeId::MGMT_BASE + n)).collect();
     let (node, may_adopt) = (NodeId(NodeId::MGMT_BASE + args.node), args.cluster.is_none());
     let (keys, listen, dir, build) = (args.keys.load()?, args.listen.clone(), args.dir.clone(), crate::build_id());

@@ -86,6 +86,16 @@ fn greet(stream: &mut TcpStream, secret: &Secret) -> Result<Hello, String> {
 /// # Errors
 /// It does not answer, or not in our protocol.
 fn ask_one(address: &str, secret: &Secret) -> Result<StatusConf, String> {
+    let request = MgmtReq { request: 1 }.encode_to_vec();
+    let body = converse(address, secret, Kind::StatusReq, &request, Kind::StatusConf)?;
+    StatusConf::decode(body.as_slice()).map_err(|e| format!("management node {address}: {e}"))
+}
+
+/// Sends a management node one request and returns the body of the answer of the kind that is awaited.
+///
+/// # Errors
+/// It refuses, does not answer, or not in our protocol.
+pub fn converse(address: &str, secret: &Secret, ask: Kind, request: &[u8], awaited: Kind) -> Result<Vec<u8>, String> {
     let failed = |e: &dyn std::fmt::Display| format!("management node {address}: {e}");
     let target = address.to_socket_addrs().map_err(|e| failed(&e))?.next().ok_or_else(|| failed(&"no such host"))?;
     let mut stream = TcpStream::connect_timeout(&target, TIMEOUT).map_err(|e| failed(&e))?;
@@ -96,12 +106,12 @@ fn ask_one(address: &str, secret: &Secret) -> Result<StatusConf, String> {
         node = NodeId(id);
     }
     let (mut out, mut buffer) = (Vec::new(), Vec::new());
-    frame(Kind::StatusReq, BlockRef::new(node, BlockId::Mgmt, 0), &MgmtReq { request: 1 }.encode_to_vec(), &mut out);
+    frame(ask, BlockRef::new(node, BlockId::Mgmt, 0), request, &mut out);
     stream.write_all(&out).map_err(|e| failed(&e))?;
     loop {
         let (envelope, body) = read_frame(&mut stream, &mut buffer).map_err(|e| failed(&e))?;
         match envelope.kind {
-            Kind::StatusConf => return StatusConf::decode(body.as_slice()).map_err(|e| failed(&e)),
+            kind if kind == awaited => return Ok(body),
             Kind::RequestRef => {
                 let code = RequestRef::decode(&body).map_err(|e| failed(&e))?.code;
                 return Err(failed(&code));
@@ -174,6 +184,7 @@ fn to_json(status: &StatusConf) -> serde_json::Value {
         "cluster": format!("{:016x}", status.cluster),
         "generation": status.generation,
         "partitions": status.partitions,
+        "silence_ms": status.silence_ms,
         "replicas": status.replicas,
         "mgmt": number(status.mgmt),
         "arbitrator": number(status.arbitrator),

@@ -221,6 +221,7 @@ fn is_of_mgmt(kind: Kind) -> bool {
             | Kind::ArbitConf
             | Kind::StopOrd
             | Kind::LeaseEndReq
+            | Kind::SettingOrd
             | Kind::RequestRef
     )
 }

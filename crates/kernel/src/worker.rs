@@ -537,7 +537,7 @@ fn client_door(kind: Kind) -> Option<BlockId> {
         Kind::MapReq | Kind::SnapshotReq | Kind::SnapshotEndOrd => Some(BlockId::Dih),
         Kind::DictReadReq | Kind::SchemaReq => Some(BlockId::Dict),
         Kind::NodeStatusReq => Some(BlockId::Cntr),
-        Kind::StatusReq | Kind::ConfigReq => Some(BlockId::Mgmt),
+        Kind::StatusReq | Kind::ConfigReq | Kind::SettingReq => Some(BlockId::Mgmt),
         _ => None,
     }
 }

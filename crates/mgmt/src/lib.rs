@@ -37,11 +37,12 @@ use std::{
 use apus_kernel::{Block, Context};
 use apus_signal::{
     BlockId, BlockRef, DecodeError, Envelope, Kind,
-    mgmt::{ClusterConfig, ConfigConf, ConfigNode, MgmtReq, NodeSummary, RegisterRep, StatusConf},
+    mgmt::{ClusterConfig, ConfigConf, ConfigNode, MgmtReq, NodeSummary, RegisterRep, SILENCE_MS, Setting, StatusConf},
     qmgr::{ArbitConf, ArbitReq, Heartbeat, Incarnation, LeaseEnd, LinkRep, StopOrd, checked_view, decode, encode},
+    tc::RequestRef,
     view::{NodeState, View},
 };
-use apus_types::{Chain, NodeId, limits::PARTITIONS_MAX};
+use apus_types::{Chain, ErrorCode, NodeId, limits::PARTITIONS_MAX};
 
 pub use arbitrator::{Arbitrator, Refusal};
 
@@ -100,6 +101,7 @@ pub fn cluster_config(
         heartbeat_timeout_ms: 500,
         start_partial_timeout_ms: 10_000,
         mgmts: vec![u32::from(NodeId::MGMT_BASE) + 1],
+        silence_ms: *SILENCE_MS.start(),
     })
 }
 
@@ -290,6 +292,21 @@ impl Management {
         }
     }
 
+    /// Every member hears of it, and the acting president makes a view.
+    fn on_setting_req(&self, from: BlockRef, setting: Setting, ctx: &mut Context<'_>) {
+        if !SILENCE_MS.contains(&setting.silence_ms) {
+            let refusal = RequestRef::new(setting.request, ErrorCode::ProtocolViolation);
+            ctx.send(from, Kind::RequestRef, |b| refusal.encode(b));
+            return;
+        }
+        ctx.log(format_args!("silence_ms is to be {}", setting.silence_ms));
+        for node in self.links.keys().filter(|n| n.is_data()) {
+            let to = BlockRef::new(*node, BlockId::Qmgr, BlockRef::CONTROL);
+            ctx.send(to, Kind::SettingOrd, |b| encode(&setting, b));
+        }
+        ctx.send(from, Kind::SettingConf, |b| encode(&setting, b));
+    }
+
     fn status(&self, request: u64, now: u64) -> StatusConf {
         let view = self.view.as_ref();
         let summary = |n: &ConfigNode| {
@@ -317,6 +334,7 @@ impl Management {
             partitions: self.config.partitions,
             replicas: self.config.replicas,
             nodes: self.config.nodes.iter().map(summary).collect(),
+            silence_ms: view.map_or(self.config.silence_ms, |v| v.silence_ms).max(*SILENCE_MS.start()),
             mgmt: self.me.0.into(),
             arbitrator: view.map_or(0, |v| v.arbitrator),
             mgmt_uptime_ms: now.saturating_sub(self.started_at.unwrap_or(now)) / 1_000_000,
@@ -340,6 +358,7 @@ impl Block for Management {
                 let status = self.status(decode::<MgmtReq>(body)?.request, ctx.now());
                 ctx.send(from, Kind::StatusConf, |b| encode(&status, b));
             }
+            Kind::SettingReq => self.on_setting_req(from, decode(body)?, ctx),
             Kind::RegisterRep if from.node.is_data() => self.on_register(from, decode(body)?, ctx)?,
             Kind::ArbitReq if from.node.is_data() => self.on_arbit_req(from, &decode(body)?, ctx),
             Kind::HeartbeatRep if from.node.is_data() => {

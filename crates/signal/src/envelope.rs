@@ -261,6 +261,11 @@ kinds! {
     NodeStatusConf = 213;
     RegisterRep = 214;
     ConfigRef = 215;
+    /// An operator's change of a setting, its answer when it has been passed on, and what a management node passes on to QMGR; body
+    /// `mgmt::Setting`.
+    SettingReq = 216;
+    SettingConf = 217;
+    SettingOrd = 218;
 }
 
 /// What travels with every signal.

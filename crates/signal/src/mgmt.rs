@@ -60,6 +60,23 @@ pub struct ClusterConfig {
     /// Ids of the management nodes, ascending. The first one is asked for a start without all data nodes.
     #[prost(uint32, repeated, tag = "9")]
     pub mgmts: Vec<u32>,
+    /// Of the first view; see [`SILENCE_MS`]. 0: the lowest.
+    #[prost(uint32, tag = "20")]
+    pub silence_ms: u32,
+}
+
+/// Legal values of the shortest silence, in milliseconds, for which a data node is held for failed. The lowest is the default: a silent
+/// failure is over in less than 100 ms. A slice of a statement, on any worker, is a small part of it. The highest is half of the longest
+/// silence that the limit can grow to.
+pub const SILENCE_MS: std::ops::RangeInclusive<u32> = 80..=1000;
+
+/// `SettingReq`, `SettingConf`, `SettingOrd`.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub struct Setting {
+    #[prost(uint64, tag = "1")]
+    pub request: u64,
+    #[prost(uint32, tag = "2")]
+    pub silence_ms: u32,
 }
 
 /// `ConfigReq`, `StatusReq`, `NodeStatusReq`.
@@ -158,6 +175,9 @@ pub struct StatusConf {
     pub mgmt: u32,
     #[prost(uint32, tag = "9")]
     pub arbitrator: u32,
+    /// Of the view; see [`SILENCE_MS`].
+    #[prost(uint32, tag = "20")]
+    pub silence_ms: u32,
 }
 
 /// `NodeStatusConf`: one data node about itself.

@@ -76,6 +76,9 @@ pub struct View {
     /// Where no arbitrator is named: the full member whose half goes on. 0: exactly half of the members freezes.
     #[prost(uint32, tag = "11")]
     pub tie_breaker: u32,
+    /// Floor of the silence limit in milliseconds; see `mgmt::SILENCE_MS`. 0: the lowest.
+    #[prost(uint32, tag = "20")]
+    pub silence_ms: u32,
 }
 
 impl View {

@@ -62,6 +62,9 @@ pub struct DevArgs {
     /// Threads per SQL node
     #[arg(long)]
     sql_threads: Option<usize>,
+    /// Shortest silence in milliseconds for which a data node is held for failed, 80 to 1000; later: `apus cluster set silence_ms=MS`
+    #[arg(long, default_value_t = 80, value_name = "MS", value_parser = clap::value_parser!(u32).range(80..=1000))]
+    silence_ms: u32,
     /// Memory of each data node in MiB
     #[arg(long, default_value_t = 4096, value_name = "MIB")]
     memory: u64,
@@ -299,6 +302,7 @@ impl Cluster {
             format!("--groups={}", args.data_nodes / args.replicas),
             format!("--replicas={}", args.replicas),
             format!("--workers={workers}"),
+            format!("--silence-ms={}", args.silence_ms),
             format!("--dir={}", dir.display()),
         ];
         let deadline = Instant::now() + START_TIMEOUT;

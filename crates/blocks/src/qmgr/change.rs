@@ -140,7 +140,10 @@ impl Membership {
             wanted.all(|(p, _)| done.is_some_and(|d| d.contains(&p)))
         };
         let view = layout::promoted(base, self.me, |n| is_filled(n.id, n.incarnation));
-        if view.nodes != base.nodes { Some(view) } else { self.with_new_arbitrator(base, now) }
+        if view.nodes != base.nodes {
+            return Some(view);
+        }
+        self.with_new_arbitrator(base, now).or_else(|| self.with_settings(base))
     }
 
     fn begin_take_over(&mut self, ctx: &mut Context<'_>) {

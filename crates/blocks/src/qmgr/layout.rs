@@ -41,6 +41,7 @@ pub fn first(
         nodes,
         instances: config.instances,
         bucket_map: Vec::new(),
+        silence_ms: config.silence_ms,
         cluster: config.cluster,
         arbitrator: arbitrator.node,
         arbitrator_incarnation: arbitrator.incarnation,
@@ -143,6 +144,11 @@ pub fn promoted(base: &View, president: NodeId, recovered: impl Fn(&ViewNode) ->
     view
 }
 
+/// With another floor of the silence limit.
+pub fn with_silence(base: &View, president: NodeId, silence_ms: u32) -> View {
+    View { silence_ms, ..successor(base, president) }
+}
+
 /// With another arbitrator.
 pub fn arbitrated(base: &View, president: NodeId, arbitrator: Incarnation) -> View {
     let mut view = successor(base, president);
@@ -228,6 +234,7 @@ pub(crate) mod tests {
             partitions,
             heartbeat_ms: 10,
             heartbeat_timeout_ms: 500,
+            silence_ms: 0,
             start_partial_timeout_ms: 10_000,
             mgmts: vec![u32::from(NodeId::MGMT_BASE) + 1],
         }

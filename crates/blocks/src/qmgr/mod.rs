@@ -57,6 +57,7 @@ mod freeze;
 mod layout;
 mod parting;
 mod pulse;
+mod setting;
 mod spread;
 mod start;
 mod strain;
@@ -173,6 +174,8 @@ pub struct Membership {
     partings: parting::Partings,
     stuck: stuck::Stuck,
     freeze: freeze::Freeze,
+    /// What an operator wants of the next view.
+    wanted_silence_ms: Option<u32>,
 
     /// As acting president.
     change: Option<Change>,
@@ -216,6 +219,7 @@ impl Membership {
             partings: parting::Partings::default(),
             stuck: stuck::Stuck::default(),
             freeze: freeze::Freeze::default(),
+            wanted_silence_ms: None,
             change: None,
             gates_for: None,
             pings: 0,
@@ -476,6 +480,7 @@ impl Membership {
         self.switchover.view_is_new(ctx.now());
         self.managers.members_are(&view);
         self.accusations.words.clear();
+        self.settings_are(&view);
         self.watch_members(&view, ctx);
         let text: Vec<String> = view
             .living()
@@ -557,6 +562,7 @@ impl Membership {
             Kind::ConfigConf if from.is_mgmt() => self.on_config(decode(body)?, ctx),
             Kind::ConfigRef => {}
             Kind::HeartbeatRep if from.is_mgmt() => self.managers.heard(from, ctx.now()),
+            Kind::SettingOrd if from.is_mgmt() => self.on_setting(&decode(body)?, ctx),
             Kind::ArbitConf if from.is_mgmt() => self.on_arbit_conf(from, decode::<ArbitConf>(body)?, ctx),
             Kind::StopOrd if from.is_data() || from.is_mgmt() => {
                 let order = decode::<StopOrd>(body)?;

@@ -2,7 +2,7 @@
 //!
 //! **Silence.** Every member sends every other a heartbeat per tick. Who is not heard for the *limit* is held for failed; any signal on
 //! our link is a sign of life, as in NDB, since heartbeats queue behind data where a line is full. The limit is
-//! [`SILENCE_MIN_NS`] where all is calm, so that a stopped process or a cut line costs less than 100 ms, and [`SPREAD_FACTOR`] times the
+//! the *floor* where all is calm (`silence_ms` of the view, [`SILENCE_MIN_NS`] where nobody has set it), so that a stopped process or a cut line costs less than 100 ms, and [`SPREAD_FACTOR`] times the
 //! spread where it is not. The spread is the longest of: the gaps between that member's heartbeats, the lateness of our own ticks, and
 //! the lateness that any member measured of its own (heartbeats carry it). Each is forgotten after a while (`spread`). So a machine
 //! that is short of CPU is noticed by its first late turns, on whichever node, before a late turn can be taken for a death. Lateness of
@@ -31,15 +31,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use apus_kernel::{Context, jam};
 use apus_signal::{
     Kind,
+    mgmt::SILENCE_MS,
     qmgr::Heartbeat,
     view::{NodeState, View},
 };
 use apus_types::NodeId;
 
-use super::{MS, Membership, Phase, spread::Spread, strain::HOPE_NS};
+use super::{MS, Membership, Phase, setting, spread::Spread, strain::HOPE_NS};
 
-/// Shortest silence that is a failure.
-pub const SILENCE_MIN_NS: u64 = 80 * MS;
+/// Lowest legal floor of the silence limit, and the default: no silence that is shorter is a failure in any cluster.
+pub const SILENCE_MIN_NS: u64 = *SILENCE_MS.start() as u64 * MS;
 /// The limit is so many times the spread.
 const SPREAD_FACTOR: u64 = 3;
 /// The limit is never longer than so many times the configured time-out.
@@ -89,6 +90,8 @@ pub(super) struct Pulses {
     strained: u64,
     /// Promises that echo an older clock of ours are void.
     void_until: u64,
+    /// Shortest silence that is a failure, in nanoseconds, as the view says; 0: no view yet.
+    floor: u64,
 }
 
 impl Pulse {
@@ -112,11 +115,15 @@ impl Pulses {
         format!("late {} lease {} ms; {}", self.late.ns() / MS, self.lease.saturating_sub(now) / MS, members.join(", "))
     }
 
+    fn floor(&self) -> u64 {
+        self.floor.max(SILENCE_MIN_NS)
+    }
+
     /// Silence of this member that is a failure.
     fn limit(&self, pulse: &Pulse, longest: u64) -> u64 {
         let reported = self.members.values().map(|p| p.late).max().unwrap_or(0);
         let spread = pulse.gap.ns().max(self.late.ns()).max(reported);
-        (SPREAD_FACTOR * spread).clamp(SILENCE_MIN_NS.min(longest), longest)
+        (SPREAD_FACTOR * spread).clamp(self.floor().min(longest), longest)
     }
 
     /// We hear the member as we should.
@@ -216,7 +223,10 @@ impl Pulses {
 impl Membership {
     /// The longest silence that can be asked for.
     pub(super) fn longest_silence(&self) -> u64 {
-        u64::from(self.config.as_ref().map_or(500, |c| c.heartbeat_timeout_ms)) * MS * TIMEOUT_STRETCH_MAX
+        let configured = u64::from(self.config.as_ref().map_or(500, |c| c.heartbeat_timeout_ms)) * MS;
+        // A floor that is set counts, whatever the time-out is.
+        let room_above = if self.pulses.floor > SILENCE_MIN_NS { 2 * self.pulses.floor } else { 0 };
+        (configured * TIMEOUT_STRETCH_MAX).max(room_above)
     }
 
     pub(super) fn on_heartbeat(&mut self, from: NodeId, beat: Heartbeat, ctx: &mut Context<'_>) {
@@ -319,6 +329,7 @@ impl Membership {
     /// A new view: its members are watched from now on.
     pub(super) fn watch_members(&mut self, view: &View, ctx: &mut Context<'_>) {
         let now = ctx.now();
+        self.pulses.floor = u64::from(setting::silence_ms(view)) * MS;
         let mut members = BTreeMap::new();
         for node in view.living().filter(|n| n.node() != self.me) {
             if !self.failed.contains(&node.node()) {

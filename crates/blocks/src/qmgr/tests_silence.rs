@@ -382,3 +382,50 @@ fn starved_nodes_are_late_and_not_removed() {
         assert!(is_out, "seed {seed}: {:?}", c.node(1).log);
     }
 }
+
+fn set_silence(c: &mut Cluster, ms: u32) {
+    let setting = apus_signal::mgmt::Setting { request: 1, silence_ms: ms };
+    c.ask(MGMT.0, BlockId::Mgmt, Kind::SettingReq, |b| encode(&setting, b));
+}
+
+/// A host that pauses for 200 ms now and then loses no node once its operator has said so.
+#[test]
+fn the_floor_of_the_silence_limit_is_a_setting_of_the_view() {
+    for id in [1, 2, 3] {
+        let mut c = started(1, 3);
+        set_silence(&mut c, 400);
+        assert!(c.run_until(200, |c| (1..=3).all(|n| c.view(n).is_some_and(|v| v.silence_ms == 400))), "no view");
+        assert!(c.answer(Kind::SettingConf).is_some());
+        c.run_ms(50);
+        for _ in 0..3 {
+            pause(&mut c, id);
+            c.run_ms(200);
+            wake(&mut c, id);
+            c.run_ms(100);
+        }
+        assert!((1..=3).all(|n| members(&c, n) == [1, 2, 3]), "node {id} was removed for a pause that is allowed");
+        // Back, while everything runs; and whoever is silent for good is found as before.
+        set_silence(&mut c, 80);
+        assert!(c.run_until(200, |c| (1..=3).all(|n| c.view(n).is_some_and(|v| v.silence_ms == 80))), "no view");
+        c.run_ms(120_000);
+        pause(&mut c, id);
+        let left: Vec<u16> = (1..=3).filter(|n| *n != id).collect();
+        assert!(c.run_until(2 * SILENT_FAILURE_MS, |c| left.iter().all(|n| members(c, *n) == left)));
+    }
+}
+
+#[test]
+fn a_setting_out_of_range_is_refused_and_the_new_member_has_the_old_one() {
+    let mut c = started(1, 2);
+    for ms in [0, 79, 1001, u32::MAX] {
+        set_silence(&mut c, ms);
+        c.run_ms(20);
+        assert!(c.answer(Kind::RequestRef).is_some(), "{ms} is accepted");
+    }
+    set_silence(&mut c, 300);
+    assert!(c.run_until(200, |c| c.view(1).is_some_and(|v| v.silence_ms == 300)));
+    c.kill(1);
+    assert!(c.run_until(500, |c| members(c, 2) == [2]));
+    c.start_node(1);
+    assert!(c.run_until(2000, |c| c.view(1).is_some_and(|v| v.silence_ms == 300)));
+}
