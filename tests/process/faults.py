@@ -11,7 +11,9 @@ import sys
 import time
 from typing import Callable, Optional
 
-from lib.harness import die_with_parent, end
+from lib.harness import check, die_with_parent, end, wait_until
+
+from .threads import StoppedThread
 
 
 @dataclasses.dataclass
@@ -197,6 +199,21 @@ def kill_sql(r):
     kill_all(r, [r.nth(r.rig.sql)])
 
 
+def stick_worker(r):
+    """A data worker hangs while the other threads of its node go on: nobody else can tell, the node's own watchdog ends it."""
+    (node,) = r.hit(r.junior())
+    thread = StoppedThread(node.pid, "worker-0")
+
+    def ended():
+        wait_until(thread.has_ended, 20, f"{node.name} ends because its worker is stuck")
+        (crash,) = r.rig.directory.glob(f"crash-{node.number}-*.txt")
+        report = crash.read_text(errors="replace")
+        check("worker 0 has been in one turn for" in report and "== worker 0, which is stuck" in report, report[:2000])
+        crash.unlink()
+
+    r.cleanup.append(ended)
+
+
 def busy_loops(count):
     """Processes that each take all of a core that they get; `end` ends them."""
     command = [sys.executable, "-c", "while True: pass"]
@@ -228,6 +245,7 @@ FAULTS = [
     Fault("kill-arbitrator", "one of two management nodes killed, the arbitrator", kill_mgmt, removed=0, goal=CRASH, mgmt_nodes=2),
     Fault("halves-second", "partition in halves after the arbitrator, one of two management nodes, hangs", halves, without_arbitrator,
           removed=2, goal=SILENCE, mgmt_nodes=2),
+    Fault("stuck-worker", "a worker of a data node hangs, its heartbeats go on (ptrace)", stick_worker, seconds=9, weight=0.5),
     Fault("kill-sql", "SQL node killed", kill_sql, removed=0, goal=CRASH),
     Fault("delay", "3 to 7 ms between all data nodes (proxy)", delay_all, removed=0, proxied=True, weight=0.6, seconds=2),
     Fault("narrow", "2 MB/s between all data nodes (proxy)", narrow_all, removed=0, proxied=True, weight=0.6, seconds=2),
