@@ -142,8 +142,12 @@ impl Member {
         while !hall.open.get() {
             self.clock.sleep(MS).await;
         }
-        if let Err(error) = self.client.ready().await {
-            hall.violation(format!("member {} finds no cluster: {error}", self.number));
+        // Its way to the management nodes may be cut for longer than it waits at once.
+        while let Err(error) = self.client.ready().await {
+            if error.class() != ErrorClass::Temporary {
+                hall.violation(format!("member {} finds no cluster: {error}", self.number));
+                break;
+            }
         }
         loop {
             if hall.shut.get() {

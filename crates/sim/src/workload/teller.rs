@@ -252,8 +252,12 @@ impl Teller {
         while floor.tables.borrow().is_none() {
             self.clock.sleep(MS).await;
         }
-        if let Err(error) = self.client.ready().await {
-            floor.violation(format!("teller {} finds no cluster: {error}", self.number));
+        // Its way to the management nodes may be cut for longer than it waits at once.
+        while let Err(error) = self.client.ready().await {
+            if error.class() != ErrorClass::Temporary {
+                floor.violation(format!("teller {} finds no cluster: {error}", self.number));
+                break;
+            }
         }
         loop {
             if floor.shut.get() {
