@@ -13,11 +13,7 @@ use apus_signal::{
     tc::RequestRef,
     view::View,
 };
-use apus_types::{
-    Epoch, ErrorCode, NodeId,
-    hash::hash_key,
-    planted::{Bug, planted},
-};
+use apus_types::{Epoch, ErrorCode, NodeId, hash::hash_key};
 
 use crate::{
     Block, Context, Counters, FaultRule, Request, WorkerConfig,
@@ -435,7 +431,7 @@ impl Worker {
     /// the bytes: a node that was paused and may have been removed meanwhile answers no client (see the QMGR block).
     #[inline]
     pub fn serves(&self, node: NodeId, now_ns: u64) -> bool {
-        !node.is_client() || now_ns < self.core.lease.until() || planted(Bug::LeaseNotChecked)
+        !node.is_client() || now_ns < self.core.lease.until()
     }
 
     // ---- to the executor

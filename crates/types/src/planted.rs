@@ -69,8 +69,6 @@ pub enum Bug {
     TombstoneTooShort,
     /// A node answers for a transaction whose living coordinator it has not asked.
     OutcomeAskedElsewhere,
-    /// Workers read from clients without a look at the lease.
-    LeaseNotChecked,
     /// A switchover does not wait for transactions that have only read rows with locks.
     SwitchForgetsLocks,
     /// A switchover lets new transactions in while it waits for the old ones.
@@ -114,7 +112,6 @@ impl Bug {
         Bug::TombstoneIgnored,
         Bug::TombstoneTooShort,
         Bug::OutcomeAskedElsewhere,
-        Bug::LeaseNotChecked,
         Bug::SwitchForgetsLocks,
         Bug::SwitchHoldsNobody,
         Bug::DecidedNotRead,
