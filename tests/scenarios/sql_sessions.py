@@ -162,8 +162,82 @@ def index_under_load(t, connect):
         connection.close()
 
 
+def interrupts(t, connect):
+    """KILL QUERY and max_execution_time end a statement and nothing else; KILL ends the connection."""
+    one, two = connect(), connect()
+    a, b = one.cursor(), two.cursor()
+
+    def kills(statement, how, number):
+        a.execute("SELECT CONNECTION_ID()")
+        (victim,) = a.fetchone()
+        found = []
+
+        def wait():
+            try:
+                a.execute(statement)
+                found.append(None)
+            except pymysql.MySQLError as error:
+                found.append(error.args[0])
+
+        waiter = threading.Thread(target=wait)
+        waiter.start()
+        deadline = time.monotonic() + 30
+        # What comes before the statement has begun means nothing, so it is said until the statement ends.
+        while waiter.is_alive():
+            check(time.monotonic() < deadline, f"{how} does not end {statement}")
+            try:
+                b.execute(f"{how} {victim}")
+            except pymysql.MySQLError as error:
+                check_equal(error.args[0], 1094, how)
+            waiter.join(0.05)
+        check(found[0] in number, f"{statement}: {found} instead of {number}")
+
+    with t.case("KILL QUERY ends the statement, not the connection"):
+        kills("SELECT SLEEP(600)", "KILL QUERY", (1317,))
+        one.ping(reconnect=False)
+        a.execute("SELECT 1")
+        check_equal(a.fetchall(), ((1,),), "after KILL QUERY")
+    with t.case("max_execution_time ends a SELECT"):
+        a.execute("SET max_execution_time = 50")
+        refused(a, "SELECT SLEEP(600)", 3024, "HY000")
+        a.execute("SET max_execution_time = 0")
+        a.execute("SELECT SLEEP(0)")
+    with t.case("KILL ends the connection"):
+        kills("SELECT SLEEP(600)", "KILL", (1317, 1927, 2013))
+        refused(b, "KILL 4294967295", 1094, "HY000")
+    two.close()
+
+
+def numbers_of_two_nodes(t, cluster):
+    """A value that is put into the range another SQL node has reserved is found there and passed over, by every form of INSERT."""
+    nodes = [(node["host"], node["port"]) for node in cluster.describe()["sql"]]
+    first, second = (pymysql.connect(host=host, port=port, user="root", database="app", autocommit=True) for host, port in nodes)
+    a, b = first.cursor(), second.cursor()
+    with t.case("AUTO_INCREMENT: ids of one statement are consecutive, explicit ones of another node are passed over"):
+        a.execute("CREATE TABLE counted (id INT NOT NULL AUTO_INCREMENT PRIMARY KEY, v VARCHAR(20))")
+        a.execute("INSERT INTO counted (v) VALUES ('a')")
+        taken = []
+        for form in ("INSERT INTO counted (v) VALUES ('a'), ('b')", "INSERT IGNORE INTO counted (v) VALUES ('a')",
+                     "REPLACE INTO counted (v) VALUES ('a')", "INSERT INTO counted (v) VALUES ('a') ON DUPLICATE KEY UPDATE v = 'lost'"):
+            a.execute("SELECT MAX(id) + 1 FROM counted")
+            (next_id,) = a.fetchone()
+            b.execute("INSERT INTO counted VALUES (%s, 'theirs')", (next_id,))
+            taken.append(next_id)
+            a.execute(form)
+            check(a.lastrowid > next_id, f"{form}: id {a.lastrowid} behind {next_id}")
+        a.executemany("INSERT INTO counted (v) VALUES (%s)", [(str(i),) for i in range(700)])
+        a.execute("SELECT MIN(id), MAX(id), COUNT(*) FROM counted WHERE id >= %s", (a.lastrowid,))
+        low, high, count = a.fetchone()
+        check_equal(high - low + 1, count, "a gap in one statement")
+        check_equal(count, 700, "rows of the statement")
+        b.execute("SELECT id FROM counted WHERE v = 'theirs' ORDER BY id")
+        check_equal([row[0] for row in b.fetchall()], taken, "the other node's rows")
+    first.close()
+    second.close()
+
+
 def main(t):
-    with Cluster(t) as cluster:
+    with Cluster(t, sql_nodes=2) as cluster:
         host, port = cluster.sql
         with t.case("mariadb client: an ordinary session"):
             code, text = batch("SELECT VERSION(); CREATE DATABASE app; USE app; CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(10)); "
@@ -175,6 +249,8 @@ def main(t):
             lambda: mysql.connector.connect(host=host, port=port, user="root", database="app", use_pure=True, ssl_disabled=True),
             lambda connection: connection.cursor(prepared=True))
         lock_wait(t, lambda: pymysql.connect(host=host, port=port, user="root", database="app"))
+        numbers_of_two_nodes(t, cluster)
+        interrupts(t, lambda: pymysql.connect(host=host, port=port, user="root", database="app"))
         index_under_load(t, lambda: pymysql.connect(host=host, port=port, user="root", database="app"))
         where = {**os.environ, "APUS_HOST": host, "APUS_PORT": str(port), "APUS_DB": "app"}
         _, text = run([CLIENTS / "go-client"], seconds=60, env=where, ok=False)

@@ -1,8 +1,10 @@
 //! AUTO_INCREMENT values: ranges reserved from the table `apus.auto_increment` in transactions of their own.
 //!
-//! A range belongs to one SQL node and is shared by its threads, so that values of one node are consecutive; what is left of
-//! it when the node ends is a gap. An explicit value raises the counter above itself before the row is inserted, and reserves a
-//! range behind itself, so that a load with ascending explicit values does not pay for each.
+//! A range belongs to one SQL node and is shared by its threads; what is left of it when the node ends is a gap. The values of one
+//! statement are consecutive, because drivers tell their users the first one and its followers by counting. An explicit value raises the
+//! counter above itself before the row is inserted, and reserves a range behind itself, so that a load with ascending explicit values does
+//! not pay for each. One that falls into the range of another SQL node is found as a duplicate there: that node gives up its range and
+//! takes a value above the counter, which is above all explicit ones.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -29,6 +31,55 @@ struct Range {
     end: u64,
 }
 
+/// The variables auto_increment_increment and auto_increment_offset.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Step {
+    pub increment: u64,
+    /// Ignored where it is greater than the increment.
+    pub offset: u64,
+}
+
+impl Step {
+    /// The least value that is not below `next` and in step.
+    fn align(self, next: u64) -> Option<u64> {
+        let offset = if self.offset > self.increment { 1 } else { self.offset };
+        if next <= offset {
+            return Some(offset);
+        }
+        (next - offset).div_ceil(self.increment).checked_mul(self.increment)?.checked_add(offset)
+    }
+    /// The first value behind `count` values that begin at `next` or above.
+    fn behind(self, next: u64, count: u64) -> Option<u64> {
+        let last = self.align(next)?.checked_add(self.increment.checked_mul(count.checked_sub(1)?)?)?;
+        last.checked_add(1)
+    }
+}
+
+impl Range {
+    fn take(&mut self, count: u64, step: Step) -> Option<u64> {
+        let first = step.align(self.next)?;
+        let behind = step.behind(first, count)?;
+        if behind > self.end {
+            return None;
+        }
+        self.next = behind;
+        Some(first)
+    }
+}
+
+/// Why there is no value.
+#[derive(Debug)]
+pub enum Refusal {
+    Client(ClientError),
+    Exhausted,
+}
+
+impl From<ClientError> for Refusal {
+    fn from(e: ClientError) -> Refusal {
+        Refusal::Client(e)
+    }
+}
+
 /// The ranges of a SQL node.
 #[derive(Default)]
 pub struct AutoIncrement {
@@ -44,37 +95,43 @@ impl AutoIncrement {
         f(&mut self.ranges.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The next value for a column; `wanted` more are likely to follow.
-    pub async fn next(
+    /// The first of `count` values for a column, each `step.increment` behind the one before; nobody else gets any of them.
+    ///
+    /// # Errors
+    /// `Exhausted`: the counter has reached the end of 64 bits.
+    pub async fn take(
         &self,
         client: &Client,
         counters: &TableSchema,
         table: &TableSchema,
         column: u16,
-        wanted: u64,
-    ) -> Result<u64, ClientError> {
+        count: u64,
+        step: Step,
+    ) -> Result<u64, Refusal> {
         let counter = counter_of(table, column);
-        loop {
-            let taken = self.with(|ranges| {
-                let range = ranges.entry(counter).or_default();
-                (range.next < range.end).then(|| {
-                    range.next += 1;
-                    range.next - 1
-                })
-            });
-            if let Some(value) = taken {
-                return Ok(value);
-            }
-            let (start, end) =
-                move_counter(client, counters, counter, |next| next.saturating_add(wanted.max(RANGE))).await?;
-            self.with(|ranges| {
-                let range = ranges.entry(counter).or_default();
-                // Two threads may reserve at once: the later range counts, the other is a gap unless still empty.
-                if range.next >= range.end || start >= range.end {
-                    *range = Range { next: start.max(range.next), end };
-                }
-            });
+        if let Some(first) = self.with(|ranges| ranges.entry(counter).or_default().take(count, step)) {
+            return Ok(first);
         }
+        let behind = |next: u64| step.behind(next, count);
+        let reserve = |next: u64| behind(next).unwrap_or(u64::MAX).max(next.saturating_add(RANGE));
+        let (start, end) = move_counter(client, counters, counter, reserve).await?;
+        self.with(|ranges| {
+            let range = ranges.entry(counter).or_default();
+            // What is left of the old range is a gap, unless the new one goes on where it ends.
+            let joined = Range { next: if range.end == start { range.next } else { start }, end };
+            let mut taken = joined;
+            let first = taken.take(count, step).ok_or(Refusal::Exhausted)?;
+            // Another thread may have reserved meanwhile: the later range counts.
+            if end > range.end {
+                *range = taken;
+            }
+            Ok(first)
+        })
+    }
+
+    /// Gives up what is left of the reserved range: some value in it was taken by an explicit one, through another SQL node.
+    pub fn forget(&self, table: &TableSchema, column: u16) {
+        self.with(|ranges| _ = ranges.remove(&counter_of(table, column)));
     }
 
     /// Makes sure that no value up to `value` will be generated.
@@ -191,4 +248,28 @@ pub async fn create_missing(client: &Client, catalog: &Catalog) -> Result<bool, 
         }
     }
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_in_step_and_end() {
+        let step = |increment, offset| Step { increment, offset };
+        let mut range = Range { next: 1, end: 257 };
+        assert_eq!(range.take(3, step(10, 3)), Some(3));
+        assert_eq!(range.next, 24);
+        assert_eq!(range.take(1, step(10, 3)), Some(33));
+        assert_eq!(range.take(2, step(1, 1)), Some(34));
+        assert_eq!(range.take(300, step(1, 1)), None, "only whole statements");
+        assert_eq!(range.take(221, step(1, 1)), Some(36));
+        assert_eq!(range.take(1, step(1, 1)), None);
+        assert_eq!(step(10, 20).align(33), Some(41), "an offset above the increment is ignored");
+        for next in [u64::MAX - 1, u64::MAX] {
+            let mut last = Range { next, end: u64::MAX };
+            assert_eq!(last.take(2, step(1, 1)), None);
+            assert_eq!(last.take(1, step(65_535, 1)), None);
+        }
+    }
 }

@@ -94,13 +94,17 @@ impl SqlEngine {
     async fn statement(&self, session: &mut Session, sql: &[u8], out: &mut Output<'_>) -> Result<()> {
         session.env.start_statement();
         session.questions += 1;
+        let start = out.mark();
         self.statements.set(self.statements.get() + 1);
         let mut s = std::mem::take(&mut session.scratch);
         let result = self.statement_with(session, &mut s, sql, out).await;
         session.scratch = s;
         let seconds = session.env.sleep_seconds.replace(0.0);
         if seconds > 0.0 {
-            tokio::time::sleep(std::time::Duration::from_secs_f64(seconds)).await;
+            let slept = session.env.sleep(seconds).await;
+            if slept.is_err() && out.take_back(start) {
+                return slept;
+            }
         }
         result
     }
@@ -191,7 +195,13 @@ impl SqlEngine {
         // Asked now: a lost transaction ends its BEGIN too, and its statement must not be repeated alone.
         let inside = session.in_transaction();
         session.fix_isolation();
-        let answered = out.pending();
+        let start = out.mark();
+        if let Plan::Select(_) = plan
+            && session.env.variables.max_execution_ms > 0
+        {
+            let longest = std::time::Duration::from_millis(session.env.variables.max_execution_ms);
+            session.env.deadline.set(std::time::Instant::now().checked_add(longest));
+        }
         let done = match plan {
             Plan::Select(select) => {
                 read::select(cluster, session, s, select, params, out).await.map(|rows| (rows, None))
@@ -218,7 +228,7 @@ impl SqlEngine {
                 Ok(())
             }
             Err(fail) => {
-                let nothing_sent = out.pending() == answered;
+                let nothing_sent = out.take_back(start);
                 Err(self.failed(session, fail, before, inside, had_transaction, nothing_sent).await)
             }
         }
@@ -424,7 +434,8 @@ impl Engine for SqlEngine {
     async fn open(&self, info: ConnectionInfo) -> Result<Session> {
         let mut seed = [0u8; 8];
         getrandom::fill(&mut seed).map_err(|_| errors::internal("no entropy"))?;
-        let env = Env::new(info.user.clone(), info.host.clone(), info.id, u64::from_le_bytes(seed));
+        let env =
+            Env::new(info.user.clone(), info.host.clone(), info.id, u64::from_le_bytes(seed), info.interrupt.clone());
         let mut session = Session {
             env,
             transaction: None,

@@ -21,6 +21,13 @@ pub fn syntax(near: &str) -> SqlError {
 pub fn syntax_message(message: &str) -> SqlError {
     error(1064, b"42000", format!("You have an error in your SQL syntax; {message}"))
 }
+pub fn collation_mix(errno: u16, which: &str, operation: &str) -> SqlError {
+    let space = if which.is_empty() { "" } else { " " };
+    error(errno, b"HY000", format!("Illegal mix of collations{space}{which} for operation '{operation}'"))
+}
+pub fn truncated_number(kind: &str, text: &[u8]) -> SqlError {
+    error(1292, b"22007", format!("Truncated incorrect {kind} value: '{}'", String::from_utf8_lossy(text)))
+}
 pub fn empty_query() -> SqlError {
     error(1065, b"42000", "Query was empty".into())
 }
@@ -83,6 +90,20 @@ pub fn unknown_prepared(name: &str, by: &str) -> SqlError {
 pub fn not_preparable() -> SqlError {
     error(1295, b"HY000", "This command is not supported in the prepared statement protocol yet".into())
 }
+pub fn no_auto_increment() -> SqlError {
+    error(1467, b"HY000", "Failed to read auto-increment value from storage engine".into())
+}
+pub fn safe_update() -> SqlError {
+    let text =
+        "You are using safe update mode and you tried to update a table without a WHERE that uses a KEY column. ";
+    error(1175, b"HY000", text.into())
+}
+pub fn interrupted() -> SqlError {
+    error(1317, b"70100", "Query execution was interrupted".into())
+}
+pub fn out_of_time() -> SqlError {
+    error(3024, b"HY000", "Query execution was interrupted, maximum statement execution time exceeded".into())
+}
 pub fn column_twice(name: &str) -> SqlError {
     error(1110, b"42000", format!("Column '{name}' specified twice"))
 }
@@ -132,6 +153,9 @@ pub fn unknown_variable(name: &str) -> SqlError {
 }
 pub fn read_only_variable(name: &str) -> SqlError {
     error(1238, b"HY000", format!("Variable '{name}' is a read only variable"))
+}
+pub fn wrong_variable_type(name: &str) -> SqlError {
+    error(1232, b"42000", format!("Incorrect argument type to variable '{name}'"))
 }
 pub fn wrong_variable_value(name: &str, value: &str) -> SqlError {
     error(1231, b"42000", format!("Variable '{name}' can't be set to the value of '{value}'"))

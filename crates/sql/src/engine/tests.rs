@@ -16,7 +16,7 @@ use super::{
 };
 
 fn env() -> Env {
-    let mut env = Env::new("root".into(), "localhost".into(), 7, 1);
+    let mut env = Env::new("root".into(), "localhost".into(), 7, 1, Default::default());
     env.database = Some("d".into());
     env
 }

@@ -10,7 +10,7 @@ use super::{
 };
 
 fn environment() -> Env {
-    let mut env = Env::new("root".into(), "localhost".into(), 7, 1);
+    let mut env = Env::new("root".into(), "localhost".into(), 7, 1, Default::default());
     env.database = Some("d".into());
     for (name, value) in [
         ("n", Datum::Int(5)),

@@ -136,12 +136,15 @@ impl SqlEngine {
             // Ends what LOCK TABLES began, which has ended its transaction already; a later one goes on.
         } else if t.word("lock") {
             self.end_transaction(session, true).await?;
-        } else if t.word("flush") || t.word("do") {
-            // Nothing is cached that FLUSH could write; DO has no side effect here but SLEEP, which SELECT serves.
+        } else if t.word("do") {
+            self.evaluate_for_effects(session, text).await?;
+        } else if t.word("flush") {
+            // Nothing is cached that FLUSH could write.
         } else if t.word("kill") {
-            let _ = t.word("connection") || t.word("query");
+            let query = !t.word("connection") && t.word("query");
             let id = t.number()?.parse::<u32>().unwrap_or(0);
-            if !session.info.registry.kill(id) {
+            let registry = &session.info.registry;
+            if !(if query { registry.kill_query(id) } else { registry.kill(id) }) {
                 return Err(SqlError::new(1094, b"HY000", format!("Unknown thread id: {id}")));
             }
         } else if t.peek_word("analyze") || t.peek_word("optimize") || t.peek_word("check") || t.peek_word("repair") {
@@ -150,6 +153,25 @@ impl SqlEngine {
             return Err(t.error());
         }
         ok(session, out)
+    }
+
+    /// DO: a SELECT without a table whose values nobody sees.
+    async fn evaluate_for_effects(&self, session: &mut Session, text: &str) -> Result<()> {
+        let catalog = self.catalog().await?;
+        let select = format!("SELECT{}", text.get(2..).unwrap_or(""));
+        let super::plan::Plan::Select(plan) = plan_text(&catalog, &session.env, &select, Vec::new())? else {
+            return Err(errors::syntax(text));
+        };
+        if plan.table.is_some() {
+            return Err(errors::syntax(text));
+        }
+        let cx =
+            Context { layout: &plan.layout, row: &[], new_row: None, params: &[], aggregates: &[], env: &session.env };
+        for output in &plan.outputs {
+            output.expr.eval(&cx)?;
+        }
+        session.env.take_notes().iter().for_each(|e| session.warn_error(e));
+        Ok(())
     }
 
     async fn begin(&self, session: &mut Session, read_only: bool) -> Result<()> {
@@ -251,7 +273,7 @@ impl SqlEngine {
         let value = evaluate(session, value)?;
         let was = session.env.variables.autocommit;
         if let Some(warning) = session.env.variables.set(name, value.as_ref())? {
-            session.warn("Warning", 1235, warning);
+            session.warn_error(&warning);
         }
         if !was && session.env.variables.autocommit {
             self.end_transaction(session, true).await?;
@@ -308,7 +330,7 @@ fn set_transaction(session: &mut Session, lasting: bool, t: &mut Tokens) -> Resu
             }
             let level = words.join("-").to_ascii_uppercase();
             let warning = if lasting {
-                session.env.variables.set("transaction_isolation", Some(&Datum::text(level)))?
+                session.env.variables.set("transaction_isolation", Some(&Datum::text(level)))?.map(|w| w.message)
             } else {
                 let (repeatable, warning) = isolation(&level).ok_or_else(|| errors::syntax(&level))?;
                 session.next_repeatable_read = Some(repeatable);

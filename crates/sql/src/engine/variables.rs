@@ -5,10 +5,14 @@
 use std::{borrow::Cow, collections::BTreeMap};
 
 use super::{
+    auto_increment::Step,
     errors::{self, Result},
     expr::{Datum, Kind, temporal},
 };
-use crate::wire::constants::{MAX_ALLOWED_PACKET_DEFAULT, SERVER_VERSION};
+use crate::wire::{
+    SqlError,
+    constants::{MAX_ALLOWED_PACKET_DEFAULT, SERVER_VERSION},
+};
 
 /// Longest value that SET takes, in bytes.
 const VALUE_BYTES_MAX: usize = 4096;
@@ -19,6 +23,8 @@ enum Type {
     Text,
     /// 0/1 in expressions, ON/OFF in SHOW.
     Bool,
+    /// Seconds since 1970 with six digits; now, unless it was set.
+    Moment,
 }
 
 struct Definition {
@@ -101,7 +107,7 @@ static DEFINITIONS: &[Definition] = &[
     v("storage_engine", Type::Text, "InnoDB", true),
     v("system_time_zone", Type::Text, "UTC", false),
     v("time_zone", Type::Text, "SYSTEM", true),
-    v("timestamp", Type::Int, "0", true),
+    v("timestamp", Type::Moment, "0", true),
     v("transaction_isolation", Type::Text, "READ-COMMITTED", true),
     v("transaction_read_only", Type::Bool, "0", true),
     v("tx_isolation", Type::Text, "READ-COMMITTED", true),
@@ -126,6 +132,7 @@ pub fn check_name(name: &str) -> Result<()> {
 pub fn kind_of(name: &str) -> Kind {
     match find(name).map(|d| d.ty) {
         Some(Type::Int | Type::Bool) => Kind::Int,
+        Some(Type::Moment) => Kind::Decimal(6),
         _ => Kind::Text,
     }
 }
@@ -148,6 +155,15 @@ pub struct Variables {
     pub group_concat_max_len: usize,
     /// REPEATABLE READ, for the transactions that begin from now on.
     pub repeatable_read: bool,
+    pub auto_increment: Step,
+    /// First value of AUTO_INCREMENT of the next INSERT; 0: the next one.
+    pub insert_id: u64,
+    /// What NOW() says, in microseconds since 1970; 0: the time.
+    pub timestamp_micros: i64,
+    /// UPDATE and DELETE want a key or a LIMIT.
+    pub safe_updates: bool,
+    /// A SELECT that takes longer ends with an error; 0: none does.
+    pub max_execution_ms: u64,
 }
 
 impl Default for Variables {
@@ -164,6 +180,11 @@ impl Default for Variables {
             read_only: false,
             group_concat_max_len: 1024,
             repeatable_read: false,
+            auto_increment: Step { increment: 1, offset: 1 },
+            insert_id: 0,
+            timestamp_micros: 0,
+            safe_updates: false,
+            max_execution_ms: 0,
         }
     }
 }
@@ -177,12 +198,24 @@ impl Variables {
         }
     }
 
+    /// The variable timestamp, in microseconds since 1970.
+    fn moment(&self) -> i64 {
+        if self.timestamp_micros == 0 { super::expr::env::clock() } else { self.timestamp_micros }
+    }
+    /// An INSERT has used it.
+    pub fn forget_insert_id(&mut self) {
+        if std::mem::take(&mut self.insert_id) != 0 {
+            self.set.remove("insert_id");
+        }
+    }
+
     pub fn get(&self, name: &str, global: bool) -> Result<Datum<'static>> {
         let d = find(name).ok_or_else(|| errors::unknown_variable(name))?;
         let text = self.text(d, global);
         Ok(match d.ty {
             Type::Text => Datum::text(text.into_owned()),
             Type::Int | Type::Bool => super::digest::number(text.as_bytes()).unwrap_or(Datum::Int(0)),
+            Type::Moment => Datum::Decimal { unscaled: i128::from(self.moment()), scale: 6 },
         })
     }
 
@@ -190,13 +223,14 @@ impl Variables {
     pub fn list(&self, global: bool) -> Vec<(String, String)> {
         let show = |d: &Definition| match (d.ty, self.text(d, global)) {
             (Type::Bool, text) => if text == "0" { "OFF" } else { "ON" }.to_owned(),
+            (Type::Moment, _) => Datum::Decimal { unscaled: i128::from(self.moment()), scale: 6 }.as_string(),
             (_, text) => text.into_owned(),
         };
         DEFINITIONS.iter().map(|d| (d.name.to_owned(), show(d))).collect()
     }
 
-    /// Sets a variable of the session (`None`: its default); returns a warning where the value is accepted without effect.
-    pub fn set(&mut self, name: &str, value: Option<&Datum<'_>>) -> Result<Option<String>> {
+    /// Sets a variable of the session (`None`: its default); returns a warning where another value is in force.
+    pub fn set(&mut self, name: &str, value: Option<&Datum<'_>>) -> Result<Option<SqlError>> {
         let d = find(name).ok_or_else(|| errors::unknown_variable(name))?;
         if !d.settable {
             return Err(errors::read_only_variable(name));
@@ -214,6 +248,19 @@ impl Variables {
             },
             Type::Int => text.parse::<i64>().map_err(|_| wrong())?.to_string(),
             Type::Text => text.clone(),
+            Type::Moment => match value.map(|v| (v, v.number())) {
+                None => "0".to_owned(),
+                Some((Datum::Text(_) | Datum::Bytes(_), _) | (_, None)) => {
+                    return Err(errors::wrong_variable_type(name));
+                }
+                Some((_, Some(n))) => {
+                    let micros = n.to_f64() * 1e6;
+                    if !(0.0..=2_147_483_647e6).contains(&micros) {
+                        return Err(wrong());
+                    }
+                    (micros.round() as i64).to_string()
+                }
+            },
         };
         match d.name {
             "autocommit" => self.autocommit = stored == "1",
@@ -250,8 +297,23 @@ impl Variables {
                 for name in ["transaction_isolation", "tx_isolation"] {
                     self.set.insert(name, in_force.to_owned());
                 }
-                return Ok(weaker);
+                return Ok(weaker.map(|text| SqlError::new(1235, b"42000", text)));
             }
+            "auto_increment_increment" | "auto_increment_offset" => {
+                let asked = stored.parse::<i64>().map_err(|_| wrong())?;
+                let n = asked.clamp(1, 65_535);
+                let Step { increment, offset } = &mut self.auto_increment;
+                *(if d.name == "auto_increment_offset" { offset } else { increment }) = n as u64;
+                self.set.insert(d.name, n.to_string());
+                return Ok((n != asked).then(|| errors::truncated_number(name, asked.to_string().as_bytes())));
+            }
+            "insert_id" => self.insert_id = stored.parse().map_err(|_| wrong())?,
+            "timestamp" => {
+                self.timestamp_micros = stored.parse().map_err(|_| wrong())?;
+                return Ok(None);
+            }
+            "sql_safe_updates" => self.safe_updates = stored == "1",
+            "max_execution_time" => self.max_execution_ms = stored.parse().map_err(|_| wrong())?,
             "transaction_read_only" | "tx_read_only" => self.read_only = stored == "1",
             "character_set_client" | "character_set_connection" | "character_set_results" => {
                 let known = ["utf8mb4", "utf8", "utf8mb3", "binary", "ascii", "latin1", ""];

@@ -286,6 +286,7 @@ impl<E: Engine> Connection<E> {
                     capabilities: credentials.capabilities,
                     attributes: credentials.attributes,
                     registry: self.slot.registry.clone(),
+                    interrupt: self.slot.interrupt.clone(),
                 };
                 self.engine.open(info).await
             }

@@ -22,7 +22,7 @@ mod statements;
 pub use accounts::{Account, Accounts};
 pub use listener::{Server, ServerConfig};
 pub use output::{Collected, Output};
-pub use registry::{ConnectionEntry, Registry};
+pub use registry::{ConnectionEntry, Interrupt, Registry};
 
 pub use crate::wire::{ColumnDef, ColumnType, ParamValue, ResultWriter, SqlError, capability, status};
 
@@ -47,6 +47,8 @@ pub struct ConnectionInfo {
     pub attributes: Vec<(String, String)>,
     /// All connections of this server, for SHOW PROCESSLIST and KILL.
     pub registry: Arc<Registry>,
+    /// Set by KILL; the engine looks at it while it executes.
+    pub interrupt: Arc<Interrupt>,
 }
 
 /// The answer to a PREPARE.

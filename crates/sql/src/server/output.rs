@@ -17,6 +17,16 @@ use crate::wire::{SqlError, capability};
 pub struct Output<'a> {
     writer: ResultWriter<'a>,
     sink: Option<&'a mut (dyn AsyncWrite + Unpin)>,
+    flushes: u64,
+}
+
+/// A point in an answer to which it can be taken back; see [`Output::mark`].
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    flushes: u64,
+    pending: usize,
+    sequence: u8,
+    finished: u64,
 }
 
 impl<'a> Output<'a> {
@@ -25,12 +35,27 @@ impl<'a> Output<'a> {
         state: &'a mut ResultState,
         sink: &'a mut (dyn AsyncWrite + Unpin),
     ) -> Output<'a> {
-        Output { writer: ResultWriter::new(buffer, state), sink: Some(sink) }
+        Output { writer: ResultWriter::new(buffer, state), sink: Some(sink), flushes: 0 }
     }
 
     /// An output that only collects, for tests of engines.
     pub fn in_memory(buffer: &'a mut PacketBuffer, state: &'a mut ResultState) -> Output<'a> {
-        Output { writer: ResultWriter::new(buffer, state), sink: None }
+        Output { writer: ResultWriter::new(buffer, state), sink: None, flushes: 0 }
+    }
+
+    /// What was written so far.
+    pub fn mark(&mut self) -> Mark {
+        let (pending, finished) = (self.writer.pending(), self.writer.finished());
+        Mark { flushes: self.flushes, pending, sequence: self.writer.buffer().sequence(), finished }
+    }
+
+    /// Forgets what was written since `mark`; false: some of it is with the client already, and nothing changes.
+    pub fn take_back(&mut self, mark: Mark) -> bool {
+        if self.flushes != mark.flushes {
+            return false;
+        }
+        self.writer.take_back(mark.pending, mark.sequence, mark.finished);
+        true
     }
 
     /// Writes out what is complete once it exceeds [`OUTPUT_FLUSH_BYTES`]. Call it between rows of results that may be
@@ -47,6 +72,7 @@ impl<'a> Output<'a> {
     async fn flush(&mut self) -> Result<(), SqlError> {
         let Some(sink) = self.sink.as_mut() else { return Ok(()) };
         let buffer = self.writer.buffer();
+        self.flushes += 1;
         let written = write_bounded(sink, buffer.complete()).await;
         buffer.clear();
         written.map_err(|_| SqlError::new(1160, b"08S01", "Got an error writing communication packets"))

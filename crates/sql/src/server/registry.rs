@@ -2,6 +2,7 @@
 //! killed, never per command.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::Notify;
@@ -16,6 +17,36 @@ pub struct ConnectionEntry {
     /// The worker thread that serves it.
     pub worker: usize,
     pub(crate) kill: Arc<Notify>,
+    pub(crate) interrupt: Arc<Interrupt>,
+}
+
+/// Tells a running statement to end. Between statements it means nothing.
+#[derive(Debug, Default)]
+pub struct Interrupt {
+    asked: AtomicBool,
+    wake: Notify,
+}
+
+impl Interrupt {
+    fn ask(&self) {
+        self.asked.store(true, Relaxed);
+        self.wake.notify_waiters();
+    }
+    /// A statement begins.
+    pub fn reset(&self) {
+        self.asked.store(false, Relaxed);
+    }
+    #[inline]
+    pub fn is_asked(&self) -> bool {
+        self.asked.load(Relaxed)
+    }
+    /// Waits until it is asked for.
+    pub async fn asked(&self) {
+        let waiting = self.wake.notified();
+        if !self.is_asked() {
+            waiting.await;
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -66,7 +97,10 @@ impl Registry {
         }
         let id = inner.last_id;
         let kill = Arc::new(Notify::new());
-        let entry = ConnectionEntry { id, host: host.clone(), user: String::new(), worker, kill: kill.clone() };
+        let interrupt = Arc::new(Interrupt::default());
+        let (host_of, kill_of, interrupt_of) = (host.clone(), kill.clone(), interrupt.clone());
+        let entry =
+            ConnectionEntry { id, host: host_of, user: String::new(), worker, kill: kill_of, interrupt: interrupt_of };
         inner.connections.insert(id, entry);
         if inner.strangers.len() >= self.strangers_max
             && let Some(oldest) = inner.strangers.pop_first()
@@ -75,7 +109,7 @@ impl Registry {
             entry.kill.notify_one();
         }
         inner.strangers.insert(id);
-        Some(Slot { id, worker, host, kill, registry: self.clone() })
+        Some(Slot { id, worker, host, kill, interrupt, registry: self.clone() })
     }
 
     pub(crate) fn set_user(&self, id: u32, user: &str) {
@@ -87,10 +121,19 @@ impl Registry {
         inner.users += usize::from(is_new);
     }
 
-    /// Ends a connection as soon as its current command is done; false if there is none of this id.
+    /// Has the running statement of a connection end with an error; false if there is no connection of this id.
+    pub fn kill_query(&self, id: u32) -> bool {
+        let inner = self.lock();
+        let Some(entry) = inner.connections.get(&id) else { return false };
+        entry.interrupt.ask();
+        true
+    }
+
+    /// Ends a connection and its running statement; false if there is none of this id.
     pub fn kill(&self, id: u32) -> bool {
         let inner = self.lock();
         let Some(entry) = inner.connections.get(&id) else { return false };
+        entry.interrupt.ask();
         entry.kill.notify_one();
         true
     }
@@ -123,6 +166,7 @@ pub(crate) struct Slot {
     pub worker: usize,
     pub host: String,
     pub kill: Arc<Notify>,
+    pub interrupt: Arc<Interrupt>,
     pub registry: Arc<Registry>,
 }
 

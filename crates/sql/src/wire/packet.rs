@@ -234,6 +234,19 @@ impl PacketBuffer {
         self.bytes.truncate(self.packet_start);
     }
 
+    /// The sequence number the next packet will carry.
+    pub fn sequence(&self) -> u8 {
+        self.sequence
+    }
+
+    /// Drops all packets behind the first `pending` bytes; the next one carries `sequence`.
+    pub fn take_back(&mut self, pending: usize, sequence: u8) {
+        assert!(pending <= self.packet_start, "packets that were never written cannot be taken back");
+        self.bytes.truncate(pending);
+        self.packet_start = pending;
+        self.sequence = sequence;
+    }
+
     /// Whether a packet was begun and not ended.
     pub fn is_open(&self) -> bool {
         self.packet_start < self.bytes.len()

@@ -228,6 +228,17 @@ impl<'a> ResultWriter<'a> {
         self.out
     }
 
+    /// Forgets an unfinished result set and what was written behind `pending` bytes.
+    pub(crate) fn take_back(&mut self, pending: usize, sequence: u8, finished: u64) {
+        self.out.take_back(pending, sequence);
+        self.state.rows_open = false;
+        self.state.finished = finished;
+    }
+    /// Results that are complete since the command started.
+    pub(crate) fn finished(&self) -> u64 {
+        self.state.finished
+    }
+
     /// Starts a result set: column count and definitions.
     pub fn begin_rows(&mut self, columns: &[ColumnDef]) {
         assert!(!self.state.rows_open && !columns.is_empty(), "a result set starts once and has columns");

@@ -23,12 +23,14 @@ pub async fn update(
     plan: &Update,
     params: &[Datum<'_>],
 ) -> Done<Changed> {
+    lock::refuse_unsafe(&session.env, &plan.access.path, plan.limit.as_ref())?;
     if let Some(steps) = &plan.program
         && !plan.ignore
         && let Some(changed) = update_by_program(cluster, session, s, plan, steps, params).await?
     {
         return Ok(changed);
     }
+    session.env.take_notes();
     update_locked(cluster, session, s, plan, params).await
 }
 
@@ -67,6 +69,7 @@ async fn update_by_program(
     {
         let cx = context(session, schema, &[], params);
         plan.access.path.bind(schema, &cx, &mut s.bound)?;
+        lock::refuse_fault(&session.env, assign.strict)?;
         if s.bound.fallback || !s.bound.exact {
             return Ok(None);
         }
@@ -79,7 +82,7 @@ async fn update_by_program(
                         return Ok(None);
                     };
                     if value.is_null() {
-                        if !c.nullable || session.env.fault().is_some() {
+                        if !c.nullable {
                             return Ok(None);
                         }
                         update::push_set_null(&mut s.program, *column);
@@ -105,6 +108,9 @@ async fn update_by_program(
                 }
             }
         }
+    }
+    if session.env.has_notes() {
+        return Ok(None); // an error, or a warning, only if there is a row to change
     }
     if s.bound.points.is_empty() {
         return Ok(Some(Changed { info: info(0, 0), ..Changed::default() }));
@@ -163,7 +169,8 @@ async fn update_locked(
     let schema = &plan.table.schema;
     let limit = lock::limit(session, schema.layout(), plan.limit.as_ref(), params)?;
     let Update { table, access, order, in_order, reverse, .. } = plan;
-    let wanted = Wanted { table, access, order, in_order: *in_order, reverse: *reverse, lock: None, params };
+    let strict = session.env.variables.strict && !plan.ignore;
+    let wanted = Wanted { table, access, order, in_order: *in_order, reverse: *reverse, lock: None, params, strict };
     let mut hunt = Hunt::new(s, wanted, limit);
     let (mut matched, mut changed) = (0, 0);
     let mut refused = Vec::new();
@@ -354,7 +361,8 @@ pub fn truncate_now<'a>(now: Datum<'a>, ty: apus_types::ColumnType) -> Datum<'a>
     }
 }
 
-fn replace(schema: &TableSchema, row: &[u8], column: u16, value: &Datum<'_>) -> Result<Vec<u8>, ErrorCode> {
+/// The row with another value in a column.
+pub fn replace(schema: &TableSchema, row: &[u8], column: u16, value: &Datum<'_>) -> Result<Vec<u8>, ErrorCode> {
     let layout = schema.layout();
     let values: Vec<Value<'_>> =
         (0..schema.columns.len() as u16)
@@ -379,12 +387,15 @@ pub async fn delete(
     params: &[Datum<'_>],
 ) -> Done<Changed> {
     let schema = &plan.table.schema;
+    lock::refuse_unsafe(&session.env, &plan.access.path, plan.limit.as_ref())?;
+    let strict = session.env.variables.strict && !plan.ignore;
     let by_key = matches!(&plan.access.path, crate::engine::plan::access::Path::Points { index: None, .. })
         && plan.access.rest.is_none()
         && plan.limit.is_none();
     if by_key {
         let cx = context(session, schema, &[], params);
         plan.access.path.bind(schema, &cx, &mut s.bound)?;
+        lock::refuse_fault(&session.env, strict)?;
         if s.bound.exact && !s.bound.fallback {
             if s.bound.points.is_empty() {
                 return Ok(Changed::default());
@@ -402,7 +413,7 @@ pub async fn delete(
     }
     let limit = lock::limit(session, schema.layout(), plan.limit.as_ref(), params)?;
     let Delete { table, access, order, in_order, reverse, .. } = plan;
-    let wanted = Wanted { table, access, order, in_order: *in_order, reverse: *reverse, lock: None, params };
+    let wanted = Wanted { table, access, order, in_order: *in_order, reverse: *reverse, lock: None, params, strict };
     let mut hunt = Hunt::new(s, wanted, limit);
     let mut affected = 0;
     loop {

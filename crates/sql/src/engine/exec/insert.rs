@@ -4,10 +4,11 @@ use std::sync::OnceLock;
 
 use apus_client::ReadBatch;
 use apus_signal::tc::{ALLOW_DUPLICATE, ALLOW_MISSING, OpKind, OpStatus};
-use apus_types::{Epoch, ErrorCode, RowLayout, TableSchema, Value, key, schema};
+use apus_types::{ColumnType, Epoch, ErrorCode, RowLayout, TableSchema, Value, key, schema};
 
 use super::{Changed, Cluster, Info, change, duplicate, execute, lock, next_savepoint, read, reader};
 use crate::engine::{
+    auto_increment::{Refusal, Step},
     catalog::Table,
     convert::{self, Assign},
     errors,
@@ -19,9 +20,12 @@ use crate::engine::{
     },
     session::{Done, Fail, Scratch, Session},
 };
+use crate::wire::SqlError;
 
 /// Rows sent per batch.
 const INSERT_BATCH: usize = 1000;
+/// Attempts of a statement whose generated values were taken explicitly through another SQL node.
+const TAKEN_ATTEMPTS_MAX: u32 = 4;
 /// Memory of the rows of one INSERT, in bytes.
 pub const INSERT_BYTES_MAX: usize = 256 << 20;
 
@@ -46,46 +50,31 @@ pub async fn insert(
             collected = read::collect(cluster, session, s, select, params).await?;
             count = collected.len();
             let strict = session.env.variables.strict && plan.on_duplicate != OnDuplicate::Ignore;
-            if let Some(fault) = session.env.fault().filter(|_| strict) {
+            if let Some(fault) = session.env.fault_if(strict) {
                 return Err(fault.into());
             }
         }
     }
-    s.images.clear();
-    s.refused.clear();
-    keys::trim(&mut s.generated);
-    let mut highest_explicit = None;
-    let per_row = params.len() / repeat.max(1);
-    for i in 0..count {
-        let of_row = if repeat > 1 { &params[i * per_row..(i + 1) * per_row] } else { params };
-        let given = |place: usize| -> Given<'_> {
-            match &plan.source {
-                Source::Values(rows) => {
-                    rows[i % rows.len()].get(place).and_then(Option::as_ref).map_or(Given::Default, Given::Expr)
-                }
-                Source::Select(_) => Given::Value(collected[i][place].borrowed()),
-            }
+    let mut attempt = 0;
+    let (Outcome { affected, generated, updated }, highest_explicit) = loop {
+        attempt += 1;
+        let highest_explicit = make_rows(cluster, session, s, plan, params, repeat, (count, &collected)).await?;
+        let sent = match plan.on_duplicate {
+            OnDuplicate::Refuse => plain(cluster, session, s, table).await?,
+            _ => Sent::Done(row_by_row(cluster, session, s, plan, params).await?),
         };
-        let row = one_row(cluster, session, s, plan, of_row, given, (i + 1, count), highest_explicit).await?;
-        for e in s.refused.drain(..) {
-            session.warn_error(&e);
+        match sent {
+            Sent::Done(outcome) => break (outcome, highest_explicit),
+            Sent::Taken(_) if attempt < TAKEN_ATTEMPTS_MAX => {
+                if let Some(column) = table.schema.auto_increment_column() {
+                    cluster.auto_increment.forget(&table.schema, column);
+                }
+            }
+            Sent::Taken(e) => return Err(e.into()),
         }
-        s.generated.push(row.generated);
-        highest_explicit = highest_explicit.max(row.explicit);
-        if s.images.byte_len() > INSERT_BYTES_MAX {
-            return Err(errors::too_many_locks().into());
-        }
-    }
-    if let (Some(column), Some(value), Some(counters)) =
-        (table.schema.auto_increment_column(), highest_explicit, cluster.counters)
-    {
-        cluster.auto_increment.raise(cluster.client, counters, &table.schema, column, value).await?;
-    }
-    let Outcome { affected, generated, updated } = match plan.on_duplicate {
-        OnDuplicate::Refuse => plain(cluster, session, s, table).await?,
-        _ => row_by_row(cluster, session, s, plan, params).await?,
     };
     session.remember(&table.schema);
+    session.env.variables.forget_insert_id();
     if generated != 0 {
         session.env.last_insert_id.set(generated);
     }
@@ -100,6 +89,114 @@ pub async fn insert(
         (generated, _) => generated,
     };
     Ok(Changed { affected, last_insert_id, info })
+}
+
+/// Makes the rows of the statement in `s.images`; returns the highest explicit value of AUTO_INCREMENT.
+async fn make_rows(
+    cluster: Cluster<'_>,
+    session: &mut Session,
+    s: &mut Scratch,
+    plan: &Insert,
+    params: &[Datum<'_>],
+    repeat: usize,
+    (count, collected): (usize, &[Vec<Datum<'static>>]),
+) -> Done<Option<u64>> {
+    let table = &plan.table;
+    s.images.clear();
+    s.refused.clear();
+    keys::trim(&mut s.generated);
+    let mut numbers = Numbers::new(session);
+    let mut hidden = Numbers::hidden();
+    let per_row = params.len() / repeat.max(1);
+    for i in 0..count {
+        let of_row = if repeat > 1 { &params[i * per_row..(i + 1) * per_row] } else { params };
+        let given = |place: usize| -> Given<'_> {
+            match &plan.source {
+                Source::Values(rows) => {
+                    rows[i % rows.len()].get(place).and_then(Option::as_ref).map_or(Given::Default, Given::Expr)
+                }
+                Source::Select(_) => Given::Value(collected[i][place].borrowed()),
+            }
+        };
+        let generated =
+            one_row(cluster, session, s, plan, of_row, given, (i + 1, count), (&mut numbers, &mut hidden)).await?;
+        for e in s.refused.drain(..) {
+            session.warn_error(&e);
+        }
+        s.generated.push(generated);
+        if s.images.byte_len() > INSERT_BYTES_MAX {
+            return Err(errors::too_many_locks().into());
+        }
+    }
+    if let (Some(column), Some(value), Some(counters)) =
+        (table.schema.auto_increment_column(), numbers.highest(), cluster.counters)
+    {
+        cluster.auto_increment.raise(cluster.client, counters, &table.schema, column, value).await?;
+    }
+    Ok(numbers.explicit)
+}
+
+/// What became of an attempt.
+enum Sent {
+    Done(Outcome),
+    /// A generated value is there already, put there explicitly through another SQL node.
+    Taken(SqlError),
+}
+
+/// The values of AUTO_INCREMENT of one statement.
+struct Numbers {
+    /// Reserved for this statement: the next one and how many.
+    next: u64,
+    left: u64,
+    step: Step,
+    /// The variable insert_id, until it is used.
+    forced: Option<u64>,
+    /// The highest explicit value so far, and the highest that insert_id gave.
+    explicit: Option<u64>,
+    given: Option<u64>,
+}
+
+impl Numbers {
+    fn new(session: &Session) -> Numbers {
+        let variables = &session.env.variables;
+        let forced = Some(variables.insert_id).filter(|n| *n != 0);
+        Numbers { next: 0, left: 0, step: variables.auto_increment, forced, explicit: None, given: None }
+    }
+    /// Of the primary key of a table without one.
+    fn hidden() -> Numbers {
+        Numbers { next: 0, left: 0, step: Step { increment: 1, offset: 1 }, forced: None, explicit: None, given: None }
+    }
+    /// The counter must be above it.
+    fn highest(&self) -> Option<u64> {
+        self.explicit.max(self.given)
+    }
+
+    /// A value for the next row; `rows` are left, each of which may want one.
+    async fn generate(&mut self, cluster: Cluster<'_>, schema: &TableSchema, column: u16, rows: u64) -> Done<u64> {
+        let counters = cluster.counters.ok_or_else(|| errors::internal("no counters of AUTO_INCREMENT"))?;
+        if let Some(first) = self.forced.take() {
+            (self.next, self.left) = (first, rows);
+            self.given = first.checked_add(self.step.increment.saturating_mul(rows - 1));
+        }
+        if self.explicit.is_some_and(|explicit| explicit >= self.next) {
+            self.left = 0; // what is generated behind an explicit value must lie above it
+        }
+        if self.left == 0 {
+            if let Some(highest) = self.highest() {
+                cluster.auto_increment.raise(cluster.client, counters, schema, column, highest).await?;
+            }
+            let taken = cluster.auto_increment.take(cluster.client, counters, schema, column, rows, self.step).await;
+            self.next = taken.map_err(|refusal| match refusal {
+                Refusal::Client(e) => Fail::Client(e),
+                Refusal::Exhausted => errors::no_auto_increment().into(),
+            })?;
+            self.left = rows;
+        }
+        let value = self.next;
+        self.next = value.saturating_add(self.step.increment);
+        self.left -= 1;
+        Ok(value)
+    }
 }
 
 /// What became of the rows.
@@ -118,13 +215,8 @@ enum Given<'a> {
     Value(Datum<'a>),
 }
 
-struct NewRow {
-    /// Value of AUTO_INCREMENT, if it was generated; else 0.
-    generated: u64,
-    explicit: Option<u64>,
-}
-
-/// Makes one row, number `row` of `count`, and appends it to `s.images`.
+/// Makes one row, number `row` of `count`, and appends it to `s.images`; returns its value of AUTO_INCREMENT if that was generated,
+/// else 0.
 #[allow(clippy::too_many_arguments)]
 async fn one_row<'a>(
     cluster: Cluster<'_>,
@@ -134,12 +226,12 @@ async fn one_row<'a>(
     params: &'a [Datum<'a>],
     given: impl Fn(usize) -> Given<'a>,
     (row, count): (usize, usize),
-    highest_explicit: Option<u64>,
-) -> Done<NewRow> {
+    (numbers, hidden): (&mut Numbers, &mut Numbers),
+) -> Done<u64> {
     let schema = &plan.table.schema;
     let assign = Assign { row, strict: session.env.variables.strict, zone: session.env.zone() };
     let cx = Context { layout: no_layout(), row: &[], new_row: None, params, aggregates: &[], env: &session.env };
-    let (mut generated, mut explicit) = (0, None);
+    let mut generated = 0;
     let left = (count - row + 1) as u64;
     let lenient = !assign.strict || plan.on_duplicate == OnDuplicate::Ignore;
     let mut values: Vec<Datum<'_>> = recycle(std::mem::take(&mut s.cells));
@@ -185,19 +277,17 @@ async fn one_row<'a>(
                 _ => false,
             };
             if wanted {
-                let counters = cluster.counters.ok_or_else(|| errors::internal("no counters of AUTO_INCREMENT"))?;
-                if let Some(value) = highest_explicit {
-                    // Of an earlier row: what is generated now must lie above.
-                    cluster.auto_increment.raise(cluster.client, counters, schema, i as u16, value).await?;
-                }
-                let n = cluster.auto_increment.next(cluster.client, counters, schema, i as u16, left).await?;
+                let of_column = if c.name.starts_with('#') { &mut *hidden } else { &mut *numbers };
+                // As InnoDB: at the end of the type it is tried to insert the greatest value.
+                let n = of_column.generate(cluster, schema, i as u16, left).await?.min(greatest(c.ty));
                 if !c.name.starts_with('#') {
                     generated = n;
                 }
                 values.push(convert::assign(c, Datum::UInt(n), assign)?);
                 continue;
             }
-            explicit = value.number().and_then(|n| u64::try_from(n.to_i128()).ok());
+            let explicit = value.number().and_then(|n| u64::try_from(n.to_i128()).ok());
+            numbers.explicit = numbers.explicit.max(explicit);
         }
         if value.is_null() && !c.nullable {
             let e = errors::null_not_allowed(&c.name);
@@ -213,7 +303,15 @@ async fn one_row<'a>(
     }
     encode_row(schema, &values, &mut s.images)?;
     s.cells = recycle(values);
-    Ok(NewRow { generated, explicit })
+    Ok(generated)
+}
+
+/// The greatest value that a column of integers holds.
+fn greatest(ty: ColumnType) -> u64 {
+    match ty {
+        ColumnType::Int { bits, unsigned } => u64::MAX >> (64 - u32::from(bits) + u32::from(!unsigned)),
+        _ => u64::MAX,
+    }
 }
 
 /// Columns whose values are gathered without an allocation.
@@ -250,12 +348,13 @@ fn no_layout() -> &'static RowLayout {
 }
 
 /// All of `s.images` or none.
-async fn plain(cluster: Cluster<'_>, session: &mut Session, s: &mut Scratch, table: &Table) -> Done<Outcome> {
+async fn plain(cluster: Cluster<'_>, session: &mut Session, s: &mut Scratch, table: &Table) -> Done<Sent> {
     let schema = &table.schema;
     let count = s.images.len();
     let own = !session.in_transaction() && session.transaction.is_none() && count <= INSERT_BATCH;
     let savepoint = next_savepoint(session);
     for first in (0..count).step_by(INSERT_BATCH) {
+        session.env.may_go_on()?;
         s.ops.clear();
         for i in first..count.min(first + INSERT_BATCH) {
             let image = s.images.get(i).unwrap_or(&[]);
@@ -271,13 +370,28 @@ async fn plain(cluster: Cluster<'_>, session: &mut Session, s: &mut Scratch, tab
         };
         match sent {
             Err(Fail::Client(e)) if e.code == ErrorCode::DuplicateKey => {
-                return Err(duplicate(table, e.index, s.images.get(first + e.op as usize)).into());
+                let row = first + e.op as usize;
+                let refused = duplicate(table, e.index, s.images.get(row));
+                let is_generated = s.generated.get(row).is_some_and(|n| *n != 0) && has_counter(schema, e.index);
+                if !is_generated || !own && (e.aborted || session.transaction.is_none()) {
+                    return Err(refused.into());
+                }
+                if let Some(transaction) = session.transaction.as_mut().filter(|_| !own) {
+                    transaction.rollback_to(savepoint).await?;
+                }
+                return Ok(Sent::Taken(refused));
             }
             other => other?,
         }
     }
     let generated = s.generated.iter().copied().find(|&n| n != 0).unwrap_or(0);
-    Ok(Outcome { affected: count as u64, generated, updated: 0 })
+    Ok(Sent::Done(Outcome { affected: count as u64, generated, updated: 0 }))
+}
+
+/// Whether the AUTO_INCREMENT column is part of an index.
+fn has_counter(schema: &TableSchema, index: u16) -> bool {
+    let columns = schema.index_columns(apus_types::IndexNo(index)).unwrap_or(&[]);
+    schema.auto_increment_column().is_some_and(|c| columns.contains(&c))
 }
 
 /// IGNORE, REPLACE and ON DUPLICATE KEY UPDATE: each row finds out what is in its way.
@@ -294,7 +408,12 @@ async fn row_by_row(
     let mut outcome = Outcome::default();
     session.transaction.get_or_insert_with(|| cluster.client.begin());
     for (i, image) in images.iter().enumerate() {
+        let mut renumbered;
+        let mut image = image;
+        let mut attempt = 0;
         loop {
+            attempt += 1;
+            session.env.may_go_on()?;
             s.key.clear();
             key::encode_from_row(schema, &schema.primary_key, image, &mut s.key)?;
             s.ops.clear();
@@ -313,6 +432,11 @@ async fn row_by_row(
                 Err(e) => return Err(e),
             };
             session.remember(schema);
+            if s.generated[i] != 0 && attempt < TAKEN_ATTEMPTS_MAX && has_counter(schema, conflict) {
+                renumbered = renumber(cluster, session, s, table, image, i).await?;
+                image = &renumbered;
+                continue;
+            }
             if plan.on_duplicate == OnDuplicate::Ignore {
                 let e = duplicate(table, conflict, Some(image));
                 session.warn_error(&e);
@@ -355,6 +479,26 @@ async fn row_by_row(
     }
     s.images = images;
     Ok(outcome)
+}
+
+/// Row `i` with another generated value, above all explicit ones.
+async fn renumber(
+    cluster: Cluster<'_>,
+    session: &Session,
+    s: &mut Scratch,
+    table: &Table,
+    image: &[u8],
+    i: usize,
+) -> Done<Vec<u8>> {
+    let schema = &table.schema;
+    let column = schema.auto_increment_column().ok_or_else(|| errors::internal("no AUTO_INCREMENT column"))?;
+    cluster.auto_increment.forget(schema, column);
+    let mut numbers = Numbers { forced: None, ..Numbers::new(session) };
+    let c = &schema.columns[usize::from(column)];
+    let n = numbers.generate(cluster, schema, column, 1).await?.min(greatest(c.ty));
+    s.generated[i] = n;
+    let assign = Assign { row: i + 1, strict: true, zone: session.env.zone() };
+    Ok(change::replace(schema, image, column, &convert::assign(c, Datum::UInt(n), assign)?)?)
 }
 
 /// Primary key of the row that has the same key in an index.

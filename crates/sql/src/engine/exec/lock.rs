@@ -48,6 +48,8 @@ pub struct Wanted<'p> {
     /// How SELECT locks; `None`: exclusively, as changes do.
     pub lock: Option<Lock>,
     pub params: &'p [Datum<'p>],
+    /// A change in strict mode: what a condition warns of refuses the statement.
+    pub strict: bool,
 }
 
 /// The search for rows to lock, a batch at a time.
@@ -82,6 +84,7 @@ impl<'p> Hunt<'p> {
     pub async fn next(&mut self, cluster: Cluster<'_>, session: &mut Session, s: &mut Scratch) -> Done<bool> {
         let before = s.locked.len();
         while self.left > 0 && s.locked.len() == before {
+            session.env.may_go_on()?;
             if self.at >= s.candidates.len() {
                 if self.searched && !self.cut {
                     return Ok(false);
@@ -106,7 +109,7 @@ impl<'p> Hunt<'p> {
     }
 
     async fn lock(&self, cluster: Cluster<'_>, session: &mut Session, s: &mut Scratch, count: usize) -> Done<()> {
-        let Wanted { table, access, lock, params, .. } = self.wanted;
+        let Wanted { table, access, lock, params, strict, .. } = self.wanted;
         let exclusive = lock.is_none_or(|l| l.exclusive);
         let wait = match lock {
             Some(Lock { no_wait: true, .. }) => NO_WAIT,
@@ -126,7 +129,7 @@ impl<'p> Hunt<'p> {
             }
             layout.check(row)?;
             let key = s.candidates.payload(self.at + i);
-            if passes(access.full.as_ref(), layout, row, params, &session.env)? {
+            if passes(access.full.as_ref(), layout, row, params, &session.env, strict)? {
                 s.locked.push_plain(key, row);
                 if self.limited {
                     s.done.insert(key);
@@ -146,10 +149,25 @@ fn passes(
     row: &[u8],
     params: &[Datum<'_>],
     env: &Env,
+    strict: bool,
 ) -> errors::Result<bool> {
-    match filter {
-        Some(f) => f.passes(&Context { layout, row, new_row: None, params, aggregates: &[], env }),
-        None => Ok(true),
+    let Some(filter) = filter else { return Ok(true) };
+    let found = filter.passes(&Context { layout, row, new_row: None, params, aggregates: &[], env })?;
+    refuse_fault(env, strict)?;
+    Ok(found)
+}
+
+/// With sql_safe_updates a change needs a LIMIT or a condition on a key.
+pub fn refuse_unsafe(env: &Env, path: &Path, limit: Option<&Expr>) -> errors::Result<()> {
+    let whole = matches!(path, Path::Range { equal, low: None, high: None, .. } if equal.is_empty());
+    if env.variables.safe_updates && limit.is_none() && whole { Err(errors::safe_update()) } else { Ok(()) }
+}
+
+/// What an expression of a change has warned of is an error in strict mode.
+pub fn refuse_fault(env: &Env, strict: bool) -> errors::Result<()> {
+    match env.fault_if(strict) {
+        Some(fault) => Err(fault),
+        None => Ok(()),
     }
 }
 
@@ -162,7 +180,7 @@ async fn candidates(
     wanted: Wanted<'_>,
     most: u64,
 ) -> Done<bool> {
-    let Wanted { table, access, order, params, .. } = wanted;
+    let Wanted { table, access, order, params, strict, .. } = wanted;
     let schema = &table.schema;
     let layout = schema.layout();
     let env = &session.env;
@@ -170,6 +188,7 @@ async fn candidates(
     s.candidates.clear();
     let empty = Context { layout, row: &[], new_row: None, params, aggregates: &[], env };
     access.path.bind(schema, &empty, &mut s.bound)?;
+    refuse_fault(env, strict)?;
     if s.bound.empty {
         return Ok(false);
     }
@@ -187,8 +206,9 @@ async fn candidates(
     let mut source = Source::open(cluster, s, table, access, None, seen, ordered, wanted.reverse, limit).await?;
     let mut primary = std::mem::take(&mut s.key);
     while source.next(s).await? {
+        env.may_go_on()?;
         for row in s.rows.iter().flatten() {
-            if !passes(access.full.as_ref(), layout, row, params, env)? {
+            if !passes(access.full.as_ref(), layout, row, params, env, strict)? {
                 continue;
             }
             primary.clear();

@@ -88,9 +88,9 @@ pub async fn select(
         s.aggregates.extend(values);
         out.begin_rows(&plan.defs);
         sink.aggregated(&s.aggregates, out).await?;
-        let sent = sink.sent;
+        let found = sink.found;
         s.sink = sink.into_buffers();
-        return Ok(sent);
+        return Ok(found);
     }
     out.begin_rows(&plan.defs);
     if !s.bound.empty && sink.wanted() > 0 {
@@ -101,6 +101,7 @@ pub async fn select(
             Source::open(cluster, s, table, access, plan.columns.as_deref(), seen, ordered, plan.reverse, wanted)
                 .await?;
         'all: while source.next(s).await? {
+            session.env.may_go_on()?;
             for row in s.rows.iter().flatten() {
                 let keep = match filter {
                     Some(f) => f.passes(&sink.context(row))?,
@@ -114,9 +115,9 @@ pub async fn select(
         }
     }
     sink.finish(out).await?;
-    let sent = sink.sent;
+    let found = sink.found;
     s.sink = sink.into_buffers();
-    Ok(sent)
+    Ok(found)
 }
 
 /// SELECT from a table of INFORMATION_SCHEMA.
@@ -152,7 +153,7 @@ async fn select_virtual(
         out.flush_if_full().await?;
     }
     sink.finish(out).await?;
-    Ok(sink.sent)
+    Ok(sink.found)
 }
 
 /// SELECT ... FOR UPDATE or FOR SHARE.
@@ -168,14 +169,14 @@ async fn select_locked(
     out: &mut Output<'_>,
 ) -> Done<u64> {
     let rows = match (lock::limit(session, &plan.layout, plan.limit.as_ref(), params)?, &plan.group) {
-        (Some(n), None) if !plan.distinct => {
+        (Some(n), None) if !plan.distinct && !plan.counts_all => {
             Some(n.saturating_add(lock::limit(session, &plan.layout, plan.offset.as_ref(), params)?.unwrap_or(0)))
         }
         _ => None,
     };
     let order = if plan.group.is_some() { &[] } else { plan.order.as_slice() };
     let (in_order, reverse) = (plan.in_order, plan.reverse);
-    let wanted = Wanted { table, access, order, in_order, reverse, lock: plan.lock, params };
+    let wanted = Wanted { table, access, order, in_order, reverse, lock: plan.lock, params, strict: false };
     let mut hunt = Hunt::new(s, wanted, rows);
     while hunt.next(cluster, session, s).await? {}
     let mut sink = Sink::new(plan, params, &session.env, std::mem::take(&mut s.sink))?;
@@ -188,9 +189,9 @@ async fn select_locked(
     }
     s.locked.clear();
     sink.finish(out).await?;
-    let sent = sink.sent;
+    let found = sink.found;
     s.sink = sink.into_buffers();
-    Ok(sent)
+    Ok(found)
 }
 
 /// Aggregates over disjoint ranges, all asked for at once.
@@ -260,7 +261,7 @@ async fn without_table(
         sink.row(&[], out)?;
     }
     sink.finish(out).await?;
-    Ok(sink.sent)
+    Ok(sink.found)
 }
 
 /// Batches of rows along a bound path (`s.bound`), delivered in `s.rows`.
@@ -457,6 +458,7 @@ pub async fn collect(
         let mut source =
             Source::open(cluster, s, table, access, plan.columns.as_deref(), seen, false, false, u64::MAX).await?;
         while source.next(s).await? {
+            session.env.may_go_on()?;
             for row in s.rows.iter().flatten() {
                 take(row, full)?;
             }

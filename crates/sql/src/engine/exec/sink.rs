@@ -65,7 +65,8 @@ pub struct Sink<'p> {
     values: Vec<Vec<Datum<'static>>>,
     /// Memory beside the buffers.
     bytes: usize,
-    pub sent: u64,
+    /// Rows that came as far as the LIMIT, also those that OFFSET skips; with SQL_CALC_FOUND_ROWS all of them.
+    pub found: u64,
 }
 
 impl<'p> Sink<'p> {
@@ -80,7 +81,7 @@ impl<'p> Sink<'p> {
             states: Vec::new(),
             values: Vec::new(),
             bytes: 0,
-            sent: 0,
+            found: 0,
         };
         sink.buffers.clear();
         sink.left = count(plan.limit.as_ref(), &sink.context(&[]))?.unwrap_or(u64::MAX);
@@ -94,6 +95,9 @@ impl<'p> Sink<'p> {
 
     /// Rows worth asking for: nothing behind the LIMIT when rows are not held back.
     pub fn wanted(&self) -> u64 {
+        if self.plan.counts_all {
+            return u64::MAX;
+        }
         if self.plan.group.is_some() || !self.plan.in_order || self.plan.distinct {
             return if self.left == 0 { 0 } else { u64::MAX };
         }
@@ -134,7 +138,7 @@ impl<'p> Sink<'p> {
         let outputs = &self.plan.outputs;
         let (_, new) = self.buffers.seen.insert_with(|key| {
             for output in outputs {
-                let collation = crate::engine::expr::build::collation_of(&output.expr).unwrap_or_default();
+                let collation = crate::engine::expr::build::collation_of(&output.expr, &[]);
                 cells::push_sort_key(key, output.kind, collation, &output.expr.eval(cx)?, false);
             }
             Ok::<(), crate::wire::SqlError>(())
@@ -144,12 +148,8 @@ impl<'p> Sink<'p> {
     }
 
     fn emit(&mut self, cx: &Context<'_>, out: &mut Output<'_>) -> Result<bool> {
-        if self.left == 0 {
-            return Ok(false);
-        }
-        if self.skip > 0 {
-            self.skip -= 1;
-            return Ok(true);
+        if !self.is_shown() {
+            return Ok(self.wants_more());
         }
         out.row_start();
         for output in &self.plan.outputs {
@@ -159,27 +159,37 @@ impl<'p> Sink<'p> {
             }
         }
         out.row_end();
-        self.sent += 1;
+        Ok(self.wants_more())
+    }
+
+    /// Counts a row; whether it is between OFFSET and LIMIT.
+    fn is_shown(&mut self) -> bool {
+        if self.left == 0 {
+            self.found += u64::from(self.plan.counts_all);
+            return false;
+        }
+        self.found += 1;
+        if self.skip > 0 {
+            self.skip -= 1;
+            return false;
+        }
         self.left -= 1;
-        Ok(self.left > 0)
+        true
+    }
+    fn wants_more(&self) -> bool {
+        self.left > 0 || self.plan.counts_all
     }
 
     fn emit_values(&mut self, values: &[Datum<'_>], out: &mut Output<'_>) -> bool {
-        if self.left == 0 {
-            return false;
-        }
-        if self.skip > 0 {
-            self.skip -= 1;
-            return true;
+        if !self.is_shown() {
+            return self.wants_more();
         }
         out.row_start();
         for (output, value) in self.plan.outputs.iter().zip(values) {
             cells::write_datum(out, output.kind, value);
         }
         out.row_end();
-        self.sent += 1;
-        self.left -= 1;
-        self.left > 0
+        self.wants_more()
     }
 
     fn accumulate(&mut self, group: &Group, row: &[u8]) -> Result<()> {

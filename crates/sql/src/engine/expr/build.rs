@@ -16,7 +16,11 @@ mod rows;
 
 pub use aggregate::{Aggregate, AggregateKind};
 
-use super::{ArithOp, CastType, ColumnRef, CompareOp, Datum, Expr, Kind, decimal, func, func_time};
+use super::{
+    ArithOp, CastType, ColumnRef, CompareOp, Datum, Expr, Kind,
+    coercion::{self, Coercion},
+    decimal, func, func_time,
+};
 use crate::engine::{
     digest,
     errors::{self, Result},
@@ -24,6 +28,17 @@ use crate::engine::{
 
 /// Deepest nesting of an expression, a guard of the stack.
 const DEPTH_MAX: usize = 200;
+
+/// What a name means that is both an alias of the select list and a column of the table.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Precedence {
+    #[default]
+    Column,
+    /// ORDER BY of a bare name.
+    Alias,
+    /// HAVING: the column if the rows are grouped by it, else the alias.
+    Grouped,
+}
 
 /// Where names are looked up.
 #[derive(Default)]
@@ -39,9 +54,11 @@ pub struct Builder<'a> {
     /// Whether aggregates may stand here.
     pub allow_aggregates: bool,
     pub aggregates: Vec<Aggregate>,
-    /// Column aliases visible in this clause, and whether they come before the table's columns.
+    /// Column aliases visible in this clause.
     pub aliases: Vec<(String, Expr)>,
-    pub aliases_first: bool,
+    pub precedence: Precedence,
+    /// What the rows are grouped by, for [`Precedence::Grouped`].
+    pub grouped: Vec<Expr>,
     pub param_kinds: Vec<Kind>,
     /// The table of an INSERT, whose columns may be named in DEFAULT(column) only.
     pub target: Option<&'a TableSchema>,
@@ -131,8 +148,11 @@ impl<'a> Builder<'a> {
                 if self.is_number(&expr) {
                     list = list.into_iter().map(as_number).collect();
                 }
+                let operation = if list.len() == 1 { "=" } else { "IN" };
+                let all: Vec<&Expr> = std::iter::once(&expr).chain(&list).collect();
+                let collation = coercion::compared(&all, &self.param_kinds, operation)?;
+                list = list.into_iter().map(|e| exact(&expr, e)).collect();
                 let expr = Box::new(expr);
-                let collation = list.iter().fold(collation_of(&expr), |c, e| c.or(collation_of(e))).unwrap_or_default();
                 Expr::In { expr, list, negated: *negated, collation }
             }
             A::Between { expr, negated, low, high } => {
@@ -143,8 +163,9 @@ impl<'a> Builder<'a> {
                 if self.is_number(&expr) {
                     (low, high) = (as_number(low), as_number(high));
                 }
+                let collation = coercion::compared(&[&expr, &low, &high], &self.param_kinds, "between")?;
+                (low, high) = (exact(&expr, low), exact(&expr, high));
                 let (expr, low, high) = (Box::new(expr), Box::new(low), Box::new(high));
-                let collation = pick([&expr, &low, &high]);
                 Expr::Between { expr, low, high, negated: *negated, collation }
             }
             A::Like { negated, any: false, expr, pattern, escape_char } => {
@@ -156,7 +177,7 @@ impl<'a> Builder<'a> {
                         _ => return Err(errors::wrong_arguments("ESCAPE")),
                     },
                 };
-                let collation = pick([&expr, &pattern]);
+                let collation = coercion::compared(&[&expr, &pattern], &self.param_kinds, "like")?;
                 Expr::Like { expr, pattern, escape, negated: *negated, collation }
             }
             A::Case { operand, conditions, else_result, .. } => {
@@ -166,7 +187,11 @@ impl<'a> Builder<'a> {
                     whens.push((self.build(&when.condition)?, self.build(&when.result)?));
                 }
                 let otherwise = else_result.as_ref().map(|e| self.boxed(e)).transpose()?;
-                let collation = operand.as_deref().and_then(collation_of).unwrap_or_default();
+                let compared: Vec<&Expr> = match &operand {
+                    Some(operand) => std::iter::once(&**operand).chain(whens.iter().map(|(when, _)| when)).collect(),
+                    None => Vec::new(),
+                };
+                let collation = coercion::compared(&compared, &self.param_kinds, "case")?;
                 Expr::Case { operand, whens, otherwise, collation }
             }
             A::Cast { expr, data_type, .. } | A::Convert { expr, data_type: Some(data_type), charset: None, .. } => {
@@ -181,8 +206,7 @@ impl<'a> Builder<'a> {
                 let collation = Collation::from_name(name.trim_matches('`')).ok_or_else(|| {
                     crate::wire::SqlError::new(1273, b"HY000", format!("Unknown collation: '{name}'"))
                 })?;
-                // A cast to text that carries the collation.
-                Expr::Call(func::Func::Concat, vec![self.build(expr)?], collation)
+                Expr::Call(func::Func::Collate, vec![self.build(expr)?], collation)
             }
             A::Function(f) => self.function(f)?,
             A::Substring { expr, substring_from, substring_for, .. } => {
@@ -267,7 +291,12 @@ impl<'a> Builder<'a> {
         }
         let alias = self.aliases.iter().find(|(a, _)| a.eq_ignore_ascii_case(&name.value)).map(|(_, e)| e.clone());
         let column = self.column(&name.value);
-        let found = if self.aliases_first { alias.or(column) } else { column.or(alias) };
+        let column_first = match self.precedence {
+            Precedence::Column => true,
+            Precedence::Alias => false,
+            Precedence::Grouped => column.as_ref().is_some_and(|c| self.grouped.contains(c)),
+        };
+        let found = if column_first { column.or(alias) } else { alias.or(column) };
         found.ok_or_else(|| errors::unknown_column(&name.value, self.clause))
     }
 
@@ -317,7 +346,12 @@ impl<'a> Builder<'a> {
             return self.date_add(base, interval, false);
         }
         let (mut a, mut b) = (self.boxed(left)?, self.boxed(right)?);
-        let collation = pick([&a, &b]);
+        let is_comparison = matches!(op, B::Eq | B::NotEq | B::Lt | B::LtEq | B::Gt | B::GtEq | B::Spaceship);
+        let mut collation = Collation::default();
+        if is_comparison {
+            collation = coercion::compared(&[&a, &b], &self.param_kinds, &op.to_string())?;
+            (*a, *b) = (exact(&b, (*a).clone()), exact(&a, (*b).clone()));
+        }
         if self.is_number(&a) || *op == B::Xor {
             b = Box::new(as_number(*b));
         }
@@ -481,35 +515,44 @@ impl<'a> Builder<'a> {
             return Err(errors::unknown_function(&self.database, &f.name.to_string()));
         };
         let args = if function.is_numeric() { args.into_iter().map(as_number).collect() } else { args };
+        if matches!(function, func::Func::NullIf | func::Func::Strcmp | func::Func::FindInSet) {
+            let compared: Vec<&Expr> = args.iter().collect();
+            let collation = coercion::compared(&compared, &self.param_kinds, &name)?;
+            let args = match <[Expr; 2]>::try_from(args) {
+                Ok([value, other]) if function == func::Func::NullIf => {
+                    let other = exact(&value, other);
+                    vec![value, other]
+                }
+                Ok(two) => two.into(),
+                Err(args) => args,
+            };
+            return Ok(Expr::Call(function, args, collation));
+        }
         Ok(call(function, args))
     }
 }
 
 fn call(f: func::Func, args: Vec<Expr>) -> Expr {
-    let collation = args.iter().find_map(collation_of).unwrap_or_default();
+    let collation = coercion::carried(&args, &[]);
     Expr::Call(f, args, collation)
 }
 
-/// The collation that an expression brings into a comparison.
-pub fn collation_of(e: &Expr) -> Option<Collation> {
-    match e {
-        Expr::Column(c) | Expr::NewColumn(c) => c.ty.collation().or(match c.ty {
-            ColumnType::Binary { .. } | ColumnType::VarBinary { .. } | ColumnType::Blob { .. } => {
-                Some(Collation::Binary)
-            }
-            _ => None,
-        }),
-        Expr::Call(func::Func::Concat, args, collation) if args.len() == 1 => Some(*collation),
-        Expr::Call(_, args, _) => args.iter().find_map(collation_of),
-        Expr::Cast(_, CastType::Bytes(_)) => Some(Collation::Binary),
-        Expr::Cast(e, CastType::Text(_)) => collation_of(e),
-        Expr::Case { whens, .. } => whens.iter().find_map(|(_, then)| collation_of(then)),
-        _ => None,
-    }
+/// The collation by which the values of an expression are ordered and told apart.
+pub fn collation_of(e: &Expr, params: &[Kind]) -> Collation {
+    Coercion::of(e, params).collation
 }
 
-fn pick<const N: usize>(list: [&Expr; N]) -> Collation {
-    list.into_iter().find_map(collation_of).unwrap_or_default()
+/// A constant beside a column of exact numbers takes the column's type.
+fn exact(column: &Expr, constant: Expr) -> Expr {
+    let is_exact = |ty| matches!(ty, ColumnType::Int { .. } | ColumnType::Decimal { .. } | ColumnType::Year);
+    let may_be_text =
+        !matches!(constant, Expr::Const(Datum::Int(_) | Datum::UInt(_) | Datum::Decimal { .. } | Datum::Null));
+    match column {
+        Expr::Column(c) | Expr::NewColumn(c) if is_exact(c.ty) && may_be_text && constant.is_constant() => {
+            Expr::Cast(Box::new(constant), CastType::Exact)
+        }
+        _ => constant,
+    }
 }
 
 fn shorten(text: &str) -> String {

@@ -3,12 +3,14 @@
 use std::{
     cell::{Cell, RefCell},
     collections::BTreeMap,
-    time::{SystemTime, UNIX_EPOCH},
+    sync::Arc,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use super::{Datum, func_regexp};
 use crate::{
-    engine::{session::WARNINGS_MAX, variables::Variables},
+    engine::{errors, session::WARNINGS_MAX, variables::Variables},
+    server::Interrupt,
     wire::SqlError,
 };
 
@@ -34,6 +36,10 @@ pub struct Env {
     notes: RefCell<Vec<SqlError>>,
     /// The regular expression used last.
     pub regex: RefCell<Option<func_regexp::Compiled>>,
+    /// KILL asks the statement to end.
+    interrupt: Arc<Interrupt>,
+    /// When a SELECT has taken as long as max_execution_time lets it.
+    pub deadline: Cell<Option<Instant>>,
     /// Seconds that SLEEP asked for, waited for when the statement is done.
     pub sleep_seconds: Cell<f64>,
 }
@@ -42,7 +48,7 @@ pub struct Env {
 pub const USER_VARIABLES_MAX: usize = 4096;
 
 impl Env {
-    pub fn new(user: String, host: String, connection_id: u32, seed: u64) -> Env {
+    pub fn new(user: String, host: String, connection_id: u32, seed: u64, interrupt: Arc<Interrupt>) -> Env {
         Env {
             now: Cell::new(0),
             variables: Variables::default(),
@@ -58,6 +64,8 @@ impl Env {
             random: Cell::new(seed | 1),
             notes: RefCell::default(),
             regex: RefCell::default(),
+            interrupt,
+            deadline: Cell::new(None),
             sleep_seconds: Cell::new(0.0),
         }
     }
@@ -67,6 +75,38 @@ impl Env {
         self.now.set(0);
         self.last_insert_id_given.set(false);
         self.notes.borrow_mut().clear();
+        self.interrupt.reset();
+        self.deadline.set(None);
+    }
+    /// Whether the statement may go on; asked between batches of rows.
+    ///
+    /// # Errors
+    /// 1317 after KILL, 3024 behind the deadline.
+    pub fn may_go_on(&self) -> Result<(), SqlError> {
+        if self.interrupt.is_asked() {
+            return Err(errors::interrupted());
+        }
+        match self.deadline.get() {
+            Some(deadline) if Instant::now() >= deadline => Err(errors::out_of_time()),
+            _ => Ok(()),
+        }
+    }
+    /// SLEEP, after the rows were made.
+    ///
+    /// # Errors
+    /// As [`Env::may_go_on`].
+    pub async fn sleep(&self, seconds: f64) -> Result<(), SqlError> {
+        let wake = Instant::now().checked_add(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX));
+        let until = match (wake, self.deadline.get()) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        let interrupted = self.interrupt.asked();
+        match until {
+            Some(until) => _ = tokio::time::timeout_at(until.into(), interrupted).await,
+            None => interrupted.await,
+        }
+        self.may_go_on()
     }
     /// Keeps a warning for the end of the statement.
     pub fn note(&self, warning: SqlError) {
@@ -75,10 +115,23 @@ impl Env {
             notes.push(warning);
         }
     }
+    /// As [`Env::note`], unless the statement has said the same already.
+    pub fn note_once(&self, warning: SqlError) {
+        if !self.notes.borrow().iter().any(|n| n.errno == warning.errno && n.message == warning.message) {
+            self.note(warning);
+        }
+    }
     /// A warning that strict mode makes an error of where a row is written.
     #[inline]
     pub fn fault(&self) -> Option<SqlError> {
         if self.notes.borrow().is_empty() { None } else { self.notes.borrow_mut().pop() }
+    }
+    /// [`Env::fault`] in strict mode; otherwise it stays a warning.
+    pub fn fault_if(&self, strict: bool) -> Option<SqlError> {
+        if strict { self.fault() } else { None }
+    }
+    pub fn has_notes(&self) -> bool {
+        !self.notes.borrow().is_empty()
     }
     /// The warnings so far, which are forgotten.
     pub fn take_notes(&self) -> Vec<SqlError> {
@@ -87,7 +140,8 @@ impl Env {
     /// Microseconds since 1970, the same all through a statement.
     pub fn now(&self) -> i64 {
         if self.now.get() == 0 {
-            self.now.set(clock());
+            let fixed = self.variables.timestamp_micros;
+            self.now.set(if fixed == 0 { clock() } else { fixed });
         }
         self.now.get()
     }

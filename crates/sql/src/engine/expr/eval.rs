@@ -25,14 +25,16 @@ impl Expr {
                 }
                 None => Datum::Null,
             },
-            Expr::Aggregate(i, _) => cx.aggregates.get(*i).map_or(Datum::Null, Datum::borrowed),
+            Expr::Aggregate(i, ..) => cx.aggregates.get(*i).map_or(Datum::Null, Datum::borrowed),
             Expr::UserVariable(name, _) => cx.env.user_variables.get(name).map_or(Datum::Null, Datum::borrowed),
             Expr::SystemVariable { name, global } => cx.env.variables.get(name, *global)?,
-            Expr::Negate(e) => negate(&e.eval(cx)?)?,
-            Expr::Not(e) => truth_value(e.eval(cx)?.truth().map(|t| !t)),
-            Expr::BitNot(e) => e.eval(cx)?.number().map_or(Datum::Null, |n| Datum::UInt(!to_bits(n))),
+            Expr::Negate(e) => negate(cx, &e.eval(cx)?)?,
+            Expr::Not(e) => truth_value(truth(cx, &e.eval(cx)?).map(|t| !t)),
+            Expr::BitNot(e) => number(cx, &e.eval(cx)?).map_or(Datum::Null, |n| Datum::UInt(!to_bits(n))),
             Expr::Arith(op, a, b) => {
                 let (a, b) = (a.eval(cx)?, b.eval(cx)?);
+                note_cut(cx, &a);
+                note_cut(cx, &b);
                 let result = arith(*op, &a, &b)?;
                 if result.is_null() && !a.is_null() && !b.is_null() && cx.env.variables.division_errors {
                     cx.env.note(errors::division_by_zero());
@@ -40,11 +42,11 @@ impl Expr {
                 result
             }
             Expr::Compare(op, a, b, collation) => {
-                truth_value(a.eval(cx)?.compare(&b.eval(cx)?, *collation).map(|o| op.holds(o)))
+                truth_value(compare(cx, &a.eval(cx)?, &b.eval(cx)?, *collation).map(|o| op.holds(o)))
             }
             Expr::NullSafeEq(a, b, collation) => {
                 let (a, b) = (a.eval(cx)?, b.eval(cx)?);
-                Datum::from_bool(match a.compare(&b, *collation) {
+                Datum::from_bool(match compare(cx, &a, &b, *collation) {
                     Some(o) => o.is_eq(),
                     None => a.is_null() && b.is_null(),
                 })
@@ -52,7 +54,7 @@ impl Expr {
             Expr::And(list) => {
                 let mut unknown = false;
                 for e in list {
-                    match e.eval(cx)?.truth() {
+                    match truth(cx, &e.eval(cx)?) {
                         Some(false) => return Ok(Datum::Int(0)),
                         None => unknown = true,
                         Some(true) => {}
@@ -63,7 +65,7 @@ impl Expr {
             Expr::Or(list) => {
                 let mut unknown = false;
                 for e in list {
-                    match e.eval(cx)?.truth() {
+                    match truth(cx, &e.eval(cx)?) {
                         Some(true) => return Ok(Datum::Int(1)),
                         None => unknown = true,
                         Some(false) => {}
@@ -71,16 +73,16 @@ impl Expr {
                 }
                 if unknown { Datum::Null } else { Datum::Int(0) }
             }
-            Expr::Xor(a, b) => truth_value(a.eval(cx)?.truth().zip(b.eval(cx)?.truth()).map(|(a, b)| a != b)),
+            Expr::Xor(a, b) => truth_value(truth(cx, &a.eval(cx)?).zip(truth(cx, &b.eval(cx)?)).map(|(a, b)| a != b)),
             Expr::IsNull { expr, negated } => Datum::from_bool(expr.eval(cx)?.is_null() != *negated),
             Expr::IsTruth { expr, want, negated } => {
-                Datum::from_bool((expr.eval(cx)?.truth() == Some(*want)) != *negated)
+                Datum::from_bool((truth(cx, &expr.eval(cx)?) == Some(*want)) != *negated)
             }
             Expr::In { expr, list, negated, collation } => eval_in(cx, expr, list, *negated, *collation)?,
             Expr::Between { expr, low, high, negated, collation } => {
                 let value = expr.eval(cx)?;
-                let above = value.compare(&low.eval(cx)?, *collation).map(Ordering::is_ge);
-                let below = value.compare(&high.eval(cx)?, *collation).map(Ordering::is_le);
+                let above = compare(cx, &value, &low.eval(cx)?, *collation).map(Ordering::is_ge);
+                let below = compare(cx, &value, &high.eval(cx)?, *collation).map(Ordering::is_le);
                 let inside = match (above, below) {
                     (Some(false), _) | (_, Some(false)) => Some(false),
                     (Some(true), Some(true)) => Some(true),
@@ -107,8 +109,8 @@ impl Expr {
                 for (when, then) in whens {
                     let when = when.eval(cx)?;
                     let hit = match &operand {
-                        Some(value) => value.compare(&when, *collation).is_some_and(Ordering::is_eq),
-                        None => when.truth() == Some(true),
+                        Some(value) => compare(cx, value, &when, *collation).is_some_and(Ordering::is_eq),
+                        None => truth(cx, &when) == Some(true),
                     };
                     if hit {
                         return then.eval(cx);
@@ -119,7 +121,11 @@ impl Expr {
                     None => Datum::Null,
                 }
             }
-            Expr::Cast(e, to) => cast(e.eval(cx)?, *to)?,
+            Expr::Cast(e, to) => {
+                let value = e.eval(cx)?;
+                note_cast(cx, &value, *to);
+                cast(value, *to)?
+            }
             Expr::Call(f, args, collation) => f.call(args, *collation, cx)?,
         })
     }
@@ -127,7 +133,67 @@ impl Expr {
     /// Whether a row passes this as a condition.
     #[inline]
     pub fn passes(&self, cx: &Context<'_>) -> Result<bool> {
-        Ok(self.eval(cx)?.truth() == Some(true))
+        Ok(truth(cx, &self.eval(cx)?) == Some(true))
+    }
+}
+
+/// Warns of a text that is not a number in whole where a number is wanted; an empty one is 0 without a word, as in MySQL.
+#[inline]
+fn note_cut(cx: &Context<'_>, value: &Datum<'_>) {
+    if let Datum::Text(text) | Datum::Bytes(text) = value
+        && !super::datum::text_to_f64(text).1
+        && !text.trim_ascii().is_empty()
+    {
+        cx.env.note(errors::truncated_number("DOUBLE", text));
+    }
+}
+
+#[inline]
+fn number(cx: &Context<'_>, value: &Datum<'_>) -> Option<Number> {
+    note_cut(cx, value);
+    value.number()
+}
+
+/// [`Datum::truth`], which warns of a text that is no number.
+#[inline]
+pub fn truth(cx: &Context<'_>, value: &Datum<'_>) -> Option<bool> {
+    note_cut(cx, value);
+    value.truth()
+}
+
+/// [`Datum::compare`], which warns of a text that is no number beside a number.
+#[inline]
+fn compare(cx: &Context<'_>, a: &Datum<'_>, b: &Datum<'_>, collation: Collation) -> Option<Ordering> {
+    let is_number = |d: &Datum<'_>| {
+        matches!(d, Datum::Int(_) | Datum::UInt(_) | Datum::Decimal { .. } | Datum::Fine { .. } | Datum::Double(_))
+    };
+    if is_number(a) {
+        note_cut(cx, b);
+    } else if is_number(b) {
+        note_cut(cx, a);
+    }
+    a.compare(b, collation)
+}
+
+/// Warns of a text of which a cast to a number keeps a part only.
+fn note_cast(cx: &Context<'_>, value: &Datum<'_>, to: CastType) {
+    let (Datum::Text(text) | Datum::Bytes(text)) = value else { return };
+    let trimmed = text.trim_ascii();
+    let digits = trimmed.strip_prefix(b"-").or_else(|| trimmed.strip_prefix(b"+")).unwrap_or(trimmed);
+    let (kind, whole) = match to {
+        CastType::Signed | CastType::Unsigned => {
+            ("INTEGER", !digits.is_empty() && digits.iter().all(u8::is_ascii_digit))
+        }
+        CastType::Decimal { .. } => ("DECIMAL", super::datum::text_to_f64(text).1),
+        CastType::Double => ("DOUBLE", super::datum::text_to_f64(text).1),
+        // A constant is converted once in MySQL.
+        CastType::Exact if !super::datum::text_to_f64(text).1 && !trimmed.is_empty() => {
+            return cx.env.note_once(errors::truncated_number("DOUBLE", text));
+        }
+        _ => return,
+    };
+    if !whole {
+        cx.env.note(errors::truncated_number(kind, text));
     }
 }
 
@@ -161,7 +227,7 @@ fn eval_in<'a>(
     }
     let mut unknown = false;
     for item in list {
-        match value.compare(&item.eval(cx)?, collation) {
+        match compare(cx, &value, &item.eval(cx)?, collation) {
             Some(Ordering::Equal) => return Ok(Datum::from_bool(!negated)),
             None => unknown = true,
             Some(_) => {}
@@ -170,8 +236,8 @@ fn eval_in<'a>(
     Ok(if unknown { Datum::Null } else { Datum::from_bool(negated) })
 }
 
-fn negate(value: &Datum<'_>) -> Result<Datum<'static>> {
-    Ok(match value.number() {
+fn negate(cx: &Context<'_>, value: &Datum<'_>) -> Result<Datum<'static>> {
+    Ok(match number(cx, value) {
         None => Datum::Null,
         Some(Number::Int(n)) => {
             Datum::Int(n.checked_neg().ok_or_else(|| overflow("BIGINT", "-", value, &Datum::Null))?)
@@ -309,6 +375,19 @@ fn decimal_arith(
     }
 }
 
+/// The number that a text is, without loss where it is written without an exponent.
+fn exact(text: &[u8]) -> Datum<'static> {
+    match decimal::parse_prefix(text.trim_ascii()) {
+        Some((n, 0, [])) => match (i64::try_from(n), u64::try_from(n)) {
+            (Ok(n), _) => Datum::Int(n),
+            (_, Ok(n)) => Datum::UInt(n),
+            _ => Datum::Decimal { unscaled: n, scale: 0 },
+        },
+        Some((unscaled, scale, [])) => Datum::Decimal { unscaled, scale },
+        _ => Datum::Double(super::datum::text_to_f64(text).0),
+    }
+}
+
 pub fn cast<'a>(value: Datum<'a>, to: CastType) -> Result<Datum<'a>> {
     if value.is_null() {
         return Ok(Datum::Null);
@@ -332,6 +411,10 @@ pub fn cast<'a>(value: Datum<'a>, to: CastType) -> Result<Datum<'a>> {
             if to == CastType::Signed { Datum::Int(bits as i64) } else { Datum::UInt(bits) }
         }
         CastType::Double => Datum::Double(number().to_f64()),
+        CastType::Exact => match &value {
+            Datum::Text(text) => exact(text),
+            _ => value,
+        },
         CastType::Decimal { precision, scale } => {
             let limit = decimal::power_of_ten(precision).map_or(i128::MAX, |p| p - 1);
             let unscaled = match &value {

@@ -5,8 +5,8 @@ use std::{borrow::Cow, cmp::Ordering};
 use apus_types::collate::Collation;
 
 use super::{
-    Context, Datum, Expr, Kind, datum::Number, decimal, func_clock, func_encode, func_math, func_net, func_regexp,
-    func_string, func_text, func_time,
+    Context, Datum, Expr, Kind, datum::Number, decimal, eval, func_clock, func_encode, func_math, func_net,
+    func_regexp, func_string, func_text, func_time,
 };
 use crate::{
     engine::errors::{self, Result},
@@ -37,6 +37,8 @@ macro_rules! functions {
 functions! {
     // Text
     Concat, 1..=1000, ["concat"];
+    // Reached by syntax only: COLLATE.
+    Collate, 1..=1, [" collate"];
     ConcatWs, 2..=1000, ["concat_ws"];
     Length, 1..=1, ["length", "octet_length"];
     CharLength, 1..=1, ["char_length", "character_length"];
@@ -141,7 +143,8 @@ functions! {
     BinaryLiteral, 1..=1, [" binary_literal"];
     BinaryNumber, 1..=1, [" binary_number"];
     // Time
-    Now, 0..=1, ["now", "current_timestamp", "localtime", "localtimestamp", "sysdate"];
+    Now, 0..=1, ["now", "current_timestamp", "localtime", "localtimestamp"];
+    Sysdate, 0..=1, ["sysdate"];
     CurDate, 0..=0, ["curdate", "current_date"];
     CurTime, 0..=1, ["curtime", "current_time"];
     UtcTimestamp, 0..=1, ["utc_timestamp"];
@@ -210,7 +213,7 @@ functions! {
 impl Func {
     /// Not the same for every row of one execution.
     pub fn varies(self) -> bool {
-        matches!(self, Func::Rand | Func::Uuid | Func::UuidShort | Func::Sleep | Func::LastInsertId)
+        matches!(self, Func::Rand | Func::Sysdate | Func::Uuid | Func::UuidShort | Func::Sleep | Func::LastInsertId)
     }
 
     /// Takes its arguments as numbers.
@@ -261,6 +264,7 @@ impl Func {
         };
         match self {
             Unhex | Char | BinaryLiteral | RowKey | FromBase64 | UuidToBin | Inet6Aton => Kind::Bytes,
+            Collate => Kind::Text,
             Concat | ConcatWs | Substring | Left | Right | Trim | LTrim | RTrim | Replace | LPad | RPad | Reverse
             | Repeat | Upper | Lower | Insert | SubstringIndex => {
                 if args.iter().any(|e| e.kind(params) == Kind::Bytes) { Kind::Bytes } else { Kind::Text }
@@ -313,7 +317,7 @@ impl Func {
             If => kind(1).unify(kind(2)),
             IfNull => kind(0).unify(kind(1)),
             NullIf => kind(0),
-            Now | UtcTimestamp => Kind::DateTime(decimals(0)),
+            Now | Sysdate | UtcTimestamp => Kind::DateTime(decimals(0)),
             CurTime | UtcTime => Kind::Time(decimals(0)),
             CurDate | UtcDate | Date | LastDay => Kind::Date,
             Time => match kind(0) {
@@ -347,11 +351,10 @@ impl Func {
             | Char | Sha1 | Sha2 | Strcmp | FindInSet | Elt | Field | Quote => {
                 func_text::call(self, args, collation, cx)
             }
-            Now | CurDate | CurTime | UtcTimestamp | UtcDate | UtcTime | UnixTimestamp | FromUnixTime | Date | Time
-            | Timestamp | Year | Quarter | Month | Day | Hour | Minute | Second | Microsecond | DayOfWeek | Weekday
-            | DayOfYear | Week | LastDay | DateDiff | DateFormat | ToDays | DateAdd | DateSub | TimestampDiff => {
-                func_time::call(self, args, cx)
-            }
+            Now | Sysdate | CurDate | CurTime | UtcTimestamp | UtcDate | UtcTime | UnixTimestamp | FromUnixTime
+            | Date | Time | Timestamp | Year | Quarter | Month | Day | Hour | Minute | Second | Microsecond
+            | DayOfWeek | Weekday | DayOfYear | Week | LastDay | DateDiff | DateFormat | ToDays | DateAdd | DateSub
+            | TimestampDiff => func_time::call(self, args, cx),
             BitLength | Ord | Insert | SubstringIndex | MakeSet | ExportSet | Format | Conv | Bin | Oct | Soundex
             | AsText | RowKey => func_string::call(self, args, cx),
             Md5 | ToBase64 | FromBase64 | IsUuid | UuidToBin | BinToUuid => func_encode::call(self, args, cx),
@@ -362,6 +365,11 @@ impl Func {
             WeekMode | YearWeek | DayName | MonthName | ToSeconds => func_time::call(self, args, cx),
             FromDays | MakeDate | PeriodAdd | PeriodDiff | ConvertTz | GetFormat | StrToDate | MakeTime | SecToTime
             | TimeToSec | TimeDiff | AddTime | SubTime | TimeFormat | ExtractUnit => func_clock::call(self, args, cx),
+            Collate => Ok(match args[0].eval(cx)? {
+                Datum::Null => Datum::Null,
+                Datum::Text(t) | Datum::Bytes(t) => Datum::Text(t),
+                other => Datum::Text(Cow::Owned(other.as_text().into_owned())),
+            }),
             Interval => {
                 let Some(n) = args[0].eval(cx)?.number() else { return Ok(Datum::Int(-1)) };
                 for (i, e) in args[1..].iter().enumerate() {
@@ -372,7 +380,7 @@ impl Func {
                 Ok(Datum::Int(args.len() as i64 - 1))
             }
             If => {
-                let branch = if args[0].eval(cx)?.truth() == Some(true) { &args[1] } else { &args[2] };
+                let branch = if eval::truth(cx, &args[0].eval(cx)?) == Some(true) { &args[1] } else { &args[2] };
                 branch.eval(cx)
             }
             IfNull | Coalesce => {

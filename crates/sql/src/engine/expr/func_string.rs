@@ -65,7 +65,7 @@ pub(super) fn call<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Da
         Func::RowKey => {
             let mut key = Vec::new();
             for (value, e) in values.iter().zip(args) {
-                let collation = super::build::collation_of(e).unwrap_or_default();
+                let collation = super::build::collation_of(e, &[]);
                 cells::push_sort_key(&mut key, super::Kind::of_datum(value), collation, value, false);
             }
             Ok(Datum::Bytes(Cow::Owned(key)))

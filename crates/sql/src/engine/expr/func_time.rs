@@ -16,16 +16,16 @@ use crate::engine::errors::{self, Result};
 pub(super) fn call<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Datum<'a>> {
     use Func::*;
     match f {
-        Now | UtcTimestamp | CurTime | UtcTime => {
+        Now | Sysdate | UtcTimestamp | CurTime | UtcTime => {
             let decimals = match args.first() {
                 Some(e) => e.eval(cx)?.number().map_or(0, |n| n.to_i128().clamp(0, 6) as u8),
                 None => 0,
             };
-            let zone = if matches!(f, Now | CurTime) { cx.env.zone() } else { 0 };
+            let zone = if matches!(f, Now | Sysdate | CurTime) { cx.env.zone() } else { 0 };
             let unit = 10i64.pow(u32::from(6 - decimals));
-            let local = cx.env.now() + zone;
+            let local = if f == Sysdate { super::env::clock() } else { cx.env.now() } + zone;
             let local = local - local.rem_euclid(unit);
-            Ok(if matches!(f, Now | UtcTimestamp) {
+            Ok(if matches!(f, Now | Sysdate | UtcTimestamp) {
                 Datum::DateTime(pack_datetime(civil_from_unix_micros(local)), decimals)
             } else {
                 Datum::Time(local.rem_euclid(MICROS_PER_DAY), decimals)

@@ -4,6 +4,7 @@
 //! place of each column in the projected row, and the static [`Kind`] that a result column is declared with.
 
 pub mod build;
+pub mod coercion;
 pub mod datum;
 pub mod decimal;
 pub mod env;
@@ -164,6 +165,8 @@ pub enum CastType {
         scale: u8,
     },
     Double,
+    /// A constant that is compared with a column of exact numbers: a text that is such a number becomes it, the rest stays.
+    Exact,
     /// Characters kept.
     Text(Option<u32>),
     Bytes(Option<u32>),
@@ -181,7 +184,7 @@ pub enum Expr {
     /// `VALUES(column)` in ON DUPLICATE KEY UPDATE: the row that was to be inserted.
     NewColumn(ColumnRef),
     /// Result of an aggregate of the group.
-    Aggregate(usize, Kind),
+    Aggregate(usize, Kind, Collation),
     /// With the kind of the value it had when the statement was planned.
     UserVariable(String, Kind),
     SystemVariable {
@@ -369,7 +372,7 @@ impl Expr {
             Expr::Const(d) => Kind::of_datum(d),
             Expr::Param(i) => params.get(*i).copied().unwrap_or(Kind::Text),
             Expr::Column(c) | Expr::NewColumn(c) => Kind::of(c.ty),
-            Expr::Aggregate(_, kind) => *kind,
+            Expr::Aggregate(_, kind, _) => *kind,
             Expr::UserVariable(_, kind) => *kind,
             Expr::SystemVariable { name, .. } => super::variables::kind_of(name),
             Expr::Negate(e) => match e.kind(params) {
@@ -396,11 +399,12 @@ impl Expr {
                 .map(|(_, then)| then)
                 .chain(otherwise.iter().map(|e| &**e))
                 .fold(Kind::Null, |kind, e| kind.unify(e.kind(params))),
-            Expr::Cast(_, to) => match to {
+            Expr::Cast(e, to) => match to {
                 CastType::Signed => Kind::Int,
                 CastType::Unsigned => Kind::UInt,
                 CastType::Decimal { scale, .. } => Kind::Decimal(*scale),
                 CastType::Double => Kind::Double,
+                CastType::Exact => e.kind(params),
                 CastType::Text(_) => Kind::Text,
                 CastType::Bytes(_) => Kind::Bytes,
                 CastType::Date => Kind::Date,

@@ -328,7 +328,7 @@ fn update(parser: &mut Parser) -> Parsed<Statement> {
     Ok(statement)
 }
 
-/// Without foreign keys there is nothing that IGNORE could pass over.
+/// IGNORE is read by the planner from the text.
 fn delete(parser: &mut Parser) -> Parsed<Statement> {
     let token = parser.next_token();
     let names_a_table = |parser: &Parser| !matches!(parser.peek_nth_token_ref(1).token, Token::Word(ref w) if w.keyword == Keyword::FROM || ["quick", "ignore"].iter().any(|m| w.value.eq_ignore_ascii_case(m)));

@@ -76,6 +76,7 @@ pub struct Delete {
     pub in_order: bool,
     pub reverse: bool,
     pub limit: Option<Expr>,
+    pub ignore: bool,
 }
 
 impl Planner<'_> {
@@ -222,7 +223,10 @@ impl Planner<'_> {
         let order = self.order(&mut builder, &delete.order_by)?;
         let limit = delete.limit.as_ref().map(|e| Builder::new(None, "", "").build(e)).transpose()?;
         let (access, in_order, reverse) = ordered_access(&table, filter, &order, limit.is_some());
-        Ok(Delete { table, access, order, in_order, reverse, limit })
+        // The parser has no place for it.
+        let mut modifiers = self.text.split_ascii_whitespace().skip(1).take_while(|w| !w.eq_ignore_ascii_case("from"));
+        let ignore = modifiers.any(|w| w.eq_ignore_ascii_case("ignore"));
+        Ok(Delete { table, access, order, in_order, reverse, limit, ignore })
     }
 
     fn order(&self, builder: &mut Builder<'_>, list: &[ast::OrderByExpr]) -> Result<Vec<OrderKey>, Unplanned> {

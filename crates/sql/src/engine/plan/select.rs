@@ -12,7 +12,7 @@ use crate::{
         cells, errors,
         expr::{
             Builder, Expr, Kind,
-            build::{Aggregate, AggregateKind, collation_of},
+            build::{Aggregate, AggregateKind, Precedence, collation_of},
         },
         information_schema,
     },
@@ -63,6 +63,8 @@ pub struct Select {
     pub in_order: bool,
     pub reverse: bool,
     pub distinct: bool,
+    /// SQL_CALC_FOUND_ROWS: rows behind the LIMIT are counted, too.
+    pub counts_all: bool,
     pub limit: Option<Expr>,
     pub offset: Option<Expr>,
     pub lock: Option<Lock>,
@@ -133,7 +135,8 @@ impl Planner<'_> {
             _ => return Err(errors::not_supported("GROUP BY with modifiers").into()),
         }
         builder.allow_aggregates = true;
-        builder.aliases_first = true;
+        builder.precedence = Precedence::Grouped;
+        builder.grouped = keys.iter().map(|k: &OrderKey| k.expr.clone()).collect();
         builder.clause = "having clause";
         let having = select.having.as_ref().map(|e| builder.build(e)).transpose()?;
         builder.clause = "order clause";
@@ -141,6 +144,8 @@ impl Planner<'_> {
         if let Some(by) = &query.order_by {
             let OrderByKind::Expressions(list) = &by.kind else { return Err(errors::syntax("ALL").into()) };
             for e in list {
+                let is_name = matches!(&e.expr, ast::Expr::Identifier(_));
+                builder.precedence = if is_name { Precedence::Alias } else { Precedence::Column };
                 let expr =
                     self.position(&e.expr, &outputs, "order clause")?.map_or_else(|| builder.build(&e.expr), Ok)?;
                 let descending = matches!(e.options.sort, Some(ast::OrderBySort::Desc));
@@ -224,6 +229,7 @@ impl Planner<'_> {
             in_order,
             reverse,
             distinct,
+            counts_all: select.select_modifiers.as_ref().is_some_and(|m| m.sql_calc_found_rows),
             limit,
             offset,
             lock,
@@ -389,7 +395,7 @@ impl Planner<'_> {
 }
 
 pub fn order_key(expr: Expr, descending: bool, params: &[Kind]) -> OrderKey {
-    OrderKey { kind: expr.kind(params), collation: collation_of(&expr).unwrap_or_default(), expr, descending }
+    OrderKey { kind: expr.kind(params), collation: collation_of(&expr, params), expr, descending }
 }
 
 fn column_output(schema: &TableSchema, shown: &str, column: u16, alias: Option<String>) -> Output {

@@ -104,8 +104,10 @@ impl Builder<'_> {
             return Err(errors::invalid_group_function());
         }
         self.allow_aggregates = false;
+        let precedence = std::mem::take(&mut self.precedence);
         let parts = self.aggregate_parts(function, name, args, distinct, clauses);
         self.allow_aggregates = true;
+        self.precedence = precedence;
         let (argument, separator, order) = parts?;
         if argument.is_none() {
             function = AggregateKind::CountRows;
@@ -116,13 +118,13 @@ impl Builder<'_> {
             return Err(errors::not_supported("bit aggregates of binary texts"));
         }
         let kind = function.kind(of);
-        let collation = argument.as_ref().and_then(collation_of).unwrap_or_default();
+        let collation = argument.as_ref().map_or_else(Collation::default, |e| collation_of(e, &self.param_kinds));
         let aggregate = Aggregate { function, distinct, argument, kind, separator, order, collation };
         let index = self.aggregates.iter().position(|a| *a == aggregate).unwrap_or_else(|| {
             self.aggregates.push(aggregate);
             self.aggregates.len() - 1
         });
-        Ok(Some(Expr::Aggregate(index, kind)))
+        Ok(Some(Expr::Aggregate(index, kind, collation)))
     }
 
     /// Argument (none for COUNT(*)), separator and order.

@@ -3,10 +3,10 @@
 use apus_types::collate::Collation;
 use sqlparser::ast::{self, BinaryOperator, FunctionArg, FunctionArgExpr, FunctionArguments};
 
-use super::{Builder, collation_of};
+use super::Builder;
 use crate::engine::{
     errors::{self, Result},
-    expr::{Datum, Expr, Kind, func},
+    expr::{Datum, Expr, Kind, coercion::Coercion},
 };
 
 /// Parts of rows that are compared by `<` and its like: the condition is as deep.
@@ -40,26 +40,13 @@ impl Builder<'_> {
     /// CHARSET, COLLATION and COERCIBILITY, which do not depend on the value.
     pub(super) fn text_property(&self, name: &str, e: &Expr) -> Expr {
         let kind = e.kind(&self.param_kinds);
-        let collation = if kind == Kind::Text { collation_of(e).unwrap_or_default() } else { Collation::Binary };
+        let coercion = Coercion::of(e, &self.param_kinds);
+        let collation = if kind == Kind::Text { coercion.collation } else { Collation::Binary };
         Expr::Const(match name {
             "charset" => Datum::text(collation.charset()),
             "collation" => Datum::text(collation.name()),
-            _ => Datum::Int(coercibility(e, kind)),
+            _ => Datum::Int(coercion.strength as i64),
         })
-    }
-}
-
-/// How little an expression insists on its collation.
-fn coercibility(e: &Expr, kind: Kind) -> i64 {
-    use func::Func as F;
-    match e {
-        Expr::Call(F::Concat, args, _) if args.len() == 1 => 0, // COLLATE
-        Expr::Call(F::User | F::CurrentUser | F::Database | F::Version, ..) | Expr::SystemVariable { .. } => 3,
-        Expr::Const(Datum::Null) => 6,
-        _ if !kind.is_text() && kind != Kind::Null => 5,
-        _ if e.any(|e| matches!(e, Expr::Column(_))) => 2,
-        Expr::UserVariable(..) => 2,
-        _ => 4,
     }
 }
 
