@@ -14,7 +14,7 @@ use apus_signal::{
     copy::{COPY_BYTES, COPY_WINDOW, COPY_WINDOW_BUSY, CopyFrag, CopyRowsConf, CopyRowsOrd},
     view::{NodeState, View},
 };
-use apus_storage::{Fragment, RowId};
+use apus_storage::{Fragment, LockMode, RowId};
 use apus_types::{
     Epoch, ErrorCode, NodeId, PartitionId, TableId,
     hash::hash_key,
@@ -245,10 +245,18 @@ impl LocalDataManager {
         count
     }
 
-    /// The row has a change that is not committed yet, or perhaps not on every replica.
+    /// The row has a change that is not committed yet, or perhaps not on every replica; or it may have had one that is being undone: the
+    /// recovering node may still hold that, and would take it for newer than the copy.
     fn is_undecided(&self, fragment: &Fragment, row: RowId) -> bool {
-        let standing = fragment.writer(row).map(|writer| self.transactions.standing(writer));
-        matches!(standing, Some(Standing::Open | Standing::Between))
+        if let Some(writer) = fragment.writer(row) {
+            return matches!(self.transactions.standing(writer), Standing::Open | Standing::Between);
+        }
+        let word = fragment.lock_word_of(row);
+        self.locks.holder(word, 0).is_some_and(|holder| {
+            let trans = self.transactions.get(holder);
+            let is_exclusive = self.locks.held_mode(word, holder) == Some(LockMode::Exclusive);
+            is_exclusive && trans.decided().is_none() && !trans.is_over()
+        })
     }
 
     /// Collects those rows of `id` that were locked before and are free now, and puts the others to the end of the line.

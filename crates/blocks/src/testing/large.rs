@@ -203,16 +203,18 @@ fn a_node_comes_back_between_two_slices() {
         for _ in 0..c.rng.below(300) {
             c.step();
         }
-        let end = c.end(ONE, Kind::TcCommitReq, trans(3), 0);
-        assert_eq!(c.wait(end), Answer::Committed);
+        let commits = seed % 2 == 0;
+        let end = c.end(ONE, if commits { Kind::TcCommitReq } else { Kind::TcRollbackReq }, trans(3), 0);
         let_slices_pass(&mut c);
+        assert_eq!(c.wait(end), if commits { Answer::Committed } else { Answer::RolledBack });
+        let value = if commits { 12 } else { 11 };
         c.view.nodes[1] = view_node(TWO, 2, NodeState::Up);
         c.commit_view();
         c.quiesce();
         for node in [ONE, TWO] {
             assert_eq!(
                 c.values(node, &(0..ROWS).collect::<Vec<_>>()),
-                vec![Some(12); ROWS as usize],
+                vec![Some(value); ROWS as usize],
                 "seed {seed}: {node}"
             );
         }
