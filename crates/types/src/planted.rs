@@ -77,6 +77,22 @@ pub enum Bug {
     DecidedNotRead,
     /// Transactions whose end takes several slices are forgotten half way in a new view.
     SlicesLostInView,
+    /// The arbitrator does not remember whom it told that they must not go on.
+    ArbitratorForgets,
+    /// A side with a member of each group goes on, however few they are.
+    MinorityGoesOn,
+    /// A recovering node becomes a full member before its partitions are filled.
+    RecoveredTooEarly,
+    /// A node is let in without a copy of the president's dictionary.
+    JoinWithoutDictionary,
+    /// A view is committed before its members have confirmed it.
+    ViewNotAwaited,
+    /// An epoch is complete when the first member has drained it.
+    DrainNotAwaited,
+    /// A read at a snapshot shows the latest committed row.
+    SnapshotShowsLatest,
+    /// A question for an outcome that nobody remembers is answered with "aborted".
+    ForgottenIsAborted,
 }
 
 impl Bug {
@@ -116,6 +132,14 @@ impl Bug {
         Bug::SwitchHoldsNobody,
         Bug::DecidedNotRead,
         Bug::SlicesLostInView,
+        Bug::ArbitratorForgets,
+        Bug::MinorityGoesOn,
+        Bug::RecoveredTooEarly,
+        Bug::JoinWithoutDictionary,
+        Bug::ViewNotAwaited,
+        Bug::DrainNotAwaited,
+        Bug::SnapshotShowsLatest,
+        Bug::ForgottenIsAborted,
     ];
 }
 

@@ -11,7 +11,10 @@ use apus_signal::{
     },
     view::{NodeState, View},
 };
-use apus_types::NodeId;
+use apus_types::{
+    NodeId,
+    planted::{Bug, planted},
+};
 
 use super::{
     ARBITRATION_TIMEOUT_NS, Membership, Phase, arbiter, layout,
@@ -137,7 +140,7 @@ impl Membership {
             let done = self.recovered.get(&Incarnation { node: id, incarnation });
             let mut wanted =
                 (0u32..).zip(&base.chains).filter(|(_, c)| apus_types::Chain(**c).contains(NodeId(id as u16)));
-            wanted.all(|(p, _)| done.is_some_and(|d| d.contains(&p)))
+            planted(Bug::RecoveredTooEarly) || wanted.all(|(p, _)| done.is_some_and(|d| d.contains(&p)))
         };
         let view = layout::promoted(base, self.me, |n| is_filled(n.id, n.incarnation));
         if view.nodes != base.nodes {
@@ -234,6 +237,9 @@ impl Membership {
             change
                 .waiting
                 .retain(|n| *n == self.me || members.as_ref().is_none_or(|v| v.is_alive(*n)) || self.is_linked(*n));
+        }
+        if planted(Bug::ViewNotAwaited) && self.view.is_some() && matches!(change.step, Step::Prepare(_)) {
+            change.confirmed.append(&mut change.waiting);
         }
         if !change.waiting.is_empty() || !change.yielding.is_empty() {
             self.change = Some(change);

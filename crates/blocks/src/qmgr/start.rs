@@ -8,7 +8,10 @@ use apus_signal::{
     mgmt::{ConfigConf, MgmtReq},
     qmgr::{ArbitConf, ArbitReq, Incarnation, JoinAnswer, JoinReq, StopOrd, ViewCommit, encode},
 };
-use apus_types::{ErrorCode, NodeId};
+use apus_types::{
+    ErrorCode, NodeId,
+    planted::{Bug, planted},
+};
 
 use super::{Change, JOIN_RETRY_NS, MS, Membership, Phase, layout::Candidate};
 
@@ -175,7 +178,8 @@ impl Membership {
         }
         answer.president_incarnation = self.incarnation;
         ctx.accept_from(from, req.incarnation, true);
-        if req.dictionary_from != answer.president || req.dictionary_incarnation != self.incarnation {
+        let has_copy = req.dictionary_from == answer.president && req.dictionary_incarnation == self.incarnation;
+        if !has_copy && !planted(Bug::JoinWithoutDictionary) {
             self.send(ctx, from, Kind::JoinConf, &answer);
             return;
         }

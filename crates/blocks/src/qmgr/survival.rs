@@ -38,7 +38,7 @@ pub fn verdict(base: &View, side: &BTreeSet<NodeId>) -> Verdict {
     if left == before || groups.values().any(|g| g.0 == g.1) || 2 * left > before {
         return Verdict::Win;
     }
-    if 2 * left == before && planted(Bug::ArbitrationIgnored) {
+    if (2 * left == before && planted(Bug::ArbitrationIgnored)) || planted(Bug::MinorityGoesOn) {
         return Verdict::Win;
     }
     if 2 * left == before && base.arbitrator == 0 && base.tie_breaker != 0 {

@@ -122,7 +122,7 @@ impl TransactionCoordinator {
             let outcome = match (question.open, question.committed) {
                 (true, _) => Outcome::Open,
                 (_, true) => Outcome::Committed,
-                _ if everybody => Outcome::Aborted,
+                _ if everybody || planted(Bug::ForgottenIsAborted) => Outcome::Aborted,
                 _ => Outcome::Forgotten,
             };
             answer(question.client, question.request, outcome, ctx);
