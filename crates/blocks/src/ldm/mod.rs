@@ -369,7 +369,7 @@ impl Block for LocalDataManager {
             Kind::LdmPrepareReq => {
                 let req = LdmPrepareReq::decode(body)?;
                 if !self.defer(req.generation, envelope, body, ctx) {
-                    self.on_prepare_req(&req, body, ctx)?;
+                    self.on_prepare_req(&req, ctx)?;
                 }
             }
             Kind::LdmPreparedRef => self.on_prepare_refused(&LdmPrepared::decode(body)?, ctx),

@@ -28,7 +28,6 @@ impl LocalDataManager {
     pub(super) fn on_prepare_req(
         &mut self,
         req: &LdmPrepareReq<'_>,
-        body: &[u8],
         ctx: &mut Context<'_>,
     ) -> Result<(), DecodeError> {
         if !self.coordinator_valid(req.tc, req.generation) && !planted(Bug::GateLeftOpen) {
@@ -79,7 +78,9 @@ impl LocalDataManager {
         }
         self.counters.prepared_rows += u64::from(req.count);
         if let Some(next) = self.next_in(req.chain) {
-            ctx.send(self.peer(next), Kind::LdmPrepareReq, |out| out.extend_from_slice(body));
+            // In this node's view: a successor that has an older one would send its commit back to a node that we know to be gone.
+            let req = LdmPrepareReq { generation: self.view.generation, ..*req };
+            ctx.send(self.peer(next), Kind::LdmPrepareReq, |out| req.encode(out));
         } else if one_pass {
             self.commit_part(at, req.chain, req.epoch, ctx);
             self.send_commit_back(req.trans, req.chain, req.tc, req.epoch, ctx);
