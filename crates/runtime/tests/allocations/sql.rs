@@ -35,6 +35,7 @@ impl Connection {
             capabilities: capability::SERVER,
             attributes: Vec::new(),
             registry: Arc::new(Registry::new(1, 1, 1)),
+            interrupt: Default::default(),
         };
         let session = engine.open(info).await.expect("a session");
         let mut new = Connection { engine, session, answer: Collected::new(false), text: String::new() };
