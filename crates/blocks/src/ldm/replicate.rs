@@ -25,11 +25,7 @@ impl LocalDataManager {
     }
 
     /// A backup takes over the rows of a batch and passes them on.
-    pub(super) fn on_prepare_req(
-        &mut self,
-        req: &LdmPrepareReq<'_>,
-        ctx: &mut Context<'_>,
-    ) -> Result<(), DecodeError> {
+    pub(super) fn on_prepare_req(&mut self, req: &LdmPrepareReq<'_>, ctx: &mut Context<'_>) -> Result<(), DecodeError> {
         if !self.coordinator_valid(req.tc, req.generation) && !planted(Bug::GateLeftOpen) {
             ctx.probe("ldm: prepare of a removed coordinator dropped");
             return Ok(());
