@@ -8,7 +8,7 @@ use apus_sql::{
     server::{Collected, ConnectionInfo, Engine, ParamValue, Registry, capability},
 };
 
-use crate::{Ledger, OPS, cluster::Cluster};
+use crate::{Ledger, OPS, SLACK, cluster::Cluster};
 
 const ROWS: usize = 2_000;
 
@@ -116,7 +116,7 @@ fn key_plans_allocate_nothing() {
         c.execute(range, &[ParamValue::Int(first), ParamValue::Int(first + 99)]).await;
     });
     // Every 256 explicit values move the AUTO_INCREMENT counter, in a transaction with its own buffers.
-    let reservations = (OPS / 256 + 1) as u64 * 10;
+    let reservations = (OPS / 256 + 1) as u64 * 10 + SLACK;
     ledger.expect_at_most(reservations, &mut cluster, "a prepared insert and delete", async |i| {
         let id = ROWS as i64 + 1 + i as i64;
         let text = [b'x'; 60];
