@@ -123,6 +123,7 @@ fn read_frame(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Result<(Envelope,
 /// Name of a node's state.
 pub fn state_name(node: &NodeSummary) -> &'static str {
     match NodeState::try_from(node.state as i32) {
+        Ok(NodeState::Up | NodeState::Recovering) if !node.frozen.is_empty() => "frozen",
         Ok(NodeState::Up) => "up",
         Ok(NodeState::Recovering) => "recovering",
         _ => "down",
@@ -149,6 +150,7 @@ fn to_json(status: &StatusConf) -> serde_json::Value {
                 "backups": n.backups,
                 "address": n.address,
                 "uptime_ms": n.uptime_ms,
+                "frozen": n.frozen,
             })
         })
         .collect();
@@ -193,8 +195,11 @@ fn to_table(status: &StatusConf) -> String {
             n.address
         );
     }
+    for n in status.nodes.iter().filter(|n| state_name(n) == "frozen") {
+        let _ = writeln!(out, "\nnode {} is frozen: {}", n.id, n.frozen);
+    }
     let arbitrator = match number(status.arbitrator) {
-        0 => "nobody arbitrates: exactly half of the data nodes would stop".to_owned(),
+        0 => "nobody arbitrates: exactly half of the data nodes would freeze".to_owned(),
         n => format!("management node {n} arbitrates"),
     };
     let _ = writeln!(out, "\nmanagement node {} answers; {arbitrator}", number(status.mgmt));

@@ -1,33 +1,53 @@
 //! The arbitrator's memory and its rules; see the crate documentation.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use apus_signal::{
     qmgr::{ArbitReq, Incarnation},
     view::View,
 };
 
+/// Lineage and generation of a view.
+type Point = (u64, u64);
+
 /// One entry per node id at most in each of its tables.
 #[derive(Debug)]
 pub struct Arbitrator {
     /// Of our own process: views that name another one are not ours to judge.
     incarnation: u64,
-    /// By node: the incarnation, and the newest generation that it was not to go on from.
-    fenced: BTreeMap<u32, (u64, u64)>,
+    /// The newest view from which somebody was let go on, and whom of its members it was to go on without. Who asks from an older view was
+    /// left behind; nobody of a newer one is fenced yet. A process may live, frozen, when its node has started anew: it stays fenced.
+    yes_at: Point,
+    fenced: BTreeSet<Incarnation>,
     /// Members of the newest view reported, less those that have started anew since.
     running: BTreeSet<Incarnation>,
-    running_generation: u64,
+    running_at: Point,
     /// Asker and side of a start without all nodes, less those that have started anew since.
     partial_start: Option<(Incarnation, BTreeSet<Incarnation>)>,
+}
+
+/// Why the answer is no.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Refusal {
+    pub reason: &'static str,
+    /// A later view without the asker is known to be committed.
+    pub gone_on: bool,
+}
+
+impl From<&'static str> for Refusal {
+    fn from(reason: &'static str) -> Refusal {
+        Refusal { reason, gone_on: false }
+    }
 }
 
 impl Arbitrator {
     pub fn new(incarnation: u64) -> Arbitrator {
         Arbitrator {
             incarnation,
-            fenced: BTreeMap::new(),
+            yes_at: (0, 0),
+            fenced: BTreeSet::new(),
             running: BTreeSet::new(),
-            running_generation: 0,
+            running_at: (0, 0),
             partial_start: None,
         }
     }
@@ -37,7 +57,7 @@ impl Arbitrator {
         let other = |i: &Incarnation| i.node != node || i.incarnation == incarnation;
         self.running.retain(other);
         if self.running.is_empty() {
-            self.running_generation = 0;
+            self.running_at = (0, 0);
         }
         if let Some((_, side)) = &mut self.partial_start {
             side.retain(other);
@@ -45,61 +65,63 @@ impl Arbitrator {
         if self.partial_start.as_ref().is_some_and(|p| p.1.is_empty()) {
             self.partial_start = None;
         }
-        if self.fenced.get(&node).is_some_and(|f| f.0 != incarnation) {
-            self.fenced.remove(&node);
-        }
     }
 
-    /// A member reported its view.
-    pub fn saw_view(&mut self, view: &View) {
-        if view.generation >= self.running_generation {
-            self.running_generation = view.generation;
+    /// A member reported its view. True: it is newer than all before.
+    pub fn saw_view(&mut self, view: &View) -> bool {
+        let is_newer = view.point() > self.running_at;
+        if view.point() >= self.running_at {
+            self.running_at = view.point();
             self.running = view.living().map(|n| Incarnation { node: n.id, incarnation: n.incarnation }).collect();
         }
+        is_newer
     }
 
-    /// Whether some member of that generation or a later one may still live.
-    pub fn is_running(&self, generation: u64) -> bool {
-        !self.running.is_empty() && self.running_generation >= generation
+    /// Whether some member of that view or a later one may still live.
+    pub fn is_running(&self, point: (u64, u64)) -> bool {
+        !self.running.is_empty() && self.running_at >= point
     }
 
-    /// The cluster goes on without this process, which has not noticed: it is in the view of `generation` and not in a later one, or
-    /// another side asked first.
-    pub fn is_left_behind(&self, process: Incarnation, generation: u64) -> bool {
-        let has_missed_a_view = self.running_generation > generation && !self.running.contains(&process);
-        generation > 0 && (has_missed_a_view || self.is_fenced(process, generation))
+    /// The cluster goes on without this process, for certain: a later view than the one it has, without it, was committed.
+    pub fn has_gone_on_without(&self, process: Incarnation, point: (u64, u64)) -> bool {
+        point.1 > 0 && self.running_at > point && !self.running.contains(&process)
     }
 
-    /// A later view than the one that it was not to replace was made by more than half of that one, with this process: the side that was
-    /// told yes has not used it.
-    fn is_fenced(&self, process: Incarnation, generation: u64) -> bool {
-        self.fenced.get(&process.node).is_some_and(|f| f.0 == process.incarnation && f.1 >= generation)
+    /// Another side asked first.
+    fn is_fenced(&self, process: Incarnation, point: Point) -> bool {
+        point == self.yes_at && self.fenced.contains(&process)
     }
 
     /// May the asker's side go on?
     ///
     /// # Errors
     /// Why not.
-    pub fn ask(&mut self, req: &ArbitReq) -> Result<(), &'static str> {
+    pub fn ask(&mut self, req: &ArbitReq) -> Result<(), Refusal> {
         let asker = req.asker.ok_or("the question names no asker")?;
         if !req.side.contains(&asker) || req.side.iter().any(|s| req.others.contains(s)) {
-            return Err("the question does not make sense");
+            return Err("the question does not make sense".into());
         }
         if req.generation == 0 {
-            return self.ask_partial_start(req, asker);
+            return self.ask_partial_start(req, asker).map_err(Refusal::from);
         }
         if req.arbitrator_incarnation != self.incarnation {
-            return Err("the arbitrator that the view names is gone, and this one does not know whom it fenced");
+            return Err("the arbitrator that the view names is gone, and this one does not know whom it fenced".into());
         }
-        if req.side.iter().any(|i| self.is_fenced(*i, req.generation)) {
-            return Err("the other side asked first");
+        let point = (req.lineage, req.generation);
+        if self.has_gone_on_without(asker, point) {
+            return Err(Refusal { reason: "the cluster has gone on without the asker", gone_on: true });
         }
-        if self.is_left_behind(asker, req.generation) {
-            return Err("the cluster has gone on without the asker");
+        if point < self.yes_at {
+            return Err("others were let go on from a later view".into());
         }
-        for other in &req.others {
-            self.fenced.insert(other.node, (other.incarnation, req.generation));
+        if req.side.iter().any(|i| self.is_fenced(*i, point)) {
+            return Err("the other side asked first".into());
         }
+        if point > self.yes_at {
+            self.yes_at = point;
+            self.fenced.clear();
+        }
+        self.fenced.extend(&req.others);
         Ok(())
     }
 
@@ -138,6 +160,7 @@ mod tests {
             question: 1,
             arbitrator_incarnation: OWN,
             promise_ns: 0,
+            lineage: 1,
         }
     }
     fn seen(nodes: &[u32]) -> Arbitrator {
@@ -150,7 +173,7 @@ mod tests {
     fn view(generation: u64, nodes: &[u32]) -> View {
         let up = NodeState::Up as i32;
         let node = |id: &u32| ViewNode { id: *id, state: up, incarnation: u64::from(*id) * 10, ..ViewNode::default() };
-        View { generation, nodes: nodes.iter().map(node).collect(), ..View::default() }
+        View { generation, lineage: 1, nodes: nodes.iter().map(node).collect(), ..View::default() }
     }
 
     #[test]
@@ -160,7 +183,7 @@ mod tests {
         assert_eq!(a.ask(&req(5, 3, &[3, 4], &[1, 2])), Ok(()), "the same asker again");
         assert!(a.ask(&req(5, 1, &[1, 2], &[3, 4])).is_err());
         assert!(a.ask(&req(5, 2, &[2], &[1])).is_err(), "whoever asks");
-        assert!(a.is_left_behind(inc(2), 5) && !a.is_left_behind(inc(3), 5));
+        assert!(a.is_fenced(inc(2), (1, 5)) && !a.is_fenced(inc(3), (1, 5)));
         assert_eq!(a.ask(&req(5, 4, &[3, 4], &[1, 2])), Ok(()), "its next president");
         assert_eq!(a.ask(&req(6, 4, &[4], &[3])), Ok(()));
         assert!(a.ask(&req(6, 3, &[3], &[4])).is_err());
@@ -172,6 +195,18 @@ mod tests {
         other.side = vec![Incarnation { node: 3, incarnation: 99 }];
         assert_eq!(a.ask(&other), Ok(()), "a new incarnation is not fenced");
         assert!(a.ask(&again).is_err());
+    }
+
+    /// A frozen process may outlive the start of another one of its node.
+    #[test]
+    fn a_fence_stays_when_the_node_starts_anew() {
+        let mut a = seen(&[1, 2]);
+        assert_eq!(a.ask(&req(5, 1, &[1], &[2])), Ok(()));
+        a.saw_view(&view(6, &[1]));
+        a.registered(2, 99);
+        a.registered(1, 98);
+        let no = a.ask(&req(5, 2, &[2], &[1])).unwrap_err();
+        assert!(!no.gone_on, "nobody of the later view is known to live");
     }
 
     /// Every order of questions by the presidents that two halves may have, twice over: yes goes to members of one half only.
@@ -209,9 +244,9 @@ mod tests {
     fn who_went_on_by_majority_is_not_fenced_any_more() {
         let mut a = seen(&[1, 2, 3, 4, 5, 6]);
         assert_eq!(a.ask(&req(5, 3, &[1, 3, 6], &[2, 4, 5])), Ok(()));
-        assert!(a.is_left_behind(inc(4), 5));
+        assert!(a.is_fenced(inc(4), (1, 5)));
         a.saw_view(&view(6, &[1, 4, 5, 6]));
-        assert!(!a.is_left_behind(inc(4), 6) && a.is_left_behind(inc(3), 5));
+        assert!(!a.is_fenced(inc(4), (1, 6)) && a.has_gone_on_without(inc(3), (1, 5)));
         assert_eq!(a.ask(&req(6, 4, &[4, 5], &[1, 6])), Ok(()));
     }
 
@@ -229,8 +264,9 @@ mod tests {
     fn who_was_left_behind_is_not_let_go_on() {
         let mut a = seen(&[1, 2, 3, 4]);
         a.saw_view(&view(9, &[1, 3, 4]));
-        assert!(a.is_left_behind(inc(2), 8) && !a.is_left_behind(inc(2), 0) && !a.is_left_behind(inc(4), 8));
-        assert!(a.ask(&req(8, 2, &[2, 4], &[1, 3])).is_err(), "generation 9 is without node 2");
+        assert!(a.has_gone_on_without(inc(2), (1, 8)) && !a.has_gone_on_without(inc(2), (0, 0)));
+        assert!(!a.has_gone_on_without(inc(4), (1, 8)));
+        assert!(a.ask(&req(8, 2, &[2, 4], &[1, 3])).is_err_and(|no| no.gone_on), "generation 9 is without node 2");
         assert_eq!(a.ask(&req(8, 4, &[2, 4], &[1, 3])), Ok(()), "node 4 only missed the commit");
     }
 

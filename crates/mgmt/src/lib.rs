@@ -7,8 +7,11 @@
 //! **Arbitration.** Exactly half of a cluster asks whether it may go on without the rest. The first to ask gets yes, and the
 //! incarnations it goes on without are *fenced*: each of them is answered no from then on, as long as it has that view or an older
 //! one. Who is not fenced gets yes (again): the same asker, or the next president of the same side. So at any time the incarnations
-//! that could still be told yes are on one side. A fence ends when the node starts anew, for it then joins or starts afresh, and when it
-//! has a later view: one that more than half made with it, while the side that was told yes fell apart.
+//! that could still be told yes are on one side. A fence ends when its process has a later view: one that more than half made with it, while
+//! the side that was told yes fell apart. It does not end when its node starts anew: the old process may be frozen somewhere, and ask again.
+//!
+//! A no is *certain* (`ArbitConf::gone_on`, `StopOrd`) when a member has reported a later view without the asker. Otherwise the asker keeps
+//! its rows: who was told yes may have died before it used it.
 //!
 //! A yes is told when those it goes on without cannot answer clients any more: who is still linked to us is asked to give up its
 //! lease, for it may not know yet that it lost the others (see `parting` of the QMGR block).
@@ -40,7 +43,7 @@ use apus_signal::{
 };
 use apus_types::{Chain, NodeId, limits::PARTITIONS_MAX};
 
-pub use arbitrator::Arbitrator;
+pub use arbitrator::{Arbitrator, Refusal};
 
 /// What the management node is told at its start.
 #[derive(Clone, Debug)]
@@ -106,10 +109,14 @@ pub fn default_partitions(groups: u32, replicas: u32, instances: u32) -> u32 {
 }
 
 /// What a data node told last.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Heard {
     at: u64,
+    incarnation: u64,
     uptime_ms: u64,
+    frozen: String,
+    /// Of its view.
+    point: (u64, u64),
 }
 
 /// A yes that is not told yet: some of the others may still serve clients.
@@ -158,32 +165,49 @@ impl Management {
         if from.node != NodeId(node.id as u16) {
             return Err(DecodeError);
         }
-        let anew = node.incarnation != rep.incarnation;
         node.incarnation = rep.incarnation;
         node.address = rep.address;
         node.member = rep.generation > 0;
-        self.heard.insert(from.node, Heard { at: now, uptime_ms: rep.uptime_ms });
+        let point = view.as_ref().map_or((0, 0), View::point);
+        let heard =
+            Heard { at: now, incarnation: rep.incarnation, uptime_ms: rep.uptime_ms, frozen: rep.frozen, point };
+        self.heard.insert(from.node, heard);
         self.arbitrator.registered(rep.node, rep.incarnation);
         if let Some(cluster) = view.as_ref().map(|v| v.cluster).filter(|_| self.may_adopt) {
             self.config.cluster = cluster;
         }
         self.may_adopt &= rep.generation == 0;
         if let Some(view) = view.filter(|v| v.generation == rep.generation && v.cluster == self.config.cluster) {
-            self.arbitrator.saw_view(&view);
-            // A cluster that started afresh counts from 1 again.
-            let old = self.view.as_ref().map_or(0, |v| v.generation);
-            if view.generation > old || (anew && !self.arbitrator.is_running(old)) {
+            if self.arbitrator.saw_view(&view) {
+                self.stop_left_behind(ctx);
+            }
+            if self.view.as_ref().is_none_or(|old| view.point() > old.point()) {
                 self.view = Some(view);
             }
-        } else if !self.arbitrator.is_running(1) {
+        } else if !self.arbitrator.is_running((0, 1)) {
             self.view = None;
         }
-        let process = Incarnation { node: rep.node, incarnation: rep.incarnation };
-        if self.arbitrator.is_left_behind(process, rep.generation) {
-            let reason = format!("the cluster went on after generation {} without this node", rep.generation);
-            ctx.send(from, Kind::StopOrd, |b| encode(&StopOrd { reason, incarnation: rep.incarnation }, b));
-        }
+        self.stop_if_left_behind(Incarnation { node: rep.node, incarnation: rep.incarnation }, point, ctx);
         Ok(())
+    }
+
+    /// Who is still linked to us and has an older view than the newest, in which it is not, may not know it.
+    fn stop_left_behind(&self, ctx: &mut Context<'_>) {
+        for (node, incarnation) in self.links.iter().filter(|(n, _)| n.is_data()) {
+            if let Some(heard) = self.heard.get(node).filter(|h| h.incarnation == *incarnation) {
+                let process = Incarnation { node: node.0.into(), incarnation: *incarnation };
+                self.stop_if_left_behind(process, heard.point, ctx);
+            }
+        }
+    }
+
+    fn stop_if_left_behind(&self, process: Incarnation, point: (u64, u64), ctx: &mut Context<'_>) {
+        if self.arbitrator.has_gone_on_without(process, point) {
+            let reason = format!("the cluster went on after generation {} without this node", point.1);
+            let to = BlockRef::new(NodeId(process.node as u16), BlockId::Qmgr, 0);
+            let order = StopOrd { reason, incarnation: process.incarnation };
+            ctx.send(to, Kind::StopOrd, |b| encode(&order, b));
+        }
     }
 
     fn on_arbit_req(&mut self, from: BlockRef, req: &ArbitReq, ctx: &mut Context<'_>) {
@@ -191,7 +215,8 @@ impl Management {
             return;
         }
         let outcome = self.arbitrator.ask(req);
-        let (granted, reason) = outcome.map_or_else(|reason| (false, reason), |()| (true, ""));
+        let granted = outcome.is_ok();
+        let (reason, gone_on) = outcome.map_or_else(|no| (no.reason, no.gone_on), |()| ("", false));
         ctx.log(format_args!(
             "node {} asks to go on from generation {} without {:?}: {}",
             from.node,
@@ -203,7 +228,7 @@ impl Management {
         if granted && self.hold_back(from, req, ctx) {
             return;
         }
-        let conf = ArbitConf { question: req.question, granted, reason: reason.to_owned() };
+        let conf = ArbitConf { question: req.question, granted, reason: reason.to_owned(), gone_on };
         ctx.send(from, Kind::ArbitConf, |b| encode(&conf, b));
     }
 
@@ -236,7 +261,7 @@ impl Management {
         self.held.retain(|_, held| {
             let waits = !held.others.is_empty() && now < held.until;
             if !waits {
-                let conf = ArbitConf { question: held.question, granted: true, reason: String::new() };
+                let conf = ArbitConf { question: held.question, granted: true, ..ArbitConf::default() };
                 ctx.send(held.asker, Kind::ArbitConf, |b| encode(&conf, b));
             }
             waits
@@ -272,6 +297,7 @@ impl Management {
                 primaries: chains().filter(|p| *p == 0).count() as u32,
                 backups: chains().filter(|p| *p > 0).count() as u32,
                 uptime_ms: heard.map_or(0, |h| h.uptime_ms),
+                frozen: heard.map_or_else(String::new, |h| h.frozen.clone()),
                 silent_ms: heard.map_or(u64::MAX, |h| now.saturating_sub(h.at) / 1_000_000),
             }
         };

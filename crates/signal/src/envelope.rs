@@ -208,6 +208,8 @@ kinds! {
     SuspectRep = 148;
     LeaseEndReq = 149;
     LeaseEndConf = 150;
+    /// Frozen member to a frozen member of another side: module `qmgr`.
+    GiveWayReq = 151;
 
     // The map for clients: module `view`.
     MapReq = 160;

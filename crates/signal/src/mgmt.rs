@@ -96,6 +96,9 @@ pub struct RegisterRep {
     /// Of the process, in milliseconds.
     #[prost(uint64, tag = "6")]
     pub uptime_ms: u64,
+    /// Why the node may not go on and what it waits for; empty: it may.
+    #[prost(string, tag = "7")]
+    pub frozen: String,
 }
 
 /// One data node as the management node sees it.
@@ -122,6 +125,9 @@ pub struct NodeSummary {
     /// Milliseconds since the node was last heard; `u64::MAX` for never.
     #[prost(uint64, tag = "9")]
     pub silent_ms: u64,
+    /// See [`RegisterRep::frozen`].
+    #[prost(string, tag = "10")]
+    pub frozen: String,
 }
 
 /// `StatusConf`.
@@ -177,6 +183,9 @@ pub struct NodeStatusConf {
     /// What the LDM instances reported (see [`LdmStatus`]).
     #[prost(message, repeated, tag = "12")]
     pub ldms: Vec<LdmStatus>,
+    /// See [`RegisterRep::frozen`].
+    #[prost(string, tag = "13")]
+    pub frozen: String,
 }
 
 /// What an LDM instance tells CNTR of its node about itself, unasked, as the body of a `NodeStatusConf` signal. CNTR keeps the

@@ -8,6 +8,7 @@
 //! president    --ViewPrepReq--> every survivor and joiner --ViewPrepConf--> president
 //! president    --ArbitReq--> management node --ArbitConf--> president      (only when exactly half is left)
 //! president    --ViewCommitOrd--> every member
+//! frozen       --GiveWayReq--> frozen member of another side --ViewPrepConf, ViewPrepRef-->: body as `ViewPrepReq`, a view without the receiver
 //! ```
 //!
 //! The change of a view is agreed as in Paxos, one instance per generation: a proposal carries a ballot, a member remembers the
@@ -62,6 +63,9 @@ pub struct Heartbeat {
     /// For so long the sender has heard too few to go on: it has given up what it was promised, and serves no client. 0: it hears enough.
     #[prost(uint64, tag = "8")]
     pub strained_ns: u64,
+    /// The sender may not go on from this generation: it serves no client and waits (see the QMGR block, `freeze`).
+    #[prost(bool, tag = "12")]
+    pub frozen: bool,
 }
 
 /// `JoinReq`: sent by a starting node to every linked data node until it is a member.
@@ -204,6 +208,9 @@ pub struct ArbitReq {
     /// them to give up their leases.
     #[prost(uint64, tag = "8")]
     pub promise_ns: u64,
+    /// Of the asking side's view, see [`View::lineage`].
+    #[prost(fixed64, tag = "9")]
+    pub lineage: u64,
 }
 
 /// `ArbitConf`.
@@ -216,6 +223,9 @@ pub struct ArbitConf {
     /// For people.
     #[prost(string, tag = "3")]
     pub reason: String,
+    /// In a refusal: a later view without the asker is known to be committed. Otherwise the asker keeps what it has, and asks again.
+    #[prost(bool, tag = "4")]
+    pub gone_on: bool,
 }
 
 /// `FailRep`: the sender holds this incarnation for failed.

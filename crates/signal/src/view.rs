@@ -70,6 +70,9 @@ pub struct View {
     /// Its process: one that has started since knows nothing of whom it fenced, and is another arbitrator.
     #[prost(fixed64, tag = "9")]
     pub arbitrator_incarnation: u64,
+    /// Which founding the view goes back to: the incarnation of the process that made the first one. A later founding has a higher one.
+    #[prost(fixed64, tag = "10")]
+    pub lineage: u64,
 }
 
 impl View {
@@ -92,6 +95,10 @@ impl View {
                     .all(|&b| usize::from(u16::from_le_bytes(b)) < view.chains.len()));
         let sizes_ok = (1..=255).contains(&view.instances) && view.chains.len() <= usize::from(limits::PARTITIONS_MAX);
         ids_ok && map_ok && sizes_ok
+    }
+    /// Lineage and generation: of two views of a cluster the one with the higher point is the newer.
+    pub fn point(&self) -> (u64, u64) {
+        (self.lineage, self.generation)
     }
     pub fn partition_count(&self) -> u16 {
         self.chains.len() as u16

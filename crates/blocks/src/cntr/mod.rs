@@ -8,7 +8,7 @@ use apus_kernel::{Block, Context};
 use apus_signal::{
     BlockId, BlockRef, DecodeError, Envelope, Kind,
     dict::Dictionary,
-    mgmt::{LdmStatus, MgmtReq, NodeStatusConf},
+    mgmt::{LdmStatus, MgmtReq, NodeStatusConf, RegisterRep},
     qmgr::{decode, encode},
     view::View,
 };
@@ -24,6 +24,8 @@ pub struct NodeControl {
     view: Option<View>,
     dictionary_version: u64,
     ldms: BTreeMap<u8, LdmStatus>,
+    /// Why QMGR may not go on and what it waits for.
+    frozen: String,
 }
 
 /// Partitions that `node` is primary of, and backup of.
@@ -48,6 +50,7 @@ impl NodeControl {
             view: None,
             dictionary_version: 0,
             ldms: BTreeMap::new(),
+            frozen: String::new(),
         }
     }
 
@@ -67,6 +70,7 @@ impl NodeControl {
             instances: self.instances.into(),
             dictionary_version: self.dictionary_version,
             ldms: self.ldms.values().copied().collect(),
+            frozen: self.frozen.clone(),
         }
     }
 }
@@ -85,6 +89,7 @@ impl Block for NodeControl {
             Kind::NodeStatusConf if from.node == self.me && from.block == BlockId::Ldm => {
                 self.ldms.insert(from.instance, decode(body)?);
             }
+            Kind::RegisterRep if from.node == self.me => self.frozen = decode::<RegisterRep>(body)?.frozen,
             Kind::ViewOrd => self.view = Some(View::from_bytes(body)?),
             Kind::SchemaRep if from.node == self.me => self.dictionary_version = decode::<Dictionary>(body)?.version,
             _ => return Err(DecodeError),

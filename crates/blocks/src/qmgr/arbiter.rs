@@ -124,6 +124,13 @@ impl Membership {
         Some(layout::arbitrated(base, self.me, choice))
     }
 
+    /// The process that the committed view names is there to be asked.
+    pub(super) fn reaches_arbitrator(&self, now: u64) -> bool {
+        let Some(view) = &self.view else { return false };
+        let named = Incarnation { node: view.arbitrator, incarnation: view.arbitrator_incarnation };
+        self.managers.reached(now).contains(&named)
+    }
+
     /// Where the question about the successor of `view` goes.
     pub(super) fn arbitrator_of(view: &View) -> Option<NodeId> {
         u16::try_from(view.arbitrator).ok().map(NodeId).filter(|n| n.is_mgmt())

@@ -24,6 +24,9 @@ pub(super) struct Change {
     step: Step,
     waiting: BTreeSet<NodeId>,
     confirmed: BTreeSet<NodeId>,
+    /// Frozen members of other sides that are to give way, and those that do; none: nobody is asked to.
+    yielding: BTreeSet<NodeId>,
+    yielded: BTreeSet<NodeId>,
 }
 
 enum Step {
@@ -52,10 +55,14 @@ impl Change {
             Step::Prepare(view) => format!("prepare {}", view.generation),
             Step::Arbitrate { view, .. } => format!("arbitrate {}", view.generation),
         };
-        format!("{step} ballot {:x} waits for {:?}", self.ballot, self.waiting)
+        format!("{step} ballot {:x} waits for {:?} {:?}", self.ballot, self.waiting, self.yielding)
     }
     pub(super) fn is_first_start(&self) -> bool {
         matches!(&self.step, Step::Prepare(view) if view.generation == 1)
+    }
+    /// Other sides are to give way.
+    fn is_for_all_sides(&self) -> bool {
+        !self.yielding.is_empty() || !self.yielded.is_empty()
     }
     pub(super) fn waits_for(&self, node: NodeId) -> bool {
         self.waiting.contains(&node)
@@ -77,19 +84,28 @@ impl Membership {
             self.stop(ctx, "this node was recovering and has lost all full members");
             return;
         }
-        if acting != Some(self.me) {
-            self.change = None;
+        if self.gives_way().is_some() {
+            self.advance(ctx);
             return;
         }
-        let mut rest = self.survivors();
-        rest.insert(self.me);
+        let outlook = self.view.as_ref().map(|base| verdict(base, &self.own_side()));
         // Whoever confirms, it will not do: others may still do without us.
-        if let Some(Verdict::Lose(reason)) = self.view.as_ref().map(|base| verdict(base, &rest)) {
-            self.stop(ctx, reason);
+        if let Some(Verdict::Lose(reason)) = outlook {
+            self.change = None;
+            self.freeze(reason, ctx);
+            return;
+        }
+        if acting != Some(self.me) || self.freeze.is_accused() || self.has_given_way() {
+            self.change = None;
             return;
         }
         if self.change.is_some() {
             self.advance(ctx);
+            return;
+        }
+        // Nothing is accepted for which there is nobody to say yes: others could not tell whether it came to be.
+        if outlook == Some(Verdict::Ask) && !self.reaches_arbitrator(ctx.now()) {
+            self.freeze("exactly half of the cluster is here, and the arbitrator is out of reach", ctx);
             return;
         }
         let made_by_us = self.view.as_ref().is_some_and(|v| v.president == u32::from(self.me.0));
@@ -125,6 +141,11 @@ impl Membership {
     }
 
     fn begin_take_over(&mut self, ctx: &mut Context<'_>) {
+        self.begin_take_over_with(BTreeSet::new(), ctx);
+    }
+
+    /// Frozen members of other sides are asked, too.
+    pub(super) fn begin_take_over_with(&mut self, yielding: BTreeSet<NodeId>, ctx: &mut Context<'_>) {
         jam!(ctx);
         let ballot = self.next_ballot();
         self.promised = ballot;
@@ -133,13 +154,44 @@ impl Membership {
         for &node in &waiting {
             self.send(ctx, node, Kind::PresTakeOverReq, &req);
         }
+        let req = PresTakeOverReq { failed: Vec::new(), ..req };
+        yielding.iter().for_each(|node| self.send(ctx, *node, Kind::PresTakeOverReq, &req));
         let step = Step::TakeOver(self.prepared.clone());
-        self.change = Some(Change { ballot, step, waiting, confirmed: BTreeSet::new() });
+        let (confirmed, yielded) = (BTreeSet::new(), BTreeSet::new());
+        self.change = Some(Change { ballot, step, waiting, confirmed, yielding, yielded });
         self.advance(ctx);
+    }
+
+    pub(super) fn on_reunion_conf(
+        &mut self,
+        from: NodeId,
+        conf: PresTakeOverConf,
+        ctx: &mut Context<'_>,
+    ) -> Result<(), DecodeError> {
+        let prepared = checked_view(conf.prepared)?;
+        let next = self.generation() + 1;
+        let Some(Change { ballot, step: Step::TakeOver(best), yielding, yielded, .. }) = &mut self.change else {
+            return Ok(());
+        };
+        if *ballot == conf.ballot && yielding.remove(&from) {
+            yielded.insert(from);
+            if let Some(view) = prepared.filter(|v| v.generation == next)
+                && best.as_ref().is_none_or(|b| b.0 < conf.prepared_ballot)
+            {
+                *best = Some((conf.prepared_ballot, view));
+            }
+            self.advance(ctx);
+        }
+        Ok(())
     }
 
     /// Offers `view` to everyone who is left, and to those it lets in.
     pub(super) fn propose(&mut self, view: View, ctx: &mut Context<'_>) {
+        self.propose_to(view, BTreeSet::new(), ctx);
+    }
+
+    /// As above; frozen members of other sides are to give way.
+    pub(super) fn propose_to(&mut self, view: View, yielding: BTreeSet<NodeId>, ctx: &mut Context<'_>) {
         let ballot = self.next_ballot();
         self.promised = ballot;
         let living = view.living().map(|n| n.node());
@@ -149,6 +201,7 @@ impl Membership {
         for &node in &waiting {
             self.send(ctx, node, Kind::ViewPrepReq, &message);
         }
+        yielding.iter().for_each(|node| self.ask_to_give_way(*node, &message, ctx));
         if self.view.is_some() {
             self.prepared = Some((ballot, view.clone()));
         }
@@ -159,7 +212,8 @@ impl Membership {
         if self.await_gates(self.me, ViewPrepAnswer { ballot, ..ViewPrepAnswer::default() }, ctx) {
             waiting.insert(self.me);
         }
-        self.change = Some(Change { ballot, step: Step::Prepare(view), waiting, confirmed: BTreeSet::from([self.me]) });
+        let (step, confirmed) = (Step::Prepare(view), BTreeSet::from([self.me]));
+        self.change = Some(Change { ballot, step, waiting, confirmed, yielding, yielded: BTreeSet::new() });
         self.advance(ctx);
     }
 
@@ -175,8 +229,12 @@ impl Membership {
                 .waiting
                 .retain(|n| *n == self.me || members.as_ref().is_none_or(|v| v.is_alive(*n)) || self.is_linked(*n));
         }
-        if !change.waiting.is_empty() {
+        if !change.waiting.is_empty() || !change.yielding.is_empty() {
             self.change = Some(change);
+            return;
+        }
+        if change.is_for_all_sides() {
+            self.decide_for_all(change, ctx);
             return;
         }
         match change.step {
@@ -192,6 +250,46 @@ impl Membership {
         }
     }
 
+    /// The members of other sides that this proposal asks to give way.
+    pub(super) fn gives_way(&self) -> Option<&BTreeSet<NodeId>> {
+        self.change.as_ref().filter(|c| c.is_for_all_sides()).map(|c| &c.yielding)
+    }
+
+    /// All that were asked have told what they accepted, or have accepted the proposal, be it that they give way to it.
+    fn decide_for_all(&mut self, change: Change, ctx: &mut Context<'_>) {
+        let view = match change.step {
+            Step::TakeOver(best) => return self.propose_reunion(best, change.yielded, ctx),
+            Step::Prepare(view) | Step::Arbitrate { view, .. } => view,
+        };
+        let all = change.confirmed.union(&change.yielded).copied().collect();
+        if self.view.as_ref().is_none_or(|base| verdict(base, &all) != Verdict::Win) {
+            self.give_up_asking(ctx);
+            return;
+        }
+        self.commit(view, ctx);
+        let told = ViewCommit { view: self.view.clone() };
+        for node in change.yielded {
+            self.send(ctx, node, Kind::ViewCommitOrd, &told);
+        }
+    }
+
+    pub(super) fn on_gave_way(&mut self, from: NodeId, conf: &ViewPrepAnswer, ctx: &mut Context<'_>) {
+        if let Some(change) = &mut self.change
+            && change.ballot == conf.ballot
+            && change.yielding.remove(&from)
+        {
+            change.yielded.insert(from);
+            self.advance(ctx);
+        }
+    }
+
+    pub(super) fn on_gave_no_way(&mut self, answer: &ViewPrepAnswer, ctx: &mut Context<'_>) {
+        if self.change.as_ref().is_some_and(|c| c.ballot == answer.ballot) {
+            self.promised = self.promised.max(answer.promised);
+            self.give_up_asking(ctx);
+        }
+    }
+
     /// All that live have confirmed: may we commit?
     fn decide(
         &mut self,
@@ -204,14 +302,15 @@ impl Membership {
         let outcome = self.view.as_ref().map_or(Verdict::Win, |base| verdict(base, &confirmed));
         match outcome {
             Verdict::Win => self.commit(view, ctx),
-            Verdict::Lose(reason) => self.stop(ctx, reason),
+            Verdict::Lose(reason) => self.freeze(reason, ctx),
             Verdict::Ask => {
                 let (question, deadline) = asked.unwrap_or_else(|| {
                     self.questions += 1;
                     (ctx.random() << 8 | (self.questions & 0xff), ctx.now() + ARBITRATION_TIMEOUT_NS)
                 });
                 let step = Step::Arbitrate { view, question, deadline };
-                self.change = Some(Change { ballot, step, waiting: BTreeSet::new(), confirmed });
+                let (waiting, yielding, yielded) = <(BTreeSet<_>, BTreeSet<_>, BTreeSet<_>)>::default();
+                self.change = Some(Change { ballot, step, waiting, confirmed, yielding, yielded });
                 if asked.is_none() {
                     self.ask_again(ctx);
                 }
@@ -256,10 +355,10 @@ impl Membership {
             question: *question,
             arbitrator_incarnation: base.arbitrator_incarnation,
             promise_ns: promised.saturating_sub(ctx.now()),
+            lineage: base.lineage,
         };
-        match Self::arbitrator_of(base) {
-            Some(arbitrator) => ctx.send(Self::mgmt_of(arbitrator), Kind::ArbitReq, |b| encode(&req, b)),
-            None => self.stop(ctx, "half of the cluster is out of reach and there is no arbitrator"),
+        if let Some(arbitrator) = Self::arbitrator_of(base) {
+            ctx.send(Self::mgmt_of(arbitrator), Kind::ArbitReq, |b| encode(&req, b));
         }
     }
 
@@ -274,23 +373,23 @@ impl Membership {
             jam!(ctx);
             return;
         }
-        match self.change.take() {
-            Some(Change { step: Step::Arbitrate { view, question, .. }, .. }) if question == conf.question => {
-                if conf.granted {
-                    self.commit(view, ctx);
-                } else {
-                    self.stop(ctx, &format!("arbitration lost: {}", conf.reason));
-                }
-            }
-            other => self.change = other,
+        let is_ours =
+            |c: &mut Change| matches!(&c.step, Step::Arbitrate { question, .. } if *question == conf.question);
+        if conf.gone_on && self.change.as_mut().is_some_and(is_ours) {
+            self.stop(ctx, &format!("arbitration lost: {}", conf.reason));
+        } else if !conf.granted && self.change.as_mut().is_some_and(is_ours) {
+            self.freeze(&format!("the arbitrator says no: {}", conf.reason), ctx);
+        } else if let Some(Change { step: Step::Arbitrate { view, .. }, .. }) = self.change.take_if(is_ours) {
+            self.commit(view, ctx);
         }
     }
 
     pub(super) fn check_arbitration(&mut self, ctx: &mut Context<'_>) {
         if let Some(Change { step: Step::Arbitrate { deadline, .. }, .. }) = &self.change
             && ctx.now() > *deadline
+            && !self.freeze.is_frozen()
         {
-            self.stop(ctx, "half of the cluster is out of reach and the arbitrator does not answer");
+            self.freeze("exactly half of the cluster is here, and the arbitrator does not answer", ctx);
         }
     }
 
@@ -342,7 +441,7 @@ impl Membership {
             return Ok(());
         }
         if !self.is_own_entry(&view) {
-            self.stop(ctx, &format!("node {from} removes this node from the cluster"));
+            self.freeze_accused(&format!("node {from} removes this node from the cluster"), ctx);
             return Ok(());
         }
         self.promised = req.ballot;
@@ -354,7 +453,7 @@ impl Membership {
     }
 
     /// Says yes once the gates are open on every worker: the first member of the new view may speak to any of them.
-    fn confirm_prepare(&mut self, from: NodeId, answer: ViewPrepAnswer, ctx: &mut Context<'_>) {
+    pub(super) fn confirm_prepare(&mut self, from: NodeId, answer: ViewPrepAnswer, ctx: &mut Context<'_>) {
         self.gates_for = None;
         self.pulses.prepared(ctx.now());
         if !self.await_gates(from, answer.clone(), ctx) {
@@ -518,7 +617,10 @@ impl Membership {
     /// The nodes that a first view would be made of, for `start`.
     pub(super) fn propose_first(&mut self, candidates: &BTreeMap<NodeId, layout::Candidate>, ctx: &mut Context<'_>) {
         let arbitrator = arbiter::first_choice(&self.managers.reached(ctx.now()));
-        let Some(view) = self.config.as_ref().and_then(|c| layout::first(c, candidates, arbitrator)) else { return };
+        let Some(view) = self.config.as_ref().and_then(|c| layout::first(c, candidates, arbitrator, self.incarnation))
+        else {
+            return;
+        };
         self.propose(view, ctx);
     }
 }

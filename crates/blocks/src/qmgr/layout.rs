@@ -21,6 +21,7 @@ pub fn first(
     config: &ClusterConfig,
     candidates: &BTreeMap<NodeId, Candidate>,
     arbitrator: Incarnation,
+    lineage: u64,
 ) -> Option<View> {
     let mut nodes = Vec::new();
     for (&id, candidate) in candidates {
@@ -43,6 +44,7 @@ pub fn first(
         cluster: config.cluster,
         arbitrator: arbitrator.node,
         arbitrator_incarnation: arbitrator.incarnation,
+        lineage,
     };
     view.check().then_some(view)
 }
@@ -176,7 +178,7 @@ pub(crate) mod tests {
             [(1, 2, 4, 8), (2, 2, 2, 16), (1, 3, 2, 12), (1, 1, 2, 4), (2, 4, 1, 16)]
         {
             let config = config(groups, replicas, instances, partitions);
-            let view = first(&config, &candidates(1..=(groups * replicas) as u16), NOBODY).unwrap();
+            let view = first(&config, &candidates(1..=(groups * replicas) as u16), NOBODY, 1).unwrap();
             let mut count: BTreeMap<NodeId, u32> = BTreeMap::new();
             for &chain in &view.chains {
                 assert_eq!(Chain(chain).len(), replicas as usize);
@@ -185,7 +187,7 @@ pub(crate) mod tests {
             let (least, most) = (count.values().min().unwrap(), count.values().max().unwrap());
             assert!(count.len() as u32 == groups * replicas && most - least <= 1, "{count:?}");
         }
-        let view = first(&config(1, 2, 4, 8), &candidates(1..=2), NOBODY).unwrap();
+        let view = first(&config(1, 2, 4, 8), &candidates(1..=2), NOBODY, 1).unwrap();
         for node in [1u16, 2] {
             let instances: std::collections::BTreeSet<usize> =
                 (0..8).filter(|&p| Chain(view.chains[p]).primary() == Some(NodeId(node))).map(|p| p % 4).collect();
@@ -195,15 +197,15 @@ pub(crate) mod tests {
 
     #[test]
     fn a_group_without_a_candidate_makes_no_view() {
-        assert!(first(&config(2, 2, 1, 4), &candidates(1..=2), NOBODY).is_none());
-        assert!(first(&config(2, 2, 1, 4), &candidates([1, 4].into_iter()), NOBODY).is_some());
-        assert!(first(&config(1, 2, 1, 4), &candidates([9].into_iter()), NOBODY).is_none(), "not configured");
+        assert!(first(&config(2, 2, 1, 4), &candidates(1..=2), NOBODY, 1).is_none());
+        assert!(first(&config(2, 2, 1, 4), &candidates([1, 4].into_iter()), NOBODY, 1).is_some());
+        assert!(first(&config(1, 2, 1, 4), &candidates([9].into_iter()), NOBODY, 1).is_none(), "not configured");
     }
 
     #[test]
     fn out_and_in_again() {
         let config = config(2, 2, 1, 4);
-        let view = first(&config, &candidates(1..=4), NOBODY).unwrap();
+        let view = first(&config, &candidates(1..=4), NOBODY, 1).unwrap();
         let less = without(&view, NodeId(2), |n| n == NodeId(1));
         assert_eq!((less.generation, less.president), (2, 2));
         assert!(!less.is_alive(NodeId(1)) && less.chains.iter().all(|&c| !Chain(c).contains(NodeId(1))));

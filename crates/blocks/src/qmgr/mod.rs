@@ -51,6 +51,7 @@
 mod accuse;
 mod arbiter;
 mod change;
+mod freeze;
 mod layout;
 mod parting;
 mod pulse;
@@ -60,6 +61,8 @@ mod strain;
 mod survival;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_freeze;
 #[cfg(test)]
 mod tests_silence;
 
@@ -158,6 +161,7 @@ pub struct Membership {
     pulses: pulse::Pulses,
     accusations: accuse::Accusations,
     partings: parting::Partings,
+    freeze: freeze::Freeze,
 
     /// As acting president.
     change: Option<Change>,
@@ -198,6 +202,7 @@ impl Membership {
             pulses: pulse::Pulses::default(),
             accusations: accuse::Accusations::default(),
             partings: parting::Partings::default(),
+            freeze: freeze::Freeze::default(),
             change: None,
             gates_for: None,
             pings: 0,
@@ -242,7 +247,7 @@ impl Membership {
         let full = view.nodes.iter().filter(|n| n.state() == NodeState::Up && !self.failed.contains(&n.node()));
         full.min_by_key(|n| n.join_order).map(|n| n.node())
     }
-    /// A member starts again, who never became one has nothing to go back to.
+    /// For good: others went on without us, or we hold nothing. A member starts again, who never became one has nothing to go back to.
     fn stop(&mut self, ctx: &mut Context<'_>, reason: &str) {
         if self.phase == Phase::Member {
             self.stop_to_rejoin(ctx, reason);
@@ -370,11 +375,11 @@ impl Membership {
         }
     }
 
-    /// Adopts another member's suspicions. False: we are among them, and stop.
+    /// Adopts another member's suspicions. False: we are among them, and freeze.
     fn adopt_failed(&mut self, from: NodeId, failed: &[Incarnation], ctx: &mut Context<'_>) -> bool {
         for f in failed {
             if *f == self.own() {
-                self.stop(ctx, &format!("declared failed by node {from}"));
+                self.freeze_accused(&format!("declared failed by node {from}"), ctx);
                 return false;
             }
             let Ok(node) = u16::try_from(f.node) else { continue };
@@ -439,6 +444,7 @@ impl Membership {
         self.promised = 0;
         self.change = None;
         self.took_over = false;
+        self.thaw(ctx);
         self.joining.retain(|n, c| {
             view.node(*n).is_none_or(|v| v.incarnation != c.incarnation || v.state() == NodeState::Down)
         });
@@ -493,8 +499,12 @@ impl Membership {
             generation: self.generation(),
             view: self.view.clone(),
             uptime_ms: now.saturating_sub(self.started_at.unwrap_or(now)) / MS,
+            frozen: self.account(),
         };
         self.tell_managers(Kind::RegisterRep, &rep, ctx);
+        if self.freeze.is_frozen() {
+            self.tell_control(ctx);
+        }
     }
 
     fn on_recovered(&mut self, rep: RecoveredRep, ctx: &mut Context<'_>) {
@@ -538,6 +548,19 @@ impl Membership {
             }
             Kind::LeaseEndConf if from.is_data() => self.parted(from, decode::<LeaseEnd>(body)?.incarnation, ctx),
             Kind::JoinConf if from == self.me => self.on_dictionary_copied(decode(body)?, ctx),
+            Kind::PresTakeOverReq if self.failed.contains(&from) => self.on_reunion_req(from, decode(body)?, ctx)?,
+            Kind::PresTakeOverConf if self.failed.contains(&from) => self.on_reunion_conf(from, decode(body)?, ctx)?,
+            Kind::JoinReq if self.failed.contains(&from) => self.refuse_successor(from, ctx),
+            Kind::GiveWayReq if from.is_data() => self.on_give_way_req(from, decode(body)?, ctx)?,
+            Kind::HeartbeatRep if self.failed.contains(&from) => self.on_word_of_lost(from, &decode(body)?, ctx),
+            Kind::ViewPrepConf if self.failed.contains(&from) => self.on_gave_way(from, &decode(body)?, ctx),
+            Kind::ViewPrepRef if self.failed.contains(&from) => self.on_gave_no_way(&decode(body)?, ctx),
+            // What was committed was committed, whoever tells it.
+            Kind::ViewCommitOrd if self.freeze.is_frozen() && self.failed.contains(&from) => {
+                if let Some(view) = checked_view(decode::<ViewCommit>(body)?.view)? {
+                    self.apply(view, ctx);
+                }
+            }
             // From here on: data nodes that are not held for failed.
             _ if !self.is_known_sender(from) => jam!(ctx),
             // What a removed process said before it noticed: nobody's business any more.
@@ -608,6 +631,7 @@ impl Block for Membership {
                 self.check_pulses(ctx);
                 self.check_partings(ctx);
                 self.look_for_absent(ctx);
+                self.tick_frozen(ctx);
                 let reviewed = self.review_accusations(ctx);
                 assert!(reviewed.is_ok(), "an accusation that was set aside does not decode");
             }
@@ -640,6 +664,7 @@ impl Block for Membership {
             self.promised,
             self.prepared.as_ref().map(|p| (p.0, p.1.generation))
         );
+        let _ = writeln!(out, "{}", self.freeze.summary());
         let _ = writeln!(out, "words {}", self.accusations.summary());
         let _ = writeln!(out, "change {:?}", self.change.as_ref().map(Change::summary));
         let _ = writeln!(out, "{}", self.pulses.summary(self.now, self.longest_silence()));

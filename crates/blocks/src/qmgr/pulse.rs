@@ -217,6 +217,9 @@ impl Membership {
         if known {
             self.pulses.beat(from, &beat, ctx.now());
         }
+        if known && beat.frozen {
+            self.on_frozen_president(from, ctx);
+        }
         self.answer_heartbeat(from, known, beat, ctx);
         self.judge_strained(ctx);
         if self.pulses.lease <= ctx.now() {
@@ -245,8 +248,10 @@ impl Membership {
         let nodes: BTreeSet<NodeId> = silent.iter().map(|s| s.0).collect();
         let shortest = silent.iter().map(|s| s.1).min().unwrap_or(0);
         let has_hope = self.pulses.is_strained() || self.cannot_spare(&nodes);
-        if !has_hope || shortest > HOPE_NS {
+        if !has_hope {
             self.hold_all_for_failed(&nodes, &format!("silent for {} ms", shortest / MS), ctx);
+        } else if shortest > HOPE_NS && !self.freeze.is_frozen() {
+            self.freeze("hears too few to go on", ctx);
         }
         self.check_strain(ctx);
         let every = u64::from(self.config.as_ref().map_or(10, |c| c.heartbeat_ms)) * MS;
@@ -273,6 +278,7 @@ impl Membership {
                 echo: 0,
                 promise_ns: 0,
                 strained_ns: self.pulses.strained,
+                frozen: self.freeze.is_frozen(),
             };
             // The promise runs from when we heard what is echoed, which may be a while ago.
             if pulse.its_clock != 0 && pulse.strained_since.is_none() {
@@ -281,7 +287,7 @@ impl Membership {
             }
             self.send(ctx, node, Kind::HeartbeatRep, &beat);
         }
-        self.ask_if_removed(ctx);
+        self.tell_lost(ctx);
     }
 
     // ---- the lease
@@ -290,7 +296,9 @@ impl Membership {
     pub(super) fn renew_lease(&mut self, ctx: &mut Context<'_>) {
         let lease = match self.phase {
             Phase::Starting => return, // the blocks refuse
-            Phase::Member if self.failed.is_empty() && !self.pulses.is_strained() => self.pulses.promised_to_us(),
+            Phase::Member if self.failed.is_empty() && !self.pulses.is_strained() && !self.freeze.is_frozen() => {
+                self.pulses.promised_to_us()
+            }
             Phase::Member | Phase::Stopped => 0,
         };
         if lease != self.pulses.lease {

@@ -34,6 +34,8 @@ pub(super) struct Start {
     copying: Option<JoinAnswer>,
     /// Open question to the arbitrator: a start with these nodes only.
     question: Option<(u64, BTreeSet<NodeId>)>,
+    /// A member has answered: there is a cluster, so none is founded without all configured nodes.
+    has_met_member: bool,
     stated: String,
 }
 
@@ -139,6 +141,7 @@ impl Membership {
             if old == req.incarnation {
                 self.send(ctx, from, Kind::ViewCommitOrd, &current);
             } else {
+                self.refuse_successor(from, ctx);
                 self.mark_failed(from, old, super::Loss::Seen("it has started anew"), ctx);
             }
             return;
@@ -180,6 +183,19 @@ impl Membership {
         self.drive(ctx);
     }
 
+    /// The process before this one is still a member.
+    pub(super) fn refuse_successor(&mut self, from: NodeId, ctx: &mut Context<'_>) {
+        let account = self.account();
+        let frozen = if account.is_empty() { account } else { format!(", and is frozen: {account}") };
+        let answer = JoinAnswer {
+            president: self.acting_president().map_or(0, |p| p.0.into()),
+            error: ErrorCode::NodeStarting as u32,
+            reason: format!("the cluster still counts on the process before this one{frozen}"),
+            ..JoinAnswer::default()
+        };
+        self.send(ctx, from, Kind::JoinRef, &answer);
+    }
+
     /// The president admits us as soon as we have its dictionary. Gates are opened to all before DICT tells the workers of any
     /// table, so that they stand open on every worker before we are a member.
     pub(super) fn on_join_conf(&mut self, from: NodeId, answer: JoinAnswer, ctx: &mut Context<'_>) {
@@ -187,6 +203,7 @@ impl Membership {
         if !wanted || self.start.copying.as_ref() == Some(&answer) || self.start.dictionary.as_ref() == Some(&answer) {
             return;
         }
+        self.start.has_met_member = true;
         for (node, link) in &self.links {
             ctx.accept_from(*node, link.incarnation, true);
         }
@@ -208,6 +225,7 @@ impl Membership {
         if self.phase != Phase::Starting {
             return;
         }
+        self.start.has_met_member = true;
         let fatal = [ErrorCode::WrongCluster as u32, ErrorCode::NotSupported as u32].contains(&answer.error);
         if fatal {
             self.stop(ctx, &format!("node {from} refuses: {}", answer.reason));
@@ -258,7 +276,7 @@ impl Membership {
         let covered: BTreeSet<u32> =
             config.nodes.iter().filter(|n| candidates.contains_key(&NodeId(n.id as u16))).map(|n| n.group).collect();
         let patience = u64::from(config.start_partial_timeout_ms) * MS;
-        if covered != groups || now.saturating_sub(since) < patience {
+        if covered != groups || now.saturating_sub(since) < patience || self.start.has_met_member {
             return;
         }
         let name = |(n, c): (&NodeId, &Candidate)| Incarnation { node: n.0.into(), incarnation: c.incarnation };
@@ -273,6 +291,7 @@ impl Membership {
             question,
             arbitrator_incarnation: 0,
             promise_ns: 0,
+            lineage: 0,
         };
         let Some(arbitrator) = self.start_arbitrator() else { return };
         self.start.question = Some((question, candidates.into_keys().collect()));

@@ -1,9 +1,9 @@
 //! Who hears too few to go on.
 //!
 //! A switch that stalls, or a machine that does not get to its network interrupts, makes everybody silent to everybody. If each held
-//! all others for failed, as one that is cut off may, all would stop, and a cluster in memory would be gone. So silence that the
-//! survival rule would not let us live through is waited out, up to [`HOPE_NS`]. It costs nothing but time: whoever cannot go on
-//! without the silent ones can make no view without them, and the lease is over.
+//! all others for failed, as one that is cut off may, none could go on. So silence that the survival rule would not let us live through
+//! is waited out, however long. It costs nothing but time: whoever cannot go on without the silent ones can make no view without them,
+//! and the lease is over. After [`HOPE_NS`] it is told to operators: the node is *frozen* (`freeze`).
 //!
 //! A member is *strained* when it would have to stop without those that it has not heard for half the limit. It gives up what it
 //! was promised, so has no lease, and says so in its heartbeats. Where the others hear each other, it is the one that is cut off, or
@@ -16,7 +16,6 @@
 use std::collections::BTreeSet;
 
 use apus_kernel::{Context, jam};
-use apus_signal::{Kind, qmgr::Heartbeat};
 use apus_types::NodeId;
 
 use super::{
@@ -24,8 +23,8 @@ use super::{
     survival::{Verdict, verdict},
 };
 
-/// A silence that leaves too few is a failure after this. Who was removed meanwhile learns it as soon as it reaches a member or a
-/// management node.
+/// A silence that leaves too few is shown as a freeze after this. Who was removed meanwhile learns it as soon as it reaches a member or
+/// a management node.
 pub const HOPE_NS: u64 = 10_000 * MS;
 
 impl Membership {
@@ -40,19 +39,6 @@ impl Membership {
         self.view.as_ref().is_some_and(|base| matches!(verdict(base, &rest), Verdict::Lose(_)))
     }
 
-    /// Whom we hold for failed and have a new link to may know that we are out.
-    pub(super) fn ask_if_removed(&self, ctx: &mut Context<'_>) {
-        let beat = Heartbeat {
-            generation: self.generation(),
-            incarnation: self.incarnation,
-            strained_ns: 1,
-            ..Heartbeat::default()
-        };
-        for node in self.failed.iter().filter(|n| self.pulses.is_strained() && self.is_linked(**n)) {
-            self.send(ctx, *node, Kind::HeartbeatRep, &beat);
-        }
-    }
-
     /// What a tick finds, after those that are silent are held for failed.
     pub(super) fn check_strain(&mut self, ctx: &mut Context<'_>) {
         let (now, was_strained) = (ctx.now(), self.pulses.is_strained());
@@ -63,6 +49,9 @@ impl Membership {
             ctx.probe("qmgr: hears too few to go on");
             let silent: Vec<String> = fading.iter().map(NodeId::to_string).collect();
             ctx.log(format_args!("hears too few to go on, waits for {}", silent.join(" ")));
+        }
+        if !is_strained && was_strained && self.failed.is_empty() {
+            self.thaw(ctx);
         }
         if is_strained || was_strained {
             jam!(ctx);

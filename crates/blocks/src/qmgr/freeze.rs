@@ -1,0 +1,374 @@
+//! Who may not go on freezes: it serves nobody, keeps what it holds, goes on asking, and listens.
+//!
+//! A side that could not replace the committed view, or of which nobody says whether it may, was often destroyed by nothing: a link was
+//! reset, the management node was down. Its rows may be the only ones left. So it is *frozen*: it has no lease, so reads from no client;
+//! what was asked before waits, for a commit is acknowledged by all replicas of the view or not at all. It goes on by itself when
+//!
+//! - the arbitrator of its view says yes, however late; or
+//! - enough members of its view meet again: those of other sides are frozen too, are linked to us again, and *give way*.
+//!
+//! **Giving way.** The acting president of a side that holds a full member of every group asks all sides that are there what they accepted, as
+//! in any take-over (`PresTakeOverReq`), and then proposes the view without the other sides to these, too (`GiveWayReq`). Who accepts it is an
+//! acceptor as any other: it has dropped its own proposal and promised the ballot. It waits to be told that the view was committed; then it
+//! starts again and joins. It makes no proposal of its own any more: the view may be committed without its having heard of it. Signals that
+//! sides had lost to each other need no repair: of all sides one stays, within which no link was lost.
+//!
+//! Why that is safe. The survival rule is applied to all acceptors, those that stay and those that give way; so the view is chosen as any other
+//! is, with one addition: if *all* full members of the base take part, an accepted proposal need not be finished. Only they can have committed a
+//! successor of the base; each says that it has not and, by its promise, that it will not under a lower ballot; one that has refuses and sends
+//! what it committed. Who was told yes by the arbitrator and has not used it is one of them. Where some are missing, the accepted proposal
+//! with the highest ballot is finished; if the others are in it, they are frozen under it, and meet under it again.
+//!
+//! It gives up what it holds only when it is certain that others went on: a member of a later view, or a management node that such a member
+//! has reported to, says so (`StopOrd`, a committed view without us, `ArbitConf::gone_on`). "The other side asked first" is not certain.
+//!
+//! Who only hears too few (`strain`) is frozen without holding anybody for failed: when they are heard again, all go on where they were.
+//!
+//! Limits: one entry per member; one proposal at a time.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use apus_kernel::{Context, jam};
+use apus_signal::{
+    BlockId, BlockRef, DecodeError, Kind,
+    mgmt::RegisterRep,
+    qmgr::{
+        Heartbeat, PresTakeOverConf, PresTakeOverReq, StopOrd, ViewCommit, ViewPrep, ViewPrepAnswer, checked_view,
+        encode,
+    },
+    view::{NodeState, View, ViewNode},
+};
+use apus_types::NodeId;
+
+use super::{MS, Membership, Phase, RETRY_NS, layout, survival};
+
+/// A frozen member of another side is there if it was heard in so long.
+const RETURN_NS: u64 = 500 * MS;
+/// Of several that could ask the others to give way, each lets its seniors go first, so long for each of them.
+const TURN_NS: u64 = 30 * MS;
+/// Who asked in vain, or gave way, asks for nothing so long.
+const PAUSE_NS: u64 = 1_000 * MS;
+/// A proposal that waits for others to give way is dropped after this.
+const GIVE_WAY_NS: u64 = 2_000 * MS;
+/// Where enough are there, those that are missing get so long to come.
+const MISSING_NS: u64 = 200 * MS;
+
+struct Frozen {
+    why: String,
+    /// Others have removed us or are about to: we make no proposal that they have no part in.
+    is_accused: bool,
+}
+
+#[derive(Default)]
+pub(super) struct Freeze {
+    frozen: Option<Frozen>,
+    /// Members that we hold for failed and that said by a new link that they are frozen, and when last.
+    returned: BTreeMap<NodeId, u64>,
+    /// Since when enough of the other sides are there.
+    together_since: Option<u64>,
+    not_before: u64,
+    asked_at: u64,
+    last_try: u64,
+}
+
+impl Freeze {
+    pub(super) fn is_frozen(&self) -> bool {
+        self.frozen.is_some()
+    }
+    pub(super) fn is_accused(&self) -> bool {
+        self.frozen.as_ref().is_some_and(|f| f.is_accused)
+    }
+    pub(super) fn summary(&self) -> String {
+        let why = self.frozen.as_ref().map_or("no", |f| f.why.as_str());
+        format!("frozen {why}, returned {:?}", self.returned)
+    }
+}
+
+fn full(view: &View) -> impl Iterator<Item = &ViewNode> {
+    view.nodes.iter().filter(|n| n.state() == NodeState::Up)
+}
+
+impl Membership {
+    pub(super) fn freeze(&mut self, why: &str, ctx: &mut Context<'_>) {
+        self.freeze_as(why, false, ctx);
+    }
+
+    /// Others hold us for failed.
+    pub(super) fn freeze_accused(&mut self, why: &str, ctx: &mut Context<'_>) {
+        self.freeze_as(why, true, ctx);
+    }
+
+    fn freeze_as(&mut self, why: &str, is_accused: bool, ctx: &mut Context<'_>) {
+        let is_accused = is_accused || self.freeze.is_accused();
+        let before = self.freeze.frozen.replace(Frozen { why: why.to_owned(), is_accused });
+        if before.is_some_and(|f| f.why == why) {
+            return;
+        }
+        ctx.probe("qmgr: frozen");
+        self.renew_lease(ctx);
+        let account = self.account();
+        ctx.log(format_args!("frozen: {account}"));
+        self.register(ctx);
+        self.send_heartbeats(ctx);
+    }
+
+    /// It may go on.
+    pub(super) fn thaw(&mut self, ctx: &mut Context<'_>) {
+        self.freeze.returned.clear();
+        self.freeze.together_since = None;
+        if self.freeze.frozen.take().is_some() {
+            ctx.probe("qmgr: thawed");
+            ctx.log(format_args!("goes on"));
+            self.tell_control(ctx);
+        }
+    }
+
+    /// Why it is frozen and what it waits for; empty: it is not.
+    pub(super) fn account(&self) -> String {
+        let (Some(frozen), Some(view)) = (&self.freeze.frozen, &self.view) else { return String::new() };
+        let missing: Vec<String> = self.lost_full().map(|n| n.id.to_string()).collect();
+        let nodes = format!("data node {}", missing.join(", "));
+        let arbitrator = Self::arbitrator_of(view).map(|m| m.0 - NodeId::MGMT_BASE);
+        let waits_for = match (missing.is_empty(), arbitrator) {
+            (true, _) => "those that it does not hear".to_owned(),
+            (false, Some(m)) if !self.is_outvoted() => format!("management node {m} to decide, or for {nodes}"),
+            (false, _) => nodes,
+        };
+        format!("{}; waits for {waits_for}", frozen.why)
+    }
+
+    /// The arbitrator is not asked whether this side may go on.
+    fn is_outvoted(&self) -> bool {
+        let rest = self.own_side();
+        self.view.as_ref().is_some_and(|v| survival::verdict(v, &rest) != survival::Verdict::Ask)
+    }
+
+    pub(super) fn own_side(&self) -> BTreeSet<NodeId> {
+        let mut rest = self.survivors();
+        rest.insert(self.me);
+        rest
+    }
+
+    /// Full members that we hold for failed.
+    fn lost_full(&self) -> impl Iterator<Item = &ViewNode> {
+        self.view.iter().flat_map(full).filter(|n| self.failed.contains(&n.node()))
+    }
+
+    pub(super) fn tell_control(&self, ctx: &mut Context<'_>) {
+        let rep = RegisterRep { node: self.me.0.into(), frozen: self.account(), ..RegisterRep::default() };
+        ctx.send(BlockRef::new(self.me, BlockId::Cntr, 0), Kind::RegisterRep, |b| encode(&rep, b));
+    }
+
+    /// As long as we are frozen, those that we hold for failed hear of it: they may be frozen, or know that we are out.
+    pub(super) fn tell_lost(&self, ctx: &mut Context<'_>) {
+        if !self.freeze.is_frozen() && !self.pulses.is_strained() {
+            return;
+        }
+        let beat = Heartbeat {
+            generation: self.generation(),
+            incarnation: self.incarnation,
+            strained_ns: 1,
+            frozen: self.freeze.is_frozen(),
+            ..Heartbeat::default()
+        };
+        for node in self.failed.iter().filter(|n| self.is_linked(**n)) {
+            self.send(ctx, *node, Kind::HeartbeatRep, &beat);
+        }
+    }
+
+    /// A heartbeat of a member that we hold for failed.
+    pub(super) fn on_word_of_lost(&mut self, from: NodeId, beat: &Heartbeat, ctx: &mut Context<'_>) {
+        let Some(view) = self.view.as_ref().filter(|_| self.phase == Phase::Member) else { return };
+        let is_member = view.node(from).is_some_and(|n| n.incarnation == beat.incarnation);
+        if is_member && beat.frozen && beat.generation < view.generation {
+            // It missed the commit.
+            self.send(ctx, from, Kind::ViewCommitOrd, &ViewCommit { view: Some(view.clone()) });
+        } else if is_member && beat.frozen && beat.generation == view.generation && self.freeze.is_frozen() {
+            self.freeze.returned.insert(from, ctx.now());
+        } else {
+            jam!(ctx);
+        }
+    }
+
+    /// The acting president of our side says that it may not go on.
+    pub(super) fn on_frozen_president(&mut self, from: NodeId, ctx: &mut Context<'_>) {
+        if !self.failed.is_empty() && !self.freeze.is_frozen() && self.acting_president() == Some(from) {
+            self.freeze(&format!("node {from}, which acts for this side, may not go on"), ctx);
+        }
+    }
+
+    pub(super) fn tick_frozen(&mut self, ctx: &mut Context<'_>) {
+        let now = ctx.now();
+        if !self.freeze.is_frozen() {
+            return;
+        }
+        self.freeze.returned.retain(|_, heard| now.saturating_sub(*heard) < RETURN_NS);
+        if self.gives_way().is_some() && now.saturating_sub(self.freeze.asked_at) > GIVE_WAY_NS {
+            self.give_up_asking(ctx);
+        }
+        if now.saturating_sub(self.freeze.last_try) >= RETRY_NS {
+            self.freeze.last_try = now;
+            self.drive(ctx);
+        }
+        self.look_for_all_sides(ctx);
+    }
+
+    /// Full members that we hold for failed and that are there, frozen, in the process that the view names.
+    fn back(&self) -> BTreeSet<NodeId> {
+        let is_back = |n: &&ViewNode| {
+            self.freeze.returned.contains_key(&n.node())
+                && self.is_linked(n.node())
+                && self.links.get(&n.node()).is_some_and(|l| l.incarnation == n.incarnation)
+        };
+        self.lost_full().filter(is_back).map(ViewNode::node).collect()
+    }
+
+    fn holds_every_group(&self, side: &BTreeSet<NodeId>) -> bool {
+        let Some(view) = &self.view else { return false };
+        let of = |n: &ViewNode| n.group;
+        let held: BTreeSet<u32> = full(view).filter(|n| side.contains(&n.node())).map(of).collect();
+        full(view).all(|n| held.contains(&n.group))
+    }
+
+    fn look_for_all_sides(&mut self, ctx: &mut Context<'_>) {
+        let now = ctx.now();
+        let Some(view) = &self.view else { return };
+        let (side, back) = (self.own_side(), self.back());
+        let all: BTreeSet<NodeId> = side.union(&back).copied().collect();
+        let is_enough = !back.is_empty() && survival::verdict(view, &all) == survival::Verdict::Win;
+        let is_able = is_enough && self.acting_president() == Some(self.me) && self.holds_every_group(&side);
+        if !is_able || self.gives_way().is_some() {
+            self.freeze.together_since = None;
+            return;
+        }
+        let since = *self.freeze.together_since.get_or_insert(now);
+        let own = view.node(self.me).map_or(0, |n| n.join_order);
+        let seniors = self.lost_full().filter(|n| n.join_order < own).count() as u64;
+        // Those that are on their way are better asked, too.
+        let grace = if back.len() < self.lost_full().count() { MISSING_NS } else { 0 };
+        if now < self.freeze.not_before || now.saturating_sub(since) < grace + seniors * TURN_NS {
+            return;
+        }
+        ctx.probe("qmgr: other sides are asked to give way");
+        ctx.log(format_args!("meets {back:?} again and asks them to give way"));
+        self.freeze.asked_at = now;
+        self.begin_take_over_with(back, ctx);
+    }
+
+    /// All have told what they accepted.
+    pub(super) fn propose_reunion(
+        &mut self,
+        accepted: Option<(u64, View)>,
+        back: BTreeSet<NodeId>,
+        ctx: &mut Context<'_>,
+    ) {
+        let Some(base) = &self.view else { return };
+        let are_all = self.lost_full().all(|n| back.contains(&n.node()));
+        let next = match accepted {
+            Some((_, view)) if !are_all => view,
+            _ => layout::without(base, self.me, |n| self.failed.contains(&n)),
+        };
+        if self.is_own_entry(&next) {
+            self.propose_to(next, back, ctx);
+        } else {
+            self.give_up_asking(ctx); // who stays in it may finish it
+        }
+    }
+
+    /// Says what it accepted and promises the ballot, if it is frozen under the same view.
+    pub(super) fn on_reunion_req(
+        &mut self,
+        from: NodeId,
+        req: PresTakeOverReq,
+        ctx: &mut Context<'_>,
+    ) -> Result<(), DecodeError> {
+        let base = checked_view(req.committed)?.ok_or(DecodeError)?;
+        if !self.is_on_base_of(from, base, ctx) {
+            return Ok(());
+        }
+        if !self.freeze.is_frozen() || req.ballot < self.promised {
+            self.refuse_to_give_way(from, req.ballot, ctx);
+            return Ok(());
+        }
+        self.promised = req.ballot;
+        self.change = None;
+        self.freeze.not_before = ctx.now() + PAUSE_NS;
+        let conf = PresTakeOverConf {
+            ballot: req.ballot,
+            committed: self.view.clone(),
+            prepared: self.prepared.as_ref().map(|p| p.1.clone()),
+            prepared_ballot: self.prepared.as_ref().map_or(0, |p| p.0),
+        };
+        self.send(ctx, from, Kind::PresTakeOverConf, &conf);
+        Ok(())
+    }
+
+    fn refuse_to_give_way(&self, to: NodeId, ballot: u64, ctx: &mut Context<'_>) {
+        let (generation, promised) = (self.generation(), self.promised);
+        let answer = ViewPrepAnswer { ballot, generation, promised, ..ViewPrepAnswer::default() };
+        self.send(ctx, to, Kind::ViewPrepRef, &answer);
+    }
+
+    /// The sender is a full member of our view, and asks under the same one. Whoever has an older view gets the newer one.
+    fn is_on_base_of(&mut self, from: NodeId, base: View, ctx: &mut Context<'_>) -> bool {
+        let Some(view) = self.view.as_ref().filter(|_| self.phase == Phase::Member) else { return false };
+        let incarnation = self.links.get(&from).map_or(0, |l| l.incarnation);
+        if base.generation > view.generation {
+            self.apply(base, ctx); // it stops us, if we are not in it
+            return false;
+        }
+        let is_member = view.node(from).is_some_and(|n| n.incarnation == incarnation && n.state() == NodeState::Up);
+        if !is_member && base.generation < view.generation {
+            let reason = format!("removed from the cluster before generation {}", view.generation);
+            self.send(ctx, from, Kind::StopOrd, &StopOrd { reason, incarnation });
+        } else if is_member && base.generation < view.generation {
+            self.send(ctx, from, Kind::ViewCommitOrd, &ViewCommit { view: Some(view.clone()) });
+        }
+        is_member && base.generation == view.generation
+    }
+
+    /// Asks a member of another side, as part of a proposal.
+    pub(super) fn ask_to_give_way(&self, node: NodeId, message: &ViewPrep, ctx: &mut Context<'_>) {
+        self.send(ctx, node, Kind::GiveWayReq, message);
+    }
+
+    pub(super) fn give_up_asking(&mut self, ctx: &mut Context<'_>) {
+        jam!(ctx);
+        self.change = None;
+        self.freeze.not_before = ctx.now() + PAUSE_NS;
+        self.freeze.together_since = None;
+    }
+
+    pub(super) fn on_give_way_req(
+        &mut self,
+        from: NodeId,
+        req: ViewPrep,
+        ctx: &mut Context<'_>,
+    ) -> Result<(), DecodeError> {
+        let next = checked_view(req.view)?.ok_or(DecodeError)?;
+        let base = checked_view(req.base)?.ok_or(DecodeError)?;
+        if !self.is_on_base_of(from, base, ctx) {
+            return Ok(());
+        }
+        if !self.freeze.is_frozen() || req.ballot < self.promised || next.generation != self.generation() + 1 {
+            self.refuse_to_give_way(from, req.ballot, ctx);
+            return Ok(());
+        }
+        let answer = ViewPrepAnswer { ballot: req.ballot, generation: self.generation(), ..ViewPrepAnswer::default() };
+        ctx.probe("qmgr: a frozen node gives way");
+        self.promised = req.ballot;
+        self.change = None;
+        self.prepared = Some((req.ballot, next));
+        self.freeze.not_before = ctx.now() + PAUSE_NS;
+        if self.has_given_way() {
+            self.freeze_accused(&format!("gives way to node {from}"), ctx);
+        }
+        self.confirm_prepare(from, answer, ctx);
+        Ok(())
+    }
+
+    /// The accepted proposal is not for us to finish: it goes on without us, and may have been committed.
+    pub(super) fn has_given_way(&self) -> bool {
+        self.prepared.as_ref().is_some_and(|(_, view)| !self.is_own_entry(view))
+    }
+}

@@ -1,0 +1,155 @@
+//! Who may not go on, in the harness.
+
+use apus_signal::{
+    BlockId, Kind,
+    mgmt::{MgmtReq, StatusConf},
+    qmgr::{decode, encode},
+    view::NodeState,
+};
+use apus_types::NodeId;
+
+use super::tests::{frozen, members, started};
+use crate::harness::{Cluster, MGMT};
+
+fn serves(c: &Cluster, id: u16) -> bool {
+    let client = NodeId(NodeId::CLIENT_BASE);
+    c.processes.get(&NodeId(id)).is_some_and(|p| p.stopped.is_none() && p.worker.serves(client, c.now))
+}
+fn is_whole(c: &Cluster, nodes: u16) -> bool {
+    (1..=nodes).all(|n| c.view(n).is_some_and(|v| (1..=nodes).all(|m| v.state(NodeId(m)) == NodeState::Up)))
+}
+
+/// The only management node is down, then one of two nodes dies: what is left is in the other, which keeps it and goes on by no word but a
+/// certain one.
+#[test]
+fn without_an_arbitrator_half_a_cluster_freezes() {
+    for (dead, left) in [(1u16, 2u16), (2, 1)] {
+        let mut c = started(1, 2);
+        c.separate(1, MGMT.0);
+        c.separate(2, MGMT.0);
+        c.run_ms(20);
+        c.kill(dead);
+        c.run_ms(5);
+        assert!(!serves(&c, left));
+        c.run_ms(60_000);
+        assert!(c.stopped(left).is_none() && c.generation(left) == 1 && !serves(&c, left));
+        let account = frozen(&mut c, left);
+        assert!(account.contains("out of reach"), "{account}");
+        // It comes back, empty: no second cluster beside the frozen one, though the management node may know nothing of that.
+        if left == 2 {
+            c.start_mgmt(MGMT); // it dials node 1 and tells it
+        }
+        c.cut.remove(&(NodeId(dead), MGMT));
+        c.start_node(dead);
+        c.run_ms(30_000);
+        assert_eq!((c.generation(dead), c.generation(left)), (0, 1));
+        assert!(c.node(dead).log.iter().any(|l| l.contains("is frozen")), "{}", super::tests::details(&c));
+    }
+}
+
+/// The arbitrator was out of reach for long, and knows that it has fenced nobody.
+#[test]
+fn a_late_yes_of_the_arbitrator_thaws() {
+    for (dead, left) in [(1u16, 2u16), (2, 1)] {
+        let mut c = started(1, 2);
+        c.separate(1, MGMT.0);
+        c.separate(2, MGMT.0);
+        c.run_ms(20);
+        c.kill(dead);
+        c.run_ms(20_000);
+        assert!(!frozen(&mut c, left).is_empty() && !serves(&c, left));
+        c.cut.clear();
+        assert!(c.run_until(1000, |c| members(c, left) == [left]));
+        assert!(serves(&c, left) && frozen(&mut c, left).is_empty());
+        c.start_node(dead);
+        assert!(c.run_until(3000, |c| is_whole(c, 2)));
+    }
+}
+
+/// The yes was given to a node that died before it could use it: the other one keeps its rows, and is not told that others went on.
+#[test]
+fn a_yes_that_nobody_used_destroys_nothing() {
+    let mut c = started(1, 2);
+    c.mute(MGMT.0, 1); // it asks, and does not hear the answer
+    c.separate(1, 2);
+    c.run_ms(300);
+    let waits: Vec<u16> = [1, 2].into_iter().filter(|n| c.generation(*n) == 1).collect();
+    assert!(waits.contains(&1));
+    c.kill(1);
+    c.run_ms(30_000);
+    assert!(c.stopped(2).is_none(), "{:?}", c.stopped(2));
+}
+
+/// A link is reset while there is no management node: both freeze, find each other again, and one gives way.
+#[test]
+fn of_two_frozen_nodes_that_meet_again_one_gives_way() {
+    for apart in [0, 5, 300, 20_000] {
+        let mut c = started(1, 2);
+        c.kill(MGMT.0);
+        c.run_ms(20);
+        c.separate(1, 2);
+        c.run_ms(apart);
+        assert!(apart < 100 || (!frozen(&mut c, 1).is_empty() && !frozen(&mut c, 2).is_empty()));
+        c.cut.clear();
+        assert!(c.run_until(3000, |c| members(c, 1) == [1]), "{apart}\n{}", super::tests::details(&c));
+        assert!(
+            c.run_until(1000, |c| c.stopped(2).is_some() && serves(c, 1)),
+            "{apart}\n{}",
+            super::tests::details(&c)
+        );
+        c.start_mgmt(MGMT);
+        c.rejoin_node(2);
+        assert!(c.run_until(3000, |c| is_whole(c, 2)), "{apart}");
+    }
+}
+
+/// All are apart from each other, each a minority: nobody ends, and when they meet again the cluster goes on.
+#[test]
+fn a_cluster_in_pieces_ends_nowhere() {
+    for (groups, replicas) in [(1, 3), (1, 4), (2, 2), (2, 3)] {
+        let nodes = (groups * replicas) as u16;
+        let mut c = started(groups, replicas);
+        for a in 1..=nodes {
+            (1..=nodes).filter(|b| *b != a).for_each(|b| c.separate(a, b));
+            c.separate(a, MGMT.0);
+        }
+        c.run_ms(20_000);
+        assert!((1..=nodes).all(|n| c.stopped(n).is_none() && !serves(&c, n)), "{nodes}");
+        assert!((1..=nodes).all(|n| !frozen(&mut c, n).is_empty()));
+        if groups > 1 {
+            continue; // no side holds a member of every group: this is for an operator
+        }
+        c.cut.clear();
+        assert!(c.run_until(5000, |c| (1..=nodes).any(|n| serves(c, n))), "{nodes}\n{}", super::tests::details(&c));
+        c.run_ms(1000);
+        let stays: Vec<u16> = (1..=nodes).filter(|n| c.stopped(*n).is_none()).collect();
+        assert_eq!(stays.len(), 1);
+        (1..=nodes).filter(|n| !stays.contains(n)).for_each(|n| c.rejoin_node(n));
+        assert!(c.run_until(10_000, |c| is_whole(c, nodes)), "{nodes}");
+    }
+}
+
+/// Two of three die within one change of the view: the third holds everything and keeps it.
+#[test]
+fn the_last_of_three_keeps_what_it_holds() {
+    for left in 1..=3u16 {
+        let mut c = started(1, 3);
+        (1..=3).filter(|n| *n != left).for_each(|n| c.kill(n));
+        c.run_ms(60_000);
+        assert!(c.stopped(left).is_none() && !serves(&c, left));
+        assert!(frozen(&mut c, left).contains("minority"));
+    }
+}
+
+#[test]
+fn the_status_tells_what_a_frozen_node_waits_for() {
+    let mut c = started(1, 3);
+    c.kill(2);
+    c.kill(3);
+    c.run_ms(2000);
+    c.ask(MGMT.0, BlockId::Mgmt, Kind::StatusReq, |b| encode(&MgmtReq { request: 1 }, b));
+    c.run_ms(2);
+    let status: StatusConf = decode(&c.answer(Kind::StatusConf).unwrap()).unwrap();
+    let text = &status.nodes[0].frozen;
+    assert!(text.contains("minority") && text.contains("waits for data node 2, 3"), "{text}");
+}
