@@ -64,7 +64,7 @@ pub struct View {
     /// Random id of the cluster, drawn at its first start.
     #[prost(fixed64, tag = "7")]
     pub cluster: u64,
-    /// The management node that arbitrates about the successor of this view; 0: none, exactly half of the members stops.
+    /// The management node that arbitrates about the successor of this view; 0: none, see `tie_breaker`.
     #[prost(uint32, tag = "8")]
     pub arbitrator: u32,
     /// Its process: one that has started since knows nothing of whom it fenced, and is another arbitrator.
@@ -73,6 +73,9 @@ pub struct View {
     /// Which founding the view goes back to: the incarnation of the process that made the first one. A later founding has a higher one.
     #[prost(fixed64, tag = "10")]
     pub lineage: u64,
+    /// Where no arbitrator is named: the full member whose half goes on. 0: exactly half of the members freezes.
+    #[prost(uint32, tag = "11")]
+    pub tie_breaker: u32,
 }
 
 impl View {

@@ -10,7 +10,10 @@
 //! committed (Paxos); a half that is asked for a yes by the old arbitrator has accepted the view that names the new one, or is
 //! fenced by the old one.
 //!
-//! With no management node in reach the view keeps the one it names: exactly half of the cluster then stops.
+//! With no management node in reach of anybody for [`NOBODY_NS`] the president proposes a view that names no arbitrator and a *tie-breaker*,
+//! itself: of two halves the one with that member goes on, and the other freezes. It is judged, like any, by the rule of the view before it. So
+//! of two nodes that are left alone one may die; which one is a toss, and if it is the tie-breaker, the other keeps its rows and waits.
+//! When a management node is back, the next view names it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,6 +32,9 @@ pub const MGMT_SILENCE_NS: u64 = 1_000_000_000;
 /// Management nodes are asked for a sign of life this often.
 const MGMT_BEAT_NS: u64 = JOIN_RETRY_NS;
 
+/// Nobody has reached a management node for so long: longer than one that is restarted by hand at once is away.
+const NOBODY_NS: u64 = 100_000_000;
+
 struct Link {
     incarnation: u64,
     heard: u64,
@@ -40,6 +46,8 @@ pub(super) struct Managers {
     /// What each other member reaches, by its newest heartbeat.
     reached: BTreeMap<NodeId, BTreeSet<Incarnation>>,
     last_beat: u64,
+    /// Since when no member is known to reach any.
+    nobody_since: Option<u64>,
 }
 
 impl Managers {
@@ -65,6 +73,13 @@ impl Managers {
     }
     pub(super) fn told(&mut self, member: NodeId, reached: Vec<Incarnation>) {
         self.reached.insert(member, reached.into_iter().collect());
+    }
+    fn note_reach(&mut self, now: u64) {
+        if self.reached(now).is_empty() && self.reached.values().all(BTreeSet::is_empty) {
+            self.nobody_since.get_or_insert(now);
+        } else {
+            self.nobody_since = None;
+        }
     }
     pub(super) fn members_are(&mut self, view: &View) {
         self.reached.retain(|n, _| view.is_alive(*n));
@@ -104,6 +119,7 @@ impl Membership {
         if ctx.now().saturating_sub(self.managers.last_beat) >= MGMT_BEAT_NS {
             self.beat_managers(ctx);
         }
+        self.managers.note_reach(ctx.now());
     }
 
     /// The view that names another arbitrator, when nobody reaches the one that `base` names.
@@ -119,6 +135,11 @@ impl Membership {
         }
         if by_members.contains_key(&current) {
             return None;
+        }
+        if by_members.is_empty() {
+            let is_long = self.managers.nobody_since.is_some_and(|t| now.saturating_sub(t) > NOBODY_NS);
+            let names_somebody = base.arbitrator == 0 && base.tie_breaker != 0;
+            return (is_long && !names_somebody).then(|| layout::unarbitrated(base, self.me));
         }
         let choice = mine.into_iter().max_by_key(|m| (by_members[m], std::cmp::Reverse(m.node)))?;
         Some(layout::arbitrated(base, self.me, choice))

@@ -15,7 +15,7 @@ use apus_types::NodeId;
 
 use super::{
     ARBITRATION_TIMEOUT_NS, Membership, Phase, arbiter, layout,
-    survival::{Verdict, verdict},
+    survival::{Verdict, is_tie, verdict},
 };
 
 /// The change under way at the acting president.
@@ -33,6 +33,8 @@ enum Step {
     /// Best accepted proposal so far.
     TakeOver(Option<(u64, View)>),
     Prepare(View),
+    /// The other half may rely on promises until then.
+    Outlast(View, u64),
     Arbitrate {
         view: View,
         question: u64,
@@ -53,6 +55,7 @@ impl Change {
         let step = match &self.step {
             Step::TakeOver(_) => "take-over".to_owned(),
             Step::Prepare(view) => format!("prepare {}", view.generation),
+            Step::Outlast(view, _) => format!("outlast {}", view.generation),
             Step::Arbitrate { view, .. } => format!("arbitrate {}", view.generation),
         };
         format!("{step} ballot {:x} waits for {:?} {:?}", self.ballot, self.waiting, self.yielding)
@@ -243,7 +246,9 @@ impl Membership {
                 self.prepared = best;
                 self.drive(ctx);
             }
-            Step::Prepare(view) => self.decide(view, change.ballot, change.confirmed, None, ctx),
+            Step::Prepare(view) | Step::Outlast(view, _) => {
+                self.decide(view, change.ballot, change.confirmed, None, ctx)
+            }
             Step::Arbitrate { view, question, deadline } => {
                 self.decide(view, change.ballot, change.confirmed, Some((question, deadline)), ctx);
             }
@@ -259,7 +264,7 @@ impl Membership {
     fn decide_for_all(&mut self, change: Change, ctx: &mut Context<'_>) {
         let view = match change.step {
             Step::TakeOver(best) => return self.propose_reunion(best, change.yielded, ctx),
-            Step::Prepare(view) | Step::Arbitrate { view, .. } => view,
+            Step::Prepare(view) | Step::Outlast(view, _) | Step::Arbitrate { view, .. } => view,
         };
         let all = change.confirmed.union(&change.yielded).copied().collect();
         if self.view.as_ref().is_none_or(|base| verdict(base, &all) != Verdict::Win) {
@@ -301,7 +306,15 @@ impl Membership {
     ) {
         let outcome = self.view.as_ref().map_or(Verdict::Win, |base| verdict(base, &confirmed));
         match outcome {
-            Verdict::Win => self.commit(view, ctx),
+            Verdict::Win => {
+                let until = self.promised_to_others(&confirmed);
+                if until <= ctx.now() {
+                    return self.commit(view, ctx);
+                }
+                let (waiting, yielding, yielded) = <(BTreeSet<_>, BTreeSet<_>, BTreeSet<_>)>::default();
+                let step = Step::Outlast(view, until);
+                self.change = Some(Change { ballot, step, waiting, confirmed, yielding, yielded });
+            }
             Verdict::Lose(reason) => self.freeze(reason, ctx),
             Verdict::Ask => {
                 let (question, deadline) = asked.unwrap_or_else(|| {
@@ -316,6 +329,13 @@ impl Membership {
                 }
             }
         }
+    }
+
+    /// Until when the other half of a tie may serve clients by our promises; 0: it is no tie, others ask it for its lease (`parting`).
+    fn promised_to_others(&self, side: &BTreeSet<NodeId>) -> u64 {
+        let Some(base) = self.view.as_ref().filter(|base| is_tie(base, side)) else { return 0 };
+        let others = base.living().filter(|n| !side.contains(&n.node()));
+        others.map(|n| self.pulses.promised_until(n.node()) + 1).max().unwrap_or(0)
     }
 
     fn commit(&mut self, view: View, ctx: &mut Context<'_>) {
@@ -385,6 +405,9 @@ impl Membership {
     }
 
     pub(super) fn check_arbitration(&mut self, ctx: &mut Context<'_>) {
+        if matches!(&self.change, Some(Change { step: Step::Outlast(_, until), .. }) if *until <= ctx.now()) {
+            self.advance(ctx);
+        }
         if let Some(Change { step: Step::Arbitrate { deadline, .. }, .. }) = &self.change
             && ctx.now() > *deadline
             && !self.freeze.is_frozen()

@@ -235,7 +235,11 @@ impl Membership {
         let Some(view) = &self.view else { return };
         let (side, back) = (self.own_side(), self.back());
         let all: BTreeSet<NodeId> = side.union(&back).copied().collect();
-        let is_enough = !back.is_empty() && survival::verdict(view, &all) == survival::Verdict::Win;
+        // Who is missing has no lease from us, and needs one from all.
+        let is_served = |n: &NodeId| !back.contains(n) && self.pulses.promised_until(*n) >= now;
+        let is_enough = !back.is_empty()
+            && !self.failed.iter().any(is_served)
+            && survival::verdict(view, &all) == survival::Verdict::Win;
         let is_able = is_enough && self.acting_president() == Some(self.me) && self.holds_every_group(&side);
         if !is_able || self.gives_way().is_some() {
             self.freeze.together_since = None;

@@ -45,6 +45,7 @@ pub fn first(
         arbitrator: arbitrator.node,
         arbitrator_incarnation: arbitrator.incarnation,
         lineage,
+        tie_breaker: 0,
     };
     view.check().then_some(view)
 }
@@ -93,6 +94,9 @@ pub fn without(base: &View, president: NodeId, gone: impl Fn(NodeId) -> bool) ->
     }
     for chain in &mut view.chains {
         *chain = Chain(*chain).retain(|n| !gone(n)).0;
+    }
+    if view.tie_breaker != 0 && gone(NodeId(view.tie_breaker as u16)) {
+        view.tie_breaker = view.president;
     }
     view
 }
@@ -143,6 +147,15 @@ pub fn promoted(base: &View, president: NodeId, recovered: impl Fn(&ViewNode) ->
 pub fn arbitrated(base: &View, president: NodeId, arbitrator: Incarnation) -> View {
     let mut view = successor(base, president);
     (view.arbitrator, view.arbitrator_incarnation) = (arbitrator.node, arbitrator.incarnation);
+    view.tie_breaker = 0;
+    view
+}
+
+/// Without an arbitrator: of two halves the president's goes on.
+pub fn unarbitrated(base: &View, president: NodeId) -> View {
+    let mut view = successor(base, president);
+    (view.arbitrator, view.arbitrator_incarnation) = (0, 0);
+    view.tie_breaker = view.president;
     view
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Evaluated by the president of a side on the nodes of that side, against the committed view. Two sides that evaluate the
 //! same view cannot both win: a whole group here is a lost group there, two majorities do not exist, and the arbitrator says
-//! yes to one half only. Recovering nodes do not count: what they hold is not complete.
+//! yes to one half only, or the tie-breaker that the view names is in one half only. Recovering nodes do not count: what they hold is not complete.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,7 +41,21 @@ pub fn verdict(base: &View, side: &BTreeSet<NodeId>) -> Verdict {
     if 2 * left == before && planted(Bug::ArbitrationIgnored) {
         return Verdict::Win;
     }
+    if 2 * left == before && base.arbitrator == 0 && base.tie_breaker != 0 {
+        let is_here = side.iter().any(|n| u32::from(n.0) == base.tie_breaker);
+        return if is_here {
+            Verdict::Win
+        } else {
+            Verdict::Lose("the half with the tie-breaker goes on, not this one")
+        };
+    }
     if 2 * left == before { Verdict::Ask } else { Verdict::Lose("this side is a minority of the cluster") }
+}
+
+/// `side` may go on because it has the tie-breaker, and nobody is there to ask the other half for its leases.
+pub fn is_tie(base: &View, side: &BTreeSet<NodeId>) -> bool {
+    let full = || base.nodes.iter().filter(|n| n.state() == NodeState::Up);
+    base.arbitrator == 0 && 2 * full().filter(|n| side.contains(&n.node())).count() == full().count()
 }
 
 #[cfg(test)]
@@ -115,6 +129,34 @@ mod tests {
             }
         }
         assert!(splits > 1 << 16);
+    }
+
+    /// As above without an arbitrator, for every tie-breaker: of two halves exactly one goes on, if it has a member of each group, and nobody asks.
+    #[test]
+    fn the_tie_breakers_half_goes_on() {
+        for groups in 1u32..=3 {
+            for replicas in 1u32..=4 {
+                let nodes: Vec<_> =
+                    (0..groups * replicas).map(|i| (i as u16 + 1, i / replicas, NodeState::Up)).collect();
+                for tie_breaker in 1..=groups * replicas {
+                    let view = View { tie_breaker, ..view(&nodes) };
+                    for mask in 0u32..1 << nodes.len() {
+                        let (a, b): (Vec<u16>, Vec<u16>) =
+                            nodes.iter().map(|n| n.0).partition(|&id| mask >> (id - 1) & 1 == 1);
+                        let is_half = a.len() == b.len();
+                        let has_it = a.contains(&(tie_breaker as u16));
+                        let covers =
+                            |side: &[u16]| (0..groups).all(|g| side.iter().any(|n| u32::from(n - 1) / replicas == g));
+                        let both = covers(&a) && covers(&b);
+                        let (a, b) = (verdict(&view, &side(&a)), verdict(&view, &side(&b)));
+                        assert!(a != Verdict::Ask && (a != Verdict::Win || matches!(b, Verdict::Lose(_))), "{mask:b}");
+                        if is_half && both {
+                            assert_eq!(a == Verdict::Win, has_it, "{groups} x {replicas} {mask:b} {tie_breaker}");
+                        }
+                    }
+                }
+            }
+        }
     }
 
     /// As above with a node that is being filled and one that is down: neither counts for any side.

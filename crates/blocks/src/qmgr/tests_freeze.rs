@@ -153,3 +153,35 @@ fn the_status_tells_what_a_frozen_node_waits_for() {
     let text = &status.nodes[0].frozen;
     assert!(text.contains("minority") && text.contains("waits for data node 2, 3"), "{text}");
 }
+
+/// The only management node has been down for a while: of two nodes one was named, so that the death of the other is survived.
+#[test]
+fn without_a_management_node_the_tie_breaker_goes_on() {
+    let mut c = started(1, 2);
+    c.kill(MGMT.0);
+    assert!(c.run_until(300, |c| (1..=2).all(|n| c.view(n).is_some_and(|v| v.tie_breaker == 1 && v.arbitrator == 0))));
+    c.run_ms(300);
+    assert_eq!(c.generation(1), 2, "once");
+    c.kill(2);
+    assert!(c.run_until(100, |c| members(c, 1) == [1] && serves(c, 1)), "{}", super::tests::details(&c));
+
+    for apart in [true, false] {
+        let mut c = started(1, 2);
+        c.kill(MGMT.0);
+        c.run_ms(300);
+        if apart {
+            c.separate(1, 2);
+            assert!(c.run_until(100, |c| members(c, 1) == [1] && serves(c, 1)), "a reset link ends nobody's cluster");
+        } else {
+            c.kill(1);
+        }
+        c.run_ms(30_000);
+        assert!(c.stopped(2).is_none() && !serves(&c, 2) && frozen(&mut c, 2).contains("tie-breaker"));
+        c.cut.clear();
+        c.start_mgmt(MGMT);
+        c.run_ms(500);
+        assert_eq!(c.stopped(2).is_some(), apart, "it is told that node 1 went on, or keeps its rows");
+        let named = c.view(1).map(|v| (v.arbitrator, v.tie_breaker));
+        assert!(!apart || named == Some((MGMT.0.into(), 0)), "{named:?}");
+    }
+}
