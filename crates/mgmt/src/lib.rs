@@ -204,7 +204,7 @@ impl Management {
     fn stop_if_left_behind(&self, process: Incarnation, point: (u64, u64), ctx: &mut Context<'_>) {
         if self.arbitrator.has_gone_on_without(process, point) {
             let reason = format!("the cluster went on after generation {} without this node", point.1);
-            let to = BlockRef::new(NodeId(process.node as u16), BlockId::Qmgr, 0);
+            let to = BlockRef::new(NodeId(process.node as u16), BlockId::Qmgr, BlockRef::CONTROL);
             let order = StopOrd { reason, incarnation: process.incarnation };
             ctx.send(to, Kind::StopOrd, |b| encode(&order, b));
         }
