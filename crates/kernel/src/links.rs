@@ -206,5 +206,7 @@ pub(crate) fn is_inside_only(kind: Kind) -> bool {
             | Kind::LinkUpRep
             | Kind::ViewOrd
             | Kind::TableOrd
+            | Kind::FileConf
+            | Kind::FileRef
     )
 }

@@ -27,6 +27,7 @@ mod conns;
 mod crash;
 mod dial;
 mod executor;
+mod files;
 mod hello;
 mod listener;
 mod node;
@@ -34,4 +35,5 @@ mod poll;
 mod shared;
 
 pub use config::{DataNodeConfig, MgmtConfig};
+pub use files::DataDir;
 pub use node::{Bound, EXIT_STOPPED, Node, Stop, run_data_node, run_mgmt};

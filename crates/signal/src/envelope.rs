@@ -250,6 +250,10 @@ kinds! {
     NodeStatusConf = 213;
     RegisterRep = 214;
     ConfigRef = 215;
+
+    // Inside a node, executor to the block that asked: module `file`.
+    FileConf = 224;
+    FileRef = 225;
 }
 
 /// What travels with every signal.

@@ -12,6 +12,7 @@ pub mod copy;
 pub mod dict;
 pub mod envelope;
 pub mod epoch;
+pub mod file;
 pub mod hello;
 pub mod key_read;
 pub mod ldm;

@@ -15,6 +15,7 @@ pub mod disk;
 pub mod drill;
 mod events;
 pub mod fault;
+mod files;
 mod native;
 mod network;
 pub mod probes;
@@ -28,4 +29,5 @@ pub mod workload;
 
 pub use actor::{Actor, ActorId, ActorOutput, Welcome};
 pub use cluster::{Cluster, SimConfig, address, parse_address};
+pub use files::Kept;
 pub use native::{Clock, NativeClient};

@@ -170,9 +170,11 @@ impl Nodes {
     }
 
     fn start_mgmt(&mut self, id: u16, listen: SocketAddr) -> Result<Child, String> {
-        let own = ["mgmt".to_owned(), format!("--node={id}"), format!("--listen={listen}")];
-        let args: Vec<String> = own.into_iter().chain(self.mgmt_args.iter().cloned()).collect();
         let name = if id == 1 { "mgmt".to_owned() } else { format!("mgmt-{id}") };
+        let data = self.spawner.dir().join(format!("{name}-data"));
+        let own = ["mgmt".to_owned(), format!("--node={id}"), format!("--listen={listen}")];
+        let own = own.into_iter().chain([format!("--data-dir={}", data.display())]);
+        let args: Vec<String> = own.chain(self.mgmt_args.iter().cloned()).collect();
         let mut child = self.spawner.spawn(&name, &args)?;
         child.address = listen;
         Ok(child)

@@ -21,14 +21,17 @@ use std::{
 use apus_blocks::NodeConfig;
 use apus_client::{Client, ClientConfig};
 use apus_kernel::{Block, Worker, WorkerConfig};
-use apus_mgmt::{Management, MgmtConfig, cluster_config, default_partitions};
+use apus_mgmt::{
+    Management, Memory, MgmtConfig, cluster_config, default_partitions,
+    kept::{self, Promise},
+};
 use apus_signal::{dict::Dictionary, view::NodeState};
 use apus_storage::MemoryManager;
 use apus_types::NodeId;
 
 use self::faults::Deed;
 use crate::{
-    ActorId, Clock, Cluster, NativeClient, SimConfig, address, fault::Round, promise::touches_arbitrator,
+    ActorId, Clock, Cluster, Kept, NativeClient, SimConfig, address, fault::Round, promise::touches_arbitrator,
     settings::Settings,
 };
 
@@ -183,7 +186,7 @@ struct Drill<'s, W> {
     report: Report,
 }
 
-fn build(settings: &Settings) -> impl FnMut(&WorkerConfig) -> Vec<Box<dyn Block>> + 'static {
+fn build(settings: &Settings, kept: Kept) -> impl FnMut(&WorkerConfig) -> Vec<Box<dyn Block>> + 'static {
     let s = settings.clone();
     let (groups, replicas, workers) = (u32::from(s.groups), u32::from(s.replicas), u32::from(s.workers));
     let partitions = default_partitions(groups, replicas, workers);
@@ -194,11 +197,15 @@ fn build(settings: &Settings) -> impl FnMut(&WorkerConfig) -> Vec<Box<dyn Block>
     move |who| {
         if who.node.is_mgmt() {
             let (cluster, incarnation) = (config.clone(), who.incarnation);
+            let files = kept.borrow();
+            let bytes = files.get(&who.node).and_then(|files| files.get(kept::FILE));
+            let promise = bytes.map(|bytes| Promise::from_bytes(bytes, who.node).expect("synced files are whole"));
             return vec![Box::new(Management::new(MgmtConfig {
                 node: who.node,
                 cluster,
                 incarnation,
                 may_adopt: false,
+                memory: Memory::File(promise),
             }))];
         }
         let memory = match memories.get(&who.node) {
@@ -232,9 +239,10 @@ impl<W: Workload> Drill<'_, W> {
             link_all: false,
             ..SimConfig::new(&nodes)
         };
+        let kept = Kept::clone(&config.kept);
         let mut drill = Drill {
             settings,
-            cluster: Cluster::new(settings.seed, config, build(settings)),
+            cluster: Cluster::new(settings.seed, config, build(settings, kept)),
             workload,
             clients: Vec::new(),
             next_client: 0,
