@@ -34,6 +34,8 @@ pub struct Executor {
     ring_stuck: bool,
     /// Ticks of the worker when the others were looked at last.
     watched: u64,
+    /// QMGR was told that the process is to end.
+    asked_to_leave: bool,
 }
 
 pub fn unix_micros() -> i64 {
@@ -55,6 +57,7 @@ impl Executor {
             ready: Vec::new(),
             ring_stuck: false,
             watched: 0,
+            asked_to_leave: false,
         })
     }
 
@@ -106,6 +109,10 @@ impl Executor {
             return;
         }
         self.watched = self.worker.ticks();
+        if !self.asked_to_leave && self.shared.leave.load(Ordering::Relaxed) {
+            self.asked_to_leave = true;
+            self.worker.ask_to_leave();
+        }
         for worker in 0..who.instances {
             let door = Self::door(&self.shared, worker);
             self.worker.watch(worker, door.rounds(), door.is_asleep());

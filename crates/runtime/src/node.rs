@@ -3,7 +3,7 @@
 use std::{
     io,
     net::{SocketAddr, TcpListener},
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, atomic::Ordering},
     thread::{self, JoinHandle},
     time::Instant,
 };
@@ -144,7 +144,7 @@ impl Node {
     }
     /// Connections that were closed because their hello was wrong, refused or late.
     pub fn refused_hellos(&self) -> u64 {
-        self.shared.refused_hellos.load(std::sync::atomic::Ordering::Relaxed)
+        self.shared.refused_hellos.load(Ordering::Relaxed)
     }
     /// Waits until the node has ended and its sockets are closed.
     pub fn wait(self) -> Stop {
@@ -153,9 +153,13 @@ impl Node {
             let _ = worker.join(); // a worker that panicked has aborted the process
         }
         log::flush();
-        reason
+        match reason {
+            Stop::Block(_) | Stop::Rejoin(_) if self.shared.leave.load(Ordering::Relaxed) => Stop::Asked,
+            reason => reason,
+        }
     }
-    /// As [`Node::wait`], and SIGTERM or SIGINT stop the node.
+    /// As [`Node::wait`], and SIGTERM or SIGINT stop the node: a data node leaves the cluster first, within a few seconds, but for a second
+    /// signal.
     ///
     /// # Errors
     /// The handlers cannot be installed.
@@ -164,8 +168,12 @@ impl Node {
         let handle = signals.handle();
         let shared = Arc::clone(&self.shared);
         let thread = thread::Builder::new().name("signals".to_owned()).spawn(move || {
-            if signals.forever().next().is_some() {
+            for _ in signals.forever() {
+                if shared.config.node.is_data() && !shared.leave.swap(true, Ordering::Relaxed) {
+                    continue;
+                }
                 shared.stop(Stop::Asked);
+                return;
             }
         })?;
         let reason = self.wait();

@@ -188,6 +188,8 @@ pub struct Shared {
     /// Connections closed before their hello was accepted.
     pub refused_hellos: AtomicU64,
     pub listener_waker: Waker,
+    /// The process was asked to end: the control worker tells QMGR, which leaves the cluster.
+    pub leave: AtomicBool,
     stop: Mutex<Option<Stop>>,
     stop_flag: AtomicBool,
     stopped: Condvar,
@@ -206,6 +208,7 @@ impl Shared {
             peers: Mutex::new(BTreeMap::new()),
             refused_hellos: AtomicU64::new(0),
             listener_waker: Waker::new()?,
+            leave: AtomicBool::new(false),
             stop: Mutex::new(None),
             stop_flag: AtomicBool::new(false),
             stopped: Condvar::new(),

@@ -33,6 +33,7 @@ pub const PROBES: &[&str] = &[
     "ldm: wait of a dead coordinator's transaction dropped",
     "qmgr: a lease ended by itself",
     "qmgr: a member is asked to give up its lease",
+    "qmgr: a node leaves in order",
     "qmgr: a removed process asks to join",
     "qmgr: accusation set aside",
     "qmgr: hears too few to go on",

@@ -143,7 +143,7 @@ async fn write(client: Client, board: Rc<Board>, clock: Clock, writer: u64) {
         // A write that fails may be made or not: nothing follows from it.
         let result = match value % 3 {
             0 => two_statements(&client, &table, id, &ops, &clock).await,
-            _ => client.begin().execute(&ops, ExecOptions::autocommit(1000), &mut Results::new()).await,
+            _ => client.run_autocommit(&ops, 1000, &mut Results::new()).await.map(|_| ()),
         };
         if board.note(result, clock.now()) {
             let mut floor = board.floor.borrow_mut();
@@ -410,5 +410,68 @@ fn primaries_move_back_without_an_error_to_any_client() {
         assert!(errors.is_empty(), "seed {seed}: {errors:#?}\n{}", drill.cluster.log().join("\n"));
         let gap = drill.board.gap.get();
         assert!(gap < 30 * MS, "seed {seed}: nothing was written for {} us", gap / 1000);
+    }
+}
+
+/// A node that is asked to end goes without an error to any client; then the others, one after the other, as soon as the last one is full.
+#[test]
+fn every_node_restarts_in_turn_without_an_error_to_any_client() {
+    for seed in 1..=8u64 {
+        let replicas = 2 + (seed % 2) as u16;
+        let mut drill = Drill::new(seed, replicas, 1, (0, 0));
+        drill.wait_whole();
+        drill.pass(200 + seed * 7);
+        drill.board.errors.borrow_mut().clear();
+        drill.board.gap.set(0);
+        for round in 0..2 {
+            for node in (1..=replicas).map(NodeId) {
+                if (seed + round) % 4 == 0 {
+                    drill.cluster.crash(mgmt(1)); // nobody arbitrates, and nobody has to
+                }
+                drill.cluster.leave(node);
+                let began = drill.cluster.now();
+                while drill.cluster.is_running(node) {
+                    drill.pass(1);
+                    assert!(drill.cluster.now() < began + 5_500 * MS, "seed {seed}: node {node} stays");
+                }
+                let why = drill.cluster.stop_reason(node).unwrap_or_default().to_owned();
+                assert!(why.starts_with("has left the cluster"), "seed {seed}: node {node}: {why}");
+                if (seed + round) % 4 == 0 {
+                    drill.cluster.start(mgmt(1));
+                }
+                drill.wait_whole();
+            }
+        }
+        let errors = drill.board.errors.borrow();
+        assert!(errors.is_empty(), "seed {seed}: {errors:#?}\n{}", drill.cluster.log().join("\n"));
+        let gap = drill.board.gap.get();
+        assert!(gap < 60 * MS, "seed {seed}: nothing was written for {} us", gap / 1000);
+    }
+}
+
+/// The second crash hits the node that is being filled, or one of two full copies while a third node is being filled.
+#[test]
+fn two_crashes_in_a_row_keep_what_a_full_copy_holds() {
+    for seed in 1..=16u64 {
+        let replicas = 2 + (seed % 2) as u16;
+        let mut drill = Drill::new(seed, replicas, 1, (0, 0));
+        drill.wait_whole();
+        drill.pass(400);
+        for round in 0..4u64 {
+            let first = NodeId(1 + ((seed + round) % u64::from(replicas)) as u16);
+            let other = NodeId(first.0 % replicas + 1);
+            drill.cluster.crash(first);
+            drill.pass(100 + 7 * seed);
+            drill.cluster.start(first);
+            // From before it has joined to after it is full.
+            drill.cluster.run_until(|_| false, drill.cluster.now() + (seed * 3 + round * 17) * MS / 2);
+            let is_filled = drill.clients.iter().any(|c| c.view().state(first) == NodeState::Up);
+            let second = if replicas > 2 && !is_filled { other } else { first };
+            drill.cluster.crash(second);
+            drill.pass(100);
+            drill.wait_whole(); // reads never go back: `pass` looks at that
+            drill.pass(200);
+        }
+        assert!(drill.board.writes.get() > 200 && drill.board.reads.get() > 500);
     }
 }

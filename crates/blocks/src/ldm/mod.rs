@@ -102,6 +102,8 @@ pub struct LocalDataManager {
     index_builds: Vec<tables::IndexBuild>,
     pace: copy_out::Pace,
     epochs: snapshot::Epochs,
+    /// The node has agreed to leave the cluster: clients are refused.
+    has_left: bool,
     /// A `LdmContinueOrd` is on its way.
     continuing: bool,
     scratch: Scratch,
@@ -162,6 +164,7 @@ impl LocalDataManager {
             index_builds: Vec::new(),
             pace: copy_out::Pace::default(),
             epochs: snapshot::Epochs::default(),
+            has_left: false,
             continuing: false,
             scratch: Scratch::default(),
             counters: Counters::default(),
@@ -169,7 +172,7 @@ impl LocalDataManager {
     }
 
     fn is_up(&self) -> bool {
-        self.view.state(self.me.node) == NodeState::Up
+        !self.has_left && self.view.state(self.me.node) == NodeState::Up
     }
     fn is_primary(&self, partition: PartitionId) -> bool {
         self.view.chain(partition).primary() == Some(self.me.node)
@@ -378,6 +381,7 @@ impl Block for LocalDataManager {
                 }
             }
             Kind::SwitchEndOrd => {} // nothing is held here
+            Kind::LeaveOrd => self.has_left = true,
             Kind::DrainReq => {
                 let order = EpochOrd::decode(body)?;
                 if !self.defer(order.generation, envelope, body) {

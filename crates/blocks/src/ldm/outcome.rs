@@ -11,6 +11,8 @@ use apus_types::collections::FixedMap;
 pub const OUTCOMES: usize = 1 << 18;
 /// Added to the age that a client names: what its question and the cluster's clocks may be late.
 const LATENESS_NS: u64 = 2_000_000_000;
+/// A statement that waits for a node to leave is not older.
+const STATEMENT_NS: u64 = 500_000_000;
 
 #[derive(Debug, Default)]
 pub struct Outcomes {
@@ -19,6 +21,7 @@ pub struct Outcomes {
     known: FixedMap<TransId, ()>,
     /// Time of the newest commit that may have been forgotten.
     forgotten_at: Option<u64>,
+    joined_at: Option<u64>,
 }
 
 impl Outcomes {
@@ -39,6 +42,11 @@ impl Outcomes {
     /// This node joins a running cluster now: of what it did before, nothing is known here.
     pub fn joined(&mut self, now: u64) {
         self.forgotten_at = Some(now);
+        self.joined_at = Some(now);
+    }
+    /// This node cannot tell yet what became of a statement that a client loses now.
+    pub fn is_young(&self, now: u64) -> bool {
+        self.joined_at.is_some_and(|at| now.saturating_sub(at) <= LATENESS_NS + STATEMENT_NS)
     }
     pub fn committed(&self, trans: TransId) -> bool {
         self.known.contains_key(&trans)

@@ -72,6 +72,10 @@ impl Membership {
         if self.phase != Phase::Member {
             return;
         }
+        if self.leave.is_agreed() && !self.failed.is_empty() {
+            self.end_leave("has agreed to leave, and lost a member before the end of it", ctx);
+            return;
+        }
         let acting = self.acting_president();
         if acting.is_none() && self.view.is_some() {
             self.stop(ctx, "this node was recovering and has lost all full members");
@@ -142,8 +146,10 @@ impl Membership {
     pub(super) fn propose(&mut self, view: View, ctx: &mut Context<'_>) {
         let ballot = self.next_ballot();
         self.promised = ballot;
-        let living = view.living().map(|n| n.node());
-        let waiting: BTreeSet<NodeId> = living.filter(|n| *n != self.me && !self.failed.contains(n)).collect();
+        let waiting = self.concerned(&view);
+        if self.view.is_some() && !self.is_own_entry(&view) {
+            self.agree_to_leave(ctx);
+        }
         let message =
             ViewPrep { ballot, view: Some(view.clone()), base: self.view.clone(), failed: self.failed_list() };
         for &node in &waiting {
@@ -161,6 +167,12 @@ impl Membership {
         }
         self.change = Some(Change { ballot, step: Step::Prepare(view), waiting, confirmed: BTreeSet::from([self.me]) });
         self.advance(ctx);
+    }
+
+    /// The others who have to know of a proposal: its members, and who leaves by it.
+    fn concerned(&self, view: &View) -> BTreeSet<NodeId> {
+        let all = view.living().chain(self.view.iter().flat_map(View::living)).map(|n| n.node());
+        all.filter(|n| *n != self.me && !self.failed.contains(n)).collect()
     }
 
     /// Goes as far as the answers allow.
@@ -228,7 +240,7 @@ impl Membership {
             self.generation()
         );
         let message = ViewCommit { view: Some(view.clone()) };
-        for node in view.living().map(|n| n.node()).filter(|n| *n != self.me && !self.failed.contains(n)) {
+        for node in self.concerned(&view) {
             if ctx.fault("qmgr.drop_view_commit") {
                 continue;
             }
@@ -342,8 +354,11 @@ impl Membership {
             return Ok(());
         }
         if !self.is_own_entry(&view) {
-            self.stop(ctx, &format!("node {from} removes this node from the cluster"));
-            return Ok(());
+            if !self.leave.is_wanted() {
+                self.stop(ctx, &format!("node {from} removes this node from the cluster"));
+                return Ok(());
+            }
+            self.agree_to_leave(ctx);
         }
         self.promised = req.ballot;
         self.change = None;
@@ -375,6 +390,7 @@ impl Membership {
 
     /// A worker has done what it was told before.
     pub(super) fn on_ping_conf(&mut self, token: u64, ctx: &mut Context<'_>) {
+        self.on_leave_ping(token, ctx);
         if let Some(gates) = self.gates_for.as_mut().filter(|g| g.token == token) {
             gates.missing = gates.missing.saturating_sub(1);
             self.pass_gates(ctx);
