@@ -92,8 +92,14 @@ impl LocalDataManager {
         work.trans_at = self.transactions.find_or_create(req.trans, from, req.generation);
         self.transactions.ensure_part(work.trans_at, req.chain);
         let is_full = ctx.fault("ldm.refuse_memory");
-        let progress =
-            if is_full { Progress::Failed(ErrorCode::OutOfMemory) } else { self.execute_ops(&mut work, req.ops) };
+        let progress = if is_full {
+            Progress::Failed(ErrorCode::OutOfMemory)
+        } else if self.outcomes.is_full(req.trans.client, ctx.now()) {
+            ctx.probe("ldm: memory of outcomes is full");
+            Progress::Failed(ErrorCode::OutcomesFull)
+        } else {
+            self.execute_ops(&mut work, req.ops)
+        };
         if matches!(progress, Progress::Wait) {
             work.ops.clear();
             work.ops.extend_from_slice(req.ops);
