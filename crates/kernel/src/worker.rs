@@ -352,12 +352,18 @@ impl Worker {
             return self.report_link(Kind::LinkUpRep, node, incarnation);
         }
         let from = self.core.link_ref();
+        let mut body = Vec::with_capacity(10);
+        body.put_u16(node.0);
+        body.put_u64(incarnation);
         for instance in (0..self.core.config.instances).filter(|_| from.node.is_data()) {
             let to = BlockRef { block: BlockId::Tc, instance, ..from };
-            self.core.send(from, to, Kind::ClientUpRep, 0, |b| {
-                b.put_u16(node.0);
-                b.put_u64(incarnation);
-            });
+            if instance == self.core.config.worker {
+                // At once, as what the client sends to this worker: the job buffer may be long.
+                let kind = Kind::ClientUpRep;
+                self.dispatch(&Envelope { kind, to, from, epoch: self.core.epoch, trace: 0 }, &body);
+            } else {
+                self.core.send(from, to, Kind::ClientUpRep, 0, |b| b.put_bytes(&body));
+            }
         }
     }
     /// A link is gone, what was unsent with it. A client's end is reported to every TC and to DIH.

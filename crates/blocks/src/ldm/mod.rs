@@ -412,6 +412,8 @@ impl Block for LocalDataManager {
             self.epochs,
             self.counters
         );
+        let (chunks, bytes) = self.outcomes.figures();
+        let _ = writeln!(out, "  outcomes: {chunks} chunks, {bytes} bytes");
         for (_, t) in self.transactions.iter().take(100) {
             let _ =
                 writeln!(out, "  transaction {} of {:?}: {} entries, parts {:?}", t.id, t.tc, t.entry_count, t.parts);

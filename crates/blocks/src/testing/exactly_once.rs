@@ -85,6 +85,19 @@ fn a_batch_in_the_name_of_another_client_is_refused_and_a_question_is_not() {
     assert_eq!(value(&mut c, 1), 100);
 }
 
+/// A worker that is behind with its job buffer knows a new link all the same before it executes what comes over it.
+#[test]
+fn a_new_link_is_known_before_its_first_batch() {
+    let mut c = Cluster::new(5, 1);
+    c.auto(ONE, 1, op(OpKind::Insert, 1, 100));
+    let (new, seq) = (NodeId(client().0 + 1), 7);
+    let frame = c.batch_frame(ONE, trans(seq), START | COMMIT, &[op(OpKind::Update, 1, 5)]);
+    let worker = c.workers.get_mut(&ONE).expect("it runs");
+    worker.link_up(new, trans(seq).client);
+    assert_eq!(worker.deliver_frames(new, &frame), Ok(frame.len()));
+    assert_eq!(value(&mut c, 1), 105);
+}
+
 #[test]
 fn tombstones_go_when_the_older_links_are_closed() {
     let mut c = Cluster::new(4, 2);

@@ -380,6 +380,19 @@ impl Cluster {
         })
     }
 
+    /// A batch as bytes of a link of its own.
+    pub fn batch_frame(&mut self, node: NodeId, trans: TransId, flags: u8, ops: &[TestOp]) -> Vec<u8> {
+        let wire = self.encode_ops(ops);
+        let (to, from) = (BlockRef::new(node, BlockId::Tc, 0), BlockRef::new(client(), BlockId::Client, 0));
+        let mut frame = Vec::new();
+        Envelope { kind: Kind::TcBatchReq, to, from, epoch: Epoch(0), trace: 0 }.encode(&mut frame, |out| {
+            let at = TcBatchReq::begin(out, 1, trans, flags, 1, 200);
+            out.extend_from_slice(&wire);
+            apus_signal::codec::patch_u16(out, at, ops.len() as u16);
+        });
+        frame
+    }
+
     pub fn end(&mut self, node: NodeId, kind: Kind, trans: TransId, savepoint: u32) -> u64 {
         self.request(node, BlockId::Tc, kind, |out, request| TcEndReq { request, trans, savepoint }.encode(out))
     }
