@@ -47,8 +47,11 @@ impl Membership {
         self.pulses.set_strained(if is_strained { shortest } else { 0 }, now);
         if is_strained && !was_strained {
             ctx.probe("qmgr: hears too few to go on");
-            let silent: Vec<String> = fading.iter().map(NodeId::to_string).collect();
-            ctx.log(format_args!("hears too few to go on, waits for {}", silent.join(" ")));
+            // A frozen node has said what it waits for.
+            if !self.freeze.is_frozen() {
+                let silent: Vec<String> = fading.iter().map(NodeId::to_string).collect();
+                ctx.log(format_args!("hears too few to go on, waits for {}", silent.join(" ")));
+            }
         }
         if !is_strained && was_strained && self.failed.is_empty() {
             self.thaw(ctx);
