@@ -147,7 +147,11 @@ impl Transaction {
     /// A new id for another try at the first batch: the old one may still be held somewhere.
     fn renew(&mut self) {
         self.abandon();
-        self.id = self.client.inner.core.borrow_mut().next_trans();
+        {
+            let mut core = self.client.inner.core.borrow_mut();
+            core.end_trans(self.id);
+            self.id = core.next_trans();
+        }
         self.tc = None;
         self.state = State::New;
     }
@@ -383,6 +387,7 @@ impl Transaction {
 impl Drop for Transaction {
     fn drop(&mut self) {
         self.abandon();
+        self.client.inner.core.borrow_mut().end_trans(self.id);
     }
 }
 

@@ -535,7 +535,9 @@ impl Worker {
 fn client_door(kind: Kind) -> Option<BlockId> {
     match kind {
         Kind::ReadReq | Kind::ScanReq => Some(BlockId::Ldm),
-        Kind::TcBatchReq | Kind::TcCommitReq | Kind::TcRollbackReq | Kind::TcOutcomeReq => Some(BlockId::Tc),
+        Kind::TcBatchReq | Kind::TcCommitReq | Kind::TcRollbackReq | Kind::TcOutcomeReq | Kind::TcFloorOrd => {
+            Some(BlockId::Tc)
+        }
         Kind::MapReq | Kind::SnapshotReq | Kind::SnapshotEndOrd => Some(BlockId::Dih),
         Kind::DictReadReq | Kind::SchemaReq => Some(BlockId::Dict),
         Kind::NodeStatusReq => Some(BlockId::Cntr),

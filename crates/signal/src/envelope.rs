@@ -143,6 +143,8 @@ kinds! {
     DeadlockProbeOrd = 42;
     /// A client link stands (executor to TC): its node id (u16) and the client's id (u64) as the hello named it.
     ClientUpRep = 43;
+    /// Client to TC instance 0 of a node, then to the LDMs of that node: see `tc::TcFloor`.
+    TcFloorOrd = 44;
 
     // TC and LDM: module `ldm`.
     LdmBatchReq = 64;

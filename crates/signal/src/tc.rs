@@ -13,6 +13,8 @@
 //! - `TcOutcomeReq`: what became of a transaction whose coordinator is gone. Any node answers; it asks all others. While a
 //!   take-over runs the answer waits for it.
 //!
+//! - `TcFloorOrd`: which outcomes the client still needs.
+//!
 //! If TC dies the client learns it by its lost link and asks for the outcome; if the client dies TC gets `ClientGoneRep` and rolls
 //! back what was not committing.
 
@@ -353,6 +355,27 @@ impl TcOutcomeReq {
         let age_ms = r.u32()?;
         r.end()?;
         Ok(TcOutcomeReq { request, trans, tc_node, tc_incarnation, age_ms })
+    }
+}
+
+/// `TcFloorOrd`: the client will not ask for the outcome of a transaction below this sequence number. What it names is forgotten after
+/// some seconds; a higher one is kept. TC fills in the client that the link belongs to and passes it on to the LDMs of its node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TcFloor {
+    pub client: u64,
+    pub floor: u64,
+}
+
+impl TcFloor {
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u64(self.client);
+        out.put_u64(self.floor);
+    }
+    pub fn decode(body: &[u8]) -> Result<TcFloor, DecodeError> {
+        let mut r = Reader::new(body);
+        let floor = TcFloor { client: r.u64()?, floor: r.u64()? };
+        r.end()?;
+        Ok(floor)
     }
 }
 

@@ -22,6 +22,7 @@ pub const PROBES: &[&str] = &[
     "ldm: copy waits for locked rows",
     "ldm: lock granted in vain",
     "ldm: lock wait timed out",
+    "ldm: memory of outcomes is full",
     "ldm: no memory for buffers",
     "ldm: one-pass batch came again after its commit",
     "ldm: one-pass batch came again before its commit",

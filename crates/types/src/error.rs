@@ -79,6 +79,9 @@ errors! {
     /// The node became a full member after the snapshot was taken; another replica may have it.
     SnapshotElsewhere = 307, Temporary, "this replica does not hold the snapshot; ask another one";
 
+    /// Clients still need more outcomes than an LDM instance may remember.
+    OutcomesFull = 308, Temporary, "the node remembers as many outcomes of commits as it may; try again in some seconds";
+
     OutOfMemory = 401, NoSpace, "the memory region for this is full; delete rows or add memory";
     TooManyTransactions = 402, NoSpace, "too many open transactions on this coordinator";
     TransactionTooLarge = 403, NoSpace, "the transaction takes more memory than a data node gives to one; commit more often, or raise `apus data --transaction-memory`";

@@ -102,6 +102,9 @@ impl LocalDataManager {
         } else if ctx.is_overloaded(from.node) {
             ctx.probe("ldm: batch refused because answers pile up");
             Progress::Failed(ErrorCode::Overload)
+        } else if self.outcomes.is_full(req.trans.client, ctx.now()) {
+            ctx.probe("ldm: memory of outcomes is full");
+            Progress::Failed(ErrorCode::OutcomesFull)
         } else {
             self.execute_ops(&mut work, req.ops)
         };

@@ -63,7 +63,7 @@ use apus_signal::{
     qmgr::decode,
     switchover::Switch,
     takeover::OutcomeSignal,
-    tc::{Outcome, RequestRef},
+    tc::{Outcome, RequestRef, TcFloor},
     view::{NodeState, View},
 };
 use apus_storage::{Grant, Locks, MemoryManager, RowId};
@@ -250,7 +250,7 @@ impl LocalDataManager {
             Outcome::Committed
         } else if held.is_some() {
             Outcome::Open
-        } else if self.outcomes.may_have_forgotten(ctx.now(), question.age_ms) {
+        } else if self.outcomes.may_have_forgotten(question.trans, ctx.now(), question.age_ms) {
             Outcome::Forgotten
         } else if planted(Bug::OutcomeLies) {
             Outcome::Committed
@@ -386,6 +386,7 @@ impl Block for LocalDataManager {
             }
             Kind::LdmContinueOrd if body == [ends::CONTINUE_ENDS] => self.on_continue_ends(ctx),
             Kind::LdmContinueOrd => self.on_continue(ctx),
+            Kind::TcFloorOrd if from.node == self.me.node => self.outcomes.raise_floor(TcFloor::decode(body)?),
             Kind::OutcomeReq => self.on_outcome_req(from, body, ctx)?,
             Kind::CopyFragReq => self.on_copy_frag_req(from, body, ctx)?,
             Kind::CopyRowsOrd => {
@@ -442,6 +443,8 @@ impl Block for LocalDataManager {
             self.epochs,
             self.counters
         );
+        let (chunks, bytes) = self.outcomes.figures();
+        let _ = writeln!(out, "  outcomes: {chunks} chunks, {bytes} bytes");
         for (_, t) in self.transactions.iter().take(100) {
             let _ = writeln!(out, "  transaction {} of {:?}: {} entries, parts {:?}", t.id, t.tc, t.rows(), t.parts);
         }
@@ -462,6 +465,7 @@ impl Block for LocalDataManager {
     }
 
     fn verify(&self) -> Result<(), String> {
+        self.outcomes.verify()?;
         let stamped = |t: &trans::Trans| t.parts.iter().filter(|p| p.in_flight && !p.committed).count() as u64;
         let stamped: u64 = self.transactions.iter().map(|(_, t)| stamped(t)).sum();
         if stamped != self.transactions.in_flight.total() {

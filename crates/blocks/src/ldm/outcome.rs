@@ -1,52 +1,257 @@
-//! Memory of commits, so that a client whose coordinator died learns what became of its transaction.
+//! Memory of commits, so that a client whose link or coordinator is gone learns what became of its transaction.
 //!
-//! A fixed table of the last [`OUTCOMES`] committed transactions of this LDM instance, open addressing, overwritten oldest first.
-//! A question about a transaction that may be older than the memory is answered "forgotten", never "aborted": the memory
-//! begins when the node joined a running cluster, and later where entries were overwritten.
+//! A client numbers its transactions without gaps, so the committed ones are bits: a *chunk* has those of 512 numbers that follow each other.
+//! To record a commit is to set a bit in a chunk that is mostly the one of the commit before; a new chunk comes once in some hundred commits,
+//! and is one of those given back.
+//!
+//! # What is kept
+//!
+//! A chunk is kept while it is younger than [`KEPT_NS`] *or* its client may ask for one of its numbers: clients tell the lowest that they need
+//! (`TcFloorOrd`, about once per second, to every node they are linked to). Of a client that has said and done nothing for [`SILENT_NS`] only the
+//! age counts. Chunks stand in a queue in the order in which they were last looked at; when a new one is needed, a few of the first are looked at again.
+//! One whose last look is no older than [`KEPT_NS`] ends that: it and all behind it are young. So a client that fills its chunk slowly, and keeps it
+//! young for minutes, does not keep the chunks of the others.
+//!
+//! # When it is full
+//!
+//! At [`CHUNKS_SOFT`], or [`CLIENT_CHUNKS_MAX`] for one client, new batches are refused with `OutcomesFull`, which is temporary. What is under way still
+//! commits and may use the rest. Beyond [`CHUNKS_MAX`] the oldest chunk is given up, and owned up to: a question about its numbers is answered
+//! "forgotten", never "aborted". So it is with what was before this node joined a running cluster.
 
-use apus_types::TransId;
-use apus_types::collections::FixedMap;
+use std::collections::VecDeque;
 
-/// Commits remembered per LDM instance: at 100,000 commits a second about 2.6 s, many times what a client with a lost link needs.
-pub const OUTCOMES: usize = 1 << 18;
+use apus_signal::tc::TcFloor;
+use apus_types::{
+    TransId,
+    collections::{SeededMap, seeded_map},
+};
+
+/// Most chunks of one LDM instance: 50 MB, and 20 MB of index; a thousand clients with 260,000 numbers each.
+pub const CHUNKS_MAX: usize = 1 << 19;
+/// New batches are refused from here on.
+pub const CHUNKS_SOFT: usize = CHUNKS_MAX / 8 * 7;
+/// Most chunks of one client.
+pub const CLIENT_CHUNKS_MAX: u32 = (CHUNKS_MAX / 4) as u32;
+/// A commit is remembered for so long in any case, in nanoseconds: as long as a client asks by itself (`outcome_timeout_ms`).
+pub const KEPT_NS: u64 = 10_000_000_000;
+/// A client that neither commits nor tells what it needs for so long, in nanoseconds, needs nothing.
+pub const SILENT_NS: u64 = 600_000_000_000;
 /// Added to the age that a client names: what its question and the cluster's clocks may be late.
 const LATENESS_NS: u64 = 2_000_000_000;
+/// Numbers of a chunk.
+const CHUNK: u64 = 512;
+/// Chunks that are looked at when a new one is needed.
+const LOOKS: usize = 4;
+
+#[derive(Debug, Default)]
+struct Chunk {
+    client: u64,
+    /// Of the chunk: its first number divided by [`CHUNK`].
+    number: u64,
+    /// When its newest commit was recorded.
+    newest: u64,
+    /// When it was made or looked at.
+    looked_at: u64,
+    bits: [u64; CHUNK as usize / 64],
+}
+
+#[derive(Debug, Default)]
+struct Client {
+    /// The lowest number that it may still ask for.
+    floor: u64,
+    /// All below may have been given up although they were needed.
+    lost_below: u64,
+    chunks: u32,
+    /// When it was last heard of.
+    heard: u64,
+    /// Time of the newest of its commits that were given up.
+    newest_lost: u64,
+}
 
 #[derive(Debug, Default)]
 pub struct Outcomes {
-    ring: Vec<(TransId, u64)>,
-    next: usize,
-    known: FixedMap<TransId, ()>,
-    /// Time of the newest commit that may have been forgotten.
+    chunks: Vec<Chunk>,
+    free: Vec<u32>,
+    /// Chunks in use, by their last look.
+    order: VecDeque<u32>,
+    places: SeededMap<(u64, u64), u32>,
+    clients: SeededMap<u64, Client>,
+    /// The chunk of the last commit.
+    last: Option<u32>,
+    /// Time of the newest commit of any client that may have been forgotten.
     forgotten_at: Option<u64>,
+    /// The time of the last call that knew it.
+    now: u64,
+}
+
+fn bit(trans: TransId) -> (usize, u64) {
+    let at = trans.seq % CHUNK;
+    ((at / 64) as usize, 1 << (at % 64))
 }
 
 impl Outcomes {
+    /// `seed` keys the maps: clients choose their ids and numbers.
+    pub fn new(seed: u64) -> Outcomes {
+        Outcomes { places: seeded_map(seed), clients: seeded_map(seed.rotate_left(32)), ..Outcomes::default() }
+    }
+
+    fn place(&self, trans: TransId) -> Option<u32> {
+        let number = trans.seq / CHUNK;
+        let is_here = |at: &u32| {
+            let chunk = &self.chunks[*at as usize];
+            (chunk.client, chunk.number) == (trans.client, number)
+        };
+        self.last.filter(is_here).or_else(|| self.places.get(&(trans.client, number)).copied())
+    }
+
     /// Remembers a commit; idempotent.
+    #[inline]
     pub fn record(&mut self, trans: TransId, now: u64) {
-        if self.known.insert(trans, ()).is_some() {
-            return;
+        self.now = now;
+        let at = match self.place(trans) {
+            Some(at) => at,
+            None => self.make(trans),
+        };
+        let (word, bit) = bit(trans);
+        let chunk = &mut self.chunks[at as usize];
+        chunk.newest = now;
+        chunk.bits[word] |= bit;
+        self.last = Some(at);
+    }
+
+    /// Whether a transaction of this client should not begin now.
+    #[inline]
+    pub fn is_full(&mut self, client: u64, now: u64) -> bool {
+        let few = self.order.len() < CHUNKS_SOFT && self.order.len() < CLIENT_CHUNKS_MAX as usize;
+        !few && self.is_crowded(client, now)
+    }
+    #[cold]
+    fn is_crowded(&mut self, client: u64, now: u64) -> bool {
+        self.now = now;
+        self.give_back();
+        self.order.len() >= CHUNKS_SOFT || self.clients.get(&client).is_some_and(|c| c.chunks >= CLIENT_CHUNKS_MAX)
+    }
+
+    #[cold]
+    fn make(&mut self, trans: TransId) -> u32 {
+        self.give_back();
+        if self.order.len() >= CHUNKS_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.lose(oldest);
         }
-        if self.ring.len() < OUTCOMES {
-            self.ring.push((trans, now));
-            return;
+        let fresh = Chunk {
+            client: trans.client,
+            number: trans.seq / CHUNK,
+            newest: self.now,
+            looked_at: self.now,
+            ..Chunk::default()
+        };
+        let at = match self.free.pop() {
+            Some(at) => {
+                self.chunks[at as usize] = fresh;
+                at
+            }
+            None => {
+                self.chunks.push(fresh);
+                (self.chunks.len() - 1) as u32
+            }
+        };
+        self.places.insert((trans.client, trans.seq / CHUNK), at);
+        self.order.push_back(at);
+        let client = self.clients.entry(trans.client).or_default();
+        client.chunks += 1;
+        client.heard = self.now;
+        at
+    }
+
+    /// Frees some of the oldest chunks that nobody needs.
+    fn give_back(&mut self) {
+        for _ in 0..LOOKS {
+            let Some(&oldest) = self.order.front() else { return };
+            let now = self.now;
+            let chunk = &mut self.chunks[oldest as usize];
+            if now.saturating_sub(chunk.looked_at) <= KEPT_NS {
+                return;
+            }
+            self.order.pop_front();
+            let is_young = now.saturating_sub(chunk.newest) <= KEPT_NS;
+            let is_needed = self
+                .clients
+                .get(&chunk.client)
+                .is_some_and(|c| (chunk.number + 1) * CHUNK > c.floor && now.saturating_sub(c.heard) <= SILENT_NS);
+            if is_young || is_needed {
+                chunk.looked_at = now;
+                self.order.push_back(oldest);
+            } else {
+                self.forget(oldest);
+            }
         }
-        let (old, at) = std::mem::replace(&mut self.ring[self.next], (trans, now));
-        self.known.remove(&old);
-        self.forgotten_at = Some(at);
-        self.next = (self.next + 1) % OUTCOMES;
+    }
+    /// A chunk that is needed has to go.
+    fn lose(&mut self, at: u32) {
+        let Chunk { client, number, .. } = self.chunks[at as usize];
+        if let Some(client) = self.clients.get_mut(&client) {
+            client.lost_below = client.lost_below.max((number + 1) * CHUNK);
+        }
+        self.forget(at);
+    }
+    fn forget(&mut self, at: u32) {
+        let Chunk { client, number, newest, .. } = self.chunks[at as usize];
+        self.places.remove(&(client, number));
+        self.free.push(at);
+        self.last = self.last.filter(|last| *last != at);
+        let Some(known) = self.clients.get_mut(&client) else { return };
+        known.chunks -= 1;
+        known.newest_lost = known.newest_lost.max(newest);
+        if known.chunks == 0 {
+            // From now on all that is known of this client is when it was active here.
+            self.forgotten_at = self.forgotten_at.max(Some(known.newest_lost));
+            self.clients.remove(&client);
+        } else {
+            // Nobody needs it, but somebody may ask.
+            known.lost_below = known.lost_below.max((number + 1) * CHUNK);
+        }
+    }
+
+    /// What a client tells of what it needs.
+    pub fn raise_floor(&mut self, floor: TcFloor) {
+        let now = self.now;
+        if let Some(client) = self.clients.get_mut(&floor.client) {
+            client.floor = client.floor.max(floor.floor);
+            client.heard = now;
+        }
     }
     /// This node joins a running cluster now: of what it did before, nothing is known here.
     pub fn joined(&mut self, now: u64) {
         self.forgotten_at = Some(now);
     }
     pub fn committed(&self, trans: TransId) -> bool {
-        self.known.contains_key(&trans)
+        let (word, bit) = bit(trans);
+        self.place(trans).is_some_and(|at| self.chunks[at as usize].bits[word] & bit != 0)
     }
     /// Whether the commit of a transaction that began `age_ms` ago could have been forgotten.
-    pub fn may_have_forgotten(&self, now: u64, age_ms: u32) -> bool {
+    pub fn may_have_forgotten(&self, trans: TransId, now: u64, age_ms: u32) -> bool {
         let since = u64::from(age_ms) * 1_000_000 + LATENESS_NS;
-        self.forgotten_at.is_some_and(|at| now.saturating_sub(at) <= since)
+        self.clients.get(&trans.client).is_some_and(|client| trans.seq < client.lost_below)
+            || self.forgotten_at.is_some_and(|at| now.saturating_sub(at) <= since)
+    }
+    /// Chunks in use, and the bytes of all.
+    pub fn figures(&self) -> (usize, usize) {
+        let places = self.places.capacity() * (size_of::<((u64, u64), u32)>() + 1);
+        (self.order.len(), self.chunks.capacity() * size_of::<Chunk>() + places + self.order.capacity() * 4)
+    }
+
+    /// # Errors
+    /// A chunk that is not counted, or counted twice.
+    pub fn verify(&self) -> Result<(), String> {
+        let counted: u64 = self.clients.values().map(|c| u64::from(c.chunks)).sum();
+        let (used, free) = (self.order.len(), self.free.len());
+        if counted != used as u64 || self.places.len() != used || used + free != self.chunks.len() {
+            let all = self.chunks.len();
+            return Err(format!("outcomes: {used} chunks used, {counted} counted, {free} free, {all} in all"));
+        }
+        Ok(())
     }
 }
 
@@ -54,28 +259,121 @@ impl Outcomes {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_node_that_joined_knows_nothing_older() {
-        let mut outcomes = Outcomes::default();
-        assert!(!outcomes.may_have_forgotten(5, 1000), "nothing was before the cluster");
-        outcomes.joined(7_000_000);
-        assert!(outcomes.may_have_forgotten(8_000_000, 1));
-        assert!(outcomes.may_have_forgotten(LATENESS_NS + 17_000_000, 10));
-        assert!(!outcomes.may_have_forgotten(LATENESS_NS + 17_000_001, 10));
+    const S: u64 = 1_000_000_000;
+    fn id(client: u64, seq: u64) -> TransId {
+        TransId { client, seq }
     }
 
     #[test]
-    fn the_oldest_goes_first_and_is_owned_up_to() {
-        let mut outcomes = Outcomes::default();
-        let id = |seq| TransId { client: 9, seq };
-        for seq in 1..=OUTCOMES as u64 + 10 {
-            outcomes.record(id(seq), seq);
-            outcomes.record(id(seq), seq);
+    fn a_node_that_joined_knows_nothing_older() {
+        let mut outcomes = Outcomes::new(1);
+        let forgotten = |o: &Outcomes, now, age_ms| o.may_have_forgotten(id(1, 1), now, age_ms);
+        assert!(!forgotten(&outcomes, 5, 1000), "nothing was before the cluster");
+        outcomes.joined(7_000_000);
+        assert!(forgotten(&outcomes, 8_000_000, 1));
+        assert!(forgotten(&outcomes, LATENESS_NS + 17_000_000, 10));
+        assert!(!forgotten(&outcomes, LATENESS_NS + 17_000_001, 10));
+    }
+
+    /// 400,000 commits a second for 40 s: those of the last 10 s and those that are needed are known, and the rest is given back.
+    #[test]
+    fn many_commits_forget_nothing_that_is_young_or_needed() {
+        let mut outcomes = Outcomes::new(1);
+        let (clients, per_second) = (8, 50_000);
+        outcomes.record(id(99, 5), 0);
+        let mut most = 0;
+        for second in 0..40 {
+            for n in 0..per_second {
+                let (seq, now) = (second * per_second + n, second * S + n * (S / per_second));
+                (1..=clients).for_each(|client| outcomes.record(id(client, 2 * seq), now));
+            }
+            for client in 1..=clients {
+                outcomes
+                    .raise_floor(TcFloor { client, floor: if client == 1 { 2000 } else { 2 * second * per_second } });
+            }
+            outcomes.raise_floor(TcFloor { client: 99, floor: 5 });
+            outcomes.verify().expect("all is counted");
+            most = most.max(outcomes.figures().1);
         }
-        assert!(!outcomes.committed(id(10)));
-        assert!(outcomes.committed(id(11)));
-        assert!(outcomes.may_have_forgotten(11, 0));
-        assert!(outcomes.may_have_forgotten(10 + LATENESS_NS + 1_000_000, 1));
-        assert!(!outcomes.may_have_forgotten(11 + LATENESS_NS + 1_000_000, 1));
+        let now = 40 * S;
+        assert!(outcomes.committed(id(99, 5)), "its client needs it");
+        let undecided = |o: &Outcomes, client, seq| o.may_have_forgotten(id(client, seq), now, 5_000);
+        for client in 1..=clients {
+            for seq in (31 * per_second..40 * per_second).step_by(1000) {
+                assert!(outcomes.committed(id(client, 2 * seq)), "{client} {seq}");
+                assert!(!outcomes.committed(id(client, 2 * seq + 1)) && !undecided(&outcomes, client, 2 * seq + 1));
+            }
+        }
+        assert!(
+            outcomes.committed(id(1, 2048)) && !undecided(&outcomes, 1, 2049),
+            "the first client needs all above 2000"
+        );
+        assert!(undecided(&outcomes, 2, 2049), "nobody knows any more");
+        assert!(most < 8 << 20, "{most} bytes");
+    }
+
+    /// A chunk that one commit per second keeps young stands before those of a client with 200,000 per second.
+    #[test]
+    fn who_fills_a_chunk_slowly_keeps_no_other() {
+        let mut outcomes = Outcomes::new(1);
+        let per_second = 200_000;
+        for second in 0..60 {
+            outcomes.record(id(1, second), second * S);
+            (0..per_second).for_each(|n| outcomes.record(id(2, second * per_second + n), second * S));
+            outcomes.raise_floor(TcFloor { client: 2, floor: second * per_second });
+        }
+        let kept = outcomes.figures().0 as u64;
+        assert!(kept < 15 * per_second / CHUNK, "{kept} chunks");
+        assert!((0..60).all(|second| outcomes.committed(id(1, second))));
+        outcomes.verify().expect("all is counted");
+    }
+
+    /// The chunk that goes last is not the one with the newest commit.
+    #[test]
+    fn a_client_that_is_forgotten_is_forgotten_up_to_its_newest_commit() {
+        let mut outcomes = Outcomes::new(1);
+        outcomes.record(id(7, 0), 90 * S);
+        outcomes.record(id(7, 5 * CHUNK), 100 * S);
+        let (first, second) = (outcomes.places[&(7, 0)], outcomes.places[&(7, 5)]);
+        outcomes.order.clear();
+        outcomes.forget(second);
+        outcomes.forget(first);
+        assert!(outcomes.may_have_forgotten(id(7, 5 * CHUNK), 113 * S, 13_000));
+        assert!(!outcomes.may_have_forgotten(id(7, 5 * CHUNK), 113 * S, 10_000));
+        outcomes.verify().expect("all is counted");
+    }
+
+    #[test]
+    fn a_client_that_is_gone_needs_nothing_after_a_while() {
+        let mut outcomes = Outcomes::new(1);
+        for seq in 0..100 * CHUNK {
+            outcomes.record(id(7, seq), S);
+        }
+        for n in 0..1000 {
+            outcomes.record(id(8, n * CHUNK), 2 * S + SILENT_NS);
+            outcomes.raise_floor(TcFloor { client: 8, floor: n * CHUNK });
+        }
+        assert!(!outcomes.committed(id(7, 5)) && !outcomes.clients.contains_key(&7));
+        assert!(outcomes.may_have_forgotten(id(7, 5), 2 * S + SILENT_NS, (SILENT_NS / 1_000_000) as u32 + 1000));
+        assert!(!outcomes.may_have_forgotten(id(7, 5), 2 * S + SILENT_NS, 5_000));
+        outcomes.verify().expect("all is counted");
+    }
+
+    #[test]
+    fn a_full_memory_refuses_first_and_owns_up_then() {
+        let mut outcomes = Outcomes::new(1);
+        assert!(!outcomes.is_full(1, 1));
+        for n in 0..u64::from(CLIENT_CHUNKS_MAX) {
+            outcomes.record(id(1, n * CHUNK), 1 + n);
+        }
+        assert!(outcomes.is_full(1, S) && !outcomes.is_full(2, S), "one client has its share");
+        for n in 0..CHUNKS_MAX as u64 {
+            outcomes.record(id(2 + n % 4, n / 4 * CHUNK), S);
+        }
+        assert!(outcomes.is_full(9, S));
+        assert_eq!(outcomes.figures().0, CHUNKS_MAX);
+        assert!(!outcomes.committed(id(1, 0)) && outcomes.may_have_forgotten(id(1, 1), 300 * S, 300_000));
+        assert!(!outcomes.is_full(9, 30 * S + SILENT_NS) || outcomes.order.len() >= CHUNKS_SOFT);
+        outcomes.verify().expect("all is counted");
     }
 }

@@ -12,7 +12,7 @@ use apus_signal::{
 };
 use apus_types::{Chain, NodeId, PartitionId, TransId, collections::IdHasher};
 
-use super::{LocalDataManager, trans::NONE};
+use super::{LocalDataManager, outcome::Outcomes, trans::NONE};
 
 /// The coordinator that takes over `trans` in `view`: all nodes compute the same one.
 pub fn taker(view: &View, trans: TransId) -> Option<BlockRef> {
@@ -47,6 +47,9 @@ impl LocalDataManager {
             return Ok(());
         }
         let old = std::mem::replace(&mut self.view, view);
+        if old.generation == 0 {
+            self.outcomes = Outcomes::new(ctx.random());
+        }
         if old.generation == 0 && self.view.generation > 1 {
             self.outcomes.joined(ctx.now());
         }

@@ -154,6 +154,10 @@ impl Clients {
     pub fn owns(&self, from: BlockRef, trans: TransId) -> bool {
         self.links.get(slot(from.node)).is_some_and(|link| link.client == trans.client && link.client != 0)
     }
+    /// The id of the client at this link.
+    pub fn client_of(&self, node: NodeId) -> Option<u64> {
+        self.links.get(slot(node)).map(|link| link.client).filter(|client| *client != 0)
+    }
     /// The transaction must not begin any more.
     #[inline]
     pub fn is_buried(&self, trans: TransId) -> bool {

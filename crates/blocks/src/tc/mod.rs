@@ -245,6 +245,7 @@ impl TransactionCoordinator {
             Kind::TcBatchReq => self.on_batch_req(from, body, ctx),
             Kind::TcCommitReq => self.on_commit_req(from, body, ctx),
             Kind::TcRollbackReq => self.on_rollback_req(from, body, ctx),
+            Kind::TcFloorOrd => self.on_floor_ord(from, body, ctx),
             Kind::TcOutcomeReq => self.on_outcome_req(from, body, ctx),
             Kind::LdmBatchConf => self.on_batch_conf(body, ctx),
             Kind::LdmBatchRef => self.on_batch_ref(body, ctx),

@@ -13,7 +13,7 @@ use apus_kernel::Context;
 use apus_signal::{
     BlockRef, DecodeError, Kind,
     takeover::OutcomeSignal,
-    tc::{Outcome, TcOutcomeConf, TcOutcomeReq},
+    tc::{Outcome, TcFloor, TcOutcomeConf, TcOutcomeReq},
 };
 use apus_types::planted::{Bug, planted};
 
@@ -87,6 +87,24 @@ impl TransactionCoordinator {
             open: false,
             sure: BTreeSet::new(),
         });
+        Ok(())
+    }
+
+    /// Each node is told by the client itself, so this TC passes it on to the LDMs of its own.
+    pub(super) fn on_floor_ord(
+        &mut self,
+        from: BlockRef,
+        body: &[u8],
+        ctx: &mut Context<'_>,
+    ) -> Result<(), DecodeError> {
+        let TcFloor { floor, .. } = TcFloor::decode(body)?;
+        if let Some(client) = self.clients.client_of(from.node) {
+            for instance in 0..self.view.instances as u8 {
+                ctx.send(self.ldm(self.me.node, instance), Kind::TcFloorOrd, |out| {
+                    TcFloor { client, floor }.encode(out)
+                });
+            }
+        }
         Ok(())
     }
 

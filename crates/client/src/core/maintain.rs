@@ -1,6 +1,6 @@
 //! Which links are kept: one to every member of the map; to the seeds as well while no data node is linked.
 
-use apus_signal::{BlockId, BlockRef, Kind, mgmt::MgmtReq, view::ViewNode};
+use apus_signal::{BlockId, BlockRef, Kind, mgmt::MgmtReq, tc::TcFloor, view::ViewNode};
 use apus_types::NodeId;
 use prost::Message;
 
@@ -17,6 +17,8 @@ const MAINTAIN_CALM_NS: u64 = 250 * MS;
 const ASK_AGAIN_NS: u64 = 100 * MS;
 /// Maps are not asked for more often than this because of refusals, in nanoseconds.
 const REFRESH_NS: u64 = 5 * MS;
+/// Nodes are told this often which outcomes are needed, in nanoseconds.
+const FLOOR_NS: u64 = 1_000 * MS;
 
 impl Core {
     /// A link to `node` at `address` shall exist.
@@ -58,11 +60,26 @@ impl Core {
         for node in view.living() {
             self.want_node(node.node(), &node.address);
         }
+        if self.now >= self.next_floor {
+            self.next_floor = self.now + FLOOR_NS;
+            self.tell_floor();
+        }
         let mut calm = !alone;
         for index in 0..self.links.len() {
             calm &= self.tend(index as u16, alone);
         }
         self.next_maintain = self.now + if calm { MAINTAIN_CALM_NS } else { MAINTAIN_BUSY_NS };
+    }
+
+    /// Tells every node which outcomes are needed no more.
+    fn tell_floor(&mut self) {
+        let floor = TcFloor { client: self.config.client_id, floor: self.needed.floor() };
+        if floor.floor == std::mem::replace(&mut self.told_floor, floor.floor) {
+            return;
+        }
+        for n in 1..=NodeId::DATA_MAX {
+            self.send(BlockRef::new(NodeId(n), BlockId::Tc, 0), Kind::TcFloorOrd, |out| floor.encode(out));
+        }
     }
 
     /// One link; returns whether nothing is missing.

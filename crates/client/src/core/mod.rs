@@ -12,6 +12,7 @@
 
 pub(crate) mod link;
 mod maintain;
+mod needed;
 mod receive;
 pub(crate) mod route;
 pub(crate) mod table;
@@ -31,6 +32,7 @@ use apus_types::{Epoch, NodeId, TransId};
 
 pub use link::ConnId;
 use link::{Link, LinkState};
+use needed::Needed;
 use route::Route;
 use table::{RequestId, RequestTable};
 
@@ -68,7 +70,10 @@ pub(crate) struct Core {
     pub config: ClientConfig,
     pub now: u64,
     epoch: Epoch,
-    next_seq: u64,
+    needed: Needed,
+    /// The floor that all linked nodes were told, and when the next one is due.
+    told_floor: u64,
+    next_floor: u64,
     random: u64,
     pub view: Rc<View>,
     pub schema_version: u64,
@@ -104,7 +109,9 @@ impl Core {
             table: RequestTable::new(config.max_in_flight),
             now: 0,
             epoch: Epoch(0),
-            next_seq: 1,
+            needed: Needed::new(),
+            told_floor: 0,
+            next_floor: 0,
             random: config.client_id,
             view: Rc::new(View { instances: 1, ..View::default() }),
             schema_version: 0,
@@ -130,9 +137,11 @@ impl Core {
     // What operations ask for.
 
     pub fn next_trans(&mut self) -> TransId {
-        let seq = self.next_seq;
-        self.next_seq += 1;
-        TransId { client: self.config.client_id, seq }
+        TransId { client: self.config.client_id, seq: self.needed.begin() }
+    }
+    /// Nobody will ask this client what became of it.
+    pub fn end_trans(&mut self, trans: TransId) {
+        self.needed.end(trans.seq);
     }
     /// SplitMix64 from the client's id: jitter and tokens, nothing that must not be guessed.
     pub fn draw(&mut self) -> u64 {

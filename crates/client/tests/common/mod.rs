@@ -24,7 +24,7 @@ use apus_signal::{
     scan::{AggregateFunction, ScanConf, ScanReq},
     tc::{
         self, ALLOW_MISSING, OpKind, OpResult, OpStatus, Outcome, RequestRef, TcBatchConf, TcBatchReq, TcEndConf,
-        TcEndReq, TcOutcomeConf, TcOutcomeReq,
+        TcEndReq, TcFloor, TcOutcomeConf, TcOutcomeReq,
     },
     view::{ClusterMap, NodeState, View, ViewNode},
 };
@@ -240,6 +240,10 @@ impl World {
                 self.schema_version = version;
                 let conf = SchemaConf { request: req.request, version, table: None };
                 self.reply(me, envelope, Kind::SchemaConf, out, |b| conf.encode_raw(b));
+            }
+            Kind::TcFloorOrd => {
+                let told = TcFloor::decode(body).unwrap();
+                assert!(told.client != 0 && told.floor > 1, "{told:?} says nothing");
             }
             other => panic!("a client sent {other:?}"),
         }
