@@ -1,9 +1,15 @@
 //! `apus mgmt`: the management node.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
-use apus_mgmt::{MGMTS_MAX, Management, MgmtConfig, cluster_config, default_partitions};
-use apus_runtime::Bound;
+use apus_mgmt::{
+    MGMTS_MAX, Management, Memory, MgmtConfig, cluster_config, default_partitions,
+    kept::{self, Promise},
+};
+use apus_runtime::{Bound, DataDir};
 use apus_signal::mgmt::SILENCE_MS;
 use apus_types::NodeId;
 
@@ -44,6 +50,9 @@ pub struct MgmtArgs {
     /// Where crash reports go
     #[arg(long, default_value = ".")]
     dir: PathBuf,
+    /// Directory for the arbitrator's file: who it is and what it promised. Without it a restarted management node is another arbitrator
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
     #[command(flatten)]
     keys: KeyArgs,
     #[command(flatten)]
@@ -58,20 +67,44 @@ pub fn run(args: &MgmtArgs) -> Result<ExitCode, String> {
             "several management nodes need --mgmt-nodes N, their numbers up to it, and one --cluster".to_owned()
         );
     }
-    let id = args.cluster.map_or_else(crate::random_id, Ok)?;
+    let node = NodeId(NodeId::MGMT_BASE + args.node);
+    let (files, memory) = open_files(args.data_dir.as_deref(), node)?;
+    let kept = if let Memory::File(Some(promise)) = &memory { Some(promise.cluster) } else { None };
+    if let (Some(kept), Some(asked), Some(dir)) = (kept, args.cluster, &args.data_dir)
+        && kept != asked
+    {
+        let dir = dir.display();
+        return Err(format!(
+            "the data directory {dir} belongs to cluster {kept:016x}, not {asked:016x}: name the right one"
+        ));
+    }
+    let known = args.cluster.or(kept);
+    let id = known.map_or_else(crate::random_id, Ok)?;
     let mut cluster = cluster_config(id, args.groups, args.replicas, args.workers, partitions)?;
     cluster.silence_ms = args.silence_ms;
     cluster.mgmts = (1..=args.mgmt_nodes).map(|n| u32::from(NodeId::MGMT_BASE + n)).collect();
-    let (node, may_adopt) = (NodeId(NodeId::MGMT_BASE + args.node), args.cluster.is_none());
+    let may_adopt = known.is_none();
     let (keys, listen, dir, build) = (args.keys.load()?, args.listen.clone(), args.dir.clone(), crate::build_id());
     let config = apus_runtime::MgmtConfig { node, listen, dir, build, keys: keys.clone() };
-    let bound = Bound::new(config).map_err(|e| e.to_string())?;
+    let mut bound = Bound::new(config).map_err(|e| e.to_string())?;
+    if let Some(files) = files {
+        bound = bound.with_files(files);
+    }
     let address = bound.address().map_err(|e| e.to_string())?;
     check_listen(address, &keys)?;
-    let block = MgmtConfig { node, cluster, incarnation: bound.incarnation(), may_adopt };
+    let block = MgmtConfig { node, cluster, incarnation: bound.incarnation(), may_adopt, memory };
     let running = bound.start(move |_| vec![Box::new(Management::new(block.clone()))]).map_err(|e| e.to_string())?;
     args.child.ready(address)?;
     crate::data::ended(running.wait_signals().map_err(|e| e.to_string())?)
+}
+
+/// Takes the data directory and reads what the arbitrator kept there.
+fn open_files(dir: Option<&Path>, node: NodeId) -> Result<(Option<DataDir>, Memory), String> {
+    let Some(dir) = dir else { return Ok((None, Memory::Process)) };
+    let (files, found) = DataDir::open(dir).map_err(|e| e.to_string())?;
+    let read = |bytes: &Vec<u8>| Promise::from_bytes(bytes, node).map_err(|e| format!("{}: {e}", dir.display()));
+    let kept = found.get(kept::FILE).map(read).transpose()?;
+    Ok((Some(files), Memory::File(kept)))
 }
 
 /// An id as `apus status` prints it.

@@ -112,6 +112,9 @@ pub struct Cluster {
     pub cut: BTreeSet<(NodeId, NodeId)>,
     /// (from, to): nothing arrives, and no end of the link either.
     pub mute: BTreeSet<(NodeId, NodeId)>,
+    /// Of each node, and whose disk takes no more.
+    pub files: BTreeMap<NodeId, BTreeMap<&'static str, Vec<u8>>>,
+    pub disk_fails: BTreeSet<NodeId>,
     /// Processes that do not run, with what they are sent waiting.
     pub paused: BTreeSet<NodeId>,
     cluster: ClusterConfig,
@@ -132,6 +135,8 @@ impl Cluster {
             links: BTreeSet::new(),
             cut: BTreeSet::new(),
             mute: BTreeSet::new(),
+            files: BTreeMap::new(),
+            disk_fails: BTreeSet::new(),
             paused: BTreeSet::new(),
             cluster,
             starts: 0,
@@ -143,7 +148,19 @@ impl Cluster {
     pub fn start_mgmt(&mut self, node: NodeId) {
         let cluster = self.cluster.clone();
         self.start(node, |_, (incarnation, _)| {
-            let config = apus_mgmt::MgmtConfig { node, cluster, incarnation, may_adopt: false };
+            let memory = apus_mgmt::Memory::Process;
+            let config = apus_mgmt::MgmtConfig { node, cluster, incarnation, may_adopt: false, memory };
+            vec![Box::new(apus_mgmt::Management::new(config))]
+        });
+    }
+    /// Starts (again) a management node that keeps its file.
+    pub fn start_lasting_mgmt(&mut self, node: NodeId) {
+        let cluster = self.cluster.clone();
+        let bytes = self.files.get(&node).and_then(|files| files.get(apus_mgmt::kept::FILE)).cloned();
+        self.start(node, |_, (incarnation, _)| {
+            let kept = bytes.map(|b| apus_mgmt::kept::Promise::from_bytes(&b, node).expect("its own file"));
+            let memory = apus_mgmt::Memory::File(kept);
+            let config = apus_mgmt::MgmtConfig { node, cluster, incarnation, may_adopt: false, memory };
             vec![Box::new(apus_mgmt::Management::new(config))]
         });
     }
@@ -355,6 +372,7 @@ impl Cluster {
     }
     fn round(&mut self, node: NodeId) -> bool {
         self.read_inbox(node);
+        let disk_fails = self.disk_fails.clone();
         let Some(p) = self.running(node) else { return false };
         let mut busy = p.worker.run(10_000) > 0;
         p.worker.settle();
@@ -368,16 +386,24 @@ impl Cluster {
             p.worker.sent(peer, bytes.len());
             out.push((peer, bytes));
         }
-        let mut closes = Vec::new();
+        let (mut closes, mut written) = (Vec::new(), Vec::new());
         for request in p.worker.take_requests() {
             match request {
                 Request::Connect { node, .. } => {
                     p.dials.insert(node);
                 }
                 Request::Close { node } => closes.push(node),
+                Request::Write { file, bytes, token, asker, .. } => {
+                    let is_full = disk_fails.contains(&node);
+                    p.worker.file_done(asker, token, if is_full { Err("disk full".to_owned()) } else { Ok(()) });
+                    if !is_full {
+                        written.push((file, bytes));
+                    }
+                }
             }
         }
         let stop = p.worker.stop_reason().map(str::to_owned);
+        self.files.entry(node).or_default().extend(written);
         for (peer, bytes) in out {
             busy |= !bytes.is_empty();
             self.deliver(node, peer, &bytes);

@@ -3,7 +3,7 @@
 use apus_signal::{BlockId, BlockRef, Envelope, Kind};
 use apus_types::{Epoch, NodeId};
 
-use crate::{JamPoint, Request, core::Core, links::Gate};
+use crate::{JamPoint, Request, core::Core, limits::FILE_BYTES_MAX, links::Gate};
 
 /// Borrowed from the worker for the execution of one signal. Nothing here blocks, nothing fails.
 pub struct Context<'a> {
@@ -112,6 +112,18 @@ impl Context<'_> {
     pub fn is_overloaded(&self, to: NodeId) -> bool {
         let limit = crate::limits::JOB_BYTES_FULL;
         self.core.jobs.len() >= limit || (!self.is_local(to) && self.link_backlog(to) >= limit)
+    }
+    /// Has the executor replace the content of one of this node's files, as a whole: after a crash of the process there is the old content or
+    /// the new one. `synced`: so it is after a crash of the machine, and the new one is there when it is answered; otherwise a machine that
+    /// crashes may lose it. Answered by a `FileConf` or `FileRef` with the token, in the order of asking. What the files hold is read by the
+    /// executor before the blocks are made, and is part of their configuration.
+    ///
+    /// # Panics
+    /// The content is longer than [`crate::limits::FILE_BYTES_MAX`], or the name is not of lower-case letters, digits, `-` and `.`.
+    pub fn write_file(&mut self, file: &'static str, bytes: Vec<u8>, synced: bool, token: u64) {
+        let is_plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.';
+        assert!(bytes.len() <= FILE_BYTES_MAX && file.bytes().all(is_plain), "file {file} of {} bytes", bytes.len());
+        self.core.requests.push(Request::Write { file, bytes, synced, token, asker: self.me });
     }
     /// Has the executor hold a link to the node from every worker (management nodes: from the control worker), redialled until it
     /// stands. Asking again with another address replaces it.

@@ -92,6 +92,8 @@ pub enum Request {
     Connect { node: NodeId, address: String },
     /// Close this worker's link to the node.
     Close { node: NodeId },
+    /// See [`crate::Context::write_file`]; answered by [`crate::Worker::file_done`] in the order of asking.
+    Write { file: &'static str, bytes: Vec<u8>, synced: bool, token: u64, asker: BlockRef },
 }
 
 pub(crate) struct Core {

@@ -33,6 +33,8 @@ pub const CLIENTS_MAX: usize = 0x8000;
 pub const TIMERS_MAX: usize = 1 << 20;
 /// A timer slot keeps at most this many bytes for its next user.
 pub const TIMER_BYTES_KEPT: usize = 4096;
+/// Longest content of a file that a block has written as a whole.
+pub const FILE_BYTES_MAX: usize = 1 << 20;
 /// Signals remembered for the crash report, per worker; a power of two.
 pub const SIGNAL_RING: usize = 4096;
 /// Body bytes remembered of each.

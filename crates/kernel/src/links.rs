@@ -243,5 +243,7 @@ pub(crate) fn is_inside_only(kind: Kind) -> bool {
             | Kind::ViewOrd
             | Kind::WorkerStuckRep
             | Kind::TableOrd
+            | Kind::FileConf
+            | Kind::FileRef
     )
 }

@@ -10,6 +10,7 @@ use apus_signal::{
     BlockId, BlockRef, DecodeError, Envelope, Kind, Reader,
     codec::Put,
     envelope::{decode_frame, frame_length},
+    file::FileDone,
     tc::RequestRef,
     view::View,
 };
@@ -382,6 +383,13 @@ impl Worker {
         }
         let dih = BlockRef { block: BlockId::Dih, instance: 0, ..from };
         self.core.send(from, dih, Kind::ClientGoneRep, 0, |b| b.put_u16(node.0));
+    }
+    /// A file was written for a block, or not.
+    pub fn file_done(&mut self, asker: BlockRef, token: u64, outcome: Result<(), String>) {
+        let kind = if outcome.is_ok() { Kind::FileConf } else { Kind::FileRef };
+        let done = FileDone { token, reason: outcome.err().unwrap_or_default() };
+        let from = self.core.link_ref();
+        self.core.send(from, asker, kind, 0, |b| done.encode(b));
     }
     fn report_link(&mut self, kind: Kind, node: NodeId, incarnation: u64) {
         let from = self.core.link_ref();

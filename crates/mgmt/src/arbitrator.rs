@@ -8,6 +8,8 @@ use apus_signal::{
 };
 use apus_types::planted::{Bug, planted};
 
+use crate::kept::Promise;
+
 /// Lineage and generation of a view.
 type Point = (u64, u64);
 
@@ -25,6 +27,10 @@ pub struct Arbitrator {
     running_at: Point,
     /// Asker and side of a start without all nodes, less those that have started anew since.
     partial_start: Option<(Incarnation, BTreeSet<Incarnation>)>,
+    /// The newest founding that is known of, by views or by the file.
+    founded: u64,
+    /// The cluster was founded before this process began: only all nodes together found it again.
+    was_founded: bool,
 }
 
 /// Why the answer is no.
@@ -50,6 +56,37 @@ impl Arbitrator {
             running: BTreeSet::new(),
             running_at: (0, 0),
             partial_start: None,
+            founded: 0,
+            was_founded: false,
+        }
+    }
+
+    /// The one that kept this.
+    pub fn from_promise(kept: &Promise) -> Arbitrator {
+        Arbitrator {
+            yes_at: (kept.lineage, kept.generation),
+            fenced: kept.fenced.iter().copied().collect(),
+            founded: kept.founded,
+            was_founded: kept.founded != 0,
+            ..Arbitrator::new(kept.identity)
+        }
+    }
+
+    /// By which views name it.
+    pub fn identity(&self) -> u64 {
+        self.incarnation
+    }
+
+    /// What must be kept of it.
+    pub fn promise(&self, cluster: u64, node: u32) -> Promise {
+        Promise {
+            cluster,
+            node,
+            identity: self.incarnation,
+            lineage: self.yes_at.0,
+            generation: self.yes_at.1,
+            fenced: self.fenced.iter().copied().collect(),
+            founded: self.founded,
         }
     }
 
@@ -71,6 +108,7 @@ impl Arbitrator {
     /// A member reported its view. True: it is newer than all before.
     pub fn saw_view(&mut self, view: &View) -> bool {
         let is_newer = view.point() > self.running_at;
+        self.founded = self.founded.max(view.lineage);
         if view.point() >= self.running_at {
             self.running_at = view.point();
             self.running = view.living().map(|n| Incarnation { node: n.id, incarnation: n.incarnation }).collect();
@@ -132,6 +170,9 @@ impl Arbitrator {
     fn ask_partial_start(&mut self, req: &ArbitReq, asker: Incarnation) -> Result<(), &'static str> {
         if !self.running.is_empty() {
             return Err("a cluster is running already");
+        }
+        if self.was_founded {
+            return Err("the cluster was founded before: a node that is absent may hold its rows");
         }
         match &self.partial_start {
             Some((winner, _)) if *winner != asker => Err("other nodes were allowed to start"),

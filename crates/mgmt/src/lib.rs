@@ -1,8 +1,7 @@
 //! The management node: holds the configuration, answers operators, arbitrates.
 //!
 //! Owns the configuration and what data nodes told it last. Talks to QMGR of the data nodes, to operators and to clients that look
-//! for data nodes. It is no part of any transaction and keeps nothing on disk: after a restart the data nodes register again
-//! within a second.
+//! for data nodes. It is no part of any transaction. After a restart the data nodes register again within a second.
 //!
 //! **Arbitration.** Exactly half of a cluster asks whether it may go on without the rest. The first to ask gets yes, and the
 //! incarnations it goes on without are *fenced*: each of them is answered no from then on, as long as it has that view or an older
@@ -19,15 +18,18 @@
 //! **A start without all nodes** (generation 0) is granted when no cluster is known to run and no other such start was
 //! granted, as long as one of those it was granted to lives: two halves that cannot see each other never both start.
 //!
-//! **After its own restart** the arbitrator does not know whom it fenced, so it is another arbitrator: views name the process, and
-//! a question under a view that names another is answered no. The members' next view names the new process (see the QMGR block).
-//! What was granted of a partial start is forgotten too: it is one of the things that the first start of a cluster rests on.
+//! **Its file** (`kept`) holds who the arbitrator is, whom it fenced and which founding it knows of. A yes is told when the file that says so
+//! is written and synced. So a management node that was restarted is the *same* arbitrator, and goes on where it was; it grants no start without
+//! all nodes of a cluster that was founded before. One that cannot write its file resigns: it promises nothing, and members name another one.
+//! Without a data directory nothing is kept: after a restart it is another arbitrator, views name the process, and a question under a
+//! view that names another is answered no. The members' next view names the new one (see the QMGR block).
 //!
 //! **Two management nodes** know nothing of each other. Each holds the configuration, is told everything by the members, and answers
 //! operators and clients; one of them is the arbitrator. One that was not told which cluster it belongs to takes over the id that
 //! the first member names.
 
 mod arbitrator;
+pub mod kept;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -37,6 +39,7 @@ use std::{
 use apus_kernel::{Block, Context};
 use apus_signal::{
     BlockId, BlockRef, DecodeError, Envelope, Kind,
+    file::FileDone,
     mgmt::{ClusterConfig, ConfigConf, ConfigNode, MgmtReq, NodeSummary, RegisterRep, SILENCE_MS, Setting, StatusConf},
     qmgr::{ArbitConf, ArbitReq, Heartbeat, Incarnation, LeaseEnd, LinkRep, StopOrd, checked_view, decode, encode},
     tc::RequestRef,
@@ -57,6 +60,16 @@ pub struct MgmtConfig {
     pub incarnation: u64,
     /// The cluster's id was only drawn: a member's word counts more.
     pub may_adopt: bool,
+    pub memory: Memory,
+}
+
+/// Where the arbitrator keeps what it promises.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Memory {
+    /// Nowhere: after its end the next process is another arbitrator.
+    Process,
+    /// In its file (see [`kept`]), with what was there at the start.
+    File(Option<kept::Promise>),
 }
 
 /// Longest time that a yes is held back.
@@ -127,6 +140,17 @@ struct Held {
     question: u64,
     others: BTreeSet<Incarnation>,
     until: u64,
+    /// It is not in the file yet.
+    unwritten: Option<u64>,
+}
+
+/// The arbitrator's file.
+struct Book {
+    /// As it was given to be written last, and the token.
+    given: Vec<u8>,
+    token: u64,
+    /// What we are is there.
+    is_open: bool,
 }
 
 /// The management block; see the crate.
@@ -139,6 +163,12 @@ pub struct Management {
     links: BTreeMap<NodeId, u64>,
     /// By asker.
     held: BTreeMap<NodeId, Held>,
+    /// `None`: nothing outlives the process.
+    book: Option<Book>,
+    /// It could not be written: from now on we promise nothing.
+    resigned: Option<String>,
+    /// Token of the newest state that is in the file.
+    written: u64,
     heard: BTreeMap<NodeId, Heard>,
     /// Nodes that say that workers of theirs are stuck, and what they say.
     stuck: BTreeMap<NodeId, String>,
@@ -149,11 +179,23 @@ pub struct Management {
 
 impl Management {
     pub fn new(config: MgmtConfig) -> Management {
+        let (arbitrator, book) = match &config.memory {
+            Memory::Process => (Arbitrator::new(config.incarnation), None),
+            Memory::File(kept) => {
+                let new = || Arbitrator::new(config.incarnation);
+                let arbitrator = kept.as_ref().map_or_else(new, Arbitrator::from_promise);
+                let given = kept.as_ref().map_or_else(Vec::new, kept::Promise::to_bytes);
+                (arbitrator, Some(Book { given, token: 0, is_open: kept.is_some() }))
+            }
+        };
         Management {
             me: config.node,
             config: config.cluster,
             may_adopt: config.may_adopt,
-            arbitrator: Arbitrator::new(config.incarnation),
+            arbitrator,
+            book,
+            resigned: None,
+            written: 0,
             links: BTreeMap::new(),
             held: BTreeMap::new(),
             heard: BTreeMap::new(),
@@ -224,7 +266,15 @@ impl Management {
         if req.cluster != self.config.cluster || req.asker.is_none_or(|a| a.node != u32::from(from.node.0)) {
             return;
         }
-        let outcome = self.arbitrator.ask(req);
+        let outcome = match &self.resigned {
+            Some(why) => {
+                ctx.log(format_args!("promises nothing: {why}"));
+                Err("this management node cannot write its file, and promises nothing".into())
+            }
+            None if !self.is_open() => return, // it asks again
+            None => self.arbitrator.ask(req),
+        };
+        self.write_down(ctx);
         let granted = outcome.is_ok();
         let (reason, gone_on) = outcome.map_or_else(|no| (no.reason, no.gone_on), |()| ("", false));
         ctx.log(format_args!(
@@ -246,8 +296,12 @@ impl Management {
     /// the asker knows the end.
     fn hold_back(&mut self, asker: BlockRef, req: &ArbitReq, ctx: &mut Context<'_>) -> bool {
         let stands = |o: &&Incarnation| self.links.get(&NodeId(o.node as u16)) == Some(&o.incarnation);
-        let others: BTreeSet<Incarnation> = req.others.iter().filter(stands).copied().collect();
-        if others.is_empty() || req.promise_ns == 0 || req.generation == 0 {
+        let mut others: BTreeSet<Incarnation> = req.others.iter().filter(stands).copied().collect();
+        if req.promise_ns == 0 || req.generation == 0 {
+            others.clear();
+        }
+        let unwritten = self.book.as_ref().map(|b| b.token).filter(|t| *t > self.written);
+        if others.is_empty() && unwritten.is_none() {
             return false;
         }
         for other in &others {
@@ -256,8 +310,44 @@ impl Management {
             ctx.send(to, Kind::LeaseEndReq, |b| encode(&order, b));
         }
         let until = ctx.now() + req.promise_ns.min(HOLD_MAX_NS);
-        self.held.insert(asker.node, Held { asker, question: req.question, others, until });
+        self.held.insert(asker.node, Held { asker, question: req.question, others, until, unwritten });
         true
+    }
+
+    /// Views may name us: what we are is in the file, or nothing is to be.
+    fn is_open(&self) -> bool {
+        self.resigned.is_none() && self.book.as_ref().is_none_or(|b| b.is_open)
+    }
+
+    /// Has the file written, if it is not what we are.
+    fn write_down(&mut self, ctx: &mut Context<'_>) {
+        let promise = self.arbitrator.promise(self.config.cluster, self.me.0.into());
+        let Some(book) = self.book.as_mut().filter(|_| self.resigned.is_none()) else { return };
+        let bytes = promise.to_bytes();
+        if book.given != bytes {
+            book.token += 1;
+            book.given.clone_from(&bytes);
+            ctx.write_file(kept::FILE, bytes, true, book.token);
+        }
+    }
+
+    fn on_written(&mut self, done: &FileDone, ctx: &mut Context<'_>) {
+        self.written = self.written.max(done.token);
+        if let Some(book) = &mut self.book {
+            book.is_open = true;
+        }
+        let written = self.written;
+        for held in self.held.values_mut() {
+            held.unwritten = held.unwritten.filter(|token| *token > written);
+        }
+        self.answer_held(ctx);
+    }
+
+    /// What is in the file is not known any more: nothing is promised until the next start has read it.
+    fn on_not_written(&mut self, done: FileDone, ctx: &mut Context<'_>) {
+        ctx.log(format_args!("arbitrates no more: {}", done.reason));
+        self.held.clear();
+        self.resigned = Some(done.reason);
     }
 
     /// A process serves nobody any more.
@@ -269,7 +359,7 @@ impl Management {
     fn answer_held(&mut self, ctx: &mut Context<'_>) {
         let now = ctx.now();
         self.held.retain(|_, held| {
-            let waits = !held.others.is_empty() && now < held.until;
+            let waits = held.unwritten.is_some() || (!held.others.is_empty() && now < held.until);
             if !waits {
                 let conf = ArbitConf { question: held.question, granted: true, ..ArbitConf::default() };
                 ctx.send(held.asker, Kind::ArbitConf, |b| encode(&conf, b));
@@ -363,13 +453,17 @@ impl Block for Management {
             Kind::ArbitReq if from.node.is_data() => self.on_arbit_req(from, &decode(body)?, ctx),
             Kind::HeartbeatRep if from.node.is_data() => {
                 decode::<Heartbeat>(body)?;
-                let beat = Heartbeat { incarnation: ctx.incarnation(), ..Heartbeat::default() };
+                // 0: nobody to be named.
+                let incarnation = if self.is_open() { self.arbitrator.identity() } else { 0 };
+                let beat = Heartbeat { incarnation, ..Heartbeat::default() };
                 ctx.send(from, Kind::HeartbeatRep, |b| encode(&beat, b));
             }
             Kind::LeaseEndConf if from.node.is_data() => {
                 let incarnation = decode::<LeaseEnd>(body)?.incarnation;
                 self.on_lease_ended(Incarnation { node: from.node.0.into(), incarnation }, ctx);
             }
+            Kind::FileConf => self.on_written(&FileDone::decode(body)?, ctx),
+            Kind::FileRef => self.on_not_written(FileDone::decode(body)?, ctx),
             Kind::LinkUpRep => self.on_link_up(&LinkRep::decode(body)?, ctx),
             Kind::LinkDownRep => self.on_link_down(&LinkRep::decode(body)?, ctx),
             _ => return Err(DecodeError),
@@ -378,6 +472,7 @@ impl Block for Management {
     }
     fn tick(&mut self, ctx: &mut Context<'_>) {
         self.started_at.get_or_insert(ctx.now());
+        self.write_down(ctx);
         if !self.may_adopt {
             ctx.set_cluster(self.config.cluster); // members of another one are refused by the hello
         }

@@ -12,7 +12,9 @@ use apus_types::NodeId;
 use crate::{
     config::RUN_BUDGET,
     conns::{Conns, WAKER_TOKEN},
-    crash, dial, log,
+    crash, dial,
+    files::{Files, Write},
+    log,
     node::Stop,
     poll::{Interest, Poll, Ready},
     shared::{Door, Shared, lock},
@@ -143,6 +145,9 @@ impl Executor {
                 self.link_ended(node);
             }
         }
+        for done in door.take_files() {
+            self.worker.file_done(done.asker, done.token, done.outcome);
+        }
         for ring in &door.rings {
             if ring.pull(&mut self.ring_bytes) {
                 self.worker.receive_ring(&self.ring_bytes);
@@ -195,6 +200,12 @@ impl Executor {
         for request in self.worker.take_requests() {
             match request {
                 Request::Connect { node, address } => dial::connect(&self.shared, node, &address),
+                Request::Write { file, bytes, synced, token, asker } => {
+                    let write = Write { file, bytes, synced, token, asker, worker: self.worker.config().worker };
+                    if let Err(reason) = Files::put(&self.shared, write) {
+                        self.worker.file_done(asker, token, Err(reason.to_owned()));
+                    }
+                }
                 Request::Close { node } => {
                     if self.conns.close(node, &mut self.worker) {
                         self.link_ended(node);

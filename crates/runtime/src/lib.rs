@@ -28,6 +28,7 @@ mod conns;
 mod crash;
 mod dial;
 mod executor;
+mod files;
 mod listener;
 mod log;
 mod node;
@@ -37,5 +38,6 @@ mod shared;
 mod trail;
 
 pub use config::{DataNodeConfig, MgmtConfig};
+pub use files::DataDir;
 pub use log::{flush as flush_log, line as log_line};
 pub use node::{Bound, EXIT_STOPPED, Node, Stop, run_data_node, run_mgmt};

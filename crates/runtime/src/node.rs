@@ -19,6 +19,7 @@ use crate::{
     config::{DataNodeConfig, MgmtConfig},
     crash, dial,
     executor::{Executor, unix_micros},
+    files::{DataDir, Files},
     listener::Hellos,
     log,
     shared::{Shared, lock},
@@ -73,6 +74,13 @@ impl Bound {
         self.shared.incarnation
     }
 
+    /// Blocks may have files written in this directory (see [`DataDir`]).
+    #[must_use]
+    pub fn with_files(self, dir: DataDir) -> Bound {
+        let _ = self.shared.files.set(Files::new(dir));
+        self
+    }
+
     /// Starts all threads. `build` makes the blocks of one worker, in that worker's thread.
     ///
     /// # Errors
@@ -105,6 +113,10 @@ impl Bound {
                 for_listener.stop(Stop::Failed(format!("listener: {e}")));
             }
         });
+        if shared.files.get().is_some() {
+            let for_files = Arc::clone(&shared);
+            crash::spawn(&config, "files".to_owned(), move || Files::run(&for_files));
+        }
         config.mgmt.iter().for_each(|address| dial::connect_mgmt(&shared, address));
         Ok(Node { shared, workers })
     }

@@ -11,11 +11,13 @@ use std::{
 };
 
 use apus_kernel::{Lease, limits::CLIENTS_MAX};
+use apus_signal::BlockRef;
 use apus_types::NodeId;
 
 use crate::{
     config::{DataNodeConfig, RING_BYTES_MAX},
     dial::Peer,
+    files::Files,
     node::Stop,
     poll::Waker,
     trail,
@@ -69,6 +71,13 @@ pub struct NewLink {
     pub incarnation: u64,
 }
 
+/// A file was written, or not.
+pub struct FileDone {
+    pub asker: BlockRef,
+    pub token: u64,
+    pub outcome: Result<(), String>,
+}
+
 /// What others leave for a worker.
 pub struct Door {
     waker: Waker,
@@ -80,6 +89,8 @@ pub struct Door {
     thread: OnceLock<trail::Thread>,
     links: Mutex<Vec<NewLink>>,
     has_links: AtomicBool,
+    files: Mutex<Vec<FileDone>>,
+    has_files: AtomicBool,
     /// From each worker of the node.
     pub rings: Vec<Ring>,
 }
@@ -93,6 +104,8 @@ impl Door {
             thread: OnceLock::new(),
             links: Mutex::new(Vec::new()),
             has_links: AtomicBool::new(false),
+            files: Mutex::new(Vec::new()),
+            has_files: AtomicBool::new(false),
             rings: (0..workers).map(|_| Ring::default()).collect(),
         })
     }
@@ -130,6 +143,17 @@ impl Door {
         self.has_links.store(true, Ordering::SeqCst);
         self.wake();
     }
+    pub fn push_file(&self, done: FileDone) {
+        lock(&self.files).push(done);
+        self.has_files.store(true, Ordering::SeqCst);
+        self.wake();
+    }
+    pub fn take_files(&self) -> Vec<FileDone> {
+        if !self.has_files.swap(false, Ordering::SeqCst) {
+            return Vec::new();
+        }
+        std::mem::take(&mut *lock(&self.files))
+    }
     pub fn take_links(&self) -> Vec<NewLink> {
         if !self.has_links.swap(false, Ordering::SeqCst) {
             return Vec::new();
@@ -140,8 +164,9 @@ impl Door {
     /// `sleeping`, and we set `sleeping` before we read the flags, so that one of the two sees the other.
     pub fn may_sleep(&self) -> bool {
         self.sleeping.store(true, Ordering::SeqCst);
-        let idle =
-            !self.has_links.load(Ordering::SeqCst) && self.rings.iter().all(|ring| !ring.filled.load(Ordering::SeqCst));
+        let idle = !self.has_links.load(Ordering::SeqCst)
+            && !self.has_files.load(Ordering::SeqCst)
+            && self.rings.iter().all(|ring| !ring.filled.load(Ordering::SeqCst));
         if !idle {
             self.awake();
         }
@@ -188,6 +213,8 @@ pub struct Shared {
     /// Connections closed before their hello was accepted.
     pub refused_hellos: AtomicU64,
     pub listener_waker: Waker,
+    /// Where blocks' files are, if they may have any.
+    pub files: OnceLock<Files>,
     stop: Mutex<Option<Stop>>,
     stop_flag: AtomicBool,
     stopped: Condvar,
@@ -206,6 +233,7 @@ impl Shared {
             peers: Mutex::new(BTreeMap::new()),
             refused_hellos: AtomicU64::new(0),
             listener_waker: Waker::new()?,
+            files: OnceLock::new(),
             stop: Mutex::new(None),
             stop_flag: AtomicBool::new(false),
             stopped: Condvar::new(),
@@ -218,6 +246,7 @@ impl Shared {
         self.stopped.notify_all();
         self.doors.iter().for_each(|door| door.waker.wake());
         self.listener_waker.wake();
+        self.files.get().inspect(|files| files.wake());
         lock(&self.peers).values().for_each(|peer| peer.notify());
     }
     pub fn is_stopping(&self) -> bool {

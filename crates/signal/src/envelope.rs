@@ -268,6 +268,10 @@ kinds! {
     SettingReq = 216;
     SettingConf = 217;
     SettingOrd = 218;
+
+    // Inside a node, executor to the block that asked: module `file`.
+    FileConf = 224;
+    FileRef = 225;
 }
 
 /// What travels with every signal.

@@ -13,6 +13,7 @@ mod describe;
 pub mod dict;
 pub mod envelope;
 pub mod epoch;
+pub mod file;
 pub mod hello;
 pub mod key_read;
 pub mod ldm;

@@ -12,6 +12,7 @@ use crate::{
     Actor,
     clock::{HostClock, RATE_PPM_MAX},
     events::{End, Event, Queue},
+    files::{HostDisk, Kept, Write},
     network::{Link, Party},
 };
 
@@ -36,6 +37,8 @@ pub struct SimConfig {
     pub clock_rate_ppm: u64,
     /// Link every pair of nodes from the start; otherwise nodes ask with `connect_to`, naming [`address`]es.
     pub link_all: bool,
+    /// What the processes found on their disks: for `build`.
+    pub kept: Kept,
 }
 
 impl SimConfig {
@@ -50,6 +53,7 @@ impl SimConfig {
             clock_offset_ns: 0,
             clock_rate_ppm: 0,
             link_all: true,
+            kept: Kept::default(),
         }
     }
 }
@@ -110,6 +114,7 @@ pub struct Cluster {
     starts: u64,
     pub(crate) queue: Queue,
     pub(crate) hosts: BTreeMap<NodeId, Host>,
+    pub(crate) disks: BTreeMap<NodeId, HostDisk>,
     pub(crate) links: BTreeMap<u64, Link>,
     /// The link of an end to a name.
     pub(crate) by_end: BTreeMap<(End, NodeId), u64>,
@@ -159,6 +164,7 @@ impl Cluster {
             starts: 0,
             queue: Queue::default(),
             hosts: BTreeMap::new(),
+            disks: BTreeMap::new(),
             links: BTreeMap::new(),
             by_end: BTreeMap::new(),
             next_link: 0,
@@ -186,6 +192,9 @@ impl Cluster {
         cluster
     }
 
+    pub(crate) fn seed(&self) -> u64 {
+        self.seed
+    }
     pub fn now(&self) -> u64 {
         self.now
     }
@@ -257,6 +266,7 @@ impl Cluster {
         if self.hosts.contains_key(&node) {
             return;
         }
+        self.note_kept(node);
         self.starts += 1;
         let incarnation = self.starts;
         let mut host = Host {
@@ -289,6 +299,7 @@ impl Cluster {
     /// The process is gone at once with all it held; its peers learn it by their links, sometimes without the last bytes it sent.
     pub fn crash(&mut self, node: NodeId) {
         let Some(mut host) = self.hosts.remove(&node) else { return };
+        self.crash_disk(node);
         self.note_impaired();
         // What waited for the dead is planned again: it ends links, the rest finds nobody.
         let waiting = host.stalls.iter_mut().flat_map(|stall| std::mem::take(&mut stall.waiting));
@@ -383,11 +394,11 @@ impl Cluster {
                     End::Actor(_) => None,
                 })
             }
-            Event::Ring { node, worker, incarnation, .. } | Event::Turn { node, worker, incarnation } => {
-                Some((*node, *worker, *incarnation))
-            }
+            Event::Ring { node, worker, incarnation, .. }
+            | Event::Turn { node, worker, incarnation }
+            | Event::FileDone { node, worker, incarnation, .. } => Some((*node, *worker, *incarnation)),
             Event::ActorDial { node, .. } => Some((*node, 0, self.incarnation(*node))),
-            Event::Resume { .. } | Event::Dial { .. } | Event::Wake { .. } => None,
+            Event::Resume { .. } | Event::Dial { .. } | Event::Wake { .. } | Event::Disk { .. } => None,
         };
         let Some((node, worker, incarnation)) = target else { return Some(event) };
         let Some(host) = self.hosts.get_mut(&node).filter(|host| host.incarnation == incarnation) else {
@@ -444,6 +455,10 @@ impl Cluster {
             Event::Resume { node, worker, incarnation } => self.on_resume(node, worker, incarnation),
             Event::Dial { from, to, worker } => self.on_dial(from, to, worker),
             Event::ActorDial { actor, node, incarnation } => self.on_actor_dial(actor, node, incarnation),
+            Event::Disk { node } => self.on_disk(node),
+            Event::FileDone { node, worker, incarnation, asker, token, outcome } => {
+                self.with_worker(node, worker, Some(incarnation), |w| w.file_done(asker, token, outcome));
+            }
             Event::Wake { actor } => {
                 // As with turns, only the newest plan counts.
                 if self.wakes.get(actor) == Some(&self.now) {
@@ -553,6 +568,9 @@ impl Cluster {
                     _ => self.log.push(format!("{} node {node} dials {address}: nobody there", self.now)),
                 },
                 Request::Close { node: to } => self.close(End::Worker { node, worker }, to),
+                Request::Write { file, bytes, synced, token, asker } => {
+                    self.write_file(node, Write { file, bytes, synced, token, asker, worker, incarnation });
+                }
             }
         }
         if let Some(reason) = stop {

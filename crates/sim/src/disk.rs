@@ -143,6 +143,11 @@ impl Disk {
             last: BTreeMap::new(),
         }
     }
+    /// What a process that starts now finds.
+    pub fn contents(&self) -> BTreeMap<String, Vec<u8>> {
+        let content = |inode: &u64| self.inodes.get(inode).map(|i| i.bytes.clone()).unwrap_or_default();
+        self.names.iter().map(|(name, inode)| (name.clone(), content(inode))).collect()
+    }
     /// From now on this goes wrong.
     pub fn set_faults(&mut self, faults: Faults) {
         self.config.faults = faults;

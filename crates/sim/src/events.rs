@@ -2,6 +2,7 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
+use apus_signal::BlockRef;
 use apus_types::NodeId;
 
 use crate::ActorId;
@@ -59,6 +60,19 @@ pub enum Event {
     },
     Wake {
         actor: ActorId,
+    },
+    /// The node's disk has performed something.
+    Disk {
+        node: NodeId,
+    },
+    /// A block learns what became of its file.
+    FileDone {
+        node: NodeId,
+        worker: u8,
+        incarnation: u64,
+        asker: BlockRef,
+        token: u64,
+        outcome: Result<(), String>,
     },
 }
 

@@ -16,6 +16,7 @@ pub mod disk;
 pub mod drill;
 mod events;
 pub mod fault;
+mod files;
 mod native;
 mod network;
 pub mod probes;
@@ -29,5 +30,6 @@ pub mod workload;
 
 pub use actor::{Actor, ActorId, ActorOutput, Welcome};
 pub use cluster::{Cluster, SimConfig, address, parse_address};
+pub use files::Kept;
 pub use native::{Clock, NativeClient};
 pub use network::Party;

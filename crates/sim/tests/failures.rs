@@ -9,7 +9,7 @@ use std::{
 use apus_blocks::NodeConfig;
 use apus_client::{Client, ClientConfig, ClientError, ExecOptions, KeyList, OpBatch, ReadBatch, Results, Rows};
 use apus_kernel::{Block, Random, WorkerConfig};
-use apus_mgmt::{Management, MgmtConfig, cluster_config, default_partitions};
+use apus_mgmt::{Management, Memory, MgmtConfig, cluster_config, default_partitions};
 use apus_signal::{
     dict::{Change, DatabaseMessage},
     schema::TableMessage,
@@ -44,6 +44,7 @@ fn build(seed: u64, replicas: u32, mgmts: u16) -> impl FnMut(&WorkerConfig) -> V
                 cluster,
                 incarnation,
                 may_adopt: false,
+                memory: Memory::Process,
             }))];
         }
         let memory = memories.entry((who.node, incarnation)).or_insert_with(|| MemoryManager::new(64 << 20)).clone();

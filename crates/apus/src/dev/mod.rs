@@ -86,6 +86,9 @@ enum DevAction {
 const SECRET_FILES: [(SecretKind, &str); 2] =
     [(SecretKind::Node, discover::NODE_SECRET_FILE), (SecretKind::Client, discover::CLIENT_SECRET_FILE)];
 
+/// Here each node has a directory for what it keeps.
+const FILES: &str = "files";
+
 /// How long the whole start may take.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -134,8 +137,10 @@ impl Directory {
         let path = path.canonicalize().map_err(|e| failed(&path, e))?;
         let entry = registry.join(id.to_string());
         let directory = Directory { path, entry, keep: kept };
+        // Of an earlier cluster in a directory that was kept.
+        let _ = std::fs::remove_dir_all(directory.path.join(FILES));
         for (kind, file) in SECRET_FILES {
-            let _ = std::fs::remove_file(directory.path.join(file)); // of an earlier cluster in a directory that was kept
+            let _ = std::fs::remove_file(directory.path.join(file));
             crate::secret::make(kind, &directory.path.join(file))?;
         }
         crate::write_whole(&directory.entry, &directory.path.display().to_string())?;
@@ -201,11 +206,16 @@ impl Nodes {
         format!("--{kind}-secret={}", self.spawner.dir().join(format!("{kind}.secret")).display())
     }
 
+    /// The argument that names the directory of a node's own files.
+    fn data_dir(&self, name: &str) -> String {
+        format!("--data-dir={}", self.spawner.dir().join(FILES).join(name).display())
+    }
+
     fn start_mgmt(&mut self, id: u16, listen: SocketAddr) -> Result<Child, String> {
-        let own = ["mgmt".to_owned(), format!("--node={id}"), format!("--listen={listen}")];
-        let secrets = [self.secret("node"), self.secret("client")];
-        let args: Vec<String> = own.into_iter().chain(secrets).chain(self.mgmt_args.iter().cloned()).collect();
         let name = if id == 1 { "mgmt".to_owned() } else { format!("mgmt-{id}") };
+        let own = ["mgmt".to_owned(), format!("--node={id}"), format!("--listen={listen}")];
+        let files = [self.data_dir(&name), self.secret("node"), self.secret("client")];
+        let args: Vec<String> = own.into_iter().chain(files).chain(self.mgmt_args.iter().cloned()).collect();
         let mut child = self.spawner.spawn(&name, &args)?;
         child.address = listen;
         Ok(child)

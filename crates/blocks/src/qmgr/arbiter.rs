@@ -1,9 +1,9 @@
 //! The management nodes as a member sees them, and the election of the arbitrator.
 //!
-//! The committed view names the arbitrator: a management node *and its process*. A process that has started since has forgotten whom
-//! it fenced, so it is another arbitrator, which says no until a view names it. Every heartbeat tells which management processes its
-//! sender reaches (the link stands and something came by it in the last [`MGMT_SILENCE_NS`]). When no member reaches the one that is
-//! named, the president proposes a view that names another, the one that most members reach.
+//! The committed view names the arbitrator: a management node *and its identity*. One that has kept in its file whom it fenced has the same
+//! identity after a restart; one that has forgotten it is another arbitrator, which says no until a view names it. Every heartbeat tells
+//! which arbitrators its sender reaches (the link stands and something came by it in the last [`MGMT_SILENCE_NS`]). When no member reaches
+//! the one that is named, the president proposes a view that names another, the one that most members reach.
 //!
 //! Such a view is committed like any other: judged on the view before it, whose arbitrator is asked if exactly half confirms. So a
 //! part of the cluster never elects an arbitrator of its own. Why two arbitrators never serve two halves: per generation one view is
@@ -38,6 +38,8 @@ const NOBODY_NS: u64 = 100_000_000;
 struct Link {
     incarnation: u64,
     heard: u64,
+    /// By which views name it, as it says itself: it may outlive its process. 0: not known yet, or it does not arbitrate.
+    identity: u64,
 }
 
 #[derive(Default)]
@@ -53,8 +55,8 @@ pub(super) struct Managers {
 impl Managers {
     /// Whom we reach.
     pub(super) fn reached(&self, now: u64) -> Vec<Incarnation> {
-        let is_heard = |l: &&Link| now.saturating_sub(l.heard) < MGMT_SILENCE_NS;
-        let name = |(n, l): (&NodeId, &Link)| Incarnation { node: n.0.into(), incarnation: l.incarnation };
+        let is_heard = |l: &&Link| l.identity != 0 && now.saturating_sub(l.heard) < MGMT_SILENCE_NS;
+        let name = |(n, l): (&NodeId, &Link)| Incarnation { node: n.0.into(), incarnation: l.identity };
         self.links.iter().filter(|(_, l)| is_heard(l)).map(name).collect()
     }
     pub(super) fn down(&mut self, rep: LinkRep) {
@@ -62,9 +64,10 @@ impl Managers {
             self.links.remove(&rep.node);
         }
     }
-    pub(super) fn heard(&mut self, node: NodeId, now: u64) {
+    pub(super) fn heard(&mut self, node: NodeId, identity: u64, now: u64) {
         if let Some(link) = self.links.get_mut(&node) {
             link.heard = link.heard.max(now);
+            link.identity = identity;
         }
     }
     /// Our own pause is nobody's silence.
@@ -97,7 +100,7 @@ impl Membership {
     }
 
     pub(super) fn on_mgmt_up(&mut self, rep: LinkRep, ctx: &mut Context<'_>) {
-        self.managers.links.insert(rep.node, Link { incarnation: rep.incarnation, heard: ctx.now() });
+        self.managers.links.insert(rep.node, Link { incarnation: rep.incarnation, heard: ctx.now(), identity: 0 });
         self.register(ctx);
         self.beat_managers(ctx);
     }

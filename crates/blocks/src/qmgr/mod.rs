@@ -561,7 +561,10 @@ impl Membership {
             Kind::LinkDownRep => self.on_link_down(LinkRep::decode(body)?, ctx),
             Kind::ConfigConf if from.is_mgmt() => self.on_config(decode(body)?, ctx),
             Kind::ConfigRef => {}
-            Kind::HeartbeatRep if from.is_mgmt() => self.managers.heard(from, ctx.now()),
+            Kind::HeartbeatRep if from.is_mgmt() => {
+                self.managers.heard(from, decode::<Heartbeat>(body)?.incarnation, ctx.now());
+                self.reconsider_arbitrator(ctx);
+            }
             Kind::SettingOrd if from.is_mgmt() => self.on_setting(&decode(body)?, ctx),
             Kind::ArbitConf if from.is_mgmt() => self.on_arbit_conf(from, decode::<ArbitConf>(body)?, ctx),
             Kind::StopOrd if from.is_data() || from.is_mgmt() => {

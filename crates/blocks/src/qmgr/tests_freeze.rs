@@ -185,3 +185,58 @@ fn without_a_management_node_the_tie_breaker_goes_on() {
         assert!(!apart || named == Some((MGMT.0.into(), 0)), "{named:?}");
     }
 }
+
+fn started_with_lasting_mgmt() -> Cluster {
+    let mut c = Cluster::new(1, 2);
+    c.start_lasting_mgmt(MGMT);
+    (1..=2).for_each(|n| c.start_node(n));
+    assert!(c.run_until(2000, |c| (1..=2).all(|n| c.generation(n) == 1)));
+    c.run_ms(50);
+    c
+}
+
+/// It dies, one of two nodes dies, and it is started again: it is the arbitrator that the view names, and knows that it has fenced nobody.
+#[test]
+fn an_arbitrator_that_was_restarted_is_the_same_one() {
+    for (dead, left) in [(1u16, 2u16), (2, 1)] {
+        let mut c = started_with_lasting_mgmt();
+        c.kill(MGMT.0);
+        c.run_ms(10);
+        c.kill(dead);
+        c.run_ms(5_000);
+        assert!(!serves(&c, left) && !frozen(&mut c, left).is_empty());
+        c.start_lasting_mgmt(MGMT);
+        assert!(c.run_until(1000, |c| members(c, left) == [left] && serves(c, left)), "{}", super::tests::details(&c));
+        assert_eq!(c.generation(left), 2, "no view had to name it again");
+    }
+}
+
+/// Node 1 was told yes and nobody heard of it since. The arbitrator remembers it after its restart: node 2 stays where it is.
+#[test]
+fn what_the_arbitrator_promised_outlives_it() {
+    let mut c = started_with_lasting_mgmt();
+    c.mute(1, MGMT.0); // what it commits is not reported
+    c.run_ms(5);
+    c.mute.remove(&(NodeId(1), MGMT));
+    c.separate(1, 2);
+    assert!(c.run_to(300, |c| c.generation(1) == 2));
+    c.kill(1);
+    c.start_lasting_mgmt(MGMT);
+    c.run_ms(30_000);
+    assert!(c.generation(2) == 1 && c.stopped(2).is_none() && !serves(&c, 2), "{}", super::tests::details(&c));
+    assert!(frozen(&mut c, 2).contains("asked first"), "{}", frozen(&mut c, 2));
+}
+
+/// What cannot be written is not promised.
+#[test]
+fn an_arbitrator_that_cannot_write_resigns() {
+    let mut c = started_with_lasting_mgmt();
+    c.disk_fails.insert(MGMT);
+    c.kill(2);
+    c.run_ms(3000);
+    assert!(c.generation(1) == 1 && !serves(&c, 1));
+    assert!(c.node(MGMT.0).log.iter().any(|l| l.contains("arbitrates no more")), "{:?}", c.node(MGMT.0).log);
+    c.disk_fails.clear();
+    c.start_lasting_mgmt(MGMT);
+    assert!(c.run_until(1000, |c| members(c, 1) == [1] && serves(c, 1)), "{}", super::tests::details(&c));
+}

@@ -12,7 +12,7 @@ use std::{
 use apus_blocks::NodeConfig;
 use apus_client::{Action, Client, ClientConfig, ConnId, Driver};
 use apus_kernel::{Block, Lease, Request, Worker, WorkerConfig};
-use apus_mgmt::{Management, MgmtConfig, cluster_config, default_partitions};
+use apus_mgmt::{Management, Memory, MgmtConfig, cluster_config, default_partitions};
 use apus_signal::hello::{Hello, MAGIC, Role};
 use apus_storage::MemoryManager;
 use apus_types::NodeId;
@@ -103,7 +103,13 @@ impl Cluster {
         let cluster = cluster_config(1, 1, 2, workers, default_partitions(1, 2, workers)).expect("a cluster in range");
         let mgmt = |_: &WorkerConfig| -> Vec<Box<dyn Block>> {
             let (cluster, incarnation) = (cluster.clone(), incarnation(MGMT));
-            vec![Box::new(Management::new(MgmtConfig { node: MGMT, cluster, incarnation, may_adopt: false }))]
+            vec![Box::new(Management::new(MgmtConfig {
+                node: MGMT,
+                cluster,
+                incarnation,
+                may_adopt: false,
+                memory: Memory::Process,
+            }))]
         };
         let nodes = vec![Node::new(MGMT, mgmt, 1), data_node(NodeId(1)), data_node(NodeId(2))];
         let client = Client::new(ClientConfig::new(vec!["n1".into(), "n2".into()], CLIENT_ID)).expect("a client");
@@ -199,6 +205,7 @@ impl Cluster {
         for request in self.nodes[node].workers[index].take_requests() {
             match request {
                 Request::Connect { node: to, .. } => self.link(from, to),
+                Request::Write { file, .. } => panic!("{from} writes {file}"),
                 Request::Close { node: to } => panic!("{from} closes its link to {to}:\n{}", self.dump()),
             }
         }

@@ -21,14 +21,17 @@ use std::{
 use apus_blocks::{NodeConfig, ldm::Slices};
 use apus_client::{Client, ClientConfig};
 use apus_kernel::{Block, Worker, WorkerConfig};
-use apus_mgmt::{Management, MgmtConfig, cluster_config, default_partitions};
+use apus_mgmt::{
+    Management, Memory, MgmtConfig, cluster_config, default_partitions,
+    kept::{self, Promise},
+};
 use apus_signal::{dict::Dictionary, view::NodeState};
 use apus_storage::MemoryManager;
 use apus_types::NodeId;
 
 use self::faults::Deed;
 use crate::{
-    ActorId, Clock, Cluster, NativeClient, SimConfig, address,
+    ActorId, Clock, Cluster, Kept, NativeClient, SimConfig, address,
     fault::{Round, Then},
     promise::{serves_on, touches_arbitrator},
     settings::Settings,
@@ -188,7 +191,7 @@ struct Drill<'s, W> {
     report: Report,
 }
 
-fn build(settings: &Settings) -> impl FnMut(&WorkerConfig, bool) -> Vec<Box<dyn Block>> + 'static {
+fn build(settings: &Settings, kept: Kept) -> impl FnMut(&WorkerConfig, bool) -> Vec<Box<dyn Block>> + 'static {
     let s = settings.clone();
     let (groups, replicas, workers) = (u32::from(s.groups), u32::from(s.replicas), u32::from(s.workers));
     let partitions = default_partitions(groups, replicas, workers);
@@ -199,11 +202,15 @@ fn build(settings: &Settings) -> impl FnMut(&WorkerConfig, bool) -> Vec<Box<dyn 
     move |who, rejoins| {
         if who.node.is_mgmt() {
             let (cluster, incarnation) = (config.clone(), who.incarnation);
+            let files = kept.borrow();
+            let bytes = files.get(&who.node).and_then(|files| files.get(kept::FILE));
+            let promise = bytes.map(|bytes| Promise::from_bytes(bytes, who.node).expect("synced files are whole"));
             return vec![Box::new(Management::new(MgmtConfig {
                 node: who.node,
                 cluster,
                 incarnation,
                 may_adopt: false,
+                memory: Memory::File(promise),
             }))];
         }
         let memory = match memories.get(&who.node) {
@@ -243,9 +250,10 @@ impl<W: Workload> Drill<'_, W> {
             link_all: false,
             ..SimConfig::new(&nodes)
         };
+        let kept = Kept::clone(&config.kept);
         let mut drill = Drill {
             settings,
-            cluster: Cluster::with_rejoin(settings.seed, config, build(settings)),
+            cluster: Cluster::with_rejoin(settings.seed, config, build(settings, kept)),
             workload,
             clients: Vec::new(),
             next_client: 0,

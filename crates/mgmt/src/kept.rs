@@ -1,0 +1,101 @@
+//! What the arbitrator keeps in its file: who it is, and what it promised.
+//!
+//! ```text
+//! 0 magic u64 | 8 hash of the body u64 | 16 body: protobuf, see `Promise`
+//! ```
+//!
+//! The file is written as a whole and synced before a promise is told. One that is cut off, changed or somebody else's is refused: an
+//! arbitrator that has forgotten what it promised must not pretend that it has not.
+
+use apus_signal::qmgr::Incarnation;
+use apus_types::{NodeId, hash::hash_key};
+use prost::Message;
+
+/// Its name.
+pub const FILE: &str = "arbitrator";
+/// "APUSARB1", little-endian.
+const MAGIC: u64 = u64::from_le_bytes(*b"APUSARB1");
+const HEAD_BYTES: usize = 16;
+
+/// What was kept.
+#[derive(Clone, PartialEq, Message)]
+pub struct Promise {
+    #[prost(fixed64, tag = "1")]
+    pub cluster: u64,
+    /// Of the management node.
+    #[prost(uint32, tag = "2")]
+    pub node: u32,
+    /// By which views name the arbitrator: that of the process that made the file.
+    #[prost(fixed64, tag = "3")]
+    pub identity: u64,
+    /// From where somebody was let go on last: founding and generation of the view.
+    #[prost(fixed64, tag = "4")]
+    pub lineage: u64,
+    #[prost(uint64, tag = "5")]
+    pub generation: u64,
+    /// Whom of the members of that view it was to go on without.
+    #[prost(message, repeated, tag = "6")]
+    pub fenced: Vec<Incarnation>,
+    /// The newest founding that is known of; 0: the cluster was never founded.
+    #[prost(fixed64, tag = "7")]
+    pub founded: u64,
+}
+
+impl Promise {
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let body = self.encode_to_vec();
+        let mut out = MAGIC.to_le_bytes().to_vec();
+        out.extend_from_slice(&hash_key(&body).to_le_bytes());
+        out.extend_from_slice(&body);
+        out
+    }
+
+    /// Reads the file of the management node `node`.
+    ///
+    /// # Errors
+    /// For people: it is none, or is damaged, or another node's.
+    pub fn from_bytes(bytes: &[u8], node: NodeId) -> Result<Promise, String> {
+        let what_to_do = "this management node must not arbitrate with it: give back the right file, or an empty data directory \
+                          and it is another arbitrator";
+        let refuse = |what: &str| Err(format!("the file `{FILE}` in the data directory {what}; {what_to_do}"));
+        let Some((head, body)) = bytes.split_at_checked(HEAD_BYTES) else { return refuse("is cut off") };
+        let word = |at: usize| head[at..at + 8].iter().rev().fold(0u64, |word, byte| word << 8 | u64::from(*byte));
+        if word(0) != MAGIC {
+            return refuse("is no arbitrator's file of this release");
+        }
+        if word(8) != hash_key(body) {
+            return refuse("is damaged (its hash is wrong)");
+        }
+        let Ok(promise) = Promise::decode(body) else { return refuse("is damaged") };
+        if promise.node != u32::from(node.0) || promise.identity == 0 || promise.cluster == 0 {
+            return refuse("is another management node's");
+        }
+        Ok(promise)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NODE: NodeId = NodeId(NodeId::MGMT_BASE + 1);
+
+    #[test]
+    fn a_file_is_read_as_it_was_written_and_refused_when_it_is_not() {
+        let fenced = vec![Incarnation { node: 2, incarnation: 20 }];
+        let promise =
+            Promise { cluster: 7, node: NODE.0.into(), identity: 5, lineage: 1, generation: 9, fenced, founded: 1 };
+        let bytes = promise.to_bytes();
+        assert_eq!(Promise::from_bytes(&bytes, NODE), Ok(promise));
+        for length in 0..bytes.len() {
+            assert!(Promise::from_bytes(&bytes[..length], NODE).is_err(), "cut off at {length}");
+        }
+        for at in 0..bytes.len() {
+            let mut bad = bytes.clone();
+            bad[at] ^= 1;
+            assert!(Promise::from_bytes(&bad, NODE).is_err(), "byte {at}");
+        }
+        let text = Promise::from_bytes(&bytes, NodeId(NODE.0 + 1)).unwrap_err();
+        assert!(text.contains("another management node's"), "{text}");
+    }
+}

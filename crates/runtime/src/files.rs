@@ -1,0 +1,167 @@
+//! The files that blocks have written: one directory, one process, one thread.
+//!
+//! A file is written beside its place and renamed, so that a reader finds the old content or the new one. A synced write ends with an
+//! fsync of the file before the rename and of the directory after it. Writes are done in the order in which they were asked for, by a
+//! thread of its own, so that a slow disk delays no worker. At most [`WRITES_MAX`] wait; one more is refused.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fs::{self, File},
+    io::{self, Read, Write as _},
+    path::{Path, PathBuf},
+    sync::{Arc, Condvar, Mutex, PoisonError},
+};
+
+use apus_kernel::limits::FILE_BYTES_MAX;
+use apus_signal::BlockRef;
+
+use crate::shared::{FileDone, Shared, lock};
+
+/// Writes that may wait.
+const WRITES_MAX: usize = 64;
+const LOCK_FILE: &str = "lock";
+const NEW: &str = ".new";
+
+/// A directory that this process alone uses, until it ends.
+pub struct DataDir {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl DataDir {
+    /// Makes the directory, takes it, and reads what its files hold.
+    ///
+    /// # Errors
+    /// It cannot be made or read, or another process has it.
+    pub fn open(path: &Path) -> io::Result<(DataDir, BTreeMap<String, Vec<u8>>)> {
+        let named = |e: io::Error| io::Error::new(e.kind(), format!("data directory {}: {e}", path.display()));
+        fs::create_dir_all(path).map_err(named)?;
+        let lock = File::options().create(true).append(true).open(path.join(LOCK_FILE)).map_err(named)?;
+        if let Err(e) = lock.try_lock() {
+            let text =
+                format!("data directory {} is used by another process ({e}); end that one first", path.display());
+            return Err(io::Error::new(io::ErrorKind::AddrInUse, text));
+        }
+        let mut files = BTreeMap::new();
+        for entry in fs::read_dir(path).map_err(named)? {
+            let entry = entry.map_err(named)?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name == LOCK_FILE || name.ends_with(NEW) || !entry.file_type().map_err(named)?.is_file() {
+                continue;
+            }
+            let mut bytes = Vec::new();
+            let limit = FILE_BYTES_MAX as u64 + 1; // one that is too long is no file of ours: whoever reads it says so
+            File::open(entry.path()).and_then(|f| f.take(limit).read_to_end(&mut bytes)).map_err(named)?;
+            files.insert(name, bytes);
+        }
+        Ok((DataDir { path: path.to_owned(), _lock: lock }, files))
+    }
+
+    fn write(&self, write: &Write) -> io::Result<()> {
+        let (place, new) = (self.path.join(write.file), self.path.join(format!("{}{NEW}", write.file)));
+        let mut file = File::create(&new)?;
+        file.write_all(&write.bytes)?;
+        if write.synced {
+            file.sync_all()?;
+        }
+        fs::rename(&new, &place)?;
+        if write.synced {
+            File::open(&self.path)?.sync_all()?;
+        }
+        Ok(())
+    }
+}
+
+/// What a block asked for.
+pub struct Write {
+    pub file: &'static str,
+    pub bytes: Vec<u8>,
+    pub synced: bool,
+    pub token: u64,
+    pub asker: BlockRef,
+    /// Of the block.
+    pub worker: u8,
+}
+
+pub struct Files {
+    dir: DataDir,
+    waiting: Mutex<VecDeque<Write>>,
+    changed: Condvar,
+}
+
+impl Files {
+    pub fn new(dir: DataDir) -> Files {
+        Files { dir, waiting: Mutex::new(VecDeque::new()), changed: Condvar::new() }
+    }
+    pub fn wake(&self) {
+        self.changed.notify_all();
+    }
+
+    /// # Errors
+    /// Why it will not be written.
+    pub fn put(shared: &Shared, write: Write) -> Result<(), &'static str> {
+        let files = shared.files.get().ok_or("this process has no data directory")?;
+        let mut waiting = lock(&files.waiting);
+        if waiting.len() >= WRITES_MAX {
+            return Err("too many writes wait for the disk");
+        }
+        waiting.push_back(write);
+        files.changed.notify_all();
+        Ok(())
+    }
+
+    /// The thread: writes until the node stops.
+    pub fn run(shared: &Arc<Shared>) {
+        let Some(files) = shared.files.get() else { return };
+        loop {
+            let mut waiting = lock(&files.waiting);
+            let write = loop {
+                if let Some(write) = waiting.pop_front() {
+                    break write;
+                }
+                if shared.is_stopping() {
+                    return;
+                }
+                let (guard, _) = files
+                    .changed
+                    .wait_timeout(waiting, std::time::Duration::from_millis(500))
+                    .unwrap_or_else(PoisonError::into_inner);
+                waiting = guard;
+            };
+            drop(waiting);
+            let outcome = files.dir.write(&write).map_err(|e| format!("cannot write {}: {e}", write.file));
+            let done = FileDone { asker: write.asker, token: write.token, outcome };
+            shared.doors[usize::from(write.worker)].push_file(done);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use apus_signal::BlockId;
+    use apus_types::NodeId;
+
+    use super::*;
+
+    fn write(bytes: &[u8], synced: bool) -> Write {
+        let asker = BlockRef::new(NodeId(NodeId::MGMT_BASE + 1), BlockId::Mgmt, 0);
+        Write { file: "a-file", bytes: bytes.to_vec(), synced, token: 1, asker, worker: 0 }
+    }
+
+    #[test]
+    fn a_file_is_replaced_as_a_whole_and_read_again() {
+        let path = std::env::temp_dir().join(format!("apus-files-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        let (dir, found) = DataDir::open(&path).expect("a new directory");
+        assert!(found.is_empty());
+        assert!(DataDir::open(&path).is_err_and(|e| e.to_string().contains("another process")), "it is taken");
+        for (bytes, synced) in [(&b"first"[..], true), (b"second, longer", false)] {
+            dir.write(&write(bytes, synced)).expect("there is room");
+        }
+        fs::write(path.join("a-file.new"), b"half of a th").expect("there is room"); // as a crash leaves it
+        drop(dir);
+        let (_dir, found) = DataDir::open(&path).expect("it is free again");
+        assert_eq!(found, BTreeMap::from([("a-file".to_owned(), b"second, longer".to_vec())]));
+        fs::remove_dir_all(&path).expect("it is ours");
+    }
+}

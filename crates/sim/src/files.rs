@@ -1,0 +1,121 @@
+//! The files of simulated nodes: what blocks have written ([`apus_kernel::Context::write_file`]) goes to a [`Disk`] per node.
+//!
+//! As the runtime does it: beside its place, synced where that is asked for, renamed, the names synced. A node that crashes takes its machine
+//! with it: what was not synced may be lost. What the disk holds when a process starts is in [`Kept`], for whoever makes its blocks.
+
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, VecDeque},
+    rc::Rc,
+};
+
+use apus_signal::BlockRef;
+use apus_types::NodeId;
+
+use crate::{
+    Cluster,
+    disk::{Answer, Disk, DiskConfig, Op},
+    events::Event,
+};
+
+/// By node and name: what the process that was started last found.
+pub type Kept = Rc<RefCell<BTreeMap<NodeId, BTreeMap<String, Vec<u8>>>>>;
+
+pub(crate) struct Write {
+    pub file: &'static str,
+    pub bytes: Vec<u8>,
+    pub synced: bool,
+    pub token: u64,
+    pub asker: BlockRef,
+    pub worker: u8,
+    pub incarnation: u64,
+}
+
+pub(crate) struct HostDisk {
+    disk: Disk,
+    writes: VecDeque<Write>,
+    /// What remains to be done for the first of them.
+    steps: VecDeque<Op>,
+}
+
+fn new_name(file: &str) -> String {
+    format!("{file}.new")
+}
+
+fn steps(write: &Write) -> VecDeque<Op> {
+    let (new, file) = (new_name(write.file), write.file.to_owned());
+    let mut steps = VecDeque::from([Op::Delete { file: new.clone() }]);
+    steps.push_back(Op::Write { file: new.clone(), at: 0, bytes: write.bytes.clone() });
+    if write.synced {
+        steps.push_back(Op::Sync { file: new.clone() });
+    }
+    steps.push_back(Op::Rename { from: new, to: file });
+    if write.synced {
+        steps.push_back(Op::SyncNames);
+    }
+    steps
+}
+
+impl Cluster {
+    pub(crate) fn write_file(&mut self, node: NodeId, write: Write) {
+        let seed = self.seed() ^ u64::from(node.0) << 32;
+        let host = self.disks.entry(node).or_insert_with(|| HostDisk {
+            disk: Disk::new(seed, DiskConfig::default()),
+            writes: VecDeque::new(),
+            steps: VecDeque::new(),
+        });
+        host.writes.push_back(write);
+        if host.writes.len() == 1 {
+            self.next_step(node);
+        }
+    }
+
+    fn next_step(&mut self, node: NodeId) {
+        let now = self.now;
+        let Some(host) = self.disks.get_mut(&node) else { return };
+        if host.steps.is_empty() {
+            let Some(write) = host.writes.front() else { return };
+            host.steps = steps(write);
+        }
+        if let Some(op) = host.steps.pop_front() {
+            host.disk.submit(now, op);
+        }
+        if let Some(at) = host.disk.next_due() {
+            self.queue.plan(at, Event::Disk { node });
+        }
+    }
+
+    pub(crate) fn on_disk(&mut self, node: NodeId) {
+        let now = self.now;
+        let Some(host) = self.disks.get_mut(&node) else { return };
+        let answers = host.disk.advance(now);
+        if answers.is_empty() {
+            return;
+        }
+        let failed = answers.iter().find(|(_, a)| matches!(a, Answer::Failed | Answer::Full | Answer::TooBig));
+        let outcome = failed.map_or(Ok(()), |(_, answer)| Err(format!("{answer:?}")));
+        if outcome.is_err() || host.steps.is_empty() {
+            host.steps.clear();
+            if let Some(Write { worker, incarnation, asker, token, .. }) = host.writes.pop_front() {
+                self.queue.plan(now, Event::FileDone { node, worker, incarnation, asker, token, outcome });
+            }
+        }
+        self.next_step(node);
+    }
+
+    /// The machine is gone, its disk stays.
+    pub(crate) fn crash_disk(&mut self, node: NodeId) {
+        if let Some(host) = self.disks.get_mut(&node) {
+            host.disk.crash();
+            host.writes.clear();
+            host.steps.clear();
+        }
+    }
+
+    /// What a process finds that starts now.
+    pub(crate) fn note_kept(&mut self, node: NodeId) {
+        let mut contents = self.disks.get(&node).map(|host| host.disk.contents()).unwrap_or_default();
+        contents.retain(|name, _| !name.ends_with(".new"));
+        self.config.kept.borrow_mut().insert(node, contents);
+    }
+}
