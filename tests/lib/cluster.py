@@ -116,7 +116,7 @@ class Cluster:
         """Restarts a dead data node. `apus dev` may notice the death a moment after us."""
 
         def restarted():
-            code, text = self.apus("dev", "restart", str(node), seconds=60, ok=False)
+            code, text = self.apus("dev", "restart", "--no-wait", str(node), seconds=60, ok=False)
             if code != 0:
                 raise Failure(text.strip())
             return True

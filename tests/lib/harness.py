@@ -74,9 +74,13 @@ def die_with_parent():
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def spawn(command, **options):
+def die_at_once_with_parent():
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def spawn(command, before=die_with_parent, **options):
     """Starts a process that gets SIGTERM when this one dies."""
-    return subprocess.Popen([str(c) for c in command], stdin=subprocess.DEVNULL, preexec_fn=die_with_parent, **options)
+    return subprocess.Popen([str(c) for c in command], stdin=subprocess.DEVNULL, preexec_fn=before, **options)
 
 
 def end(process, seconds=15):

@@ -1,4 +1,4 @@
-//! Finding a running `apus dev`, and asking it to start a dead node again.
+//! Finding a running `apus dev`, and asking it to restart a node.
 //!
 //! `apus dev` keeps `cluster.json` (see [`DevCluster`]) and a control socket in its directory, and a link to that directory in
 //! [`registry`]. A link whose process is gone is ignored. Where several run, the environment variable APUS_DEV_DIR says which is meant.
@@ -49,7 +49,7 @@ impl DevCluster {
     }
 }
 
-fn is_alive(pid: i32) -> bool {
+pub fn is_alive(pid: i32) -> bool {
     rustix::process::Pid::from_raw(pid).is_some_and(|pid| rustix::process::test_kill_process(pid).is_ok())
 }
 
@@ -130,16 +130,19 @@ impl ClusterArgs {
     }
 }
 
-/// Asks the running `apus dev` to start a dead node again (`ID` or `mgmt-ID`); the new process id.
+/// A data node that runs leaves the cluster first, within this.
+pub const LEAVE_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Asks the running `apus dev` to restart a node (`ID` or `mgmt-ID`); the new process id.
 ///
 /// # Errors
-/// The node runs, does not exist, or `apus dev` does not answer.
+/// The node does not exist or does not end, or `apus dev` does not answer.
 pub fn restart_node(id: &str) -> Result<i32, String> {
     let dev = find_dev()?;
     let path = dev.dir.join(CONTROL_SOCKET);
     let failed = |e: std::io::Error| format!("`apus dev` does not answer on {}: {e}", path.display());
     let mut socket = UnixStream::connect(&path).map_err(failed)?;
-    socket.set_read_timeout(Some(Duration::from_secs(20))).map_err(failed)?;
+    socket.set_read_timeout(Some(LEAVE_TIMEOUT + Duration::from_secs(5))).map_err(failed)?;
     writeln!(socket, "restart {id}").map_err(failed)?;
     let mut answer = String::new();
     BufReader::new(socket).read_line(&mut answer).map_err(failed)?;

@@ -96,7 +96,8 @@ struct ChildArgs {
 impl ChildArgs {
     fn begin(&self) -> Result<(), String> {
         if self.die_with_parent {
-            let signal = Some(rustix::process::Signal::TERM);
+            // Not SIGTERM: the last full copy of a group would refuse it.
+            let signal = Some(rustix::process::Signal::KILL);
             rustix::process::set_parent_process_death_signal(signal)
                 .map_err(|e| format!("cannot ask to be told of the parent's end: {e}"))?;
         }

@@ -242,6 +242,7 @@ pub(crate) fn is_inside_only(kind: Kind) -> bool {
             | Kind::LinkUpRep
             | Kind::ViewOrd
             | Kind::WorkerStuckRep
+            | Kind::LeaveOrd
             | Kind::TableOrd
             | Kind::FileConf
             | Kind::FileRef

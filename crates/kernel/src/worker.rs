@@ -123,6 +123,12 @@ impl Worker {
             b.put_u32(ticks);
         });
     }
+    /// On the control worker: the process was asked to end; QMGR leaves the cluster, and stops the node.
+    pub fn ask_to_leave(&mut self) {
+        let (from, node) = (self.core.link_ref(), self.core.config.node);
+        let qmgr = BlockRef::new(node, BlockId::Qmgr, BlockRef::CONTROL);
+        self.core.send(from, qmgr, Kind::LeaveOrd, 0, |_| {});
+    }
     /// When `set_time` must be called again at the latest.
     pub fn next_deadline(&self) -> u64 {
         self.core.timers.next_deadline().map_or(self.next_tick, |t| t.min(self.next_tick))

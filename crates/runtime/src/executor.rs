@@ -36,6 +36,8 @@ pub struct Executor {
     ring_stuck: bool,
     /// Ticks of the worker when the others were looked at last.
     watched: u64,
+    /// How often QMGR was told that the process is to end.
+    told_to_end: u32,
 }
 
 pub fn unix_micros() -> i64 {
@@ -57,6 +59,7 @@ impl Executor {
             ready: Vec::new(),
             ring_stuck: false,
             watched: 0,
+            told_to_end: 0,
         })
     }
 
@@ -108,6 +111,10 @@ impl Executor {
             return;
         }
         self.watched = self.worker.ticks();
+        if self.told_to_end < self.shared.told_to_end.load(Ordering::Relaxed) {
+            self.told_to_end += 1;
+            self.worker.ask_to_leave();
+        }
         for worker in 0..who.instances {
             let door = Self::door(&self.shared, worker);
             self.worker.watch(worker, door.rounds(), door.is_asleep());

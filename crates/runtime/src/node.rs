@@ -3,7 +3,7 @@
 use std::{
     io,
     net::{SocketAddr, TcpListener},
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, atomic::Ordering},
     thread::{self, JoinHandle},
     time::Instant,
 };
@@ -156,7 +156,7 @@ impl Node {
     }
     /// Connections that were closed because their hello was wrong, refused or late.
     pub fn refused_hellos(&self) -> u64 {
-        self.shared.refused_hellos.load(std::sync::atomic::Ordering::Relaxed)
+        self.shared.refused_hellos.load(Ordering::Relaxed)
     }
     /// Waits until the node has ended and its sockets are closed.
     pub fn wait(self) -> Stop {
@@ -165,9 +165,13 @@ impl Node {
             let _ = worker.join(); // a worker that panicked has aborted the process
         }
         log::flush();
-        reason
+        match reason {
+            Stop::Block(_) | Stop::Rejoin(_) if self.shared.told_to_end.load(Ordering::Relaxed) > 0 => Stop::Asked,
+            reason => reason,
+        }
     }
-    /// As [`Node::wait`], and SIGTERM or SIGINT stop the node.
+    /// As [`Node::wait`], and SIGTERM or SIGINT stop the node. On a data node QMGR decides: it leaves the cluster within a few seconds, ends at
+    /// once at a second signal, and refuses a first one where rows would be lost.
     ///
     /// # Errors
     /// The handlers cannot be installed.
@@ -176,8 +180,11 @@ impl Node {
         let handle = signals.handle();
         let shared = Arc::clone(&self.shared);
         let thread = thread::Builder::new().name("signals".to_owned()).spawn(move || {
-            if signals.forever().next().is_some() {
-                shared.stop(Stop::Asked);
+            for _ in signals.forever() {
+                if !shared.config.node.is_data() {
+                    return shared.stop(Stop::Asked);
+                }
+                shared.told_to_end.fetch_add(1, Ordering::Relaxed);
             }
         })?;
         let reason = self.wait();

@@ -6,7 +6,7 @@ use std::{
     net::TcpStream,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
 };
 
@@ -215,6 +215,8 @@ pub struct Shared {
     pub listener_waker: Waker,
     /// Where blocks' files are, if they may have any.
     pub files: OnceLock<Files>,
+    /// How often the process was told to end: the control worker tells QMGR, which leaves the cluster, or refuses (`qmgr::leave`).
+    pub told_to_end: AtomicU32,
     stop: Mutex<Option<Stop>>,
     stop_flag: AtomicBool,
     stopped: Condvar,
@@ -234,6 +236,7 @@ impl Shared {
             refused_hellos: AtomicU64::new(0),
             listener_waker: Waker::new()?,
             files: OnceLock::new(),
+            told_to_end: AtomicU32::new(0),
             stop: Mutex::new(None),
             stop_flag: AtomicBool::new(false),
             stopped: Condvar::new(),

@@ -77,6 +77,7 @@ fn describe_message(kind: Kind, body: &[u8]) -> Option<String> {
         Kind::FailRep => message::<qmgr::FailRep>(body),
         Kind::StopOrd => message::<qmgr::StopOrd>(body),
         Kind::LeaseEndReq | Kind::LeaseEndConf => message::<qmgr::LeaseEnd>(body),
+        Kind::LeaveReq | Kind::LeaveRef => message::<qmgr::Leave>(body),
         Kind::SwitchReq => message::<switchover::Switch>(body),
         Kind::SwitchConf | Kind::SwitchRef | Kind::SwitchEndOrd => message::<switchover::SwitchAnswer>(body),
         Kind::RecoveredRep => message::<qmgr::RecoveredRep>(body),

@@ -224,6 +224,12 @@ kinds! {
     /// Frozen member to a frozen member of another side: module `qmgr`.
     GiveWayReq = 151;
 
+    // Leaving: module `qmgr`.
+    /// Inside a node: the process was asked to end (executor to QMGR); the node has left (QMGR to TC and LDM).
+    LeaveOrd = 168;
+    LeaveReq = 169;
+    LeaveRef = 170;
+
     // The map for clients: module `view`.
     MapReq = 160;
     MapConf = 161;

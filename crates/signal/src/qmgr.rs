@@ -251,6 +251,17 @@ pub struct StopOrd {
     pub incarnation: u64,
 }
 
+/// `LeaveReq` (a member to the acting president): it wants to go. `LeaveRef`: it cannot go in order.
+#[derive(Clone, PartialEq, Message)]
+pub struct Leave {
+    /// Of the member.
+    #[prost(fixed64, tag = "1")]
+    pub incarnation: u64,
+    /// Of a refusal; for people.
+    #[prost(string, tag = "2")]
+    pub reason: String,
+}
+
 /// `LeaseEndReq` (QMGR of a member, or the arbitrator): others go on without the receiver; it is to serve its clients no more.
 /// `LeaseEndConf`: none of its workers does.
 #[derive(Clone, PartialEq, Message)]

@@ -27,6 +27,9 @@ pub struct Switch {
     /// The chains that are to be, one per partition, packed as in the view.
     #[prost(fixed32, repeated, tag = "3")]
     pub chains: Vec<u32>,
+    /// The node that the view is to be without, 0 for none: its TCs wait for all that they coordinate.
+    #[prost(uint32, tag = "4")]
+    pub leaver: u32,
 }
 
 /// `SwitchConf`, `SwitchRef`, `SwitchEndOrd`.

@@ -321,6 +321,13 @@ impl Cluster {
             self.cut(id, None);
         }
     }
+    /// SIGTERM: the node is to leave the cluster.
+    pub fn leave(&mut self, node: NodeId) {
+        let places = self.hosts.get(&node).map_or(0, |host| host.workers.len() as u8);
+        if let Some(control) = (0..places).find(|w| self.worker(node, *w).is_some_and(|w| w.config().is_control())) {
+            self.with_worker(node, control, None, |w| w.ask_to_leave());
+        }
+    }
     /// The node makes no turn until [`Cluster::resume`]; what comes waits.
     pub fn pause(&mut self, node: NodeId) {
         self.impair(node, |host| host.paused = true);

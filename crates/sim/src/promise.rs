@@ -164,6 +164,7 @@ pub fn touches_arbitrator(fault: &Fault) -> bool {
     let is_mgmt = |who: &Who| matches!(who, Who::Node(node) if node.is_mgmt());
     match fault {
         Fault::Crash { who, .. }
+        | Fault::Leave { who, .. }
         | Fault::Pause { who, .. }
         | Fault::Freeze { who, .. }
         | Fault::Stick { who, .. }
@@ -207,7 +208,7 @@ fn losses(settings: &Settings, fault: &Fault) -> Vec<Nodes> {
         Who::President => settings.data_nodes().into_iter().map(|n| Nodes::from([n])).collect(),
     };
     match fault {
-        Fault::Crash { who, .. } => only(who),
+        Fault::Crash { who, .. } | Fault::Leave { who, .. } => only(who),
         // It wakes up as another one holds it for lost, and that one is gone in its place.
         Fault::Pause { who, .. } | Fault::Freeze { who, .. } | Fault::Stick { who, .. } | Fault::Slow { who, .. } => {
             let is_mgmt = matches!(who, Who::Node(node) if node.is_mgmt());

@@ -290,7 +290,11 @@ impl Settings {
         let lasts = time(random, most);
         let down_most = if random.one_in(2) { 400 } else { 20 };
         match random.below(28) {
-            0..=4 => Fault::Crash { who, down: time(random, down_most) },
+            0..=3 => Fault::Crash { who, down: time(random, down_most) },
+            4 => {
+                let who = if random.one_in(3) { Who::President } else { who };
+                Fault::Leave { who, down: time(random, 600) }
+            }
             5 => Fault::Crash { who: Who::President, down: time(random, 400) },
             6 => Fault::Crash { who: mgmt, down: time(random, 2000) },
             7 => Fault::Cut { a, b, lasts },
@@ -370,6 +374,7 @@ impl Settings {
 pub fn time_of(fault: &mut Fault) -> Option<&mut u64> {
     match fault {
         Fault::Crash { down: lasts, .. }
+        | Fault::Leave { down: lasts, .. }
         | Fault::Pause { lasts, .. }
         | Fault::Freeze { lasts, .. }
         | Fault::Stick { lasts, .. }
@@ -401,6 +406,7 @@ fn ends(seed: u64) -> (u32, u64) {
 pub fn lasts(fault: &Fault) -> u64 {
     match fault {
         Fault::Crash { down: lasts, .. }
+        | Fault::Leave { down: lasts, .. }
         | Fault::Pause { lasts, .. }
         | Fault::Freeze { lasts, .. }
         | Fault::Stick { lasts, .. }

@@ -105,6 +105,7 @@ fn shorter(fault: &Fault) -> Option<Fault> {
     let mut shorter = fault.clone();
     let time = match &mut shorter {
         Fault::Crash { down: time, .. }
+        | Fault::Leave { down: time, .. }
         | Fault::Pause { lasts: time, .. }
         | Fault::Freeze { lasts: time, .. }
         | Fault::Stick { lasts: time, .. }

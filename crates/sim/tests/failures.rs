@@ -146,7 +146,7 @@ async fn write(client: Client, board: Rc<Board>, clock: Clock, writer: u64) {
         // A write that fails may be made or not: nothing follows from it.
         let result = match value % 3 {
             0 => two_statements(&client, &table, id, &ops, &clock).await,
-            _ => client.begin().execute(&ops, ExecOptions::autocommit(1000), &mut Results::new()).await,
+            _ => client.run_autocommit(&ops, 1000, &mut Results::new()).await.map(|_| ()),
         };
         if board.note(result, clock.now()) {
             let mut floor = board.floor.borrow_mut();
@@ -413,6 +413,42 @@ fn primaries_move_back_without_an_error_to_any_client() {
         assert!(errors.is_empty(), "seed {seed}: {errors:#?}\n{}", drill.cluster.log().join("\n"));
         let gap = drill.board.gap.get();
         assert!(gap < 30 * MS, "seed {seed}: nothing was written for {} us", gap / 1000);
+    }
+}
+
+/// A node that is asked to end goes without an error to any client; then the others, one after the other, as soon as the last one is full.
+#[test]
+fn every_node_restarts_in_turn_without_an_error_to_any_client() {
+    for seed in 1..=8u64 {
+        let replicas = 2 + (seed % 2) as u16;
+        let mut drill = Drill::new(seed, replicas, 1, (0, 0));
+        drill.wait_whole();
+        drill.pass(200 + seed * 7);
+        drill.board.errors.borrow_mut().clear();
+        drill.board.gap.set(0);
+        for round in 0..2 {
+            for node in (1..=replicas).map(NodeId) {
+                if (seed + round) % 4 == 0 {
+                    drill.cluster.crash(mgmt(1)); // nobody arbitrates, and nobody has to
+                }
+                drill.cluster.leave(node);
+                let began = drill.cluster.now();
+                while drill.cluster.is_running(node) {
+                    drill.pass(1);
+                    assert!(drill.cluster.now() < began + 5_500 * MS, "seed {seed}: node {node} stays");
+                }
+                let why = drill.cluster.stop_reason(node).unwrap_or_default().to_owned();
+                assert!(why.starts_with("has left the cluster"), "seed {seed}: node {node}: {why}");
+                if (seed + round) % 4 == 0 {
+                    drill.cluster.start(mgmt(1));
+                }
+                drill.wait_whole();
+            }
+        }
+        let errors = drill.board.errors.borrow();
+        assert!(errors.is_empty(), "seed {seed}: {errors:#?}\n{}", drill.cluster.log().join("\n"));
+        let gap = drill.board.gap.get();
+        assert!(gap < 60 * MS, "seed {seed}: nothing was written for {} us", gap / 1000);
     }
 }
 

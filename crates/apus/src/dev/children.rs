@@ -13,6 +13,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 /// How long children get between SIGTERM and SIGKILL.
 const END_TIMEOUT: Duration = Duration::from_secs(3);
+/// How long data nodes get to leave a cluster that ends as a whole, before they are told a second time.
+const ORDERLY: Duration = Duration::from_millis(50);
 const POLL: Duration = Duration::from_millis(5);
 
 pub struct Spawner {
@@ -111,6 +113,10 @@ impl Child {
         Ok(())
     }
 
+    pub fn ask_to_end(&self) {
+        self.signal(Signal::TERM);
+    }
+
     fn signal(&self, signal: Signal) {
         if self.ended.is_none()
             && let Some(pid) = i32::try_from(self.pid()).ok().and_then(Pid::from_raw)
@@ -130,16 +136,20 @@ impl Drop for Child {
     }
 }
 
-/// SIGTERM to all, SIGKILL to who is left after a while; returns when all are gone.
+/// SIGTERM to all, twice, SIGKILL to who is left after a while; returns when all are gone.
 pub fn end_all(children: &mut [&mut Child]) {
     for child in children.iter_mut() {
         let _ = child.exited();
         child.signal(Signal::TERM);
     }
-    let deadline = Instant::now() + END_TIMEOUT;
+    let (again, deadline) = (Instant::now() + ORDERLY, Instant::now() + END_TIMEOUT);
+    let mut is_told = false;
     while children.iter_mut().any(|c| c.exited().is_none()) {
         if Instant::now() > deadline {
             children.iter().for_each(|c| c.signal(Signal::KILL));
+        } else if Instant::now() > again && !std::mem::replace(&mut is_told, true) {
+            // All go: who holds a last full copy is meant, too.
+            children.iter().for_each(|c| c.signal(Signal::TERM));
         }
         std::thread::sleep(POLL);
     }

@@ -5,7 +5,7 @@ use std::{
     os::unix::net::{UnixListener, UnixStream},
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use super::{Nodes, lock};
@@ -33,7 +33,7 @@ fn answer(mut stream: UnixStream, nodes: &Mutex<Nodes>, ready_file: Option<&Path
     BufReader::new(stream.try_clone()?.take(REQUEST_BYTES_MAX)).read_line(&mut line)?;
     let result = match line.trim_end().split_once(' ') {
         Some(("restart", name)) => restart(nodes, name, ready_file),
-        _ => Err("the only request is: restart ID".to_owned()),
+        _ => Err("the only request is: restart ID, or restart mgmt-ID".to_owned()),
     };
     match result {
         Ok(pid) => writeln!(stream, "ok {pid}"),
@@ -42,9 +42,27 @@ fn answer(mut stream: UnixStream, nodes: &Mutex<Nodes>, ready_file: Option<&Path
 }
 
 fn restart(nodes: &Mutex<Nodes>, name: &str, ready_file: Option<&Path>) -> Result<u32, String> {
+    end_data_node(nodes, name)?;
     let mut nodes = lock(nodes);
     let pid = nodes.restart(name)?;
     nodes.write_state(ready_file)?;
     println!("node {name} started again, process {pid}");
     Ok(pid)
+}
+
+/// A data node that runs is told to leave. The lock is free while it does: others are watched meanwhile.
+fn end_data_node(nodes: &Mutex<Nodes>, name: &str) -> Result<(), String> {
+    let Ok(id) = name.parse() else { return Ok(()) };
+    let deadline = Instant::now() + discover::LEAVE_TIMEOUT;
+    if !lock(nodes).ask_to_end(id) {
+        return Ok(());
+    }
+    while let Some(log) = lock(nodes).log_if_running(id) {
+        if Instant::now() > deadline {
+            let why = "it may hold the last full copy of its node group";
+            return Err(format!("data node {id} was told to end and did not: {why}; its log, {}, says more", log.display()));
+        }
+        std::thread::sleep(Duration::from_millis(5)); // polls a child
+    }
+    Ok(())
 }

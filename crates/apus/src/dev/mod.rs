@@ -10,6 +10,7 @@
 
 mod children;
 mod control;
+mod restart;
 
 use std::{
     fs::DirBuilder,
@@ -75,10 +76,14 @@ pub struct DevArgs {
 
 #[derive(clap::Subcommand)]
 enum DevAction {
-    /// Start a dead node of the running `apus dev` again (of several, the one in $APUS_DEV_DIR, or the last started)
+    /// Restart a node of the running `apus dev` (of several, the one in $APUS_DEV_DIR, or the last started). A data node that runs leaves
+    /// the cluster first; the command returns when the new process holds all its rows
     Restart {
-        /// Id of the data node, or `mgmt-ID` of the management node
+        /// Id of the data node, or `mgmt-ID` of a management node that is dead
         id: String,
+        /// Return when the process is started
+        #[arg(long)]
+        no_wait: bool,
     },
 }
 
@@ -93,9 +98,8 @@ const FILES: &str = "files";
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub fn run(args: DevArgs) -> Result<ExitCode, String> {
-    if let Some(DevAction::Restart { id }) = args.action {
-        let pid = discover::restart_node(&id)?;
-        println!("node {id} started again, process {pid}");
+    if let Some(DevAction::Restart { id, no_wait }) = args.action {
+        restart::run(&id, !no_wait)?;
         return Ok(ExitCode::SUCCESS);
     }
     if args.replicas == 0 || args.data_nodes == 0 || !args.data_nodes.is_multiple_of(args.replicas) {
@@ -234,6 +238,21 @@ impl Nodes {
         ];
         args.extend(self.transaction_memory.map(|mib| format!("--transaction-memory={mib}")));
         self.spawner.spawn(&format!("data-{id}"), &args)
+    }
+
+    /// Tells a data node to end, if it runs.
+    fn ask_to_end(&mut self, id: u16) -> bool {
+        let Some(node) = self.data.iter_mut().find(|n| n.id == id) else { return false };
+        let runs = node.child.exited().is_none();
+        if runs {
+            node.child.ask_to_end();
+        }
+        runs
+    }
+
+    fn log_if_running(&mut self, id: u16) -> Option<PathBuf> {
+        let node = self.data.iter_mut().find(|n| n.id == id)?;
+        node.child.exited().is_none().then(|| node.child.log.clone())
     }
 
     /// Starts a dead node again: `ID` of a data node, or `mgmt-ID`. Its new process id.

@@ -110,6 +110,8 @@ pub struct LocalDataManager {
     index_builds: Vec<tables::IndexBuild>,
     pace: copy_out::Pace,
     epochs: snapshot::Epochs,
+    /// The node has agreed to leave the cluster: clients are refused.
+    has_left: bool,
     /// A `LdmContinueOrd` is on its way.
     continuing: bool,
     /// Parts whose end takes more than one slice (slot and part number), in turn; and whether the next slice is on its way.
@@ -187,6 +189,7 @@ impl LocalDataManager {
             index_builds: Vec::new(),
             pace: copy_out::Pace::default(),
             epochs: snapshot::Epochs::default(),
+            has_left: false,
             continuing: false,
             scratch: Scratch::default(),
             counters: Counters::default(),
@@ -194,7 +197,7 @@ impl LocalDataManager {
     }
 
     fn is_up(&self) -> bool {
-        self.view.state(self.me.node) == NodeState::Up
+        !self.has_left && self.view.state(self.me.node) == NodeState::Up
     }
     fn is_primary(&self, partition: PartitionId) -> bool {
         self.view.chain(partition).primary() == Some(self.me.node)
@@ -405,6 +408,7 @@ impl Block for LocalDataManager {
                 }
             }
             Kind::SwitchEndOrd => {} // nothing is held here
+            Kind::LeaveOrd => self.has_left = true,
             Kind::DrainReq => {
                 let order = EpochOrd::decode(body)?;
                 if !self.defer(order.generation, envelope, body, ctx) {

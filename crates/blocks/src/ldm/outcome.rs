@@ -38,6 +38,8 @@ pub const KEPT_NS: u64 = 10_000_000_000;
 pub const SILENT_NS: u64 = 600_000_000_000;
 /// Added to the age that a client names: what its question and the cluster's clocks may be late.
 const LATENESS_NS: u64 = 2_000_000_000;
+/// A statement that waits for a node to leave is not older.
+const STATEMENT_NS: u64 = 500_000_000;
 /// Numbers of a chunk.
 const CHUNK: u64 = 512;
 /// Chunks that are looked at when a new one is needed.
@@ -80,6 +82,7 @@ pub struct Outcomes {
     last: Option<u32>,
     /// Time of the newest commit of any client that may have been forgotten.
     forgotten_at: Option<u64>,
+    joined_at: Option<u64>,
     /// The time of the last call that knew it.
     now: u64,
 }
@@ -225,6 +228,11 @@ impl Outcomes {
     /// This node joins a running cluster now: of what it did before, nothing is known here.
     pub fn joined(&mut self, now: u64) {
         self.forgotten_at = Some(now);
+        self.joined_at = Some(now);
+    }
+    /// This node cannot tell yet what became of a statement that a client loses now.
+    pub fn is_young(&self, now: u64) -> bool {
+        self.joined_at.is_some_and(|at| now.saturating_sub(at) <= LATENESS_NS + STATEMENT_NS)
     }
     pub fn committed(&self, trans: TransId) -> bool {
         let (word, bit) = bit(trans);

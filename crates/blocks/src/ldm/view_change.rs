@@ -60,6 +60,7 @@ impl LocalDataManager {
         if old.state(self.me.node) != NodeState::Up && self.is_up() {
             self.epochs.begin(ctx.epoch());
         }
+        self.has_left = false;
         self.check_turned(&old);
         self.lose_slices();
         self.fit_fragments();
@@ -86,7 +87,13 @@ impl LocalDataManager {
                 && !self.is_primary(p)
         };
         let gains = (0..self.view.partition_count()).map(PartitionId).zip(&req.chains).any(is_new);
-        let (kind, reason) = if gains && !self.epochs.shows_all() {
+        let leaver = NodeId(req.leaver as u16);
+        let stays = req.leaver != 0
+            && leaver != self.me.node
+            && self.view.chains.iter().any(|c| Chain(*c).contains(leaver) && Chain(*c).contains(self.me.node));
+        let (kind, reason) = if stays && self.outcomes.is_young(ctx.now()) {
+            (Kind::SwitchRef, "this node has joined lately, and could not tell what became of a statement".to_owned())
+        } else if gains && !self.epochs.shows_all() {
             ctx.probe("ldm: switchover refused for an old snapshot");
             (Kind::SwitchRef, "a snapshot is held that is older than this node's recovery".to_owned())
         } else {

@@ -101,6 +101,11 @@ impl Membership {
             self.freeze(reason, ctx);
             return;
         }
+        if self.is_left_alone() {
+            self.change = None;
+            self.freeze_to_give_way("it has agreed to leave, and who was to stay is gone", ctx);
+            return;
+        }
         if acting != Some(self.me) || self.freeze.gives_way_to_others() {
             self.change = None;
             return;
@@ -203,8 +208,10 @@ impl Membership {
     pub(super) fn propose_to(&mut self, view: View, yielding: BTreeSet<NodeId>, ctx: &mut Context<'_>) {
         let ballot = self.next_ballot();
         self.promised = ballot;
-        let living = view.living().map(|n| n.node());
-        let waiting: BTreeSet<NodeId> = living.filter(|n| *n != self.me && !self.failed.contains(n)).collect();
+        let waiting = self.concerned(&view);
+        if self.view.is_some() && !self.is_own_entry(&view) {
+            self.agree_to_leave(ctx);
+        }
         let message =
             ViewPrep { ballot, view: Some(view.clone()), base: self.view.clone(), failed: self.failed_list() };
         for &node in &waiting {
@@ -224,6 +231,12 @@ impl Membership {
         let (step, confirmed) = (Step::Prepare(view), BTreeSet::from([self.me]));
         self.change = Some(Change { ballot, step, waiting, confirmed, yielding, yielded: BTreeSet::new() });
         self.advance(ctx);
+    }
+
+    /// The others who have to know of a proposal: its members, and who leaves by it.
+    fn concerned(&self, view: &View) -> BTreeSet<NodeId> {
+        let all = view.living().chain(self.view.iter().flat_map(View::living)).map(|n| n.node());
+        all.filter(|n| *n != self.me && !self.failed.contains(n)).collect()
     }
 
     /// Goes as far as the answers allow.
@@ -356,7 +369,7 @@ impl Membership {
             self.generation()
         );
         let message = ViewCommit { view: Some(view.clone()) };
-        for node in view.living().map(|n| n.node()).filter(|n| *n != self.me && !self.failed.contains(n)) {
+        for node in self.concerned(&view) {
             if ctx.fault("qmgr.drop_view_commit") {
                 continue;
             }
@@ -473,8 +486,11 @@ impl Membership {
             return Ok(());
         }
         if !self.is_own_entry(&view) {
-            self.hold_accuser(from, ctx);
-            return Ok(());
+            if !self.leave.is_wanted() {
+                self.hold_accuser(from, ctx);
+                return Ok(());
+            }
+            self.agree_to_leave(ctx);
         }
         self.promised = req.ballot;
         self.change = None;
@@ -506,6 +522,7 @@ impl Membership {
 
     /// A worker has done what it was told before.
     pub(super) fn on_ping_conf(&mut self, token: u64, ctx: &mut Context<'_>) {
+        self.on_leave_ping(token, ctx);
         if let Some(gates) = self.gates_for.as_mut().filter(|g| g.token == token) {
             gates.missing = gates.missing.saturating_sub(1);
             self.pass_gates(ctx);

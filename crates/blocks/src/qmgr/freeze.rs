@@ -222,7 +222,7 @@ impl Membership {
         self.lost_full().filter(is_back).map(ViewNode::node).collect()
     }
 
-    fn holds_every_group(&self, side: &BTreeSet<NodeId>) -> bool {
+    pub(super) fn holds_every_group(&self, side: &BTreeSet<NodeId>) -> bool {
         let Some(view) = &self.view else { return false };
         let of = |n: &ViewNode| n.group;
         let held: BTreeSet<u32> = full(view).filter(|n| side.contains(&n.node())).map(of).collect();

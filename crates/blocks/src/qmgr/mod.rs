@@ -48,6 +48,8 @@
 //! **Primaries after a recovery** are spread evenly again by a view of its own, before which TCs hold what is new on the chains that are to be
 //! turned and wait for what is open there (`switchover`).
 //!
+//! **Leaving.** A process that is asked to end goes by a view that it agrees to itself (`leave`).
+//!
 //! Limits: 255 data nodes, 4 replicas; one proposal at a time; joiners are admitted together, failures removed together.
 
 mod accuse;
@@ -55,6 +57,7 @@ mod arbiter;
 mod change;
 mod freeze;
 mod layout;
+mod leave;
 mod parting;
 mod pulse;
 mod setting;
@@ -185,6 +188,7 @@ pub struct Membership {
     joining: BTreeMap<NodeId, Candidate>,
     recovered: BTreeMap<Incarnation, BTreeSet<u32>>,
     switchover: switchover::Switchover,
+    leave: leave::Leave,
 
     start: start::Start,
     started_at: Option<u64>,
@@ -227,6 +231,7 @@ impl Membership {
             joining: BTreeMap::new(),
             recovered: BTreeMap::new(),
             switchover: switchover::Switchover::default(),
+            leave: leave::Leave::default(),
             start: start::Start::default(),
             started_at: None,
             now: 0,
@@ -443,7 +448,9 @@ impl Membership {
             return;
         }
         if !self.is_own_entry(&view) {
-            if self.phase == Phase::Member {
+            if self.leave.is_wanted() {
+                self.left(view.generation, ctx);
+            } else if self.phase == Phase::Member {
                 self.stop(ctx, &format!("removed from the cluster in generation {}", view.generation));
             }
             return;
@@ -478,6 +485,7 @@ impl Membership {
                 .any(|n| n.id == i.node && n.incarnation == i.incarnation && n.state() == NodeState::Recovering)
         });
         self.switchover.view_is_new(ctx.now());
+        self.leave.view_is_new();
         self.managers.members_are(&view);
         self.accusations.words.clear();
         self.settings_are(&view);
@@ -554,6 +562,9 @@ impl Membership {
     fn take(&mut self, envelope: &Envelope, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
         let from = envelope.from.node;
         if self.phase == Phase::Stopped {
+            if envelope.kind == Kind::PingConf && from == self.me {
+                self.on_leave_ping(apus_signal::Reader::new(body).u64()?, ctx);
+            }
             return Ok(());
         }
         match envelope.kind {
@@ -575,6 +586,7 @@ impl Membership {
                     ctx.probe("qmgr: an order to stop that names another process");
                 }
             }
+            Kind::LeaveOrd if from == self.me => self.on_leave_ord(ctx),
             Kind::WorkerStuckRep if from == self.me => {
                 let mut r = apus_signal::Reader::new(body);
                 self.on_worker_stuck(r.u8()?, r.u32()?, ctx);
@@ -627,6 +639,8 @@ impl Membership {
                 }
             }
             Kind::RecoveredRep => self.on_recovered(decode(body)?, ctx),
+            Kind::LeaveReq => self.on_leave_req(from, &decode(body)?, ctx),
+            Kind::LeaveRef => self.on_leave_ref(&decode(body)?, ctx),
             Kind::SwitchConf => self.on_switch_conf(envelope.from, &decode(body)?, ctx),
             Kind::SwitchRef => self.on_switch_ref(envelope.from, &decode(body)?, ctx),
             _ => return Err(DecodeError),
@@ -651,7 +665,7 @@ impl Block for Membership {
         let now = ctx.now();
         self.now = now;
         if self.phase == Phase::Stopped {
-            return;
+            return self.tick_left(ctx);
         }
         if self.started_at.is_none() {
             self.started_at = Some(now);
@@ -682,6 +696,7 @@ impl Block for Membership {
             self.ask_again(ctx);
         }
         self.check_arbitration(ctx);
+        self.tick_leave(ctx);
         self.tick_switchover(ctx);
         if self.phase == Phase::Member && now.saturating_sub(self.last_register) >= REGISTER_NS {
             self.register(ctx);

@@ -315,6 +315,7 @@ impl Membership {
     pub(super) fn renew_lease(&mut self, ctx: &mut Context<'_>) {
         let lease = match self.phase {
             Phase::Starting => return, // the blocks refuse
+            _ if self.refuses_until().is_some() => self.refuses_until().unwrap_or(0),
             Phase::Member if self.failed.is_empty() && !self.pulses.is_strained() && !self.freeze.is_frozen() => {
                 self.pulses.promised_to_us()
             }

@@ -1,4 +1,5 @@
-//! The president's side of a switchover ([`apus_signal::switchover`]): primaries are spread evenly again after a rejoin.
+//! The president's side of a switchover ([`apus_signal::switchover`]): primaries are spread evenly again after a rejoin, and a node that is to
+//! end leaves (`leave`), which goes before.
 //!
 //! ```text
 //! Idle --the view is as it should be for SETTLE_NS, and uneven--> Draining: SwitchReq to every TC and LDM --all confirm--> propose the view
@@ -17,6 +18,7 @@ use apus_signal::{
     switchover::{Switch, SwitchAnswer},
     view::View,
 };
+use apus_types::NodeId;
 use std::collections::BTreeSet;
 
 use super::{Membership, Phase, layout};
@@ -29,6 +31,8 @@ pub const ANSWER_NS: u64 = 250_000_000;
 /// Pause after an attempt that failed; doubled with each further one, up to [`RETRY_MAX_NS`].
 pub const RETRY_NS: u64 = 500_000_000;
 pub const RETRY_MAX_NS: u64 = 30_000_000_000;
+/// The same where a node wants to leave.
+const LEAVE_RETRY_NS: u64 = 100_000_000;
 
 #[derive(Default, Debug)]
 pub(super) struct Switchover {
@@ -38,11 +42,14 @@ pub(super) struct Switchover {
     next: u64,
     /// In a row.
     failures: u32,
+    /// No attempt to let a node leave before, ns.
+    next_leave: u64,
 }
 
 #[derive(Debug)]
 struct Draining {
     view: View,
+    leaver: Option<NodeId>,
     missing: BTreeSet<BlockRef>,
     deadline: u64,
 }
@@ -71,18 +78,26 @@ impl Membership {
             && self.change.is_none()
             && self.prepared.is_none()
             && self.switchover.draining.is_none();
-        if !is_quiet || ctx.now() < self.switchover.next {
+        if !is_quiet {
             return;
         }
         let Some(base) = self.view.as_ref().filter(|v| v.president == u32::from(self.me.0)) else { return };
         if self.acting_president() != Some(self.me) || self.next_view(ctx.now()).is_some() {
             return;
         }
-        let Some(view) = layout::spread(base, self.me) else { return };
-        self.begin_switchover(view, ctx);
+        match self.next_leave() {
+            Some((leaver, view)) if ctx.now() >= self.switchover.next_leave => {
+                self.begin_switchover(view, Some(leaver), ctx);
+            }
+            None if ctx.now() >= self.switchover.next => {
+                let Some(view) = layout::spread(base, self.me) else { return };
+                self.begin_switchover(view, None, ctx);
+            }
+            _ => {}
+        }
     }
 
-    fn begin_switchover(&mut self, view: View, ctx: &mut Context<'_>) {
+    fn begin_switchover(&mut self, view: View, leaver: Option<NodeId>, ctx: &mut Context<'_>) {
         let Some(base) = &self.view else { return };
         let mut all = BTreeSet::new();
         for node in living_in_order(base) {
@@ -91,12 +106,17 @@ impl Membership {
             }
         }
         self.switchover.number += 1;
-        let req = Switch { generation: base.generation, number: self.switchover.number, chains: view.chains.clone() };
+        let req = Switch {
+            generation: base.generation,
+            number: self.switchover.number,
+            chains: view.chains.clone(),
+            leaver: leaver.map_or(0, |n| n.0.into()),
+        };
         for &to in &all {
             ctx.send(to, Kind::SwitchReq, |b| encode(&req, b));
         }
         let deadline = ctx.now() + ANSWER_NS;
-        self.switchover.draining = Some(Draining { view, missing: all, deadline });
+        self.switchover.draining = Some(Draining { view, leaver, missing: all, deadline });
     }
 
     pub(super) fn on_switch_conf(&mut self, from: BlockRef, conf: &SwitchAnswer, ctx: &mut Context<'_>) {
@@ -113,7 +133,11 @@ impl Membership {
             return self.give_up_switchover("the view changes", ctx);
         }
         let Some(draining) = self.switchover.draining.take() else { return };
-        ctx.probe("qmgr: primaries are moved");
+        if draining.leaver.is_some() {
+            ctx.probe("qmgr: a node leaves in order");
+        } else {
+            ctx.probe("qmgr: primaries are moved");
+        }
         self.switchover.failures = 0;
         self.propose(draining.view, ctx);
     }
@@ -125,13 +149,21 @@ impl Membership {
     }
 
     fn give_up_switchover(&mut self, why: &str, ctx: &mut Context<'_>) {
-        if self.switchover.draining.take().is_none() {
+        let Some(draining) = self.switchover.draining.take() else { return };
+        self.end_switchover(ctx);
+        if let Some(leaver) = draining.leaver {
+            self.switchover.next_leave = ctx.now() + LEAVE_RETRY_NS;
+            ctx.log(format_args!("node {leaver} cannot leave yet: {why}"));
             return;
         }
         let pause = (RETRY_NS << self.switchover.failures.min(7)).min(RETRY_MAX_NS);
         self.switchover.failures += 1;
         self.switchover.next = ctx.now() + pause;
         ctx.log(format_args!("primaries stay where they are for {} ms more: {why}", pause / 1_000_000));
+    }
+
+    /// Who is held goes on by the old chains.
+    fn end_switchover(&self, ctx: &mut Context<'_>) {
         let Some(base) = &self.view else { return };
         let end = SwitchAnswer { generation: base.generation, number: self.switchover.number, reason: String::new() };
         for node in living_in_order(base) {

@@ -76,6 +76,8 @@ pub struct TransactionCoordinator {
     clients: Clients,
     take_over: Option<TakeOver>,
     switch: Option<switchover::Switchover>,
+    /// The node has agreed to leave the cluster: whoever still asks is sent to another node.
+    has_left: bool,
     questions: Vec<Question>,
     next_question: u64,
     deferred: Deferred,
@@ -108,6 +110,7 @@ impl TransactionCoordinator {
             clients: Clients::new(0),
             take_over: None,
             switch: None,
+            has_left: false,
             questions: Vec::new(),
             next_question: 1,
             deferred: Deferred::default(),
@@ -131,7 +134,7 @@ impl TransactionCoordinator {
     }
 
     fn is_up(&self) -> bool {
-        self.view.state(self.me.node) == NodeState::Up
+        !self.has_left && self.view.state(self.me.node) == NodeState::Up
     }
 
     /// Sets a signal of a later view aside; `true` if it was.
@@ -274,6 +277,10 @@ impl TransactionCoordinator {
                 if !self.defer(switch.generation, envelope, body, ctx) {
                     self.on_switch_req(from, &switch, ctx);
                 }
+                Ok(())
+            }
+            Kind::LeaveOrd => {
+                self.on_left(ctx);
                 Ok(())
             }
             Kind::SwitchEndOrd => {

@@ -22,13 +22,13 @@ use apus_signal::{
     switchover::{Switch, SwitchAnswer},
 };
 use apus_types::{
-    Chain, PartitionId, TransId,
+    Chain, ErrorCode, PartitionId, TransId,
     planted::{Bug, planted},
 };
 
 use super::{
     TransactionCoordinator,
-    record::{HELD, Participant, Trans},
+    record::{HELD, Participant, State, Trans},
 };
 
 /// How long transactions are waited for, and others held meanwhile, in nanoseconds.
@@ -38,6 +38,8 @@ pub const WAIT_NS: u64 = 100_000_000;
 pub(super) struct Switchover {
     number: u64,
     president: BlockRef,
+    /// This node is to leave: nothing may be open here at all.
+    all: bool,
     /// Instances and chains that nobody new may use.
     turned: Vec<(u8, Chain)>,
     /// Who is waited for; `None` until the take-over of this view is over. Finished ones at the end are taken off.
@@ -48,9 +50,10 @@ pub(super) struct Switchover {
 
 impl Switchover {
     fn concerns(&self, participant: &Participant) -> bool {
-        self.turned.iter().any(|&(instance, chain)| {
+        let is_turned = |&(instance, chain): &(u8, Chain)| {
             instance == participant.instance && chain.nodes().any(|n| participant.chain.contains(n))
-        })
+        };
+        self.all || self.turned.iter().any(is_turned)
     }
     /// The transaction may hold something there.
     fn is_used_by(&self, trans: &Trans) -> bool {
@@ -73,7 +76,9 @@ impl TransactionCoordinator {
         turned.sort_unstable_by_key(|t| (t.0, t.1.0));
         turned.dedup();
         let deadline = ctx.now() + WAIT_NS;
-        let switch = Switchover { number: req.number, president: from, turned, open: None, deadline, confirmed: false };
+        let (number, president) = (req.number, from);
+        let all = req.leaver == u32::from(self.me.node.0);
+        let switch = Switchover { number, president, all, turned, open: None, deadline, confirmed: false };
         let limit = ctx.now().saturating_sub(WAIT_NS);
         let slow = self.transactions.iter().find(|(_, t)| t.since < limit && switch.is_used_by(t));
         let reason = slow.map(|(_, t)| format!("transaction {} is open there for long", t.id));
@@ -147,6 +152,23 @@ impl TransactionCoordinator {
         let held: Vec<u32> = self.transactions.iter().filter(|(_, t)| is_held(t)).map(|(at, _)| at).collect();
         for at in held {
             self.resend_refused(at, HELD, ctx);
+        }
+    }
+
+    /// The node has agreed to a view without it: nothing is open here but what was held, and that begins anew at another node.
+    pub(super) fn on_left(&mut self, ctx: &mut Context<'_>) {
+        self.has_left = true;
+        self.switch = None;
+        let all: Vec<u32> = self.transactions.iter().map(|(at, _)| at).collect();
+        for at in all {
+            let trans = self.transactions.get_mut(at);
+            assert!(
+                trans.participants.iter().all(|p| !p.sent),
+                "transaction {} is open where a node has left",
+                trans.id
+            );
+            trans.state = State::Active;
+            self.start_abort(at, ErrorCode::NodeStarting, ctx);
         }
     }
 

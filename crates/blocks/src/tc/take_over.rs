@@ -30,6 +30,7 @@ impl TransactionCoordinator {
             return Ok(());
         }
         let old = std::mem::replace(&mut self.view, view);
+        self.has_left = false;
         self.switch = None; // what was held is sent below, where the view says
         let gone: Vec<NodeId> = departed(&old, &self.view).collect();
         for node in &gone {

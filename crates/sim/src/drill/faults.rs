@@ -20,6 +20,7 @@ const BORNE_NS: u64 = 50 * MS;
 pub(super) enum Deed {
     Inflict(Fault),
     Start(NodeId),
+    Restart(NodeId),
     Resume(NodeId),
     Speed(NodeId),
     Unstick(NodeId),
@@ -116,6 +117,10 @@ impl<W: Workload> Drill<'_, W> {
                 self.inflict(fault);
             }
             Deed::Start(node) => self.start(node),
+            Deed::Restart(node) => {
+                self.crash(node);
+                self.start(node);
+            }
             Deed::Resume(node) => self.cluster.resume(node),
             Deed::Speed(node) => self.cluster.slow_down(node, 1),
             Deed::Unstick(node) => self.cluster.unstick(node),
@@ -145,6 +150,12 @@ impl<W: Workload> Drill<'_, W> {
                 self.crash(node);
                 self.down.insert(node);
                 self.plan(down, Deed::Start(node));
+            }
+            Fault::Leave { who, down } => {
+                let node = self.resolve(who);
+                self.excused.insert(node);
+                self.cluster.leave(node);
+                self.plan(down, Deed::Restart(node));
             }
             Fault::Pause { who, lasts } => {
                 let node = self.resolve(who);

@@ -1,0 +1,52 @@
+//! `apus dev restart`: one step of a rolling restart.
+//!
+//! It returns when the new process is a full member again, so that the next node may be restarted at once without a row being lost. It
+//! waits as long as the process lives: a copy of all rows takes as long as it takes, and a frozen cluster lets nobody join.
+
+use std::time::{Duration, Instant};
+
+use apus_signal::view::NodeState;
+
+use crate::{discover, status};
+
+/// The management nodes are asked this often.
+const ASK: Duration = Duration::from_millis(50);
+/// A word on stdout this often.
+const REPORT: Duration = Duration::from_secs(5);
+
+pub fn run(id: &str, wait: bool) -> Result<(), String> {
+    let began = Instant::now();
+    let pid = discover::restart_node(id)?;
+    println!("node {id} started again, process {pid}");
+    match id.parse() {
+        Ok(node) if wait => wait_full(node, pid, began),
+        _ => Ok(()),
+    }
+}
+
+fn wait_full(node: u32, pid: i32, began: Instant) -> Result<(), String> {
+    let access = discover::ClusterArgs::default().find()?;
+    let mut report = Instant::now() + REPORT;
+    loop {
+        let status = status::ask(&access);
+        let ours = status.as_ref().ok().and_then(|s| s.nodes.iter().find(|n| n.id == node));
+        // A process that is older than this command is the one before.
+        let is_new = |uptime_ms: u64| u128::from(uptime_ms) <= began.elapsed().as_millis();
+        if ours.is_some_and(|n| n.state == NodeState::Up as u32 && is_new(n.uptime_ms)) {
+            println!("data node {node} holds all its rows, {:.1} s", began.elapsed().as_secs_f64());
+            return Ok(());
+        }
+        if !discover::is_alive(pid) {
+            return Err(format!("data node {node}, process {pid}, ended before it held all its rows"));
+        }
+        if Instant::now() > report {
+            report += REPORT;
+            match (&status, ours) {
+                (Err(e), _) => println!("no management node answers: {e}"),
+                (_, Some(n)) if !n.frozen.is_empty() => println!("data node {node} is frozen: {}", n.frozen),
+                _ => println!("data node {node} does not hold all its rows yet"),
+            }
+        }
+        std::thread::sleep(ASK); // polls the management nodes
+    }
+}

@@ -1,0 +1,243 @@
+//! Leaving in order: a node that is asked to end goes by a view that it agrees to itself, so that no client notices.
+//!
+//! ```text
+//! LeaveOrd (SIGTERM) -> Leaving --LeaveReq, again and again--> the acting president: switchover to a view without this node
+//!    ^ another view: asks again    --ViewPrepReq without us--> lease given up on all workers, ViewPrepConf --ViewCommitOrd--> ends
+//!                                  --LeaveRef: the last full copy of its group--> stays; a second order within INSIST_NS ends it
+//!                                  --a second order, or LEAVE_NS--> ends at once, as by a crash
+//! ```
+//!
+//! The view is prepared like any switchover (`switchover`), so nothing is open on this node's chains, and this node's TCs have ended all that
+//! they coordinate. The leaver is asked like any member and confirms, so all members of the old view have agreed, no arbitrator is needed, and
+//! a proposal that it has accepted is found by whoever takes over. Before it confirms it gives up its lease, its TCs refuse
+//! what they hold, and from then on TC and LDM refuse whatever comes: who commits the view may rely on it that this node serves no client any
+//! more, and a client hears that it has to go elsewhere rather than lose its link and have to ask what became of its statement. The view names the next president if the leaver is president.
+//!
+//! Who has agreed to its leave has accepted a view without itself, like who gives way (`freeze`). If those that were to stay are lost before the
+//! view is committed, it freezes and proposes nothing: they may have gone on without it, and its rows may be the only ones left.
+//!
+//! Data is in memory only. So a node goes only if another full member of its group stays: the president says no otherwise, and the node
+//! stays, with the reason in its log. A frozen node stays, too. The president waits until those that stay have been there for
+//! 2.5 s, so that they can tell a client what became of a statement that it sent to the leaver at the last moment (`ldm/outcome`).
+
+use std::collections::BTreeMap;
+
+use apus_kernel::Context;
+use apus_signal::{
+    BlockId, BlockRef, Kind,
+    qmgr::Leave as Message,
+    view::{NodeState, View, ViewNode},
+};
+use apus_types::NodeId;
+
+use super::{Membership, Phase, layout};
+
+/// Who has not left after this ends anyway, in nanoseconds, while another full member of its group is there.
+pub const LEAVE_NS: u64 = 6_000_000_000;
+/// A second order so soon after one that was refused is meant.
+pub const INSIST_NS: u64 = 60_000_000_000;
+/// Who has left stays for so long that the others hear of it.
+const LINGER_NS: u64 = 5_000_000;
+/// Clients are refused for so long.
+const REFUSE_NS: u64 = 1_000_000_000;
+/// The president is asked this often.
+const ASK_NS: u64 = 50_000_000;
+/// Who has not asked for so long has changed its mind, or is gone.
+const FORGET_NS: u64 = 500_000_000;
+
+#[derive(Default, Debug)]
+pub(super) struct Leave {
+    own: Option<Own>,
+    /// When the last order was refused; 0: none was.
+    refused_at: u64,
+    /// As acting president: who wants to go, the incarnation, and when it asked last.
+    others: BTreeMap<NodeId, (u64, u64)>,
+    /// The generation of the view without this node, and when it came.
+    left: Option<(u64, u64)>,
+    /// Asked of the workers when the leave was agreed to, and how many have not answered.
+    ping: (u64, u8),
+    /// 0: not every worker refuses yet.
+    refuses_until: u64,
+}
+
+#[derive(Debug)]
+struct Own {
+    deadline: u64,
+    asked: u64,
+    /// A view without this node was accepted here.
+    agreed: bool,
+}
+
+impl Leave {
+    pub fn is_wanted(&self) -> bool {
+        self.own.is_some()
+    }
+    pub fn is_agreed(&self) -> bool {
+        self.own.as_ref().is_some_and(|own| own.agreed)
+    }
+    /// A view with this node: what it agreed to is not to be.
+    pub fn view_is_new(&mut self) {
+        if let Some(own) = &mut self.own {
+            (own.agreed, own.asked) = (false, 0);
+        }
+    }
+}
+
+impl Membership {
+    /// The process was told to end.
+    pub(super) fn on_leave_ord(&mut self, ctx: &mut Context<'_>) {
+        let is_meant = self.leave.refused_at > 0 && ctx.now() < self.leave.refused_at + INSIST_NS;
+        if self.phase != Phase::Member {
+            self.end_leave("asked to end, and is no member", ctx);
+        } else if self.leave.own.is_some() || is_meant {
+            self.end_leave("asked to end for the second time, and ends at once", ctx);
+        } else if self.freeze.is_frozen() {
+            self.refuse_to_end(&format!("it is frozen and may hold the last rows: {}", self.account()), ctx);
+        } else {
+            ctx.log(format_args!("asked to end: leaves the cluster"));
+            self.leave.own = Some(Own { deadline: ctx.now() + LEAVE_NS, asked: 0, agreed: false });
+            self.tick_leave(ctx);
+        }
+    }
+
+    fn refuse_to_end(&mut self, why: &str, ctx: &mut Context<'_>) {
+        ctx.probe("qmgr: an order to end is refused");
+        ctx.log(format_args!(
+            "does not end: {why}. Data is in memory only, and would be lost. A second order within {} s ends this process",
+            INSIST_NS / 1_000_000_000
+        ));
+        self.leave.own = None;
+        self.leave.refused_at = ctx.now();
+    }
+
+    pub(super) fn tick_leave(&mut self, ctx: &mut Context<'_>) {
+        let now = ctx.now();
+        self.leave.others.retain(|_, (_, asked)| now < *asked + FORGET_NS);
+        let Some(own) = self.leave.own.as_mut() else { return };
+        if own.agreed && self.freeze.is_frozen() {
+            return; // its rows may be the last
+        }
+        if now >= own.deadline {
+            return match self.view.as_ref().is_some_and(|base| self.others_hold_group_of(base, self.me)) {
+                true => self.end_leave("could not leave in order in time, and ends", ctx),
+                false => self.refuse_to_end("it holds the last full copy of its node group", ctx),
+            };
+        }
+        if own.agreed || now < own.asked + ASK_NS {
+            return;
+        }
+        own.asked = now;
+        let Some(president) = self.acting_president() else { return };
+        let wish = Message { incarnation: self.incarnation, reason: String::new() };
+        self.send(ctx, president, Kind::LeaveReq, &wish);
+    }
+
+    pub(super) fn on_leave_req(&mut self, from: NodeId, wish: &Message, ctx: &mut Context<'_>) {
+        let is_member = |v: &&View| v.node(from).is_some_and(|n| n.incarnation == wish.incarnation && v.is_alive(from));
+        let Some(base) = self.view.as_ref().filter(is_member) else { return };
+        if self.acting_president() != Some(self.me) {
+            return; // it asks again, and will know by then whom
+        }
+        self.leave.others.insert(from, (wish.incarnation, ctx.now()));
+        if self.without_leaver(base, from).is_none() {
+            self.leave.others.remove(&from);
+            let reason = "it holds the last full copy of its node group".to_owned();
+            self.send(ctx, from, Kind::LeaveRef, &Message { incarnation: wish.incarnation, reason });
+        }
+    }
+
+    pub(super) fn on_leave_ref(&mut self, refusal: &Message, ctx: &mut Context<'_>) {
+        if self.leave.is_wanted() && !self.leave.is_agreed() && refusal.incarnation == self.incarnation {
+            self.refuse_to_end(&refusal.reason, ctx);
+        }
+    }
+
+    /// Who may go next, and the view without it.
+    pub(super) fn next_leave(&self) -> Option<(NodeId, View)> {
+        let base = self.view.as_ref()?;
+        self.leave.others.keys().find_map(|&leaver| Some((leaver, self.without_leaver(base, leaver)?)))
+    }
+
+    /// Full members that stay if `leaver` goes.
+    fn stayers<'a>(&'a self, base: &'a View, leaver: NodeId) -> impl Iterator<Item = &'a ViewNode> {
+        let stays = move |n: NodeId| n != leaver && !self.failed.contains(&n) && !self.leave.others.contains_key(&n);
+        base.nodes.iter().filter(move |n| n.state() == NodeState::Up && stays(n.node()))
+    }
+
+    fn others_hold_group_of(&self, base: &View, leaver: NodeId) -> bool {
+        let group = base.node(leaver).map(|n| n.group);
+        self.stayers(base, leaver).any(|n| Some(n.group) == group)
+    }
+
+    /// It has accepted a view without itself, and of some group of that view nobody is there.
+    pub(super) fn is_left_alone(&self) -> bool {
+        self.leave.is_agreed() && !self.failed.is_empty() && !self.holds_every_group(&self.survivors())
+    }
+
+    fn without_leaver(&self, base: &View, leaver: NodeId) -> Option<View> {
+        if !self.others_hold_group_of(base, leaver) {
+            return None;
+        }
+        let full = || self.stayers(base, leaver);
+        let president = full().min_by_key(|n| n.join_order)?.node();
+        let president = if leaver == self.me { president } else { self.me };
+        let view = layout::without(base, president, |n| n == leaver);
+        let is_served = |c: &u32| {
+            let primary = apus_types::Chain(*c).primary();
+            primary.is_some_and(|n| view.state(n) == NodeState::Up)
+        };
+        view.chains.iter().all(is_served).then_some(view)
+    }
+
+    /// A view without this node is proposed or accepted here: no client is answered any more but with a refusal, by which it goes to another
+    /// node. What was held is refused at once.
+    pub(super) fn agree_to_leave(&mut self, ctx: &mut Context<'_>) {
+        let Some(own) = &mut self.leave.own else { return };
+        own.agreed = true;
+        self.leave.refuses_until = 0;
+        self.pulses.void_lease(ctx.now());
+        self.renew_lease(ctx);
+        for instance in 0..self.instances {
+            ctx.send(BlockRef::new(self.me, BlockId::Tc, instance), Kind::LeaveOrd, |_| {});
+            ctx.send(BlockRef::new(self.me, BlockId::Ldm, instance), Kind::LeaveOrd, |_| {});
+        }
+        self.pings += 1;
+        self.leave.ping = (self.pings, ctx.ping_workers(self.pings));
+    }
+
+    /// Every worker refuses by now: clients are read again.
+    pub(super) fn on_leave_ping(&mut self, token: u64, ctx: &mut Context<'_>) {
+        if self.leave.ping.0 == token && self.leave.ping.1 > 0 {
+            self.leave.ping.1 -= 1;
+            if self.leave.ping.1 == 0 && self.refuses_until().is_some() {
+                self.leave.refuses_until = ctx.now() + REFUSE_NS;
+                self.renew_lease(ctx);
+            }
+        }
+    }
+
+    /// The view without this node is committed. Its process ends a little later: the others are to hear of the view before they see links close.
+    pub(super) fn left(&mut self, generation: u64, ctx: &mut Context<'_>) {
+        self.phase = Phase::Stopped;
+        self.leave.left = Some((generation, ctx.now()));
+        self.renew_lease(ctx);
+    }
+
+    /// Of a node that has agreed: until when its workers may read from clients, to refuse them.
+    pub(super) fn refuses_until(&self) -> Option<u64> {
+        (self.leave.is_agreed() || self.leave.left.is_some()).then_some(self.leave.refuses_until)
+    }
+
+    pub(super) fn tick_left(&mut self, ctx: &mut Context<'_>) {
+        if let Some((generation, _)) = self.leave.left.take_if(|left| ctx.now() > left.1 + LINGER_NS) {
+            self.end_leave(&format!("has left the cluster in generation {generation}"), ctx);
+        }
+    }
+
+    pub(super) fn end_leave(&mut self, why: &str, ctx: &mut Context<'_>) {
+        self.phase = Phase::Stopped;
+        self.renew_lease(ctx);
+        ctx.log(format_args!("{why}"));
+        ctx.stop_node(why);
+    }
+}
