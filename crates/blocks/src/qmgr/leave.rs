@@ -155,7 +155,12 @@ impl Membership {
     /// Who may go next, and the view without it.
     pub(super) fn next_leave(&self) -> Option<(NodeId, View)> {
         let base = self.view.as_ref()?;
-        self.leave.others.keys().find_map(|&leaver| Some((leaver, self.without_leaver(base, leaver)?)))
+        // One that has left by the committed view, or is back as another process, still stands in the list for a moment.
+        let is_there = |leaver: NodeId, incarnation: u64| {
+            base.is_alive(leaver) && base.node(leaver).is_some_and(|n| n.incarnation == incarnation)
+        };
+        let mut there = self.leave.others.iter().filter(|(leaver, wish)| is_there(**leaver, wish.0));
+        there.find_map(|(&leaver, _)| Some((leaver, self.without_leaver(base, leaver)?)))
     }
 
     /// Full members that stay if `leaver` goes.
