@@ -74,13 +74,9 @@ def die_with_parent():
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def die_at_once_with_parent():
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def spawn(command, before=die_with_parent, **options):
+def spawn(command, **options):
     """Starts a process that gets SIGTERM when this one dies."""
-    return subprocess.Popen([str(c) for c in command], stdin=subprocess.DEVNULL, preexec_fn=before, **options)
+    return subprocess.Popen([str(c) for c in command], stdin=subprocess.DEVNULL, preexec_fn=die_with_parent, **options)
 
 
 def end(process, seconds=15):

@@ -228,6 +228,7 @@ class Rig:
             if node.is_running():
                 node.signal(signal.SIGCONT)
                 node.process.terminate()
+                node.process.terminate()  # a last full copy refuses the first
         for node in self.everyone():
             if node.process is not None:
                 end(node.process, seconds=10)

@@ -4,14 +4,12 @@ sysbench must end without a fatal error (it retries 1213 by itself). A probe wit
 the longest time between two of its successful commits is printed: the time for which the cluster did not answer.
 """
 
-import threading
 import time
-
-import pymysql
 
 from lib.cluster import Cluster
 from lib.harness import FULL, Failure, check, end, scenario_main
 from lib.mariadb import batch
+from lib.probe import Probe
 from lib.sysbench import figure, refuse_errors, start, sysbench
 
 LIMIT_SECONDS = (240, 600)
@@ -19,42 +17,6 @@ TABLES, ROWS, SECONDS, THREADS = (10, 100_000, 60, 16) if FULL else (4, 10_000, 
 GAP_GOAL_MS = 100
 # A transaction that takes longer has met a lock that nobody gives back.
 HANG_MS = 15_000
-
-
-class Probe(threading.Thread):
-    """Autocommit updates in a loop; remembers when each came back."""
-
-    def __init__(self, address):
-        super().__init__(daemon=True)
-        self.connection = pymysql.connect(host=address[0], port=address[1], user="root", database="sbtest", autocommit=True)
-        self.cursor = self.connection.cursor()
-        self.cursor.execute("CREATE TABLE probe (id INT NOT NULL PRIMARY KEY, v BIGINT NOT NULL)")
-        self.cursor.execute("INSERT INTO probe VALUES (1, 0)")
-        self.stopping = threading.Event()
-        self.commits, self.errors, self.gaps = 0, [], []
-
-    def run(self):
-        last = time.monotonic()
-        while not self.stopping.is_set():
-            try:
-                self.cursor.execute("UPDATE probe SET v = v + 1 WHERE id = 1")
-            except pymysql.MySQLError as error:
-                self.errors.append(error.args)
-                if len(self.errors) > 1000:
-                    return
-                continue
-            now = time.monotonic()
-            self.gaps.append((now - last, now))
-            self.commits, last = self.commits + 1, now
-
-    def end(self):
-        self.stopping.set()
-        self.join(30)
-        check(not self.is_alive(), "the probe hangs in a statement")
-        self.cursor.execute("SELECT v FROM probe WHERE id = 1")
-        value = self.cursor.fetchone()[0]
-        self.connection.close()
-        return value
 
 
 def main(t):

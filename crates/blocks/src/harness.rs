@@ -13,6 +13,7 @@ use apus_signal::{
     envelope::{decode_frame, frame_length},
     epoch::Drained,
     mgmt::ClusterConfig,
+    switchover::{Switch, SwitchAnswer},
     view::View,
 };
 use apus_types::NodeId;
@@ -69,6 +70,12 @@ impl Block for StandIn {
                 let conf = Drained { generation, round, short_of_memory, ..Drained::default() };
                 seen.round = Some(order);
                 ctx.send(envelope.from, Kind::DrainConf, |b| conf.encode(b));
+            }
+            Kind::SwitchReq if !seen.silent => {
+                let req: Switch = apus_signal::qmgr::decode(body)?;
+                let (generation, number) = (req.generation, req.number);
+                let conf = SwitchAnswer { generation, number, reason: String::new() };
+                ctx.send(envelope.from, Kind::SwitchConf, |b| apus_signal::qmgr::encode(&conf, b));
             }
             Kind::CopyFragReq if !seen.silent => {
                 seen.copied.push(apus_signal::copy::CopyFrag::decode(body)?);
@@ -252,6 +259,10 @@ impl Cluster {
         let link = pair(NodeId(a), NodeId(b));
         self.cut.insert(link);
         self.close(link);
+    }
+    /// SIGTERM.
+    pub fn tell_to_end(&mut self, id: u16) {
+        self.node(id).worker.ask_to_leave();
     }
     pub fn arm(&mut self, id: u16, fault: &str) {
         self.node(id).worker.arm_fault(fault, FaultRule::ONCE);

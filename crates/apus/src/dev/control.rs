@@ -60,7 +60,10 @@ fn end_data_node(nodes: &Mutex<Nodes>, name: &str) -> Result<(), String> {
     while let Some(log) = lock(nodes).log_if_running(id) {
         if Instant::now() > deadline {
             let why = "it may hold the last full copy of its node group";
-            return Err(format!("data node {id} was told to end and did not: {why}; its log, {}, says more", log.display()));
+            return Err(format!(
+                "data node {id} was told to end and did not: {why}; its log, {}, says more",
+                log.display()
+            ));
         }
         std::thread::sleep(Duration::from_millis(5)); // polls a child
     }

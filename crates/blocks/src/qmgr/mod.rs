@@ -72,6 +72,8 @@ mod tests;
 #[cfg(test)]
 mod tests_freeze;
 #[cfg(test)]
+mod tests_leave;
+#[cfg(test)]
 mod tests_orders;
 #[cfg(test)]
 mod tests_silence;
