@@ -1,6 +1,11 @@
 //! Reusable containers of a transaction: operations to execute, their results.
 
-use apus_signal::tc::{Op, OpKind, OpResult, OpStatus};
+use std::fmt::Write;
+
+use apus_signal::{
+    Reader,
+    tc::{Op, OpKind, OpResult, OpStatus},
+};
 use apus_types::{ErrorCode, PartitionId, TableSchema, key, limits};
 
 use crate::rows::BUFFER_KEPT_MAX;
@@ -120,6 +125,18 @@ impl OpBatch {
         self.entries[index].hash
     }
     /// Operation `index` in wire form.
+    /// For an error: how many operations, and the first.
+    pub(crate) fn describe(&self) -> String {
+        let mut text = format!("batch of {} operations", self.len());
+        if !self.is_empty()
+            && let Ok(op) = Op::decode(&mut Reader::new(self.op_bytes(0)))
+        {
+            let (kind, table) = (op.kind, op.table.0);
+            let _ = write!(text, ", the first of them {kind:?} of table {table}, key 0x");
+            op.key.iter().take(32).for_each(|byte| _ = write!(text, "{byte:02x}"));
+        }
+        text
+    }
     pub(crate) fn op_bytes(&self, index: usize) -> &[u8] {
         let start = if index == 0 { 0 } else { self.entries[index - 1].end };
         &self.bytes[start..self.entries[index].end]

@@ -3,6 +3,8 @@
 use apus_signal::tc::RequestRef;
 use apus_types::{ErrorClass, ErrorCode};
 
+use crate::losses::LostNode;
+
 /// A refusal by the cluster or a failure that the client could not hide.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClientError {
@@ -13,13 +15,15 @@ pub struct ClientError {
     pub op: u32,
     /// Which index a duplicate was found in (0: the primary key).
     pub index: u16,
+    /// The node that was lost, where that is the reason: for [`crate::Losses`].
+    pub lost: Option<LostNode>,
     /// More for a person, often empty: the deadlock's cycle, the missing table.
     pub detail: String,
 }
 
 impl ClientError {
     pub fn new(code: ErrorCode) -> ClientError {
-        ClientError { code, aborted: false, op: 0, index: 0, detail: String::new() }
+        ClientError { code, aborted: false, op: 0, index: 0, lost: None, detail: String::new() }
     }
     pub fn with_detail(code: ErrorCode, detail: impl Into<String>) -> ClientError {
         ClientError { detail: detail.into(), ..ClientError::new(code) }
@@ -33,6 +37,7 @@ impl ClientError {
             aborted: refusal.aborted,
             op: u32::from(refusal.op),
             index: refusal.index,
+            lost: (refusal.code == ErrorCode::NodeFailed).then_some(LostNode::SOME),
             detail: String::from_utf8_lossy(refusal.detail).into_owned(),
         }
     }

@@ -13,7 +13,7 @@ use apus_signal::{
 use apus_types::{ErrorCode, NodeId, PartitionId, limits};
 
 use crate::{
-    Client, ClientError, ReadBatch, Rows,
+    Client, ClientError, Losses, ReadBatch, Rows,
     client::refusal,
     core::{
         Core,
@@ -71,7 +71,13 @@ impl Client {
             1 => self.read_one(request, out).await,
             count => {
                 let scratch = self.inner.scratch.borrow_mut().pop().unwrap_or_default();
-                let mut flight = Flight { client: self, scratch, request, keys_max: limits::BATCH_OPS_MAX };
+                let mut flight = Flight {
+                    client: self,
+                    scratch,
+                    request,
+                    keys_max: limits::BATCH_OPS_MAX,
+                    losses: Losses::default(),
+                };
                 flight.run(count, out).await
             }
         }
@@ -80,7 +86,7 @@ impl Client {
     async fn read_one(&self, request: &ReadBatch<'_>, out: &mut Rows) -> Result<(), ClientError> {
         let (hash, key) = request.keys.entry(0);
         let mut retry = Retry::for_reads(self);
-        let mut at_primary = !request.trans.is_none();
+        let (mut at_primary, mut losses) = (!request.trans.is_none(), Losses::default());
         loop {
             let (partition, to) = {
                 let core = self.inner.core.borrow();
@@ -115,12 +121,23 @@ impl Client {
                 },
                 Some(Verdict::Answer(_)) => retry.refused(refusal(out.bytes())).await?,
                 lost => {
-                    own_is_lost(request)?;
+                    if lost == Some(Verdict::LinkLost) {
+                        losses.note_link(&self.inner.core.borrow(), ldm(to).node);
+                    }
+                    own_is_lost(request, &losses)?;
+                    if lost == Some(Verdict::LinkLost) {
+                        losses.admit(self, retry.deadline(), || what(request)).await?;
+                    }
                     retry.failed(lost).await?;
                 }
             }
         }
     }
+}
+
+/// For an error.
+fn what(request: &ReadBatch<'_>) -> String {
+    format!("read of {} keys of table {}", request.keys.len(), request.table.0)
 }
 
 /// Where to ask for a key of `partition`: `node << 8 | instance`, or 0.
@@ -140,8 +157,8 @@ pub(crate) fn ldm(to: u16) -> BlockRef {
     BlockRef::new(NodeId(to >> 8), BlockId::Ldm, to as u8)
 }
 
-fn own_is_lost(request: &ReadBatch<'_>) -> Result<(), ClientError> {
-    if request.trans.is_none() { Ok(()) } else { Err(ClientError::new(ErrorCode::NodeFailed)) }
+fn own_is_lost(request: &ReadBatch<'_>, losses: &Losses) -> Result<(), ClientError> {
+    if request.trans.is_none() { Ok(()) } else { Err(losses.error()) }
 }
 
 /// The answer to one key, in place.
@@ -168,6 +185,7 @@ struct Flight<'c, 'r> {
     request: &'r ReadBatch<'r>,
     /// Keys per request; halved when an answer would have been too large.
     keys_max: usize,
+    losses: Losses,
 }
 
 impl Drop for Flight<'_, '_> {
@@ -204,7 +222,8 @@ impl Flight<'_, '_> {
                 None => {}
                 Some(Failure::Refused(error)) => retry.refused(error).await?,
                 Some(Failure::Lost(verdict)) => {
-                    own_is_lost(self.request)?;
+                    own_is_lost(self.request, &self.losses)?;
+                    self.losses.admit(self.client, retry.deadline(), || what(self.request)).await?;
                     retry.failed(verdict).await?;
                 }
                 Some(Failure::Nowhere) => retry.nowhere().await?,
@@ -334,6 +353,9 @@ impl Flight<'_, '_> {
                 if error.code.is_temporary() { Ok(Some(Failure::Refused(error))) } else { Err(error) }
             }
             lost => {
+                if lost == Verdict::LinkLost {
+                    self.losses.note_link(&self.client.inner.core.borrow(), ldm(sent.to).node);
+                }
                 self.give_back(sent.start, sent.end);
                 Ok(Some(Failure::Lost(Some(lost))))
             }

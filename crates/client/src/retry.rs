@@ -40,6 +40,9 @@ impl<'c> Retry<'c> {
     pub fn attempt_deadline(&self) -> u64 {
         self.deadline.min(self.client.now() + self.attempt_ns)
     }
+    pub fn deadline(&self) -> u64 {
+        self.deadline
+    }
     pub fn is_over(&self) -> bool {
         self.client.now() >= self.deadline
     }

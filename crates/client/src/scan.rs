@@ -14,7 +14,7 @@ use apus_signal::{
 use apus_types::{Epoch, ErrorCode, IndexNo, PartitionId, TableId, TransId};
 
 use crate::{
-    Client, ClientError, PartialAggregate, Rows, ScanRequest,
+    Client, ClientError, Losses, PartialAggregate, Rows, ScanRequest,
     client::{Call, refusal},
     core::table::Verdict,
     read::{ldm, target},
@@ -85,6 +85,8 @@ struct Stream {
     resume: Vec<u8>,
     /// More may follow what is buffered.
     more: bool,
+    /// Its node was lost, and nobody has answered for it since.
+    lost: bool,
     rows: Rows,
     next: usize,
 }
@@ -117,6 +119,7 @@ pub struct ScanCursor {
     /// A backup met rows that are not complete yet: only primaries are asked from there on.
     at_primary: bool,
     started: bool,
+    losses: Losses,
     scratch: ScanScratch,
 }
 
@@ -155,7 +158,7 @@ impl ScanScratch {
     /// A stream at its beginning.
     fn fresh(&mut self) -> Stream {
         let spare = self.spare.pop().unwrap_or_default();
-        Stream { to: 0, resumes: false, more: true, next: 0, ..spare }
+        Stream { to: 0, resumes: false, more: true, lost: false, next: 0, ..spare }
     }
 }
 
@@ -185,6 +188,7 @@ impl Client {
             batch_rows: request.batch_rows.clamp(1, SCAN_ROWS_MAX),
             at_primary: !request.trans.is_none() || request.with_pending,
             started: false,
+            losses: Losses::default(),
             scratch,
         }
     }
@@ -354,6 +358,7 @@ impl ScanCursor {
             }
             self.place(&retry);
             match self.round(&client, &retry).await {
+                Ok(()) if self.scratch.streams.iter().all(|s| !s.lost) => self.losses = Losses::default(),
                 Ok(()) => {}
                 Err(Failure::Refused(error)) => {
                     self.at_primary |= error.code == ErrorCode::WrongView;
@@ -361,8 +366,11 @@ impl ScanCursor {
                 }
                 Err(Failure::Lost(verdict)) => {
                     if !self.trans.is_none() {
-                        return Err(ErrorCode::NodeFailed.into());
+                        return Err(self.losses.error());
                     }
+                    let table = self.table;
+                    let what = || format!("scan of table {}", table.0);
+                    self.losses.admit(&client, retry.deadline(), what).await?;
                     retry.failed(verdict).await?;
                 }
                 Err(Failure::Nowhere) => retry.nowhere().await?,
@@ -413,6 +421,7 @@ impl ScanCursor {
                 part.to = group[0].0;
                 part.partitions.extend(group.iter().map(|g| g.1));
                 part.resumes = stream.resumes;
+                part.lost = stream.lost;
                 part.resume.clear();
                 part.resume.extend_from_slice(&stream.resume);
                 split.push(part);
@@ -501,14 +510,23 @@ impl ScanCursor {
         let stream = &mut streams[number];
         match verdict {
             Verdict::Answer(Kind::ScanConf) => match take_rows(stream, self.reverse, spans) {
-                Ok(()) => Ok(()),
+                Ok(()) => {
+                    stream.lost = false;
+                    Ok(())
+                }
                 Err(_) => {
                     client.violation(ldm(stream.to).node);
                     Err(Failure::Lost(None))
                 }
             },
             Verdict::Answer(_) => Err(Failure::Refused(refusal(stream.rows.bytes()))),
-            lost => Err(Failure::Lost(Some(lost))),
+            lost => {
+                if lost == Verdict::LinkLost {
+                    stream.lost = true;
+                    self.losses.note_link(&client.inner.core.borrow(), ldm(stream.to).node);
+                }
+                Err(Failure::Lost(Some(lost)))
+            }
         }
     }
 }

@@ -19,7 +19,7 @@ use apus_signal::{
 use apus_types::{Epoch, ErrorClass, ErrorCode, NodeId, TransId};
 
 use crate::{
-    Client, ClientError, CommitToken, Committed, ExecOptions, OpBatch, Results,
+    Client, ClientError, CommitToken, Committed, ExecOptions, Losses, LostNode, OpBatch, Results,
     batch::OP_PARTITION_AT,
     client::refusal,
     core::{route::NOWHERE, table::Verdict},
@@ -47,6 +47,8 @@ pub struct Transaction {
     writes: bool,
     tc: Option<CommitToken>,
     epoch: Epoch,
+    /// Of the present batch, or of all attempts at a statement.
+    losses: Losses,
 }
 
 enum Failure {
@@ -62,7 +64,15 @@ enum Failure {
 impl Transaction {
     pub(crate) fn new(client: Client) -> Transaction {
         let id = client.inner.core.borrow_mut().next_trans();
-        Transaction { client, id, state: State::New, writes: false, tc: None, epoch: Epoch(0) }
+        Transaction {
+            client,
+            id,
+            state: State::New,
+            writes: false,
+            tc: None,
+            epoch: Epoch(0),
+            losses: Losses::default(),
+        }
     }
     /// Its id. It changes only where the cluster refuses to start it and the client tries again, within the first `execute`.
     pub fn id(&self) -> TransId {
@@ -107,6 +117,7 @@ impl Transaction {
         let client = self.client.clone();
         let fresh = self.state == State::New;
         let mut retry = Retry::for_reads(&client);
+        self.losses.begin(&client.inner.core.borrow());
         loop {
             match self.attempt(ops, options, out).await {
                 Ok(()) => return Ok(()),
@@ -118,7 +129,11 @@ impl Transaction {
                 Err(Failure::Lost { committing: true }) => return self.settle(out).await,
                 Err(Failure::Lost { committing: false }) if fresh && !retry.is_over() => {
                     // Nothing was answered yet: what the lost coordinator did will be rolled back, and we begin again.
+                    if let Some(token) = self.tc {
+                        self.losses.note(lost_tc(&token), client.now());
+                    }
                     self.renew();
+                    self.losses.admit(&client, retry.deadline(), || ops.describe()).await?;
                     retry.failed(None).await?;
                 }
                 Err(Failure::Lost { committing: false }) => return Err(self.lost()),
@@ -168,7 +183,10 @@ impl Transaction {
 
     fn lost(&mut self) -> ClientError {
         self.abandon();
-        ClientError::aborted(ErrorCode::NodeFailed)
+        self.node_failed()
+    }
+    fn node_failed(&self) -> ClientError {
+        ClientError { lost: self.tc.as_ref().map(lost_tc), ..ClientError::aborted(ErrorCode::NodeFailed) }
     }
 
     /// All messages of a batch, once.
@@ -276,13 +294,13 @@ impl Transaction {
     async fn settle(&mut self, out: &mut Results) -> Result<(), ClientError> {
         out.clear();
         self.state = State::Over;
-        let Some(token) = self.tc else { return Err(ClientError::aborted(ErrorCode::NodeFailed)) };
+        let Some(token) = self.tc else { return Err(self.node_failed()) };
         match self.client.outcome(&token).await? {
             Outcome::Committed => {
                 out.set_lost();
                 Ok(())
             }
-            Outcome::Aborted => Err(ClientError::aborted(ErrorCode::NodeFailed)),
+            Outcome::Aborted => Err(self.node_failed()),
             Outcome::Forgotten => Err(ClientError::with_detail(ErrorCode::OutcomeForgotten, token.trans.to_string())),
             Outcome::Open => Err(ClientError::with_detail(ErrorCode::OutcomeUnknown, token.trans.to_string())),
         }
@@ -403,12 +421,15 @@ impl Client {
         out: &mut Results,
     ) -> Result<Committed, ClientError> {
         let mut retry: Option<Retry<'_>> = None;
+        let mut losses = Losses::default();
         loop {
             let mut transaction = self.begin();
+            transaction.losses = losses;
             let error = match transaction.execute(ops, ExecOptions::autocommit(lock_wait_ms), out).await {
                 Ok(()) => return Ok(Committed { epoch: transaction.epoch() }),
                 Err(error) => error,
             };
+            losses = std::mem::take(&mut transaction.losses);
             drop(transaction); // rolls back what may be left of it
             if !error.retry_transaction() {
                 return Err(error);
@@ -417,9 +438,15 @@ impl Client {
             if current.is_over() {
                 return Err(error);
             }
+            losses.note_error(self, &error);
+            losses.admit(self, current.deadline(), || ops.describe()).await?;
             current.pause().await?;
         }
     }
+}
+
+fn lost_tc(token: &CommitToken) -> LostNode {
+    LostNode::new(token.tc_node, token.tc_incarnation)
 }
 
 fn tc_ref(token: &CommitToken) -> BlockRef {

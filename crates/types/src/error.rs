@@ -8,7 +8,7 @@
 pub enum ErrorClass {
     /// Try again, perhaps elsewhere: nothing was done.
     Temporary,
-    /// Another transaction was in the way: run the transaction again.
+    /// Another transaction or a failure was in the way, and nothing was done: run the transaction again, unless the message says otherwise.
     Conflict,
     Timeout,
     /// Memory, a queue or a pool is full.
@@ -68,6 +68,9 @@ errors! {
     TransactionTimeout = 207, Timeout, "the transaction took too long and was rolled back";
     /// It was given up for its age or because memory was short, its node failed, or the table is younger than it.
     SnapshotTooOld = 208, Conflict, "the snapshot that the transaction reads at is not kept any more; run it again";
+
+    /// Perhaps it did not end them, and they were lost at that time by chance: it is up to a person to try again.
+    StatementEndsNodes = 209, Conflict, "two data nodes were lost while they executed this statement; it is not tried on another one, see their crash reports";
 
     /// The receiver is not (or not yet) primary, or the view of the sender is old: refresh the map and try again.
     WrongView = 301, Temporary, "the partition map changed; fetch it and try again";

@@ -85,6 +85,8 @@ pub(crate) struct Core {
     routes: Vec<Route>,
     links: Vec<Link>,
     node_links: [u16; 256],
+    /// Of each node's process whose link was lost last.
+    lost_incarnations: [u64; 256],
     pub table: RequestTable,
     actions: VecDeque<Action>,
     driver: Option<Waker>,
@@ -119,6 +121,7 @@ impl Core {
             map_stale: true,
             routes: Vec::new(),
             node_links: [NO_LINK; 256],
+            lost_incarnations: [0; 256],
             actions: VecDeque::new(),
             driver: None,
             timers: BTreeMap::new(),
@@ -172,6 +175,10 @@ impl Core {
     pub fn incarnation(&self, node: NodeId) -> Option<u64> {
         let link = *self.node_links.get(usize::from(node.0)).filter(|&&l| l != NO_LINK)?;
         self.links.get(usize::from(link)).map(|l| l.incarnation)
+    }
+    /// Of the process whose link was lost last.
+    pub fn lost_incarnation(&self, node: NodeId) -> u64 {
+        self.lost_incarnations[usize::from(node.0) & 0xff]
     }
     #[inline]
     pub fn has_room(&self, node: u8) -> bool {
@@ -369,11 +376,12 @@ impl Core {
             return;
         }
         let conn = ConnId { link: index, serial: link.serial };
-        let node = link.data_node();
+        let (node, incarnation) = (link.data_node(), link.incarnation);
         link.reset(self.now, jitter);
         self.act(Action::Close { conn });
         let Some(node) = node else { return };
         self.counters.links_lost += 1;
+        self.lost_incarnations[usize::from(node.0) & 0xff] = incarnation;
         let slot = &mut self.node_links[usize::from(node.0) & 0xff];
         if *slot == index {
             *slot = NO_LINK;

@@ -61,6 +61,8 @@ pub struct World {
     pub open: BTreeMap<TransId, Vec<Change>>,
     pub outcomes: BTreeMap<TransId, Outcome>,
     pub tokens: BTreeMap<u64, u64>,
+    /// Nodes that are gone: their links break, and nobody listens there.
+    pub dead: Vec<NodeId>,
     pub log: Vec<(NodeId, Kind)>,
 }
 
@@ -175,6 +177,19 @@ impl World {
             peer: 0x8000,
             workers: 2,
             ..Hello::default()
+        }
+    }
+
+    /// The node ends itself, and the others go on without it.
+    pub fn die(&mut self, node: NodeId) {
+        self.dead.push(node);
+        let state = |n: &ViewNode| {
+            let is_down = self.dead.contains(&n.node());
+            (n.node().0, if is_down { NodeState::Down } else { n.state() })
+        };
+        let states: Vec<(u16, NodeState)> = self.view.nodes.iter().map(state).collect();
+        if states.iter().any(|s| s.1 == NodeState::Up) {
+            self.view = view(self.view.generation + 1, &states);
         }
     }
 
@@ -485,7 +500,7 @@ impl Bench {
                     let id =
                         address.strip_prefix("node").and_then(|a| a.strip_suffix(":1")).and_then(|a| a.parse().ok());
                     let node = if address == "mgmt:1" { NodeId(NodeId::MGMT_BASE) } else { NodeId(id.unwrap()) };
-                    if !self.listening.contains(&node.0) {
+                    if !self.listening.contains(&node.0) || self.world.dead.contains(&node) {
                         self.driver.closed(conn);
                     } else if let Some(hello) = self.driver.opened(conn) {
                         self.greet(conn, node, &hello);
@@ -544,6 +559,12 @@ impl Bench {
         if broken {
             self.break_conn(conn);
         }
+        let dead: Vec<ConnId> =
+            self.conns.iter().filter(|(_, (n, _))| self.world.dead.contains(n)).map(|(conn, _)| *conn).collect();
+        if !dead.is_empty() || self.world.dead.contains(&node) {
+            dead.into_iter().for_each(|conn| self.break_conn(conn));
+            self.tell_all();
+        }
         true
     }
 
@@ -567,6 +588,13 @@ impl Bench {
     pub fn push(&mut self, node: u16, bytes: &[u8]) {
         for conn in self.conns_of(node) {
             self.deliver(conn, bytes);
+        }
+    }
+    /// All who live push their map.
+    pub fn tell_all(&mut self) {
+        for node in self.linked() {
+            let map = self.world.map_rep(NodeId(node));
+            self.push(node, &map);
         }
     }
     /// The node dies; the others know it by a new view, which they push if `tell`.

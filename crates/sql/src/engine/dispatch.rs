@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use apus_client::{Client, ClientError};
+use apus_client::{Client, ClientError, Losses};
 use apus_types::ErrorCode;
 use sqlparser::ast::Statement;
 
@@ -31,6 +31,9 @@ use crate::{
 const VALUES_KEPT: usize = 1 << 12;
 /// Attempts of a statement that met a schema change or a failing node before anything of it was seen.
 const ATTEMPTS_MAX: u32 = 10;
+
+/// Bytes of a statement in an error.
+const STATEMENT_NAMED_MAX: usize = 200;
 
 /// The engine of one worker thread.
 pub struct SqlEngine {
@@ -125,6 +128,7 @@ impl SqlEngine {
             return Box::pin(self.other_statement(session, s, &text, out)).await;
         }
         let mut attempt = 0;
+        let mut losses = Losses::new(&self.client);
         loop {
             attempt += 1;
             let catalog = self.catalog().await?;
@@ -152,7 +156,7 @@ impl SqlEngine {
                     (Rc::new(plan_text(&catalog, &session.env, &text, Vec::new())?), 1)
                 }
             };
-            let done = self.run(session, s, &catalog, &plan, &params, rows, out).await;
+            let done = self.run(session, s, &catalog, &plan, &params, rows, out, &mut losses).await;
             params.clear();
             params.shrink_to(VALUES_KEPT);
             s.values = recycle(params);
@@ -160,6 +164,7 @@ impl SqlEngine {
                 Ok(()) => return Ok(()),
                 Err((e, again)) if again && attempt < ATTEMPTS_MAX => {
                     let _ = e;
+                    self.may_try_again(&mut losses, sql).await?;
                     self.fetch_catalog().await?;
                 }
                 Err((e, _)) => return Err(e),
@@ -178,6 +183,7 @@ impl SqlEngine {
         params: &[Datum<'_>],
         rows: usize,
         out: &mut Output<'_>,
+        losses: &mut Losses,
     ) -> std::result::Result<(), (SqlError, bool)> {
         let counters = self.counters(catalog, plan).await.map_err(|e| (e, false))?;
         let cluster = Cluster {
@@ -229,9 +235,18 @@ impl SqlEngine {
             }
             Err(fail) => {
                 let nothing_sent = out.take_back(start);
+                if let Fail::Client(error) = &fail {
+                    losses.note_error(&self.client, error);
+                }
                 Err(self.failed(session, fail, before, inside, had_transaction, nothing_sent).await)
             }
         }
+    }
+
+    /// Not a statement that two nodes were lost with.
+    async fn may_try_again(&self, losses: &mut Losses, sql: &[u8]) -> Result<()> {
+        let named = || String::from_utf8_lossy(sql.get(..STATEMENT_NAMED_MAX).unwrap_or(sql)).into_owned();
+        losses.check(&self.client, named).await.map_err(|e| errors::from_client(&e))
     }
 
     fn answer(
@@ -326,6 +341,7 @@ impl SqlEngine {
         out: &mut Output<'_>,
     ) -> Result<()> {
         let mut attempt = 0;
+        let mut losses = Losses::new(&self.client);
         loop {
             attempt += 1;
             let catalog = self.catalog().await?;
@@ -351,9 +367,11 @@ impl SqlEngine {
                     plan
                 }
             };
-            match self.run(session, s, &catalog, &plan, params, 1, out).await {
+            match self.run(session, s, &catalog, &plan, params, 1, out, &mut losses).await {
                 Ok(()) => return Ok(()),
                 Err((_, true)) if attempt < ATTEMPTS_MAX => {
+                    let sql = session.prepared.get(&id).map_or(&[][..], |statement| &statement.sql);
+                    self.may_try_again(&mut losses, sql).await?;
                     self.fetch_catalog().await?;
                 }
                 Err((e, _)) => return Err(e),

@@ -231,6 +231,7 @@ fn number_of(code: ErrorCode) -> (u16, &'static [u8; 5]) {
         | ErrorCode::NotProven
         | ErrorCode::RoleNotProven
         | ErrorCode::Fenced
+        | ErrorCode::StatementEndsNodes
         | ErrorCode::Internal => (1296, b"HY000"),
     }
 }

@@ -1,0 +1,130 @@
+//! A statement that ends every node that executes it, against scripted nodes: it is not brought to the last one.
+
+mod common;
+
+use apus_client::{ClientError, KeyList, OpBatch, ReadBatch, Results, Rows, ScanRequest};
+use apus_signal::{
+    Kind,
+    key_read::ReadReq,
+    scan::ScanReq,
+    tc::{OpKind, RequestRef, TcBatchReq},
+    view::NodeState,
+};
+use apus_types::{ErrorCode, NodeId, TableId, TransId};
+use common::{Act, Bench, Hook, World, key_of, schema, view};
+
+const POISON: u32 = 3;
+
+/// Three replicas.
+fn bench(hook: Hook) -> Bench {
+    let mut bench = Bench::new(10);
+    bench.listening = vec![1, 2, 3];
+    bench.world.view = view(1, &[(1, NodeState::Up), (2, NodeState::Up), (3, NodeState::Up)]);
+    bench.link();
+    bench.hook = hook;
+    bench
+}
+
+fn is_poison(world: &World, kind: Kind, body: &[u8]) -> bool {
+    let key = key_of(POISON);
+    match kind {
+        Kind::TcBatchReq => TcBatchReq::decode(body).unwrap().ops().any(|op| op.unwrap().key == key),
+        Kind::ReadReq => ReadReq::decode(body).unwrap().keys().any(|k| k.unwrap().1 == key),
+        Kind::ScanReq => ScanReq::decode(body).unwrap().partitions().any(|p| p == world.partition(&key)),
+        _ => false,
+    }
+}
+
+/// Whoever executes something on the marked row panics.
+fn poison() -> Hook {
+    Box::new(|world, node, envelope, body, _| {
+        if !is_poison(world, envelope.kind, body) {
+            return Act::Default;
+        }
+        world.die(node);
+        Act::Break
+    })
+}
+
+fn write(id: u32) -> OpBatch {
+    let mut ops = OpBatch::new();
+    ops.push(&schema(), OpKind::Write, 0, &key_of(id), b"new").unwrap();
+    ops
+}
+fn autocommit(bench: &mut Bench, id: u32) -> Result<(), ClientError> {
+    let (client, mut results) = (bench.client.clone(), Results::new());
+    bench.run(client.run_autocommit(&write(id), 1000, &mut results)).map(|_| ())
+}
+fn read(bench: &mut Bench, ids: &[u32]) -> Result<(), ClientError> {
+    let (schema, mut keys) = (schema(), KeyList::new());
+    ids.iter().for_each(|id| keys.push(&schema, &key_of(*id)).unwrap());
+    let (client, mut rows) = (bench.client.clone(), Rows::new());
+    let (trans, table) = (TransId::NONE, TableId(7));
+    let batch = ReadBatch { trans, snapshot: Default::default(), table, schema_version: 1, columns: None, keys: &keys };
+    bench.run(client.read(&batch, &mut rows))
+}
+
+fn refused_by_name(bench: &Bench, error: &ClientError, name: &str) {
+    assert_eq!(error.code, ErrorCode::StatementEndsNodes, "{error}");
+    assert!(error.detail.contains(name) && !error.retry_transaction(), "{error}");
+    assert_eq!(bench.world.dead.len(), 2, "the third lives");
+}
+
+#[test]
+fn a_batch_that_ended_two_nodes_is_refused_by_name() {
+    let mut bench = bench(poison());
+    let error = autocommit(&mut bench, POISON).unwrap_err();
+    refused_by_name(&bench, &error, "Write of table 7, key 0x00000003");
+    assert!(error.aborted);
+    autocommit(&mut bench, 4).expect("others are served");
+    assert_eq!(bench.world.dead.len(), 2);
+}
+
+#[test]
+fn so_are_reads_of_one_key_and_of_several_and_scans() {
+    let mut one = bench(poison());
+    let error = read(&mut one, &[POISON]).unwrap_err();
+    refused_by_name(&one, &error, "read of 1 keys of table 7");
+    read(&mut one, &[4]).expect("others are served");
+    let mut several = bench(poison());
+    let error = read(&mut several, &[1, 2, POISON, 5]).unwrap_err();
+    refused_by_name(&several, &error, "read of 4 keys");
+    let mut scan = bench(poison());
+    let (client, mut rows) = (scan.client.clone(), Rows::new());
+    let error = scan.run(client.scan_all(&ScanRequest::all(TableId(7), 1), &mut rows)).unwrap_err();
+    refused_by_name(&scan, &error, "scan of table 7");
+}
+
+/// The connection breaks each time, and the node lives.
+#[test]
+fn resets_of_links_to_living_nodes_do_not_count() {
+    let mut left = 5;
+    let resets: Hook = Box::new(move |world, _, envelope, body, _| {
+        let breaks = is_poison(world, envelope.kind, body) && left > 0;
+        left -= u32::from(breaks);
+        if breaks { Act::Break } else { Act::Default }
+    });
+    let mut bench = bench(resets);
+    autocommit(&mut bench, POISON).expect("tried until it was executed");
+    assert_eq!(bench.world.rows[&key_of(POISON)], b"new");
+    assert_eq!(bench.linked(), [1, 2, 3]);
+}
+
+/// The coordinator lives, and says each time that a participant is gone.
+#[test]
+fn losses_of_participants_count_as_the_map_shows_them() {
+    let participants: Hook = Box::new(|world, node, envelope, body, out| {
+        if !is_poison(world, envelope.kind, body) {
+            return Act::Default;
+        }
+        let victim = (1..=3).map(NodeId).find(|n| *n != node && !world.dead.contains(n)).unwrap();
+        world.die(victim);
+        let request = TcBatchReq::decode(body).unwrap().request;
+        let refusal = RequestRef { aborted: true, ..RequestRef::new(request, ErrorCode::NodeFailed) };
+        world.refuse(node, envelope, refusal, out);
+        Act::Done
+    });
+    let mut bench = bench(participants);
+    let error = autocommit(&mut bench, POISON).unwrap_err();
+    refused_by_name(&bench, &error, "table 7");
+}
