@@ -7,6 +7,9 @@ pub const TICK_NS: u64 = 10_000_000;
 pub const STUCK_TICKS: u32 = 500;
 /// After so many its node begins to say so.
 pub const STUCK_WARN_TICKS: u32 = STUCK_TICKS / 2;
+/// Ticks in which a worker has waited for a commit of an epoch that is to end, after which it says so, again and again: 1 s. After
+/// [`STUCK_TICKS`] the node that does not answer ends. The longest legal wait is that of a slice, and of links that are full.
+pub const EPOCH_LATE_TICKS: u32 = 100;
 /// Most workers (LDM and TC instances) of a node: the instance of a block address is a byte.
 pub const INSTANCES_MAX: u8 = 128;
 /// While a worker has more bytes of unexecuted signals than this, its executor stops reading from clients.

@@ -229,6 +229,8 @@ kinds! {
     LeaveOrd = 168;
     LeaveReq = 169;
     LeaveRef = 170;
+    /// TC or LDM to the QMGR of the member it waits for, or to its own: an epoch does not end; [`crate::epoch::EpochLate`].
+    EpochLateRep = 171;
 
     // The map for clients: module `view`.
     MapReq = 160;

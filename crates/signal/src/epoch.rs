@@ -151,6 +151,23 @@ impl SnapshotConf {
     }
 }
 
+/// `EpochLateRep`: a commit is not answered, and the epoch cannot end.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct EpochLate {
+    /// Of the view in which the round is under way.
+    #[prost(uint64, tag = "1")]
+    pub generation: u64,
+    /// For so many ticks of the sender.
+    #[prost(uint32, tag = "2")]
+    pub ticks: u32,
+    /// The instance that does not answer.
+    #[prost(uint32, tag = "3")]
+    pub instance: u32,
+    /// For people.
+    #[prost(string, tag = "4")]
+    pub text: String,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -66,6 +66,9 @@ pub struct Heartbeat {
     /// A data worker of the sender has been in one turn for long.
     #[prost(bool, tag = "13")]
     pub stuck: bool,
+    /// Others wait for long for the sender's answer to a commit, and an epoch for them.
+    #[prost(bool, tag = "14")]
+    pub holds_epoch: bool,
     /// The sender may not go on from this generation: it serves no client and waits (see the QMGR block, `freeze`).
     #[prost(bool, tag = "12")]
     pub frozen: bool,

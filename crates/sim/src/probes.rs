@@ -44,6 +44,8 @@ pub const PROBES: &[&str] = &[
     "qmgr: a removed process asks to join",
     "qmgr: a worker is stuck",
     "qmgr: accusation set aside",
+    "qmgr: an epoch is late",
+    "qmgr: an order to end is refused",
     "qmgr: an order to stop that names another process",
     "qmgr: frozen",
     "qmgr: hears too few to go on",
@@ -82,6 +84,7 @@ pub const PROBES: &[&str] = &[
 /// Every name given to `ctx.fault`.
 pub const FAULT_POINTS: &[&str] = &[
     "dict.drop_commit",
+    "ldm.lose_commit",
     "ldm.refuse_copy",
     "ldm.refuse_memory",
     "ldm.refuse_prepare",

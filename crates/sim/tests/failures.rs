@@ -8,7 +8,7 @@ use std::{
 
 use apus_blocks::NodeConfig;
 use apus_client::{Client, ClientConfig, ClientError, ExecOptions, KeyList, OpBatch, ReadBatch, Results, Rows};
-use apus_kernel::{Block, Random, WorkerConfig};
+use apus_kernel::{Block, FaultRule, Random, WorkerConfig};
 use apus_mgmt::{Management, Memory, MgmtConfig, cluster_config, default_partitions};
 use apus_signal::{
     dict::{Change, DatabaseMessage},
@@ -449,6 +449,41 @@ fn every_node_restarts_in_turn_without_an_error_to_any_client() {
         assert!(errors.is_empty(), "seed {seed}: {errors:#?}\n{}", drill.cluster.log().join("\n"));
         let gap = drill.board.gap.get();
         assert!(gap < 60 * MS, "seed {seed}: nothing was written for {} us", gap / 1000);
+    }
+}
+
+/// A commit is lost on its way up the chain, which no network does and a mistake might: the epoch cannot end, the transaction and the node are
+/// named after a second, and after five the node ends and the view without it settles the commit.
+#[test]
+fn who_keeps_an_epoch_open_is_named_and_ends() {
+    for seed in 1..=4u64 {
+        let replicas = 2 + (seed % 2) as u16;
+        let mut drill = Drill::new(seed, replicas, 1, (0, 0));
+        drill.wait_whole();
+        drill.pass(200);
+        let hit = NodeId(1 + (seed / 2 % u64::from(replicas)) as u16);
+        drill.cluster.arm_fault(hit, "ldm.lose_commit", FaultRule::ONCE);
+        drill.pass(900);
+        assert_eq!(drill.cluster.probe("qmgr: an epoch is late"), 0, "seed {seed}: too early");
+        drill.pass(3_000);
+        assert!(drill.cluster.probe("qmgr: an epoch is late") > 0, "seed {seed}\n{}", drill.cluster.log().join("\n"));
+        // Each worker has lost one, so perhaps one node after the other.
+        let mut ends = 0;
+        for _ in 0..15 {
+            drill.pass(1_000);
+            let down = (1..=replicas).map(NodeId).find(|n| !drill.cluster.is_running(*n));
+            if let Some(node) = down {
+                let why = drill.cluster.stop_reason(node).unwrap_or_default().to_owned();
+                assert!(why.contains("keeps an epoch open"), "seed {seed}: {why}");
+                ends += 1;
+                drill.cluster.start(node);
+                drill.wait_whole();
+            }
+        }
+        assert!((1..=2).contains(&ends), "seed {seed}: {ends}\n{}", drill.cluster.log().join("\n"));
+        drill.board.gap.set(0);
+        drill.pass(300);
+        assert!(drill.board.gap.get() < 100 * MS, "seed {seed}: writes go on");
     }
 }
 

@@ -77,7 +77,7 @@ pub use self::{
     view_change::{departed, living_in_order, taker},
 };
 use self::{execute::Work, outcome::Outcomes, tables::Tables, trans::Transactions};
-use crate::{buffers::Buffers, deferred::Deferred};
+use crate::{buffers::Buffers, deferred::Deferred, flight::Patience};
 
 /// Most batches of one LDM instance that may wait for row locks; more are refused with `Overload`.
 pub const WAITING_MAX: usize = 16 << 10;
@@ -110,6 +110,7 @@ pub struct LocalDataManager {
     index_builds: Vec<tables::IndexBuild>,
     pace: copy_out::Pace,
     epochs: snapshot::Epochs,
+    patience: Patience,
     /// The node has agreed to leave the cluster: clients are refused.
     has_left: bool,
     /// A `LdmContinueOrd` is on its way.
@@ -189,6 +190,7 @@ impl LocalDataManager {
             index_builds: Vec::new(),
             pace: copy_out::Pace::default(),
             epochs: snapshot::Epochs::default(),
+            patience: Patience::default(),
             has_left: false,
             continuing: false,
             scratch: Scratch::default(),
@@ -426,6 +428,9 @@ impl Block for LocalDataManager {
 
     fn tick(&mut self, ctx: &mut Context<'_>) {
         self.check_waits(ctx);
+        if self.patience.tick(self.epochs.drain.as_ref()) {
+            self.name_late_commit(ctx);
+        }
     }
 
     fn settle(&mut self, ctx: &mut Context<'_>) {

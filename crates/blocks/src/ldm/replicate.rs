@@ -203,6 +203,9 @@ impl LocalDataManager {
                 self.note_whole(at, end.chain, ctx);
             }
         }
+        if ctx.fault("ldm.lose_commit") {
+            return;
+        }
         match self.previous_in(end.chain) {
             Some(previous) => {
                 let end = LdmEnd { generation: self.view.generation, ..*end };

@@ -94,6 +94,20 @@ impl LocalDataManager {
         }
     }
 
+    /// An epoch does not end: says which one-pass batch has not come back along its chain.
+    #[cold]
+    pub(super) fn name_late_commit(&self, ctx: &mut Context<'_>) {
+        let oldest = self.transactions.in_flight.oldest();
+        let late = self.transactions.iter().find_map(|(_, t)| {
+            let part = t.parts.iter().find(|p| p.in_flight && Some(p.epoch) == oldest)?;
+            Some((t.id, part.chain))
+        });
+        if let Some((trans, chain)) = late {
+            let at = self.next_in(chain).unwrap_or(self.me.node);
+            self.patience.report(self.me, trans, at, ctx);
+        }
+    }
+
     /// Frees old versions of some rows; `true` when more can be freed at once.
     pub(super) fn collect_versions(&mut self) -> bool {
         let mut budget = COLLECT_ROWS;

@@ -589,6 +589,7 @@ impl Membership {
                 }
             }
             Kind::LeaveOrd if from == self.me => self.on_leave_ord(ctx),
+            Kind::EpochLateRep => self.on_epoch_late(envelope.from, decode(body)?, ctx),
             Kind::WorkerStuckRep if from == self.me => {
                 let mut r = apus_signal::Reader::new(body);
                 self.on_worker_stuck(r.u8()?, r.u32()?, ctx);
@@ -699,6 +700,7 @@ impl Block for Membership {
         }
         self.check_arbitration(ctx);
         self.tick_leave(ctx);
+        self.tick_waiters(ctx);
         self.tick_switchover(ctx);
         if self.phase == Phase::Member && now.saturating_sub(self.last_register) >= REGISTER_NS {
             self.register(ctx);

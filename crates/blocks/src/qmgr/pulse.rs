@@ -73,6 +73,8 @@ struct Pulse {
     strained: u64,
     /// It says that a worker of its own is stuck.
     stuck: bool,
+    /// It says that an epoch waits for it.
+    holds_epoch: bool,
 }
 
 #[derive(Default)]
@@ -135,6 +137,10 @@ impl Pulses {
         self.members.get(&node).is_some_and(|p| p.stuck)
     }
 
+    pub(super) fn holds_epoch(&self, node: NodeId) -> bool {
+        self.members.get(&node).is_some_and(|p| p.holds_epoch)
+    }
+
     fn beat(&mut self, from: NodeId, beat: &Heartbeat, now: u64) {
         if let Some(pulse) = self.members.get_mut(&from) {
             if pulse.its_clock == 0 {
@@ -145,7 +151,7 @@ impl Pulses {
             pulse.late = beat.late_ns.min(Spread::MAX_NS);
             pulse.its_clock = beat.clock;
             pulse.strained = beat.strained_ns;
-            pulse.stuck = beat.stuck;
+            (pulse.stuck, pulse.holds_epoch) = (beat.stuck, beat.holds_epoch);
             if beat.strained_ns > 0 {
                 pulse.promised_until = 0; // it has given up its lease
             }
@@ -297,6 +303,7 @@ impl Membership {
                 promise_ns: 0,
                 strained_ns: self.pulses.strained,
                 stuck: self.stuck.is_any(),
+                holds_epoch: self.stuck.holds_epoch(),
                 frozen: self.freeze.is_frozen(),
             };
             // The promise runs from when we heard what is echoed, which may be a while ago.
@@ -349,6 +356,7 @@ impl Membership {
                 strained_since: None,
                 strained: 0,
                 stuck: false,
+                holds_epoch: false,
             };
             members.insert(node.node(), self.pulses.members.get(&node.node()).copied().unwrap_or_else(new));
         }

@@ -7,12 +7,19 @@
 //! Since they have said so for 2.5 s by then, two nodes that one statement has stuck do not end each other's last copy. With half of the
 //! nodes left the arbitrator must be in reach. Otherwise the node stays, with all its rows, and is judged again every 2.5 s.
 
+//!
+//! **Epochs.** A worker that waits for a commit for over a second, so that an epoch cannot end, names the transaction and the member that
+//! does not answer (`EpochLateRep`, [`crate::flight::Patience`]). That member shows it like a stuck worker, and after 5 s ends in the same way: the
+//! view without it settles the commit. Of several that are named only the one with the lowest id ends, since heartbeats have told who they
+//! are for 4 s by then. NDB's GCP monitor is the model.
+
 use std::collections::BTreeMap;
 
 use apus_kernel::{
     Context, jam,
-    limits::{STUCK_TICKS, TICK_NS},
+    limits::{EPOCH_LATE_TICKS, STUCK_TICKS, TICK_NS},
 };
+use apus_signal::{BlockRef, epoch::EpochLate};
 use apus_types::NodeId;
 
 use super::{
@@ -24,17 +31,25 @@ use super::{
 #[derive(Default)]
 pub(super) struct Stuck {
     workers: BTreeMap<u8, u32>,
+    /// Who waits for an answer of this node to end an epoch, what it said last, and when.
+    waiters: BTreeMap<BlockRef, (String, u64)>,
 }
+
+/// Who has not said for so long that it waits does not wait any more.
+const WAITER_NS: u64 = 2 * EPOCH_LATE_TICKS as u64 * TICK_NS;
 
 impl Stuck {
     pub(super) fn is_any(&self) -> bool {
         !self.workers.is_empty()
     }
+    pub(super) fn holds_epoch(&self) -> bool {
+        !self.waiters.is_empty()
+    }
     /// For operators; empty: no worker is stuck.
     pub(super) fn summary(&self) -> String {
         let ms = |ticks: u32| u64::from(ticks) * TICK_NS / MS;
         let one = |(worker, ticks): (&u8, &u32)| format!("worker {worker} has been in one turn for {} ms", ms(*ticks));
-        self.workers.iter().map(one).collect::<Vec<_>>().join(", ")
+        self.workers.iter().map(one).chain(self.waiters.values().map(|w| w.0.clone())).collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -51,12 +66,42 @@ impl Membership {
         }
         self.send_heartbeats(ctx);
         self.register(ctx);
-        if ticks >= STUCK_TICKS && self.phase == Phase::Member {
-            match self.spared_by_others(ctx.now()) {
-                Ok(()) => self.end_for_stuck(worker, ctx),
-                Err(why) => ctx.log(format_args!("{}; this node does not end itself: {why}", self.stuck.summary())),
-            }
+        if ticks >= STUCK_TICKS {
+            self.end_if_spared(worker, ctx);
         }
+    }
+
+    fn end_if_spared(&mut self, worker: u8, ctx: &mut Context<'_>) {
+        if self.phase != Phase::Member {
+            return;
+        }
+        match self.spared_by_others(ctx.now()) {
+            Ok(()) => self.end_for_stuck(worker, ctx),
+            Err(why) => ctx.log(format_args!("{}; this node does not end itself: {why}", self.stuck.summary())),
+        }
+    }
+
+    /// A member waits for this node's answer to a commit, and an epoch for that.
+    pub(super) fn on_epoch_late(&mut self, from: BlockRef, late: EpochLate, ctx: &mut Context<'_>) {
+        let is_member = self.view.as_ref().is_some_and(|v| v.is_alive(from.node));
+        if late.generation != self.generation() || !is_member || self.phase != Phase::Member {
+            jam!(ctx);
+            return;
+        }
+        ctx.probe("qmgr: an epoch is late");
+        self.stuck.waiters.insert(from, (late.text, ctx.now()));
+        self.send_heartbeats(ctx);
+        self.register(ctx);
+        // Of several that are named the first ends: the view without it may settle it for all.
+        let is_first = !self.survivors().iter().any(|n| *n < self.me && self.pulses.holds_epoch(*n));
+        if late.ticks >= STUCK_TICKS && is_first {
+            let worker = u8::try_from(late.instance).unwrap_or(0).min(ctx.instances().saturating_sub(1));
+            self.end_if_spared(worker, ctx);
+        }
+    }
+
+    pub(super) fn tick_waiters(&mut self, ctx: &mut Context<'_>) {
+        self.stuck.waiters.retain(|_, w| ctx.now() < w.1 + WAITER_NS);
     }
 
     fn end_for_stuck(&mut self, worker: u8, ctx: &mut Context<'_>) {

@@ -60,7 +60,7 @@ use self::{
     record::{State, Transactions},
     take_over::TakeOver,
 };
-use crate::deferred::Deferred;
+use crate::{deferred::Deferred, flight::Patience};
 
 /// Most open transactions of one TC instance; more are refused with `TooManyTransactions`.
 pub const TRANSACTIONS_MAX: usize = 100_000;
@@ -83,6 +83,7 @@ pub struct TransactionCoordinator {
     deferred: Deferred,
     /// DIH waits for us to have drained the epochs below this round's.
     drain: Option<EpochOrd>,
+    patience: Patience,
     hidden_layout: RowLayout,
     scratch: batch::Scratch,
     counters: Counters,
@@ -115,6 +116,7 @@ impl TransactionCoordinator {
             next_question: 1,
             deferred: Deferred::default(),
             drain: None,
+            patience: Patience::default(),
             hidden_layout: batch::hidden_layout(),
             scratch: batch::Scratch::default(),
             counters: Counters::default(),
@@ -166,6 +168,22 @@ impl TransactionCoordinator {
         }
     }
 
+    /// An epoch does not end: says which commit is waited for, and whose answer to it.
+    #[cold]
+    fn name_late_commit(&self, ctx: &mut Context<'_>) {
+        if let Some(take_over) = &self.take_over {
+            ctx.log(format_args!("an epoch does not end: the take-over of {} is not over", take_over.generation));
+            return;
+        }
+        let oldest = self.transactions.in_flight.oldest();
+        let is_late = |t: &record::Trans| t.in_flight && Some(t.epoch) == oldest;
+        let Some((_, late)) = self.transactions.iter().find(|(_, t)| is_late(t)) else { return };
+        let chain = late.participants.iter().find(|p| !p.ended).map(|p| p.chain);
+        if let Some(at) = chain.and_then(|c| self.living(c).primary()) {
+            self.patience.report(self.me, late.id, at, ctx);
+        }
+    }
+
     fn on_client_gone(&mut self, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
         let client = NodeId(apus_signal::Reader::new(body).u16()?);
         self.clients.link_down(client);
@@ -205,6 +223,9 @@ impl Block for TransactionCoordinator {
             self.clients.asked(workers);
         }
         self.tick_switch(ctx);
+        if self.patience.tick(self.drain.as_ref()) {
+            self.name_late_commit(ctx);
+        }
     }
 
     fn dump(&self, out: &mut String) {
