@@ -7,7 +7,7 @@ use std::{
 
 use apus_signal::{
     Kind,
-    mgmt::{SILENCE_MS, Setting},
+    mgmt::{EJECT_SLOW_MS, SILENCE_MS, Setting, StatusConf},
 };
 use prost::Message;
 
@@ -23,8 +23,9 @@ pub struct ClusterArgs {
 
 #[derive(clap::Subcommand)]
 enum Action {
-    /// Change a setting of the whole cluster, now: `silence_ms=N`, the shortest silence in milliseconds for which a node is held for failed (80
-    /// to 1000; hosts that pause for 200 ms want 400)
+    /// Change a setting of the whole cluster, now. `silence_ms=N`: the shortest silence in milliseconds for which a node is held for failed (80
+    /// to 1000; hosts that pause for 200 ms want 400). `eject_slow_ms=N`: a data node leaves when its workers have been four times slower than
+    /// the others', and slower than this, for 5 s (20 to 60000; 0, the default: never)
     Set {
         /// NAME=VALUE
         setting: String,
@@ -37,24 +38,36 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub fn run(args: ClusterArgs) -> Result<ExitCode, String> {
     let access = args.cluster.find()?;
     match args.action {
-        Action::Set { setting } => set(&access, parse(&setting)?),
+        Action::Set { setting } => set(&access, &setting),
     }
 }
 
-fn parse(setting: &str) -> Result<u32, String> {
-    let known = "the setting there is: silence_ms=N";
+fn parse(setting: &str) -> Result<Setting, String> {
+    let known = "the settings are: silence_ms=N, eject_slow_ms=N";
     let (name, value) = setting.split_once('=').ok_or(known)?;
-    if name.trim() != "silence_ms" {
-        return Err(format!("no setting {name:?}; {known}"));
-    }
-    let (least, most) = (SILENCE_MS.start(), SILENCE_MS.end());
-    let ms = value.trim().parse().ok().filter(|ms| SILENCE_MS.contains(ms));
-    ms.ok_or_else(|| format!("silence_ms is a number of milliseconds, {least} to {most}, not {value:?}"))
+    let (name, value) = (name.trim(), value.trim());
+    let number = value.parse::<u32>().ok();
+    let (setting, range) = match name {
+        "silence_ms" => (Setting { silence_ms: number, ..Setting::default() }, SILENCE_MS),
+        "eject_slow_ms" => (Setting { eject_slow_ms: number, ..Setting::default() }, EJECT_SLOW_MS),
+        _ => return Err(format!("no setting {name:?}; {known}")),
+    };
+    let wrong = || {
+        let zero = if name == "silence_ms" { "" } else { ", or 0 for never" };
+        format!("{name} is a number of milliseconds, {} to {}{zero}, not {value:?}", range.start(), range.end())
+    };
+    Some(setting).filter(Setting::is_legal).ok_or_else(wrong)
+}
+
+fn is_done(wanted: &Setting, now: &StatusConf) -> bool {
+    wanted.silence_ms.is_none_or(|ms| ms == now.silence_ms)
+        && wanted.eject_slow_ms.is_none_or(|ms| ms == now.eject_slow_ms)
 }
 
 /// Every management node is told, since each reaches members of its own; then the view is awaited.
-fn set(access: &Access, silence_ms: u32) -> Result<ExitCode, String> {
-    let order = Setting { request: 1, silence_ms }.encode_to_vec();
+fn set(access: &Access, text: &str) -> Result<ExitCode, String> {
+    let wanted = parse(text)?;
+    let order = Setting { request: 1, ..wanted }.encode_to_vec();
     let tell =
         |address: String| status::converse(&address, &access.secret, Kind::SettingReq, &order, Kind::SettingConf);
     let told: Vec<Result<Vec<u8>, String>> = crate::discover::each(&access.mgmt).into_iter().map(tell).collect();
@@ -64,15 +77,14 @@ fn set(access: &Access, silence_ms: u32) -> Result<ExitCode, String> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let now = status::ask(access)?;
-        if now.silence_ms == silence_ms {
-            println!("silence_ms is {silence_ms} from view {} on", now.generation);
+        if is_done(&wanted, &now) {
+            println!("{text} from view {} on", now.generation);
             return Ok(ExitCode::SUCCESS);
         }
         if Instant::now() > deadline {
             return Err(format!(
-                "silence_ms is still {} after {} s: the president may have failed meanwhile, or nobody can change the view; see `apus \
+                "{text} has not come to be within {} s: the president may have failed meanwhile, or nobody can change the view; see `apus \
                  status` and try again",
-                now.silence_ms,
                 PATIENCE.as_secs()
             ));
         }
@@ -86,8 +98,19 @@ mod tests {
 
     #[test]
     fn only_what_has_an_effect_is_accepted() {
-        assert_eq!((parse("silence_ms=80"), parse("silence_ms = 1000")), (Ok(80), Ok(1000)));
-        for wrong in ["silence_ms", "silence=100", "silence_ms=79", "silence_ms=1001", "silence_ms=1s", "=", ""] {
+        let silence = |text| parse(text).map(|s| s.silence_ms);
+        assert_eq!((silence("silence_ms=80"), silence("silence_ms = 1000")), (Ok(Some(80)), Ok(Some(1000))));
+        assert_eq!(parse("eject_slow_ms=0").map(|s| s.eject_slow_ms), Ok(Some(0)));
+        for wrong in [
+            "silence_ms",
+            "silence=100",
+            "silence_ms=79",
+            "silence_ms=1001",
+            "silence_ms=1s",
+            "eject_slow_ms=19",
+            "=",
+            "",
+        ] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
     }

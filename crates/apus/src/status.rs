@@ -176,6 +176,7 @@ fn to_json(status: &StatusConf) -> serde_json::Value {
                 "address": n.address,
                 "uptime_ms": n.uptime_ms,
                 "stuck": n.stuck,
+                "slow": n.slow,
                 "frozen": n.frozen,
             })
         })
@@ -185,6 +186,7 @@ fn to_json(status: &StatusConf) -> serde_json::Value {
         "generation": status.generation,
         "partitions": status.partitions,
         "silence_ms": status.silence_ms,
+        "eject_slow_ms": status.eject_slow_ms,
         "replicas": status.replicas,
         "mgmt": number(status.mgmt),
         "arbitrator": number(status.arbitrator),
@@ -223,6 +225,9 @@ fn to_table(status: &StatusConf) -> String {
         );
         if !n.stuck.is_empty() {
             let _ = writeln!(out, "{:>12} stuck: {}", "", n.stuck);
+        }
+        if !n.slow.is_empty() {
+            let _ = writeln!(out, "{:>12} slow: {}", "", n.slow);
         }
     }
     for n in status.nodes.iter().filter(|n| state_name(n) == "frozen") {

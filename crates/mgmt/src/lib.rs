@@ -115,6 +115,7 @@ pub fn cluster_config(
         start_partial_timeout_ms: 10_000,
         mgmts: vec![u32::from(NodeId::MGMT_BASE) + 1],
         silence_ms: *SILENCE_MS.start(),
+        eject_slow_ms: 0,
     })
 }
 
@@ -130,6 +131,8 @@ struct Heard {
     incarnation: u64,
     uptime_ms: u64,
     frozen: String,
+    stuck: String,
+    slow: String,
     /// Of its view.
     point: (u64, u64),
 }
@@ -170,8 +173,6 @@ pub struct Management {
     /// Token of the newest state that is in the file.
     written: u64,
     heard: BTreeMap<NodeId, Heard>,
-    /// Nodes that say that workers of theirs are stuck, and what they say.
-    stuck: BTreeMap<NodeId, String>,
     /// Newest committed view that a living node reported.
     view: Option<View>,
     started_at: Option<u64>,
@@ -199,7 +200,6 @@ impl Management {
             links: BTreeMap::new(),
             held: BTreeMap::new(),
             heard: BTreeMap::new(),
-            stuck: BTreeMap::new(),
             view: None,
             started_at: None,
         }
@@ -216,14 +216,8 @@ impl Management {
         node.address = rep.address;
         node.member = rep.generation > 0;
         let point = view.as_ref().map_or((0, 0), View::point);
-        let heard =
-            Heard { at: now, incarnation: rep.incarnation, uptime_ms: rep.uptime_ms, frozen: rep.frozen, point };
-        self.heard.insert(from.node, heard);
-        if rep.stuck.is_empty() {
-            self.stuck.remove(&from.node);
-        } else {
-            self.stuck.insert(from.node, rep.stuck);
-        }
+        let RegisterRep { incarnation, uptime_ms, frozen, stuck, slow, .. } = rep;
+        self.heard.insert(from.node, Heard { at: now, incarnation, uptime_ms, frozen, stuck, slow, point });
         self.arbitrator.registered(rep.node, rep.incarnation);
         if let Some(cluster) = view.as_ref().map(|v| v.cluster).filter(|_| self.may_adopt) {
             self.config.cluster = cluster;
@@ -384,12 +378,15 @@ impl Management {
 
     /// Every member hears of it, and the acting president makes a view.
     fn on_setting_req(&self, from: BlockRef, setting: Setting, ctx: &mut Context<'_>) {
-        if !SILENCE_MS.contains(&setting.silence_ms) {
+        if !setting.is_legal() {
             let refusal = RequestRef::new(setting.request, ErrorCode::ProtocolViolation);
             ctx.send(from, Kind::RequestRef, |b| refusal.encode(b));
             return;
         }
-        ctx.log(format_args!("silence_ms is to be {}", setting.silence_ms));
+        let settings = [("silence_ms", setting.silence_ms), ("eject_slow_ms", setting.eject_slow_ms)];
+        for (name, value) in settings.into_iter().filter_map(|(n, v)| Some((n, v?))) {
+            ctx.log(format_args!("{name} is to be {value}"));
+        }
         for node in self.links.keys().filter(|n| n.is_data()) {
             let to = BlockRef::new(*node, BlockId::Qmgr, BlockRef::CONTROL);
             ctx.send(to, Kind::SettingOrd, |b| encode(&setting, b));
@@ -414,7 +411,8 @@ impl Management {
                 uptime_ms: heard.map_or(0, |h| h.uptime_ms),
                 frozen: heard.map_or_else(String::new, |h| h.frozen.clone()),
                 silent_ms: heard.map_or(u64::MAX, |h| now.saturating_sub(h.at) / 1_000_000),
-                stuck: self.stuck.get(&id).cloned().unwrap_or_default(),
+                stuck: heard.map_or_else(String::new, |h| h.stuck.clone()),
+                slow: heard.map_or_else(String::new, |h| h.slow.clone()),
             }
         };
         StatusConf {
@@ -425,6 +423,7 @@ impl Management {
             replicas: self.config.replicas,
             nodes: self.config.nodes.iter().map(summary).collect(),
             silence_ms: view.map_or(self.config.silence_ms, |v| v.silence_ms).max(*SILENCE_MS.start()),
+            eject_slow_ms: view.map_or(self.config.eject_slow_ms, |v| v.eject_slow_ms),
             mgmt: self.me.0.into(),
             arbitrator: view.map_or(0, |v| v.arbitrator),
             mgmt_uptime_ms: now.saturating_sub(self.started_at.unwrap_or(now)) / 1_000_000,

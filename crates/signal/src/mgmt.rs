@@ -63,6 +63,9 @@ pub struct ClusterConfig {
     /// Of the first view; see [`SILENCE_MS`]. 0: the lowest.
     #[prost(uint32, tag = "20")]
     pub silence_ms: u32,
+    /// Of the first view; see [`EJECT_SLOW_MS`].
+    #[prost(uint32, tag = "21")]
+    pub eject_slow_ms: u32,
 }
 
 /// Legal values of the shortest silence, in milliseconds, for which a data node is held for failed. The lowest is the default: a silent
@@ -70,13 +73,27 @@ pub struct ClusterConfig {
 /// silence that the limit can grow to.
 pub const SILENCE_MS: std::ops::RangeInclusive<u32> = 80..=1000;
 
-/// `SettingReq`, `SettingConf`, `SettingOrd`.
+/// What `eject_slow_ms` may be but 0, which is the default and ejects nobody. Below the least a node is not called slow.
+pub const EJECT_SLOW_MS: std::ops::RangeInclusive<u32> = 20..=60_000;
+
+/// `SettingReq`, `SettingConf`, `SettingOrd`: what is to change.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub struct Setting {
     #[prost(uint64, tag = "1")]
     pub request: u64,
-    #[prost(uint32, tag = "2")]
-    pub silence_ms: u32,
+    #[prost(uint32, optional, tag = "2")]
+    pub silence_ms: Option<u32>,
+    #[prost(uint32, optional, tag = "3")]
+    pub eject_slow_ms: Option<u32>,
+}
+
+impl Setting {
+    /// Something is to change, and to what it may be.
+    pub fn is_legal(&self) -> bool {
+        let is_silence = self.silence_ms.is_none_or(|ms| SILENCE_MS.contains(&ms));
+        let is_eject = self.eject_slow_ms.is_none_or(|ms| ms == 0 || EJECT_SLOW_MS.contains(&ms));
+        is_silence && is_eject && (self.silence_ms.is_some() || self.eject_slow_ms.is_some())
+    }
 }
 
 /// `ConfigReq`, `StatusReq`, `NodeStatusReq`.
@@ -116,6 +133,9 @@ pub struct RegisterRep {
     /// Which data workers are stuck, for people; empty: none.
     #[prost(string, tag = "12")]
     pub stuck: String,
+    /// The node is slower than the others: by what; empty: it is not.
+    #[prost(string, tag = "20")]
+    pub slow: String,
     /// Why the node may not go on and what it waits for; empty: it may.
     #[prost(string, tag = "7")]
     pub frozen: String,
@@ -148,6 +168,9 @@ pub struct NodeSummary {
     /// See [`RegisterRep::stuck`].
     #[prost(string, tag = "15")]
     pub stuck: String,
+    /// See [`RegisterRep::slow`].
+    #[prost(string, tag = "20")]
+    pub slow: String,
     /// See [`RegisterRep::frozen`].
     #[prost(string, tag = "10")]
     pub frozen: String,
@@ -178,6 +201,8 @@ pub struct StatusConf {
     /// Of the view; see [`SILENCE_MS`].
     #[prost(uint32, tag = "20")]
     pub silence_ms: u32,
+    #[prost(uint32, tag = "21")]
+    pub eject_slow_ms: u32,
 }
 
 /// `NodeStatusConf`: one data node about itself.

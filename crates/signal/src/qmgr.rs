@@ -69,6 +69,9 @@ pub struct Heartbeat {
     /// Others wait for long for the sender's answer to a commit, and an epoch for them.
     #[prost(bool, tag = "14")]
     pub holds_epoch: bool,
+    /// How long a signal waits for the sender's data workers, nanoseconds.
+    #[prost(uint64, tag = "15")]
+    pub delay_ns: u64,
     /// The sender may not go on from this generation: it serves no client and waits (see the QMGR block, `freeze`).
     #[prost(bool, tag = "12")]
     pub frozen: bool,

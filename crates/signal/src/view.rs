@@ -79,6 +79,9 @@ pub struct View {
     /// Floor of the silence limit in milliseconds; see `mgmt::SILENCE_MS`. 0: the lowest.
     #[prost(uint32, tag = "20")]
     pub silence_ms: u32,
+    /// A node that is slower than the others, and slower than this in milliseconds, leaves. 0: never.
+    #[prost(uint32, tag = "21")]
+    pub eject_slow_ms: u32,
 }
 
 impl View {

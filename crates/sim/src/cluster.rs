@@ -90,6 +90,8 @@ pub(crate) struct Host {
     paused: bool,
     /// How many times longer its turns take.
     slowness: u64,
+    /// But for the control worker's.
+    spares_control: bool,
     clock: HostClock,
 }
 
@@ -277,6 +279,7 @@ impl Cluster {
             stopped: None,
             paused: false,
             slowness: 1,
+            spares_control: false,
             clock: self.clock_of(node),
         };
         let lease = Arc::<Lease>::default();
@@ -360,7 +363,11 @@ impl Cluster {
     }
     /// From now on each turn of the node takes so many times longer; 1: as it should.
     pub fn slow_down(&mut self, node: NodeId, factor: u64) {
-        self.impair(node, |host| host.slowness = factor.max(1));
+        self.impair(node, |host| (host.slowness, host.spares_control) = (factor.max(1), false));
+    }
+    /// The same of its data workers alone.
+    pub fn slow_down_data(&mut self, node: NodeId, factor: u64) {
+        self.impair(node, |host| (host.slowness, host.spares_control) = (factor.max(1), true));
     }
     pub fn is_paused(&self, node: NodeId) -> bool {
         self.hosts.get(&node).is_some_and(|host| host.paused)
@@ -524,7 +531,8 @@ impl Cluster {
             let each = if self.config.signal_ns > 0 { self.config.signal_ns } else { SIGNAL_NS };
             let cost = TURN_NS + each * (w.counters().executed - executed);
             let stall = &mut host.stalls[usize::from(worker)];
-            stall.until = stall.until.max(now).saturating_add(cost * host.slowness);
+            let factor = if host.spares_control && w.config().is_control() { 1 } else { host.slowness };
+            stall.until = stall.until.max(now).saturating_add(cost * factor);
         }
         self.carry_away(node, worker);
         self.plan_turn(node, worker);

@@ -40,6 +40,7 @@ pub const PROBES: &[&str] = &[
     "qmgr: a frozen node gives way",
     "qmgr: a lease ended by itself",
     "qmgr: a member is asked to give up its lease",
+    "qmgr: a node is slow",
     "qmgr: a node leaves in order",
     "qmgr: a removed process asks to join",
     "qmgr: a worker is stuck",

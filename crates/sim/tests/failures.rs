@@ -30,10 +30,16 @@ fn mgmt(n: u16) -> NodeId {
     NodeId(NodeId::MGMT_BASE + n)
 }
 
-fn build(seed: u64, replicas: u32, mgmts: u16) -> impl FnMut(&WorkerConfig) -> Vec<Box<dyn Block>> + 'static {
+fn build(
+    seed: u64,
+    replicas: u32,
+    mgmts: u16,
+    eject_slow_ms: u32,
+) -> impl FnMut(&WorkerConfig) -> Vec<Box<dyn Block>> + 'static {
     let workers = 2;
     let partitions = default_partitions(1, replicas, workers);
     let mut config = cluster_config(seed | 1, 1, replicas, workers, partitions).expect("a cluster in range");
+    config.eject_slow_ms = eject_slow_ms;
     config.mgmts = (1..=mgmts).map(|n| u32::from(mgmt(n).0)).collect();
     let mut memories: BTreeMap<(NodeId, u64), std::sync::Arc<MemoryManager>> = BTreeMap::new();
     move |who| {
@@ -222,6 +228,9 @@ struct Drill {
 
 impl Drill {
     fn new(seed: u64, replicas: u16, mgmts: u16, link_spike_ns: (u64, u64)) -> Drill {
+        Drill::with_setting(seed, replicas, mgmts, link_spike_ns, 0)
+    }
+    fn with_setting(seed: u64, replicas: u16, mgmts: u16, link_spike_ns: (u64, u64), eject_slow_ms: u32) -> Drill {
         let mut nodes: Vec<(NodeId, u8)> = (1..=replicas).map(|n| (NodeId(n), 2)).collect();
         nodes.extend((1..=mgmts).map(|n| (mgmt(n), 1)));
         let link_delay_ns = (20_000, 300_000);
@@ -235,7 +244,7 @@ impl Drill {
             link_all: false,
             ..SimConfig::new(&nodes)
         };
-        let mut cluster = Cluster::new(seed, config, build(seed, u32::from(replicas), mgmts));
+        let mut cluster = Cluster::new(seed, config, build(seed, u32::from(replicas), mgmts, eject_slow_ms));
         let board = Rc::new(Board::default());
         let mut clients = Vec::new();
         for number in 0..WRITERS + 2 * u64::from(replicas) {
@@ -484,6 +493,34 @@ fn who_keeps_an_epoch_open_is_named_and_ends() {
         drill.board.gap.set(0);
         drill.pass(300);
         assert!(drill.board.gap.get() < 100 * MS, "seed {seed}: writes go on");
+    }
+}
+
+/// A node whose workers are slow, and which answers heartbeats, is named; where the setting wants it, it leaves without an error to anybody.
+#[test]
+fn a_slow_node_is_named_and_leaves_where_that_is_wanted() {
+    for (seed, eject_ms) in [(1, 0), (2, 0), (3, 25), (4, 25)] {
+        let mut drill = Drill::with_setting(seed, 3, 1, (0, 0), eject_ms);
+        drill.wait_whole();
+        drill.pass(6_000);
+        assert_eq!(drill.cluster.probe("qmgr: a node is slow"), 0, "seed {seed}: all are alike");
+        let hit = NodeId(1 + (seed % 3) as u16);
+        drill.board.errors.borrow_mut().clear();
+        drill.cluster.slow_down_data(hit, 4_000);
+        drill.pass(20_000);
+        assert_eq!(drill.cluster.probe("qmgr: a node is slow"), 1, "seed {seed}\n{}", drill.cluster.log().join("\n"));
+        assert_eq!(drill.cluster.is_running(hit), eject_ms == 0, "seed {seed}\n{}", drill.cluster.log().join("\n"));
+        if eject_ms > 0 {
+            let why = drill.cluster.stop_reason(hit).unwrap_or_default();
+            assert!(why.starts_with("has left the cluster"), "seed {seed}: {why}");
+            drill.cluster.start(hit);
+        } else {
+            drill.cluster.slow_down(hit, 1);
+        }
+        drill.pass(10_000);
+        drill.wait_whole();
+        let errors = drill.board.errors.borrow();
+        assert!(errors.is_empty(), "seed {seed}: {errors:#?}\n{}", drill.cluster.log().join("\n"));
     }
 }
 

@@ -523,6 +523,7 @@ impl Membership {
     /// A worker has done what it was told before.
     pub(super) fn on_ping_conf(&mut self, token: u64, ctx: &mut Context<'_>) {
         self.on_leave_ping(token, ctx);
+        self.on_probe_conf(token, ctx.now());
         if let Some(gates) = self.gates_for.as_mut().filter(|g| g.token == token) {
             gates.missing = gates.missing.saturating_sub(1);
             self.pass_gates(ctx);

@@ -42,6 +42,7 @@ pub fn first(
         instances: config.instances,
         bucket_map: Vec::new(),
         silence_ms: config.silence_ms,
+        eject_slow_ms: config.eject_slow_ms,
         cluster: config.cluster,
         arbitrator: arbitrator.node,
         arbitrator_incarnation: arbitrator.incarnation,
@@ -145,8 +146,12 @@ pub fn promoted(base: &View, president: NodeId, recovered: impl Fn(&ViewNode) ->
 }
 
 /// With another floor of the silence limit.
-pub fn with_silence(base: &View, president: NodeId, silence_ms: u32) -> View {
-    View { silence_ms, ..successor(base, president) }
+pub fn with_settings(base: &View, president: NodeId, silence_ms: Option<u32>, eject_slow_ms: Option<u32>) -> View {
+    View {
+        silence_ms: silence_ms.unwrap_or(base.silence_ms),
+        eject_slow_ms: eject_slow_ms.unwrap_or(base.eject_slow_ms),
+        ..successor(base, president)
+    }
 }
 
 /// With another arbitrator.
@@ -235,6 +240,7 @@ pub(crate) mod tests {
             heartbeat_ms: 10,
             heartbeat_timeout_ms: 500,
             silence_ms: 0,
+            eject_slow_ms: 0,
             start_partial_timeout_ms: 10_000,
             mgmts: vec![u32::from(NodeId::MGMT_BASE) + 1],
         }

@@ -62,6 +62,8 @@ pub(super) struct Leave {
 
 #[derive(Debug)]
 struct Own {
+    /// By whoever runs the process.
+    ordered: bool,
     deadline: u64,
     asked: u64,
     /// A view without this node was accepted here.
@@ -89,18 +91,29 @@ impl Membership {
         let is_meant = self.leave.refused_at > 0 && ctx.now() < self.leave.refused_at + INSIST_NS;
         if self.phase != Phase::Member {
             self.end_leave("asked to end, and is no member", ctx);
-        } else if self.leave.own.is_some() || is_meant {
+        } else if self.leave.own.as_ref().is_some_and(|own| own.ordered) || is_meant {
             self.end_leave("asked to end for the second time, and ends at once", ctx);
+        } else if let Some(own) = &mut self.leave.own {
+            own.ordered = true; // it was about to leave by itself
         } else if self.freeze.is_frozen() {
             self.refuse_to_end(&format!("it is frozen and may hold the last rows: {}", self.account()), ctx);
         } else {
             ctx.log(format_args!("asked to end: leaves the cluster"));
-            self.leave.own = Some(Own { deadline: ctx.now() + LEAVE_NS, asked: 0, agreed: false });
-            self.tick_leave(ctx);
+            self.wish_to_leave(true, ctx);
         }
     }
 
+    /// `ordered`: by whoever runs the process, not by itself.
+    pub(super) fn wish_to_leave(&mut self, ordered: bool, ctx: &mut Context<'_>) {
+        self.leave.own = Some(Own { ordered, deadline: ctx.now() + LEAVE_NS, asked: 0, agreed: false });
+        self.tick_leave(ctx);
+    }
+
     fn refuse_to_end(&mut self, why: &str, ctx: &mut Context<'_>) {
+        if self.leave.own.take_if(|own| !own.ordered).is_some() {
+            ctx.log(format_args!("does not leave: {why}"));
+            return;
+        }
         ctx.probe("qmgr: an order to end is refused");
         ctx.log(format_args!(
             "does not end: {why}. Data is in memory only, and would be lost. A second order within {} s ends this process",
@@ -114,12 +127,15 @@ impl Membership {
         let now = ctx.now();
         self.leave.others.retain(|_, (_, asked)| now < *asked + FORGET_NS);
         let Some(own) = self.leave.own.as_mut() else { return };
+        let own_ordered = own.ordered;
         if own.agreed && self.freeze.is_frozen() {
             return; // its rows may be the last
         }
         if now >= own.deadline {
-            return match self.view.as_ref().is_some_and(|base| self.others_hold_group_of(base, self.me)) {
+            let is_held = self.view.as_ref().is_some_and(|base| self.others_hold_group_of(base, self.me));
+            return match is_held && own_ordered {
                 true => self.end_leave("could not leave in order in time, and ends", ctx),
+                false if is_held => self.refuse_to_end("it could not in time", ctx),
                 false => self.refuse_to_end("it holds the last full copy of its node group", ctx),
             };
         }

@@ -21,6 +21,8 @@
 //!
 //! **Strain** (`strain`). Who hears too few to go on serves nobody and waits, for what stalls the network for all is no failure of any.
 //!
+//! **Slow** (`slow`). A node whose workers are much slower than the others' says so, and leaves if the setting `eject_slow_ms` wants it.
+//!
 //! **Stuck** (`stuck`). A node of which a data worker makes no rounds any more ends itself, if the others can go on without it.
 //!
 //! **What others say** of a member that we hear ourselves is not always believed (`accuse`).
@@ -61,6 +63,7 @@ mod leave;
 mod parting;
 mod pulse;
 mod setting;
+mod slow;
 mod spread;
 mod start;
 mod strain;
@@ -88,7 +91,7 @@ use std::{
 use apus_kernel::{Block, Context, jam};
 use apus_signal::{
     BlockId, BlockRef, DecodeError, Envelope, Kind,
-    mgmt::{ClusterConfig, RegisterRep},
+    mgmt::{ClusterConfig, RegisterRep, Setting},
     qmgr::{
         ArbitConf, FailRep, Heartbeat, Incarnation, LeaseEnd, LinkRep, RecoveredRep, StopOrd, ViewCommit, checked_view,
         decode, encode,
@@ -178,9 +181,11 @@ pub struct Membership {
     accusations: accuse::Accusations,
     partings: parting::Partings,
     stuck: stuck::Stuck,
+    slow: slow::Slow,
     freeze: freeze::Freeze,
     /// What an operator wants of the next view.
-    wanted_silence_ms: Option<u32>,
+    /// What an operator wants, and the view does not say yet.
+    wanted: Setting,
 
     /// As acting president.
     change: Option<Change>,
@@ -224,8 +229,9 @@ impl Membership {
             accusations: accuse::Accusations::default(),
             partings: parting::Partings::default(),
             stuck: stuck::Stuck::default(),
+            slow: slow::Slow::default(),
             freeze: freeze::Freeze::default(),
-            wanted_silence_ms: None,
+            wanted: Setting::default(),
             change: None,
             gates_for: None,
             pings: 0,
@@ -536,6 +542,7 @@ impl Membership {
             view: self.view.clone(),
             uptime_ms: now.saturating_sub(self.started_at.unwrap_or(now)) / MS,
             stuck: self.stuck.summary(),
+            slow: self.slow.summary(),
             frozen: self.account(),
         };
         self.tell_managers(Kind::RegisterRep, &rep, ctx);
@@ -701,6 +708,7 @@ impl Block for Membership {
         self.check_arbitration(ctx);
         self.tick_leave(ctx);
         self.tick_waiters(ctx);
+        self.tick_slow(ctx);
         self.tick_switchover(ctx);
         if self.phase == Phase::Member && now.saturating_sub(self.last_register) >= REGISTER_NS {
             self.register(ctx);

@@ -75,6 +75,8 @@ struct Pulse {
     stuck: bool,
     /// It says that an epoch waits for it.
     holds_epoch: bool,
+    /// How long a signal waits for its data workers, ns.
+    delay: u64,
 }
 
 #[derive(Default)]
@@ -137,6 +139,10 @@ impl Pulses {
         self.members.get(&node).is_some_and(|p| p.stuck)
     }
 
+    pub(super) fn delay_of(&self, node: NodeId) -> Option<u64> {
+        self.members.get(&node).map(|p| p.delay)
+    }
+
     pub(super) fn holds_epoch(&self, node: NodeId) -> bool {
         self.members.get(&node).is_some_and(|p| p.holds_epoch)
     }
@@ -151,7 +157,7 @@ impl Pulses {
             pulse.late = beat.late_ns.min(Spread::MAX_NS);
             pulse.its_clock = beat.clock;
             pulse.strained = beat.strained_ns;
-            (pulse.stuck, pulse.holds_epoch) = (beat.stuck, beat.holds_epoch);
+            (pulse.stuck, pulse.holds_epoch, pulse.delay) = (beat.stuck, beat.holds_epoch, beat.delay_ns);
             if beat.strained_ns > 0 {
                 pulse.promised_until = 0; // it has given up its lease
             }
@@ -304,6 +310,7 @@ impl Membership {
                 strained_ns: self.pulses.strained,
                 stuck: self.stuck.is_any(),
                 holds_epoch: self.stuck.holds_epoch(),
+                delay_ns: self.slow.delay(),
                 frozen: self.freeze.is_frozen(),
             };
             // The promise runs from when we heard what is echoed, which may be a while ago.
@@ -357,6 +364,7 @@ impl Membership {
                 strained: 0,
                 stuck: false,
                 holds_epoch: false,
+                delay: 0,
             };
             members.insert(node.node(), self.pulses.members.get(&node.node()).copied().unwrap_or_else(new));
         }
