@@ -123,7 +123,8 @@ pub fn converse(address: &str, secret: &Secret, ask: Kind, request: &[u8], await
 
 fn frame(kind: Kind, to: BlockRef, body: &[u8], out: &mut Vec<u8>) {
     let from = BlockRef::new(NodeId(NodeId::CLIENT_BASE), BlockId::Client, 0);
-    Envelope { kind, to, from, epoch: Epoch(0), trace: 0 }.encode(out, |out| out.extend_from_slice(body));
+    Envelope { kind, to, from, epoch: Epoch(0), trace: 0, generation: 0 }
+        .encode(out, |out| out.extend_from_slice(body));
 }
 
 /// Takes the next whole frame from the stream; `buffer` holds what was read beyond it.

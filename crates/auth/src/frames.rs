@@ -50,7 +50,7 @@ impl Input {
 pub fn encode(kind: Kind, write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let nobody = BlockRef::new(NodeId(0), BlockId::Link, 0);
     let mut out = Vec::with_capacity(256);
-    Envelope { kind, to: nobody, from: nobody, epoch: Epoch(0), trace: 0 }.encode(&mut out, write);
+    Envelope { kind, to: nobody, from: nobody, epoch: Epoch(0), trace: 0, generation: 0 }.encode(&mut out, write);
     out
 }
 

@@ -291,7 +291,7 @@ impl Cluster {
         let to = BlockRef::new(NodeId(id), block, 0);
         let from = BlockRef::new(client, BlockId::Client, 0);
         let mut frame = Vec::new();
-        Envelope { kind, to, from, epoch: apus_types::Epoch(0), trace: 0 }.encode(&mut frame, write);
+        Envelope { kind, to, from, epoch: apus_types::Epoch(0), trace: 0, generation: 0 }.encode(&mut frame, write);
         process.inbox.push_back((client, Came::Bytes(frame)));
     }
     pub fn answer(&mut self, kind: Kind) -> Option<Vec<u8>> {

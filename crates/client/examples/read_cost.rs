@@ -22,7 +22,7 @@ use apus_types::{Chain, Epoch, NodeId, TableId, TransId};
 use prost::Message;
 
 fn answer(envelope: &Envelope, body: &[u8], out: &mut Vec<u8>) {
-    let head = |kind| Envelope { kind, to: envelope.from, from: envelope.to, epoch: Epoch(1), trace: 0 };
+    let head = |kind| Envelope { kind, to: envelope.from, from: envelope.to, epoch: Epoch(1), trace: 0, generation: 0 };
     match envelope.kind {
         Kind::MapReq => {
             let node = ViewNode { id: 1, state: NodeState::Up as i32, ..ViewNode::default() };

@@ -6,7 +6,7 @@
 
 use std::rc::Rc;
 
-use apus_signal::view::{NodeState, View};
+use apus_signal::view::View;
 use apus_types::{ErrorCode, NodeId};
 
 use crate::{Client, ClientError, core::Core, retry::Retry};
@@ -152,6 +152,5 @@ impl Losses {
 }
 
 fn is_gone(view: &View, lost: LostNode) -> bool {
-    let member = view.node(lost.node).filter(|n| n.state() != NodeState::Down);
-    member.is_none_or(|n| n.incarnation != lost.incarnation)
+    !view.is_member(lost.node, lost.incarnation)
 }

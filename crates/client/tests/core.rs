@@ -711,3 +711,69 @@ fn garbage_from_a_node_closes_its_link_and_nothing_else() {
     let client = bench.client.clone();
     assert!(bench.run(client.ready()).is_err());
 }
+
+/// A virtual machine was set back or stood still: its process has no place in the newest view, and says what was true then.
+fn stale_node_1() -> Bench {
+    let mut bench = Bench::ready(10);
+    bench.hook = Box::new(|world, node, envelope, body, out| {
+        if node != NodeId(1) || envelope.kind != Kind::ReadReq {
+            return Act::Default;
+        }
+        let request = ReadReq::decode(body).unwrap().request;
+        world.reply(node, envelope, Kind::ReadConf, out, |b| {
+            ReadConf::begin(b, request, 1);
+            ReadConf::push_row(b, |b| b.extend_from_slice(b"what was true then"));
+        });
+        Act::Done
+    });
+    bench.world.said.insert(NodeId(1), 1);
+    bench
+}
+
+#[test]
+fn an_answer_by_an_older_view_of_who_is_not_in_ours_is_no_answer() {
+    let mut bench = stale_node_1();
+    // It has been replaced, and the old process is still found at its address.
+    bench.world.view.generation = 2;
+    bench.world.view.nodes[0].incarnation = 2;
+    let map = bench.world.map_rep(NodeId(2));
+    bench.push(2, &map);
+    assert_eq!(bench.linked(), [2], "the link to the old process ends with the map");
+    for id in 0..9 {
+        bench.pass_ms(20);
+        assert_eq!(read(&mut bench, &keys([id])).unwrap(), expect([id], 10), "after {} ms", bench.now_ms());
+    }
+    assert!(bench.client.counters().outdated > 0, "it was linked again and asked");
+    let batch = write(3, b"new");
+    let (client, mut results) = (bench.client.clone(), Results::new());
+    bench.run(client.run_autocommit(&batch, 1000, &mut results)).expect("committed elsewhere");
+}
+
+#[test]
+fn an_answer_by_an_older_view_of_a_member_is_taken() {
+    let mut bench = Bench::ready(10);
+    bench.world.view.generation = 2;
+    bench.world.said.insert(NodeId(1), 1);
+    let map = bench.world.map_rep(NodeId(2));
+    bench.push(2, &map);
+    assert_eq!(read(&mut bench, &keys([1])).unwrap(), expect([1], 10));
+    assert_eq!((bench.world.nodes_asked(Kind::ReadReq), bench.linked()), (vec![1], vec![1, 2]));
+    assert_eq!(bench.client.counters().outdated, 0);
+}
+
+#[test]
+fn who_is_found_first_after_all_links_were_lost_does_not_bring_an_older_map() {
+    let mut bench = stale_node_1();
+    bench.kill(1, true);
+    assert_eq!(bench.client.view().generation, 2);
+    bench.kill(2, false);
+    bench.world.view = view(1, &[(1, NodeState::Up), (2, NodeState::Up)]);
+    bench.world.said.insert(NodeId(1), 1);
+    bench.listening = vec![1];
+    bench.pass_ms(2_000);
+    assert_eq!(bench.client.view().generation, 2, "of the same founding, so it is older");
+    bench.world.view = view(3, &[(1, NodeState::Down), (2, NodeState::Up)]);
+    bench.listening = vec![1, 2];
+    assert_eq!(read(&mut bench, &keys([4])).unwrap(), expect([4], 10));
+    assert_eq!(bench.linked(), [2]);
+}

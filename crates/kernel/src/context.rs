@@ -9,7 +9,7 @@ use crate::{JamPoint, Request, core::Core, limits::FILE_BYTES_MAX, links::Gate};
 pub struct Context<'a> {
     pub(crate) core: &'a mut Core,
     pub(crate) me: BlockRef,
-    pub(crate) trace: u64,
+    pub(crate) trace: u32,
 }
 
 impl Context<'_> {
@@ -36,7 +36,7 @@ impl Context<'_> {
         self.core.epoch = self.core.epoch.max(to);
     }
     /// Trace id of the signal being executed; every send carries it on.
-    pub fn trace(&self) -> u64 {
+    pub fn trace(&self) -> u32 {
         self.trace
     }
     /// Sends a signal; `write` appends the body. To a node without a link, or a data-plane signal to a node that is not a
@@ -52,7 +52,8 @@ impl Context<'_> {
     }
     /// Sends to [`Context::me`] after `delay_ns`, at the precision of the executor's rounds.
     pub fn send_delayed(&mut self, delay_ns: u64, kind: Kind, write: impl FnOnce(&mut Vec<u8>)) {
-        let envelope = Envelope { kind, to: self.me, from: self.me, epoch: self.core.epoch, trace: self.trace };
+        let (epoch, generation) = (self.core.epoch, self.core.links.generation());
+        let envelope = Envelope { kind, to: self.me, from: self.me, epoch, trace: self.trace, generation };
         let deadline = self.core.now.saturating_add(delay_ns);
         envelope.encode(self.core.timers.arm(deadline), write);
     }

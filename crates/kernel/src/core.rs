@@ -162,8 +162,8 @@ impl Core {
     }
 
     #[inline]
-    pub fn send(&mut self, from: BlockRef, to: BlockRef, kind: Kind, trace: u64, write: impl FnOnce(&mut Vec<u8>)) {
-        let envelope = Envelope { kind, to, from, epoch: self.epoch, trace };
+    pub fn send(&mut self, from: BlockRef, to: BlockRef, kind: Kind, trace: u32, write: impl FnOnce(&mut Vec<u8>)) {
+        let envelope = Envelope { kind, to, from, epoch: self.epoch, trace, generation: self.links.generation() };
         if let Some(out) = self.target(to, kind) {
             envelope.encode(out, write);
         }

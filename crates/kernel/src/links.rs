@@ -191,6 +191,11 @@ impl Links {
             }
         }
     }
+    /// Of the newest view that passed this worker, as envelopes carry it.
+    #[inline]
+    pub fn generation(&self) -> u32 {
+        u32::try_from(self.generation).unwrap_or(u32::MAX)
+    }
     /// Bytes held for all links together, as of the last flush: no walk over all links.
     pub fn unsent_total(&self) -> usize {
         self.unsent

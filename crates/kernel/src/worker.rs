@@ -364,7 +364,7 @@ impl Worker {
             if instance == self.core.config.worker {
                 // At once, as what the client sends to this worker: the job buffer may be long.
                 let kind = Kind::ClientUpRep;
-                self.dispatch(&Envelope { kind, to, from, epoch: self.core.epoch, trace: 0 }, &body);
+                self.dispatch(&Envelope { kind, to, from, epoch: self.core.epoch, trace: 0, generation: 0 }, &body);
             } else {
                 self.core.send(from, to, Kind::ClientUpRep, 0, |b| b.put_bytes(&body));
             }

@@ -119,7 +119,8 @@ fn all_links(told: &Told, kind: Kind) -> [u64; 3] {
 fn frame(kind: Kind, to: BlockRef, body: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let from = BlockRef::new(NodeId(9), BlockId::Client, 0);
-    Envelope { kind, to, from, epoch: Epoch(u64::MAX), trace: 5 }.encode(&mut out, |b| b.put_bytes(body));
+    Envelope { kind, to, from, epoch: Epoch(u64::MAX), trace: 5, generation: 0 }
+        .encode(&mut out, |b| b.put_bytes(body));
     out
 }
 
@@ -242,7 +243,7 @@ fn clients_are_answered_and_strangers_refused() {
         let (mut manager, _) = greet(address, mgmt.clone(), &keys().node, 7).expect("a management node");
         let mut forged = Vec::new();
         let (to, from) = (BlockRef::new(own, BlockId::Qmgr, 0), BlockRef::new(NodeId(from), BlockId::Qmgr, 0));
-        Envelope { kind, to, from, epoch: Epoch(0), trace: 0 }.encode(&mut forged, |b| b.put_u64(0));
+        Envelope { kind, to, from, epoch: Epoch(0), trace: 0, generation: 0 }.encode(&mut forged, |b| b.put_u64(0));
         manager.write_all(&forged).expect("takes bytes");
         assert!(is_closed(&mut manager), "{kind:?}");
     }

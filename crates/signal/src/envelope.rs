@@ -1,7 +1,8 @@
 //! The envelope, block addresses and signal numbers.
 //!
 //! ```text
-//! 0 length u32 (envelope and body) | 4 kind u16 | 6 version u8 | 7 flags u8 | 8 to u32 | 12 from u32 | 16 epoch u64 | 24 trace u64 | 32 body
+//! 0 length u32 (envelope and body) | 4 kind u16 | 6 version u8 | 7 flags u8 | 8 to u32 | 12 from u32 | 16 epoch u64 | 24 trace u32 | 28 generation u32
+//! | 32 body
 //! ```
 
 use apus_types::{Epoch, NodeId, limits::SIGNAL_BYTES_MAX};
@@ -291,7 +292,9 @@ pub struct Envelope {
     /// The sender's epoch: a receiver that knows a lower one adopts it before it executes the signal.
     pub epoch: Epoch,
     /// Follows a request through every block and node; 0 when not traced.
-    pub trace: u64,
+    pub trace: u32,
+    /// Of the newest view that the sender's worker knows; 0: none. A client that knows a newer view without that process takes no answer of it.
+    pub generation: u32,
 }
 
 impl Envelope {
@@ -305,7 +308,8 @@ impl Envelope {
         head[8..12].copy_from_slice(&self.to.to_u32().to_le_bytes());
         head[12..16].copy_from_slice(&self.from.to_u32().to_le_bytes());
         head[16..24].copy_from_slice(&self.epoch.0.to_le_bytes());
-        head[24..32].copy_from_slice(&self.trace.to_le_bytes());
+        head[24..28].copy_from_slice(&self.trace.to_le_bytes());
+        head[28..32].copy_from_slice(&self.generation.to_le_bytes());
         out.extend_from_slice(&head);
         write(out);
         let length = (out.len() - start) as u32;
@@ -344,7 +348,8 @@ pub fn decode_frame(frame: &[u8]) -> Result<(Envelope, &[u8]), DecodeError> {
         to: BlockRef::from_u32(word(8)).ok_or(DecodeError)?,
         from: BlockRef::from_u32(word(12)).ok_or(DecodeError)?,
         epoch: Epoch(long(16)),
-        trace: long(24),
+        trace: word(24),
+        generation: word(28),
     };
     Ok((envelope, body))
 }
@@ -360,7 +365,8 @@ mod tests {
             to: BlockRef::new(NodeId(2), BlockId::Ldm, 3),
             from: BlockRef::new(NodeId(0x8001), BlockId::Client, 0),
             epoch: Epoch(7),
-            trace: u64::MAX,
+            trace: u32::MAX,
+            generation: 77,
         };
         let mut out = Vec::new();
         envelope.encode(&mut out, |b| b.extend_from_slice(b"body"));

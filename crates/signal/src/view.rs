@@ -134,6 +134,10 @@ impl View {
     pub fn state(&self, id: NodeId) -> NodeState {
         self.node(id).map_or(NodeState::Down, ViewNode::state)
     }
+    /// This very process is a member, full or recovering.
+    pub fn is_member(&self, id: NodeId, incarnation: u64) -> bool {
+        self.node(id).is_some_and(|n| n.state() != NodeState::Down && n.incarnation == incarnation)
+    }
     /// Member, full or recovering.
     pub fn is_alive(&self, id: NodeId) -> bool {
         self.state(id) != NodeState::Down

@@ -24,6 +24,8 @@ const MS: u64 = 1_000_000;
 const UNLINKS_ONE_IN: u64 = 2;
 /// Whether guests are drawn whose clocks stop with them; see open failures in docs/internals/simulation.md.
 const DRAW_FREEZES: bool = true;
+/// One seed in so many has a guest that stands still with its clocks until the others have gone on without it, and a client that hears so late.
+const GUESTS_ONE_IN: u64 = 3;
 /// One seed in so many changes the schema.
 const CHURN_ONE_IN: u64 = 4;
 
@@ -54,6 +56,8 @@ pub struct Settings {
     pub signal_ns: u64,
     /// Longest pause of a teller between two transfers, ns.
     pub pause_max_ns: u64,
+    /// The same for those of the first client, where they are idle; 0: as all others.
+    pub idle_max_ns: u64,
     /// Somebody makes and drops tables and indexes beside the workload.
     pub churn: bool,
     /// Rows of a slice in which transactions end, and the pause between two slices, ns.
@@ -91,6 +95,7 @@ impl Settings {
             clock_rate_ppm: 0,
             signal_ns: 0,
             pause_max_ns: 4 * MS,
+            idle_max_ns: 0,
             churn: false,
             slice_rows: ends.0,
             slice_pause_ns: ends.1,
@@ -113,6 +118,10 @@ impl Settings {
         if settings.churn && random.one_in(2) {
             let round = settings.half_change(&mut random);
             settings.schedule.0.extend(Some(round).filter(|round| promise::refusal(&settings, round).is_none()));
+        }
+        let mut guests = Random::new(seed ^ 0x0067_7565_7374);
+        if guests.one_in(GUESTS_ONE_IN) {
+            settings.add_guests(&mut guests);
         }
         if random.one_in(UNLINKS_ONE_IN) {
             let round = settings.unlinks(&mut random);
@@ -148,6 +157,7 @@ impl Settings {
             ("drift", self.clock_rate_ppm.to_string()),
             ("cost", self.signal_ns.to_string()),
             ("pause", time_name(self.pause_max_ns)),
+            ("idle", time_name(self.idle_max_ns)),
             ("churn", u8::from(self.churn).to_string()),
             ("slice", self.slice_rows.to_string()),
             ("breath", time_name(self.slice_pause_ns)),
@@ -189,6 +199,7 @@ impl Settings {
                 "drift" => self.clock_rate_ppm = small(RATE_PPM_MAX)?,
                 "cost" => self.signal_ns = small(MS)?,
                 "pause" => self.pause_max_ns = parse_time(value)?,
+                "idle" => self.idle_max_ns = parse_time(value)?,
                 "churn" => self.churn = number()? != 0,
                 "slice" => self.slice_rows = small(1 << 20)?.max(1) as u32,
                 "breath" => self.slice_pause_ns = parse_time(value)?,
@@ -280,6 +291,34 @@ impl Settings {
             at += US * (10_000 + random.below(60_000));
         }
         Round { faults, end: at + MS * 200, then: Then::Heal }
+    }
+    /// Rounds with guests. Few keys, and a client that is idle mostly: it asks after the others have changed them, and before it has heard.
+    fn add_guests(&mut self, random: &mut Random) {
+        let drawn = self.clone();
+        self.workload = Kind::Register;
+        (self.clients, self.tellers_per_client) = (2 + random.below(2), 4);
+        (self.accounts, self.pause_max_ns, self.idle_max_ns) = (6, 4 * MS, 900 * MS);
+        for _ in 0..3 {
+            let round = self.guest(random);
+            if promise::refusal(self, &round).is_some() {
+                *self = drawn;
+                return;
+            }
+            self.schedule.0.push(round);
+        }
+    }
+    /// A guest stands still with its clocks and is removed. The first client hears of that late, but before it goes on: what it was asked
+    /// meanwhile it answers by its old view.
+    fn guest(&self, random: &mut Random) -> Round {
+        let begin = US * (1 + random.below(50_000));
+        let node = self.any_data(random);
+        let (heard, lasts) = (MS * (600 + random.below(2_000)), MS * (20 + random.below(400)));
+        let mut faults = vec![(begin, Fault::Freeze { who: Who::Node(node), lasts: heard + lasts })];
+        for other in self.data_nodes().into_iter().filter(|other| *other != node) {
+            let (from, to) = (Who::Node(other), Who::Client(0));
+            faults.push((begin + US, Fault::Mute { from, to, lasts: heard, lost: false }));
+        }
+        Round { faults, end: begin + heard + lasts + US * random.below(100_000), then: Then::Heal }
     }
     fn fault(&self, random: &mut Random) -> Fault {
         let time = |random: &mut Random, most_ms: u64| US * (1 + random.below(most_ms * 1000));

@@ -36,7 +36,7 @@ impl Surveyor {
     fn ask(node: NodeId, own: NodeId, out: &mut ActorOutput) {
         let (to, from) = (BlockRef::new(node, BlockId::Dict, 0), BlockRef::new(own, BlockId::Client, 0));
         let mut bytes = Vec::new();
-        Envelope { kind: Kind::DictReadReq, to, from, epoch: Epoch(0), trace: 0 }
+        Envelope { kind: Kind::DictReadReq, to, from, epoch: Epoch(0), trace: 0, generation: 0 }
             .encode(&mut bytes, |out| DictReadReq { request: 1, known_version: 0 }.encode_raw(out));
         out.send(node, bytes);
     }

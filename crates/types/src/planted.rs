@@ -91,6 +91,8 @@ pub enum Bug {
     DrainNotAwaited,
     /// A read at a snapshot shows the latest committed row.
     SnapshotShowsLatest,
+    /// A client takes the answer of a node that its view does not have.
+    AnswerOfRemoved,
     /// A question for an outcome that nobody remembers is answered with "aborted".
     ForgottenIsAborted,
 }
@@ -139,6 +141,7 @@ impl Bug {
         Bug::ViewNotAwaited,
         Bug::DrainNotAwaited,
         Bug::SnapshotShowsLatest,
+        Bug::AnswerOfRemoved,
         Bug::ForgottenIsAborted,
     ];
 }

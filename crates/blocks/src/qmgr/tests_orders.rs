@@ -20,7 +20,7 @@ fn say(
     let to = BlockRef::new(NodeId(1), BlockId::Qmgr, BlockRef::CONTROL);
     let from = BlockRef::new(speaker, if speaker.is_mgmt() { BlockId::Mgmt } else { BlockId::Qmgr }, 0);
     let mut bytes = Vec::new();
-    Envelope { kind, to, from, epoch: Epoch(0), trace: 0 }.encode(&mut bytes, write);
+    Envelope { kind, to, from, epoch: Epoch(0), trace: 0, generation: 0 }.encode(&mut bytes, write);
     c.node(1).worker.deliver_frames(source, &bytes)
 }
 

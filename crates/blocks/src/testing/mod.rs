@@ -382,6 +382,7 @@ impl Cluster {
             from: BlockRef::new(client(), BlockId::Client, 0),
             epoch: Epoch(0),
             trace: 0,
+            generation: 0,
         };
         let mut frame = Vec::new();
         envelope.encode(&mut frame, |out| write(out, request));
@@ -405,11 +406,14 @@ impl Cluster {
         let wire = self.encode_ops(ops);
         let (to, from) = (BlockRef::new(node, BlockId::Tc, 0), BlockRef::new(client(), BlockId::Client, 0));
         let mut frame = Vec::new();
-        Envelope { kind: Kind::TcBatchReq, to, from, epoch: Epoch(0), trace: 0 }.encode(&mut frame, |out| {
-            let at = TcBatchReq::begin(out, 1, trans, flags, 1, 200);
-            out.extend_from_slice(&wire);
-            apus_signal::codec::patch_u16(out, at, ops.len() as u16);
-        });
+        Envelope { kind: Kind::TcBatchReq, to, from, epoch: Epoch(0), trace: 0, generation: 0 }.encode(
+            &mut frame,
+            |out| {
+                let at = TcBatchReq::begin(out, 1, trans, flags, 1, 200);
+                out.extend_from_slice(&wire);
+                apus_signal::codec::patch_u16(out, at, ops.len() as u16);
+            },
+        );
         frame
     }
 

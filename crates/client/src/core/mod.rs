@@ -62,6 +62,8 @@ pub struct Counters {
     /// Links closed because of bytes that do not follow the protocol.
     pub violations: u64,
     pub links_lost: u64,
+    /// Answers of nodes that had no place in the view any more.
+    pub outdated: u64,
     pub maps: u64,
     pub timeouts: u64,
 }
@@ -223,7 +225,7 @@ impl Core {
     fn append(&mut self, link: u16, to: BlockRef, kind: Kind, write: impl FnOnce(&mut Vec<u8>)) {
         let link = &mut self.links[usize::from(link)];
         let from = BlockRef::new(link.own, BlockId::Client, 0);
-        Envelope { kind, to, from, epoch: self.epoch, trace: 0 }.encode(&mut link.out, write);
+        Envelope { kind, to, from, epoch: self.epoch, trace: 0, generation: 0 }.encode(&mut link.out, write);
         if let Some(writer) = link.writer.take() {
             writer.wake();
         }

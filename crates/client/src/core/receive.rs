@@ -11,7 +11,10 @@ use apus_signal::{
     tc::RequestRef,
     view::{ClusterMap, MapReq, NodeState, View},
 };
-use apus_types::NodeId;
+use apus_types::{
+    NodeId,
+    planted::{Bug, planted},
+};
 use prost::Message;
 
 use super::{
@@ -77,6 +80,11 @@ impl Core {
         if envelope.epoch > self.epoch {
             self.epoch = envelope.epoch;
         }
+        if self.is_outdated(conn.link, envelope.generation) {
+            self.counters.outdated += 1;
+            self.lose(conn.link);
+            return Ok(());
+        }
         let request = match envelope.kind {
             Kind::ReadConf
             | Kind::TcBatchConf
@@ -105,6 +113,21 @@ impl Core {
         };
         self.counters.answers += 1;
         self.table.answer(request, conn.link, envelope.kind, body).map_err(|_| DecodeError)
+    }
+
+    /// Somebody who knows an older view than ours, in which he has no place any more, says this. His clocks may have stood still since
+    /// (a snapshot of a virtual machine): he thinks that he has his lease, and reads what was true then.
+    #[inline]
+    fn is_outdated(&self, link: u16, generation: u32) -> bool {
+        u64::from(generation) < self.view.generation && self.is_removed(link)
+    }
+    #[cold]
+    fn is_removed(&self, link: u16) -> bool {
+        if planted(Bug::AnswerOfRemoved) || self.map_stale {
+            return false;
+        }
+        let link = self.links.get(usize::from(link)).and_then(|link| Some((link.data_node()?, link.incarnation)));
+        link.is_some_and(|(node, incarnation)| !self.view.is_member(node, incarnation))
     }
 
     /// The other side has proven `hello` and let us in. `false`: close the connection.
@@ -186,6 +209,16 @@ impl Core {
         self.cluster = view.cluster;
         self.schema_version =
             if self.map_stale { map.schema_version } else { self.schema_version.max(map.schema_version) };
+        let is_same = (view.cluster, view.lineage) == (self.view.cluster, self.view.lineage);
+        let is_older = is_same && view.generation < self.view.generation;
+        if is_older && !self.view.chains.is_empty() {
+            // So ours is of the cluster that is there, whoever else is linked.
+            self.map_stale = false;
+            if self.is_removed(conn.link) {
+                self.lose(conn.link);
+            }
+            return Ok(());
+        }
         if !self.map_stale && view.generation <= self.view.generation {
             return Ok(());
         }
@@ -195,13 +228,19 @@ impl Core {
         self.announce_change();
         let gone: Vec<u16> = self
             .linked_nodes()
-            .filter(|&n| self.view.state(n) == NodeState::Down)
+            .filter(|&n| self.is_replaced(n) && !planted(Bug::AnswerOfRemoved))
             .map(|n| self.node_links[usize::from(n.0)])
             .collect();
         for link in gone {
             self.lose(link);
         }
         Ok(())
+    }
+
+    /// The process that is linked has no place in the view; one that is younger than the view's may get it.
+    fn is_replaced(&self, node: NodeId) -> bool {
+        let member = self.view.node(node).filter(|n| n.state() != NodeState::Down);
+        member.is_none_or(|n| self.incarnation(node).is_some_and(|linked| linked < n.incarnation))
     }
 
     fn config_arrived(&mut self, body: &[u8]) -> Result<(), DecodeError> {

@@ -61,6 +61,8 @@ pub struct World {
     pub open: BTreeMap<TransId, Vec<Change>>,
     pub outcomes: BTreeMap<TransId, Outcome>,
     pub tokens: BTreeMap<u64, u64>,
+    /// Nodes that know an older view only.
+    pub said: BTreeMap<NodeId, u64>,
     /// Nodes that are gone: their links break, and nobody listens there.
     pub dead: Vec<NodeId>,
     pub log: Vec<(NodeId, Kind)>,
@@ -149,7 +151,8 @@ impl World {
         write: impl FnOnce(&mut Vec<u8>),
     ) {
         let (to, from) = (envelope.from, BlockRef { node: me, ..envelope.to });
-        Envelope { kind, to, from, epoch: Epoch(5), trace: 0 }.encode(out, write);
+        let generation = self.said.get(&me).copied().unwrap_or(self.view.generation) as u32;
+        Envelope { kind, to, from, epoch: Epoch(5), trace: 0, generation }.encode(out, write);
     }
     pub fn refuse(&self, me: NodeId, envelope: &Envelope, refusal: RequestRef<'_>, out: &mut Vec<u8>) {
         self.reply(me, envelope, Kind::RequestRef, out, |b| refusal.encode(b));
@@ -162,7 +165,8 @@ impl World {
         let mut out = Vec::new();
         let (to, from) = (BlockRef::new(NodeId(0x8000), BlockId::Client, 0), BlockRef::new(me, BlockId::Dih, 0));
         let map = self.map(0);
-        Envelope { kind: Kind::MapRep, to, from, epoch: Epoch(5), trace: 0 }.encode(&mut out, |b| map.encode_raw(b));
+        Envelope { kind: Kind::MapRep, to, from, epoch: Epoch(5), trace: 0, generation: 0 }
+            .encode(&mut out, |b| map.encode_raw(b));
         out
     }
 
@@ -518,7 +522,8 @@ impl Bench {
     /// The hello without its proof: what the node answers is believed.
     fn greet(&mut self, conn: ConnId, node: NodeId, hello: &Hello) {
         let link = BlockRef::new(node, BlockId::Link, 0);
-        let envelope = Envelope { kind: Kind::HelloReq, to: link, from: link, epoch: Epoch(0), trace: 0 };
+        let envelope =
+            Envelope { kind: Kind::HelloReq, to: link, from: link, epoch: Epoch(0), trace: 0, generation: 0 };
         let (body, mut out) = (hello.encode_to_vec(), Vec::new());
         match (self.hook)(&mut self.world, node, &envelope, &body, &mut out) {
             Act::Default => self.world.serve(node, &envelope, &body, &mut out),

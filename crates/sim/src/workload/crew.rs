@@ -54,6 +54,8 @@ pub(super) trait Play: 'static {
 pub(super) struct Hall {
     pub seed: u64,
     pause_max_ns: u64,
+    /// Members below this number pause up to so long.
+    idle: (u64, u64),
     pub tables: RefCell<Rc<[TableSchema]>>,
     open: Cell<bool>,
     shut: Cell<bool>,
@@ -161,7 +163,9 @@ impl Member {
                 *hall.done.borrow_mut().entry(self.number).or_default() += 1;
                 hall.acknowledged.set(hall.acknowledged.get() + 1);
             }
-            let pause = self.random.below(hall.pause_max_ns.max(1));
+            let (idle, idle_max_ns) = hall.idle;
+            let most = if self.number < idle { idle_max_ns } else { hall.pause_max_ns };
+            let pause = self.random.below(most.max(1));
             self.clock.think(pause).await;
         }
     }
@@ -200,6 +204,7 @@ impl<P: Play> Crew<P> {
         let hall = Hall {
             seed: settings.seed,
             pause_max_ns: settings.pause_max_ns,
+            idle: (if settings.idle_max_ns > 0 { members_per_client } else { 0 }, settings.idle_max_ns),
             tables: RefCell::new(Rc::new([])),
             ..Hall::default()
         };
