@@ -1,6 +1,7 @@
 """`apus dev`: what it promises about its ready file, its ports, its children and its end."""
 
 import os
+import pathlib
 import signal
 import socket
 
@@ -88,6 +89,21 @@ def main(t):
             cluster.process.wait()
             wait_until(lambda: not any(alive(p) for p in pids.values()), 15, "all children are gone")
             cluster.stop = lambda: None
+
+    with t.case("the management node dies, then the tie-breaker; both are started again, and the rows are there"):
+        with Cluster(t, "orphan", memory=512) as cluster:
+            rows = ",".join(f"({i})" for i in range(200))
+            code, text = batch(f"CREATE DATABASE d; CREATE TABLE d.t (id INT PRIMARY KEY); INSERT INTO d.t VALUES {rows}", *cluster.sql)
+            check(code == 0, text)
+            log = pathlib.Path(cluster.describe()["dir"]) / "data-2.log"
+            os.kill(cluster.describe()["mgmt"]["pid"], signal.SIGKILL)
+            wait_until(lambda: "view 2:" in log.read_text(), 20, "the view names a tie-breaker")
+            cluster.kill(1)
+            wait_until(lambda: "frozen:" in log.read_text(), 20, "node 2 is frozen")
+            cluster.restart("mgmt-1")
+            cluster.restart(1)
+            cluster.wait_up(1)
+            wait_until(lambda: batch("SELECT COUNT(*) FROM d.t", *cluster.sql)[1].split()[-1] == "200", 30, "the rows are there")
 
     with t.case("nodes that cannot form groups are refused with a sentence"):
         code, text = cluster.apus("dev", "--data-nodes=3", "--replicas=2", ok=False)

@@ -8,8 +8,11 @@ use std::{
     time::Duration,
 };
 
-use apus_blocks::ldm::Slices;
-use apus_runtime::{Bound, DataNodeConfig, EXIT_STOPPED, Stop};
+use apus_blocks::{
+    ldm::Slices,
+    qmgr::{Kept, VIEW_FILE},
+};
+use apus_runtime::{Bound, DataDir, DataNodeConfig, EXIT_STOPPED, Stop};
 use apus_storage::MemoryManager;
 use apus_types::NodeId;
 
@@ -42,6 +45,10 @@ pub struct DataArgs {
     /// Join the running cluster, never found one: as a node starts itself again that the cluster went on without
     #[arg(long)]
     rejoin: bool,
+    /// Directory for the file of this node's views: with it the next process of this node speaks for one that died, where a frozen node
+    /// waits for it. It has to outlive the process, not the machine
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
     /// Where crash reports go
     #[arg(long, default_value = ".")]
     dir: PathBuf,
@@ -88,7 +95,15 @@ pub fn run(args: DataArgs) -> Result<ExitCode, String> {
         build: crate::build_id(),
         keys: keys.clone(),
     };
-    let bound = Bound::new(config).map_err(|e| e.to_string())?;
+    let mut bound = Bound::new(config).map_err(|e| e.to_string())?;
+    let mut kept = None;
+    if let Some(dir) = &args.data_dir {
+        let (files, found) = DataDir::open(dir).map_err(|e| e.to_string())?;
+        let boot = apus_runtime::boot_id().map_err(|e| e.to_string())?;
+        let read = Kept::read(found.get(VIEW_FILE).map(Vec::as_slice), node, boot);
+        kept = Some(read.map_err(|e| format!("{}: {e}", dir.display()))?);
+        bound = bound.with_files(files);
+    }
     let address = bound.address().map_err(|e| e.to_string())?;
     check_listen(address, &keys)?;
     let blocks = apus_blocks::NodeConfig {
@@ -96,6 +111,7 @@ pub fn run(args: DataArgs) -> Result<ExitCode, String> {
         workers: args.workers,
         control: true,
         rejoins: args.rejoin,
+        kept,
         incarnation: bound.incarnation(),
         address: address.to_string(),
         // The executor links to them by their addresses and tells QMGR who is there.

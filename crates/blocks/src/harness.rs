@@ -122,6 +122,10 @@ pub struct Cluster {
     /// Of each node, and whose disk takes no more.
     pub files: BTreeMap<NodeId, BTreeMap<&'static str, Vec<u8>>>,
     pub disk_fails: BTreeSet<NodeId>,
+    pub disk_broken: BTreeSet<NodeId>,
+    /// Data nodes keep their views; each machine's starts.
+    pub keeps_views: bool,
+    pub boots: BTreeMap<NodeId, u32>,
     /// Processes that do not run, with what they are sent waiting.
     pub paused: BTreeSet<NodeId>,
     cluster: ClusterConfig,
@@ -144,6 +148,9 @@ impl Cluster {
             mute: BTreeSet::new(),
             files: BTreeMap::new(),
             disk_fails: BTreeSet::new(),
+            disk_broken: BTreeSet::new(),
+            keeps_views: false,
+            boots: BTreeMap::new(),
             paused: BTreeSet::new(),
             cluster,
             starts: 0,
@@ -181,12 +188,17 @@ impl Cluster {
     }
     fn start_data(&mut self, id: u16, rejoins: bool) {
         let node = NodeId(id);
+        let content = self.files.get(&node).and_then(|files| files.get(crate::qmgr::VIEW_FILE));
+        let boot = self.boots.get(&node).copied().unwrap_or(0).to_string();
+        let kept = crate::qmgr::Kept::read(content.map(Vec::as_slice), node, boot).expect("its own file");
+        let kept = self.keeps_views.then_some(kept);
         self.start(node, |who, (incarnation, seen)| {
             let config = NodeConfig {
                 node,
                 workers: WORKERS,
                 control: false,
                 rejoins,
+                kept,
                 incarnation,
                 address: format!("n{id}:{incarnation}"),
                 mgmts: vec![(MGMT, "mgmt:1".to_owned()), (MGMT_2, "mgmt:2".to_owned())],
@@ -383,7 +395,7 @@ impl Cluster {
     }
     fn round(&mut self, node: NodeId) -> bool {
         self.read_inbox(node);
-        let disk_fails = self.disk_fails.clone();
+        let (disk_fails, disk_broken) = (self.disk_fails.clone(), self.disk_broken.clone());
         let Some(p) = self.running(node) else { return false };
         let mut busy = p.worker.run(10_000) > 0;
         p.worker.settle();
@@ -405,7 +417,8 @@ impl Cluster {
                 }
                 Request::Close { node } => closes.push(node),
                 Request::Write { file, bytes, token, asker, .. } => {
-                    let is_full = disk_fails.contains(&node);
+                    // A full disk lets go of what it has; a broken one does nothing.
+                    let is_full = disk_fails.contains(&node) && (!bytes.is_empty() || disk_broken.contains(&node));
                     p.worker.file_done(asker, token, if is_full { Err("disk full".to_owned()) } else { Ok(()) });
                     if !is_full {
                         written.push((file, bytes));
@@ -414,7 +427,9 @@ impl Cluster {
             }
         }
         let stop = p.worker.stop_reason().map(str::to_owned);
-        self.files.entry(node).or_default().extend(written);
+        let files = self.files.entry(node).or_default();
+        files.extend(written);
+        files.retain(|_, content| !content.is_empty());
         for (peer, bytes) in out {
             busy |= !bytes.is_empty();
             self.deliver(node, peer, &bytes);

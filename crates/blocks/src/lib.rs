@@ -35,6 +35,8 @@ pub struct NodeConfig {
     pub control: bool,
     /// It was a member of a cluster and only joins that one: it never founds a new, empty one.
     pub rejoins: bool,
+    /// What this node keeps on its machine; `None`: nothing outlives the process.
+    pub kept: Option<qmgr::Kept>,
     /// Drawn anew at every start of the process, never 0.
     pub incarnation: u64,
     /// `host:port` where this node accepts links.

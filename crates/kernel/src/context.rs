@@ -117,7 +117,7 @@ impl Context<'_> {
     /// Has the executor replace the content of one of this node's files, as a whole: after a crash of the process there is the old content or
     /// the new one. `synced`: so it is after a crash of the machine, and the new one is there when it is answered; otherwise a machine that
     /// crashes may lose it. Answered by a `FileConf` or `FileRef` with the token, in the order of asking. What the files hold is read by the
-    /// executor before the blocks are made, and is part of their configuration.
+    /// executor before the blocks are made, and is part of their configuration. No bytes: the file is removed.
     ///
     /// # Panics
     /// The content is longer than [`crate::limits::FILE_BYTES_MAX`], or the name is not of lower-case letters, digits, `-` and `.`.

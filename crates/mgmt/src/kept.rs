@@ -1,21 +1,18 @@
 //! What the arbitrator keeps in its file: who it is, and what it promised.
 //!
-//! ```text
-//! 0 magic u64 | 8 hash of the body u64 | 16 body: protobuf, see `Promise`
-//! ```
-//!
 //! The file is written as a whole and synced before a promise is told. One that is cut off, changed or somebody else's is refused: an
 //! arbitrator that has forgotten what it promised must not pretend that it has not.
 
-use apus_signal::qmgr::Incarnation;
-use apus_types::{NodeId, hash::hash_key};
+use apus_signal::{
+    file::{seal, unseal},
+    qmgr::Incarnation,
+};
+use apus_types::NodeId;
 use prost::Message;
 
 /// Its name.
 pub const FILE: &str = "arbitrator";
-/// "APUSARB1", little-endian.
-const MAGIC: u64 = u64::from_le_bytes(*b"APUSARB1");
-const HEAD_BYTES: usize = 16;
+const MAGIC: [u8; 8] = *b"APUSARB1";
 
 /// What was kept.
 #[derive(Clone, PartialEq, Message)]
@@ -43,11 +40,7 @@ pub struct Promise {
 
 impl Promise {
     pub fn to_bytes(&self) -> Vec<u8> {
-        let body = self.encode_to_vec();
-        let mut out = MAGIC.to_le_bytes().to_vec();
-        out.extend_from_slice(&hash_key(&body).to_le_bytes());
-        out.extend_from_slice(&body);
-        out
+        seal(MAGIC, &self.encode_to_vec())
     }
 
     /// Reads the file of the management node `node`.
@@ -57,18 +50,10 @@ impl Promise {
     pub fn from_bytes(bytes: &[u8], node: NodeId) -> Result<Promise, String> {
         let what_to_do = "this management node must not arbitrate with it: give back the right file, or an empty data directory \
                           and it is another arbitrator";
-        let refuse = |what: &str| Err(format!("the file `{FILE}` in the data directory {what}; {what_to_do}"));
-        let Some((head, body)) = bytes.split_at_checked(HEAD_BYTES) else { return refuse("is cut off") };
-        let word = |at: usize| head[at..at + 8].iter().rev().fold(0u64, |word, byte| word << 8 | u64::from(*byte));
-        if word(0) != MAGIC {
-            return refuse("is no arbitrator's file of this release");
-        }
-        if word(8) != hash_key(body) {
-            return refuse("is damaged (its hash is wrong)");
-        }
-        let Ok(promise) = Promise::decode(body) else { return refuse("is damaged") };
+        let refuse = |what: &str| format!("the file `{FILE}` in the data directory {what}; {what_to_do}");
+        let promise = Promise::decode(unseal(MAGIC, bytes).map_err(refuse)?).map_err(|_| refuse("is damaged"))?;
         if promise.node != u32::from(node.0) || promise.identity == 0 || promise.cluster == 0 {
-            return refuse("is another management node's");
+            return Err(refuse("is another management node's"));
         }
         Ok(promise)
     }

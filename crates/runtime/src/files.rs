@@ -20,6 +20,8 @@ use crate::shared::{FileDone, Shared, lock};
 /// Writes that may wait.
 const WRITES_MAX: usize = 64;
 const LOCK_FILE: &str = "lock";
+/// A text that is another one each time the machine is started.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 const NEW: &str = ".new";
 
 /// A directory that this process alone uses, until it ends.
@@ -59,17 +61,30 @@ impl DataDir {
 
     fn write(&self, write: &Write) -> io::Result<()> {
         let (place, new) = (self.path.join(write.file), self.path.join(format!("{}{NEW}", write.file)));
-        let mut file = File::create(&new)?;
-        file.write_all(&write.bytes)?;
-        if write.synced {
-            file.sync_all()?;
+        if write.bytes.is_empty() {
+            fs::remove_file(&place).or_else(|e| if e.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(e) })?;
+        } else {
+            let mut file = File::create(&new)?;
+            file.write_all(&write.bytes)?;
+            if write.synced {
+                file.sync_all()?;
+            }
+            fs::rename(&new, &place)?;
         }
-        fs::rename(&new, &place)?;
         if write.synced {
             File::open(&self.path)?.sync_all()?;
         }
         Ok(())
     }
+}
+
+/// Names the time since this machine was started: what was written earlier may be lost where it was not synced.
+///
+/// # Errors
+/// The system does not tell it.
+pub fn boot_id() -> io::Result<String> {
+    let named = |e: io::Error| io::Error::new(e.kind(), format!("{BOOT_ID}: {e}"));
+    fs::read_to_string(BOOT_ID).map_err(named).map(|text| text.trim().to_owned())
 }
 
 /// What a block asked for.
@@ -160,8 +175,11 @@ mod tests {
         }
         fs::write(path.join("a-file.new"), b"half of a th").expect("there is room"); // as a crash leaves it
         drop(dir);
-        let (_dir, found) = DataDir::open(&path).expect("it is free again");
+        let (again, found) = DataDir::open(&path).expect("it is free again");
         assert_eq!(found, BTreeMap::from([("a-file".to_owned(), b"second, longer".to_vec())]));
+        (0..2).for_each(|_| again.write(&write(b"", false)).expect("it may be gone already"));
+        drop(again);
+        assert!(DataDir::open(&path).expect("it is free again").1.is_empty());
         fs::remove_dir_all(&path).expect("it is ours");
     }
 }

@@ -3,7 +3,41 @@
 //! `FileConf` (executor to the block): the file has the new content, and has it after a crash of the machine too, if that was asked for.
 //! `FileRef`: it may have the old content or the new one. Answers come in the order in which the files were given.
 
+//!
+//! What is kept in such a file is sealed, so that one that was cut off or changed is not taken for what was written:
+//!
+//! ```text
+//! 0 magic u64 | 8 hash of the body u64 | 16 body
+//! ```
+
+use apus_types::hash::hash_key;
+
 use crate::codec::{DecodeError, Put, Reader};
+
+/// The content of a file with this body; `magic` names its kind and version.
+pub fn seal(magic: [u8; 8], body: &[u8]) -> Vec<u8> {
+    let mut out = magic.to_vec();
+    out.put_u64(hash_key(body));
+    out.extend_from_slice(body);
+    out
+}
+
+/// The body of a file.
+///
+/// # Errors
+/// What is wrong with it, for people: "the file ..." goes before.
+pub fn unseal(magic: [u8; 8], content: &[u8]) -> Result<&[u8], &'static str> {
+    let mut r = Reader::new(content);
+    let (Ok(found), Ok(hash)) = (r.u64(), r.u64()) else { return Err("is cut off") };
+    let body = content.get(16..).unwrap_or_default();
+    if found != u64::from_le_bytes(magic) {
+        return Err("is of another kind or release");
+    }
+    if hash != hash_key(body) {
+        return Err("is damaged (its hash is wrong)");
+    }
+    Ok(body)
+}
 
 /// Body of both.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -29,6 +63,20 @@ impl FileDone {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_cut_off_or_changed_is_refused() {
+        let (magic, body) = (*b"APUSTEST", b"some body");
+        let content = seal(magic, body);
+        assert_eq!(unseal(magic, &content), Ok(&body[..]));
+        assert!(unseal(*b"APUSTEXT", &content).is_err());
+        for at in 0..content.len() {
+            assert!(unseal(magic, &content[..at]).is_err(), "cut off at {at}");
+            let mut bad = content.clone();
+            bad[at] ^= 1;
+            assert!(unseal(magic, &bad).is_err(), "byte {at}");
+        }
+    }
 
     #[test]
     fn answers_round_trip_and_refuse() {

@@ -9,6 +9,7 @@
 //! president    --ArbitReq--> management node --ArbitConf--> president      (only when exactly half is left)
 //! president    --ViewCommitOrd--> every member
 //! frozen       --GiveWayReq--> frozen member of another side --ViewPrepConf, ViewPrepRef-->: body as `ViewPrepReq`, a view without the receiver
+//! frozen       --PresTakeOverReq, GiveWayReq--> starting process that speaks for a dead member (`JoinReq::speaks_for`): as above
 //! ```
 //!
 //! The change of a view is agreed as in Paxos, one instance per generation: a proposal carries a ballot, a member remembers the
@@ -104,6 +105,9 @@ pub struct JoinReq {
     /// It was a member and founds no new cluster.
     #[prost(bool, tag = "9")]
     pub rejoins: bool,
+    /// The process before this one, where it has kept what that one accepted and promised, and speaks for it; 0: none.
+    #[prost(fixed64, tag = "10")]
+    pub speaks_for: u64,
 }
 
 /// `JoinConf` (copy the dictionary of `president`, then ask again) and `JoinRef` (not now: see `error`).

@@ -258,7 +258,7 @@ impl Cluster {
     pub fn start_again(&mut self, node: NodeId) -> bool {
         let rejoins = self.hosts.get(&node).is_some_and(|host| host.stopped.is_some() && host.rejoins());
         if rejoins {
-            self.crash(node);
+            self.end_process(node, false);
             self.start_as(node, true);
         }
         rejoins
@@ -301,8 +301,15 @@ impl Cluster {
     }
     /// The process is gone at once with all it held; its peers learn it by their links, sometimes without the last bytes it sent.
     pub fn crash(&mut self, node: NodeId) {
+        self.end_process(node, false);
+    }
+    /// As above, with its machine: what its files have not synced may be lost, and they were written before another boot.
+    pub fn crash_machine(&mut self, node: NodeId) {
+        self.end_process(node, true);
+    }
+    fn end_process(&mut self, node: NodeId, with_machine: bool) {
         let Some(mut host) = self.hosts.remove(&node) else { return };
-        self.crash_disk(node);
+        self.crash_disk(node, with_machine);
         self.note_impaired();
         // What waited for the dead is planned again: it ends links, the rest finds nobody.
         let waiting = host.stalls.iter_mut().flat_map(|stall| std::mem::take(&mut stall.waiting));

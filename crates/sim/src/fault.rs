@@ -37,6 +37,8 @@ pub enum Fault {
     Crash { who: Who, down: u64 },
     /// The process is asked to end, and started again so much later, whether it has left by then or not.
     Leave { who: Who, down: u64 },
+    /// As a crash, with the machine: what the node's files have not synced may be lost.
+    Power { who: Who, down: u64 },
     /// The process makes no turn for so long; its links stay, bytes queue.
     Pause { who: Who, lasts: u64 },
     /// A guest whose clocks all stop with it: it makes no turn for so long, and then does not know that time has passed.
@@ -111,6 +113,7 @@ impl Fault {
         match self {
             Fault::Crash { .. } => "crash",
             Fault::Leave { .. } => "leave",
+            Fault::Power { .. } => "power",
             Fault::Pause { .. } => "pause",
             Fault::Freeze { .. } => "freeze",
             Fault::Stick { .. } => "stick",
@@ -159,8 +162,9 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = self.kind();
         match self {
-            Fault::Crash { who, down } => write!(f, "{kind} {who} {}", time_name(*down)),
-            Fault::Leave { who, down } => write!(f, "{kind} {who} {}", time_name(*down)),
+            Fault::Crash { who, down } | Fault::Leave { who, down } | Fault::Power { who, down } => {
+                write!(f, "{kind} {who} {}", time_name(*down))
+            }
             Fault::Pause { who, lasts } | Fault::Freeze { who, lasts } => {
                 write!(f, "{kind} {who} {}", time_name(*lasts))
             }
@@ -272,6 +276,7 @@ fn fault(kind: &str, w: &mut Words<'_>) -> Result<Fault, String> {
     Ok(match kind {
         "crash" => Fault::Crash { who: w.who()?, down: w.time()? },
         "leave" => Fault::Leave { who: w.who()?, down: w.time()? },
+        "power" => Fault::Power { who: w.who()?, down: w.time()? },
         "pause" => Fault::Pause { who: w.who()?, lasts: w.time()? },
         "freeze" => Fault::Freeze { who: w.who()?, lasts: w.time()? },
         "stick" => {
@@ -347,7 +352,7 @@ impl FromStr for Schedule {
 mod tests {
     use super::*;
 
-    const ALL: &str = "60ms crash n1 30ms, 70ms leave p 300ms, 81us pause p 700ms, 1ms freeze n1 90ms, 1ms stick n1 1 80ms, 1ms slow n2 100 1000ms, 5ms cut n1 p 3ms, \
+    const ALL: &str = "60ms crash n1 30ms, 60ms power p 30ms, 70ms leave p 300ms, 81us pause p 700ms, 1ms freeze n1 90ms, 1ms stick n1 1 80ms, 1ms slow n2 100 1000ms, 5ms cut n1 p 3ms, \
         6ms mute n1 m1 8ms, 6ms lose m1 n2 8ms, 900ms core / 163ms split n1+m1 1310ms, 7ms hush n2 1ms, \
         8ms bridge n1 n2 4ms, 8ms hushbridge n1+n3 n2 4ms, 9ms flap n1 n2 10ms 4, 9ms stall all 30ms, 9ms stall n1+n2 20ms, 1500ms heal / \
         1ms reset n1 n2, 2ms reset n1 n2 1, 3ms client 2, 3ms unlink 1 n2 5ms 70ms, 4ms arm n1 tc.x 3, 5ms cut c0 n1 9ms, \

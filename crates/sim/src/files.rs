@@ -1,7 +1,8 @@
 //! The files of simulated nodes: what blocks have written ([`apus_kernel::Context::write_file`]) goes to a [`Disk`] per node.
 //!
-//! As the runtime does it: beside its place, synced where that is asked for, renamed, the names synced. A node that crashes takes its machine
-//! with it: what was not synced may be lost. What the disk holds when a process starts is in [`Kept`], for whoever makes its blocks.
+//! As the runtime does it: beside its place, synced where that is asked for, renamed, the names synced. A process that dies leaves what the
+//! system has taken, and a write that was under way half done. If its machine dies with it, what was not synced may be lost, and the machine
+//! has another boot. What the disk holds when a process starts is in [`Kept`], for whoever makes its blocks.
 
 use std::{
     cell::RefCell,
@@ -18,8 +19,16 @@ use crate::{
     events::Event,
 };
 
-/// By node and name: what the process that was started last found.
-pub type Kept = Rc<RefCell<BTreeMap<NodeId, BTreeMap<String, Vec<u8>>>>>;
+/// By node: what the process that was started last found.
+pub type Kept = Rc<RefCell<BTreeMap<NodeId, Found>>>;
+
+/// What a process finds on its machine.
+#[derive(Clone, Default, Debug)]
+pub struct Found {
+    /// How often the machine has died.
+    pub boot: u64,
+    pub files: BTreeMap<String, Vec<u8>>,
+}
 
 pub(crate) struct Write {
     pub file: &'static str,
@@ -36,6 +45,7 @@ pub(crate) struct HostDisk {
     writes: VecDeque<Write>,
     /// What remains to be done for the first of them.
     steps: VecDeque<Op>,
+    boot: u64,
 }
 
 fn new_name(file: &str) -> String {
@@ -45,6 +55,9 @@ fn new_name(file: &str) -> String {
 fn steps(write: &Write) -> VecDeque<Op> {
     let (new, file) = (new_name(write.file), write.file.to_owned());
     let mut steps = VecDeque::from([Op::Delete { file: new.clone() }]);
+    if write.bytes.is_empty() {
+        return VecDeque::from([Op::Delete { file }]);
+    }
     steps.push_back(Op::Write { file: new.clone(), at: 0, bytes: write.bytes.clone() });
     if write.synced {
         steps.push_back(Op::Sync { file: new.clone() });
@@ -63,6 +76,7 @@ impl Cluster {
             disk: Disk::new(seed, DiskConfig::default()),
             writes: VecDeque::new(),
             steps: VecDeque::new(),
+            boot: 0,
         });
         host.writes.push_back(write);
         if host.writes.len() == 1 {
@@ -103,10 +117,15 @@ impl Cluster {
         self.next_step(node);
     }
 
-    /// The machine is gone, its disk stays.
-    pub(crate) fn crash_disk(&mut self, node: NodeId) {
+    /// The process is gone, and its machine with it or not; the disk stays.
+    pub(crate) fn crash_disk(&mut self, node: NodeId, with_machine: bool) {
         if let Some(host) = self.disks.get_mut(&node) {
-            host.disk.crash();
+            if with_machine {
+                host.disk.crash();
+                host.boot += 1;
+            } else {
+                host.disk.advance(u64::MAX); // what was under way is done
+            }
             host.writes.clear();
             host.steps.clear();
         }
@@ -114,8 +133,9 @@ impl Cluster {
 
     /// What a process finds that starts now.
     pub(crate) fn note_kept(&mut self, node: NodeId) {
-        let mut contents = self.disks.get(&node).map(|host| host.disk.contents()).unwrap_or_default();
-        contents.retain(|name, _| !name.ends_with(".new"));
-        self.config.kept.borrow_mut().insert(node, contents);
+        let found = |host: &HostDisk| Found { boot: host.boot, files: host.disk.contents() };
+        let mut found = self.disks.get(&node).map(found).unwrap_or_default();
+        found.files.retain(|name, _| !name.ends_with(".new"));
+        self.config.kept.borrow_mut().insert(node, found);
     }
 }

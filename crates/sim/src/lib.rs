@@ -30,6 +30,6 @@ pub mod workload;
 
 pub use actor::{Actor, ActorId, ActorOutput, Welcome};
 pub use cluster::{Cluster, SimConfig, address, parse_address};
-pub use files::Kept;
+pub use files::{Found, Kept};
 pub use native::{Clock, NativeClient};
 pub use network::Party;

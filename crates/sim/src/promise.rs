@@ -14,6 +14,9 @@
 //! next phase the members are those that were left, so a cluster may lose one replica after the other down to the last; whoever was lost and
 //! has come back meanwhile may count as a member, but nobody counts on what it holds.
 //!
+//! Where data nodes keep their views in files (`files=1`), one kind of round is within the promise that is not by this rule: only processes die,
+//! no group dies out, and the round ends with all of them started again. Whoever is left may have to wait for that, and loses nothing.
+//!
 //! A stall makes everybody silent at once, and a split that nobody is told of and that ends early does so for some. It may cost whomever some side that may go on does without, and never the rest. So it is within
 //! the promise alone, and hardly ever together with something else.
 //!
@@ -25,7 +28,7 @@ use std::collections::BTreeSet;
 use apus_types::NodeId;
 
 use crate::{
-    fault::{Fault, Round, Who},
+    fault::{Fault, Round, Then, Who},
     settings::{Settings, lasts},
 };
 
@@ -40,6 +43,11 @@ const WAYS_NODES_MAX: usize = 12;
 
 /// Why the round is not within the promise; `None`: it is.
 pub fn refusal(settings: &Settings, round: &Round) -> Option<String> {
+    if are_spoken_for(settings, round) { None } else { refusal_by_rule(settings, round) }
+}
+
+/// As above, where nobody speaks for the dead.
+pub fn refusal_by_rule(settings: &Settings, round: &Round) -> Option<String> {
     let all: Nodes = settings.data_nodes().into_iter().collect();
     let is_split = |fault: &Fault| matches!(fault, Fault::Split { .. } | Fault::Bridge { .. } | Fault::Stall { .. });
     // One that is the only fault of its round is judged with all sides that it makes.
@@ -93,6 +101,21 @@ pub fn refusal(settings: &Settings, round: &Round) -> Option<String> {
     None
 }
 
+/// Processes die and nothing else happens, no group dies out, and the next process of each knows what the dead one accepted: whoever is
+/// left goes on at the latest when all are back.
+fn are_spoken_for(settings: &Settings, round: &Round) -> bool {
+    let mut left: Nodes = settings.data_nodes().into_iter().collect();
+    let mut is_only_that = settings.keeps_views && round.then == Then::Heal;
+    for (_, fault) in &round.faults {
+        match fault {
+            Fault::Crash { who: Who::Node(node), .. } => _ = left.remove(node),
+            Fault::Client { .. } => {}
+            _ => is_only_that = false,
+        }
+    }
+    is_only_that && holds_all(settings, &left)
+}
+
 /// How a round may have gone so far.
 #[derive(Clone, PartialEq, Eq)]
 struct Way {
@@ -114,7 +137,7 @@ fn phases(round: &Round) -> Vec<Vec<&Fault>> {
             phases.push(Vec::new());
         }
         let ends = match fault {
-            Fault::Crash { .. } => *at,
+            Fault::Crash { .. } | Fault::Power { .. } => *at,
             // It may do what it does at any later time.
             Fault::Arm { .. } => u64::MAX,
             other => *at + lasts(other),
@@ -138,7 +161,7 @@ fn subsets(nodes: &Nodes) -> Vec<Nodes> {
 pub fn serves_on(settings: &Settings, round: &Round) -> bool {
     let is_over = |at: u64, fault: &Fault| at + lasts(fault) <= round.end;
     let is_clear = |fault: &Fault| match fault {
-        Fault::Crash { who, .. } | Fault::Pause { who, .. } | Fault::Freeze { who, .. } => {
+        Fault::Crash { who, .. } | Fault::Power { who, .. } | Fault::Pause { who, .. } | Fault::Freeze { who, .. } => {
             matches!(who, Who::Node(n) if n.is_data())
         }
         Fault::Split { .. } => true,
@@ -165,6 +188,7 @@ pub fn touches_arbitrator(fault: &Fault) -> bool {
     match fault {
         Fault::Crash { who, .. }
         | Fault::Leave { who, .. }
+        | Fault::Power { who, .. }
         | Fault::Pause { who, .. }
         | Fault::Freeze { who, .. }
         | Fault::Stick { who, .. }
@@ -208,7 +232,7 @@ fn losses(settings: &Settings, fault: &Fault) -> Vec<Nodes> {
         Who::President => settings.data_nodes().into_iter().map(|n| Nodes::from([n])).collect(),
     };
     match fault {
-        Fault::Crash { who, .. } | Fault::Leave { who, .. } => only(who),
+        Fault::Crash { who, .. } | Fault::Leave { who, .. } | Fault::Power { who, .. } => only(who),
         // It wakes up as another one holds it for lost, and that one is gone in its place.
         Fault::Pause { who, .. } | Fault::Freeze { who, .. } | Fault::Stick { who, .. } | Fault::Slow { who, .. } => {
             let is_mgmt = matches!(who, Who::Node(node) if node.is_mgmt());
@@ -288,8 +312,30 @@ mod tests {
     use super::*;
 
     fn judge(groups: u8, replicas: u8, round: &str) -> Option<String> {
-        let settings = Settings { groups, replicas, mgmts: 1, ..Settings::from_seed(1) };
+        let settings = Settings { groups, replicas, mgmts: 1, keeps_views: false, ..Settings::from_seed(1) };
         refusal(&settings, &round.parse().expect("a round"))
+    }
+
+    #[test]
+    fn dead_processes_are_spoken_for_where_views_are_kept() {
+        let judge = |replicas: u8, keeps_views: bool, round: &str| {
+            let settings = Settings { groups: 1, replicas, mgmts: 1, keeps_views, ..Settings::from_seed(1) };
+            refusal(&settings, &round.parse().expect("a round")).is_none()
+        };
+        for round in [
+            "1ms crash m1 2ms, 1ms crash n1 2ms, 9ms heal",
+            "1ms crash n1 2ms, 1ms client 1, 1ms crash n1 2ms, 1ms crash m1 2ms, 9ms heal",
+        ] {
+            assert!(judge(2, true, round) && !judge(2, false, round), "{round}");
+        }
+        for round in [
+            "1ms crash n1 2ms, 1ms crash n2 2ms, 9ms heal",
+            "1ms crash m1 2ms, 1ms power n1 2ms, 9ms heal",
+            "1ms crash m1 2ms, 1ms crash n1 2ms, 1ms pause n2 200ms, 9ms heal",
+            "1ms crash m1 2ms, 1ms crash n1 2ms, 9ms core",
+        ] {
+            assert!(!judge(2, true, round), "{round}");
+        }
     }
 
     #[test]

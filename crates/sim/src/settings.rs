@@ -26,6 +26,9 @@ const UNLINKS_ONE_IN: u64 = 2;
 const DRAW_FREEZES: bool = true;
 /// One seed in so many has a guest that stands still with its clocks until the others have gone on without it, and a client that hears so late.
 const GUESTS_ONE_IN: u64 = 3;
+/// One seed in so many has data nodes that keep nothing in files, and of the others one in so many a round that rests on these.
+const KEEPS_NOTHING_ONE_IN: u64 = 4;
+const ORPHANS_ONE_IN: u64 = 3;
 /// One seed in so many changes the schema.
 const CHURN_ONE_IN: u64 = 4;
 
@@ -63,6 +66,8 @@ pub struct Settings {
     /// Rows of a slice in which transactions end, and the pause between two slices, ns.
     pub slice_rows: u32,
     pub slice_pause_ns: u64,
+    /// Data nodes keep their views in files.
+    pub keeps_views: bool,
     pub schedule: Schedule,
 }
 
@@ -99,6 +104,7 @@ impl Settings {
             churn: false,
             slice_rows: ends.0,
             slice_pause_ns: ends.1,
+            keeps_views: !seed.is_multiple_of(KEEPS_NOTHING_ONE_IN),
             schedule: Schedule::default(),
         };
         if settings.workload == Kind::Set {
@@ -126,6 +132,12 @@ impl Settings {
         if random.one_in(UNLINKS_ONE_IN) {
             let round = settings.unlinks(&mut random);
             settings.schedule.0.insert(0, round);
+        }
+        let mut random = Random::new(seed ^ 0x6b65_7074);
+        if random.one_in(ORPHANS_ONE_IN) {
+            let round = settings.orphans(&mut random);
+            let is_promised = promise::refusal(&settings, &round).is_none();
+            settings.schedule.0.extend(Some(round).filter(|_| is_promised));
         }
         settings
     }
@@ -161,6 +173,7 @@ impl Settings {
             ("churn", u8::from(self.churn).to_string()),
             ("slice", self.slice_rows.to_string()),
             ("breath", time_name(self.slice_pause_ns)),
+            ("files", u8::from(self.keeps_views).to_string()),
         ]
     }
     /// What must be set to come from `other` to this, as [`Settings::set`] reads it; nothing about the schedule.
@@ -203,6 +216,7 @@ impl Settings {
                 "churn" => self.churn = number()? != 0,
                 "slice" => self.slice_rows = small(1 << 20)?.max(1) as u32,
                 "breath" => self.slice_pause_ns = parse_time(value)?,
+                "files" => self.keeps_views = number()? != 0,
                 _ => return Err(format!("`{name}` cannot be set")),
             }
         }
@@ -229,7 +243,7 @@ impl Settings {
             let fault = self.fault(random);
             let ends = at + lasts(&fault);
             round.faults.push((at, fault));
-            if promise::refusal(self, &round).is_some() {
+            if promise::refusal_by_rule(self, &round).is_some() {
                 round.faults.pop();
                 continue;
             }
@@ -264,7 +278,7 @@ impl Settings {
                 *time += 15_000 * MS + US * random.below(30_000_000);
             }
         }
-        if promise::refusal(self, round).is_some() || !promise::serves_on(self, round) {
+        if promise::refusal_by_rule(self, round).is_some() || !promise::serves_on(self, round) {
             *round = Round { then: Then::Core, ..drawn };
         } else if random.one_in(4) {
             round.end += 11_000 * MS;
@@ -279,6 +293,28 @@ impl Settings {
         let faults = vec![(begin, arm), (dies, Fault::Crash { who, down })];
         let then = if random.one_in(3) { Then::Core } else { Then::Heal };
         Round { faults, end: dies + down + US * random.below(100_000), then }
+    }
+    /// There is no management node for a while, and data nodes die, up to all but one of each group. What is left waits for their next processes.
+    fn orphans(&self, random: &mut Random) -> Round {
+        let mut faults = Vec::new();
+        let begin = US * (1 + random.below(100_000));
+        for mgmt in self.mgmt_nodes() {
+            let down = MS * (1 + random.below(8_000));
+            faults.push((begin, Fault::Crash { who: Who::Node(mgmt), down }));
+        }
+        let spared: Vec<NodeId> = self.group_members().iter().map(|g| any_of(g, random)).collect();
+        // At once, or when nobody is named to break ties yet, or when somebody is.
+        let mut at = begin + US * random.below(400_000);
+        for node in self.data_nodes().into_iter().filter(|n| !spared.contains(n)) {
+            for _ in 0..=u64::from(random.one_in(3)) {
+                let down = MS * (1 + random.below(5_000));
+                faults.push((at, Fault::Crash { who: Who::Node(node), down }));
+                at += US
+                    * [0, random.below(3_000), random.below(300_000), random.below(6_000_000)]
+                        [random.below(4) as usize];
+            }
+        }
+        Round { faults, end: at + MS * random.below(6_000), then: Then::Heal }
     }
     /// Clients lose links with requests on them, to nodes that read these when the clients have asked what became of them.
     fn unlinks(&self, random: &mut Random) -> Round {
@@ -329,12 +365,14 @@ impl Settings {
         let lasts = time(random, most);
         let down_most = if random.one_in(2) { 400 } else { 20 };
         match random.below(28) {
-            0..=3 => Fault::Crash { who, down: time(random, down_most) },
+            0..=2 => Fault::Crash { who, down: time(random, down_most) },
+            3 => Fault::Power { who, down: time(random, down_most) },
             4 => {
                 let who = if random.one_in(3) { Who::President } else { who };
                 Fault::Leave { who, down: time(random, 600) }
             }
             5 => Fault::Crash { who: Who::President, down: time(random, 400) },
+            6 if random.one_in(2) => Fault::Power { who: mgmt, down: time(random, 2000) },
             6 => Fault::Crash { who: mgmt, down: time(random, 2000) },
             7 => Fault::Cut { a, b, lasts },
             8 => Fault::Mute { from: a, to: b, lasts, lost: random.one_in(2) },
@@ -414,6 +452,7 @@ pub fn time_of(fault: &mut Fault) -> Option<&mut u64> {
     match fault {
         Fault::Crash { down: lasts, .. }
         | Fault::Leave { down: lasts, .. }
+        | Fault::Power { down: lasts, .. }
         | Fault::Pause { lasts, .. }
         | Fault::Freeze { lasts, .. }
         | Fault::Stick { lasts, .. }
@@ -441,11 +480,17 @@ fn ends(seed: u64) -> (u32, u64) {
     (rows, random.below(pause_most + 1))
 }
 
+fn any_of(group: &BTreeSet<NodeId>, random: &mut Random) -> NodeId {
+    let place = random.below(group.len() as u64) as usize;
+    group.iter().nth(place).copied().unwrap_or(NodeId(1))
+}
+
 /// How long a fault goes on.
 pub fn lasts(fault: &Fault) -> u64 {
     match fault {
         Fault::Crash { down: lasts, .. }
         | Fault::Leave { down: lasts, .. }
+        | Fault::Power { down: lasts, .. }
         | Fault::Pause { lasts, .. }
         | Fault::Freeze { lasts, .. }
         | Fault::Stick { lasts, .. }

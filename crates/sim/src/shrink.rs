@@ -106,6 +106,7 @@ fn shorter(fault: &Fault) -> Option<Fault> {
     let time = match &mut shorter {
         Fault::Crash { down: time, .. }
         | Fault::Leave { down: time, .. }
+        | Fault::Power { down: time, .. }
         | Fault::Pause { lasts: time, .. }
         | Fault::Freeze { lasts: time, .. }
         | Fault::Stick { lasts: time, .. }

@@ -59,6 +59,7 @@ fn build(
             workers: who.instances,
             control: who.control,
             rejoins: false,
+            kept: None,
             incarnation,
             address: address(who.node, incarnation),
             mgmts: (1..=mgmts).map(|n| (mgmt(n), address(mgmt(n), 0))).collect(),

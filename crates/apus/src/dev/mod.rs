@@ -233,6 +233,7 @@ impl Nodes {
             format!("--workers={}", self.workers),
             format!("--memory={}", self.memory),
             format!("--dir={}", self.spawner.dir().display()),
+            self.data_dir(&format!("data-{id}")),
             self.secret("node"),
             self.secret("client"),
         ];

@@ -45,10 +45,12 @@ enum Step {
     },
 }
 
-/// An answer to a proposal that waits until all workers of this node have opened their gates, and for those we part from.
+/// An answer to a proposal that waits until all workers of this node have opened their gates, for those we part from, and for the file.
 pub(super) struct Gates {
     token: u64,
     missing: u8,
+    /// Number of the state that is to be in the file.
+    file: u64,
     from: NodeId,
     answer: ViewPrepAnswer,
 }
@@ -183,12 +185,18 @@ impl Membership {
         ctx: &mut Context<'_>,
     ) -> Result<(), DecodeError> {
         let prepared = checked_view(conf.prepared)?;
+        let committed = checked_view(conf.committed)?;
         let next = self.generation() + 1;
         let Some(Change { ballot, step: Step::TakeOver(best), yielding, yielded, .. }) = &mut self.change else {
             return Ok(());
         };
         if *ballot == conf.ballot && yielding.remove(&from) {
+            if let Some(later) = committed.map(|v| v.generation).filter(|g| *g >= next) {
+                self.learn_of_later(from, later, ctx);
+                return Ok(());
+            }
             yielded.insert(from);
+            self.freeze.note_accepted(from, prepared.is_some());
             if let Some(view) = prepared.filter(|v| v.generation == next)
                 && best.as_ref().is_none_or(|b| b.0 < conf.prepared_ballot)
             {
@@ -513,9 +521,10 @@ impl Membership {
     fn await_gates(&mut self, from: NodeId, answer: ViewPrepAnswer, ctx: &mut Context<'_>) -> bool {
         self.pings += 1;
         let missing = ctx.ping_workers(self.pings);
-        let waits = missing > 0 || !self.partings.is_empty();
+        let file = self.keep(ctx);
+        let waits = missing > 0 || !self.partings.is_empty() || !self.keeper.has_written(file);
         if waits {
-            self.gates_for = Some(Gates { token: self.pings, missing, from, answer });
+            self.gates_for = Some(Gates { token: self.pings, missing, file, from, answer });
         }
         waits
     }
@@ -532,8 +541,9 @@ impl Membership {
 
     /// Says yes when nothing is waited for any more.
     pub(super) fn pass_gates(&mut self, ctx: &mut Context<'_>) {
-        let is_clear = self.partings.is_empty();
-        let Some(gates) = self.gates_for.take_if(|g| g.missing == 0 && is_clear) else { return };
+        let (is_clear, keeper) = (self.partings.is_empty(), &self.keeper);
+        let is_open = |g: &mut Gates| g.missing == 0 && is_clear && keeper.has_written(g.file);
+        let Some(gates) = self.gates_for.take_if(is_open) else { return };
         if gates.from != self.me {
             self.send(ctx, gates.from, Kind::ViewPrepConf, &gates.answer);
         } else if let Some(change) = &mut self.change
@@ -600,10 +610,11 @@ impl Membership {
         let committed = checked_view(req.committed)?;
         if self.phase != Phase::Member {
             // We missed the commit that made us a member; the view says so.
-            if let Some(view) = committed.filter(|v| self.is_own_entry(v)) {
+            if let Some(view) = committed.clone().filter(|v| self.is_own_entry(v)) {
                 self.apply(view, ctx);
             }
             if self.phase != Phase::Member {
+                committed.into_iter().for_each(|base| self.on_reunion_req_before(from, req.ballot, base, ctx));
                 return Ok(());
             }
         } else if let Some(view) = committed {
@@ -629,7 +640,7 @@ impl Membership {
             prepared: self.prepared.as_ref().map(|p| p.1.clone()),
             prepared_ballot: self.prepared.as_ref().map_or(0, |p| p.0),
         };
-        self.send(ctx, from, Kind::PresTakeOverConf, &conf);
+        self.tell_when_kept(from, Kind::PresTakeOverConf, &conf, ctx);
         Ok(())
     }
 

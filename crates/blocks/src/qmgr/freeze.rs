@@ -22,6 +22,8 @@
 //! It gives up what it holds only when it is certain that others went on: a member of a later view, or a management node that such a member
 //! has reported to, says so (`StopOrd`, a committed view without us, `ArbitConf::gone_on`). "The other side asked first" is not certain.
 //!
+//! A member whose process died is spoken for by the next process of its node, if that has what the dead one kept (`testify`).
+//!
 //! Who only hears too few (`strain`) is frozen without holding anybody for failed: when they are heard again, all go on where they were.
 //!
 //! Limits: one entry per member; one proposal at a time.
@@ -64,6 +66,12 @@ pub(super) struct Freeze {
     frozen: Option<Frozen>,
     /// Members that we hold for failed and that said by a new link that they are frozen, and when last.
     returned: BTreeMap<NodeId, u64>,
+    /// Processes that speak for members that we hold for failed (`testify`), and when they were heard last.
+    witnesses: BTreeMap<NodeId, (u64, u64)>,
+    /// One of those told of an accepted view, which may be committed.
+    must_finish: bool,
+    /// One of those told of a later view without us; of its other members nobody is known to live.
+    gone_on: Option<String>,
     /// Since when enough of the other sides are there.
     together_since: Option<u64>,
     not_before: u64,
@@ -75,12 +83,18 @@ impl Freeze {
     pub(super) fn is_frozen(&self) -> bool {
         self.frozen.is_some()
     }
+    pub(super) fn note_witness(&mut self, node: NodeId, process: u64, now: u64) {
+        self.witnesses.insert(node, (process, now));
+    }
+    pub(super) fn note_accepted(&mut self, by: NodeId, is_any: bool) {
+        self.must_finish |= is_any && self.witnesses.contains_key(&by);
+    }
     pub(super) fn gives_way_to_others(&self) -> bool {
         self.frozen.as_ref().is_some_and(|f| f.gives_way_to_others)
     }
     pub(super) fn summary(&self) -> String {
         let why = self.frozen.as_ref().map_or("no", |f| f.why.as_str());
-        format!("frozen {why}, returned {:?}", self.returned)
+        format!("frozen {why}, returned {:?}, witnesses {:?}, {:?}", self.returned, self.witnesses, self.gone_on)
     }
 }
 
@@ -114,6 +128,8 @@ impl Membership {
     /// It may go on.
     pub(super) fn thaw(&mut self, ctx: &mut Context<'_>) {
         self.freeze.returned.clear();
+        self.freeze.witnesses.clear();
+        self.freeze.gone_on = None;
         self.freeze.together_since = None;
         if self.freeze.frozen.take().is_some() {
             ctx.probe("qmgr: thawed");
@@ -133,7 +149,8 @@ impl Membership {
             (false, Some(m)) if !self.is_outvoted() => format!("management node {m} to decide, or for {nodes}"),
             (false, _) => nodes,
         };
-        format!("{}; waits for {waits_for}", frozen.why)
+        let gone_on = self.freeze.gone_on.as_ref().map_or_else(String::new, |text| format!("; {text}"));
+        format!("{}; waits for {waits_for}{gone_on}", frozen.why)
     }
 
     /// The arbitrator is not asked whether this side may go on.
@@ -202,6 +219,7 @@ impl Membership {
             return;
         }
         self.freeze.returned.retain(|_, heard| now.saturating_sub(*heard) < RETURN_NS);
+        self.freeze.witnesses.retain(|_, (_, heard)| now.saturating_sub(*heard) < RETURN_NS);
         if self.gives_way().is_some() && now.saturating_sub(self.freeze.asked_at) > GIVE_WAY_NS {
             self.give_up_asking(ctx);
         }
@@ -212,12 +230,13 @@ impl Membership {
         self.look_for_all_sides(ctx);
     }
 
-    /// Full members that we hold for failed and that are there, frozen, in the process that the view names.
+    /// Full members that we hold for failed and that are there, frozen, in the process that the view names or one that speaks for it.
     fn back(&self) -> BTreeSet<NodeId> {
         let is_back = |n: &&ViewNode| {
-            self.freeze.returned.contains_key(&n.node())
-                && self.is_linked(n.node())
-                && self.links.get(&n.node()).is_some_and(|l| l.incarnation == n.incarnation)
+            let process = self.links.get(&n.node()).map_or(0, |l| l.incarnation);
+            let is_itself = self.freeze.returned.contains_key(&n.node()) && process == n.incarnation;
+            let is_witness = self.freeze.witnesses.get(&n.node()).is_some_and(|w| w.0 == process);
+            self.is_linked(n.node()) && (is_itself || is_witness)
         };
         self.lost_full().filter(is_back).map(ViewNode::node).collect()
     }
@@ -237,6 +256,7 @@ impl Membership {
         // Who is missing has no lease from us, and needs one from all.
         let is_served = |n: &NodeId| !back.contains(n) && self.pulses.promised_until(*n) >= now;
         let is_enough = !back.is_empty()
+            && self.freeze.gone_on.is_none()
             && !self.failed.iter().any(is_served)
             && survival::verdict(view, &all) == survival::Verdict::Win;
         let is_able = is_enough && self.acting_president() == Some(self.me) && self.holds_every_group(&side);
@@ -255,6 +275,7 @@ impl Membership {
         ctx.probe("qmgr: other sides are asked to give way");
         ctx.log(format_args!("meets {back:?} again and asks them to give way"));
         self.freeze.asked_at = now;
+        self.freeze.must_finish = false;
         self.begin_take_over_with(back, ctx);
     }
 
@@ -266,7 +287,7 @@ impl Membership {
         ctx: &mut Context<'_>,
     ) {
         let Some(base) = &self.view else { return };
-        let are_all = self.lost_full().all(|n| back.contains(&n.node()));
+        let are_all = !self.freeze.must_finish && self.lost_full().all(|n| back.contains(&n.node()));
         let next = match accepted {
             Some((_, view)) if !are_all => view,
             _ => layout::without(base, self.me, |n| self.failed.contains(&n)),
@@ -276,6 +297,15 @@ impl Membership {
         } else {
             self.give_up_asking(ctx); // who stays in it may finish it
         }
+    }
+
+    /// The process that spoke for a member knows of a later view, in which we are not.
+    pub(super) fn learn_of_later(&mut self, from: NodeId, generation: u64, ctx: &mut Context<'_>) {
+        let text = format!("node {from} went on in generation {generation} without this node, and has died since");
+        ctx.log(format_args!("{text}"));
+        self.freeze.gone_on = Some(text);
+        self.give_up_asking(ctx);
+        self.register(ctx);
     }
 
     /// Says what it accepted and promises the ballot, if it is frozen under the same view.
@@ -302,7 +332,7 @@ impl Membership {
             prepared: self.prepared.as_ref().map(|p| p.1.clone()),
             prepared_ballot: self.prepared.as_ref().map_or(0, |p| p.0),
         };
-        self.send(ctx, from, Kind::PresTakeOverConf, &conf);
+        self.tell_when_kept(from, Kind::PresTakeOverConf, &conf, ctx);
         Ok(())
     }
 
@@ -348,6 +378,9 @@ impl Membership {
         req: ViewPrep,
         ctx: &mut Context<'_>,
     ) -> Result<(), DecodeError> {
+        if self.phase == Phase::Starting {
+            return self.on_give_way_req_before(from, req, ctx);
+        }
         let next = checked_view(req.view)?.ok_or(DecodeError)?;
         let base = checked_view(req.base)?.ok_or(DecodeError)?;
         if !self.is_on_base_of(from, base, ctx) {

@@ -25,6 +25,9 @@
 //!
 //! **Stuck** (`stuck`). A node of which a data worker makes no rounds any more ends itself, if the others can go on without it.
 //!
+//! **File** (`keep`, `testify`). What a member promised and accepted is in a file before it is told. The process that is started after its crash
+//! speaks for it, so that whoever waits for it may go on.
+//!
 //! **What others say** of a member that we hear ourselves is not always believed (`accuse`).
 //!
 //! **Change of view** (`change`). The *acting president* is the full member with the lowest join order that is not held for
@@ -58,6 +61,7 @@ mod accuse;
 mod arbiter;
 mod change;
 mod freeze;
+mod keep;
 mod layout;
 mod leave;
 mod parting;
@@ -70,10 +74,13 @@ mod strain;
 mod stuck;
 mod survival;
 mod switchover;
+mod testify;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod tests_freeze;
+#[cfg(test)]
+mod tests_keep;
 #[cfg(test)]
 mod tests_leave;
 #[cfg(test)]
@@ -91,6 +98,7 @@ use std::{
 use apus_kernel::{Block, Context, jam};
 use apus_signal::{
     BlockId, BlockRef, DecodeError, Envelope, Kind,
+    file::FileDone,
     mgmt::{ClusterConfig, RegisterRep, Setting},
     qmgr::{
         ArbitConf, FailRep, Heartbeat, Incarnation, LeaseEnd, LinkRep, RecoveredRep, StopOrd, ViewCommit, checked_view,
@@ -120,7 +128,10 @@ const MS: u64 = 1_000_000;
 #[cfg(test)]
 pub(crate) use self::layout::tests::config as test_config;
 pub(crate) use self::pulse::SILENCE_MIN_NS;
-pub use self::switchover::RETRY_MAX_NS as SWITCH_RETRY_MAX_NS;
+pub use self::{
+    keep::{Acceptor, FILE as VIEW_FILE, Kept},
+    switchover::RETRY_MAX_NS as SWITCH_RETRY_MAX_NS,
+};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
@@ -183,6 +194,7 @@ pub struct Membership {
     stuck: stuck::Stuck,
     slow: slow::Slow,
     freeze: freeze::Freeze,
+    keeper: keep::Keeper,
     /// What an operator wants of the next view.
     /// What an operator wants, and the view does not say yet.
     wanted: Setting,
@@ -231,6 +243,7 @@ impl Membership {
             stuck: stuck::Stuck::default(),
             slow: slow::Slow::default(),
             freeze: freeze::Freeze::default(),
+            keeper: keep::Keeper::new(config.kept.as_ref()),
             wanted: Setting::default(),
             change: None,
             gates_for: None,
@@ -479,6 +492,7 @@ impl Membership {
             self.parted(node, incarnation, ctx);
         }
         self.phase = Phase::Member;
+        self.keeper.before = None;
         self.prepared = None;
         self.promised = 0;
         self.change = None;
@@ -505,6 +519,7 @@ impl Membership {
         ctx.log(format_args!("view {}: president {}, members {}", view.generation, view.president, text.join(" ")));
         ctx.set_cluster(view.cluster);
         self.view = Some(view);
+        self.keep(ctx);
         self.tell_blocks(ctx);
         self.send_heartbeats(ctx);
         self.renew_lease(ctx);
@@ -601,6 +616,8 @@ impl Membership {
                 let mut r = apus_signal::Reader::new(body);
                 self.on_worker_stuck(r.u8()?, r.u32()?, ctx);
             }
+            Kind::FileConf => self.on_kept(&FileDone::decode(body)?, ctx),
+            Kind::FileRef => self.on_not_kept(&FileDone::decode(body)?, ctx),
             Kind::PingConf if from == self.me => self.on_ping_conf(apus_signal::Reader::new(body).u64()?, ctx),
             Kind::LeaseEndReq if from.is_data() || from.is_mgmt() => {
                 self.on_lease_end_req(envelope.from, &decode(body)?, ctx);
@@ -609,7 +626,7 @@ impl Membership {
             Kind::JoinConf if from == self.me => self.on_dictionary_copied(decode(body)?, ctx),
             Kind::PresTakeOverReq if self.failed.contains(&from) => self.on_reunion_req(from, decode(body)?, ctx)?,
             Kind::PresTakeOverConf if self.failed.contains(&from) => self.on_reunion_conf(from, decode(body)?, ctx)?,
-            Kind::JoinReq if self.failed.contains(&from) => self.refuse_successor(from, ctx),
+            Kind::JoinReq if self.failed.contains(&from) => self.on_join_of_lost(from, &decode(body)?, ctx),
             Kind::GiveWayReq if from.is_data() => self.on_give_way_req(from, decode(body)?, ctx)?,
             Kind::HeartbeatRep if self.failed.contains(&from) => self.on_word_of_lost(from, &decode(body)?, ctx),
             Kind::ViewPrepConf if self.failed.contains(&from) => self.on_gave_way(from, &decode(body)?, ctx),
@@ -706,6 +723,7 @@ impl Block for Membership {
             self.ask_again(ctx);
         }
         self.check_arbitration(ctx);
+        self.tick_keeper(ctx);
         self.tick_leave(ctx);
         self.tick_waiters(ctx);
         self.tick_slow(ctx);
@@ -732,6 +750,7 @@ impl Block for Membership {
             self.prepared.as_ref().map(|p| (p.0, p.1.generation))
         );
         let _ = writeln!(out, "{}", self.freeze.summary());
+        let _ = writeln!(out, "file: {}", self.keeper.summary());
         let _ = writeln!(out, "words {}", self.accusations.summary());
         let _ = writeln!(out, "change {:?}", self.change.as_ref().map(Change::summary));
         let _ = writeln!(out, "switchover {}", self.switchover.summary());

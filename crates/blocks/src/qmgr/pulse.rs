@@ -308,7 +308,7 @@ impl Membership {
                 echo: 0,
                 promise_ns: 0,
                 strained_ns: self.pulses.strained,
-                stuck: self.stuck.is_any(),
+                stuck: self.stuck.is_any() || self.keeper.is_behind(now),
                 holds_epoch: self.stuck.holds_epoch(),
                 delay_ns: self.slow.delay(),
                 frozen: self.freeze.is_frozen(),
@@ -366,7 +366,9 @@ impl Membership {
                 holds_epoch: false,
                 delay: 0,
             };
-            members.insert(node.node(), self.pulses.members.get(&node.node()).copied().unwrap_or_else(new));
+            let known = self.pulses.members.get(&node.node()).copied().unwrap_or_else(new);
+            // That it heard too few was about the view before.
+            members.insert(node.node(), Pulse { strained: 0, strained_since: None, ..known });
         }
         self.pulses.members = members;
     }

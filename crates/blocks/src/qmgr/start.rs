@@ -103,7 +103,8 @@ impl Membership {
     /// Asks everyone we have links to.
     pub(super) fn ask_to_join(&mut self, ctx: &mut Context<'_>) {
         self.start.last_ask = Some(ctx.now());
-        let Some(config) = &self.config else { return };
+        let configured = self.config.as_ref().map(|c| c.cluster);
+        let Some(cluster) = configured.or_else(|| self.cluster_before(ctx)) else { return };
         let linked: Vec<NodeId> = self.links.keys().copied().filter(|n| self.is_linked(*n)).collect();
         let from = self.start.dictionary.as_ref();
         let req = JoinReq {
@@ -111,15 +112,30 @@ impl Membership {
             incarnation: self.incarnation,
             address: self.address.clone(),
             instances: self.instances.into(),
-            cluster: config.cluster,
+            cluster,
             linked: linked.iter().map(|n| n.0.into()).collect(),
             dictionary_from: from.map_or(0, |d| d.president),
             dictionary_incarnation: from.map_or(0, |d| d.president_incarnation),
             rejoins: self.rejoins,
+            speaks_for: self.speaks_for(),
         };
         for node in linked {
             self.send(ctx, node, Kind::JoinReq, &req);
         }
+    }
+
+    /// Where no management node is there to tell it: the cluster of the process that we speak for, whose members are looked for at the
+    /// addresses that it knew. We join when there is a configuration.
+    fn cluster_before(&mut self, ctx: &mut Context<'_>) -> Option<u64> {
+        let known = self.keeper.before.as_ref()?.committed.as_ref()?;
+        // The higher id dials.
+        for node in known.living().filter(|n| n.node() < self.me) {
+            if self.start.dialled.get(&node.node()) != Some(&node.address) {
+                ctx.connect_to(node.node(), &node.address);
+                self.start.dialled.insert(node.node(), node.address.clone());
+            }
+        }
+        Some(known.cluster)
     }
 
     // ---- joining
@@ -203,7 +219,7 @@ impl Membership {
     /// The president admits us as soon as we have its dictionary. Gates are opened to all before DICT tells the workers of any
     /// table, so that they stand open on every worker before we are a member.
     pub(super) fn on_join_conf(&mut self, from: NodeId, answer: JoinAnswer, ctx: &mut Context<'_>) {
-        let wanted = self.phase == Phase::Starting && answer.president == u32::from(from.0);
+        let wanted = self.phase == Phase::Starting && self.config.is_some() && answer.president == u32::from(from.0);
         if !wanted || self.start.copying.as_ref() == Some(&answer) || self.start.dictionary.as_ref() == Some(&answer) {
             return;
         }

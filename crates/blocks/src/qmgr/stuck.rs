@@ -113,7 +113,7 @@ impl Membership {
     }
 
     /// Whether those that work can go on without us; if not, why.
-    fn spared_by_others(&self, now: u64) -> Result<(), &'static str> {
+    pub(super) fn spared_by_others(&self, now: u64) -> Result<(), &'static str> {
         let Some(base) = &self.view else { return Err("it is no member") };
         let mut side = self.survivors();
         let longest = self.longest_silence();

@@ -170,6 +170,7 @@ impl Cluster {
             workers: 1,
             control: false,
             rejoins: false,
+            kept: None,
             incarnation,
             address: String::new(),
             mgmts: Vec::new(),

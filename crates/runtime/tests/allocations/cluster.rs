@@ -87,6 +87,7 @@ fn data_node(id: NodeId) -> Node {
         workers: WORKERS,
         control: true,
         rejoins: false,
+        kept: None,
         incarnation: incarnation(id),
         address: format!("n{}", id.0),
         mgmts: vec![(MGMT, format!("n{}", MGMT.0))],

@@ -118,7 +118,7 @@ impl<W: Workload> Drill<'_, W> {
             }
             Deed::Start(node) => self.start(node),
             Deed::Restart(node) => {
-                self.crash(node);
+                self.crash(node, false);
                 self.start(node);
             }
             Deed::Resume(node) => self.cluster.resume(node),
@@ -142,12 +142,12 @@ impl<W: Workload> Drill<'_, W> {
     }
     fn inflict(&mut self, fault: Fault) {
         match fault {
-            Fault::Crash { who, down } => {
+            Fault::Crash { who, down } | Fault::Power { who, down } => {
                 let node = self.resolve(who);
                 if self.excused.contains(&node) {
                     self.hold_up(node);
                 }
-                self.crash(node);
+                self.crash(node, matches!(fault, Fault::Power { .. }));
                 self.down.insert(node);
                 self.plan(down, Deed::Start(node));
             }
@@ -256,9 +256,13 @@ impl<W: Workload> Drill<'_, W> {
             }
         }
     }
-    pub(super) fn crash(&mut self, node: NodeId) {
+    fn crash(&mut self, node: NodeId, with_machine: bool) {
         self.note_probes(node);
-        self.cluster.crash(node);
+        if with_machine {
+            self.cluster.crash_machine(node);
+        } else {
+            self.cluster.crash(node);
+        }
         self.restarted.insert(node);
         self.stopped.remove(&node);
     }

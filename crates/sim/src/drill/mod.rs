@@ -18,7 +18,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-use apus_blocks::{NodeConfig, ldm::Slices};
+use apus_blocks::{NodeConfig, ldm::Slices, qmgr};
 use apus_client::{Client, ClientConfig};
 use apus_kernel::{Block, Worker, WorkerConfig};
 use apus_mgmt::{
@@ -203,7 +203,7 @@ fn build(settings: &Settings, kept: Kept) -> impl FnMut(&WorkerConfig, bool) -> 
         if who.node.is_mgmt() {
             let (cluster, incarnation) = (config.clone(), who.incarnation);
             let files = kept.borrow();
-            let bytes = files.get(&who.node).and_then(|files| files.get(kept::FILE));
+            let bytes = files.get(&who.node).and_then(|found| found.files.get(kept::FILE));
             let promise = bytes.map(|bytes| Promise::from_bytes(bytes, who.node).expect("synced files are whole"));
             return vec![Box::new(Management::new(MgmtConfig {
                 node: who.node,
@@ -223,6 +223,7 @@ fn build(settings: &Settings, kept: Kept) -> impl FnMut(&WorkerConfig, bool) -> 
             workers: who.instances,
             control: who.control,
             rejoins,
+            kept: s.keeps_views.then(|| kept_view(&kept, who.node)),
             incarnation: who.incarnation,
             address: address(who.node, if s.fixed_addresses { 0 } else { who.incarnation }),
             mgmts: mgmts.iter().map(|n| (*n, address(*n, 0))).collect(),
@@ -233,6 +234,12 @@ fn build(settings: &Settings, kept: Kept) -> impl FnMut(&WorkerConfig, bool) -> 
         };
         apus_blocks::build(who, &node)
     }
+}
+
+fn kept_view(kept: &Kept, node: NodeId) -> qmgr::Kept {
+    let found = kept.borrow().get(&node).cloned().unwrap_or_default();
+    let content = found.files.get(qmgr::VIEW_FILE).map(Vec::as_slice);
+    qmgr::Kept::read(content, node, found.boot.to_string()).expect("the node's own file")
 }
 
 impl<W: Workload> Drill<'_, W> {

@@ -1,0 +1,243 @@
+//! What a data node keeps in its file: the view that it executes, and what it promised and accepted of the next one.
+//!
+//! The agreement on views is Paxos, and a member is one of its acceptors. Its state dies with the process, and then the others cannot know
+//! whether it had a part in a view without them. So it writes the state down before it tells anybody of it: `ViewPrepConf` and
+//! `PresTakeOverConf` wait for the file. The write is not synced. What the system has taken outlives the process; a machine that starts anew
+//! may have lost it, or have an older state in its place. So the file names the *boot* of its machine, and after another boot it proves
+//! nothing. The next process of the node reads it and speaks for the dead one (`testify`).
+//!
+//! A committed view is written without being waited for: who reads an accepted view cannot tell whether it was committed, and takes it for
+//! committed. Who committed it first has accepted it.
+//!
+//! **A disk that takes nothing.** If the file cannot be written, it is removed, for an old one would be a lie; then it proves nothing,
+//! and the node goes on. If that fails too, or takes long, the node can agree to no view. After [`PATIENCE_NS`] it ends, if the others can go on
+//! without it, before they need it for one; otherwise it tries again. Half of that before it says so in its heartbeats, as a node with a stuck
+//! worker does: of two nodes with one broken disk one stays.
+//!
+//! Limits: one file, one answer per node that waits for it.
+
+use std::collections::BTreeMap;
+
+use apus_kernel::{Context, jam};
+use apus_signal::{
+    Kind,
+    file::{FileDone, seal, unseal},
+    view::View,
+};
+use apus_types::NodeId;
+use prost::Message;
+
+use super::{MS, Membership, Phase, RETRY_NS};
+
+/// The file's name.
+pub const FILE: &str = "view";
+const MAGIC: [u8; 8] = *b"APUSVIW1";
+/// A node whose disk takes nothing ends after this.
+const PATIENCE_NS: u64 = 2_000 * MS;
+
+/// What the file says: the state of one process as an acceptor.
+#[derive(Clone, PartialEq, Message)]
+pub struct Acceptor {
+    #[prost(uint32, tag = "1")]
+    pub node: u32,
+    /// Of the process.
+    #[prost(fixed64, tag = "2")]
+    pub incarnation: u64,
+    /// Of its machine, see [`Kept::boot`].
+    #[prost(string, tag = "3")]
+    pub boot: String,
+    #[prost(message, optional, tag = "4")]
+    pub committed: Option<View>,
+    /// Highest ballot promised for the generation after it.
+    #[prost(uint64, tag = "5")]
+    pub promised: u64,
+    /// Accepted for that generation, with its ballot.
+    #[prost(message, optional, tag = "6")]
+    pub prepared: Option<View>,
+    #[prost(uint64, tag = "7")]
+    pub prepared_ballot: u64,
+}
+
+/// What a process is told at its start of what its node keeps.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Kept {
+    /// Names the time since the machine was started.
+    pub boot: String,
+    /// What was found.
+    pub found: Option<Acceptor>,
+    /// Something was found that is not as it was written.
+    pub is_damaged: bool,
+}
+
+impl Kept {
+    /// Reads the file, if there is one.
+    ///
+    /// # Errors
+    /// For people: it is another node's.
+    pub fn read(content: Option<&[u8]>, node: NodeId, boot: String) -> Result<Kept, String> {
+        let Some(content) = content else { return Ok(Kept { boot, found: None, is_damaged: false }) };
+        let sound = |a: &Acceptor| [&a.committed, &a.prepared].into_iter().flatten().all(View::check);
+        let found = unseal(MAGIC, content).ok().and_then(|body| Acceptor::decode(body).ok()).filter(sound);
+        if let Some(other) = found.as_ref().map(|a| a.node).filter(|n| *n != u32::from(node.0)) {
+            return Err(format!(
+                "the file `{FILE}` in the data directory is of data node {other}, not {node}: name the right one"
+            ));
+        }
+        Ok(Kept { boot, is_damaged: found.is_none(), found })
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Keeper {
+    /// Of this machine; `None`: nothing is kept.
+    boot: Option<String>,
+    /// The process before this one, as long as we speak for it.
+    pub(super) before: Option<Acceptor>,
+    /// Was given to be written last, and the number of that.
+    given: Vec<u8>,
+    token: u64,
+    /// Newest number of which the file is as it should be.
+    written: u64,
+    /// Since when it is not.
+    behind_since: Option<u64>,
+    /// It could neither be written nor removed.
+    failed: bool,
+    last_try: u64,
+    /// Answers that wait for the file.
+    held: BTreeMap<NodeId, (u64, Kind, Vec<u8>)>,
+}
+
+impl Keeper {
+    pub(super) fn new(kept: Option<&Kept>) -> Keeper {
+        let Some(kept) = kept else { return Keeper::default() };
+        let before = kept.found.clone().filter(|a| a.boot == kept.boot && a.committed.is_some());
+        let given = before.as_ref().map_or_else(Vec::new, |a| seal(MAGIC, &a.encode_to_vec()));
+        Keeper { boot: Some(kept.boot.clone()), before, given, ..Keeper::default() }
+    }
+    pub(super) fn has_written(&self, token: u64) -> bool {
+        token <= self.written
+    }
+    /// For long, so that others go on rather without this node.
+    pub(super) fn is_behind(&self, now: u64) -> bool {
+        self.behind_since.is_some_and(|since| now.saturating_sub(since) > PATIENCE_NS / 2)
+    }
+    pub(super) fn summary(&self) -> String {
+        let speaks_for = self.before.as_ref().map_or(0, |b| b.incarnation);
+        format!("{} of {} written, {} wait, speaks for {speaks_for:x}", self.written, self.token, self.held.len())
+    }
+    fn put(&mut self, content: Vec<u8>, ctx: &mut Context<'_>) {
+        self.token += 1;
+        self.behind_since.get_or_insert(ctx.now());
+        self.given.clone_from(&content);
+        ctx.write_file(FILE, content, false, self.token);
+    }
+}
+
+impl Membership {
+    /// Has the file say what we are, if it does not. What is told of that to others waits for this number ([`Keeper::has_written`]).
+    pub(super) fn keep(&mut self, ctx: &mut Context<'_>) -> u64 {
+        let Some(boot) = &self.keeper.boot else { return 0 };
+        let own = || Acceptor {
+            node: self.me.0.into(),
+            incarnation: self.incarnation,
+            boot: boot.clone(),
+            committed: self.view.clone(),
+            promised: self.promised,
+            prepared: self.prepared.as_ref().map(|p| p.1.clone()),
+            prepared_ballot: self.prepared.as_ref().map_or(0, |p| p.0),
+        };
+        let Some(acceptor) = self.view.is_some().then(own).or_else(|| self.keeper.before.clone()) else { return 0 };
+        let content = seal(MAGIC, &acceptor.encode_to_vec());
+        if content != self.keeper.given {
+            self.keeper.put(content, ctx);
+        }
+        self.keeper.token
+    }
+
+    /// Tells what rests on our state as an acceptor, as soon as that is in the file.
+    pub(super) fn tell_when_kept<M: Message>(&mut self, to: NodeId, kind: Kind, message: &M, ctx: &mut Context<'_>) {
+        let token = self.keep(ctx);
+        if self.keeper.has_written(token) {
+            self.send(ctx, to, kind, message);
+        } else {
+            self.keeper.held.insert(to, (token, kind, message.encode_to_vec()));
+        }
+    }
+
+    pub(super) fn on_kept(&mut self, done: &FileDone, ctx: &mut Context<'_>) {
+        let keeper = &mut self.keeper;
+        keeper.written = keeper.written.max(done.token);
+        if keeper.written == keeper.token {
+            (keeper.behind_since, keeper.failed) = (None, false);
+        }
+        let written = keeper.written;
+        let mut ready = Vec::new();
+        keeper.held.retain(|to, (token, kind, body)| {
+            let waits = *token > written;
+            if !waits {
+                ready.push((*to, *kind, std::mem::take(body)));
+            }
+            waits
+        });
+        for (to, kind, body) in ready {
+            ctx.send(Self::qmgr_of(to), kind, |b| b.extend_from_slice(&body));
+        }
+        self.pass_gates(ctx);
+    }
+
+    pub(super) fn on_not_kept(&mut self, done: &FileDone, ctx: &mut Context<'_>) {
+        ctx.probe("qmgr: the view cannot be written");
+        if done.token != self.keeper.token {
+            return; // a later one is under way
+        }
+        if self.keeper.given.is_empty() {
+            jam!(ctx);
+            self.keeper.failed = true;
+            self.keeper.last_try = ctx.now();
+        } else {
+            ctx.log(format_args!(
+                "{}; without that file the next process of this node cannot speak for this one",
+                done.reason
+            ));
+            self.keeper.put(Vec::new(), ctx);
+        }
+    }
+
+    pub(super) fn tick_keeper(&mut self, ctx: &mut Context<'_>) {
+        let now = ctx.now();
+        let Some(since) = self.keeper.behind_since else { return };
+        if self.keeper.failed && now.saturating_sub(self.keeper.last_try) >= RETRY_NS {
+            self.keeper.failed = false;
+            self.keep(ctx);
+        }
+        let is_long = now.saturating_sub(since) > PATIENCE_NS;
+        if is_long && self.phase == Phase::Member && self.spared_by_others(now).is_ok() {
+            self.phase = Phase::Stopped;
+            self.renew_lease(ctx);
+            ctx.stop_node("the disk does not take this node's view, and the others go on without it");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_found_is_of_this_node_and_this_boot_or_proves_nothing() {
+        let view = View { generation: 3, instances: 1, ..View::default() };
+        let acceptor =
+            Acceptor { node: 2, incarnation: 7, boot: "a".to_owned(), committed: Some(view), ..Acceptor::default() };
+        let content = seal(MAGIC, &acceptor.encode_to_vec());
+        let read = |boot: &str| Kept::read(Some(&content), NodeId(2), boot.to_owned()).expect("its own");
+        assert_eq!(Keeper::new(Some(&read("a"))).before.map(|b| b.incarnation), Some(7));
+        assert!(Keeper::new(Some(&read("b"))).before.is_none() && read("b").found.is_some());
+        for length in 0..content.len() {
+            let cut = Kept::read(Some(&content[..length]), NodeId(2), "a".to_owned()).expect("whose, nobody knows");
+            assert!(cut.is_damaged && cut.found.is_none(), "{length}");
+        }
+        let other = Kept::read(Some(&content), NodeId(1), "a".to_owned()).unwrap_err();
+        assert!(other.contains("data node 2"), "{other}");
+        assert!(!Kept::read(None, NodeId(2), "a".to_owned()).expect("a new directory").is_damaged);
+    }
+}
