@@ -8,6 +8,7 @@ import dataclasses
 import signal
 import subprocess
 import sys
+import threading
 import time
 from typing import Callable, Optional
 
@@ -32,6 +33,12 @@ class Fault:
     weight: float = 1.0
     proxied: bool = False
     mgmt_nodes: int = 1
+    # (groups, replicas)
+    shape: tuple = (2, 2)
+    # MiB of each data node.
+    memory: int = 512
+    # Each data node ends once.
+    all_end: bool = False
     # The status cannot be asked while it lasts.
     blind: bool = False
 
@@ -158,6 +165,12 @@ def reset_pair(r):
     r.rig.proxy.tell(f"reset {a.name} {b.name}")
 
 
+def reset_both(r):
+    """Of a group of two."""
+    a, b = r.hit(*r.rig.data.values())
+    r.rig.proxy.tell(f"reset {a.name} {b.name}")
+
+
 def each_direction(r, command):
     for a in r.rig.data.values():
         for b in r.rig.data.values():
@@ -183,6 +196,92 @@ def halves(r):
 
 def kill_mgmt(r):
     kill_all(r, [r.arbitrator])
+
+
+def lose_mgmt(r):
+    """The only management node is down before anything else happens: the view names a tie-breaker."""
+    kill_all(r, [r.arbitrator])
+    time.sleep(SETTLE)
+
+
+def kill_two_of_three(r):
+    """Within one change of the view."""
+    kill_all(r, [r.nth(n for n in r.rig.data.values() if n is not r.president), r.president])
+
+
+def rejoin_interrupted(r):
+    """Of three replicas one is down, comes back, and is being filled."""
+    first = r.junior()
+    r.second = r.nth(n for n in r.rig.data.values() if n is not first)
+    kill_all(r, [first])
+    time.sleep(SETTLE)
+    r.rig.start(first)
+    wait_until(lambda: r.rig.states().get(first.number) in ("recovering", "up"), 20, f"{first.name} joins")
+
+
+def kill_second(r):
+    """A full copy dies before that is over."""
+    kill_all(r, [r.second])
+
+
+BIG_ROWS = 1_000_000
+
+
+def fill_big(r):
+    """A table of a million rows, left there for later rounds."""
+    with r.rig.connect() as cursor:
+        cursor.execute("CREATE DATABASE IF NOT EXISTS big")
+        cursor.execute("CREATE TABLE IF NOT EXISTS big.t (id INT PRIMARY KEY, v BIGINT NOT NULL)")
+        cursor.execute("SELECT COUNT(*) FROM big.t")
+        count = cursor.fetchone()[0]
+        if count == 0:
+            cursor.execute("INSERT INTO big.t VALUES " + ", ".join(f"({i}, 0)" for i in range(1000)))
+            count = 1000
+        while count < BIG_ROWS:
+            more = min(count, BIG_ROWS - count, 100_000)
+            cursor.execute(f"INSERT INTO big.t SELECT id + {count}, v FROM big.t WHERE id < {more}")
+            count += more
+
+
+def in_background(r, work):
+    """The window goes on while it works; the round waits for it and fails with it."""
+    failures = []
+
+    def guarded():
+        try:
+            work()
+        except Exception as failure:  # whatever it is, the round has to hear of it
+            failures.append(failure)
+
+    thread = threading.Thread(target=guarded)
+    thread.start()
+
+    def finish():
+        thread.join(120)
+        check(not thread.is_alive() and not failures, f"in the background: {failures or 'not done'}")
+
+    r.cleanup.append(finish)
+
+
+def change_all(r):
+    """One statement changes them all, in one transaction."""
+
+    def change():
+        with r.rig.connect() as cursor:
+            changed = cursor.execute("UPDATE big.t SET v = v + 1")
+            check(changed == BIG_ROWS, f"{changed} rows changed")
+
+    in_background(r, change)
+
+
+def roll(r):
+    """SIGTERM to one data node after the other, each as soon as the one before is full again. Not in a thread of its own: a process that a
+    thread has started gets its parent's death signal when the thread ends."""
+    for node in r.hit(*r.rig.data.values()):
+        node.process.terminate()
+        node.process.wait(20)
+        r.rig.start(node)
+        wait_until(lambda node=node: node.is_ready() and r.rig.states().get(node.number) == "up", 60, f"{node.name} is full again")
 
 
 def stop_mgmt(r):
@@ -245,6 +344,17 @@ FAULTS = [
     Fault("kill-arbitrator", "one of two management nodes killed, the arbitrator", kill_mgmt, removed=0, goal=CRASH, mgmt_nodes=2),
     Fault("halves-second", "partition in halves after the arbitrator, one of two management nodes, hangs", halves, without_arbitrator,
           removed=2, goal=SILENCE, mgmt_nodes=2),
+    Fault("no-mgmt-kill", "1 x 2, the only management node down, then the node that does not break the tie killed", kill_junior, lose_mgmt, goal=SILENCE,
+          shape=(1, 2), blind=True),
+    Fault("no-mgmt-reset", "1 x 2, the only management node down, then the connections between the data nodes reset (proxy)", reset_both, lose_mgmt,
+          removed=0, goal=CRASH, shape=(1, 2), blind=True, proxied=True),
+    Fault("kill-two-of-three", "1 x 3, two nodes killed at once, the president one of them", kill_two_of_three, removed=2, goal=CRASH, shape=(1, 3)),
+    Fault("kill-rejoin", "1 x 3, a second node killed while the first is being filled again", kill_second, rejoin_interrupted, removed=2, goal=CRASH,
+          shape=(1, 3)),
+    Fault("big-commit", "1 x 2, one statement changes a million rows", change_all, fill_big, removed=0, goal=(50, 50), seconds=15, weight=0.5,
+          shape=(1, 2), memory=2048),
+    Fault("rolling", "every data node told to end and started again, one after the other without a pause", roll, removed=4, goal=SILENCE, weight=0.5,
+          all_end=True),
     Fault("stuck-worker", "a worker of a data node hangs, its heartbeats go on (ptrace)", stick_worker, seconds=9, weight=0.5),
     Fault("kill-sql", "SQL node killed", kill_sql, removed=0, goal=CRASH),
     Fault("delay", "3 to 7 ms between all data nodes (proxy)", delay_all, removed=0, proxied=True, weight=0.6, seconds=2),

@@ -1,5 +1,6 @@
 """A cluster whose every process has a host of its own (see network), for breaking: killed, stopped, cut off, started again."""
 
+import contextlib
 import json
 import os
 import random
@@ -7,6 +8,8 @@ import secrets
 import signal
 import subprocess
 import time
+
+import pymysql
 
 from lib.harness import BINARY, Failure, alive, check, end, run, tail, wait_until
 
@@ -142,6 +145,15 @@ class Rig:
             "sql": [f"--mgmt={self.mgmt_addresses}", client, f"--root-password-file={self.password_file}"],
         }
         node.start(arguments[node.kind])
+
+    @contextlib.contextmanager
+    def connect(self):
+        """A cursor at the first SQL node."""
+        node = self.sql[0]
+        host, port = node.address.rsplit(":", 1)
+        connection = pymysql.connect(host=host, port=int(port), user="root", password=self.password, autocommit=True)
+        with contextlib.closing(connection), connection.cursor() as cursor:
+            yield cursor
 
     def status(self):
         """What a management node says; a Failure if none answers. One that a fault is about to be done to is asked last."""

@@ -2,16 +2,19 @@
 speak the protocol as well as we do (lib/hello.py)."""
 
 import contextlib
+import json
 import os
 import random
 import resource
 import socket
 import time
 
+import pymysql
+
 from lib import hello
 from lib.cluster import Cluster
-from lib.harness import BINARY, Failure, check, check_equal, run, scenario_main, wait_until
-from lib.mariadb import batch
+from lib.harness import BINARY, Failure, check, check_equal, end, run, scenario_main, spawn, wait_until
+from lib.mariadb import CLIENT, batch
 
 LIMIT_SECONDS = (180, 300)
 FLOOD = 2000
@@ -165,6 +168,27 @@ def main(t):
                               ["sql", f"--mgmt={ours.mgmt}", f"--client-secret={secret}"]):
                 code, text = run([BINARY, *arguments, "--listen=0.0.0.0:0"], seconds=20, ok=False)
                 check(code == 1 and "does not listen on 0.0.0.0" in text, f"{arguments[0]} ended with {code}: {text}")
+        with t.case("drivers log in with the password of a SQL node, and not with another one"):
+            password = ours.home / "root.password"
+            password.touch(0o600)
+            password.write_text("a long one\n")
+            ready = ours.home / "with-password.ready"
+            command = [BINARY, "sql", f"--mgmt={ours.mgmt}", f"--client-secret={ours.secret_file('client')}", f"--root-password-file={password}",
+                       "--listen=127.0.0.1:0", f"--ready-file={ready}"]
+            node = spawn(command)
+            t.cleanup.callback(end, node)
+            wait_until(ready.exists, 20, "the SQL node with a password is ready")
+            at = json.loads(ready.read_text())["port"]
+            with contextlib.closing(pymysql.connect(host="127.0.0.1", port=at, user="root", password="a long one")) as connection:
+                connection.ping()
+            code, text = run([CLIENT, "--no-defaults", "-uroot", "-pa long one", "-h127.0.0.1", f"-P{at}", "-e", "SELECT 1"], ok=False)
+            check(code == 0, f"mariadb: {text}")
+            for wrong in ("a long", "a long one\n", ""):
+                try:
+                    pymysql.connect(host="127.0.0.1", port=at, user="root", password=wrong)
+                    raise Failure(f"{wrong!r} was taken for the password")
+                except pymysql.MySQLError as error:
+                    check_equal(error.args[0], 1045, f"error for {wrong!r}")
         with t.case("what apus dev makes is for its owner alone"):
             for path, wanted in ((ours.secret_file("node"), 0o600), (ours.secret_file("client"), 0o600),
                                  (ours.secret_file("node").parent, 0o700)):

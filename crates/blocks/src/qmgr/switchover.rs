@@ -44,6 +44,8 @@ pub(super) struct Switchover {
     failures: u32,
     /// No attempt to let a node leave before, ns.
     next_leave: u64,
+    /// It was said in this view why this one cannot leave yet.
+    told: Option<NodeId>,
 }
 
 #[derive(Debug)]
@@ -57,7 +59,7 @@ struct Draining {
 impl Switchover {
     /// Another view is committed: whatever was going on is over.
     pub fn view_is_new(&mut self, now: u64) {
-        self.draining = None;
+        (self.draining, self.told) = (None, None);
         self.failures = 0;
         self.next = now + SETTLE_NS;
     }
@@ -153,7 +155,10 @@ impl Membership {
         self.end_switchover(ctx);
         if let Some(leaver) = draining.leaver {
             self.switchover.next_leave = ctx.now() + LEAVE_RETRY_NS;
-            ctx.log(format_args!("node {leaver} cannot leave yet: {why}"));
+            // It is tried again many times a second.
+            if self.switchover.told.replace(leaver) != Some(leaver) {
+                ctx.log(format_args!("node {leaver} cannot leave yet: {why}"));
+            }
             return;
         }
         let pause = (RETRY_NS << self.switchover.failures.min(7)).min(RETRY_MAX_NS);

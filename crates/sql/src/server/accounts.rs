@@ -37,6 +37,13 @@ impl Accounts {
         self.by_user.insert(user.to_owned(), Account { password: PasswordDigest::of(password), plugin });
     }
 
+    /// The plugin that the greeting names: root's. Without a password that is the one that every client library has built in: libmariadb loads
+    /// caching_sha2_password from a file and, when many threads connect at once, sometimes fails to. With one it is the account's own, as MySQL's
+    /// servers do: PyMySQL answers a *switch* to caching_sha2_password wrongly (it takes the zero behind the scramble for a part of it).
+    pub fn greeting_plugin(&self) -> AuthPlugin {
+        self.by_user.get("root").map_or(AuthPlugin::CachingSha2Password, |root| root.plugin)
+    }
+
     pub fn find(&self, user: &str) -> Option<&Account> {
         self.by_user.get(user)
     }

@@ -233,9 +233,7 @@ impl<E: Engine> Connection<E> {
 
     async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(&mut self, stream: &mut S) -> Result<E::Session, Gone> {
         self.output.set_sequence(0);
-        // The plugin that every client library has built in: libmariadb loads caching_sha2_password from a file and, when many
-        // threads connect at once, sometimes fails to. Accounts that want the other one are switched to it.
-        write_greeting(&mut self.output, self.slot.id, &self.scramble, AuthPlugin::NativePassword);
+        write_greeting(&mut self.output, self.slot.id, &self.scramble, self.shared.accounts.greeting_plugin());
         self.flush(stream).await?;
         let packet = self.receive(stream).await?;
         let hello = decode_client_hello(self.input.payload(&packet)).map_err(|_| SqlError::handshake());
