@@ -32,8 +32,9 @@ pub const CLIENT_UNSENT_MAX: usize = 128 << 20;
 pub const MEMBER_UNSENT_MAX: usize = 1 << 30;
 /// Most client links of one node: ids from `NodeId::CLIENT_BASE` to the end of 16 bits.
 pub const CLIENTS_MAX: usize = 0x8000;
-/// Most delayed signals of one worker; a block that needs more should keep one timer over its own queue.
-pub const TIMERS_MAX: usize = 1 << 20;
+/// Most delayed signals of one worker. Each use in the blocks keeps at most one on its way, over a queue of its own: the ends of large
+/// transactions and copying in LDM, the next epoch in DIH. So there are three, and no load comes near.
+pub const TIMERS_MAX: usize = 1 << 10;
 /// A timer slot keeps at most this many bytes for its next user.
 pub const TIMER_BYTES_KEPT: usize = 4096;
 /// Longest content of a file that a block has written as a whole.

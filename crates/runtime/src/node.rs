@@ -91,6 +91,8 @@ impl Bound {
         let config = shared.config.clone();
         let build = Arc::new(Mutex::new(build));
         let start = Instant::now();
+        // Blocks key maps of what strangers choose by it; the incarnation is known to everybody.
+        let secret = secret_seed()?;
         let mut workers = Vec::new();
         for worker in 0..config.places() {
             let who = WorkerConfig {
@@ -99,7 +101,7 @@ impl Bound {
                 instances: config.workers,
                 control: config.node.is_data(),
                 incarnation: shared.incarnation,
-                seed: shared.incarnation ^ u64::from(config.node.0) << 48 ^ u64::from(worker) << 40,
+                seed: secret ^ u64::from(config.node.0) << 48 ^ u64::from(worker) << 40,
             };
             let (build, shared) = (Arc::clone(&build), Arc::clone(&shared));
             let name = if who.is_control() { "control".to_owned() } else { format!("worker-{worker}") };
@@ -120,6 +122,12 @@ impl Bound {
         config.mgmt.iter().for_each(|address| dial::connect_mgmt(&shared, address));
         Ok(Node { shared, workers })
     }
+}
+
+fn secret_seed() -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes).map_err(|e| io::Error::other(format!("no entropy: {e}")))?;
+    Ok(u64::from_le_bytes(bytes))
 }
 
 fn run_worker<B>(shared: &Arc<Shared>, who: WorkerConfig, start: Instant, build: &Mutex<B>)

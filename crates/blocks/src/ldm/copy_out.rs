@@ -31,6 +31,8 @@ const SLICE_ROWS_BUSY: usize = 64;
 const SHARE_ASKED: u64 = 32;
 /// At the latest after this time the next slice is due: a quarter of a million rows per second and instance.
 const SHARE_NS: u64 = 250_000;
+/// The body of the delayed `LdmContinueOrd` with which copying goes on.
+pub(super) const CONTINUE_COPY: u8 = 2;
 /// Locked rows are looked at again after this time.
 const RETRY_NS: u64 = 1_000_000;
 
@@ -126,7 +128,7 @@ impl LocalDataManager {
             if again {
                 self.continue_soon(ctx);
             } else if !self.copy_jobs.is_empty() {
-                ctx.send_delayed(SHARE_NS, Kind::LdmContinueOrd, |_| {});
+                self.copy_later(SHARE_NS, ctx);
             }
             return;
         }
@@ -155,8 +157,14 @@ impl LocalDataManager {
         }
         if again {
             self.continue_soon(ctx);
-        } else if later && !std::mem::replace(&mut self.continuing, true) {
-            ctx.send_delayed(RETRY_NS, Kind::LdmContinueOrd, |_| {});
+        } else if later {
+            self.copy_later(RETRY_NS, ctx);
+        }
+    }
+    /// One delayed signal at a time, whoever else has continued meanwhile.
+    fn copy_later(&mut self, delay_ns: u64, ctx: &mut Context<'_>) {
+        if !std::mem::replace(&mut self.copy_waits, true) {
+            ctx.send_delayed(delay_ns, Kind::LdmContinueOrd, |out| out.push(CONTINUE_COPY));
         }
     }
 

@@ -1,5 +1,7 @@
 //! Executing a batch at the primary: lock, check, push the new version, collect what the backups and the unique indexes need.
 
+use std::cmp::Reverse;
+
 use apus_kernel::Context;
 use apus_signal::{
     BlockRef, DecodeError, Kind, Reader,
@@ -37,6 +39,8 @@ pub(super) struct Work {
     pub lock_row: RowAt,
     pub deadline: u64,
     pub report_at: u64,
+    /// Tells this wait from others in its slot.
+    pub wait: u64,
     chain: Chain,
     /// Its part of the transaction.
     part: u32,
@@ -377,10 +381,16 @@ impl LocalDataManager {
         work.deadline = ctx.now() + u64::from(work.lock_wait_ms) * 1_000_000;
         work.report_at = ctx.now() + REPORT_WAIT_NS;
         self.transactions.get_mut(work.trans_at).waiting += 1;
-        match self.free_waiting.pop() {
-            Some(slot) => self.waiting[slot as usize] = Some(work),
-            None => self.waiting.push(Some(work)),
-        }
+        self.waits += 1;
+        work.wait = self.waits;
+        let (due, wait) = (work.due(), work.wait);
+        let slot = self.free_waiting.pop().unwrap_or_else(|| {
+            self.waiting.push(None);
+            (self.waiting.len() - 1) as u32
+        });
+        assert!(self.waiting[slot as usize].is_none(), "slot {slot} of waiting batches given out twice");
+        self.waiting[slot as usize] = Some(work);
+        self.waits_due.push(Reverse((due, wait, slot)));
     }
 
     fn answer(&mut self, work: &mut Work, ctx: &mut Context<'_>) {
@@ -490,6 +500,10 @@ enum Effect {
 }
 
 impl Work {
+    /// When it is looked at next while it waits.
+    pub fn due(&self) -> u64 {
+        self.deadline.min(self.report_at)
+    }
     fn begin(&mut self, req: &LdmBatchReq<'_>) {
         self.trans = req.trans;
         self.batch = req.batch;

@@ -52,7 +52,11 @@ mod tables;
 mod trans;
 mod view_change;
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, VecDeque},
+    sync::Arc,
+};
 
 use apus_kernel::{Block, Context};
 use apus_signal::{
@@ -99,6 +103,9 @@ pub struct LocalDataManager {
     /// Batches that wait for a lock; `None` slots are free.
     waiting: Vec<Option<Box<Work>>>,
     free_waiting: Vec<u32>,
+    /// When the waits are to be looked at, each with its number and slot; of those that are over some are left for a while.
+    waits_due: BinaryHeap<Reverse<(u64, u64, u32)>>,
+    waits: u64,
     /// Work objects for reuse; boxed because they move between here and the queue of waiting ones.
     #[allow(clippy::vec_box)]
     idle_work: Vec<Box<Work>>,
@@ -113,6 +120,8 @@ pub struct LocalDataManager {
     patience: Patience,
     /// The node has agreed to leave the cluster: clients are refused.
     has_left: bool,
+    /// Copying goes on by a delayed `LdmContinueOrd`.
+    copy_waits: bool,
     /// A `LdmContinueOrd` is on its way.
     continuing: bool,
     /// Parts whose end takes more than one slice (slot and part number), in turn; and whether the next slice is on its way.
@@ -182,6 +191,8 @@ impl LocalDataManager {
             outcomes: Outcomes::default(),
             waiting: Vec::new(),
             free_waiting: Vec::new(),
+            waits_due: BinaryHeap::new(),
+            waits: 0,
             idle_work: Vec::new(),
             granted: Vec::new(),
             deferred: Deferred::default(),
@@ -193,6 +204,7 @@ impl LocalDataManager {
             patience: Patience::default(),
             has_left: false,
             continuing: false,
+            copy_waits: false,
             scratch: Scratch::default(),
             counters: Counters::default(),
         }
@@ -268,16 +280,20 @@ impl LocalDataManager {
 
     /// Ends waits that have lasted too long and reports the others for deadlock detection.
     fn check_waits(&mut self, ctx: &mut Context<'_>) {
-        for i in 0..self.waiting.len() {
-            let Some(work) = self.waiting[i].as_mut() else { continue };
-            let now = ctx.now();
+        let now = ctx.now();
+        while let Some(&Reverse((due, wait, slot))) = self.waits_due.peek()
+            && due <= now
+        {
+            self.waits_due.pop();
+            let Some(work) = self.waiting[slot as usize].as_mut().filter(|work| work.wait == wait) else { continue };
             if now >= work.deadline {
                 self.counters.lock_timeouts += 1;
                 ctx.probe("ldm: lock wait timed out");
-                self.cancel_wait(i as u32, Some(ErrorCode::LockTimeout), ctx);
-            } else if now >= work.report_at {
+                self.cancel_wait(slot, Some(ErrorCode::LockTimeout), ctx);
+            } else {
                 work.report_at = now + 10 * REPORT_WAIT_NS;
-                self.report_wait(i as u32, ctx);
+                self.waits_due.push(Reverse((work.due(), wait, slot)));
+                self.report_wait(slot, ctx);
             }
         }
         self.resume_granted(ctx);
@@ -390,7 +406,10 @@ impl Block for LocalDataManager {
                 }
             }
             Kind::LdmContinueOrd if body == [ends::CONTINUE_ENDS] => self.on_continue_ends(ctx),
-            Kind::LdmContinueOrd => self.on_continue(ctx),
+            Kind::LdmContinueOrd => {
+                self.copy_waits &= body != [copy_out::CONTINUE_COPY];
+                self.on_continue(ctx);
+            }
             Kind::TcFloorOrd if from.node == self.me.node => self.outcomes.raise_floor(TcFloor::decode(body)?),
             Kind::OutcomeReq => self.on_outcome_req(from, body, ctx)?,
             Kind::CopyFragReq => self.on_copy_frag_req(from, body, ctx)?,

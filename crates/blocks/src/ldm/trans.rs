@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use apus_signal::{BlockRef, ldm::LdmEnd, view::View};
 use apus_storage::{MemoryManager, VERSION_BYTES, Writers};
-use apus_types::collections::FixedMap;
+use apus_types::collections::{SeededMap, seeded_map};
 use apus_types::{
     Chain, Epoch, ErrorCode, TransId,
     planted::{Bug, planted},
@@ -142,7 +142,7 @@ pub struct Transactions {
     pub in_flight: InFlight,
     slots: Vec<Trans>,
     free: Vec<u32>,
-    by_id: FixedMap<TransId, u32>,
+    by_id: SeededMap<TransId, u32>,
     entries: Entries,
 }
 
@@ -152,9 +152,14 @@ impl Transactions {
             in_flight: InFlight::default(),
             slots: Vec::new(),
             free: Vec::new(),
-            by_id: FixedMap::default(),
+            by_id: SeededMap::default(),
             entries: Entries::new(memory),
         }
+    }
+    /// Clients choose the ids: a secret seed keeps them from choosing those that collide.
+    pub fn seed(&mut self, seed: u64) {
+        let old = std::mem::replace(&mut self.by_id, seeded_map(seed));
+        self.by_id.extend(old);
     }
     pub fn find(&self, id: TransId) -> Option<u32> {
         self.by_id.get(&id).copied()

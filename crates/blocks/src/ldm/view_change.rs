@@ -49,6 +49,7 @@ impl LocalDataManager {
         let old = std::mem::replace(&mut self.view, view);
         if old.generation == 0 {
             self.outcomes = Outcomes::new(ctx.random());
+            self.transactions.seed(ctx.random());
         }
         if old.generation == 0 && self.view.generation > 1 {
             self.outcomes.joined(ctx.now());

@@ -1,5 +1,7 @@
 //! The client's batches: split by participant, sent, collected, answered; unique-index work in between.
 
+use std::cmp::Reverse;
+
 use apus_kernel::Context;
 use apus_signal::{
     BlockRef, DecodeError, Kind, Reader,
@@ -9,7 +11,7 @@ use apus_signal::{
 };
 use apus_types::{
     ColumnType, ErrorCode, IndexNo, NodeId, RowLayout, TableId, Value,
-    collections::FixedMap,
+    collections::SeededMap,
     hash::hash_key,
     limits::BATCH_OPS_MAX,
     planted::{Bug, planted},
@@ -31,7 +33,7 @@ pub(super) struct Scratch {
     /// Per part of a batch: where its next result is, and its number in the part.
     cursors: Vec<(usize, usize)>,
     /// Entries that the batch has made so far, by table and hash of the key; where each change begins; those that cancel each other.
-    made: FixedMap<(TableId, u64), usize>,
+    pub made: SeededMap<(TableId, u64), usize>,
     starts: Vec<usize>,
     cancelled: Vec<usize>,
 }
@@ -343,6 +345,7 @@ impl TransactionCoordinator {
         let Some(sub) = trans.sub_mut(refusal.batch) else { return Ok(()) };
         if refusal.code == ErrorCode::WrongView && refusal.op == 0 {
             sub.retry_at = Some(now + RETRY_NS);
+            self.retries.push(Reverse((now + RETRY_NS, at)));
             return Ok(());
         }
         sub.done = true;
@@ -362,11 +365,15 @@ impl TransactionCoordinator {
     /// Sends parts again that were refused for their view, now that it changed or time has passed.
     pub(super) fn retry_refused(&mut self, ctx: &mut Context<'_>) {
         let now = ctx.now();
-        let due = |s: &super::record::Sub| !s.done && s.retry_at.is_some_and(|t| t <= now);
-        let waiting: Vec<u32> =
-            self.transactions.iter().filter(|(_, t)| t.subs().iter().any(due)).map(|(at, _)| at).collect();
-        for at in waiting {
-            self.resend_refused(at, now, ctx);
+        while let Some(&Reverse((due, at))) = self.retries.peek()
+            && due <= now
+        {
+            self.retries.pop();
+            // Perhaps of another transaction, which has the place now, or sent again already by a new view.
+            let is_due = |s: &super::record::Sub| !s.done && s.retry_at.is_some_and(|t| t <= now);
+            if self.transactions.is_used(at) && self.transactions.get(at).subs().iter().any(is_due) {
+                self.resend_refused(at, now, ctx);
+            }
         }
     }
 

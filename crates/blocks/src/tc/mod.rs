@@ -39,6 +39,8 @@ mod record;
 mod switchover;
 mod take_over;
 
+use std::{cmp::Reverse, collections::BinaryHeap};
+
 use apus_kernel::{Block, Context};
 use apus_signal::{
     BlockId, BlockRef, DecodeError, Envelope, Kind,
@@ -78,6 +80,8 @@ pub struct TransactionCoordinator {
     switch: Option<switchover::Switchover>,
     /// The node has agreed to leave the cluster: whoever still asks is sent to another node.
     has_left: bool,
+    /// When batches with refused parts are due again, with their places.
+    retries: BinaryHeap<Reverse<(u64, u32)>>,
     questions: Vec<Question>,
     next_question: u64,
     deferred: Deferred,
@@ -112,6 +116,7 @@ impl TransactionCoordinator {
             take_over: None,
             switch: None,
             has_left: false,
+            retries: BinaryHeap::new(),
             questions: Vec::new(),
             next_question: 1,
             deferred: Deferred::default(),

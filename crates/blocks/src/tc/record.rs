@@ -1,7 +1,10 @@
 //! The coordinator's record of a transaction, and the pool of them.
 
 use apus_signal::{BlockRef, Kind, tc::RequestRef};
-use apus_types::{Chain, Epoch, ErrorCode, IndexNo, NodeId, TransId, collections::FixedMap};
+use apus_types::{
+    Chain, Epoch, ErrorCode, IndexNo, NodeId, TransId,
+    collections::{SeededMap, seeded_map},
+};
 
 use crate::flight::InFlight;
 
@@ -201,10 +204,15 @@ pub struct Transactions {
     pub in_flight: InFlight,
     slots: Vec<Trans>,
     free: Vec<u32>,
-    by_id: FixedMap<TransId, u32>,
+    by_id: SeededMap<TransId, u32>,
 }
 
 impl Transactions {
+    /// Clients choose the ids: a secret seed keeps them from choosing those that collide.
+    pub fn seed(&mut self, seed: u64) {
+        let old = std::mem::replace(&mut self.by_id, seeded_map(seed));
+        self.by_id.extend(old);
+    }
     pub fn len(&self) -> usize {
         self.by_id.len()
     }
@@ -217,6 +225,9 @@ impl Transactions {
     /// This transaction is still in this slot.
     pub fn is_open(&self, at: u32, id: TransId) -> bool {
         self.slots.get(at as usize).is_some_and(|t| t.used && t.id == id)
+    }
+    pub fn is_used(&self, at: u32) -> bool {
+        self.slots.get(at as usize).is_some_and(|t| t.used)
     }
     pub fn get_mut(&mut self, at: u32) -> &mut Trans {
         &mut self.slots[at as usize]

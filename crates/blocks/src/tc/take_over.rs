@@ -9,6 +9,7 @@ use apus_signal::{
 };
 use apus_types::{
     ErrorCode, NodeId, TransId,
+    collections::seeded_map,
     planted::{Bug, planted},
 };
 
@@ -30,6 +31,10 @@ impl TransactionCoordinator {
             return Ok(());
         }
         let old = std::mem::replace(&mut self.view, view);
+        if old.generation == 0 {
+            self.transactions.seed(ctx.random());
+            self.scratch.made = seeded_map(ctx.random());
+        }
         self.has_left = false;
         self.switch = None; // what was held is sent below, where the view says
         let gone: Vec<NodeId> = departed(&old, &self.view).collect();
