@@ -34,6 +34,29 @@ impl Buffers {
     }
 }
 
+/// What a coordinator's records of transactions hold: the operations and results of each batch until it is answered.
+#[derive(Default)]
+pub(crate) struct Records {
+    have: usize,
+}
+
+impl Records {
+    /// Whether so many bytes may be held.
+    #[inline]
+    pub fn admits(&mut self, memory: &MemoryManager, held: usize) -> bool {
+        held < self.have + STEP || step(memory, Region::Transaction, &mut self.have, held)
+    }
+    /// Once per tick: what is over is given back. What came beside the clients' batches (answers of LDMs, take-over) is held in any case.
+    pub fn follow(&mut self, memory: &MemoryManager, held: usize) {
+        step(memory, Region::Transaction, &mut self.have, held);
+    }
+}
+
+/// The same for other memory of an LDM that lasts beyond transactions. False: the manager refused.
+pub(crate) fn follow_outcomes(memory: &MemoryManager, have: &mut usize, held: usize) -> bool {
+    step(memory, Region::Transaction, have, held)
+}
+
 /// Goes up or down to `held`. False: the manager refused.
 fn step(memory: &MemoryManager, region: Region, have: &mut usize, held: usize) -> bool {
     let wanted = held - held % STEP;

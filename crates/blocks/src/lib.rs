@@ -56,7 +56,7 @@ pub struct NodeConfig {
 pub fn build(who: &WorkerConfig, config: &NodeConfig) -> Vec<Box<dyn Block>> {
     let mut blocks: Vec<Box<dyn Block>> = Vec::new();
     if who.worker < who.instances {
-        blocks.push(Box::new(tc::TransactionCoordinator::new(config.node, who.worker)));
+        blocks.push(Box::new(tc::TransactionCoordinator::new(config.node, who.worker, config.memory.clone())));
         blocks.push(Box::new(ldm::LocalDataManager::new(
             config.node,
             who.worker,

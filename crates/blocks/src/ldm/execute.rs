@@ -106,7 +106,7 @@ impl LocalDataManager {
         } else if ctx.is_overloaded(from.node) {
             ctx.probe("ldm: batch refused because answers pile up");
             Progress::Failed(ErrorCode::Overload)
-        } else if self.outcomes.is_full(req.trans.client, ctx.now()) {
+        } else if self.outcomes_refused || self.outcomes.is_full(req.trans.client, ctx.now()) {
             ctx.probe("ldm: memory of outcomes is full");
             Progress::Failed(ErrorCode::OutcomesFull)
         } else {

@@ -81,7 +81,11 @@ pub use self::{
     view_change::{departed, living_in_order, taker},
 };
 use self::{execute::Work, outcome::Outcomes, tables::Tables, trans::Transactions};
-use crate::{buffers::Buffers, deferred::Deferred, flight::Patience};
+use crate::{
+    buffers::{Buffers, follow_outcomes},
+    deferred::Deferred,
+    flight::Patience,
+};
 
 /// Most batches of one LDM instance that may wait for row locks; more are refused with `Overload`.
 pub const WAITING_MAX: usize = 16 << 10;
@@ -113,6 +117,9 @@ pub struct LocalDataManager {
     granted: Vec<Grant>,
     deferred: Deferred,
     buffers: Buffers,
+    /// Bytes of the memory that the outcomes have, and whether they were refused more.
+    outcome_bytes: usize,
+    outcomes_refused: bool,
     copy_jobs: Vec<copy_out::CopyJob>,
     index_builds: Vec<tables::IndexBuild>,
     pace: copy_out::Pace,
@@ -197,6 +204,8 @@ impl LocalDataManager {
             granted: Vec::new(),
             deferred: Deferred::default(),
             buffers: Buffers::default(),
+            outcome_bytes: 0,
+            outcomes_refused: false,
             copy_jobs: Vec::new(),
             index_builds: Vec::new(),
             pace: copy_out::Pace::default(),
@@ -447,6 +456,8 @@ impl Block for LocalDataManager {
 
     fn tick(&mut self, ctx: &mut Context<'_>) {
         self.check_waits(ctx);
+        let held = self.outcomes.figures().1;
+        self.outcomes_refused = !follow_outcomes(&self.memory, &mut self.outcome_bytes, held);
         if self.patience.tick(self.epochs.drain.as_ref()) {
             self.name_late_commit(ctx);
         }

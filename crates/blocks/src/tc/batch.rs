@@ -19,7 +19,7 @@ use apus_types::{
 
 use super::{
     TRANSACTIONS_MAX, TransactionCoordinator,
-    record::{Asked, Failure, State},
+    record::{Asked, Failure, RECORD_BYTES, State},
 };
 
 /// A batch refused for its view is sent again after this time at the latest.
@@ -101,6 +101,7 @@ impl TransactionCoordinator {
             return Ok(());
         }
         self.split(at, &req)?;
+        self.transactions.recount(at);
         let trans = self.transactions.get_mut(at);
         let whole = req.flags & (START | COMMIT) == START | COMMIT;
         if whole && trans.request.sub_count == 1 {
@@ -123,6 +124,10 @@ impl TransactionCoordinator {
     fn admit(&mut self, from: BlockRef, req: &TcBatchReq<'_>, ctx: &mut Context<'_>) -> Result<u32, (ErrorCode, bool)> {
         if !self.is_up() {
             return Err((ErrorCode::NodeStarting, req.flags & START != 0));
+        }
+        if !self.records.admits(&self.memory, self.transactions.held() + RECORD_BYTES + req.ops.len()) {
+            ctx.probe("tc: no memory for a batch");
+            return Err((ErrorCode::Overload, req.flags & START != 0));
         }
         if req.flags & START != 0 {
             if !self.clients.owns(from, req.trans) {
@@ -247,6 +252,7 @@ impl TransactionCoordinator {
             request.changes.extend_from_slice(conf.changes);
             request.change_count += usize::from(conf.change_count);
         }
+        self.transactions.recount(at);
         if self.transactions.get(at).request.outstanding == 0 {
             self.parts_answered(at, ctx)?;
         }

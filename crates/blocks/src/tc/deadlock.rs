@@ -47,6 +47,10 @@ impl TransactionCoordinator {
             return Ok(());
         }
         let Some(at) = self.transactions.find(last) else { return Ok(()) };
+        if !self.transactions.get_mut(at).passes_probe(first, ctx.now()) {
+            ctx.probe("tc: deadlock probe that came another way before");
+            return Ok(());
+        }
         let trans = self.transactions.get(at);
         let length = probe.path().count();
         for &(holder, tc) in &trans.waits_for {

@@ -39,7 +39,7 @@ mod record;
 mod switchover;
 mod take_over;
 
-use std::{cmp::Reverse, collections::BinaryHeap};
+use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc};
 
 use apus_kernel::{Block, Context};
 use apus_signal::{
@@ -52,6 +52,7 @@ use apus_signal::{
     tc::RequestRef,
     view::{NodeState, View},
 };
+use apus_storage::MemoryManager;
 use apus_types::{Chain, ErrorCode, NodeId, RowLayout};
 use prost::Message;
 
@@ -62,7 +63,7 @@ use self::{
     record::{State, Transactions},
     take_over::TakeOver,
 };
-use crate::{deferred::Deferred, flight::Patience};
+use crate::{buffers::Records, deferred::Deferred, flight::Patience};
 
 /// Most open transactions of one TC instance; more are refused with `TooManyTransactions`.
 pub const TRANSACTIONS_MAX: usize = 100_000;
@@ -75,6 +76,9 @@ pub struct TransactionCoordinator {
     /// Generation of the view that last saw each data node leave, by node id.
     left_at: Vec<u64>,
     transactions: Transactions,
+    memory: Arc<MemoryManager>,
+    /// Of the memory, what the transactions' records have.
+    records: Records,
     clients: Clients,
     take_over: Option<TakeOver>,
     switch: Option<switchover::Switchover>,
@@ -106,12 +110,14 @@ pub struct Counters {
 }
 
 impl TransactionCoordinator {
-    pub fn new(node: NodeId, instance: u8) -> TransactionCoordinator {
+    pub fn new(node: NodeId, instance: u8, memory: Arc<MemoryManager>) -> TransactionCoordinator {
         TransactionCoordinator {
             me: BlockRef::new(node, BlockId::Tc, instance),
             view: View::default(),
             left_at: vec![0; usize::from(NodeId::DATA_MAX) + 1],
             transactions: Transactions::default(),
+            memory,
+            records: Records::default(),
             clients: Clients::new(0),
             take_over: None,
             switch: None,
@@ -223,6 +229,7 @@ impl Block for TransactionCoordinator {
 
     fn tick(&mut self, ctx: &mut Context<'_>) {
         self.retry_refused(ctx);
+        self.records.follow(&self.memory, self.transactions.held());
         if let Some(ask) = self.clients.tick() {
             let workers = ctx.ping_workers(ask.token);
             self.clients.asked(workers);
@@ -253,6 +260,7 @@ impl Block for TransactionCoordinator {
 
     fn verify(&self) -> Result<(), String> {
         self.clients.verify()?;
+        self.transactions.verify()?;
         let committing = self.transactions.iter().filter(|(_, t)| t.state == State::Committing).count() as u64;
         let counted = self.transactions.in_flight.total();
         if committing != counted {

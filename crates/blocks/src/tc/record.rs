@@ -106,6 +106,8 @@ pub struct Trans {
     pub request: Request,
     /// Whom its waiting batch waits for, as last reported.
     pub waits_for: Vec<(TransId, BlockRef)>,
+    /// Whose deadlock probes were passed on along these waits, and when.
+    probed: Vec<(TransId, u64)>,
     /// When it began, ns.
     pub since: u64,
     pub epoch: Epoch,
@@ -116,6 +118,8 @@ pub struct Trans {
     pub taken_over: bool,
     /// Counted among the commits under way, by `epoch`.
     pub in_flight: bool,
+    /// Its part of [`Transactions::held`].
+    counted: usize,
     used: bool,
 }
 
@@ -140,6 +144,21 @@ impl Trans {
                 self.participants.len() - 1
             }
         }
+    }
+    fn bytes(&self) -> usize {
+        let of_sub = |s: &Sub| s.ops.capacity() + s.results.capacity() + 8 * s.origin.capacity();
+        let buffers: usize = self.request.subs.iter().map(of_sub).sum();
+        RECORD_BYTES + buffers + self.request.changes.capacity() + self.detail.capacity()
+    }
+    /// A probe goes on from here once, however many ways lead here: whoever waits sends new ones later. Beyond [`PROBES_MAX`] it has to wait for
+    /// that, too.
+    pub fn passes_probe(&mut self, origin: TransId, now: u64) -> bool {
+        self.probed.retain(|(_, at)| now.saturating_sub(*at) < PROBE_NS);
+        let passes = self.probed.len() < PROBES_MAX && self.probed.iter().all(|(known, _)| *known != origin);
+        if passes {
+            self.probed.push((origin, now));
+        }
+        passes
     }
     pub fn all_ended(&self) -> bool {
         self.participants.iter().all(|p| p.ended)
@@ -198,8 +217,20 @@ impl Trans {
     }
 }
 
+/// A probe of the same origin goes on again after so long, in nanoseconds: less than the pause between two reports of a wait.
+const PROBE_NS: u64 = 20_000_000;
+/// Most origins whose probes one waiting transaction passes on within that time.
+const PROBES_MAX: usize = 256;
+
+/// Bytes of a record besides its buffers: itself, its participants, its place in the map.
+pub const RECORD_BYTES: usize = size_of::<Trans>() + 256;
+/// A record keeps buffers of so many bytes for its next user.
+const KEPT_BYTES: usize = RECORD_BYTES + (64 << 10);
+
 #[derive(Debug, Default)]
 pub struct Transactions {
+    /// Bytes of all records, as counted last.
+    held: usize,
     /// Ordered commits that some chain has not confirmed yet.
     pub in_flight: InFlight,
     slots: Vec<Trans>,
@@ -265,12 +296,14 @@ impl Transactions {
                         change_count: 0,
                     },
                     waits_for: Vec::new(),
+                    probed: Vec::new(),
                     since: 0,
                     epoch: Epoch(0),
                     abort_code: ErrorCode::TransactionAborted,
                     detail: Vec::new(),
                     taken_over: false,
                     in_flight: false,
+                    counted: 0,
                     used: false,
                 });
                 (self.slots.len() - 1) as u32
@@ -286,6 +319,7 @@ impl Transactions {
         trans.next_batch = 1;
         trans.doomed = None;
         trans.waits_for.clear();
+        trans.probed.clear();
         trans.detail.clear();
         trans.taken_over = false;
         trans.used = true;
@@ -302,6 +336,30 @@ impl Transactions {
         self.in_flight.enter(trans.epoch);
     }
 
+    /// Bytes of all records.
+    pub fn held(&self) -> usize {
+        self.held
+    }
+    /// The buffers of this one have changed.
+    #[inline]
+    pub fn recount(&mut self, at: u32) {
+        let trans = &mut self.slots[at as usize];
+        let now = trans.bytes();
+        let before = std::mem::replace(&mut trans.counted, now);
+        self.held = self.held + now - before;
+    }
+    /// # Errors
+    /// Bytes that are not counted, or counted twice; a record that is neither used nor free.
+    pub fn verify(&self) -> Result<(), String> {
+        let counted: usize = self.slots.iter().map(|t| t.counted).sum();
+        let (all, free, known) = (self.slots.len(), self.free.len(), self.by_id.len());
+        if counted != self.held || all != free + known {
+            let held = self.held;
+            return Err(format!("{all} records, {free} free, {known} known; {held} bytes, {counted} counted"));
+        }
+        Ok(())
+    }
+
     pub fn remove(&mut self, at: u32) {
         let trans = &mut self.slots[at as usize];
         if std::mem::take(&mut trans.in_flight) {
@@ -309,6 +367,10 @@ impl Transactions {
         }
         trans.used = false;
         self.by_id.remove(&trans.id);
+        if trans.bytes() > KEPT_BYTES {
+            (trans.request.subs, trans.request.sub_count, trans.request.changes) = (Vec::new(), 0, Vec::new());
+        }
+        self.recount(at);
         self.free.push(at);
     }
 }

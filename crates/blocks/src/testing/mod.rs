@@ -163,7 +163,7 @@ impl Cluster {
             incarnation,
             seed: self.rng.next(),
         });
-        worker.add_block(Box::new(TransactionCoordinator::new(node, 0)));
+        worker.add_block(Box::new(TransactionCoordinator::new(node, 0, memory.clone())));
         worker.add_block(Box::new(LocalDataManager::new(node, 0, memory.clone(), self.transaction_bytes, self.slices)));
         let config = NodeConfig {
             node,

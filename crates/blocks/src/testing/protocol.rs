@@ -45,6 +45,64 @@ fn autocommit_writes_are_seen_at_every_replica() {
     }
 }
 
+/// Each of them waits for all before it. A probe for a deadlock that took every way through the queue would never end.
+#[test]
+fn a_long_queue_for_one_row_costs_little() {
+    let mut c = Cluster::new(1, 2);
+    assert!(committed(&c.auto(ONE, 1, op(OpKind::Insert, 1, 10))));
+    let node = c.primary_of(1);
+    let holder = c.batch(node, trans(2), START, 1, &[op(OpKind::Update, 1, 1)]);
+    assert!(matches!(c.wait(holder), Answer::Batch { committed: false, .. }));
+    let waiting: Vec<u64> =
+        (3..203).map(|seq| c.batch(node, trans(seq), START | COMMIT, 1, &[op(OpKind::Update, 1, 1)])).collect();
+    let executed = |c: &Cluster| c.workers[&node].counters().executed;
+    let before = executed(&c);
+    (0..15).for_each(|_| c.pass(10));
+    let signals = executed(&c) - before;
+    assert!(signals < 200_000, "{signals} signals for a queue of 200");
+    let end = c.end(node, Kind::TcCommitReq, trans(2), 0);
+    assert_eq!(c.wait(end), Answer::Committed);
+    for request in waiting {
+        let answer = c.wait(request);
+        assert!(committed(&answer) || matches!(answer, Answer::Refused { code: ErrorCode::LockTimeout, .. }));
+    }
+}
+
+/// 1,000 operations of each batch lie in the coordinator's records until the batch is answered, and it is not while its rows are locked.
+#[test]
+fn batches_beyond_the_memory_for_transactions_are_refused_for_a_while() {
+    let mut c = Cluster::new(1, 1);
+    assert!(committed(&c.auto(ONE, 1, op(OpKind::Insert, 1, 10))));
+    let holder = c.batch(ONE, trans(2), START, 1, &[op(OpKind::Update, 1, 1)]);
+    assert!(matches!(c.wait(holder), Answer::Batch { committed: false, .. }));
+    let ops: Vec<TestOp> = (0..1000).map(|n| op(OpKind::Update, 1, n)).collect();
+    let mut refused = None;
+    for seq in 3..2000 {
+        let request = c.batch(ONE, trans(seq), START, 1, &ops);
+        (0..20).for_each(|_| _ = c.step());
+        if let Some(Answer::Refused { code, .. }) = c.answers.get(&request) {
+            refused = Some((seq, *code));
+            break;
+        }
+    }
+    let (seq, code) = refused.expect("memory ends");
+    assert!(code == ErrorCode::Overload && code.is_temporary(), "{code:?}");
+    assert!(seq > 100, "refused after {seq}");
+    // The others give up, or are given up, and there is room again.
+    let end = c.end(ONE, Kind::TcRollbackReq, trans(2), 0);
+    c.wait(end);
+    (0..50).for_each(|_| c.pass(100));
+    for seq in 3..seq {
+        let end = c.end(ONE, Kind::TcRollbackReq, trans(seq), 0);
+        c.wait(end);
+    }
+    c.pass(100);
+    let again = c.batch(ONE, trans(5000), START | COMMIT, 1, &ops[..1]);
+    assert!(committed(&c.wait(again)));
+    c.quiesce();
+    c.workers.values().for_each(|worker| worker.verify().expect("all is counted"));
+}
+
 #[test]
 fn statements_roll_back_to_their_savepoint_and_transactions_whole() {
     for seed in 1..=super::seeds(SEEDS) {
