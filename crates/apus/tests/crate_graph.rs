@@ -22,9 +22,19 @@ const LADDER: &[(&str, &[&str])] = &[
     ),
     ("apus-client", &["apus-auth", "apus-signal", "apus-types"]),
     ("apus-sql", &["apus-client", "apus-signal", "apus-types"]),
+    ("apus-workload", &["apus-client", "apus-kernel", "apus-signal", "apus-types"]),
     (
         "apus-sim",
-        &["apus-blocks", "apus-mgmt", "apus-client", "apus-kernel", "apus-storage", "apus-signal", "apus-types"],
+        &[
+            "apus-blocks",
+            "apus-mgmt",
+            "apus-workload",
+            "apus-client",
+            "apus-kernel",
+            "apus-storage",
+            "apus-signal",
+            "apus-types",
+        ],
     ),
     ("apus-chaos", &[]), // a test tool beside the ladder: nobody stands on it
     (
@@ -41,6 +51,7 @@ const LADDER: &[(&str, &[&str])] = &[
             "apus-sql",
             "apus-storage",
             "apus-types",
+            "apus-workload",
         ],
     ),
 ];

@@ -9,9 +9,10 @@ use std::{
 };
 
 use apus_client::Client;
+use apus_workload::bank::{self, Holdings};
 
 use super::{
-    teller::{self, BALANCE, Floor, Teller},
+    teller::{self, BALANCE, Floor},
     watcher,
 };
 use crate::{
@@ -41,8 +42,7 @@ struct Bank {
 impl Bank {
     fn new(settings: &Settings) -> Bank {
         let floor = Floor {
-            seed: settings.seed,
-            accounts: settings.accounts,
+            terms: bank::Terms { seed: settings.seed, accounts: settings.accounts, balance: BALANCE },
             pause_max_ns: settings.pause_max_ns,
             ..Floor::default()
         };
@@ -52,45 +52,19 @@ impl Bank {
         client * self.tellers_per_client..(client + 1) * self.tellers_per_client
     }
 
-    fn compare(&self, accounts: &[Vec<i128>], records: &[Vec<i128>]) -> Result<(), String> {
-        let mut expected: BTreeMap<u64, i128> = (0..self.floor.accounts).map(|a| (a, i128::from(BALANCE))).collect();
-        let acknowledged: BTreeSet<u64> = self.floor.acknowledged.borrow().iter().copied().collect();
-        let unresolved: BTreeSet<u64> = self.floor.unresolved.borrow().iter().copied().collect();
-        let mut seen = BTreeSet::new();
-        for record in records {
-            let id = record[0] as u64;
-            let t = self.floor.transfer(id);
-            if record[1..] != [i128::from(t.source), i128::from(t.target), i128::from(t.amount)] {
-                return Err(format!("the record {record:?} is not {t:?}"));
-            }
-            if !seen.insert(id) {
-                return Err(format!("transfer {id} has two records"));
-            }
-            if !acknowledged.contains(&id) && !unresolved.contains(&id) {
-                return Err(format!("there is a record of transfer {id}, which was never acknowledged"));
-            }
-            *expected.entry(t.source).or_default() -= i128::from(t.amount);
-            *expected.entry(t.target).or_default() += i128::from(t.amount);
-        }
-        if let Some(id) = acknowledged.iter().find(|id| !seen.contains(id)) {
-            return Err(format!("transfer {id} was acknowledged and has no record"));
-        }
-        let found: BTreeMap<u64, i128> = accounts.iter().map(|row| (row[0] as u64, row[1])).collect();
-        if found != expected || accounts.len() != expected.len() {
-            let wrong: Vec<_> =
-                expected.iter().filter(|(a, b)| found.get(a) != Some(b)).map(|(a, b)| (a, b, found.get(a))).collect();
-            return Err(format!("{} accounts; wrong (account, expected, found): {wrong:?}", accounts.len()));
-        }
-        Ok(())
+    fn compare(&self, found: &Holdings) -> Result<(), String> {
+        let (acknowledged, unresolved) = (self.floor.acknowledged.borrow(), self.floor.unresolved.borrow());
+        let findings = bank::audit(&self.floor.terms, &acknowledged, &unresolved, found);
+        if findings.is_good() { Ok(()) } else { Err(findings.to_string()) }
     }
 
-    fn check_latest(&self, rows: &[Vec<i128>]) -> Result<(), String> {
-        let found: BTreeSet<i128> = rows.iter().map(|row| row[0]).collect();
-        let expected: BTreeSet<i128> = self.floor.latest.borrow().values().map(|&id| i128::from(id)).collect();
+    fn check_latest(&self, ids: &[u64]) -> Result<(), String> {
+        let found: BTreeSet<u64> = ids.iter().copied().collect();
+        let expected: BTreeSet<u64> = self.floor.latest.borrow().values().copied().collect();
         // A transfer of unknown outcome may have left its row and that of its predecessor.
         let is_good =
             if self.floor.unresolved.borrow().is_empty() { found == expected } else { found.is_superset(&expected) };
-        if is_good && found.len() == rows.len() { Ok(()) } else { Err(format!("latest {found:?}, not {expected:?}")) }
+        if is_good && found.len() == ids.len() { Ok(()) } else { Err(format!("latest {found:?}, not {expected:?}")) }
     }
 }
 
@@ -99,7 +73,7 @@ impl Workload for Bank {
         if number == 0 {
             let (client, floor) = (client.clone(), self.floor.clone());
             actor.spawn(async move {
-                match teller::open(&client, floor.accounts).await {
+                match teller::open(&client, &floor.terms).await {
                     Ok(tables) => *floor.tables.borrow_mut() = Some(tables),
                     Err(error) => floor.violation(format!("the accounts cannot be opened: {error}")),
                 }
@@ -107,7 +81,7 @@ impl Workload for Bank {
         }
         for teller in self.tellers(number) {
             self.floor.working.borrow_mut().insert(teller);
-            actor.spawn(Teller::new(self.floor.clone(), client.clone(), clock.clone(), teller).run());
+            actor.spawn(teller::work(self.floor.clone(), client.clone(), clock.clone(), teller));
         }
         actor.spawn(watcher::watch(self.floor.clone(), client.clone(), clock.clone(), number));
         actor.spawn(teller::audit(self.floor.clone(), client.clone(), clock.clone(), number));
@@ -151,7 +125,7 @@ impl Workload for Bank {
         let findings = self.floor.findings.borrow();
         for (_, found) in self.clients.iter().filter_map(|number| findings.get(number)) {
             let found = found.as_ref().map_err(|e| format!("cannot read: {e}"))?;
-            self.compare(&found.accounts, &found.transfers)?;
+            self.compare(found)?;
             self.check_latest(&found.latest)?;
         }
         Ok(Judgement::Good)

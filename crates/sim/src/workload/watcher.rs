@@ -13,14 +13,16 @@ use apus_client::{Client, ClientError};
 use apus_kernel::Random;
 use apus_types::{Epoch, ErrorClass};
 
-use super::teller::{BALANCE, Floor, Holdings, Tables, read_all};
+use apus_workload::bank::{Holdings, Tables, read_all};
+
+use super::teller::Floor;
 use crate::Clock;
 
 const MS: u64 = 1_000_000;
 
 /// Never ends; it is dropped with its client.
 pub async fn watch(floor: Rc<Floor>, client: Client, clock: Clock, number: u64) {
-    let mut random = Random::new(floor.seed ^ 0x7761_7463 ^ (number << 32));
+    let mut random = Random::new(floor.terms.seed ^ 0x7761_7463 ^ (number << 32));
     loop {
         let pause = random.below(40 * MS);
         clock.think(pause).await;
@@ -47,47 +49,35 @@ async fn look(
     tables: &Tables,
 ) -> Result<(Epoch, Holdings, Holdings), ClientError> {
     let snapshot = client.snapshot().await?;
-    let first = read(client, tables, snapshot.epoch()).await?;
+    let first = read_all(client, tables, snapshot.epoch()).await?;
     let pause = if random.one_in(4) { random.below(100 * MS) } else { random.below(3 * MS) };
     clock.think(pause).await;
-    let second = read(client, tables, snapshot.epoch()).await?;
+    let second = read_all(client, tables, snapshot.epoch()).await?;
     Ok((snapshot.epoch(), first, second))
 }
 
-async fn read(client: &Client, tables: &Tables, at: Epoch) -> Result<Holdings, ClientError> {
-    let mut all = Holdings {
-        latest: read_all(client, &tables.latest, at).await?,
-        accounts: read_all(client, &tables.accounts, at).await?,
-        transfers: read_all(client, &tables.transfers, at).await?,
-    };
-    for rows in [&mut all.latest, &mut all.accounts, &mut all.transfers] {
-        rows.sort_unstable();
-    }
-    Ok(all)
-}
-
 fn check(floor: &Floor, known: &[u64], first: &Holdings, second: &Holdings) -> Result<(), String> {
-    if (&first.accounts, &first.transfers, &first.latest) != (&second.accounts, &second.transfers, &second.latest) {
+    if first != second {
         return Err("two readings differ".to_owned());
     }
-    if first.accounts.len() as u64 != floor.accounts {
-        return Err(format!("{} accounts of {}", first.accounts.len(), floor.accounts));
+    let terms = &floor.terms;
+    if first.balances.len() as u64 != terms.accounts {
+        return Err(format!("{} accounts of {}", first.balances.len(), terms.accounts));
     }
-    let mut balances: BTreeMap<i128, i128> =
-        first.accounts.iter().map(|a| (a[0], a[1] - i128::from(BALANCE))).collect();
+    let mut balances: BTreeMap<u64, i64> = first.balances.iter().map(|(id, b)| (*id, b - terms.balance)).collect();
     let mut ids = BTreeSet::new();
-    for transfer in &first.transfers {
-        ids.insert(transfer[0]);
-        *balances.entry(transfer[1]).or_default() += transfer[3];
-        *balances.entry(transfer[2]).or_default() -= transfer[3];
+    for transfer in &first.records {
+        ids.insert(transfer.id);
+        *balances.entry(transfer.source).or_default() += transfer.amount;
+        *balances.entry(transfer.target).or_default() -= transfer.amount;
     }
     if let Some((account, difference)) = balances.iter().find(|&(_, &d)| d != 0) {
         return Err(format!("account {account} is {difference} off its {} transfers", ids.len()));
     }
-    if let Some(latest) = first.latest.iter().find(|l| !ids.contains(&l[0])) {
-        return Err(format!("the latest transfer {} is not there", latest[0]));
+    if let Some(latest) = first.latest.iter().find(|l| !ids.contains(l)) {
+        return Err(format!("the latest transfer {latest} is not there"));
     }
-    match known.iter().find(|id| !ids.contains(&i128::from(**id))) {
+    match known.iter().find(|id| !ids.contains(id)) {
         Some(missing) => Err(format!("transfer {missing} was acknowledged before and is not there")),
         None => Ok(()),
     }

@@ -3,13 +3,11 @@
 //! Workers ([`teller`]) move money between accounts and write a record of each transfer in the same transaction. With `--kills` the
 //! data nodes are killed in turn, each when traffic runs: the node dies by SIGKILL, commits must go on, the node is started again and
 //! must become a full member again. Then the workers stop at a gate and everything is read, once with each node as the preferred
-//! one, so that every replica is looked at, and held against what was acknowledged ([`check`]). The table of records is never
+//! one, so that every replica is looked at, and held against what was acknowledged ([`apus_workload::bank::audit`]). The table of records is never
 //! emptied: what was acknowledged before the first kill must still be there after the last.
 //!
 //! The exit code is 0 only if every audit was right and nothing happened that should not have.
 
-mod check;
-mod ledger;
 mod nodes;
 mod teller;
 
@@ -20,13 +18,16 @@ use std::{
     time::{Duration, Instant},
 };
 
+use apus_client::Client;
+use apus_types::Epoch;
+use apus_workload::bank::{self, Tables, Terms};
+
 use self::{
-    ledger::Terms,
     nodes::Executioner,
-    teller::{Floor, Gate},
+    teller::{Floor, Gate, LOCK_WAIT_MS},
 };
 use super::{
-    cluster::{connect, exit_code, on_this_thread},
+    cluster::{DATABASE, connect, create_table, exit_code, on_this_thread},
     numbers::{grouped, per_second},
 };
 use crate::discover::ClusterArgs;
@@ -81,7 +82,7 @@ pub fn run(args: BankArgs) -> Result<ExitCode, String> {
     };
     let seed = args.seed.map_or_else(crate::random_id, Ok)?;
     let terms = Terms { seed, accounts: args.accounts, balance: args.balance };
-    let tables = on_this_thread(async { ledger::open(&connect(&mgmt, 0).await?, &terms).await })??;
+    let tables = on_this_thread(async { open(&connect(&mgmt, 0).await?, &terms).await })??;
     let workers = args.workers.max(args.threads);
     let floor = Arc::new(Floor::new(mgmt, terms, tables, workers));
     let mut bank = Bank::open(floor, args)?;
@@ -89,6 +90,16 @@ pub fn run(args: BankArgs) -> Result<ExitCode, String> {
     bank.close();
     done?;
     Ok(exit_code(bank.report()))
+}
+
+/// Makes the tables anew and opens the accounts.
+async fn open(client: &Client, terms: &Terms) -> Result<Tables, String> {
+    let [accounts, transfers, _] = bank::definitions(DATABASE);
+    let accounts = create_table(client, &accounts).await?;
+    let transfers = create_table(client, &transfers).await?;
+    let done = bank::open_accounts(client, &accounts, terms, LOCK_WAIT_MS).await;
+    done.map_err(|e| format!("cannot open the accounts: {e}"))?;
+    Ok(Tables { accounts, transfers, latest: None })
 }
 
 struct Bank {
@@ -205,9 +216,11 @@ impl Bank {
         for preferred in 0..members {
             let floor = &self.floor;
             let holdings = on_this_thread(async {
-                ledger::read_all(&connect(&floor.mgmt, preferred).await?, &floor.tables).await
+                let client = connect(&floor.mgmt, preferred).await?;
+                let all = bank::read_all(&client, &floor.tables, Epoch(0)).await;
+                all.map_err(|e| format!("cannot read what the cluster holds: {e}"))
             })??;
-            let findings = check::audit(&floor.terms, &acknowledged, &unresolved, &holdings);
+            let findings = bank::audit(&floor.terms, &acknowledged, &unresolved, &holdings);
             if !findings.is_good() || verdict.is_none() {
                 self.good &= findings.is_good();
                 self.missing = self.missing.max(findings.missing.len());

@@ -1,15 +1,9 @@
-//! The workers that transfer money, and what they tell the auditor.
-//!
-//! A worker executes one transfer after another and each until it is acknowledged: after a conflict or a node failure the same transfer is
-//! sent again, which doubles as a test, because a transfer that was reported as rolled back and is there nevertheless refuses its
-//! own repetition (its record's key is unique). An unknown outcome is asked for by commit token; only if nobody can tell for a
-//! minute the transfer is set aside as unresolved.
-//!
-//! Transfers come in four shapes, by their id, so that all ways to commit meet node failures: additions with the commit in one message
-//! (twice as often), locking reads followed by computed values with the commit in the second message, and the same with a
-//! commit of its own.
+//! The workers of the bank on real time, and what they tell the auditor. What a transfer is and how it is seen through is
+//! [`apus_workload::bank`]; here it is given threads, a gate that all wait at, and patience: an outcome that nobody can tell for a minute
+//! makes the transfer unresolved.
 
 use std::{
+    cell::Cell,
     collections::BTreeMap,
     sync::{
         Arc, Mutex, PoisonError,
@@ -19,19 +13,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-use apus_client::{Client, ClientError, CommitToken, ExecOptions, OpBatch, Results, Transaction};
-use apus_signal::tc::OpKind;
-use apus_types::{ErrorClass, ErrorCode, Value, update};
+use apus_client::{Client, CommitToken};
+use apus_kernel::Random;
+use apus_workload::bank::{Fate, Stage, Tables, Teller, Terms, Transfer, World};
 
-use super::ledger::{BALANCE_COLUMN, Tables, Terms, Transfer, encode_key, encode_record};
 use crate::bench::{
     cluster::{connect, on_this_thread, outcome_of},
-    numbers::{Random, nanoseconds},
+    numbers::nanoseconds,
 };
 use crate::discover::Access;
 
 /// Longest wait for one row lock, in milliseconds.
-const LOCK_WAIT_MS: u32 = 10_000;
+pub const LOCK_WAIT_MS: u32 = 10_000;
 /// How long one transfer is tried and its outcome is asked for.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Violations remembered in words.
@@ -158,6 +151,11 @@ impl Floor {
     pub fn retries(&self) -> Vec<(u16, u64)> {
         lock(&self.retries).iter().map(|(&code, &count)| (code, count)).collect()
     }
+    fn acknowledged(&self, worker: u64, id: u64) {
+        lock(&self.desks[worker as usize].acknowledged).push(id);
+        self.gaps.commit(self.now_ns());
+        self.commits.fetch_add(1, Ordering::SeqCst);
+    }
     fn violation(&self, text: String) {
         let mut list = lock(&self.violations);
         if list.len() < VIOLATIONS_MAX {
@@ -175,7 +173,7 @@ pub fn run_thread(floor: &Arc<Floor>, number: u64, workers: std::ops::Range<u64>
             Err(error) => return Err(error),
         };
         let _ = ready.send(Ok(()));
-        let spawn = |worker| tokio::task::spawn_local(Teller::new(floor.clone(), client.clone(), worker).run());
+        let spawn = |worker| tokio::task::spawn_local(work(floor.clone(), client.clone(), worker));
         for task in workers.map(spawn).collect::<Vec<_>>() {
             if let Err(error) = task.await {
                 floor.violation(format!("a worker ended: {error}"));
@@ -188,185 +186,67 @@ pub fn run_thread(floor: &Arc<Floor>, number: u64, workers: std::ops::Range<u64>
     }
 }
 
-enum Fate {
-    Committed,
-    /// Nothing of it was or will be done: send it again.
-    RolledBack,
-    Unresolved,
-    /// Sending it again is of no use.
-    Hopeless,
+/// A transfer on real time.
+struct Counter<'a> {
+    floor: &'a Floor,
+    client: &'a Client,
+    begin: Instant,
+    last_error: Cell<String>,
 }
 
-struct Teller {
-    floor: Arc<Floor>,
-    client: Client,
-    worker: u64,
-    random: Random,
-    ops: OpBatch,
-    results: Results,
-    key: Vec<u8>,
-    value: Vec<u8>,
-}
-
-impl Teller {
-    fn new(floor: Arc<Floor>, client: Client, worker: u64) -> Teller {
-        Teller {
-            random: Random::new(floor.terms.seed ^ (worker + 1)),
-            floor,
-            client,
-            worker,
-            ops: OpBatch::new(),
-            results: Results::new(),
-            key: Vec::new(),
-            value: Vec::new(),
-        }
+impl World for Counter<'_> {
+    async fn sleep(&self, nanoseconds: u64) {
+        tokio::time::sleep(Duration::from_nanos(nanoseconds)).await;
     }
-
-    async fn run(mut self) {
-        let floor = self.floor.clone();
-        let mut next = self.worker * IDS_PER_WORKER;
-        loop {
-            if floor.is(Gate::Shut) {
-                floor.parked.fetch_add(1, Ordering::SeqCst);
-                while floor.is(Gate::Shut) {
-                    tokio::time::sleep(Duration::from_millis(2)).await;
-                }
-                floor.parked.fetch_sub(1, Ordering::SeqCst);
-            }
-            if floor.is(Gate::Closed) {
-                return;
-            }
-            self.see_through(floor.terms.transfer(next)).await;
-            next += 1;
-        }
-    }
-
-    /// Executes a transfer until its fate is known, and notes it.
-    async fn see_through(&mut self, transfer: Transfer) {
-        let begin = Instant::now();
-        let mut last = None;
-        loop {
-            let mut transaction = self.client.begin();
-            let done = self.execute(&mut transaction, &transfer).await;
-            let fate = match done {
-                Ok(()) => Fate::Committed,
-                Err(error) => {
-                    let token = transaction.token();
-                    *lock(&self.floor.retries).entry(error.code as u16).or_default() += 1;
-                    let _ = transaction.rollback().await;
-                    let fate = self.fate(&transfer, &error, token).await;
-                    last = Some(error);
-                    fate
-                }
-            };
-            let (floor, desk) = (&self.floor, self.floor.desks.get(self.worker as usize));
-            match fate {
-                Fate::Committed => {
-                    if let Some(desk) = desk {
-                        lock(&desk.acknowledged).push(transfer.id);
-                    }
-                    floor.gaps.commit(floor.now_ns());
-                    floor.commits.fetch_add(1, Ordering::SeqCst);
-                    return;
-                }
-                Fate::Unresolved => {
-                    if let Some(desk) = desk {
-                        lock(&desk.unresolved).push(transfer.id);
-                    }
-                    return;
-                }
-                Fate::Hopeless => return tokio::time::sleep(Duration::from_millis(100)).await,
-                Fate::RolledBack if begin.elapsed() > PATIENCE => {
-                    let last = last.map(|e| e.to_string()).unwrap_or_default();
-                    floor.violation(format!("{transfer:?} failed for {} s, last by {last}", PATIENCE.as_secs()));
-                    return;
-                }
-                // Those that met in a deadlock must not meet again in step.
-                Fate::RolledBack => tokio::time::sleep(Duration::from_millis(self.random.below(3))).await,
-            }
-        }
-    }
-
-    async fn fate(&self, transfer: &Transfer, error: &ClientError, token: Option<CommitToken>) -> Fate {
-        if error.code == ErrorCode::DuplicateKey {
-            let text = format!("transfer {} is there though it was reported as rolled back", transfer.id);
-            self.floor.violation(text);
-            return Fate::Hopeless;
-        }
-        match (error.class(), token) {
-            (ErrorClass::UnknownOutcome, Some(token)) => self.resolve(&token).await,
-            (ErrorClass::UnknownOutcome, None) => Fate::Unresolved,
-            (ErrorClass::Temporary | ErrorClass::Conflict | ErrorClass::Timeout | ErrorClass::NoSpace, _) => {
-                Fate::RolledBack
-            }
-            _ => {
-                self.floor.violation(format!("transfer {} was refused: {error}", transfer.id));
-                Fate::Hopeless
-            }
-        }
-    }
-
-    /// What became of a commit, by its token.
-    async fn resolve(&self, token: &CommitToken) -> Fate {
-        match outcome_of(&self.client, token, PATIENCE).await {
+    async fn outcome(&self, token: &CommitToken) -> Fate {
+        match outcome_of(self.client, token, PATIENCE).await {
             Some(true) => Fate::Committed,
             Some(false) => Fate::RolledBack,
             None => Fate::Unresolved,
         }
     }
-
-    async fn execute(&mut self, transaction: &mut Transaction, t: &Transfer) -> Result<(), ClientError> {
-        let mut options = ExecOptions::autocommit(LOCK_WAIT_MS);
-        let computed = t.id % 4 >= 2;
-        let [source, target] = if computed {
-            let reading = ExecOptions { commit: false, ..options };
-            options.savepoint = 2;
-            options.commit = t.id.is_multiple_of(2);
-            self.locked_balances(transaction, t, reading).await?
-        } else {
-            [0, 0]
-        };
-        self.ops.clear();
-        for (account, delta, balance) in [(t.source, -t.amount, source), (t.target, t.amount, target)] {
-            encode_key(account, &mut self.key);
-            self.value.clear();
-            if computed {
-                let new = balance.checked_add(delta).ok_or(ErrorCode::ValueOutOfRange)?;
-                update::push_set(&mut self.value, BALANCE_COLUMN, &new.to_le_bytes());
-            } else {
-                update::push_add(&mut self.value, BALANCE_COLUMN, delta);
-            }
-            self.ops.push(&self.floor.tables.accounts, OpKind::Update, 0, &self.key, &self.value)?;
-        }
-        encode_key(t.id, &mut self.key);
-        encode_record(&self.floor.tables, t, &mut self.value)?;
-        self.ops.push(&self.floor.tables.transfers, OpKind::Insert, 0, &self.key, &self.value)?;
-        transaction.execute(&self.ops, options, &mut self.results).await?;
-        if !options.commit {
-            transaction.commit().await?;
-        }
-        Ok(())
+    fn is_patient(&self) -> bool {
+        self.begin.elapsed() <= PATIENCE
     }
-
-    /// Reads both balances and keeps them from changing.
-    async fn locked_balances(
-        &mut self,
-        transaction: &mut Transaction,
-        t: &Transfer,
-        options: ExecOptions,
-    ) -> Result<[i64; 2], ClientError> {
-        let accounts = &self.floor.tables.accounts;
-        self.ops.clear();
-        for account in [t.source, t.target] {
-            encode_key(account, &mut self.key);
-            self.ops.push_read(accounts, true, 0, &self.key, None)?;
+    fn at(&self, _: &Transfer, stage: Stage<'_>) {
+        if let Stage::RollsBack(error) = stage {
+            *lock(&self.floor.retries).entry(error.code as u16).or_default() += 1;
+            self.last_error.set(error.to_string());
         }
-        transaction.execute(&self.ops, options, &mut self.results).await?;
-        let balance = |index| match self.results.row(index).map(|row| accounts.layout().value(row, BALANCE_COLUMN)) {
-            Some(Value::Int(balance)) => Ok(balance),
-            _ => Err(ClientError::from(ErrorCode::RowNotFound)),
-        };
-        Ok([balance(0)?, balance(1)?])
+    }
+    fn violation(&self, text: String) {
+        self.floor.violation(text);
+    }
+}
+
+/// Transfers, one after another, until the gate is closed.
+async fn work(floor: Arc<Floor>, client: Client, worker: u64) {
+    let random = Random::new(floor.terms.seed ^ (worker + 1));
+    let mut teller = Teller::new(client.clone(), floor.tables.clone(), LOCK_WAIT_MS, random);
+    let mut next = worker * IDS_PER_WORKER;
+    loop {
+        if floor.is(Gate::Shut) {
+            floor.parked.fetch_add(1, Ordering::SeqCst);
+            while floor.is(Gate::Shut) {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+            floor.parked.fetch_sub(1, Ordering::SeqCst);
+        }
+        if floor.is(Gate::Closed) {
+            return;
+        }
+        let transfer = floor.terms.transfer(next);
+        let counter = Counter { floor: &floor, client: &client, begin: Instant::now(), last_error: Cell::default() };
+        match teller.see_through(&transfer, &counter).await {
+            Fate::Committed => floor.acknowledged(worker, transfer.id),
+            Fate::Unresolved => lock(&floor.desks[worker as usize].unresolved).push(transfer.id),
+            Fate::Hopeless => tokio::time::sleep(Duration::from_millis(100)).await,
+            Fate::RolledBack => {
+                let last = counter.last_error.take();
+                floor.violation(format!("{transfer:?} failed for {} s, last by {last}", PATIENCE.as_secs()));
+            }
+        }
+        next += 1;
     }
 }
 

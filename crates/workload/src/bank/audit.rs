@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use super::ledger::{Holdings, Terms};
+use super::{Holdings, Terms};
 
 /// Most ids named in a report.
 const NAMED_MAX: usize = 5;
@@ -116,7 +116,7 @@ mod tests {
 
     /// What a cluster holds that executed exactly `ids`.
     fn executed(ids: &[u64]) -> Holdings {
-        let mut all = Holdings { balances: (0..10).map(|a| (a, 1000)).collect(), records: Vec::new() };
+        let mut all = Holdings { balances: (0..10).map(|a| (a, 1000)).collect(), ..Holdings::default() };
         for &id in ids {
             let t = TERMS.transfer(id);
             all.records.push(t);
