@@ -100,6 +100,8 @@ def main(t):
             wait_until(lambda: "view 2:" in log.read_text(), 20, "the view names a tie-breaker")
             cluster.kill(1)
             wait_until(lambda: "frozen:" in log.read_text(), 20, "node 2 is frozen")
+            code, text = batch("UPDATE d.t SET id = 1000 WHERE id = 1", *cluster.sql, seconds=90)
+            check("ERROR 1297" in text, f"a frozen cluster answers: {text}")
             cluster.restart("mgmt-1")
             cluster.restart(1)
             cluster.wait_up(1)

@@ -144,6 +144,10 @@ impl Transaction {
                     }
                     if fresh {
                         self.renew();
+                    } else if error.code == ErrorCode::Frozen {
+                        // The coordinator has not seen it: what other batches of this savepoint did is not undone.
+                        retry.refused(error).await.map_err(|_| self.lost())?;
+                        continue;
                     }
                     retry.refused(error).await?;
                 }
@@ -220,6 +224,10 @@ impl Transaction {
                 Verdict::Answer(_) => refusal(if whole { out.bytes() } else { &body }),
                 Verdict::LinkLost | Verdict::TimedOut => return Err(Failure::Lost { committing: commit }),
             };
+            // Refused before the coordinator saw it, which has undone nothing of the messages before.
+            if error.code == ErrorCode::Frozen && first > 0 {
+                return Err(Failure::Lost { committing: false });
+            }
             return Err(Failure::Refused(self.refused(error, first)));
         }
         Ok(())
@@ -322,6 +330,7 @@ impl Transaction {
                 self.epoch = epoch;
                 Ok(Committed { epoch })
             }
+            Err(Failure::Refused(error)) if error.code == ErrorCode::Frozen => Err(self.lost()),
             Err(Failure::Refused(error)) => Err(error),
             Err(Failure::Lost { committing: true }) => {
                 self.settle(&mut Results::new()).await?;

@@ -155,6 +155,11 @@ impl Context<'_> {
     pub fn serve_clients_until(&mut self, time_ns: u64) {
         self.core.serve_clients_until(time_ns);
     }
+    /// As long as clients are not served they are answered [`apus_types::ErrorCode::Frozen`], on every worker (see
+    /// [`crate::Worker::refuse_frames`]); otherwise what they ask waits.
+    pub fn refuse_clients(&mut self, is_on: bool) {
+        self.core.refuse_clients(is_on);
+    }
     /// Orderly end of this node for a reason that is not a bug (lost the arbitration, told to leave). Takes effect when the
     /// block returns.
     pub fn stop_node(&mut self, reason: &str) {

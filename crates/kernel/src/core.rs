@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use apus_signal::{BlockId, BlockRef, Envelope, Kind, codec::Put};
@@ -66,22 +66,29 @@ impl WorkerConfig {
 /// Until when clients of a node are read from, in monotonic nanoseconds: one cell for all its workers. Whoever shortens it need not wait
 /// until a worker in the midst of a long turn has heard of it: the worker looks here after it has a request's bytes.
 #[derive(Debug)]
-pub struct Lease(AtomicU64);
+pub struct Lease {
+    until: AtomicU64,
+    /// Until further notice clients are answered that nothing is done for them.
+    refuses: AtomicBool,
+}
 
 impl Default for Lease {
     /// Nobody has said anything: the blocks refuse.
     fn default() -> Lease {
-        Lease(AtomicU64::new(u64::MAX))
+        Lease { until: AtomicU64::new(u64::MAX), refuses: AtomicBool::new(false) }
     }
 }
 
 impl Lease {
     #[inline]
     pub fn until(&self) -> u64 {
-        self.0.load(Ordering::SeqCst)
+        self.until.load(Ordering::SeqCst)
+    }
+    pub fn refuses(&self) -> bool {
+        self.refuses.load(Ordering::SeqCst)
     }
     fn set(&self, time_ns: u64) {
-        self.0.store(time_ns, Ordering::SeqCst);
+        self.until.store(time_ns, Ordering::SeqCst);
     }
 }
 
@@ -270,6 +277,9 @@ impl Core {
     /// At once, on all workers.
     pub fn serve_clients_until(&mut self, time_ns: u64) {
         self.lease.set(time_ns);
+    }
+    pub fn refuse_clients(&mut self, is_on: bool) {
+        self.lease.refuses.store(is_on, Ordering::SeqCst);
     }
 
     /// Orders between the workers of a node, addressed to [`BlockId::Link`]: `LinkUpRep` opens a gate, `LinkDownRep` shuts it,

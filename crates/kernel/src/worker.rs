@@ -11,6 +11,8 @@ use apus_signal::{
     codec::Put,
     envelope::{decode_frame, frame_length},
     file::FileDone,
+    mgmt::MgmtReq,
+    qmgr::decode,
     tc::RequestRef,
     view::View,
 };
@@ -167,6 +169,40 @@ impl Worker {
         Ok(at)
     }
 
+    /// Answers a client of a node that serves nobody (see [`Worker::refuses`]), without doing anything that needs the lease: requests are
+    /// refused, a transaction may be rolled back, the node's state be asked. A question for the outcome of a commit waits, for
+    /// the node may know that soon and nobody may conclude anything from a refusal; what is behind it waits too. Returns the bytes consumed,
+    /// and whether a whole frame is left that waits.
+    ///
+    /// # Errors
+    /// As [`Worker::deliver_frames`].
+    pub fn refuse_frames(&mut self, source: NodeId, bytes: &[u8]) -> Result<(usize, bool), DecodeError> {
+        let mut at = 0;
+        while let Some(rest) = bytes.get(at..)
+            && let Some(length) = frame_length(rest)?
+            && let Some(frame) = rest.get(..length)
+        {
+            let (mut envelope, body) = decode_frame(frame).inspect_err(|_| self.core.counters.violations += 1)?;
+            match envelope.kind {
+                Kind::TcOutcomeReq => return Ok((at, true)),
+                Kind::ReadReq | Kind::ScanReq | Kind::TcBatchReq | Kind::TcCommitReq | Kind::SnapshotReq => {
+                    let request = body.first_chunk().map_or(0, |head| u64::from_le_bytes(*head));
+                    envelope.from = BlockRef { node: source, block: BlockId::Client, instance: envelope.from.instance };
+                    self.refuse_request(&envelope, request, ErrorCode::Frozen);
+                }
+                Kind::MapReq | Kind::DictReadReq | Kind::SchemaReq => {
+                    let request = decode::<MgmtReq>(body).map_or(0, |r| r.request); // all have it in the same place
+                    envelope.from = BlockRef { node: source, block: BlockId::Client, instance: envelope.from.instance };
+                    self.refuse_request(&envelope, request, ErrorCode::Frozen);
+                }
+                _ => self.admit_client(source, envelope, body),
+            }
+            self.core.counters.received_link += 1;
+            at += length;
+        }
+        Ok((at, false))
+    }
+
     fn admit_member(
         &mut self,
         source: NodeId,
@@ -217,10 +253,14 @@ impl Worker {
 
     /// Answers a request that cannot be routed; every client request begins with its number where it has a fixed layout.
     fn refuse(&mut self, envelope: &Envelope, body: &[u8]) {
-        self.core.counters.refused += 1;
         let request = body.first_chunk().map_or(0, |head| u64::from_le_bytes(*head));
+        self.refuse_request(envelope, request, ErrorCode::ProtocolViolation);
+    }
+
+    fn refuse_request(&mut self, envelope: &Envelope, request: u64, code: ErrorCode) {
+        self.core.counters.refused += 1;
         let from = self.core.link_ref();
-        let answer = RequestRef::new(request, ErrorCode::ProtocolViolation);
+        let answer = RequestRef::new(request, code);
         self.core.send(from, envelope.from, Kind::RequestRef, envelope.trace, |b| answer.encode(b));
     }
 
@@ -447,6 +487,15 @@ impl Worker {
     pub fn serves(&self, node: NodeId, now_ns: u64) -> bool {
         !node.is_client() || now_ns < self.core.lease.until()
     }
+    /// Whether what came over this link, which is not served, is to be given to [`Worker::refuse_frames`] instead of waiting.
+    pub fn refuses(&self, node: NodeId) -> bool {
+        node.is_client() && self.core.lease.refuses()
+    }
+    /// Whether [`Worker::refuse_frames`] would get anywhere with this: a whole frame, and not one that waits.
+    pub fn can_refuse(bytes: &[u8]) -> bool {
+        let first = frame_length(bytes).ok().flatten().and_then(|length| decode_frame(bytes.get(..length)?).ok());
+        first.is_some_and(|(envelope, _)| envelope.kind != Kind::TcOutcomeReq)
+    }
 
     // ---- to the executor
 
@@ -644,6 +693,43 @@ mod tests {
         assert_eq!(total(&mut data), held / 2);
         data.link_up(NodeId(CLIENT.0 + 1), 0);
         assert_eq!(total(&mut data), 0);
+    }
+
+    #[test]
+    fn a_frozen_node_answers_its_clients_and_does_nothing_for_them() {
+        let mut data = worker(0);
+        let qmgr = BlockRef::new(NodeId(1), BlockId::Qmgr, BlockRef::CONTROL);
+        data.link_up(CLIENT, 0);
+        data.with_context(qmgr, |ctx| {
+            ctx.serve_clients_until(0);
+            ctx.refuse_clients(true);
+        });
+        assert!(!data.serves(CLIENT, 1) && data.refuses(CLIENT) && !data.refuses(MEMBER));
+        let executed = data.counters().executed;
+        let mut bytes = Vec::new();
+        let mut say = |kind: Kind, block: BlockId, body: &[u8]| {
+            let (to, from) = (BlockRef::new(NodeId(1), block, 0), BlockRef::new(CLIENT, BlockId::Client, 0));
+            Envelope { kind, to, from, epoch: apus_types::Epoch(0), trace: 0, generation: 0 }
+                .encode(&mut bytes, |b| b.put_bytes(body));
+        };
+        say(Kind::TcBatchReq, BlockId::Tc, &7u64.to_le_bytes());
+        let mut schema = Vec::new();
+        apus_signal::qmgr::encode(&MgmtReq { request: 8 }, &mut schema);
+        say(Kind::SchemaReq, BlockId::Dict, &schema);
+        say(Kind::TcOutcomeReq, BlockId::Tc, &9u64.to_le_bytes());
+        say(Kind::ReadReq, BlockId::Ldm, &10u64.to_le_bytes());
+        let (used, waits) = data.refuse_frames(CLIENT, &bytes).expect("whole frames");
+        assert!(waits && used < bytes.len() && !Worker::can_refuse(&bytes[used..]) && Worker::can_refuse(&bytes));
+        let mut answers = Vec::new();
+        let mut out = data.output(CLIENT);
+        while !out.is_empty() {
+            let (envelope, body, rest) = own_frame(out);
+            let refusal = RequestRef::decode(body).expect("a refusal");
+            answers.push((envelope.kind, refusal.request, refusal.code));
+            out = rest;
+        }
+        assert_eq!(answers, [(Kind::RequestRef, 7, ErrorCode::Frozen), (Kind::RequestRef, 8, ErrorCode::Frozen)]);
+        assert_eq!(data.counters().executed, executed);
     }
 
     #[test]

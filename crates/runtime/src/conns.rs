@@ -113,8 +113,16 @@ impl Conns {
         for slot in std::mem::take(&mut self.paused) {
             let Some(Some(conn)) = self.slots.get_mut(slot) else { continue };
             let node = conn.link.node;
-            if !worker.may_read(node) || !worker.serves(node, now()) {
+            if !worker.may_read(node) {
                 self.paused.push(slot);
+                continue;
+            }
+            if !worker.serves(node, now()) {
+                match if worker.refuses(node) { refuse_partial(conn, worker) } else { Came::Kept } {
+                    Came::Kept => self.paused.push(slot),
+                    Came::Executed => set_interest(conn, slot, poll, Interest { read: true, ..conn.interest }),
+                    Came::End => ended.extend(self.close_slot(slot, worker)),
+                }
                 continue;
             }
             set_interest(conn, slot, poll, Interest { read: true, ..conn.interest });
@@ -188,6 +196,14 @@ fn execute_partial(conn: &mut Conn, worker: &mut Worker) -> bool {
     true
 }
 
+/// Answers a client that is not served.
+fn refuse_partial(conn: &mut Conn, worker: &mut Worker) -> Came {
+    let Ok((consumed, waits)) = worker.refuse_frames(conn.link.node, &conn.partial) else { return Came::End };
+    conn.partial.drain(..consumed);
+    conn.partial.shrink_to(HEAD_BYTES.max(2 * conn.partial.len()));
+    if waits { Came::Kept } else { Came::Executed }
+}
+
 fn read_once(conn: &mut Conn, buffer: &mut [u8], worker: &mut Worker, now: impl Fn() -> u64) -> Came {
     let in_front = if conn.partial.len() <= HEAD_BYTES { conn.partial.len() } else { 0 };
     let got = match conn.link.stream.read(&mut buffer[in_front..in_front + READ_BYTES]) {
@@ -199,7 +215,7 @@ fn read_once(conn: &mut Conn, buffer: &mut [u8], worker: &mut Worker, now: impl 
     let node = conn.link.node;
     if node.is_client() && !worker.serves(node, now()) {
         conn.partial.extend_from_slice(&buffer[in_front..in_front + got]);
-        return Came::Kept;
+        return if worker.refuses(node) { refuse_partial(conn, worker) } else { Came::Kept };
     }
     if in_front < conn.partial.len() {
         conn.partial.extend_from_slice(&buffer[..got]);

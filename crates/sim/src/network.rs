@@ -353,7 +353,8 @@ impl Cluster {
             }
             End::Worker { node, worker } => {
                 let now = self.clock(node);
-                if self.worker(node, worker).is_some_and(|w| !w.may_read(name) || !w.serves(name, now)) {
+                let reads = |w: &Worker| w.may_read(name) && (w.serves(name, now) || w.refuses(name));
+                if self.worker(node, worker).is_some_and(|w| !reads(w)) {
                     self.held.insert((node, worker, id, at_end));
                 } else {
                     self.read_link(id, at_end, incarnation);
@@ -366,9 +367,11 @@ impl Cluster {
         let range = (node, worker, 0, 0)..=(node, worker, u64::MAX, usize::MAX);
         let held: Vec<_> = self.held.range(range).copied().collect();
         for at in held {
-            let Some(name) = self.links.get(&at.2).map(|link| link.names[at.3]) else { continue };
-            let now = self.clock(node);
-            if self.worker(node, worker).is_some_and(|w| w.may_read(name) && w.serves(name, now)) {
+            let Some(link) = self.links.get(&at.2) else { continue };
+            let (name, now) = (link.names[at.3], self.clock(node));
+            let refuses = |w: &Worker| w.refuses(name) && Worker::can_refuse(&link.unread[at.3]);
+            let reads = |w: &Worker| w.may_read(name) && (w.serves(name, now) || refuses(w));
+            if self.worker(node, worker).is_some_and(reads) {
                 self.held.remove(&at);
                 self.queue.plan(self.now + 1, Event::LinkBytes { link: at.2, at_end: at.3, bytes: Vec::new() });
             }
@@ -381,7 +384,20 @@ impl Cluster {
         let name = link.names[at_end];
         let mut all = std::mem::take(&mut link.unread[at_end]);
         let mut result = Ok(all.len());
-        self.with_worker(node, worker, Some(incarnation), |w| result = w.deliver_frames(name, &all));
+        let (now, mut waits) = (self.clock(node), false);
+        self.with_worker(node, worker, Some(incarnation), |w| {
+            result = if w.serves(name, now) || !w.refuses(name) {
+                w.deliver_frames(name, &all)
+            } else {
+                w.refuse_frames(name, &all).map(|(consumed, is_left)| {
+                    waits = is_left;
+                    consumed
+                })
+            };
+        });
+        if waits {
+            self.held.insert((node, worker, id, at_end));
+        }
         match result {
             Ok(consumed) => {
                 all.drain(..consumed);

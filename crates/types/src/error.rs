@@ -85,6 +85,9 @@ errors! {
     /// Clients still need more outcomes than an LDM instance may remember.
     OutcomesFull = 308, Temporary, "the node remembers as many outcomes of commits as it may; try again in some seconds";
 
+    /// What it was asked before it froze may still be executed; what this answers was not looked at.
+    Frozen = 309, Temporary, "the data node may not go on without nodes that it lost, and waits for them (see `apus status`); try again";
+
     OutOfMemory = 401, NoSpace, "the memory region for this is full; delete rows or add memory";
     TooManyTransactions = 402, NoSpace, "too many open transactions on this coordinator";
     TransactionTooLarge = 403, NoSpace, "the transaction takes more memory than a data node gives to one; commit more often, or raise `apus data --transaction-memory`";

@@ -1,8 +1,8 @@
 //! Who may not go on freezes: it serves nobody, keeps what it holds, goes on asking, and listens.
 //!
 //! A side that could not replace the committed view, or of which nobody says whether it may, was often destroyed by nothing: a link was
-//! reset, the management node was down. Its rows may be the only ones left. So it is *frozen*: it has no lease, so reads from no client;
-//! what was asked before waits, for a commit is acknowledged by all replicas of the view or not at all. It goes on by itself when
+//! reset, the management node was down. Its rows may be the only ones left. So it is *frozen*: it has no lease, so does nothing for a client
+//! and answers each with a temporary error (`ErrorCode::Frozen`, `Worker::refuse_frames`); what was asked before waits, for a commit is acknowledged by all replicas of the view or not at all. It goes on by itself when
 //!
 //! - the arbitrator of its view says yes, however late; or
 //! - enough members of its view meet again: those of other sides are frozen too, are linked to us again, and *give way*.
@@ -119,6 +119,7 @@ impl Membership {
         }
         ctx.probe("qmgr: frozen");
         self.renew_lease(ctx);
+        ctx.refuse_clients(true);
         let account = self.account();
         ctx.log(format_args!("frozen: {account}"));
         self.register(ctx);
@@ -133,6 +134,7 @@ impl Membership {
         self.freeze.together_since = None;
         if self.freeze.frozen.take().is_some() {
             ctx.probe("qmgr: thawed");
+            ctx.refuse_clients(false);
             ctx.log(format_args!("goes on"));
             self.tell_control(ctx);
         }

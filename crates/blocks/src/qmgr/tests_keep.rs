@@ -37,13 +37,14 @@ fn the_next_process_of_a_dead_node_lets_the_other_go_on() {
         c.kill(dead);
         c.run_ms(5_000);
         assert!(!serves(&c, left) && !frozen(&mut c, left).is_empty());
+        assert!(c.node(left).worker.refuses(NodeId(NodeId::CLIENT_BASE)));
         c.start_node(dead);
         assert!(
             c.run_until(3000, |c| members(c, left) == [left] && serves(c, left)),
             "{dead} {apart}\n{}",
             details(&c)
         );
-        assert!(c.generation(left) > generation);
+        assert!(c.generation(left) > generation && !c.node(left).worker.refuses(NodeId(NodeId::CLIENT_BASE)));
         c.start_mgmt(MGMT);
         assert!(c.run_until(5000, |c| is_whole(c, 2)), "{dead} {apart}\n{}", details(&c));
     }

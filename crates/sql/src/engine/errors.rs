@@ -206,6 +206,7 @@ fn number_of(code: ErrorCode) -> (u16, &'static [u8; 5]) {
         | ErrorCode::NodeStarting
         | ErrorCode::SnapshotElsewhere
         | ErrorCode::OutcomesFull
+        | ErrorCode::Frozen
         | ErrorCode::Overload
         | ErrorCode::LinkLost
         | ErrorCode::NoNodeAvailable => (1297, b"HY000"),
