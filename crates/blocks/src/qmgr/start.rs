@@ -175,11 +175,13 @@ impl Membership {
         let president = self.acting_president().unwrap_or(self.me);
         let mut answer = JoinAnswer { president: president.0.into(), ..JoinAnswer::default() };
         let configured = self.config.as_ref().is_some_and(|c| c.nodes.iter().any(|n| n.id == req.node));
+        // Who is let in at the same time, or a moment before, is a member by then.
+        let is_linked = |n: &NodeId| *n == from || req.linked.contains(&n.0.into());
         let refusal = if req.cluster != view.cluster {
             Some((ErrorCode::WrongCluster, "the node belongs to another cluster"))
         } else if req.instances != view.instances || !configured {
             Some((ErrorCode::NotSupported, "the node is not configured, or with another number of workers"))
-        } else if !self.survivors().iter().all(|n| *n == from || req.linked.contains(&n.0.into())) {
+        } else if !self.survivors().iter().chain(self.joining.keys()).all(is_linked) {
             Some((ErrorCode::NodeStarting, "the node has not yet a link to every member"))
         } else {
             None
