@@ -47,6 +47,7 @@ class Fault:
 SETTLE = 2.0
 CRASH = (5, 20)
 SILENCE = (100, 100)
+RESET = (20, 20)
 
 
 class Round:
@@ -161,7 +162,8 @@ def held_one_way(r):
 
 
 def reset_pair(r):
-    a, b = pair(r)
+    """Links go on over new connections: nobody may be removed."""
+    a, b = r.one_per_group()[:2] if r.number % 2 else r.one_per_group()[1::-1]
     r.rig.proxy.tell(f"reset {a.name} {b.name}")
 
 
@@ -337,7 +339,7 @@ FAULTS = [
     Fault("one-way-president", "president deaf: hears no other, is heard by all", deaf_president, goal=SILENCE),
     Fault("one-way-pair", "one node deaf to one other (packets dropped)", one_way_pair, goal=SILENCE),
     Fault("held-one-way", "one direction between two nodes held (proxy)", held_one_way, goal=SILENCE, proxied=True),
-    Fault("reset-pair", "connections between two nodes reset (proxy)", reset_pair, goal=CRASH, proxied=True),
+    Fault("reset-pair", "connections between two nodes reset (proxy)", reset_pair, removed=0, goal=RESET, proxied=True),
     Fault("halves", "partition in halves, arbitration", halves, removed=2, goal=SILENCE),
     Fault("kill-mgmt", "the only management node killed", kill_mgmt, removed=0, goal=CRASH, blind=True),
     Fault("stop-mgmt", "the only management node hangs (SIGSTOP)", stop_mgmt, removed=0, goal=CRASH, blind=True),

@@ -7,7 +7,7 @@ use std::{
     rc::Rc,
 };
 
-use apus_kernel::{Block, Context, FaultRule, Request, Worker, WorkerConfig};
+use apus_kernel::{Block, Context, FaultRule, Offer, Request, Worker, WorkerConfig};
 use apus_signal::{
     BlockId, BlockRef, DecodeError, Envelope, Kind,
     envelope::{decode_frame, frame_length},
@@ -105,6 +105,9 @@ enum Came {
     Link(u64),
     Bytes(Vec<u8>),
     End,
+    /// The connection is lost, and another one is there.
+    Lost,
+    Offer(Offer),
 }
 
 /// Signals that a client got.
@@ -262,6 +265,29 @@ impl Cluster {
             }
         }
     }
+    /// The connection of two nodes is lost, with what is on its way; there is no other before [`Cluster::reconnect`].
+    pub fn lose(&mut self, a: u16, b: u16) {
+        let link = pair(NodeId(a), NodeId(b));
+        self.links.remove(&link);
+        for (me, peer) in [link, (link.1, link.0)] {
+            if let Some(p) = self.processes.get_mut(&me) {
+                p.inbox.retain(|(from, came)| *from != peer || !matches!(came, Came::Bytes(_)));
+                p.inbox.push_back((peer, Came::Lost));
+            }
+        }
+    }
+    /// The first dials to go on with the link.
+    pub fn reconnect(&mut self, a: u16, b: u16) {
+        let (dialler, other) = (NodeId(a), NodeId(b));
+        let number = self.node(a).worker.awaits_connection(other).expect("a link that waits for a connection");
+        self.links.insert(pair(dialler, other));
+        for (me, peer) in [(dialler, other), (other, dialler)] {
+            let offer = Offer { incarnation: self.processes[&peer].incarnation, number, dialled: me == dialler };
+            if let Some(p) = self.processes.get_mut(&me) {
+                p.inbox.push_back((peer, Came::Offer(offer)));
+            }
+        }
+    }
     /// Nothing that `from` sends reaches `to` any more; the link stands.
     pub fn mute(&mut self, from: u16, to: u16) {
         self.mute.insert((NodeId(from), NodeId(to)));
@@ -385,6 +411,8 @@ impl Cluster {
             match came {
                 Came::Link(incarnation) => p.worker.link_up(from, incarnation),
                 Came::End => p.worker.link_down(from),
+                Came::Lost => assert!(p.worker.link_lost(from).is_some(), "the link has ended"),
+                Came::Offer(offer) => assert!(p.worker.link_offered(from, offer), "not taken"),
                 Came::Bytes(bytes) if p.worker.serves(from, now) => {
                     let taken = p.worker.deliver_frames(from, &bytes).expect("frames between nodes");
                     assert!(taken == bytes.len() || p.worker.stop_reason().is_some());
@@ -405,15 +433,19 @@ impl Cluster {
         p.log.extend(p.worker.take_log());
         let mut out = Vec::new();
         while let Some(peer) = p.worker.next_dirty() {
-            let bytes = p.worker.output(peer).to_vec();
-            p.worker.sent(peer, bytes.len());
-            out.push((peer, bytes));
+            while !p.worker.output(peer).is_empty() {
+                let bytes = p.worker.output(peer).to_vec();
+                p.worker.sent(peer, bytes.len());
+                out.push((peer, bytes));
+            }
         }
         let (mut closes, mut written) = (Vec::new(), Vec::new());
         for request in p.worker.take_requests() {
             match request {
-                Request::Connect { node, .. } => {
-                    p.dials.insert(node);
+                // The higher id begins links.
+                Request::Connect { node: to, .. } if to.is_data() && node.is_data() && to > node => {}
+                Request::Connect { node: to, .. } => {
+                    p.dials.insert(to);
                 }
                 Request::Close { node } => closes.push(node),
                 Request::Write { file, bytes, token, asker, .. } => {
@@ -454,7 +486,8 @@ impl Cluster {
             let link = pair(node, peer);
             let alive = self.running(peer).is_some();
             let is_muted = self.mute.contains(&(node, peer)) || self.mute.contains(&(peer, node));
-            if !alive || is_muted || self.cut.contains(&link) || !self.links.insert(link) {
+            let is_begun = self.processes[&node].worker.awaits_connection(peer).is_some();
+            if !alive || is_begun || is_muted || self.cut.contains(&link) || !self.links.insert(link) {
                 continue;
             }
             busy = true;

@@ -14,6 +14,7 @@ use crate::{
     limits::{EPOCH_LEAP_MAX, INSTANCES_MAX, LOG_LINES_MAX},
     links::{Gate, Links, is_data_plane},
     random::Random,
+    session::Wire,
     timers::Timers,
     trace::{JamRing, SignalRing},
 };
@@ -243,11 +244,15 @@ impl Core {
 
     /// Takes a link that this worker owns out of service and has the executor close it.
     fn cut(&mut self, node: NodeId) {
-        if let Some(link) = self.links.get_mut(node)
-            && link.up
-        {
-            link.up = false;
-            self.requests.push(Request::Close { node });
+        let Some(link) = self.links.get_mut(node).filter(|link| link.up) else { return };
+        link.up = false;
+        self.requests.push(Request::Close { node });
+        // Where it waits for a connection there is nothing that the executor could close.
+        if link.session.is_known && link.session.wire == Wire::None {
+            let incarnation = link.incarnation;
+            link.close();
+            self.links.recount(node);
+            self.report_link(Kind::LinkDownRep, node, incarnation);
         }
     }
 

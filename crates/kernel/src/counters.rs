@@ -39,6 +39,8 @@ counters! {
     violations,
     /// Links cut because their peer left too much unread.
     overflows,
+    /// Links between data nodes that went on over another connection.
+    links_resumed,
     /// Log lines lost because nobody took them.
     log_lines_lost,
 }

@@ -10,7 +10,8 @@
 //! signal allocates.
 //!
 //! **Order.** Signals from one sender block to one receiver block arrive in the order in which they were sent, as long as the
-//! link between their nodes lives. **Loss.** A signal is lost only with a link or a process; both are reported to QMGR.
+//! link between their nodes lives; between data nodes it outlives its connections (`session`). **Loss.** A signal is lost only with a link or
+//! a process; both are reported to QMGR.
 //! **Limits**: see [`limits`].
 
 mod block;
@@ -19,9 +20,13 @@ mod core;
 mod counters;
 mod fault;
 pub mod limits;
+mod linking;
 mod links;
 mod random;
 mod report;
+mod session;
+#[cfg(test)]
+mod tests_session;
 mod timers;
 mod trace;
 mod watchdog;
@@ -32,6 +37,7 @@ pub use context::Context;
 pub use core::{Lease, Request, WorkerConfig};
 pub use counters::Counters;
 pub use fault::FaultRule;
+pub use linking::Offer;
 pub use random::Random;
 pub use report::CrashCause;
 pub use trace::{JamPoint, JamRing, SignalRing, SignalTrace};

@@ -30,6 +30,12 @@ pub const CLIENT_UNSENT_SOFT: usize = 1 << 20;
 pub const CLIENT_UNSENT_MAX: usize = 128 << 20;
 /// A member that leaves more bytes unread than this has failed: heartbeats would say the same a little later.
 pub const MEMBER_UNSENT_MAX: usize = 1 << 30;
+/// Whoever has executed so many bytes of another data node says so: what the sender keeps is this and what is on its way.
+pub const LINK_ACK_BYTES: u64 = 16 << 10;
+/// Bytes for a data node that are written and not acknowledged; of more the oldest are forgotten. Several times what sockets hold.
+pub const LINK_UNACKED_MAX: usize = 64 << 20;
+/// Acknowledged bytes that a buffer keeps before it moves what follows to its start.
+pub const LINK_KEPT_MIN: usize = 32 << 10;
 /// Most client links of one node: ids from `NodeId::CLIENT_BASE` to the end of 16 bits.
 pub const CLIENTS_MAX: usize = 0x8000;
 /// Most delayed signals of one worker. Each use in the blocks keeps at most one on its way, over a queue of its own: the ends of large
@@ -53,4 +59,6 @@ pub const EPOCH_LEAP_MAX: u64 = 1 << 36;
 const _: () = assert!(SIGNAL_RING.is_power_of_two() && JAM_RING.is_power_of_two());
 // What may still come after blocks refuse: an answer in the making, and what members' links bring until they are not read.
 const _: () = assert!(JOB_BYTES_FULL + apus_types::limits::SIGNAL_BYTES_MAX < JOB_BYTES_MAX / 4);
+// What is read of one frame is not acknowledged before the frame is whole.
+const _: () = assert!(LINK_UNACKED_MAX > 2 * apus_types::limits::SIGNAL_BYTES_MAX + LINK_ACK_BYTES as usize);
 const _: () = assert!(JOB_BYTES_MAX > 4 * apus_types::limits::SIGNAL_BYTES_MAX);

@@ -1,9 +1,10 @@
 //! The sending side of a worker's links and who may talk to us over them.
 //!
-//! The kernel knows a link as an output buffer with a state. The executor announces a link ([`crate::Worker::link_up`]), writes
-//! what [`crate::Worker::output`] holds to wherever it goes, says how much went ([`crate::Worker::sent`]) and reports the end
-//! ([`crate::Worker::link_down`]), which throws away what was unsent: signals to a dead link are lost and counted, like those on
-//! the wire at that moment, and the failure protocol of the conversation deals with both alike.
+//! The kernel knows a link as an output buffer with a state. The executor announces a connection ([`crate::Worker::link_offered`]), writes
+//! what [`crate::Worker::output`] holds to wherever it goes, says how much went ([`crate::Worker::sent`]) and reports its loss
+//! ([`crate::Worker::link_lost`]). A link between data nodes outlives its connections (`session`). The end of a link
+//! throws away what was unsent: signals to a dead link are lost and counted, like those on the wire at that moment, and the failure
+//! protocol of the conversation deals with both alike.
 
 use apus_signal::{Kind, view::View};
 use apus_types::{
@@ -11,7 +12,10 @@ use apus_types::{
     planted::{Bug, planted},
 };
 
-use crate::limits::{BUFFER_BYTES_KEPT, CLIENT_UNSENT_MAX, CLIENTS_MAX, MEMBER_UNSENT_MAX};
+use crate::{
+    limits::{BUFFER_BYTES_KEPT, CLIENT_UNSENT_MAX, CLIENTS_MAX, LINK_KEPT_MIN, MEMBER_UNSENT_MAX},
+    session::{Rank, Session},
+};
 
 #[derive(Default)]
 pub(crate) struct Link {
@@ -20,12 +24,15 @@ pub(crate) struct Link {
     pub out: Vec<u8>,
     /// Bytes at the start of `out` that the executor has written already.
     pub sent: usize,
+    /// Of those, the ones at the start that are not needed any more.
+    pub released: usize,
     /// Is in the list of links to flush.
     pub dirty: bool,
     /// When whole signals came last.
     pub heard: u64,
     /// Of this link in [`Links::unsent_total`].
     counted: usize,
+    pub session: Session,
 }
 
 impl Link {
@@ -33,17 +40,54 @@ impl Link {
     pub fn unsent(&self) -> usize {
         self.out.len() - self.sent
     }
+    #[inline]
+    pub fn output(&self) -> &[u8] {
+        let session = &self.session;
+        if session.awaits_opening() || !session.head.is_empty() {
+            return &session.head;
+        }
+        &self.out[self.sent..]
+    }
     pub fn advance(&mut self, bytes: usize) {
+        let head = &mut self.session.head;
+        if !head.is_empty() {
+            head.drain(..bytes);
+            return;
+        }
         assert!(bytes <= self.unsent(), "executor sent more than there was");
         self.sent += bytes;
-        if self.sent == self.out.len() {
-            self.out.clear();
-            self.out.shrink_to(BUFFER_BYTES_KEPT);
-            self.sent = 0;
-        } else if self.sent > BUFFER_BYTES_KEPT && self.sent * 2 > self.out.len() {
-            self.out.drain(..self.sent);
-            self.sent = 0;
+        if self.session.is_numbered {
+            self.keep_sent();
+        } else {
+            self.release(self.sent);
         }
+    }
+    /// What lies before this place of `out` is not needed any more.
+    pub fn release(&mut self, to: usize) {
+        assert!(self.released <= to && to <= self.sent, "bytes {to} of {} to {}", self.released, self.sent);
+        self.released = to;
+        let least = if self.session.is_numbered { LINK_KEPT_MIN } else { BUFFER_BYTES_KEPT };
+        if to < self.out.len() && (to < least || to * 2 < self.out.len()) {
+            return;
+        }
+        if to == self.out.len() {
+            self.out.clear();
+        } else {
+            self.out.drain(..to);
+        }
+        if self.out.len() <= BUFFER_BYTES_KEPT {
+            self.out.shrink_to(BUFFER_BYTES_KEPT);
+        }
+        self.session.moved(to);
+        self.sent -= to;
+        self.released = 0;
+    }
+    /// It is gone, with all it held.
+    pub fn close(&mut self) {
+        self.up = false;
+        self.out = Vec::new();
+        (self.sent, self.released) = (0, 0);
+        self.session.forget();
     }
 }
 
@@ -67,6 +111,8 @@ pub(crate) struct Links {
     generation: u64,
     /// Of all links, as of when each was looked at last.
     unsent: usize,
+    /// Sessions begun: each has a number of its own.
+    sessions: u64,
     /// Id of the cluster, as that view or before it the configuration says; 0: not known yet.
     pub cluster: u64,
 }
@@ -88,6 +134,7 @@ impl Links {
             dirty: Vec::new(),
             generation: 0,
             unsent: 0,
+            sessions: 0,
             cluster: 0,
         }
     }
@@ -116,14 +163,19 @@ impl Links {
     /// The output buffer of a link that exists, which goes on the list of those to flush.
     #[inline]
     pub fn writer(&mut self, node: NodeId) -> Option<&mut Vec<u8>> {
-        let link = self.get_mut(node)?;
+        self.note_dirty(node);
+        self.get_mut(node).map(|link| &mut link.out)
+    }
+    /// There may be something to flush.
+    #[inline]
+    pub fn note_dirty(&mut self, node: NodeId) {
+        let Some(link) = self.get_mut(node) else { return };
         if !std::mem::replace(&mut link.dirty, true) {
             self.dirty.push(node);
         }
-        self.get_mut(node).map(|link| &mut link.out)
     }
-    /// Makes room for a link that the executor announces.
-    pub fn open(&mut self, node: NodeId, incarnation: u64) {
+    /// Makes room for a link that the executor announces. `numbered`: rank of its first connection.
+    pub fn open(&mut self, node: NodeId, incarnation: u64, numbered: Option<Rank>) {
         let n = usize::from(node.0);
         let (list, at) = if node.is_client() {
             (&mut self.clients, (n - usize::from(NodeId::CLIENT_BASE)) / self.instances)
@@ -138,7 +190,9 @@ impl Links {
         }
         let link = &mut list[at];
         let (out, dirty, counted) = (std::mem::take(&mut link.out), link.dirty, link.counted);
-        *link = Link { up: true, incarnation, out, sent: 0, dirty, heard: 0, counted };
+        self.sessions += 1;
+        let session = numbered.map_or_else(Session::default, |rank| Session::numbered(self.sessions, rank));
+        *link = Link { up: true, incarnation, out, sent: 0, released: 0, dirty, heard: 0, counted, session };
         link.out.clear();
         self.recount(node);
     }
@@ -146,7 +200,7 @@ impl Links {
     #[inline]
     pub fn recount(&mut self, node: NodeId) {
         let Some(link) = self.get_mut(node) else { return };
-        let now = link.unsent();
+        let now = link.out.len() - link.released;
         let before = std::mem::replace(&mut link.counted, now);
         self.unsent = self.unsent + now - before;
     }
@@ -196,7 +250,7 @@ impl Links {
     pub fn generation(&self) -> u32 {
         u32::try_from(self.generation).unwrap_or(u32::MAX)
     }
-    /// Bytes held for all links together, as of the last flush: no walk over all links.
+    /// Bytes held for all links together, unsent or not acknowledged, as of the last flush: no walk over all links.
     pub fn unsent_total(&self) -> usize {
         self.unsent
     }
@@ -245,6 +299,8 @@ pub(crate) fn is_inside_only(kind: Kind) -> bool {
             | Kind::DrainConf
             | Kind::LinkDownRep
             | Kind::LinkUpRep
+            | Kind::LinkSuspendedRep
+            | Kind::LinkResumedRep
             | Kind::ViewOrd
             | Kind::WorkerStuckRep
             | Kind::LeaveOrd

@@ -144,7 +144,22 @@ impl Worker {
     /// # Errors
     /// The stream is not ours to follow: the executor closes the link.
     pub fn deliver_frames(&mut self, source: NodeId, bytes: &[u8]) -> Result<usize, DecodeError> {
-        let mut at = 0;
+        let delivered = self.deliver(source, bytes);
+        if delivered.is_err() && self.core.is_numbered(source) {
+            // The same bytes would come again: there is nothing to go on with.
+            self.core.links.get_mut(source).into_iter().for_each(|link| link.session.is_broken = true);
+        }
+        delivered
+    }
+
+    fn deliver(&mut self, source: NodeId, bytes: &[u8]) -> Result<usize, DecodeError> {
+        let awaits_opening = |link: &crate::links::Link| link.up && link.session.awaits_opening();
+        let opening =
+            if self.core.links.get(source).is_some_and(awaits_opening) { self.core.meet(source, bytes)? } else { 0 };
+        if opening == 0 && self.core.links.get(source).is_some_and(awaits_opening) {
+            return Ok(0);
+        }
+        let mut at = opening;
         while let Some(rest) = bytes.get(at..)
             && let Some(length) = frame_length(rest)?
             && let Some(frame) = rest.get(..length)
@@ -161,10 +176,13 @@ impl Worker {
                 break;
             }
         }
-        if at > 0
+        if at > opening
             && let Some(link) = self.core.links.get_mut(source)
         {
             link.heard = self.core.now;
+            if link.session.receive(at - opening) && link.up {
+                self.core.acknowledge(source);
+            }
         }
         Ok(at)
     }
@@ -214,6 +232,15 @@ impl Worker {
         let Envelope { kind, to, from, .. } = *envelope;
         // A node speaks for itself only, over the link on which it has proven who it is.
         if to.node != config.node || from.node != source || to.block == BlockId::Link || !may_say(source, kind) {
+            if matches!(kind, Kind::LinkAckOrd | Kind::LinkOpenOrd) && from.node == source && to.node == config.node {
+                // Of a link that we are closing nothing is left to be said.
+                let is_closing = self.core.is_numbered(source) && self.core.links.get(source).is_some_and(|l| !l.up);
+                if is_closing {
+                    return Ok(());
+                } else if kind == Kind::LinkAckOrd {
+                    return self.core.acknowledged(source, body);
+                }
+            }
             self.core.counters.dropped_forbidden += 1;
             self.core.log(format_args!("refused {kind:?} from {from:?} to {to:?} over the link of node {source}"));
             return Err(DecodeError);
@@ -351,6 +378,12 @@ impl Worker {
         }
     }
 
+    /// Of this worker's executor to a block of this worker.
+    pub(crate) fn dispatch_own(&mut self, kind: Kind, to: BlockRef, body: &[u8]) {
+        let from = self.core.link_ref();
+        self.dispatch(&Envelope { kind, to, from, epoch: self.core.epoch, trace: 0, generation: 0 }, body);
+    }
+
     fn note_view(&mut self, body: &[u8]) {
         match View::from_bytes(body) {
             Ok(view) => self.core.links.note_view(&view, self.core.config.node),
@@ -388,83 +421,12 @@ impl Worker {
 
     // ---- links
 
-    /// A link stands: signals may leave by it. Members are reported to QMGR (on a management node: to MGMT), clients to every TC
-    /// before anything that they send; of a client `incarnation` is the id that it chose for itself.
-    pub fn link_up(&mut self, node: NodeId, incarnation: u64) {
-        self.core.links.open(node, incarnation);
-        if !node.is_client() {
-            return self.report_link(Kind::LinkUpRep, node, incarnation);
-        }
-        let from = self.core.link_ref();
-        let mut body = Vec::with_capacity(10);
-        body.put_u16(node.0);
-        body.put_u64(incarnation);
-        for instance in (0..self.core.config.instances).filter(|_| from.node.is_data()) {
-            let to = BlockRef { block: BlockId::Tc, instance, ..from };
-            if instance == self.core.config.worker {
-                // At once, as what the client sends to this worker: the job buffer may be long.
-                let kind = Kind::ClientUpRep;
-                self.dispatch(&Envelope { kind, to, from, epoch: self.core.epoch, trace: 0, generation: 0 }, &body);
-            } else {
-                self.core.send(from, to, Kind::ClientUpRep, 0, |b| b.put_bytes(&body));
-            }
-        }
-    }
-    /// A link is gone, what was unsent with it. A client's end is reported to every TC and to DIH.
-    pub fn link_down(&mut self, node: NodeId) {
-        let Some(link) = self.core.links.get_mut(node) else { return };
-        let incarnation = link.incarnation;
-        link.up = false;
-        link.out = Vec::new();
-        link.sent = 0;
-        self.core.links.recount(node);
-        if !node.is_client() {
-            self.report_link(Kind::LinkDownRep, node, incarnation);
-            return;
-        }
-        let from = self.core.link_ref();
-        for instance in 0..self.core.config.instances {
-            let to = BlockRef { block: BlockId::Tc, instance, ..from };
-            self.core.send(from, to, Kind::ClientGoneRep, 0, |b| b.put_u16(node.0));
-        }
-        let dih = BlockRef { block: BlockId::Dih, instance: 0, ..from };
-        self.core.send(from, dih, Kind::ClientGoneRep, 0, |b| b.put_u16(node.0));
-    }
     /// A file was written for a block, or not.
     pub fn file_done(&mut self, asker: BlockRef, token: u64, outcome: Result<(), String>) {
         let kind = if outcome.is_ok() { Kind::FileConf } else { Kind::FileRef };
         let done = FileDone { token, reason: outcome.err().unwrap_or_default() };
         let from = self.core.link_ref();
         self.core.send(from, asker, kind, 0, |b| done.encode(b));
-    }
-    fn report_link(&mut self, kind: Kind, node: NodeId, incarnation: u64) {
-        let from = self.core.link_ref();
-        let to = if from.node.is_mgmt() { (BlockId::Mgmt, 0) } else { (BlockId::Qmgr, BlockRef::CONTROL) };
-        self.core.send(from, BlockRef::new(from.node, to.0, to.1), kind, 0, |b| {
-            b.put_u16(node.0);
-            b.put_u8(from.instance);
-            b.put_u64(incarnation);
-        });
-    }
-    /// Takes a link off the list of those with something to send.
-    pub fn next_dirty(&mut self) -> Option<NodeId> {
-        let node = self.core.links.dirty.pop()?;
-        if let Some(link) = self.core.links.get_mut(node) {
-            link.dirty = false;
-        }
-        self.core.links.recount(node);
-        Some(node)
-    }
-    /// Bytes to send over the link.
-    pub fn output(&self, node: NodeId) -> &[u8] {
-        self.core.links.get(node).and_then(|link| link.out.get(link.sent..)).unwrap_or(&[])
-    }
-    /// So many bytes of [`Worker::output`] are on their way.
-    pub fn sent(&mut self, node: NodeId, bytes: usize) {
-        if let Some(link) = self.core.links.get_mut(node) {
-            link.advance(bytes);
-        }
-        self.core.links.recount(node);
     }
     /// Whether to read from this link now; a client that does not read its answers, or a worker that is behind, says no.
     pub fn may_read(&self, node: NodeId) -> bool {

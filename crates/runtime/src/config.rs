@@ -62,6 +62,12 @@ pub const ACCEPTS_PER_ROUND: usize = 32;
 pub const REDIAL_MS: (u64, u64) = (20, 500);
 /// An attempt to connect is given up after this many milliseconds.
 pub const CONNECT_TIMEOUT_MS: u64 = 2_000;
+/// The same of an attempt to go on with a link whose connection was lost: the network may be back sooner than TCP asks again.
+pub const RESUME_CONNECT_TIMEOUT_MS: u64 = 250;
+/// Its hello is over after so many milliseconds, or tried again.
+pub const RESUME_HELLO_TIMEOUT_MS: u64 = 1_000;
+/// Pause between two such attempts, in milliseconds.
+pub const RESUME_PAUSE_MS: u64 = 5;
 /// Bytes read from a socket at once.
 pub const READ_BYTES: usize = 256 << 10;
 /// Most bytes in a ring between two workers before its sender keeps them to itself.

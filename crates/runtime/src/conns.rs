@@ -50,36 +50,46 @@ impl Conns {
         }
     }
 
-    /// Takes over a link. One that stood before to the same node is closed: the peer has given it up.
-    /// Returns the node if the new link could not be opened.
+    /// Takes over a connection, unless the worker has a better one; one that it had before to the same node is closed.
+    /// Returns the node if it has none now.
     pub fn open(&mut self, link: NewLink, poll: &Poll, worker: &mut Worker) -> Option<NodeId> {
-        let (node, incarnation) = (link.node, link.incarnation);
+        let node = link.node;
+        if !worker.link_offered(node, link.offer) {
+            return if self.by_node.contains_key(&node) { None } else { Some(node) };
+        }
+        if let Some(&slot) = self.by_node.get(&node) {
+            self.take_slot(slot);
+        }
         if !node.is_client() {
             // Heartbeats pass over the control worker's link alone: a data link that the network has lost ends by this.
             let _ = rustix::net::sockopt::set_tcp_user_timeout(&link.stream, LINK_SILENCE_MS);
         }
-        self.close(node, worker);
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() - 1
         });
         if poll.add(&link.stream, slot as u64, Interest::READ).is_err() {
             self.free.push(slot);
+            worker.link_lost(node);
             return Some(node);
         }
         self.slots[slot] = Some(Conn { link, partial: Vec::new(), interest: Interest::READ });
         self.by_node.insert(node, slot);
-        worker.link_up(node, incarnation);
         None
     }
 
-    fn close_slot(&mut self, slot: usize, worker: &mut Worker) -> Option<NodeId> {
+    fn take_slot(&mut self, slot: usize) -> Option<NodeId> {
         let conn = self.slots.get_mut(slot)?.take()?;
         let node = conn.link.node;
         self.free.push(slot);
         self.by_node.remove(&node);
         self.paused.retain(|&s| s != slot);
-        worker.link_down(node);
+        Some(node)
+    }
+
+    fn close_slot(&mut self, slot: usize, worker: &mut Worker) -> Option<NodeId> {
+        let node = self.take_slot(slot)?;
+        worker.link_lost(node);
         Some(node)
     }
 

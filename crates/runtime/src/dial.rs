@@ -1,7 +1,10 @@
-//! Links that this node makes: to data nodes with lower ids, to management nodes.
+//! Connections that this node makes: to data nodes with lower ids and to management nodes, so that links begin, and to all data nodes,
+//! so that links go on whose connection was lost.
 //!
-//! Each peer has a thread that sleeps until a worker lacks its link, so that resolving a name or waiting for a dead host holds
-//! up nobody else. It dials, says hello, hands the socket to the worker, and tries again with a growing pause.
+//! Each peer has a thread that sleeps until a worker lacks something, so that resolving a name or waiting for a dead host holds
+//! up nobody else. It dials, says hello, hands the socket to the worker, and tries again with a growing pause. A link that lost its
+//! connection is dialled at once, from both ends. Where nobody listens any more, or somebody else, its process is gone, and the worker
+//! is told: this is how a killed process is seen within a round trip.
 
 use std::{
     io::{self, Read, Write},
@@ -10,32 +13,54 @@ use std::{
     time::Duration,
 };
 
-use apus_auth::{Connector, Progress, member_id, role_of};
+use apus_auth::{Connector, Failure, Progress, member_id, role_of};
+use apus_kernel::Offer;
 use apus_signal::{
     envelope::ENVELOPE_BYTES,
     hello::{HELLO_BYTES_MAX, Hello},
 };
-use apus_types::NodeId;
+use apus_types::{ErrorCode, NodeId};
 
 use crate::{
-    config::{CONNECT_TIMEOUT_MS, HELLO_TIMEOUT_MS, REDIAL_MS},
+    config::{
+        CONNECT_TIMEOUT_MS, HELLO_TIMEOUT_MS, REDIAL_MS, RESUME_CONNECT_TIMEOUT_MS, RESUME_HELLO_TIMEOUT_MS,
+        RESUME_PAUSE_MS,
+    },
     crash, log,
-    shared::{NewLink, Shared, lock},
+    shared::{Arrival, NewLink, Shared, lock},
 };
+
+/// What a worker lacks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lack {
+    Nothing,
+    /// A link, from the beginning.
+    Link,
+    /// The connection of this number to go on with its link.
+    Connection(u32),
+}
 
 struct Wanted {
     address: String,
-    /// Lacks its link, by worker from `first` on.
-    missing: Vec<bool>,
+    /// By worker from `first` on.
+    lacks: Vec<Lack>,
     first: u8,
+    /// Links are begun from here, not only taken up again.
+    begins: bool,
 }
 
 impl Wanted {
-    fn set_missing(&mut self, worker: u8, is_missing: bool) {
-        let place = worker.checked_sub(self.first).map(usize::from);
-        if let Some(missing) = place.and_then(|p| self.missing.get_mut(p)) {
-            *missing = is_missing;
-        }
+    fn lack(&mut self, worker: u8) -> Option<&mut Lack> {
+        let place = worker.checked_sub(self.first).map(usize::from)?;
+        self.lacks.get_mut(place)
+    }
+    /// A link that waits for its connection goes first, and of these the control worker's, which heartbeats pass over.
+    fn next(&self) -> Option<(u8, Lack)> {
+        let at = |wanted: fn(&Lack) -> bool| self.lacks.iter().rposition(wanted);
+        let connection = at(|lack| matches!(lack, Lack::Connection(_)));
+        let link = || self.lacks.iter().position(|lack| *lack == Lack::Link).filter(|_| self.begins);
+        let place = connection.or_else(link)?;
+        Some((place as u8 + self.first, self.lacks[place]))
     }
 }
 
@@ -47,24 +72,40 @@ pub struct Peer {
 
 impl Peer {
     /// To be linked with from so many workers, beginning with `first`.
-    fn new(address: &str, first: u8, links: u8) -> Peer {
-        let wanted = Wanted { address: address.to_owned(), missing: vec![true; usize::from(links)], first };
+    fn new(address: &str, first: u8, links: u8, begins: bool) -> Peer {
+        let lacks = vec![Lack::Link; usize::from(links)];
+        let wanted = Wanted { address: address.to_owned(), lacks, first, begins };
         Peer { wanted: Mutex::new(wanted), changed: Condvar::new() }
+    }
+    fn set(&self, worker: u8, lack: Lack) {
+        lock(&self.wanted).lack(worker).into_iter().for_each(|l| *l = lack);
+        self.changed.notify_all();
     }
     /// The worker's link ended.
     pub fn redial(&self, worker: u8) {
-        lock(&self.wanted).set_missing(worker, true);
-        self.changed.notify_all();
+        self.set(worker, Lack::Link);
+    }
+    /// The worker's link lost its connection.
+    pub fn resume(&self, worker: u8, number: u32) {
+        self.set(worker, Lack::Connection(number));
+    }
+    /// The worker has a connection, whoever dialled it.
+    pub fn linked(&self, worker: u8) {
+        self.set(worker, Lack::Nothing);
+    }
+    /// An attempt has come to something, unless the worker lacks something else by now.
+    fn done(&self, worker: u8, lack: Lack) {
+        lock(&self.wanted).lack(worker).filter(|l| **l == lack).into_iter().for_each(|l| *l = Lack::Nothing);
     }
     pub fn notify(&self) {
         self.changed.notify_all();
     }
-    /// Waits until a link is missing.
-    fn next(&self, shared: &Shared) -> Option<(u8, String)> {
+    /// Waits until something is lacking.
+    fn next(&self, shared: &Shared) -> Option<(u8, Lack, String)> {
         let mut wanted = lock(&self.wanted);
         while !shared.is_stopping() {
-            if let Some(worker) = wanted.missing.iter().position(|&missing| missing) {
-                return Some((worker as u8 + wanted.first, wanted.address.clone()));
+            if let Some((worker, lack)) = wanted.next() {
+                return Some((worker, lack, wanted.address.clone()));
             }
             wanted = self.changed.wait(wanted).unwrap_or_else(PoisonError::into_inner);
         }
@@ -76,21 +117,21 @@ impl Peer {
     }
 }
 
-/// Keeps links to `node` from now on. Nodes that dial us are left alone.
+/// Keeps links to `node` from now on. A data node with a higher id begins them itself: it is dialled only to go on with one.
 pub fn connect(shared: &Arc<Shared>, node: NodeId, address: &str) {
     let own = shared.config.node;
-    if node == own || node.is_client() || (node.is_data() && own.is_data() && node > own) {
+    if node == own || node.is_client() {
         return;
     }
-    let (first, links) =
-        if node.is_data() && own.is_data() { (0, shared.config.places()) } else { (shared.config.control_place(), 1) };
+    let are_data = node.is_data() && own.is_data();
+    let (first, links) = if are_data { (0, shared.config.places()) } else { (shared.config.control_place(), 1) };
     let mut peers = lock(&shared.peers);
     if let Some(peer) = peers.get(&node) {
         address.clone_into(&mut lock(&peer.wanted).address);
         peer.notify();
         return;
     }
-    let peer = Arc::new(Peer::new(address, first, links));
+    let peer = Arc::new(Peer::new(address, first, links, !are_data || node < own));
     peers.insert(node, Arc::clone(&peer));
     drop(peers);
     spawn(shared, peer, Some(node));
@@ -98,7 +139,7 @@ pub fn connect(shared: &Arc<Shared>, node: NodeId, address: &str) {
 
 /// Keeps a link to a management node whose id its hello will tell.
 pub fn connect_mgmt(shared: &Arc<Shared>, address: &str) {
-    spawn(shared, Arc::new(Peer::new(address, shared.config.control_place(), 1)), None);
+    spawn(shared, Arc::new(Peer::new(address, shared.config.control_place(), 1, true)), None);
 }
 
 fn spawn(shared: &Arc<Shared>, peer: Arc<Peer>, node: Option<NodeId>) {
@@ -111,36 +152,57 @@ fn keep(shared: &Shared, peer: &Arc<Peer>, mut node: Option<NodeId>) {
     let (first, longest) = REDIAL_MS;
     let mut pause = first;
     let mut last_error = String::new();
-    while let Some((worker, address)) = peer.next(shared) {
-        match dial(shared, &address, worker, node) {
-            Ok(link) => {
+    while let Some((worker, lack, address)) = peer.next(shared) {
+        let door = &shared.doors[usize::from(worker)];
+        match (dial(shared, &address, worker, node, lack), lack, node) {
+            (Ok(link), ..) => {
                 if node.is_none() {
                     node = Some(link.node);
                     lock(&shared.peers).insert(link.node, Arc::clone(peer));
                 }
-                lock(&peer.wanted).set_missing(worker, false);
-                shared.doors[usize::from(worker)].push_link(link);
+                peer.done(worker, lack);
+                door.push(Arrival::Link(link));
                 pause = first;
                 last_error.clear();
             }
-            Err(e) => {
+            (Err(e), Lack::Connection(number), Some(node)) if is_refused(&e) => {
+                log::line(format!("node {}: node {node} is not there any more: {e}", shared.config.node));
+                peer.done(worker, lack);
+                door.push(Arrival::Refused { node, number });
+            }
+            (Err(e), ..) => {
                 let error = e.to_string();
                 if error != last_error {
                     log::line(format!("node {}: no link to {address} yet: {error}", shared.config.node));
                     last_error = error;
                 }
-                peer.pause(pause);
-                pause = (pause * 2).min(longest);
+                if matches!(lack, Lack::Connection(_)) {
+                    peer.pause(RESUME_PAUSE_MS);
+                } else {
+                    peer.pause(pause);
+                    pause = (pause * 2).min(longest);
+                }
             }
         }
     }
 }
 
-fn dial(shared: &Shared, address: &str, worker: u8, expected: Option<NodeId>) -> io::Result<NewLink> {
-    let mut stream = connect_any(address)?;
+/// The process that was there is not: nobody listens, or somebody else does, or somebody who does not let us in.
+fn is_refused(error: &io::Error) -> bool {
+    let failure = || error.get_ref().and_then(|inner| inner.downcast_ref::<Failure>());
+    error.kind() == io::ErrorKind::ConnectionRefused
+        || failure().is_some_and(|f| f.code != ErrorCode::ProtocolViolation)
+}
+
+fn dial(shared: &Shared, address: &str, worker: u8, expected: Option<NodeId>, lack: Lack) -> io::Result<NewLink> {
+    let (number, connect_ms, hello_ms) = match lack {
+        Lack::Connection(number) => (number, RESUME_CONNECT_TIMEOUT_MS, RESUME_HELLO_TIMEOUT_MS),
+        Lack::Nothing | Lack::Link => (0, CONNECT_TIMEOUT_MS, HELLO_TIMEOUT_MS),
+    };
+    let mut stream = connect_any(address, connect_ms)?;
     stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(Duration::from_millis(HELLO_TIMEOUT_MS)))?;
-    stream.set_write_timeout(Some(Duration::from_millis(HELLO_TIMEOUT_MS)))?;
+    stream.set_read_timeout(Some(Duration::from_millis(hello_ms)))?;
+    stream.set_write_timeout(Some(Duration::from_millis(hello_ms)))?;
     let own = shared.config.node;
     let request = Hello {
         role: role_of(own) as i32,
@@ -152,6 +214,7 @@ fn dial(shared: &Shared, address: &str, worker: u8, expected: Option<NodeId>) ->
         worker: if expected.is_none_or(NodeId::is_mgmt) { 0 } else { u32::from(worker) },
         workers: u32::from(shared.config.workers),
         name: shared.config.build.clone(),
+        number,
         ..Hello::default()
     };
     let mut nonce = [0; apus_auth::NONCE_BYTES];
@@ -166,13 +229,13 @@ fn dial(shared: &Shared, address: &str, worker: u8, expected: Option<NodeId>) ->
     stream.set_read_timeout(None)?;
     stream.set_write_timeout(None)?;
     stream.set_nonblocking(true)?;
-    Ok(NewLink { stream, node, incarnation: answer.incarnation })
+    Ok(NewLink { stream, node, offer: Offer { incarnation: answer.incarnation, number, dialled: true } })
 }
 
-fn connect_any(address: &str) -> io::Result<TcpStream> {
+fn connect_any(address: &str, timeout_ms: u64) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for candidate in address.to_socket_addrs()? {
-        match TcpStream::connect_timeout(&candidate, Duration::from_millis(CONNECT_TIMEOUT_MS)) {
+        match TcpStream::connect_timeout(&candidate, Duration::from_millis(timeout_ms)) {
             Ok(stream) => return Ok(stream),
             Err(e) => last = e,
         }

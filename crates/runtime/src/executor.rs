@@ -17,7 +17,7 @@ use crate::{
     log,
     node::Stop,
     poll::{Interest, Poll, Ready},
-    shared::{Door, Shared, lock},
+    shared::{Arrival, Door, Shared, lock},
 };
 
 /// A ring that was full is tried again after this long.
@@ -147,10 +147,8 @@ impl Executor {
             }
         }
         self.ready = ready;
-        for link in door.take_links() {
-            if let Some(node) = self.conns.open(link, &self.poll, &mut self.worker) {
-                self.link_ended(node);
-            }
+        for arrival in door.take_arrivals() {
+            self.arrived(arrival);
         }
         for done in door.take_files() {
             self.worker.file_done(done.asker, done.token, done.outcome);
@@ -163,6 +161,25 @@ impl Executor {
         }
         for node in self.conns.resume(&self.poll, &mut self.worker, now) {
             self.link_ended(node);
+        }
+    }
+
+    fn arrived(&mut self, arrival: Arrival) {
+        let worker = self.worker.config().worker;
+        match arrival {
+            Arrival::Link(link) => {
+                let node = link.node;
+                if self.conns.open(link, &self.poll, &mut self.worker).is_some() {
+                    self.link_ended(node);
+                } else if let Some(peer) = lock(&self.shared.peers).get(&node) {
+                    peer.linked(worker);
+                }
+            }
+            Arrival::Refused { node, number } => {
+                if self.worker.link_refused(node, number) {
+                    self.link_ended(node);
+                }
+            }
         }
     }
 
@@ -190,12 +207,17 @@ impl Executor {
         }
     }
 
-    /// The kernel knows already; here the id of a client is given back or a member dialled again.
+    /// The kernel knows already, be it that the link has ended or waits for another connection; here the id of a client is given back or a
+    /// member dialled again.
     fn link_ended(&mut self, node: NodeId) {
         if node.is_client() {
             lock(&self.shared.client_ids).give_back(node);
         } else if let Some(peer) = lock(&self.shared.peers).get(&node) {
-            peer.redial(self.worker.config().worker);
+            let worker = self.worker.config().worker;
+            match self.worker.awaits_connection(node) {
+                Some(number) => peer.resume(worker, number),
+                None => peer.redial(worker),
+            }
         }
     }
 
@@ -214,7 +236,8 @@ impl Executor {
                     }
                 }
                 Request::Close { node } => {
-                    if self.conns.close(node, &mut self.worker) {
+                    // A link to a data node may wait for a connection.
+                    if self.conns.close(node, &mut self.worker) || node.is_data() {
                         self.link_ended(node);
                     }
                 }

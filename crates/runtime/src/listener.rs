@@ -14,6 +14,7 @@ use std::{
 };
 
 use apus_auth::{Acceptor, Failure, Progress, member_id, role_of};
+use apus_kernel::Offer;
 use apus_signal::{
     envelope::ENVELOPE_BYTES,
     hello::{HELLO_BYTES_MAX, Hello, Role},
@@ -25,7 +26,7 @@ use crate::{
     log,
     poll::{Interest, Poll, Ready},
     quiet::Quiet,
-    shared::{NewLink, Shared, lock},
+    shared::{Arrival, NewLink, Shared, lock},
 };
 
 const LISTENER_TOKEN: u64 = u64::MAX;
@@ -230,8 +231,8 @@ impl Hellos {
             if cluster == 0 || hello.cluster == 0 {
                 return no("one of us does not know its cluster yet".to_owned());
             }
-            if node < own.node {
-                return no("the node with the higher id dials".to_owned());
+            if node < own.node && hello.number == 0 {
+                return no("the node with the higher id begins a link".to_owned());
             }
             if hello.workers != u32::from(own.workers) {
                 return no(format!("all data nodes have {} workers, not {}", own.workers, hello.workers));
@@ -253,8 +254,8 @@ impl Hellos {
         // The socket is fresh: its buffer takes these few bytes at once or the peer is gone. The worker's epoll takes over.
         let sent = (&stream).write(&bytes).is_ok_and(|n| n == bytes.len()) && self.poll.remove(&stream).is_ok();
         if sent {
-            let incarnation = hello.incarnation;
-            self.shared.doors[worker].push_link(NewLink { stream, node, incarnation });
+            let offer = Offer { incarnation: hello.incarnation, number: hello.number, dialled: false };
+            self.shared.doors[worker].push(Arrival::Link(NewLink { stream, node, offer }));
         } else if node.is_client() {
             lock(&self.shared.client_ids).give_back(node);
         }

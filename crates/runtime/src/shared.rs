@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use apus_kernel::{Lease, limits::CLIENTS_MAX};
+use apus_kernel::{Lease, Offer, limits::CLIENTS_MAX};
 use apus_signal::BlockRef;
 use apus_types::NodeId;
 
@@ -64,11 +64,21 @@ impl Ring {
     }
 }
 
-/// A link whose hello is done.
+/// A connection whose hello is done.
 pub struct NewLink {
     pub stream: TcpStream,
     pub node: NodeId,
-    pub incarnation: u64,
+    pub offer: Offer,
+}
+
+/// What the threads that dial and listen have for a worker.
+pub enum Arrival {
+    Link(NewLink),
+    /// Nobody answers for the process to which a link was, when it was dialled with this number.
+    Refused {
+        node: NodeId,
+        number: u32,
+    },
 }
 
 /// A file was written, or not.
@@ -87,8 +97,8 @@ pub struct Door {
     rounds: AtomicU64,
     /// Its thread, once that runs.
     thread: OnceLock<trail::Thread>,
-    links: Mutex<Vec<NewLink>>,
-    has_links: AtomicBool,
+    arrivals: Mutex<Vec<Arrival>>,
+    has_arrivals: AtomicBool,
     files: Mutex<Vec<FileDone>>,
     has_files: AtomicBool,
     /// From each worker of the node.
@@ -102,8 +112,8 @@ impl Door {
             sleeping: AtomicBool::new(false),
             rounds: AtomicU64::new(0),
             thread: OnceLock::new(),
-            links: Mutex::new(Vec::new()),
-            has_links: AtomicBool::new(false),
+            arrivals: Mutex::new(Vec::new()),
+            has_arrivals: AtomicBool::new(false),
             files: Mutex::new(Vec::new()),
             has_files: AtomicBool::new(false),
             rings: (0..workers).map(|_| Ring::default()).collect(),
@@ -138,9 +148,9 @@ impl Door {
         self.rings[usize::from(from_worker)].push(bytes);
         self.wake();
     }
-    pub fn push_link(&self, link: NewLink) {
-        lock(&self.links).push(link);
-        self.has_links.store(true, Ordering::SeqCst);
+    pub fn push(&self, arrival: Arrival) {
+        lock(&self.arrivals).push(arrival);
+        self.has_arrivals.store(true, Ordering::SeqCst);
         self.wake();
     }
     pub fn push_file(&self, done: FileDone) {
@@ -154,17 +164,17 @@ impl Door {
         }
         std::mem::take(&mut *lock(&self.files))
     }
-    pub fn take_links(&self) -> Vec<NewLink> {
-        if !self.has_links.swap(false, Ordering::SeqCst) {
+    pub fn take_arrivals(&self) -> Vec<Arrival> {
+        if !self.has_arrivals.swap(false, Ordering::SeqCst) {
             return Vec::new();
         }
-        std::mem::take(&mut *lock(&self.links))
+        std::mem::take(&mut *lock(&self.arrivals))
     }
     /// Announces sleep. False: something came meanwhile, do not. Whoever leaves something sets its flag before it reads
     /// `sleeping`, and we set `sleeping` before we read the flags, so that one of the two sees the other.
     pub fn may_sleep(&self) -> bool {
         self.sleeping.store(true, Ordering::SeqCst);
-        let idle = !self.has_links.load(Ordering::SeqCst)
+        let idle = !self.has_arrivals.load(Ordering::SeqCst)
             && !self.has_files.load(Ordering::SeqCst)
             && self.rings.iter().all(|ring| !ring.filled.load(Ordering::SeqCst));
         if !idle {

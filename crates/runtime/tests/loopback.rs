@@ -3,7 +3,10 @@
 use std::{
     io::{Read, Write},
     net::{SocketAddr, TcpStream},
-    sync::mpsc::{Receiver, Sender, channel},
+    sync::{
+        Arc, OnceLock,
+        mpsc::{Receiver, Sender, channel},
+    },
     time::Duration,
 };
 
@@ -27,7 +30,9 @@ const ROUNDS: u64 = 500;
 struct Bouncer {
     me: BlockRef,
     tell: Sender<(NodeId, Kind, u64)>,
-    connect: Option<(NodeId, String)>,
+    /// Where the other node is, when that is known.
+    peer: Arc<OnceLock<SocketAddr>>,
+    is_dialled: bool,
 }
 
 impl Block for Bouncer {
@@ -37,6 +42,7 @@ impl Block for Bouncer {
     fn receive(&mut self, envelope: &Envelope, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
         let mut r = Reader::new(body);
         match envelope.kind {
+            Kind::LinkSuspendedRep | Kind::LinkResumedRep => {}
             Kind::LinkUpRep | Kind::LinkDownRep => {
                 let (_peer, worker) = (r.u16()?, r.u8()?);
                 let _ = self.tell.send((self.me.node, envelope.kind, u64::from(worker)));
@@ -56,8 +62,10 @@ impl Block for Bouncer {
     fn tick(&mut self, ctx: &mut Context<'_>) {
         // Data nodes link up only when both know their cluster.
         ctx.set_cluster(7);
-        if let Some((node, address)) = self.connect.take() {
-            ctx.connect_to(node, &address);
+        let peer = NodeId(3 - self.me.node.0);
+        if let Some(address) = self.peer.get().filter(|_| !self.is_dialled && self.me.instance == 0) {
+            ctx.connect_to(peer, &address.to_string());
+            self.is_dialled = true;
         }
         // Again and again: an answer by a link that does not stand yet is lost.
         for instance in [0, 1, BlockRef::CONTROL] {
@@ -77,7 +85,7 @@ fn keys() -> Keys {
 
 type Told = Receiver<(NodeId, Kind, u64)>;
 
-fn start(id: u16, peer: Option<SocketAddr>) -> (Node, SocketAddr, Told) {
+fn start(id: u16, peer: &Arc<OnceLock<SocketAddr>>) -> (Node, SocketAddr, Told) {
     let node = NodeId(id);
     let bound = Bound::new(DataNodeConfig {
         node,
@@ -91,11 +99,10 @@ fn start(id: u16, peer: Option<SocketAddr>) -> (Node, SocketAddr, Told) {
     .expect("a free port");
     let address = bound.address().expect("bound");
     let (tell, told) = channel();
-    let connect = peer.map(|a| (NodeId(1), a.to_string()));
+    let peer = Arc::clone(peer);
     let build = move |who: &WorkerConfig| -> Vec<Box<dyn Block>> {
         let me = BlockRef::new(who.node, BlockId::Qmgr, who.instance());
-        let connect = if who.worker == 0 { connect.clone() } else { None };
-        vec![Box::new(Bouncer { me, tell: tell.clone(), connect })]
+        vec![Box::new(Bouncer { me, tell: tell.clone(), peer: Arc::clone(&peer), is_dialled: false })]
     };
     (bound.start(build).expect("threads"), address, told)
 }
@@ -151,8 +158,11 @@ fn is_closed(stream: &mut TcpStream) -> bool {
 
 #[test]
 fn nodes_link_talk_and_notice_the_end() {
-    let (one, address, told_one) = start(1, None);
-    let (two, _, told_two) = start(2, Some(address));
+    let (one_at, two_at) = <(Arc<OnceLock<_>>, Arc<OnceLock<_>>)>::default();
+    let (one, address, told_one) = start(1, &two_at);
+    let _ = one_at.set(address);
+    let (two, address, told_two) = start(2, &one_at);
+    let _ = two_at.set(address);
     assert_eq!(all_links(&told_two, Kind::LinkUpRep), [0, 1, BlockRef::CONTROL.into()]);
     for told in [&told_one; 3] {
         assert_eq!(hear(told, Kind::HeartbeatRep), ROUNDS);
@@ -193,7 +203,7 @@ fn is_served(stream: &mut TcpStream) -> bool {
 
 #[test]
 fn clients_are_answered_and_strangers_refused() {
-    let (node, address, _told) = start(1, None);
+    let (node, address, _told) = start(1, &Arc::default());
     let own = NodeId(1);
     assert!(is_closed(&mut connect(address, b"GET / HTTP/1.1\r\nHost: a database is no web server\r\n\r\n")));
     let (_, good) = Connector::new(client_hello(), &keys().client, [9; 32]);
@@ -255,7 +265,7 @@ fn clients_are_answered_and_strangers_refused() {
 /// One stranger with more connections than a node hears at once keeps nobody out.
 #[test]
 fn a_flood_of_strangers_keeps_nobody_out() {
-    let (node, address, _told) = start(1, None);
+    let (node, address, _told) = start(1, &Arc::default());
     let (_, hello) = Connector::new(client_hello(), &keys().client, [9; 32]);
     // Silent ones, and ones that stop half way.
     let mut strangers: Vec<TcpStream> = Vec::new();

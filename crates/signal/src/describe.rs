@@ -59,7 +59,9 @@ pub fn describe(kind: Kind, body: &[u8]) -> Option<String> {
         Kind::CopyFragReq | Kind::CopyFragConf | Kind::CopyFragRef => fixed(CopyFrag::decode(body)),
         Kind::CopyRowsOrd => fixed(CopyRowsOrd::decode(body)),
         Kind::CopyRowsConf => fixed(CopyRowsConf::decode(body)),
-        Kind::LinkDownRep | Kind::LinkUpRep => fixed(LinkRep::decode(body)),
+        Kind::LinkDownRep | Kind::LinkUpRep | Kind::LinkSuspendedRep | Kind::LinkResumedRep => {
+            fixed(LinkRep::decode(body))
+        }
         _ => describe_message(kind, body),
     }
 }

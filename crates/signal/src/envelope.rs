@@ -10,7 +10,7 @@ use apus_types::{Epoch, NodeId, limits::SIGNAL_BYTES_MAX};
 use crate::codec::DecodeError;
 
 /// Version of this protocol; a peer with another major form is refused at the hello.
-pub const PROTOCOL_VERSION: u8 = 1;
+pub const PROTOCOL_VERSION: u8 = 2;
 /// Bytes of an envelope.
 pub const ENVELOPE_BYTES: usize = 32;
 
@@ -117,6 +117,14 @@ kinds! {
     PingConf = 6;
     HelloProofReq = 7;
     HelloProofConf = 8;
+    /// First on each connection between data nodes: own session, the other's, bytes received in it, `u64` each. See the kernel's `session`.
+    LinkOpenOrd = 9;
+    /// Bytes received, `u64`.
+    LinkAckOrd = 10;
+    /// Inside a node: the connection of a link to a member was lost, and another is dialled; body as `LinkDownRep`.
+    LinkSuspendedRep = 11;
+    /// Inside a node: the link goes on where it was.
+    LinkResumedRep = 12;
 
     // Clients to LDM, past the coordinator: modules `key_read`, `scan`.
     ReadReq = 16;

@@ -45,6 +45,9 @@ pub struct Hello {
     /// Of this connection alone, 32 bytes; what is proven of the link holds for no other. Empty in the last answer.
     #[prost(bytes = "vec", tag = "10")]
     pub nonce: Vec<u8>,
+    /// Between data nodes: how often their link was taken up before; 0: it is to begin anew.
+    #[prost(uint32, tag = "11")]
+    pub number: u32,
 }
 
 /// "APUSLINK", little-endian.

@@ -290,7 +290,7 @@ pub struct RecoveredRep {
     pub partitions: Vec<u32>,
 }
 
-/// `LinkUpRep`, `LinkDownRep` (executor to QMGR): `node u16, worker u8, incarnation u64`.
+/// `LinkUpRep`, `LinkDownRep`, `LinkSuspendedRep`, `LinkResumedRep` (executor to QMGR): `node u16, worker u8, incarnation u64`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LinkRep {
     pub node: apus_types::NodeId,

@@ -126,6 +126,10 @@ pub struct Cluster {
     ring_last: BTreeMap<(NodeId, u8, u8), u64>,
     /// Pairs (dialler, dialled) that are linked again whenever they are not, with the incarnation that the address names.
     pub(crate) wanted: BTreeMap<(NodeId, NodeId), u64>,
+    /// Pairs of which the first knows where the second is.
+    pub(crate) addresses: BTreeSet<(NodeId, NodeId)>,
+    /// Where nodes are kept apart, directions in which a dial is refused; in others it is not answered.
+    pub(crate) refusing: BTreeSet<(Party, Party)>,
     /// Dials in the queue.
     pub(crate) dialling: BTreeSet<(NodeId, NodeId, u8)>,
     /// Link ends at which a worker would not read.
@@ -173,6 +177,8 @@ impl Cluster {
             next_client: BTreeMap::new(),
             ring_last: BTreeMap::new(),
             wanted: BTreeMap::new(),
+            addresses: BTreeSet::new(),
+            refusing: BTreeSet::new(),
             dialling: BTreeSet::new(),
             held: BTreeSet::new(),
             barred: Vec::new(),
@@ -188,7 +194,11 @@ impl Cluster {
         nodes.iter().for_each(|&(node, _)| cluster.start(node));
         if cluster.config.link_all {
             for &(a, _) in &nodes {
-                nodes.iter().filter(|&&(b, _)| b < a).for_each(|&(b, _)| cluster.want(a, b, 0));
+                nodes.iter().filter(|&&(b, _)| b != a).for_each(|&(b, _)| {
+                    if b < a || (a.is_data() && b.is_data()) {
+                        cluster.want(a, b, 0);
+                    }
+                });
             }
         }
         cluster
@@ -317,6 +327,7 @@ impl Cluster {
         self.hash = host.workers.iter().filter_map(Worker::hash).fold(self.hash, fold);
         if !self.config.link_all {
             self.wanted.retain(|&(dialler, _), _| dialler != node);
+            self.addresses.retain(|&(dialler, _)| dialler != node);
         }
         self.by_end.retain(|(end, _), _| !matches!(end, End::Worker { node: n, .. } if *n == node));
         self.held.retain(|&(n, ..)| n != node);
@@ -409,7 +420,7 @@ impl Cluster {
     /// Keeps an event for a worker that makes no turn now; gives back any other.
     fn put_off(&mut self, event: Event) -> Option<Event> {
         let target = match &event {
-            Event::LinkBytes { link, at_end, .. } | Event::LinkEnd { link, at_end } => {
+            Event::LinkBytes { link, at_end, .. } | Event::LinkEnd { link, at_end } | Event::Offer { link, at_end } => {
                 self.links.get(link).and_then(|link| match link.ends[*at_end] {
                     End::Worker { node, worker } => Some((node, worker, link.incarnations[*at_end])),
                     End::Actor(_) => None,
@@ -418,8 +429,13 @@ impl Cluster {
             Event::Ring { node, worker, incarnation, .. }
             | Event::Turn { node, worker, incarnation }
             | Event::FileDone { node, worker, incarnation, .. } => Some((*node, *worker, *incarnation)),
+            Event::Refused { from, worker, incarnation, .. } => Some((*from, *worker, *incarnation)),
             Event::ActorDial { node, .. } => Some((*node, 0, self.incarnation(*node))),
-            Event::Resume { .. } | Event::Dial { .. } | Event::Wake { .. } | Event::Disk { .. } => None,
+            Event::Resume { .. }
+            | Event::Dial { .. }
+            | Event::Redial { .. }
+            | Event::Wake { .. }
+            | Event::Disk { .. } => None,
         };
         let Some((node, worker, incarnation)) = target else { return Some(event) };
         let Some(host) = self.hosts.get_mut(&node).filter(|host| host.incarnation == incarnation) else {
@@ -475,6 +491,11 @@ impl Cluster {
             Event::Turn { node, worker, incarnation } => self.on_turn(node, worker, incarnation),
             Event::Resume { node, worker, incarnation } => self.on_resume(node, worker, incarnation),
             Event::Dial { from, to, worker } => self.on_dial(from, to, worker),
+            Event::Redial { from, to, worker, number } => self.on_redial(from, to, worker, number),
+            Event::Refused { from, to, worker, incarnation, number } => {
+                self.on_refused(from, to, worker, incarnation, number);
+            }
+            Event::Offer { link, at_end } => self.on_offer(link, at_end),
             Event::ActorDial { actor, node, incarnation } => self.on_actor_dial(actor, node, incarnation),
             Event::Disk { node } => self.on_disk(node),
             Event::FileDone { node, worker, incarnation, asker, token, outcome } => {
@@ -615,8 +636,12 @@ impl Cluster {
         let Some(w) = self.hosts.get_mut(&node).and_then(|host| host.workers.get_mut(usize::from(worker))) else {
             return;
         };
-        let bytes = w.output(to).to_vec();
-        w.sent(to, bytes.len());
+        let mut bytes = Vec::new();
+        while !w.output(to).is_empty() {
+            let start = bytes.len();
+            bytes.extend_from_slice(w.output(to));
+            w.sent(to, bytes.len() - start);
+        }
         self.send_link(from, to, bytes);
     }
     /// Clients of the node read again.

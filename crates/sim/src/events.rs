@@ -52,6 +52,26 @@ pub enum Event {
         to: NodeId,
         worker: u8,
     },
+    /// A connection is tried with which the link between two data nodes goes on.
+    Redial {
+        from: NodeId,
+        to: NodeId,
+        worker: u8,
+        number: u32,
+    },
+    /// Nobody answered it for the process that was there.
+    Refused {
+        from: NodeId,
+        to: NodeId,
+        worker: u8,
+        incarnation: u64,
+        number: u32,
+    },
+    /// It comes to the worker at this end.
+    Offer {
+        link: u64,
+        at_end: usize,
+    },
     /// An actor's link is tried; an incarnation other than 0 must be the node's.
     ActorDial {
         actor: ActorId,

@@ -61,8 +61,10 @@ pub enum Fault {
     Stall { side: Option<Vec<NodeId>>, lasts: u64 },
     /// A link goes down and up so many times.
     Flap { a: Who, b: Who, period: u64, times: u64 },
-    /// The links of two nodes (or of one pair of their workers) are reset and may be made again at once.
+    /// The connections of two nodes (or of one pair of their workers) are reset and may be made again at once.
     Reset { a: Who, b: Who, worker: Option<u8> },
+    /// All connections of a node to data nodes are reset, so many times.
+    Storm { who: Who, period: u64, times: u64 },
     /// A client's process dies; another comes in its place.
     Client { number: u64 },
     /// A node does not read from a client for `deaf`; then the client loses its link to it, and `late` after that the node reads what it
@@ -128,6 +130,7 @@ impl Fault {
             Fault::Stall { .. } => "stall",
             Fault::Flap { .. } => "flap",
             Fault::Reset { .. } => "reset",
+            Fault::Storm { .. } => "storm",
             Fault::Client { .. } => "client",
             Fault::Unlink { .. } => "unlink",
             Fault::Arm { .. } => "arm",
@@ -181,6 +184,7 @@ impl fmt::Display for Fault {
             Fault::Flap { a, b, period, times } => write!(f, "{kind} {a} {b} {} {times}", time_name(*period)),
             Fault::Reset { a, b, worker: None } => write!(f, "{kind} {a} {b}"),
             Fault::Reset { a, b, worker: Some(worker) } => write!(f, "{kind} {a} {b} {worker}"),
+            Fault::Storm { who, period, times } => write!(f, "{kind} {who} {} {times}", time_name(*period)),
             Fault::Client { number } => write!(f, "{kind} {number}"),
             Fault::Unlink { number, who, deaf, late } => {
                 write!(f, "{kind} {number} {who} {} {}", time_name(*deaf), time_name(*late))
@@ -304,6 +308,7 @@ fn fault(kind: &str, w: &mut Words<'_>) -> Result<Fault, String> {
             let worker = w.words.next().map(|word| word.parse().map_err(|_| format!("`{word}` is no worker")));
             Fault::Reset { a, b, worker: worker.transpose()? }
         }
+        "storm" => Fault::Storm { who: w.who()?, period: w.time()?, times: w.number()? },
         "client" => Fault::Client { number: w.number()? },
         "unlink" => Fault::Unlink { number: w.number()?, who: w.who()?, deaf: w.time()?, late: w.time()? },
         "arm" => Fault::Arm { who: w.who()?, point: w.next()?.to_owned(), skip: w.number()? },
@@ -355,7 +360,7 @@ mod tests {
     const ALL: &str = "60ms crash n1 30ms, 60ms power p 30ms, 70ms leave p 300ms, 81us pause p 700ms, 1ms freeze n1 90ms, 1ms stick n1 1 80ms, 1ms slow n2 100 1000ms, 5ms cut n1 p 3ms, \
         6ms mute n1 m1 8ms, 6ms lose m1 n2 8ms, 900ms core / 163ms split n1+m1 1310ms, 7ms hush n2 1ms, \
         8ms bridge n1 n2 4ms, 8ms hushbridge n1+n3 n2 4ms, 9ms flap n1 n2 10ms 4, 9ms stall all 30ms, 9ms stall n1+n2 20ms, 1500ms heal / \
-        1ms reset n1 n2, 2ms reset n1 n2 1, 3ms client 2, 3ms unlink 1 n2 5ms 70ms, 4ms arm n1 tc.x 3, 5ms cut c0 n1 9ms, \
+        1ms reset n1 n2, 2ms reset n1 n2 1, 3ms storm n1 5ms 3, 3ms client 2, 3ms unlink 1 n2 5ms 70ms, 4ms arm n1 tc.x 3, 5ms cut c0 n1 9ms, \
         5ms mute n1 c1 8000ms, 5ms hold";
 
     #[test]

@@ -21,6 +21,7 @@ mod native;
 mod network;
 pub mod probes;
 pub mod promise;
+mod resume;
 pub mod runner;
 pub mod settings;
 pub mod shrink;

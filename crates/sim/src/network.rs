@@ -2,11 +2,12 @@
 //!
 //! A link keeps its order and loses nothing until it is cut; then each end learns it at its own time. It belongs to two processes: what
 //! the dead one was sent never reaches the one that comes after it. Faults:
-//! - *cut*: the links of two nodes end, and dialling is in vain until [`Cluster::heal`];
+//! - *cut*: the connections of two nodes are lost, and dialling is in vain until [`Cluster::heal`]: refused or without an answer, as is drawn
+//!   for each direction;
 //! - *mute*: what one node sends to the other, the end of its links included, is held back while links stay up; it arrives
 //!   after [`Cluster::unmute`]. Nobody can dial meanwhile, for that takes both directions;
 //! - the same between a client and a node, where the dial of a client hangs as long as nothing passes;
-//! - *reset*: links end and may be made again at once;
+//! - *reset*: connections are lost and may be made again at once, and links between data nodes go on (`resume`);
 //! - *unlink*: a client loses its link to a node that reads what it was sent only later.
 
 use apus_kernel::Worker;
@@ -18,7 +19,7 @@ use crate::{
 };
 
 /// A dial that found nobody is repeated after this long.
-const REDIAL_NS: u64 = 20_000_000;
+pub(crate) const REDIAL_NS: u64 = 20_000_000;
 /// A node that does not serve its clients looks at their sockets again after this long.
 const UNSERVED_NS: u64 = 1_000_000;
 /// What is sent at once arrives in two pieces, cut anywhere, once in so many times.
@@ -43,6 +44,10 @@ pub(crate) struct Link {
     /// not read ([`Worker::may_read`]).
     unread: [Vec<u8>; 2],
     ended: [bool; 2],
+    /// Its worker uses it; a link goes on over several connections.
+    pub offered: [bool; 2],
+    /// How often the link was taken up before, by the first end; 0: it begins.
+    pub number: u32,
     /// Until then the node at this end reads nothing; what comes stays in its socket.
     deaf_until: [u64; 2],
     cut: bool,
@@ -60,6 +65,15 @@ pub enum Party {
 impl From<NodeId> for Party {
     fn from(node: NodeId) -> Party {
         Party::Node(node)
+    }
+}
+
+impl Link {
+    pub fn ended(&self, at_end: usize) -> bool {
+        self.ended[at_end]
+    }
+    pub fn end(&mut self, at_end: usize) {
+        self.ended[at_end] = true;
     }
 }
 
@@ -87,6 +101,13 @@ impl Cluster {
     pub fn part(&mut self, a: impl Into<Party>, b: impl Into<Party>) {
         let (a, b) = (a.into(), b.into());
         self.barred.push((a.min(b), a.max(b)));
+        for way in [(a, b), (b, a)] {
+            if self.random.one_in(2) {
+                self.refusing.insert(way);
+            } else {
+                self.refusing.remove(&way);
+            }
+        }
         self.reset(a, b, None);
     }
     pub fn heal(&mut self, a: impl Into<Party>, b: impl Into<Party>) {
@@ -167,7 +188,7 @@ impl Cluster {
             self.unmute(from, to, false);
         }
     }
-    fn is_muted(&self, from: End, to: End) -> bool {
+    pub(crate) fn is_muted(&self, from: End, to: End) -> bool {
         !self.muted.is_empty() && self.muted.contains(&(party(from), party(to)))
     }
     /// Whether what this end has for the other stays where it is.
@@ -179,8 +200,11 @@ impl Cluster {
                 !link.cut && matches!(to, End::Actor(_)) && self.is_muted(from, to)
             })
     }
+    pub(crate) fn is_barred(&self, a: NodeId, b: NodeId) -> bool {
+        self.barred.contains(&(Party::Node(a.min(b)), Party::Node(a.max(b))))
+    }
     /// Whether a dial comes through.
-    fn may_dial(&self, a: impl Into<Party>, b: impl Into<Party>) -> bool {
+    pub(crate) fn may_dial(&self, a: impl Into<Party>, b: impl Into<Party>) -> bool {
         let (a, b) = (a.into(), b.into());
         !self.barred.contains(&(a.min(b), a.max(b))) && !self.muted.contains(&(a, b)) && !self.muted.contains(&(b, a))
     }
@@ -224,7 +248,9 @@ impl Cluster {
         self.queue.plan(link.last[at_end].max(soonest) + 1, Event::LinkEnd { link: id, at_end });
     }
     pub(crate) fn want(&mut self, a: NodeId, b: NodeId, incarnation: u64) {
-        if a != b {
+        self.addresses.insert((a, b));
+        // The higher id begins links.
+        if a != b && !(a.is_data() && b.is_data() && a < b) {
             self.wanted.insert((a, b), incarnation);
             self.dial_all(a, b);
         }
@@ -237,7 +263,7 @@ impl Cluster {
             self.plan_dial(delay, a, b, worker);
         }
     }
-    fn plan_dial(&mut self, delay: u64, from: NodeId, to: NodeId, worker: u8) {
+    pub(crate) fn plan_dial(&mut self, delay: u64, from: NodeId, to: NodeId, worker: u8) {
         if self.dialling.insert((from, to, worker)) {
             self.queue.plan(self.now + delay, Event::Dial { from, to, worker });
         }
@@ -248,7 +274,7 @@ impl Cluster {
         let (a, b) = (End::Worker { node: from, worker: at_a }, End::Worker { node: to, worker: at_b });
         let is_linked = self.by_end.contains_key(&(a, to)) || self.by_end.contains_key(&(b, from));
         let Some(&wanted) = self.wanted.get(&(from, to)) else { return };
-        if !self.is_running(from) || is_linked {
+        if !self.is_running(from) || is_linked || self.awaits(from, to, at_a).is_some() {
             return;
         }
         let there = self.incarnation(to);
@@ -265,15 +291,18 @@ impl Cluster {
     }
     /// The worker of `node` that owns the link of this number to `peer`: equal ones are joined, the only one to a management node is the
     /// control worker's.
-    fn place(&self, node: NodeId, peer: NodeId, number: u8) -> u8 {
+    pub(crate) fn place(&self, node: NodeId, peer: NodeId, number: u8) -> u8 {
         let host = self.hosts.get(&node).and_then(|host| host.workers.first());
         if node.is_data() && peer.is_data() { number } else { host.map_or(0, |w| w.config().control_place()) }
     }
     fn open(&mut self, ends: [End; 2], names: [NodeId; 2], incarnations: [u64; 2]) {
-        self.next_link += 1;
-        let id = self.next_link;
+        let id = self.connect(ends, names, incarnations);
         self.by_end.insert((ends[0], names[0]), id);
         self.by_end.insert((ends[1], names[1]), id);
+    }
+    pub(crate) fn connect(&mut self, ends: [End; 2], names: [NodeId; 2], incarnations: [u64; 2]) -> u64 {
+        self.next_link += 1;
+        let id = self.next_link;
         let link = Link {
             ends,
             names,
@@ -284,16 +313,21 @@ impl Cluster {
             stalled_end: [false; 2],
             unread: Default::default(),
             ended: [false; 2],
+            offered: [true; 2],
+            number: 0,
             deaf_until: [0; 2],
             cut: false,
             lost_after: u64::MAX,
         };
         self.links.insert(id, link);
+        id
     }
     pub(crate) fn close(&mut self, end: End, name: NodeId) {
         if let Some(&id) = self.by_end.get(&(end, name)) {
             let closer = self.links.get(&id).map(|link| usize::from(link.ends[1] == end));
             self.cut(id, closer);
+        } else if let End::Worker { node, worker } = end {
+            self.dial_again(node, worker, name); // it waited for a connection
         }
     }
     pub(crate) fn send_link(&mut self, from: End, name: NodeId, bytes: Vec<u8>) {
@@ -343,7 +377,7 @@ impl Cluster {
             return;
         }
         link.unread[at_end].extend_from_slice(bytes);
-        if self.now < link.deaf_until[at_end] {
+        if self.now < link.deaf_until[at_end] || !link.offered[at_end] {
             return;
         }
         match end {
@@ -378,7 +412,7 @@ impl Cluster {
         }
     }
     /// Gives a worker what came over a link, if it is still the process that the link was made to.
-    fn read_link(&mut self, id: u64, at_end: usize, incarnation: u64) {
+    pub(crate) fn read_link(&mut self, id: u64, at_end: usize, incarnation: u64) {
         let Some(link) = self.links.get_mut(&id) else { return };
         let End::Worker { node, worker } = link.ends[at_end] else { return };
         let name = link.names[at_end];
@@ -411,8 +445,11 @@ impl Cluster {
     pub(crate) fn on_link_end(&mut self, id: u64, at_end: usize) {
         let Some(link) = self.links.get_mut(&id) else { return };
         let (end, name, incarnation) = (link.ends[at_end], link.names[at_end], link.incarnations[at_end]);
-        let other = link.ends[1 - at_end];
-        if let End::Worker { node, worker } = end {
+        let is_offered = link.offered[at_end];
+        if let End::Worker { node, worker } = end
+            && is_offered
+            && !link.ended[at_end]
+        {
             let (now, is_deaf) = (self.now, link.deaf_until[at_end] > 0);
             let clock = self.clock(node);
             if is_deaf && self.worker(node, worker).is_some_and(|w| !w.serves(name, clock)) {
@@ -429,20 +466,21 @@ impl Cluster {
                 self.links.remove(&id);
             }
         }
-        if self.by_end.get(&(end, name)) == Some(&id) {
+        let is_current = self.by_end.get(&(end, name)) == Some(&id);
+        if is_current {
             self.by_end.remove(&(end, name));
         }
         match end {
             End::Actor(actor) => self.with_actor(actor, |a, now, out| a.link_down(now, name, out)),
             End::Worker { node, worker } => {
-                self.with_worker(node, worker, Some(incarnation), |w| w.link_down(name));
-                if let End::Worker { node: peer, .. } = other {
-                    let number = if node.is_data() && peer.is_data() { worker } else { 0 };
-                    for (from, to) in [(node, peer), (peer, node)] {
-                        if self.wanted.contains_key(&(from, to)) {
-                            self.plan_dial(REDIAL_NS, from, to, number);
-                        }
-                    }
+                if is_current {
+                    self.with_worker(node, worker, Some(incarnation), |w| {
+                        w.link_lost(name);
+                    });
+                }
+                // Where another connection has taken its place nothing is lacking.
+                if !self.by_end.contains_key(&(end, name)) {
+                    self.dial_again(node, worker, name);
                 }
             }
         }

@@ -173,6 +173,20 @@ pub fn serves_on(settings: &Settings, round: &Round) -> bool {
     known && round.faults.iter().all(|(at, fault)| is_over(*at, fault) || is_clear(fault))
 }
 
+/// No node is held for lost because nothing is heard of it for so long.
+pub const BORNE_NS: u64 = 50_000_000;
+
+/// A link has another connection, and is heard over it, so long after one was lost.
+pub fn redial_ns(settings: &Settings) -> u64 {
+    6 * settings.link_delay_max_ns + settings.link_spike_ns.1
+}
+
+/// Resets one upon the other let nothing through for longer than silence is borne.
+fn is_silence(settings: &Settings, period: u64, times: u64) -> bool {
+    let redial = redial_ns(settings);
+    redial > BORNE_NS || (period < 2 * redial && period.saturating_mul(times) + redial > BORNE_NS)
+}
+
 /// Every group has a member among these.
 fn holds_all(settings: &Settings, left: &Nodes) -> bool {
     settings.group_members().iter().all(|group| !group.is_disjoint(left))
@@ -200,7 +214,7 @@ pub fn touches_arbitrator(fault: &Fault) -> bool {
         // Judged with the sides: one of them has the management node.
         Fault::Split { .. } | Fault::Bridge { .. } => false,
         Fault::Stall { side, .. } => side.as_ref().is_none_or(|side| side.iter().any(|node| node.is_mgmt())),
-        Fault::Client { .. } | Fault::Unlink { .. } | Fault::Arm { .. } => false,
+        Fault::Storm { .. } | Fault::Client { .. } | Fault::Unlink { .. } | Fault::Arm { .. } => false,
     }
 }
 
@@ -250,6 +264,12 @@ fn losses(settings: &Settings, fault: &Fault) -> Vec<Nodes> {
         {
             vec![Nodes::new()]
         }
+        // Their links go on.
+        Fault::Reset { a, b, .. } if !touches_arbitrator(fault) && a != b && !is_silence(settings, 0, 1) => {
+            vec![Nodes::new()]
+        }
+        Fault::Storm { period, times, .. } if !is_silence(settings, *period, *times) => vec![Nodes::new()],
+        Fault::Storm { .. } => settings.data_nodes().into_iter().map(|node| Nodes::from([node])).collect(),
         // One of the two is removed, for it is accused by the other.
         Fault::Cut { a, b, .. }
         | Fault::Flap { a, b, .. }
@@ -345,6 +365,7 @@ mod tests {
             (1, 2, "1ms crash p 2ms, 3ms heal"),
             (1, 2, "1ms cut n1 n2 2ms, 3ms heal"),
             (1, 2, "1ms split n1 2ms, 3ms heal"),
+            (1, 2, "1ms reset n1 n2, 2ms storm n2 3ms 9, 3ms crash m1 1ms, 900ms heal"),
             (1, 2, "1ms pause n1 200ms, 300ms heal"),
             (1, 4, "1ms pause n1 200ms, 2ms crash n1 20ms, 300ms heal"),
             (1, 1, "1ms crash m1 2ms, 3ms heal"),

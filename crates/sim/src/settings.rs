@@ -384,6 +384,7 @@ impl Settings {
                 silent: random.one_in(2),
             },
             12 => Fault::Flap { a, b, period: time(random, 100), times: 1 + random.below(10) },
+            13 if random.one_in(2) => Fault::Storm { who, period: time(random, 30), times: 1 + random.below(10) },
             13 => Fault::Reset { a, b, worker: None },
             14 => Fault::Reset { a, b, worker: Some(random.below(u64::from(self.workers) + 1) as u8) },
             15 => Fault::Pause { who, lasts },
@@ -462,9 +463,12 @@ pub fn time_of(fault: &mut Fault) -> Option<&mut u64> {
         | Fault::Split { lasts, .. }
         | Fault::Bridge { lasts, .. }
         | Fault::Stall { lasts, .. } => Some(lasts),
-        Fault::Flap { .. } | Fault::Reset { .. } | Fault::Client { .. } | Fault::Unlink { .. } | Fault::Arm { .. } => {
-            None
-        }
+        Fault::Flap { .. }
+        | Fault::Reset { .. }
+        | Fault::Storm { .. }
+        | Fault::Client { .. }
+        | Fault::Unlink { .. }
+        | Fault::Arm { .. } => None,
     }
 }
 
@@ -500,7 +504,7 @@ pub fn lasts(fault: &Fault) -> u64 {
         | Fault::Split { lasts, .. }
         | Fault::Bridge { lasts, .. }
         | Fault::Stall { lasts, .. } => *lasts,
-        Fault::Flap { period, times, .. } => period.saturating_mul(*times),
+        Fault::Flap { period, times, .. } | Fault::Storm { period, times, .. } => period.saturating_mul(*times),
         Fault::Unlink { deaf, late, .. } => deaf.saturating_add(*late),
         Fault::Reset { .. } | Fault::Client { .. } | Fault::Arm { .. } => 0,
     }

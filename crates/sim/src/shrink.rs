@@ -117,7 +117,9 @@ fn shorter(fault: &Fault) -> Option<Fault> {
         | Fault::Bridge { lasts: time, .. }
         | Fault::Stall { lasts: time, .. }
         | Fault::Flap { period: time, .. } => time,
-        Fault::Reset { .. } | Fault::Client { .. } | Fault::Unlink { .. } | Fault::Arm { .. } => return None,
+        Fault::Reset { .. } | Fault::Storm { .. } | Fault::Client { .. } | Fault::Unlink { .. } | Fault::Arm { .. } => {
+            return None;
+        }
     };
     *time = (*time / 2).next_multiple_of(MS);
     (shorter != *fault).then_some(shorter)

@@ -95,6 +95,12 @@ pub enum Bug {
     AnswerOfRemoved,
     /// A question for an outcome that nobody remembers is answered with "aborted".
     ForgottenIsAborted,
+    /// A link that goes on does not send again what was lost with its connection.
+    LinkSkipsLost,
+    /// A link that goes on sends again what the other end has executed.
+    LinkRepeats,
+    /// A node serves its clients while it waits for a connection to a member.
+    LeaseWhileSuspended,
 }
 
 impl Bug {
@@ -143,6 +149,9 @@ impl Bug {
         Bug::SnapshotShowsLatest,
         Bug::AnswerOfRemoved,
         Bug::ForgottenIsAborted,
+        Bug::LinkSkipsLost,
+        Bug::LinkRepeats,
+        Bug::LeaseWhileSuspended,
     ];
 }
 

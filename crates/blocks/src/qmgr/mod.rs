@@ -10,8 +10,10 @@
 //!            joins the cluster that went on without it, and founds no new one (`NodeConfig::rejoins`)
 //! ```
 //!
-//! **Failure.** A closed link is a failure at once; silence longer than a limit that follows what is measured is one too (`pulse`). A
-//! suspicion is never taken back: links are closed, data-plane signals refused, and the incarnation is removed.
+//! **Failure.** A link that has ended is a failure at once; silence longer than a limit that follows what is measured is one too (`pulse`). A
+//! suspicion is never taken back: links are closed, data-plane signals refused, and the incarnation is removed. A link whose connection
+//! was lost has not ended: it is dialled from both ends and goes on, or its process is found to be gone. Until then there is no
+//! lease, and the time without a connection counts as silence.
 //!
 //! **Lease** (`pulse`). Who may have been removed without knowing it does not read from its clients: a member serves them only as long as
 //! all others have promised, in answer to its heartbeats, not to hold it for silent.
@@ -83,6 +85,8 @@ mod tests_freeze;
 mod tests_keep;
 #[cfg(test)]
 mod tests_leave;
+#[cfg(test)]
+mod tests_links;
 #[cfg(test)]
 mod tests_orders;
 #[cfg(test)]
@@ -160,6 +164,8 @@ impl std::fmt::Display for Loss<'_> {
 struct LinkState {
     incarnation: u64,
     workers: BTreeSet<u8>,
+    /// Of those, the ones whose links wait for a connection, and since when.
+    suspended: BTreeMap<u8, u64>,
 }
 
 /// The membership manager; see the module.
@@ -319,9 +325,10 @@ impl Membership {
         }
         let link = self.links.entry(rep.node).or_default();
         if link.incarnation != rep.incarnation {
-            *link = LinkState { incarnation: rep.incarnation, workers: BTreeSet::new() };
+            *link = LinkState { incarnation: rep.incarnation, ..LinkState::default() };
         }
         link.workers.insert(rep.worker);
+        link.suspended.remove(&rep.worker);
         if let Some(old) = self.view.as_ref().and_then(|v| v.node(rep.node)).map(|n| n.incarnation)
             && old != rep.incarnation
         {
@@ -344,9 +351,49 @@ impl Membership {
             return;
         }
         link.workers.remove(&rep.worker);
+        link.suspended.remove(&rep.worker);
         self.start_lost(rep.node, ctx);
         self.mark_failed(rep.node, rep.incarnation, Loss::Seen("its link closed"), ctx);
         self.parted(rep.node, rep.incarnation, ctx);
+    }
+
+    /// A connection was lost, and the link is dialled from both ends. It is neither a failure nor as if nothing had happened: who may be
+    /// held for failed because of it serves nobody.
+    fn on_link_suspended(&mut self, rep: LinkRep, ctx: &mut Context<'_>) {
+        let Some(link) = self.links.get_mut(&rep.node).filter(|l| l.incarnation == rep.incarnation) else { return };
+        if !link.workers.contains(&rep.worker) {
+            return;
+        }
+        let is_first = link.suspended.is_empty();
+        link.suspended.entry(rep.worker).or_insert(ctx.now());
+        if is_first {
+            ctx.probe("qmgr: a link waits for a connection");
+            ctx.log(format_args!("the connection to node {} is lost, and dialled again", rep.node));
+            self.note_suspended(ctx);
+        }
+    }
+
+    fn on_link_resumed(&mut self, rep: LinkRep, ctx: &mut Context<'_>) {
+        let Some(link) = self.links.get_mut(&rep.node).filter(|l| l.incarnation == rep.incarnation) else { return };
+        if link.suspended.remove(&rep.worker).is_some() && link.suspended.is_empty() {
+            ctx.probe("qmgr: a link goes on");
+            ctx.log(format_args!("the link to node {} goes on", rep.node));
+            self.note_suspended(ctx);
+            if self.phase == Phase::Member {
+                self.send_heartbeats(ctx); // what was promised may be over
+            }
+        }
+    }
+
+    /// Nobody's silence ends a link to a node that is no member, or not for us: one that waits for a connection for so long is given up.
+    fn end_stale_links(&mut self, ctx: &mut Context<'_>) {
+        let (now, longest) = (ctx.now(), self.longest_silence());
+        let survivors = self.survivors();
+        for (node, link) in self.links.iter().filter(|(n, _)| !survivors.contains(n)) {
+            if link.suspended.values().any(|since| now.saturating_sub(*since) > longest) {
+                ctx.close_link(*node); // which is reported as its end
+            }
+        }
     }
 
     /// Holds a member for failed from now on, and does what follows.
@@ -512,6 +559,7 @@ impl Membership {
         self.accusations.words.clear();
         self.settings_are(&view);
         self.watch_members(&view, ctx);
+        self.dial_members(&view, ctx);
         let text: Vec<String> = view
             .living()
             .map(|n| format!("{}{}", n.id, if n.state() == NodeState::Up { "" } else { "(recovering)" }))
@@ -594,6 +642,8 @@ impl Membership {
         match envelope.kind {
             Kind::LinkUpRep => self.on_link_up(LinkRep::decode(body)?, ctx),
             Kind::LinkDownRep => self.on_link_down(LinkRep::decode(body)?, ctx),
+            Kind::LinkSuspendedRep => self.on_link_suspended(LinkRep::decode(body)?, ctx),
+            Kind::LinkResumedRep => self.on_link_resumed(LinkRep::decode(body)?, ctx),
             Kind::ConfigConf if from.is_mgmt() => self.on_config(decode(body)?, ctx),
             Kind::ConfigRef => {}
             Kind::HeartbeatRep if from.is_mgmt() => {
@@ -702,6 +752,7 @@ impl Block for Membership {
             }
         }
         self.tick_managers(ctx);
+        self.end_stale_links(ctx);
         match self.phase {
             Phase::Starting => {
                 self.pulses.started(now);

@@ -6,10 +6,11 @@
 //!
 //! - has answered `LeaseEndReq`: its workers read from clients no more, from that moment on, and nobody renews its lease, for whoever asks or
 //!   has it asked sends it no heartbeats; or
-//! - is gone: the link has closed; or
+//! - is gone: the link has ended, not only lost its connection; or
 //! - cannot have a lease any more, by the promise that we, or who asks the arbitrator, gave it last (`pulse`).
 //!
-//! A process that dies closes all its links at once, so a crash costs nothing of this; a link that is reset costs one exchange more.
+//! A process that dies is found gone on all its links at once, so a crash costs nothing of this. A link that waits for a connection keeps the
+//! question until it has one; meanwhile the promise runs out.
 //! What it rests on: a member does not lose *all* its links, each at the other end only. At most one exchange per member.
 
 use std::collections::BTreeMap;

@@ -15,9 +15,11 @@
 //! member of our view has given one. Nobody holds us for silent before our lease is over, so while it holds, no view without us was
 //! made for silence, and what we read is current.
 //!
-//! The other reason for which we may be removed is a closed link. A link ends when the process at its other end closes it, by dying
-//! or deliberately; so does ours, and whoever loses a link or holds a member for failed has no lease until the next view. Where
-//! something between two nodes ends a link for both, one of them may learn it late: that is what `parting` is for.
+//! The other reason for which we may be removed is a link that has ended: nobody answers for its process, or the process at its other end
+//! has given it up. Whoever holds a member for failed has no lease until the next view. Something between two nodes may take the
+//! connection of a link from both; one of them may learn it late, and one of them may find the other where the other finds nobody. So
+//! whoever waits for a connection has no lease either, promises nothing to the member at the other end and takes no promise of
+//! it, and counts the time as that member's silence. What is left to `parting` is who has not noticed anything yet.
 //!
 //! Why a check when a request is *read* is enough: the executor looks at the clock after it has the bytes. A request that was sent
 //! before a moment at which the lease held, and is answered from this node's memory afterwards, is answered with what was current
@@ -35,7 +37,10 @@ use apus_signal::{
     qmgr::Heartbeat,
     view::{NodeState, View},
 };
-use apus_types::NodeId;
+use apus_types::{
+    NodeId,
+    planted::{Bug, planted},
+};
 
 use super::{MS, Membership, Phase, setting, spread::Spread, strain::HOPE_NS};
 
@@ -77,6 +82,8 @@ struct Pulse {
     holds_epoch: bool,
     /// How long a signal waits for its data workers, ns.
     delay: u64,
+    /// Since when a link to it has had no connection.
+    suspended_since: Option<u64>,
 }
 
 #[derive(Default)]
@@ -100,7 +107,8 @@ pub(super) struct Pulses {
 
 impl Pulse {
     fn silence(&self, now: u64) -> u64 {
-        now.saturating_sub(self.heard.max(self.link_heard))
+        let suspended = self.suspended_since.map_or(0, |since| now.saturating_sub(since));
+        now.saturating_sub(self.heard.max(self.link_heard)).max(suspended)
     }
 }
 
@@ -162,7 +170,7 @@ impl Pulses {
                 pulse.promised_until = 0; // it has given up its lease
             }
             pulse.strained_since = (beat.strained_ns > 0).then(|| pulse.strained_since.unwrap_or(now));
-            if beat.echo > self.void_until && beat.echo <= now {
+            if beat.echo > self.void_until && beat.echo <= now && pulse.suspended_since.is_none() {
                 let promise = beat.promise_ns - beat.promise_ns / DRIFT;
                 pulse.leased_until = pulse.leased_until.max(beat.echo.saturating_add(promise));
             }
@@ -207,7 +215,10 @@ impl Pulses {
     /// the first is not dead.
     pub(super) fn set_strained(&mut self, strained: u64, now: u64) {
         if self.strained > 0 && strained == 0 {
-            self.members.values_mut().for_each(|p| p.heard = now);
+            for pulse in self.members.values_mut() {
+                pulse.heard = now;
+                pulse.suspended_since = pulse.suspended_since.map(|_| now);
+            }
         }
         self.strained = strained;
         if strained > 0 {
@@ -224,6 +235,11 @@ impl Pulses {
     pub(super) fn void_lease(&mut self, now: u64) {
         self.void_until = now;
         self.members.values_mut().for_each(|p| p.leased_until = 0);
+    }
+
+    /// A link to some member has no connection.
+    fn is_suspended(&self) -> bool {
+        self.members.values().any(|p| p.suspended_since.is_some())
     }
 
     /// Until when all living members of the view have promised not to hold us for silent.
@@ -266,6 +282,7 @@ impl Membership {
             jam!(ctx);
             for pulse in self.pulses.members.values_mut() {
                 pulse.heard = (pulse.heard + late).min(now);
+                pulse.suspended_since = pulse.suspended_since.map(|since| (since + late).min(now));
             }
             self.managers.forgive(late, now);
         }
@@ -279,7 +296,11 @@ impl Membership {
         let shortest = silent.iter().map(|s| s.1).min().unwrap_or(0);
         let has_hope = self.pulses.is_strained() || self.cannot_spare(&nodes);
         if !has_hope {
-            self.hold_all_for_failed(&nodes, &format!("silent for {} ms", shortest / MS), ctx);
+            self.hold_all_for_failed(
+                &nodes,
+                &format!("silent, or without a connection, for {} ms", shortest / MS),
+                ctx,
+            );
         } else if shortest > HOPE_NS && !self.freeze.is_frozen() {
             self.freeze("hears too few to go on", ctx);
         }
@@ -314,7 +335,7 @@ impl Membership {
                 frozen: self.freeze.is_frozen(),
             };
             // The promise runs from when we heard what is echoed, which may be a while ago.
-            if pulse.its_clock != 0 && pulse.strained_since.is_none() {
+            if pulse.its_clock != 0 && pulse.strained_since.is_none() && pulse.suspended_since.is_none() {
                 pulse.promised_until = pulse.promised_until.max(pulse.heard + limit);
                 (beat.echo, beat.promise_ns) = (pulse.its_clock, limit);
             }
@@ -330,15 +351,31 @@ impl Membership {
         let lease = match self.phase {
             Phase::Starting => return, // the blocks refuse
             _ if self.refuses_until().is_some() => self.refuses_until().unwrap_or(0),
-            Phase::Member if self.failed.is_empty() && !self.pulses.is_strained() && !self.freeze.is_frozen() => {
-                self.pulses.promised_to_us()
-            }
+            Phase::Member if self.failed.is_empty() && !self.is_held_up() => self.pulses.promised_to_us(),
             Phase::Member | Phase::Stopped => 0,
         };
+        let is_safe = lease == 0 || !self.pulses.is_suspended() || self.refuses_until().is_some();
+        assert!(is_safe, "a lease while the link to a member waits for a connection");
         if lease != self.pulses.lease {
             self.pulses.lease = lease;
             ctx.serve_clients_until(lease);
         }
+    }
+
+    /// Hears too few, may not go on, or does not know what became of a member.
+    fn is_held_up(&self) -> bool {
+        let is_suspended = self.pulses.is_suspended() && !planted(Bug::LeaseWhileSuspended);
+        self.pulses.is_strained() || is_suspended || self.freeze.is_frozen()
+    }
+
+    /// Links have lost or got connections.
+    pub(super) fn note_suspended(&mut self, ctx: &mut Context<'_>) {
+        let now = ctx.now();
+        for (node, pulse) in &mut self.pulses.members {
+            let is_suspended = self.links.get(node).is_some_and(|l| !l.suspended.is_empty());
+            pulse.suspended_since = is_suspended.then(|| pulse.suspended_since.unwrap_or(now));
+        }
+        self.renew_lease(ctx);
     }
 
     /// A new view: its members are watched from now on.
@@ -365,11 +402,13 @@ impl Membership {
                 stuck: false,
                 holds_epoch: false,
                 delay: 0,
+                suspended_since: None,
             };
             let known = self.pulses.members.get(&node.node()).copied().unwrap_or_else(new);
             // That it heard too few was about the view before.
             members.insert(node.node(), Pulse { strained: 0, strained_since: None, ..known });
         }
         self.pulses.members = members;
+        self.note_suspended(ctx);
     }
 }

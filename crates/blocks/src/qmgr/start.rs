@@ -7,6 +7,7 @@ use apus_signal::{
     BlockId, BlockRef, Kind,
     mgmt::{ConfigConf, MgmtReq},
     qmgr::{ArbitConf, ArbitReq, Incarnation, JoinAnswer, JoinReq, StopOrd, ViewCommit, encode},
+    view::View,
 };
 use apus_types::{
     ErrorCode, NodeId,
@@ -90,14 +91,25 @@ impl Membership {
         self.start.configured_at.get_or_insert(ctx.now());
         for node in config.nodes.iter().filter(|n| !n.address.is_empty()) {
             let id = NodeId(node.id as u16);
-            // The higher id dials, member or not, so that two nodes never have two links.
-            if id < self.me && self.start.dialled.get(&id) != Some(&node.address) {
+            // The higher id begins a link, member or not, so that two nodes never have two; either goes on with it.
+            if id != self.me && self.start.dialled.get(&id) != Some(&node.address) {
                 ctx.connect_to(id, &node.address);
                 self.start.dialled.insert(id, node.address.clone());
             }
         }
         ctx.set_cluster(config.cluster);
         self.config = Some(config);
+    }
+
+    /// Members with higher ids have dialled us; we dial them to go on with a link whose connection was lost. The configuration may not be
+    /// asked for again when they have another address.
+    pub(super) fn dial_members(&mut self, view: &View, ctx: &mut Context<'_>) {
+        for member in view.living().filter(|n| n.node() > self.me && !n.address.is_empty()) {
+            if self.start.dialled.get(&member.node()) != Some(&member.address) {
+                ctx.connect_to(member.node(), &member.address);
+                self.start.dialled.insert(member.node(), member.address.clone());
+            }
+        }
     }
 
     /// Asks everyone we have links to.

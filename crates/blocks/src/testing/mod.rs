@@ -302,8 +302,12 @@ impl Cluster {
     fn collect(&mut self, node: NodeId) {
         let Some(worker) = self.workers.get_mut(&node) else { return };
         while let Some(to) = worker.next_dirty() {
-            let bytes = worker.output(to).to_vec();
-            worker.sent(to, bytes.len());
+            let mut bytes = Vec::new();
+            while !worker.output(to).is_empty() {
+                let start = bytes.len();
+                bytes.extend_from_slice(worker.output(to));
+                worker.sent(to, bytes.len() - start);
+            }
             let mut rest = bytes.as_slice();
             while let Ok(Some(length)) = frame_length(rest) {
                 let (frame, tail) = rest.split_at(length);

@@ -1,20 +1,18 @@
 //! Faults are done to the cluster, and undone when their time is over.
 
-use apus_kernel::FaultRule;
+use apus_kernel::{FaultRule, limits::TICK_NS};
 use apus_types::NodeId;
 
 use super::{Drill, MS, Workload};
 use crate::{
     ActorId, Party,
     fault::{Fault, Who},
+    promise::{self, BORNE_NS},
 };
 
 /// So long after anything that happens to the cluster its clients are as busy as they can be, then they think so many times longer.
 const BUSY_NS: u64 = 250 * MS;
 const CALM: u64 = 8;
-
-/// No node is held for lost because nothing is heard of it for so long.
-const BORNE_NS: u64 = 50 * MS;
 
 /// What is still to be done in a round, at its time.
 pub(super) enum Deed {
@@ -38,6 +36,11 @@ pub(super) enum Deed {
     Flap {
         a: Party,
         b: Party,
+        period: u64,
+        times: u64,
+    },
+    Storm {
+        node: NodeId,
         period: u64,
         times: u64,
     },
@@ -77,6 +80,19 @@ impl<W: Workload> Drill<'_, W> {
         if let [Party::Node(a), Party::Node(b)] = ends {
             self.excused.extend([a, b]);
         }
+    }
+    /// A link between data nodes goes on: nobody is removed for a reset. But who cannot be dialled between one and the next is silent.
+    fn reset(&mut self, a: NodeId, b: NodeId, worker: Option<u8>) {
+        let (now, redial) = (self.cluster.now(), promise::redial_ns(self.settings));
+        let (first, last) = self.resets.entry((a.min(b), a.max(b))).or_insert((now, now));
+        if now - *last > redial + TICK_NS {
+            *first = now;
+        }
+        *last = now;
+        if now - *first + redial > BORNE_NS {
+            self.excused.extend([a, b]);
+        }
+        self.cluster.reset(a, b, worker);
     }
     fn resolve(&self, who: Who) -> NodeId {
         match who {
@@ -129,6 +145,14 @@ impl<W: Workload> Drill<'_, W> {
             Deed::Unlink { number, node, late } => {
                 if let Some(actor) = self.actor(number) {
                     self.cluster.unlink(actor, node, late);
+                }
+            }
+            Deed::Storm { node, period, times } => {
+                for other in self.settings.data_nodes().into_iter().filter(|other| *other != node) {
+                    self.reset(node, other, None);
+                }
+                if times > 1 {
+                    self.plan(period, Deed::Storm { node, period, times: times - 1 });
                 }
             }
             Deed::Flap { a, b, period, times } => {
@@ -203,8 +227,17 @@ impl<W: Workload> Drill<'_, W> {
             }
             Fault::Reset { a, b, worker } => {
                 let (a, b) = (self.party(a), self.party(b));
-                self.excuse([a, b]);
-                self.cluster.reset(a, b, worker);
+                match (a, b) {
+                    (Party::Node(a), Party::Node(b)) if a.is_data() && b.is_data() => self.reset(a, b, worker),
+                    _ => {
+                        self.excuse([a, b]);
+                        self.cluster.reset(a, b, worker);
+                    }
+                }
+            }
+            Fault::Storm { who, period, times } => {
+                let node = self.resolve(who);
+                self.perform(Deed::Storm { node, period, times });
             }
             Fault::Client { number } => self.lose_client(number),
             Fault::Unlink { number, who, deaf, late } => {

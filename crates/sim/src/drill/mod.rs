@@ -176,6 +176,8 @@ struct Drill<'s, W> {
     stirred: u64,
     /// Nodes whose stop is a consequence of the faults.
     excused: BTreeSet<NodeId>,
+    /// When the resets of these nodes' connections began that came one upon the other, and the last of them.
+    resets: BTreeMap<(NodeId, NodeId), (u64, u64)>,
     /// Whose process ended in this round, and that who was let in may not have been told so: then it is removed for its silence.
     restarted: BTreeSet<NodeId>,
     drops_commits: bool,
@@ -268,6 +270,7 @@ impl<W: Workload> Drill<'_, W> {
             planned: 0,
             stirred: 0,
             excused: BTreeSet::new(),
+            resets: BTreeMap::new(),
             restarted: BTreeSet::new(),
             drops_commits: false,
             held_up: BTreeSet::new(),
@@ -397,6 +400,7 @@ impl<W: Workload> Drill<'_, W> {
             self.pass(NAMING_NS)?;
         }
         self.excused.clear();
+        self.resets.clear();
         self.restarted.clear();
         self.drops_commits = false;
         self.held_up.clear();

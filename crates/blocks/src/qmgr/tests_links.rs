@@ -1,0 +1,73 @@
+//! Connections that are lost while both processes live, and what comes of them.
+
+use apus_types::NodeId;
+
+use super::tests::{details, members, started};
+use crate::harness::Cluster;
+
+fn serves(c: &Cluster, id: u16) -> bool {
+    let client = NodeId(NodeId::CLIENT_BASE);
+    c.processes.get(&NodeId(id)).is_some_and(|p| p.stopped.is_none() && p.worker.serves(client, c.now))
+}
+
+#[test]
+fn a_lost_connection_costs_the_lease_until_there_is_another_and_nobody() {
+    for dialler in [1, 2] {
+        let mut c = started(1, 2);
+        c.run_ms(100);
+        assert!(serves(&c, 1) && serves(&c, 2));
+        for _ in 0..20 {
+            c.lose(1, 2);
+            c.run_ms(1);
+            assert!(!serves(&c, 1) && !serves(&c, 2));
+            c.run_ms(30);
+            assert!(!serves(&c, 1) && !serves(&c, 2));
+            c.reconnect(dialler, 3 - dialler);
+            c.run_ms(30);
+            assert!(serves(&c, 1) && serves(&c, 2), "{}", details(&c));
+        }
+        assert_eq!((c.generation(1), members(&c, 1)), (1, vec![1, 2]));
+    }
+}
+
+#[test]
+fn a_connection_that_does_not_come_back_is_silence() {
+    let mut c = started(1, 3);
+    c.run_ms(100);
+    c.lose(1, 2);
+    c.run_ms(60);
+    assert_eq!(c.generation(1), 1, "not yet");
+    assert!(c.run_until(300, |c| members(c, 1) == [1, 3] && c.stopped(2).is_some()), "{}", details(&c));
+    c.run_ms(100);
+    assert!(serves(&c, 1) && serves(&c, 3));
+}
+
+#[test]
+fn a_view_is_agreed_upon_while_a_connection_is_missing() {
+    let mut c = started(1, 3);
+    c.run_ms(100);
+    c.lose(1, 2);
+    c.run_ms(1);
+    c.kill(3);
+    c.run_ms(20);
+    assert_eq!((c.generation(1), c.generation(2)), (1, 1), "the proposal waits in the link");
+    c.reconnect(2, 1);
+    assert!(c.run_until(100, |c| members(c, 1) == [1, 2] && members(c, 2) == [1, 2]), "{}", details(&c));
+    c.run_ms(50);
+    assert!(serves(&c, 1) && serves(&c, 2));
+}
+
+#[test]
+fn who_was_given_up_meanwhile_finds_no_link_to_go_on_with() {
+    let mut c = started(1, 3);
+    c.run_ms(100);
+    c.lose(1, 2);
+    // Node 2 makes no turn and finds out last.
+    c.paused.insert(NodeId(2));
+    assert!(c.run_until(500, |c| members(c, 1) == [1, 3]), "{}", details(&c));
+    c.paused.remove(&NodeId(2));
+    c.run_ms(1);
+    assert!(!serves(&c, 2));
+    assert!(c.run_until(1000, |c| c.stopped(2).is_some()), "{}", details(&c));
+    assert_eq!(members(&c, 3), [1, 3]);
+}
