@@ -388,9 +388,9 @@ impl Membership {
     /// Nobody's silence ends a link to a node that is no member, or not for us: one that waits for a connection for so long is given up.
     fn end_stale_links(&mut self, ctx: &mut Context<'_>) {
         let (now, longest) = (ctx.now(), self.longest_silence());
-        let survivors = self.survivors();
-        for (node, link) in self.links.iter().filter(|(n, _)| !survivors.contains(n)) {
-            if link.suspended.values().any(|since| now.saturating_sub(*since) > longest) {
+        let is_stale = |link: &LinkState| link.suspended.values().any(|since| now.saturating_sub(*since) > longest);
+        for (node, _) in self.links.iter().filter(|(_, link)| is_stale(link)) {
+            if !self.survivors().contains(node) {
                 ctx.close_link(*node); // which is reported as its end
             }
         }
