@@ -39,6 +39,8 @@ pub const PROBES: &[&str] = &[
     "ldm: wait of a dead coordinator's transaction dropped",
     "qmgr: a frozen node gives way",
     "qmgr: a lease ended by itself",
+    "qmgr: a link goes on",
+    "qmgr: a link waits for a connection",
     "qmgr: a member is asked to give up its lease",
     "qmgr: a node is slow",
     "qmgr: a node leaves in order",
