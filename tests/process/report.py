@@ -174,7 +174,7 @@ def false_alarms(results):
     # Stray nodes of rows in which others were rightly removed count too.
     wrong = sum(1 for r in rows for n in r["wrong_removals"] if n)
     wrong += sum(len(results[f.key].get("strays", [])) for f in FAULTS if f.removed and f.key in results)
-    return ["", f"False alarms (a node removed where none had failed: rows of delay, bandwidth, busy cores, management and SQL nodes; in all "
+    return ["", f"False alarms (a node removed where none had failed: rows of delay, bandwidth, busy cores, resets, management and SQL nodes; in all "
             f"other rows a node that the fault was not done to): {wrong}; {rounds} rounds without a data node's fault."]
 
 
