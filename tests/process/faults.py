@@ -207,7 +207,8 @@ def lose_mgmt(r):
 
 
 def kill_two_of_three(r):
-    """Within one change of the view."""
+    """Within one change of the view. The third is not removed, but frozen until one of them is back."""
+    r.hit(*r.rig.data.values())
     kill_all(r, [r.nth(n for n in r.rig.data.values() if n is not r.president), r.president])
 
 
@@ -348,9 +349,11 @@ FAULTS = [
           removed=2, goal=SILENCE, mgmt_nodes=2),
     Fault("no-mgmt-kill", "1 x 2, the only management node down, then the node that does not break the tie killed", kill_junior, lose_mgmt, goal=SILENCE,
           shape=(1, 2), blind=True),
+    Fault("no-mgmt-freeze", "1 x 2, the only management node down, then the node that breaks the tie killed: the other one freezes until either is back",
+          kill_president, lose_mgmt, shape=(1, 2), blind=True),
     Fault("no-mgmt-reset", "1 x 2, the only management node down, then the connections between the data nodes reset (proxy)", reset_both, lose_mgmt,
           removed=0, goal=CRASH, shape=(1, 2), blind=True, proxied=True),
-    Fault("kill-two-of-three", "1 x 3, two nodes killed at once, the president one of them", kill_two_of_three, removed=2, goal=CRASH, shape=(1, 3)),
+    Fault("kill-two-of-three", "1 x 3, two nodes killed at once, the president one of them", kill_two_of_three, removed=2, shape=(1, 3)),
     Fault("kill-rejoin", "1 x 3, a second node killed while the first is being filled again", kill_second, rejoin_interrupted, removed=2, goal=CRASH,
           shape=(1, 3)),
     Fault("big-commit", "1 x 2, one statement changes a million rows", change_all, fill_big, removed=0, goal=(50, 50), seconds=15, weight=0.5,

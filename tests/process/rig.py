@@ -138,7 +138,7 @@ class Rig:
     def start(self, node):
         several = [f"--node={node.number}", f"--mgmt-nodes={len(self.mgmt)}", f"--cluster={self.cluster}"] if len(self.mgmt) > 1 else []
         client = f"--client-secret={self.secrets['client']}"
-        both = [f"--node-secret={self.secrets['node']}", client]
+        both = [f"--node-secret={self.secrets['node']}", client, f"--data-dir={self.directory / node.name}"]
         arguments = {
             "mgmt": [*both, f"--groups={self.groups}", f"--replicas={self.replicas}", f"--dir={self.directory}", *several],
             "data": [*both, f"--node={node.number}", f"--mgmt={self.mgmt_addresses}", f"--memory={self.memory}", f"--dir={self.directory}"],
