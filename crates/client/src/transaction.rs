@@ -129,6 +129,9 @@ impl Transaction {
                 Err(Failure::Lost { committing: true }) => return self.settle(out).await,
                 Err(Failure::Lost { committing: false }) if fresh && !retry.is_over() => {
                     // Nothing was answered yet: what the lost coordinator did will be rolled back, and we begin again.
+                    if client.inner.core.borrow().has_killed(self.id) {
+                        return Err(self.lost());
+                    }
                     if let Some(token) = self.tc {
                         self.losses.note(lost_tc(&token), client.now());
                     }
@@ -137,6 +140,11 @@ impl Transaction {
                     retry.failed(None).await?;
                 }
                 Err(Failure::Lost { committing: false }) => return Err(self.lost()),
+                Err(Failure::Refused(error))
+                    if error.code == ErrorCode::NodeFailed && client.inner.core.borrow().has_killed(self.id) =>
+                {
+                    return Err(self.node_failed());
+                }
                 Err(Failure::Refused(error)) => {
                     out.clear();
                     if !error.code.is_temporary() || (self.state == State::Over && !fresh) {
@@ -190,6 +198,11 @@ impl Transaction {
         self.node_failed()
     }
     fn node_failed(&self) -> ClientError {
+        if self.client.inner.core.borrow().has_killed(self.id) {
+            let detail = "a data node panicked in the midst of it";
+            let error = ClientError::with_detail(ErrorCode::StatementEndsNodes, detail);
+            return ClientError { aborted: true, ..error };
+        }
         ClientError { lost: self.tc.as_ref().map(lost_tc), ..ClientError::aborted(ErrorCode::NodeFailed) }
     }
 

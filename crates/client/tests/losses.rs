@@ -7,7 +7,7 @@ use apus_signal::{
     Kind,
     key_read::ReadReq,
     scan::ScanReq,
-    tc::{OpKind, RequestRef, TcBatchReq},
+    tc::{LastWords, OpKind, Outcome, RequestRef, TcBatchReq},
     view::NodeState,
 };
 use apus_types::{ErrorCode, NodeId, TableId, TransId};
@@ -127,4 +127,50 @@ fn losses_of_participants_count_as_the_map_shows_them() {
     let mut bench = bench(participants);
     let error = autocommit(&mut bench, POISON).unwrap_err();
     refused_by_name(&bench, &error, "table 7");
+}
+
+/// The node says what it panics of before it is gone, as real ones do where they can.
+fn poison_with_last_words() -> Hook {
+    Box::new(|world, node, envelope, body, out| {
+        if !is_poison(world, envelope.kind, body) {
+            return Act::Default;
+        }
+        let words = LastWords::of(envelope.kind, body).unwrap();
+        world.reply(node, envelope, Kind::LastWordsRep, out, |b| words.encode(b));
+        world.die(node);
+        Act::Break
+    })
+}
+
+#[test]
+fn who_is_named_by_a_dying_node_is_not_brought_to_the_last_one() {
+    let mut bench = Bench::ready(10);
+    bench.hook = poison_with_last_words();
+    let error = autocommit(&mut bench, POISON).unwrap_err();
+    assert!(error.code == ErrorCode::StatementEndsNodes && error.aborted, "{error}");
+    assert_eq!(bench.world.dead.len(), 1, "the other one lives");
+    autocommit(&mut bench, 4).expect("others are served");
+    let mut reader = Bench::ready(10);
+    reader.hook = poison_with_last_words();
+    let error = read(&mut reader, &[POISON]).unwrap_err();
+    assert_eq!((error.code, reader.world.dead.len()), (ErrorCode::StatementEndsNodes, 1), "{error}");
+    read(&mut reader, &[4]).expect("others are served");
+}
+
+/// The commit that a node panicked in the midst of may be on the others: the cluster is asked, as for any other.
+#[test]
+fn a_commit_that_is_known_elsewhere_is_committed() {
+    let mut bench = Bench::ready(10);
+    bench.hook = Box::new(|world, node, envelope, body, out| {
+        if !is_poison(world, envelope.kind, body) {
+            return Act::Default;
+        }
+        let words = LastWords::of(envelope.kind, body).unwrap();
+        world.outcomes.insert(words.trans, Outcome::Committed);
+        world.reply(node, envelope, Kind::LastWordsRep, out, |b| words.encode(b));
+        world.die(node);
+        Act::Break
+    });
+    autocommit(&mut bench, POISON).expect("committed");
+    assert_eq!(bench.world.dead.len(), 1);
 }

@@ -11,7 +11,7 @@ use apus_types::{Epoch, NodeId};
 use crate::{
     counters::Counters,
     fault::Faults,
-    limits::{EPOCH_LEAP_MAX, INSTANCES_MAX, LOG_LINES_MAX},
+    limits::{CLIENTS_MAX, EPOCH_LEAP_MAX, INSTANCES_MAX, LOG_LINES_MAX},
     links::{Gate, Links, is_data_plane},
     random::Random,
     session::Wire,
@@ -129,6 +129,8 @@ pub(crate) struct Core {
     pub counters: Counters,
     pub requests: Vec<Request>,
     pub log: Vec<String>,
+    /// A block executes the newest signal of the trace.
+    pub executing: bool,
     pub stop: Option<String>,
     pub rejoins: bool,
     /// The worker for which the node stops.
@@ -158,6 +160,7 @@ impl Core {
             counters: Counters::default(),
             requests: Vec::new(),
             log: Vec::new(),
+            executing: false,
             stop: None,
             rejoins: false,
             stuck: None,
@@ -202,6 +205,17 @@ impl Core {
         self.rings.get_mut(worker)
     }
 
+    /// A client's link of this worker: to this node, or, where that is 0, of the client with this id. Looks at all of them.
+    pub fn client_link(&self, node: NodeId, id: u64) -> Option<NodeId> {
+        let (own, all) = (usize::from(self.config.worker), usize::from(self.config.instances));
+        let nodes =
+            (own..CLIENTS_MAX).step_by(all).filter(|_| own < all).map(|n| NodeId(NodeId::CLIENT_BASE + n as u16));
+        let is_it = |n: &NodeId| {
+            let link = self.links.get(*n).filter(|link| link.up);
+            link.is_some_and(|link| *n == node || (node.0 == 0 && id != 0 && link.incarnation == id))
+        };
+        nodes.into_iter().find(is_it)
+    }
     /// The worker that owns our link to `node`.
     pub fn link_owner(&self, node: NodeId) -> usize {
         if node.is_client() {

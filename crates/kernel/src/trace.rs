@@ -87,6 +87,9 @@ impl SignalRing {
         entry.fill(envelope, body, at_ns);
         self.entries.push(entry);
     }
+    pub fn newest(&self) -> Option<&SignalTrace> {
+        self.entries.get(self.next.wrapping_sub(1) & (SIGNAL_RING - 1))
+    }
     /// Oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &SignalTrace> {
         let oldest = if self.entries.len() < SIGNAL_RING { 0 } else { self.next & (SIGNAL_RING - 1) };

@@ -13,7 +13,7 @@ use apus_signal::{
     file::FileDone,
     mgmt::MgmtReq,
     qmgr::decode,
-    tc::RequestRef,
+    tc::{LastWords, RequestRef},
     view::View,
 };
 use apus_types::{Epoch, ErrorCode, NodeId, hash::hash_key};
@@ -27,6 +27,13 @@ use crate::{
 };
 
 const NO_BLOCK: u8 = u8::MAX;
+
+/// See [`Worker::last_words`].
+#[derive(Debug)]
+pub struct Farewell {
+    pub own: Option<(NodeId, Vec<u8>)>,
+    pub others: Vec<(u8, Vec<u8>)>,
+}
 
 pub struct Worker {
     pub(crate) core: Core,
@@ -372,8 +379,11 @@ impl Worker {
             self.no_block(envelope, body);
             return;
         };
+        self.core.executing = true;
         let mut ctx = Context { core: &mut self.core, me: to, trace: envelope.trace };
-        if block.receive(envelope, body, &mut ctx).is_err() {
+        let received = block.receive(envelope, body, &mut ctx);
+        self.core.executing = false;
+        if received.is_err() {
             self.violation(envelope, body.len());
         }
     }
@@ -382,6 +392,50 @@ impl Worker {
     pub(crate) fn dispatch_own(&mut self, kind: Kind, to: BlockRef, body: &[u8]) {
         let from = self.core.link_ref();
         self.dispatch(&Envelope { kind, to, from, epoch: self.core.epoch, trace: 0, generation: 0 }, body);
+    }
+
+    /// After a panic: what was being executed, for the client that asked for it. `own`: by a link of this worker, if it is one;
+    /// `others`: what the other workers are to be given.
+    pub fn last_words(&self) -> Option<Farewell> {
+        let core = &self.core;
+        let trace = core.signals.newest().filter(|_| core.executing)?;
+        let words = LastWords::of(trace.envelope.kind, trace.body())?;
+        let client = trace.envelope.from.node;
+        let client = if client.is_client() { client } else { NodeId(0) };
+        let from = core.link_ref();
+        let frame = |to: BlockRef, write: &dyn Fn(&mut Vec<u8>)| {
+            let mut frame = Vec::new();
+            let generation = core.links.generation();
+            let kind = Kind::LastWordsRep;
+            Envelope { kind, to, from, epoch: core.epoch, trace: 0, generation }.encode(&mut frame, write);
+            frame
+        };
+        let own = core.client_link(client, words.trans.client).map(|node| {
+            let to = BlockRef::new(node, BlockId::Client, 0);
+            (node, frame(to, &|out| words.encode(out)))
+        });
+        let to_worker = |worker: u8| {
+            let to = BlockRef { instance: worker, ..from };
+            let bytes = frame(to, &|out| {
+                out.put_u16(client.0);
+                words.encode(out);
+            });
+            (worker, bytes)
+        };
+        let others = (0..core.config.instances).filter(|w| *w != core.config.worker && own.is_none());
+        let others = others.map(to_worker).collect();
+        Some(Farewell { own, others })
+    }
+
+    /// Another worker of this node has panicked: if the client is linked here it hears of that.
+    fn pass_last_words(&mut self, body: &[u8]) -> Result<(), DecodeError> {
+        let (client, words) = body.split_at_checked(2).ok_or(DecodeError)?;
+        let (client, words) = (NodeId(Reader::new(client).u16()?), LastWords::decode(words)?);
+        if let Some(node) = self.core.client_link(client, words.trans.client) {
+            let from = self.core.link_ref();
+            self.core.send(from, BlockRef::new(node, BlockId::Client, 0), Kind::LastWordsRep, 0, |b| words.encode(b));
+        }
+        Ok(())
     }
 
     fn note_view(&mut self, body: &[u8]) {
@@ -396,6 +450,9 @@ impl Worker {
         if envelope.to.block == BlockId::Link && envelope.kind == Kind::PingReq {
             let from = self.core.link_ref();
             self.core.send(from, envelope.from, Kind::PingConf, envelope.trace, |b| b.put_bytes(body));
+        } else if envelope.to.block == BlockId::Link && envelope.kind == Kind::LastWordsRep {
+            let passed = self.pass_last_words(body);
+            self.core.counters.violations += u64::from(passed.is_err());
         } else if envelope.to.block == BlockId::Link {
             let mut r = Reader::new(body);
             match (r.u16(), r.u64()) {
@@ -712,5 +769,63 @@ mod tests {
         let mut first = Worker::new(WorkerConfig { worker: 0, ..config });
         first.receive_ring(&bytes);
         assert!(!first.ring_output(1).is_empty(), "worker 0 passes it on");
+    }
+
+    /// Panics with whatever it gets.
+    struct Bomb(BlockRef);
+    impl Block for Bomb {
+        fn block_ref(&self) -> BlockRef {
+            self.0
+        }
+        fn receive(&mut self, _: &Envelope, _: &[u8], _: &mut Context<'_>) -> Result<(), DecodeError> {
+            panic!("a bug")
+        }
+        fn tick(&mut self, _: &mut Context<'_>) {}
+        fn dump(&self, _: &mut String) {}
+    }
+
+    #[test]
+    fn a_client_hears_what_panicked() {
+        let words_of = |kind: Kind, from: BlockRef, body: &[u8]| {
+            let config =
+                WorkerConfig { node: NodeId(1), worker: 0, instances: 2, control: true, incarnation: 1, seed: 1 };
+            let mut data = Worker::new(config);
+            let block = me(&data);
+            data.add_block(Box::new(Bomb(block)));
+            data.core.links.open(CLIENT, 77);
+            data.with_context(from, |ctx| ctx.send(block, kind, |b| b.put_bytes(body)));
+            assert!(data.last_words().is_none(), "nothing panicked");
+            let run = std::panic::AssertUnwindSafe(|| data.run(10));
+            assert!(std::panic::catch_unwind(run).is_err());
+            data.last_words()
+        };
+        let mut body = Vec::new();
+        body.put_u64(5);
+        let read = words_of(Kind::ReadReq, BlockRef::new(CLIENT, BlockId::Client, 0), &body).expect("of a client");
+        let (to, frame) = read.own.expect("linked here");
+        let (envelope, told) = decode_frame(&frame).expect("a frame");
+        assert_eq!((to, envelope.kind, envelope.to.node), (CLIENT, Kind::LastWordsRep, CLIENT));
+        assert_eq!(LastWords::decode(told).map(|w| w.request), Ok(5));
+        let tc = BlockRef::new(NodeId(1), BlockId::Tc, 0);
+        let trans = apus_types::TransId { client: 77, seq: 9 };
+        body.put_trans(trans);
+        let batch = words_of(Kind::LdmBatchReq, tc, &body).expect("of a client");
+        let (_, frame) = batch.own.expect("linked here");
+        let told = decode_frame(&frame).map(|(_, told)| LastWords::decode(told));
+        assert_eq!(told, Ok(Ok(LastWords { request: 0, trans })));
+        assert!(words_of(Kind::ViewOrd, tc, &[]).is_none(), "no client's");
+        // A client of another worker hears it from that one.
+        let mut other = Vec::new();
+        other.put_u64(5);
+        other.put_trans(apus_types::TransId { client: 78, seq: 9 });
+        let farewell = words_of(Kind::LdmBatchReq, tc, &other).expect("of a client");
+        assert!(farewell.own.is_none() && farewell.others.len() == 1);
+        let config = WorkerConfig { node: NodeId(1), worker: 1, instances: 2, control: true, incarnation: 1, seed: 1 };
+        let (mut second, its) = (Worker::new(config), NodeId(CLIENT.0 + 1));
+        second.core.links.open(its, 78);
+        second.receive_ring(&farewell.others[0].1);
+        let (envelope, told) = decode_frame(second.output(its)).expect("a frame");
+        assert_eq!(envelope.kind, Kind::LastWordsRep);
+        assert_eq!(LastWords::decode(told).map(|w| w.trans.client), Ok(78));
     }
 }

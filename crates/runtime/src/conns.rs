@@ -6,6 +6,7 @@ use std::{
 };
 
 use apus_kernel::Worker;
+use apus_signal::envelope::frame_length;
 use apus_types::NodeId;
 
 use crate::{
@@ -166,6 +167,24 @@ impl Conns {
         }
         self.close_slot(slot, worker);
         false
+    }
+
+    /// After a panic of this worker: the whole frames that it had for a client, then this one, as far as the socket takes them. A client that is
+    /// behind hears nothing: where its frames begin is not known.
+    pub fn write_last(&mut self, node: NodeId, frame: &[u8], worker: &Worker) {
+        let slot = self.by_node.get(&node).and_then(|&slot| self.slots.get_mut(slot));
+        let Some(Some(conn)) = slot else { return };
+        if conn.interest.write {
+            return;
+        }
+        let before = worker.output(node);
+        let mut whole = 0;
+        while let Ok(Some(length)) = frame_length(&before[whole..])
+            && whole + length <= before.len()
+        {
+            whole += length;
+        }
+        let _ = conn.link.stream.write(&[&before[..whole], frame].concat());
     }
 
     pub fn node_of(&self, token: u64) -> Option<NodeId> {

@@ -45,10 +45,12 @@ pub fn guard_worker<T>(
     config: &DataNodeConfig,
     state: &mut T,
     run: impl FnOnce(&mut T),
+    last_words: impl FnOnce(&mut T),
     worker: impl Fn(&T) -> &Worker,
 ) {
     REPORTS.with(|r| *r.borrow_mut() = true);
     if catch_unwind(AssertUnwindSafe(|| run(state))).is_err() {
+        let _ = catch_unwind(AssertUnwindSafe(|| last_words(state)));
         die(config, |cause| {
             catch_unwind(AssertUnwindSafe(|| worker(state).crash_report(cause)))
                 .unwrap_or_else(|_| format!("{cause:?}\n(the report itself failed)"))

@@ -83,6 +83,21 @@ impl Executor {
         Ok(())
     }
 
+    /// After a panic: the client for which it happened is told, if that can be done at once.
+    pub fn last_words(&mut self) {
+        let Some(farewell) = self.worker.last_words() else { return };
+        let me = self.worker.config().worker;
+        for (to, mut bytes) in farewell.others {
+            let door = Self::door(&self.shared, to);
+            if !door.rings[usize::from(me)].is_full() {
+                door.push_ring(me, &mut bytes);
+            }
+        }
+        if let Some((node, frame)) = farewell.own {
+            self.conns.write_last(node, &frame, &self.worker);
+        }
+    }
+
     fn now_ns(&self) -> u64 {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }

@@ -147,7 +147,7 @@ where
             shared.stop(Stop::Failed(format!("worker {}: {e}", who.worker)));
         }
     };
-    crash::guard_worker(&shared.config, &mut executor, run, |executor| &executor.worker);
+    crash::guard_worker(&shared.config, &mut executor, run, Executor::last_words, |executor| &executor.worker);
     trail::end();
 }
 

@@ -154,6 +154,8 @@ kinds! {
     ClientUpRep = 43;
     /// Client to TC instance 0 of a node, then to the LDMs of that node: see `tc::TcFloor`.
     TcFloorOrd = 44;
+    /// A node to a client: what it executed for it when it panicked, `tc::LastWords`. Between its workers: with the client in front.
+    LastWordsRep = 45;
 
     // TC and LDM: module `ldm`.
     LdmBatchReq = 64;

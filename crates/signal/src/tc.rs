@@ -22,7 +22,7 @@ use apus_types::{Chain, Epoch, ErrorCode, NodeId, PartitionId, TableId, TransId,
 
 use crate::{
     codec::{DecodeError, Put, Reader, patch_u16, patch_u32},
-    envelope::BlockRef,
+    envelope::{BlockRef, Kind},
 };
 
 /// Flags of a batch.
@@ -376,6 +376,41 @@ impl TcFloor {
         let floor = TcFloor { client: r.u64()?, floor: r.u64()? };
         r.end()?;
         Ok(floor)
+    }
+}
+
+/// `LastWordsRep`: a panic ends the node in the midst of this. Best effort: the client may never hear of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LastWords {
+    /// Of a read or a scan; 0: none.
+    pub request: u64,
+    /// Of a batch; none for reads.
+    pub trans: TransId,
+}
+
+impl LastWords {
+    /// What a client has to know if this signal panics.
+    pub fn of(kind: Kind, body: &[u8]) -> Option<LastWords> {
+        let mut r = Reader::new(body);
+        match kind {
+            Kind::ReadReq | Kind::ScanReq => Some(LastWords { request: r.u64().ok()?, trans: TransId::NONE }),
+            // Request or generation, then the transaction.
+            Kind::TcBatchReq | Kind::LdmBatchReq | Kind::LdmPrepareReq => {
+                r.u64().ok()?;
+                Some(LastWords { request: 0, trans: r.trans().ok()? })
+            }
+            _ => None,
+        }
+    }
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u64(self.request);
+        out.put_trans(self.trans);
+    }
+    pub fn decode(body: &[u8]) -> Result<LastWords, DecodeError> {
+        let mut r = Reader::new(body);
+        let words = LastWords { request: r.u64()?, trans: r.trans()? };
+        r.end()?;
+        Ok(words)
     }
 }
 

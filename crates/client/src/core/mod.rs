@@ -89,6 +89,8 @@ pub(crate) struct Core {
     node_links: [u16; 256],
     /// Of each node's process whose link was lost last.
     lost_incarnations: [u64; 256],
+    /// Transactions in the midst of which a node panicked, the last ones.
+    killers: VecDeque<TransId>,
     pub table: RequestTable,
     actions: VecDeque<Action>,
     driver: Option<Waker>,
@@ -124,6 +126,7 @@ impl Core {
             routes: Vec::new(),
             node_links: [NO_LINK; 256],
             lost_incarnations: [0; 256],
+            killers: VecDeque::new(),
             actions: VecDeque::new(),
             driver: None,
             timers: BTreeMap::new(),
@@ -177,6 +180,10 @@ impl Core {
     pub fn incarnation(&self, node: NodeId) -> Option<u64> {
         let link = *self.node_links.get(usize::from(node.0)).filter(|&&l| l != NO_LINK)?;
         self.links.get(usize::from(link)).map(|l| l.incarnation)
+    }
+    /// A node has said that it panics in the midst of this.
+    pub fn has_killed(&self, trans: TransId) -> bool {
+        self.killers.contains(&trans)
     }
     /// Of the process whose link was lost last.
     pub fn lost_incarnation(&self, node: NodeId) -> u64 {

@@ -8,11 +8,11 @@ use apus_signal::{
     envelope::{decode_frame, frame_length},
     hello::{Hello, Role},
     mgmt::{ConfigConf, MgmtReq},
-    tc::RequestRef,
+    tc::{LastWords, RequestRef},
     view::{ClusterMap, MapReq, NodeState, View},
 };
 use apus_types::{
-    NodeId,
+    ErrorCode, NodeId,
     planted::{Bug, planted},
 };
 use prost::Message;
@@ -21,6 +21,9 @@ use super::{
     Core, NO_LINK,
     link::{ConnId, LinkState},
 };
+
+/// Most transactions of which it is remembered that a node panicked in their midst.
+const KILLERS_MAX: usize = 64;
 
 /// Only the number of the request an answer belongs to: field 1 of every control answer.
 #[derive(Clone, Copy, PartialEq, Message)]
@@ -103,6 +106,7 @@ impl Core {
                 self.schema_version = self.schema_version.max(announced.version);
                 return Ok(());
             }
+            Kind::LastWordsRep => return self.last_words(conn, body),
             Kind::ConfigConf => return self.config_arrived(body),
             Kind::PingConf => return Ok(()),
             Kind::ConfigRef => return RequestRef::decode(body).map(|_| ()),
@@ -113,6 +117,22 @@ impl Core {
         };
         self.counters.answers += 1;
         self.table.answer(request, conn.link, envelope.kind, body).map_err(|_| DecodeError)
+    }
+
+    /// The node panics in the midst of what we asked for. A read ends here; of a batch its outcome has to be asked first.
+    fn last_words(&mut self, conn: ConnId, body: &[u8]) -> Result<(), DecodeError> {
+        let words = LastWords::decode(body)?;
+        if words.trans.is_none() {
+            let mut refusal = Vec::new();
+            let detail = b"a data node panicked in the midst of it";
+            RequestRef { detail, ..RequestRef::new(words.request, ErrorCode::StatementEndsNodes) }.encode(&mut refusal);
+            return self.table.answer(words.request, conn.link, Kind::RequestRef, &refusal).map_err(|_| DecodeError);
+        }
+        if self.killers.len() >= KILLERS_MAX {
+            self.killers.pop_front();
+        }
+        self.killers.push_back(words.trans);
+        Ok(())
     }
 
     /// Somebody who knows an older view than ours, in which he has no place any more, says this. His clocks may have stood still since
