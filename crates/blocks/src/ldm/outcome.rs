@@ -40,6 +40,8 @@ pub const SILENT_NS: u64 = 600_000_000_000;
 const LATENESS_NS: u64 = 2_000_000_000;
 /// A statement that waits for a node to leave is not older.
 const STATEMENT_NS: u64 = 500_000_000;
+/// Room for so many is there from the beginning.
+const CHUNKS_READY: usize = 256;
 /// Numbers of a chunk.
 const CHUNK: u64 = 512;
 /// Chunks that are looked at when a new one is needed.
@@ -95,7 +97,12 @@ fn bit(trans: TransId) -> (usize, u64) {
 impl Outcomes {
     /// `seed` keys the maps: clients choose their ids and numbers.
     pub fn new(seed: u64) -> Outcomes {
-        Outcomes { places: seeded_map(seed), clients: seeded_map(seed.rotate_left(32)), ..Outcomes::default() }
+        let mut outcomes =
+            Outcomes { places: seeded_map(seed), clients: seeded_map(seed.rotate_left(32)), ..Outcomes::default() };
+        outcomes.chunks.reserve(CHUNKS_READY);
+        outcomes.order.reserve(CHUNKS_READY);
+        outcomes.places.reserve(CHUNKS_READY);
+        outcomes
     }
 
     fn place(&self, trans: TransId) -> Option<u32> {
