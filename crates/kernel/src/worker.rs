@@ -792,7 +792,7 @@ mod tests {
             let mut data = Worker::new(config);
             let block = me(&data);
             data.add_block(Box::new(Bomb(block)));
-            data.core.links.open(CLIENT, 77);
+            data.core.links.open(CLIENT, 77, None);
             data.with_context(from, |ctx| ctx.send(block, kind, |b| b.put_bytes(body)));
             assert!(data.last_words().is_none(), "nothing panicked");
             let run = std::panic::AssertUnwindSafe(|| data.run(10));
@@ -822,7 +822,7 @@ mod tests {
         assert!(farewell.own.is_none() && farewell.others.len() == 1);
         let config = WorkerConfig { node: NodeId(1), worker: 1, instances: 2, control: true, incarnation: 1, seed: 1 };
         let (mut second, its) = (Worker::new(config), NodeId(CLIENT.0 + 1));
-        second.core.links.open(its, 78);
+        second.core.links.open(its, 78, None);
         second.receive_ring(&farewell.others[0].1);
         let (envelope, told) = decode_frame(second.output(its)).expect("a frame");
         assert_eq!(envelope.kind, Kind::LastWordsRep);
