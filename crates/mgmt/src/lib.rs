@@ -13,7 +13,7 @@
 //! its rows: who was told yes may have died before it used it.
 //!
 //! A yes is told when those it goes on without cannot answer clients any more: who is still linked to us is asked to give up its
-//! lease, for it may not know yet that it lost the others (see `parting` of the QMGR block).
+//! lease, for it may not know yet that it lost the others (see `lease_end` of the QMGR block).
 //!
 //! **A start without all nodes** (generation 0) is granted when no cluster is known to run and no other such start was
 //! granted, as long as one of those it was granted to lives: two halves that cannot see each other never both start.

@@ -63,7 +63,7 @@ pub struct Heartbeat {
     pub promise_ns: u64,
     /// For so long the sender has heard too few to go on: it has given up what it was promised, and serves no client. 0: it hears enough.
     #[prost(uint64, tag = "8")]
-    pub strained_ns: u64,
+    pub quorum_lost_ns: u64,
     /// A data worker of the sender has been in one turn for long.
     #[prost(bool, tag = "13")]
     pub stuck: bool,

@@ -2,7 +2,7 @@
 //! while a hypervisor has taken the whole guest away (a snapshot): then it goes on as if nothing had happened.
 //!
 //! Nothing in the cluster may compare clocks of two hosts. What it does compare is how much time passes on two of them, and there
-//! leases bear a difference of one part in 32 (`pulse` in QMGR), 3.1 %: rates are drawn within [`RATE_PPM_MAX`] of the true one,
+//! leases bear a difference of one part in 32 (`heartbeat` in QMGR), 3.1 %: rates are drawn within [`RATE_PPM_MAX`] of the true one,
 //! so that two hosts differ by 3.0 % at most. Oscillators are off by 100 ppm, NTP slews by 500.
 
 /// No host's clock is further from the true rate than this, in parts per million.

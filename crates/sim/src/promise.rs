@@ -270,7 +270,7 @@ fn losses(settings: &Settings, fault: &Fault) -> Vec<Nodes> {
         }
         Fault::Storm { period, times, .. } if !is_silence(settings, *period, *times) => vec![Nodes::new()],
         Fault::Storm { .. } => settings.data_nodes().into_iter().map(|node| Nodes::from([node])).collect(),
-        // One of the two is removed, for it is accused by the other.
+        // One of the two is removed, for it is suspected by the other.
         Fault::Cut { a, b, .. }
         | Fault::Flap { a, b, .. }
         | Fault::Reset { a, b, .. }

@@ -229,7 +229,7 @@ impl Membership {
         if self.view.is_some() {
             self.prepared = Some((ballot, view.clone()));
         }
-        self.pulses.prepared(ctx.now());
+        self.heartbeats.prepared(ctx.now());
         self.open_gates(&view, ctx);
         self.gates_for = None;
         let mut waiting = waiting;
@@ -361,11 +361,11 @@ impl Membership {
         }
     }
 
-    /// Until when the other half of a tie may serve clients by our promises; 0: it is no tie, others ask it for its lease (`parting`).
+    /// Until when the other half of a tie may serve clients by our promises; 0: it is no tie, others ask it for its lease (`lease_end`).
     fn promised_to_others(&self, side: &BTreeSet<NodeId>) -> u64 {
         let Some(base) = self.view.as_ref().filter(|base| is_tie(base, side)) else { return 0 };
         let others = base.living().filter(|n| !side.contains(&n.node()));
-        others.map(|n| self.pulses.promised_until(n.node()) + 1).max().unwrap_or(0)
+        others.map(|n| self.heartbeats.promised_until(n.node()) + 1).max().unwrap_or(0)
     }
 
     fn commit(&mut self, view: View, ctx: &mut Context<'_>) {
@@ -395,7 +395,7 @@ impl Membership {
         let full = base.nodes.iter().filter(|n| n.state() == NodeState::Up);
         let name = |n: &apus_signal::view::ViewNode| Incarnation { node: n.id, incarnation: n.incarnation };
         let (side, others): (Vec<_>, Vec<_>) = full.partition(|n| confirmed.contains(&n.node()));
-        let promised = others.iter().map(|o| self.pulses.promised_until(o.node())).max().unwrap_or(0);
+        let promised = others.iter().map(|o| self.heartbeats.promised_until(o.node())).max().unwrap_or(0);
         let req = ArbitReq {
             cluster: base.cluster,
             generation: base.generation,
@@ -495,7 +495,7 @@ impl Membership {
         }
         if !self.is_own_entry(&view) {
             if !self.leave.is_wanted() {
-                self.hold_accuser(from, ctx);
+                self.hold_reporter(from, ctx);
                 return Ok(());
             }
             self.agree_to_leave(ctx);
@@ -511,7 +511,7 @@ impl Membership {
     /// Says yes once the gates are open on every worker: the first member of the new view may speak to any of them.
     pub(super) fn confirm_prepare(&mut self, from: NodeId, answer: ViewPrepAnswer, ctx: &mut Context<'_>) {
         self.gates_for = None;
-        self.pulses.prepared(ctx.now());
+        self.heartbeats.prepared(ctx.now());
         if !self.await_gates(from, answer.clone(), ctx) {
             self.send(ctx, from, Kind::ViewPrepConf, &answer);
         }
@@ -522,7 +522,7 @@ impl Membership {
         self.pings += 1;
         let missing = ctx.ping_workers(self.pings);
         let file = self.keep(ctx);
-        let waits = missing > 0 || !self.partings.is_empty() || !self.keeper.has_written(file);
+        let waits = missing > 0 || !self.lease_ends.is_empty() || !self.keeper.has_written(file);
         if waits {
             self.gates_for = Some(Gates { token: self.pings, missing, file, from, answer });
         }
@@ -541,7 +541,7 @@ impl Membership {
 
     /// Says yes when nothing is waited for any more.
     pub(super) fn pass_gates(&mut self, ctx: &mut Context<'_>) {
-        let (is_clear, keeper) = (self.partings.is_empty(), &self.keeper);
+        let (is_clear, keeper) = (self.lease_ends.is_empty(), &self.keeper);
         let is_open = |g: &mut Gates| g.missing == 0 && is_clear && keeper.has_written(g.file);
         let Some(gates) = self.gates_for.take_if(is_open) else { return };
         if gates.from != self.me {

@@ -24,7 +24,7 @@
 //!
 //! A member whose process died is spoken for by the next process of its node, if that has what the dead one kept (`testify`).
 //!
-//! Who only hears too few (`strain`) is frozen without holding anybody for failed: when they are heard again, all go on where they were.
+//! Who only hears too few (`quorum`) is frozen without holding anybody for failed: when they are heard again, all go on where they were.
 //!
 //! Limits: one entry per member; one proposal at a time.
 
@@ -179,13 +179,13 @@ impl Membership {
 
     /// As long as we are frozen, those that we hold for failed hear of it: they may be frozen, or know that we are out.
     pub(super) fn tell_lost(&self, ctx: &mut Context<'_>) {
-        if !self.freeze.is_frozen() && !self.pulses.is_strained() {
+        if !self.freeze.is_frozen() && !self.heartbeats.lacks_quorum() {
             return;
         }
         let beat = Heartbeat {
             generation: self.generation(),
             incarnation: self.incarnation,
-            strained_ns: 1,
+            quorum_lost_ns: 1,
             frozen: self.freeze.is_frozen(),
             ..Heartbeat::default()
         };
@@ -256,7 +256,7 @@ impl Membership {
         let (side, back) = (self.own_side(), self.back());
         let all: BTreeSet<NodeId> = side.union(&back).copied().collect();
         // Who is missing has no lease from us, and needs one from all.
-        let is_served = |n: &NodeId| !back.contains(n) && self.pulses.promised_until(*n) >= now;
+        let is_served = |n: &NodeId| !back.contains(n) && self.heartbeats.promised_until(*n) >= now;
         let is_enough = !back.is_empty()
             && self.freeze.gone_on.is_none()
             && !self.failed.iter().any(is_served)

@@ -216,7 +216,7 @@ impl Membership {
         let Some(own) = &mut self.leave.own else { return };
         own.agreed = true;
         self.leave.refuses_until = 0;
-        self.pulses.void_lease(ctx.now());
+        self.heartbeats.void_lease(ctx.now());
         self.renew_lease(ctx);
         for instance in 0..self.instances {
             ctx.send(BlockRef::new(self.me, BlockId::Tc, instance), Kind::LeaveOrd, |_| {});

@@ -10,18 +10,18 @@
 //!            joins the cluster that went on without it, and founds no new one (`NodeConfig::rejoins`)
 //! ```
 //!
-//! **Failure.** A link that has ended is a failure at once; silence longer than a limit that follows what is measured is one too (`pulse`). A
+//! **Failure.** A link that has ended is a failure at once; silence longer than a limit that follows what is measured is one too (`heartbeat`). A
 //! suspicion is never taken back: links are closed, data-plane signals refused, and the incarnation is removed. A link whose connection
 //! was lost has not ended: it is dialled from both ends and goes on, or its process is found to be gone. Until then there is no
 //! lease, and the time without a connection counts as silence.
 //!
-//! **Lease** (`pulse`). Who may have been removed without knowing it does not read from its clients: a member serves them only as long as
+//! **Lease** (`heartbeat`). Who may have been removed without knowing it does not read from its clients: a member serves them only as long as
 //! all others have promised, in answer to its heartbeats, not to hold it for silent.
 //!
-//! **Parting** (`parting`). Who still has its links to a member that others lost makes sure that it serves nobody any more before it agrees
+//! **End of a lease** (`lease_end`). Who still has its links to a member that others lost makes sure that it serves nobody any more before it agrees
 //! to a view without it.
 //!
-//! **Strain** (`strain`). Who hears too few to go on serves nobody and waits, for what stalls the network for all is no failure of any.
+//! **Loss of quorum** (`quorum`). Who hears too few to go on serves nobody and waits, for what stalls the network for all is no failure of any.
 //!
 //! **Slow** (`slow`). A node whose workers are much slower than the others' says so, and leaves if the setting `eject_slow_ms` wants it.
 //!
@@ -30,7 +30,7 @@
 //! **File** (`keep`, `testify`). What a member promised and accepted is in a file before it is told. The process that is started after its crash
 //! speaks for it, so that whoever waits for it may go on.
 //!
-//! **What others say** of a member that we hear ourselves is not always believed (`accuse`).
+//! **What others say** of a member that we hear ourselves is not always believed (`suspicion`).
 //!
 //! **Change of view** (`change`). The *acting president* is the full member with the lowest join order that is not held for
 //! failed. One proposal per generation, Paxos ballots:
@@ -59,22 +59,22 @@
 //!
 //! Limits: 255 data nodes, 4 replicas; one proposal at a time; joiners are admitted together, failures removed together.
 
-mod accuse;
 mod arbiter;
 mod change;
 mod freeze;
+mod heartbeat;
+mod jitter;
 mod keep;
 mod layout;
+mod lease_end;
 mod leave;
-mod parting;
-mod pulse;
+mod quorum;
 mod setting;
 mod slow;
-mod spread;
 mod start;
-mod strain;
 mod stuck;
 mod survival;
+mod suspicion;
 mod switchover;
 mod testify;
 #[cfg(test)]
@@ -120,7 +120,7 @@ use self::{
 use crate::NodeConfig;
 
 /// Without the arbitrator's answer for so long, the arbitration is lost.
-pub const ARBITRATION_TIMEOUT_NS: u64 = strain::HOPE_NS;
+pub const ARBITRATION_TIMEOUT_NS: u64 = quorum::HOPE_NS;
 /// Questions are asked again, reports made again after this long.
 const RETRY_NS: u64 = 200_000_000;
 /// A starting node asks to join, and for the configuration, this often.
@@ -129,9 +129,9 @@ const JOIN_RETRY_NS: u64 = 100_000_000;
 const REGISTER_NS: u64 = 1_000_000_000;
 const MS: u64 = 1_000_000;
 
+pub(crate) use self::heartbeat::SILENCE_MIN_NS;
 #[cfg(test)]
 pub(crate) use self::layout::tests::config as test_config;
-pub(crate) use self::pulse::SILENCE_MIN_NS;
 pub use self::{
     keep::{Acceptor, FILE as VIEW_FILE, Kept},
     switchover::RETRY_MAX_NS as SWITCH_RETRY_MAX_NS,
@@ -194,9 +194,9 @@ pub struct Membership {
     failed: BTreeSet<NodeId>,
     /// Of those, the ones that only others have lost.
     hearsay: BTreeSet<NodeId>,
-    pulses: pulse::Pulses,
-    accusations: accuse::Accusations,
-    partings: parting::Partings,
+    heartbeats: heartbeat::Heartbeats,
+    suspicions: suspicion::Suspicions,
+    lease_ends: lease_end::LeaseEnds,
     stuck: stuck::Stuck,
     slow: slow::Slow,
     freeze: freeze::Freeze,
@@ -243,9 +243,9 @@ impl Membership {
             promised: 0,
             failed: BTreeSet::new(),
             hearsay: BTreeSet::new(),
-            pulses: pulse::Pulses::default(),
-            accusations: accuse::Accusations::default(),
-            partings: parting::Partings::default(),
+            heartbeats: heartbeat::Heartbeats::default(),
+            suspicions: suspicion::Suspicions::default(),
+            lease_ends: lease_end::LeaseEnds::default(),
             stuck: stuck::Stuck::default(),
             slow: slow::Slow::default(),
             freeze: freeze::Freeze::default(),
@@ -434,7 +434,7 @@ impl Membership {
         if !self.part_from(node, incarnation, ctx) {
             self.fence(node, incarnation, ctx);
         }
-        // Everybody weighs who has lost whom (`accuse`).
+        // Everybody weighs who has lost whom (`suspicion`).
         let failed = Incarnation { node: node.0.into(), incarnation };
         for survivor in self.survivors() {
             self.send(ctx, survivor, Kind::FailRep, &FailRep { failed: Some(failed), hearsay });
@@ -467,7 +467,7 @@ impl Membership {
     }
 
     /// Who holds us for failed has cut us off: the link is lost for both, and the rule says who goes on.
-    fn hold_accuser(&mut self, from: NodeId, ctx: &mut Context<'_>) {
+    fn hold_reporter(&mut self, from: NodeId, ctx: &mut Context<'_>) {
         let incarnation = self.view.as_ref().and_then(|v| v.node(from)).map_or(0, |n| n.incarnation);
         self.mark_failed(from, incarnation, Loss::Seen("it holds this node for failed"), ctx);
     }
@@ -476,7 +476,7 @@ impl Membership {
     fn adopt_failed(&mut self, from: NodeId, failed: &[Incarnation], ctx: &mut Context<'_>) -> bool {
         for f in failed {
             if *f == self.own() {
-                self.hold_accuser(from, ctx);
+                self.hold_reporter(from, ctx);
                 return false;
             }
             let Ok(node) = u16::try_from(f.node) else { continue };
@@ -556,7 +556,7 @@ impl Membership {
         self.switchover.view_is_new(ctx.now());
         self.leave.view_is_new();
         self.managers.members_are(&view);
-        self.accusations.words.clear();
+        self.suspicions.words.clear();
         self.settings_are(&view);
         self.watch_members(&view, ctx);
         self.dial_members(&view, ctx);
@@ -735,7 +735,7 @@ impl Block for Membership {
         let held = self.failed.len();
         self.take(envelope, body, ctx)?;
         // Our own loss settles what others said before.
-        if self.failed.len() != held { self.review_accusations(ctx) } else { Ok(()) }
+        if self.failed.len() != held { self.review_suspicions(ctx) } else { Ok(()) }
     }
 
     fn tick(&mut self, ctx: &mut Context<'_>) {
@@ -746,7 +746,7 @@ impl Block for Membership {
         }
         if self.started_at.is_none() {
             self.started_at = Some(now);
-            self.pulses.started(now);
+            self.heartbeats.started(now);
             for (node, address) in &self.mgmts {
                 ctx.connect_to(*node, address);
             }
@@ -755,16 +755,16 @@ impl Block for Membership {
         self.end_stale_links(ctx);
         match self.phase {
             Phase::Starting => {
-                self.pulses.started(now);
+                self.heartbeats.started(now);
                 self.tick_starting(ctx);
             }
             Phase::Member => {
-                self.check_pulses(ctx);
-                self.check_partings(ctx);
+                self.check_heartbeats(ctx);
+                self.check_lease_ends(ctx);
                 self.look_for_absent(ctx);
                 self.tick_frozen(ctx);
-                let reviewed = self.review_accusations(ctx);
-                assert!(reviewed.is_ok(), "an accusation that was set aside does not decode");
+                let reviewed = self.review_suspicions(ctx);
+                assert!(reviewed.is_ok(), "an suspicion that was set aside does not decode");
             }
             Phase::Stopped => {}
         }
@@ -802,10 +802,10 @@ impl Block for Membership {
         );
         let _ = writeln!(out, "{}", self.freeze.summary());
         let _ = writeln!(out, "file: {}", self.keeper.summary());
-        let _ = writeln!(out, "words {}", self.accusations.summary());
+        let _ = writeln!(out, "words {}", self.suspicions.summary());
         let _ = writeln!(out, "change {:?}", self.change.as_ref().map(Change::summary));
         let _ = writeln!(out, "switchover {}", self.switchover.summary());
-        let _ = writeln!(out, "{}", self.pulses.summary(self.now, self.longest_silence()));
+        let _ = writeln!(out, "{}", self.heartbeats.summary(self.now, self.longest_silence()));
         let _ = writeln!(out, "joining {:?} links {:?}", self.joining.keys(), self.links);
     }
 

@@ -1,10 +1,10 @@
 //! Settings that an operator changes while the cluster runs. They are part of the view, so that all members use one value and a new member
 //! learns it with its first view.
 //!
-//! There are two: the floor of the silence limit (`silence_ms`, see `pulse`), and from when on a slow node leaves (`eject_slow_ms`, see `slow`). A management node passes the operator's wish on to all members it
+//! There are two: the floor of the silence limit (`silence_ms`, see `heartbeat`), and from when on a slow node leaves (`eject_slow_ms`, see `slow`). A management node passes the operator's wish on to all members it
 //! is linked to; the acting president makes a view with it, like any other. If it dies before that the wish is lost: the operator's
 //! command sees that the view does not come, and says so. Raising or lowering the floor is safe at any moment, and while members
-//! know different values: a promise that was given is kept (`Pulse::promised_until`), and carries its length.
+//! know different values: a promise that was given is kept (`Peer::promised_until`), and carries its length.
 
 use apus_kernel::{Context, jam};
 use apus_signal::{

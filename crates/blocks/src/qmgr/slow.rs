@@ -123,7 +123,7 @@ impl Membership {
     }
 
     fn median_delay_of_others(&self) -> Option<u64> {
-        let mut delays: Vec<u64> = self.survivors().iter().filter_map(|n| self.pulses.delay_of(*n)).collect();
+        let mut delays: Vec<u64> = self.survivors().iter().filter_map(|n| self.heartbeats.delay_of(*n)).collect();
         delays.sort_unstable();
         delays.get(delays.len() / 2).copied()
     }

@@ -93,7 +93,7 @@ impl Membership {
         self.send_heartbeats(ctx);
         self.register(ctx);
         // Of several that are named the first ends: the view without it may settle it for all.
-        let is_first = !self.survivors().iter().any(|n| *n < self.me && self.pulses.holds_epoch(*n));
+        let is_first = !self.survivors().iter().any(|n| *n < self.me && self.heartbeats.holds_epoch(*n));
         if late.ticks >= STUCK_TICKS && is_first {
             let worker = u8::try_from(late.instance).unwrap_or(0).min(ctx.instances().saturating_sub(1));
             self.end_if_spared(worker, ctx);
@@ -117,7 +117,7 @@ impl Membership {
         let Some(base) = &self.view else { return Err("it is no member") };
         let mut side = self.survivors();
         let longest = self.longest_silence();
-        side.retain(|n| self.pulses.is_heard(*n, now, longest) && !self.pulses.is_stuck(*n));
+        side.retain(|n| self.heartbeats.is_heard(*n, now, longest) && !self.heartbeats.is_stuck(*n));
         match verdict(base, &side) {
             Verdict::Win => Ok(()),
             Verdict::Lose(why) => Err(why),

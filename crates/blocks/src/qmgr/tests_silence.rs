@@ -175,7 +175,7 @@ fn who_is_heard_last_after_a_stall_is_not_dead() {
     }
 }
 
-/// Limits differ where some links were slow before: nobody is accused while others have been silent for as long.
+/// Limits differ where some links were slow before: nobody is suspected while others have been silent for as long.
 #[test]
 fn a_stall_of_all_ends_nobody_whose_link_alone_was_calm() {
     for slow in [35, 56, 66, 76] {

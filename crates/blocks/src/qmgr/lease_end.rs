@@ -1,4 +1,4 @@
-//! Taking leave of a member that may live and not know it.
+//! The end of the lease of a member that is to be removed, and may live and not know it.
 //!
 //! A link that ends between two members need not end at both at the same time: one of them may go on without the other, which still
 //! answers its clients from memory that is no longer current (simulator seed 80001967). So whoever still has its links to a member
@@ -7,7 +7,7 @@
 //! - has answered `LeaseEndReq`: its workers read from clients no more, from that moment on, and nobody renews its lease, for whoever asks or
 //!   has it asked sends it no heartbeats; or
 //! - is gone: the link has ended, not only lost its connection; or
-//! - cannot have a lease any more, by the promise that we, or who asks the arbitrator, gave it last (`pulse`).
+//! - cannot have a lease any more, by the promise that we, or who asks the arbitrator, gave it last (`heartbeat`).
 //!
 //! A process that dies is found gone on all its links at once, so a crash costs nothing of this. A link that waits for a connection keeps the
 //! question until it has one; meanwhile the promise runs out.
@@ -25,17 +25,17 @@ use apus_types::NodeId;
 use super::Membership;
 
 /// We wait for a member to have no lease.
-struct Parting {
+struct Pending {
     incarnation: u64,
     until: u64,
 }
 
 #[derive(Default)]
-pub(super) struct Partings {
-    from: BTreeMap<NodeId, Parting>,
+pub(super) struct LeaseEnds {
+    from: BTreeMap<NodeId, Pending>,
 }
 
-impl Partings {
+impl LeaseEnds {
     pub(super) fn is_empty(&self) -> bool {
         self.from.is_empty()
     }
@@ -44,30 +44,30 @@ impl Partings {
 impl Membership {
     /// Instead of cutting off a member to which all links stand, while it may still rely on our promise. False: it cannot.
     pub(super) fn part_from(&mut self, node: NodeId, incarnation: u64, ctx: &mut Context<'_>) -> bool {
-        let until = self.pulses.promised_until(node);
+        let until = self.heartbeats.promised_until(node);
         let is_linked = self.is_linked(node) && self.links.get(&node).is_some_and(|l| l.incarnation == incarnation);
         if !is_linked || until < ctx.now() {
             return false;
         }
         ctx.probe("qmgr: a member is asked to give up its lease");
         ctx.accept_from(node, incarnation, false);
-        self.partings.from.insert(node, Parting { incarnation, until });
+        self.lease_ends.from.insert(node, Pending { incarnation, until });
         self.send(ctx, node, Kind::LeaseEndReq, &LeaseEnd { incarnation });
         true
     }
 
     /// It has no lease, or is gone.
     pub(super) fn parted(&mut self, node: NodeId, incarnation: u64, ctx: &mut Context<'_>) {
-        if self.partings.from.get(&node).is_some_and(|p| p.incarnation == incarnation) {
-            self.partings.from.remove(&node);
+        if self.lease_ends.from.get(&node).is_some_and(|p| p.incarnation == incarnation) {
+            self.lease_ends.from.remove(&node);
             self.fence(node, incarnation, ctx);
             self.pass_gates(ctx);
         }
     }
 
-    pub(super) fn check_partings(&mut self, ctx: &mut Context<'_>) {
+    pub(super) fn check_lease_ends(&mut self, ctx: &mut Context<'_>) {
         let now = ctx.now();
-        while let Some((&node, over)) = self.partings.from.iter().find(|(_, p)| p.until < now) {
+        while let Some((&node, over)) = self.lease_ends.from.iter().find(|(_, p)| p.until < now) {
             let incarnation = over.incarnation;
             ctx.probe("qmgr: a lease ended by itself");
             self.parted(node, incarnation, ctx);
@@ -80,7 +80,7 @@ impl Membership {
             jam!(ctx);
             return;
         }
-        self.pulses.void_lease(ctx.now());
+        self.heartbeats.void_lease(ctx.now());
         self.renew_lease(ctx);
         // All workers look at the lease after they have a request's bytes, and it is gone.
         let conf = LeaseEnd { incarnation: self.incarnation };

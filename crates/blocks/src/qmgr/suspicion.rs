@@ -1,17 +1,17 @@
 //! What others say of members that we hear ourselves.
 //!
-//! Two members that lose only the link between them accuse each other; if all were believed, everybody would end up with nobody. A
+//! Two members that lose only the link between them suspect each other; if all were believed, everybody would end up with nobody. A
 //! word against a member that we do not hear is believed at once. Against one that we hear it is set aside, looked at again at every
 //! tick and whenever we lose somebody ourselves, and believed when none of these holds any more:
 //!
-//! - it is younger than [`GRACE_NS`]: who is on its way out sees its links closed one by one and accuses those who closed them; what
+//! - it is younger than [`GRACE_NS`]: who is on its way out sees its links closed one by one and suspects those who closed them; what
 //!   the others say of it arrives meanwhile;
-//! - somebody accused has a better [`Standing`] than the accuser: a word is a link that is lost, for both its ends (unless it repeats
+//! - a suspect has a better [`Standing`] than the reporter: a word is a link that is lost, for both its ends (unless it repeats
 //!   another's, which says nothing of a link), and of two that cannot both stay the one stays that keeps more of the cluster. Of equals
-//!   the one that joined earlier stays. Where the accused is really dead, our own link or its silence says so in a moment;
-//! - the rest could not go on without the accused, whom we do not hear either, and could without the accuser.
+//!   the one that joined earlier stays. Where the suspect is really dead, our own link or its silence says so in a moment;
+//! - the rest could not go on without the suspect, whom we do not hear either, and could without the reporter.
 //!
-//! Who hears nobody accuses no one; it waits (`strain`). NDB looks for the largest set of nodes that all see each other for the same
+//! Who hears nobody suspects no one; it waits (`quorum`). NDB looks for the largest set of nodes that all see each other for the same
 //! end (its partial connectivity check).
 
 use std::{
@@ -33,33 +33,33 @@ use super::{MS, Membership, Phase, survival};
 /// A word against a member that we hear is older than this when it is believed.
 const GRACE_NS: u64 = 30 * MS;
 
-/// Accuser, kind, and whom a single word is about.
+/// Reporter, kind, and whom a single word is about.
 type Key = (NodeId, u16, u32);
 
 /// What a word says, and when it was heard first.
 pub(super) struct Word {
     first_heard: u64,
     failed: Vec<Incarnation>,
-    /// The accuser has lost its link.
+    /// The reporter has lost its link.
     seen: bool,
 }
 
-/// The last word of each kind from each member: one entry per member and kind, and for `FailRep` per accused.
+/// The last word of each kind from each member: one entry per member and kind, and for `FailRep` per suspect.
 #[derive(Default)]
-pub(super) struct Accusations {
+pub(super) struct Suspicions {
     set_aside: BTreeMap<Key, (Envelope, Vec<u8>)>,
     /// Believed or not; forgotten with each view.
     pub(super) words: BTreeMap<Key, Word>,
 }
 
-impl Accusations {
+impl Suspicions {
     /// For dumps: who said what of whom, and what waits.
     pub fn summary(&self) -> String {
         let mut out = String::new();
-        for ((accuser, kind, about), word) in &self.words {
+        for ((reporter, kind, about), word) in &self.words {
             let failed: Vec<u32> = word.failed.iter().map(|f| f.node).collect();
-            let waits = if self.set_aside.contains_key(&(*accuser, *kind, *about)) { " (waits)" } else { "" };
-            let _ = write!(out, "{accuser}: {failed:?}{waits} ");
+            let waits = if self.set_aside.contains_key(&(*reporter, *kind, *about)) { " (waits)" } else { "" };
+            let _ = write!(out, "{reporter}: {failed:?}{waits} ");
         }
         out
     }
@@ -86,7 +86,7 @@ impl Membership {
             names(failed, n)
                 && !self.failed.contains(&n.node())
                 && self.is_linked(n.node())
-                && self.pulses.is_heard(n.node(), now, self.longest_silence())
+                && self.heartbeats.is_heard(n.node(), now, self.longest_silence())
         })
     }
 
@@ -102,9 +102,9 @@ impl Membership {
 
     fn standing(&self, view: &View, member: &ViewNode) -> Standing {
         let has_lost = |other: &ViewNode| {
-            self.accusations.words.iter().filter(|(_, word)| word.seen).any(|((accuser, ..), word)| {
-                (*accuser == member.node() && names(&word.failed, other))
-                    || (*accuser == other.node() && names(&word.failed, member))
+            self.suspicions.words.iter().filter(|(_, word)| word.seen).any(|((reporter, ..), word)| {
+                (*reporter == member.node() && names(&word.failed, other))
+                    || (*reporter == other.node() && names(&word.failed, member))
             })
         };
         let stays = |n: &&ViewNode| !self.failed.contains(&n.node()) && !has_lost(n);
@@ -135,28 +135,28 @@ impl Membership {
         };
         let (now, from) = (ctx.now(), envelope.from.node);
         let Some(view) = self.view.as_ref().filter(|_| self.phase == Phase::Member) else { return Ok(false) };
-        let Some(accuser) = view.node(from) else { return Ok(false) };
+        let Some(reporter) = view.node(from) else { return Ok(false) };
         let key = (from, envelope.kind as u16, about);
-        let first_heard = self.accusations.words.get(&key).map_or(now, |word| word.first_heard);
-        self.accusations.words.insert(key, Word { first_heard, failed: failed.clone(), seen });
+        let first_heard = self.suspicions.words.get(&key).map_or(now, |word| word.first_heard);
+        self.suspicions.words.insert(key, Word { first_heard, failed: failed.clone(), seen });
         let heard: Vec<&ViewNode> = self.heard_among(&failed, now).collect();
         let is_young = !heard.is_empty() && now.saturating_sub(first_heard) < GRACE_NS;
         let is_outdone = !heard.is_empty() && {
-            let standing = self.standing(view, accuser);
-            heard.iter().any(|accused| self.standing(view, accused) > standing)
+            let standing = self.standing(view, reporter);
+            heard.iter().any(|suspect| self.standing(view, suspect) > standing)
         };
-        let own_name = [Incarnation { node: accuser.id, incarnation: accuser.incarnation }];
+        let own_name = [Incarnation { node: reporter.id, incarnation: reporter.incarnation }];
         let waits = is_young || is_outdone || (self.is_hopeless(&failed) && !self.is_hopeless(&own_name));
         if waits {
-            ctx.probe("qmgr: accusation set aside");
-            self.accusations.set_aside.insert(key, (*envelope, body.to_vec()));
+            ctx.probe("qmgr: suspicion set aside");
+            self.suspicions.set_aside.insert(key, (*envelope, body.to_vec()));
         }
         Ok(waits)
     }
 
     /// The words of seniors first: they may settle what juniors said.
-    pub(super) fn review_accusations(&mut self, ctx: &mut Context<'_>) -> Result<(), DecodeError> {
-        let mut all: Vec<(Envelope, Vec<u8>)> = std::mem::take(&mut self.accusations.set_aside).into_values().collect();
+    pub(super) fn review_suspicions(&mut self, ctx: &mut Context<'_>) -> Result<(), DecodeError> {
+        let mut all: Vec<(Envelope, Vec<u8>)> = std::mem::take(&mut self.suspicions.set_aside).into_values().collect();
         let order = |node: NodeId| self.view.as_ref().and_then(|v| v.node(node)).map_or(u64::MAX, |n| n.join_order);
         all.sort_by_key(|(envelope, _)| order(envelope.from.node));
         for (envelope, body) in all {

@@ -2,9 +2,9 @@
 //!
 //! **Silence.** Every member sends every other a heartbeat per tick. Who is not heard for the *limit* is held for failed; any signal on
 //! our link is a sign of life, as in NDB, since heartbeats queue behind data where a line is full. The limit is
-//! the *floor* where all is calm (`silence_ms` of the view, [`SILENCE_MIN_NS`] where nobody has set it), so that a stopped process or a cut line costs less than 100 ms, and [`SPREAD_FACTOR`] times the
-//! spread where it is not. The spread is the longest of: the gaps between that member's heartbeats, the lateness of our own ticks, and
-//! the lateness that any member measured of its own (heartbeats carry it). Each is forgotten after a while (`spread`). So a machine
+//! the *floor* where all is calm (`silence_ms` of the view, [`SILENCE_MIN_NS`] where nobody has set it), so that a stopped process or a cut line costs less than 100 ms, and [`JITTER_FACTOR`] times the
+//! jitter where it is not. The jitter is the longest of: the gaps between that member's heartbeats, the lateness of our own ticks, and
+//! the lateness that any member measured of its own (heartbeats carry it). Each is forgotten after a while (`jitter`). So a machine
 //! that is short of CPU is noticed by its first late turns, on whichever node, before a late turn can be taken for a death. Lateness of
 //! our own is nobody's silence and is not counted at all.
 //!
@@ -19,7 +19,7 @@
 //! has given it up. Whoever holds a member for failed has no lease until the next view. Something between two nodes may take the
 //! connection of a link from both; one of them may learn it late, and one of them may find the other where the other finds nobody. So
 //! whoever waits for a connection has no lease either, promises nothing to the member at the other end and takes no promise of
-//! it, and counts the time as that member's silence. What is left to `parting` is who has not noticed anything yet.
+//! it, and counts the time as that member's silence. What is left to `lease_end` is who has not noticed anything yet.
 //!
 //! Why a check when a request is *read* is enough: the executor looks at the clock after it has the bytes. A request that was sent
 //! before a moment at which the lease held, and is answered from this node's memory afterwards, is answered with what was current
@@ -42,12 +42,12 @@ use apus_types::{
     planted::{Bug, planted},
 };
 
-use super::{MS, Membership, Phase, setting, spread::Spread, strain::HOPE_NS};
+use super::{MS, Membership, Phase, jitter::Jitter, quorum::HOPE_NS, setting};
 
 /// Lowest legal floor of the silence limit, and the default: no silence that is shorter is a failure in any cluster.
 pub const SILENCE_MIN_NS: u64 = *SILENCE_MS.start() as u64 * MS;
-/// The limit is so many times the spread.
-const SPREAD_FACTOR: u64 = 3;
+/// The limit is so many times the jitter.
+const JITTER_FACTOR: u64 = 3;
 /// The limit is never longer than so many times the configured time-out.
 const TIMEOUT_STRETCH_MAX: u64 = 4;
 /// Of a promise, one part in so many is not relied on: the clock of the promiser may be faster than ours by one part in 31, 3.2 %. Two
@@ -58,13 +58,13 @@ const LATE_TICK_NS: u64 = apus_kernel::limits::TICK_NS * 3 / 2;
 
 /// What passes between us and another member.
 #[derive(Clone, Copy, Debug)]
-struct Pulse {
+struct Peer {
     /// By a heartbeat.
     heard: u64,
     /// By anything on our link: where it is full, heartbeats wait behind data. Ahead of time for a new member until it has sent its first.
     link_heard: u64,
     /// Gaps between its heartbeats.
-    gap: Spread,
+    gap: Jitter,
     /// Longest lateness that it measured of itself.
     late: u64,
     /// Its clock in its last heartbeat, to be echoed.
@@ -73,9 +73,9 @@ struct Pulse {
     promised_until: u64,
     /// It has promised not to hold us for silent before; 0: nothing.
     leased_until: u64,
-    /// Since when all its heartbeats say that it is strained, and how long it has been by its own clock.
-    strained_since: Option<u64>,
-    strained: u64,
+    /// Since when all its heartbeats say that it has lost its quorum, and how long it has been by its own clock.
+    quorum_lost_since: Option<u64>,
+    quorum_lost: u64,
     /// It says that a worker of its own is stuck.
     stuck: bool,
     /// It says that an epoch waits for it.
@@ -87,32 +87,32 @@ struct Pulse {
 }
 
 #[derive(Default)]
-pub(super) struct Pulses {
-    members: BTreeMap<NodeId, Pulse>,
+pub(super) struct Heartbeats {
+    members: BTreeMap<NodeId, Peer>,
     /// Lateness of our own ticks.
-    late: Spread,
+    late: Jitter,
     last_tick: u64,
     last_beat: u64,
     /// When we confirmed or made the proposal that is open: who is let in by it does not count our silence from before.
     prepared_at: u64,
     /// As told to the workers.
     lease: u64,
-    /// For so long we have heard too few to go on; 0: we hear enough. See `strain`.
-    strained: u64,
+    /// For so long we have heard too few to go on; 0: we hear enough. See `quorum`.
+    quorum_lost: u64,
     /// Promises that echo an older clock of ours are void.
     void_until: u64,
     /// Shortest silence that is a failure, in nanoseconds, as the view says; 0: no view yet.
     floor: u64,
 }
 
-impl Pulse {
+impl Peer {
     fn silence(&self, now: u64) -> u64 {
         let suspended = self.suspended_since.map_or(0, |since| now.saturating_sub(since));
         now.saturating_sub(self.heard.max(self.link_heard)).max(suspended)
     }
 }
 
-impl Pulses {
+impl Heartbeats {
     pub(super) fn started(&mut self, now: u64) {
         self.last_tick = now;
     }
@@ -120,7 +120,7 @@ impl Pulses {
         self.prepared_at = now;
     }
     pub(super) fn summary(&self, now: u64, longest: u64) -> String {
-        let one = |(n, p): (&NodeId, &Pulse)| {
+        let one = |(n, p): (&NodeId, &Peer)| {
             format!("{n}: silent {} of {}", p.silence(now) / MS, self.limit(p, longest) / MS)
         };
         let members: Vec<String> = self.members.iter().map(one).collect();
@@ -132,10 +132,10 @@ impl Pulses {
     }
 
     /// Silence of this member that is a failure.
-    fn limit(&self, pulse: &Pulse, longest: u64) -> u64 {
+    fn limit(&self, peer: &Peer, longest: u64) -> u64 {
         let reported = self.members.values().map(|p| p.late).max().unwrap_or(0);
-        let spread = pulse.gap.ns().max(self.late.ns()).max(reported);
-        (SPREAD_FACTOR * spread).clamp(self.floor().min(longest), longest)
+        let jitter = peer.gap.ns().max(self.late.ns()).max(reported);
+        (JITTER_FACTOR * jitter).clamp(self.floor().min(longest), longest)
     }
 
     /// We hear the member as we should.
@@ -156,23 +156,23 @@ impl Pulses {
     }
 
     fn beat(&mut self, from: NodeId, beat: &Heartbeat, now: u64) {
-        if let Some(pulse) = self.members.get_mut(&from) {
-            if pulse.its_clock == 0 {
-                pulse.link_heard = now;
+        if let Some(peer) = self.members.get_mut(&from) {
+            if peer.its_clock == 0 {
+                peer.link_heard = now;
             }
-            pulse.gap.note(now.saturating_sub(pulse.heard));
-            pulse.heard = pulse.heard.max(now);
-            pulse.late = beat.late_ns.min(Spread::MAX_NS);
-            pulse.its_clock = beat.clock;
-            pulse.strained = beat.strained_ns;
-            (pulse.stuck, pulse.holds_epoch, pulse.delay) = (beat.stuck, beat.holds_epoch, beat.delay_ns);
-            if beat.strained_ns > 0 {
-                pulse.promised_until = 0; // it has given up its lease
+            peer.gap.note(now.saturating_sub(peer.heard));
+            peer.heard = peer.heard.max(now);
+            peer.late = beat.late_ns.min(Jitter::MAX_NS);
+            peer.its_clock = beat.clock;
+            peer.quorum_lost = beat.quorum_lost_ns;
+            (peer.stuck, peer.holds_epoch, peer.delay) = (beat.stuck, beat.holds_epoch, beat.delay_ns);
+            if beat.quorum_lost_ns > 0 {
+                peer.promised_until = 0; // it has given up its lease
             }
-            pulse.strained_since = (beat.strained_ns > 0).then(|| pulse.strained_since.unwrap_or(now));
-            if beat.echo > self.void_until && beat.echo <= now && pulse.suspended_since.is_none() {
+            peer.quorum_lost_since = (beat.quorum_lost_ns > 0).then(|| peer.quorum_lost_since.unwrap_or(now));
+            if beat.echo > self.void_until && beat.echo <= now && peer.suspended_since.is_none() {
                 let promise = beat.promise_ns - beat.promise_ns / DRIFT;
-                pulse.leased_until = pulse.leased_until.max(beat.echo.saturating_add(promise));
+                peer.leased_until = peer.leased_until.max(beat.echo.saturating_add(promise));
             }
         }
     }
@@ -180,15 +180,15 @@ impl Pulses {
     /// Members that have been silent for too long, with their silence. Nobody to whom a promise runs, and nobody who still relies
     /// on ours: who holds another for failed must have no lease from it on any worker. Nobody at all while some member is on the
     /// way there, or has been silent for half as long and only has a longer limit: who hears nobody finds that out at once, and not by
-    /// accusing one after the other.
+    /// suspecting one after the other.
     fn silent(&self, now: u64, longest: u64, is_held: impl Fn(&NodeId) -> bool) -> Vec<(NodeId, u64)> {
         let is_silent =
-            |p: &Pulse| p.silence(now) > self.limit(p, longest) && now > p.promised_until && now > p.leased_until;
+            |p: &Peer| p.silence(now) > self.limit(p, longest) && now > p.promised_until && now > p.leased_until;
         let watched = || self.members.iter().filter(|(n, _)| !is_held(n));
         let silent: Vec<(NodeId, u64)> =
             watched().filter(|(_, p)| is_silent(p)).map(|(n, p)| (*n, p.silence(now))).collect();
         let shortest = silent.iter().map(|s| s.1).min().unwrap_or(0);
-        let is_on_the_way = |p: &Pulse| p.silence(now) > self.limit(p, longest).min(shortest) / 2;
+        let is_on_the_way = |p: &Peer| p.silence(now) > self.limit(p, longest).min(shortest) / 2;
         if watched().any(|(_, p)| !is_silent(p) && is_on_the_way(p)) { Vec::new() } else { silent }
     }
 
@@ -198,30 +198,30 @@ impl Pulses {
         (fading().map(|(n, _)| *n).collect(), fading().map(|(_, p)| p.silence(now)).min().unwrap_or(0))
     }
 
-    /// Members that we hear and that have been strained for longer than the limit, and have said so for half of that.
-    pub(super) fn strained(&self, now: u64, longest: u64) -> BTreeSet<NodeId> {
-        let is_long = |p: &Pulse| {
+    /// Members that we hear and that have had no quorum for longer than the limit, and have said so for half of that.
+    pub(super) fn without_quorum(&self, now: u64, longest: u64) -> BTreeSet<NodeId> {
+        let is_long = |p: &Peer| {
             let limit = self.limit(p, longest);
-            p.strained > limit && p.strained_since.is_some_and(|t| now.saturating_sub(t) > limit / 2)
+            p.quorum_lost > limit && p.quorum_lost_since.is_some_and(|t| now.saturating_sub(t) > limit / 2)
         };
         self.members.iter().filter(|(_, p)| is_long(p)).map(|(n, _)| *n).collect()
     }
 
-    pub(super) fn is_strained(&self) -> bool {
-        self.strained > 0
+    pub(super) fn lacks_quorum(&self) -> bool {
+        self.quorum_lost > 0
     }
 
     /// Nothing that others have promised us so far counts. At the end all silence begins anew: whose heartbeats come a moment later than
     /// the first is not dead.
-    pub(super) fn set_strained(&mut self, strained: u64, now: u64) {
-        if self.strained > 0 && strained == 0 {
-            for pulse in self.members.values_mut() {
-                pulse.heard = now;
-                pulse.suspended_since = pulse.suspended_since.map(|_| now);
+    pub(super) fn set_quorum_lost(&mut self, quorum_lost: u64, now: u64) {
+        if self.quorum_lost > 0 && quorum_lost == 0 {
+            for peer in self.members.values_mut() {
+                peer.heard = now;
+                peer.suspended_since = peer.suspended_since.map(|_| now);
             }
         }
-        self.strained = strained;
-        if strained > 0 {
+        self.quorum_lost = quorum_lost;
+        if quorum_lost > 0 {
             self.void_lease(now);
         }
     }
@@ -253,7 +253,7 @@ impl Membership {
     pub(super) fn longest_silence(&self) -> u64 {
         let configured = u64::from(self.config.as_ref().map_or(500, |c| c.heartbeat_timeout_ms)) * MS;
         // A floor that is set counts, whatever the time-out is.
-        let room_above = if self.pulses.floor > SILENCE_MIN_NS { 2 * self.pulses.floor } else { 0 };
+        let room_above = if self.heartbeats.floor > SILENCE_MIN_NS { 2 * self.heartbeats.floor } else { 0 };
         (configured * TIMEOUT_STRETCH_MAX).max(room_above)
     }
 
@@ -261,40 +261,40 @@ impl Membership {
         let Some(view) = self.view.as_ref().filter(|_| self.phase == Phase::Member) else { return };
         let known = view.node(from).is_some_and(|n| n.state() != NodeState::Down && n.incarnation == beat.incarnation);
         if known {
-            self.pulses.beat(from, &beat, ctx.now());
+            self.heartbeats.beat(from, &beat, ctx.now());
         }
         if known && beat.frozen {
             self.on_frozen_president(from, ctx);
         }
         self.answer_heartbeat(from, known, beat, ctx);
-        self.judge_strained(ctx);
-        if self.pulses.lease <= ctx.now() {
+        self.judge_quorum_lost(ctx);
+        if self.heartbeats.lease <= ctx.now() {
             self.renew_lease(ctx);
         }
     }
 
     /// What a tick finds; see the module.
-    pub(super) fn check_pulses(&mut self, ctx: &mut Context<'_>) {
+    pub(super) fn check_heartbeats(&mut self, ctx: &mut Context<'_>) {
         let now = ctx.now();
-        let since = now.saturating_sub(self.pulses.last_tick);
+        let since = now.saturating_sub(self.heartbeats.last_tick);
         let late = if since > LATE_TICK_NS { since - apus_kernel::limits::TICK_NS } else { 0 };
         if late > 0 {
             jam!(ctx);
-            for pulse in self.pulses.members.values_mut() {
-                pulse.heard = (pulse.heard + late).min(now);
-                pulse.suspended_since = pulse.suspended_since.map(|since| (since + late).min(now));
+            for peer in self.heartbeats.members.values_mut() {
+                peer.heard = (peer.heard + late).min(now);
+                peer.suspended_since = peer.suspended_since.map(|since| (since + late).min(now));
             }
             self.managers.forgive(late, now);
         }
-        for (node, pulse) in &mut self.pulses.members {
-            pulse.link_heard = pulse.link_heard.max(ctx.link_heard(*node));
+        for (node, peer) in &mut self.heartbeats.members {
+            peer.link_heard = peer.link_heard.max(ctx.link_heard(*node));
         }
-        self.pulses.last_tick = now;
-        self.pulses.late.note(late);
-        let silent = self.pulses.silent(now, self.longest_silence(), |n| self.failed.contains(n));
+        self.heartbeats.last_tick = now;
+        self.heartbeats.late.note(late);
+        let silent = self.heartbeats.silent(now, self.longest_silence(), |n| self.failed.contains(n));
         let nodes: BTreeSet<NodeId> = silent.iter().map(|s| s.0).collect();
         let shortest = silent.iter().map(|s| s.1).min().unwrap_or(0);
-        let has_hope = self.pulses.is_strained() || self.cannot_spare(&nodes);
+        let has_hope = self.heartbeats.lacks_quorum() || self.cannot_spare(&nodes);
         if !has_hope {
             self.hold_all_for_failed(
                 &nodes,
@@ -304,9 +304,9 @@ impl Membership {
         } else if shortest > HOPE_NS && !self.freeze.is_frozen() {
             self.freeze("hears too few to go on", ctx);
         }
-        self.check_strain(ctx);
+        self.check_quorum(ctx);
         let every = u64::from(self.config.as_ref().map_or(10, |c| c.heartbeat_ms)) * MS;
-        if now.saturating_sub(self.pulses.last_beat) >= every {
+        if now.saturating_sub(self.heartbeats.last_beat) >= every {
             self.send_heartbeats(ctx);
         }
         self.renew_lease(ctx);
@@ -314,30 +314,32 @@ impl Membership {
 
     pub(super) fn send_heartbeats(&mut self, ctx: &mut Context<'_>) {
         let now = ctx.now();
-        self.pulses.last_beat = now;
+        self.heartbeats.last_beat = now;
         let longest = self.longest_silence();
         let mgmts = self.managers.reached(now);
         for node in self.survivors() {
-            let Some(limit) = self.pulses.members.get(&node).map(|p| self.pulses.limit(p, longest)) else { continue };
-            let Some(pulse) = self.pulses.members.get_mut(&node) else { continue };
+            let Some(limit) = self.heartbeats.members.get(&node).map(|p| self.heartbeats.limit(p, longest)) else {
+                continue;
+            };
+            let Some(peer) = self.heartbeats.members.get_mut(&node) else { continue };
             let mut beat = Heartbeat {
                 generation: self.view.as_ref().map_or(0, |v| v.generation),
                 incarnation: self.incarnation,
                 mgmts: mgmts.clone(),
                 clock: now,
-                late_ns: self.pulses.late.ns(),
+                late_ns: self.heartbeats.late.ns(),
                 echo: 0,
                 promise_ns: 0,
-                strained_ns: self.pulses.strained,
+                quorum_lost_ns: self.heartbeats.quorum_lost,
                 stuck: self.stuck.is_any() || self.keeper.is_behind(now),
                 holds_epoch: self.stuck.holds_epoch(),
                 delay_ns: self.slow.delay(),
                 frozen: self.freeze.is_frozen(),
             };
             // The promise runs from when we heard what is echoed, which may be a while ago.
-            if pulse.its_clock != 0 && pulse.strained_since.is_none() && pulse.suspended_since.is_none() {
-                pulse.promised_until = pulse.promised_until.max(pulse.heard + limit);
-                (beat.echo, beat.promise_ns) = (pulse.its_clock, limit);
+            if peer.its_clock != 0 && peer.quorum_lost_since.is_none() && peer.suspended_since.is_none() {
+                peer.promised_until = peer.promised_until.max(peer.heard + limit);
+                (beat.echo, beat.promise_ns) = (peer.its_clock, limit);
             }
             self.send(ctx, node, Kind::HeartbeatRep, &beat);
         }
@@ -351,29 +353,29 @@ impl Membership {
         let lease = match self.phase {
             Phase::Starting => return, // the blocks refuse
             _ if self.refuses_until().is_some() => self.refuses_until().unwrap_or(0),
-            Phase::Member if self.failed.is_empty() && !self.is_held_up() => self.pulses.promised_to_us(),
+            Phase::Member if self.failed.is_empty() && !self.is_held_up() => self.heartbeats.promised_to_us(),
             Phase::Member | Phase::Stopped => 0,
         };
-        let is_safe = lease == 0 || !self.pulses.is_suspended() || self.refuses_until().is_some();
+        let is_safe = lease == 0 || !self.heartbeats.is_suspended() || self.refuses_until().is_some();
         assert!(is_safe, "a lease while the link to a member waits for a connection");
-        if lease != self.pulses.lease {
-            self.pulses.lease = lease;
+        if lease != self.heartbeats.lease {
+            self.heartbeats.lease = lease;
             ctx.serve_clients_until(lease);
         }
     }
 
     /// Hears too few, may not go on, or does not know what became of a member.
     fn is_held_up(&self) -> bool {
-        let is_suspended = self.pulses.is_suspended() && !planted(Bug::LeaseWhileSuspended);
-        self.pulses.is_strained() || is_suspended || self.freeze.is_frozen()
+        let is_suspended = self.heartbeats.is_suspended() && !planted(Bug::LeaseWhileSuspended);
+        self.heartbeats.lacks_quorum() || is_suspended || self.freeze.is_frozen()
     }
 
     /// Links have lost or got connections.
     pub(super) fn note_suspended(&mut self, ctx: &mut Context<'_>) {
         let now = ctx.now();
-        for (node, pulse) in &mut self.pulses.members {
+        for (node, peer) in &mut self.heartbeats.members {
             let is_suspended = self.links.get(node).is_some_and(|l| !l.suspended.is_empty());
-            pulse.suspended_since = is_suspended.then(|| pulse.suspended_since.unwrap_or(now));
+            peer.suspended_since = is_suspended.then(|| peer.suspended_since.unwrap_or(now));
         }
         self.renew_lease(ctx);
     }
@@ -381,7 +383,7 @@ impl Membership {
     /// A new view: its members are watched from now on.
     pub(super) fn watch_members(&mut self, view: &View, ctx: &mut Context<'_>) {
         let now = ctx.now();
-        self.pulses.floor = u64::from(setting::silence_ms(view)) * MS;
+        self.heartbeats.floor = u64::from(setting::silence_ms(view)) * MS;
         let mut members = BTreeMap::new();
         for node in view.living().filter(|n| n.node() != self.me) {
             if !self.failed.contains(&node.node()) {
@@ -389,26 +391,26 @@ impl Membership {
             }
             // It became a member after we had agreed to it, and counts our silence from then on.
             let promise = SILENCE_MIN_NS.min(self.longest_silence());
-            let new = || Pulse {
+            let new = || Peer {
                 heard: now,
                 link_heard: now + SILENCE_MIN_NS, // it has to learn of the view first
-                gap: Spread::default(),
+                gap: Jitter::default(),
                 late: 0,
                 its_clock: 0,
                 promised_until: now + promise, // it counts on that
-                leased_until: self.pulses.prepared_at + promise - promise / DRIFT,
-                strained_since: None,
-                strained: 0,
+                leased_until: self.heartbeats.prepared_at + promise - promise / DRIFT,
+                quorum_lost_since: None,
+                quorum_lost: 0,
                 stuck: false,
                 holds_epoch: false,
                 delay: 0,
                 suspended_since: None,
             };
-            let known = self.pulses.members.get(&node.node()).copied().unwrap_or_else(new);
+            let known = self.heartbeats.members.get(&node.node()).copied().unwrap_or_else(new);
             // That it heard too few was about the view before.
-            members.insert(node.node(), Pulse { strained: 0, strained_since: None, ..known });
+            members.insert(node.node(), Peer { quorum_lost: 0, quorum_lost_since: None, ..known });
         }
-        self.pulses.members = members;
+        self.heartbeats.members = members;
         self.note_suspended(ctx);
     }
 }

@@ -5,13 +5,13 @@
 //! is waited out, however long. It costs nothing but time: whoever cannot go on without the silent ones can make no view without them,
 //! and the lease is over. After [`HOPE_NS`] it is told to operators: the node is *frozen* (`freeze`).
 //!
-//! A member is *strained* when it would have to stop without those that it has not heard for half the limit. It gives up what it
+//! A member has *lost its quorum* when it would have to stop without those that it has not heard for half the limit. It gives up what it
 //! was promised, so has no lease, and says so in its heartbeats. Where the others hear each other, it is the one that is cut off, or
 //! deaf: when it has been for longer than the limit, who hears it say so for half of that, and can spare it, holds it for failed. In a
 //! stall that ends, the heartbeats that were held up come all at once and one that takes it back comes soon after.
 //!
-//! Why that is safe for the lease: what a strained member was promised before it said so is void, by its own doing; nobody promises
-//! anything to one that says so; and a promise counts again only if it echoes a heartbeat that was sent after the strain.
+//! Why that is safe for the lease: what such a member was promised before it said so is void, by its own doing; nobody promises
+//! anything to one that says so; and a promise counts again only if it echoes a heartbeat that was sent after the loss.
 
 use std::collections::BTreeSet;
 
@@ -40,12 +40,12 @@ impl Membership {
     }
 
     /// What a tick finds, after those that are silent are held for failed.
-    pub(super) fn check_strain(&mut self, ctx: &mut Context<'_>) {
-        let (now, was_strained) = (ctx.now(), self.pulses.is_strained());
-        let (fading, shortest) = self.pulses.fading(now, self.longest_silence());
-        let is_strained = self.cannot_spare(&fading);
-        self.pulses.set_strained(if is_strained { shortest } else { 0 }, now);
-        if is_strained && !was_strained {
+    pub(super) fn check_quorum(&mut self, ctx: &mut Context<'_>) {
+        let (now, lacked_quorum) = (ctx.now(), self.heartbeats.lacks_quorum());
+        let (fading, shortest) = self.heartbeats.fading(now, self.longest_silence());
+        let lacks_quorum = self.cannot_spare(&fading);
+        self.heartbeats.set_quorum_lost(if lacks_quorum { shortest } else { 0 }, now);
+        if lacks_quorum && !lacked_quorum {
             ctx.probe("qmgr: hears too few to go on");
             // A frozen node has said what it waits for.
             if !self.freeze.is_frozen() {
@@ -53,28 +53,28 @@ impl Membership {
                 ctx.log(format_args!("hears too few to go on, waits for {}", silent.join(" ")));
             }
         }
-        if !is_strained && was_strained && self.failed.is_empty() {
+        if !lacks_quorum && lacked_quorum && self.failed.is_empty() {
             self.thaw(ctx);
         }
-        if is_strained || was_strained {
+        if lacks_quorum || lacked_quorum {
             jam!(ctx);
             self.renew_lease(ctx); // before the others learn it
             self.send_heartbeats(ctx);
         }
-        self.judge_strained(ctx);
+        self.judge_quorum_lost(ctx);
     }
 
-    /// Who is strained for good is held for failed, if the rest can spare it, and those that are silent too.
-    pub(super) fn judge_strained(&mut self, ctx: &mut Context<'_>) {
+    /// Who has lost its quorum for good is held for failed, if the rest can spare it, and those that are silent too.
+    pub(super) fn judge_quorum_lost(&mut self, ctx: &mut Context<'_>) {
         let (now, longest) = (ctx.now(), self.longest_silence());
-        let strained = self.pulses.strained(now, longest);
-        if strained.is_empty() || self.pulses.is_strained() {
+        let cut_off = self.heartbeats.without_quorum(now, longest);
+        if cut_off.is_empty() || self.heartbeats.lacks_quorum() {
             return;
         }
-        let (mut lost, _) = self.pulses.fading(now, longest);
-        lost.extend(&strained);
+        let (mut lost, _) = self.heartbeats.fading(now, longest);
+        lost.extend(&cut_off);
         if !self.cannot_spare(&lost) {
-            self.hold_all_for_failed(&strained, "it hears too few to go on", ctx);
+            self.hold_all_for_failed(&cut_off, "it hears too few to go on", ctx);
         }
     }
 }

@@ -13,13 +13,13 @@ const REPEATED_MAX_NS: u64 = 60 * MS;
 
 /// In nanoseconds.
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Spread {
+pub(super) struct Jitter {
     recent: u64,
     longest: u64,
     second: u64,
 }
 
-impl Spread {
+impl Jitter {
     /// Longer was a pause, not a lack of CPU, and says no more about the next one than this.
     pub const MAX_NS: u64 = 700 * MS;
 
@@ -45,13 +45,13 @@ mod tests {
     use super::*;
 
     fn after(pauses: &[u64], seconds: u64) -> u64 {
-        let mut spread = Spread::default();
+        let mut jitter = Jitter::default();
         for pause in pauses {
-            spread.note(pause * MS);
-            (0..100).for_each(|_| spread.note(10 * MS));
+            jitter.note(pause * MS);
+            (0..100).for_each(|_| jitter.note(10 * MS));
         }
-        (0..seconds * 100).for_each(|_| spread.note(10 * MS));
-        spread.ns() / MS
+        (0..seconds * 100).for_each(|_| jitter.note(10 * MS));
+        jitter.ns() / MS
     }
 
     #[test]
