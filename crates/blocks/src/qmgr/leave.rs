@@ -71,6 +71,10 @@ struct Own {
 }
 
 impl Leave {
+    /// As acting president: somebody wants to go.
+    pub fn is_asked(&self) -> bool {
+        !self.others.is_empty()
+    }
     pub fn is_wanted(&self) -> bool {
         self.own.is_some()
     }

@@ -92,8 +92,8 @@ impl Membership {
 
     fn judge_slow(&mut self, ctx: &mut Context<'_>) {
         let now = ctx.now();
-        let others = self.median_delay_of_others();
-        let is_slow = others.is_some_and(|o| self.slow.average >= SLOW_NS.max(o.saturating_mul(SLOW_FACTOR)));
+        let others = if self.slow.average >= SLOW_NS { self.median_delay_of_others() } else { None };
+        let is_slow = others.is_some_and(|o| self.slow.average >= o.saturating_mul(SLOW_FACTOR));
         if !is_slow {
             self.slow.since = None;
             if self.slow.said.take().is_some() {

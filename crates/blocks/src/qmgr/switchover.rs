@@ -74,6 +74,10 @@ impl Membership {
         if self.switchover.draining.as_ref().is_some_and(|d| ctx.now() >= d.deadline) {
             self.give_up_switchover("not everybody has answered", ctx);
         }
+        let wants_to_leave = self.leave.is_asked() && ctx.now() >= self.switchover.next_leave;
+        if !wants_to_leave && ctx.now() < self.switchover.next {
+            return;
+        }
         let is_quiet = self.phase == Phase::Member
             && self.failed.is_empty()
             && self.joining.is_empty()
@@ -92,8 +96,10 @@ impl Membership {
                 self.begin_switchover(view, Some(leaver), ctx);
             }
             None if ctx.now() >= self.switchover.next => {
-                let Some(view) = layout::spread(base, self.me) else { return };
-                self.begin_switchover(view, None, ctx);
+                match layout::spread(base, self.me) {
+                    Some(view) => self.begin_switchover(view, None, ctx),
+                    None => self.switchover.next = u64::MAX, // until there is another view
+                }
             }
             _ => {}
         }
