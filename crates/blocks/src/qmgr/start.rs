@@ -20,6 +20,9 @@ const CANDIDATE_NS: u64 = 10 * JOIN_RETRY_NS;
 /// A node that may only join says after so long that it found no cluster.
 const REJOIN_PATIENCE_NS: u64 = 5000 * MS;
 
+const FOUNDED_BEFORE: &str = "the cluster was founded before, and no member of it is here: this node founds no other. If no node holds the data any \
+                              more, start the management nodes once with --found-again, and the data nodes found the cluster again, empty";
+
 #[derive(Default)]
 pub(super) struct Start {
     /// Other starting nodes and when they were heard last.
@@ -116,7 +119,7 @@ impl Membership {
             linked: linked.iter().map(|n| n.0.into()).collect(),
             dictionary_from: from.map_or(0, |d| d.president),
             dictionary_incarnation: from.map_or(0, |d| d.president_incarnation),
-            rejoins: self.rejoins,
+            rejoins: self.rejoins || !self.may_found(),
             speaks_for: self.speaks_for(),
         };
         for node in linked {
@@ -282,6 +285,12 @@ impl Membership {
             self.say_that_it_waits(now.saturating_sub(since), ctx);
             return;
         }
+        if !self.may_found() {
+            if now.saturating_sub(since) > REJOIN_PATIENCE_NS {
+                self.state_once(FOUNDED_BEFORE, ctx);
+            }
+            return;
+        }
         let candidates = self.candidates(now);
         let is_linked = |a: &NodeId, b: &NodeId| {
             a == b || *a == self.me || self.start.linked.get(a).is_some_and(|all| all.contains(&b.0.into()))
@@ -324,10 +333,21 @@ impl Membership {
     fn say_that_it_waits(&mut self, waited: u64, ctx: &mut Context<'_>) {
         let text = "waits for the cluster that it was a member of. If no member of a node group is left, the data is gone: end all data \
                     nodes and start them anew";
-        if waited > REJOIN_PATIENCE_NS && self.start.stated != text {
+        if waited > REJOIN_PATIENCE_NS {
+            self.state_once(text, ctx);
+        }
+    }
+
+    fn state_once(&mut self, text: &str, ctx: &mut Context<'_>) {
+        if self.start.stated != text {
             ctx.log(format_args!("{text}"));
             self.start.stated = text.to_owned();
         }
+    }
+
+    /// Nobody remembers an earlier founding, or an operator has given it up.
+    fn may_found(&self) -> bool {
+        self.config.as_ref().is_some_and(|c| c.may_found_after(self.keeper.founded))
     }
 
     pub(super) fn on_start_granted(&mut self, conf: ArbitConf, ctx: &mut Context<'_>) {
