@@ -11,6 +11,7 @@ from .harness import Failure
 
 DATA, MGMT, CLIENT = 1, 2, 3
 HELLO_REQ, HELLO_CONF, HELLO_REF, PROOF_REQ, PROOF_CONF = 1, 2, 3, 7, 8
+PROTOCOL_VERSION = 2
 ENVELOPE = 32
 NOT_PROVEN, ROLE_NOT_PROVEN, WRONG_CLUSTER = 706, 707, 704
 NO_SECRET = bytes(32)
@@ -24,8 +25,8 @@ def varint(n):
 
 
 def frame(kind, body, to=0, sender=0, epoch=0):
-    """length, kind, version, flags, to, from, epoch, trace, body: see apus_signal::envelope."""
-    return struct.pack("<IHBBIIQQ", ENVELOPE + len(body), kind, 1, 0, to, sender, epoch, 0) + body
+    """length, kind, version, flags, to, from, epoch, trace and generation, body: see apus_signal::envelope."""
+    return struct.pack("<IHBBIIQQ", ENVELOPE + len(body), kind, PROTOCOL_VERSION, 0, to, sender, epoch, 0) + body
 
 
 def block(node, number, instance=0):
@@ -45,7 +46,7 @@ def hello_body(role, node=0, incarnation=7, cluster=0, worker=0, workers=0, nonc
 
 
 def proof(secret, direction, request, answer):
-    text = b"apus link hello\x01" + direction
+    text = b"apus link hello" + bytes([PROTOCOL_VERSION]) + direction
     for part in (request, answer):
         text += struct.pack("<Q", len(part)) + part
     return hmac.new(secret, text, hashlib.sha256).digest()
