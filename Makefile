@@ -1,7 +1,7 @@
 # make dev            build and run a cluster on this machine; ARGS="--data-nodes 4" and the like are passed on
 # make test           everything that CI runs but formatting and lints; FULL=1 for the long forms
 # make bench          Apus against MariaDB/InnoDB by sysbench, in the same run (20 minutes; TIME=1 for a quick look)
-# make reliability    what clients feel when real processes break; docs/reliability.md (8 minutes, needs root)
+# make reliability    what clients feel when real processes break; docs/reliability.md (13 minutes, needs root)
 # make fmt            format all Rust code
 
 TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)

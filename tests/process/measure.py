@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Breaks a cluster of real processes in every way of the table and writes down what its clients felt.
 
-    tests/process/measure.py --write docs/reliability.md      all rows, about 8 minutes; `make reliability` is the same
+    tests/process/measure.py --write docs/reliability.md      all rows, about 13 minutes; `make reliability` is the same
     tests/process/measure.py --rounds 50                      a longer table: every row with ten times the rounds
     tests/process/measure.py --only kill-data,halves          some rows; the others keep what was measured last
     tests/process/measure.py --only history-committed,history-snapshot,history-locking --transactions 1000000     the long histories

@@ -400,11 +400,14 @@ impl Management {
             let id = NodeId(n.id as u16);
             let chains = || view.iter().flat_map(|v| &v.chains).filter_map(|c| Chain(*c).position(id));
             let heard = self.heard.get(&id);
+            // The view may still name the process before the one that runs, where nobody may change it.
+            let member = view.and_then(|v| v.node(id)).map(|n| n.incarnation);
+            let is_gone = heard.is_some_and(|h| member.is_some_and(|m| m != h.incarnation));
             NodeSummary {
                 id: n.id,
                 group: n.group,
                 address: n.address.clone(),
-                state: view.map_or(NodeState::Down, |v| v.state(id)) as u32,
+                state: view.filter(|_| !is_gone).map_or(NodeState::Down, |v| v.state(id)) as u32,
                 president: view.is_some_and(|v| v.president == n.id),
                 primaries: chains().filter(|p| *p == 0).count() as u32,
                 backups: chains().filter(|p| *p > 0).count() as u32,

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use apus_signal::view::NodeState;
+use apus_signal::{mgmt::NodeSummary, view::NodeState};
 
 use crate::{discover, status};
 
@@ -30,9 +30,10 @@ fn wait_full(node: u32, pid: i32, began: Instant) -> Result<(), String> {
     loop {
         let status = status::ask(&access);
         let ours = status.as_ref().ok().and_then(|s| s.nodes.iter().find(|n| n.id == node));
-        // A process that is older than this command is the one before.
-        let is_new = |uptime_ms: u64| u128::from(uptime_ms) <= began.elapsed().as_millis();
-        if ours.is_some_and(|n| n.state == NodeState::Up as u32 && is_new(n.uptime_ms)) {
+        // A process that is older than this command is the one before; one that was never heard may be long dead.
+        let is_new =
+            |n: &NodeSummary| n.silent_ms != u64::MAX && u128::from(n.uptime_ms) <= began.elapsed().as_millis();
+        if ours.is_some_and(|n| n.state == NodeState::Up as u32 && is_new(n)) {
             println!("data node {node} holds all its rows, {:.1} s", began.elapsed().as_secs_f64());
             return Ok(());
         }
