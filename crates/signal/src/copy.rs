@@ -1,10 +1,20 @@
 //! Node recovery without a disk: a joining node gets every row from the primaries while traffic goes on.
 //!
 //! From the view that has the node as `Recovering`, every write goes along a chain that ends at it. The primary's LDM, ordered by
-//! its own node's COPY block (`CopyFragReq`), walks its rows in slices. A row that a transaction has locked is waited for, so
-//! that no change prepared before the node was in the chain is missed. Each row goes down the *same chain* as writes do
-//! (`CopyRowsOrd`), so it cannot overtake or be overtaken by a later change of the same row; only the recovering node stores it.
-//! It answers `CopyRowsConf` to the primary, which keeps at most `COPY_WINDOW` messages under way.
+//! its own node's COPY block (`CopyFragReq`), walks its rows in slices. Each row goes down the *same chain* as writes do
+//! (`CopyRowsOrd`); only the recovering node stores it. It answers `CopyRowsConf` to the primary, which keeps at most `COPY_WINDOW`
+//! messages under way.
+//!
+//! A row that a transaction has locked is passed over, so that no change prepared before the node was in the chain is missed. It is copied when
+//! it is looked at again and free, or by the primary as soon as its lock changes hands, before the new holder does anything with it. So
+//! a row that is never free is copied, too. Why the copy and the changes stay in order:
+//!
+//! - *Changes of earlier holders.* The one before has given the lock back at the primary, so its commit or abort has been at every node of its chain.
+//!   If the recovering node was in that chain, it has the committed version, as a pending one perhaps, and then leaves the copy aside; what was
+//!   undone it has undone. If it was not, it has nothing of that holder, and the copy holds all that it missed.
+//! - *Changes of the new holder.* The batch that got the lock sends the copy before its own changes, over the same links, and each node passes both
+//!   on in the order in which they came. A node that has an older view sets changes aside until it has theirs, and never a copy for longer: a copy names
+//!   the view in which its walk began, which is not later than that of any change after it.
 //!
 //! If the recovering node dies the copying stops with the view; if the primary dies the new primary's COPY block starts that
 //! fragment again (rows stored twice are equal or older and are overwritten in chain order).

@@ -33,6 +33,7 @@ pub const PROBES: &[&str] = &[
     "ldm: prepare of a removed coordinator dropped",
     "ldm: recovering node cannot store a row",
     "ldm: refused one-pass batch came again",
+    "ldm: row copied as its lock changes hands",
     "ldm: rows on two chains end with the later one",
     "ldm: switchover refused for an old snapshot",
     "ldm: wait cancelled after its grant",

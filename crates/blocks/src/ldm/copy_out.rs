@@ -5,8 +5,16 @@
 //! worker that serves transactions. So while this instance was asked for anything since its last slice, one small message
 //! ([`SLICE_ROWS_BUSY`]) is under way at a time, and the next is made when the last is confirmed and the foreground has had its
 //! share ([`SHARE_ASKED`]) or did not want it ([`SHARE_NS`]). An idle instance copies as fast as it can.
+//!
+//! **Locked rows.** A row that is undecided when its turn comes is *passed over*. It is copied by whoever is first of two: the walk, which
+//! looks at it again and again, or the next transaction that gets its lock, which copies it before it does anything with the row
+//! ([`LocalDataManager::copy_before_use`]). So a row that is locked without a break is copied at the first change of hands. The copy leaves
+//! before the batch that got the lock sends its changes, on the same links, so it arrives before them.
 
-use std::collections::VecDeque;
+use std::{
+    collections::BTreeSet,
+    ops::Bound::{Excluded, Unbounded},
+};
 
 use apus_kernel::Context;
 use apus_signal::{
@@ -21,7 +29,7 @@ use apus_types::{
     planted::{Bug, planted},
 };
 
-use super::{LocalDataManager, trans::Standing};
+use super::{LocalDataManager, RowAt, trans::Standing};
 
 /// Rows looked at in one slice by an instance that does nothing else.
 const SLICE_ROWS: usize = 256;
@@ -47,7 +55,7 @@ pub(super) struct Pace {
     asked: u64,
 }
 
-/// One partition being copied: which table and row come next, and the rows that were locked when their turn came.
+/// One partition being copied: which table and row come next, and the rows that were passed over.
 #[derive(Debug)]
 pub(super) struct CopyJob {
     generation: u64,
@@ -58,8 +66,42 @@ pub(super) struct CopyJob {
     /// `None`: all tables walked.
     table: Option<TableId>,
     row: RowId,
-    locked: VecDeque<(TableId, RowId)>,
+    /// Passed over, and the one that was looked at last since.
+    locked: BTreeSet<(TableId, RowId)>,
+    looked_at: (TableId, RowId),
+    /// Rows copied by the batch that is being executed; empty between two signals.
+    early: Vec<Rows>,
     outstanding: u32,
+}
+
+/// Rows of one table, encoded for one message.
+#[derive(Debug)]
+struct Rows {
+    table: TableId,
+    count: u16,
+    bytes: Vec<u8>,
+}
+
+impl CopyJob {
+    fn new(req: CopyFrag, round: u64, first: Option<TableId>, reply_to: BlockRef) -> CopyJob {
+        CopyJob {
+            generation: req.generation,
+            round,
+            partition: req.partition,
+            reply_to,
+            table: first,
+            row: RowId::default(),
+            locked: BTreeSet::new(),
+            looked_at: (TableId(0), RowId(0)),
+            early: Vec::new(),
+            outstanding: 0,
+        }
+    }
+
+    fn begin_anew(&mut self, round: u64, first: Option<TableId>) {
+        let req = CopyFrag { generation: self.generation, partition: self.partition };
+        *self = CopyJob::new(req, round, first, self.reply_to);
+    }
 }
 
 impl LocalDataManager {
@@ -77,16 +119,8 @@ impl LocalDataManager {
             return Ok(());
         }
         self.copy_jobs.retain(|j| j.partition != req.partition);
-        self.copy_jobs.push(CopyJob {
-            generation: req.generation,
-            round: self.view.generation,
-            partition: req.partition,
-            reply_to: from,
-            table: self.tables.next_id(TableId(0)),
-            row: RowId::default(),
-            locked: VecDeque::new(),
-            outstanding: 0,
-        });
+        let first = self.tables.next_id(TableId(0));
+        self.copy_jobs.push(CopyJob::new(req, self.view.generation, first, from));
         self.continue_soon(ctx);
         Ok(())
     }
@@ -105,11 +139,7 @@ impl LocalDataManager {
                 return false;
             }
             ctx.probe("ldm: copy begins anew without a dead node");
-            job.round = self.view.generation;
-            job.table = self.tables.next_id(TableId(0));
-            job.row = RowId::default();
-            job.locked.clear();
-            job.outstanding = 0;
+            job.begin_anew(self.view.generation, self.tables.next_id(TableId(0)));
             true
         });
         self.copy_jobs = jobs;
@@ -191,26 +221,13 @@ impl LocalDataManager {
         let (mut count, mut table) = (0u16, job.table);
         if let Some(id) = job.table {
             count = self.walk_rows(job, id, slice_rows, &mut rows);
-        } else if let Some(&(id, _)) = job.locked.front() {
+        } else if let Some((id, row)) = self.next_locked(job) {
             table = Some(id);
-            count = self.revisit_locked(job, id, slice_rows, &mut rows);
+            count = self.revisit_locked(job, id, row, slice_rows, &mut rows);
         }
         let sent = count > 0;
         if let Some(table) = table.filter(|_| sent) {
-            let chain = self.view.chain(job.partition);
-            let order = CopyRowsOrd {
-                generation: job.round,
-                source: self.me,
-                chain,
-                partition: job.partition,
-                table,
-                count,
-                rows: &rows,
-            };
-            if let Some(next) = self.next_in(chain) {
-                ctx.send(self.peer(next), Kind::CopyRowsOrd, |out| order.encode(out));
-                job.outstanding += 1;
-            }
+            self.send_copied(job, table, count, &rows, ctx);
         }
         self.scratch.rows = rows;
         match (job.table, job.locked.is_empty()) {
@@ -219,6 +236,16 @@ impl LocalDataManager {
             (None, false) => Slice::Locked,
             (None, true) if job.outstanding > 0 => Slice::WindowFull,
             (None, true) => Slice::Finished,
+        }
+    }
+
+    fn send_copied(&self, job: &mut CopyJob, table: TableId, count: u16, rows: &[u8], ctx: &mut Context<'_>) {
+        let chain = self.view.chain(job.partition);
+        let (generation, source, partition) = (job.round, self.me, job.partition);
+        let order = CopyRowsOrd { generation, source, chain, partition, table, count, rows };
+        if let Some(next) = self.next_in(chain) {
+            ctx.send(self.peer(next), Kind::CopyRowsOrd, |out| order.encode(out));
+            job.outstanding += 1;
         }
     }
 
@@ -231,12 +258,10 @@ impl LocalDataManager {
                 let Some(row) = next else { break };
                 if self.is_undecided(fragment, row) && !planted(Bug::CopyOverwritesNewer) {
                     if !planted(Bug::CopyMissesLocked) {
-                        job.locked.push_back((id, row));
+                        job.locked.insert((id, row));
                     }
-                } else if let Some(image) = fragment.committed(row, &self.transactions) {
-                    let epoch = fragment.last_change(row, &self.transactions);
-                    CopyRowsOrd::push_row(rows, epoch.0, fragment.key(row), image);
-                    count += 1;
+                } else {
+                    count += self.push_copied(fragment, row, rows);
                 }
                 job.row = RowId(row.0 + 1);
                 next = fragment.next_row(job.row);
@@ -267,26 +292,84 @@ impl LocalDataManager {
         })
     }
 
-    /// Collects those rows of `id` that were locked before and are free now, and puts the others to the end of the line.
-    fn revisit_locked(&mut self, job: &mut CopyJob, id: TableId, slice_rows: usize, rows: &mut Vec<u8>) -> u16 {
+    /// Appends the row as it is committed; 0: there is none to be copied.
+    fn push_copied(&self, fragment: &Fragment, row: RowId, rows: &mut Vec<u8>) -> u16 {
+        let Some(image) = fragment.committed(row, &self.transactions) else { return 0 };
+        let epoch = fragment.last_change(row, &self.transactions);
+        CopyRowsOrd::push_row(rows, epoch.0, fragment.key(row), image);
+        1
+    }
+
+    /// The row to look at again next, in turn.
+    fn next_locked(&self, job: &CopyJob) -> Option<(TableId, RowId)> {
+        let after = job.locked.range((Excluded(job.looked_at), Unbounded)).next();
+        after.or_else(|| job.locked.first()).copied()
+    }
+
+    /// Collects those rows of `id` that were passed over and are decided now, from `row` on.
+    fn revisit_locked(
+        &mut self,
+        job: &mut CopyJob,
+        id: TableId,
+        row: RowId,
+        slice_rows: usize,
+        rows: &mut Vec<u8>,
+    ) -> u16 {
         let mut count = 0;
         let fragment = self.tables.get(id).and_then(|t| t.fragment(job.partition));
-        for _ in 0..slice_rows.min(job.locked.len()) {
+        let mut next = Some((id, row));
+        for _ in 0..slice_rows {
             // Another table's rows get their turn with the next slice.
-            let Some((_, row)) = job.locked.pop_front_if(|locked| locked.0 == id) else { break };
-            let Some(fragment) = fragment else { continue };
-            if self.is_undecided(fragment, row) {
-                job.locked.push_back((id, row));
-            } else if let Some(image) = fragment.committed(row, &self.transactions) {
-                let epoch = fragment.last_change(row, &self.transactions);
-                CopyRowsOrd::push_row(rows, epoch.0, fragment.key(row), image);
-                count += 1;
+            let Some(at) = next.filter(|at| at.0 == id) else { break };
+            job.looked_at = at;
+            next = job.locked.range((Excluded(at), Unbounded)).next().copied();
+            if fragment.is_some_and(|f| self.is_undecided(f, at.1)) {
+                continue;
             }
+            job.locked.remove(&at);
+            count += fragment.map_or(0, |f| self.push_copied(f, at.1, rows));
             if rows.len() >= COPY_BYTES {
                 break;
             }
         }
         count
+    }
+
+    /// A transaction has got a row's lock and has done nothing with it yet: if the row was passed over, it is copied now.
+    #[cold]
+    pub(super) fn copy_before_use(&mut self, at: RowAt) {
+        let (table, partition, row) = at;
+        let Some(i) = self.copy_jobs.iter().position(|j| j.partition == partition) else { return };
+        if !self.copy_jobs[i].locked.remove(&(table, row)) {
+            return;
+        }
+        let Some(fragment) = self.tables.get(table).and_then(|t| t.fragment(partition)) else { return };
+        assert!(!fragment.has_pending(row), "row {at:?} has a new holder and somebody else's change");
+        let mut early = std::mem::take(&mut self.copy_jobs[i].early);
+        if early.last().is_none_or(|rows| rows.table != table || rows.bytes.len() >= COPY_BYTES) {
+            early.push(Rows { table, count: 0, bytes: Vec::new() });
+        }
+        if let Some(last) = early.last_mut() {
+            last.count += self.push_copied(fragment, row, &mut last.bytes);
+        }
+        self.copy_jobs[i].early = early;
+    }
+
+    /// Sends what a batch has copied, before its own changes go down the same chain.
+    pub(super) fn send_early_copies(&mut self, ctx: &mut Context<'_>) {
+        for i in 0..self.copy_jobs.len() {
+            if self.copy_jobs[i].early.is_empty() {
+                continue;
+            }
+            ctx.probe("ldm: row copied as its lock changes hands");
+            let mut job = self.copy_jobs.swap_remove(i);
+            for rows in std::mem::take(&mut job.early).into_iter().filter(|rows| rows.count > 0) {
+                self.send_copied(&mut job, rows.table, rows.count, &rows.bytes, ctx);
+            }
+            self.copy_jobs.push(job);
+            let last = self.copy_jobs.len() - 1;
+            self.copy_jobs.swap(i, last);
+        }
     }
 
     pub(super) fn on_copy_rows_ord(

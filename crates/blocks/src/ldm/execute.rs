@@ -232,6 +232,9 @@ impl LocalDataManager {
             Lock::Refused if op.flags & NO_WAIT != 0 => return Err(ErrorCode::LockNotAvailable),
             Lock::Refused => return Err(ErrorCode::Overload),
         };
+        if fresh && !self.copy_jobs.is_empty() {
+            self.copy_before_use(at);
+        }
         let outcome =
             if op.kind.is_write() { self.write_row(work, op, hash, row) } else { self.read_row(work, op, row) };
         let keeps = matches!(outcome, Ok(Effect::Wrote(_) | Effect::Keep));
@@ -350,6 +353,9 @@ impl LocalDataManager {
     }
 
     fn conclude(&mut self, mut work: Box<Work>, progress: Progress, ctx: &mut Context<'_>) {
+        if !self.copy_jobs.is_empty() {
+            self.send_early_copies(ctx);
+        }
         match progress {
             Progress::Wait => return self.start_wait(work, ctx),
             Progress::Failed(code) => {
