@@ -19,7 +19,7 @@
 //! If the recovering node dies the copying stops with the view; if the primary dies the new primary's COPY block starts that
 //! fragment again (rows stored twice are equal or older and are overwritten in chain order).
 
-use apus_types::{Chain, PartitionId, TableId};
+use apus_types::{Chain, Epoch, PartitionId, TableId};
 
 use crate::{
     codec::{DecodeError, Put, Reader},
@@ -51,7 +51,7 @@ impl CopyFrag {
     }
 }
 
-/// `CopyRowsOrd`: `generation u64, source, chain, partition u16, table u32, count u16, count x (epoch u64, key short, row long)`.
+/// `CopyRowsOrd`: `generation u64, source, chain, partition u16, table u32, count u16, count x [`CopiedRow`]`.
 #[derive(Clone, Copy, Debug)]
 pub struct CopyRowsOrd<'a> {
     pub generation: u64,
@@ -74,11 +74,6 @@ impl<'a> CopyRowsOrd<'a> {
         out.put_u16(self.count);
         out.put_bytes(self.rows);
     }
-    pub fn push_row(rows: &mut Vec<u8>, epoch: u64, key: &[u8], row: &[u8]) {
-        rows.put_u64(epoch);
-        rows.put_short_bytes(key);
-        rows.put_long_bytes(row);
-    }
     pub fn decode(body: &'a [u8]) -> Result<CopyRowsOrd<'a>, DecodeError> {
         let mut r = Reader::new(body);
         Ok(CopyRowsOrd {
@@ -91,10 +86,32 @@ impl<'a> CopyRowsOrd<'a> {
             rows: r.rest(),
         })
     }
-    /// (epoch, key, row)
-    pub fn rows(&self) -> impl Iterator<Item = Result<(u64, &'a [u8], &'a [u8]), DecodeError>> {
+    pub fn rows(&self) -> impl Iterator<Item = Result<CopiedRow<'a>, DecodeError>> {
         let mut r = Reader::new(self.rows);
-        (0..self.count).map(move |_| Ok((r.u64()?, r.short_bytes()?, r.long_bytes()?)))
+        (0..self.count).map(move |_| CopiedRow::decode(&mut r))
+    }
+}
+
+/// A committed row: `epoch u64, row u32, key short, image long`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CopiedRow<'a> {
+    /// Of its last change.
+    pub epoch: Epoch,
+    /// Its slot at the primary, and so at every replica.
+    pub row: u32,
+    pub key: &'a [u8],
+    pub image: &'a [u8],
+}
+
+impl<'a> CopiedRow<'a> {
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u64(self.epoch.0);
+        out.put_u32(self.row);
+        out.put_short_bytes(self.key);
+        out.put_long_bytes(self.image);
+    }
+    fn decode(r: &mut Reader<'a>) -> Result<CopiedRow<'a>, DecodeError> {
+        Ok(CopiedRow { epoch: r.epoch()?, row: r.u32()?, key: r.short_bytes()?, image: r.long_bytes()? })
     }
 }
 

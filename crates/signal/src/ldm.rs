@@ -200,7 +200,7 @@ impl LdmBatchRef {
 }
 
 /// `LdmPrepareReq`: a batch's writes, on its way along the chain. `count` of `delete u8, partition u16, table u32, schema
-/// version u32, key short, image long`.
+/// version u32, row u32, key short, image long`.
 #[derive(Clone, Copy, Debug)]
 pub struct LdmPrepareReq<'a> {
     pub generation: u64,
@@ -221,6 +221,8 @@ pub struct PreparedRow<'a> {
     pub partition: PartitionId,
     pub table: TableId,
     pub schema_version: u32,
+    /// Its slot at the primary, and so at every replica.
+    pub row: u32,
     pub key: &'a [u8],
     /// `None`: the row is deleted.
     pub image: Option<&'a [u8]>,
@@ -232,6 +234,7 @@ impl<'a> PreparedRow<'a> {
         out.put_u16(self.partition.0);
         out.put_u32(self.table.0);
         out.put_u32(self.schema_version);
+        out.put_u32(self.row);
         out.put_short_bytes(self.key);
         out.put_long_bytes(self.image.unwrap_or(&[]));
     }
@@ -240,12 +243,13 @@ impl<'a> PreparedRow<'a> {
         let partition = PartitionId(r.u16()?);
         let table = TableId(r.u32()?);
         let schema_version = r.u32()?;
+        let row = r.u32()?;
         let key = r.short_bytes()?;
         let image = r.long_bytes()?;
         if key.len() > limits::KEY_BYTES_MAX || image.len() > limits::ROW_BYTES_MAX {
             return Err(DecodeError);
         }
-        Ok(PreparedRow { partition, table, schema_version, key, image: (!deleted).then_some(image) })
+        Ok(PreparedRow { partition, table, schema_version, row, key, image: (!deleted).then_some(image) })
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! # Rows and versions
 //!
-//! A row is a slot, named by its [`RowId`] for as long as it exists. The slot holds the encoded primary key, the lock word, the count of
+//! A row is a slot, named by its [`RowId`] for as long as it exists, on every replica by the same (module `slots`). The slot holds the encoded primary key, the lock word, the count of
 //! changes that are committed here but not yet complete in the cluster, and the newest version. Versions are records linked from new to
 //! old: any number of pending ones (one transaction, under an exclusive lock), then the committed one, then older committed ones kept
 //! for snapshots (module `versions`).
@@ -18,9 +18,10 @@
 //!
 //! # Failure of memory
 //!
-//! Only [`Fragment::insert_slot`], [`Fragment::push_pending`] and [`Fragment::build_index`] can be refused, and then change nothing. Commit, undo
+//! Only [`Fragment::insert_slot`] and its like, [`Fragment::push_pending`] and [`Fragment::build_index`] can be refused, and then change nothing. Commit, undo
 //! and everything after a prepare never need memory.
 
+mod slots;
 mod versions;
 
 use std::{ops::Bound, sync::Arc};
@@ -39,42 +40,17 @@ use crate::{
     record::{PENDING, RecRef, Records, SAME_ENTRIES, TOMBSTONE},
 };
 
-use self::versions::{Kept, NOT_KEPT};
+use self::{
+    slots::{FREE, INLINE_KEY, Slot, Slots},
+    versions::{Kept, NOT_KEPT},
+};
 
 /// Names a row of a fragment until the row is reclaimed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct RowId(pub u32);
 
-const INLINE_KEY: usize = 16;
-const CHUNK: usize = 256;
 /// Index memory is taken from the manager in steps of this many bytes.
 const INDEX_STEP: usize = 32 << 10;
-
-#[derive(Clone, Copy, Debug)]
-struct Slot {
-    head: RecRef,
-    lock: u32,
-    incomplete: u32,
-    hash: u64,
-    /// The key, or the record that holds it (little-endian, in the first 8 bytes) when it is longer.
-    key: [u8; INLINE_KEY],
-    key_length: u16,
-    /// The next row in the same bucket of [`Kept`], or that there is none, or that the row is in no bucket.
-    kept_next: u32,
-    used: bool,
-}
-
-const FREE: Slot = Slot {
-    head: RecRef::NONE,
-    lock: 0,
-    incomplete: 0,
-    hash: 0,
-    key: [0; INLINE_KEY],
-    key_length: 0,
-    kept_next: NOT_KEPT,
-    used: false,
-};
-const _: () = assert!(size_of::<Slot>() == 48);
 
 struct Index {
     no: IndexNo,
@@ -87,9 +63,7 @@ pub struct Fragment {
     schema: Arc<TableSchema>,
     partition: PartitionId,
     memory: Arc<MemoryManager>,
-    slots: Vec<Box<[Slot; CHUNK]>>,
-    slots_used: u32,
-    free_slots: Vec<u32>,
+    slots: Slots,
     rows: u64,
     /// Rows whose newest committed version is a delete, or that have none any more and wait for a visit (`versions`).
     deleted: u64,
@@ -138,9 +112,7 @@ impl Fragment {
         let mut fragment = Fragment {
             partition,
             memory: memory.clone(),
-            slots: Vec::new(),
-            slots_used: 0,
-            free_slots: Vec::new(),
+            slots: Slots::default(),
             rows: 0,
             deleted: 0,
             records: Records::new(memory.clone()),
@@ -176,7 +148,7 @@ impl Fragment {
         self.rows == 0
     }
     pub fn data_bytes(&self) -> u64 {
-        self.records.bytes() + (self.slots.len() * CHUNK * size_of::<Slot>()) as u64
+        self.records.bytes() + self.slots.bytes() as u64
     }
     pub fn index_bytes(&self) -> u64 {
         self.hash.bytes() as u64 + self.indexes.iter().map(|i| i.tree.bytes() as u64).sum::<u64>()
@@ -184,11 +156,11 @@ impl Fragment {
 
     #[inline]
     fn slot(&self, row: RowId) -> &Slot {
-        &self.slots[row.0 as usize / CHUNK][row.0 as usize % CHUNK]
+        self.slots.get(row)
     }
     #[inline]
     fn slot_mut(&mut self, row: RowId) -> &mut Slot {
-        &mut self.slots[row.0 as usize / CHUNK][row.0 as usize % CHUNK]
+        self.slots.get_mut(row)
     }
 
     /// The row with this primary key in whatever state: committed, being inserted, or kept only by a lock.
@@ -209,6 +181,13 @@ impl Fragment {
         prefetch_read(self.slot(row));
         Some(row)
     }
+    /// The same for a row whose number is known.
+    #[inline]
+    pub fn prefetch_row(&self, row: RowId) {
+        if row.0 < self.slots.reached() {
+            prefetch_read(self.slot(row));
+        }
+    }
     /// Third step: its newest version.
     #[inline]
     pub fn prefetch_version(&self, row: RowId) {
@@ -226,44 +205,60 @@ impl Fragment {
         if length <= INLINE_KEY { &slot.key[..length] } else { self.records.bytes_of(long_key(slot)) }
     }
 
-    /// Makes a row without versions for a key that [`Fragment::find`] did not find.
+    /// The row exists here and has this key: what names both means the same row as this replica.
+    #[inline]
+    pub fn holds(&self, row: RowId, key: &[u8]) -> bool {
+        self.slots.is_used(row) && self.key(row) == key
+    }
+    /// Some row has this slot.
+    pub fn is_used(&self, row: RowId) -> bool {
+        self.slots.is_used(row)
+    }
+
+    /// Makes a row without versions, in a slot of this replica's choice, for a key that [`Fragment::find`] did not find.
     pub fn insert_slot(&mut self, key: &[u8], hash: u64) -> Result<RowId, ErrorCode> {
-        let mut slot = Slot { hash, key_length: key.len() as u16, used: true, ..FREE };
+        let row = self.slots.take(&self.memory)?;
+        self.fill_slot(row, key, hash)?;
+        Ok(row)
+    }
+
+    /// The same in the slot that the primary has chosen; see [`Fragment::evict`] for one that is not free.
+    ///
+    /// # Panics
+    /// If a row has the slot.
+    pub fn insert_slot_at(&mut self, row: RowId, key: &[u8], hash: u64) -> Result<(), ErrorCode> {
+        self.slots.take_at(row, &self.memory)?;
+        self.fill_slot(row, key, hash)
+    }
+
+    /// Makes the row in a slot that was taken, or gives the slot back.
+    fn fill_slot(&mut self, row: RowId, key: &[u8], hash: u64) -> Result<(), ErrorCode> {
+        let old = *self.slot(row);
+        assert!(!old.used && old.head.is_none() && old.lock == 0, "slot {row:?} is not free: {old:?}");
+        let Slot { incomplete, kept_next, .. } = old;
+        let mut slot = Slot { hash, key_length: key.len() as u16, used: true, incomplete, kept_next, ..FREE };
+        let mut filled = Ok(());
         if key.len() <= INLINE_KEY {
             slot.key[..key.len()].copy_from_slice(key);
         } else {
-            let record = self.records.alloc(key, 0, RecRef::NONE, true)?;
-            slot.key[..8].copy_from_slice(&record.0.to_le_bytes());
+            filled = self.records.alloc(key, 0, RecRef::NONE, true).map(|record| {
+                slot.key[..8].copy_from_slice(&record.0.to_le_bytes());
+            });
         }
-        let number = match self.take_slot() {
-            Ok(number) => number,
-            Err(code) => {
+        if filled.is_ok() {
+            filled = self.hash.insert(hash, row.0);
+            if filled.is_err() {
                 self.free_long_key(&slot);
-                return Err(code);
             }
-        };
-        if let Err(code) = self.hash.insert(hash, number) {
-            self.free_long_key(&slot);
-            self.free_slots.push(number);
+        }
+        if let Err(code) = filled {
+            self.slots.give_back(row);
             return Err(code);
         }
-        *self.slot_mut(RowId(number)) = slot;
+        *self.slot_mut(row) = slot;
         self.rows += 1;
-        Ok(RowId(number))
-    }
-
-    fn take_slot(&mut self) -> Result<u32, ErrorCode> {
-        if let Some(free) = self.free_slots.pop() {
-            return Ok(free);
-        }
-        if self.slots_used as usize == self.slots.len() * CHUNK {
-            if !self.memory.account(Region::Data, CHUNK * size_of::<Slot>(), true) {
-                return Err(ErrorCode::OutOfMemory);
-            }
-            self.slots.push(Box::new([FREE; CHUNK]));
-        }
-        self.slots_used += 1;
-        Ok(self.slots_used - 1)
+        self.count_deleted(false, self.is_deleted(row));
+        Ok(())
     }
 
     fn free_long_key(&mut self, slot: &Slot) {
@@ -532,18 +527,50 @@ impl Fragment {
         if !slot.used || !slot.head.is_none() || slot.lock != 0 || slot.incomplete != 0 || slot.kept_next != NOT_KEPT {
             return false;
         }
+        self.remove_row(row);
+        true
+    }
+
+    /// Gives up a deleted row before its time: the primary has given its slot, or its key, to another row, so it has reclaimed this one, and no
+    /// snapshot below the delete is held by anybody. Returns the epoch of the delete: this replica cannot show what was before.
+    ///
+    /// # Panics
+    /// If the row is not deleted, or is locked.
+    pub fn evict(&mut self, row: RowId) -> Epoch {
+        let slot = *self.slot(row);
+        assert!(slot.used, "there is no row {row:?} to be given up");
+        assert!(slot.lock == 0, "row {row:?} is replaced by its primary and is locked here: {slot:?}");
+        assert!(!self.has_pending(row), "row {row:?} is replaced by its primary and has an open change here");
+        assert!(
+            slot.head.is_none() || self.is_tombstone(slot.head),
+            "row {row:?} is replaced by its primary and lives here"
+        );
+        let epoch = if slot.head.is_none() { Epoch(0) } else { self.records.epoch(slot.head) };
+        let was_deleted = self.is_deleted(row);
+        self.slot_mut(row).head = RecRef::NONE;
+        let mut at = slot.head;
+        while !at.is_none() {
+            let previous = self.records.previous(at);
+            self.drop_version(row, at, false);
+            at = previous;
+        }
+        self.remove_row(row);
+        self.count_deleted(was_deleted, false);
+        epoch
+    }
+
+    fn remove_row(&mut self, row: RowId) {
+        let slot = *self.slot(row);
         let removed = self.hash.remove(slot.hash, row.0);
         assert!(removed, "a row without hash entry");
         self.free_long_key(&slot);
-        *self.slot_mut(row) = FREE;
-        self.free_slots.push(row.0);
+        self.slots.give_back(row);
         self.rows -= 1;
-        true
     }
 
     /// The first row at or after `from`, in slot order.
     pub fn next_row(&self, from: RowId) -> Option<RowId> {
-        (from.0..self.slots_used).map(RowId).find(|&row| self.slot(row).used)
+        (from.0..self.slots.reached()).map(RowId).find(|&row| self.slot(row).used)
     }
 
     /// Entries of an ordered index between two bounds over encoded index columns (a prefix will do) or whole entry keys; `None` when there
@@ -617,13 +644,14 @@ impl Fragment {
         }
     }
 
-    /// Sum over the committed rows that is equal on replicas with equal content, whatever their slots.
+    /// Sum over the committed rows that is equal on replicas with equal content in equal slots.
     pub fn content_hash(&self) -> u64 {
         let mut sum = 0u64;
         let mut next = self.next_row(RowId(0));
         while let Some(row) = next {
             if let Some(image) = self.committed(row, &()) {
-                let hash = hash_key(self.key(row)) ^ hash_key(image).rotate_left(17);
+                let place = hash_key(&row.0.to_le_bytes()).rotate_left(34);
+                let hash = hash_key(self.key(row)) ^ hash_key(image).rotate_left(17) ^ place;
                 sum = sum.wrapping_add(hash_key(&hash.to_le_bytes()));
             }
             next = self.next_row(RowId(row.0 + 1));
@@ -633,11 +661,12 @@ impl Fragment {
 
     /// Checks the whole structure: hash index, slots, versions and trees against each other. Slow.
     pub fn verify(&self) -> Result<(), String> {
-        let used: Vec<RowId> = (0..self.slots_used).map(RowId).filter(|&r| self.slot(r).used).collect();
+        let used: Vec<RowId> = (0..self.slots.reached()).map(RowId).filter(|&r| self.slot(r).used).collect();
+        self.slots.verify()?;
         if used.len() as u64 != self.rows || self.hash.len() != used.len() {
             return Err(format!("{} slots in use, {} rows, {} hash entries", used.len(), self.rows, self.hash.len()));
         }
-        if let Some(row) = self.hash.rows().find(|&r| r >= self.slots_used || !self.slot(RowId(r)).used) {
+        if let Some(row) = self.hash.rows().find(|&r| !self.slots.is_used(RowId(r))) {
             return Err(format!("the hash index names row {row}, which does not exist"));
         }
         let (mut entry, mut expected, mut records) =
@@ -687,6 +716,6 @@ impl Drop for Fragment {
         for index in &self.indexes {
             self.memory.unaccount(Region::Index, index.accounted);
         }
-        self.memory.unaccount(Region::Data, self.slots.len() * CHUNK * size_of::<Slot>());
+        self.memory.unaccount(Region::Data, self.slots.bytes());
     }
 }

@@ -101,6 +101,8 @@ pub enum Bug {
     LinkRepeats,
     /// A node serves its clients while it waits for a connection to a member.
     LeaseWhileSuspended,
+    /// A copied row takes a slot that its replica chooses.
+    CopyChoosesSlot,
 }
 
 impl Bug {
@@ -152,6 +154,7 @@ impl Bug {
         Bug::LinkSkipsLost,
         Bug::LinkRepeats,
         Bug::LeaseWhileSuspended,
+        Bug::CopyChoosesSlot,
     ];
 }
 

@@ -19,17 +19,17 @@ use std::{
 use apus_kernel::Context;
 use apus_signal::{
     BlockRef, DecodeError, Kind,
-    copy::{COPY_BYTES, COPY_WINDOW, COPY_WINDOW_BUSY, CopyFrag, CopyRowsConf, CopyRowsOrd},
+    copy::{COPY_BYTES, COPY_WINDOW, COPY_WINDOW_BUSY, CopiedRow, CopyFrag, CopyRowsConf, CopyRowsOrd},
     view::{NodeState, View},
 };
 use apus_storage::{Fragment, LockMode, RowId};
 use apus_types::{
-    Epoch, ErrorCode, NodeId, PartitionId, TableId,
+    ErrorCode, NodeId, PartitionId, TableId,
     hash::hash_key,
     planted::{Bug, planted},
 };
 
-use super::{LocalDataManager, RowAt, trans::Standing};
+use super::{LocalDataManager, RowAt, ends::RowEnds, trans::Standing};
 
 /// Rows looked at in one slice by an instance that does nothing else.
 const SLICE_ROWS: usize = 256;
@@ -296,7 +296,7 @@ impl LocalDataManager {
     fn push_copied(&self, fragment: &Fragment, row: RowId, rows: &mut Vec<u8>) -> u16 {
         let Some(image) = fragment.committed(row, &self.transactions) else { return 0 };
         let epoch = fragment.last_change(row, &self.transactions);
-        CopyRowsOrd::push_row(rows, epoch.0, fragment.key(row), image);
+        CopiedRow { epoch, row: row.0, key: fragment.key(row), image }.encode(rows);
         1
     }
 
@@ -381,13 +381,9 @@ impl LocalDataManager {
         // Several nodes of a chain may recover together: each stores, the last one confirms.
         if self.view.state(self.me.node) == NodeState::Recovering {
             for row in order.rows() {
-                let (epoch, key, image) = row?;
+                let row = row?;
                 let is_full = ctx.fault("ldm.stop_copy");
-                let stored = if is_full {
-                    Err(ErrorCode::OutOfMemory)
-                } else {
-                    self.store_copied(order, Epoch(epoch), key, image)
-                };
+                let stored = if is_full { Err(ErrorCode::OutOfMemory) } else { self.store_copied(order, &row, ctx) };
                 if let Err(code) = stored {
                     ctx.probe("ldm: recovering node cannot store a row");
                     ctx.stop_node(&format!("node recovery of partition {} failed: {code}", order.partition));
@@ -407,27 +403,30 @@ impl LocalDataManager {
     fn store_copied(
         &mut self,
         order: &CopyRowsOrd<'_>,
-        epoch: Epoch,
-        key: &[u8],
-        image: &[u8],
+        copied: &CopiedRow<'_>,
+        ctx: &mut Context<'_>,
     ) -> Result<(), ErrorCode> {
         let memory = self.memory.clone();
         let Some(table) = self.tables.get_mut(order.table) else { return Ok(()) }; // dropped meanwhile
-        table.schema.layout().check(image)?;
+        table.schema.layout().check(copied.image)?;
         let fragment = match table.fragment(order.partition) {
             Some(_) => table.fragment_mut(order.partition).ok_or(ErrorCode::Internal)?,
             None => table.make_fragment(order.partition, &memory)?,
         };
-        let hash = hash_key(key);
-        let row = match fragment.find(key, hash) {
-            Some(row) => row,
-            None => fragment.insert_slot(key, hash)?,
-        };
+        let mut row = RowId(copied.row);
+        if planted(Bug::CopyChoosesSlot) {
+            let hash = hash_key(copied.key);
+            row = fragment.find(copied.key, hash).map_or_else(|| fragment.insert_slot(copied.key, hash), Ok)?;
+        } else if !fragment.holds(row, copied.key) {
+            let (transactions, granted) = (&self.transactions, &mut self.granted);
+            let mut ends = RowEnds { locks: &mut self.locks, transactions, epochs: &mut self.epochs, granted };
+            ends.insert_at(fragment, (order.table, order.partition, row), copied.key, ctx)?;
+        }
         if fragment.has_pending(row) && !planted(Bug::CopyOverwritesNewer) {
             return Ok(()); // a later change is on its way down the same chain and carries the whole row
         }
-        fragment.push_pending(row, Some(image), 0)?;
-        fragment.commit(row, epoch, epoch);
+        fragment.push_pending(row, Some(copied.image), 0)?;
+        fragment.commit(row, copied.epoch, copied.epoch);
         Ok(())
     }
 

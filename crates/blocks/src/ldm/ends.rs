@@ -22,7 +22,8 @@ use apus_kernel::{Context, jam};
 use apus_signal::{Kind, ldm::LdmEnd};
 use apus_storage::{Fragment, Grant, LockMode, Locks};
 use apus_types::{
-    Chain, Epoch,
+    Chain, Epoch, ErrorCode,
+    hash::hash_key,
     planted::{Bug, planted},
 };
 
@@ -336,6 +337,28 @@ pub(super) struct RowEnds<'a> {
 }
 
 impl RowEnds<'_> {
+    /// Makes a row in the slot that its primary has named. Another row of this slot or of this key is one that the primary has reclaimed: it
+    /// is ended and given up. Snapshots from before its delete are shown by other replicas from now on, if anybody holds one.
+    ///
+    /// # Errors
+    /// No memory: the row is not made.
+    pub fn insert_at(
+        &mut self,
+        fragment: &mut Fragment,
+        row: RowAt,
+        key: &[u8],
+        ctx: &mut Context<'_>,
+    ) -> Result<(), ErrorCode> {
+        let hash = hash_key(key);
+        let in_slot = fragment.is_used(row.2).then_some(row.2);
+        for dead in in_slot.into_iter().chain(fragment.find(key, hash)) {
+            ctx.probe("ldm: a deleted row gives way to the next one of its slot or key");
+            self.settle(fragment, (row.0, row.1, dead), NONE, true);
+            self.epochs.begin_after(fragment.evict(dead));
+        }
+        fragment.insert_slot_at(row.2, key, hash)
+    }
+
     /// Ends the row for those transactions other than `owner` that hold it and are over. At a backup, `by_successor`: the row's next
     /// change has come, so the primary has ended it, and how is known by any part of the transaction.
     #[cold]

@@ -342,6 +342,7 @@ impl LocalDataManager {
                 partition: op.partition,
                 table: op.table,
                 schema_version: op.schema_version,
+                row: row.0,
                 key: op.key,
                 image: new,
             };

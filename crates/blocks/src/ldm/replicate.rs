@@ -5,7 +5,7 @@ use apus_signal::{
     BlockRef, DecodeError, Kind,
     ldm::{CANCEL_WAIT, LdmEnd, LdmPrepareReq, LdmPrepared, ONE_PASS, PreparedRow},
 };
-use apus_storage::{Acquire, LockMode, Locks};
+use apus_storage::{Acquire, Fragment, LockMode, Locks, RowId};
 use apus_types::{
     Chain, Epoch, ErrorCode, TransId,
     hash::hash_key,
@@ -14,7 +14,7 @@ use apus_types::{
 
 use super::{
     LocalDataManager,
-    ahead::{AHEAD, Ahead},
+    ahead::AHEAD,
     ends::RowEnds,
     trans::{Entry, NONE, Transactions, Undo},
 };
@@ -59,8 +59,11 @@ impl LocalDataManager {
             }
             let row = row?;
             let is_full = ctx.fault("ldm.refuse_prepare");
-            let prepared =
-                if is_full { Err(ErrorCode::OutOfMemory) } else { self.prepare_row(at, number_of_part, req, &row) };
+            let prepared = if is_full {
+                Err(ErrorCode::OutOfMemory)
+            } else {
+                self.prepare_row(at, number_of_part, req, &row, ctx)
+            };
             if let Err(code) = prepared {
                 ctx.probe("ldm: backup refuses a row");
                 if one_pass {
@@ -109,14 +112,22 @@ impl LocalDataManager {
         }
     }
 
-    /// Fetches ahead what the next rows will touch.
+    /// Fetches ahead what the next [`AHEAD`] rows will touch: slots, then versions, or the places in the hash index of rows to be made.
     fn fetch_rows<'r>(&self, rows: impl Iterator<Item = PreparedRow<'r>>) {
-        let mut ahead = Ahead::default();
-        for row in rows {
-            let table = self.tables.get(row.table);
-            ahead.push(table.and_then(|table| table.fragment(row.partition)), hash_key(row.key));
+        let mut ahead: [Option<(&Fragment, PreparedRow<'r>)>; AHEAD] = [None; AHEAD];
+        for (place, row) in ahead.iter_mut().zip(rows) {
+            let Some(fragment) = self.tables.get(row.table).and_then(|table| table.fragment(row.partition)) else {
+                continue;
+            };
+            fragment.prefetch_row(RowId(row.row));
+            *place = Some((fragment, row));
         }
-        ahead.fetch();
+        for (fragment, row) in ahead.into_iter().flatten() {
+            match fragment.is_used(RowId(row.row)) {
+                true => fragment.prefetch_version(RowId(row.row)),
+                false => fragment.prefetch(hash_key(row.key)),
+            }
+        }
     }
 
     fn send_commit_back(&mut self, trans: TransId, chain: Chain, tc: BlockRef, epoch: Epoch, ctx: &mut Context<'_>) {
@@ -132,6 +143,7 @@ impl LocalDataManager {
         part: u32,
         req: &LdmPrepareReq<'_>,
         row: &PreparedRow<'_>,
+        ctx: &mut Context<'_>,
     ) -> Result<(), ErrorCode> {
         let memory = self.memory.clone();
         let table = self.tables.checked(row.table, row.schema_version)?;
@@ -142,14 +154,17 @@ impl LocalDataManager {
             Some(_) => table.fragment_mut(row.partition).ok_or(ErrorCode::Internal)?,
             None => table.make_fragment(row.partition, &memory)?,
         };
-        let hash = hash_key(row.key);
-        let slot = match fragment.find(row.key, hash) {
-            Some(slot) => slot,
-            None if row.image.is_none() => return Ok(()), // a recovering node has not got the row yet: nothing to delete
-            None => fragment.insert_slot(row.key, hash)?,
-        };
-        let untouched = fragment.lock_word_of(slot) == 0;
+        let slot = RowId(row.row);
         let place = (row.table, row.partition, slot);
+        if !fragment.holds(slot, row.key) {
+            if row.image.is_none() {
+                return Ok(()); // a recovering node has not got the row yet: nothing to delete
+            }
+            let (transactions, granted) = (&self.transactions, &mut self.granted);
+            let mut ends = RowEnds { locks: &mut self.locks, transactions, epochs: &mut self.epochs, granted };
+            ends.insert_at(fragment, place, row.key, ctx)?;
+        }
+        let untouched = fragment.lock_word_of(slot) == 0;
         if Locks::is_contended(fragment.lock_word_of(slot), at) {
             let (transactions, granted) = (&self.transactions, &mut self.granted);
             let mut ends = RowEnds { locks: &mut self.locks, transactions, epochs: &mut self.epochs, granted };

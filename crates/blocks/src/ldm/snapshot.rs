@@ -38,6 +38,10 @@ impl Epochs {
     pub fn begin(&mut self, now: Epoch) {
         self.base = now;
     }
+    /// What was before this epoch is not all here any more.
+    pub fn begin_after(&mut self, epoch: Epoch) {
+        self.base = self.base.max(epoch);
+    }
     #[inline]
     pub fn check_commit(&self, epoch: Epoch) {
         assert!(epoch > self.complete, "commit in epoch {epoch}, and {} is complete", self.complete);

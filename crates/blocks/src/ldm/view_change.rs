@@ -203,6 +203,7 @@ impl LocalDataManager {
                 partition: entry.partition,
                 table: entry.table,
                 schema_version: table.schema.version,
+                row: entry.row.0,
                 key: fragment.key(entry.row),
                 image: fragment.newest(entry.row),
             };

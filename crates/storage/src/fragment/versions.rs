@@ -127,12 +127,15 @@ impl Fragment {
         {
             let row = RowId(bucket.1);
             let was_deleted = self.is_deleted(row);
+            let is_used = self.slots.is_used(row);
             let next = std::mem::replace(&mut self.slot_mut(row).kept_next, NOT_KEPT);
             match self.kept.oldest() {
                 Some(bucket) if next != LAST => bucket.1 = next,
                 _ => self.kept.drop_oldest(),
             }
-            self.trim(row, horizon, was_deleted);
+            if is_used {
+                self.trim(row, horizon, was_deleted);
+            }
             done += 1;
         }
         done
@@ -176,14 +179,14 @@ impl Fragment {
         self.below_pending(self.slot(row).head)
     }
     /// The newest committed version is a delete, kept for snapshots, or there is none any more and the slot stays until it is visited.
-    fn is_deleted(&self, row: RowId) -> bool {
+    pub(super) fn is_deleted(&self, row: RowId) -> bool {
         let newest = self.newest_committed(row);
         if newest.is_none() { self.slot(row).kept_next != NOT_KEPT } else { self.is_tombstone(newest) }
     }
-    fn count_deleted(&mut self, before: bool, after: bool) {
+    pub(super) fn count_deleted(&mut self, before: bool, after: bool) {
         self.deleted = self.deleted + u64::from(after) - u64::from(before);
     }
-    fn is_tombstone(&self, record: RecRef) -> bool {
+    pub(super) fn is_tombstone(&self, record: RecRef) -> bool {
         self.records.flags(record) & TOMBSTONE != 0
     }
 
@@ -196,7 +199,7 @@ impl Fragment {
                 return Err("a bucket of kept rows is empty".to_owned());
             }
             while at != LAST {
-                if at >= self.slots_used || !self.slot(RowId(at)).used || listed > self.slots_used {
+                if at >= self.slots.reached() || listed > self.slots.reached() {
                     return Err(format!("row {at} is kept and does not exist"));
                 }
                 listed += 1;
@@ -204,10 +207,10 @@ impl Fragment {
             }
         }
         let (mut marked, mut deleted) = (0, 0);
-        for row in (0..self.slots_used).map(RowId) {
+        for row in (0..self.slots.reached()).map(RowId) {
             let newest = self.newest_committed(row);
             let needs = !newest.is_none() && (!self.records.previous(newest).is_none() || self.is_tombstone(newest));
-            deleted += u64::from(self.is_deleted(row));
+            deleted += u64::from(self.slots.is_used(row) && self.is_deleted(row));
             let is_marked = self.slot(row).kept_next != NOT_KEPT;
             marked += u32::from(is_marked);
             if needs && !is_marked {
