@@ -53,6 +53,9 @@ pub struct MgmtArgs {
     /// Directory for the arbitrator's file: who it is and what it promised. Without it a restarted management node is another arbitrator
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
+    /// Give up what the cluster held, for this one start: the data nodes, all of which have lost it, found the cluster again, empty
+    #[arg(long)]
+    found_again: bool,
     #[command(flatten)]
     keys: KeyArgs,
     #[command(flatten)]
@@ -92,7 +95,14 @@ pub fn run(args: &MgmtArgs) -> Result<ExitCode, String> {
     }
     let address = bound.address().map_err(|e| e.to_string())?;
     check_listen(address, &keys)?;
-    let block = MgmtConfig { node, cluster, incarnation: bound.incarnation(), may_adopt, memory };
+    let block = MgmtConfig {
+        node,
+        cluster,
+        incarnation: bound.incarnation(),
+        may_adopt,
+        found_again: args.found_again,
+        memory,
+    };
     let running = bound.start(move |_| vec![Box::new(Management::new(block.clone()))]).map_err(|e| e.to_string())?;
     args.child.ready(address)?;
     crate::data::ended(running.wait_signals().map_err(|e| e.to_string())?)

@@ -166,18 +166,26 @@ impl Cluster {
         let cluster = self.cluster.clone();
         self.start(node, |_, (incarnation, _)| {
             let memory = apus_mgmt::Memory::Process;
-            let config = apus_mgmt::MgmtConfig { node, cluster, incarnation, may_adopt: false, memory };
+            let config =
+                apus_mgmt::MgmtConfig { node, cluster, incarnation, may_adopt: false, found_again: false, memory };
             vec![Box::new(apus_mgmt::Management::new(config))]
         });
     }
     /// Starts (again) a management node that keeps its file.
     pub fn start_lasting_mgmt(&mut self, node: NodeId) {
+        self.start_mgmt_with_file(node, false);
+    }
+    /// As above, as an operator does who gives up what the cluster held.
+    pub fn start_mgmt_to_found_again(&mut self, node: NodeId) {
+        self.start_mgmt_with_file(node, true);
+    }
+    fn start_mgmt_with_file(&mut self, node: NodeId, found_again: bool) {
         let cluster = self.cluster.clone();
         let bytes = self.files.get(&node).and_then(|files| files.get(apus_mgmt::kept::FILE)).cloned();
         self.start(node, |_, (incarnation, _)| {
             let kept = bytes.map(|b| apus_mgmt::kept::Promise::from_bytes(&b, node).expect("its own file"));
             let memory = apus_mgmt::Memory::File(kept);
-            let config = apus_mgmt::MgmtConfig { node, cluster, incarnation, may_adopt: false, memory };
+            let config = apus_mgmt::MgmtConfig { node, cluster, incarnation, may_adopt: false, found_again, memory };
             vec![Box::new(apus_mgmt::Management::new(config))]
         });
     }

@@ -77,6 +77,11 @@ impl Arbitrator {
         self.incarnation
     }
 
+    /// The newest founding that is known of; 0: none.
+    pub fn founded(&self) -> u64 {
+        self.founded
+    }
+
     /// What must be kept of it.
     pub fn promise(&self, cluster: u64, node: u32) -> Promise {
         Promise {

@@ -20,7 +20,8 @@
 //!
 //! **Its file** (`kept`) holds who the arbitrator is, whom it fenced and which founding it knows of. A yes is told when the file that says so
 //! is written and synced. So a management node that was restarted is the *same* arbitrator, and goes on where it was; it grants no start without
-//! all nodes of a cluster that was founded before. One that cannot write its file resigns: it promises nothing, and members name another one.
+//! all nodes of a cluster that was founded before, and tells data nodes of that founding, so that they found no other beside it unless an
+//! operator gives it up (`MgmtConfig::found_again`). One that cannot write its file resigns: it promises nothing, and members name another one.
 //! Without a data directory nothing is kept: after a restart it is another arbitrator, views name the process, and a question under a
 //! view that names another is answered no. The members' next view names the new one (see the QMGR block).
 //!
@@ -60,6 +61,8 @@ pub struct MgmtConfig {
     pub incarnation: u64,
     /// The cluster's id was only drawn: a member's word counts more.
     pub may_adopt: bool,
+    /// An operator gives up what was founded before: the data nodes may found the cluster again, once.
+    pub found_again: bool,
     pub memory: Memory,
 }
 
@@ -115,6 +118,8 @@ pub fn cluster_config(
         start_partial_timeout_ms: 10_000,
         mgmts: vec![u32::from(NodeId::MGMT_BASE) + 1],
         silence_ms: *SILENCE_MS.start(),
+        founded: 0,
+        given_up: 0,
         eject_slow_ms: 0,
     })
 }
@@ -161,6 +166,7 @@ pub struct Management {
     me: NodeId,
     config: ClusterConfig,
     may_adopt: bool,
+    found_again: bool,
     arbitrator: Arbitrator,
     /// Nodes that a link stands to, with their incarnations.
     links: BTreeMap<NodeId, u64>,
@@ -193,6 +199,7 @@ impl Management {
             me: config.node,
             config: config.cluster,
             may_adopt: config.may_adopt,
+            found_again: config.found_again,
             arbitrator,
             book,
             resigned: None,
@@ -225,6 +232,7 @@ impl Management {
         self.may_adopt &= rep.generation == 0;
         if let Some(view) = view.filter(|v| v.generation == rep.generation && v.cluster == self.config.cluster) {
             if self.arbitrator.saw_view(&view) {
+                self.found_again = false;
                 self.stop_left_behind(ctx);
             }
             if self.view.as_ref().is_none_or(|old| view.point() > old.point()) {
@@ -443,7 +451,11 @@ impl Block for Management {
         match envelope.kind {
             Kind::ConfigReq => {
                 let request = decode::<MgmtReq>(body)?.request;
-                let conf = ConfigConf { request, config: Some(self.config.clone()) };
+                let given_up = if self.found_again { u64::MAX } else { 0 };
+                // Without a file it has nothing to remember by, and says nothing that the next process would take back.
+                let founded = if self.book.is_some() { self.arbitrator.founded() } else { 0 };
+                let config = ClusterConfig { founded, given_up, ..self.config.clone() };
+                let conf = ConfigConf { request, config: Some(config) };
                 ctx.send(from, Kind::ConfigConf, |b| encode(&conf, b));
             }
             Kind::StatusReq => {

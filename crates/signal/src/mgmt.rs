@@ -66,6 +66,19 @@ pub struct ClusterConfig {
     /// Of the first view; see [`EJECT_SLOW_MS`].
     #[prost(uint32, tag = "21")]
     pub eject_slow_ms: u32,
+    /// The newest founding that the management node remembers, see [`View::lineage`]; 0: none. The cluster is not founded again beside it.
+    #[prost(fixed64, tag = "30")]
+    pub founded: u64,
+    /// The newest founding that an operator has given up, with the rows that its nodes may hold.
+    #[prost(fixed64, tag = "31")]
+    pub given_up: u64,
+}
+
+impl ClusterConfig {
+    /// A cluster whose newest founding that anybody remembers is this one may be founded anew, empty.
+    pub fn may_found_after(&self, lineage: u64) -> bool {
+        self.founded.max(lineage) <= self.given_up
+    }
 }
 
 /// Legal values of the shortest silence, in milliseconds, for which a data node is held for failed. The lowest is the default: a silent

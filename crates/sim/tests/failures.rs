@@ -50,6 +50,7 @@ fn build(
                 cluster,
                 incarnation,
                 may_adopt: false,
+                found_again: false,
                 memory: Memory::Process,
             }))];
         }

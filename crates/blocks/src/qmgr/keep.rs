@@ -89,6 +89,8 @@ impl Kept {
 
 #[derive(Default)]
 pub(super) struct Keeper {
+    /// The founding that the file knows of, whatever its boot; 0: none.
+    pub(super) founded: u64,
     /// Of this machine; `None`: nothing is kept.
     boot: Option<String>,
     /// The process before this one, as long as we speak for it.
@@ -112,7 +114,8 @@ impl Keeper {
         let Some(kept) = kept else { return Keeper::default() };
         let before = kept.found.clone().filter(|a| a.boot == kept.boot && a.committed.is_some());
         let given = before.as_ref().map_or_else(Vec::new, |a| seal(MAGIC, &a.encode_to_vec()));
-        Keeper { boot: Some(kept.boot.clone()), before, given, ..Keeper::default() }
+        let founded = kept.found.as_ref().and_then(|a| a.committed.as_ref()).map_or(0, |view| view.lineage);
+        Keeper { founded, boot: Some(kept.boot.clone()), before, given, ..Keeper::default() }
     }
     pub(super) fn has_written(&self, token: u64) -> bool {
         token <= self.written

@@ -243,6 +243,8 @@ pub(crate) mod tests {
             eject_slow_ms: 0,
             start_partial_timeout_ms: 10_000,
             mgmts: vec![u32::from(NodeId::MGMT_BASE) + 1],
+            founded: 0,
+            given_up: 0,
         }
     }
     fn candidates(ids: impl Iterator<Item = u16>) -> BTreeMap<NodeId, Candidate> {

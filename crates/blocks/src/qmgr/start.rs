@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use apus_kernel::{Context, jam};
 use apus_signal::{
     BlockId, BlockRef, Kind,
-    mgmt::{ConfigConf, MgmtReq},
+    mgmt::{ClusterConfig, ConfigConf, MgmtReq},
     qmgr::{ArbitConf, ArbitReq, Incarnation, JoinAnswer, JoinReq, StopOrd, ViewCommit, encode},
     view::View,
 };
@@ -20,6 +20,10 @@ use super::{Change, JOIN_RETRY_NS, MS, Membership, Phase, layout::Candidate};
 const CANDIDATE_NS: u64 = 10 * JOIN_RETRY_NS;
 /// A node that may only join says after so long that it found no cluster.
 const REJOIN_PATIENCE_NS: u64 = 5000 * MS;
+
+const FOUNDED_BEFORE: &str = "the cluster was founded before, and no member of it is here: this node founds no other. If no node holds the data any \
+                              more, start the management nodes once with --found-again (end `apus dev` and start it again), and the data nodes \
+                              found the cluster again, empty";
 
 #[derive(Default)]
 pub(super) struct Start {
@@ -98,7 +102,9 @@ impl Membership {
             }
         }
         ctx.set_cluster(config.cluster);
-        self.config = Some(config);
+        // Of two management nodes one may have forgotten.
+        let founded = self.config.as_ref().map_or(0, |known| known.founded).max(config.founded);
+        self.config = Some(ClusterConfig { founded, ..config });
     }
 
     /// Members with higher ids have dialled us; we dial them to go on with a link whose connection was lost. The configuration may not be
@@ -128,7 +134,7 @@ impl Membership {
             linked: linked.iter().map(|n| n.0.into()).collect(),
             dictionary_from: from.map_or(0, |d| d.president),
             dictionary_incarnation: from.map_or(0, |d| d.president_incarnation),
-            rejoins: self.rejoins,
+            rejoins: self.rejoins || !self.may_found(),
             speaks_for: self.speaks_for(),
         };
         for node in linked {
@@ -294,6 +300,12 @@ impl Membership {
             self.say_that_it_waits(now.saturating_sub(since), ctx);
             return;
         }
+        if !self.may_found() {
+            if now.saturating_sub(since) > REJOIN_PATIENCE_NS {
+                self.state_once(FOUNDED_BEFORE, ctx);
+            }
+            return;
+        }
         let candidates = self.candidates(now);
         let is_linked = |a: &NodeId, b: &NodeId| {
             a == b || *a == self.me || self.start.linked.get(a).is_some_and(|all| all.contains(&b.0.into()))
@@ -335,11 +347,22 @@ impl Membership {
     /// Once, when it has taken longer than a start takes.
     fn say_that_it_waits(&mut self, waited: u64, ctx: &mut Context<'_>) {
         let text = "waits for the cluster that it was a member of. If no member of a node group is left, the data is gone: end all data \
-                    nodes and start them anew";
-        if waited > REJOIN_PATIENCE_NS && self.start.stated != text {
+                    nodes and start them anew, under management nodes that are started with --found-again";
+        if waited > REJOIN_PATIENCE_NS {
+            self.state_once(text, ctx);
+        }
+    }
+
+    fn state_once(&mut self, text: &str, ctx: &mut Context<'_>) {
+        if self.start.stated != text {
             ctx.log(format_args!("{text}"));
             self.start.stated = text.to_owned();
         }
+    }
+
+    /// Nobody remembers an earlier founding, or an operator has given it up.
+    fn may_found(&self) -> bool {
+        self.config.as_ref().is_some_and(|c| c.may_found_after(self.keeper.founded))
     }
 
     pub(super) fn on_start_granted(&mut self, conf: ArbitConf, ctx: &mut Context<'_>) {

@@ -147,6 +147,31 @@ fn a_promise_outlives_who_speaks_for_the_dead() {
     assert!(c.run_until(5000, |c| serves(c, 2)), "{}", details(&c));
 }
 
+/// The power fails for all: what the nodes held is gone, and they know that there was something. Only an operator can say that it is.
+#[test]
+fn what_was_founded_is_founded_again_by_an_operator_only() {
+    for (mgmt_knows, nodes_know) in [(true, true), (true, false), (false, true)] {
+        let mut c = Cluster::new(1, 2);
+        c.start_lasting_mgmt(MGMT);
+        c.keeps_views = nodes_know;
+        (1..=2).for_each(|n| c.start_node(n));
+        assert!(c.run_until(2000, |c| is_whole(c, 2)));
+        c.run_ms(1_500);
+        [1, 2, MGMT.0].iter().for_each(|n| c.kill(*n));
+        (1..=2).for_each(|n| _ = c.boots.insert(NodeId(n), 1));
+        if !mgmt_knows {
+            c.files.remove(&MGMT);
+        }
+        c.start_lasting_mgmt(MGMT);
+        (1..=2).for_each(|n| c.start_node(n));
+        c.run_ms(30_000);
+        assert!((1..=2).all(|n| c.generation(n) == 0 && c.stopped(n).is_none()), "{}", details(&c));
+        assert!(c.node(1).log.iter().any(|l| l.contains("--found-again")), "{}", details(&c));
+        c.start_mgmt_to_found_again(MGMT);
+        assert!(c.run_until(20_000, |c| is_whole(c, 2)), "{mgmt_knows} {nodes_know}\n{}", details(&c));
+    }
+}
+
 /// What cannot be written is removed, for an old file would be a lie: the node goes on, and nobody will speak for it.
 #[test]
 fn a_full_disk_delays_no_view() {

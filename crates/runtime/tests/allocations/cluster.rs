@@ -109,6 +109,7 @@ impl Cluster {
                 cluster,
                 incarnation,
                 may_adopt: false,
+                found_again: false,
                 memory: Memory::Process,
             }))]
         };

@@ -212,6 +212,7 @@ fn build(settings: &Settings, kept: Kept) -> impl FnMut(&WorkerConfig, bool) -> 
                 cluster,
                 incarnation,
                 may_adopt: false,
+                found_again: false,
                 memory: Memory::File(promise),
             }))];
         }
