@@ -9,7 +9,7 @@ import struct
 
 from .harness import Failure
 
-DATA, MGMT, CLIENT = 1, 2, 3
+DATA, MGMT, CLIENT, OPERATOR = 1, 2, 3, 4
 HELLO_REQ, HELLO_CONF, HELLO_REF, PROOF_REQ, PROOF_CONF = 1, 2, 3, 7, 8
 PROTOCOL_VERSION = 3
 ENVELOPE = 32

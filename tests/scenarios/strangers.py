@@ -90,8 +90,8 @@ def main(t):
                     for who in (as_data, as_mgmt, {"role": hello.CLIENT}):
                         code = refused_with(lambda: hello.greet(address, key, verify=False, **who))
                         check_equal(code, hello.NOT_PROVEN, f"role {who['role']}")
-            with t.case(f"{name}: the client secret proves no node, and the node secret no client"):
-                for who in (as_data, as_mgmt):
+            with t.case(f"{name}: the client secret proves no node and no operator, and the node secret no client"):
+                for who in (as_data, as_mgmt, {"role": hello.OPERATOR}):
                     check_equal(refused_with(lambda: hello.greet(address, client_secret, verify=False, **who)),
                                 hello.ROLE_NOT_PROVEN, f"role {who['role']}")
                 check_equal(refused_with(lambda: hello.greet(address, node_secret, verify=False)), hello.NOT_PROVEN, "as a client")

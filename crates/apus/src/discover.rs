@@ -11,6 +11,7 @@ use std::{
 };
 
 use apus_auth::{Secret, SecretKind};
+use apus_signal::hello::Role;
 use serde_json::Value;
 
 /// Where running `apus dev` processes register: one file per process id that holds the path of its directory.
@@ -101,33 +102,65 @@ pub struct ClusterArgs {
     client_secret: Option<PathBuf>,
 }
 
+/// Which cluster an operator's tool talks to, and how it proves to be one.
+#[derive(clap::Args, Clone, Default, Debug)]
+pub struct OperatorArgs {
+    /// Management nodes, with commas between them; default: those of the running `apus dev`
+    #[arg(long, value_name = "HOST:PORT", global = true)]
+    mgmt: Option<String>,
+    /// File with the cluster's node secret; default: that of the running `apus dev` if these are its management nodes
+    #[arg(long, value_name = "FILE", global = true)]
+    node_secret: Option<PathBuf>,
+}
+
 /// A way into a cluster.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Access {
     /// Addresses of the management nodes, with commas between them.
     pub mgmt: String,
+    pub role: Role,
     pub secret: Secret,
+}
+
+impl Default for Access {
+    fn default() -> Access {
+        Access { mgmt: String::new(), role: Role::Client, secret: Secret::NONE }
+    }
 }
 
 impl ClusterArgs {
     /// # Errors
     /// No cluster is named and none runs, or the secret's file is not as it must be.
     pub fn find(&self) -> Result<Access, String> {
-        let dev = if self.mgmt.is_some() { find_dev().ok() } else { Some(find_dev()?) };
-        let of_dev = dev.as_ref().and_then(DevCluster::mgmt);
-        let mgmt = self.mgmt.clone().or_else(|| of_dev.clone());
-        let mgmt = mgmt.ok_or_else(|| "the state file of `apus dev` names no management node".to_owned())?;
-        let known = each(&of_dev.unwrap_or_default());
-        let file = match (&self.client_secret, &dev) {
-            (Some(file), _) => Some(file.clone()),
-            (None, Some(dev)) if each(&mgmt).iter().all(|a| known.contains(a)) => {
-                Some(dev.dir.join(CLIENT_SECRET_FILE))
-            }
-            (None, _) => None,
-        };
-        let secret = file.map_or(Ok(Secret::NONE), |file| crate::secret::load(SecretKind::Client, &file))?;
-        Ok(Access { mgmt, secret })
+        find(self.mgmt.as_ref(), self.client_secret.as_ref(), Role::Client)
     }
+}
+
+impl OperatorArgs {
+    /// # Errors
+    /// As [`ClusterArgs::find`].
+    pub fn find(&self) -> Result<Access, String> {
+        find(self.mgmt.as_ref(), self.node_secret.as_ref(), Role::Operator)
+    }
+}
+
+fn find(mgmt: Option<&String>, secret: Option<&PathBuf>, role: Role) -> Result<Access, String> {
+    let dev = if mgmt.is_some() { find_dev().ok() } else { Some(find_dev()?) };
+    let of_dev = dev.as_ref().and_then(DevCluster::mgmt);
+    let mgmt = mgmt.cloned().or_else(|| of_dev.clone());
+    let mgmt = mgmt.ok_or_else(|| "the state file of `apus dev` names no management node".to_owned())?;
+    let known = each(&of_dev.unwrap_or_default());
+    let (kind, name) = match role {
+        Role::Client => (SecretKind::Client, CLIENT_SECRET_FILE),
+        _ => (SecretKind::Node, NODE_SECRET_FILE),
+    };
+    let file = match (secret, &dev) {
+        (Some(file), _) => Some(file.clone()),
+        (None, Some(dev)) if each(&mgmt).iter().all(|a| known.contains(a)) => Some(dev.dir.join(name)),
+        (None, _) => None,
+    };
+    let secret = file.map_or(Ok(Secret::NONE), |file| crate::secret::load(kind, &file))?;
+    Ok(Access { mgmt, role, secret })
 }
 
 /// A data node that runs leaves the cluster first, within this.

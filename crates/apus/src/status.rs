@@ -8,11 +8,11 @@ use std::{
     time::Duration,
 };
 
-use apus_auth::{Connector, Progress, Secret};
+use apus_auth::{Connector, Progress};
 use apus_signal::{
     BlockId, BlockRef, Envelope, Kind,
     envelope::{ENVELOPE_BYTES, decode_frame, frame_length},
-    hello::{HELLO_BYTES_MAX, Hello, Role},
+    hello::{HELLO_BYTES_MAX, Hello},
     mgmt::{MgmtReq, NodeSummary, StatusConf},
     tc::RequestRef,
     view::NodeState,
@@ -51,7 +51,7 @@ pub fn run(args: &StatusArgs) -> Result<ExitCode, String> {
 pub fn ask(access: &Access) -> Result<StatusConf, String> {
     let mut errors = Vec::new();
     for address in crate::discover::each(&access.mgmt) {
-        match ask_one(&address, &access.secret) {
+        match ask_one(&address, access) {
             Ok(status) => return Ok(status),
             Err(error) => errors.push(error),
         }
@@ -59,12 +59,12 @@ pub fn ask(access: &Access) -> Result<StatusConf, String> {
     Err(if errors.is_empty() { "no management node is named".to_owned() } else { errors.join("\n") })
 }
 
-/// Proves to be a client; the other side's hello, proven too.
-fn greet(stream: &mut TcpStream, secret: &Secret) -> Result<Hello, String> {
-    let hello = Hello { role: Role::Client as i32, name: crate::build_id(), ..Hello::default() };
+/// Proves to be a client, or an operator; the other side's hello, proven too.
+fn greet(stream: &mut TcpStream, access: &Access) -> Result<Hello, String> {
+    let hello = Hello { role: access.role as i32, name: crate::build_id(), ..Hello::default() };
     let mut nonce = [0; apus_auth::NONCE_BYTES];
     getrandom::fill(&mut nonce).map_err(|e| format!("no random numbers from the operating system: {e}"))?;
-    let (mut connector, out) = Connector::new(hello, secret, nonce);
+    let (mut connector, out) = Connector::new(hello, &access.secret, nonce);
     stream.write_all(&out).map_err(|e| e.to_string())?;
     let mut buffer = [0u8; ENVELOPE_BYTES + HELLO_BYTES_MAX];
     loop {
@@ -85,9 +85,9 @@ fn greet(stream: &mut TcpStream, secret: &Secret) -> Result<Hello, String> {
 ///
 /// # Errors
 /// It does not answer, or not in our protocol.
-fn ask_one(address: &str, secret: &Secret) -> Result<StatusConf, String> {
+pub fn ask_one(address: &str, access: &Access) -> Result<StatusConf, String> {
     let request = MgmtReq { request: 1 }.encode_to_vec();
-    let body = converse(address, secret, Kind::StatusReq, &request, Kind::StatusConf)?;
+    let body = converse(address, access, Kind::StatusReq, &request, Kind::StatusConf)?;
     StatusConf::decode(body.as_slice()).map_err(|e| format!("management node {address}: {e}"))
 }
 
@@ -95,13 +95,13 @@ fn ask_one(address: &str, secret: &Secret) -> Result<StatusConf, String> {
 ///
 /// # Errors
 /// It refuses, does not answer, or not in our protocol.
-pub fn converse(address: &str, secret: &Secret, ask: Kind, request: &[u8], awaited: Kind) -> Result<Vec<u8>, String> {
+pub fn converse(address: &str, access: &Access, ask: Kind, request: &[u8], awaited: Kind) -> Result<Vec<u8>, String> {
     let failed = |e: &dyn std::fmt::Display| format!("management node {address}: {e}");
     let target = address.to_socket_addrs().map_err(|e| failed(&e))?.next().ok_or_else(|| failed(&"no such host"))?;
     let mut stream = TcpStream::connect_timeout(&target, TIMEOUT).map_err(|e| failed(&e))?;
     stream.set_read_timeout(Some(TIMEOUT)).map_err(|e| failed(&e))?;
     let mut node = NodeId(NodeId::MGMT_BASE);
-    let hello = greet(&mut stream, secret).map_err(|e| failed(&e))?;
+    let hello = greet(&mut stream, access).map_err(|e| failed(&e))?;
     if let Ok(id) = u16::try_from(hello.node) {
         node = NodeId(id);
     }

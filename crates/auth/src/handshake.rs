@@ -230,7 +230,7 @@ impl Acceptor {
 
     fn key(&self, hello: &Hello) -> Result<&Secret, DecodeError> {
         match Role::try_from(hello.role).map_err(|_| DecodeError)? {
-            Role::Data | Role::Mgmt => Ok(&self.keys.node),
+            Role::Data | Role::Mgmt | Role::Operator => Ok(&self.keys.node),
             Role::Client => Ok(&self.keys.client),
         }
     }
@@ -263,7 +263,10 @@ impl Acceptor {
         }
         let of_client = verifies(&self.keys.client, Direction::Connector, request_body, answer_body, mac);
         Err(if of_client {
-            Failure::new(ErrorCode::RoleNotProven, "the client secret proves a client, and this one says it is a node")
+            Failure::new(
+                ErrorCode::RoleNotProven,
+                "the client secret proves a client, and this one says that it is a node or an operator",
+            )
         } else {
             Failure::new(ErrorCode::NotProven, "another cluster's secret, or none")
         })

@@ -329,7 +329,13 @@ impl Cluster {
 
     /// A client's request through its link (made where needed) to a node's block.
     pub fn ask(&mut self, id: u16, block: BlockId, kind: Kind, write: impl FnOnce(&mut Vec<u8>)) {
-        let client = NodeId(NodeId::CLIENT_BASE);
+        self.ask_as(NodeId(NodeId::CLIENT_BASE), id, block, kind, write);
+    }
+    /// An operator's.
+    pub fn order(&mut self, id: u16, kind: Kind, write: impl FnOnce(&mut Vec<u8>)) {
+        self.ask_as(NodeId(NodeId::OPERATOR_BASE), id, BlockId::Mgmt, kind, write);
+    }
+    fn ask_as(&mut self, client: NodeId, id: u16, block: BlockId, kind: Kind, write: impl FnOnce(&mut Vec<u8>)) {
         let process = self.node(id);
         if !process.worker.with_context(BlockRef::new(NodeId(id), block, 0), |ctx| ctx.link_up(client)) {
             process.worker.link_up(client, 1);

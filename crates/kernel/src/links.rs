@@ -281,8 +281,15 @@ fn is_of_mgmt(kind: Kind) -> bool {
             | Kind::StopOrd
             | Kind::LeaseEndReq
             | Kind::SettingOrd
+            | Kind::EndOrd
+            | Kind::ResumeOrd
             | Kind::RequestRef
     )
+}
+
+/// What changes or ends a cluster: of its clients only an operator may ask for it.
+pub(crate) fn is_of_operator(kind: Kind) -> bool {
+    matches!(kind, Kind::SettingReq | Kind::ClusterStopReq | Kind::ResumeReq)
 }
 
 /// Signals that never leave a process: one that comes over a link is forged.

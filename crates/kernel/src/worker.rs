@@ -22,7 +22,7 @@ use crate::{
     Block, Context, Counters, FaultRule, Request, WorkerConfig,
     core::{Core, Lease},
     limits::{BUFFER_BYTES_KEPT, CLIENT_UNSENT_SOFT, DEFERRED_BYTES_SOFT, JOB_BYTES_MAX, JOB_BYTES_SOFT, TICK_NS},
-    links::{is_data_plane, may_say},
+    links::{is_data_plane, is_of_operator, may_say},
     watchdog::Watchdog,
 };
 
@@ -278,6 +278,9 @@ impl Worker {
         let to = envelope.to;
         if to.node != config.node || to.instance >= config.instances || Some(to.block) != client_door(envelope.kind) {
             self.refuse(&envelope, body);
+        } else if is_of_operator(envelope.kind) && !source.is_operator() {
+            let request = decode::<MgmtReq>(body).map_or(0, |r| r.request); // all have it in the same place
+            self.refuse_request(&envelope, request, ErrorCode::RoleNotProven);
         } else if to.instance == config.worker {
             self.dispatch(&envelope, body);
         } else if let Some(ring) = self.core.target(to, envelope.kind) {
@@ -623,7 +626,8 @@ fn client_door(kind: Kind) -> Option<BlockId> {
         Kind::MapReq | Kind::SnapshotReq | Kind::SnapshotEndOrd => Some(BlockId::Dih),
         Kind::DictReadReq | Kind::SchemaReq => Some(BlockId::Dict),
         Kind::NodeStatusReq => Some(BlockId::Cntr),
-        Kind::StatusReq | Kind::ConfigReq | Kind::SettingReq => Some(BlockId::Mgmt),
+        Kind::StatusReq | Kind::ConfigReq => Some(BlockId::Mgmt),
+        _ if is_of_operator(kind) => Some(BlockId::Mgmt),
         _ => None,
     }
 }

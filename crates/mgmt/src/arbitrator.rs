@@ -29,6 +29,10 @@ pub struct Arbitrator {
     partial_start: Option<(Incarnation, BTreeSet<Incarnation>)>,
     /// The newest founding that is known of, by views or by the file.
     founded: u64,
+    /// The newest founding that an operator has given up, with all rows.
+    given_up: u64,
+    /// All foundings are given up, until a view is seen.
+    founds_again: bool,
     /// The cluster was founded before this process began: only all nodes together found it again.
     was_founded: bool,
 }
@@ -57,6 +61,8 @@ impl Arbitrator {
             running_at: (0, 0),
             partial_start: None,
             founded: 0,
+            given_up: 0,
+            founds_again: false,
             was_founded: false,
         }
     }
@@ -67,6 +73,7 @@ impl Arbitrator {
             yes_at: (kept.lineage, kept.generation),
             fenced: kept.fenced.iter().copied().collect(),
             founded: kept.founded,
+            given_up: kept.given_up,
             was_founded: kept.founded != 0,
             ..Arbitrator::new(kept.identity)
         }
@@ -82,6 +89,26 @@ impl Arbitrator {
         self.founded
     }
 
+    /// The newest founding that an operator has given up; `u64::MAX`: whichever there is.
+    pub fn given_up(&self) -> u64 {
+        if self.founds_again { u64::MAX } else { self.given_up }
+    }
+
+    /// An operator gives up whatever was founded, until a member reports a view.
+    pub fn found_again(&mut self) {
+        self.founds_again = true;
+    }
+
+    /// An operator ends the cluster, with its rows.
+    pub fn give_up(&mut self) {
+        self.given_up = self.founded;
+    }
+
+    /// Of the newest view reported.
+    pub fn newest_lineage(&self) -> u64 {
+        self.running_at.0
+    }
+
     /// What must be kept of it.
     pub fn promise(&self, cluster: u64, node: u32) -> Promise {
         Promise {
@@ -92,6 +119,7 @@ impl Arbitrator {
             generation: self.yes_at.1,
             fenced: self.fenced.iter().copied().collect(),
             founded: self.founded,
+            given_up: self.given_up,
         }
     }
 
@@ -114,6 +142,7 @@ impl Arbitrator {
     pub fn saw_view(&mut self, view: &View) -> bool {
         let is_newer = view.point() > self.running_at;
         self.founded = self.founded.max(view.lineage);
+        self.founds_again &= !is_newer;
         if view.point() >= self.running_at {
             self.running_at = view.point();
             self.running = view.living().map(|n| Incarnation { node: n.id, incarnation: n.incarnation }).collect();
@@ -176,7 +205,7 @@ impl Arbitrator {
         if !self.running.is_empty() {
             return Err("a cluster is running already");
         }
-        if self.was_founded {
+        if self.was_founded && self.founded > self.given_up() {
             return Err("the cluster was founded before: a node that is absent may hold its rows");
         }
         match &self.partial_start {

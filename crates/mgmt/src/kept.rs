@@ -36,6 +36,9 @@ pub struct Promise {
     /// The newest founding that is known of; 0: the cluster was never founded.
     #[prost(fixed64, tag = "7")]
     pub founded: u64,
+    /// The newest founding that an operator has given up, with all rows: the cluster may be founded again.
+    #[prost(fixed64, tag = "8")]
+    pub given_up: u64,
 }
 
 impl Promise {
@@ -68,8 +71,16 @@ mod tests {
     #[test]
     fn a_file_is_read_as_it_was_written_and_refused_when_it_is_not() {
         let fenced = vec![Incarnation { node: 2, incarnation: 20 }];
-        let promise =
-            Promise { cluster: 7, node: NODE.0.into(), identity: 5, lineage: 1, generation: 9, fenced, founded: 1 };
+        let promise = Promise {
+            cluster: 7,
+            node: NODE.0.into(),
+            identity: 5,
+            lineage: 1,
+            generation: 9,
+            fenced,
+            founded: 1,
+            given_up: 1,
+        };
         let bytes = promise.to_bytes();
         assert_eq!(Promise::from_bytes(&bytes, NODE), Ok(promise));
         for length in 0..bytes.len() {

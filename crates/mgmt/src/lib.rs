@@ -21,7 +21,7 @@
 //! **Its file** (`kept`) holds who the arbitrator is, whom it fenced and which founding it knows of. A yes is told when the file that says so
 //! is written and synced. So a management node that was restarted is the *same* arbitrator, and goes on where it was; it grants no start without
 //! all nodes of a cluster that was founded before, and tells data nodes of that founding, so that they found no other beside it unless an
-//! operator gives it up (`MgmtConfig::found_again`). One that cannot write its file resigns: it promises nothing, and members name another one.
+//! operator gives it up: for once (`MgmtConfig::found_again`), or with an orderly end of the cluster (`operator`). One that cannot write its file resigns: it promises nothing, and members name another one.
 //! Without a data directory nothing is kept: after a restart it is another arbitrator, views name the process, and a question under a
 //! view that names another is answered no. The members' next view names the new one (see the QMGR block).
 //!
@@ -31,6 +31,7 @@
 
 mod arbitrator;
 pub mod kept;
+mod operator;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -41,12 +42,12 @@ use apus_kernel::{Block, Context};
 use apus_signal::{
     BlockId, BlockRef, DecodeError, Envelope, Kind,
     file::FileDone,
-    mgmt::{ClusterConfig, ConfigConf, ConfigNode, MgmtReq, NodeSummary, RegisterRep, SILENCE_MS, Setting, StatusConf},
+    mgmt::{ClusterConfig, ConfigConf, ConfigNode, MgmtReq, NodeSummary, RegisterRep, SILENCE_MS, StatusConf},
+    operator::FrozenSide,
     qmgr::{ArbitConf, ArbitReq, Heartbeat, Incarnation, LeaseEnd, LinkRep, StopOrd, checked_view, decode, encode},
-    tc::RequestRef,
     view::{NodeState, View},
 };
-use apus_types::{Chain, ErrorCode, NodeId, limits::PARTITIONS_MAX};
+use apus_types::{Chain, NodeId, limits::PARTITIONS_MAX};
 
 pub use arbitrator::{Arbitrator, Refusal};
 
@@ -136,6 +137,7 @@ struct Heard {
     incarnation: u64,
     uptime_ms: u64,
     frozen: String,
+    side: Option<FrozenSide>,
     stuck: String,
     slow: String,
     /// Of its view.
@@ -166,10 +168,10 @@ pub struct Management {
     me: NodeId,
     config: ClusterConfig,
     may_adopt: bool,
-    found_again: bool,
     arbitrator: Arbitrator,
     /// Nodes that a link stands to, with their incarnations.
     links: BTreeMap<NodeId, u64>,
+    asked: operator::Asked,
     /// By asker.
     held: BTreeMap<NodeId, Held>,
     /// `None`: nothing outlives the process.
@@ -186,7 +188,7 @@ pub struct Management {
 
 impl Management {
     pub fn new(config: MgmtConfig) -> Management {
-        let (arbitrator, book) = match &config.memory {
+        let (mut arbitrator, book) = match &config.memory {
             Memory::Process => (Arbitrator::new(config.incarnation), None),
             Memory::File(kept) => {
                 let new = || Arbitrator::new(config.incarnation);
@@ -195,16 +197,19 @@ impl Management {
                 (arbitrator, Some(Book { given, token: 0, is_open: kept.is_some() }))
             }
         };
+        if config.found_again {
+            arbitrator.found_again();
+        }
         Management {
             me: config.node,
             config: config.cluster,
             may_adopt: config.may_adopt,
-            found_again: config.found_again,
             arbitrator,
             book,
             resigned: None,
             written: 0,
             links: BTreeMap::new(),
+            asked: operator::Asked::default(),
             held: BTreeMap::new(),
             heard: BTreeMap::new(),
             view: None,
@@ -223,8 +228,8 @@ impl Management {
         node.address = rep.address;
         node.member = rep.generation > 0;
         let point = view.as_ref().map_or((0, 0), View::point);
-        let RegisterRep { incarnation, uptime_ms, frozen, stuck, slow, .. } = rep;
-        self.heard.insert(from.node, Heard { at: now, incarnation, uptime_ms, frozen, stuck, slow, point });
+        let RegisterRep { incarnation, uptime_ms, frozen, side, stuck, slow, .. } = rep;
+        self.heard.insert(from.node, Heard { at: now, incarnation, uptime_ms, frozen, side, stuck, slow, point });
         self.arbitrator.registered(rep.node, rep.incarnation);
         if let Some(cluster) = view.as_ref().map(|v| v.cluster).filter(|_| self.may_adopt) {
             self.config.cluster = cluster;
@@ -232,7 +237,6 @@ impl Management {
         self.may_adopt &= rep.generation == 0;
         if let Some(view) = view.filter(|v| v.generation == rep.generation && v.cluster == self.config.cluster) {
             if self.arbitrator.saw_view(&view) {
-                self.found_again = false;
                 self.stop_left_behind(ctx);
             }
             if self.view.as_ref().is_none_or(|old| view.point() > old.point()) {
@@ -259,7 +263,8 @@ impl Management {
         if self.arbitrator.has_gone_on_without(process, point) {
             let reason = format!("the cluster went on after generation {} without this node", point.1);
             let to = BlockRef::new(NodeId(process.node as u16), BlockId::Qmgr, BlockRef::CONTROL);
-            let order = StopOrd { reason, incarnation: process.incarnation };
+            let lineage = self.arbitrator.newest_lineage();
+            let order = StopOrd { reason, incarnation: process.incarnation, lineage };
             ctx.send(to, Kind::StopOrd, |b| encode(&order, b));
         }
     }
@@ -384,24 +389,6 @@ impl Management {
         }
     }
 
-    /// Every member hears of it, and the acting president makes a view.
-    fn on_setting_req(&self, from: BlockRef, setting: Setting, ctx: &mut Context<'_>) {
-        if !setting.is_legal() {
-            let refusal = RequestRef::new(setting.request, ErrorCode::ProtocolViolation);
-            ctx.send(from, Kind::RequestRef, |b| refusal.encode(b));
-            return;
-        }
-        let settings = [("silence_ms", setting.silence_ms), ("eject_slow_ms", setting.eject_slow_ms)];
-        for (name, value) in settings.into_iter().filter_map(|(n, v)| Some((n, v?))) {
-            ctx.log(format_args!("{name} is to be {value}"));
-        }
-        for node in self.links.keys().filter(|n| n.is_data()) {
-            let to = BlockRef::new(*node, BlockId::Qmgr, BlockRef::CONTROL);
-            ctx.send(to, Kind::SettingOrd, |b| encode(&setting, b));
-        }
-        ctx.send(from, Kind::SettingConf, |b| encode(&setting, b));
-    }
-
     fn status(&self, request: u64, now: u64) -> StatusConf {
         let view = self.view.as_ref();
         let summary = |n: &ConfigNode| {
@@ -421,6 +408,9 @@ impl Management {
                 backups: chains().filter(|p| *p > 0).count() as u32,
                 uptime_ms: heard.map_or(0, |h| h.uptime_ms),
                 frozen: heard.map_or_else(String::new, |h| h.frozen.clone()),
+                side: heard.and_then(|h| h.side.clone()),
+                incarnation: self.links.get(&id).copied().unwrap_or(0),
+                member: view.filter(|v| v.is_alive(id)).and(member).unwrap_or(0),
                 silent_ms: heard.map_or(u64::MAX, |h| now.saturating_sub(h.at) / 1_000_000),
                 stuck: heard.map_or_else(String::new, |h| h.stuck.clone()),
                 slow: heard.map_or_else(String::new, |h| h.slow.clone()),
@@ -451,7 +441,7 @@ impl Block for Management {
         match envelope.kind {
             Kind::ConfigReq => {
                 let request = decode::<MgmtReq>(body)?.request;
-                let given_up = if self.found_again { u64::MAX } else { 0 };
+                let given_up = self.arbitrator.given_up();
                 // Without a file it has nothing to remember by, and says nothing that the next process would take back.
                 let founded = if self.book.is_some() { self.arbitrator.founded() } else { 0 };
                 let config = ClusterConfig { founded, given_up, ..self.config.clone() };
@@ -462,7 +452,11 @@ impl Block for Management {
                 let status = self.status(decode::<MgmtReq>(body)?.request, ctx.now());
                 ctx.send(from, Kind::StatusConf, |b| encode(&status, b));
             }
+            // The kernel lets nobody but operators ask for these.
             Kind::SettingReq => self.on_setting_req(from, decode(body)?, ctx),
+            Kind::ClusterStopReq => self.on_stop_req(from, decode(body)?, ctx),
+            Kind::ResumeReq => self.on_resume_req(from, &decode(body)?, ctx),
+            Kind::ResumeRep if from.node.is_data() => self.on_resume_rep(decode(body)?, ctx),
             Kind::RegisterRep if from.node.is_data() => self.on_register(from, decode(body)?, ctx)?,
             Kind::ArbitReq if from.node.is_data() => self.on_arbit_req(from, &decode(body)?, ctx),
             Kind::HeartbeatRep if from.node.is_data() => {

@@ -217,8 +217,8 @@ impl Hellos {
         if cluster != 0 && hello.cluster != 0 && hello.cluster != cluster {
             return Err(Failure::new(ErrorCode::WrongCluster, format!("this node belongs to {cluster:016x}")));
         }
-        if Role::try_from(hello.role) == Ok(Role::Client) {
-            let node = lock(&self.shared.client_ids).take();
+        if let Ok(role @ (Role::Client | Role::Operator)) = Role::try_from(hello.role) {
+            let node = lock(&self.shared.client_ids).take(role == Role::Operator);
             let node = node.ok_or_else(|| Failure::new(ErrorCode::Overload, "too many clients"))?;
             return Ok((node, usize::from(node.0 - NodeId::CLIENT_BASE) % usize::from(own.workers)));
         }

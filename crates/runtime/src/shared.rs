@@ -197,10 +197,16 @@ impl ClientIds {
     fn new() -> ClientIds {
         ClientIds { used: vec![false; CLIENTS_MAX], next: 0 }
     }
-    pub fn take(&mut self) -> Option<NodeId> {
-        let slot = (0..CLIENTS_MAX).map(|i| (self.next + i) % CLIENTS_MAX).find(|&slot| !self.used[slot])?;
+    pub fn take(&mut self, for_operator: bool) -> Option<NodeId> {
+        let others = usize::from(NodeId::OPERATOR_BASE - NodeId::CLIENT_BASE);
+        let slot = if for_operator {
+            (others..CLIENTS_MAX).find(|&slot| !self.used[slot])?
+        } else {
+            let slot = (0..others).map(|i| (self.next + i) % others).find(|&slot| !self.used[slot])?;
+            self.next = slot + 1;
+            slot
+        };
         self.used[slot] = true;
-        self.next = slot + 1;
         Some(NodeId(NodeId::CLIENT_BASE + slot as u16))
     }
     pub fn give_back(&mut self, node: NodeId) {

@@ -211,7 +211,7 @@ fn clients_are_answered_and_strangers_refused() {
     let link = BlockRef::new(own, BlockId::Link, 0);
     assert!(is_closed(&mut connect(address, &frame(Kind::HelloReq, link, &forged.encode_to_vec()))));
     // What one says who has not proven himself is not read: the frame comes instead of the proof.
-    let stop = StopOrd { reason: "because".into(), incarnation: 0 };
+    let stop = StopOrd { reason: "because".into(), ..StopOrd::default() };
     let mut early = good.clone();
     early.extend(frame(Kind::StopOrd, BlockRef::new(own, BlockId::Qmgr, 0), &stop.encode_to_vec()));
     assert!(is_closed(&mut connect(address, &early)));

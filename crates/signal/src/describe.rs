@@ -12,7 +12,7 @@ use crate::{
     epoch::{Drained, EpochFloor, EpochOrd, SnapshotConf, SnapshotReq},
     key_read::{ReadConf, ReadReq},
     ldm::{LdmBatchConf, LdmBatchRef, LdmBatchReq, LdmEnd, LdmPrepareReq, LdmPrepared, LdmWaitRep},
-    mgmt,
+    mgmt, operator,
     qmgr::{self, LinkRep},
     scan::{ScanConf, ScanReq},
     switchover,
@@ -90,6 +90,10 @@ fn describe_message(kind: Kind, body: &[u8]) -> Option<String> {
         Kind::SchemaRep => message::<dict::Dictionary>(body),
         Kind::RegisterRep => message::<mgmt::RegisterRep>(body),
         Kind::ConfigReq | Kind::StatusReq | Kind::NodeStatusReq => message::<mgmt::MgmtReq>(body),
+        Kind::ClusterStopReq | Kind::ClusterStopConf => message::<operator::ClusterStop>(body),
+        Kind::EndOrd => message::<operator::EndOrder>(body),
+        Kind::ResumeReq | Kind::ResumeOrd => message::<operator::Resume>(body),
+        Kind::ResumeConf | Kind::ResumeRep => message::<operator::ResumeAnswer>(body),
         Kind::PingReq | Kind::PingConf => fixed(Reader::new(body).u64()),
         Kind::WorkerStuckRep => {
             let mut r = Reader::new(body);

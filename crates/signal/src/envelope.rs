@@ -287,6 +287,17 @@ kinds! {
     SettingReq = 216;
     SettingConf = 217;
     SettingOrd = 218;
+    /// An operator ends the cluster, and what a management node passed on; body `operator::ClusterStop`.
+    ClusterStopReq = 219;
+    ClusterStopConf = 220;
+    /// To QMGR: the process ends; body `operator::EndOrder`.
+    EndOrd = 221;
+    /// An operator makes a frozen side go on, and the answer of the node that is to do it; bodies `operator::Resume`, `operator::ResumeAnswer`.
+    ResumeReq = 222;
+    ResumeConf = 223;
+    /// The request as a management node passes it on to QMGR, and QMGR's answer to it.
+    ResumeOrd = 226;
+    ResumeRep = 227;
 
     // Inside a node, executor to the block that asked: module `file`.
     FileConf = 224;

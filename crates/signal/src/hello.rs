@@ -13,6 +13,8 @@ pub enum Role {
     Mgmt = 2,
     /// SQL node or native client.
     Client = 3,
+    /// A tool of an operator: a client that proves the node secret.
+    Operator = 4,
 }
 
 #[derive(Clone, PartialEq, Message)]

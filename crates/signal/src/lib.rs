@@ -18,6 +18,7 @@ pub mod hello;
 pub mod key_read;
 pub mod ldm;
 pub mod mgmt;
+pub mod operator;
 pub mod qmgr;
 pub mod scan;
 pub mod schema;

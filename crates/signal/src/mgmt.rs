@@ -12,7 +12,7 @@
 
 use prost::Message;
 
-use crate::view::View;
+use crate::{operator::FrozenSide, view::View};
 
 /// One configured data node.
 #[derive(Clone, PartialEq, Message)]
@@ -152,6 +152,9 @@ pub struct RegisterRep {
     /// Why the node may not go on and what it waits for; empty: it may.
     #[prost(string, tag = "7")]
     pub frozen: String,
+    /// Of a frozen member.
+    #[prost(message, optional, tag = "21")]
+    pub side: Option<FrozenSide>,
 }
 
 /// One data node as the management node sees it.
@@ -187,6 +190,15 @@ pub struct NodeSummary {
     /// See [`RegisterRep::frozen`].
     #[prost(string, tag = "10")]
     pub frozen: String,
+    /// See [`RegisterRep::side`].
+    #[prost(message, optional, tag = "21")]
+    pub side: Option<FrozenSide>,
+    /// Of the process that is linked to the management node that answers; 0: none.
+    #[prost(fixed64, tag = "22")]
+    pub incarnation: u64,
+    /// Of the process that is a member of the newest view; 0: none.
+    #[prost(fixed64, tag = "23")]
+    pub member: u64,
 }
 
 /// `StatusConf`.

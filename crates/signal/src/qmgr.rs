@@ -259,6 +259,9 @@ pub struct StopOrd {
     /// The incarnation meant; any other ignores the order, and 0 is nobody's.
     #[prost(fixed64, tag = "2")]
     pub incarnation: u64,
+    /// See [`View::lineage`]: of the view that goes on without the receiver.
+    #[prost(fixed64, tag = "3")]
+    pub lineage: u64,
 }
 
 /// `LeaveReq` (a member to the acting president): it wants to go. `LeaveRef`: it cannot go in order.

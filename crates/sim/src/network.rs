@@ -547,7 +547,7 @@ impl Cluster {
         let cluster = workers.iter().map(Worker::cluster).max().unwrap_or(0);
         let slot = self.next_client.entry(node).or_insert(0);
         let own = NodeId(NodeId::CLIENT_BASE + *slot);
-        *slot = (*slot + 1) % NodeId::CLIENT_BASE;
+        *slot = (*slot + 1) % (NodeId::OPERATOR_BASE - NodeId::CLIENT_BASE);
         let worker = ((own.0 - NodeId::CLIENT_BASE) % u16::from(instances)) as u8;
         self.open([end, End::Worker { node, worker }], [node, own], [0, incarnation]);
         self.with_worker(node, worker, Some(incarnation), |w| w.link_up(own, identity));

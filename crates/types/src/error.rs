@@ -118,7 +118,11 @@ errors! {
     Fenced = 705, User, "this node was removed from the cluster; it must restart to join again";
     NotProven = 706, User, "the secret of this cluster was not proven; give both sides the same secret file";
     /// A client's secret in a node's place.
-    RoleNotProven = 707, User, "the secret does not prove this role; a node needs the node secret";
+    RoleNotProven = 707, User, "the secret does not prove this role; nodes and operators need the node secret";
+    /// Of an operator's request.
+    NotFrozen = 710, User, "the data node is not frozen: there is nothing to resume";
+    SideChanged = 711, User, "the frozen side is not any more what it was when it was looked at; look again (`apus status`)";
+    NoFullCopy = 712, User, "the frozen side holds no full copy of a node group";
     Internal = 900, Internal, "internal error; see the node's log";
 }
 

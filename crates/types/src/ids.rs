@@ -45,6 +45,8 @@ impl NodeId {
     /// Links to clients (SQL nodes, native clients) get ids from here, given out by the node that accepted the link and
     /// meaningful only there.
     pub const CLIENT_BASE: u16 = 0x8000;
+    /// Of those, links to operators' tools, which have proven the node secret, get ids from here.
+    pub const OPERATOR_BASE: u16 = 0xff00;
 
     pub fn is_data(self) -> bool {
         self.0 >= 1 && self.0 <= Self::DATA_MAX
@@ -54,6 +56,10 @@ impl NodeId {
     }
     pub fn is_client(self) -> bool {
         self.0 >= Self::CLIENT_BASE
+    }
+    /// A client that may do what an operator may.
+    pub fn is_operator(self) -> bool {
+        self.0 >= Self::OPERATOR_BASE
     }
 }
 

@@ -90,7 +90,7 @@ impl Dictionary {
         let reason = format!("the dictionary is at version {} and cannot follow to {version}", self.catalog.version);
         let qmgr = BlockRef::new(self.me, BlockId::Qmgr, BlockRef::CONTROL);
         let incarnation = ctx.incarnation();
-        ctx.send(qmgr, Kind::StopOrd, |b| encode(&StopOrd { reason, incarnation }, b));
+        ctx.send(qmgr, Kind::StopOrd, |b| encode(&StopOrd { reason, incarnation, lineage: u64::MAX }, b));
     }
     fn step_answer(step: &SchemaStep, error: u32) -> SchemaStep {
         SchemaStep { version: step.version, token: step.token, error, ..SchemaStep::default() }
@@ -154,7 +154,7 @@ impl Dictionary {
                     format!("cannot make table {} of the cluster's dictionary: error {error}", answer.table_id);
                 let qmgr = BlockRef::new(self.me, BlockId::Qmgr, BlockRef::CONTROL);
                 let incarnation = ctx.incarnation();
-                ctx.send(qmgr, Kind::StopOrd, |b| encode(&StopOrd { reason, incarnation }, b));
+                ctx.send(qmgr, Kind::StopOrd, |b| encode(&StopOrd { reason, incarnation, lineage: u64::MAX }, b));
             }
             self.check_copied(ctx);
         }

@@ -51,7 +51,9 @@ impl LocalDataManager {
             self.outcomes = Outcomes::new(ctx.random());
             self.transactions.seed(ctx.random());
         }
-        if old.generation == 0 && self.view.generation > 1 {
+        // Those that an operator abandoned may have committed what nobody here knows of.
+        let is_resumed = old.generation > 0 && old.lineage != self.view.lineage;
+        if (old.generation == 0 && self.view.generation > 1) || is_resumed {
             self.outcomes.joined(ctx.now());
         }
         let gone: Vec<NodeId> = departed(&old, &self.view).collect();

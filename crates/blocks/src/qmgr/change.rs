@@ -96,6 +96,10 @@ impl Membership {
             self.advance(ctx);
             return;
         }
+        if self.is_resumed() {
+            self.drive_resumed(ctx);
+            return;
+        }
         let outlook = self.view.as_ref().map(|base| verdict(base, &self.own_side()));
         // Whoever confirms, it will not do: others may still do without us.
         if let Some(Verdict::Lose(reason)) = outlook {
@@ -156,7 +160,7 @@ impl Membership {
         self.with_new_arbitrator(base, now).or_else(|| self.with_settings(base))
     }
 
-    fn begin_take_over(&mut self, ctx: &mut Context<'_>) {
+    pub(super) fn begin_take_over(&mut self, ctx: &mut Context<'_>) {
         self.begin_take_over_with(BTreeSet::new(), ctx);
     }
 
@@ -334,10 +338,16 @@ impl Membership {
         asked: Option<(u64, u64)>,
         ctx: &mut Context<'_>,
     ) {
-        let outcome = self.view.as_ref().map_or(Verdict::Win, |base| verdict(base, &confirmed));
+        let is_forced = self.begins_lineage(&view);
+        let outcome = match &self.view {
+            None => Verdict::Win,
+            Some(_) if is_forced && self.holds_every_group(&confirmed) => Verdict::Win,
+            Some(_) if is_forced => Verdict::Lose("a node group has no full member left on this side"),
+            Some(base) => verdict(base, &confirmed),
+        };
         match outcome {
             Verdict::Win => {
-                let until = self.promised_to_others(&confirmed);
+                let until = self.promised_to_others(&confirmed, is_forced);
                 if until <= ctx.now() {
                     return self.commit(view, ctx);
                 }
@@ -361,9 +371,10 @@ impl Membership {
         }
     }
 
-    /// Until when the other half of a tie may serve clients by our promises; 0: it is no tie, others ask it for its lease (`lease_end`).
-    fn promised_to_others(&self, side: &BTreeSet<NodeId>) -> u64 {
-        let Some(base) = self.view.as_ref().filter(|base| is_tie(base, side)) else { return 0 };
+    /// Until when the other half of a tie, or those that an operator abandons, may serve clients by our promises; 0: others ask them for their
+    /// leases (`lease_end`).
+    fn promised_to_others(&self, side: &BTreeSet<NodeId>, is_forced: bool) -> u64 {
+        let Some(base) = self.view.as_ref().filter(|base| is_forced || is_tie(base, side)) else { return 0 };
         let others = base.living().filter(|n| !side.contains(&n.node()));
         others.map(|n| self.heartbeats.promised_until(n.node()) + 1).max().unwrap_or(0)
     }
@@ -371,7 +382,7 @@ impl Membership {
     fn commit(&mut self, view: View, ctx: &mut Context<'_>) {
         ensure!(
             ctx,
-            view.generation == self.generation() + 1,
+            self.view.is_none() || self.begins_lineage(&view) || view.generation == self.generation() + 1,
             "view {} follows {}",
             view.generation,
             self.generation()
@@ -484,7 +495,7 @@ impl Membership {
         if self.phase == Phase::Stopped {
             return Ok(());
         }
-        if view.generation != self.generation() + 1 || req.ballot < self.promised {
+        if !self.is_successor(&view) || req.ballot < self.promised {
             jam!(ctx);
             answer.committed = self.view.clone();
             self.send(ctx, from, Kind::ViewPrepRef, &answer);
@@ -659,13 +670,14 @@ impl Membership {
             self.apply(view, ctx);
             return Ok(());
         }
-        let next = self.generation() + 1;
+        let prepared = prepared.filter(|view| self.is_successor(view));
         let Some(Change { ballot, step: Step::TakeOver(best), waiting, .. }) = &mut self.change else { return Ok(()) };
         if *ballot != conf.ballot || !waiting.remove(&from) {
             return Ok(());
         }
-        if let Some(view) = prepared.filter(|v| v.generation == next)
-            && best.as_ref().is_none_or(|b| b.0 < conf.prepared_ballot)
+        // What an operator has forced comes before all of the lineage that it abandons.
+        if let Some(view) = prepared
+            && best.as_ref().is_none_or(|b| (b.1.lineage, b.0) < (view.lineage, conf.prepared_ballot))
         {
             ctx.probe("qmgr: take-over finds an accepted proposal");
             *best = Some((conf.prepared_ballot, view));

@@ -34,10 +34,7 @@ use apus_kernel::{Context, jam};
 use apus_signal::{
     BlockId, BlockRef, DecodeError, Kind,
     mgmt::RegisterRep,
-    qmgr::{
-        Heartbeat, PresTakeOverConf, PresTakeOverReq, StopOrd, ViewCommit, ViewPrep, ViewPrepAnswer, checked_view,
-        encode,
-    },
+    qmgr::{Heartbeat, PresTakeOverConf, PresTakeOverReq, ViewCommit, ViewPrep, ViewPrepAnswer, checked_view, encode},
     view::{NodeState, View, ViewNode},
 };
 use apus_types::NodeId;
@@ -259,6 +256,7 @@ impl Membership {
         let is_served = |n: &NodeId| !back.contains(n) && self.heartbeats.promised_until(*n) >= now;
         let is_enough = !back.is_empty()
             && self.freeze.gone_on.is_none()
+            && !self.is_resumed()
             && !self.failed.iter().any(is_served)
             && survival::verdict(view, &all) == survival::Verdict::Win;
         let is_able = is_enough && self.acting_president() == Some(self.me) && self.holds_every_group(&side);
@@ -321,7 +319,7 @@ impl Membership {
         if !self.is_on_base_of(from, base, ctx) {
             return Ok(());
         }
-        if !self.freeze.is_frozen() || req.ballot < self.promised {
+        if !self.freeze.is_frozen() || req.ballot < self.promised || self.is_resumed() {
             self.refuse_to_give_way(from, req.ballot, ctx);
             return Ok(());
         }
@@ -354,8 +352,7 @@ impl Membership {
         }
         let is_member = view.node(from).is_some_and(|n| n.incarnation == incarnation && n.state() == NodeState::Up);
         if !is_member && base.generation < view.generation {
-            let reason = format!("removed from the cluster before generation {}", view.generation);
-            self.send(ctx, from, Kind::StopOrd, &StopOrd { reason, incarnation });
+            self.stop_removed(from, incarnation, ctx);
         } else if is_member && base.generation < view.generation {
             self.send(ctx, from, Kind::ViewCommitOrd, &ViewCommit { view: Some(view.clone()) });
         }
@@ -388,7 +385,8 @@ impl Membership {
         if !self.is_on_base_of(from, base, ctx) {
             return Ok(());
         }
-        if !self.freeze.is_frozen() || req.ballot < self.promised || next.generation != self.generation() + 1 {
+        let is_next = self.is_successor(&next) && !self.begins_lineage(&next);
+        if !self.freeze.is_frozen() || req.ballot < self.promised || !is_next {
             self.refuse_to_give_way(from, req.ballot, ctx);
             return Ok(());
         }

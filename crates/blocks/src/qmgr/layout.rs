@@ -9,6 +9,8 @@ use apus_signal::{
 };
 use apus_types::{Chain, NodeId, PartitionId};
 
+use super::LINEAGE_STEP;
+
 /// A node that can become a member.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Candidate {
@@ -101,6 +103,11 @@ pub fn without(base: &View, president: NodeId, gone: impl Fn(NodeId) -> bool) ->
         view.tie_breaker = view.president;
     }
     view
+}
+
+/// Without those, as the first view of another lineage.
+pub fn resumed(base: &View, president: NodeId, lineage: u64, gone: impl Fn(NodeId) -> bool) -> View {
+    View { lineage, generation: base.generation + LINEAGE_STEP, ..without(base, president, gone) }
 }
 
 /// With more nodes, recovering, at the end of every chain of their groups. A node that the configuration does not know, or

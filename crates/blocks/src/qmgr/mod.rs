@@ -27,6 +27,8 @@
 //!
 //! **Stuck** (`stuck`). A node of which a data worker makes no rounds any more ends itself, if the others can go on without it.
 //!
+//! **Forced** (`resume`). An operator makes a frozen side go on in a new lineage, and abandons what the others hold.
+//!
 //! **File** (`keep`, `testify`). What a member promised and accepted is in a file before it is told. The process that is started after its crash
 //! speaks for it, so that whoever waits for it may go on.
 //!
@@ -69,6 +71,7 @@ mod layout;
 mod lease_end;
 mod leave;
 mod quorum;
+mod resume;
 mod setting;
 mod slow;
 mod start;
@@ -89,6 +92,8 @@ mod tests_leave;
 mod tests_links;
 #[cfg(test)]
 mod tests_orders;
+#[cfg(test)]
+mod tests_resume;
 #[cfg(test)]
 mod tests_silence;
 #[cfg(test)]
@@ -134,6 +139,7 @@ pub(crate) use self::heartbeat::SILENCE_MIN_NS;
 pub(crate) use self::layout::tests::config as test_config;
 pub use self::{
     keep::{Acceptor, FILE as VIEW_FILE, Kept},
+    resume::LINEAGE_STEP,
     switchover::RETRY_MAX_NS as SWITCH_RETRY_MAX_NS,
 };
 
@@ -499,8 +505,7 @@ impl Membership {
             self.managers.told(from, beat.mgmts);
         }
         if !known && beat.generation != 0 && beat.generation <= view.generation {
-            let reason = format!("removed from the cluster before generation {}", view.generation);
-            self.send(ctx, from, Kind::StopOrd, &StopOrd { reason, incarnation: beat.incarnation });
+            self.stop_removed(from, beat.incarnation, ctx);
         } else if known && beat.generation < view.generation && view.president == u32::from(self.me.0) {
             // Crossed the commit on its way, or missed it; the second copy of a view is ignored.
             self.send(ctx, from, Kind::ViewCommitOrd, &ViewCommit { view: Some(view.clone()) });
@@ -508,11 +513,19 @@ impl Membership {
         self.reconsider_arbitrator(ctx);
     }
 
+    /// The view is without that process, which may not know it.
+    fn stop_removed(&self, node: NodeId, incarnation: u64, ctx: &mut Context<'_>) {
+        let Some(view) = &self.view else { return };
+        let reason = format!("removed from the cluster before generation {}", view.generation);
+        self.send(ctx, node, Kind::StopOrd, &StopOrd { reason, incarnation, lineage: view.lineage });
+    }
+
     // ---- the committed view
 
     /// Makes `view` the committed one and tells everyone in this node.
     fn apply(&mut self, view: View, ctx: &mut Context<'_>) {
-        if self.phase == Phase::Stopped || view.generation <= self.generation() {
+        let is_abandoned = self.is_resumed() && !self.begins_lineage(&view);
+        if self.phase == Phase::Stopped || view.generation <= self.generation() || is_abandoned {
             return;
         }
         if !self.is_own_entry(&view) {
@@ -607,6 +620,7 @@ impl Membership {
             stuck: self.stuck.summary(),
             slow: self.slow.summary(),
             frozen: self.account(),
+            side: self.frozen_side(),
         };
         self.tell_managers(Kind::RegisterRep, &rep, ctx);
         if self.freeze.is_frozen() {
@@ -654,12 +668,16 @@ impl Membership {
             Kind::ArbitConf if from.is_mgmt() => self.on_arbit_conf(from, decode::<ArbitConf>(body)?, ctx),
             Kind::StopOrd if from.is_data() || from.is_mgmt() => {
                 let order = decode::<StopOrd>(body)?;
-                if order.incarnation == self.incarnation {
+                if self.is_of_abandoned(order.lineage) {
+                    ctx.probe("qmgr: an order to stop of an abandoned lineage");
+                } else if order.incarnation == self.incarnation {
                     self.stop_to_rejoin(ctx, &order.reason);
                 } else {
                     ctx.probe("qmgr: an order to stop that names another process");
                 }
             }
+            Kind::EndOrd if from.is_mgmt() => self.on_end_ord(decode(body)?, ctx),
+            Kind::ResumeOrd if from.is_mgmt() => self.on_resume_ord(from, decode(body)?, ctx),
             Kind::LeaveOrd if from == self.me => self.on_leave_ord(ctx),
             Kind::EpochLateRep => self.on_epoch_late(envelope.from, decode(body)?, ctx),
             Kind::WorkerStuckRep if from == self.me => {

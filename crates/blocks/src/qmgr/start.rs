@@ -6,7 +6,7 @@ use apus_kernel::{Context, jam};
 use apus_signal::{
     BlockId, BlockRef, Kind,
     mgmt::{ClusterConfig, ConfigConf, MgmtReq},
-    qmgr::{ArbitConf, ArbitReq, Incarnation, JoinAnswer, JoinReq, StopOrd, ViewCommit, encode},
+    qmgr::{ArbitConf, ArbitReq, Incarnation, JoinAnswer, JoinReq, ViewCommit, encode},
     view::View,
 };
 use apus_types::{
@@ -186,8 +186,7 @@ impl Membership {
         if view.node(from).is_some_and(|n| n.incarnation == req.incarnation) {
             // It was let in and removed without noticing either. What was sent to it as a member may still wait in it.
             ctx.probe("qmgr: a removed process asks to join");
-            let reason = format!("removed from the cluster before generation {}", view.generation);
-            self.send(ctx, from, Kind::StopOrd, &StopOrd { reason, incarnation: req.incarnation });
+            self.stop_removed(from, req.incarnation, ctx);
             return;
         }
         let president = self.acting_president().unwrap_or(self.me);

@@ -90,7 +90,8 @@ impl Membership {
         let before = self.keeper.before.as_ref().filter(|_| self.phase == Phase::Starting)?;
         let known = before.committed.as_ref()?;
         let is_same = (known.cluster, known.lineage) == (base.cluster, base.lineage);
-        if !is_same || !is_full(from, asker) || !is_full(self.me, before.incarnation) {
+        let is_bound = before.prepared.as_ref().is_some_and(|view| view.lineage != known.lineage);
+        if !is_same || is_bound || !is_full(from, asker) || !is_full(self.me, before.incarnation) {
             jam!(ctx);
             return None;
         }

@@ -11,11 +11,11 @@ use apus_types::NodeId;
 use super::tests::{frozen, members, started};
 use crate::harness::{Cluster, MGMT};
 
-fn serves(c: &Cluster, id: u16) -> bool {
+pub(super) fn serves(c: &Cluster, id: u16) -> bool {
     let client = NodeId(NodeId::CLIENT_BASE);
     c.processes.get(&NodeId(id)).is_some_and(|p| p.stopped.is_none() && p.worker.serves(client, c.now))
 }
-fn is_whole(c: &Cluster, nodes: u16) -> bool {
+pub(super) fn is_whole(c: &Cluster, nodes: u16) -> bool {
     (1..=nodes).all(|n| c.view(n).is_some_and(|v| (1..=nodes).all(|m| v.state(NodeId(m)) == NodeState::Up)))
 }
 

@@ -33,7 +33,7 @@ fn an_order_to_stop_that_names_another_process_stops_nobody() {
     for source in [MGMT, NodeId(2)] {
         let mut c = started(1, 2);
         let own = incarnation(&c);
-        let stop = |incarnation| StopOrd { reason: "because".to_owned(), incarnation };
+        let stop = |incarnation| StopOrd { reason: "because".to_owned(), incarnation, ..StopOrd::default() };
         for other in [0, 1, own - 1, own + 1, u64::MAX] {
             say(&mut c, source, source, Kind::StopOrd, |b| encode(&stop(other), b)).expect("a member's order");
             c.run_ms(50);
@@ -50,7 +50,7 @@ fn an_order_to_stop_that_names_another_process_stops_nobody() {
 fn nobody_speaks_in_anothers_name_nor_beyond_his_role() {
     let mut c = started(1, 2);
     let own = Incarnation { node: 1, incarnation: incarnation(&c) };
-    let stop = StopOrd { reason: "because".to_owned(), incarnation: own.incarnation };
+    let stop = StopOrd { reason: "because".to_owned(), incarnation: own.incarnation, ..StopOrd::default() };
     let fail = FailRep { failed: Some(own), hearsay: false };
     let client = NodeId(NodeId::CLIENT_BASE);
     // Over a management node's link as a data node, over a data node's as a management node, as ourselves.

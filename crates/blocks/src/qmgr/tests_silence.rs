@@ -385,7 +385,7 @@ fn starved_nodes_are_late_and_not_removed() {
 
 fn set_silence(c: &mut Cluster, ms: u32) {
     let setting = apus_signal::mgmt::Setting { request: 1, silence_ms: Some(ms), eject_slow_ms: None };
-    c.ask(MGMT.0, BlockId::Mgmt, Kind::SettingReq, |b| encode(&setting, b));
+    c.order(MGMT.0, Kind::SettingReq, |b| encode(&setting, b));
 }
 
 /// A host that pauses for 200 ms now and then loses no node once its operator has said so.

@@ -164,7 +164,7 @@ impl Core {
         let node = NodeId(u16::try_from(hello.node).map_err(|_| DecodeError)?);
         let own = NodeId(u16::try_from(hello.peer).map_err(|_| DecodeError)?);
         let role = Role::try_from(hello.role).map_err(|_| DecodeError)?;
-        if role == Role::Client || (role == Role::Data) != node.is_data() {
+        if !matches!(role, Role::Data | Role::Mgmt) || (role == Role::Data) != node.is_data() {
             return Err(DecodeError);
         }
         let (stale, cluster) = (self.map_stale, self.cluster);
@@ -229,8 +229,7 @@ impl Core {
         self.cluster = view.cluster;
         self.schema_version =
             if self.map_stale { map.schema_version } else { self.schema_version.max(map.schema_version) };
-        let is_same = (view.cluster, view.lineage) == (self.view.cluster, self.view.lineage);
-        let is_older = is_same && view.generation < self.view.generation;
+        let is_older = view.cluster == self.view.cluster && view.point() < self.view.point();
         if is_older && !self.view.chains.is_empty() {
             // So ours is of the cluster that is there, whoever else is linked.
             self.map_stale = false;
@@ -239,7 +238,7 @@ impl Core {
             }
             return Ok(());
         }
-        if !self.map_stale && view.generation <= self.view.generation {
+        if !self.map_stale && view.point() <= self.view.point() {
             return Ok(());
         }
         self.counters.maps += 1;

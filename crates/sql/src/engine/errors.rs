@@ -233,6 +233,9 @@ fn number_of(code: ErrorCode) -> (u16, &'static [u8; 5]) {
         | ErrorCode::RoleNotProven
         | ErrorCode::Fenced
         | ErrorCode::StatementEndsNodes
+        | ErrorCode::NotFrozen
+        | ErrorCode::SideChanged
+        | ErrorCode::NoFullCopy
         | ErrorCode::Internal => (1296, b"HY000"),
     }
 }

@@ -1,6 +1,10 @@
-//! `apus cluster`: what an operator changes of a running cluster.
+//! `apus cluster`: what an operator changes of a running cluster. All of it needs the node secret: a client's reads and changes rows.
+
+mod resume;
+mod stop;
 
 use std::{
+    io::Write,
     process::ExitCode,
     time::{Duration, Instant},
 };
@@ -16,7 +20,7 @@ use crate::{discover::Access, status};
 #[derive(clap::Args)]
 pub struct ClusterArgs {
     #[command(flatten)]
-    cluster: crate::discover::ClusterArgs,
+    cluster: crate::discover::OperatorArgs,
     #[command(subcommand)]
     action: Action,
 }
@@ -30,6 +34,10 @@ enum Action {
         /// NAME=VALUE
         setting: String,
     },
+    /// End all data nodes. Data is in memory only: all rows are lost
+    Stop(stop::StopArgs),
+    /// Make a frozen side go on without the nodes that it waits for, with what it holds
+    Resume(resume::ResumeArgs),
 }
 
 /// A view with the setting must come within this time.
@@ -39,7 +47,50 @@ pub fn run(args: ClusterArgs) -> Result<ExitCode, String> {
     let access = args.cluster.find()?;
     match args.action {
         Action::Set { setting } => set(&access, &setting),
+        Action::Stop(args) => stop::run(&access, &args),
+        Action::Resume(args) => resume::run(&access, &args),
     }
+}
+
+/// What cannot be taken back is done when its phrase was typed, or given.
+fn confirm(given: Option<&str>, phrase: &str) -> Result<(), String> {
+    let typed = match given {
+        Some(text) => text.to_owned(),
+        None => {
+            print!("Type \"{phrase}\" to go on (or give it with --confirm): ");
+            let mut line = String::new();
+            let read = std::io::stdout().flush().and_then(|()| std::io::stdin().read_line(&mut line));
+            read.map_err(|e| format!("nothing was done: {e}"))?;
+            line
+        }
+    };
+    if typed.trim() == phrase {
+        Ok(())
+    } else {
+        Err(format!("nothing was done: {:?} is not \"{phrase}\"", typed.trim()))
+    }
+}
+
+/// Numbers for people.
+fn list(nodes: impl IntoIterator<Item = u32>) -> String {
+    let nodes: Vec<String> = nodes.into_iter().map(|n| n.to_string()).collect();
+    format!("{} {}", if nodes.len() == 1 { "data node" } else { "data nodes" }, nodes.join(" "))
+}
+
+/// What each management node that answers says, with its address.
+///
+/// # Errors
+/// None answers.
+fn ask_all(access: &Access) -> Result<Vec<(String, StatusConf)>, String> {
+    let mut errors = Vec::new();
+    let mut answers = Vec::new();
+    for address in crate::discover::each(&access.mgmt) {
+        match status::ask_one(&address, access) {
+            Ok(status) => answers.push((address, status)),
+            Err(error) => errors.push(error),
+        }
+    }
+    if answers.is_empty() { Err(errors.join("\n")) } else { Ok(answers) }
 }
 
 fn parse(setting: &str) -> Result<Setting, String> {
@@ -68,8 +119,7 @@ fn is_done(wanted: &Setting, now: &StatusConf) -> bool {
 fn set(access: &Access, text: &str) -> Result<ExitCode, String> {
     let wanted = parse(text)?;
     let order = Setting { request: 1, ..wanted }.encode_to_vec();
-    let tell =
-        |address: String| status::converse(&address, &access.secret, Kind::SettingReq, &order, Kind::SettingConf);
+    let tell = |address: String| status::converse(&address, access, Kind::SettingReq, &order, Kind::SettingConf);
     let told: Vec<Result<Vec<u8>, String>> = crate::discover::each(&access.mgmt).into_iter().map(tell).collect();
     if told.iter().all(Result::is_err) {
         return Err(told.into_iter().filter_map(Result::err).collect::<Vec<_>>().join("\n"));
