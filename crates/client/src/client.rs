@@ -271,6 +271,11 @@ impl Call<'_> {
         }
         verdict
     }
+    /// Ends as if its time were over where all members are frozen: for what is undone then in any case.
+    pub fn forgo(self) -> Self {
+        self.client.inner.core.borrow_mut().table.forgo(self.id);
+        self
+    }
     #[inline]
     pub async fn end(mut self, body: &mut Vec<u8>) -> Verdict {
         poll_fn(|cx| self.poll(body, cx)).await

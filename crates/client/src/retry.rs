@@ -1,4 +1,7 @@
 //! When to try again, where, and when to stop.
+//!
+//! Nodes that are frozen (`ErrorCode::Frozen`) may stay so until an operator acts. So nobody waits out his patience for them: a request
+//! is tried again for [`FROZEN_NS`] at most, and at once refused where all members have said for so long that they are frozen.
 
 use apus_types::{Chain, ErrorCode};
 
@@ -7,6 +10,8 @@ use crate::{Client, ClientError, core::table::Verdict};
 const MS: u64 = 1_000_000;
 /// Longest pause between two attempts, in nanoseconds.
 const PAUSE_MAX_NS: u64 = 50 * MS;
+/// What is asked of frozen nodes is tried again for so long, in nanoseconds; a side that is let go on is so within less.
+pub(crate) const FROZEN_NS: u64 = 1_000 * MS;
 
 /// The attempts of one operation.
 pub(crate) struct Retry<'c> {
@@ -15,6 +20,11 @@ pub(crate) struct Retry<'c> {
     attempt_ns: u64,
     attempt: u32,
     last: ClientError,
+    /// When a frozen node refused first.
+    frozen: Option<u64>,
+    /// One attempt may take all the time, and one that was lost may have been executed.
+    is_patient: bool,
+    in_doubt: bool,
 }
 
 impl<'c> Retry<'c> {
@@ -26,11 +36,13 @@ impl<'c> Retry<'c> {
         let core = client.inner.core.borrow();
         let deadline = core.now + timeout_ms * MS;
         let attempt_ns = core.config.attempt_timeout_ms * MS;
-        Retry { client, deadline, attempt_ns, attempt: 0, last: ClientError::new(ErrorCode::NoNodeAvailable) }
+        let last = ClientError::new(ErrorCode::NoNodeAvailable);
+        Retry { client, deadline, attempt_ns, attempt: 0, last, frozen: None, is_patient: false, in_doubt: false }
     }
     /// One attempt may take all the time: there is nobody better to ask.
     pub fn patient(&mut self) {
         self.attempt_ns = self.deadline;
+        self.is_patient = true;
     }
     /// Attempts that failed so far.
     pub fn attempt(&self) -> u32 {
@@ -58,6 +70,14 @@ impl<'c> Retry<'c> {
         if error.code == ErrorCode::SnapshotElsewhere && self.attempt >= 2 * Chain::REPLICAS_MAX as u32 {
             return Err(ErrorCode::SnapshotTooOld.into()); // all replicas were asked
         }
+        if error.code == ErrorCode::Frozen && !self.in_doubt {
+            let mut core = self.client.inner.core.borrow_mut();
+            let since = *self.frozen.get_or_insert(core.now);
+            if core.now >= since + FROZEN_NS || core.is_frozen() {
+                return Err(error);
+            }
+            core.refresh_map(); // the others are to say it too
+        }
         if error.code == ErrorCode::WrongView {
             self.client.inner.core.borrow_mut().refresh_map();
         }
@@ -67,6 +87,7 @@ impl<'c> Retry<'c> {
 
     /// The attempt ended without an answer: another replica may be asked at once.
     pub async fn failed(&mut self, verdict: Option<Verdict>) -> Result<(), ClientError> {
+        self.in_doubt |= self.is_patient;
         self.last = match verdict {
             Some(Verdict::TimedOut) => ClientError::with_detail(ErrorCode::NoNodeAvailable, "no answer in time"),
             _ => ClientError::new(ErrorCode::LinkLost),
@@ -78,10 +99,17 @@ impl<'c> Retry<'c> {
         if self.is_over() { Err(self.last.clone()) } else { Ok(()) }
     }
 
-    /// Nobody to ask: waits for a change.
+    /// Nobody to ask: waits for a change. Those that are linked and may not be asked, because they are not primary, may be
+    /// frozen, which their answer to a question for the map tells.
     pub async fn nowhere(&mut self) -> Result<(), ClientError> {
-        let detail = self.client.inner.core.borrow().last_refusal.clone();
-        self.last = ClientError::with_detail(ErrorCode::NoNodeAvailable, detail);
+        {
+            let mut core = self.client.inner.core.borrow_mut();
+            if core.is_frozen() && !self.in_doubt {
+                return Err(ErrorCode::Frozen.into());
+            }
+            core.refresh_map();
+            self.last = ClientError::with_detail(ErrorCode::NoNodeAvailable, core.last_refusal.clone());
+        }
         self.pause().await
     }
 

@@ -296,6 +296,7 @@ impl Transaction {
         let call = call.ok_or(if start { Failure::Nowhere } else { Failure::Lost { committing: false } })?;
         self.tc = Some(token);
         self.state = State::Busy;
+        let call = if commit { call } else { call.forgo() };
         Ok(call.end(answer).await)
     }
 
@@ -408,6 +409,7 @@ impl Transaction {
         self.state = State::Busy;
         let mut body = client.spare_body();
         let committing = kind == Kind::TcCommitReq;
+        let call = if committing { call } else { call.forgo() };
         let ended = match call.end(&mut body).await {
             Verdict::Answer(kind) if kind == expects => match TcEndConf::decode(&body) {
                 Ok(conf) => Ok(conf.epoch),
@@ -453,7 +455,8 @@ impl Client {
             };
             losses = std::mem::take(&mut transaction.losses);
             drop(transaction); // rolls back what may be left of it
-            if !error.retry_transaction() {
+            // For a frozen node the attempt has waited as long as is wise.
+            if !error.retry_transaction() || error.code == ErrorCode::Frozen {
                 return Err(error);
             }
             let current = retry.get_or_insert_with(|| Retry::for_reads(self));

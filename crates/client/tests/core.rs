@@ -196,15 +196,15 @@ fn a_long_lock_wait_is_not_taken_for_a_failure() {
     let (client, mut out) = (bench.client.clone(), Results::new());
     let mut trans = client.begin();
     let mut held: Option<(NodeId, apus_signal::Envelope, Vec<u8>)> = None;
-    let mut pings = 0;
+    let mut asked = 0;
     bench.hook = Box::new(move |world, node, envelope, body, out| match envelope.kind {
         Kind::TcBatchReq => {
             held = Some((node, *envelope, body.to_vec()));
             Act::Done
         }
-        Kind::PingReq => {
-            pings += 1;
-            if pings > 10
+        Kind::MapReq => {
+            asked += 1;
+            if asked > 100
                 && let Some((_, envelope, body)) = held.take_if(|h| h.0 == node)
             {
                 world.serve(node, &envelope, &body, out);

@@ -13,7 +13,7 @@ use apus_signal::{
     file::FileDone,
     mgmt::MgmtReq,
     qmgr::decode,
-    tc::{LastWords, RequestRef},
+    tc::{LastWords, Outcome, RequestRef, TcOutcomeConf},
     view::View,
 };
 use apus_types::{Epoch, ErrorCode, NodeId, hash::hash_key};
@@ -195,13 +195,12 @@ impl Worker {
     }
 
     /// Answers a client of a node that serves nobody (see [`Worker::refuses`]), without doing anything that needs the lease: requests are
-    /// refused, a transaction may be rolled back, the node's state be asked. A question for the outcome of a commit waits, for
-    /// the node may know that soon and nobody may conclude anything from a refusal; what is behind it waits too. Returns the bytes consumed,
-    /// and whether a whole frame is left that waits.
+    /// refused, a transaction may be rolled back, the node's state be asked. A question for the outcome of a commit is answered "open": not
+    /// decided here, ask again; nobody may conclude more. Returns the bytes consumed.
     ///
     /// # Errors
     /// As [`Worker::deliver_frames`].
-    pub fn refuse_frames(&mut self, source: NodeId, bytes: &[u8]) -> Result<(usize, bool), DecodeError> {
+    pub fn refuse_frames(&mut self, source: NodeId, bytes: &[u8]) -> Result<usize, DecodeError> {
         let mut at = 0;
         while let Some(rest) = bytes.get(at..)
             && let Some(length) = frame_length(rest)?
@@ -209,7 +208,13 @@ impl Worker {
         {
             let (mut envelope, body) = decode_frame(frame).inspect_err(|_| self.core.counters.violations += 1)?;
             match envelope.kind {
-                Kind::TcOutcomeReq => return Ok((at, true)),
+                Kind::TcOutcomeReq => {
+                    let request = body.first_chunk().map_or(0, |head| u64::from_le_bytes(*head));
+                    let to = BlockRef { node: source, block: BlockId::Client, instance: envelope.from.instance };
+                    let from = self.core.link_ref();
+                    let answer = TcOutcomeConf { request, outcome: Outcome::Open };
+                    self.core.send(from, to, Kind::TcOutcomeConf, envelope.trace, |b| answer.encode(b));
+                }
                 Kind::ReadReq | Kind::ScanReq | Kind::TcBatchReq | Kind::TcCommitReq | Kind::SnapshotReq => {
                     let request = body.first_chunk().map_or(0, |head| u64::from_le_bytes(*head));
                     envelope.from = BlockRef { node: source, block: BlockId::Client, instance: envelope.from.instance };
@@ -225,7 +230,7 @@ impl Worker {
             self.core.counters.received_link += 1;
             at += length;
         }
-        Ok((at, false))
+        Ok(at)
     }
 
     fn admit_member(
@@ -513,11 +518,6 @@ impl Worker {
     pub fn refuses(&self, node: NodeId) -> bool {
         node.is_client() && self.core.lease.refuses()
     }
-    /// Whether [`Worker::refuse_frames`] would get anywhere with this: a whole frame, and not one that waits.
-    pub fn can_refuse(bytes: &[u8]) -> bool {
-        let first = frame_length(bytes).ok().flatten().and_then(|length| decode_frame(bytes.get(..length)?).ok());
-        first.is_some_and(|(envelope, _)| envelope.kind != Kind::TcOutcomeReq)
-    }
 
     // ---- to the executor
 
@@ -741,17 +741,19 @@ mod tests {
         say(Kind::SchemaReq, BlockId::Dict, &schema);
         say(Kind::TcOutcomeReq, BlockId::Tc, &9u64.to_le_bytes());
         say(Kind::ReadReq, BlockId::Ldm, &10u64.to_le_bytes());
-        let (used, waits) = data.refuse_frames(CLIENT, &bytes).expect("whole frames");
-        assert!(waits && used < bytes.len() && !Worker::can_refuse(&bytes[used..]) && Worker::can_refuse(&bytes));
+        assert_eq!(data.refuse_frames(CLIENT, &bytes), Ok(bytes.len()), "a question keeps nobody waiting");
         let mut answers = Vec::new();
         let mut out = data.output(CLIENT);
         while !out.is_empty() {
             let (envelope, body, rest) = own_frame(out);
-            let refusal = RequestRef::decode(body).expect("a refusal");
-            answers.push((envelope.kind, refusal.request, refusal.code));
+            answers.push(match envelope.kind {
+                Kind::TcOutcomeConf => TcOutcomeConf::decode(body).map(|c| (c.request, Err(c.outcome))),
+                _ => RequestRef::decode(body).map(|r| (r.request, Ok(r.code))),
+            });
             out = rest;
         }
-        assert_eq!(answers, [(Kind::RequestRef, 7, ErrorCode::Frozen), (Kind::RequestRef, 8, ErrorCode::Frozen)]);
+        let frozen = Ok(ErrorCode::Frozen);
+        assert_eq!(answers, [Ok((7, frozen)), Ok((8, frozen)), Ok((9, Err(Outcome::Open))), Ok((10, frozen))]);
         assert_eq!(data.counters().executed, executed);
     }
 

@@ -227,10 +227,10 @@ fn execute_partial(conn: &mut Conn, worker: &mut Worker) -> bool {
 
 /// Answers a client that is not served.
 fn refuse_partial(conn: &mut Conn, worker: &mut Worker) -> Came {
-    let Ok((consumed, waits)) = worker.refuse_frames(conn.link.node, &conn.partial) else { return Came::End };
+    let Ok(consumed) = worker.refuse_frames(conn.link.node, &conn.partial) else { return Came::End };
     conn.partial.drain(..consumed);
     conn.partial.shrink_to(HEAD_BYTES.max(2 * conn.partial.len()));
-    if waits { Came::Kept } else { Came::Executed }
+    Came::Executed
 }
 
 fn read_once(conn: &mut Conn, buffer: &mut [u8], worker: &mut Worker, now: impl Fn() -> u64) -> Came {

@@ -403,8 +403,7 @@ impl Cluster {
         for at in held {
             let Some(link) = self.links.get(&at.2) else { continue };
             let (name, now) = (link.names[at.3], self.clock(node));
-            let refuses = |w: &Worker| w.refuses(name) && Worker::can_refuse(&link.unread[at.3]);
-            let reads = |w: &Worker| w.may_read(name) && (w.serves(name, now) || refuses(w));
+            let reads = |w: &Worker| w.may_read(name) && (w.serves(name, now) || w.refuses(name));
             if self.worker(node, worker).is_some_and(reads) {
                 self.held.remove(&at);
                 self.queue.plan(self.now + 1, Event::LinkBytes { link: at.2, at_end: at.3, bytes: Vec::new() });
@@ -418,20 +417,14 @@ impl Cluster {
         let name = link.names[at_end];
         let mut all = std::mem::take(&mut link.unread[at_end]);
         let mut result = Ok(all.len());
-        let (now, mut waits) = (self.clock(node), false);
+        let now = self.clock(node);
         self.with_worker(node, worker, Some(incarnation), |w| {
             result = if w.serves(name, now) || !w.refuses(name) {
                 w.deliver_frames(name, &all)
             } else {
-                w.refuse_frames(name, &all).map(|(consumed, is_left)| {
-                    waits = is_left;
-                    consumed
-                })
+                w.refuse_frames(name, &all)
             };
         });
-        if waits {
-            self.held.insert((node, worker, id, at_end));
-        }
         match result {
             Ok(consumed) => {
                 all.drain(..consumed);

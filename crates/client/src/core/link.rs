@@ -60,6 +60,8 @@ pub(crate) struct Link {
     /// When bytes came in last, and since when a ping is unanswered.
     pub heard: u64,
     pub pinged: Option<u64>,
+    /// Since when and when last the node said that it is frozen, where it has served nothing since.
+    pub frozen: Option<(u64, u64)>,
     pub out: Vec<u8>,
     /// Bytes of a frame that is not complete yet.
     pub input: Vec<u8>,
@@ -83,6 +85,7 @@ impl Link {
             map_asked: 0,
             heard: 0,
             pinged: None,
+            frozen: None,
             out: Vec::new(),
             input: Vec::new(),
             writer: None,
@@ -113,6 +116,7 @@ impl Link {
     }
     pub fn ready(&mut self) {
         self.pinged = None;
+        self.frozen = None;
         self.state = LinkState::Ready;
         self.failures = 0;
         self.has_map = false;

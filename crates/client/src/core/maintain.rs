@@ -15,6 +15,8 @@ const MAINTAIN_CALM_NS: u64 = 250 * MS;
 /// A data node that has not answered with a map, or a management node that knows no data node yet, is asked again after this, in
 /// nanoseconds.
 const ASK_AGAIN_NS: u64 = 100 * MS;
+/// A data node that is silent so long while answers are due is asked for its map: one that is frozen says so, in nanoseconds.
+const FROZEN_ASK_NS: u64 = 200 * MS;
 /// Maps are not asked for more often than this because of refusals, in nanoseconds.
 const REFRESH_NS: u64 = 5 * MS;
 /// Nodes are told this often which outcomes are needed, in nanoseconds.
@@ -84,7 +86,7 @@ impl Core {
 
     /// One link; returns whether nothing is missing.
     fn tend(&mut self, index: u16, alone: bool) -> bool {
-        let now = self.now;
+        let (now, in_flight) = (self.now, self.table.in_flight() > 0);
         let Some(link) = self.links.get_mut(usize::from(index)) else { return true };
         if link.too_late(now) {
             self.lose(index);
@@ -108,7 +110,8 @@ impl Core {
                 return false;
             }
             let Some(link) = self.links.get(usize::from(index)) else { return true };
-            if !link.has_map && now >= link.map_asked + ASK_AGAIN_NS {
+            let waits = in_flight && now >= link.heard.max(link.map_asked) + FROZEN_ASK_NS;
+            if waits || !link.has_map && now >= link.map_asked + ASK_AGAIN_NS {
                 self.ask_map(index);
             }
             return self.links.get(usize::from(index)).is_some_and(|l| l.has_map);

@@ -26,7 +26,7 @@ use std::{
 use apus_signal::{
     BlockId, BlockRef, Envelope, Kind,
     hello::{Hello, MAGIC, Role},
-    view::View,
+    view::{NodeState, View},
 };
 use apus_types::{Epoch, NodeId, TransId};
 
@@ -36,7 +36,7 @@ use needed::Needed;
 use route::Route;
 use table::{RequestId, RequestTable};
 
-use crate::config::ClientConfig;
+use crate::{config::ClientConfig, retry::FROZEN_NS};
 
 /// Most links: every possible data node, and seeds.
 pub(crate) const LINKS_MAX: usize = 512;
@@ -44,6 +44,8 @@ const NO_LINK: u16 = u16::MAX;
 const MS: u64 = 1_000_000;
 /// Requests are looked through for passed deadlines this often, in nanoseconds.
 const EXPIRE_EVERY_NS: u64 = 50 * MS;
+/// That a node said that it is frozen holds for so long, in nanoseconds.
+const FROZEN_HEARD_NS: u64 = 500 * MS;
 
 /// What the driver shall do.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -181,6 +183,13 @@ impl Core {
         let link = *self.node_links.get(usize::from(node.0)).filter(|&&l| l != NO_LINK)?;
         self.links.get(usize::from(link)).map(|l| l.incarnation)
     }
+    /// Every full member of the map that is linked, one at least, has said for [`FROZEN_NS`] and just now that it is frozen.
+    pub fn is_frozen(&self) -> bool {
+        let full = self.linked_nodes().filter(|&n| self.view.state(n) == NodeState::Up);
+        let mut said = full.map(|n| self.links[usize::from(self.node_links[usize::from(n.0)])].frozen).peekable();
+        let long = |(since, last): (u64, u64)| self.now >= since + FROZEN_NS && self.now <= last + FROZEN_HEARD_NS;
+        said.peek().is_some() && said.all(|frozen| frozen.is_some_and(long))
+    }
     /// A node has said that it panics in the midst of this.
     pub fn has_killed(&self, trans: TransId) -> bool {
         self.killers.contains(&trans)
@@ -288,6 +297,9 @@ impl Core {
         if self.next_expire <= self.now {
             self.next_expire = self.now + EXPIRE_EVERY_NS;
             self.table.expire(self.now);
+            if self.is_frozen() {
+                self.table.end_forgone();
+            }
             self.wake_room();
         }
         if self.next_maintain <= self.now {

@@ -88,6 +88,7 @@ impl Core {
             self.lose(conn.link);
             return Ok(());
         }
+        self.note_frozen(conn.link, envelope.kind, body);
         let request = match envelope.kind {
             Kind::ReadConf
             | Kind::TcBatchConf
@@ -117,6 +118,25 @@ impl Core {
         };
         self.counters.answers += 1;
         self.table.answer(request, conn.link, envelope.kind, body).map_err(|_| DecodeError)
+    }
+
+    /// A node that refuses as one that is frozen is, until it serves something.
+    #[inline]
+    fn note_frozen(&mut self, index: u16, kind: Kind, body: &[u8]) {
+        let (now, Some(link)) = (self.now, self.links.get_mut(usize::from(index))) else { return };
+        match kind {
+            Kind::RequestRef if RequestRef::decode(body).is_ok_and(|r| r.code == ErrorCode::Frozen) => {
+                link.frozen = Some((link.frozen.map_or(now, |(since, _)| since), now));
+            }
+            Kind::ReadConf
+            | Kind::TcBatchConf
+            | Kind::ScanConf
+            | Kind::TcCommitConf
+            | Kind::SnapshotConf
+            | Kind::MapConf
+            | Kind::MapRep => link.frozen = None,
+            _ => {}
+        }
     }
 
     /// The node panics in the midst of what we asked for. A read ends here; of a batch its outcome has to be asked first.

@@ -33,6 +33,8 @@ struct Slot {
     link: u16,
     expects: Kind,
     deadline: u64,
+    /// It is not waited for while all members are frozen.
+    is_forgone: bool,
     waker: Option<Waker>,
     body: Vec<u8>,
 }
@@ -66,7 +68,16 @@ impl RequestTable {
         if self.free == END {
             let index = self.slots.len() as u64;
             let state = State::Waiting;
-            self.slots.push(Slot { generation: 1, state, link, expects, deadline, waker: None, body: Vec::new() });
+            self.slots.push(Slot {
+                generation: 1,
+                state,
+                link,
+                expects,
+                deadline,
+                is_forgone: false,
+                waker: None,
+                body: Vec::new(),
+            });
             return RequestId(1 << 32 | index);
         }
         let index = self.free;
@@ -77,6 +88,7 @@ impl RequestTable {
         slot.link = link;
         slot.expects = expects;
         slot.deadline = deadline;
+        slot.is_forgone = false;
         RequestId(u64::from(slot.generation) << 32 | u64::from(index))
     }
 
@@ -148,6 +160,16 @@ impl RequestTable {
     /// The link is gone: every request on it ends.
     pub fn lose_link(&mut self, link: u16) {
         self.end_where(Verdict::LinkLost, |slot| slot.link == link);
+    }
+    /// Whatever it says does not matter to the caller enough to wait for frozen nodes.
+    pub fn forgo(&mut self, id: RequestId) {
+        if let Some(slot) = self.find(id.0) {
+            slot.is_forgone = true;
+        }
+    }
+    /// All members are frozen.
+    pub fn end_forgone(&mut self) {
+        self.end_where(Verdict::TimedOut, |slot| slot.is_forgone);
     }
     pub fn expire(&mut self, now: u64) {
         self.end_where(Verdict::TimedOut, |slot| slot.deadline <= now);

@@ -290,10 +290,8 @@ impl SqlEngine {
             Fail::Sql(e) => (e.clone(), false),
             Fail::Client(e) => {
                 let stale = matches!(e.code, ErrorCode::SchemaVersionChanged | ErrorCode::TableNotFound);
-                (
-                    errors::from_client(e),
-                    nothing_sent && (stale || alone && e.retry_transaction() && e.code != ErrorCode::NoNodeAvailable),
-                )
+                let was_waited_for = matches!(e.code, ErrorCode::NoNodeAvailable | ErrorCode::Frozen);
+                (errors::from_client(e), nothing_sent && (stale || alone && e.retry_transaction() && !was_waited_for))
             }
         };
         if matches!(&fail, Fail::Client(e) if e.code == ErrorCode::SnapshotTooOld) {
