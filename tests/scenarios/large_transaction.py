@@ -1,9 +1,10 @@
 """One transaction changes very many rows: it commits, rolls back, survives the death of a node, or is refused by its limit in bytes; small
-transactions and snapshots beside it hardly notice, and nobody is removed.
+transactions and snapshots beside it, by SQL and by the native client, hardly notice, and nobody is removed.
 
-FULL=1 takes a million rows; ROWS=n another number."""
+FULL=1 takes a million rows; ROWS=n another number, MEMORY=n so many MiB for a data node (five million rows: 4096)."""
 
 import os
+import re
 import threading
 import time
 
@@ -14,6 +15,7 @@ from lib.harness import FULL, check, check_equal, scenario_main
 
 LIMIT_SECONDS = (240, 1200)
 ROWS = int(os.environ.get("ROWS", 1_000_000 if FULL else 40_000))
+MEMORY = int(os.environ.get("MEMORY", 1024))
 SEED_ROWS = 1000
 # What one small operation may take while the large transaction runs, beside which the machine has nothing to do (p99, FULL only).
 SMALL_SECONDS = 0.005
@@ -54,6 +56,43 @@ class Small:
         return sorted(self.times)[int(len(self.times) * share)] if self.times else 0.0
 
 
+class Native:
+    """The same without SQL: `apus bench kv` changes and reads one row at a time. Of each of its runs, p99 and maximum in milliseconds."""
+
+    PHASES = ("update", "read")
+    COMMAND = ("bench", "kv", "--single-thread", "--batch=1", "--keys=1000", "--seconds=1")
+    LINE = re.compile(r"^(\w+) .*p99 ([0-9.]+) .*max ([0-9.]+) us", re.MULTILINE)
+
+    def __init__(self, cluster):
+        self.cluster, self.stop, self.runs, self.errors = cluster, threading.Event(), [], []
+        self.thread = threading.Thread(target=self.run)
+
+    def __enter__(self):
+        self.cluster.apus(*self.COMMAND, "--phases=insert")
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop.set()
+        self.thread.join()
+
+    def run(self):
+        while not self.stop.is_set():
+            code, text = self.cluster.apus(*self.COMMAND, "--phases=" + ",".join(self.PHASES), ok=False)
+            found = self.LINE.findall(text)
+            if code != 0 or [line[0] for line in found] != list(self.PHASES):
+                self.errors.append(text)
+                return
+            self.runs.append([(float(p99) / 1000, float(longest) / 1000) for _, p99, longest in found])
+
+    def say(self):
+        """Worst p99 and maximum of each phase since this was asked last."""
+        runs, self.runs = self.runs, []
+        worst = [tuple(max(run[i][j] for run in runs) for j in (0, 1)) for i in range(len(self.PHASES))] if runs else []
+        text = ", ".join(f"{phase} p99 {p99:.1f} longest {longest:.0f} ms" for phase, (p99, longest) in zip(self.PHASES, worst))
+        return text, max((p99 for p99, _ in worst), default=0.0) / 1000
+
+
 def connect(cluster, **options):
     host, port = cluster.sql
     return pymysql.connect(host=host, port=port, user="root", database="large", autocommit=True, **options)
@@ -76,17 +115,20 @@ def fill(cursor):
     cursor.execute("COMMIT")
 
 
-def timed(t, what, small, action):
+def timed(t, what, small, native, action):
+    """p99 of one operation beside the action, the worse of SQL and native."""
     small.times.clear()
+    native.say()
     begin = time.monotonic()
     action()
     seconds = time.monotonic() - begin
     worst = max(small.times, default=0.0)
+    text, p99 = native.say()
     t.say(f"{what}: {seconds:.1f} s; beside it {len(small.times)} small operations, p99 "
-          f"{small.percentile(0.99) * 1000:.1f} ms, longest {worst * 1000:.0f} ms")
-    check(not small.errors, f"{what}: {small.errors}")
+          f"{small.percentile(0.99) * 1000:.1f} ms, longest {worst * 1000:.0f} ms; native: {text or 'no whole run'}")
+    check(not small.errors and not native.errors, f"{what}: {small.errors} {native.errors}")
     check(worst < STALL_SECONDS, f"{what}: an operation beside it took {worst:.2f} s")
-    return small.percentile(0.99)
+    return max(small.percentile(0.99), p99)
 
 
 def main(t):
@@ -97,18 +139,18 @@ def main(t):
 
 
 def together(t):
-    with Cluster(t, data_nodes=2) as cluster:
+    with Cluster(t, data_nodes=2, memory=MEMORY) as cluster:
         host, port = cluster.sql
         pymysql.connect(host=host, port=port, user="root").cursor().execute("CREATE DATABASE large")
         cursor = connect(cluster).cursor()
         cursor.execute("CREATE TABLE t (id INT PRIMARY KEY, v BIGINT NOT NULL)")
         cursor.execute("CREATE TABLE small (id INT PRIMARY KEY, v BIGINT NOT NULL)")
         cursor.execute("INSERT INTO small VALUES (1, 0)")
-        with Small(lambda: connect(cluster)) as small:
-            calm = timed(t, "nothing", small, lambda: time.sleep(2))
-            p99 = [timed(t, f"{ROWS:,} rows inserted", small, lambda: fill(cursor))]
+        with Small(lambda: connect(cluster)) as small, Native(cluster) as native:
+            calm = timed(t, "nothing", small, native, lambda: time.sleep(6))
+            p99 = [timed(t, f"{ROWS:,} rows inserted", small, native, lambda: fill(cursor))]
             check_equal(scalar(cursor, "SELECT COUNT(*) FROM t"), ROWS, "rows after the insert")
-            p99.append(timed(t, "all updated", small, lambda: cursor.execute("UPDATE t SET v = v + 1")))
+            p99.append(timed(t, "all updated", small, native, lambda: cursor.execute("UPDATE t SET v = v + 1")))
             # Right after the answer another transaction sees all and may lock any of them.
             other = connect(cluster).cursor()
             check_equal(scalar(other, "SELECT SUM(v) FROM t"), ROWS, "sum after the update")
@@ -117,7 +159,7 @@ def together(t):
             other.execute("ROLLBACK")
             cursor.execute("BEGIN")
             cursor.execute("UPDATE t SET v = v + 10")
-            p99.append(timed(t, "all rolled back", small, lambda: cursor.execute("ROLLBACK")))
+            p99.append(timed(t, "all rolled back", small, native, lambda: cursor.execute("ROLLBACK")))
             check_equal(scalar(cursor, "SELECT SUM(v) FROM t"), ROWS, "sum after the rollback")
             if FULL:
                 allowed = max(2 * calm, SMALL_SECONDS)

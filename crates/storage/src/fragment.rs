@@ -163,7 +163,8 @@ impl Fragment {
         self.slots.get_mut(row)
     }
 
-    /// The row with this primary key in whatever state: committed, being inserted, or kept only by a lock.
+    /// The row with this primary key in whatever state: committed, being inserted, or kept only by a lock. `hash`, here and elsewhere, is the
+    /// same function of the key for as long as the fragment lives (`apus_types::hash::SecretHash`).
     #[inline]
     pub fn find(&self, key: &[u8], hash: u64) -> Option<RowId> {
         self.hash.find(hash, |row| self.key(RowId(row)) == key).map(RowId)

@@ -6,6 +6,8 @@
 //! Grants are FIFO: a request waits behind any earlier one that is waiting, even if it would be compatible with the holders. Only
 //! an upgrade (shared holder asks for exclusive) waits at the front, because it can never be granted behind someone who waits for it.
 
+use std::collections::VecDeque;
+
 /// Lock mode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LockMode {
@@ -47,7 +49,7 @@ struct Waiter {
 struct Head {
     exclusive: bool,
     holders: Vec<u32>,
-    queue: Vec<Waiter>,
+    queue: VecDeque<Waiter>,
 }
 
 /// The lock queues of one LDM instance.
@@ -93,7 +95,7 @@ impl Locks {
             let head = self.new_head(word);
             head.exclusive = true;
             head.holders.push(holder);
-            head.queue.push(Waiter { owner, mode, waiter });
+            head.queue.push_back(Waiter { owner, mode, waiter });
             return Acquire::Waiting;
         }
         let head = &mut self.heads[(*word - 1) as usize];
@@ -117,8 +119,8 @@ impl Locks {
         match own {
             // Two requests of one transaction must not stand around somebody else's: that would be a deadlock with itself.
             Some(place) => head.queue.insert(place + 1, request),
-            None if holds => head.queue.insert(0, request),
-            None => head.queue.push(request),
+            None if holds => head.queue.push_front(request),
+            None => head.queue.push_back(request),
         }
         Acquire::Waiting
     }
@@ -152,12 +154,12 @@ impl Locks {
     fn grant(&mut self, word: &mut u32, granted: &mut Vec<Grant>) {
         let number = *word - 1;
         let head = &mut self.heads[number as usize];
-        while let Some(&first) = head.queue.first() {
+        while let Some(&first) = head.queue.front() {
             let alone = head.holders.is_empty() || head.holders == [first.owner];
             if !alone && (head.exclusive || first.mode == LockMode::Exclusive) {
                 break;
             }
-            head.queue.remove(0);
+            head.queue.pop_front();
             // A second request of the only holder never weakens what it has.
             head.exclusive = first.mode == LockMode::Exclusive || (head.exclusive && !head.holders.is_empty());
             if !head.holders.contains(&first.owner) {
@@ -204,6 +206,13 @@ impl Locks {
             return (place == 0).then_some(word & !SOLE);
         }
         self.heads.get(word.checked_sub(1)? as usize)?.holders.get(place).copied()
+    }
+    /// How many requests wait for the row.
+    pub fn waiting(&self, word: u32) -> usize {
+        if word & SOLE != 0 {
+            return 0;
+        }
+        word.checked_sub(1).and_then(|n| self.heads.get(n as usize)).map_or(0, |head| head.queue.len())
     }
     /// Who holds the row, in order of the grants; for checks.
     pub fn holders(&self, word: u32) -> Vec<u32> {

@@ -1,5 +1,5 @@
-//! The one hash of keys. Placement (bucket, partition) and the fragments' hash indexes use different bits of it, so it is
-//! computed once per operation.
+//! Hashes of keys. [`hash_key`] places a key in the cluster (bucket, partition): all nodes and clients compute the same. [`SecretHash`] places it
+//! in the hash indexes of one process, with a seed that nobody else knows: whoever chooses keys could choose millions of one bucket by the other one.
 
 use crate::{ids::PartitionId, limits::BUCKETS};
 
@@ -11,7 +11,23 @@ pub fn hash_key(key: &[u8]) -> u64 {
     rapidhash::v3::rapidhash_v3_seeded(key, &SECRETS)
 }
 
-/// Bucket of a distribution-key hash: the high bits, scaled, so that hash indexes can use the low ones.
+/// The hash of keys in one process's hash indexes, equal nowhere else.
+#[derive(Clone, Copy, Debug)]
+pub struct SecretHash(rapidhash::v3::RapidSecrets);
+
+impl SecretHash {
+    /// `seed` is to be random, and not to be told.
+    pub fn new(seed: u64) -> SecretHash {
+        SecretHash(rapidhash::v3::RapidSecrets::seed(seed))
+    }
+    /// Hash of an encoded key.
+    #[inline]
+    pub fn of(&self, key: &[u8]) -> u64 {
+        rapidhash::v3::rapidhash_v3_seeded(key, &self.0)
+    }
+}
+
+/// Bucket of a distribution-key hash: the high bits, scaled.
 #[inline]
 pub fn bucket(hash: u64) -> u32 {
     ((u128::from(hash) * u128::from(BUCKETS)) >> 64) as u32
@@ -34,6 +50,20 @@ mod tests {
             count[default_partition(hash_key(&i.to_be_bytes()), 8).0 as usize] += 1;
         }
         assert!(count.iter().all(|&n| (9_000..11_000).contains(&n)), "{count:?}");
+    }
+
+    /// Keys that whoever knows [`hash_key`] has chosen for one bucket of a hash index of 1024 are spread by a seed.
+    #[test]
+    fn keys_that_collide_are_spread_by_a_secret() {
+        let chosen: Vec<[u8; 8]> =
+            (0u64..1 << 18).map(u64::to_be_bytes).filter(|key| hash_key(key).is_multiple_of(1024)).collect();
+        assert!(chosen.len() > 200);
+        let worst = |seed| {
+            let mut count = [0u32; 1024];
+            chosen.iter().for_each(|key| count[SecretHash::new(seed).of(key) as usize % 1024] += 1);
+            count.into_iter().max().unwrap_or(0)
+        };
+        assert!(worst(1) < 8 && worst(2) < 8, "{} and {} of {} in one bucket", worst(1), worst(2), chosen.len());
     }
 
     #[test]

@@ -25,14 +25,19 @@ use apus_signal::{
 use apus_storage::{Fragment, LockMode, RowId};
 use apus_types::{
     ErrorCode, NodeId, PartitionId, TableId,
-    hash::hash_key,
     planted::{Bug, planted},
 };
 
-use super::{LocalDataManager, RowAt, ends::RowEnds, trans::Standing};
+use super::{
+    LocalDataManager, RowAt,
+    ends::{ROW_NS_MAX, RowEnds, is_short},
+    trans::Standing,
+};
 
 /// Rows looked at in one slice by an instance that does nothing else.
 const SLICE_ROWS: usize = 256;
+// A row is copied out, or stored with an entry in each index, in much less than what its end may take.
+const _: () = assert!(is_short(SLICE_ROWS, ROW_NS_MAX) && SLICE_ROWS_BUSY <= SLICE_ROWS);
 /// The same for one that serves transactions: some 100 microseconds on the recovering node.
 const SLICE_ROWS_BUSY: usize = 64;
 /// Rows read and changed by others between two busy slices, so that copying takes about half of the time.
@@ -414,13 +419,13 @@ impl LocalDataManager {
             None => table.make_fragment(order.partition, &memory)?,
         };
         let mut row = RowId(copied.row);
+        let hash = self.secret.of(copied.key);
         if planted(Bug::CopyChoosesSlot) {
-            let hash = hash_key(copied.key);
             row = fragment.find(copied.key, hash).map_or_else(|| fragment.insert_slot(copied.key, hash), Ok)?;
         } else if !fragment.holds(row, copied.key) {
             let (transactions, granted) = (&self.transactions, &mut self.granted);
             let mut ends = RowEnds { locks: &mut self.locks, transactions, epochs: &mut self.epochs, granted };
-            ends.insert_at(fragment, (order.table, order.partition, row), copied.key, ctx)?;
+            ends.insert_at(fragment, (order.table, order.partition, row), (copied.key, hash), ctx)?;
         }
         if fragment.has_pending(row) && !planted(Bug::CopyOverwritesNewer) {
             return Ok(()); // a later change is on its way down the same chain and carries the whole row

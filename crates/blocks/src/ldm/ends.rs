@@ -23,7 +23,6 @@ use apus_signal::{Kind, ldm::LdmEnd};
 use apus_storage::{Fragment, Grant, LockMode, Locks};
 use apus_types::{
     Chain, Epoch, ErrorCode,
-    hash::hash_key,
     planted::{Bug, planted},
 };
 
@@ -38,9 +37,15 @@ pub const SLICE_ROWS: u32 = 256;
 /// Parts that share the slice of a round, so that those of some hundred rows do not wait for the large ones.
 const PARTS_PER_ROUND: usize = 4;
 /// What a row may cost at worst: all its versions, an entry in each of the most indexes, memory that is not in the cache.
-const ROW_NS_MAX: u64 = 50_000;
-// What a round gives to ends is at most a quarter of the shortest silence that is held for a failure.
-const _: () = assert!(SLICE_ROWS as u64 * ROW_NS_MAX * 4 <= crate::qmgr::SILENCE_MIN_NS);
+pub(super) const ROW_NS_MAX: u64 = 50_000;
+const _: () = assert!(is_short(SLICE_ROWS as usize, ROW_NS_MAX));
+
+/// A slice of so many steps, each of so many nanoseconds at worst, takes at most a quarter of the shortest silence for which a node may be held for failed.
+/// Every slice of an LDM is bound to it by an assertion beside its constant: ends of parts (commit, complete, abort, rollback; a taken-over
+/// transaction ends the same way), batches and prepares, copies and their storing, scans, index builds, freed versions, looks at waits.
+pub(super) const fn is_short(steps: usize, step_ns: u64) -> bool {
+    steps as u64 * step_ns * 4 <= crate::qmgr::SILENCE_MIN_NS
+}
 
 /// How large a slice is and how soon the next one follows; the simulator draws tiny and slow ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -165,7 +170,6 @@ impl LocalDataManager {
         }
         self.ending.push_back((at, number));
         self.continue_ends(ctx);
-        self.settle_waited_for(at);
     }
 
     fn continue_ends(&mut self, ctx: &mut Context<'_>) {
@@ -211,14 +215,16 @@ impl LocalDataManager {
             true => Ended::Committed(part.epoch),
             false => Ended::Aborted,
         };
-        while let Some(entry) = self.transactions.pop_entry(at, number) {
+        if part.rows > rows {
+            self.end_wanted(at, &mut budget);
+        }
+        while budget > 0
+            && let Some(entry) = self.transactions.pop_entry(at, number)
+        {
             if entry.lock {
                 self.end_row(&entry, at, how);
             }
             budget -= 1;
-            if budget == 0 {
-                break;
-            }
         }
         let more = self.transactions.part_mut(at, chain).is_some_and(|part| part.head != NONE);
         if !more {
@@ -291,24 +297,23 @@ impl LocalDataManager {
         }
     }
 
-    /// The batches that wait for rows of a transaction whose end takes several slices get theirs first.
-    fn settle_waited_for(&mut self, at: u32) {
+    /// Of a transaction whose end takes several slices, the rows that others wait for end first.
+    fn end_wanted(&mut self, at: u32, budget: &mut u32) {
         if !self.transactions.get(at).is_over() {
             return;
         }
-        for i in 0..self.waiting.len() {
-            let Some(work) = &self.waiting[i] else { continue };
-            let (row, owner) = (work.lock_row, work.trans_at);
-            if owner != at
-                && let Some(fragment) = self.tables.fragment_mut(row.0, row.1)
-            {
+        while *budget > 0
+            && let Some(row) = self.transactions.get_mut(at).wanted.pop_first()
+        {
+            *budget -= 1;
+            if let Some(fragment) = self.tables.fragment_mut(row.0, row.1) {
                 let mut ends = RowEnds {
                     locks: &mut self.locks,
                     transactions: &self.transactions,
                     epochs: &mut self.epochs,
                     granted: &mut self.granted,
                 };
-                ends.settle(fragment, row, owner, false);
+                ends.settle(fragment, row, NONE, false);
             }
         }
     }
@@ -322,7 +327,7 @@ impl LocalDataManager {
 
     pub(super) fn remove_if_empty(&mut self, at: u32) {
         let trans = self.transactions.get(at);
-        if trans.parts.is_empty() && trans.waiting == 0 {
+        if trans.parts.is_empty() && trans.waits.is_empty() {
             self.transactions.remove(at);
         }
     }
@@ -346,10 +351,9 @@ impl RowEnds<'_> {
         &mut self,
         fragment: &mut Fragment,
         row: RowAt,
-        key: &[u8],
+        (key, hash): (&[u8], u64),
         ctx: &mut Context<'_>,
     ) -> Result<(), ErrorCode> {
-        let hash = hash_key(key);
         let in_slot = fragment.is_used(row.2).then_some(row.2);
         for dead in in_slot.into_iter().chain(fragment.find(key, hash)) {
             ctx.probe("ldm: a deleted row gives way to the next one of its slot or key");

@@ -16,6 +16,7 @@ use apus_types::{
     Chain, ErrorCode, PartitionId, TableSchema, TransId,
     hash::hash_key,
     key,
+    limits::BATCH_OPS_MAX,
     planted::{Bug, planted},
     schema::HIDDEN_PK_COLUMN,
     update,
@@ -24,9 +25,14 @@ use apus_types::{
 use super::{
     LocalDataManager, REPORT_WAIT_NS, RowAt, WAITING_MAX,
     ahead::{AHEAD, Ahead},
-    ends::RowEnds,
+    ends::{RowEnds, is_short},
     trans::{Entry, NONE, Transactions},
 };
+
+/// What an operation of a batch may cost at worst, here or at a backup: a new version, an entry in each of the most indexes, memory that is not in the
+/// cache.
+const OP_NS_MAX: u64 = 15_000;
+const _: () = assert!(is_short(BATCH_OPS_MAX, OP_NS_MAX));
 
 /// A batch under way, with everything done so far; survives lock waits. Reused, so that its buffers keep their memory.
 #[derive(Default)]
@@ -174,7 +180,7 @@ impl LocalDataManager {
         for _ in 0..AHEAD {
             let Ok(op) = Op::decode(&mut reader) else { break };
             let table = self.tables.get(op.table);
-            ahead.push(table.and_then(|table| table.fragment(op.partition)), hash_key(op.key));
+            ahead.push(table.and_then(|table| table.fragment(op.partition)), self.secret.of(op.key));
         }
         ahead.fetch();
     }
@@ -205,9 +211,10 @@ impl LocalDataManager {
             table.schema.layout().check(op.value)?;
         }
         let fragment = table.fragment_mut(op.partition).ok_or(ErrorCode::WrongView)?;
-        let row = match fragment.find(op.key, hash) {
+        let secret = self.secret.of(op.key);
+        let row = match fragment.find(op.key, secret) {
             Some(row) => row,
-            None if inserts => fragment.insert_slot(op.key, hash)?,
+            None if inserts => fragment.insert_slot(op.key, secret)?,
             None => return missing(op, work),
         };
         let at = (op.table, op.partition, row);
@@ -221,6 +228,7 @@ impl LocalDataManager {
         let fresh = match lock_row(&mut self.locks, fragment, row, op.kind, work, slot, may_wait) {
             Lock::Held(fresh) => fresh,
             Lock::Wait { fresh } => {
+                self.note_waited_for(at, work.trans_at);
                 work.lock_row = at;
                 work.lock_fresh = fresh;
                 return Ok(Step::Wait);
@@ -252,15 +260,29 @@ impl LocalDataManager {
     /// Two batches of one transaction (its work on unique indexes) may have waited for one row and been granted it together. The first to run
     /// tells the other whether there is an entry now that gives the lock back; if not, the lock is the other's. `true` if there is another.
     fn tell_twins(&mut self, owner: u32, at: RowAt, has_entry: bool) -> bool {
-        if self.transactions.get(owner).waiting == 0 {
-            return false;
-        }
         let mut found = false;
-        for twin in self.waiting.iter_mut().flatten().filter(|w| w.trans_at == owner && w.lock_row == at) {
-            twin.lock_fresh = !has_entry;
-            found = true;
+        for &slot in &self.transactions.get(owner).waits {
+            if let Some(twin) = self.waiting[slot as usize].as_mut().filter(|w| w.lock_row == at) {
+                twin.lock_fresh = !has_entry;
+                found = true;
+            }
         }
         found
+    }
+
+    /// A row has one more waiter. With the first one its holders learn that somebody wants it.
+    fn note_waited_for(&mut self, at: RowAt, waiter: u32) {
+        let word = self.tables.get(at.0).and_then(|t| t.fragment(at.1)).map_or(0, |f| f.lock_word_of(at.2));
+        if self.locks.waiting(word) != 1 {
+            return;
+        }
+        let mut place = 0;
+        while let Some(holder) = self.locks.holder(word, place) {
+            place += 1;
+            if holder != waiter {
+                self.transactions.get_mut(holder).wanted.insert(at);
+            }
+        }
     }
 
     /// Remembers a row that the transaction has locked or changed.
@@ -387,7 +409,6 @@ impl LocalDataManager {
         self.counters.lock_waits += 1;
         work.deadline = ctx.now() + u64::from(work.lock_wait_ms) * 1_000_000;
         work.report_at = ctx.now() + REPORT_WAIT_NS;
-        self.transactions.get_mut(work.trans_at).waiting += 1;
         self.waits += 1;
         work.wait = self.waits;
         let (due, wait) = (work.due(), work.wait);
@@ -396,6 +417,7 @@ impl LocalDataManager {
             (self.waiting.len() - 1) as u32
         });
         assert!(self.waiting[slot as usize].is_none(), "slot {slot} of waiting batches given out twice");
+        self.transactions.get_mut(work.trans_at).waits.push(slot);
         self.waiting[slot as usize] = Some(work);
         self.waits_due.push(Reverse((due, wait, slot)));
     }

@@ -73,6 +73,7 @@ use apus_signal::{
 use apus_storage::{Grant, Locks, MemoryManager, RowId};
 use apus_types::{
     Chain, ErrorCode, NodeId, PartitionId,
+    hash::SecretHash,
     planted::{Bug, planted},
 };
 
@@ -91,6 +92,9 @@ use crate::{
 pub const WAITING_MAX: usize = 16 << 10;
 /// A wait is reported for deadlock detection when it has lasted this long, and again after each further period.
 const REPORT_WAIT_NS: u64 = 5_000_000;
+/// Waits looked at in one tick; each may have to be found in a queue of all others.
+const WAITS_PER_TICK: usize = 256;
+const _: () = assert!(ends::is_short(WAITS_PER_TICK, WAITING_MAX as u64));
 /// The dump shows the content hash of fragments up to this many rows.
 const HASHED_ROWS_MAX: u64 = 100_000;
 
@@ -101,6 +105,8 @@ pub struct LocalDataManager {
     /// Generation of the view that last saw each data node leave, by node id.
     left_at: Vec<u64>,
     tables: Tables,
+    /// Of the keys in the fragments' hash indexes; its seed is drawn with the first view, before there is a fragment.
+    secret: SecretHash,
     transactions: Transactions,
     locks: Locks,
     outcomes: Outcomes,
@@ -194,6 +200,7 @@ impl LocalDataManager {
             view: View::default(),
             left_at: vec![0; usize::from(NodeId::DATA_MAX) + 1],
             tables: Tables::default(),
+            secret: SecretHash::new(0),
             locks: Locks::default(),
             outcomes: Outcomes::default(),
             waiting: Vec::new(),
@@ -290,11 +297,14 @@ impl LocalDataManager {
     /// Ends waits that have lasted too long and reports the others for deadlock detection.
     fn check_waits(&mut self, ctx: &mut Context<'_>) {
         let now = ctx.now();
-        while let Some(&Reverse((due, wait, slot))) = self.waits_due.peek()
+        let mut looked_at = 0;
+        while looked_at < WAITS_PER_TICK
+            && let Some(&Reverse((due, wait, slot))) = self.waits_due.peek()
             && due <= now
         {
             self.waits_due.pop();
             let Some(work) = self.waiting[slot as usize].as_mut().filter(|work| work.wait == wait) else { continue };
+            looked_at += 1;
             if now >= work.deadline {
                 self.counters.lock_timeouts += 1;
                 ctx.probe("ldm: lock wait timed out");
@@ -341,7 +351,7 @@ impl LocalDataManager {
             self.locks.cancel_wait(fragment.lock_word(row), work.trans_at, &mut self.granted);
             fragment.reclaim(row);
         }
-        self.transactions.get_mut(work.trans_at).waiting -= 1;
+        self.transactions.end_wait(work.trans_at, waiting);
         if let Some(code) = code {
             let refusal = LdmBatchRef { trans: work.trans, batch: work.batch, code, op: work.next_op };
             let tc = self.transactions.get(work.trans_at).tc;
@@ -360,10 +370,19 @@ impl LocalDataManager {
             let Some(work) = self.waiting.get_mut(waiting as usize).and_then(Option::take) else { continue };
             assert!(work.trans_at == owner, "lock granted to another transaction than the one that waits");
             self.free_waiting.push(waiting);
-            self.transactions.get_mut(owner).waiting -= 1;
+            self.transactions.end_wait(owner, waiting);
+            self.note_wanted(owner, work.lock_row);
             self.run(work, true, ctx);
         }
         self.granted.clear();
+    }
+
+    /// The transaction has been granted a row: if others still wait for that, they wait for it now.
+    fn note_wanted(&mut self, owner: u32, at: RowAt) {
+        let word = self.tables.get(at.0).and_then(|t| t.fragment(at.1)).map_or(0, |f| f.lock_word_of(at.2));
+        if self.locks.waiting(word) > 0 {
+            self.transactions.get_mut(owner).wanted.insert(at);
+        }
     }
 
     /// Gives a row's lock back if `lock` says that it is held, and removes the row if nothing is left of it.
@@ -509,6 +528,14 @@ impl Block for LocalDataManager {
         let stamped: u64 = self.transactions.iter().map(|(_, t)| stamped(t)).sum();
         if stamped != self.transactions.in_flight.total() {
             return Err(format!("{stamped} one-pass batches are under way, {:?}", self.transactions.in_flight));
+        }
+        let waits: usize = self.transactions.iter().map(|(_, t)| t.waits.len()).sum();
+        if waits != self.waiting.iter().flatten().count() || waits + self.free_waiting.len() != self.waiting.len() {
+            return Err(format!(
+                "transactions have {waits} waits, {} slots, {} free",
+                self.waiting.len(),
+                self.free_waiting.len()
+            ));
         }
         let parts = || self.transactions.iter().flat_map(|(at, t)| t.parts.iter().map(move |p| (at, p)));
         let queued = parts().filter(|(_, p)| p.queued).count();

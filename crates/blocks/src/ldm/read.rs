@@ -8,7 +8,6 @@ use apus_signal::{
 use apus_storage::LockMode;
 use apus_types::{
     Epoch, ErrorCode, PartitionId,
-    hash::hash_key,
     planted::{Bug, planted},
 };
 
@@ -57,7 +56,7 @@ impl LocalDataManager {
                 ahead.clear();
                 for key in coming.by_ref().take(AHEAD) {
                     let (partition, key) = key?;
-                    ahead.push(table.fragment(partition), hash_key(key));
+                    ahead.push(table.fragment(partition), self.secret.of(key));
                 }
                 ahead.fetch();
             }

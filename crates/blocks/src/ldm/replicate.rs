@@ -8,7 +8,6 @@ use apus_signal::{
 use apus_storage::{Acquire, Fragment, LockMode, Locks, RowId};
 use apus_types::{
     Chain, Epoch, ErrorCode, TransId,
-    hash::hash_key,
     planted::{Bug, planted},
 };
 
@@ -125,7 +124,7 @@ impl LocalDataManager {
         for (fragment, row) in ahead.into_iter().flatten() {
             match fragment.is_used(RowId(row.row)) {
                 true => fragment.prefetch_version(RowId(row.row)),
-                false => fragment.prefetch(hash_key(row.key)),
+                false => fragment.prefetch(self.secret.of(row.key)),
             }
         }
     }
@@ -162,7 +161,7 @@ impl LocalDataManager {
             }
             let (transactions, granted) = (&self.transactions, &mut self.granted);
             let mut ends = RowEnds { locks: &mut self.locks, transactions, epochs: &mut self.epochs, granted };
-            ends.insert_at(fragment, place, row.key, ctx)?;
+            ends.insert_at(fragment, place, (row.key, self.secret.of(row.key)), ctx)?;
         }
         let untouched = fragment.lock_word_of(slot) == 0;
         if Locks::is_contended(fragment.lock_word_of(slot), at) {
@@ -285,15 +284,11 @@ impl LocalDataManager {
 
     /// Removes the batches of a transaction from the queues they wait in; TC is told if there is a code.
     fn cancel_waits_of(&mut self, at: u32, chain: Option<Chain>, code: Option<ErrorCode>, ctx: &mut Context<'_>) {
-        if self.transactions.get(at).waiting == 0 {
-            return;
-        }
-        for i in 0..self.waiting.len() {
-            let hit = self.waiting[i]
-                .as_ref()
-                .is_some_and(|w| w.trans_at == at && chain.is_none_or(|chain| w.chain() == chain));
-            if hit {
-                self.cancel_wait(i as u32, code, ctx);
+        for i in (0..self.transactions.get(at).waits.len()).rev() {
+            let slot = self.transactions.get(at).waits[i];
+            let work = self.waiting[slot as usize].as_ref();
+            if work.is_some_and(|w| chain.is_none_or(|chain| w.chain() == chain)) {
+                self.cancel_wait(slot, code, ctx); // takes it out of the list, whose last one comes to its place
             }
         }
     }

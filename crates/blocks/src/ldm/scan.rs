@@ -11,11 +11,15 @@ use apus_types::{Epoch, ErrorCode, PartitionId, RowLayout, Value};
 
 use super::{
     LocalDataManager,
+    ends::is_short,
     trans::{NONE, Standing, Transactions},
 };
 
 /// Most index entries looked at for one answer, whether they gave a row or not: bounds the time one scan takes from others.
 pub const EXAMINED_MAX: u32 = 8192;
+/// What an entry may cost at worst: itself, its row and a version that are not in the cache, a row copied.
+const ENTRY_NS_MAX: u64 = 2_000;
+const _: () = assert!(is_short(EXAMINED_MAX as usize, ENTRY_NS_MAX));
 
 /// What a scan sees: fragment, pending versions of one transaction, primary or backup rules.
 struct Visibility<'a> {

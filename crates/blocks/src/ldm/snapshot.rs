@@ -7,6 +7,8 @@
 //! A snapshot is readable here when it is not below the horizon, nor below the epoch at which this node became a full member (what node
 //! recovery copied is only the newest version of each row), nor below the one at which the table was made.
 
+use std::collections::VecDeque;
+
 use apus_kernel::Context;
 use apus_signal::{
     BlockId, BlockRef, Kind,
@@ -14,10 +16,14 @@ use apus_signal::{
 };
 use apus_types::{Epoch, ErrorCode, PartitionId, TableId};
 
-use super::LocalDataManager;
+use super::{
+    LocalDataManager,
+    ends::{ROW_NS_MAX, is_short},
+};
 
 /// Rows whose old versions are freed in one slice.
-pub const COLLECT_ROWS: usize = 1024;
+pub const COLLECT_ROWS: usize = 256;
+const _: () = assert!(is_short(COLLECT_ROWS, ROW_NS_MAX));
 
 #[derive(Debug, Default)]
 pub(super) struct Epochs {
@@ -30,7 +36,7 @@ pub(super) struct Epochs {
     /// Where this node's history begins.
     base: Epoch,
     /// Fragments that hold old versions.
-    kept: Vec<(TableId, PartitionId)>,
+    kept: VecDeque<(TableId, PartitionId)>,
 }
 
 impl Epochs {
@@ -48,7 +54,7 @@ impl Epochs {
     }
     /// A fragment has its first old version.
     pub fn note_kept(&mut self, table: TableId, partition: PartitionId) {
-        self.kept.push((table, partition));
+        self.kept.push_back((table, partition));
     }
     /// No snapshot is held that this node is too young for.
     pub fn shows_all(&self) -> bool {
@@ -116,12 +122,17 @@ impl LocalDataManager {
     pub(super) fn collect_versions(&mut self) -> bool {
         let mut budget = COLLECT_ROWS;
         let horizon = self.epochs.horizon;
-        let tables = &mut self.tables;
-        self.epochs.kept.retain(|&(table, partition)| {
-            let Some(fragment) = tables.fragment_mut(table, partition) else { return false };
+        for _ in 0..self.epochs.kept.len() {
+            if budget == 0 {
+                break;
+            }
+            let Some(at) = self.epochs.kept.pop_front() else { break };
+            let Some(fragment) = self.tables.fragment_mut(at.0, at.1) else { continue };
             budget -= fragment.collect(horizon, budget);
-            fragment.keeps_versions()
-        });
+            if fragment.keeps_versions() {
+                self.epochs.kept.push_back(at);
+            }
+        }
         budget == 0
     }
 }

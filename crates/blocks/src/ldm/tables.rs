@@ -15,7 +15,10 @@ use apus_types::{
 };
 use prost::Message;
 
-use super::LocalDataManager;
+use super::{
+    LocalDataManager,
+    ends::{ROW_NS_MAX, is_short},
+};
 
 /// Highest table id served: ids are not reused, so this bounds tables ever made, not tables alive.
 pub const TABLE_ID_MAX: u32 = 1 << 20;
@@ -189,6 +192,7 @@ pub struct IndexBuild {
 
 /// Rows indexed in one slice.
 const BUILD_ROWS: usize = 200;
+const _: () = assert!(is_short(BUILD_ROWS, ROW_NS_MAX));
 
 impl LocalDataManager {
     pub(super) fn on_table_ord(

@@ -2,7 +2,7 @@
 //!
 //! Records and entries live in slabs whose memory is reused, so a transaction allocates nothing in steady state.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use apus_signal::{BlockRef, ldm::LdmEnd, view::View};
 use apus_storage::{MemoryManager, VERSION_BYTES, Writers};
@@ -74,8 +74,11 @@ pub struct Trans {
     /// View generation in which it was heard of first: as long as that view stands, no partition has changed its chain.
     pub born: u64,
     pub parts: Vec<Part>,
-    /// How many of its batches wait for a lock.
-    pub waiting: u32,
+    /// Its batches that wait for a lock, by their slots.
+    pub waits: Vec<u32>,
+    /// Rows that it held when others began to wait for them, or held since with others still waiting: these end before its other rows. May name rows that
+    /// nobody waits for any more.
+    pub wanted: BTreeSet<RowAt>,
     /// Bytes of its entries and pending versions, as counted against the limit of a transaction.
     pub bytes: u64,
     /// Results of a one-pass batch, kept until its commit comes back.
@@ -198,7 +201,8 @@ impl Transactions {
                     generation,
                     born: generation,
                     parts: Vec::with_capacity(4),
-                    waiting: 0,
+                    waits: Vec::new(),
+                    wanted: BTreeSet::new(),
                     bytes: 0,
                     results: Vec::new(),
                     result_count: 0,
@@ -232,11 +236,21 @@ impl Transactions {
     pub fn remove(&mut self, at: u32) {
         let trans = &mut self.slots[at as usize];
         assert!(trans.used && trans.parts.is_empty(), "transaction {} removed while it holds rows", trans.id);
-        assert!(trans.waiting == 0, "transaction {} removed while it waits", trans.id);
+        assert!(trans.waits.is_empty(), "transaction {} removed while it waits", trans.id);
         trans.used = false;
+        trans.wanted.clear();
         trans.results.clear();
         self.by_id.remove(&trans.id);
         self.free.push(at);
+    }
+
+    /// A batch of the transaction waits in this slot no more.
+    pub fn end_wait(&mut self, at: u32, slot: u32) {
+        let trans = &mut self.slots[at as usize];
+        let place = trans.waits.iter().position(|&w| w == slot);
+        let place =
+            place.unwrap_or_else(|| panic!("transaction {} knows nothing of the wait in slot {slot}", trans.id));
+        trans.waits.swap_remove(place);
     }
 
     #[inline]

@@ -10,7 +10,7 @@ use apus_signal::{
     takeover::{TakeOverEndRep, TakeOverTransRep},
     view::{NodeState, View},
 };
-use apus_types::{Chain, NodeId, PartitionId, TransId, collections::IdHasher};
+use apus_types::{Chain, NodeId, PartitionId, TransId, collections::IdHasher, hash::SecretHash};
 
 use super::{LocalDataManager, outcome::Outcomes, trans::NONE};
 
@@ -50,6 +50,11 @@ impl LocalDataManager {
         if old.generation == 0 {
             self.outcomes = Outcomes::new(ctx.random());
             self.transactions.seed(ctx.random());
+            assert!(
+                self.tables.iter().all(|t| t.fragments().next().is_none()),
+                "rows are placed before the seed is drawn"
+            );
+            self.secret = SecretHash::new(ctx.random());
         }
         // Those that an operator abandoned may have committed what nobody here knows of.
         let is_resumed = old.generation > 0 && old.lineage != self.view.lineage;
@@ -143,12 +148,10 @@ impl LocalDataManager {
     }
 
     fn drop_orphan_waits(&mut self, ctx: &mut Context<'_>) {
-        for i in 0..self.waiting.len() {
-            let Some(at) = self.waiting[i].as_ref().map(|w| w.trans_at) else { continue };
-            if self.is_orphan(at) {
-                ctx.probe("ldm: wait of a dead coordinator's transaction dropped");
-                self.cancel_wait(i as u32, None, ctx);
-            }
+        let waits = self.transactions.iter().filter(|(at, t)| !t.waits.is_empty() && self.is_orphan(*at));
+        for slot in waits.flat_map(|(_, t)| t.waits.clone()).collect::<Vec<u32>>() {
+            ctx.probe("ldm: wait of a dead coordinator's transaction dropped");
+            self.cancel_wait(slot, None, ctx);
         }
     }
 

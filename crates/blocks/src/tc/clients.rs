@@ -32,6 +32,8 @@ use apus_types::{
     planted::{Bug, planted},
 };
 
+use super::record::link_number;
+
 /// Most transactions of one TC instance that must never begin; a client has at most so many batches unanswered.
 pub const TOMBSTONES_MAX: usize = 65_536;
 /// Of these, most that were left by somebody else than the client whose transaction it is.
@@ -91,10 +93,6 @@ pub(super) struct AskWorkers {
     pub token: u64,
 }
 
-fn slot(node: NodeId) -> usize {
-    usize::from(node.0.wrapping_sub(NodeId::CLIENT_BASE))
-}
-
 impl Clients {
     pub fn new(seed: u64) -> Clients {
         Clients {
@@ -124,7 +122,7 @@ impl Clients {
             return; // a client without an id begins no transactions
         }
         self.link_down(node);
-        let at = slot(node);
+        let at = link_number(node);
         if self.links.len() <= at {
             self.links.resize(at + 1, Link::default());
         }
@@ -135,7 +133,8 @@ impl Clients {
 
     /// `ClientGoneRep`: whatever the link brought has been executed.
     pub fn link_down(&mut self, node: NodeId) {
-        let Some(link) = self.links.get_mut(slot(node)).map(std::mem::take).filter(|link| link.client != 0) else {
+        let Some(link) = self.links.get_mut(link_number(node)).map(std::mem::take).filter(|link| link.client != 0)
+        else {
             return;
         };
         let Some(client) = self.known.get_mut(&link.client) else { return };
@@ -152,11 +151,11 @@ impl Clients {
     /// Whether this link's client is the one that the transaction names.
     #[inline]
     pub fn owns(&self, from: BlockRef, trans: TransId) -> bool {
-        self.links.get(slot(from.node)).is_some_and(|link| link.client == trans.client && link.client != 0)
+        self.links.get(link_number(from.node)).is_some_and(|link| link.client == trans.client && link.client != 0)
     }
     /// The id of the client at this link.
     pub fn client_of(&self, node: NodeId) -> Option<u64> {
-        self.links.get(slot(node)).map(|link| link.client).filter(|client| *client != 0)
+        self.links.get(link_number(node)).map(|link| link.client).filter(|client| *client != 0)
     }
     /// The transaction must not begin any more.
     #[inline]
@@ -169,7 +168,7 @@ impl Clients {
 
     /// Older links of the client that asks over `from` for one of its own transactions; they are of no use any more.
     pub fn older_links(&self, from: NodeId, trans: TransId) -> impl Iterator<Item = NodeId> {
-        let own = self.links.get(slot(from)).copied().unwrap_or_default();
+        let own = self.links.get(link_number(from)).copied().unwrap_or_default();
         let links = self.known.get(&own.client).filter(|_| own.client == trans.client).map(|c| c.links.as_slice());
         links.unwrap_or(&[]).iter().filter(move |l| l.1 < own.opened).map(|l| l.0)
     }
@@ -179,7 +178,7 @@ impl Clients {
         if self.tombstones.contains_key(&trans) {
             return true;
         }
-        let own = self.links.get(slot(from)).is_some_and(|link| link.client == trans.client);
+        let own = self.links.get(link_number(from)).is_some_and(|link| link.client == trans.client);
         if self.tombstones.len() >= TOMBSTONES_MAX || (!own && self.foreign >= FOREIGN_MAX) {
             return false;
         }

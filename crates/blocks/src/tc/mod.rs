@@ -198,8 +198,8 @@ impl TransactionCoordinator {
     fn on_client_gone(&mut self, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
         let client = NodeId(apus_signal::Reader::new(body).u16()?);
         self.clients.link_down(client);
-        for at in self.transactions.of_client(client) {
-            self.transactions.get_mut(at).client = None;
+        while let Some(at) = self.transactions.of_client(client) {
+            self.transactions.forget_client(at);
             if self.transactions.get(at).may_abort() {
                 ctx.probe("tc: client gone amid a transaction");
                 self.start_abort(at, ErrorCode::LinkLost, ctx);

@@ -98,6 +98,9 @@ pub struct Trans {
     pub id: TransId,
     /// `None`: gone, or the transaction was taken over.
     pub client: Option<BlockRef>,
+    /// Its neighbours in the list of its client's link.
+    younger: u32,
+    older: u32,
     pub state: State,
     pub participants: Vec<Participant>,
     pub next_batch: u32,
@@ -236,6 +239,16 @@ pub struct Transactions {
     slots: Vec<Trans>,
     free: Vec<u32>,
     by_id: SeededMap<TransId, u32>,
+    /// The youngest transaction of each client's link, by the number of the link.
+    of_links: Vec<u32>,
+}
+
+/// In the lists of links: nobody.
+const NONE: u32 = u32::MAX;
+
+/// The number of a client's link.
+pub fn link_number(client: NodeId) -> usize {
+    usize::from(client.0.wrapping_sub(NodeId::CLIENT_BASE))
 }
 
 impl Transactions {
@@ -266,8 +279,35 @@ impl Transactions {
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Trans)> {
         self.slots.iter().enumerate().filter(|(_, t)| t.used).map(|(i, t)| (i as u32, t))
     }
-    pub fn of_client(&self, client: NodeId) -> Vec<u32> {
-        self.iter().filter(|(_, t)| t.client.is_some_and(|c| c.node == client)).map(|(at, _)| at).collect()
+    /// The youngest one of this client's link.
+    pub fn of_client(&self, client: NodeId) -> Option<u32> {
+        self.of_links.get(link_number(client)).copied().filter(|at| *at != NONE)
+    }
+    fn enlist(&mut self, at: u32, client: BlockRef) {
+        let number = link_number(client.node);
+        if self.of_links.len() <= number {
+            self.of_links.resize(number + 1, NONE);
+        }
+        let older = std::mem::replace(&mut self.of_links[number], at);
+        let trans = &mut self.slots[at as usize];
+        (trans.client, trans.older, trans.younger) = (Some(client), older, NONE);
+        if let Some(older) = self.slots.get_mut(older as usize) {
+            older.younger = at;
+        }
+    }
+    /// Nobody waits for its answers any more.
+    pub fn forget_client(&mut self, at: u32) {
+        let trans = &mut self.slots[at as usize];
+        let (younger, older) = (trans.younger, trans.older);
+        let Some(client) = trans.client.take() else { return };
+        if let Some(older) = self.slots.get_mut(older as usize) {
+            assert!(older.younger == at, "the list of link {client:?} is broken");
+            older.younger = younger;
+        }
+        match self.slots.get_mut(younger as usize) {
+            Some(younger) => younger.older = older,
+            None => self.of_links[link_number(client.node)] = older,
+        }
     }
 
     pub fn create(&mut self, id: TransId, client: Option<BlockRef>, now: u64) -> u32 {
@@ -277,6 +317,8 @@ impl Transactions {
                 self.slots.push(Trans {
                     id,
                     client: None,
+                    younger: NONE,
+                    older: NONE,
                     state: State::Active,
                     participants: Vec::with_capacity(4),
                     next_batch: 1,
@@ -312,7 +354,6 @@ impl Transactions {
         let trans = &mut self.slots[at as usize];
         assert!(!trans.used, "transaction slot given out twice");
         trans.id = id;
-        trans.client = client;
         trans.since = now;
         trans.state = State::Active;
         trans.participants.clear();
@@ -324,6 +365,9 @@ impl Transactions {
         trans.taken_over = false;
         trans.used = true;
         trans.begin_request(0, Asked::Nothing);
+        if let Some(client) = client {
+            self.enlist(at, client);
+        }
         self.by_id.insert(id, at);
         at
     }
@@ -349,7 +393,7 @@ impl Transactions {
         self.held = self.held + now - before;
     }
     /// # Errors
-    /// Bytes that are not counted, or counted twice; a record that is neither used nor free.
+    /// Bytes that are not counted, or counted twice; a record that is neither used nor free, or in the list of another link than its client's.
     pub fn verify(&self) -> Result<(), String> {
         let counted: usize = self.slots.iter().map(|t| t.counted).sum();
         let (all, free, known) = (self.slots.len(), self.free.len(), self.by_id.len());
@@ -357,10 +401,29 @@ impl Transactions {
             let held = self.held;
             return Err(format!("{all} records, {free} free, {known} known; {held} bytes, {counted} counted"));
         }
+        let mut listed = 0;
+        for (number, &first) in self.of_links.iter().enumerate() {
+            let mut at = first;
+            while let Some(trans) = self.slots.get(at as usize) {
+                if !trans.used || trans.client.is_none_or(|c| link_number(c.node) != number) {
+                    return Err(format!(
+                        "transaction {} of {:?} is in the list of link {number}",
+                        trans.id, trans.client
+                    ));
+                }
+                listed += 1;
+                at = trans.older;
+            }
+        }
+        let of_clients = self.iter().filter(|(_, t)| t.client.is_some()).count();
+        if listed != of_clients {
+            return Err(format!("{of_clients} transactions have a client, {listed} are listed"));
+        }
         Ok(())
     }
 
     pub fn remove(&mut self, at: u32) {
+        self.forget_client(at);
         let trans = &mut self.slots[at as usize];
         if std::mem::take(&mut trans.in_flight) {
             self.in_flight.leave(trans.epoch);

@@ -131,8 +131,8 @@ impl TransactionCoordinator {
             Some(at) => at,
             None => self.transactions.create(id, None, ctx.now()),
         };
+        self.transactions.forget_client(at);
         let trans = self.transactions.get_mut(at);
-        trans.client = None;
         trans.taken_over = true;
         trans.state = State::Active;
         trans.participants.clear();

@@ -118,6 +118,33 @@ fn no_epoch_waits_for_the_rows_of_a_commit() {
     }
 }
 
+/// Rows that others wait for end with the first slice, also those that came to a transaction with others still waiting for them.
+#[test]
+fn who_waits_for_a_large_transaction_goes_on_with_its_end() {
+    for seed in 1..=super::seeds(20) {
+        let mut c = slow(seed, 2);
+        assert!(is_committed(&run(&mut c, 1, &every(OpKind::Insert, 10))));
+        let_slices_pass(&mut c);
+        let since = c.now;
+        let first = c.batch(ONE, trans(2), START, 1, &every(OpKind::Update, 1));
+        assert!(matches!(c.wait(first), Answer::Batch { .. }));
+        let second = c.batch(TWO, trans(3), START, 1, &every(OpKind::Update, 1));
+        let row = c.rng.below(ROWS as usize) as i64;
+        c.advance(0, 200);
+        let third = c.batch(ONE, trans(4), START | COMMIT, 1, &[op(OpKind::Update, row, 1)]);
+        c.advance(0, 200);
+        let end = c.end(ONE, Kind::TcCommitReq, trans(2), 0);
+        assert_eq!(c.wait(end), Answer::Committed);
+        assert!(matches!(c.wait(second), Answer::Batch { .. }), "seed {seed}");
+        let end = c.end(TWO, Kind::TcCommitReq, trans(3), 0);
+        assert_eq!(c.wait(end), Answer::Committed);
+        assert!(is_committed(&c.wait(third)), "seed {seed}");
+        assert!(c.now - since < PAUSE_NS, "seed {seed}: a transaction has waited for slices");
+        check_rest(&mut c, &format!("seed {seed}"));
+        assert_eq!(at_primaries(&mut c).iter().flatten().sum::<i64>(), 12 * ROWS + 1, "seed {seed}");
+    }
+}
+
 #[test]
 fn a_rollback_in_slices_leaves_nothing() {
     for seed in 1..=super::seeds(20) {
