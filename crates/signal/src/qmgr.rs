@@ -195,6 +195,9 @@ pub struct PresTakeOverConf {
     pub prepared: Option<View>,
     #[prost(uint64, tag = "4")]
     pub prepared_ballot: u64,
+    /// Of a frozen member: whom it holds for failed, so with whom it may have lost signals.
+    #[prost(message, repeated, tag = "5")]
+    pub failed: Vec<Incarnation>,
 }
 
 /// `ArbitReq`: may these go on without those? Generation 0 asks for a start without all configured nodes.

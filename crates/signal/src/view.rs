@@ -82,6 +82,10 @@ pub struct View {
     /// A node that is slower than the others, and slower than this in milliseconds, leaves. 0: never.
     #[prost(uint32, tag = "21")]
     pub eject_slow_ms: u32,
+    /// Generation of the newest view in which sides met that had lost signals to each other: who executes it, or a later one after an earlier
+    /// one, ends all that was open by take-over, as if every coordinator had died. 0: none.
+    #[prost(uint64, tag = "22")]
+    pub settles: u64,
 }
 
 impl View {
@@ -104,6 +108,10 @@ impl View {
                     .all(|&b| usize::from(u16::from_le_bytes(b)) < view.chains.len()));
         let sizes_ok = (1..=255).contains(&view.instances) && view.chains.len() <= usize::from(limits::PARTITIONS_MAX);
         ids_ok && map_ok && sizes_ok
+    }
+    /// Sides met between the view `old` and this one: what was open then is settled by take-over.
+    pub fn settles_after(&self, old: &View) -> bool {
+        old.generation > 0 && self.settles > old.generation
     }
     /// Lineage and generation: of two views of a cluster the one with the higher point is the newer.
     pub fn point(&self) -> (u64, u64) {

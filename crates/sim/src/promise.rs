@@ -17,6 +17,9 @@
 //! Where data nodes keep their views in files (`files=1`), one kind of round is within the promise that is not by this rule: only processes die,
 //! no group dies out, and the round ends with all of them started again. Whoever is left may have to wait for that, and loses nothing.
 //!
+//! So is a round in which nothing happens but that the network parts node groups from each other: each side lacks a group, and when they meet again all
+//! go on where they were.
+//!
 //! A stall makes everybody silent at once, and a split that nobody is told of and that ends early does so for some. It may cost whomever some side that may go on does without, and never the rest. So it is within
 //! the promise alone, and hardly ever together with something else.
 //!
@@ -43,7 +46,11 @@ const WAYS_NODES_MAX: usize = 12;
 
 /// Why the round is not within the promise; `None`: it is.
 pub fn refusal(settings: &Settings, round: &Round) -> Option<String> {
-    if are_spoken_for(settings, round) { None } else { refusal_by_rule(settings, round) }
+    if are_spoken_for(settings, round) || is_between_groups(settings, round) {
+        None
+    } else {
+        refusal_by_rule(settings, round)
+    }
 }
 
 /// As above, where nobody speaks for the dead.
@@ -114,6 +121,17 @@ fn are_spoken_for(settings: &Settings, round: &Round) -> bool {
         }
     }
     is_only_that && holds_all(settings, &left)
+}
+
+/// Nothing happens but that the network parts node groups from each other: nobody goes on, and all go on where they were when it is whole.
+fn is_between_groups(settings: &Settings, round: &Round) -> bool {
+    let mut hit = round.faults.iter().map(|(_, fault)| fault).filter(|f| !matches!(f, Fault::Client { .. }));
+    let (Some(Fault::Split { side, .. }), None) = (hit.next(), hit.next()) else { return false };
+    let groups = settings.group_members();
+    let has_all = |group: &&BTreeSet<NodeId>| group.iter().all(|n| side.contains(n));
+    let whole = groups.iter().filter(has_all).count();
+    let touched = groups.iter().filter(|group| group.iter().any(|n| side.contains(n))).count();
+    round.then == Then::Heal && whole == touched && whole > 0 && whole < groups.len()
 }
 
 /// How a round may have gone so far.
@@ -337,6 +355,15 @@ mod tests {
     }
 
     #[test]
+    fn groups_that_are_parted_meet_again() {
+        let judge = |round: &str| judge(2, 2, round);
+        assert_eq!(judge("1ms split n1+n2 500ms, 600ms heal"), None);
+        assert_eq!(judge("1ms hush n3+n4+m1 5ms, 600ms heal"), None);
+        assert!(judge("1ms split n1+n2 500ms, 600ms hold").is_some(), "nobody serves meanwhile");
+        assert!(judge("1ms split n1+n2 500ms, 100ms crash n3 1ms, 600ms heal").is_some());
+    }
+
+    #[test]
     fn dead_processes_are_spoken_for_where_views_are_kept() {
         let judge = |replicas: u8, keeps_views: bool, round: &str| {
             let settings = Settings { groups: 1, replicas, mgmts: 1, keeps_views, ..Settings::from_seed(1) };
@@ -397,7 +424,7 @@ mod tests {
             (1, 2, "1ms crash n1 2ms, 1ms crash m1 3ms, 5ms heal"),
             (1, 2, "1ms split m1 2ms, 1ms cut n1 n2 2ms, 3ms heal"),
             (1, 3, "1ms crash n1 2ms, 1ms crash n2 1ms, 30ms heal"),
-            (2, 2, "1ms split n1+n2 2ms, 3ms heal"),
+            (2, 2, "1ms split n1+n2 2ms, 3ms hold"),
             (2, 2, "1ms crash n1 2ms, 1ms cut n1 n2 1ms, 30ms heal"),
             (3, 2, "1ms hush n2+n4+m1 82ms, 84ms crash n4 1ms, 90ms heal"),
             (1, 3, "1ms crash n1 9000ms, 2900ms crash n2 1ms, 9000ms heal"),

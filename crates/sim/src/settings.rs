@@ -29,6 +29,8 @@ const GUESTS_ONE_IN: u64 = 3;
 /// One seed in so many has data nodes that keep nothing in files, and of the others one in so many a round that rests on these.
 const KEEPS_NOTHING_ONE_IN: u64 = 4;
 const ORPHANS_ONE_IN: u64 = 3;
+/// Seeds with several groups and a round in which these are parted.
+const PARTED_ONE_IN: u64 = 3;
 /// One seed in so many changes the schema.
 const CHURN_ONE_IN: u64 = 4;
 
@@ -138,6 +140,10 @@ impl Settings {
             let round = settings.orphans(&mut random);
             let is_promised = promise::refusal(&settings, &round).is_none();
             settings.schedule.0.extend(Some(round).filter(|_| is_promised));
+        }
+        if settings.groups > 1 && random.one_in(PARTED_ONE_IN) {
+            let round = settings.parted(&mut random);
+            settings.schedule.0.push(round);
         }
         settings
     }
@@ -315,6 +321,23 @@ impl Settings {
             }
         }
         Round { faults, end: at + MS * random.below(6_000), then: Then::Heal }
+    }
+    /// The network parts node groups from each other, for a moment or for as long as it takes to freeze.
+    fn parted(&self, random: &mut Random) -> Round {
+        let groups = self.group_members();
+        let kept = random.below(groups.len() as u64) as usize;
+        let is_here = |at: usize, random: &mut Random| at == kept || (groups.len() > 2 && random.one_in(2));
+        let mut side: Vec<NodeId> = Vec::new();
+        for (at, group) in groups.iter().enumerate() {
+            if is_here(at, random) && side.len() + group.len() < self.data_nodes().len() {
+                side.extend(group);
+            }
+        }
+        side.extend(self.mgmt_nodes().into_iter().filter(|_| random.one_in(2)));
+        let (begin, most) = (US * (1 + random.below(100_000)), [100, 700, 2_500][random.below(3) as usize]);
+        let lasts = MS * (1 + random.below(most));
+        let split = Fault::Split { side, lasts, silent: random.one_in(2) };
+        Round { faults: vec![(begin, split)], end: begin + lasts + MS * random.below(500), then: Then::Heal }
     }
     /// Clients lose links with requests on them, to nodes that read these when the clients have asked what became of them.
     fn unlinks(&self, random: &mut Random) -> Round {

@@ -193,10 +193,11 @@ impl Dictionary {
 
     fn on_view(&mut self, view: View, ctx: &mut Context<'_>) {
         let before = self.president();
+        let settles = self.view.as_ref().is_some_and(|old| view.settles_after(old));
         self.view = Some(view);
         self.stop_asking_for_copy();
         let president = self.president();
-        if before != president {
+        if before != president || settles {
             self.coordinator.reset();
             if self.is_president() {
                 self.coordinator.begin_take_over(self.living());

@@ -424,7 +424,9 @@ impl Block for LocalDataManager {
             Kind::LdmPreparedRef => self.on_prepare_refused(&LdmPrepared::decode(body)?, ctx),
             Kind::LdmCommitOrd | Kind::LdmCompleteOrd | Kind::LdmAbortOrd | Kind::LdmAbortConf => {
                 let end = LdmEnd::decode(body)?;
-                if !self.defer(end.generation, envelope, body, ctx) {
+                // Of a coordinator that is gone the gates let nothing pass; one that has lost all it had open in a view still lives.
+                let is_settled = end.generation < self.view.settles && from.block == BlockId::Tc;
+                if !is_settled && !self.defer(end.generation, envelope, body, ctx) {
                     match envelope.kind {
                         Kind::LdmCommitOrd => self.on_commit_ord(&end, ctx),
                         Kind::LdmCompleteOrd => self.on_complete_ord(&end, ctx),

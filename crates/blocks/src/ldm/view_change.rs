@@ -65,6 +65,10 @@ impl LocalDataManager {
         for node in &gone {
             self.left_at[usize::from(node.0)] = self.view.generation;
         }
+        if self.view.settles_after(&old) {
+            ctx.probe("ldm: what all coordinators had open is taken over");
+            self.left_at.fill(self.view.settles);
+        }
         if old.state(self.me.node) != NodeState::Up && self.is_up() {
             self.epochs.begin(ctx.epoch());
         }

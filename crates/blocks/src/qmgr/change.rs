@@ -191,6 +191,7 @@ impl Membership {
         let prepared = checked_view(conf.prepared)?;
         let committed = checked_view(conf.committed)?;
         let next = self.generation() + 1;
+        self.freeze.note_lost(from, &conf.failed);
         let Some(Change { ballot, step: Step::TakeOver(best), yielding, yielded, .. }) = &mut self.change else {
             return Ok(());
         };
@@ -460,8 +461,9 @@ impl Membership {
     // ---- members
 
     /// Lets data-plane signals of the coming view's members pass before the first of them can arrive.
-    fn open_gates(&self, view: &View, ctx: &mut Context<'_>) {
-        for node in view.living().filter(|n| n.node() != self.me && !self.failed.contains(&n.node())) {
+    pub(super) fn open_gates(&self, view: &View, ctx: &mut Context<'_>) {
+        let is_met = view.settles == view.generation;
+        for node in view.living().filter(|n| n.node() != self.me && (is_met || !self.failed.contains(&n.node()))) {
             ctx.accept_from(node.node(), node.incarnation, true);
         }
     }
@@ -650,6 +652,7 @@ impl Membership {
             committed: self.view.clone(),
             prepared: self.prepared.as_ref().map(|p| p.1.clone()),
             prepared_ballot: self.prepared.as_ref().map_or(0, |p| p.0),
+            ..PresTakeOverConf::default()
         };
         self.tell_when_kept(from, Kind::PresTakeOverConf, &conf, ctx);
         Ok(())

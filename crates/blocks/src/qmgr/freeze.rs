@@ -34,7 +34,10 @@ use apus_kernel::{Context, jam};
 use apus_signal::{
     BlockId, BlockRef, DecodeError, Kind,
     mgmt::RegisterRep,
-    qmgr::{Heartbeat, PresTakeOverConf, PresTakeOverReq, ViewCommit, ViewPrep, ViewPrepAnswer, checked_view, encode},
+    qmgr::{
+        Heartbeat, Incarnation, PresTakeOverConf, PresTakeOverReq, ViewCommit, ViewPrep, ViewPrepAnswer, checked_view,
+        encode,
+    },
     view::{NodeState, View, ViewNode},
 };
 use apus_types::NodeId;
@@ -65,6 +68,8 @@ pub(super) struct Freeze {
     returned: BTreeMap<NodeId, u64>,
     /// Processes that speak for members that we hold for failed (`testify`), and when they were heard last.
     witnesses: BTreeMap<NodeId, (u64, u64)>,
+    /// Whom the members that were asked hold for failed.
+    lost_by: BTreeMap<NodeId, BTreeSet<u32>>,
     /// One of those told of an accepted view, which may be committed.
     must_finish: bool,
     /// One of those told of a later view without us; of its other members nobody is known to live.
@@ -85,6 +90,14 @@ impl Freeze {
     }
     pub(super) fn note_accepted(&mut self, by: NodeId, is_any: bool) {
         self.must_finish |= is_any && self.witnesses.contains_key(&by);
+    }
+    pub(super) fn note_lost(&mut self, by: NodeId, failed: &[Incarnation]) {
+        self.lost_by.insert(by, failed.iter().map(|f| f.node).collect());
+    }
+    /// One of the two has lost the other, or has not said that it has not.
+    pub(super) fn have_parted(&self, a: NodeId, b: NodeId) -> bool {
+        let has_lost = |by: NodeId, node: NodeId| self.lost_by.get(&by).is_none_or(|l| l.contains(&node.0.into()));
+        has_lost(a, b) || has_lost(b, a)
     }
     pub(super) fn gives_way_to_others(&self) -> bool {
         self.frozen.as_ref().is_some_and(|f| f.gives_way_to_others)
@@ -165,7 +178,7 @@ impl Membership {
     }
 
     /// Full members that we hold for failed.
-    fn lost_full(&self) -> impl Iterator<Item = &ViewNode> {
+    pub(super) fn lost_full(&self) -> impl Iterator<Item = &ViewNode> {
         self.view.iter().flat_map(full).filter(|n| self.failed.contains(&n.node()))
     }
 
@@ -240,6 +253,11 @@ impl Membership {
         self.lost_full().filter(is_back).map(ViewNode::node).collect()
     }
 
+    /// Its process is dead, and another one speaks for it.
+    pub(super) fn is_witnessed(&self, node: NodeId) -> bool {
+        self.freeze.witnesses.contains_key(&node)
+    }
+
     pub(super) fn holds_every_group(&self, side: &BTreeSet<NodeId>) -> bool {
         let Some(view) = &self.view else { return false };
         let of = |n: &ViewNode| n.group;
@@ -259,7 +277,8 @@ impl Membership {
             && !self.is_resumed()
             && !self.failed.iter().any(is_served)
             && survival::verdict(view, &all) == survival::Verdict::Win;
-        let is_able = is_enough && self.acting_president() == Some(self.me) && self.holds_every_group(&side);
+        let holds_all = self.holds_every_group(&side);
+        let is_able = is_enough && self.acting_president() == Some(self.me) && (holds_all || self.may_meet(&back));
         if !is_able || self.gives_way().is_some() {
             self.freeze.together_since = None;
             return;
@@ -268,7 +287,8 @@ impl Membership {
         let own = view.node(self.me).map_or(0, |n| n.join_order);
         let seniors = self.lost_full().filter(|n| n.join_order < own).count() as u64;
         // Those that are on their way are better asked, too.
-        let grace = if back.len() < self.lost_full().count() { MISSING_NS } else { 0 };
+        // So is who could have all others give way.
+        let grace = if back.len() < self.lost_full().count() || !holds_all { MISSING_NS } else { 0 };
         if now < self.freeze.not_before || now.saturating_sub(since) < grace + seniors * TURN_NS {
             return;
         }
@@ -276,6 +296,7 @@ impl Membership {
         ctx.log(format_args!("meets {back:?} again and asks them to give way"));
         self.freeze.asked_at = now;
         self.freeze.must_finish = false;
+        self.freeze.lost_by.clear();
         self.begin_take_over_with(back, ctx);
     }
 
@@ -289,10 +310,13 @@ impl Membership {
         let Some(base) = &self.view else { return };
         let are_all = !self.freeze.must_finish && self.lost_full().all(|n| back.contains(&n.node()));
         let next = match accepted {
-            Some((_, view)) if !are_all => view,
-            _ => layout::without(base, self.me, |n| self.failed.contains(&n)),
+            Some((_, view)) if !are_all => Some(view),
+            _ if self.holds_every_group(&self.own_side()) => {
+                Some(layout::without(base, self.me, |n| self.failed.contains(&n)))
+            }
+            _ => self.meeting(&back).filter(|_| are_all),
         };
-        if self.is_own_entry(&next) {
+        if let Some(next) = next.filter(|next| self.is_own_entry(next)) {
             self.propose_to(next, back, ctx);
         } else {
             self.give_up_asking(ctx); // who stays in it may finish it
@@ -315,9 +339,11 @@ impl Membership {
         req: PresTakeOverReq,
         ctx: &mut Context<'_>,
     ) -> Result<(), DecodeError> {
-        let base = checked_view(req.committed)?.ok_or(DecodeError)?;
+        let base = checked_view(req.committed.clone())?.ok_or(DecodeError)?;
         if !self.is_on_base_of(from, base, ctx) {
-            return Ok(());
+            // A view in which the sides have met already.
+            let has_met = self.phase == Phase::Member && !self.failed.contains(&from);
+            return if has_met { self.on_take_over_req(from, req, ctx) } else { Ok(()) };
         }
         if !self.freeze.is_frozen() || req.ballot < self.promised || self.is_resumed() {
             self.refuse_to_give_way(from, req.ballot, ctx);
@@ -331,6 +357,7 @@ impl Membership {
             committed: self.view.clone(),
             prepared: self.prepared.as_ref().map(|p| p.1.clone()),
             prepared_ballot: self.prepared.as_ref().map_or(0, |p| p.0),
+            failed: self.failed_list(),
         };
         self.tell_when_kept(from, Kind::PresTakeOverConf, &conf, ctx);
         Ok(())
@@ -390,8 +417,17 @@ impl Membership {
             self.refuse_to_give_way(from, req.ballot, ctx);
             return Ok(());
         }
+        let stays = self.is_own_entry(&next);
+        if stays && !self.is_linked_to_all(&next) {
+            self.refuse_to_give_way(from, req.ballot, ctx);
+            return Ok(());
+        }
         let answer = ViewPrepAnswer { ballot: req.ballot, generation: self.generation(), ..ViewPrepAnswer::default() };
-        ctx.probe("qmgr: a frozen node gives way");
+        if stays {
+            self.open_gates(&next, ctx);
+        } else {
+            ctx.probe("qmgr: a frozen node gives way");
+        }
         self.promised = req.ballot;
         self.change = None;
         self.prepared = Some((req.ballot, next));

@@ -50,6 +50,7 @@ pub fn first(
         arbitrator_incarnation: arbitrator.incarnation,
         lineage,
         tie_breaker: 0,
+        settles: 0,
     };
     view.check().then_some(view)
 }
@@ -103,6 +104,11 @@ pub fn without(base: &View, president: NodeId, gone: impl Fn(NodeId) -> bool) ->
         view.tie_breaker = view.president;
     }
     view
+}
+
+/// Sides meet: without those, and all that was open is settled.
+pub fn settled(base: &View, president: NodeId, gone: impl Fn(NodeId) -> bool) -> View {
+    View { settles: base.generation + 1, ..without(base, president, gone) }
 }
 
 /// Without those, as the first view of another lineage.

@@ -27,6 +27,8 @@
 //!
 //! **Stuck** (`stuck`). A node of which a data worker makes no rounds any more ends itself, if the others can go on without it.
 //!
+//! **Meeting** (`meet`). Sides of which none holds every group go on together, in a view that settles what was open.
+//!
 //! **Forced** (`resume`). An operator makes a frozen side go on in a new lineage, and abandons what the others hold.
 //!
 //! **File** (`keep`, `testify`). What a member promised and accepted is in a file before it is told. The process that is started after its crash
@@ -70,6 +72,7 @@ mod keep;
 mod layout;
 mod lease_end;
 mod leave;
+mod meet;
 mod quorum;
 mod resume;
 mod setting;
@@ -551,6 +554,7 @@ impl Membership {
             self.fence(node, incarnation, ctx);
             self.parted(node, incarnation, ctx);
         }
+        self.reconcile(before.as_ref(), &view, ctx);
         self.phase = Phase::Member;
         self.keeper.before = None;
         self.prepared = None;

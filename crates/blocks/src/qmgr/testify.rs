@@ -49,6 +49,7 @@ impl Membership {
                 committed: Some(base),
                 prepared: before.prepared.clone(),
                 prepared_ballot: before.prepared_ballot,
+                ..PresTakeOverConf::default()
             };
             self.tell_when_kept(from, Kind::PresTakeOverConf, &conf, ctx);
         }

@@ -240,3 +240,72 @@ fn an_arbitrator_that_cannot_write_resigns() {
     c.start_lasting_mgmt(MGMT);
     assert!(c.run_until(1000, |c| members(c, 1) == [1] && serves(c, 1)), "{}", super::tests::details(&c));
 }
+
+/// Sides that are whole node groups: none can go on, and none may give way.
+#[test]
+fn sides_that_are_whole_groups_meet_again() {
+    for (groups, replicas) in [(2u16, 1u16), (2, 2), (3, 2)] {
+        for (apart, arbitrated) in [(300, true), (300, false), (20_000, true), (20_000, false)] {
+            let mut c = started(groups.into(), replicas.into());
+            if !arbitrated {
+                c.kill(MGMT.0);
+            }
+            let nodes = groups * replicas;
+            (1..=replicas).for_each(|a| (replicas + 1..=nodes).for_each(|b| c.separate(a, b)));
+            c.run_ms(apart);
+            assert!((1..=nodes).all(|n| c.stopped(n).is_none() && !serves(&c, n)), "{}", super::tests::details(&c));
+            c.cut.clear();
+            let serve = |c: &Cluster| (1..=nodes).all(|n| serves(c, n));
+            assert!(c.run_until(5000, serve), "{groups} {apart}\n{}", super::tests::details(&c));
+            let view = c.view(nodes).expect("a view");
+            assert_eq!(view.settles > 0, apart > 1_000 || view.generation > 1);
+            c.start_mgmt(MGMT);
+            assert!(c.run_until(5000, |c| is_whole(c, nodes)), "{}", super::tests::details(&c));
+            c.kill(1);
+            let left = |c: &Cluster| (2..=nodes).all(|n| serves(c, n));
+            assert!(replicas == 1 || c.run_until(5000, left), "{}", super::tests::details(&c));
+        }
+    }
+}
+
+/// All apart from each other, in several groups: of each group one stays.
+#[test]
+fn of_groups_in_pieces_one_of_each_stays() {
+    for (groups, replicas) in [(2u16, 2u16), (2, 3), (3, 2)] {
+        let nodes = groups * replicas;
+        let mut c = started(groups.into(), replicas.into());
+        for a in 1..=nodes {
+            (1..=nodes).filter(|b| *b != a).for_each(|b| c.separate(a, b));
+        }
+        c.run_ms(20_000);
+        assert!((1..=nodes).all(|n| c.stopped(n).is_none() && !serves(&c, n)), "{}", super::tests::details(&c));
+        c.cut.clear();
+        let stopped = |c: &Cluster| (1..=nodes).filter(|n| c.stopped(*n).is_some()).collect::<Vec<u16>>();
+        assert!(
+            c.run_until(5000, |c| stopped(c).len() == usize::from(nodes - groups)),
+            "{}",
+            super::tests::details(&c)
+        );
+        stopped(&c).into_iter().for_each(|n| c.rejoin_node(n));
+        assert!(c.run_until(10_000, |c| is_whole(c, nodes)), "{}", super::tests::details(&c));
+    }
+}
+
+/// Whoever leads the meeting dies at any moment of it: the others have met or stay frozen, and nobody is lost.
+#[test]
+fn who_leads_the_meeting_dies() {
+    for rounds in 0..20 {
+        let mut c = started(2, 2);
+        c.keeps_views = true;
+        (1..=2).for_each(|a| (3..=4).for_each(|b| c.separate(a, b)));
+        c.run_ms(20_000);
+        c.cut.clear();
+        assert!(c.run_to(5000, |c| c.processes[&NodeId(1)].log.iter().any(|l| l.contains("asks them"))));
+        c.run_rounds(rounds);
+        c.kill(1);
+        c.run_ms(3_000);
+        assert!((2..=4).all(|n| c.stopped(n).is_none()), "{rounds}\n{}", super::tests::details(&c));
+        let serving = (2..=4).filter(|n| serves(&c, *n)).count();
+        assert!(serving == 0 || serving == 3, "{rounds}: {serving}\n{}", super::tests::details(&c));
+    }
+}

@@ -157,6 +157,10 @@ impl Clients {
     pub fn client_of(&self, node: NodeId) -> Option<u64> {
         self.links.get(link_number(node)).map(|link| link.client).filter(|client| *client != 0)
     }
+    /// All links of clients.
+    pub fn links(&self) -> impl Iterator<Item = NodeId> {
+        self.known.values().flat_map(|client| client.links.iter().map(|link| link.0))
+    }
     /// The transaction must not begin any more.
     #[inline]
     pub fn is_buried(&self, trans: TransId) -> bool {

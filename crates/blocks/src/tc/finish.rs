@@ -279,6 +279,9 @@ impl TransactionCoordinator {
         let conf = LdmPrepared::decode(body)?;
         let Some(at) = self.transactions.find(conf.trans) else { return Ok(()) };
         let trans = self.transactions.get_mut(at);
+        if trans.taken_over {
+            return Ok(()); // asked for before all that was open was settled
+        }
         let found = trans.participants.iter().position(|p| p.chain == conf.chain && p.instance == from.instance);
         let Some(participant) = found else { return Ok(()) };
         if let Some(code) = conf.code {

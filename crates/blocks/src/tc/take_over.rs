@@ -41,6 +41,9 @@ impl TransactionCoordinator {
         for node in &gone {
             self.left_at[usize::from(node.0)] = self.view.generation;
         }
+        if self.view.settles_after(&old) {
+            self.settle(ctx);
+        }
         // A round of take-over in every view: another node may have learned of a failure in this one only. Ends come from every LDM
         // instance and, because an earlier round may be under way, from every TC instance.
         let ends_missing = 2 * self.view.living().count() * self.view.instances as usize;
@@ -66,6 +69,18 @@ impl TransactionCoordinator {
         }
         std::mem::take(&mut self.deferred).replay(self, ctx);
         Ok(())
+    }
+
+    /// Sides met, and whatever was on its way between them may be lost. What is open here is left to the takers, as if this coordinator had died;
+    /// clients lose their links, by which they know that they have to ask.
+    fn settle(&mut self, ctx: &mut Context<'_>) {
+        ctx.probe("tc: all that was open is left to the take-over");
+        self.left_at.fill(self.view.settles);
+        for link in self.clients.links() {
+            ctx.close_link(link);
+        }
+        let own: Vec<u32> = self.transactions.iter().filter(|(_, t)| !t.taken_over).map(|(at, _)| at).collect();
+        own.into_iter().for_each(|at| self.transactions.remove(at));
     }
 
     /// A take-over begins anew with each failure, perhaps at another taker. That a transaction was found committed must not be
