@@ -1,14 +1,17 @@
 # make dev            build and run a cluster on this machine; ARGS="--data-nodes 4" and the like are passed on
 # make test           everything that CI runs but formatting and lints; FULL=1 for the long forms
 # make bench          Apus against MariaDB/InnoDB by sysbench, in the same run (20 minutes; TIME=1 for a quick look)
-# make reliability    what clients feel when real processes break; docs/reliability.md (13 minutes, needs root)
+# make reliability    what clients feel when real processes break; docs/reliability.md (20 minutes, needs root). ROWS="kill-data halves": only
+#                     these, the others stay as measured last; `make reliability-page` writes only the page
+# make kills          500 rounds of kill -9 (ROUNDS=500), at most MINUTES=20 of them; run again, it goes on
+# make fuzz           a million inputs for each decoder that reads from strangers: both sides of the hello, signals, MySQL packets (INPUTS=1000000)
 # make fmt            format all Rust code
 
 TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 PYTHON := $(TARGET)/test-clients/venv/bin/python
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: dev test unit scenarios setup release bench reliability fmt lint
+.PHONY: dev test unit scenarios setup release bench reliability reliability-page kills fuzz fmt lint
 
 dev: release
 	@exec $(TARGET)/release/apus dev $(ARGS)
@@ -32,7 +35,21 @@ bench: setup release
 	@$(PYTHON) scripts/perf/compare.py --write docs/performance.md $(ARGS)
 
 reliability: setup release
-	@$(PYTHON) tests/process/measure.py --write docs/reliability.md $(ARGS)
+	@$(PYTHON) tests/process/measure.py --publish --only "$(ROWS)" $(ARGS)
+
+reliability-page: setup
+	@$(PYTHON) tests/process/measure.py --page
+
+ROUNDS := 500
+MINUTES := 20
+kills: setup release
+	@$(PYTHON) tests/process/measure.py --publish --json --only kills --rounds $(ROUNDS) --minutes $(MINUTES)
+
+INPUTS := 1000000
+fuzz:
+	@APUS_FUZZ_INPUTS=$(INPUTS) cargo test --release -p apus-auth --test handshake garbage
+	@APUS_FUZZ_INPUTS=$(INPUTS) cargo test --release -p apus-signal --test fuzz
+	@APUS_FUZZ_INPUTS=$(INPUTS) cargo test --release -p apus-sql --lib not_panicked_on
 
 fmt:
 	@cargo fmt --all

@@ -10,6 +10,7 @@ from lib.harness import Failure, check, end
 
 from .faults import busy_loops
 from .probe import Probe
+from .results import errors_of
 from .rig import ClusterLost, Rig
 
 SECONDS = 60
@@ -69,6 +70,23 @@ def run(rig, probe, seconds, loops, row, say):
             row["removals"] = row["audit"]["removals"]
 
 
+def felt_by_clients(row):
+    """What the page says of all windows."""
+    windows = row["windows"]
+    if not windows:
+        return None
+    latencies = sorted(w["latency_ms"]["p99"] for w in windows)
+    audit = row["audit"] or {"acknowledged": 0, "lost": {"count": None}}
+    return {
+        "gaps_ms": [w["gap_ms"] for w in windows],
+        "latency_p99_ms": {"p50": latencies[len(latencies) // 2], "max": latencies[-1]},
+        "errors": errors_of(windows),
+        "unknown": sum(w["unknown"] for w in windows),
+        "acknowledged": audit["acknowledged"],
+        "lost": audit["lost"]["count"],
+    }
+
+
 def measure(seconds, loops, say):
     row = {"key": "calm", "wanted_seconds": seconds, "loops": loops, "seconds": 0, "cpu_percent": 0, "load_end": 0, "windows": [],
            "removals": [], "strays": [], "audit": None, "failures": []}
@@ -89,5 +107,6 @@ def measure(seconds, loops, say):
         say(f"calm: {failure}")
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+    row["felt"] = felt_by_clients(row)
     row["goal_met"] = not (row["failures"] or row["removals"] or row["strays"])
     return row

@@ -41,6 +41,10 @@ class Fault:
     all_end: bool = False
     # The status cannot be asked while it lasts.
     blind: bool = False
+    # Nobody is served before it is mended.
+    freezes: bool = False
+    # Takes long, so it is measured only when it is named.
+    only_asked: bool = False
 
 
 # How long a prepared fault gets to be noticed, in seconds.
@@ -96,6 +100,10 @@ def kill_all(r, nodes):
 
 def kill_junior(r):
     kill_all(r, [r.junior()])
+
+
+def kill_in_turn(r):
+    kill_all(r, [r.nth(r.rig.data.values())])
 
 
 def kill_president(r):
@@ -350,10 +358,10 @@ FAULTS = [
     Fault("no-mgmt-kill", "1 x 2, the only management node down, then the node that does not break the tie killed", kill_junior, lose_mgmt, goal=SILENCE,
           shape=(1, 2), blind=True),
     Fault("no-mgmt-freeze", "1 x 2, the only management node down, then the node that breaks the tie killed: the other one freezes until either is back",
-          kill_president, lose_mgmt, shape=(1, 2), blind=True),
+          kill_president, lose_mgmt, shape=(1, 2), blind=True, freezes=True),
     Fault("no-mgmt-reset", "1 x 2, the only management node down, then the connections between the data nodes reset (proxy)", reset_both, lose_mgmt,
           removed=0, goal=CRASH, shape=(1, 2), blind=True, proxied=True),
-    Fault("kill-two-of-three", "1 x 3, two nodes killed at once, the president one of them", kill_two_of_three, removed=2, shape=(1, 3)),
+    Fault("kill-two-of-three", "1 x 3, two nodes killed at once, the president one of them", kill_two_of_three, removed=2, shape=(1, 3), freezes=True),
     Fault("kill-rejoin", "1 x 3, a second node killed while the first is being filled again", kill_second, rejoin_interrupted, removed=2, goal=CRASH,
           shape=(1, 3)),
     Fault("big-commit", "1 x 2, one statement changes a million rows", change_all, fill_big, removed=0, goal=(50, 50), seconds=15, weight=0.5,
@@ -361,6 +369,7 @@ FAULTS = [
     Fault("rolling", "every data node told to end and started again, one after the other without a pause", roll, removed=4, goal=SILENCE, weight=0.5,
           all_end=True),
     Fault("stuck-worker", "a worker of a data node hangs, its heartbeats go on (ptrace)", stick_worker, seconds=9, weight=0.5),
+    Fault("kills", "one data node after the other killed (kill -9), round after round", kill_in_turn, goal=CRASH, only_asked=True),
     Fault("kill-sql", "SQL node killed", kill_sql, removed=0, goal=CRASH),
     Fault("delay", "3 to 7 ms between all data nodes (proxy)", delay_all, removed=0, proxied=True, weight=0.6, seconds=2),
     Fault("narrow", "2 MB/s between all data nodes (proxy)", narrow_all, removed=0, proxied=True, weight=0.6, seconds=2),

@@ -25,13 +25,13 @@ class Probe:
 
     def __enter__(self):
         try:
-            self._answer()
+            self.answer()
         except BaseException:
             self.__exit__()
             raise
         return self
 
-    def _answer(self):
+    def answer(self):
         line = self.process.stdout.readline()
         if not line:
             self.process.wait(10)
@@ -41,16 +41,25 @@ class Probe:
         check("error" not in answer, f"the probe: {answer}")
         return answer
 
-    def ask(self, command):
+    def tell(self, command):
+        """The answer is to be taken later."""
         try:
             self.process.stdin.write(command.encode() + b"\n")
             self.process.stdin.flush()
         except BrokenPipeError:
             pass  # its end is told by the missing answer
-        return self._answer()
+
+    def ask(self, command):
+        self.tell(command)
+        return self.answer()
 
     def window(self, name, seconds, strike=None, lead=0.2):
         """A window of so many seconds with a fault in it, `lead` seconds after its beginning."""
+        self.open_window(name, seconds, strike, lead)
+        return self.ask("end")
+
+    def open_window(self, name, seconds, strike=None, lead=0.2):
+        """The window lasts until the probe is told its end."""
         self.ask(f"begin {name}")
         time.sleep(lead)
         if strike is not None:
@@ -58,7 +67,6 @@ class Probe:
             strike()
             self.ask(f"fault {now}")
         time.sleep(seconds - lead)
-        return self.ask("end")
 
     def audit(self):
         found = self.ask("audit")

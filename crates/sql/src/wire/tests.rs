@@ -9,7 +9,10 @@ use super::packet::{PacketBuffer, PacketReader, push_lenenc_bytes};
 use super::params::{ParamType, ParamValue, decode_params};
 use super::result::{ColumnDef, ColumnType, ResultState, ResultWriter};
 
-const ROUNDS: usize = 10_000;
+/// Inputs of each kind; `make fuzz` gives a million.
+fn rounds() -> usize {
+    std::env::var("APUS_FUZZ_INPUTS").ok().and_then(|n| n.parse().ok()).unwrap_or(10_000)
+}
 
 /// splitmix64: the same bytes in every run.
 struct Random(u64);
@@ -129,7 +132,7 @@ fn valid_packets() -> Vec<Vec<u8>> {
 #[test]
 fn random_bytes_are_refused_not_panicked_on() {
     let mut random = Random(1);
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds() {
         decode_everything(&random.bytes(200));
     }
 }
@@ -138,7 +141,7 @@ fn random_bytes_are_refused_not_panicked_on() {
 fn tampered_packets_are_refused_not_panicked_on() {
     let mut random = Random(2);
     let valid = valid_packets();
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds() {
         let from = random.below(valid.len());
         decode_everything(&random.mutate(&valid[from]));
     }
