@@ -155,6 +155,47 @@ def locks(t, connect):
     two.close()
 
 
+def table_locks(t, connect):
+    one, two = connect(), connect()
+    a, b = Ask(one), Ask(two)
+    with t.case("LOCK TABLES ... READ reads as of one moment and lets others write"):
+        a("CREATE TABLE l (id INT PRIMARY KEY)")
+        a("INSERT INTO l VALUES (1)")
+        a("LOCK TABLES l AS x READ, t READ LOCAL")
+        b("INSERT INTO l VALUES (2)")
+        check_equal(a("SELECT COUNT(*) FROM l"), ((1,),), "rows under the lock")
+        refused(a.cursor, "INSERT INTO l VALUES (3)", 1099)
+        refused(a.cursor, "DELETE FROM l WHERE id = 1", 1099)
+        a("UNLOCK TABLES")
+        check_equal(a("SELECT COUNT(*) FROM l"), ((2,),), "rows behind it")
+        a("INSERT INTO l VALUES (3)")
+        check_equal(b("SELECT COUNT(*) FROM l"), ((3,),), "rows for others")
+        a("BEGIN")
+        a("INSERT INTO l VALUES (4)")
+        a("UNLOCK TABLES")
+        a("ROLLBACK")
+        check_equal(a("SELECT COUNT(*) FROM l"), ((3,),), "UNLOCK TABLES without a lock ended a transaction")
+    with t.case("what would be a lie about locks is warned of or refused"):
+        a("LOCK TABLES `l` WRITE")
+        check_equal([row[1] for row in a("SHOW WARNINGS")], [1235], "warnings")
+        a("INSERT INTO l VALUES (5)")
+        a("UNLOCK TABLES")
+        refused(a.cursor, "LOCK TABLES l READ, t WRITE", 1235)
+        refused(a.cursor, "LOCK TABLES nowhere READ", 1146)
+        refused(a.cursor, "LOCK INSTANCE FOR BACKUP", 1235)
+        refused(a.cursor, "FLUSH TABLES WITH READ LOCK", 1235)
+        refused(a.cursor, "FLUSH LOCAL TABLES l, t FOR EXPORT", 1235)
+        for harmless in ("FLUSH TABLES", "FLUSH PRIVILEGES", "FLUSH LOGS", "FLUSH TABLES l"):
+            a(harmless)
+    with t.case("the hint MAX_EXECUTION_TIME ends a SELECT"):
+        start = time.monotonic()
+        refused(a.cursor, "SELECT /*+ MAX_EXECUTION_TIME(100) */ SLEEP(20)", 3024)
+        check(time.monotonic() - start < 10, "it slept on")
+        a("SELECT /*+ MAX_EXECUTION_TIME(0) */ SLEEP(0.1)")
+    one.close()
+    two.close()
+
+
 def big(t, cluster, connect):
     ask = Ask(connect())
     pid = cluster.describe()["sql"][0]["pid"]
@@ -215,6 +256,7 @@ def main(t):
                 refused(ask.cursor, statement, number)
         ranges(t, ask)
         locks(t, connect)
+        table_locks(t, connect)
         with t.case("SHOW INDEX has numbers where programs count on them"):
             ask.cursor.execute("SHOW INDEX FROM t")
             numbers = {(type(row[1]), type(row[3])) for row in ask.cursor.fetchall()}

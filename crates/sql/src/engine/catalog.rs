@@ -19,7 +19,7 @@ use super::{
 pub const SYSTEM_DATABASE: &str = "apus";
 
 /// A table and the hidden tables of its unique indexes, in the order of its indexes.
-#[derive(Debug)]
+#[derive(PartialEq, Debug)]
 pub struct Table {
     pub schema: TableSchema,
     pub hidden: Vec<Option<Rc<TableSchema>>>,
@@ -60,8 +60,8 @@ impl Catalog {
         self.loaded && client.schema_version() == self.version
     }
 
-    /// Builds the catalog of a dictionary.
-    pub fn from_dictionary(dictionary: &Dictionary) -> Result<Catalog> {
+    /// Builds the catalog of a dictionary. Tables that are as they were in `before` are the same, so that plans made for them stay.
+    pub fn from_dictionary(dictionary: &Dictionary, before: &Catalog) -> Result<Catalog> {
         let bad = || errors::internal("the dictionary does not decode");
         let mut catalog = Catalog { version: dictionary.version, loaded: true, ..Catalog::default() };
         for database in &dictionary.databases {
@@ -82,7 +82,8 @@ impl Catalog {
             let of = |i: &IndexDef| i.hidden_table.and_then(|id| hidden.get(&id).cloned());
             let table = Table { hidden: schema.indexes.iter().map(of).collect(), schema };
             let key = (table.schema.database.clone(), table.schema.name.clone());
-            catalog.tables.insert(key, Rc::new(table));
+            let same = before.tables.get(&key).filter(|known| ***known == table).cloned();
+            catalog.tables.insert(key, same.unwrap_or_else(|| Rc::new(table)));
         }
         catalog.counters = catalog.find(SYSTEM_DATABASE, super::auto_increment::TABLE);
         Ok(catalog)
@@ -91,6 +92,11 @@ impl Catalog {
     pub fn find(&self, database: &str, name: &str) -> Option<Rc<Table>> {
         // The key is a pair of owned strings, so a lookup makes two; plans keep the table, so this is not on the hot path.
         self.tables.get(&(database.to_owned(), name.to_owned())).cloned()
+    }
+    /// The table is still what it was.
+    pub fn has(&self, table: &Rc<Table>) -> bool {
+        let found = self.find(&table.schema.database, &table.schema.name);
+        found.is_some_and(|found| Rc::ptr_eq(&found, table))
     }
     pub fn table(&self, database: &str, name: &str) -> Result<Rc<Table>> {
         if database.eq_ignore_ascii_case(information_schema::DATABASE) {

@@ -18,6 +18,7 @@ use super::{
     errors::{self, Result},
     exec::{Changed, Cluster, change, insert, read},
     expr::{Datum, Kind, env::Env, recycle},
+    hint,
     plan::{self, Plan, Planner, Unplanned, dml::Source},
     plan_cache::{Cached, PlanCache},
     session::{Fail, Prepared, Scratch, Session},
@@ -70,7 +71,7 @@ impl SqlEngine {
         // No dictionary has this version, so the whole one is sent.
         let dictionary = self.client.dictionary(u64::MAX).await.map_err(|e| errors::from_client(&e))?;
         let Some(dictionary) = dictionary else { return Ok(self.catalog.borrow().clone()) };
-        let catalog = Rc::new(Catalog::from_dictionary(&dictionary)?);
+        let catalog = Rc::new(Catalog::from_dictionary(&dictionary, &self.catalog.borrow())?);
         *self.catalog.borrow_mut() = catalog.clone();
         Ok(catalog)
     }
@@ -127,6 +128,7 @@ impl SqlEngine {
             let text = String::from_utf8_lossy(&s.digest.text).into_owned();
             return Box::pin(self.other_statement(session, s, &text, out)).await;
         }
+        session.env.hinted_ms.set(hint::max_execution_ms(sql));
         let mut attempt = 0;
         let mut losses = Losses::new(&self.client);
         loop {
@@ -134,7 +136,7 @@ impl SqlEngine {
             let catalog = self.catalog().await?;
             let flags = u8::from(session.env.variables.only_full_group_by);
             let database = session.env.database.as_deref();
-            let cached = self.plans.borrow_mut().find(&s.digest.text, database, catalog.version, flags);
+            let cached = self.plans.borrow_mut().find(&s.digest.text, database, &catalog, flags);
             let cached = match cached {
                 Some(cached) => cached,
                 None => {
@@ -194,7 +196,9 @@ impl SqlEngine {
         };
         session.warnings.clear();
         if session.read_only && !matches!(plan, Plan::Select(_)) {
-            return Err((errors::read_only_transaction(), false));
+            let locked = plan.tables().next().filter(|_| session.locks_tables);
+            let error = locked.map_or_else(errors::read_only_transaction, |t| errors::locked_to_read(&t.schema.name));
+            return Err((error, false));
         }
         let before = session.savepoint;
         let had_transaction = session.transaction.is_some();
@@ -202,10 +206,11 @@ impl SqlEngine {
         let inside = session.in_transaction();
         session.fix_isolation();
         let start = out.mark();
+        let longest_ms = session.env.hinted_ms.get().unwrap_or(session.env.variables.max_execution_ms);
         if let Plan::Select(_) = plan
-            && session.env.variables.max_execution_ms > 0
+            && longest_ms > 0
         {
-            let longest = std::time::Duration::from_millis(session.env.variables.max_execution_ms);
+            let longest = std::time::Duration::from_millis(longest_ms);
             session.env.deadline.set(std::time::Instant::now().checked_add(longest));
         }
         let done = match plan {
@@ -344,11 +349,20 @@ impl SqlEngine {
             attempt += 1;
             let catalog = self.catalog().await?;
             let statement = session.prepared.get(&id).ok_or_else(|| SqlError::unknown_statement(id, "EXECUTE"))?;
-            let known = statement.plan.as_ref().filter(|(version, database, _)| {
-                *version == catalog.version && *database == session.env.database && !statement.typed_by_params
+            session.env.hinted_ms.set(hint::max_execution_ms(&statement.sql));
+            let known = statement.plan.as_ref().filter(|(version, database, plan)| {
+                let is_of = *version == catalog.version || plan.tables().all(|t| catalog.has(t));
+                is_of && *database == session.env.database && !statement.typed_by_params
             });
             let plan = match known {
-                Some((_, _, plan)) => plan.clone(),
+                Some((version, _, plan)) => {
+                    let (is_older, plan) = (*version != catalog.version, plan.clone());
+                    let kept = session.prepared.get_mut(&id).filter(|_| is_older);
+                    if let Some((version, ..)) = kept.and_then(|statement| statement.plan.as_mut()) {
+                        *version = catalog.version;
+                    }
+                    plan
+                }
                 None => {
                     let mut plain = Digest::default();
                     plain.scan(&statement.sql, Form::Plain)?;
@@ -457,6 +471,7 @@ impl Engine for SqlEngine {
             transaction: None,
             explicit: false,
             read_only: false,
+            locks_tables: false,
             repeatable_read: None,
             next_repeatable_read: None,
             snapshot: None,

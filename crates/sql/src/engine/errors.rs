@@ -186,6 +186,10 @@ pub fn read_only_transaction() -> SqlError {
     error(1792, b"25006", "Cannot execute statement in a READ ONLY transaction.".into())
 }
 
+pub fn locked_to_read(table: &str) -> SqlError {
+    error(1099, b"HY000", format!("Table '{table}' was locked with a READ lock and can't be updated"))
+}
+
 /// MySQL's number and state for each of ours.
 fn number_of(code: ErrorCode) -> (u16, &'static [u8; 5]) {
     match code {

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use apus_types::{collections::FixedMap, hash::hash_key};
 
-use super::plan::Plan;
+use super::{catalog::Catalog, plan::Plan};
 
 /// Most plans kept per thread; at the limit all are dropped, which costs one planning each.
 pub const PLANS_MAX: usize = 10_000;
@@ -27,6 +27,13 @@ struct Entry {
     cached: Cached,
 }
 
+impl Entry {
+    fn is_of(&self, catalog: &Catalog) -> bool {
+        self.version == catalog.version
+            || matches!(&self.cached, Cached::Plan(plan) if plan.tables().all(|t| catalog.has(t)))
+    }
+}
+
 #[derive(Default)]
 pub struct PlanCache {
     entries: FixedMap<u64, Entry>,
@@ -35,13 +42,15 @@ pub struct PlanCache {
 }
 
 impl PlanCache {
-    pub fn find(&mut self, text: &[u8], database: Option<&str>, version: u64, flags: u8) -> Option<Cached> {
-        let found = self.entries.get(&hash_key(text)).filter(|e| {
-            e.version == version && e.flags == flags && e.database.as_deref() == database && e.text.as_ref() == text
+    /// A plan of an older dictionary stays while its tables are what they were.
+    pub fn find(&mut self, text: &[u8], database: Option<&str>, catalog: &Catalog, flags: u8) -> Option<Cached> {
+        let found = self.entries.get_mut(&hash_key(text)).filter(|e| {
+            e.flags == flags && e.database.as_deref() == database && e.text.as_ref() == text && e.is_of(catalog)
         });
         match found {
             Some(e) => {
                 self.hits += 1;
+                e.version = catalog.version;
                 Some(e.cached.clone())
             }
             None => {

@@ -73,6 +73,8 @@ pub struct Session {
     /// BEGIN was given.
     pub explicit: bool,
     pub read_only: bool,
+    /// LOCK TABLES ... READ began the open transaction.
+    pub locks_tables: bool,
     /// Of the open transaction, from its first statement on: plain SELECTs read at its snapshot.
     pub repeatable_read: Option<bool>,
     /// SET TRANSACTION without a scope: of the next transaction.
@@ -145,6 +147,7 @@ impl Session {
         self.transaction = None;
         self.explicit = false;
         self.read_only = false;
+        self.locks_tables = false;
         self.repeatable_read = None;
         self.snapshot = None;
         self.wrote.clear();

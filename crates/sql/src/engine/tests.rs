@@ -12,6 +12,7 @@ use super::{
     dispatch::plan_text,
     expr::{Builder, Context, Datum, env::Env},
     plan::Plan,
+    plan_cache::{Cached, PlanCache},
     token::Tokens,
 };
 
@@ -42,7 +43,34 @@ fn catalog() -> Catalog {
         tables: vec![table(sbtest, 1), table(pair, 2)],
         ..Dictionary::default()
     };
-    Catalog::from_dictionary(&dictionary).unwrap()
+    Catalog::from_dictionary(&dictionary, &Catalog::default()).unwrap()
+}
+
+#[test]
+fn a_definition_drops_the_plans_of_its_table_only() {
+    let dictionary = |version, other: &str| Dictionary {
+        version,
+        databases: vec![apus_signal::dict::DatabaseMessage { name: "d".into(), collation: 45 }],
+        tables: vec![table("CREATE TABLE a (id INT PRIMARY KEY)", 1), table(other, 2)],
+        ..Dictionary::default()
+    };
+    let mut plans = PlanCache::default();
+    let first =
+        Catalog::from_dictionary(&dictionary(1, "CREATE TABLE b (id INT PRIMARY KEY)"), &Catalog::default()).unwrap();
+    let texts =
+        ["select * from a where id = 1", "insert into b select id from a", "insert into a values (1)", "select 1"];
+    for text in texts {
+        let plan = plan_text(&first, &env(), text, Vec::new()).unwrap();
+        plans.put(text.as_bytes(), Some("d"), first.version, 0, Cached::Plan(Rc::new(plan)));
+    }
+    let changed = dictionary(2, "CREATE TABLE b (id INT PRIMARY KEY, v INT)");
+    let second = Catalog::from_dictionary(&changed, &first).unwrap();
+    let kept = texts.map(|text| plans.find(text.as_bytes(), Some("d"), &second, 0).is_some());
+    assert_eq!(kept, [true, false, true, true]);
+    // One that was missed while its table was another stays missed.
+    let third = Catalog::from_dictionary(&Dictionary { version: 3, ..changed }, &second).unwrap();
+    assert!(plans.find(texts[0].as_bytes(), Some("d"), &third, 0).is_some());
+    assert!(plans.find(texts[1].as_bytes(), Some("d"), &third, 0).is_none());
 }
 
 /// The chosen path in words.

@@ -7,6 +7,7 @@ use super::{
     exec::next_savepoint,
     expr::{Builder, Context, Datum, Expr},
     session::{Fail, Scratch, Session},
+    table_locks,
     token::Tokens,
     variables::isolation,
 };
@@ -133,13 +134,13 @@ impl SqlEngine {
         } else if t.word("set") {
             self.set(session, text).await?;
         } else if t.word("unlock") {
-            // Ends what LOCK TABLES began, which has ended its transaction already; a later one goes on.
+            self.unlock_tables(session, &mut t).await?;
         } else if t.word("lock") {
-            self.end_transaction(session, true).await?;
+            self.lock_tables(session, &mut t).await?;
         } else if t.word("do") {
             self.evaluate_for_effects(session, text).await?;
         } else if t.word("flush") {
-            // Nothing is cached that FLUSH could write.
+            table_locks::flush(&mut t)?;
         } else if t.word("kill") {
             let query = !t.word("connection") && t.word("query");
             let id = t.number()?.parse::<u32>().unwrap_or(0);
@@ -174,7 +175,7 @@ impl SqlEngine {
         Ok(())
     }
 
-    async fn begin(&self, session: &mut Session, read_only: bool) -> Result<()> {
+    pub(super) async fn begin(&self, session: &mut Session, read_only: bool) -> Result<()> {
         self.end_transaction(session, true).await?;
         session.explicit = true;
         session.read_only = read_only || session.env.variables.read_only;
@@ -182,7 +183,7 @@ impl SqlEngine {
     }
 
     /// WITH CONSISTENT SNAPSHOT: the transaction reads as of now, whatever the isolation level of the session.
-    async fn begin_at_snapshot(&self, session: &mut Session) -> Result<()> {
+    pub(super) async fn begin_at_snapshot(&self, session: &mut Session) -> Result<()> {
         session.fix_isolation();
         session.repeatable_read = Some(true);
         match session.reading_at(&self.client).await {

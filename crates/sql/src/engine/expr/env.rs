@@ -40,6 +40,8 @@ pub struct Env {
     interrupt: Arc<Interrupt>,
     /// When a SELECT has taken as long as max_execution_time lets it.
     pub deadline: Cell<Option<Instant>>,
+    /// What the statement's hint says in place of max_execution_time, in milliseconds.
+    pub hinted_ms: Cell<Option<u64>>,
     /// Seconds that SLEEP asked for, waited for when the statement is done.
     pub sleep_seconds: Cell<f64>,
 }
@@ -66,6 +68,7 @@ impl Env {
             regex: RefCell::default(),
             interrupt,
             deadline: Cell::new(None),
+            hinted_ms: Cell::new(None),
             sleep_seconds: Cell::new(0.0),
         }
     }
@@ -77,6 +80,7 @@ impl Env {
         self.notes.borrow_mut().clear();
         self.interrupt.reset();
         self.deadline.set(None);
+        self.hinted_ms.set(None);
     }
     /// Whether the statement may go on; asked between batches of rows.
     ///

@@ -32,6 +32,25 @@ pub enum Plan {
     Delete(Box<Delete>),
 }
 
+impl Plan {
+    /// The tables it was made for.
+    pub fn tables(&self) -> impl Iterator<Item = &Rc<Table>> {
+        let (written, read) = match self {
+            Plan::Select(select) => (None, select.table.as_ref()),
+            Plan::Insert(insert) => {
+                let read = match &insert.source {
+                    dml::Source::Select(select) => select.table.as_ref(),
+                    dml::Source::Values(_) => None,
+                };
+                (Some(&insert.table), read)
+            }
+            Plan::Update(update) => (Some(&update.table), None),
+            Plan::Delete(delete) => (Some(&delete.table), None),
+        };
+        written.into_iter().chain(read)
+    }
+}
+
 /// What planning needs to know.
 pub struct Planner<'a> {
     pub catalog: &'a Catalog,

@@ -1,0 +1,85 @@
+//! LOCK TABLES, UNLOCK TABLES and FLUSH: what they promise here, and what is refused.
+//!
+//! `LOCK TABLES ... READ [LOCAL]` promises that the tables do not change for this session. A read-only transaction at a snapshot of all tables gives that
+//! and keeps nobody from writing; whoever dumps tables asks for no more. It ends with UNLOCK TABLES or with the transaction.
+//!
+//! `LOCK TABLES ... WRITE` promises that nobody else reads or writes. Nothing here does that. Every dump has it before its rows, where it only makes
+//! InnoDB faster, so it is taken with a warning. `FLUSH TABLES WITH READ LOCK` promises to several sessions at once that nobody writes, and a backup tool
+//! that believes it writes down rows of different times: refused.
+
+use super::{
+    dispatch::SqlEngine,
+    errors::{self, Result},
+    session::Session,
+    token::Tokens,
+};
+
+impl SqlEngine {
+    /// Behind LOCK.
+    pub(super) async fn lock_tables(&self, session: &mut Session, t: &mut Tokens) -> Result<()> {
+        if !t.word("tables") && !t.word("table") {
+            return Err(errors::not_supported("LOCK INSTANCE"));
+        }
+        let catalog = self.catalog().await?;
+        let (mut reads, mut writes) = (false, false);
+        loop {
+            let (database, name) = t.name()?;
+            let database = database.or_else(|| session.env.database.clone()).ok_or_else(errors::no_database)?;
+            catalog.table(&database, &name)?;
+            let is_kind = |t: &Tokens| ["read", "write", "low_priority"].iter().any(|word| t.peek_word(word));
+            if t.word("as") || !is_kind(t) {
+                t.identifier()?;
+            }
+            if t.word("read") {
+                t.word("local");
+                reads = true;
+            } else {
+                t.word("low_priority");
+                t.expect("write")?;
+                writes = true;
+            }
+            if !t.symbol(',') {
+                break;
+            }
+        }
+        t.end()?;
+        if reads && writes {
+            return Err(errors::not_supported("LOCK TABLES of some tables to read and others to write"));
+        }
+        self.end_transaction(session, true).await?;
+        if writes {
+            let warning = "LOCK TABLES ... WRITE keeps no other session away; lock rows with SELECT ... FOR UPDATE in a transaction";
+            session.warn("Warning", 1235, warning);
+            return Ok(());
+        }
+        self.begin(session, true).await?;
+        self.begin_at_snapshot(session).await?;
+        session.locks_tables = true;
+        Ok(())
+    }
+
+    /// Behind UNLOCK. Without locks it does nothing, and a transaction that is open goes on.
+    pub(super) async fn unlock_tables(&self, session: &mut Session, t: &mut Tokens) -> Result<()> {
+        if !t.word("tables") && !t.word("table") {
+            return Err(errors::not_supported("UNLOCK INSTANCE"));
+        }
+        t.end()?;
+        if session.locks_tables { self.end_transaction(session, true).await } else { Ok(()) }
+    }
+}
+
+/// Behind FLUSH: there is nothing that it could write or forget, and nothing that keeps others from writing.
+pub(super) fn flush(t: &mut Tokens) -> Result<()> {
+    while !t.at_end() {
+        let locks = t.word("with") && t.word("read");
+        if locks || t.word("for") && t.word("export") {
+            return Err(errors::not_supported(
+                "FLUSH TABLES WITH READ LOCK; START TRANSACTION WITH CONSISTENT SNAPSHOT reads all tables as of one moment",
+            ));
+        }
+        if !t.at_end() {
+            t.skip();
+        }
+    }
+    Ok(())
+}
