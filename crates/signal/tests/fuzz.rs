@@ -90,8 +90,8 @@ fn streams_of_frames() {
             let start = stream.len();
             stream.extend_from_slice(&((ENVELOPE_BYTES + body.len()) as u32).to_le_bytes());
             stream.resize(start + ENVELOPE_BYTES, 0);
-            for at in start + 8..stream.len() {
-                stream[at] = [0, 0, 1, random.next() as u8][random.below(4)];
+            for byte in stream.iter_mut().skip(start + 8) {
+                *byte = [0, 0, 1, random.next() as u8][random.below(4)];
             }
             let kind = Kind::ALL[random.below(Kind::ALL.len())] as u16;
             stream[start + 4..start + 6].copy_from_slice(&kind.to_le_bytes());
