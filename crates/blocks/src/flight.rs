@@ -26,6 +26,7 @@ impl InFlight {
             Some(last) if last.0 > epoch => self.enter_old(epoch),
             _ => self.counts.push((epoch, 1)),
         }
+        assert!(epoch > Epoch(0), "a commit without an epoch is under way");
     }
     /// A commit taken over from a dead coordinator has an epoch of the past.
     #[cold]
@@ -41,6 +42,7 @@ impl InFlight {
     pub fn leave(&mut self, epoch: Epoch) {
         let at = self.counts.iter().position(|c| c.0 == epoch);
         let at = at.unwrap_or_else(|| panic!("a commit of epoch {epoch} ended that never began"));
+        assert!(self.counts[at].1 > 0, "epoch {epoch} is counted with nothing under way");
         self.counts[at].1 -= 1;
         if self.counts[at].1 == 0 {
             self.counts.remove(at);

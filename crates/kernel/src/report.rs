@@ -39,13 +39,15 @@ impl Worker {
     pub fn write_trail(&self, out: &mut String) {
         out.push_str("\n== jams, oldest first\n");
         self.write_jams(out);
-        out.push_str("\n== signals, oldest first: ns kind from -> to, epoch, trace, body bytes: fields (of a body that was cut: first bytes)\n");
+        out.push_str("\n== signals, oldest first: ns kind from -> to, epoch, trace, body bytes: fields (of a body that was cut: those that are left, or bytes)\n");
         for s in self.core.signals.iter() {
             let e = &s.envelope;
             let (at, bytes) = (s.at_ns, s.body_bytes);
             let _ = write!(out, "{at} {:?} {:?} -> {:?} {} {:x} {bytes}:", e.kind, e.from, e.to, e.epoch, e.trace);
-            let is_whole = s.body().len() == bytes as usize;
-            match apus_signal::describe(e.kind, s.body()).filter(|_| is_whole) {
+            if s.body().len() < bytes as usize {
+                out.push_str(" (cut)");
+            }
+            match apus_signal::describe(e.kind, s.body()) {
                 Some(fields) => {
                     let _ = write!(out, " {fields}");
                 }

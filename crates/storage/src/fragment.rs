@@ -38,6 +38,7 @@ use crate::{
     hash_index::{HashIndex, prefetch_read},
     memory::{MemoryManager, Region},
     record::{PENDING, RecRef, Records, SAME_ENTRIES, TOMBSTONE},
+    trail::{Point, Trail},
 };
 
 use self::{
@@ -71,6 +72,7 @@ pub struct Fragment {
     hash: HashIndex,
     indexes: Vec<Index>,
     kept: Kept,
+    trail: Trail,
     scratch: Vec<u8>,
     scratch_old: Vec<u8>,
     image: Vec<u8>,
@@ -119,6 +121,7 @@ impl Fragment {
             hash: HashIndex::new(memory.clone())?,
             indexes: Vec::new(),
             kept: Kept::default(),
+            trail: Trail::default(),
             scratch: Vec::new(),
             scratch_old: Vec::new(),
             image: Vec::new(),
@@ -146,6 +149,10 @@ impl Fragment {
     /// Nothing at all is in it, not even what only snapshots see.
     pub fn is_empty(&self) -> bool {
         self.rows == 0
+    }
+    /// What was done last.
+    pub fn trail(&self) -> Trail {
+        self.trail
     }
     pub fn data_bytes(&self) -> u64 {
         self.records.bytes() + self.slots.bytes() as u64
@@ -234,6 +241,7 @@ impl Fragment {
 
     /// Makes the row in a slot that was taken, or gives the slot back.
     fn fill_slot(&mut self, row: RowId, key: &[u8], hash: u64) -> Result<(), ErrorCode> {
+        self.trail.mark(Point::Insert);
         let old = *self.slot(row);
         assert!(!old.used && old.head.is_none() && old.lock == 0, "slot {row:?} is not free: {old:?}");
         let Slot { incomplete, kept_next, .. } = old;
@@ -258,6 +266,12 @@ impl Fragment {
         }
         *self.slot_mut(row) = slot;
         self.rows += 1;
+        assert!(
+            self.hash.len() as u64 == self.rows,
+            "{} rows, {} entries of the hash index",
+            self.rows,
+            self.hash.len()
+        );
         self.count_deleted(false, self.is_deleted(row));
         Ok(())
     }
@@ -354,7 +368,9 @@ impl Fragment {
     /// Puts a version on top of the row, not committed; `None` deletes. The caller holds the row's exclusive lock and names itself:
     /// readers ask [`Writers`] what became of `writer`.
     pub fn push_pending(&mut self, row: RowId, image: Option<&[u8]>, writer: u64) -> Result<(), ErrorCode> {
+        self.trail.mark(Point::Push);
         let head = self.slot(row).head;
+        assert!(self.slots.is_used(row), "a change of row {row:?}, which does not exist");
         let flags = PENDING | if image.is_none() { TOMBSTONE } else { 0 };
         let record = self.records.alloc(image.unwrap_or(&[]), flags, head, head.is_none())?;
         self.records.set_epoch(record, Epoch(writer));
@@ -494,6 +510,7 @@ impl Fragment {
 
     /// Undoes the newest pending version.
     pub fn pop_pending(&mut self, row: RowId) {
+        self.trail.mark(Point::Undo);
         let head = self.slot(row).head;
         assert!(self.has_pending(row), "undo of a row without a pending version");
         self.slot_mut(row).head = self.records.previous(head);
@@ -538,6 +555,7 @@ impl Fragment {
     /// # Panics
     /// If the row is not deleted, or is locked.
     pub fn evict(&mut self, row: RowId) -> Epoch {
+        self.trail.mark(Point::Evict);
         let slot = *self.slot(row);
         assert!(slot.used, "there is no row {row:?} to be given up");
         assert!(slot.lock == 0, "row {row:?} is replaced by its primary and is locked here: {slot:?}");
@@ -561,12 +579,20 @@ impl Fragment {
     }
 
     fn remove_row(&mut self, row: RowId) {
+        self.trail.mark(Point::Reclaim);
         let slot = *self.slot(row);
         let removed = self.hash.remove(slot.hash, row.0);
         assert!(removed, "a row without hash entry");
+        assert!(slot.used && self.rows > 0, "row {row:?} is removed twice");
         self.free_long_key(&slot);
         self.slots.give_back(row);
         self.rows -= 1;
+        assert!(
+            self.hash.len() as u64 == self.rows,
+            "{} rows, {} entries of the hash index",
+            self.rows,
+            self.hash.len()
+        );
     }
 
     /// The first row at or after `from`, in slot order.
@@ -615,6 +641,7 @@ impl Fragment {
     /// Adds the entries of the rows from `from` on, at most `budget` rows; returns where to go on. Entries that writes have added
     /// meanwhile are left as they are.
     pub fn build_index(&mut self, index: IndexNo, from: RowId, budget: usize) -> Result<Option<RowId>, ErrorCode> {
+        self.trail.mark(Point::Build);
         let Some(i) = self.indexes.iter().position(|i| i.no == index) else { return Err(ErrorCode::IndexNotFound) };
         let mut next = self.next_row(from);
         for _ in 0..budget {

@@ -182,6 +182,7 @@ impl HashIndex {
     /// Splits the next bucket in turn. Without memory the table stays as it is, with longer chains.
     fn split(&mut self) {
         let source = self.buckets.used - self.round;
+        assert!(source < self.round, "bucket {source} is split in a round of {}", self.round);
         if !self.buckets.push(&self.memory) {
             return;
         }
@@ -201,6 +202,7 @@ impl HashIndex {
             let next = chain.next;
             chain = *self.overflow.get(next as usize);
             self.free_overflow.push(next);
+            assert!(self.free_overflow.len() <= self.overflow.used, "an overflow bucket is given back twice");
         }
     }
 
@@ -227,6 +229,7 @@ impl HashIndex {
                     }
                     self.free_overflow.push(empty as u32);
                 }
+                assert!(self.len > 0, "more entries go than came");
                 self.len -= 1;
                 return true;
             }

@@ -9,8 +9,10 @@ mod hash_index;
 mod lock;
 mod memory;
 mod record;
+mod trail;
 
 pub use fragment::{Fragment, FragmentScan, RowId, Writers};
 pub use lock::{Acquire, Grant, LockMode, Locks};
 pub use memory::{MemoryManager, PAGE_BYTES, Priority, Region, RegionLimits, RegionUse};
 pub use record::HEADER_BYTES as VERSION_BYTES;
+pub use trail::{Point, Trail};

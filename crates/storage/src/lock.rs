@@ -99,6 +99,7 @@ impl Locks {
             return Acquire::Waiting;
         }
         let head = &mut self.heads[(*word - 1) as usize];
+        assert!(!head.holders.is_empty(), "a row is locked by nobody, {} wait", head.queue.len());
         let holds = head.holders.contains(&owner);
         if holds && (head.exclusive || mode == LockMode::Shared) {
             return Acquire::AlreadyHeld;
@@ -167,6 +168,12 @@ impl Locks {
             }
             granted.push(Grant { owner: first.owner, waiter: first.waiter });
         }
+        assert!(!head.exclusive || head.holders.len() <= 1, "a row is held exclusively by {:?}", head.holders);
+        assert!(
+            !head.holders.is_empty() || head.queue.is_empty(),
+            "{} wait for a row that nobody holds",
+            head.queue.len()
+        );
         if head.queue.is_empty() && (head.holders.is_empty() || (head.exclusive && head.holders.len() == 1)) {
             *word = head.holders.first().map_or(0, |&h| SOLE | h);
             head.holders.clear();
@@ -181,7 +188,9 @@ impl Locks {
             (self.heads.len() - 1) as u32
         });
         *word = number + 1;
-        &mut self.heads[number as usize]
+        let head = &mut self.heads[number as usize];
+        assert!(head.holders.is_empty() && head.queue.is_empty(), "head {number} of a lock is given out twice");
+        head
     }
 
     /// The mode in which the owner holds the row, if it does.

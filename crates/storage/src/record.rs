@@ -24,6 +24,8 @@ pub const TOMBSTONE: u8 = 2;
 /// The version has exactly the index entries of the one right below it (no index changed). To be dropped or worked out anew wherever
 /// another version comes to stand below.
 pub const SAME_ENTRIES: u8 = 4;
+/// Only in records that are free.
+const FREED: u8 = 128;
 
 /// Sizes that divide a page with little waste.
 const CLASSES: [u32; 24] = [
@@ -136,6 +138,8 @@ impl Records {
             offset
         };
         slab.used += 1;
+        assert!(offset + CLASSES[class] <= PAGE_BYTES as u32, "a record at {offset} goes beyond its page");
+        assert!(slab.used * CLASSES[class] <= slab.fresh, "{} records in {} bytes", slab.used, slab.fresh);
         if slab.free == NO_OFFSET && (slab.fresh + CLASSES[class]) as usize > PAGE_BYTES {
             slab.listed = NO_PAGE;
             self.with_room[class].pop();
@@ -182,6 +186,7 @@ impl Records {
     }
 
     pub fn free(&mut self, at: RecRef) {
+        assert!(!at.is_none() && self.count > 0, "a record is freed that does not exist: {at:?}");
         self.count -= 1;
         if at.0 & LARGE != 0 {
             let number = ((at.0 & !LARGE) >> 32) as usize - 1;
@@ -195,8 +200,11 @@ impl Records {
         let slab = &mut self.pages[number];
         let class = usize::from(slab.class);
         let page = slab.page.as_mut().expect("record freed in a page that was given back");
+        assert!(page[at.offset() + 20] & FREED == 0, "record {at:?} is freed twice");
+        page[at.offset() + 20] = FREED;
         page[at.offset()..at.offset() + 4].copy_from_slice(&slab.free.to_le_bytes());
         slab.free = at.offset() as u32;
+        assert!(slab.used > 0 && (at.offset() as u32) < slab.fresh, "a record is freed where none was made: {at:?}");
         slab.used -= 1;
         if slab.listed == NO_PAGE {
             slab.listed = self.with_room[class].len() as u32;
@@ -212,7 +220,9 @@ impl Records {
         let slab = &mut self.pages[number];
         let (class, place) = (usize::from(slab.class), slab.listed as usize);
         let page = slab.page.take().expect("page given back twice");
-        self.with_room[class].swap_remove(place);
+        assert!(slab.used == 0, "a page with {} records is given back", slab.used);
+        let listed = self.with_room[class].swap_remove(place);
+        assert!(listed as usize == number, "page {number} is listed where {listed} is");
         if let Some(&moved) = self.with_room[class].get(place) {
             self.pages[moved as usize].listed = place as u32;
         }

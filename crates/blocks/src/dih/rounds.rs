@@ -66,6 +66,7 @@ impl Distribution {
 
     fn start_round(&mut self, ctx: &mut Context<'_>) {
         let Some(view) = &self.view else { return };
+        assert!(self.rounds.missing.is_empty(), "a round begins amid another: {:?}", self.rounds);
         ctx.raise_epoch(Epoch(ctx.epoch().0 + 1));
         let rounds = &mut self.rounds;
         rounds.round += 1;
@@ -99,6 +100,7 @@ impl Distribution {
         let rounds = &mut self.rounds;
         let Some(at) = rounds.missing.iter().position(|&n| n == from) else { return };
         rounds.missing.swap_remove(at);
+        assert!(rep.oldest < rounds.epoch, "node {from} promises epoch {}, and that is not complete", rep.oldest);
         rounds.oldest = Some(rounds.oldest.map_or(rep.oldest, |o| o.min(rep.oldest)));
         rounds.short_of_memory |= rep.short_of_memory;
         if planted(Bug::DrainNotAwaited) {
@@ -114,7 +116,9 @@ impl Distribution {
             ctx.probe("dih: snapshots are given up because memory is short");
             horizon.0 += (rounds.complete.0 - horizon.0) / 4 + 1;
         }
-        rounds.horizon = horizon.min(rounds.complete);
+        assert!(rounds.complete < rounds.epoch, "epoch {} is complete and current", rounds.epoch);
+        let before = std::mem::replace(&mut rounds.horizon, horizon.min(rounds.complete));
+        assert!(rounds.horizon >= before, "the horizon goes back from {before} to {}", rounds.horizon);
         rounds.settled = true;
         for (from, question) in std::mem::take(&mut self.rounds.questions) {
             self.answer_floor(from, question, ctx);

@@ -69,7 +69,8 @@ impl Snapshots {
     pub fn give_back(&mut self, client: NodeId, request: u64) {
         self.waiting.retain(|w| w.client.node != client || w.request != request);
         if let Some((epoch, _)) = self.held.remove(&(client, request)) {
-            self.by_epoch.remove(&(epoch, client, request));
+            let listed = self.by_epoch.remove(&(epoch, client, request));
+            assert!(listed, "the snapshot {epoch} of {client} is held and not listed");
         }
     }
     pub fn client_gone(&mut self, client: NodeId) {
@@ -85,7 +86,8 @@ impl Snapshots {
         while let Some(&(epoch, client, request)) = self.by_epoch.first().filter(|s| s.0 < self.horizon) {
             self.given_up += 1;
             self.by_epoch.remove(&(epoch, client, request));
-            self.held.remove(&(client, request));
+            let held = self.held.remove(&(client, request));
+            assert!(held.is_some(), "the snapshot {epoch} of {client} is listed and not held");
         }
         self.by_epoch.first().map_or(self.complete, |s| s.0.min(self.complete))
     }
@@ -159,6 +161,9 @@ impl Distribution {
         let snapshots = &mut self.snapshots;
         snapshots.complete = snapshots.complete.max(order.complete);
         snapshots.horizon = snapshots.horizon.max(order.horizon);
+        let (complete, horizon) = (snapshots.complete, snapshots.horizon);
+        assert!(horizon <= complete, "the horizon {horizon} is above what is complete, {complete}");
+        assert!(complete < order.epoch, "a round begins in epoch {}, and {complete} is complete", order.epoch);
         let instances = ctx.instances();
         snapshots.draining = Some(Draining { order, missing: 2 * u32::from(instances), short_of_memory: false });
         for instance in 0..instances {
@@ -251,8 +256,13 @@ impl Distribution {
             if w.floor.is_none_or(|floor| floor > complete) {
                 return true;
             }
+            // A client that has used a number twice gets one snapshot.
+            if held.contains_key(&(w.client.node, w.request)) {
+                return false;
+            }
             held.insert((w.client.node, w.request), (complete, now));
-            by_epoch.insert((complete, w.client.node, w.request));
+            let fresh = by_epoch.insert((complete, w.client.node, w.request));
+            assert!(fresh, "the snapshot {complete} of {} was listed and not held", w.client.node);
             let conf = SnapshotConf { request: w.request, epoch: complete };
             ctx.send(w.client, Kind::SnapshotConf, |b| conf.encode(b));
             false

@@ -16,7 +16,7 @@ use std::{
     ops::Bound::{Excluded, Unbounded},
 };
 
-use apus_kernel::Context;
+use apus_kernel::{Context, jam};
 use apus_signal::{
     BlockRef, DecodeError, Kind,
     copy::{COPY_BYTES, COPY_WINDOW, COPY_WINDOW_BUSY, CopiedRow, CopyFrag, CopyRowsConf, CopyRowsOrd},
@@ -117,6 +117,7 @@ impl LocalDataManager {
         ctx: &mut Context<'_>,
     ) -> Result<(), DecodeError> {
         let req = CopyFrag::decode(body)?;
+        jam!(ctx);
         let may_copy = req.generation <= self.view.generation && self.is_primary(req.partition);
         if !may_copy || ctx.fault("ldm.refuse_copy") {
             ctx.probe("ldm: copy of a partition refused");
@@ -155,6 +156,7 @@ impl LocalDataManager {
 
     /// Sliced work: index builds, freeing of old versions and copying, one slice of each, then again after whatever else is waiting.
     pub(super) fn on_continue(&mut self, ctx: &mut Context<'_>) {
+        jam!(ctx);
         self.continuing = false;
         let mut again = self.continue_index_build(ctx);
         again |= self.collect_versions();
@@ -172,6 +174,7 @@ impl LocalDataManager {
         let mut under_way: u32 = self.copy_jobs.iter().map(|job| job.outstanding).sum();
         for i in (0..self.copy_jobs.len()).rev() {
             let mut job = self.copy_jobs.swap_remove(i);
+            assert!(job.early.is_empty(), "rows copied by a batch were not sent with it: {job:?}");
             under_way -= job.outstanding;
             let slice = self.copy_slice(&mut job, window.saturating_sub(under_way), slice_rows, ctx);
             under_way += job.outstanding;
@@ -183,6 +186,7 @@ impl LocalDataManager {
                 }
                 Slice::WindowFull => {}
                 Slice::Finished => {
+                    assert!(job.locked.is_empty() && job.outstanding == 0, "a copy ends with rows to come: {job:?}");
                     let conf = CopyFrag { generation: job.generation, partition: job.partition };
                     ctx.send(job.reply_to, Kind::CopyFragConf, |out| conf.encode(out));
                     continue;
@@ -349,7 +353,6 @@ impl LocalDataManager {
             return;
         }
         let Some(fragment) = self.tables.get(table).and_then(|t| t.fragment(partition)) else { return };
-        assert!(!fragment.has_pending(row), "row {at:?} has a new holder and somebody else's change");
         let mut early = std::mem::take(&mut self.copy_jobs[i].early);
         if early.last().is_none_or(|rows| rows.table != table || rows.bytes.len() >= COPY_BYTES) {
             early.push(Rows { table, count: 0, bytes: Vec::new() });

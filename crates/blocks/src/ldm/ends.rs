@@ -92,6 +92,11 @@ impl LocalDataManager {
         assert!(!part.aborted && part.undo.is_none(), "{id} commits on {chain:?}, where it is undone");
         assert!(!part.committed, "{id} commits twice on {chain:?}");
         assert!(part.refused.is_none(), "{id} commits on {chain:?}, which has refused it");
+        assert!(
+            !part.whole && !part.complete && !part.queued,
+            "{id} commits on {chain:?} and has ended there: {part:?}"
+        );
+        assert!(epoch > Epoch(0), "{id} commits in no epoch");
         (part.committed, part.epoch, part.whole) = (true, epoch, whole);
         if whole {
             self.end_part(at, chain, ctx);
@@ -119,6 +124,7 @@ impl LocalDataManager {
     /// Nobody will ask for the part any more: it is forgotten as soon as its rows are stamped.
     pub(super) fn complete_part(&mut self, at: u32, chain: Chain, ctx: &mut Context<'_>) {
         let Some(part) = self.transactions.part_mut(at, chain) else { return };
+        assert!(part.committed, "a part on {chain:?} is complete and not committed");
         part.complete = true;
         if !std::mem::replace(&mut part.whole, true) {
             self.end_part(at, chain, ctx);
@@ -236,9 +242,11 @@ impl LocalDataManager {
     /// All rows of the part are done.
     fn ended(&mut self, at: u32, chain: Chain, ctx: &mut Context<'_>) {
         let Some(part) = self.transactions.part_mut(at, chain) else { return };
+        assert!(part.committed != part.aborted, "a part on {chain:?} has ended both ways or none: {part:?}");
         if part.committed && !part.complete {
             return;
         }
+        assert!(part.undo.is_none() && !part.queued, "a part on {chain:?} has ended amid its slices: {part:?}");
         let answer = part.answer.take();
         self.transactions.drop_part(at, chain);
         self.remove_if_empty(at);
@@ -251,7 +259,7 @@ impl LocalDataManager {
     fn end_row(&mut self, entry: &Entry, at: u32, how: Ended) {
         let Some(fragment) = self.tables.fragment_mut(entry.table, entry.partition) else { return };
         if self.locks.held_mode(fragment.lock_word_of(entry.row), at).is_some() {
-            stamp(fragment, &mut self.epochs, entry.at(), how);
+            stamp(fragment, &mut self.epochs, entry.at(), at, how);
             self.locks.release(fragment.lock_word(entry.row), at, &mut self.granted);
         } else {
             fragment.sub_incomplete(entry.row);
@@ -275,6 +283,12 @@ impl LocalDataManager {
                 entry.write = false;
                 let (table, partition, row) = entry.at();
                 if let Some(fragment) = self.tables.fragment_mut(table, partition) {
+                    let writer = fragment.writer(row).map(Transactions::slot_of);
+                    assert!(
+                        writer == Some(at),
+                        "row {:?} is undone for slot {at}, its change is of {writer:?}",
+                        (table, row)
+                    );
                     fragment.pop_pending(row);
                 }
             }
@@ -378,7 +392,7 @@ impl RowEnds<'_> {
             let how = trans.decided().map_or(Ended::Aborted, Ended::Committed);
             let is_exclusive = self.locks.held_mode(fragment.lock_word_of(row.2), holder) == Some(LockMode::Exclusive);
             if is_exclusive {
-                stamp(fragment, self.epochs, row, how);
+                stamp(fragment, self.epochs, row, holder, how);
             }
             self.locks.release(fragment.lock_word(row.2), holder, self.granted);
             fragment.add_incomplete(row.2);
@@ -389,11 +403,10 @@ impl RowEnds<'_> {
 /// Gives a row's newest change its epoch.
 ///
 /// # Panics
-/// If the row of an aborted transaction is not undone.
-fn stamp(fragment: &mut Fragment, epochs: &mut Epochs, row: RowAt, how: Ended) {
-    if !fragment.has_pending(row.2) {
-        return;
-    }
+/// If the row of an aborted transaction is not undone, or the change is another's than the lock's holder's.
+fn stamp(fragment: &mut Fragment, epochs: &mut Epochs, row: RowAt, holder: u32, how: Ended) {
+    let Some(writer) = fragment.writer(row.2).map(Transactions::slot_of) else { return };
+    assert!(writer == holder, "row {row:?} is stamped for slot {holder}, its change is of slot {writer}");
     match how {
         Ended::Committed(epoch) => {
             if fragment.commit(row.2, epoch, epochs.horizon) {

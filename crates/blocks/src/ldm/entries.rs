@@ -111,6 +111,7 @@ impl Entries {
             (self.chunks.len() - 1) as u32
         });
         let chunk = &mut self.chunks[number as usize];
+        assert!(chunk.used == 0 && chunk.entries.is_empty(), "a chunk that is free has {} entries", chunk.used);
         chunk.entries = vec![FREE; CHUNK];
         for (i, entry) in chunk.entries.iter_mut().enumerate() {
             entry.next = if i + 1 < CHUNK { i as u32 + 1 } else { NONE };
@@ -131,6 +132,11 @@ impl Entries {
         chunk.free = slot.next;
         *slot = entry;
         chunk.used += 1;
+        assert!(
+            (chunk.free == NONE) == (chunk.used == CHUNK as u32),
+            "a chunk of {} has no end of its list",
+            chunk.used
+        );
         if chunk.free == NONE {
             chunk.listed = NONE;
             self.with_room.pop();
@@ -160,9 +166,11 @@ impl Entries {
     #[cold]
     fn give_back(&mut self, number: u32) {
         let chunk = &mut self.chunks[number as usize];
+        assert!(chunk.used == 0, "a chunk with {} entries is given back", chunk.used);
         chunk.entries = Vec::new();
         let place = std::mem::replace(&mut chunk.listed, NONE) as usize;
-        self.with_room.swap_remove(place);
+        let listed = self.with_room.swap_remove(place);
+        assert!(listed == number, "chunk {number} is listed where {listed} is");
         if let Some(&moved) = self.with_room.get(place) {
             self.chunks[moved as usize].listed = place as u32;
         }

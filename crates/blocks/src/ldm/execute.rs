@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use apus_kernel::Context;
+use apus_kernel::{Context, jam};
 use apus_signal::{
     BlockRef, DecodeError, Kind, Reader,
     key_read::Projection,
@@ -99,12 +99,15 @@ impl LocalDataManager {
             ctx.probe("ldm: batch of a removed coordinator dropped");
             return Ok(());
         }
+        jam!(ctx);
         self.counters.batches += 1;
         let mut work = self.idle_work.pop().unwrap_or_default();
         work.begin(req);
         work.trans_at = self.transactions.find_or_create(req.trans, from, req.generation);
         let part = self.transactions.ensure_part(work.trans_at, req.chain);
         assert!(!part.committed && !part.aborted, "a batch of {} comes after its end on {:?}", req.trans, req.chain);
+        assert!(part.undo.is_none(), "a batch of {} comes while it is undone on {:?}", req.trans, req.chain);
+        assert!(!part.one_pass && part.refused.is_none(), "a batch of {} comes behind one that ends it", req.trans);
         work.part = part.number;
         let is_full = ctx.fault("ldm.refuse_memory");
         let progress = if is_full {
@@ -128,6 +131,7 @@ impl LocalDataManager {
 
     /// Continues a batch whose lock was granted.
     pub(super) fn run(&mut self, mut work: Box<Work>, granted: bool, ctx: &mut Context<'_>) {
+        jam!(ctx);
         work.lock_granted = granted;
         let ops = std::mem::take(&mut work.ops);
         let progress = self.execute_ops(&mut work, &ops);
@@ -240,6 +244,7 @@ impl LocalDataManager {
             Lock::Refused if op.flags & NO_WAIT != 0 => return Err(ErrorCode::LockNotAvailable),
             Lock::Refused => return Err(ErrorCode::Overload),
         };
+        assert!(!fresh || !fragment.has_pending(row), "row {at:?} has a new holder and somebody else's change");
         if fresh && !self.copy_jobs.is_empty() {
             self.copy_before_use(at);
         }
@@ -406,7 +411,9 @@ impl LocalDataManager {
     }
 
     fn start_wait(&mut self, mut work: Box<Work>, ctx: &mut Context<'_>) {
+        jam!(ctx);
         self.counters.lock_waits += 1;
+        assert!(work.next_op < work.count, "a batch of {} waits with nothing left to do", work.trans);
         work.deadline = ctx.now() + u64::from(work.lock_wait_ms) * 1_000_000;
         work.report_at = ctx.now() + REPORT_WAIT_NS;
         self.waits += 1;
@@ -423,6 +430,7 @@ impl LocalDataManager {
     }
 
     fn answer(&mut self, work: &mut Work, ctx: &mut Context<'_>) {
+        assert!(work.next_op == work.count, "{} of {} operations are done and answered", work.next_op, work.count);
         let one_pass = work.flags & ONE_PASS != 0 && work.change_count == 0;
         let next = if work.row_count > 0 { self.next_in(work.chain) } else { None };
         let next = if planted(Bug::MiddleReplicaSkipped) && next.is_some() {
@@ -490,8 +498,12 @@ impl LocalDataManager {
 
     /// Commits a one-pass batch at the primary, answers TC and lets the backups complete.
     pub(super) fn finish_one_pass(&mut self, at: u32, chain: Chain, ctx: &mut Context<'_>) {
+        jam!(ctx);
         let (epoch, batch) = match self.transactions.part_mut(at, chain) {
-            Some(part) => (part.epoch, part.batch),
+            Some(part) => {
+                assert!(part.in_flight || part.committed, "a one-pass batch on {chain:?} comes back that never left");
+                (part.epoch, part.batch)
+            }
             None => return,
         };
         self.commit_part(at, chain, epoch, ctx);

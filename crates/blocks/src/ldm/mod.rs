@@ -342,6 +342,7 @@ impl LocalDataManager {
     fn cancel_wait(&mut self, waiting: u32, code: Option<ErrorCode>, ctx: &mut Context<'_>) {
         let Some(work) = self.waiting[waiting as usize].take() else { return };
         self.free_waiting.push(waiting);
+        assert!(self.free_waiting.len() <= self.waiting.len(), "wait {waiting} is given back twice");
         if let Some(i) = self.granted.iter().position(|g| g.waiter == waiting) {
             ctx.probe("ldm: wait cancelled after its grant");
             self.granted.remove(i);
@@ -367,7 +368,9 @@ impl LocalDataManager {
             let grant = &self.granted[i];
             let (owner, waiting) = (grant.owner, grant.waiter);
             i += 1;
-            let Some(work) = self.waiting.get_mut(waiting as usize).and_then(Option::take) else { continue };
+            let work = self.waiting.get_mut(waiting as usize).and_then(Option::take);
+            let work =
+                work.unwrap_or_else(|| panic!("slot {owner} is granted a lock for wait {waiting}, which is over"));
             assert!(work.trans_at == owner, "lock granted to another transaction than the one that waits");
             self.free_waiting.push(waiting);
             self.transactions.end_wait(owner, waiting);
@@ -512,12 +515,13 @@ impl Block for LocalDataManager {
             for (partition, fragment) in table.fragments() {
                 let _ = writeln!(
                     out,
-                    "  fragment {}.{} part {}: {} rows, {} bytes, content {:x}",
+                    "  fragment {}.{} part {}: {} rows, {} bytes, last {:?}, content {:x}",
                     table.schema.database,
                     table.schema.name,
                     partition,
                     fragment.row_count(),
                     fragment.data_bytes(),
+                    fragment.trail().points().collect::<Vec<_>>(),
                     if fragment.row_count() <= HASHED_ROWS_MAX { fragment.content_hash() } else { 0 },
                 );
             }

@@ -124,6 +124,8 @@ impl Outcomes {
         };
         let (word, bit) = bit(trans);
         let chunk = &mut self.chunks[at as usize];
+        let is_its = (chunk.client, chunk.number) == (trans.client, trans.seq / CHUNK);
+        assert!(is_its, "the outcome of {trans} goes to the chunk of {:x}/{}", chunk.client, chunk.number);
         chunk.newest = now;
         chunk.bits[word] |= bit;
         self.last = Some(at);
@@ -167,8 +169,11 @@ impl Outcomes {
                 (self.chunks.len() - 1) as u32
             }
         };
-        self.places.insert((trans.client, trans.seq / CHUNK), at);
+        let known = self.places.insert((trans.client, trans.seq / CHUNK), at);
+        assert!(known.is_none(), "outcomes near {trans} have two chunks, {at} and {known:?}");
         self.order.push_back(at);
+        let (used, free, all) = (self.order.len(), self.free.len(), self.chunks.len());
+        assert!(used + free == all, "{used} chunks of outcomes are used and {free} free, {all} in all");
         let client = self.clients.entry(trans.client).or_default();
         client.chunks += 1;
         client.heard = self.now;
@@ -208,10 +213,12 @@ impl Outcomes {
     }
     fn forget(&mut self, at: u32) {
         let Chunk { client, number, newest, .. } = self.chunks[at as usize];
-        self.places.remove(&(client, number));
+        let known = self.places.remove(&(client, number));
+        assert!(known == Some(at), "chunk {at} of outcomes goes, and is known by {known:?}");
         self.free.push(at);
         self.last = self.last.filter(|last| *last != at);
         let Some(known) = self.clients.get_mut(&client) else { return };
+        assert!(known.chunks > 0, "client {client:x} has fewer chunks of outcomes than go");
         known.chunks -= 1;
         known.newest_lost = known.newest_lost.max(newest);
         if known.chunks == 0 {

@@ -1,6 +1,6 @@
 //! The replica chain: prepare forward, commit backward, abort out and back. What becomes of the rows is in `ends`.
 
-use apus_kernel::Context;
+use apus_kernel::{Context, jam};
 use apus_signal::{
     BlockRef, DecodeError, Kind,
     ldm::{CANCEL_WAIT, LdmEnd, LdmPrepareReq, LdmPrepared, ONE_PASS, PreparedRow},
@@ -25,6 +25,7 @@ impl LocalDataManager {
 
     /// A backup takes over the rows of a batch and passes them on.
     pub(super) fn on_prepare_req(&mut self, req: &LdmPrepareReq<'_>, ctx: &mut Context<'_>) -> Result<(), DecodeError> {
+        jam!(ctx);
         if !self.coordinator_valid(req.tc, req.generation) && !planted(Bug::GateLeftOpen) {
             ctx.probe("ldm: prepare of a removed coordinator dropped");
             return Ok(());
@@ -50,6 +51,8 @@ impl LocalDataManager {
         }
         part.one_pass = one_pass;
         part.epoch = req.epoch;
+        assert!(!part.aborted && part.undo.is_none(), "a prepare of {} comes while it is undone: {part:?}", req.trans);
+        assert!(req.chain.contains(self.me.node), "a prepare of {} for {:?} has come here", req.trans, req.chain);
         let number_of_part = part.number;
         let mut coming = req.rows();
         for (number, row) in req.rows().enumerate() {
@@ -92,9 +95,11 @@ impl LocalDataManager {
     /// Back along the chain to the primary, and from there to TC: a node on the way must not commit the batch in a view that makes it
     /// the last, and of the refusal and such a commit the primary knows which came first.
     fn refuse_one_pass(&mut self, at: u32, batch: u32, chain: Chain, code: ErrorCode, ctx: &mut Context<'_>) {
+        jam!(ctx);
         let trans = self.transactions.get(at);
         let (id, tc) = (trans.id, trans.tc);
         if let Some(part) = self.transactions.part_mut(at, chain) {
+            assert!(!part.committed, "{id} is refused on {chain:?}, where it is committed");
             (part.one_pass, part.refused) = (false, Some(code));
         }
         let to = self.previous_in(chain).map_or(tc, |previous| self.peer(previous));
@@ -176,6 +181,7 @@ impl LocalDataManager {
                 panic!("rule 2 broken: row of table {} is locked by another transaction at a backup", row.table)
             }
         };
+        assert!(!fresh || !fragment.has_pending(slot), "row {place:?} has a new holder and somebody else's change");
         let writer = Transactions::writer(at, part);
         if let Err(code) =
             self.transactions.reserve(at, u64::MAX).and_then(|()| fragment.push_pending(slot, row.image, writer))
@@ -201,6 +207,9 @@ impl LocalDataManager {
     }
 
     pub(super) fn on_commit_ord(&mut self, end: &LdmEnd, ctx: &mut Context<'_>) {
+        jam!(ctx);
+        assert!(end.chain.contains(self.me.node), "the commit of {} on {:?} has come here", end.trans, end.chain);
+        assert!(end.epoch > Epoch(0) && end.epoch <= ctx.epoch(), "{} is committed in {}", end.trans, end.epoch);
         let mut one_pass = false;
         if let Some(at) = self.transactions.find(end.trans)
             && let Some(part) = self.transactions.part_mut(at, end.chain)
@@ -231,6 +240,8 @@ impl LocalDataManager {
     }
 
     pub(super) fn on_abort_ord(&mut self, end: &LdmEnd, ctx: &mut Context<'_>) {
+        jam!(ctx);
+        assert!(end.chain.contains(self.me.node), "the abort of {} on {:?} has come here", end.trans, end.chain);
         if end.savepoint == CANCEL_WAIT {
             if let Some(at) = self.transactions.find(end.trans) {
                 self.cancel_waits_of(at, Some(end.chain), Some(ErrorCode::Deadlock), ctx);
@@ -262,6 +273,7 @@ impl LocalDataManager {
     /// The abort has reached the end of the chain and comes back: the primary gives up its locks last, so that no later change of a
     /// row can reach a backup that still holds the undone one.
     pub(super) fn on_abort_conf(&mut self, end: &LdmEnd, ctx: &mut Context<'_>) {
+        jam!(ctx);
         // Locks go from the end of the chain to its beginning: whoever becomes primary holds them as long as a node behind it may.
         match end.savepoint {
             0 => self.abort_part(end, ctx),

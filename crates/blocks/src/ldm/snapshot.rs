@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 
-use apus_kernel::Context;
+use apus_kernel::{Context, jam};
 use apus_signal::{
     BlockId, BlockRef, Kind,
     epoch::{Drained, EpochOrd},
@@ -78,7 +78,15 @@ impl Epochs {
 
 impl LocalDataManager {
     pub(super) fn on_drain_req(&mut self, order: EpochOrd, ctx: &mut Context<'_>) {
+        jam!(ctx);
         ctx.raise_epoch(order.epoch);
+        assert!(order.complete < order.epoch, "epoch {} is complete and current", order.epoch);
+        assert!(
+            order.horizon <= order.complete,
+            "the horizon {} is above what is complete, {}",
+            order.horizon,
+            order.complete
+        );
         self.epochs.drain = Some(order);
         self.epochs.complete = self.epochs.complete.max(order.complete);
         if order.horizon > self.epochs.horizon {

@@ -184,6 +184,8 @@ impl Transactions {
         let at = match self.free.pop() {
             Some(at) => {
                 let slot = &mut self.slots[at as usize];
+                assert!(!slot.used && slot.parts.is_empty(), "slot {at} is free and holds parts of {}", slot.id);
+                assert!(slot.waits.is_empty() && slot.wanted.is_empty(), "slot {at} is free and {} waits", slot.id);
                 slot.id = id;
                 slot.tc = tc;
                 slot.generation = generation;
@@ -213,7 +215,8 @@ impl Transactions {
                 (self.slots.len() - 1) as u32
             }
         };
-        self.by_id.insert(id, at);
+        let known = self.by_id.insert(id, at);
+        assert!(known.is_none(), "transaction {id} gets slot {at} beside {known:?}");
         at
     }
 
@@ -240,7 +243,8 @@ impl Transactions {
         trans.used = false;
         trans.wanted.clear();
         trans.results.clear();
-        self.by_id.remove(&trans.id);
+        let known = self.by_id.remove(&trans.id);
+        assert!(known == Some(at), "transaction {} has slot {at} and is known by {known:?}", trans.id);
         self.free.push(at);
     }
 
@@ -293,6 +297,7 @@ impl Transactions {
             let part = trans.parts.remove(i);
             assert!(part.head == NONE && part.rows == 0, "a part of {} is dropped with {} rows", trans.id, part.rows);
             assert!(part.undo.is_none(), "a part of {} is dropped while it is undone", trans.id);
+            assert!(!part.queued, "a part of {} is dropped while slices of it are to come", trans.id);
         }
     }
 
@@ -300,6 +305,7 @@ impl Transactions {
     pub fn enter_flight(&mut self, at: u32, chain: Chain, epoch: Epoch, batch: u32) {
         let part = self.ensure_part(at, chain);
         assert!(!part.in_flight, "a one-pass batch is stamped twice");
+        assert!(!part.committed && !part.aborted, "a one-pass batch is stamped after its end: {part:?}");
         (part.one_pass, part.epoch, part.batch, part.in_flight) = (true, epoch, batch, true);
         self.in_flight.enter(epoch);
     }
@@ -329,6 +335,8 @@ impl Transactions {
     /// Room was reserved.
     pub fn push_entry(&mut self, at: u32, chain: Chain, mut entry: Entry, image_bytes: usize, again: bool) {
         let i = self.ensure_part(at, chain);
+        assert!(!i.committed && !i.aborted, "a part that has ended gets a row: {i:?}");
+        assert!((i.head == NONE) == (i.rows == 0), "a part has {} rows, the newest is entry {}", i.rows, i.head);
         entry.next = i.head;
         entry.reach = if i.head == NONE { 0 } else { self.entries.get(entry.next).reach }.max(entry.savepoint);
         let written = if entry.write { VERSION_BYTES + image_bytes } else { 0 };
@@ -353,8 +361,10 @@ impl Transactions {
             return None;
         }
         let entry = *self.entries.get(i);
+        assert!(part.rows > 0, "a part has more rows than were noted");
         part.head = entry.next;
         part.rows -= 1;
+        assert!((part.head == NONE) == (part.rows == 0), "a part has {} rows, the next is {}", part.rows, part.head);
         self.entries.free(i);
         Some(entry)
     }
@@ -382,6 +392,10 @@ impl Transactions {
     /// How pending versions name their writer.
     pub fn writer(at: u32, part: u32) -> u64 {
         u64::from(at) << 32 | u64::from(part)
+    }
+    /// The transaction's slot, of such a name.
+    pub fn slot_of(writer: u64) -> u32 {
+        (writer >> 32) as u32
     }
     /// How the writer of a pending version stands.
     #[inline]

@@ -1,7 +1,7 @@
 //! A new view: chains shrink or grow, dead coordinators' transactions are handed to their takers, one-pass batches whose
 //! successor died go on from here.
 
-use apus_kernel::Context;
+use apus_kernel::{Context, jam};
 use apus_signal::{
     BlockId, BlockRef, DecodeError, Kind,
     ldm::{LdmPrepareReq, ONE_PASS, PreparedRow},
@@ -43,6 +43,7 @@ pub fn departed(old: &View, new: &View) -> impl Iterator<Item = NodeId> {
 impl LocalDataManager {
     pub(super) fn on_view_ord(&mut self, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
         let view = View::from_bytes(body)?;
+        jam!(ctx);
         if view.generation <= self.view.generation {
             return Ok(());
         }
@@ -60,6 +61,10 @@ impl LocalDataManager {
         let is_resumed = old.generation > 0 && old.lineage != self.view.lineage;
         if (old.generation == 0 && self.view.generation > 1) || is_resumed {
             self.outcomes.joined(ctx.now());
+        }
+        for p in (0..self.view.partition_count()).map(PartitionId) {
+            let dead = self.view.chain(p).nodes().find(|&n| !self.view.is_alive(n));
+            assert!(dead.is_none(), "view {} has {dead:?} in the chain of partition {p}", self.view.generation);
         }
         let gone: Vec<NodeId> = departed(&old, &self.view).collect();
         for node in &gone {

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use apus_kernel::Context;
+use apus_kernel::{Context, jam};
 use apus_signal::{
     BlockRef, DecodeError, Kind, Reader,
     codec::Put,
@@ -10,7 +10,7 @@ use apus_signal::{
     tc::{ALLOW_MISSING, COMMIT, Op, OpKind, OpResult, RequestRef, START, TcBatchConf, TcBatchReq},
 };
 use apus_types::{
-    ColumnType, ErrorCode, IndexNo, NodeId, RowLayout, TableId, Value,
+    ColumnType, Epoch, ErrorCode, IndexNo, NodeId, RowLayout, TableId, Value,
     collections::SeededMap,
     hash::hash_key,
     limits::BATCH_OPS_MAX,
@@ -32,7 +32,7 @@ pub(super) struct Scratch {
     results: Vec<u8>,
     /// Per part of a batch: where its next result is, and its number in the part.
     cursors: Vec<(usize, usize)>,
-    /// Entries that the batch has made so far, by table and hash of the key; where each change begins; those that cancel each other.
+    /// Entries that the batch has made so far, by table and hash of the key; where each change begins; those that cancel each other, in order.
     pub made: SeededMap<(TableId, u64), usize>,
     starts: Vec<usize>,
     cancelled: Vec<usize>,
@@ -60,6 +60,7 @@ impl Scratch {
                 }
             }
         }
+        self.cancelled.sort_unstable();
         Ok(())
     }
 }
@@ -78,6 +79,7 @@ impl TransactionCoordinator {
         ctx: &mut Context<'_>,
     ) -> Result<(), DecodeError> {
         let req = TcBatchReq::decode(body)?;
+        jam!(ctx);
         for op in req.ops() {
             op?;
         }
@@ -91,6 +93,8 @@ impl TransactionCoordinator {
             }
         };
         let trans = self.transactions.get_mut(at);
+        assert!(trans.state == State::Active, "{} takes a batch and is {:?}", trans.id, trans.state);
+        assert!(trans.request.outstanding == 0, "{} takes a batch amid another", trans.id);
         trans.begin_request(req.request, Asked::Batch);
         trans.request.flags = req.flags;
         trans.request.savepoint = req.savepoint;
@@ -175,6 +179,9 @@ impl TransactionCoordinator {
             sub.origin.push((number, IndexNo(0)));
             sub.count += 1;
         }
+        let trans = self.transactions.get(at);
+        let parts: usize = trans.subs().iter().map(|s| usize::from(s.count)).sum();
+        assert!(parts == usize::from(req.count), "{} operations of {} are {parts} in parts", req.count, trans.id);
         Ok(())
     }
 
@@ -186,11 +193,14 @@ impl TransactionCoordinator {
         let trans = self.transactions.get_mut(at);
         let request = &mut trans.request;
         let sub = &mut request.subs[sub];
+        assert!(!sub.done, "a part of {} is sent again after its answer", trans.id);
+        assert!(usize::from(sub.count) == sub.origin.len(), "a part of {} with operations of no origin", trans.id);
         sub.retry_at = None;
         let participant = trans.participants[sub.participant];
         let living = participant.chain.retain(|n| self.view.is_alive(n));
         let Some(primary) = living.primary().filter(|_| living.primary() == participant.chain.primary()) else {
             // The primary is gone and with it what the transaction held there.
+            assert!(request.outstanding > 0, "{} has a part that nobody waits for", trans.id);
             sub.done = true;
             request.outstanding -= 1;
             request.failure.get_or_insert(Failure { code: ErrorCode::NodeFailed, op: 0, index: IndexNo(0) });
@@ -216,19 +226,27 @@ impl TransactionCoordinator {
 
     pub(super) fn on_batch_conf(&mut self, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
         let conf = LdmBatchConf::decode(body)?;
+        jam!(ctx);
         let Some(at) = self.transactions.find(conf.trans) else { return Ok(()) };
         let trans = self.transactions.get_mut(at);
         if !matches!(trans.state, State::Active | State::OnePass) {
             return Ok(());
         }
         let Some(sub) = trans.sub_mut(conf.batch) else { return Ok(()) };
+        assert!(conf.count == sub.count, "{} results for the {} operations of a part", conf.count, sub.count);
         sub.done = true;
         sub.results.clear();
         sub.results.extend_from_slice(conf.results);
         let participant = sub.participant;
+        assert!(trans.participants[participant].sent, "{} gets an answer from where nothing was sent", conf.trans);
+        assert!(trans.request.outstanding > 0, "{} gets an answer and waits for none", conf.trans);
         trans.request.outstanding -= 1;
         trans.waits_for.clear();
+        assert!(conf.epoch <= ctx.epoch(), "an answer of epoch {} has come, and it is {}", conf.epoch, ctx.epoch());
         if conf.flags & COMMITTED != 0 {
+            assert!(trans.state == State::OnePass, "{} is committed on the way and is {:?}", conf.trans, trans.state);
+            assert!(trans.request.outstanding == 0, "{} is committed on the way by one of several parts", conf.trans);
+            assert!(conf.epoch > Epoch(0), "{} is committed in no epoch", conf.trans);
             trans.epoch = conf.epoch;
             self.counters.one_pass_commits += 1;
             self.answer_batch(at, true, ctx);
@@ -285,13 +303,15 @@ impl TransactionCoordinator {
         count: usize,
         ctx: &mut Context<'_>,
     ) -> Result<(), DecodeError> {
-        let first_sub = self.transactions.get(at).request.sub_count;
+        let trans = self.transactions.get(at);
+        let first_sub = trans.request.sub_count;
+        assert!(trans.request.outstanding == 0, "index work of {} begins before its batch is done", trans.id);
         self.scratch.find_cancelled(changes, count)?;
         for inserts in [false, true] {
             let mut reader = Reader::new(changes);
             for number in 0..count {
                 let change = IndexChange::decode(&mut reader)?;
-                if change.insert != inserts || self.scratch.cancelled.contains(&number) {
+                if change.insert != inserts || self.scratch.cancelled.binary_search(&number).is_ok() {
                     continue;
                 }
                 self.scratch.row.clear();
@@ -342,6 +362,7 @@ impl TransactionCoordinator {
 
     pub(super) fn on_batch_ref(&mut self, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
         let refusal = LdmBatchRef::decode(body)?;
+        jam!(ctx);
         let Some(at) = self.transactions.find(refusal.trans) else { return Ok(()) };
         let trans = self.transactions.get_mut(at);
         if !matches!(trans.state, State::Active | State::OnePass) {
@@ -354,8 +375,10 @@ impl TransactionCoordinator {
             self.retries.push(Reverse((now + RETRY_NS, at)));
             return Ok(());
         }
+        assert!(refusal.op < sub.count, "operation {} of {} is refused", refusal.op, sub.count);
         sub.done = true;
         let (op, index) = sub.origin.get(usize::from(refusal.op)).copied().unwrap_or((0, IndexNo(0)));
+        assert!(trans.request.outstanding > 0, "{} gets a refusal and waits for no answer", refusal.trans);
         trans.request.outstanding -= 1;
         trans.waits_for.clear();
         trans.state = State::Active;
@@ -385,6 +408,7 @@ impl TransactionCoordinator {
 
     /// A refused part goes to the partition's present chain.
     pub(super) fn resend_refused(&mut self, at: u32, due: u64, ctx: &mut Context<'_>) {
+        jam!(ctx);
         for i in 0..self.transactions.get(at).request.sub_count {
             let trans = self.transactions.get_mut(at);
             let sub = &trans.request.subs[i];
@@ -419,6 +443,10 @@ impl TransactionCoordinator {
     /// Every part of the batch is answered.
     pub(super) fn batch_finished(&mut self, at: u32, ctx: &mut Context<'_>) {
         let trans = self.transactions.get_mut(at);
+        let is_open = matches!(trans.state, State::Active | State::OnePass);
+        assert!(is_open, "a batch of {} is answered, and that is {:?}", trans.id, trans.state);
+        assert!(trans.request.outstanding == 0, "a batch of {} is done before its parts are", trans.id);
+        assert!(trans.subs().iter().all(|s| s.done), "a batch of {} is done, and a part is not", trans.id);
         trans.state = State::Active;
         if let Some(code) = trans.doomed {
             return self.start_abort(at, code, ctx);
@@ -479,6 +507,8 @@ impl TransactionCoordinator {
                 }
             }
         }
+        let given: usize = cursors.iter().map(|c| c.1).sum();
+        assert!(given == usize::from(request.count), "{given} results for {} operations", request.count);
         ctx.send(client, Kind::TcBatchConf, |out| {
             TcBatchConf::begin(out, request.id, committed, epoch, request.count);
             out.put_bytes(results);

@@ -127,6 +127,7 @@ impl Clients {
             self.links.resize(at + 1, Link::default());
         }
         self.last += 1;
+        assert!(self.links[at].client == 0, "link {node} belongs to two clients");
         self.links[at] = Link { client, opened: self.last };
         self.known.entry(client).or_default().links.push((node, self.last));
     }
@@ -138,7 +139,9 @@ impl Clients {
             return;
         };
         let Some(client) = self.known.get_mut(&link.client) else { return };
+        let before = client.links.len();
         client.links.retain(|l| l.0 != node);
+        assert!(client.links.len() + 1 == before, "client {:x} has link {node} not once, of {before}", link.client);
         if client.tombstones.is_empty() {
             if client.links.is_empty() {
                 self.known.remove(&link.client);
@@ -258,6 +261,8 @@ impl Clients {
                 && !planted(Bug::TombstoneTooShort);
             if !stays {
                 tombstones.remove(trans);
+                let is_counted = tombstone.asker.is_some() || *foreign > 0;
+                assert!(is_counted, "more tombstones of strangers go than came");
                 *foreign -= usize::from(tombstone.asker.is_none());
             }
             stays

@@ -1,6 +1,6 @@
 //! Commit, rollback, abort: the ends of transactions and statements.
 
-use apus_kernel::Context;
+use apus_kernel::{Context, jam};
 use apus_signal::{
     BlockRef, DecodeError, Kind,
     ldm::{CANCEL_WAIT, LdmEnd, LdmPrepared},
@@ -86,7 +86,9 @@ impl TransactionCoordinator {
     }
 
     pub(super) fn start_commit(&mut self, at: u32, ctx: &mut Context<'_>) {
+        jam!(ctx);
         let trans = self.transactions.get_mut(at);
+        assert!(trans.state == State::Active, "{} is to commit and is {:?}", trans.id, trans.state);
         trans.state = State::Preparing;
         self.try_commit(at, ctx);
     }
@@ -94,6 +96,7 @@ impl TransactionCoordinator {
     /// Orders the commit once every write is prepared on every living replica.
     pub(super) fn try_commit(&mut self, at: u32, ctx: &mut Context<'_>) {
         let trans = self.transactions.get_mut(at);
+        assert!(trans.state == State::Preparing, "{} prepares its commit and is {:?}", trans.id, trans.state);
         if let Some(code) = trans.doomed {
             return self.start_abort(at, code, ctx);
         }
@@ -130,7 +133,9 @@ impl TransactionCoordinator {
 
     /// To the last living replica, from where the commit flows to the primary; locks alone are only at the primary.
     pub(super) fn send_commit(&mut self, at: u32, participant: usize, ctx: &mut Context<'_>) {
-        let p = self.transactions.get(at).participants[participant];
+        let trans = self.transactions.get(at);
+        assert!(trans.in_flight, "the commit of {} is ordered and not counted for its epoch", trans.id);
+        let p = trans.participants[participant];
         if !p.sent {
             self.transactions.get_mut(at).participants[participant].ended = true;
             return;
@@ -148,8 +153,12 @@ impl TransactionCoordinator {
     }
 
     fn committed(&mut self, at: u32, ctx: &mut Context<'_>) {
+        jam!(ctx);
         self.counters.commits += 1;
         let trans = self.transactions.get(at);
+        assert!(trans.state == State::Committing, "{} has committed and is {:?}", trans.id, trans.state);
+        let everywhere = trans.all_ended() || planted(Bug::AckAfterFirstChain);
+        assert!(everywhere, "{} has committed, and not on all chains", trans.id);
         match (trans.request.asked, trans.client) {
             (Asked::Batch, _) => self.answer_batch(at, true, ctx),
             (Asked::Commit, Some(client)) => {
@@ -174,6 +183,7 @@ impl TransactionCoordinator {
 
     /// Rolls the whole transaction back; the client gets `code` unless it asked for a rollback.
     pub(super) fn start_abort(&mut self, at: u32, code: ErrorCode, ctx: &mut Context<'_>) {
+        jam!(ctx);
         self.counters.aborts += 1;
         let trans = self.transactions.get_mut(at);
         assert!(
@@ -193,6 +203,7 @@ impl TransactionCoordinator {
     }
 
     pub(super) fn start_rollback_to(&mut self, at: u32, savepoint: u32, ctx: &mut Context<'_>) {
+        jam!(ctx);
         let trans = self.transactions.get_mut(at);
         trans.state = State::RollingBack;
         trans.request.savepoint = savepoint;
@@ -211,7 +222,10 @@ impl TransactionCoordinator {
 
     /// To the first living replica, from where the abort flows to the last, behind whatever was prepared.
     pub(super) fn send_abort(&mut self, at: u32, participant: usize, savepoint: u32, ctx: &mut Context<'_>) {
-        let p = &mut self.transactions.get_mut(at).participants[participant];
+        let trans = self.transactions.get_mut(at);
+        let is_due = savepoint == CANCEL_WAIT || matches!(trans.state, State::Aborting | State::RollingBack);
+        assert!(is_due, "an abort of {} is sent, and that is {:?}", trans.id, trans.state);
+        let p = &mut trans.participants[participant];
         if !p.sent {
             p.ended = true;
             return;
@@ -228,7 +242,10 @@ impl TransactionCoordinator {
     }
 
     fn aborted(&mut self, at: u32, ctx: &mut Context<'_>) {
+        jam!(ctx);
         let trans = self.transactions.get(at);
+        assert!(trans.state == State::Aborting, "{} is rolled back and was {:?}", trans.id, trans.state);
+        assert!(trans.all_ended(), "{} is rolled back, and not on all chains", trans.id);
         if let Some(client) = trans.client {
             match trans.request.asked {
                 Asked::Nothing => {} // told when it next asks: the transaction is not found any more
@@ -246,7 +263,15 @@ impl TransactionCoordinator {
     }
 
     fn rolled_back(&mut self, at: u32, ctx: &mut Context<'_>) {
+        jam!(ctx);
         let trans = self.transactions.get_mut(at);
+        assert!(
+            trans.state == State::RollingBack,
+            "a statement of {} is undone, and that is {:?}",
+            trans.id,
+            trans.state
+        );
+        assert!(trans.all_ended(), "a statement of {} is undone, and not on all chains", trans.id);
         trans.state = State::Active;
         let asked = std::mem::replace(&mut trans.request.asked, Asked::Nothing);
         if let Some(code) = trans.doomed {
@@ -277,6 +302,7 @@ impl TransactionCoordinator {
         ctx: &mut Context<'_>,
     ) -> Result<(), DecodeError> {
         let conf = LdmPrepared::decode(body)?;
+        jam!(ctx);
         let Some(at) = self.transactions.find(conf.trans) else { return Ok(()) };
         let trans = self.transactions.get_mut(at);
         if trans.taken_over {
@@ -295,6 +321,7 @@ impl TransactionCoordinator {
             }
         }
         let p = &mut trans.participants[participant];
+        assert!(p.sent, "{} is prepared where nothing was sent, on {:?}", conf.trans, conf.chain);
         if p.chain.retain(|n| self.view.is_alive(n)).len() > 1 {
             p.unprepared -= 1;
         }
@@ -330,6 +357,13 @@ impl TransactionCoordinator {
                 ctx.probe("tc: confirmation of an abort that was sent again");
                 return Ok(());
             }
+            assert!(participant.sent, "{} has ended where nothing was sent, on {:?}", end.trans, end.chain);
+            let agree = kind != Kind::LdmCommittedConf || end.epoch == trans.epoch;
+            assert!(
+                agree,
+                "{} is committed in {} on {:?}, ordered in {}",
+                end.trans, end.epoch, end.chain, trans.epoch
+            );
             participant.ended = true;
         }
         let early = planted(Bug::AckAfterFirstChain) && trans.state == State::Committing;
@@ -345,6 +379,7 @@ impl TransactionCoordinator {
 
     /// After a view without `gone`: what was on its way there is sent to who is left.
     pub(super) fn survive(&mut self, at: u32, gone: &[NodeId], ctx: &mut Context<'_>) {
+        jam!(ctx);
         let trans = self.transactions.get(at);
         let (state, savepoint) = (trans.state, trans.request.savepoint);
         for i in 0..trans.participants.len() {

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeSet;
 
-use apus_kernel::Context;
+use apus_kernel::{Context, jam};
 use apus_signal::{
     BlockRef, DecodeError, Kind,
     takeover::OutcomeSignal,
@@ -40,6 +40,7 @@ impl TransactionCoordinator {
         ctx: &mut Context<'_>,
     ) -> Result<(), DecodeError> {
         let req = TcOutcomeReq::decode(body)?;
+        jam!(ctx);
         let coordinator_lives = req.tc_node != self.me.node
             && self.view.node(req.tc_node).is_some_and(|n| {
                 self.view.is_alive(req.tc_node) && (req.tc_incarnation == 0 || n.incarnation == req.tc_incarnation)

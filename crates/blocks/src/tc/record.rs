@@ -175,7 +175,18 @@ impl Trans {
     }
     /// A fresh part of the request under way.
     pub fn new_sub(&mut self, participant: usize) -> &mut Sub {
+        assert!(
+            participant < self.participants.len(),
+            "a part of {} goes to participant {participant}, whom nobody knows",
+            self.id
+        );
         let request = &mut self.request;
+        assert!(
+            request.asked == Asked::Batch,
+            "{} gets a part of a batch and was asked for {:?}",
+            self.id,
+            request.asked
+        );
         if request.sub_count == request.subs.len() {
             request.subs.push(Sub::default());
         }
@@ -290,6 +301,7 @@ impl Transactions {
         }
         let older = std::mem::replace(&mut self.of_links[number], at);
         let trans = &mut self.slots[at as usize];
+        assert!(trans.client.is_none(), "{} has two clients, {:?} and {client:?}", trans.id, trans.client);
         (trans.client, trans.older, trans.younger) = (Some(client), older, NONE);
         if let Some(older) = self.slots.get_mut(older as usize) {
             older.younger = at;
@@ -305,8 +317,14 @@ impl Transactions {
             older.younger = younger;
         }
         match self.slots.get_mut(younger as usize) {
-            Some(younger) => younger.older = older,
-            None => self.of_links[link_number(client.node)] = older,
+            Some(younger) => {
+                assert!(younger.older == at, "the list of link {client:?} is broken");
+                younger.older = older;
+            }
+            None => {
+                let first = std::mem::replace(&mut self.of_links[link_number(client.node)], older);
+                assert!(first == at, "record {at} is not the first of link {client:?}, {first} is");
+            }
         }
     }
 
@@ -368,7 +386,8 @@ impl Transactions {
         if let Some(client) = client {
             self.enlist(at, client);
         }
-        self.by_id.insert(id, at);
+        let known = self.by_id.insert(id, at);
+        assert!(known.is_none(), "transaction {id} gets a second record, {at} beside {known:?}");
         at
     }
 
@@ -376,6 +395,8 @@ impl Transactions {
     pub fn enter_flight(&mut self, at: u32) {
         let trans = &mut self.slots[at as usize];
         assert!(!trans.in_flight, "transaction {} committed twice", trans.id);
+        assert!(trans.epoch > Epoch(0), "transaction {} is committed in no epoch", trans.id);
+        assert!(trans.request.outstanding == 0, "transaction {} is committed amid a batch", trans.id);
         trans.in_flight = true;
         self.in_flight.enter(trans.epoch);
     }
@@ -390,6 +411,7 @@ impl Transactions {
         let trans = &mut self.slots[at as usize];
         let now = trans.bytes();
         let before = std::mem::replace(&mut trans.counted, now);
+        assert!(self.held >= before, "{} bytes are held, {before} of them by {}", self.held, trans.id);
         self.held = self.held + now - before;
     }
     /// # Errors
@@ -425,11 +447,22 @@ impl Transactions {
     pub fn remove(&mut self, at: u32) {
         self.forget_client(at);
         let trans = &mut self.slots[at as usize];
+        assert!(trans.used, "record {at} of {} is given back twice", trans.id);
+        assert!(trans.request.outstanding == 0, "{} ends while parts of its batch are under way", trans.id);
+        let commits = trans.state == State::Committing;
+        assert!(
+            trans.in_flight == commits,
+            "{} is {:?}, counted for its epoch: {}",
+            trans.id,
+            trans.state,
+            trans.in_flight
+        );
         if std::mem::take(&mut trans.in_flight) {
             self.in_flight.leave(trans.epoch);
         }
         trans.used = false;
-        self.by_id.remove(&trans.id);
+        let known = self.by_id.remove(&trans.id);
+        assert!(known == Some(at), "{} has record {at} and is known by {known:?}", trans.id);
         if trans.bytes() > KEPT_BYTES {
             (trans.request.subs, trans.request.sub_count, trans.request.changes) = (Vec::new(), 0, Vec::new());
         }

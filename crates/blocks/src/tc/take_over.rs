@@ -1,7 +1,7 @@
 //! New views: transactions that used a dead node, and the take-over of those a dead node coordinated. The protocol is described in
 //! [`apus_signal::takeover`].
 
-use apus_kernel::Context;
+use apus_kernel::{Context, jam};
 use apus_signal::{
     BlockId, BlockRef, DecodeError, Kind,
     takeover::{TakeOverEndRep, TakeOverTransRep},
@@ -141,6 +141,7 @@ impl TransactionCoordinator {
 
     /// Committed on any replica: commit on all. Otherwise the client was told nothing: abort.
     fn take_over_one(&mut self, id: TransId, reports: &[TakeOverTransRep], ctx: &mut Context<'_>) {
+        jam!(ctx);
         self.counters.taken_over += 1;
         let at = match self.transactions.find(id) {
             Some(at) => at,

@@ -217,7 +217,9 @@ impl Cluster {
     /// Tells every node of `self.view`, as its next generation; the nodes learn it at different times.
     pub fn commit_view(&mut self) {
         self.view.generation += 1;
-        self.view.president = self.view.living().map(|n| n.id).min().unwrap_or(0);
+        // Who has been there longest: a process that is new knows no epoch.
+        let oldest = self.view.living().min_by_key(|n| (n.incarnation, n.id));
+        self.view.president = oldest.map_or(0, |n| n.id);
         let body = self.view.encode_to_vec();
         let living: Vec<NodeId> = self.workers.keys().copied().collect();
         for node in living {

@@ -12,7 +12,10 @@
 use apus_types::Epoch;
 
 use super::{Fragment, RowId};
-use crate::record::{PENDING, RecRef, SAME_ENTRIES, TOMBSTONE};
+use crate::{
+    record::{PENDING, RecRef, SAME_ENTRIES, TOMBSTONE},
+    trail::Point,
+};
 
 /// Buckets of a fragment; a few epochs pass between a change and its completion.
 const BUCKETS: usize = 16;
@@ -54,6 +57,7 @@ impl Kept {
         &mut self.buckets[next]
     }
     fn drop_oldest(&mut self) {
+        assert!(self.count > 0, "a bucket of kept rows is dropped, and there is none");
         self.first = (self.first + 1) % BUCKETS;
         self.count -= 1;
     }
@@ -67,6 +71,7 @@ impl Fragment {
     /// # Panics
     /// Without a pending version, and when the row was changed in a later epoch already.
     pub fn commit(&mut self, row: RowId, epoch: Epoch, horizon: Epoch) -> bool {
+        self.trail.mark(Point::Commit);
         let head = self.slot(row).head;
         assert!(self.has_pending(row), "commit of a row without a pending version");
         let (tombstone, mut same) = (self.records.flags(head) & TOMBSTONE, self.has_entries_of_below(head));
@@ -107,6 +112,7 @@ impl Fragment {
             return false;
         }
         let is_first = self.kept.count == 0;
+        assert!(epoch > Epoch(0), "row {row:?} is kept for snapshots below no epoch");
         let bucket = self.kept.bucket(epoch);
         let next = std::mem::replace(&mut bucket.1, row.0);
         self.slot_mut(row).kept_next = next;
@@ -126,6 +132,7 @@ impl Fragment {
             && bucket.0 <= horizon
         {
             let row = RowId(bucket.1);
+            assert!(bucket.1 != LAST, "a bucket of kept rows is empty");
             let was_deleted = self.is_deleted(row);
             let is_used = self.slots.is_used(row);
             let next = std::mem::replace(&mut self.slot_mut(row).kept_next, NOT_KEPT);
@@ -143,6 +150,7 @@ impl Fragment {
 
     /// Frees what a snapshot at `horizon` does not see and no later one either.
     fn trim(&mut self, row: RowId, horizon: Epoch, was_deleted: bool) {
+        self.trail.mark(Point::Collect);
         let (mut newer, mut at) = (RecRef::NONE, self.slot(row).head);
         while !at.is_none() && (self.records.flags(at) & PENDING != 0 || self.records.epoch(at) > horizon) {
             newer = at;
@@ -184,6 +192,7 @@ impl Fragment {
         if newest.is_none() { self.slot(row).kept_next != NOT_KEPT } else { self.is_tombstone(newest) }
     }
     pub(super) fn count_deleted(&mut self, before: bool, after: bool) {
+        assert!(self.deleted >= u64::from(before), "more deleted rows go than there are");
         self.deleted = self.deleted + u64::from(after) - u64::from(before);
     }
     pub(super) fn is_tombstone(&self, record: RecRef) -> bool {
