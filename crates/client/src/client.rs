@@ -10,7 +10,7 @@ use std::{
 
 use apus_signal::{
     BlockRef, Kind,
-    tc::{Outcome, RequestRef, TcOutcomeConf, TcOutcomeReq},
+    tc::{OUTCOME_LATE_MS, Outcome, RequestRef, TcOutcomeConf, TcOutcomeReq},
     view::View,
 };
 use apus_types::{ErrorCode, NodeId, PartitionId};
@@ -124,7 +124,8 @@ impl Client {
         loop {
             if let Some(node) = self.outcome_node(token, retry.attempt()) {
                 let to = BlockRef::new(node, apus_signal::BlockId::Tc, token.tc_instance);
-                let age = self.now().saturating_sub(token.began) / 1_000_000 + 1;
+                let asked = self.now();
+                let age = asked.saturating_sub(token.began) / 1_000_000 + 1;
                 let age_ms = u32::try_from(age).unwrap_or(u32::MAX);
                 let request = |request| TcOutcomeReq {
                     request,
@@ -140,14 +141,19 @@ impl Client {
                     .await;
                 if verdict == Some(Verdict::Answer(Kind::TcOutcomeConf)) {
                     match TcOutcomeConf::decode(&body) {
-                        Ok(conf) if conf.outcome != Outcome::Open => return Ok(conf.outcome),
-                        Ok(_) => {}
+                        Ok(conf) if conf.outcome == Outcome::Open || self.is_stale(conf.outcome, asked) => {}
+                        Ok(conf) => return Ok(conf.outcome),
                         Err(_) => self.violation(node),
                     }
                 }
             }
             retry.pause().await.map_err(|_| unknown())?;
         }
+    }
+
+    /// "Aborted" rests on how old the transaction was at the time of the answer: a question may have waited somewhere for long.
+    fn is_stale(&self, outcome: Outcome, asked: u64) -> bool {
+        outcome == Outcome::Aborted && self.now().saturating_sub(asked) > u64::from(OUTCOME_LATE_MS) * 1_000_000
     }
 
     /// The coordinator itself while it lives, else the others in turn.

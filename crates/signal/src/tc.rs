@@ -329,6 +329,10 @@ impl TcEndConf {
     }
 }
 
+/// A client that asks what became of a transaction believes "aborted" only if it comes within so many milliseconds after the question, by its own
+/// clock, and otherwise asks again. So a node that joined lately knows how old the transaction was when it is asked, give or take that.
+pub const OUTCOME_LATE_MS: u32 = 300;
+
 /// `TcOutcomeReq`: names the node that coordinated the transaction and that node's incarnation as the client knew it, because
 /// the answer is final only when that incarnation is no longer a member (or the question is put to that very node).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

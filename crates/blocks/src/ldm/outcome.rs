@@ -20,7 +20,7 @@
 
 use std::collections::VecDeque;
 
-use apus_signal::tc::TcFloor;
+use apus_signal::tc::{OUTCOME_LATE_MS, TcFloor};
 use apus_types::{
     TransId,
     collections::{SeededMap, seeded_map},
@@ -36,8 +36,10 @@ pub const CLIENT_CHUNKS_MAX: u32 = (CHUNKS_MAX / 4) as u32;
 pub const KEPT_NS: u64 = 10_000_000_000;
 /// A client that neither commits nor tells what it needs for so long, in nanoseconds, needs nothing.
 pub const SILENT_NS: u64 = 600_000_000_000;
-/// Added to the age that a client names: what its question and the cluster's clocks may be late.
-const LATENESS_NS: u64 = 2_000_000_000;
+/// Added to the age that a client names: what its question may be late, or it takes no answer that depends on it.
+const LATENESS_NS: u64 = OUTCOME_LATE_MS as u64 * 1_000_000;
+/// So is one part in so many of the age: two clocks that are wrong by 3 % each differ by less.
+const DRIFT: u64 = 16;
 /// A statement that waits for a node to leave is not older.
 const STATEMENT_NS: u64 = 500_000_000;
 /// Room for so many is there from the beginning.
@@ -87,6 +89,11 @@ pub struct Outcomes {
     joined_at: Option<u64>,
     /// The time of the last call that knew it.
     now: u64,
+}
+
+/// Of a transaction that was so old when its client asked, by the client's clock.
+fn longest_age(age_ns: u64) -> u64 {
+    age_ns + age_ns / DRIFT + LATENESS_NS
 }
 
 fn bit(trans: TransId) -> (usize, u64) {
@@ -246,7 +253,7 @@ impl Outcomes {
     }
     /// This node cannot tell yet what became of a statement that a client loses now.
     pub fn is_young(&self, now: u64) -> bool {
-        self.joined_at.is_some_and(|at| now.saturating_sub(at) <= LATENESS_NS + STATEMENT_NS)
+        self.joined_at.is_some_and(|at| now.saturating_sub(at) <= longest_age(STATEMENT_NS))
     }
     pub fn committed(&self, trans: TransId) -> bool {
         let (word, bit) = bit(trans);
@@ -254,7 +261,7 @@ impl Outcomes {
     }
     /// Whether the commit of a transaction that began `age_ms` ago could have been forgotten.
     pub fn may_have_forgotten(&self, trans: TransId, now: u64, age_ms: u32) -> bool {
-        let since = u64::from(age_ms) * 1_000_000 + LATENESS_NS;
+        let since = longest_age(u64::from(age_ms) * 1_000_000);
         self.clients.get(&trans.client).is_some_and(|client| trans.seq < client.lost_below)
             || self.forgotten_at.is_some_and(|at| now.saturating_sub(at) <= since)
     }
@@ -293,8 +300,12 @@ mod tests {
         assert!(!forgotten(&outcomes, 5, 1000), "nothing was before the cluster");
         outcomes.joined(7_000_000);
         assert!(forgotten(&outcomes, 8_000_000, 1));
-        assert!(forgotten(&outcomes, LATENESS_NS + 17_000_000, 10));
-        assert!(!forgotten(&outcomes, LATENESS_NS + 17_000_001, 10));
+        let known_from = 7_000_000 + longest_age(10_000_000);
+        assert!(forgotten(&outcomes, known_from, 10));
+        assert!(!forgotten(&outcomes, known_from + 1, 10));
+        // A statement that a client loses now is younger than half a second.
+        let (young, old) = (7_000_000 + longest_age(STATEMENT_NS), 7_000_000 + 900_000_000);
+        assert!(outcomes.is_young(young) && !outcomes.is_young(old) && !forgotten(&outcomes, old, 500));
     }
 
     /// 400,000 commits a second for 40 s: those of the last 10 s and those that are needed are known, and the rest is given back.

@@ -18,7 +18,7 @@
 //!
 //! Data is in memory only. So a node goes only if another full member of its group stays: the president says no otherwise, and the node
 //! stays, with the reason in its log. A frozen node stays, too. The president waits until those that stay have been there for
-//! 2.5 s, so that they can tell a client what became of a statement that it sent to the leaver at the last moment (`ldm/outcome`).
+//! 0.8 s, so that they can tell a client what became of a statement that it sent to the leaver at the last moment (`ldm/outcome`).
 
 use std::collections::BTreeMap;
 
