@@ -9,6 +9,7 @@ use std::{
 };
 
 use apus_blocks::{
+    dih::LINGER_NS,
     ldm::Slices,
     qmgr::{Kept, VIEW_FILE},
 };
@@ -119,6 +120,7 @@ pub fn run(args: DataArgs) -> Result<ExitCode, String> {
         memory: MemoryManager::new(args.memory << 20),
         transaction_bytes,
         slices: Slices::default(),
+        linger_ns: LINGER_NS,
     };
     let running = bound.start(move |who| apus_blocks::build(who, &blocks)).map_err(|e| e.to_string())?;
     args.child.ready(address)?;

@@ -216,6 +216,7 @@ impl Cluster {
                 memory: apus_storage::MemoryManager::new(1 << 20),
                 transaction_bytes: u64::MAX,
                 slices: crate::ldm::Slices::default(),
+                linger_ns: crate::dih::LINGER_NS,
             };
             let mut blocks: Vec<Box<dyn Block>> = build(who, &config);
             blocks.retain(|b| !matches!(b.block_ref().block, BlockId::Ldm | BlockId::Tc));

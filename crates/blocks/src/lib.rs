@@ -50,6 +50,8 @@ pub struct NodeConfig {
     pub transaction_bytes: u64,
     /// How large transactions end.
     pub slices: ldm::Slices,
+    /// For how long versions are kept after the last reader at an epoch: [`dih::LINGER_NS`]; the simulator draws shorter times.
+    pub linger_ns: u64,
 }
 
 /// The blocks of one worker of a data node.

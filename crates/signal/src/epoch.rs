@@ -10,7 +10,8 @@
 //!   member's DIH --EpochDrainedRep(oldest snapshot)--> president                       all of them: e is complete
 //! ```
 //!
-//! The next round announces it. `horizon` is the oldest epoch that anybody may still read at: versions that only older snapshots could
+//! The next round announces it. Old versions are kept only while somebody reads at an epoch (`keep`): the first question for a snapshot after a
+//! time without any turns that on with the next round, and the snapshot is not older than that round. `horizon` is the oldest epoch that anybody may still read at: versions that only older snapshots could
 //! need are freed. A member promises with each report not to hand out a snapshot older than `oldest` later, so the minimum over all
 //! members is safe.
 //!
@@ -38,6 +39,8 @@ pub struct EpochOrd {
     /// Complete for everybody; 0: none yet.
     pub complete: Epoch,
     pub horizon: Epoch,
+    /// Versions that are replaced from now on are kept, as far as the horizon demands it. Otherwise nobody reads at any epoch.
+    pub keep: bool,
 }
 
 impl EpochOrd {
@@ -47,6 +50,7 @@ impl EpochOrd {
         out.put_u64(self.epoch.0);
         out.put_u64(self.complete.0);
         out.put_u64(self.horizon.0);
+        out.put_u8(u8::from(self.keep));
     }
     pub fn decode(body: &[u8]) -> Result<EpochOrd, DecodeError> {
         let mut r = Reader::new(body);
@@ -56,6 +60,7 @@ impl EpochOrd {
             epoch: r.epoch()?,
             complete: r.epoch()?,
             horizon: r.epoch()?,
+            keep: r.u8()? != 0,
         };
         r.end()?;
         Ok(order)
@@ -71,6 +76,8 @@ pub struct Drained {
     pub oldest: Epoch,
     /// Data memory is short: old snapshots must be given up.
     pub short_of_memory: bool,
+    /// DIH: clients of this node hold snapshots or wait for one.
+    pub holds: bool,
 }
 
 impl Drained {
@@ -78,13 +85,13 @@ impl Drained {
         out.put_u64(self.generation);
         out.put_u64(self.round);
         out.put_u64(self.oldest.0);
-        out.put_u8(u8::from(self.short_of_memory));
+        out.put_u8(u8::from(self.short_of_memory) | u8::from(self.holds) << 1);
     }
     pub fn decode(body: &[u8]) -> Result<Drained, DecodeError> {
         let mut r = Reader::new(body);
-        let rep = Drained { generation: r.u64()?, round: r.u64()?, oldest: r.epoch()?, short_of_memory: r.u8()? != 0 };
+        let (generation, round, oldest, flags) = (r.u64()?, r.u64()?, r.epoch()?, r.u8()?);
         r.end()?;
-        Ok(rep)
+        Ok(Drained { generation, round, oldest, short_of_memory: flags & 1 != 0, holds: flags & 2 != 0 })
     }
 }
 
@@ -174,8 +181,9 @@ mod tests {
 
     #[test]
     fn every_signal_round_trips_and_refuses_other_lengths() {
-        let order = EpochOrd { generation: 1, round: 2, epoch: Epoch(3), complete: Epoch(4), horizon: Epoch(5) };
-        let drained = Drained { generation: 1, round: 2, oldest: Epoch(3), short_of_memory: true };
+        let order =
+            EpochOrd { generation: 1, round: 2, epoch: Epoch(3), complete: Epoch(4), horizon: Epoch(5), keep: true };
+        let drained = Drained { generation: 1, round: 2, oldest: Epoch(3), short_of_memory: false, holds: true };
         let floor = EpochFloor { generation: 1, question: 2, floor: Epoch(3) };
         let snapshot = SnapshotConf { request: 1, epoch: Epoch(2) };
         let bytes = |encode: &dyn Fn(&mut Vec<u8>)| {

@@ -10,6 +10,8 @@ pub const PROBES: &[&str] = &[
     "dict: a new president undoes a schema transaction",
     "dict: request for a president that does not know it",
     "dih: snapshots are given up because memory is short",
+    "dih: versions are kept again",
+    "dih: versions are not kept any more",
     "ldm: a deleted row gives way to the next one of its slot or key",
     "ldm: a part goes on ending",
     "ldm: backup refuses a row",

@@ -28,6 +28,8 @@ const DRAW_FREEZES: bool = true;
 const GUESTS_ONE_IN: u64 = 3;
 /// One seed in so many has data nodes that keep nothing in files, and of the others one in so many a round that rests on these.
 const KEEPS_NOTHING_ONE_IN: u64 = 4;
+/// For how long versions are kept after the last reader: mostly far shorter than real nodes do, so that it begins anew all the time.
+const LINGERS_NS: [u64; 4] = [0, 3_000_000, 40_000_000, apus_blocks::dih::LINGER_NS];
 const ORPHANS_ONE_IN: u64 = 3;
 /// Seeds with several groups and a round in which these are parted.
 const PARTED_ONE_IN: u64 = 3;
@@ -68,6 +70,8 @@ pub struct Settings {
     /// Rows of a slice in which transactions end, and the pause between two slices, ns.
     pub slice_rows: u32,
     pub slice_pause_ns: u64,
+    /// How long versions are kept after the last reader at an epoch, ns.
+    pub linger_ns: u64,
     /// Data nodes keep their views in files.
     pub keeps_views: bool,
     pub schedule: Schedule,
@@ -106,6 +110,7 @@ impl Settings {
             churn: false,
             slice_rows: ends.0,
             slice_pause_ns: ends.1,
+            linger_ns: LINGERS_NS[(seed / 4 % 4) as usize],
             keeps_views: !seed.is_multiple_of(KEEPS_NOTHING_ONE_IN),
             schedule: Schedule::default(),
         };
@@ -179,6 +184,7 @@ impl Settings {
             ("churn", u8::from(self.churn).to_string()),
             ("slice", self.slice_rows.to_string()),
             ("breath", time_name(self.slice_pause_ns)),
+            ("linger", time_name(self.linger_ns)),
             ("files", u8::from(self.keeps_views).to_string()),
         ]
     }
@@ -222,6 +228,7 @@ impl Settings {
                 "churn" => self.churn = number()? != 0,
                 "slice" => self.slice_rows = small(1 << 20)?.max(1) as u32,
                 "breath" => self.slice_pause_ns = parse_time(value)?,
+                "linger" => self.linger_ns = parse_time(value)?,
                 "files" => self.keeps_views = number()? != 0,
                 _ => return Err(format!("`{name}` cannot be set")),
             }

@@ -103,6 +103,8 @@ pub enum Bug {
     LeaseWhileSuspended,
     /// A copied row takes a slot that its replica chooses.
     CopyChoosesSlot,
+    /// A snapshot is handed out, and read at, though versions are not kept for it.
+    SnapshotWithoutVersions,
 }
 
 impl Bug {
@@ -155,6 +157,7 @@ impl Bug {
         Bug::LinkRepeats,
         Bug::LeaseWhileSuspended,
         Bug::CopyChoosesSlot,
+        Bug::SnapshotWithoutVersions,
     ];
 }
 

@@ -36,12 +36,15 @@ pub const EPOCH_NS: u64 = 10_000_000;
 pub const HURRY_NS: u64 = 500_000;
 /// What is not answered is sent again after this time.
 pub const RESEND_NS: u64 = 50_000_000;
+/// For how long versions are kept after the last reader at an epoch, in nanoseconds.
+pub const LINGER_NS: u64 = 1_000_000_000;
 /// Most clients that new maps are pushed to.
 pub const WATCHERS_MAX: usize = 8192;
 
 /// The distribution's keeper; see the module.
 pub struct Distribution {
     me: NodeId,
+    linger_ns: u64,
     view: Option<View>,
     dictionary_version: u64,
     watchers: VecDeque<BlockRef>,
@@ -53,6 +56,7 @@ impl Distribution {
     pub fn new(config: &NodeConfig) -> Distribution {
         Distribution {
             me: config.node,
+            linger_ns: config.linger_ns,
             view: None,
             dictionary_version: 0,
             watchers: VecDeque::new(),

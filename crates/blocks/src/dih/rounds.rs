@@ -8,6 +8,13 @@
 //! A new view ends the round under way and begins another, whoever is president: what a dead node had under way is known to its takers
 //! by the time they report in the new view. Complete epochs never go back, because a round of a later president begins above whatever
 //! this node has reported as drained.
+//!
+//! **Versions are kept only while somebody reads at an epoch.** No commit has an epoch above the president's, so a snapshot that is asked for later
+//! is not below any commit so far: what these replaced, it does not need. Rounds therefore say whether to keep (`keep`). The
+//! first question for a snapshot has the next round turn it on; the snapshot's floor is that round's epoch at least, and no commit is above that
+//! before every member has heard of it. It is turned off when a round that began after the last answer has found nobody who holds or awaits a
+//! snapshot, and the last need is [`crate::NodeConfig::linger_ns`] ago. A new president begins by keeping. An LDM judges for itself which
+//! snapshots it can serve (`ldm::snapshot`), so a mistake here is a refusal, not a wrong answer.
 
 use apus_kernel::{Context, jam};
 use apus_signal::{
@@ -39,9 +46,15 @@ pub(super) struct Rounds {
     /// As last announced, and the epoch that somebody waits for.
     announced: Epoch,
     wanted: Epoch,
-    /// Questions to be answered when settled.
+    /// Questions to be answered when settled and versions are kept.
     questions: Vec<(BlockRef, EpochFloor)>,
     timer: bool,
+    /// The round under way, or the last one, has versions kept.
+    keep: bool,
+    /// A floor was told since it began, or a member holds or awaits a snapshot.
+    needed: bool,
+    /// When versions were needed last, as far as known.
+    needed_at: u64,
 }
 
 impl Distribution {
@@ -57,6 +70,7 @@ impl Distribution {
         rounds.settled = false;
         rounds.wanted = Epoch(0);
         rounds.questions.clear();
+        (rounds.keep, rounds.needed, rounds.needed_at) = (true, true, ctx.now());
         rounds.complete = rounds.complete.max(self.snapshots.complete);
         rounds.horizon = rounds.horizon.max(self.snapshots.horizon);
         if self.presides() {
@@ -77,7 +91,14 @@ impl Distribution {
         rounds.oldest = None;
         rounds.short_of_memory = false;
         rounds.announced = rounds.complete;
+        let is_wanted = rounds.needed || !rounds.questions.is_empty();
+        let keep = is_wanted || (rounds.keep && ctx.now() < rounds.needed_at + self.linger_ns);
+        if keep != std::mem::replace(&mut rounds.keep, keep) {
+            ctx.probe(if keep { "dih: versions are kept again" } else { "dih: versions are not kept any more" });
+        }
+        rounds.needed = false;
         self.send_round(ctx);
+        self.answer_floors(ctx);
     }
 
     /// To the members that have not reported yet.
@@ -85,8 +106,8 @@ impl Distribution {
         let generation = self.generation();
         let rounds = &mut self.rounds;
         rounds.sent = ctx.now();
-        let Rounds { round, epoch, complete, horizon, .. } = *rounds;
-        let order = EpochOrd { generation, round, epoch, complete, horizon };
+        let Rounds { round, epoch, complete, horizon, keep, .. } = *rounds;
+        let order = EpochOrd { generation, round, epoch, complete, horizon, keep };
         for &node in &rounds.missing {
             ctx.send(BlockRef::new(node, BlockId::Dih, 0), Kind::EpochOrd, |b| order.encode(b));
         }
@@ -103,6 +124,9 @@ impl Distribution {
         assert!(rep.oldest < rounds.epoch, "node {from} promises epoch {}, and that is not complete", rep.oldest);
         rounds.oldest = Some(rounds.oldest.map_or(rep.oldest, |o| o.min(rep.oldest)));
         rounds.short_of_memory |= rep.short_of_memory;
+        if rep.holds {
+            (rounds.needed, rounds.needed_at) = (true, ctx.now());
+        }
         if planted(Bug::DrainNotAwaited) {
             rounds.missing.clear();
         }
@@ -120,9 +144,7 @@ impl Distribution {
         let before = std::mem::replace(&mut rounds.horizon, horizon.min(rounds.complete));
         assert!(rounds.horizon >= before, "the horizon goes back from {before} to {}", rounds.horizon);
         rounds.settled = true;
-        for (from, question) in std::mem::take(&mut self.rounds.questions) {
-            self.answer_floor(from, question, ctx);
-        }
+        self.answer_floors(ctx);
         self.plan_round(ctx);
     }
 
@@ -132,7 +154,7 @@ impl Distribution {
             return;
         }
         let rounds = &mut self.rounds;
-        let hurry = rounds.announced < rounds.wanted;
+        let hurry = rounds.announced < rounds.wanted || (rounds.settled && !rounds.questions.is_empty());
         let due = rounds.started + if hurry { HURRY_NS } else { EPOCH_NS };
         if ctx.now() >= due {
             self.start_round(ctx);
@@ -161,18 +183,26 @@ impl Distribution {
     pub(super) fn on_floor_req(&mut self, from: BlockRef, question: EpochFloor, ctx: &mut Context<'_>) {
         if question.generation != self.generation() || !self.presides() {
             jam!(ctx); // asked again in the view that both know
-        } else if self.rounds.settled {
-            self.answer_floor(from, question, ctx);
-            self.plan_round(ctx);
         } else {
             self.rounds.questions.retain(|q| q.0 != from);
             self.rounds.questions.push((from, question));
+            self.answer_floors(ctx);
+            self.plan_round(ctx);
         }
     }
 
-    fn answer_floor(&mut self, to: BlockRef, question: EpochFloor, ctx: &mut Context<'_>) {
+    /// Answers what is asked as soon as that can be done.
+    fn answer_floors(&mut self, ctx: &mut Context<'_>) {
+        let rounds = &mut self.rounds;
+        let keeps = rounds.keep || planted(Bug::SnapshotWithoutVersions);
+        if !rounds.settled || !keeps || rounds.questions.is_empty() {
+            return;
+        }
         let floor = ctx.epoch();
-        self.rounds.wanted = self.rounds.wanted.max(floor);
-        ctx.send(to, Kind::EpochFloorConf, |b| EpochFloor { floor, ..question }.encode(b));
+        rounds.wanted = rounds.wanted.max(floor);
+        (rounds.needed, rounds.needed_at) = (true, ctx.now());
+        for (to, question) in rounds.questions.drain(..) {
+            ctx.send(to, Kind::EpochFloorConf, |b| EpochFloor { floor, ..question }.encode(b));
+        }
     }
 }

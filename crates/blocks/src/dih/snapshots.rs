@@ -124,8 +124,9 @@ impl Distribution {
     pub(super) fn begin_member(&mut self, ctx: &mut Context<'_>) {
         self.snapshots.draining = None;
         self.snapshots.asked = 0;
-        for waiting in self.snapshots.waiting.iter_mut().filter(|w| w.floor.is_none()) {
-            waiting.question = 0;
+        // Floors as well: in which epoch everybody keeps versions is another president's word now.
+        for waiting in &mut self.snapshots.waiting {
+            (waiting.question, waiting.floor) = (0, None);
         }
         if !self.is_up() {
             for w in std::mem::take(&mut self.snapshots.waiting) {
@@ -190,7 +191,9 @@ impl Distribution {
         let Some(president) = self.president() else { return };
         let Some(draining) = self.snapshots.draining.as_ref().filter(|d| d.missing == 0) else { return };
         let (EpochOrd { generation, round, .. }, short_of_memory) = (draining.order, draining.short_of_memory);
-        let rep = Drained { generation, round, oldest: self.snapshots.oldest(), short_of_memory };
+        let oldest = self.snapshots.oldest();
+        let holds = !self.snapshots.held.is_empty() || !self.snapshots.waiting.is_empty();
+        let rep = Drained { generation, round, oldest, short_of_memory, holds };
         ctx.send(BlockRef::new(president, BlockId::Dih, 0), Kind::EpochDrainedRep, |b| rep.encode(b));
     }
 

@@ -69,6 +69,26 @@ fn a_snapshot_holds_the_horizon_until_it_is_given_back() {
 }
 
 #[test]
+fn versions_are_kept_while_somebody_reads_and_a_second_longer() {
+    let mut c = started(2);
+    assert!(round(&mut c, 2).keep, "a new view begins so");
+    c.run_ms(1500);
+    let off = round(&mut c, 2);
+    assert!(!off.keep && !round(&mut c, 1).keep);
+    for request in 7..10 {
+        let epoch = snapshot(&mut c, 2, request);
+        assert!(epoch > off.epoch, "older than the time without versions");
+        c.run_ms(3000);
+        assert!(round(&mut c, 1).keep && round(&mut c, 2).keep, "a snapshot is held");
+        give_back(&mut c, 2, request);
+        c.run_ms(500);
+        assert!(round(&mut c, 1).keep, "the next reader may come at once");
+        c.run_ms(1500);
+        assert!(!round(&mut c, 1).keep && !round(&mut c, 2).keep);
+    }
+}
+
+#[test]
 fn a_snapshot_given_back_before_its_answer_is_never_held() {
     let mut c = started(2);
     ask(&mut c, 2, 7);

@@ -409,7 +409,7 @@ fn stamp(fragment: &mut Fragment, epochs: &mut Epochs, row: RowAt, holder: u32, 
     assert!(writer == holder, "row {row:?} is stamped for slot {holder}, its change is of slot {writer}");
     match how {
         Ended::Committed(epoch) => {
-            if fragment.commit(row.2, epoch, epochs.horizon) {
+            if fragment.commit(row.2, epoch, epochs.horizon_of(epoch)) {
                 epochs.note_kept(row.0, row.1);
             }
         }

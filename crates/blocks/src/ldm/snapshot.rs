@@ -4,8 +4,11 @@
 //! anybody may still read at. The horizon comes with each round of epochs. When it moves, the fragments with old versions are worked
 //! off in slices of [`COLLECT_ROWS`] rows between other signals.
 //!
+//! While nobody reads at an epoch nothing is kept at all; `dih::rounds` says how that is turned on before the next snapshot.
+//!
 //! A snapshot is readable here when it is not below the horizon, nor below the epoch at which this node became a full member (what node
-//! recovery copied is only the newest version of each row), nor below the one at which the table was made.
+//! recovery copied is only the newest version of each row), nor below the one at which the table was made, nor
+//! from a time at which nothing was kept.
 
 use std::collections::VecDeque;
 
@@ -14,7 +17,10 @@ use apus_signal::{
     BlockId, BlockRef, Kind,
     epoch::{Drained, EpochOrd},
 };
-use apus_types::{Epoch, ErrorCode, PartitionId, TableId};
+use apus_types::{
+    Epoch, ErrorCode, PartitionId, TableId,
+    planted::{Bug, planted},
+};
 
 use super::{
     LocalDataManager,
@@ -35,6 +41,10 @@ pub(super) struct Epochs {
     pub horizon: Epoch,
     /// Where this node's history begins.
     base: Epoch,
+    /// Nobody reads at an epoch: what is replaced goes at once.
+    keeps_nothing: bool,
+    /// Otherwise: versions that were replaced in later epochs than this are there.
+    kept_since: Epoch,
     /// Fragments that hold old versions.
     kept: VecDeque<(TableId, PartitionId)>,
 }
@@ -47,6 +57,17 @@ impl Epochs {
     /// What was before this epoch is not all here any more.
     pub fn begin_after(&mut self, epoch: Epoch) {
         self.base = self.base.max(epoch);
+    }
+    /// The oldest epoch that anybody may read at, as far as it concerns a change in `epoch`.
+    #[inline]
+    pub fn horizon_of(&self, epoch: Epoch) -> Epoch {
+        if self.keeps_nothing { epoch } else { self.horizon }
+    }
+    /// A round says whether versions are to be kept; `now` is not below the epoch of anything that was committed here.
+    fn keep(&mut self, on: bool, now: Epoch) {
+        if std::mem::replace(&mut self.keeps_nothing, !on) && on {
+            self.kept_since = now;
+        }
     }
     #[inline]
     pub fn check_commit(&self, epoch: Epoch) {
@@ -65,7 +86,8 @@ impl Epochs {
     /// # Errors
     /// [`ErrorCode::SnapshotTooOld`] for good, [`ErrorCode::SnapshotElsewhere`] where another replica may have it.
     pub fn check_read(&self, snapshot: Epoch, now: Epoch, table: Epoch) -> Result<(), ErrorCode> {
-        if snapshot < self.horizon {
+        let has_versions = !self.keeps_nothing && snapshot >= self.kept_since;
+        if snapshot < self.horizon || !(has_versions || planted(Bug::SnapshotWithoutVersions)) {
             return Err(ErrorCode::SnapshotTooOld);
         }
         // Each complete epoch is below that of every worker that took part in its round.
@@ -88,6 +110,7 @@ impl LocalDataManager {
             order.complete
         );
         self.epochs.drain = Some(order);
+        self.epochs.keep(order.keep, ctx.epoch());
         self.epochs.complete = self.epochs.complete.max(order.complete);
         if order.horizon > self.epochs.horizon {
             self.epochs.horizon = order.horizon;

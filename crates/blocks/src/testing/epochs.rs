@@ -257,3 +257,41 @@ fn a_transaction_sees_its_own_changes_in_front_of_its_snapshot() {
         assert_eq!(values(&mut c, node, TransId::NONE, Epoch(0)), [Some(105), None, Some(100), Some(1)]);
     }
 }
+
+#[test]
+fn nothing_is_kept_while_nobody_reads_at_an_epoch() {
+    let mut c = Cluster::new(3, 2); // versions linger for no time
+    let keeps = |c: &Cluster| c.dump().contains("kept: [(");
+    let show = |c: &mut Cluster, node, epoch| {
+        let request = c.read_at(node, TransId::NONE, epoch, &[0]);
+        match c.wait(request) {
+            Answer::Rows(rows) => Ok(rows[0].as_ref().map(|row| c.value(row))),
+            Answer::Refused { code, .. } => Err(code),
+            other => panic!("{other:?}"),
+        }
+    };
+    c.auto(NodeId(1), 1, op(OpKind::Insert, 0, 100));
+    c.pass(100);
+    for seq in 2..10 {
+        c.auto(NodeId(1), seq, op(OpKind::Update, 0, 1));
+        c.quiesce();
+        assert!(!keeps(&c), "an old version of update {seq}\n{}", c.dump());
+    }
+    let request = c.snapshot(NodeId(2));
+    let Answer::Snapshot(epoch) = c.wait(request) else { panic!("no snapshot") };
+    c.auto(NodeId(1), 10, op(OpKind::Update, 0, 1));
+    c.auto(NodeId(1), 11, op(OpKind::Delete, 0, 0));
+    c.quiesce();
+    assert!(keeps(&c), "nothing is kept for the snapshot");
+    c.pass(200);
+    for node in [NodeId(1), NodeId(2)] {
+        assert_eq!(show(&mut c, node, epoch), Ok(Some(108)), "node {node}");
+        assert_eq!(show(&mut c, node, Epoch(0)), Ok(None), "node {node}");
+    }
+    c.end_snapshot(NodeId(2), request);
+    c.pass(100);
+    assert!(!keeps(&c), "kept for nobody\n{}", c.dump());
+    for node in [NodeId(1), NodeId(2)] {
+        assert_eq!(show(&mut c, node, epoch), Err(ErrorCode::SnapshotTooOld), "node {node}");
+    }
+}

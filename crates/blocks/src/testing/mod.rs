@@ -31,7 +31,7 @@ use prost::Message;
 
 use crate::{
     NodeConfig,
-    dih::Distribution,
+    dih::{Distribution, LINGER_NS},
     ldm::{LocalDataManager, Slices},
     tc::TransactionCoordinator,
 };
@@ -80,6 +80,8 @@ pub struct Cluster {
     pub schema: TableSchema,
     pub rng: Rng,
     slices: Slices,
+    /// How long versions are kept after the last reader at an epoch.
+    linger_ns: u64,
     transaction_bytes: u64,
     pub now: u64,
     next_request: u64,
@@ -138,6 +140,7 @@ impl Cluster {
             schema,
             rng: Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
             slices,
+            linger_ns: [0, 2_000_000, LINGER_NS][seed as usize % 3],
             transaction_bytes,
             now: 0,
             next_request: 1,
@@ -178,6 +181,7 @@ impl Cluster {
             memory,
             transaction_bytes: self.transaction_bytes,
             slices: self.slices,
+            linger_ns: self.linger_ns,
         };
         worker.add_block(Box::new(Distribution::new(&config)));
         worker.link_up(client(), trans(0).client);
