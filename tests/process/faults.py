@@ -204,6 +204,17 @@ def halves(r):
     r.rig.network.part([n.host for n in side], [n.host for n in rest])
 
 
+def part_groups(r):
+    """Each side lacks a group, so nobody goes on, and all meet again. Longer than a silence is waited out, so that they are frozen.
+    Connections come back one after the other, some seconds apart, so that two may have to give way."""
+    data, replicas = list(r.rig.data.values()), r.rig.replicas
+    at = r.number % (len(data) // replicas) * replicas
+    side = data[at : at + replicas]
+    rest = [n for n in data if n not in side]
+    r.hit(*side, *rest)
+    r.rig.network.part([n.host for n in side], [n.host for n in rest])
+
+
 def kill_mgmt(r):
     kill_all(r, [r.arbitrator])
 
@@ -350,6 +361,8 @@ FAULTS = [
     Fault("held-one-way", "one direction between two nodes held (proxy)", held_one_way, goal=SILENCE, proxied=True),
     Fault("reset-pair", "connections between two nodes reset (proxy)", reset_pair, removed=0, goal=RESET, proxied=True),
     Fault("halves", "partition in halves, arbitration", halves, removed=2, goal=SILENCE),
+    Fault("groups", "partition between the node groups: nobody goes on, and all do when it is mended", part_groups, removed=2, seconds=13, weight=0.2,
+          freezes=True),
     Fault("kill-mgmt", "the only management node killed", kill_mgmt, removed=0, goal=CRASH, blind=True),
     Fault("stop-mgmt", "the only management node hangs (SIGSTOP)", stop_mgmt, removed=0, goal=CRASH, blind=True),
     Fault("kill-arbitrator", "one of two management nodes killed, the arbitrator", kill_mgmt, removed=0, goal=CRASH, mgmt_nodes=2),

@@ -50,7 +50,9 @@ impl Membership {
             }
             stays.extend(kept);
         }
-        Some(layout::settled(base, self.me, |n| !stays.contains(&n)))
+        // Whoever is senior acts from then on, be it that another one has brought them together.
+        let president = full().filter(|n| stays.contains(&n.node())).min_by_key(|n| n.join_order)?.node();
+        Some(layout::settled(base, president, |n| !stays.contains(&n)))
     }
 
     /// This node is to stay in a view in which sides meet: it needs a link to everybody there.

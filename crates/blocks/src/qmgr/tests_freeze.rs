@@ -309,3 +309,24 @@ fn who_leads_the_meeting_dies() {
         assert!(serving == 0 || serving == 3, "{rounds}: {serving}\n{}", super::tests::details(&c));
     }
 }
+
+/// The president is the senior one of those that stay, whoever brought them together: the others ask it to join, and its DICT answers.
+#[test]
+fn who_brings_the_sides_together_need_not_be_president() {
+    let mut c = started(2, 2);
+    for a in 1..=4u16 {
+        (1..=4).filter(|b| *b != a).for_each(|b| c.separate(a, b));
+    }
+    c.run_ms(20_000);
+    c.cut.clear();
+    c.mute(1, 2);
+    c.mute(2, 1); // so that neither of them has heard of all
+    assert!(c.run_until(5000, |c| members(c, 3) == [1, 3] && members(c, 1) == [1, 3]), "{}", super::tests::details(&c));
+    assert!(c.node(3).log.iter().any(|l| l.contains("asks them")), "{}", super::tests::details(&c));
+    assert_eq!(c.view(3).map(|v| v.president), Some(1));
+    c.mute.clear();
+    assert!(c.run_until(5000, |c| c.stopped(2).is_some() && c.stopped(4).is_some()), "{}", super::tests::details(&c));
+    c.rejoin_node(2);
+    c.rejoin_node(4);
+    assert!(c.run_until(10_000, |c| is_whole(c, 4)), "{}", super::tests::details(&c));
+}
