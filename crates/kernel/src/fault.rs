@@ -37,6 +37,10 @@ impl Faults {
     pub fn disarm_all(&mut self) {
         self.armed = None;
     }
+    /// The rule has answered yes as often as it does.
+    pub fn is_spent(&self, name: &str) -> bool {
+        self.armed.as_ref().and_then(|armed| armed.get(name)).is_some_and(|rule| rule.times == 0)
+    }
     #[inline]
     pub fn fires(&mut self, name: &'static str, random: &mut Random) -> bool {
         match &mut self.armed {

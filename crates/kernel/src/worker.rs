@@ -582,6 +582,10 @@ impl Worker {
     pub fn arm_fault(&mut self, name: &str, rule: FaultRule) {
         self.core.faults.arm(name, rule);
     }
+    /// What was armed by this name has answered yes as often as its rule says.
+    pub fn is_fault_spent(&self, name: &str) -> bool {
+        self.core.faults.is_spent(name)
+    }
     pub fn disarm_faults(&mut self) {
         self.core.faults.disarm_all();
     }

@@ -11,6 +11,7 @@ use apus_types::NodeId;
 use crate::{
     Actor,
     clock::{HostClock, RATE_PPM_MAX},
+    disk::DiskConfig,
     events::{End, Event, Queue},
     files::{HostDisk, Kept, Write},
     network::{Link, Party},
@@ -37,6 +38,8 @@ pub struct SimConfig {
     pub clock_rate_ppm: u64,
     /// Link every pair of nodes from the start; otherwise nodes ask with `connect_to`, naming [`address`]es.
     pub link_all: bool,
+    /// Of every node.
+    pub disk: DiskConfig,
     /// What the processes found on their disks: for `build`.
     pub kept: Kept,
 }
@@ -53,6 +56,7 @@ impl SimConfig {
             clock_offset_ns: 0,
             clock_rate_ppm: 0,
             link_all: true,
+            disk: DiskConfig::default(),
             kept: Kept::default(),
         }
     }
@@ -85,6 +89,8 @@ pub(crate) struct Host {
     turns: Vec<u64>,
     stalls: Vec<Stall>,
     pub incarnation: u64,
+    /// Files that it has asked to have written.
+    writes: u64,
     /// Reason of its stop, once a block has asked for one.
     stopped: Option<String>,
     paused: bool,
@@ -240,6 +246,14 @@ impl Cluster {
         let Some(host) = self.hosts.get_mut(&node) else { return };
         host.workers.iter_mut().for_each(|worker| worker.arm_fault(name, rule));
     }
+    /// What was armed by this name has answered yes.
+    pub fn is_fault_spent(&self, node: NodeId, name: &str) -> bool {
+        self.hosts.get(&node).is_some_and(|host| host.workers.iter().any(|worker| worker.is_fault_spent(name)))
+    }
+    /// How often the process that runs has asked for a file to be written.
+    pub fn writes_asked(&self, node: NodeId) -> u64 {
+        self.hosts.get(&node).map_or(0, |host| host.writes)
+    }
     /// Times a probe was reached on all nodes that run.
     pub fn probe(&self, name: &str) -> u64 {
         self.hosts.values().flat_map(|h| &h.workers).filter_map(|w| w.probes().get(name)).sum()
@@ -286,6 +300,7 @@ impl Cluster {
             turns: Vec::new(),
             stalls: Vec::new(),
             incarnation,
+            writes: 0,
             stopped: None,
             paused: false,
             slowness: 1,
@@ -612,6 +627,7 @@ impl Cluster {
                 },
                 Request::Close { node: to } => self.close(End::Worker { node, worker }, to),
                 Request::Write { file, bytes, synced, token, asker } => {
+                    self.hosts.get_mut(&node).into_iter().for_each(|host| host.writes += 1);
                     self.write_file(node, Write { file, bytes, synced, token, asker, worker, incarnation });
                 }
             }

@@ -10,7 +10,8 @@
 //!
 //! - *bit rot*: a bit of a synced sector is another one when it is next read;
 //! - *misdirected write*: a synced write lands a sector's breadth away, the place that was meant keeps its old content;
-//! - *EIO*: a request fails and changes nothing; a failed sync leaves unsynced what was unsynced;
+//! - *EIO*: a request fails and changes nothing, with one exception: a failed sync has written some sectors and lost the others, which count as
+//!   written from then on (Linux marks the pages clean). They are read until the machine dies, and no later sync writes them;
 //! - *ENOSPC*: a write that would grow the files beyond the capacity fails and changes nothing.
 //!
 //! Limits: everything is in memory; a request is at most [`REQUEST_BYTES_MAX`].
@@ -75,6 +76,8 @@ pub struct Faults {
     pub read_error: u64,
     pub write_error: u64,
     pub sync_error: u64,
+    /// Renames and deletions.
+    pub name_error: u64,
     pub misdirected: u64,
     /// Per read: one bit of the sectors that are read changes for good.
     pub bit_rot: u64,
@@ -107,8 +110,20 @@ struct Inode {
     bytes: Vec<u8>,
     /// As of the last sync.
     durable: Vec<u8>,
-    /// Sectors of `bytes` that were written since.
+    /// Sectors of `bytes` that the next sync writes: written since the last one, which has taken or lost all before.
     dirty: BTreeSet<usize>,
+}
+
+impl Inode {
+    /// A sector gets to the disk; the durable length goes as far as it does.
+    fn harden(&mut self, sector: usize) {
+        let begin = sector * SECTOR;
+        let end = (begin + SECTOR).min(self.bytes.len());
+        if begin < end {
+            self.durable.resize(self.durable.len().max(end), 0);
+            self.durable[begin..end].copy_from_slice(&self.bytes[begin..end]);
+        }
+    }
 }
 
 struct Planned {
@@ -151,6 +166,10 @@ impl Disk {
     /// From now on this goes wrong.
     pub fn set_faults(&mut self, faults: Faults) {
         self.config.faults = faults;
+    }
+    /// From now on requests and syncs take so long, ns.
+    pub fn set_latency(&mut self, latency_ns: (u64, u64), sync_ns: (u64, u64)) {
+        (self.config.latency_ns, self.config.sync_ns) = (latency_ns, sync_ns);
     }
     pub fn set_capacity(&mut self, capacity: u64) {
         self.config.capacity = capacity;
@@ -211,18 +230,12 @@ impl Disk {
         self.lose_names();
         for inode in self.inodes.values_mut() {
             // Each unsynced sector made it to the disk or not; the length goes as far as some sector did.
-            let mut bytes = inode.durable.clone();
-            for &sector in &inode.dirty {
-                let begin = sector * SECTOR;
-                let end = (begin + SECTOR).min(inode.bytes.len());
-                if begin < end && self.random.one_in(2) {
-                    bytes.resize(bytes.len().max(end), 0);
-                    bytes[begin..end].copy_from_slice(&inode.bytes[begin..end]);
+            for sector in std::mem::take(&mut inode.dirty) {
+                if sector * SECTOR < inode.bytes.len() && self.random.one_in(2) {
+                    inode.harden(sector);
                 }
             }
-            inode.dirty.clear();
-            inode.durable.clone_from(&bytes);
-            inode.bytes = bytes;
+            inode.bytes.clone_from(&inode.durable);
         }
         self.forget_unnamed();
     }
@@ -271,6 +284,9 @@ impl Disk {
                 self.durable_names.clone_from(&self.names);
                 self.forget_unnamed();
                 Answer::Done
+            }
+            Op::Rename { .. } | Op::Delete { .. } if self.random.one_in(self.config.faults.name_error) => {
+                Answer::Failed
             }
             Op::Rename { from, to } => match self.names.remove(&from) {
                 Some(inode) => {
@@ -346,12 +362,17 @@ impl Disk {
         let Some(inode) = self.names.get(file).and_then(|inode| self.inodes.get_mut(inode)) else {
             return Answer::NotFound;
         };
-        if self.random.one_in(self.config.faults.sync_error) {
-            return Answer::Failed;
+        let is_failing = self.random.one_in(self.config.faults.sync_error);
+        let dirty = std::mem::take(&mut inode.dirty);
+        if !is_failing {
+            inode.durable.resize(inode.bytes.len(), 0);
         }
-        inode.durable.clone_from(&inode.bytes);
-        inode.dirty.clear();
-        Answer::Done
+        for sector in dirty {
+            if !is_failing || self.random.one_in(2) {
+                inode.harden(sector);
+            }
+        }
+        if is_failing { Answer::Failed } else { Answer::Done }
     }
 }
 

@@ -72,6 +72,49 @@ pub enum Fault {
     Unlink { number: u64, who: Who, deaf: u64, late: u64 },
     /// A fault point of the node's blocks answers yes once, after so many passes.
     Arm { who: Who, point: String, skip: u64 },
+    /// The same, and the process dies `after` that; [`FILE_POINT`]: after it has asked for its file to be written. If that happens in the
+    /// round at all.
+    Doom { who: Who, point: String, skip: u64, after: u64, down: u64 },
+    /// The node's disk is slow, fails or is full.
+    Disk { who: Who, ailment: Ailment, lasts: u64 },
+}
+
+/// What a node passes when it asks for its file to be written.
+pub const FILE_POINT: &str = "file";
+
+/// What is wrong with a disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ailment {
+    /// Every request takes up to 400 ms.
+    Slow,
+    /// Requests fail, a part of them.
+    Fails,
+    /// No file grows.
+    Full,
+}
+
+impl Ailment {
+    pub const ALL: &[Ailment] = &[Ailment::Slow, Ailment::Fails, Ailment::Full];
+    /// The word by which it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Ailment::Slow => "slow",
+            Ailment::Fails => "fails",
+            Ailment::Full => "full",
+        }
+    }
+}
+
+/// How long a fault goes on, ns.
+pub enum Span<'f> {
+    /// It is over at once.
+    Moment,
+    /// What may be made longer and shorter.
+    Lasts(&'f mut u64),
+    /// It comes so many times, one period after the other.
+    Repeats { period: &'f mut u64, times: u64 },
+    /// One after the other.
+    Both(u64, u64),
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -92,16 +135,20 @@ pub enum Then {
     Core,
     /// Every fault that would last longer goes on until those who must serve have shown that they do.
     Hold,
+    /// Everything is undone. The faults are more than is promised to be lived through: if the cluster is whole again it has all, and if it is not
+    /// the run ends.
+    Ruin,
 }
 
 impl Then {
-    pub const ALL: &[Then] = &[Then::Heal, Then::Core, Then::Hold];
+    pub const ALL: &[Then] = &[Then::Heal, Then::Core, Then::Hold, Then::Ruin];
     /// The word by which it is written.
     pub fn name(self) -> &'static str {
         match self {
             Then::Heal => "heal",
             Then::Core => "core",
             Then::Hold => "hold",
+            Then::Ruin => "ruin",
         }
     }
 }
@@ -134,6 +181,40 @@ impl Fault {
             Fault::Client { .. } => "client",
             Fault::Unlink { .. } => "unlink",
             Fault::Arm { .. } => "arm",
+            Fault::Doom { .. } => "doom",
+            Fault::Disk { .. } => "disk",
+        }
+    }
+    pub fn span(&mut self) -> Span<'_> {
+        match self {
+            Fault::Crash { down: lasts, .. }
+            | Fault::Leave { down: lasts, .. }
+            | Fault::Power { down: lasts, .. }
+            | Fault::Pause { lasts, .. }
+            | Fault::Freeze { lasts, .. }
+            | Fault::Stick { lasts, .. }
+            | Fault::Slow { lasts, .. }
+            | Fault::Cut { lasts, .. }
+            | Fault::Mute { lasts, .. }
+            | Fault::Split { lasts, .. }
+            | Fault::Bridge { lasts, .. }
+            | Fault::Stall { lasts, .. }
+            | Fault::Disk { lasts, .. } => Span::Lasts(lasts),
+            Fault::Flap { period, times, .. } | Fault::Storm { period, times, .. } => {
+                Span::Repeats { period, times: *times }
+            }
+            Fault::Unlink { deaf, late, .. } => Span::Both(*deaf, *late),
+            Fault::Doom { after, down, .. } => Span::Both(*after, *down),
+            Fault::Reset { .. } | Fault::Client { .. } | Fault::Arm { .. } => Span::Moment,
+        }
+    }
+    /// How long it goes on, ns.
+    pub fn lasts(&self) -> u64 {
+        match self.clone().span() {
+            Span::Moment => 0,
+            Span::Lasts(lasts) => *lasts,
+            Span::Repeats { period, times } => period.saturating_mul(times),
+            Span::Both(first, second) => first.saturating_add(second),
         }
     }
 }
@@ -190,6 +271,12 @@ impl fmt::Display for Fault {
                 write!(f, "{kind} {number} {who} {} {}", time_name(*deaf), time_name(*late))
             }
             Fault::Arm { who, point, skip } => write!(f, "{kind} {who} {point} {skip}"),
+            Fault::Doom { who, point, skip, after, down } => {
+                write!(f, "{kind} {who} {point} {skip} {} {}", time_name(*after), time_name(*down))
+            }
+            Fault::Disk { who, ailment, lasts } => {
+                write!(f, "{kind} {who} {} {}", ailment.name(), time_name(*lasts))
+            }
         }
     }
 }
@@ -312,6 +399,16 @@ fn fault(kind: &str, w: &mut Words<'_>) -> Result<Fault, String> {
         "client" => Fault::Client { number: w.number()? },
         "unlink" => Fault::Unlink { number: w.number()?, who: w.who()?, deaf: w.time()?, late: w.time()? },
         "arm" => Fault::Arm { who: w.who()?, point: w.next()?.to_owned(), skip: w.number()? },
+        "doom" => {
+            let (who, point, skip) = (w.who()?, w.next()?.to_owned(), w.number()?);
+            Fault::Doom { who, point, skip, after: w.time()?, down: w.time()? }
+        }
+        "disk" => {
+            let (who, word) = (w.who()?, w.next()?);
+            let ailment = Ailment::ALL.iter().find(|a| a.name() == word);
+            let ailment = *ailment.ok_or_else(|| format!("a disk is slow, fails or full, not `{word}`"))?;
+            Fault::Disk { who, ailment, lasts: w.time()? }
+        }
         _ => return Err(format!("`{kind}` is no fault")),
     })
 }
@@ -323,7 +420,7 @@ impl FromStr for Round {
         let mut end = None;
         for part in text.split(',') {
             if end.is_some() || faults.len() >= PARTS_MAX {
-                return Err(format!("a round ends with `heal`, `core` or `hold`: `{}`", text.trim()));
+                return Err(format!("a round ends with `heal`, `core`, `hold` or `ruin`: `{}`", text.trim()));
             }
             let mut words = Words { text: part, words: part.split_whitespace() };
             let at = words.time()?;
@@ -336,7 +433,8 @@ impl FromStr for Round {
                 return Err(format!("`{word}` is too much in `{}`", part.trim()));
             }
         }
-        let (end, then) = end.ok_or_else(|| format!("no `heal`, `core` or `hold` at the end of `{}`", text.trim()))?;
+        let (end, then) =
+            end.ok_or_else(|| format!("no `heal`, `core`, `hold` or `ruin` at the end of `{}`", text.trim()))?;
         Ok(Round { faults, end, then })
     }
 }
@@ -361,7 +459,8 @@ mod tests {
         6ms mute n1 m1 8ms, 6ms lose m1 n2 8ms, 900ms core / 163ms split n1+m1 1310ms, 7ms hush n2 1ms, \
         8ms bridge n1 n2 4ms, 8ms hushbridge n1+n3 n2 4ms, 9ms flap n1 n2 10ms 4, 9ms stall all 30ms, 9ms stall n1+n2 20ms, 1500ms heal / \
         1ms reset n1 n2, 2ms reset n1 n2 1, 3ms storm n1 5ms 3, 3ms client 2, 3ms unlink 1 n2 5ms 70ms, 4ms arm n1 tc.x 3, 5ms cut c0 n1 9ms, \
-        5ms mute n1 c1 8000ms, 5ms hold";
+        5ms mute n1 c1 8000ms, 5ms hold / 1ms doom p dict.drop_commit 3 2ms 30ms, 2ms doom m1 file 0 2us 3ms, 3ms disk n1 slow 9ms, \
+        4ms disk m1 fails 9ms, 5ms disk n2 full 9ms, 7ms ruin";
 
     #[test]
     fn a_schedule_reads_as_it_is_written() {

@@ -15,8 +15,9 @@ use apus_types::NodeId;
 
 use crate::{
     Cluster,
-    disk::{Answer, Disk, DiskConfig, Op},
+    disk::{Answer, Disk, Faults, Op},
     events::Event,
+    fault::Ailment,
 };
 
 /// By node: what the process that was started last found.
@@ -69,15 +70,48 @@ fn steps(write: &Write) -> VecDeque<Op> {
     steps
 }
 
+/// Of a disk that fails, one write or sync in so many fails, and one rename or deletion.
+const WRITE_FAILS_ONE_IN: u64 = 2;
+const NAME_FAILS_ONE_IN: u64 = 3;
+/// A request to a slow disk takes up to so long, ns.
+const SLOW_NS: u64 = 400_000_000;
+
 impl Cluster {
-    pub(crate) fn write_file(&mut self, node: NodeId, write: Write) {
+    fn disk_of(&mut self, node: NodeId) -> &mut HostDisk {
         let seed = self.seed() ^ u64::from(node.0) << 32;
-        let host = self.disks.entry(node).or_insert_with(|| HostDisk {
-            disk: Disk::new(seed, DiskConfig::default()),
+        let config = self.config.disk;
+        self.disks.entry(node).or_insert_with(|| HostDisk {
+            disk: Disk::new(seed, config),
             writes: VecDeque::new(),
             steps: VecDeque::new(),
             boot: 0,
-        });
+        })
+    }
+    /// From now on this is wrong with the node's disk.
+    pub fn ail_disk(&mut self, node: NodeId, ailment: Ailment) {
+        let disk = &mut self.disk_of(node).disk;
+        match ailment {
+            Ailment::Slow => disk.set_latency((0, SLOW_NS), (0, SLOW_NS)),
+            Ailment::Fails => disk.set_faults(Faults {
+                write_error: WRITE_FAILS_ONE_IN,
+                sync_error: WRITE_FAILS_ONE_IN,
+                name_error: NAME_FAILS_ONE_IN,
+                ..Faults::default()
+            }),
+            Ailment::Full => disk.set_capacity(0),
+        }
+    }
+    /// Nothing is wrong with it any more.
+    pub fn mend_disk(&mut self, node: NodeId) {
+        let config = self.config.disk;
+        let disk = &mut self.disk_of(node).disk;
+        disk.set_latency(config.latency_ns, config.sync_ns);
+        disk.set_faults(config.faults);
+        disk.set_capacity(config.capacity);
+    }
+
+    pub(crate) fn write_file(&mut self, node: NodeId, write: Write) {
+        let host = self.disk_of(node);
         host.writes.push_back(write);
         if host.writes.len() == 1 {
             self.next_step(node);

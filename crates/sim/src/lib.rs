@@ -19,6 +19,8 @@ pub mod fault;
 mod files;
 mod native;
 mod network;
+#[cfg(feature = "planted-bugs")]
+pub mod planted;
 pub mod probes;
 pub mod promise;
 mod resume;

@@ -24,6 +24,9 @@ use crate::{Actor, ActorOutput, Welcome, parse_address};
 
 type Task = Pin<Box<dyn Future<Output = ()>>>;
 
+/// Nobody thinks for longer because nothing happens: what happens next finds everybody at work.
+const THOUGHT_MAX_NS: u64 = 100_000_000;
+
 /// The virtual time as tasks of one client see it.
 #[derive(Clone, Default)]
 pub struct Clock {
@@ -37,13 +40,14 @@ impl Clock {
     pub fn now(&self) -> u64 {
         self.now.get()
     }
-    /// From now on those who think do so for `factor` times as long; 0 and 1: as long as they say.
+    /// From now on those who think do so for `factor` times as long, up to [`THOUGHT_MAX_NS`]; 0 and 1: as long as they say.
     pub fn set_calm(&self, factor: u64) {
         self.calm.set(factor);
     }
     /// The time between two things that somebody does: it is long where nothing happens to the cluster.
     pub async fn think(&self, nanoseconds: u64) {
-        self.sleep(nanoseconds.saturating_mul(self.calm.get().max(1))).await;
+        let long = nanoseconds.saturating_mul(self.calm.get().max(1)).min(THOUGHT_MAX_NS);
+        self.sleep(long.max(nanoseconds)).await;
     }
     pub async fn sleep(&self, nanoseconds: u64) {
         let until = self.now() + nanoseconds;

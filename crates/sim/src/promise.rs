@@ -20,7 +20,7 @@
 //! So is a round in which nothing happens but that the network parts node groups from each other: each side lacks a group, and when they meet again all
 //! go on where they were.
 //!
-//! A stall makes everybody silent at once, and a split that nobody is told of and that ends early does so for some. It may cost whomever some side that may go on does without, and never the rest. So it is within
+//! A stall makes everybody silent at once, and a split that ends early does so for some. It may cost whomever some side that may go on does without, and never the rest. So it is within
 //! the promise alone, and hardly ever together with something else.
 //!
 //! Each round begins with a whole cluster, so rounds need not be looked at together, with one exception: a management node that was
@@ -32,7 +32,7 @@ use apus_types::NodeId;
 
 use crate::{
     fault::{Fault, Round, Then, Who},
-    settings::{Settings, lasts},
+    settings::Settings,
 };
 
 type Nodes = BTreeSet<NodeId>;
@@ -46,11 +46,8 @@ const WAYS_NODES_MAX: usize = 12;
 
 /// Why the round is not within the promise; `None`: it is.
 pub fn refusal(settings: &Settings, round: &Round) -> Option<String> {
-    if are_spoken_for(settings, round) || is_between_groups(settings, round) {
-        None
-    } else {
-        refusal_by_rule(settings, round)
-    }
+    let is_promised = round.then == Then::Ruin || are_spoken_for(settings, round) || is_between_groups(settings, round);
+    if is_promised { None } else { refusal_by_rule(settings, round) }
 }
 
 /// As above, where nobody speaks for the dead.
@@ -115,7 +112,9 @@ fn are_spoken_for(settings: &Settings, round: &Round) -> bool {
     let mut is_only_that = settings.keeps_views && round.then == Then::Heal;
     for (_, fault) in &round.faults {
         match fault {
-            Fault::Crash { who: Who::Node(node), .. } => _ = left.remove(node),
+            Fault::Crash { who: Who::Node(node), .. } | Fault::Doom { who: Who::Node(node), .. } => {
+                _ = left.remove(node)
+            }
             Fault::Client { .. } => {}
             _ => is_only_that = false,
         }
@@ -157,8 +156,8 @@ fn phases(round: &Round) -> Vec<Vec<&Fault>> {
         let ends = match fault {
             Fault::Crash { .. } | Fault::Power { .. } => *at,
             // It may do what it does at any later time.
-            Fault::Arm { .. } => u64::MAX,
-            other => *at + lasts(other),
+            Fault::Arm { .. } | Fault::Doom { .. } => u64::MAX,
+            other => *at + other.lasts(),
         };
         settled = settled.max(ends.saturating_add(SETTLED_NS));
         if let Some(phase) = phases.last_mut() {
@@ -177,11 +176,13 @@ fn subsets(nodes: &Nodes) -> Vec<Nodes> {
 /// Whether somebody has to serve clients at the end of the round although nothing is undone: what still goes on by then is nothing but nodes
 /// that are down or silent, or cannot hear others, and it has been noticed.
 pub fn serves_on(settings: &Settings, round: &Round) -> bool {
-    let is_over = |at: u64, fault: &Fault| at + lasts(fault) <= round.end;
+    let is_over = |at: u64, fault: &Fault| at + fault.lasts() <= round.end && !matches!(fault, Fault::Doom { .. });
     let is_clear = |fault: &Fault| match fault {
-        Fault::Crash { who, .. } | Fault::Power { who, .. } | Fault::Pause { who, .. } | Fault::Freeze { who, .. } => {
-            matches!(who, Who::Node(n) if n.is_data())
-        }
+        Fault::Crash { who, .. }
+        | Fault::Power { who, .. }
+        | Fault::Pause { who, .. }
+        | Fault::Freeze { who, .. }
+        | Fault::Doom { who, .. } => matches!(who, Who::Node(n) if n.is_data()),
         Fault::Split { .. } => true,
         // Who of the two is removed is soon said.
         Fault::Cut { a, b, .. } => matches!((a, b), (Who::Node(a), Who::Node(b)) if a.is_data() && b.is_data()),
@@ -224,7 +225,9 @@ pub fn touches_arbitrator(fault: &Fault) -> bool {
         | Fault::Pause { who, .. }
         | Fault::Freeze { who, .. }
         | Fault::Stick { who, .. }
-        | Fault::Slow { who, .. } => is_mgmt(who),
+        | Fault::Slow { who, .. }
+        | Fault::Doom { who, .. }
+        | Fault::Disk { who, .. } => is_mgmt(who),
         Fault::Cut { a, b, .. }
         | Fault::Flap { a, b, .. }
         | Fault::Reset { a, b, .. }
@@ -264,7 +267,11 @@ fn losses(settings: &Settings, fault: &Fault) -> Vec<Nodes> {
         Who::President => settings.data_nodes().into_iter().map(|n| Nodes::from([n])).collect(),
     };
     match fault {
-        Fault::Crash { who, .. } | Fault::Leave { who, .. } | Fault::Power { who, .. } => only(who),
+        Fault::Crash { who, .. }
+        | Fault::Leave { who, .. }
+        | Fault::Power { who, .. }
+        | Fault::Doom { who, .. }
+        | Fault::Disk { who, .. } => only(who),
         // It wakes up as another one holds it for lost, and that one is gone in its place.
         Fault::Pause { who, .. } | Fault::Freeze { who, .. } | Fault::Stick { who, .. } | Fault::Slow { who, .. } => {
             let is_mgmt = matches!(who, Who::Node(node) if node.is_mgmt());
@@ -293,14 +300,14 @@ fn losses(settings: &Settings, fault: &Fault) -> Vec<Nodes> {
         | Fault::Flap { a, b, .. }
         | Fault::Reset { a, b, .. }
         | Fault::Mute { from: a, to: b, .. } => only(a).into_iter().chain(only(b)).collect(),
-        Fault::Split { side, lasts, silent } => {
+        Fault::Split { side, lasts, .. } => {
             let mut losses = split(settings, side, None);
-            losses.extend(unsettled(settings, *lasts, *silent && !losses.is_empty()));
+            losses.extend(unsettled(settings, *lasts, !losses.is_empty()));
             losses
         }
-        Fault::Bridge { side, bridge, lasts, silent } => {
+        Fault::Bridge { side, bridge, lasts, .. } => {
             let mut losses = split(settings, side, Some(*bridge));
-            losses.extend(unsettled(settings, *lasts, *silent && !losses.is_empty()));
+            losses.extend(unsettled(settings, *lasts, !losses.is_empty()));
             losses
         }
         // The node that recovers stops.
@@ -317,9 +324,12 @@ fn split(settings: &Settings, side: &[NodeId], bridge: Option<NodeId>) -> Vec<No
     let there: Nodes = all.iter().copied().filter(|n| !here.contains(n) && Some(*n) != bridge).collect();
     // Which management node arbitrates is not known here: a side has it for certain when it has all.
     let mgmts_here = side.iter().filter(|n| n.is_mgmt()).count();
-    let (mgmt_here, mgmt_there) = (mgmts_here == usize::from(settings.mgmts), mgmts_here == 0);
+    let is_shared = settings.mgmts == 1 && bridge.is_some_and(|node| node.is_mgmt());
+    let (mgmt_here, mgmt_there) =
+        (is_shared || mgmts_here == usize::from(settings.mgmts), is_shared || mgmts_here == 0);
     let mut losses = Vec::new();
     for (own, lost, has_mgmt) in [(&here, &there, mgmt_here), (&there, &here, mgmt_there)] {
+        let bridge = bridge.filter(|node| node.is_data());
         let with_bridge: Nodes = own.iter().copied().chain(bridge).collect();
         if goes_on_of_all(settings, &with_bridge, has_mgmt) {
             losses.push(lost.iter().copied().chain(bridge).collect());
@@ -328,10 +338,10 @@ fn split(settings: &Settings, side: &[NodeId], bridge: Option<NodeId>) -> Vec<No
     losses
 }
 
-/// Sides that do not hear each other for about as long as silence is borne: some find others silent and some do not, so that anybody may
-/// be lost whom the rest can do without.
-fn unsettled(settings: &Settings, lasts: u64, silent: bool) -> Vec<Nodes> {
-    if silent && lasts < NOTICED_NS { stall(settings, None) } else { Vec::new() }
+/// Sides that do not hear each other for about as long as it takes everybody to notice (silence, or links that go on or do not): some find others
+/// gone and some do not, so that anybody may be lost whom the rest can do without.
+fn unsettled(settings: &Settings, lasts: u64, can_end: bool) -> Vec<Nodes> {
+    if can_end && lasts < NOTICED_NS { stall(settings, None) } else { Vec::new() }
 }
 
 /// Whoever is not needed may be lost, as long as the stall lasts or when it ends.
@@ -427,6 +437,7 @@ mod tests {
             (2, 2, "1ms split n1+n2 2ms, 3ms hold"),
             (2, 2, "1ms crash n1 2ms, 1ms cut n1 n2 1ms, 30ms heal"),
             (3, 2, "1ms hush n2+n4+m1 82ms, 84ms crash n4 1ms, 90ms heal"),
+            (2, 3, "1ms split n4+n5+m1 12ms, 84ms crash n5 1ms, 90ms heal"),
             (1, 3, "1ms crash n1 9000ms, 2900ms crash n2 1ms, 9000ms heal"),
             (1, 2, "1ms crash n1 200ms, 4000ms crash n2 1ms, 9000ms heal"),
             (1, 3, "1ms crash m1 1ms, 2ms crash n1 9000ms, 4001ms crash n2 1ms, 9000ms heal"),

@@ -11,7 +11,7 @@ use apus_types::NodeId;
 
 use crate::{
     clock::RATE_PPM_MAX,
-    fault::{Fault, Round, Schedule, Then, Who, parse_time, time_name},
+    fault::{Ailment, FILE_POINT, Fault, Round, Schedule, Span, Then, Who, parse_time, time_name},
     probes::DRAWN,
     promise,
     workload::Kind,
@@ -34,7 +34,9 @@ const ORPHANS_ONE_IN: u64 = 3;
 /// Seeds with several groups and a round in which these are parted.
 const PARTED_ONE_IN: u64 = 3;
 /// One seed in so many changes the schema.
-const CHURN_ONE_IN: u64 = 4;
+const CHURN_ONE_IN: u64 = 3;
+/// One seed in so many ends with more than is promised to be lived through.
+const RUINS_ONE_IN: u64 = 4;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
@@ -128,7 +130,9 @@ impl Settings {
             settings.schedule.0.push(round);
         }
         settings.churn = random.one_in(CHURN_ONE_IN);
-        if settings.churn && random.one_in(2) {
+        // With two nodes the president's death leaves nobody who could have missed what the other has.
+        let halves = if settings.churn && settings.data_nodes().len() > 2 { random.below(5) } else { 0 };
+        for _ in 0..halves {
             let round = settings.half_change(&mut random);
             settings.schedule.0.extend(Some(round).filter(|round| promise::refusal(&settings, round).is_none()));
         }
@@ -148,6 +152,11 @@ impl Settings {
         }
         if settings.groups > 1 && random.one_in(PARTED_ONE_IN) {
             let round = settings.parted(&mut random);
+            settings.schedule.0.push(round);
+        }
+        let mut random = Random::new(seed ^ 0x7275_696e);
+        if random.one_in(RUINS_ONE_IN) {
+            let round = settings.ruin(&mut random);
             settings.schedule.0.push(round);
         }
         settings
@@ -254,7 +263,7 @@ impl Settings {
                 break;
             }
             let fault = self.fault(random);
-            let ends = at + lasts(&fault);
+            let ends = at + fault.lasts();
             round.faults.push((at, fault));
             if promise::refusal_by_rule(self, &round).is_some() {
                 round.faults.pop();
@@ -286,8 +295,10 @@ impl Settings {
     fn prolong(&self, round: &mut Round, random: &mut Random) {
         let drawn = round.clone();
         for (at, fault) in &mut round.faults {
-            let goes_on = lasts(fault) > 0 && *at + lasts(fault) + promise::SETTLED_NS > drawn.end;
-            if let Some(time) = time_of(fault).filter(|_| goes_on) {
+            let goes_on = *at + fault.lasts() + promise::SETTLED_NS > drawn.end;
+            if let Span::Lasts(time) = fault.span()
+                && goes_on
+            {
                 *time += 15_000 * MS + US * random.below(30_000_000);
             }
         }
@@ -300,12 +311,24 @@ impl Settings {
     /// The president dies when some members have committed a change of the schema and one has not heard of it.
     fn half_change(&self, random: &mut Random) -> Round {
         let begin = US * (1 + random.below(100_000));
-        let dies = begin + MS * (60 + random.below(300));
-        let (who, down) = (Who::President, MS * (1 + random.below(200)));
-        let arm = Fault::Arm { who, point: "dict.drop_commit".to_owned(), skip: random.below(8) };
-        let faults = vec![(begin, arm), (dies, Fault::Crash { who, down })];
+        let (after, down) = (US * random.below(30_000), MS * (1 + random.below(200)));
+        let (who, point) = (Who::President, "dict.drop_commit".to_owned());
+        let faults = vec![(begin, Fault::Doom { who, point, skip: random.below(12), after, down })];
         let then = if random.one_in(3) { Then::Core } else { Then::Heal };
-        Round { faults, end: dies + down + US * random.below(100_000), then }
+        Round { faults, end: begin + MS * (400 + random.below(400)), then }
+    }
+    /// Anything, more than is promised to be lived through: what follows hits what the first one sets off.
+    fn ruin(&self, random: &mut Random) -> Round {
+        let mut at = US * (1 + random.below(100_000));
+        let mut faults = Vec::new();
+        let mut end = at;
+        for _ in 0..2 + random.below(5) {
+            let fault = self.fault(random);
+            end = end.max(at + fault.lasts());
+            faults.push((at, fault));
+            at += US * [random.below(3_000), random.below(400_000), random.below(3_000_000)][random.below(3) as usize];
+        }
+        Round { faults, end: end + US * random.below(300_000), then: Then::Ruin }
     }
     /// There is no management node for a while, and data nodes die, up to all but one of each group. What is left waits for their next processes.
     fn orphans(&self, random: &mut Random) -> Round {
@@ -394,7 +417,7 @@ impl Settings {
         let most = [100, 700, 2500][random.below(3) as usize];
         let lasts = time(random, most);
         let down_most = if random.one_in(2) { 400 } else { 20 };
-        match random.below(28) {
+        match random.below(31) {
             0..=2 => Fault::Crash { who, down: time(random, down_most) },
             3 => Fault::Power { who, down: time(random, down_most) },
             4 => {
@@ -409,7 +432,7 @@ impl Settings {
             9 | 10 => Fault::Split { side: self.any_side(random), lasts, silent: random.one_in(2) },
             11 => Fault::Bridge {
                 side: self.any_side(random),
-                bridge: self.any_data(random),
+                bridge: if random.one_in(2) { self.any_data(random) } else { self.mgmt_nodes()[0] },
                 lasts,
                 silent: random.one_in(2),
             },
@@ -435,6 +458,18 @@ impl Settings {
                 Fault::Unlink { number: random.below(self.clients), who, deaf: time(random, 20), late }
             }
             23..=26 => self.client_fault(random),
+            27 => Fault::Disk {
+                who: if random.one_in(3) { mgmt } else { who },
+                ailment: Ailment::ALL[random.below(Ailment::ALL.len() as u64) as usize],
+                lasts: lasts + time(random, 3_000),
+            },
+            28 | 29 => {
+                let point =
+                    if random.one_in(2) { FILE_POINT } else { DRAWN[random.below(DRAWN.len() as u64) as usize] };
+                let who = [who, who, Who::President, mgmt][random.below(4) as usize];
+                let (after, down) = (US * random.below(3_000), time(random, down_most));
+                Fault::Doom { who, point: point.to_owned(), skip: random.below(5), after, down }
+            }
             _ => {
                 let point = DRAWN[random.below(DRAWN.len() as u64) as usize].to_owned();
                 Fault::Arm { who, point, skip: random.below(8) }
@@ -478,30 +513,6 @@ impl Settings {
     }
 }
 
-/// The time that says how long a fault goes on, if it is one.
-pub fn time_of(fault: &mut Fault) -> Option<&mut u64> {
-    match fault {
-        Fault::Crash { down: lasts, .. }
-        | Fault::Leave { down: lasts, .. }
-        | Fault::Power { down: lasts, .. }
-        | Fault::Pause { lasts, .. }
-        | Fault::Freeze { lasts, .. }
-        | Fault::Stick { lasts, .. }
-        | Fault::Slow { lasts, .. }
-        | Fault::Cut { lasts, .. }
-        | Fault::Mute { lasts, .. }
-        | Fault::Split { lasts, .. }
-        | Fault::Bridge { lasts, .. }
-        | Fault::Stall { lasts, .. } => Some(lasts),
-        Fault::Flap { .. }
-        | Fault::Reset { .. }
-        | Fault::Storm { .. }
-        | Fault::Client { .. }
-        | Fault::Unlink { .. }
-        | Fault::Arm { .. } => None,
-    }
-}
-
 /// Rows per slice and pause between two slices of a transaction's end: one seed in four is as real nodes are, where no transaction of a workload
 /// has more rows than a slice; with the others each end takes several slices, some so slow that faults come between them.
 fn ends(seed: u64) -> (u32, u64) {
@@ -517,27 +528,6 @@ fn ends(seed: u64) -> (u32, u64) {
 fn any_of(group: &BTreeSet<NodeId>, random: &mut Random) -> NodeId {
     let place = random.below(group.len() as u64) as usize;
     group.iter().nth(place).copied().unwrap_or(NodeId(1))
-}
-
-/// How long a fault goes on.
-pub fn lasts(fault: &Fault) -> u64 {
-    match fault {
-        Fault::Crash { down: lasts, .. }
-        | Fault::Leave { down: lasts, .. }
-        | Fault::Power { down: lasts, .. }
-        | Fault::Pause { lasts, .. }
-        | Fault::Freeze { lasts, .. }
-        | Fault::Stick { lasts, .. }
-        | Fault::Slow { lasts, .. }
-        | Fault::Cut { lasts, .. }
-        | Fault::Mute { lasts, .. }
-        | Fault::Split { lasts, .. }
-        | Fault::Bridge { lasts, .. }
-        | Fault::Stall { lasts, .. } => *lasts,
-        Fault::Flap { period, times, .. } | Fault::Storm { period, times, .. } => period.saturating_mul(*times),
-        Fault::Unlink { deaf, late, .. } => deaf.saturating_add(*late),
-        Fault::Reset { .. } | Fault::Client { .. } | Fault::Arm { .. } => 0,
-    }
 }
 
 /// For people: what the seed drew, then the schedule as it can be given back.

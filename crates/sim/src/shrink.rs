@@ -6,7 +6,7 @@
 
 use crate::{
     drill::Failure,
-    fault::{Fault, Schedule, Then},
+    fault::{Fault, Schedule, Span, Then},
     settings::Settings,
 };
 
@@ -103,24 +103,7 @@ fn candidates(settings: &Settings) -> Vec<Settings> {
 /// The same for a round number of milliseconds, at most half as long.
 fn shorter(fault: &Fault) -> Option<Fault> {
     let mut shorter = fault.clone();
-    let time = match &mut shorter {
-        Fault::Crash { down: time, .. }
-        | Fault::Leave { down: time, .. }
-        | Fault::Power { down: time, .. }
-        | Fault::Pause { lasts: time, .. }
-        | Fault::Freeze { lasts: time, .. }
-        | Fault::Stick { lasts: time, .. }
-        | Fault::Slow { lasts: time, .. }
-        | Fault::Cut { lasts: time, .. }
-        | Fault::Mute { lasts: time, .. }
-        | Fault::Split { lasts: time, .. }
-        | Fault::Bridge { lasts: time, .. }
-        | Fault::Stall { lasts: time, .. }
-        | Fault::Flap { period: time, .. } => time,
-        Fault::Reset { .. } | Fault::Storm { .. } | Fault::Client { .. } | Fault::Unlink { .. } | Fault::Arm { .. } => {
-            return None;
-        }
-    };
+    let (Span::Lasts(time) | Span::Repeats { period: time, .. }) = shorter.span() else { return None };
     *time = (*time / 2).next_multiple_of(MS);
     (shorter != *fault).then_some(shorter)
 }

@@ -17,6 +17,7 @@ pub struct Totals {
     pub audits: u64,
     pub histories: u64,
     pub undecided: u64,
+    pub ruined: u64,
     /// Of all event hashes: equal for two builds that ran the same seeds in whatever order.
     pub hash_sum: u64,
     pub faults: BTreeMap<&'static str, u64>,
@@ -35,6 +36,7 @@ impl Totals {
                 self.audits += report.audits;
                 self.histories += report.histories;
                 self.hash_sum = self.hash_sum.wrapping_add(report.hash);
+                self.ruined += report.ruined;
                 self.undecided += report.undecided.len() as u64;
                 report.faults.iter().for_each(|(kind, n)| *self.faults.entry(kind).or_insert(0) += n);
                 report.probes.iter().for_each(|(name, n)| *self.probes.entry(name).or_insert(0) += n);
@@ -71,6 +73,7 @@ impl fmt::Display for Totals {
         writeln!(f, "schema    {} changes acknowledged", self.schema_changes)?;
         writeln!(f, "audits    {} passed", self.audits)?;
         writeln!(f, "histories {} judged, {} undecided", self.histories, self.undecided)?;
+        writeln!(f, "ruined    {} clusters did not come back, as nobody promises", self.ruined)?;
         writeln!(f, "hashes    {:016x} is their sum", self.hash_sum)
     }
 }

@@ -129,6 +129,33 @@ fn requests_under_way_may_be_lost() {
     assert!(seen[0] > 0 && seen[1] > 0, "{seen:?}");
 }
 
+/// As Linux does it: whoever syncs again after a failure is told that all is well, and what was lost stays lost.
+#[test]
+fn a_failed_sync_loses_what_it_did_not_write() {
+    let mut kept = [0; 2];
+    for seed in 1..=40 {
+        let (mut disk, mut now) = (Disk::new(seed, DiskConfig::default()), 0);
+        done(&mut disk, &mut now, write("a", 0, b"1"));
+        done(&mut disk, &mut now, sync("a"));
+        done(&mut disk, &mut now, Op::SyncNames);
+        done(&mut disk, &mut now, write("a", 0, b"2"));
+        disk.set_faults(Faults { sync_error: 1, ..Faults::default() });
+        assert_eq!(done(&mut disk, &mut now, sync("a")), Answer::Failed);
+        disk.set_faults(Faults::default());
+        assert_eq!(done(&mut disk, &mut now, sync("a")), Answer::Done);
+        assert_eq!(done(&mut disk, &mut now, read("a", 0, 1)), Answer::Bytes(b"2".to_vec()), "from the cache");
+        disk.crash();
+        let after = done(&mut disk, &mut now, read("a", 0, 1));
+        kept[usize::from(after == Answer::Bytes(b"2".to_vec()))] += 1;
+        // What is written again is there.
+        done(&mut disk, &mut now, write("a", 0, b"3"));
+        done(&mut disk, &mut now, sync("a"));
+        disk.crash();
+        assert_eq!(done(&mut disk, &mut now, read("a", 0, 1)), Answer::Bytes(b"3".to_vec()));
+    }
+    assert!(kept[0] > 0 && kept[1] > 0, "{kept:?}");
+}
+
 #[test]
 fn faults_come_as_announced() {
     let (mut disk, mut now) = (Disk::new(3, DiskConfig { capacity: 8 * SECTOR as u64, ..DiskConfig::default() }), 0);

@@ -1,14 +1,13 @@
 //! Bugs planted on purpose, to test the tests: each is a plausible mistake in the protocol, and the simulator must find it.
 //!
 //! Without the feature `planted-bugs` the question [`planted`] is the constant `false`, as the compiler checks below, so no other build
-//! contains them. With it one bug at a time is armed for the whole process. This crate holds the list because it is below all that ask.
+//! contains them. With it one bug at a time is armed for a thread. This crate holds the list because it is below all that ask.
 
-/// A mistake, named for what it does. `crates/sim/tests/planted.rs` arms each in turn.
+/// A mistake, named for what it does. `apus_sim::planted` arms each in turn.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-#[repr(u8)]
 pub enum Bug {
     /// A locking read for update takes no lock.
-    ExclusiveReadUnlocked = 1,
+    ExclusiveReadUnlocked,
     /// A locking read for sharing takes no lock.
     SharedReadUnlocked,
     /// Locks of rows that were only read are given back when their batch is answered.
@@ -163,20 +162,22 @@ impl Bug {
 
 #[cfg(feature = "planted-bugs")]
 mod armed {
-    use std::sync::atomic::{AtomicU8, Ordering};
+    use std::cell::Cell;
 
     use super::Bug;
 
-    static ARMED: AtomicU8 = AtomicU8::new(0);
+    thread_local! {
+        static ARMED: Cell<Option<Bug>> = const { Cell::new(None) };
+    }
 
-    /// Arms a bug in this process, or none.
+    /// Arms a bug in this thread, or none: a simulated cluster has one thread.
     pub fn arm(bug: Option<Bug>) {
-        ARMED.store(bug.map_or(0, |bug| bug as u8), Ordering::Relaxed);
+        ARMED.set(bug);
     }
     /// Whether to make this mistake.
     #[inline]
     pub fn planted(bug: Bug) -> bool {
-        ARMED.load(Ordering::Relaxed) == bug as u8
+        ARMED.get() == Some(bug)
     }
 }
 

@@ -5,14 +5,15 @@ use apus_types::NodeId;
 
 use super::{Drill, MS, Workload};
 use crate::{
-    ActorId, Party,
-    fault::{Fault, Who},
+    ActorId, Cluster, Party,
+    fault::{FILE_POINT, Fault, Who},
     promise::{self, BORNE_NS},
 };
 
-/// So long after anything that happens to the cluster its clients are as busy as they can be, then they think so many times longer.
-const BUSY_NS: u64 = 250 * MS;
-const CALM: u64 = 8;
+/// So long after anything that happens to the cluster (also: after each change of its view) its clients are as busy as they can be, then they
+/// think so many times longer.
+const BUSY_NS: u64 = 100 * MS;
+const CALM: u64 = 32;
 
 /// What is still to be done in a round, at its time.
 pub(super) enum Deed {
@@ -22,6 +23,11 @@ pub(super) enum Deed {
     Resume(NodeId),
     Speed(NodeId),
     Unstick(NodeId),
+    MendDisk(NodeId),
+    Kill {
+        node: NodeId,
+        down: u64,
+    },
     Heal(Party, Party),
     Unmute {
         from: Party,
@@ -48,6 +54,28 @@ pub(super) enum Deed {
     Calm,
 }
 
+/// A process that dies when it has passed a point.
+pub(super) struct Doom {
+    node: NodeId,
+    incarnation: u64,
+    point: String,
+    /// Writes it will have asked for by then.
+    writes: u64,
+    after: u64,
+    down: u64,
+}
+
+impl Doom {
+    pub(super) fn is_due(&self, cluster: &Cluster) -> bool {
+        let is_passed = if self.point == FILE_POINT {
+            cluster.writes_asked(self.node) >= self.writes
+        } else {
+            cluster.is_fault_spent(self.node, &self.point)
+        };
+        is_passed && cluster.incarnation(self.node) == self.incarnation
+    }
+}
+
 impl<W: Workload> Drill<'_, W> {
     /// The network is whole, nobody is paused or slow, no fault point is armed.
     pub(super) fn end_faults(&mut self) {
@@ -63,6 +91,10 @@ impl<W: Workload> Drill<'_, W> {
             self.cluster.resume(node);
             self.cluster.unstick(node);
             self.cluster.slow_down(node, 1);
+        }
+        self.dooms.clear();
+        for node in std::mem::take(&mut self.ailing) {
+            self.mend_disk(node);
         }
         self.cluster.disarm_faults();
         self.stir();
@@ -111,6 +143,22 @@ impl<W: Workload> Drill<'_, W> {
         let here = nodes.iter().copied().filter(is_here);
         here.flat_map(|a| nodes.iter().copied().filter(is_there).map(move |b| (a, b))).collect()
     }
+    /// A management node whose disk has failed promises nothing any more: its operator starts it again.
+    fn mend_disk(&mut self, node: NodeId) {
+        self.cluster.mend_disk(node);
+        if node.is_mgmt() && !self.down.contains(&node) {
+            self.cluster.crash(node);
+            self.cluster.start(node);
+        }
+    }
+    /// Who was to die at a point that is passed dies a moment later.
+    pub(super) fn meet_dooms(&mut self) {
+        let cluster = &self.cluster;
+        let met: Vec<Doom> = self.dooms.extract_if(.., |doom| doom.is_due(cluster)).collect();
+        for Doom { node, after, down, .. } in met {
+            self.plan(after, Deed::Kill { node, down });
+        }
+    }
     fn set_calm(&self, factor: u64) {
         self.clients.iter().for_each(|alive| alive.clock.set_calm(factor));
     }
@@ -140,6 +188,11 @@ impl<W: Workload> Drill<'_, W> {
             Deed::Resume(node) => self.cluster.resume(node),
             Deed::Speed(node) => self.cluster.slow_down(node, 1),
             Deed::Unstick(node) => self.cluster.unstick(node),
+            Deed::MendDisk(node) => {
+                self.ailing.remove(&node);
+                self.mend_disk(node);
+            }
+            Deed::Kill { node, down } => self.inflict(Fault::Crash { who: Who::Node(node), down }),
             Deed::Heal(a, b) => self.cluster.heal(a, b),
             Deed::Unmute { from, to, lost } => self.cluster.unmute(from, to, lost),
             Deed::Unlink { number, node, late } => {
@@ -249,11 +302,28 @@ impl<W: Workload> Drill<'_, W> {
             }
             Fault::Arm { who, point, skip } => {
                 let node = self.resolve(who);
+                self.arm(node, &point, skip);
+            }
+            Fault::Doom { who, point, skip, after, down } => {
+                let node = self.resolve(who);
+                self.arm(node, &point, skip);
+                let (incarnation, writes) =
+                    (self.cluster.incarnation(node), self.cluster.writes_asked(node) + skip + 1);
+                self.dooms.push(Doom { node, incarnation, point, writes, after, down });
+            }
+            Fault::Disk { who, ailment, lasts } => {
+                let node = self.resolve(who);
                 self.excused.insert(node);
-                self.drops_commits |= point == "qmgr.drop_view_commit";
-                self.cluster.arm_fault(node, &point, FaultRule { skip, ..FaultRule::ONCE });
+                self.ailing.insert(node);
+                self.cluster.ail_disk(node, ailment);
+                self.plan(lasts, Deed::MendDisk(node));
             }
         }
+    }
+    fn arm(&mut self, node: NodeId, point: &str, skip: u64) {
+        self.excused.insert(node);
+        self.drops_commits |= point == "qmgr.drop_view_commit";
+        self.cluster.arm_fault(node, point, FaultRule { skip, ..FaultRule::ONCE });
     }
     fn hold_up(&mut self, node: NodeId) {
         self.excused.insert(node);

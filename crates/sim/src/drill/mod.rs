@@ -29,7 +29,7 @@ use apus_signal::{dict::Dictionary, view::NodeState};
 use apus_storage::MemoryManager;
 use apus_types::NodeId;
 
-use self::faults::Deed;
+use self::faults::{Deed, Doom};
 use crate::{
     ActorId, Clock, Cluster, Kept, NativeClient, SimConfig, address,
     fault::{Round, Then},
@@ -44,6 +44,10 @@ pub const PATIENCE_NS: u64 = 30_000 * MS;
 /// In a healed cluster, each client has something acknowledged after this. Longer than the time for which a client waits for a node
 /// that does not answer.
 pub const PROGRESS_NS: u64 = 15_000 * MS;
+/// A cluster that more has happened to than is promised to be lived through is whole again after this, or is taken for lost.
+const RUIN_NS: u64 = 12_000 * MS;
+/// What the cluster does is looked at so often at least.
+const LOOK_NS: u64 = 10 * MS;
 /// A supervisor starts a node that stopped itself after this.
 const RESTART_NS: u64 = 200 * MS;
 /// What clients do, and what must hold. A client is known by its number, counted from 0; one that comes in the place of a dead one has
@@ -118,6 +122,8 @@ pub struct Report {
     pub retries: BTreeMap<u16, u64>,
     /// Rare conditions that were reached, also on nodes that died since.
     pub probes: BTreeMap<&'static str, u64>,
+    /// Clusters that did not come back from more than is promised to be lived through.
+    pub ruined: u64,
     /// Faults by kind.
     pub faults: BTreeMap<&'static str, u64>,
 }
@@ -163,6 +169,12 @@ struct Alive {
 /// After this the members have named a management process that has started anew: its silence may have to be noticed first.
 const NAMING_NS: u64 = 1_500 * MS;
 
+struct Ruin {
+    lineage: u64,
+    /// The process of every data node.
+    processes: BTreeMap<NodeId, u64>,
+}
+
 struct Drill<'s, W> {
     settings: &'s Settings,
     cluster: Cluster,
@@ -174,6 +186,8 @@ struct Drill<'s, W> {
     planned: u64,
     /// When something happened to the cluster last.
     stirred: u64,
+    /// Newest that any client knows.
+    generation: u64,
     /// Nodes whose stop is a consequence of the faults.
     excused: BTreeSet<NodeId>,
     /// When the resets of these nodes' connections began that came one upon the other, and the last of them.
@@ -186,6 +200,11 @@ struct Drill<'s, W> {
     /// its place. Of one that dies, the words may have been believed by some and not by others: then one of those two has to go.
     held_up: BTreeSet<NodeId>,
     instead: BTreeSet<NodeId>,
+    /// Processes that are to die when they have passed a point, and nodes whose disks are not as they should be.
+    dooms: Vec<Doom>,
+    ailing: BTreeSet<NodeId>,
+    /// More happens than is promised to be lived through, so anybody may stop: the lineage and the processes before that.
+    ruin: Option<Ruin>,
     /// Nodes that a fault has killed and that stay down for now.
     down: BTreeSet<NodeId>,
     /// When a supervisor noticed that a node had stopped.
@@ -271,12 +290,16 @@ impl<W: Workload> Drill<'_, W> {
             agenda: BTreeMap::new(),
             planned: 0,
             stirred: 0,
+            generation: 0,
             excused: BTreeSet::new(),
             resets: BTreeMap::new(),
             restarted: BTreeSet::new(),
             drops_commits: false,
             held_up: BTreeSet::new(),
             instead: BTreeSet::new(),
+            dooms: Vec::new(),
+            ailing: BTreeSet::new(),
+            ruin: None,
             down: BTreeSet::new(),
             stopped: BTreeMap::new(),
             report: Report::default(),
@@ -303,6 +326,10 @@ impl<W: Workload> Drill<'_, W> {
         let settings = self.settings;
         for (index, round) in settings.schedule.0.iter().enumerate() {
             self.round(round)?;
+            if self.ruin.is_some() {
+                self.report.ruined += 1;
+                break;
+            }
             if round.end % (2 * MS) < MS || index + 1 == settings.schedule.0.len() {
                 self.audit()?;
             }
@@ -344,22 +371,45 @@ impl<W: Workload> Drill<'_, W> {
     /// Lets time pass, does what is due meanwhile.
     fn pass(&mut self, nanoseconds: u64) -> Result<(), String> {
         let end = self.cluster.now() + nanoseconds;
-        while let Some((&(at, order), _)) = self.agenda.first_key_value().filter(|((at, _), _)| *at <= end) {
-            self.cluster.run_until(|_| false, at);
+        loop {
+            let until = end.min(self.cluster.now() + LOOK_NS);
+            let next = self.agenda.first_key_value().map(|(key, _)| *key).filter(|(at, _)| *at <= until);
+            let dooms = &self.dooms;
+            let is_met =
+                self.cluster.run_until(|c| dooms.iter().any(|doom| doom.is_due(c)), next.map_or(until, |(at, _)| at));
             self.check_stops()?;
-            if let Some(deed) = self.agenda.remove(&(at, order)) {
-                self.perform(deed);
+            self.note_views();
+            match next {
+                _ if is_met => self.meet_dooms(),
+                Some(key) => {
+                    let deed = self.agenda.remove(&key);
+                    deed.into_iter().for_each(|deed| self.perform(deed));
+                }
+                None if until == end => return Ok(()),
+                None => {}
             }
         }
-        self.cluster.run_until(|_| false, end);
-        self.check_stops()
     }
     fn plan(&mut self, after: u64, deed: Deed) {
         self.planned += 1;
         self.agenda.insert((self.cluster.now().saturating_add(after), self.planned), deed);
     }
+    /// A new view is something that happens.
+    fn note_views(&mut self) {
+        let newest = self.clients.iter().map(|alive| alive.client.view().generation).max().unwrap_or(0);
+        if newest > self.generation {
+            self.generation = newest;
+            self.stir();
+        }
+    }
     /// Nobody may stop who was not hit, no client may see what cannot be.
     fn check_stops(&mut self) -> Result<(), String> {
+        if let Some(ruin) = &self.ruin {
+            return match self.is_lost(ruin)? {
+                true => Ok(()),
+                false => self.workload.violation().map_or(Ok(()), Err),
+            };
+        }
         for node in self.settings.data_nodes() {
             let is_excused = self.excused.contains(&node) || (self.drops_commits && self.restarted.contains(&node));
             if let Some(reason) = self.cluster.stop_reason(node).filter(|_| !is_excused) {
@@ -379,11 +429,18 @@ impl<W: Workload> Drill<'_, W> {
 
     fn round(&mut self, round: &Round) -> Result<(), String> {
         self.stir();
+        self.ruin = (round.then == Then::Ruin).then(|| Ruin {
+            lineage: self.lineage(),
+            processes: self.settings.data_nodes().into_iter().map(|n| (n, self.cluster.incarnation(n))).collect(),
+        });
         for (at, fault) in &round.faults {
             self.plan(*at, Deed::Inflict(fault.clone()));
         }
         self.pass(round.end)?;
         let what = round.to_string();
+        if round.then == Then::Ruin {
+            return self.end_ruin(&what);
+        }
         if round.then == Then::Hold && serves_on(self.settings, round) {
             self.guide_new_clients();
             self.demand_progress(&what)?;
@@ -401,13 +458,55 @@ impl<W: Workload> Drill<'_, W> {
         if round.faults.iter().any(|(_, fault)| touches_arbitrator(fault)) {
             self.pass(NAMING_NS)?;
         }
+        self.forget_round();
+        Ok(())
+    }
+    fn forget_round(&mut self) {
         self.excused.clear();
         self.resets.clear();
         self.restarted.clear();
         self.drops_commits = false;
         self.held_up.clear();
         self.instead.clear();
+    }
+    /// After faults that nobody promises to live through the cluster is whole and has all that it had, or is not whole, or all of it starts anew.
+    fn end_ruin(&mut self, what: &str) -> Result<(), String> {
+        self.end_faults();
+        self.down.clear();
+        let end = self.cluster.now() + RUIN_NS;
+        while self.cluster.now() < end {
+            self.supervise();
+            if self.is_whole() {
+                // Who lost may learn it late.
+                self.pass(1_000 * MS)?;
+            }
+            if let Some(ruin) = &self.ruin
+                && self.is_lost(ruin)?
+            {
+                return Ok(());
+            }
+            if self.is_whole() {
+                self.demand_progress(what)?;
+                self.ruin = None;
+                self.forget_round();
+                return Ok(());
+            }
+            self.pass(MS)?;
+        }
         Ok(())
+    }
+    /// The founding of the cluster, as far as clients know.
+    fn lineage(&self) -> u64 {
+        self.clients.iter().map(|alive| alive.client.view().lineage).max().unwrap_or(0)
+    }
+    /// No process of some group is left that was there before. Nobody founds the cluster anew while any process lives that has rows.
+    fn is_lost(&self, ruin: &Ruin) -> Result<bool, String> {
+        let is_left = |node: &NodeId| ruin.processes.get(node) == Some(&self.cluster.incarnation(*node));
+        let left = ruin.processes.keys().find(|node| is_left(node));
+        if let Some(node) = left.filter(|_| self.lineage() > ruin.lineage) {
+            return Err(format!("the cluster was founded anew while node {node} had its rows"));
+        }
+        Ok(self.settings.group_members().iter().any(|group| !group.iter().any(is_left)))
     }
     /// What a supervisor does: whoever stopped or died is started after a moment, unless it is to stay down.
     fn supervise(&mut self) {
