@@ -80,7 +80,10 @@ impl TransactionCoordinator {
             ctx.close_link(link);
         }
         let own: Vec<u32> = self.transactions.iter().filter(|(_, t)| !t.taken_over).map(|(at, _)| at).collect();
-        own.into_iter().for_each(|at| self.transactions.remove(at));
+        for at in own {
+            self.transactions.get_mut(at).request.outstanding = 0; // whoever answers for a part is not heard any more
+            self.transactions.remove(at);
+        }
     }
 
     /// A take-over begins anew with each failure, perhaps at another taker. That a transaction was found committed must not be
