@@ -9,7 +9,7 @@ import pymysql
 import pymysql.cursors
 
 from lib.cluster import Cluster
-from lib.harness import FULL, check, check_equal, rss_kib, scenario_main
+from lib.harness import FULL, check, check_equal, rss_kib, scenario_main, wait_until
 
 LIMIT_SECONDS = (180, 600)
 TOOLS = pathlib.Path(__file__).resolve().parents[1] / "sql" / "tools.sql"
@@ -155,6 +155,31 @@ def locks(t, connect):
     two.close()
 
 
+def killed(ask, connect, statement):
+    """The number of a statement that waits for a lock when it is killed."""
+    number, seen = ask("SELECT CONNECTION_ID()")[0][0], []
+
+    def run():
+        try:
+            ask(statement)
+            seen.append(0)
+        except pymysql.MySQLError as error:
+            seen.append(error.args[0])
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    other = Ask(connect())
+
+    def kill():
+        # It may not have begun yet: then the next one ends it.
+        other(f"KILL QUERY {number}")
+        return not thread.is_alive()
+
+    wait_until(kill, 20, f"{statement} ends")
+    other.cursor.connection.close()
+    return seen[0]
+
+
 def table_locks(t, connect):
     one, two = connect(), connect()
     a, b = Ask(one), Ask(two)
@@ -187,6 +212,18 @@ def table_locks(t, connect):
         refused(a.cursor, "FLUSH LOCAL TABLES l, t FOR EXPORT", 1235)
         for harmless in ("FLUSH TABLES", "FLUSH PRIVILEGES", "FLUSH LOGS", "FLUSH TABLES l"):
             a(harmless)
+    with t.case("KILL QUERY and max_execution_time end a wait for a lock of a statement that looks for its rows, outside of a transaction"):
+        b("BEGIN")
+        b("UPDATE t SET k = k + 1 WHERE id = 1")
+        for statement in ("UPDATE t SET k = 7 WHERE k > 0", "DELETE FROM t WHERE k > 0", "SELECT * FROM t WHERE id = 1 FOR UPDATE"):
+            ended = killed(a, connect, statement)
+            check_equal(ended, 1317, statement)
+        start = time.monotonic()
+        refused(a.cursor, "SELECT /*+ MAX_EXECUTION_TIME(100) */ * FROM t WHERE id = 1 FOR UPDATE", 3024)
+        check(time.monotonic() - start < 10, "it waited on")
+        b("ROLLBACK")
+        check_equal(a("SELECT COUNT(*) FROM t WHERE k = 7"), ((0,),), "rows of stopped statements")
+        a("UPDATE t SET k = k + 1 WHERE id = 1")
     with t.case("the hint MAX_EXECUTION_TIME ends a SELECT"):
         start = time.monotonic()
         refused(a.cursor, "SELECT /*+ MAX_EXECUTION_TIME(100) */ SLEEP(20)", 3024)

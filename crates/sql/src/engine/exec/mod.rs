@@ -11,6 +11,12 @@ pub mod lock;
 pub mod read;
 pub mod sink;
 
+use std::{
+    future::{Future, poll_fn},
+    pin::pin,
+    task::Poll,
+};
+
 use apus_client::{Client, ExecOptions, OpBatch, Results};
 use apus_types::{TableSchema, TransId};
 
@@ -84,7 +90,8 @@ pub fn next_savepoint(session: &mut Session) -> u32 {
     session.savepoint
 }
 
-/// Executes a batch in the session's transaction, which is opened where there is none.
+/// Executes a batch in the session's transaction, which is opened where there is none. Outside of one, a batch that does not commit is given up
+/// when the statement is to stop: all that is rolled back is the statement.
 pub async fn execute(
     cluster: Cluster<'_>,
     session: &mut Session,
@@ -94,8 +101,24 @@ pub async fn execute(
     commit: bool,
 ) -> Done<()> {
     let options = ExecOptions { commit, savepoint, lock_wait_ms: session.env.variables.lock_wait_ms };
+    let alone = !session.in_transaction() && !commit;
     let transaction = session.transaction.get_or_insert_with(|| cluster.client.begin());
-    match transaction.execute(ops, options, results).await {
+    let done = {
+        let mut executed = pin!(transaction.execute(ops, options, results));
+        let mut stop = pin!(session.env.stopped());
+        poll_fn(|cx| match executed.as_mut().poll(cx) {
+            Poll::Ready(done) => Poll::Ready(Some(done)),
+            Poll::Pending if alone => stop.as_mut().poll(cx).map(|()| None),
+            Poll::Pending => Poll::Pending,
+        })
+        .await
+    };
+    let Some(done) = done else {
+        // Dropped while it was executed, so it is rolled back as a whole, which is the statement.
+        session.forget_transaction();
+        return Err(session.env.why_stopped().into());
+    };
+    match done {
         Ok(()) => {
             if commit {
                 session.forget_transaction();

@@ -95,6 +95,17 @@ impl Env {
             _ => Ok(()),
         }
     }
+    /// Done when [`Env::may_go_on`] begins to refuse.
+    pub async fn stopped(&self) {
+        match self.deadline.get() {
+            Some(deadline) => _ = tokio::time::timeout_at(deadline.into(), self.interrupt.asked()).await,
+            None => self.interrupt.asked().await,
+        }
+    }
+    /// The error of a statement that was stopped.
+    pub fn why_stopped(&self) -> SqlError {
+        self.may_go_on().err().unwrap_or_else(errors::interrupted)
+    }
     /// SLEEP, after the rows were made.
     ///
     /// # Errors
