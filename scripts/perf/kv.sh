@@ -51,7 +51,8 @@ start() { # REPLICAS PREFIX...: a cluster whose data nodes run under the prefix;
     for node in $(seq "$replicas"); do await "$dir/data-$node.ready" "${data_pids[$((node - 1))]}"; done
 }
 stop() {
-    kill "${data_pids[@]}"
+    # The last full copy refuses a first SIGTERM.
+    while kill "${data_pids[@]}" 2>/dev/null; do sleep 0.5; done
     wait "${data_pids[@]}" 2>/dev/null || true
     kill "${pids[0]}" 2>/dev/null || true
     wait "${pids[0]}" 2>/dev/null || true

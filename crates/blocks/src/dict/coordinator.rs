@@ -163,6 +163,8 @@ impl Dictionary {
             if running.from.len() < QUEUE_MAX && !running.from.contains(&(from, req.request)) {
                 running.from.push((from, req.request));
             }
+        } else if self.coordinator.queue.iter().any(|wish| (wish.from, wish.request) == (from, req.request)) {
+            jam!(ctx); // sent again while it waits
         } else if self.coordinator.queue.len() >= QUEUE_MAX {
             Self::refuse(ctx, from, Kind::SchemaRef, req.request, ErrorCode::SchemaBusy, "");
         } else {

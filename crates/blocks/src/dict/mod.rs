@@ -60,6 +60,9 @@ pub const WATCHERS_MAX: usize = 8192;
 pub const JOIN_LOCK_NS: u64 = 30_000_000_000;
 /// Members that have not answered a step are sent it again after this long.
 const STEP_RETRY_NS: u64 = 500_000_000;
+/// A forwarder whose request is not answered sends it again after this long: what was on its way is lost with a link that does not go on, or with what
+/// a president gives up in a view that settles.
+const FORWARD_RETRY_NS: u64 = 1_000_000_000;
 /// A joining node asks again for the dictionary after this long.
 const COPY_RETRY_NS: u64 = 500_000_000;
 
@@ -69,6 +72,8 @@ struct Forwarded {
     request: u64,
     token: u64,
     change: Change,
+    /// To the president, last.
+    sent: u64,
 }
 
 /// The dictionary manager; see the module.
@@ -164,15 +169,17 @@ impl Dictionary {
             Self::refuse(ctx, client, Kind::SchemaRef, req.request, ErrorCode::SchemaBusy, "");
         } else {
             self.numbers += 1;
-            let wish = Forwarded { client, request: req.request, token: req.token, change };
+            let wish = Forwarded { client, request: req.request, token: req.token, change, sent: 0 };
             self.forwarded.insert(self.numbers, wish);
             self.forward(self.numbers, ctx);
         }
         Ok(())
     }
 
-    fn forward(&self, number: u64, ctx: &mut Context<'_>) {
-        let (Some(wish), Some(president)) = (self.forwarded.get(&number), self.president()) else { return };
+    fn forward(&mut self, number: u64, ctx: &mut Context<'_>) {
+        let president = self.president();
+        let (Some(wish), Some(president)) = (self.forwarded.get_mut(&number), president) else { return };
+        wish.sent = ctx.now();
         let req = SchemaReq { request: number, token: wish.token, change: Some(wish.change.clone()) };
         ctx.send(Self::dict_of(president), Kind::SchemaReq, |b| encode(&req, b));
     }
@@ -259,6 +266,12 @@ impl Block for Dictionary {
 
     fn tick(&mut self, ctx: &mut Context<'_>) {
         self.ask_for_copy(ctx);
+        let is_late = |wish: &Forwarded| ctx.now().saturating_sub(wish.sent) >= FORWARD_RETRY_NS;
+        let late: Vec<u64> =
+            self.forwarded.iter().filter(|(_, wish)| is_late(wish)).map(|(&number, _)| number).collect();
+        for number in late {
+            self.forward(number, ctx);
+        }
         while self.early.front().is_some_and(|(since, ..)| ctx.now().saturating_sub(*since) > EARLY_NS) {
             self.early.pop_front();
         }

@@ -94,7 +94,10 @@ impl Distribution {
         let is_wanted = rounds.needed || !rounds.questions.is_empty();
         let keep = is_wanted || (rounds.keep && ctx.now() < rounds.needed_at + self.linger_ns);
         if keep != std::mem::replace(&mut rounds.keep, keep) {
-            ctx.probe(if keep { "dih: versions are kept again" } else { "dih: versions are not kept any more" });
+            match keep {
+                true => ctx.probe("dih: versions are kept again"),
+                false => ctx.probe("dih: versions are not kept any more"),
+            }
         }
         rounds.needed = false;
         self.send_round(ctx);

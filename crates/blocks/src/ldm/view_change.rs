@@ -70,7 +70,8 @@ impl LocalDataManager {
         for node in &gone {
             self.left_at[usize::from(node.0)] = self.view.generation;
         }
-        if self.view.settles_after(&old) {
+        let settles = self.view.settles_after(&old);
+        if settles {
             ctx.probe("ldm: what all coordinators had open is taken over");
             self.left_at.fill(self.view.settles);
         }
@@ -82,7 +83,7 @@ impl LocalDataManager {
         self.lose_slices();
         self.fit_fragments();
         self.fit_copy_jobs(&gone, &old, ctx);
-        if !gone.is_empty() {
+        if !gone.is_empty() || settles {
             self.drop_orphan_waits(ctx);
             self.advance_one_pass(ctx);
         }
