@@ -98,7 +98,11 @@ pub fn ask_one(address: &str, access: &Access) -> Result<StatusConf, String> {
 pub fn converse(address: &str, access: &Access, ask: Kind, request: &[u8], awaited: Kind) -> Result<Vec<u8>, String> {
     let failed = |e: &dyn std::fmt::Display| format!("management node {address}: {e}");
     let target = address.to_socket_addrs().map_err(|e| failed(&e))?.next().ok_or_else(|| failed(&"no such host"))?;
-    let mut stream = TcpStream::connect_timeout(&target, TIMEOUT).map_err(|e| failed(&e))?;
+    let mut stream = TcpStream::connect_timeout(&target, TIMEOUT).map_err(|e| {
+        format!(
+            "management node {address}: {e}; start it again (`apus dev restart mgmt-1`) or name another one by --mgmt"
+        )
+    })?;
     stream.set_read_timeout(Some(TIMEOUT)).map_err(|e| failed(&e))?;
     let mut node = NodeId(NodeId::MGMT_BASE);
     let hello = greet(&mut stream, access).map_err(|e| failed(&e))?;

@@ -96,7 +96,7 @@ fn warn(found: &Found) {
         println!("    data node {}, incarnation {:x}", process.node, process.incarnation);
     }
     println!("  - If one of them still runs and serves clients, end it first: until it hears of this, both serve.");
-    println!("  - Whatever they hold is given up. They join again empty, and copy what {members} hold.");
+    println!("  - Whatever they hold is given up. They join again empty, and copy the rows of {members}.");
 }
 
 pub fn run(access: &Access, args: &ResumeArgs) -> Result<ExitCode, String> {
