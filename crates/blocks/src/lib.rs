@@ -48,7 +48,7 @@ pub struct NodeConfig {
     pub memory: Arc<MemoryManager>,
     /// Most bytes that one transaction may take at one worker: its entries and changed rows.
     pub transaction_bytes: u64,
-    /// How large transactions end.
+    /// How large transactions end, and how those of the dead are taken over.
     pub slices: ldm::Slices,
     /// For how long versions are kept after the last reader at an epoch: [`dih::LINGER_NS`]; the simulator draws shorter times.
     pub linger_ns: u64,
@@ -58,7 +58,12 @@ pub struct NodeConfig {
 pub fn build(who: &WorkerConfig, config: &NodeConfig) -> Vec<Box<dyn Block>> {
     let mut blocks: Vec<Box<dyn Block>> = Vec::new();
     if who.worker < who.instances {
-        blocks.push(Box::new(tc::TransactionCoordinator::new(config.node, who.worker, config.memory.clone())));
+        blocks.push(Box::new(tc::TransactionCoordinator::new(
+            config.node,
+            who.worker,
+            config.memory.clone(),
+            config.slices,
+        )));
         blocks.push(Box::new(ldm::LocalDataManager::new(
             config.node,
             who.worker,

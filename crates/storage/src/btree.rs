@@ -375,6 +375,10 @@ impl Default for BTree {
 }
 
 impl BTree {
+    /// Frees a chunk of nodes or long keys of a tree that nobody will use again. `true`: nothing is left.
+    pub fn give_up(&mut self) -> bool {
+        self.nodes.chunks.pop().is_none() && self.long.chunks.pop().is_none()
+    }
     pub fn new() -> BTree {
         let mut nodes = Slab { chunks: Vec::new(), free: Vec::new() };
         let root = nodes.insert(Node::EMPTY);

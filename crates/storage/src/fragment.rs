@@ -739,6 +739,22 @@ fn long_key(slot: &Slot) -> RecRef {
     slot.key.first_chunk::<8>().map_or(RecRef::NONE, |b| RecRef(u64::from_le_bytes(*b)))
 }
 
+impl Fragment {
+    /// Frees a part of a fragment that nobody will use again: so many pages, large records or pieces of an index at most. `true`: what is left is
+    /// small, and goes with it.
+    pub fn give_up(&mut self, most: usize) -> bool {
+        if !self.records.give_up(most) {
+            return false;
+        }
+        let Some(index) = self.indexes.last_mut() else { return true };
+        if (0..most).any(|_| index.tree.give_up()) {
+            self.memory.unaccount(Region::Index, index.accounted);
+            self.indexes.pop();
+        }
+        false
+    }
+}
+
 impl Drop for Fragment {
     fn drop(&mut self) {
         for index in &self.indexes {

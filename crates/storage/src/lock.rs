@@ -5,8 +5,11 @@
 //!
 //! Grants are FIFO: a request waits behind any earlier one that is waiting, even if it would be compatible with the holders. Only
 //! an upgrade (shared holder asks for exclusive) waits at the front, because it can never be granted behind someone who waits for it.
+//! So requests of holders are the first ones of a queue, and nobody who leaves has to look at the others.
 
 use std::collections::VecDeque;
+
+use apus_types::collections::FixedMap;
 
 /// Lock mode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,8 +51,52 @@ struct Waiter {
 #[derive(Default, Debug)]
 struct Head {
     exclusive: bool,
-    holders: Vec<u32>,
+    holders: Holders,
     queue: VecDeque<Waiter>,
+}
+
+/// From so many holders on a map knows their places.
+const LISTED_MAX: usize = 16;
+
+/// Who holds a row: a short list mostly, of any number if many share it.
+#[derive(Default, Debug)]
+struct Holders {
+    list: Vec<u32>,
+    /// The place of each in the list if there are more than [`LISTED_MAX`], and otherwise nothing.
+    places: FixedMap<u32, u32>,
+}
+
+impl Holders {
+    fn place(&self, owner: u32) -> Option<usize> {
+        if self.places.is_empty() {
+            return self.list.iter().position(|&h| h == owner);
+        }
+        self.places.get(&owner).map(|place| *place as usize)
+    }
+    fn push(&mut self, owner: u32) {
+        self.list.push(owner);
+        match self.list.len() {
+            0..=LISTED_MAX => {}
+            n if self.places.is_empty() => self.places.extend(self.list.iter().copied().zip(0..n as u32)),
+            n => _ = self.places.insert(owner, n as u32 - 1),
+        }
+        assert!(self.places.is_empty() || self.places.len() == self.list.len(), "{owner} holds a row twice");
+    }
+    /// The last one comes to its place.
+    fn remove(&mut self, owner: u32) -> bool {
+        let Some(place) = self.place(owner) else { return false };
+        self.list.swap_remove(place);
+        if !self.places.is_empty() {
+            self.places.remove(&owner);
+            if let Some(&moved) = self.list.get(place) {
+                self.places.insert(moved, place as u32);
+            }
+            if self.list.len() <= LISTED_MAX {
+                self.places.clear();
+            }
+        }
+        true
+    }
 }
 
 /// The lock queues of one LDM instance.
@@ -57,6 +104,9 @@ struct Head {
 pub struct Locks {
     heads: Vec<Head>,
     free: Vec<u32>,
+    /// Requests that somebody who left has looked at.
+    #[cfg(test)]
+    looked_at: usize,
 }
 
 impl Locks {
@@ -99,12 +149,12 @@ impl Locks {
             return Acquire::Waiting;
         }
         let head = &mut self.heads[(*word - 1) as usize];
-        assert!(!head.holders.is_empty(), "a row is locked by nobody, {} wait", head.queue.len());
-        let holds = head.holders.contains(&owner);
+        assert!(!head.holders.list.is_empty(), "a row is locked by nobody, {} wait", head.queue.len());
+        let holds = head.holders.place(owner).is_some();
         if holds && (head.exclusive || mode == LockMode::Shared) {
             return Acquire::AlreadyHeld;
         }
-        if holds && head.holders.len() == 1 {
+        if holds && head.holders.list.len() == 1 {
             head.exclusive = true; // an upgrade with nobody in the way
             return Acquire::Granted;
         }
@@ -137,8 +187,19 @@ impl Locks {
             return;
         }
         let head = &mut self.heads[(*word - 1) as usize];
-        head.holders.retain(|&h| h != owner);
-        head.queue.retain(|w| w.owner != owner);
+        if head.holders.remove(owner) {
+            // Its own requests are behind those of other holders at most.
+            let first =
+                head.queue.iter().take_while(|w| w.owner != owner && head.holders.place(w.owner).is_some()).count();
+            let own = head.queue.iter().skip(first).take_while(|w| w.owner == owner).count();
+            head.queue.drain(first..first + own);
+            #[cfg(test)]
+            {
+                self.looked_at += first + own + 1;
+            }
+        } else {
+            head.queue.retain(|w| w.owner != owner);
+        }
         self.grant(word, granted);
     }
 
@@ -156,27 +217,28 @@ impl Locks {
         let number = *word - 1;
         let head = &mut self.heads[number as usize];
         while let Some(&first) = head.queue.front() {
-            let alone = head.holders.is_empty() || head.holders == [first.owner];
+            let alone = head.holders.list.is_empty() || head.holders.list == [first.owner];
             if !alone && (head.exclusive || first.mode == LockMode::Exclusive) {
                 break;
             }
             head.queue.pop_front();
             // A second request of the only holder never weakens what it has.
-            head.exclusive = first.mode == LockMode::Exclusive || (head.exclusive && !head.holders.is_empty());
-            if !head.holders.contains(&first.owner) {
+            head.exclusive = first.mode == LockMode::Exclusive || (head.exclusive && !head.holders.list.is_empty());
+            if head.holders.place(first.owner).is_none() {
                 head.holders.push(first.owner);
             }
             granted.push(Grant { owner: first.owner, waiter: first.waiter });
         }
-        assert!(!head.exclusive || head.holders.len() <= 1, "a row is held exclusively by {:?}", head.holders);
+        assert!(!head.exclusive || head.holders.list.len() <= 1, "a row is held exclusively by {:?}", head.holders);
         assert!(
-            !head.holders.is_empty() || head.queue.is_empty(),
+            !head.holders.list.is_empty() || head.queue.is_empty(),
             "{} wait for a row that nobody holds",
             head.queue.len()
         );
-        if head.queue.is_empty() && (head.holders.is_empty() || (head.exclusive && head.holders.len() == 1)) {
-            *word = head.holders.first().map_or(0, |&h| SOLE | h);
-            head.holders.clear();
+        if head.queue.is_empty() && (head.holders.list.is_empty() || (head.exclusive && head.holders.list.len() == 1)) {
+            *word = head.holders.list.first().map_or(0, |&h| SOLE | h);
+            head.holders.list.clear();
+            head.holders.places.clear();
             head.exclusive = false;
             self.free.push(number);
         }
@@ -189,7 +251,7 @@ impl Locks {
         });
         *word = number + 1;
         let head = &mut self.heads[number as usize];
-        assert!(head.holders.is_empty() && head.queue.is_empty(), "head {number} of a lock is given out twice");
+        assert!(head.holders.list.is_empty() && head.queue.is_empty(), "head {number} of a lock is given out twice");
         head
     }
 
@@ -201,7 +263,7 @@ impl Locks {
         }
         let head = self.heads.get(word.checked_sub(1)? as usize)?;
         let mode = if head.exclusive { LockMode::Exclusive } else { LockMode::Shared };
-        head.holders.contains(&owner).then_some(mode)
+        head.holders.place(owner).map(|_| mode)
     }
 
     /// Somebody other than `owner` holds the row, or waits for it with somebody.
@@ -209,12 +271,12 @@ impl Locks {
     pub fn is_contended(word: u32, owner: u32) -> bool {
         word != 0 && word != SOLE | owner
     }
-    /// The holder in this place of the order of the grants, if there are so many.
+    /// The holder in this place, if there are so many.
     pub fn holder(&self, word: u32, place: usize) -> Option<u32> {
         if word & SOLE != 0 {
             return (place == 0).then_some(word & !SOLE);
         }
-        self.heads.get(word.checked_sub(1)? as usize)?.holders.get(place).copied()
+        self.heads.get(word.checked_sub(1)? as usize)?.holders.list.get(place).copied()
     }
     /// How many requests wait for the row.
     pub fn waiting(&self, word: u32) -> usize {
@@ -223,13 +285,13 @@ impl Locks {
         }
         word.checked_sub(1).and_then(|n| self.heads.get(n as usize)).map_or(0, |head| head.queue.len())
     }
-    /// Who holds the row, in order of the grants; for checks.
+    /// Who holds the row; for checks.
     pub fn holders(&self, word: u32) -> Vec<u32> {
         if word & SOLE != 0 {
             return vec![word & !SOLE];
         }
         let head = word.checked_sub(1).and_then(|n| self.heads.get(n as usize));
-        head.map_or_else(Vec::new, |head| head.holders.clone())
+        head.map_or_else(Vec::new, |head| head.holders.list.clone())
     }
 
     /// Whom a waiting owner waits for: holders in conflict, and earlier waiters in conflict back to the nearest exclusive one, which waits for all
@@ -246,7 +308,7 @@ impl Locks {
         let mode = head.queue[place].mode;
         let conflicts = |other: LockMode| mode == LockMode::Exclusive || other == LockMode::Exclusive;
         let held = if head.exclusive { LockMode::Exclusive } else { LockMode::Shared };
-        out.extend(head.holders.iter().copied().filter(|&h| h != owner && conflicts(held)));
+        out.extend(head.holders.list.iter().copied().filter(|&h| h != owner && conflicts(held)));
         for waiter in head.queue.iter().take(place).rev().filter(|w| w.owner != owner && conflicts(w.mode)) {
             out.push(waiter.owner);
             if waiter.mode == LockMode::Exclusive {
@@ -356,6 +418,55 @@ mod tests {
                 assert!(!blockers.contains(&owner));
             }
             assert_eq!(locks.heads_in_use(), usize::from(word != 0 && word & SOLE == 0));
+        }
+    }
+
+    /// Nobody who leaves looks at those that wait, nor at those that share the row with him.
+    #[test]
+    fn many_leave_a_row_for_which_many_wait() {
+        const MANY: u32 = 2000;
+        let mut locks = Locks::default();
+        let (mut word, mut granted) = (0, Vec::new());
+        for owner in 0..MANY {
+            assert_eq!(locks.acquire(&mut word, owner, LockMode::Shared, 0, true), Acquire::Granted);
+        }
+        for owner in MANY..2 * MANY {
+            assert_eq!(locks.acquire(&mut word, owner, LockMode::Exclusive, owner, true), Acquire::Waiting);
+        }
+        for owner in (0..MANY).rev() {
+            assert!(granted.is_empty() && locks.held_mode(word, owner) == Some(LockMode::Shared));
+            locks.release(&mut word, owner, &mut granted);
+            assert_eq!(locks.held_mode(word, owner), None);
+        }
+        for owner in MANY..2 * MANY {
+            assert_eq!(granted, [Grant { owner, waiter: owner }]);
+            granted.clear();
+            locks.release(&mut word, owner, &mut granted);
+        }
+        assert_eq!((word, locks.heads_in_use()), (0, 0));
+        assert!(locks.looked_at <= 2 * 2 * MANY as usize, "{} requests were looked at", locks.looked_at);
+    }
+
+    /// As many as share a row keep their places whoever leaves first.
+    #[test]
+    fn holders_are_found_as_a_list_would_find_them() {
+        let (mut holders, mut model, mut seed) = (Holders::default(), Vec::new(), 7u64);
+        for _ in 0..20_000 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let owner = (seed >> 40) as u32 % 40;
+            match model.iter().position(|&h| h == owner) {
+                Some(place) => {
+                    model.swap_remove(place);
+                    assert!(holders.remove(owner));
+                }
+                None => {
+                    assert!(!holders.remove(owner));
+                    model.push(owner);
+                    holders.push(owner);
+                }
+            }
+            assert_eq!(holders.list, model);
+            assert!((0..40).all(|o| holders.place(o) == model.iter().position(|&h| h == o)));
         }
     }
 

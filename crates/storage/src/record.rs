@@ -287,6 +287,22 @@ fn long(record: &[u8], at: usize) -> u64 {
     record[at..].first_chunk::<8>().map_or(0, |b| u64::from_le_bytes(*b))
 }
 
+impl Records {
+    /// Frees so many pages or large records at most, of a fragment that nobody will use again. `true`: nothing is left.
+    pub fn give_up(&mut self, most: usize) -> bool {
+        for _ in 0..most {
+            if let Some(slab) = self.pages.pop() {
+                slab.page.into_iter().for_each(|page| self.memory.free_page(Region::Data, page));
+            } else if let Some(block) = self.large.pop() {
+                self.memory.unaccount(Region::Data, block.map_or(0, |block| block.len()));
+            } else {
+                return true;
+            }
+        }
+        false
+    }
+}
+
 impl Drop for Records {
     fn drop(&mut self) {
         for slab in &mut self.pages {

@@ -411,3 +411,23 @@ fn a_row_without_versions_that_waits_for_its_visit_is_not_counted() {
     assert!(world.fragment.is_empty());
     world.fragment.verify().unwrap();
 }
+
+/// What is left of a large fragment goes in pieces, none of them much.
+#[test]
+fn a_fragment_is_given_up_in_pieces() {
+    let memory = MemoryManager::new(256 << 20);
+    let mut world = World::new(true, 11, &memory);
+    for _ in 0..6_000 {
+        world.step(3_000);
+    }
+    let used = || memory.usage().map(|u| u.used).sum::<u64>();
+    let (all, mut before, mut most) = (used(), used(), 0);
+    assert!(all > 2 << 20, "{all} bytes are not many");
+    while !world.fragment.give_up(2) {
+        most = most.max(before - used());
+        before = used();
+    }
+    assert!(most <= all / 8 && used() < all / 4, "of {all} bytes {most} went at once, {} are left", used());
+    drop(world);
+    assert_eq!(used(), 0);
+}

@@ -160,6 +160,7 @@ impl LocalDataManager {
         self.continuing = false;
         let mut again = self.continue_index_build(ctx);
         again |= self.collect_versions();
+        again |= self.free_given_up();
         let mut later = false;
         if self.copy_jobs.is_empty() || !self.may_copy(ctx.now()) {
             if again {

@@ -43,7 +43,7 @@ const _: () = assert!(is_short(SLICE_ROWS as usize, ROW_NS_MAX));
 /// A slice of so many steps, each of so many nanoseconds at worst, takes at most a quarter of the shortest silence for which a node may be held for failed.
 /// Every slice of an LDM is bound to it by an assertion beside its constant: ends of parts (commit, complete, abort, rollback; a taken-over
 /// transaction ends the same way), batches and prepares, copies and their storing, scans, index builds, freed versions, looks at waits.
-pub(super) const fn is_short(steps: usize, step_ns: u64) -> bool {
+pub(crate) const fn is_short(steps: usize, step_ns: u64) -> bool {
     steps as u64 * step_ns * 4 <= crate::qmgr::SILENCE_MIN_NS
 }
 

@@ -70,13 +70,14 @@ use apus_signal::{
     tc::{Outcome, RequestRef, TcFloor},
     view::{NodeState, View},
 };
-use apus_storage::{Grant, Locks, MemoryManager, RowId};
+use apus_storage::{Fragment, Grant, Locks, MemoryManager, RowId};
 use apus_types::{
     Chain, ErrorCode, NodeId, PartitionId,
     hash::SecretHash,
     planted::{Bug, planted},
 };
 
+pub(crate) use self::ends::is_short;
 pub use self::{
     ends::{SLICE_ROWS, Slices},
     view_change::{departed, living_in_order, taker},
@@ -128,6 +129,8 @@ pub struct LocalDataManager {
     outcomes_refused: bool,
     copy_jobs: Vec<copy_out::CopyJob>,
     index_builds: Vec<tables::IndexBuild>,
+    /// Of dropped tables and of partitions that are elsewhere now: their memory is freed in slices.
+    given_up: Vec<Fragment>,
     pace: copy_out::Pace,
     epochs: snapshot::Epochs,
     patience: Patience,
@@ -141,6 +144,10 @@ pub struct LocalDataManager {
     ending: VecDeque<(u32, u32)>,
     ending_soon: bool,
     slices: Slices,
+    /// What the present view asks for is not done yet.
+    succession: Option<view_change::Succession>,
+    /// The next slice of that is on its way.
+    succeeding: bool,
     /// Most bytes that one transaction may take here.
     transaction_bytes: u64,
     scratch: Scratch,
@@ -195,6 +202,8 @@ impl LocalDataManager {
             ending: VecDeque::new(),
             ending_soon: false,
             slices,
+            succession: None,
+            succeeding: false,
             transaction_bytes,
             memory,
             view: View::default(),
@@ -215,6 +224,7 @@ impl LocalDataManager {
             outcomes_refused: false,
             copy_jobs: Vec::new(),
             index_builds: Vec::new(),
+            given_up: Vec::new(),
             pace: copy_out::Pace::default(),
             epochs: snapshot::Epochs::default(),
             patience: Patience::default(),
@@ -374,6 +384,12 @@ impl LocalDataManager {
             assert!(work.trans_at == owner, "lock granted to another transaction than the one that waits");
             self.free_waiting.push(waiting);
             self.transactions.end_wait(owner, waiting);
+            if self.succession.is_some() && self.is_orphan(owner) {
+                ctx.probe("ldm: wait of a dead coordinator's transaction granted");
+                self.give_back_unused(&work);
+                self.recycle(work);
+                continue;
+            }
             self.note_wanted(owner, work.lock_row);
             self.run(work, true, ctx);
         }
@@ -439,6 +455,7 @@ impl Block for LocalDataManager {
                 }
             }
             Kind::LdmContinueOrd if body == [ends::CONTINUE_ENDS] => self.on_continue_ends(ctx),
+            Kind::LdmContinueOrd if body == [view_change::CONTINUE_VIEW] => self.on_continue_view(ctx),
             Kind::LdmContinueOrd => {
                 self.copy_waits &= body != [copy_out::CONTINUE_COPY];
                 self.on_continue(ctx);

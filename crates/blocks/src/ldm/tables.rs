@@ -16,7 +16,7 @@ use apus_types::{
 use prost::Message;
 
 use super::{
-    LocalDataManager,
+    LocalDataManager, WAITING_MAX,
     ends::{ROW_NS_MAX, is_short},
 };
 
@@ -86,13 +86,10 @@ impl Table {
         }
         slot.as_deref_mut().ok_or(ErrorCode::Internal)
     }
-    /// Gives up fragments for which `keep` does not hold.
-    pub fn retain_fragments(&mut self, keep: impl Fn(PartitionId) -> bool) {
-        for (i, slot) in self.fragments.iter_mut().enumerate() {
-            if slot.is_some() && !keep(PartitionId(i as u16)) {
-                *slot = None;
-            }
-        }
+    /// Takes out the fragments for which `keep` does not hold.
+    pub fn take_fragments(&mut self, keep: impl Fn(PartitionId) -> bool) -> impl Iterator<Item = Fragment> {
+        let slots = self.fragments.iter_mut().enumerate();
+        slots.filter_map(move |(i, slot)| if keep(PartitionId(i as u16)) { None } else { slot.take().map(|f| *f) })
     }
 
     /// The columns and layout of a projection; `None` for the whole row.
@@ -193,6 +190,12 @@ pub struct IndexBuild {
 /// Rows indexed in one slice.
 const BUILD_ROWS: usize = 200;
 const _: () = assert!(is_short(BUILD_ROWS, ROW_NS_MAX));
+/// Pages of a fragment, or pieces of its indexes, freed in one slice, and what each may cost at worst.
+const FREED_PIECES: usize = 64;
+const PIECE_NS_MAX: u64 = 200_000;
+const _: () = assert!(is_short(FREED_PIECES, PIECE_NS_MAX));
+/// Of a table that goes each wait is looked at.
+const _: () = assert!(is_short(WAITING_MAX, 500));
 
 impl LocalDataManager {
     pub(super) fn on_table_ord(
@@ -276,15 +279,27 @@ impl LocalDataManager {
         Ok(true)
     }
 
-    /// Transactions cannot be in a dropped table's rows any more once DICT has committed; what is left is given up with it.
+    /// Transactions cannot be in a dropped table's rows any more once DICT has committed; what is left is given up with it, its memory in slices.
     fn drop_table(&mut self, id: TableId, ctx: &mut Context<'_>) {
+        self.index_builds.retain(|b| b.table != id);
+        if let Some(mut table) = self.tables.remove(id) {
+            self.given_up.extend(table.take_fragments(|_| false));
+            self.continue_soon(ctx);
+        }
+        // Without the table there is no queue in which a wait would have to be found.
         for i in 0..self.waiting.len() {
             if self.waiting[i].as_ref().is_some_and(|w| w.lock_row.0 == id) {
                 self.cancel_wait(i as u32, Some(ErrorCode::TableNotFound), ctx);
             }
         }
-        self.index_builds.retain(|b| b.table != id);
-        self.tables.remove(id);
+    }
+
+    /// Frees a slice of what fragments had that are not here any more; `true` when more is to do.
+    pub(super) fn free_given_up(&mut self) -> bool {
+        if self.given_up.last_mut().is_some_and(|fragment| fragment.give_up(FREED_PIECES)) {
+            self.given_up.pop();
+        }
+        !self.given_up.is_empty()
     }
 
     /// One slice of the first index build; `true` when more is to do.

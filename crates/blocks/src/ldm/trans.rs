@@ -170,6 +170,13 @@ impl Transactions {
     pub fn len(&self) -> usize {
         self.by_id.len()
     }
+    /// Slots, used or not: all are below it.
+    pub fn places(&self) -> u32 {
+        self.slots.len() as u32
+    }
+    pub fn is_used(&self, at: u32) -> bool {
+        self.slots.get(at as usize).is_some_and(|t| t.used)
+    }
     pub fn entries_in_use(&self) -> usize {
         self.entries.in_use()
     }

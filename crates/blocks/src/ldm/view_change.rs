@@ -1,5 +1,9 @@
 //! A new view: chains shrink or grow, dead coordinators' transactions are handed to their takers, one-pass batches whose
 //! successor died go on from here.
+//!
+//! **Slices.** As in TC (`tc::take_over`), one transaction after the other is looked at, some in each round of the worker; the end is reported
+//! behind the last of them. A wait of a dead coordinator's transaction that is granted before its turn is given up then. A view that
+//! comes meanwhile begins anew.
 
 use apus_kernel::{Context, jam};
 use apus_signal::{
@@ -10,9 +14,42 @@ use apus_signal::{
     takeover::{TakeOverEndRep, TakeOverTransRep},
     view::{NodeState, View},
 };
-use apus_types::{Chain, NodeId, PartitionId, TransId, collections::IdHasher, hash::SecretHash};
+use apus_types::{
+    Chain, NodeId, PartitionId, TransId,
+    collections::IdHasher,
+    hash::SecretHash,
+    limits::{BATCH_OPS_MAX, PARTITIONS_MAX},
+};
 
-use super::{LocalDataManager, outcome::Outcomes, trans::NONE};
+use super::{
+    LocalDataManager, SLICE_ROWS, WAITING_MAX,
+    ends::is_short,
+    outcome::Outcomes,
+    trans::{NONE, Part},
+};
+
+/// The body of the `LdmContinueOrd` that asks for the next slice.
+pub(super) const CONTINUE_VIEW: u8 = 3;
+/// Records looked at in a slice for which nothing is to be done.
+const LOOKED_MAX: u32 = 16 << 10;
+/// A step is a report, or a row of a batch that is sent again; what it may cost at worst.
+const STEP_NS_MAX: u64 = 8_000;
+const LOOK_NS_MAX: u64 = 200;
+/// Steps that a wait counts for: it may have to be found in a queue of all others.
+const WAIT_STEPS: usize = 3;
+const _: () = assert!(WAITING_MAX as u64 <= WAIT_STEPS as u64 * STEP_NS_MAX);
+// A slice ends with the transaction that exceeds it.
+const _: () = assert!(is_short(SLICE_ROWS as usize + PARTITIONS_MAX as usize + BATCH_OPS_MAX, STEP_NS_MAX));
+const _: () = assert!(is_short(LOOKED_MAX as usize, LOOK_NS_MAX));
+
+/// What is left to be done for the present view.
+#[derive(Debug)]
+pub(super) struct Succession {
+    /// Records that were there when it came and have not been looked at.
+    places: std::ops::Range<u32>,
+    /// Somebody has left, or all that was open is settled.
+    lost: bool,
+}
 
 /// The coordinator that takes over `trans` in `view`: all nodes compute the same one.
 pub fn taker(view: &View, trans: TransId) -> Option<BlockRef> {
@@ -81,14 +118,12 @@ impl LocalDataManager {
         self.has_left = false;
         self.check_turned(&old);
         self.lose_slices();
-        self.fit_fragments();
+        self.fit_fragments(ctx);
         self.fit_copy_jobs(&gone, &old, ctx);
-        if !gone.is_empty() || settles {
-            self.drop_orphan_waits(ctx);
-            self.advance_one_pass(ctx);
-        }
         // In every view, because some other node may see this one and not the one in which somebody left.
-        self.report_orphans(ctx);
+        let lost = !gone.is_empty() || settles || self.succession.as_ref().is_some_and(|s| s.lost);
+        self.succession = Some(Succession { places: 0..self.transactions.places(), lost });
+        self.continue_succession(ctx);
         std::mem::take(&mut self.deferred).replay(self, ctx);
         Ok(())
     }
@@ -139,65 +174,98 @@ impl LocalDataManager {
     }
 
     /// Makes the fragments that the chains now give to this node, and gives up others.
-    fn fit_fragments(&mut self) {
+    fn fit_fragments(&mut self, ctx: &mut Context<'_>) {
         let (view, me, memory) = (&self.view, self.me, &self.memory);
         let mine = |p: PartitionId| view.instance(p) == me.instance && view.chain(p).contains(me.node);
         for table in self.tables.iter_mut() {
-            table.retain_fragments(mine);
+            self.given_up.extend(table.take_fragments(mine));
             for p in (0..view.partition_count()).map(PartitionId).filter(|&p| mine(p)) {
                 if table.make_fragment(p, memory).is_err() {
                     break; // made again, or refused, with the first row
                 }
             }
         }
+        if !self.given_up.is_empty() {
+            self.continue_soon(ctx);
+        }
     }
 
-    fn is_orphan(&self, at: u32) -> bool {
+    pub(super) fn on_continue_view(&mut self, ctx: &mut Context<'_>) {
+        self.succeeding = false;
+        self.continue_succession(ctx);
+    }
+
+    /// The next slice.
+    fn continue_succession(&mut self, ctx: &mut Context<'_>) {
+        let Some(mut rest) = self.succession.take() else { return };
+        let most = self.slices.rows as usize;
+        let mut steps = 0;
+        let lost = rest.lost;
+        for at in rest.places.by_ref().take(LOOKED_MAX as usize) {
+            steps += self.succeed(at, lost, ctx);
+            if steps >= most {
+                break;
+            }
+        }
+        if rest.places.start >= rest.places.end {
+            return self.report_end(ctx);
+        }
+        self.succession = Some(rest);
+        if !std::mem::replace(&mut self.succeeding, true) {
+            ctx.probe("ldm: a view goes on in the next slice");
+            ctx.send_delayed(self.slices.pause_ns, Kind::LdmContinueOrd, |out| out.push(CONTINUE_VIEW));
+        }
+    }
+
+    /// What the view means for one transaction. Returns what it took.
+    fn succeed(&mut self, at: u32, lost: bool, ctx: &mut Context<'_>) -> usize {
+        if !self.transactions.is_used(at) {
+            return 0;
+        }
+        if !self.is_orphan(at) {
+            return if lost { self.advance_one_pass(at, ctx) } else { 0 };
+        }
+        let waits = self.transactions.get(at).waits.clone();
+        for &slot in &waits {
+            ctx.probe("ldm: wait of a dead coordinator's transaction dropped");
+            self.cancel_wait(slot, None, ctx);
+        }
+        self.report_orphan(at, ctx) + waits.len() * WAIT_STEPS
+    }
+
+    pub(super) fn is_orphan(&self, at: u32) -> bool {
         let trans = self.transactions.get(at);
         !self.coordinator_valid(trans.tc, trans.generation)
     }
 
-    fn drop_orphan_waits(&mut self, ctx: &mut Context<'_>) {
-        let waits = self.transactions.iter().filter(|(at, t)| !t.waits.is_empty() && self.is_orphan(*at));
-        for slot in waits.flat_map(|(_, t)| t.waits.clone()).collect::<Vec<u32>>() {
-            ctx.probe("ldm: wait of a dead coordinator's transaction dropped");
-            self.cancel_wait(slot, None, ctx);
-        }
-    }
-
     /// A one-pass batch waits for its commit to come back from a node that is gone now: send it to the next living one, or, as the
     /// last living replica, commit it. Orphans are left to the take-over.
-    fn advance_one_pass(&mut self, ctx: &mut Context<'_>) {
-        let stuck: Vec<(u32, Chain)> = self
-            .transactions
-            .iter()
-            .filter(|&(at, _)| !self.is_orphan(at))
-            .flat_map(|(at, t)| t.parts.iter().filter(|p| p.one_pass && !p.committed).map(move |p| (at, p.chain)))
-            .filter(|&(_, chain)| self.successor_died(chain))
-            .collect();
-        for (at, chain) in stuck {
-            match self.next_in(chain) {
-                Some(next) => {
-                    ctx.probe("ldm: one-pass batch goes on to the next node");
-                    self.resend_one_pass(at, chain, next, ctx);
-                }
-                None if chain.primary() == Some(self.me.node) => {
-                    ctx.probe("ldm: one-pass batch ends at its last replica");
-                    self.finish_one_pass(at, chain, ctx);
-                }
-                None => {
-                    ctx.probe("ldm: one-pass batch turns back at a new end of its chain");
-                    let trans = self.transactions.get(at);
-                    let (id, tc) = (trans.id, trans.tc);
-                    let Some(epoch) = self.transactions.part_mut(at, chain).map(|p| p.epoch) else { continue };
-                    self.commit_part(at, chain, epoch, ctx);
-                    if let Some(previous) = self.previous_in(chain) {
-                        let end = self.end_signal(id, chain, tc, epoch);
-                        ctx.send(self.peer(previous), Kind::LdmCommitOrd, |out| end.encode(out));
-                    }
+    fn advance_one_pass(&mut self, at: u32, ctx: &mut Context<'_>) -> usize {
+        let is_stuck = |p: &&Part| p.one_pass && !p.committed && self.successor_died(p.chain);
+        let Some(part) = self.transactions.get(at).parts.iter().find(is_stuck) else { return 0 };
+        let (chain, steps) = (part.chain, 1 + part.rows as usize);
+        match self.next_in(chain) {
+            Some(next) => {
+                ctx.probe("ldm: one-pass batch goes on to the next node");
+                self.resend_one_pass(at, chain, next, ctx);
+            }
+            None if chain.primary() == Some(self.me.node) => {
+                ctx.probe("ldm: one-pass batch ends at its last replica");
+                self.finish_one_pass(at, chain, ctx);
+            }
+            None => {
+                ctx.probe("ldm: one-pass batch turns back at a new end of its chain");
+                let trans = self.transactions.get(at);
+                let (id, tc) = (trans.id, trans.tc);
+                let Some(epoch) = self.transactions.part_mut(at, chain).map(|p| p.epoch) else { return 0 };
+                self.commit_part(at, chain, epoch, ctx);
+                if let Some(previous) = self.previous_in(chain) {
+                    let end = self.end_signal(id, chain, tc, epoch);
+                    ctx.send(self.peer(previous), Kind::LdmCommitOrd, |out| end.encode(out));
                 }
             }
         }
+        steps
     }
 
     /// Whether the node right after this one in the chain is not a member any more.
@@ -245,33 +313,34 @@ impl LocalDataManager {
         self.scratch.rows = rows;
     }
 
-    /// Tells the takers what this instance holds of transactions whose coordinator is gone.
-    fn report_orphans(&mut self, ctx: &mut Context<'_>) {
+    /// Tells the taker what this instance holds of a transaction whose coordinator is gone.
+    fn report_orphan(&mut self, at: u32, ctx: &mut Context<'_>) -> usize {
         let generation = self.view.generation;
-        for (at, trans) in self.transactions.iter() {
-            if !self.is_orphan(at) {
-                continue;
+        let trans = self.transactions.get(at);
+        let Some(taker) = taker(&self.view, trans.id) else { return 0 };
+        for part in &trans.parts {
+            if part.committed {
+                ctx.probe("ldm: orphan reported as committed");
             }
-            let Some(taker) = taker(&self.view, trans.id) else { continue };
-            for part in &trans.parts {
-                if part.committed {
-                    ctx.probe("ldm: orphan reported as committed");
-                }
-                let rep = TakeOverTransRep {
-                    generation,
-                    trans: trans.id,
-                    chain: part.chain,
-                    instance: self.me.instance,
-                    committed: part.committed,
-                    epoch: part.epoch,
-                };
-                ctx.send(taker, Kind::TakeOverTransRep, |out| rep.encode(out));
-            }
+            let rep = TakeOverTransRep {
+                generation,
+                trans: trans.id,
+                chain: part.chain,
+                instance: self.me.instance,
+                committed: part.committed,
+                epoch: part.epoch,
+            };
+            ctx.send(taker, Kind::TakeOverTransRep, |out| rep.encode(out));
         }
+        trans.parts.len()
+    }
+
+    /// Nothing more is reported in this view.
+    fn report_end(&self, ctx: &mut Context<'_>) {
+        let end = TakeOverEndRep { generation: self.view.generation };
         for node in living_in_order(&self.view) {
             for instance in 0..self.view.instances as u8 {
-                let tc = BlockRef::new(node, BlockId::Tc, instance);
-                ctx.send(tc, Kind::TakeOverEndRep, |out| TakeOverEndRep { generation }.encode(out));
+                ctx.send(BlockRef::new(node, BlockId::Tc, instance), Kind::TakeOverEndRep, |out| end.encode(out));
             }
         }
     }

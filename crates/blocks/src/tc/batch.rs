@@ -11,8 +11,8 @@ use apus_signal::{
 };
 use apus_types::{
     ColumnType, Epoch, ErrorCode, IndexNo, NodeId, RowLayout, TableId, Value,
-    collections::SeededMap,
-    hash::hash_key,
+    collections::{SeededMap, seeded_map},
+    hash::{SecretHash, hash_key},
     limits::BATCH_OPS_MAX,
     planted::{Bug, planted},
 };
@@ -26,19 +26,32 @@ use super::{
 const RETRY_NS: u64 = 10_000_000;
 
 /// Buffers that keep their memory.
-#[derive(Default)]
 pub(super) struct Scratch {
     row: Vec<u8>,
     results: Vec<u8>,
     /// Per part of a batch: where its next result is, and its number in the part.
     cursors: Vec<(usize, usize)>,
     /// Entries that the batch has made so far, by table and hash of the key; where each change begins; those that cancel each other, in order.
-    pub made: SeededMap<(TableId, u64), usize>,
+    made: SeededMap<(TableId, u64), usize>,
+    /// Of those keys: clients choose them, and must not find ones that collide.
+    secret: SecretHash,
     starts: Vec<usize>,
     cancelled: Vec<usize>,
 }
 
 impl Scratch {
+    /// The seed is to be random, and not to be told.
+    pub fn new(seed: u64) -> Scratch {
+        Scratch {
+            row: Vec::new(),
+            results: Vec::new(),
+            cursors: Vec::new(),
+            made: seeded_map(seed.rotate_left(32)),
+            secret: SecretHash::new(seed),
+            starts: Vec::new(),
+            cancelled: Vec::new(),
+        }
+    }
     /// Finds the deletes of entries that the same batch has inserted before, and those inserts.
     fn find_cancelled(&mut self, changes: &[u8], count: usize) -> Result<(), DecodeError> {
         self.made.clear();
@@ -48,7 +61,7 @@ impl Scratch {
         for number in 0..count {
             self.starts.push(changes.len() - reader.rest().len());
             let change = IndexChange::decode(&mut reader)?;
-            let place = (change.hidden_table, hash_key(change.key));
+            let place = (change.hidden_table, self.secret.of(change.key));
             if change.insert {
                 self.made.insert(place, number);
             } else if let Some(&insert) = self.made.get(&place) {
@@ -144,12 +157,12 @@ impl TransactionCoordinator {
             if self.transactions.len() >= TRANSACTIONS_MAX {
                 return Err((ErrorCode::TooManyTransactions, true));
             }
-            if self.transactions.find(req.trans).is_some() {
+            if self.find(req.trans, ctx).is_some() {
                 return Err((ErrorCode::ProtocolViolation, false));
             }
-            return Ok(self.transactions.create(req.trans, Some(from), ctx.now()));
+            return Ok(self.transactions.create(req.trans, Some(from), self.view.generation, ctx.now()));
         }
-        let at = self.transactions.find(req.trans).ok_or((ErrorCode::TransactionNotFound, true))?;
+        let at = self.find(req.trans, ctx).ok_or((ErrorCode::TransactionNotFound, true))?;
         let trans = self.transactions.get(at);
         if trans.client.map(|c| c.node) != Some(from.node) {
             return Err((ErrorCode::TransactionNotFound, true));
@@ -227,7 +240,7 @@ impl TransactionCoordinator {
     pub(super) fn on_batch_conf(&mut self, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
         let conf = LdmBatchConf::decode(body)?;
         jam!(ctx);
-        let Some(at) = self.transactions.find(conf.trans) else { return Ok(()) };
+        let Some(at) = self.find(conf.trans, ctx) else { return Ok(()) };
         let trans = self.transactions.get_mut(at);
         if !matches!(trans.state, State::Active | State::OnePass) {
             return Ok(());
@@ -363,7 +376,7 @@ impl TransactionCoordinator {
     pub(super) fn on_batch_ref(&mut self, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
         let refusal = LdmBatchRef::decode(body)?;
         jam!(ctx);
-        let Some(at) = self.transactions.find(refusal.trans) else { return Ok(()) };
+        let Some(at) = self.find(refusal.trans, ctx) else { return Ok(()) };
         let trans = self.transactions.get_mut(at);
         if !matches!(trans.state, State::Active | State::OnePass) {
             return Ok(());
@@ -400,6 +413,7 @@ impl TransactionCoordinator {
             self.retries.pop();
             // Perhaps of another transaction, which has the place now, or sent again already by a new view.
             let is_due = |s: &super::record::Sub| !s.done && s.retry_at.is_some_and(|t| t <= now);
+            self.carry_over(at, ctx);
             if self.transactions.is_used(at) && self.transactions.get(at).subs().iter().any(is_due) {
                 self.resend_refused(at, now, ctx);
             }
@@ -518,4 +532,32 @@ impl TransactionCoordinator {
 
 fn trans_savepoint(tc: &TransactionCoordinator, at: u32) -> u32 {
     tc.transactions.get(at).request.savepoint
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever knows the public hash can find keys of one place by it; the places of two processes have nothing to do with each other, nor with it.
+    #[test]
+    fn entries_have_places_that_no_client_can_know() {
+        let mut changes = Vec::new();
+        let key = b"a key of some length, chosen by a client";
+        let insert = IndexChange {
+            insert: true,
+            op: 0,
+            index: IndexNo(1),
+            hidden_table: TableId(7),
+            key,
+            distribution_hash: 5,
+            primary_key: b"row",
+        };
+        insert.encode(&mut changes);
+        let places = [1, 2].map(|seed| {
+            let mut scratch = Scratch::new(seed);
+            scratch.find_cancelled(&changes, 1).expect("a change");
+            scratch.made.keys().map(|(_, place)| *place).collect::<Vec<u64>>()
+        });
+        assert!(places[0].len() == 1 && places[0] != places[1] && places[0][0] != hash_key(key), "{places:?}");
+    }
 }

@@ -16,7 +16,7 @@ use super::{TransactionCoordinator, record::State};
 impl TransactionCoordinator {
     pub(super) fn on_wait_rep(&mut self, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
         let rep = LdmWaitRep::decode(body)?;
-        let Some(at) = self.transactions.find(rep.waiter) else { return Ok(()) };
+        let Some(at) = self.find(rep.waiter, ctx) else { return Ok(()) };
         let me = self.me;
         let trans = self.transactions.get_mut(at);
         if !matches!(trans.state, State::Active | State::OnePass) || trans.sub_mut(rep.batch).is_none() {
@@ -46,7 +46,7 @@ impl TransactionCoordinator {
             self.break_cycle(first, &probe, ctx);
             return Ok(());
         }
-        let Some(at) = self.transactions.find(last) else { return Ok(()) };
+        let Some(at) = self.find(last, ctx) else { return Ok(()) };
         if !self.transactions.get_mut(at).passes_probe(first, ctx.now()) {
             ctx.probe("tc: deadlock probe that came another way before");
             return Ok(());
@@ -71,7 +71,7 @@ impl TransactionCoordinator {
         if probe.path().any(|t| t > victim) {
             return; // that one's own probe ends it
         }
-        let Some(at) = self.transactions.find(victim) else { return };
+        let Some(at) = self.find(victim, ctx) else { return };
         let trans = self.transactions.get_mut(at);
         if trans.waits_for.is_empty() || !matches!(trans.state, State::Active | State::OnePass) {
             return;

@@ -56,10 +56,8 @@ impl TransactionCoordinator {
 
     /// The transaction that a commit or rollback names, ready for it; otherwise the client is answered here.
     fn for_end(&mut self, from: BlockRef, req: &TcEndReq, asked: Asked, ctx: &mut Context<'_>) -> Option<u32> {
-        let found = self
-            .transactions
-            .find(req.trans)
-            .filter(|&at| self.transactions.get(at).client.map(|c| c.node) == Some(from.node));
+        let found =
+            self.find(req.trans, ctx).filter(|&at| self.transactions.get(at).client.map(|c| c.node) == Some(from.node));
         let Some(at) = found else {
             if asked == Asked::Rollback && req.savepoint == 0 {
                 let conf = TcEndConf { request: req.request, epoch: ctx.epoch() };
@@ -303,7 +301,7 @@ impl TransactionCoordinator {
     ) -> Result<(), DecodeError> {
         let conf = LdmPrepared::decode(body)?;
         jam!(ctx);
-        let Some(at) = self.transactions.find(conf.trans) else { return Ok(()) };
+        let Some(at) = self.find(conf.trans, ctx) else { return Ok(()) };
         let trans = self.transactions.get_mut(at);
         if trans.taken_over {
             return Ok(()); // asked for before all that was open was settled
@@ -340,7 +338,7 @@ impl TransactionCoordinator {
         ctx: &mut Context<'_>,
     ) -> Result<(), DecodeError> {
         let end = LdmEnd::decode(body)?;
-        let Some(at) = self.transactions.find(end.trans) else { return Ok(()) };
+        let Some(at) = self.find(end.trans, ctx) else { return Ok(()) };
         let trans = self.transactions.get_mut(at);
         let expected = match (kind, trans.state) {
             (Kind::LdmCommittedConf, State::Committing) => true,
@@ -377,17 +375,18 @@ impl TransactionCoordinator {
         Ok(())
     }
 
-    /// After a view without `gone`: what was on its way there is sent to who is left.
-    pub(super) fn survive(&mut self, at: u32, gone: &[NodeId], ctx: &mut Context<'_>) {
+    /// Some nodes have left since the view `since`, in which the record was looked at last: what was on its way there is sent to who is left.
+    pub(super) fn survive(&mut self, at: u32, since: u64, ctx: &mut Context<'_>) {
         jam!(ctx);
+        let has_left = |tc: &Self, n: NodeId| tc.left_at[usize::from(n.0)] > since;
         let trans = self.transactions.get(at);
         let (state, savepoint) = (trans.state, trans.request.savepoint);
         for i in 0..trans.participants.len() {
             let p = self.transactions.get(at).participants[i];
-            if !p.sent || !p.chain.nodes().any(|n| gone.contains(&n)) {
+            if !p.sent || !p.chain.nodes().any(|n| has_left(self, n)) {
                 continue;
             }
-            let primary_gone = p.chain.primary().is_some_and(|n| gone.contains(&n));
+            let primary_gone = p.chain.primary().is_some_and(|n| has_left(self, n));
             let living = self.living(p.chain).len();
             let trans = self.transactions.get_mut(at);
             match state {

@@ -28,7 +28,7 @@
 //!
 //! # Limits
 //!
-//! [`TRANSACTIONS_MAX`], `BATCH_OPS_MAX` operations per batch, `DEADLOCK_PATH_MAX`, [`QUESTIONS_MAX`], [`TOMBSTONES_MAX`].
+//! [`TRANSACTIONS_MAX`], [`take_over::SLICE_STEPS_MAX`], `BATCH_OPS_MAX` operations per batch, `DEADLOCK_PATH_MAX`, [`QUESTIONS_MAX`], [`TOMBSTONES_MAX`].
 
 mod batch;
 mod clients;
@@ -63,7 +63,7 @@ use self::{
     record::{State, Transactions},
     take_over::TakeOver,
 };
-use crate::{buffers::Records, deferred::Deferred, flight::Patience};
+use crate::{buffers::Records, deferred::Deferred, flight::Patience, ldm::Slices};
 
 /// Most open transactions of one TC instance; more are refused with `TooManyTransactions`.
 pub const TRANSACTIONS_MAX: usize = 100_000;
@@ -81,6 +81,9 @@ pub struct TransactionCoordinator {
     records: Records,
     clients: Clients,
     take_over: Option<TakeOver>,
+    /// How much of a take-over is done at once; a `TcContinueOrd` for the rest is on its way.
+    slices: Slices,
+    continuing: bool,
     switch: Option<switchover::Switchover>,
     /// The node has agreed to leave the cluster: whoever still asks is sent to another node.
     has_left: bool,
@@ -110,7 +113,7 @@ pub struct Counters {
 }
 
 impl TransactionCoordinator {
-    pub fn new(node: NodeId, instance: u8, memory: Arc<MemoryManager>) -> TransactionCoordinator {
+    pub fn new(node: NodeId, instance: u8, memory: Arc<MemoryManager>, slices: Slices) -> TransactionCoordinator {
         TransactionCoordinator {
             me: BlockRef::new(node, BlockId::Tc, instance),
             view: View::default(),
@@ -120,6 +123,8 @@ impl TransactionCoordinator {
             records: Records::default(),
             clients: Clients::new(0),
             take_over: None,
+            slices,
+            continuing: false,
             switch: None,
             has_left: false,
             retries: BinaryHeap::new(),
@@ -129,7 +134,7 @@ impl TransactionCoordinator {
             drain: None,
             patience: Patience::default(),
             hidden_layout: batch::hidden_layout(),
-            scratch: batch::Scratch::default(),
+            scratch: batch::Scratch::new(0),
             counters: Counters::default(),
         }
     }
@@ -199,6 +204,10 @@ impl TransactionCoordinator {
         let client = NodeId(apus_signal::Reader::new(body).u16()?);
         self.clients.link_down(client);
         while let Some(at) = self.transactions.of_client(client) {
+            self.carry_over(at, ctx);
+            if self.transactions.of_client(client) != Some(at) {
+                continue; // it has ended by that
+            }
             self.transactions.forget_client(at);
             if self.transactions.get(at).may_abort() {
                 ctx.probe("tc: client gone amid a transaction");
@@ -306,6 +315,11 @@ impl TransactionCoordinator {
                 Ok(())
             }
             Kind::ViewOrd => self.on_view_ord(body, ctx),
+            Kind::TcContinueOrd => {
+                self.continuing = false;
+                self.continue_take_over(ctx);
+                Ok(())
+            }
             Kind::SwitchReq => {
                 let switch = decode::<Switch>(body)?;
                 if !self.defer(switch.generation, envelope, body, ctx) {

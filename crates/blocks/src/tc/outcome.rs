@@ -52,7 +52,7 @@ impl TransactionCoordinator {
             ctx.probe("tc: older link of a client that asks is closed");
             ctx.close_link(link);
         }
-        let busy = self.transactions.find(req.trans).is_some() || self.questions.len() >= QUESTIONS_MAX;
+        let busy = self.find(req.trans, ctx).is_some() || self.questions.len() >= QUESTIONS_MAX;
         if !self.is_up() || (coordinator_lives && !planted(Bug::OutcomeAskedElsewhere)) || busy {
             ctx.probe("tc: outcome asked too early");
             answer(from, req.request, Outcome::Open, ctx);

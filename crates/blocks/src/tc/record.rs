@@ -119,6 +119,8 @@ pub struct Trans {
     pub detail: Vec<u8>,
     /// Coordinated by a node that died before.
     pub taken_over: bool,
+    /// Generation of the view in which it was looked at last: what that view means for it is done.
+    pub view: u64,
     /// Counted among the commits under way, by `epoch`.
     pub in_flight: bool,
     /// Its part of [`Transactions::held`].
@@ -271,6 +273,10 @@ impl Transactions {
     pub fn len(&self) -> usize {
         self.by_id.len()
     }
+    /// Places of records, used or not: all are below it.
+    pub fn places(&self) -> u32 {
+        self.slots.len() as u32
+    }
     pub fn find(&self, id: TransId) -> Option<u32> {
         self.by_id.get(&id).copied()
     }
@@ -328,7 +334,7 @@ impl Transactions {
         }
     }
 
-    pub fn create(&mut self, id: TransId, client: Option<BlockRef>, now: u64) -> u32 {
+    pub fn create(&mut self, id: TransId, client: Option<BlockRef>, view: u64, now: u64) -> u32 {
         let at = match self.free.pop() {
             Some(at) => at,
             None => {
@@ -362,6 +368,7 @@ impl Transactions {
                     abort_code: ErrorCode::TransactionAborted,
                     detail: Vec::new(),
                     taken_over: false,
+                    view: 0,
                     in_flight: false,
                     counted: 0,
                     used: false,
@@ -381,6 +388,7 @@ impl Transactions {
         trans.probed.clear();
         trans.detail.clear();
         trans.taken_over = false;
+        trans.view = view;
         trans.used = true;
         trans.begin_request(0, Asked::Nothing);
         if let Some(client) = client {

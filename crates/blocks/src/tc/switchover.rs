@@ -151,7 +151,10 @@ impl TransactionCoordinator {
         self.switch = None;
         let held: Vec<u32> = self.transactions.iter().filter(|(_, t)| is_held(t)).map(|(at, _)| at).collect();
         for at in held {
-            self.resend_refused(at, HELD, ctx);
+            self.carry_over(at, ctx);
+            if self.transactions.is_used(at) && is_held(self.transactions.get(at)) {
+                self.resend_refused(at, HELD, ctx);
+            }
         }
     }
 
@@ -161,6 +164,10 @@ impl TransactionCoordinator {
         self.switch = None;
         let all: Vec<u32> = self.transactions.iter().map(|(at, _)| at).collect();
         for at in all {
+            self.carry_over(at, ctx);
+            if !self.transactions.is_used(at) {
+                continue;
+            }
             let trans = self.transactions.get_mut(at);
             assert!(
                 trans.participants.iter().all(|p| !p.sent),

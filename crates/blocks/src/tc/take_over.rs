@@ -1,5 +1,13 @@
 //! New views: transactions that used a dead node, and the take-over of those a dead node coordinated. The protocol is described in
 //! [`apus_signal::takeover`].
+//!
+//! **Slices.** A node may coordinate [`super::TRANSACTIONS_MAX`] transactions, and take over as many, so neither is done in one go. A record
+//! knows the view in which it was looked at last, and whoever needs it is given it as the present view has it
+//! ([`TransactionCoordinator::find`]); the others follow in slices, one per round of the worker. When all are done this instance reports its
+//! end, and when all instances have, what was reported is taken over in slices as well. Until then no epoch is drained and no primary is
+//! moved. A view that comes meanwhile begins anew: what was reported and not yet taken over is reported again by whoever has it.
+
+use std::collections::BTreeMap;
 
 use apus_kernel::{Context, jam};
 use apus_signal::{
@@ -8,20 +16,39 @@ use apus_signal::{
     view::View,
 };
 use apus_types::{
-    ErrorCode, NodeId, TransId,
-    collections::seeded_map,
+    Chain, ErrorCode, NodeId, TransId,
+    limits::{BATCH_OPS_MAX, PARTITIONS_MAX},
     planted::{Bug, planted},
 };
 
-use super::{TransactionCoordinator, record::State};
-use crate::ldm::{departed, living_in_order, taker};
+use super::{
+    TransactionCoordinator,
+    batch::Scratch,
+    record::{State, Sub},
+};
+use crate::ldm::{SLICE_ROWS, departed, is_short, living_in_order, taker};
 
-/// Reports gathered for one view.
+/// Most steps of a slice; it ends with the transaction that exceeds them. A step is a participant or a report of it, or an operation that is sent
+/// again.
+pub const SLICE_STEPS_MAX: usize = SLICE_ROWS as usize;
+/// Records looked at in a slice for which nothing is to be done.
+const LOOKED_MAX: u32 = 16 << 10;
+/// What a step may cost at worst: a signal, a change of the record.
+const STEP_NS_MAX: u64 = 8_000;
+const LOOK_NS_MAX: u64 = 200;
+const _: () = assert!(is_short(SLICE_STEPS_MAX + PARTITIONS_MAX as usize + BATCH_OPS_MAX, STEP_NS_MAX));
+const _: () = assert!(is_short(LOOKED_MAX as usize, LOOK_NS_MAX));
+
+/// What one view asks for.
 #[derive(Debug)]
 pub(super) struct TakeOver {
     pub generation: u64,
     ends_missing: usize,
-    reports: Vec<TakeOverTransRep>,
+    /// Records from this place on that were there when the view came are still to be looked at; `None`: all have been.
+    looked: Option<std::ops::Range<u32>>,
+    /// By transaction, chain and instance of the LDM, and in the order in which they came.
+    reports: BTreeMap<(TransId, Chain, u8, u64), TakeOverTransRep>,
+    came: u64,
 }
 
 impl TransactionCoordinator {
@@ -33,56 +60,125 @@ impl TransactionCoordinator {
         let old = std::mem::replace(&mut self.view, view);
         if old.generation == 0 {
             self.transactions.seed(ctx.random());
-            self.scratch.made = seeded_map(ctx.random());
+            self.scratch = Scratch::new(ctx.random());
         }
         self.has_left = false;
         self.switch = None; // what was held is sent below, where the view says
-        let gone: Vec<NodeId> = departed(&old, &self.view).collect();
-        for node in &gone {
+        for node in departed(&old, &self.view).collect::<Vec<NodeId>>() {
             self.left_at[usize::from(node.0)] = self.view.generation;
         }
         if self.view.settles_after(&old) {
-            self.settle(ctx);
+            // Sides met, and whatever was on its way between them may be lost. What is open here is left to the takers, as if this coordinator had
+            // died; clients lose their links, by which they know that they have to ask.
+            ctx.probe("tc: all that was open is left to the take-over");
+            self.left_at.fill(self.view.settles);
+            for link in self.clients.links() {
+                ctx.close_link(link);
+            }
         }
         // A round of take-over in every view: another node may have learned of a failure in this one only. Ends come from every LDM
         // instance and, because an earlier round may be under way, from every TC instance.
         let ends_missing = 2 * self.view.living().count() * self.view.instances as usize;
-        self.take_over = Some(TakeOver { generation: self.view.generation, ends_missing, reports: Vec::new() });
-        let open: Vec<u32> = self.transactions.iter().map(|(at, _)| at).collect();
-        for at in open {
-            match self.transactions.get(at).taken_over {
-                true => self.hand_over(at, ctx),
-                false if gone.is_empty() => {}
-                false => self.survive(at, &gone, ctx),
-            }
-        }
-        self.report_end(ctx);
+        self.take_over = Some(TakeOver {
+            generation: self.view.generation,
+            ends_missing,
+            looked: Some(0..self.transactions.places()),
+            reports: BTreeMap::new(),
+            came: 0,
+        });
         self.drop_questions(ctx);
-        let refused: Vec<u32> = self
-            .transactions
-            .iter()
-            .filter(|(_, t)| t.subs().iter().any(|s| !s.done && (s.retry_at.is_some() || planted(Bug::ExecutedTwice))))
-            .map(|(at, _)| at)
-            .collect();
-        for at in refused {
-            self.resend_refused(at, u64::MAX, ctx);
-        }
+        self.continue_take_over(ctx);
         std::mem::take(&mut self.deferred).replay(self, ctx);
         Ok(())
     }
 
-    /// Sides met, and whatever was on its way between them may be lost. What is open here is left to the takers, as if this coordinator had died;
-    /// clients lose their links, by which they know that they have to ask.
-    fn settle(&mut self, ctx: &mut Context<'_>) {
-        ctx.probe("tc: all that was open is left to the take-over");
-        self.left_at.fill(self.view.settles);
-        for link in self.clients.links() {
-            ctx.close_link(link);
+    /// The open transaction with this id, as the present view has it.
+    #[inline]
+    pub(super) fn find(&mut self, id: TransId, ctx: &mut Context<'_>) -> Option<u32> {
+        let at = self.transactions.find(id)?;
+        if self.transactions.get(at).view == self.view.generation {
+            return Some(at);
         }
-        let own: Vec<u32> = self.transactions.iter().filter(|(_, t)| !t.taken_over).map(|(at, _)| at).collect();
-        for at in own {
-            self.transactions.get_mut(at).request.outstanding = 0; // whoever answers for a part is not heard any more
+        self.carry_over(at, ctx);
+        self.transactions.find(id)
+    }
+
+    /// Does for one record what the views since it was looked at last mean for it. It may have ended by that. Returns what it took.
+    pub(super) fn carry_over(&mut self, at: u32, ctx: &mut Context<'_>) -> usize {
+        if !self.transactions.is_used(at) {
+            return 0;
+        }
+        let generation = self.view.generation;
+        let trans = self.transactions.get_mut(at);
+        let since = std::mem::replace(&mut trans.view, generation);
+        assert!(since <= generation, "{} is of view {since}, and this is {generation}", trans.id);
+        if since == generation {
+            return 0;
+        }
+        let (id, steps) = (trans.id, trans.participants.len());
+        if trans.taken_over {
+            self.hand_over(at, ctx);
+            return steps;
+        }
+        if self.view.settles > since {
+            trans.request.outstanding = 0; // whoever answers for a part is not heard any more
             self.transactions.remove(at);
+            return steps;
+        }
+        let left_at = &self.left_at;
+        let is_hit = trans.participants.iter().any(|p| p.chain.nodes().any(|n| left_at[usize::from(n.0)] > since));
+        if is_hit {
+            self.survive(at, since, ctx);
+        }
+        if !self.transactions.is_open(at, id) {
+            return steps;
+        }
+        let is_refused = |s: &&Sub| !s.done && (s.retry_at.is_some() || planted(Bug::ExecutedTwice));
+        let refused: usize =
+            self.transactions.get(at).subs().iter().filter(is_refused).map(|s| usize::from(s.count) + 1).sum();
+        if refused > 0 {
+            self.resend_refused(at, u64::MAX, ctx);
+        }
+        refused + if is_hit { steps } else { 0 }
+    }
+
+    /// The next slice.
+    pub(super) fn continue_take_over(&mut self, ctx: &mut Context<'_>) {
+        let most = self.slices.rows as usize;
+        let mut steps = 0;
+        let mut places = self.take_over.as_mut().and_then(|t| t.looked.take());
+        if let Some(rest) = &mut places {
+            for at in rest.by_ref().take(LOOKED_MAX as usize) {
+                steps += self.carry_over(at, ctx);
+                if steps >= most {
+                    break;
+                }
+            }
+            if rest.start >= rest.end {
+                places = None;
+                self.report_end(ctx);
+            }
+        }
+        let Some(take_over) = self.take_over.as_mut() else { return };
+        take_over.looked = places;
+        if take_over.looked.is_none() {
+            if take_over.ends_missing > 0 {
+                return; // goes on with the last of them
+            }
+            while steps < most
+                && let Some(reports) = self.take_over.as_mut().and_then(TakeOver::next)
+            {
+                steps += reports.len();
+                self.take_over_one(&reports, ctx);
+            }
+            if self.take_over.as_ref().is_none_or(|t| t.reports.is_empty()) {
+                self.take_over = None;
+                return;
+            }
+        }
+        if !std::mem::replace(&mut self.continuing, true) {
+            ctx.probe("tc: a take-over goes on in the next slice");
+            ctx.send_delayed(self.slices.pause_ns, Kind::TcContinueOrd, |_| {});
         }
     }
 
@@ -121,34 +217,29 @@ impl TransactionCoordinator {
 
     pub(super) fn on_take_over_trans(&mut self, rep: &TakeOverTransRep) {
         if let Some(take_over) = self.take_over.as_mut().filter(|t| t.generation == rep.generation) {
-            take_over.reports.push(*rep);
+            take_over.came += 1;
+            take_over.reports.insert((rep.trans, rep.chain, rep.instance, take_over.came), *rep);
         }
     }
 
     pub(super) fn on_take_over_end(&mut self, generation: u64, ctx: &mut Context<'_>) {
         let Some(take_over) = self.take_over.as_mut().filter(|t| t.generation == generation) else { return };
-        take_over.ends_missing = take_over.ends_missing.saturating_sub(1);
-        if take_over.ends_missing > 0 {
-            return;
-        }
-        let Some(mut take_over) = self.take_over.take() else { return };
-        take_over.reports.sort_by_key(|rep| (rep.trans, rep.chain, rep.instance));
-        let mut rest = take_over.reports.as_slice();
-        while let Some(first) = rest.first() {
-            let trans = first.trans;
-            let (own, tail) = rest.split_at(rest.partition_point(|rep| rep.trans <= trans));
-            self.take_over_one(trans, own, ctx);
-            rest = tail;
+        assert!(take_over.ends_missing > 0, "more ends of the take-over of {generation} come than there are instances");
+        take_over.ends_missing -= 1;
+        if take_over.ends_missing == 0 {
+            assert!(take_over.looked.is_none(), "the take-over of {generation} is over before our own end");
+            self.continue_take_over(ctx);
         }
     }
 
     /// Committed on any replica: commit on all. Otherwise the client was told nothing: abort.
-    fn take_over_one(&mut self, id: TransId, reports: &[TakeOverTransRep], ctx: &mut Context<'_>) {
+    fn take_over_one(&mut self, reports: &[TakeOverTransRep], ctx: &mut Context<'_>) {
         jam!(ctx);
+        let Some(id) = reports.first().map(|rep| rep.trans) else { return };
         self.counters.taken_over += 1;
-        let at = match self.transactions.find(id) {
+        let at = match self.find(id, ctx) {
             Some(at) => at,
-            None => self.transactions.create(id, None, ctx.now()),
+            None => self.transactions.create(id, None, self.view.generation, ctx.now()),
         };
         self.transactions.forget_client(at);
         let trans = self.transactions.get_mut(at);
@@ -174,5 +265,17 @@ impl TransactionCoordinator {
                 self.start_abort(at, ErrorCode::NodeFailed, ctx);
             }
         }
+    }
+}
+
+impl TakeOver {
+    /// All that was reported of the next transaction.
+    fn next(&mut self) -> Option<Vec<TakeOverTransRep>> {
+        let ((id, ..), first) = self.reports.pop_first()?;
+        let mut all = vec![first];
+        while let Some(entry) = self.reports.first_entry().filter(|entry| entry.key().0 == id) {
+            all.push(entry.remove());
+        }
+        Some(all)
     }
 }

@@ -8,6 +8,7 @@ mod exactly_once;
 mod large;
 mod node_failure;
 mod protocol;
+mod take_over;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -84,6 +85,8 @@ pub struct Cluster {
     linger_ns: u64,
     transaction_bytes: u64,
     pub now: u64,
+    /// Most that one signal has sent over links.
+    pub busiest: u64,
     next_request: u64,
 }
 
@@ -143,6 +146,7 @@ impl Cluster {
             linger_ns: [0, 2_000_000, LINGER_NS][seed as usize % 3],
             transaction_bytes,
             now: 0,
+            busiest: 0,
             next_request: 1,
         };
         let nodes: Vec<NodeId> = (1..=replicas).map(NodeId).collect();
@@ -167,7 +171,7 @@ impl Cluster {
             incarnation,
             seed: self.rng.next(),
         });
-        worker.add_block(Box::new(TransactionCoordinator::new(node, 0, memory.clone())));
+        worker.add_block(Box::new(TransactionCoordinator::new(node, 0, memory.clone(), self.slices)));
         worker.add_block(Box::new(LocalDataManager::new(node, 0, memory.clone(), self.transaction_bytes, self.slices)));
         let config = NodeConfig {
             node,
@@ -283,7 +287,11 @@ impl Cluster {
                 worker.set_time(self.now, 0); // what is due at once, as the next slice of an end
             }
             if worker.has_work() && self.rng.below(3) > 0 {
-                worker.run(1 + self.rng.below(5));
+                for _ in 0..=self.rng.below(5) {
+                    let before = worker.counters().sent_link;
+                    worker.run(1);
+                    self.busiest = self.busiest.max(worker.counters().sent_link - before);
+                }
                 worker.settle();
             }
             busy |= worker.has_work() || worker.next_deadline() <= self.now;
@@ -297,7 +305,9 @@ impl Cluster {
         if let Some(frame) = self.wires.get_mut(&link).and_then(VecDeque::pop_front) {
             match self.workers.get_mut(&link.1) {
                 Some(worker) => {
+                    let before = worker.counters().sent_link; // what comes to an idle worker is executed at once
                     worker.deliver_frames(link.0, &frame).expect("a member's frame is refused");
+                    self.busiest = self.busiest.max(worker.counters().sent_link - before);
                 }
                 None if link.1 == client() => self.answered(&frame),
                 None => {}
