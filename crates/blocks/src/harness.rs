@@ -2,6 +2,7 @@
 //! simulator is the sim crate.
 
 use std::{
+    borrow::Cow,
     cell::RefCell,
     collections::{BTreeMap, BTreeSet, VecDeque},
     rc::Rc,
@@ -123,7 +124,7 @@ pub struct Cluster {
     /// (from, to): nothing arrives, and no end of the link either.
     pub mute: BTreeSet<(NodeId, NodeId)>,
     /// Of each node, and whose disk takes no more.
-    pub files: BTreeMap<NodeId, BTreeMap<&'static str, Vec<u8>>>,
+    pub files: BTreeMap<NodeId, BTreeMap<Cow<'static, str>, Vec<u8>>>,
     pub disk_fails: BTreeSet<NodeId>,
     pub disk_broken: BTreeSet<NodeId>,
     /// Data nodes keep their views; each machine's starts.
@@ -471,6 +472,7 @@ impl Cluster {
                         written.push((file, bytes));
                     }
                 }
+                Request::Disk { file, .. } => panic!("{file} of node {node}, which has no data directory"),
             }
         }
         let stop = p.worker.stop_reason().map(str::to_owned);

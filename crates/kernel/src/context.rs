@@ -1,9 +1,11 @@
 //! What a block may ask of the world while it runs.
 
+use std::borrow::Cow;
+
 use apus_signal::{BlockId, BlockRef, Envelope, Kind};
 use apus_types::{Epoch, NodeId};
 
-use crate::{JamPoint, Request, core::Core, limits::FILE_BYTES_MAX, links::Gate};
+use crate::{DataFile, DiskOp, JamPoint, Request, core::Core, limits::FILE_BYTES_MAX, links::Gate};
 
 /// Borrowed from the worker for the execution of one signal. Nothing here blocks, nothing fails.
 pub struct Context<'a> {
@@ -121,10 +123,33 @@ impl Context<'_> {
     ///
     /// # Panics
     /// The content is longer than [`crate::limits::FILE_BYTES_MAX`], or the name is not of lower-case letters, digits, `-` and `.`.
-    pub fn write_file(&mut self, file: &'static str, bytes: Vec<u8>, synced: bool, token: u64) {
+    pub fn write_file(&mut self, file: impl Into<Cow<'static, str>>, bytes: Vec<u8>, synced: bool, token: u64) {
+        let file = file.into();
         let is_plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.';
         assert!(bytes.len() <= FILE_BYTES_MAX && file.bytes().all(is_plain), "file {file} of {} bytes", bytes.len());
         self.core.requests.push(Request::Write { file, bytes, synced, token, asker: self.me });
+    }
+    /// Has the executor do something with a file that is written in pieces. Answered by a `DiskConf` or `DiskRef` (`apus_signal::file`) with the
+    /// token, per file in the order of asking; the module `disk` says what is durable. A node without a data directory is answered `DiskRef`.
+    ///
+    /// # Panics
+    /// More than [`crate::limits::DISK_PIECE_MAX`] bytes, or with what is under way more than [`crate::limits::DISK_REQUESTS_MAX`] requests or
+    /// [`crate::limits::DISK_BYTES_MAX`] bytes: whoever asks counts.
+    pub fn disk(&mut self, file: DataFile, op: DiskOp, token: u64) {
+        self.core.disk.begin(file, &op);
+        self.core.requests.push(Request::Disk { file, op, token, asker: self.me });
+    }
+    /// Requests of this worker to its data files that are not answered, and the bytes that they write and read.
+    pub fn disk_under_way(&self) -> (usize, usize) {
+        self.core.disk.under_way()
+    }
+    /// An empty buffer for a write: one that a finished write gave back, or a new one.
+    pub fn disk_buffer(&mut self) -> Vec<u8> {
+        self.core.disk.buffer()
+    }
+    /// Whether this node has a data directory.
+    pub fn has_disk(&self) -> bool {
+        self.core.disk.is_there
     }
     /// Has the executor hold a link to the node from every worker (management nodes: from the control worker), redialled until it
     /// stands. Asking again with another address replaces it.

@@ -1,8 +1,11 @@
 //! The part of a worker that blocks reach through their [`crate::Context`]: routing, buffers, time, randomness, traces.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+use std::{
+    borrow::Cow,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
 };
 
 use apus_signal::{BlockId, BlockRef, Envelope, Kind, codec::Put};
@@ -10,6 +13,7 @@ use apus_types::{Epoch, NodeId};
 
 use crate::{
     counters::Counters,
+    disk::{DataFile, Disk, DiskOp},
     fault::Faults,
     limits::{CLIENTS_MAX, EPOCH_LEAP_MAX, INSTANCES_MAX, LOG_LINES_MAX},
     links::{Gate, Links, is_data_plane},
@@ -101,7 +105,9 @@ pub enum Request {
     /// Close this worker's link to the node.
     Close { node: NodeId },
     /// See [`crate::Context::write_file`]; answered by [`crate::Worker::file_done`] in the order of asking.
-    Write { file: &'static str, bytes: Vec<u8>, synced: bool, token: u64, asker: BlockRef },
+    Write { file: Cow<'static, str>, bytes: Vec<u8>, synced: bool, token: u64, asker: BlockRef },
+    /// See [`crate::Context::disk`]; answered by [`crate::Worker::disk_done`], per file in the order of asking.
+    Disk { file: DataFile, op: DiskOp, token: u64, asker: BlockRef },
 }
 
 pub(crate) struct Core {
@@ -128,6 +134,7 @@ pub(crate) struct Core {
     pub signals: SignalRing,
     pub counters: Counters,
     pub requests: Vec<Request>,
+    pub disk: Disk,
     pub log: Vec<String>,
     /// A block executes the newest signal of the trace.
     pub executing: bool,
@@ -159,6 +166,7 @@ impl Core {
             signals: SignalRing::default(),
             counters: Counters::default(),
             requests: Vec::new(),
+            disk: Disk::default(),
             log: Vec::new(),
             executing: false,
             stop: None,

@@ -45,6 +45,15 @@ pub const TIMERS_MAX: usize = 1 << 10;
 pub const TIMER_BYTES_KEPT: usize = 4096;
 /// Longest content of a file that a block has written as a whole.
 pub const FILE_BYTES_MAX: usize = 1 << 20;
+/// Most requests of a worker to its data files that are not answered.
+pub const DISK_REQUESTS_MAX: usize = 64;
+/// Most bytes that they write and read together.
+pub const DISK_BYTES_MAX: usize = 16 << 20;
+/// Most bytes of one of them.
+pub const DISK_PIECE_MAX: usize = 1 << 20;
+/// Buffers of finished writes that a worker keeps for its next ones, and their capacity together.
+pub const DISK_BUFFERS_KEPT: usize = 64;
+pub const DISK_BUFFER_BYTES_KEPT: usize = 16 << 20;
 /// Signals remembered for the crash report, per worker; a power of two.
 pub const SIGNAL_RING: usize = 4096;
 /// Body bytes remembered of each.
@@ -56,6 +65,7 @@ pub const LOG_LINES_MAX: usize = 1024;
 /// A node id from a peer may not push our epoch further ahead than this at once: two years at a thousand epochs a second.
 pub const EPOCH_LEAP_MAX: u64 = 1 << 36;
 
+const _: () = assert!(DISK_PIECE_MAX + 64 < apus_types::limits::SIGNAL_BYTES_MAX && DISK_PIECE_MAX <= DISK_BYTES_MAX);
 const _: () = assert!(SIGNAL_RING.is_power_of_two() && JAM_RING.is_power_of_two());
 // What may still come after blocks refuse: an answer in the making, and what members' links bring until they are not read.
 const _: () = assert!(JOB_BYTES_FULL + apus_types::limits::SIGNAL_BYTES_MAX < JOB_BYTES_MAX / 4);

@@ -314,5 +314,7 @@ pub(crate) fn is_inside_only(kind: Kind) -> bool {
             | Kind::TableOrd
             | Kind::FileConf
             | Kind::FileRef
+            | Kind::DiskConf
+            | Kind::DiskRef
     )
 }

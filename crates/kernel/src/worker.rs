@@ -10,7 +10,7 @@ use apus_signal::{
     BlockId, BlockRef, DecodeError, Envelope, Kind, Reader,
     codec::Put,
     envelope::{decode_frame, frame_length},
-    file::FileDone,
+    file::{DiskConf, DiskRef, FileDone},
     mgmt::MgmtReq,
     qmgr::decode,
     tc::{LastWords, Outcome, RequestRef, TcOutcomeConf},
@@ -19,7 +19,7 @@ use apus_signal::{
 use apus_types::{Epoch, ErrorCode, NodeId, hash::hash_key};
 
 use crate::{
-    Block, Context, Counters, FaultRule, Request, WorkerConfig,
+    Block, Context, Counters, DiskDone, FaultRule, Request, WorkerConfig,
     core::{Core, Lease},
     limits::{BUFFER_BYTES_KEPT, CLIENT_UNSENT_SOFT, DEFERRED_BYTES_SOFT, JOB_BYTES_MAX, JOB_BYTES_SOFT, TICK_NS},
     links::{is_data_plane, is_of_operator, may_say},
@@ -493,6 +493,25 @@ impl Worker {
         let from = self.core.link_ref();
         self.core.send(from, asker, kind, 0, |b| done.encode(b));
     }
+    /// The executor has a data directory for this node. Before blocks are added.
+    pub fn set_has_disk(&mut self, is_there: bool) {
+        self.core.disk.is_there = is_there;
+    }
+    /// What became of a request to a data file.
+    pub fn disk_done(&mut self, done: DiskDone) {
+        let DiskDone { asker, token, op, outcome } = done;
+        self.core.disk.end(op);
+        let from = self.core.link_ref();
+        match outcome {
+            Ok(bytes) => {
+                self.core.send(from, asker, Kind::DiskConf, 0, |b| DiskConf { token, bytes: &bytes }.encode(b));
+            }
+            Err(failure) => {
+                let refused = DiskRef { token, full: failure.full, reason: failure.reason };
+                self.core.send(from, asker, Kind::DiskRef, 0, |b| refused.encode(b));
+            }
+        }
+    }
     /// Whether to read from this link now; a client that does not read its answers, or a worker that is behind, says no.
     pub fn may_read(&self, node: NodeId) -> bool {
         if self.core.deferred_bytes >= DEFERRED_BYTES_SOFT && (node.is_client() || node.is_data()) {
@@ -546,6 +565,10 @@ impl Worker {
     }
     pub fn take_requests(&mut self) -> Vec<Request> {
         std::mem::take(&mut self.core.requests)
+    }
+    /// As [`Worker::take_requests`], into a buffer that is empty: the buffers take turns.
+    pub fn swap_requests(&mut self, into: &mut Vec<Request>) {
+        std::mem::swap(&mut self.core.requests, into);
     }
     pub fn take_log(&mut self) -> Vec<String> {
         std::mem::take(&mut self.core.log)

@@ -6,13 +6,14 @@ use std::{
     time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
-use apus_kernel::{Request, Worker};
+use apus_kernel::{DiskDone, DiskFailure, Request, Worker};
 use apus_types::NodeId;
 
 use crate::{
     config::RUN_BUDGET,
     conns::{Conns, WAKER_TOKEN},
     crash, dial,
+    disk::Job,
     files::{Files, Write},
     log,
     node::Stop,
@@ -30,9 +31,11 @@ pub struct Executor {
     conns: Conns,
     /// Zero of the monotonic clock, the same for all workers of the node.
     start: Instant,
-    /// Reused: bytes of a ring, ready sockets.
+    /// Reused: bytes of a ring, ready sockets, requests, what the disk has done.
     ring_bytes: Vec<u8>,
     ready: Vec<Ready>,
+    requests: Vec<Request>,
+    disk_done: Vec<DiskDone>,
     ring_stuck: bool,
     /// Ticks of the worker when the others were looked at last.
     watched: u64,
@@ -57,6 +60,8 @@ impl Executor {
             start,
             ring_bytes: Vec::new(),
             ready: Vec::new(),
+            requests: Vec::new(),
+            disk_done: Vec::new(),
             ring_stuck: false,
             watched: 0,
             told_to_end: 0,
@@ -168,6 +173,8 @@ impl Executor {
         for done in door.take_files() {
             self.worker.file_done(done.asker, done.token, done.outcome);
         }
+        door.take_disk(&mut self.disk_done);
+        self.disk_done.drain(..).for_each(|done| self.worker.disk_done(done));
         for ring in &door.rings {
             if ring.pull(&mut self.ring_bytes) {
                 self.worker.receive_ring(&self.ring_bytes);
@@ -241,7 +248,9 @@ impl Executor {
         if self.worker.cluster() != 0 && self.shared.cluster.load(Ordering::Relaxed) != self.worker.cluster() {
             self.shared.cluster.store(self.worker.cluster(), Ordering::Relaxed);
         }
-        for request in self.worker.take_requests() {
+        let mut requests = std::mem::take(&mut self.requests);
+        self.worker.swap_requests(&mut requests);
+        for request in requests.drain(..) {
             match request {
                 Request::Connect { node, address } => dial::connect(&self.shared, node, &address),
                 Request::Write { file, bytes, synced, token, asker } => {
@@ -250,6 +259,14 @@ impl Executor {
                         self.worker.file_done(asker, token, Err(reason.to_owned()));
                     }
                 }
+                Request::Disk { file, op, token, asker } => match self.shared.disk.get() {
+                    Some(disk) => disk.put(Job { file, op, token, asker, worker: self.worker.config().worker }),
+                    None => {
+                        let reason = "this process has no data directory".to_owned();
+                        let outcome = Err(DiskFailure { full: false, reason });
+                        self.worker.disk_done(DiskDone { asker, token, op, outcome });
+                    }
+                },
                 Request::Close { node } => {
                     // A link to a data node may wait for a connection.
                     if self.conns.close(node, &mut self.worker) || node.is_data() {
@@ -258,6 +275,7 @@ impl Executor {
                 }
             }
         }
+        self.requests = requests;
         for line in self.worker.take_log() {
             log::line(line);
         }

@@ -5,6 +5,7 @@
 //! thread of its own, so that a slow disk delays no worker. At most [`WRITES_MAX`] wait; one more is refused.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, VecDeque},
     fs::{self, File},
     io::{self, Read, Write as _},
@@ -12,7 +13,7 @@ use std::{
     sync::{Arc, Condvar, Mutex, PoisonError},
 };
 
-use apus_kernel::limits::FILE_BYTES_MAX;
+use apus_kernel::{DataFile, limits::FILE_BYTES_MAX};
 use apus_signal::BlockRef;
 
 use crate::shared::{FileDone, Shared, lock};
@@ -31,7 +32,7 @@ pub struct DataDir {
 }
 
 impl DataDir {
-    /// Makes the directory, takes it, and reads what its files hold.
+    /// Makes the directory, takes it, and reads what its files hold but for data files, which blocks read in pieces.
     ///
     /// # Errors
     /// It cannot be made or read, or another process has it.
@@ -48,7 +49,8 @@ impl DataDir {
         for entry in fs::read_dir(path).map_err(named)? {
             let entry = entry.map_err(named)?;
             let name = entry.file_name().to_string_lossy().into_owned();
-            if name == LOCK_FILE || name.ends_with(NEW) || !entry.file_type().map_err(named)?.is_file() {
+            let is_ours = name == LOCK_FILE || name.ends_with(NEW) || DataFile::parse(&name).is_some();
+            if is_ours || !entry.file_type().map_err(named)?.is_file() {
                 continue;
             }
             let mut bytes = Vec::new();
@@ -59,8 +61,11 @@ impl DataDir {
         Ok((DataDir { path: path.to_owned(), _lock: lock }, files))
     }
 
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
     fn write(&self, write: &Write) -> io::Result<()> {
-        let (place, new) = (self.path.join(write.file), self.path.join(format!("{}{NEW}", write.file)));
+        let (place, new) = (self.path.join(&*write.file), self.path.join(format!("{}{NEW}", write.file)));
         if write.bytes.is_empty() {
             fs::remove_file(&place).or_else(|e| if e.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(e) })?;
         } else {
@@ -89,7 +94,7 @@ pub fn boot_id() -> io::Result<String> {
 
 /// What a block asked for.
 pub struct Write {
-    pub file: &'static str,
+    pub file: Cow<'static, str>,
     pub bytes: Vec<u8>,
     pub synced: bool,
     pub token: u64,
@@ -160,7 +165,7 @@ mod tests {
 
     fn write(bytes: &[u8], synced: bool) -> Write {
         let asker = BlockRef::new(NodeId(NodeId::MGMT_BASE + 1), BlockId::Mgmt, 0);
-        Write { file: "a-file", bytes: bytes.to_vec(), synced, token: 1, asker, worker: 0 }
+        Write { file: "a-file".into(), bytes: bytes.to_vec(), synced, token: 1, asker, worker: 0 }
     }
 
     #[test]
@@ -174,6 +179,7 @@ mod tests {
             dir.write(&write(bytes, synced)).expect("there is room");
         }
         fs::write(path.join("a-file.new"), b"half of a th").expect("there is room"); // as a crash leaves it
+        fs::write(path.join("redo-0-1.log"), b"of a block").expect("there is room");
         drop(dir);
         let (again, found) = DataDir::open(&path).expect("it is free again");
         assert_eq!(found, BTreeMap::from([("a-file".to_owned(), b"second, longer".to_vec())]));

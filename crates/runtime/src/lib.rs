@@ -27,6 +27,7 @@ mod config;
 mod conns;
 mod crash;
 mod dial;
+mod disk;
 mod executor;
 mod files;
 mod listener;

@@ -18,6 +18,7 @@ use signal_hook::{
 use crate::{
     config::{DataNodeConfig, MgmtConfig},
     crash, dial,
+    disk::Disk,
     executor::{Executor, unix_micros},
     files::{DataDir, Files},
     listener::Hellos,
@@ -77,6 +78,9 @@ impl Bound {
     /// Blocks may have files written in this directory (see [`DataDir`]).
     #[must_use]
     pub fn with_files(self, dir: DataDir) -> Bound {
+        if self.shared.config.node.is_data() {
+            let _ = self.shared.disk.set(Disk::new(dir.path()));
+        }
         let _ = self.shared.files.set(Files::new(dir));
         self
     }
@@ -119,6 +123,15 @@ impl Bound {
             let for_files = Arc::clone(&shared);
             crash::spawn(&config, "files".to_owned(), move || Files::run(&for_files));
         }
+        if shared.disk.get().is_some() {
+            for number in 0..Disk::threads(config.workers) {
+                let for_disk = Arc::clone(&shared);
+                crash::spawn(&config, format!("disk-{number}"), move || {
+                    let answer = |worker: u8, done| for_disk.doors[usize::from(worker)].push_disk(done);
+                    for_disk.disk.get().into_iter().for_each(|disk| disk.run(answer));
+                });
+            }
+        }
         config.mgmt.iter().for_each(|address| dial::connect_mgmt(&shared, address));
         Ok(Node { shared, workers })
     }
@@ -141,6 +154,7 @@ where
         };
     shared.doors[usize::from(who.worker)].set_thread(trail::begin(&executor.worker));
     let run = |executor: &mut Executor| {
+        executor.worker.set_has_disk(shared.disk.get().is_some());
         let blocks = (*lock(build))(&who);
         blocks.into_iter().for_each(|block| executor.worker.add_block(block));
         if let Err(e) = executor.run() {

@@ -10,13 +10,14 @@ use std::{
     },
 };
 
-use apus_kernel::{Lease, Offer, limits::CLIENTS_MAX};
+use apus_kernel::{DiskDone, Lease, Offer, limits::CLIENTS_MAX};
 use apus_signal::BlockRef;
 use apus_types::NodeId;
 
 use crate::{
     config::{DataNodeConfig, RING_BYTES_MAX},
     dial::Peer,
+    disk::Disk,
     files::Files,
     node::Stop,
     poll::Waker,
@@ -101,6 +102,8 @@ pub struct Door {
     has_arrivals: AtomicBool,
     files: Mutex<Vec<FileDone>>,
     has_files: AtomicBool,
+    disk: Mutex<Vec<DiskDone>>,
+    has_disk: AtomicBool,
     /// From each worker of the node.
     pub rings: Vec<Ring>,
 }
@@ -116,6 +119,8 @@ impl Door {
             has_arrivals: AtomicBool::new(false),
             files: Mutex::new(Vec::new()),
             has_files: AtomicBool::new(false),
+            disk: Mutex::new(Vec::new()),
+            has_disk: AtomicBool::new(false),
             rings: (0..workers).map(|_| Ring::default()).collect(),
         })
     }
@@ -164,6 +169,17 @@ impl Door {
         }
         std::mem::take(&mut *lock(&self.files))
     }
+    pub fn push_disk(&self, done: DiskDone) {
+        lock(&self.disk).push(done);
+        self.has_disk.store(true, Ordering::SeqCst);
+        self.wake();
+    }
+    /// Into a buffer that is empty: the buffers take turns.
+    pub fn take_disk(&self, into: &mut Vec<DiskDone>) {
+        if self.has_disk.swap(false, Ordering::SeqCst) {
+            std::mem::swap(&mut *lock(&self.disk), into);
+        }
+    }
     pub fn take_arrivals(&self) -> Vec<Arrival> {
         if !self.has_arrivals.swap(false, Ordering::SeqCst) {
             return Vec::new();
@@ -176,6 +192,7 @@ impl Door {
         self.sleeping.store(true, Ordering::SeqCst);
         let idle = !self.has_arrivals.load(Ordering::SeqCst)
             && !self.has_files.load(Ordering::SeqCst)
+            && !self.has_disk.load(Ordering::SeqCst)
             && self.rings.iter().all(|ring| !ring.filled.load(Ordering::SeqCst));
         if !idle {
             self.awake();
@@ -231,6 +248,8 @@ pub struct Shared {
     pub listener_waker: Waker,
     /// Where blocks' files are, if they may have any.
     pub files: OnceLock<Files>,
+    /// The same place's data files.
+    pub disk: OnceLock<Disk>,
     /// How often the process was told to end: the control worker tells QMGR, which leaves the cluster, or refuses (`qmgr::leave`).
     pub told_to_end: AtomicU32,
     stop: Mutex<Option<Stop>>,
@@ -252,6 +271,7 @@ impl Shared {
             refused_hellos: AtomicU64::new(0),
             listener_waker: Waker::new()?,
             files: OnceLock::new(),
+            disk: OnceLock::new(),
             told_to_end: AtomicU32::new(0),
             stop: Mutex::new(None),
             stop_flag: AtomicBool::new(false),
@@ -266,6 +286,7 @@ impl Shared {
         self.doors.iter().for_each(|door| door.waker.wake());
         self.listener_waker.wake();
         self.files.get().inspect(|files| files.wake());
+        self.disk.get().inspect(|disk| disk.stop());
         lock(&self.peers).values().for_each(|peer| peer.notify());
     }
     pub fn is_stopping(&self) -> bool {

@@ -302,6 +302,8 @@ kinds! {
     // Inside a node, executor to the block that asked: module `file`.
     FileConf = 224;
     FileRef = 225;
+    DiskConf = 228;
+    DiskRef = 229;
 }
 
 /// What travels with every signal.

@@ -2,7 +2,9 @@
 //!
 //! `FileConf` (executor to the block): the file has the new content, and has it after a crash of the machine too, if that was asked for.
 //! `FileRef`: it may have the old content or the new one. Answers come in the order in which the files were given.
-
+//!
+//! And of a request to a file that is written in pieces (`Context::disk`): `DiskConf`, or `DiskRef`, after which a write may have been done in
+//! part. Answers of one file come in the order of asking.
 //!
 //! What is kept in such a file is sealed, so that one that was cut off or changed is not taken for what was written:
 //!
@@ -60,6 +62,49 @@ impl FileDone {
     }
 }
 
+/// Body of `DiskConf`: `token u64`, and what was read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DiskConf<'a> {
+    /// As the block gave it.
+    pub token: u64,
+    /// Of a read; empty for anything else.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> DiskConf<'a> {
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u64(self.token);
+        out.put_bytes(self.bytes);
+    }
+    pub fn decode(body: &'a [u8]) -> Result<DiskConf<'a>, DecodeError> {
+        let mut r = Reader::new(body);
+        Ok(DiskConf { token: r.u64()?, bytes: r.rest() })
+    }
+}
+
+/// Body of `DiskRef`: `token u64, full u8`, and the reason.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DiskRef {
+    pub token: u64,
+    /// There is no room; anything else is an error of the disk.
+    pub full: bool,
+    /// For people.
+    pub reason: String,
+}
+
+impl DiskRef {
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u64(self.token);
+        out.put_u8(u8::from(self.full));
+        out.put_bytes(self.reason.as_bytes());
+    }
+    pub fn decode(body: &[u8]) -> Result<DiskRef, DecodeError> {
+        let mut r = Reader::new(body);
+        let (token, full) = (r.u64()?, r.u8()? != 0);
+        Ok(DiskRef { token, full, reason: String::from_utf8_lossy(r.rest()).into_owned() })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,5 +130,20 @@ mod tests {
         done.encode(&mut out);
         assert_eq!(FileDone::decode(&out), Ok(done));
         assert_eq!(FileDone::decode(&out[..7]), Err(DecodeError));
+    }
+
+    #[test]
+    fn answers_of_the_disk_round_trip_and_refuse() {
+        let (conf, mut out) = (DiskConf { token: 8, bytes: b"what was read" }, Vec::new());
+        conf.encode(&mut out);
+        assert_eq!(DiskConf::decode(&out), Ok(conf));
+        assert_eq!(DiskConf::decode(&out[..7]), Err(DecodeError));
+        for full in [false, true] {
+            let refused = DiskRef { token: 9, full, reason: "why".to_owned() };
+            out.clear();
+            refused.encode(&mut out);
+            assert_eq!(DiskRef::decode(&out), Ok(refused));
+            assert_eq!(DiskRef::decode(&out[..8]), Err(DecodeError));
+        }
     }
 }

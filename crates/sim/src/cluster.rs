@@ -13,7 +13,7 @@ use crate::{
     clock::{HostClock, RATE_PPM_MAX},
     disk::DiskConfig,
     events::{End, Event, Queue},
-    files::{HostDisk, Kept, Write},
+    files::{DataRequest, HostDisk, Kept, Write},
     network::{Link, Party},
 };
 
@@ -40,6 +40,8 @@ pub struct SimConfig {
     pub link_all: bool,
     /// Of every node.
     pub disk: DiskConfig,
+    /// Blocks are told that there is a directory for data files (it is there in any case).
+    pub has_disk: bool,
     /// What the processes found on their disks: for `build`.
     pub kept: Kept,
 }
@@ -57,6 +59,7 @@ impl SimConfig {
             clock_rate_ppm: 0,
             link_all: true,
             disk: DiskConfig::default(),
+            has_disk: true,
             kept: Kept::default(),
         }
     }
@@ -314,6 +317,7 @@ impl Cluster {
             let who = WorkerConfig { node, worker, instances, control, incarnation, seed };
             let mut made = Worker::with_lease(who, Arc::clone(&lease));
             made.hash_signals(self.seed);
+            made.set_has_disk(self.config.has_disk && node.is_data());
             (self.build)(&who, rejoins).into_iter().for_each(|block| made.add_block(block));
             host.workers.push(made);
             host.turns.push(self.now);
@@ -443,7 +447,8 @@ impl Cluster {
             }
             Event::Ring { node, worker, incarnation, .. }
             | Event::Turn { node, worker, incarnation }
-            | Event::FileDone { node, worker, incarnation, .. } => Some((*node, *worker, *incarnation)),
+            | Event::FileDone { node, worker, incarnation, .. }
+            | Event::DiskDone { node, worker, incarnation, .. } => Some((*node, *worker, *incarnation)),
             Event::Refused { from, worker, incarnation, .. } => Some((*from, *worker, *incarnation)),
             Event::ActorDial { node, .. } => Some((*node, 0, self.incarnation(*node))),
             Event::Resume { .. }
@@ -515,6 +520,9 @@ impl Cluster {
             Event::Disk { node } => self.on_disk(node),
             Event::FileDone { node, worker, incarnation, asker, token, outcome } => {
                 self.with_worker(node, worker, Some(incarnation), |w| w.file_done(asker, token, outcome));
+            }
+            Event::DiskDone { node, worker, incarnation, done } => {
+                self.with_worker(node, worker, Some(incarnation), |w| w.disk_done(done));
             }
             Event::Wake { actor } => {
                 // As with turns, only the newest plan counts.
@@ -629,6 +637,9 @@ impl Cluster {
                 Request::Write { file, bytes, synced, token, asker } => {
                     self.hosts.get_mut(&node).into_iter().for_each(|host| host.writes += 1);
                     self.write_file(node, Write { file, bytes, synced, token, asker, worker, incarnation });
+                }
+                Request::Disk { file, op, token, asker } => {
+                    self.data_request(node, DataRequest { file, op, token, asker, worker, incarnation });
                 }
             }
         }

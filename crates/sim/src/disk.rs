@@ -158,10 +158,11 @@ impl Disk {
             last: BTreeMap::new(),
         }
     }
-    /// What a process that starts now finds.
-    pub fn contents(&self) -> BTreeMap<String, Vec<u8>> {
+    /// What a process that starts now finds, of the files whose names are wanted.
+    pub fn contents(&self, is_wanted: impl Fn(&str) -> bool) -> BTreeMap<String, Vec<u8>> {
         let content = |inode: &u64| self.inodes.get(inode).map(|i| i.bytes.clone()).unwrap_or_default();
-        self.names.iter().map(|(name, inode)| (name.clone(), content(inode))).collect()
+        let wanted = self.names.iter().filter(|(name, _)| is_wanted(name));
+        wanted.map(|(name, inode)| (name.clone(), content(inode))).collect()
     }
     /// From now on this goes wrong.
     pub fn set_faults(&mut self, faults: Faults) {
@@ -214,6 +215,22 @@ impl Disk {
             answers.push((planned.number, self.perform(planned.op)));
         }
         answers
+    }
+    /// The process dies whose requests have these numbers: of each file the first of them have been performed and the others not. All others
+    /// have been performed.
+    pub fn abandon(&mut self, is_cut_off: impl Fn(u64) -> bool) {
+        let mut cut_off: BTreeSet<String> = BTreeSet::new();
+        while let Some((_, planned)) = self.queue.pop_first() {
+            let file = planned.op.file().filter(|_| is_cut_off(planned.number)).map(str::to_owned);
+            if let Some(file) = file
+                && (cut_off.contains(&file) || self.random.one_in(4))
+            {
+                cut_off.insert(file);
+                continue;
+            }
+            self.perform(planned.op);
+        }
+        self.last.clear();
     }
     /// The machine dies: requests that were not answered may have been performed or not, the cache is lost.
     pub fn crash(&mut self) {

@@ -2,6 +2,7 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
+use apus_kernel::DiskDone;
 use apus_signal::BlockRef;
 use apus_types::NodeId;
 
@@ -93,6 +94,13 @@ pub enum Event {
         asker: BlockRef,
         token: u64,
         outcome: Result<(), String>,
+    },
+    /// A worker learns what became of a request to a data file.
+    DiskDone {
+        node: NodeId,
+        worker: u8,
+        incarnation: u64,
+        done: DiskDone,
     },
 }
 

@@ -3,13 +3,18 @@
 //! As the runtime does it: beside its place, synced where that is asked for, renamed, the names synced. A process that dies leaves what the
 //! system has taken, and a write that was under way half done. If its machine dies with it, what was not synced may be lost, and the machine
 //! has another boot. What the disk holds when a process starts is in [`Kept`], for whoever makes its blocks.
+//!
+//! Data files ([`apus_kernel::Context::disk`]) are on the same disk: their requests go to it as they come, many at a time. Of a process that dies
+//! the first requests of each file are done and the others not. The first sync of a file in a process syncs the names, too.
 
 use std::{
+    borrow::Cow,
     cell::RefCell,
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     rc::Rc,
 };
 
+use apus_kernel::{DataFile, DiskDone, DiskFailure, DiskOp};
 use apus_signal::BlockRef;
 use apus_types::NodeId;
 
@@ -28,11 +33,12 @@ pub type Kept = Rc<RefCell<BTreeMap<NodeId, Found>>>;
 pub struct Found {
     /// How often the machine has died.
     pub boot: u64,
+    /// But for data files.
     pub files: BTreeMap<String, Vec<u8>>,
 }
 
 pub(crate) struct Write {
-    pub file: &'static str,
+    pub file: Cow<'static, str>,
     pub bytes: Vec<u8>,
     pub synced: bool,
     pub token: u64,
@@ -41,8 +47,24 @@ pub(crate) struct Write {
     pub incarnation: u64,
 }
 
+/// What a worker asks of a data file.
+pub(crate) struct DataRequest {
+    pub file: DataFile,
+    pub op: DiskOp,
+    pub token: u64,
+    pub asker: BlockRef,
+    pub worker: u8,
+    pub incarnation: u64,
+}
+
 pub(crate) struct HostDisk {
     disk: Disk,
+    /// Of data files, by the number of the request that answers it.
+    data: BTreeMap<u64, DataRequest>,
+    /// Syncs of files that the sync of names answers which was given to the disk behind it: by number, why it was not done.
+    syncs: BTreeMap<u64, Option<Answer>>,
+    /// Data files whose names this process has synced.
+    named: BTreeSet<DataFile>,
     writes: VecDeque<Write>,
     /// What remains to be done for the first of them.
     steps: VecDeque<Op>,
@@ -54,7 +76,7 @@ fn new_name(file: &str) -> String {
 }
 
 fn steps(write: &Write) -> VecDeque<Op> {
-    let (new, file) = (new_name(write.file), write.file.to_owned());
+    let (new, file) = (new_name(&write.file), write.file.clone().into_owned());
     let mut steps = VecDeque::from([Op::Delete { file: new.clone() }]);
     if write.bytes.is_empty() {
         return VecDeque::from([Op::Delete { file }]);
@@ -82,6 +104,9 @@ impl Cluster {
         let config = self.config.disk;
         self.disks.entry(node).or_insert_with(|| HostDisk {
             disk: Disk::new(seed, config),
+            data: BTreeMap::new(),
+            syncs: BTreeMap::new(),
+            named: BTreeSet::new(),
             writes: VecDeque::new(),
             steps: VecDeque::new(),
             boot: 0,
@@ -128,27 +153,89 @@ impl Cluster {
         if let Some(op) = host.steps.pop_front() {
             host.disk.submit(now, op);
         }
-        if let Some(at) = host.disk.next_due() {
+        self.plan_disk(node);
+    }
+    fn plan_disk(&mut self, node: NodeId) {
+        if let Some(at) = self.disks.get(&node).and_then(|host| host.disk.next_due()) {
             self.queue.plan(at, Event::Disk { node });
         }
+    }
+
+    pub(crate) fn data_request(&mut self, node: NodeId, request: DataRequest) {
+        let now = self.now;
+        let host = self.disk_of(node);
+        let file = request.file.to_string();
+        // As long as it is being removed its name is that of another file.
+        let is_gone = |r: &DataRequest| r.file == request.file && r.op == DiskOp::Remove;
+        let is_named = host.named.contains(&request.file) && !host.data.values().any(is_gone);
+        let op = match &request.op {
+            DiskOp::Write { at, bytes } => Op::Write { file, at: *at, bytes: bytes.clone() },
+            DiskOp::Read { at, count } => Op::Read { file, at: *at, count: *count as usize },
+            DiskOp::Sync => Op::Sync { file },
+            DiskOp::Remove => Op::Delete { file },
+        };
+        let mut number = host.disk.submit(now, op);
+        if request.op == DiskOp::Sync && !is_named {
+            host.syncs.insert(number, None);
+            number = host.disk.submit(now, Op::SyncNames);
+        }
+        host.data.insert(number, request);
+        self.plan_disk(node);
+    }
+    fn data_done(&mut self, node: NodeId, number: u64, request: DataRequest, mut answer: Answer) {
+        let Some(host) = self.disks.get_mut(&node) else { return };
+        if let Some(failure) = host.syncs.remove(&(number - 1)).flatten() {
+            answer = failure;
+        }
+        let DataRequest { file, op, token, asker, worker, incarnation } = request;
+        match op {
+            DiskOp::Sync if answer == Answer::Done => drop(host.named.insert(file)),
+            DiskOp::Remove => drop(host.named.remove(&file)),
+            _ => {}
+        }
+        let outcome = match answer {
+            Answer::Done | Answer::NotFound | Answer::Names(_) => Ok(Vec::new()),
+            Answer::Bytes(bytes) => Ok(bytes),
+            Answer::Full => Err(DiskFailure { full: true, reason: format!("{file}: no room") }),
+            Answer::Failed | Answer::TooBig => Err(DiskFailure { full: false, reason: format!("{file}: {answer:?}") }),
+        };
+        let done = DiskDone { asker, token, op, outcome };
+        self.queue.plan(self.now, Event::DiskDone { node, worker, incarnation, done });
     }
 
     pub(crate) fn on_disk(&mut self, node: NodeId) {
         let now = self.now;
         let Some(host) = self.disks.get_mut(&node) else { return };
         let answers = host.disk.advance(now);
-        if answers.is_empty() {
-            return;
+        let mut step = None;
+        for (number, answer) in answers {
+            let Some(host) = self.disks.get_mut(&node) else { return };
+            if let Some(request) = host.data.remove(&number) {
+                self.data_done(node, number, request, answer);
+            } else if let Some(failure) = host.syncs.get_mut(&number) {
+                *failure = (answer != Answer::Done).then_some(answer);
+            } else {
+                step = Some(answer);
+            }
         }
-        let failed = answers.iter().find(|(_, a)| matches!(a, Answer::Failed | Answer::Full | Answer::TooBig));
-        let outcome = failed.map_or(Ok(()), |(_, answer)| Err(format!("{answer:?}")));
-        if outcome.is_err() || host.steps.is_empty() {
+        match step {
+            Some(answer) => self.step_done(node, &answer),
+            None => self.plan_disk(node),
+        }
+    }
+    /// A step of the first of the files that are written as a whole.
+    fn step_done(&mut self, node: NodeId, answer: &Answer) {
+        let Some(host) = self.disks.get_mut(&node) else { return };
+        let has_failed = matches!(answer, Answer::Failed | Answer::Full | Answer::TooBig);
+        let outcome = if has_failed { Err(format!("{answer:?}")) } else { Ok(()) };
+        if has_failed || host.steps.is_empty() {
             host.steps.clear();
             if let Some(Write { worker, incarnation, asker, token, .. }) = host.writes.pop_front() {
-                self.queue.plan(now, Event::FileDone { node, worker, incarnation, asker, token, outcome });
+                self.queue.plan(self.now, Event::FileDone { node, worker, incarnation, asker, token, outcome });
             }
         }
         self.next_step(node);
+        self.plan_disk(node);
     }
 
     /// The process is gone, and its machine with it or not; the disk stays.
@@ -158,8 +245,13 @@ impl Cluster {
                 host.disk.crash();
                 host.boot += 1;
             } else {
-                host.disk.advance(u64::MAX); // what was under way is done
+                // What is written as a whole is done as far as it was under way.
+                let data = &host.data;
+                host.disk.abandon(|number| data.contains_key(&number));
             }
+            host.data.clear();
+            host.syncs.clear();
+            host.named.clear();
             host.writes.clear();
             host.steps.clear();
         }
@@ -167,9 +259,9 @@ impl Cluster {
 
     /// What a process finds that starts now.
     pub(crate) fn note_kept(&mut self, node: NodeId) {
-        let found = |host: &HostDisk| Found { boot: host.boot, files: host.disk.contents() };
-        let mut found = self.disks.get(&node).map(found).unwrap_or_default();
-        found.files.retain(|name, _| !name.ends_with(".new"));
+        let is_whole = |name: &str| DataFile::parse(name).is_none() && !name.ends_with(".new");
+        let found = |host: &HostDisk| Found { boot: host.boot, files: host.disk.contents(is_whole) };
+        let found = self.disks.get(&node).map(found).unwrap_or_default();
         self.config.kept.borrow_mut().insert(node, found);
     }
 }

@@ -209,6 +209,7 @@ impl Cluster {
             match request {
                 Request::Connect { node: to, .. } => self.link(from, to),
                 Request::Write { file, .. } => panic!("{from} writes {file}"),
+                Request::Disk { file, .. } => panic!("{from} writes {file}"),
                 Request::Close { node: to } => panic!("{from} closes its link to {to}:\n{}", self.dump()),
             }
         }
