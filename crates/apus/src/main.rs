@@ -1,5 +1,6 @@
 //! The one binary: every role of the cluster and every tool is a verb.
 
+mod arbitrator;
 mod bench;
 mod check_history;
 mod cluster;

@@ -102,6 +102,7 @@ pub fn run(args: &MgmtArgs) -> Result<ExitCode, String> {
         may_adopt,
         found_again: args.found_again,
         memory,
+        mgmts: Vec::new(),
     };
     let running = bound.start(move |_| vec![Box::new(Management::new(block.clone()))]).map_err(|e| e.to_string())?;
     args.child.ready(address)?;

@@ -14,7 +14,10 @@ use signal_hook::{
     iterator::Signals,
 };
 
-use crate::ChildArgs;
+use crate::{
+    ChildArgs,
+    arbitrator::{self, ArbitratorArgs},
+};
 
 #[derive(clap::Args)]
 pub struct SqlArgs {
@@ -34,6 +37,8 @@ pub struct SqlArgs {
     #[arg(long, value_name = "FILE")]
     root_password_file: Option<PathBuf>,
     #[command(flatten)]
+    arbitrator: ArbitratorArgs,
+    #[command(flatten)]
     child: ChildArgs,
 }
 
@@ -45,6 +50,7 @@ pub fn run(args: SqlArgs) -> Result<ExitCode, String> {
     let secret =
         args.client_secret.as_deref().map_or(Ok(Secret::NONE), |path| crate::secret::load(SecretKind::Client, path))?;
     let accounts = accounts(&args, &secret)?;
+    arbitrator::start(&args.arbitrator, &args.mgmt)?;
     let client_id = crate::random_id()?;
     let auto_increment = Arc::new(AutoIncrement::default());
     let mgmt = args.mgmt.clone();

@@ -153,6 +153,7 @@ fn read_frame(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Result<(Envelope,
 /// Name of a node's state.
 pub fn state_name(node: &NodeSummary) -> &'static str {
     match NodeState::try_from(node.state as i32) {
+        Ok(NodeState::Up | NodeState::Recovering) if node.lost => "lost",
         Ok(NodeState::Up | NodeState::Recovering) if !node.frozen.is_empty() => "frozen",
         Ok(NodeState::Up) => "up",
         Ok(NodeState::Recovering) => "recovering",
@@ -160,9 +161,38 @@ pub fn state_name(node: &NodeSummary) -> &'static str {
     }
 }
 
-/// Number of a management node, as in `apus mgmt --node`; 0 for none.
-fn number(mgmt: u32) -> u32 {
-    mgmt.saturating_sub(NodeId::MGMT_BASE.into())
+fn node_id(id: u32) -> NodeId {
+    NodeId(u16::try_from(id).unwrap_or(0))
+}
+
+/// Number of a management or SQL node, as in `apus mgmt --node` and `apus sql --node`; 0 for none.
+fn number(id: u32) -> u16 {
+    match node_id(id) {
+        node if node.is_mgmt() => node.0 - NodeId::MGMT_BASE,
+        node if node.is_sql_arbitrator() => node.0 - NodeId::ARBITRATOR_BASE,
+        _ => 0,
+    }
+}
+
+/// What an arbitrator is besides; empty: it is none.
+fn role(id: u32) -> &'static str {
+    match node_id(id) {
+        node if node.is_mgmt() => "management",
+        node if node.is_sql_arbitrator() => "sql",
+        _ => "",
+    }
+}
+
+fn arbitration(status: &StatusConf) -> String {
+    let (number_of, sqls) = (number(status.arbitrator), &status.sql_arbitrators);
+    let who = match role(status.arbitrator) {
+        "management" => format!("management node {number_of} arbitrates"),
+        "sql" => format!("SQL node {number_of} arbitrates"),
+        _ => "nobody arbitrates: exactly half of the data nodes would freeze".to_owned(),
+    };
+    let others: Vec<_> = sqls.iter().filter(|id| **id != status.arbitrator).map(|id| number(*id).to_string()).collect();
+    let stand_by = format!(", SQL node {} would stand in", others.join(", "));
+    if others.is_empty() { who } else { who + &stand_by }
 }
 
 fn to_json(status: &StatusConf) -> serde_json::Value {
@@ -195,6 +225,8 @@ fn to_json(status: &StatusConf) -> serde_json::Value {
         "replicas": status.replicas,
         "mgmt": number(status.mgmt),
         "arbitrator": number(status.arbitrator),
+        "arbitrator_role": role(status.arbitrator),
+        "sql_arbitrators": status.sql_arbitrators.iter().map(|id| number(*id)).collect::<Vec<_>>(),
         "mgmt_uptime_ms": status.mgmt_uptime_ms,
         "nodes": nodes,
     })
@@ -238,10 +270,6 @@ fn to_table(status: &StatusConf) -> String {
     for n in status.nodes.iter().filter(|n| state_name(n) == "frozen") {
         let _ = writeln!(out, "\nnode {} is frozen: {}", n.id, n.frozen);
     }
-    let arbitrator = match number(status.arbitrator) {
-        0 => "nobody arbitrates: exactly half of the data nodes would freeze".to_owned(),
-        n => format!("management node {n} arbitrates"),
-    };
-    let _ = writeln!(out, "\nmanagement node {} answers; {arbitrator}", number(status.mgmt));
+    let _ = writeln!(out, "\nmanagement node {} answers; {}", number(status.mgmt), arbitration(status));
     out
 }

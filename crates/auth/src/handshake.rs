@@ -98,13 +98,18 @@ pub fn member_id(hello: &Hello) -> Option<NodeId> {
     let node = NodeId(u16::try_from(hello.node).ok()?);
     match Role::try_from(hello.role) {
         Ok(Role::Data) if node.is_data() => Some(node),
-        Ok(Role::Mgmt) if node.is_mgmt() && node.0 < NodeId::MGMT_BASE + 0x100 => Some(node),
+        Ok(Role::Mgmt) if node.is_mgmt() => Some(node),
+        Ok(Role::Arbitrator) if node.is_sql_arbitrator() => Some(node),
         _ => None,
     }
 }
 
 pub fn role_of(node: NodeId) -> Role {
-    if node.is_mgmt() { Role::Mgmt } else { Role::Data }
+    match node {
+        _ if node.is_mgmt() => Role::Mgmt,
+        _ if node.is_sql_arbitrator() => Role::Arbitrator,
+        _ => Role::Data,
+    }
 }
 
 enum Connecting {
@@ -230,7 +235,7 @@ impl Acceptor {
 
     fn key(&self, hello: &Hello) -> Result<&Secret, DecodeError> {
         match Role::try_from(hello.role).map_err(|_| DecodeError)? {
-            Role::Data | Role::Mgmt | Role::Operator => Ok(&self.keys.node),
+            Role::Data | Role::Mgmt | Role::Operator | Role::Arbitrator => Ok(&self.keys.node),
             Role::Client => Ok(&self.keys.client),
         }
     }

@@ -154,7 +154,8 @@ fn whoever_lacks_the_secret_is_refused_by_either_side() {
     assert_eq!(refused(client(), secret(1)), ErrorCode::NotProven, "nodes are no clients");
     let mgmt = Hello { role: Role::Mgmt as i32, node: u32::from(NodeId::MGMT_BASE) + 1, ..Hello::default() };
     let operator = Hello { role: Role::Operator as i32, ..client() };
-    for hello in [data_node(2), mgmt, operator] {
+    let sql = Hello { role: Role::Arbitrator as i32, node: u32::from(NodeId::ARBITRATOR_BASE) + 1, ..Hello::default() };
+    for hello in [data_node(2), mgmt, operator, sql] {
         assert_eq!(
             refused(hello, secret(2)),
             ErrorCode::RoleNotProven,
@@ -165,7 +166,7 @@ fn whoever_lacks_the_secret_is_refused_by_either_side() {
     let open = Acceptor::new(data_node(1), &Keys::NONE, nonce(1));
     assert_eq!(code(talk(Connector::new(client(), &secret(2), nonce(2)), open)), ("connector", ErrorCode::NotProven));
     // Whatever the role field says that is no role.
-    for role in [0, 5, -1, i32::MAX] {
+    for role in [0, 6, -1, i32::MAX] {
         let (_, request) = Connector::new(Hello { role, ..data_node(2) }, &secret(1), nonce(2));
         let mut acceptor = Acceptor::new(data_node(1), &keys(), nonce(1));
         assert_eq!(acceptor.take_all(&request).expect_err("no role").code, ErrorCode::ProtocolViolation);

@@ -23,6 +23,8 @@ use crate::{NodeConfig, build};
 
 pub const MGMT: NodeId = NodeId(NodeId::MGMT_BASE + 1);
 pub const MGMT_2: NodeId = NodeId(NodeId::MGMT_BASE + 2);
+/// A SQL node that may arbitrate.
+pub const SQL: NodeId = NodeId(NodeId::ARBITRATOR_BASE + 1);
 pub const MS: u64 = 1_000_000;
 const WORKERS: u8 = 1;
 
@@ -166,9 +168,8 @@ impl Cluster {
     pub fn start_mgmt(&mut self, node: NodeId) {
         let cluster = self.cluster.clone();
         self.start(node, |_, (incarnation, _)| {
-            let memory = apus_mgmt::Memory::Process;
-            let config =
-                apus_mgmt::MgmtConfig { node, cluster, incarnation, may_adopt: false, found_again: false, memory };
+            let (may_adopt, found_again, memory, mgmts) = (false, false, apus_mgmt::Memory::Process, Vec::new());
+            let config = apus_mgmt::MgmtConfig { node, cluster, incarnation, may_adopt, found_again, memory, mgmts };
             vec![Box::new(apus_mgmt::Management::new(config))]
         });
     }
@@ -186,7 +187,18 @@ impl Cluster {
         self.start(node, |_, (incarnation, _)| {
             let kept = bytes.map(|b| apus_mgmt::kept::Promise::from_bytes(&b, node).expect("its own file"));
             let memory = apus_mgmt::Memory::File(kept);
-            let config = apus_mgmt::MgmtConfig { node, cluster, incarnation, may_adopt: false, found_again, memory };
+            let (may_adopt, mgmts) = (false, Vec::new());
+            let config = apus_mgmt::MgmtConfig { node, cluster, incarnation, may_adopt, found_again, memory, mgmts };
+            vec![Box::new(apus_mgmt::Management::new(config))]
+        });
+    }
+    /// Starts (again) a SQL node that may arbitrate.
+    pub fn start_sql_arbitrator(&mut self, node: NodeId) {
+        let bytes = self.files.get(&node).and_then(|files| files.get(apus_mgmt::kept::FILE)).cloned();
+        self.start(node, |_, (incarnation, _)| {
+            let kept = bytes.map(|b| apus_mgmt::kept::Promise::from_bytes(&b, node).expect("its own file"));
+            let mut config = apus_mgmt::MgmtConfig::arbitrator(node, incarnation, kept);
+            config.mgmts = vec![(MGMT, "mgmt:1".to_owned()), (MGMT_2, "mgmt:2".to_owned())];
             vec![Box::new(apus_mgmt::Management::new(config))]
         });
     }

@@ -186,7 +186,7 @@ impl Core {
 
     pub fn report_link(&mut self, kind: Kind, node: NodeId, incarnation: u64) {
         let from = self.link_ref();
-        let to = if from.node.is_mgmt() { (BlockId::Mgmt, 0) } else { (BlockId::Qmgr, BlockRef::CONTROL) };
+        let to = if from.node.may_arbitrate() { (BlockId::Mgmt, 0) } else { (BlockId::Qmgr, BlockRef::CONTROL) };
         self.send(from, BlockRef::new(from.node, to.0, to.1), kind, 0, |b| {
             b.put_u16(node.0);
             b.put_u8(from.instance);

@@ -179,7 +179,7 @@ impl Links {
         let n = usize::from(node.0);
         let (list, at) = if node.is_client() {
             (&mut self.clients, (n - usize::from(NodeId::CLIENT_BASE)) / self.instances)
-        } else if node.is_mgmt() {
+        } else if node.may_arbitrate() {
             (&mut self.mgmt, n - usize::from(NodeId::MGMT_BASE))
         } else {
             (&mut self.data, n)
@@ -265,10 +265,18 @@ pub(crate) fn is_data_plane(kind: Kind) -> bool {
 }
 
 /// Whether a member may send this over its link. A management node configures, arbitrates and orders a stop; it is no part of any
-/// transaction, nor does it change the view.
+/// transaction, nor does it change the view. A SQL node that may arbitrate does that, and asks a management node where the data nodes are.
 #[inline]
 pub(crate) fn may_say(source: NodeId, kind: Kind) -> bool {
-    if source.is_data() { !is_inside_only(kind) } else { is_of_mgmt(kind) }
+    match source {
+        _ if source.is_data() => !is_inside_only(kind),
+        _ if source.is_sql_arbitrator() => is_of_arbitrator(kind),
+        _ => is_of_mgmt(kind),
+    }
+}
+
+fn is_of_arbitrator(kind: Kind) -> bool {
+    matches!(kind, Kind::ConfigReq | Kind::HeartbeatRep | Kind::ArbitConf | Kind::StopOrd | Kind::LeaseEndReq)
 }
 
 fn is_of_mgmt(kind: Kind) -> bool {

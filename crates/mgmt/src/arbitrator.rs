@@ -120,6 +120,7 @@ impl Arbitrator {
             fenced: self.fenced.iter().copied().collect(),
             founded: self.founded,
             given_up: self.given_up,
+            members: Vec::new(),
         }
     }
 

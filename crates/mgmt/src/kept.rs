@@ -1,6 +1,6 @@
 //! What the arbitrator keeps in its file: who it is, and what it promised.
 //!
-//! The file is written as a whole and synced before a promise is told. One that is cut off, changed or somebody else's is refused: an
+//! A SQL node that arbitrates keeps besides where it finds the data nodes. The file is written as a whole and synced before a promise is told. One that is cut off, changed or somebody else's is refused: an
 //! arbitrator that has forgotten what it promised must not pretend that it has not.
 
 use apus_signal::{
@@ -19,7 +19,7 @@ const MAGIC: [u8; 8] = *b"APUSARB1";
 pub struct Promise {
     #[prost(fixed64, tag = "1")]
     pub cluster: u64,
-    /// Of the management node.
+    /// Of the management or SQL node.
     #[prost(uint32, tag = "2")]
     pub node: u32,
     /// By which views name the arbitrator: that of the process that made the file.
@@ -39,6 +39,20 @@ pub struct Promise {
     /// The newest founding that an operator has given up, with all rows: the cluster may be founded again.
     #[prost(fixed64, tag = "8")]
     pub given_up: u64,
+    /// Of a SQL node: where data nodes were last.
+    #[prost(message, repeated, tag = "9")]
+    pub members: Vec<Member>,
+}
+
+/// A data node and its place.
+#[derive(Clone, PartialEq, Message)]
+pub struct Member {
+    #[prost(uint32, tag = "1")]
+    pub node: u32,
+    #[prost(fixed64, tag = "2")]
+    pub incarnation: u64,
+    #[prost(string, tag = "3")]
+    pub address: String,
 }
 
 impl Promise {
@@ -46,17 +60,17 @@ impl Promise {
         seal(MAGIC, &self.encode_to_vec())
     }
 
-    /// Reads the file of the management node `node`.
+    /// Reads the file of the node `node`.
     ///
     /// # Errors
     /// For people: it is none, or is damaged, or another node's.
     pub fn from_bytes(bytes: &[u8], node: NodeId) -> Result<Promise, String> {
-        let what_to_do = "this management node must not arbitrate with it: give back the right file, or an empty data directory \
+        let what_to_do = "this node must not arbitrate with it: give back the right file, or an empty data directory \
                           and it is another arbitrator";
         let refuse = |what: &str| format!("the file `{FILE}` in the data directory {what}; {what_to_do}");
         let promise = Promise::decode(unseal(MAGIC, bytes).map_err(refuse)?).map_err(|_| refuse("is damaged"))?;
         if promise.node != u32::from(node.0) || promise.identity == 0 || promise.cluster == 0 {
-            return Err(refuse("is another management node's"));
+            return Err(refuse("is another node's"));
         }
         Ok(promise)
     }
@@ -80,6 +94,7 @@ mod tests {
             fenced,
             founded: 1,
             given_up: 1,
+            members: vec![Member { node: 2, incarnation: 20, address: "host:1".to_owned() }],
         };
         let bytes = promise.to_bytes();
         assert_eq!(Promise::from_bytes(&bytes, NODE), Ok(promise));
@@ -92,6 +107,6 @@ mod tests {
             assert!(Promise::from_bytes(&bad, NODE).is_err(), "byte {at}");
         }
         let text = Promise::from_bytes(&bytes, NodeId(NODE.0 + 1)).unwrap_err();
-        assert!(text.contains("another management node's"), "{text}");
+        assert!(text.contains("another node's"), "{text}");
     }
 }

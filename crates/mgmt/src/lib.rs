@@ -28,10 +28,13 @@
 //! **Two management nodes** know nothing of each other. Each holds the configuration, is told everything by the members, and answers
 //! operators and clients; one of them is the arbitrator. One that was not told which cluster it belongs to takes over the id that
 //! the first member names.
+//!
+//! **SQL nodes** may run the same block, to arbitrate and for nothing else ([`search`]).
 
 mod arbitrator;
 pub mod kept;
 mod operator;
+mod search;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -49,12 +52,14 @@ use apus_signal::{
 };
 use apus_types::{Chain, NodeId, limits::PARTITIONS_MAX};
 
+use kept::Promise;
+
 pub use arbitrator::{Arbitrator, Refusal};
 
 /// What the management node is told at its start.
 #[derive(Clone, Debug)]
 pub struct MgmtConfig {
-    /// Own id, [`NodeId::MGMT_BASE`] + 1 or + 2.
+    /// Own id, [`NodeId::MGMT_BASE`] + 1 or + 2; of a SQL node [`NodeId::ARBITRATOR_BASE`] + its number.
     pub node: NodeId,
     /// See [`cluster_config`].
     pub cluster: ClusterConfig,
@@ -65,6 +70,8 @@ pub struct MgmtConfig {
     /// An operator gives up what was founded before: the data nodes may found the cluster again, once.
     pub found_again: bool,
     pub memory: Memory,
+    /// Of a SQL node: management nodes and their addresses, where the executor does not know them.
+    pub mgmts: Vec<(NodeId, String)>,
 }
 
 /// Where the arbitrator keeps what it promises.
@@ -75,6 +82,9 @@ pub enum Memory {
     /// In its file (see [`kept`]), with what was there at the start.
     File(Option<kept::Promise>),
 }
+
+/// What a node said of itself holds for so long: it says it once a second.
+const FRESH_NS: u64 = 5_000_000_000;
 
 /// Longest time that a yes is held back.
 const HOLD_MAX_NS: u64 = 5_000_000_000;
@@ -138,6 +148,7 @@ struct Heard {
     uptime_ms: u64,
     frozen: String,
     side: Option<FrozenSide>,
+    reaches: Vec<u32>,
     stuck: String,
     slow: String,
     /// Of its view.
@@ -184,6 +195,8 @@ pub struct Management {
     /// Newest committed view that a living node reported.
     view: Option<View>,
     started_at: Option<u64>,
+    /// Of a SQL node.
+    search: Option<search::Search>,
 }
 
 impl Management {
@@ -197,6 +210,7 @@ impl Management {
                 (arbitrator, Some(Book { given, token: 0, is_open: kept.is_some() }))
             }
         };
+        let search = search::Search::new(&config);
         if config.found_again {
             arbitrator.found_again();
         }
@@ -214,22 +228,25 @@ impl Management {
             heard: BTreeMap::new(),
             view: None,
             started_at: None,
+            search,
         }
     }
 
     fn on_register(&mut self, from: BlockRef, rep: RegisterRep, ctx: &mut Context<'_>) -> Result<(), DecodeError> {
         let now = ctx.now();
-        let view = checked_view(rep.view)?;
-        let Some(node) = self.config.nodes.iter_mut().find(|n| n.id == rep.node) else { return Err(DecodeError) };
-        if from.node != NodeId(node.id as u16) {
+        if from.node != NodeId(rep.node as u16) {
             return Err(DecodeError);
         }
+        let view = checked_view(rep.view.clone())?;
+        self.note_registered(&rep, ctx);
+        let Some(node) = self.config.nodes.iter_mut().find(|n| n.id == rep.node) else { return Err(DecodeError) };
         node.incarnation = rep.incarnation;
         node.address = rep.address;
         node.member = rep.generation > 0;
         let point = view.as_ref().map_or((0, 0), View::point);
-        let RegisterRep { incarnation, uptime_ms, frozen, side, stuck, slow, .. } = rep;
-        self.heard.insert(from.node, Heard { at: now, incarnation, uptime_ms, frozen, side, stuck, slow, point });
+        let RegisterRep { incarnation, uptime_ms, frozen, side, reaches, stuck, slow, .. } = rep;
+        self.heard
+            .insert(from.node, Heard { at: now, incarnation, uptime_ms, frozen, side, reaches, stuck, slow, point });
         self.arbitrator.registered(rep.node, rep.incarnation);
         if let Some(cluster) = view.as_ref().map(|v| v.cluster).filter(|_| self.may_adopt) {
             self.config.cluster = cluster;
@@ -276,9 +293,10 @@ impl Management {
         let outcome = match &self.resigned {
             Some(why) => {
                 ctx.log(format_args!("promises nothing: {why}"));
-                Err("this management node cannot write its file, and promises nothing".into())
+                Err("this arbitrator cannot write its file, and promises nothing".into())
             }
             None if !self.is_open() => return, // it asks again
+            None if req.generation == 0 && self.search.is_some() => Err("a SQL node grants no start".into()),
             None => self.arbitrator.ask(req),
         };
         self.write_down(ctx);
@@ -328,8 +346,11 @@ impl Management {
 
     /// Has the file written, if it is not what we are.
     fn write_down(&mut self, ctx: &mut Context<'_>) {
-        let promise = self.arbitrator.promise(self.config.cluster, self.me.0.into());
-        let Some(book) = self.book.as_mut().filter(|_| self.resigned.is_none()) else { return };
+        // Who does not know its cluster has promised nothing.
+        let is_set = self.resigned.is_none() && self.config.cluster != 0;
+        let promise =
+            Promise { members: self.places(), ..self.arbitrator.promise(self.config.cluster, self.me.0.into()) };
+        let Some(book) = self.book.as_mut().filter(|_| is_set) else { return };
         let bytes = promise.to_bytes();
         if book.given != bytes {
             book.token += 1;
@@ -389,8 +410,19 @@ impl Management {
         }
     }
 
+    /// SQL nodes that every member says that it reaches.
+    fn sql_arbitrators(&self) -> Vec<u32> {
+        let members = || self.view.iter().flat_map(View::living).map(|n| self.heard.get(&n.node()));
+        let all: BTreeSet<u32> = members().flatten().flat_map(|h| h.reaches.iter().copied()).collect();
+        let is_sql = |id: &u32| u16::try_from(*id).is_ok_and(|id| NodeId(id).is_sql_arbitrator());
+        let by_all = |id: &u32| members().all(|heard| heard.is_some_and(|h| h.reaches.contains(id)));
+        all.into_iter().filter(|id| is_sql(id) && by_all(id)).collect()
+    }
+
     fn status(&self, request: u64, now: u64) -> StatusConf {
         let view = self.view.as_ref();
+        let is_frozen = |h: &Heard| !h.frozen.is_empty() && now.saturating_sub(h.at) < FRESH_NS;
+        let is_any_frozen = self.heard.values().any(is_frozen);
         let summary = |n: &ConfigNode| {
             let id = NodeId(n.id as u16);
             let chains = || view.iter().flat_map(|v| &v.chains).filter_map(|c| Chain(*c).position(id));
@@ -411,6 +443,7 @@ impl Management {
                 side: heard.and_then(|h| h.side.clone()),
                 incarnation: self.links.get(&id).copied().unwrap_or(0),
                 member: view.filter(|v| v.is_alive(id)).and(member).unwrap_or(0),
+                lost: is_any_frozen && self.links.get(&id).copied() != member && view.is_some_and(|v| v.is_alive(id)),
                 silent_ms: heard.map_or(u64::MAX, |h| now.saturating_sub(h.at) / 1_000_000),
                 stuck: heard.map_or_else(String::new, |h| h.stuck.clone()),
                 slow: heard.map_or_else(String::new, |h| h.slow.clone()),
@@ -427,6 +460,7 @@ impl Management {
             eject_slow_ms: view.map_or(self.config.eject_slow_ms, |v| v.eject_slow_ms),
             mgmt: self.me.0.into(),
             arbitrator: view.map_or(0, |v| v.arbitrator),
+            sql_arbitrators: self.sql_arbitrators(),
             mgmt_uptime_ms: now.saturating_sub(self.started_at.unwrap_or(now)) / 1_000_000,
         }
     }
@@ -439,6 +473,8 @@ impl Block for Management {
     fn receive(&mut self, envelope: &Envelope, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
         let from = envelope.from;
         match envelope.kind {
+            kind if self.is_foreign(kind) => return Err(DecodeError),
+            Kind::ConfigConf if from.node.is_mgmt() => self.on_config(decode(body)?, ctx),
             Kind::ConfigReq => {
                 let request = decode::<MgmtReq>(body)?.request;
                 let given_up = self.arbitrator.given_up();
@@ -481,6 +517,7 @@ impl Block for Management {
     fn tick(&mut self, ctx: &mut Context<'_>) {
         self.started_at.get_or_insert(ctx.now());
         self.write_down(ctx);
+        self.tick_search(ctx);
         if !self.may_adopt {
             ctx.set_cluster(self.config.cluster); // members of another one are refused by the hello
         }

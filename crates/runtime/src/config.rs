@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use apus_auth::Keys;
+use apus_auth::{Keys, Secret};
 use apus_types::NodeId;
 
 /// A data node's place in the world. What its blocks need is their own configuration's business.
@@ -42,6 +42,24 @@ pub struct MgmtConfig {
     pub dir: PathBuf,
     pub build: String,
     pub keys: Keys,
+}
+
+/// A SQL node's that may arbitrate: it listens to nobody.
+#[derive(Clone, Debug)]
+pub struct ArbitratorConfig {
+    pub node: NodeId,
+    pub mgmt: Vec<String>,
+    pub dir: PathBuf,
+    pub build: String,
+    pub node_secret: Secret,
+}
+
+impl From<ArbitratorConfig> for DataNodeConfig {
+    fn from(c: ArbitratorConfig) -> DataNodeConfig {
+        let ArbitratorConfig { node, mgmt, dir, build, node_secret } = c;
+        let keys = Keys { node: node_secret, client: Secret::NONE };
+        DataNodeConfig { node, listen: String::new(), mgmt, workers: 1, dir, build, keys }
+    }
 }
 
 impl From<MgmtConfig> for DataNodeConfig {

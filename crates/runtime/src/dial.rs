@@ -211,7 +211,7 @@ fn dial(shared: &Shared, address: &str, worker: u8, expected: Option<NodeId>, la
         cluster: shared.cluster.load(Ordering::Relaxed),
         peer: expected.map_or(0, |n| u32::from(n.0)),
         // A management node has no other worker than its first.
-        worker: if expected.is_none_or(NodeId::is_mgmt) { 0 } else { u32::from(worker) },
+        worker: if expected.is_none_or(NodeId::may_arbitrate) { 0 } else { u32::from(worker) },
         workers: u32::from(shared.config.workers),
         name: shared.config.build.clone(),
         number,

@@ -38,7 +38,7 @@ mod quiet;
 mod shared;
 mod trail;
 
-pub use config::{DataNodeConfig, MgmtConfig};
+pub use config::{ArbitratorConfig, DataNodeConfig, MgmtConfig};
 pub use files::{DataDir, boot_id};
 pub use log::{flush as flush_log, line as log_line};
 pub use node::{Bound, EXIT_STOPPED, Node, Stop, run_data_node, run_mgmt};

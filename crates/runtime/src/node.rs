@@ -16,7 +16,7 @@ use signal_hook::{
 };
 
 use crate::{
-    config::{DataNodeConfig, MgmtConfig},
+    config::{ArbitratorConfig, DataNodeConfig, MgmtConfig},
     crash, dial,
     disk::Disk,
     executor::{Executor, unix_micros},
@@ -45,7 +45,8 @@ pub enum Stop {
 
 /// A node that listens and does not run yet: address and incarnation are known, as its blocks may want them.
 pub struct Bound {
-    listener: TcpListener,
+    /// `None`: it begins all its links.
+    listener: Option<TcpListener>,
     shared: Arc<Shared>,
 }
 
@@ -61,6 +62,16 @@ impl Bound {
         }
         let listener = TcpListener::bind(&config.listen)
             .map_err(|e| io::Error::new(e.kind(), format!("cannot listen on {}: {e}", config.listen)))?;
+        Bound::with_listener(config, Some(listener))
+    }
+    /// A node that listens to nobody.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    pub fn arbitrator(config: ArbitratorConfig) -> io::Result<Bound> {
+        Bound::with_listener(config.into(), None)
+    }
+    fn with_listener(config: DataNodeConfig, listener: Option<TcpListener>) -> io::Result<Bound> {
         // Microseconds since 1970: grows with every start of the process as long as the clock is not set back.
         let incarnation = unix_micros().unsigned_abs().max(1);
         Ok(Bound { listener, shared: Arc::new(Shared::new(config, incarnation)?) })
@@ -68,7 +79,7 @@ impl Bound {
     /// # Errors
     /// As the operating system says.
     pub fn address(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
+        self.listener.as_ref().map_or_else(|| Err(io::Error::other("it does not listen")), TcpListener::local_addr)
     }
     /// Distinguishes this start from earlier ones.
     pub fn incarnation(&self) -> u64 {
@@ -112,13 +123,15 @@ impl Bound {
             let thread = thread::Builder::new().name(name);
             workers.push(thread.spawn(move || run_worker(&shared, who, start, &build))?);
         }
-        let for_listener = Arc::clone(&shared);
-        crash::spawn(&config, "listener".to_owned(), move || {
-            let served = Hellos::new(Arc::clone(&for_listener), listener).and_then(|mut hellos| hellos.run());
-            if let Err(e) = served {
-                for_listener.stop(Stop::Failed(format!("listener: {e}")));
-            }
-        });
+        if let Some(listener) = listener {
+            let for_listener = Arc::clone(&shared);
+            crash::spawn(&config, "listener".to_owned(), move || {
+                let served = Hellos::new(Arc::clone(&for_listener), listener).and_then(|mut hellos| hellos.run());
+                if let Err(e) = served {
+                    for_listener.stop(Stop::Failed(format!("listener: {e}")));
+                }
+            });
+        }
         if shared.files.get().is_some() {
             let for_files = Arc::clone(&shared);
             crash::spawn(&config, "files".to_owned(), move || Files::run(&for_files));

@@ -15,6 +15,8 @@ pub enum Role {
     Client = 3,
     /// A tool of an operator: a client that proves the node secret.
     Operator = 4,
+    /// A SQL node that may arbitrate: proves the node secret, and is part of nothing else.
+    Arbitrator = 5,
 }
 
 #[derive(Clone, PartialEq, Message)]

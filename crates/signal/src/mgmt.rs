@@ -155,6 +155,9 @@ pub struct RegisterRep {
     /// Of a frozen member.
     #[prost(message, optional, tag = "21")]
     pub side: Option<FrozenSide>,
+    /// Nodes that could arbitrate and that the sender reaches.
+    #[prost(uint32, repeated, tag = "8")]
+    pub reaches: Vec<u32>,
 }
 
 /// One data node as the management node sees it.
@@ -199,6 +202,9 @@ pub struct NodeSummary {
     /// Of the process that is a member of the newest view; 0: none.
     #[prost(fixed64, tag = "23")]
     pub member: u64,
+    /// That process is not there, and the cluster is frozen and cannot remove it.
+    #[prost(bool, tag = "24")]
+    pub lost: bool,
 }
 
 /// `StatusConf`.
@@ -223,6 +229,9 @@ pub struct StatusConf {
     pub mgmt: u32,
     #[prost(uint32, tag = "9")]
     pub arbitrator: u32,
+    /// SQL nodes that all members reach: one of them arbitrates if no management node does.
+    #[prost(uint32, repeated, tag = "10")]
+    pub sql_arbitrators: Vec<u32>,
     /// Of the view; see [`SILENCE_MS`].
     #[prost(uint32, tag = "20")]
     pub silence_ms: u32,

@@ -252,6 +252,9 @@ pub struct FailRep {
     /// Because another member said so, and not because its own link was lost.
     #[prost(bool, tag = "2")]
     pub hearsay: bool,
+    /// Of the sender's view.
+    #[prost(uint64, tag = "3")]
+    pub generation: u64,
 }
 
 /// `StopOrd`: the receiver was removed from the cluster, or an operator stops it.

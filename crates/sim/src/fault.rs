@@ -230,7 +230,11 @@ impl fmt::Display for Who {
 }
 
 fn node_name(node: NodeId) -> String {
-    if node.is_mgmt() { format!("m{}", node.0 - NodeId::MGMT_BASE) } else { format!("n{}", node.0) }
+    match node {
+        _ if node.is_mgmt() => format!("m{}", node.0 - NodeId::MGMT_BASE),
+        _ if node.is_sql_arbitrator() => format!("s{}", node.0 - NodeId::ARBITRATOR_BASE),
+        _ => format!("n{}", node.0),
+    }
 }
 
 fn side_name(side: &[NodeId]) -> String {
@@ -354,9 +358,10 @@ fn node(word: &str) -> Result<NodeId, String> {
     let parsed = match word.split_at_checked(1) {
         Some(("n", rest)) => number(rest, 0).filter(|n| n.is_data()),
         Some(("m", rest)) => number(rest, NodeId::MGMT_BASE).filter(|n| n.is_mgmt()),
+        Some(("s", rest)) => number(rest, NodeId::ARBITRATOR_BASE).filter(|n| n.is_sql_arbitrator()),
         _ => None,
     };
-    parsed.ok_or_else(|| format!("`{word}` is no node like n1 or m1"))
+    parsed.ok_or_else(|| format!("`{word}` is no node like n1, m1 or s1"))
 }
 
 fn parse_side(word: &str) -> Result<Vec<NodeId>, String> {

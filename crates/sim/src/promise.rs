@@ -8,7 +8,8 @@
 //!   than half of all nodes, or half of them and the arbitrator can be asked,
 //!
 //! and the arbitrator counts only if nothing in the round touches a management node (a partition that is the only fault of its round is
-//! judged with the management node on its side).
+//! judged with the management node on its side). A SQL node that nothing in the round touches arbitrates in later phases where no
+//! management node does.
 //!
 //! Faults are judged by *when* they come. Those between which less than [`SETTLED_NS`] passes are a *phase*, and their effects may meet. In the
 //! next phase the members are those that were left, so a cluster may lose one replica after the other down to the last; whoever was lost and
@@ -65,6 +66,7 @@ pub fn refusal_by_rule(settings: &Settings, round: &Round) -> Option<String> {
     // Each way in which the faults may go.
     let mut ways: Vec<Way> = vec![Way { base: all.clone(), back: Nodes::new(), left: all.clone() }];
     for phase in phases(round) {
+        let arbitrated = arbitrated || stands_in(settings, round, &phase);
         let mut starts: Vec<Way> = Vec::new();
         for left in ways.into_iter().map(|way| way.left) {
             // Who was lost before may be a member again, or not yet.
@@ -103,6 +105,16 @@ pub fn refusal_by_rule(settings: &Settings, round: &Round) -> Option<String> {
         }
     }
     None
+}
+
+/// Nothing touches a SQL node, and management nodes are touched in earlier phases only: by now the members have named one or the other.
+fn stands_in(settings: &Settings, round: &Round, phase: &[&Fault]) -> bool {
+    let nobody_parts =
+        |fault: &Fault| !matches!(fault, Fault::Split { .. } | Fault::Bridge { .. } | Fault::Stall { .. });
+    let spares = |fault: &Fault| nobody_parts(fault) && !touches(fault, NodeId::is_sql_arbitrator);
+    settings.sqls > 0
+        && round.faults.iter().all(|(_, fault)| spares(fault))
+        && !phase.iter().any(|fault| touches_arbitrator(fault))
 }
 
 /// Processes die and nothing else happens, no group dies out, and the next process of each knows what the dead one accepted: whoever is
@@ -182,7 +194,7 @@ pub fn serves_on(settings: &Settings, round: &Round) -> bool {
         | Fault::Power { who, .. }
         | Fault::Pause { who, .. }
         | Fault::Freeze { who, .. }
-        | Fault::Doom { who, .. } => matches!(who, Who::Node(n) if n.is_data()),
+        | Fault::Doom { who, .. } => matches!(who, Who::Node(n) if n.is_data() || settings.sqls > 0),
         Fault::Split { .. } => true,
         // Who of the two is removed is soon said.
         Fault::Cut { a, b, .. } => matches!((a, b), (Who::Node(a), Who::Node(b)) if a.is_data() && b.is_data()),
@@ -215,9 +227,14 @@ fn is_client(who: &Who) -> bool {
     matches!(who, Who::Client(_))
 }
 
-/// Whether this fault may keep data nodes from asking the arbitrator.
+/// Whether this fault may keep data nodes from asking the arbitrator, which is a management node as long as all can reach one.
 pub fn touches_arbitrator(fault: &Fault) -> bool {
-    let is_mgmt = |who: &Who| matches!(who, Who::Node(node) if node.is_mgmt());
+    touches(fault, NodeId::is_mgmt)
+}
+
+/// Whether it may keep data nodes from asking an arbitrator of this kind.
+fn touches(fault: &Fault, kind: fn(NodeId) -> bool) -> bool {
+    let is_mgmt = |who: &Who| matches!(who, Who::Node(node) if kind(*node));
     match fault {
         Fault::Crash { who, .. }
         | Fault::Leave { who, .. }
@@ -234,7 +251,7 @@ pub fn touches_arbitrator(fault: &Fault) -> bool {
         | Fault::Mute { from: a, to: b, .. } => (is_mgmt(a) || is_mgmt(b)) && !is_client(a) && !is_client(b),
         // Judged with the sides: one of them has the management node.
         Fault::Split { .. } | Fault::Bridge { .. } => false,
-        Fault::Stall { side, .. } => side.as_ref().is_none_or(|side| side.iter().any(|node| node.is_mgmt())),
+        Fault::Stall { side, .. } => side.as_ref().is_none_or(|side| side.iter().any(|node| kind(*node))),
         Fault::Storm { .. } | Fault::Client { .. } | Fault::Unlink { .. } | Fault::Arm { .. } => false,
     }
 }
@@ -262,7 +279,7 @@ fn goes_on(settings: &Settings, base: &Nodes, left: &Nodes, arbitrated: bool) ->
 fn losses(settings: &Settings, fault: &Fault) -> Vec<Nodes> {
     let only = |who: &Who| match who {
         Who::Client(_) => vec![Nodes::new()],
-        Who::Node(node) if node.is_mgmt() => vec![Nodes::new()],
+        Who::Node(node) if node.may_arbitrate() => vec![Nodes::new()],
         Who::Node(node) => vec![Nodes::from([*node])],
         Who::President => settings.data_nodes().into_iter().map(|n| Nodes::from([n])).collect(),
     };
@@ -274,7 +291,7 @@ fn losses(settings: &Settings, fault: &Fault) -> Vec<Nodes> {
         | Fault::Disk { who, .. } => only(who),
         // It wakes up as another one holds it for lost, and that one is gone in its place.
         Fault::Pause { who, .. } | Fault::Freeze { who, .. } | Fault::Stick { who, .. } | Fault::Slow { who, .. } => {
-            let is_mgmt = matches!(who, Who::Node(node) if node.is_mgmt());
+            let is_mgmt = matches!(who, Who::Node(node) if node.may_arbitrate());
             let others = settings.data_nodes().into_iter().filter(|_| !is_mgmt).map(|node| Nodes::from([node]));
             let own = only(who);
             let others: Vec<Nodes> = others.filter(|node| !own.contains(node)).collect();
@@ -360,7 +377,7 @@ mod tests {
     use super::*;
 
     fn judge(groups: u8, replicas: u8, round: &str) -> Option<String> {
-        let settings = Settings { groups, replicas, mgmts: 1, keeps_views: false, ..Settings::from_seed(1) };
+        let settings = Settings { groups, replicas, mgmts: 1, sqls: 0, keeps_views: false, ..Settings::from_seed(1) };
         refusal(&settings, &round.parse().expect("a round"))
     }
 
@@ -376,7 +393,7 @@ mod tests {
     #[test]
     fn dead_processes_are_spoken_for_where_views_are_kept() {
         let judge = |replicas: u8, keeps_views: bool, round: &str| {
-            let settings = Settings { groups: 1, replicas, mgmts: 1, keeps_views, ..Settings::from_seed(1) };
+            let settings = Settings { groups: 1, replicas, mgmts: 1, sqls: 0, keeps_views, ..Settings::from_seed(1) };
             refusal(&settings, &round.parse().expect("a round")).is_none()
         };
         for round in [
@@ -393,6 +410,20 @@ mod tests {
         ] {
             assert!(!judge(2, true, round), "{round}");
         }
+    }
+
+    #[test]
+    fn a_sql_node_stands_in_for_management_nodes() {
+        let judge = |sqls: u8, round: &str| {
+            let settings =
+                Settings { groups: 1, replicas: 2, mgmts: 1, sqls, keeps_views: false, ..Settings::from_seed(1) };
+            refusal(&settings, &round.parse().expect("a round")).is_none()
+        };
+        let (later, at_once) =
+            ("1ms crash m1 9000ms, 3001ms crash n1 9ms, 3100ms hold", "1ms crash m1 9ms, 2ms crash n1 9ms, 30ms heal");
+        assert!(judge(1, later) && !judge(0, later) && !judge(1, at_once));
+        assert!(!judge(1, "1ms crash m1 9000ms, 9ms pause s1 5ms, 3100ms crash n1 9ms, 3200ms heal"));
+        assert!(judge(1, "1ms crash s1 9ms, 2ms crash n1 9ms, 30ms heal"), "the management node is named");
     }
 
     #[test]

@@ -28,6 +28,11 @@ const DRAW_FREEZES: bool = true;
 const GUESTS_ONE_IN: u64 = 3;
 /// One seed in so many has data nodes that keep nothing in files, and of the others one in so many a round that rests on these.
 const KEEPS_NOTHING_ONE_IN: u64 = 4;
+/// One seed in so many has SQL nodes that may arbitrate, and of these one in so many a round in which they have to.
+const SQLS_ONE_IN: u64 = 2;
+const STANDS_IN_ONE_IN: u64 = 2;
+/// The same, and a round in which each half of the cluster reaches arbitrators of another kind.
+const TWO_COURTS_ONE_IN: u64 = 2;
 /// For how long versions are kept after the last reader: mostly far shorter than real nodes do, so that it begins anew all the time.
 const LINGERS_NS: [u64; 4] = [0, 3_000_000, 40_000_000, apus_blocks::dih::LINGER_NS];
 const ORPHANS_ONE_IN: u64 = 3;
@@ -47,6 +52,8 @@ pub struct Settings {
     pub workers: u8,
     /// Management nodes.
     pub mgmts: u8,
+    /// SQL nodes that may arbitrate.
+    pub sqls: u8,
     pub clients: u64,
     pub tellers_per_client: u64,
     pub accounts: u64,
@@ -96,6 +103,7 @@ impl Settings {
             replicas,
             workers,
             mgmts: 1 + u8::from(random.one_in(3)),
+            sqls: sqls(seed),
             clients,
             tellers_per_client: 1 + random.below(4),
             accounts: if random.one_in(6) { 1000 } else { 4 + random.below(60) },
@@ -154,6 +162,17 @@ impl Settings {
             let round = settings.parted(&mut random);
             settings.schedule.0.push(round);
         }
+        let mut random = Random::new(seed ^ 0x7374_616e_6473);
+        if settings.sqls > 0 && settings.data_nodes().len() > 1 && random.one_in(STANDS_IN_ONE_IN) {
+            let round = settings.stands_in(&mut random);
+            let is_promised = promise::refusal(&settings, &round).is_none();
+            settings.schedule.0.extend(Some(round).filter(|_| is_promised));
+        }
+        if settings.sqls > 0 && settings.data_nodes().len().is_multiple_of(2) && random.one_in(TWO_COURTS_ONE_IN) {
+            let round = settings.two_courts(&mut random);
+            let is_promised = promise::refusal(&settings, &round).is_none();
+            settings.schedule.0.extend(Some(round).filter(|_| is_promised));
+        }
         let mut random = Random::new(seed ^ 0x7275_696e);
         if random.one_in(RUINS_ONE_IN) {
             let round = settings.ruin(&mut random);
@@ -167,6 +186,11 @@ impl Settings {
     pub fn mgmt_nodes(&self) -> Vec<NodeId> {
         (1..=u16::from(self.mgmts)).map(|n| NodeId(NodeId::MGMT_BASE + n)).collect()
     }
+    /// Management nodes, then SQL nodes that may arbitrate.
+    pub fn arbitrators(&self) -> Vec<NodeId> {
+        let sqls = (1..=u16::from(self.sqls)).map(|n| NodeId(NodeId::ARBITRATOR_BASE + n));
+        self.mgmt_nodes().into_iter().chain(sqls).collect()
+    }
     /// What can be set by `name=value`, and its value.
     pub fn values(&self) -> Vec<(&'static str, String)> {
         let (one_in, most) = self.link_spike_ns;
@@ -176,6 +200,7 @@ impl Settings {
             ("replicas", self.replicas.to_string()),
             ("workers", self.workers.to_string()),
             ("mgmts", self.mgmts.to_string()),
+            ("sqls", self.sqls.to_string()),
             ("clients", self.clients.to_string()),
             ("tellers", self.tellers_per_client.to_string()),
             ("accounts", self.accounts.to_string()),
@@ -220,6 +245,7 @@ impl Settings {
                 "replicas" => self.replicas = small(4)?.max(1) as u8,
                 "workers" => self.workers = small(16)?.max(1) as u8,
                 "mgmts" => self.mgmts = small(4)?.max(1) as u8,
+                "sqls" => self.sqls = small(4)? as u8,
                 "clients" => self.clients = small(1000)?.max(1),
                 "tellers" => self.tellers_per_client = small(1000)?.max(1),
                 "accounts" => self.accounts = small(4000)?.max(2),
@@ -334,9 +360,11 @@ impl Settings {
     fn orphans(&self, random: &mut Random) -> Round {
         let mut faults = Vec::new();
         let begin = US * (1 + random.below(100_000));
-        for mgmt in self.mgmt_nodes() {
+        for arbitrator in self.arbitrators() {
             let down = MS * (1 + random.below(8_000));
-            faults.push((begin, Fault::Crash { who: Who::Node(mgmt), down }));
+            // A SQL node may be there, or die later.
+            let at = if arbitrator.is_mgmt() || random.one_in(2) { begin } else { begin + MS * random.below(8_000) };
+            faults.push((at, Fault::Crash { who: Who::Node(arbitrator), down }));
         }
         let spared: Vec<NodeId> = self.group_members().iter().map(|g| any_of(g, random)).collect();
         // At once, or when nobody is named to break ties yet, or when somebody is.
@@ -352,6 +380,36 @@ impl Settings {
         }
         Round { faults, end: at + MS * random.below(6_000), then: Then::Heal }
     }
+    /// No management node is there for long; a SQL node arbitrates when one data node of each group dies, up to half of the cluster.
+    fn stands_in(&self, random: &mut Random) -> Round {
+        let begin = US * (1 + random.below(100_000));
+        let crash = |who, down| Fault::Crash { who: Who::Node(who), down };
+        let away = MS * (4_000 + random.below(20_000));
+        let mut faults: Vec<_> = self.mgmt_nodes().into_iter().map(|m| (begin, crash(m, away))).collect();
+        let at = begin + promise::SETTLED_NS + US * random.below(400_000);
+        let mut end = at;
+        for node in self.group_members().iter().flat_map(|g| g.iter().take(g.len() / 2)) {
+            let down = MS * (1 + random.below(3_000));
+            let at = at + US * [0, random.below(3_000), random.below(300_000)][random.below(3) as usize];
+            end = end.max(at);
+            faults.push((at, crash(*node, down)));
+        }
+        let then = [Then::Heal, Then::Core, Then::Hold][random.below(3) as usize];
+        Round { faults, end: end + MS * (100 + random.below(1_500)), then }
+    }
+    /// The network parts half of the cluster, with a member of each group and the management nodes, from the other half and the SQL nodes.
+    fn two_courts(&self, random: &mut Random) -> Round {
+        let mut side = self.mgmt_nodes();
+        for (number, group) in self.group_members().into_iter().enumerate() {
+            let mut group: Vec<NodeId> = group.into_iter().collect();
+            for _ in 0..(group.len() + number % 2) / 2 {
+                side.push(group.swap_remove(random.below(group.len() as u64) as usize));
+            }
+        }
+        let (begin, lasts) = (US * (1 + random.below(100_000)), MS * (500 + random.below(2_500)));
+        let split = Fault::Split { side, lasts, silent: random.one_in(2) };
+        Round { faults: vec![(begin, split)], end: begin + lasts + MS * random.below(500), then: Then::Heal }
+    }
     /// The network parts node groups from each other, for a moment or for as long as it takes to freeze.
     fn parted(&self, random: &mut Random) -> Round {
         let groups = self.group_members();
@@ -363,7 +421,7 @@ impl Settings {
                 side.extend(group);
             }
         }
-        side.extend(self.mgmt_nodes().into_iter().filter(|_| random.one_in(2)));
+        side.extend(self.arbitrators().into_iter().filter(|_| random.one_in(2)));
         let (begin, most) = (US * (1 + random.below(100_000)), [100, 700, 2_500][random.below(3) as usize]);
         let lasts = MS * (1 + random.below(most));
         let split = Fault::Split { side, lasts, silent: random.one_in(2) };
@@ -413,7 +471,8 @@ impl Settings {
         let time = |random: &mut Random, most_ms: u64| US * (1 + random.below(most_ms * 1000));
         let who = Who::Node(self.any_data(random));
         let (a, b) = self.any_pair(random);
-        let mgmt = Who::Node(NodeId(NodeId::MGMT_BASE + 1 + random.below(self.mgmts.into()) as u16));
+        let arbitrators = self.arbitrators();
+        let mgmt = Who::Node(arbitrators[random.below(arbitrators.len() as u64) as usize]);
         let most = [100, 700, 2500][random.below(3) as usize];
         let lasts = time(random, most);
         let down_most = if random.one_in(2) { 400 } else { 20 };
@@ -494,23 +553,33 @@ impl Settings {
         let nodes = self.data_nodes();
         nodes[random.below(nodes.len() as u64) as usize]
     }
-    /// Two data nodes, sometimes a data node and a management node.
+    /// Two data nodes, sometimes a data node and an arbitrator.
     fn any_pair(&self, random: &mut Random) -> (Who, Who) {
         let nodes = self.data_nodes();
         let first = random.below(nodes.len() as u64) as usize;
         let other = (first + 1 + random.below(nodes.len().max(2) as u64 - 1) as usize) % nodes.len();
         if nodes.len() == 1 || random.one_in(6) {
-            let pair = (Who::Node(nodes[first]), Who::Node(self.mgmt_nodes()[0]));
+            let arbitrator = *self
+                .arbitrators()
+                .last()
+                .filter(|_| self.sqls > 0 && random.one_in(2))
+                .unwrap_or(&self.mgmt_nodes()[0]);
+            let pair = (Who::Node(nodes[first]), Who::Node(arbitrator));
             return if random.one_in(2) { pair } else { (pair.1, pair.0) };
         }
         (Who::Node(nodes[first]), Who::Node(nodes[other]))
     }
     /// Some nodes, not all.
     fn any_side(&self, random: &mut Random) -> Vec<NodeId> {
-        let all: Vec<NodeId> = self.data_nodes().into_iter().chain(self.mgmt_nodes()).collect();
+        let all: Vec<NodeId> = self.data_nodes().into_iter().chain(self.arbitrators()).collect();
         let side: Vec<NodeId> = all.iter().copied().filter(|_| random.one_in(2)).collect();
         if side.is_empty() || side.len() == all.len() { vec![all[0]] } else { side }
     }
+}
+
+fn sqls(seed: u64) -> u8 {
+    let mut random = Random::new(seed ^ 0x0073_716c_7300);
+    if random.one_in(SQLS_ONE_IN) { 1 + u8::from(random.one_in(4)) } else { 0 }
 }
 
 /// Rows per slice and pause between two slices of a transaction's end: one seed in four is as real nodes are, where no transaction of a workload

@@ -52,6 +52,7 @@ fn build(
                 may_adopt: false,
                 found_again: false,
                 memory: Memory::Process,
+                mgmts: Vec::new(),
             }))];
         }
         let memory = memories.entry((who.node, incarnation)).or_insert_with(|| MemoryManager::new(64 << 20)).clone();

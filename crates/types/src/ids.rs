@@ -40,8 +40,10 @@ id!(
 impl NodeId {
     /// Highest id of a data node.
     pub const DATA_MAX: u16 = 255;
-    /// Management nodes are `MGMT_BASE ..= MGMT_BASE + 0xff`.
+    /// Management nodes are `MGMT_BASE .. ARBITRATOR_BASE`.
     pub const MGMT_BASE: u16 = 0x4000;
+    /// SQL nodes that may arbitrate are `ARBITRATOR_BASE ..= ARBITRATOR_BASE + 0x7f`.
+    pub const ARBITRATOR_BASE: u16 = 0x4080;
     /// Links to clients (SQL nodes, native clients) get ids from here, given out by the node that accepted the link and
     /// meaningful only there.
     pub const CLIENT_BASE: u16 = 0x8000;
@@ -52,7 +54,15 @@ impl NodeId {
         self.0 >= 1 && self.0 <= Self::DATA_MAX
     }
     pub fn is_mgmt(self) -> bool {
-        self.0 >= Self::MGMT_BASE && self.0 < Self::CLIENT_BASE
+        self.0 >= Self::MGMT_BASE && self.0 < Self::ARBITRATOR_BASE
+    }
+    /// A SQL node that may arbitrate, and nothing else.
+    pub fn is_sql_arbitrator(self) -> bool {
+        self.0 >= Self::ARBITRATOR_BASE && self.0 < Self::ARBITRATOR_BASE + 0x80
+    }
+    /// A view may name it.
+    pub fn may_arbitrate(self) -> bool {
+        self.is_mgmt() || self.is_sql_arbitrator()
     }
     pub fn is_client(self) -> bool {
         self.0 >= Self::CLIENT_BASE

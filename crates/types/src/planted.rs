@@ -78,6 +78,8 @@ pub enum Bug {
     SlicesLostInView,
     /// The arbitrator does not remember whom it told that they must not go on.
     ArbitratorForgets,
+    /// A half asks whichever arbitrator it reaches, not the one that its view names.
+    AnyArbitratorAsked,
     /// A side with a member of each group goes on, however few they are.
     MinorityGoesOn,
     /// A recovering node becomes a full member before its partitions are filled.
@@ -144,6 +146,7 @@ impl Bug {
         Bug::DecidedNotRead,
         Bug::SlicesLostInView,
         Bug::ArbitratorForgets,
+        Bug::AnyArbitratorAsked,
         Bug::MinorityGoesOn,
         Bug::RecoveredTooEarly,
         Bug::JoinWithoutDictionary,

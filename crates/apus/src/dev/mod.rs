@@ -4,7 +4,8 @@
 //! to connect, and then watches its children. A data node that dies stays down until `apus dev restart ID` asks for it through the
 //! control socket (see [`crate::discover`]); so does a management node, until `apus dev restart mgmt-ID`: the cluster goes on without it.
 //! A data node that the cluster
-//! went on without (it hung, it was cut off) comes back by itself, in the same process. Two secrets are made in its directory, which only
+//! went on without (it hung, it was cut off) comes back by itself, in the same process. SQL nodes get what they need to arbitrate while no
+//! management node does. Two secrets are made in its directory, which only
 //! its owner can look into; every child gets what its role needs of them. Ctrl-C and SIGTERM end all children and remove
 //! everything that was made, except a directory named by `--keep`. The children ask the kernel to end them if this process is killed.
 
@@ -363,6 +364,10 @@ impl Cluster {
                 format!("--listen=127.0.0.1:{port}"),
                 format!("--threads={sql_threads}"),
                 nodes.secret("client"),
+                // It arbitrates where no management node does.
+                format!("--node={}", i + 1),
+                nodes.secret("node"),
+                nodes.data_dir(&format!("sql-{}", i + 1)),
             ];
             let child = nodes.spawner.spawn(&format!("sql-{}", i + 1), &sql_args)?;
             nodes.sql.push(child);

@@ -1,9 +1,10 @@
 //! The management nodes as a member sees them, and the election of the arbitrator.
 //!
-//! The committed view names the arbitrator: a management node *and its identity*. One that has kept in its file whom it fenced has the same
+//! The committed view names the arbitrator: a management node, or a SQL node that may arbitrate, *and its identity*. One that has kept in its file whom it fenced has the same
 //! identity after a restart; one that has forgotten it is another arbitrator, which says no until a view names it. Every heartbeat tells
 //! which arbitrators its sender reaches (the link stands and something came by it in the last [`MGMT_SILENCE_NS`]). When no member reaches
-//! the one that is named, the president proposes a view that names another, the one that most members reach.
+//! the one that is named, the president proposes a view that names another, the one that most members reach, of these a management node
+//! before a SQL node. A SQL node gives way to a management node that all members reach: it is a process that comes and goes with its users.
 //!
 //! Such a view is committed like any other: judged on the view before it, whose arbitrator is asked if exactly half confirms. So a
 //! part of the cluster never elects an arbitrator of its own. Why two arbitrators never serve two halves: per generation one view is
@@ -23,7 +24,10 @@ use apus_signal::{
     qmgr::{Heartbeat, Incarnation, LinkRep, encode},
     view::View,
 };
-use apus_types::NodeId;
+use apus_types::{
+    NodeId,
+    planted::{Bug, planted},
+};
 
 use super::{JOIN_RETRY_NS, Membership, layout};
 
@@ -89,6 +93,24 @@ impl Managers {
     }
 }
 
+/// The node of an arbitrator, if it may be one.
+pub(super) fn node_of(arbitrator: Incarnation) -> Option<NodeId> {
+    u16::try_from(arbitrator.node).ok().map(NodeId).filter(|n| n.may_arbitrate())
+}
+
+fn arbitrator_of(view: &View) -> Option<NodeId> {
+    node_of(Incarnation { node: view.arbitrator, incarnation: view.arbitrator_incarnation })
+}
+
+/// For people.
+pub(super) fn title(arbitrator: NodeId) -> String {
+    if arbitrator.is_mgmt() {
+        format!("management node {}", arbitrator.0 - NodeId::MGMT_BASE)
+    } else {
+        format!("SQL node {}", arbitrator.0 - NodeId::ARBITRATOR_BASE)
+    }
+}
+
 /// The arbitrator that a first view names.
 pub(super) fn first_choice(reached: &[Incarnation]) -> Incarnation {
     reached.iter().min_by_key(|i| i.node).copied().unwrap_or(Incarnation { node: 0, incarnation: 0 })
@@ -107,7 +129,16 @@ impl Membership {
 
     /// To all management nodes that a link stands to.
     pub(super) fn tell_managers<M: prost::Message>(&self, kind: Kind, message: &M, ctx: &mut Context<'_>) {
-        for node in self.managers.links.keys() {
+        self.tell_some_managers(NodeId::may_arbitrate, kind, message, ctx);
+    }
+    pub(super) fn tell_some_managers<M: prost::Message>(
+        &self,
+        wanted: fn(NodeId) -> bool,
+        kind: Kind,
+        message: &M,
+        ctx: &mut Context<'_>,
+    ) {
+        for node in self.managers.links.keys().filter(|n| wanted(**n)) {
             ctx.send(Self::mgmt_of(*node), kind, |b| encode(message, b));
         }
     }
@@ -137,7 +168,11 @@ impl Membership {
             }
         }
         if by_members.contains_key(&current) {
-            return None;
+            let all = self.survivors().len() + 1;
+            let takes_over = |m: &&Incarnation| node_of(**m).is_some_and(NodeId::is_mgmt) && by_members[*m] == all;
+            let gives_way = arbitrator_of(base).is_some_and(NodeId::is_sql_arbitrator);
+            let manager = mine.iter().filter(takes_over).min_by_key(|m| m.node).filter(|_| gives_way)?;
+            return Some(layout::arbitrated(base, self.me, *manager));
         }
         if by_members.is_empty() {
             let is_long = self.managers.nobody_since.is_some_and(|t| now.saturating_sub(t) > NOBODY_NS);
@@ -151,19 +186,38 @@ impl Membership {
     /// The process that the committed view names is there to be asked.
     pub(super) fn reaches_arbitrator(&self, now: u64) -> bool {
         let Some(view) = &self.view else { return false };
+        self.managers.reached(now).contains(&self.whom_to_ask(view, now))
+    }
+
+    /// The one that decides about the successor of `view`.
+    pub(super) fn whom_to_ask(&self, view: &View, now: u64) -> Incarnation {
         let named = Incarnation { node: view.arbitrator, incarnation: view.arbitrator_incarnation };
-        self.managers.reached(now).contains(&named)
+        if planted(Bug::AnyArbitratorAsked) && !self.managers.reached(now).contains(&named) {
+            return first_choice(&self.managers.reached(now));
+        }
+        named
     }
 
     /// Where the question about the successor of `view` goes.
     pub(super) fn arbitrator_of(view: &View) -> Option<NodeId> {
-        u16::try_from(view.arbitrator).ok().map(NodeId).filter(|n| n.is_mgmt())
+        arbitrator_of(view)
     }
 
     /// The management node that grants a start without all data nodes: the first configured one, so that it is the same for all.
     pub(super) fn start_arbitrator(&self) -> Option<NodeId> {
         let first = self.config.as_ref()?.mgmts.iter().min().copied().unwrap_or(u32::from(NodeId::MGMT_BASE) + 1);
         u16::try_from(first).ok().map(NodeId).filter(|n| n.is_mgmt())
+    }
+
+    /// Another one than in the view before.
+    pub(super) fn log_arbitrator(&self, before: Option<&View>, view: &View, ctx: &mut Context<'_>) {
+        if before.map(|old| old.arbitrator) == Some(view.arbitrator) {
+            return;
+        }
+        match arbitrator_of(view) {
+            Some(node) => ctx.log(format_args!("{} arbitrates", title(node))),
+            None => ctx.log(format_args!("nobody arbitrates; data node {} breaks a tie", view.tie_breaker)),
+        }
     }
 
     /// Every member's heartbeat carries it, so a change of heart reaches the president within a heartbeat.

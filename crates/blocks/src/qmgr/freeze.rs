@@ -42,7 +42,7 @@ use apus_signal::{
 };
 use apus_types::NodeId;
 
-use super::{MS, Membership, Phase, RETRY_NS, layout, survival};
+use super::{MS, Membership, Phase, RETRY_NS, arbiter, layout, survival};
 
 /// A frozen member of another side is there if it was heard in so long.
 const RETURN_NS: u64 = 500 * MS;
@@ -155,10 +155,10 @@ impl Membership {
         let (Some(frozen), Some(view)) = (&self.freeze.frozen, &self.view) else { return String::new() };
         let missing: Vec<String> = self.lost_full().map(|n| n.id.to_string()).collect();
         let nodes = format!("data node {}", missing.join(", "));
-        let arbitrator = Self::arbitrator_of(view).map(|m| m.0 - NodeId::MGMT_BASE);
+        let arbitrator = Self::arbitrator_of(view).map(arbiter::title);
         let waits_for = match (missing.is_empty(), arbitrator) {
             (true, _) => "those that it does not hear".to_owned(),
-            (false, Some(m)) if !self.is_outvoted() => format!("management node {m} to decide, or for {nodes}"),
+            (false, Some(title)) if !self.is_outvoted() => format!("{title} to decide, or for {nodes}"),
             (false, _) => nodes,
         };
         let gone_on = self.freeze.gone_on.as_ref().map_or_else(String::new, |text| format!("; {text}"));

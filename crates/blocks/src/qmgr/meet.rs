@@ -60,6 +60,11 @@ impl Membership {
         view.living().all(|n| n.node() == self.me || self.is_linked(n.node()))
     }
 
+    /// What a member of that generation says of others, it says of those that have met since: its word may have waited here, or on a link.
+    pub(super) fn is_before_meeting(&self, generation: u64) -> bool {
+        self.view.as_ref().is_some_and(|v| generation < v.settles)
+    }
+
     /// Who is a member in a view in which sides meet is not held for failed any more.
     pub(super) fn reconcile(&mut self, before: Option<&View>, view: &View, ctx: &mut Context<'_>) {
         if before.is_some_and(|old| view.settles_after(old)) {

@@ -100,6 +100,8 @@ mod tests_resume;
 #[cfg(test)]
 mod tests_silence;
 #[cfg(test)]
+mod tests_sql;
+#[cfg(test)]
 mod tests_stuck;
 
 use std::{
@@ -325,7 +327,7 @@ impl Membership {
     // ---- failure detection
 
     fn on_link_up(&mut self, rep: LinkRep, ctx: &mut Context<'_>) {
-        if rep.node.is_mgmt() {
+        if rep.node.may_arbitrate() {
             self.on_mgmt_up(rep, ctx);
             return;
         }
@@ -349,7 +351,7 @@ impl Membership {
     }
 
     fn on_link_down(&mut self, rep: LinkRep, ctx: &mut Context<'_>) {
-        if rep.node.is_mgmt() {
+        if rep.node.may_arbitrate() {
             self.managers.down(rep);
             self.reconsider_arbitrator(ctx);
             return;
@@ -446,7 +448,12 @@ impl Membership {
         // Everybody weighs who has lost whom (`suspicion`).
         let failed = Incarnation { node: node.0.into(), incarnation };
         for survivor in self.survivors() {
-            self.send(ctx, survivor, Kind::FailRep, &FailRep { failed: Some(failed), hearsay });
+            self.send(
+                ctx,
+                survivor,
+                Kind::FailRep,
+                &FailRep { failed: Some(failed), hearsay, generation: self.generation() },
+            );
         }
         true
     }
@@ -471,7 +478,12 @@ impl Membership {
         let Some(president) = self.acting_president().filter(|p| *p != self.me) else { return };
         for failed in self.failed_list() {
             let hearsay = self.hearsay.iter().any(|n| u32::from(n.0) == failed.node);
-            self.send(ctx, president, Kind::FailRep, &FailRep { failed: Some(failed), hearsay });
+            self.send(
+                ctx,
+                president,
+                Kind::FailRep,
+                &FailRep { failed: Some(failed), hearsay, generation: self.generation() },
+            );
         }
     }
 
@@ -582,6 +594,7 @@ impl Membership {
             .map(|n| format!("{}{}", n.id, if n.state() == NodeState::Up { "" } else { "(recovering)" }))
             .collect();
         ctx.log(format_args!("view {}: president {}, members {}", view.generation, view.president, text.join(" ")));
+        self.log_arbitrator(before.as_ref(), &view, ctx);
         ctx.set_cluster(view.cluster);
         self.view = Some(view);
         self.keep(ctx);
@@ -625,6 +638,7 @@ impl Membership {
             slow: self.slow.summary(),
             frozen: self.account(),
             side: self.frozen_side(),
+            reaches: self.managers.reached(now).iter().map(|m| m.node).collect(),
         };
         self.tell_managers(Kind::RegisterRep, &rep, ctx);
         if self.freeze.is_frozen() {
@@ -664,13 +678,13 @@ impl Membership {
             Kind::LinkResumedRep => self.on_link_resumed(LinkRep::decode(body)?, ctx),
             Kind::ConfigConf if from.is_mgmt() => self.on_config(decode(body)?, ctx),
             Kind::ConfigRef => {}
-            Kind::HeartbeatRep if from.is_mgmt() => {
+            Kind::HeartbeatRep if from.may_arbitrate() => {
                 self.managers.heard(from, decode::<Heartbeat>(body)?.incarnation, ctx.now());
                 self.reconsider_arbitrator(ctx);
             }
             Kind::SettingOrd if from.is_mgmt() => self.on_setting(&decode(body)?, ctx),
-            Kind::ArbitConf if from.is_mgmt() => self.on_arbit_conf(from, decode::<ArbitConf>(body)?, ctx),
-            Kind::StopOrd if from.is_data() || from.is_mgmt() => {
+            Kind::ArbitConf if from.may_arbitrate() => self.on_arbit_conf(from, decode::<ArbitConf>(body)?, ctx),
+            Kind::StopOrd if from.is_data() || from.may_arbitrate() => {
                 let order = decode::<StopOrd>(body)?;
                 if self.is_of_abandoned(order.lineage) {
                     ctx.probe("qmgr: an order to stop of an abandoned lineage");
@@ -691,7 +705,7 @@ impl Membership {
             Kind::FileConf => self.on_kept(&FileDone::decode(body)?, ctx),
             Kind::FileRef => self.on_not_kept(&FileDone::decode(body)?, ctx),
             Kind::PingConf if from == self.me => self.on_ping_conf(apus_signal::Reader::new(body).u64()?, ctx),
-            Kind::LeaseEndReq if from.is_data() || from.is_mgmt() => {
+            Kind::LeaseEndReq if from.is_data() || from.may_arbitrate() => {
                 self.on_lease_end_req(envelope.from, &decode(body)?, ctx);
             }
             Kind::LeaseEndConf if from.is_data() => self.parted(from, decode::<LeaseEnd>(body)?.incarnation, ctx),
@@ -714,6 +728,9 @@ impl Membership {
             // What a removed process said before it noticed: nobody's business any more.
             Kind::FailRep | Kind::ViewPrepReq | Kind::PresTakeOverReq if self.is_removed(from) => {
                 ctx.probe("qmgr: word of a removed node ignored");
+            }
+            Kind::FailRep if self.is_before_meeting(decode::<FailRep>(body)?.generation) => {
+                ctx.probe("qmgr: a suspicion from before sides met is dropped");
             }
             Kind::FailRep | Kind::ViewPrepReq | Kind::PresTakeOverReq if self.set_aside(envelope, body, ctx)? => {}
             Kind::HeartbeatRep => self.on_heartbeat(from, decode(body)?, ctx),

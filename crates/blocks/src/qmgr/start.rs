@@ -20,6 +20,8 @@ use super::{Change, JOIN_RETRY_NS, MS, Membership, Phase, layout::Candidate};
 const CANDIDATE_NS: u64 = 10 * JOIN_RETRY_NS;
 /// A node that may only join says after so long that it found no cluster.
 const REJOIN_PATIENCE_NS: u64 = 5000 * MS;
+/// What a starting node waits for is logged again after this.
+const STATE_AGAIN_NS: u64 = 10_000 * MS;
 
 const FOUNDED_BEFORE: &str = "the cluster was founded before, and no member of it is here: this node founds no other. If no node holds the data any \
                               more, start the management nodes once with --found-again (end `apus dev` and start it again), and the data nodes \
@@ -44,7 +46,8 @@ pub(super) struct Start {
     question: Option<(u64, BTreeSet<NodeId>)>,
     /// A member has answered: there is a cluster, so none is founded without all configured nodes.
     has_met_member: bool,
-    stated: String,
+    /// What it waits for, as it was logged last, and when: by who said so (`None`: this node).
+    stated: BTreeMap<Option<NodeId>, (String, u64)>,
 }
 
 impl Membership {
@@ -54,7 +57,7 @@ impl Membership {
             return;
         }
         self.register(ctx);
-        self.tell_managers(Kind::ConfigReq, &MgmtReq { request: 0 }, ctx);
+        self.ask_config(ctx);
         self.ask_to_join(ctx);
         self.try_first_start(ctx);
     }
@@ -70,8 +73,13 @@ impl Membership {
         };
         if config.nodes.iter().any(absent) {
             self.start.last_ask = Some(now);
-            self.tell_managers(Kind::ConfigReq, &MgmtReq { request: 0 }, ctx);
+            self.ask_config(ctx);
         }
+    }
+
+    /// SQL nodes that arbitrate know no configuration.
+    fn ask_config(&self, ctx: &mut Context<'_>) {
+        self.tell_some_managers(NodeId::is_mgmt, Kind::ConfigReq, &MgmtReq { request: 0 }, ctx);
     }
 
     pub(super) fn on_config(&mut self, conf: ConfigConf, ctx: &mut Context<'_>) {
@@ -268,9 +276,8 @@ impl Membership {
         let fatal = [ErrorCode::WrongCluster as u32, ErrorCode::NotSupported as u32].contains(&answer.error);
         if fatal {
             self.stop(ctx, &format!("node {from} refuses: {}", answer.reason));
-        } else if self.start.stated != answer.reason {
-            ctx.log(format_args!("node {from}: {}", answer.reason));
-            self.start.stated.clone_from(&answer.reason);
+        } else if !answer.reason.is_empty() {
+            self.state(Some(from), &answer.reason, ctx);
         }
     }
 
@@ -301,7 +308,7 @@ impl Membership {
         }
         if !self.may_found() {
             if now.saturating_sub(since) > REJOIN_PATIENCE_NS {
-                self.state_once(FOUNDED_BEFORE, ctx);
+                self.state(None, FOUNDED_BEFORE, ctx);
             }
             return;
         }
@@ -348,14 +355,20 @@ impl Membership {
         let text = "waits for the cluster that it was a member of. If no member of a node group is left, the data is gone: end all data \
                     nodes and start them anew, under management nodes that are started with --found-again";
         if waited > REJOIN_PATIENCE_NS {
-            self.state_once(text, ctx);
+            self.state(None, text, ctx);
         }
     }
 
-    fn state_once(&mut self, text: &str, ctx: &mut Context<'_>) {
-        if self.start.stated != text {
-            ctx.log(format_args!("{text}"));
-            self.start.stated = text.to_owned();
+    /// Tells people what it waits for: when that is something else, and at times. Several members say different things in turn.
+    fn state(&mut self, by: Option<NodeId>, text: &str, ctx: &mut Context<'_>) {
+        let now = ctx.now();
+        let is_old = |(said, at): &(String, u64)| said != text || now.saturating_sub(*at) >= STATE_AGAIN_NS;
+        if self.start.stated.get(&by).is_none_or(is_old) {
+            match by {
+                Some(node) => ctx.log(format_args!("node {node}: {text}")),
+                None => ctx.log(format_args!("{text}")),
+            }
+            self.start.stated.insert(by, (text.to_owned(), now));
         }
     }
 

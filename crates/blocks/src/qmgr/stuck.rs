@@ -124,7 +124,7 @@ impl Membership {
             Verdict::Ask => {
                 let named = (base.arbitrator, base.arbitrator_incarnation);
                 let is_named = |m: &apus_signal::qmgr::Incarnation| (m.node, m.incarnation) == named;
-                let in_reach = Membership::arbitrator_of(base).is_some_and(|n: NodeId| n.is_mgmt())
+                let in_reach = Membership::arbitrator_of(base).is_some_and(NodeId::may_arbitrate)
                     && self.managers.reached(now).iter().any(is_named);
                 if in_reach { Ok(()) } else { Err("the arbitrator, which the others would need, is out of reach") }
             }

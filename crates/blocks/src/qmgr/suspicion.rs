@@ -126,7 +126,7 @@ impl Membership {
     ) -> Result<bool, DecodeError> {
         let (failed, about, seen): (Vec<Incarnation>, u32, bool) = match envelope.kind {
             Kind::FailRep => {
-                let FailRep { failed, hearsay } = decode(body)?;
+                let FailRep { failed, hearsay, .. } = decode(body)?;
                 (failed.into_iter().collect(), failed.map_or(0, |f| f.node), !hearsay)
             }
             Kind::ViewPrepReq => (decode::<ViewPrep>(body)?.failed, 0, false),

@@ -325,10 +325,10 @@ fn chaos_never_makes_two_clusters() {
     }
 }
 
-fn arbitrator(c: &Cluster, id: u16) -> (u32, u64) {
+pub(super) fn arbitrator(c: &Cluster, id: u16) -> (u32, u64) {
     c.view(id).map(|v| (v.arbitrator, v.arbitrator_incarnation)).unwrap_or_default()
 }
-fn process_of(c: &Cluster, node: NodeId) -> (u32, u64) {
+pub(super) fn process_of(c: &Cluster, node: NodeId) -> (u32, u64) {
     (node.0.into(), c.processes[&node].incarnation)
 }
 

@@ -1,9 +1,9 @@
 //! Who may not go on, in the harness.
 
 use apus_signal::{
-    BlockId, Kind,
+    BlockId, BlockRef, Kind,
     mgmt::{MgmtReq, StatusConf},
-    qmgr::{decode, encode},
+    qmgr::{FailRep, Incarnation, decode, encode},
     view::NodeState,
 };
 use apus_types::NodeId;
@@ -152,6 +152,23 @@ fn the_status_tells_what_a_frozen_node_waits_for() {
     let status: StatusConf = decode(&c.answer(Kind::StatusConf).unwrap()).unwrap();
     let text = &status.nodes[0].frozen;
     assert!(text.contains("minority") && text.contains("waits for data node 2, 3"), "{text}");
+    assert_eq!(status.nodes.iter().map(|n| n.lost).collect::<Vec<_>>(), [false, true, true], "who is gone is shown so");
+}
+
+/// Members of several sides give a starting node different answers, ten times a second.
+#[test]
+fn a_starting_node_says_what_it_waits_for_once_in_ten_seconds() {
+    let mut c = started(1, 4);
+    c.separate(1, 2);
+    [3, 4].into_iter().for_each(|n| c.kill(n));
+    c.run_ms(3_000);
+    c.start_node(4);
+    c.run_ms(35_000);
+    for said in 1..=2 {
+        let of = format!("node {said}: the cluster still counts");
+        let lines = c.node(4).log.iter().filter(|l| l.contains(&of)).count();
+        assert!((3..=6).contains(&lines), "{lines} lines\n{}", super::tests::details(&c));
+    }
 }
 
 /// The only management node has been down for a while: of two nodes one was named, so that the death of the other is survived.
@@ -266,6 +283,31 @@ fn sides_that_are_whole_groups_meet_again() {
             assert!(replicas == 1 || c.run_until(5000, left), "{}", super::tests::details(&c));
         }
     }
+}
+
+/// What somebody said of others before the sides met comes late, or waited: it says nothing of now.
+#[test]
+fn suspicions_from_before_sides_met_are_dropped() {
+    let mut c = started(2, 2);
+    (1..=2).for_each(|a| (3..=4).for_each(|b| c.separate(a, b)));
+    c.run_ms(20_000);
+    c.cut.clear();
+    assert!(c.run_until(5000, |c| (1..=4).all(|n| serves(c, n))), "{}", super::tests::details(&c));
+    let view = c.view(1).expect("a view");
+    assert_eq!(view.settles, view.generation);
+    let say = |c: &mut Cluster, of: u16, generation: u64| {
+        let failed = view.node(NodeId(of)).map(|n| Incarnation { node: n.id, incarnation: n.incarnation });
+        let word = FailRep { failed, hearsay: false, generation };
+        let qmgr = |n| BlockRef::new(NodeId(n), BlockId::Qmgr, BlockRef::CONTROL);
+        let worker = &mut c.node(2).worker;
+        worker.with_context(qmgr(2), |ctx| ctx.send(qmgr(1), Kind::FailRep, |b| encode(&word, b)));
+    };
+    say(&mut c, 4, view.settles - 1);
+    c.run_ms(2000);
+    assert!((1..=4).all(|n| members(&c, n) == [1, 2, 3, 4]), "{}", super::tests::details(&c));
+    say(&mut c, 4, view.settles);
+    c.run_ms(2000);
+    assert!(members(&c, 1).len() == 3, "what is said now is believed\n{}", super::tests::details(&c));
 }
 
 /// All apart from each other, in several groups: of each group one stays.

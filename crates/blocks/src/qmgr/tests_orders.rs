@@ -10,7 +10,7 @@ use super::tests::{members, started};
 use crate::harness::{Cluster, MGMT};
 
 /// A signal to node 1's QMGR over the link of `source`, in the name of `speaker`.
-fn say(
+pub(super) fn say(
     c: &mut Cluster,
     source: NodeId,
     speaker: NodeId,
@@ -18,7 +18,7 @@ fn say(
     write: impl FnOnce(&mut Vec<u8>),
 ) -> Result<usize, DecodeError> {
     let to = BlockRef::new(NodeId(1), BlockId::Qmgr, BlockRef::CONTROL);
-    let from = BlockRef::new(speaker, if speaker.is_mgmt() { BlockId::Mgmt } else { BlockId::Qmgr }, 0);
+    let from = BlockRef::new(speaker, if speaker.may_arbitrate() { BlockId::Mgmt } else { BlockId::Qmgr }, 0);
     let mut bytes = Vec::new();
     Envelope { kind, to, from, epoch: Epoch(0), trace: 0, generation: 0 }.encode(&mut bytes, write);
     c.node(1).worker.deliver_frames(source, &bytes)
@@ -51,7 +51,7 @@ fn nobody_speaks_in_anothers_name_nor_beyond_his_role() {
     let mut c = started(1, 2);
     let own = Incarnation { node: 1, incarnation: incarnation(&c) };
     let stop = StopOrd { reason: "because".to_owned(), incarnation: own.incarnation, ..StopOrd::default() };
-    let fail = FailRep { failed: Some(own), hearsay: false };
+    let fail = FailRep { failed: Some(own), ..FailRep::default() };
     let client = NodeId(NodeId::CLIENT_BASE);
     // Over a management node's link as a data node, over a data node's as a management node, as ourselves.
     for (source, speaker) in [(MGMT, NodeId(2)), (NodeId(2), MGMT), (NodeId(2), NodeId(1)), (MGMT, NodeId(1))] {

@@ -112,6 +112,7 @@ impl Cluster {
                 may_adopt: false,
                 found_again: false,
                 memory: Memory::Process,
+                mgmts: Vec::new(),
             }))]
         };
         let nodes = vec![Node::new(MGMT, mgmt, 1), data_node(NodeId(1)), data_node(NodeId(2))];

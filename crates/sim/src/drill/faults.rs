@@ -100,7 +100,7 @@ impl<W: Workload> Drill<'_, W> {
         self.stir();
     }
     pub(super) fn nodes(&self) -> Vec<NodeId> {
-        self.settings.data_nodes().into_iter().chain(self.settings.mgmt_nodes()).collect()
+        self.settings.data_nodes().into_iter().chain(self.settings.arbitrators()).collect()
     }
     /// An end of a link.
     fn party(&self, who: Who) -> Party {
@@ -143,10 +143,10 @@ impl<W: Workload> Drill<'_, W> {
         let here = nodes.iter().copied().filter(is_here);
         here.flat_map(|a| nodes.iter().copied().filter(is_there).map(move |b| (a, b))).collect()
     }
-    /// A management node whose disk has failed promises nothing any more: its operator starts it again.
+    /// An arbitrator whose disk has failed promises nothing any more: its operator starts it again.
     fn mend_disk(&mut self, node: NodeId) {
         self.cluster.mend_disk(node);
-        if node.is_mgmt() && !self.down.contains(&node) {
+        if node.may_arbitrate() && !self.down.contains(&node) {
             self.cluster.crash(node);
             self.cluster.start(node);
         }

@@ -221,19 +221,19 @@ fn build(settings: &Settings, kept: Kept) -> impl FnMut(&WorkerConfig, bool) -> 
     config.mgmts = mgmts.iter().map(|n| u32::from(n.0)).collect();
     let mut memories: BTreeMap<NodeId, (u64, std::sync::Arc<MemoryManager>)> = BTreeMap::new();
     move |who, rejoins| {
-        if who.node.is_mgmt() {
+        if who.node.may_arbitrate() {
             let (cluster, incarnation) = (config.clone(), who.incarnation);
             let files = kept.borrow();
             let bytes = files.get(&who.node).and_then(|found| found.files.get(kept::FILE));
             let promise = bytes.map(|bytes| Promise::from_bytes(bytes, who.node).expect("synced files are whole"));
-            return vec![Box::new(Management::new(MgmtConfig {
-                node: who.node,
-                cluster,
-                incarnation,
-                may_adopt: false,
-                found_again: false,
-                memory: Memory::File(promise),
-            }))];
+            let mgmts = mgmts.iter().map(|n| (*n, address(*n, 0))).collect();
+            let own = if who.node.is_sql_arbitrator() {
+                MgmtConfig { mgmts, ..MgmtConfig::arbitrator(who.node, incarnation, promise) }
+            } else {
+                let (may_adopt, found_again, memory, mgmts) = (false, false, Memory::File(promise), Vec::new());
+                MgmtConfig { node: who.node, cluster, incarnation, may_adopt, found_again, memory, mgmts }
+            };
+            return vec![Box::new(Management::new(own))];
         }
         let memory = match memories.get(&who.node) {
             Some((incarnation, memory)) if *incarnation == who.incarnation => memory.clone(),
@@ -268,7 +268,7 @@ fn kept_view(kept: &Kept, node: NodeId) -> qmgr::Kept {
 impl<W: Workload> Drill<'_, W> {
     fn new(settings: &Settings, workload: W) -> Drill<'_, W> {
         let mut nodes: Vec<(NodeId, u8)> = settings.data_nodes().into_iter().map(|n| (n, settings.workers)).collect();
-        nodes.extend(settings.mgmt_nodes().into_iter().map(|n| (n, 1)));
+        nodes.extend(settings.arbitrators().into_iter().map(|n| (n, 1)));
         let config = SimConfig {
             link_delay_ns: (20_000, settings.link_delay_max_ns),
             link_spike_ns: settings.link_spike_ns,
@@ -455,8 +455,10 @@ impl<W: Workload> Drill<'_, W> {
         self.pass(1_000 * MS)?;
         self.wait_whole(&what)?;
         self.demand_progress(&what)?;
-        if round.faults.iter().any(|(_, fault)| touches_arbitrator(fault)) {
+        // A SQL node that was named gives way.
+        if self.settings.sqls > 0 || round.faults.iter().any(|(_, fault)| touches_arbitrator(fault)) {
             self.pass(NAMING_NS)?;
+            self.wait_whole(&what)?;
         }
         self.forget_round();
         Ok(())
@@ -537,7 +539,7 @@ impl<W: Workload> Drill<'_, W> {
             view.node(node).is_some_and(|n| n.state() == NodeState::Up && n.incarnation == incarnation)
         };
         self.workload.is_open()
-            && self.settings.mgmt_nodes().into_iter().all(|n| self.cluster.is_running(n))
+            && self.settings.arbitrators().into_iter().all(|n| self.cluster.is_running(n))
             && self.clients.iter().all(|alive| {
                 let view = alive.client.view();
                 self.settings.data_nodes().into_iter().all(|n| is_up(&view, n))
