@@ -28,6 +28,7 @@ mod conns;
 mod crash;
 mod dial;
 mod disk;
+mod disk_ring;
 mod executor;
 mod files;
 mod listener;
@@ -39,6 +40,8 @@ mod shared;
 mod trail;
 
 pub use config::{ArbitratorConfig, DataNodeConfig, MgmtConfig};
+pub use disk::{Disk, Job as DiskJob};
+pub use disk_ring::DiskRing;
 pub use files::{DataDir, boot_id};
 pub use log::{flush as flush_log, line as log_line};
 pub use node::{Bound, EXIT_STOPPED, Node, Stop, run_data_node, run_mgmt};

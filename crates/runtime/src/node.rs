@@ -90,7 +90,12 @@ impl Bound {
     #[must_use]
     pub fn with_files(self, dir: DataDir) -> Bound {
         if self.shared.config.node.is_data() {
-            let _ = self.shared.disk.set(Disk::new(dir.path()));
+            let (disk, ring) = Disk::with_ring(dir.path());
+            let _ = self.shared.disk.set(disk);
+            match ring {
+                Ok(ring) => *lock(&self.shared.ring) = Some(ring),
+                Err(e) => log::line(format!("data files are written by threads: the system gives no io_uring ({e})")),
+            }
         }
         let _ = self.shared.files.set(Files::new(dir));
         self
@@ -136,14 +141,22 @@ impl Bound {
             let for_files = Arc::clone(&shared);
             crash::spawn(&config, "files".to_owned(), move || Files::run(&for_files));
         }
-        if shared.disk.get().is_some() {
-            for number in 0..Disk::threads(config.workers) {
+        if let Some(disk) = shared.disk.get() {
+            for number in 0..disk.threads(config.workers) {
                 let for_disk = Arc::clone(&shared);
                 crash::spawn(&config, format!("disk-{number}"), move || {
-                    let answer = |worker: u8, done| for_disk.doors[usize::from(worker)].push_disk(done);
-                    for_disk.disk.get().into_iter().for_each(|disk| disk.run(answer));
+                    for_disk.disk.get().into_iter().for_each(|disk| disk.run(|to, done| for_disk.push_disk(to, done)));
                 });
             }
+        }
+        if let Some(mut ring) = lock(&shared.ring).take() {
+            let for_ring = Arc::clone(&shared);
+            crash::spawn(&config, "disk-ring".to_owned(), move || {
+                let Some(disk) = for_ring.disk.get() else { return };
+                if let Err(e) = ring.run(disk, |to, done| for_ring.push_disk(to, done)) {
+                    for_ring.stop(Stop::Failed(format!("io_uring: {e}")));
+                }
+            });
         }
         config.mgmt.iter().for_each(|address| dial::connect_mgmt(&shared, address));
         Ok(Node { shared, workers })

@@ -18,6 +18,7 @@ use crate::{
     config::{DataNodeConfig, RING_BYTES_MAX},
     dial::Peer,
     disk::Disk,
+    disk_ring::DiskRing,
     files::Files,
     node::Stop,
     poll::Waker,
@@ -250,6 +251,8 @@ pub struct Shared {
     pub files: OnceLock<Files>,
     /// The same place's data files.
     pub disk: OnceLock<Disk>,
+    /// Until its thread begins.
+    pub ring: Mutex<Option<DiskRing>>,
     /// How often the process was told to end: the control worker tells QMGR, which leaves the cluster, or refuses (`qmgr::leave`).
     pub told_to_end: AtomicU32,
     stop: Mutex<Option<Stop>>,
@@ -272,6 +275,7 @@ impl Shared {
             listener_waker: Waker::new()?,
             files: OnceLock::new(),
             disk: OnceLock::new(),
+            ring: Mutex::new(None),
             told_to_end: AtomicU32::new(0),
             stop: Mutex::new(None),
             stop_flag: AtomicBool::new(false),
@@ -288,6 +292,9 @@ impl Shared {
         self.files.get().inspect(|files| files.wake());
         self.disk.get().inspect(|disk| disk.stop());
         lock(&self.peers).values().for_each(|peer| peer.notify());
+    }
+    pub fn push_disk(&self, worker: u8, done: DiskDone) {
+        self.doors[usize::from(worker)].push_disk(done);
     }
     pub fn is_stopping(&self) -> bool {
         self.stop_flag.load(Ordering::Relaxed)
