@@ -212,10 +212,11 @@ def table_locks(t, connect):
         refused(a.cursor, "FLUSH LOCAL TABLES l, t FOR EXPORT", 1235)
         for harmless in ("FLUSH TABLES", "FLUSH PRIVILEGES", "FLUSH LOGS", "FLUSH TABLES l"):
             a(harmless)
-    with t.case("KILL QUERY and max_execution_time end a wait for a lock of a statement that looks for its rows, outside of a transaction"):
+    with t.case("KILL QUERY and max_execution_time end a wait for a lock outside of a transaction"):
         b("BEGIN")
         b("UPDATE t SET k = k + 1 WHERE id = 1")
-        for statement in ("UPDATE t SET k = 7 WHERE k > 0", "DELETE FROM t WHERE k > 0", "SELECT * FROM t WHERE id = 1 FOR UPDATE"):
+        for statement in ("UPDATE t SET k = 7 WHERE k > 0", "DELETE FROM t WHERE k > 0", "SELECT * FROM t WHERE id = 1 FOR UPDATE",
+                          "UPDATE t SET k = 7 WHERE id = 1", "DELETE FROM t WHERE id = 1", "REPLACE INTO t (id, k) VALUES (1, 7)"):
             ended = killed(a, connect, statement)
             check_equal(ended, 1317, statement)
         start = time.monotonic()

@@ -48,6 +48,9 @@ pub struct Client {
     pub(crate) inner: Rc<Inner>,
 }
 
+/// While all nodes are frozen, nobody learns an outcome: who asks is told so after this.
+const OUTCOME_FROZEN_NS: u64 = 1_500_000_000;
+
 impl Client {
     /// A client without a driver: somebody must drive it ([`crate::Driver`]). [`Client::connect`] brings its own.
     ///
@@ -118,7 +121,12 @@ impl Client {
     /// `OutcomeUnknown` when nobody could say within `outcome_timeout_ms`.
     pub async fn outcome(&self, token: &CommitToken) -> Result<Outcome, ClientError> {
         let timeout_ms = self.inner.core.borrow().config.outcome_timeout_ms;
+        self.outcome_within(token, timeout_ms).await
+    }
+    /// As above, with another patience. Frozen nodes may stay so until an operator acts: while all are, it is over soon.
+    pub(crate) async fn outcome_within(&self, token: &CommitToken, timeout_ms: u64) -> Result<Outcome, ClientError> {
         let mut retry = Retry::new(self, timeout_ms);
+        let frozen_at = self.now() + OUTCOME_FROZEN_NS;
         let mut body = Vec::new();
         let unknown = || ClientError::with_detail(ErrorCode::OutcomeUnknown, token.trans.to_string());
         loop {
@@ -146,6 +154,9 @@ impl Client {
                         Err(_) => self.violation(node),
                     }
                 }
+            }
+            if self.inner.core.borrow_mut().looks_frozen() && self.now() >= frozen_at {
+                return Err(unknown());
             }
             retry.pause().await.map_err(|_| unknown())?;
         }

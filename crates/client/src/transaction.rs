@@ -11,6 +11,12 @@
 //! say for long `OutcomeUnknown`. A first batch that does not commit, or is refused for a temporary reason, is sent again under
 //! a new id.
 
+use std::{
+    future::{Future, pending, poll_fn},
+    pin::pin,
+    task::Poll,
+};
+
 use apus_signal::{
     BlockId, BlockRef, DecodeError, Kind,
     codec::patch_u16,
@@ -27,6 +33,8 @@ use crate::{
 };
 
 const MS: u64 = 1_000_000;
+/// A batch that is given up is told so again after this.
+const GIVE_UP_AGAIN_MS: u64 = 100;
 /// Bytes of a `TcBatchConf` before the first result, and of each result before its row.
 const CONF_HEAD: usize = 19;
 const RESULT_HEAD: usize = 5;
@@ -328,6 +336,36 @@ impl Transaction {
         }
     }
 
+    /// After an `execute` that commits was dropped half way: has its waits for locks ended, and tells what became of it. What was refused is asked
+    /// for again and again, because a batch that got one lock may wait for the next.
+    async fn give_up(&mut self, out: &mut Results) -> Result<Committed, ClientError> {
+        out.clear();
+        let is_under_way = matches!(self.state, State::Busy | State::Over);
+        let Some(token) = self.tc.filter(|_| is_under_way) else {
+            self.abandon();
+            return Err(ClientError::aborted(ErrorCode::TransactionAborted));
+        };
+        let timeout_ms = self.client.inner.core.borrow().config.outcome_timeout_ms;
+        let deadline = self.client.now() + timeout_ms * MS;
+        loop {
+            self.state = State::Busy;
+            self.abandon();
+            match self.client.outcome_within(&token, GIVE_UP_AGAIN_MS).await {
+                Ok(Outcome::Committed) => {
+                    out.set_lost();
+                    return Ok(Committed { epoch: Epoch(0) });
+                }
+                Ok(Outcome::Aborted) => return Err(ClientError::aborted(ErrorCode::TransactionAborted)),
+                Ok(Outcome::Forgotten) => {
+                    return Err(ClientError::with_detail(ErrorCode::OutcomeForgotten, token.trans.to_string()));
+                }
+                Ok(Outcome::Open) => {}
+                Err(error) if self.client.now() >= deadline => return Err(error),
+                Err(_) => {}
+            }
+        }
+    }
+
     /// Commits. A transaction that was never started has nothing to commit.
     ///
     /// # Errors
@@ -444,12 +482,36 @@ impl Client {
         lock_wait_ms: u32,
         out: &mut Results,
     ) -> Result<Committed, ClientError> {
+        self.run_autocommit_until(ops, lock_wait_ms, out, pending()).await
+    }
+
+    /// As [`Client::run_autocommit`] as long as `stop` is not done: then a wait for a lock ends.
+    ///
+    /// # Errors
+    /// As there; `TransactionAborted`, with `aborted`, where it was stopped and nothing was committed.
+    pub async fn run_autocommit_until(
+        &self,
+        ops: &OpBatch,
+        lock_wait_ms: u32,
+        out: &mut Results,
+        stop: impl Future<Output = ()>,
+    ) -> Result<Committed, ClientError> {
         let mut retry: Option<Retry<'_>> = None;
         let mut losses = Losses::default();
+        let mut stop = pin!(stop);
         loop {
             let mut transaction = self.begin();
             transaction.losses = losses;
-            let error = match transaction.execute(ops, ExecOptions::autocommit(lock_wait_ms), out).await {
+            let done = {
+                let mut executed = pin!(transaction.execute(ops, ExecOptions::autocommit(lock_wait_ms), out));
+                poll_fn(|cx| match executed.as_mut().poll(cx) {
+                    Poll::Ready(done) => Poll::Ready(Some(done)),
+                    Poll::Pending => stop.as_mut().poll(cx).map(|()| None),
+                })
+                .await
+            };
+            let Some(done) = done else { return transaction.give_up(out).await };
+            let error = match done {
                 Ok(()) => return Ok(Committed { epoch: transaction.epoch() }),
                 Err(error) => error,
             };

@@ -78,6 +78,7 @@ pub const PROBES: &[&str] = &[
     "tc: all that was open is left to the take-over",
     "tc: batch came after its client was told that it did not run",
     "tc: client gives up a batch",
+    "tc: client gives up a one-pass batch",
     "tc: client gone amid a transaction",
     "tc: client learns of its commit from another node",
     "tc: commit sent again in a new view",

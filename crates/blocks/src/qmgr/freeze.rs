@@ -278,12 +278,15 @@ impl Membership {
             && !self.failed.iter().any(is_served)
             && survival::verdict(view, &all) == survival::Verdict::Win;
         let holds_all = self.holds_every_group(&side);
-        let is_able = is_enough && self.acting_president() == Some(self.me) && (holds_all || self.may_meet(&back));
+        let is_able = is_enough && self.acting_president() == Some(self.me);
         if !is_able || self.gives_way().is_some() {
             self.freeze.together_since = None;
             return;
         }
         let since = *self.freeze.together_since.get_or_insert(now);
+        if !holds_all && !self.may_meet(&back, since, now) {
+            return;
+        }
         let own = view.node(self.me).map_or(0, |n| n.join_order);
         let seniors = self.lost_full().filter(|n| n.join_order < own).count() as u64;
         // Those that are on their way are better asked, too.
@@ -314,7 +317,9 @@ impl Membership {
             _ if self.holds_every_group(&self.own_side()) => {
                 Some(layout::without(base, self.me, |n| self.failed.contains(&n)))
             }
-            _ => self.meeting(&back).filter(|_| are_all),
+            // Whoever is missing has committed nothing: no set without all of those that are here passes.
+            None => self.meeting(&back),
+            Some(_) => self.meeting(&back).filter(|_| are_all),
         };
         if let Some(next) = next.filter(|next| self.is_own_entry(next)) {
             self.propose_to(next, back, ctx);
@@ -418,7 +423,8 @@ impl Membership {
             return Ok(());
         }
         let stays = self.is_own_entry(&next);
-        if stays && !self.is_linked_to_all(&next) {
+        // One that only finishes what was accepted may name dead nodes; its members are frozen under it.
+        if stays && next.settles == next.generation && !self.is_linked_to_all(&next) {
             self.refuse_to_give_way(from, req.ballot, ctx);
             return Ok(());
         }

@@ -11,8 +11,10 @@
 //! recovering nodes.
 //!
 //! **Why it is safe** ([decision 0003](../../../../docs/decisions/0003-freeze-and-ties.md)). The view is agreed upon like a reunion in which others give way
-//! (`freeze`): *all* full members of the base take part in person, each frozen, says that it has committed no successor, and promises the ballot. So no
-//! accepted proposal needs to be finished, and no side has gone on. A dead coordinator's transactions are what take-over is for: committed anywhere is
+//! (`freeze`). If *all* full members of the base take part in person, each frozen, says that it has committed no successor, and promises the ballot, no
+//! accepted proposal needs to be finished, and no side has gone on. If some are missing for long (they died), those that are there must pass the survival
+//! rule by themselves, and none of them may have accepted anything: then nobody has committed anything, for two sets that pass share a member. What one
+//! has accepted is finished first; whoever is in that is frozen under it, and meets under it. Those that are missing are removed as dead. A dead coordinator's transactions are what take-over is for: committed anywhere is
 //! committed everywhere, for TC orders a commit when all have prepared, and parts are forgotten after all parts have committed. Commits that the old
 //! coordinators have ordered and that are still on their way to an LDM of the view are refused there, whether it has reported or not.
 
@@ -22,12 +24,15 @@ use apus_kernel::Context;
 use apus_signal::view::{NodeState, View, ViewNode};
 use apus_types::NodeId;
 
-use super::{Membership, layout};
+use super::{MS, Membership, layout};
+
+/// Sides that could go on without those that are missing wait so long for them: longer than connections take to come back.
+const DEAD_NS: u64 = 6_000 * MS;
 
 impl Membership {
-    /// No side could have the others give way, and nobody is missing.
-    pub(super) fn may_meet(&self, back: &BTreeSet<NodeId>) -> bool {
-        self.lost_full().all(|n| back.contains(&n.node()) && !self.is_witnessed(n.node()))
+    /// No side could have the others give way, and nobody is missing, or somebody has been for long.
+    pub(super) fn may_meet(&self, back: &BTreeSet<NodeId>, since: u64, now: u64) -> bool {
+        now.saturating_sub(since) >= DEAD_NS || self.lost_full().all(|n| back.contains(&n.node()))
     }
 
     /// The view in which the sides meet.
@@ -35,12 +40,12 @@ impl Membership {
         let base = self.view.as_ref()?;
         let full = || base.nodes.iter().filter(|n| n.state() == NodeState::Up);
         let own = self.own_side();
+        let is_there = |n: NodeId| back.contains(&n) && !self.is_witnessed(n);
         let mut stays: BTreeSet<NodeId> = full().map(|n| n.node()).filter(|n| own.contains(n)).collect();
         let held: BTreeSet<u32> = full().filter(|n| own.contains(&n.node())).map(|n| n.group).collect();
         let lacking: BTreeSet<u32> = full().map(|n| n.group).filter(|g| !held.contains(g)).collect();
         for group in lacking {
-            let mut of_group: Vec<&ViewNode> =
-                full().filter(|n| n.group == group && back.contains(&n.node())).collect();
+            let mut of_group: Vec<&ViewNode> = full().filter(|n| n.group == group && is_there(n.node())).collect();
             of_group.sort_by_key(|n| n.join_order);
             let mut kept: Vec<NodeId> = Vec::new();
             for node in of_group.iter().map(|n| n.node()) {

@@ -285,6 +285,44 @@ fn sides_that_are_whole_groups_meet_again() {
     }
 }
 
+/// A full member dies while the groups are parted: the others meet without it, soon if its next process speaks for it.
+#[test]
+fn sides_meet_without_one_that_died() {
+    for (groups, replicas) in [(2u16, 2u16), (3, 2), (2, 3)] {
+        for (keeps_views, dead, restarts) in
+            [(false, 1, false), (false, 2, true), (false, replicas + 1, false), (true, 1, true), (true, 2, true)]
+        {
+            let mut c = Cluster::new(groups.into(), replicas.into());
+            c.keeps_views = keeps_views;
+            let nodes = groups * replicas;
+            (1..=nodes).for_each(|n| c.start_node(n));
+            assert!(c.run_until(3000, |c| is_whole(c, nodes)));
+            (1..=replicas).for_each(|a| (replicas + 1..=nodes).for_each(|b| c.separate(a, b)));
+            c.run_ms(5000);
+            c.kill(dead);
+            c.run_ms(500);
+            let left: Vec<u16> = (1..=nodes).filter(|n| *n != dead).collect();
+            assert!(left.iter().all(|n| c.stopped(*n).is_none() && !serves(&c, *n)));
+            if restarts {
+                c.start_node(dead);
+            }
+            c.cut.clear();
+            let patience = if keeps_views { 5000 } else { 20_000 };
+            // What was accepted before the split was complete is finished first, and may be without one more.
+            let serve = |c: &Cluster| left.iter().all(|n| serves(c, *n) || c.stopped(*n).is_some());
+            let what = format!("{groups} x {replicas} {keeps_views} {dead} {restarts}");
+            assert!(c.run_until(patience, serve), "{what}\n{}", super::tests::details(&c));
+            let stopped: Vec<u16> = left.iter().copied().filter(|n| c.stopped(*n).is_some()).collect();
+            assert!(stopped.len() <= 1 && left.iter().any(|n| c.view(*n).is_some_and(|v| v.settles > 0)), "{what}");
+            stopped.into_iter().for_each(|n| c.rejoin_node(n));
+            if !restarts {
+                c.start_node(dead);
+            }
+            assert!(c.run_until(5000, |c| is_whole(c, nodes)), "{what}\n{}", super::tests::details(&c));
+        }
+    }
+}
+
 /// What somebody said of others before the sides met comes late, or waited: it says nothing of now.
 #[test]
 fn suspicions_from_before_sides_met_are_dropped() {

@@ -93,7 +93,7 @@ impl TransactionCoordinator {
     }
 
     /// A one-pass batch may have got its lock and be on its way: only its LDM knows, and refuses it if it still waits.
-    fn cancel_wait(&mut self, at: u32, ctx: &mut Context<'_>) {
+    pub(super) fn cancel_wait(&mut self, at: u32, ctx: &mut Context<'_>) {
         for i in 0..self.transactions.get(at).participants.len() {
             self.send_abort(at, i, CANCEL_WAIT, ctx);
         }

@@ -70,6 +70,12 @@ impl TransactionCoordinator {
             return None;
         };
         let trans = self.transactions.get_mut(at);
+        // The client asks for the outcome: a batch in its one pass is ended if it waits for a lock.
+        if asked == Asked::Rollback && req.savepoint == 0 && req.request == 0 && trans.state == State::OnePass {
+            ctx.probe("tc: client gives up a one-pass batch");
+            self.cancel_wait(at, ctx);
+            return None;
+        }
         // A client that gives up rolls back while its batch still waits; anything else must wait for the answer.
         let gives_up = asked == Asked::Rollback && req.savepoint == 0 && trans.may_abort();
         if gives_up && trans.request.outstanding > 0 {

@@ -2,7 +2,7 @@
 
 use apus_signal::{
     BlockId, Kind,
-    tc::{COMMIT, OpKind, Outcome, START, TcOutcomeConf, TcOutcomeReq},
+    tc::{COMMIT, OpKind, Outcome, START, TcEndReq, TcOutcomeConf, TcOutcomeReq},
 };
 use apus_types::{ErrorCode, NodeId, TransId};
 
@@ -83,6 +83,30 @@ fn a_batch_in_the_name_of_another_client_is_refused_and_a_question_is_not() {
     assert!(is_refused(&answer, ErrorCode::ProtocolViolation), "{answer:?}");
     assert_eq!(ask(&mut c, ONE, foreign, ONE), Outcome::Aborted);
     assert_eq!(value(&mut c, 1), 100);
+}
+
+/// A client that gives up ends the wait for a lock of a batch in its one pass, and learns what became of it.
+#[test]
+fn a_one_pass_batch_that_is_given_up_ends_its_wait() {
+    for seed in 1..=super::seeds(20) {
+        let mut c = Cluster::new(seed, 2);
+        let tc = if seed % 2 == 0 { ONE } else { TWO };
+        c.auto(ONE, 1, op(OpKind::Insert, 1, 100));
+        let holder = c.batch(ONE, trans(2), START, 1, &[op(OpKind::Update, 1, 5)]);
+        assert!(matches!(c.wait(holder), Answer::Batch { committed: false, .. }));
+        // Nobody waits for its answer.
+        c.batch(tc, trans(3), START | COMMIT, 1, &[op(OpKind::Update, 1, 7)]);
+        c.pass(20);
+        let begin = c.now;
+        c.request(tc, BlockId::Tc, Kind::TcRollbackReq, |out, _| {
+            TcEndReq { request: 0, trans: trans(3), savepoint: 0 }.encode(out);
+        });
+        assert_eq!(ask(&mut c, tc, trans(3), tc), Outcome::Aborted, "seed {seed}");
+        assert!(c.now - begin < 100_000_000, "seed {seed}: its wait for the lock goes on");
+        let end = c.end(ONE, Kind::TcCommitReq, trans(2), 0);
+        c.wait(end);
+        assert_eq!(value(&mut c, 1), 105, "seed {seed}");
+    }
 }
 
 /// A worker that is behind with its job buffer knows a new link all the same before it executes what comes over it.

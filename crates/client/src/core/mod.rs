@@ -190,6 +190,14 @@ impl Core {
         let long = |(since, last): (u64, u64)| self.now >= since + FROZEN_NS && self.now <= last + FROZEN_HEARD_NS;
         said.peek().is_some() && said.all(|frozen| frozen.is_some_and(long))
     }
+    /// As above; where it is not, all are asked.
+    pub fn looks_frozen(&mut self) -> bool {
+        let is_frozen = self.is_frozen();
+        if !is_frozen {
+            self.refresh_map();
+        }
+        is_frozen
+    }
     /// A node has said that it panics in the midst of this.
     pub fn has_killed(&self, trans: TransId) -> bool {
         self.killers.contains(&trans)

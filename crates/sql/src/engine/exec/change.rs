@@ -155,8 +155,19 @@ pub async fn run(cluster: Cluster<'_>, session: &mut Session, s: &mut Scratch) -
         let savepoint = next_savepoint(session);
         return execute(cluster, session, &s.ops, &mut s.results, savepoint, false).await;
     }
-    cluster.client.run_autocommit(&s.ops, session.env.variables.lock_wait_ms, &mut s.results).await?;
-    Ok(())
+    run_alone(cluster, session, s).await
+}
+
+/// As a transaction of its own; a wait for a lock ends when the statement is to stop.
+pub async fn run_alone(cluster: Cluster<'_>, session: &Session, s: &mut Scratch) -> Done<()> {
+    let (wait, stop) = (session.env.variables.lock_wait_ms, session.env.stopped());
+    match cluster.client.run_autocommit_until(&s.ops, wait, &mut s.results, stop).await {
+        Ok(_) => Ok(()),
+        Err(e) if e.code == ErrorCode::TransactionAborted && session.env.may_go_on().is_err() => {
+            Err(session.env.why_stopped().into())
+        }
+        Err(e) => Err(Fail::Client(e)),
+    }
 }
 
 async fn update_locked(

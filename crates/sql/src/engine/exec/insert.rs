@@ -363,8 +363,7 @@ async fn plain(cluster: Cluster<'_>, session: &mut Session, s: &mut Scratch, tab
             s.ops.push(schema, OpKind::Insert, 0, &s.key, image)?;
         }
         let sent = if own {
-            let wait = session.env.variables.lock_wait_ms;
-            cluster.client.run_autocommit(&s.ops, wait, &mut s.results).await.map(|_| ()).map_err(Fail::Client)
+            change::run_alone(cluster, session, s).await
         } else {
             execute(cluster, session, &s.ops, &mut s.results, savepoint, false).await
         };
