@@ -9,10 +9,12 @@ use std::{
 };
 
 use apus_blocks::{
+    OnDisk,
     dih::LINGER_NS,
     ldm::Slices,
     qmgr::{Kept, VIEW_FILE},
 };
+use apus_redo::SEGMENT_BYTES;
 use apus_runtime::{Bound, DataDir, DataNodeConfig, EXIT_STOPPED, Stop};
 use apus_storage::MemoryManager;
 use apus_types::NodeId;
@@ -46,10 +48,13 @@ pub struct DataArgs {
     /// Join the running cluster, never found one: as a node starts itself again that the cluster went on without
     #[arg(long)]
     rejoin: bool,
-    /// Directory for the file of this node's views: with it the next process of this node speaks for one that died, where a frozen node
-    /// waits for it. It has to outlive the process, not the machine
+    /// Directory for what this node keeps: the log of all changes and the dictionary, so that the cluster's data outlives its processes and machines, and
+    /// the file of its views, with which the next process of this node speaks for one that died. All data nodes need one
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
+    /// Keep only the file of views in --data-dir: all data ends with the last process of the cluster
+    #[arg(long, requires = "data_dir")]
+    diskless: bool,
     /// Where crash reports go
     #[arg(long, default_value = ".")]
     dir: PathBuf,
@@ -97,13 +102,14 @@ pub fn run(args: DataArgs) -> Result<ExitCode, String> {
         keys: keys.clone(),
     };
     let mut bound = Bound::new(config).map_err(|e| e.to_string())?;
-    let mut kept = None;
+    let (mut kept, mut disk) = (None, None);
     if let Some(dir) = &args.data_dir {
         let (files, found) = DataDir::open(dir).map_err(|e| e.to_string())?;
         let boot = apus_runtime::boot_id().map_err(|e| e.to_string())?;
         let read = Kept::read(found.get(VIEW_FILE).map(Vec::as_slice), node, boot);
         kept = Some(read.map_err(|e| format!("{}: {e}", dir.display()))?);
         bound = bound.with_files(files);
+        disk = (!args.diskless).then_some(OnDisk { files: found, segment_bytes: SEGMENT_BYTES });
     }
     let address = bound.address().map_err(|e| e.to_string())?;
     check_listen(address, &keys)?;
@@ -120,6 +126,7 @@ pub fn run(args: DataArgs) -> Result<ExitCode, String> {
         memory: MemoryManager::new(args.memory << 20),
         transaction_bytes,
         slices: Slices::default(),
+        disk,
         linger_ns: LINGER_NS,
     };
     let running = bound.start(move |who| apus_blocks::build(who, &blocks)).map_err(|e| e.to_string())?;

@@ -222,6 +222,8 @@ fn to_json(status: &StatusConf) -> serde_json::Value {
         "partitions": status.partitions,
         "silence_ms": status.silence_ms,
         "eject_slow_ms": status.eject_slow_ms,
+        "durable": status.durable,
+        "durability": crate::cluster::CLASSES.get(status.durability as usize),
         "replicas": status.replicas,
         "mgmt": number(status.mgmt),
         "arbitrator": number(status.arbitrator),
@@ -267,6 +269,13 @@ fn to_table(status: &StatusConf) -> String {
             let _ = writeln!(out, "{:>12} slow: {}", "", n.slow);
         }
     }
+    let _ = match status.durable {
+        true if status.durability == 1 => {
+            writeln!(out, "\ndata is on disk; a commit is acknowledged when it is there (durability=disk)")
+        }
+        true => writeln!(out, "\ndata is on disk, up to 0.1 s after a commit is acknowledged (durability=replicated)"),
+        false => writeln!(out, "\ndata is in memory only"),
+    };
     for n in status.nodes.iter().filter(|n| state_name(n) == "frozen") {
         let _ = writeln!(out, "\nnode {} is frozen: {}", n.id, n.frozen);
     }

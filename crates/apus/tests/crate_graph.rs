@@ -13,12 +13,22 @@ const LADDER: &[(&str, &[&str])] = &[
     ("apus-signal", &["apus-types"]),
     ("apus-kernel", &["apus-signal", "apus-types"]),
     ("apus-storage", &["apus-types"]),
-    ("apus-blocks", &["apus-kernel", "apus-storage", "apus-signal", "apus-types"]),
+    ("apus-redo", &["apus-signal", "apus-types"]),
+    ("apus-blocks", &["apus-kernel", "apus-redo", "apus-storage", "apus-signal", "apus-types"]),
     ("apus-mgmt", &["apus-kernel", "apus-signal", "apus-types"]),
     ("apus-auth", &["apus-signal", "apus-types"]),
     (
         "apus-runtime",
-        &["apus-auth", "apus-blocks", "apus-mgmt", "apus-kernel", "apus-storage", "apus-signal", "apus-types"],
+        &[
+            "apus-auth",
+            "apus-blocks",
+            "apus-mgmt",
+            "apus-kernel",
+            "apus-redo",
+            "apus-storage",
+            "apus-signal",
+            "apus-types",
+        ],
     ),
     ("apus-client", &["apus-auth", "apus-signal", "apus-types"]),
     ("apus-sql", &["apus-client", "apus-signal", "apus-types"]),
@@ -31,6 +41,7 @@ const LADDER: &[(&str, &[&str])] = &[
             "apus-workload",
             "apus-client",
             "apus-kernel",
+            "apus-redo",
             "apus-storage",
             "apus-signal",
             "apus-types",
@@ -45,6 +56,7 @@ const LADDER: &[(&str, &[&str])] = &[
             "apus-client",
             "apus-kernel",
             "apus-mgmt",
+            "apus-redo",
             "apus-runtime",
             "apus-signal",
             "apus-sim",
@@ -61,6 +73,7 @@ const CORE_THIRD_PARTY: &[(&str, &[&str])] = &[
     ("apus-types", &["rapidhash", "unicode-normalization"]), // the placement hash; accents in collations
     ("apus-signal", &["prost"]),                             // control signals that survive mixed versions
     ("apus-kernel", &[]),
+    ("apus-redo", &["xxhash-rust"]), // checksums of blocks on disk
     ("apus-storage", &[]),
     ("apus-blocks", &["prost"]), // encodes and measures control signals
     ("apus-mgmt", &["prost"]),   // likewise

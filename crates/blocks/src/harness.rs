@@ -229,6 +229,7 @@ impl Cluster {
                 memory: apus_storage::MemoryManager::new(1 << 20),
                 transaction_bytes: u64::MAX,
                 slices: crate::ldm::Slices::default(),
+                disk: None,
                 linger_ns: crate::dih::LINGER_NS,
             };
             let mut blocks: Vec<Box<dyn Block>> = build(who, &config);

@@ -19,7 +19,7 @@ mod harness;
 #[cfg(test)]
 mod testing;
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use apus_kernel::{Block, WorkerConfig};
 use apus_storage::MemoryManager;
@@ -50,27 +50,42 @@ pub struct NodeConfig {
     pub transaction_bytes: u64,
     /// How large transactions end, and how those of the dead are taken over.
     pub slices: ldm::Slices,
+    /// What is on the disk for logs and the dictionary; `None`: the node is diskless, and its data ends with the cluster.
+    pub disk: Option<OnDisk>,
     /// For how long versions are kept after the last reader at an epoch: [`dih::LINGER_NS`]; the simulator draws shorter times.
     pub linger_ns: u64,
+}
+
+/// What a process finds in its data directory, other than the logs themselves.
+#[derive(Clone, Default, Debug)]
+pub struct OnDisk {
+    /// Files that blocks have written as a whole, by name.
+    pub files: BTreeMap<String, Vec<u8>>,
+    /// Of the segments of new logs; `apus_redo::SEGMENT_BYTES`, or what the simulator draws.
+    pub segment_bytes: u64,
+}
+
+impl OnDisk {
+    /// Of the dictionary; 0: there is none, or it is damaged.
+    fn dictionary_version(&self) -> u64 {
+        dict::read_file(&self.files).map_or(0, |catalog| catalog.version)
+    }
 }
 
 /// The blocks of one worker of a data node.
 pub fn build(who: &WorkerConfig, config: &NodeConfig) -> Vec<Box<dyn Block>> {
     let mut blocks: Vec<Box<dyn Block>> = Vec::new();
     if who.worker < who.instances {
-        blocks.push(Box::new(tc::TransactionCoordinator::new(
-            config.node,
-            who.worker,
-            config.memory.clone(),
-            config.slices,
-        )));
-        blocks.push(Box::new(ldm::LocalDataManager::new(
-            config.node,
-            who.worker,
-            config.memory.clone(),
-            config.transaction_bytes,
-            config.slices,
-        )));
+        let memory = config.memory.clone();
+        let tc = tc::TransactionCoordinator::new(config.node, who.worker, memory.clone(), config.slices);
+        blocks.push(Box::new(tc));
+        let mut ldm =
+            ldm::LocalDataManager::new(config.node, who.worker, memory, config.transaction_bytes, config.slices);
+        if let Some(disk) = &config.disk {
+            let control = disk.files.get(&apus_redo::Control::file_name(who.worker)).map(Vec::as_slice);
+            ldm = ldm.with_disk(control, disk.segment_bytes);
+        }
+        blocks.push(Box::new(ldm));
     }
     if who.worker == who.control_place() {
         blocks.push(Box::new(qmgr::Membership::new(config)));

@@ -66,6 +66,9 @@ impl DataFile {
 pub enum DiskOp {
     /// Makes the file if it is not there; what lies between its end and `at` is zeros.
     Write { at: u64, bytes: Vec<u8> },
+    /// Makes the file if it is not there, and reserves so many bytes on the disk for it: writes inside find room. Its length and content do not change
+    /// but for zeros.
+    Allocate { bytes: u64 },
     /// Past the file's end there are fewer bytes or none; a file that is not there has none.
     Read { at: u64, count: u32 },
     /// What was written, the length and the name are durable. Of a file that is not there: done.
@@ -79,7 +82,7 @@ impl DiskOp {
         match self {
             DiskOp::Write { bytes, .. } => bytes.len(),
             DiskOp::Read { count, .. } => *count as usize,
-            DiskOp::Sync | DiskOp::Remove => 0,
+            DiskOp::Allocate { .. } | DiskOp::Sync | DiskOp::Remove => 0,
         }
     }
 }

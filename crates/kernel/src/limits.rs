@@ -43,8 +43,8 @@ pub const CLIENTS_MAX: usize = 0x8000;
 pub const TIMERS_MAX: usize = 1 << 10;
 /// A timer slot keeps at most this many bytes for its next user.
 pub const TIMER_BYTES_KEPT: usize = 4096;
-/// Longest content of a file that a block has written as a whole.
-pub const FILE_BYTES_MAX: usize = 1 << 20;
+/// Longest content of a file that a block has written as a whole: the dictionary, which also fits into a signal.
+pub const FILE_BYTES_MAX: usize = apus_types::limits::SIGNAL_BYTES_MAX;
 /// Most requests of a worker to its data files that are not answered.
 pub const DISK_REQUESTS_MAX: usize = 64;
 /// Most bytes that they write and read together.

@@ -320,6 +320,10 @@ pub(crate) fn is_inside_only(kind: Kind) -> bool {
             | Kind::WorkerStuckRep
             | Kind::LeaveOrd
             | Kind::TableOrd
+            | Kind::RedoFoundRep
+            | Kind::KeepReq
+            | Kind::KeepConf
+            | Kind::DiskFailedRep
             | Kind::FileConf
             | Kind::FileRef
             | Kind::DiskConf

@@ -132,6 +132,7 @@ pub fn cluster_config(
         founded: 0,
         given_up: 0,
         eject_slow_ms: 0,
+        durability: 0,
     })
 }
 
@@ -151,6 +152,7 @@ struct Heard {
     reaches: Vec<u32>,
     stuck: String,
     slow: String,
+    durable: bool,
     /// Of its view.
     point: (u64, u64),
 }
@@ -244,9 +246,11 @@ impl Management {
         node.address = rep.address;
         node.member = rep.generation > 0;
         let point = view.as_ref().map_or((0, 0), View::point);
-        let RegisterRep { incarnation, uptime_ms, frozen, side, reaches, stuck, slow, .. } = rep;
-        self.heard
-            .insert(from.node, Heard { at: now, incarnation, uptime_ms, frozen, side, reaches, stuck, slow, point });
+        let RegisterRep { incarnation, uptime_ms, frozen, side, reaches, stuck, slow, durable, .. } = rep;
+        self.heard.insert(
+            from.node,
+            Heard { at: now, incarnation, uptime_ms, frozen, side, reaches, stuck, slow, durable, point },
+        );
         self.arbitrator.registered(rep.node, rep.incarnation);
         if let Some(cluster) = view.as_ref().map(|v| v.cluster).filter(|_| self.may_adopt) {
             self.config.cluster = cluster;
@@ -458,6 +462,8 @@ impl Management {
             nodes: self.config.nodes.iter().map(summary).collect(),
             silence_ms: view.map_or(self.config.silence_ms, |v| v.silence_ms).max(*SILENCE_MS.start()),
             eject_slow_ms: view.map_or(self.config.eject_slow_ms, |v| v.eject_slow_ms),
+            durability: view.map_or(self.config.durability, |v| v.durability),
+            durable: self.heard.values().any(|h| h.durable),
             mgmt: self.me.0.into(),
             arbitrator: view.map_or(0, |v| v.arbitrator),
             sql_arbitrators: self.sql_arbitrators(),

@@ -38,7 +38,8 @@ impl Management {
         if !setting.is_legal() {
             return refuse(from, setting.request, ErrorCode::ProtocolViolation, ctx);
         }
-        let settings = [("silence_ms", setting.silence_ms), ("eject_slow_ms", setting.eject_slow_ms)];
+        let Setting { silence_ms, eject_slow_ms, durability, .. } = setting;
+        let settings = [("silence_ms", silence_ms), ("eject_slow_ms", eject_slow_ms), ("durability", durability)];
         for (name, value) in settings.into_iter().filter_map(|(n, v)| Some((n, v?))) {
             ctx.log(format_args!("{name} is to be {value}"));
         }
@@ -60,7 +61,10 @@ impl Management {
             ctx.send(Self::qmgr_of(process.node), Kind::EndOrd, |b| encode(&order, b));
         }
         let is_told = |node: u32, incarnation: u64| told.processes.contains(&Incarnation { node, incarnation });
-        told.given_up = self.view.as_ref().is_some_and(|v| v.living().all(|n| is_told(n.id, n.incarnation)));
+        // What is on disks is not given up: the nodes go on with it when they are started again.
+        told.durable = self.heard.values().any(|h| h.durable);
+        let all_told = self.view.as_ref().is_some_and(|v| v.living().all(|n| is_told(n.id, n.incarnation)));
+        told.given_up = all_told && !told.durable;
         if told.given_up {
             self.arbitrator.give_up();
             self.write_down(ctx);

@@ -57,7 +57,7 @@ impl Handle {
     /// What is going to be done with it.
     fn note(&mut self, op: &DiskOp) {
         match op {
-            DiskOp::Write { .. } => self.is_dirty = true,
+            DiskOp::Write { .. } | DiskOp::Allocate { .. } => self.is_dirty = true,
             DiskOp::Sync => self.is_dirty = false,
             _ => {}
         }
@@ -242,7 +242,7 @@ impl Disk {
             };
         }
         if handle.is_none() {
-            let is_written = matches!(op, DiskOp::Write { .. });
+            let is_written = matches!(op, DiskOp::Write { .. } | DiskOp::Allocate { .. });
             match File::options().read(true).write(true).create(is_written).truncate(false).open(path()) {
                 Ok(file) => *handle = Some(Handle { file, is_named: false, is_dirty: false }),
                 Err(e) if e.kind() == io::ErrorKind::NotFound && !is_written => return Ok(Vec::new()),
@@ -253,6 +253,10 @@ impl Disk {
         open.note(op);
         match op {
             DiskOp::Write { at, bytes } => open.file.write_all_at(bytes, *at).map(|()| Vec::new()),
+            DiskOp::Allocate { bytes } => {
+                rustix::fs::fallocate(&open.file, rustix::fs::FallocateFlags::empty(), 0, *bytes)?;
+                Ok(Vec::new())
+            }
             DiskOp::Read { at, count } => read(&open.file, *at, *count),
             DiskOp::Sync | DiskOp::Remove => {
                 open.file.sync_data()?;
@@ -284,6 +288,7 @@ pub fn read(file: &File, at: u64, count: u32) -> io::Result<Vec<u8>> {
 pub fn failure(file: DataFile, op: &DiskOp, e: &io::Error) -> DiskFailure {
     let what = match op {
         DiskOp::Write { .. } => "write",
+        DiskOp::Allocate { .. } => "make room for",
         DiskOp::Read { .. } => "read",
         DiskOp::Sync => "sync",
         DiskOp::Remove => "remove",
@@ -425,6 +430,21 @@ mod tests {
             let answers = all_of(disk, &mut ring, (0..OPEN_MAX as u32 + 20).flat_map(each).collect());
             assert!(answers.iter().all(|a| a.outcome.is_ok()));
             assert!((OPEN_MAX..OPEN_MAX + 4).contains(&lock(&disk.state).files.len()));
+        });
+    }
+
+    #[test]
+    fn room_is_reserved_before_it_is_written() {
+        each_executor("disk-room", |path, disk, mut ring| {
+            let file = DataFile::redo(0, 1);
+            let steps = [DiskOp::Allocate { bytes: 1 << 20 }, write(4096, b"ab"), DiskOp::Sync];
+            let answers = all_of(disk, &mut ring, steps.into_iter().map(|op| (file, op)).collect());
+            assert!(answers.iter().all(|a| a.outcome.is_ok()), "{answers:?}");
+            let metadata = fs::metadata(path.join("redo-0-1.log")).expect("it is there");
+            let blocks = std::os::unix::fs::MetadataExt::blocks(&metadata);
+            assert!(blocks * 512 >= 1 << 20, "{blocks} blocks are reserved");
+            let answers = all_of(disk, &mut ring, vec![(DataFile::redo(0, 2), DiskOp::Allocate { bytes: 1 << 60 })]);
+            assert!(answers[0].outcome.is_err(), "no disk is so large");
         });
     }
 

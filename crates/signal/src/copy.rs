@@ -110,7 +110,7 @@ impl<'a> CopiedRow<'a> {
         out.put_short_bytes(self.key);
         out.put_long_bytes(self.image);
     }
-    fn decode(r: &mut Reader<'a>) -> Result<CopiedRow<'a>, DecodeError> {
+    pub fn decode(r: &mut Reader<'a>) -> Result<CopiedRow<'a>, DecodeError> {
         Ok(CopiedRow { epoch: r.epoch()?, row: r.u32()?, key: r.short_bytes()?, image: r.long_bytes()? })
     }
 }

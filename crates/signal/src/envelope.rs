@@ -192,6 +192,12 @@ kinds! {
     /// DIH to itself: the next round is due.
     EpochContinueOrd = 106;
 
+    // Global checkpoints: module `gcp`.
+    GcpSaveReq = 107;
+    GcpSaveConf = 108;
+    GcpSaveRef = 109;
+    GcpHurryOrd = 110;
+
     // Node recovery: module `copy`.
     CopyFragReq = 112;
     CopyFragConf = 113;
@@ -225,6 +231,17 @@ kinds! {
     SuspectRep = 148;
     LeaseEndReq = 149;
     LeaseEndConf = 150;
+    // A cluster begins again with what is on the disks: module `restart`.
+    RestoreReq = 152;
+    RestoreConf = 153;
+    RestoreRef = 155;
+    /// Inside a node: what an LDM's log holds (LDM to QMGR).
+    RedoFoundRep = 172;
+    /// Inside a node: DIH has QMGR and DICT make their files durable before a global checkpoint counts; both bodies `gcp::Keep`.
+    KeepReq = 173;
+    KeepConf = 174;
+    /// Inside a node: its log cannot be written (LDM to QMGR); body: why, for people.
+    DiskFailedRep = 175;
     /// Inside a node: a data worker makes no rounds (watchdog to QMGR); body: worker `u8`, ticks `u32`, 0: it does again.
     WorkerStuckRep = 154;
     // Moving primaries: module `switchover`.
@@ -238,6 +255,8 @@ kinds! {
     // Leaving: module `qmgr`.
     /// Inside a node: the process was asked to end (executor to QMGR); the node has left (QMGR to TC and LDM).
     LeaveOrd = 168;
+    /// Member to the acting president, in a cluster that ends: it serves nobody any more; body `operator::EndOrder`.
+    EndReadyRep = 163;
     LeaveReq = 169;
     LeaveRef = 170;
     /// TC or LDM to the QMGR of the member it waits for, or to its own: an epoch does not end; [`crate::epoch::EpochLate`].

@@ -41,6 +41,10 @@ pub struct EpochOrd {
     pub horizon: Epoch,
     /// Versions that are replaced from now on are kept, as far as the horizon demands it. Otherwise nobody reads at any epoch.
     pub keep: bool,
+    /// Every member has a disk for its log: epochs become durable (see [`crate::gcp`]).
+    pub saves: bool,
+    /// Every full member has all commits up to this epoch on its disk; 0: none is known.
+    pub restorable: Epoch,
 }
 
 impl EpochOrd {
@@ -50,20 +54,16 @@ impl EpochOrd {
         out.put_u64(self.epoch.0);
         out.put_u64(self.complete.0);
         out.put_u64(self.horizon.0);
-        out.put_u8(u8::from(self.keep));
+        out.put_u8(u8::from(self.keep) | u8::from(self.saves) << 1);
+        out.put_u64(self.restorable.0);
     }
     pub fn decode(body: &[u8]) -> Result<EpochOrd, DecodeError> {
         let mut r = Reader::new(body);
-        let order = EpochOrd {
-            generation: r.u64()?,
-            round: r.u64()?,
-            epoch: r.epoch()?,
-            complete: r.epoch()?,
-            horizon: r.epoch()?,
-            keep: r.u8()? != 0,
-        };
+        let (generation, round, epoch, complete, horizon) = (r.u64()?, r.u64()?, r.epoch()?, r.epoch()?, r.epoch()?);
+        let (flags, restorable) = (r.u8()?, r.epoch()?);
         r.end()?;
-        Ok(order)
+        let (keep, saves) = (flags & 1 != 0, flags & 2 != 0);
+        Ok(EpochOrd { generation, round, epoch, complete, horizon, keep, saves, restorable })
     }
 }
 
@@ -78,6 +78,10 @@ pub struct Drained {
     pub short_of_memory: bool,
     /// DIH: clients of this node hold snapshots or wait for one.
     pub holds: bool,
+    /// This node has a disk for its log.
+    pub has_disk: bool,
+    /// The log has got something since its newest mark.
+    pub dirty: bool,
 }
 
 impl Drained {
@@ -85,13 +89,16 @@ impl Drained {
         out.put_u64(self.generation);
         out.put_u64(self.round);
         out.put_u64(self.oldest.0);
-        out.put_u8(u8::from(self.short_of_memory) | u8::from(self.holds) << 1);
+        let flags = [self.short_of_memory, self.holds, self.has_disk, self.dirty];
+        out.put_u8(flags.iter().enumerate().map(|(bit, &on)| u8::from(on) << bit).sum());
     }
     pub fn decode(body: &[u8]) -> Result<Drained, DecodeError> {
         let mut r = Reader::new(body);
         let (generation, round, oldest, flags) = (r.u64()?, r.u64()?, r.epoch()?, r.u8()?);
         r.end()?;
-        Ok(Drained { generation, round, oldest, short_of_memory: flags & 1 != 0, holds: flags & 2 != 0 })
+        let flag = |bit: u8| flags >> bit & 1 != 0;
+        let (short_of_memory, holds, has_disk, dirty) = (flag(0), flag(1), flag(2), flag(3));
+        Ok(Drained { generation, round, oldest, short_of_memory, holds, has_disk, dirty })
     }
 }
 
@@ -181,9 +188,18 @@ mod tests {
 
     #[test]
     fn every_signal_round_trips_and_refuses_other_lengths() {
-        let order =
-            EpochOrd { generation: 1, round: 2, epoch: Epoch(3), complete: Epoch(4), horizon: Epoch(5), keep: true };
-        let drained = Drained { generation: 1, round: 2, oldest: Epoch(3), short_of_memory: false, holds: true };
+        let order = EpochOrd {
+            generation: 1,
+            round: 2,
+            epoch: Epoch(3),
+            complete: Epoch(4),
+            horizon: Epoch(5),
+            keep: true,
+            saves: false,
+            restorable: Epoch(6),
+        };
+        let drained =
+            Drained { generation: 1, round: 2, oldest: Epoch(3), holds: true, dirty: true, ..Drained::default() };
         let floor = EpochFloor { generation: 1, question: 2, floor: Epoch(3) };
         let snapshot = SnapshotConf { request: 1, epoch: Epoch(2) };
         let bytes = |encode: &dyn Fn(&mut Vec<u8>)| {

@@ -66,6 +66,9 @@ pub struct ClusterConfig {
     /// Of the first view; see [`EJECT_SLOW_MS`].
     #[prost(uint32, tag = "21")]
     pub eject_slow_ms: u32,
+    /// Of the first view; see [`View::durability`].
+    #[prost(uint32, tag = "22")]
+    pub durability: u32,
     /// The newest founding that the management node remembers, see [`View::lineage`]; 0: none. The cluster is not founded again beside it.
     #[prost(fixed64, tag = "30")]
     pub founded: u64,
@@ -98,6 +101,9 @@ pub struct Setting {
     pub silence_ms: Option<u32>,
     #[prost(uint32, optional, tag = "3")]
     pub eject_slow_ms: Option<u32>,
+    /// See [`View::durability`].
+    #[prost(uint32, optional, tag = "4")]
+    pub durability: Option<u32>,
 }
 
 impl Setting {
@@ -105,7 +111,9 @@ impl Setting {
     pub fn is_legal(&self) -> bool {
         let is_silence = self.silence_ms.is_none_or(|ms| SILENCE_MS.contains(&ms));
         let is_eject = self.eject_slow_ms.is_none_or(|ms| ms == 0 || EJECT_SLOW_MS.contains(&ms));
-        is_silence && is_eject && (self.silence_ms.is_some() || self.eject_slow_ms.is_some())
+        let is_class = self.durability.is_none_or(|class| class <= 1);
+        let is_any = self.silence_ms.or(self.eject_slow_ms).or(self.durability).is_some();
+        is_silence && is_eject && is_class && is_any
     }
 }
 
@@ -158,6 +166,9 @@ pub struct RegisterRep {
     /// Nodes that could arbitrate and that the sender reaches.
     #[prost(uint32, repeated, tag = "8")]
     pub reaches: Vec<u32>,
+    /// It writes a log to its disk.
+    #[prost(bool, tag = "22")]
+    pub durable: bool,
 }
 
 /// One data node as the management node sees it.
@@ -237,6 +248,12 @@ pub struct StatusConf {
     pub silence_ms: u32,
     #[prost(uint32, tag = "21")]
     pub eject_slow_ms: u32,
+    /// A data node writes a log to its disk.
+    #[prost(bool, tag = "22")]
+    pub durable: bool,
+    /// Of the view; see [`View::durability`].
+    #[prost(uint32, tag = "23")]
+    pub durability: u32,
 }
 
 /// `NodeStatusConf`: one data node about itself.

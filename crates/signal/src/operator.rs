@@ -25,6 +25,9 @@ pub struct ClusterStop {
     /// In the answer: they are all members of the newest view, so its rows are gone, and the data nodes may found the cluster again.
     #[prost(bool, tag = "4")]
     pub given_up: bool,
+    /// In the answer: data is on disk, and is made durable before the nodes end.
+    #[prost(bool, tag = "5")]
+    pub durable: bool,
 }
 
 /// `EndOrd`.

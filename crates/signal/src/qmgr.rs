@@ -78,6 +78,32 @@ pub struct Heartbeat {
     pub frozen: bool,
 }
 
+/// What a starting node has on its disk of an earlier cluster; see [`crate::restart`].
+#[derive(Clone, PartialEq, Message)]
+pub struct Holding {
+    /// The newest committed view that its files know.
+    #[prost(message, optional, tag = "1")]
+    pub view: Option<View>,
+    /// Everything up to this epoch is there; meaningful where `complete` is set.
+    #[prost(uint64, tag = "2")]
+    pub saved: u64,
+    /// Its logs hold all that the cluster had, from `complete_from` on: it was a full member when they were begun, or became one since.
+    #[prost(bool, tag = "3")]
+    pub complete: bool,
+    /// Nothing from before this epoch can be told apart from what came later.
+    #[prost(uint64, tag = "4")]
+    pub complete_from: u64,
+    /// No epoch on its disk is above.
+    #[prost(uint64, tag = "5")]
+    pub highest: u64,
+    /// Version of its dictionary.
+    #[prost(uint64, tag = "6")]
+    pub dictionary: u64,
+    /// What is wrong with its files, for people; empty: nothing that is known.
+    #[prost(string, tag = "7")]
+    pub damage: String,
+}
+
 /// `JoinReq`: sent by a starting node to every linked data node until it is a member.
 #[derive(Clone, PartialEq, Message)]
 pub struct JoinReq {
@@ -108,6 +134,9 @@ pub struct JoinReq {
     /// The process before this one, where it has kept what that one accepted and promised, and speaks for it; 0: none.
     #[prost(fixed64, tag = "10")]
     pub speaks_for: u64,
+    /// What is on its disk, if that may be needed.
+    #[prost(message, optional, tag = "11")]
+    pub holding: Option<Holding>,
 }
 
 /// `JoinConf` (copy the dictionary of `president`, then ask again) and `JoinRef` (not now: see `error`).

@@ -28,6 +28,8 @@ use crate::{
 /// Flags of a batch.
 pub const START: u8 = 1;
 pub const COMMIT: u8 = 2;
+/// The transaction's commit is answered when it is on the disks of all replicas (class `disk`), whatever the cluster's class.
+pub const DURABLE: u8 = 4;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]

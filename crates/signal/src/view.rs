@@ -82,6 +82,9 @@ pub struct View {
     /// A node that is slower than the others, and slower than this in milliseconds, leaves. 0: never.
     #[prost(uint32, tag = "21")]
     pub eject_slow_ms: u32,
+    /// Class of commits that ask for none: 0 replicated, 1 disk.
+    #[prost(uint32, tag = "23")]
+    pub durability: u32,
     /// Generation of the newest view in which sides met that had lost signals to each other: who executes it, or a later one after an earlier
     /// one, ends all that was open by take-over, as if every coordinator had died. 0: none.
     #[prost(uint64, tag = "22")]

@@ -34,6 +34,11 @@ pub enum Op {
         at: u64,
         bytes: Vec<u8>,
     },
+    /// Makes the file if it is not there, and counts so many bytes as its own, though it is shorter.
+    Allocate {
+        file: String,
+        bytes: u64,
+    },
     /// Answers with fewer bytes at the end of the file.
     Read {
         file: String,
@@ -112,9 +117,14 @@ struct Inode {
     durable: Vec<u8>,
     /// Sectors of `bytes` that the next sync writes: written since the last one, which has taken or lost all before.
     dirty: BTreeSet<usize>,
+    /// Bytes that it has on the disk at least.
+    allocated: u64,
 }
 
 impl Inode {
+    fn bytes_used(&self) -> u64 {
+        self.allocated.max(self.bytes.len() as u64)
+    }
     /// A sector gets to the disk; the durable length goes as far as it does.
     fn harden(&mut self, sector: usize) {
         let begin = sector * SECTOR;
@@ -184,7 +194,9 @@ impl Disk {
         let mut at = now + least + self.random.below(most.saturating_sub(least) + 1);
         // What concerns names is ordered with all there is.
         let files: Vec<String> = match &op {
-            Op::Write { file, .. } | Op::Read { file, .. } | Op::Sync { file } => vec![file.clone()],
+            Op::Write { file, .. } | Op::Allocate { file, .. } | Op::Read { file, .. } | Op::Sync { file } => {
+                vec![file.clone()]
+            }
             Op::SyncNames | Op::List | Op::Rename { .. } | Op::Delete { .. } => self
                 .queue
                 .values()
@@ -286,12 +298,13 @@ impl Disk {
         self.inodes.retain(|inode, _| names.values().chain(durable.values()).any(|named| named == inode));
     }
     fn bytes_used(&self) -> u64 {
-        self.names.values().filter_map(|inode| self.inodes.get(inode)).map(|inode| inode.bytes.len() as u64).sum()
+        self.names.values().filter_map(|inode| self.inodes.get(inode)).map(|inode| inode.bytes_used()).sum()
     }
 
     fn perform(&mut self, op: Op) -> Answer {
         match op {
             Op::Write { file, at, bytes } => self.write(&file, at, &bytes),
+            Op::Allocate { file, bytes } => self.allocate(&file, bytes),
             Op::Read { file, at, count } => self.read(&file, at, count),
             Op::Sync { file } => self.sync(&file),
             Op::SyncNames => {
@@ -319,6 +332,27 @@ impl Disk {
             Op::List => Answer::Names(self.names.keys().cloned().collect()),
         }
     }
+    fn allocate(&mut self, file: &str, bytes: u64) -> Answer {
+        if self.random.one_in(self.config.faults.write_error) {
+            return Answer::Failed;
+        }
+        let inode = self.names.get(file).and_then(|inode| self.inodes.get(inode));
+        let more = bytes.saturating_sub(inode.map_or(0, Inode::bytes_used));
+        if more > 0 && self.bytes_used() + more > self.config.capacity {
+            return Answer::Full;
+        }
+        let inode = self.inode_of(file);
+        inode.allocated = inode.allocated.max(bytes);
+        Answer::Done
+    }
+    /// Made if it is not there.
+    fn inode_of(&mut self, file: &str) -> &mut Inode {
+        let number = *self.names.entry(file.to_owned()).or_insert_with(|| {
+            self.next_inode += 1;
+            self.next_inode
+        });
+        self.inodes.entry(number).or_default()
+    }
     fn write(&mut self, file: &str, at: u64, bytes: &[u8]) -> Answer {
         if bytes.len() > REQUEST_BYTES_MAX {
             return Answer::TooBig;
@@ -326,21 +360,16 @@ impl Disk {
         if self.random.one_in(self.config.faults.write_error) {
             return Answer::Failed;
         }
-        let present =
-            self.names.get(file).and_then(|inode| self.inodes.get(inode)).map_or(0, |inode| inode.bytes.len());
+        let present = self.names.get(file).and_then(|inode| self.inodes.get(inode)).map_or(0, Inode::bytes_used);
         let Some(end) = at.checked_add(bytes.len() as u64) else { return Answer::Full };
-        if self.bytes_used() + end.saturating_sub(present as u64) > self.config.capacity {
+        if self.bytes_used() + end.saturating_sub(present) > self.config.capacity {
             return Answer::Full;
         }
-        let number = *self.names.entry(file.to_owned()).or_insert_with(|| {
-            self.next_inode += 1;
-            self.next_inode
-        });
-        let inode = self.inodes.entry(number).or_default();
+        let is_misdirected = self.random.one_in(self.config.faults.misdirected);
+        let inode = self.inode_of(file);
         let meant = at as usize;
         // One sector further on, or back where there is none: inside of what the file has anyway.
-        let is_lost =
-            inode.bytes.len() >= meant + bytes.len() + SECTOR && self.random.one_in(self.config.faults.misdirected);
+        let is_lost = inode.bytes.len() >= meant + bytes.len() + SECTOR && is_misdirected;
         let begin = if is_lost { meant + SECTOR } else { meant };
         let end = begin + bytes.len();
         if inode.bytes.len() < end {
@@ -397,7 +426,9 @@ impl Op {
     /// The one file that a request is about; `None`: names.
     fn file(&self) -> Option<&str> {
         match self {
-            Op::Write { file, .. } | Op::Read { file, .. } | Op::Sync { file } => Some(file),
+            Op::Write { file, .. } | Op::Allocate { file, .. } | Op::Read { file, .. } | Op::Sync { file } => {
+                Some(file)
+            }
             Op::SyncNames | Op::Rename { .. } | Op::Delete { .. } | Op::List => None,
         }
     }

@@ -170,6 +170,7 @@ impl Cluster {
         let is_named = host.named.contains(&request.file) && !host.data.values().any(is_gone);
         let op = match &request.op {
             DiskOp::Write { at, bytes } => Op::Write { file, at: *at, bytes: bytes.clone() },
+            DiskOp::Allocate { bytes } => Op::Allocate { file, bytes: *bytes },
             DiskOp::Read { at, count } => Op::Read { file, at: *at, count: *count as usize },
             DiskOp::Sync => Op::Sync { file },
             DiskOp::Remove => Op::Delete { file },

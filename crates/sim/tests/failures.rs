@@ -68,6 +68,7 @@ fn build(
             memory,
             transaction_bytes: u64::MAX,
             slices: apus_blocks::ldm::Slices::default(),
+            disk: None,
             linger_ns: apus_blocks::dih::LINGER_NS,
         };
         apus_blocks::build(who, &node)

@@ -88,6 +88,13 @@ errors! {
     /// What it was asked before it froze may still be executed; what this answers was not looked at.
     Frozen = 309, Temporary, "the data node may not go on without nodes that it lost, and waits for them (see `apus status`); try again";
 
+    /// Nothing becomes durable: a member has no `--data-dir`, or no round of epochs has ended yet.
+    NoDisk = 310, Temporary, "durability `disk` is asked for, and not every data node writes to a disk; start all of them with --data-dir, or ask for `replicated`";
+    /// The log's buffers are full: the disk takes less than is written.
+    LogFull = 311, Temporary, "a data node's disk does not keep up with the writes; try again in a moment";
+    /// The log cannot be written.
+    DiskFailed = 312, Temporary, "a data node cannot write to its disk, so nothing is changed until it can; see `apus status` and the node's log";
+
     OutOfMemory = 401, NoSpace, "the memory region for this is full; delete rows or add memory";
     TooManyTransactions = 402, NoSpace, "too many open transactions on this coordinator";
     TransactionTooLarge = 403, NoSpace, "the transaction takes more memory than a data node gives to one; commit more often, or raise `apus data --transaction-memory`";

@@ -106,6 +106,22 @@ pub enum Bug {
     CopyChoosesSlot,
     /// A snapshot is handed out, and read at, though versions are not kept for it.
     SnapshotWithoutVersions,
+    /// A commit of class `disk` is answered before it is on any disk.
+    AckBeforeSync,
+    /// An epoch counts as restorable when one member has it on its disk.
+    SavedByOneNode,
+    /// A system restart goes to the newest epoch that one node has saved.
+    EpochOfOneNode,
+    /// A log is not synced before its mark counts.
+    MarkNotSynced,
+    /// What a restart gave up is read again by the next one.
+    VoidReadAgain,
+    /// Reading a log stops at its newest mark's place instead of its end.
+    ReplayStopsEarly,
+    /// Aborts are not written to the log.
+    AbortNotLogged,
+    /// Rows that came as copies are not written to the log.
+    CopyNotLogged,
 }
 
 impl Bug {
@@ -160,6 +176,14 @@ impl Bug {
         Bug::LeaseWhileSuspended,
         Bug::CopyChoosesSlot,
         Bug::SnapshotWithoutVersions,
+        Bug::AckBeforeSync,
+        Bug::SavedByOneNode,
+        Bug::EpochOfOneNode,
+        Bug::MarkNotSynced,
+        Bug::VoidReadAgain,
+        Bug::ReplayStopsEarly,
+        Bug::AbortNotLogged,
+        Bug::CopyNotLogged,
     ];
 }
 

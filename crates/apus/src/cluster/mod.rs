@@ -3,6 +3,8 @@
 mod resume;
 mod stop;
 
+pub use self::stop::end_durably;
+
 use std::{
     io::Write,
     process::ExitCode,
@@ -93,10 +95,18 @@ fn ask_all(access: &Access) -> Result<Vec<(String, StatusConf)>, String> {
     if answers.is_empty() { Err(errors.join("\n")) } else { Ok(answers) }
 }
 
+/// Of commits that ask for none, by `View::durability`.
+pub const CLASSES: [&str; 2] = ["replicated", "disk"];
+
 fn parse(setting: &str) -> Result<Setting, String> {
-    let known = "the settings are: silence_ms=N, eject_slow_ms=N";
+    let known = "the settings are: durability=disk|replicated, silence_ms=N, eject_slow_ms=N";
     let (name, value) = setting.split_once('=').ok_or(known)?;
     let (name, value) = (name.trim(), value.trim());
+    if name == "durability" {
+        let class = CLASSES.iter().position(|class| *class == value);
+        let class = class.ok_or_else(|| format!("durability is `disk` or `replicated`, not {value:?}"))?;
+        return Ok(Setting { durability: Some(class as u32), ..Setting::default() });
+    }
     let number = value.parse::<u32>().ok();
     let (setting, range) = match name {
         "silence_ms" => (Setting { silence_ms: number, ..Setting::default() }, SILENCE_MS),
@@ -113,6 +123,7 @@ fn parse(setting: &str) -> Result<Setting, String> {
 fn is_done(wanted: &Setting, now: &StatusConf) -> bool {
     wanted.silence_ms.is_none_or(|ms| ms == now.silence_ms)
         && wanted.eject_slow_ms.is_none_or(|ms| ms == now.eject_slow_ms)
+        && wanted.durability.is_none_or(|class| class == now.durability)
 }
 
 /// Every management node is told, since each reaches members of its own; then the view is awaited.
@@ -150,6 +161,7 @@ mod tests {
     fn only_what_has_an_effect_is_accepted() {
         let silence = |text| parse(text).map(|s| s.silence_ms);
         assert_eq!((silence("silence_ms=80"), silence("silence_ms = 1000")), (Ok(Some(80)), Ok(Some(1000))));
+        assert_eq!(parse("durability=disk").map(|s| s.durability), Ok(Some(1)));
         assert_eq!(parse("eject_slow_ms=0").map(|s| s.eject_slow_ms), Ok(Some(0)));
         for wrong in [
             "silence_ms",
@@ -157,6 +169,7 @@ mod tests {
             "silence_ms=79",
             "silence_ms=1001",
             "silence_ms=1s",
+            "durability=maybe",
             "eject_slow_ms=19",
             "=",
             "",

@@ -18,7 +18,7 @@ use crate::{discover::Access, status};
 
 #[derive(clap::Args)]
 pub struct StopArgs {
-    /// The phrase that would be asked for: "lose all rows"
+    /// The phrase that would be asked for where data is in memory only: "lose all rows"
     #[arg(long, value_name = "PHRASE")]
     confirm: Option<String>,
 }
@@ -52,17 +52,29 @@ pub fn run(access: &Access, args: &StopArgs) -> Result<ExitCode, String> {
             super::list(unreached)
         );
     }
-    println!("Data is in memory only: every row is lost.");
-    super::confirm(args.confirm.as_deref(), PHRASE)?;
+    match answers.iter().any(|(_, status)| status.durable) {
+        true => println!("All data is made durable first: started again, the data nodes go on with it."),
+        false => {
+            println!("Data is in memory only: every row is lost.");
+            super::confirm(args.confirm.as_deref(), PHRASE)?;
+        }
+    }
+    end(access, &answers, named)
+}
+
+/// Ends the processes, and waits for that.
+fn end(access: &Access, answers: &[(String, StatusConf)], named: BTreeMap<u32, u64>) -> Result<ExitCode, String> {
     let processes: Vec<Incarnation> =
         named.iter().map(|(&node, &incarnation)| Incarnation { node, incarnation }).collect();
-    let order = ClusterStop { request: 1, cluster: answers[0].1.cluster, processes, given_up: false }.encode_to_vec();
-    let (mut told, mut given_up, mut errors) = (BTreeSet::new(), false, Vec::new());
-    for (address, _) in &answers {
+    let order =
+        ClusterStop { request: 1, cluster: answers[0].1.cluster, processes, ..ClusterStop::default() }.encode_to_vec();
+    let (mut told, mut given_up, mut durable, mut errors) = (BTreeSet::new(), false, false, Vec::new());
+    for (address, _) in answers {
         let answer = status::converse(address, access, Kind::ClusterStopReq, &order, Kind::ClusterStopConf);
         match answer.and_then(|body| ClusterStop::decode(body.as_slice()).map_err(|e| e.to_string())) {
             Ok(conf) => {
                 given_up |= conf.given_up;
+                durable |= conf.durable;
                 told.extend(conf.processes.into_iter().map(|p| (p.node, p.incarnation)));
             }
             Err(error) => errors.push(error),
@@ -74,6 +86,7 @@ pub fn run(access: &Access, args: &StopArgs) -> Result<ExitCode, String> {
     await_end(access, &told)?;
     println!("{} ended", super::list(told.iter().map(|(node, _)| *node)));
     match given_up {
+        _ if durable => println!("The data is on the disks of these nodes."),
         true => println!("Started again, the data nodes found the cluster anew, empty."),
         false => println!(
             "Not all members were told. Where nodes remember the cluster, `apus mgmt --found-again` founds it anew."
@@ -95,4 +108,14 @@ fn await_end(access: &Access, told: &BTreeSet<(u32, u64)>) -> Result<(), String>
         }
         std::thread::sleep(Duration::from_millis(50)); // asks again until the deadline above
     }
+}
+
+/// `apus dev --dir` ends: whatever was acknowledged is on disk before its data nodes end.
+///
+/// # Errors
+/// No management node answers, or data nodes go on.
+pub fn end_durably(access: &Access) -> Result<(), String> {
+    let answers = super::ask_all(access)?;
+    let named = linked(&answers);
+    end(access, &answers, named).map(|_| ())
 }

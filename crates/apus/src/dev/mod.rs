@@ -7,11 +7,13 @@
 //! went on without (it hung, it was cut off) comes back by itself, in the same process. SQL nodes get what they need to arbitrate while no
 //! management node does. Two secrets are made in its directory, which only
 //! its owner can look into; every child gets what its role needs of them. Ctrl-C and SIGTERM end all children and remove
-//! everything that was made, except a directory named by `--keep`. The children ask the kernel to end them if this process is killed.
+//! everything that was made, except a directory named by `--keep`, where logs and crash reports stay, or by `--dir`, where all data stays:
+//! started again with the same `--dir`, the cluster goes on with it. The children ask the kernel to end them if this process is killed.
 
 mod children;
 mod control;
 mod restart;
+mod shape;
 
 use std::{
     fs::DirBuilder,
@@ -27,25 +29,32 @@ use std::{
 };
 
 use apus_auth::SecretKind;
+use apus_signal::hello::Role;
 use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use self::children::{Child, Spawner};
+use self::{
+    children::{Child, Spawner},
+    shape::{Shape, Wanted},
+};
 use crate::discover;
 
 #[derive(clap::Args)]
 pub struct DevArgs {
     #[command(subcommand)]
     action: Option<DevAction>,
-    /// Data nodes, a multiple of --replicas
-    #[arg(long, default_value_t = 2)]
-    data_nodes: u16,
-    /// Replicas of each row, 1 to 4
-    #[arg(long, default_value_t = 2)]
-    replicas: u16,
-    /// Management nodes; with two of them either may die
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=i64::from(apus_mgmt::MGMTS_MAX)))]
-    mgmt_nodes: u16,
+    /// Keep the cluster's data in this directory, and go on with what is there. Without it all data ends with this command
+    #[arg(long, value_name = "DIR", conflicts_with = "keep")]
+    dir: Option<PathBuf>,
+    /// Data nodes, a multiple of --replicas [default: 2]
+    #[arg(long)]
+    data_nodes: Option<u16>,
+    /// Replicas of each row, 1 to 4 [default: 2]
+    #[arg(long)]
+    replicas: Option<u16>,
+    /// Management nodes; with two of them either may die [default: 1]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=i64::from(apus_mgmt::MGMTS_MAX)))]
+    mgmt_nodes: Option<u16>,
     /// SQL nodes
     #[arg(long, default_value_t = 1)]
     sql_nodes: u16,
@@ -97,37 +106,73 @@ const FILES: &str = "files";
 
 /// How long the whole start may take.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
+/// The same where there may be logs to be read.
+const RESTART_TIMEOUT: Duration = Duration::from_secs(3600);
 
 pub fn run(args: DevArgs) -> Result<ExitCode, String> {
     if let Some(DevAction::Restart { id, no_wait }) = args.action {
         restart::run(&id, !no_wait)?;
         return Ok(ExitCode::SUCCESS);
     }
-    if args.replicas == 0 || args.data_nodes == 0 || !args.data_nodes.is_multiple_of(args.replicas) {
-        return Err(format!("{} data nodes cannot form groups of {} replicas", args.data_nodes, args.replicas));
-    }
+    let wanted = Wanted {
+        data_nodes: args.data_nodes,
+        replicas: args.replicas,
+        mgmt_nodes: args.mgmt_nodes,
+        workers: args.workers,
+    };
+    let found = args.dir.as_ref().map_or(Ok(None), |dir| Shape::read(dir, wanted))?;
+    let shape = found.map_or_else(|| new_shape(wanted), Ok)?;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, stop.clone()).map_err(|e| format!("cannot handle signals: {e}"))?;
     }
-    let dir = Directory::create(args.keep.clone())?;
+    let dir = Directory::create(args.keep.clone(), args.dir.clone())?;
+    if args.dir.is_some() && found.is_none() {
+        shape.write(&dir.path)?;
+    }
     let spawner = Spawner::new(dir.path.clone())?;
-    let mut cluster = Cluster::start(&args, &dir.path, spawner, &stop)?;
+    let mut cluster = Cluster::start(&args, shape, &dir.path, spawner, &stop)?;
     let result = cluster.serve(&args, &stop);
     cluster.end();
     result.map(|()| ExitCode::SUCCESS)
+}
+
+fn new_shape(wanted: Wanted) -> Result<Shape, String> {
+    let (data_nodes, replicas) = (wanted.data_nodes.unwrap_or(2), wanted.replicas.unwrap_or(2));
+    if replicas == 0 || data_nodes == 0 || !data_nodes.is_multiple_of(replicas) {
+        return Err(format!("{data_nodes} data nodes cannot form groups of {replicas} replicas"));
+    }
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let workers = wanted.workers.unwrap_or_else(|| (cores / usize::from(data_nodes)).clamp(1, 64) as u8);
+    let mgmt_nodes = wanted.mgmt_nodes.unwrap_or(1);
+    Ok(Shape { cluster: crate::random_id()?, data_nodes, replicas, mgmt_nodes, workers })
+}
+
+/// What becomes of the directory when this command ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Keeps {
+    Nothing,
+    /// Logs and crash reports.
+    Logs,
+    /// The cluster.
+    All,
 }
 
 /// The directory of this run and its entry in the registry; both go when it is dropped, unless the user asked to keep it.
 struct Directory {
     path: PathBuf,
     entry: PathBuf,
-    keep: bool,
+    keeps: Keeps,
 }
 
 impl Directory {
-    fn create(keep: Option<PathBuf>) -> Result<Directory, String> {
-        let (id, kept) = (std::process::id(), keep.is_some());
+    fn create(keep: Option<PathBuf>, data: Option<PathBuf>) -> Result<Directory, String> {
+        let keeps = match (&keep, &data) {
+            (_, Some(_)) => Keeps::All,
+            (Some(_), _) => Keeps::Logs,
+            _ => Keeps::Nothing,
+        };
+        let (id, kept, keep) = (std::process::id(), keeps != Keeps::Nothing, data.or(keep));
         let registry = discover::registry();
         let failed = |what: &Path, e: std::io::Error| format!("cannot create {}: {e}", what.display());
         let path = match keep {
@@ -141,12 +186,17 @@ impl Directory {
         std::fs::create_dir_all(&registry).map_err(|e| failed(&registry, e))?;
         let path = path.canonicalize().map_err(|e| failed(&path, e))?;
         let entry = registry.join(id.to_string());
-        let directory = Directory { path, entry, keep: kept };
-        // Of an earlier cluster in a directory that was kept.
-        let _ = std::fs::remove_dir_all(directory.path.join(FILES));
+        let directory = Directory { path, entry, keeps };
+        if keeps != Keeps::All {
+            // Of an earlier cluster in a directory that was kept.
+            let _ = std::fs::remove_dir_all(directory.path.join(FILES));
+            SECRET_FILES.iter().for_each(|(_, file)| drop(std::fs::remove_file(directory.path.join(file))));
+        }
         for (kind, file) in SECRET_FILES {
-            let _ = std::fs::remove_file(directory.path.join(file));
-            crate::secret::make(kind, &directory.path.join(file))?;
+            let secret = directory.path.join(file);
+            if !secret.exists() {
+                crate::secret::make(kind, &secret)?;
+            }
         }
         crate::write_whole(&directory.entry, &directory.path.display().to_string())?;
         Ok(directory)
@@ -156,10 +206,12 @@ impl Directory {
 impl Drop for Directory {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.entry);
-        if self.keep {
+        if self.keeps != Keeps::Nothing {
             let _ = std::fs::remove_file(self.path.join(discover::CONTROL_SOCKET));
             let _ = std::fs::remove_file(self.path.join(discover::STATE_FILE));
-            SECRET_FILES.iter().for_each(|(_, file)| drop(std::fs::remove_file(self.path.join(file))));
+            if self.keeps == Keeps::Logs {
+                SECRET_FILES.iter().for_each(|(_, file)| drop(std::fs::remove_file(self.path.join(file))));
+            }
         } else {
             let _ = std::fs::remove_dir_all(&self.path);
         }
@@ -190,6 +242,8 @@ struct Nodes {
     workers: u8,
     memory: u64,
     transaction_memory: Option<u64>,
+    /// Data is kept.
+    durable: bool,
 }
 
 struct Cluster {
@@ -226,6 +280,13 @@ impl Nodes {
         Ok(child)
     }
 
+    /// So that nothing that was acknowledged is lost.
+    fn end_durably(&self) -> Result<(), String> {
+        let secret = crate::secret::load(SecretKind::Node, &self.spawner.dir().join(discover::NODE_SECRET_FILE))?;
+        let access = discover::Access { mgmt: self.mgmt_addresses(), role: Role::Operator, secret };
+        crate::cluster::end_durably(&access)
+    }
+
     fn start_data(&mut self, id: u16) -> Result<Child, String> {
         let mut args = vec![
             "data".to_owned(),
@@ -238,6 +299,7 @@ impl Nodes {
             self.secret("node"),
             self.secret("client"),
         ];
+        args.extend((!self.durable).then(|| "--diskless".to_owned()));
         args.extend(self.transaction_memory.map(|mib| format!("--transaction-memory={mib}")));
         self.spawner.spawn(&format!("data-{id}"), &args)
     }
@@ -323,20 +385,20 @@ impl Nodes {
 }
 
 impl Cluster {
-    fn start(args: &DevArgs, dir: &Path, spawner: Spawner, stop: &AtomicBool) -> Result<Cluster, String> {
+    fn start(args: &DevArgs, shape: Shape, dir: &Path, spawner: Spawner, stop: &AtomicBool) -> Result<Cluster, String> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let workers = args.workers.unwrap_or_else(|| (cores / usize::from(args.data_nodes)).clamp(1, 64) as u8);
+        let Shape { data_nodes, replicas, mgmt_nodes, workers, cluster } = shape;
         let sql_threads = args.sql_threads.unwrap_or_else(|| (cores / 2).max(1));
         let mgmt_args = vec![
-            format!("--mgmt-nodes={}", args.mgmt_nodes),
-            format!("--cluster={:x}", crate::random_id()?),
-            format!("--groups={}", args.data_nodes / args.replicas),
-            format!("--replicas={}", args.replicas),
+            format!("--mgmt-nodes={mgmt_nodes}"),
+            format!("--cluster={cluster:x}"),
+            format!("--groups={}", data_nodes / replicas),
+            format!("--replicas={replicas}"),
             format!("--workers={workers}"),
             format!("--silence-ms={}", args.silence_ms),
             format!("--dir={}", dir.display()),
         ];
-        let deadline = Instant::now() + START_TIMEOUT;
+        let deadline = Instant::now() + if args.dir.is_some() { RESTART_TIMEOUT } else { START_TIMEOUT };
         let mut nodes = Nodes {
             spawner,
             mgmt: Vec::new(),
@@ -346,15 +408,16 @@ impl Cluster {
             workers,
             memory: args.memory,
             transaction_memory: args.transaction_memory,
+            durable: args.dir.is_some(),
         };
-        for id in 1..=args.mgmt_nodes {
+        for id in 1..=mgmt_nodes {
             let mut child = nodes.start_mgmt(id, SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
             child.wait_ready(deadline, stop)?;
             nodes.mgmt.push(MgmtNode { id, child, down: false });
         }
-        for id in 1..=args.data_nodes {
+        for id in 1..=data_nodes {
             let child = nodes.start_data(id)?;
-            nodes.data.push(DataNode { id, group: (id - 1) / args.replicas, child, down: false });
+            nodes.data.push(DataNode { id, group: (id - 1) / replicas, child, down: false });
         }
         for i in 0..args.sql_nodes {
             let port = if args.port == 0 { 0 } else { free_port(args.port.saturating_add(i)) };
@@ -432,12 +495,25 @@ impl Cluster {
                 node.id
             );
         }
-        println!("All data is in memory only: it is gone when this cluster stops. Ctrl-C ends it.");
+        match nodes.durable {
+            true => println!(
+                "All data is kept in {}: start it again with the same --dir. Ctrl-C ends it.",
+                self.dir.display()
+            ),
+            false => {
+                println!("All data is in memory only (no --dir): it is gone when this cluster stops. Ctrl-C ends it.")
+            }
+        }
     }
 
     fn end(&mut self) {
         let mut nodes = lock(&self.nodes);
         let nodes = &mut *nodes;
+        if nodes.durable
+            && let Err(e) = nodes.end_durably()
+        {
+            println!("the data nodes are ended without having made everything durable: {e}");
+        }
         let children = nodes.sql.iter_mut().chain(nodes.data.iter_mut().map(|n| &mut n.child));
         let mut all: Vec<&mut Child> = children.chain(nodes.mgmt.iter_mut().map(|n| &mut n.child)).collect();
         children::end_all(&mut all);

@@ -18,10 +18,13 @@
 //! executed already gets its answer again. **A node joins**: it copies the dictionary between two transactions and no transaction
 //! begins before it is in the view, its link is gone or [`JOIN_LOCK_NS`] are over; a member that finds itself behind stops.
 //!
+//! **The dictionary on disk** and a restart from there: `keep`.
+//!
 //! Limits: [`QUEUE_MAX`] waiting changes, [`WATCHERS_MAX`] clients told of new versions, and those of `plan`.
 
 mod catalog;
 mod coordinator;
+mod keep;
 mod participant;
 mod plan;
 #[cfg(test)]
@@ -36,6 +39,8 @@ use apus_kernel::{Block, Context};
 use apus_signal::{
     BlockId, BlockRef, DecodeError, Envelope, Kind,
     dict::{self, Change, DictReadReq, SchemaConf, SchemaReq},
+    file::FileDone,
+    gcp::Keep,
     qmgr::{decode, encode},
     tc::RequestRef,
     view::{NodeState, View},
@@ -44,6 +49,7 @@ use apus_types::{ErrorCode, NodeId};
 
 pub use self::{
     catalog::{AUTO_INCREMENT_TABLE, Catalog, SYSTEM_DATABASE},
+    keep::{FILE as DICTIONARY_FILE, read_file},
     plan::{Plan, bootstrap, plan},
 };
 use crate::NodeConfig;
@@ -88,6 +94,7 @@ pub struct Dictionary {
     early: VecDeque<(u64, BlockRef, SchemaReq)>,
     watchers: VecDeque<BlockRef>,
     participant: participant::Participant,
+    keeper: keep::Keeper,
     coordinator: coordinator::Coordinator,
 }
 
@@ -103,6 +110,7 @@ impl Dictionary {
             early: VecDeque::new(),
             watchers: VecDeque::new(),
             participant: participant::Participant::default(),
+            keeper: keep::Keeper::new(config.disk.as_ref()),
             coordinator: coordinator::Coordinator::default(),
         }
     }
@@ -245,7 +253,13 @@ impl Block for Dictionary {
             Kind::SchemaPrepRef => self.on_step_answer(from.node, &decode(body)?, false, ctx),
             Kind::SchemaCommitConf => self.on_step_answer(from.node, &decode(body)?, true, ctx),
             Kind::SchemaStateRep => self.on_state_rep(from.node, decode(body)?, ctx),
+            Kind::DictCopyReq if self.view.is_none() => self.on_copy_req_before(from, decode(body)?, ctx),
             Kind::DictCopyReq => self.on_copy_req(from, decode::<DictReadReq>(body)?.request, ctx),
+            // Files.
+            Kind::FileConf => self.on_file(&FileDone::decode(body)?, true, ctx),
+            Kind::FileRef => self.on_file(&FileDone::decode(body)?, false, ctx),
+            Kind::KeepReq if from.node == self.me => self.on_keep_req(from, Keep::decode(body)?, ctx),
+            Kind::RestoreReq if from.node == self.me => self.on_restore_req(decode(body)?, ctx),
             // Participant.
             Kind::SchemaPrepReq => self.on_prep_req(from, decode(body)?, ctx)?,
             Kind::SchemaCommitOrd => self.on_commit_ord(from, &decode(body)?, ctx)?,
@@ -266,6 +280,7 @@ impl Block for Dictionary {
 
     fn tick(&mut self, ctx: &mut Context<'_>) {
         self.ask_for_copy(ctx);
+        self.tick_file(ctx);
         let is_late = |wish: &Forwarded| ctx.now().saturating_sub(wish.sent) >= FORWARD_RETRY_NS;
         let late: Vec<u64> =
             self.forwarded.iter().filter(|(_, wish)| is_late(wish)).map(|(&number, _)| number).collect();
@@ -285,6 +300,7 @@ impl Block for Dictionary {
         let c = &self.catalog;
         let _ =
             writeln!(out, "dict version {} tables {} forwarded {}", c.version, c.tables.len(), self.forwarded.len());
-        let _ = writeln!(out, "{} {}", self.participant.summary(), self.coordinator.summary());
+        let (participant, coordinator) = (self.participant.summary(), self.coordinator.summary());
+        let _ = writeln!(out, "{participant} {coordinator} {}", self.keeper.summary());
     }
 }

@@ -7,6 +7,7 @@ use apus_signal::{
     BlockId, BlockRef, DecodeError, Kind,
     dict::{self, DictReadReq, SchemaState, SchemaStep, TableAction, TableOrd},
     qmgr::{JoinAnswer, StopOrd, encode},
+    restart::Restore,
     schema::TableMessage,
 };
 use apus_types::{ErrorCode, NodeId, TableSchema};
@@ -23,9 +24,11 @@ struct Prepared {
     error: u32,
 }
 
-/// The copy of the president's dictionary.
+/// The copy of the president's dictionary, or of one on disk.
 struct Copying {
     answer: JoinAnswer,
+    /// For a restart from the disks.
+    restore: Option<Restore>,
     last_ask: Option<u64>,
     order: u64,
     waiting: usize,
@@ -47,6 +50,15 @@ impl Participant {
         let prepared = self.prepared.as_ref().map(|p| (p.step.version, p.waiting));
         format!("prepared {prepared:?} copying {}", self.copying.is_some())
     }
+    pub(super) fn restore(&mut self, restore: Restore, answer: JoinAnswer) {
+        self.copying = Some(Copying { answer, restore: Some(restore), last_ask: None, order: 0, waiting: 0 });
+    }
+    /// The orders of a copy are on their way.
+    pub(super) fn copy_begins(&mut self, order: u64, waiting: usize) {
+        if let Some(copying) = &mut self.copying {
+            (copying.order, copying.waiting) = (order, waiting);
+        }
+    }
     pub(super) fn executed(&self, token: u64) -> Option<(u64, u32)> {
         self.done.iter().find(|d| d.0 == token && token != 0).map(|d| (d.1, d.2))
     }
@@ -59,7 +71,7 @@ pub(super) fn step_table(step: &SchemaStep) -> Option<&TableMessage> {
 
 impl Dictionary {
     /// Orders every LDM and TC instance; returns the number of the orders and how many answers will come.
-    fn order_tables(&mut self, orders: &[TableOrd], ctx: &mut Context<'_>) -> (u64, usize) {
+    pub(super) fn order_tables(&mut self, orders: &[TableOrd], ctx: &mut Context<'_>) -> (u64, usize) {
         self.participant.orders += 1;
         let number = self.participant.orders;
         for order in orders {
@@ -72,10 +84,10 @@ impl Dictionary {
         }
         (number, 2 * usize::from(self.instances) * orders.len())
     }
-    fn define(table: TableMessage) -> TableOrd {
+    pub(super) fn define(table: TableMessage) -> TableOrd {
         TableOrd { action: TableAction::Define as i32, table_id: table.id, table: Some(table), ..TableOrd::default() }
     }
-    fn drop_order(id: u32) -> TableOrd {
+    pub(super) fn drop_order(id: u32) -> TableOrd {
         TableOrd { action: TableAction::Drop as i32, table_id: id, ..TableOrd::default() }
     }
     /// Orders that bring LDM and TC back from a step that is not going to be.
@@ -132,8 +144,9 @@ impl Dictionary {
 
     fn check_prepared(&mut self, ctx: &mut Context<'_>) {
         let Some(prepared) = self.participant.prepared.as_ref().filter(|p| p.waiting == 0) else { return };
-        let answer = Self::step_answer(&prepared.step, prepared.error);
-        let kind = if prepared.error == 0 { Kind::SchemaPrepConf } else { Kind::SchemaPrepRef };
+        let disk = if self.keeper.has_failed() { ErrorCode::DiskFailed as u32 } else { 0 };
+        let answer = Self::step_answer(&prepared.step, prepared.error.max(disk));
+        let kind = if answer.error == 0 { Kind::SchemaPrepConf } else { Kind::SchemaPrepRef };
         ctx.send(prepared.coordinator, kind, |b| encode(&answer, b));
     }
 
@@ -186,10 +199,10 @@ impl Dictionary {
             let table = step_table(step).map_or(0, |t| t.id);
             self.participant.done.push_back((step.token, step.version, table));
             self.participant.last = Some(step.clone());
+            self.put_file(ctx);
             self.announce(ctx);
         }
-        let answer = Self::step_answer(step, 0);
-        ctx.send(from, Kind::SchemaCommitConf, |b| encode(&answer, b));
+        self.answer_when_kept(from, Self::step_answer(step, 0), ctx);
         Ok(())
     }
 
@@ -219,7 +232,7 @@ impl Dictionary {
 
     /// From our QMGR: copy the dictionary of this president.
     pub(super) fn on_copy_order(&mut self, answer: JoinAnswer, ctx: &mut Context<'_>) {
-        self.participant.copying = Some(Copying { answer, last_ask: None, order: 0, waiting: 0 });
+        self.participant.copying = Some(Copying { answer, restore: None, last_ask: None, order: 0, waiting: 0 });
         self.ask_for_copy(ctx);
     }
 
@@ -249,24 +262,15 @@ impl Dictionary {
             return Ok(());
         }
         let catalog = Catalog::from_message(message)?;
-        // Hidden tables first, as in a step; then what an earlier copy had more.
-        let mut tables: Vec<&TableSchema> = catalog.tables.values().collect();
-        tables.sort_by_key(|t| t.base_table.is_none());
-        let mut orders: Vec<TableOrd> = tables.into_iter().map(|t| Self::define(TableMessage::from(t))).collect();
-        let gone = self.catalog.tables.keys().filter(|id| !catalog.tables.contains_key(id));
-        orders.extend(gone.map(|id| Self::drop_order(*id)));
-        self.catalog = catalog;
-        let (order, waiting) = self.order_tables(&orders, ctx);
-        if let Some(copying) = &mut self.participant.copying {
-            (copying.order, copying.waiting) = (order, waiting);
-        }
-        self.announce(ctx);
-        self.check_copied(ctx);
+        self.take_over_catalog(catalog, ctx);
         Ok(())
     }
 
-    fn check_copied(&mut self, ctx: &mut Context<'_>) {
+    pub(super) fn check_copied(&mut self, ctx: &mut Context<'_>) {
         let Some(copying) = self.participant.copying.take_if(|c| c.order != 0 && c.waiting == 0) else { return };
+        if let Some(restore) = &copying.restore {
+            return self.tell_restored(restore, ctx);
+        }
         let qmgr = BlockRef::new(self.me, BlockId::Qmgr, BlockRef::CONTROL);
         ctx.send(qmgr, Kind::JoinConf, |b| encode(&copying.answer, b));
     }

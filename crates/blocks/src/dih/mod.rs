@@ -1,7 +1,7 @@
 //! DIH: the map of the cluster for clients, the epochs, and the snapshots that clients read at.
 //!
 //! Owns the list of clients that asked for the map; each new view is pushed to them (`MapRep`). At the president it drives the rounds that
-//! complete epochs ([`rounds`]); on every node it takes part in them and keeps the node's snapshots ([`snapshots`]). The messages are in
+//! complete epochs ([`rounds`]) and those that make them durable ([`saves`]); on every node it takes part in them and keeps the node's snapshots ([`snapshots`]). The messages are in
 //! `apus_signal::epoch`.
 //!
 //! When the president dies the epoch stands still until the next view; no commit waits for it.
@@ -10,6 +10,7 @@
 //! [`snapshots::SNAPSHOTS_MAX`] snapshots per node, each for [`snapshots::SNAPSHOT_AGE_NS`] at most.
 
 mod rounds;
+mod saves;
 mod snapshots;
 #[cfg(test)]
 mod tests;
@@ -21,13 +22,15 @@ use apus_signal::{
     BlockId, BlockRef, DecodeError, Envelope, Kind,
     dict::Dictionary,
     epoch::{Drained, EpochFloor, EpochOrd, SnapshotReq},
+    gcp::{GcpHurry, GcpSave, Keep},
     qmgr::{decode, encode},
     tc::RequestRef,
     view::{ClusterMap, MapReq, NodeState, View},
 };
 use apus_types::{ErrorCode, NodeId};
 
-use self::{rounds::Rounds, snapshots::Snapshots};
+pub use self::saves::SAVE_NS;
+use self::{rounds::Rounds, saves::Saves, snapshots::Snapshots};
 use crate::NodeConfig;
 
 /// Time between two rounds of epochs in nanoseconds, while nobody waits for one.
@@ -45,10 +48,13 @@ pub const WATCHERS_MAX: usize = 8192;
 pub struct Distribution {
     me: NodeId,
     linger_ns: u64,
+    /// Of this node, for its log.
+    has_disk: bool,
     view: Option<View>,
     dictionary_version: u64,
     watchers: VecDeque<BlockRef>,
     rounds: Rounds,
+    saves: Saves,
     snapshots: Snapshots,
 }
 
@@ -57,10 +63,12 @@ impl Distribution {
         Distribution {
             me: config.node,
             linger_ns: config.linger_ns,
+            has_disk: config.disk.is_some(),
             view: None,
             dictionary_version: 0,
             watchers: VecDeque::new(),
             rounds: Rounds::default(),
+            saves: Saves::default(),
             snapshots: Snapshots::default(),
         }
     }
@@ -95,6 +103,7 @@ impl Distribution {
 
     fn on_view(&mut self, view: View, ctx: &mut Context<'_>) {
         self.view = Some(view);
+        self.begin_saves();
         self.begin_rounds(ctx);
         self.begin_member(ctx);
         let map = self.map(0);
@@ -121,6 +130,11 @@ impl Block for Distribution {
             Kind::EpochFloorReq => self.on_floor_req(envelope.from, EpochFloor::decode(body)?, ctx),
             Kind::EpochFloorConf => self.on_floor_conf(EpochFloor::decode(body)?, ctx),
             Kind::EpochContinueOrd => self.on_epoch_continue(ctx),
+            Kind::GcpSaveReq => self.on_save_req(envelope.from.node, GcpSave::decode(body)?, ctx),
+            Kind::GcpSaveConf => self.on_save_answer(envelope.from, GcpSave::decode(body)?, true, ctx),
+            Kind::GcpSaveRef => self.on_save_answer(envelope.from, GcpSave::decode(body)?, false, ctx),
+            Kind::GcpHurryOrd => self.on_hurry(envelope.from, GcpHurry::decode(body)?, ctx),
+            Kind::KeepConf => self.on_kept(Keep::decode(body)?, ctx),
             Kind::SnapshotReq if envelope.from.node.is_client() => {
                 self.on_snapshot_req(envelope.from, SnapshotReq::decode(body)?, ctx);
             }
@@ -137,16 +151,18 @@ impl Block for Distribution {
     }
     fn tick(&mut self, ctx: &mut Context<'_>) {
         self.tick_rounds(ctx);
+        self.tick_saves(ctx);
         self.tick_snapshots(ctx);
     }
     fn dump(&self, out: &mut String) {
         let _ = writeln!(
             out,
-            "dih view {} dictionary {} watchers {} epochs {:?} snapshots {}",
+            "dih view {} dictionary {} watchers {} epochs {:?} {} snapshots {}",
             self.generation(),
             self.dictionary_version,
             self.watchers.len(),
             self.rounds,
+            self.saves.summary(),
             self.snapshots.summary(),
         );
     }

@@ -42,7 +42,7 @@ pub(super) struct Rounds {
     pub complete: Epoch,
     pub horizon: Epoch,
     /// A round has ended in this view: nobody alive knows an epoch above our own.
-    settled: bool,
+    pub settled: bool,
     /// As last announced, and the epoch that somebody waits for.
     announced: Epoch,
     wanted: Epoch,
@@ -58,7 +58,7 @@ pub(super) struct Rounds {
 }
 
 impl Distribution {
-    fn presides(&self) -> bool {
+    pub(super) fn presides(&self) -> bool {
         self.president() == Some(self.me)
     }
 
@@ -100,6 +100,8 @@ impl Distribution {
             }
         }
         rounds.needed = false;
+        self.saves.round_begins();
+        self.saves.announced = self.saves.restorable;
         self.send_round(ctx);
         self.answer_floors(ctx);
     }
@@ -110,7 +112,8 @@ impl Distribution {
         let rounds = &mut self.rounds;
         rounds.sent = ctx.now();
         let Rounds { round, epoch, complete, horizon, keep, .. } = *rounds;
-        let order = EpochOrd { generation, round, epoch, complete, horizon, keep };
+        let (saves, restorable) = (self.saves.possible, self.saves.announced);
+        let order = EpochOrd { generation, round, epoch, complete, horizon, keep, saves, restorable };
         for &node in &rounds.missing {
             ctx.send(BlockRef::new(node, BlockId::Dih, 0), Kind::EpochOrd, |b| order.encode(b));
         }
@@ -127,6 +130,7 @@ impl Distribution {
         assert!(rep.oldest < rounds.epoch, "node {from} promises epoch {}, and that is not complete", rep.oldest);
         rounds.oldest = Some(rounds.oldest.map_or(rep.oldest, |o| o.min(rep.oldest)));
         rounds.short_of_memory |= rep.short_of_memory;
+        self.saves.on_drained(&rep);
         if rep.holds {
             (rounds.needed, rounds.needed_at) = (true, ctx.now());
         }
@@ -147,17 +151,21 @@ impl Distribution {
         let before = std::mem::replace(&mut rounds.horizon, horizon.min(rounds.complete));
         assert!(rounds.horizon >= before, "the horizon goes back from {before} to {}", rounds.horizon);
         rounds.settled = true;
+        self.saves.round_ends();
         self.answer_floors(ctx);
+        self.plan_save(ctx);
         self.plan_round(ctx);
     }
 
     /// Begins the next round if it is time, or sees to it that it begins.
-    fn plan_round(&mut self, ctx: &mut Context<'_>) {
+    pub(super) fn plan_round(&mut self, ctx: &mut Context<'_>) {
         if !self.presides() || !self.rounds.missing.is_empty() {
             return;
         }
         let rounds = &mut self.rounds;
-        let hurry = rounds.announced < rounds.wanted || (rounds.settled && !rounds.questions.is_empty());
+        let hurry = rounds.announced < rounds.wanted
+            || (rounds.settled && !rounds.questions.is_empty())
+            || self.saves.wants_round(rounds.complete);
         let due = rounds.started + if hurry { HURRY_NS } else { EPOCH_NS };
         if ctx.now() >= due {
             self.start_round(ctx);

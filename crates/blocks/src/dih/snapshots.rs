@@ -43,6 +43,7 @@ struct Draining {
     /// TC and LDM instances that have not confirmed.
     missing: u32,
     short_of_memory: bool,
+    dirty: bool,
 }
 
 #[derive(Default)]
@@ -163,10 +164,13 @@ impl Distribution {
         snapshots.complete = snapshots.complete.max(order.complete);
         snapshots.horizon = snapshots.horizon.max(order.horizon);
         let (complete, horizon) = (snapshots.complete, snapshots.horizon);
+        self.saves.restorable = self.saves.restorable.max(order.restorable);
+        let snapshots = &mut self.snapshots;
         assert!(horizon <= complete, "the horizon {horizon} is above what is complete, {complete}");
         assert!(complete < order.epoch, "a round begins in epoch {}, and {complete} is complete", order.epoch);
         let instances = ctx.instances();
-        snapshots.draining = Some(Draining { order, missing: 2 * u32::from(instances), short_of_memory: false });
+        snapshots.draining =
+            Some(Draining { order, missing: 2 * u32::from(instances), short_of_memory: false, dirty: false });
         for instance in 0..instances {
             for block in [BlockId::Tc, BlockId::Ldm] {
                 ctx.send(BlockRef::new(self.me, block, instance), Kind::DrainReq, |b| order.encode(b));
@@ -183,6 +187,7 @@ impl Distribution {
         assert!(draining.missing > 0, "more confirmations of a round than instances");
         draining.missing -= 1;
         draining.short_of_memory |= conf.short_of_memory;
+        draining.dirty |= conf.dirty;
         self.report_drained(ctx);
     }
 
@@ -191,9 +196,10 @@ impl Distribution {
         let Some(president) = self.president() else { return };
         let Some(draining) = self.snapshots.draining.as_ref().filter(|d| d.missing == 0) else { return };
         let (EpochOrd { generation, round, .. }, short_of_memory) = (draining.order, draining.short_of_memory);
+        let (has_disk, dirty) = (self.has_disk, draining.dirty);
         let oldest = self.snapshots.oldest();
         let holds = !self.snapshots.held.is_empty() || !self.snapshots.waiting.is_empty();
-        let rep = Drained { generation, round, oldest, short_of_memory, holds };
+        let rep = Drained { generation, round, oldest, short_of_memory, holds, has_disk, dirty };
         ctx.send(BlockRef::new(president, BlockId::Dih, 0), Kind::EpochDrainedRep, |b| rep.encode(b));
     }
 

@@ -17,6 +17,7 @@ use std::{
 };
 
 use apus_kernel::{Context, jam};
+use apus_redo::Entry;
 use apus_signal::{
     BlockRef, DecodeError, Kind,
     copy::{COPY_BYTES, COPY_WINDOW, COPY_WINDOW_BUSY, CopiedRow, CopyFrag, CopyRowsConf, CopyRowsOrd},
@@ -388,7 +389,8 @@ impl LocalDataManager {
         ctx: &mut Context<'_>,
     ) -> Result<(), DecodeError> {
         // Several nodes of a chain may recover together: each stores, the last one confirms.
-        if self.view.state(self.me.node) == NodeState::Recovering {
+        let is_recovering = self.view.state(self.me.node) == NodeState::Recovering;
+        if is_recovering {
             for row in order.rows() {
                 let row = row?;
                 let is_full = ctx.fault("ldm.stop_copy");
@@ -399,6 +401,10 @@ impl LocalDataManager {
                     return Ok(());
                 }
             }
+        }
+        if let Some(redo) = self.redo.as_mut().filter(|_| is_recovering && !planted(Bug::CopyNotLogged)) {
+            let CopyRowsOrd { partition, table, count, rows, .. } = *order;
+            redo.append(&Entry::Copied { partition, table, count, rows });
         }
         if let Some(next) = self.next_in(order.chain) {
             ctx.send(self.peer(next), Kind::CopyRowsOrd, |out| out.extend_from_slice(body));

@@ -19,6 +19,7 @@
 //! docs/decisions/0005-large-transactions.md argues why this is safe under failures.
 
 use apus_kernel::{Context, jam};
+use apus_redo::Entry as LogEntry;
 use apus_signal::{Kind, ldm::LdmEnd};
 use apus_storage::{Fragment, Grant, LockMode, Locks};
 use apus_types::{
@@ -98,6 +99,9 @@ impl LocalDataManager {
         );
         assert!(epoch > Epoch(0), "{id} commits in no epoch");
         (part.committed, part.epoch, part.whole) = (true, epoch, whole);
+        if let Some(redo) = self.redo.as_mut().filter(|_| part.logged) {
+            redo.append(&LogEntry::Commit { trans: id, chain, epoch });
+        }
         if whole {
             self.end_part(at, chain, ctx);
         }

@@ -26,6 +26,7 @@ use super::{
     LocalDataManager, REPORT_WAIT_NS, RowAt, WAITING_MAX,
     ahead::{AHEAD, Ahead},
     ends::{RowEnds, is_short},
+    redo::Redo,
     trans::{Entry, NONE, Transactions},
 };
 
@@ -118,6 +119,10 @@ impl LocalDataManager {
         } else if self.outcomes_refused || self.outcomes.is_full(req.trans.client, ctx.now()) {
             ctx.probe("ldm: memory of outcomes is full");
             Progress::Failed(ErrorCode::OutcomesFull)
+        } else if let Some(code) = self.redo.as_ref().and_then(Redo::refusal).filter(|_| has_writes(req.ops, req.count))
+        {
+            ctx.probe("ldm: a change is refused because the disk does not take it");
+            Progress::Failed(code)
         } else {
             self.execute_ops(&mut work, req.ops)
         };
@@ -326,7 +331,7 @@ impl LocalDataManager {
     }
 
     fn write_row(&mut self, work: &mut Work, op: &Op<'_>, hash: u64, row: RowId) -> Result<Effect, ErrorCode> {
-        let has_backup = self.next_in(work.chain).is_some();
+        let is_recorded = self.redo.is_some() || self.next_in(work.chain).is_some();
         let table = self.tables.checked(op.table, op.schema_version)?;
         let schema = table.schema.clone();
         let fragment = table.fragment_mut(op.partition).ok_or(ErrorCode::WrongView)?;
@@ -364,7 +369,7 @@ impl LocalDataManager {
             work.change_count = rollback_to.1;
             return Err(code);
         }
-        if has_backup && !(planted(Bug::BackupMissesDeletes) && new.is_none()) {
+        if is_recorded && !(planted(Bug::BackupMissesDeletes) && new.is_none()) {
             let prepared = PreparedRow {
                 partition: op.partition,
                 table: op.table,
@@ -442,6 +447,7 @@ impl LocalDataManager {
             self.release_read_locks(work.trans_at, work.chain);
         }
         let tc = self.transactions.get(work.trans_at).tc;
+        self.log_prepare(work.trans_at, work.chain, work.savepoint, work.row_count, &work.rows);
         if let Some(next) = next {
             let req = LdmPrepareReq {
                 generation: self.view.generation,
@@ -566,6 +572,11 @@ impl Work {
     pub(super) fn chain(&self) -> Chain {
         self.chain
     }
+}
+
+fn has_writes(ops: &[u8], count: u16) -> bool {
+    let mut reader = Reader::new(ops);
+    (0..count).any(|_| Op::decode(&mut reader).is_ok_and(|op| op.kind.is_write()))
 }
 
 fn missing(op: &Op<'_>, work: &mut Work) -> Result<Step, ErrorCode> {

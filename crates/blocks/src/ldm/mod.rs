@@ -36,7 +36,7 @@
 //! # Limits
 //!
 //! [`entries::ENTRIES_MAX`], `transaction_bytes` of [`LocalDataManager::new`], [`ends::SLICE_ROWS`], [`WAITING_MAX`], [`outcome::OUTCOMES`], [`tables::TABLE_ID_MAX`], [`scan::EXAMINED_MAX`],
-//! [`snapshot::COLLECT_ROWS`].
+//! [`snapshot::COLLECT_ROWS`], [`redo::BUFFER_MAX`], [`redo::SEGMENTS_MAX`].
 
 mod ahead;
 mod copy_out;
@@ -45,7 +45,9 @@ mod entries;
 mod execute;
 mod outcome;
 mod read;
+mod redo;
 mod replicate;
+mod restore;
 mod scan;
 mod snapshot;
 mod tables;
@@ -63,6 +65,8 @@ use apus_signal::{
     BlockId, BlockRef, DecodeError, Envelope, Kind,
     copy::CopyRowsOrd,
     epoch::EpochOrd,
+    file::{DiskConf, DiskRef, FileDone},
+    gcp::GcpSave,
     ldm::{LdmBatchRef, LdmBatchReq, LdmEnd, LdmPrepareReq, LdmPrepared, LdmWaitRep, WAIT_HOLDERS_MAX},
     qmgr::decode,
     switchover::Switch,
@@ -134,6 +138,9 @@ pub struct LocalDataManager {
     pace: copy_out::Pace,
     epochs: snapshot::Epochs,
     patience: Patience,
+    is_seeded: bool,
+    /// `None`: the node is diskless.
+    redo: Option<redo::Redo>,
     /// The node has agreed to leave the cluster: clients are refused.
     has_left: bool,
     /// Copying goes on by a delayed `LdmContinueOrd`.
@@ -228,12 +235,21 @@ impl LocalDataManager {
             pace: copy_out::Pace::default(),
             epochs: snapshot::Epochs::default(),
             patience: Patience::default(),
+            is_seeded: false,
+            redo: None,
             has_left: false,
             continuing: false,
             copy_waits: false,
             scratch: Scratch::default(),
             counters: Counters::default(),
         }
+    }
+
+    /// With a disk for its log; `control` is the content of the log's control file, if there is one. A new log has segments of so many bytes.
+    #[must_use]
+    pub fn with_disk(mut self, control: Option<&[u8]>, segment_bytes: u64) -> LocalDataManager {
+        self.redo = Some(redo::Redo::new(self.me.node, self.me.instance, control, segment_bytes));
+        self
     }
 
     fn is_up(&self) -> bool {
@@ -486,6 +502,12 @@ impl Block for LocalDataManager {
                     self.on_drain_req(order, ctx);
                 }
             }
+            Kind::GcpSaveReq if from.node == self.me.node => self.on_save_req(GcpSave::decode(body)?, ctx),
+            Kind::RestoreReq if from.node == self.me.node => self.on_restore_req(decode(body)?, ctx),
+            Kind::DiskConf => self.on_disk_conf(&DiskConf::decode(body)?, ctx),
+            Kind::DiskRef => self.on_disk_ref(&DiskRef::decode(body)?, ctx),
+            Kind::FileConf => self.on_control(&FileDone::decode(body)?, true, ctx),
+            Kind::FileRef => self.on_control(&FileDone::decode(body)?, false, ctx),
             _ => return Err(DecodeError),
         }
         self.resume_granted(ctx);
@@ -496,6 +518,10 @@ impl Block for LocalDataManager {
     }
 
     fn tick(&mut self, ctx: &mut Context<'_>) {
+        self.begin_redo(ctx);
+        if let Some(redo) = &mut self.redo {
+            redo.tick(ctx);
+        }
         self.check_waits(ctx);
         let held = self.outcomes.figures().1;
         self.outcomes_refused = !follow_outcomes(&self.memory, &mut self.outcome_bytes, held);
@@ -506,6 +532,9 @@ impl Block for LocalDataManager {
 
     fn settle(&mut self, ctx: &mut Context<'_>) {
         self.buffers.follow(&self.memory, ctx);
+        if let Some(redo) = &mut self.redo {
+            redo.pump(ctx);
+        }
     }
 
     fn dump(&self, out: &mut String) {
@@ -525,6 +554,7 @@ impl Block for LocalDataManager {
         );
         let (chunks, bytes) = self.outcomes.figures();
         let _ = writeln!(out, "  outcomes: {chunks} chunks, {bytes} bytes");
+        let _ = self.redo.as_ref().map(|redo| writeln!(out, "  {}", redo.summary()));
         for (_, t) in self.transactions.iter().take(100) {
             let _ = writeln!(out, "  transaction {} of {:?}: {} entries, parts {:?}", t.id, t.tc, t.rows(), t.parts);
         }

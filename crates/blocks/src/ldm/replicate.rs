@@ -1,6 +1,7 @@
 //! The replica chain: prepare forward, commit backward, abort out and back. What becomes of the rows is in `ends`.
 
 use apus_kernel::{Context, jam};
+use apus_redo::Entry as LogEntry;
 use apus_signal::{
     BlockRef, DecodeError, Kind,
     ldm::{CANCEL_WAIT, LdmEnd, LdmPrepareReq, LdmPrepared, ONE_PASS, PreparedRow},
@@ -15,6 +16,7 @@ use super::{
     LocalDataManager,
     ahead::AHEAD,
     ends::RowEnds,
+    redo::Redo,
     trans::{Entry, NONE, Transactions, Undo},
 };
 
@@ -63,6 +65,8 @@ impl LocalDataManager {
             let is_full = ctx.fault("ldm.refuse_prepare");
             let prepared = if is_full {
                 Err(ErrorCode::OutOfMemory)
+            } else if let Some(code) = self.redo.as_ref().and_then(Redo::refusal) {
+                Err(code)
             } else {
                 self.prepare_row(at, number_of_part, req, &row, ctx)
             };
@@ -78,6 +82,7 @@ impl LocalDataManager {
             }
         }
         self.counters.prepared_rows += u64::from(req.count);
+        self.log_prepare(at, req.chain, req.savepoint, req.count, req.rows);
         if let Some(next) = self.next_in(req.chain) {
             // In this node's view: a successor that has an older one would send its commit back to a node that we know to be gone.
             let req = LdmPrepareReq { generation: self.view.generation, ..*req };
@@ -90,6 +95,15 @@ impl LocalDataManager {
             ctx.send(req.tc, Kind::LdmPreparedConf, |out| conf.encode(out));
         }
         Ok(())
+    }
+
+    /// What a batch has changed, as the chain carries it.
+    pub(super) fn log_prepare(&mut self, at: u32, chain: Chain, savepoint: u32, count: u16, rows: &[u8]) {
+        let trans = self.transactions.get(at).id;
+        if let Some(redo) = self.redo.as_mut().filter(|_| count > 0) {
+            redo.append(&LogEntry::Prepare { trans, chain, savepoint, count, rows });
+            self.transactions.ensure_part(at, chain).logged = true;
+        }
     }
 
     /// Back along the chain to the primary, and from there to TC: a node on the way must not commit the batch in a view that makes it
@@ -255,6 +269,9 @@ impl LocalDataManager {
                 // Nothing of it may go on from here in a new view.
                 part.one_pass &= end.savepoint != 0;
                 part.undo = Some(Undo { end: *end, next: part.head });
+                if let Some(redo) = self.redo.as_mut().filter(|_| part.logged && !planted(Bug::AbortNotLogged)) {
+                    redo.append(&LogEntry::Abort { trans: end.trans, chain: end.chain, savepoint: end.savepoint });
+                }
                 return self.work_off(at, end.chain, ctx);
             }
         }

@@ -25,6 +25,7 @@ use apus_types::{
 use super::{
     LocalDataManager,
     ends::{ROW_NS_MAX, is_short},
+    redo::Redo,
 };
 
 /// Rows whose old versions are freed in one slice.
@@ -130,7 +131,8 @@ impl LocalDataManager {
             self.epochs.drain = None;
             let short_of_memory = !self.epochs.kept.is_empty() && self.memory.is_short();
             let (generation, round) = (order.generation, order.round);
-            let conf = Drained { generation, round, short_of_memory, ..Drained::default() };
+            let dirty = self.redo.as_ref().is_some_and(Redo::is_dirty);
+            let conf = Drained { generation, round, short_of_memory, dirty, ..Drained::default() };
             ctx.send(BlockRef::new(self.me.node, BlockId::Dih, 0), Kind::DrainConf, |out| conf.encode(out));
         }
     }

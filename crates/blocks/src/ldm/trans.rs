@@ -56,6 +56,8 @@ pub struct Part {
     pub batch: u32,
     /// Counted among the one-pass batches that this instance, as primary, has stamped with `epoch`.
     pub in_flight: bool,
+    /// Changes of it are in the log, and so has to be its end.
+    pub logged: bool,
 }
 
 impl Part {
@@ -289,6 +291,7 @@ impl Transactions {
                 epoch: Epoch(0),
                 batch: 0,
                 in_flight: false,
+                logged: false,
             });
             *next_part += 1;
             parts.len() - 1

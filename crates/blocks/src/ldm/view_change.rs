@@ -78,6 +78,17 @@ pub fn departed(old: &View, new: &View) -> impl Iterator<Item = NodeId> {
 }
 
 impl LocalDataManager {
+    /// Before there is a row or a transaction: draws what clients may not know.
+    pub(super) fn seed_rows(&mut self, ctx: &mut Context<'_>) {
+        if std::mem::replace(&mut self.is_seeded, true) {
+            return;
+        }
+        self.outcomes = Outcomes::new(ctx.random());
+        self.transactions.seed(ctx.random());
+        assert!(self.tables.iter().all(|t| t.fragments().next().is_none()), "rows are placed before the seed is drawn");
+        self.secret = SecretHash::new(ctx.random());
+    }
+
     pub(super) fn on_view_ord(&mut self, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {
         let view = View::from_bytes(body)?;
         jam!(ctx);
@@ -86,13 +97,9 @@ impl LocalDataManager {
         }
         let old = std::mem::replace(&mut self.view, view);
         if old.generation == 0 {
-            self.outcomes = Outcomes::new(ctx.random());
-            self.transactions.seed(ctx.random());
-            assert!(
-                self.tables.iter().all(|t| t.fragments().next().is_none()),
-                "rows are placed before the seed is drawn"
-            );
-            self.secret = SecretHash::new(ctx.random());
+            self.seed_rows(ctx);
+            let view = self.view.clone();
+            self.open_redo(&view, ctx);
         }
         // Those that an operator abandoned may have committed what nobody here knows of.
         let is_resumed = old.generation > 0 && old.lineage != self.view.lineage;

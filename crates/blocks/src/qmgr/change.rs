@@ -65,9 +65,6 @@ impl Change {
         };
         format!("{step} ballot {:x} waits for {:?} {:?}", self.ballot, self.waiting, self.yielding)
     }
-    pub(super) fn is_first_start(&self) -> bool {
-        matches!(&self.step, Step::Prepare(view) if view.generation == 1)
-    }
     /// Other sides are to give way.
     fn is_for_all_sides(&self) -> bool {
         !self.yielding.is_empty() || !self.yielded.is_empty()
@@ -84,7 +81,7 @@ impl Membership {
 
     /// Does what the acting president has to do next; called whenever something changed.
     pub(super) fn drive(&mut self, ctx: &mut Context<'_>) {
-        if self.phase != Phase::Member {
+        if self.phase != Phase::Member || self.ending.has_begun() {
             return;
         }
         let acting = self.acting_president();
@@ -549,6 +546,7 @@ impl Membership {
     /// A worker has done what it was told before.
     pub(super) fn on_ping_conf(&mut self, token: u64, ctx: &mut Context<'_>) {
         self.on_leave_ping(token, ctx);
+        self.on_end_ping(token, ctx);
         self.on_probe_conf(token, ctx.now());
         if let Some(gates) = self.gates_for.as_mut().filter(|g| g.token == token) {
             gates.missing = gates.missing.saturating_sub(1);

@@ -367,7 +367,7 @@ impl Membership {
     /// Hears too few, may not go on, or does not know what became of a member.
     fn is_held_up(&self) -> bool {
         let is_suspended = self.heartbeats.is_suspended() && !planted(Bug::LeaseWhileSuspended);
-        self.heartbeats.lacks_quorum() || is_suspended || self.freeze.is_frozen()
+        self.heartbeats.lacks_quorum() || is_suspended || self.freeze.is_frozen() || self.ending.has_begun()
     }
 
     /// Links have lost or got connections.

@@ -20,8 +20,9 @@ use std::collections::BTreeMap;
 
 use apus_kernel::{Context, jam};
 use apus_signal::{
-    Kind,
+    BlockRef, Kind,
     file::{FileDone, seal, unseal},
+    gcp::Keep,
     view::View,
 };
 use apus_types::NodeId;
@@ -107,6 +108,8 @@ pub(super) struct Keeper {
     last_try: u64,
     /// Answers that wait for the file.
     held: BTreeMap<NodeId, (u64, Kind, Vec<u8>)>,
+    /// DIH waits for the file to be synced: its question, and the number of the write.
+    synced: Option<(BlockRef, Keep, u64)>,
 }
 
 impl Keeper {
@@ -128,11 +131,11 @@ impl Keeper {
         let speaks_for = self.before.as_ref().map_or(0, |b| b.incarnation);
         format!("{} of {} written, {} wait, speaks for {speaks_for:x}", self.written, self.token, self.held.len())
     }
-    fn put(&mut self, content: Vec<u8>, ctx: &mut Context<'_>) {
+    fn put(&mut self, content: Vec<u8>, synced: bool, ctx: &mut Context<'_>) {
         self.token += 1;
         self.behind_since.get_or_insert(ctx.now());
         self.given.clone_from(&content);
-        ctx.write_file(FILE, content, false, self.token);
+        ctx.write_file(FILE, content, synced, self.token);
     }
 }
 
@@ -152,7 +155,7 @@ impl Membership {
         let Some(acceptor) = self.view.is_some().then(own).or_else(|| self.keeper.before.clone()) else { return 0 };
         let content = seal(MAGIC, &acceptor.encode_to_vec());
         if content != self.keeper.given {
-            self.keeper.put(content, ctx);
+            self.keeper.put(content, false, ctx);
         }
         self.keeper.token
     }
@@ -167,7 +170,25 @@ impl Membership {
         }
     }
 
+    /// Before a global checkpoint counts in a view, that view is in a synced file: a mark in a log that names it is worth nothing without.
+    pub(super) fn on_keep_req(&mut self, from: BlockRef, keep: Keep, ctx: &mut Context<'_>) {
+        self.keep(ctx);
+        let content = self.keeper.given.clone();
+        if self.keeper.boot.is_none() || content.is_empty() {
+            return jam!(ctx); // there is no file, or it could not be written
+        }
+        if let Some((_, asked, _)) = &mut self.keeper.synced {
+            *asked = keep; // asked again
+            return;
+        }
+        self.keeper.put(content, true, ctx);
+        self.keeper.synced = Some((from, keep, self.keeper.token));
+    }
+
     pub(super) fn on_kept(&mut self, done: &FileDone, ctx: &mut Context<'_>) {
+        if let Some((to, keep, _)) = self.keeper.synced.take_if(|(.., token)| *token <= done.token) {
+            ctx.send(to, Kind::KeepConf, |b| keep.encode(b));
+        }
         let keeper = &mut self.keeper;
         keeper.written = keeper.written.max(done.token);
         if keeper.written == keeper.token {
@@ -190,6 +211,7 @@ impl Membership {
 
     pub(super) fn on_not_kept(&mut self, done: &FileDone, ctx: &mut Context<'_>) {
         ctx.probe("qmgr: the view cannot be written");
+        self.keeper.synced.take_if(|(.., token)| *token == done.token);
         if done.token != self.keeper.token {
             return; // a later one is under way
         }
@@ -202,7 +224,7 @@ impl Membership {
                 "{}; without that file the next process of this node cannot speak for this one",
                 done.reason
             ));
-            self.keeper.put(Vec::new(), ctx);
+            self.keeper.put(Vec::new(), false, ctx);
         }
     }
 

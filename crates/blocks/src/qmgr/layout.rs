@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use apus_signal::{
-    mgmt::ClusterConfig,
+    mgmt::{ClusterConfig, Setting},
     qmgr::Incarnation,
     view::{NodeState, View, ViewNode},
 };
@@ -51,6 +51,7 @@ pub fn first(
         lineage,
         tie_breaker: 0,
         settles: 0,
+        durability: config.durability,
     };
     view.check().then_some(view)
 }
@@ -158,11 +159,12 @@ pub fn promoted(base: &View, president: NodeId, recovered: impl Fn(&ViewNode) ->
     view
 }
 
-/// With another floor of the silence limit.
-pub fn with_settings(base: &View, president: NodeId, silence_ms: Option<u32>, eject_slow_ms: Option<u32>) -> View {
+/// With other settings.
+pub fn with_settings(base: &View, president: NodeId, setting: &Setting) -> View {
     View {
-        silence_ms: silence_ms.unwrap_or(base.silence_ms),
-        eject_slow_ms: eject_slow_ms.unwrap_or(base.eject_slow_ms),
+        silence_ms: setting.silence_ms.unwrap_or(base.silence_ms),
+        eject_slow_ms: setting.eject_slow_ms.unwrap_or(base.eject_slow_ms),
+        durability: setting.durability.unwrap_or(base.durability),
         ..successor(base, president)
     }
 }
@@ -254,6 +256,7 @@ pub(crate) mod tests {
             heartbeat_timeout_ms: 500,
             silence_ms: 0,
             eject_slow_ms: 0,
+            durability: 0,
             start_partial_timeout_ms: 10_000,
             mgmts: vec![u32::from(NodeId::MGMT_BASE) + 1],
             founded: 0,

@@ -34,6 +34,8 @@
 //! **File** (`keep`, `testify`). What a member promised and accepted is in a file before it is told. The process that is started after its crash
 //! speaks for it, so that whoever waits for it may go on.
 //!
+//! **Restart** (`restart`). A cluster of which nobody is left begins again with what is on the disks of its full members.
+//!
 //! **What others say** of a member that we hear ourselves is not always believed (`suspicion`).
 //!
 //! **Change of view** (`change`). The *acting president* is the full member with the lowest join order that is not held for
@@ -59,12 +61,15 @@
 //! **Primaries after a recovery** are spread evenly again by a view of its own, before which TCs hold what is new on the chains that are to be
 //! turned and wait for what is open there (`switchover`).
 //!
+//! **Ending.** A cluster with disks that an operator ends makes everything durable first (`ending`).
+//!
 //! **Leaving.** A process that is asked to end goes by a view that it agrees to itself (`leave`).
 //!
 //! Limits: 255 data nodes, 4 replicas; one proposal at a time; joiners are admitted together, failures removed together.
 
 mod arbiter;
 mod change;
+mod ending;
 mod freeze;
 mod heartbeat;
 mod jitter;
@@ -74,6 +79,7 @@ mod lease_end;
 mod leave;
 mod meet;
 mod quorum;
+mod restart;
 mod resume;
 mod setting;
 mod slow;
@@ -113,6 +119,7 @@ use apus_kernel::{Block, Context, jam};
 use apus_signal::{
     BlockId, BlockRef, DecodeError, Envelope, Kind,
     file::FileDone,
+    gcp::Keep,
     mgmt::{ClusterConfig, RegisterRep, Setting},
     qmgr::{
         ArbitConf, FailRep, Heartbeat, Incarnation, LeaseEnd, LinkRep, RecoveredRep, StopOrd, ViewCommit, checked_view,
@@ -212,6 +219,8 @@ pub struct Membership {
     slow: slow::Slow,
     freeze: freeze::Freeze,
     keeper: keep::Keeper,
+    restart: restart::Restart,
+    ending: ending::Ending,
     /// What an operator wants of the next view.
     /// What an operator wants, and the view does not say yet.
     wanted: Setting,
@@ -261,6 +270,8 @@ impl Membership {
             slow: slow::Slow::default(),
             freeze: freeze::Freeze::default(),
             keeper: keep::Keeper::new(config.kept.as_ref()),
+            restart: restart::Restart::new(config),
+            ending: ending::Ending::default(),
             wanted: Setting::default(),
             change: None,
             gates_for: None,
@@ -639,6 +650,7 @@ impl Membership {
             frozen: self.account(),
             side: self.frozen_side(),
             reaches: self.managers.reached(now).iter().map(|m| m.node).collect(),
+            durable: self.restart.has_disk,
         };
         self.tell_managers(Kind::RegisterRep, &rep, ctx);
         if self.freeze.is_frozen() {
@@ -694,7 +706,9 @@ impl Membership {
                     ctx.probe("qmgr: an order to stop that names another process");
                 }
             }
-            Kind::EndOrd if from.is_mgmt() => self.on_end_ord(decode(body)?, ctx),
+            Kind::EndOrd if from.is_mgmt() || from.is_data() => self.on_end_ord(from, decode(body)?, ctx),
+            Kind::EndReadyRep if from.is_data() => self.on_end_ready(from, ctx),
+            Kind::GcpSaveConf if from == self.me => self.on_all_saved(ctx),
             Kind::ResumeOrd if from.is_mgmt() => self.on_resume_ord(from, decode(body)?, ctx),
             Kind::LeaveOrd if from == self.me => self.on_leave_ord(ctx),
             Kind::EpochLateRep => self.on_epoch_late(envelope.from, decode(body)?, ctx),
@@ -709,6 +723,12 @@ impl Membership {
                 self.on_lease_end_req(envelope.from, &decode(body)?, ctx);
             }
             Kind::LeaseEndConf if from.is_data() => self.parted(from, decode::<LeaseEnd>(body)?.incarnation, ctx),
+            Kind::RedoFoundRep if from == self.me => self.on_redo_found(decode(body)?, ctx),
+            Kind::DiskFailedRep if from == self.me => self.on_disk_failed(&String::from_utf8_lossy(body), ctx),
+            Kind::KeepReq if from == self.me => self.on_keep_req(envelope.from, Keep::decode(body)?, ctx),
+            Kind::RestoreReq if from.is_data() => self.on_restore_req(from, decode(body)?, ctx),
+            Kind::RestoreConf if from.is_data() => self.on_restore_conf(envelope.from, &decode(body)?, ctx),
+            Kind::RestoreRef if from.is_data() => self.on_restore_ref(envelope.from, decode(body)?, ctx),
             Kind::JoinConf if from == self.me => self.on_dictionary_copied(decode(body)?, ctx),
             Kind::PresTakeOverReq if self.failed.contains(&from) => self.on_reunion_req(from, decode(body)?, ctx)?,
             Kind::PresTakeOverConf if self.failed.contains(&from) => self.on_reunion_conf(from, decode(body)?, ctx)?,
@@ -815,6 +835,7 @@ impl Block for Membership {
         self.check_arbitration(ctx);
         self.tick_keeper(ctx);
         self.tick_leave(ctx);
+        self.tick_ending(ctx);
         self.tick_waiters(ctx);
         self.tick_slow(ctx);
         self.tick_switchover(ctx);

@@ -21,7 +21,7 @@ use std::collections::BTreeSet;
 use apus_kernel::{Context, jam};
 use apus_signal::{
     Kind,
-    operator::{EndOrder, FrozenSide, Resume, ResumeAnswer},
+    operator::{FrozenSide, Resume, ResumeAnswer},
     qmgr::{Incarnation, encode},
     view::{NodeState, View},
 };
@@ -142,15 +142,6 @@ impl Membership {
             self.begin_take_over(ctx);
         } else if let Some((_, view)) = self.prepared.clone() {
             self.propose(view, ctx);
-        }
-    }
-
-    /// An operator ends the cluster.
-    pub(super) fn on_end_ord(&mut self, order: EndOrder, ctx: &mut Context<'_>) {
-        if order.incarnation == self.incarnation {
-            self.end_leave("ended by an operator, with the whole cluster", ctx);
-        } else {
-            jam!(ctx);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Settings that an operator changes while the cluster runs. They are part of the view, so that all members use one value and a new member
 //! learns it with its first view.
 //!
-//! There are two: the floor of the silence limit (`silence_ms`, see `heartbeat`), and from when on a slow node leaves (`eject_slow_ms`, see `slow`). A management node passes the operator's wish on to all members it
+//! There are three: the class of commits (`durability`, see `tc::durable`), the floor of the silence limit (`silence_ms`, see `heartbeat`), and from when on a slow node leaves (`eject_slow_ms`, see `slow`). A management node passes the operator's wish on to all members it
 //! is linked to; the acting president makes a view with it, like any other. If it dies before that the wish is lost: the operator's
 //! command sees that the view does not come, and says so. Raising or lowering the floor is safe at any moment, and while members
 //! know different values: a promise that was given is kept (`Peer::promised_until`), and carries its length.
@@ -24,15 +24,20 @@ impl Membership {
         if self.acting_president() == Some(self.me) {
             self.wanted.silence_ms = setting.silence_ms.or(self.wanted.silence_ms);
             self.wanted.eject_slow_ms = setting.eject_slow_ms.or(self.wanted.eject_slow_ms);
+            self.wanted.durability = setting.durability.or(self.wanted.durability);
             self.drive(ctx);
         }
     }
 
     /// The view with the operator's wish, if it is not there yet.
     pub(super) fn with_settings(&self, base: &View) -> Option<View> {
-        let silence = self.wanted.silence_ms.filter(|ms| *ms != silence_ms(base));
-        let eject = self.wanted.eject_slow_ms.filter(|ms| *ms != base.eject_slow_ms);
-        (silence.is_some() || eject.is_some()).then(|| layout::with_settings(base, self.me, silence, eject))
+        let wanted = Setting {
+            silence_ms: self.wanted.silence_ms.filter(|ms| *ms != silence_ms(base)),
+            eject_slow_ms: self.wanted.eject_slow_ms.filter(|ms| *ms != base.eject_slow_ms),
+            durability: self.wanted.durability.filter(|class| *class != base.durability),
+            ..Setting::default()
+        };
+        (wanted != Setting::default()).then(|| layout::with_settings(base, self.me, &wanted))
     }
 
     /// A view is committed: a wish that another president did not hear of is not taken up again later.
@@ -40,6 +45,7 @@ impl Membership {
         let ours = view.president == u32::from(self.me.0);
         self.wanted.silence_ms = self.wanted.silence_ms.filter(|ms| ours && *ms != silence_ms(view));
         self.wanted.eject_slow_ms = self.wanted.eject_slow_ms.filter(|ms| ours && *ms != view.eject_slow_ms);
+        self.wanted.durability = self.wanted.durability.filter(|class| ours && *class != view.durability);
     }
 }
 

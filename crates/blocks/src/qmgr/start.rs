@@ -129,6 +129,9 @@ impl Membership {
     /// Asks everyone we have links to.
     pub(super) fn ask_to_join(&mut self, ctx: &mut Context<'_>) {
         self.start.last_ask = Some(ctx.now());
+        if !self.has_looked() {
+            return; // what is on the disk is part of the question
+        }
         let configured = self.config.as_ref().map(|c| c.cluster);
         let Some(cluster) = configured.or_else(|| self.cluster_before(ctx)) else { return };
         let linked: Vec<NodeId> = self.links.keys().copied().filter(|n| self.is_linked(*n)).collect();
@@ -144,6 +147,7 @@ impl Membership {
             dictionary_incarnation: from.map_or(0, |d| d.president_incarnation),
             rejoins: self.rejoins || !self.may_found(),
             speaks_for: self.speaks_for(),
+            holding: self.holding(),
         };
         for node in linked {
             self.send(ctx, node, Kind::JoinReq, &req);
@@ -174,7 +178,8 @@ impl Membership {
         }
         let candidate = Candidate { incarnation: req.incarnation, address: req.address.clone() };
         let Some(view) = &self.view else {
-            if !req.rejoins {
+            self.note_holding(from, req.incarnation, req.holding.clone());
+            if !req.rejoins || req.holding.is_some() {
                 self.start.candidates.insert(from, (candidate, ctx.now()));
                 self.start.linked.insert(from, req.linked.clone());
                 self.try_first_start(ctx);
@@ -302,6 +307,12 @@ impl Membership {
         if self.phase != Phase::Starting || self.change.is_some() {
             return;
         }
+        let candidates = self.candidates(now);
+        if self.must_restart(&candidates, config) {
+            let config = config.clone();
+            self.try_restart(&candidates, &config, ctx);
+            return;
+        }
         if self.rejoins {
             self.say_that_it_waits(now.saturating_sub(since), ctx);
             return;
@@ -312,11 +323,7 @@ impl Membership {
             }
             return;
         }
-        let candidates = self.candidates(now);
-        let is_linked = |a: &NodeId, b: &NodeId| {
-            a == b || *a == self.me || self.start.linked.get(a).is_some_and(|all| all.contains(&b.0.into()))
-        };
-        let are_linked = candidates.keys().all(|a| candidates.keys().all(|b| is_linked(a, b)));
+        let are_linked = candidates.keys().all(|a| candidates.keys().all(|b| self.starters_are_linked(*a, *b)));
         if candidates.keys().next() != Some(&self.me) || !are_linked {
             return;
         }
@@ -350,6 +357,11 @@ impl Membership {
         ctx.send(Self::mgmt_of(arbitrator), Kind::ArbitReq, |b| encode(&req, b));
     }
 
+    /// As far as they have said.
+    pub(super) fn starters_are_linked(&self, a: NodeId, b: NodeId) -> bool {
+        a == b || a == self.me || self.start.linked.get(&a).is_some_and(|all| all.contains(&b.0.into()))
+    }
+
     /// Once, when it has taken longer than a start takes.
     fn say_that_it_waits(&mut self, waited: u64, ctx: &mut Context<'_>) {
         let text = "waits for the cluster that it was a member of. If no member of a node group is left, the data is gone: end all data \
@@ -360,7 +372,7 @@ impl Membership {
     }
 
     /// Tells people what it waits for: when that is something else, and at times. Several members say different things in turn.
-    fn state(&mut self, by: Option<NodeId>, text: &str, ctx: &mut Context<'_>) {
+    pub(super) fn state(&mut self, by: Option<NodeId>, text: &str, ctx: &mut Context<'_>) {
         let now = ctx.now();
         let is_old = |(said, at): &(String, u64)| said != text || now.saturating_sub(*at) >= STATE_AGAIN_NS;
         if self.start.stated.get(&by).is_none_or(is_old) {
@@ -402,7 +414,9 @@ impl Membership {
             self.start.copying = None;
         }
         if self.phase == Phase::Starting {
-            if self.change.as_ref().is_some_and(|c: &Change| c.is_first_start() && c.waits_for(node)) {
+            self.restart_lost(node, ctx);
+            // Whoever proposes while it starts proposes a first view.
+            if self.change.as_ref().is_some_and(|c: &Change| c.waits_for(node)) {
                 jam!(ctx);
                 self.change = None;
             }

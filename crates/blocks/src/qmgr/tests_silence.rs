@@ -384,7 +384,7 @@ fn starved_nodes_are_late_and_not_removed() {
 }
 
 fn set_silence(c: &mut Cluster, ms: u32) {
-    let setting = apus_signal::mgmt::Setting { request: 1, silence_ms: Some(ms), eject_slow_ms: None };
+    let setting = apus_signal::mgmt::Setting { request: 1, silence_ms: Some(ms), ..Default::default() };
     c.order(MGMT.0, Kind::SettingReq, |b| encode(&setting, b));
 }
 

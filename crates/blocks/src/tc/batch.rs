@@ -7,7 +7,7 @@ use apus_signal::{
     BlockRef, DecodeError, Kind, Reader,
     codec::Put,
     ldm::{COMMITTED, INDEX_WORK, IndexChange, LdmBatchConf, LdmBatchRef, LdmBatchReq, ONE_PASS, WRITES},
-    tc::{ALLOW_MISSING, COMMIT, Op, OpKind, OpResult, RequestRef, START, TcBatchConf, TcBatchReq},
+    tc::{ALLOW_MISSING, COMMIT, DURABLE, Op, OpKind, OpResult, RequestRef, START, TcBatchConf, TcBatchReq},
 };
 use apus_types::{
     ColumnType, Epoch, ErrorCode, IndexNo, NodeId, RowLayout, TableId, Value,
@@ -93,11 +93,12 @@ impl TransactionCoordinator {
     ) -> Result<(), DecodeError> {
         let req = TcBatchReq::decode(body)?;
         jam!(ctx);
+        let mut writes = false;
         for op in req.ops() {
-            op?;
+            writes |= op?.kind.is_write();
         }
         self.counters.batches += 1;
-        let at = match self.admit(from, &req, ctx) {
+        let at = match self.admit(from, &req, writes, ctx) {
             Ok(at) => at,
             Err((code, aborted)) => {
                 let refusal = RequestRef { aborted, ..RequestRef::new(req.request, code) };
@@ -110,6 +111,8 @@ impl TransactionCoordinator {
         assert!(trans.request.outstanding == 0, "{} takes a batch amid another", trans.id);
         trans.begin_request(req.request, Asked::Batch);
         trans.request.flags = req.flags;
+        trans.durable |= req.flags & DURABLE != 0;
+        trans.wrote |= writes;
         trans.request.savepoint = req.savepoint;
         trans.request.lock_wait_ms = req.lock_wait_ms;
         trans.request.count = req.count;
@@ -138,7 +141,13 @@ impl TransactionCoordinator {
     }
 
     /// Finds or makes the transaction a batch belongs to; otherwise why not, and whether the transaction is gone.
-    fn admit(&mut self, from: BlockRef, req: &TcBatchReq<'_>, ctx: &mut Context<'_>) -> Result<u32, (ErrorCode, bool)> {
+    fn admit(
+        &mut self,
+        from: BlockRef,
+        req: &TcBatchReq<'_>,
+        writes: bool,
+        ctx: &mut Context<'_>,
+    ) -> Result<u32, (ErrorCode, bool)> {
         if !self.is_up() {
             return Err((ErrorCode::NodeStarting, req.flags & START != 0));
         }
@@ -159,6 +168,9 @@ impl TransactionCoordinator {
             }
             if self.find(req.trans, ctx).is_some() {
                 return Err((ErrorCode::ProtocolViolation, false));
+            }
+            if let Some(code) = self.held.refusal(req.flags & DURABLE != 0).filter(|_| writes) {
+                return Err((code, true));
             }
             return Ok(self.transactions.create(req.trans, Some(from), self.view.generation, ctx.now()));
         }
@@ -492,15 +504,21 @@ impl TransactionCoordinator {
         trans.request.asked = Asked::Nothing;
         let Some(client) = trans.client else { return };
         let epoch = trans.epoch;
+        let waits = committed && trans.wrote && self.held.waits(trans.durable, epoch);
         let request = &trans.request;
         let subs = trans.subs();
         let base = subs.iter().filter(|s| !s.index_work).count();
         if base == 1 && !subs[0].index_work {
             let results = &subs[0].results;
-            ctx.send(client, Kind::TcBatchConf, |out| {
+            let write = |out: &mut Vec<u8>| {
                 TcBatchConf::begin(out, request.id, committed, epoch, request.count);
                 out.put_bytes(results);
-            });
+            };
+            if !waits {
+                ctx.send(client, Kind::TcBatchConf, write);
+            } else if self.held.push(epoch, client, Kind::TcBatchConf, write) {
+                self.hurry_save(epoch, ctx);
+            }
             return;
         }
         let Scratch { results, cursors, .. } = &mut self.scratch;
@@ -523,10 +541,15 @@ impl TransactionCoordinator {
         }
         let given: usize = cursors.iter().map(|c| c.1).sum();
         assert!(given == usize::from(request.count), "{given} results for {} operations", request.count);
-        ctx.send(client, Kind::TcBatchConf, |out| {
+        let write = |out: &mut Vec<u8>| {
             TcBatchConf::begin(out, request.id, committed, epoch, request.count);
             out.put_bytes(results);
-        });
+        };
+        if !waits {
+            ctx.send(client, Kind::TcBatchConf, write);
+        } else if self.held.push(epoch, client, Kind::TcBatchConf, write) {
+            self.hurry_save(epoch, ctx);
+        }
     }
 }
 

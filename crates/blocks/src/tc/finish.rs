@@ -167,7 +167,11 @@ impl TransactionCoordinator {
             (Asked::Batch, _) => self.answer_batch(at, true, ctx),
             (Asked::Commit, Some(client)) => {
                 let conf = TcEndConf { request: trans.request.id, epoch: trans.epoch };
-                ctx.send(client, Kind::TcCommitConf, |out| conf.encode(out));
+                if !trans.wrote || !self.held.waits(trans.durable, conf.epoch) {
+                    ctx.send(client, Kind::TcCommitConf, |out| conf.encode(out));
+                } else if self.held.push(conf.epoch, client, Kind::TcCommitConf, |out| conf.encode(out)) {
+                    self.hurry_save(conf.epoch, ctx);
+                }
             }
             _ => {}
         }

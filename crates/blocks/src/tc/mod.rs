@@ -28,11 +28,12 @@
 //!
 //! # Limits
 //!
-//! [`TRANSACTIONS_MAX`], [`take_over::SLICE_STEPS_MAX`], `BATCH_OPS_MAX` operations per batch, `DEADLOCK_PATH_MAX`, [`QUESTIONS_MAX`], [`TOMBSTONES_MAX`].
+//! [`TRANSACTIONS_MAX`], [`take_over::SLICE_STEPS_MAX`], `BATCH_OPS_MAX` operations per batch, `DEADLOCK_PATH_MAX`, [`QUESTIONS_MAX`], [`TOMBSTONES_MAX`], [`durable::HELD_MAX`].
 
 mod batch;
 mod clients;
 mod deadlock;
+mod durable;
 mod finish;
 mod outcome;
 mod record;
@@ -94,6 +95,8 @@ pub struct TransactionCoordinator {
     deferred: Deferred,
     /// DIH waits for us to have drained the epochs below this round's.
     drain: Option<EpochOrd>,
+    /// Answers that wait for the disk.
+    held: durable::Held,
     patience: Patience,
     hidden_layout: RowLayout,
     scratch: batch::Scratch,
@@ -132,6 +135,7 @@ impl TransactionCoordinator {
             next_question: 1,
             deferred: Deferred::default(),
             drain: None,
+            held: durable::Held::default(),
             patience: Patience::default(),
             hidden_layout: batch::hidden_layout(),
             scratch: batch::Scratch::new(0),
@@ -253,13 +257,14 @@ impl Block for TransactionCoordinator {
         use std::fmt::Write;
         let _ = writeln!(
             out,
-            "TC {:?}: view {}, {} transactions, {} tombstones, take-over {:?}, drain {:?}, {:?}",
+            "TC {:?}: view {}, {} transactions, {} tombstones, take-over {:?}, drain {:?}, {}, {:?}",
             self.me,
             self.view.generation,
             self.transactions.len(),
             self.clients.buried(),
             self.take_over.as_ref().map(|t| t.generation),
             self.drain.map(|d| d.epoch.0),
+            self.held.summary(),
             self.counters
         );
         for (_, t) in self.transactions.iter().take(100) {
@@ -269,6 +274,7 @@ impl Block for TransactionCoordinator {
 
     fn verify(&self) -> Result<(), String> {
         self.clients.verify()?;
+        self.held.verify()?;
         self.transactions.verify()?;
         let committing = self.transactions.iter().filter(|(_, t)| t.state == State::Committing).count() as u64;
         let counted = self.transactions.in_flight.total();
@@ -346,6 +352,7 @@ impl TransactionCoordinator {
                 let order = EpochOrd::decode(body)?;
                 if !self.defer(order.generation, envelope, body, ctx) {
                     ctx.raise_epoch(order.epoch);
+                    self.on_restorable(&order, ctx);
                     self.drain = Some(order);
                 }
                 Ok(())

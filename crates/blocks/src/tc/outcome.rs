@@ -144,6 +144,14 @@ impl TransactionCoordinator {
                 _ if everybody || planted(Bug::ForgottenIsAborted) => Outcome::Aborted,
                 _ => Outcome::Forgotten,
             };
+            let now = ctx.epoch();
+            if outcome == Outcome::Committed && self.held.outcome_waits(now) {
+                let conf = TcOutcomeConf { request: question.request, outcome };
+                if self.held.push(now, question.client, Kind::TcOutcomeConf, |out| conf.encode(out)) {
+                    self.hurry_save(now, ctx);
+                }
+                return Ok(());
+            }
             answer(question.client, question.request, outcome, ctx);
         }
         Ok(())

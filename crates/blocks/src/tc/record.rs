@@ -117,6 +117,10 @@ pub struct Trans {
     /// Why it is being rolled back, and details for the client.
     pub abort_code: ErrorCode,
     pub detail: Vec<u8>,
+    /// Its client wants the commit on the disks of all replicas before it is told.
+    pub durable: bool,
+    /// It has had an operation that may change something.
+    pub wrote: bool,
     /// Coordinated by a node that died before.
     pub taken_over: bool,
     /// Generation of the view in which it was looked at last: what that view means for it is done.
@@ -347,6 +351,8 @@ impl Transactions {
                     participants: Vec::with_capacity(4),
                     next_batch: 1,
                     doomed: None,
+                    durable: false,
+                    wrote: false,
                     request: Request {
                         id: 0,
                         asked: Asked::Nothing,
@@ -384,6 +390,7 @@ impl Transactions {
         trans.participants.clear();
         trans.next_batch = 1;
         trans.doomed = None;
+        (trans.durable, trans.wrote) = (false, false);
         trans.waits_for.clear();
         trans.probed.clear();
         trans.detail.clear();

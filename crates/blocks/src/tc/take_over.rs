@@ -57,6 +57,7 @@ impl TransactionCoordinator {
         if view.generation <= self.view.generation {
             return Ok(());
         }
+        self.durability_is(&view);
         let old = std::mem::replace(&mut self.view, view);
         if old.generation == 0 {
             self.transactions.seed(ctx.random());

@@ -185,6 +185,7 @@ impl Cluster {
             memory,
             transaction_bytes: self.transaction_bytes,
             slices: self.slices,
+            disk: None,
             linger_ns: self.linger_ns,
         };
         worker.add_block(Box::new(Distribution::new(&config)));

@@ -94,6 +94,7 @@ fn data_node(id: NodeId) -> Node {
         memory: MemoryManager::new(256 << 20),
         transaction_bytes: u64::MAX,
         slices: apus_blocks::ldm::Slices::default(),
+        disk: None,
         linger_ns: apus_blocks::dih::LINGER_NS,
     };
     Node::new(id, |who| apus_blocks::build(who, &config), WORKERS)

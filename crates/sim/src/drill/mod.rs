@@ -253,6 +253,7 @@ fn build(settings: &Settings, kept: Kept) -> impl FnMut(&WorkerConfig, bool) -> 
             transaction_bytes: u64::MAX,
             // Each part gets a row at least after each pause: what is to be done never grows beyond what is asked for.
             slices: Slices { rows: s.slice_rows, parts: usize::MAX, pause_ns: s.slice_pause_ns },
+            disk: None,
             linger_ns: s.linger_ns,
         };
         apus_blocks::build(who, &node)

@@ -211,6 +211,9 @@ fn number_of(code: ErrorCode) -> (u16, &'static [u8; 5]) {
         | ErrorCode::SnapshotElsewhere
         | ErrorCode::OutcomesFull
         | ErrorCode::Frozen
+        | ErrorCode::NoDisk
+        | ErrorCode::LogFull
+        | ErrorCode::DiskFailed
         | ErrorCode::Overload
         | ErrorCode::LinkLost
         | ErrorCode::NoNodeAvailable => (1297, b"HY000"),

@@ -1,0 +1,278 @@
+//! Global checkpoints: the president's rounds, and a member's part in them. `apus_signal::gcp` has the messages and the why.
+//!
+//! ```text
+//! president: Idle --gcp_interval and something was written, or somebody waits--> Saving --all full members confirm--> Idle, restorable = e
+//! member:    Idle --GcpSaveReq--> Keeping (QMGR's and DICT's files) --> Logging (a mark in each LDM's log) --> answered, Idle
+//! ```
+//!
+//! Nobody is made wait for a save: epochs go on meanwhile. A president that dies leaves a save that nobody ends; the next one begins with a new
+//! number in its own view. A member that is asked again answers again. What does not come back within [`super::RESEND_NS`] is asked for again.
+//!
+//! A node without a data directory takes no part, and as long as one is a member nothing becomes restorable: commits that ask for the disk are
+//! refused ([`apus_signal::epoch::EpochOrd::saves`]).
+
+use apus_kernel::{Context, jam};
+use apus_signal::{
+    BlockId, BlockRef, Kind,
+    epoch::Drained,
+    gcp::{GcpHurry, GcpSave, Keep},
+    view::{NodeState, View},
+};
+use apus_types::{
+    Epoch, NodeId,
+    planted::{Bug, planted},
+};
+
+use super::{Distribution, RESEND_NS};
+
+/// Time between two global checkpoints in nanoseconds while nobody waits for one; NDB's `TimeBetweenGlobalCheckpoints` is 2 s, its epochs 100 ms.
+pub const SAVE_NS: u64 = 100_000_000;
+
+#[derive(Default, Debug)]
+pub(super) struct Saves {
+    /// President: number of the save under way, or of the last one, in this view.
+    number: u64,
+    epoch: Epoch,
+    /// Members that have not confirmed it.
+    missing: Vec<NodeId>,
+    /// One of them cannot write.
+    refused: bool,
+    started: u64,
+    sent: u64,
+    /// Something was written since the last save began.
+    dirty: bool,
+    /// Somebody waits for this epoch.
+    wanted: Epoch,
+    /// The cluster ends when this one is restorable.
+    last: Option<Epoch>,
+    /// As told to everybody last.
+    pub announced: Epoch,
+    /// Every member has a disk, as far as the last round knows; and what the one under way says so far.
+    pub possible: bool,
+    all_so_far: bool,
+    /// As known on this node.
+    pub restorable: Epoch,
+    /// Member.
+    taking: Option<Taking>,
+    /// For the next [`Keep`].
+    questions: u64,
+    /// View and dictionary that QMGR and DICT have in synced files.
+    kept: Option<(u64, u64, u64)>,
+}
+
+/// A member's save under way.
+#[derive(Debug)]
+struct Taking {
+    save: GcpSave,
+    president: NodeId,
+    step: Step,
+    refused: bool,
+}
+
+#[derive(Debug)]
+enum Step {
+    Keeping { question: u64, missing: u8, dictionary: u64 },
+    Logging { missing: u8 },
+    Done,
+}
+
+impl Saves {
+    /// A round of epochs begins.
+    pub fn round_begins(&mut self) {
+        self.all_so_far = true;
+    }
+    /// A member reports in it.
+    pub fn on_drained(&mut self, rep: &Drained) {
+        self.all_so_far &= rep.has_disk;
+        self.dirty |= rep.dirty;
+    }
+    /// It is over.
+    pub fn round_ends(&mut self) {
+        self.possible = self.all_so_far;
+    }
+    /// Somebody waits for an epoch to be complete, or to be told that one is restorable.
+    pub fn wants_round(&self, complete: Epoch) -> bool {
+        self.possible && self.wanted > self.announced && (complete < self.wanted || self.restorable > self.announced)
+    }
+    pub fn summary(&self) -> String {
+        format!(
+            "saves: restorable {} save {} of {} waits for {:?}, taking {:?}",
+            self.restorable, self.number, self.epoch, self.missing, self.taking
+        )
+    }
+}
+
+impl Distribution {
+    /// A new view: what is under way counts for nothing.
+    pub(super) fn begin_saves(&mut self) {
+        let saves = &mut self.saves;
+        saves.missing.clear();
+        saves.number = 0;
+        (saves.possible, saves.all_so_far, saves.dirty) = (false, true, true);
+        saves.taking = None;
+        saves.announced = Epoch(0);
+    }
+
+    /// `from` QMGR: the cluster ends when all there is is restorable.
+    pub(super) fn on_hurry(&mut self, from: BlockRef, hurry: GcpHurry, ctx: &mut Context<'_>) {
+        if from.block == BlockId::Qmgr {
+            self.saves.last = Some(hurry.epoch.min(ctx.epoch()));
+        }
+        let Some(president) = self.president() else { return };
+        if president != self.me {
+            ctx.send(BlockRef::new(president, BlockId::Dih, 0), Kind::GcpHurryOrd, |b| hurry.encode(b));
+            return;
+        }
+        // No commit is above the newest epoch; who says so would have every round hurry for ever.
+        self.saves.wanted = self.saves.wanted.max(hurry.epoch.min(ctx.epoch()));
+        self.plan_save(ctx);
+        self.plan_round(ctx);
+    }
+
+    /// Begins a save if there is something to be saved and it is time, of an epoch of this view: what a node got as a copy before it became a full
+    /// member is not above it.
+    pub(super) fn plan_save(&mut self, ctx: &mut Context<'_>) {
+        let (complete, presides) = (self.rounds.complete, self.presides() && self.rounds.settled);
+        let saves = &mut self.saves;
+        if !presides || !saves.possible || !saves.missing.is_empty() || complete <= saves.restorable {
+            return;
+        }
+        let is_wanted = saves.wanted > saves.restorable && complete >= saves.wanted;
+        let is_due = saves.dirty && ctx.now() >= saves.started + SAVE_NS;
+        let Some(view) = self.view.as_ref().filter(|_| is_wanted || is_due) else { return };
+        saves.number += 1;
+        saves.epoch = complete;
+        (saves.refused, saves.dirty) = (false, false);
+        saves.started = ctx.now();
+        saves.missing.extend(view.nodes.iter().filter(|n| n.state() == NodeState::Up).map(|n| n.node()));
+        self.send_save(ctx);
+    }
+
+    /// To the members that have not confirmed.
+    fn send_save(&mut self, ctx: &mut Context<'_>) {
+        let Some((lineage, generation)) = self.view.as_ref().map(View::point) else { return };
+        let saves = &mut self.saves;
+        saves.sent = ctx.now();
+        let save = GcpSave { lineage, generation, save: saves.number, epoch: saves.epoch };
+        for &node in &saves.missing {
+            ctx.send(BlockRef::new(node, BlockId::Dih, 0), Kind::GcpSaveReq, |b| save.encode(b));
+        }
+    }
+
+    /// A member's answer, at the president; an LDM's, at a member.
+    pub(super) fn on_save_answer(&mut self, from: BlockRef, save: GcpSave, done: bool, ctx: &mut Context<'_>) {
+        if from.block == BlockId::Ldm {
+            self.on_logged(save, done, ctx);
+            return;
+        }
+        let saves = &mut self.saves;
+        let is_current = self.view.as_ref().map(View::point) == Some((save.lineage, save.generation));
+        let Some(at) = saves.missing.iter().position(|&n| n == from.node && save.save == saves.number && is_current)
+        else {
+            return jam!(ctx);
+        };
+        saves.missing.swap_remove(at);
+        saves.refused |= !done;
+        if !saves.missing.is_empty() && !planted(Bug::SavedByOneNode) {
+            return;
+        }
+        saves.missing.clear();
+        match saves.refused {
+            true => ctx.probe("dih: a member cannot write its log, nothing becomes restorable"),
+            false => {
+                assert!(saves.epoch <= self.rounds.complete, "epoch {} is restorable and not complete", saves.epoch);
+                saves.restorable = saves.restorable.max(saves.epoch);
+                let restorable = saves.restorable;
+                if saves.last.take_if(|last| *last <= restorable).is_some() {
+                    let qmgr = BlockRef::new(self.me, BlockId::Qmgr, BlockRef::CONTROL);
+                    ctx.send(qmgr, Kind::GcpSaveConf, |b| save.encode(b));
+                }
+            }
+        }
+        self.plan_save(ctx);
+        self.plan_round(ctx);
+    }
+
+    pub(super) fn tick_saves(&mut self, ctx: &mut Context<'_>) {
+        if !self.presides() {
+            return;
+        }
+        if self.saves.missing.is_empty() {
+            self.plan_save(ctx);
+        } else if ctx.now() >= self.saves.sent + RESEND_NS {
+            jam!(ctx);
+            self.send_save(ctx);
+        }
+    }
+
+    // ---- member
+
+    /// From the president: everything up to the epoch is to be on this node's disk.
+    pub(super) fn on_save_req(&mut self, from: NodeId, save: GcpSave, ctx: &mut Context<'_>) {
+        let point = self.view.as_ref().map(View::point);
+        if point != Some((save.lineage, save.generation)) || self.president() != Some(from) {
+            return jam!(ctx); // of an older view, or of one that is still to come: then it comes again
+        }
+        if let Some(taking) = self.saves.taking.as_mut().filter(|t| t.save == save) {
+            if matches!(taking.step, Step::Done) {
+                self.answer_save(ctx);
+            }
+            return;
+        }
+        self.saves.questions += 1;
+        let dictionary = self.dictionary_version;
+        let is_kept = self.saves.kept == Some((save.lineage, save.generation, dictionary));
+        let step = Step::Keeping { question: self.saves.questions, missing: 2, dictionary };
+        self.saves.taking = Some(Taking { save, president: from, step, refused: false });
+        if is_kept {
+            self.log_save(ctx);
+            return;
+        }
+        let keep = Keep { number: self.saves.questions };
+        for to in [BlockRef::new(self.me, BlockId::Qmgr, BlockRef::CONTROL), BlockRef::new(self.me, BlockId::Dict, 0)] {
+            ctx.send(to, Kind::KeepReq, |b| keep.encode(b));
+        }
+    }
+
+    /// QMGR or DICT has in a synced file what it had when it was asked.
+    pub(super) fn on_kept(&mut self, conf: Keep, ctx: &mut Context<'_>) {
+        let Some(Taking { save, step: Step::Keeping { question, missing, dictionary }, .. }) = &mut self.saves.taking
+        else {
+            return;
+        };
+        if *question == conf.number {
+            *missing -= 1;
+            if *missing == 0 {
+                self.saves.kept = Some((save.lineage, save.generation, *dictionary));
+                self.log_save(ctx);
+            }
+        }
+    }
+
+    fn log_save(&mut self, ctx: &mut Context<'_>) {
+        let Some(taking) = &mut self.saves.taking else { return };
+        let instances = ctx.instances();
+        taking.step = Step::Logging { missing: instances };
+        let save = taking.save;
+        for instance in 0..instances {
+            ctx.send(BlockRef::new(self.me, BlockId::Ldm, instance), Kind::GcpSaveReq, |b| save.encode(b));
+        }
+    }
+
+    fn on_logged(&mut self, save: GcpSave, done: bool, ctx: &mut Context<'_>) {
+        let Some(taking) = self.saves.taking.as_mut().filter(|t| t.save == save) else { return };
+        let Step::Logging { missing } = &mut taking.step else { return };
+        *missing -= 1;
+        taking.refused |= !done;
+        if *missing == 0 {
+            taking.step = Step::Done;
+            self.answer_save(ctx);
+        }
+    }
+
+    fn answer_save(&mut self, ctx: &mut Context<'_>) {
+        let Some(Taking { save, president, refused, .. }) = &self.saves.taking else { return };
+        let kind = if *refused { Kind::GcpSaveRef } else { Kind::GcpSaveConf };
+        ctx.send(BlockRef::new(*president, BlockId::Dih, 0), kind, |b| save.encode(b));
+    }
+}

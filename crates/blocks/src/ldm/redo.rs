@@ -1,0 +1,619 @@
+//! Redo: this instance's log, written and read back. The entries' meaning is in `restore`, their form in the `apus-redo` crate, the rounds that make
+//! them count in `apus_signal::gcp`.
+//!
+//! ```text
+//! Looking (at the end of the log that is there) --RedoFoundRep--> Found --RestoreReq--> Reading --RestoreConf--> Open
+//!          nothing is there ------------------------------------------- first view --------------------------------^
+//!          the node joins a cluster that lives: a new log, the old segments go --------------------------------------^
+//! ```
+//!
+//! **Writing.** Entries are appended to the writer's buffer as things happen, and written when there are [`FLUSH_BYTES`] of them or a global checkpoint
+//! wants them on disk. Nothing waits for a write but the checkpoint: no statement, no lock, no message to another replica.
+//!
+//! **Segments** are allocated on the disk before they are used, one ahead, so a full disk shows when the next one is made and not when a commit is
+//! written. They are listed in the control file, synced, before a mark in them counts.
+//!
+//! **A disk that does not keep up, is full, or fails.** What is buffered is bounded ([`BUFFER_MAX`]): beyond it, and while there is no room for more segments, what changes
+//! rows is refused with a temporary error (`LogFull`), here and at the chain's other replicas; reads go on, and so do the ends of what was begun, whose
+//! entries are small. A write or sync that fails is not repeated, for what a failed sync has lost nobody knows: the log takes nothing more, changes are
+//! refused (`DiskFailed`), and no further epoch becomes restorable with this node.
+//!
+//! **Limits**: [`BUFFER_MAX`], [`SEGMENTS_MAX`], and those of `Context::disk`.
+
+use std::collections::BTreeMap;
+
+use apus_kernel::{
+    Context, DataFile, DiskOp, jam,
+    limits::{DISK_BYTES_MAX, DISK_PIECE_MAX, DISK_REQUESTS_MAX},
+};
+use apus_redo::{Control, End, Entry, LogId, Reader as LogReader, Step, Writer};
+use apus_signal::{
+    BlockId, BlockRef, Kind,
+    file::{DiskConf, DiskRef, FileDone},
+    gcp::GcpSave,
+    qmgr::encode,
+    restart::{RedoFound, Restore},
+    view::{NodeState, View},
+};
+use apus_types::{
+    Epoch, ErrorCode, NodeId,
+    planted::{Bug, planted},
+};
+
+use super::{LocalDataManager, restore::Replay};
+
+/// So many bytes are written without being asked for.
+const FLUSH_BYTES: usize = 256 << 10;
+/// Bytes that are appended and not yet given to the disk, above which changes are refused.
+pub const BUFFER_MAX: usize = 32 << 20;
+/// While no further segment can be made, one part in so many of the last one is kept for the ends of what was begun.
+const ROOM_PART: u64 = 8;
+/// Most segments of a log: 1 TiB.
+pub const SEGMENTS_MAX: usize = 1 << 14;
+/// A segment that could not be made is asked for again after this time.
+const RETRY_NS: u64 = 200_000_000;
+/// A disk that answers nothing for so long has failed.
+const STALL_NS: u64 = 2_000_000_000;
+/// The end of a log is looked for in so many segments first: one may have been made ahead.
+const LAST_SEGMENTS: usize = 2;
+
+/// What a request to the disk was for.
+#[derive(Clone, Copy, Debug)]
+enum Asked {
+    Write,
+    /// For the save with this number of [`Redo::saves`].
+    Sync(u64),
+    Allocate(u32),
+    Read {
+        segment: u32,
+        at: u64,
+        count: u32,
+    },
+    Remove,
+}
+
+enum State {
+    /// Reads the log's last segments, from the one with this index on, for its newest mark.
+    Looking(LogReader, usize),
+    /// Has told what the log holds.
+    Found,
+    /// Applies the log from its beginning.
+    Reading(LogReader, Box<Replay>, Restore),
+    /// Has applied it, and the mark about it is on its way to the disk, or there.
+    Restored(Restore),
+    Open,
+}
+
+/// The log of an LDM of a node with a disk.
+pub(super) struct Redo {
+    me: BlockRef,
+    state: State,
+    control: Control,
+    /// Number of the control file's newest content, and of the one that is on disk.
+    control_token: u64,
+    control_written: u64,
+    /// Segments of a log that was given up; they go when the control file does not list them any more.
+    useless: Vec<u32>,
+    writer: Option<Writer>,
+    asked: BTreeMap<u64, (Asked, u64)>,
+    tokens: u64,
+    making: bool,
+    /// There was no room for a segment, and when to try again.
+    no_room: bool,
+    retry_at: u64,
+    /// Why nothing more is written.
+    failure: Option<String>,
+    /// Everything is to be written, not only what fills a block.
+    flush: bool,
+    /// Segments that were written to and not synced since.
+    unsynced: Vec<u32>,
+    save: Option<Save>,
+    saves: u64,
+    /// Entries since the newest mark.
+    dirty: bool,
+    has_begun: bool,
+    found: RedoFound,
+}
+
+/// A global checkpoint that waits for this log.
+struct Save {
+    save: GcpSave,
+    number: u64,
+    /// The control file has to have this number on disk.
+    control: u64,
+    /// The newest block that has to be on disk, and the syncs that are not answered; `None`: not all is written.
+    syncs: Option<(u64, usize)>,
+}
+
+impl Redo {
+    /// `control`: the content of the control file, if there is one.
+    pub fn new(node: NodeId, instance: u8, control: Option<&[u8]>, segment_bytes: u64) -> Redo {
+        let mut found = RedoFound { instance: instance.into(), ..RedoFound::default() };
+        let mut of_log = Control::empty(LogId { cluster: 0, node, instance }, segment_bytes);
+        let mut state = State::Found;
+        match control.map(Control::decode) {
+            None => {}
+            Some(Ok(control)) if (control.id.node, control.id.instance) == (node, instance) => {
+                found.exists = true;
+                (found.complete, found.complete_from) =
+                    (control.complete.is_some(), control.complete.map_or(0, |e| e.0));
+                found.highest = control.void.iter().map(|(_, to)| to.0).max().unwrap_or(0).max(found.complete_from);
+                let first = control.segments.len().saturating_sub(LAST_SEGMENTS);
+                state = State::Looking(LogReader::new(&control, first), first);
+                of_log = control;
+            }
+            Some(Ok(control)) => {
+                found.exists = true;
+                found.damage = format!("its control file is of data node {}", control.id.node);
+            }
+            Some(Err(damage)) => (found.exists, found.damage) = (true, format!("its control file {damage}")),
+        }
+        Redo {
+            me: BlockRef::new(node, BlockId::Ldm, instance),
+            state,
+            control: of_log,
+            control_token: 0,
+            control_written: 0,
+            useless: Vec::new(),
+            writer: None,
+            asked: BTreeMap::new(),
+            tokens: 0,
+            making: false,
+            no_room: false,
+            retry_at: 0,
+            failure: None,
+            flush: false,
+            unsynced: Vec::new(),
+            save: None,
+            saves: 0,
+            dirty: false,
+            has_begun: false,
+            found,
+        }
+    }
+
+    // ---- writing
+
+    /// Why changes are refused, if they are.
+    #[inline]
+    pub fn refusal(&self) -> Option<ErrorCode> {
+        let writer = self.writer.as_ref()?;
+        let is_short =
+            self.no_room && writer.room() < writer.buffered() as u64 + self.control.segment_bytes / ROOM_PART;
+        match &self.failure {
+            Some(_) => Some(ErrorCode::DiskFailed),
+            None => (is_short || writer.buffered() > BUFFER_MAX).then_some(ErrorCode::LogFull),
+        }
+    }
+    /// Whether the log has got something since its newest mark.
+    pub fn is_dirty(&self) -> bool {
+        self.dirty
+    }
+    #[inline]
+    pub fn append(&mut self, entry: &Entry<'_>) {
+        if let Some(writer) = &mut self.writer {
+            writer.append(entry);
+            self.dirty = true;
+        }
+    }
+    pub fn summary(&self) -> String {
+        let state = match &self.state {
+            State::Looking(..) => "looking",
+            State::Found => "found",
+            State::Reading(..) => "reading",
+            State::Restored(_) => "restored",
+            State::Open => "open",
+        };
+        let (buffered, sequence) = self.writer.as_ref().map_or((0, 0), |w| (w.buffered(), w.sequence()));
+        format!(
+            "log {state}: {buffered} bytes buffered, block {sequence}, segments {:?}, {} requests, control {} of {}, {:?}",
+            self.control.segments.last(),
+            self.asked.len(),
+            self.control_written,
+            self.control_token,
+            self.failure
+        )
+    }
+
+    fn ask(&mut self, segment: u32, op: DiskOp, asked: Asked, ctx: &mut Context<'_>) {
+        self.tokens += 1;
+        self.asked.insert(self.tokens, (asked, ctx.now()));
+        ctx.disk(DataFile::redo(self.me.instance, segment), op, self.tokens);
+    }
+    fn put_control(&mut self, ctx: &mut Context<'_>) {
+        self.control_token += 1;
+        ctx.write_file(Control::file_name(self.me.instance), self.control.encode(), true, self.control_token);
+    }
+
+    /// Gives the disk what is to be written, as far as it takes it; then has it synced, if a checkpoint waits for that.
+    #[inline]
+    pub fn pump(&mut self, ctx: &mut Context<'_>) {
+        let Some(writer) = &self.writer else { return };
+        let needs_segment = !self.making && writer.room() < self.control.segment_bytes;
+        if writer.buffered() >= FLUSH_BYTES || self.flush || needs_segment {
+            self.write(ctx);
+        }
+    }
+
+    #[cold]
+    fn write(&mut self, ctx: &mut Context<'_>) {
+        if self.failure.is_some() {
+            return;
+        }
+        self.make_segment(ctx);
+        while let Some(writer) = &mut self.writer {
+            let (requests, bytes) = ctx.disk_under_way();
+            let is_wanted = writer.buffered() >= FLUSH_BYTES || (self.flush && writer.buffered() > 0);
+            if !is_wanted || requests + 8 > DISK_REQUESTS_MAX || bytes + DISK_PIECE_MAX > DISK_BYTES_MAX {
+                break;
+            }
+            let Some(block) = writer.take(ctx.epoch(), ctx.disk_buffer()) else { break };
+            if !self.unsynced.contains(&block.segment) {
+                self.unsynced.push(block.segment);
+            }
+            self.ask(block.segment, DiskOp::Write { at: block.at, bytes: block.bytes }, Asked::Write, ctx);
+        }
+        self.sync(ctx);
+    }
+
+    /// One segment is there ahead of the one that is written.
+    fn make_segment(&mut self, ctx: &mut Context<'_>) {
+        let Some(writer) = &self.writer else { return };
+        let is_full = self.control.segments.len() >= SEGMENTS_MAX;
+        if !self.making && !is_full && writer.room() < self.control.segment_bytes && ctx.now() >= self.retry_at {
+            self.making = true;
+            let segment = self.control.next;
+            self.control.next += 1;
+            self.ask(segment, DiskOp::Allocate { bytes: self.control.segment_bytes }, Asked::Allocate(segment), ctx);
+        }
+    }
+
+    fn on_made(&mut self, segment: u32, ctx: &mut Context<'_>) {
+        self.making = false;
+        if std::mem::take(&mut self.no_room) {
+            ctx.log(format_args!("the disk has room for the log again"));
+        }
+        self.control.segments.push(segment);
+        self.put_control(ctx);
+        if let Some(writer) = &mut self.writer {
+            writer.add_segment(segment);
+        }
+        self.write(ctx);
+    }
+
+    /// A global checkpoint: everything so far is to be on disk, with a mark behind it.
+    pub fn save(&mut self, save: GcpSave, ctx: &mut Context<'_>) {
+        if self.failure.is_some() || self.writer.is_none() {
+            ctx.send(self.dih(), Kind::GcpSaveRef, |b| save.encode(b));
+            return;
+        }
+        let GcpSave { lineage, generation, epoch, .. } = save;
+        if self.control.complete.is_none() {
+            self.control.complete = Some(epoch);
+            self.put_control(ctx);
+        }
+        self.append(&Entry::Saved { epoch, lineage, generation });
+        (self.dirty, self.flush) = (false, true);
+        self.saves += 1;
+        self.save = Some(Save { save, number: self.saves, control: self.control_token, syncs: None });
+        self.write(ctx);
+    }
+
+    fn sync(&mut self, ctx: &mut Context<'_>) {
+        let Some(writer) = self.writer.as_ref().filter(|w| w.buffered() == 0) else { return };
+        let sequence = writer.sequence();
+        self.flush = false;
+        let Some(save) = self.save.as_mut().filter(|s| s.syncs.is_none()) else { return };
+        let mut segments = std::mem::take(&mut self.unsynced);
+        if planted(Bug::MarkNotSynced) {
+            segments.clear();
+        }
+        save.syncs = Some((sequence, segments.len()));
+        save.control = self.control_token; // the segment of the mark may be new
+        let number = save.number;
+        for segment in segments {
+            self.ask(segment, DiskOp::Sync, Asked::Sync(number), ctx);
+        }
+        self.check_saved(ctx);
+    }
+
+    fn check_saved(&mut self, ctx: &mut Context<'_>) {
+        let written = self.control_written;
+        let is_done = |s: &mut Save| s.syncs.is_some_and(|(_, missing)| missing == 0) && s.control <= written;
+        let Some(Save { save, syncs: Some((sequence, _)), .. }) = self.save.take_if(is_done) else { return };
+        if let Some(writer) = &mut self.writer {
+            writer.synced(sequence);
+        }
+        ctx.send(self.dih(), Kind::GcpSaveConf, |b| save.encode(b));
+    }
+    fn dih(&self) -> BlockRef {
+        BlockRef::new(self.me.node, BlockId::Dih, 0)
+    }
+
+    fn fail(&mut self, reason: &str, ctx: &mut Context<'_>) {
+        if self.failure.is_none() {
+            ctx.probe("ldm: the log cannot be written");
+            ctx.log(format_args!("the log cannot be written: {reason}"));
+            self.failure = Some(reason.to_owned());
+            let qmgr = BlockRef::new(self.me.node, BlockId::Qmgr, BlockRef::CONTROL);
+            ctx.send(qmgr, Kind::DiskFailedRep, |b| b.extend_from_slice(reason.as_bytes()));
+        }
+        if let Some(Save { save, .. }) = self.save.take() {
+            ctx.send(self.dih(), Kind::GcpSaveRef, |b| save.encode(b));
+        }
+    }
+
+    pub fn tick(&mut self, ctx: &mut Context<'_>) {
+        let oldest = self.asked.first_key_value().map(|(_, (_, since))| *since);
+        if oldest.is_some_and(|since| ctx.now().saturating_sub(since) > STALL_NS) {
+            self.fail("the disk has answered nothing for 2 s", ctx);
+        }
+        self.pump(ctx);
+    }
+
+    // ---- what the log is to be
+
+    /// The node is a member: it goes on with what it has restored, or begins a new log. `is_full`: the cluster has nothing that this node has not.
+    fn open(&mut self, cluster: u64, is_full: bool, ctx: &mut Context<'_>) {
+        if !matches!(self.state, State::Restored(_)) {
+            self.useless.append(&mut self.control.segments);
+            self.control.id.cluster = cluster;
+            self.control.void.clear();
+            self.control.complete = is_full.then_some(Epoch(0));
+            self.writer = Some(Writer::new(&self.control));
+            self.put_control(ctx);
+        }
+        self.state = State::Open;
+        self.write(ctx);
+    }
+
+    fn remove_useless(&mut self, ctx: &mut Context<'_>) {
+        while self.control_written == self.control_token
+            && ctx.disk_under_way().0 + 8 <= DISK_REQUESTS_MAX
+            && let Some(segment) = self.useless.pop()
+        {
+            self.ask(segment, DiskOp::Remove, Asked::Remove, ctx);
+        }
+    }
+
+    fn report(&mut self, ctx: &mut Context<'_>) {
+        self.state = State::Found;
+        let qmgr = BlockRef::new(self.me.node, BlockId::Qmgr, BlockRef::CONTROL);
+        ctx.send(qmgr, Kind::RedoFoundRep, |b| encode(&self.found, b));
+    }
+
+    /// Reads on for the newest mark.
+    fn look(&mut self, ctx: &mut Context<'_>) {
+        loop {
+            let State::Looking(reader, first) = &mut self.state else { return };
+            match reader.step() {
+                Step::Read { segment, at, count } => {
+                    return self.ask(segment, DiskOp::Read { at, count }, Asked::Read { segment, at, count }, ctx);
+                }
+                Step::Entry(Entry::Saved { epoch, lineage, generation }) => {
+                    let found = &mut self.found;
+                    (found.saved, found.saved_lineage, found.saved_generation) = (epoch.0, lineage, generation);
+                }
+                Step::Entry(Entry::Restart { restored, begins }) => {
+                    // What was restored had been saved; what is found of it may be in an earlier segment.
+                    self.found.saved = restored.0;
+                    self.found.highest = self.found.highest.max(begins.0);
+                }
+                Step::Entry(_) => {}
+                Step::Damaged(damage) => {
+                    self.found.damage = damage.to_string();
+                    return self.report(ctx);
+                }
+                Step::Ended => {
+                    self.found.highest = self.found.highest.max(reader.highest().0).max(self.found.saved);
+                    if self.found.saved == 0 && *first > 0 {
+                        *first -= 1;
+                        *reader = LogReader::new(&self.control, *first);
+                        continue;
+                    }
+                    return self.report(ctx);
+                }
+            }
+        }
+    }
+
+    /// All that is restored is in memory: what is above is void from now on.
+    fn restored(&mut self, end: &End, order: Restore, ctx: &mut Context<'_>) {
+        let (restored, begins) = (Epoch(order.restored), Epoch(order.begins));
+        let mut writer = Writer::resume(&self.control, end);
+        writer.append(&Entry::Restart { restored, begins });
+        self.writer = Some(writer);
+        self.void(restored, begins, ctx);
+        (self.flush, self.state) = (true, State::Restored(order));
+        self.write(ctx);
+    }
+    fn void(&mut self, restored: Epoch, begins: Epoch, ctx: &mut Context<'_>) {
+        let from = Epoch(restored.0 + 1);
+        self.control.void.retain(|(known, _)| *known < from);
+        self.control.void.push((from, begins));
+        self.put_control(ctx);
+    }
+    fn check_restored(&mut self, ctx: &mut Context<'_>) {
+        if let State::Restored(order) = &self.state
+            && self.control_written == self.control_token
+        {
+            let conf = Restore { instance: self.me.instance.into(), ..order.clone() };
+            ctx.send(BlockRef::new(self.me.node, BlockId::Qmgr, BlockRef::CONTROL), Kind::RestoreConf, |b| {
+                encode(&conf, b)
+            });
+        }
+    }
+}
+
+impl LocalDataManager {
+    /// At the first tick of the process.
+    pub(super) fn begin_redo(&mut self, ctx: &mut Context<'_>) {
+        let Some(redo) = self.redo.as_mut().filter(|redo| !redo.has_begun) else { return };
+        redo.has_begun = true;
+        match redo.state {
+            State::Looking(..) => redo.look(ctx),
+            _ => redo.report(ctx),
+        }
+    }
+
+    /// A view has come, the first one of this process.
+    pub(super) fn open_redo(&mut self, view: &View, ctx: &mut Context<'_>) {
+        let is_full = view.state(self.me.node) == NodeState::Up;
+        if let Some(redo) = &mut self.redo {
+            redo.open(view.cluster, is_full, ctx);
+        }
+    }
+
+    pub(super) fn on_save_req(&mut self, save: GcpSave, ctx: &mut Context<'_>) {
+        let is_current = self.view.point() == (save.lineage, save.generation);
+        match self.redo.as_mut().filter(|_| is_current) {
+            Some(redo) => redo.save(save, ctx),
+            None => jam!(ctx), // of a view that is not here yet, or not any more: it comes again, or never
+        }
+    }
+
+    /// From QMGR: everything up to an epoch is to be in memory, and nothing above it.
+    pub(super) fn on_restore_req(&mut self, order: Restore, ctx: &mut Context<'_>) {
+        self.seed_rows(ctx);
+        let Some(redo) = self.redo.as_mut().filter(|_| self.view.generation == 0) else { return };
+        match &mut redo.state {
+            State::Restored(known) if known.restored == order.restored => {
+                *known = order.clone();
+                redo.void(Epoch(order.restored), Epoch(order.begins), ctx);
+                redo.append(&Entry::Restart { restored: Epoch(order.restored), begins: Epoch(order.begins) });
+            }
+            State::Found => {
+                ctx.log(format_args!(
+                    "reads its log of {} segments up to epoch {}",
+                    redo.control.segments.len(),
+                    order.restored
+                ));
+                let replay = Replay::new(Epoch(order.restored), redo.control.void.clone());
+                redo.state = State::Reading(LogReader::new(&redo.control, 0), Box::new(replay), order);
+                self.read_log(ctx);
+            }
+            _ => jam!(ctx),
+        }
+    }
+
+    /// Applies what has been read, and reads on.
+    fn read_log(&mut self, ctx: &mut Context<'_>) {
+        let Some(redo) = &mut self.redo else { return };
+        let State::Reading(mut reader, mut replay, order) = std::mem::replace(&mut redo.state, State::Found) else {
+            return;
+        };
+        let outcome = loop {
+            match reader.step() {
+                Step::Entry(Entry::Saved { epoch, .. })
+                    if planted(Bug::ReplayStopsEarly) && epoch.0 + 2 > order.restored =>
+                {
+                    break Ok(());
+                }
+                Step::Entry(entry) => {
+                    if let Err(reason) = self.replay(&mut replay, &entry) {
+                        break Err(reason);
+                    }
+                }
+                Step::Read { segment, at, count } => {
+                    let Some(redo) = &mut self.redo else { return };
+                    redo.state = State::Reading(reader, replay, order);
+                    return redo.ask(segment, DiskOp::Read { at, count }, Asked::Read { segment, at, count }, ctx);
+                }
+                Step::Ended => break Ok(()),
+                Step::Damaged(damage) => break Err(damage.to_string()),
+            }
+        };
+        match outcome {
+            Ok(()) => {
+                ctx.log(format_args!(
+                    "has applied {} changes of rows from {} blocks of its log",
+                    replay.rows,
+                    reader.blocks()
+                ));
+                replay.commits.iter().for_each(|trans| self.outcomes.record(*trans, ctx.now()));
+                let Some(redo) = &mut self.redo else { return };
+                redo.restored(&reader.end(), order, ctx);
+            }
+            Err(reason) => {
+                let refusal = Restore { reason, instance: self.me.instance.into(), ..order };
+                let qmgr = BlockRef::new(self.me.node, BlockId::Qmgr, BlockRef::CONTROL);
+                ctx.send(qmgr, Kind::RestoreRef, |b| encode(&refusal, b));
+            }
+        }
+    }
+
+    pub(super) fn on_disk_conf(&mut self, conf: &DiskConf<'_>, ctx: &mut Context<'_>) {
+        let Some(redo) = &mut self.redo else { return };
+        let Some((asked, _)) = redo.asked.remove(&conf.token) else { return };
+        match asked {
+            Asked::Write => redo.write(ctx),
+            Asked::Sync(number) => {
+                if let Some(Save { syncs: Some((_, missing)), .. }) = redo.save.as_mut().filter(|s| s.number == number)
+                {
+                    *missing -= 1;
+                }
+                redo.check_saved(ctx);
+            }
+            Asked::Allocate(segment) => redo.on_made(segment, ctx),
+            Asked::Remove => redo.remove_useless(ctx),
+            Asked::Read { segment, at, count } => match &mut redo.state {
+                State::Looking(reader, _) => {
+                    reader.feed(segment, at, count, conf.bytes);
+                    redo.look(ctx);
+                }
+                State::Reading(reader, ..) => {
+                    reader.feed(segment, at, count, conf.bytes);
+                    self.read_log(ctx);
+                }
+                _ => jam!(ctx),
+            },
+        }
+    }
+
+    pub(super) fn on_disk_ref(&mut self, refusal: &DiskRef, ctx: &mut Context<'_>) {
+        let Some(redo) = &mut self.redo else { return };
+        let Some((asked, _)) = redo.asked.remove(&refusal.token) else { return };
+        match asked {
+            Asked::Write | Asked::Sync(_) => redo.fail(&refusal.reason, ctx),
+            Asked::Allocate(_) => {
+                (redo.making, redo.retry_at) = (false, ctx.now() + RETRY_NS);
+                if !std::mem::replace(&mut redo.no_room, true) {
+                    ctx.probe("ldm: no room for the log");
+                    ctx.log(format_args!(
+                        "no further segment of the log can be made, changes will be refused: {}",
+                        refusal.reason
+                    ));
+                }
+            }
+            Asked::Read { .. } => {
+                let damage = format!("it cannot be read: {}", refusal.reason);
+                match std::mem::replace(&mut redo.state, State::Found) {
+                    State::Reading(.., order) => {
+                        let refusal = Restore { reason: damage, instance: self.me.instance.into(), ..order };
+                        let qmgr = BlockRef::new(self.me.node, BlockId::Qmgr, BlockRef::CONTROL);
+                        ctx.send(qmgr, Kind::RestoreRef, |b| encode(&refusal, b));
+                    }
+                    State::Looking(..) => {
+                        redo.found.damage = damage;
+                        redo.report(ctx);
+                    }
+                    other => redo.state = other,
+                }
+            }
+            Asked::Remove => {}
+        }
+    }
+
+    /// The control file is written, or could not be.
+    pub(super) fn on_control(&mut self, done: &FileDone, is_written: bool, ctx: &mut Context<'_>) {
+        let Some(redo) = &mut self.redo else { return };
+        if is_written {
+            redo.control_written = redo.control_written.max(done.token);
+            redo.check_saved(ctx);
+            redo.check_restored(ctx);
+            redo.remove_useless(ctx);
+        } else if done.token == redo.control_token {
+            redo.fail(&done.reason, ctx);
+        }
+    }
+}

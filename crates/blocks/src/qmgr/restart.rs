@@ -1,0 +1,434 @@
+//! System restart: the first view of a cluster that begins again with what is on the disks. `apus_signal::restart` has the messages.
+//!
+//! ```text
+//! process: Reading (its LDMs their logs) --all have said--> Holding: asks to join, with what it holds
+//!          Holding --RestoreReq--> Restoring: dictionary, then the logs up to R --> Restored --first view--> member
+//! founder: all that are needed are there --> RestoreReq to the usable ones --RestoreConf of all--> first view of a new lineage
+//! ```
+//!
+//! **Who is needed.** Every full member of the newest view that anybody here knows. That is enough: a view that followed was accepted by a full member
+//! of this one, which knows it, unless no global checkpoint was made in it, and then nothing was acknowledged as durable in it. Who is missing is
+//! waited for by name. Nobody founds an empty cluster beside data, unless the management nodes were told to (`--found-again`).
+//!
+//! **Who is usable.** A needed node whose logs are complete and undamaged, as long as one of each node group is. The others join empty, afterwards.
+//!
+//! **Which epoch.** The least that a usable node has saved. A log that begins above it (its node became a full member later than that) makes its node
+//! unusable for this start.
+//!
+//! **What dies with whom.** A founder or a participant that dies ends the attempt: the others go on asking, and the next founder names the
+//! same epoch, for what was given up is void on the disks of those that had restored. A process that has restored another epoch than is asked for
+//! starts again. Nothing on a disk is changed before the first new commit but the mark that voids what is above the restored epoch.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use apus_kernel::{Context, jam};
+use apus_signal::{
+    BlockId, BlockRef, Kind,
+    mgmt::ClusterConfig,
+    qmgr::{Holding, encode},
+    restart::{RedoFound, Restore},
+    view::{NodeState, View},
+};
+use apus_types::{
+    NodeId,
+    planted::{Bug, planted},
+};
+
+use crate::NodeConfig;
+
+use super::{LINEAGE_STEP, Membership, Phase, arbiter, layout, layout::Candidate};
+
+/// New epochs begin so far above every epoch that is on a disk.
+const EPOCH_GAP: u64 = 1 << 16;
+
+#[derive(Default)]
+pub(super) struct Restart {
+    /// The node has a disk for its logs.
+    pub(super) has_disk: bool,
+    /// Version of the dictionary on it.
+    pub(super) dictionary: u64,
+    /// The newest view that the file of views knows, whatever the machine's boot.
+    pub(super) view: Option<View>,
+    found: BTreeMap<u32, RedoFound>,
+    /// What other starting nodes hold, and their incarnations.
+    others: BTreeMap<NodeId, (u64, Holding)>,
+    /// As founder.
+    plan: Option<Plan>,
+    /// As participant.
+    work: Option<Work>,
+}
+
+struct Plan {
+    order: Restore,
+    view: View,
+    waiting: BTreeSet<NodeId>,
+}
+
+struct Work {
+    order: Restore,
+    founder: NodeId,
+    /// LDMs that have not restored; `None`: the dictionary comes first.
+    missing: Option<BTreeSet<u32>>,
+}
+
+/// What a start from disks would be made of, or why there is none.
+#[derive(Debug, PartialEq, Eq)]
+enum Outlook {
+    Waits(String),
+    Ready { usable: BTreeSet<NodeId>, restored: u64, begins: u64, dictionary_from: NodeId, dictionary: u64 },
+}
+
+fn names(nodes: &[NodeId]) -> String {
+    let names: Vec<String> = nodes.iter().map(NodeId::to_string).collect();
+    format!("data node{} {}", if nodes.len() == 1 { "" } else { "s" }, names.join(", "))
+}
+
+/// Decides from what the nodes that are here hold; `newest` is the newest view that any of them knows.
+fn outlook(newest: &View, holdings: &BTreeMap<NodeId, Holding>) -> Outlook {
+    let full = || newest.nodes.iter().filter(|n| n.state() == NodeState::Up);
+    let missing: Vec<NodeId> = full().map(|n| n.node()).filter(|n| !holdings.contains_key(n)).collect();
+    if !missing.is_empty() {
+        return Outlook::Waits(format!(
+            "the cluster's data is on disk, and it starts when all have come that were full members when it ended (view {}): waits for {}",
+            newest.generation,
+            names(&missing)
+        ));
+    }
+    let mut usable: BTreeSet<NodeId> =
+        full().map(|n| n.node()).filter(|n| holdings[n].complete && holdings[n].damage.is_empty()).collect();
+    let restored = loop {
+        let saved = usable.iter().map(|n| holdings[n].saved);
+        let epoch = if planted(Bug::EpochOfOneNode) { saved.max() } else { saved.min() }.unwrap_or(0);
+        let before = usable.len();
+        usable.retain(|n| holdings[n].complete_from <= epoch);
+        if usable.len() == before {
+            break epoch;
+        }
+    };
+    let lacking: BTreeSet<u32> =
+        full().map(|n| n.group).filter(|g| full().all(|n| n.group != *g || !usable.contains(&n.node()))).collect();
+    if !lacking.is_empty() {
+        let why: Vec<String> = full()
+            .filter(|n| lacking.contains(&n.group))
+            .map(|n| {
+                let holding = &holdings[&n.node()];
+                let why =
+                    if holding.damage.is_empty() { "was not filled when the cluster ended" } else { &holding.damage };
+                format!("data node {}: {why}", n.id)
+            })
+            .collect();
+        return Outlook::Waits(format!("no node of group {lacking:?} has its data: {}", why.join("; ")));
+    }
+    let highest = holdings.values().map(|h| h.highest.max(h.saved)).max().unwrap_or(0);
+    let newest_dictionary = usable.iter().max_by_key(|n| (holdings[n].dictionary, std::cmp::Reverse(**n)));
+    let dictionary_from = newest_dictionary.copied().unwrap_or(NodeId(0));
+    let dictionary = holdings.get(&dictionary_from).map_or(0, |h| h.dictionary);
+    Outlook::Ready { usable, restored, begins: highest + EPOCH_GAP, dictionary_from, dictionary }
+}
+
+impl Restart {
+    pub(super) fn new(config: &NodeConfig) -> Restart {
+        let view = config.kept.as_ref().and_then(|kept| kept.found.as_ref()).and_then(|a| a.committed.clone());
+        let dictionary = config.disk.as_ref().map_or(0, |disk| disk.dictionary_version());
+        Restart { has_disk: config.disk.is_some(), dictionary, view, ..Restart::default() }
+    }
+}
+
+impl Membership {
+    /// From an LDM of this node.
+    pub(super) fn on_redo_found(&mut self, found: RedoFound, ctx: &mut Context<'_>) {
+        if !found.damage.is_empty() {
+            ctx.log(format_args!("the log of worker {}: {}", found.instance, found.damage));
+        }
+        self.restart.found.insert(found.instance, found);
+        if self.has_looked() && self.phase == Phase::Starting {
+            self.ask_to_join(ctx);
+        }
+    }
+
+    /// A log of this node cannot be written: it goes if the others hold what it holds, and otherwise refuses changes.
+    pub(super) fn on_disk_failed(&mut self, reason: &str, ctx: &mut Context<'_>) {
+        if self.phase != Phase::Member {
+            return jam!(ctx);
+        }
+        match self.spared_by_others(ctx.now()) {
+            Ok(()) => {
+                self.phase = Phase::Stopped;
+                self.renew_lease(ctx);
+                ctx.stop_node(&format!("its disk has failed ({reason}), and the others go on without it"));
+            }
+            Err(why) => ctx.log(format_args!("stays, and refuses changes: its disk has failed, and {why}")),
+        }
+    }
+
+    /// It is known what this node holds.
+    pub(super) fn has_looked(&self) -> bool {
+        !self.restart.has_disk || self.restart.found.len() == usize::from(self.instances)
+    }
+
+    /// What this node has on its disk; `None`: nothing of any cluster.
+    pub(super) fn holding(&self) -> Option<Holding> {
+        let found = || self.restart.found.values();
+        if !self.restart.has_disk || !found().any(|f| f.exists) {
+            return None;
+        }
+        let point = self.restart.view.as_ref().map(View::point);
+        let damage = match found().find(|f| !f.damage.is_empty()) {
+            Some(damaged) => damaged.damage.clone(),
+            None if point.is_none() => "the file of views is missing or damaged".to_owned(),
+            None if found().any(|f| Some((f.saved_lineage, f.saved_generation)) > point) => {
+                "the file of views is older than the logs".to_owned()
+            }
+            None if found().any(|f| !f.exists) => "the log of a worker is missing".to_owned(),
+            None => String::new(),
+        };
+        Some(Holding {
+            view: self.restart.view.clone(),
+            saved: found().map(|f| f.saved).min().unwrap_or(0),
+            complete: found().all(|f| f.complete),
+            complete_from: found().map(|f| f.complete_from).max().unwrap_or(0),
+            highest: found().map(|f| f.highest).max().unwrap_or(0),
+            dictionary: self.restart.dictionary,
+            damage,
+        })
+    }
+
+    /// Another starting node.
+    pub(super) fn note_holding(&mut self, from: NodeId, incarnation: u64, holding: Option<Holding>) {
+        match holding.filter(|h| h.view.as_ref().is_none_or(View::check)) {
+            Some(holding) => self.restart.others.insert(from, (incarnation, holding)),
+            None => self.restart.others.remove(&from),
+        };
+    }
+
+    /// Somebody here has data of an earlier cluster, and no operator has given it up: there is no other first start than one from the disks.
+    pub(super) fn must_restart(&self, candidates: &BTreeMap<NodeId, Candidate>, config: &ClusterConfig) -> bool {
+        let holdings = self.holdings(candidates);
+        let founded = holdings.values().filter_map(|h| h.view.as_ref()).map(|v| v.lineage).max();
+        founded.is_some_and(|lineage| !config.may_found_after(lineage.max(self.keeper.founded)))
+    }
+
+    /// Of the nodes that can be counted on.
+    fn holdings(&self, candidates: &BTreeMap<NodeId, Candidate>) -> BTreeMap<NodeId, Holding> {
+        let is_here = |(n, (incarnation, _)): &(&NodeId, &(u64, Holding))| {
+            candidates.get(n).is_some_and(|c| c.incarnation == *incarnation)
+        };
+        let others = self.restart.others.iter().filter(is_here).map(|(n, (_, h))| (*n, h.clone()));
+        others.chain(self.holding().map(|h| (self.me, h))).collect()
+    }
+
+    /// Starts the cluster from the disks if everybody who is needed is there and this node is to lead it.
+    pub(super) fn try_restart(
+        &mut self,
+        candidates: &BTreeMap<NodeId, Candidate>,
+        config: &ClusterConfig,
+        ctx: &mut Context<'_>,
+    ) {
+        let holdings = self.holdings(candidates);
+        let views = holdings.values().filter_map(|h| h.view.as_ref());
+        let Some(newest) = views.max_by_key(|v| v.point()).cloned() else { return };
+        let reason = if newest.cluster != config.cluster {
+            format!("the data on disk is of cluster {:x}, the configuration of {:x}", newest.cluster, config.cluster)
+        } else if (newest.instances, newest.chains.len()) != (config.instances, config.partitions as usize) {
+            format!(
+                "the data on disk is in {} partitions of {} workers, the configuration says {} of {}",
+                newest.chains.len(),
+                newest.instances,
+                config.partitions,
+                config.instances
+            )
+        } else {
+            String::new()
+        };
+        let outlook = if reason.is_empty() { outlook(&newest, &holdings) } else { Outlook::Waits(reason) };
+        let (usable, order) = match outlook {
+            Outlook::Waits(reason) => return self.state(None, &reason, ctx),
+            Outlook::Ready { usable, restored, begins, dictionary_from, dictionary } => {
+                let order = Restore {
+                    founder: Some(self.own()),
+                    restored,
+                    begins,
+                    dictionary_from: dictionary_from.0.into(),
+                    dictionary,
+                    ..Restore::default()
+                };
+                (usable, order)
+            }
+        };
+        if usable.first() != Some(&self.me) || self.restart.plan.is_some() {
+            return;
+        }
+        let is_linked = |a: &NodeId| usable.iter().all(|b| a == b || self.starters_are_linked(*a, *b));
+        if !usable.iter().all(is_linked) {
+            return;
+        }
+        let chosen: BTreeMap<NodeId, Candidate> =
+            candidates.iter().filter(|(n, _)| usable.contains(n)).map(|(n, c)| (*n, c.clone())).collect();
+        let arbitrator = arbiter::first_choice(&self.managers.reached(ctx.now()));
+        let lineage = self.incarnation.max(newest.lineage + 1);
+        let Some(first) = layout::first(config, &chosen, arbitrator, lineage) else { return };
+        let view = View {
+            generation: newest.generation + LINEAGE_STEP,
+            silence_ms: newest.silence_ms,
+            eject_slow_ms: newest.eject_slow_ms,
+            durability: newest.durability,
+            ..first
+        };
+        let others = names(&usable.iter().copied().collect::<Vec<_>>());
+        ctx.log(format_args!("starts the cluster from the disks of {others}: epoch {}", order.restored));
+        ctx.probe("qmgr: a system restart begins");
+        for &node in usable.iter().filter(|n| **n != self.me) {
+            self.send(ctx, node, Kind::RestoreReq, &order);
+        }
+        self.restart.plan = Some(Plan { order: order.clone(), view, waiting: usable });
+        self.on_restore_req(self.me, order, ctx);
+    }
+
+    /// The founder wants this node to have everything up to an epoch, and nothing above it.
+    pub(super) fn on_restore_req(&mut self, from: NodeId, order: Restore, ctx: &mut Context<'_>) {
+        if self.phase != Phase::Starting || self.holding().is_none() {
+            return jam!(ctx);
+        }
+        if let Some(work) = &mut self.restart.work {
+            if work.order.restored != order.restored || work.order.dictionary != order.dictionary {
+                self.stop_to_rejoin(ctx, "another epoch is to be restored than the one that this process has read");
+                return;
+            }
+            (work.founder, work.order.founder) = (from, order.founder);
+            if order.begins == work.order.begins {
+                self.check_restored(ctx);
+                return;
+            }
+            work.order = order;
+            work.missing = None;
+        } else {
+            // DICT may have to ask the founder's, and no view says yet who may speak to whom.
+            for (node, link) in &self.links {
+                ctx.accept_from(*node, link.incarnation, true);
+            }
+            self.restart.work = Some(Work { order, founder: from, missing: None });
+        }
+        let Some(work) = &self.restart.work else { return };
+        let dict = BlockRef::new(self.me, BlockId::Dict, 0);
+        ctx.send(dict, Kind::RestoreReq, |b| encode(&work.order, b));
+    }
+
+    /// From DICT or an LDM of this node, or a participant's QMGR.
+    pub(super) fn on_restore_conf(&mut self, from: BlockRef, conf: &Restore, ctx: &mut Context<'_>) {
+        if from.block == BlockId::Qmgr {
+            return self.on_participant_restored(from.node, conf, ctx);
+        }
+        let instances = u32::from(self.instances);
+        let Some(work) = self.restart.work.as_mut().filter(|w| w.order.begins == conf.begins) else { return };
+        match (from.block, &mut work.missing) {
+            (BlockId::Dict, missing @ None) => {
+                *missing = Some((0..instances).collect());
+                for instance in 0..self.instances {
+                    let ldm = BlockRef::new(self.me, BlockId::Ldm, instance);
+                    ctx.send(ldm, Kind::RestoreReq, |b| encode(&work.order, b));
+                }
+            }
+            (_, Some(missing)) => {
+                missing.remove(&conf.instance);
+                self.check_restored(ctx);
+            }
+            _ => jam!(ctx),
+        }
+    }
+
+    fn check_restored(&mut self, ctx: &mut Context<'_>) {
+        let Some(work) = self.restart.work.as_ref().filter(|w| w.missing.as_ref().is_some_and(BTreeSet::is_empty))
+        else {
+            return;
+        };
+        let (founder, order) = (work.founder, work.order.clone());
+        self.send(ctx, founder, Kind::RestoreConf, &order);
+    }
+
+    fn on_participant_restored(&mut self, from: NodeId, conf: &Restore, ctx: &mut Context<'_>) {
+        let Some(plan) = self.restart.plan.as_mut().filter(|p| p.order == *conf) else { return };
+        plan.waiting.remove(&from);
+        if plan.waiting.is_empty()
+            && let Some(plan) = self.restart.plan.take()
+        {
+            ctx.raise_epoch(apus_types::Epoch(plan.order.begins));
+            self.propose(plan.view, ctx);
+        }
+    }
+
+    /// It cannot: for people.
+    pub(super) fn on_restore_ref(&mut self, from: BlockRef, refusal: Restore, ctx: &mut Context<'_>) {
+        if from.block != BlockId::Qmgr {
+            let founder = self.restart.work.as_ref().map(|w| w.founder);
+            ctx.log(format_args!("cannot restore epoch {}: {}", refusal.restored, refusal.reason));
+            if let Some(found) = self.restart.found.get_mut(&refusal.instance) {
+                found.damage.clone_from(&refusal.reason); // the next attempt does without this node
+            }
+            self.restart.work = None;
+            founder.into_iter().for_each(|node| self.send(ctx, node, Kind::RestoreRef, &refusal));
+            self.ask_to_join(ctx);
+        } else if self.restart.plan.take_if(|p| p.order.begins == refusal.begins).is_some() {
+            ctx.log(format_args!("node {} cannot restore: {}", from.node, refusal.reason));
+        }
+    }
+
+    /// A starting node is gone.
+    pub(super) fn restart_lost(&mut self, node: NodeId, ctx: &mut Context<'_>) {
+        self.restart.others.remove(&node);
+        if self.restart.plan.take_if(|p| p.view.is_alive(node)).is_some() {
+            ctx.probe("qmgr: a system restart begins anew");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use apus_signal::view::ViewNode;
+
+    fn view(nodes: &[(u32, u32, NodeState)]) -> View {
+        let node = |&(id, group, state): &(u32, u32, NodeState)| ViewNode {
+            id,
+            group,
+            state: state as i32,
+            ..ViewNode::default()
+        };
+        View { generation: 7, instances: 1, nodes: nodes.iter().map(node).collect(), ..View::default() }
+    }
+    fn holding(saved: u64, complete_from: u64) -> Holding {
+        Holding { saved, complete: true, complete_from, highest: saved + 3, dictionary: saved, ..Holding::default() }
+    }
+    fn ready(outlook: &Outlook) -> (Vec<u16>, u64) {
+        match outlook {
+            Outlook::Ready { usable, restored, .. } => (usable.iter().map(|n| n.0).collect(), *restored),
+            Outlook::Waits(reason) => panic!("{reason}"),
+        }
+    }
+
+    #[test]
+    fn all_full_members_are_waited_for_and_the_least_epoch_is_restored() {
+        let newest = view(&[(1, 0, NodeState::Up), (2, 0, NodeState::Up), (3, 0, NodeState::Down)]);
+        let mut here = BTreeMap::from([(NodeId(1), holding(50, 0))]);
+        assert!(matches!(outlook(&newest, &here), Outlook::Waits(reason) if reason.ends_with("waits for data node 2")));
+        here.insert(NodeId(3), holding(90, 0));
+        assert!(matches!(outlook(&newest, &here), Outlook::Waits(_)), "a removed node is no substitute");
+        here.insert(NodeId(2), holding(40, 0));
+        assert_eq!(ready(&outlook(&newest, &here)), (vec![1, 2], 40));
+        let Outlook::Ready { begins, dictionary_from, .. } = outlook(&newest, &here) else { panic!("it was ready") };
+        assert_eq!((begins, dictionary_from), (93 + EPOCH_GAP, NodeId(1)), "above what anybody has");
+    }
+
+    #[test]
+    fn a_node_that_cannot_show_the_epoch_is_left_out_if_its_group_has_another() {
+        let newest = view(&[(1, 0, NodeState::Up), (2, 0, NodeState::Up)]);
+        let young = BTreeMap::from([(NodeId(1), holding(40, 0)), (NodeId(2), holding(60, 55))]);
+        assert_eq!(ready(&outlook(&newest, &young)), (vec![1], 40));
+        let damaged = Holding { damage: "block 3 is gone".to_owned(), ..holding(40, 0) };
+        let one = BTreeMap::from([(NodeId(1), damaged.clone()), (NodeId(2), holding(60, 55))]);
+        assert_eq!(ready(&outlook(&newest, &one)), (vec![2], 60));
+        let unfilled = Holding { complete: false, ..holding(60, 0) };
+        let none = BTreeMap::from([(NodeId(1), damaged), (NodeId(2), unfilled)]);
+        let Outlook::Waits(reason) = outlook(&newest, &none) else { panic!("nobody has the data") };
+        assert!(reason.contains("block 3 is gone") && reason.contains("node 2: was not filled"), "{reason}");
+    }
+}

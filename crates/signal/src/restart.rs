@@ -1,0 +1,69 @@
+//! System restart: a cluster of which no process is left begins again with what is on the disks.
+//!
+//! ```text
+//! LDM --RedoFoundRep--> QMGR of its node                        what its log holds, read back from its end
+//! starting node --JoinReq(Holding)--> every node it is linked to
+//! the lowest id of those that hold the newest view: everybody who is needed is there
+//!    --RestoreReq(R, N)--> QMGR of each --> DICT, then LDMs of its node --> back --RestoreConf-->
+//!    all of them: first view of a new lineage
+//! ```
+//!
+//! *Who is needed*: every full member of the newest view that anybody's files know. *R*, the epoch that is restored, is the least that one of
+//! them has saved: each has everything up to its own. A member whose log is not complete, or is damaged, is not needed where its node group has
+//! another one; it joins afterwards, empty. *N* is above every epoch on any disk: what lies between `R` and `N` is void in every log before the first new
+//! commit, so a suffix that was given up never comes back.
+
+use prost::Message;
+
+use crate::qmgr::Incarnation;
+
+/// `RedoFoundRep` (LDM to QMGR).
+#[derive(Clone, PartialEq, Message)]
+pub struct RedoFound {
+    #[prost(uint32, tag = "1")]
+    pub instance: u32,
+    /// There is a log of an earlier process.
+    #[prost(bool, tag = "2")]
+    pub exists: bool,
+    /// Of its newest mark; 0: it has none.
+    #[prost(uint64, tag = "3")]
+    pub saved: u64,
+    /// Point of the view of that mark.
+    #[prost(fixed64, tag = "4")]
+    pub saved_lineage: u64,
+    #[prost(uint64, tag = "5")]
+    pub saved_generation: u64,
+    #[prost(bool, tag = "6")]
+    pub complete: bool,
+    #[prost(uint64, tag = "7")]
+    pub complete_from: u64,
+    #[prost(uint64, tag = "8")]
+    pub highest: u64,
+    /// For people; empty: sound as far as it was read.
+    #[prost(string, tag = "9")]
+    pub damage: String,
+}
+
+/// `RestoreReq` (founder's QMGR to QMGR; QMGR to the DICT and LDMs of its node), and what `RestoreConf` and `RestoreRef` repeat.
+#[derive(Clone, PartialEq, Message)]
+pub struct Restore {
+    #[prost(message, optional, tag = "1")]
+    pub founder: Option<Incarnation>,
+    /// The epoch that is restored.
+    #[prost(uint64, tag = "2")]
+    pub restored: u64,
+    /// Where new epochs begin.
+    #[prost(uint64, tag = "3")]
+    pub begins: u64,
+    /// The node with the newest dictionary.
+    #[prost(uint32, tag = "4")]
+    pub dictionary_from: u32,
+    #[prost(uint64, tag = "5")]
+    pub dictionary: u64,
+    /// `RestoreRef`, for people.
+    #[prost(string, tag = "6")]
+    pub reason: String,
+    /// Inside a node: who answers.
+    #[prost(uint32, tag = "7")]
+    pub instance: u32,
+}
