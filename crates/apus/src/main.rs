@@ -7,6 +7,7 @@ mod cluster;
 mod data;
 mod dev;
 mod discover;
+mod inspect;
 mod mgmt;
 mod secret;
 mod sim;
@@ -37,6 +38,8 @@ enum Verb {
     Bench(bench::BenchArgs),
     /// Judge a history of list transactions (Jepsen's EDN) by an isolation level
     CheckHistory(check_history::CheckHistoryArgs),
+    /// Print files of a data directory, without a cluster, and say what is wrong with them
+    Inspect(inspect::InspectArgs),
     /// Run whole clusters in the deterministic simulator, with faults
     Sim(sim::SimArgs),
     /// Run a management node
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
         Verb::Cluster(args) => cluster::run(args),
         Verb::Bench(args) => bench::run(args),
         Verb::CheckHistory(args) => check_history::run(&args),
+        Verb::Inspect(args) => inspect::run(&args),
         Verb::Sim(args) => sim::run(&args),
         Verb::Mgmt(args) => mgmt::run(&args),
         Verb::Data(args) => data::run(args),

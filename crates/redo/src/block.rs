@@ -104,6 +104,9 @@ impl Header {
             _ => return Err(NoBlock::Wrong),
         };
         let (sequence, synced, epoch, previous) = (long(16), long(24), Epoch(long(32)), long(40));
+        if sequence == u64::MAX {
+            return Err(NoBlock::Wrong); // none could follow it
+        }
         Ok((Header { kind, payload, sequence, synced, epoch, previous }, sum))
     }
 }

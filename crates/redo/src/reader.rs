@@ -174,7 +174,7 @@ impl Reader {
         if Entry::decode(&self.payload[from..to]).is_err() {
             self.damage("an entry is of a kind that this release does not know".to_owned());
         }
-        match (&self.phase, Entry::decode(&self.payload[from..to])) {
+        match (&self.phase, Entry::decode(self.payload.get(from..to).unwrap_or_default())) {
             (_, Ok(entry)) => Step::Entry(entry),
             (Phase::Damaged(damage), _) => Step::Damaged(damage.clone()),
             _ => Step::Ended,

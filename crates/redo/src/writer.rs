@@ -56,7 +56,8 @@ impl Writer {
     pub fn new(control: &Control) -> Writer {
         Writer::resume(control, &End::default())
     }
-    /// Goes on where a log ends.
+    /// Goes on where a log ends. Nothing of it counts as synced: a process that was killed may have left it in the system's memory alone. So
+    /// whoever goes on has the last segments synced before its first [`Writer::synced`].
     pub fn resume(control: &Control, end: &End) -> Writer {
         Writer {
             id: control.id,
@@ -68,7 +69,7 @@ impl Writer {
             segments: end.segments.iter().copied().collect(),
             at: end.at,
             sequence: end.sequence,
-            synced: end.sequence,
+            synced: 0,
             previous: end.previous,
         }
     }

@@ -48,6 +48,8 @@ const FLUSH_BYTES: usize = 256 << 10;
 pub const BUFFER_MAX: usize = 32 << 20;
 /// While no further segment can be made, one part in so many of the last one is kept for the ends of what was begun.
 const ROOM_PART: u64 = 8;
+/// Newest segments that are synced by the process that goes on with them. More were not written between two marks.
+const RESYNCED: usize = 8;
 /// Most segments of a log: 1 TiB.
 pub const SEGMENTS_MAX: usize = 1 << 14;
 /// A segment that could not be made is asked for again after this time.
@@ -421,6 +423,10 @@ impl Redo {
     fn restored(&mut self, end: &End, order: Restore, ctx: &mut Context<'_>) {
         let (restored, begins) = (Epoch(order.restored), Epoch(order.begins));
         let mut writer = Writer::resume(&self.control, end);
+        // What was read may be in the system's memory alone, if the process that wrote it was killed: the first mark syncs it, too.
+        let segments = &self.control.segments;
+        let to = (segments.len() + 1 - end.segments.len().min(segments.len())).min(segments.len());
+        self.unsynced = segments[to.saturating_sub(RESYNCED)..to].to_vec();
         writer.append(&Entry::Restart { restored, begins });
         self.writer = Some(writer);
         self.void(restored, begins, ctx);

@@ -1,0 +1,350 @@
+//! `apus inspect`: prints any file that Apus writes, without a cluster, and says what is wrong with it.
+//!
+//! A file is known by its content, and by its name where the content does not tell. A segment of a redo log is judged with the control file that
+//! lies beside it, which says whose log it is, and with the segment that the log goes on in.
+
+use std::{
+    fmt::Write as _,
+    fs,
+    io::{self, Read as _, Seek as _, Write as _},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use apus_blocks::qmgr::Acceptor;
+use apus_kernel::{DataFile, DataFileKind};
+use apus_mgmt::kept::Promise;
+use apus_redo::{BLOCK_ALIGN, Control, Entry, Reader, Step};
+use apus_signal::{
+    DecodeError, Reader as Bytes, copy::CopiedRow, dict::Dictionary, file::unseal, ldm::PreparedRow, qmgr::Incarnation,
+    view::View,
+};
+use apus_types::{Chain, Epoch, NodeId, TableId};
+use prost::Message;
+
+#[derive(clap::Args)]
+pub struct InspectArgs {
+    /// Files of a data directory: redo-I-N.log, redo-I.ctl, view, dictionary, arbitrator
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// Name the rows of each entry: table, partition, number, key
+    #[arg(long)]
+    rows: bool,
+    /// One line per file: what it is and whether it is whole
+    #[arg(long, conflicts_with = "rows")]
+    brief: bool,
+}
+
+/// Prints the files; fails if one of them is not as it was written.
+///
+/// # Errors
+/// A file cannot be read.
+pub fn run(args: &InspectArgs) -> Result<ExitCode, String> {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let mut is_whole = true;
+    for path in &args.files {
+        let bytes = read(path)?;
+        let mut report = Report { text: String::new(), rows: args.rows, is_brief: args.brief };
+        let judged = judge(path, &bytes, &mut report);
+        is_whole &= judged.is_ok();
+        let verdict = judged.unwrap_or_else(|what| format!("DAMAGED: {what}"));
+        let printed = writeln!(out, "{}{}: {verdict}", report.text, path.display());
+        if printed.and_then(|()| out.flush()).is_err() {
+            break; // whoever reads has seen enough
+        }
+    }
+    Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    fs::read(path).map_err(|e| format!("cannot read {}: {e}", path.display()))
+}
+
+struct Report {
+    text: String,
+    rows: bool,
+    is_brief: bool,
+}
+
+impl Report {
+    fn line(&mut self, line: std::fmt::Arguments<'_>) {
+        if !self.is_brief {
+            let _ = writeln!(self.text, "{line}");
+        }
+    }
+}
+
+/// Prints what is in it; the last line, or what is wrong.
+fn judge(path: &Path, bytes: &[u8], report: &mut Report) -> Result<String, String> {
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    if let Some(file) = DataFile::parse(&name).filter(|file| file.kind == DataFileKind::Redo) {
+        return segment(path, file, bytes, report);
+    }
+    let kind: &[u8] = match name.as_str() {
+        "view" => b"APUSVIW",
+        "arbitrator" => b"APUSARB",
+        "dictionary" => b"APUSDIC",
+        _ if name.starts_with("redo-") && name.ends_with(".ctl") => b"APUSRDC",
+        _ => bytes.get(..7).unwrap_or_default(),
+    };
+    match kind {
+        b"APUSRDC" => Control::decode(bytes).map(|c| control(&c, report)).map_err(|what| format!("it {what}")),
+        b"APUSVIW" => message(*b"APUSVIW1", bytes).map(|acceptor| view_file(&acceptor, report)),
+        b"APUSARB" => message(*b"APUSARB1", bytes).map(|promise| arbitrator(&promise, report)),
+        b"APUSDIC" => message(*b"APUSDIC1", bytes).map(|dictionary| tables(&dictionary, report)),
+        _ => Err("no file that this Apus writes: neither its name nor its first bytes are known".to_owned()),
+    }
+}
+
+fn message<M: Message + Default>(magic: [u8; 8], bytes: &[u8]) -> Result<M, String> {
+    let body = unseal(magic, bytes).map_err(|what| format!("it {what}"))?;
+    M::decode(body).map_err(|e| format!("it does not decode, though its hash is right: {e}"))
+}
+
+fn list<T>(all: impl IntoIterator<Item = T>, each: impl Fn(T) -> String) -> String {
+    let all: Vec<String> = all.into_iter().map(each).collect();
+    if all.is_empty() { "none".to_owned() } else { all.join(", ") }
+}
+fn log_name(control: &Control) -> String {
+    let id = control.id;
+    format!("redo log {} of node {} in cluster {:x}", id.instance, id.node.0, id.cluster)
+}
+
+// ---- redo
+
+fn control(control: &Control, report: &mut Report) -> String {
+    report.line(format_args!(
+        "segments of {} bytes: {}",
+        control.segment_bytes,
+        list(&control.segments, u32::to_string)
+    ));
+    report.line(format_args!(
+        "complete from {}",
+        control.complete.map_or("no epoch yet".to_owned(), |e| format!("epoch {}", e.0))
+    ));
+    let void = list(&control.void, |(from, to)| format!("{} up to below {}", from.0, to.0));
+    report.line(format_args!("epochs that were given up: {void}"));
+    format!("control file of {}, {} segments; whole", log_name(control), control.segments.len())
+}
+
+fn segment(path: &Path, file: DataFile, bytes: &[u8], report: &mut Report) -> Result<String, String> {
+    let beside = path.with_file_name(Control::file_name(file.instance));
+    let content = read(&beside).map_err(|e| format!("nothing can be said of it without its control file: {e}"))?;
+    let control = Control::decode(&content).map_err(|what| format!("its control file {} {what}", beside.display()))?;
+    let Some(place) = control.segments.iter().position(|number| *number == file.number) else {
+        return Ok(format!("{}; the control file does not list it: nothing in it counts", log_name(&control)));
+    };
+    // With what is behind it: that tells whether its end is missing.
+    let log = Control { segments: control.segments[place..].to_vec(), ..control.clone() };
+    let mut walk = Walk { bytes, at: 0, blocks: 0, entries: 0, epochs: None, rows: Ok(()) };
+    let mut reader = Reader::new(&log, 0);
+    let mut end = 0;
+    let damage = loop {
+        let (mark, entries) = (report.text.len(), walk.entries);
+        match reader.step() {
+            Step::Read { segment, at, count } => {
+                let piece = piece(path, DataFile { number: segment, ..file }, at, count);
+                reader.feed(segment, at, count, &piece);
+            }
+            Step::Entry(entry) => walk.entry(&entry, report),
+            Step::Ended => break None,
+            Step::Damaged(damage) => break Some(damage),
+        }
+        let (index, at) = reader.place();
+        if index > 0 {
+            // The entry, if it was one, is the next segment's.
+            report.text.truncate(mark);
+            walk.entries = entries;
+            break None;
+        }
+        end = at;
+        // Heads of blocks before what is in them.
+        let text = report.text.split_off(mark);
+        walk.blocks_to(end, report);
+        report.text.push_str(&text);
+    };
+    let summary =
+        format!("{}; {}, segment {} of {}", walk.summary(), log_name(&control), place + 1, control.segments.len());
+    if let Some(damage) = damage {
+        return Err(format!("at byte {end}, after epoch {}: {}; {summary}", damage.epoch.0, damage.reason));
+    }
+    walk.rows.clone()?;
+    let rest = &bytes[(end as usize).min(bytes.len())..];
+    if rest.iter().any(|b| *b != 0) {
+        report.line(format_args!("from byte {end} on: what was never synced, {} bytes", rest.len()));
+    }
+    Ok(format!("{summary}; whole"))
+}
+
+/// Of a segment that lies beside this one, or of this; nothing where there is none.
+fn piece(path: &Path, file: DataFile, at: u64, count: u32) -> Vec<u8> {
+    let mut piece = Vec::new();
+    let read = fs::File::open(path.with_file_name(file.to_string())).and_then(|mut file| {
+        file.seek(io::SeekFrom::Start(at))?;
+        file.take(count.into()).read_to_end(&mut piece)
+    });
+    read.map_or(Vec::new(), |_| piece)
+}
+
+/// Through the blocks of a segment, beside the reader that gives its entries.
+struct Walk<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    blocks: u64,
+    entries: u64,
+    epochs: Option<(Epoch, Epoch)>,
+    /// The first entry whose rows do not decode.
+    rows: Result<(), String>,
+}
+
+impl Walk<'_> {
+    fn summary(&self) -> String {
+        let epochs = self.epochs.map_or(String::new(), |(from, to)| format!(", epochs {} to {}", from.0, to.0));
+        format!("{} blocks, {} entries{epochs}", self.blocks, self.entries)
+    }
+    /// Prints the heads of the blocks before this place, which the reader has found whole.
+    fn blocks_to(&mut self, place: u64, report: &mut Report) {
+        while (self.at as u64) < place
+            && let Some(head) = self.bytes.get(self.at..)
+            && let Ok((payload, sequence, synced, epoch)) = head_of(head)
+        {
+            let bytes = (HEAD_BYTES + payload).next_multiple_of(BLOCK_ALIGN);
+            report.line(format_args!(
+                "block {sequence} at byte {}: {bytes} bytes, payload {payload}, epoch {}, synced up to {synced}",
+                self.at, epoch.0
+            ));
+            self.epochs = Some((self.epochs.map_or(epoch, |(from, _)| from), epoch));
+            (self.blocks, self.at) = (self.blocks + 1, self.at + bytes);
+        }
+    }
+    fn entry(&mut self, entry: &Entry<'_>, report: &mut Report) {
+        self.entries += 1;
+        match *entry {
+            Entry::Prepare { trans, chain, savepoint, count, rows } => {
+                let (chain, bytes) = (nodes(chain), rows.len());
+                report.line(format_args!(
+                    "  prepare {trans} chain {chain} savepoint {savepoint}: {count} rows, {bytes} bytes"
+                ));
+                self.prepared(count, rows, report);
+            }
+            Entry::Commit { trans, chain, epoch } => {
+                report.line(format_args!("  commit {trans} chain {} epoch {}", nodes(chain), epoch.0));
+            }
+            Entry::Abort { trans, chain, savepoint } => {
+                report.line(format_args!("  abort {trans} chain {} from savepoint {savepoint}", nodes(chain)));
+            }
+            Entry::Copied { partition, table, count, rows } => {
+                report.line(format_args!(
+                    "  copied: table {table} partition {partition}: {count} rows, {} bytes",
+                    rows.len()
+                ));
+                self.copied(table, count, rows, report);
+            }
+            Entry::Saved { epoch, lineage, generation } => {
+                report.line(format_args!("  saved: epoch {} in view {generation} of founding {lineage}", epoch.0));
+            }
+            Entry::Restart { restored, begins } => {
+                let (restored, begins) = (restored.0, begins.0);
+                report.line(format_args!("  restart: restored up to epoch {restored}, goes on with {begins}"));
+            }
+        }
+    }
+    fn prepared(&mut self, count: u16, rows: &[u8], report: &mut Report) {
+        let mut r = Bytes::new(rows);
+        for _ in 0..count {
+            let Ok(row) = PreparedRow::decode(&mut r) else { return self.bad_rows() };
+            let PreparedRow { partition, table, schema_version, row, key, image } = row;
+            let what = image.map_or("deleted".to_owned(), |image| format!("{} bytes", image.len()));
+            if report.rows {
+                let key = hex(key);
+                report.line(format_args!(
+                    "    table {table} version {schema_version} partition {partition} row {row} key {key}: {what}"
+                ));
+            }
+        }
+    }
+    fn copied(&mut self, table: TableId, count: u16, rows: &[u8], report: &mut Report) {
+        let mut r = Bytes::new(rows);
+        for _ in 0..count {
+            let Ok(CopiedRow { epoch, row, key, image }) = CopiedRow::decode(&mut r) else { return self.bad_rows() };
+            if report.rows {
+                let (key, bytes) = (hex(key), image.len());
+                report.line(format_args!("    table {table} row {row} key {key} epoch {}: {bytes} bytes", epoch.0));
+            }
+        }
+    }
+    fn bad_rows(&mut self) {
+        let what = format!("rows of entry {} do not decode, though its block is whole", self.entries);
+        self.rows = self.rows.clone().and(Err(what));
+    }
+}
+
+/// Of a block's header, as in `apus_redo`.
+const HEAD_BYTES: usize = 64;
+
+/// Payload, sequence, synced, epoch.
+fn head_of(bytes: &[u8]) -> Result<(usize, u64, u64, Epoch), DecodeError> {
+    let mut r = Bytes::new(bytes);
+    r.bytes(8)?;
+    let payload = r.u32()? as usize;
+    r.u32()?;
+    Ok((payload, r.u64()?, r.u64()?, r.epoch()?))
+}
+
+fn nodes(chain: Chain) -> String {
+    list(chain.nodes(), |node: NodeId| node.0.to_string())
+}
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+// ---- small files
+
+fn view(what: &str, view: Option<&View>, report: &mut Report) {
+    let Some(view) = view else { return report.line(format_args!("{what}: none")) };
+    report.line(format_args!(
+        "{what}: generation {} of cluster {:x}, president {}, {} partitions, {} workers",
+        view.generation,
+        view.cluster,
+        view.president,
+        view.chains.len(),
+        view.instances
+    ));
+    for node in &view.nodes {
+        let (id, state, group) = (node.id, node.state(), node.group);
+        report.line(format_args!(
+            "  node {id} group {group} {state:?} incarnation {} {}",
+            node.incarnation, node.address
+        ));
+    }
+}
+
+fn view_file(acceptor: &Acceptor, report: &mut Report) -> String {
+    let Acceptor { node, incarnation, boot, committed, promised, prepared, prepared_ballot, .. } = acceptor;
+    report.line(format_args!("incarnation {incarnation}, machine boot {boot}"));
+    view("committed view", committed.as_ref(), report);
+    report.line(format_args!("promised ballot {promised}"));
+    view(&format!("accepted with ballot {prepared_ballot}"), prepared.as_ref(), report);
+    let generation = committed.as_ref().map_or(0, |view| view.generation);
+    format!("view of data node {node}, generation {generation}; whole")
+}
+
+fn arbitrator(promise: &Promise, report: &mut Report) -> String {
+    let Promise { cluster, node, identity, lineage, generation, fenced, founded, given_up, .. } = promise;
+    report.line(format_args!("arbitrator {identity} of cluster {cluster:x}"));
+    let each = |i: &Incarnation| format!("node {} (incarnation {})", i.node, i.incarnation);
+    let fenced = list(fenced, each);
+    report.line(format_args!("from view {generation} of founding {lineage} somebody was let go on without: {fenced}"));
+    report.line(format_args!("newest founding {founded}, newest that was given up {given_up}"));
+    format!("promises of arbitrating node {node}; whole")
+}
+
+fn tables(dictionary: &Dictionary, report: &mut Report) -> String {
+    let Dictionary { version, databases, tables, .. } = dictionary;
+    databases.iter().for_each(|database| report.line(format_args!("database {}", database.name)));
+    tables.iter().for_each(|table| report.line(format_args!("table {} {}.{}", table.id, table.database, table.name)));
+    format!("dictionary, version {version}, {} databases, {} tables; whole", databases.len(), tables.len())
+}
