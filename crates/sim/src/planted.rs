@@ -30,6 +30,8 @@ pub fn guard(bug: Bug) -> Option<&'static str> {
         // Everybody has it before anybody is told so.
         Bug::AckAfterFirstChain | Bug::PrepareNotAwaited => Some("before its commit"),
         Bug::LeaseWhileSuspended => Some("a lease while the link to a member waits for a connection"),
+        // Who turns a chain relies on TCs: nothing that a client could see comes before that.
+        Bug::SwitchForgetsLocks | Bug::SwitchHoldsNobody => Some("is turned while transaction"),
         _ => None,
     }
 }
