@@ -216,7 +216,7 @@ def table_locks(t, connect):
         b("BEGIN")
         b("UPDATE t SET k = k + 1 WHERE id = 1")
         for statement in ("UPDATE t SET k = 7 WHERE k > 0", "DELETE FROM t WHERE k > 0", "SELECT * FROM t WHERE id = 1 FOR UPDATE",
-                          "UPDATE t SET k = 7 WHERE id = 1", "DELETE FROM t WHERE id = 1", "REPLACE INTO t (id, k) VALUES (1, 7)"):
+                          "UPDATE t SET k = 7 WHERE id = 1", "DELETE FROM t WHERE id = 1"):
             ended = killed(a, connect, statement)
             check_equal(ended, 1317, statement)
         start = time.monotonic()
