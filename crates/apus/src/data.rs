@@ -12,7 +12,7 @@ use apus_blocks::{
     OnDisk,
     dih::LINGER_NS,
     ldm::Slices,
-    qmgr::{Kept, VIEW_FILE},
+    qmgr::{Kept, SYNCED_VIEW_FILE, VIEW_FILE},
 };
 use apus_redo::SEGMENT_BYTES;
 use apus_runtime::{Bound, DataDir, DataNodeConfig, EXIT_STOPPED, Stop};
@@ -106,7 +106,8 @@ pub fn run(args: DataArgs) -> Result<ExitCode, String> {
     if let Some(dir) = &args.data_dir {
         let (files, found) = DataDir::open(dir).map_err(|e| e.to_string())?;
         let boot = apus_runtime::boot_id().map_err(|e| e.to_string())?;
-        let read = Kept::read(found.get(VIEW_FILE).map(Vec::as_slice), node, boot);
+        let content = |name: &str| found.get(name).map(Vec::as_slice);
+        let read = Kept::read(content(VIEW_FILE), content(SYNCED_VIEW_FILE), node, boot);
         kept = Some(read.map_err(|e| format!("{}: {e}", dir.display()))?);
         bound = bound.with_files(files);
         disk = (!args.diskless).then_some(OnDisk { files: found, segment_bytes: SEGMENT_BYTES });

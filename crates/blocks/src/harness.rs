@@ -214,7 +214,7 @@ impl Cluster {
         let node = NodeId(id);
         let content = self.files.get(&node).and_then(|files| files.get(crate::qmgr::VIEW_FILE));
         let boot = self.boots.get(&node).copied().unwrap_or(0).to_string();
-        let kept = crate::qmgr::Kept::read(content.map(Vec::as_slice), node, boot).expect("its own file");
+        let kept = crate::qmgr::Kept::read(content.map(Vec::as_slice), None, node, boot).expect("its own file");
         let kept = self.keeps_views.then_some(kept);
         self.start(node, |who, (incarnation, seen)| {
             let config = NodeConfig {

@@ -45,6 +45,22 @@ pub struct Dictionary {
     pub tables: Vec<TableMessage>,
     #[prost(uint32, tag = "6")]
     pub next_table_id: u32,
+    /// Not for clients: changes that were executed lately, the oldest first.
+    #[prost(message, repeated, tag = "7")]
+    pub executed: Vec<Executed>,
+}
+
+/// A schema change that was executed, for who asks for it again.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub struct Executed {
+    #[prost(fixed64, tag = "1")]
+    pub token: u64,
+    /// Of the dictionary behind it.
+    #[prost(uint64, tag = "2")]
+    pub version: u64,
+    /// The table that it left; 0: none.
+    #[prost(uint32, tag = "3")]
+    pub table: u32,
 }
 
 /// One schema change.

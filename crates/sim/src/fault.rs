@@ -138,10 +138,12 @@ pub enum Then {
     /// Everything is undone. The faults are more than is promised to be lived through: if the cluster is whole again it has all, and if it is not
     /// the run ends.
     Ruin,
+    /// All machines lose power at once, amid what the faults have set off, and are started again: of a cluster with disks nothing is lost.
+    Dark,
 }
 
 impl Then {
-    pub const ALL: &[Then] = &[Then::Heal, Then::Core, Then::Hold, Then::Ruin];
+    pub const ALL: &[Then] = &[Then::Heal, Then::Core, Then::Hold, Then::Ruin, Then::Dark];
     /// The word by which it is written.
     pub fn name(self) -> &'static str {
         match self {
@@ -149,6 +151,7 @@ impl Then {
             Then::Core => "core",
             Then::Hold => "hold",
             Then::Ruin => "ruin",
+            Then::Dark => "dark",
         }
     }
 }

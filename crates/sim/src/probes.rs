@@ -44,6 +44,7 @@ pub const PROBES: &[&str] = &[
     "ldm: row copied as its lock changes hands",
     "ldm: rows on two chains end with the later one",
     "ldm: switchover refused for an old snapshot",
+    "ldm: the control file of a log cannot be written",
     "ldm: the log cannot be written",
     "ldm: wait cancelled after its grant",
     "ldm: wait of a dead coordinator's transaction dropped",

@@ -47,7 +47,9 @@ const WAYS_NODES_MAX: usize = 12;
 
 /// Why the round is not within the promise; `None`: it is.
 pub fn refusal(settings: &Settings, round: &Round) -> Option<String> {
-    let is_promised = round.then == Then::Ruin || are_spoken_for(settings, round) || is_between_groups(settings, round);
+    let is_promised = matches!(round.then, Then::Ruin | Then::Dark)
+        || are_spoken_for(settings, round)
+        || is_between_groups(settings, round);
     if is_promised { None } else { refusal_by_rule(settings, round) }
 }
 

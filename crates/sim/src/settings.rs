@@ -40,6 +40,8 @@ const ORPHANS_ONE_IN: u64 = 3;
 const PARTED_ONE_IN: u64 = 3;
 /// One seed in so many changes the schema.
 const CHURN_ONE_IN: u64 = 3;
+/// Of the seeds whose nodes keep files, one in so many has disks for logs, commits of class `disk`, and machines that all lose power at once.
+const DURABLE_ONE_IN: u64 = 3;
 /// One seed in so many ends with more than is promised to be lived through.
 const RUINS_ONE_IN: u64 = 4;
 
@@ -83,6 +85,10 @@ pub struct Settings {
     pub linger_ns: u64,
     /// Data nodes keep their views in files.
     pub keeps_views: bool,
+    /// They write logs, and commits are of class `disk`.
+    pub durable: bool,
+    /// Bytes of a log's segment.
+    pub segment_bytes: u64,
     pub schedule: Schedule,
 }
 
@@ -122,6 +128,8 @@ impl Settings {
             slice_pause_ns: ends.1,
             linger_ns: LINGERS_NS[(seed / 4 % 4) as usize],
             keeps_views: !seed.is_multiple_of(KEEPS_NOTHING_ONE_IN),
+            durable: false,
+            segment_bytes: 4 << 20,
             schedule: Schedule::default(),
         };
         if settings.workload == Kind::Set {
@@ -173,8 +181,20 @@ impl Settings {
             let is_promised = promise::refusal(&settings, &round).is_none();
             settings.schedule.0.extend(Some(round).filter(|_| is_promised));
         }
+        let mut disks = Random::new(seed ^ 0x6469_736b);
+        // The judges of the others take what was read for what has happened, and a change may be read before it is on disk.
+        let is_judged = matches!(settings.workload, Kind::Bank | Kind::Register | Kind::Unique);
+        if settings.keeps_views && is_judged && disks.one_in(DURABLE_ONE_IN) {
+            settings.durable = true;
+            settings.segment_bytes = [1 << 20, 4 << 20][disks.below(2) as usize];
+            for _ in 0..1 + disks.below(3) {
+                let round = settings.dark(&mut disks);
+                let at = disks.below(settings.schedule.0.len() as u64 + 1) as usize;
+                settings.schedule.0.insert(at, round);
+            }
+        }
         let mut random = Random::new(seed ^ 0x7275_696e);
-        if random.one_in(RUINS_ONE_IN) {
+        if !settings.durable && random.one_in(RUINS_ONE_IN) {
             let round = settings.ruin(&mut random);
             settings.schedule.0.push(round);
         }
@@ -220,6 +240,8 @@ impl Settings {
             ("breath", time_name(self.slice_pause_ns)),
             ("linger", time_name(self.linger_ns)),
             ("files", u8::from(self.keeps_views).to_string()),
+            ("durable", u8::from(self.durable).to_string()),
+            ("segment", self.segment_bytes.to_string()),
         ]
     }
     /// What must be set to come from `other` to this, as [`Settings::set`] reads it; nothing about the schedule.
@@ -265,6 +287,8 @@ impl Settings {
                 "breath" => self.slice_pause_ns = parse_time(value)?,
                 "linger" => self.linger_ns = parse_time(value)?,
                 "files" => self.keeps_views = number()? != 0,
+                "durable" => self.durable = number()? != 0,
+                "segment" => self.segment_bytes = small(1 << 30)?.max(1 << 20),
                 _ => return Err(format!("`{name}` cannot be set")),
             }
         }
@@ -342,6 +366,16 @@ impl Settings {
         let faults = vec![(begin, Fault::Doom { who, point, skip: random.below(12), after, down })];
         let then = if random.one_in(3) { Then::Core } else { Then::Heal };
         Round { faults, end: begin + MS * (400 + random.below(400)), then }
+    }
+    /// Power is lost everywhere, in calm or amid what other faults have set off.
+    fn dark(&self, random: &mut Random) -> Round {
+        let mut at = US * (1 + random.below(100_000));
+        let mut faults = Vec::new();
+        for _ in 0..random.below(3) {
+            faults.push((at, self.fault(random)));
+            at += US * [random.below(3_000), random.below(400_000)][random.below(2) as usize];
+        }
+        Round { faults, end: at + US * random.below(300_000), then: Then::Dark }
     }
     /// Anything, more than is promised to be lived through: what follows hits what the first one sets off.
     fn ruin(&self, random: &mut Random) -> Round {

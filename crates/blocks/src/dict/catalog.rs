@@ -1,14 +1,16 @@
 //! The dictionary as data: databases, tables, and the step that leads from one version to the next.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use apus_signal::{
     DecodeError,
-    dict::{self, DatabaseMessage, SchemaStep},
+    dict::{self, DatabaseMessage, Executed, SchemaStep},
     schema::TableMessage,
 };
 use apus_types::TableSchema;
 use prost::Message;
+
+use super::TOKENS_MAX;
 
 /// Database of the system's own tables.
 pub const SYSTEM_DATABASE: &str = "apus";
@@ -25,11 +27,19 @@ pub struct Catalog {
     pub databases: BTreeMap<String, DatabaseMessage>,
     /// By id; hidden unique-index tables included.
     pub tables: BTreeMap<u32, TableSchema>,
+    /// Changes that were executed, as far as they are remembered.
+    pub executed: VecDeque<Executed>,
 }
 
 impl Default for Catalog {
     fn default() -> Catalog {
-        Catalog { version: 0, next_table_id: FIRST_TABLE_ID, databases: BTreeMap::new(), tables: BTreeMap::new() }
+        Catalog {
+            version: 0,
+            next_table_id: FIRST_TABLE_ID,
+            databases: BTreeMap::new(),
+            tables: BTreeMap::new(),
+            executed: VecDeque::new(),
+        }
     }
 }
 
@@ -65,6 +75,22 @@ impl Catalog {
         Ok(())
     }
 
+    /// The change was executed, and left this table.
+    pub fn note_executed(&mut self, token: u64, table: u32) {
+        if self.executed.len() >= TOKENS_MAX {
+            self.executed.pop_front();
+        }
+        self.executed.push_back(Executed { token, version: self.version, table });
+    }
+    pub fn find_executed(&self, token: u64) -> Option<Executed> {
+        self.executed.iter().find(|done| done.token == token && token != 0).copied()
+    }
+
+    /// For another member, or the file: with what was executed.
+    pub fn to_copy(&self) -> dict::Dictionary {
+        dict::Dictionary { executed: self.executed.iter().copied().collect(), ..self.to_message(0) }
+    }
+    /// For clients.
     pub fn to_message(&self, request: u64) -> dict::Dictionary {
         dict::Dictionary {
             request,
@@ -73,6 +99,7 @@ impl Catalog {
             databases: self.databases.values().cloned().collect(),
             tables: self.tables.values().map(TableMessage::from).collect(),
             next_table_id: self.next_table_id,
+            executed: Vec::new(),
         }
     }
 
@@ -85,6 +112,7 @@ impl Catalog {
             next_table_id: message.next_table_id.max(FIRST_TABLE_ID),
             databases: message.databases.iter().map(|d| (d.name.clone(), d.clone())).collect(),
             tables: tables.into_iter().map(|t| (t.id.0, t)).collect(),
+            executed: message.executed.iter().copied().take(TOKENS_MAX).collect(),
         })
     }
 

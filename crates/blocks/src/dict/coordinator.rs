@@ -176,8 +176,9 @@ impl Dictionary {
 
     /// A change that was made already gets its answer again.
     fn answer_executed(&mut self, token: u64, to: BlockRef, request: u64, ctx: &mut Context<'_>) -> bool {
-        let Some((version, table)) = self.participant.executed(token) else { return false };
-        let table = self.catalog.tables.get(&table).map(TableMessage::from);
+        let Some(done) = self.catalog.find_executed(token) else { return false };
+        let version = done.version;
+        let table = self.catalog.tables.get(&done.table).map(TableMessage::from);
         let conf = SchemaConf { request, version, table };
         ctx.send(to, Kind::SchemaConf, |b| encode(&conf, b));
         true
@@ -269,7 +270,7 @@ impl Dictionary {
     fn serve_copies(&mut self, ctx: &mut Context<'_>) {
         while let Some(joiner) = self.coordinator.copies.pop_front() {
             self.coordinator.locks.insert(joiner.node, ctx.now() + JOIN_LOCK_NS);
-            ctx.send(joiner, Kind::DictCopyConf, |b| encode(&self.catalog.to_message(0), b));
+            ctx.send(joiner, Kind::DictCopyConf, |b| encode(&self.catalog.to_copy(), b));
         }
     }
 }

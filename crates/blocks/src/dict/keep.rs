@@ -4,7 +4,8 @@
 //! committed it; so a change that was acknowledged is on every disk. Rows of a table are in a log only after its definition is known here, and a global
 //! checkpoint asks for the file first (`KeepReq`), so of whatever a log restores, the newest dictionary of all nodes knows the table.
 //!
-//! A change that was under way when the power went is there or not, as the newest file says; its rows, if any, come with it.
+//! A change that was under way when the power went is there or not, as the newest file says; its rows, if any, come with it. The file holds the tokens of what
+//! was executed, too: a client that asks again hears that, and nothing is executed twice.
 //!
 //! A file that cannot be written: the change waits, and is tried again every [`RETRY_NS`]; further changes are refused (`DiskFailed`).
 
@@ -79,7 +80,7 @@ impl Dictionary {
             return;
         }
         self.keeper.token += 1;
-        let content = seal(MAGIC, &self.catalog.to_message(0).encode_to_vec());
+        let content = seal(MAGIC, &self.catalog.to_copy().encode_to_vec());
         ctx.write_file(FILE, content, true, self.keeper.token);
     }
 
@@ -148,7 +149,7 @@ impl Dictionary {
     /// Another starting node has an older dictionary than this one found.
     pub(super) fn on_copy_req_before(&self, from: BlockRef, _req: DictReadReq, ctx: &mut Context<'_>) {
         if let Some(found) = self.keeper.found.as_ref().filter(|c| self.view.is_none() && c.version > 0) {
-            ctx.send(from, Kind::DictCopyConf, |b| encode(&found.to_message(0), b));
+            ctx.send(from, Kind::DictCopyConf, |b| encode(&found.to_copy(), b));
         }
     }
 

@@ -1,7 +1,5 @@
 //! A member's part in a schema transaction, and a joining node's copy of the dictionary.
 
-use std::collections::VecDeque;
-
 use apus_kernel::{Context, jam};
 use apus_signal::{
     BlockId, BlockRef, DecodeError, Kind,
@@ -12,7 +10,7 @@ use apus_signal::{
 };
 use apus_types::{ErrorCode, NodeId, TableSchema};
 
-use super::{COPY_RETRY_NS, Catalog, Dictionary, TOKENS_MAX};
+use super::{COPY_RETRY_NS, Catalog, Dictionary};
 
 struct Prepared {
     step: SchemaStep,
@@ -39,8 +37,6 @@ pub(super) struct Participant {
     prepared: Option<Prepared>,
     /// Committed last.
     last: Option<SchemaStep>,
-    /// Executed tokens with their version and the table left.
-    done: VecDeque<(u64, u64, u32)>,
     copying: Option<Copying>,
     orders: u64,
 }
@@ -58,9 +54,6 @@ impl Participant {
         if let Some(copying) = &mut self.copying {
             (copying.order, copying.waiting) = (order, waiting);
         }
-    }
-    pub(super) fn executed(&self, token: u64) -> Option<(u64, u32)> {
-        self.done.iter().find(|d| d.0 == token && token != 0).map(|d| (d.1, d.2))
     }
 }
 
@@ -193,11 +186,7 @@ impl Dictionary {
             self.catalog.apply(step)?;
             let drops: Vec<TableOrd> = step.drop_tables.iter().map(|&id| Self::drop_order(id)).collect();
             self.order_tables(&drops, ctx);
-            if self.participant.done.len() >= TOKENS_MAX {
-                self.participant.done.pop_front();
-            }
-            let table = step_table(step).map_or(0, |t| t.id);
-            self.participant.done.push_back((step.token, step.version, table));
+            self.catalog.note_executed(step.token, step_table(step).map_or(0, |t| t.id));
             self.participant.last = Some(step.clone());
             self.put_file(ctx);
             self.announce(ctx);

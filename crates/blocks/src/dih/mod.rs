@@ -134,7 +134,7 @@ impl Block for Distribution {
             Kind::GcpSaveConf => self.on_save_answer(envelope.from, GcpSave::decode(body)?, true, ctx),
             Kind::GcpSaveRef => self.on_save_answer(envelope.from, GcpSave::decode(body)?, false, ctx),
             Kind::GcpHurryOrd => self.on_hurry(envelope.from, GcpHurry::decode(body)?, ctx),
-            Kind::KeepConf => self.on_kept(Keep::decode(body)?, ctx),
+            Kind::KeepConf => self.on_kept(envelope.from.block, Keep::decode(body)?, ctx),
             Kind::SnapshotReq if envelope.from.node.is_client() => {
                 self.on_snapshot_req(envelope.from, SnapshotReq::decode(body)?, ctx);
             }

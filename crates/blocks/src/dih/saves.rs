@@ -71,7 +71,7 @@ struct Taking {
 
 #[derive(Debug)]
 enum Step {
-    Keeping { question: u64, missing: u8, dictionary: u64 },
+    Keeping { question: u64, view: bool, dictionary: bool, version: u64 },
     Logging { missing: u8 },
     Done,
 }
@@ -214,36 +214,43 @@ impl Distribution {
             return jam!(ctx); // of an older view, or of one that is still to come: then it comes again
         }
         if let Some(taking) = self.saves.taking.as_mut().filter(|t| t.save == save) {
-            if matches!(taking.step, Step::Done) {
-                self.answer_save(ctx);
+            match &taking.step {
+                Step::Done => self.answer_save(ctx),
+                Step::Keeping { question, .. } => Self::ask_to_keep(self.me, *question, ctx), // a file may not have been written
+                Step::Logging { .. } => {}
             }
             return;
         }
         self.saves.questions += 1;
         let dictionary = self.dictionary_version;
         let is_kept = self.saves.kept == Some((save.lineage, save.generation, dictionary));
-        let step = Step::Keeping { question: self.saves.questions, missing: 2, dictionary };
+        let question = self.saves.questions;
+        let step = Step::Keeping { question, view: false, dictionary: false, version: dictionary };
         self.saves.taking = Some(Taking { save, president: from, step, refused: false });
         if is_kept {
             self.log_save(ctx);
             return;
         }
-        let keep = Keep { number: self.saves.questions };
-        for to in [BlockRef::new(self.me, BlockId::Qmgr, BlockRef::CONTROL), BlockRef::new(self.me, BlockId::Dict, 0)] {
-            ctx.send(to, Kind::KeepReq, |b| keep.encode(b));
+        Self::ask_to_keep(self.me, question, ctx);
+    }
+    fn ask_to_keep(me: NodeId, number: u64, ctx: &mut Context<'_>) {
+        for to in [BlockRef::new(me, BlockId::Qmgr, BlockRef::CONTROL), BlockRef::new(me, BlockId::Dict, 0)] {
+            ctx.send(to, Kind::KeepReq, |b| Keep { number }.encode(b));
         }
     }
 
     /// QMGR or DICT has in a synced file what it had when it was asked.
-    pub(super) fn on_kept(&mut self, conf: Keep, ctx: &mut Context<'_>) {
-        let Some(Taking { save, step: Step::Keeping { question, missing, dictionary }, .. }) = &mut self.saves.taking
+    pub(super) fn on_kept(&mut self, from: BlockId, conf: Keep, ctx: &mut Context<'_>) {
+        let Some(Taking { save, step: Step::Keeping { question, view, dictionary, version }, .. }) =
+            &mut self.saves.taking
         else {
             return;
         };
         if *question == conf.number {
-            *missing -= 1;
-            if *missing == 0 {
-                self.saves.kept = Some((save.lineage, save.generation, *dictionary));
+            *view |= from == BlockId::Qmgr;
+            *dictionary |= from == BlockId::Dict;
+            if *view && *dictionary {
+                self.saves.kept = Some((save.lineage, save.generation, *version));
                 self.log_save(ctx);
             }
         }

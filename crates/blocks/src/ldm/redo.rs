@@ -94,11 +94,14 @@ pub(super) struct Redo {
     /// Number of the control file's newest content, and of the one that is on disk.
     control_token: u64,
     control_written: u64,
+    control_retry_at: Option<u64>,
     /// Segments of a log that was given up; they go when the control file does not list them any more.
     useless: Vec<u32>,
     writer: Option<Writer>,
     asked: BTreeMap<u64, (Asked, u64)>,
     tokens: u64,
+    /// When the disk answered last.
+    answered_at: u64,
     making: bool,
     /// There was no room for a segment, and when to try again.
     no_room: bool,
@@ -156,10 +159,12 @@ impl Redo {
             control: of_log,
             control_token: 0,
             control_written: 0,
+            control_retry_at: None,
             useless: Vec::new(),
             writer: None,
             asked: BTreeMap::new(),
             tokens: 0,
+            answered_at: 0,
             making: false,
             no_room: false,
             retry_at: 0,
@@ -346,9 +351,15 @@ impl Redo {
     }
 
     pub fn tick(&mut self, ctx: &mut Context<'_>) {
-        let oldest = self.asked.first_key_value().map(|(_, (_, since))| *since);
+        let oldest = self.asked.first_key_value().map(|(_, (_, since))| (*since).max(self.answered_at));
         if oldest.is_some_and(|since| ctx.now().saturating_sub(since) > STALL_NS) {
             self.fail("the disk has answered nothing for 2 s", ctx);
+        }
+        if self.control_retry_at.take_if(|at| ctx.now() >= *at).is_some() {
+            self.put_control(ctx);
+            if let Some(save) = &mut self.save {
+                save.control = save.control.max(self.control_token);
+            }
         }
         self.pump(ctx);
     }
@@ -551,6 +562,7 @@ impl LocalDataManager {
     pub(super) fn on_disk_conf(&mut self, conf: &DiskConf<'_>, ctx: &mut Context<'_>) {
         let Some(redo) = &mut self.redo else { return };
         let Some((asked, _)) = redo.asked.remove(&conf.token) else { return };
+        redo.answered_at = ctx.now();
         match asked {
             Asked::Write => redo.write(ctx),
             Asked::Sync(number) => {
@@ -579,6 +591,7 @@ impl LocalDataManager {
     pub(super) fn on_disk_ref(&mut self, refusal: &DiskRef, ctx: &mut Context<'_>) {
         let Some(redo) = &mut self.redo else { return };
         let Some((asked, _)) = redo.asked.remove(&refusal.token) else { return };
+        redo.answered_at = ctx.now();
         match asked {
             Asked::Write | Asked::Sync(_) => redo.fail(&refusal.reason, ctx),
             Asked::Allocate(_) => {
@@ -619,7 +632,9 @@ impl LocalDataManager {
             redo.check_restored(ctx);
             redo.remove_useless(ctx);
         } else if done.token == redo.control_token {
-            redo.fail(&done.reason, ctx);
+            // What it said before still stands; nothing counts that rests on the new content.
+            ctx.probe("ldm: the control file of a log cannot be written");
+            redo.control_retry_at = Some(ctx.now() + RETRY_NS);
         }
     }
 }

@@ -32,6 +32,10 @@ use super::{MS, Membership, Phase, RETRY_NS};
 
 /// The file's name.
 pub const FILE: &str = "view";
+/// The same, as it was synced last: a file that is replaced without a sync may be lost with what it had before.
+pub const SYNCED_FILE: &str = "view-synced";
+/// Numbers of writes of it.
+const SYNCED_TOKEN: u64 = 1 << 63;
 const MAGIC: [u8; 8] = *b"APUSVIW1";
 /// A node whose disk takes nothing ends after this.
 const PATIENCE_NS: u64 = 2_000 * MS;
@@ -68,15 +72,25 @@ pub struct Kept {
     pub found: Option<Acceptor>,
     /// Something was found that is not as it was written.
     pub is_damaged: bool,
+    /// The newest committed view that either file has.
+    pub newest: Option<View>,
 }
 
 impl Kept {
-    /// Reads the file, if there is one.
+    /// Reads the files, if there are any; `synced`: the content of [`SYNCED_FILE`].
     ///
     /// # Errors
     /// For people: it is another node's.
-    pub fn read(content: Option<&[u8]>, node: NodeId, boot: String) -> Result<Kept, String> {
-        let Some(content) = content else { return Ok(Kept { boot, found: None, is_damaged: false }) };
+    pub fn read(content: Option<&[u8]>, synced: Option<&[u8]>, node: NodeId, boot: String) -> Result<Kept, String> {
+        let synced = synced.map(|content| Self::read_one(content, node)).transpose()?.flatten();
+        let found = content.map(|content| Self::read_one(content, node)).transpose()?.flatten();
+        let committed = |a: Option<&Acceptor>| a.and_then(|a| a.committed.clone());
+        let newest =
+            [committed(found.as_ref()), committed(synced.as_ref())].into_iter().flatten().max_by_key(View::point);
+        Ok(Kept { boot, is_damaged: content.is_some() && found.is_none(), found, newest })
+    }
+    /// `None`: it is damaged.
+    fn read_one(content: &[u8], node: NodeId) -> Result<Option<Acceptor>, String> {
         let sound = |a: &Acceptor| [&a.committed, &a.prepared].into_iter().flatten().all(View::check);
         let found = unseal(MAGIC, content).ok().and_then(|body| Acceptor::decode(body).ok()).filter(sound);
         if let Some(other) = found.as_ref().map(|a| a.node).filter(|n| *n != u32::from(node.0)) {
@@ -84,7 +98,7 @@ impl Kept {
                 "the file `{FILE}` in the data directory is of data node {other}, not {node}: name the right one"
             ));
         }
-        Ok(Kept { boot, is_damaged: found.is_none(), found })
+        Ok(found)
     }
 }
 
@@ -108,8 +122,9 @@ pub(super) struct Keeper {
     last_try: u64,
     /// Answers that wait for the file.
     held: BTreeMap<NodeId, (u64, Kind, Vec<u8>)>,
-    /// DIH waits for the file to be synced: its question, and the number of the write.
+    /// DIH waits for the synced file: its question, and the number of the write.
     synced: Option<(BlockRef, Keep, u64)>,
+    syncs: u64,
 }
 
 impl Keeper {
@@ -131,11 +146,11 @@ impl Keeper {
         let speaks_for = self.before.as_ref().map_or(0, |b| b.incarnation);
         format!("{} of {} written, {} wait, speaks for {speaks_for:x}", self.written, self.token, self.held.len())
     }
-    fn put(&mut self, content: Vec<u8>, synced: bool, ctx: &mut Context<'_>) {
+    fn put(&mut self, content: Vec<u8>, ctx: &mut Context<'_>) {
         self.token += 1;
         self.behind_since.get_or_insert(ctx.now());
         self.given.clone_from(&content);
-        ctx.write_file(FILE, content, synced, self.token);
+        ctx.write_file(FILE, content, false, self.token);
     }
 }
 
@@ -155,7 +170,7 @@ impl Membership {
         let Some(acceptor) = self.view.is_some().then(own).or_else(|| self.keeper.before.clone()) else { return 0 };
         let content = seal(MAGIC, &acceptor.encode_to_vec());
         if content != self.keeper.given {
-            self.keeper.put(content, false, ctx);
+            self.keeper.put(content, ctx);
         }
         self.keeper.token
     }
@@ -181,13 +196,18 @@ impl Membership {
             *asked = keep; // asked again
             return;
         }
-        self.keeper.put(content, true, ctx);
-        self.keeper.synced = Some((from, keep, self.keeper.token));
+        self.keeper.syncs += 1;
+        let token = SYNCED_TOKEN | self.keeper.syncs;
+        ctx.write_file(SYNCED_FILE, content, true, token);
+        self.keeper.synced = Some((from, keep, token));
     }
 
     pub(super) fn on_kept(&mut self, done: &FileDone, ctx: &mut Context<'_>) {
-        if let Some((to, keep, _)) = self.keeper.synced.take_if(|(.., token)| *token <= done.token) {
-            ctx.send(to, Kind::KeepConf, |b| keep.encode(b));
+        if done.token & SYNCED_TOKEN != 0 {
+            if let Some((to, keep, _)) = self.keeper.synced.take_if(|(.., token)| *token == done.token) {
+                ctx.send(to, Kind::KeepConf, |b| keep.encode(b));
+            }
+            return;
         }
         let keeper = &mut self.keeper;
         keeper.written = keeper.written.max(done.token);
@@ -224,7 +244,7 @@ impl Membership {
                 "{}; without that file the next process of this node cannot speak for this one",
                 done.reason
             ));
-            self.keeper.put(Vec::new(), false, ctx);
+            self.keeper.put(Vec::new(), ctx);
         }
     }
 
@@ -254,15 +274,16 @@ mod tests {
         let acceptor =
             Acceptor { node: 2, incarnation: 7, boot: "a".to_owned(), committed: Some(view), ..Acceptor::default() };
         let content = seal(MAGIC, &acceptor.encode_to_vec());
-        let read = |boot: &str| Kept::read(Some(&content), NodeId(2), boot.to_owned()).expect("its own");
+        let read = |boot: &str| Kept::read(Some(&content), None, NodeId(2), boot.to_owned()).expect("its own");
         assert_eq!(Keeper::new(Some(&read("a"))).before.map(|b| b.incarnation), Some(7));
         assert!(Keeper::new(Some(&read("b"))).before.is_none() && read("b").found.is_some());
         for length in 0..content.len() {
-            let cut = Kept::read(Some(&content[..length]), NodeId(2), "a".to_owned()).expect("whose, nobody knows");
+            let cut =
+                Kept::read(Some(&content[..length]), None, NodeId(2), "a".to_owned()).expect("whose, nobody knows");
             assert!(cut.is_damaged && cut.found.is_none(), "{length}");
         }
-        let other = Kept::read(Some(&content), NodeId(1), "a".to_owned()).unwrap_err();
+        let other = Kept::read(Some(&content), None, NodeId(1), "a".to_owned()).unwrap_err();
         assert!(other.contains("data node 2"), "{other}");
-        assert!(!Kept::read(None, NodeId(2), "a".to_owned()).expect("a new directory").is_damaged);
+        assert!(!Kept::read(None, None, NodeId(2), "a".to_owned()).expect("a new directory").is_damaged);
     }
 }

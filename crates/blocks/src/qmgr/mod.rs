@@ -150,7 +150,7 @@ pub(crate) use self::heartbeat::SILENCE_MIN_NS;
 #[cfg(test)]
 pub(crate) use self::layout::tests::config as test_config;
 pub use self::{
-    keep::{Acceptor, FILE as VIEW_FILE, Kept},
+    keep::{Acceptor, FILE as VIEW_FILE, Kept, SYNCED_FILE as SYNCED_VIEW_FILE},
     resume::LINEAGE_STEP,
     switchover::RETRY_MAX_NS as SWITCH_RETRY_MAX_NS,
 };

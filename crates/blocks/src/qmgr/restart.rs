@@ -128,7 +128,7 @@ fn outlook(newest: &View, holdings: &BTreeMap<NodeId, Holding>) -> Outlook {
 
 impl Restart {
     pub(super) fn new(config: &NodeConfig) -> Restart {
-        let view = config.kept.as_ref().and_then(|kept| kept.found.as_ref()).and_then(|a| a.committed.clone());
+        let view = config.kept.as_ref().and_then(|kept| kept.newest.clone());
         let dictionary = config.disk.as_ref().map_or(0, |disk| disk.dictionary_version());
         Restart { has_disk: config.disk.is_some(), dictionary, view, ..Restart::default() }
     }
@@ -173,10 +173,14 @@ impl Membership {
             return None;
         }
         let point = self.restart.view.as_ref().map(View::point);
+        // Before the first mark nothing rests on the file of views, and it may not have come to the disk.
+        let marked = || found().filter(|f| f.saved_generation > 0);
         let damage = match found().find(|f| !f.damage.is_empty()) {
             Some(damaged) => damaged.damage.clone(),
-            None if point.is_none() => "the file of views is missing or damaged".to_owned(),
-            None if found().any(|f| Some((f.saved_lineage, f.saved_generation)) > point) => {
+            None if point.is_none() && marked().next().is_some() => {
+                "the file of views is missing or damaged".to_owned()
+            }
+            None if marked().any(|f| Some((f.saved_lineage, f.saved_generation)) > point) => {
                 "the file of views is older than the logs".to_owned()
             }
             None if found().any(|f| !f.exists) => "the log of a worker is missing".to_owned(),

@@ -133,7 +133,8 @@ fn a_promise_outlives_who_speaks_for_the_dead() {
     c.run_ms(1_000);
     let incarnation = |c: &Cluster| {
         let content = c.files[&NodeId(1)][super::VIEW_FILE].clone();
-        let kept = super::Kept::read(Some(&content), NodeId(1), String::new()).expect("its own").found.expect("sound");
+        let kept =
+            super::Kept::read(Some(&content), None, NodeId(1), String::new()).expect("its own").found.expect("sound");
         (kept.incarnation, kept.promised)
     };
     let (first, before) = incarnation(&c);

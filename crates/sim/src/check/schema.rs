@@ -224,6 +224,7 @@ mod tests {
             databases: vec![DatabaseMessage { name: "d".to_owned(), collation: 255 }],
             tables: [&hidden, &stock, &schema(4, "t")].map(TableMessage::from).to_vec(),
             next_table_id: 5,
+            executed: Vec::new(),
             ..Dictionary::default()
         }
     }

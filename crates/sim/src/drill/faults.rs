@@ -359,7 +359,7 @@ impl<W: Workload> Drill<'_, W> {
             }
         }
     }
-    fn crash(&mut self, node: NodeId, with_machine: bool) {
+    pub(super) fn crash(&mut self, node: NodeId, with_machine: bool) {
         self.note_probes(node);
         if with_machine {
             self.cluster.crash_machine(node);

@@ -18,7 +18,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-use apus_blocks::{NodeConfig, ldm::Slices, qmgr};
+use apus_blocks::{NodeConfig, OnDisk, ldm::Slices, qmgr};
 use apus_client::{Client, ClientConfig};
 use apus_kernel::{Block, Worker, WorkerConfig};
 use apus_mgmt::{
@@ -205,6 +205,8 @@ struct Drill<'s, W> {
     ailing: BTreeSet<NodeId>,
     /// More happens than is promised to be lived through, so anybody may stop: the lineage and the processes before that.
     ruin: Option<Ruin>,
+    /// In this round all lose power: until it is over anybody may be down, or stop.
+    is_dark: bool,
     /// Nodes that a fault has killed and that stay down for now.
     down: BTreeSet<NodeId>,
     /// When a supervisor noticed that a node had stopped.
@@ -219,6 +221,7 @@ fn build(settings: &Settings, kept: Kept) -> impl FnMut(&WorkerConfig, bool) -> 
     let mut config = cluster_config(s.seed | 1, groups, replicas, workers, partitions).expect("a cluster in range");
     let mgmts = s.mgmt_nodes();
     config.mgmts = mgmts.iter().map(|n| u32::from(n.0)).collect();
+    config.durability = u32::from(s.durable);
     let mut memories: BTreeMap<NodeId, (u64, std::sync::Arc<MemoryManager>)> = BTreeMap::new();
     move |who, rejoins| {
         if who.node.may_arbitrate() {
@@ -253,17 +256,22 @@ fn build(settings: &Settings, kept: Kept) -> impl FnMut(&WorkerConfig, bool) -> 
             transaction_bytes: u64::MAX,
             // Each part gets a row at least after each pause: what is to be done never grows beyond what is asked for.
             slices: Slices { rows: s.slice_rows, parts: usize::MAX, pause_ns: s.slice_pause_ns },
-            disk: None,
+            disk: s.durable.then(|| OnDisk { files: kept_files(&kept, who.node), segment_bytes: s.segment_bytes }),
             linger_ns: s.linger_ns,
         };
         apus_blocks::build(who, &node)
     }
 }
 
+fn kept_files(kept: &Kept, node: NodeId) -> BTreeMap<String, Vec<u8>> {
+    kept.borrow().get(&node).map(|found| found.files.clone()).unwrap_or_default()
+}
+
 fn kept_view(kept: &Kept, node: NodeId) -> qmgr::Kept {
     let found = kept.borrow().get(&node).cloned().unwrap_or_default();
-    let content = found.files.get(qmgr::VIEW_FILE).map(Vec::as_slice);
-    qmgr::Kept::read(content, node, found.boot.to_string()).expect("the node's own file")
+    let content = |name: &str| found.files.get(name).map(Vec::as_slice);
+    qmgr::Kept::read(content(qmgr::VIEW_FILE), content(qmgr::SYNCED_VIEW_FILE), node, found.boot.to_string())
+        .expect("the node's own file")
 }
 
 impl<W: Workload> Drill<'_, W> {
@@ -301,6 +309,7 @@ impl<W: Workload> Drill<'_, W> {
             dooms: Vec::new(),
             ailing: BTreeSet::new(),
             ruin: None,
+            is_dark: false,
             down: BTreeSet::new(),
             stopped: BTreeMap::new(),
             report: Report::default(),
@@ -420,7 +429,8 @@ impl<W: Workload> Drill<'_, W> {
                 }
             }
         }
-        if !self.settings.data_nodes().iter().any(|node| self.cluster.is_running(*node)) {
+        let is_any = self.settings.data_nodes().iter().any(|node| self.cluster.is_running(*node));
+        if !is_any && !self.is_dark {
             return Err("no data node is left".to_owned());
         }
         self.workload.violation().map_or(Ok(()), Err)
@@ -434,6 +444,10 @@ impl<W: Workload> Drill<'_, W> {
             lineage: self.lineage(),
             processes: self.settings.data_nodes().into_iter().map(|n| (n, self.cluster.incarnation(n))).collect(),
         });
+        self.is_dark = round.then == Then::Dark;
+        if self.is_dark {
+            self.excused.extend(self.settings.data_nodes());
+        }
         for (at, fault) in &round.faults {
             self.plan(*at, Deed::Inflict(fault.clone()));
         }
@@ -441,6 +455,9 @@ impl<W: Workload> Drill<'_, W> {
         let what = round.to_string();
         if round.then == Then::Ruin {
             return self.end_ruin(&what);
+        }
+        if round.then == Then::Dark {
+            self.go_dark();
         }
         if round.then == Then::Hold && serves_on(self.settings, round) {
             self.guide_new_clients();
@@ -465,12 +482,22 @@ impl<W: Workload> Drill<'_, W> {
         Ok(())
     }
     fn forget_round(&mut self) {
+        self.is_dark = false;
         self.excused.clear();
         self.resets.clear();
         self.restarted.clear();
         self.drops_commits = false;
         self.held_up.clear();
         self.instead.clear();
+    }
+    /// Every machine loses power; the supervisor starts them again, each when its time comes.
+    fn go_dark(&mut self) {
+        self.end_faults();
+        self.down.clear();
+        self.agenda.clear();
+        for node in self.nodes() {
+            self.crash(node, true);
+        }
     }
     /// After faults that nobody promises to live through the cluster is whole and has all that it had, or is not whole, or all of it starts anew.
     fn end_ruin(&mut self, what: &str) -> Result<(), String> {
@@ -523,12 +550,17 @@ impl<W: Workload> Drill<'_, W> {
         }
     }
 
-    /// Who knows no cluster yet finds it through a management node, so one has to run.
+    /// Who knows no cluster yet finds it through a management node, so one has to run, and not stand still.
     fn guide_new_clients(&mut self) {
         let mgmts = self.settings.mgmt_nodes();
         let is_lost = self.clients.iter().any(|c| c.client.view().living().next().is_none());
-        if is_lost && !mgmts.iter().any(|mgmt| self.cluster.is_running(*mgmt)) {
-            self.start(mgmts[0]);
+        let guides = |mgmt: &NodeId| self.cluster.is_running(*mgmt) && !self.cluster.is_paused(*mgmt);
+        if !is_lost || mgmts.iter().any(guides) {
+            return;
+        }
+        match self.cluster.is_running(mgmts[0]) {
+            true => self.cluster.resume(mgmts[0]),
+            false => self.start(mgmts[0]),
         }
     }
 

@@ -62,7 +62,7 @@ pub fn run(settings: &Settings) -> Result<Report, Failure> {
     match settings.workload {
         Kind::Bank => bank::run(settings),
         Kind::Append => start(settings, Crew::new(settings, append::Lists::new)),
-        Kind::Register => start(settings, Crew::new(settings, register::Registers::new)),
+        Kind::Register => start(settings, Crew::new(settings, |hall| register::Registers::new(hall, settings.durable))),
         Kind::Unique => start(settings, Crew::new(settings, unique::Items::new)),
         Kind::Set => start(settings, Crew::new(settings, acked_set::Numbers::new)),
     }
