@@ -1,7 +1,8 @@
 //! When to try again, where, and when to stop.
 //!
 //! Nodes that are frozen (`ErrorCode::Frozen`) may stay so until an operator acts. So nobody waits out his patience for them: a request
-//! is tried again for [`FROZEN_NS`] at most, and at once refused where all members have said for so long that they are frozen.
+//! is tried again for [`FROZEN_NS`] at most, and at once refused where all members have said for so long that they are frozen. The same holds for changes that
+//! a disk does not take.
 
 use apus_types::{Chain, ErrorCode};
 
@@ -20,8 +21,8 @@ pub(crate) struct Retry<'c> {
     attempt_ns: u64,
     attempt: u32,
     last: ClientError,
-    /// When a frozen node refused first.
-    frozen: Option<u64>,
+    /// When a node refused first that waits for an operator.
+    refused_since: Option<u64>,
     /// One attempt may take all the time, and one that was lost may have been executed.
     is_patient: bool,
     in_doubt: bool,
@@ -37,7 +38,16 @@ impl<'c> Retry<'c> {
         let deadline = core.now + timeout_ms * MS;
         let attempt_ns = core.config.attempt_timeout_ms * MS;
         let last = ClientError::new(ErrorCode::NoNodeAvailable);
-        Retry { client, deadline, attempt_ns, attempt: 0, last, frozen: None, is_patient: false, in_doubt: false }
+        Retry {
+            client,
+            deadline,
+            attempt_ns,
+            attempt: 0,
+            last,
+            refused_since: None,
+            is_patient: false,
+            in_doubt: false,
+        }
     }
     /// One attempt may take all the time: there is nobody better to ask.
     pub fn patient(&mut self) {
@@ -70,10 +80,10 @@ impl<'c> Retry<'c> {
         if error.code == ErrorCode::SnapshotElsewhere && self.attempt >= 2 * Chain::REPLICAS_MAX as u32 {
             return Err(ErrorCode::SnapshotTooOld.into()); // all replicas were asked
         }
-        if error.code == ErrorCode::Frozen && !self.in_doubt {
+        if error.code.waits_for_operator() && !self.in_doubt {
             let mut core = self.client.inner.core.borrow_mut();
-            let since = *self.frozen.get_or_insert(core.now);
-            if core.now >= since + FROZEN_NS || core.is_frozen() {
+            let since = *self.refused_since.get_or_insert(core.now);
+            if core.now >= since + FROZEN_NS || (error.code == ErrorCode::Frozen && core.is_frozen()) {
                 return Err(error);
             }
             core.refresh_map(); // the others are to say it too

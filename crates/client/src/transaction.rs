@@ -29,7 +29,7 @@ use crate::{
     batch::OP_PARTITION_AT,
     client::refusal,
     core::{route::NOWHERE, table::Verdict},
-    retry::Retry,
+    retry::{FROZEN_NS, Retry},
 };
 
 const MS: u64 = 1_000_000;
@@ -497,6 +497,7 @@ impl Client {
         stop: impl Future<Output = ()>,
     ) -> Result<Committed, ClientError> {
         let mut retry: Option<Retry<'_>> = None;
+        let mut refused_since = None;
         let mut losses = Losses::default();
         let mut stop = pin!(stop);
         loop {
@@ -517,9 +518,15 @@ impl Client {
             };
             losses = std::mem::take(&mut transaction.losses);
             drop(transaction); // rolls back what may be left of it
-            // For a frozen node the attempt has waited as long as is wise.
+            // For a frozen node the attempt has waited as long as is wise; a disk gets as long here.
             if !error.retry_transaction() || error.code == ErrorCode::Frozen {
                 return Err(error);
+            }
+            if error.code.waits_for_operator() {
+                let since = *refused_since.get_or_insert(self.now());
+                if self.now() >= since + FROZEN_NS {
+                    return Err(error);
+                }
             }
             let current = retry.get_or_insert_with(|| Retry::for_reads(self));
             if current.is_over() {

@@ -138,6 +138,10 @@ impl ErrorCode {
     pub fn is_temporary(self) -> bool {
         self.class() == ErrorClass::Temporary
     }
+    /// Temporary, and perhaps so until an operator acts: nobody waits long for that.
+    pub fn waits_for_operator(self) -> bool {
+        matches!(self, ErrorCode::Frozen | ErrorCode::NoDisk | ErrorCode::LogFull | ErrorCode::DiskFailed)
+    }
 }
 
 impl std::fmt::Display for ErrorCode {

@@ -207,6 +207,7 @@ async fn move_counter(
             Ok(positions) => return Ok(positions),
             Err(e)
                 if attempt < ATTEMPTS_MAX
+                    && !e.code.waits_for_operator()
                     && (e.retry_transaction() || matches!(e.code, ErrorCode::DuplicateKey | ErrorCode::Deadlock)) =>
             {
                 let _ = transaction.rollback().await;

@@ -295,7 +295,7 @@ impl SqlEngine {
             Fail::Sql(e) => (e.clone(), false),
             Fail::Client(e) => {
                 let stale = matches!(e.code, ErrorCode::SchemaVersionChanged | ErrorCode::TableNotFound);
-                let was_waited_for = matches!(e.code, ErrorCode::NoNodeAvailable | ErrorCode::Frozen);
+                let was_waited_for = e.code == ErrorCode::NoNodeAvailable || e.code.waits_for_operator();
                 (errors::from_client(e), nothing_sent && (stale || alone && e.retry_transaction() && !was_waited_for))
             }
         };
