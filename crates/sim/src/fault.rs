@@ -138,7 +138,8 @@ pub enum Then {
     /// Everything is undone. The faults are more than is promised to be lived through: if the cluster is whole again it has all, and if it is not
     /// the run ends.
     Ruin,
-    /// All machines lose power at once, amid what the faults have set off, and are started again: of a cluster with disks nothing is lost.
+    /// All machines lose power at once, amid what the faults have set off, and are started again: of a cluster with disks nothing is lost. Faults whose time
+    /// is after the end of the round come so long after that, amid the restart.
     Dark,
 }
 
@@ -428,7 +429,7 @@ impl FromStr for Round {
         let mut end = None;
         for part in text.split(',') {
             if end.is_some() || faults.len() >= PARTS_MAX {
-                return Err(format!("a round ends with `heal`, `core`, `hold` or `ruin`: `{}`", text.trim()));
+                return Err(format!("a round ends with `heal`, `core`, `hold`, `ruin` or `dark`: `{}`", text.trim()));
             }
             let mut words = Words { text: part, words: part.split_whitespace() };
             let at = words.time()?;

@@ -375,7 +375,17 @@ impl Settings {
             faults.push((at, self.fault(random)));
             at += US * [random.below(3_000), random.below(400_000)][random.below(2) as usize];
         }
-        Round { faults, end: at + US * random.below(300_000), then: Then::Dark }
+        let end = at + US * random.below(300_000);
+        // And again for some, while the cluster starts from the disks; half of them just when the supervisor has started all.
+        for _ in 0..random.below(3) {
+            let nodes = self.data_nodes();
+            let who = Who::Node(nodes[random.below(nodes.len() as u64) as usize]);
+            let after =
+                US * [1_000 + random.below(1_500_000), 200_000 + random.below(100_000)][random.below(2) as usize];
+            let down = MS * (1 + random.below(300));
+            faults.push((end + after, Fault::Power { who, down }));
+        }
+        Round { faults, end, then: Then::Dark }
     }
     /// Anything, more than is promised to be lived through: what follows hits what the first one sets off.
     fn ruin(&self, random: &mut Random) -> Round {

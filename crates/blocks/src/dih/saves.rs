@@ -103,12 +103,13 @@ impl Saves {
 }
 
 impl Distribution {
-    /// A new view: what is under way counts for nothing.
+    /// A new view: what is under way counts for nothing. That all members have disks holds until a round says otherwise: who asks for the outcome of
+    /// a commit just then is not to be told of one that no disk has.
     pub(super) fn begin_saves(&mut self) {
         let saves = &mut self.saves;
         saves.missing.clear();
         saves.number = 0;
-        (saves.possible, saves.all_so_far, saves.dirty) = (false, true, true);
+        (saves.all_so_far, saves.dirty) = (true, true);
         saves.taking = None;
         saves.announced = Epoch(0);
     }

@@ -165,6 +165,9 @@ impl Distribution {
         snapshots.horizon = snapshots.horizon.max(order.horizon);
         let (complete, horizon) = (snapshots.complete, snapshots.horizon);
         self.saves.restorable = self.saves.restorable.max(order.restorable);
+        if from != self.me {
+            self.saves.possible = order.saves;
+        }
         let snapshots = &mut self.snapshots;
         assert!(horizon <= complete, "the horizon {horizon} is above what is complete, {complete}");
         assert!(complete < order.epoch, "a round begins in epoch {}, and {complete} is complete", order.epoch);

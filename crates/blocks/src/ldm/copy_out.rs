@@ -411,7 +411,10 @@ impl LocalDataManager {
             return Ok(());
         }
         let conf = CopyRowsConf { generation: order.generation, partition: order.partition };
-        ctx.send(order.source, Kind::CopyRowsConf, |out| conf.encode(out));
+        match &mut self.redo {
+            Some(redo) => redo.confirm_copied(order.source, conf, ctx),
+            None => ctx.send(order.source, Kind::CopyRowsConf, |out| conf.encode(out)),
+        }
         Ok(())
     }
 

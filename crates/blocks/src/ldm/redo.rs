@@ -24,11 +24,12 @@ use std::collections::BTreeMap;
 
 use apus_kernel::{
     Context, DataFile, DiskOp, jam,
-    limits::{DISK_BYTES_MAX, DISK_PIECE_MAX, DISK_REQUESTS_MAX},
+    limits::{DISK_BYTES_MAX, DISK_PIECE_MAX, DISK_REQUESTS_MAX, TICK_NS},
 };
 use apus_redo::{Control, End, Entry, LogId, Reader as LogReader, Step, Writer};
 use apus_signal::{
     BlockId, BlockRef, Kind,
+    copy::CopyRowsConf,
     file::{DiskConf, DiskRef, FileDone},
     gcp::GcpSave,
     qmgr::encode,
@@ -54,8 +55,8 @@ const RESYNCED: usize = 8;
 pub const SEGMENTS_MAX: usize = 1 << 14;
 /// A segment that could not be made is asked for again after this time.
 const RETRY_NS: u64 = 200_000_000;
-/// A disk that answers nothing for so long has failed.
-const STALL_NS: u64 = 2_000_000_000;
+/// A disk that answers nothing for so many ticks, 2 s, has failed.
+const STALL_TICKS: u64 = 2_000_000_000 / TICK_NS;
 /// The end of a log is looked for in so many segments first: one may have been made ahead.
 const LAST_SEGMENTS: usize = 2;
 
@@ -98,10 +99,10 @@ pub(super) struct Redo {
     /// Segments of a log that was given up; they go when the control file does not list them any more.
     useless: Vec<u32>,
     writer: Option<Writer>,
-    asked: BTreeMap<u64, (Asked, u64)>,
+    asked: BTreeMap<u64, Asked>,
     tokens: u64,
-    /// When the disk answered last.
-    answered_at: u64,
+    /// Ticks for which requests were under way and none was answered: time in which the process ran.
+    silent_ticks: u64,
     making: bool,
     /// There was no room for a segment, and when to try again.
     no_room: bool,
@@ -114,6 +115,8 @@ pub(super) struct Redo {
     unsynced: Vec<u32>,
     save: Option<Save>,
     saves: u64,
+    /// Copied rows that are confirmed when the disk has taken more; as many as their senders have under way.
+    unconfirmed: Vec<(BlockRef, CopyRowsConf)>,
     /// Entries since the newest mark.
     dirty: bool,
     has_begun: bool,
@@ -164,7 +167,7 @@ impl Redo {
             writer: None,
             asked: BTreeMap::new(),
             tokens: 0,
-            answered_at: 0,
+            silent_ticks: 0,
             making: false,
             no_room: false,
             retry_at: 0,
@@ -173,6 +176,7 @@ impl Redo {
             unsynced: Vec::new(),
             save: None,
             saves: 0,
+            unconfirmed: Vec::new(),
             dirty: false,
             has_begun: false,
             found,
@@ -190,6 +194,18 @@ impl Redo {
         match &self.failure {
             Some(_) => Some(ErrorCode::DiskFailed),
             None => (is_short || writer.buffered() > BUFFER_MAX).then_some(ErrorCode::LogFull),
+        }
+    }
+    /// Rows came as a copy: tells whoever sent them, who sends no more than so many unconfirmed, when the log's buffer has room for others.
+    pub fn confirm_copied(&mut self, to: BlockRef, conf: CopyRowsConf, ctx: &mut Context<'_>) {
+        self.unconfirmed.push((to, conf));
+        self.confirm(ctx);
+    }
+    fn confirm(&mut self, ctx: &mut Context<'_>) {
+        if self.refusal().is_none() {
+            for (to, conf) in self.unconfirmed.drain(..) {
+                ctx.send(to, Kind::CopyRowsConf, |b| conf.encode(b));
+            }
         }
     }
     /// Whether the log has got something since its newest mark.
@@ -224,7 +240,7 @@ impl Redo {
 
     fn ask(&mut self, segment: u32, op: DiskOp, asked: Asked, ctx: &mut Context<'_>) {
         self.tokens += 1;
-        self.asked.insert(self.tokens, (asked, ctx.now()));
+        self.asked.insert(self.tokens, asked);
         ctx.disk(DataFile::redo(self.me.instance, segment), op, self.tokens);
     }
     fn put_control(&mut self, ctx: &mut Context<'_>) {
@@ -271,6 +287,8 @@ impl Redo {
             self.making = true;
             let segment = self.control.next;
             self.control.next += 1;
+            // A process before this one may have begun it and died before it was listed.
+            self.ask(segment, DiskOp::Remove, Asked::Remove, ctx);
             self.ask(segment, DiskOp::Allocate { bytes: self.control.segment_bytes }, Asked::Allocate(segment), ctx);
         }
     }
@@ -351,8 +369,8 @@ impl Redo {
     }
 
     pub fn tick(&mut self, ctx: &mut Context<'_>) {
-        let oldest = self.asked.first_key_value().map(|(_, (_, since))| (*since).max(self.answered_at));
-        if oldest.is_some_and(|since| ctx.now().saturating_sub(since) > STALL_NS) {
+        self.silent_ticks = if self.asked.is_empty() { 0 } else { self.silent_ticks + 1 };
+        if self.silent_ticks > STALL_TICKS {
             self.fail("the disk has answered nothing for 2 s", ctx);
         }
         if self.control_retry_at.take_if(|at| ctx.now() >= *at).is_some() {
@@ -361,6 +379,7 @@ impl Redo {
                 save.control = save.control.max(self.control_token);
             }
         }
+        self.confirm(ctx);
         self.pump(ctx);
     }
 
@@ -499,6 +518,8 @@ impl LocalDataManager {
                 redo.void(Epoch(order.restored), Epoch(order.begins), ctx);
                 redo.append(&Entry::Restart { restored: Epoch(order.restored), begins: Epoch(order.begins) });
             }
+            // Of another founder, or the same one after somebody died.
+            State::Reading(.., known) if known.restored == order.restored => *known = order,
             State::Found => {
                 ctx.log(format_args!(
                     "reads its log of {} segments up to epoch {}",
@@ -561,8 +582,8 @@ impl LocalDataManager {
 
     pub(super) fn on_disk_conf(&mut self, conf: &DiskConf<'_>, ctx: &mut Context<'_>) {
         let Some(redo) = &mut self.redo else { return };
-        let Some((asked, _)) = redo.asked.remove(&conf.token) else { return };
-        redo.answered_at = ctx.now();
+        let Some(asked) = redo.asked.remove(&conf.token) else { return };
+        redo.silent_ticks = 0;
         match asked {
             Asked::Write => redo.write(ctx),
             Asked::Sync(number) => {
@@ -590,8 +611,8 @@ impl LocalDataManager {
 
     pub(super) fn on_disk_ref(&mut self, refusal: &DiskRef, ctx: &mut Context<'_>) {
         let Some(redo) = &mut self.redo else { return };
-        let Some((asked, _)) = redo.asked.remove(&refusal.token) else { return };
-        redo.answered_at = ctx.now();
+        let Some(asked) = redo.asked.remove(&refusal.token) else { return };
+        redo.silent_ticks = 0;
         match asked {
             Asked::Write | Asked::Sync(_) => redo.fail(&refusal.reason, ctx),
             Asked::Allocate(_) => {

@@ -457,7 +457,7 @@ impl<W: Workload> Drill<'_, W> {
             return self.end_ruin(&what);
         }
         if round.then == Then::Dark {
-            self.go_dark();
+            self.go_dark(round);
         }
         if round.then == Then::Hold && serves_on(self.settings, round) {
             self.guide_new_clients();
@@ -491,12 +491,15 @@ impl<W: Workload> Drill<'_, W> {
         self.instead.clear();
     }
     /// Every machine loses power; the supervisor starts them again, each when its time comes.
-    fn go_dark(&mut self) {
+    fn go_dark(&mut self, round: &Round) {
         self.end_faults();
         self.down.clear();
         self.agenda.clear();
         for node in self.nodes() {
             self.crash(node, true);
+        }
+        for (at, fault) in round.faults.iter().filter(|(at, _)| *at > round.end) {
+            self.plan(at - round.end, Deed::Inflict(fault.clone()));
         }
     }
     /// After faults that nobody promises to live through the cluster is whole and has all that it had, or is not whole, or all of it starts anew.
