@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc};
 use apus_auth::{Secret, SecretKind};
 use apus_client::{Client, ClientConfig};
 use apus_sql::{
-    engine::{AutoIncrement, SqlEngine},
+    engine::{AutoIncrement, Globals, SqlEngine},
     server::{Accounts, Server, ServerConfig},
     wire::{SqlError, auth::AuthPlugin},
 };
@@ -52,11 +52,12 @@ pub fn run(args: SqlArgs) -> Result<ExitCode, String> {
     let accounts = accounts(&args, &secret)?;
     arbitrator::start(&args.arbitrator, &args.mgmt)?;
     let client_id = crate::random_id()?;
-    let auto_increment = Arc::new(AutoIncrement::default());
+    let (auto_increment, globals) = (Arc::new(AutoIncrement::default()), Arc::new(Globals::default()));
     let mgmt = args.mgmt.clone();
     let config = ServerConfig::new(args.listen, args.threads.max(1));
     let server = Server::start(config, accounts, move |worker| {
-        let (mgmt, auto_increment, secret) = (mgmt.clone(), auto_increment.clone(), secret.clone());
+        let (mgmt, auto_increment, globals) = (mgmt.clone(), auto_increment.clone(), globals.clone());
+        let secret = secret.clone();
         async move {
             let mut config = ClientConfig::new(mgmt, client_id.wrapping_add(worker as u64).max(1));
             config.preferred_node_seed = client_id.wrapping_add(worker as u64);
@@ -64,7 +65,7 @@ pub fn run(args: SqlArgs) -> Result<ExitCode, String> {
             config.name = crate::build_id();
             config.secret = secret;
             let client = Client::connect(config).await.map_err(|e| SqlError::new(1105, b"HY000", e.to_string()))?;
-            Ok(SqlEngine::new(client, auto_increment))
+            Ok(SqlEngine::new(client, auto_increment, globals))
         }
     })
     .map_err(|e| format!("cannot serve SQL on {}: {e}", args.listen))?;

@@ -223,6 +223,7 @@ fn to_json(status: &StatusConf) -> serde_json::Value {
         "silence_ms": status.silence_ms,
         "eject_slow_ms": status.eject_slow_ms,
         "durable": status.durable,
+        "gcp_interval": status.gcp_interval_ms,
         "durability": crate::cluster::CLASSES.get(status.durability as usize),
         "replicas": status.replicas,
         "mgmt": number(status.mgmt),
@@ -273,7 +274,11 @@ fn to_table(status: &StatusConf) -> String {
         true if status.durability == 1 => {
             writeln!(out, "\ndata is on disk; a commit is acknowledged when it is there (durability=disk)")
         }
-        true => writeln!(out, "\ndata is on disk, up to 0.1 s after a commit is acknowledged (durability=replicated)"),
+        true => writeln!(
+            out,
+            "\ndata is on disk, up to {} ms after a commit is acknowledged (durability=replicated)",
+            status.gcp_interval_ms
+        ),
         false => writeln!(out, "\ndata is in memory only"),
     };
     for n in status.nodes.iter().filter(|n| state_name(n) == "frozen") {

@@ -53,6 +53,7 @@ pub struct Transaction {
     id: TransId,
     state: State,
     writes: bool,
+    on_disk: bool,
     tc: Option<CommitToken>,
     epoch: Epoch,
     /// Of the present batch, or of all attempts at a statement.
@@ -77,6 +78,7 @@ impl Transaction {
             id,
             state: State::New,
             writes: false,
+            on_disk: false,
             tc: None,
             epoch: Epoch(0),
             losses: Losses::default(),
@@ -89,6 +91,11 @@ impl Transaction {
     /// For asking later what became of it; `None` until it was started.
     pub fn token(&self) -> Option<CommitToken> {
         self.tc
+    }
+    /// From the next batch on: its commit is answered when it is on the disks of all replicas (class `disk`), whatever the cluster and the tables
+    /// say. What a batch has asked for stays.
+    pub fn wait_for_disk(&mut self, wait: bool) {
+        self.on_disk = wait;
     }
     /// A write was executed in it (or tried).
     pub fn has_writes(&self) -> bool {
@@ -291,7 +298,8 @@ impl Transaction {
         let Some(view) = view else {
             return Err(if start { Failure::Nowhere } else { Failure::Lost { committing: false } });
         };
-        let flags = (u8::from(start) * tc::START) | (u8::from(commit) * tc::COMMIT);
+        let flags =
+            (u8::from(start) * tc::START) | (u8::from(commit) * tc::COMMIT) | (u8::from(self.on_disk) * tc::DURABLE);
         let call = client.call(tc_ref(&token), Kind::TcBatchReq, Kind::TcBatchConf, deadline, |body, request| {
             let count_at = TcBatchReq::begin(body, request, self.id, flags, options.savepoint, options.lock_wait_ms);
             for index in first..end {
@@ -482,10 +490,10 @@ impl Client {
         lock_wait_ms: u32,
         out: &mut Results,
     ) -> Result<Committed, ClientError> {
-        self.run_autocommit_until(ops, lock_wait_ms, out, pending()).await
+        self.run_autocommit_until(ops, lock_wait_ms, false, out, pending()).await
     }
 
-    /// As [`Client::run_autocommit`] as long as `stop` is not done: then a wait for a lock ends.
+    /// As [`Client::run_autocommit`] as long as `stop` is not done: then a wait for a lock ends. `on_disk`: see [`Transaction::wait_for_disk`].
     ///
     /// # Errors
     /// As there; `TransactionAborted`, with `aborted`, where it was stopped and nothing was committed.
@@ -493,6 +501,7 @@ impl Client {
         &self,
         ops: &OpBatch,
         lock_wait_ms: u32,
+        on_disk: bool,
         out: &mut Results,
         stop: impl Future<Output = ()>,
     ) -> Result<Committed, ClientError> {
@@ -503,6 +512,7 @@ impl Client {
         loop {
             let mut transaction = self.begin();
             transaction.losses = losses;
+            transaction.on_disk = on_disk;
             let done = {
                 let mut executed = pin!(transaction.execute(ops, ExecOptions::autocommit(lock_wait_ms), out));
                 poll_fn(|cx| match executed.as_mut().poll(cx) {

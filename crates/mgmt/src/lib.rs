@@ -45,6 +45,7 @@ use apus_kernel::{Block, Context};
 use apus_signal::{
     BlockId, BlockRef, DecodeError, Envelope, Kind,
     file::FileDone,
+    gcp,
     mgmt::{ClusterConfig, ConfigConf, ConfigNode, MgmtReq, NodeSummary, RegisterRep, SILENCE_MS, StatusConf},
     operator::FrozenSide,
     qmgr::{ArbitConf, ArbitReq, Heartbeat, Incarnation, LeaseEnd, LinkRep, StopOrd, checked_view, decode, encode},
@@ -463,6 +464,7 @@ impl Management {
             silence_ms: view.map_or(self.config.silence_ms, |v| v.silence_ms).max(*SILENCE_MS.start()),
             eject_slow_ms: view.map_or(self.config.eject_slow_ms, |v| v.eject_slow_ms),
             durability: view.map_or(self.config.durability, |v| v.durability),
+            gcp_interval_ms: view.map_or(gcp::INTERVAL_MS_DEFAULT, View::gcp_interval_ms),
             durable: self.heard.values().any(|h| h.durable),
             mgmt: self.me.0.into(),
             arbitrator: view.map_or(0, |v| v.arbitrator),

@@ -38,8 +38,13 @@ impl Management {
         if !setting.is_legal() {
             return refuse(from, setting.request, ErrorCode::ProtocolViolation, ctx);
         }
-        let Setting { silence_ms, eject_slow_ms, durability, .. } = setting;
-        let settings = [("silence_ms", silence_ms), ("eject_slow_ms", eject_slow_ms), ("durability", durability)];
+        let Setting { silence_ms, eject_slow_ms, durability, gcp_interval_ms, .. } = setting;
+        let settings = [
+            ("silence_ms", silence_ms),
+            ("eject_slow_ms", eject_slow_ms),
+            ("durability", durability),
+            ("gcp_interval", gcp_interval_ms),
+        ];
         for (name, value) in settings.into_iter().filter_map(|(n, v)| Some((n, v?))) {
             ctx.log(format_args!("{name} is to be {value}"));
         }

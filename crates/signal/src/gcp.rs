@@ -17,6 +17,11 @@ use apus_types::Epoch;
 
 use crate::codec::{DecodeError, Put, Reader};
 
+/// Time between two global checkpoints in milliseconds while nobody waits for one (setting `gcp_interval`), and what it may be. NDB's
+/// `TimeBetweenGlobalCheckpoints` is 2 s, its epochs 100 ms.
+pub const INTERVAL_MS_DEFAULT: u32 = 100;
+pub const INTERVAL_MS: std::ops::RangeInclusive<u32> = 10..=10_000;
+
 /// `GcpSaveReq`, `GcpSaveConf` and `GcpSaveRef`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct GcpSave {

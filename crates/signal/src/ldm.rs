@@ -36,6 +36,9 @@ pub const COMMITTED: u8 = 4;
 /// In `LdmBatchReq`: unique-index maintenance by TC itself.
 pub const INDEX_WORK: u8 = 8;
 
+/// In `LdmBatchConf`: a table of class `disk` was changed, so the commit is answered when it is on disk.
+pub const DISK_TABLE: u8 = 16;
+
 /// Savepoint of an `LdmAbortOrd` that only ends a lock wait: the waiting batch is refused with `Deadlock`, anything else is left as
 /// it is. For one-pass batches, which nobody may abort once they are on their way.
 pub const CANCEL_WAIT: u32 = u32::MAX;

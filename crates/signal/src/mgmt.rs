@@ -12,7 +12,7 @@
 
 use prost::Message;
 
-use crate::{operator::FrozenSide, view::View};
+use crate::{gcp, operator::FrozenSide, view::View};
 
 /// One configured data node.
 #[derive(Clone, PartialEq, Message)]
@@ -104,6 +104,9 @@ pub struct Setting {
     /// See [`View::durability`].
     #[prost(uint32, optional, tag = "4")]
     pub durability: Option<u32>,
+    /// See [`gcp::INTERVAL_MS`].
+    #[prost(uint32, optional, tag = "5")]
+    pub gcp_interval_ms: Option<u32>,
 }
 
 impl Setting {
@@ -112,8 +115,9 @@ impl Setting {
         let is_silence = self.silence_ms.is_none_or(|ms| SILENCE_MS.contains(&ms));
         let is_eject = self.eject_slow_ms.is_none_or(|ms| ms == 0 || EJECT_SLOW_MS.contains(&ms));
         let is_class = self.durability.is_none_or(|class| class <= 1);
-        let is_any = self.silence_ms.or(self.eject_slow_ms).or(self.durability).is_some();
-        is_silence && is_eject && is_class && is_any
+        let is_interval = self.gcp_interval_ms.is_none_or(|ms| gcp::INTERVAL_MS.contains(&ms));
+        let is_any = self.silence_ms.or(self.eject_slow_ms).or(self.durability).or(self.gcp_interval_ms).is_some();
+        is_silence && is_eject && is_class && is_interval && is_any
     }
 }
 
@@ -254,6 +258,9 @@ pub struct StatusConf {
     /// Of the view; see [`View::durability`].
     #[prost(uint32, tag = "23")]
     pub durability: u32,
+    /// Of the view, in force.
+    #[prost(uint32, tag = "24")]
+    pub gcp_interval_ms: u32,
 }
 
 /// `NodeStatusConf`: one data node about itself.

@@ -1,7 +1,9 @@
 //! Wire form of a table's definition, and its conversion; the domain type is [`apus_types::TableSchema`].
 
 use apus_types::{
-    Column, ColumnType, IndexDef, IndexNo, IndexState, TableId, TableSchema, collate::Collation, schema::DefaultValue,
+    Column, ColumnType, IndexDef, IndexNo, IndexState, TableId, TableSchema,
+    collate::Collation,
+    schema::{DefaultValue, Durability},
 };
 use prost::Message;
 
@@ -85,6 +87,9 @@ pub struct TableMessage {
     pub comment: String,
     #[prost(string, tag = "13")]
     pub engine: String,
+    /// 0 replicated, 1 disk; see [`Durability`].
+    #[prost(uint32, tag = "14")]
+    pub durability: u32,
 }
 
 fn type_to_wire(ty: ColumnType) -> (u32, u32, u32, bool, u32) {
@@ -148,6 +153,10 @@ impl From<&TableSchema> for TableMessage {
             collation: u32::from(t.collation.id()),
             comment: t.comment.clone(),
             engine: t.engine.clone(),
+            durability: match t.durability {
+                Durability::Replicated => 0,
+                Durability::Disk => 1,
+            },
         }
     }
 }
@@ -203,6 +212,11 @@ impl TryFrom<&TableMessage> for TableSchema {
         table.collation = u16::try_from(m.collation).ok().and_then(Collation::from_id).ok_or(DecodeError)?;
         table.comment = m.comment.clone();
         table.engine = m.engine.clone();
+        table.durability = match m.durability {
+            0 => Durability::Replicated,
+            1 => Durability::Disk,
+            _ => return Err(DecodeError),
+        };
         table.validate().map_err(|_| DecodeError)?;
         Ok(table)
     }

@@ -7,7 +7,7 @@
 use apus_types::{Chain, NodeId, PartitionId, hash, limits};
 use prost::Message;
 
-use crate::codec::DecodeError;
+use crate::{codec::DecodeError, gcp};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
@@ -85,6 +85,9 @@ pub struct View {
     /// Class of commits that ask for none: 0 replicated, 1 disk.
     #[prost(uint32, tag = "23")]
     pub durability: u32,
+    /// Time between two global checkpoints in milliseconds; 0: [`crate::gcp::INTERVAL_MS_DEFAULT`].
+    #[prost(uint32, tag = "24")]
+    pub gcp_interval_ms: u32,
     /// Generation of the newest view in which sides met that had lost signals to each other: who executes it, or a later one after an earlier
     /// one, ends all that was open by take-over, as if every coordinator had died. 0: none.
     #[prost(uint64, tag = "22")]
@@ -119,6 +122,10 @@ impl View {
     /// Lineage and generation: of two views of a cluster the one with the higher point is the newer.
     pub fn point(&self) -> (u64, u64) {
         (self.lineage, self.generation)
+    }
+    /// Time between two global checkpoints, in milliseconds.
+    pub fn gcp_interval_ms(&self) -> u32 {
+        if self.gcp_interval_ms == 0 { gcp::INTERVAL_MS_DEFAULT } else { self.gcp_interval_ms }
     }
     pub fn partition_count(&self) -> u16 {
         self.chains.len() as u16

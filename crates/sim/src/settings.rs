@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, fmt};
 
 use apus_blocks::ldm::SLICE_ROWS;
 use apus_kernel::Random;
-use apus_types::NodeId;
+use apus_types::{NodeId, schema::Durability};
 
 use crate::{
     clock::RATE_PPM_MAX,
@@ -87,6 +87,8 @@ pub struct Settings {
     pub keeps_views: bool,
     /// They write logs, and commits are of class `disk`.
     pub durable: bool,
+    /// The tables of the workload are of class `disk`, and the cluster is not.
+    pub by_table: bool,
     /// Bytes of a log's segment.
     pub segment_bytes: u64,
     pub schedule: Schedule,
@@ -129,6 +131,7 @@ impl Settings {
             linger_ns: LINGERS_NS[(seed / 4 % 4) as usize],
             keeps_views: !seed.is_multiple_of(KEEPS_NOTHING_ONE_IN),
             durable: false,
+            by_table: false,
             segment_bytes: 4 << 20,
             schedule: Schedule::default(),
         };
@@ -186,6 +189,7 @@ impl Settings {
         let is_judged = matches!(settings.workload, Kind::Bank | Kind::Register | Kind::Unique);
         if settings.keeps_views && is_judged && disks.one_in(DURABLE_ONE_IN) {
             settings.durable = true;
+            settings.by_table = Random::new(seed ^ 0x636c_6173).one_in(3);
             settings.segment_bytes = [1 << 20, 4 << 20][disks.below(2) as usize];
             for _ in 0..1 + disks.below(3) {
                 let round = settings.dark(&mut disks);
@@ -199,6 +203,10 @@ impl Settings {
             settings.schedule.0.push(round);
         }
         settings
+    }
+    /// Class of the workload's tables.
+    pub fn table_class(&self) -> Durability {
+        if self.durable && self.by_table { Durability::Disk } else { Durability::Replicated }
     }
     pub fn data_nodes(&self) -> Vec<NodeId> {
         (1..=u16::from(self.groups * self.replicas)).map(NodeId).collect()
@@ -241,6 +249,7 @@ impl Settings {
             ("linger", time_name(self.linger_ns)),
             ("files", u8::from(self.keeps_views).to_string()),
             ("durable", u8::from(self.durable).to_string()),
+            ("bytable", u8::from(self.by_table).to_string()),
             ("segment", self.segment_bytes.to_string()),
         ]
     }
@@ -288,6 +297,7 @@ impl Settings {
                 "linger" => self.linger_ns = parse_time(value)?,
                 "files" => self.keeps_views = number()? != 0,
                 "durable" => self.durable = number()? != 0,
+                "bytable" => self.by_table = number()? != 0,
                 "segment" => self.segment_bytes = small(1 << 30)?.max(1 << 20),
                 _ => return Err(format!("`{name}` cannot be set")),
             }

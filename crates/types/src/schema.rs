@@ -141,6 +141,16 @@ pub struct IndexDef {
     pub state: IndexState,
 }
 
+/// What a commit that changes a table waits for; the strongest of the cluster's, the session's and the table's class counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Durability {
+    /// What the others say.
+    #[default]
+    Replicated,
+    /// It is on the disks of all replicas.
+    Disk,
+}
+
 #[derive(Clone, PartialEq, Debug)]
 pub struct TableSchema {
     pub id: TableId,
@@ -163,6 +173,7 @@ pub struct TableSchema {
     pub comment: String,
     /// ENGINE= as written, accepted and remembered.
     pub engine: String,
+    pub durability: Durability,
     layout: RowLayout,
 }
 
@@ -189,6 +200,7 @@ impl TableSchema {
             collation: Collation::default(),
             comment: String::new(),
             engine: String::new(),
+            durability: Durability::default(),
             layout,
         }
     }
@@ -213,6 +225,7 @@ impl TableSchema {
         let name = format!("#unique#{}#{}", base.name, index.name);
         let mut table = TableSchema::new(&base.database, &name, columns, vec![HIDDEN_KEY_COLUMN]);
         table.base_table = Some(base.id);
+        table.durability = base.durability;
         table
     }
 

@@ -12,7 +12,7 @@ use std::{
 };
 
 use apus_signal::{
-    Kind,
+    Kind, gcp,
     mgmt::{EJECT_SLOW_MS, SILENCE_MS, Setting, StatusConf},
 };
 use prost::Message;
@@ -29,7 +29,9 @@ pub struct ClusterArgs {
 
 #[derive(clap::Subcommand)]
 enum Action {
-    /// Change a setting of the whole cluster, now. `silence_ms=N`: the shortest silence in milliseconds for which a node is held for failed (80
+    /// Change a setting of the whole cluster, now. `durability=disk`: commits are acknowledged when they are on the disks of all replicas
+    /// (`replicated`, the default: in the memory of all; sessions and tables may ask for more). `gcp_interval=N`: every so many milliseconds, 10 to 10000,
+    /// by default 100, what was written is made durable on all nodes. `silence_ms=N`: the shortest silence in milliseconds for which a node is held for failed (80
     /// to 1000; hosts that pause for 200 ms want 400). `eject_slow_ms=N`: a data node leaves when its workers have been four times slower than
     /// the others', and slower than this, for 5 s (20 to 60000; 0, the default: never)
     Set {
@@ -99,7 +101,7 @@ fn ask_all(access: &Access) -> Result<Vec<(String, StatusConf)>, String> {
 pub const CLASSES: [&str; 2] = ["replicated", "disk"];
 
 fn parse(setting: &str) -> Result<Setting, String> {
-    let known = "the settings are: durability=disk|replicated, silence_ms=N, eject_slow_ms=N";
+    let known = "the settings are: durability=disk|replicated, gcp_interval=N, silence_ms=N, eject_slow_ms=N";
     let (name, value) = setting.split_once('=').ok_or(known)?;
     let (name, value) = (name.trim(), value.trim());
     if name == "durability" {
@@ -111,10 +113,11 @@ fn parse(setting: &str) -> Result<Setting, String> {
     let (setting, range) = match name {
         "silence_ms" => (Setting { silence_ms: number, ..Setting::default() }, SILENCE_MS),
         "eject_slow_ms" => (Setting { eject_slow_ms: number, ..Setting::default() }, EJECT_SLOW_MS),
+        "gcp_interval" => (Setting { gcp_interval_ms: number, ..Setting::default() }, gcp::INTERVAL_MS),
         _ => return Err(format!("no setting {name:?}; {known}")),
     };
     let wrong = || {
-        let zero = if name == "silence_ms" { "" } else { ", or 0 for never" };
+        let zero = if name == "eject_slow_ms" { ", or 0 for never" } else { "" };
         format!("{name} is a number of milliseconds, {} to {}{zero}, not {value:?}", range.start(), range.end())
     };
     Some(setting).filter(Setting::is_legal).ok_or_else(wrong)
@@ -124,6 +127,7 @@ fn is_done(wanted: &Setting, now: &StatusConf) -> bool {
     wanted.silence_ms.is_none_or(|ms| ms == now.silence_ms)
         && wanted.eject_slow_ms.is_none_or(|ms| ms == now.eject_slow_ms)
         && wanted.durability.is_none_or(|class| class == now.durability)
+        && wanted.gcp_interval_ms.is_none_or(|ms| ms == now.gcp_interval_ms)
 }
 
 /// Every management node is told, since each reaches members of its own; then the view is awaited.
@@ -162,6 +166,7 @@ mod tests {
         let silence = |text| parse(text).map(|s| s.silence_ms);
         assert_eq!((silence("silence_ms=80"), silence("silence_ms = 1000")), (Ok(Some(80)), Ok(Some(1000))));
         assert_eq!(parse("durability=disk").map(|s| s.durability), Ok(Some(1)));
+        assert_eq!(parse("gcp_interval=10").map(|s| s.gcp_interval_ms), Ok(Some(10)));
         assert_eq!(parse("eject_slow_ms=0").map(|s| s.eject_slow_ms), Ok(Some(0)));
         for wrong in [
             "silence_ms",
@@ -171,6 +176,9 @@ mod tests {
             "silence_ms=1s",
             "durability=maybe",
             "eject_slow_ms=19",
+            "gcp_interval=9",
+            "gcp_interval=10001",
+            "gcp_interval=0",
             "=",
             "",
         ] {

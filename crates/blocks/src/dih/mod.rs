@@ -29,7 +29,6 @@ use apus_signal::{
 };
 use apus_types::{ErrorCode, NodeId};
 
-pub use self::saves::SAVE_NS;
 use self::{rounds::Rounds, saves::Saves, snapshots::Snapshots};
 use crate::NodeConfig;
 

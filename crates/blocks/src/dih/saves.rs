@@ -25,9 +25,6 @@ use apus_types::{
 
 use super::{Distribution, RESEND_NS};
 
-/// Time between two global checkpoints in nanoseconds while nobody waits for one; NDB's `TimeBetweenGlobalCheckpoints` is 2 s, its epochs 100 ms.
-pub const SAVE_NS: u64 = 100_000_000;
-
 #[derive(Default, Debug)]
 pub(super) struct Saves {
     /// President: number of the save under way, or of the last one, in this view.
@@ -139,8 +136,9 @@ impl Distribution {
             return;
         }
         let is_wanted = saves.wanted > saves.restorable && complete >= saves.wanted;
-        let is_due = saves.dirty && ctx.now() >= saves.started + SAVE_NS;
-        let Some(view) = self.view.as_ref().filter(|_| is_wanted || is_due) else { return };
+        let interval_ns = |view: &View| u64::from(view.gcp_interval_ms()) * 1_000_000;
+        let is_due = |view: &&View| saves.dirty && ctx.now() >= saves.started + interval_ns(view);
+        let Some(view) = self.view.as_ref().filter(|view| is_wanted || is_due(view)) else { return };
         saves.number += 1;
         saves.epoch = complete;
         (saves.refused, saves.dirty) = (false, false);

@@ -7,7 +7,8 @@ use apus_signal::{
     BlockRef, DecodeError, Kind, Reader,
     key_read::Projection,
     ldm::{
-        COMMITTED, IndexChange, LdmBatchConf, LdmBatchRef, LdmBatchReq, LdmPrepareReq, ONE_PASS, PreparedRow, WRITES,
+        COMMITTED, DISK_TABLE, IndexChange, LdmBatchConf, LdmBatchRef, LdmBatchReq, LdmPrepareReq, ONE_PASS,
+        PreparedRow, WRITES,
     },
     tc::{ALLOW_DUPLICATE, ALLOW_MISSING, NO_WAIT, Op, OpKind, OpResult, OpStatus, SKIP_LOCKED},
 };
@@ -18,7 +19,7 @@ use apus_types::{
     key,
     limits::BATCH_OPS_MAX,
     planted::{Bug, planted},
-    schema::HIDDEN_PK_COLUMN,
+    schema::{Durability, HIDDEN_PK_COLUMN},
     update,
 };
 
@@ -67,6 +68,8 @@ pub(super) struct Work {
     change_count: u16,
     rows: Vec<u8>,
     row_count: u16,
+    /// A table of class `disk` was changed.
+    changes_disk_table: bool,
 }
 
 enum Progress {
@@ -334,6 +337,10 @@ impl LocalDataManager {
         let is_recorded = self.redo.is_some() || self.next_in(work.chain).is_some();
         let table = self.tables.checked(op.table, op.schema_version)?;
         let schema = table.schema.clone();
+        let on_disk = schema.durability == Durability::Disk;
+        if on_disk && !self.epochs.saves {
+            return Err(ErrorCode::NoDisk);
+        }
         let fragment = table.fragment_mut(op.partition).ok_or(ErrorCode::WrongView)?;
         let image = &mut self.scratch.image;
         let old = fragment.newest(row);
@@ -369,6 +376,7 @@ impl LocalDataManager {
             work.change_count = rollback_to.1;
             return Err(code);
         }
+        work.changes_disk_table |= on_disk;
         if is_recorded && !(planted(Bug::BackupMissesDeletes) && new.is_none()) {
             let prepared = PreparedRow {
                 partition: op.partition,
@@ -470,6 +478,7 @@ impl LocalDataManager {
             trans.results.clear();
             trans.results.extend_from_slice(&work.results);
             trans.result_count = work.count;
+            trans.result_flags = work.conf_flags();
             if next.is_none() || planted(Bug::AckBeforeBackup) {
                 self.finish_one_pass(work.trans_at, work.chain, ctx);
             }
@@ -479,7 +488,7 @@ impl LocalDataManager {
             generation: self.view.generation,
             trans: work.trans,
             batch: work.batch,
-            flags: if next.is_some() { WRITES } else { 0 },
+            flags: work.conf_flags() | if next.is_some() { WRITES } else { 0 },
             epoch: ctx.epoch(),
             count: work.count,
             results: &work.results,
@@ -519,7 +528,7 @@ impl LocalDataManager {
             generation: self.view.generation,
             trans: trans.id,
             batch,
-            flags: COMMITTED,
+            flags: COMMITTED | trans.result_flags,
             epoch,
             count: trans.result_count,
             results: &trans.results,
@@ -568,6 +577,11 @@ impl Work {
         self.change_count = 0;
         self.rows.clear();
         self.row_count = 0;
+        self.changes_disk_table = false;
+    }
+    /// What TC has to know of it.
+    fn conf_flags(&self) -> u8 {
+        u8::from(self.changes_disk_table) * DISK_TABLE
     }
     pub(super) fn chain(&self) -> Chain {
         self.chain

@@ -46,6 +46,8 @@ pub(super) struct Epochs {
     keeps_nothing: bool,
     /// Otherwise: versions that were replaced in later epochs than this are there.
     kept_since: Epoch,
+    /// Every member has a disk, as far as the rounds say: what is to be on disk gets there.
+    pub saves: bool,
     /// Fragments that hold old versions.
     kept: VecDeque<(TableId, PartitionId)>,
 }
@@ -111,6 +113,10 @@ impl LocalDataManager {
             order.complete
         );
         self.epochs.drain = Some(order);
+        // Of a new view's president the first round does not know yet.
+        if order.saves || order.round > 2 {
+            self.epochs.saves = order.saves;
+        }
         self.epochs.keep(order.keep, ctx.epoch());
         self.epochs.complete = self.epochs.complete.max(order.complete);
         if order.horizon > self.epochs.horizon {

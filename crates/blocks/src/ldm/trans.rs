@@ -86,6 +86,7 @@ pub struct Trans {
     /// Results of a one-pass batch, kept until its commit comes back.
     pub results: Vec<u8>,
     pub result_count: u16,
+    pub result_flags: u8,
     /// It may have a row on two chains: all its parts end together.
     pub shares: bool,
     next_part: u32,
@@ -217,6 +218,7 @@ impl Transactions {
                     bytes: 0,
                     results: Vec::new(),
                     result_count: 0,
+                    result_flags: 0,
                     shares: false,
                     next_part: 0,
                     used: true,

@@ -52,6 +52,7 @@ pub fn first(
         tie_breaker: 0,
         settles: 0,
         durability: config.durability,
+        gcp_interval_ms: 0,
     };
     view.check().then_some(view)
 }
@@ -165,6 +166,7 @@ pub fn with_settings(base: &View, president: NodeId, setting: &Setting) -> View 
         silence_ms: setting.silence_ms.unwrap_or(base.silence_ms),
         eject_slow_ms: setting.eject_slow_ms.unwrap_or(base.eject_slow_ms),
         durability: setting.durability.unwrap_or(base.durability),
+        gcp_interval_ms: setting.gcp_interval_ms.unwrap_or(base.gcp_interval_ms),
         ..successor(base, president)
     }
 }

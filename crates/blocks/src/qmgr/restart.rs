@@ -276,6 +276,7 @@ impl Membership {
             silence_ms: newest.silence_ms,
             eject_slow_ms: newest.eject_slow_ms,
             durability: newest.durability,
+            gcp_interval_ms: newest.gcp_interval_ms,
             ..first
         };
         let others = names(&usable.iter().copied().collect::<Vec<_>>());

@@ -1,7 +1,8 @@
 //! Settings that an operator changes while the cluster runs. They are part of the view, so that all members use one value and a new member
 //! learns it with its first view.
 //!
-//! There are three: the class of commits (`durability`, see `tc::durable`), the floor of the silence limit (`silence_ms`, see `heartbeat`), and from when on a slow node leaves (`eject_slow_ms`, see `slow`). A management node passes the operator's wish on to all members it
+//! There are four: the class of commits (`durability`, see `tc::durable`), the time between two global checkpoints (`gcp_interval`, see
+//! `dih::saves`), the floor of the silence limit (`silence_ms`, see `heartbeat`), and from when on a slow node leaves (`eject_slow_ms`, see `slow`). A management node passes the operator's wish on to all members it
 //! is linked to; the acting president makes a view with it, like any other. If it dies before that the wish is lost: the operator's
 //! command sees that the view does not come, and says so. Raising or lowering the floor is safe at any moment, and while members
 //! know different values: a promise that was given is kept (`Peer::promised_until`), and carries its length.
@@ -25,6 +26,7 @@ impl Membership {
             self.wanted.silence_ms = setting.silence_ms.or(self.wanted.silence_ms);
             self.wanted.eject_slow_ms = setting.eject_slow_ms.or(self.wanted.eject_slow_ms);
             self.wanted.durability = setting.durability.or(self.wanted.durability);
+            self.wanted.gcp_interval_ms = setting.gcp_interval_ms.or(self.wanted.gcp_interval_ms);
             self.drive(ctx);
         }
     }
@@ -35,6 +37,7 @@ impl Membership {
             silence_ms: self.wanted.silence_ms.filter(|ms| *ms != silence_ms(base)),
             eject_slow_ms: self.wanted.eject_slow_ms.filter(|ms| *ms != base.eject_slow_ms),
             durability: self.wanted.durability.filter(|class| *class != base.durability),
+            gcp_interval_ms: self.wanted.gcp_interval_ms.filter(|ms| *ms != base.gcp_interval_ms()),
             ..Setting::default()
         };
         (wanted != Setting::default()).then(|| layout::with_settings(base, self.me, &wanted))
@@ -46,6 +49,7 @@ impl Membership {
         self.wanted.silence_ms = self.wanted.silence_ms.filter(|ms| ours && *ms != silence_ms(view));
         self.wanted.eject_slow_ms = self.wanted.eject_slow_ms.filter(|ms| ours && *ms != view.eject_slow_ms);
         self.wanted.durability = self.wanted.durability.filter(|class| ours && *class != view.durability);
+        self.wanted.gcp_interval_ms = self.wanted.gcp_interval_ms.filter(|ms| ours && *ms != view.gcp_interval_ms());
     }
 }
 

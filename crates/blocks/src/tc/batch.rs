@@ -6,7 +6,7 @@ use apus_kernel::{Context, jam};
 use apus_signal::{
     BlockRef, DecodeError, Kind, Reader,
     codec::Put,
-    ldm::{COMMITTED, INDEX_WORK, IndexChange, LdmBatchConf, LdmBatchRef, LdmBatchReq, ONE_PASS, WRITES},
+    ldm::{COMMITTED, DISK_TABLE, INDEX_WORK, IndexChange, LdmBatchConf, LdmBatchRef, LdmBatchReq, ONE_PASS, WRITES},
     tc::{ALLOW_MISSING, COMMIT, DURABLE, Op, OpKind, OpResult, RequestRef, START, TcBatchConf, TcBatchReq},
 };
 use apus_types::{
@@ -182,6 +182,11 @@ impl TransactionCoordinator {
         if trans.state != State::Active || trans.request.outstanding > 0 {
             return Err((ErrorCode::ProtocolViolation, false));
         }
+        // What begins to write may wait for a disk that is not there.
+        let begins = writes && !trans.wrote;
+        if let Some(code) = self.held.refusal(trans.durable || req.flags & DURABLE != 0).filter(|_| begins) {
+            return Err((code, false));
+        }
         Ok(at)
     }
 
@@ -267,6 +272,7 @@ impl TransactionCoordinator {
         assert!(trans.request.outstanding > 0, "{} gets an answer and waits for none", conf.trans);
         trans.request.outstanding -= 1;
         trans.waits_for.clear();
+        trans.durable |= conf.flags & DISK_TABLE != 0;
         assert!(conf.epoch <= ctx.epoch(), "an answer of epoch {} has come, and it is {}", conf.epoch, ctx.epoch());
         if conf.flags & COMMITTED != 0 {
             assert!(trans.state == State::OnePass, "{} is committed on the way and is {:?}", conf.trans, trans.state);

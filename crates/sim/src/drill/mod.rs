@@ -221,7 +221,7 @@ fn build(settings: &Settings, kept: Kept) -> impl FnMut(&WorkerConfig, bool) -> 
     let mut config = cluster_config(s.seed | 1, groups, replicas, workers, partitions).expect("a cluster in range");
     let mgmts = s.mgmt_nodes();
     config.mgmts = mgmts.iter().map(|n| u32::from(n.0)).collect();
-    config.durability = u32::from(s.durable);
+    config.durability = u32::from(s.durable && !s.by_table);
     let mut memories: BTreeMap<NodeId, (u64, std::sync::Arc<MemoryManager>)> = BTreeMap::new();
     move |who, rejoins| {
         if who.node.may_arbitrate() {

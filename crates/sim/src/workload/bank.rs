@@ -44,6 +44,7 @@ impl Bank {
         let floor = Floor {
             terms: bank::Terms { seed: settings.seed, accounts: settings.accounts, balance: BALANCE },
             pause_max_ns: settings.pause_max_ns,
+            class: settings.table_class(),
             ..Floor::default()
         };
         Bank { floor: Rc::new(floor), tellers_per_client: settings.tellers_per_client, clients: BTreeSet::new() }
@@ -73,7 +74,7 @@ impl Workload for Bank {
         if number == 0 {
             let (client, floor) = (client.clone(), self.floor.clone());
             actor.spawn(async move {
-                match teller::open(&client, &floor.terms).await {
+                match teller::open(&client, &floor.terms, floor.class).await {
                     Ok(tables) => *floor.tables.borrow_mut() = Some(tables),
                     Err(error) => floor.violation(format!("the accounts cannot be opened: {error}")),
                 }

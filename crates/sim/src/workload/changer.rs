@@ -13,7 +13,8 @@ use apus_signal::{
     tc::{ALLOW_DUPLICATE, ALLOW_MISSING, OpKind, OpStatus},
 };
 use apus_types::{
-    ErrorClass, ErrorCode, IndexDef, IndexNo, IndexState, TableSchema, Value, key, schema::HIDDEN_PK_COLUMN,
+    ErrorClass, ErrorCode, IndexDef, IndexNo, IndexState, TableSchema, Value, key,
+    schema::{Durability, HIDDEN_PK_COLUMN},
 };
 
 use super::{
@@ -47,7 +48,7 @@ fn table_name(name: &str) -> TableName {
 }
 
 /// A small table of numbers; some have indexes from the beginning.
-fn small_table(name: &str) -> TableMessage {
+fn small_table(name: &str, class: Durability) -> TableMessage {
     let columns = vec![column("id", number_type(), false), column("value", number_type(), false)];
     let mut table = TableSchema::new(DATABASE, name, columns, vec![0]);
     if name != SMALL_TABLES[0] {
@@ -60,6 +61,7 @@ fn small_table(name: &str) -> TableMessage {
             state: IndexState::Ready,
         });
     }
+    table.durability = class;
     TableMessage::from(&table)
 }
 
@@ -111,7 +113,7 @@ impl Stock {
             }
             Wish::Make(object) => {
                 let change = match &object {
-                    Object::Table(name) => Change::CreateTable(small_table(name)),
+                    Object::Table(name) => Change::CreateTable(small_table(name, self.hall.class())),
                     Object::Index(name) => Change::CreateIndex(index_change(name)),
                 };
                 self.ask(member, &object, Presence::Ready, change).await

@@ -17,7 +17,8 @@ use apus_signal::{
     schema::TableMessage,
 };
 use apus_types::{
-    Column, ColumnType, ErrorClass, ErrorCode, PartitionId, TableSchema, Value, key, schema::DefaultValue,
+    Column, ColumnType, ErrorClass, ErrorCode, PartitionId, TableSchema, Value, key,
+    schema::{DefaultValue, Durability},
 };
 
 use crate::{
@@ -56,6 +57,8 @@ pub(super) struct Hall {
     pause_max_ns: u64,
     /// Members below this number pause up to so long.
     idle: (u64, u64),
+    /// Of the tables.
+    class: Durability,
     pub tables: RefCell<Rc<[TableSchema]>>,
     open: Cell<bool>,
     shut: Cell<bool>,
@@ -73,6 +76,9 @@ pub(super) struct Hall {
 }
 
 impl Hall {
+    pub fn class(&self) -> Durability {
+        self.class
+    }
     /// The next moment.
     pub fn moment(&self) -> u64 {
         self.moment.set(self.moment.get() + 1);
@@ -206,6 +212,7 @@ impl<P: Play> Crew<P> {
             pause_max_ns: settings.pause_max_ns,
             idle: (if settings.idle_max_ns > 0 { members_per_client } else { 0 }, settings.idle_max_ns),
             tables: RefCell::new(Rc::new([])),
+            class: settings.table_class(),
             ..Hall::default()
         };
         let hall = Rc::new(hall);
@@ -224,7 +231,7 @@ impl<P: Play> Workload for Crew<P> {
         if number == 0 {
             let (play, hall, client) = (self.play.clone(), self.hall.clone(), client.clone());
             actor.spawn(async move {
-                match open(&*play, &client).await {
+                match open(&*play, hall.class, &client).await {
                     Ok(tables) => {
                         *hall.tables.borrow_mut() = tables;
                         hall.open.set(true);
@@ -319,14 +326,15 @@ pub(super) fn number(table: &TableSchema, row: &[u8], column: u16) -> Option<u64
     }
 }
 
-async fn open<P: Play>(play: &P, client: &Client) -> Result<Rc<[TableSchema]>, ClientError> {
+async fn open<P: Play>(play: &P, class: Durability, client: &Client) -> Result<Rc<[TableSchema]>, ClientError> {
     client.ready().await?;
     let mut tables = play.tables();
     let collation = tables.first().map_or(0, |t| u32::from(t.collation.id()));
     let name = tables.first().map_or(DATABASE, |t| &t.database).to_owned();
     client.schema_change(Change::CreateDatabase(DatabaseMessage { name, collation })).await?;
-    for table in &tables {
-        client.schema_change(Change::CreateTable(TableMessage::from(table))).await?;
+    for table in &mut tables {
+        table.durability = class;
+        client.schema_change(Change::CreateTable(TableMessage::from(&*table))).await?;
     }
     let dictionary = client.dictionary(0).await?.unwrap_or_default();
     for table in &mut tables {

@@ -12,7 +12,7 @@ use apus_signal::{
     dict::{Change, DatabaseMessage},
     schema::TableMessage,
 };
-use apus_types::{Epoch, ErrorClass, ErrorCode, TableSchema};
+use apus_types::{Epoch, ErrorClass, ErrorCode, TableSchema, schema::Durability};
 use apus_workload::bank::{self, Fate, Holdings, Stage, Tables, Transfer, World};
 
 use crate::Clock;
@@ -33,6 +33,8 @@ pub type Finding = (u64, Result<Holdings, ClientError>);
 pub struct Floor {
     pub terms: bank::Terms,
     pub tables: RefCell<Option<Tables>>,
+    /// Of the tables.
+    pub class: Durability,
     /// Tellers begin no further transfer.
     pub shut: Cell<bool>,
     /// Longest pause between two transfers, ns.
@@ -83,13 +85,14 @@ impl Floor {
 ///
 /// # Errors
 /// The cluster refuses.
-pub async fn open(client: &Client, terms: &bank::Terms) -> Result<Tables, ClientError> {
+pub async fn open(client: &Client, terms: &bank::Terms, class: Durability) -> Result<Tables, ClientError> {
     client.ready().await?;
     let mut new = bank::definitions(DATABASE);
     let database = DatabaseMessage { name: DATABASE.to_owned(), collation: u32::from(new[0].collation.id()) };
     client.schema_change(Change::CreateDatabase(database)).await?;
-    for table in &new {
-        client.schema_change(Change::CreateTable(TableMessage::from(table))).await?;
+    for table in &mut new {
+        table.durability = class;
+        client.schema_change(Change::CreateTable(TableMessage::from(&*table))).await?;
     }
     let dictionary = client.dictionary(0).await?.unwrap_or_default();
     for table in &mut new {

@@ -8,6 +8,7 @@ use super::{
     convert::{self, Assign},
     errors::{self, Result},
     expr::Datum,
+    table_options::table_options,
     token::Tokens,
 };
 
@@ -623,38 +624,6 @@ fn column_type(t: &mut Tokens, default: Collation) -> Result<(ColumnType, String
         _ => return Err(errors::syntax(&name)),
     };
     Ok((ty, declared))
-}
-
-/// Returns the first value of AUTO_INCREMENT where it is given.
-fn table_options(t: &mut Tokens, table: &mut TableSchema) -> Result<Option<u64>> {
-    let mut auto_increment = None;
-    while !t.at_end() {
-        t.symbol(',');
-        t.word("default");
-        if t.word("engine") {
-            t.symbol('=');
-            table.engine = t.identifier()?;
-        } else if t.word("comment") {
-            t.symbol('=');
-            table.comment = t.string()?;
-        } else if t.word("auto_increment") {
-            t.symbol('=');
-            auto_increment = t.number()?.parse().ok();
-        } else if t.word("partition") {
-            return Err(errors::not_supported("PARTITION BY"));
-        } else if t.word("as") || t.word("select") {
-            return Err(errors::not_supported("CREATE TABLE ... SELECT"));
-        } else {
-            // Options without effect here: name, perhaps "=", one value.
-            let word = t.identifier()?;
-            if word.eq_ignore_ascii_case("character") {
-                t.expect("set")?;
-            }
-            t.symbol('=');
-            t.skip();
-        }
-    }
-    Ok(auto_increment)
 }
 
 fn assemble(

@@ -22,6 +22,7 @@ use super::{
     plan::{self, Plan, Planner, Unplanned, dml::Source},
     plan_cache::{Cached, PlanCache},
     session::{Fail, Prepared, Scratch, Session},
+    variables::{Globals, Variables},
 };
 use crate::{
     server::{ConnectionInfo, Engine, Output, PreparedInfo},
@@ -42,17 +43,19 @@ pub struct SqlEngine {
     pub(super) catalog: RefCell<Rc<Catalog>>,
     plans: RefCell<PlanCache>,
     pub(super) auto_increment: Arc<AutoIncrement>,
+    globals: Arc<Globals>,
     pub(super) statements: Cell<u64>,
 }
 
 impl SqlEngine {
-    /// `auto_increment` is shared by all threads of the SQL node.
-    pub fn new(client: Client, auto_increment: Arc<AutoIncrement>) -> SqlEngine {
+    /// `auto_increment` and `globals` are shared by all threads of the SQL node.
+    pub fn new(client: Client, auto_increment: Arc<AutoIncrement>, globals: Arc<Globals>) -> SqlEngine {
         SqlEngine {
             client,
             catalog: RefCell::new(Rc::new(Catalog::default())),
             plans: RefCell::new(PlanCache::default()),
             auto_increment,
+            globals,
             statements: Cell::new(0),
         }
     }
@@ -464,8 +467,9 @@ impl Engine for SqlEngine {
     async fn open(&self, info: ConnectionInfo) -> Result<Session> {
         let mut seed = [0u8; 8];
         getrandom::fill(&mut seed).map_err(|_| errors::internal("no entropy"))?;
-        let env =
+        let mut env =
             Env::new(info.user.clone(), info.host.clone(), info.id, u64::from_le_bytes(seed), info.interrupt.clone());
+        env.variables = Variables::new(self.globals.clone());
         let mut session = Session {
             env,
             transaction: None,

@@ -35,6 +35,7 @@ pub mod session;
 pub mod show;
 mod show_filter;
 mod table_locks;
+mod table_options;
 pub mod token;
 pub mod utility;
 pub mod variables;
@@ -42,6 +43,7 @@ pub mod variables;
 pub use auto_increment::AutoIncrement;
 pub use dispatch::SqlEngine;
 pub use session::Session;
+pub use variables::Globals;
 
 #[cfg(test)]
 mod tests;

@@ -268,10 +268,10 @@ impl SqlEngine {
             .trim()
             .trim_matches('`');
         super::variables::check_name(name)?;
-        if global || lower.contains("global") {
-            return Err(errors::not_supported("SET GLOBAL"));
-        }
         let value = evaluate(session, value)?;
+        if global || ["@@global", "global ", "@@persist", "persist "].iter().any(|word| lower.starts_with(word)) {
+            return session.env.variables.set_global(name, value.as_ref());
+        }
         let was = session.env.variables.autocommit;
         if let Some(warning) = session.env.variables.set(name, value.as_ref())? {
             session.warn_error(&warning);

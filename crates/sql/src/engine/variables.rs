@@ -2,7 +2,14 @@
 //!
 //! `transaction_isolation`: SERIALIZABLE is accepted with a warning and REPEATABLE READ is in force; READ UNCOMMITTED means READ COMMITTED.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{
+    borrow::Cow,
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
 
 use super::{
     auto_increment::Step,
@@ -42,6 +49,7 @@ const SQL_MODE: &str = "ONLY_FULL_GROUP_BY,STRICT_TRANS_TABLES,NO_ZERO_IN_DATE,N
 
 /// Sorted by name.
 static DEFINITIONS: &[Definition] = &[
+    v("apus_durability", Type::Text, "replicated", true),
     v("auto_increment_increment", Type::Int, "1", true),
     v("auto_increment_offset", Type::Int, "1", true),
     v("autocommit", Type::Bool, "1", true),
@@ -164,6 +172,15 @@ pub struct Variables {
     pub safe_updates: bool,
     /// A SELECT that takes longer ends with an error; 0: none does.
     pub max_execution_ms: u64,
+    /// `apus_durability` is `disk`: commits are answered when they are on the disks of all replicas.
+    pub on_disk: bool,
+    globals: Arc<Globals>,
+}
+
+/// Values that SET GLOBAL has given to the sessions that begin afterwards at this SQL node.
+#[derive(Debug, Default)]
+pub struct Globals {
+    on_disk: AtomicBool,
 }
 
 impl Default for Variables {
@@ -185,14 +202,24 @@ impl Default for Variables {
             timestamp_micros: 0,
             safe_updates: false,
             max_execution_ms: 0,
+            on_disk: false,
+            globals: Arc::default(),
         }
     }
 }
 
 impl Variables {
+    /// Of a session that begins.
+    pub fn new(globals: Arc<Globals>) -> Variables {
+        Variables { on_disk: globals.on_disk.load(Relaxed), globals, ..Variables::default() }
+    }
+
     fn text(&self, d: &Definition, global: bool) -> Cow<'_, str> {
         match d.name {
             "max_allowed_packet" => Cow::Owned(MAX_ALLOWED_PACKET_DEFAULT.to_string()),
+            "apus_durability" => Cow::Borrowed(
+                CLASSES[usize::from(if global { self.globals.on_disk.load(Relaxed) } else { self.on_disk })],
+            ),
             name if !global && self.set.contains_key(name) => Cow::Borrowed(self.set[name].as_str()),
             _ => Cow::Borrowed(d.default),
         }
@@ -229,13 +256,26 @@ impl Variables {
         DEFINITIONS.iter().map(|d| (d.name.to_owned(), show(d))).collect()
     }
 
+    /// Sets a variable for the sessions that begin from now on.
+    pub fn set_global(&mut self, name: &str, value: Option<&Datum<'_>>) -> Result<()> {
+        match name {
+            "apus_durability" => {
+                let text = value.map_or_else(|| CLASSES[0].to_owned(), Datum::as_string);
+                let on_disk = class(&text).ok_or_else(|| errors::wrong_variable_value(name, &text))?;
+                self.globals.on_disk.store(on_disk, Relaxed);
+                Ok(())
+            }
+            _ => Err(errors::not_supported("SET GLOBAL")),
+        }
+    }
+
     /// Sets a variable of the session (`None`: its default); returns a warning where another value is in force.
     pub fn set(&mut self, name: &str, value: Option<&Datum<'_>>) -> Result<Option<SqlError>> {
         let d = find(name).ok_or_else(|| errors::unknown_variable(name))?;
         if !d.settable {
             return Err(errors::read_only_variable(name));
         }
-        let text = value.map_or_else(|| d.default.to_owned(), Datum::as_string);
+        let text = value.map_or_else(|| self.text(d, true).into_owned(), Datum::as_string);
         let wrong = || errors::wrong_variable_value(name, &text);
         if text.len() > VALUE_BYTES_MAX {
             return Err(wrong());
@@ -264,6 +304,10 @@ impl Variables {
         };
         match d.name {
             "autocommit" => self.autocommit = stored == "1",
+            "apus_durability" => {
+                self.on_disk = class(&stored).ok_or_else(wrong)?;
+                return Ok(None);
+            }
             "innodb_lock_wait_timeout" => {
                 let seconds = stored.parse::<u32>().map_err(|_| wrong())?.clamp(1, 1_000_000);
                 self.lock_wait_ms = seconds * 1000;
@@ -332,6 +376,13 @@ impl Variables {
     }
 }
 
+/// Values of `apus_durability`.
+const CLASSES: [&str; 2] = ["replicated", "disk"];
+
+fn class(text: &str) -> Option<bool> {
+    CLASSES.iter().position(|class| text.eq_ignore_ascii_case(class)).map(|at| at == 1)
+}
+
 /// Whether a level (words joined by hyphens) reads at snapshots, and a warning where it is not what was asked for.
 pub fn isolation(level: &str) -> Option<(bool, Option<String>)> {
     match level {
@@ -356,6 +407,21 @@ mod tests {
         assert!(!vars.autocommit);
         assert_eq!(vars.get("autocommit", false).unwrap(), Datum::Int(0));
         assert_eq!(vars.get("autocommit", true).unwrap(), Datum::Int(1));
+        let mut later = Variables::new(vars.globals.clone());
+        for (value, on_disk) in [("DISK", true), ("replicated", false), ("disk", true)] {
+            vars.set("apus_durability", Some(&Datum::text(value))).unwrap();
+            assert_eq!((vars.on_disk, later.on_disk), (on_disk, false));
+        }
+        assert_eq!(vars.get("apus_durability", true).unwrap(), Datum::text("replicated"));
+        for wrong in [Datum::text("often"), Datum::Int(1), Datum::Null] {
+            assert_eq!(vars.set("apus_durability", Some(&wrong)).unwrap_err().errno, 1231);
+            assert_eq!(vars.set_global("apus_durability", Some(&wrong)).unwrap_err().errno, 1231);
+        }
+        later.set_global("apus_durability", Some(&Datum::text("disk"))).unwrap();
+        assert_eq!(vars.get("apus_durability", true).unwrap(), Datum::text("disk"));
+        vars.set("apus_durability", Some(&Datum::text("replicated"))).unwrap();
+        vars.set("apus_durability", None).unwrap();
+        assert!(vars.on_disk && !later.on_disk && Variables::new(vars.globals.clone()).on_disk);
         assert_eq!(vars.set("version", Some(&Datum::Int(1))).unwrap_err().errno, 1238);
         assert_eq!(vars.set("nonsense", None).unwrap_err().errno, 1193);
         for (level, in_force, warns) in [

@@ -160,8 +160,8 @@ pub async fn run(cluster: Cluster<'_>, session: &mut Session, s: &mut Scratch) -
 
 /// As a transaction of its own; a wait for a lock ends when the statement is to stop.
 pub async fn run_alone(cluster: Cluster<'_>, session: &Session, s: &mut Scratch) -> Done<()> {
-    let (wait, stop) = (session.env.variables.lock_wait_ms, session.env.stopped());
-    match cluster.client.run_autocommit_until(&s.ops, wait, &mut s.results, stop).await {
+    let (wait, on_disk) = (session.env.variables.lock_wait_ms, session.env.variables.on_disk);
+    match cluster.client.run_autocommit_until(&s.ops, wait, on_disk, &mut s.results, session.env.stopped()).await {
         Ok(_) => Ok(()),
         Err(e) if e.code == ErrorCode::TransactionAborted && session.env.may_go_on().is_err() => {
             Err(session.env.why_stopped().into())

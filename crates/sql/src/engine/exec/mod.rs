@@ -103,6 +103,7 @@ pub async fn execute(
     let options = ExecOptions { commit, savepoint, lock_wait_ms: session.env.variables.lock_wait_ms };
     let alone = !session.in_transaction() && !commit;
     let transaction = session.transaction.get_or_insert_with(|| cluster.client.begin());
+    transaction.wait_for_disk(session.env.variables.on_disk);
     let done = {
         let mut executed = pin!(transaction.execute(ops, options, results));
         let mut stop = pin!(session.env.stopped());
