@@ -122,6 +122,8 @@ pub enum Bug {
     AbortNotLogged,
     /// Rows that came as copies are not written to the log.
     CopyNotLogged,
+    /// The end of a transaction stamps all its rows in one go.
+    SliceWithoutEnd,
 }
 
 impl Bug {
@@ -184,6 +186,7 @@ impl Bug {
         Bug::ReplayStopsEarly,
         Bug::AbortNotLogged,
         Bug::CopyNotLogged,
+        Bug::SliceWithoutEnd,
     ];
 }
 
