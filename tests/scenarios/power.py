@@ -115,6 +115,10 @@ def kill_all(cluster):
     return moment
 
 
+def checkpoints(directory, node):
+    return sorted((directory / "files" / f"data-{node}").glob("lcp-*.data"))
+
+
 class Bank:
     """The tellers' books over all rounds, and the cluster of the moment."""
 
@@ -124,7 +128,7 @@ class Bank:
 
     def start(self):
         self.starts += 1
-        return Cluster(self.t, name=f"c{self.starts}", dir=self.directory).__enter__()
+        return Cluster(self.t, name=f"c{self.starts}", dir=self.directory, checkpoint_log=1).__enter__()
 
     def work(self, cluster, seconds_min):
         tellers = [Teller(n, self.first + n, cluster.sql) for n in range(TELLERS)]
@@ -166,6 +170,16 @@ def main(t):
                 cluster = bank.start()
                 t.say(f"serves again after {time.monotonic() - begin:.1f} s, {len(bank.acknowledged)} transfers so far")
                 check_equal(sorted(bank.lost(cluster)), [], "acknowledged and lost")
+        with t.case("the starts have read checkpoints, and each file of them is whole"):
+            tellers = bank.work(cluster, 1.0)
+            wait_until(lambda: all(checkpoints(bank.directory, id) for id in (1, 2)), 60, "each node has a checkpoint")
+            kill_all(cluster)
+            bank.close(tellers)
+            files = [str(file) for id in (1, 2) for file in checkpoints(bank.directory, id)]
+            printed = cluster.apus("inspect", "--brief", *files)
+            check("up to epoch" in printed, printed)
+            cluster = bank.start()
+            check_equal(sorted(bank.lost(cluster)), [], "acknowledged and lost")
         with t.case("class replicated: what is left is of one moment, shortly before"):
             cluster.apus("cluster", "set", "durability=replicated")
             tellers = bank.work(cluster, 1.0)

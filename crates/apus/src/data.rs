@@ -11,7 +11,7 @@ use std::{
 use apus_blocks::{
     OnDisk,
     dih::LINGER_NS,
-    ldm::Slices,
+    ldm::{CHECKPOINT_BYTES, Slices},
     qmgr::{Kept, SYNCED_VIEW_FILE, VIEW_FILE},
 };
 use apus_redo::SEGMENT_BYTES;
@@ -52,6 +52,9 @@ pub struct DataArgs {
     /// the file of its views, with which the next process of this node speaks for one that died. All data nodes need one
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
+    /// A worker writes what has changed to a checkpoint when its log has grown by so many MiB since the last one: what a start reads of the log, about
+    #[arg(long, default_value_t = CHECKPOINT_BYTES >> 20, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    checkpoint_log: u64,
     /// Keep only the file of views in --data-dir: all data ends with the last process of the cluster
     #[arg(long, requires = "data_dir")]
     diskless: bool,
@@ -110,7 +113,8 @@ pub fn run(args: DataArgs) -> Result<ExitCode, String> {
         let read = Kept::read(content(VIEW_FILE), content(SYNCED_VIEW_FILE), node, boot);
         kept = Some(read.map_err(|e| format!("{}: {e}", dir.display()))?);
         bound = bound.with_files(files);
-        disk = (!args.diskless).then_some(OnDisk { files: found, segment_bytes: SEGMENT_BYTES });
+        let checkpoint_bytes = args.checkpoint_log << 20;
+        disk = (!args.diskless).then_some(OnDisk { files: found, segment_bytes: SEGMENT_BYTES, checkpoint_bytes });
     }
     let address = bound.address().map_err(|e| e.to_string())?;
     check_listen(address, &keys)?;

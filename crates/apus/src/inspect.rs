@@ -1,7 +1,7 @@
 //! `apus inspect`: prints any file that Apus writes, without a cluster, and says what is wrong with it.
 //!
 //! A file is known by its content, and by its name where the content does not tell. A segment of a redo log is judged with the control file that
-//! lies beside it, which says whose log it is, and with the segment that the log goes on in.
+//! lies beside it, which says whose log it is, and with the segment that the log goes on in; a checkpoint with the one of its log, which says how long it is.
 
 use std::{
     fmt::Write as _,
@@ -14,7 +14,7 @@ use std::{
 use apus_blocks::qmgr::Acceptor;
 use apus_kernel::{DataFile, DataFileKind};
 use apus_mgmt::kept::Promise;
-use apus_redo::{BLOCK_ALIGN, Control, Entry, Reader, Step};
+use apus_redo::{BLOCK_ALIGN, Checkpoint, Control, Entry, Reader, Step};
 use apus_signal::{
     DecodeError, Reader as Bytes, copy::CopiedRow, dict::Dictionary, file::unseal, ldm::PreparedRow, qmgr::Incarnation,
     view::View,
@@ -24,7 +24,7 @@ use prost::Message;
 
 #[derive(clap::Args)]
 pub struct InspectArgs {
-    /// Files of a data directory: redo-I-N.log, redo-I.ctl, view, dictionary, arbitrator
+    /// Files of a data directory: redo-I-N.log, lcp-I-N.data, redo-I.ctl, view, dictionary, arbitrator
     #[arg(required = true)]
     files: Vec<PathBuf>,
     /// Name the rows of each entry: table, partition, number, key
@@ -77,8 +77,10 @@ impl Report {
 /// Prints what is in it; the last line, or what is wrong.
 fn judge(path: &Path, bytes: &[u8], report: &mut Report) -> Result<String, String> {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    if let Some(file) = DataFile::parse(&name).filter(|file| file.kind == DataFileKind::Redo) {
-        return segment(path, file, bytes, report);
+    match DataFile::parse(&name) {
+        Some(file) if file.kind == DataFileKind::Redo => return segment(path, file, bytes, report),
+        Some(file) => return checkpoint(path, file, bytes, report),
+        None => {}
     }
     let kind: &[u8] = match name.as_str() {
         "view" => b"APUSVIW",
@@ -122,22 +124,64 @@ fn control(control: &Control, report: &mut Report) -> String {
         "complete from {}",
         control.complete.map_or("no epoch yet".to_owned(), |e| format!("epoch {}", e.0))
     ));
+    report.line(format_args!("read from segment {} byte {} on", control.start.segment, control.start.at));
+    for Checkpoint { file, turn, epoch, bytes, sequence, .. } in &control.checkpoints {
+        report.line(format_args!(
+            "checkpoint {file}, turn {turn}: up to epoch {epoch}, {sequence} blocks, {bytes} bytes"
+        ));
+    }
     let void = list(&control.void, |(from, to)| format!("{} up to below {}", from.0, to.0));
     report.line(format_args!("epochs that were given up: {void}"));
     format!("control file of {}, {} segments; whole", log_name(control), control.segments.len())
 }
 
-fn segment(path: &Path, file: DataFile, bytes: &[u8], report: &mut Report) -> Result<String, String> {
+fn control_beside(path: &Path, file: DataFile) -> Result<Control, String> {
     let beside = path.with_file_name(Control::file_name(file.instance));
     let content = read(&beside).map_err(|e| format!("nothing can be said of it without its control file: {e}"))?;
-    let control = Control::decode(&content).map_err(|what| format!("its control file {} {what}", beside.display()))?;
+    Control::decode(&content).map_err(|what| format!("its control file {} {what}", beside.display()))
+}
+
+fn checkpoint(path: &Path, file: DataFile, bytes: &[u8], report: &mut Report) -> Result<String, String> {
+    let control = control_beside(path, file)?;
+    let name = format!("checkpoint {} of {}", file.number, log_name(&control));
+    let Some(listed) = control.checkpoints.iter().find(|listed| listed.file == file.number) else {
+        return Ok(format!("{name}; the control file does not list it: nothing in it counts"));
+    };
+    let mut walk = Walk { bytes, at: 0, blocks: 0, entries: 0, epochs: None, rows: Ok(()) };
+    let mut reader = Reader::new(&control.of_checkpoint(file.number), 0);
+    loop {
+        let mark = report.text.len();
+        match reader.step() {
+            Step::Read { at, count, .. } => {
+                let rest = bytes.get(at as usize..).unwrap_or_default();
+                reader.feed(file.number, at, count, &rest[..rest.len().min(count as usize)]);
+            }
+            Step::Entry(entry) => walk.entry(&entry, report),
+            Step::Ended => break,
+            Step::Damaged(damage) => return Err(format!("{}; {name}", damage.reason)),
+        }
+        let text = report.text.split_off(mark);
+        walk.blocks_to(reader.place().1, report);
+        report.text.push_str(&text);
+    }
+    let (end, summary) = (reader.end(), walk.summary());
+    if (end.at, end.sequence, end.previous) != (listed.bytes, listed.sequence, listed.checksum) {
+        return Err(format!("it ends at byte {} of {}; {summary}; {name}", end.at, listed.bytes));
+    }
+    walk.rows.clone()?;
+    Ok(format!("{summary}; {name}, up to epoch {}; whole", listed.epoch))
+}
+
+fn segment(path: &Path, file: DataFile, bytes: &[u8], report: &mut Report) -> Result<String, String> {
+    let control = control_beside(path, file)?;
     let Some(place) = control.segments.iter().position(|number| *number == file.number) else {
         return Ok(format!("{}; the control file does not list it: nothing in it counts", log_name(&control)));
     };
     // With what is behind it: that tells whether its end is missing.
     let log = Control { segments: control.segments[place..].to_vec(), ..control.clone() };
-    let mut walk = Walk { bytes, at: 0, blocks: 0, entries: 0, epochs: None, rows: Ok(()) };
     let mut reader = Reader::new(&log, 0);
+    let begin = reader.place().1 as usize;
+    let mut walk = Walk { bytes, at: begin, blocks: 0, entries: 0, epochs: None, rows: Ok(()) };
     let mut end = 0;
     let damage = loop {
         let (mark, entries) = (report.text.len(), walk.entries);
@@ -247,6 +291,13 @@ impl Walk<'_> {
                 let (restored, begins) = (restored.0, begins.0);
                 report.line(format_args!("  restart: restored up to epoch {restored}, goes on with {begins}"));
             }
+            Entry::Fragment { partition, table, pages } => {
+                report.line(format_args!("  fragment: table {table} partition {partition}: {pages} pages"));
+            }
+            Entry::Page { partition, table, page } => {
+                report.line(format_args!("  page {page} of table {table} partition {partition}"));
+            }
+            Entry::Commits { ids } => report.line(format_args!("  commits: {}", Entry::commits(ids).count())),
         }
     }
     fn prepared(&mut self, count: u16, rows: &[u8], report: &mut Report) {

@@ -8,12 +8,12 @@ use std::{
 
 use apus_blocks::qmgr::Acceptor;
 use apus_mgmt::kept::Promise;
-use apus_redo::{Control, Entry, LogId, SEGMENT_BYTES, Writer};
+use apus_redo::{Control, Entry, LogId, LogKind, SEGMENT_BYTES, Writer};
 use apus_signal::{dict::Dictionary, file::seal, ldm::PreparedRow, schema::TableMessage, view::View};
 use apus_types::{Chain, Epoch, NodeId, PartitionId, TableId, TransId};
 use prost::Message;
 
-const ID: LogId = LogId { cluster: 0xabc, node: NodeId(2), instance: 3 };
+const ID: LogId = LogId { cluster: 0xabc, node: NodeId(2), instance: 3, kind: LogKind::Redo };
 
 fn directory(name: &str) -> PathBuf {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("inspect-{name}"));

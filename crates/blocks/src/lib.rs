@@ -63,6 +63,8 @@ pub struct OnDisk {
     pub files: BTreeMap<String, Vec<u8>>,
     /// Of the segments of new logs; `apus_redo::SEGMENT_BYTES`, or what the simulator draws.
     pub segment_bytes: u64,
+    /// A log that has grown by so much begins a checkpoint; `ldm::CHECKPOINT_BYTES`, or what the simulator draws.
+    pub checkpoint_bytes: u64,
 }
 
 impl OnDisk {
@@ -83,7 +85,7 @@ pub fn build(who: &WorkerConfig, config: &NodeConfig) -> Vec<Box<dyn Block>> {
             ldm::LocalDataManager::new(config.node, who.worker, memory, config.transaction_bytes, config.slices);
         if let Some(disk) = &config.disk {
             let control = disk.files.get(&apus_redo::Control::file_name(who.worker)).map(Vec::as_slice);
-            ldm = ldm.with_disk(control, disk.segment_bytes);
+            ldm = ldm.with_disk(control, disk.segment_bytes, disk.checkpoint_bytes);
         }
         blocks.push(Box::new(ldm));
     }

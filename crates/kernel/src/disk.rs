@@ -49,6 +49,9 @@ impl DataFile {
     pub fn redo(instance: u8, number: u32) -> DataFile {
         DataFile { kind: DataFileKind::Redo, instance, number }
     }
+    pub fn checkpoint(instance: u8, number: u32) -> DataFile {
+        DataFile { kind: DataFileKind::Checkpoint, instance, number }
+    }
     /// The file with this name, if that is one of a data file.
     pub fn parse(name: &str) -> Option<DataFile> {
         let (kind, rest) = match name.strip_prefix("redo-").and_then(|rest| rest.strip_suffix(".log")) {

@@ -51,6 +51,7 @@ fn checksum(id: LogId, segment: u32, at: u64, block: &[u8]) -> u64 {
     place[..8].copy_from_slice(&id.cluster.to_le_bytes());
     place[8..10].copy_from_slice(&id.node.0.to_le_bytes());
     place[10] = id.instance;
+    place[11] = id.kind as u8;
     place[12..16].copy_from_slice(&segment.to_le_bytes());
     place[16..].copy_from_slice(&at.to_le_bytes());
     let seed = xxh3_64_with_seed(&block[..CHECKSUM_AT], xxh3_64(&place));

@@ -1,4 +1,4 @@
-//! The control file of a log: what its segments are, from when on it is complete, and which epochs in it are void.
+//! The control file of a log: what its segments are, where in them it begins, which checkpoints are before it, from when on all of that is complete, and which epochs in it are void.
 //!
 //! Replaced as a whole and synced, before anything rests on what it says: a segment is listed before a mark in it counts, an epoch is void before
 //! the first commit behind a restart.
@@ -10,9 +10,36 @@ use apus_signal::{
 };
 use apus_types::{Epoch, NodeId};
 
-use crate::{LogId, VERSION};
+use crate::{LogId, LogKind, Place};
 
 const MAGIC: [u8; 8] = *b"APUSRDC1";
+/// Of this file. Version 1 knew no checkpoints; it is read as one that has none.
+const VERSION: u16 = 2;
+/// Most checkpoints of a list.
+pub const CHECKPOINTS_MAX: usize = 64;
+/// A checkpoint is one segment, which is never full.
+const CHECKPOINT_BYTES_MAX: u64 = 1 << 40;
+
+/// A file of a checkpoint that is complete and synced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Checkpoint {
+    pub file: u32,
+    /// Number in turn of the valid ones: which pages it has that had not changed.
+    pub turn: u64,
+    /// No row in it is of a later epoch.
+    pub epoch: Epoch,
+    pub bytes: u64,
+    /// Number and checksum of its last block.
+    pub sequence: u64,
+    pub checksum: u64,
+}
+
+/// A file that is not listed any more and may still be there.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Useless {
+    Segment(u32),
+    Checkpoint(u32),
+}
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Control {
@@ -27,11 +54,31 @@ pub struct Control {
     pub complete: Option<Epoch>,
     /// Epochs of suffixes that were given up: from the first on, and below the second.
     pub void: Vec<(Epoch, Epoch)>,
+    /// Where in the first segment reading begins, if that is the segment it names.
+    pub start: Place,
+    /// Oldest first: of a page counts what the newest one has.
+    pub checkpoints: Vec<Checkpoint>,
+    pub useless: Vec<Useless>,
 }
 
 impl Control {
     pub fn empty(id: LogId, segment_bytes: u64) -> Control {
-        Control { id, segment_bytes, segments: Vec::new(), next: 1, complete: None, void: Vec::new() }
+        Control {
+            id,
+            segment_bytes,
+            segments: Vec::new(),
+            next: 1,
+            complete: None,
+            void: Vec::new(),
+            start: Place::default(),
+            checkpoints: Vec::new(),
+            useless: Vec::new(),
+        }
+    }
+    /// To write or read this file of a checkpoint as a log.
+    pub fn of_checkpoint(&self, file: u32) -> Control {
+        let id = LogId { kind: LogKind::Checkpoint, ..self.id };
+        Control { segments: vec![file], ..Control::empty(id, CHECKPOINT_BYTES_MAX) }
     }
     pub fn file_name(instance: u8) -> String {
         format!("redo-{instance}.ctl")
@@ -53,6 +100,23 @@ impl Control {
             body.put_u64(from.0);
             body.put_u64(to.0);
         }
+        let Place { segment, at, sequence, previous } = self.start;
+        body.put_u32(segment);
+        [at, sequence, previous].into_iter().for_each(|word| body.put_u64(word));
+        body.put_u32(self.checkpoints.len() as u32);
+        for Checkpoint { file, turn, epoch, bytes, sequence, checksum } in &self.checkpoints {
+            body.put_u32(*file);
+            [*turn, epoch.0, *bytes, *sequence, *checksum].into_iter().for_each(|word| body.put_u64(word));
+        }
+        body.put_u32(self.useless.len() as u32);
+        for useless in &self.useless {
+            let (kind, number) = match *useless {
+                Useless::Segment(number) => (LogKind::Redo, number),
+                Useless::Checkpoint(number) => (LogKind::Checkpoint, number),
+            };
+            body.put_u8(kind as u8);
+            body.put_u32(number);
+        }
         seal(MAGIC, &body)
     }
 
@@ -62,14 +126,14 @@ impl Control {
         let body = unseal(MAGIC, content)?;
         let mut r = Reader::new(body);
         let version = r.u16().map_err(|_| "is cut off")?;
-        if version != VERSION {
+        if !(1..=VERSION).contains(&version) {
             return Err(format!("has version {version}, this release reads {VERSION}"));
         }
-        Self::decode_fields(&mut r).map_err(|_| "does not hold what it should".to_owned())
+        Self::decode_fields(&mut r, version).map_err(|_| "does not hold what it should".to_owned())
     }
 
-    fn decode_fields(r: &mut Reader<'_>) -> Result<Control, DecodeError> {
-        let id = LogId { cluster: r.u64()?, node: NodeId(r.u16()?), instance: r.u8()? };
+    fn decode_fields(r: &mut Reader<'_>, version: u16) -> Result<Control, DecodeError> {
+        let id = LogId { cluster: r.u64()?, node: NodeId(r.u16()?), instance: r.u8()?, kind: LogKind::Redo };
         let segment_bytes = r.u64()?;
         let next = r.u32()?;
         let complete = (r.u8()? != 0, r.epoch()?);
@@ -77,8 +141,34 @@ impl Control {
         let segments = (0..count).map(|_| r.u32()).collect::<Result<Vec<_>, _>>()?;
         let count = self::count(r, 16)?;
         let void = (0..count).map(|_| Ok((r.epoch()?, r.epoch()?))).collect::<Result<Vec<_>, DecodeError>>()?;
+        let complete = complete.0.then_some(complete.1);
+        let mut control = Control { segments, next, complete, void, ..Control::empty(id, segment_bytes) };
+        if version > 1 {
+            control.decode_checkpoints(r)?;
+        }
         r.end()?;
-        Ok(Control { id, segment_bytes, segments, next, complete: complete.0.then_some(complete.1), void })
+        Ok(control)
+    }
+
+    fn decode_checkpoints(&mut self, r: &mut Reader<'_>) -> Result<(), DecodeError> {
+        self.start = Place { segment: r.u32()?, at: r.u64()?, sequence: r.u64()?, previous: r.u64()? };
+        if self.start.sequence == u64::MAX {
+            return Err(DecodeError); // none could follow it
+        }
+        let count = self::count(r, 44)?.min(CHECKPOINTS_MAX + 1);
+        for _ in 0..count {
+            let (file, turn, epoch) = (r.u32()?, r.u64()?, r.epoch()?);
+            let (bytes, sequence, checksum) = (r.u64()?, r.u64()?, r.u64()?);
+            self.checkpoints.push(Checkpoint { file, turn, epoch, bytes, sequence, checksum });
+        }
+        for _ in 0..self::count(r, 5)? {
+            self.useless.push(match (r.u8()?, r.u32()?) {
+                (0, number) => Useless::Segment(number),
+                (1, number) => Useless::Checkpoint(number),
+                _ => return Err(DecodeError),
+            });
+        }
+        Ok(())
     }
 }
 

@@ -19,6 +19,12 @@ pub enum Entry<'a> {
     /// A cluster began again with what was committed up to `restored`: epochs above that and below `begins` before this entry are void, and so is what
     /// had not ended.
     Restart { restored: Epoch, begins: Epoch },
+    /// In checkpoints only: the fragment has so many pages; what older checkpoints have of further ones is gone.
+    Fragment { partition: PartitionId, table: TableId, pages: u32 },
+    /// In checkpoints only: the rows of a page of slots follow as [`Entry::Copied`], and the page has no others.
+    Page { partition: PartitionId, table: TableId, page: u32 },
+    /// In checkpoints only: transactions that were committed here, 16 bytes each ([`Entry::commits`]).
+    Commits { ids: &'a [u8] },
 }
 
 const PREPARE: u8 = 1;
@@ -27,6 +33,11 @@ const ABORT: u8 = 3;
 const COPIED: u8 = 4;
 const SAVED: u8 = 5;
 const RESTART: u8 = 6;
+const FRAGMENT: u8 = 7;
+const PAGE: u8 = 8;
+const COMMITS: u8 = 9;
+/// Bytes of a transaction's id.
+const ID_BYTES: usize = 16;
 
 impl<'a> Entry<'a> {
     /// Bytes that [`Entry::encode`] appends.
@@ -39,6 +50,8 @@ impl<'a> Entry<'a> {
                 Entry::Copied { rows, .. } => 2 + 4 + 2 + rows.len(),
                 Entry::Saved { .. } => 24,
                 Entry::Restart { .. } => 16,
+                Entry::Fragment { .. } | Entry::Page { .. } => 2 + 4 + 4,
+                Entry::Commits { ids } => ids.len(),
             }
     }
 
@@ -84,6 +97,16 @@ impl<'a> Entry<'a> {
                 out.put_u64(restored.0);
                 out.put_u64(begins.0);
             }
+            Entry::Fragment { partition, table, pages: number } | Entry::Page { partition, table, page: number } => {
+                out.put_u8(if matches!(self, Entry::Page { .. }) { PAGE } else { FRAGMENT });
+                out.put_u16(partition.0);
+                out.put_u32(table.0);
+                out.put_u32(number);
+            }
+            Entry::Commits { ids } => {
+                out.put_u8(COMMITS);
+                out.put_bytes(ids);
+            }
         }
         debug_assert_eq!(out.len() - begin, self.encoded_len());
     }
@@ -100,6 +123,14 @@ impl<'a> Entry<'a> {
                 let (partition, table, count) = (PartitionId(r.u16()?), TableId(r.u32()?), r.u16()?);
                 return Ok(Entry::Copied { partition, table, count, rows: r.rest() });
             }
+            COMMITS if r.rest().len().is_multiple_of(ID_BYTES) => return Ok(Entry::Commits { ids: r.rest() }),
+            kind @ (FRAGMENT | PAGE) => {
+                let (partition, table, number) = (PartitionId(r.u16()?), TableId(r.u32()?), r.u32()?);
+                match kind {
+                    PAGE => Entry::Page { partition, table, page: number },
+                    _ => Entry::Fragment { partition, table, pages: number },
+                }
+            }
             COMMIT => Entry::Commit { trans: r.trans()?, chain: r.chain()?, epoch: r.epoch()? },
             ABORT => Entry::Abort { trans: r.trans()?, chain: r.chain()?, savepoint: r.u32()? },
             SAVED => Entry::Saved { epoch: r.epoch()?, lineage: r.u64()?, generation: r.u64()? },
@@ -108,5 +139,18 @@ impl<'a> Entry<'a> {
         };
         r.end()?;
         Ok(entry)
+    }
+
+    /// As [`Entry::Commits`] names a transaction.
+    pub fn commit_id(trans: TransId) -> [u8; ID_BYTES] {
+        let mut id = Vec::with_capacity(ID_BYTES);
+        id.put_trans(trans);
+        let mut out = [0; ID_BYTES];
+        out.copy_from_slice(&id);
+        out
+    }
+    /// The transactions that [`Entry::Commits`] names.
+    pub fn commits(ids: &[u8]) -> impl Iterator<Item = TransId> + '_ {
+        ids.chunks_exact(ID_BYTES).filter_map(|id| Reader::new(id).trans().ok())
     }
 }

@@ -21,6 +21,12 @@
 //! **Misplaced blocks.** A block that was written elsewhere, or belongs to another node's, another cluster's or another segment's file, has a wrong
 //! checksum. Numbers of segments are never used again, so neither is a place.
 //!
+//! **Where a log begins.** At a block of its first segment ([`Control::start`]) whose predecessor's number and checksum are known, so that a log whose first block is
+//! gone is damaged and not shorter.
+//!
+//! **A checkpoint** is a file of the same blocks with entries of its own ([`Entry::Fragment`], [`Entry::Page`], [`Entry::Commits`]), listed with length, number of blocks and last checksum,
+//! which is of all of them.
+//!
 //! **Where a log ends.** Reading stops at the first place where the next block (by `sequence` and `previous`) is not. Blocks that are not synced may get to the disk
 //! in any order, so that alone is no damage: what was not synced was promised to nobody. If a block that lies further on says by `synced`
 //! that the missing one had been synced, the log is damaged: see [`Damage`].
@@ -38,10 +44,10 @@ use std::fmt;
 use apus_types::{Epoch, NodeId};
 
 pub use self::{
-    control::Control,
+    control::{CHECKPOINTS_MAX, Checkpoint, Control, Useless},
     entry::Entry,
     reader::{End, Reader, Step},
-    writer::{Block, Writer},
+    writer::{Block, Place, Writer},
 };
 
 /// Bytes of a segment, unless a log was made with another size (tests draw small ones).
@@ -61,6 +67,15 @@ pub struct LogId {
     pub cluster: u64,
     pub node: NodeId,
     pub instance: u8,
+    pub kind: LogKind,
+}
+
+/// What its blocks are read as: one of the other kind has a wrong checksum.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LogKind {
+    Redo = 0,
+    /// A file of a checkpoint: a log of one segment ([`Control::of_checkpoint`]).
+    Checkpoint = 1,
 }
 
 /// A log is not what was written, at a place where it had been synced.

@@ -86,8 +86,9 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Reads from the segment with this index on.
+    /// Reads from the segment with this index on; from where the log begins if that is the first.
     pub fn new(control: &Control, first: usize) -> Reader {
+        let start = Some(control.start).filter(|start| first == 0 && control.segments.first() == Some(&start.segment));
         let phase = if first < control.segments.len() { Phase::Blocks } else { Phase::Ended };
         Reader {
             id: control.id,
@@ -95,11 +96,11 @@ impl Reader {
             segments: control.segments.clone(),
             phase,
             index: first,
-            at: 0,
+            at: start.map_or(0, |start| start.at),
             piece: Vec::new(),
             piece_of: None,
             is_last_piece: false,
-            last: None,
+            last: start.filter(|start| start.sequence > 0).map(|start| (start.sequence, start.previous)),
             epoch: Epoch(0),
             highest: Epoch(0),
             blocks: 0,
@@ -252,6 +253,8 @@ impl Reader {
                 self.long_bytes = Bytes::new(&payload).u32().map_or(0, |n| n as usize + 4);
                 self.long = payload;
             }
+            // The log begins amid an entry that is not needed.
+            Kind::Next if self.long.is_empty() => return self.payload.clear(),
             Kind::Next => self.long.extend_from_slice(&payload),
         }
         self.payload.clear();

@@ -24,6 +24,22 @@ pub struct Block {
     pub bytes: Vec<u8>,
 }
 
+/// A place in a log, with what is known of the block before it. Ordered as the log.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Place {
+    /// 0: before all segments.
+    pub segment: u32,
+    pub at: u64,
+    /// Number and checksum of the block before; 0: there is none.
+    pub sequence: u64,
+    pub previous: u64,
+}
+
+impl Place {
+    /// Behind every other.
+    pub const END: Place = Place { segment: u32::MAX, at: u64::MAX, sequence: u64::MAX, previous: u64::MAX };
+}
+
 /// Filled and not taken yet: room for the header, then the payload.
 #[derive(Debug)]
 struct Filled {
@@ -49,6 +65,8 @@ pub struct Writer {
     sequence: u64,
     synced: u64,
     previous: u64,
+    /// Bytes of all blocks that were taken.
+    written: u64,
 }
 
 impl Writer {
@@ -71,6 +89,7 @@ impl Writer {
             sequence: end.sequence,
             synced: 0,
             previous: end.previous,
+            written: 0,
         }
     }
 
@@ -120,6 +139,16 @@ impl Writer {
     pub fn room(&self) -> u64 {
         (self.segments.len() as u64 * self.segment_bytes).saturating_sub(self.at)
     }
+    /// Where the next block goes at the earliest: what is appended from now on is not before it.
+    #[inline]
+    pub fn place(&self) -> Place {
+        let segment = self.segments.front().copied().unwrap_or(0);
+        Place { segment, at: self.at, sequence: self.sequence, previous: self.previous }
+    }
+    /// Bytes of the blocks that were taken.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
     /// A segment that is allocated on the disk, for when the last one is full.
     pub fn add_segment(&mut self, number: u32) {
         self.segments.push_back(number);
@@ -161,6 +190,7 @@ impl Writer {
         bytes.resize(block_bytes(payload), 0);
         let block = Block { segment, at: self.at, sequence, bytes };
         self.at += block.bytes.len() as u64;
+        self.written += block.bytes.len() as u64;
         assert!(self.at <= self.segment_bytes, "block {sequence} goes beyond its segment");
         Some(block)
     }

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use apus_redo::{Control, Damage, End, Entry, LogId, Reader, Step, Writer};
+use apus_redo::{Control, Damage, End, Entry, LogId, LogKind, Reader, Step, Writer};
 use apus_types::{Epoch, NodeId, PartitionId, TableId};
 
-const ID: LogId = LogId { cluster: 7, node: NodeId(1), instance: 0 };
+const ID: LogId = LogId { cluster: 7, node: NodeId(1), instance: 0, kind: LogKind::Redo };
 const SEGMENT: u64 = 256 << 10;
 /// Entries of a quarter of a segment.
 const ROWS: usize = 60 << 10;

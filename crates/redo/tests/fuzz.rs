@@ -3,12 +3,12 @@
 //! 5,000 inputs each; `make fuzz` gives a million.
 #![expect(clippy::disallowed_methods, reason = "a test that is run by hand for longer")]
 
-use apus_redo::{BLOCK_ALIGN, Control, Entry, LogId, Reader, Step, Writer};
+use apus_redo::{BLOCK_ALIGN, Checkpoint, Control, Entry, LogId, LogKind, Place, Reader, Step, Useless, Writer};
 use apus_signal::file::seal;
 use apus_types::{Chain, Epoch, NodeId, PartitionId, TableId, TransId};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-const ID: LogId = LogId { cluster: 7, node: NodeId(1), instance: 3 };
+const ID: LogId = LogId { cluster: 7, node: NodeId(1), instance: 3, kind: LogKind::Redo };
 const SEGMENT: u64 = 1 << 20;
 
 fn inputs() -> u64 {
@@ -111,11 +111,12 @@ fn read(control: &Control, files: &[Vec<u8>; 2], first: usize) -> (usize, bool) 
 }
 
 /// The checksum of the block at a place is right again, if one is there.
-fn mend(segment: u32, at: usize, file: &mut [u8]) {
+fn mend((kind, segment): (LogKind, u32), at: usize, file: &mut [u8]) {
     let mut place = [0; 24];
     place[..8].copy_from_slice(&ID.cluster.to_le_bytes());
     place[8..10].copy_from_slice(&ID.node.0.to_le_bytes());
     place[10] = ID.instance;
+    place[11] = kind as u8;
     place[12..16].copy_from_slice(&segment.to_le_bytes());
     place[16..].copy_from_slice(&(at as u64).to_le_bytes());
     let Some(block) = file.get_mut(at..).filter(|block| block.len() >= 64) else { return };
@@ -125,7 +126,7 @@ fn mend(segment: u32, at: usize, file: &mut [u8]) {
     block[56..64].copy_from_slice(&sum.to_le_bytes());
 }
 
-fn spoil(random: &mut Random, segment: u32, file: &mut Vec<u8>) {
+fn spoil(random: &mut Random, of: (LogKind, u32), file: &mut Vec<u8>) {
     for _ in 0..random.below(4) {
         let Some(last) = file.len().checked_sub(1) else { return };
         let page = random.below(file.len().div_ceil(BLOCK_ALIGN)) * BLOCK_ALIGN;
@@ -152,7 +153,7 @@ fn spoil(random: &mut Random, segment: u32, file: &mut Vec<u8>) {
             }
         }
         if random.one_in(2) {
-            mend(segment, page, file);
+            mend(of, page, file);
         }
     }
 }
@@ -165,7 +166,7 @@ fn segments() {
         let Log { control, mut files, entries } = log(&mut random, &mut buffers);
         assert_eq!(read(&control, &files, 0), (entries, false));
         for (number, file) in (1..).zip(&mut files) {
-            spoil(&mut random, number, file);
+            spoil(&mut random, (LogKind::Redo, number), file);
         }
         if random.one_in(8) {
             files.swap(0, 1);
@@ -192,7 +193,7 @@ fn control_files() {
             body.extend_from_slice(&number.to_le_bytes()[..[1, 2, 4, 8][random.below(4)]]);
         }
         if random.one_in(2) {
-            body.splice(..2.min(body.len()), 1u16.to_le_bytes());
+            body.splice(..2.min(body.len()), (1 + random.below(2) as u16).to_le_bytes());
         }
         let content = seal(*b"APUSRDC1", &body);
         read += u64::from(Control::decode(&content).is_ok_and(|control| control.encode() == content));
@@ -200,6 +201,11 @@ fn control_files() {
     }
     // And one that is right but for a byte of its body.
     let mut control = Control::empty(ID, SEGMENT);
+    control.start = Place { segment: 1, at: 4096, sequence: 1, previous: 7 };
+    control.useless = vec![Useless::Segment(9), Useless::Checkpoint(8)];
+    let (file, turn, epoch, bytes, sequence, checksum) = (7, 3, Epoch(5), 8192, 2, 11);
+    control.checkpoints = vec![Checkpoint { file, turn, epoch, bytes, sequence, checksum }; 2];
+    assert_eq!(Control::decode(&control.encode()), Ok(control.clone()));
     (control.segments, control.void) = (vec![1, 2, 3], vec![(Epoch(4), Epoch(9))]);
     let body = control.encode()[16..].to_vec();
     for _ in 0..inputs() {
@@ -209,4 +215,53 @@ fn control_files() {
         read += u64::from(Control::decode(&seal(*b"APUSRDC1", &body)).is_ok());
     }
     assert!(read > inputs() / 10, "{read}");
+}
+
+/// A file that is not as it was written does not end where the control file says.
+#[test]
+fn checkpoints() {
+    let mut random = Random(830_600_000);
+    let (mut whole, mut refused) = (0, 0);
+    for _ in 0..inputs() {
+        let control = Control::empty(ID, SEGMENT).of_checkpoint(1);
+        let mut writer = Writer::new(&control);
+        writer.add_segment(1);
+        let (partition, table) = (PartitionId(1), TableId(2));
+        let (mut files, mut entries) = ([Vec::new(), Vec::new()], 0);
+        for page in 0..1 + random.below(5) as u32 {
+            let length = random.below(9000);
+            let rows = random.bytes(length);
+            writer.append(&Entry::Page { partition, table, page });
+            writer.append(&Entry::Copied { partition, table, count: 1, rows: &rows });
+            entries += 2;
+            if random.one_in(2) {
+                write(&mut writer, &mut files, 1, &mut Vec::new());
+            }
+        }
+        write(&mut writer, &mut files, 1, &mut Vec::new());
+        spoil(&mut random, (LogKind::Checkpoint, 1), &mut files[0]);
+        let mut reader = Reader::new(&control, 0);
+        let mut got = 0;
+        let is_ended = loop {
+            match reader.step() {
+                Step::Entry(_) => got += 1,
+                Step::Read { segment, at, count } => {
+                    let from = (at as usize).min(files[0].len());
+                    let to = (from + count as usize).min(files[0].len());
+                    reader.feed(segment, at, count, &files[0][from..to]);
+                }
+                Step::Ended => break true,
+                Step::Damaged(_) => break false,
+            }
+        };
+        let (end, place) = (reader.end(), writer.place());
+        let is_listed = is_ended && (end.at, end.sequence, end.previous) == (place.at, place.sequence, place.previous);
+        if is_listed {
+            assert_eq!(got, entries);
+            whole += 1;
+        } else {
+            refused += 1;
+        }
+    }
+    assert!(whole > inputs() / 50 && refused > inputs() / 50, "{whole} {refused}");
 }

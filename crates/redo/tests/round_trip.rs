@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use apus_redo::{BLOCK_ALIGN, Control, Entry, LogId, Reader, Step, Writer};
+use apus_redo::{BLOCK_ALIGN, Control, Entry, LogId, LogKind, Reader, Step, Writer};
+use apus_signal::file::seal;
 use apus_types::{Chain, Epoch, NodeId, PartitionId, TableId, TransId};
 
 /// Small ones, so that there are several.
 const SEGMENT_BYTES: u64 = 4 << 20;
-const ID: LogId = LogId { cluster: 7, node: NodeId(1), instance: 0 };
+const ID: LogId = LogId { cluster: 7, node: NodeId(1), instance: 0, kind: LogKind::Redo };
 
 /// Segments by number.
 type Disk = BTreeMap<u32, Vec<u8>>;
@@ -188,6 +189,12 @@ fn control_files_round_trip_and_refuse() {
         ..Control::empty(ID, SEGMENT_BYTES)
     };
     let content = control.encode();
+    // Version 1 ends before the checkpoints.
+    let mut old = content[16..content.len() - 36].to_vec();
+    old[..2].copy_from_slice(&1u16.to_le_bytes());
+    assert_eq!(Control::decode(&seal(*b"APUSRDC1", &old)), Ok(control.clone()));
+    old[..2].copy_from_slice(&3u16.to_le_bytes());
+    assert!(Control::decode(&seal(*b"APUSRDC1", &old)).is_err_and(|why| why.contains("version 3")));
     assert_eq!(Control::decode(&content), Ok(control));
     for at in 0..content.len() {
         assert!(Control::decode(&content[..at]).is_err(), "cut off at {at}");
@@ -195,4 +202,66 @@ fn control_files_round_trip_and_refuse() {
         bad[at] ^= 1;
         assert!(Control::decode(&bad).is_err(), "byte {at}");
     }
+}
+
+/// A log that begins later has the entries from there on, and of one that was cut into pieces before that place nothing.
+#[test]
+fn a_log_begins_at_any_place_that_was_noted() {
+    let (mut log, mut places, mut expected) = (Log::new(), Vec::new(), Vec::new());
+    for number in 0..1_500 {
+        places.push(log.writer.place());
+        expected.push(append(&mut log, number));
+        if number % 53 == 0 {
+            log.write(number);
+            log.sync();
+        }
+    }
+    log.write(99);
+    let mut begins_late = 0;
+    for (number, place) in places.into_iter().enumerate().step_by(61) {
+        let first = log.control.segments.iter().position(|n| *n == place.segment).unwrap_or(0);
+        let control = Control { start: place, segments: log.control.segments[first..].to_vec(), ..log.control.clone() };
+        let (entries, end) = read(&control, &log.disk, 0);
+        end.unwrap_or_else(|damage| panic!("entry {number} at {place:?}: {damage}"));
+        assert!(
+            expected.ends_with(&entries) && entries.len() >= expected.len() - number,
+            "{number}: {}",
+            entries.len()
+        );
+        begins_late += usize::from(entries.len() < expected.len());
+        // Without its first block it is damaged, not shorter.
+        let mut disk = log.disk.clone();
+        let gone = log.blocks.iter().find(|block| (block.0, block.1 as u64) >= (place.segment, place.at));
+        let &(segment, at, length) = gone.expect("a block is behind each place");
+        disk.get_mut(&segment).expect("written")[at..at + length].fill(0);
+        let is_synced = number < 1_000;
+        assert!(read(&control, &disk, 0).1.is_err() || !is_synced || place.sequence == 0, "{number} at {place:?}");
+    }
+    assert!(begins_late > 10, "{begins_late}");
+}
+
+#[test]
+fn a_checkpoint_is_no_segment() {
+    let mut log = Log::new();
+    let of = log.control.of_checkpoint(1);
+    let mut writer = Writer::new(&of);
+    writer.add_segment(1);
+    let (partition, table) = (PartitionId(3), TableId(4));
+    let ids: Vec<u8> = [trans(1), trans(2)].iter().flat_map(|trans| Entry::commit_id(*trans)).collect();
+    let entries = [
+        Entry::Commits { ids: &ids },
+        Entry::Fragment { partition, table, pages: 9 },
+        Entry::Page { partition, table, page: 7 },
+        Entry::Copied { partition, table, count: 1, rows: b"rows" },
+    ];
+    entries.iter().for_each(|entry| writer.append(entry));
+    assert_eq!(Entry::commits(&ids).collect::<Vec<_>>(), [trans(1), trans(2)]);
+    let block = writer.take(Epoch(4), Vec::new()).expect("a block");
+    log.disk.insert(1, block.bytes);
+    let (read_back, end) = read(&of, &log.disk, 0);
+    assert_eq!(read_back, entries.map(|entry| format!("{entry:?}")));
+    let (end, place) = (end.expect("whole").end(), writer.place());
+    assert_eq!((end.at, end.sequence, end.previous), (place.at, place.sequence, place.previous));
+    log.control.segments = vec![1];
+    assert!(log.read().0.is_empty(), "a checkpoint is read as a segment");
 }

@@ -16,11 +16,16 @@
 //! linked to a row there is an entry, and for every entry there is such a version. A reader that finds an entry therefore checks it
 //! against the version it may see ([`Fragment::entry_matches`]). Hidden unique-index tables have no ordered index.
 //!
+//! # Pages
+//!
+//! Slots are in pages of 256 for checkpoints, which want to know which pages have changed (module `pages`).
+//!
 //! # Failure of memory
 //!
 //! Only [`Fragment::insert_slot`] and its like, [`Fragment::push_pending`] and [`Fragment::build_index`] can be refused, and then change nothing. Commit, undo
 //! and everything after a prepare never need memory.
 
+mod pages;
 mod slots;
 mod versions;
 
@@ -41,6 +46,7 @@ use crate::{
     trail::{Point, Trail},
 };
 
+pub use self::pages::PAGE_ROWS;
 use self::{
     slots::{FREE, INLINE_KEY, Slot, Slots},
     versions::{Kept, NOT_KEPT},

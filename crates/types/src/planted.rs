@@ -122,8 +122,14 @@ pub enum Bug {
     AbortNotLogged,
     /// Rows that came as copies are not written to the log.
     CopyNotLogged,
-    /// The end of a transaction stamps all its rows in one go.
-    SliceWithoutEnd,
+    /// The log is cut where a checkpoint's walk began, whatever was open then.
+    WrongTailCut,
+    /// A checkpoint counts before what is in it is restorable.
+    CheckpointTooEarly,
+    /// A checkpoint is listed before its file is synced.
+    ControlBeforeSync,
+    /// Of a page that a newer checkpoint has the rows of older ones are taken, too.
+    PageHeaderIgnored,
 }
 
 impl Bug {
@@ -186,7 +192,10 @@ impl Bug {
         Bug::ReplayStopsEarly,
         Bug::AbortNotLogged,
         Bug::CopyNotLogged,
-        Bug::SliceWithoutEnd,
+        Bug::WrongTailCut,
+        Bug::CheckpointTooEarly,
+        Bug::ControlBeforeSync,
+        Bug::PageHeaderIgnored,
     ];
 }
 

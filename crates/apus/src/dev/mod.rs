@@ -82,6 +82,9 @@ pub struct DevArgs {
     /// Most memory that one transaction may take at one worker of a data node, in MiB (default: as `apus data`)
     #[arg(long, value_name = "MIB")]
     transaction_memory: Option<u64>,
+    /// A worker of a data node writes a checkpoint when its log has grown by so many MiB (default: as `apus data`)
+    #[arg(long, value_name = "MIB")]
+    checkpoint_log: Option<u64>,
 }
 
 #[derive(clap::Subcommand)]
@@ -242,6 +245,7 @@ struct Nodes {
     workers: u8,
     memory: u64,
     transaction_memory: Option<u64>,
+    checkpoint_log: Option<u64>,
     /// Data is kept.
     durable: bool,
 }
@@ -301,6 +305,7 @@ impl Nodes {
         ];
         args.extend((!self.durable).then(|| "--diskless".to_owned()));
         args.extend(self.transaction_memory.map(|mib| format!("--transaction-memory={mib}")));
+        args.extend(self.checkpoint_log.map(|mib| format!("--checkpoint-log={mib}")));
         self.spawner.spawn(&format!("data-{id}"), &args)
     }
 
@@ -408,6 +413,7 @@ impl Cluster {
             workers,
             memory: args.memory,
             transaction_memory: args.transaction_memory,
+            checkpoint_log: args.checkpoint_log,
             durable: args.dir.is_some(),
         };
         for id in 1..=mgmt_nodes {

@@ -39,6 +39,7 @@
 //! [`snapshot::COLLECT_ROWS`], [`redo::BUFFER_MAX`], [`redo::SEGMENTS_MAX`].
 
 mod ahead;
+mod checkpoint;
 mod copy_out;
 mod ends;
 mod entries;
@@ -83,6 +84,7 @@ use apus_types::{
 
 pub(crate) use self::ends::is_short;
 pub use self::{
+    checkpoint::CHECKPOINT_BYTES,
     ends::{SLICE_ROWS, Slices},
     view_change::{departed, living_in_order, taker},
 };
@@ -143,8 +145,6 @@ pub struct LocalDataManager {
     redo: Option<redo::Redo>,
     /// The node has agreed to leave the cluster: clients are refused.
     has_left: bool,
-    /// Of the next slice copying has the turn, and not all else.
-    copy_turn: bool,
     /// Copying goes on by a delayed `LdmContinueOrd`.
     copy_waits: bool,
     /// A `LdmContinueOrd` is on its way.
@@ -241,17 +241,19 @@ impl LocalDataManager {
             redo: None,
             has_left: false,
             continuing: false,
-            copy_turn: false,
             copy_waits: false,
             scratch: Scratch::default(),
             counters: Counters::default(),
         }
     }
 
-    /// With a disk for its log; `control` is the content of the log's control file, if there is one. A new log has segments of so many bytes.
+    /// With a disk for its log; `control` is the content of the log's control file, if there is one. A new log has segments of so many bytes; a checkpoint begins
+    /// when the log has grown by `checkpoint_bytes`.
     #[must_use]
-    pub fn with_disk(mut self, control: Option<&[u8]>, segment_bytes: u64) -> LocalDataManager {
-        self.redo = Some(redo::Redo::new(self.me.node, self.me.instance, control, segment_bytes));
+    pub fn with_disk(mut self, control: Option<&[u8]>, segment_bytes: u64, checkpoint_bytes: u64) -> LocalDataManager {
+        let mut redo = redo::Redo::new(self.me.node, self.me.instance, control, segment_bytes);
+        redo.checkpoints.set_every(checkpoint_bytes);
+        self.redo = Some(redo);
         self
     }
 
@@ -344,7 +346,6 @@ impl LocalDataManager {
                 self.report_wait(slot, ctx);
             }
         }
-        ctx.spend(looked_at, WAITING_MAX as u64);
         self.resume_granted(ctx);
     }
 
@@ -476,6 +477,8 @@ impl Block for LocalDataManager {
             }
             Kind::LdmContinueOrd if body == [ends::CONTINUE_ENDS] => self.on_continue_ends(ctx),
             Kind::LdmContinueOrd if body == [view_change::CONTINUE_VIEW] => self.on_continue_view(ctx),
+            Kind::LdmContinueOrd if body == [checkpoint::CONTINUE_CHECKPOINT] => self.on_continue_checkpoint(ctx),
+            Kind::LdmContinueOrd if body == [restore::CONTINUE_RESTORE] => self.on_continue_restore(ctx),
             Kind::LdmContinueOrd => {
                 self.copy_waits &= body != [copy_out::CONTINUE_COPY];
                 self.on_continue(ctx);
@@ -526,6 +529,7 @@ impl Block for LocalDataManager {
         if let Some(redo) = &mut self.redo {
             redo.tick(ctx);
         }
+        self.tick_checkpoint(ctx);
         self.check_waits(ctx);
         let held = self.outcomes.figures().1;
         self.outcomes_refused = !follow_outcomes(&self.memory, &mut self.outcome_bytes, held);

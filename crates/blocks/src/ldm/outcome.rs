@@ -46,6 +46,8 @@ const STATEMENT_NS: u64 = 500_000_000;
 const CHUNKS_READY: usize = 256;
 /// Numbers of a chunk.
 const CHUNK: u64 = 512;
+/// Chunks that are looked at for the newest commits.
+const RECENT_CHUNKS: usize = 1 << 16;
 /// Chunks that are looked at when a new one is needed.
 const LOOKS: usize = 4;
 
@@ -236,6 +238,19 @@ impl Outcomes {
             // Nobody needs it, but somebody may ask.
             known.lost_below = known.lost_below.max((number + 1) * CHUNK);
         }
+    }
+
+    /// The newest commits that are remembered, so many at most; of the chunks that were made or looked at last.
+    pub fn newest(&self, most: usize) -> Vec<TransId> {
+        let mut recent: Vec<(u64, u32)> =
+            self.order.iter().rev().take(RECENT_CHUNKS).map(|&at| (self.chunks[at as usize].newest, at)).collect();
+        recent.sort_unstable_by(|a, b| b.cmp(a));
+        let numbers = |at: u32| {
+            let Chunk { client, number, bits, .. } = &self.chunks[at as usize];
+            let is_set = |n: &u64| bits[(n / 64) as usize] & 1 << (n % 64) != 0;
+            (0..CHUNK).filter(is_set).map(move |n| TransId { client: *client, seq: number * CHUNK + n })
+        };
+        recent.into_iter().flat_map(|(_, at)| numbers(at)).take(most).collect()
     }
 
     /// What a client tells of what it needs.

@@ -26,7 +26,7 @@ use apus_kernel::{
     Context, DataFile, DiskOp, jam,
     limits::{DISK_BYTES_MAX, DISK_PIECE_MAX, DISK_REQUESTS_MAX, TICK_NS},
 };
-use apus_redo::{Control, End, Entry, LogId, Reader as LogReader, Step, Writer};
+use apus_redo::{Checkpoint, Control, End, Entry, LogId, LogKind, Place, Reader as LogReader, Step, Useless, Writer};
 use apus_signal::{
     BlockId, BlockRef, Kind,
     copy::CopyRowsConf,
@@ -41,7 +41,11 @@ use apus_types::{
     planted::{Bug, planted},
 };
 
-use super::{LocalDataManager, restore::Replay};
+use super::{
+    LocalDataManager,
+    checkpoint::{self, Checkpoints},
+    restore::Replay,
+};
 
 /// So many bytes are written without being asked for.
 const FLUSH_BYTES: usize = 256 << 10;
@@ -62,7 +66,7 @@ const LAST_SEGMENTS: usize = 2;
 
 /// What a request to the disk was for.
 #[derive(Clone, Copy, Debug)]
-enum Asked {
+pub(super) enum Asked {
     Write,
     /// For the save with this number of [`Redo::saves`].
     Sync(u64),
@@ -73,15 +77,19 @@ enum Asked {
         count: u32,
     },
     Remove,
+    /// For the checkpoint that is being written.
+    Checkpoint(checkpoint::Step),
 }
 
-enum State {
+pub(super) enum State {
     /// Reads the log's last segments, from the one with this index on, for its newest mark.
     Looking(LogReader, usize),
     /// Has told what the log holds.
     Found,
-    /// Applies the log from its beginning.
+    /// Applies the checkpoints, and the log from its beginning.
     Reading(LogReader, Box<Replay>, Restore),
+    /// Makes the ordered indexes of what was read.
+    Indexing(LogReader, Box<Replay>, Restore),
     /// Has applied it, and the mark about it is on its way to the disk, or there.
     Restored(Restore),
     Open,
@@ -90,14 +98,13 @@ enum State {
 /// The log of an LDM of a node with a disk.
 pub(super) struct Redo {
     me: BlockRef,
-    state: State,
-    control: Control,
+    pub state: State,
+    pub control: Control,
+    pub checkpoints: Checkpoints,
     /// Number of the control file's newest content, and of the one that is on disk.
     control_token: u64,
     control_written: u64,
     control_retry_at: Option<u64>,
-    /// Segments of a log that was given up; they go when the control file does not list them any more.
-    useless: Vec<u32>,
     writer: Option<Writer>,
     asked: BTreeMap<u64, Asked>,
     tokens: u64,
@@ -137,7 +144,7 @@ impl Redo {
     /// `control`: the content of the control file, if there is one.
     pub fn new(node: NodeId, instance: u8, control: Option<&[u8]>, segment_bytes: u64) -> Redo {
         let mut found = RedoFound { instance: instance.into(), ..RedoFound::default() };
-        let mut of_log = Control::empty(LogId { cluster: 0, node, instance }, segment_bytes);
+        let mut of_log = Control::empty(LogId { cluster: 0, node, instance, kind: LogKind::Redo }, segment_bytes);
         let mut state = State::Found;
         match control.map(Control::decode) {
             None => {}
@@ -159,11 +166,11 @@ impl Redo {
         Redo {
             me: BlockRef::new(node, BlockId::Ldm, instance),
             state,
+            checkpoints: Checkpoints::new(),
             control: of_log,
             control_token: 0,
             control_written: 0,
             control_retry_at: None,
-            useless: Vec::new(),
             writer: None,
             asked: BTreeMap::new(),
             tokens: 0,
@@ -224,26 +231,36 @@ impl Redo {
             State::Looking(..) => "looking",
             State::Found => "found",
             State::Reading(..) => "reading",
+            State::Indexing(..) => "indexing",
             State::Restored(_) => "restored",
             State::Open => "open",
         };
         let (buffered, sequence) = self.writer.as_ref().map_or((0, 0), |w| (w.buffered(), w.sequence()));
         format!(
-            "log {state}: {buffered} bytes buffered, block {sequence}, segments {:?}, {} requests, control {} of {}, {:?}",
+            "log {state}: {buffered} bytes buffered, block {sequence}, segments {:?}, {} requests, control {} of {}, {:?}; {}",
             self.control.segments.last(),
             self.asked.len(),
             self.control_written,
             self.control_token,
-            self.failure
+            self.failure,
+            self.checkpoints.summary()
         )
     }
 
     fn ask(&mut self, segment: u32, op: DiskOp, asked: Asked, ctx: &mut Context<'_>) {
+        self.ask_file(DataFile::redo(self.me.instance, segment), op, asked, ctx);
+    }
+    pub fn ask_file(&mut self, file: DataFile, op: DiskOp, asked: Asked, ctx: &mut Context<'_>) {
         self.tokens += 1;
         self.asked.insert(self.tokens, asked);
-        ctx.disk(DataFile::redo(self.me.instance, segment), op, self.tokens);
+        ctx.disk(file, op, self.tokens);
     }
-    fn put_control(&mut self, ctx: &mut Context<'_>) {
+    /// One more request will do.
+    pub fn has_room(&self, ctx: &Context<'_>) -> bool {
+        let (requests, bytes) = ctx.disk_under_way();
+        requests + 8 <= DISK_REQUESTS_MAX && bytes + DISK_PIECE_MAX <= DISK_BYTES_MAX
+    }
+    pub fn put_control(&mut self, ctx: &mut Context<'_>) {
         self.control_token += 1;
         ctx.write_file(Control::file_name(self.me.instance), self.control.encode(), true, self.control_token);
     }
@@ -264,12 +281,12 @@ impl Redo {
             return;
         }
         self.make_segment(ctx);
-        while let Some(writer) = &mut self.writer {
-            let (requests, bytes) = ctx.disk_under_way();
+        while let Some(writer) = &self.writer {
             let is_wanted = writer.buffered() >= FLUSH_BYTES || (self.flush && writer.buffered() > 0);
-            if !is_wanted || requests + 8 > DISK_REQUESTS_MAX || bytes + DISK_PIECE_MAX > DISK_BYTES_MAX {
+            if !is_wanted || !self.has_room(ctx) {
                 break;
             }
+            let Some(writer) = &mut self.writer else { break };
             let Some(block) = writer.take(ctx.epoch(), ctx.disk_buffer()) else { break };
             if !self.unsynced.contains(&block.segment) {
                 self.unsynced.push(block.segment);
@@ -351,7 +368,7 @@ impl Redo {
         }
         ctx.send(self.dih(), Kind::GcpSaveConf, |b| save.encode(b));
     }
-    fn dih(&self) -> BlockRef {
+    pub fn dih(&self) -> BlockRef {
         BlockRef::new(self.me.node, BlockId::Dih, 0)
     }
 
@@ -385,10 +402,14 @@ impl Redo {
 
     // ---- what the log is to be
 
+    /// What is in memory is all that a full member has to have.
+    pub fn keeps(&self, is_full: bool) -> bool {
+        is_full && matches!(self.state, State::Restored(_))
+    }
     /// The node is a member: it goes on with what it has restored, or begins a new log. `is_full`: the cluster has nothing that this node has not.
     fn open(&mut self, cluster: u64, is_full: bool, ctx: &mut Context<'_>) {
-        if !matches!(self.state, State::Restored(_)) {
-            self.useless.append(&mut self.control.segments);
+        if !self.keeps(is_full) {
+            self.give_up_all();
             self.control.id.cluster = cluster;
             self.control.void.clear();
             self.control.complete = is_full.then_some(Epoch(0));
@@ -399,13 +420,87 @@ impl Redo {
         self.write(ctx);
     }
 
-    fn remove_useless(&mut self, ctx: &mut Context<'_>) {
+    /// What the control file on disk does not list can go, but for the file that is being written.
+    pub fn remove_useless(&mut self, ctx: &mut Context<'_>) {
+        let kept = self.checkpoints.file().map(Useless::Checkpoint);
         while self.control_written == self.control_token
-            && ctx.disk_under_way().0 + 8 <= DISK_REQUESTS_MAX
-            && let Some(segment) = self.useless.pop()
+            && self.has_room(ctx)
+            && let Some(at) = self.control.useless.iter().rposition(|useless| Some(*useless) != kept)
         {
-            self.ask(segment, DiskOp::Remove, Asked::Remove, ctx);
+            let file = match self.control.useless.swap_remove(at) {
+                Useless::Segment(number) => DataFile::redo(self.me.instance, number),
+                Useless::Checkpoint(number) => DataFile::checkpoint(self.me.instance, number),
+            };
+            self.ask_file(file, DiskOp::Remove, Asked::Remove, ctx);
         }
+    }
+    /// Nothing that is on the disk counts.
+    fn give_up_all(&mut self) {
+        let control = &mut self.control;
+        control.useless.extend(control.segments.drain(..).map(Useless::Segment));
+        control.useless.extend(control.checkpoints.drain(..).map(|c| Useless::Checkpoint(c.file)));
+        control.start = Place::default();
+        self.checkpoints.reset();
+    }
+
+    /// Bytes of the log from where it begins.
+    fn bytes_before(&self, end: &End) -> u64 {
+        let segments = &self.control.segments;
+        let whole = segments.len() - end.segments.len().min(segments.len());
+        let begin = if segments.first() == Some(&self.control.start.segment) { self.control.start.at } else { 0 };
+        (whole as u64 * self.control.segment_bytes + end.at).saturating_sub(begin)
+    }
+
+    // ---- what checkpoints need
+
+    pub fn instance(&self) -> u8 {
+        self.me.instance
+    }
+    /// Where the next entry is, at the earliest.
+    #[inline]
+    pub fn place(&self) -> Place {
+        self.writer.as_ref().map_or(Place::default(), Writer::place)
+    }
+    /// Bytes that this process has written.
+    pub fn written(&self) -> u64 {
+        self.writer.as_ref().map_or(0, Writer::written)
+    }
+    /// The log goes on, and all that is here is on it.
+    pub fn is_open(&self) -> bool {
+        matches!(self.state, State::Open) && self.failure.is_none() && self.control.complete.is_some()
+    }
+    pub fn newest_turn(&self) -> u64 {
+        self.control.checkpoints.last().map_or(0, |checkpoint| checkpoint.turn)
+    }
+    /// A file for a checkpoint, and where the log is now.
+    pub fn new_checkpoint(&mut self, ctx: &mut Context<'_>) -> Option<(u32, Writer, Place)> {
+        if !self.has_room(ctx) {
+            return None;
+        }
+        let file = self.control.next;
+        self.control.next += 1;
+        self.control.useless.push(Useless::Checkpoint(file));
+        // A process before this one may have begun it and died before it was listed.
+        self.ask_file(DataFile::checkpoint(self.me.instance, file), DiskOp::Remove, Asked::Remove, ctx);
+        let mut writer = Writer::new(&self.control.of_checkpoint(file));
+        writer.add_segment(file);
+        Some((file, writer, self.place()))
+    }
+    /// The checkpoint counts, and the log begins at `start`; checkpoints before the newest `most` have no page any more that counts. How many segments go.
+    pub fn begin_log_at(&mut self, checkpoint: Checkpoint, start: Place, most: usize) -> usize {
+        let control = &mut self.control;
+        control.useless.retain(|useless| *useless != Useless::Checkpoint(checkpoint.file));
+        control.complete = control.complete.max(Some(checkpoint.epoch));
+        if self.checkpoints.counted.is_none() {
+            control.useless.extend(control.checkpoints.drain(..).map(|old| Useless::Checkpoint(old.file)));
+        }
+        control.checkpoints.push(checkpoint);
+        let old = control.checkpoints.len().saturating_sub(most);
+        control.useless.extend(control.checkpoints.drain(..old).map(|old| Useless::Checkpoint(old.file)));
+        let gone = control.segments.iter().position(|n| *n == start.segment).unwrap_or(0);
+        control.useless.extend(control.segments.drain(..gone).map(Useless::Segment));
+        control.start = start;
+        gone
     }
 
     fn report(&mut self, ctx: &mut Context<'_>) {
@@ -450,7 +545,7 @@ impl Redo {
     }
 
     /// All that is restored is in memory: what is above is void from now on.
-    fn restored(&mut self, end: &End, order: Restore, ctx: &mut Context<'_>) {
+    pub fn restored(&mut self, end: &End, order: Restore, ctx: &mut Context<'_>) {
         let (restored, begins) = (Epoch(order.restored), Epoch(order.begins));
         let mut writer = Writer::resume(&self.control, end);
         // What was read may be in the system's memory alone, if the process that wrote it was killed: the first mark syncs it, too.
@@ -459,11 +554,12 @@ impl Redo {
         self.unsynced = segments[to.saturating_sub(RESYNCED)..to].to_vec();
         writer.append(&Entry::Restart { restored, begins });
         self.writer = Some(writer);
+        self.checkpoints.found = self.bytes_before(end);
         self.void(restored, begins, ctx);
         (self.flush, self.state) = (true, State::Restored(order));
         self.write(ctx);
     }
-    fn void(&mut self, restored: Epoch, begins: Epoch, ctx: &mut Context<'_>) {
+    pub fn void(&mut self, restored: Epoch, begins: Epoch, ctx: &mut Context<'_>) {
         let from = Epoch(restored.0 + 1);
         self.control.void.retain(|(known, _)| *known < from);
         self.control.void.push((from, begins));
@@ -495,9 +591,14 @@ impl LocalDataManager {
     /// A view has come, the first one of this process.
     pub(super) fn open_redo(&mut self, view: &View, ctx: &mut Context<'_>) {
         let is_full = view.state(self.me.node) == NodeState::Up;
-        if let Some(redo) = &mut self.redo {
-            redo.open(view.cluster, is_full, ctx);
+        let Some(redo) = &mut self.redo else { return };
+        if !redo.keeps(is_full) {
+            // Parts of what a start from the disks would have restored, which went on without this node.
+            for table in self.tables.iter_mut() {
+                self.given_up.extend(table.take_fragments(|_| false));
+            }
         }
+        redo.open(view.cluster, is_full, ctx);
     }
 
     pub(super) fn on_save_req(&mut self, save: GcpSave, ctx: &mut Context<'_>) {
@@ -505,78 +606,6 @@ impl LocalDataManager {
         match self.redo.as_mut().filter(|_| is_current) {
             Some(redo) => redo.save(save, ctx),
             None => jam!(ctx), // of a view that is not here yet, or not any more: it comes again, or never
-        }
-    }
-
-    /// From QMGR: everything up to an epoch is to be in memory, and nothing above it.
-    pub(super) fn on_restore_req(&mut self, order: Restore, ctx: &mut Context<'_>) {
-        self.seed_rows(ctx);
-        let Some(redo) = self.redo.as_mut().filter(|_| self.view.generation == 0) else { return };
-        match &mut redo.state {
-            State::Restored(known) if known.restored == order.restored => {
-                *known = order.clone();
-                redo.void(Epoch(order.restored), Epoch(order.begins), ctx);
-                redo.append(&Entry::Restart { restored: Epoch(order.restored), begins: Epoch(order.begins) });
-            }
-            // Of another founder, or the same one after somebody died.
-            State::Reading(.., known) if known.restored == order.restored => *known = order,
-            State::Found => {
-                ctx.log(format_args!(
-                    "reads its log of {} segments up to epoch {}",
-                    redo.control.segments.len(),
-                    order.restored
-                ));
-                let replay = Replay::new(Epoch(order.restored), redo.control.void.clone());
-                redo.state = State::Reading(LogReader::new(&redo.control, 0), Box::new(replay), order);
-                self.read_log(ctx);
-            }
-            _ => jam!(ctx),
-        }
-    }
-
-    /// Applies what has been read, and reads on.
-    fn read_log(&mut self, ctx: &mut Context<'_>) {
-        let Some(redo) = &mut self.redo else { return };
-        let State::Reading(mut reader, mut replay, order) = std::mem::replace(&mut redo.state, State::Found) else {
-            return;
-        };
-        let outcome = loop {
-            match reader.step() {
-                Step::Entry(Entry::Saved { epoch, .. })
-                    if planted(Bug::ReplayStopsEarly) && epoch.0 + 2 > order.restored =>
-                {
-                    break Ok(());
-                }
-                Step::Entry(entry) => {
-                    if let Err(reason) = self.replay(&mut replay, &entry) {
-                        break Err(reason);
-                    }
-                }
-                Step::Read { segment, at, count } => {
-                    let Some(redo) = &mut self.redo else { return };
-                    redo.state = State::Reading(reader, replay, order);
-                    return redo.ask(segment, DiskOp::Read { at, count }, Asked::Read { segment, at, count }, ctx);
-                }
-                Step::Ended => break Ok(()),
-                Step::Damaged(damage) => break Err(damage.to_string()),
-            }
-        };
-        match outcome {
-            Ok(()) => {
-                ctx.log(format_args!(
-                    "has applied {} changes of rows from {} blocks of its log",
-                    replay.rows,
-                    reader.blocks()
-                ));
-                replay.commits.iter().for_each(|trans| self.outcomes.record(*trans, ctx.now()));
-                let Some(redo) = &mut self.redo else { return };
-                redo.restored(&reader.end(), order, ctx);
-            }
-            Err(reason) => {
-                let refusal = Restore { reason, instance: self.me.instance.into(), ..order };
-                let qmgr = BlockRef::new(self.me.node, BlockId::Qmgr, BlockRef::CONTROL);
-                ctx.send(qmgr, Kind::RestoreRef, |b| encode(&refusal, b));
-            }
         }
     }
 
@@ -595,6 +624,7 @@ impl LocalDataManager {
             }
             Asked::Allocate(segment) => redo.on_made(segment, ctx),
             Asked::Remove => redo.remove_useless(ctx),
+            Asked::Checkpoint(step) => self.on_checkpoint_step(step, ctx),
             Asked::Read { segment, at, count } => match &mut redo.state {
                 State::Looking(reader, _) => {
                     reader.feed(segment, at, count, conf.bytes);
@@ -602,7 +632,7 @@ impl LocalDataManager {
                 }
                 State::Reading(reader, ..) => {
                     reader.feed(segment, at, count, conf.bytes);
-                    self.read_log(ctx);
+                    self.read_files(ctx);
                 }
                 _ => jam!(ctx),
             },
@@ -628,11 +658,7 @@ impl LocalDataManager {
             Asked::Read { .. } => {
                 let damage = format!("it cannot be read: {}", refusal.reason);
                 match std::mem::replace(&mut redo.state, State::Found) {
-                    State::Reading(.., order) => {
-                        let refusal = Restore { reason: damage, instance: self.me.instance.into(), ..order };
-                        let qmgr = BlockRef::new(self.me.node, BlockId::Qmgr, BlockRef::CONTROL);
-                        ctx.send(qmgr, Kind::RestoreRef, |b| encode(&refusal, b));
-                    }
+                    State::Reading(.., order) => self.refuse_restore(damage, order, ctx),
                     State::Looking(..) => {
                         redo.found.damage = damage;
                         redo.report(ctx);
@@ -641,6 +667,7 @@ impl LocalDataManager {
                 }
             }
             Asked::Remove => {}
+            Asked::Checkpoint(step) => redo.on_checkpoint_failed(step, &refusal.reason, ctx),
         }
     }
 

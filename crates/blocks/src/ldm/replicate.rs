@@ -16,7 +16,6 @@ use super::{
     LocalDataManager,
     ahead::AHEAD,
     ends::RowEnds,
-    execute::OP_NS_MAX,
     redo::Redo,
     trans::{Entry, NONE, Transactions, Undo},
 };
@@ -33,7 +32,6 @@ impl LocalDataManager {
             ctx.probe("ldm: prepare of a removed coordinator dropped");
             return Ok(());
         }
-        ctx.spend(usize::from(req.count), OP_NS_MAX);
         let at = self.transactions.find_or_create(req.trans, req.tc, req.generation);
         let part = self.transactions.ensure_part(at, req.chain);
         if part.committed {
@@ -103,7 +101,10 @@ impl LocalDataManager {
     pub(super) fn log_prepare(&mut self, at: u32, chain: Chain, savepoint: u32, count: u16, rows: &[u8]) {
         let trans = self.transactions.get(at).id;
         if let Some(redo) = self.redo.as_mut().filter(|_| count > 0) {
+            let place = redo.place();
             redo.append(&LogEntry::Prepare { trans, chain, savepoint, count, rows });
+            let trans = self.transactions.get_mut(at);
+            trans.logged_from = trans.logged_from.min(place);
             self.transactions.ensure_part(at, chain).logged = true;
         }
     }

@@ -1,23 +1,36 @@
-//! Reading the log back: what an LDM applies of it, and what not.
+//! Reading back what is on the disk: what an LDM takes of its checkpoints and its log, and what not.
 //!
-//! Entries come in the order in which they were written. The changes of a transaction are kept until its commit, and applied if the commit's epoch is
-//! restored; an abort drops them, and so does a restart mark, behind which no transaction of before goes on. A row is put into the slot that its
-//! change names, in the place of whatever is there: along the versions of a row epochs never fall, so what is restored later is newer.
+//! ```text
+//! checkpoint files, the newest first --each page once--> log, from where it begins --> ordered indexes --> Restored
+//! ```
+//!
+//! **Pages.** The newest file that has a page says all of it: which slots have rows, and that the others are empty. A file is read as a whole and compared with what the
+//! control file says of it, and its rows are put into slots as they come.
+//!
+//! **Log.** Entries come in the order in which they were written. The changes of a transaction are kept until its commit, and applied if the commit's epoch is
+//! restored; an abort drops them, and so does a restart mark, behind which no transaction of before goes on. A slot gets the state that a change names,
+//! in the place of whatever is there, unless a checkpoint has brought a later one: along the versions of a slot epochs never fall, so what is restored later is newer. A key may be
+//! in two slots on the way, so there are no ordered indexes before the end.
 //!
 //! **One transaction, several chains.** Its parts commit one after another with one epoch, and of an epoch that is restored all of them. So the first commit
 //! applies all its changes, in the order in which they were prepared, and those that follow find nothing.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use apus_redo::Entry;
-use apus_signal::{Reader, copy::CopiedRow, ldm::PreparedRow};
+use apus_kernel::{Context, DataFile, DiskOp, jam};
+use apus_redo::{Checkpoint, End, Entry, Reader as LogReader, Step};
+use apus_signal::{BlockId, BlockRef, Kind, Reader, copy::CopiedRow, ldm::PreparedRow, qmgr::encode, restart::Restore};
+use apus_storage::RowId;
 use apus_types::{
-    Chain, Epoch, ErrorCode, PartitionId, TableId, TransId,
+    Chain, Epoch, ErrorCode, IndexNo, PartitionId, TableId, TransId,
     planted::{Bug, planted},
 };
 
-use super::{LocalDataManager, RowAt};
-use apus_storage::RowId;
+use super::{
+    LocalDataManager, RowAt,
+    checkpoint::COMMITS_MAX,
+    redo::{Asked, State},
+};
 
 /// Changes of a transaction that has not ended yet, as far as the log was read.
 #[derive(Default)]
@@ -32,28 +45,99 @@ struct Batch {
     rows: Vec<u8>,
 }
 
-/// What is known while a log is applied.
+/// What is known while files are read.
 pub(super) struct Replay {
     /// The last epoch that is restored.
     pub restored: Epoch,
     /// Epochs of a suffix that an earlier restart gave up: from (inclusive) and to (exclusive).
     pub void: Vec<(Epoch, Epoch)>,
+    /// `None`: the log is read.
+    load: Option<Load>,
     unended: BTreeMap<TransId, Unended>,
     /// Memory of batches that have ended.
     idle: Vec<Vec<u8>>,
+    /// Rows that came from checkpoints, and changes from the log.
+    loaded: u64,
     pub rows: u64,
+    began_at: u64,
     /// Commits that were applied, oldest first: their clients may still ask for them.
     pub commits: VecDeque<TransId>,
+    /// Ordered indexes that are to be made, and how far the last of these is.
+    indexes: Vec<(TableId, PartitionId, IndexNo)>,
+    row: RowId,
 }
 
-/// Most commits that a restart remembers of a log; what is older is "lost or never committed" to whoever asks.
-const COMMITS_MAX: usize = 100_000;
+/// Checkpoints are read.
+struct Load {
+    /// What is to be read after this, the newest last.
+    rest: Vec<Checkpoint>,
+    current: Checkpoint,
+    is_newest: bool,
+    fragments: BTreeMap<(TableId, PartitionId), Pages>,
+    /// The page whose rows come now has not come before.
+    takes: bool,
+}
+
+/// Of a fragment, as the newest checkpoint knows it.
+struct Pages {
+    count: u32,
+    /// A bit for each that has come.
+    seen: Vec<u64>,
+}
+
 /// Buffers of batches that are kept for the next ones.
 const IDLE_MAX: usize = 1024;
+/// Rows that get their index entries in one step.
+const INDEXED: usize = 2048;
+/// The body of the `LdmContinueOrd` that asks for the next step.
+pub(super) const CONTINUE_RESTORE: u8 = 5;
+
+impl Load {
+    /// Reads this list from its newest on; `None`: there is none.
+    fn new(mut rest: Vec<Checkpoint>) -> Option<Load> {
+        let current = rest.pop()?;
+        Some(Load { rest, current, is_newest: true, fragments: BTreeMap::new(), takes: false })
+    }
+    fn on_fragment(&mut self, table: TableId, partition: PartitionId, count: u32) {
+        if self.is_newest {
+            let seen = vec![0; count.div_ceil(64) as usize];
+            self.fragments.insert((table, partition), Pages { count, seen });
+        }
+    }
+    fn on_page(&mut self, table: TableId, partition: PartitionId, page: u32) {
+        let pages = self.fragments.get_mut(&(table, partition)).filter(|pages| page < pages.count);
+        self.takes = pages.is_some_and(|pages| {
+            let (word, bit) = (&mut pages.seen[page as usize / 64], 1 << (page % 64));
+            let is_new = *word & bit == 0;
+            *word |= bit;
+            is_new || planted(Bug::PageHeaderIgnored)
+        });
+    }
+    /// The file has ended here.
+    fn check(&self, end: &End) -> Result<(), String> {
+        let Checkpoint { file, bytes, sequence, checksum, .. } = self.current;
+        match (end.at, end.sequence, end.previous) == (bytes, sequence, checksum) {
+            true => Ok(()),
+            false => Err(format!("checkpoint {file} is damaged: it ends at byte {} of {bytes}", end.at)),
+        }
+    }
+}
 
 impl Replay {
-    pub fn new(restored: Epoch, void: Vec<(Epoch, Epoch)>) -> Replay {
-        Replay { restored, void, unended: BTreeMap::new(), idle: Vec::new(), rows: 0, commits: VecDeque::new() }
+    fn new(restored: Epoch, void: Vec<(Epoch, Epoch)>, checkpoints: Vec<Checkpoint>, now: u64) -> Replay {
+        Replay {
+            restored,
+            void,
+            load: Load::new(checkpoints),
+            unended: BTreeMap::new(),
+            idle: Vec::new(),
+            loaded: 0,
+            rows: 0,
+            began_at: now,
+            commits: VecDeque::new(),
+            indexes: Vec::new(),
+            row: RowId::default(),
+        }
     }
     fn is_restored(&self, epoch: Epoch) -> bool {
         let is_void = |(from, to): &(Epoch, Epoch)| *from <= epoch && epoch < *to;
@@ -70,14 +154,173 @@ impl Replay {
             self.unended.remove(&trans);
         }
     }
+    fn note_commit(&mut self, trans: TransId) {
+        if self.commits.len() >= COMMITS_MAX {
+            self.commits.pop_front();
+        }
+        self.commits.push_back(trans);
+    }
 }
 
 impl LocalDataManager {
+    /// From QMGR: everything up to an epoch is to be in memory, and nothing above it.
+    pub(super) fn on_restore_req(&mut self, order: Restore, ctx: &mut Context<'_>) {
+        self.seed_rows(ctx);
+        let Some(redo) = self.redo.as_mut().filter(|_| self.view.generation == 0) else { return };
+        match &mut redo.state {
+            State::Restored(known) if known.restored == order.restored => {
+                *known = order.clone();
+                redo.void(Epoch(order.restored), Epoch(order.begins), ctx);
+                redo.append(&Entry::Restart { restored: Epoch(order.restored), begins: Epoch(order.begins) });
+            }
+            // Of another founder, or the same one after somebody died.
+            State::Reading(.., known) | State::Indexing(.., known) if known.restored == order.restored => {
+                *known = order;
+            }
+            State::Found => {
+                let (restored, control) = (Epoch(order.restored), &redo.control);
+                ctx.log(format_args!(
+                    "reads {} checkpoints and its log of {} segments up to epoch {restored}",
+                    control.checkpoints.len(),
+                    control.segments.len(),
+                ));
+                if let Some(late) = control.checkpoints.iter().find(|c| c.epoch > restored) {
+                    let why = format!("checkpoint {} has rows up to epoch {}", late.file, late.epoch);
+                    return self.refuse_restore(why, order, ctx);
+                }
+                let replay = Replay::new(restored, control.void.clone(), control.checkpoints.clone(), ctx.now());
+                let reader = match &replay.load {
+                    Some(load) => LogReader::new(&control.of_checkpoint(load.current.file), 0),
+                    None => LogReader::new(control, 0),
+                };
+                redo.state = State::Reading(reader, Box::new(replay), order);
+                self.tables.begin_round(0);
+                self.read_files(ctx);
+            }
+            _ => jam!(ctx),
+        }
+    }
+
+    pub(super) fn refuse_restore(&mut self, reason: String, order: Restore, ctx: &mut Context<'_>) {
+        let refusal = Restore { reason, instance: self.me.instance.into(), ..order };
+        let qmgr = BlockRef::new(self.me.node, BlockId::Qmgr, BlockRef::CONTROL);
+        ctx.send(qmgr, Kind::RestoreRef, |b| encode(&refusal, b));
+    }
+
+    /// Applies what has been read, and reads on.
+    pub(super) fn read_files(&mut self, ctx: &mut Context<'_>) {
+        let Some(redo) = &mut self.redo else { return };
+        let State::Reading(mut reader, mut replay, order) = std::mem::replace(&mut redo.state, State::Found) else {
+            return;
+        };
+        let outcome = loop {
+            match reader.step() {
+                Step::Entry(Entry::Saved { epoch, .. })
+                    if planted(Bug::ReplayStopsEarly) && epoch.0 + 2 > order.restored =>
+                {
+                    break Ok(());
+                }
+                Step::Entry(entry) => {
+                    if let Err(reason) = self.replay(&mut replay, &entry) {
+                        break Err(reason);
+                    }
+                }
+                Step::Read { segment, at, count } => {
+                    let Some(redo) = &mut self.redo else { return };
+                    let file = match replay.load {
+                        Some(_) => DataFile::checkpoint(self.me.instance, segment),
+                        None => DataFile::redo(self.me.instance, segment),
+                    };
+                    redo.state = State::Reading(reader, replay, order);
+                    return redo.ask_file(file, DiskOp::Read { at, count }, Asked::Read { segment, at, count }, ctx);
+                }
+                Step::Ended if replay.load.is_some() => match self.next_file(&mut replay, &reader.end(), ctx) {
+                    Ok(next) => reader = next,
+                    Err(reason) => break Err(reason),
+                },
+                Step::Ended => break Ok(()),
+                Step::Damaged(damage) => break Err(damage.to_string()),
+            }
+        };
+        match outcome {
+            Ok(()) => self.begin_indexes(reader, replay, order, ctx),
+            Err(reason) => self.refuse_restore(reason, order, ctx),
+        }
+    }
+
+    /// A checkpoint is read: on with the one before it, or the log.
+    fn next_file(&mut self, replay: &mut Replay, end: &End, ctx: &mut Context<'_>) -> Result<LogReader, String> {
+        let (Some(redo), Some(load)) = (&mut self.redo, &mut replay.load) else { return Err(String::new()) };
+        load.check(end)?;
+        load.is_newest = false;
+        if let Some(next) = load.rest.pop() {
+            load.current = next;
+            return Ok(LogReader::new(&redo.control.of_checkpoint(next.file), 0));
+        }
+        replay.load = None;
+        ctx.probe("ldm: a restart reads checkpoints");
+        // What the log changes from now on is not in any checkpoint.
+        redo.checkpoints.counted = Some(redo.checkpoints.round);
+        self.tables.begin_round(redo.checkpoints.round);
+        Ok(LogReader::new(&redo.control, 0))
+    }
+
+    fn begin_indexes(&mut self, reader: LogReader, mut replay: Box<Replay>, order: Restore, ctx: &mut Context<'_>) {
+        let Some(redo) = &mut self.redo else { return };
+        for table in self.tables.iter_mut() {
+            let id = table.schema.id;
+            for (partition, fragment) in table.fragments_mut() {
+                replay.indexes.extend(fragment.add_indexes().into_iter().map(|no| (id, partition, no)));
+            }
+        }
+        redo.state = State::Indexing(reader, replay, order);
+        self.on_continue_restore(ctx);
+    }
+
+    /// The next rows get their index entries; when all have them, the node has what it was told to have.
+    pub(super) fn on_continue_restore(&mut self, ctx: &mut Context<'_>) {
+        let Some(redo) = &mut self.redo else { return };
+        let State::Indexing(_, replay, _) = &mut redo.state else { return };
+        let step = match replay.indexes.last() {
+            Some(&(table, partition, no)) => match self.tables.fragment_mut(table, partition) {
+                Some(fragment) => fragment.build_index(no, replay.row, INDEXED),
+                None => Ok(None),
+            },
+            None => return self.all_is_restored(ctx),
+        };
+        match step {
+            Ok(next) => {
+                replay.row = next.unwrap_or_default();
+                if next.is_none() {
+                    replay.indexes.pop();
+                }
+                ctx.send(self.me, Kind::LdmContinueOrd, |out| out.push(CONTINUE_RESTORE));
+            }
+            Err(code) => {
+                if let State::Indexing(.., order) = std::mem::replace(&mut redo.state, State::Found) {
+                    self.refuse_restore(format!("an ordered index cannot be made: {code}"), order, ctx);
+                }
+            }
+        }
+    }
+
+    fn all_is_restored(&mut self, ctx: &mut Context<'_>) {
+        let Some(redo) = &mut self.redo else { return };
+        let State::Indexing(reader, replay, order) = std::mem::replace(&mut redo.state, State::Found) else { return };
+        let ms = (ctx.now() - replay.began_at) / 1_000_000;
+        let (loaded, rows, blocks) = (replay.loaded, replay.rows, reader.blocks());
+        ctx.log(format_args!(
+            "has put back {loaded} rows from checkpoints and {rows} changes from {blocks} blocks of its log in {ms} ms"
+        ));
+        replay.commits.iter().for_each(|trans| self.outcomes.record(*trans, ctx.now()));
+        redo.restored(&reader.end(), order, ctx);
+    }
+
     /// Applies one entry.
     ///
     /// # Errors
     /// For people: it does not fit to what is here.
-    pub(super) fn replay(&mut self, replay: &mut Replay, entry: &Entry<'_>) -> Result<(), String> {
+    fn replay(&mut self, replay: &mut Replay, entry: &Entry<'_>) -> Result<(), String> {
         match *entry {
             Entry::Prepare { trans, chain, savepoint, count, rows } => {
                 let mut buffer = replay.idle.pop().unwrap_or_default();
@@ -89,35 +332,52 @@ impl LocalDataManager {
             Entry::Abort { trans, chain, savepoint } => {
                 replay.drop_batches(trans, |batch| batch.chain == chain && batch.savepoint >= savepoint);
             }
-            Entry::Commit { trans, epoch, .. } => {
-                let batches = replay.unended.remove(&trans).unwrap_or_default().batches;
-                let is_restored = replay.is_restored(epoch);
-                for batch in batches {
-                    if is_restored {
-                        self.replay_batch(replay, &batch, epoch)?;
-                    }
-                    if replay.idle.len() < IDLE_MAX {
-                        replay.idle.push(batch.rows);
-                    }
-                }
-                if is_restored {
-                    if replay.commits.len() >= COMMITS_MAX {
-                        replay.commits.pop_front();
-                    }
-                    replay.commits.push_back(trans);
-                }
-            }
+            Entry::Commit { trans, epoch, .. } => self.replay_commit(replay, trans, epoch)?,
             Entry::Copied { partition, table, count, rows } => {
+                if replay.load.as_ref().is_some_and(|load| !load.takes) {
+                    return Ok(());
+                }
                 let mut reader = Reader::new(rows);
                 for _ in 0..count {
                     let row = CopiedRow::decode(&mut reader).map_err(|_| "a copied row does not decode".to_owned())?;
                     let at = (table, partition, RowId(row.row));
                     self.replay_row(at, row.key, Some(row.image), row.epoch)?;
-                    replay.rows += 1;
+                }
+                match replay.load {
+                    Some(_) => replay.loaded += u64::from(count),
+                    None => replay.rows += u64::from(count),
                 }
             }
             Entry::Restart { .. } => replay.unended.clear(),
             Entry::Saved { .. } => {}
+            Entry::Fragment { partition, table, pages } => {
+                replay.load.iter_mut().for_each(|load| load.on_fragment(table, partition, pages));
+            }
+            Entry::Page { partition, table, page } => {
+                replay.load.iter_mut().for_each(|load| load.on_page(table, partition, page));
+            }
+            Entry::Commits { ids } => {
+                if replay.load.as_ref().is_some_and(|load| load.is_newest) {
+                    Entry::commits(ids).for_each(|trans| replay.note_commit(trans));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn replay_commit(&mut self, replay: &mut Replay, trans: TransId, epoch: Epoch) -> Result<(), String> {
+        let batches = replay.unended.remove(&trans).unwrap_or_default().batches;
+        let is_restored = replay.is_restored(epoch);
+        for batch in batches {
+            if is_restored {
+                self.replay_batch(replay, &batch, epoch)?;
+            }
+            if replay.idle.len() < IDLE_MAX {
+                replay.idle.push(batch.rows);
+            }
+        }
+        if is_restored {
+            replay.note_commit(trans);
         }
         Ok(())
     }
@@ -132,7 +392,7 @@ impl LocalDataManager {
         Ok(())
     }
 
-    /// A row as it was committed in `epoch`; `None`: it was deleted.
+    /// A slot as it was committed in `epoch`; `None`: its row was deleted.
     fn replay_row(&mut self, at: RowAt, key: &[u8], image: Option<&[u8]>, epoch: Epoch) -> Result<(), String> {
         let named = |code: ErrorCode| format!("row {} of table {} and partition {}: {code}", at.2.0, at.0, at.1);
         let (table, partition, row): (TableId, PartitionId, RowId) = at;
@@ -141,26 +401,11 @@ impl LocalDataManager {
         if let Some(image) = image {
             table.schema.layout().check(image).map_err(named)?;
         }
-        let fragment = match table.fragment(partition) {
-            Some(_) => table.fragment_mut(partition).ok_or_else(|| named(ErrorCode::Internal))?,
-            None => table.make_fragment(partition, &memory).map_err(named)?,
-        };
-        if !fragment.holds(row, key) {
-            if image.is_none() {
-                return Ok(()); // deleted, and not there
-            }
-            let hash = self.secret.of(key);
-            let in_slot = fragment.is_used(row).then_some(row);
-            if in_slot.is_some() || fragment.find(key, hash).is_some() {
-                return Err(format!("{}: another row is in the place", named(ErrorCode::Internal)));
-            }
-            fragment.insert_slot_at(row, key, hash).map_err(named)?;
+        if table.fragment(partition).is_none() {
+            table.make_fragment(partition, &memory).map_err(named)?.drop_indexes();
         }
-        fragment.push_pending(row, image, 0).map_err(named)?;
-        fragment.commit(row, epoch, epoch);
-        if image.is_none() {
-            fragment.reclaim(row);
-        }
-        Ok(())
+        let fragment = table.fragment_mut(partition).ok_or_else(|| named(ErrorCode::Internal))?;
+        let secret = &self.secret;
+        fragment.restore(row, key, |key| secret.of(key), image, epoch).map_err(named)
     }
 }

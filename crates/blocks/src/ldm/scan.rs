@@ -124,7 +124,6 @@ pub(super) struct Stream<'f> {
 struct Page {
     count: u32,
     more: bool,
-    examined: u32,
 }
 
 impl LocalDataManager {
@@ -144,7 +143,6 @@ impl LocalDataManager {
         match &result {
             Ok(page) => {
                 self.counters.scan_rows += u64::from(page.count);
-                ctx.spend(page.examined as usize, ENTRY_NS_MAX);
                 ctx.send(from, Kind::ScanConf, |out| {
                     ScanConf::encode(out, req.request, page.more, page.count, &resume, &rows);
                 });
@@ -196,20 +194,21 @@ impl LocalDataManager {
             with_pending: req.with_pending,
         };
         let mut totals = Totals::new(req.aggregates());
-        let mut page = Page { count: 0, more: false, examined: 0 };
+        let mut page = Page { count: 0, more: false };
+        let mut examined = 0;
         let mut last: &[u8] = &[];
         let scratch = &mut self.scratch.image;
         while let Some(best) = first_stream(&streams, req.reverse) {
             let stream = &mut streams[best];
             let Some((entry, row)) = stream.next else { break };
-            if page.examined >= EXAMINED_MAX
+            if examined >= EXAMINED_MAX
                 || (totals.count == 0 && (page.count >= req.rows_max || rows.len() >= req.bytes_max as usize))
             {
                 page.more = true;
                 break;
             }
             stream.next = stream.entries.next();
-            page.examined += 1;
+            examined += 1;
             last = entry;
             let fragment = stream.fragment;
             if req.snapshot.0 == 0 {

@@ -117,11 +117,14 @@ impl LocalDataManager {
         if order.saves || order.round > 2 {
             self.epochs.saves = order.saves;
         }
+        if let Some(redo) = &mut self.redo {
+            redo.note_restorable(order.restorable, self.epochs.saves);
+        }
         self.epochs.keep(order.keep, ctx.epoch());
         self.epochs.complete = self.epochs.complete.max(order.complete);
         if order.horizon > self.epochs.horizon {
             self.epochs.horizon = order.horizon;
-            if self.collect_versions(ctx) {
+            if self.collect_versions() {
                 self.continue_soon(ctx);
             }
         }
@@ -158,7 +161,7 @@ impl LocalDataManager {
     }
 
     /// Frees old versions of some rows; `true` when more can be freed at once.
-    pub(super) fn collect_versions(&mut self, ctx: &mut Context<'_>) -> bool {
+    pub(super) fn collect_versions(&mut self) -> bool {
         let mut budget = COLLECT_ROWS;
         let horizon = self.epochs.horizon;
         for _ in 0..self.epochs.kept.len() {
@@ -172,7 +175,6 @@ impl LocalDataManager {
                 self.epochs.kept.push_back(at);
             }
         }
-        ctx.spend(COLLECT_ROWS - budget, ROW_NS_MAX);
         budget == 0
     }
 }

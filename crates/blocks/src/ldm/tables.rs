@@ -36,12 +36,14 @@ pub struct Table {
     pub old_version: u32,
     /// By partition number.
     fragments: Vec<Option<Box<Fragment>>>,
+    /// That changes of rows are of now ([`Fragment::begin_round`]).
+    round: u32,
     projections: Vec<(Vec<u8>, SharedProjection)>,
 }
 
 impl Table {
     pub fn new(schema: Arc<TableSchema>, created: Epoch) -> Table {
-        Table { created, old_version: schema.version, schema, fragments: Vec::new(), projections: Vec::new() }
+        Table { created, old_version: schema.version, schema, fragments: Vec::new(), round: 0, projections: Vec::new() }
     }
     /// Takes over a new definition; fragments get it too.
     pub fn redefine(&mut self, schema: Arc<TableSchema>) {
@@ -67,6 +69,10 @@ impl Table {
     pub fn fragments(&self) -> impl Iterator<Item = (PartitionId, &Fragment)> {
         self.fragments.iter().enumerate().filter_map(|(i, f)| Some((PartitionId(i as u16), f.as_deref()?)))
     }
+    pub fn fragments_mut(&mut self) -> impl Iterator<Item = (PartitionId, &mut Fragment)> {
+        let slots = self.fragments.iter_mut().enumerate();
+        slots.filter_map(|(i, f)| Some((PartitionId(i as u16), f.as_deref_mut()?)))
+    }
     pub fn make_fragment(
         &mut self,
         partition: PartitionId,
@@ -82,6 +88,7 @@ impl Table {
             for index in &self.schema.indexes {
                 fragment.add_index(index.no);
             }
+            fragment.begin_round(self.round);
             *slot = Some(fragment);
         }
         slot.as_deref_mut().ok_or(ErrorCode::Internal)
@@ -114,6 +121,8 @@ impl Table {
 #[derive(Default)]
 pub struct Tables {
     by_id: Vec<Option<Box<Table>>>,
+    /// Of tables that are made.
+    round: u32,
 }
 
 impl Tables {
@@ -131,7 +140,8 @@ impl Tables {
         let table = self.get_mut(id).ok_or(ErrorCode::TableNotFound)?;
         if table.accepts(version) { Ok(table) } else { Err(ErrorCode::SchemaVersionChanged) }
     }
-    pub fn insert(&mut self, table: Table) -> Result<&mut Table, ErrorCode> {
+    pub fn insert(&mut self, mut table: Table) -> Result<&mut Table, ErrorCode> {
+        table.round = self.round;
         let id = table.schema.id;
         if id.0 > TABLE_ID_MAX {
             return Err(ErrorCode::TooManyTables);
@@ -162,6 +172,28 @@ impl Tables {
     }
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Table> {
         self.by_id.iter_mut().filter_map(|t| t.as_deref_mut())
+    }
+    /// Changes of rows are of this round from now on, in every fragment there is or will be.
+    pub fn begin_round(&mut self, round: u32) {
+        self.round = round;
+        for table in self.by_id.iter_mut().flatten() {
+            table.round = round;
+            table.fragments.iter_mut().flatten().for_each(|fragment| fragment.begin_round(round));
+        }
+    }
+    /// The first fragment at or behind this place.
+    pub fn next_fragment(&self, table: TableId, partition: PartitionId) -> Option<(TableId, PartitionId)> {
+        let mut from = usize::from(partition.0);
+        let first = table.0 as usize;
+        for id in first.min(self.by_id.len())..self.by_id.len() {
+            if let Some(table) = &self.by_id[id]
+                && let Some(at) = (from..table.fragments.len()).find(|&at| table.fragments[at].is_some())
+            {
+                return Some((TableId(id as u32), PartitionId(at as u16)));
+            }
+            from = if id == first { 0 } else { from };
+        }
+        None
     }
     /// The first table with an id at or above `from`.
     pub fn next_id(&self, from: TableId) -> Option<TableId> {
@@ -294,15 +326,12 @@ impl LocalDataManager {
         }
     }
 
-    /// Frees a slice of what fragments had that are not here any more; `true` if there was any.
-    pub(super) fn free_given_up(&mut self, ctx: &mut Context<'_>) -> bool {
-        let Some(fragment) = self.given_up.last_mut() else { return false };
-        let bytes = (fragment.data_bytes() + fragment.index_bytes()) as usize;
-        ctx.spend(FREED_PIECES.min(1 + bytes / apus_storage::PAGE_BYTES), PIECE_NS_MAX);
-        if fragment.give_up(FREED_PIECES) {
+    /// Frees a slice of what fragments had that are not here any more; `true` when more is to do.
+    pub(super) fn free_given_up(&mut self) -> bool {
+        if self.given_up.last_mut().is_some_and(|fragment| fragment.give_up(FREED_PIECES)) {
             self.given_up.pop();
         }
-        true
+        !self.given_up.is_empty()
     }
 
     /// One slice of the first index build; `true` when more is to do.
@@ -318,10 +347,7 @@ impl LocalDataManager {
             return !self.index_builds.is_empty();
         };
         let step = match self.tables.fragment_mut(table, partition) {
-            Some(fragment) => {
-                ctx.spend(BUILD_ROWS.min(fragment.row_count() as usize), ROW_NS_MAX);
-                fragment.build_index(index, row, BUILD_ROWS)
-            }
+            Some(fragment) => fragment.build_index(index, row, BUILD_ROWS),
             None => Ok(None),
         };
         match step {

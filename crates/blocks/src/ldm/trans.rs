@@ -4,6 +4,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
+use apus_redo::Place;
 use apus_signal::{BlockRef, ldm::LdmEnd, view::View};
 use apus_storage::{MemoryManager, VERSION_BYTES, Writers};
 use apus_types::collections::{SeededMap, seeded_map};
@@ -87,6 +88,8 @@ pub struct Trans {
     pub results: Vec<u8>,
     pub result_count: u16,
     pub result_flags: u8,
+    /// The log's first entry of it is not before this place.
+    pub logged_from: Place,
     /// It may have a row on two chains: all its parts end together.
     pub shares: bool,
     next_part: u32,
@@ -200,6 +203,7 @@ impl Transactions {
                 slot.tc = tc;
                 slot.generation = generation;
                 slot.born = generation;
+                slot.logged_from = Place::END;
                 slot.shares = false;
                 slot.bytes = 0;
                 slot.next_part = 0;
@@ -219,6 +223,7 @@ impl Transactions {
                     results: Vec::new(),
                     result_count: 0,
                     result_flags: 0,
+                    logged_from: Place::END,
                     shares: false,
                     next_part: 0,
                     used: true,
@@ -241,6 +246,11 @@ impl Transactions {
     /// Records in slot order (deterministic).
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Trans)> {
         self.slots.iter().enumerate().filter(|(_, t)| t.used).map(|(i, t)| (i as u32, t))
+    }
+
+    /// Where the log has the first entry of any transaction that is known here.
+    pub fn logged_from(&self) -> Place {
+        self.slots.iter().filter(|t| t.used).map(|t| t.logged_from).min().unwrap_or(Place::END)
     }
 
     /// Forgets a transaction that holds nothing any more.

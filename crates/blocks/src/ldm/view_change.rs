@@ -185,7 +185,11 @@ impl LocalDataManager {
         let (view, me, memory) = (&self.view, self.me, &self.memory);
         let mine = |p: PartitionId| view.instance(p) == me.instance && view.chain(p).contains(me.node);
         for table in self.tables.iter_mut() {
+            let before = self.given_up.len();
             self.given_up.extend(table.take_fragments(mine));
+            if let Some(redo) = self.redo.as_mut().filter(|_| self.given_up.len() > before) {
+                redo.fragment_gone(ctx);
+            }
             for p in (0..view.partition_count()).map(PartitionId).filter(|&p| mine(p)) {
                 if table.make_fragment(p, memory).is_err() {
                     break; // made again, or refused, with the first row
@@ -214,7 +218,6 @@ impl LocalDataManager {
                 break;
             }
         }
-        ctx.spend(steps, STEP_NS_MAX);
         if rest.places.start >= rest.places.end {
             return self.report_end(ctx);
         }
@@ -238,8 +241,6 @@ impl LocalDataManager {
             ctx.probe("ldm: wait of a dead coordinator's transaction dropped");
             self.cancel_wait(slot, None, ctx);
         }
-        let left = &self.transactions.get(at).waits;
-        assert!(left.is_empty(), "an orphan waits after its waits were ended: {left:?}");
         self.report_orphan(at, ctx) + waits.len() * WAIT_STEPS
     }
 

@@ -17,7 +17,8 @@ use crate::{
 };
 
 pub const INLINE_KEY: usize = 16;
-const CHUNK: usize = 256;
+/// Slots of a page: what a checkpoint writes as a whole.
+pub const CHUNK: usize = 256;
 /// Slots of a fragment. The numbers above are marks in lists of rows.
 const SLOTS_MAX: u32 = u32::MAX - 1024;
 
@@ -50,6 +51,10 @@ const _: () = assert!(size_of::<Slot>() == 48);
 #[derive(Default)]
 pub struct Slots {
     chunks: Vec<Box<[Slot; CHUNK]>>,
+    /// Of each chunk: the round in which a row of it got its newest committed version.
+    changed: Vec<u32>,
+    /// The one that changes are of now.
+    round: u32,
     /// Slots that a row has or had.
     reached: u32,
     free: Bits,
@@ -70,6 +75,18 @@ impl Slots {
     #[inline]
     pub fn get_mut(&mut self, row: RowId) -> &mut Slot {
         &mut self.chunks[row.0 as usize / CHUNK][row.0 as usize % CHUNK]
+    }
+    /// Changes are of this round from now on.
+    pub fn begin_round(&mut self, round: u32) {
+        self.round = round;
+    }
+    #[inline]
+    pub fn note_changed(&mut self, row: RowId) {
+        self.changed[row.0 as usize / CHUNK] = self.round;
+    }
+    /// The round in which the page was changed last; `None`: there is no such page.
+    pub fn changed_in(&self, page: u32) -> Option<u32> {
+        self.changed.get(page as usize).copied()
     }
     /// A row has this slot.
     #[inline]
@@ -103,6 +120,7 @@ impl Slots {
                 return Err(ErrorCode::OutOfMemory);
             }
             self.chunks.push(Box::new([FREE; CHUNK]));
+            self.changed.push(self.round);
         }
         if row.0 < self.reached {
             assert!(self.free.remove(row.0), "slot {} is given to two rows", row.0);

@@ -74,6 +74,7 @@ impl Fragment {
         self.trail.mark(Point::Commit);
         let head = self.slot(row).head;
         assert!(self.has_pending(row), "commit of a row without a pending version");
+        self.slots.note_changed(row);
         let (tombstone, mut same) = (self.records.flags(head) & TOMBSTONE, self.has_entries_of_below(head));
         self.records.set_epoch(head, epoch);
         let mut at = self.records.previous(head);
