@@ -56,6 +56,7 @@ class Teller(threading.Thread):
             cursor.execute(f"UPDATE account SET balance = balance - {amount} WHERE id = {source}")
             cursor.execute(f"UPDATE account SET balance = balance + {amount} WHERE id = {target}")
             cursor.execute(f"INSERT INTO transfer VALUES ({number}, 'name {number}', {source}, {target}, {amount})")
+            cursor.execute(f"INSERT INTO visit VALUES ({number}, 'name {number}')")
             cursor.execute("COMMIT")
         except pymysql.err.OperationalError as error:
             if error.args[0] != 1213:
@@ -75,6 +76,10 @@ def prepare(cluster):
             cursor.execute("CREATE TABLE bank.account (id INT PRIMARY KEY, balance INT NOT NULL)")
             cursor.execute(
                 "CREATE TABLE bank.transfer (id INT PRIMARY KEY, name VARCHAR(20) UNIQUE, source INT, target INT, amount INT, KEY (source))"
+            )
+            # Its rows are in no log, though transactions have both kinds.
+            cursor.execute(
+                "CREATE TABLE bank.visit (id INT PRIMARY KEY, name VARCHAR(20) UNIQUE) COMMENT='of today; apus: durable=no'"
             )
             rows = ", ".join(f"({n}, {BALANCE})" for n in range(ACCOUNTS))
             cursor.execute(f"INSERT INTO bank.account VALUES {rows}")
@@ -102,6 +107,21 @@ def audit(cluster, acknowledged, unsure):
     there = {number for number, *_ in transfers}
     check_equal(sorted(there - set(acknowledged) - unsure), [], "transfers that nobody made")
     return there
+
+
+def check_not_durable(cluster):
+    """The table that is not durable is there, defined as it was, and has nothing: not in its unique index either."""
+    with contextlib.closing(connect(cluster.sql)) as connection, connection.cursor() as cursor:
+        cursor.execute("SHOW CREATE TABLE visit")
+        check("apus: durable=no" in cursor.fetchone()[1], "the table is what it was")
+        cursor.execute("SELECT COUNT(*) FROM visit")
+        check_equal(cursor.fetchone()[0], 0, "rows of the table that is not durable")
+        cursor.execute("SELECT name FROM transfer LIMIT 1")
+        (name,) = cursor.fetchone()
+        cursor.execute(f"INSERT INTO visit VALUES (-1, '{name}')")  # was taken before
+        cursor.execute(f"SELECT id FROM visit WHERE name = '{name}'")
+        check_equal(cursor.fetchall(), ((-1,),), "through the unique index")
+        cursor.execute("DELETE FROM visit")
 
 
 def kill_all(cluster):
@@ -170,6 +190,7 @@ def main(t):
                 cluster = bank.start()
                 t.say(f"serves again after {time.monotonic() - begin:.1f} s, {len(bank.acknowledged)} transfers so far")
                 check_equal(sorted(bank.lost(cluster)), [], "acknowledged and lost")
+                check_not_durable(cluster)
         with t.case("the starts have read checkpoints, and each file of them is whole"):
             tellers = bank.work(cluster, 1.0)
             wait_until(lambda: all(checkpoints(bank.directory, id) for id in (1, 2)), 60, "each node has a checkpoint")

@@ -87,7 +87,7 @@ pub struct TableMessage {
     pub comment: String,
     #[prost(string, tag = "13")]
     pub engine: String,
-    /// 0 replicated, 1 disk; see [`Durability`].
+    /// 0 replicated, 1 disk, 2 none; see [`Durability`].
     #[prost(uint32, tag = "14")]
     pub durability: u32,
 }
@@ -156,6 +156,7 @@ impl From<&TableSchema> for TableMessage {
             durability: match t.durability {
                 Durability::Replicated => 0,
                 Durability::Disk => 1,
+                Durability::None => 2,
             },
         }
     }
@@ -215,6 +216,7 @@ impl TryFrom<&TableMessage> for TableSchema {
         table.durability = match m.durability {
             0 => Durability::Replicated,
             1 => Durability::Disk,
+            2 => Durability::None,
             _ => return Err(DecodeError),
         };
         table.validate().map_err(|_| DecodeError)?;

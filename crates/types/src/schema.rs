@@ -149,6 +149,8 @@ pub enum Durability {
     Replicated,
     /// It is on the disks of all replicas.
     Disk,
+    /// Nothing: its rows are in memory only, and gone after a start of the cluster from the disks. The definition stays.
+    None,
 }
 
 #[derive(Clone, PartialEq, Debug)]

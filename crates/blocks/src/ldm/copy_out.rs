@@ -32,6 +32,7 @@ use apus_types::{
 use super::{
     LocalDataManager, RowAt,
     ends::{ROW_NS_MAX, RowEnds, is_short},
+    tables::Table,
     trans::Standing,
 };
 
@@ -402,7 +403,8 @@ impl LocalDataManager {
                 }
             }
         }
-        if let Some(redo) = self.redo.as_mut().filter(|_| is_recovering && !planted(Bug::CopyNotLogged)) {
+        let is_logged = is_recovering && self.tables.get(order.table).is_none_or(Table::is_logged);
+        if let Some(redo) = self.redo.as_mut().filter(|_| is_logged && !planted(Bug::CopyNotLogged)) {
             let CopyRowsOrd { partition, table, count, rows, .. } = *order;
             redo.append(&Entry::Copied { partition, table, count, rows });
         }

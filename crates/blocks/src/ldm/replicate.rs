@@ -100,7 +100,9 @@ impl LocalDataManager {
     /// What a batch has changed, as the chain carries it.
     pub(super) fn log_prepare(&mut self, at: u32, chain: Chain, savepoint: u32, count: u16, rows: &[u8]) {
         let trans = self.transactions.get(at).id;
-        if let Some(redo) = self.redo.as_mut().filter(|_| count > 0) {
+        let Some(redo) = self.redo.as_mut().filter(|_| count > 0) else { return };
+        let (count, rows) = self.tables.logged(rows, count, &mut self.scratch.image);
+        if count > 0 {
             let place = redo.place();
             redo.append(&LogEntry::Prepare { trans, chain, savepoint, count, rows });
             let trans = self.transactions.get_mut(at);

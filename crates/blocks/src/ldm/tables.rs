@@ -4,14 +4,16 @@ use std::sync::Arc;
 
 use apus_kernel::Context;
 use apus_signal::{
-    BlockRef, DecodeError, Kind,
+    BlockRef, DecodeError, Kind, Reader,
     dict::{TableAction, TableOrd},
     key_read::Projection,
+    ldm::PreparedRow,
 };
 use apus_storage::{Fragment, MemoryManager, RowId};
 use apus_types::{
     Epoch, ErrorCode, IndexDef, IndexNo, IndexState, PartitionId, RowLayout, TableId, TableSchema,
     planted::{Bug, planted},
+    schema::Durability,
 };
 use prost::Message;
 
@@ -53,6 +55,10 @@ impl Table {
         }
         self.schema = schema;
         self.projections.clear();
+    }
+    /// Its rows survive the cluster's processes.
+    pub fn is_logged(&self) -> bool {
+        self.schema.durability != Durability::None
     }
     #[inline]
     pub fn accepts(&self, version: u32) -> bool {
@@ -123,6 +129,8 @@ pub struct Tables {
     by_id: Vec<Option<Box<Table>>>,
     /// Of tables that are made.
     round: u32,
+    /// Tables whose rows are in no log have been there.
+    some_unlogged: bool,
 }
 
 impl Tables {
@@ -143,6 +151,7 @@ impl Tables {
     pub fn insert(&mut self, mut table: Table) -> Result<&mut Table, ErrorCode> {
         table.round = self.round;
         let id = table.schema.id;
+        self.some_unlogged |= !table.is_logged();
         if id.0 > TABLE_ID_MAX {
             return Err(ErrorCode::TooManyTables);
         }
@@ -164,6 +173,24 @@ impl Tables {
             }
         }
     }
+    /// Of a batch's changes those that the log gets, and how many: all of them but where a table is not durable.
+    pub fn logged<'r>(&self, rows: &'r [u8], count: u16, kept: &'r mut Vec<u8>) -> (u16, &'r [u8]) {
+        let is_logged = |row: &PreparedRow<'_>| self.get(row.table).is_none_or(Table::is_logged);
+        if !self.some_unlogged {
+            return (count, rows);
+        }
+        kept.clear();
+        let (mut reader, mut kept_count) = (Reader::new(rows), 0);
+        for _ in 0..count {
+            let before = reader.rest();
+            let Ok(row) = PreparedRow::decode(&mut reader) else { break };
+            if is_logged(&row) {
+                kept.extend_from_slice(&before[..before.len() - reader.rest().len()]);
+                kept_count += 1;
+            }
+        }
+        (kept_count, kept)
+    }
     pub fn remove(&mut self, id: TableId) -> Option<Box<Table>> {
         self.by_id.get_mut(id.0 as usize)?.take()
     }
@@ -181,12 +208,12 @@ impl Tables {
             table.fragments.iter_mut().flatten().for_each(|fragment| fragment.begin_round(round));
         }
     }
-    /// The first fragment at or behind this place.
+    /// The first fragment at or behind this place whose rows are kept on disk.
     pub fn next_fragment(&self, table: TableId, partition: PartitionId) -> Option<(TableId, PartitionId)> {
         let mut from = usize::from(partition.0);
         let first = table.0 as usize;
         for id in first.min(self.by_id.len())..self.by_id.len() {
-            if let Some(table) = &self.by_id[id]
+            if let Some(table) = self.by_id[id].as_ref().filter(|table| table.is_logged())
                 && let Some(at) = (from..table.fragments.len()).find(|&at| table.fragments[at].is_some())
             {
                 return Some((TableId(id as u32), PartitionId(at as u16)));

@@ -33,10 +33,13 @@ impl Own {
         let (durability, text) = match (name.to_ascii_lowercase().as_str(), value.to_ascii_lowercase().as_str()) {
             ("durability", "replicated") => (Durability::Replicated, "durability=replicated"),
             ("durability", "disk") => (Durability::Disk, "durability=disk"),
+            ("durable", "yes") => (Durability::Replicated, "durable=yes"),
+            ("durable", "no") => (Durability::None, "durable=no"),
+            ("durable", _) => return Err(refused(format!("The table option durable is 'yes' or 'no', not '{value}'"))),
             ("durability", _) => {
                 return Err(refused(format!("The table option durability is 'replicated' or 'disk', not '{value}'")));
             }
-            _ => return Err(refused(format!("'{name}' is no table option of Apus; there is: durability"))),
+            _ => return Err(refused(format!("'{name}' is no table option of Apus; there are: durability, durable"))),
         };
         match self.durability.replace(durability) {
             Some(other) if other != durability => {
@@ -84,10 +87,11 @@ pub fn table_options(t: &mut Tokens, table: &mut TableSchema) -> Result<Option<u
         } else if t.word("comment") {
             t.symbol('=');
             table.comment = t.string()?;
-        } else if t.word("durability") {
+        } else if t.peek_word("durability") || t.peek_word("durable") {
+            let name = t.identifier()?;
             t.symbol('=');
             let value = if t.peek_string() { t.string()? } else { t.identifier()? };
-            let text = own.set("durability", &value)?;
+            let text = own.set(&name, &value)?;
             own.outside.push(text);
         } else if t.word("auto_increment") {
             t.symbol('=');
@@ -137,6 +141,9 @@ mod tests {
             ("durability 'disk' comment='Orders'", disk("Orders; apus: durability=disk")),
             ("durability=disk comment='apus: durability=disk'", disk("apus: durability=disk")),
             ("durability=replicated", replicated("apus: durability=replicated")),
+            ("DURABLE=NO", (Durability::None, "apus: durable=no".to_owned())),
+            ("comment='apus: durable=no'", (Durability::None, "apus: durable=no".to_owned())),
+            ("comment='apus: durable=yes'", replicated("apus: durable=yes")),
         ] {
             assert_eq!(made(options).ok(), Some(expected), "{options}");
         }
@@ -147,6 +154,8 @@ mod tests {
             "COMMENT='apus:'",
             "COMMENT='Orders; apus: durability=disk, colour=blue'",
             "DURABILITY=maybe",
+            "COMMENT='apus: durable=perhaps'",
+            "COMMENT='apus: durable=no, durability=disk'",
             "DURABILITY=disk COMMENT='apus: durability=replicated'",
         ] {
             assert_eq!(made(wrong).map_err(|e| e.errno), Err(3719), "{wrong}");
