@@ -197,7 +197,7 @@ def main(t):
             kill_all(cluster)
             bank.close(tellers)
             files = [str(file) for id in (1, 2) for file in checkpoints(bank.directory, id)]
-            printed = cluster.apus("inspect", "--brief", *files)
+            _, printed = cluster.apus("inspect", "--brief", *files)
             check("up to epoch" in printed, printed)
             cluster = bank.start()
             check_equal(sorted(bank.lost(cluster)), [], "acknowledged and lost")

@@ -21,6 +21,7 @@ use crate::{
         Core, Counters,
         table::{RequestId, Verdict},
     },
+    moment::Shared,
     read::ReadScratch,
     retry::Retry,
     scan::ScanScratch,
@@ -38,6 +39,8 @@ pub(crate) struct Inner {
     pub batches: RefCell<Vec<Rows>>,
     /// Buffers of short answers.
     pub bodies: RefCell<Vec<Vec<u8>>>,
+    /// Who waits for a snapshot.
+    pub shared: RefCell<Shared>,
     /// Whatever must end with the client: the shell's tasks.
     pub guard: RefCell<Option<Box<dyn Any>>>,
 }
@@ -61,7 +64,8 @@ impl Client {
         let core = RefCell::new(Core::new(config));
         let scratch = RefCell::default();
         let (scans, batches, bodies) = (RefCell::default(), RefCell::default(), RefCell::default());
-        Ok(Client { inner: Rc::new(Inner { core, scratch, scans, batches, bodies, guard: RefCell::new(None) }) })
+        let (shared, guard) = (RefCell::default(), RefCell::new(None));
+        Ok(Client { inner: Rc::new(Inner { core, scratch, scans, batches, bodies, shared, guard }) })
     }
 
     /// The id that its transactions carry; see [`ClientConfig::client_id`].

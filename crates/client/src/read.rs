@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 
 use apus_signal::{
     BlockId, BlockRef, DecodeError, Kind,
+    epoch::Moment,
     key_read::{ReadConf, ReadReq, ReadStatus},
 };
 use apus_types::{ErrorCode, NodeId, PartitionId, limits};
@@ -20,6 +21,7 @@ use crate::{
         route::NOWHERE,
         table::{RequestId, Verdict},
     },
+    moment::ANY_MOMENT,
     retry::Retry,
 };
 
@@ -69,18 +71,24 @@ impl Client {
                 Ok(())
             }
             1 => self.read_one(request, out).await,
-            count => {
-                let scratch = self.inner.scratch.borrow_mut().pop().unwrap_or_default();
-                let mut flight = Flight {
-                    client: self,
-                    scratch,
-                    request,
-                    keys_max: limits::BATCH_OPS_MAX,
-                    losses: Losses::default(),
-                };
-                flight.run(count, out).await
-            }
+            count => self.flight(request, None).run(count, out).await,
         }
+    }
+
+    /// As [`Client::read`]; also tells of which moment the rows are. Where it is not one, they are to be read again at a snapshot.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn read_telling(&self, request: &ReadBatch<'_>, out: &mut Rows) -> Result<Moment, ClientError> {
+        let mut flight = self.flight(request, Some(ANY_MOMENT));
+        flight.run(request.keys.len(), out).await?;
+        Ok(flight.moment.unwrap_or(ANY_MOMENT))
+    }
+
+    fn flight<'c, 'r>(&'c self, request: &'r ReadBatch<'r>, moment: Option<Moment>) -> Flight<'c, 'r> {
+        let scratch = self.inner.scratch.borrow_mut().pop().unwrap_or_default();
+        let (keys_max, losses) = (limits::BATCH_OPS_MAX, Losses::default());
+        Flight { client: self, scratch, request, keys_max, losses, moment }
     }
 
     async fn read_one(&self, request: &ReadBatch<'_>, out: &mut Rows) -> Result<(), ClientError> {
@@ -102,7 +110,7 @@ impl Client {
             let call = self.call(ldm(to), Kind::ReadReq, Kind::ReadConf, deadline, |body, id| {
                 let (table, version) = (request.table, request.schema_version);
                 let seen = (request.trans, request.snapshot);
-                let count_at = ReadReq::begin(body, id, seen, table, version, request.columns);
+                let count_at = ReadReq::begin(body, id, seen, table, version, request.columns, false);
                 ReadReq::push_key(body, count_at, partition, key);
             });
             let verdict = match call {
@@ -186,6 +194,8 @@ struct Flight<'c, 'r> {
     /// Keys per request; halved when an answer would have been too large.
     keys_max: usize,
     losses: Losses,
+    /// Of all answers so far, if it is asked for.
+    moment: Option<Moment>,
 }
 
 impl Drop for Flight<'_, '_> {
@@ -309,7 +319,7 @@ impl Flight<'_, '_> {
     fn send(&mut self, start: usize, end: usize, deadline: u64) -> bool {
         let group = &self.scratch.targets[start..end];
         let to = group[0].to;
-        let request = self.request;
+        let (request, with_moment) = (self.request, self.moment.is_some());
         let id = self.client.inner.core.borrow_mut().request(
             ldm(to),
             Kind::ReadReq,
@@ -318,7 +328,7 @@ impl Flight<'_, '_> {
             |body, id| {
                 let (table, version) = (request.table, request.schema_version);
                 let seen = (request.trans, request.snapshot);
-                let count_at = ReadReq::begin(body, id, seen, table, version, request.columns);
+                let count_at = ReadReq::begin(body, id, seen, table, version, request.columns, with_moment);
                 for t in group {
                     ReadReq::push_key(body, count_at, t.partition, request.keys.entry(t.index as usize).1);
                 }
@@ -368,6 +378,9 @@ impl Flight<'_, '_> {
         let conf = ReadConf::decode(body)?;
         if usize::from(conf.count) != group.len() || conf.rows().any(|row| row.is_err()) {
             return Err(DecodeError.into());
+        }
+        if let Some(moment) = &mut self.moment {
+            *moment = moment.and(Moment::at_end_of(body)?);
         }
         let mut failure = None;
         for (t, row) in group.iter().zip(conf.rows()) {

@@ -42,6 +42,8 @@ pub struct ScanRequest<'a> {
     /// Also rows that exist only in open transactions, in one of the versions that may stay; asked of primaries. For those who lock
     /// the rows then to see what becomes of them.
     pub with_pending: bool,
+    /// All rows are of one moment (where `snapshot` names none): see [`crate::moment`].
+    pub one_moment: bool,
     /// Encoded bounds over leading index columns.
     pub low: Bound<&'a [u8]>,
     pub high: Bound<&'a [u8]>,
@@ -68,6 +70,7 @@ impl<'a> ScanRequest<'a> {
             ordered: false,
             with_keys: false,
             with_pending: false,
+            one_moment: false,
             low: Bound::Unbounded,
             high: Bound::Unbounded,
             columns: None,

@@ -5,18 +5,20 @@
 //! a stream whose node is lost is asked for again elsewhere from where it was; if its partitions have moved to different nodes
 //! it splits.
 
-use std::ops::Bound;
+use std::{ops::Bound, rc::Rc};
 
 use apus_signal::{
     DecodeError, Kind, Reader,
+    epoch::{MOMENT_BYTES, Moment},
     scan::{AggregateFunction, SCAN_BYTES_MAX, SCAN_ROWS_MAX, ScanConf, ScanSpec},
 };
 use apus_types::{Epoch, ErrorCode, IndexNo, PartitionId, TableId, TransId};
 
 use crate::{
-    Client, ClientError, Losses, PartialAggregate, Rows, ScanRequest,
+    Client, ClientError, Losses, PartialAggregate, Rows, ScanRequest, Snapshot,
     client::{Call, refusal},
     core::table::Verdict,
+    moment::{ANY_MOMENT, NO_MOMENT},
     read::{ldm, target},
     request::Aggregates,
     retry::Retry,
@@ -72,6 +74,8 @@ fn empty_calls<'c>(mut calls: Vec<(usize, Call<'_>)>) -> Vec<(usize, Call<'c>)> 
     calls.into_iter().map_while(|_| None).collect()
 }
 
+/// Times that a scan of one moment begins again because its snapshot was lost.
+const RESTARTS_MAX: u8 = 3;
 /// Scratch spaces that a client keeps.
 const SCRATCHES_MAX: usize = 32;
 
@@ -120,6 +124,18 @@ pub struct ScanCursor {
     at_primary: bool,
     started: bool,
     losses: Losses,
+    /// The first answers decide whether a snapshot is needed.
+    probes: bool,
+    /// Of the answers so far.
+    moment: Moment,
+    /// Messages were sent after the first answers.
+    went_on: bool,
+    /// No row was handed out.
+    is_unseen: bool,
+    /// Times that it begins again, at most, because its snapshot was lost.
+    restarts: u8,
+    /// Keeps what is read at.
+    held: Option<Rc<Snapshot>>,
     scratch: ScanScratch,
 }
 
@@ -189,6 +205,12 @@ impl Client {
             at_primary: !request.trans.is_none() || request.with_pending,
             started: false,
             losses: Losses::default(),
+            probes: request.one_moment && request.snapshot == Epoch(0),
+            moment: ANY_MOMENT,
+            went_on: false,
+            is_unseen: true,
+            restarts: RESTARTS_MAX,
+            held: None,
             scratch,
         }
     }
@@ -213,7 +235,7 @@ impl Client {
     }
 
     /// Aggregates beside the data; `out` gets one result per aggregate, merged over all partitions. `limit`, `ordered` and
-    /// `columns` of the request mean nothing here.
+    /// `columns` of the request mean nothing here. Returns as [`ScanCursor::moment`].
     ///
     /// # Errors
     /// `RequestTooLarge` for too many aggregates, `ValueOutOfRange` for a sum over 128 bits; as [`ScanCursor::next_batch`].
@@ -222,7 +244,7 @@ impl Client {
         request: &ScanRequest<'_>,
         aggregates: Aggregates<'_>,
         out: &mut Vec<PartialAggregate>,
-    ) -> Result<(), ClientError> {
+    ) -> Result<Option<Moment>, ClientError> {
         if aggregates.is_empty() || aggregates.len() > apus_signal::scan::AGGREGATES_MAX {
             return Err(ErrorCode::RequestTooLarge.into());
         }
@@ -232,17 +254,28 @@ impl Client {
         (cursor.ordered, cursor.with_keys, cursor.left) = (false, false, u64::MAX);
         cursor.scratch.aggregates.extend_from_slice(aggregates);
         let mut batch = self.inner.batches.borrow_mut().pop().unwrap_or_default();
-        while cursor.next_batch(&mut batch).await? {
-            for row in batch.iter().flatten() {
-                merge_aggregates(aggregates, row, out)?;
+        loop {
+            match cursor.next_batch(&mut batch).await {
+                Ok(true) => {
+                    for row in batch.iter().flatten() {
+                        merge_aggregates(aggregates, row, out)?;
+                    }
+                }
+                Ok(false) => break,
+                Err(e) if cursor.may_begin_again(&e) => {
+                    out.fill(PartialAggregate::default());
+                    cursor.read_at_snapshot().await?;
+                }
+                Err(e) => return Err(e),
             }
         }
+        let moment = cursor.moment();
         let mut pool = self.inner.batches.borrow_mut();
         if pool.len() < SCRATCHES_MAX {
             batch.clear();
             pool.push(batch);
         }
-        Ok(())
+        Ok(moment)
     }
 }
 
@@ -278,7 +311,19 @@ impl ScanCursor {
             if self.left == 0 {
                 return Ok(false);
             }
-            self.fetch().await?;
+            match self.fetch().await {
+                // What was read at is gone, and nobody has seen anything of it.
+                Err(e) if self.is_unseen && self.may_begin_again(&e) => {
+                    self.read_at_snapshot().await?;
+                    continue;
+                }
+                done => done?,
+            }
+            if std::mem::take(&mut self.probes) && !self.has_all_at_once() {
+                self.read_at_snapshot().await?;
+                continue;
+            }
+            self.is_unseen = false;
             if self.scratch.streams.is_empty() {
                 return Ok(false);
             }
@@ -293,6 +338,33 @@ impl ScanCursor {
                 return Ok(true);
             }
         }
+    }
+
+    /// Of which moment the rows are that were handed out; `None`: of several, or some are still to come.
+    pub fn moment(&self) -> Option<Moment> {
+        let is_whole = self.snapshot == Epoch(0) && !self.went_on && !self.scratch.streams.iter().any(|s| s.more);
+        is_whole.then_some(self.moment)
+    }
+    /// The first answers are all that is needed, and of one moment.
+    fn has_all_at_once(&self) -> bool {
+        let left = self.left;
+        self.moment.is_one() && self.scratch.streams.iter().all(|s| !s.more || s.rows.len() as u64 >= left)
+    }
+    fn may_begin_again(&mut self, error: &ClientError) -> bool {
+        let may = error.code == ErrorCode::SnapshotTooOld && self.held.is_some() && self.restarts > 0;
+        self.restarts -= u8::from(may);
+        may
+    }
+    /// Begins again, at a snapshot of now.
+    async fn read_at_snapshot(&mut self) -> Result<(), ClientError> {
+        let snapshot = self.client.shared_snapshot().await?;
+        self.snapshot = snapshot.epoch();
+        self.held = Some(snapshot);
+        while let Some(stream) = self.scratch.streams.pop() {
+            self.scratch.retire(stream);
+        }
+        (self.started, self.at_primary) = (false, !self.trans.is_none());
+        Ok(())
     }
 
     fn merging(&self) -> bool {
@@ -435,6 +507,8 @@ impl ScanCursor {
     }
 
     async fn round(&mut self, client: &Client, retry: &Retry<'_>) -> Result<(), Failure> {
+        // An answer to a stream that goes on is of a later moment, and may meet the end of what was asked first.
+        self.went_on |= self.scratch.streams.iter().any(|s| s.resumes);
         let mut wanted = std::mem::take(&mut self.scratch.wanted);
         wanted.clear();
         wanted.extend((0..self.scratch.streams.len()).filter(|&i| self.scratch.streams[i].is_drained()));
@@ -493,6 +567,7 @@ impl ScanCursor {
                 reverse: self.reverse,
                 with_keys,
                 with_pending: self.with_pending,
+                with_moment: self.snapshot == Epoch(0),
                 rows_max,
                 bytes_max: SCAN_BYTES_MAX,
                 low,
@@ -510,7 +585,8 @@ impl ScanCursor {
         let stream = &mut streams[number];
         match verdict {
             Verdict::Answer(Kind::ScanConf) => match take_rows(stream, self.reverse, spans) {
-                Ok(()) => {
+                Ok(moment) => {
+                    self.moment = self.moment.and(moment);
                     stream.lost = false;
                     Ok(())
                 }
@@ -532,7 +608,13 @@ impl ScanCursor {
 }
 
 /// The answer in the stream's buffer: checked whole, then its rows are listed.
-fn take_rows(stream: &mut Stream, reverse: bool, spans: &mut Vec<(usize, usize, usize)>) -> Result<(), DecodeError> {
+///
+/// Returns the answer's moment: no epoch where it does not say one.
+fn take_rows(
+    stream: &mut Stream,
+    reverse: bool,
+    spans: &mut Vec<(usize, usize, usize)>,
+) -> Result<Moment, DecodeError> {
     let conf = ScanConf::decode(stream.rows.bytes())?;
     let (more, resume) = (conf.more, conf.resume);
     let mut at = CONF_HEAD + resume.len();
@@ -545,6 +627,8 @@ fn take_rows(stream: &mut Stream, reverse: bool, spans: &mut Vec<(usize, usize, 
         spans.push((at + ROW_HEAD, row.len(), key.len()));
         at += ROW_HEAD + row.len() + key.len();
     }
+    let says_moment = stream.rows.bytes().len() == at + MOMENT_BYTES;
+    let moment = if says_moment { Moment::at_end_of(stream.rows.bytes())? } else { NO_MOMENT };
     if more {
         // A scan that does not advance would never end.
         let old = stream.resume.as_slice();
@@ -559,7 +643,7 @@ fn take_rows(stream: &mut Stream, reverse: bool, spans: &mut Vec<(usize, usize, 
     for &(start, length, key_length) in spans.iter() {
         stream.rows.push_span(start, length, key_length);
     }
-    Ok(())
+    Ok(moment)
 }
 
 enum Failure {

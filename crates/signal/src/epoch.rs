@@ -182,6 +182,49 @@ pub struct EpochLate {
     pub text: String,
 }
 
+/// The epochs whose state an answer shows, of the tables that were read: nothing in them was committed after `from`, and everything up to `to` is there. Where
+/// `from` is above `to`, the answer is of its own instant alone.
+///
+/// Several answers are of one moment if there is an epoch in all of their ranges; what any of them was asked after is in it, because none of them has left
+/// out anything that was committed where it was given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Moment {
+    pub from: Epoch,
+    pub to: Epoch,
+    /// So many answers were taken together.
+    pub answers: u32,
+}
+
+/// Bytes of a [`Moment`].
+pub const MOMENT_BYTES: usize = 16;
+
+impl Moment {
+    /// A single answer is of one moment in any case.
+    pub fn is_one(self) -> bool {
+        self.answers <= 1 || self.from <= self.to
+    }
+    /// The epochs in both.
+    #[must_use]
+    pub fn and(self, other: Moment) -> Moment {
+        let answers = self.answers.saturating_add(other.answers);
+        Moment { from: self.from.max(other.from), to: self.to.min(other.to), answers }
+    }
+    /// Behind an answer that was asked for it.
+    pub fn encode(self, out: &mut Vec<u8>) {
+        out.put_u64(self.from.0);
+        out.put_u64(self.to.0);
+    }
+    /// The end of an answer that was asked for it.
+    ///
+    /// # Errors
+    /// It is shorter.
+    pub fn at_end_of(body: &[u8]) -> Result<Moment, DecodeError> {
+        let at = body.len().checked_sub(MOMENT_BYTES).ok_or(DecodeError)?;
+        let mut r = Reader::new(&body[at..]);
+        Ok(Moment { from: r.epoch()?, to: r.epoch()?, answers: 1 })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -226,5 +269,21 @@ mod tests {
             assert!(Drained::decode(&body).is_err() && EpochFloor::decode(&body).is_err());
             assert!(SnapshotConf::decode(&body).is_err() && SnapshotReq::decode(&body).is_err());
         }
+    }
+
+    #[test]
+    fn answers_are_of_one_moment_if_an_epoch_is_in_all_ranges() {
+        let moment = |from, to| Moment { from: Epoch(from), to: Epoch(to), answers: 1 };
+        let (calm, later, hot) = (moment(3, 10), moment(9, 11), moment(12, 11));
+        assert!(
+            hot.is_one()
+                && calm.and(later).is_one()
+                && !calm.and(hot).is_one()
+                && !later.and(moment(11, 12)).and(calm).is_one()
+        );
+        let mut body = b"rows".to_vec();
+        calm.encode(&mut body);
+        assert_eq!(Moment::at_end_of(&body), Ok(calm));
+        assert!(Moment::at_end_of(&body[..MOMENT_BYTES - 1]).is_err());
     }
 }

@@ -60,6 +60,8 @@ pub struct ReadReq<'a> {
     pub table: TableId,
     pub schema_version: u32,
     pub projection: Projection<'a>,
+    /// The answer ends with its [`crate::epoch::Moment`].
+    pub with_moment: bool,
     pub count: u16,
     keys: &'a [u8],
 }
@@ -73,6 +75,7 @@ impl<'a> ReadReq<'a> {
         table: TableId,
         schema_version: u32,
         columns: Option<&[u16]>,
+        with_moment: bool,
     ) -> usize {
         out.put_u64(request);
         out.put_trans(trans);
@@ -80,6 +83,7 @@ impl<'a> ReadReq<'a> {
         out.put_u32(table.0);
         out.put_u32(schema_version);
         Projection::encode(columns, out);
+        out.put_u8(u8::from(with_moment));
         out.put_u16(0);
         out.len() - 2
     }
@@ -97,11 +101,12 @@ impl<'a> ReadReq<'a> {
         let table = TableId(r.u32()?);
         let schema_version = r.u32()?;
         let projection = Projection::decode(&mut r)?;
+        let with_moment = r.u8()? != 0;
         let count = r.u16()?;
         if usize::from(count) > limits::BATCH_OPS_MAX {
             return Err(DecodeError);
         }
-        Ok(ReadReq { request, trans, snapshot, table, schema_version, projection, count, keys: r.rest() })
+        Ok(ReadReq { request, trans, snapshot, table, schema_version, projection, with_moment, count, keys: r.rest() })
     }
     /// The keys in order; stops with an error at the first that does not decode.
     pub fn keys(&self) -> impl Iterator<Item = Result<(PartitionId, &'a [u8]), DecodeError>> {

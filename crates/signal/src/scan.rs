@@ -29,6 +29,8 @@ const HIGH_PRESENT: u8 = 16;
 const HIGH_EXCLUDED: u8 = 32;
 /// Also rows that exist only in transactions that are open.
 const WITH_PENDING: u8 = 64;
+/// The answer ends with its [`crate::epoch::Moment`].
+const WITH_MOMENT: u8 = 128;
 
 /// Most rows and bytes of one answer; a request for more is cut to this.
 pub const SCAN_ROWS_MAX: u32 = 4096;
@@ -82,6 +84,7 @@ pub struct ScanReq<'a> {
     pub reverse: bool,
     pub with_keys: bool,
     pub with_pending: bool,
+    pub with_moment: bool,
     pub rows_max: u32,
     pub bytes_max: u32,
     pub low: Bound<&'a [u8]>,
@@ -106,6 +109,7 @@ pub struct ScanSpec<'a> {
     pub reverse: bool,
     pub with_keys: bool,
     pub with_pending: bool,
+    pub with_moment: bool,
     pub rows_max: u32,
     pub bytes_max: u32,
     pub low: Bound<&'a [u8]>,
@@ -120,7 +124,8 @@ impl ScanSpec<'_> {
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut flags = (u8::from(self.reverse) * REVERSE)
             | (u8::from(self.with_keys) * WITH_KEYS)
-            | (u8::from(self.with_pending) * WITH_PENDING);
+            | (u8::from(self.with_pending) * WITH_PENDING)
+            | (u8::from(self.with_moment) * WITH_MOMENT);
         let mut bound = |b: &Bound<&[u8]>, present, excluded| match b {
             Bound::Unbounded => {}
             Bound::Included(_) => flags |= present,
@@ -201,6 +206,7 @@ impl<'a> ScanReq<'a> {
             reverse: flags & REVERSE != 0,
             with_keys: flags & WITH_KEYS != 0,
             with_pending: flags & WITH_PENDING != 0,
+            with_moment: flags & WITH_MOMENT != 0,
             rows_max,
             bytes_max,
             low,

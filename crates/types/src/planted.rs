@@ -106,6 +106,8 @@ pub enum Bug {
     CopyChoosesSlot,
     /// A snapshot is handed out, and read at, though versions are not kept for it.
     SnapshotWithoutVersions,
+    /// An answer does not say that what it shows has just been committed.
+    MomentMissesCommits,
     /// A commit of class `disk` is answered before it is on any disk.
     AckBeforeSync,
     /// An epoch counts as restorable when one member has it on its disk.
@@ -184,6 +186,7 @@ impl Bug {
         Bug::LeaseWhileSuspended,
         Bug::CopyChoosesSlot,
         Bug::SnapshotWithoutVersions,
+        Bug::MomentMissesCommits,
         Bug::AckBeforeSync,
         Bug::SavedByOneNode,
         Bug::EpochOfOneNode,

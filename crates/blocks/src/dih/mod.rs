@@ -34,8 +34,10 @@ use crate::NodeConfig;
 
 /// Time between two rounds of epochs in nanoseconds, while nobody waits for one.
 pub const EPOCH_NS: u64 = 10_000_000;
-/// Time between two rounds while somebody does.
+/// Time between two rounds while somebody does, on average: a few rounds after a time without hurry follow each other at once.
 pub const HURRY_NS: u64 = 500_000;
+/// So much of it may be drawn in advance: a snapshot takes two rounds.
+pub const HURRY_AHEAD_NS: u64 = 8 * HURRY_NS;
 /// What is not answered is sent again after this time.
 pub const RESEND_NS: u64 = 50_000_000;
 /// For how long versions are kept after the last reader at an epoch, in nanoseconds.

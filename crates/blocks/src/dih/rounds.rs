@@ -26,7 +26,7 @@ use apus_types::{
     planted::{Bug, planted},
 };
 
-use super::{Distribution, EPOCH_NS, HURRY_NS, RESEND_NS};
+use super::{Distribution, EPOCH_NS, HURRY_AHEAD_NS, HURRY_NS, RESEND_NS};
 
 #[derive(Debug, Default)]
 pub(super) struct Rounds {
@@ -35,6 +35,8 @@ pub(super) struct Rounds {
     missing: Vec<NodeId>,
     epoch: Epoch,
     started: u64,
+    /// The end of the time that rounds have used up, at one for each [`HURRY_NS`].
+    used: u64,
     sent: u64,
     /// Least of what the members reported in this round.
     oldest: Option<Epoch>,
@@ -86,6 +88,7 @@ impl Distribution {
         rounds.round += 1;
         rounds.epoch = ctx.epoch();
         rounds.started = ctx.now();
+        rounds.used = rounds.used.max(ctx.now()) + HURRY_NS;
         rounds.missing.clear();
         rounds.missing.extend(view.living().map(|n| n.node()));
         rounds.oldest = None;
@@ -166,7 +169,7 @@ impl Distribution {
         let hurry = rounds.announced < rounds.wanted
             || (rounds.settled && !rounds.questions.is_empty())
             || self.saves.wants_round(rounds.complete);
-        let due = rounds.started + if hurry { HURRY_NS } else { EPOCH_NS };
+        let due = if hurry { rounds.used.saturating_sub(HURRY_AHEAD_NS) } else { rounds.started + EPOCH_NS };
         if ctx.now() >= due {
             self.start_round(ctx);
         } else if hurry && !std::mem::replace(&mut rounds.timer, true) {

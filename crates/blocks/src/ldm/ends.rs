@@ -86,6 +86,9 @@ impl LocalDataManager {
             self.undo_newest(at, chain);
         }
         let trans = self.transactions.get_mut(at);
+        if !planted(Bug::MomentMissesCommits) {
+            self.epochs.note_commit(trans.changes, epoch);
+        }
         let id = trans.id;
         let decided = trans.decided();
         assert!(decided.is_none_or(|other| other == epoch), "{id} commits in epoch {epoch} and in {decided:?}");

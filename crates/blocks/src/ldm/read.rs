@@ -98,6 +98,9 @@ impl LocalDataManager {
                 }),
             }
         }
+        if req.with_moment {
+            self.epochs.moment(req.table, table.created).encode(answer);
+        }
         Ok(())
     }
 

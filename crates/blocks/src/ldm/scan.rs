@@ -4,6 +4,7 @@ use apus_kernel::Context;
 use apus_signal::{
     BlockRef, DecodeError, Kind,
     codec::Put,
+    epoch::Moment,
     scan::{AGGREGATES_MAX, Aggregate, AggregateFunction, ScanConf, ScanReq},
 };
 use apus_storage::{Fragment, LockMode, Locks, RowId};
@@ -124,6 +125,7 @@ pub(super) struct Stream<'f> {
 struct Page {
     count: u32,
     more: bool,
+    moment: Moment,
 }
 
 impl LocalDataManager {
@@ -145,6 +147,9 @@ impl LocalDataManager {
                 self.counters.scan_rows += u64::from(page.count);
                 ctx.send(from, Kind::ScanConf, |out| {
                     ScanConf::encode(out, req.request, page.more, page.count, &resume, &rows);
+                    if req.with_moment {
+                        page.moment.encode(out);
+                    }
                 });
             }
             Err(code) => self.refuse_request(from, req.request, *code, ctx),
@@ -194,7 +199,7 @@ impl LocalDataManager {
             with_pending: req.with_pending,
         };
         let mut totals = Totals::new(req.aggregates());
-        let mut page = Page { count: 0, more: false };
+        let mut page = Page { count: 0, more: false, moment: self.epochs.moment(req.table, table.created) };
         let mut examined = 0;
         let mut last: &[u8] = &[];
         let scratch = &mut self.scratch.image;

@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use apus_kernel::{Context, jam};
 use apus_signal::{
     BlockId, BlockRef, Kind,
-    epoch::{Drained, EpochOrd},
+    epoch::{Drained, EpochOrd, Moment},
 };
 use apus_types::{
     Epoch, ErrorCode, PartitionId, TableId,
@@ -32,6 +32,25 @@ use super::{
 pub const COLLECT_ROWS: usize = 256;
 const _: () = assert!(is_short(COLLECT_ROWS, ROW_NS_MAX));
 
+/// Tables are told apart by so many bits of their ids: [`changes_of`].
+const TABLE_BITS: usize = 64;
+
+/// By [`changes_of`].
+#[derive(Debug)]
+struct Changed([Epoch; TABLE_BITS]);
+
+impl Default for Changed {
+    fn default() -> Changed {
+        Changed([Epoch(0); TABLE_BITS])
+    }
+}
+
+/// The bit of a table in the set of tables that a transaction changes; few tables share one.
+#[inline]
+pub(super) fn changes_of(table: TableId) -> u64 {
+    1 << (table.0 as usize % TABLE_BITS)
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Epochs {
     /// DIH waits for us to have drained the epochs below this round's.
@@ -46,6 +65,8 @@ pub(super) struct Epochs {
     keeps_nothing: bool,
     /// Otherwise: versions that were replaced in later epochs than this are there.
     kept_since: Epoch,
+    /// The newest commit that changed a table, by the table's id.
+    changed: Changed,
     /// Every member has a disk, as far as the rounds say: what is to be on disk gets there.
     pub saves: bool,
     /// Fragments that hold old versions.
@@ -71,6 +92,20 @@ impl Epochs {
         if std::mem::replace(&mut self.keeps_nothing, !on) && on {
             self.kept_since = now;
         }
+    }
+    /// A commit of a transaction that has changed `tables` ([`changes_of`]) is decided here: whoever reads sees it from now on.
+    #[inline]
+    pub fn note_commit(&mut self, mut tables: u64, epoch: Epoch) {
+        while tables != 0 {
+            let changed = &mut self.changed.0[tables.trailing_zeros() as usize];
+            *changed = epoch.max(*changed);
+            tables &= tables - 1;
+        }
+    }
+    /// What a reader of a table's newest rows sees here now.
+    pub fn moment(&self, table: TableId, created: Epoch) -> Moment {
+        let changed = self.changed.0[table.0 as usize % TABLE_BITS];
+        Moment { from: changed.max(created).max(self.base), to: self.complete, answers: 1 }
     }
     #[inline]
     pub fn check_commit(&self, epoch: Epoch) {

@@ -14,7 +14,7 @@ use apus_types::{
 };
 
 pub use super::entries::{ENTRY_BYTES, Entry, NONE};
-use super::{RowAt, entries::Entries};
+use super::{RowAt, entries::Entries, snapshot::changes_of};
 use crate::flight::InFlight;
 
 /// An abort or a rollback to a savepoint on its way through a part's entries.
@@ -90,6 +90,8 @@ pub struct Trans {
     pub result_flags: u8,
     /// The log's first entry of it is not before this place.
     pub logged_from: Place,
+    /// Tables that it has changed here: [`super::snapshot::changes_of`].
+    pub changes: u64,
     /// It may have a row on two chains: all its parts end together.
     pub shares: bool,
     next_part: u32,
@@ -206,6 +208,7 @@ impl Transactions {
                 slot.logged_from = Place::END;
                 slot.shares = false;
                 slot.bytes = 0;
+                slot.changes = 0;
                 slot.next_part = 0;
                 slot.used = true;
                 at
@@ -224,6 +227,7 @@ impl Transactions {
                     result_count: 0,
                     result_flags: 0,
                     logged_from: Place::END,
+                    changes: 0,
                     shares: false,
                     next_part: 0,
                     used: true,
@@ -366,6 +370,9 @@ impl Transactions {
         let trans = &mut self.slots[at as usize];
         trans.bytes += (ENTRY_BYTES + written) as u64;
         trans.shares |= again;
+        if entry.write {
+            trans.changes |= changes_of(entry.table);
+        }
         if let Some(part) = trans.parts.iter_mut().find(|p| p.chain == chain) {
             part.head = number;
             part.rows += 1;

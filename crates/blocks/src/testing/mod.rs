@@ -460,7 +460,7 @@ impl Cluster {
         let keys: Vec<Vec<u8>> = ids.iter().map(|&id| self.key(id)).collect();
         let view = self.view.clone();
         self.request(node, BlockId::Ldm, Kind::ReadReq, |out, request| {
-            let at = ReadReq::begin(out, request, (trans, snapshot), TABLE, 1, None);
+            let at = ReadReq::begin(out, request, (trans, snapshot), TABLE, 1, None, false);
             for key in &keys {
                 ReadReq::push_key(out, at, view.partition_of(hash_key(key)), key);
             }

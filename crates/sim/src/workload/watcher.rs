@@ -2,16 +2,16 @@
 //!
 //! In each snapshot the sum of all balances is what it was at the beginning, each balance is what the transfers in the same snapshot say,
 //! the list of latest transfers has transfers of the same snapshot only, and everything that any teller had an answer for before the
-//! snapshot was asked for is in it. A second reading of the same snapshot, perhaps from other replicas, finds the same.
+//! snapshot was asked for is in it. Every other time all balances are read at a moment that the client finds itself, of which the sum alone can be checked. A second reading of the same snapshot, perhaps from other replicas, finds the same.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     rc::Rc,
 };
 
-use apus_client::{Client, ClientError};
+use apus_client::{Aggregate, AggregateFunction, Client, ClientError, Rows, ScanRequest};
 use apus_kernel::Random;
-use apus_types::{Epoch, ErrorClass};
+use apus_types::{Epoch, ErrorClass, TableSchema, Value};
 
 use apus_workload::bank::{Holdings, Tables, read_all};
 
@@ -28,6 +28,10 @@ pub async fn watch(floor: Rc<Floor>, client: Client, clock: Clock, number: u64) 
         clock.think(pause).await;
         let tables = floor.tables.borrow().clone();
         let Some(tables) = tables else { continue };
+        if random.one_in(2) {
+            check_totals(&floor, &client, &tables, number).await;
+            continue;
+        }
         let known = floor.acknowledged.borrow().clone();
         match look(&client, &clock, &mut random, &tables).await {
             Ok((epoch, first, second)) => match check(&floor, &known, &first, &second) {
@@ -39,6 +43,36 @@ pub async fn watch(floor: Rc<Floor>, client: Client, clock: Clock, number: u64) 
             Err(error) => floor.violation(format!("client {number} cannot read a snapshot: {error}")),
         }
     }
+}
+
+/// All balances, read at one moment without a snapshot of our own.
+async fn check_totals(floor: &Floor, client: &Client, tables: &Tables, number: u64) {
+    let wanted = i128::from(floor.terms.balance) * i128::from(floor.terms.accounts);
+    match totals(client, &tables.accounts).await {
+        Ok((beside, here)) if (beside, here) == (wanted, wanted) => floor.snapshots.set(floor.snapshots.get() + 1),
+        Ok(found) => floor.violation(format!("client {number} finds totals of {found:?} at a moment, not {wanted}")),
+        Err(e) if matches!(e.class(), ErrorClass::Conflict | ErrorClass::Temporary | ErrorClass::Timeout) => {}
+        Err(error) => floor.violation(format!("client {number} cannot read of one moment: {error}")),
+    }
+}
+
+/// The sum of balances, made beside the data and here.
+async fn totals(client: &Client, accounts: &TableSchema) -> Result<(i128, i128), ClientError> {
+    // Several pages, also of few accounts.
+    let request = ScanRequest { one_moment: true, batch_rows: 16, ..ScanRequest::all(accounts.id, accounts.version) };
+    let mut sums = Vec::new();
+    client.aggregate(&request, &[Aggregate { function: AggregateFunction::Sum, column: 1 }], &mut sums).await?;
+    let (mut here, mut rows) = (0, Rows::new());
+    let mut cursor = client.scan(&request);
+    while cursor.next_batch(&mut rows).await? {
+        for row in rows.iter().flatten() {
+            accounts.layout().check(row)?;
+            if let Value::Int(balance) = accounts.layout().value(row, 1) {
+                here += i128::from(balance);
+            }
+        }
+    }
+    Ok((sums[0].value.unwrap_or(0), here))
 }
 
 /// One snapshot, read twice.

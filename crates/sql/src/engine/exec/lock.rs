@@ -11,7 +11,7 @@ use apus_types::{Epoch, RowLayout, key};
 
 use super::{
     Cluster, execute, next_savepoint,
-    read::Source,
+    read::{Seen, Source},
     reader,
     sink::{self, push_sort_keys},
 };
@@ -200,12 +200,20 @@ async fn candidates(
         }
         return Ok(false);
     }
-    let seen = (reader(session, schema), Epoch(0)); // locks are taken of what is there now
+    // Locks are taken of what is there now.
+    let seen = Seen { trans: reader(session, schema), snapshot: Epoch(0), one_moment: false };
     let ordered = wanted.in_order && !order.is_empty();
     let limit = if access.full.is_none() && !sorted { most.saturating_add(s.done.len() as u64) } else { u64::MAX };
     let mut source = Source::open(cluster, s, table, access, None, seen, ordered, wanted.reverse, limit).await?;
     let mut primary = std::mem::take(&mut s.key);
-    while source.next(s).await? {
+    loop {
+        if !source.next(s).await? {
+            let is_found = !s.candidates.is_empty() || !s.done.is_empty();
+            if is_found || !source.make_sure(cluster, s, table, access, None, seen).await? {
+                break;
+            }
+            continue;
+        }
         env.may_go_on()?;
         for row in s.rows.iter().flatten() {
             if !passes(access.full.as_ref(), layout, row, params, env, strict)? {

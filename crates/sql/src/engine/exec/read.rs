@@ -3,12 +3,13 @@
 use std::{
     future::{Future, poll_fn},
     pin::Pin,
+    rc::Rc,
     task::Poll,
 };
 
-use apus_client::{PartialAggregate, ReadBatch, Rows, ScanRequest};
+use apus_client::{ANY_MOMENT, Moment, PartialAggregate, ReadBatch, Rows, ScanRequest, Snapshot};
 use apus_signal::scan::{Aggregate, AggregateFunction};
-use apus_types::{Epoch, IndexNo, TransId, Value, schema};
+use apus_types::{Epoch, IndexNo, TableSchema, TransId, Value, schema};
 
 use super::{
     Cluster,
@@ -37,8 +38,26 @@ const BATCH_ROWS: u32 = 1024;
 /// Ranges of a union asked for at once.
 const RANGES_AT_ONCE: usize = 64;
 
-/// What a read sees: the own changes of a transaction, the latest committed rows or those of a snapshot.
-pub type Seen = (TransId, Epoch);
+/// What a read sees.
+#[derive(Clone, Copy)]
+pub struct Seen {
+    /// Whose own changes.
+    pub trans: TransId,
+    /// The rows of a snapshot; 0: the latest committed ones.
+    pub snapshot: Epoch,
+    /// Of these all at one moment.
+    pub one_moment: bool,
+}
+
+impl Seen {
+    fn scan<'a>(self, schema: &TableSchema) -> ScanRequest<'a> {
+        let Seen { trans, snapshot, one_moment } = self;
+        ScanRequest { trans, snapshot, one_moment, ..ScanRequest::all(schema.id, schema.version) }
+    }
+    fn is_unsettled(self) -> bool {
+        self.one_moment && self.snapshot == Epoch(0)
+    }
+}
 
 pub async fn select(
     cluster: Cluster<'_>,
@@ -56,7 +75,8 @@ pub async fn select(
     if information_schema::is_virtual(&table.schema) {
         return Ok(select_virtual(cluster, session, plan, table, access, params, out).await?);
     }
-    let seen = (reader(session, &table.schema), session.reading_at(cluster.client).await?);
+    let snapshot = session.reading_at(cluster.client).await?;
+    let seen = Seen { trans: reader(session, &table.schema), snapshot, one_moment: true };
     let mut sink = Sink::new(plan, params, &session.env, std::mem::take(&mut s.sink))?;
     access.path.bind(&table.schema, &sink.context(&[]), &mut s.bound)?;
     let exact = s.bound.exact && !matches!(access.path, Path::Points { index: Some(_), .. });
@@ -64,8 +84,7 @@ pub async fn select(
     if let (Some(list), true, true) =
         (&plan.pushdown, exact && !s.bound.empty, matches!(access.path, Path::Range { .. } | Path::Union { .. }))
     {
-        let mut request = ScanRequest::all(table.schema.id, table.schema.version);
-        (request.trans, request.snapshot) = seen;
+        let mut request = seen.scan(&table.schema);
         if let Path::Range { index, .. } | Path::Union { index, .. } = &access.path {
             request.index = *index;
         }
@@ -74,7 +93,12 @@ pub async fn select(
             (request.low, request.high) = s.bound.bounds();
             cluster.client.aggregate(&request, list, partials).await?;
         } else {
-            aggregate_ranges(cluster, &request, &s.bound.ranges, list, partials).await?;
+            let moment = aggregate_ranges(cluster, &request, &s.bound.ranges, list, partials).await?;
+            if seen.is_unsettled() && !moment.is_some_and(Moment::is_one) {
+                let held = cluster.client.shared_snapshot().await?;
+                let request = ScanRequest { snapshot: held.epoch(), ..request };
+                aggregate_ranges(cluster, &request, &s.bound.ranges, list, partials).await?;
+            }
         }
         let values = list.iter().zip(partials.iter()).map(|(a, p)| match a.function {
             AggregateFunction::CountRows | AggregateFunction::CountValues => Datum::Int(p.count as i64),
@@ -100,13 +124,21 @@ pub async fn select(
         let mut source =
             Source::open(cluster, s, table, access, plan.columns.as_deref(), seen, ordered, plan.reverse, wanted)
                 .await?;
-        'all: while source.next(s).await? {
+        let mut is_found = false;
+        'all: loop {
+            if !source.next(s).await? {
+                if is_found || !source.make_sure(cluster, s, table, access, plan.columns.as_deref(), seen).await? {
+                    break;
+                }
+                continue;
+            }
             session.env.may_go_on()?;
             for row in s.rows.iter().flatten() {
                 let keep = match filter {
                     Some(f) => f.passes(&sink.context(row))?,
                     None => true,
                 };
+                is_found |= keep;
                 if keep && !sink.row(row, out)? {
                     break 'all;
                 }
@@ -194,27 +226,32 @@ async fn select_locked(
     Ok(found)
 }
 
-/// Aggregates over disjoint ranges, all asked for at once.
+/// Aggregates over disjoint ranges, all asked for at once. Returns the moment that all of them have in common, if they have said one.
 async fn aggregate_ranges(
     cluster: Cluster<'_>,
     request: &ScanRequest<'_>,
     ranges: &[EncodedRange],
     list: &[Aggregate],
     out: &mut Vec<PartialAggregate>,
-) -> Done<()> {
+) -> Done<Option<Moment>> {
     out.clear();
     out.resize(list.len(), PartialAggregate::default());
+    let mut moment: Option<Moment> = None;
+    let mut is_known = true;
     for some in ranges.chunks(RANGES_AT_ONCE) {
         let asked = some.iter().map(|(low, high)| {
             let (low, high) = bounds_of(low.as_deref(), high.as_deref());
-            let request = ScanRequest { low, high, ..*request };
+            let request = ScanRequest { low, high, one_moment: false, ..*request };
             Box::pin(async move {
                 let mut partials = Vec::with_capacity(list.len());
-                cluster.client.aggregate(&request, list, &mut partials).await.map(|()| partials)
+                cluster.client.aggregate(&request, list, &mut partials).await.map(|moment| (moment, partials))
             })
         });
-        for partials in join_all(asked.collect()).await {
-            for ((sum, part), aggregate) in out.iter_mut().zip(partials?).zip(list) {
+        for answer in join_all(asked.collect()).await {
+            let (of_range, partials) = answer?;
+            is_known &= of_range.is_some();
+            moment = moment.map_or(of_range, |so_far| of_range.map(|m| m.and(so_far)));
+            for ((sum, part), aggregate) in out.iter_mut().zip(partials).zip(list) {
                 sum.count += part.count;
                 sum.value = match (sum.value, part.value, aggregate.function) {
                     (Some(a), Some(b), AggregateFunction::Sum) => Some(a + b),
@@ -225,7 +262,7 @@ async fn aggregate_ranges(
             }
         }
     }
-    Ok(())
+    Ok(moment.filter(|_| is_known))
 }
 
 /// Runs futures together and returns their results in order.
@@ -269,10 +306,12 @@ async fn without_table(
 pub enum Source {
     Points {
         done: bool,
+        /// The entry of a unique index was read before its row, which may not have been the entry's any more.
+        in_doubt: bool,
     },
     Scan(apus_client::ScanCursor),
-    /// Of a union, the next range last.
-    Scans(Vec<RangeScan>),
+    /// Of a union, the next range last; and what they are read at.
+    Scans(Vec<RangeScan>, Option<Rc<Snapshot>>),
 }
 
 /// One range of a union; the first batches of all are asked for together.
@@ -314,20 +353,17 @@ impl Source {
         let schema = &table.schema;
         match &access.path {
             Path::Points { index, .. } if !s.bound.fallback => {
-                point_keys(cluster, s, table, *index, seen).await?;
-                let (trans, snapshot) = seen;
-                let (table, schema_version) = (schema.id, schema.version);
-                let request = ReadBatch { trans, snapshot, table, schema_version, columns, keys: &s.keys };
-                if s.keys.is_empty() {
-                    s.rows.clear();
-                } else {
-                    cluster.client.read(&request, &mut s.rows).await?;
+                if s.bound.points.len() > 1 && seen.is_unsettled() {
+                    read_points_at_once(cluster, s, table, *index, columns, seen).await?;
+                    return Ok(Source::Points { done: false, in_doubt: false });
                 }
-                Ok(Source::Points { done: false })
+                point_keys(cluster, s, table, *index, seen, false).await?;
+                read_keys(cluster, s, table, columns, seen, false).await?;
+                let in_doubt = index.is_some() && !s.keys.is_empty() && seen.snapshot == Epoch(0);
+                Ok(Source::Points { done: false, in_doubt })
             }
             path => {
-                let mut request = ScanRequest::all(schema.id, schema.version);
-                (request.trans, request.snapshot) = seen;
+                let mut request = seen.scan(schema);
                 request.index = match path {
                     Path::Range { index, .. } | Path::Union { index, .. } => *index,
                     Path::Points { .. } => IndexNo(0),
@@ -341,18 +377,16 @@ impl Source {
                 if s.bound.ranges.is_empty() {
                     return Ok(Source::Scan(cluster.client.scan(&request)));
                 }
-                let cursor = |(low, high): &EncodedRange| {
-                    let (low, high) = bounds_of(low.as_deref(), high.as_deref());
-                    cluster.client.scan(&ScanRequest { low, high, ..request })
-                };
-                let (soon, later) = s.bound.ranges.split_at(s.bound.ranges.len().min(RANGES_AT_ONCE));
-                let wait = |cursor| RangeScan { cursor, first: None };
-                let mut scans: Vec<RangeScan> = later.iter().rev().map(cursor).map(wait).collect();
-                let started = soon.iter().rev().map(cursor).map(|c| Box::pin(RangeScan::start(c)));
-                for scan in join_all(started.collect()).await {
-                    scans.push(scan?);
+                request.one_moment = false;
+                let scans = open_ranges(cluster, &s.bound.ranges, &request).await?;
+                let moments = scans.iter().map(|scan| scan.first.as_ref().and_then(|_| scan.cursor.moment()));
+                let all = moments.reduce(|a, b| Some(a?.and(b?))).flatten();
+                if !seen.is_unsettled() || all.is_some_and(Moment::is_one) {
+                    return Ok(Source::Scans(scans, None));
                 }
-                Ok(Source::Scans(scans))
+                let held = cluster.client.shared_snapshot().await?;
+                request.snapshot = held.epoch();
+                Ok(Source::Scans(open_ranges(cluster, &s.bound.ranges, &request).await?, Some(held)))
             }
         }
     }
@@ -360,9 +394,9 @@ impl Source {
     /// The next batch; false at the end.
     pub async fn next(&mut self, s: &mut Scratch) -> Done<bool> {
         match self {
-            Source::Points { done } => Ok(!std::mem::replace(done, true)),
+            Source::Points { done, .. } => Ok(!std::mem::replace(done, true)),
             Source::Scan(cursor) => Ok(cursor.next_batch(&mut s.rows).await?),
-            Source::Scans(cursors) => {
+            Source::Scans(cursors, _) => {
                 while let Some(cursor) = cursors.last_mut() {
                     if cursor.next_batch(&mut s.rows).await? {
                         return Ok(true);
@@ -375,20 +409,99 @@ impl Source {
     }
 }
 
+impl Source {
+    /// Nothing was found by a unique index, although it had an entry: true where it was read again, entry and row of one moment.
+    pub async fn make_sure(
+        &mut self,
+        cluster: Cluster<'_>,
+        s: &mut Scratch,
+        table: &Table,
+        access: &Access,
+        columns: Option<&[u16]>,
+        seen: Seen,
+    ) -> Done<bool> {
+        let (Source::Points { in_doubt: true, .. }, Path::Points { index, .. }) = (&*self, &access.path) else {
+            return Ok(false);
+        };
+        read_points_at_once(cluster, s, table, *index, columns, seen).await?;
+        *self = Source::Points { done: false, in_doubt: false };
+        Ok(true)
+    }
+}
+
+/// The first batches of the first ranges are asked for.
+async fn open_ranges(cluster: Cluster<'_>, ranges: &[EncodedRange], request: &ScanRequest<'_>) -> Done<Vec<RangeScan>> {
+    let cursor = |(low, high): &EncodedRange| {
+        let (low, high) = bounds_of(low.as_deref(), high.as_deref());
+        cluster.client.scan(&ScanRequest { low, high, ..*request })
+    };
+    let (soon, later) = ranges.split_at(ranges.len().min(RANGES_AT_ONCE));
+    let wait = |cursor| RangeScan { cursor, first: None };
+    let mut scans: Vec<RangeScan> = later.iter().rev().map(cursor).map(wait).collect();
+    let started = soon.iter().rev().map(cursor).map(|c| Box::pin(RangeScan::start(c)));
+    for scan in join_all(started.collect()).await {
+        scans.push(scan?);
+    }
+    Ok(scans)
+}
+
+/// Reads the rows of the bound points, and the entries of the unique index that lead to them, at one moment: as they come, or else at a snapshot.
+async fn read_points_at_once(
+    cluster: Cluster<'_>,
+    s: &mut Scratch,
+    table: &Table,
+    index: Option<usize>,
+    columns: Option<&[u16]>,
+    seen: Seen,
+) -> Done<()> {
+    let entries = point_keys(cluster, s, table, index, seen, true).await?;
+    let rows = read_keys(cluster, s, table, columns, seen, true).await?;
+    if !entries.and(rows).is_one() {
+        let held = cluster.client.shared_snapshot().await?;
+        let seen = Seen { snapshot: held.epoch(), ..seen };
+        point_keys(cluster, s, table, index, seen, false).await?;
+        read_keys(cluster, s, table, columns, seen, false).await?;
+    }
+    Ok(())
+}
+
+/// Reads the rows of `s.keys`.
+async fn read_keys(
+    cluster: Cluster<'_>,
+    s: &mut Scratch,
+    table: &Table,
+    columns: Option<&[u16]>,
+    Seen { trans, snapshot, .. }: Seen,
+    tells: bool,
+) -> Done<Moment> {
+    if s.keys.is_empty() {
+        s.rows.clear();
+        return Ok(ANY_MOMENT);
+    }
+    let (table, schema_version) = (table.schema.id, table.schema.version);
+    let request = ReadBatch { trans, snapshot, table, schema_version, columns, keys: &s.keys };
+    if tells {
+        return Ok(cluster.client.read_telling(&request, &mut s.rows).await?);
+    }
+    cluster.client.read(&request, &mut s.rows).await?;
+    Ok(ANY_MOMENT)
+}
+
 /// Fills `s.keys` with the primary keys of the bound points; through a unique index by its hidden table.
 async fn point_keys(
     cluster: Cluster<'_>,
     s: &mut Scratch,
     table: &Table,
     index: Option<usize>,
-    (trans, snapshot): Seen,
-) -> Done<()> {
+    Seen { trans, snapshot, .. }: Seen,
+    tells: bool,
+) -> Done<Moment> {
     s.keys.clear();
     let Some(position) = index else {
         for point in s.bound.points.iter() {
             s.keys.push(&table.schema, point)?;
         }
-        return Ok(());
+        return Ok(ANY_MOMENT);
     };
     let hidden = table
         .hidden
@@ -400,7 +513,13 @@ async fn point_keys(
     }
     let (table, schema_version) = (hidden.id, hidden.version);
     let request = ReadBatch { trans, snapshot, table, schema_version, columns: None, keys: &s.keys };
-    cluster.client.read(&request, &mut s.rows).await?;
+    let moment = match tells {
+        true => cluster.client.read_telling(&request, &mut s.rows).await?,
+        false => {
+            cluster.client.read(&request, &mut s.rows).await?;
+            ANY_MOMENT
+        }
+    };
     s.keys.clear();
     for row in s.rows.iter().flatten() {
         let hash = hidden.layout().value(row, schema::HIDDEN_HASH_COLUMN);
@@ -410,7 +529,7 @@ async fn point_keys(
             _ => return Err(errors::internal("a unique index row without hash").into()),
         }
     }
-    Ok(())
+    Ok(moment)
 }
 
 /// Materialises a SELECT for INSERT ... SELECT: one value per output.
@@ -454,7 +573,7 @@ pub async fn collect(
     let empty = Context { layout: &plan.layout, row: &[], new_row: None, params, aggregates: &[], env: &session.env };
     access.path.bind(&table.schema, &empty, &mut s.bound)?;
     if !s.bound.empty {
-        let seen = (reader(session, &table.schema), Epoch(0));
+        let seen = Seen { trans: reader(session, &table.schema), snapshot: Epoch(0), one_moment: true };
         let mut source =
             Source::open(cluster, s, table, access, plan.columns.as_deref(), seen, false, false, u64::MAX).await?;
         while source.next(s).await? {
