@@ -52,6 +52,10 @@ class Cluster:
         logs = sorted(pathlib.Path(self.describe()["dir"]).glob("*.log"))
         return "\n".join(f"--- {log.name}\n{tail(log.read_text(errors='replace'), 15)}" for log in logs)
 
+    def log_of(self, name):
+        """The log of one process, as its name is in the ready file's directory."""
+        return (pathlib.Path(self.describe()["dir"]) / f"{name}.log").read_text(errors="replace")
+
     def describe(self):
         """The ready file as it stands now."""
         state = json.loads(self.ready_file.read_text())

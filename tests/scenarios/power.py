@@ -139,6 +139,14 @@ def checkpoints(directory, node):
     return sorted((directory / "files" / f"data-{node}").glob("lcp-*.data"))
 
 
+def spoil(files):
+    """A bit of the first block of each."""
+    for file in files:
+        content = bytearray(file.read_bytes())
+        content[100] ^= 4
+        file.write_bytes(content)
+
+
 class Bank:
     """The tellers' books over all rounds, and the cluster of the moment."""
 
@@ -200,6 +208,18 @@ def main(t):
             _, printed = cluster.apus("inspect", "--brief", *files)
             check("up to epoch" in printed, printed)
             cluster = bank.start()
+            last = [line for line in cluster.log_of("data-1").splitlines() if "put back" in line][-1]
+            check("put back 0 rows from checkpoints" not in last, last)
+            check_equal(sorted(bank.lost(cluster)), [], "acknowledged and lost")
+        with t.case("a checkpoint that is damaged leaves its node out, and the replica fills it"):
+            tellers = bank.work(cluster, 0.5)
+            kill_all(cluster)
+            bank.close(tellers)
+            spoil(checkpoints(bank.directory, 1))
+            cluster = bank.start()
+            cluster.wait_up(1)
+            cluster.wait_up(2)
+            check("is damaged" in cluster.log_of("data-1"), cluster.log_of("data-1"))
             check_equal(sorted(bank.lost(cluster)), [], "acknowledged and lost")
         with t.case("class replicated: what is left is of one moment, shortly before"):
             cluster.apus("cluster", "set", "durability=replicated")

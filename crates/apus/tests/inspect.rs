@@ -8,8 +8,8 @@ use std::{
 
 use apus_blocks::qmgr::Acceptor;
 use apus_mgmt::kept::Promise;
-use apus_redo::{Control, Entry, LogId, LogKind, SEGMENT_BYTES, Writer};
-use apus_signal::{dict::Dictionary, file::seal, ldm::PreparedRow, schema::TableMessage, view::View};
+use apus_redo::{Checkpoint, Control, Entry, LogId, LogKind, Place, SEGMENT_BYTES, Writer};
+use apus_signal::{copy::CopiedRow, dict::Dictionary, file::seal, ldm::PreparedRow, schema::TableMessage, view::View};
 use apus_types::{Chain, Epoch, NodeId, PartitionId, TableId, TransId};
 use prost::Message;
 
@@ -133,6 +133,49 @@ fn segments_of_a_log() {
     fs::remove_file(path.join("redo-3.ctl")).expect("it is there");
     let (text, is_whole) = inspect(&[], &one);
     assert!(!is_whole && text.contains("without its control file"), "{text}");
+}
+
+#[test]
+fn a_checkpoint() {
+    let path = directory("checkpoint");
+    let mut control = Control::empty(ID, SEGMENT_BYTES);
+    let mut writer = Writer::new(&control.of_checkpoint(4));
+    writer.add_segment(4);
+    let (partition, table) = (PartitionId(4), TableId(77));
+    let mut rows = Vec::new();
+    CopiedRow { epoch: Epoch(8), row: 300, key: b"\xca\xfe", image: b"some image" }.encode(&mut rows);
+    writer.append(&Entry::Commits { ids: &Entry::commit_id(TransId { client: 0xdead, seq: 1 }) });
+    writer.append(&Entry::Fragment { partition, table, pages: 2 });
+    writer.append(&Entry::Page { partition, table, page: 1 });
+    writer.append(&Entry::Copied { partition, table, count: 1, rows: &rows });
+    let block = writer.take(Epoch(9), Vec::new()).expect("a block");
+    let Place { at: bytes, sequence, previous: checksum, .. } = writer.place();
+    control.checkpoints = vec![Checkpoint { file: 4, turn: 3, epoch: Epoch(9), bytes, sequence, checksum }];
+    let (control_file, file) = (path.join("redo-3.ctl"), path.join("lcp-3-4.data"));
+    fs::write(&control_file, control.encode()).expect("there is room");
+    fs::write(&file, &block.bytes).expect("there is room");
+    let (text, is_whole) = inspect(&["--rows"], &file);
+    for part in [
+        "block 1 at byte 0: 4096 bytes",
+        "  commits: 1",
+        "  fragment: table 77 partition 4: 2 pages",
+        "  page 1 of table 77 partition 4",
+        "    table 77 row 300 key cafe epoch 8: 10 bytes",
+        "checkpoint 4 of redo log 3 of node 2 in cluster abc, up to epoch 9; whole",
+    ] {
+        assert!(is_whole && text.contains(part), "{part} in {text}");
+    }
+    let (text, _) = inspect(&[], &control_file);
+    assert!(text.contains("checkpoint 4, turn 3: up to epoch 9, 1 blocks, 4096 bytes"), "{text}");
+    flip(&file, 70);
+    let (text, is_whole) = inspect(&["--brief"], &file);
+    assert!(!is_whole && text.contains("DAMAGED: it ends at byte 0 of 4096"), "{text}");
+    flip(&file, 70);
+    // A file that is not listed is none: what a process has begun.
+    control.checkpoints.clear();
+    fs::write(&control_file, control.encode()).expect("there is room");
+    let (text, is_whole) = inspect(&[], &file);
+    assert!(is_whole && text.contains("does not list it"), "{text}");
 }
 
 #[test]

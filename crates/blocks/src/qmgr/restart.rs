@@ -299,12 +299,13 @@ impl Membership {
                 self.stop_to_rejoin(ctx, "another epoch is to be restored than the one that this process has read");
                 return;
             }
-            (work.founder, work.order.founder) = (from, order.founder);
-            if order.begins == work.order.begins {
+            // Of another founder it may name another node for the dictionary: what is answered is what was asked.
+            let goes_on = order.begins == work.order.begins && work.missing.is_some();
+            (work.founder, work.order) = (from, order);
+            if goes_on {
                 self.check_restored(ctx);
                 return;
             }
-            work.order = order;
             work.missing = None;
         } else {
             // DICT may have to ask the founder's, and no view says yet who may speak to whom.
@@ -333,7 +334,7 @@ impl Membership {
                     ctx.send(ldm, Kind::RestoreReq, |b| encode(&work.order, b));
                 }
             }
-            (_, Some(missing)) => {
+            (BlockId::Ldm, Some(missing)) => {
                 missing.remove(&conf.instance);
                 self.check_restored(ctx);
             }
