@@ -212,12 +212,13 @@ impl Heartbeats {
     }
 
     /// Nothing that others have promised us so far counts. At the end all silence begins anew: whose heartbeats come a moment later than
-    /// the first is not dead.
+    /// the first is not dead. And who was without its quorum beside us has it back as we do, a moment later.
     pub(super) fn set_quorum_lost(&mut self, quorum_lost: u64, now: u64) {
         if self.quorum_lost > 0 && quorum_lost == 0 {
             for peer in self.members.values_mut() {
                 peer.heard = now;
                 peer.suspended_since = peer.suspended_since.map(|_| now);
+                peer.quorum_lost_since = peer.quorum_lost_since.map(|_| now);
             }
         }
         self.quorum_lost = quorum_lost;

@@ -8,7 +8,8 @@
 //! A member has *lost its quorum* when it would have to stop without those that it has not heard for half the limit. It gives up what it
 //! was promised, so has no lease, and says so in its heartbeats. Where the others hear each other, it is the one that is cut off, or
 //! deaf: when it has been for longer than the limit, who hears it say so for half of that, and can spare it, holds it for failed. In a
-//! stall that ends, the heartbeats that were held up come all at once and one that takes it back comes soon after.
+//! stall that ends, the heartbeats that were held up come all at once and one that takes it back comes soon after. Only what it says while we
+//! have our own quorum counts: where whole groups lose each other, all of a group say so to each other, and one of them hears the end first.
 //!
 //! Why that is safe for the lease: what such a member was promised before it said so is void, by its own doing; nobody promises
 //! anything to one that says so; and a promise counts again only if it echoes a heartbeat that was sent after the loss.

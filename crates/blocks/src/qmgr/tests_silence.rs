@@ -158,6 +158,30 @@ fn a_network_that_stalls_ends_nobody_where_a_side_could_not_go_on() {
     }
 }
 
+/// Whole groups that lose each other in silence: within each all say for long that they hear too few, and that ends for one a moment before the
+/// others (simulator seed 820330028).
+#[test]
+fn who_has_just_enough_again_holds_nobody_for_failed_who_had_not() {
+    for (replicas, later) in [(2, 0), (2, 3), (3, 0), (3, 3), (3, 12)] {
+        for ms in [90, 130, 160, 400, 3000] {
+            let mut c = started(2, replicas);
+            let nodes = 2 * replicas as u16;
+            let here: Vec<u16> =
+                (1..=nodes).filter(|n| c.view(1).unwrap().node(NodeId(*n)).unwrap().group == 0).collect();
+            let across = |a: &NodeId, b: &NodeId| here.contains(&a.0) != here.contains(&b.0);
+            stall(&mut c, nodes);
+            c.mute.retain(|(a, b)| across(a, b));
+            c.run_ms(ms);
+            c.mute.retain(|(_, b)| b.0 != 1);
+            c.run_ms(later);
+            c.mute.clear();
+            c.run_ms(1000);
+            let is_calm = running(&c, nodes).len() == usize::from(nodes) && (1..=nodes).all(|n| c.generation(n) == 1);
+            assert!(is_calm, "{nodes} nodes, {ms} ms, {later} ms later");
+        }
+    }
+}
+
 /// When a stall ends each hears one first, and the others a moment later.
 #[test]
 fn who_is_heard_last_after_a_stall_is_not_dead() {
