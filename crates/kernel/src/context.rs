@@ -59,6 +59,12 @@ impl Context<'_> {
         let deadline = self.core.now.saturating_add(delay_ns);
         envelope.encode(self.core.timers.arm(deadline), write);
     }
+    /// What was just done may cost so many nanoseconds at worst: so many steps of a slice, by the constant that relates the slice to the shortest silence.
+    /// The simulator lets time pass by it, and sees to it that no signal spends more than it may.
+    #[inline]
+    pub fn spend(&mut self, steps: usize, step_ns: u64) {
+        self.core.spent.signal += steps as u64 * step_ns;
+    }
     /// Seeded by the executor: not for secrets.
     pub fn random(&mut self) -> u64 {
         self.core.random.next_u64()

@@ -110,6 +110,15 @@ pub enum Request {
     Disk { file: DataFile, op: DiskOp, token: u64, asker: BlockRef },
 }
 
+/// What blocks say that their work may cost at worst, in nanoseconds ([`Context::spend`](crate::Context::spend)): until it was taken, and the most that
+/// one signal took, with the kind of that.
+#[derive(Default)]
+pub struct Spent {
+    pub sum: u64,
+    pub signal: u64,
+    pub most: Option<(u64, Kind)>,
+}
+
 pub(crate) struct Core {
     pub config: WorkerConfig,
     pub now: u64,
@@ -138,6 +147,8 @@ pub(crate) struct Core {
     pub log: Vec<String>,
     /// A block executes the newest signal of the trace.
     pub executing: bool,
+    /// Only for the simulator.
+    pub spent: Spent,
     pub stop: Option<String>,
     pub rejoins: bool,
     /// The worker for which the node stops.
@@ -169,6 +180,7 @@ impl Core {
             disk: Disk::default(),
             log: Vec::new(),
             executing: false,
+            spent: Spent::default(),
             stop: None,
             rejoins: false,
             stuck: None,

@@ -391,6 +391,13 @@ impl Worker {
         let mut ctx = Context { core: &mut self.core, me: to, trace: envelope.trace };
         let received = block.receive(envelope, body, &mut ctx);
         self.core.executing = false;
+        let spent = std::mem::take(&mut self.core.spent.signal);
+        if spent > 0 {
+            self.core.spent.sum += spent;
+            if self.core.spent.most.is_none_or(|(most, _)| most < spent) {
+                self.core.spent.most = Some((spent, envelope.kind));
+            }
+        }
         if received.is_err() {
             self.violation(envelope, body.len());
         }
@@ -596,6 +603,10 @@ impl Worker {
 
     // ---- for operators, tests and the simulator
 
+    /// What blocks say that they have spent since this was asked last ([`Context::spend`]), and the most that one signal ever took.
+    pub fn take_spent(&mut self) -> (u64, Option<(u64, Kind)>) {
+        (std::mem::take(&mut self.core.spent.sum), self.core.spent.most)
+    }
     pub fn counters(&self) -> &Counters {
         &self.core.counters
     }

@@ -6,6 +6,7 @@ use std::{
 };
 
 use apus_kernel::{Block, FaultRule, Lease, Random, Request, Worker, WorkerConfig};
+use apus_signal::Kind;
 use apus_types::NodeId;
 
 use crate::{
@@ -30,6 +31,10 @@ pub struct SimConfig {
     pub link_bytes_per_ms: Option<u64>,
     /// What a worker's turn is taken to cost, and a signal in it, ns: who is behind is late.
     pub signal_ns: u64,
+    /// Of what blocks say that their work costs at worst (`Context::spend`), so many thousandths pass.
+    pub row_permille: u64,
+    /// Most that one signal may spend of that, ns.
+    pub spent_max_ns: u64,
     /// Shortest and longest time between two workers of a node, ns.
     pub ring_delay_ns: (u64, u64),
     /// Largest difference between a host's clock and the virtual time when it starts, ns.
@@ -47,6 +52,10 @@ pub struct SimConfig {
 }
 
 impl SimConfig {
+    /// Work takes time.
+    fn costs(&self) -> bool {
+        self.signal_ns > 0 || self.row_permille > 0
+    }
     pub fn new(nodes: &[(NodeId, u8)]) -> SimConfig {
         SimConfig {
             nodes: nodes.to_vec(),
@@ -54,6 +63,8 @@ impl SimConfig {
             link_spike_ns: (0, 0),
             link_bytes_per_ms: None,
             signal_ns: 0,
+            row_permille: 0,
+            spent_max_ns: u64::MAX,
             ring_delay_ns: (200, 20_000),
             clock_offset_ns: 0,
             clock_rate_ppm: 0,
@@ -154,6 +165,8 @@ pub struct Cluster {
     pub(crate) wakes: Vec<u64>,
     hash: u64,
     log: Vec<String>,
+    /// A signal has spent more than it may.
+    overlong: Option<String>,
 }
 
 impl Cluster {
@@ -192,11 +205,12 @@ impl Cluster {
             held: BTreeSet::new(),
             barred: Vec::new(),
             muted: Vec::new(),
-            is_impaired: config.signal_ns > 0,
+            is_impaired: config.costs(),
             actors: Vec::new(),
             wakes: Vec::new(),
             hash: seed,
             log: Vec::new(),
+            overlong: None,
             config,
         };
         let nodes = cluster.config.nodes.clone();
@@ -237,6 +251,10 @@ impl Cluster {
     }
     pub fn stop_reason(&self, node: NodeId) -> Option<&str> {
         self.hosts.get(&node).and_then(|host| host.stopped.as_deref())
+    }
+    /// Which signal has kept a worker for longer than it may.
+    pub fn overlong(&self) -> Option<&str> {
+        self.overlong.as_deref()
     }
     /// What the clock of the node's machine reads.
     pub(crate) fn clock(&self, node: NodeId) -> u64 {
@@ -426,7 +444,7 @@ impl Cluster {
         self.note_impaired();
     }
     fn note_impaired(&mut self) {
-        self.is_impaired = self.config.signal_ns > 0 || self.hosts.values().any(Host::is_impaired);
+        self.is_impaired = self.config.costs() || self.hosts.values().any(Host::is_impaired);
     }
     fn plan_resume(&mut self, node: NodeId, worker: u8, incarnation: u64) {
         let Some(host) = self.hosts.get_mut(&node) else { return };
@@ -578,9 +596,15 @@ impl Cluster {
         work(w);
         w.run(TURN_BUDGET);
         w.settle();
-        if host.slowness > 1 || self.config.signal_ns > 0 {
+        let (spent, most) = w.take_spent();
+        // What was set aside for a view is executed with it, signal by signal, but in one go.
+        if let Some((ns, kind)) = most.filter(|(ns, kind)| *ns > self.config.spent_max_ns && *kind != Kind::ViewOrd) {
+            let text = || format!("worker {worker} of node {node} spends {} ms on one {kind:?}", ns / 1_000_000);
+            self.overlong.get_or_insert_with(text);
+        }
+        if host.slowness > 1 || self.config.costs() {
             let each = if self.config.signal_ns > 0 { self.config.signal_ns } else { SIGNAL_NS };
-            let cost = TURN_NS + each * (w.counters().executed - executed);
+            let cost = TURN_NS + each * (w.counters().executed - executed) + spent / 1000 * self.config.row_permille;
             let stall = &mut host.stalls[usize::from(worker)];
             let factor = if host.spares_control && w.config().is_control() { 1 } else { host.slowness };
             stall.until = stall.until.max(now).saturating_add(cost * factor);

@@ -206,6 +206,23 @@ pub fn serves_on(settings: &Settings, round: &Round) -> bool {
     known && round.faults.iter().all(|(at, fault)| is_over(*at, fault) || is_clear(fault))
 }
 
+/// Where only processes have died, their links tell it: a view and the take-over follow, some round trips each, slices and a client that tries again.
+const GAP_DEAD_NS: u64 = 3_000_000_000;
+/// Where somebody is silent: the longest limit that silence can grow to (2 s), a view and the take-over; and whoever has asked the silent one waits 3 s for
+/// its answer before it asks the others.
+const GAP_SILENT_NS: u64 = 6_000_000_000;
+
+/// So long at most nobody at all has anything acknowledged while the faults of this round are in force and the others must serve.
+pub fn gap_ns(round: &Round) -> u64 {
+    let is_told = |fault: &Fault| match fault {
+        Fault::Crash { .. } | Fault::Power { .. } | Fault::Client { .. } | Fault::Reset { .. } => true,
+        Fault::Arm { point, .. } => point != "qmgr.drop_view_commit",
+        _ => false,
+    };
+    let is_told = round.faults.iter().all(|(_, fault)| is_told(fault));
+    if is_told { GAP_DEAD_NS } else { GAP_SILENT_NS }
+}
+
 /// No node is held for lost because nothing is heard of it for so long.
 pub const BORNE_NS: u64 = 50_000_000;
 
@@ -275,6 +292,28 @@ fn goes_on(settings: &Settings, base: &Nodes, left: &Nodes, arbitrated: bool) ->
         || groups.iter().any(|group| group.is_subset(left))
         || 2 * left.len() > all
         || (2 * left.len() == all && arbitrated)
+}
+
+/// Whoever this fault may cost its place.
+pub fn may_lose(settings: &Settings, fault: &Fault) -> Nodes {
+    // Nobody is held for lost for a silence of this length, and nothing else happens to links that stay up.
+    let is_borne = |lasts: u64| lasts + settings.link_spike_ns.1 + settings.link_delay_max_ns <= BORNE_NS;
+    match fault {
+        Fault::Split { lasts, silent: true, .. } | Fault::Bridge { lasts, silent: true, .. } if is_borne(*lasts) => {
+            Nodes::new()
+        }
+        Fault::Mute { lasts, lost: false, .. } if is_borne(*lasts) => Nodes::new(),
+        _ => {
+            let losses = losses(settings, fault);
+            // Groups that hold each other for failed and meet again: all should stay, and now and then somebody is removed as they meet.
+            let is_parted =
+                losses.is_empty() && matches!(fault, Fault::Split { silent: false, .. } | Fault::Bridge { .. });
+            // Who asks a shared arbitrator first goes on, and which of several arbitrates is not known here.
+            let is_shared = matches!(fault, Fault::Bridge { bridge, .. } if !bridge.is_data());
+            let losses = if is_parted || is_shared { stall(settings, None) } else { losses };
+            losses.into_iter().flatten().collect()
+        }
+    }
 }
 
 /// The sets of data nodes of which this fault may take one away; none: it may leave nobody.

@@ -38,12 +38,19 @@ const LINGERS_NS: [u64; 4] = [0, 3_000_000, 40_000_000, apus_blocks::dih::LINGER
 const ORPHANS_ONE_IN: u64 = 3;
 /// Seeds with several groups and a round in which these are parted.
 const PARTED_ONE_IN: u64 = 3;
+/// Banks with so many accounts that one transaction over all of them has more rows at one LDM than a slice may take.
+const LARGE_ONE_IN: u64 = 3;
+const LARGE_ACCOUNTS: u64 = 1_200;
 /// One seed in so many changes the schema.
 const CHURN_ONE_IN: u64 = 3;
 /// Of the seeds whose nodes keep files, one in so many has disks for logs, commits of class `disk`, and machines that all lose power at once.
 const DURABLE_ONE_IN: u64 = 3;
+/// One seed in so many has a round in which what a removed node has said arrives late, and one in so many three
+/// in which both halves ask the arbitrator.
+const LATE_ONE_IN: u64 = 2;
+const HALVES_ONE_IN: u64 = 3;
 /// One seed in so many ends with more than is promised to be lived through.
-const RUINS_ONE_IN: u64 = 4;
+const RUINS_ONE_IN: u64 = 3;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
@@ -72,6 +79,8 @@ pub struct Settings {
     pub clock_rate_ppm: u64,
     /// What a signal costs a worker, ns; 0: nothing.
     pub signal_ns: u64,
+    /// Of what rows cost at worst, so many thousandths pass.
+    pub row_permille: u64,
     /// Longest pause of a teller between two transfers, ns.
     pub pause_max_ns: u64,
     /// The same for those of the first client, where they are idle; 0: as all others.
@@ -125,6 +134,7 @@ impl Settings {
             clock_offset_ns: 0,
             clock_rate_ppm: 0,
             signal_ns: 0,
+            row_permille: [0, 10, 30, 100][(seed / 8 % 4) as usize],
             pause_max_ns: 4 * MS,
             idle_max_ns: 0,
             churn: false,
@@ -138,6 +148,12 @@ impl Settings {
             checkpoint_bytes: 1 << 20,
             schedule: Schedule::default(),
         };
+        if settings.workload == Kind::Bank && Random::new(seed ^ 0x6c_6172_6765).one_in(LARGE_ONE_IN) {
+            settings.accounts = LARGE_ACCOUNTS;
+        } else if settings.workload == Kind::Bank && settings.linger_ns <= LINGERS_NS[1] {
+            // Much changes while versions begin to be kept.
+            (settings.accounts, settings.tellers_per_client, settings.pause_max_ns) = (4 + seed % 8, 4, MS);
+        }
         if settings.workload == Kind::Set {
             // Its reads show everything that was ever inserted, so its judge takes the square of what is done.
             settings.tellers_per_client = settings.tellers_per_client.min(2);
@@ -187,6 +203,20 @@ impl Settings {
             let is_promised = promise::refusal(&settings, &round).is_none();
             settings.schedule.0.extend(Some(round).filter(|_| is_promised));
         }
+        let mut random = Random::new(seed ^ 0x6c61_7465);
+        if settings.data_nodes().len() > 1 && random.one_in(LATE_ONE_IN) {
+            let round = settings.late(&mut random);
+            let is_promised = promise::refusal(&settings, &round).is_none();
+            settings.schedule.0.extend(Some(round).filter(|_| is_promised));
+        }
+        if settings.data_nodes().len() > 1 && settings.mgmts == 1 && random.one_in(HALVES_ONE_IN) {
+            settings.clients = settings.clients.max(2);
+            for _ in 0..3 {
+                let round = settings.halves(&mut random);
+                let is_promised = promise::refusal(&settings, &round).is_none();
+                settings.schedule.0.extend(Some(round).filter(|_| is_promised));
+            }
+        }
         let mut disks = Random::new(seed ^ 0x6469_736b);
         // The judges of the others take what was read for what has happened, and a change may be read before it is on disk.
         let is_judged = matches!(settings.workload, Kind::Bank | Kind::Register | Kind::Unique);
@@ -202,9 +232,15 @@ impl Settings {
                 settings.schedule.0.insert(at, round);
             }
         }
+        let mut random = Random::new(seed ^ 0x756e_7772);
+        if !settings.durable && settings.data_nodes().len() == 2 && settings.keeps_views && random.one_in(2) {
+            let round = settings.unwritten(&mut random);
+            settings.schedule.0.push(round);
+        }
         let mut random = Random::new(seed ^ 0x7275_696e);
         if !settings.durable && random.one_in(RUINS_ONE_IN) {
-            let round = settings.ruin(&mut random);
+            let forgets = settings.replicas == 2 && random.one_in(2);
+            let round = if forgets { settings.forgetting(&mut random) } else { settings.ruin(&mut random) };
             settings.schedule.0.push(round);
         }
         settings
@@ -246,6 +282,7 @@ impl Settings {
             ("offset", time_name(self.clock_offset_ns)),
             ("drift", self.clock_rate_ppm.to_string()),
             ("cost", self.signal_ns.to_string()),
+            ("rows", self.row_permille.to_string()),
             ("pause", time_name(self.pause_max_ns)),
             ("idle", time_name(self.idle_max_ns)),
             ("churn", u8::from(self.churn).to_string()),
@@ -295,6 +332,7 @@ impl Settings {
                 "offset" => self.clock_offset_ns = parse_time(value)?,
                 "drift" => self.clock_rate_ppm = small(RATE_PPM_MAX)?,
                 "cost" => self.signal_ns = small(MS)?,
+                "rows" => self.row_permille = small(1000)?,
                 "pause" => self.pause_max_ns = parse_time(value)?,
                 "idle" => self.idle_max_ns = parse_time(value)?,
                 "churn" => self.churn = number()? != 0,
@@ -416,6 +454,63 @@ impl Settings {
             at += US * [random.below(3_000), random.below(400_000), random.below(3_000_000)][random.below(3) as usize];
         }
         Round { faults, end: end + US * random.below(300_000), then: Then::Ruin }
+    }
+    /// What a node says is held back until the others have gone on without it, and arrives then.
+    fn late(&self, random: &mut Random) -> Round {
+        let begin = US * (1 + random.below(50_000));
+        let (from, to) = (self.any_data(random), self.any_data(random));
+        let to = if to == from { self.data_nodes().into_iter().find(|n| *n != from).unwrap_or(to) } else { to };
+        let lasts = MS * (80 + random.below(500));
+        let faults = vec![(begin, Fault::Mute { from: Who::Node(from), to: Who::Node(to), lasts, lost: false })];
+        Round { faults, end: begin + lasts + MS * random.below(200), then: Then::Heal }
+    }
+    /// Half of the nodes and the other half, who both ask the arbitrator, one after the other perhaps.
+    fn halves(&self, random: &mut Random) -> Round {
+        let begin = US * (1 + random.below(50_000));
+        let nodes = self.data_nodes();
+        let members = self.group_members();
+        // Of each group as many here as there, if that can be.
+        let side: Vec<NodeId> = members
+            .iter()
+            .flat_map(|group| group.iter().copied().take(group.len() / 2))
+            .take(nodes.len() / 2)
+            .collect();
+        let lasts = MS * (100 + random.below(3_000));
+        let bridge = Fault::Bridge { side, bridge: self.mgmt_nodes()[0], lasts, silent: random.one_in(2) };
+        Round { faults: vec![(begin, bridge)], end: begin + lasts + MS * random.below(500), then: Then::Heal }
+    }
+    /// More than is promised: a client does not hear what becomes of its statements, and meanwhile both nodes of a group are lost one after the
+    /// other, so that nobody is left who remembers. The second one dies when the first one is a member again, mostly.
+    fn forgetting(&self, random: &mut Random) -> Round {
+        let begin = US * (1 + random.below(50_000));
+        let groups = self.group_members();
+        let group: Vec<NodeId> = groups[random.below(groups.len() as u64) as usize].iter().copied().collect();
+        let (first, second) = if random.one_in(2) { (group[0], group[1]) } else { (group[1], group[0]) };
+        let (client, next) = (Who::Client(random.below(self.clients)), MS * (700 + random.below(1_800)));
+        let lasts = next + MS * random.below(1_500);
+        let faults = vec![
+            (begin, Fault::Mute { from: Who::Node(second), to: client, lasts, lost: random.one_in(2) }),
+            (begin + MS * random.below(30), Fault::Crash { who: Who::Node(first), down: MS * (1 + random.below(20)) }),
+            (begin + next, Fault::Crash { who: Who::Node(second), down: MS * (1 + random.below(300)) }),
+        ];
+        Round { faults, end: begin + lasts.max(next) + MS * random.below(500), then: Then::Ruin }
+    }
+    /// More than is promised: one of two nodes goes on without the other one and dies before its slow disk has that, and its next process is asked
+    /// what the dead one has accepted.
+    fn unwritten(&self, random: &mut Random) -> Round {
+        let begin = US * (1 + random.below(50_000));
+        let nodes = self.data_nodes();
+        let (one, other) = if random.one_in(2) { (nodes[0], nodes[1]) } else { (nodes[1], nodes[0]) };
+        let (one, other) = (Who::Node(one), Who::Node(other));
+        let cut = begin + MS * random.below(20);
+        let dies = cut + MS * (40 + random.below(350));
+        let lasts = dies - cut + MS * random.below(300);
+        let faults = vec![
+            (begin, Fault::Disk { who: one, ailment: Ailment::Slow, lasts: 3_000 * MS }),
+            (cut, Fault::Cut { a: one, b: other, lasts }),
+            (dies, Fault::Crash { who: one, down: MS * (1 + random.below(400)) }),
+        ];
+        Round { faults, end: dies + MS * (300 + random.below(800)), then: Then::Ruin }
     }
     /// There is no management node for a while, and data nodes die, up to all but one of each group. What is left waits for their next processes.
     fn orphans(&self, random: &mut Random) -> Round {

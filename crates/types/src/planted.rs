@@ -132,6 +132,8 @@ pub enum Bug {
     ControlBeforeSync,
     /// Of a page that a newer checkpoint has the rows of older ones are taken, too.
     PageHeaderIgnored,
+    /// The end of a transaction stamps all its rows in one go.
+    SliceWithoutEnd,
 }
 
 impl Bug {
@@ -199,6 +201,7 @@ impl Bug {
         Bug::CheckpointTooEarly,
         Bug::ControlBeforeSync,
         Bug::PageHeaderIgnored,
+        Bug::SliceWithoutEnd,
     ];
 }
 

@@ -95,6 +95,8 @@ impl NodeRecovery {
     }
 
     fn ask(me: NodeId, view: &View, partition: PartitionId, fill: &Fill, ctx: &mut Context<'_>) {
+        assert!(fill.state == State::Running, "{partition} is to be filled and is {:?}", fill.state);
+        assert!(view.chain(partition).primary() == Some(me), "{partition} is to be filled by {me}, not its primary");
         let ldm = BlockRef::new(me, BlockId::Ldm, view.instance(partition));
         let request = CopyFrag { generation: fill.generation, partition };
         ctx.send(ldm, Kind::CopyFragReq, |b| request.encode(b));
@@ -102,6 +104,7 @@ impl NodeRecovery {
 
     fn report(&self, partition: PartitionId, ctx: &mut Context<'_>) {
         let (Some(view), Some(fill)) = (&self.view, self.fills.get(&partition)) else { return };
+        assert!(fill.state == State::Done, "{partition} is reported as filled and is {:?}", fill.state);
         let qmgr = BlockRef::new(NodeId(view.president as u16), BlockId::Qmgr, BlockRef::CONTROL);
         for &node in &fill.nodes {
             let rep = RecoveredRep { node: Some(node), partitions: vec![partition.0.into()] };

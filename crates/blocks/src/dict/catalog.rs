@@ -60,6 +60,7 @@ impl Catalog {
     /// A table of the step does not decode; nothing is changed.
     pub fn apply(&mut self, step: &SchemaStep) -> Result<(), DecodeError> {
         let tables = step.upsert_tables.iter().map(TableSchema::try_from).collect::<Result<Vec<_>, _>>()?;
+        assert!(step.version == self.version + 1, "a step to {} follows {}", step.version, self.version);
         for name in &step.drop_databases {
             self.databases.remove(name);
         }
@@ -72,6 +73,8 @@ impl Catalog {
         self.tables.extend(tables.into_iter().map(|t| (t.id.0, t)));
         self.version = step.version;
         self.next_table_id = self.next_table_id.max(step.next_table_id);
+        let highest = self.tables.last_key_value().map_or(0, |(id, _)| *id);
+        assert!(highest < self.next_table_id, "table {highest} has an id that will be given out again");
         Ok(())
     }
 

@@ -136,6 +136,9 @@ impl Dictionary {
 
     fn start(&mut self, step: SchemaStep, from: Vec<(BlockRef, u64)>, ctx: &mut Context<'_>) {
         let step = SchemaStep { generation: self.view.as_ref().map_or(0, |v| v.generation), ..step };
+        let (version, running) = (self.catalog.version, &self.coordinator.running);
+        assert!(running.is_none(), "a schema change begins amid another: {}", self.coordinator.summary());
+        assert!(step.version == version + 1, "a schema change to {} begins at {version}", step.version);
         let waiting = self.broadcast(Kind::SchemaPrepReq, &step, ctx);
         self.coordinator.running = Some(Running { step, from, committing: false, waiting, sent: ctx.now(), error: 0 });
     }
@@ -201,6 +204,8 @@ impl Dictionary {
     fn check_running(&mut self, ctx: &mut Context<'_>) {
         let Some(running) = self.coordinator.running.take_if(|r| r.waiting.is_empty()) else { return };
         if !running.committing && running.error == 0 {
+            let version = self.catalog.version;
+            assert!(running.step.version == version + 1, "{} is to be committed on {version}", running.step.version);
             let waiting = self.broadcast(Kind::SchemaCommitOrd, &running.step, ctx);
             self.coordinator.running = Some(Running { committing: true, waiting, sent: ctx.now(), ..running });
             return;
@@ -268,6 +273,8 @@ impl Dictionary {
     }
 
     fn serve_copies(&mut self, ctx: &mut Context<'_>) {
+        let is_at_rest = self.coordinator.running.is_none() && self.coordinator.collecting.is_none();
+        assert!(is_at_rest, "a joining node is given the dictionary amid a change: {}", self.coordinator.summary());
         while let Some(joiner) = self.coordinator.copies.pop_front() {
             self.coordinator.locks.insert(joiner.node, ctx.now() + JOIN_LOCK_NS);
             ctx.send(joiner, Kind::DictCopyConf, |b| encode(&self.catalog.to_copy(), b));

@@ -137,6 +137,8 @@ impl Dictionary {
 
     fn check_prepared(&mut self, ctx: &mut Context<'_>) {
         let Some(prepared) = self.participant.prepared.as_ref().filter(|p| p.waiting == 0) else { return };
+        let version = self.catalog.version;
+        assert!(prepared.step.version == version + 1, "{} is prepared on {version}", prepared.step.version);
         let disk = if self.keeper.has_failed() { ErrorCode::DiskFailed as u32 } else { 0 };
         let answer = Self::step_answer(&prepared.step, prepared.error.max(disk));
         let kind = if answer.error == 0 { Kind::SchemaPrepConf } else { Kind::SchemaPrepRef };
@@ -209,8 +211,10 @@ impl Dictionary {
     /// The president changed: what we know, to the new one.
     pub(super) fn report_state(&self, ctx: &mut Context<'_>) {
         let Some(president) = self.president() else { return };
+        let (version, prepared) = (self.catalog.version, self.participant.prepared.as_ref().map(|p| p.step.version));
+        assert!(prepared.is_none_or(|p| p == version + 1), "{prepared:?} is prepared on {version}");
         let state = SchemaState {
-            version: self.catalog.version,
+            version,
             last: self.participant.last.clone(),
             prepared: self.participant.prepared.as_ref().map(|p| p.step.clone()),
         };

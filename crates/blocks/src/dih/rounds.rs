@@ -87,6 +87,12 @@ impl Distribution {
         let rounds = &mut self.rounds;
         rounds.round += 1;
         rounds.epoch = ctx.epoch();
+        assert!(
+            rounds.epoch > rounds.complete,
+            "a round begins in {}, and {} is complete",
+            rounds.epoch,
+            rounds.complete
+        );
         rounds.started = ctx.now();
         rounds.used = rounds.used.max(ctx.now()) + HURRY_NS;
         rounds.missing.clear();
@@ -213,6 +219,7 @@ impl Distribution {
             return;
         }
         let floor = ctx.epoch();
+        assert!(floor >= rounds.epoch, "a snapshot may begin at {floor}, and the round is of {}", rounds.epoch);
         rounds.wanted = rounds.wanted.max(floor);
         (rounds.needed, rounds.needed_at) = (true, ctx.now());
         for (to, question) in rounds.questions.drain(..) {

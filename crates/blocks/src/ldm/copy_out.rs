@@ -160,9 +160,12 @@ impl LocalDataManager {
     pub(super) fn on_continue(&mut self, ctx: &mut Context<'_>) {
         jam!(ctx);
         self.continuing = false;
-        let mut again = self.continue_index_build(ctx);
-        again |= self.collect_versions();
-        again |= self.free_given_up();
+        // One slice of one kind of work: together they would be longer than a slice may be. Copying has every second turn.
+        self.copy_turn = !self.copy_jobs.is_empty() && !self.copy_turn;
+        if !self.copy_turn && (self.do_odd_job(ctx) || !self.copy_jobs.is_empty()) {
+            return self.continue_soon(ctx);
+        }
+        let mut again = self.copy_turn && self.has_odd_jobs();
         let mut later = false;
         if self.copy_jobs.is_empty() || !self.may_copy(ctx.now()) {
             if again {
@@ -175,17 +178,28 @@ impl LocalDataManager {
         let (window, slice_rows) =
             if self.pace.is_busy { (COPY_WINDOW_BUSY, SLICE_ROWS_BUSY) } else { (COPY_WINDOW, SLICE_ROWS) };
         let mut under_way: u32 = self.copy_jobs.iter().map(|job| job.outstanding).sum();
-        for i in (0..self.copy_jobs.len()).rev() {
-            let mut job = self.copy_jobs.swap_remove(i);
+        for _ in 0..self.copy_jobs.len() {
+            let mut job = self.copy_jobs.remove(0);
             assert!(job.early.is_empty(), "rows copied by a batch were not sent with it: {job:?}");
             under_way -= job.outstanding;
+            let before = job.outstanding;
             let slice = self.copy_slice(&mut job, window.saturating_sub(under_way), slice_rows, ctx);
+            let has_sent = job.outstanding > before;
             under_way += job.outstanding;
             match slice {
-                Slice::More => again = true,
+                Slice::More => {
+                    self.copy_jobs.push(job);
+                    again = true;
+                    break; // the others have the next turns
+                }
                 Slice::Locked => {
                     ctx.probe("ldm: copy waits for locked rows");
                     later = true;
+                }
+                Slice::WindowFull if has_sent => {
+                    self.copy_jobs.push(job);
+                    again = true;
+                    break; // its last rows
                 }
                 Slice::WindowFull => {}
                 Slice::Finished => {
@@ -203,6 +217,17 @@ impl LocalDataManager {
             self.copy_later(RETRY_NS, ctx);
         }
     }
+    fn has_odd_jobs(&self) -> bool {
+        !self.given_up.is_empty() || !self.index_builds.is_empty()
+    }
+    /// A slice of what is to be done besides copying; `true`: there may be more.
+    fn do_odd_job(&mut self, ctx: &mut Context<'_>) -> bool {
+        if self.free_given_up(ctx) || self.continue_index_build(ctx) {
+            return true;
+        }
+        self.collect_versions(ctx)
+    }
+
     /// One delayed signal at a time, whoever else has continued meanwhile.
     fn copy_later(&mut self, delay_ns: u64, ctx: &mut Context<'_>) {
         if !std::mem::replace(&mut self.copy_waits, true) {
@@ -237,6 +262,7 @@ impl LocalDataManager {
             table = Some(id);
             count = self.revisit_locked(job, id, row, slice_rows, &mut rows);
         }
+        ctx.spend(usize::from(count), ROW_NS_MAX);
         let sent = count > 0;
         if let Some(table) = table.filter(|_| sent) {
             self.send_copied(job, table, count, &rows, ctx);
@@ -394,6 +420,7 @@ impl LocalDataManager {
         if is_recovering {
             for row in order.rows() {
                 let row = row?;
+                ctx.spend(1, ROW_NS_MAX);
                 let is_full = ctx.fault("ldm.stop_copy");
                 let stored = if is_full { Err(ErrorCode::OutOfMemory) } else { self.store_copied(order, &row, ctx) };
                 if let Err(code) = stored {

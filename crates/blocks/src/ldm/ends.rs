@@ -218,9 +218,12 @@ impl LocalDataManager {
     fn slice(&mut self, at: u32, number: u32, rows: u32, ctx: &mut Context<'_>) -> bool {
         let Some(part) = self.transactions.get_mut(at).numbered(number) else { return false };
         let chain = part.chain;
+        let rows = if planted(Bug::SliceWithoutEnd) { u32::MAX } else { rows };
         let mut budget = rows;
         if let Some(undo) = part.undo {
-            let Some(end) = self.undo_slice(at, chain, undo, &mut budget) else { return true };
+            let end = self.undo_slice(at, chain, undo, &mut budget);
+            ctx.spend((rows - budget) as usize, ROW_NS_MAX);
+            let Some(end) = end else { return true };
             self.undone(&end, ctx);
             return false; // what follows comes with the answer, which may have come already
         }
@@ -239,6 +242,7 @@ impl LocalDataManager {
             }
             budget -= 1;
         }
+        ctx.spend((rows - budget) as usize, ROW_NS_MAX);
         let more = self.transactions.part_mut(at, chain).is_some_and(|part| part.head != NONE);
         if !more {
             self.ended(at, chain, ctx);

@@ -33,7 +33,7 @@ use super::{
 
 /// What an operation of a batch may cost at worst, here or at a backup: a new version, an entry in each of the most indexes, memory that is not in the
 /// cache.
-const OP_NS_MAX: u64 = 15_000;
+pub(super) const OP_NS_MAX: u64 = 15_000;
 const _: () = assert!(is_short(BATCH_OPS_MAX, OP_NS_MAX));
 
 /// A batch under way, with everything done so far; survives lock waits. Reused, so that its buffers keep their memory.
@@ -129,6 +129,7 @@ impl LocalDataManager {
         } else {
             self.execute_ops(&mut work, req.ops)
         };
+        ctx.spend(usize::from(work.next_op), OP_NS_MAX);
         if matches!(progress, Progress::Wait) {
             work.ops.clear();
             work.ops.extend_from_slice(req.ops);

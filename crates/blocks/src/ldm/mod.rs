@@ -145,6 +145,8 @@ pub struct LocalDataManager {
     redo: Option<redo::Redo>,
     /// The node has agreed to leave the cluster: clients are refused.
     has_left: bool,
+    /// Of the next slice copying has the turn, and not all else.
+    copy_turn: bool,
     /// Copying goes on by a delayed `LdmContinueOrd`.
     copy_waits: bool,
     /// A `LdmContinueOrd` is on its way.
@@ -241,6 +243,7 @@ impl LocalDataManager {
             redo: None,
             has_left: false,
             continuing: false,
+            copy_turn: false,
             copy_waits: false,
             scratch: Scratch::default(),
             counters: Counters::default(),
@@ -346,6 +349,7 @@ impl LocalDataManager {
                 self.report_wait(slot, ctx);
             }
         }
+        ctx.spend(looked_at, WAITING_MAX as u64);
         self.resume_granted(ctx);
     }
 

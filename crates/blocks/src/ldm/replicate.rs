@@ -16,6 +16,7 @@ use super::{
     LocalDataManager,
     ahead::AHEAD,
     ends::RowEnds,
+    execute::OP_NS_MAX,
     redo::Redo,
     trans::{Entry, NONE, Transactions, Undo},
 };
@@ -32,6 +33,7 @@ impl LocalDataManager {
             ctx.probe("ldm: prepare of a removed coordinator dropped");
             return Ok(());
         }
+        ctx.spend(usize::from(req.count), OP_NS_MAX);
         let at = self.transactions.find_or_create(req.trans, req.tc, req.generation);
         let part = self.transactions.ensure_part(at, req.chain);
         if part.committed {

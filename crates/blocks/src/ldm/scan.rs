@@ -126,6 +126,7 @@ struct Page {
     count: u32,
     more: bool,
     moment: Moment,
+    examined: u32,
 }
 
 impl LocalDataManager {
@@ -145,6 +146,7 @@ impl LocalDataManager {
         match &result {
             Ok(page) => {
                 self.counters.scan_rows += u64::from(page.count);
+                ctx.spend(page.examined as usize, ENTRY_NS_MAX);
                 ctx.send(from, Kind::ScanConf, |out| {
                     ScanConf::encode(out, req.request, page.more, page.count, &resume, &rows);
                     if req.with_moment {
@@ -199,21 +201,20 @@ impl LocalDataManager {
             with_pending: req.with_pending,
         };
         let mut totals = Totals::new(req.aggregates());
-        let mut page = Page { count: 0, more: false, moment: self.epochs.moment(req.table, table.created) };
-        let mut examined = 0;
+        let mut page = Page { count: 0, more: false, moment: self.epochs.moment(req.table, table.created), examined: 0 };
         let mut last: &[u8] = &[];
         let scratch = &mut self.scratch.image;
         while let Some(best) = first_stream(&streams, req.reverse) {
             let stream = &mut streams[best];
             let Some((entry, row)) = stream.next else { break };
-            if examined >= EXAMINED_MAX
+            if page.examined >= EXAMINED_MAX
                 || (totals.count == 0 && (page.count >= req.rows_max || rows.len() >= req.bytes_max as usize))
             {
                 page.more = true;
                 break;
             }
             stream.next = stream.entries.next();
-            examined += 1;
+            page.examined += 1;
             last = entry;
             let fragment = stream.fragment;
             if req.snapshot.0 == 0 {

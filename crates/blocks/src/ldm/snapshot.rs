@@ -159,7 +159,7 @@ impl LocalDataManager {
         self.epochs.complete = self.epochs.complete.max(order.complete);
         if order.horizon > self.epochs.horizon {
             self.epochs.horizon = order.horizon;
-            if self.collect_versions() {
+            if self.collect_versions(ctx) {
                 self.continue_soon(ctx);
             }
         }
@@ -196,7 +196,7 @@ impl LocalDataManager {
     }
 
     /// Frees old versions of some rows; `true` when more can be freed at once.
-    pub(super) fn collect_versions(&mut self) -> bool {
+    pub(super) fn collect_versions(&mut self, ctx: &mut Context<'_>) -> bool {
         let mut budget = COLLECT_ROWS;
         let horizon = self.epochs.horizon;
         for _ in 0..self.epochs.kept.len() {
@@ -210,6 +210,7 @@ impl LocalDataManager {
                 self.epochs.kept.push_back(at);
             }
         }
+        ctx.spend(COLLECT_ROWS - budget, ROW_NS_MAX);
         budget == 0
     }
 }

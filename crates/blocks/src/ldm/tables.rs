@@ -353,12 +353,15 @@ impl LocalDataManager {
         }
     }
 
-    /// Frees a slice of what fragments had that are not here any more; `true` when more is to do.
-    pub(super) fn free_given_up(&mut self) -> bool {
-        if self.given_up.last_mut().is_some_and(|fragment| fragment.give_up(FREED_PIECES)) {
+    /// Frees a slice of what fragments had that are not here any more; `true` if there was any.
+    pub(super) fn free_given_up(&mut self, ctx: &mut Context<'_>) -> bool {
+        let Some(fragment) = self.given_up.last_mut() else { return false };
+        let bytes = (fragment.data_bytes() + fragment.index_bytes()) as usize;
+        ctx.spend(FREED_PIECES.min(1 + bytes / apus_storage::PAGE_BYTES), PIECE_NS_MAX);
+        if fragment.give_up(FREED_PIECES) {
             self.given_up.pop();
         }
-        !self.given_up.is_empty()
+        true
     }
 
     /// One slice of the first index build; `true` when more is to do.
@@ -374,7 +377,10 @@ impl LocalDataManager {
             return !self.index_builds.is_empty();
         };
         let step = match self.tables.fragment_mut(table, partition) {
-            Some(fragment) => fragment.build_index(index, row, BUILD_ROWS),
+            Some(fragment) => {
+                ctx.spend(BUILD_ROWS.min(fragment.row_count() as usize), ROW_NS_MAX);
+                fragment.build_index(index, row, BUILD_ROWS)
+            }
             None => Ok(None),
         };
         match step {

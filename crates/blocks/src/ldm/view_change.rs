@@ -218,6 +218,7 @@ impl LocalDataManager {
                 break;
             }
         }
+        ctx.spend(steps, STEP_NS_MAX);
         if rest.places.start >= rest.places.end {
             return self.report_end(ctx);
         }
@@ -241,6 +242,8 @@ impl LocalDataManager {
             ctx.probe("ldm: wait of a dead coordinator's transaction dropped");
             self.cancel_wait(slot, None, ctx);
         }
+        let left = &self.transactions.get(at).waits;
+        assert!(left.is_empty(), "an orphan waits after its waits were ended: {left:?}");
         self.report_orphan(at, ctx) + waits.len() * WAIT_STEPS
     }
 

@@ -157,9 +157,12 @@ impl TransactionCoordinator {
             }
             if rest.start >= rest.end {
                 places = None;
+                let missing = self.take_over.as_ref().map_or(0, |t| t.ends_missing);
+                assert!(missing > 0, "all have reported their end of {}, and this one has not", self.view.generation);
                 self.report_end(ctx);
             }
         }
+        ctx.spend(steps, STEP_NS_MAX);
         let Some(take_over) = self.take_over.as_mut() else { return };
         take_over.looked = places;
         if take_over.looked.is_none() {
@@ -170,6 +173,7 @@ impl TransactionCoordinator {
                 && let Some(reports) = self.take_over.as_mut().and_then(TakeOver::next)
             {
                 steps += reports.len();
+                ctx.spend(reports.len(), STEP_NS_MAX);
                 self.take_over_one(&reports, ctx);
             }
             if self.take_over.as_ref().is_none_or(|t| t.reports.is_empty()) {
@@ -187,6 +191,9 @@ impl TransactionCoordinator {
     /// lost with the replica that had it: this taker tells the next one.
     fn hand_over(&mut self, at: u32, ctx: &mut Context<'_>) {
         let trans = self.transactions.get(at);
+        assert!(trans.client.is_none(), "{} is taken over and has a client, {:?}", trans.id, trans.client);
+        let is_ours = matches!(trans.state, State::OnePass | State::RollingBack);
+        assert!(!is_ours, "{} is taken over and is {:?}", trans.id, trans.state);
         ctx.probe("tc: take-over begins anew");
         if trans.state == State::Committing
             && let Some(next) = taker(&self.view, trans.id)

@@ -56,6 +56,13 @@ impl Objects {
             Some(_) => None,
         }
     }
+    /// The tables that are certainly there.
+    pub fn certainly_ready(&self) -> impl Iterator<Item = &str> {
+        self.possible.iter().filter_map(|(object, possible)| match (object, possible.as_slice()) {
+            (Object::Table(name), [Presence::Ready]) => Some(name.as_str()),
+            _ => None,
+        })
+    }
     /// A change that leads to `presence`.
     pub fn settle(&mut self, object: &Object, presence: Presence, fate: Fate) {
         let possible = self.possible.entry(object.clone()).or_insert_with(|| vec![Presence::Absent]);

@@ -265,13 +265,19 @@ impl<W: Workload> Drill<'_, W> {
                 self.plan(lasts, Deed::Heal(a, b));
             }
             Fault::Mute { from, to, lasts, lost } => {
+                self.excused.extend(promise::may_lose(self.settings, &fault));
                 let (from, to) = (self.party(from), self.party(to));
-                self.excuse([from, to]);
                 self.cluster.mute(from, to);
                 self.plan(lasts, Deed::Unmute { from, to, lost });
             }
-            Fault::Split { side, lasts, silent } => self.split(&side, None, lasts, silent),
-            Fault::Bridge { side, bridge, lasts, silent } => self.split(&side, Some(bridge), lasts, silent),
+            Fault::Split { ref side, lasts, silent } => {
+                self.excused.extend(promise::may_lose(self.settings, &fault));
+                self.split(side, None, lasts, silent);
+            }
+            Fault::Bridge { ref side, bridge, lasts, silent } => {
+                self.excused.extend(promise::may_lose(self.settings, &fault));
+                self.split(side, Some(bridge), lasts, silent);
+            }
             Fault::Stall { side, lasts } => self.stall(side.as_deref(), lasts),
             Fault::Flap { a, b, period, times } => {
                 let (a, b) = (self.party(a), self.party(b));
@@ -332,9 +338,7 @@ impl<W: Workload> Drill<'_, W> {
         }
     }
     fn split(&mut self, side: &[NodeId], bridge: Option<NodeId>, lasts: u64, silent: bool) {
-        self.excused.extend(bridge);
         for (a, b) in self.across(side, bridge) {
-            self.excused.extend([a, b]);
             if silent {
                 self.cluster.mute(a, b);
                 self.cluster.mute(b, a);

@@ -33,7 +33,7 @@ use self::faults::{Deed, Doom};
 use crate::{
     ActorId, Clock, Cluster, Kept, NativeClient, SimConfig, address,
     fault::{Round, Then},
-    promise::{serves_on, touches_arbitrator},
+    promise::{gap_ns, serves_on, touches_arbitrator},
     settings::Settings,
 };
 
@@ -48,6 +48,8 @@ pub const PROGRESS_NS: u64 = 15_000 * MS;
 const RUIN_NS: u64 = 12_000 * MS;
 /// What the cluster does is looked at so often at least.
 const LOOK_NS: u64 = 10 * MS;
+/// What one signal may keep a worker for at worst: a quarter of the lowest silence limit, as the slices are bound to it (`is_short` in LDM).
+const SPENT_MAX_NS: u64 = *apus_signal::mgmt::SILENCE_MS.start() as u64 * MS / 4;
 /// A supervisor starts a node that stopped itself after this.
 const RESTART_NS: u64 = 200 * MS;
 /// What clients do, and what must hold. A client is known by its number, counted from 0; one that comes in the place of a dead one has
@@ -290,6 +292,8 @@ impl<W: Workload> Drill<'_, W> {
             clock_offset_ns: settings.clock_offset_ns,
             clock_rate_ppm: settings.clock_rate_ppm,
             signal_ns: settings.signal_ns,
+            row_permille: settings.row_permille,
+            spent_max_ns: SPENT_MAX_NS,
             link_all: false,
             ..SimConfig::new(&nodes)
         };
@@ -336,7 +340,7 @@ impl<W: Workload> Drill<'_, W> {
 
     fn run(&mut self) -> Result<Report, String> {
         self.wait_whole("the first start")?;
-        self.demand_progress("the first start")?;
+        self.demand_progress("the first start", PROGRESS_NS)?;
         let settings = self.settings;
         for (index, round) in settings.schedule.0.iter().enumerate() {
             self.round(round)?;
@@ -418,6 +422,9 @@ impl<W: Workload> Drill<'_, W> {
     }
     /// Nobody may stop who was not hit, no client may see what cannot be.
     fn check_stops(&mut self) -> Result<(), String> {
+        if let Some(what) = self.cluster.overlong() {
+            return Err(format!("a slice without end: {what}"));
+        }
         if let Some(ruin) = &self.ruin {
             return match self.is_lost(ruin)? {
                 true => Ok(()),
@@ -465,18 +472,18 @@ impl<W: Workload> Drill<'_, W> {
         }
         if round.then == Then::Hold && serves_on(self.settings, round) {
             self.guide_new_clients();
-            self.demand_progress(&what)?;
+            self.demand_progress(&what, gap_ns(round))?;
         }
         self.end_faults();
         if round.then != Then::Heal && !self.down.is_empty() {
             self.guide_new_clients();
-            self.demand_progress(&what)?;
+            self.demand_progress(&what, gap_ns(round))?;
         }
         self.down.clear();
         // Who lost may learn it late.
         self.pass(1_000 * MS)?;
         self.wait_whole(&what)?;
-        self.demand_progress(&what)?;
+        self.demand_progress(&what, PROGRESS_NS)?;
         // A SQL node that was named gives way.
         if self.settings.sqls > 0 || round.faults.iter().any(|(_, fault)| touches_arbitrator(fault)) {
             self.pass(NAMING_NS)?;
@@ -523,7 +530,7 @@ impl<W: Workload> Drill<'_, W> {
                 return Ok(());
             }
             if self.is_whole() {
-                self.demand_progress(what)?;
+                self.demand_progress(what, PROGRESS_NS)?;
                 self.ruin = None;
                 self.forget_round();
                 return Ok(());
@@ -597,13 +604,19 @@ impl<W: Workload> Drill<'_, W> {
         }
         Err(format!("the cluster is not whole {} s after {after}", PATIENCE_NS / 1000 / MS))
     }
-    /// Until every client got something acknowledged that was not before.
-    fn demand_progress(&mut self, after: &str) -> Result<(), String> {
+    /// Until every client got something acknowledged that was not before, and the first of them before so long.
+    fn demand_progress(&mut self, after: &str, gap: u64) -> Result<(), String> {
         let before: Vec<(u64, u64)> =
             self.clients.iter().map(|c| (c.number, self.workload.progress(c.number))).collect();
         let changes = self.workload.schema_changes();
-        let end = self.cluster.now() + PROGRESS_NS;
+        let begin = self.cluster.now();
+        let end = begin + PROGRESS_NS;
         loop {
+            let is_served = before.iter().any(|(number, count)| self.workload.progress(*number) > *count);
+            if !is_served && self.cluster.now() > begin + gap && end > begin + gap {
+                let doing = self.workload.at_rest().err().unwrap_or_default();
+                return Err(format!("nobody is served for {} ms after {after}: {doing}", gap / MS));
+            }
             let stuck = before.iter().find(|(number, count)| self.workload.progress(*number) <= *count);
             let is_locked = changes.is_some() && self.workload.schema_changes() <= changes;
             let what = match stuck {

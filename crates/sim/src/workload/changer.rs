@@ -25,6 +25,8 @@ use super::{
 use crate::check::schema::{Fate, Object, Presence};
 
 const SMALL_TABLES: [&str; 4] = ["t0", "t1", "t2", "t3"];
+/// What the tables begin with that are made while of all else nobody knows whether it is there.
+const SPARE: char = 'x';
 const ORDERED_INDEXES: [&str; 2] = ["o0", "o1"];
 const UNIQUE_INDEXES: [&str; 2] = ["u0", "u1"];
 /// Longest pause between two changes, ns.
@@ -94,7 +96,12 @@ impl Stock {
             }
         }
         if wishes.is_empty() {
-            wishes.push(Wish::Make(Object::Table(format!("x{}", self.hall.moment()))));
+            // Each takes memory, so there is one at most of which it is known that it is there.
+            let spare = objects.certainly_ready().find(|name| name.starts_with(SPARE)).map(str::to_owned);
+            wishes.push(match spare {
+                Some(name) => Wish::Drop(Object::Table(name)),
+                None => Wish::Make(Object::Table(format!("{SPARE}{}", self.hall.moment()))),
+            });
         }
         wishes
     }

@@ -24,6 +24,8 @@ const LOCK_WAIT_MS: u32 = 2_000;
 /// Ids of a teller start at its number times this.
 const IDS_PER_TELLER: u64 = 1 << 40;
 const MS: u64 = 1_000_000;
+/// So many accounts are written in one transaction once they are open.
+const MANY: u64 = 1000;
 
 /// The round of an audit, and what was found in it.
 pub type Finding = (u64, Result<Holdings, ClientError>);
@@ -102,6 +104,9 @@ pub async fn open(client: &Client, terms: &bank::Terms, class: Durability) -> Re
     }
     let [accounts, transfers, latest] = new;
     bank::open_accounts(client, &accounts, terms, LOCK_WAIT_MS).await?;
+    if terms.accounts >= MANY {
+        bank::rewrite_accounts(client, &accounts, terms, LOCK_WAIT_MS).await?;
+    }
     Ok(Tables { accounts, transfers, latest: Some(latest) })
 }
 

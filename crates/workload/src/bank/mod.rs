@@ -6,7 +6,7 @@
 mod audit;
 mod teller;
 
-use apus_client::{Client, ClientError, OpBatch, Results, Rows, ScanRequest};
+use apus_client::{Client, ClientError, ExecOptions, OpBatch, Results, Rows, ScanRequest};
 use apus_kernel::Random;
 use apus_signal::tc::OpKind;
 use apus_types::{Column, ColumnType, Epoch, ErrorCode, TableSchema, Value, key, schema::DefaultValue};
@@ -108,6 +108,32 @@ pub async fn open_accounts(
         client.run_autocommit(&ops, lock_wait_ms, &mut results).await?;
     }
     Ok(())
+}
+
+/// Writes all accounts as [`open_accounts`] has, in one large transaction.
+///
+/// # Errors
+/// The cluster refuses.
+pub async fn rewrite_accounts(
+    client: &Client,
+    accounts: &TableSchema,
+    terms: &Terms,
+    lock_wait_ms: u32,
+) -> Result<(), ClientError> {
+    let mut transaction = client.begin();
+    let options = ExecOptions { lock_wait_ms, ..ExecOptions::default() };
+    let (mut ops, mut results, mut row, mut key) = (OpBatch::new(), Results::new(), Vec::new(), Vec::new());
+    for first in (0..terms.accounts).step_by(OPENED_PER_BATCH as usize) {
+        ops.clear();
+        for id in first..terms.accounts.min(first + OPENED_PER_BATCH) {
+            encode_key(id, &mut key);
+            row.clear();
+            accounts.layout().encode(&[Value::UInt(id), Value::Int(terms.balance)], &mut row)?;
+            ops.push(accounts, OpKind::Write, 0, &key, &row)?;
+        }
+        transaction.execute(&ops, options, &mut results).await?;
+    }
+    transaction.commit().await.map(|_| ())
 }
 
 /// Replaces `out` by the encoded primary key of an account or a transfer.
