@@ -207,6 +207,21 @@ impl Heartbeats {
         self.members.iter().filter(|(_, p)| is_long(p)).map(|(n, _)| *n).collect()
     }
 
+    /// The shortest time for which one of these has had no quorum, by its own clock.
+    pub(super) fn shortest_loss(&self, nodes: &BTreeSet<NodeId>) -> u64 {
+        nodes.iter().filter_map(|n| self.members.get(n)).map(|p| p.quorum_lost).min().unwrap_or(0)
+    }
+    /// These have just begun to say that they have lost their quorum, as far as that counts.
+    pub(super) fn hear_anew(&mut self, nodes: &BTreeSet<NodeId>, now: u64) {
+        for (_, peer) in self.members.iter_mut().filter(|(n, _)| nodes.contains(n)) {
+            peer.quorum_lost_since = peer.quorum_lost_since.map(|_| now);
+        }
+    }
+    /// Members that have been silent for longer than this, whatever their limits are.
+    pub(super) fn silent_for(&self, now: u64, longer_than: u64) -> impl Iterator<Item = NodeId> {
+        self.members.iter().filter(move |(_, p)| p.silence(now) > longer_than).map(|(n, _)| *n)
+    }
+
     pub(super) fn lacks_quorum(&self) -> bool {
         self.quorum_lost > 0
     }

@@ -9,7 +9,9 @@
 //! was promised, so has no lease, and says so in its heartbeats. Where the others hear each other, it is the one that is cut off, or
 //! deaf: when it has been for longer than the limit, who hears it say so for half of that, and can spare it, holds it for failed. In a
 //! stall that ends, the heartbeats that were held up come all at once and one that takes it back comes soon after. Only what it says while we
-//! have our own quorum counts: where whole groups lose each other, all of a group say so to each other, and one of them hears the end first.
+//! have our own quorum counts: where whole groups lose each other, all of a group say so to each other, and one of them hears the end first. And whom we
+//! have not heard for half as long ourselves may be away as well, whatever limit we have for it: it only takes us longer to notice. What is said until
+//! we hear enough others again does not count either.
 //!
 //! Why that is safe for the lease: what such a member was promised before it said so is void, by its own doing; nobody promises
 //! anything to one that says so; and a promise counts again only if it echoes a heartbeat that was sent after the loss.
@@ -74,7 +76,10 @@ impl Membership {
         }
         let (mut lost, _) = self.heartbeats.fading(now, longest);
         lost.extend(&cut_off);
-        if !self.cannot_spare(&lost) {
+        lost.extend(self.heartbeats.silent_for(now, self.heartbeats.shortest_loss(&cut_off) / 2));
+        if self.cannot_spare(&lost) {
+            self.heartbeats.hear_anew(&cut_off, now);
+        } else {
             self.hold_all_for_failed(&cut_off, "it hears too few to go on", ctx);
         }
     }

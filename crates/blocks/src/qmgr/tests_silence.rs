@@ -182,6 +182,34 @@ fn who_has_just_enough_again_holds_nobody_for_failed_who_had_not() {
     }
 }
 
+/// The same where one has longer limits than the others, and so has its quorum still while they say that they have none (simulator seed 844000161).
+#[test]
+fn who_notices_a_silence_later_takes_nobody_for_cut_off() {
+    for slow in [56, 76] {
+        for patient in 1..=4 {
+            for ms in [60, 97, 130, 300] {
+                let mut c = started(2, 2);
+                let group = |c: &Cluster, n: u16| c.view(1).unwrap().node(NodeId(n)).unwrap().group;
+                let across: Vec<u16> = (1..=4).filter(|n| group(&c, *n) != group(&c, patient)).collect();
+                across.iter().for_each(|n| c.mute(*n, patient));
+                c.run_ms(slow);
+                c.mute.clear();
+                c.run_ms(300);
+                assert!((1..=4).all(|n| c.generation(n) == 1), "{patient} {slow}");
+                for one in (1..=4).filter(|n| !across.contains(n)) {
+                    across.iter().for_each(|n| c.mute(*n, one));
+                    across.iter().for_each(|n| c.mute(one, *n));
+                }
+                c.run_ms(ms);
+                c.mute.clear();
+                c.run_ms(1000);
+                let is_calm = running(&c, 4).len() == 4 && (1..=4).all(|n| c.generation(n) == 1);
+                assert!(is_calm, "node {patient} after {slow} ms, then {ms} ms");
+            }
+        }
+    }
+}
+
 /// When a stall ends each hears one first, and the others a moment later.
 #[test]
 fn who_is_heard_last_after_a_stall_is_not_dead() {
