@@ -185,8 +185,10 @@ impl Membership {
 
     /// Full members that stay if `leaver` goes.
     fn stayers<'a>(&'a self, base: &'a View, leaver: NodeId) -> impl Iterator<Item = &'a ViewNode> {
-        let stays = move |n: NodeId| n != leaver && !self.failed.contains(&n) && !self.leave.others.contains_key(&n);
-        base.nodes.iter().filter(move |n| n.state() == NodeState::Up && stays(n.node()))
+        // The wish of a process that has left stands in the list for a moment, while the next one of that node may be a full member already.
+        let goes = |n: &ViewNode| self.leave.others.get(&n.node()).is_some_and(|wish| wish.0 == n.incarnation);
+        let stays = move |n: &ViewNode| n.node() != leaver && !self.failed.contains(&n.node()) && !goes(n);
+        base.nodes.iter().filter(move |n| n.state() == NodeState::Up && stays(n))
     }
 
     fn others_hold_group_of(&self, base: &View, leaver: NodeId) -> bool {
