@@ -72,6 +72,9 @@ errors! {
     /// Perhaps it did not end them, and they were lost at that time by chance: it is up to a person to try again.
     StatementEndsNodes = 209, Conflict, "two data nodes were lost while they executed this statement; it is not tried on another one, see their crash reports";
 
+    /// An id names one transaction, at one coordinator.
+    TransactionIdUsed = 210, User, "another transaction of this client has this id; a new transaction needs a new one";
+
     /// The receiver is not (or not yet) primary, or the view of the sender is old: refresh the map and try again.
     WrongView = 301, Temporary, "the partition map changed; fetch it and try again";
     NodeStarting = 302, Temporary, "the node is not yet a full member; try another";

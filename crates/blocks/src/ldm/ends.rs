@@ -143,7 +143,8 @@ impl LocalDataManager {
     /// The abort has been to the end of the chain and back to this node: its locks go, then the answer goes on.
     pub(super) fn abort_part(&mut self, end: &LdmEnd, ctx: &mut Context<'_>) {
         jam!(ctx);
-        let Some(at) = self.transactions.find(end.trans) else { return self.pass_abort_back(end, ctx) };
+        let found = self.transactions.find(end.trans).filter(|at| !self.is_of_another(*at, end.tc));
+        let Some(at) = found else { return self.pass_abort_back(end, ctx) };
         let Some(part) = self.transactions.part_mut(at, end.chain) else { return self.pass_abort_back(end, ctx) };
         assert!(!part.committed, "abort of {} on {:?} after its commit", end.trans, end.chain);
         if part.undo.is_some() {

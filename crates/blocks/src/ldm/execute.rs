@@ -28,7 +28,7 @@ use super::{
     ahead::{AHEAD, Ahead},
     ends::{RowEnds, is_short},
     redo::Redo,
-    trans::{Entry, NONE, Transactions},
+    trans::{Entry, NONE, Part, Transactions},
 };
 
 /// What an operation of a batch may cost at worst, here or at a backup: a new version, an entry in each of the most indexes, memory that is not in the
@@ -104,6 +104,12 @@ impl LocalDataManager {
             return Ok(());
         }
         jam!(ctx);
+        if self.is_id_used(req.trans, req.chain, from) {
+            ctx.probe("ldm: the id of another transaction is refused");
+            let refusal = LdmBatchRef { trans: req.trans, batch: req.batch, code: ErrorCode::TransactionIdUsed, op: 0 };
+            ctx.send(from, Kind::LdmBatchRef, |out| refusal.encode(out));
+            return Ok(());
+        }
         self.counters.batches += 1;
         let mut work = self.idle_work.pop().unwrap_or_default();
         work.begin(req);
@@ -136,6 +142,13 @@ impl LocalDataManager {
         }
         self.conclude(work, progress, ctx);
         Ok(())
+    }
+
+    /// A client has given one id to two transactions: this one is of another coordinator, or of one that was removed meanwhile, or has ended.
+    fn is_id_used(&self, id: TransId, chain: Chain, tc: BlockRef) -> bool {
+        let Some(at) = self.transactions.find(id) else { return self.outcomes.committed(id) };
+        let has_ended = |part: &Part| part.committed || part.aborted;
+        self.is_of_another(at, tc) || self.is_orphan(at) || self.transactions.get(at).part(chain).is_some_and(has_ended)
     }
 
     /// Continues a batch whose lock was granted.

@@ -18,7 +18,7 @@ use super::{
     ends::RowEnds,
     execute::OP_NS_MAX,
     redo::Redo,
-    trans::{Entry, NONE, Transactions, Undo},
+    trans::{Entry, NONE, Part, Transactions, Undo},
 };
 
 impl LocalDataManager {
@@ -34,6 +34,11 @@ impl LocalDataManager {
             return Ok(());
         }
         ctx.spend(usize::from(req.count), OP_NS_MAX);
+        let known = self.transactions.find(req.trans);
+        if known.is_some_and(|at| self.is_of_another(at, req.tc) || self.is_orphan(at)) {
+            self.refuse_used_id(req, ctx);
+            return Ok(());
+        }
         let at = self.transactions.find_or_create(req.trans, req.tc, req.generation);
         let part = self.transactions.ensure_part(at, req.chain);
         if part.committed {
@@ -97,6 +102,16 @@ impl LocalDataManager {
             ctx.send(req.tc, Kind::LdmPreparedConf, |out| conf.encode(out));
         }
         Ok(())
+    }
+
+    /// Another coordinator's transaction has the id: as if a row were refused, but nothing of ours is touched.
+    fn refuse_used_id(&self, req: &LdmPrepareReq<'_>, ctx: &mut Context<'_>) {
+        ctx.probe("ldm: the id of another transaction is refused");
+        let code = Some(ErrorCode::TransactionIdUsed);
+        let refusal = LdmPrepared { trans: req.trans, batch: req.batch, chain: req.chain, code };
+        let is_back = req.flags & ONE_PASS != 0;
+        let to = self.previous_in(req.chain).filter(|_| is_back).map_or(req.tc, |previous| self.peer(previous));
+        ctx.send(to, Kind::LdmPreparedRef, |out| refusal.encode(out));
     }
 
     /// What a batch has changed, as the chain carries it.
@@ -263,13 +278,21 @@ impl LocalDataManager {
     pub(super) fn on_abort_ord(&mut self, end: &LdmEnd, ctx: &mut Context<'_>) {
         jam!(ctx);
         assert!(end.chain.contains(self.me.node), "the abort of {} on {:?} has come here", end.trans, end.chain);
+        let found = self.transactions.find(end.trans).filter(|at| !self.is_of_another(*at, end.tc));
         if end.savepoint == CANCEL_WAIT {
-            if let Some(at) = self.transactions.find(end.trans) {
+            if let Some(at) = found {
                 self.cancel_waits_of(at, Some(end.chain), Some(ErrorCode::Deadlock), ctx);
             }
             return;
         }
-        if let Some(at) = self.transactions.find(end.trans) {
+        if let Some(at) = found {
+            let trans = self.transactions.get(at);
+            let is_gone = |part: &Part| part.committed && (part.complete || part.one_pass);
+            if trans.tc == end.tc && !self.is_orphan(at) && trans.part(end.chain).is_some_and(is_gone) {
+                // Its coordinator has seen its end: this is of a later one with its id, which was refused here and went no further.
+                ctx.send(end.tc, Kind::LdmAbortConf, |out| end.encode(out));
+                return;
+            }
             self.cancel_waits_of(at, Some(end.chain), None, ctx);
             if let Some(part) = self.transactions.part_mut(at, end.chain) {
                 assert!(!part.committed, "abort of {} on {:?} after its commit", end.trans, end.chain);

@@ -252,6 +252,11 @@ impl LocalDataManager {
         !self.coordinator_valid(trans.tc, trans.generation)
     }
 
+    /// A coordinator that is a member has this transaction, and it is not this one: what this one names is not here.
+    pub(super) fn is_of_another(&self, at: u32, tc: BlockRef) -> bool {
+        self.transactions.get(at).tc != tc && !self.is_orphan(at)
+    }
+
     /// A one-pass batch waits for its commit to come back from a node that is gone now: send it to the next living one, or, as the
     /// last living replica, commit it. Orphans are left to the take-over.
     fn advance_one_pass(&mut self, at: u32, ctx: &mut Context<'_>) -> usize {

@@ -415,6 +415,9 @@ impl TransactionCoordinator {
         trans.state = State::Active;
         // What happens in the middle of a batch with a changed view cannot be repeated piecemeal.
         let code = if refusal.code == ErrorCode::WrongView { ErrorCode::NodeFailed } else { refusal.code };
+        if code == ErrorCode::TransactionIdUsed {
+            trans.doomed.get_or_insert(code); // or a commit of ours would end another one
+        }
         trans.request.failure.get_or_insert(Failure { code, op, index });
         if trans.request.outstanding == 0 {
             self.batch_finished(at, ctx);

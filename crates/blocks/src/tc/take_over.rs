@@ -169,13 +169,19 @@ impl TransactionCoordinator {
             if take_over.ends_missing > 0 {
                 return; // goes on with the last of them
             }
+            let mut later = Vec::new();
             while steps < most
                 && let Some(reports) = self.take_over.as_mut().and_then(TakeOver::next)
             {
                 steps += reports.len();
                 ctx.spend(reports.len(), STEP_NS_MAX);
-                self.take_over_one(&reports, ctx);
+                if self.is_free_to_take_over(&reports, ctx) {
+                    self.take_over_one(&reports, ctx);
+                } else {
+                    later.extend(reports);
+                }
             }
+            later.iter().for_each(|rep| self.on_take_over_trans(rep));
             if self.take_over.as_ref().is_none_or(|t| t.reports.is_empty()) {
                 self.take_over = None;
                 return;
@@ -238,6 +244,20 @@ impl TransactionCoordinator {
             assert!(take_over.looked.is_none(), "the take-over of {generation} is over before our own end");
             self.continue_take_over(ctx);
         }
+    }
+
+    /// A client of ours may have given the same id to a transaction here: that one ends first.
+    fn is_free_to_take_over(&mut self, reports: &[TakeOverTransRep], ctx: &mut Context<'_>) -> bool {
+        let Some(at) = reports.first().and_then(|rep| self.find(rep.trans, ctx)) else { return true };
+        let trans = self.transactions.get(at);
+        if trans.taken_over {
+            return true;
+        }
+        ctx.probe("tc: a take-over waits for another transaction with its id");
+        if trans.may_abort() {
+            self.start_abort(at, ErrorCode::TransactionIdUsed, ctx);
+        }
+        false
     }
 
     /// Committed on any replica: commit on all. Otherwise the client was told nothing: abort.

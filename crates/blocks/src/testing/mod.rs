@@ -8,6 +8,7 @@ mod exactly_once;
 mod large;
 mod node_failure;
 mod protocol;
+mod reuse;
 mod take_over;
 
 use std::collections::{BTreeMap, VecDeque};

@@ -240,6 +240,7 @@ fn number_of(code: ErrorCode) -> (u16, &'static [u8; 5]) {
         | ErrorCode::RoleNotProven
         | ErrorCode::Fenced
         | ErrorCode::StatementEndsNodes
+        | ErrorCode::TransactionIdUsed
         | ErrorCode::NotFrozen
         | ErrorCode::SideChanged
         | ErrorCode::NoFullCopy
