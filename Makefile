@@ -29,6 +29,7 @@ unit:
 	@cargo test --quiet -p apus-sim --features planted-bugs --test planted
 
 scenarios: release
+	@cargo build --release --quiet -p apus-chaos-disk
 	@$(PYTHON) tests/run.py $(SCENARIOS)
 
 bench: setup release

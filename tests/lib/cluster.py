@@ -25,15 +25,17 @@ class Cluster:
         self.ready_file = self.home / "ready.json"
         self.log = self.home / "dev.log"
         options.setdefault("port", 0)
+        self.start_seconds = START_SECONDS
         self.arguments = [f"--{key.replace('_', '-')}={value}" for key, value in options.items()]
         self.pids = set()
 
     def __enter__(self):
         with open(self.log, "wb") as log:
             command = [BINARY, "dev", f"--ready-file={self.ready_file}", *self.arguments]
-            self.process = spawn(command, stdout=log, stderr=log, env=self.environment)
+            # A group of its own, as a shell gives to what it runs.
+            self.process = spawn(command, stdout=log, stderr=log, env=self.environment, start_new_session=True)
         try:
-            wait_until(self._ready, START_SECONDS, "apus dev is ready")
+            wait_until(self._ready, self.start_seconds, "apus dev is ready")
         except BaseException:
             end(self.process)
             raise

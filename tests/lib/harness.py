@@ -16,8 +16,9 @@ import traceback
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 BINARY = pathlib.Path(os.environ.get("APUS", TARGET / "release" / "apus"))
-# The chaos proxy is built beside the binary.
+# The tools that break things are built beside the binary.
 CHAOS = pathlib.Path(os.environ.get("APUS_CHAOS", BINARY.parent / "apus-chaos"))
+CHAOS_DISK = CHAOS.with_name("apus-chaos-disk")
 CLIENTS = TARGET / "test-clients"
 # FULL=1 runs the long forms that the issue asks for; without it everything fits into CI.
 FULL = os.environ.get("FULL", "") not in ("", "0")
@@ -119,6 +120,44 @@ def run(command, seconds=60, stdin=None, env=None, ok=True, before=None):
     if ok and process.returncode != 0:
         raise Failure(f"{' '.join(command)} ended with {process.returncode}:\n{tail(text)}")
     return process.returncode, text
+
+
+class Tool:
+    """A process that takes commands by lines on its standard input, and answers each by a line `ok ...` or `error ...`."""
+
+    def __init__(self, command, log):
+        self.name, self.log = pathlib.Path(command[0]).name, open(log, "wb")
+        self.process = subprocess.Popen(
+            [str(c) for c in command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.log,
+            preexec_fn=die_with_parent,
+        )
+
+    def tell(self, command):
+        """The answer without its ok."""
+        try:
+            self.process.stdin.write(command.encode() + b"\n")
+            self.process.stdin.flush()
+            return self.answer(command)
+        except BrokenPipeError:
+            raise Failure(f"{self.name} is gone") from None
+
+    def answer(self, command="its start"):
+        answer = self.process.stdout.readline().decode().strip()
+        word, _, rest = answer.partition(" ")
+        check(word == "ok", f"{self.name} answered {answer!r} to {command!r}")
+        return rest
+
+    def end(self):
+        """It ends with its input."""
+        self.process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(10)
+        end(self.process)
+        self.process.stdout.close()
+        self.log.close()
 
 
 def tail(text, lines=25):

@@ -38,8 +38,14 @@ pub fn start(args: &ArbitratorArgs, mgmt: &[String]) -> Result<(), String> {
     let node = NodeId(NodeId::ARBITRATOR_BASE + args.node);
     let node_secret = crate::secret::load(SecretKind::Node, secret)?;
     let (files, found) = DataDir::open(dir).map_err(|e| e.to_string())?;
-    let read = |bytes: &Vec<u8>| Promise::from_bytes(bytes, node).map_err(|e| format!("{}: {e}", dir.display()));
-    let promise = found.get(kept::FILE).map(read).transpose()?;
+    let promise = match found.get(kept::FILE).map(|bytes| Promise::from_bytes(bytes, node)).transpose() {
+        Ok(promise) => promise,
+        // It serves statements as before: its promises have nothing to do with them.
+        Err(reason) => {
+            apus_runtime::log_line(format!("this SQL node does not arbitrate: {}: {reason}", dir.display()));
+            return Ok(());
+        }
+    };
     let config =
         ArbitratorConfig { node, mgmt: mgmt.to_vec(), dir: dir.clone(), build: crate::build_id(), node_secret };
     let bound = Bound::arbitrator(config).map_err(|e| e.to_string())?.with_files(files);

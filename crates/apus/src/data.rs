@@ -111,10 +111,19 @@ pub fn run(args: DataArgs) -> Result<ExitCode, String> {
         let boot = apus_runtime::boot_id().map_err(|e| e.to_string())?;
         let content = |name: &str| found.get(name).map(Vec::as_slice);
         let read = Kept::read(content(VIEW_FILE), content(SYNCED_VIEW_FILE), node, boot);
-        kept = Some(read.map_err(|e| format!("{}: {e}", dir.display()))?);
+        let read = read.map_err(|e| format!("{}: {e}", dir.display()))?;
+        for file in read.damaged() {
+            let text =
+                "is damaged and counts for nothing; what it said is learned from the other file or the other nodes";
+            apus_runtime::log_line(format!("the file `{file}` in {} {text}", dir.display()));
+        }
+        kept = Some(read);
         bound = bound.with_files(files);
         let checkpoint_bytes = args.checkpoint_log << 20;
         disk = (!args.diskless).then_some(OnDisk { files: found, segment_bytes: SEGMENT_BYTES, checkpoint_bytes });
+        if let Some(Err(damage)) = disk.as_ref().map(OnDisk::dictionary_version) {
+            apus_runtime::log_line(format!("{}: {damage}; this node cannot start from its disk", dir.display()));
+        }
     }
     let address = bound.address().map_err(|e| e.to_string())?;
     check_listen(address, &keys)?;

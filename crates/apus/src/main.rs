@@ -119,10 +119,18 @@ impl ChildArgs {
     }
 }
 
-/// Writes a file so that a reader sees all of it or nothing.
+/// Makes the names beside `path` durable.
+fn sync_names(path: &std::path::Path) -> std::io::Result<()> {
+    let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(std::path::Path::new("."));
+    std::fs::File::open(above)?.sync_all()
+}
+
+/// Writes a file so that a reader sees all of it or nothing, after a loss of power too.
 fn write_whole(path: &std::path::Path, text: &str) -> Result<(), String> {
     let temporary = path.with_extension("tmp");
     std::fs::write(&temporary, text)
+        .and_then(|()| std::fs::File::open(&temporary)?.sync_all())
         .and_then(|()| std::fs::rename(&temporary, path))
+        .and_then(|()| sync_names(path))
         .map_err(|e| format!("cannot write {}: {e}", path.display()))
 }

@@ -41,7 +41,10 @@ pub fn make(kind: SecretKind, path: &Path) -> Result<(), String> {
     getrandom::fill(&mut bytes).map_err(|e| format!("no random numbers from the operating system: {e}"))?;
     let text = Secret::from_bytes(bytes).to_text(kind);
     let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
-    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)
+    file.write_all(text.as_bytes())
+        .and_then(|()| file.sync_all())
+        .and_then(|()| crate::sync_names(path))
+        .map_err(failed)
 }
 
 /// Reads a file that nobody else can read.

@@ -47,7 +47,8 @@ const LADDER: &[(&str, &[&str])] = &[
             "apus-types",
         ],
     ),
-    ("apus-chaos", &[]), // a test tool beside the ladder: nobody stands on it
+    ("apus-chaos-disk", &[]),
+    ("apus-chaos", &[]), // test tools beside the ladder: nobody stands on them
     (
         "apus",
         &[

@@ -68,9 +68,16 @@ pub struct OnDisk {
 }
 
 impl OnDisk {
-    /// Of the dictionary; 0: there is none, or it is damaged.
-    fn dictionary_version(&self) -> u64 {
-        dict::read_file(&self.files).map_or(0, |catalog| catalog.version)
+    /// Of the dictionary; 0: there is none.
+    ///
+    /// # Errors
+    /// For people: it is damaged.
+    pub fn dictionary_version(&self) -> Result<u64, String> {
+        if !self.files.contains_key(dict::DICTIONARY_FILE) {
+            return Ok(0);
+        }
+        let named = |why| format!("the file `{}` in the data directory {why}", dict::DICTIONARY_FILE);
+        dict::read_file(&self.files).map(|catalog| catalog.version).map_err(named)
     }
 }
 

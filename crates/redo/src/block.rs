@@ -45,7 +45,7 @@ pub(crate) fn block_bytes(payload: usize) -> usize {
     (HEADER_BYTES + payload).next_multiple_of(BLOCK_ALIGN)
 }
 
-/// The checksum of a block at its place: of the header up to the checksum, and the payload.
+/// The checksum of a block at its place: of the header up to the checksum, the payload and the zeros behind it.
 fn checksum(id: LogId, segment: u32, at: u64, block: &[u8]) -> u64 {
     let mut place = [0; 24];
     place[..8].copy_from_slice(&id.cluster.to_le_bytes());
@@ -59,7 +59,8 @@ fn checksum(id: LogId, segment: u32, at: u64, block: &[u8]) -> u64 {
 }
 
 impl Header {
-    /// Fills in the header in front of a payload, for the place where the block is going to be. The checksum, which the next block names.
+    /// Fills in the header in front of a payload, for the place where the block is going to be. `block` has its full length, zeros behind the payload.
+    /// The checksum, which the next block names.
     pub fn seal(&self, id: LogId, segment: u32, at: u64, block: &mut [u8]) -> u64 {
         block[..HEADER_BYTES].fill(0);
         block[..4].copy_from_slice(&MAGIC.to_le_bytes());
@@ -70,7 +71,7 @@ impl Header {
         block[24..32].copy_from_slice(&self.synced.to_le_bytes());
         block[32..40].copy_from_slice(&self.epoch.0.to_le_bytes());
         block[40..48].copy_from_slice(&self.previous.to_le_bytes());
-        let sum = checksum(id, segment, at, &block[..HEADER_BYTES + self.payload]);
+        let sum = checksum(id, segment, at, &block[..block_bytes(self.payload)]);
         block[CHECKSUM_AT..HEADER_BYTES].copy_from_slice(&sum.to_le_bytes());
         sum
     }
@@ -88,8 +89,8 @@ impl Header {
         if payload > PAYLOAD_BYTES_MAX {
             return Err(NoBlock::Wrong);
         }
-        let Some(block) = bytes.get(..HEADER_BYTES + payload) else {
-            return Err(NoBlock::Short(HEADER_BYTES + payload));
+        let Some(block) = bytes.get(..block_bytes(payload)) else {
+            return Err(NoBlock::Short(block_bytes(payload)));
         };
         let sum = checksum(id, segment, at, block);
         if sum != long(CHECKSUM_AT) {

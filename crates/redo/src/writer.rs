@@ -186,8 +186,8 @@ impl Writer {
         self.sequence += 1;
         let (sequence, synced, previous) = (self.sequence, self.synced, self.previous);
         let header = Header { kind, payload, sequence, synced, epoch, previous };
-        self.previous = header.seal(self.id, segment, self.at, &mut bytes);
         bytes.resize(block_bytes(payload), 0);
+        self.previous = header.seal(self.id, segment, self.at, &mut bytes);
         let block = Block { segment, at: self.at, sequence, bytes };
         self.at += block.bytes.len() as u64;
         self.written += block.bytes.len() as u64;

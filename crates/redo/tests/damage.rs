@@ -132,3 +132,15 @@ fn what_a_killed_process_had_not_synced_may_be_lost_later() {
         assert_eq!(read, lost);
     }
 }
+
+#[test]
+fn a_bit_that_is_another_one_is_damage_wherever_it_is() {
+    let log = synced(ID);
+    let (segment, at, length) = log.blocks[0];
+    // Of the header, the payload and the zeros up to the block's end.
+    for place in [0, 5, 20, 63, 64, 100, length / 2, length - 1] {
+        let mut rotten = log.clone();
+        rotten.files.get_mut(&segment).unwrap()[at as usize + place] ^= 0x10;
+        assert!(rotten.read().1.is_err(), "byte {place} of {length}");
+    }
+}

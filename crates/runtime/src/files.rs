@@ -11,6 +11,7 @@ use std::{
     io::{self, Read, Write as _},
     path::{Path, PathBuf},
     sync::{Arc, Condvar, Mutex, PoisonError},
+    time::{Duration, Instant},
 };
 
 use apus_kernel::{DataFile, limits::FILE_BYTES_MAX};
@@ -24,6 +25,28 @@ const LOCK_FILE: &str = "lock";
 /// A text that is another one each time the machine is started.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 const NEW: &str = ".new";
+/// A process that was killed has its files until the last of its threads is gone, which takes long if it had much memory.
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+const LOCK_RETRY: Duration = Duration::from_millis(10);
+
+/// Makes a directory, and what is missing above it, whose names outlive a loss of power: who syncs a file in it makes only that one's name durable.
+///
+/// # Errors
+/// The operating system's.
+pub fn make_dir(path: &Path) -> io::Result<()> {
+    let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
+    let missing = path.ancestors().take_while(is_missing).count();
+    fs::create_dir_all(path)?;
+    // One that is there may have been made just before the power went.
+    for above in path.ancestors().skip(1).take(missing.max(1)) {
+        let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+        match File::open(above).and_then(|dir| dir.sync_all()) {
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied && missing == 0 => {} // who made it can see to that
+            done => done?,
+        }
+    }
+    Ok(())
+}
 
 /// A directory that this process alone uses, until it ends.
 pub struct DataDir {
@@ -38,9 +61,15 @@ impl DataDir {
     /// It cannot be made or read, or another process has it.
     pub fn open(path: &Path) -> io::Result<(DataDir, BTreeMap<String, Vec<u8>>)> {
         let named = |e: io::Error| io::Error::new(e.kind(), format!("data directory {}: {e}", path.display()));
-        fs::create_dir_all(path).map_err(named)?;
+        make_dir(path).map_err(named)?;
         let lock = File::options().create(true).append(true).open(path.join(LOCK_FILE)).map_err(named)?;
-        if let Err(e) = lock.try_lock() {
+        let asked = Instant::now();
+        let mut taken = lock.try_lock();
+        while taken.is_err() && asked.elapsed() < LOCK_PATIENCE {
+            std::thread::sleep(LOCK_RETRY);
+            taken = lock.try_lock();
+        }
+        if let Err(e) = taken {
             let text =
                 format!("data directory {} is used by another process ({e}); end that one first", path.display());
             return Err(io::Error::new(io::ErrorKind::AddrInUse, text));

@@ -3,6 +3,7 @@
 use std::{
     fs::File,
     net::SocketAddr,
+    os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::{Command, ExitStatus, Stdio},
     sync::atomic::{AtomicBool, Ordering::Relaxed},
@@ -15,7 +16,36 @@ use rustix::process::{Pid, Signal, kill_process};
 const END_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long data nodes get to leave a cluster that ends as a whole, before they are told a second time.
 const ORDERLY: Duration = Duration::from_millis(50);
+/// Who waits longer than this wants to know what for.
+const PATIENCE: Duration = Duration::from_secs(3);
 const POLL: Duration = Duration::from_millis(5);
+
+/// Tells whoever waits for a start that takes long what the nodes say.
+pub struct Patience {
+    since: Instant,
+    /// Names, logs, and the last lines that were told of them.
+    logs: Vec<(String, PathBuf, String)>,
+}
+
+impl Patience {
+    pub fn new<'a>(nodes: impl Iterator<Item = &'a Child>) -> Patience {
+        let logs = nodes.map(|node| (node.name.clone(), node.log.clone(), String::new())).collect();
+        Patience { since: Instant::now(), logs }
+    }
+    pub fn tell(&mut self) {
+        if self.since.elapsed() < PATIENCE {
+            return;
+        }
+        self.since = Instant::now();
+        for (name, log, told) in &mut self.logs {
+            let text = std::fs::read_to_string(log).unwrap_or_default();
+            if let Some(last) = text.lines().last().filter(|last| *last != told) {
+                println!("not ready yet; the log of {name} ends with: {last}");
+                *told = last.to_owned();
+            }
+        }
+    }
+}
 
 pub struct Spawner {
     program: PathBuf,
@@ -47,6 +77,8 @@ impl Spawner {
             .stdin(Stdio::null())
             .stdout(out)
             .stderr(err)
+            // A terminal's Ctrl-C goes to all of its group: it is for us alone, who end the others in order.
+            .process_group(0)
             .spawn()
             .map_err(failed)?;
         Ok(Child {
@@ -84,8 +116,15 @@ impl Child {
     }
 
     /// Waits for the ready file.
-    pub fn wait_ready(&mut self, deadline: Instant, stop: &AtomicBool) -> Result<(), String> {
+    /// `meanwhile` is called over and over.
+    pub fn wait_ready(
+        &mut self,
+        deadline: Instant,
+        stop: &AtomicBool,
+        meanwhile: &mut dyn FnMut(),
+    ) -> Result<(), String> {
         loop {
+            meanwhile();
             if let Ok(text) = std::fs::read_to_string(&self.ready) {
                 let _ = std::fs::remove_file(&self.ready);
                 return self.note_ready(&text);

@@ -34,7 +34,7 @@ use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use self::{
-    children::{Child, Spawner},
+    children::{Child, Patience, Spawner},
     shape::{Shape, Wanted},
 };
 use crate::discover;
@@ -185,7 +185,8 @@ impl Directory {
         };
         // Nobody else looks into it, nor has made it before us.
         let made = DirBuilder::new().recursive(kept).mode(0o700).create(&path);
-        made.map_err(|e| failed(&path, e))?;
+        made.and_then(|()| if keeps == Keeps::All { crate::sync_names(&path) } else { Ok(()) })
+            .map_err(|e| failed(&path, e))?;
         std::fs::create_dir_all(&registry).map_err(|e| failed(&registry, e))?;
         let path = path.canonicalize().map_err(|e| failed(&path, e))?;
         let entry = registry.join(id.to_string());
@@ -418,7 +419,7 @@ impl Cluster {
         };
         for id in 1..=mgmt_nodes {
             let mut child = nodes.start_mgmt(id, SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
-            child.wait_ready(deadline, stop)?;
+            child.wait_ready(deadline, stop, &mut || {})?;
             nodes.mgmt.push(MgmtNode { id, child, down: false });
         }
         for id in 1..=data_nodes {
@@ -442,10 +443,11 @@ impl Cluster {
             nodes.sql.push(child);
         }
         for node in &mut nodes.data {
-            node.child.wait_ready(deadline, stop)?;
+            node.child.wait_ready(deadline, stop, &mut || {})?;
         }
+        let mut patience = Patience::new(nodes.data.iter().map(|node| &node.child));
         for child in &mut nodes.sql {
-            child.wait_ready(deadline, stop)?;
+            child.wait_ready(deadline, stop, &mut || patience.tell())?;
         }
         nodes.write_state(args.ready_file.as_deref())?;
         Ok(Cluster { nodes: Arc::new(Mutex::new(nodes)), dir: dir.to_owned() })

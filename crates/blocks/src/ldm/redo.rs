@@ -159,9 +159,9 @@ impl Redo {
             }
             Some(Ok(control)) => {
                 found.exists = true;
-                found.damage = format!("its control file is of data node {}", control.id.node);
+                found.damage = format!("the control file is of data node {}", control.id.node);
             }
-            Some(Err(damage)) => (found.exists, found.damage) = (true, format!("its control file {damage}")),
+            Some(Err(damage)) => (found.exists, found.damage) = (true, format!("the control file {damage}")),
         }
         Redo {
             me: BlockRef::new(node, BlockId::Ldm, instance),

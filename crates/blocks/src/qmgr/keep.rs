@@ -72,6 +72,8 @@ pub struct Kept {
     pub found: Option<Acceptor>,
     /// Something was found that is not as it was written.
     pub is_damaged: bool,
+    /// So is the synced one.
+    pub is_synced_damaged: bool,
     /// The newest committed view that either file has.
     pub newest: Option<View>,
 }
@@ -82,12 +84,21 @@ impl Kept {
     /// # Errors
     /// For people: it is another node's.
     pub fn read(content: Option<&[u8]>, synced: Option<&[u8]>, node: NodeId, boot: String) -> Result<Kept, String> {
+        let has_synced = synced.is_some();
         let synced = synced.map(|content| Self::read_one(content, node)).transpose()?.flatten();
+        let is_synced_damaged = has_synced && synced.is_none();
         let found = content.map(|content| Self::read_one(content, node)).transpose()?.flatten();
         let committed = |a: Option<&Acceptor>| a.and_then(|a| a.committed.clone());
         let newest =
             [committed(found.as_ref()), committed(synced.as_ref())].into_iter().flatten().max_by_key(View::point);
-        Ok(Kept { boot, is_damaged: content.is_some() && found.is_none(), found, newest })
+        Ok(Kept { boot, is_damaged: content.is_some() && found.is_none(), is_synced_damaged, found, newest })
+    }
+    /// Names of the files that are not as they were written.
+    pub fn damaged(&self) -> impl Iterator<Item = &'static str> {
+        [(self.is_damaged, FILE), (self.is_synced_damaged, SYNCED_FILE)]
+            .into_iter()
+            .filter(|(is, _)| *is)
+            .map(|(_, file)| file)
     }
     /// `None`: it is damaged.
     fn read_one(content: &[u8], node: NodeId) -> Result<Option<Acceptor>, String> {

@@ -47,6 +47,8 @@ pub(super) struct Restart {
     pub(super) has_disk: bool,
     /// Version of the dictionary on it.
     pub(super) dictionary: u64,
+    /// For people: it is there, and cannot be read.
+    dictionary_damage: String,
     /// The newest view that the file of views knows, whatever the machine's boot.
     pub(super) view: Option<View>,
     found: BTreeMap<u32, RedoFound>,
@@ -129,8 +131,10 @@ fn outlook(newest: &View, holdings: &BTreeMap<NodeId, Holding>) -> Outlook {
 impl Restart {
     pub(super) fn new(config: &NodeConfig) -> Restart {
         let view = config.kept.as_ref().and_then(|kept| kept.newest.clone());
-        let dictionary = config.disk.as_ref().map_or(0, |disk| disk.dictionary_version());
-        Restart { has_disk: config.disk.is_some(), dictionary, view, ..Restart::default() }
+        let read = config.disk.as_ref().map_or(Ok(0), |disk| disk.dictionary_version());
+        let (dictionary, dictionary_damage) =
+            read.map_or_else(|damage| (0, damage), |version| (version, String::new()));
+        Restart { has_disk: config.disk.is_some(), dictionary, dictionary_damage, view, ..Restart::default() }
     }
 }
 
@@ -138,7 +142,11 @@ impl Membership {
     /// From an LDM of this node.
     pub(super) fn on_redo_found(&mut self, found: RedoFound, ctx: &mut Context<'_>) {
         if !found.damage.is_empty() {
-            ctx.log(format_args!("the log of worker {}: {}", found.instance, found.damage));
+            let number = found.instance;
+            ctx.log(format_args!(
+                "the log of worker {number} (redo-{number}.ctl, redo-{number}-SEGMENT.log): {}",
+                found.damage
+            ));
         }
         self.restart.found.insert(found.instance, found);
         if self.has_looked() && self.phase == Phase::Starting {
@@ -177,6 +185,7 @@ impl Membership {
         let marked = || found().filter(|f| f.saved_generation > 0);
         let damage = match found().find(|f| !f.damage.is_empty()) {
             Some(damaged) => damaged.damage.clone(),
+            None if !self.restart.dictionary_damage.is_empty() => self.restart.dictionary_damage.clone(),
             None if point.is_none() && marked().next().is_some() => {
                 "the file of views is missing or damaged".to_owned()
             }
