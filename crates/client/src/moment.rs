@@ -28,9 +28,6 @@ use crate::{Client, ClientError, Snapshot};
 /// Nothing was read yet.
 pub const ANY_MOMENT: Moment = Moment { from: Epoch(0), to: Epoch(u64::MAX), answers: 0 };
 
-/// An answer that says none.
-pub(crate) const NO_MOMENT: Moment = Moment { from: Epoch(u64::MAX), to: Epoch(0), answers: 1 };
-
 type Answer = Result<Rc<Snapshot>, ClientError>;
 
 /// One who waits.

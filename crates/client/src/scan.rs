@@ -18,7 +18,7 @@ use crate::{
     Client, ClientError, Losses, PartialAggregate, Rows, ScanRequest, Snapshot,
     client::{Call, refusal},
     core::table::Verdict,
-    moment::{ANY_MOMENT, NO_MOMENT},
+    moment::ANY_MOMENT,
     read::{ldm, target},
     request::Aggregates,
     retry::Retry,
@@ -628,7 +628,7 @@ fn take_rows(
         at += ROW_HEAD + row.len() + key.len();
     }
     let says_moment = stream.rows.bytes().len() == at + MOMENT_BYTES;
-    let moment = if says_moment { Moment::at_end_of(stream.rows.bytes())? } else { NO_MOMENT };
+    let moment = if says_moment { Moment::at_end_of(stream.rows.bytes())? } else { Moment::NONE };
     if more {
         // A scan that does not advance would never end.
         let old = stream.resume.as_slice();

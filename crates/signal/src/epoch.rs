@@ -183,7 +183,8 @@ pub struct EpochLate {
 }
 
 /// The epochs whose state an answer shows, of the tables that were read: nothing in them was committed after `from`, and everything up to `to` is there. Where
-/// `from` is above `to`, the answer is of its own instant alone.
+/// `from` is above `to`, the answer is of its own instant alone. At that instant each transaction is shown wholly or not at all; an answer that cannot say
+/// even this is of no moment ([`Moment::NONE`]): a worker with several chains gets the commit of one before that of another.
 ///
 /// Several answers are of one moment if there is an epoch in all of their ranges; what any of them was asked after is in it, because none of them has left
 /// out anything that was committed where it was given.
@@ -199,9 +200,12 @@ pub struct Moment {
 pub const MOMENT_BYTES: usize = 16;
 
 impl Moment {
-    /// A single answer is of one moment in any case.
+    /// Of an answer that is of no moment, or says none.
+    pub const NONE: Moment = Moment { from: Epoch(u64::MAX), to: Epoch(0), answers: 1 };
+
+    /// A single answer that is of some moment is of one.
     pub fn is_one(self) -> bool {
-        self.answers <= 1 || self.from <= self.to
+        self.from <= self.to || (self.answers <= 1 && self.from != Moment::NONE.from)
     }
     /// The epochs in both.
     #[must_use]
@@ -281,6 +285,7 @@ mod tests {
                 && !calm.and(hot).is_one()
                 && !later.and(moment(11, 12)).and(calm).is_one()
         );
+        assert!(!Moment::NONE.is_one() && !Moment::NONE.and(calm).is_one());
         let mut body = b"rows".to_vec();
         calm.encode(&mut body);
         assert_eq!(Moment::at_end_of(&body), Ok(calm));

@@ -105,6 +105,7 @@ impl LocalDataManager {
         if let Some(redo) = self.redo.as_mut().filter(|_| part.logged) {
             redo.append(&LogEntry::Commit { trans: id, chain, epoch });
         }
+        self.transactions.note_committed(at);
         if whole {
             self.end_part(at, chain, ctx);
         }

@@ -99,7 +99,7 @@ impl LocalDataManager {
             }
         }
         if req.with_moment {
-            self.epochs.moment(req.table, table.created).encode(answer);
+            self.epochs.moment(req.table, table.created, &self.transactions).encode(answer);
         }
         Ok(())
     }

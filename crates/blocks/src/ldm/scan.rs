@@ -201,8 +201,11 @@ impl LocalDataManager {
             with_pending: req.with_pending,
         };
         let mut totals = Totals::new(req.aggregates());
-        let mut page =
-            Page { count: 0, more: false, moment: self.epochs.moment(req.table, table.created), examined: 0 };
+        let moment = match req.with_moment {
+            true => self.epochs.moment(req.table, table.created, &self.transactions),
+            false => Moment::NONE,
+        };
+        let mut page = Page { count: 0, more: false, moment, examined: 0 };
         let mut last: &[u8] = &[];
         let scratch = &mut self.scratch.image;
         while let Some(best) = first_stream(&streams, req.reverse) {

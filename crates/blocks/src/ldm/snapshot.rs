@@ -26,6 +26,7 @@ use super::{
     LocalDataManager,
     ends::{ROW_NS_MAX, is_short},
     redo::Redo,
+    trans::Transactions,
 };
 
 /// Rows whose old versions are freed in one slice.
@@ -102,8 +103,11 @@ impl Epochs {
             tables &= tables - 1;
         }
     }
-    /// What a reader of a table's newest rows sees here now.
-    pub fn moment(&self, table: TableId, created: Epoch) -> Moment {
+    /// What a reader of a table's newest rows sees here now: no moment at all while a transaction that has changed it is committed on one of its chains only.
+    pub fn moment(&self, table: TableId, created: Epoch, transactions: &Transactions) -> Moment {
+        if transactions.shows_part_of(changes_of(table)) {
+            return Moment::NONE;
+        }
         let changed = self.changed.0[table.0 as usize % TABLE_BITS];
         Moment { from: changed.max(created).max(self.base), to: self.complete, answers: 1 }
     }

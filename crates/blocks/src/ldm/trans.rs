@@ -129,6 +129,10 @@ impl Trans {
     pub fn is_over(&self) -> bool {
         self.parts.iter().all(|p| p.committed) || self.parts.iter().all(|p| p.aborted)
     }
+    /// Committed here on one chain, and not yet on another: whoever reads its rows now may see a part of it.
+    fn is_torn(&self) -> bool {
+        self.parts.iter().any(|p| p.committed) && !self.parts.iter().all(|p| p.committed)
+    }
     fn standing(&self, part: u32) -> Standing {
         if self.shares {
             return match (self.decided().is_some(), self.parts.iter().all(|p| p.committed)) {
@@ -151,6 +155,8 @@ impl Trans {
 pub struct Transactions {
     /// One-pass batches stamped here as primary and not committed everywhere yet.
     pub in_flight: InFlight,
+    /// The slots of those that are committed here on one chain, and not yet on another.
+    torn: Vec<u32>,
     slots: Vec<Trans>,
     free: Vec<u32>,
     by_id: SeededMap<TransId, u32>,
@@ -161,6 +167,7 @@ impl Transactions {
     pub fn new(memory: Arc<MemoryManager>) -> Transactions {
         Transactions {
             in_flight: InFlight::default(),
+            torn: Vec::new(),
             slots: Vec::new(),
             free: Vec::new(),
             by_id: SeededMap::default(),
@@ -266,6 +273,7 @@ impl Transactions {
         assert!(trans.used && trans.parts.is_empty(), "transaction {} removed while it holds rows", trans.id);
         assert!(trans.waits.is_empty(), "transaction {} removed while it waits", trans.id);
         trans.used = false;
+        self.torn.retain(|&t| t != at);
         trans.wanted.clear();
         trans.results.clear();
         let known = self.by_id.remove(&trans.id);
@@ -325,6 +333,26 @@ impl Transactions {
             assert!(part.undo.is_none(), "a part of {} is dropped while it is undone", trans.id);
             assert!(!part.queued, "a part of {} is dropped while slices of it are to come", trans.id);
         }
+    }
+
+    /// A part of the transaction is committed.
+    #[inline]
+    pub fn note_committed(&mut self, at: u32) {
+        let trans = &self.slots[at as usize];
+        if trans.parts.len() == 1 {
+            return;
+        }
+        let known = self.torn.iter().position(|&t| t == at);
+        match (trans.is_torn(), known) {
+            (true, None) => self.torn.push(at),
+            (false, Some(place)) => _ = self.torn.swap_remove(place),
+            _ => {}
+        }
+    }
+    /// Whether a reader of these tables' newest rows may see one part of a transaction and not the other.
+    pub fn shows_part_of(&self, tables: u64) -> bool {
+        let slots = self.torn.iter().map(|&at| &self.slots[at as usize]);
+        slots.into_iter().any(|t| t.used && t.changes & tables != 0 && t.is_torn())
     }
 
     /// A one-pass batch is on its way along the chain, stamped with this epoch.
@@ -453,7 +481,33 @@ mod tests {
     use super::*;
     use crate::testing::view_node;
     use apus_signal::{BlockId, view::NodeState};
-    use apus_types::NodeId;
+    use apus_types::{NodeId, TableId};
+
+    /// A worker that is the primary of one chain and a backup of another gets the commit of the one while that of the other is on its way.
+    #[test]
+    fn a_transaction_is_shown_in_part_until_its_last_chain_has_committed() {
+        let chain = |nodes: &[u16]| Chain::new(&nodes.iter().map(|&n| NodeId(n)).collect::<Vec<_>>());
+        let (ours, theirs, table) = (chain(&[1, 2]), chain(&[2, 1]), TableId(3));
+        let mut transactions = Transactions::new(MemoryManager::new(64 << 20));
+        let tc = BlockRef::new(NodeId(2), BlockId::Tc, 0);
+        let (one, both) = (TransId { client: 1, seq: 1 }, TransId { client: 1, seq: 2 });
+        let (one, both) = (transactions.find_or_create(one, tc, 1), transactions.find_or_create(both, tc, 1));
+        for (at, chain) in [(one, ours), (both, ours), (both, theirs)] {
+            transactions.ensure_part(at, chain);
+            transactions.get_mut(at).changes |= changes_of(table);
+        }
+        let mut commit = |at, chain| {
+            if let Some(part) = transactions.part_mut(at, chain) {
+                part.committed = true;
+            }
+            transactions.note_committed(at);
+            let shows = |table| transactions.shows_part_of(changes_of(table));
+            (shows(table), shows(TableId(4)))
+        };
+        assert_eq!(commit(one, ours), (false, false));
+        assert_eq!(commit(both, ours), (true, false));
+        assert_eq!(commit(both, theirs), (false, false));
+    }
 
     /// A primary that knows a view passes on what TC has sent in the one before: the backup hears of the transaction first in the new view, on a
     /// chain of the old one.
