@@ -68,8 +68,8 @@ pub(super) struct Work {
     change_count: u16,
     rows: Vec<u8>,
     row_count: u16,
-    /// A table of class `disk` was changed.
-    changes_disk_table: bool,
+    /// It writes to a table of class `disk`.
+    writes_disk_table: bool,
 }
 
 enum Progress {
@@ -232,6 +232,13 @@ impl LocalDataManager {
         {
             return Err(ErrorCode::ProtocolViolation);
         }
+        if op.kind.is_write() && table.schema.durability == Durability::Disk {
+            if !self.epochs.saves {
+                return Err(ErrorCode::NoDisk);
+            }
+            // One that changes nothing, too: that the row is gone already is acknowledged, and may be on no disk yet.
+            work.writes_disk_table = true;
+        }
         let inserts = matches!(op.kind, OpKind::Insert | OpKind::Write);
         if inserts {
             table.schema.layout().check(op.value)?;
@@ -351,10 +358,6 @@ impl LocalDataManager {
         let is_recorded = self.redo.is_some() || self.next_in(work.chain).is_some();
         let table = self.tables.checked(op.table, op.schema_version)?;
         let schema = table.schema.clone();
-        let on_disk = schema.durability == Durability::Disk;
-        if on_disk && !self.epochs.saves {
-            return Err(ErrorCode::NoDisk);
-        }
         let fragment = table.fragment_mut(op.partition).ok_or(ErrorCode::WrongView)?;
         let image = &mut self.scratch.image;
         let old = fragment.newest(row);
@@ -390,7 +393,6 @@ impl LocalDataManager {
             work.change_count = rollback_to.1;
             return Err(code);
         }
-        work.changes_disk_table |= on_disk;
         if is_recorded && !(planted(Bug::BackupMissesDeletes) && new.is_none()) {
             let prepared = PreparedRow {
                 partition: op.partition,
@@ -591,11 +593,11 @@ impl Work {
         self.change_count = 0;
         self.rows.clear();
         self.row_count = 0;
-        self.changes_disk_table = false;
+        self.writes_disk_table = false;
     }
     /// What TC has to know of it.
     fn conf_flags(&self) -> u8 {
-        u8::from(self.changes_disk_table) * DISK_TABLE
+        u8::from(self.writes_disk_table) * DISK_TABLE
     }
     pub(super) fn chain(&self) -> Chain {
         self.chain
