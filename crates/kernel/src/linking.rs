@@ -40,9 +40,12 @@ impl Worker {
             let is_same = link.up && link.incarnation == offer.incarnation && !link.session.is_broken;
             // Before the other end was heard, one that begins anew has lost nothing.
             if is_same && (offer.number > 0 || !link.session.is_met()) {
+                let is_without = link.session.wire == Wire::None;
                 // Who dials twice with one number has nothing of the first.
-                let is_again = rank == link.session.rank && (offer.number == 0 || link.session.wire == Wire::None);
-                let is_newer = rank > link.session.rank || is_again;
+                let is_again = rank == link.session.rank && (offer.number == 0 || is_without);
+                // The last connection came to go on with the link of a process that was here before. Whoever made it begins anew now.
+                let is_anew = offer.number == 0 && is_without;
+                let is_newer = rank > link.session.rank || is_again || is_anew;
                 if is_newer {
                     link.begin_opening(rank, &opening);
                     self.core.suspend(node);

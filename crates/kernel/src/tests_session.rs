@@ -379,6 +379,30 @@ fn who_has_given_the_link_up_or_is_another_process_does_not_go_on() {
     assert_eq!(net.ends[1].told(), [Kind::LinkSuspendedRep, Kind::LinkDownRep]);
 }
 
+/// Node 1 starts anew, and a dial that was to go on with the link of the process before comes to it behind one that begins: node 2 has given
+/// it up by then, and begins once more (simulator seed 1000048).
+#[test]
+fn who_was_taken_for_the_process_before_is_linked_with_the_next_dial() {
+    let mut net = Net::new();
+    net.dial(1, 4);
+    net.conns[0].is_over = true;
+    net.dial(1, 0);
+    net.offer(1, 1);
+    net.offer(1, 0);
+    net.offer(0, 0);
+    net.reset();
+    (0..2).for_each(|at| net.lose(at));
+    net.ends[1].worker.link_down(NodeId(1));
+    assert_eq!(net.ends[0].worker.awaits_connection(NodeId(2)), Some(5));
+    net.dial(1, 0);
+    net.offer(2, 1);
+    net.offer(2, 0);
+    net.ends.iter_mut().for_each(|end| end.send(10));
+    net.settle();
+    assert_eq!(net.ends[0].told(), [Kind::LinkUpRep, Kind::LinkSuspendedRep, Kind::LinkResumedRep]);
+    assert!(net.all_heard() && net.ends.iter().all(|end| end.heard_in_order() == 1));
+}
+
 #[test]
 fn refused_is_the_end_of_what_waits_and_of_nothing_else() {
     let mut net = Net::linked();
