@@ -162,16 +162,21 @@ def names(line, file):
     return any(f"{mark}{name}" in line for mark in ("`", " ", "(")) and "damaged" in line
 
 
-# Every kind of file that a data node keeps, and the promises of a SQL node.
-KINDS = ["data-1/redo-0-*.log", "data-1/lcp-0-*.data", "data-1/redo-0.ctl", "data-1/view", "data-1/view-synced", "data-1/dictionary", "sql-1/arbitrator"]
+# Every kind of file that a data node keeps, and the promises of a SQL node; with the MiB of log after which a checkpoint begins: what is before the newest one is not read.
+NEVER = 1000
+KINDS = [
+    (NEVER, ["data-1/redo-0-*.log"]),
+    (1, ["data-1/lcp-0-*.data", "data-1/redo-0.ctl", "data-1/view", "data-1/view-synced", "data-1/dictionary", "sql-1/arbitrator"]),
+]
 
 
 def give_other_bytes(t):
     chance = random.Random(1)
-    with Bank(t, t.directory / "other") as bank:
-        for name in KINDS:
-            with t.case(f"a byte of {name} is another one: nothing is lost, and it is said"):
-                t.say(give_another_byte(bank, name, chance))
+    for checkpoint_log, files in KINDS:
+        with Bank(t, t.directory / f"other-{checkpoint_log}", checkpoint_log=checkpoint_log) as bank:
+            for name in files:
+                with t.case(f"a byte of {name} is another one: nothing is lost, and it is said"):
+                    t.say(give_another_byte(bank, name, chance))
 
 
 def refused_start(t, directory, name):
@@ -202,7 +207,7 @@ def promises_are_damaged(t):
 
 def be_rotten_everywhere(t):
     """The logs of both replicas: there is nobody to be filled from, so nobody serves, and it is said why."""
-    with Bank(t, t.directory / "rotten", checkpoint_log=1000) as bank:
+    with Bank(t, t.directory / "rotten", checkpoint_log=NEVER) as bank:
         bank.work(0.5)
         bank.kill_all()
         logs = [log for log in bank.directory.glob("files/data-*/redo-*.log") if synced_part(log) > 0]
