@@ -1,0 +1,99 @@
+"""What a server answers to a statement, as lines that can be read, recorded and compared.
+
+    = NAME TYPE | NAME TYPE         the columns of a result
+    | value | value                 a row; NULL is ~, what is no printable text is hexadecimal
+    + affected=1 id=7               a statement without a result
+    ! 1054 42S22 words              an error
+    W 1292 words                    a warning; N a note
+"""
+
+import pymysql
+from pymysql.constants import FIELD_TYPE, FLAG, CLIENT
+
+TYPES = {
+    FIELD_TYPE.DECIMAL: "DECIMAL", FIELD_TYPE.NEWDECIMAL: "DECIMAL", FIELD_TYPE.TINY: "TINYINT", FIELD_TYPE.SHORT: "SMALLINT",
+    FIELD_TYPE.INT24: "MEDIUMINT", FIELD_TYPE.LONG: "INT", FIELD_TYPE.LONGLONG: "BIGINT", FIELD_TYPE.FLOAT: "FLOAT",
+    FIELD_TYPE.DOUBLE: "DOUBLE", FIELD_TYPE.NULL: "NULL", FIELD_TYPE.TIMESTAMP: "TIMESTAMP", FIELD_TYPE.DATE: "DATE",
+    FIELD_TYPE.TIME: "TIME", FIELD_TYPE.DATETIME: "DATETIME", FIELD_TYPE.YEAR: "YEAR", FIELD_TYPE.NEWDATE: "DATE",
+    FIELD_TYPE.VARCHAR: "VARCHAR", FIELD_TYPE.BIT: "BIT", FIELD_TYPE.JSON: "JSON", FIELD_TYPE.ENUM: "ENUM", FIELD_TYPE.SET: "SET",
+    FIELD_TYPE.GEOMETRY: "GEOMETRY",
+}
+TEXTS = {FIELD_TYPE.VAR_STRING: ("VARBINARY", "VARCHAR"), FIELD_TYPE.STRING: ("BINARY", "CHAR"), FIELD_TYPE.BLOB: ("BLOB", "TEXT"),
+         FIELD_TYPE.TINY_BLOB: ("BLOB", "TEXT"), FIELD_TYPE.MEDIUM_BLOB: ("BLOB", "TEXT"), FIELD_TYPE.LONG_BLOB: ("BLOB", "TEXT")}
+WITH_SCALE = ("DECIMAL", "TIME", "DATETIME", "TIMESTAMP")
+BINARY = 63
+# What the clock of each session shows, so that recorded answers stay true: 2023-11-14 22:13:20.
+NOW = 1700000000
+# Statements without end are a finding, not a hang.
+SECONDS = 60
+
+
+class ServerError(Exception):
+    pass
+
+
+def _raise(data):
+    errno = int.from_bytes(data[1:3], "little")
+    state = data[4:9].decode() if data[3:4] == b"#" else "HY000"
+    words = data[9 if data[3:4] == b"#" else 3:].decode("utf-8", "replace")
+    raise ServerError(errno, state, words)
+
+
+pymysql.err.raise_mysql_exception = _raise
+pymysql.protocol.err.raise_mysql_exception = _raise
+
+
+def connect(database=None, **where):
+    connection = pymysql.connect(user="root", password="", charset="utf8mb4", collation="utf8mb4_general_ci", conv={}, database=database,
+                                 autocommit=None, read_timeout=SECONDS, client_flag=CLIENT.MULTI_STATEMENTS, **where)
+    connection.query(f"SET time_zone = '+00:00', timestamp = {NOW}")
+    return connection
+
+
+def column(field):
+    kind = TYPES.get(field.type_code) or TEXTS[field.type_code][field.charsetnr != BINARY]
+    if field.flags & FLAG.ENUM:
+        kind = "ENUM"
+    elif field.flags & FLAG.SET:
+        kind = "SET"
+    if kind in WITH_SCALE and field.scale:
+        kind += f"({field.scale})"
+    if field.flags & FLAG.UNSIGNED and kind != "YEAR" and not kind.startswith(("BIT", "TIMESTAMP")):
+        kind += " UNSIGNED"
+    return f"{field.name} {kind}"
+
+
+def value(data):
+    if data is None:
+        return "~"
+    if isinstance(data, bytes):
+        try:
+            data = data.decode("ascii")
+        except UnicodeDecodeError:
+            return "0x" + data.hex()
+        if not data.isprintable():
+            return "0x" + data.encode().hex()
+    return data.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t").replace("\0", "\\0").replace("|", "\\|")
+
+
+def ask(connection, statement):
+    """The lines of an answer."""
+    try:
+        connection.query(statement)
+    except ServerError as error:
+        errno, state, words = error.args
+        return [f"! {errno} {state} {words}".replace("\n", " ")]
+    except UnicodeDecodeError as error:
+        return [f"! not text: {error}"]
+    result = connection._result
+    if result.description:
+        lines = ["= " + " | ".join(column(field) for field in result.fields)]
+        lines += ["| " + " | ".join(map(value, row)) for row in result.rows]
+    else:
+        lines = [f"+ affected={result.affected_rows} id={result.insert_id}"]
+        if result.message:
+            lines[0] += " " + result.message.decode()
+    if result.warning_count and not statement.lower().startswith("show warnings"):
+        connection.query("SHOW WARNINGS")
+        lines += [f"{level[0]} {code} {words}".replace("\n", " ") for level, code, words in connection._result.rows]
+    return lines

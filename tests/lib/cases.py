@@ -1,0 +1,209 @@
+"""Cases of tests/reference/cases: NAME.test holds statements, NAME.result what the reference answered to each.
+
+A statement ends with `;` at the end of a line. A line that begins with `-- ` says something about the next statement:
+
+    -- differs: REASON      our answer is meant to be another one; docs/sql.md lists it with both answers
+    -- open: REASON         our answer is wrong for now
+    -- session: NAME        from here on another connection
+
+Rows are compared in their order where the statement says ORDER BY or begins with SHOW. A statement that is marked and answered as by the reference fails the run: the mark goes. Of errors and warnings the numbers count, not the
+words.
+"""
+
+import pathlib
+import re
+import time
+
+from . import answers
+from .harness import ROOT, Failure, check
+
+CASES = ROOT / "tests" / "reference" / "cases"
+DOCS = ROOT / "docs" / "sql.md"
+BEGIN = "<!-- differences: written by tests/reference/run.py --docs -->"
+END = "<!-- end of differences -->"
+
+
+# Warnings that Apus does not give, on purpose: words of MySQL about its own future, and about names.
+NOT_GIVEN = {
+    "1287": "a syntax that MySQL will drop",
+    "1681": "a syntax that MySQL will drop",
+    "3135": "a sql_mode that MySQL will drop",
+    "4095": "a delimiter in a date that MySQL will drop",
+    "4096": "a space in a date that MySQL will drop",
+    "1052": "an alias that is also a column",
+}
+
+
+class Statement:
+    def __init__(self, text, mark, reason, session, line):
+        self.text, self.mark, self.reason, self.session, self.line = text, mark, reason, session, line
+        self.wanted = self.found = None
+
+
+def parse(text):
+    statements, lines, session = [], [], "first"
+    mark = reason = None
+    start = 0
+    for number, line in enumerate(text.splitlines()):
+        if not lines and (not line.strip() or line.startswith("--") or line.startswith("#")):
+            said = re.match(r"-- (differs|open|session): (.*)", line)
+            if said and said[1] == "session":
+                session = said[2].strip()
+            elif said:
+                mark, reason = said[1], said[2].strip()
+            continue
+        if not lines:
+            start = number
+        lines.append(line.rstrip())
+        if lines[-1].endswith(";"):
+            statements.append(Statement("\n".join(lines)[:-1], mark, reason, session, start))
+            lines, mark, reason = [], None, None
+    check(not lines, f"no ; ends {lines}")
+    return statements
+
+
+def read(path):
+    """The statements of a file with what was recorded."""
+    statements = parse(path.read_text())
+    recorded = path.with_suffix(".result")
+    check(recorded.exists(), f"{path.stem} has no recorded answers: tests/reference/run.py --record {path.stem}")
+    parts = re.split(r"^> ", recorded.read_text(), flags=re.M)[1:]
+    check(len(parts) == len(statements), f"{path.stem} has changed: tests/reference/run.py --record {path.stem}")
+    for statement, part in zip(statements, parts):
+        head = statement.text.replace("\n", "\n>. ")
+        check(part.startswith(head + "\n"), f"{path.stem} has changed: tests/reference/run.py --record {path.stem}")
+        statement.wanted = part[len(head) + 1:].splitlines()
+    return statements
+
+
+def execute(path, statements, **where):
+    """What a server answers to each, in a database of the file's own."""
+    database = f"r_{path.stem}"
+    first = answers.connect(**where)
+    first.query(f"DROP DATABASE IF EXISTS {database}")
+    first.query(f"CREATE DATABASE {database}")
+    sessions = {}
+    try:
+        for statement in statements:
+            if statement.session not in sessions:
+                sessions[statement.session] = answers.connect(database, **where)
+            try:
+                yield statement, answers.ask(sessions[statement.session], statement.text)
+            except Exception as error:
+                yield statement, [f"! the connection: {error!r}"]
+                sessions[statement.session] = answers.connect(database, **where)
+    finally:
+        for connection in sessions.values():
+            try:
+                connection.close()
+            except Exception:
+                pass
+        first.query(f"DROP DATABASE IF EXISTS {database}")
+        first.close()
+
+
+def record(path, **where):
+    statements = parse(path.read_text())
+    with open(path.with_suffix(".result"), "w") as out:
+        for statement, lines in execute(path, statements, **where):
+            out.write("> " + statement.text.replace("\n", "\n>. ") + "\n" + "".join(line + "\n" for line in lines))
+    return len(statements)
+
+
+def comparable(statement, lines):
+    """What of an answer counts."""
+    lines = [re.sub(r"^([!] \d+ \w+|[WNE] \d+) .*", r"\1", line) for line in lines]
+    lines = [line for line in lines if line[2:] not in NOT_GIVEN]
+    rows = [line for line in lines if line.startswith("| ")]
+    if not re.search(r"\border\s+by\b", statement.text, re.I) and not statement.text.lower().startswith("show"):
+        rows.sort()
+    return [line for line in lines if not line.startswith("| ")] + rows
+
+
+def compare(path, **where):
+    """(statements, those whose answer is another one than it should be as text, statements per second)."""
+    statements = read(path)
+    wrong, start = [], time.monotonic()
+    for statement, lines in execute(path, statements, **where):
+        statement.found = lines
+        equal = comparable(statement, lines) == comparable(statement, statement.wanted)
+        statement.equal = equal
+        if statement.mark and equal:
+            wrong.append(f"{path.stem}:{statement.line + 1}: no longer different, take off its mark: {statement.text}")
+        elif not statement.mark and not equal:
+            shown = "\n".join(["  wanted " + line for line in statement.wanted[:12]] + ["  found  " + line for line in lines[:12]])
+            wrong.append(f"{path.stem}:{statement.line + 1}: {statement.text}\n{shown}")
+    return statements, wrong, len(statements) / (time.monotonic() - start)
+
+
+def kind_of_difference(statement):
+    """What is wrong with an answer, in a word or two."""
+    wanted, found = comparable(statement, statement.wanted), comparable(statement, statement.found)
+    if found[0].startswith("!"):
+        refused = found[0].split()[1] in ("1235", "1064", "1305")
+        return "refused" if refused else "another error" if wanted[0].startswith("!") else "an error"
+    if wanted[0].startswith("!"):
+        return "no error"
+    if [line for line in wanted if line[0] == "|"] != [line for line in found if line[0] == "|"]:
+        return "another value"
+    if wanted[0] != found[0]:
+        return "another count" if wanted[0].startswith("+") else "another type"
+    return "other warnings"
+
+
+def mark(path, statements):
+    """Writes `-- open: ...` before each statement that differs, and takes off the marks of those that do not."""
+    lines = path.read_text().splitlines()
+    for statement in reversed(statements):
+        if statement.mark and statement.equal:
+            at = next(i for i in range(statement.line - 1, -1, -1) if lines[i].startswith(f"-- {statement.mark}: "))
+            del lines[at]
+        elif not statement.mark and not statement.equal:
+            lines.insert(statement.line, f"-- open: {kind_of_difference(statement)}")
+    path.write_text("\n".join(lines) + "\n")
+
+
+def short(lines):
+    shown = [line[2:] for line in lines if line.startswith("| ")] or lines[:1]
+    warned = [line for line in lines if line[:2] in ("W ", "E ", "N ") and line[2:3].isdigit()]
+    text = "; ".join(shown + [" ".join(w.split()[:2]) for w in warned])
+    return (text[:90] + "..." if len(text) > 90 else text).replace("|", "\\|")
+
+
+def table(files):
+    """The lines of docs/sql.md about marked statements, of {path: statements that were compared}."""
+    lines = [BEGIN, "", "| Reason | Statement | MySQL | Apus |", "|---|---|---|---|"]
+    seen = set()
+    for path, statements in files.items():
+        for s in statements:
+            if s.mark == "differs" and s.reason not in seen:
+                seen.add(s.reason)
+                text = " ".join(s.text.split()).replace("|", "\\|")
+                lines.append(f"| {s.reason} | `{text}` | {short(s.wanted)} | {short(s.found)} |")
+    for number, reason in NOT_GIVEN.items():
+        lines.append(f"| Warning {number}, {reason}, is not given | | | |")
+    open_ones = [s for statements in files.values() for s in statements if s.mark == "open"]
+    count = sum(len(statements) for statements in files.values())
+    lines += ["", f"Of {count} recorded statements {len(open_ones)} have another answer that is not meant:", ""]
+    for reason in sorted({s.reason for s in open_ones}):
+        lines.append(f"- {reason} ({sum(s.reason == reason for s in open_ones)})")
+    return lines + ["", END]
+
+
+def documented():
+    text = DOCS.read_text()
+    check(BEGIN in text and END in text, "docs/sql.md has no place for the differences")
+    return text[text.index(BEGIN):text.index(END) + len(END)].splitlines()
+
+
+def document(lines):
+    text = DOCS.read_text()
+    DOCS.write_text(text[:text.index(BEGIN)] + "\n".join(lines) + text[text.index(END) + len(END):])
+
+
+def paths(names=()):
+    found = sorted(CASES.glob("*.test"))
+    unknown = set(names) - {p.stem for p in found}
+    if unknown:
+        raise Failure(f"no such cases: {', '.join(sorted(unknown))}")
+    return [p for p in found if not names or p.stem in names]

@@ -1,0 +1,47 @@
+"""The reference: a private MySQL server of the version that tests/reference/get.sh pins, with a data directory and a socket of its own."""
+
+import os
+import pathlib
+import subprocess
+
+from .harness import ROOT, TARGET, check, end, run, spawn, tail, wait_until
+
+FOLDER = pathlib.Path(os.environ.get("MYSQL_REFERENCE", TARGET / "mysql"))
+LIBRARIES = FOLDER / "usr/lib/x86_64-linux-gnu"
+
+
+class MySql:
+    def __init__(self, directory):
+        self.directory = pathlib.Path(directory)
+        self.socket = self.directory / "s.sock"
+        self.log = self.directory / "server.log"
+
+    def command(self, *more):
+        loader = FOLDER / "usr/lib64/ld-linux-x86-64.so.2"
+        return [loader, "--library-path", f"{LIBRARIES}:{FOLDER / 'usr/lib/mysql'}", FOLDER / "usr/sbin/mysqld", "--no-defaults",
+                "--user=root", f"--basedir={FOLDER / 'usr'}", f"--lc-messages-dir={FOLDER / 'usr/share/mysql'}",
+                f"--datadir={self.directory / 'data'}", *more]
+
+    def __enter__(self):
+        got = subprocess.run([ROOT / "tests/reference/get.sh", FOLDER], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        check(got.returncode == 0, got.stdout)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        run(self.command("--initialize-insecure"), seconds=120)
+        options = ["--mysqlx=OFF", "--secure-file-priv=NULL", "--skip-networking", f"--socket={self.socket}",
+                   f"--pid-file={self.directory / 'pid'}", "--character-set-server=utf8mb4", "--collation-server=utf8mb4_general_ci",
+                   "--disable-log-bin", "--innodb-flush-log-at-trx-commit=0", "--transaction-isolation=READ-COMMITTED"]
+        with open(self.log, "wb") as log:
+            self.process = spawn(self.command(*options), stdout=log, stderr=log)
+        try:
+            wait_until(self._answers, 60, "mysqld answers")
+        except BaseException:
+            end(self.process)
+            raise
+        return self
+
+    def _answers(self):
+        check(self.process.poll() is None, f"mysqld ended:\n{tail(self.log.read_text(errors='replace'))}")
+        return self.socket.exists() and "ready for connections" in self.log.read_text(errors="replace")
+
+    def __exit__(self, *_):
+        end(self.process, seconds=60)

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# get.sh FOLDER: unpacks Debian sid's mysql-server-core with all that it needs into FOLDER, without touching the system. The
+# package source is the one that this machine's apt already uses. Says nothing and does nothing where it is there.
+set -euo pipefail
+version=9.7.4
+folder="$1"
+[ "$(cat "$folder/version" 2>/dev/null)" = "$version" ] && exit 0
+
+mkdir -p "$folder"
+work="$(mktemp -d)"
+trap 'rm -rf "$work"' EXIT
+mkdir -p "$work/lists/partial" "$work/cache/archives/partial" "$work/parts"
+: >"$work/status"
+source="$(apt-get indextargets --format '$(REPO_URI) $(RELEASE)' 'Created-By: Packages' 'Origin: Debian' 'Label: Debian' | head -1 | cut -d' ' -f1)"
+[ -n "$source" ] || { echo "apt knows no Debian source; run apt-get update"; exit 1; }
+echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $source sid main" >"$work/sources.list"
+options=(-qq -o Dir::Etc::sourcelist="$work/sources.list" -o Dir::Etc::sourceparts="$work/parts" -o Dir::State::lists="$work/lists"
+    -o Dir::State::status="$work/status" -o Dir::Cache="$work/cache" -o Dir::Cache::archives="$work/cache/archives" -o Debug::NoLocking=1
+    -o APT::Sandbox::User=root -o APT::Install-Recommends=false -o Acquire::Languages=none)
+apt-get "${options[@]}" update
+found="$(apt-cache "${options[@]}" show mysql-server-core | sed -n 's/^Version: //p' | grep "^$version" | head -1 || true)"
+[ -n "$found" ] || { echo "sid has no mysql-server-core $version; the recorded answers are what there is"; exit 1; }
+apt-get "${options[@]}" install -y --download-only "mysql-server-core=$found" >/dev/null
+for package in "$work"/cache/archives/*.deb; do
+    dpkg -x "$package" "$folder"
+done
+echo "$version" >"$folder/version"

@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""The statements of tests/reference/cases, against the reference and against Apus.
+
+    run.py NAME...                   against an Apus of its own; all files without names
+    run.py --port N NAME...          against an Apus that runs already (`make dev`)
+    run.py --record NAME...          the answers of the reference anew
+    run.py --mark NAME...            what differs gets `-- open: ...`, what no longer does loses its mark; look at what it writes
+    run.py --docs                    the table in docs/sql.md
+    run.py --ask                     a statement per line of the input, answered by both
+"""
+
+import argparse
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from lib import answers, cases  # noqa: E402
+from lib.cluster import Cluster  # noqa: E402
+from lib.harness import Failure, Scenario  # noqa: E402
+from lib.mysql import MySql  # noqa: E402
+
+
+def apus(scenario, arguments):
+    if arguments.port:
+        return {"host": "127.0.0.1", "port": arguments.port}
+    host, port = scenario.cleanup.enter_context(Cluster(scenario)).sql
+    return {"host": host, "port": port}
+
+
+def reference(scenario):
+    return {"unix_socket": str(scenario.cleanup.enter_context(MySql(scenario.directory / "m")).socket)}
+
+
+def ask(scenario, arguments):
+    sides = {"mysql": reference(scenario), "apus": apus(scenario, arguments)}
+    sides = {name: answers.connect(**where) for name, where in sides.items()}
+    for name, connection in sides.items():
+        connection.query("DROP DATABASE IF EXISTS asked")
+        connection.query("CREATE DATABASE asked")
+        connection.query("USE asked")
+    for statement in cases.parse(sys.stdin.read()):
+        found = {name: answers.ask(connection, statement.text) for name, connection in sides.items()}
+        print(f"> {statement.text}")
+        if cases.comparable(statement, found["mysql"]) == cases.comparable(statement, found["apus"]):
+            print("\n".join(found["mysql"]))
+        else:
+            for name, lines in found.items():
+                print("\n".join(f"  {name:6}{line}" for line in lines))
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--port", type=int)
+    parser.add_argument("--record", action="store_true")
+    parser.add_argument("--mark", action="store_true")
+    parser.add_argument("--docs", action="store_true")
+    parser.add_argument("--ask", action="store_true")
+    arguments = parser.parse_args()
+    scenario = Scenario("reference")
+    with scenario.cleanup:
+        if arguments.ask:
+            return ask(scenario, arguments)
+        paths = cases.paths(arguments.names)
+        if arguments.record:
+            where = reference(scenario)
+            for path in paths:
+                print(f"{path.stem}: {cases.record(path, **where)} recorded")
+            return
+        where = apus(scenario, arguments)
+        files = {}
+        for path in paths:
+            files[path], wrong, speed = cases.compare(path, **where)
+            if arguments.mark:
+                cases.mark(path, files[path])
+            print("\n".join(wrong))
+            print(f"{path.stem}: {len(files[path])} statements, {len(wrong)} wrong, {speed:.0f}/s")
+        if arguments.docs:
+            cases.document(cases.table(files))
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except Failure as failure:
+        sys.exit(str(failure))
