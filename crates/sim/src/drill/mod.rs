@@ -474,8 +474,11 @@ impl<W: Workload> Drill<'_, W> {
             self.guide_new_clients();
             self.demand_progress(&what, gap_ns(round))?;
         }
-        self.end_faults();
-        if round.then != Then::Heal && !self.down.is_empty() {
+        // In the dark more is to come.
+        if round.then != Then::Dark {
+            self.end_faults();
+        }
+        if matches!(round.then, Then::Core | Then::Hold) && !self.down.is_empty() {
             self.guide_new_clients();
             self.demand_progress(&what, gap_ns(round))?;
         }
