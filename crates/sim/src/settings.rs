@@ -431,12 +431,12 @@ impl Settings {
             at += US * [random.below(3_000), random.below(400_000)][random.below(2) as usize];
         }
         let end = at + US * random.below(300_000);
-        // And again for some, while the cluster starts from the disks; half of them just when the supervisor has started all.
+        // And again for some, while the cluster starts from the disks; half of them just when the supervisor has started all, 1.2 s after the loss.
         for _ in 0..random.below(3) {
             let nodes = self.data_nodes();
             let who = Who::Node(nodes[random.below(nodes.len() as u64) as usize]);
             let after =
-                US * [1_000 + random.below(1_500_000), 200_000 + random.below(100_000)][random.below(2) as usize];
+                US * [1_000 + random.below(2_000_000), 1_200_000 + random.below(100_000)][random.below(2) as usize];
             let down = MS * (1 + random.below(300));
             faults.push((end + after, Fault::Power { who, down }));
         }
