@@ -119,10 +119,10 @@ def check_not_durable(cluster):
 class Bank:
     """A cluster with a directory, the tellers at work on it, and their books over all its lives."""
 
-    def __init__(self, t, directory=None, durability="disk", checkpoint_log=1):
-        """A checkpoint begins after so many MiB of log: one, so that there are some."""
+    def __init__(self, t, directory=None, durability="disk", checkpoint_log=1, **options):
+        """A checkpoint begins after so many MiB of log: one, so that there are some. More options are for `apus dev`."""
         self.t, self.directory, self.durability = t, directory or t.directory / "data", durability
-        self.checkpoint_log = checkpoint_log
+        self.options = {"checkpoint_log": checkpoint_log, **options}
         self.acknowledged, self.unsure, self.starts, self.first = {}, set(), 0, 0
         self.cluster, self.tellers = None, []
 
@@ -140,7 +140,7 @@ class Bank:
     def start(self):
         self.starts += 1
         name = f"{self.directory.name}-{self.starts}"
-        self.cluster = Cluster(self.t, name=name, dir=self.directory, checkpoint_log=self.checkpoint_log).__enter__()
+        self.cluster = Cluster(self.t, name=name, dir=self.directory, **self.options).__enter__()
 
     def checkpoints(self, node):
         return sorted((self.directory / "files" / f"data-{node}").glob("lcp-*.data"))

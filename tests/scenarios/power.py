@@ -1,13 +1,16 @@
 """All processes of a cluster with a directory are killed at once, amid transfers, and it is started again: everything that was acknowledged is there.
 
 In class `disk` nothing acknowledged is lost; in class `replicated` only the last tenths of a second, and what is left is of one moment; after an orderly
-end nothing is, whatever the class. FULL: 50 rounds of the first.
+end nothing is, whatever the class. So it is when one node group dies and the other lives: all go back to the disks, by themselves. FULL: 50 rounds of the first.
 """
 
+import json
+import os
+import signal
 import time
 
 from lib.bank import Bank, check_not_durable
-from lib.harness import BINARY, FULL, check, run, scenario_main, wait_until
+from lib.harness import BINARY, FULL, alive, check, run, scenario_main, wait_until
 
 LIMIT_SECONDS = (240, 1800)
 ROUNDS = 50 if FULL else 4
@@ -53,6 +56,29 @@ def main(t):
             check("without having made everything durable" not in said, said)
             bank.start()
             bank.check_nothing_lost()
+    with Bank(t, t.directory / "groups", data_nodes=4, workers=1) as bank:
+        with t.case("a whole node group dies: all go back to the disks by themselves, and nothing is lost"):
+            for dead in ((3, 4), (2, 1)):
+                lose_group(t, bank, dead)
+
+
+def lose_group(t, bank, dead):
+    bank.work(0.5)
+    cluster, pids = bank.cluster, bank.cluster.everyone()
+    for node in dead:
+        os.kill(cluster.data_pid(node), signal.SIGKILL)
+    begin = time.monotonic()
+    left = next(node for node in cluster.data_ids() if node not in dead)
+    wait_until(lambda: "frozen" in json.dumps(cluster.status()), 20, "the other group is frozen")
+    check(alive(pids[f"data {left}"]), f"data node {left} has ended")
+    for node in dead:
+        cluster.restart(node)
+    for node in cluster.data_ids():
+        cluster.wait_up(node)
+    t.say(f"whole again {time.monotonic() - begin:.1f} s after the death of data nodes {dead[0]} and {dead[1]}")
+    bank.close_books()
+    check("the whole cluster starts again from the disks" in cluster.log_of(f"data-{left}"), cluster.node_logs())
+    bank.check_nothing_lost()
 
 
 if __name__ == "__main__":

@@ -62,6 +62,7 @@ pub const PROBES: &[&str] = &[
     "qmgr: a lease ended by itself",
     "qmgr: a link goes on",
     "qmgr: a link waits for a connection",
+    "qmgr: a lost group takes all back to the disks",
     "qmgr: a member is asked to give up its lease",
     "qmgr: a node is slow",
     "qmgr: a node leaves in order",

@@ -18,6 +18,8 @@
 //! Where data nodes keep their views in files (`files=1`), one kind of round is within the promise that is not by this rule: only processes die,
 //! no group dies out, and the round ends with all of them started again. Whoever is left may have to wait for that, and loses nothing.
 //!
+//! Where the data is on disk (`durable=1`), so is the death of a whole group: the others go back to the disks with it.
+//!
 //! So is a round in which nothing happens but that the network parts node groups from each other: each side lacks a group, and when they meet again all
 //! go on where they were.
 //!
@@ -48,6 +50,7 @@ const WAYS_NODES_MAX: usize = 12;
 /// Why the round is not within the promise; `None`: it is.
 pub fn refusal(settings: &Settings, round: &Round) -> Option<String> {
     let is_promised = matches!(round.then, Then::Ruin | Then::Dark)
+        || goes_back_to_disks(settings, round)
         || are_spoken_for(settings, round)
         || is_between_groups(settings, round);
     if is_promised { None } else { refusal_by_rule(settings, round) }
@@ -134,6 +137,23 @@ fn are_spoken_for(settings: &Settings, round: &Round) -> bool {
         }
     }
     is_only_that && holds_all(settings, &left)
+}
+
+/// Processes die and nothing else happens, and among them are all of a group: what that group had is on its disks only, so the whole cluster starts
+/// again from the disks, by itself.
+pub fn goes_back_to_disks(settings: &Settings, round: &Round) -> bool {
+    let mut left: Nodes = settings.data_nodes().into_iter().collect();
+    let mut is_only_that = settings.durable && round.then == Then::Heal;
+    for (_, fault) in &round.faults {
+        match fault {
+            Fault::Crash { who: Who::Node(node), .. } | Fault::Power { who: Who::Node(node), .. } => {
+                _ = left.remove(node)
+            }
+            Fault::Client { .. } => {}
+            _ => is_only_that = false,
+        }
+    }
+    is_only_that && !holds_all(settings, &left)
 }
 
 /// Nothing happens but that the network parts node groups from each other: nobody goes on, and all go on where they were when it is whole.

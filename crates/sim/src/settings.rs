@@ -231,6 +231,12 @@ impl Settings {
                 let at = disks.below(settings.schedule.0.len() as u64 + 1) as usize;
                 settings.schedule.0.insert(at, round);
             }
+            let mut groups = Random::new(seed ^ 0x6772_6f75);
+            if groups.one_in(2) {
+                let round = settings.group_dies(&mut groups);
+                let at = groups.below(settings.schedule.0.len() as u64 + 1) as usize;
+                settings.schedule.0.insert(at, round);
+            }
         }
         let mut random = Random::new(seed ^ 0x756e_7772);
         if !settings.durable && settings.data_nodes().len() == 2 && settings.keeps_views && random.one_in(2) {
@@ -441,6 +447,25 @@ impl Settings {
             faults.push((end + after, Fault::Power { who, down }));
         }
         Round { faults, end, then: Then::Dark }
+    }
+    /// All processes of a node group die, at once or one after the other, and perhaps one of another group.
+    fn group_dies(&self, random: &mut Random) -> Round {
+        let groups = self.group_members();
+        let mut dying: Vec<NodeId> = groups[random.below(groups.len() as u64) as usize].iter().copied().collect();
+        if random.one_in(3) {
+            dying.push(self.any_data(random));
+        }
+        let mut at = US * (1 + random.below(100_000));
+        let mut end = at;
+        let mut faults = Vec::new();
+        for node in dying {
+            let (who, down) = (Who::Node(node), MS * (1 + random.below(300)));
+            let fault = if random.one_in(2) { Fault::Crash { who, down } } else { Fault::Power { who, down } };
+            end = end.max(at + fault.lasts());
+            faults.push((at, fault));
+            at += US * [random.below(3_000), random.below(400_000)][random.below(2) as usize];
+        }
+        Round { faults, end: end.max(at) + US * random.below(300_000), then: Then::Heal }
     }
     /// Anything, more than is promised to be lived through: what follows hits what the first one sets off.
     fn ruin(&self, random: &mut Random) -> Round {

@@ -2,11 +2,13 @@
 //!
 //! Whatever can be left out is left out, one thing at a time, as long as what is left still fails, with whatever failure: rounds, faults,
 //! clients, workers, the moods of the network; then times are made shorter and rounder. Each trial is a whole run, and since the run
-//! as a whole depends on everything, a smaller one may well pass where the big one failed: then the part stays.
+//! as a whole depends on everything, a smaller one may well pass where the big one failed: then the part stays. What was within the promise
+//! ([`crate::promise`]) stays within it: a failure beyond it would be another one.
 
 use crate::{
     drill::Failure,
     fault::{Fault, Schedule, Span, Then},
+    promise,
     settings::Settings,
 };
 
@@ -20,12 +22,14 @@ pub fn shrink(
     mut run: impl FnMut(&Settings) -> Result<(), Failure>,
 ) -> (Settings, Failure) {
     let mut best = (settings.clone(), failure);
+    let was_promised = is_promised(settings);
+    let stays = |next: &Settings| !was_promised || is_promised(next);
     let mut left = runs;
     loop {
         let mut is_better = false;
         let mut tried = 0;
         // The list is made anew after each success: what came before in it has failed to help.
-        while let Some(candidate) = candidates(&best.0).into_iter().nth(tried) {
+        while let Some(candidate) = candidates(&best.0).into_iter().filter(&stays).nth(tried) {
             if left == 0 {
                 return best;
             }
@@ -42,6 +46,10 @@ pub fn shrink(
             return best;
         }
     }
+}
+
+fn is_promised(settings: &Settings) -> bool {
+    settings.schedule.0.iter().all(|round| promise::refusal(settings, round).is_none())
 }
 
 /// Settings that are one step simpler, the biggest steps first.

@@ -17,7 +17,7 @@ use apus_types::{
 };
 
 use super::{
-    ARBITRATION_TIMEOUT_NS, Membership, Phase, arbiter, layout,
+    ARBITRATION_TIMEOUT_NS, Membership, Phase, arbiter, freeze, layout,
     survival::{Verdict, is_tie, verdict},
 };
 
@@ -216,6 +216,9 @@ impl Membership {
 
     /// As above; frozen members of other sides are to give way.
     pub(super) fn propose_to(&mut self, view: View, yielding: BTreeSet<NodeId>, ctx: &mut Context<'_>) {
+        let lost =
+            self.view.iter().flat_map(freeze::full).find(|n| freeze::full(&view).all(|other| other.group != n.group));
+        assert!(lost.is_none(), "a view without the rows of a node group is proposed: {lost:?} of {:?}", self.view);
         let ballot = self.next_ballot();
         self.promised = ballot;
         let waiting = self.concerned(&view);

@@ -68,6 +68,8 @@ pub(super) struct Freeze {
     returned: BTreeMap<NodeId, u64>,
     /// Processes that speak for members that we hold for failed (`testify`), and when they were heard last.
     witnesses: BTreeMap<NodeId, (u64, u64)>,
+    /// Processes of such members that have begun with what the dead ones had on disk, and when they were heard last (`lost_group`).
+    pub(super) on_disk: BTreeMap<NodeId, (u64, u64)>,
     /// Whom the members that were asked hold for failed.
     lost_by: BTreeMap<NodeId, BTreeSet<u32>>,
     /// One of those told of an accepted view, which may be committed.
@@ -108,7 +110,8 @@ impl Freeze {
     }
 }
 
-fn full(view: &View) -> impl Iterator<Item = &ViewNode> {
+/// The full members.
+pub(super) fn full(view: &View) -> impl Iterator<Item = &ViewNode> {
     view.nodes.iter().filter(|n| n.state() == NodeState::Up)
 }
 
@@ -140,6 +143,7 @@ impl Membership {
     pub(super) fn thaw(&mut self, ctx: &mut Context<'_>) {
         self.freeze.returned.clear();
         self.freeze.witnesses.clear();
+        self.freeze.on_disk.clear();
         self.freeze.gone_on = None;
         self.freeze.together_since = None;
         if self.freeze.frozen.take().is_some() {
@@ -232,6 +236,7 @@ impl Membership {
         }
         self.freeze.returned.retain(|_, heard| now.saturating_sub(*heard) < RETURN_NS);
         self.freeze.witnesses.retain(|_, (_, heard)| now.saturating_sub(*heard) < RETURN_NS);
+        self.freeze.on_disk.retain(|_, (_, heard)| now.saturating_sub(*heard) < RETURN_NS);
         if self.gives_way().is_some() && now.saturating_sub(self.freeze.asked_at) > GIVE_WAY_NS {
             self.give_up_asking(ctx);
         }
@@ -240,6 +245,7 @@ impl Membership {
             self.drive(ctx);
         }
         self.look_for_all_sides(ctx);
+        self.tick_lost_group(ctx);
     }
 
     /// Full members that we hold for failed and that are there, frozen, in the process that the view names or one that speaks for it.
@@ -270,13 +276,16 @@ impl Membership {
         let Some(view) = &self.view else { return };
         let (side, back) = (self.own_side(), self.back());
         let all: BTreeSet<NodeId> = side.union(&back).copied().collect();
+        // Who is spoken for has died with its rows.
+        let living: BTreeSet<NodeId> = all.iter().copied().filter(|n| !self.is_witnessed(*n)).collect();
         // Who is missing has no lease from us, and needs one from all.
         let is_served = |n: &NodeId| !back.contains(n) && self.heartbeats.promised_until(*n) >= now;
         let is_enough = !back.is_empty()
             && self.freeze.gone_on.is_none()
             && !self.is_resumed()
             && !self.failed.iter().any(is_served)
-            && survival::verdict(view, &all) == survival::Verdict::Win;
+            && survival::verdict(view, &all) == survival::Verdict::Win
+            && self.holds_every_group(&living);
         let holds_all = self.holds_every_group(&side);
         let is_able = is_enough && self.acting_president() == Some(self.me);
         if !is_able || self.gives_way().is_some() {

@@ -35,7 +35,7 @@ impl Membership {
         now.saturating_sub(since) >= DEAD_NS || self.lost_full().all(|n| back.contains(&n.node()))
     }
 
-    /// The view in which the sides meet.
+    /// The view in which the sides meet. `None`: of some group nobody is left who has its rows.
     pub(super) fn meeting(&self, back: &BTreeSet<NodeId>) -> Option<View> {
         let base = self.view.as_ref()?;
         let full = || base.nodes.iter().filter(|n| n.state() == NodeState::Up);
@@ -54,6 +54,9 @@ impl Membership {
                 }
             }
             stays.extend(kept);
+        }
+        if !self.holds_every_group(&stays) {
+            return None;
         }
         // Whoever is senior acts from then on, be it that another one has brought them together.
         let president = full().filter(|n| stays.contains(&n.node())).min_by_key(|n| n.join_order)?.node();

@@ -77,6 +77,7 @@ mod keep;
 mod layout;
 mod lease_end;
 mod leave;
+mod lost_group;
 mod meet;
 mod quorum;
 mod restart;

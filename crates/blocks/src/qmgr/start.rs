@@ -62,16 +62,16 @@ impl Membership {
         self.try_first_start(ctx);
     }
 
-    /// A node with a lower id that starts again may have another address: a member asks for it as long as one is missing.
+    /// A node with a lower id that starts again may have another address: a member asks for it as long as one is missing. So does one that has
+    /// become a member before it knew the configuration: what it had on disk was enough.
     pub(super) fn look_for_absent(&mut self, ctx: &mut Context<'_>) {
         let now = ctx.now();
         let asked_lately = self.start.last_ask.is_some_and(|t| now.saturating_sub(t) < JOIN_RETRY_NS);
-        let Some(config) = self.config.as_ref().filter(|_| !asked_lately) else { return };
         let absent = |n: &apus_signal::mgmt::ConfigNode| {
             let id = NodeId(n.id as u16);
             id < self.me && !self.is_linked(id)
         };
-        if config.nodes.iter().any(absent) {
+        if !asked_lately && self.config.as_ref().is_none_or(|config| config.nodes.iter().any(absent)) {
             self.start.last_ask = Some(now);
             self.ask_config(ctx);
         }
@@ -204,13 +204,15 @@ impl Membership {
         }
         let president = self.acting_president().unwrap_or(self.me);
         let mut answer = JoinAnswer { president: president.0.into(), ..JoinAnswer::default() };
-        let configured = self.config.as_ref().is_some_and(|c| c.nodes.iter().any(|n| n.id == req.node));
+        let configured = self.config.as_ref().is_none_or(|c| c.nodes.iter().any(|n| n.id == req.node));
         // Who is let in at the same time, or a moment before, is a member by then.
         let is_linked = |n: &NodeId| *n == from || req.linked.contains(&n.0.into());
         let refusal = if req.cluster != view.cluster {
             Some((ErrorCode::WrongCluster, "the node belongs to another cluster"))
         } else if req.instances != view.instances || !configured {
             Some((ErrorCode::NotSupported, "the node is not configured, or with another number of workers"))
+        } else if self.config.is_none() {
+            Some((ErrorCode::NodeStarting, "this member does not know the configuration yet"))
         } else if !self.survivors().iter().chain(self.joining.keys()).all(is_linked) {
             Some((ErrorCode::NodeStarting, "the node has not yet a link to every member"))
         } else {

@@ -37,6 +37,9 @@ impl Membership {
         if is_peer && member != 0 && member == req.speaks_for && self.freeze.is_frozen() {
             self.freeze.note_witness(from, req.incarnation, ctx.now());
         }
+        if is_peer {
+            self.note_on_disk(from, req, ctx);
+        }
         self.refuse_successor(from, ctx);
     }
 

@@ -13,10 +13,14 @@ fn serves(c: &Cluster, id: u16) -> bool {
 
 /// One group; each node keeps its views.
 fn started(replicas: u16) -> Cluster {
-    let mut c = Cluster::new(1, replicas.into());
+    started_groups(1, replicas)
+}
+
+fn started_groups(groups: u16, replicas: u16) -> Cluster {
+    let mut c = Cluster::new(groups.into(), replicas.into());
     c.keeps_views = true;
-    (1..=replicas).for_each(|n| c.start_node(n));
-    assert!(c.run_until(2000, |c| (1..=replicas).all(|n| c.generation(n) == 1)));
+    (1..=groups * replicas).for_each(|n| c.start_node(n));
+    assert!(c.run_until(2000, |c| (1..=groups * replicas).all(|n| c.generation(n) == 1)));
     c.run_ms(50);
     c
 }
@@ -83,6 +87,24 @@ fn a_minority_and_a_witness_are_a_majority() {
         assert!(c.run_until(3000, |c| serves(c, left)), "{dead:?}\n{}", details(&c));
         c.start_node(dead[0]);
         assert!(c.run_until(5000, |c| is_whole(c, 3)), "{dead:?}\n{}", details(&c));
+    }
+}
+
+/// The next processes of a whole group know what the dead accepted, but not their rows: nobody goes on without these.
+#[test]
+fn processes_that_speak_for_the_dead_are_no_copy_of_their_rows() {
+    for last in [3u16, 4] {
+        let mut c = started_groups(2, 2);
+        c.kill(7 - last);
+        assert!(c.run_until(2000, |c| members(c, 1).len() == 3));
+        c.kill(last);
+        c.run_ms(100);
+        [3, 4].iter().for_each(|n| c.start_node(*n));
+        c.run_ms(10_000);
+        for left in [1, 2] {
+            assert!(members(&c, left).contains(&last) && !serves(&c, left), "{}", details(&c));
+            assert!(frozen(&mut c, left).contains("no full member left"), "{}", details(&c));
+        }
     }
 }
 

@@ -33,7 +33,7 @@ use self::faults::{Deed, Doom};
 use crate::{
     ActorId, Clock, Cluster, Kept, NativeClient, SimConfig, address,
     fault::{Round, Then},
-    promise::{gap_ns, serves_on, touches_arbitrator},
+    promise::{gap_ns, goes_back_to_disks, serves_on, touches_arbitrator},
     settings::Settings,
 };
 
@@ -455,7 +455,7 @@ impl<W: Workload> Drill<'_, W> {
             lineage: self.lineage(),
             processes: self.settings.data_nodes().into_iter().map(|n| (n, self.cluster.incarnation(n))).collect(),
         });
-        self.is_dark = round.then == Then::Dark;
+        self.is_dark = round.then == Then::Dark || goes_back_to_disks(self.settings, round);
         if self.is_dark {
             self.excused.extend(self.settings.data_nodes());
         }
@@ -483,8 +483,10 @@ impl<W: Workload> Drill<'_, W> {
             self.demand_progress(&what, gap_ns(round))?;
         }
         self.down.clear();
-        // Who lost may learn it late.
-        self.pass(1_000 * MS)?;
+        // Who lost may learn it late. What happens after power has come back belongs to this round.
+        let late =
+            round.faults.iter().filter(|(at, _)| *at > round.end).map(|(at, fault)| at + fault.lasts() - round.end);
+        self.pass(late.max().unwrap_or(0).max(1_000 * MS))?;
         self.wait_whole(&what)?;
         self.demand_progress(&what, PROGRESS_NS)?;
         // A SQL node that was named gives way.
