@@ -1,11 +1,15 @@
 -- only: apus. What is not supported answers with an error, never with a wrong result.
 CREATE TABLE a (id INT PRIMARY KEY, v INT);
 CREATE TABLE b (id INT PRIMARY KEY, v INT);
-SELECT a.id FROM a JOIN b ON a.id = b.id;
-SELECT a.id FROM a, b WHERE a.id = b.id;
-SELECT id FROM a WHERE id IN (SELECT id FROM b);
-SELECT id FROM a UNION SELECT id FROM b;
-SELECT (SELECT 1);
-WITH c AS (SELECT 1) SELECT * FROM c;
+SELECT SUM(v) OVER () FROM a;
+SELECT a.id FROM a JOIN b ON a.id = b.id FOR UPDATE;
+SELECT a.id FROM a, LATERAL (SELECT b.id FROM b WHERE b.id = a.id) x;
+SELECT id FROM a WHERE v > ALL (SELECT v FROM b) FOR UPDATE;
+SELECT id FROM a HAVING SUM(v) IN (SELECT 1);
+UPDATE a JOIN b ON a.id = b.id SET a.v = 1;
+UPDATE a SET v = (SELECT MAX(v) FROM b);
+DELETE a FROM a JOIN b ON a.id = b.id;
+DELETE FROM a WHERE id IN (SELECT id FROM b);
+SELECT v, COUNT(*) FROM a GROUP BY v WITH ROLLUP;
 SELECT 1;
 SELECT (BINARY 'a') = 'A', 'a' = BINARY 'A';

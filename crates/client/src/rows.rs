@@ -152,6 +152,13 @@ impl Rows {
         self.spans.push(Span { start, length: row.len() as u32, key_length: key.len() as u32 });
         Ok(())
     }
+    /// Appends a row that was read elsewhere.
+    ///
+    /// # Errors
+    /// `RequestTooLarge` over 4 GiB.
+    pub fn append(&mut self, row: &[u8]) -> Result<(), ErrorCode> {
+        self.push(row, &[])
+    }
     /// The buffer itself, emptied, to be swapped with a whole answer; entries are then added by position in it.
     pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
         self.clear();

@@ -185,6 +185,44 @@ impl RowLayout {
         }
     }
 
+    /// Appends a row of this layout made of all of `left` and `columns` of `right`, which are NULL where there is no row; the layout must be that of
+    /// these columns one after the other.
+    pub fn join(
+        &self,
+        (left, left_row): (&RowLayout, &[u8]),
+        (right, right_row, columns): (&RowLayout, Option<&[u8]>, &[u16]),
+        out: &mut Vec<u8>,
+    ) {
+        let start = out.len();
+        out.resize(start + self.min_bytes(), 0);
+        let mut variable = 0;
+        for (i, place) in self.places.iter().enumerate() {
+            let (is_null, raw) = match (i.checked_sub(left.places.len()), right_row) {
+                (None, _) => (left.is_null(left_row, i as u16), left.raw(left_row, i as u16)),
+                (Some(at), Some(row)) => {
+                    let column = columns.get(at).copied().unwrap_or(u16::MAX);
+                    (right.is_null(row, column), right.raw(row, column))
+                }
+                (Some(_), None) => (true, &[][..]),
+            };
+            if is_null {
+                out[start + i / 8] |= 1 << (i % 8);
+            }
+            if place.width != 0 {
+                let at = start + place.at as usize;
+                if raw.len() == usize::from(place.width) {
+                    out[at..at + raw.len()].copy_from_slice(raw);
+                }
+            } else {
+                out.extend_from_slice(if is_null { &[] } else { raw });
+                let end = (out.len() - start - self.min_bytes()) as u32;
+                let at = start + self.head_bytes + 4 * variable;
+                out[at..at + 4].copy_from_slice(&end.to_le_bytes());
+                variable += 1;
+            }
+        }
+    }
+
     /// Layout of a row that holds only `columns`; `None` when one does not exist.
     pub fn project_layout(&self, columns: &[u16]) -> Option<RowLayout> {
         let types: Option<Vec<ColumnType>> = columns.iter().map(|&c| self.column_type(c)).collect();

@@ -406,7 +406,7 @@ fn is_query(text: &[u8]) -> bool {
 fn plan_digest(catalog: &Catalog, env: &Env, digest: &Digest) -> Result<Cached> {
     let text = String::from_utf8_lossy(&digest.text);
     let Ok(statement) = plan::parse(&text) else { return Ok(Cached::Structural) };
-    let planner = Planner { catalog, env, text: &text, param_kinds: Vec::new(), from_digest: true };
+    let planner = Planner { from_digest: true, ..Planner::new(catalog, env, &text, Vec::new()) };
     match planner.plan(&statement) {
         Ok(plan) => Ok(Cached::Plan(Rc::new(plan))),
         // A placeholder may only be the culprit because the literal is gone; the text decides.
@@ -416,7 +416,7 @@ fn plan_digest(catalog: &Catalog, env: &Env, digest: &Digest) -> Result<Cached> 
 
 pub(super) fn plan_text(catalog: &Catalog, env: &Env, text: &str, param_kinds: Vec<Kind>) -> Result<Plan> {
     let statement: Statement = plan::parse(text)?;
-    let planner = Planner { catalog, env, text, param_kinds, from_digest: false };
+    let planner = Planner::new(catalog, env, text, param_kinds);
     planner.plan(&statement).map_err(|e| match e {
         Unplanned::Error(e) => e,
         Unplanned::Structural => errors::internal("a plan without literals"),

@@ -163,6 +163,67 @@ pub fn wrong_variable_value(name: &str, value: &str) -> SqlError {
 pub fn out_of_sort_memory() -> SqlError {
     error(1038, b"HY001", "Out of sort memory, consider a narrower WHERE or a LIMIT".into())
 }
+/// Rows between the steps of one statement, over its limit.
+pub fn out_of_query_memory() -> SqlError {
+    let text = "Memory capacity of 268435456 bytes for 'rows of a statement' exceeded. Join or collect fewer rows";
+    error(3170, b"HY000", text.into())
+}
+pub fn ambiguous_column(column: &str, clause: &str) -> SqlError {
+    error(1052, b"23000", format!("Column '{column}' in {clause} is ambiguous"))
+}
+pub fn not_unique_table(name: &str) -> SqlError {
+    error(1066, b"42000", format!("Not unique table/alias: '{name}'"))
+}
+pub fn derived_without_alias() -> SqlError {
+    error(1248, b"42000", "Every derived table must have its own alias".into())
+}
+pub fn duplicate_column(name: &str) -> SqlError {
+    error(1060, b"42S21", format!("Duplicate column name '{name}'"))
+}
+pub fn set_operation_columns() -> SqlError {
+    error(1222, b"21000", "The used SELECT statements have a different number of columns".into())
+}
+pub fn subquery_rows() -> SqlError {
+    error(1242, b"21000", "Subquery returns more than 1 row".into())
+}
+pub fn alias_columns() -> SqlError {
+    let text = "In definition of view, derived table or common table expression, SELECT list and column names list have different column counts";
+    error(1353, b"HY000", text.into())
+}
+pub fn update_table_used(name: &str) -> SqlError {
+    error(1093, b"HY000", format!("You can't specify target table '{name}' for update in FROM clause"))
+}
+pub fn too_many_tables(most: usize) -> SqlError {
+    error(1116, b"HY000", format!("Too many tables; MySQL can only use {most} tables in a join"))
+}
+pub fn recursive_first(name: &str) -> SqlError {
+    let text = format!(
+        "Recursive Common Table Expression '{name}' should have one or more non-recursive query blocks followed by one or more recursive ones"
+    );
+    error(3574, b"HY000", text)
+}
+pub fn recursive_aggregate(name: &str) -> SqlError {
+    let text = format!(
+        "Recursive Common Table Expression '{name}' can contain neither aggregation nor window functions in recursive query block"
+    );
+    error(3575, b"HY000", text)
+}
+pub fn recursive_once(name: &str) -> SqlError {
+    let text = format!(
+        "In recursive query block of Recursive Common Table Expression '{name}', the recursive table must be referenced only once, and not in any subquery"
+    );
+    error(3577, b"HY000", text)
+}
+/// Inside of planning: the statement's own text must be planned, with its literals.
+pub fn structural() -> SqlError {
+    internal("a plan without literals")
+}
+pub fn recursion_too_deep(depth: u64) -> SqlError {
+    let text = format!(
+        "Recursive query aborted after {depth} iterations. Try increasing @@cte_max_recursion_depth to a larger value."
+    );
+    error(3636, b"HY000", text)
+}
 pub fn too_many_locks() -> SqlError {
     let text = "The total number of locks exceeds the lock table size; change fewer rows per statement (LIMIT)";
     error(1206, b"HY000", text.into())

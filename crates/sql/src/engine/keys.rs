@@ -175,6 +175,10 @@ impl StringSet {
     pub fn contains(&self, string: &[u8]) -> bool {
         self.find(string).is_ok()
     }
+    /// The number of a string that is in the set.
+    pub fn number(&self, string: &[u8]) -> Option<usize> {
+        self.find(string).ok()
+    }
     /// The number of the string and whether it is new.
     pub fn insert(&mut self, string: &[u8]) -> (usize, bool) {
         self.strings.push(string);

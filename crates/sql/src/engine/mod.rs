@@ -4,11 +4,11 @@
 //! over the native client and writes cells straight from row bytes. What is no query goes through [`token`] to [`ddl`],
 //! [`utility`] and [`show`]. Expressions live in [`expr`], MySQL's assignment rules in [`convert`].
 //!
-//! Limits on purpose, each refused with error 1235 and its name: one table per statement, no subqueries, no common table
-//! expressions, no window functions, no foreign keys. Isolation is READ COMMITTED or
-//! REPEATABLE READ.
+//! Queries of several tables, with subqueries, derived tables, set operations and common table expressions are bound and planned as blocks ([`plan`]) and
+//! run by [`exec::query`]. Refused on purpose with error 1235 and their name: window functions, LATERAL, locking reads of
+//! joins, changes of several tables, foreign keys. Isolation is READ COMMITTED or REPEATABLE READ.
 //!
-//! What one statement may hold in memory is bounded ([`exec::sink`] for sorting and grouping, [`exec::lock`] for locked rows,
+//! What one statement may hold in memory is bounded ([`exec::sink`] for sorting and grouping, [`exec::query`] between the steps of a join, [`exec::lock`] for locked rows,
 //! [`exec::insert`] for new ones) and refused beyond; rows of a plain SELECT are streamed. In steady state a cached plan runs
 //! by key or range without an allocation per key or row: buffers are the session's ([`session::Scratch`], [`keys`]).
 //!

@@ -166,8 +166,15 @@ impl SqlEngine {
         if plan.table.is_some() {
             return Err(errors::syntax(text));
         }
-        let cx =
-            Context { layout: &plan.layout, row: &[], new_row: None, params: &[], aggregates: &[], env: &session.env };
+        let cx = Context {
+            layout: &plan.layout,
+            row: &[],
+            new_row: None,
+            params: &[],
+            aggregates: &[],
+            given: &[],
+            env: &session.env,
+        };
         for output in &plan.outputs {
             output.expr.eval(&cx)?;
         }
@@ -378,7 +385,15 @@ fn evaluate(session: &Session, text: &str) -> Result<Option<Datum<'static>>> {
     };
     let expr: Expr = Builder::new(None, "", "").build(e)?;
     let layout = apus_types::RowLayout::new([]);
-    let cx = Context { layout: &layout, row: &[], new_row: None, params: &[], aggregates: &[], env: &session.env };
+    let cx = Context {
+        layout: &layout,
+        row: &[],
+        new_row: None,
+        params: &[],
+        aggregates: &[],
+        given: &[],
+        env: &session.env,
+    };
     let value = expr.eval(&cx)?.into_owned();
     Ok(Some(value))
 }

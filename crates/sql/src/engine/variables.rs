@@ -65,6 +65,7 @@ static DEFINITIONS: &[Definition] = &[
     v("collation_connection", Type::Text, "utf8mb4_general_ci", true),
     v("collation_database", Type::Text, "utf8mb4_general_ci", true),
     v("collation_server", Type::Text, "utf8mb4_general_ci", true),
+    v("cte_max_recursion_depth", Type::Int, "1000", true),
     v("default_storage_engine", Type::Text, "InnoDB", true),
     v("div_precision_increment", Type::Int, "4", false),
     v("explicit_defaults_for_timestamp", Type::Bool, "1", false),
@@ -161,6 +162,7 @@ pub struct Variables {
     pub read_only: bool,
     /// Longest text that GROUP_CONCAT makes, in bytes.
     pub group_concat_max_len: usize,
+    pub cte_max_recursion_depth: u64,
     /// REPEATABLE READ, for the transactions that begin from now on.
     pub repeatable_read: bool,
     pub auto_increment: Step,
@@ -196,6 +198,7 @@ impl Default for Variables {
             no_auto_value_on_zero: false,
             read_only: false,
             group_concat_max_len: 1024,
+            cte_max_recursion_depth: 1000,
             repeatable_read: false,
             auto_increment: Step { increment: 1, offset: 1 },
             insert_id: 0,
@@ -315,6 +318,9 @@ impl Variables {
             "group_concat_max_len" => {
                 let bytes = stored.parse::<usize>().map_err(|_| wrong())?;
                 self.group_concat_max_len = bytes.clamp(4, MAX_ALLOWED_PACKET_DEFAULT);
+            }
+            "cte_max_recursion_depth" => {
+                self.cte_max_recursion_depth = stored.parse::<u64>().map_err(|_| wrong())?.min(u64::from(u32::MAX));
             }
             "time_zone" => {
                 self.zone_micros = temporal::parse_zone(&text).ok_or_else(|| {

@@ -35,7 +35,7 @@ pub async fn update(
 }
 
 fn context<'c>(session: &'c Session, schema: &'c TableSchema, row: &'c [u8], params: &'c [Datum<'c>]) -> Context<'c> {
-    Context { layout: schema.layout(), row, new_row: None, params, aggregates: &[], env: &session.env }
+    Context { layout: schema.layout(), row, new_row: None, params, aggregates: &[], given: &[], env: &session.env }
 }
 
 /// Appends the stored form of a value to `out`.

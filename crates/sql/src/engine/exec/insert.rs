@@ -6,7 +6,7 @@ use apus_client::ReadBatch;
 use apus_signal::tc::{ALLOW_DUPLICATE, ALLOW_MISSING, OpKind, OpStatus};
 use apus_types::{ColumnType, Epoch, ErrorCode, RowLayout, TableSchema, Value, key, schema};
 
-use super::{Changed, Cluster, Info, change, duplicate, execute, lock, next_savepoint, read, reader};
+use super::{Changed, Cluster, Info, change, duplicate, execute, lock, next_savepoint, query, reader};
 use crate::engine::{
     auto_increment::{Refusal, Step},
     catalog::Table,
@@ -47,7 +47,7 @@ pub async fn insert(
             count = rows.len() * repeat;
         }
         Source::Select(select) => {
-            collected = read::collect(cluster, session, s, select, params).await?;
+            collected = query::collect(cluster, session, select, params).await?;
             count = collected.len();
             let strict = session.env.variables.strict && plan.on_duplicate != OnDuplicate::Ignore;
             if let Some(fault) = session.env.fault_if(strict) {
@@ -230,7 +230,15 @@ async fn one_row<'a>(
 ) -> Done<u64> {
     let schema = &plan.table.schema;
     let assign = Assign { row, strict: session.env.variables.strict, zone: session.env.zone() };
-    let cx = Context { layout: no_layout(), row: &[], new_row: None, params, aggregates: &[], env: &session.env };
+    let cx = Context {
+        layout: no_layout(),
+        row: &[],
+        new_row: None,
+        params,
+        aggregates: &[],
+        given: &[],
+        env: &session.env,
+    };
     let mut generated = 0;
     let left = (count - row + 1) as u64;
     let lenient = !assign.strict || plan.on_duplicate == OnDuplicate::Ignore;

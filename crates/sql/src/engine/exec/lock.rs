@@ -152,7 +152,7 @@ fn passes(
     strict: bool,
 ) -> errors::Result<bool> {
     let Some(filter) = filter else { return Ok(true) };
-    let found = filter.passes(&Context { layout, row, new_row: None, params, aggregates: &[], env })?;
+    let found = filter.passes(&Context { layout, row, new_row: None, params, aggregates: &[], given: &[], env })?;
     refuse_fault(env, strict)?;
     Ok(found)
 }
@@ -186,7 +186,7 @@ async fn candidates(
     let env = &session.env;
     let sorted = !order.is_empty() && !wanted.in_order;
     s.candidates.clear();
-    let empty = Context { layout, row: &[], new_row: None, params, aggregates: &[], env };
+    let empty = Context { layout, row: &[], new_row: None, params, aggregates: &[], given: &[], env };
     access.path.bind(schema, &empty, &mut s.bound)?;
     refuse_fault(env, strict)?;
     if s.bound.empty {
@@ -225,7 +225,7 @@ async fn candidates(
                 continue;
             }
             if sorted {
-                let cx = Context { layout, row, new_row: None, params, aggregates: &[], env };
+                let cx = Context { layout, row, new_row: None, params, aggregates: &[], given: &[], env };
                 s.candidates.push(|out| push_sort_keys(order, &cx, out), &primary)?;
             } else {
                 s.candidates.push(no_key, &primary)?;
@@ -273,5 +273,5 @@ pub fn limit(
     e: Option<&Expr>,
     params: &[Datum<'_>],
 ) -> errors::Result<Option<u64>> {
-    sink::count(e, &Context { layout, row: &[], new_row: None, params, aggregates: &[], env: &session.env })
+    sink::count(e, &Context { layout, row: &[], new_row: None, params, aggregates: &[], given: &[], env: &session.env })
 }

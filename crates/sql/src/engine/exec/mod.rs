@@ -8,8 +8,10 @@ pub mod aggregate;
 pub mod change;
 pub mod insert;
 pub mod lock;
+pub mod query;
 pub mod read;
 pub mod sink;
+pub mod target;
 
 use std::{
     future::{Future, poll_fn},

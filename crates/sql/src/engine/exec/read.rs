@@ -9,20 +9,20 @@ use std::{
 
 use apus_client::{ANY_MOMENT, Moment, PartialAggregate, ReadBatch, Rows, ScanRequest, Snapshot};
 use apus_signal::scan::{Aggregate, AggregateFunction};
-use apus_types::{Epoch, IndexNo, TableSchema, TransId, Value, schema};
+use apus_types::{Epoch, IndexNo, RowLayout, TableSchema, TransId, Value, schema};
 
 use super::{
     Cluster,
-    insert::INSERT_BYTES_MAX,
     lock::{self, Hunt, Wanted},
-    reader,
+    query, reader,
     sink::Sink,
+    target::Target,
 };
 use crate::{
     engine::{
         catalog::Table,
         convert, errors,
-        expr::{Context, Datum},
+        expr::{Datum, Env},
         information_schema,
         plan::{
             Select,
@@ -36,7 +36,7 @@ use crate::{
 /// Rows per batch of a scan.
 const BATCH_ROWS: u32 = 1024;
 /// Ranges of a union asked for at once.
-const RANGES_AT_ONCE: usize = 64;
+pub const RANGES_AT_ONCE: usize = 64;
 
 /// What a read sees.
 #[derive(Clone, Copy)]
@@ -50,7 +50,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    fn scan<'a>(self, schema: &TableSchema) -> ScanRequest<'a> {
+    pub fn scan<'a>(self, schema: &TableSchema) -> ScanRequest<'a> {
         let Seen { trans, snapshot, one_moment } = self;
         ScanRequest { trans, snapshot, one_moment, ..ScanRequest::all(schema.id, schema.version) }
     }
@@ -67,114 +67,163 @@ pub async fn select(
     params: &[Datum<'_>],
     out: &mut Output<'_>,
 ) -> Done<u64> {
-    let Some(table) = &plan.table else { return Ok(without_table(session, plan, params, out).await?) };
+    if plan.join.is_some() {
+        return Box::pin(query::select(cluster, session, s, plan, params, out)).await;
+    }
+    let Some(table) = &plan.table else {
+        let mut sink = Sink::new(plan, params, &session.env, Default::default())?;
+        out.begin_rows(&plan.defs);
+        without_table(plan, &mut sink, out)?;
+        sink.finish(out).await?;
+        return Ok(sink.found);
+    };
     let access = plan.access.as_ref().ok_or_else(|| errors::internal("a table without a path"))?;
     if plan.lock.is_some() {
         return select_locked(cluster, session, s, plan, table, access, params, out).await;
     }
     if information_schema::is_virtual(&table.schema) {
-        return Ok(select_virtual(cluster, session, plan, table, access, params, out).await?);
+        let mut sink = Sink::new(plan, params, &session.env, Default::default())?;
+        out.begin_rows(&plan.defs);
+        virtual_rows(cluster, plan, table, access, &mut sink, out).await?;
+        sink.finish(out).await?;
+        return Ok(sink.found);
     }
     let snapshot = session.reading_at(cluster.client).await?;
     let seen = Seen { trans: reader(session, &table.schema), snapshot, one_moment: true };
     let mut sink = Sink::new(plan, params, &session.env, std::mem::take(&mut s.sink))?;
+    out.begin_rows(&plan.defs);
+    if table_rows(cluster, &session.env, s, seen, plan, table, access, &mut sink, out).await? {
+        sink.finish(out).await?;
+    }
+    let found = sink.found;
+    s.sink = sink.into_buffers();
+    Ok(found)
+}
+
+/// Gives the rows of a block's table to its sink; false when the sink has got the block's one row of aggregates instead, and is done.
+#[allow(clippy::too_many_arguments)]
+pub async fn table_rows<T: Target>(
+    cluster: Cluster<'_>,
+    env: &Env,
+    s: &mut Scratch,
+    seen: Seen,
+    plan: &Select,
+    table: &Table,
+    access: &Access,
+    sink: &mut Sink<'_>,
+    out: &mut T,
+) -> Done<bool> {
     access.path.bind(&table.schema, &sink.context(&[]), &mut s.bound)?;
     let exact = s.bound.exact && !matches!(access.path, Path::Points { index: Some(_), .. });
     let filter = if exact { &access.rest } else { &access.full };
     if let (Some(list), true, true) =
         (&plan.pushdown, exact && !s.bound.empty, matches!(access.path, Path::Range { .. } | Path::Union { .. }))
     {
-        let mut request = seen.scan(&table.schema);
-        if let Path::Range { index, .. } | Path::Union { index, .. } = &access.path {
-            request.index = *index;
-        }
-        let partials = &mut s.partials;
-        if s.bound.ranges.is_empty() {
-            (request.low, request.high) = s.bound.bounds();
-            cluster.client.aggregate(&request, list, partials).await?;
-        } else {
-            let moment = aggregate_ranges(cluster, &request, &s.bound.ranges, list, partials).await?;
-            if seen.is_unsettled() && !moment.is_some_and(Moment::is_one) {
-                let held = cluster.client.shared_snapshot().await?;
-                let request = ScanRequest { snapshot: held.epoch(), ..request };
-                aggregate_ranges(cluster, &request, &s.bound.ranges, list, partials).await?;
-            }
-        }
-        let values = list.iter().zip(partials.iter()).map(|(a, p)| match a.function {
-            AggregateFunction::CountRows | AggregateFunction::CountValues => Datum::Int(p.count as i64),
-            AggregateFunction::Sum => p.value.map_or(Datum::Null, |unscaled| Datum::Decimal { unscaled, scale: 0 }),
-            AggregateFunction::Min | AggregateFunction::Max => match p.value {
-                None => Datum::Null,
-                Some(n) => i64::try_from(n).map_or(Datum::UInt(n as u64), Datum::Int),
-            },
-        });
-        s.aggregates.clear();
-        s.aggregates.extend(values);
-        out.begin_rows(&plan.defs);
+        aggregates(cluster, s, seen, table, access, list).await?;
         sink.aggregated(&s.aggregates, out).await?;
-        let found = sink.found;
-        s.sink = sink.into_buffers();
-        return Ok(found);
+        return Ok(false);
     }
-    out.begin_rows(&plan.defs);
-    if !s.bound.empty && sink.wanted() > 0 {
-        let mut wanted = if filter.is_none() { sink.wanted() } else { u64::MAX };
-        wanted = wanted.max(1);
-        let ordered = plan.in_order && !plan.order.is_empty();
-        let mut source =
-            Source::open(cluster, s, table, access, plan.columns.as_deref(), seen, ordered, plan.reverse, wanted)
-                .await?;
-        let mut is_found = false;
-        'all: loop {
-            if !source.next(s).await? {
-                if is_found || !source.make_sure(cluster, s, table, access, plan.columns.as_deref(), seen).await? {
-                    break;
-                }
-                continue;
+    if s.bound.empty || sink.wanted() == 0 {
+        return Ok(true);
+    }
+    let mut wanted = if filter.is_none() { sink.wanted() } else { u64::MAX };
+    wanted = wanted.max(1);
+    let ordered = plan.in_order && !plan.order.is_empty();
+    let mut source =
+        Source::open(cluster, s, table, access, plan.columns.as_deref(), seen, ordered, plan.reverse, wanted).await?;
+    let mut is_found = false;
+    'all: loop {
+        if !source.next(s).await? {
+            if is_found || !source.make_sure(cluster, s, table, access, plan.columns.as_deref(), seen).await? {
+                break;
             }
-            session.env.may_go_on()?;
-            for row in s.rows.iter().flatten() {
-                let keep = match filter {
-                    Some(f) => f.passes(&sink.context(row))?,
-                    None => true,
-                };
-                is_found |= keep;
-                if keep && !sink.row(row, out)? {
-                    break 'all;
-                }
-            }
-            out.flush_if_full().await?;
+            continue;
         }
+        env.may_go_on()?;
+        for row in s.rows.iter().flatten() {
+            let keep = match filter {
+                Some(f) => f.passes(&sink.context(row))?,
+                None => true,
+            };
+            is_found |= keep;
+            if keep && !sink.row(row, out)? {
+                break 'all;
+            }
+        }
+        out.flush_if_full().await?;
     }
-    sink.finish(out).await?;
-    let found = sink.found;
-    s.sink = sink.into_buffers();
-    Ok(found)
+    Ok(true)
 }
 
-/// SELECT from a table of INFORMATION_SCHEMA.
-async fn select_virtual(
+/// Fills `s.aggregates` by asking the data nodes for aggregates.
+async fn aggregates(
     cluster: Cluster<'_>,
-    session: &Session,
+    s: &mut Scratch,
+    seen: Seen,
+    table: &Table,
+    access: &Access,
+    list: &[Aggregate],
+) -> Done<()> {
+    let mut request = seen.scan(&table.schema);
+    if let Path::Range { index, .. } | Path::Union { index, .. } = &access.path {
+        request.index = *index;
+    }
+    let partials = &mut s.partials;
+    if s.bound.ranges.is_empty() {
+        (request.low, request.high) = s.bound.bounds();
+        cluster.client.aggregate(&request, list, partials).await?;
+    } else {
+        let moment = aggregate_ranges(cluster, &request, &s.bound.ranges, list, partials).await?;
+        if seen.is_unsettled() && !moment.is_some_and(Moment::is_one) {
+            let held = cluster.client.shared_snapshot().await?;
+            let request = ScanRequest { snapshot: held.epoch(), ..request };
+            aggregate_ranges(cluster, &request, &s.bound.ranges, list, partials).await?;
+        }
+    }
+    let values = list.iter().zip(partials.iter()).map(|(a, p)| match a.function {
+        AggregateFunction::CountRows | AggregateFunction::CountValues => Datum::Int(p.count as i64),
+        AggregateFunction::Sum => p.value.map_or(Datum::Null, |unscaled| Datum::Decimal { unscaled, scale: 0 }),
+        AggregateFunction::Min | AggregateFunction::Max => match p.value {
+            None => Datum::Null,
+            Some(n) => i64::try_from(n).map_or(Datum::UInt(n as u64), Datum::Int),
+        },
+    });
+    s.aggregates.clear();
+    s.aggregates.extend(values);
+    Ok(())
+}
+
+/// A row of INFORMATION_SCHEMA in the layout of these columns.
+pub fn virtual_row(
+    schema: &TableSchema,
+    values: &[Datum<'_>],
+    columns: Option<&[u16]>,
+    layout: &RowLayout,
+    row: &mut Vec<u8>,
+) -> errors::Result<()> {
+    let pairs: Vec<_> = values.iter().zip(&schema.columns).collect();
+    let fetched = |c: &u16| pairs.get(usize::from(*c)).map_or(Value::Null, |(v, c)| convert::stored(c.ty, v));
+    let stored: Vec<Value<'_>> = match columns {
+        Some(columns) => columns.iter().map(fetched).collect(),
+        None => (0..schema.columns.len() as u16).map(|c| fetched(&c)).collect(),
+    };
+    layout.encode(&stored, row).map_err(|e| errors::from_code(e, ""))
+}
+
+/// Gives the rows of a table of INFORMATION_SCHEMA to a sink.
+pub async fn virtual_rows<T: Target>(
+    cluster: Cluster<'_>,
     plan: &Select,
     table: &Table,
     access: &Access,
-    params: &[Datum<'_>],
-    out: &mut Output<'_>,
-) -> errors::Result<u64> {
+    sink: &mut Sink<'_>,
+    out: &mut T,
+) -> errors::Result<()> {
     let schema = &table.schema;
-    let mut sink = Sink::new(plan, params, &session.env, Default::default())?;
-    out.begin_rows(&plan.defs);
     let mut row = Vec::new();
     for values in information_schema::rows(&schema.name, cluster.catalog) {
-        let pairs: Vec<_> = values.iter().zip(&schema.columns).collect();
-        let fetched = |c: &u16| pairs.get(usize::from(*c)).map_or(Value::Null, |(v, c)| convert::stored(c.ty, v));
-        let stored: Vec<Value<'_>> = match &plan.columns {
-            Some(columns) => columns.iter().map(fetched).collect(),
-            None => (0..schema.columns.len() as u16).map(|c| fetched(&c)).collect(),
-        };
         row.clear();
-        plan.layout.encode(&stored, &mut row).map_err(|e| errors::from_code(e, ""))?;
+        virtual_row(schema, &values, plan.columns.as_deref(), &plan.layout, &mut row)?;
         let keep = match &access.full {
             Some(f) => f.passes(&sink.context(&row))?,
             None => true,
@@ -184,8 +233,19 @@ async fn select_virtual(
         }
         out.flush_if_full().await?;
     }
-    sink.finish(out).await?;
-    Ok(sink.found)
+    Ok(())
+}
+
+/// The one row of a block without a table.
+pub fn without_table<T: Target>(plan: &Select, sink: &mut Sink<'_>, out: &mut T) -> errors::Result<()> {
+    let keep = match plan.access.as_ref().and_then(|a| a.full.as_ref()) {
+        Some(f) => f.passes(&sink.context(&[]))?,
+        None => true,
+    };
+    if keep && sink.wanted() > 0 {
+        sink.row(&[], out)?;
+    }
+    Ok(())
 }
 
 /// SELECT ... FOR UPDATE or FOR SHARE.
@@ -266,7 +326,7 @@ async fn aggregate_ranges(
 }
 
 /// Runs futures together and returns their results in order.
-async fn join_all<F: Future + Unpin>(mut futures: Vec<F>) -> Vec<F::Output> {
+pub async fn join_all<F: Future + Unpin>(mut futures: Vec<F>) -> Vec<F::Output> {
     let mut results: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();
     poll_fn(|cx| {
         let mut all = true;
@@ -280,25 +340,6 @@ async fn join_all<F: Future + Unpin>(mut futures: Vec<F>) -> Vec<F::Output> {
     })
     .await;
     results.into_iter().flatten().collect()
-}
-
-async fn without_table(
-    session: &Session,
-    plan: &Select,
-    params: &[Datum<'_>],
-    out: &mut Output<'_>,
-) -> errors::Result<u64> {
-    let mut sink = Sink::new(plan, params, &session.env, Default::default())?;
-    out.begin_rows(&plan.defs);
-    let keep = match plan.access.as_ref().and_then(|a| a.full.as_ref()) {
-        Some(f) => f.passes(&sink.context(&[]))?,
-        None => true,
-    };
-    if keep && sink.wanted() > 0 {
-        sink.row(&[], out)?;
-    }
-    sink.finish(out).await?;
-    Ok(sink.found)
 }
 
 /// Batches of rows along a bound path (`s.bound`), delivered in `s.rows`.
@@ -530,58 +571,4 @@ async fn point_keys(
         }
     }
     Ok(moment)
-}
-
-/// Materialises a SELECT for INSERT ... SELECT: one value per output.
-pub async fn collect(
-    cluster: Cluster<'_>,
-    session: &Session,
-    s: &mut Scratch,
-    plan: &Select,
-    params: &[Datum<'_>],
-) -> Done<Vec<Vec<Datum<'static>>>> {
-    if plan.group.is_some() || plan.distinct || !plan.order.is_empty() || plan.limit.is_some() || plan.lock.is_some() {
-        return Err(errors::not_supported("INSERT ... SELECT with grouping, DISTINCT, ORDER BY, LIMIT or locks").into());
-    }
-    let mut collected = Vec::new();
-    let mut bytes = 0;
-    let mut take = |row: &[u8], filter: Option<&crate::engine::expr::Expr>| -> Done<()> {
-        let cx = Context { layout: &plan.layout, row, new_row: None, params, aggregates: &[], env: &session.env };
-        let keep = match filter {
-            Some(f) => f.passes(&cx)?,
-            None => true,
-        };
-        if keep {
-            let values =
-                plan.outputs.iter().map(|o| Ok(o.expr.eval(&cx)?.into_owned())).collect::<errors::Result<Vec<_>>>()?;
-            bytes += values.iter().map(|v| size_of_val(v) + v.heap_bytes()).sum::<usize>();
-            if bytes > INSERT_BYTES_MAX {
-                return Err(errors::too_many_locks().into());
-            }
-            collected.push(values);
-        }
-        Ok(())
-    };
-    if plan.table.as_ref().is_some_and(|t| information_schema::is_virtual(&t.schema)) {
-        return Err(errors::not_supported("INSERT ... SELECT from information_schema").into());
-    }
-    let full = plan.access.as_ref().and_then(|a| a.full.as_ref());
-    let (Some(table), Some(access)) = (&plan.table, &plan.access) else {
-        take(&[], full)?;
-        return Ok(collected);
-    };
-    let empty = Context { layout: &plan.layout, row: &[], new_row: None, params, aggregates: &[], env: &session.env };
-    access.path.bind(&table.schema, &empty, &mut s.bound)?;
-    if !s.bound.empty {
-        let seen = Seen { trans: reader(session, &table.schema), snapshot: Epoch(0), one_moment: true };
-        let mut source =
-            Source::open(cluster, s, table, access, plan.columns.as_deref(), seen, false, false, u64::MAX).await?;
-        while source.next(s).await? {
-            session.env.may_go_on()?;
-            for row in s.rows.iter().flatten() {
-                take(row, full)?;
-            }
-        }
-    }
-    Ok(collected)
 }

@@ -1,20 +1,17 @@
 //! Where the rows of a SELECT go: straight out, through a sort, into groups, past duplicates, cut by LIMIT.
 
-use crate::{
-    engine::{
-        cells,
-        errors::{self, Result},
-        expr::{Context, Datum, Env, Expr},
-        keys::{Pairs, StringSet},
-        plan::{
-            Select,
-            select::{Group, OrderKey},
-        },
+use crate::engine::{
+    cells,
+    errors::{self, Result},
+    expr::{Context, Datum, Env, Expr},
+    keys::{Pairs, StringSet},
+    plan::{
+        Select,
+        select::{Group, OrderKey},
     },
-    server::Output,
 };
 
-use super::aggregate::Accumulator;
+use super::{aggregate::Accumulator, target::Target};
 
 /// Memory that one statement may use to sort, group and remove duplicates, in bytes.
 const SORT_BYTES_MAX: usize = 256 << 20;
@@ -56,6 +53,7 @@ impl GroupState {
 pub struct Sink<'p> {
     plan: &'p Select,
     params: &'p [Datum<'p>],
+    given: &'p [Datum<'p>],
     env: &'p Env,
     skip: u64,
     left: u64,
@@ -71,9 +69,21 @@ pub struct Sink<'p> {
 
 impl<'p> Sink<'p> {
     pub fn new(plan: &'p Select, params: &'p [Datum<'p>], env: &'p Env, buffers: SinkBuffers) -> Result<Sink<'p>> {
+        Sink::with_given(plan, params, &[], env, buffers)
+    }
+
+    /// As [`Sink::new`], of a query block that has values of [`Expr::Given`].
+    pub fn with_given(
+        plan: &'p Select,
+        params: &'p [Datum<'p>],
+        given: &'p [Datum<'p>],
+        env: &'p Env,
+        buffers: SinkBuffers,
+    ) -> Result<Sink<'p>> {
         let mut sink = Sink {
             plan,
             params,
+            given,
             env,
             skip: 0,
             left: u64::MAX,
@@ -90,7 +100,20 @@ impl<'p> Sink<'p> {
     }
 
     pub fn context<'c>(&'c self, row: &'c [u8]) -> Context<'c> {
-        Context { layout: &self.plan.layout, row, new_row: None, params: self.params, aggregates: &[], env: self.env }
+        Context {
+            layout: &self.plan.layout,
+            row,
+            new_row: None,
+            params: self.params,
+            aggregates: &[],
+            given: self.given,
+            env: self.env,
+        }
+    }
+
+    /// No more than `most` rows are wanted.
+    pub fn stop_after(&mut self, most: u64) {
+        self.left = self.left.min(most);
     }
 
     /// Rows worth asking for: nothing behind the LIMIT when rows are not held back.
@@ -115,14 +138,21 @@ impl<'p> Sink<'p> {
     }
 
     /// Takes a row that passed the condition; false when no more are needed.
-    pub fn row(&mut self, row: &[u8], out: &mut Output<'_>) -> Result<bool> {
+    pub fn row(&mut self, row: &[u8], out: &mut impl Target) -> Result<bool> {
         let plan = self.plan;
         if let Some(group) = &plan.group {
             self.accumulate(group, row)?;
             return Ok(true);
         }
-        let cx =
-            Context { layout: &plan.layout, row, new_row: None, params: self.params, aggregates: &[], env: self.env };
+        let cx = Context {
+            layout: &plan.layout,
+            row,
+            new_row: None,
+            params: self.params,
+            aggregates: &[],
+            given: self.given,
+            env: self.env,
+        };
         if plan.distinct && self.is_duplicate(&cx)? {
             return Ok(true);
         }
@@ -147,18 +177,11 @@ impl<'p> Sink<'p> {
         Ok(!new)
     }
 
-    fn emit(&mut self, cx: &Context<'_>, out: &mut Output<'_>) -> Result<bool> {
+    fn emit(&mut self, cx: &Context<'_>, out: &mut impl Target) -> Result<bool> {
         if !self.is_shown() {
             return Ok(self.wants_more());
         }
-        out.row_start();
-        for output in &self.plan.outputs {
-            match &output.expr {
-                Expr::Column(c) => cells::write_value(out, c.ty, cx.layout.value(cx.row, c.slot), cx.env.zone()),
-                e => cells::write_datum(out, output.kind, &e.eval(cx)?),
-            }
-        }
-        out.row_end();
+        out.row_of(&self.plan.outputs, cx)?;
         Ok(self.wants_more())
     }
 
@@ -180,22 +203,24 @@ impl<'p> Sink<'p> {
         self.left > 0 || self.plan.counts_all
     }
 
-    fn emit_values(&mut self, values: &[Datum<'_>], out: &mut Output<'_>) -> bool {
-        if !self.is_shown() {
-            return self.wants_more();
+    fn emit_values(&mut self, values: &[Datum<'_>], out: &mut impl Target) -> Result<bool> {
+        if self.is_shown() {
+            out.row_of_values(&self.plan.outputs, values)?;
         }
-        out.row_start();
-        for (output, value) in self.plan.outputs.iter().zip(values) {
-            cells::write_datum(out, output.kind, value);
-        }
-        out.row_end();
-        self.wants_more()
+        Ok(self.wants_more())
     }
 
     fn accumulate(&mut self, group: &Group, row: &[u8]) -> Result<()> {
         let plan = self.plan;
-        let cx =
-            Context { layout: &plan.layout, row, new_row: None, params: self.params, aggregates: &[], env: self.env };
+        let cx = Context {
+            layout: &plan.layout,
+            row,
+            new_row: None,
+            params: self.params,
+            aggregates: &[],
+            given: self.given,
+            env: self.env,
+        };
         let (number, new) = self.buffers.groups.insert_with(|key| push_sort_keys(&group.keys, &cx, key))?;
         if new {
             self.bytes += row.len() + size_of::<GroupState>() + group.aggregates.len() * size_of::<Accumulator>();
@@ -209,7 +234,7 @@ impl<'p> Sink<'p> {
     }
 
     /// Takes aggregates that were computed beside the data: one group.
-    pub async fn aggregated(&mut self, values: &[Datum<'static>], out: &mut Output<'_>) -> Result<()> {
+    pub async fn aggregated(&mut self, values: &[Datum<'static>], out: &mut impl Target) -> Result<()> {
         let plan = self.plan;
         let Some(group) = &plan.group else { return Ok(()) };
         self.finish_group(group, &[], values, out)?;
@@ -221,11 +246,18 @@ impl<'p> Sink<'p> {
         group: &Group,
         first: &[u8],
         aggregates: &[Datum<'_>],
-        out: &mut Output<'_>,
+        out: &mut impl Target,
     ) -> Result<bool> {
         let plan = self.plan;
-        let cx =
-            Context { layout: &plan.layout, row: first, new_row: None, params: self.params, aggregates, env: self.env };
+        let cx = Context {
+            layout: &plan.layout,
+            row: first,
+            new_row: None,
+            params: self.params,
+            aggregates,
+            given: self.given,
+            env: self.env,
+        };
         if let Some(having) = &group.having
             && !having.passes(&cx)?
         {
@@ -247,7 +279,7 @@ impl<'p> Sink<'p> {
     }
 
     /// All rows were taken.
-    pub async fn finish(&mut self, out: &mut Output<'_>) -> Result<()> {
+    pub async fn finish(&mut self, out: &mut impl Target) -> Result<()> {
         let plan = self.plan;
         if let Some(group) = &plan.group {
             let mut states = std::mem::take(&mut self.states);
@@ -272,7 +304,7 @@ impl<'p> Sink<'p> {
         self.flush_held(out).await
     }
 
-    async fn flush_held(&mut self, out: &mut Output<'_>) -> Result<()> {
+    async fn flush_held(&mut self, out: &mut impl Target) -> Result<()> {
         let mut held = std::mem::take(&mut self.buffers.held);
         let values = std::mem::take(&mut self.values);
         held.sort();
@@ -281,7 +313,7 @@ impl<'p> Sink<'p> {
             let payload = held.payload(i);
             let more = if plan.group.is_some() {
                 let number = payload.first_chunk::<4>().map_or(0, |n| u32::from_le_bytes(*n));
-                self.emit_values(values.get(number as usize).map_or(&[], Vec::as_slice), out)
+                self.emit_values(values.get(number as usize).map_or(&[], Vec::as_slice), out)?
             } else {
                 let cx = Context {
                     layout: &plan.layout,
@@ -289,6 +321,7 @@ impl<'p> Sink<'p> {
                     new_row: None,
                     params: self.params,
                     aggregates: &[],
+                    given: self.given,
                     env: self.env,
                 };
                 self.emit(&cx, out)?

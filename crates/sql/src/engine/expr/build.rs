@@ -13,6 +13,7 @@ use sqlparser::ast::{
 
 mod aggregate;
 mod rows;
+mod subquery;
 
 pub use aggregate::{Aggregate, AggregateKind};
 
@@ -24,6 +25,7 @@ use super::{
 use crate::engine::{
     digest,
     errors::{self, Result},
+    plan::{Planner, scope::Scope},
 };
 
 /// Deepest nesting of an expression, a guard of the stack.
@@ -65,6 +67,10 @@ pub struct Builder<'a> {
     /// The session, for the kinds of its variables.
     pub env: Option<&'a super::Env>,
     pub database: String,
+    /// The tables of a query block, in place of `table`.
+    pub scope: Option<std::rc::Rc<Scope>>,
+    /// Binds subqueries, and knows the blocks around.
+    pub planner: Option<&'a Planner<'a>>,
     depth: usize,
 }
 
@@ -269,7 +275,7 @@ impl<'a> Builder<'a> {
             },
             A::Interval(_) => return Err(errors::syntax("INTERVAL")),
             A::Subquery(_) | A::Exists { .. } | A::InSubquery { .. } | A::AnyOp { .. } | A::AllOp { .. } => {
-                return Err(errors::not_supported("subqueries"));
+                self.subquery(e)?
             }
             A::Tuple(_) => return Err(errors::operand_columns(1)),
             A::RLike { negated, expr, pattern, .. } => {
@@ -290,20 +296,30 @@ impl<'a> Builder<'a> {
             return Ok(Expr::Const(Datum::text(name.value.clone())));
         }
         let alias = self.aliases.iter().find(|(a, _)| a.eq_ignore_ascii_case(&name.value)).map(|(_, e)| e.clone());
-        let column = self.column(&name.value);
+        let column = self.column(&name.value)?;
         let column_first = match self.precedence {
             Precedence::Column => true,
             Precedence::Alias => false,
             Precedence::Grouped => column.as_ref().is_some_and(|c| self.grouped.contains(c)),
         };
         let found = if column_first { column.or(alias) } else { alias.or(column) };
-        found.ok_or_else(|| errors::unknown_column(&name.value, self.clause))
+        match (found, self.planner) {
+            (Some(found), _) => Ok(found),
+            (None, Some(planner)) => planner
+                .frames
+                .outer_column(&[], &name.value, self.clause)?
+                .ok_or_else(|| errors::unknown_column(&name.value, self.clause)),
+            (None, None) => Err(errors::unknown_column(&name.value, self.clause)),
+        }
     }
 
-    fn column(&self, name: &str) -> Option<Expr> {
-        let table = self.table?;
-        let slot = table.column_no(name)?;
-        (!name.starts_with('#')).then(|| Expr::Column(ColumnRef { slot, ty: table.columns[usize::from(slot)].ty }))
+    fn column(&self, name: &str) -> Result<Option<Expr>> {
+        if let Some(scope) = &self.scope {
+            return scope.column(name, self.clause);
+        }
+        let Some((table, slot)) = self.table.and_then(|t| Some((t, t.column_no(name)?))) else { return Ok(None) };
+        let visible = !name.starts_with('#');
+        Ok(visible.then(|| Expr::Column(ColumnRef { slot, ty: table.columns[usize::from(slot)].ty })))
     }
 
     fn compound(&mut self, parts: &[ast::Ident]) -> Result<Expr> {
@@ -320,12 +336,19 @@ impl<'a> Builder<'a> {
             let slot = table.column_no(column).ok_or_else(unknown)?;
             return Ok(Expr::NewColumn(ColumnRef { slot, ty: table.columns[usize::from(slot)].ty }));
         }
+        if let (Some(scope), Some(planner)) = (&self.scope, self.planner) {
+            let database = qualifier.len().checked_sub(2).map(|at| qualifier[at]);
+            if let Some(found) = scope.qualified(database, table_part, column) {
+                return Ok(found);
+            }
+            return planner.frames.outer_column(qualifier, column, self.clause)?.ok_or_else(unknown);
+        }
         let table_fits = table_part == self.table_name
             && (qualifier.len() < 2 || self.table.is_some_and(|t| qualifier.first().is_some_and(|d| *d == t.database)));
         if !table_fits {
             return Err(unknown());
         }
-        self.column(column).ok_or_else(unknown)
+        self.column(column)?.ok_or_else(unknown)
     }
 
     fn binary(&mut self, left: &ast::Expr, op: &BinaryOperator, right: &ast::Expr) -> Result<Expr> {
@@ -548,7 +571,12 @@ fn exact(column: &Expr, constant: Expr) -> Expr {
     let may_be_text =
         !matches!(constant, Expr::Const(Datum::Int(_) | Datum::UInt(_) | Datum::Decimal { .. } | Datum::Null));
     match column {
-        Expr::Column(c) | Expr::NewColumn(c) if is_exact(c.ty) && may_be_text && constant.is_constant() => {
+        Expr::Column(c) | Expr::NewColumn(c)
+            if is_exact(c.ty)
+                && may_be_text
+                && constant.is_constant()
+                && !constant.any(|e| matches!(e, Expr::Given(..))) =>
+        {
             Expr::Cast(Box::new(constant), CastType::Exact)
         }
         _ => constant,

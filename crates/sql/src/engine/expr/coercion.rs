@@ -7,7 +7,7 @@
 
 use apus_types::collate::Collation;
 
-use super::{CastType, Expr, Func, Kind};
+use super::{CastType, ColumnRef, Expr, Func, Kind};
 use crate::{
     engine::errors::{self, Result},
     wire::SqlError,
@@ -86,9 +86,12 @@ impl Coercion {
         };
         let joined = |parts: &mut dyn Iterator<Item = &Expr>| join(parts.map(|e| Coercion::of(e, params)));
         match e {
-            Expr::Column(c) | Expr::NewColumn(c) => match c.ty.collation() {
+            Expr::Column(ColumnRef { ty, .. })
+            | Expr::Outer(ColumnRef { ty, .. })
+            | Expr::NewColumn(ColumnRef { ty, .. })
+            | Expr::Given(_, ty) => match ty.collation() {
                 Some(collation) => Coercion::new(collation, Strength::Implicit),
-                None => by_kind(Kind::of(c.ty), Strength::Implicit),
+                None => by_kind(Kind::of(*ty), Strength::Implicit),
             },
             Expr::Const(_) | Expr::Param(_) => by_kind(e.kind(params), Strength::Literal),
             Expr::UserVariable(_, kind) => by_kind(*kind, Strength::Implicit),

@@ -15,10 +15,11 @@ impl Expr {
         Ok(match self {
             Expr::Const(d) => d.borrowed(),
             Expr::Param(i) => cx.params.get(*i).map_or(Datum::Null, Datum::borrowed),
-            Expr::Column(c) => {
+            Expr::Column(c) | Expr::Outer(c) => {
                 let value = cx.layout.value(cx.row, c.slot);
                 Datum::from_value(value, is_binary(c.ty), cx.env.zone(), decimals_of(c.ty))
             }
+            Expr::Given(i, _) => cx.given.get(usize::from(*i)).map_or(Datum::Null, Datum::borrowed),
             Expr::NewColumn(c) => match cx.new_row {
                 Some((layout, row)) => {
                     Datum::from_value(layout.value(row, c.slot), is_binary(c.ty), cx.env.zone(), decimals_of(c.ty))
@@ -163,7 +164,7 @@ pub fn truth(cx: &Context<'_>, value: &Datum<'_>) -> Option<bool> {
 
 /// [`Datum::compare`], which warns of a text that is no number beside a number.
 #[inline]
-fn compare(cx: &Context<'_>, a: &Datum<'_>, b: &Datum<'_>, collation: Collation) -> Option<Ordering> {
+pub fn compare(cx: &Context<'_>, a: &Datum<'_>, b: &Datum<'_>, collation: Collation) -> Option<Ordering> {
     let is_number = |d: &Datum<'_>| {
         matches!(d, Datum::Int(_) | Datum::UInt(_) | Datum::Decimal { .. } | Datum::Fine { .. } | Datum::Double(_))
     };

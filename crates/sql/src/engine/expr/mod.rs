@@ -181,6 +181,10 @@ pub enum Expr {
     /// A literal lifted out by the digest or a parameter of the client, from 0.
     Param(usize),
     Column(ColumnRef),
+    /// A column of the joined row that a lookup starts from; of the row evaluated over, while keys of another table are made.
+    Outer(ColumnRef),
+    /// What is fixed for one run of a query block: a column of the query around it, or the value of a subquery.
+    Given(u16, ColumnType),
     /// `VALUES(column)` in ON DUPLICATE KEY UPDATE: the row that was to be inserted.
     NewColumn(ColumnRef),
     /// Result of an aggregate of the group.
@@ -246,6 +250,8 @@ impl Expr {
             Expr::Const(_)
             | Expr::Param(_)
             | Expr::Column(_)
+            | Expr::Outer(_)
+            | Expr::Given(..)
             | Expr::NewColumn(_)
             | Expr::Aggregate(..)
             | Expr::UserVariable(..)
@@ -282,6 +288,8 @@ impl Expr {
             Expr::Const(_)
             | Expr::Param(_)
             | Expr::Column(_)
+            | Expr::Outer(_)
+            | Expr::Given(..)
             | Expr::NewColumn(_)
             | Expr::Aggregate(..)
             | Expr::UserVariable(..)
@@ -371,7 +379,8 @@ impl Expr {
         match self {
             Expr::Const(d) => Kind::of_datum(d),
             Expr::Param(i) => params.get(*i).copied().unwrap_or(Kind::Text),
-            Expr::Column(c) | Expr::NewColumn(c) => Kind::of(c.ty),
+            Expr::Column(c) | Expr::Outer(c) | Expr::NewColumn(c) => Kind::of(c.ty),
+            Expr::Given(_, ty) => Kind::of(*ty),
             Expr::Aggregate(_, kind, _) => *kind,
             Expr::UserVariable(_, kind) => *kind,
             Expr::SystemVariable { name, .. } => super::variables::kind_of(name),
@@ -458,5 +467,7 @@ pub struct Context<'a> {
     pub new_row: Option<(&'a RowLayout, &'a [u8])>,
     pub params: &'a [Datum<'a>],
     pub aggregates: &'a [Datum<'a>],
+    /// Values of [`Expr::Given`].
+    pub given: &'a [Datum<'a>],
     pub env: &'a Env,
 }

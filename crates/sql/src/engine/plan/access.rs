@@ -70,6 +70,10 @@ impl BoundPath {
     pub fn bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
         bounds_of(self.has_low.then_some(&self.low), self.has_high.then_some(&self.high))
     }
+    /// The bounds as keys of their own.
+    pub fn range(&self) -> EncodedRange {
+        (self.has_low.then(|| self.low.clone()), self.has_high.then(|| self.high.clone()))
+    }
     fn clear_bounds(&mut self) {
         self.low.clear();
         self.high.clear();
@@ -93,14 +97,35 @@ fn fits(ty: ColumnType, collation: Collation) -> bool {
     ty.collation().is_none_or(|c| c == collation)
 }
 
+/// Whether a value may be made a key of a column: it is constant, and where it comes from another column it is of the same kind, so that comparing keys is
+/// comparing values.
+fn is_key(ty: ColumnType, value: &Expr) -> bool {
+    use crate::engine::expr::Kind::{self, *};
+    if !value.is_constant() {
+        return false;
+    }
+    if !value.any(|e| matches!(e, Expr::Outer(_) | Expr::Given(..))) {
+        return true;
+    }
+    matches!(
+        (Kind::of(ty), value.kind(&[])),
+        (Int | UInt | Decimal(_), Int | UInt | Decimal(_))
+            | (Double, Int | UInt | Decimal(_) | Double)
+            | (Text, Text)
+            | (Bytes, Bytes)
+            | (Date | DateTime(_), Date | DateTime(_))
+            | (Time(_), Time(_))
+    )
+}
+
 fn gather(table: &TableSchema, conjuncts: &[Expr]) -> Vec<OnColumn> {
     let mut found = vec![OnColumn::default(); table.columns.len()];
     for (i, conjunct) in conjuncts.iter().enumerate() {
         match conjunct {
             Expr::Compare(op, a, b, collation) => {
                 let (column, value, op) = match (&**a, &**b) {
-                    (Expr::Column(c), value) if value.is_constant() => (c, value, *op),
-                    (value, Expr::Column(c)) if value.is_constant() => (c, value, op.flipped()),
+                    (Expr::Column(c), value) if is_key(c.ty, value) => (c, value, *op),
+                    (value, Expr::Column(c)) if is_key(c.ty, value) => (c, value, op.flipped()),
                     _ => continue,
                 };
                 let Some(on) = found.get_mut(usize::from(column.slot)).filter(|_| fits(column.ty, *collation)) else {
@@ -121,7 +146,7 @@ fn gather(table: &TableSchema, conjuncts: &[Expr]) -> Vec<OnColumn> {
             }
             Expr::In { expr, list, negated: false, collation } => {
                 if let Expr::Column(c) = &**expr
-                    && list.iter().all(Expr::is_constant)
+                    && list.iter().all(|e| is_key(c.ty, e))
                     && fits(c.ty, *collation)
                     && let Some(on) = found.get_mut(usize::from(c.slot)).filter(|on| on.equal.is_none())
                 {
@@ -130,8 +155,8 @@ fn gather(table: &TableSchema, conjuncts: &[Expr]) -> Vec<OnColumn> {
             }
             Expr::Between { expr, low, high, negated: false, collation } => {
                 if let Expr::Column(c) = &**expr
-                    && low.is_constant()
-                    && high.is_constant()
+                    && is_key(c.ty, low)
+                    && is_key(c.ty, high)
                     && fits(c.ty, *collation)
                     && let Some(on) =
                         found.get_mut(usize::from(c.slot)).filter(|on| on.low.is_none() && on.high.is_none())
@@ -277,7 +302,7 @@ fn equalities(condition: &Expr) -> Option<Vec<(u16, &Expr)>> {
     for part in parts {
         let Expr::Compare(CompareOp::Eq, a, b, collation) = part else { return None };
         let (column, value) = match (&**a, &**b) {
-            (Expr::Column(c), value) | (value, Expr::Column(c)) if value.is_constant() => (c, value),
+            (Expr::Column(c), value) | (value, Expr::Column(c)) if is_key(c.ty, value) => (c, value),
             _ => return None,
         };
         if !fits(column.ty, *collation) || out.iter().any(|(c, _)| *c == column.slot) {

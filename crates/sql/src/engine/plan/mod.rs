@@ -1,13 +1,25 @@
 //! Plans: what a statement does, compiled from its syntax tree against one version of the dictionary.
 
 pub mod access;
+mod block;
+pub mod derived;
 mod dialect;
 pub mod dml;
+mod from;
+mod grouping;
 mod heading;
+mod join;
 mod nesting;
+mod outputs;
+pub mod query;
+pub mod scope;
 pub mod select;
 
-use std::{borrow::Cow, rc::Rc};
+use std::{
+    borrow::Cow,
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
 
 use sqlparser::{
     ast::{self, Statement},
@@ -35,17 +47,17 @@ pub enum Plan {
 impl Plan {
     /// The tables it was made for.
     pub fn tables(&self) -> impl Iterator<Item = &Rc<Table>> {
-        let (written, read) = match self {
-            Plan::Select(select) => (None, select.table.as_ref()),
+        let (written, read): (_, &[Rc<Table>]) = match self {
+            Plan::Select(select) => (None, &select.reads),
             Plan::Insert(insert) => {
                 let read = match &insert.source {
-                    dml::Source::Select(select) => select.table.as_ref(),
-                    dml::Source::Values(_) => None,
+                    dml::Source::Select(select) => select.reads.as_slice(),
+                    dml::Source::Values(_) => &[],
                 };
                 (Some(&insert.table), read)
             }
-            Plan::Update(update) => (Some(&update.table), None),
-            Plan::Delete(delete) => (Some(&delete.table), None),
+            Plan::Update(update) => (Some(&update.table), &[]),
+            Plan::Delete(delete) => (Some(&delete.table), &[]),
         };
         written.into_iter().chain(read)
     }
@@ -60,6 +72,12 @@ pub struct Planner<'a> {
     pub param_kinds: Vec<Kind>,
     /// Placeholders stand for literals of the text; where one decides the shape of the plan it cannot be cached.
     pub from_digest: bool,
+    /// The query blocks under construction.
+    pub frames: scope::Frames,
+    /// Common table expressions in view.
+    pub common: RefCell<Vec<derived::Common>>,
+    /// Of the next block only whether it has rows is asked.
+    pub shapeless: Cell<bool>,
 }
 
 /// Why a digest cannot be planned: the statement's own text must be.
@@ -135,6 +153,16 @@ pub fn parse(text: &str) -> Result<Statement> {
     match <[Statement; 1]>::try_from(statements) {
         Ok([one]) => Ok(one),
         Err(_) => Err(errors::syntax(text)),
+    }
+}
+
+impl<'a> Planner<'a> {
+    pub fn new(catalog: &'a Catalog, env: &'a Env, text: &'a str, param_kinds: Vec<Kind>) -> Planner<'a> {
+        let (frames, common, shapeless) = Default::default();
+        Planner { catalog, env, text, param_kinds, from_digest: false, frames, common, shapeless }
+    }
+    fn is_outermost(&self) -> bool {
+        self.frames.depth() == 1
     }
 }
 

@@ -109,6 +109,11 @@ impl Builder<'_> {
         self.allow_aggregates = true;
         self.precedence = precedence;
         let (argument, separator, order) = parts?;
+        // One whose columns are all of the query around is an aggregate of that.
+        let is_given = |e: &Expr| e.any(|e| matches!(e, Expr::Given(..))) && !e.any(|e| matches!(e, Expr::Column(_)));
+        if argument.as_ref().is_some_and(is_given) {
+            return Err(errors::not_supported("aggregates of the query around"));
+        }
         if argument.is_none() {
             function = AggregateKind::CountRows;
         }

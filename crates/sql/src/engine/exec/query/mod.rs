@@ -1,0 +1,349 @@
+//! Query blocks that are more than one table: joins, subqueries, derived tables.
+//!
+//! Rows are pushed through the steps of a [`Join`](crate::engine::plan::query::Join) in batches ([`pipeline`]); the last step feeds the block's sink,
+//! the same as that of a single table. A step reads what it needs for a whole batch at once: keys in one request ([`lookup`]), or all rows of its leaf into a hash table
+//! ([`hash`]). Subqueries run once for each distinct set of values that they take from outside ([`subquery`]); derived tables and set operations are
+//! kept in memory ([`derived`]).
+//!
+//! **What it sees.** A statement that is bounded by keys is tried at once; if its answers are not of one moment, or more than [`TRIED_BYTES_MAX`], it is run again at a snapshot, as every
+//! other is from the start. Nothing is sent before that is settled.
+//!
+//! **Memory.** All that a statement keeps between steps (hash tables, derived tables, what subqueries said) is at most [`QUERY_BYTES_MAX`], error 3170. KILL and
+//! max_execution_time are looked at for each batch.
+
+mod derived;
+mod hash;
+mod lookup;
+mod pipeline;
+mod subquery;
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    future::Future,
+    pin::Pin,
+    rc::Rc,
+};
+
+use apus_client::{ANY_MOMENT, Moment};
+use apus_types::{Epoch, TableId, TableSchema, TransId};
+
+use super::{
+    Cluster,
+    insert::INSERT_BYTES_MAX,
+    read::{self, Seen},
+    sink::Sink,
+    target::Target,
+};
+use crate::{
+    engine::{
+        errors,
+        expr::{Context, Datum, env::Env},
+        information_schema,
+        keys::Strings,
+        plan::{
+            Select,
+            query::{Body, Given, Leaf, StepKind},
+        },
+        session::{Done, Scratch, Session},
+    },
+    server::Output,
+};
+use pipeline::{Consumer, Pipeline};
+
+/// Memory for what one statement keeps between its steps, in bytes.
+pub const QUERY_BYTES_MAX: usize = 256 << 20;
+/// Joined rows of a statement that is tried without a snapshot, in bytes.
+const TRIED_BYTES_MAX: usize = 256 << 10;
+
+/// One statement under way.
+pub struct Run<'r> {
+    pub cluster: Cluster<'r>,
+    pub env: &'r Env,
+    pub params: &'r [Datum<'r>],
+    /// The open transaction, and the tables that it wrote.
+    own: (TransId, &'r [TableId]),
+    snapshot: Epoch,
+    /// There is one read only, which sees one moment by itself.
+    is_alone: bool,
+    /// Answers say of which moment they are.
+    tells: bool,
+    moment: Cell<Moment>,
+    bytes: Cell<usize>,
+    /// Rows of derived tables that are the same all through the statement, by their plans.
+    derived: RefCell<BTreeMap<usize, Rc<Strings>>>,
+    /// Of recursions under way: their table, and the rows of the last round.
+    last_rows: RefCell<Vec<(usize, Rc<Strings>)>>,
+}
+
+impl<'r> Run<'r> {
+    fn seen(&self, schema: &TableSchema) -> Seen {
+        let (id, wrote) = self.own;
+        let trans = if wrote.contains(&schema.id) { id } else { TransId::NONE };
+        Seen { trans, snapshot: self.snapshot, one_moment: self.is_alone }
+    }
+    fn and_moment(&self, moment: Option<Moment>) {
+        self.moment.set(moment.map_or(Moment::NONE, |m| self.moment.get().and(m)));
+    }
+    /// More memory is kept.
+    ///
+    /// # Errors
+    /// 3170.
+    fn keep(&self, bytes: usize) -> errors::Result<()> {
+        self.bytes.set(self.bytes.get() + bytes);
+        if self.bytes.get() > QUERY_BYTES_MAX { Err(errors::out_of_query_memory()) } else { Ok(()) }
+    }
+    fn release(&self, bytes: usize) {
+        self.bytes.set(self.bytes.get().saturating_sub(bytes));
+    }
+    fn left(&self) -> usize {
+        QUERY_BYTES_MAX.saturating_sub(self.bytes.get())
+    }
+}
+
+/// Whether all that a block reads is one table, once.
+fn is_alone(select: &Select) -> bool {
+    let values = select.given.iter().all(|g| match g {
+        Given::Outer(_) => true,
+        Given::Value(subquery) => is_alone(&subquery.query),
+    });
+    let steps = select.join.iter().flat_map(|join| &join.steps).all(|step| match &step.kind {
+        StepKind::Nothing => true,
+        StepKind::Compute(_) => false,
+        StepKind::Join(join) => match &join.leaf {
+            Leaf::Table { .. } => true,
+            Leaf::Derived(derived) => matches!(&derived.body, Body::Select(select) if is_alone(select)),
+            Leaf::Nested(_) => false,
+        },
+    });
+    values && steps && select.reads.iter().filter(|t| !information_schema::is_virtual(&t.schema)).count() <= 1
+}
+
+/// SELECT of a block with joins or subqueries, to the client.
+pub async fn select(
+    cluster: Cluster<'_>,
+    session: &mut Session,
+    s: &mut Scratch,
+    plan: &Select,
+    params: &[Datum<'_>],
+    out: &mut Output<'_>,
+) -> Done<u64> {
+    let snapshot = session.reading_at(cluster.client).await?;
+    let run = of_session(cluster, session, params, snapshot);
+    out.begin_rows(&plan.defs);
+    into(&run, plan, std::mem::take(&mut s.sink), out).await
+}
+
+/// Runs a block that nothing is around, at one moment.
+pub async fn into<T: Target>(
+    run: &Run<'_>,
+    plan: &Select,
+    buffers: super::sink::SinkBuffers,
+    out: &mut T,
+) -> Done<u64> {
+    let mut run = Run {
+        is_alone: is_alone(plan),
+        derived: RefCell::default(),
+        last_rows: RefCell::default(),
+        moment: Cell::new(ANY_MOMENT),
+        bytes: Cell::new(0),
+        ..*run
+    };
+    if run.snapshot != Epoch(0) || run.is_alone {
+        return block(&run, plan, None, out, u64::MAX).await;
+    }
+    if plan.join.as_ref().is_some_and(|join| join.is_by_key) {
+        run.tells = true;
+        let tried = tried(&run, plan).await?;
+        if let Some(rows) = tried.filter(|_| run.moment.get().is_one()) {
+            let mut sink = Sink::with_given(plan, run.params, &[], run.env, buffers)?;
+            for row in rows.iter() {
+                if sink.wanted() == 0 || !sink.row(row, out)? {
+                    break;
+                }
+            }
+            sink.finish(out).await?;
+            return Ok(sink.found);
+        }
+        run.tells = false;
+    }
+    let held = run.cluster.client.shared_snapshot().await?;
+    run.snapshot = held.epoch();
+    block(&run, plan, None, out, u64::MAX).await
+}
+
+/// The values of a SELECT for INSERT ... SELECT, of what is there now.
+pub async fn collect(
+    cluster: Cluster<'_>,
+    session: &Session,
+    plan: &Select,
+    params: &[Datum<'_>],
+) -> Done<Vec<Vec<Datum<'static>>>> {
+    if plan.lock.is_some() {
+        return Err(errors::not_supported("INSERT ... SELECT with locks").into());
+    }
+    let run = of_session(cluster, session, params, Epoch(0));
+    let mut values = Values::default();
+    into(&run, plan, Default::default(), &mut values).await?;
+    Ok(values.rows)
+}
+
+/// Values of rows.
+#[derive(Default)]
+struct Values {
+    rows: Vec<Vec<Datum<'static>>>,
+    bytes: usize,
+}
+
+impl Values {
+    fn push(&mut self, row: Vec<Datum<'static>>) -> errors::Result<()> {
+        self.bytes += row.iter().map(|v| size_of_val(v) + v.heap_bytes()).sum::<usize>();
+        self.rows.push(row);
+        if self.bytes > INSERT_BYTES_MAX { Err(errors::too_many_locks()) } else { Ok(()) }
+    }
+}
+
+impl Target for Values {
+    fn row_of(&mut self, outputs: &[crate::engine::plan::select::Output], cx: &Context<'_>) -> errors::Result<()> {
+        let row = outputs.iter().map(|o| Ok(o.expr.eval(cx)?.into_owned())).collect::<errors::Result<Vec<_>>>()?;
+        self.push(row)
+    }
+    fn row_of_values(&mut self, _: &[crate::engine::plan::select::Output], values: &[Datum<'_>]) -> errors::Result<()> {
+        self.push(values.iter().map(|v| v.borrowed().into_owned()).collect())
+    }
+    async fn flush_if_full(&mut self) -> errors::Result<()> {
+        Ok(())
+    }
+}
+
+/// What a statement of a session sees at the moment.
+pub fn of_session<'r>(cluster: Cluster<'r>, session: &'r Session, params: &'r [Datum<'r>], snapshot: Epoch) -> Run<'r> {
+    let own = match &session.transaction {
+        Some(t) if t.is_started() => (t.id(), session.wrote.as_slice()),
+        _ => (TransId::NONE, &[][..]),
+    };
+    Run {
+        cluster,
+        env: &session.env,
+        params,
+        own,
+        snapshot,
+        is_alone: false,
+        tells: false,
+        moment: Cell::new(ANY_MOMENT),
+        bytes: Cell::new(0),
+        derived: RefCell::default(),
+        last_rows: RefCell::default(),
+    }
+}
+
+/// The joined rows; `None` when they are more than is tried.
+async fn tried(run: &Run<'_>, plan: &Select) -> Done<Option<Strings>> {
+    let Some(join) = &plan.join else { return Ok(None) };
+    let mut pipeline = Pipeline::new(run, join, &[], Tried { rows: Strings::default(), is_over: false });
+    pipeline.start().await?;
+    let tried = pipeline.into_consumer();
+    Ok((!tried.is_over).then_some(tried.rows))
+}
+
+struct Tried {
+    rows: Strings,
+    is_over: bool,
+}
+
+impl Consumer for Tried {
+    async fn take(&mut self, rows: &Strings) -> Done<bool> {
+        rows.iter().for_each(|row| self.rows.push(row));
+        self.is_over = self.rows.byte_len() > TRIED_BYTES_MAX;
+        Ok(!self.is_over)
+    }
+}
+
+struct ToSink<'t, 'p, T> {
+    sink: Sink<'p>,
+    out: &'t mut T,
+}
+
+impl<T: Target> Consumer for ToSink<'_, '_, T> {
+    async fn take(&mut self, rows: &Strings) -> Done<bool> {
+        for row in rows.iter() {
+            if !self.sink.row(row, self.out)? {
+                return Ok(false);
+            }
+        }
+        self.out.flush_if_full().await?;
+        Ok(true)
+    }
+}
+
+/// Runs a block for one row of the block around it. `most`: no more rows of it are wanted.
+async fn block<T: Target>(
+    run: &Run<'_>,
+    plan: &Select,
+    outside: Option<&Context<'_>>,
+    out: &mut T,
+    most: u64,
+) -> Done<u64> {
+    let given = givens(run, plan, outside).await?;
+    let mut sink = Sink::with_given(plan, run.params, &given, run.env, Default::default())?;
+    sink.stop_after(most);
+    if let Some(join) = &plan.join {
+        if sink.wanted() == 0 {
+            sink.finish(out).await?;
+            return Ok(sink.found);
+        }
+        let mut pipeline = Pipeline::new(run, join, &given, ToSink { sink, out });
+        pipeline.start().await?;
+        let ToSink { mut sink, out } = pipeline.into_consumer();
+        sink.finish(out).await?;
+        return Ok(sink.found);
+    }
+    if plan.lock.is_some() {
+        return Err(errors::not_supported("FOR UPDATE inside of a query").into());
+    }
+    let Some(table) = &plan.table else {
+        read::without_table(plan, &mut sink, out)?;
+        sink.finish(out).await?;
+        return Ok(sink.found);
+    };
+    let access = plan.access.as_ref().ok_or_else(|| errors::internal("a table without a path"))?;
+    if information_schema::is_virtual(&table.schema) {
+        read::virtual_rows(run.cluster, plan, table, access, &mut sink, out).await?;
+    } else {
+        let mut s = Scratch::default();
+        let seen = run.seen(&table.schema);
+        read::table_rows(run.cluster, run.env, &mut s, seen, plan, table, access, &mut sink, out).await?;
+    }
+    sink.finish(out).await?;
+    Ok(sink.found)
+}
+
+/// What a block is given.
+async fn givens(run: &Run<'_>, plan: &Select, outside: Option<&Context<'_>>) -> Done<Vec<Datum<'static>>> {
+    let mut given: Vec<Datum<'static>> = Vec::with_capacity(plan.given.len());
+    let layout = apus_types::RowLayout::new([]);
+    for g in &plan.given {
+        let value = match g {
+            Given::Outer(e) => match outside {
+                Some(cx) => e.eval(cx)?.into_owned(),
+                None => Datum::Null,
+            },
+            Given::Value(asked) => {
+                let cx = Context {
+                    layout: &layout,
+                    row: &[],
+                    new_row: None,
+                    params: run.params,
+                    aggregates: &[],
+                    given: &given,
+                    env: run.env,
+                };
+                subquery::value(run, asked, &cx).await?
+            }
+        };
+        given.push(value);
+    }
+    Ok(given)
+}
+
+type Boxed<'f, T> = Pin<Box<dyn Future<Output = Done<T>> + 'f>>;

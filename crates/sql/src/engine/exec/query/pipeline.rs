@@ -1,0 +1,278 @@
+//! Rows through the steps of a join, a batch at a time.
+//!
+//! A batch that a step makes goes on at once through all steps behind it, so what is under way at a time is one batch for each step: [`BATCH_ROWS`] rows, or
+//! [`BATCH_BYTES`].
+
+use std::future::Future;
+
+use apus_client::Rows;
+use apus_types::RowLayout;
+
+use super::{Boxed, Run, hash::Built, lookup, subquery::Memo};
+use crate::engine::{
+    errors,
+    exec::read::Source,
+    expr::{Context, Datum, Expr},
+    keys::Strings,
+    plan::{
+        access::BoundPath,
+        query::{Join, JoinStep, Leaf, Step, StepKind},
+    },
+    session::{Done, Scratch},
+};
+
+/// Rows of a batch.
+pub const BATCH_ROWS: usize = 1024;
+/// Bytes from which a batch goes on although it has fewer rows.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// Where joined rows go.
+pub trait Consumer {
+    /// False when no more are needed.
+    fn take(&mut self, rows: &Strings) -> impl Future<Output = Done<bool>>;
+}
+
+/// What a step knows from one batch to the next.
+#[derive(Default)]
+pub struct State {
+    /// Rows of the leaf, by key or all.
+    pub built: Option<Built>,
+    /// Ranges that were looked up, or a key that had no form: from then on the leaf is read as a whole.
+    pub ranges: usize,
+    pub is_whole: bool,
+    pub bound: BoundPath,
+    pub memo: Memo,
+}
+
+pub struct Pipeline<'q, 'r, C> {
+    pub run: &'q Run<'r>,
+    pub join: &'q Join,
+    pub given: &'q [Datum<'q>],
+    empty: RowLayout,
+    states: Vec<State>,
+    consumer: C,
+}
+
+impl<'q, 'r, C: Consumer> Pipeline<'q, 'r, C> {
+    pub fn new(run: &'q Run<'r>, join: &'q Join, given: &'q [Datum<'q>], consumer: C) -> Self {
+        let states = join.steps.iter().map(|_| State::default()).collect();
+        Pipeline { run, join, given, empty: RowLayout::new([]), states, consumer }
+    }
+
+    pub fn into_consumer(mut self) -> C {
+        for state in &mut self.states {
+            self.run.release(state.built.take().map_or(0, |b| b.bytes()) + state.memo.bytes());
+        }
+        self.consumer
+    }
+
+    /// Runs it.
+    pub async fn start(&mut self) -> Done<()> {
+        let mut one = Strings::default();
+        one.push(&[]);
+        self.feed(0, one).await?;
+        Ok(())
+    }
+
+    pub fn context<'c>(&'c self, layout: &'c RowLayout, row: &'c [u8]) -> Context<'c> {
+        context(self.run, self.given, layout, row)
+    }
+
+    /// The layout of rows before step `at`.
+    fn before(&self, at: usize) -> &RowLayout {
+        at.checked_sub(1).and_then(|i| self.join.steps.get(i)).map_or(&self.empty, |s| &s.layout)
+    }
+
+    /// Gives rows to step `at`; false when no more are needed.
+    fn feed(&mut self, at: usize, rows: Strings) -> Boxed<'_, bool> {
+        Box::pin(async move {
+            let join = self.join;
+            if rows.is_empty() {
+                return Ok(true);
+            }
+            self.run.env.may_go_on()?;
+            let Some(step) = join.steps.get(at) else { return self.consumer.take(&rows).await };
+            match &step.kind {
+                StepKind::Nothing => {
+                    let mut out = Strings::default();
+                    for row in rows.iter() {
+                        if passes(step.filter.as_ref(), &self.context(&step.layout, row))? {
+                            out.push(row);
+                        }
+                    }
+                    self.feed(at + 1, out).await
+                }
+                StepKind::Compute(subquery) => {
+                    let mut memo = std::mem::take(&mut self.states[at].memo);
+                    let out = memo.column(self, subquery, step, self.before(at), &rows).await?;
+                    self.states[at].memo = memo;
+                    self.feed(at + 1, out).await
+                }
+                StepKind::Join(leaf) => self.join(at, step, leaf, &rows).await,
+            }
+        })
+    }
+
+    async fn join(&mut self, at: usize, step: &'q Step, leaf: &'q JoinStep, rows: &Strings) -> Done<bool> {
+        let mut state = std::mem::take(&mut self.states[at]);
+        let done = self.join_with(at, step, leaf, rows, &mut state).await;
+        self.states[at] = state;
+        done
+    }
+
+    async fn join_with(
+        &mut self,
+        at: usize,
+        step: &'q Step,
+        leaf: &'q JoinStep,
+        rows: &Strings,
+        state: &mut State,
+    ) -> Done<bool> {
+        let is_first = at == 0 && matches!(leaf.leaf, Leaf::Table { .. }) && !is_virtual(leaf);
+        let path = match &leaf.scan {
+            Some(scan) if is_first && self.run.tells => Some(&scan.path),
+            _ if is_first => return self.stream(step, leaf, state).await,
+            _ => leaf.lookup.as_ref().filter(|_| !state.is_whole),
+        };
+        if let (Some(path), Leaf::Table { table, columns }) = (path, &leaf.leaf) {
+            let before = self.before(at).clone();
+            let target = lookup::Target { table, columns, path, can_be_whole: !leaf.keys.is_empty() };
+            if let Some(found) = lookup::find(self, target, &before, rows, state).await? {
+                return self.emit(at, step, leaf, rows, |row, out| found.of_row(row, out)).await;
+            }
+            state.is_whole = true;
+        }
+        let built = match state.built.take() {
+            Some(built) => built,
+            None => Built::of(self, leaf).await?,
+        };
+        let matches = built.probe(self, leaf, self.before(at), rows)?;
+        let done = self.emit(at, step, leaf, rows, |row, out| matches.of_row(&built, row, out)).await;
+        state.built = Some(built);
+        done
+    }
+
+    /// The first leaf: its rows go on as they come.
+    async fn stream(&mut self, step: &'q Step, leaf: &'q JoinStep, state: &mut State) -> Done<bool> {
+        let run = self.run;
+        let (Leaf::Table { table, columns }, Some(access)) = (&leaf.leaf, &leaf.scan) else {
+            return Err(errors::internal("a leaf that is no table").into());
+        };
+        let mut s = Scratch { bound: std::mem::take(&mut state.bound), ..Scratch::default() };
+        access.path.bind(&table.schema, &self.context(&leaf.row, &[]), &mut s.bound)?;
+        if s.bound.empty {
+            return Ok(true);
+        }
+        let seen = run.seen(&table.schema);
+        let columns = Some(columns.as_slice());
+        let mut source =
+            Source::open(run.cluster, &mut s, table, access, columns, seen, false, false, u64::MAX).await?;
+        let mut is_found = false;
+        loop {
+            if !source.next(&mut s).await? {
+                if is_found || !source.make_sure(run.cluster, &mut s, table, access, columns, seen).await? {
+                    break;
+                }
+                continue;
+            }
+            let mut out = Strings::default();
+            for row in s.rows.iter().flatten() {
+                let local = passes(access.full.as_ref(), &self.context(&leaf.row, row))?;
+                is_found |= local;
+                if !local {
+                    continue;
+                }
+                step.layout.join((&self.empty, &[]), (&leaf.row, Some(row), &leaf.taken), out.writer());
+                out.end();
+                let added = out.len() - 1;
+                let keep = passes(step.filter.as_ref(), &self.context(&step.layout, out.get(added).unwrap_or(&[])))?;
+                if !keep {
+                    out.pop();
+                }
+            }
+            if !self.feed(1, out).await? {
+                return Ok(false);
+            }
+        }
+        state.bound = s.bound;
+        Ok(true)
+    }
+
+    /// Joins each row with its candidates and gives on what matches. `candidates` pushes the leaf's rows for a row.
+    async fn emit<'e>(
+        &mut self,
+        at: usize,
+        step: &'q Step,
+        leaf: &'q JoinStep,
+        rows: &Strings,
+        mut candidates: impl FnMut(usize, &mut Vec<&'e [u8]>),
+    ) -> Done<bool> {
+        let mut out = Strings::default();
+        let mut found: Vec<&[u8]> = Vec::new();
+        for (i, row) in rows.iter().enumerate() {
+            found.clear();
+            candidates(i, &mut found);
+            let mut matched = false;
+            let nothing = [None];
+            let (some, none) = (found.iter().map(|r| Some(*r)), nothing.iter().copied());
+            for inner in some.chain(none) {
+                if inner.is_none() && (matched || !leaf.is_left) {
+                    continue;
+                }
+                let before = self.before(at);
+                step.layout.join((before, row), (&leaf.row, inner, &leaf.taken), out.writer());
+                out.end();
+                let joined = out.get(out.len() - 1).unwrap_or(&[]);
+                let cx = self.context(&step.layout, joined);
+                let is_match = inner.is_none() || passes(leaf.matches.as_ref(), &cx)?;
+                matched |= is_match;
+                if !is_match || !passes(step.filter.as_ref(), &cx)? {
+                    out.pop();
+                }
+                let is_full = out.len() >= BATCH_ROWS || out.byte_len() > BATCH_BYTES;
+                if is_full && !self.feed(at + 1, std::mem::take(&mut out)).await? {
+                    return Ok(false);
+                }
+            }
+            if i % 64 == 63 && found.len() > 1024 {
+                self.run.env.may_go_on()?;
+            }
+        }
+        self.feed(at + 1, out).await
+    }
+}
+
+pub fn context<'c>(run: &'c Run<'_>, given: &'c [Datum<'c>], layout: &'c RowLayout, row: &'c [u8]) -> Context<'c> {
+    Context { layout, row, new_row: None, params: run.params, aggregates: &[], given, env: run.env }
+}
+
+pub fn passes(filter: Option<&Expr>, cx: &Context<'_>) -> errors::Result<bool> {
+    filter.map_or(Ok(true), |f| f.passes(cx))
+}
+
+pub fn is_virtual(leaf: &JoinStep) -> bool {
+    matches!(&leaf.leaf, Leaf::Table { table, .. } if crate::engine::information_schema::is_virtual(&table.schema))
+}
+
+/// Rows that a lookup found, and which of them each row of the batch has asked for.
+pub struct Found {
+    pub rows: Vec<Rows>,
+    /// By row of the batch: (where in `rows`, which row there); `u32::MAX`: all of them.
+    pub pairs: Vec<(u32, u32, u32)>,
+    /// Where the pairs of each row of the batch begin.
+    pub starts: Vec<u32>,
+}
+
+impl Found {
+    pub fn of_row<'f>(&'f self, row: usize, out: &mut Vec<&'f [u8]>) {
+        let end = self.starts.get(row + 1).map_or(self.pairs.len(), |&e| e as usize);
+        let start = self.starts.get(row).map_or(end, |&s| s as usize);
+        for &(_, list, at) in &self.pairs[start..end] {
+            let Some(rows) = self.rows.get(list as usize) else { continue };
+            match at {
+                u32::MAX => out.extend(rows.iter().flatten()),
+                at => out.extend(rows.row(at as usize)),
+            }
+        }
+    }
+}

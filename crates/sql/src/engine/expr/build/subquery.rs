@@ -1,0 +1,121 @@
+//! Subqueries in expressions: a value that is fixed before the block runs, or a column that is computed for its rows.
+
+use apus_types::ColumnType;
+use sqlparser::ast::{self, BinaryOperator};
+
+use super::{Builder, rows};
+use crate::engine::{
+    errors::{self, Result},
+    expr::{CompareOp, Expr, coercion},
+    plan::{
+        Select, Unplanned, derived,
+        query::{Asked, Given, Member, Subquery},
+    },
+};
+
+const TRUTH: ColumnType = ColumnType::Int { bits: 64, unsigned: false };
+
+impl Builder<'_> {
+    pub(super) fn subquery(&mut self, e: &ast::Expr) -> Result<Expr> {
+        use ast::Expr as A;
+        match e {
+            A::Subquery(query) => {
+                let select = self.bound(query, false)?;
+                let [one] = select.outputs.as_slice() else { return Err(errors::operand_columns(1)) };
+                let ty = derived::type_of_output(one, &self.param_kinds);
+                self.attach(Subquery { query: select, asked: Asked::Value, ty })
+            }
+            A::Exists { subquery, negated } => {
+                let query = self.bound(subquery, true)?;
+                let found = self.attach(Subquery { query, asked: Asked::Exists, ty: TRUTH })?;
+                Ok(negate(found, *negated))
+            }
+            A::InSubquery { expr, subquery, negated } => {
+                let found = self.in_subquery(expr, subquery)?;
+                Ok(negate(found, *negated))
+            }
+            A::AnyOp { left, compare_op, right, .. } => match compare_op {
+                BinaryOperator::Eq => self.in_subquery(left, query_of(right)?),
+                op => self.quantified(left, op, query_of(right)?, false),
+            },
+            A::AllOp { left, compare_op, right } => match compare_op {
+                BinaryOperator::NotEq => Ok(negate(self.in_subquery(left, query_of(right)?)?, true)),
+                op => self.quantified(left, op, query_of(right)?, true),
+            },
+            other => Err(errors::not_supported(&other.to_string())),
+        }
+    }
+
+    /// `exists`: only whether there are rows is asked.
+    fn bound(&self, query: &ast::Query, exists: bool) -> Result<Select> {
+        let planner = self.planner.ok_or_else(|| errors::not_supported("subqueries here"))?;
+        planner.subquery(query, exists).map_err(|e| match e {
+            Unplanned::Error(e) => e,
+            Unplanned::Structural => errors::structural(),
+        })
+    }
+
+    fn in_subquery(&mut self, left: &ast::Expr, query: &ast::Query) -> Result<Expr> {
+        let list = rows::row_of(left).unwrap_or_else(|| vec![left]);
+        let left = list.into_iter().map(|e| self.build(e)).collect::<Result<Vec<_>>>()?;
+        let query = self.bound(query, false)?;
+        if query.outputs.len() != left.len() {
+            return Err(errors::operand_columns(left.len()));
+        }
+        let mut members = Vec::with_capacity(left.len());
+        for (left, output) in left.into_iter().zip(&query.outputs) {
+            let right = Expr::Given(0, derived::type_of_output(output, &self.param_kinds));
+            let collation = coercion::compared(&[&left, &right], &self.param_kinds, "=")?;
+            let kind = derived::equal_kind(&left, &right, &self.param_kinds);
+            members.push(Member { left, collation, kind });
+        }
+        self.attach(Subquery { query, asked: Asked::In(members), ty: TRUTH })
+    }
+
+    fn quantified(&mut self, left: &ast::Expr, op: &BinaryOperator, query: &ast::Query, all: bool) -> Result<Expr> {
+        if rows::row_of(left).is_some() {
+            return Err(errors::operand_columns(1));
+        }
+        let left = self.build(left)?;
+        let query = self.bound(query, false)?;
+        let [one] = query.outputs.as_slice() else { return Err(errors::operand_columns(1)) };
+        let right = Expr::Given(0, derived::type_of_output(one, &self.param_kinds));
+        let collation = coercion::compared(&[&left, &right], &self.param_kinds, &op.to_string())?;
+        let op = match op {
+            BinaryOperator::Eq => CompareOp::Eq,
+            BinaryOperator::NotEq => CompareOp::NotEq,
+            BinaryOperator::Lt => CompareOp::Lt,
+            BinaryOperator::LtEq => CompareOp::LtEq,
+            BinaryOperator::Gt => CompareOp::Gt,
+            BinaryOperator::GtEq => CompareOp::GtEq,
+            other => return Err(errors::syntax(&other.to_string())),
+        };
+        self.attach(Subquery { query, asked: Asked::Quantified { left, op, all, collation }, ty: TRUTH })
+    }
+
+    /// The value of a subquery for the block that is built.
+    fn attach(&self, subquery: Subquery) -> Result<Expr> {
+        let planner = self.planner.ok_or_else(|| errors::not_supported("subqueries here"))?;
+        let parts = subquery.inputs();
+        if parts.iter().any(|e| e.any(|e| matches!(e, Expr::Aggregate(..)))) {
+            return Err(errors::not_supported("subqueries compared with aggregates"));
+        }
+        let ty = subquery.ty;
+        if parts.iter().any(|e| !e.is_constant()) {
+            return planner.frames.compute(subquery, ty);
+        }
+        planner.frames.give(Given::Value(subquery.into()), ty)
+    }
+}
+
+fn negate(e: Expr, negated: bool) -> Expr {
+    if negated { Expr::Not(Box::new(e)) } else { e }
+}
+
+fn query_of(e: &ast::Expr) -> Result<&ast::Query> {
+    match e {
+        ast::Expr::Subquery(query) => Ok(query),
+        ast::Expr::Nested(inner) => query_of(inner),
+        other => Err(errors::syntax(&other.to_string())),
+    }
+}

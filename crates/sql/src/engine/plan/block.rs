@@ -1,0 +1,231 @@
+//! A bound query block, and how it becomes a plan.
+//!
+//! A block over one stored table keeps that table's access path and streams its rows ([`Block::plan_single`]). Every other one is a [`Join`].
+
+use std::rc::Rc;
+
+use apus_types::RowLayout;
+
+use super::{
+    Planner, Unplanned, access,
+    from::{Item, Level, Origin},
+    scope::{Frame, Scope},
+    select::{Group, Lock, OrderKey, Output, Select},
+};
+use crate::engine::{
+    catalog::Table,
+    errors,
+    expr::{
+        Expr,
+        build::{Aggregate, AggregateKind},
+    },
+    information_schema,
+};
+
+#[derive(Debug)]
+pub struct Block {
+    pub scope: Rc<Scope>,
+    pub level: Level,
+    pub outputs: Vec<Output>,
+    pub group: Option<Group>,
+    pub order: Vec<OrderKey>,
+    pub distinct: bool,
+    pub counts_all: bool,
+    pub limit: Option<Expr>,
+    pub offset: Option<Expr>,
+    pub lock: Option<Lock>,
+}
+
+/// All of these conditions.
+pub fn all_of(mut conditions: Vec<Expr>) -> Option<Expr> {
+    match conditions.len() {
+        0 => None,
+        1 => conditions.pop(),
+        _ => Some(Expr::And(conditions)),
+    }
+}
+
+impl Block {
+    /// The plan of the innermost block.
+    pub fn plan(self, planner: &Planner<'_>) -> Result<Select, Unplanned> {
+        let frame = planner.frames.taken();
+        let is_plain = frame.given.is_empty() && frame.computed.is_empty();
+        match self.level.items.as_slice() {
+            [] if is_plain => Ok(self.plan_single(None)?),
+            [Item { origin: Origin::Table(table), left: None, .. }] if is_plain => {
+                let table = table.clone();
+                Ok(self.plan_single(Some(table))?)
+            }
+            _ => self.plan_join(planner, frame),
+        }
+    }
+
+    fn plan_join(mut self, planner: &Planner<'_>, frame: Frame) -> Result<Select, Unplanned> {
+        if self.lock.is_some() && self.level.items.iter().any(|i| !is_virtual(i)) {
+            return Err(errors::not_supported("FOR UPDATE of joins and subqueries").into());
+        }
+        let mut reads = Vec::new();
+        let level = std::mem::take(&mut self.level);
+        let needed = self.slots();
+        let (join, given) = super::join::Lowering::new(planner, &self.scope, frame).plan(level, needed, &mut reads)?;
+        let mut parts = self.expressions();
+        parts.iter_mut().for_each(|e| e.project(&join.columns));
+        let layout = join.steps.last().map_or_else(|| RowLayout::new([]), |step| step.layout.clone());
+        let in_order = self.order.is_empty();
+        let defs = self.outputs.iter().map(|o| o.def.clone()).collect();
+        Ok(Select {
+            reads,
+            given,
+            join: Some(Box::new(join)),
+            table: None,
+            access: None,
+            columns: None,
+            layout,
+            outputs: self.outputs,
+            defs,
+            group: self.group,
+            order: self.order,
+            in_order,
+            reverse: false,
+            distinct: self.distinct,
+            counts_all: self.counts_all,
+            limit: self.limit,
+            offset: self.offset,
+            lock: None,
+            pushdown: None,
+        })
+    }
+
+    fn plan_single(mut self, table: Option<Rc<Table>>) -> errors::Result<Select> {
+        let schema = table.as_ref().map(|t| &t.schema);
+        let virtual_table = schema.is_some_and(information_schema::is_virtual);
+        let lock = self.lock.filter(|_| !virtual_table);
+        let filter = all_of(std::mem::take(&mut self.level.conditions));
+        let order = &self.order;
+        let simple: Option<Vec<u16>> = order
+            .iter()
+            .map(|k| match &k.expr {
+                Expr::Column(c) if k.descending == order[0].descending => Some(c.slot),
+                _ => None,
+            })
+            .collect();
+        let wanted = simple.as_deref().filter(|_| self.group.is_none() && self.limit.is_some()).unwrap_or(&[]);
+        let mut access = table.as_ref().map(|t| access::choose(t, filter.clone(), wanted));
+        let path_order = matches!(&access, Some(a) if simple.as_ref().is_some_and(|s| a.path.ordered_by(s)));
+        let in_order = order.is_empty() || (self.group.is_none() && path_order && !virtual_table);
+        let reverse = in_order && order.first().is_some_and(|k| k.descending);
+        let pushdown = match (&self.group, &access) {
+            (Some(g), Some(a)) if !virtual_table && g.keys.is_empty() && a.rest.is_none() => pushed(&g.aggregates),
+            _ => None,
+        };
+        let columns = match &table {
+            Some(t) if lock.is_none() => Some(self.prune(t, &mut access)),
+            _ => None,
+        };
+        let layout = match (&table, &columns) {
+            (Some(t), Some(c)) => t.schema.layout().project_layout(c).ok_or_else(|| errors::internal("projection"))?,
+            (Some(t), None) => t.schema.layout().clone(),
+            (None, _) => RowLayout::new([]),
+        };
+        let defs = self.outputs.iter().map(|o| o.def.clone()).collect();
+        if let (None, Some(f)) = (&table, filter) {
+            // Without a table the condition is checked on the one row there is.
+            access = Some(access::Access {
+                path: access::Path::Points { index: None, columns: Vec::new(), values: Vec::new(), rows: false },
+                full: Some(f.clone()),
+                rest: Some(f),
+            });
+        }
+        Ok(Select {
+            reads: table.iter().cloned().collect(),
+            given: Vec::new(),
+            join: None,
+            table,
+            access,
+            columns,
+            layout,
+            outputs: self.outputs,
+            defs,
+            group: self.group,
+            order: self.order,
+            in_order,
+            reverse,
+            distinct: self.distinct,
+            counts_all: self.counts_all,
+            limit: self.limit,
+            offset: self.offset,
+            lock,
+            pushdown,
+        })
+    }
+
+    /// All expressions that are evaluated over the block's rows.
+    fn expressions(&mut self) -> Vec<&mut Expr> {
+        let outputs = self.outputs.iter_mut().map(|o| &mut o.expr);
+        let mut parts: Vec<&mut Expr> = outputs.chain(self.order.iter_mut().map(|k| &mut k.expr)).collect();
+        if let Some(g) = &mut self.group {
+            parts.extend(g.keys.iter_mut().map(|k| &mut k.expr));
+            parts.extend(
+                g.aggregates
+                    .iter_mut()
+                    .flat_map(|a| a.argument.iter_mut().chain(a.order.iter_mut().map(|k| &mut k.expr))),
+            );
+            parts.extend(g.having.iter_mut());
+        }
+        parts
+    }
+
+    /// Slots that the block needs of its joined rows.
+    fn slots(&mut self) -> Vec<u16> {
+        let mut slots = Vec::new();
+        self.expressions().iter().for_each(|e| e.columns(&mut slots));
+        slots
+    }
+
+    /// The columns that are needed; rewrites all expressions to their places among them.
+    fn prune(&mut self, table: &Table, access: &mut Option<access::Access>) -> Vec<u16> {
+        let mut parts = self.expressions();
+        if let Some(a) = access {
+            parts.extend(a.full.iter_mut());
+            parts.extend(a.rest.iter_mut());
+        }
+        let mut columns = Vec::new();
+        parts.iter().for_each(|e| e.columns(&mut columns));
+        columns.sort_unstable();
+        columns.dedup();
+        if columns.is_empty() {
+            columns.push(table.schema.primary_key[0]);
+        }
+        parts.into_iter().for_each(|e| e.project(&columns));
+        columns
+    }
+}
+
+fn is_virtual(item: &Item) -> bool {
+    matches!(&item.origin, Origin::Table(table) if information_schema::is_virtual(&table.schema))
+}
+
+/// COUNT, SUM, MIN and MAX of integer columns, which data nodes compute.
+fn pushed(aggregates: &[Aggregate]) -> Option<Vec<apus_signal::scan::Aggregate>> {
+    use apus_signal::scan::AggregateFunction as F;
+    if aggregates.is_empty() || aggregates.len() > apus_signal::scan::AGGREGATES_MAX {
+        return None;
+    }
+    let one = |a: &Aggregate| {
+        let column = match &a.argument {
+            None => 0,
+            Some(Expr::Column(c)) if matches!(c.ty, apus_types::ColumnType::Int { .. }) => c.slot,
+            _ => return None,
+        };
+        let function = match a.function {
+            AggregateKind::CountRows => F::CountRows,
+            AggregateKind::Count if !a.distinct => F::CountValues,
+            AggregateKind::Sum if !a.distinct => F::Sum,
+            AggregateKind::Min => F::Min,
+            AggregateKind::Max => F::Max,
+            _ => return None,
+        };
+        Some(apus_signal::scan::Aggregate { function, column })
+    };
+    aggregates.iter().map(one).collect()
+}

@@ -1,0 +1,399 @@
+//! Queries that make tables for others: derived tables, common table expressions, set operations.
+
+use std::{cell::Cell, rc::Rc};
+
+use apus_types::{Column, ColumnType, TableSchema, schema::DefaultValue};
+use sqlparser::ast::{self, SetExpr, SetOperator, SetQuantifier};
+
+use super::{
+    Planner, Unplanned,
+    block::Block,
+    from::{Item, Level, Origin},
+    outputs::Columns,
+    query::{Body, Derived, Given, SetOperation},
+    scope::{Scope, Visible},
+    select::{Output, Select, lock_of},
+};
+use crate::engine::{
+    catalog::Table,
+    errors,
+    exec::target,
+    expr::{ColumnRef, Expr, Kind, build::collation_of, coercion},
+};
+
+type Bound<T> = Result<T, Unplanned>;
+
+/// A common table expression that is in view.
+#[derive(Clone, Debug)]
+pub struct Common {
+    name: String,
+    what: What,
+    /// Of the block that defines it.
+    depth: usize,
+}
+
+#[derive(Clone, Debug)]
+enum What {
+    Known(Rc<Derived>),
+    /// Its definition is under way: what its first part makes, and how often it was named.
+    UnderWay(Option<Rc<Table>>, Rc<Cell<u32>>),
+}
+
+/// The type in which an output is kept.
+pub fn type_of_output(output: &Output, params: &[Kind]) -> ColumnType {
+    match &output.expr {
+        Expr::Column(ColumnRef { ty: ColumnType::Timestamp { decimals }, .. }) => {
+            ColumnType::DateTime { decimals: *decimals }
+        }
+        Expr::Column(c) => c.ty,
+        Expr::Given(_, ty) => *ty,
+        e => target::type_of(output.kind, collation_of(e, params)),
+    }
+}
+
+/// As what values of two expressions are looked up, so that equal ones are found; `None`: their comparison has no such form.
+pub fn equal_kind(a: &Expr, b: &Expr, params: &[Kind]) -> Option<Kind> {
+    if a.has_param() || b.has_param() || a.has_user_variable() || b.has_user_variable() {
+        return None;
+    }
+    let is_column = |e: &Expr| matches!(e, Expr::Column(_) | Expr::Given(..) | Expr::Outer(_));
+    let scale = |kind| match kind {
+        Kind::Int | Kind::UInt => Some(0),
+        Kind::Decimal(s) => Some(s),
+        _ => None,
+    };
+    let (x, y) = (a.kind(params), b.kind(params));
+    match (x, y) {
+        (Kind::Double, Kind::Double) => Some(Kind::Double),
+        (Kind::Double, k) | (k, Kind::Double) if scale(k).is_some() => Some(Kind::Double),
+        (Kind::Text, Kind::Text) if is_column(a) && is_column(b) => Some(Kind::Text),
+        (Kind::Text | Kind::Bytes, Kind::Text | Kind::Bytes) if is_column(a) && is_column(b) => Some(Kind::Bytes),
+        (Kind::Date | Kind::DateTime(_), Kind::Date | Kind::DateTime(_)) => Some(Kind::DateTime(6)),
+        (Kind::Time(_), Kind::Time(_)) => Some(Kind::Time(6)),
+        (x, y) => Some(Kind::Decimal(scale(x)?.max(scale(y)?))),
+    }
+}
+
+/// An output of a set operation or derived table.
+struct Made {
+    name: String,
+    ty: ColumnType,
+    kind: Kind,
+    /// Of the parts.
+    exprs: Vec<Expr>,
+}
+
+impl Planner<'_> {
+    /// A subquery in an expression.
+    pub(crate) fn subquery(&self, query: &ast::Query, exists: bool) -> Bound<Select> {
+        self.shapeless.set(exists);
+        self.select(query)
+    }
+
+    /// A table in parentheses.
+    pub(super) fn derived(&self, query: &ast::Query, name: &str, columns: &[String]) -> Bound<Rc<Derived>> {
+        let select = self.select(query)?;
+        let is_correlated = is_correlated(&select);
+        let body = Body::Select(Box::new(select));
+        let table = self.table_of(name, columns, &body)?;
+        Ok(Rc::new(Derived { table, body, is_correlated }))
+    }
+
+    /// The common table expression of this name.
+    pub(super) fn common_table(&self, name: &ast::ObjectName) -> Bound<Option<Rc<Derived>>> {
+        let [part] = name.0.as_slice() else { return Ok(None) };
+        let name = part.as_ident().map_or("", |i| i.value.as_str());
+        let common = self.common.borrow();
+        let Some(found) = common.iter().rev().find(|c| c.name.eq_ignore_ascii_case(name)) else { return Ok(None) };
+        match &found.what {
+            What::Known(derived) if derived.is_correlated && self.frames.depth() != found.depth => {
+                Err(errors::not_supported("a common table expression that refers to a query around it, used deeper")
+                    .into())
+            }
+            What::Known(derived) => Ok(Some(derived.clone())),
+            What::UnderWay(None, _) => Err(errors::recursive_first(name).into()),
+            What::UnderWay(Some(table), used) => {
+                used.set(used.get() + 1);
+                if used.get() > 1 || self.frames.depth() != found.depth + 1 {
+                    return Err(errors::recursive_once(name).into());
+                }
+                Ok(Some(Rc::new(Derived { table: table.clone(), body: Body::LastRows, is_correlated: true })))
+            }
+        }
+    }
+
+    /// Defines the common table expressions of WITH.
+    pub(super) fn with(&self, with: &ast::With) -> Bound<()> {
+        let depth = self.frames.depth();
+        for (i, cte) in with.cte_tables.iter().enumerate() {
+            let name = &cte.alias.name.value;
+            if with.cte_tables[..i].iter().any(|c| c.alias.name.value.eq_ignore_ascii_case(name)) {
+                return Err(errors::not_unique_table(name).into());
+            }
+            let columns: Vec<String> = cte.alias.columns.iter().map(|c| c.name.value.clone()).collect();
+            let derived =
+                match with.recursive.then(|| self.recursive(&cte.query, name, &columns)).transpose()?.flatten() {
+                    Some(recursive) => recursive,
+                    None => self.derived(&cte.query, name, &columns)?,
+                };
+            self.common.borrow_mut().push(Common { name: name.clone(), what: What::Known(derived), depth });
+        }
+        Ok(())
+    }
+
+    /// `None`: the definition does not name itself.
+    fn recursive(&self, query: &ast::Query, name: &str, columns: &[String]) -> Bound<Option<Rc<Derived>>> {
+        let mut parts = Vec::new();
+        let Some(all) = union_parts(&query.body, &mut parts) else { return Ok(None) };
+        let depth = self.frames.depth();
+        let used = Rc::new(Cell::new(0));
+        let known = self.common.borrow().len();
+        let enter = |table| {
+            self.common.borrow_mut().truncate(known);
+            let what = What::UnderWay(table, used.clone());
+            self.common.borrow_mut().push(Common { name: name.to_owned(), what, depth });
+        };
+        enter(None);
+        let mut first = self.part(parts[0])?;
+        let mut table = self.table_of(name, columns, &first)?;
+        let mut step: Option<Body> = None;
+        for part in &parts[1..] {
+            enter(Some(table.clone()));
+            used.set(0);
+            let body = self.part(part)?;
+            if self.widths(&body) != table.schema.columns.len() {
+                return Err(errors::set_operation_columns().into());
+            }
+            let join = |left, right| Body::Set {
+                operation: SetOperation::Union,
+                all: true,
+                left: Box::new(left),
+                right: Box::new(right),
+            };
+            match (used.get(), step.take()) {
+                (0, None) => {
+                    first = join(first, body);
+                    table = self.table_of(name, columns, &first)?;
+                }
+                (0, Some(_)) => return Err(errors::recursive_first(name).into()),
+                (_, before) => {
+                    if let Body::Select(s) = &body
+                        && (s.group.is_some() || s.distinct || !s.order.is_empty() || s.limit.is_some())
+                    {
+                        return Err(errors::recursive_aggregate(name).into());
+                    }
+                    step = Some(match before {
+                        Some(before) => join(before, body),
+                        None => body,
+                    });
+                }
+            }
+        }
+        self.common.borrow_mut().truncate(known);
+        let Some(step) = step else { return Ok(None) };
+        if query.order_by.is_some() || query.limit_clause.is_some() || query.with.is_some() {
+            return Err(errors::not_supported("ORDER BY, LIMIT or WITH in a recursive definition").into());
+        }
+        let is_correlated = [&first, &step].into_iter().any(body_is_correlated);
+        let body = Body::Recursive { first: Box::new(first), step: Box::new(step), all };
+        Ok(Some(Rc::new(Derived { table, body, is_correlated })))
+    }
+
+    /// One side of a set operation, in a block of its own.
+    fn part(&self, part: &SetExpr) -> Bound<Body> {
+        match part {
+            SetExpr::SetOperation { left, op, set_quantifier, right } => {
+                let operation = match op {
+                    SetOperator::Union => SetOperation::Union,
+                    SetOperator::Intersect => SetOperation::Intersect,
+                    SetOperator::Except => SetOperation::Except,
+                    SetOperator::Minus => return Err(errors::syntax("MINUS").into()),
+                };
+                let all = quantifier(*set_quantifier)?;
+                let (left, right) = (Box::new(self.part(left)?), Box::new(self.part(right)?));
+                if self.widths(&left) != self.widths(&right) {
+                    return Err(errors::set_operation_columns().into());
+                }
+                Ok(Body::Set { operation, all, left, right })
+            }
+            SetExpr::Query(query) => Ok(Body::Select(Box::new(self.select(query)?))),
+            other => {
+                let query = ast::Query {
+                    with: None,
+                    body: Box::new(other.clone()),
+                    order_by: None,
+                    limit_clause: None,
+                    fetch: None,
+                    locks: Vec::new(),
+                    for_clause: None,
+                    settings: None,
+                    format_clause: None,
+                    pipe_operators: Vec::new(),
+                };
+                Ok(Body::Select(Box::new(self.select(&query)?)))
+            }
+        }
+    }
+
+    /// `SELECT ... UNION SELECT ... ORDER BY ... LIMIT ...`: a block over the rows of the operation.
+    pub(super) fn set_block(&self, query: &ast::Query) -> Bound<Block> {
+        if lock_of(&query.locks)?.is_some() {
+            return Err(errors::not_supported("FOR UPDATE of set operations").into());
+        }
+        let body = self.part(&query.body)?;
+        let table = self.table_of("", &[], &body)?;
+        let derived = Rc::new(Derived { table: table.clone(), is_correlated: body_is_correlated(&body), body });
+        let visible = Visible { shown: String::new(), database: String::new(), table, first: 0, is_nullable: false };
+        let scope = Rc::new(Scope::of(visible));
+        self.frames.show(&scope);
+        let item = Item { origin: Origin::Derived(derived), firsts: vec![0], left: None, is_straight: false };
+        let level = Level { items: vec![item], conditions: Vec::new() };
+        let columns = Columns { planner: self, scope: &scope, text: "", is_shapeless: false };
+        let outputs: Vec<Output> = scope
+            .star()
+            .into_iter()
+            .filter_map(|slot| {
+                let c = scope.of_slot(slot)?.column(slot);
+                Some(columns.output(Expr::Column(ColumnRef { slot, ty: c.ty }), c.name.clone()))
+            })
+            .collect();
+        let mut builder = self.builder(&scope);
+        let order = self.order_of(query, &mut builder, &outputs)?;
+        drop(builder);
+        let (limit, offset) = self.limit(query.limit_clause.as_ref())?;
+        Ok(Block {
+            scope,
+            level,
+            outputs,
+            group: None,
+            order,
+            distinct: false,
+            counts_all: false,
+            limit,
+            offset,
+            lock: None,
+        })
+    }
+
+    fn widths(&self, body: &Body) -> usize {
+        match body {
+            Body::Select(select) => select.outputs.len(),
+            Body::Set { left, .. } => self.widths(left),
+            Body::Recursive { first, .. } => self.widths(first),
+            Body::LastRows => 0,
+        }
+    }
+
+    fn made(&self, body: &Body) -> Bound<Vec<Made>> {
+        Ok(match body {
+            Body::Select(select) => select
+                .outputs
+                .iter()
+                .map(|o| Made {
+                    name: o.def.name.clone(),
+                    ty: type_of_output(o, &self.param_kinds),
+                    kind: o.kind,
+                    exprs: vec![o.expr.clone()],
+                })
+                .collect(),
+            Body::Set { left, right, .. } => {
+                let pairs = self.made(left)?.into_iter().zip(self.made(right)?);
+                pairs.map(|(a, b)| self.unified(a, b)).collect::<Bound<_>>()?
+            }
+            Body::Recursive { first, .. } => self.made(first)?,
+            Body::LastRows => Vec::new(),
+        })
+    }
+
+    fn unified(&self, mut a: Made, b: Made) -> Bound<Made> {
+        a.exprs.extend(b.exprs);
+        let kind = a.kind.unify(b.kind);
+        let collation = match kind {
+            Kind::Text => {
+                let list: Vec<&Expr> = a.exprs.iter().collect();
+                coercion::compared(&list, &self.param_kinds, "UNION")?
+            }
+            _ => Default::default(),
+        };
+        let is_same = a.ty == b.ty && a.ty.collation().is_none_or(|c| c == collation);
+        let ty = if is_same { a.ty } else { target::type_of(kind, collation) };
+        Ok(Made { name: a.name, ty, kind, exprs: a.exprs })
+    }
+
+    /// What a body makes, as a table.
+    fn table_of(&self, name: &str, columns: &[String], body: &Body) -> Bound<Rc<Table>> {
+        let mut made = self.made(body)?;
+        if !columns.is_empty() {
+            if columns.len() != made.len() {
+                return Err(errors::alias_columns().into());
+            }
+            made.iter_mut().zip(columns).for_each(|(m, name)| m.name.clone_from(name));
+        }
+        for (i, m) in made.iter().enumerate() {
+            if !name.is_empty() && made[..i].iter().any(|other| other.name.eq_ignore_ascii_case(&m.name)) {
+                return Err(errors::duplicate_column(&m.name).into());
+            }
+        }
+        let column = |m: Made| Column {
+            name: m.name,
+            ty: m.ty,
+            nullable: true,
+            default: DefaultValue::Null,
+            auto_increment: false,
+            on_update_now: false,
+            comment: String::new(),
+            declared: String::new(),
+        };
+        let schema = TableSchema::new("", name, made.into_iter().map(column).collect(), key_of(body));
+        Ok(Rc::new(Table { schema, hidden: Vec::new() }))
+    }
+}
+
+/// Columns that tell the rows of a body apart; none where that is not known.
+fn key_of(body: &Body) -> Vec<u16> {
+    match body {
+        Body::Select(s) if s.distinct => (0..s.outputs.len() as u16).collect(),
+        Body::Select(s) => {
+            let place = |e: &Expr| s.outputs.iter().position(|o| o.expr == *e).map(|at| at as u16);
+            let keys = s.group.iter().flat_map(|g| &g.keys).map(|k| place(&k.expr));
+            keys.collect::<Option<Vec<_>>>().unwrap_or_default()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn quantifier(q: SetQuantifier) -> Bound<bool> {
+    match q {
+        SetQuantifier::All => Ok(true),
+        SetQuantifier::None | SetQuantifier::Distinct => Ok(false),
+        _ => Err(errors::syntax("BY NAME").into()),
+    }
+}
+
+/// The parts of a chain of UNIONs of one kind; `None` for another body.
+fn union_parts<'e>(e: &'e SetExpr, out: &mut Vec<&'e SetExpr>) -> Option<bool> {
+    let SetExpr::SetOperation { left, op: SetOperator::Union, set_quantifier, right } = e else { return None };
+    let all = quantifier(*set_quantifier).ok()?;
+    match union_parts(left, out) {
+        Some(same) if same == all => {}
+        _ => {
+            out.clear();
+            out.push(left);
+        }
+    }
+    out.push(right);
+    Some(all)
+}
+
+pub fn is_correlated(select: &Select) -> bool {
+    select.given.iter().any(|g| matches!(g, Given::Outer(_)))
+}
+
+fn body_is_correlated(body: &Body) -> bool {
+    match body {
+        Body::Select(select) => is_correlated(select),
+        Body::Set { left, right, .. } => body_is_correlated(left) || body_is_correlated(right),
+        Body::Recursive { first, step, .. } => body_is_correlated(first) || body_is_correlated(step),
+        Body::LastRows => true,
+    }
+}

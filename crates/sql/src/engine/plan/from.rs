@@ -1,0 +1,264 @@
+//! FROM: from its syntax tree to tables in a scope and the joins between them.
+//!
+//! A chain of joins is a list of items, each joined to those before it. Inner joins add their conditions to those of WHERE; a LEFT JOIN keeps its own.
+//! `a RIGHT JOIN b` is `b LEFT JOIN a`. Where the right side of an outer join is a join itself it is a list of its own.
+
+use std::{cell::Cell, rc::Rc};
+
+use sqlparser::ast::{self, JoinConstraint, JoinOperator, TableFactor};
+
+use super::{
+    Planner, Unplanned,
+    query::Derived,
+    scope::{COMPUTED, Scope, Visible},
+};
+use crate::engine::{
+    catalog::Table,
+    errors,
+    expr::{Builder, CompareOp, Expr, coercion},
+};
+
+type Bound<T> = Result<T, Unplanned>;
+
+/// What stands in a FROM clause.
+#[derive(Debug)]
+pub enum Origin {
+    Table(Rc<Table>),
+    Derived(Rc<Derived>),
+    Nested(Level),
+}
+
+#[derive(Debug)]
+pub struct Item {
+    pub origin: Origin,
+    /// First slots of its tables.
+    pub firsts: Vec<u16>,
+    /// Joined by LEFT JOIN with these conditions.
+    pub left: Option<Vec<Expr>>,
+    /// STRAIGHT_JOIN: not before what is written before it.
+    pub is_straight: bool,
+}
+
+/// Items joined in a row, and conditions on all of them.
+#[derive(Default, Debug)]
+pub struct Level {
+    pub items: Vec<Item>,
+    pub conditions: Vec<Expr>,
+}
+
+enum Side {
+    Inner,
+    Left,
+    Right,
+}
+
+struct From<'p, 'a> {
+    planner: &'p Planner<'a>,
+    next: Cell<u16>,
+}
+
+impl Planner<'_> {
+    /// Binds a FROM clause; names mean its columns from now on.
+    pub(super) fn bind_from(&self, list: &[ast::TableWithJoins]) -> Bound<(Rc<Scope>, Level)> {
+        let from = From { planner: self, next: Cell::new(0) };
+        let mut all: Option<(Scope, Level)> = None;
+        for one in list {
+            let right = from.chain(one)?;
+            all = Some(match all {
+                None => right,
+                Some(left) => {
+                    let scope = left.0.join(right.0, &[])?;
+                    (scope, inner(left.1, right.1, Vec::new(), false))
+                }
+            });
+        }
+        let (scope, level) = all.unwrap_or_default();
+        let scope = Rc::new(scope);
+        self.frames.show(&scope);
+        Ok((scope, level))
+    }
+}
+
+fn inner(mut left: Level, right: Level, on: Vec<Expr>, is_straight: bool) -> Level {
+    let first = left.items.len();
+    left.items.extend(right.items);
+    left.items[first].is_straight |= is_straight;
+    left.conditions.extend(right.conditions);
+    left.conditions.extend(on);
+    left
+}
+
+/// `left LEFT JOIN right ON on`.
+fn outer(mut left: Level, mut right: Level, mut on: Vec<Expr>) -> Level {
+    let firsts = right.items.iter().flat_map(|item| item.firsts.clone()).collect();
+    if right.items.len() == 1 && right.items[0].left.is_none() {
+        on.append(&mut right.conditions);
+        if let Some(one) = right.items.pop() {
+            left.items.push(Item { left: Some(on), ..one });
+        }
+    } else {
+        left.items.push(Item { origin: Origin::Nested(right), firsts, left: Some(on), is_straight: false });
+    }
+    left
+}
+
+fn operator(op: &JoinOperator) -> Bound<(Side, &JoinConstraint, bool)> {
+    use JoinOperator as J;
+    Ok(match op {
+        J::Join(on) | J::Inner(on) | J::CrossJoin(on) => (Side::Inner, on, false),
+        J::StraightJoin(on) => (Side::Inner, on, true),
+        J::Left(on) | J::LeftOuter(on) => (Side::Left, on, false),
+        J::Right(on) | J::RightOuter(on) => (Side::Right, on, false),
+        J::FullOuter(_) => return Err(errors::syntax("FULL").into()),
+        _ => return Err(errors::not_supported("this form of JOIN").into()),
+    })
+}
+
+impl From<'_, '_> {
+    fn chain(&self, chain: &ast::TableWithJoins) -> Bound<(Scope, Level)> {
+        let mut left = self.factor(&chain.relation)?;
+        for join in &chain.joins {
+            let right = self.factor(&join.relation)?;
+            let (side, constraint, is_straight) = operator(&join.join_operator)?;
+            left = self.joined(left, right, (side, constraint, is_straight))?;
+        }
+        Ok(left)
+    }
+
+    fn joined(
+        &self,
+        (left_scope, left): (Scope, Level),
+        (right_scope, right): (Scope, Level),
+        (side, constraint, is_straight): (Side, &JoinConstraint, bool),
+    ) -> Bound<(Scope, Level)> {
+        // Of a RIGHT JOIN the columns are shown as of the LEFT JOIN that it is.
+        let is_swapped = matches!(side, Side::Right);
+        let (mut first, mut second) = if is_swapped { (right_scope, left_scope) } else { (left_scope, right_scope) };
+        let names: Option<Vec<String>> = match constraint {
+            JoinConstraint::Using(names) => Some(names.iter().map(last_name).collect()),
+            JoinConstraint::Natural => Some(common(&first, &second)?),
+            _ => None,
+        };
+        let twins = names.map_or(Ok(Vec::new()), |names| twins(&first, &second, &names))?;
+        let mut on = Vec::new();
+        for (a, b) in &twins {
+            on.push(self.equal(&first, *a, &second, *b)?);
+        }
+        if !matches!(side, Side::Inner) {
+            second.tables.iter_mut().for_each(|t| t.is_nullable = true);
+        }
+        first = first.join(second, &twins)?;
+        if let JoinConstraint::On(condition) = constraint {
+            on.extend(self.condition(&first, condition)?);
+        }
+        let level = match side {
+            Side::Inner => inner(left, right, on, is_straight),
+            Side::Left => outer(left, right, on),
+            Side::Right => outer(right, left, on),
+        };
+        Ok((first, level))
+    }
+
+    fn condition(&self, scope: &Scope, condition: &ast::Expr) -> Bound<Vec<Expr>> {
+        let scope = Rc::new(scope.clone());
+        self.planner.frames.show(&scope);
+        let mut builder = self.planner.builder(&scope);
+        builder.clause = "on clause";
+        Ok(builder.build(condition)?.conjuncts())
+    }
+
+    fn equal(&self, left: &Scope, a: u16, right: &Scope, b: u16) -> Bound<Expr> {
+        let column = |scope: &Scope, slot| {
+            let ty = scope.type_of(slot).ok_or_else(|| errors::internal("a column without a table"))?;
+            Ok::<_, Unplanned>(Expr::Column(crate::engine::expr::ColumnRef { slot, ty }))
+        };
+        let (a, b) = (column(left, a)?, column(right, b)?);
+        let collation = coercion::compared(&[&a, &b], &self.planner.param_kinds, "=")?;
+        Ok(Expr::Compare(CompareOp::Eq, Box::new(a), Box::new(b), collation))
+    }
+
+    fn factor(&self, factor: &TableFactor) -> Bound<(Scope, Level)> {
+        match factor {
+            TableFactor::Table { name, alias, args: None, partitions, sample: None, .. } if partitions.is_empty() => {
+                if alias.as_ref().is_some_and(|a| !a.columns.is_empty()) {
+                    return Err(errors::syntax("(").into());
+                }
+                let alias = alias.as_ref().map(|a| a.name.value.clone());
+                if let Some(derived) = self.planner.common_table(name)? {
+                    let shown = alias.unwrap_or_else(|| derived.table.schema.name.clone());
+                    let table = derived.table.clone();
+                    return self.leaf(Origin::Derived(derived), table, shown);
+                }
+                let table = self.planner.resolve(name)?;
+                let shown = alias.unwrap_or_else(|| table.schema.name.clone());
+                self.leaf(Origin::Table(table.clone()), table, shown)
+            }
+            TableFactor::Derived { lateral: false, subquery, alias, sample: None } => {
+                let alias = alias.as_ref().ok_or_else(errors::derived_without_alias)?;
+                let columns: Vec<String> = alias.columns.iter().map(|c| c.name.value.clone()).collect();
+                let derived = self.planner.derived(subquery, &alias.name.value, &columns)?;
+                let table = derived.table.clone();
+                self.leaf(Origin::Derived(derived), table, alias.name.value.clone())
+            }
+            TableFactor::Derived { .. } => Err(errors::not_supported("LATERAL").into()),
+            TableFactor::NestedJoin { table_with_joins, alias: None } => self.chain(table_with_joins),
+            _ => Err(errors::not_supported("this form of FROM").into()),
+        }
+    }
+
+    fn leaf(&self, origin: Origin, table: Rc<Table>, shown: String) -> Bound<(Scope, Level)> {
+        let first = self.next.get();
+        let end = usize::from(first) + table.schema.columns.len();
+        let next = u16::try_from(end).ok().filter(|end| *end < COMPUTED);
+        self.next.set(next.ok_or_else(|| errors::not_supported("joins of this many columns"))?);
+        let item = Item { origin, firsts: vec![first], left: None, is_straight: false };
+        let database = table.schema.database.clone();
+        let visible = Visible { shown, database, table, first, is_nullable: false };
+        let scope = Scope::of(visible);
+        Ok((scope, Level { items: vec![item], conditions: Vec::new() }))
+    }
+}
+
+fn last_name(name: &ast::ObjectName) -> String {
+    name.0.last().and_then(|p| p.as_ident()).map(|i| i.value.clone()).unwrap_or_default()
+}
+
+/// Names that both sides have.
+fn common(left: &Scope, right: &Scope) -> Bound<Vec<String>> {
+    let mut names = Vec::new();
+    for slot in left.star() {
+        let Some(name) = left.of_slot(slot).map(|t| t.column(slot).name.clone()) else { continue };
+        if right.column(&name, "from clause")?.is_some() {
+            names.push(name);
+        }
+    }
+    Ok(names)
+}
+
+/// The pairs of columns that USING makes one, in the order of the left side.
+fn twins(left: &Scope, right: &Scope, names: &[String]) -> Bound<Vec<(u16, u16)>> {
+    let slot = |scope: &Scope, name: &str| match scope.column(name, "from clause")? {
+        Some(Expr::Column(c)) => Ok::<u16, Unplanned>(c.slot),
+        _ => Err(errors::unknown_column(name, "from clause").into()),
+    };
+    let mut pairs = Vec::new();
+    for name in names {
+        pairs.push((slot(left, name)?, slot(right, name)?));
+    }
+    let order = left.star();
+    pairs.sort_by_key(|(a, _)| order.iter().position(|slot| slot == a));
+    Ok(pairs)
+}
+
+impl<'a> Planner<'a> {
+    /// For expressions over the tables of a scope.
+    pub(super) fn builder<'b>(&'b self, scope: &Rc<Scope>) -> Builder<'b> {
+        let database = self.env.database.as_deref().unwrap_or("");
+        let mut builder = Builder::new(None, "", database);
+        builder.param_kinds = self.param_kinds.clone();
+        builder.env = Some(self.env);
+        builder.scope = Some(scope.clone());
+        builder.planner = Some(self);
+        builder
+    }
+}

@@ -1,0 +1,108 @@
+//! ONLY_FULL_GROUP_BY: what of a row is the same for all rows of its group.
+//!
+//! Columns that are grouped by are; so are all columns of a table whose key is, and what a condition has equal to any of these or to a constant.
+
+use super::{Planner, Unplanned, block::Block, from::Level, from::Origin, scope::Scope};
+use crate::engine::{
+    errors,
+    expr::{CompareOp, Expr},
+};
+
+impl Block {
+    /// # Errors
+    /// 1055 of an output that a group has several of.
+    pub fn check_grouping(&self, planner: &Planner<'_>) -> Result<(), Unplanned> {
+        let Some(group) = self.group.as_ref().filter(|_| planner.env.variables.only_full_group_by) else {
+            return Ok(());
+        };
+        if self.scope.tables.is_empty() {
+            return Ok(());
+        }
+        let mut fixed = Vec::new();
+        group.keys.iter().for_each(|k| {
+            if let Expr::Column(c) = &k.expr {
+                fixed.push(c.slot);
+            }
+        });
+        close(&mut fixed, &self.scope, &self.level);
+        for (i, output) in self.outputs.iter().enumerate() {
+            if group.keys.iter().any(|k| k.expr == output.expr) {
+                continue;
+            }
+            let mut used = Vec::new();
+            output.expr.columns(&mut used);
+            used = used.into_iter().flat_map(|slot| planner.frames.inputs_of(slot)).collect();
+            if let Some(stray) = used.iter().find(|c| !fixed.contains(c)) {
+                let named = self.scope.of_slot(*stray).map(|t| {
+                    let column = &t.column(*stray).name;
+                    let database = if t.database.is_empty() { String::new() } else { format!("{}.", t.database) };
+                    format!("{database}{}.{column}", t.shown)
+                });
+                return Err(errors::not_in_group_by(i + 1, &named.unwrap_or_default()).into());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Adds what follows from what is fixed.
+fn close(fixed: &mut Vec<u16>, scope: &Scope, level: &Level) {
+    loop {
+        let before = fixed.len();
+        for t in &scope.tables {
+            let key = &t.table.schema.primary_key;
+            let unique = t.table.schema.indexes.iter().filter(|i| i.unique).map(|i| &i.columns);
+            let whole = |columns: &Vec<u16>| {
+                !columns.is_empty()
+                    && columns.iter().all(|&c| fixed.contains(&(t.first + c)) && (columns == key || !is_nullable(t, c)))
+            };
+            if std::iter::once(key).chain(unique).any(whole) {
+                let all = (0..t.table.schema.columns.len() as u16).map(|c| t.first + c);
+                let new: Vec<u16> = all.filter(|slot| !fixed.contains(slot)).collect();
+                fixed.extend(new);
+            }
+        }
+        equalities(&level.conditions, fixed, |_| true);
+        for item in &level.items {
+            let Some(on) = &item.left else { continue };
+            // Where the row before is fixed, so is whether it has a match, and what that is equal to.
+            let own = |slot: u16| scope.of_slot(slot).is_some_and(|t| item.firsts.contains(&t.first));
+            let before_is_fixed = on.iter().all(|e| {
+                let mut used = Vec::new();
+                e.columns(&mut used);
+                used.iter().all(|&slot| own(slot) || fixed.contains(&slot))
+            });
+            if before_is_fixed {
+                equalities(on, fixed, own);
+            }
+        }
+        for item in &level.items {
+            if let Origin::Nested(inner) = &item.origin {
+                equalities(&inner.conditions, fixed, |_| true);
+            }
+        }
+        if fixed.len() == before {
+            return;
+        }
+    }
+}
+
+fn is_nullable(t: &super::scope::Visible, column: u16) -> bool {
+    t.table.schema.columns[usize::from(column)].nullable
+}
+
+fn equalities(conditions: &[Expr], fixed: &mut Vec<u16>, may: impl Fn(u16) -> bool) {
+    for e in conditions {
+        let Expr::Compare(CompareOp::Eq, a, b, _) = e else { continue };
+        for (x, y) in [(a, b), (b, a)] {
+            let Expr::Column(c) = &**x else { continue };
+            let is_fixed = match &**y {
+                Expr::Column(other) => fixed.contains(&other.slot),
+                other => other.is_constant(),
+            };
+            if is_fixed && may(c.slot) && !fixed.contains(&c.slot) {
+                fixed.push(c.slot);
+            }
+        }
+    }
+}

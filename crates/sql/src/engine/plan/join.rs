@@ -1,0 +1,479 @@
+//! From items and conditions to the steps of a join.
+//!
+//! The first item is the one that its own conditions reach by the fewest keys; each next one is reached from what is joined so far, best by a whole key,
+//! then by the front of an index, then by equal values (a hash table), at last by comparing all with all. Where nothing says more, the written order
+//! stays. A LEFT JOIN waits for the tables that its conditions name. There are no row counts to go by.
+//!
+//! A condition is checked as soon as all its columns are there; one on the leaf alone, or what leads to its keys, narrows what is read.
+
+use std::rc::Rc;
+
+use apus_types::RowLayout;
+
+use super::{
+    Planner, Unplanned,
+    access::{self, Access, Path},
+    block::all_of,
+    derived,
+    from::{Item, Level, Origin},
+    query::{Derived, Given, HashKey, Join, JoinStep, Leaf, Step, StepKind},
+    scope::{COMPUTED, Frame, Scope},
+};
+use crate::engine::{
+    catalog::Table,
+    errors,
+    expr::{CompareOp, Expr},
+    information_schema,
+};
+
+type Bound<T> = Result<T, Unplanned>;
+
+pub struct Lowering<'l, 'a> {
+    planner: &'l Planner<'a>,
+    scope: &'l Scope,
+    given: Vec<Given>,
+    /// Subqueries for rows, until they have a step.
+    computed: Vec<Option<super::query::Subquery>>,
+}
+
+/// A join as far as it is planned.
+#[derive(Default)]
+struct Built {
+    steps: Vec<Step>,
+    columns: Vec<u16>,
+    types: Vec<apus_types::ColumnType>,
+    /// First slots of the tables in it.
+    firsts: Vec<u16>,
+    /// Conditions that wait for columns.
+    waiting: Vec<Expr>,
+    is_by_key: bool,
+}
+
+impl<'l, 'a> Lowering<'l, 'a> {
+    pub fn new(planner: &'l Planner<'a>, scope: &'l Scope, frame: Frame) -> Self {
+        let computed = frame.computed.into_iter().map(Some).collect();
+        Lowering { planner, scope, given: frame.given, computed }
+    }
+
+    /// `needed`: slots that are wanted of the joined row.
+    pub fn plan(mut self, level: Level, needed: Vec<u16>, reads: &mut Vec<Rc<Table>>) -> Bound<(Join, Vec<Given>)> {
+        let mut all = needed;
+        collect(&level, &mut all);
+        for subquery in self.computed.iter().flatten() {
+            subquery.inputs().iter().for_each(|e| e.columns(&mut all));
+            reads.extend(subquery.query.reads.iter().cloned());
+        }
+        for given in &self.given {
+            if let Given::Value(subquery) = given {
+                reads.extend(subquery.query.reads.iter().cloned());
+            }
+        }
+        all.sort_unstable();
+        all.dedup();
+        let mut built = self.level(level, &all, reads)?;
+        // What no condition asked for.
+        for at in 0..self.computed.len() {
+            self.compute(at, &mut built)?;
+        }
+        self.settle(&mut built)?;
+        if !built.waiting.is_empty() {
+            return Err(errors::internal("a condition without its columns").into());
+        }
+        let is_by_key = built.is_by_key && built.steps.iter().all(|s| matches!(s.kind, StepKind::Join(_)));
+        let is_by_key = is_by_key && self.given.iter().all(|g| matches!(g, Given::Outer(_)));
+        Ok((Join { steps: built.steps, columns: built.columns, is_by_key }, self.given))
+    }
+
+    fn level(&mut self, level: Level, needed: &[u16], reads: &mut Vec<Rc<Table>>) -> Bound<Built> {
+        let mut built = Built { waiting: level.conditions, is_by_key: true, ..Built::default() };
+        let mut items: Vec<Option<Item>> = level.items.into_iter().map(Some).collect();
+        self.simplify(&mut items, &mut built.waiting);
+        let in_order = items.iter().flatten().any(|i| i.is_straight);
+        self.settle(&mut built)?;
+        while let Some(at) = self.next(&items, &built, in_order) {
+            let Some(item) = items[at].take() else { break };
+            self.join(item, &mut built, needed, reads)?;
+            self.settle(&mut built)?;
+        }
+        Ok(built)
+    }
+
+    /// A LEFT JOIN whose NULLs a condition refuses is an inner one.
+    fn simplify(&self, items: &mut [Option<Item>], conditions: &mut Vec<Expr>) {
+        loop {
+            let mut changed = false;
+            for item in items.iter_mut().flatten().filter(|i| i.left.is_some()) {
+                let own = |slot| self.scope.of_slot(slot).is_some_and(|t| item.firsts.contains(&t.first));
+                if conditions.iter().any(|c| refuses_null(c, &own)) {
+                    conditions.extend(item.left.take().unwrap_or_default());
+                    changed = true;
+                }
+            }
+            if !changed {
+                return;
+            }
+        }
+    }
+
+    /// The next item to join; the first of the best.
+    fn next(&self, items: &[Option<Item>], built: &Built, in_order: bool) -> Option<usize> {
+        let mut best: Option<(i64, usize)> = None;
+        for (at, item) in items.iter().enumerate() {
+            let Some(item) = item else { continue };
+            if let Some(on) = &item.left {
+                let own = |slot| self.scope.of_slot(slot).is_some_and(|t| item.firsts.contains(&t.first));
+                let ready = on.iter().all(|e| self.names(e).iter().all(|&slot| own(slot) || self.has(built, slot)));
+                // Not before there is a row to join it to.
+                if !ready || built.firsts.is_empty() {
+                    continue;
+                }
+            }
+            let score = self.score(item, built);
+            if best.is_none_or(|(most, _)| score > most) {
+                best = Some((score, at));
+            }
+            if in_order {
+                break;
+            }
+        }
+        best.map(|(_, at)| at).or_else(|| items.iter().position(Option::is_some))
+    }
+
+    fn score(&self, item: &Item, built: &Built) -> i64 {
+        let Origin::Table(table) = &item.origin else {
+            return if self.hash_keys(item, built).is_empty() { 0 } else { 25 };
+        };
+        if information_schema::is_virtual(&table.schema) {
+            return if self.hash_keys(item, built).is_empty() { 1 } else { 25 };
+        }
+        let access = self.access(item, table, built, true);
+        match &access.path {
+            Path::Points { index: None, values, .. } if values.iter().all(|v| v.len() == 1) => 100,
+            Path::Points { .. } => 95,
+            Path::Range { equal, .. } if !equal.is_empty() => 40 + equal.len() as i64,
+            Path::Union { .. } => 35,
+            Path::Range { low, high, .. } if low.is_some() || high.is_some() => 30,
+            _ if !self.hash_keys(item, built).is_empty() => 20,
+            _ => i64::from(access.full.is_some()),
+        }
+    }
+
+    /// Columns that a condition names, those of its subqueries in their place.
+    fn names(&self, e: &Expr) -> Vec<u16> {
+        let (mut direct, mut all) = (Vec::new(), Vec::new());
+        e.columns(&mut direct);
+        while let Some(slot) = direct.pop() {
+            match slot.checked_sub(COMPUTED).and_then(|at| self.computed.get(usize::from(at))) {
+                Some(Some(subquery)) => subquery.inputs().iter().for_each(|e| e.columns(&mut direct)),
+                _ => all.push(slot),
+            }
+        }
+        all
+    }
+
+    fn has(&self, built: &Built, slot: u16) -> bool {
+        built.columns.contains(&slot) || self.scope.of_slot(slot).is_some_and(|t| built.firsts.contains(&t.first))
+    }
+
+    /// Conditions that the item alone, or with what is joined already, decides.
+    fn applicable<'c>(&self, item: &'c Item, built: &'c Built) -> Vec<&'c Expr> {
+        let own = |slot| self.scope.of_slot(slot).is_some_and(|t| item.firsts.contains(&t.first));
+        let conditions = item.left.as_ref().unwrap_or(&built.waiting);
+        let fits = |e: &&Expr| {
+            let mut used = Vec::new();
+            e.columns(&mut used);
+            used.iter().any(|&slot| own(slot)) && used.iter().all(|&slot| own(slot) || self.has(built, slot))
+        };
+        conditions.iter().filter(fits).collect()
+    }
+
+    /// The path to a table's rows; `joined`: also by what the row so far has.
+    fn access(&self, item: &Item, table: &Table, built: &Built, joined: bool) -> Access {
+        let first = item.firsts[0];
+        let count = table.schema.columns.len() as u16;
+        let own = |slot: u16| (first..first + count).contains(&slot);
+        let mut conditions = Vec::new();
+        for e in self.applicable(item, built) {
+            let mut used = Vec::new();
+            e.columns(&mut used);
+            if !joined && !used.iter().all(|&slot| own(slot)) {
+                continue;
+            }
+            let mut e = e.clone();
+            e.walk_mut(&mut |e| {
+                if let Expr::Column(c) = e {
+                    if own(c.slot) {
+                        c.slot -= first;
+                    } else if let Some(place) = built.columns.iter().position(|&slot| slot == c.slot) {
+                        c.slot = place as u16;
+                        *e = Expr::Outer(*c);
+                    }
+                }
+            });
+            conditions.push(e);
+        }
+        access::choose(table, all_of(conditions), &[])
+    }
+
+    fn hash_keys(&self, item: &Item, built: &Built) -> Vec<HashKey> {
+        let own = |slot| self.scope.of_slot(slot).is_some_and(|t| item.firsts.contains(&t.first));
+        let mut keys = Vec::new();
+        for e in self.applicable(item, built) {
+            let Expr::Compare(CompareOp::Eq, a, b, collation) = e else { continue };
+            let side = |e: &Expr| {
+                let mut used = Vec::new();
+                e.columns(&mut used);
+                let inner = !used.is_empty() && used.iter().all(|&slot| own(slot));
+                let outer = !used.is_empty() && used.iter().all(|&slot| self.has(built, slot));
+                (inner, outer)
+            };
+            let (inner, outer) = match (side(a), side(b)) {
+                ((true, _), (_, true)) => (a, b),
+                ((_, true), (true, _)) => (b, a),
+                _ => continue,
+            };
+            if let Some(kind) = derived::equal_kind(inner, outer, &self.planner.param_kinds) {
+                let (inner, outer) = ((**inner).clone(), (**outer).clone());
+                keys.push(HashKey { outer, inner, kind, collation: *collation });
+            }
+        }
+        keys
+    }
+
+    fn join(&mut self, item: Item, built: &mut Built, needed: &[u16], reads: &mut Vec<Rc<Table>>) -> Bound<()> {
+        for slot in item.left.iter().flatten().flat_map(|e| {
+            let mut used = Vec::new();
+            e.columns(&mut used);
+            used
+        }) {
+            // A subquery in ON of an outer join: before the join, so by what is there before it.
+            let Some(at) = slot.checked_sub(COMPUTED) else { continue };
+            let Some(Some(subquery)) = self.computed.get(usize::from(at)) else { continue };
+            if subquery.inputs().iter().any(|e| self.names(e).iter().any(|&slot| !self.has(built, slot))) {
+                return Err(errors::not_supported("this subquery in ON of an outer join").into());
+            }
+            self.compute(usize::from(at), built)?;
+        }
+        let is_first = built.steps.is_empty();
+        let mut keys = self.hash_keys(&item, built);
+        let matches: Vec<Expr> = self.applicable(&item, built).into_iter().cloned().collect();
+        if item.left.is_none() {
+            built.waiting.retain(|e| !matches.contains(e));
+        }
+        let matches = item.left.clone().unwrap_or(matches);
+        let first = item.firsts[0];
+        let of_item = |slot: &u16| self.scope.of_slot(*slot).is_some_and(|t| item.firsts.contains(&t.first));
+        let mut columns: Vec<u16> = needed.iter().copied().filter(of_item).collect();
+        let (mut scan, mut lookup, mut own) = (None, None, None);
+        let (leaf, row, inner_columns);
+        let taken: Vec<u16>;
+        match item.origin {
+            Origin::Table(ref table) => {
+                if columns.is_empty() {
+                    columns.push(first + table.schema.primary_key.first().copied().unwrap_or(0));
+                }
+                let local: Vec<u16> = columns.iter().map(|slot| slot - first).collect();
+                // The conditions were taken out: they are looked at as those of this item.
+                let alone =
+                    Item { left: Some(matches.clone()), origin: Origin::Table(table.clone()), ..item_of(&item) };
+                let mut all = self.access(&alone, table, built, false);
+                let reach = self.access(&alone, table, built, true);
+                let is_virtual = information_schema::is_virtual(&table.schema);
+                let by_key = matches!(reach.path, Path::Points { .. });
+                let is_bound = by_key || matches!(&reach.path, Path::Range { equal, .. } if !equal.is_empty());
+                built.is_by_key &= is_bound && !is_virtual;
+                if !is_first && is_bound && !is_virtual && reads_outer(&reach.path) {
+                    lookup = Some(reach.path);
+                }
+                all.full.iter_mut().chain(&mut all.rest).for_each(|e| e.project(&local));
+                scan = Some(all);
+                row = table.schema.layout().project_layout(&local).ok_or_else(|| errors::internal("projection"))?;
+                taken = (0..local.len() as u16).collect();
+                inner_columns = columns.clone();
+                reads.push(table.clone());
+                leaf = Leaf::Table { table: table.clone(), columns: local };
+            }
+            Origin::Derived(ref derived) => {
+                built.is_by_key = false;
+                read_by(derived, reads);
+                inner_columns = (0..derived.table.schema.columns.len() as u16).map(|c| first + c).collect::<Vec<_>>();
+                row = derived.table.schema.layout().clone();
+                taken = columns.iter().map(|slot| slot - first).collect();
+                own = Some(&inner_columns);
+                leaf = Leaf::Derived(derived.clone());
+            }
+            Origin::Nested(_) => {
+                built.is_by_key = false;
+                let Origin::Nested(level) = item.origin else { return Err(errors::internal("a join").into()) };
+                let inner = self.level(level, needed, reads)?;
+                if !inner.waiting.is_empty() {
+                    return Err(errors::not_supported("this subquery in a nested join").into());
+                }
+                row = inner.steps.last().map_or_else(|| RowLayout::new([]), |s| s.layout.clone());
+                columns = inner.columns.clone();
+                inner_columns = inner.columns.clone();
+                taken = (0..columns.len() as u16).collect();
+                own = Some(&inner_columns);
+                let Built { steps, columns, .. } = inner;
+                leaf = Leaf::Nested(Box::new(Join { steps, columns, is_by_key: false }));
+            }
+        }
+        let own = own.map(|places| {
+            let on_own = |e: &&Expr| {
+                let mut used = Vec::new();
+                e.columns(&mut used);
+                !used.is_empty() && used.iter().all(|slot| places.contains(slot))
+            };
+            let mut own: Vec<Expr> = matches.iter().filter(on_own).cloned().collect();
+            own.iter_mut().for_each(|e| e.project(places));
+            own
+        });
+        for key in &mut keys {
+            key.outer.project(&built.columns);
+            key.inner.project(&inner_columns);
+        }
+        let before = built.columns.len();
+        built.types.extend(taken.iter().filter_map(|&c| row.column_type(c)));
+        built.columns.extend(columns);
+        debug_assert_eq!(built.columns.len(), before + taken.len());
+        built.firsts.extend(&item.firsts);
+        let mut matches = matches;
+        matches.iter_mut().for_each(|e| e.project(&built.columns));
+        let is_left = item.left.is_some();
+        let step = JoinStep {
+            leaf,
+            is_left,
+            scan,
+            own: own.and_then(all_of),
+            lookup,
+            keys,
+            matches: all_of(matches),
+            row,
+            taken,
+        };
+        self.push(StepKind::Join(Box::new(step)), built);
+        Ok(())
+    }
+
+    fn push(&self, kind: StepKind, built: &mut Built) {
+        let layout = RowLayout::new(built.types.iter().copied());
+        built.steps.push(Step { kind, layout, filter: None });
+    }
+
+    /// A step for a subquery, unless it has one.
+    fn compute(&mut self, at: usize, built: &mut Built) -> Bound<()> {
+        let Some(mut subquery) = self.computed.get_mut(at).and_then(Option::take) else { return Ok(()) };
+        // A subquery whose input is another one.
+        let mut slots = Vec::new();
+        subquery.inputs().iter().for_each(|e| e.columns(&mut slots));
+        for slot in slots {
+            if let Some(other) = slot.checked_sub(COMPUTED) {
+                self.compute(usize::from(other), built)?;
+            }
+        }
+        subquery.inputs_mut().into_iter().for_each(|e| e.project(&built.columns));
+        built.columns.push(COMPUTED + at as u16);
+        built.types.push(subquery.ty);
+        self.push(StepKind::Compute(subquery.into()), built);
+        Ok(())
+    }
+
+    /// Gives each condition whose columns are there to the last step; with a subquery in it, to a step behind that of the subquery.
+    fn settle(&mut self, built: &mut Built) -> Bound<()> {
+        let ready = |this: &Self, built: &Built, e: &Expr, computed: bool| {
+            let mut direct = Vec::new();
+            e.columns(&mut direct);
+            let names = if computed { this.names(e) } else { direct };
+            names.iter().all(|&slot| this.has(built, slot))
+        };
+        loop {
+            let (now, later): (Vec<Expr>, Vec<Expr>) =
+                std::mem::take(&mut built.waiting).into_iter().partition(|e| ready(self, built, e, false));
+            built.waiting = later;
+            if !now.is_empty() {
+                if built.steps.is_empty() {
+                    // Conditions without a table: a step that adds nothing.
+                    self.push(StepKind::Nothing, built);
+                }
+                let columns = built.columns.clone();
+                if let Some(step) = built.steps.last_mut() {
+                    let mut all: Vec<Expr> = step.filter.take().map(Expr::conjuncts).unwrap_or_default();
+                    all.extend(now.into_iter().map(|mut e| {
+                        e.project(&columns);
+                        e
+                    }));
+                    step.filter = all_of(all);
+                }
+            }
+            let next = built.waiting.iter().find(|e| ready(self, built, e, true)).cloned();
+            let Some(next) = next else { return Ok(()) };
+            let mut slots = Vec::new();
+            next.columns(&mut slots);
+            for at in slots.iter().filter_map(|slot| slot.checked_sub(COMPUTED)) {
+                self.compute(usize::from(at), built)?;
+            }
+        }
+    }
+}
+
+fn item_of(item: &Item) -> Item {
+    let level = Level::default();
+    Item { origin: Origin::Nested(level), firsts: item.firsts.clone(), left: None, is_straight: false }
+}
+
+fn collect(level: &Level, out: &mut Vec<u16>) {
+    level.conditions.iter().for_each(|e| e.columns(out));
+    for item in &level.items {
+        item.left.iter().flatten().for_each(|e| e.columns(out));
+        if let Origin::Nested(inner) = &item.origin {
+            collect(inner, out);
+        }
+    }
+}
+
+fn read_by(derived: &Derived, reads: &mut Vec<Rc<Table>>) {
+    fn body(b: &super::query::Body, reads: &mut Vec<Rc<Table>>) {
+        use super::query::Body;
+        match b {
+            Body::Select(select) => reads.extend(select.reads.iter().cloned()),
+            Body::Set { left, right, .. } => [left, right].into_iter().for_each(|b| body(b, reads)),
+            Body::Recursive { first, step, .. } => [first, step].into_iter().for_each(|b| body(b, reads)),
+            Body::LastRows => {}
+        }
+    }
+    body(&derived.body, reads);
+}
+
+/// Whether keys of the path are made of the row so far.
+fn reads_outer(path: &Path) -> bool {
+    let is = |e: &Expr| e.any(|e| matches!(e, Expr::Outer(_)));
+    match path {
+        Path::Points { values, .. } => values.iter().flatten().any(is),
+        Path::Range { equal, low, high, .. } => equal.iter().any(is) || low.iter().chain(high).any(|(e, _)| is(e)),
+        Path::Union { alternatives, .. } => {
+            alternatives.iter().flat_map(|i| i.low.iter().chain(&i.high)).any(|(e, _)| is(e))
+        }
+    }
+}
+
+/// Whether a condition is not true where all these columns are NULL.
+fn refuses_null(e: &Expr, own: &dyn Fn(u16) -> bool) -> bool {
+    // Functions may make something of a NULL: only bare columns and arithmetic with them are certain.
+    fn strict(e: &Expr, own: &dyn Fn(u16) -> bool) -> bool {
+        match e {
+            Expr::Column(c) => own(c.slot),
+            Expr::Arith(_, a, b) => strict(a, own) || strict(b, own),
+            Expr::Negate(e) => strict(e, own),
+            _ => false,
+        }
+    }
+    match e {
+        Expr::Compare(_, a, b, _) => strict(a, own) || strict(b, own),
+        Expr::In { expr, .. } | Expr::Between { expr, .. } | Expr::Like { expr, .. } => strict(expr, own),
+        Expr::IsNull { expr, negated: true } => strict(expr, own),
+        Expr::And(list) => list.iter().any(|e| refuses_null(e, own)),
+        Expr::Or(list) => list.iter().all(|e| refuses_null(e, own)),
+        Expr::Column(c) => own(c.slot),
+        _ => false,
+    }
+}

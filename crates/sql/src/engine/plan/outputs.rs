@@ -1,0 +1,128 @@
+//! The select list: its columns, their names and what a client is told of them.
+
+use std::rc::Rc;
+
+use sqlparser::ast::{self, SelectItem};
+
+use super::{Planner, Unplanned, heading, scope::Scope, select::Output};
+use crate::{
+    engine::{
+        cells, errors,
+        expr::{Builder, ColumnRef, Expr, Kind},
+    },
+    wire::{SqlError, column_flag},
+};
+
+pub struct Columns<'c, 'a> {
+    pub planner: &'c Planner<'a>,
+    pub scope: &'c Rc<Scope>,
+    /// The statement, for the names of columns without an alias; empty: they are spelled from the syntax tree.
+    pub text: &'c str,
+    /// Nobody sees the values.
+    pub is_shapeless: bool,
+}
+
+impl Columns<'_, '_> {
+    pub fn outputs(&self, builder: &mut Builder<'_>, select: &ast::Select) -> Result<Vec<Output>, Unplanned> {
+        let mut outputs = Vec::new();
+        // Where the texts do not fit the list, names are spelled from the syntax tree.
+        let texts = heading::select_items(self.text);
+        let texts = if texts.len() == select.projection.len() { texts } else { Vec::new() };
+        for (i, item) in select.projection.iter().enumerate() {
+            match item {
+                SelectItem::Wildcard(_) => self.wildcard(self.scope.star(), &mut outputs)?,
+                SelectItem::QualifiedWildcard(kind, _) => self.wildcard(self.columns_of(kind)?, &mut outputs)?,
+                SelectItem::UnnamedExpr(e) => {
+                    let expr = builder.build(e)?;
+                    // The heading shows the literals, also those inside of an aggregate.
+                    if self.planner.from_digest
+                        && !self.is_shapeless
+                        && (expr.has_param() || display_name(e).contains('?'))
+                    {
+                        return Err(Unplanned::Structural);
+                    }
+                    let name = match (&expr, e, texts.get(i)) {
+                        (Expr::Column(_), ast::Expr::Identifier(i), _) => i.value.clone(),
+                        (Expr::Column(_) | Expr::Given(..), ast::Expr::CompoundIdentifier(parts), _) => {
+                            parts.last().map(|i| i.value.clone()).unwrap_or_default()
+                        }
+                        (_, e, _) if is_text_literal(e) => display_name(e),
+                        (_, _, None) => display_name(e),
+                        (_, _, Some(text)) if expr.has_param() => heading::without_numbers(text),
+                        (_, _, Some(text)) => (*text).to_owned(),
+                    };
+                    outputs.push(self.output(expr, name));
+                }
+                SelectItem::ExprWithAlias { expr, alias } => {
+                    let expr = builder.build(expr)?;
+                    outputs.push(self.output(expr, alias.value.clone()));
+                }
+                other => return Err(errors::syntax(&other.to_string()).into()),
+            }
+        }
+        Ok(outputs)
+    }
+
+    fn wildcard(&self, slots: Vec<u16>, outputs: &mut Vec<Output>) -> Result<(), Unplanned> {
+        if self.scope.tables.is_empty() {
+            return Err(SqlError::new(1096, b"HY000", "No tables used").into());
+        }
+        for slot in slots {
+            let Some(table) = self.scope.of_slot(slot) else { continue };
+            let c = table.column(slot);
+            outputs.push(self.output(Expr::Column(ColumnRef { slot, ty: c.ty }), c.name.clone()));
+        }
+        Ok(())
+    }
+
+    fn columns_of(&self, kind: &ast::SelectItemQualifiedWildcardKind) -> Result<Vec<u16>, Unplanned> {
+        let ast::SelectItemQualifiedWildcardKind::ObjectName(name) = kind else {
+            return Err(errors::syntax(&kind.to_string()).into());
+        };
+        let parts: Vec<&str> = name.0.iter().filter_map(|p| p.as_ident()).map(|i| i.value.as_str()).collect();
+        let found = match parts.as_slice() {
+            [table] => self.scope.table(None, table),
+            [database, table] => self.scope.table(Some(database), table),
+            _ => None,
+        };
+        let table = found.ok_or_else(|| errors::drop_unknown_table(&name.to_string()))?;
+        Ok(table.table.visible_columns().map(|c| table.first + c).collect())
+    }
+
+    /// An output; of a column with what is known of it.
+    pub fn output(&self, expr: Expr, name: String) -> Output {
+        if let Expr::Column(c) = &expr
+            && let Some(table) = self.scope.of_slot(c.slot)
+        {
+            let mut def = cells::column_def(&table.table.schema, c.slot - table.first);
+            def.table = table.shown.clone();
+            if table.database.is_empty() {
+                def.org_table.clear();
+                def.flags &= !(column_flag::PRI_KEY | column_flag::MULTIPLE_KEY | column_flag::UNIQUE_KEY);
+            }
+            def.name = name;
+            if table.is_nullable {
+                def.flags &= !column_flag::NOT_NULL;
+            }
+            return Output { kind: Kind::of(c.ty), expr, def };
+        }
+        let kind = expr.kind(&self.planner.param_kinds);
+        Output { def: cells::expression_def(name, kind), kind, expr }
+    }
+}
+
+fn is_text_literal(e: &ast::Expr) -> bool {
+    use ast::Value as V;
+    matches!(e, ast::Expr::Value(v) if matches!(v.value, V::SingleQuotedString(_) | V::DoubleQuotedString(_)))
+}
+
+/// The name of an unaliased expression: its text.
+fn display_name(e: &ast::Expr) -> String {
+    match e {
+        ast::Expr::Value(v) => match &v.value {
+            ast::Value::SingleQuotedString(s) | ast::Value::DoubleQuotedString(s) => s.clone(),
+            other => other.to_string(),
+        },
+        other => other.to_string(),
+    }
+}
