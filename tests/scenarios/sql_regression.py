@@ -29,6 +29,7 @@ KNOWN = {
     ("insert", "INSERT INTO i (k) VALUES ('abc')"): MYSQL_8,
     ("expressions", "SELECT CAST('12' AS SIGNED), CAST(-1 AS UNSIGNED), CAST(1.5 AS CHAR), CAST('1.239' AS DECIMAL(5,2))"): WARNINGS,
     ("expressions", "SELECT CAST(1e20 AS SIGNED), CAST(18446744073709551615 AS SIGNED), CAST(-1e20 AS SIGNED)"): WARNINGS,
+    ("joins", "SELECT * FROM c a JOIN c b ON a.id = b.id JOIN (SELECT a.id) d ON 1"): MYSQL_8,
     ("joins", "SELECT o.cid, o.amount, COUNT(*) FROM c JOIN o ON o.cid = c.id GROUP BY o.cid"): MYSQL_8,
     ("subqueries", "SELECT t.y FROM (SELECT id, city FROM c) AS t (x, y) WHERE x > 2 ORDER BY x"): MYSQL_8,
     ("subqueries", "SELECT * FROM (SELECT 1)"): MYSQL_8,

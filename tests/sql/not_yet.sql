@@ -2,14 +2,11 @@
 CREATE TABLE a (id INT PRIMARY KEY, v INT);
 CREATE TABLE b (id INT PRIMARY KEY, v INT);
 SELECT SUM(v) OVER () FROM a;
-SELECT a.id FROM a JOIN b ON a.id = b.id FOR UPDATE;
+SELECT a.id FROM a JOIN b ON a.id = b.id FOR UPDATE SKIP LOCKED;
+UPDATE IGNORE a JOIN b ON a.id = b.id SET a.v = 1;
+UPDATE a JOIN b ON a.id = b.id SET a.v = b.v, a.id = a.v;
 SELECT a.id FROM a, LATERAL (SELECT b.id FROM b WHERE b.id = a.id) x;
-SELECT id FROM a WHERE v > ALL (SELECT v FROM b) FOR UPDATE;
 SELECT id FROM a HAVING SUM(v) IN (SELECT 1);
-UPDATE a JOIN b ON a.id = b.id SET a.v = 1;
-UPDATE a SET v = (SELECT MAX(v) FROM b);
-DELETE a FROM a JOIN b ON a.id = b.id;
-DELETE FROM a WHERE id IN (SELECT id FROM b);
 SELECT v, COUNT(*) FROM a GROUP BY v WITH ROLLUP;
 SELECT 1;
 SELECT (BINARY 'a') = 'A', 'a' = BINARY 'A';

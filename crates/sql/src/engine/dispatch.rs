@@ -16,7 +16,7 @@ use super::{
     cells,
     digest::{Digest, Form},
     errors::{self, Result},
-    exec::{Changed, Cluster, change, insert, read},
+    exec::{Changed, Cluster, change, change_joined, insert, read},
     expr::{Datum, Kind, env::Env, recycle},
     hint,
     plan::{self, Plan, Planner, Unplanned, dml::Source},
@@ -222,6 +222,7 @@ impl SqlEngine {
             }
             Plan::Insert(p) => insert::insert(cluster, session, s, p, params, rows).await.map(|c| (0, Some(c))),
             Plan::Update(p) => change::update(cluster, session, s, p, params).await.map(|c| (0, Some(c))),
+            Plan::Change(p) => change_joined::change(cluster, session, s, p, params).await.map(|c| (0, Some(c))),
             Plan::Delete(p) => change::delete(cluster, session, s, p, params).await.map(|c| (0, Some(c))),
         };
         let done = match done {
@@ -430,7 +431,8 @@ fn is_typed_by_values(select: &plan::Select) -> bool {
         let arguments = g.aggregates.iter().filter_map(|a| a.argument.as_ref());
         g.keys.iter().map(|k| &k.expr).chain(arguments)
     });
-    select.outputs.iter().any(|o| o.expr.has_param() || o.expr.has_user_variable())
+    select.is_typed_by_values
+        || select.outputs.iter().any(|o| o.expr.has_param() || o.expr.has_user_variable())
         || select.order.iter().map(|k| &k.expr).chain(grouped).any(|e| e.has_user_variable())
 }
 

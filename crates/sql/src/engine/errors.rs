@@ -196,6 +196,15 @@ pub fn update_table_used(name: &str) -> SqlError {
 pub fn too_many_tables(most: usize) -> SqlError {
     error(1116, b"HY000", format!("Too many tables; MySQL can only use {most} tables in a join"))
 }
+pub fn wrong_usage(a: &str, b: &str) -> SqlError {
+    error(1221, b"HY000", format!("Incorrect usage of {a} and {b}"))
+}
+pub fn not_updatable(table: &str, of: &str) -> SqlError {
+    error(1288, b"HY000", format!("The target table {table} of the {of} is not updatable"))
+}
+pub fn unknown_multi_table(table: &str) -> SqlError {
+    error(1109, b"42S02", format!("Unknown table '{table}' in MULTI DELETE"))
+}
 pub fn recursive_first(name: &str) -> SqlError {
     let text = format!(
         "Recursive Common Table Expression '{name}' should have one or more non-recursive query blocks followed by one or more recursive ones"

@@ -24,6 +24,7 @@ pub mod digest;
 pub mod dispatch;
 pub mod errors;
 pub mod exec;
+mod explain;
 pub mod expr;
 mod hint;
 pub mod information_schema;

@@ -4,9 +4,9 @@ use apus_types::{ColumnType, IndexState, schema::DefaultValue};
 
 use super::{
     catalog::Table,
-    dispatch::SqlEngine,
+    dispatch::{SqlEngine, plan_text},
     errors::{self, Result},
-    information_schema,
+    explain, information_schema,
     session::Session,
     show_filter::Filter,
     token::{Token, Tokens},
@@ -19,7 +19,7 @@ use crate::{
 pub type Rows = Vec<Vec<Option<String>>>;
 
 /// Columns of any SHOW that hold numbers: drivers turn them into numbers only if their type says so.
-const NUMBERS: [&str; 18] = [
+const NUMBERS: [&str; 21] = [
     "Auto_increment",
     "Avg_row_length",
     "Cardinality",
@@ -38,6 +38,9 @@ const NUMBERS: [&str; 18] = [
     "Sub_part",
     "Time",
     "Version",
+    "filtered",
+    "id",
+    "rows",
 ];
 
 /// Writes a result of texts; those in [`NUMBERS`] are decimal numbers.
@@ -244,12 +247,12 @@ impl SqlEngine {
     ) -> Result<()> {
         if t.word("explain") || t.word("describe") || t.word("desc") {
             if let Some(Token::Word(w)) = t.peek()
-                && ["select", "insert", "update", "delete", "replace"].iter().any(|k| w.eq_ignore_ascii_case(k))
+                && ["select", "insert", "update", "delete", "replace", "with"].iter().any(|k| w.eq_ignore_ascii_case(k))
             {
                 let catalog = self.catalog().await?;
                 let query = sql.split_once(' ').map_or("", |(_, q)| q);
-                let plan = super::utility::explain(&catalog, session, query)?;
-                table(session, out, &["plan"], &[vec![Some(plan)]]);
+                let plan = plan_text(&catalog, &session.env, query, Vec::new())?;
+                table(session, out, &explain::COLUMNS, &explain::rows(&plan));
                 return Ok(());
             }
             let name = t.name()?;

@@ -123,6 +123,7 @@ fn shape(plan: &Plan) -> String {
         Plan::Insert(_) => "insert".into(),
         Plan::Update(u) => format!("{}{}", path(&u.access), if u.program.is_some() { " program" } else { " locked" }),
         Plan::Delete(d) => path(&d.access),
+        Plan::Change(_) => "change".into(),
     }
 }
 
@@ -240,6 +241,11 @@ fn joins_are_reached_by_keys() {
         ("SELECT 1 FROM sbtest1 s RIGHT JOIN pair p ON p.c = s.id", "pair from index 0 =0, left sbtest1 by key"),
         ("SELECT id FROM sbtest1 WHERE k = (SELECT MAX(a) FROM pair)", "sbtest1 from index 1 =1"),
         ("SELECT id FROM sbtest1 WHERE EXISTS (SELECT 1 FROM pair WHERE a = id)", "sbtest1 from index 0 =0, subquery"),
+        ("SELECT id FROM sbtest1 WHERE id IN (SELECT a FROM pair)", "derived, sbtest1 by key"),
+        ("SELECT id FROM sbtest1 WHERE id NOT IN (SELECT a FROM pair)", "sbtest1 from index 0 =0, subquery"),
+        ("SELECT id FROM sbtest1 WHERE id = 3 AND k IN (SELECT a FROM pair)", "sbtest1 from key, derived hash 1"),
+        ("SELECT id FROM sbtest1 WHERE id IN (SELECT a FROM pair WHERE n = k)", "sbtest1 from index 0 =0, subquery"),
+        ("SELECT id FROM sbtest1 WHERE 1 = 1 AND id = 4 AND EXISTS (SELECT 1)", "nothing, sbtest1 from key"),
         ("SELECT x.n FROM (SELECT COUNT(*) n FROM pair) x", "derived"),
         ("SELECT 1 UNION SELECT 2", "derived"),
         ("SELECT a FROM pair p, sbtest1 p", "1066 Not unique table/alias: 'p'"),

@@ -430,35 +430,3 @@ fn split_assignments(text: &str) -> Vec<&str> {
     parts.push(&text[start..]);
     parts
 }
-
-/// Checks that a query can be planned; the answer of EXPLAIN.
-pub(super) fn explain(engine_catalog: &super::catalog::Catalog, session: &Session, text: &str) -> Result<String> {
-    use super::plan::{Plan, access::Path};
-    let plan = plan_text(engine_catalog, &session.env, text, Vec::new())?;
-    let path = |a: &super::plan::access::Access| match &a.path {
-        Path::Points { index: None, .. } => "primary key".to_owned(),
-        Path::Points { index: Some(_), .. } => "unique index".to_owned(),
-        Path::Union { index, alternatives, .. } => format!("{} ranges of index {index}", alternatives.len()),
-        Path::Range { index, equal, low, high, .. } if equal.is_empty() && low.is_none() && high.is_none() => {
-            format!("full scan of index {index}")
-        }
-        Path::Range { index, equal, low, high, .. } => {
-            format!("range of index {index}, {} equal, low {}, high {}", equal.len(), low.is_some(), high.is_some())
-        }
-    };
-    Ok(match &plan {
-        Plan::Select(s) => {
-            let access = s.access.as_ref().map_or("no table".to_owned(), path);
-            format!(
-                "{access}{}{}",
-                if s.in_order { "" } else { ", sort" },
-                if s.pushdown.is_some() { ", aggregates in data nodes" } else { "" }
-            )
-        }
-        Plan::Insert(_) => "insert".to_owned(),
-        Plan::Update(u) => {
-            format!("{}{}", path(&u.access), if u.program.is_some() { ", update program" } else { ", locked rows" })
-        }
-        Plan::Delete(d) => path(&d.access),
-    })
-}

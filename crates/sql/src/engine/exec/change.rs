@@ -247,7 +247,7 @@ async fn change_or_warn(
 }
 
 /// Sends `s.ops`; `s.images` has the new row of each.
-async fn send_changes(
+pub async fn send_changes(
     cluster: Cluster<'_>,
     session: &mut Session,
     s: &mut Scratch,

@@ -6,6 +6,7 @@
 
 pub mod aggregate;
 pub mod change;
+pub mod change_joined;
 pub mod insert;
 pub mod lock;
 pub mod query;

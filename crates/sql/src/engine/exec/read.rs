@@ -12,7 +12,7 @@ use apus_signal::scan::{Aggregate, AggregateFunction};
 use apus_types::{Epoch, IndexNo, RowLayout, TableSchema, TransId, Value, schema};
 
 use super::{
-    Cluster,
+    Cluster, change_joined,
     lock::{self, Hunt, Wanted},
     query, reader,
     sink::Sink,
@@ -67,6 +67,9 @@ pub async fn select(
     params: &[Datum<'_>],
     out: &mut Output<'_>,
 ) -> Done<u64> {
+    if let Some(locked) = &plan.locked {
+        return Box::pin(change_joined::select(cluster, session, s, plan, locked, params, out)).await;
+    }
     if plan.join.is_some() {
         return Box::pin(query::select(cluster, session, s, plan, params, out)).await;
     }

@@ -393,7 +393,12 @@ impl Path {
     }
 }
 
-fn encode(schema: &TableSchema, column: u16, value: &crate::engine::expr::Datum<'_>, out: &mut Vec<u8>) -> Result<()> {
+pub fn encode(
+    schema: &TableSchema,
+    column: u16,
+    value: &crate::engine::expr::Datum<'_>,
+    out: &mut Vec<u8>,
+) -> Result<()> {
     let c = &schema.columns[usize::from(column)];
     key::encode_part(c.ty, c.nullable, &convert::stored(c.ty, value), out).map_err(|e| errors::from_code(e, ""))
 }

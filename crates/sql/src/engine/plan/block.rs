@@ -46,24 +46,28 @@ pub fn all_of(mut conditions: Vec<Expr>) -> Option<Expr> {
 }
 
 impl Block {
+    /// One table that is stored, no subqueries.
+    pub fn is_single(&self, planner: &Planner<'_>) -> bool {
+        let is_table = |item: &Item| matches!(item.origin, Origin::Table(_));
+        let items = self.level.items.as_slice();
+        planner.frames.is_plain() && (items.is_empty() || matches!(items, [one] if is_table(one)))
+    }
+
     /// The plan of the innermost block.
     pub fn plan(self, planner: &Planner<'_>) -> Result<Select, Unplanned> {
         let frame = planner.frames.taken();
         let is_plain = frame.given.is_empty() && frame.computed.is_empty();
         match self.level.items.as_slice() {
-            [] if is_plain => Ok(self.plan_single(None)?),
+            [] if is_plain => Ok(self.plan_single(planner, None)?),
             [Item { origin: Origin::Table(table), left: None, .. }] if is_plain => {
                 let table = table.clone();
-                Ok(self.plan_single(Some(table))?)
+                Ok(self.plan_single(planner, Some(table))?)
             }
             _ => self.plan_join(planner, frame),
         }
     }
 
     fn plan_join(mut self, planner: &Planner<'_>, frame: Frame) -> Result<Select, Unplanned> {
-        if self.lock.is_some() && self.level.items.iter().any(|i| !is_virtual(i)) {
-            return Err(errors::not_supported("FOR UPDATE of joins and subqueries").into());
-        }
         let mut reads = Vec::new();
         let level = std::mem::take(&mut self.level);
         let needed = self.slots();
@@ -91,12 +95,14 @@ impl Block {
             counts_all: self.counts_all,
             limit: self.limit,
             offset: self.offset,
+            is_typed_by_values: planner.typed.get(),
             lock: None,
+            locked: None,
             pushdown: None,
         })
     }
 
-    fn plan_single(mut self, table: Option<Rc<Table>>) -> errors::Result<Select> {
+    fn plan_single(mut self, planner: &Planner<'_>, table: Option<Rc<Table>>) -> errors::Result<Select> {
         let schema = table.as_ref().map(|t| &t.schema);
         let virtual_table = schema.is_some_and(information_schema::is_virtual);
         let lock = self.lock.filter(|_| !virtual_table);
@@ -154,7 +160,9 @@ impl Block {
             counts_all: self.counts_all,
             limit: self.limit,
             offset: self.offset,
+            is_typed_by_values: planner.typed.get(),
             lock,
+            locked: None,
             pushdown,
         })
     }
@@ -199,10 +207,6 @@ impl Block {
         parts.into_iter().for_each(|e| e.project(&columns));
         columns
     }
-}
-
-fn is_virtual(item: &Item) -> bool {
-    matches!(&item.origin, Origin::Table(table) if information_schema::is_virtual(&table.schema))
 }
 
 /// COUNT, SUM, MIN and MAX of integer columns, which data nodes compute.

@@ -96,7 +96,7 @@ impl Planner<'_> {
         let is_correlated = is_correlated(&select);
         let body = Body::Select(Box::new(select));
         let table = self.table_of(name, columns, &body)?;
-        Ok(Rc::new(Derived { table, body, is_correlated }))
+        Ok(Rc::new(Derived { table, body, is_correlated, is_subquery: false }))
     }
 
     /// The common table expression of this name.
@@ -117,7 +117,12 @@ impl Planner<'_> {
                 if used.get() > 1 || self.frames.depth() != found.depth + 1 {
                     return Err(errors::recursive_once(name).into());
                 }
-                Ok(Some(Rc::new(Derived { table: table.clone(), body: Body::LastRows, is_correlated: true })))
+                Ok(Some(Rc::new(Derived {
+                    table: table.clone(),
+                    body: Body::LastRows,
+                    is_correlated: true,
+                    is_subquery: false,
+                })))
             }
         }
     }
@@ -196,7 +201,7 @@ impl Planner<'_> {
         }
         let is_correlated = [&first, &step].into_iter().any(body_is_correlated);
         let body = Body::Recursive { first: Box::new(first), step: Box::new(step), all };
-        Ok(Some(Rc::new(Derived { table, body, is_correlated })))
+        Ok(Some(Rc::new(Derived { table, body, is_correlated, is_subquery: false })))
     }
 
     /// One side of a set operation, in a block of its own.
@@ -242,7 +247,12 @@ impl Planner<'_> {
         }
         let body = self.part(&query.body)?;
         let table = self.table_of("", &[], &body)?;
-        let derived = Rc::new(Derived { table: table.clone(), is_correlated: body_is_correlated(&body), body });
+        let derived = Rc::new(Derived {
+            table: table.clone(),
+            is_correlated: body_is_correlated(&body),
+            body,
+            is_subquery: false,
+        });
         let visible = Visible { shown: String::new(), database: String::new(), table, first: 0, is_nullable: false };
         let scope = Rc::new(Scope::of(visible));
         self.frames.show(&scope);

@@ -229,7 +229,11 @@ impl Planner<'_> {
         Ok(Delete { table, access, order, in_order, reverse, limit, ignore })
     }
 
-    fn order(&self, builder: &mut Builder<'_>, list: &[ast::OrderByExpr]) -> Result<Vec<OrderKey>, Unplanned> {
+    pub(super) fn order(
+        &self,
+        builder: &mut Builder<'_>,
+        list: &[ast::OrderByExpr],
+    ) -> Result<Vec<OrderKey>, Unplanned> {
         builder.clause = "order clause";
         let mut order = Vec::new();
         for e in list {
@@ -243,7 +247,7 @@ impl Planner<'_> {
     }
 }
 
-fn check_writable(table: &Table) -> Result<(), Unplanned> {
+pub fn check_writable(table: &Table) -> Result<(), Unplanned> {
     if information_schema::is_virtual(&table.schema) { Err(errors::virtual_table_write().into()) } else { Ok(()) }
 }
 

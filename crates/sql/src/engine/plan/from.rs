@@ -164,7 +164,10 @@ impl From<'_, '_> {
         self.planner.frames.show(&scope);
         let mut builder = self.planner.builder(&scope);
         builder.clause = "on clause";
-        Ok(builder.build(condition)?.conjuncts())
+        let built = builder.build(condition)?.conjuncts();
+        // What is written behind does not see these tables.
+        self.planner.frames.show(&Rc::default());
+        Ok(built)
     }
 
     fn equal(&self, left: &Scope, a: u16, right: &Scope, b: u16) -> Bound<Expr> {

@@ -18,6 +18,7 @@ use super::{
     from::{Item, Level, Origin},
     query::{Derived, Given, HashKey, Join, JoinStep, Leaf, Step, StepKind},
     scope::{COMPUTED, Frame, Scope},
+    semi_join,
 };
 use crate::engine::{
     catalog::Table,
@@ -30,7 +31,7 @@ type Bound<T> = Result<T, Unplanned>;
 
 pub struct Lowering<'l, 'a> {
     planner: &'l Planner<'a>,
-    scope: &'l Scope,
+    scope: Scope,
     given: Vec<Given>,
     /// Subqueries for rows, until they have a step.
     computed: Vec<Option<super::query::Subquery>>,
@@ -50,13 +51,14 @@ struct Built {
 }
 
 impl<'l, 'a> Lowering<'l, 'a> {
-    pub fn new(planner: &'l Planner<'a>, scope: &'l Scope, frame: Frame) -> Self {
+    pub fn new(planner: &'l Planner<'a>, scope: &Scope, frame: Frame) -> Self {
         let computed = frame.computed.into_iter().map(Some).collect();
-        Lowering { planner, scope, given: frame.given, computed }
+        Lowering { planner, scope: scope.clone(), given: frame.given, computed }
     }
 
     /// `needed`: slots that are wanted of the joined row.
-    pub fn plan(mut self, level: Level, needed: Vec<u16>, reads: &mut Vec<Rc<Table>>) -> Bound<(Join, Vec<Given>)> {
+    pub fn plan(mut self, mut level: Level, needed: Vec<u16>, reads: &mut Vec<Rc<Table>>) -> Bound<(Join, Vec<Given>)> {
+        semi_join::join(&mut level, &mut self.scope, &mut self.computed, &needed);
         let mut all = needed;
         collect(&level, &mut all);
         for subquery in self.computed.iter().flatten() {
@@ -141,6 +143,9 @@ impl<'l, 'a> Lowering<'l, 'a> {
 
     fn score(&self, item: &Item, built: &Built) -> i64 {
         let Origin::Table(table) = &item.origin else {
+            if matches!(&item.origin, Origin::Derived(d) if d.is_subquery) && built.columns.is_empty() {
+                return 10; // its rows may lead to others by key
+            }
             return if self.hash_keys(item, built).is_empty() { 0 } else { 25 };
         };
         if information_schema::is_virtual(&table.schema) {
@@ -254,7 +259,7 @@ impl<'l, 'a> Lowering<'l, 'a> {
             }
             self.compute(usize::from(at), built)?;
         }
-        let is_first = built.steps.is_empty();
+        let is_first = built.columns.is_empty();
         let mut keys = self.hash_keys(&item, built);
         let matches: Vec<Expr> = self.applicable(&item, built).into_iter().cloned().collect();
         if item.left.is_none() {
@@ -340,8 +345,10 @@ impl<'l, 'a> Lowering<'l, 'a> {
         let mut matches = matches;
         matches.iter_mut().for_each(|e| e.project(&built.columns));
         let is_left = item.left.is_some();
+        let shown = self.scope.of_slot(first).map(|t| t.shown.clone()).unwrap_or_default();
         let step = JoinStep {
             leaf,
+            shown,
             is_left,
             scan,
             own: own.and_then(all_of),

@@ -2,6 +2,7 @@
 
 pub mod access;
 mod block;
+pub mod change;
 pub mod derived;
 mod dialect;
 pub mod dml;
@@ -14,6 +15,7 @@ mod outputs;
 pub mod query;
 pub mod scope;
 pub mod select;
+mod semi_join;
 
 use std::{
     borrow::Cow,
@@ -42,6 +44,8 @@ pub enum Plan {
     Insert(Box<Insert>),
     Update(Box<Update>),
     Delete(Box<Delete>),
+    /// UPDATE or DELETE of several tables, or with subqueries.
+    Change(Box<change::Locked>),
 }
 
 impl Plan {
@@ -58,6 +62,7 @@ impl Plan {
             }
             Plan::Update(update) => (Some(&update.table), &[]),
             Plan::Delete(delete) => (Some(&delete.table), &[]),
+            Plan::Change(change) => (None, &change.query.reads),
         };
         written.into_iter().chain(read)
     }
@@ -78,6 +83,8 @@ pub struct Planner<'a> {
     pub common: RefCell<Vec<derived::Common>>,
     /// Of the next block only whether it has rows is asked.
     pub shapeless: Cell<bool>,
+    /// Parameters or variables decide the types of a block's columns.
+    pub typed: Cell<bool>,
 }
 
 /// Why a digest cannot be planned: the statement's own text must be.
@@ -140,10 +147,50 @@ fn modulo(text: Cow<'_, str>) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// `UPDATE a, b SET`, which the parser does not know, as a CROSS JOIN; not beside NATURAL and USING, for which a comma is more.
+fn listed(text: Cow<'_, str>) -> Cow<'_, str> {
+    if !text.get(..7).is_some_and(|t| t.eq_ignore_ascii_case("update ")) {
+        return text;
+    }
+    let bytes = text.as_bytes();
+    let (mut commas, mut depth, mut at) = (Vec::new(), 0usize, 7);
+    while let Some(&b) = bytes.get(at) {
+        let begin = at;
+        at += 1;
+        match b {
+            b'\'' | b'"' | b'`' => at = heading::behind_quoted(bytes, begin),
+            b'(' => depth += 1,
+            b')' => depth = depth.saturating_sub(1),
+            b',' if depth == 0 => commas.push(begin),
+            b if heading::is_word(b) => {
+                while bytes.get(at).is_some_and(|b| heading::is_word(*b)) {
+                    at += 1;
+                }
+                let is = |word: &str| word.eq_ignore_ascii_case(&text[begin..at]);
+                if depth == 0 && is("set") {
+                    break;
+                }
+                if is("natural") || is("using") {
+                    return text;
+                }
+            }
+            _ => {}
+        }
+    }
+    if commas.is_empty() {
+        return text;
+    }
+    let mut out = text.into_owned();
+    for at in commas.into_iter().rev() {
+        out.replace_range(at..at + 1, " CROSS JOIN ");
+    }
+    Cow::Owned(out)
+}
+
 /// Parses one query or row-changing statement.
 pub fn parse(text: &str) -> Result<Statement> {
     nesting::check(text)?;
-    let prepared = modulo(for_share(text));
+    let prepared = listed(modulo(for_share(text)));
     let dialect = dialect::ApusDialect(MySqlDialect {});
     let statements = Parser::new(&dialect)
         .with_recursion_limit(PARSER_DEPTH)
@@ -158,8 +205,8 @@ pub fn parse(text: &str) -> Result<Statement> {
 
 impl<'a> Planner<'a> {
     pub fn new(catalog: &'a Catalog, env: &'a Env, text: &'a str, param_kinds: Vec<Kind>) -> Planner<'a> {
-        let (frames, common, shapeless) = Default::default();
-        Planner { catalog, env, text, param_kinds, from_digest: false, frames, common, shapeless }
+        let (frames, common, shapeless, typed) = Default::default();
+        Planner { catalog, env, text, param_kinds, from_digest: false, frames, common, shapeless, typed }
     }
     fn is_outermost(&self) -> bool {
         self.frames.depth() == 1
@@ -171,6 +218,16 @@ impl Planner<'_> {
         match statement {
             Statement::Query(query) => Ok(Plan::Select(Box::new(self.select(query)?))),
             Statement::Insert(insert) => Ok(Plan::Insert(Box::new(self.insert(insert)?))),
+            Statement::Update(update) if change::is_joined(std::slice::from_ref(&update.table), self.text) => {
+                Ok(Plan::Change(Box::new(self.joined_update(update)?)))
+            }
+            Statement::Delete(delete)
+                if !delete.tables.is_empty()
+                    || delete.using.is_some()
+                    || change::is_joined(from_of(delete), self.text) =>
+            {
+                Ok(Plan::Change(Box::new(self.joined_delete(delete)?)))
+            }
             Statement::Update(update) => Ok(Plan::Update(Box::new(self.update(update)?))),
             Statement::Delete(delete) => Ok(Plan::Delete(Box::new(self.delete(delete)?))),
             other => Err(errors::not_supported(&other.to_string().chars().take(40).collect::<String>()).into()),
@@ -213,4 +270,9 @@ impl Planner<'_> {
             _ => Err(errors::not_supported("this form of FROM")),
         }
     }
+}
+
+fn from_of(delete: &ast::Delete) -> &[ast::TableWithJoins] {
+    let (ast::FromTable::WithFromKeyword(from) | ast::FromTable::WithoutKeyword(from)) = &delete.from;
+    from
 }

@@ -65,6 +65,8 @@ pub struct Derived {
     pub body: Body,
     /// It sees the block around it: made anew for each of its runs.
     pub is_correlated: bool,
+    /// It stood behind IN.
+    pub is_subquery: bool,
 }
 
 #[derive(Debug)]
@@ -121,6 +123,8 @@ pub struct HashKey {
 #[derive(Debug)]
 pub struct JoinStep {
     pub leaf: Leaf,
+    /// Name of the table in the statement.
+    pub shown: String,
     /// A row without a match goes on with NULLs.
     pub is_left: bool,
     /// How all rows of the leaf are read, where it is a table; with what it alone must satisfy.

@@ -162,6 +162,10 @@ impl Frames {
         }
         out.into_iter().flat_map(|slot| if slot < COMPUTED { vec![slot] } else { Vec::new() }).collect()
     }
+    /// The innermost block is given nothing and has nothing to compute.
+    pub fn is_plain(&self) -> bool {
+        self.list.borrow().last().is_none_or(|f| f.given.is_empty() && f.computed.is_empty())
+    }
     pub fn depth(&self) -> usize {
         self.list.borrow().len()
     }

@@ -78,7 +78,11 @@ pub struct Select {
     pub counts_all: bool,
     pub limit: Option<Expr>,
     pub offset: Option<Expr>,
+    /// Parameters or variables decide the types of its columns, or those of a block in it.
+    pub is_typed_by_values: bool,
     pub lock: Option<Lock>,
+    /// What a locking read of several tables locks.
+    pub locked: Option<Box<super::change::Locked>>,
     /// Aggregates that the data nodes can compute, one per entry of `group.aggregates`.
     pub pushdown: Option<Vec<apus_signal::scan::Aggregate>>,
 }
@@ -102,7 +106,19 @@ impl Planner<'_> {
             self.with(with)?;
         }
         match &*query.body {
-            SetExpr::Select(select) => self.block(query, select)?.plan(self),
+            SetExpr::Select(select) => {
+                let block = self.block(query, select)?;
+                if block.lock.is_some() && !self.is_outermost() {
+                    return Err(errors::not_supported("FOR UPDATE inside of a query").into());
+                }
+                let locked = match block.lock.filter(|_| !block.is_single(self)) {
+                    Some(lock) => Some(Box::new(self.locked_rows(select, query, lock)?)),
+                    None => None,
+                };
+                let mut plan = block.plan(self)?;
+                plan.locked = locked;
+                Ok(plan)
+            }
             SetExpr::Query(inner)
                 if query.order_by.is_none() && query.limit_clause.is_none() && query.locks.is_empty() =>
             {
@@ -155,6 +171,8 @@ impl Planner<'_> {
         if outputs.is_empty() {
             return Err(errors::syntax("FROM").into());
         }
+        let by_values = outputs.iter().any(|o| o.expr.has_param() || o.expr.has_user_variable());
+        self.typed.set(self.typed.get() || by_values && !is_shapeless);
         builder.aliases = outputs.iter().map(|o| (o.def.name.clone(), o.expr.clone())).collect();
 
         builder.clause = "group statement";

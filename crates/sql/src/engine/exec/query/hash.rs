@@ -17,6 +17,8 @@ use crate::engine::{
 };
 use apus_types::RowLayout;
 
+/// Rows between two looks at whether others of the thread wait.
+const ROWS_IN_A_ROW: usize = 1024;
 /// End of a chain.
 const NONE: u32 = u32::MAX;
 
@@ -77,6 +79,9 @@ impl Built {
         let mut key = Vec::new();
         let rows = built.rows.clone();
         for (at, row) in rows.iter().enumerate() {
+            if at % ROWS_IN_A_ROW == ROWS_IN_A_ROW - 1 {
+                run.breathe(ROWS_IN_A_ROW).await?;
+            }
             if own.is_some() && !passes(own, &cx(row))? {
                 continue;
             }
@@ -168,6 +173,9 @@ async fn of_table<C: Consumer>(pipeline: &Pipeline<'_, '_, C>, leaf: &JoinStep) 
     let (Leaf::Table { table, columns }, Some(access)) = (&leaf.leaf, &leaf.scan) else {
         return Err(errors::internal("a leaf that is no table").into());
     };
+    if run.tells {
+        run.and_moment(None); // how it is read says of no moment
+    }
     let mut s = Scratch::default();
     let mut rows = Strings::default();
     access.path.bind(&table.schema, &context(run, pipeline.given, &leaf.row, &[]), &mut s.bound)?;

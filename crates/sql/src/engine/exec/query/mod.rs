@@ -55,6 +55,8 @@ use pipeline::{Consumer, Pipeline};
 pub const QUERY_BYTES_MAX: usize = 256 << 20;
 /// Joined rows of a statement that is tried without a snapshot, in bytes.
 const TRIED_BYTES_MAX: usize = 256 << 10;
+/// Rows, or pairs of rows, after which others of the thread have their turn.
+const BREATH_ROWS: usize = 1024;
 
 /// One statement under way.
 pub struct Run<'r> {
@@ -68,6 +70,8 @@ pub struct Run<'r> {
     is_alone: bool,
     /// Answers say of which moment they are.
     tells: bool,
+    /// Rows that were worked on since others had their turn.
+    rows: Cell<usize>,
     moment: Cell<Moment>,
     bytes: Cell<usize>,
     /// Rows of derived tables that are the same all through the statement, by their plans.
@@ -81,6 +85,19 @@ impl<'r> Run<'r> {
         let (id, wrote) = self.own;
         let trans = if wrote.contains(&schema.id) { id } else { TransId::NONE };
         Seen { trans, snapshot: self.snapshot, one_moment: self.is_alone }
+    }
+    /// So many rows were worked on: now and then others of the thread have their turn.
+    ///
+    /// # Errors
+    /// KILL, the deadline.
+    async fn breathe(&self, rows: usize) -> errors::Result<()> {
+        self.env.may_go_on()?;
+        self.rows.set(self.rows.get() + rows);
+        if self.rows.get() >= BREATH_ROWS {
+            self.rows.set(0);
+            tokio::task::yield_now().await;
+        }
+        Ok(())
     }
     fn and_moment(&self, moment: Option<Moment>) {
         self.moment.set(moment.map_or(Moment::NONE, |m| self.moment.get().and(m)));
@@ -111,7 +128,7 @@ fn is_alone(select: &Select) -> bool {
         StepKind::Nothing => true,
         StepKind::Compute(_) => false,
         StepKind::Join(join) => match &join.leaf {
-            Leaf::Table { .. } => true,
+            Leaf::Table { .. } => join.lookup.is_none(),
             Leaf::Derived(derived) => matches!(&derived.body, Body::Select(select) if is_alone(select)),
             Leaf::Nested(_) => false,
         },
@@ -147,6 +164,7 @@ pub async fn into<T: Target>(
         last_rows: RefCell::default(),
         moment: Cell::new(ANY_MOMENT),
         bytes: Cell::new(0),
+        rows: Cell::new(0),
         ..*run
     };
     if run.snapshot != Epoch(0) || run.is_alone {
@@ -179,10 +197,21 @@ pub async fn collect(
     plan: &Select,
     params: &[Datum<'_>],
 ) -> Done<Vec<Vec<Datum<'static>>>> {
-    if plan.lock.is_some() {
+    if plan.lock.is_some() || plan.locked.is_some() {
         return Err(errors::not_supported("INSERT ... SELECT with locks").into());
     }
-    let run = of_session(cluster, session, params, Epoch(0));
+    collect_at(cluster, session, plan, params, Epoch(0)).await
+}
+
+/// As [`collect`], at a snapshot.
+pub async fn collect_at(
+    cluster: Cluster<'_>,
+    session: &Session,
+    plan: &Select,
+    params: &[Datum<'_>],
+    snapshot: Epoch,
+) -> Done<Vec<Vec<Datum<'static>>>> {
+    let run = of_session(cluster, session, params, snapshot);
     let mut values = Values::default();
     into(&run, plan, Default::default(), &mut values).await?;
     Ok(values.rows)
@@ -230,6 +259,7 @@ pub fn of_session<'r>(cluster: Cluster<'r>, session: &'r Session, params: &'r [D
         snapshot,
         is_alone: false,
         tells: false,
+        rows: Cell::new(0),
         moment: Cell::new(ANY_MOMENT),
         bytes: Cell::new(0),
         derived: RefCell::default(),
@@ -312,7 +342,10 @@ async fn block<T: Target>(
     } else {
         let mut s = Scratch::default();
         let seen = run.seen(&table.schema);
-        read::table_rows(run.cluster, run.env, &mut s, seen, plan, table, access, &mut sink, out).await?;
+        let goes_on = read::table_rows(run.cluster, run.env, &mut s, seen, plan, table, access, &mut sink, out).await?;
+        if !goes_on {
+            return Ok(sink.found); // its one row of aggregates was made beside the data
+        }
     }
     sink.finish(out).await?;
     Ok(sink.found)

@@ -23,6 +23,8 @@ use crate::engine::{
 
 /// Rows of a batch.
 pub const BATCH_ROWS: usize = 1024;
+/// Pairs of rows between two looks at whether others of the thread wait.
+const PAIRS_IN_A_ROW: u64 = 1024;
 /// Bytes from which a batch goes on although it has fewer rows.
 const BATCH_BYTES: usize = 1 << 20;
 
@@ -51,12 +53,14 @@ pub struct Pipeline<'q, 'r, C> {
     empty: RowLayout,
     states: Vec<State>,
     consumer: C,
+    /// Pairs of rows that were compared.
+    pairs: u64,
 }
 
 impl<'q, 'r, C: Consumer> Pipeline<'q, 'r, C> {
     pub fn new(run: &'q Run<'r>, join: &'q Join, given: &'q [Datum<'q>], consumer: C) -> Self {
         let states = join.steps.iter().map(|_| State::default()).collect();
-        Pipeline { run, join, given, empty: RowLayout::new([]), states, consumer }
+        Pipeline { run, join, given, empty: RowLayout::new([]), states, consumer, pairs: 0 }
     }
 
     pub fn into_consumer(mut self) -> C {
@@ -90,7 +94,7 @@ impl<'q, 'r, C: Consumer> Pipeline<'q, 'r, C> {
             if rows.is_empty() {
                 return Ok(true);
             }
-            self.run.env.may_go_on()?;
+            self.run.breathe(rows.len()).await?;
             let Some(step) = join.steps.get(at) else { return self.consumer.take(&rows).await };
             match &step.kind {
                 StepKind::Nothing => {
@@ -128,10 +132,11 @@ impl<'q, 'r, C: Consumer> Pipeline<'q, 'r, C> {
         rows: &Strings,
         state: &mut State,
     ) -> Done<bool> {
-        let is_first = at == 0 && matches!(leaf.leaf, Leaf::Table { .. }) && !is_virtual(leaf);
+        let is_alone = self.join.steps[..at].iter().all(|s| matches!(s.kind, StepKind::Nothing));
+        let is_first = is_alone && matches!(leaf.leaf, Leaf::Table { .. }) && !is_virtual(leaf);
         let path = match &leaf.scan {
             Some(scan) if is_first && self.run.tells => Some(&scan.path),
-            _ if is_first => return self.stream(step, leaf, state).await,
+            _ if is_first => return self.stream(at, step, leaf, state).await,
             _ => leaf.lookup.as_ref().filter(|_| !state.is_whole),
         };
         if let (Some(path), Leaf::Table { table, columns }) = (path, &leaf.leaf) {
@@ -153,7 +158,7 @@ impl<'q, 'r, C: Consumer> Pipeline<'q, 'r, C> {
     }
 
     /// The first leaf: its rows go on as they come.
-    async fn stream(&mut self, step: &'q Step, leaf: &'q JoinStep, state: &mut State) -> Done<bool> {
+    async fn stream(&mut self, at: usize, step: &'q Step, leaf: &'q JoinStep, state: &mut State) -> Done<bool> {
         let run = self.run;
         let (Leaf::Table { table, columns }, Some(access)) = (&leaf.leaf, &leaf.scan) else {
             return Err(errors::internal("a leaf that is no table").into());
@@ -190,7 +195,7 @@ impl<'q, 'r, C: Consumer> Pipeline<'q, 'r, C> {
                     out.pop();
                 }
             }
-            if !self.feed(1, out).await? {
+            if !self.feed(at + 1, out).await? {
                 return Ok(false);
             }
         }
@@ -219,6 +224,10 @@ impl<'q, 'r, C: Consumer> Pipeline<'q, 'r, C> {
                 if inner.is_none() && (matched || !leaf.is_left) {
                     continue;
                 }
+                self.pairs += 1;
+                if self.pairs.is_multiple_of(PAIRS_IN_A_ROW) {
+                    self.run.breathe(PAIRS_IN_A_ROW as usize).await?;
+                }
                 let before = self.before(at);
                 step.layout.join((before, row), (&leaf.row, inner, &leaf.taken), out.writer());
                 out.end();
@@ -233,9 +242,6 @@ impl<'q, 'r, C: Consumer> Pipeline<'q, 'r, C> {
                 if is_full && !self.feed(at + 1, std::mem::take(&mut out)).await? {
                     return Ok(false);
                 }
-            }
-            if i % 64 == 63 && found.len() > 1024 {
-                self.run.env.may_go_on()?;
             }
         }
         self.feed(at + 1, out).await

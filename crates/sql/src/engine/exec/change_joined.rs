@@ -1,0 +1,234 @@
+//! Rows that a query of several tables locks: UPDATE and DELETE of joins and with subqueries, SELECT ... FOR UPDATE of joins.
+//!
+//! The query is run at a snapshot and says keys. Those are locked, and the query is run again, at a later snapshot: what it says now of locked rows stays so. When it names no
+//! row that is not locked yet, its rows are the statement's; they are changed as they were locked. A row that is named several times is changed once, by the
+//! first of them. Rows that are only read are locked shared above READ COMMITTED.
+//!
+//! Limits: [`LOCKED_BYTES_MAX`] of locked rows (error 1206), [`ROUNDS_MAX`] runs.
+
+use std::rc::Rc;
+
+use apus_client::Snapshot;
+use apus_signal::tc::{ALLOW_MISSING, NO_WAIT, OpKind, OpStatus};
+
+use super::{
+    Changed, Cluster, Info,
+    change::{push_change, send_changes, updated_row},
+    execute,
+    lock::LOCKED_BYTES_MAX,
+    next_savepoint, query,
+};
+use crate::{
+    engine::{
+        convert::{self, KeyValue},
+        errors,
+        expr::{Datum, Expr},
+        keys::{StringSet, Strings},
+        plan::{
+            Select, access,
+            change::{Fate, Locked, Target},
+        },
+        session::{Done, Scratch, Session},
+    },
+    server::Output,
+};
+
+/// Runs of the query until it names locked rows only; others change what it finds faster than it locks.
+const ROUNDS_MAX: u32 = 50;
+/// Rows locked or changed per batch.
+const BATCH: usize = 512;
+
+/// Rows of one target that are locked.
+#[derive(Default)]
+struct Held {
+    keys: StringSet,
+    /// By number of the key; empty: there is no such row any more.
+    rows: Strings,
+    /// Whether a row of the result has been taken for it.
+    is_used: Vec<bool>,
+}
+
+type Rows = Vec<Vec<Datum<'static>>>;
+
+/// Locks the rows of a query; its rows, and the snapshot that they are of.
+async fn lock(
+    cluster: Cluster<'_>,
+    session: &mut Session,
+    s: &mut Scratch,
+    plan: &Locked,
+    params: &[Datum<'_>],
+    held: &mut [Held],
+) -> Done<(Rows, Rc<Snapshot>)> {
+    let shares = session.repeatable_read == Some(true);
+    for _ in 0..ROUNDS_MAX {
+        session.env.may_go_on()?;
+        session.env.take_notes();
+        let snapshot = cluster.client.shared_snapshot().await?;
+        let rows = query::collect_at(cluster, session, &plan.query, params, snapshot.epoch()).await?;
+        let mut is_new = false;
+        for (target, held) in plan.targets.iter().zip(held.iter_mut()) {
+            let is_change = !matches!(target.fate, Fate::Stays);
+            if !is_change && !target.exclusive && plan.is_change() && !shares {
+                continue;
+            }
+            let before = held.keys.len();
+            for row in &rows {
+                name(target, row, session.env.zone(), held)?;
+            }
+            is_new |= held.keys.len() > before;
+            lock_new(cluster, session, s, target, plan.no_wait, held).await?;
+        }
+        if !is_new {
+            return Ok((rows, snapshot));
+        }
+    }
+    Err(apus_client::ClientError::from(apus_types::ErrorCode::LockTimeout).into())
+}
+
+/// The number of the row's key, which is new where it was not named before; none where an outer join has no row.
+fn name(target: &Target, row: &[Datum<'_>], zone: i64, held: &mut Held) -> errors::Result<Option<usize>> {
+    let schema = &target.table.schema;
+    let values = row.get(target.key..target.key + schema.primary_key.len()).unwrap_or(&[]);
+    if values.iter().any(Datum::is_null) {
+        return Ok(None);
+    }
+    let (number, _) = held.keys.insert_with(|key| {
+        for (&column, value) in schema.primary_key.iter().zip(values) {
+            let ty = schema.columns[usize::from(column)].ty;
+            match convert::key_value(ty, value.borrowed(), zone) {
+                KeyValue::Exact(value) => access::encode(schema, column, &value, key)?,
+                _ => return Err(errors::internal("a key that is none")),
+            }
+        }
+        Ok(())
+    })?;
+    Ok(Some(number))
+}
+
+/// Locks what is named and not locked yet.
+async fn lock_new(
+    cluster: Cluster<'_>,
+    session: &mut Session,
+    s: &mut Scratch,
+    target: &Target,
+    no_wait: bool,
+    held: &mut Held,
+) -> Done<()> {
+    let schema = &target.table.schema;
+    let flags = ALLOW_MISSING | if no_wait { NO_WAIT } else { 0 };
+    while held.rows.len() < held.keys.len() {
+        session.env.may_go_on()?;
+        let from = held.rows.len();
+        let to = held.keys.len().min(from + BATCH);
+        s.ops.clear();
+        for key in (from..to).filter_map(|n| held.keys.get(n)) {
+            s.ops.push_read(schema, target.exclusive, flags, key, None)?;
+        }
+        let savepoint = next_savepoint(session);
+        execute(cluster, session, &s.ops, &mut s.results, savepoint, false).await?;
+        for (status, row) in s.results.iter() {
+            if status == OpStatus::Done {
+                schema.layout().check(row)?;
+                held.rows.push(row);
+            } else {
+                held.rows.push(&[]);
+            }
+        }
+        held.is_used.resize(held.rows.len(), false);
+        if held.rows.len() < to || held.rows.byte_len() + held.keys.byte_len() > LOCKED_BYTES_MAX {
+            return Err(errors::too_many_locks().into());
+        }
+    }
+    Ok(())
+}
+
+/// UPDATE or DELETE.
+pub async fn change(
+    cluster: Cluster<'_>,
+    session: &mut Session,
+    s: &mut Scratch,
+    plan: &Locked,
+    params: &[Datum<'_>],
+) -> Done<Changed> {
+    let by_key = plan.query.join.as_ref().is_some_and(|join| join.is_by_key);
+    if session.env.variables.safe_updates && !by_key && plan.query.limit.is_none() {
+        return Err(errors::safe_update().into());
+    }
+    let mut held: Vec<Held> = plan.targets.iter().map(|_| Held::default()).collect();
+    let (rows, _) = lock(cluster, session, s, plan, params, &mut held).await?;
+    let strict = session.env.variables.strict;
+    if let Some(fault) = session.env.fault_if(strict) {
+        return Err(fault.into());
+    }
+    let (mut matched, mut changed) = (0u64, 0u64);
+    for (target, held) in plan.targets.iter().zip(&mut held) {
+        if matches!(target.fate, Fate::Stays) {
+            continue;
+        }
+        let schema = &target.table.schema;
+        s.ops.clear();
+        s.images.clear();
+        for row in &rows {
+            let Some(number) = name(target, row, session.env.zone(), held)? else { continue };
+            let old = held.rows.get(number).filter(|old| !old.is_empty());
+            let (Some(old), Some(key), false) = (old, held.keys.get(number), held.is_used[number]) else { continue };
+            held.is_used[number] = true;
+            matched += 1;
+            match &target.fate {
+                Fate::Stays => {}
+                Fate::Goes => {
+                    s.ops.push(schema, OpKind::Delete, 0, key, &[])?;
+                    changed += 1;
+                }
+                Fate::Changes(list) => {
+                    let value = |at: usize| Expr::Const(row.get(at).cloned().unwrap_or(Datum::Null));
+                    let assignments: Vec<(u16, Expr)> = list.iter().map(|(c, at)| (*c, value(*at))).collect();
+                    let number = usize::try_from(matched).unwrap_or(usize::MAX);
+                    let new = updated_row(session, schema, (old, None), &assignments, &[], (number, None))?;
+                    let Some(new) = new else { continue };
+                    changed += 1;
+                    push_change(s, schema, key, old, &new)?;
+                    while s.images.len() < s.ops.len() {
+                        s.images.push(&new);
+                    }
+                }
+            }
+            if s.ops.len() >= BATCH {
+                send_changes(cluster, session, s, &target.table).await?;
+                s.ops.clear();
+                s.images.clear();
+            }
+        }
+        send_changes(cluster, session, s, &target.table).await?;
+        session.remember(schema);
+    }
+    if !plan.is_update {
+        return Ok(Changed { affected: changed, ..Changed::default() });
+    }
+    let affected = if session.found_rows { matched } else { changed };
+    Ok(Changed { affected, info: Info::Updated { matched, changed }, ..Changed::default() })
+}
+
+/// SELECT ... FOR UPDATE or FOR SHARE of several tables: locks what its join finds, then reads it as it was found last.
+pub async fn select(
+    cluster: Cluster<'_>,
+    session: &mut Session,
+    s: &mut Scratch,
+    plan: &Select,
+    locked: &Locked,
+    params: &[Datum<'_>],
+    out: &mut Output<'_>,
+) -> Done<u64> {
+    let mut held: Vec<Held> = locked.targets.iter().map(|_| Held::default()).collect();
+    let (_, snapshot) = lock(cluster, session, s, locked, params, &mut held).await?;
+    session.env.take_notes();
+    let run = query::of_session(cluster, session, params, snapshot.epoch());
+    out.begin_rows(&plan.defs);
+    query::into(&run, plan, Default::default(), out).await
+}
+
+impl Locked {
+    fn is_change(&self) -> bool {
+        self.targets.iter().any(|t| !matches!(t.fate, Fate::Stays))
+    }
+}

@@ -1,0 +1,21 @@
+-- only: apus. What MySQL refuses and MariaDB answers; and the answers of EXPLAIN.
+CREATE TABLE a (id INT PRIMARY KEY, v INT);
+CREATE TABLE b (id INT PRIMARY KEY, aid INT, n INT, KEY (aid));
+INSERT INTO a VALUES (1, 10), (2, 20);
+INSERT INTO b VALUES (1, 1, 5), (2, 1, 6), (3, 2, 7);
+UPDATE a SET v = 1 WHERE id IN (SELECT id FROM a);
+UPDATE a SET v = (SELECT MAX(v) FROM a);
+UPDATE a JOIN b ON b.aid = a.id SET a.v = 1 WHERE EXISTS (SELECT 1 FROM a x WHERE x.id = b.id);
+DELETE FROM b WHERE n = (SELECT MAX(n) FROM b);
+DELETE FROM b WHERE aid IN (SELECT id FROM a WHERE id IN (SELECT aid FROM b));
+UPDATE a JOIN b ON a.id = b.aid SET a.v = 1 ORDER BY a.id;
+SELECT b.aid, b.n, COUNT(*) FROM a JOIN b ON b.aid = a.id GROUP BY b.aid;
+SELECT (SELECT MAX(id) FROM b), (SELECT COUNT(*) FROM a), x.m FROM (SELECT MIN(id) m FROM b) x;
+SELECT id FROM a WHERE id = (SELECT MIN(aid) FROM b);
+EXPLAIN SELECT a.v FROM a WHERE id = 1;
+EXPLAIN SELECT a.v, b.n FROM a JOIN b ON b.aid = a.id WHERE a.id = 1 ORDER BY b.n;
+EXPLAIN SELECT a.v FROM a LEFT JOIN b ON b.n = a.v;
+EXPLAIN SELECT id FROM a WHERE id IN (SELECT aid FROM b) AND EXISTS (SELECT 1 FROM b WHERE aid = a.id);
+EXPLAIN SELECT * FROM (SELECT aid, COUNT(*) FROM b GROUP BY aid) x UNION SELECT 1, 2;
+EXPLAIN UPDATE a JOIN b ON b.aid = a.id SET a.v = 1 WHERE b.id = 1;
+EXPLAIN DELETE FROM a WHERE id = 1;
