@@ -110,14 +110,36 @@ def record(path, **where):
     return len(statements)
 
 
-def comparable(statement, lines):
+def essence(text, lines):
     """What of an answer counts."""
     lines = [re.sub(r"^([!] \d+ \w+|[WNE] \d+) .*", r"\1", line) for line in lines]
     lines = [line for line in lines if line[2:] not in NOT_GIVEN]
     rows = [line for line in lines if line.startswith("| ")]
-    if not re.search(r"\border\s+by\b", statement.text, re.I) and not statement.text.lower().startswith("show"):
+    if not re.search(r"\border\s+by\b", text, re.I) and not text.lower().startswith("show"):
         rows.sort()
     return [line for line in lines if not line.startswith("| ")] + rows
+
+
+def same(text, wanted, found):
+    return essence(text, wanted) == essence(text, found)
+
+
+def as_numbers(line):
+    """A row without the zeros behind the points of its decimals."""
+    return re.sub(r"(\.\d*?)0+(?= |$)", r"\1", line).replace(". ", " ").rstrip(".")
+
+
+def explanation(text, wanted, found):
+    """Why two answers to a generated statement may differ; None where they may not."""
+    a, b = essence(text, wanted), essence(text, found)
+    if a[0][0] == "=" and b[0][0] == "=":
+        if [line for line in a if line[0] in "=|"] == [line for line in b if line[0] in "=|"]:
+            return "other warnings"
+        if a[1:] == b[1:]:
+            return "another type"
+        if re.search(r"\b(IF|CASE)\b", text) and [as_numbers(line) for line in a[1:]] == [as_numbers(line) for line in b[1:]]:
+            return "zeros at the end of a decimal that IF or CASE has chosen"
+    return None
 
 
 def compare(path, **where):
@@ -126,7 +148,7 @@ def compare(path, **where):
     wrong, start = [], time.monotonic()
     for statement, lines in execute(path, statements, **where):
         statement.found = lines
-        equal = comparable(statement, lines) == comparable(statement, statement.wanted)
+        equal = same(statement.text, statement.wanted, lines)
         statement.equal = equal
         if statement.mark and equal:
             wrong.append(f"{path.stem}:{statement.line + 1}: no longer different, take off its mark: {statement.text}")
@@ -138,7 +160,10 @@ def compare(path, **where):
 
 def kind_of_difference(statement):
     """What is wrong with an answer, in a word or two."""
-    wanted, found = comparable(statement, statement.wanted), comparable(statement, statement.found)
+    return kind_of_answers(essence(statement.text, statement.wanted), essence(statement.text, statement.found))
+
+
+def kind_of_answers(wanted, found):
     if found[0].startswith("!"):
         refused = found[0].split()[1] in ("1235", "1064", "1305")
         return "refused" if refused else "another error" if wanted[0].startswith("!") else "an error"

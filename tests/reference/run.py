@@ -7,6 +7,8 @@
     run.py --mark NAME...            what differs gets `-- open: ...`, what no longer does loses its mark; look at what it writes
     run.py --docs                    the table in docs/sql.md
     run.py --ask                     a statement per line of the input, answered by both
+    run.py --generate COUNT --from N COUNT seeds of random statements from N on, answered by both; what differs is made small
+    run.py --write N                 the statements of a seed as cases/generated_N.test
 """
 
 import argparse
@@ -15,10 +17,14 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from lib import answers, cases  # noqa: E402
+from lib import answers, cases, generator  # noqa: E402
 from lib.cluster import Cluster  # noqa: E402
 from lib.harness import Failure, Scenario  # noqa: E402
 from lib.mysql import MySql  # noqa: E402
+
+
+# Of each seed.
+STATEMENTS = 60
 
 
 def apus(scenario, arguments):
@@ -42,11 +48,34 @@ def ask(scenario, arguments):
     for statement in cases.parse(sys.stdin.read()):
         found = {name: answers.ask(connection, statement.text) for name, connection in sides.items()}
         print(f"> {statement.text}")
-        if cases.comparable(statement, found["mysql"]) == cases.comparable(statement, found["apus"]):
+        if cases.same(statement.text, found["mysql"], found["apus"]):
             print("\n".join(found["mysql"]))
         else:
             for name, lines in found.items():
                 print("\n".join(f"  {name:6}{line}" for line in lines))
+
+
+def generate(scenario, arguments):
+    sides = [answers.connect(**where) for where in (reference(scenario), apus(scenario, arguments))]
+    asked, explained, found = 0, {}, []
+    for seed in range(arguments.first, arguments.first + arguments.generate):
+        for side in sides:
+            side.query("DROP DATABASE IF EXISTS made")
+            side.query("CREATE DATABASE made")
+            side.query("USE made")
+        mysql, ours = (lambda text, side=side: answers.ask(side, text) for side in sides)
+        count, new, known = generator.differences(seed, STATEMENTS, mysql, ours, cases.same, cases.explanation)
+        asked += count
+        for word, number in known.items():
+            explained[word] = explained.get(word, 0) + number
+        for text, wanted, answer in new:
+            kind = cases.kind_of_answers(cases.essence(text, wanted), cases.essence(text, answer))
+            found.append(kind)
+            print(f"seed {seed}, {kind}: {text}")
+            print("\n".join(["  wanted " + line for line in wanted[:6]] + ["  found  " + line for line in answer[:6]]), flush=True)
+    print(f"{asked} statements, {len(found)} differ: " + ", ".join(f"{found.count(k)} {k}" for k in sorted(set(found))))
+    for word, number in sorted(explained.items()):
+        print(f"  {number} explained: {word}")
 
 
 def main():
@@ -57,11 +86,21 @@ def main():
     parser.add_argument("--mark", action="store_true")
     parser.add_argument("--docs", action="store_true")
     parser.add_argument("--ask", action="store_true")
+    parser.add_argument("--generate", type=int)
+    parser.add_argument("--from", type=int, default=1, dest="first")
+    parser.add_argument("--write", type=int)
     arguments = parser.parse_args()
+    if arguments.write is not None:
+        path = cases.CASES / f"generated_{arguments.write}.test"
+        text = "".join(f"{statement};\n" for statement in generator.Generator(arguments.write).script(STATEMENTS))
+        path.write_text(f"-- Seed {arguments.write} of tests/lib/generator.py.\n" + text)
+        return
     scenario = Scenario("reference")
     with scenario.cleanup:
         if arguments.ask:
             return ask(scenario, arguments)
+        if arguments.generate:
+            return generate(scenario, arguments)
         paths = cases.paths(arguments.names)
         if arguments.record:
             where = reference(scenario)

@@ -9,10 +9,9 @@ use apus_types::{
 use super::expr::{Datum, Kind, decimal};
 use crate::wire::{ColumnDef, ColumnType, ResultWriter, column_flag, result::DECIMALS_NOT_FIXED};
 
-/// What a client is told about a stored column.
-pub fn column_def(schema: &TableSchema, column: u16) -> ColumnDef {
-    let c = &schema.columns[usize::from(column)];
-    let (column_type, length, decimals) = match c.ty {
+/// The type that a client is told, its length and its digits behind the point.
+fn told(ty: Stored) -> (ColumnType, u32, u8) {
+    match ty {
         Stored::Int { bits: 8, .. } => (ColumnType::Tiny, 4, 0),
         Stored::Int { bits: 16, .. } => (ColumnType::Short, 6, 0),
         Stored::Int { bits: 24, .. } => (ColumnType::Int24, 9, 0),
@@ -31,7 +30,17 @@ pub fn column_def(schema: &TableSchema, column: u16) -> ColumnDef {
         Stored::Timestamp { decimals } => (ColumnType::Timestamp, 19 + fraction(decimals), decimals),
         Stored::Time { decimals } => (ColumnType::Time, 10 + fraction(decimals), decimals),
         Stored::Year => (ColumnType::Year, 4, 0),
-    };
+    }
+}
+
+fn is_unsigned(ty: Stored) -> bool {
+    matches!(ty, Stored::Int { unsigned: true, .. } | Stored::Decimal { unsigned: true, .. } | Stored::Year)
+}
+
+/// What a client is told about a stored column.
+pub fn column_def(schema: &TableSchema, column: u16) -> ColumnDef {
+    let c = &schema.columns[usize::from(column)];
+    let (column_type, length, decimals) = told(c.ty);
     let mut def = ColumnDef::expression(c.name.clone(), column_type, length);
     def.schema = schema.database.clone();
     def.table = schema.name.clone();
@@ -46,9 +55,7 @@ pub fn column_def(schema: &TableSchema, column: u16) -> ColumnDef {
     set(schema.indexes.iter().any(|i| i.unique && i.columns == [column]), column_flag::UNIQUE_KEY);
     set(schema.indexes.iter().any(|i| i.columns.first() == Some(&column)), column_flag::MULTIPLE_KEY);
     set(column_type == ColumnType::Blob, column_flag::BLOB);
-    let unsigned =
-        matches!(c.ty, Stored::Int { unsigned: true, .. } | Stored::Decimal { unsigned: true, .. } | Stored::Year);
-    set(unsigned, column_flag::UNSIGNED);
+    set(is_unsigned(c.ty), column_flag::UNSIGNED);
     set(!c.ty.is_text(), column_flag::BINARY);
     set(c.auto_increment, column_flag::AUTO_INCREMENT);
     set(matches!(c.ty, Stored::Timestamp { .. }), column_flag::TIMESTAMP);
@@ -59,6 +66,16 @@ pub fn column_def(schema: &TableSchema, column: u16) -> ColumnDef {
 
 fn fraction(decimals: u8) -> u32 {
     if decimals == 0 { 0 } else { u32::from(decimals) + 1 }
+}
+
+/// A computed column whose values are those of a stored one: MAX(column).
+pub fn like_column(name: String, kind: Kind, ty: Stored) -> ColumnDef {
+    let mut def = expression_def(name, kind);
+    (def.column_type, def.length, def.decimals) = told(ty);
+    def.flags &= !column_flag::UNSIGNED;
+    def.flags |= if is_unsigned(ty) { column_flag::UNSIGNED } else { 0 };
+    def.flags |= if def.column_type == ColumnType::Blob { column_flag::BLOB } else { 0 };
+    def
 }
 
 /// A computed column.
@@ -92,6 +109,7 @@ pub fn write_value(out: &mut ResultWriter<'_>, ty: Stored, value: Value<'_>, zon
     match value {
         Value::Null => out.null(),
         Value::Int(n) => out.int(n),
+        Value::UInt(0) if ty == Stored::Year && !out.is_binary() => out.bytes(b"0000"),
         Value::UInt(n) => out.uint(n),
         Value::Float(x) => out.float(x),
         Value::Double(x) => out.double(x),

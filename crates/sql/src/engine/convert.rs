@@ -13,7 +13,11 @@ use crate::wire::SqlError;
 
 use super::{
     errors::{self, Result},
-    expr::{Datum, datum::Number, decimal, eval, temporal},
+    expr::{
+        Datum,
+        datum::{Number, text_to_f64},
+        decimal, eval, temporal,
+    },
 };
 
 /// How values are assigned.
@@ -37,34 +41,27 @@ pub fn assign<'a>(column: &Column, value: Datum<'a>, a: Assign) -> Result<Datum<
     let range = || errors::out_of_range(&column.name, a.row);
     match column.ty {
         ColumnType::Int { bits, unsigned } => {
-            let n = integer(column, &value, a)?;
-            if int_fits(bits, unsigned, n) {
-                return Ok(if unsigned { Datum::UInt(n as u64) } else { Datum::Int(n as i64) });
-            }
-            if a.strict {
-                return Err(range());
+            let (n, fault) = integer(column, &value, unsigned, a);
+            if !int_fits(bits, unsigned, n) {
+                if a.strict {
+                    return Err(range());
+                }
+            } else if let Some(fault) = fault.filter(|_| a.strict) {
+                return Err(fault);
             }
             let (low, high) =
                 if unsigned { (0, (1i128 << bits) - 1) } else { (-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1) };
             let n = n.clamp(low, high);
             Ok(if unsigned { Datum::UInt(n as u64) } else { Datum::Int(n as i64) })
         }
-        ColumnType::Year => {
-            let n = integer(column, &value, a)?;
-            let n = match n {
-                1..=69 => n + 2000,
-                70..=99 => n + 1900,
-                n => n,
-            };
-            if n == 0 || (1901..=2155).contains(&n) { Ok(Datum::UInt(n as u64)) } else { Err(range()) }
-        }
+        ColumnType::Year => year(column, &value, a),
         ColumnType::Decimal { precision, scale, unsigned } => {
             let limit = decimal::power_of_ten(precision).map_or(i128::MAX, |p| p - 1);
             let n = match &value {
                 Datum::Text(t) | Datum::Bytes(t) => match decimal::parse_prefix(t.trim_ascii()) {
                     Some((n, s, rest)) if rest.is_empty() || !a.strict => decimal::rescale(n, s, scale),
                     _ => {
-                        let (x, whole) = super::expr::datum::text_to_f64(t);
+                        let (x, whole) = text_to_f64(t);
                         if a.strict && !whole {
                             return Err(errors::incorrect_value("decimal", &value.as_string(), &column.name, a.row));
                         }
@@ -87,10 +84,12 @@ pub fn assign<'a>(column: &Column, value: Datum<'a>, a: Assign) -> Result<Datum<
         }
         ColumnType::Float | ColumnType::Double => {
             let x = double(column, &value, a)?;
-            if column.ty == ColumnType::Float && (x as f32).is_infinite() || !x.is_finite() {
+            let limit = if column.ty == ColumnType::Float { f64::from(f32::MAX) } else { f64::MAX };
+            let fits = if column.ty == ColumnType::Float { (x as f32).is_finite() } else { x.is_finite() };
+            if !fits && a.strict {
                 return Err(range());
             }
-            Ok(Datum::Double(x))
+            Ok(Datum::Double(if fits { x } else { limit.copysign(x) }))
         }
         ColumnType::Char { length, .. } | ColumnType::VarChar { length, .. } => {
             let text = into_text(value);
@@ -107,17 +106,25 @@ pub fn assign<'a>(column: &Column, value: Datum<'a>, a: Assign) -> Result<Datum<
             if column.ty.is_text() {
                 check_utf8(column, &text, a)?;
             }
-            if text.len() > length as usize {
-                Err(errors::too_long(&column.name, a.row))
-            } else {
-                Ok(Datum::Bytes(text))
+            if text.len() <= length as usize {
+                return Ok(Datum::Bytes(text));
             }
+            if a.strict {
+                return Err(errors::too_long(&column.name, a.row));
+            }
+            // Not inside of a character.
+            let inside = |at: usize| column.ty.is_text() && text[at] & 0xc0 == 0x80;
+            let keep = (0..=length as usize).rev().find(|&at| !inside(at)).unwrap_or(0);
+            Ok(Datum::Bytes(Cow::Owned(text[..keep].to_vec())))
         }
         ColumnType::VarBinary { length } | ColumnType::Binary { length } => {
             let mut bytes = into_text(value);
             let length = usize::from(length);
             if bytes.len() > length {
-                return Err(errors::too_long(&column.name, a.row));
+                if a.strict {
+                    return Err(errors::too_long(&column.name, a.row));
+                }
+                bytes.to_mut().truncate(length);
             }
             if matches!(column.ty, ColumnType::Binary { .. }) && bytes.len() < length {
                 bytes.to_mut().resize(length, 0);
@@ -126,11 +133,15 @@ pub fn assign<'a>(column: &Column, value: Datum<'a>, a: Assign) -> Result<Datum<
         }
         ColumnType::Date | ColumnType::DateTime { .. } | ColumnType::Timestamp { .. } => moment(column, &value, a),
         ColumnType::Time { decimals } => {
-            let time = match &value {
-                Datum::Int(_) | Datum::UInt(_) => temporal::parse_time(&value.as_text()),
-                v => v.time(),
+            let bad = || errors::incorrect_value("time", &value.as_string(), &column.name, a.row);
+            let t = match &value {
+                Datum::Text(t) | Datum::Bytes(t) if t.is_empty() => 0,
+                Datum::Time(..) | Datum::DateTime(..) | Datum::Date(_) => value.time().unwrap_or(0),
+                other => match temporal::read_time(&other.as_text()) {
+                    Some(t) if !a.strict || !t.cut && !t.beyond => t.micros,
+                    _ => return Err(bad()),
+                },
             };
-            let t = time.ok_or_else(|| errors::incorrect_value("time", &value.as_string(), &column.name, a.row))?;
             Ok(Datum::Time(temporal::round_micros(t, decimals), decimals))
         }
     }
@@ -148,9 +159,43 @@ pub fn implicit_default(ty: ColumnType) -> Datum<'static> {
     }
 }
 
-/// What is said of a value that strict mode refuses when it is stored as well as it can be.
-pub fn warning_of(refused: SqlError, column: &Column, row: usize) -> SqlError {
-    if refused.errno == 1406 { errors::truncated(&column.name, row) } else { refused }
+/// What is said of a value that strict mode refuses (`refused`) when it is stored as well as it can be. Nothing of a zero date where the
+/// session's mode (`a`) allows it.
+pub fn warning_of(refused: SqlError, column: &Column, value: &Datum<'_>, a: Assign) -> Option<SqlError> {
+    let is_zero = || value.civil() == Some(Default::default()) || value.number().is_some_and(Number::is_zero);
+    Some(match (refused.errno, column.ty) {
+        (1406, _) => errors::truncated(&column.name, a.row),
+        (1292, ColumnType::Time { .. }) => match temporal::read_time(&value.as_text()) {
+            Some(t) if !t.beyond => errors::truncated(&column.name, a.row),
+            None if !matches!(value, Datum::Text(_) | Datum::Bytes(_)) => errors::out_of_range(&column.name, a.row),
+            None => errors::truncated(&column.name, a.row),
+            Some(_) => errors::out_of_range(&column.name, a.row),
+        },
+        (1292, _) if !a.strict && reads_as_zero(value) && is_zero() => return None,
+        (1292, _) if is_beyond_dates(value) => errors::out_of_range(&column.name, a.row),
+        (1292, _) => errors::truncated(&column.name, a.row),
+        _ => refused,
+    })
+}
+
+/// Whether this is the number 0, or a text that says a date of zeros.
+fn reads_as_zero(value: &Datum<'_>) -> bool {
+    match value {
+        Datum::Text(t) | Datum::Bytes(t) => temporal::parse_datetime(t) == Some(Default::default()),
+        _ => true,
+    }
+}
+
+/// A number that is no moment by its size, a text of the form of a date that is none.
+fn is_beyond_dates(value: &Datum<'_>) -> bool {
+    const LAST: f64 = 99_991_231_235_959.0;
+    match value {
+        Datum::Text(t) | Datum::Bytes(t) => {
+            let parts = t.split(|b| !b.is_ascii_digit()).take(3).filter(|part| (1..=4).contains(&part.len())).count();
+            parts == 3
+        }
+        _ => value.number().is_some_and(|n| n.to_f64() < 0.0 || n.to_f64() > LAST),
+    }
 }
 
 /// [`assign`] without strict mode; what has no likeness in the column becomes its implicit default.
@@ -169,6 +214,9 @@ fn moment<'a>(column: &Column, value: &Datum<'_>, a: Assign) -> Result<Datum<'a>
     let bad = || errors::incorrect_value(kind, &value.as_string(), &column.name, a.row);
     let c = match value {
         Datum::Time(..) => None,
+        Datum::Text(t) | Datum::Bytes(t) => {
+            temporal::read_datetime(t).filter(|(_, cut)| !cut || !a.strict).map(|(c, _)| c)
+        }
         v => v.civil(),
     };
     let zero = c == Some(Default::default());
@@ -189,34 +237,60 @@ fn moment<'a>(column: &Column, value: &Datum<'_>, a: Assign) -> Result<Datum<'a>
     })
 }
 
-fn integer(column: &Column, value: &Datum<'_>, a: Assign) -> Result<i128> {
+/// The integer nearest to a value, and what strict mode says of it if it is in range.
+fn integer(column: &Column, value: &Datum<'_>, unsigned: bool, a: Assign) -> (i128, Option<SqlError>) {
     match value {
-        Datum::Int(n) => Ok(i128::from(*n)),
-        Datum::UInt(n) => Ok(i128::from(*n)),
-        Datum::Text(t) => {
+        Datum::Int(n) => (i128::from(*n), None),
+        Datum::UInt(n) => (i128::from(*n), None),
+        Datum::Text(t) | Datum::Bytes(t) => {
             let trimmed = t.trim_ascii();
-            match decimal::parse_prefix(trimmed) {
-                Some((n, scale, [])) => Ok(decimal::rescale(n, scale, 0).unwrap_or(i128::MAX)),
-                _ => {
-                    let (x, whole) = super::expr::datum::text_to_f64(trimmed);
-                    if a.strict && !whole {
-                        return Err(errors::incorrect_value("integer", &value.as_string(), &column.name, a.row));
-                    }
-                    Ok(x.round() as i128)
-                }
+            if let Some((n, scale, [])) = decimal::parse_prefix(trimmed) {
+                return (decimal::rescale(n, scale, 0).unwrap_or(i128::MAX), None);
             }
+            let (x, whole) = text_to_f64(trimmed);
+            let digits = trimmed.strip_prefix(b"-").or_else(|| trimmed.strip_prefix(b"+")).unwrap_or(trimmed);
+            let digits = digits.strip_prefix(b".").unwrap_or(digits);
+            let begins = digits.first().is_some_and(u8::is_ascii_digit);
+            let fault = match (whole, begins) {
+                (true, _) => None,
+                (false, true) => Some(errors::truncated(&column.name, a.row)),
+                _ => Some(errors::incorrect_value("integer", &value.as_string(), &column.name, a.row)),
+            };
+            (x.round() as i128, fault)
         }
-        // A hexadecimal literal is a number where a number is wanted.
-        Datum::Bytes(b) if b.len() <= 8 => Ok(b.iter().fold(0, |n, &byte| n << 8 | i128::from(byte))),
-        v => Ok(v.number().map_or(0, Number::to_i128)),
+        // Below zero, however little.
+        Datum::Decimal { unscaled, .. } if unsigned && *unscaled < 0 => (-1, None),
+        v => (v.number().map_or(0, Number::to_i128), None),
+    }
+}
+
+fn year<'a>(column: &Column, value: &Datum<'_>, a: Assign) -> Result<Datum<'a>> {
+    let (n, fault) = match value {
+        Datum::Date(_) | Datum::DateTime(..) => (value.civil().map_or(0, |c| i128::from(c.year)), None),
+        v => integer(column, v, true, a),
+    };
+    let is_text = matches!(value, Datum::Text(_));
+    let full = match n {
+        0 if is_text && fault.is_none() && value.as_text().trim_ascii().len() != 4 => 2000,
+        1..=69 => n + 2000,
+        70..=99 => n + 1900,
+        n => n,
+    };
+    if full != 0 && !(1901..=2155).contains(&full) {
+        return if a.strict { Err(errors::out_of_range(&column.name, a.row)) } else { Ok(Datum::UInt(0)) };
+    }
+    match fault {
+        Some(fault) if a.strict => Err(fault),
+        _ => Ok(Datum::UInt(full as u64)),
     }
 }
 
 fn double(column: &Column, value: &Datum<'_>, a: Assign) -> Result<f64> {
     if let Datum::Text(t) | Datum::Bytes(t) = value {
-        let (x, whole) = super::expr::datum::text_to_f64(t);
+        let (x, whole) = text_to_f64(t);
         if a.strict && !whole {
-            return Err(errors::truncated(&column.name, a.row));
+            let kind = if column.ty == ColumnType::Float { "FLOAT" } else { "DOUBLE" };
+            return Err(errors::incorrect_value(kind, &value.as_string(), &column.name, a.row));
         }
         return Ok(x);
     }
@@ -427,7 +501,8 @@ mod tests {
         let tiny = column(ColumnType::Int { bits: 8, unsigned: false });
         assert_eq!(assign(&tiny, Datum::text("-128"), a).unwrap(), Datum::Int(-128));
         assert_eq!(assign(&tiny, Datum::Int(128), a).unwrap_err().errno, 1264);
-        assert_eq!(assign(&tiny, Datum::text("1x"), a).unwrap_err().errno, 1366);
+        assert_eq!(assign(&tiny, Datum::text("1x"), a).unwrap_err().errno, 1265);
+        assert_eq!(assign(&tiny, Datum::text("x"), a).unwrap_err().errno, 1366);
         assert_eq!(assign(&tiny, Datum::Double(1.5), a).unwrap(), Datum::Int(2));
         let text = column(ColumnType::VarChar { length: 3, collation: Default::default() });
         assert_eq!(assign(&text, Datum::text("abcd"), a).unwrap_err().errno, 1406);

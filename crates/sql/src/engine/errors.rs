@@ -75,6 +75,13 @@ pub fn wrong_value(kind: &str, value: &super::expr::Datum<'_>, function: &str) -
     let shown: String = value.as_string().chars().take(64).collect();
     error(1411, b"HY000", format!("Incorrect {kind} value: '{shown}' for function {function}"))
 }
+/// A constant beside a column of moments that is none.
+pub fn wrong_moment(kind: &str, text: &[u8]) -> SqlError {
+    error(1525, b"HY000", format!("Incorrect {kind} value: '{}'", String::from_utf8_lossy(text)))
+}
+pub fn truncated_value(kind: &str, text: &[u8]) -> SqlError {
+    error(1292, b"22007", format!("Truncated incorrect {kind} value: '{}'", String::from_utf8_lossy(text)))
+}
 pub fn truncated_time(text: &str) -> SqlError {
     error(1292, b"22007", format!("Truncated incorrect time value: '{text}'"))
 }

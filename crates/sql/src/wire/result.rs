@@ -460,6 +460,7 @@ impl ResultWriter<'_> {
             (true, ColumnType::Double) => self.out.payload().extend_from_slice(&v.to_le_bytes()),
             (true, ColumnType::Float) => self.out.payload().extend_from_slice(&(v as f32).to_le_bytes()),
             _ if fixed => self.short_text(|out| push_f64_fixed(out, v, cell.decimals)),
+            (false, ColumnType::Float) => self.short_text(|out| push_f32(out, v as f32)),
             _ => self.short_text(|out| push_f64(out, v)),
         }
     }

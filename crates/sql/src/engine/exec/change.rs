@@ -23,6 +23,7 @@ pub async fn update(
     plan: &Update,
     params: &[Datum<'_>],
 ) -> Done<Changed> {
+    session.env.changes_rows.set(true);
     lock::refuse_unsafe(&session.env, &plan.access.path, plan.limit.as_ref())?;
     if let Some(steps) = &plan.program
         && !plan.ignore
@@ -321,7 +322,7 @@ pub fn updated_row(
                 Some(refused) => match convert::assign(c, value.clone(), assign) {
                     Ok(value) => value,
                     Err(e) => {
-                        refused.push(convert::warning_of(e, c, row_number));
+                        refused.extend(convert::warning_of(e, c, &value, assign));
                         convert::assign_leniently(c, value, assign)?
                     }
                 },
@@ -397,6 +398,7 @@ pub async fn delete(
     plan: &Delete,
     params: &[Datum<'_>],
 ) -> Done<Changed> {
+    session.env.changes_rows.set(true);
     let schema = &plan.table.schema;
     lock::refuse_unsafe(&session.env, &plan.access.path, plan.limit.as_ref())?;
     let strict = session.env.variables.strict && !plan.ignore;

@@ -271,7 +271,7 @@ async fn one_row<'a>(
             match convert::assign(c, value.clone(), Assign { strict: true, ..assign }) {
                 Ok(value) => value,
                 Err(e) => {
-                    s.refused.push(convert::warning_of(e, c, assign.row));
+                    s.refused.extend(convert::warning_of(e, c, &value, assign));
                     convert::assign_leniently(c, value, assign)?
                 }
             }

@@ -157,7 +157,8 @@ impl<'a> Builder<'a> {
                 let operation = if list.len() == 1 { "=" } else { "IN" };
                 let all: Vec<&Expr> = std::iter::once(&expr).chain(&list).collect();
                 let collation = coercion::compared(&all, &self.param_kinds, operation)?;
-                list = list.into_iter().map(|e| exact(&expr, e)).collect();
+                let alone = list.len() == 1;
+                list = list.into_iter().map(|e| self.fitting(&expr, e, alone)).collect();
                 let expr = Box::new(expr);
                 Expr::In { expr, list, negated: *negated, collation }
             }
@@ -170,7 +171,7 @@ impl<'a> Builder<'a> {
                     (low, high) = (as_number(low), as_number(high));
                 }
                 let collation = coercion::compared(&[&expr, &low, &high], &self.param_kinds, "between")?;
-                (low, high) = (exact(&expr, low), exact(&expr, high));
+                (low, high) = (self.fitting(&expr, low, false), self.fitting(&expr, high, false));
                 let (expr, low, high) = (Box::new(expr), Box::new(low), Box::new(high));
                 Expr::Between { expr, low, high, negated: *negated, collation }
             }
@@ -248,6 +249,8 @@ impl<'a> Builder<'a> {
                 }
                 let moment = self.build(expr)?;
                 match func::lookup(&name, 1)? {
+                    // A number, not a YEAR.
+                    Some(f @ func::Func::Year) => Expr::Cast(Box::new(call(f, vec![moment])), CastType::Signed),
                     Some(f) => call(f, vec![moment]),
                     None => call(func::Func::ExtractUnit, vec![moment, Expr::Const(Datum::text(name))]),
                 }
@@ -373,7 +376,7 @@ impl<'a> Builder<'a> {
         let mut collation = Collation::default();
         if is_comparison {
             collation = coercion::compared(&[&a, &b], &self.param_kinds, &op.to_string())?;
-            (*a, *b) = (exact(&b, (*a).clone()), exact(&a, (*b).clone()));
+            (*a, *b) = (self.fitting(&b, (*a).clone(), true), self.fitting(&a, (*b).clone(), true));
         }
         if self.is_number(&a) || *op == B::Xor {
             b = Box::new(as_number(*b));
@@ -441,6 +444,17 @@ impl<'a> Builder<'a> {
         operands.push(rest);
         let built = operands.into_iter().rev().map(|e| Ok(as_number(self.build(e)?))).collect::<Result<Vec<_>>>()?;
         Ok(if all { Expr::And(built) } else { Expr::Or(built) })
+    }
+
+    /// A constant beside `other` takes the type of a column of exact numbers, and of everything that is a moment.
+    fn fitting(&self, other: &Expr, constant: Expr, alone: bool) -> Expr {
+        let kind = other.kind(&self.param_kinds);
+        let is_moment = matches!(kind, Kind::Date | Kind::DateTime(_));
+        let number = |e| matches!(other, Expr::Column(_)) && self.is_number(e);
+        if is_moment && (constant.kind(&self.param_kinds).is_text() || number(&constant)) && constant.is_constant() {
+            return Expr::Cast(Box::new(constant), CastType::Moment { kind, alone });
+        }
+        exact(other, constant)
     }
 
     /// Whether this is known to be a number.
@@ -571,6 +585,13 @@ fn exact(column: &Expr, constant: Expr) -> Expr {
     let may_be_text =
         !matches!(constant, Expr::Const(Datum::Int(_) | Datum::UInt(_) | Datum::Decimal { .. } | Datum::Null));
     match column {
+        Expr::Column(c)
+            if c.ty == ColumnType::Year
+                && constant.is_constant()
+                && !constant.any(|e| matches!(e, Expr::Given(..))) =>
+        {
+            Expr::Cast(Box::new(constant), CastType::Year)
+        }
         Expr::Column(c) | Expr::NewColumn(c)
             if is_exact(c.ty)
                 && may_be_text
@@ -601,7 +622,7 @@ fn binary_literal(bytes: Expr) -> Expr {
 }
 
 /// A hexadecimal or bit literal where a number is wanted; everything else as it is.
-fn as_number(e: Expr) -> Expr {
+pub fn as_number(e: Expr) -> Expr {
     match e {
         Expr::Call(func::Func::BinaryLiteral, bytes, c) => Expr::Call(func::Func::BinaryNumber, bytes, c),
         other => other,
@@ -658,6 +679,8 @@ fn cast_type(ty: &DataType) -> Result<CastType> {
                 CastType::Decimal { precision: p.min(38) as u8, scale: s.clamp(0, 30) as u8 }
             }
         },
+        DataType::Float(ExactNumberInfo::None) => CastType::Float,
+        DataType::Float(ExactNumberInfo::Precision(p)) if *p <= 24 => CastType::Float,
         DataType::Double(_) | DataType::Float(_) | DataType::Real | DataType::DoublePrecision => CastType::Double,
         DataType::Char(n) | DataType::Character(n) | DataType::Varchar(n) | DataType::Nvarchar(n) => {
             CastType::Text(length(n))

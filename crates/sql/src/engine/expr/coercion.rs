@@ -100,7 +100,9 @@ impl Coercion {
             Expr::Aggregate(_, kind, _) => by_kind(*kind, Strength::Implicit),
             Expr::Cast(_, CastType::Text(_)) => usual(Strength::Implicit),
             Expr::Cast(_, CastType::Bytes(_)) => Coercion::new(Collation::Binary, Strength::Implicit),
-            Expr::Cast(inner, CastType::Exact) => Coercion::of(inner, params),
+            Expr::Cast(inner, CastType::Exact | CastType::Moment { .. } | CastType::Year) => {
+                Coercion::of(inner, params)
+            }
             Expr::Call(Func::Collate, _, collation) => Coercion::new(*collation, Strength::Explicit),
             Expr::Call(Func::User | Func::CurrentUser | Func::Database | Func::Version, ..) => usual(Strength::System),
             Expr::Call(f, args, _) => match f.kind(args, params) {

@@ -78,7 +78,7 @@ impl Number {
             Number::Int(n) => i128::from(n),
             Number::UInt(n) => i128::from(n),
             Number::Decimal(unscaled, scale) => decimal::rescale(unscaled, scale, 0).unwrap_or(0),
-            Number::Double(x) => x.round() as i128,
+            Number::Double(x) => x.round_ties_even() as i128,
         }
     }
     pub fn compare(self, other: Number) -> Ordering {
@@ -329,7 +329,12 @@ impl<'a> Datum<'a> {
         }
     }
 
-    fn is_text(&self) -> bool {
+    pub fn is_number(&self) -> bool {
+        use Datum::*;
+        matches!(self, Int(_) | UInt(_) | Decimal { .. } | Fine { .. } | Double(_))
+    }
+
+    pub fn is_text(&self) -> bool {
         matches!(self, Datum::Text(_) | Datum::Bytes(_))
     }
 

@@ -29,6 +29,8 @@ pub struct Env {
     pub last_insert_id: Cell<u64>,
     /// The statement gave LAST_INSERT_ID its value itself: LAST_INSERT_ID(n).
     pub last_insert_id_given: Cell<bool>,
+    /// The statement is an UPDATE or DELETE.
+    pub changes_rows: Cell<bool>,
     pub row_count: i64,
     pub found_rows: u64,
     random: Cell<u64>,
@@ -61,6 +63,7 @@ impl Env {
             connection_id,
             last_insert_id: Cell::new(0),
             last_insert_id_given: Cell::new(false),
+            changes_rows: Cell::new(false),
             row_count: 0,
             found_rows: 0,
             random: Cell::new(seed | 1),
@@ -77,6 +80,7 @@ impl Env {
     pub fn start_statement(&self) {
         self.now.set(0);
         self.last_insert_id_given.set(false);
+        self.changes_rows.set(false);
         self.notes.borrow_mut().clear();
         self.interrupt.reset();
         self.deadline.set(None);

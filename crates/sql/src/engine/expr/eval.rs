@@ -7,7 +7,7 @@ use apus_types::{
     time::pack_datetime,
 };
 
-use super::{ArithOp, CastType, Context, Datum, Expr, datum::Number, decimal, temporal};
+use super::{ArithOp, CastType, Context, Datum, Expr, Kind, datum::Number, decimal, temporal};
 use crate::engine::errors::{self, Result};
 
 impl Expr {
@@ -31,7 +31,14 @@ impl Expr {
             Expr::SystemVariable { name, global } => cx.env.variables.get(name, *global)?,
             Expr::Negate(e) => negate(cx, &e.eval(cx)?)?,
             Expr::Not(e) => truth_value(truth(cx, &e.eval(cx)?).map(|t| !t)),
-            Expr::BitNot(e) => number(cx, &e.eval(cx)?).map_or(Datum::Null, |n| Datum::UInt(!to_bits(n))),
+            Expr::BitNot(e) => bit_operand(cx, e.eval(cx)?).number().map_or(Datum::Null, |n| Datum::UInt(!to_bits(n))),
+            Expr::Arith(op, a, b) if op.is_bitwise() => {
+                let a = bit_operand(cx, a.eval(cx)?);
+                if a.is_null() {
+                    return Ok(Datum::Null);
+                }
+                arith(*op, &a, &bit_operand(cx, b.eval(cx)?))?
+            }
             Expr::Arith(op, a, b) => {
                 let (a, b) = (a.eval(cx)?, b.eval(cx)?);
                 note_cut(cx, &a);
@@ -124,8 +131,15 @@ impl Expr {
             }
             Expr::Cast(e, to) => {
                 let value = e.eval(cx)?;
-                note_cast(cx, &value, *to);
-                cast(value, *to)?
+                match to {
+                    CastType::Moment { kind, alone } => moment_of(cx, value, *kind, *alone)?,
+                    CastType::Text(Some(length)) => cast_text(cx, value, *length),
+                    CastType::Date | CastType::DateTime(_) | CastType::Time(_) => cast_moment(cx, value, *to),
+                    to => {
+                        note_cast(cx, &value, *to);
+                        cast(value, *to)?
+                    }
+                }
             }
             Expr::Call(f, args, collation) => f.call(args, *collation, cx)?,
         })
@@ -186,7 +200,10 @@ fn note_cast(cx: &Context<'_>, value: &Datum<'_>, to: CastType) {
             ("INTEGER", !digits.is_empty() && digits.iter().all(u8::is_ascii_digit))
         }
         CastType::Decimal { .. } => ("DECIMAL", super::datum::text_to_f64(text).1),
-        CastType::Double => ("DOUBLE", super::datum::text_to_f64(text).1),
+        CastType::Double | CastType::Float => ("DOUBLE", super::datum::text_to_f64(text).1),
+        CastType::Year if !trimmed.is_empty() && !digits.first().is_some_and(u8::is_ascii_digit) => {
+            return cx.env.note_once(errors::truncated_number("DOUBLE", text));
+        }
         // A constant is converted once in MySQL.
         CastType::Exact if !super::datum::text_to_f64(text).1 && !trimmed.is_empty() => {
             return cx.env.note_once(errors::truncated_number("DOUBLE", text));
@@ -195,6 +212,96 @@ fn note_cast(cx: &Context<'_>, value: &Datum<'_>, to: CastType) {
     };
     if !whole {
         cx.env.note(errors::truncated_number(kind, text));
+    }
+}
+
+/// An operand of a bit operation: a text is the integer that it begins with.
+fn bit_operand<'a>(cx: &Context<'_>, value: Datum<'a>) -> Datum<'a> {
+    let (Datum::Text(text) | Datum::Bytes(text)) = &value else { return value };
+    note_cast(cx, &value, CastType::Signed);
+    match decimal::parse_prefix(text.trim_ascii()).and_then(|(n, scale, _)| decimal::truncate(n, scale, 0)) {
+        Some(n) if n < 0 => Datum::Int(n.max(i128::from(i64::MIN)) as i64),
+        Some(n) => Datum::UInt(n.min(i128::from(u64::MAX)) as u64),
+        None => Datum::Int(0),
+    }
+}
+
+/// A constant beside a moment, as [`CastType::Moment`] says.
+fn moment_of<'a>(cx: &Context<'_>, value: Datum<'a>, kind: Kind, alone: bool) -> Result<Datum<'a>> {
+    let name = if kind == Kind::Date { "date" } else { "datetime" };
+    let text = match &value {
+        Datum::Text(text) | Datum::Bytes(text) => text,
+        number if number.number().is_some_and(|n| n.to_i128() != 0) && number.civil().is_none() => {
+            cx.env.note_once(errors::truncated_value(name, &number.as_text()));
+            return Ok(value);
+        }
+        _ => return Ok(value),
+    };
+    match temporal::read_datetime(text) {
+        Some((c, cut)) if c != Default::default() || !alone => {
+            if cut {
+                cx.env.note_once(errors::truncated_value(name, text));
+            }
+            Ok(Datum::DateTime(pack_datetime(c), 6))
+        }
+        // Where rows are changed the strict mode has the word.
+        _ if alone && !cx.env.changes_rows.get() => Err(errors::wrong_moment(&name.to_ascii_uppercase(), text)),
+        _ => {
+            cx.env.note_once(errors::truncated_value(name, text));
+            Ok(value)
+        }
+    }
+}
+
+/// CAST AS CHAR(length), which warns of what it cuts off.
+fn cast_text<'a>(cx: &Context<'_>, value: Datum<'a>, length: u32) -> Datum<'a> {
+    if value.is_null() {
+        return Datum::Null;
+    }
+    let text = value.as_text();
+    let kept = char_offset(&text, length as usize);
+    if kept < text.len() {
+        cx.env.note(errors::truncated_value(&format!("CHAR({length})"), &text));
+    }
+    Datum::Text(Cow::Owned(text[..kept].to_vec()))
+}
+
+/// [`Datum::civil`]; a time is one of today.
+pub fn moment(cx: &Context<'_>, value: &Datum<'_>) -> Option<apus_types::time::Civil> {
+    let Datum::Time(t, _) = value else { return value.civil() };
+    let today = (cx.env.now() + cx.env.zone()).div_euclid(temporal::MICROS_PER_DAY) * temporal::MICROS_PER_DAY;
+    Some(apus_types::time::civil_from_unix_micros(today + t))
+}
+
+/// CAST to a date or a time, which warns of what is none and of what it leaves out.
+fn cast_moment<'a>(cx: &Context<'_>, value: Datum<'a>, to: CastType) -> Datum<'a> {
+    let text = match &value {
+        Datum::Null => return Datum::Null,
+        Datum::Text(t) | Datum::Bytes(t) => Some(t.as_ref()),
+        _ => None,
+    };
+    let warn = |kind| cx.env.note(errors::truncated_value(kind, &value.as_text()));
+    if let CastType::Time(n) = to {
+        let read = match &value {
+            Datum::Date(_) | Datum::DateTime(..) | Datum::Time(..) => value.time().map(|t| (t, false)),
+            other => temporal::read_time(&other.as_text()).map(|t| (t.micros, t.cut || t.beyond)),
+        };
+        if read.is_none_or(|(_, cut)| cut) {
+            warn("time");
+        }
+        return read.map_or(Datum::Null, |(t, _)| Datum::Time(temporal::round_micros(t, n), n));
+    }
+    let read = match (text, &value) {
+        (Some(text), _) => temporal::read_datetime(text),
+        (None, other) => moment(cx, other).map(|c| (c, false)),
+    };
+    if read.is_none_or(|(_, cut)| cut) {
+        warn(if to == CastType::Date { "date" } else { "datetime" });
+    }
+    let Some((c, _)) = read else { return Datum::Null };
+    match to {
+        CastType::DateTime(n) => Datum::DateTime(temporal::round_datetime(pack_datetime(c), n), n),
+        _ => Datum::Date(apus_types::time::pack_date(c.year, c.month, c.day)),
     }
 }
 
@@ -257,7 +364,8 @@ pub fn to_bits(n: Number) -> u64 {
         Number::UInt(n) => n,
         other => {
             let wide = other.to_i128();
-            if wide < 0 { wide.max(i128::from(i64::MIN)) as i64 as u64 } else { wide.min(i128::from(u64::MAX)) as u64 }
+            let high = if wide < 0 { 0 } else { i128::from(i64::MAX) };
+            wide.clamp(i128::from(i64::MIN), high) as i64 as u64
         }
     }
 }
@@ -412,8 +520,22 @@ pub fn cast<'a>(value: Datum<'a>, to: CastType) -> Result<Datum<'a>> {
             if to == CastType::Signed { Datum::Int(bits as i64) } else { Datum::UInt(bits) }
         }
         CastType::Double => Datum::Double(number().to_f64()),
+        CastType::Float => match number().to_f64() as f32 {
+            x if x.is_finite() => Datum::Double(f64::from(x)),
+            _ => return Err(errors::overflow("DOUBLE", &format!("cast({} as float)", value.as_string()))),
+        },
+        CastType::Moment { .. } => value,
+        CastType::Year => match number() {
+            n if (1..=69).contains(&n.to_i128()) => Datum::Int(2000 + n.to_i128() as i64),
+            n if (70..=99).contains(&n.to_i128()) => Datum::Int(1900 + n.to_i128() as i64),
+            _ => match &value {
+                Datum::Text(text) => exact(text),
+                _ => value,
+            },
+        },
         CastType::Exact => match &value {
             Datum::Text(text) => exact(text),
+            Datum::Double(x) if x.fract() == 0.0 && x.abs() < 9e18 => Datum::Int(*x as i64),
             _ => value,
         },
         CastType::Decimal { precision, scale } => {

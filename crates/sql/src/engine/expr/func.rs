@@ -298,7 +298,8 @@ impl Func {
             Length | CharLength | Instr | Locate | Ascii | Strcmp | FindInSet | Field | Sign | IsNull | Year
             | Quarter | Month | Day | Hour | Minute | Second | Microsecond | DayOfWeek | Weekday | DayOfYear | Week
             | DateDiff | ToDays | TimestampDiff | RowCount | Sleep => Kind::Int,
-            Crc32 | BinaryNumber | ConnectionId | LastInsertId | FoundRows => Kind::UInt,
+            FoundRows => Kind::Int,
+            Crc32 | BinaryNumber | ConnectionId | LastInsertId => Kind::UInt,
             Rand | Pow | Sqrt | Exp | Ln | Log | Log2 | Log10 | Pi => Kind::Double,
             Abs => number_kind(kind(0)),
             Floor | Ceil => match number_kind(kind(0)) {
@@ -403,17 +404,7 @@ impl Func {
                 Datum::Null => Datum::Null,
                 other => Datum::UInt(other.as_text().iter().fold(0, |n, &byte| n << 8 | u64::from(byte))),
             }),
-            Greatest | Least => {
-                let mut best = args[0].eval(cx)?;
-                for e in &args[1..] {
-                    let value = e.eval(cx)?;
-                    let Some(order) = value.compare(&best, collation) else { return Ok(Datum::Null) };
-                    if (self == Greatest && order.is_gt()) || (self == Least && order.is_lt()) {
-                        best = value;
-                    }
-                }
-                Ok(best)
-            }
+            Greatest | Least => extreme(args, self == Greatest, collation, cx),
             Database | Version | User | CurrentUser | ConnectionId | LastInsertId | RowCount | FoundRows | Uuid
             | UuidShort | Sleep | Rand => self.session(args, cx),
             _ => func_math::call(self, args, cx),
@@ -438,7 +429,7 @@ impl Func {
                 None => Datum::UInt(env.last_insert_id.get()),
             },
             Func::RowCount => Datum::Int(env.row_count),
-            Func::FoundRows => Datum::UInt(env.found_rows),
+            Func::FoundRows => Datum::Int(env.found_rows as i64),
             Func::Uuid => {
                 let (a, b) = (env.random_u64(), env.random_u64());
                 Datum::text(format!(
@@ -468,6 +459,29 @@ impl Func {
             }
         })
     }
+}
+
+/// GREATEST and LEAST: where a text is among numbers, all are compared as texts.
+fn extreme<'a>(args: &'a [Expr], greatest: bool, collation: Collation, cx: &Context<'a>) -> Result<Datum<'a>> {
+    let mut values = args.iter().map(|e| e.eval(cx)).collect::<Result<Vec<_>>>()?;
+    if values.iter().any(Datum::is_null) {
+        return Ok(Datum::Null);
+    }
+    if values.iter().any(Datum::is_text) && values.iter().any(Datum::is_number) {
+        let binary = values.iter().any(|v| matches!(v, Datum::Bytes(_)));
+        for value in values.iter_mut().filter(|v| !v.is_text()) {
+            let text = Cow::Owned(value.as_text().into_owned());
+            *value = if binary { Datum::Bytes(text) } else { Datum::Text(text) };
+        }
+    }
+    let mut best = values.swap_remove(0);
+    for value in values {
+        let Some(order) = value.compare(&best, collation) else { return Ok(Datum::Null) };
+        if if greatest { order.is_gt() } else { order.is_lt() } {
+            best = value;
+        }
+    }
+    Ok(best)
 }
 
 fn arg(args: &[Expr], i: usize) -> Expr {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use apus_types::collate::Collation;
 use sha1::Digest;
 
-use super::{Context, Datum, Expr, Func, eval};
+use super::{Context, Datum, Expr, Func, datum::Number, eval};
 use crate::engine::errors::{self, Result};
 
 /// Longest text that a function makes, in bytes; MySQL's `max_allowed_packet`. Beyond it the answer is NULL.
@@ -103,8 +103,9 @@ pub(super) fn call<'a>(f: Func, args: &'a [Expr], collation: Collation, cx: &Con
             let from = if values.len() > 2 { int(2) } else { 1 };
             Ok(Datum::Int(locate(&text(1), &first, from, collation, binary)))
         }
-        Func::Hex => Ok(Datum::text(match values[0].number() {
-            Some(n) if !matches!(values[0], Datum::Text(_) | Datum::Bytes(_)) => format!("{:X}", eval::to_bits(n)),
+        Func::Hex => Ok(Datum::text(match values[0].number().filter(|_| values[0].is_number()) {
+            Some(Number::Double(x)) => format!("{:X}", x.round_ties_even() as i64),
+            Some(n) => format!("{:X}", eval::to_bits(n)),
             _ => first.iter().map(|b| format!("{b:02X}")).collect::<String>(),
         })),
         Func::Unhex => Ok(if first.iter().all(u8::is_ascii_hexdigit) {
@@ -220,11 +221,13 @@ fn locate(text: &[u8], part: &[u8], from: i64, collation: Collation, binary: boo
     } else if rest.is_ascii() && part.is_ascii() {
         find(&rest.to_ascii_lowercase(), &part.to_ascii_lowercase())
     } else {
-        // As MySQL does: as many bytes as the part has, at the start of every character.
-        let starts = rest.iter().enumerate().filter(|(_, b)| **b & 0xc0 != 0x80).map(|(at, _)| at);
-        starts
-            .chain([rest.len()])
-            .find(|&at| rest.get(at..at + part.len()).is_some_and(|piece| same(piece, part, collation, false)))
+        // As many characters as the part has, from every character on.
+        let mut starts: Vec<usize> =
+            rest.iter().enumerate().filter(|(_, b)| **b & 0xc0 != 0x80).map(|(at, _)| at).collect();
+        starts.push(rest.len());
+        let long = eval::char_count(part);
+        let is_it = |w: &&[usize]| same(&rest[w[0]..w[long]], part, collation, false);
+        starts.windows(long + 1).find(is_it).map(|w| w[0])
     };
     at.map_or(0, |at| from + if binary { at } else { eval::char_count(&rest[..at]) } as i64)
 }

@@ -7,6 +7,7 @@ use apus_types::time::{Civil, civil_from_unix_micros, pack_date, pack_datetime, 
 use super::{
     Context, Datum, Expr, Func, Kind,
     datum::Number,
+    eval::moment,
     func_calendar::{self, WeekRule},
     func_clock,
     temporal::{self, MICROS_PER_DAY, MICROS_PER_SECOND},
@@ -38,13 +39,13 @@ pub(super) fn call<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Da
         UnixTimestamp if args.is_empty() => Ok(Datum::Int(cx.env.now() / MICROS_PER_SECOND)),
         DateAdd | DateSub => add(args[0].eval(cx)?, &args[1].eval(cx)?, &unit_of(args), f == DateSub),
         TimestampDiff => {
-            let (Some(a), Some(b)) = (args[0].eval(cx)?.civil(), args[1].eval(cx)?.civil()) else {
+            let (Some(a), Some(b)) = (moment(cx, &args[0].eval(cx)?), moment(cx, &args[1].eval(cx)?)) else {
                 return Ok(Datum::Null);
             };
             Ok(Datum::Int(difference(&a, &b, &unit_of(args))))
         }
         DateDiff => {
-            let (Some(a), Some(b)) = (args[0].eval(cx)?.civil(), args[1].eval(cx)?.civil()) else {
+            let (Some(a), Some(b)) = (moment(cx, &args[0].eval(cx)?), moment(cx, &args[1].eval(cx)?)) else {
                 return Ok(Datum::Null);
             };
             Ok(Datum::Int(temporal::day_number(&a) - temporal::day_number(&b)))
@@ -105,7 +106,7 @@ fn from_unix_time<'a>(args: &'a [Expr], cx: &Context<'a>) -> Result<Datum<'a>> {
 fn of_moment<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Datum<'a>> {
     use Func::*;
     let value = args[0].eval(cx)?;
-    let Some(c) = value.civil() else { return Ok(Datum::Null) };
+    let Some(c) = moment(cx, &value) else { return Ok(Datum::Null) };
     let days = temporal::day_number(&c);
     let january_first = temporal::day_number(&Civil { month: 1, day: 1, ..c });
     Ok(match f {

@@ -114,6 +114,13 @@ pub enum ArithOp {
     ShiftRight,
 }
 
+impl ArithOp {
+    pub fn is_bitwise(self) -> bool {
+        use ArithOp::*;
+        matches!(self, BitAnd | BitOr | BitXor | ShiftLeft | ShiftRight)
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CompareOp {
     Eq,
@@ -167,6 +174,15 @@ pub enum CastType {
     Double,
     /// A constant that is compared with a column of exact numbers: a text that is such a number becomes it, the rest stays.
     Exact,
+    /// A constant that is compared with a moment: a text becomes the moment that it says, and is an error where it says none; with
+    /// `alone` false (one of several in IN, a bound of BETWEEN) it stays, with a warning.
+    Moment {
+        kind: Kind,
+        alone: bool,
+    },
+    /// A constant that is compared with a column of years: 20 is 2020.
+    Year,
+    Float,
     /// Characters kept.
     Text(Option<u32>),
     Bytes(Option<u32>),
@@ -413,7 +429,8 @@ impl Expr {
                 CastType::Unsigned => Kind::UInt,
                 CastType::Decimal { scale, .. } => Kind::Decimal(*scale),
                 CastType::Double => Kind::Double,
-                CastType::Exact => e.kind(params),
+                CastType::Exact | CastType::Moment { .. } | CastType::Year => e.kind(params),
+                CastType::Float => Kind::Double,
                 CastType::Text(_) => Kind::Text,
                 CastType::Bytes(_) => Kind::Bytes,
                 CastType::Date => Kind::Date,
@@ -429,7 +446,8 @@ fn arith_kind(op: ArithOp, a: Kind, b: Kind) -> Kind {
     use ArithOp::*;
     let number = |k| match k {
         Kind::Text | Kind::Bytes => Kind::Double,
-        Kind::Date | Kind::DateTime(0) | Kind::Time(0) | Kind::Null => Kind::Int,
+        Kind::Null => Kind::Double,
+        Kind::Date | Kind::DateTime(0) | Kind::Time(0) => Kind::Int,
         Kind::DateTime(n) | Kind::Time(n) => Kind::Decimal(n),
         k => k,
     };

@@ -82,10 +82,15 @@ fn full_year(year: u64, digits: usize) -> u16 {
 
 /// A date or date with time; `None` for what is no real moment. Zero dates are accepted as MySQL reads them.
 pub fn parse_datetime(text: &[u8]) -> Option<Civil> {
+    read_datetime(text).map(|(c, _)| c)
+}
+
+/// As [`parse_datetime`]; the flag says that something stands behind it which is no part of it.
+pub fn read_datetime(text: &[u8]) -> Option<(Civil, bool)> {
     let text = text.trim_ascii();
     let mut fields = Fields { rest: text };
     let (first, digits) = fields.next()?;
-    if !matches!(fields.rest.first(), Some(b) if *b != b'.' && *b != b' ' && *b != b'T') {
+    if !matches!(fields.rest.first(), Some(b) if b.is_ascii_punctuation() && *b != b'.') {
         return from_digits(first, digits, &mut fields);
     }
     let mut c = Civil { year: full_year(first, digits), ..Civil::default() };
@@ -100,6 +105,8 @@ pub fn parse_datetime(text: &[u8]) -> Option<Civil> {
     c.day = u8::try_from(fields.next()?.0).ok()?;
     if fields.separator(|b| b == b' ' || b == b'T') {
         clock(&mut fields, &mut c)?;
+    } else if fields.rest.first() == Some(&b'.') {
+        return None;
     }
     finish(c, fields.rest)
 }
@@ -117,13 +124,13 @@ fn clock(fields: &mut Fields<'_>, c: &mut Civil) -> Option<()> {
     Some(())
 }
 
-fn finish(c: Civil, rest: &[u8]) -> Option<Civil> {
+fn finish(c: Civil, rest: &[u8]) -> Option<(Civil, bool)> {
     let zero = c == Civil::default();
-    (rest.trim_ascii().is_empty() && (zero || is_valid(&c))).then_some(c)
+    (zero || is_valid(&c)).then_some((c, !rest.trim_ascii().is_empty()))
 }
 
 /// `YYYYMMDD`, `YYMMDD`, `YYYYMMDDhhmmss`, `YYMMDDhhmmss`.
-fn from_digits(n: u64, digits: usize, fields: &mut Fields<'_>) -> Option<Civil> {
+fn from_digits(n: u64, digits: usize, fields: &mut Fields<'_>) -> Option<(Civil, bool)> {
     let (date, time) = match digits {
         14 | 12 => (n / 1_000_000, n % 1_000_000),
         8 | 6 | 5 => (n, 0),
@@ -143,66 +150,76 @@ fn from_digits(n: u64, digits: usize, fields: &mut Fields<'_>) -> Option<Civil> 
     finish(c, fields.rest)
 }
 
-/// A date given as the number `YYYYMMDD` or `YYYYMMDDhhmmss`.
+/// A date given as the number `YYYYMMDD` or `YYYYMMDDhhmmss`; 0 is none.
 pub fn datetime_from_number(n: i64) -> Option<Civil> {
-    if n == 0 {
-        return Some(Civil::default());
+    if n < 101 {
+        return None;
     }
     let n = u64::try_from(n).ok()?;
     let n = if n < 1_000_000 { if n < 700_000 { n + 20_000_000 } else { n + 19_000_000 } } else { n };
     let digits = if n > 99_999_999 { 14 } else { 8 };
-    from_digits(n, digits, &mut Fields { rest: b"" })
+    from_digits(n, digits, &mut Fields { rest: b"" }).map(|(c, _)| c)
 }
 
 /// `[-][days ]hh:mm[:ss[.ffffff]]` or the digits `hhmmss`, in microseconds; out of range saturates.
 pub fn parse_time(text: &[u8]) -> Option<i64> {
+    read_time(text).map(|t| t.micros)
+}
+
+/// A duration as it was read from a text.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct ReadTime {
+    pub micros: i64,
+    /// Something stands behind it which is no part of it.
+    pub cut: bool,
+    /// It was beyond the longest one, which it is now.
+    pub beyond: bool,
+    /// It is the time of day of a date with time.
+    pub of_date: bool,
+}
+
+/// `None` for what does not begin as a duration, or has more than 59 minutes or seconds.
+pub fn read_time(text: &[u8]) -> Option<ReadTime> {
     let text = text.trim_ascii();
     let (negative, digits) = match text.first()? {
         b'-' => (true, &text[1..]),
         _ => (false, text),
     };
+    let with_date = text.iter().any(|b| matches!(b, b' ' | b'T')) || text.iter().take(12).all(u8::is_ascii_digit);
+    if text.len() >= 12
+        && with_date
+        && let Some((c, cut)) = read_datetime(text)
+    {
+        return Some(ReadTime { micros: time_of_day(&c), cut, beyond: false, of_date: true });
+    }
     let mut fields = Fields { rest: digits };
     let (first, _) = fields.next()?;
     let first = i64::try_from(first).ok()?;
-    let (hours, mut minutes, mut seconds);
-    (minutes, seconds) = (0i64, 0i64);
-    let more = |fields: &mut Fields<'_>, minutes: &mut i64, seconds: &mut i64| -> Option<()> {
+    let (mut hours, mut minutes, mut seconds) = (first / 10_000, first / 100 % 100, first % 100);
+    let days = fields.rest.first() == Some(&b' ') && fields.rest.get(1).is_some_and(u8::is_ascii_digit);
+    if days {
+        fields.separator(|b| b == b' ');
+        hours = first.min(1000) * 24 + fields.next()?.0 as i64;
+    }
+    if days || fields.rest.first() == Some(&b':') {
+        hours = if days { hours } else { first };
+        (minutes, seconds) = (0, 0);
         if fields.separator(|b| b == b':') {
-            *minutes = fields.next()?.0 as i64;
+            minutes = fields.next()?.0 as i64;
             if fields.separator(|b| b == b':') {
-                *seconds = fields.next()?.0 as i64;
+                seconds = fields.next()?.0 as i64;
             }
-        }
-        Some(())
-    };
-    match fields.rest.first() {
-        Some(b':') => {
-            hours = first;
-            more(&mut fields, &mut minutes, &mut seconds)?;
-        }
-        Some(b' ') => {
-            fields.separator(|b| b == b' ');
-            hours = first.min(1000) * 24 + fields.next()?.0 as i64;
-            more(&mut fields, &mut minutes, &mut seconds)?;
-        }
-        Some(b'-') => {
-            // A date with time: its time of day.
-            let c = parse_datetime(text)?;
-            return Some(time_of_day(&c));
-        }
-        _ => {
-            hours = first / 10_000;
-            minutes = first / 100 % 100;
-            seconds = first % 100;
         }
     }
     let micros = i64::from(fields.fraction());
-    if minutes > 59 || seconds > 59 || !fields.rest.trim_ascii().is_empty() {
+    if minutes > 59 || seconds > 59 {
         return None;
     }
     let total = (hours.min(1_000_000) * 3600 + minutes * 60 + seconds) * MICROS_PER_SECOND + micros;
-    let total = total.min(TIME_MAX);
-    Some(if negative { -total } else { total })
+    let micros = total.min(TIME_MAX);
+    let micros = if negative { -micros } else { micros };
+    let cut = !fields.rest.trim_ascii().is_empty();
+    Some(ReadTime { micros, cut, beyond: total > TIME_MAX, of_date: false })
 }
 
 pub fn time_of_day(c: &Civil) -> i64 {

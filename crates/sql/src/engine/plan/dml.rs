@@ -12,7 +12,7 @@ use super::{
 use crate::engine::{
     catalog::Table,
     errors,
-    expr::{ArithOp, Builder, Datum, Expr},
+    expr::{ArithOp, Builder, Datum, Expr, build::as_number},
     information_schema,
 };
 
@@ -115,7 +115,12 @@ impl Planner<'_> {
                 return Err(errors::column_twice(&schema.columns[usize::from(column)].name).into());
             }
         }
-        let source = self.source(insert, &table, named.len(), set_values)?;
+        let mut source = self.source(insert, &table, named.len(), set_values)?;
+        if let Source::Values(rows) = &mut source {
+            for (value, &column) in rows.iter_mut().flat_map(|row| row.iter_mut().zip(&named)) {
+                *value = value.take().map(|e| literal_for(schema.columns[usize::from(column)].ty, e));
+            }
+        }
         let mut on_duplicate = if insert.replace_into {
             OnDuplicate::Replace
         } else if insert.ignore {
@@ -182,7 +187,8 @@ impl Planner<'_> {
             let column = column_of(table, &a.target, "field list")?;
             return Ok(default_expr(&table.schema.columns[usize::from(column)])?);
         }
-        Ok(builder.build(&a.value)?)
+        let column = column_of(table, &a.target, "field list")?;
+        Ok(literal_for(table.schema.columns[usize::from(column)].ty, builder.build(&a.value)?))
     }
 
     pub(super) fn update(&self, update: &ast::Update) -> Result<Update, Unplanned> {
@@ -276,6 +282,13 @@ fn column_of(table: &Table, target: &AssignmentTarget, clause: &str) -> Result<u
     let text = name.0.last().and_then(|p| p.as_ident()).map(|i| i.value.clone()).unwrap_or_default();
     let found = table.schema.column_no(&text).filter(|_| !text.starts_with('#'));
     found.ok_or_else(|| errors::unknown_column(&text, clause).into())
+}
+
+/// A hexadecimal or bit literal is a number where it goes into a column of numbers.
+fn literal_for(ty: ColumnType, e: Expr) -> Expr {
+    use ColumnType as C;
+    let numeric = matches!(ty, C::Int { .. } | C::Year | C::Decimal { .. } | C::Float | C::Double);
+    if numeric { as_number(e) } else { e }
 }
 
 fn value_or_default(builder: &mut Builder<'_>, e: &ast::Expr) -> Result<Option<Expr>, Unplanned> {

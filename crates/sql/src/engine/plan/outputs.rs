@@ -2,13 +2,17 @@
 
 use std::rc::Rc;
 
+use apus_types::schema::ColumnType;
 use sqlparser::ast::{self, SelectItem};
 
 use super::{Planner, Unplanned, heading, scope::Scope, select::Output};
 use crate::{
     engine::{
         cells, errors,
-        expr::{Builder, ColumnRef, Expr, Kind},
+        expr::{
+            Builder, CastType, ColumnRef, Datum, Expr, Func, Kind,
+            build::{Aggregate, AggregateKind},
+        },
     },
     wire::{SqlError, column_flag},
 };
@@ -51,11 +55,11 @@ impl Columns<'_, '_> {
                         (_, _, Some(text)) if expr.has_param() => heading::without_numbers(text),
                         (_, _, Some(text)) => (*text).to_owned(),
                     };
-                    outputs.push(self.output(expr, name));
+                    outputs.push(self.computed(expr, name, &builder.aggregates));
                 }
                 SelectItem::ExprWithAlias { expr, alias } => {
                     let expr = builder.build(expr)?;
-                    outputs.push(self.output(expr, alias.value.clone()));
+                    outputs.push(self.computed(expr, alias.value.clone(), &builder.aggregates));
                 }
                 other => return Err(errors::syntax(&other.to_string()).into()),
             }
@@ -89,6 +93,16 @@ impl Columns<'_, '_> {
         Ok(table.table.visible_columns().map(|c| table.first + c).collect())
     }
 
+    /// An output of an expression, of the type that all its values are stored with where they are.
+    fn computed(&self, expr: Expr, name: String, aggregates: &[Aggregate]) -> Output {
+        let ty = if matches!(expr, Expr::Column(_)) { None } else { declared(&expr, aggregates) };
+        let mut output = self.output(expr, name);
+        if let Some(ty) = ty {
+            output.def = cells::like_column(std::mem::take(&mut output.def.name), output.kind, ty);
+        }
+        output
+    }
+
     /// An output; of a column with what is known of it.
     pub fn output(&self, expr: Expr, name: String) -> Output {
         if let Expr::Column(c) = &expr
@@ -109,6 +123,40 @@ impl Columns<'_, '_> {
         let kind = expr.kind(&self.planner.param_kinds);
         Output { def: cells::expression_def(name, kind), kind, expr }
     }
+}
+
+/// The type of the column, or of a cast, that all values of an expression come from.
+fn declared(e: &Expr, aggregates: &[Aggregate]) -> Option<ColumnType> {
+    match e {
+        Expr::Column(c) => Some(c.ty),
+        Expr::Cast(_, CastType::Float) => Some(ColumnType::Float),
+        Expr::Call(Func::Year, ..) => Some(ColumnType::Year),
+        Expr::Aggregate(i, ..) => match aggregates.get(*i)? {
+            a if matches!(a.function, AggregateKind::Min | AggregateKind::Max) => {
+                declared(a.argument.as_ref()?, aggregates)
+            }
+            a if a.function == AggregateKind::GroupConcat && a.kind == Kind::Bytes => {
+                Some(ColumnType::Blob { length: 65_535 })
+            }
+            a if a.function == AggregateKind::GroupConcat => {
+                Some(ColumnType::Text { length: 65_535, collation: a.collation })
+            }
+            _ => None,
+        },
+        Expr::Call(Func::If, list, _) => same_type(list.iter().skip(1), aggregates),
+        Expr::Call(Func::IfNull | Func::Coalesce, list, _) => same_type(list.iter(), aggregates),
+        Expr::Case { whens, otherwise, .. } => {
+            same_type(whens.iter().map(|(_, then)| then).chain(otherwise.as_deref()), aggregates)
+        }
+        _ => None,
+    }
+}
+
+/// The type that all but NULL have.
+fn same_type<'e>(list: impl Iterator<Item = &'e Expr>, aggregates: &[Aggregate]) -> Option<ColumnType> {
+    let mut types = list.filter(|e| !matches!(e, Expr::Const(Datum::Null))).map(|e| declared(e, aggregates));
+    let first = types.next()??;
+    types.all(|ty| ty == Some(first)).then_some(first)
 }
 
 fn is_text_literal(e: &ast::Expr) -> bool {

@@ -196,7 +196,7 @@ impl Planner<'_> {
         // Another session's variable may be of another type.
         let arguments = builder.aggregates.iter().filter_map(|a| a.argument.as_ref());
         let typed = keys.iter().chain(&order).map(|k: &OrderKey| &k.expr).chain(arguments).chain(&having);
-        if self.from_digest && typed.into_iter().any(Expr::has_user_variable) {
+        if self.from_digest && typed.into_iter().any(|e| e.has_user_variable() || kind_needs_params(e)) {
             return Err(Unplanned::Structural);
         }
         let distinct = match &select.distinct {
@@ -246,6 +246,8 @@ impl Planner<'_> {
     fn position(&self, e: &ast::Expr, outputs: &[Output], clause: &str) -> Result<Option<Expr>, Unplanned> {
         let ast::Expr::Value(v) = e else { return Ok(None) };
         match &v.value {
+            // A number with a point is a constant.
+            ast::Value::Number(n, _) if !n.bytes().all(|b| b.is_ascii_digit()) => Ok(None),
             ast::Value::Number(n, _) => {
                 let found = n.parse::<usize>().ok().and_then(|n| outputs.get(n.checked_sub(1)?));
                 found.map(|o| Some(o.expr.clone())).ok_or_else(|| errors::unknown_column(n, clause).into())
@@ -268,6 +270,12 @@ impl Planner<'_> {
             Some(_) => return Err(errors::syntax("LIMIT BY").into()),
         })
     }
+}
+
+/// Whether the kind of an expression is another one with other literals in it, so that a plan for all literals cannot say it.
+fn kind_needs_params(e: &Expr) -> bool {
+    const MORE_THAN_ALL: usize = 1024;
+    e.has_param() && e.kind(&[]) != e.kind(&[Kind::Int; MORE_THAN_ALL])
 }
 
 pub fn order_key(expr: Expr, descending: bool, params: &[Kind]) -> OrderKey {

@@ -56,15 +56,18 @@ impl AggregateKind {
         match self {
             AggregateKind::Count | AggregateKind::CountRows => Kind::Int,
             AggregateKind::Min | AggregateKind::Max => of,
+            AggregateKind::GroupConcat if of == Kind::Bytes => Kind::Bytes,
             AggregateKind::GroupConcat => Kind::Text,
             AggregateKind::Sum => match of {
-                Kind::Int | Kind::UInt | Kind::Null => Kind::Decimal(0),
-                Kind::Decimal(s) => Kind::Decimal(s),
+                Kind::Int | Kind::UInt | Kind::Null | Kind::Date => Kind::Decimal(0),
+                Kind::Decimal(s) | Kind::DateTime(s) | Kind::Time(s) => Kind::Decimal(s),
                 _ => Kind::Double,
             },
             AggregateKind::Avg => match of {
-                Kind::Int | Kind::UInt | Kind::Null => Kind::Decimal(decimal::DIVISION_DIGITS),
-                Kind::Decimal(s) => Kind::Decimal((s + decimal::DIVISION_DIGITS).min(decimal::SCALE_MAX)),
+                Kind::Int | Kind::UInt | Kind::Null | Kind::Date => Kind::Decimal(decimal::DIVISION_DIGITS),
+                Kind::Decimal(s) | Kind::DateTime(s) | Kind::Time(s) => {
+                    Kind::Decimal((s + decimal::DIVISION_DIGITS).min(decimal::SCALE_MAX))
+                }
                 _ => Kind::Double,
             },
             AggregateKind::Variance { .. } | AggregateKind::Deviation { .. } => Kind::Double,
