@@ -291,7 +291,8 @@ impl<'a> LdmPrepareReq<'a> {
 }
 
 /// `LdmPreparedConf` and `LdmPreparedRef` (with a code): the last replica, or the one that failed, to TC; the refusal of a one-pass batch
-/// goes back along the chain, and the primary tells TC.
+/// goes back along the chain, and the primary tells TC. A refusal with `TransactionTimeout` and batch 0 is a primary's wish: rows that the
+/// transaction has locked hold up a recovery.
 #[derive(Clone, Copy, Debug)]
 pub struct LdmPrepared {
     pub trans: TransId,

@@ -10,6 +10,9 @@
 //! looks at it again and again, or the next transaction that gets its lock, which copies it before it does anything with the row
 //! ([`LocalDataManager::copy_before_use`]). So a row that is locked without a break is copied at the first change of hands. The copy leaves
 //! before the batch that got the lock sends its changes, on the same links, so it arrives before them.
+//!
+//! **Idle transactions.** A row that is locked by somebody who does nothing never changes hands. When only such rows have been left for
+//! [`HELD_UP_NS`], the coordinators of their holders are asked, once in [`ASK_NS`], to end those that are idle: `tc::idle`.
 
 use std::{
     collections::BTreeSet,
@@ -21,6 +24,7 @@ use apus_redo::Entry;
 use apus_signal::{
     BlockRef, DecodeError, Kind,
     copy::{COPY_BYTES, COPY_WINDOW, COPY_WINDOW_BUSY, CopiedRow, CopyFrag, CopyRowsConf, CopyRowsOrd},
+    ldm::LdmPrepared,
     view::{NodeState, View},
 };
 use apus_storage::{Fragment, LockMode, RowId};
@@ -50,6 +54,11 @@ const SHARE_NS: u64 = 250_000;
 pub(super) const CONTINUE_COPY: u8 = 2;
 /// Locked rows are looked at again after this time.
 const RETRY_NS: u64 = 1_000_000;
+/// Whoever locks the last rows for longer is to end.
+const HELD_UP_NS: u64 = 5_000_000_000;
+const ASK_NS: u64 = 1_000_000_000;
+/// Most rows of a partition whose holders are asked at once.
+const ASKED_MAX: usize = 64;
 
 /// How copying shares the worker with transactions.
 #[derive(Default)]
@@ -76,6 +85,9 @@ pub(super) struct CopyJob {
     /// Passed over, and the one that was looked at last since.
     locked: BTreeSet<(TableId, RowId)>,
     looked_at: (TableId, RowId),
+    /// Since when nothing else has been left, and when the holders were asked last, ns.
+    held_up: Option<u64>,
+    asked_at: u64,
     /// Rows copied by the batch that is being executed; empty between two signals.
     early: Vec<Rows>,
     outstanding: u32,
@@ -100,6 +112,8 @@ impl CopyJob {
             row: RowId::default(),
             locked: BTreeSet::new(),
             looked_at: (TableId(0), RowId(0)),
+            held_up: None,
+            asked_at: 0,
             early: Vec::new(),
             outstanding: 0,
         }
@@ -194,6 +208,7 @@ impl LocalDataManager {
                 }
                 Slice::Locked => {
                     ctx.probe("ldm: copy waits for locked rows");
+                    self.ask_holders(&mut job, ctx);
                     later = true;
                 }
                 Slice::WindowFull if has_sent => {
@@ -215,6 +230,24 @@ impl LocalDataManager {
             self.continue_soon(ctx);
         } else if later {
             self.copy_later(RETRY_NS, ctx);
+        }
+    }
+    /// The locked rows are all that is left for long: asks for the end of whoever holds them and is idle.
+    fn ask_holders(&self, job: &mut CopyJob, ctx: &mut Context<'_>) {
+        let now = ctx.now();
+        let since = *job.held_up.get_or_insert(now);
+        if now - since < HELD_UP_NS || now < job.asked_at + ASK_NS {
+            return;
+        }
+        job.asked_at = now;
+        ctx.probe("ldm: holders of the last rows to be copied are asked");
+        for (table, row) in job.locked.iter().take(ASKED_MAX) {
+            let fragment = self.tables.get(*table).and_then(|t| t.fragment(job.partition));
+            let Some(holder) = fragment.and_then(|f| self.locks.holder(f.lock_word_of(*row), 0)) else { continue };
+            let trans = self.transactions.get(holder);
+            let chain = self.view.chain(job.partition);
+            let wish = LdmPrepared { trans: trans.id, batch: 0, chain, code: Some(ErrorCode::TransactionTimeout) };
+            ctx.send(trans.tc, Kind::LdmPreparedRef, |out| wish.encode(out));
         }
     }
     fn has_odd_jobs(&self) -> bool {
@@ -284,6 +317,7 @@ impl LocalDataManager {
         if let Some(next) = self.next_in(chain) {
             ctx.send(self.peer(next), Kind::CopyRowsOrd, |out| order.encode(out));
             job.outstanding += 1;
+            job.held_up = None;
         }
     }
 

@@ -316,6 +316,10 @@ impl TransactionCoordinator {
         if trans.taken_over {
             return Ok(()); // asked for before all that was open was settled
         }
+        if conf.batch == 0 && conf.code == Some(ErrorCode::TransactionTimeout) {
+            self.end_if_idle(at, ctx);
+            return Ok(());
+        }
         let found = trans.participants.iter().position(|p| p.chain == conf.chain && p.instance == from.instance);
         let Some(participant) = found else { return Ok(()) };
         if let Some(code) = conf.code {

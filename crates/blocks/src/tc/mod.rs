@@ -26,6 +26,10 @@
 //!
 //! Before primaries are moved, what is new on their chains is held and what is open there is waited for: `switchover.rs`.
 //!
+//! # Idle
+//!
+//! Who does nothing and holds up a recovery is rolled back: `idle.rs`.
+//!
 //! # Limits
 //!
 //! [`TRANSACTIONS_MAX`], [`take_over::SLICE_STEPS_MAX`], `BATCH_OPS_MAX` operations per batch, `DEADLOCK_PATH_MAX`, [`QUESTIONS_MAX`], [`TOMBSTONES_MAX`], [`durable::HELD_MAX`].
@@ -35,6 +39,7 @@ mod clients;
 mod deadlock;
 mod durable;
 mod finish;
+mod idle;
 mod outcome;
 mod record;
 mod switchover;

@@ -113,6 +113,8 @@ pub struct Trans {
     probed: Vec<(TransId, u64)>,
     /// When it began, ns.
     pub since: u64,
+    /// The request that it had executed last when somebody was first held up by it, and when that was, ns.
+    pub held_up: Option<(u64, u64)>,
     pub epoch: Epoch,
     /// Why it is being rolled back, and details for the client.
     pub abort_code: ErrorCode,
@@ -370,6 +372,7 @@ impl Transactions {
                     waits_for: Vec::new(),
                     probed: Vec::new(),
                     since: 0,
+                    held_up: None,
                     epoch: Epoch(0),
                     abort_code: ErrorCode::TransactionAborted,
                     detail: Vec::new(),
@@ -386,6 +389,7 @@ impl Transactions {
         assert!(!trans.used, "transaction slot given out twice");
         trans.id = id;
         trans.since = now;
+        trans.held_up = None;
         trans.state = State::Active;
         trans.participants.clear();
         trans.next_batch = 1;

@@ -86,3 +86,52 @@ fn a_row_that_writers_queue_for_is_copied() {
         c.workers.values().for_each(|worker| worker.verify().expect("replicas are in order"));
     }
 }
+
+/// Of two that have locked a row since before the node came back, one does something now and then. The other one must not keep the node from its rows.
+#[test]
+fn an_idle_transaction_does_not_hold_up_a_recovery() {
+    for seed in 1..=super::seeds(6) {
+        let replicas = 2 + (seed % 2) as u16;
+        let mut c = Cluster::new(seed, replicas);
+        for id in 0..=LAST {
+            assert!(matches!(c.auto(ONE, 1 + id as u64, op(OpKind::Insert, id, 100)), Answer::Batch { .. }));
+        }
+        c.kill(NodeId(replicas));
+        c.remove(&[NodeId(replicas)]);
+        c.view.chains = vec![Chain::new(&(1..replicas).map(NodeId).collect::<Vec<_>>()).0; 4];
+        c.commit_view();
+        c.quiesce();
+        let kind = [OpKind::Update, OpKind::ReadExclusive][seed as usize / 2 % 2];
+        let (idle, busy) = (trans(100), trans(101));
+        for (id, row) in [(idle, 1), (busy, 2)] {
+            let begun = c.batch(ONE, id, START, 1, &[op(kind, row, 7)]);
+            assert!(matches!(c.wait(begun), Answer::Batch { committed: false, .. }));
+        }
+        rejoin(&mut c, replicas);
+        let copies =
+            |c: &Cluster| c.dump().lines().filter(|l| l.contains(" copy jobs") && !l.contains(" 0 copy jobs")).count();
+        let mut savepoint = 1;
+        for second in 0..20 {
+            (0..250).for_each(|_| c.advance(4_000_000, 40));
+            savepoint += 1;
+            let next = c.batch(ONE, busy, 0, savepoint, &[op(OpKind::ReadShared, 3, 0)]);
+            assert!(matches!(c.wait(next), Answer::Batch { committed: false, .. }), "seed {seed}, {second} s");
+            if second == 3 {
+                assert!(
+                    copies(&c) > 0 && c.dump().contains(&idle.to_string()),
+                    "seed {seed}: not so soon\n{}",
+                    c.dump()
+                );
+            }
+        }
+        assert!(!c.dump().contains(&idle.to_string()), "seed {seed}: it is still open\n{}", c.dump());
+        let late = c.end(ONE, Kind::TcCommitReq, idle, 0);
+        let answer = c.wait(late);
+        assert!(matches!(answer, Answer::Refused { aborted: true, .. }), "seed {seed}: {answer:?}");
+        let end = c.end(ONE, Kind::TcCommitReq, busy, 0);
+        assert_eq!(c.wait(end), Answer::Committed);
+        (0..100).for_each(|_| c.advance(4_000_000, 40));
+        c.quiesce();
+        assert!(copies(&c) == 0, "seed {seed}: not all is copied\n{}", c.dump());
+    }
+}
