@@ -248,11 +248,15 @@ const PROBES_MAX: usize = 256;
 pub const RECORD_BYTES: usize = size_of::<Trans>() + 256;
 /// A record keeps buffers of so many bytes for its next user.
 const KEPT_BYTES: usize = RECORD_BYTES + (64 << 10);
+/// All unused records together keep so many: what a rush of large batches leaves behind must not stand in the way of the next ones.
+const SPARE_BYTES_MAX: usize = 4 << 20;
 
 #[derive(Debug, Default)]
 pub struct Transactions {
     /// Bytes of all records, as counted last.
     held: usize,
+    /// The buffers of unused records among them.
+    spare: usize,
     /// Ordered commits that some chain has not confirmed yet.
     pub in_flight: InFlight,
     slots: Vec<Trans>,
@@ -342,7 +346,12 @@ impl Transactions {
 
     pub fn create(&mut self, id: TransId, client: Option<BlockRef>, view: u64, now: u64) -> u32 {
         let at = match self.free.pop() {
-            Some(at) => at,
+            Some(at) => {
+                let kept = self.slots[at as usize].counted - RECORD_BYTES;
+                assert!(self.spare >= kept, "{} bytes are spare, {kept} of them in record {at}", self.spare);
+                self.spare -= kept;
+                at
+            }
             None => {
                 self.slots.push(Trans {
                     id,
@@ -438,6 +447,10 @@ impl Transactions {
     pub fn verify(&self) -> Result<(), String> {
         let counted: usize = self.slots.iter().map(|t| t.counted).sum();
         let (all, free, known) = (self.slots.len(), self.free.len(), self.by_id.len());
+        let spare: usize = self.free.iter().map(|at| self.slots[*at as usize].counted - RECORD_BYTES).sum();
+        if spare != self.spare || spare > SPARE_BYTES_MAX {
+            return Err(format!("unused records keep {spare} bytes, {} are counted", self.spare));
+        }
         if counted != self.held || all != free + known {
             let held = self.held;
             return Err(format!("{all} records, {free} free, {known} known; {held} bytes, {counted} counted"));
@@ -481,10 +494,40 @@ impl Transactions {
         trans.used = false;
         let known = self.by_id.remove(&trans.id);
         assert!(known == Some(at), "{} has record {at} and is known by {known:?}", trans.id);
-        if trans.bytes() > KEPT_BYTES {
+        let bytes = trans.bytes();
+        if bytes > KEPT_BYTES || self.spare + bytes - RECORD_BYTES > SPARE_BYTES_MAX {
             (trans.request.subs, trans.request.sub_count, trans.request.changes) = (Vec::new(), 0, Vec::new());
+            trans.detail = Vec::new();
         }
         self.recount(at);
+        self.spare += self.slots[at as usize].counted - RECORD_BYTES;
         self.free.push(at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_rush_leaves_behind_is_bounded() {
+        let mut all = Transactions::default();
+        let begin = |all: &mut Transactions, n: u64| all.create(TransId { client: 1, seq: n }, None, 1, 0);
+        let open: Vec<u32> = (1..=1000).map(|n| begin(&mut all, n)).collect();
+        for &at in &open {
+            let trans = all.get_mut(at);
+            trans.request.changes = Vec::with_capacity(50 << 10);
+            trans.detail = Vec::with_capacity(1 << 10);
+            all.recount(at);
+        }
+        assert!(all.held() > 1000 * (50 << 10));
+        open.iter().for_each(|at| all.remove(*at));
+        all.verify().expect("all is counted");
+        assert!(all.held() <= 1000 * RECORD_BYTES + SPARE_BYTES_MAX, "{} bytes stay", all.held());
+        assert!(all.held() > 1000 * RECORD_BYTES, "a record keeps what its next user needs");
+        let again: Vec<u32> = (2001..=3000).map(|n| begin(&mut all, n)).collect();
+        all.verify().expect("all is counted");
+        again.iter().for_each(|at| all.remove(*at));
+        all.verify().expect("all is counted");
     }
 }
