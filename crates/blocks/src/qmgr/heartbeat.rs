@@ -53,6 +53,8 @@ const TIMEOUT_STRETCH_MAX: u64 = 4;
 /// Of a promise, one part in so many is not relied on: the clock of the promiser may be faster than ours by one part in 31, 3.2 %. Two
 /// clocks that are each wrong by 1.5 % differ by less, and that is what the simulator draws.
 const DRIFT: u64 = 32;
+/// Connections that were lost at once come back within so long of each other: a dial that hangs, the pause after it, and a hello.
+const PATIENCE_NS: u64 = 2_000 * MS;
 /// A tick that came later than this is our own lateness.
 const LATE_TICK_NS: u64 = apus_kernel::limits::TICK_NS * 3 / 2;
 
@@ -99,6 +101,8 @@ pub(super) struct Heartbeats {
     lease: u64,
     /// For so long we have heard too few to go on; 0: we hear enough. See `quorum`.
     quorum_lost: u64,
+    /// Nobody is held for failed before: we hear enough again, and connections come back one after the other.
+    patient_until: u64,
     /// Promises that echo an older clock of ours are void.
     void_until: u64,
     /// Shortest silence that is a failure, in nanoseconds, as the view says; 0: no view yet.
@@ -182,6 +186,9 @@ impl Heartbeats {
     /// way there, or has been silent for half as long and only has a longer limit: who hears nobody finds that out at once, and not by
     /// suspecting one after the other.
     fn silent(&self, now: u64, longest: u64, is_held: impl Fn(&NodeId) -> bool) -> Vec<(NodeId, u64)> {
+        if now < self.patient_until {
+            return Vec::new();
+        }
         let is_silent =
             |p: &Peer| p.silence(now) > self.limit(p, longest) && now > p.promised_until && now > p.leased_until;
         let watched = || self.members.iter().filter(|(n, _)| !is_held(n));
@@ -200,6 +207,9 @@ impl Heartbeats {
 
     /// Members that we hear and that have had no quorum for longer than the limit, and have said so for half of that.
     pub(super) fn without_quorum(&self, now: u64, longest: u64) -> BTreeSet<NodeId> {
+        if now < self.patient_until {
+            return BTreeSet::new();
+        }
         let is_long = |p: &Peer| {
             let limit = self.limit(p, longest);
             p.quorum_lost > limit && p.quorum_lost_since.is_some_and(|t| now.saturating_sub(t) > limit / 2)
@@ -227,7 +237,8 @@ impl Heartbeats {
     }
 
     /// Nothing that others have promised us so far counts. At the end all silence begins anew: whose heartbeats come a moment later than
-    /// the first is not dead. And who was without its quorum beside us has it back as we do, a moment later.
+    /// the first is not dead. And who was without its quorum beside us has it back as we do, a moment later. Both get as long as we were without,
+    /// up to [`PATIENCE_NS`].
     pub(super) fn set_quorum_lost(&mut self, quorum_lost: u64, now: u64) {
         if self.quorum_lost > 0 && quorum_lost == 0 {
             for peer in self.members.values_mut() {
@@ -235,6 +246,7 @@ impl Heartbeats {
                 peer.suspended_since = peer.suspended_since.map(|_| now);
                 peer.quorum_lost_since = peer.quorum_lost_since.map(|_| now);
             }
+            self.patient_until = now + self.quorum_lost.min(PATIENCE_NS);
         }
         self.quorum_lost = quorum_lost;
         if quorum_lost > 0 {
@@ -399,6 +411,7 @@ impl Membership {
     /// A new view: its members are watched from now on.
     pub(super) fn watch_members(&mut self, view: &View, ctx: &mut Context<'_>) {
         let now = ctx.now();
+        self.heartbeats.patient_until = 0;
         self.heartbeats.floor = u64::from(setting::silence_ms(view)) * MS;
         let mut members = BTreeMap::new();
         for node in view.living().filter(|n| n.node() != self.me) {

@@ -11,7 +11,8 @@
 //! stall that ends, the heartbeats that were held up come all at once and one that takes it back comes soon after. Only what it says while we
 //! have our own quorum counts: where whole groups lose each other, all of a group say so to each other, and one of them hears the end first. And whom we
 //! have not heard for half as long ourselves may be away as well, whatever limit we have for it: it only takes us longer to notice. What is said until
-//! we hear enough others again does not count either.
+//! we hear enough others again does not count either, and nobody is held for failed for as long again, up to 2 s: when a network is mended, connections come
+//! back one after the other.
 //!
 //! Why that is safe for the lease: what such a member was promised before it said so is void, by its own doing; nobody promises
 //! anything to one that says so; and a promise counts again only if it echoes a heartbeat that was sent after the loss.

@@ -182,6 +182,28 @@ fn who_has_just_enough_again_holds_nobody_for_failed_who_had_not() {
     }
 }
 
+/// As a network is mended connections come back one after the other: all others hear each other again while one still hears too few.
+#[test]
+fn whose_connections_come_back_last_is_not_cut_off() {
+    for (replicas, ms, later) in [(2, 3000, 200), (2, 13_000, 1500), (2, 400, 150), (3, 3000, 1500)] {
+        for last in 1..=2 * replicas as u16 {
+            let mut c = started(2, replicas);
+            let nodes = 2 * replicas as u16;
+            let here: Vec<u16> =
+                (1..=nodes).filter(|n| c.view(1).unwrap().node(NodeId(*n)).unwrap().group == 0).collect();
+            stall(&mut c, nodes);
+            c.mute.retain(|(a, b)| here.contains(&a.0) != here.contains(&b.0));
+            c.run_ms(ms);
+            c.mute.retain(|(a, b)| a.0 == last || b.0 == last);
+            c.run_ms(later);
+            c.mute.clear();
+            c.run_ms(1000);
+            let is_calm = running(&c, nodes).len() == usize::from(nodes) && (1..=nodes).all(|n| c.generation(n) == 1);
+            assert!(is_calm, "{nodes} nodes, {ms} ms, node {last} {later} ms later");
+        }
+    }
+}
+
 /// The same where one has longer limits than the others, and so has its quorum still while they say that they have none (simulator seed 844000161).
 #[test]
 fn who_notices_a_silence_later_takes_nobody_for_cut_off() {
