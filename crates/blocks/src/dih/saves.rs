@@ -139,6 +139,7 @@ impl Distribution {
         let interval_ns = |view: &View| u64::from(view.gcp_interval_ms()) * 1_000_000;
         let is_due = |view: &&View| saves.dirty && ctx.now() >= saves.started + interval_ns(view);
         let Some(view) = self.view.as_ref().filter(|view| is_wanted || is_due(view)) else { return };
+        assert!(complete > saves.epoch || saves.refused || saves.number == 0, "epoch {complete} is saved again");
         saves.number += 1;
         saves.epoch = complete;
         (saves.refused, saves.dirty) = (false, false);
@@ -268,6 +269,7 @@ impl Distribution {
     fn on_logged(&mut self, save: GcpSave, done: bool, ctx: &mut Context<'_>) {
         let Some(taking) = self.saves.taking.as_mut().filter(|t| t.save == save) else { return };
         let Step::Logging { missing } = &mut taking.step else { return };
+        assert!(*missing > 0, "more logs have saved {save:?} than there are");
         *missing -= 1;
         taking.refused |= !done;
         if *missing == 0 {

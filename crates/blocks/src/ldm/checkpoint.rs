@@ -165,6 +165,8 @@ impl Checkpoints {
     }
     /// Bytes of log since the last one began.
     fn grown(&self, written: u64) -> u64 {
+        let (found, begun_at) = (self.found, self.begun_at);
+        assert!(found + written >= begun_at, "{found} and {written} bytes of log, of which {begun_at} are before");
         self.found + written - self.begun_at
     }
     pub fn summary(&self) -> String {
@@ -214,6 +216,7 @@ impl Redo {
 
     /// It is complete and synced, and no start of the cluster goes back behind it: it counts as soon as the control file says so.
     fn list_checkpoint(&mut self, walk: &Walk, ctx: &mut Context<'_>) {
+        assert!(walk.is_written(), "checkpoint {} counts with {} writes under way", walk.file, walk.writes);
         let place = walk.writer.place();
         let checkpoint = Checkpoint {
             file: walk.file,
@@ -295,6 +298,9 @@ impl LocalDataManager {
         let checkpoints = &mut redo.checkpoints;
         checkpoints.round += 1;
         let round = checkpoints.round;
+        let (counted, under_way) = (checkpoints.counted, checkpoints.file());
+        assert!(under_way.is_none(), "checkpoint {file} begins amid {under_way:?}");
+        assert!(counted.is_none_or(|counted| counted < round), "round {round} follows {counted:?}");
         let cursor = self.tables.next_fragment(TableId(0), PartitionId(0)).map(|(table, partition)| Cursor {
             table,
             partition,
@@ -431,8 +437,12 @@ impl LocalDataManager {
         let (Step::Written(file) | Step::Synced(file)) = step;
         let Some(mut walk) = redo.checkpoints.walk.take_if(|walk| walk.file == file) else { return };
         match step {
-            Step::Written(_) => walk.writes -= 1,
+            Step::Written(_) => {
+                assert!(walk.writes > 0, "checkpoint {file} has more writes than were asked for");
+                walk.writes -= 1;
+            }
             Step::Synced(_) => {
+                assert!(walk.syncing, "checkpoint {file} is synced and was not to be");
                 walk.syncing = false;
                 // What was written after it had been asked for is not in it.
                 walk.is_synced = walk.is_written() && walk.unsynced == 0;

@@ -252,7 +252,8 @@ impl Redo {
     }
     pub fn ask_file(&mut self, file: DataFile, op: DiskOp, asked: Asked, ctx: &mut Context<'_>) {
         self.tokens += 1;
-        self.asked.insert(self.tokens, asked);
+        let before = self.asked.insert(self.tokens, asked);
+        assert!(before.is_none(), "request {} is asked twice, before it was {before:?}", self.tokens);
         ctx.disk(file, op, self.tokens);
     }
     /// One more request will do.
@@ -311,6 +312,9 @@ impl Redo {
     }
 
     fn on_made(&mut self, segment: u32, ctx: &mut Context<'_>) {
+        assert!(self.making, "segment {segment} is made and was not asked for");
+        let last = self.control.segments.last();
+        assert!(last.is_none_or(|last| *last < segment), "segment {segment} comes behind {last:?}");
         self.making = false;
         if std::mem::take(&mut self.no_room) {
             ctx.log(format_args!("the disk has room for the log again"));
@@ -350,6 +354,7 @@ impl Redo {
         if planted(Bug::MarkNotSynced) {
             segments.clear();
         }
+        assert!(save.number == self.saves, "save {} is synced, the last one is {}", save.number, self.saves);
         save.syncs = Some((sequence, segments.len()));
         save.control = self.control_token; // the segment of the mark may be new
         let number = save.number;
@@ -488,6 +493,8 @@ impl Redo {
     }
     /// The checkpoint counts, and the log begins at `start`; checkpoints before the newest `most` have no page any more that counts. How many segments go.
     pub fn begin_log_at(&mut self, checkpoint: Checkpoint, start: Place, most: usize) -> usize {
+        let newest = self.newest_turn();
+        assert!(newest < checkpoint.turn, "checkpoint {checkpoint:?} counts behind one of turn {newest}");
         let control = &mut self.control;
         control.useless.retain(|useless| *useless != Useless::Checkpoint(checkpoint.file));
         control.complete = control.complete.max(Some(checkpoint.epoch));
@@ -618,6 +625,7 @@ impl LocalDataManager {
             Asked::Sync(number) => {
                 if let Some(Save { syncs: Some((_, missing)), .. }) = redo.save.as_mut().filter(|s| s.number == number)
                 {
+                    assert!(*missing > 0, "save {number} has more syncs than were asked for");
                     *missing -= 1;
                 }
                 redo.check_saved(ctx);
@@ -674,6 +682,8 @@ impl LocalDataManager {
     /// The control file is written, or could not be.
     pub(super) fn on_control(&mut self, done: &FileDone, is_written: bool, ctx: &mut Context<'_>) {
         let Some(redo) = &mut self.redo else { return };
+        let (done_of, asked_of) = (done.token, redo.control_token);
+        assert!(done_of <= asked_of, "control {done_of} is answered, {asked_of} is the last that was asked for");
         if is_written {
             redo.control_written = redo.control_written.max(done.token);
             redo.check_saved(ctx);

@@ -69,6 +69,16 @@ impl Change {
     fn is_for_all_sides(&self) -> bool {
         !self.yielding.is_empty() || !self.yielded.is_empty()
     }
+    /// Who is asked has not answered, and who proposes has agreed.
+    fn verify(&self, me: NodeId) {
+        let Change { waiting, confirmed, yielding, yielded, .. } = self;
+        let is_open = |n: &&NodeId| **n != me && confirmed.contains(n);
+        assert!(waiting.iter().find(is_open).is_none(), "{waiting:?} are asked, {confirmed:?} have confirmed");
+        assert!(yielding.is_disjoint(yielded), "{yielding:?} are to give way, {yielded:?} have");
+        assert!(!yielding.contains(&me) && !yielded.contains(&me), "{me} gives way to itself");
+        let agrees = matches!(self.step, Step::TakeOver(_)) || confirmed.contains(&me);
+        assert!(agrees, "{me} proposes what it has not confirmed, as {confirmed:?} have");
+    }
     pub(super) fn waits_for(&self, node: NodeId) -> bool {
         self.waiting.contains(&node)
     }
@@ -219,7 +229,10 @@ impl Membership {
         let lost =
             self.view.iter().flat_map(freeze::full).find(|n| freeze::full(&view).all(|other| other.group != n.group));
         assert!(lost.is_none(), "a view without the rows of a node group is proposed: {lost:?} of {:?}", self.view);
+        let (next, now) = (view.generation, self.generation());
+        assert!(next > now, "view {next} is proposed after {now}");
         let ballot = self.next_ballot();
+        assert!(ballot > self.promised, "ballot {ballot:x} follows {:x}", self.promised);
         self.promised = ballot;
         let waiting = self.concerned(&view);
         if self.view.is_some() && !self.is_own_entry(&view) {
@@ -257,6 +270,7 @@ impl Membership {
         let Some(mut change) = self.change.take() else { return };
         change.waiting.retain(|n| !self.failed.contains(n));
         change.confirmed.retain(|n| !self.failed.contains(n));
+        change.verify(self.me);
         if !change.waiting.is_empty() {
             // A joiner is no member yet, so its loss is no failure: its link says it.
             let members = self.view.clone();

@@ -169,6 +169,8 @@ impl Membership {
     /// Has the file say what we are, if it does not. What is told of that to others waits for this number ([`Keeper::has_written`]).
     pub(super) fn keep(&mut self, ctx: &mut Context<'_>) -> u64 {
         let Some(boot) = &self.keeper.boot else { return 0 };
+        let (accepted, promised) = (self.prepared.as_ref().map_or(0, |p| p.0), self.promised);
+        assert!(accepted <= promised, "ballot {accepted:x} is accepted and {promised:x} promised");
         let own = || Acceptor {
             node: self.me.0.into(),
             incarnation: self.incarnation,

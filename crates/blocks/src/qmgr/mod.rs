@@ -579,6 +579,10 @@ impl Membership {
             self.parted(node, incarnation, ctx);
         }
         self.reconcile(before.as_ref(), &view, ctx);
+        let (failed, hearsay) = (&self.failed, &self.hearsay);
+        assert!(failed.iter().all(|n| view.is_alive(*n)), "{failed:?} are held for failed, not all are members");
+        assert!(hearsay.is_subset(failed), "{hearsay:?} are lost by others, of {failed:?}");
+        assert!(!failed.contains(&self.me), "{} holds itself for failed", self.me);
         self.phase = Phase::Member;
         self.keeper.before = None;
         self.prepared = None;
