@@ -218,6 +218,9 @@ pub fn recursive_first(name: &str) -> SqlError {
     );
     error(3574, b"HY000", text)
 }
+pub fn recursive_union(name: &str) -> SqlError {
+    error(3573, b"HY000", format!("Recursive Common Table Expression '{name}' should contain a UNION"))
+}
 pub fn recursive_aggregate(name: &str) -> SqlError {
     let text = format!(
         "Recursive Common Table Expression '{name}' can contain neither aggregation nor window functions in recursive query block"

@@ -35,6 +35,8 @@ pub struct Common {
 #[derive(Clone, Debug)]
 enum What {
     Known(Rc<Derived>),
+    /// Its definition is under way, and has no part to begin with.
+    NoUnion,
     /// Its definition is under way: what its first part makes, and how often it was named.
     UnderWay(Option<Rc<Table>>, Rc<Cell<u32>>),
 }
@@ -111,6 +113,7 @@ impl Planner<'_> {
                     .into())
             }
             What::Known(derived) => Ok(Some(derived.clone())),
+            What::NoUnion => Err(errors::recursive_union(name).into()),
             What::UnderWay(None, _) => Err(errors::recursive_first(name).into()),
             What::UnderWay(Some(table), used) => {
                 used.set(used.get() + 1);
@@ -139,11 +142,22 @@ impl Planner<'_> {
             let derived =
                 match with.recursive.then(|| self.recursive(&cte.query, name, &columns)).transpose()?.flatten() {
                     Some(recursive) => recursive,
-                    None => self.derived(&cte.query, name, &columns)?,
+                    None => self.not_recursive(with.recursive, &cte.query, name, &columns)?,
                 };
             self.common.borrow_mut().push(Common { name: name.clone(), what: What::Known(derived), depth });
         }
         Ok(())
+    }
+
+    fn not_recursive(&self, may_be: bool, query: &ast::Query, name: &str, columns: &[String]) -> Bound<Rc<Derived>> {
+        let known = self.common.borrow().len();
+        if may_be && !matches!(&*query.body, SetExpr::SetOperation { .. }) {
+            let (name, depth) = (name.to_owned(), self.frames.depth());
+            self.common.borrow_mut().push(Common { name, what: What::NoUnion, depth });
+        }
+        let made = self.derived(query, name, columns);
+        self.common.borrow_mut().truncate(known);
+        made
     }
 
     /// `None`: the definition does not name itself.

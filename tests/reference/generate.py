@@ -1,0 +1,205 @@
+#!/usr/bin/env python3
+"""Drawn SELECTs over joins, subqueries, derived tables and set operations, answered by the reference and by Apus.
+
+    generate.py SEED COUNT               against an Apus of its own
+    generate.py SEED COUNT --port N      against an Apus that runs already
+
+The same seed draws the same tables and statements. Every 200 statements the tables are new. Rows are compared without their order, errors by their number; what Apus refuses
+with 1235 is counted. A difference is printed for a person to judge, and makes the run fail.
+"""
+
+import argparse
+import pathlib
+import random
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from lib import answers  # noqa: E402
+from lib.cluster import Cluster  # noqa: E402
+from lib.harness import Scenario  # noqa: E402
+from lib.mysql import MySql  # noqa: E402
+
+TABLES = {"t": ["a", "b"], "u": ["a", "c", "d"], "v": ["k", "b"]}
+STATEMENTS_PER_DATABASE = 200
+DEPTH_MAX = 2
+NOT_YET = 1235
+
+
+class Query:
+    """Draws one statement. A scope is a list of (alias, columns)."""
+
+    def __init__(self, draw):
+        self.draw = draw
+        self.aliases = 0
+
+    def literal(self):
+        return self.draw.choice(["0", "1", "2", "3", "NULL", "-1", "5"])
+
+    def column(self, scope):
+        alias, columns = self.draw.choice(scope)
+        return f"{alias}.{self.draw.choice(columns)}"
+
+    def value(self, scope, depth=0):
+        x = self.draw.random()
+        if x < 0.55:
+            return self.column(scope)
+        if x < 0.75:
+            return self.literal()
+        if x < 0.85:
+            return f"({self.value(scope, depth)} + {self.literal()})"
+        if x < 0.92 or depth >= DEPTH_MAX:
+            return f"COALESCE({self.column(scope)}, {self.literal()})"
+        return f"({self.one_value(scope, depth + 1)})"
+
+    def condition(self, scope, depth=0):
+        x = self.draw.random()
+        negation = self.draw.choice(["", "NOT "])
+        if x < 0.4 or depth >= DEPTH_MAX and x >= 0.75:
+            operator = self.draw.choice(["=", "=", "=", "<", ">", "<=", "<>", "<=>"])
+            return f"{self.value(scope, depth)} {operator} {self.value(scope, depth)}"
+        if x < 0.5:
+            return f"{self.column(scope)} IS {negation}NULL"
+        if x < 0.58:
+            return f"({self.condition(scope, depth)} OR {self.condition(scope, depth)})"
+        if x < 0.63:
+            return f"NOT ({self.condition(scope, depth)})"
+        if x < 0.70:
+            return f"{self.column(scope)} {negation}IN ({self.literal()}, {self.literal()}, {self.literal()})"
+        if x < 0.75:
+            return f"{self.column(scope)} BETWEEN {self.literal()} AND {self.literal()}"
+        if x < 0.86:
+            return f"{self.value(scope, DEPTH_MAX)} {negation}IN ({self.rows(scope, depth + 1)})"
+        if x < 0.95:
+            return f"{negation}EXISTS ({self.rows(scope, depth + 1)})"
+        operator, which = self.draw.choice(["=", "<", ">", "<>"]), self.draw.choice(["ANY", "ALL"])
+        return f"{self.value(scope, DEPTH_MAX)} {operator} {which} ({self.rows(scope, depth + 1)})"
+
+    def table(self, depth):
+        self.aliases += 1
+        alias = f"x{self.aliases}"
+        if depth < DEPTH_MAX and self.draw.random() < 0.2:
+            return f"({self.derived(depth + 1)}) {alias}", (alias, ["p", "q"])
+        name = self.draw.choice(sorted(TABLES))
+        return f"{name} {alias}", (alias, TABLES[name])
+
+    def tables(self, depth, most):
+        text, entry = self.table(depth)
+        scope = [entry]
+        for _ in range(self.draw.randrange(most)):
+            more, entry = self.table(depth)
+            kind = self.draw.choice(["JOIN", "JOIN", "LEFT JOIN", "LEFT JOIN", "RIGHT JOIN", "CROSS JOIN"])
+            conditions = []
+            for _ in range(0 if kind == "CROSS JOIN" else self.draw.choice([1, 1, 2])):
+                if self.draw.random() < 0.3:
+                    conditions.append(self.condition([*scope, entry], DEPTH_MAX))
+                else:
+                    conditions.append(f"{self.column(scope)} = {self.column([entry])}")
+            scope.append(entry)
+            text = f"{text} {kind} {more}" + (" ON " + " AND ".join(conditions) if conditions else "")
+        return text, scope
+
+    def selection(self, outputs, outer, depth):
+        """A subquery; `outputs` makes its list of a scope."""
+        text, scope = self.tables(depth, 2)
+        seen = scope + (outer if self.draw.random() < 0.6 else [])
+        where = f" WHERE {self.condition(seen, depth)}" if self.draw.random() < 0.8 else ""
+        return f"SELECT {outputs(scope)} FROM {text}{where}"
+
+    def rows(self, outer, depth):
+        return self.selection(self.column, outer, depth)
+
+    def aggregate(self, scope):
+        return f"{self.draw.choice(['MAX', 'MIN', 'COUNT', 'SUM'])}({self.column(scope)})"
+
+    def one_value(self, outer, depth):
+        return self.selection(self.aggregate, outer, depth)
+
+    def derived(self, depth):
+        x = self.draw.random()
+        if x < 0.4:
+            return self.selection(lambda scope: f"{self.column(scope)} AS p, {self.column(scope)} AS q", [], depth)
+        if x < 0.8:
+            text, scope = self.tables(depth, 2)
+            key = self.column(scope)
+            return f"SELECT {key} AS p, {self.aggregate(scope)} AS q FROM {text} GROUP BY {key}"
+        operation = self.draw.choice(["UNION", "UNION ALL", "EXCEPT", "INTERSECT"])
+        return f"SELECT a AS p, b AS q FROM t {operation} SELECT k, b FROM v"
+
+    def statement(self):
+        text, scope = self.tables(0, 4)
+        if self.draw.random() < 0.85:
+            text += " WHERE " + " AND ".join(self.condition(scope) for _ in range(self.draw.choice([1, 1, 2])))
+        x = self.draw.random()
+        if x < 0.6:
+            outputs = ", ".join(self.value(scope) for _ in range(self.draw.choice([1, 2, 3])))
+            return f"SELECT {self.draw.choice(['', '', 'DISTINCT '])}{outputs} FROM {text}"
+        if x < 0.85:
+            key, having = self.column(scope), self.draw.choice(["", " HAVING COUNT(*) > 1"])
+            return f"SELECT {key}, COUNT(*), {self.aggregate(scope)} FROM {text} GROUP BY {key}{having}"
+        return f"SELECT COUNT(*), {self.aggregate(scope)} FROM {text}"
+
+
+def database(draw):
+    """Statements that make new tables: keys, an index, a unique index, NULLs in what is joined."""
+    some = lambda: draw.choice(["NULL", 0, 1, 2, 3, 4, 5])  # noqa: E731
+    unique = [number if draw.random() < 0.7 else "NULL" for number in draw.sample(range(9), 6)]
+    keys = draw.sample([(k, b) for k in range(4) for b in range(3)], 8)
+    rows = {
+        "t": [(a, some()) for a in draw.sample(range(8), 6)],
+        "u": [(some(), unique[i], some(), i) for i in range(6)],
+        "v": keys,
+    }
+    yield from ["DROP DATABASE IF EXISTS drawn", "CREATE DATABASE drawn", "USE drawn"]
+    yield "CREATE TABLE t (a INT PRIMARY KEY, b INT, KEY (b))"
+    yield "CREATE TABLE u (a INT, c INT, d BIGINT, pk INT PRIMARY KEY, KEY (a), UNIQUE KEY (c))"
+    yield "CREATE TABLE v (k INT, b INT, PRIMARY KEY (k, b))"
+    for name, list_ in rows.items():
+        yield f"INSERT INTO {name} VALUES " + ", ".join("(" + ", ".join(map(str, row)) + ")" for row in list_)
+
+
+def answer(connection, sql):
+    try:
+        connection.query(sql)
+    except answers.ServerError as error:
+        return error.args[0]
+    return sorted(map(repr, connection._result.rows))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("seed", type=int)
+    parser.add_argument("count", type=int)
+    parser.add_argument("--port", type=int)
+    arguments = parser.parse_args()
+    draw = random.Random(arguments.seed)
+    scenario = Scenario("generate")
+    with scenario.cleanup:
+        where = {"unix_socket": str(scenario.cleanup.enter_context(MySql(scenario.directory / "m")).socket)}
+        if arguments.port:
+            ours = {"host": "127.0.0.1", "port": arguments.port}
+        else:
+            host, port = scenario.cleanup.enter_context(Cluster(scenario)).sql
+            ours = {"host": host, "port": port}
+        sides = [answers.connect(**where), answers.connect(**ours)]
+        equal = refused = different = 0
+        for number in range(arguments.count):
+            if number % STATEMENTS_PER_DATABASE == 0:
+                for sql in database(draw):
+                    for side in sides:
+                        side.query(sql)
+            sql = Query(draw).statement()
+            wanted, found = (answer(side, sql) for side in sides)
+            if wanted == found:
+                equal += 1
+            elif found == NOT_YET:
+                refused += 1
+            else:
+                different += 1
+                print(f"{sql};\n  wanted {wanted}\n  found  {found}")
+        print(f"seed {arguments.seed}: {equal} equal, {refused} refused, {different} different")
+        return different > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
