@@ -5,16 +5,19 @@ import pathlib
 import subprocess
 
 from .harness import ROOT, TARGET, check, end, run, spawn, tail, wait_until
+from .mariadb import free_port
 
 FOLDER = pathlib.Path(os.environ.get("MYSQL_REFERENCE", TARGET / "mysql"))
 LIBRARIES = FOLDER / "usr/lib/x86_64-linux-gnu"
 
 
 class MySql:
-    def __init__(self, directory):
+    def __init__(self, directory, tcp=False, options=()):
         self.directory = pathlib.Path(directory)
         self.socket = self.directory / "s.sock"
         self.log = self.directory / "server.log"
+        self.port = free_port() if tcp else None
+        self.options = options
 
     def command(self, *more):
         loader = FOLDER / "usr/lib64/ld-linux-x86-64.so.2"
@@ -27,9 +30,10 @@ class MySql:
         check(got.returncode == 0, got.stdout)
         self.directory.mkdir(parents=True, exist_ok=True)
         run(self.command("--initialize-insecure"), seconds=120)
-        options = ["--mysqlx=OFF", "--secure-file-priv=NULL", "--skip-networking", f"--socket={self.socket}",
+        network = [f"--port={self.port}", "--bind-address=127.0.0.1"] if self.port else ["--skip-networking"]
+        options = ["--mysqlx=OFF", "--secure-file-priv=NULL", *network, f"--socket={self.socket}",
                    f"--pid-file={self.directory / 'pid'}", "--character-set-server=utf8mb4", "--collation-server=utf8mb4_general_ci",
-                   "--disable-log-bin", "--innodb-flush-log-at-trx-commit=0", "--transaction-isolation=READ-COMMITTED"]
+                   "--disable-log-bin", "--innodb-flush-log-at-trx-commit=0", "--transaction-isolation=READ-COMMITTED", *self.options]
         with open(self.log, "wb") as log:
             self.process = spawn(self.command(*options), stdout=log, stderr=log)
         try:

@@ -1,9 +1,11 @@
-//! `apus bench`: load from the native client, for figures and for proof.
+//! `apus bench`: load from the native client and over MySQL's protocol, for figures and for proof.
 //!
 //! - [`kv`]: how many key operations per second a cluster executes, and how long one request takes.
 //! - [`bank`]: transfers between accounts while nodes are killed, then a check that nothing acknowledged is missing, nothing
 //!   was executed twice and no money came or went.
 //! - [`append`]: histories of list transactions for `apus check-history`.
+//! - [`tpcc`]: orders, payments and deliveries over MySQL's protocol, against any server, and their consistency conditions.
+//! - [`tpch`]: 22 analytical queries over MySQL's protocol, timed and compared with MySQL's answers.
 //! - [`probe`]: what clients of the SQL nodes feel while something is broken: gaps, errors, and nothing acknowledged is lost.
 //!
 //! Load comes from operating system threads, each with its own event loop and its own client (the client never changes
@@ -15,8 +17,14 @@ mod append;
 mod bank;
 mod cluster;
 mod kv;
+mod mysql;
 mod numbers;
 mod probe;
+mod progress;
+mod rows;
+mod target;
+mod tpcc;
+mod tpch;
 
 use std::process::ExitCode;
 
@@ -36,6 +44,10 @@ enum Workload {
     Append(append::AppendArgs),
     /// Write at a fixed rate through every SQL node and tell what clients feel when something breaks
     Probe(probe::ProbeArgs),
+    /// TPC-C against Apus or any server that speaks MySQL's protocol, with its consistency conditions
+    Tpcc(tpcc::TpccArgs),
+    /// TPC-H against Apus or any server that speaks MySQL's protocol, with answers compared
+    Tpch(tpch::TpchArgs),
 }
 
 /// Runs the workload that was asked for; the exit code says whether everything it checked was right.
@@ -48,5 +60,7 @@ pub fn run(args: BenchArgs) -> Result<ExitCode, String> {
         Workload::Bank(args) => bank::run(args),
         Workload::Append(args) => append::run(&args),
         Workload::Probe(args) => probe::run(&args),
+        Workload::Tpcc(args) => tpcc::run(&args),
+        Workload::Tpch(args) => tpch::run(&args),
     }
 }

@@ -44,6 +44,10 @@ impl Latencies {
     pub fn merge(&mut self, other: &Latencies) {
         self.0.add(&other.0).expect("equal bounds");
     }
+    /// The latency that this part of the requests did not exceed, in milliseconds.
+    pub fn at_ms(&self, quantile: f64) -> f64 {
+        self.0.value_at_quantile(quantile) as f64 / 1e6
+    }
     /// Half, 99 %, 99.9 % and all requests were answered within these times.
     pub fn summary(&self) -> String {
         let at = |q| micros(self.0.value_at_quantile(q));

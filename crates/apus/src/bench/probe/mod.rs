@@ -18,14 +18,12 @@
 //! long, not days; [`RATE_MAX`] writes a second.
 
 mod audit;
-mod mysql;
 mod record;
 mod stream;
 mod views;
 
 use std::{
     io::{BufRead, Write},
-    net::{SocketAddr, ToSocketAddrs},
     process::ExitCode,
     sync::{
         Arc, Mutex,
@@ -43,8 +41,11 @@ use self::{
     stream::{Load, Placement, now_ns},
     views::{Removals, watch},
 };
-use super::cluster::{DATABASE, column, connect, create_table, exit_code, on_this_thread};
-use crate::discover::{self, Access, ClusterArgs};
+use super::{
+    cluster::{DATABASE, column, connect, create_table, exit_code, on_this_thread},
+    target::sql_nodes,
+};
+use crate::discover::{Access, ClusterArgs};
 
 /// The table written to.
 const TABLE: &str = "probe";
@@ -136,24 +137,6 @@ pub fn run(args: &ProbeArgs) -> Result<ExitCode, String> {
 }
 
 /// Addresses of the SQL nodes: the ones given, or those of the running `apus dev`.
-fn sql_nodes(given: &[String]) -> Result<Vec<SocketAddr>, String> {
-    let mut names = given.to_vec();
-    if names.is_empty() {
-        let dev = discover::find_dev()?;
-        for node in dev.state["sql"].as_array().into_iter().flatten() {
-            names.push(format!("{}:{}", node["host"].as_str().unwrap_or_default(), node["port"]));
-        }
-    }
-    let resolve = |name: &String| {
-        let found = name.to_socket_addrs().map_err(|e| format!("{name}: {e}"))?.next();
-        found.ok_or_else(|| format!("{name}: no such host"))
-    };
-    match names.iter().map(resolve).collect::<Result<Vec<_>, String>>()? {
-        list if list.is_empty() => Err("there is no SQL node to write through".to_owned()),
-        list => Ok(list),
-    }
-}
-
 struct Probe {
     load: Arc<Load>,
     threads: Vec<thread::JoinHandle<()>>,

@@ -23,11 +23,13 @@ use apus_types::{ColumnType, PartitionId, Value, hash::hash_key, key};
 
 use super::{
     TABLE,
-    mysql::{CANNOT_CONNECT, Connection, Failure},
     record::{Fate, Record},
     views::Removals,
 };
-use crate::bench::cluster::DATABASE;
+use crate::bench::{
+    cluster::DATABASE,
+    mysql::{Account, CANNOT_CONNECT, Connection, Failure},
+};
 
 /// Rows of write n have ids from n times this; the first that lies in the wanted group is taken.
 pub const IDS_PER_SLOT: u64 = 64;
@@ -188,9 +190,10 @@ impl Writer {
     /// Connects to the SQL node at hand, or else to the next that answers.
     fn connect(&mut self) {
         let nodes = self.load.sql.len();
+        let account = Account { user: "root", password: &self.load.password };
         for step in 0..nodes {
             let at = (self.at + step) % nodes;
-            if let Ok(connection) = Connection::open(self.load.sql[at], &self.load.password, self.load.deadline) {
+            if let Ok(connection) = Connection::open(self.load.sql[at], account, self.load.deadline) {
                 (self.at, self.connection) = (at, Some(connection));
                 return;
             }
@@ -254,7 +257,7 @@ fn of_commit(failure: Failure) -> (Failure, bool) {
 }
 
 fn autocommit(connection: &mut Connection, plan: &Plan) -> Result<(), (Failure, bool)> {
-    plan.ids.iter().try_for_each(|&id| connection.execute(&insert(id, plan.slot)).map_err(of_commit))
+    plan.ids.iter().try_for_each(|&id| connection.execute(&insert(id, plan.slot)).map(drop).map_err(of_commit))
 }
 
 /// Notes in `last_sent_ns` when the statement was sent whose answer decided.
@@ -266,7 +269,7 @@ fn explicit(
 ) -> Result<(), (Failure, bool)> {
     let mut say = |connection: &mut Connection, statement: &str| {
         *last_sent_ns = now_ns();
-        connection.execute(statement)
+        connection.execute(statement).map(drop)
     };
     let mut body = say(connection, "BEGIN");
     for (number, &id) in plan.ids.iter().enumerate() {

@@ -14,7 +14,7 @@ use super::{
     Planner, Unplanned,
     access::{self, Access, Path},
     block::all_of,
-    derived,
+    derived, disjunction,
     from::{Item, Level, Origin},
     query::{Derived, Given, HashKey, Join, JoinStep, Leaf, Step, StepKind},
     scope::{COMPUTED, Frame, Scope},
@@ -86,7 +86,8 @@ impl<'l, 'a> Lowering<'l, 'a> {
         Ok((Join { steps: built.steps, columns: built.columns, is_by_key }, self.given))
     }
 
-    fn level(&mut self, level: Level, needed: &[u16], reads: &mut Vec<Rc<Table>>) -> Bound<Built> {
+    fn level(&mut self, mut level: Level, needed: &[u16], reads: &mut Vec<Rc<Table>>) -> Bound<Built> {
+        disjunction::narrow(&mut level.conditions, &|slot| self.scope.of_slot(slot).map(|t| t.first));
         let mut built = Built { waiting: level.conditions, is_by_key: true, ..Built::default() };
         let mut items: Vec<Option<Item>> = level.items.into_iter().map(Some).collect();
         self.simplify(&mut items, &mut built.waiting);

@@ -5,6 +5,7 @@ mod block;
 pub mod change;
 pub mod derived;
 mod dialect;
+mod disjunction;
 pub mod dml;
 mod from;
 mod grouping;

@@ -1,7 +1,10 @@
 //! A MySQL connection as an application has one: blocking, one statement at a time, with a deadline.
 //!
-//! It logs in as `root`, sends text statements and reads answers to their end. That is all the probe needs; the codec
+//! It logs in, sends text statements and reads answers to their end, rows as text. That is all the benchmarks need; the codec
 //! is the server's own ([`apus_sql::wire`]).
+//!
+//! Of caching_sha2_password it knows the fast path only, as there is no TLS and no RSA here: a MySQL server must have the password in its cache, or the account
+//! has none, or uses mysql_native_password.
 
 use std::{
     io::{ErrorKind, Read, Write},
@@ -16,7 +19,7 @@ use apus_sql::wire::{
     packet::{PacketBuffer, PacketReader},
 };
 
-/// Largest answer accepted.
+/// Largest packet accepted.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 /// How long a server may take to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
@@ -52,6 +55,25 @@ impl Failure {
     }
 }
 
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Failure::Refused { errno, message } => write!(f, "error {errno}: {message}"),
+            Failure::Lost(reason) => write!(f, "connection lost: {reason}"),
+        }
+    }
+}
+
+/// Values of a row, as text.
+pub type Row = Vec<Option<String>>;
+
+/// Who logs in.
+#[derive(Clone, Copy)]
+pub struct Account<'a> {
+    pub user: &'a str,
+    pub password: &'a str,
+}
+
 fn lost(reason: impl ToString) -> Failure {
     Failure::Lost(reason.to_string())
 }
@@ -67,14 +89,14 @@ impl Connection {
     ///
     /// # Errors
     /// The server is not there, does not answer in time, or refuses.
-    pub fn open(address: SocketAddr, password: &str, deadline: Duration) -> Result<Connection, Failure> {
+    pub fn open(address: SocketAddr, account: Account<'_>, deadline: Duration) -> Result<Connection, Failure> {
         let stream = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).map_err(lost)?;
         stream.set_nodelay(true).map_err(lost)?;
         stream.set_write_timeout(Some(deadline)).map_err(lost)?;
         stream.set_read_timeout(Some(CONNECT_TIMEOUT)).map_err(lost)?;
         let mut connection =
             Connection { stream, reader: PacketReader::new(ANSWER_BYTES_MAX), out: PacketBuffer::new() };
-        connection.login(password)?;
+        connection.login(account)?;
         connection.stream.set_read_timeout(Some(deadline)).map_err(lost)?;
         Ok(connection)
     }
@@ -90,7 +112,7 @@ impl Connection {
         self.stream.set_nonblocking(false).is_err() || !silent
     }
 
-    fn login(&mut self, password: &str) -> Result<(), Failure> {
+    fn login(&mut self, Account { user, password }: Account<'_>) -> Result<(), Failure> {
         let greeting = self.packet()?;
         check_error(&greeting)?;
         let scramble = scramble_of(&greeting).ok_or_else(|| lost("the server's greeting holds no challenge"))?;
@@ -100,7 +122,8 @@ impl Connection {
         payload.extend_from_slice(&(ANSWER_BYTES_MAX as u32).to_le_bytes());
         payload.push(UTF8MB4);
         payload.extend_from_slice(&[0; 23]);
-        payload.extend_from_slice(b"root\0");
+        payload.extend_from_slice(user.as_bytes());
+        payload.push(0);
         let answer = respond(AuthPlugin::CachingSha2Password, &scramble, password);
         payload.push(answer.len() as u8); // 0 without a password
         payload.extend_from_slice(&answer);
@@ -109,13 +132,24 @@ impl Connection {
         loop {
             let answer = self.packet()?;
             check_error(&answer)?;
-            match answer.first() {
-                Some(0) => return Ok(()),
-                Some(1) => {} // fast authentication succeeded; OK follows
-                // To the plugin of an account without password, whose answer is empty.
-                Some(0xfe) if password.is_empty() => {
+            match answer.as_slice() {
+                [0, ..] => return Ok(()),
+                [1, 4, ..] => {
+                    return Err(lost("the server wants the password over TLS or RSA, which this client has not"));
+                }
+                [1, ..] => {} // fast authentication succeeded; OK follows
+                [0xfe, asked @ ..] => {
+                    let mut asked = asked.splitn(2, |&byte| byte == 0);
+                    let plugin = asked.next().and_then(AuthPlugin::from_name);
+                    let challenge: Option<[u8; SCRAMBLE_BYTES]> =
+                        asked.next().and_then(|c| c.get(..SCRAMBLE_BYTES)?.try_into().ok());
+                    let answer = match (plugin, challenge) {
+                        _ if password.is_empty() => Vec::new(),
+                        (Some(plugin), Some(bytes)) => respond(plugin, &Scramble::from_random(bytes), password),
+                        _ => return Err(lost("the server wants to be answered in a way that is not known here")),
+                    };
                     self.out.set_sequence(3);
-                    self.out.begin();
+                    self.out.begin().extend_from_slice(&answer);
                     self.send()?;
                 }
                 _ => return Err(lost("the server does not speak MySQL's protocol")),
@@ -123,11 +157,29 @@ impl Connection {
         }
     }
 
-    /// Executes a statement and reads its answer to the end.
+    /// Executes a statement and reads its answer to the end; how many rows it changed.
     ///
     /// # Errors
     /// See [`Failure`].
-    pub fn execute(&mut self, sql: &str) -> Result<(), Failure> {
+    pub fn execute(&mut self, sql: &str) -> Result<u64, Failure> {
+        self.ask(sql, |_| Ok(()))
+    }
+
+    /// The rows of a statement's answer.
+    ///
+    /// # Errors
+    /// See [`Failure`].
+    pub fn query(&mut self, sql: &str) -> Result<Vec<Row>, Failure> {
+        let mut rows = Vec::new();
+        self.ask(sql, |packet| {
+            rows.push(row_of(packet)?);
+            Ok(())
+        })?;
+        Ok(rows)
+    }
+
+    /// The number of rows changed; of an answer with rows each of them is given to `take`.
+    fn ask(&mut self, sql: &str, mut take: impl FnMut(&[u8]) -> Result<(), Failure>) -> Result<u64, Failure> {
         self.out.set_sequence(0);
         let payload = self.out.begin();
         payload.push(COM_QUERY);
@@ -136,19 +188,22 @@ impl Connection {
         let answer = self.packet()?;
         check_error(&answer)?;
         if answer.first() == Some(&0) {
-            return Ok(());
+            return Cursor::new(&answer[1..]).lenenc().map_err(|e| lost(format!("{e:?}")));
         }
         // Columns and rows, each list ended by EOF.
-        for _ in 0..2 {
+        for is_row in [false, true] {
             loop {
                 let packet = self.packet()?;
                 check_error(&packet)?;
                 if packet.first() == Some(&0xfe) && packet.len() < 9 {
                     break;
                 }
+                if is_row {
+                    take(&packet)?;
+                }
             }
         }
-        Ok(())
+        Ok(0)
     }
 
     fn send(&mut self) -> Result<(), Failure> {
@@ -169,6 +224,25 @@ impl Connection {
             }
         }
     }
+}
+
+/// The values of a row of the text protocol.
+fn row_of(packet: &[u8]) -> Result<Row, Failure> {
+    const NULL: u8 = 0xfb;
+    let mut row = Row::new();
+    let mut left = packet;
+    while let Some(&first) = left.first() {
+        if first == NULL {
+            row.push(None);
+            left = &left[1..];
+            continue;
+        }
+        let mut cursor = Cursor::new(left);
+        let bytes = cursor.lenenc_bytes().map_err(|e| lost(format!("{e:?}")))?;
+        row.push(Some(String::from_utf8_lossy(bytes).into_owned()));
+        left = cursor.rest();
+    }
+    Ok(row)
 }
 
 /// The challenge of a greeting: 8 bytes behind version and connection id, 12 more behind flags and 10 reserved bytes.
@@ -196,6 +270,13 @@ fn check_error(packet: &[u8]) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_row_of_text_is_taken_apart() {
+        let wanted = vec![Some("ab".to_owned()), None, Some(String::new())];
+        assert_eq!(row_of(b"\x02ab\xfb\x00"), Ok(wanted));
+        assert!(matches!(row_of(b"\x05ab"), Err(Failure::Lost(_))));
+    }
 
     #[test]
     fn an_error_packet_is_told_apart() {

@@ -1,0 +1,46 @@
+"""The servers that Apus is compared with, and the lines about the machine that stand above each table."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from lib.harness import run  # noqa: E402
+from lib.mariadb import MariaDb  # noqa: E402
+from lib.mysql import MySql  # noqa: E402
+
+INNODB = ["--innodb-flush-log-at-trx-commit=0", "--innodb-buffer-pool-size=4G", "--performance-schema=OFF", "--max-connections=500"]
+MARIADB = [*INNODB, "--innodb-log-file-size=1G", "--skip-log-bin"]
+MYSQL = [*INNODB, "--innodb-redo-log-capacity=1G"]
+SETTINGS = ("InnoDB: 4 GiB buffer pool, 1 GiB of log, no binary log, no performance schema, doublewrite as it comes; Apus: two data nodes, each row "
+            "twice, in memory")
+
+
+def mariadb(scenario):
+    return scenario.cleanup.enter_context(MariaDb(scenario.directory / "m", tcp=True, options=MARIADB))
+
+
+def mysql(scenario):
+    return scenario.cleanup.enter_context(MySql(scenario.directory / "y", tcp=True, options=MYSQL))
+
+
+def machine():
+    with open("/proc/cpuinfo") as info:
+        model = next((line.split(":", 1)[1].strip() for line in info if line.startswith("model name")), "unknown")
+    commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+    changed = subprocess.run(["git", "-C", ROOT, "status", "--porcelain", "--", "crates"], capture_output=True, text=True).stdout
+    _, version = run(["mariadbd", "--version"])
+    version = version.split("Ver ", 1)[-1].split(" for ", 1)[0]
+    load = os.getloadavg()[0]
+    return f"{os.cpu_count()} cores ({model}), load average {load:.1f}, commit {commit}{' with changes' if changed else ''}; MariaDB {version}, MySQL 9.7.4"
+
+
+def put(path, name, text):
+    """Puts a text between `<!-- NAME: begin -->` and `<!-- NAME: end -->` of a file."""
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    head, rest = path.read_text().split(begin, 1)
+    _, foot = rest.split(end, 1)
+    path.write_text(f"{head}{begin}\n{text}\n{end}{foot}")
