@@ -429,7 +429,8 @@ fn is_typed_by_values(select: &plan::Select) -> bool {
     let group = select.group.iter();
     let grouped = group.flat_map(|g| {
         let arguments = g.aggregates.iter().filter_map(|a| a.argument.as_ref());
-        g.keys.iter().map(|k| &k.expr).chain(arguments)
+        let windows = g.windows.iter().flat_map(|w| w.expressions());
+        g.keys.iter().map(|k| &k.expr).chain(arguments).chain(windows)
     });
     select.is_typed_by_values
         || select.outputs.iter().any(|o| o.expr.has_param() || o.expr.has_user_variable())

@@ -146,11 +146,19 @@ pub fn duplicate_key(value: &str, key: &str) -> SqlError {
 pub fn wrong_arguments(what: &str) -> SqlError {
     error(1210, b"HY000", format!("Incorrect arguments to {what}"))
 }
-pub fn not_in_group_by(index: usize, column: &str) -> SqlError {
+/// `place`: which expression of which clause.
+pub fn not_in_group_by(place: &str, column: &str) -> SqlError {
     let text = format!(
-        "Expression #{index} of SELECT list is not in GROUP BY clause and contains nonaggregated column '{column}' which is not functionally dependent on columns in GROUP BY clause; this is incompatible with sql_mode=only_full_group_by"
+        "{place} is not in GROUP BY clause and contains nonaggregated column '{column}' which is not functionally dependent on columns in GROUP BY clause; this is incompatible with sql_mode=only_full_group_by"
     );
     error(1055, b"42000", text)
+}
+pub fn not_aggregated(place: &str, column: &str) -> SqlError {
+    let text = format!(
+        "In aggregated query without GROUP BY, {place} contains nonaggregated column '{column}'; this is incompatible with sql_mode=only_full_group_by",
+        place = place.replacen('E', "e", 1)
+    );
+    error(1140, b"42000", text)
 }
 pub fn invalid_group_function() -> SqlError {
     error(1111, b"HY000", "Invalid use of group function".into())
@@ -232,6 +240,15 @@ pub fn recursive_once(name: &str) -> SqlError {
         "In recursive query block of Recursive Common Table Expression '{name}', the recursive table must be referenced only once, and not in any subquery"
     );
     error(3577, b"HY000", text)
+}
+/// An alias where no window function may stand.
+pub fn alias_of_window(alias: &str, clause: &str) -> SqlError {
+    if clause == "group statement" {
+        return error(1056, b"42000", format!("Can't group on '{alias}'"));
+    }
+    let text =
+        format!("You cannot use the alias '{alias}' of an expression containing a window function in this context.'");
+    error(3594, b"HY000", text)
 }
 /// Inside of planning: the statement's own text must be planned, with its literals.
 pub fn structural() -> SqlError {

@@ -13,7 +13,7 @@ use crate::engine::{
     keys::{Pairs, StringSet},
 };
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Accumulator {
     count: u64,
     sum: Option<Datum<'static>>,
@@ -57,13 +57,7 @@ impl Accumulator {
         match a.function {
             AggregateKind::Count | AggregateKind::CountRows => {}
             AggregateKind::Sum | AggregateKind::Avg => {
-                let number = match value.number().map(|n| (n, n.to_decimal())) {
-                    Some((_, Some((unscaled, scale)))) => {
-                        Datum::decimal(unscaled, scale, value.shown_scale().min(scale))
-                    }
-                    Some((n, None)) => n.datum(),
-                    None => Datum::Null,
-                };
+                let number = addend(&value);
                 self.sum = Some(match &self.sum {
                     Some(sum) => eval::arith(ArithOp::Add, sum, &number)?,
                     None => number,
@@ -103,6 +97,24 @@ impl Accumulator {
             }
         }
         Ok(memory)
+    }
+
+    /// Takes a row out again, of a count or of a sum of exact numbers.
+    pub fn remove(&mut self, a: &Aggregate, cx: &Context<'_>) -> Result<()> {
+        let Some(argument) = &a.argument else {
+            self.count -= 1;
+            return Ok(());
+        };
+        let value = argument.eval(cx)?;
+        if value.is_null() {
+            return Ok(());
+        }
+        self.count -= 1;
+        self.sum = match &self.sum {
+            Some(sum) if self.count > 0 => Some(eval::arith(ArithOp::Sub, sum, &addend(&value))?),
+            _ => None,
+        };
+        Ok(())
     }
 
     /// One more text of GROUP_CONCAT, as far as there is room.
@@ -155,6 +167,15 @@ impl Accumulator {
             }
             AggregateKind::GroupConcat => Datum::Null,
         })
+    }
+}
+
+/// What a sum adds of a value.
+fn addend(value: &Datum<'_>) -> Datum<'static> {
+    match value.number().map(|n| (n, n.to_decimal())) {
+        Some((_, Some((unscaled, scale)))) => Datum::decimal(unscaled, scale, value.shown_scale().min(scale)),
+        Some((n, None)) => n.datum(),
+        None => Datum::Null,
     }
 }
 

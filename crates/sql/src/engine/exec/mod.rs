@@ -13,6 +13,7 @@ pub mod query;
 pub mod read;
 pub mod sink;
 pub mod target;
+mod window;
 
 use std::{
     future::{Future, poll_fn},

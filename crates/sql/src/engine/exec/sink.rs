@@ -11,7 +11,11 @@ use crate::engine::{
     },
 };
 
-use super::{aggregate::Accumulator, target::Target};
+use super::{
+    aggregate::Accumulator,
+    target::Target,
+    window::{self, Stage},
+};
 
 /// Memory that one statement may use to sort, group and remove duplicates, in bytes.
 const SORT_BYTES_MAX: usize = 256 << 20;
@@ -221,6 +225,11 @@ impl<'p> Sink<'p> {
             given: self.given,
             env: self.env,
         };
+        if group.each_row {
+            self.bytes += row.len() + size_of::<GroupState>();
+            self.states.push(GroupState::new(group, row));
+            return self.check_memory();
+        }
         let (number, new) = self.buffers.groups.insert_with(|key| push_sort_keys(&group.keys, &cx, key))?;
         if new {
             self.bytes += row.len() + size_of::<GroupState>() + group.aggregates.len() * size_of::<Accumulator>();
@@ -237,32 +246,29 @@ impl<'p> Sink<'p> {
     pub async fn aggregated(&mut self, values: &[Datum<'static>], out: &mut impl Target) -> Result<()> {
         let plan = self.plan;
         let Some(group) = &plan.group else { return Ok(()) };
-        self.finish_group(group, &[], values, out)?;
+        if self.passes_having(group, &[], values)? {
+            self.finish_group(&[], values, out)?;
+        }
         self.flush_held(out).await
     }
 
-    fn finish_group(
-        &mut self,
-        group: &Group,
-        first: &[u8],
-        aggregates: &[Datum<'_>],
-        out: &mut impl Target,
-    ) -> Result<bool> {
+    /// A context over the first row of a group.
+    fn of_group<'c>(&self, first: &'c [u8], aggregates: &'c [Datum<'c>]) -> Context<'c>
+    where
+        'p: 'c,
+    {
+        let Sink { plan, params, given, env, .. } = *self;
+        Context { layout: &plan.layout, row: first, new_row: None, params, aggregates, given, env }
+    }
+
+    fn passes_having(&self, group: &Group, first: &[u8], aggregates: &[Datum<'_>]) -> Result<bool> {
+        group.having.as_ref().map_or(Ok(true), |having| having.passes(&self.of_group(first, aggregates)))
+    }
+
+    /// A group, or a row, all of whose values are there.
+    fn finish_group(&mut self, first: &[u8], aggregates: &[Datum<'_>], out: &mut impl Target) -> Result<bool> {
         let plan = self.plan;
-        let cx = Context {
-            layout: &plan.layout,
-            row: first,
-            new_row: None,
-            params: self.params,
-            aggregates,
-            given: self.given,
-            env: self.env,
-        };
-        if let Some(having) = &group.having
-            && !having.passes(&cx)?
-        {
-            return Ok(true);
-        }
+        let cx = self.of_group(first, aggregates);
         if plan.distinct && self.is_duplicate(&cx)? {
             return Ok(true);
         }
@@ -282,26 +288,62 @@ impl<'p> Sink<'p> {
     pub async fn finish(&mut self, out: &mut impl Target) -> Result<()> {
         let plan = self.plan;
         if let Some(group) = &plan.group {
+            let mut windowed = Vec::new();
             let mut states = std::mem::take(&mut self.states);
-            if states.is_empty() && group.keys.is_empty() {
-                self.buffers.groups.insert(&[]);
-                states.push(GroupState::new(group, &[]));
-            }
-            let mut numbers: Vec<usize> = (0..states.len()).collect();
-            let keys = &self.buffers.groups;
-            numbers.sort_unstable_by(|a, b| keys.get(*a).cmp(&keys.get(*b)));
-            for number in numbers {
+            for number in self.group_order(group, &mut states) {
                 let state = std::mem::take(&mut states[number]);
                 let pairs = group.aggregates.iter().zip(state.accumulators);
-                let values =
+                let mut values =
                     pairs.map(|(a, accumulator)| accumulator.value(a, self.env)).collect::<Result<Vec<_>>>()?;
-                if !self.finish_group(group, &state.first, &values, out)? {
+                if !self.passes_having(group, &state.first, &values)? {
+                    continue;
+                }
+                if let Some(windows) = &group.windows {
+                    values.resize_with(values.len() + windows.calls.len(), || Datum::Null);
+                    self.bytes += size_of::<window::Row>() + size_of::<Datum<'_>>() * values.len();
+                    self.check_memory()?;
+                    windowed.push(window::Row { row: state.first, values });
+                    continue;
+                }
+                if !self.finish_group(&state.first, &values, out)? {
                     break;
                 }
                 out.flush_if_full().await?;
             }
+            self.finish_windows(group, windowed, out).await?;
         }
         self.flush_held(out).await
+    }
+
+    /// The groups in order of their keys.
+    fn group_order(&mut self, group: &Group, states: &mut Vec<GroupState>) -> Vec<usize> {
+        if states.is_empty() && group.keys.is_empty() && !group.each_row {
+            self.buffers.groups.insert(&[]);
+            states.push(GroupState::new(group, &[]));
+        }
+        let mut numbers: Vec<usize> = (0..states.len()).collect();
+        let keys = &self.buffers.groups;
+        if !group.each_row {
+            numbers.sort_unstable_by(|a, b| keys.get(*a).cmp(&keys.get(*b)));
+        }
+        numbers
+    }
+
+    /// Computes the window functions of all rows, which go on then.
+    async fn finish_windows(&mut self, group: &Group, mut rows: Vec<window::Row>, out: &mut impl Target) -> Result<()> {
+        let Some(windows) = &group.windows else { return Ok(()) };
+        let stage = Stage { cx: self.of_group(&[], &[]), before: group.aggregates.len() };
+        let (order, bytes) = window::fill(&stage, windows, &mut rows).await?;
+        self.bytes += bytes;
+        self.check_memory()?;
+        for number in order {
+            let row = std::mem::take(&mut rows[number as usize]);
+            if !self.finish_group(&row.row, &row.values, out)? {
+                break;
+            }
+            out.flush_if_full().await?;
+        }
+        Ok(())
     }
 
     async fn flush_held(&mut self, out: &mut impl Target) -> Result<()> {

@@ -14,8 +14,10 @@ use sqlparser::ast::{
 mod aggregate;
 mod rows;
 mod subquery;
+mod window;
 
 pub use aggregate::{Aggregate, AggregateKind};
+pub use window::WindowPlace;
 
 use super::{
     ArithOp, CastType, ColumnRef, CompareOp, Datum, Expr, Kind,
@@ -25,7 +27,11 @@ use super::{
 use crate::engine::{
     digest,
     errors::{self, Result},
-    plan::{Planner, scope::Scope},
+    plan::{
+        Planner,
+        scope::Scope,
+        window::{Windows, has_window},
+    },
 };
 
 /// Deepest nesting of an expression, a guard of the stack.
@@ -56,6 +62,10 @@ pub struct Builder<'a> {
     /// Whether aggregates may stand here.
     pub allow_aggregates: bool,
     pub aggregates: Vec<Aggregate>,
+    /// Whether window functions may stand here.
+    pub window_place: WindowPlace,
+    pub named_windows: Vec<ast::NamedWindowDefinition>,
+    pub windows: Windows,
     /// Column aliases visible in this clause.
     pub aliases: Vec<(String, Expr)>,
     pub precedence: Precedence,
@@ -306,6 +316,9 @@ impl<'a> Builder<'a> {
             Precedence::Grouped => column.as_ref().is_some_and(|c| self.grouped.contains(c)),
         };
         let found = if column_first { column.or(alias) } else { alias.or(column) };
+        if self.window_place != WindowPlace::Here && found.as_ref().is_some_and(has_window) {
+            return Err(errors::alias_of_window(&name.value, self.clause));
+        }
         match (found, self.planner) {
             (Some(found), _) => Ok(found),
             (None, Some(planner)) => planner
@@ -490,8 +503,11 @@ impl<'a> Builder<'a> {
 
     fn function(&mut self, f: &ast::Function) -> Result<Expr> {
         let name = f.name.to_string().trim_matches('`').to_ascii_lowercase();
-        if f.over.is_some() {
-            return Err(errors::not_supported("window functions"));
+        if let Some(over) = &f.over {
+            return self.window_function(&name, f, over);
+        }
+        if window::is_window_function(&name) {
+            return Err(errors::syntax(&f.to_string()));
         }
         let (args, distinct, clauses) = match &f.args {
             FunctionArguments::None => (&[][..], false, &[][..]),

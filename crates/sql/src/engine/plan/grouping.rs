@@ -2,17 +2,21 @@
 //!
 //! Columns that are grouped by are; so are all columns of a table whose key is, and what a condition has equal to any of these or to a constant.
 
-use super::{Planner, Unplanned, block::Block, from::Level, from::Origin, scope::Scope};
-use crate::engine::{
-    errors,
-    expr::{CompareOp, Expr},
+use super::{Planner, Unplanned, block::Block, from::Level, from::Origin, scope::Scope, select::Group};
+use crate::{
+    engine::{
+        errors,
+        expr::{CompareOp, Expr},
+    },
+    wire::SqlError,
 };
 
 impl Block {
     /// # Errors
     /// 1055 of an output that a group has several of.
     pub fn check_grouping(&self, planner: &Planner<'_>) -> Result<(), Unplanned> {
-        let Some(group) = self.group.as_ref().filter(|_| planner.env.variables.only_full_group_by) else {
+        let Some(group) = self.group.as_ref().filter(|g| !g.each_row && planner.env.variables.only_full_group_by)
+        else {
             return Ok(());
         };
         if self.scope.tables.is_empty() {
@@ -25,23 +29,61 @@ impl Block {
             }
         });
         close(&mut fixed, &self.scope, &self.level);
+        let check = Check { block: self, planner, group, fixed };
         for (i, output) in self.outputs.iter().enumerate() {
-            if group.keys.iter().any(|k| k.expr == output.expr) {
-                continue;
+            if let Some(stray) = check.stray(&output.expr) {
+                return Err(check.error(&format!("Expression #{} of SELECT list", i + 1), stray).into());
             }
-            let mut used = Vec::new();
-            output.expr.columns(&mut used);
-            used = used.into_iter().flat_map(|slot| planner.frames.inputs_of(slot)).collect();
-            if let Some(stray) = used.iter().find(|c| !fixed.contains(c)) {
-                let named = self.scope.of_slot(*stray).map(|t| {
-                    let column = &t.column(*stray).name;
-                    let database = if t.database.is_empty() { String::new() } else { format!("{}.", t.database) };
-                    format!("{database}{}.{column}", t.shown)
-                });
-                return Err(errors::not_in_group_by(i + 1, &named.unwrap_or_default()).into());
+        }
+        for window in group.windows.iter().flat_map(|w| &w.list) {
+            for (i, key) in window.partition.iter().chain(&window.order).enumerate() {
+                if let Some(stray) = check.stray(&key.expr) {
+                    let place =
+                        format!("Expression #{} of PARTITION BY or ORDER BY clause of window '{}'", i + 1, window.name);
+                    return Err(check.error(&place, stray).into());
+                }
             }
         }
         Ok(())
+    }
+}
+
+struct Check<'c, 'a> {
+    block: &'c Block,
+    planner: &'c Planner<'a>,
+    group: &'c Group,
+    /// Columns that are the same all through a group.
+    fixed: Vec<u16>,
+}
+
+impl Check<'_, '_> {
+    /// A column in an expression that a group may have several values of.
+    fn stray(&self, e: &Expr) -> Option<u16> {
+        if self.group.keys.iter().any(|k| k.expr == *e) {
+            return None;
+        }
+        if let Expr::Column(c) = e {
+            let mut used = self.planner.frames.inputs_of(c.slot).into_iter();
+            return used.find(|slot| !self.fixed.contains(slot));
+        }
+        if let Some(call) = self.group.windows.as_ref().and_then(|w| w.call(e)) {
+            return call.expressions().into_iter().find_map(|e| self.stray(e));
+        }
+        e.children().into_iter().find_map(|e| self.stray(e))
+    }
+
+    fn error(&self, place: &str, stray: u16) -> SqlError {
+        let named = self.block.scope.of_slot(stray).map(|t| {
+            let column = &t.column(stray).name;
+            let database = if t.database.is_empty() { String::new() } else { format!("{}.", t.database) };
+            format!("{database}{}.{column}", t.shown)
+        });
+        let named = named.unwrap_or_default();
+        if self.group.keys.is_empty() {
+            errors::not_aggregated(place, &named)
+        } else {
+            errors::not_in_group_by(place, &named)
+        }
     }
 }
 

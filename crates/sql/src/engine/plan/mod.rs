@@ -17,6 +17,7 @@ pub mod query;
 pub mod scope;
 pub mod select;
 mod semi_join;
+pub mod window;
 
 use std::{
     borrow::Cow,

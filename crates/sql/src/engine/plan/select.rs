@@ -10,6 +10,7 @@ use super::{
     block::Block,
     outputs::Columns,
     query::{Given, Join},
+    window::Windows,
 };
 use crate::{
     engine::{
@@ -17,7 +18,7 @@ use crate::{
         errors,
         expr::{
             Builder, Expr, Kind,
-            build::{Aggregate, Precedence, collation_of},
+            build::{Aggregate, Precedence, WindowPlace, collation_of},
         },
         information_schema,
     },
@@ -44,6 +45,9 @@ pub struct Group {
     pub keys: Vec<OrderKey>,
     pub aggregates: Vec<Aggregate>,
     pub having: Option<Expr>,
+    /// Each row is a group by itself: there are window functions, and no GROUP BY.
+    pub each_row: bool,
+    pub windows: Option<Box<Windows>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -134,8 +138,8 @@ impl Planner<'_> {
         if select.into.is_some() {
             return Err(errors::not_supported("SELECT ... INTO").into());
         }
-        if !select.named_window.is_empty() || select.qualify.is_some() {
-            return Err(errors::not_supported("window functions").into());
+        if select.qualify.is_some() {
+            return Err(errors::syntax("QUALIFY").into());
         }
         let is_shapeless = self.shapeless.take();
         let dual = matches!(select.from.as_slice(), [one] if one.joins.is_empty() && one.relation.to_string().eq_ignore_ascii_case("dual"));
@@ -161,6 +165,8 @@ impl Planner<'_> {
         level.conditions.extend(filter.map(Expr::conjuncts).unwrap_or_default());
         builder.clause = "field list";
         builder.allow_aggregates = true;
+        builder.window_place = WindowPlace::Here;
+        builder.named_windows.clone_from(&select.named_window);
         let texts = if self.is_outermost() { self.text } else { "" };
         let outputs =
             Columns { planner: self, scope: &scope, text: texts, is_shapeless }.outputs(&mut builder, select)?;
@@ -175,8 +181,10 @@ impl Planner<'_> {
         self.typed.set(self.typed.get() || by_values && !is_shapeless);
         builder.aliases = outputs.iter().map(|o| (o.def.name.clone(), o.expr.clone())).collect();
 
+        builder.check_named_windows()?;
         builder.clause = "group statement";
         builder.allow_aggregates = false;
+        builder.window_place = WindowPlace::Nowhere;
         let mut keys = Vec::new();
         match &select.group_by {
             GroupByExpr::Expressions(list, modifiers) if modifiers.is_empty() => {
@@ -192,7 +200,12 @@ impl Planner<'_> {
         builder.grouped = keys.iter().map(|k: &OrderKey| k.expr.clone()).collect();
         builder.clause = "having clause";
         let having = select.having.as_ref().map(|e| builder.build(e)).transpose()?;
+        builder.window_place = WindowPlace::Here;
         let order = self.order_of(query, &mut builder, &outputs)?;
+        let windows = std::mem::take(&mut builder.windows);
+        if self.from_digest && windows.expressions().iter().any(|e| e.has_param() || e.has_user_variable()) {
+            return Err(Unplanned::Structural);
+        }
         // Another session's variable may be of another type.
         let arguments = builder.aggregates.iter().filter_map(|a| a.argument.as_ref());
         let typed = keys.iter().chain(&order).map(|k: &OrderKey| &k.expr).chain(arguments).chain(&having);
@@ -206,17 +219,23 @@ impl Planner<'_> {
         };
         let aggregates = std::mem::take(&mut builder.aggregates);
         drop(builder);
-        let group =
-            (!keys.is_empty() || !aggregates.is_empty()).then_some(Group { keys, aggregates, having: having.clone() });
-        if group.is_none() {
+        let each_row = keys.is_empty() && aggregates.is_empty();
+        let having = if each_row {
             // HAVING without groups is one more condition.
             level.conditions.extend(having.map(Expr::conjuncts).unwrap_or_default());
-        }
+            None
+        } else {
+            having
+        };
+        let windows = (!windows.calls.is_empty()).then(|| Box::new(windows));
+        let is_held = !each_row || windows.is_some();
+        let group = is_held.then_some(Group { keys, aggregates, having, each_row, windows });
         let counts_all = select.select_modifiers.as_ref().is_some_and(|m| m.sql_calc_found_rows);
         let (limit, offset) = self.limit(query.limit_clause.as_ref())?;
         let lock = lock_of(&query.locks)?;
-        let block = Block { scope, level, outputs, group, order, distinct, counts_all, limit, offset, lock };
+        let mut block = Block { scope, level, outputs, group, order, distinct, counts_all, limit, offset, lock };
         block.check_grouping(self)?;
+        block.place_windows();
         Ok(block)
     }
 
@@ -259,7 +278,10 @@ impl Planner<'_> {
 
     pub(super) fn limit(&self, clause: Option<&LimitClause>) -> Result<(Option<Expr>, Option<Expr>), Unplanned> {
         let mut builder = Builder::new(None, "", "");
-        let mut build = |e: &ast::Expr| builder.build(e);
+        let mut build = |e: &ast::Expr| match e {
+            ast::Expr::Value(_) => builder.build(e),
+            other => Err(errors::syntax(&other.to_string())),
+        };
         Ok(match clause {
             None => (None, None),
             Some(LimitClause::LimitOffset { limit, offset, limit_by }) if limit_by.is_empty() => {

@@ -3,7 +3,7 @@
 use apus_types::collate::Collation;
 use sqlparser::ast::{self, FunctionArg, FunctionArgExpr, FunctionArgumentClause};
 
-use super::{Builder, call, collation_of};
+use super::{Builder, call};
 use crate::engine::{
     errors::{self, Result},
     expr::{Expr, Kind, decimal, func::Func},
@@ -32,7 +32,7 @@ pub enum AggregateKind {
 }
 
 impl AggregateKind {
-    fn of_name(name: &str) -> Option<AggregateKind> {
+    pub(super) fn of_name(name: &str) -> Option<AggregateKind> {
         Some(match name {
             "count" => AggregateKind::Count,
             "sum" => AggregateKind::Sum,
@@ -52,7 +52,7 @@ impl AggregateKind {
     }
 
     /// Of the result, `of` being that of the argument.
-    fn kind(self, of: Kind) -> Kind {
+    pub(super) fn kind(self, of: Kind) -> Kind {
         match self {
             AggregateKind::Count | AggregateKind::CountRows => Kind::Int,
             AggregateKind::Min | AggregateKind::Max => of,
@@ -102,14 +102,15 @@ impl Builder<'_> {
         if matches!(name, "json_arrayagg" | "json_objectagg" | "any_value") {
             return Err(errors::not_supported(name));
         }
-        let Some(mut function) = AggregateKind::of_name(name) else { return Ok(None) };
+        let Some(function) = AggregateKind::of_name(name) else { return Ok(None) };
         if !self.allow_aggregates {
             return Err(errors::invalid_group_function());
         }
         self.allow_aggregates = false;
         let precedence = std::mem::take(&mut self.precedence);
+        let place = std::mem::take(&mut self.window_place);
         let parts = self.aggregate_parts(function, name, args, distinct, clauses);
-        self.allow_aggregates = true;
+        (self.allow_aggregates, self.window_place) = (true, place);
         self.precedence = precedence;
         let (argument, separator, order) = parts?;
         // One whose columns are all of the query around is an aggregate of that.
@@ -117,17 +118,8 @@ impl Builder<'_> {
         if argument.as_ref().is_some_and(is_given) {
             return Err(errors::not_supported("aggregates of the query around"));
         }
-        if argument.is_none() {
-            function = AggregateKind::CountRows;
-        }
-        let of = argument.as_ref().map_or(Kind::Int, |e| e.kind(&self.param_kinds));
-        let bits = matches!(function, AggregateKind::BitAnd | AggregateKind::BitOr | AggregateKind::BitXor);
-        if bits && of == Kind::Bytes {
-            return Err(errors::not_supported("bit aggregates of binary texts"));
-        }
-        let kind = function.kind(of);
-        let collation = argument.as_ref().map_or_else(Collation::default, |e| collation_of(e, &self.param_kinds));
-        let aggregate = Aggregate { function, distinct, argument, kind, separator, order, collation };
+        let aggregate = self.as_aggregate(function, distinct, argument, separator, order)?;
+        let (kind, collation) = (aggregate.kind, aggregate.collation);
         let index = self.aggregates.iter().position(|a| *a == aggregate).unwrap_or_else(|| {
             self.aggregates.push(aggregate);
             self.aggregates.len() - 1
@@ -136,7 +128,7 @@ impl Builder<'_> {
     }
 
     /// Argument (none for COUNT(*)), separator and order.
-    fn aggregate_parts(
+    pub(super) fn aggregate_parts(
         &mut self,
         function: AggregateKind,
         name: &str,
