@@ -6,6 +6,5 @@ UPDATE IGNORE a JOIN b ON a.id = b.id SET a.v = 1;
 UPDATE a JOIN b ON a.id = b.id SET a.v = b.v, a.id = a.v;
 SELECT a.id FROM a, LATERAL (SELECT b.id FROM b WHERE b.id = a.id) x;
 SELECT id FROM a HAVING SUM(v) IN (SELECT 1);
-SELECT v, COUNT(*) FROM a GROUP BY v WITH ROLLUP;
 SELECT 1;
 SELECT (BINARY 'a') = 'A', 'a' = BINARY 'A';

@@ -160,6 +160,9 @@ pub fn not_aggregated(place: &str, column: &str) -> SqlError {
     );
     error(1140, b"42000", text)
 }
+pub fn not_grouping(argument: usize) -> SqlError {
+    error(3602, b"HY000", format!("Argument #{argument} of GROUPING function is not in GROUP BY"))
+}
 pub fn invalid_group_function() -> SqlError {
     error(1111, b"HY000", "Invalid use of group function".into())
 }

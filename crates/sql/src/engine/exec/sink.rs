@@ -44,13 +44,15 @@ impl SinkBuffers {
 #[derive(Default)]
 struct GroupState {
     first: Vec<u8>,
+    /// Keys that tell it from others: with ROLLUP also fewer than all.
+    keys: usize,
     accumulators: Vec<Accumulator>,
 }
 
 impl GroupState {
-    fn new(group: &Group, row: &[u8]) -> GroupState {
+    fn new(group: &Group, row: &[u8], keys: usize) -> GroupState {
         let accumulators = group.aggregates.iter().map(|_| Accumulator::default()).collect();
-        GroupState { first: row.to_vec(), accumulators }
+        GroupState { first: row.to_vec(), keys, accumulators }
     }
 }
 
@@ -227,19 +229,64 @@ impl<'p> Sink<'p> {
         };
         if group.each_row {
             self.bytes += row.len() + size_of::<GroupState>();
-            self.states.push(GroupState::new(group, row));
+            self.states.push(GroupState::new(group, row, 0));
             return self.check_memory();
         }
+        if group.rollup {
+            return self.accumulate_rollup(group, &cx);
+        }
         let (number, new) = self.buffers.groups.insert_with(|key| push_sort_keys(&group.keys, &cx, key))?;
+        self.add_to_group(group, &cx, number, new, group.keys.len())
+    }
+
+    /// A row counts in its group, and in each group of fewer keys. Groups of fewer keys come behind those that they are made of.
+    fn accumulate_rollup(&mut self, group: &Group, cx: &Context<'_>) -> Result<()> {
+        const PRESENT: u8 = 0;
+        const ALL: u8 = 1;
+        let (mut keys, mut ends) = (Vec::new(), vec![0]);
+        for key in &group.keys {
+            keys.push(PRESENT);
+            push_sort_keys(std::slice::from_ref(key), cx, &mut keys)?;
+            ends.push(keys.len());
+        }
+        for (count, end) in ends.into_iter().enumerate().rev() {
+            let (number, new) = self.buffers.groups.insert_with(|key| {
+                key.extend_from_slice(&keys[..end]);
+                if count < group.keys.len() {
+                    key.push(ALL);
+                }
+                Ok::<(), crate::wire::SqlError>(())
+            })?;
+            self.add_to_group(group, cx, number, new, count)?;
+        }
+        Ok(())
+    }
+
+    fn add_to_group(&mut self, group: &Group, cx: &Context<'_>, number: usize, new: bool, keys: usize) -> Result<()> {
         if new {
-            self.bytes += row.len() + size_of::<GroupState>() + group.aggregates.len() * size_of::<Accumulator>();
-            self.states.push(GroupState::new(group, row));
+            self.bytes += cx.row.len() + size_of::<GroupState>() + group.aggregates.len() * size_of::<Accumulator>();
+            self.states.push(GroupState::new(group, cx.row, keys));
         }
         let Some(state) = self.states.get_mut(number) else { return Ok(()) };
         for (aggregate, accumulator) in group.aggregates.iter().zip(&mut state.accumulators) {
-            self.bytes += accumulator.add(aggregate, &cx)?;
+            self.bytes += accumulator.add(aggregate, cx)?;
         }
         self.check_memory()
+    }
+
+    /// What a group has beside its aggregates: its keys, as far as it has them, and which those are.
+    fn push_group_values(&self, group: &Group, state: &GroupState, values: &mut Vec<Datum<'static>>) -> Result<()> {
+        if group.rollup {
+            let cx = self.of_group(&state.first, &[]);
+            for (at, key) in group.keys.iter().enumerate() {
+                values.push(if at < state.keys { key.expr.eval(&cx)?.into_owned() } else { Datum::Null });
+            }
+        }
+        for named in &group.groupings {
+            let bits = named.iter().fold(0, |bits, key| bits << 1 | i64::from(*key >= state.keys));
+            values.push(Datum::Int(bits));
+        }
+        Ok(())
     }
 
     /// Takes aggregates that were computed beside the data: one group.
@@ -291,10 +338,11 @@ impl<'p> Sink<'p> {
             let mut windowed = Vec::new();
             let mut states = std::mem::take(&mut self.states);
             for number in self.group_order(group, &mut states) {
-                let state = std::mem::take(&mut states[number]);
-                let pairs = group.aggregates.iter().zip(state.accumulators);
+                let mut state = std::mem::take(&mut states[number]);
+                let pairs = group.aggregates.iter().zip(std::mem::take(&mut state.accumulators));
                 let mut values =
                     pairs.map(|(a, accumulator)| accumulator.value(a, self.env)).collect::<Result<Vec<_>>>()?;
+                self.push_group_values(group, &state, &mut values)?;
                 if !self.passes_having(group, &state.first, &values)? {
                     continue;
                 }
@@ -317,9 +365,9 @@ impl<'p> Sink<'p> {
 
     /// The groups in order of their keys.
     fn group_order(&mut self, group: &Group, states: &mut Vec<GroupState>) -> Vec<usize> {
-        if states.is_empty() && group.keys.is_empty() && !group.each_row {
+        if states.is_empty() && (group.keys.is_empty() || group.rollup) && !group.each_row {
             self.buffers.groups.insert(&[]);
-            states.push(GroupState::new(group, &[]));
+            states.push(GroupState::new(group, &[], 0));
         }
         let mut numbers: Vec<usize> = (0..states.len()).collect();
         let keys = &self.buffers.groups;
@@ -332,7 +380,7 @@ impl<'p> Sink<'p> {
     /// Computes the window functions of all rows, which go on then.
     async fn finish_windows(&mut self, group: &Group, mut rows: Vec<window::Row>, out: &mut impl Target) -> Result<()> {
         let Some(windows) = &group.windows else { return Ok(()) };
-        let stage = Stage { cx: self.of_group(&[], &[]), before: group.aggregates.len() };
+        let stage = Stage { cx: self.of_group(&[], &[]), before: group.values_before_windows() };
         let (order, bytes) = window::fill(&stage, windows, &mut rows).await?;
         self.bytes += bytes;
         self.check_memory()?;

@@ -16,7 +16,7 @@ mod rows;
 mod subquery;
 mod window;
 
-pub use aggregate::{Aggregate, AggregateKind};
+pub use aggregate::{Aggregate, AggregateKind, is_any_value};
 pub use window::WindowPlace;
 
 use super::{
@@ -29,6 +29,7 @@ use crate::engine::{
     errors::{self, Result},
     plan::{
         Planner,
+        rollup::GROUPING,
         scope::Scope,
         window::{Windows, has_window},
     },
@@ -66,6 +67,8 @@ pub struct Builder<'a> {
     pub window_place: WindowPlace,
     pub named_windows: Vec<ast::NamedWindowDefinition>,
     pub windows: Windows,
+    /// The arguments of each GROUPING().
+    pub groupings: Vec<Vec<Expr>>,
     /// Column aliases visible in this clause.
     pub aliases: Vec<(String, Expr)>,
     pub precedence: Precedence,
@@ -424,6 +427,19 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// `GROUPING(key, ...)`: whose arguments are looked for among the keys when these are known.
+    fn grouping(&mut self, args: &[ast::Expr]) -> Result<Expr> {
+        if !self.allow_aggregates {
+            return Err(errors::invalid_group_function());
+        }
+        if args.is_empty() {
+            return Err(errors::syntax(")"));
+        }
+        let list = self.list(args)?;
+        self.groupings.push(list);
+        Ok(Expr::Aggregate(GROUPING + self.groupings.len() - 1, Kind::Int, Collation::default()))
+    }
+
     /// `DEFAULT(column)`, of the column's type.
     fn default_of(&self, name: &str) -> Result<Expr> {
         let table = self.table.or(self.target).ok_or_else(|| errors::unknown_column(name, self.clause))?;
@@ -535,6 +551,7 @@ impl<'a> Builder<'a> {
                 let of = self.build(of)?;
                 return Ok(self.text_property(&name, &of));
             }
+            ("grouping", _) => return self.grouping(&args),
             ("default", [ast::Expr::Identifier(column)]) => return self.default_of(&column.value),
             ("default", [ast::Expr::CompoundIdentifier(parts)]) => {
                 return self.default_of(parts.last().map_or("", |p| &p.value));

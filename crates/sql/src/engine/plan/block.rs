@@ -11,7 +11,6 @@ use super::{
     from::{Item, Level, Origin},
     scope::{Frame, Scope},
     select::{Group, Lock, OrderKey, Output, Select},
-    window,
 };
 use crate::engine::{
     catalog::Table,
@@ -122,7 +121,13 @@ impl Block {
         let in_order = order.is_empty() || (self.group.is_none() && path_order && !virtual_table);
         let reverse = in_order && order.first().is_some_and(|k| k.descending);
         let pushdown = match (&self.group, &access) {
-            (Some(g), Some(a)) if !virtual_table && g.keys.is_empty() && g.windows.is_none() && a.rest.is_none() => {
+            (Some(g), Some(a))
+                if !virtual_table
+                    && g.keys.is_empty()
+                    && g.windows.is_none()
+                    && g.groupings.is_empty()
+                    && a.rest.is_none() =>
+            {
                 pushed(&g.aggregates)
             }
             _ => None,
@@ -185,14 +190,6 @@ impl Block {
             parts.extend(g.windows.iter_mut().flat_map(|w| w.expressions_mut()));
         }
         parts
-    }
-
-    /// Gives the values of window functions their places among those of a group.
-    pub fn place_windows(&mut self) {
-        let Some(Group { windows: Some(_), aggregates, .. }) = &self.group else { return };
-        let before = aggregates.len();
-        let outputs = self.outputs.iter_mut().map(|o| &mut o.expr);
-        outputs.chain(self.order.iter_mut().map(|k| &mut k.expr)).for_each(|e| window::place(e, before));
     }
 
     /// Slots that the block needs of its joined rows.

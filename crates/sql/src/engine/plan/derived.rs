@@ -377,6 +377,7 @@ impl Planner<'_> {
 fn key_of(body: &Body) -> Vec<u16> {
     match body {
         Body::Select(s) if s.distinct => (0..s.outputs.len() as u16).collect(),
+        Body::Select(s) if s.group.as_ref().is_some_and(|g| g.rollup) => Vec::new(),
         Body::Select(s) => {
             let place = |e: &Expr| s.outputs.iter().position(|o| o.expr == *e).map(|at| at as u16);
             let keys = s.group.iter().flat_map(|g| &g.keys).map(|k| place(&k.expr));

@@ -153,6 +153,9 @@ impl Dialect for ApusDialect {
     fn supports_group_by_with_modifier(&self) -> bool {
         self.0.supports_group_by_with_modifier()
     }
+    fn supports_group_by_expr(&self) -> bool {
+        true
+    }
     fn supports_left_associative_joins_without_parens(&self) -> bool {
         self.0.supports_left_associative_joins_without_parens()
     }

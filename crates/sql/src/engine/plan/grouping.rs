@@ -6,7 +6,7 @@ use super::{Planner, Unplanned, block::Block, from::Level, from::Origin, scope::
 use crate::{
     engine::{
         errors,
-        expr::{CompareOp, Expr},
+        expr::{CompareOp, Expr, build::is_any_value},
     },
     wire::SqlError,
 };
@@ -35,6 +35,13 @@ impl Block {
                 return Err(check.error(&format!("Expression #{} of SELECT list", i + 1), stray).into());
             }
         }
+        let is_shown = |e: &Expr| self.outputs.iter().any(|o| o.expr == *e);
+        let order = if group.keys.is_empty() { &[] } else { self.order.as_slice() };
+        for (i, key) in order.iter().enumerate().filter(|(_, k)| !is_shown(&k.expr)) {
+            if let Some(stray) = check.stray(&key.expr) {
+                return Err(check.error(&format!("Expression #{} of ORDER BY clause", i + 1), stray).into());
+            }
+        }
         for window in group.windows.iter().flat_map(|w| &w.list) {
             for (i, key) in window.partition.iter().chain(&window.order).enumerate() {
                 if let Some(stray) = check.stray(&key.expr) {
@@ -57,9 +64,13 @@ struct Check<'c, 'a> {
 }
 
 impl Check<'_, '_> {
-    /// A column in an expression that a group may have several values of.
+    /// A column in an expression that a group may have several values of. An expression that is grouped by counts as a whole only, as in MySQL.
     fn stray(&self, e: &Expr) -> Option<u16> {
-        if self.group.keys.iter().any(|k| k.expr == *e) {
+        if self.group.keys.iter().any(|k| k.expr == *e) { None } else { self.stray_part(e) }
+    }
+
+    fn stray_part(&self, e: &Expr) -> Option<u16> {
+        if is_any_value(e) {
             return None;
         }
         if let Expr::Column(c) = e {
@@ -67,9 +78,9 @@ impl Check<'_, '_> {
             return used.find(|slot| !self.fixed.contains(slot));
         }
         if let Some(call) = self.group.windows.as_ref().and_then(|w| w.call(e)) {
-            return call.expressions().into_iter().find_map(|e| self.stray(e));
+            return call.expressions().into_iter().find_map(|e| self.stray_part(e));
         }
-        e.children().into_iter().find_map(|e| self.stray(e))
+        e.children().into_iter().find_map(|e| self.stray_part(e))
     }
 
     fn error(&self, place: &str, stray: u16) -> SqlError {

@@ -14,6 +14,7 @@ mod join;
 mod nesting;
 mod outputs;
 pub mod query;
+pub mod rollup;
 pub mod scope;
 pub mod select;
 mod semi_join;

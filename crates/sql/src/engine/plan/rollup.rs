@@ -33,9 +33,8 @@ pub fn grouped(calls: &[Vec<Expr>], keys: &[OrderKey]) -> errors::Result<Vec<Vec
     if !calls.is_empty() && keys.is_empty() {
         return Err(errors::invalid_group_function());
     }
-    let place = |(at, e): (usize, &Expr)| {
-        keys.iter().position(|k| k.expr == *e).ok_or_else(|| errors::not_grouping(at + 1))
-    };
+    let place =
+        |(at, e): (usize, &Expr)| keys.iter().position(|k| k.expr == *e).ok_or_else(|| errors::not_grouping(at + 1));
     calls.iter().map(|list| list.iter().enumerate().map(place).collect()).collect()
 }
 
@@ -93,7 +92,10 @@ impl Block {
         for output in &mut self.outputs {
             roll_up(&mut output.expr, keys);
             output.def.flags &= !crate::wire::column_flag::NOT_NULL;
-            if is_kept && matches!(output.kind, Kind::Int | Kind::UInt) && matches!(output.expr, Expr::Aggregate(i, ..) if i / WINDOW == 2) {
+            if is_kept
+                && matches!(output.kind, Kind::Int | Kind::UInt)
+                && matches!(output.expr, Expr::Aggregate(i, ..) if i / WINDOW == 2)
+            {
                 // As a client is told by MySQL, which keeps these rows.
                 output.def = cells::expression_def(std::mem::take(&mut output.def.name), output.kind);
             }
@@ -106,12 +108,14 @@ impl Block {
     /// What a subquery says for a row is not what it would say for a group without a key.
     fn check_rollup(&self, planner: &Planner<'_>) -> Result<(), Unplanned> {
         let Some(Group { keys, having, .. }) = &self.group else { return Ok(()) };
-        let parts = self.outputs.iter().map(|o: &Output| &o.expr).chain(self.order.iter().map(|k| &k.expr)).chain(having);
+        let parts =
+            self.outputs.iter().map(|o: &Output| &o.expr).chain(self.order.iter().map(|k| &k.expr)).chain(having);
         let mut used = Vec::new();
         parts.for_each(|e| e.columns(&mut used));
         let mut of_keys = Vec::new();
         keys.iter().for_each(|k| k.expr.columns(&mut of_keys));
-        let depends = |slot: &u16| *slot >= COMPUTED && planner.frames.inputs_of(*slot).iter().any(|c| of_keys.contains(c));
+        let depends =
+            |slot: &u16| *slot >= COMPUTED && planner.frames.inputs_of(*slot).iter().any(|c| of_keys.contains(c));
         if used.iter().any(depends) {
             return Err(errors::not_supported("a subquery of a key of WITH ROLLUP").into());
         }

@@ -10,6 +10,7 @@ use super::{
     block::Block,
     outputs::Columns,
     query::{Given, Join},
+    rollup,
     window::Windows,
 };
 use crate::{
@@ -47,7 +48,18 @@ pub struct Group {
     pub having: Option<Expr>,
     /// Each row is a group by itself: there are window functions, and no GROUP BY.
     pub each_row: bool,
+    /// There are also the groups of the first keys alone, down to that of all rows.
+    pub rollup: bool,
+    /// For each call of GROUPING() the keys that it names.
+    pub groupings: Vec<Vec<usize>>,
     pub windows: Option<Box<Windows>>,
+}
+
+impl Group {
+    /// How many values a group has before those of window functions.
+    pub fn values_before_windows(&self) -> usize {
+        self.aggregates.len() + self.groupings.len() + if self.rollup { self.keys.len() } else { 0 }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -186,14 +198,10 @@ impl Planner<'_> {
         builder.allow_aggregates = false;
         builder.window_place = WindowPlace::Nowhere;
         let mut keys = Vec::new();
-        match &select.group_by {
-            GroupByExpr::Expressions(list, modifiers) if modifiers.is_empty() => {
-                for e in list {
-                    let expr = self.position(e, &outputs, "group statement")?.map_or_else(|| builder.build(e), Ok)?;
-                    keys.push(order_key(expr, false, &self.param_kinds));
-                }
-            }
-            _ => return Err(errors::not_supported("GROUP BY with modifiers").into()),
+        let (list, rollup) = group_by(&select.group_by)?;
+        for e in list {
+            let expr = self.position(e, &outputs, "group statement")?.map_or_else(|| builder.build(e), Ok)?;
+            keys.push(order_key(expr, false, &self.param_kinds));
         }
         builder.allow_aggregates = true;
         builder.precedence = Precedence::Grouped;
@@ -203,6 +211,7 @@ impl Planner<'_> {
         builder.window_place = WindowPlace::Here;
         let order = self.order_of(query, &mut builder, &outputs)?;
         let windows = std::mem::take(&mut builder.windows);
+        let groupings = rollup::grouped(&builder.groupings, &keys)?;
         if self.from_digest && windows.expressions().iter().any(|e| e.has_param() || e.has_user_variable()) {
             return Err(Unplanned::Structural);
         }
@@ -229,13 +238,13 @@ impl Planner<'_> {
         };
         let windows = (!windows.calls.is_empty()).then(|| Box::new(windows));
         let is_held = !each_row || windows.is_some();
-        let group = is_held.then_some(Group { keys, aggregates, having, each_row, windows });
+        let group = is_held.then_some(Group { keys, aggregates, having, each_row, rollup, groupings, windows });
         let counts_all = select.select_modifiers.as_ref().is_some_and(|m| m.sql_calc_found_rows);
         let (limit, offset) = self.limit(query.limit_clause.as_ref())?;
         let lock = lock_of(&query.locks)?;
         let mut block = Block { scope, level, outputs, group, order, distinct, counts_all, limit, offset, lock };
         block.check_grouping(self)?;
-        block.place_windows();
+        block.place_group_values(self)?;
         Ok(block)
     }
 
@@ -291,6 +300,19 @@ impl Planner<'_> {
             Some(LimitClause::OffsetCommaLimit { offset, limit }) => (Some(build(limit)?), Some(build(offset)?)),
             Some(_) => return Err(errors::syntax("LIMIT BY").into()),
         })
+    }
+}
+
+/// What is grouped by, and whether WITH ROLLUP.
+fn group_by(by: &GroupByExpr) -> Result<(Vec<&ast::Expr>, bool), Unplanned> {
+    let GroupByExpr::Expressions(list, modifiers) = by else { return Err(errors::syntax("ALL").into()) };
+    match (list.as_slice(), modifiers.as_slice()) {
+        ([ast::Expr::Rollup(keys)], []) if keys.iter().all(|k| k.len() == 1) => {
+            Ok((keys.iter().flatten().collect(), true))
+        }
+        (list, []) => Ok((list.iter().collect(), false)),
+        (list, [ast::GroupByWithModifier::Rollup]) => Ok((list.iter().collect(), true)),
+        _ => Err(errors::syntax("WITH").into()),
     }
 }
 

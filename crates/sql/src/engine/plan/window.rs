@@ -1,7 +1,7 @@
 //! Window functions of a block: what is computed for a row of it and of those around, behind GROUP BY and HAVING, before DISTINCT and ORDER BY.
 //!
 //! An expression names the value of one as an aggregate from [`WINDOW`] on; when the block is bound these values have their places behind those of its aggregates
-//! ([`Windows::place`]).
+//! ([`super::rollup::place`]).
 
 use super::select::OrderKey;
 use crate::engine::expr::{Expr, Kind, build::Aggregate};
@@ -151,7 +151,7 @@ impl Windows {
     /// The window function that an expression names here.
     pub fn call(&self, e: &Expr) -> Option<&Call> {
         match e {
-            Expr::Aggregate(i, ..) => self.calls.get(i.checked_sub(WINDOW)?),
+            Expr::Aggregate(i, ..) if *i < 2 * WINDOW => self.calls.get(i.checked_sub(WINDOW)?),
             _ => None,
         }
     }
@@ -159,16 +159,5 @@ impl Windows {
 
 /// Whether the value of a window function is in an expression.
 pub fn has_window(e: &Expr) -> bool {
-    e.any(|e| matches!(e, Expr::Aggregate(i, ..) if *i >= WINDOW))
-}
-
-/// Gives the values of window functions their places, behind `before` other values of a group.
-pub fn place(e: &mut Expr, before: usize) {
-    e.walk_mut(&mut |e| {
-        if let Expr::Aggregate(i, ..) = e
-            && let Some(call) = i.checked_sub(WINDOW)
-        {
-            *i = before + call;
-        }
-    });
+    e.any(|e| matches!(e, Expr::Aggregate(i, ..) if (WINDOW..2 * WINDOW).contains(i)))
 }

@@ -3,7 +3,7 @@
 use apus_types::collate::Collation;
 use sqlparser::ast::{self, FunctionArg, FunctionArgExpr, FunctionArgumentClause};
 
-use super::{Builder, call};
+use super::{Builder, call, collation_of};
 use crate::engine::{
     errors::{self, Result},
     expr::{Expr, Kind, decimal, func::Func},
@@ -90,6 +90,17 @@ pub struct Aggregate {
     pub collation: Collation,
 }
 
+/// `ANY_VALUE(e)`: as `e`, and nobody asks whether a group has one value of it.
+fn any_value(e: Expr) -> Expr {
+    let collation = collation_of(&e, &[]);
+    Expr::Case { operand: None, whens: Vec::new(), otherwise: Some(Box::new(e)), collation }
+}
+
+/// Whether this is an ANY_VALUE().
+pub fn is_any_value(e: &Expr) -> bool {
+    matches!(e, Expr::Case { whens, .. } if whens.is_empty())
+}
+
 impl Builder<'_> {
     /// The call of an aggregate; `None` when `name` is none.
     pub(super) fn aggregate(
@@ -99,8 +110,11 @@ impl Builder<'_> {
         distinct: bool,
         clauses: &[FunctionArgumentClause],
     ) -> Result<Option<Expr>> {
-        if matches!(name, "json_arrayagg" | "json_objectagg" | "any_value") {
+        if matches!(name, "json_arrayagg" | "json_objectagg") {
             return Err(errors::not_supported(name));
+        }
+        if let ("any_value", [FunctionArg::Unnamed(FunctionArgExpr::Expr(e))]) = (name, args) {
+            return Ok(Some(any_value(self.build(e)?)));
         }
         let Some(function) = AggregateKind::of_name(name) else { return Ok(None) };
         if !self.allow_aggregates {
