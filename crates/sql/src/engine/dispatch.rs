@@ -16,7 +16,7 @@ use super::{
     cells,
     digest::{Digest, Form},
     errors::{self, Result},
-    exec::{Changed, Cluster, change, change_joined, insert, read},
+    exec::{Changed, Cluster, change, change_joined, insert, into, read},
     expr::{Datum, Kind, env::Env, recycle},
     hint,
     plan::{self, Plan, Planner, Unplanned, dml::Source},
@@ -106,6 +106,7 @@ impl SqlEngine {
         let mut s = std::mem::take(&mut session.scratch);
         let result = self.statement_with(session, &mut s, sql, out).await;
         session.scratch = s;
+        session.env.keep_assigned();
         let seconds = session.env.sleep_seconds.replace(0.0);
         if seconds > 0.0 {
             let slept = session.env.sleep(seconds).await;
@@ -169,6 +170,7 @@ impl SqlEngine {
                 Ok(()) => return Ok(()),
                 Err((e, again)) if again && attempt < ATTEMPTS_MAX => {
                     let _ = e;
+                    session.env.forget_assigned();
                     self.may_try_again(&mut losses, sql).await?;
                     self.fetch_catalog().await?;
                 }
@@ -198,7 +200,7 @@ impl SqlEngine {
             counters: counters.as_ref().map(|t| &t.schema),
         };
         session.warnings.clear();
-        if session.read_only && !matches!(plan, Plan::Select(_)) {
+        if session.read_only && !matches!(plan, Plan::Select(_) | Plan::Into(_)) {
             let locked = plan.tables().next().filter(|_| session.locks_tables);
             let error = locked.map_or_else(errors::read_only_transaction, |t| errors::locked_to_read(&t.schema.name));
             return Err((error, false));
@@ -210,7 +212,7 @@ impl SqlEngine {
         session.fix_isolation();
         let start = out.mark();
         let longest_ms = session.env.hinted_ms.get().unwrap_or(session.env.variables.max_execution_ms);
-        if let Plan::Select(_) = plan
+        if let Plan::Select(_) | Plan::Into(_) = plan
             && longest_ms > 0
         {
             let longest = std::time::Duration::from_millis(longest_ms);
@@ -220,6 +222,7 @@ impl SqlEngine {
             Plan::Select(select) => {
                 read::select(cluster, session, s, select, params, out).await.map(|rows| (rows, None))
             }
+            Plan::Into(into) => into::select(cluster, session, into, params).await.map(|c| (0, Some(c))),
             Plan::Insert(p) => insert::insert(cluster, session, s, p, params, rows).await.map(|c| (0, Some(c))),
             Plan::Update(p) => change::update(cluster, session, s, p, params).await.map(|c| (0, Some(c))),
             Plan::Change(p) => change_joined::change(cluster, session, s, p, params).await.map(|c| (0, Some(c))),
@@ -386,7 +389,9 @@ impl SqlEngine {
             match self.run(session, s, &catalog, &plan, params, 1, out, &mut losses).await {
                 Ok(()) => return Ok(()),
                 Err((_, true)) if attempt < ATTEMPTS_MAX => {
+                    session.env.forget_assigned();
                     let sql = session.prepared.get(&id).map_or(&[][..], |statement| &statement.sql);
+                    session.env.forget_assigned();
                     self.may_try_again(&mut losses, sql).await?;
                     self.fetch_catalog().await?;
                 }
@@ -398,7 +403,7 @@ impl SqlEngine {
 
 /// Statements that the query parser reads; all others go by tokens.
 fn is_query(text: &[u8]) -> bool {
-    const WORDS: [&[u8]; 6] = [b"select", b"insert", b"update", b"delete", b"replace", b"with"];
+    const WORDS: [&[u8]; 8] = [b"select", b"insert", b"update", b"delete", b"replace", b"with", b"table", b"values"];
     let length = text.iter().take_while(|b| b.is_ascii_alphabetic()).count();
     let word = &text[..length];
     WORDS.iter().any(|known| known.eq_ignore_ascii_case(word)) || text.first() == Some(&b'(')
@@ -406,22 +411,28 @@ fn is_query(text: &[u8]) -> bool {
 
 fn plan_digest(catalog: &Catalog, env: &Env, digest: &Digest) -> Result<Cached> {
     let text = String::from_utf8_lossy(&digest.text);
+    let Ok((text, names)) = plan::into::split(&text) else { return Ok(Cached::Structural) };
     let Ok(statement) = plan::parse(&text) else { return Ok(Cached::Structural) };
     let planner = Planner { from_digest: true, ..Planner::new(catalog, env, &text, Vec::new()) };
     match planner.plan(&statement) {
-        Ok(plan) => Ok(Cached::Plan(Rc::new(plan))),
+        Ok(plan) => match plan::into::wrap(plan, names) {
+            Ok(plan) => Ok(Cached::Plan(Rc::new(plan))),
+            Err(_) => Ok(Cached::Structural),
+        },
         // A placeholder may only be the culprit because the literal is gone; the text decides.
         Err(Unplanned::Structural | Unplanned::Error(_)) => Ok(Cached::Structural),
     }
 }
 
 pub(super) fn plan_text(catalog: &Catalog, env: &Env, text: &str, param_kinds: Vec<Kind>) -> Result<Plan> {
-    let statement: Statement = plan::parse(text)?;
-    let planner = Planner::new(catalog, env, text, param_kinds);
-    planner.plan(&statement).map_err(|e| match e {
+    let (text, names) = plan::into::split(text)?;
+    let statement: Statement = plan::parse(&text)?;
+    let planner = Planner::new(catalog, env, &text, param_kinds);
+    let plan = planner.plan(&statement).map_err(|e| match e {
         Unplanned::Error(e) => e,
         Unplanned::Structural => errors::internal("a plan without literals"),
-    })
+    })?;
+    plan::into::wrap(plan, names)
 }
 
 /// Whether parameters or variables decide the types of a query's columns, or of what it sorts and groups by.
@@ -571,6 +582,7 @@ impl Engine for SqlEngine {
         let mut values = recycle(std::mem::take(&mut s.values));
         values.extend(params.iter().map(param_datum));
         let result = self.execute_prepared(session, &mut s, id, &values, out).await;
+        session.env.keep_assigned();
         s.values = recycle(values);
         session.scratch = s;
         result

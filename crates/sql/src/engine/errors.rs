@@ -223,6 +223,39 @@ pub fn not_updatable(table: &str, of: &str) -> SqlError {
 pub fn unknown_multi_table(table: &str) -> SqlError {
     error(1109, b"42S02", format!("Unknown table '{table}' in MULTI DELETE"))
 }
+pub fn empty_values_row() -> SqlError {
+    let text =
+        "Each row of a VALUES clause must have at least one column, unless when used as source in an INSERT statement.";
+    error(3942, b"HY000", text.into())
+}
+pub fn values_default() -> SqlError {
+    let text = "A VALUES clause cannot use DEFAULT values, unless used as a source in an INSERT statement.";
+    error(3943, b"HY000", text.into())
+}
+pub fn no_data() -> SqlError {
+    error(1329, b"02000", "No data - zero rows fetched, selected, or processed".into())
+}
+pub fn several_rows() -> SqlError {
+    error(1172, b"42000", "Result consisted of more than one row".into())
+}
+pub fn undeclared_variable(name: &str) -> SqlError {
+    error(1327, b"42000", format!("Undeclared variable: {name}"))
+}
+pub fn into_columns() -> SqlError {
+    error(1222, b"21000", "The used SELECT statements have a different number of columns".into())
+}
+pub fn into_twice() -> SqlError {
+    error(3953, b"HY000", "Multiple INTO clauses in one query block.".into())
+}
+pub fn into_inside() -> SqlError {
+    let text =
+        "Misplaced INTO clause, INTO is not allowed inside subqueries, and must be placed at end of UNION clauses.";
+    error(3954, b"HY000", text.into())
+}
+pub fn no_files() -> SqlError {
+    let text = "The MySQL server is running with the --secure-file-priv option so it cannot execute this statement";
+    error(1290, b"HY000", text.into())
+}
 pub fn recursive_first(name: &str) -> SqlError {
     let text = format!(
         "Recursive Common Table Expression '{name}' should have one or more non-recursive query blocks followed by one or more recursive ones"

@@ -55,6 +55,7 @@ pub fn rows(plan: &Plan) -> Vec<Row> {
     let mut lines = Lines::default();
     match plan {
         Plan::Select(select) => lines.select(select, top(select)),
+        Plan::Into(into) => lines.select(&into.query, top(&into.query)),
         Plan::Insert(insert) => {
             let id = lines.next();
             let table = Some(insert.table.schema.name.as_str());

@@ -124,6 +124,7 @@ fn shape(plan: &Plan) -> String {
         Plan::Update(u) => format!("{}{}", path(&u.access), if u.program.is_some() { " program" } else { " locked" }),
         Plan::Delete(d) => path(&d.access),
         Plan::Change(_) => "change".into(),
+        Plan::Into(into) => format!("into {}", into.names.join(" ")),
     }
 }
 

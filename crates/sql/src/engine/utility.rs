@@ -260,10 +260,7 @@ impl SqlEngine {
         if let Some(name) = target.strip_prefix('@').filter(|n| !n.starts_with('@')) {
             let value = evaluate(session, value)?.unwrap_or(Datum::Null);
             let name = name.trim_matches(['`', '\'', '"']).to_ascii_lowercase();
-            if session.env.user_variables.len() >= super::expr::env::USER_VARIABLES_MAX {
-                return Err(errors::not_supported("more user variables"));
-            }
-            session.env.user_variables.insert(name, variable_value(value));
+            session.env.assign(&name, value)?;
             return Ok(());
         }
         let lower = target.to_ascii_lowercase();
@@ -383,7 +380,9 @@ fn evaluate(session: &Session, text: &str) -> Result<Option<Datum<'static>>> {
     let [sqlparser::ast::SelectItem::UnnamedExpr(e)] = select.projection.as_slice() else {
         return Err(errors::syntax(text));
     };
-    let expr: Expr = Builder::new(None, "", "").build(e)?;
+    let mut builder = Builder::new(None, "", "");
+    builder.assigns = text.contains(":=");
+    let expr: Expr = builder.build(e)?;
     let layout = apus_types::RowLayout::new([]);
     let cx = Context {
         layout: &layout,
@@ -396,15 +395,6 @@ fn evaluate(session: &Session, text: &str) -> Result<Option<Datum<'static>>> {
     };
     let value = expr.eval(&cx)?.into_owned();
     Ok(Some(value))
-}
-
-/// A value as a variable keeps it: numbers and texts only, with all the digits they have.
-fn variable_value(value: Datum<'static>) -> Datum<'static> {
-    match value {
-        Datum::Fine { unscaled, scale, .. } => Datum::Decimal { unscaled, scale },
-        moment @ (Datum::Date(_) | Datum::DateTime(..) | Datum::Time(..)) => Datum::text(moment.as_string()),
-        other => other,
-    }
 }
 
 /// Splits at commas outside of quotes and parentheses.

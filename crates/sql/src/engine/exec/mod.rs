@@ -8,6 +8,7 @@ pub mod aggregate;
 pub mod change;
 pub mod change_joined;
 pub mod insert;
+pub mod into;
 pub mod lock;
 pub mod query;
 pub mod read;

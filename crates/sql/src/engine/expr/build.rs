@@ -77,6 +77,8 @@ pub struct Builder<'a> {
     pub param_kinds: Vec<Kind>,
     /// The table of an INSERT, whose columns may be named in DEFAULT(column) only.
     pub target: Option<&'a TableSchema>,
+    /// The statement assigns variables in expressions.
+    pub assigns: bool,
     /// The session, for the kinds of its variables.
     pub env: Option<&'a super::Env>,
     pub database: String,
@@ -387,6 +389,9 @@ impl<'a> Builder<'a> {
             let base = self.build(right)?;
             return self.date_add(base, interval, false);
         }
+        if *op == B::Assignment {
+            return self.assignment(left, right);
+        }
         let (mut a, mut b) = (self.boxed(left)?, self.boxed(right)?);
         let is_comparison = matches!(op, B::Eq | B::NotEq | B::Lt | B::LtEq | B::Gt | B::GtEq | B::Spaceship);
         let mut collation = Collation::default();
@@ -422,7 +427,6 @@ impl<'a> Builder<'a> {
             B::GtEq => compare(CompareOp::GtEq),
             B::Spaceship => Ok(Expr::NullSafeEq(a, b, collation)),
             B::Xor => Ok(Expr::Xor(a, b)),
-            B::Assignment => Err(errors::not_supported("assignment to a user variable in an expression")),
             other => Err(errors::not_supported(&format!("operator {other}"))),
         }
     }
@@ -504,7 +508,15 @@ impl<'a> Builder<'a> {
         }
         let name = text.trim_start_matches('@').trim_matches(['`', '\'', '"']).to_ascii_lowercase();
         let kind = self.env.map_or(Kind::Text, |env| env.user_variables.get(&name).map_or(Kind::Null, Kind::of_datum));
-        Ok(Expr::UserVariable(name, kind))
+        // One that gets its first value in this statement may get any.
+        let kind = if self.assigns && kind == Kind::Null { Kind::Text } else { kind };
+        Ok(Expr::UserVariable(name, kind, self.assigns))
+    }
+
+    /// `@name := value`.
+    fn assignment(&mut self, variable: &ast::Expr, value: &ast::Expr) -> Result<Expr> {
+        let Expr::UserVariable(name, ..) = self.build(variable)? else { return Err(errors::syntax(":=")) };
+        Ok(call(func::Func::Assign, vec![Expr::Const(Datum::text(name)), self.build(value)?]))
     }
 
     fn date_add(&mut self, base: Expr, interval: &ast::Interval, subtract: bool) -> Result<Expr> {

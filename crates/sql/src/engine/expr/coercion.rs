@@ -94,7 +94,7 @@ impl Coercion {
                 None => by_kind(Kind::of(*ty), Strength::Implicit),
             },
             Expr::Const(_) | Expr::Param(_) => by_kind(e.kind(params), Strength::Literal),
-            Expr::UserVariable(_, kind) => by_kind(*kind, Strength::Implicit),
+            Expr::UserVariable(_, kind, _) => by_kind(*kind, Strength::Implicit),
             Expr::SystemVariable { .. } => by_kind(e.kind(params), Strength::System),
             Expr::Aggregate(_, Kind::Text, collation) => Coercion::new(*collation, Strength::Implicit),
             Expr::Aggregate(_, kind, _) => by_kind(*kind, Strength::Implicit),

@@ -22,6 +22,8 @@ pub struct Env {
     pub variables: Variables,
     /// `@name`, lower case.
     pub user_variables: BTreeMap<String, Datum<'static>>,
+    /// What the statement under way has assigned to variables.
+    assigned: RefCell<BTreeMap<String, Datum<'static>>>,
     pub database: Option<String>,
     pub user: String,
     pub host: String,
@@ -57,6 +59,7 @@ impl Env {
             now: Cell::new(0),
             variables: Variables::default(),
             user_variables: BTreeMap::new(),
+            assigned: RefCell::default(),
             database: None,
             user,
             host,
@@ -76,6 +79,33 @@ impl Env {
         }
     }
 
+    /// The value of a variable in a statement that assigns some.
+    pub fn variable_now(&self, name: &str) -> Datum<'static> {
+        match self.assigned.borrow().get(name) {
+            Some(value) => value.clone(),
+            None => self.user_variables.get(name).cloned().unwrap_or(Datum::Null),
+        }
+    }
+    /// `@name := value`, seen by the rest of the statement.
+    ///
+    /// # Errors
+    /// More than [`USER_VARIABLES_MAX`].
+    pub fn assign(&self, name: &str, value: Datum<'static>) -> Result<(), SqlError> {
+        let mut assigned = self.assigned.borrow_mut();
+        if assigned.len() + self.user_variables.len() >= USER_VARIABLES_MAX && !self.user_variables.contains_key(name) {
+            return Err(errors::not_supported("more user variables"));
+        }
+        assigned.insert(name.to_owned(), variable_value(value));
+        Ok(())
+    }
+    /// The statement begins again.
+    pub fn forget_assigned(&self) {
+        self.assigned.borrow_mut().clear();
+    }
+    /// At the end of a statement: its assignments last.
+    pub fn keep_assigned(&mut self) {
+        self.user_variables.append(self.assigned.get_mut());
+    }
     /// A new statement begins: the clock may move.
     pub fn start_statement(&self) {
         self.now.set(0);
@@ -175,6 +205,15 @@ impl Env {
         let z = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ z >> 31
+    }
+}
+
+/// A value as a variable keeps it: numbers and texts only, with all the digits they have.
+pub fn variable_value(value: Datum<'static>) -> Datum<'static> {
+    match value {
+        Datum::Fine { unscaled, scale, .. } => Datum::Decimal { unscaled, scale },
+        moment @ (Datum::Date(_) | Datum::DateTime(..) | Datum::Time(..)) => Datum::text(moment.as_string()),
+        other => other,
     }
 }
 

@@ -208,12 +208,17 @@ functions! {
     Uuid, 0..=0, ["uuid"];
     UuidShort, 0..=0, ["uuid_short"];
     Sleep, 1..=1, ["sleep"];
+    // Reached by syntax only: `@name := value`.
+    Assign, 2..=2, [" assign"];
 }
 
 impl Func {
     /// Not the same for every row of one execution.
     pub fn varies(self) -> bool {
-        matches!(self, Func::Rand | Func::Sysdate | Func::Uuid | Func::UuidShort | Func::Sleep | Func::LastInsertId)
+        matches!(
+            self,
+            Func::Rand | Func::Sysdate | Func::Uuid | Func::UuidShort | Func::Sleep | Func::LastInsertId | Func::Assign
+        )
     }
 
     /// Takes its arguments as numbers.
@@ -277,6 +282,11 @@ impl Func {
             | IsIpv4Mapped | Interval | WeekMode | YearWeek | ToSeconds | PeriodAdd | PeriodDiff | TimeToSec
             | ExtractUnit => Kind::Int,
             InetAton | UuidShort => Kind::UInt,
+            Assign => match kind(1) {
+                Kind::Null => Kind::Bytes,
+                moment if moment.is_temporal() => Kind::Text,
+                other => other,
+            },
             Degrees | Radians | Sin | Cos | Tan | Cot | Asin | Acos | Atan => Kind::Double,
             FromDays | MakeDate => Kind::Date,
             ConvertTz => Kind::DateTime(func_time::digits_of(&arg(args, 0), params)),
@@ -406,7 +416,7 @@ impl Func {
             }),
             Greatest | Least => extreme(args, self == Greatest, collation, cx),
             Database | Version | User | CurrentUser | ConnectionId | LastInsertId | RowCount | FoundRows | Uuid
-            | UuidShort | Sleep | Rand => self.session(args, cx),
+            | UuidShort | Sleep | Rand | Assign => self.session(args, cx),
             _ => func_math::call(self, args, cx),
         }
     }
@@ -428,6 +438,11 @@ impl Func {
                 }
                 None => Datum::UInt(env.last_insert_id.get()),
             },
+            Func::Assign => {
+                let value = args[1].eval(cx)?.into_owned();
+                env.assign(&args[0].eval(cx)?.as_string(), value.clone())?;
+                value
+            }
             Func::RowCount => Datum::Int(env.row_count),
             Func::FoundRows => Datum::Int(env.found_rows as i64),
             Func::Uuid => {

@@ -205,8 +205,8 @@ pub enum Expr {
     NewColumn(ColumnRef),
     /// Result of an aggregate of the group.
     Aggregate(usize, Kind, Collation),
-    /// With the kind of the value it had when the statement was planned.
-    UserVariable(String, Kind),
+    /// With the kind of the value it had when the statement was planned; the flag: the statement assigns variables, so that each row may see another value.
+    UserVariable(String, Kind, bool),
     SystemVariable {
         name: String,
         global: bool,
@@ -354,6 +354,7 @@ impl Expr {
         !self.any(|e| match e {
             Expr::Column(_) | Expr::NewColumn(_) | Expr::Aggregate(..) => true,
             Expr::Call(f, ..) => f.varies(),
+            Expr::UserVariable(_, _, varies) => *varies,
             _ => false,
         })
     }
@@ -398,7 +399,7 @@ impl Expr {
             Expr::Column(c) | Expr::Outer(c) | Expr::NewColumn(c) => Kind::of(c.ty),
             Expr::Given(_, ty) => Kind::of(*ty),
             Expr::Aggregate(_, kind, _) => *kind,
-            Expr::UserVariable(_, kind) => *kind,
+            Expr::UserVariable(_, kind, _) => *kind,
             Expr::SystemVariable { name, .. } => super::variables::kind_of(name),
             Expr::Negate(e) => match e.kind(params) {
                 Kind::UInt if matches!(**e, Expr::Const(_) | Expr::Param(_)) => Kind::Decimal(0), // may be below BIGINT

@@ -17,7 +17,7 @@ use super::{
 use crate::engine::{
     catalog::Table,
     errors,
-    expr::{Builder, ColumnRef, Expr},
+    expr::{Builder, ColumnRef, Expr, Func},
     information_schema,
 };
 
@@ -129,6 +129,11 @@ impl Planner<'_> {
                 }
                 let fate = Fate::Changes(changes);
                 targets.push(Target { table: table.table.clone(), key, exclusive: true, fate });
+            }
+            // It is run until all its rows are locked.
+            let assigns = |e: &Expr| matches!(e, Expr::Call(Func::Assign, ..));
+            if outputs.list.iter().any(|o| o.expr.any(assigns)) {
+                return Err(errors::not_supported("assignments to variables in UPDATE of several tables").into());
             }
             let query = self.finish(scope.clone(), level, builder, outputs.list, &tail)?;
             check_subqueries(&query, &targets)?;

@@ -3,7 +3,7 @@
 use std::{cell::Cell, rc::Rc};
 
 use apus_types::{Column, ColumnType, TableSchema, schema::DefaultValue};
-use sqlparser::ast::{self, SetExpr, SetOperator, SetQuantifier};
+use sqlparser::ast::{self, SetExpr, SetOperator, SetQuantifier, Statement};
 
 use super::{
     Planner, Unplanned,
@@ -94,11 +94,32 @@ impl Planner<'_> {
 
     /// A table in parentheses.
     pub(super) fn derived(&self, query: &ast::Query, name: &str, columns: &[String]) -> Bound<Rc<Derived>> {
+        self.table_in_parentheses(query, name, columns).map(Rc::new)
+    }
+
+    fn table_in_parentheses(&self, query: &ast::Query, name: &str, columns: &[String]) -> Bound<Derived> {
         let select = self.select(query)?;
         let is_correlated = is_correlated(&select);
         let body = Body::Select(Box::new(select));
         let table = self.table_of(name, columns, &body)?;
-        Ok(Rc::new(Derived { table, body, is_correlated, is_subquery: false }))
+        Ok(Derived { table, body, is_correlated, is_subquery: false, is_lateral: false })
+    }
+
+    /// As [`Planner::derived`], of one that sees the tables of `before`.
+    pub(super) fn lateral(
+        &self,
+        query: &ast::Query,
+        name: &str,
+        columns: &[String],
+        before: Scope,
+    ) -> Bound<Rc<Derived>> {
+        self.frames.show(&Rc::new(before));
+        let derived = self.table_in_parentheses(query, name, columns);
+        self.frames.show(&Rc::default());
+        let mut derived = derived?;
+        derived.is_lateral = true;
+        derived.is_lateral = derived.inputs().iter().any(|e| matches!(e, Expr::Column(_)));
+        Ok(Rc::new(derived))
     }
 
     /// The common table expression of this name.
@@ -125,6 +146,7 @@ impl Planner<'_> {
                     body: Body::LastRows,
                     is_correlated: true,
                     is_subquery: false,
+                    is_lateral: false,
                 })))
             }
         }
@@ -215,7 +237,7 @@ impl Planner<'_> {
         }
         let is_correlated = [&first, &step].into_iter().any(body_is_correlated);
         let body = Body::Recursive { first: Box::new(first), step: Box::new(step), all };
-        Ok(Some(Rc::new(Derived { table, body, is_correlated, is_subquery: false })))
+        Ok(Some(Rc::new(Derived { table, body, is_correlated, is_subquery: false, is_lateral: false })))
     }
 
     /// One side of a set operation, in a block of its own.
@@ -236,6 +258,7 @@ impl Planner<'_> {
                 Ok(Body::Set { operation, all, left, right })
             }
             SetExpr::Query(query) => Ok(Body::Select(Box::new(self.select(query)?))),
+            SetExpr::Values(values) => self.values(values),
             other => {
                 let query = ast::Query {
                     with: None,
@@ -254,6 +277,44 @@ impl Planner<'_> {
         }
     }
 
+    /// `VALUES ROW(...), ROW(...)`: a UNION ALL of SELECTs without a table, nested no deeper than needed.
+    fn values(&self, values: &ast::Values) -> Bound<Body> {
+        if !values.explicit_row {
+            return Err(errors::syntax("(").into());
+        }
+        let rows: Vec<&[ast::Expr]> = values.rows.iter().map(|row| row.content.as_slice()).collect();
+        let width = rows.first().map_or(0, |row| row.len());
+        if width == 0 {
+            return Err(errors::empty_values_row().into());
+        }
+        if let Some(at) = rows.iter().position(|row| row.len() != width) {
+            return Err(errors::column_count(at + 1).into());
+        }
+        let is_default = |e: &ast::Expr| matches!(e, ast::Expr::Identifier(i) if i.quote_style.is_none() && i.value.eq_ignore_ascii_case("default"));
+        if rows.iter().copied().flatten().any(is_default) {
+            return Err(errors::values_default().into());
+        }
+        let mut bodies = Vec::with_capacity(rows.len());
+        for row in rows {
+            bodies.push(Body::Select(Box::new(self.select(&row_of_values(row)?)?)));
+        }
+        while bodies.len() > 1 {
+            let mut rest = std::mem::take(&mut bodies).into_iter();
+            while let Some(left) = rest.next() {
+                bodies.push(match rest.next() {
+                    None => left,
+                    Some(right) => Body::Set {
+                        operation: SetOperation::Union,
+                        all: true,
+                        left: Box::new(left),
+                        right: Box::new(right),
+                    },
+                });
+            }
+        }
+        bodies.pop().ok_or_else(|| errors::empty_values_row().into())
+    }
+
     /// `SELECT ... UNION SELECT ... ORDER BY ... LIMIT ...`: a block over the rows of the operation.
     pub(super) fn set_block(&self, query: &ast::Query) -> Bound<Block> {
         if lock_of(&query.locks)?.is_some() {
@@ -266,6 +327,7 @@ impl Planner<'_> {
             is_correlated: body_is_correlated(&body),
             body,
             is_subquery: false,
+            is_lateral: false,
         });
         let visible = Visible { shown: String::new(), database: String::new(), table, first: 0, is_nullable: false };
         let scope = Rc::new(Scope::of(visible));
@@ -393,6 +455,19 @@ fn quantifier(q: SetQuantifier) -> Bound<bool> {
         SetQuantifier::None | SetQuantifier::Distinct => Ok(false),
         _ => Err(errors::syntax("BY NAME").into()),
     }
+}
+
+/// One row of VALUES as a query.
+fn row_of_values(row: &[ast::Expr]) -> Bound<ast::Query> {
+    let Statement::Query(mut query) = super::parse("SELECT 1")? else { return Err(errors::syntax("VALUES").into()) };
+    if let SetExpr::Select(select) = &mut *query.body {
+        let named = |(at, e): (usize, &ast::Expr)| ast::SelectItem::ExprWithAlias {
+            expr: e.clone(),
+            alias: ast::Ident::new(format!("column_{at}")),
+        };
+        select.projection = row.iter().enumerate().map(named).collect();
+    }
+    Ok(*query)
 }
 
 /// The parts of a chain of UNIONs of one kind; `None` for another body.

@@ -5,7 +5,7 @@ use std::any::TypeId;
 
 use sqlparser::{
     ast::{
-        CastKind, DataType, DateTimeField, Expr, ExtractSyntax, Function, FunctionArg, FunctionArgExpr,
+        BinaryOperator, CastKind, DataType, DateTimeField, Expr, ExtractSyntax, Function, FunctionArg, FunctionArgExpr,
         FunctionArgumentList, FunctionArguments, Ident, Interval, ObjectName, SqliteOnConflict, Statement,
         UnaryOperator, Value,
     },
@@ -81,7 +81,18 @@ impl Dialect for ApusDialect {
         })
     }
     fn parse_infix(&self, parser: &mut Parser, expr: &Expr, precedence: u8) -> Option<Parsed<Expr>> {
+        if parser.consume_token(&Token::Assignment) {
+            let (left, op) = (Box::new(expr.clone()), BinaryOperator::Assignment);
+            return Some(parser.parse_expr().map(|right| Expr::BinaryOp { left, op, right: Box::new(right) }));
+        }
         regexp(parser, expr, precedence).or_else(|| self.0.parse_infix(parser, expr, precedence))
+    }
+    fn get_next_precedence(&self, parser: &Parser) -> Option<Parsed<u8>> {
+        // What stands before `:=` is one word, what stands behind it is all there is.
+        if parser.peek_token_ref().token == Token::Assignment {
+            return Some(Ok(TIGHTEST));
+        }
+        self.0.get_next_precedence(parser)
     }
     fn parse_statement(&self, parser: &mut Parser) -> Option<Parsed<Statement>> {
         match &parser.peek_token_ref().token {

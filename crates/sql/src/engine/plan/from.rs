@@ -63,7 +63,7 @@ impl Planner<'_> {
         let from = From { planner: self, next: Cell::new(0) };
         let mut all: Option<(Scope, Level)> = None;
         for one in list {
-            let right = from.chain(one)?;
+            let right = from.chain(one, all.as_ref().map(|(scope, _)| scope).as_slice())?;
             all = Some(match all {
                 None => right,
                 Some(left) => {
@@ -115,11 +115,16 @@ fn operator(op: &JoinOperator) -> Bound<(Side, &JoinConstraint, bool)> {
 }
 
 impl From<'_, '_> {
-    fn chain(&self, chain: &ast::TableWithJoins) -> Bound<(Scope, Level)> {
-        let mut left = self.factor(&chain.relation)?;
+    /// `before`: what a LATERAL table in it sees.
+    fn chain(&self, chain: &ast::TableWithJoins, before: &[&Scope]) -> Bound<(Scope, Level)> {
+        let mut left = self.factor(&chain.relation, before)?;
         for join in &chain.joins {
-            let right = self.factor(&join.relation)?;
             let (side, constraint, is_straight) = operator(&join.join_operator)?;
+            let mut seen = before.to_vec();
+            if !matches!(side, Side::Right) {
+                seen.push(&left.0);
+            }
+            let right = self.factor(&join.relation, &seen)?;
             left = self.joined(left, right, (side, constraint, is_straight))?;
         }
         Ok(left)
@@ -180,7 +185,7 @@ impl From<'_, '_> {
         Ok(Expr::Compare(CompareOp::Eq, Box::new(a), Box::new(b), collation))
     }
 
-    fn factor(&self, factor: &TableFactor) -> Bound<(Scope, Level)> {
+    fn factor(&self, factor: &TableFactor, before: &[&Scope]) -> Bound<(Scope, Level)> {
         match factor {
             TableFactor::Table { name, alias, args: None, partitions, sample: None, .. } if partitions.is_empty() => {
                 if alias.as_ref().is_some_and(|a| !a.columns.is_empty()) {
@@ -196,15 +201,18 @@ impl From<'_, '_> {
                 let shown = alias.unwrap_or_else(|| table.schema.name.clone());
                 self.leaf(Origin::Table(table.clone()), table, shown)
             }
-            TableFactor::Derived { lateral: false, subquery, alias, sample: None } => {
+            TableFactor::Derived { lateral, subquery, alias, sample: None } => {
                 let alias = alias.as_ref().ok_or_else(errors::derived_without_alias)?;
                 let columns: Vec<String> = alias.columns.iter().map(|c| c.name.value.clone()).collect();
-                let derived = self.planner.derived(subquery, &alias.name.value, &columns)?;
+                let name = &alias.name.value;
+                let derived = match lateral {
+                    true => self.planner.lateral(subquery, name, &columns, Scope::of_all(before))?,
+                    false => self.planner.derived(subquery, name, &columns)?,
+                };
                 let table = derived.table.clone();
                 self.leaf(Origin::Derived(derived), table, alias.name.value.clone())
             }
-            TableFactor::Derived { .. } => Err(errors::not_supported("LATERAL").into()),
-            TableFactor::NestedJoin { table_with_joins, alias: None } => self.chain(table_with_joins),
+            TableFactor::NestedJoin { table_with_joins, alias: None } => self.chain(table_with_joins, before),
             _ => Err(errors::not_supported("this form of FROM").into()),
         }
     }
@@ -259,6 +267,7 @@ impl<'a> Planner<'a> {
         let database = self.env.database.as_deref().unwrap_or("");
         let mut builder = Builder::new(None, "", database);
         builder.param_kinds = self.param_kinds.clone();
+        builder.assigns = self.assigns();
         builder.env = Some(self.env);
         builder.scope = Some(scope.clone());
         builder.planner = Some(self);

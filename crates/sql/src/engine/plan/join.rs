@@ -123,6 +123,9 @@ impl<'l, 'a> Lowering<'l, 'a> {
         let mut best: Option<(i64, usize)> = None;
         for (at, item) in items.iter().enumerate() {
             let Some(item) = item else { continue };
+            if !self.is_ready(item, built) {
+                continue;
+            }
             if let Some(on) = &item.left {
                 let own = |slot| self.scope.of_slot(slot).is_some_and(|t| item.firsts.contains(&t.first));
                 let ready = on.iter().all(|e| self.names(e).iter().all(|&slot| own(slot) || self.has(built, slot)));
@@ -140,6 +143,27 @@ impl<'l, 'a> Lowering<'l, 'a> {
             }
         }
         best.map(|(_, at)| at).or_else(|| items.iter().position(Option::is_some))
+    }
+
+    /// Whether what a LATERAL table looks at is there.
+    fn is_ready(&self, item: &Item, built: &Built) -> bool {
+        let Origin::Derived(derived) = &item.origin else { return true };
+        derived.inputs().into_iter().flat_map(|e| self.names(e)).all(|slot| self.has(built, slot))
+    }
+
+    /// Has a LATERAL table take its values from the joined row; whether it is one.
+    fn look_at_rows(&self, item: &mut Item, built: &Built) -> Bound<bool> {
+        if !self.is_ready(item, built) {
+            return Err(errors::not_supported("LATERAL that looks out of a nested join").into());
+        }
+        let Origin::Derived(derived) = &mut item.origin else { return Ok(false) };
+        if !derived.is_lateral {
+            return Ok(false);
+        }
+        // Only tables that have names in WITH are shared.
+        let own = Rc::get_mut(derived).ok_or_else(|| errors::internal("a LATERAL table that is shared"))?;
+        own.inputs_mut().into_iter().for_each(|e| e.project(&built.columns));
+        Ok(true)
     }
 
     fn score(&self, item: &Item, built: &Built) -> i64 {
@@ -246,7 +270,7 @@ impl<'l, 'a> Lowering<'l, 'a> {
         keys
     }
 
-    fn join(&mut self, item: Item, built: &mut Built, needed: &[u16], reads: &mut Vec<Rc<Table>>) -> Bound<()> {
+    fn join(&mut self, mut item: Item, built: &mut Built, needed: &[u16], reads: &mut Vec<Rc<Table>>) -> Bound<()> {
         for slot in item.left.iter().flatten().flat_map(|e| {
             let mut used = Vec::new();
             e.columns(&mut used);
@@ -262,6 +286,9 @@ impl<'l, 'a> Lowering<'l, 'a> {
         }
         let is_first = built.columns.is_empty();
         let mut keys = self.hash_keys(&item, built);
+        if self.look_at_rows(&mut item, built)? {
+            keys.clear();
+        }
         let matches: Vec<Expr> = self.applicable(&item, built).into_iter().cloned().collect();
         if item.left.is_none() {
             built.waiting.retain(|e| !matches.contains(e));
@@ -435,6 +462,9 @@ fn collect(level: &Level, out: &mut Vec<u16>) {
         item.left.iter().flatten().for_each(|e| e.columns(out));
         if let Origin::Nested(inner) = &item.origin {
             collect(inner, out);
+        }
+        if let Origin::Derived(derived) = &item.origin {
+            derived.inputs().iter().for_each(|e| e.columns(out));
         }
     }
 }

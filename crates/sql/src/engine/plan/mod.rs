@@ -10,6 +10,7 @@ pub mod dml;
 mod from;
 mod grouping;
 mod heading;
+pub mod into;
 mod join;
 mod nesting;
 mod outputs;
@@ -47,6 +48,8 @@ pub enum Plan {
     Insert(Box<Insert>),
     Update(Box<Update>),
     Delete(Box<Delete>),
+    /// SELECT ... INTO @name, ...
+    Into(Box<into::Into>),
     /// UPDATE or DELETE of several tables, or with subqueries.
     Change(Box<change::Locked>),
 }
@@ -56,6 +59,7 @@ impl Plan {
     pub fn tables(&self) -> impl Iterator<Item = &Rc<Table>> {
         let (written, read): (_, &[Rc<Table>]) = match self {
             Plan::Select(select) => (None, &select.reads),
+            Plan::Into(into) => (None, &into.query.reads),
             Plan::Insert(insert) => {
                 let read = match &insert.source {
                     dml::Source::Select(select) => select.reads.as_slice(),
@@ -193,7 +197,7 @@ fn listed(text: Cow<'_, str>) -> Cow<'_, str> {
 /// Parses one query or row-changing statement.
 pub fn parse(text: &str) -> Result<Statement> {
     nesting::check(text)?;
-    let prepared = listed(modulo(for_share(text)));
+    let prepared = into::tables(listed(modulo(for_share(text))));
     let dialect = dialect::ApusDialect(MySqlDialect {});
     let statements = Parser::new(&dialect)
         .with_recursion_limit(PARSER_DEPTH)
@@ -210,6 +214,10 @@ impl<'a> Planner<'a> {
     pub fn new(catalog: &'a Catalog, env: &'a Env, text: &'a str, param_kinds: Vec<Kind>) -> Planner<'a> {
         let (frames, common, shapeless, typed) = Default::default();
         Planner { catalog, env, text, param_kinds, from_digest: false, frames, common, shapeless, typed }
+    }
+    /// The statement assigns variables in expressions.
+    fn assigns(&self) -> bool {
+        self.text.contains(":=")
     }
     fn is_outermost(&self) -> bool {
         self.frames.depth() == 1

@@ -95,7 +95,11 @@ impl Columns<'_, '_> {
 
     /// An output of an expression, of the type that all its values are stored with where they are.
     fn computed(&self, expr: Expr, name: String, aggregates: &[Aggregate]) -> Output {
-        let ty = if matches!(expr, Expr::Column(_)) { None } else { declared(&expr, aggregates) };
+        let ty = match &expr {
+            Expr::Column(_) => None,
+            Expr::UserVariable(_, kind, _) => type_of_variable(*kind),
+            expr => declared(expr, aggregates),
+        };
         let mut output = self.output(expr, name);
         if let Some(ty) = ty {
             output.def = cells::like_column(std::mem::take(&mut output.def.name), output.kind, ty);
@@ -122,6 +126,15 @@ impl Columns<'_, '_> {
         }
         let kind = expr.kind(&self.planner.param_kinds);
         Output { def: cells::expression_def(name, kind), kind, expr }
+    }
+}
+
+/// What a client is told of a variable, whatever is in it.
+fn type_of_variable(kind: Kind) -> Option<ColumnType> {
+    match kind {
+        Kind::Text => Some(ColumnType::Text { length: u32::MAX, collation: Default::default() }),
+        Kind::Decimal(_) => Some(ColumnType::Decimal { precision: 65, scale: 30, unsigned: false }),
+        _ => None,
     }
 }
 

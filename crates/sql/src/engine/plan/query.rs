@@ -67,6 +67,26 @@ pub struct Derived {
     pub is_correlated: bool,
     /// It stood behind IN.
     pub is_subquery: bool,
+    /// It sees the tables before it in FROM: made anew for their rows.
+    pub is_lateral: bool,
+}
+
+impl Derived {
+    /// What it takes from the rows before it.
+    pub fn inputs(&self) -> Vec<&Expr> {
+        match &self.body {
+            Body::Select(select) if self.is_lateral => select.given.iter().filter_map(Given::outer).collect(),
+            _ => Vec::new(),
+        }
+    }
+    pub fn inputs_mut(&mut self) -> Vec<&mut Expr> {
+        match &mut self.body {
+            Body::Select(select) if self.is_lateral => {
+                select.given.iter_mut().filter_map(|g| if let Given::Outer(e) = g { Some(e) } else { None }).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
 }
 
 #[derive(Debug)]

@@ -62,6 +62,13 @@ impl Scope {
         Scope { tables: vec![table], ..Scope::default() }
     }
 
+    /// The tables of several.
+    pub fn of_all(parts: &[&Scope]) -> Scope {
+        let tables = parts.iter().flat_map(|s| s.tables.iter().cloned()).collect();
+        let hidden = parts.iter().flat_map(|s| s.hidden.iter().copied()).collect();
+        Scope { tables, hidden, star: None }
+    }
+
     pub fn of_slot(&self, slot: u16) -> Option<&Visible> {
         self.tables.iter().find(|t| (t.first..t.end()).contains(&slot))
     }

@@ -140,7 +140,7 @@ impl Planner<'_> {
             {
                 self.select_in_block(inner)
             }
-            SetExpr::SetOperation { .. } | SetExpr::Query(_) => self.set_block(query)?.plan(self),
+            SetExpr::SetOperation { .. } | SetExpr::Query(_) | SetExpr::Values(_) => self.set_block(query)?.plan(self),
             _ => Err(errors::not_supported("this form of query").into()),
         }
     }

@@ -53,7 +53,13 @@ pub fn join(level: &mut Level, scope: &mut Scope, computed: &mut [Option<Subquer
         let table = Rc::new(Table { schema, hidden: Vec::new() });
         let (shown, database) = (format!("subquery{at}"), String::new());
         scope.tables.push(Visible { shown, database, table: table.clone(), first, is_nullable: false });
-        let derived = Derived { table, body: Body::Select(Box::new(query)), is_correlated: false, is_subquery: true };
+        let derived = Derived {
+            table,
+            body: Body::Select(Box::new(query)),
+            is_correlated: false,
+            is_subquery: true,
+            is_lateral: false,
+        };
         let origin = Origin::Derived(Rc::new(derived));
         level.items.push(Item { origin, firsts: vec![first], left: None, is_straight: false });
     }

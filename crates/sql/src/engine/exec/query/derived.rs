@@ -1,13 +1,20 @@
-//! Rows of derived tables, set operations and recursions, kept in memory.
+//! Rows of derived tables (LATERAL ones for the rows before them), set operations and recursions, kept in memory.
 
 use std::rc::Rc;
 
-use apus_types::TableSchema;
+use apus_types::{RowLayout, TableSchema};
 
-use super::{Boxed, Run, block};
+use super::{
+    Boxed, Run, block,
+    pipeline::{Consumer, Pipeline, context},
+    subquery::push_inputs,
+};
 use crate::engine::{
     cells, errors,
-    exec::target::Kept,
+    exec::{
+        read::{RANGES_AT_ONCE, join_all},
+        target::Kept,
+    },
     expr::{ColumnRef, Context, Expr, Kind},
     keys::{StringSet, Strings},
     plan::query::{Body, Derived, SetOperation},
@@ -31,6 +38,54 @@ pub async fn rows(run: &Run<'_>, derived: &Derived, cx: &Context<'_>) -> Done<Rc
         run.derived.borrow_mut().insert(plan, rows.clone());
     }
     Ok(rows)
+}
+
+/// Rows of a LATERAL table for each row of a batch.
+pub struct ForRows {
+    /// By row of the batch: which of the answers.
+    numbers: Vec<usize>,
+    answers: Vec<Rc<Strings>>,
+    pub bytes: usize,
+}
+
+impl ForRows {
+    pub fn of_row<'f>(&'f self, row: usize, out: &mut Vec<&'f [u8]>) {
+        let answer = self.numbers.get(row).and_then(|&number| self.answers.get(number));
+        out.extend(answer.iter().flat_map(|rows| rows.iter()));
+    }
+}
+
+/// Makes a LATERAL table for a batch: once for each distinct set of values that it takes.
+pub async fn for_rows<C: Consumer>(
+    pipeline: &Pipeline<'_, '_, C>,
+    derived: &Derived,
+    before: &RowLayout,
+    batch: &Strings,
+) -> Done<ForRows> {
+    let run = pipeline.run;
+    let given = |row| context(run, pipeline.given, before, row);
+    let inputs = derived.inputs();
+    let mut keys = StringSet::default();
+    let mut found = ForRows { numbers: Vec::with_capacity(batch.len()), answers: Vec::new(), bytes: 0 };
+    let mut new: Vec<&[u8]> = Vec::new();
+    for row in batch.iter() {
+        let (number, is_new) = keys.insert_with(|key| push_inputs(inputs.iter().copied(), &given(row), key))?;
+        found.numbers.push(number);
+        if is_new {
+            new.push(row);
+        }
+    }
+    for some in new.chunks(RANGES_AT_ONCE) {
+        run.env.may_go_on()?;
+        let asked = some.iter().map(|row| Box::pin(async move { rows(run, derived, &given(row)).await }));
+        for answer in join_all(asked.collect()).await {
+            let answer = answer?;
+            found.bytes += answer.byte_len();
+            run.keep(answer.byte_len())?;
+            found.answers.push(answer);
+        }
+    }
+    Ok(found)
 }
 
 fn of_body<'f>(

@@ -129,7 +129,9 @@ fn is_alone(select: &Select) -> bool {
         StepKind::Compute(_) => false,
         StepKind::Join(join) => match &join.leaf {
             Leaf::Table { .. } => join.lookup.is_none(),
-            Leaf::Derived(derived) => matches!(&derived.body, Body::Select(select) if is_alone(select)),
+            Leaf::Derived(derived) => {
+                !derived.is_lateral && matches!(&derived.body, Body::Select(select) if is_alone(select))
+            }
             Leaf::Nested(_) => false,
         },
     });
@@ -184,6 +186,7 @@ pub async fn into<T: Target>(
             return Ok(sink.found);
         }
         run.tells = false;
+        run.env.forget_assigned();
     }
     let held = run.cluster.client.shared_snapshot().await?;
     run.snapshot = held.epoch();

@@ -8,7 +8,7 @@ use std::future::Future;
 use apus_client::Rows;
 use apus_types::RowLayout;
 
-use super::{Boxed, Run, hash::Built, lookup, subquery::Memo};
+use super::{Boxed, Run, derived, hash::Built, lookup, subquery::Memo};
 use crate::engine::{
     errors,
     exec::read::Source,
@@ -146,6 +146,14 @@ impl<'q, 'r, C: Consumer> Pipeline<'q, 'r, C> {
                 return self.emit(at, step, leaf, rows, |row, out| found.of_row(row, out)).await;
             }
             state.is_whole = true;
+        }
+        if let Leaf::Derived(derived) = &leaf.leaf
+            && derived.is_lateral
+        {
+            let found = derived::for_rows(self, derived, self.before(at), rows).await?;
+            let done = self.emit(at, step, leaf, rows, |row, out| found.of_row(row, out)).await;
+            self.run.release(found.bytes);
+            return done;
         }
         let built = match state.built.take() {
             Some(built) => built,

@@ -69,7 +69,8 @@ impl Memo {
         let mut numbers = Vec::with_capacity(batch.len());
         let mut new: Vec<&[u8]> = Vec::new();
         for row in batch.iter() {
-            let (number, is_new) = self.keys.insert_with(|key| push_inputs(subquery, &given(row), key))?;
+            let (number, is_new) =
+                self.keys.insert_with(|key| push_inputs(outer_values(subquery), &given(row), key))?;
             numbers.push(number);
             if is_new {
                 new.push(row);
@@ -117,9 +118,17 @@ pub async fn value(run: &Run<'_>, subquery: &Subquery, cx: &Context<'_>) -> Done
     }
 }
 
-/// Makes a key of what the subquery is given: the same for the same values only.
-fn push_inputs(subquery: &Subquery, cx: &Context<'_>, key: &mut Vec<u8>) -> errors::Result<()> {
-    for e in subquery.query.given.iter().filter_map(|g| g.outer()) {
+fn outer_values(subquery: &Subquery) -> impl Iterator<Item = &Expr> {
+    subquery.query.given.iter().filter_map(|g| g.outer())
+}
+
+/// Makes a key of what a block is given: the same for the same values only.
+pub fn push_inputs<'e>(
+    inputs: impl Iterator<Item = &'e Expr>,
+    cx: &Context<'_>,
+    key: &mut Vec<u8>,
+) -> errors::Result<()> {
+    for e in inputs {
         let value = e.eval(cx)?;
         let text = value.as_text();
         key.push(u8::from(value.is_null()));

@@ -164,7 +164,7 @@ impl Builder<'_> {
         if let ast::Expr::Identifier(name) = e
             && !name.value.starts_with('@')
         {
-            return Err(SqlError::new(1327, b"42000", format!("Undeclared variable: {}", name.value)));
+            return Err(errors::undeclared_variable(&name.value));
         }
         let (ast::Expr::Value(_) | ast::Expr::Identifier(_)) = e else { return Err(errors::syntax(&e.to_string())) };
         let built = self.build(e)?;
