@@ -13,6 +13,7 @@ use apus_types::{IndexDef, IndexState, TableId, TableSchema, collate::Collation}
 use super::{
     errors::{self, Result},
     information_schema,
+    statistics::Statistics,
 };
 
 /// The database of the cluster's own tables.
@@ -53,6 +54,8 @@ pub struct Catalog {
     tables: BTreeMap<(String, String), Rc<Table>>,
     /// The table of AUTO_INCREMENT counters.
     pub counters: Option<Rc<Table>>,
+    /// Sizes of its tables, as far as they were asked for.
+    pub statistics: Rc<Statistics>,
 }
 
 impl Catalog {
@@ -64,6 +67,7 @@ impl Catalog {
     pub fn from_dictionary(dictionary: &Dictionary, before: &Catalog) -> Result<Catalog> {
         let bad = || errors::internal("the dictionary does not decode");
         let mut catalog = Catalog { version: dictionary.version, loaded: true, ..Catalog::default() };
+        catalog.statistics = before.statistics.clone();
         for database in &dictionary.databases {
             let collation = u16::try_from(database.collation).ok().and_then(Collation::from_id).unwrap_or_default();
             catalog.databases.insert(database.name.clone(), collation);

@@ -142,10 +142,16 @@ impl SqlEngine {
             let database = session.env.database.as_deref();
             let cached = self.plans.borrow_mut().find(&s.digest.text, database, &catalog, flags);
             let cached = match cached {
+                Some(Cached::Plan(plan)) if !plan.is_by_key() && self.measure(&catalog, &plan).await => continue,
                 Some(cached) => cached,
                 None => {
-                    let cached = plan_digest(&catalog, &session.env, &s.digest)?;
-                    self.plans.borrow_mut().put(&s.digest.text, database, catalog.version, flags, cached.clone());
+                    let mut cached = plan_digest(&catalog, &session.env, &s.digest)?;
+                    if let Cached::Plan(plan) = &cached
+                        && self.measure(&catalog, plan).await
+                    {
+                        cached = plan_digest(&catalog, &session.env, &s.digest)?;
+                    }
+                    self.plans.borrow_mut().put(&s.digest.text, database, &catalog, flags, cached.clone());
                     cached
                 }
             };
@@ -159,7 +165,7 @@ impl SqlEngine {
                     let mut plain = Digest::default();
                     plain.scan(sql, Form::Plain)?;
                     let text = String::from_utf8_lossy(&plain.text);
-                    (Rc::new(plan_text(&catalog, &session.env, &text, Vec::new())?), 1)
+                    (Rc::new(self.plan_measured(&catalog, &session.env, &text, Vec::new()).await?), 1)
                 }
             };
             let done = self.run(session, s, &catalog, &plan, &params, rows, out, &mut losses).await;
@@ -177,6 +183,35 @@ impl SqlEngine {
                 Err((e, _)) => return Err(e),
             }
         }
+    }
+
+    /// Sees to it that the sizes of a plan's tables are known, where it has several and how they are read is for sizes to say. Whether they are others than
+    /// before; what cannot be learned is done without.
+    async fn measure(&self, catalog: &Catalog, plan: &Plan) -> bool {
+        if !plan.is_weighed() {
+            return false;
+        }
+        let statistics = &catalog.statistics;
+        let before = statistics.generation();
+        for table in plan.tables() {
+            if statistics.is_stale(table) {
+                // In a box: every statement's future would have room for it.
+                let _ = Box::pin(statistics.gather(&self.client, table, false)).await;
+            }
+        }
+        statistics.generation() != before
+    }
+
+    /// The plan of a statement's own text, its tables measured.
+    pub(super) async fn plan_measured(
+        &self,
+        catalog: &Catalog,
+        env: &Env,
+        text: &str,
+        kinds: Vec<Kind>,
+    ) -> Result<Plan> {
+        let plan = plan_text(catalog, env, text, kinds.clone())?;
+        if self.measure(catalog, &plan).await { plan_text(catalog, env, text, kinds) } else { Ok(plan) }
     }
 
     /// Executes a plan and ends the statement; the flag of an error says that it may be tried again from the start. `rows`: an INSERT of
@@ -378,7 +413,7 @@ impl SqlEngine {
                         return Box::pin(self.other_statement(session, s, &text, out)).await;
                     }
                     let kinds = params.iter().map(Kind::of_datum).collect();
-                    let plan = Rc::new(plan_text(&catalog, &session.env, &text, kinds)?);
+                    let plan = Rc::new(self.plan_measured(&catalog, &session.env, &text, kinds).await?);
                     let database = session.env.database.clone();
                     if let Some(statement) = session.prepared.get_mut(&id) {
                         statement.plan = Some((catalog.version, database, plan.clone()));
@@ -547,7 +582,8 @@ impl Engine for SqlEngine {
         if is_query(&plain.text) {
             let catalog = self.catalog().await?;
             let kinds = vec![Kind::Text; plain.parameters];
-            let plan = plan_text(&catalog, &session.env, &String::from_utf8_lossy(&plain.text), kinds)?;
+            let text = String::from_utf8_lossy(&plain.text);
+            let plan = self.plan_measured(&catalog, &session.env, &text, kinds).await?;
             if let Plan::Select(select) = &plan {
                 columns = select.defs.clone();
                 prepared.typed_by_params = is_typed_by_values(select);

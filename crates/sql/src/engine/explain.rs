@@ -1,7 +1,7 @@
 //! EXPLAIN: what a plan reads and how, in MySQL's columns.
 //!
-//! Blocks are numbered as they are met, each with its tables in the order in which they are joined. There are no row counts, so `rows` and `filtered` are
-//! NULL, and so are `possible_keys` and `key_len`: only the key that is used is named.
+//! Blocks are numbered as they are met, each with its tables in the order in which they are joined. `rows` is what the order was chosen by: rows read of a table, for each
+//! row before it where keys lead to them. `filtered`, `possible_keys` and `key_len` are NULL: only the key that is used is named.
 
 use apus_types::IndexNo;
 
@@ -11,9 +11,11 @@ use super::{
         Plan, Select,
         access::{Access, Path},
         change::Locked,
+        cost,
         dml::Source,
         query::{Asked, Body, Given, JoinStep, Leaf, StepKind, Subquery},
     },
+    statistics::Statistics,
 };
 
 pub const COLUMNS: [&str; 12] = [
@@ -33,8 +35,8 @@ pub const COLUMNS: [&str; 12] = [
 
 type Row = Vec<Option<String>>;
 
-#[derive(Default)]
-struct Lines {
+struct Lines<'l> {
+    statistics: &'l Statistics,
     rows: Vec<Row>,
     blocks: u32,
 }
@@ -47,12 +49,13 @@ struct Line<'l> {
     access: Option<&'l str>,
     key: Option<String>,
     by: Option<&'l str>,
+    read: Option<f64>,
     extra: Vec<&'l str>,
 }
 
 /// The lines of a plan.
-pub fn rows(plan: &Plan) -> Vec<Row> {
-    let mut lines = Lines::default();
+pub fn rows(plan: &Plan, statistics: &Statistics) -> Vec<Row> {
+    let mut lines = Lines { statistics, rows: Vec::new(), blocks: 0 };
     match plan {
         Plan::Select(select) => lines.select(select, top(select)),
         Plan::Into(into) => lines.select(&into.query, top(&into.query)),
@@ -84,7 +87,7 @@ fn top(select: &Select) -> &'static str {
     if has_others { "PRIMARY" } else { "SIMPLE" }
 }
 
-impl Lines {
+impl Lines<'_> {
     fn next(&mut self) -> u32 {
         self.blocks += 1;
         self.blocks
@@ -103,10 +106,15 @@ impl Lines {
             line.key,
             None,
             own(line.by),
-            None,
+            line.read.map(|rows| format!("{:.0}", rows.max(1.0))),
             None,
             extra,
         ]);
+    }
+
+    /// Rows that a path reads.
+    fn read_by(&self, table: &Table, path: &Path) -> Option<f64> {
+        self.statistics.of(table).map(|known| cost::read_by(path, &known))
     }
 
     fn changed(&mut self, kind: &str, table: &Table, access: &Access, mut extra: Vec<&str>) {
@@ -116,7 +124,8 @@ impl Lines {
         }
         let (how, key) = path(table, &access.path);
         let by = by_constant(how);
-        self.push(id, Line { kind, table: Some(&table.schema.name), access: Some(how), key, by, extra });
+        let read = self.read_by(table, &access.path);
+        self.push(id, Line { kind, table: Some(&table.schema.name), access: Some(how), key, by, read, extra });
     }
 
     fn change(&mut self, change: &Locked) {
@@ -157,7 +166,8 @@ impl Lines {
                     extra.insert(0, "Using where");
                 }
                 let by = by_constant(how);
-                self.push(id, Line { kind, table: Some(&table.schema.name), access: Some(how), key, by, extra });
+                let read = self.read_by(table, &access.path);
+                self.push(id, Line { kind, table: Some(&table.schema.name), access: Some(how), key, by, read, extra });
             }
             _ => self.push(id, Line { kind, extra: vec!["No tables used"], ..Line::default() }),
         }
@@ -191,11 +201,21 @@ impl Lines {
                         how = "eq_ref";
                     }
                 }
-                self.push(id, Line { kind, table: Some(&join.shown), access: Some(how), key, by, extra: rest });
+                let path = join.lookup.as_ref().or(join.scan.as_ref().map(|scan| &scan.path));
+                let read = join.read.or_else(|| self.read_by(table, path?));
+                self.push(id, Line { kind, table: Some(&join.shown), access: Some(how), key, by, read, extra: rest });
             }
             Leaf::Derived(_) => {
                 let name = format!("<derived {}>", join.shown);
-                self.push(id, Line { kind, table: Some(&name), access: Some("ALL"), extra: rest, ..Line::default() });
+                let line = Line {
+                    kind,
+                    table: Some(&name),
+                    access: Some("ALL"),
+                    read: join.read,
+                    extra: rest,
+                    ..Line::default()
+                };
+                self.push(id, line);
             }
             Leaf::Nested(inner) => {
                 for step in &inner.steps {

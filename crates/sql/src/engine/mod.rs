@@ -35,6 +35,7 @@ pub mod plan_cache;
 pub mod session;
 pub mod show;
 mod show_filter;
+pub mod statistics;
 mod table_locks;
 mod table_options;
 pub mod token;

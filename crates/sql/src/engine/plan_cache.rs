@@ -23,14 +23,17 @@ struct Entry {
     text: Box<[u8]>,
     database: Option<String>,
     version: u64,
+    /// Of the statistics.
+    generation: u64,
     flags: u8,
     cached: Cached,
 }
 
 impl Entry {
     fn is_of(&self, catalog: &Catalog) -> bool {
-        self.version == catalog.version
-            || matches!(&self.cached, Cached::Plan(plan) if plan.tables().all(|t| catalog.has(t)))
+        let Cached::Plan(plan) = &self.cached else { return self.version == catalog.version };
+        (self.version == catalog.version || plan.tables().all(|t| catalog.has(t)))
+            && (self.generation == catalog.statistics.generation() || !plan.is_weighed())
     }
 }
 
@@ -60,14 +63,16 @@ impl PlanCache {
         }
     }
 
-    pub fn put(&mut self, text: &[u8], database: Option<&str>, version: u64, flags: u8, cached: Cached) {
+    pub fn put(&mut self, text: &[u8], database: Option<&str>, catalog: &Catalog, flags: u8, cached: Cached) {
         if text.len() > TEXT_BYTES_MAX {
             return;
         }
         if self.entries.len() >= PLANS_MAX {
             self.entries.clear();
         }
-        let entry = Entry { text: text.into(), database: database.map(str::to_owned), version, flags, cached };
+        let (version, generation) = (catalog.version, catalog.statistics.generation());
+        let database = database.map(str::to_owned);
+        let entry = Entry { text: text.into(), database, version, generation, flags, cached };
         self.entries.insert(hash_key(text), entry);
     }
 }

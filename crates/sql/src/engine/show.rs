@@ -4,7 +4,7 @@ use apus_types::{ColumnType, IndexState, schema::DefaultValue};
 
 use super::{
     catalog::Table,
-    dispatch::{SqlEngine, plan_text},
+    dispatch::SqlEngine,
     errors::{self, Result},
     explain, information_schema,
     session::Session,
@@ -251,8 +251,12 @@ impl SqlEngine {
             {
                 let catalog = self.catalog().await?;
                 let query = sql.split_once(' ').map_or("", |(_, q)| q);
-                let plan = plan_text(&catalog, &session.env, query, Vec::new())?;
-                table(session, out, &explain::COLUMNS, &explain::rows(&plan));
+                let plan = self.plan_measured(&catalog, &session.env, query, Vec::new()).await?;
+                let statistics = &catalog.statistics;
+                for table in plan.tables().filter(|table| statistics.is_stale(table)) {
+                    let _ = statistics.gather(&self.client, table, false).await; // what cannot be learned is not shown
+                }
+                table(session, out, &explain::COLUMNS, &explain::rows(&plan, statistics));
                 return Ok(());
             }
             let name = t.name()?;

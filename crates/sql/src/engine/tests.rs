@@ -61,7 +61,7 @@ fn a_definition_drops_the_plans_of_its_table_only() {
         ["select * from a where id = 1", "select a.id from a, b", "insert into a values (1)", "select (select 1)"];
     for text in texts {
         let plan = plan_text(&first, &env(), text, Vec::new()).unwrap();
-        plans.put(text.as_bytes(), Some("d"), first.version, 0, Cached::Plan(Rc::new(plan)));
+        plans.put(text.as_bytes(), Some("d"), &first, 0, Cached::Plan(Rc::new(plan)));
     }
     let changed = dictionary(2, "CREATE TABLE b (id INT PRIMARY KEY, v INT)");
     let second = Catalog::from_dictionary(&changed, &first).unwrap();

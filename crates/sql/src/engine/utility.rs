@@ -6,6 +6,7 @@ use super::{
     errors::{self, Result},
     exec::next_savepoint,
     expr::{Builder, Context, Datum, Expr},
+    information_schema,
     session::{Fail, Scratch, Session},
     table_locks,
     token::Tokens,
@@ -149,7 +150,7 @@ impl SqlEngine {
                 return Err(SqlError::new(1094, b"HY000", format!("Unknown thread id: {id}")));
             }
         } else if t.peek_word("analyze") || t.peek_word("optimize") || t.peek_word("check") || t.peek_word("repair") {
-            return self.maintain(session, &mut t, out);
+            return self.maintain(session, &mut t, out).await;
         } else {
             return Err(t.error());
         }
@@ -286,7 +287,8 @@ impl SqlEngine {
         Ok(())
     }
 
-    fn maintain(&self, session: &mut Session, t: &mut Tokens, out: &mut Output<'_>) -> Result<()> {
+    /// ANALYZE measures tables; for the others there is nothing to do.
+    async fn maintain(&self, session: &mut Session, t: &mut Tokens, out: &mut Output<'_>) -> Result<()> {
         let verb = t.identifier()?.to_ascii_lowercase();
         let _ = t.word("local") || t.word("no_write_to_binlog");
         t.expect("table")?;
@@ -294,12 +296,26 @@ impl SqlEngine {
         loop {
             let (database, table) = t.name()?;
             let database = database.or_else(|| session.env.database.clone()).unwrap_or_default();
-            rows.push(vec![
-                Some(format!("{database}.{table}")),
-                Some(verb.clone()),
-                Some("status".into()),
-                Some("OK".into()),
-            ]);
+            let mut say = |kind: &str, text: String| {
+                let name = format!("{database}.{table}");
+                rows.push([name, verb.clone(), kind.to_owned(), text].into_iter().map(Some).collect::<Vec<_>>());
+            };
+            let catalog = self.catalog().await?;
+            let failed = match catalog.table(&database, &table) {
+                Ok(found) if verb == "analyze" && !information_schema::is_virtual(&found.schema) => {
+                    let gathered = catalog.statistics.gather(&self.client, &found, true).await;
+                    gathered.err().map(|e| errors::from_client(&e))
+                }
+                Ok(_) => None,
+                Err(e) => Some(e),
+            };
+            match failed {
+                None => say("status", "OK".to_owned()),
+                Some(e) => {
+                    say("Error", e.message);
+                    say("status", "Operation failed".to_owned());
+                }
+            }
             if !t.symbol(',') {
                 break;
             }

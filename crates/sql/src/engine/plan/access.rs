@@ -93,13 +93,13 @@ struct OnColumn {
     high: Option<(Expr, bool, usize)>,
 }
 
-fn fits(ty: ColumnType, collation: Collation) -> bool {
+pub(super) fn fits(ty: ColumnType, collation: Collation) -> bool {
     ty.collation().is_none_or(|c| c == collation)
 }
 
 /// Whether a value may be made a key of a column: it is constant, and where it comes from another column it is of the same kind, so that comparing keys is
 /// comparing values.
-fn is_key(ty: ColumnType, value: &Expr) -> bool {
+pub(super) fn is_key(ty: ColumnType, value: &Expr) -> bool {
     use crate::engine::expr::Kind::{self, *};
     if !value.is_constant() {
         return false;

@@ -1,8 +1,8 @@
 //! From items and conditions to the steps of a join.
 //!
-//! The first item is the one that its own conditions reach by the fewest keys; each next one is reached from what is joined so far, best by a whole key,
-//! then by the front of an index, then by equal values (a hash table), at last by comparing all with all. Where nothing says more, the written order
-//! stays. A LEFT JOIN waits for the tables that its conditions name. There are no row counts to go by.
+//! Where the sizes of all tables are known the cheapest order is taken ([`super::weigh`]). Otherwise the first item is the one that its own conditions reach by the fewest
+//! keys; each next one is reached from what is joined so far, best by a whole key, then by the front of an index, then by equal values (a hash table), at
+//! last by comparing all with all. Where nothing says more, the written order stays. A LEFT JOIN waits for the tables that its conditions name.
 //!
 //! A condition is checked as soon as all its columns are there; one on the leaf alone, or what leads to its keys, narrows what is read.
 
@@ -16,6 +16,7 @@ use super::{
     block::all_of,
     derived, disjunction,
     from::{Item, Level, Origin},
+    order,
     query::{Derived, Given, HashKey, Join, JoinStep, Leaf, Step, StepKind},
     scope::{COMPUTED, Frame, Scope},
     semi_join,
@@ -30,8 +31,8 @@ use crate::engine::{
 type Bound<T> = Result<T, Unplanned>;
 
 pub struct Lowering<'l, 'a> {
-    planner: &'l Planner<'a>,
-    scope: Scope,
+    pub(super) planner: &'l Planner<'a>,
+    pub(super) scope: Scope,
     given: Vec<Given>,
     /// Subqueries for rows, until they have a step.
     computed: Vec<Option<super::query::Subquery>>,
@@ -39,15 +40,18 @@ pub struct Lowering<'l, 'a> {
 
 /// A join as far as it is planned.
 #[derive(Default)]
-struct Built {
+pub(super) struct Built {
     steps: Vec<Step>,
     columns: Vec<u16>,
     types: Vec<apus_types::ColumnType>,
     /// First slots of the tables in it.
     firsts: Vec<u16>,
     /// Conditions that wait for columns.
-    waiting: Vec<Expr>,
+    pub(super) waiting: Vec<Expr>,
     is_by_key: bool,
+    /// A later step has fewer rows: what is dear to compute waits for it.
+    is_to_shrink: bool,
+    rows: Option<f64>,
 }
 
 impl<'l, 'a> Lowering<'l, 'a> {
@@ -83,7 +87,7 @@ impl<'l, 'a> Lowering<'l, 'a> {
         }
         let is_by_key = built.is_by_key && built.steps.iter().all(|s| matches!(s.kind, StepKind::Join(_)));
         let is_by_key = is_by_key && self.given.iter().all(|g| matches!(g, Given::Outer(_)));
-        Ok((Join { steps: built.steps, columns: built.columns, is_by_key }, self.given))
+        Ok((Join { steps: built.steps, columns: built.columns, is_by_key, rows: built.rows }, self.given))
     }
 
     fn level(&mut self, mut level: Level, needed: &[u16], reads: &mut Vec<Rc<Table>>) -> Bound<Built> {
@@ -92,10 +96,18 @@ impl<'l, 'a> Lowering<'l, 'a> {
         let mut items: Vec<Option<Item>> = level.items.into_iter().map(Some).collect();
         self.simplify(&mut items, &mut built.waiting);
         let in_order = items.iter().flatten().any(|i| i.is_straight);
+        let weighed = if in_order { Vec::new() } else { self.weigh(&items, &built) };
         self.settle(&mut built)?;
+        for (number, step) in weighed.iter().enumerate() {
+            let Some(item) = items[step.table].take() else { break };
+            built.rows = Some(step.rows);
+            built.is_to_shrink = weighed[number + 1..].iter().any(|later| later.rows < step.rows);
+            self.join(item, &mut built, needed, reads, Some(*step))?;
+            self.settle(&mut built)?;
+        }
         while let Some(at) = self.next(&items, &built, in_order) {
             let Some(item) = items[at].take() else { break };
-            self.join(item, &mut built, needed, reads)?;
+            self.join(item, &mut built, needed, reads, None)?;
             self.settle(&mut built)?;
         }
         Ok(built)
@@ -189,7 +201,7 @@ impl<'l, 'a> Lowering<'l, 'a> {
     }
 
     /// Columns that a condition names, those of its subqueries in their place.
-    fn names(&self, e: &Expr) -> Vec<u16> {
+    pub(super) fn names(&self, e: &Expr) -> Vec<u16> {
         let (mut direct, mut all) = (Vec::new(), Vec::new());
         e.columns(&mut direct);
         while let Some(slot) = direct.pop() {
@@ -218,7 +230,7 @@ impl<'l, 'a> Lowering<'l, 'a> {
     }
 
     /// The path to a table's rows; `joined`: also by what the row so far has.
-    fn access(&self, item: &Item, table: &Table, built: &Built, joined: bool) -> Access {
+    pub(super) fn access(&self, item: &Item, table: &Table, built: &Built, joined: bool) -> Access {
         let first = item.firsts[0];
         let count = table.schema.columns.len() as u16;
         let own = |slot: u16| (first..first + count).contains(&slot);
@@ -270,7 +282,14 @@ impl<'l, 'a> Lowering<'l, 'a> {
         keys
     }
 
-    fn join(&mut self, mut item: Item, built: &mut Built, needed: &[u16], reads: &mut Vec<Rc<Table>>) -> Bound<()> {
+    fn join(
+        &mut self,
+        mut item: Item,
+        built: &mut Built,
+        needed: &[u16],
+        reads: &mut Vec<Rc<Table>>,
+        weighed: Option<order::Step>,
+    ) -> Bound<()> {
         for slot in item.left.iter().flatten().flat_map(|e| {
             let mut used = Vec::new();
             e.columns(&mut used);
@@ -314,6 +333,8 @@ impl<'l, 'a> Lowering<'l, 'a> {
                 let is_virtual = information_schema::is_virtual(&table.schema);
                 let by_key = matches!(reach.path, Path::Points { .. });
                 let is_bound = by_key || matches!(&reach.path, Path::Range { equal, .. } if !equal.is_empty());
+                let is_hashed = weighed.is_some_and(|step| step.by_hash) && !keys.is_empty();
+                let is_bound = is_bound && !is_hashed;
                 built.is_by_key &= is_bound && !is_virtual;
                 if !is_first && is_bound && !is_virtual && reads_outer(&reach.path) {
                     lookup = Some(reach.path);
@@ -348,7 +369,7 @@ impl<'l, 'a> Lowering<'l, 'a> {
                 taken = (0..columns.len() as u16).collect();
                 own = Some(&inner_columns);
                 let Built { steps, columns, .. } = inner;
-                leaf = Leaf::Nested(Box::new(Join { steps, columns, is_by_key: false }));
+                leaf = Leaf::Nested(Box::new(Join { steps, columns, is_by_key: false, rows: None }));
             }
         }
         let own = own.map(|places| {
@@ -385,6 +406,7 @@ impl<'l, 'a> Lowering<'l, 'a> {
             matches: all_of(matches),
             row,
             taken,
+            read: weighed.map(|step| step.read),
         };
         self.push(StepKind::Join(Box::new(step)), built);
         Ok(())
@@ -393,6 +415,14 @@ impl<'l, 'a> Lowering<'l, 'a> {
     fn push(&self, kind: StepKind, built: &mut Built) {
         let layout = RowLayout::new(built.types.iter().copied());
         built.steps.push(Step { kind, layout, filter: None });
+    }
+
+    /// Whether a condition is better asked of fewer rows: its subqueries are run for each of them.
+    fn may_wait(&self, built: &Built, e: &Expr) -> bool {
+        let mut slots = Vec::new();
+        e.columns(&mut slots);
+        let subquery = |slot: &u16| self.computed.get(usize::from(slot.checked_sub(COMPUTED)?))?.as_ref();
+        built.is_to_shrink && slots.iter().filter_map(subquery).any(|s| derived::is_correlated(&s.query))
     }
 
     /// A step for a subquery, unless it has one.
@@ -440,7 +470,7 @@ impl<'l, 'a> Lowering<'l, 'a> {
                     step.filter = all_of(all);
                 }
             }
-            let next = built.waiting.iter().find(|e| ready(self, built, e, true)).cloned();
+            let next = built.waiting.iter().find(|e| ready(self, built, e, true) && !self.may_wait(built, e)).cloned();
             let Some(next) = next else { return Ok(()) };
             let mut slots = Vec::new();
             next.columns(&mut slots);

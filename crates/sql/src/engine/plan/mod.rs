@@ -3,6 +3,7 @@
 pub mod access;
 mod block;
 pub mod change;
+pub mod cost;
 pub mod derived;
 mod dialect;
 mod disjunction;
@@ -13,12 +14,14 @@ mod heading;
 pub mod into;
 mod join;
 mod nesting;
+mod order;
 mod outputs;
 pub mod query;
 pub mod rollup;
 pub mod scope;
 pub mod select;
 mod semi_join;
+mod weigh;
 pub mod window;
 
 use std::{
@@ -72,6 +75,28 @@ impl Plan {
             Plan::Change(change) => (None, &change.query.reads),
         };
         written.into_iter().chain(read)
+    }
+}
+
+impl Plan {
+    /// It reads several tables: in which order is for their sizes to say.
+    pub fn is_weighed(&self) -> bool {
+        let read = match self {
+            Plan::Select(select) => &select.reads,
+            Plan::Into(into) => &into.query.reads,
+            Plan::Change(change) => &change.query.reads,
+            Plan::Insert(insert) => match &insert.source {
+                dml::Source::Select(select) => &select.reads,
+                dml::Source::Values(_) => return false,
+            },
+            Plan::Update(_) | Plan::Delete(_) => return false,
+        };
+        read.len() > 1
+    }
+
+    /// It stays as good as it is however large its tables grow: all is reached by keys.
+    pub fn is_by_key(&self) -> bool {
+        matches!(self, Plan::Select(select) if select.join.as_ref().is_some_and(|join| join.is_by_key))
     }
 }
 

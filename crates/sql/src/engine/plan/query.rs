@@ -160,6 +160,8 @@ pub struct JoinStep {
     pub row: RowLayout,
     /// Places in the leaf's row that the joined row has.
     pub taken: Vec<u16>,
+    /// Rows read, as estimated: for each row so far where keys lead to them, altogether otherwise.
+    pub read: Option<f64>,
 }
 
 #[derive(Debug)]
@@ -187,6 +189,8 @@ pub struct Join {
     pub columns: Vec<u16>,
     /// Everything is read by a bounded number of keys: worth trying without a snapshot.
     pub is_by_key: bool,
+    /// Joined rows, as estimated.
+    pub rows: Option<f64>,
 }
 
 impl Subquery {

@@ -1,0 +1,108 @@
+//! How many rows: of a condition, of a path, of a query block. Guesses where statistics say nothing.
+
+use apus_types::IndexNo;
+
+use super::{
+    Select,
+    access::{Access, Path},
+    query::{Body, Derived},
+};
+use crate::engine::{
+    expr::{CompareOp, Datum, Expr},
+    statistics::{Known, Statistics},
+};
+
+/// Rows of a derived table of which nothing is known.
+const UNKNOWN_ROWS: f64 = 1000.0;
+/// Rows of one group.
+const ROWS_OF_A_GROUP: f64 = 4.0;
+
+/// Which part of the rows satisfies a condition on one table.
+pub fn part(e: &Expr, known: &Known) -> f64 {
+    let column = |e: &Expr| if let Expr::Column(c) = e { known.values_of(c.slot) } else { None };
+    let equal = |e: &Expr| column(e).map_or(0.1, |values| 1.0 / values.max(1.0));
+    let negated = |part: f64, is: bool| if is { 1.0 - part } else { part };
+    match e {
+        Expr::Compare(CompareOp::Eq, a, b, _) | Expr::NullSafeEq(a, b, _) => equal(a).min(equal(b)),
+        Expr::Compare(CompareOp::NotEq, ..) => 0.9,
+        Expr::Compare(..) => 0.33,
+        Expr::Between { negated: is, .. } => negated(0.2, *is),
+        Expr::In { expr, list, negated: is, .. } => negated((equal(expr) * list.len() as f64).min(0.5), *is),
+        Expr::Like { negated: is, .. } => negated(0.1, *is),
+        Expr::IsNull { negated: is, .. } => negated(0.1, *is),
+        Expr::And(list) => list.iter().map(|e| part(e, known)).product(),
+        Expr::Or(list) => list.iter().map(|e| part(e, known)).sum::<f64>().min(0.9),
+        Expr::Not(e) => 1.0 - part(e, known),
+        _ => 0.5,
+    }
+}
+
+/// Rows that a path reads, its values taken for constants.
+pub fn read_by(path: &Path, known: &Known) -> f64 {
+    let rows = match path {
+        Path::Points { values, rows: true, .. } => values.len() as f64,
+        Path::Points { values, .. } => values.iter().map(|list| list.len() as f64).product(),
+        Path::Range { index, equal, low, high, .. } => {
+            let bounds = match (low, high) {
+                (Some(_), Some(_)) => 0.2,
+                (None, None) => 1.0,
+                _ => 0.33,
+            };
+            bounds * if equal.is_empty() { known.rows } else { known.rows_of(*index, equal.len()) }
+        }
+        Path::Union { index, alternatives, .. } => {
+            let one = |i: &super::access::Interval| match (&i.low, &i.high) {
+                (Some((low, _)), Some((high, _))) if low == high => known.rows_of(*index, 1),
+                (Some(_), Some(_)) => known.rows * 0.2,
+                _ => known.rows * 0.33,
+            };
+            alternatives.iter().map(one).sum()
+        }
+    };
+    rows.clamp(1.0, known.rows.max(1.0))
+}
+
+/// Rows that an access reads, and those of them that satisfy its condition.
+pub fn of_access(access: &Access, known: &Known) -> (f64, f64) {
+    let read = read_by(&access.path, known);
+    let rest = access.rest.as_ref().map_or(1.0, |e| part(e, known));
+    (read, (read * rest).max(0.01))
+}
+
+/// Rows of a query block.
+pub fn of_select(select: &Select, statistics: &Statistics) -> f64 {
+    let rows = match (&select.join, &select.table, &select.access) {
+        (Some(join), ..) => join.rows.unwrap_or(UNKNOWN_ROWS),
+        (None, Some(table), Some(access)) => match statistics.of(table) {
+            Some(known) => of_access(access, &known).1,
+            None => UNKNOWN_ROWS,
+        },
+        _ => 1.0,
+    };
+    let rows = match &select.group {
+        Some(group) if group.keys.is_empty() => 1.0,
+        Some(group) => rows / ROWS_OF_A_GROUP * if group.having.is_some() { 0.1 } else { 1.0 },
+        None => rows,
+    };
+    let limit = match &select.limit {
+        Some(Expr::Const(Datum::Int(limit))) => *limit as f64,
+        _ => f64::INFINITY,
+    };
+    rows.min(limit).max(1.0)
+}
+
+/// Rows of a derived table.
+pub fn of_derived(derived: &Derived, statistics: &Statistics) -> f64 {
+    fn body(b: &Body, statistics: &Statistics) -> f64 {
+        match b {
+            Body::Select(select) => of_select(select, statistics),
+            Body::Set { left, right, .. } => body(left, statistics) + body(right, statistics),
+            Body::Recursive { first, .. } => body(first, statistics) * 10.0,
+            Body::LastRows => 10.0,
+        }
+    }
+    body(&derived.body, statistics)
+}
+
+/// The primary key of a table is its index 0.
+pub const PRIMARY: IndexNo = IndexNo(0);
