@@ -14,7 +14,7 @@ use crate::wire::SqlError;
 use super::{
     errors::{self, Result},
     expr::{
-        Datum,
+        Datum, Env,
         datum::{Number, text_to_f64},
         decimal, eval, temporal,
     },
@@ -22,14 +22,16 @@ use super::{
 
 /// How values are assigned.
 #[derive(Clone, Copy, Debug)]
-pub struct Assign {
+pub struct Assign<'e> {
     pub row: usize,
     pub strict: bool,
     pub zone: i64,
+    /// The session, whose day a time is of where a date is wanted.
+    pub env: Option<&'e Env>,
 }
 
 /// The value as the column stores it; TIMESTAMP becomes microseconds in an `Int`. Without strict mode it is cut to fit.
-pub fn assign<'a>(column: &Column, value: Datum<'a>, a: Assign) -> Result<Datum<'a>> {
+pub fn assign<'a>(column: &Column, value: Datum<'a>, a: Assign<'_>) -> Result<Datum<'a>> {
     if value.is_null() {
         return Ok(Datum::Null);
     }
@@ -137,6 +139,10 @@ pub fn assign<'a>(column: &Column, value: Datum<'a>, a: Assign) -> Result<Datum<
             let t = match &value {
                 Datum::Text(t) | Datum::Bytes(t) if t.is_empty() => 0,
                 Datum::Time(..) | Datum::DateTime(..) | Datum::Date(_) => value.time().unwrap_or(0),
+                other if !a.strict && is_beyond_times(other) => {
+                    let sign = if other.number().is_some_and(|n| n.to_f64() < 0.0) { -1 } else { 1 };
+                    sign * temporal::TIME_MAX
+                }
                 other => match temporal::read_time(&other.as_text()) {
                     Some(t) if !a.strict || !t.cut && !t.beyond => t.micros,
                     _ => return Err(bad()),
@@ -161,7 +167,7 @@ pub fn implicit_default(ty: ColumnType) -> Datum<'static> {
 
 /// What is said of a value that strict mode refuses (`refused`) when it is stored as well as it can be. Nothing of a zero date where the
 /// session's mode (`a`) allows it.
-pub fn warning_of(refused: SqlError, column: &Column, value: &Datum<'_>, a: Assign) -> Option<SqlError> {
+pub fn warning_of(refused: SqlError, column: &Column, value: &Datum<'_>, a: Assign<'_>) -> Option<SqlError> {
     let is_zero = || value.civil() == Some(Default::default()) || value.number().is_some_and(Number::is_zero);
     Some(match (refused.errno, column.ty) {
         (1406, _) => errors::truncated(&column.name, a.row),
@@ -198,8 +204,13 @@ fn is_beyond_dates(value: &Datum<'_>) -> bool {
     }
 }
 
+/// A number that says more than the longest time.
+fn is_beyond_times(value: &Datum<'_>) -> bool {
+    value.is_number() && value.number().is_some_and(|n| n.to_f64().abs() > 8_385_959.0)
+}
+
 /// [`assign`] without strict mode; what has no likeness in the column becomes its implicit default.
-pub fn assign_leniently<'a>(column: &Column, value: Datum<'a>, a: Assign) -> Result<Datum<'a>> {
+pub fn assign_leniently<'a>(column: &Column, value: Datum<'a>, a: Assign<'_>) -> Result<Datum<'a>> {
     let a = Assign { strict: false, ..a };
     match column.ty {
         ColumnType::Date | ColumnType::DateTime { .. } | ColumnType::Timestamp { .. } | ColumnType::Time { .. } => {
@@ -209,11 +220,14 @@ pub fn assign_leniently<'a>(column: &Column, value: Datum<'a>, a: Assign) -> Res
     }
 }
 
-fn moment<'a>(column: &Column, value: &Datum<'_>, a: Assign) -> Result<Datum<'a>> {
+fn moment<'a>(column: &Column, value: &Datum<'_>, a: Assign<'_>) -> Result<Datum<'a>> {
     let kind = if column.ty == ColumnType::Date { "date" } else { "datetime" };
     let bad = || errors::incorrect_value(kind, &value.as_string(), &column.name, a.row);
     let c = match value {
-        Datum::Time(..) => None,
+        Datum::Time(t, _) => a.env.map(|env| {
+            let t = if column.ty == ColumnType::Date { temporal::round_micros(*t, 0) } else { *t };
+            temporal::of_today(env.now() + env.zone(), t)
+        }),
         Datum::Text(t) | Datum::Bytes(t) => {
             temporal::read_datetime(t).filter(|(_, cut)| !cut || !a.strict).map(|(c, _)| c)
         }
@@ -238,7 +252,7 @@ fn moment<'a>(column: &Column, value: &Datum<'_>, a: Assign) -> Result<Datum<'a>
 }
 
 /// The integer nearest to a value, and what strict mode says of it if it is in range.
-fn integer(column: &Column, value: &Datum<'_>, unsigned: bool, a: Assign) -> (i128, Option<SqlError>) {
+fn integer(column: &Column, value: &Datum<'_>, unsigned: bool, a: Assign<'_>) -> (i128, Option<SqlError>) {
     match value {
         Datum::Int(n) => (i128::from(*n), None),
         Datum::UInt(n) => (i128::from(*n), None),
@@ -258,15 +272,21 @@ fn integer(column: &Column, value: &Datum<'_>, unsigned: bool, a: Assign) -> (i1
             };
             (x.round() as i128, fault)
         }
+        // Whole seconds, not a whole number: 60 seconds are a minute.
+        Datum::Time(t, _) => (Datum::Time(temporal::round_micros(*t, 0), 0).number().map_or(0, Number::to_i128), None),
         // Below zero, however little.
         Datum::Decimal { unscaled, .. } if unsigned && *unscaled < 0 => (-1, None),
         v => (v.number().map_or(0, Number::to_i128), None),
     }
 }
 
-fn year<'a>(column: &Column, value: &Datum<'_>, a: Assign) -> Result<Datum<'a>> {
+fn year<'a>(column: &Column, value: &Datum<'_>, a: Assign<'_>) -> Result<Datum<'a>> {
     let (n, fault) = match value {
         Datum::Date(_) | Datum::DateTime(..) => (value.civil().map_or(0, |c| i128::from(c.year)), None),
+        Datum::Time(t, _) => {
+            let of_today = |env: &Env| i128::from(temporal::of_today(env.now() + env.zone(), *t).year);
+            (a.env.map_or(0, of_today), None)
+        }
         v => integer(column, v, true, a),
     };
     let is_text = matches!(value, Datum::Text(_));
@@ -285,7 +305,7 @@ fn year<'a>(column: &Column, value: &Datum<'_>, a: Assign) -> Result<Datum<'a>> 
     }
 }
 
-fn double(column: &Column, value: &Datum<'_>, a: Assign) -> Result<f64> {
+fn double(column: &Column, value: &Datum<'_>, a: Assign<'_>) -> Result<f64> {
     if let Datum::Text(t) | Datum::Bytes(t) = value {
         let (x, whole) = text_to_f64(t);
         if a.strict && !whole {
@@ -304,7 +324,7 @@ fn into_text(value: Datum<'_>) -> Cow<'_, [u8]> {
     }
 }
 
-fn check_utf8(column: &Column, text: &[u8], a: Assign) -> Result<()> {
+fn check_utf8(column: &Column, text: &[u8], a: Assign<'_>) -> Result<()> {
     match std::str::from_utf8(text) {
         Ok(_) => Ok(()),
         Err(e) => {
@@ -497,7 +517,7 @@ mod tests {
 
     #[test]
     fn strict_assignments() {
-        let a = Assign { row: 1, strict: true, zone: 0 };
+        let a = Assign { row: 1, strict: true, zone: 0, env: None };
         let tiny = column(ColumnType::Int { bits: 8, unsigned: false });
         assert_eq!(assign(&tiny, Datum::text("-128"), a).unwrap(), Datum::Int(-128));
         assert_eq!(assign(&tiny, Datum::Int(128), a).unwrap_err().errno, 1264);

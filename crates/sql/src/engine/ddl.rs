@@ -456,7 +456,7 @@ fn check_default(c: &Column) -> Result<()> {
         DefaultValue::Null => c.nullable,
         DefaultValue::Literal(text) if temporal && text.starts_with("0000-00-00") => true,
         DefaultValue::Literal(text) => {
-            let assign = Assign { row: 1, strict: true, zone: 0 };
+            let assign = Assign { row: 1, strict: true, zone: 0, env: None };
             convert::assign(c, Datum::text(text.clone()), assign).is_ok()
         }
         DefaultValue::None | DefaultValue::CurrentTimestamp => true,

@@ -82,6 +82,11 @@ pub fn wrong_moment(kind: &str, text: &[u8]) -> SqlError {
 pub fn truncated_value(kind: &str, text: &[u8]) -> SqlError {
     error(1292, b"22007", format!("Truncated incorrect {kind} value: '{}'", String::from_utf8_lossy(text)))
 }
+pub fn not_utf8(text: &[u8]) -> SqlError {
+    let valid = std::str::from_utf8(text).map_or_else(|e| e.valid_up_to(), str::len);
+    let shown: String = text.iter().skip(valid).take(6).map(|b| format!("{b:02X}")).collect();
+    error(1300, b"HY000", format!("Invalid utf8mb4 character string: '{shown}'"))
+}
 pub fn truncated_time(text: &str) -> SqlError {
     error(1292, b"22007", format!("Truncated incorrect time value: '{text}'"))
 }

@@ -65,7 +65,8 @@ async fn update_by_program(
     params: &[Datum<'_>],
 ) -> Done<Option<Changed>> {
     let schema = &plan.table.schema;
-    let assign = Assign { row: 1, strict: session.env.variables.strict, zone: session.env.zone() };
+    let assign =
+        Assign { row: 1, strict: session.env.variables.strict, zone: session.env.zone(), env: Some(&session.env) };
     s.program.clear();
     {
         let cx = context(session, schema, &[], params);
@@ -303,7 +304,12 @@ pub fn updated_row(
     (row_number, mut refused): (usize, Option<&mut Vec<crate::wire::SqlError>>),
 ) -> Done<Option<Vec<u8>>> {
     let layout = schema.layout();
-    let assign = Assign { row: row_number, strict: session.env.variables.strict, zone: session.env.zone() };
+    let assign = Assign {
+        row: row_number,
+        strict: session.env.variables.strict,
+        zone: session.env.zone(),
+        env: Some(&session.env),
+    };
     let mut current = old.to_vec();
     for (column, e) in assignments {
         let c = &schema.columns[usize::from(*column)];

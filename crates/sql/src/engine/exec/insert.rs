@@ -229,7 +229,8 @@ async fn one_row<'a>(
     (numbers, hidden): (&mut Numbers, &mut Numbers),
 ) -> Done<u64> {
     let schema = &plan.table.schema;
-    let assign = Assign { row, strict: session.env.variables.strict, zone: session.env.zone() };
+    let assign =
+        Assign { row, strict: session.env.variables.strict, zone: session.env.zone(), env: Some(&session.env) };
     let cx = Context {
         layout: no_layout(),
         row: &[],
@@ -504,7 +505,7 @@ async fn renumber(
     let c = &schema.columns[usize::from(column)];
     let n = numbers.generate(cluster, schema, column, 1).await?.min(greatest(c.ty));
     s.generated[i] = n;
-    let assign = Assign { row: i + 1, strict: true, zone: session.env.zone() };
+    let assign = Assign { row: i + 1, strict: true, zone: session.env.zone(), env: Some(&session.env) };
     Ok(change::replace(schema, image, column, &convert::assign(c, Datum::UInt(n), assign)?)?)
 }
 

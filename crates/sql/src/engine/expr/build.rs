@@ -108,6 +108,9 @@ impl<'a> Builder<'a> {
     fn boxed(&mut self, e: &ast::Expr) -> Result<Box<Expr>> {
         Ok(Box::new(self.build(e)?))
     }
+    fn truth(&mut self, e: &ast::Expr) -> Result<Box<Expr>> {
+        Ok(Box::new(quiet_number(as_number(self.build(e)?))))
+    }
     fn list(&mut self, list: &[ast::Expr]) -> Result<Vec<Expr>> {
         list.iter().map(|e| self.build(e)).collect()
     }
@@ -137,10 +140,10 @@ impl<'a> Builder<'a> {
                             Expr::Const(Datum::Decimal { unscaled: -unscaled, scale })
                         }
                         Expr::Const(Datum::Double(x)) => Expr::Const(Datum::Double(-x)),
-                        other => Expr::Negate(Box::new(as_number(other))),
+                        other => Expr::Negate(Box::new(quiet_number(as_number(other)))),
                     },
                     UnaryOperator::Plus => *inner,
-                    UnaryOperator::Not | UnaryOperator::BangNot => Expr::Not(Box::new(as_number(*inner))),
+                    UnaryOperator::Not | UnaryOperator::BangNot => Expr::Not(Box::new(quiet_number(as_number(*inner)))),
                     UnaryOperator::BitwiseNot => Expr::BitNot(Box::new(as_number(*inner))),
                     other => return Err(errors::not_supported(&format!("operator {other}"))),
                 }
@@ -149,10 +152,10 @@ impl<'a> Builder<'a> {
             A::IsNotNull(e) => Expr::IsNull { expr: self.boxed(e)?, negated: true },
             A::IsUnknown(e) => Expr::IsNull { expr: self.boxed(e)?, negated: false },
             A::IsNotUnknown(e) => Expr::IsNull { expr: self.boxed(e)?, negated: true },
-            A::IsTrue(e) => Expr::IsTruth { expr: self.boxed(e)?, want: true, negated: false },
-            A::IsNotTrue(e) => Expr::IsTruth { expr: self.boxed(e)?, want: true, negated: true },
-            A::IsFalse(e) => Expr::IsTruth { expr: self.boxed(e)?, want: false, negated: false },
-            A::IsNotFalse(e) => Expr::IsTruth { expr: self.boxed(e)?, want: false, negated: true },
+            A::IsTrue(e) => Expr::IsTruth { expr: self.truth(e)?, want: true, negated: false },
+            A::IsNotTrue(e) => Expr::IsTruth { expr: self.truth(e)?, want: true, negated: true },
+            A::IsFalse(e) => Expr::IsTruth { expr: self.truth(e)?, want: false, negated: false },
+            A::IsNotFalse(e) => Expr::IsTruth { expr: self.truth(e)?, want: false, negated: true },
             A::InList { expr, list, negated } if rows::row_of(expr).is_some() => {
                 let mut any = Vec::with_capacity(list.len());
                 for row in list {
@@ -218,8 +221,15 @@ impl<'a> Builder<'a> {
             }
             A::Cast { expr, data_type, .. } | A::Convert { expr, data_type: Some(data_type), charset: None, .. } => {
                 let (inner, to) = (self.build(expr)?, cast_type(data_type)?);
-                let number =
-                    matches!(to, CastType::Signed | CastType::Unsigned | CastType::Decimal { .. } | CastType::Double);
+                let number = matches!(
+                    to,
+                    CastType::Signed
+                        | CastType::Unsigned
+                        | CastType::Decimal { .. }
+                        | CastType::Double
+                        | CastType::Float
+                        | CastType::AsYear
+                );
                 Expr::Cast(Box::new(if number { as_number(inner) } else { inner }), to)
             }
             A::Convert { expr, data_type: None, .. } => Expr::Cast(self.boxed(expr)?, CastType::Text(None)),
@@ -395,17 +405,21 @@ impl<'a> Builder<'a> {
         let (mut a, mut b) = (self.boxed(left)?, self.boxed(right)?);
         let is_comparison = matches!(op, B::Eq | B::NotEq | B::Lt | B::LtEq | B::Gt | B::GtEq | B::Spaceship);
         let mut collation = Collation::default();
+        if self.is_number(&a) || *op == B::Xor {
+            b = Box::new(quiet_number(as_number(*b)));
+        }
+        if self.is_number(&b) || *op == B::Xor {
+            a = Box::new(quiet_number(as_number(*a)));
+        }
         if is_comparison {
             collation = coercion::compared(&[&a, &b], &self.param_kinds, &op.to_string())?;
             (*a, *b) = (self.fitting(&b, (*a).clone(), true), self.fitting(&a, (*b).clone(), true));
         }
-        if self.is_number(&a) || *op == B::Xor {
-            b = Box::new(as_number(*b));
-        }
-        if self.is_number(&b) || *op == B::Xor {
-            a = Box::new(as_number(*a));
-        }
-        let arith = |op| Ok(Expr::Arith(op, Box::new(as_number((*a).clone())), Box::new(as_number((*b).clone()))));
+        let number = |e: &Expr| Box::new(quiet_number(as_number(e.clone())));
+        let arith = |op: ArithOp| match op.is_bitwise() {
+            true => Ok(Expr::Arith(op, Box::new(as_number((*a).clone())), Box::new(as_number((*b).clone())))),
+            false => Ok(Expr::Arith(op, number(&a), number(&b))),
+        };
         let compare = |op| Ok(Expr::Compare(op, a.clone(), b.clone(), collation));
         match op {
             B::Plus => arith(ArithOp::Add),
@@ -475,7 +489,11 @@ impl<'a> Builder<'a> {
             rest = left;
         }
         operands.push(rest);
-        let built = operands.into_iter().rev().map(|e| Ok(as_number(self.build(e)?))).collect::<Result<Vec<_>>>()?;
+        let built = operands
+            .into_iter()
+            .rev()
+            .map(|e| Ok(quiet_number(as_number(self.build(e)?))))
+            .collect::<Result<Vec<_>>>()?;
         Ok(if all { Expr::And(built) } else { Expr::Or(built) })
     }
 
@@ -484,6 +502,10 @@ impl<'a> Builder<'a> {
         let kind = other.kind(&self.param_kinds);
         let is_moment = matches!(kind, Kind::Date | Kind::DateTime(_));
         let number = |e| matches!(other, Expr::Column(_)) && self.is_number(e);
+        let is_time = matches!((other, kind), (Expr::Column(_), Kind::Time(_)));
+        if is_time && constant.kind(&self.param_kinds).is_text() && constant.is_constant() {
+            return Expr::Cast(Box::new(constant), CastType::Moment { kind, alone });
+        }
         if is_moment && (constant.kind(&self.param_kinds).is_text() || number(&constant)) && constant.is_constant() {
             return Expr::Cast(Box::new(constant), CastType::Moment { kind, alone });
         }
@@ -602,6 +624,7 @@ impl<'a> Builder<'a> {
             let collation = coercion::compared(&compared, &self.param_kinds, &name)?;
             let args = match <[Expr; 2]>::try_from(args) {
                 Ok([value, other]) if function == func::Func::NullIf => {
+                    let value = if self.is_number(&other) { as_number(value) } else { value };
                     let other = exact(&value, other);
                     vec![value, other]
                 }
@@ -674,6 +697,14 @@ pub fn as_number(e: Expr) -> Expr {
     }
 }
 
+/// The column of a TEXT where a number is wanted: what of it is none is not warned of, in MySQL.
+pub fn quiet_number(e: Expr) -> Expr {
+    match &e {
+        Expr::Column(c) if matches!(c.ty, ColumnType::Text { .. }) => Expr::Cast(Box::new(e), CastType::Quiet),
+        _ => e,
+    }
+}
+
 /// Whether an operator is AND (`true`) or OR (`false`).
 fn is_chain(op: &BinaryOperator) -> Option<bool> {
     use BinaryOperator as B;
@@ -735,6 +766,7 @@ fn cast_type(ty: &DataType) -> Result<CastType> {
         DataType::Date => CastType::Date,
         DataType::Datetime(n) | DataType::Timestamp(n, _) => CastType::DateTime(small(n)),
         DataType::Time(n, _) => CastType::Time(small(n)),
+        other if other.to_string().eq_ignore_ascii_case("year") => CastType::AsYear,
         other => return Err(errors::not_supported(&format!("CAST AS {other}"))),
     })
 }

@@ -104,7 +104,9 @@ impl Env {
     }
     /// At the end of a statement: its assignments last.
     pub fn keep_assigned(&mut self) {
-        self.user_variables.append(self.assigned.get_mut());
+        if !self.assigned.get_mut().is_empty() {
+            self.user_variables.append(self.assigned.get_mut());
+        }
     }
     /// A new statement begins: the clock may move.
     pub fn start_statement(&self) {

@@ -134,10 +134,16 @@ impl Expr {
                 let value = e.eval(cx)?;
                 match to {
                     CastType::Moment { kind, alone } => moment_of(cx, value, *kind, *alone)?,
+                    CastType::Text(_) if !is_utf8(&value) => {
+                        cx.env.note(errors::not_utf8(&value.as_text()));
+                        Datum::Null
+                    }
                     CastType::Text(Some(length)) => cast_text(cx, value, *length),
+                    CastType::AsYear => cast_year(cx, &value),
                     CastType::Date | CastType::DateTime(_) | CastType::Time(_) => cast_moment(cx, value, *to),
                     to => {
                         note_cast(cx, &value, *to);
+                        note_range(cx, &value, *to);
                         cast(value, *to)?
                     }
                 }
@@ -187,8 +193,35 @@ pub fn compare(cx: &Context<'_>, a: &Datum<'_>, b: &Datum<'_>, collation: Collat
         note_cut(cx, b);
     } else if is_number(b) {
         note_cut(cx, a);
+    } else if is_moment(a) || is_moment(b) {
+        return compare_with_moment(cx, a, b, collation);
     }
     a.compare(b, collation)
+}
+
+fn is_moment(d: &Datum<'_>) -> bool {
+    matches!(d, Datum::Date(_) | Datum::DateTime(..) | Datum::Time(..))
+}
+
+/// A text beside a date is one, or is warned of.
+fn compare_with_moment(cx: &Context<'_>, a: &Datum<'_>, b: &Datum<'_>, collation: Collation) -> Option<Ordering> {
+    let (moment, text, is_first) = match (a, b) {
+        (m, Datum::Text(t) | Datum::Bytes(t)) => (m, t, true),
+        (Datum::Text(t) | Datum::Bytes(t), m) => (m, t, false),
+        _ => return a.compare(b, collation),
+    };
+    let Datum::Time(time, _) = moment else {
+        let kind = if matches!(moment, Datum::Date(_)) { "date" } else { "datetime" };
+        if temporal::read_datetime(text).is_none_or(|(_, cut)| cut) {
+            cx.env.note_once(errors::truncated_value(kind, text));
+        }
+        return a.compare(b, collation);
+    };
+    match temporal::read_time(text) {
+        Some(t) if is_first => Some(time.cmp(&t.micros)),
+        Some(t) => Some(t.micros.cmp(time)),
+        None => a.compare(b, collation),
+    }
 }
 
 /// Warns of a text of which a cast to a number keeps a part only.
@@ -216,6 +249,58 @@ fn note_cast(cx: &Context<'_>, value: &Datum<'_>, to: CastType) {
     }
 }
 
+/// Warns of what a cast to DECIMAL or BINARY cuts to fit.
+fn note_range(cx: &Context<'_>, value: &Datum<'_>, to: CastType) {
+    match to {
+        CastType::Decimal { precision, scale } => {
+            let limit = 10f64.powi(i32::from(precision) - i32::from(scale));
+            if value.number().is_some_and(|n| n.to_f64().abs() >= limit) {
+                cx.env.note(errors::out_of_range("CAST", 1));
+            }
+        }
+        CastType::Bytes(Some(length)) if !value.is_null() => {
+            let text = value.as_text();
+            if text.len() > length as usize {
+                cx.env.note(errors::truncated_value(&format!("BINARY({length})"), &text));
+            }
+        }
+        _ => {}
+    }
+}
+
+fn is_utf8(value: &Datum<'_>) -> bool {
+    !matches!(value, Datum::Bytes(b) if std::str::from_utf8(b).is_err())
+}
+
+/// CAST AS YEAR: NULL with a warning for what is none.
+fn cast_year(cx: &Context<'_>, value: &Datum<'_>) -> Datum<'static> {
+    let n = match value {
+        Datum::Null => return Datum::Null,
+        Datum::Date(_) | Datum::DateTime(..) | Datum::Time(..) => moment(cx, value).map_or(0, |c| i128::from(c.year)),
+        Datum::Text(t) | Datum::Bytes(t) => {
+            let (x, whole) = super::datum::text_to_f64(t);
+            if !t.trim_ascii().first().is_some_and(u8::is_ascii_digit) {
+                cx.env.note(errors::wrong_moment("YEAR", t));
+                return Datum::Null;
+            }
+            if !whole {
+                cx.env.note(errors::truncated_value("YEAR", t));
+            }
+            x as i128
+        }
+        number => number.number().map_or(0, Number::to_i128),
+    };
+    match n {
+        0 | 1901..=2155 => Datum::UInt(n as u64),
+        1..=69 => Datum::UInt(n as u64 + 2000),
+        70..=99 => Datum::UInt(n as u64 + 1900),
+        _ => {
+            cx.env.note(errors::truncated_value("YEAR", &value.as_text()));
+            Datum::Null
+        }
+    }
+}
+
 /// An operand of a bit operation: a text is the integer that it begins with.
 fn bit_operand<'a>(cx: &Context<'_>, value: Datum<'a>) -> Datum<'a> {
     let (Datum::Text(text) | Datum::Bytes(text)) = &value else { return value };
@@ -229,6 +314,9 @@ fn bit_operand<'a>(cx: &Context<'_>, value: Datum<'a>) -> Datum<'a> {
 
 /// A constant beside a moment, as [`CastType::Moment`] says.
 fn moment_of<'a>(cx: &Context<'_>, value: Datum<'a>, kind: Kind, alone: bool) -> Result<Datum<'a>> {
+    if matches!(kind, Kind::Time(_)) {
+        return Ok(time_of(cx, value));
+    }
     let name = if kind == Kind::Date { "date" } else { "datetime" };
     let text = match &value {
         Datum::Text(text) | Datum::Bytes(text) => text,
@@ -252,6 +340,16 @@ fn moment_of<'a>(cx: &Context<'_>, value: Datum<'a>, kind: Kind, alone: bool) ->
             Ok(value)
         }
     }
+}
+
+/// A constant beside a column of times: what is none stays as it is, with a warning.
+fn time_of<'a>(cx: &Context<'_>, value: Datum<'a>) -> Datum<'a> {
+    let (Datum::Text(text) | Datum::Bytes(text)) = &value else { return value };
+    let read = temporal::read_time(text);
+    if !text.is_empty() && read.is_none_or(|t| t.cut || t.beyond || t.of_date) {
+        cx.env.note_once(errors::truncated_value("time", text));
+    }
+    read.map_or(value, |t| Datum::Time(t.micros, 6))
 }
 
 /// CAST AS CHAR(length), which warns of what it cuts off.
@@ -505,6 +603,13 @@ pub fn cast<'a>(value: Datum<'a>, to: CastType) -> Result<Datum<'a>> {
     let number = || value.number().unwrap_or(Number::Int(0));
     Ok(match to {
         CastType::Signed | CastType::Unsigned => {
+            // Whole seconds: 60 of them are a minute.
+            let value = match value {
+                Datum::DateTime(p, _) => Datum::DateTime(temporal::round_datetime(p, 0), 0),
+                Datum::Time(t, _) => Datum::Time(temporal::round_micros(t, 0), 0),
+                other => other,
+            };
+            let number = || value.number().unwrap_or(Number::Int(0));
             let wide = match &value {
                 Datum::Text(t) | Datum::Bytes(t) => integer_prefix(t),
                 _ => match number() {
@@ -520,12 +625,12 @@ pub fn cast<'a>(value: Datum<'a>, to: CastType) -> Result<Datum<'a>> {
             };
             if to == CastType::Signed { Datum::Int(bits as i64) } else { Datum::UInt(bits) }
         }
-        CastType::Double => Datum::Double(number().to_f64()),
+        CastType::Double | CastType::Quiet => Datum::Double(number().to_f64()),
         CastType::Float => match number().to_f64() as f32 {
             x if x.is_finite() => Datum::Double(f64::from(x)),
             _ => return Err(errors::overflow("DOUBLE", &format!("cast({} as float)", value.as_string()))),
         },
-        CastType::Moment { .. } => value,
+        CastType::Moment { .. } | CastType::AsYear => value,
         CastType::Year => match number() {
             n if (1..=69).contains(&n.to_i128()) => Datum::Int(2000 + n.to_i128() as i64),
             n if (70..=99).contains(&n.to_i128()) => Datum::Int(1900 + n.to_i128() as i64),

@@ -119,8 +119,8 @@ pub(super) fn call<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Da
         StrToDate => {
             let kind = parsed_kind(args.get(1));
             match parse(&values[0].as_text(), &values[1].as_text()) {
-                Some(parsed) => parsed.datum(kind),
-                None => {
+                Some(parsed) if matches!(kind, Kind::Time(_)) || parsed.is_of_month() => parsed.datum(kind),
+                _ => {
                     let kind = if matches!(kind, Kind::Time(_)) { "time" } else { "datetime" };
                     cx.env.note(errors::wrong_value(kind, &values[0], "str_to_date"));
                     Datum::Null
@@ -299,6 +299,12 @@ impl Parsed {
             Kind::DateTime(n) => Datum::DateTime(pack_datetime(c), n),
             _ => Datum::Null,
         }
+    }
+
+    /// The month has this day.
+    fn is_of_month(&self) -> bool {
+        let Civil { year, month, day, .. } = self.civil;
+        month == 0 || day <= temporal::days_in_month(year, month)
     }
 
     /// Completes the date from the fields that stand for it.

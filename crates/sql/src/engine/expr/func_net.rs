@@ -11,8 +11,7 @@ use crate::engine::errors::{self, Result};
 pub(super) fn call<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Datum<'a>> {
     let value = args[0].eval(cx)?;
     if value.is_null() {
-        let question = matches!(f, Func::IsIpv4 | Func::IsIpv6 | Func::IsIpv4Compat | Func::IsIpv4Mapped);
-        return Ok(if question { Datum::Int(0) } else { Datum::Null });
+        return Ok(Datum::Null);
     }
     let bytes = value.as_text();
     let text = std::str::from_utf8(&bytes).unwrap_or("");
@@ -20,7 +19,7 @@ pub(super) fn call<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Da
         Datum::Bytes(b) => <[u8; 16]>::try_from(&b[..]).ok(),
         _ => None,
     };
-    Ok(match f {
+    let answer = match f {
         Func::InetAton => number_of(&bytes).map_or(Datum::Null, Datum::UInt),
         Func::InetNtoa => match value.number().map(|n| u32::try_from(n.to_i128())) {
             Some(Ok(n)) => Datum::text(Ipv4Addr::from(n).to_string()),
@@ -45,7 +44,17 @@ pub(super) fn call<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Da
             Datum::from_bool(sixteen().is_some_and(|b| b[..10] == [0; 10] && b[10..12] == [255, 255]))
         }
         _ => return Err(errors::internal("not a function over addresses")),
-    })
+    };
+    if answer.is_null() {
+        let (kind, name) = match f {
+            Func::InetAton => ("string", "inet_aton"),
+            Func::InetNtoa => ("integer", "inet_ntoa"),
+            Func::Inet6Aton => ("string", "inet6_aton"),
+            _ => ("string", "inet6_ntoa"),
+        };
+        cx.env.note(errors::wrong_value(kind, &value, name));
+    }
+    Ok(answer)
 }
 
 /// `1.2.3.4` as a number; fewer parts as MySQL takes them, the last standing for the lowest byte.
@@ -63,6 +72,9 @@ fn number_of(text: &[u8]) -> Option<u64> {
         }
     }
     if text.last().is_none_or(|b| *b == b'.') {
+        return None;
+    }
+    if dots > 3 {
         return None;
     }
     let missing = if matches!(dots, 1 | 2) { 3 - dots } else { 0 };

@@ -182,6 +182,10 @@ pub enum CastType {
     },
     /// A constant that is compared with a column of years: 20 is 2020.
     Year,
+    /// CAST AS YEAR.
+    AsYear,
+    /// As a double, without a warning.
+    Quiet,
     Float,
     /// Characters kept.
     Text(Option<u32>),
@@ -429,7 +433,8 @@ impl Expr {
                 CastType::Signed => Kind::Int,
                 CastType::Unsigned => Kind::UInt,
                 CastType::Decimal { scale, .. } => Kind::Decimal(*scale),
-                CastType::Double => Kind::Double,
+                CastType::Double | CastType::Quiet => Kind::Double,
+                CastType::AsYear => Kind::UInt,
                 CastType::Exact | CastType::Moment { .. } | CastType::Year => e.kind(params),
                 CastType::Float => Kind::Double,
                 CastType::Text(_) => Kind::Text,

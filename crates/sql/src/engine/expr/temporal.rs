@@ -10,6 +10,11 @@ pub const MICROS_PER_DAY: i64 = 86_400 * MICROS_PER_SECOND;
 /// MySQL's longest TIME, 838:59:59, in microseconds.
 pub const TIME_MAX: i64 = (838 * 3600 + 59 * 60 + 59) * MICROS_PER_SECOND;
 
+/// A time as a moment of the day on which `local` is, in microseconds since 1970.
+pub fn of_today(local: i64, time: i64) -> Civil {
+    civil_from_unix_micros(local.div_euclid(MICROS_PER_DAY) * MICROS_PER_DAY + time)
+}
+
 pub fn days_in_month(year: u16, month: u8) -> u8 {
     match month {
         4 | 6 | 9 | 11 => 30,

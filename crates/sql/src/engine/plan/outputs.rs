@@ -143,7 +143,11 @@ fn declared(e: &Expr, aggregates: &[Aggregate]) -> Option<ColumnType> {
     match e {
         Expr::Column(c) => Some(c.ty),
         Expr::Cast(_, CastType::Float) => Some(ColumnType::Float),
-        Expr::Call(Func::Year, ..) => Some(ColumnType::Year),
+        Expr::Call(Func::Year, ..) | Expr::Cast(_, CastType::AsYear) => Some(ColumnType::Year),
+        Expr::Call(Func::RegexpReplace, ..) => Some(ColumnType::Text { length: 65_535, collation: Default::default() }),
+        Expr::Call(Func::DateAdd | Func::DateSub, args, _) if args.first()?.kind(&[]) == Kind::Text => {
+            Some(ColumnType::Char { length: 29, collation: Default::default() })
+        }
         Expr::Aggregate(i, ..) => match aggregates.get(*i)? {
             a if matches!(a.function, AggregateKind::Min | AggregateKind::Max) => {
                 declared(a.argument.as_ref()?, aggregates)
