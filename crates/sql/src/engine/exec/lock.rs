@@ -216,8 +216,15 @@ async fn candidates(
         }
         env.may_go_on()?;
         for row in s.rows.iter().flatten() {
-            if !passes(access.full.as_ref(), layout, row, params, env, strict)? {
-                continue;
+            match passes(access.full.as_ref(), layout, row, params, env, strict) {
+                Ok(true) => {}
+                Ok(false) => continue,
+                // Perhaps those before it are all that is wanted.
+                Err(_) if most != u64::MAX && !sorted && !s.candidates.is_empty() => {
+                    s.key = primary;
+                    return Ok(true);
+                }
+                Err(e) => return Err(e.into()),
             }
             primary.clear();
             key::encode_from_row(schema, &schema.primary_key, row, &mut primary)?;

@@ -79,6 +79,8 @@ pub struct Builder<'a> {
     pub target: Option<&'a TableSchema>,
     /// The statement assigns variables in expressions.
     pub assigns: bool,
+    /// Placeholders stand for literals.
+    pub from_digest: bool,
     /// The session, for the kinds of its variables.
     pub env: Option<&'a super::Env>,
     pub database: String,
@@ -284,6 +286,10 @@ impl<'a> Builder<'a> {
                 let text = match &t.value.value {
                     ast::Value::SingleQuotedString(s) | ast::Value::DoubleQuotedString(s) => {
                         Expr::Const(Datum::text(s.clone()))
+                    }
+                    // Its digits are part of its type.
+                    ast::Value::Placeholder(_) if self.from_digest && t.data_type != DataType::Date => {
+                        return Err(errors::structural());
                     }
                     ast::Value::Placeholder(p) => placeholder(p)?,
                     _ => return Err(errors::not_supported("this typed literal")),
@@ -503,6 +509,13 @@ impl<'a> Builder<'a> {
         let is_moment = matches!(kind, Kind::Date | Kind::DateTime(_));
         let number = |e| matches!(other, Expr::Column(_)) && self.is_number(e);
         let is_time = matches!((other, kind), (Expr::Column(_), Kind::Time(_)));
+        if is_time
+            && alone
+            && matches!(constant.kind(&self.param_kinds), Kind::Date | Kind::DateTime(_))
+            && constant.is_constant()
+        {
+            return Expr::Cast(Box::new(constant), CastType::Time(6));
+        }
         if is_time && constant.kind(&self.param_kinds).is_text() && constant.is_constant() {
             return Expr::Cast(Box::new(constant), CastType::Moment { kind, alone });
         }

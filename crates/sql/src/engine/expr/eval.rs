@@ -208,6 +208,12 @@ fn compare_with_moment(cx: &Context<'_>, a: &Datum<'_>, b: &Datum<'_>, collation
     let (moment, text, is_first) = match (a, b) {
         (m, Datum::Text(t) | Datum::Bytes(t)) => (m, t, true),
         (Datum::Text(t) | Datum::Bytes(t), m) => (m, t, false),
+        // A time beside a date is one of today.
+        (Datum::Time(..), Datum::Date(_) | Datum::DateTime(..))
+        | (Datum::Date(_) | Datum::DateTime(..), Datum::Time(..)) => {
+            let packed = |d| self::moment(cx, d).map(pack_datetime);
+            return Some(packed(a)?.cmp(&packed(b)?));
+        }
         _ => return a.compare(b, collation),
     };
     let Datum::Time(time, _) = moment else {
@@ -217,10 +223,12 @@ fn compare_with_moment(cx: &Context<'_>, a: &Datum<'_>, b: &Datum<'_>, collation
         }
         return a.compare(b, collation);
     };
-    match temporal::read_time(text) {
+    match temporal::read_time(text).filter(|t| !t.cut && !t.beyond) {
         Some(t) if is_first => Some(time.cmp(&t.micros)),
         Some(t) => Some(t.micros.cmp(time)),
-        None => a.compare(b, collation),
+        // A text that is no time: both are texts.
+        None if is_first => Some(collation.compare(&moment.as_text(), text)),
+        None => Some(collation.compare(text, &moment.as_text())),
     }
 }
 
@@ -321,7 +329,9 @@ fn moment_of<'a>(cx: &Context<'_>, value: Datum<'a>, kind: Kind, alone: bool) ->
     let text = match &value {
         Datum::Text(text) | Datum::Bytes(text) => text,
         number if number.number().is_some_and(|n| n.to_i128() != 0) && number.civil().is_none() => {
-            cx.env.note_once(errors::truncated_value(name, &number.as_text()));
+            if !cx.env.changes_rows.get() {
+                cx.env.note_once(errors::truncated_value(name, &number.as_text()));
+            }
             return Ok(value);
         }
         _ => return Ok(value),
@@ -349,7 +359,10 @@ fn time_of<'a>(cx: &Context<'_>, value: Datum<'a>) -> Datum<'a> {
     if !text.is_empty() && read.is_none_or(|t| t.cut || t.beyond || t.of_date) {
         cx.env.note_once(errors::truncated_value("time", text));
     }
-    read.map_or(value, |t| Datum::Time(t.micros, 6))
+    match read {
+        Some(t) if !t.cut && !t.beyond => Datum::Time(t.micros, 6),
+        _ => value,
+    }
 }
 
 /// CAST AS CHAR(length), which warns of what it cuts off.

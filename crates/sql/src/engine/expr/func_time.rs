@@ -37,7 +37,16 @@ pub(super) fn call<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Da
             Ok(date(&civil_from_unix_micros(cx.env.now() + zone)))
         }
         UnixTimestamp if args.is_empty() => Ok(Datum::Int(cx.env.now() / MICROS_PER_SECOND)),
-        DateAdd | DateSub => add(args[0].eval(cx)?, &args[1].eval(cx)?, &unit_of(args), f == DateSub),
+        DateAdd | DateSub => {
+            let unit = unit_of(args);
+            let base = match args[0].eval(cx)? {
+                Datum::Time(t, n) if moves_days(&unit) => {
+                    Datum::DateTime(pack_datetime(temporal::of_today(cx.env.now() + cx.env.zone(), t)), n)
+                }
+                other => other,
+            };
+            add(base, &args[1].eval(cx)?, &unit, f == DateSub)
+        }
         TimestampDiff => {
             let (Some(a), Some(b)) = (moment(cx, &args[0].eval(cx)?), moment(cx, &args[1].eval(cx)?)) else {
                 return Ok(Datum::Null);
@@ -226,6 +235,11 @@ pub fn is_compound(unit: &str) -> bool {
     matches!(unit_size(unit), Some((0, 0, _)))
 }
 
+/// Whether an interval of this unit moves days: a time plus it is a moment, of today.
+fn moves_days(unit: &str) -> bool {
+    ["day", "week", "month", "quarter", "year"].iter().any(|u| unit.starts_with(u))
+}
+
 pub fn date_add_kind(base: Kind, unit: &str) -> Kind {
     let clock = unit_size(unit).is_some_and(|u| u.2);
     let digits = if unit.ends_with("microsecond") { 6 } else { 0 };
@@ -233,6 +247,7 @@ pub fn date_add_kind(base: Kind, unit: &str) -> Kind {
         Kind::Date if clock => Kind::DateTime(digits),
         Kind::Date => Kind::Date,
         Kind::DateTime(n) => Kind::DateTime(n.max(digits)),
+        Kind::Time(n) if moves_days(unit) => Kind::DateTime(n.max(digits)),
         Kind::Time(n) => Kind::Time(n.max(digits)),
         _ => Kind::Text,
     }

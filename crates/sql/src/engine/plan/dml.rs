@@ -96,6 +96,7 @@ impl Planner<'_> {
         if !insert.assignments.is_empty() {
             let mut builder = Builder::new(None, "", &database);
             builder.assigns = self.assigns();
+            builder.from_digest = self.from_digest;
             builder.target = Some(schema);
             for a in &insert.assignments {
                 named.push(column_of(&table, &a.target, "field list")?);
@@ -136,6 +137,7 @@ impl Planner<'_> {
                 on_duplicate = OnDuplicate::Update;
                 let mut builder = Builder::new(Some(schema), &schema.name, &database);
                 builder.assigns = self.assigns();
+                builder.from_digest = self.from_digest;
                 builder.allow_values = true;
                 builder.new_alias = insert.insert_alias.as_ref().map(|a| a.row_alias.to_string());
                 for a in list {
@@ -171,6 +173,7 @@ impl Planner<'_> {
         for (i, row) in values.rows.iter().enumerate() {
             let mut builder = Builder::new(None, "", self.env.database.as_deref().unwrap_or(""));
             builder.assigns = self.assigns();
+            builder.from_digest = self.from_digest;
             builder.target = Some(&table.schema);
             let row = row.iter().map(|e| value_or_default(&mut builder, e)).collect::<Result<Vec<_>, _>>()?;
             // VALUES () gives every column its default.
@@ -203,6 +206,7 @@ impl Planner<'_> {
         let database = self.env.database.clone().unwrap_or_default();
         let mut builder = Builder::new(Some(&table.schema), &shown, &database);
         builder.assigns = self.assigns();
+        builder.from_digest = self.from_digest;
         let mut assignments = Vec::new();
         for a in &update.assignments {
             assignments.push((column_of(&table, &a.target, "field list")?, self.assigned(&mut builder, &table, a)?));
@@ -229,6 +233,7 @@ impl Planner<'_> {
         let database = self.env.database.clone().unwrap_or_default();
         let mut builder = Builder::new(Some(&table.schema), &shown, &database);
         builder.assigns = self.assigns();
+        builder.from_digest = self.from_digest;
         builder.clause = "where clause";
         let filter = delete.selection.as_ref().map(|e| builder.build(e)).transpose()?;
         let order = self.order(&mut builder, &delete.order_by)?;

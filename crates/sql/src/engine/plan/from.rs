@@ -268,6 +268,7 @@ impl<'a> Planner<'a> {
         let mut builder = Builder::new(None, "", database);
         builder.param_kinds = self.param_kinds.clone();
         builder.assigns = self.assigns();
+        builder.from_digest = self.from_digest;
         builder.env = Some(self.env);
         builder.scope = Some(scope.clone());
         builder.planner = Some(self);
