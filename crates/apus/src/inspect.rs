@@ -124,6 +124,9 @@ fn control(control: &Control, report: &mut Report) -> String {
         "complete from {}",
         control.complete.map_or("no epoch yet".to_owned(), |e| format!("epoch {}", e.0))
     ));
+    if let Some((epoch, lineage)) = control.base {
+        report.line(format_args!("amid being filled: had put back epoch {epoch} of lineage {lineage:x}"));
+    }
     report.line(format_args!("read from segment {} byte {} on", control.start.segment, control.start.at));
     for Checkpoint { file, turn, epoch, bytes, sequence, .. } in &control.checkpoints {
         report.line(format_args!(

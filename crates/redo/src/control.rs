@@ -13,8 +13,8 @@ use apus_types::{Epoch, NodeId};
 use crate::{LogId, LogKind, Place};
 
 const MAGIC: [u8; 8] = *b"APUSRDC1";
-/// Of this file. Version 1 knew no checkpoints; it is read as one that has none.
-const VERSION: u16 = 2;
+/// Of this file. Version 1 knew no checkpoints; it is read as one that has none. Version 2 knew no base.
+const VERSION: u16 = 3;
 /// Most checkpoints of a list.
 pub const CHECKPOINTS_MAX: usize = 64;
 /// A checkpoint is one segment, which is never full.
@@ -52,7 +52,9 @@ pub struct Control {
     pub next: u32,
     /// The log, with nothing before it, gives every state from this epoch on; `None`: not yet, the node is being filled.
     pub complete: Option<Epoch>,
-    /// Epochs of suffixes that were given up: from the first on, and below the second.
+    /// The node is being filled with what it has not: it has put back everything up to this epoch, as this lineage had it.
+    pub base: Option<(Epoch, u64)>,
+    /// Epochs of suffixes that were given up: from the first on, and below the second, as far as they are before the restart mark that says so.
     pub void: Vec<(Epoch, Epoch)>,
     /// Where in the first segment reading begins, if that is the segment it names.
     pub start: Place,
@@ -69,6 +71,7 @@ impl Control {
             segments: Vec::new(),
             next: 1,
             complete: None,
+            base: None,
             void: Vec::new(),
             start: Place::default(),
             checkpoints: Vec::new(),
@@ -117,6 +120,8 @@ impl Control {
             body.put_u8(kind as u8);
             body.put_u32(number);
         }
+        let (epoch, lineage) = self.base.unwrap_or_default();
+        [epoch.0, lineage].into_iter().for_each(|word| body.put_u64(word));
         seal(MAGIC, &body)
     }
 
@@ -145,6 +150,9 @@ impl Control {
         let mut control = Control { segments, next, complete, void, ..Control::empty(id, segment_bytes) };
         if version > 1 {
             control.decode_checkpoints(r)?;
+        }
+        if version > 2 {
+            control.base = Some((r.epoch()?, r.u64()?)).filter(|(epoch, _)| epoch.0 > 0);
         }
         r.end()?;
         Ok(control)

@@ -1,4 +1,5 @@
-//! Node recovery without a disk: a joining node gets every row from the primaries while traffic goes on.
+//! Node recovery: a joining node gets from the primaries what it lacks, while traffic goes on: every row, or what has changed since the epoch up to which
+//! it has put back everything from its own disk (`ViewNode::restored`).
 //!
 //! From the view that has the node as `Recovering`, every write goes along a chain that ends at it. The primary's LDM, ordered by
 //! its own node's COPY block (`CopyFragReq`), walks its rows in slices. Each row goes down the *same chain* as writes do
@@ -15,6 +16,11 @@
 //! - *Changes of the new holder.* The batch that got the lock sends the copy before its own changes, over the same links, and each node passes both
 //!   on in the order in which they came. A node that has an older view sets changes aside until it has theirs, and never a copy for longer: a copy names
 //!   the view in which its walk began, which is not later than that of any change after it.
+//!
+//! **A node with rows of its own** ([`Walked`]). A walk of slots says of each what the node is to have there: the row in this message, the one that it has (a bit in
+//! `unchanged`), one that a transaction has at the primary and that is left for now (`left`), or none. So rows that were deleted since go, without anybody having
+//! kept their numbers. A row in a message whose key is empty is no row: its slot is empty. The sum over the unchanged rows shows that both mean
+//! the same rows; if not, the node gives up all that it had, and comes back empty.
 //!
 //! If the recovering node dies the copying stops with the view; if the primary dies the new primary's COPY block starts that
 //! fragment again (rows stored twice are equal or older and are overwritten in chain order).
@@ -51,7 +57,50 @@ impl CopyFrag {
     }
 }
 
-/// `CopyRowsOrd`: `generation u64, source, chain, partition u16, table u32, count u16, count x [`CopiedRow`]`.
+/// What a `CopyRowsOrd` says of the slots from `from` on and below `to` besides the rows that it brings: `from u32, to u32, since u64, sum u64, unchanged
+/// long, left long`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Walked<'a> {
+    pub from: u32,
+    pub to: u32,
+    /// Rows that were not changed after this epoch are not sent. 0: all are.
+    pub since: Epoch,
+    /// Over those, [`Walked::add`].
+    pub sum: u64,
+    /// A bit for each of those, from `from` on; what is behind the last byte has none.
+    pub unchanged: &'a [u8],
+    /// Slots, four bytes each in ascending order, of which another message will tell, or a change down the chain.
+    pub left: &'a [u8],
+}
+
+impl<'a> Walked<'a> {
+    pub fn is_unchanged(&self, row: u32) -> bool {
+        let at = row.wrapping_sub(self.from) as usize;
+        row >= self.from && self.unchanged.get(at / 8).is_some_and(|byte| byte & 1 << (at % 8) != 0)
+    }
+    pub fn left(&self) -> impl Iterator<Item = u32> + 'a {
+        self.left.as_chunks::<4>().0.iter().map(|bytes| u32::from_le_bytes(*bytes))
+    }
+    /// The sum with a row more: what its place, key and image hash to, and the epoch of its last change.
+    #[must_use]
+    pub fn add(sum: u64, row_hash: u64, epoch: Epoch) -> u64 {
+        sum.wrapping_add(row_hash ^ epoch.0.wrapping_mul(0x9E37_79B9_7F4A_7C15))
+    }
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u32(self.from);
+        out.put_u32(self.to);
+        out.put_u64(self.since.0);
+        out.put_u64(self.sum);
+        out.put_long_bytes(self.unchanged);
+        out.put_long_bytes(self.left);
+    }
+    fn decode(r: &mut Reader<'a>) -> Result<Walked<'a>, DecodeError> {
+        let (from, to, since, sum) = (r.u32()?, r.u32()?, r.epoch()?, r.u64()?);
+        Ok(Walked { from, to, since, sum, unchanged: r.long_bytes()?, left: r.long_bytes()? })
+    }
+}
+
+/// `CopyRowsOrd`: `generation u64, source, chain, partition u16, table u32, [`Walked`], count u16, count x [`CopiedRow`]`.
 #[derive(Clone, Copy, Debug)]
 pub struct CopyRowsOrd<'a> {
     pub generation: u64,
@@ -60,6 +109,7 @@ pub struct CopyRowsOrd<'a> {
     pub chain: Chain,
     pub partition: PartitionId,
     pub table: TableId,
+    pub walked: Walked<'a>,
     pub count: u16,
     pub rows: &'a [u8],
 }
@@ -71,6 +121,7 @@ impl<'a> CopyRowsOrd<'a> {
         out.put_chain(self.chain);
         out.put_u16(self.partition.0);
         out.put_u32(self.table.0);
+        self.walked.encode(out);
         out.put_u16(self.count);
         out.put_bytes(self.rows);
     }
@@ -82,6 +133,7 @@ impl<'a> CopyRowsOrd<'a> {
             chain: r.chain()?,
             partition: PartitionId(r.u16()?),
             table: TableId(r.u32()?),
+            walked: Walked::decode(&mut r)?,
             count: r.u16()?,
             rows: r.rest(),
         })
@@ -92,7 +144,7 @@ impl<'a> CopyRowsOrd<'a> {
     }
 }
 
-/// A committed row: `epoch u64, row u32, key short, image long`.
+/// A committed row: `epoch u64, row u32, key short, image long`; with an empty key, which no row has: the slot is empty, as of that epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CopiedRow<'a> {
     /// Of its last change.
@@ -104,6 +156,12 @@ pub struct CopiedRow<'a> {
 }
 
 impl<'a> CopiedRow<'a> {
+    pub fn empty(row: u32, epoch: Epoch) -> CopiedRow<'static> {
+        CopiedRow { epoch, row, key: &[], image: &[] }
+    }
+    pub fn is_empty(&self) -> bool {
+        self.key.is_empty()
+    }
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.put_u64(self.epoch.0);
         out.put_u32(self.row);

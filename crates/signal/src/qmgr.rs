@@ -4,6 +4,7 @@
 //! every member --HeartbeatRep--> every other member
 //! joining node --JoinReq--> anyone: JoinRef names the president     (again and again until it is a member)
 //!              --JoinReq--> president: JoinConf "copy my dictionary", then JoinReq with `dictionary_from` -> view change
+//!              (in between, if it has a disk of this lineage: it puts back what is there, and says up to which epoch)
 //! member       --FailRep--> all members: a node does not answer, or its link closed; again to the acting president
 //! president    --ViewPrepReq--> every survivor and joiner --ViewPrepConf--> president
 //! president    --ArbitReq--> management node --ArbitConf--> president      (only when exactly half is left)
@@ -137,6 +138,12 @@ pub struct JoinReq {
     /// What is on its disk, if that may be needed.
     #[prost(message, optional, tag = "11")]
     pub holding: Option<Holding>,
+    /// It has put back everything up to this epoch from its own disk; 0: nothing.
+    #[prost(uint64, tag = "12")]
+    pub restored: u64,
+    /// As this lineage had it.
+    #[prost(fixed64, tag = "13")]
+    pub restored_lineage: u64,
 }
 
 /// `JoinConf` (copy the dictionary of `president`, then ask again) and `JoinRef` (not now: see `error`).
@@ -153,6 +160,11 @@ pub struct JoinAnswer {
     /// For people.
     #[prost(string, tag = "4")]
     pub reason: String,
+    /// `JoinConf`: point of the president's view.
+    #[prost(fixed64, tag = "5")]
+    pub lineage: u64,
+    #[prost(uint64, tag = "6")]
+    pub generation: u64,
 }
 
 /// `ViewPrepReq`.

@@ -42,6 +42,11 @@ pub struct RedoFound {
     /// For people; empty: sound as far as it was read.
     #[prost(string, tag = "9")]
     pub damage: String,
+    /// A node that was amid being filled when it died: it had put back everything up to this epoch of this lineage. 0: nothing.
+    #[prost(uint64, tag = "10")]
+    pub base: u64,
+    #[prost(fixed64, tag = "11")]
+    pub base_lineage: u64,
 }
 
 /// `RestoreReq` (founder's QMGR to QMGR; QMGR to the DICT and LDMs of its node), and what `RestoreConf` and `RestoreRef` repeat.
@@ -66,4 +71,7 @@ pub struct Restore {
     /// Inside a node: who answers.
     #[prost(uint32, tag = "7")]
     pub instance: u32,
+    /// A single node, beside a cluster of this lineage that lives; 0: a cluster of which nobody lives.
+    #[prost(fixed64, tag = "8")]
+    pub lineage: u64,
 }

@@ -36,6 +36,9 @@ pub struct ViewNode {
     /// `host:port` where the node accepts links.
     #[prost(string, tag = "6")]
     pub address: String,
+    /// Of a recovering node: it has everything up to this epoch, from its own disk, as this lineage had it. 0: nothing.
+    #[prost(uint64, tag = "7")]
+    pub restored: u64,
 }
 
 impl ViewNode {

@@ -584,6 +584,28 @@ impl Fragment {
         epoch
     }
 
+    /// Gives up a row that this replica has read back from its own disk and its primary has not any more, with all its versions. Nobody reads
+    /// here yet. `false`, and nothing changes: a transaction has it, which came from the primary, as its end will.
+    pub fn give_up_row(&mut self, row: RowId) -> bool {
+        self.trail.mark(Point::Evict);
+        let slot = *self.slot(row);
+        if !slot.used || slot.lock != 0 || self.has_pending(row) {
+            return false;
+        }
+        let was_deleted = self.is_deleted(row);
+        self.slot_mut(row).head = RecRef::NONE;
+        let mut at = slot.head;
+        while !at.is_none() {
+            let previous = self.records.previous(at);
+            self.drop_version(row, at, false);
+            at = previous;
+        }
+        self.slots.note_changed(row);
+        self.remove_row(row);
+        self.count_deleted(was_deleted, false);
+        true
+    }
+
     fn remove_row(&mut self, row: RowId) {
         self.trail.mark(Point::Reclaim);
         let slot = *self.slot(row);
@@ -684,13 +706,18 @@ impl Fragment {
         let mut next = self.next_row(RowId(0));
         while let Some(row) = next {
             if let Some(image) = self.committed(row, &()) {
-                let place = hash_key(&row.0.to_le_bytes()).rotate_left(34);
-                let hash = hash_key(self.key(row)) ^ hash_key(image).rotate_left(17) ^ place;
-                sum = sum.wrapping_add(hash_key(&hash.to_le_bytes()));
+                sum = sum.wrapping_add(self.hash_of(row, image));
             }
             next = self.next_row(RowId(row.0 + 1));
         }
         sum
+    }
+
+    /// Of a row's place, key and this image of it: equal on all replicas.
+    pub fn hash_of(&self, row: RowId, image: &[u8]) -> u64 {
+        let place = hash_key(&row.0.to_le_bytes()).rotate_left(34);
+        let hash = hash_key(self.key(row)) ^ hash_key(image).rotate_left(17) ^ place;
+        hash_key(&hash.to_le_bytes())
     }
 
     /// Checks the whole structure: hash index, slots, versions and trees against each other. Slow.

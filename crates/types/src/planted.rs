@@ -132,6 +132,14 @@ pub enum Bug {
     ControlBeforeSync,
     /// Of a page that a newer checkpoint has the rows of older ones are taken, too.
     PageHeaderIgnored,
+    /// A node that comes back with rows from its disk keeps those that were deleted meanwhile.
+    DeletedRowStays,
+    /// ... gives them up and does not tell its log.
+    EmptiedNotLogged,
+    /// A node that comes back puts back all that is in its log, whether the cluster has it or not.
+    OwnSuffixKept,
+    /// A node that comes back is sent what has changed since it came, and not since it died.
+    ChangesMissed,
     /// The end of a transaction stamps all its rows in one go.
     SliceWithoutEnd,
 }
@@ -201,6 +209,10 @@ impl Bug {
         Bug::CheckpointTooEarly,
         Bug::ControlBeforeSync,
         Bug::PageHeaderIgnored,
+        Bug::DeletedRowStays,
+        Bug::EmptiedNotLogged,
+        Bug::OwnSuffixKept,
+        Bug::ChangesMissed,
         Bug::SliceWithoutEnd,
     ];
 }

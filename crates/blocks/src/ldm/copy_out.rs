@@ -6,6 +6,9 @@
 //! ([`SLICE_ROWS_BUSY`]) is under way at a time, and the next is made when the last is confirmed and the foreground has had its
 //! share ([`SHARE_ASKED`]) or did not want it ([`SHARE_NS`]). An idle instance copies as fast as it can.
 //!
+//! **A node that has rows of its own** (`apus_signal::copy::Walked`): the walk sends the rows that were changed after the epoch up to which each node that is being filled
+//! has everything, and names the others by a bit. The node gives up what is not named (`copy_in`).
+//!
 //! **Locked rows.** A row that is undecided when its turn comes is *passed over*. It is copied by whoever is first of two: the walk, which
 //! looks at it again and again, or the next transaction that gets its lock, which copies it before it does anything with the row
 //! ([`LocalDataManager::copy_before_use`]). So a row that is locked without a break is copied at the first change of hands. The copy leaves
@@ -20,22 +23,21 @@ use std::{
 };
 
 use apus_kernel::{Context, jam};
-use apus_redo::Entry;
 use apus_signal::{
     BlockRef, DecodeError, Kind,
-    copy::{COPY_BYTES, COPY_WINDOW, COPY_WINDOW_BUSY, CopiedRow, CopyFrag, CopyRowsConf, CopyRowsOrd},
+    copy::{COPY_BYTES, COPY_WINDOW, COPY_WINDOW_BUSY, CopiedRow, CopyFrag, CopyRowsConf, CopyRowsOrd, Walked},
     ldm::LdmPrepared,
-    view::{NodeState, View},
+    view::{NodeState, View, ViewNode},
 };
 use apus_storage::{Fragment, LockMode, RowId};
 use apus_types::{
-    ErrorCode, NodeId, PartitionId, TableId,
+    Epoch, NodeId, PartitionId, TableId,
     planted::{Bug, planted},
 };
 
 use super::{
     LocalDataManager, RowAt,
-    ends::{ROW_NS_MAX, RowEnds, is_short},
+    ends::{ROW_NS_MAX, is_short},
     tables::Table,
     trans::Standing,
 };
@@ -46,6 +48,12 @@ const SLICE_ROWS: usize = 256;
 const _: () = assert!(is_short(SLICE_ROWS, ROW_NS_MAX) && SLICE_ROWS_BUSY <= SLICE_ROWS);
 /// The same for one that serves transactions: some 100 microseconds on the recovering node.
 const SLICE_ROWS_BUSY: usize = 64;
+/// Rows looked at for each that may be sent, where most are not, and what that may cost at worst: the hash of a long row.
+const LOOKED: usize = 8;
+pub(super) const LOOK_NS_MAX: u64 = 6_000;
+const _: () = assert!(is_short(SLICE_ROWS * LOOKED, LOOK_NS_MAX));
+/// Slots that one message tells of, unless no row is behind them.
+const SPAN: u32 = 1 << 13;
 /// Rows read and changed by others between two busy slices, so that copying takes about half of the time.
 const SHARE_ASKED: u64 = 32;
 /// At the latest after this time the next slice is due: a quarter of a million rows per second and instance.
@@ -79,6 +87,7 @@ pub(super) struct CopyJob {
     round: u64,
     partition: PartitionId,
     reply_to: BlockRef,
+    fill: Fill,
     /// `None`: all tables walked.
     table: Option<TableId>,
     row: RowId,
@@ -93,6 +102,46 @@ pub(super) struct CopyJob {
     outstanding: u32,
 }
 
+/// What the nodes that are being filled have already.
+#[derive(Clone, Copy, Debug, Default)]
+struct Fill {
+    /// Each has everything up to this epoch, of tables whose rows are kept on disk.
+    since: Epoch,
+    /// One has rows that it may have to give up.
+    some_restored: bool,
+}
+
+/// Of the slots that a message tells of: [`Walked`], in memory that stays.
+#[derive(Debug, Default)]
+pub(super) struct Walking {
+    from: u32,
+    to: u32,
+    since: Epoch,
+    sum: u64,
+    unchanged: Vec<u8>,
+    left: Vec<u8>,
+}
+
+impl Walking {
+    fn begin(&mut self, from: RowId, since: Epoch) {
+        (self.from, self.to, self.since, self.sum) = (from.0, from.0, since, 0);
+        self.unchanged.clear();
+        self.left.clear();
+    }
+    fn note_unchanged(&mut self, row: RowId, hash: u64, epoch: Epoch) {
+        let at = (row.0 - self.from) as usize;
+        if self.unchanged.len() <= at / 8 {
+            self.unchanged.resize(at / 8 + 1, 0);
+        }
+        self.unchanged[at / 8] |= 1 << (at % 8);
+        self.sum = Walked::add(self.sum, hash, epoch);
+    }
+    fn walked(&self) -> Walked<'_> {
+        let Walking { from, to, since, sum, .. } = *self;
+        Walked { from, to, since, sum, unchanged: &self.unchanged, left: &self.left }
+    }
+}
+
 /// Rows of one table, encoded for one message.
 #[derive(Debug)]
 struct Rows {
@@ -102,12 +151,13 @@ struct Rows {
 }
 
 impl CopyJob {
-    fn new(req: CopyFrag, round: u64, first: Option<TableId>, reply_to: BlockRef) -> CopyJob {
+    fn new(req: CopyFrag, round: u64, first: Option<TableId>, reply_to: BlockRef, fill: Fill) -> CopyJob {
         CopyJob {
             generation: req.generation,
             round,
             partition: req.partition,
             reply_to,
+            fill,
             table: first,
             row: RowId::default(),
             locked: BTreeSet::new(),
@@ -119,9 +169,9 @@ impl CopyJob {
         }
     }
 
-    fn begin_anew(&mut self, round: u64, first: Option<TableId>) {
+    fn begin_anew(&mut self, round: u64, first: Option<TableId>, fill: Fill) {
         let req = CopyFrag { generation: self.generation, partition: self.partition };
-        *self = CopyJob::new(req, round, first, self.reply_to);
+        *self = CopyJob::new(req, round, first, self.reply_to, fill);
     }
 }
 
@@ -142,9 +192,22 @@ impl LocalDataManager {
         }
         self.copy_jobs.retain(|j| j.partition != req.partition);
         let first = self.tables.next_id(TableId(0));
-        self.copy_jobs.push(CopyJob::new(req, self.view.generation, first, from));
+        let fill = self.fill_of(req.partition, ctx.epoch());
+        if fill.since > Epoch(0) {
+            ctx.probe("ldm: a node is sent what has changed since it died");
+        }
+        self.copy_jobs.push(CopyJob::new(req, self.view.generation, first, from, fill));
         self.continue_soon(ctx);
         Ok(())
+    }
+
+    fn fill_of(&self, partition: PartitionId, now: Epoch) -> Fill {
+        let recovering = |n: &&ViewNode| n.state() == NodeState::Recovering;
+        let nodes = || self.view.chain(partition).nodes().filter_map(|n| self.view.node(n)).filter(recovering);
+        let some_restored = nodes().any(|n| n.restored > 0);
+        let since = Epoch(nodes().map(|n| n.restored).min().unwrap_or(0));
+        let is_late = since > Epoch(0) && planted(Bug::ChangesMissed);
+        Fill { since: if is_late { now } else { since }, some_restored }
     }
 
     /// A new view: jobs go on unless a node of their chain died. With the recovering node gone they end (COPY asks anew for its next
@@ -161,7 +224,8 @@ impl LocalDataManager {
                 return false;
             }
             ctx.probe("ldm: copy begins anew without a dead node");
-            job.begin_anew(self.view.generation, self.tables.next_id(TableId(0)));
+            let fill = self.fill_of(job.partition, ctx.epoch());
+            job.begin_anew(self.view.generation, self.tables.next_id(TableId(0)), fill);
             true
         });
         self.copy_jobs = jobs;
@@ -287,20 +351,22 @@ impl LocalDataManager {
             return Slice::WindowFull;
         }
         let mut rows = std::mem::take(&mut self.scratch.rows);
+        let mut walking = std::mem::take(&mut self.scratch.walking);
         rows.clear();
+        walking.begin(RowId(0), Epoch(0));
         let (mut count, mut table) = (0u16, job.table);
         if let Some(id) = job.table {
-            count = self.walk_rows(job, id, slice_rows, &mut rows);
+            count = self.walk_rows(job, id, slice_rows, &mut rows, &mut walking, ctx);
         } else if let Some((id, row)) = self.next_locked(job) {
             table = Some(id);
             count = self.revisit_locked(job, id, row, slice_rows, &mut rows);
         }
         ctx.spend(usize::from(count), ROW_NS_MAX);
-        let sent = count > 0;
+        let sent = count > 0 || walking.to > walking.from;
         if let Some(table) = table.filter(|_| sent) {
-            self.send_copied(job, table, count, &rows, ctx);
+            self.send_copied(job, table, (count, &rows), walking.walked(), ctx);
         }
-        self.scratch.rows = rows;
+        (self.scratch.rows, self.scratch.walking) = (rows, walking);
         match (job.table, job.locked.is_empty()) {
             (Some(_), _) => Slice::More,
             (None, false) if sent => Slice::More,
@@ -310,10 +376,17 @@ impl LocalDataManager {
         }
     }
 
-    fn send_copied(&self, job: &mut CopyJob, table: TableId, count: u16, rows: &[u8], ctx: &mut Context<'_>) {
+    fn send_copied(
+        &self,
+        job: &mut CopyJob,
+        table: TableId,
+        (count, rows): (u16, &[u8]),
+        walked: Walked<'_>,
+        ctx: &mut Context<'_>,
+    ) {
         let chain = self.view.chain(job.partition);
         let (generation, source, partition) = (job.round, self.me, job.partition);
-        let order = CopyRowsOrd { generation, source, chain, partition, table, count, rows };
+        let order = CopyRowsOrd { generation, source, chain, partition, table, walked, count, rows };
         if let Some(next) = self.next_in(chain) {
             ctx.send(self.peer(next), Kind::CopyRowsOrd, |out| order.encode(out));
             job.outstanding += 1;
@@ -322,32 +395,69 @@ impl LocalDataManager {
     }
 
     /// Collects the next rows of `id` and moves the job on, to the next table at the end.
-    fn walk_rows(&mut self, job: &mut CopyJob, id: TableId, slice_rows: usize, rows: &mut Vec<u8>) -> u16 {
-        let mut count = 0;
-        if let Some(fragment) = self.tables.get(id).and_then(|t| t.fragment(job.partition)) {
-            let mut next = fragment.next_row(job.row);
-            for _ in 0..slice_rows {
-                let Some(row) = next else { break };
-                if self.is_undecided(fragment, row) && !planted(Bug::CopyOverwritesNewer) {
-                    if !planted(Bug::CopyMissesLocked) {
-                        job.locked.insert((id, row));
-                    }
-                } else {
-                    count += self.push_copied(fragment, row, rows);
-                }
-                job.row = RowId(row.0 + 1);
-                next = fragment.next_row(job.row);
-                if rows.len() >= COPY_BYTES {
-                    break;
-                }
+    fn walk_rows(
+        &mut self,
+        job: &mut CopyJob,
+        id: TableId,
+        slice_rows: usize,
+        rows: &mut Vec<u8>,
+        walking: &mut Walking,
+        ctx: &mut Context<'_>,
+    ) -> u16 {
+        let (mut count, mut looked) = (0, 0);
+        let table = self.tables.get(id);
+        let since = if table.is_some_and(Table::is_logged) { job.fill.since } else { Epoch(0) };
+        let most = if since > Epoch(0) { slice_rows * LOOKED } else { slice_rows };
+        walking.begin(job.row, since);
+        let fragment = table.and_then(|t| t.fragment(job.partition));
+        let mut next = fragment.and_then(|f| f.next_row(job.row));
+        while let (Some(fragment), Some(row)) = (fragment, next) {
+            let is_far = job.fill.some_restored && row.0 - walking.from >= SPAN;
+            if looked >= most || usize::from(count) >= slice_rows || rows.len() >= COPY_BYTES || is_far {
+                break;
             }
-            if next.is_some() {
-                return count;
-            }
+            looked += 1;
+            count += self.walk_row(job, (id, row), fragment, rows, walking);
+            job.row = RowId(row.0 + 1);
+            next = fragment.next_row(job.row);
         }
-        job.table = self.tables.next_id(TableId(id.0 + 1));
-        job.row = RowId::default();
+        ctx.spend(looked - usize::from(count), LOOK_NS_MAX);
+        if let Some(row) = next {
+            job.row = row;
+        } else {
+            job.table = self.tables.next_id(TableId(id.0 + 1));
+            job.row = RowId::default();
+        }
+        if job.fill.some_restored {
+            walking.to = next.map_or(u32::MAX, |row| row.0);
+        }
         count
+    }
+
+    /// What is to be said of a row: 1 if it is sent.
+    fn walk_row(
+        &self,
+        job: &mut CopyJob,
+        (table, row): (TableId, RowId),
+        fragment: &Fragment,
+        rows: &mut Vec<u8>,
+        walking: &mut Walking,
+    ) -> u16 {
+        if self.is_undecided(fragment, row) && !planted(Bug::CopyOverwritesNewer) {
+            walking.left.extend_from_slice(&row.0.to_le_bytes());
+            if !planted(Bug::CopyMissesLocked) {
+                job.locked.insert((table, row));
+            }
+            return 0;
+        }
+        let Some(image) = fragment.committed(row, &self.transactions) else { return 0 };
+        let epoch = fragment.last_change(row, &self.transactions);
+        if epoch <= walking.since {
+            walking.note_unchanged(row, fragment.hash_of(row, image), epoch);
+            return 0;
+        }
+        CopiedRow { epoch, row: row.0, key: fragment.key(row), image }.encode(rows);
+        1
     }
 
     /// The row has a change that is not committed yet, or perhaps not on every replica; or it may have had one that is being undone: the
@@ -364,9 +474,14 @@ impl LocalDataManager {
         })
     }
 
-    /// Appends the row as it is committed; 0: there is none to be copied.
-    fn push_copied(&self, fragment: &Fragment, row: RowId, rows: &mut Vec<u8>) -> u16 {
-        let Some(image) = fragment.committed(row, &self.transactions) else { return 0 };
+    /// Appends the row as it is committed, or where somebody may have one that the slot is empty; 0: there is nothing to be said.
+    fn push_copied(&self, job: Fill, fragment: &Fragment, row: RowId, rows: &mut Vec<u8>) -> u16 {
+        let Some(image) = fragment.committed(row, &self.transactions) else {
+            if job.some_restored {
+                CopiedRow::empty(row.0, Epoch(0)).encode(rows);
+            }
+            return u16::from(job.some_restored);
+        };
         let epoch = fragment.last_change(row, &self.transactions);
         CopiedRow { epoch, row: row.0, key: fragment.key(row), image }.encode(rows);
         1
@@ -399,7 +514,7 @@ impl LocalDataManager {
                 continue;
             }
             job.locked.remove(&at);
-            count += fragment.map_or(0, |f| self.push_copied(f, at.1, rows));
+            count += fragment.map_or(0, |f| self.push_copied(job.fill, f, at.1, rows));
             if rows.len() >= COPY_BYTES {
                 break;
             }
@@ -416,12 +531,13 @@ impl LocalDataManager {
             return;
         }
         let Some(fragment) = self.tables.get(table).and_then(|t| t.fragment(partition)) else { return };
+        let fill = self.copy_jobs[i].fill;
         let mut early = std::mem::take(&mut self.copy_jobs[i].early);
         if early.last().is_none_or(|rows| rows.table != table || rows.bytes.len() >= COPY_BYTES) {
             early.push(Rows { table, count: 0, bytes: Vec::new() });
         }
         if let Some(last) = early.last_mut() {
-            last.count += self.push_copied(fragment, row, &mut last.bytes);
+            last.count += self.push_copied(fill, fragment, row, &mut last.bytes);
         }
         self.copy_jobs[i].early = early;
     }
@@ -435,80 +551,12 @@ impl LocalDataManager {
             ctx.probe("ldm: row copied as its lock changes hands");
             let mut job = self.copy_jobs.swap_remove(i);
             for rows in std::mem::take(&mut job.early).into_iter().filter(|rows| rows.count > 0) {
-                self.send_copied(&mut job, rows.table, rows.count, &rows.bytes, ctx);
+                self.send_copied(&mut job, rows.table, (rows.count, &rows.bytes), Walked::default(), ctx);
             }
             self.copy_jobs.push(job);
             let last = self.copy_jobs.len() - 1;
             self.copy_jobs.swap(i, last);
         }
-    }
-
-    pub(super) fn on_copy_rows_ord(
-        &mut self,
-        order: &CopyRowsOrd<'_>,
-        body: &[u8],
-        ctx: &mut Context<'_>,
-    ) -> Result<(), DecodeError> {
-        // Several nodes of a chain may recover together: each stores, the last one confirms.
-        let is_recovering = self.view.state(self.me.node) == NodeState::Recovering;
-        if is_recovering {
-            for row in order.rows() {
-                let row = row?;
-                ctx.spend(1, ROW_NS_MAX);
-                let is_full = ctx.fault("ldm.stop_copy");
-                let stored = if is_full { Err(ErrorCode::OutOfMemory) } else { self.store_copied(order, &row, ctx) };
-                if let Err(code) = stored {
-                    ctx.probe("ldm: recovering node cannot store a row");
-                    ctx.stop_node(&format!("node recovery of partition {} failed: {code}", order.partition));
-                    return Ok(());
-                }
-            }
-        }
-        let is_logged = is_recovering && self.tables.get(order.table).is_none_or(Table::is_logged);
-        if let Some(redo) = self.redo.as_mut().filter(|_| is_logged && !planted(Bug::CopyNotLogged)) {
-            let CopyRowsOrd { partition, table, count, rows, .. } = *order;
-            redo.append(&Entry::Copied { partition, table, count, rows });
-        }
-        if let Some(next) = self.next_in(order.chain) {
-            ctx.send(self.peer(next), Kind::CopyRowsOrd, |out| out.extend_from_slice(body));
-            return Ok(());
-        }
-        let conf = CopyRowsConf { generation: order.generation, partition: order.partition };
-        match &mut self.redo {
-            Some(redo) => redo.confirm_copied(order.source, conf, ctx),
-            None => ctx.send(order.source, Kind::CopyRowsConf, |out| conf.encode(out)),
-        }
-        Ok(())
-    }
-
-    fn store_copied(
-        &mut self,
-        order: &CopyRowsOrd<'_>,
-        copied: &CopiedRow<'_>,
-        ctx: &mut Context<'_>,
-    ) -> Result<(), ErrorCode> {
-        let memory = self.memory.clone();
-        let Some(table) = self.tables.get_mut(order.table) else { return Ok(()) }; // dropped meanwhile
-        table.schema.layout().check(copied.image)?;
-        let fragment = match table.fragment(order.partition) {
-            Some(_) => table.fragment_mut(order.partition).ok_or(ErrorCode::Internal)?,
-            None => table.make_fragment(order.partition, &memory)?,
-        };
-        let mut row = RowId(copied.row);
-        let hash = self.secret.of(copied.key);
-        if planted(Bug::CopyChoosesSlot) {
-            row = fragment.find(copied.key, hash).map_or_else(|| fragment.insert_slot(copied.key, hash), Ok)?;
-        } else if !fragment.holds(row, copied.key) {
-            let (transactions, granted) = (&self.transactions, &mut self.granted);
-            let mut ends = RowEnds { locks: &mut self.locks, transactions, epochs: &mut self.epochs, granted };
-            ends.insert_at(fragment, (order.table, order.partition, row), (copied.key, hash), ctx)?;
-        }
-        if fragment.has_pending(row) && !planted(Bug::CopyOverwritesNewer) {
-            return Ok(()); // a later change is on its way down the same chain and carries the whole row
-        }
-        fragment.push_pending(row, Some(copied.image), 0)?;
-        fragment.commit(row, copied.epoch, copied.epoch);
-        Ok(())
     }
 
     pub(super) fn on_copy_rows_conf(&mut self, body: &[u8], ctx: &mut Context<'_>) -> Result<(), DecodeError> {

@@ -370,7 +370,8 @@ pub(super) struct RowEnds<'a> {
 
 impl RowEnds<'_> {
     /// Makes a row in the slot that its primary has named. Another row of this slot or of this key is one that the primary has reclaimed: it
-    /// is ended and given up. Snapshots from before its delete are shown by other replicas from now on, if anybody holds one.
+    /// is ended and given up. Snapshots from before its delete are shown by other replicas from now on, if anybody holds one. At a node that has put back rows
+    /// from its disk and is being filled it may be one of these, which is `given_up`.
     ///
     /// # Errors
     /// No memory: the row is not made.
@@ -379,12 +380,21 @@ impl RowEnds<'_> {
         fragment: &mut Fragment,
         row: RowAt,
         (key, hash): (&[u8], u64),
+        mut given_up: Option<&mut Vec<RowAt>>,
         ctx: &mut Context<'_>,
     ) -> Result<(), ErrorCode> {
         let in_slot = fragment.is_used(row.2).then_some(row.2);
         for dead in in_slot.into_iter().chain(fragment.find(key, hash)) {
             ctx.probe("ldm: a deleted row gives way to the next one of its slot or key");
             self.settle(fragment, (row.0, row.1, dead), NONE, true);
+            if let Some(gone) = &mut given_up
+                && fragment.committed(dead, self.transactions).is_some()
+                && fragment.give_up_row(dead)
+            {
+                ctx.probe("ldm: a row that was put back gives way to a later one");
+                gone.push((row.0, row.1, dead));
+                continue;
+            }
             self.epochs.begin_after(fragment.evict(dead));
         }
         fragment.insert_slot_at(row.2, key, hash)

@@ -40,6 +40,7 @@
 
 mod ahead;
 mod checkpoint;
+mod copy_in;
 mod copy_out;
 mod ends;
 mod entries;
@@ -77,7 +78,7 @@ use apus_signal::{
 };
 use apus_storage::{Fragment, Grant, Locks, MemoryManager, RowId};
 use apus_types::{
-    Chain, ErrorCode, NodeId, PartitionId,
+    Chain, Epoch, ErrorCode, NodeId, PartitionId,
     hash::SecretHash,
     planted::{Bug, planted},
 };
@@ -85,6 +86,7 @@ use apus_types::{
 pub(crate) use self::ends::is_short;
 pub use self::{
     checkpoint::CHECKPOINT_BYTES,
+    copy_in::DIFFERS,
     ends::{SLICE_ROWS, Slices},
     view_change::{departed, living_in_order, taker},
 };
@@ -141,6 +143,10 @@ pub struct LocalDataManager {
     epochs: snapshot::Epochs,
     patience: Patience,
     is_seeded: bool,
+    /// While this node is being filled: it has put back everything up to this epoch from its own disk.
+    base: Option<Epoch>,
+    /// Rows of that which have gone, for the log.
+    emptied: Vec<RowAt>,
     /// `None`: the node is diskless.
     redo: Option<redo::Redo>,
     /// The node has agreed to leave the cluster: clients are refused.
@@ -171,6 +177,7 @@ struct Scratch {
     image: Vec<u8>,
     key: Vec<u8>,
     rows: Vec<u8>,
+    walking: copy_out::Walking,
     owners: Vec<u32>,
     /// Always empty: the memory of the list of a scan.
     streams: Vec<scan::Stream<'static>>,
@@ -240,6 +247,8 @@ impl LocalDataManager {
             epochs: snapshot::Epochs::default(),
             patience: Patience::default(),
             is_seeded: false,
+            base: None,
+            emptied: Vec::new(),
             redo: None,
             has_left: false,
             continuing: false,

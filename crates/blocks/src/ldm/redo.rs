@@ -4,7 +4,8 @@
 //! ```text
 //! Looking (at the end of the log that is there) --RedoFoundRep--> Found --RestoreReq--> Reading --RestoreConf--> Open
 //!          nothing is there ------------------------------------------- first view --------------------------------^
-//!          the node joins a cluster that lives: a new log, the old segments go --------------------------------------^
+//!          the node joins a cluster that lives, with what it has put back: the log goes on ---------------------------^
+//!          ... or with nothing: a new log, the old segments go -------------------------------------------------------^
 //! ```
 //!
 //! **Writing.** Entries are appended to the writer's buffer as things happen, and written when there are [`FLUSH_BYTES`] of them or a global checkpoint
@@ -34,7 +35,7 @@ use apus_signal::{
     gcp::GcpSave,
     qmgr::encode,
     restart::{RedoFound, Restore},
-    view::{NodeState, View},
+    view::{NodeState, View, ViewNode},
 };
 use apus_types::{
     Epoch, ErrorCode, NodeId,
@@ -128,6 +129,8 @@ pub(super) struct Redo {
     dirty: bool,
     has_begun: bool,
     found: RedoFound,
+    /// What was read is of no use, for people, and the content of the control file that says so.
+    disowned: Option<(u64, String)>,
 }
 
 /// A global checkpoint that waits for this log.
@@ -152,6 +155,7 @@ impl Redo {
                 found.exists = true;
                 (found.complete, found.complete_from) =
                     (control.complete.is_some(), control.complete.map_or(0, |e| e.0));
+                (found.base, found.base_lineage) = control.base.map_or((0, 0), |(epoch, lineage)| (epoch.0, lineage));
                 found.highest = control.void.iter().map(|(_, to)| to.0).max().unwrap_or(0).max(found.complete_from);
                 let first = control.segments.len().saturating_sub(LAST_SEGMENTS);
                 state = State::Looking(LogReader::new(&control, first), first);
@@ -187,6 +191,7 @@ impl Redo {
             dirty: false,
             has_begun: false,
             found,
+            disowned: None,
         }
     }
 
@@ -335,7 +340,7 @@ impl Redo {
         }
         let GcpSave { lineage, generation, epoch, .. } = save;
         if self.control.complete.is_none() {
-            self.control.complete = Some(epoch);
+            (self.control.complete, self.control.base) = (Some(epoch), None);
             self.put_control(ctx);
         }
         self.append(&Entry::Saved { epoch, lineage, generation });
@@ -407,13 +412,20 @@ impl Redo {
 
     // ---- what the log is to be
 
-    /// What is in memory is all that a full member has to have.
-    pub fn keeps(&self, is_full: bool) -> bool {
-        is_full && matches!(self.state, State::Restored(_))
+    /// What was put back from the disk is where this process goes on: it is all that a full member has to have, or it is what the view says that
+    /// the node has, whose lack comes as a copy. The epoch up to which it has everything.
+    pub fn kept(&self, node: &ViewNode, lineage: u64) -> Option<Epoch> {
+        let State::Restored(order) = &self.state else { return None };
+        let stands = match (order.lineage, node.state()) {
+            (0, NodeState::Up) => true,
+            (of, NodeState::Recovering) => of == lineage && order.restored > 0 && order.restored == node.restored,
+            _ => false,
+        };
+        stands.then_some(Epoch(order.restored))
     }
-    /// The node is a member: it goes on with what it has restored, or begins a new log. `is_full`: the cluster has nothing that this node has not.
-    fn open(&mut self, cluster: u64, is_full: bool, ctx: &mut Context<'_>) {
-        if !self.keeps(is_full) {
+    /// The node is a member: it goes on with what it has put back, or begins a new log. `is_full`: the cluster has nothing that this node has not.
+    fn open(&mut self, cluster: u64, is_full: bool, is_kept: bool, ctx: &mut Context<'_>) {
+        if !is_kept {
             self.give_up_all();
             self.control.id.cluster = cluster;
             self.control.void.clear();
@@ -423,6 +435,19 @@ impl Redo {
         }
         self.state = State::Open;
         self.write(ctx);
+    }
+
+    /// What this node had put back is not what its primary says: its files are of no use, and it begins again without them as soon as that is on disk.
+    pub fn disown(&mut self, why: String, ctx: &mut Context<'_>) {
+        if self.disowned.is_none() {
+            ctx.log(format_args!("{why}: what is in its files is given up"));
+            (self.control.complete, self.control.base) = (None, None);
+            self.put_control(ctx);
+            self.disowned = Some((self.control_token, why));
+        }
+    }
+    pub fn is_disowned(&self) -> bool {
+        self.disowned.is_some()
     }
 
     /// What the control file on disk does not list can go, but for the file that is being written.
@@ -444,7 +469,7 @@ impl Redo {
         let control = &mut self.control;
         control.useless.extend(control.segments.drain(..).map(Useless::Segment));
         control.useless.extend(control.checkpoints.drain(..).map(|c| Useless::Checkpoint(c.file)));
-        control.start = Place::default();
+        (control.start, control.base) = (Place::default(), None);
         self.checkpoints.reset();
     }
 
@@ -507,6 +532,8 @@ impl Redo {
         let gone = control.segments.iter().position(|n| *n == start.segment).unwrap_or(0);
         control.useless.extend(control.segments.drain(..gone).map(Useless::Segment));
         control.start = start;
+        // Restart marks are before whatever this process has written, and reading begins behind them.
+        control.void.clear();
         gone
     }
 
@@ -562,6 +589,10 @@ impl Redo {
         writer.append(&Entry::Restart { restored, begins });
         self.writer = Some(writer);
         self.checkpoints.found = self.bytes_before(end);
+        if order.lineage != 0 {
+            // Until it is a full member again: the log is complete no more, and what it gives is this.
+            (self.control.complete, self.control.base) = (None, Some((restored, order.lineage)));
+        }
         self.void(restored, begins, ctx);
         (self.flush, self.state) = (true, State::Restored(order));
         self.write(ctx);
@@ -597,15 +628,17 @@ impl LocalDataManager {
 
     /// A view has come, the first one of this process.
     pub(super) fn open_redo(&mut self, view: &View, ctx: &mut Context<'_>) {
-        let is_full = view.state(self.me.node) == NodeState::Up;
-        let Some(redo) = &mut self.redo else { return };
-        if !redo.keeps(is_full) {
+        let (Some(redo), Some(node)) = (&mut self.redo, view.node(self.me.node)) else { return };
+        let is_full = node.state() == NodeState::Up;
+        let kept = redo.kept(node, view.lineage);
+        self.base = kept.filter(|_| !is_full);
+        if kept.is_none() {
             // Parts of what a start from the disks would have restored, which went on without this node.
             for table in self.tables.iter_mut() {
                 self.given_up.extend(table.take_fragments(|_| false));
             }
         }
-        redo.open(view.cluster, is_full, ctx);
+        redo.open(view.cluster, is_full, kept.is_some(), ctx);
     }
 
     pub(super) fn on_save_req(&mut self, save: GcpSave, ctx: &mut Context<'_>) {
@@ -689,6 +722,9 @@ impl LocalDataManager {
             redo.check_saved(ctx);
             redo.check_restored(ctx);
             redo.remove_useless(ctx);
+            if let Some((_, why)) = redo.disowned.take_if(|(token, _)| *token <= done.token) {
+                ctx.stop_to_rejoin(&why);
+            }
         } else if done.token == redo.control_token {
             // What it said before still stands; nothing counts that rests on the new content.
             ctx.probe("ldm: the control file of a log cannot be written");

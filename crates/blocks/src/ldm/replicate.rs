@@ -89,6 +89,7 @@ impl LocalDataManager {
             }
         }
         self.counters.prepared_rows += u64::from(req.count);
+        self.log_emptied(ctx);
         self.log_prepare(at, req.chain, req.savepoint, req.count, req.rows);
         if let Some(next) = self.next_in(req.chain) {
             // In this node's view: a successor that has an older one would send its commit back to a node that we know to be gone.
@@ -202,7 +203,8 @@ impl LocalDataManager {
             }
             let (transactions, granted) = (&self.transactions, &mut self.granted);
             let mut ends = RowEnds { locks: &mut self.locks, transactions, epochs: &mut self.epochs, granted };
-            ends.insert_at(fragment, place, (row.key, self.secret.of(row.key)), ctx)?;
+            let given_up = self.base.is_some().then_some(&mut self.emptied);
+            ends.insert_at(fragment, place, (row.key, self.secret.of(row.key)), given_up, ctx)?;
         }
         let untouched = fragment.lock_word_of(slot) == 0;
         if Locks::is_contended(fragment.lock_word_of(slot), at) {

@@ -307,9 +307,10 @@ impl LocalDataManager {
             Some(_) => {
                 let table = self.tables.get_mut(id).ok_or(ErrorCode::Internal)?;
                 let old = table.schema.clone();
-                new_indexes.extend(schema.indexes.iter().map(|i| i.no).filter(|&no| old.index(no).is_none()));
-                let gone: Vec<IndexNo> =
-                    old.indexes.iter().map(|i| i.no).filter(|&no| schema.index(no).is_none()).collect();
+                // A node that has put back what it had may learn of several changes at once.
+                let is_same = |a: &TableSchema, b: &IndexDef| a.index(b.no).is_some_and(|i| i.columns == b.columns);
+                new_indexes.extend(schema.indexes.iter().filter(|i| !is_same(&old, i)).map(|i| i.no));
+                let gone: Vec<IndexNo> = old.indexes.iter().filter(|i| !is_same(&schema, i)).map(|i| i.no).collect();
                 table.redefine(schema);
                 for fragment in table.fragments.iter_mut().flatten() {
                     gone.iter().for_each(|&no| fragment.drop_index(no));

@@ -121,6 +121,7 @@ impl LocalDataManager {
         }
         if old.state(self.me.node) != NodeState::Up && self.is_up() {
             self.epochs.begin(ctx.epoch());
+            self.base = None;
         }
         self.has_left = false;
         self.check_turned(&old);

@@ -16,6 +16,8 @@ use super::LINEAGE_STEP;
 pub struct Candidate {
     pub incarnation: u64,
     pub address: String,
+    /// It has everything up to this epoch, as the view's lineage had it.
+    pub restored: u64,
 }
 
 /// The first view: every candidate is a full member, in the order of ids. `None` when the configuration does not allow it.
@@ -34,6 +36,7 @@ pub fn first(
             group: config.nodes.iter().find(|n| n.id == u32::from(id.0))?.group,
             join_order: nodes.len() as u64 + 1,
             address: candidate.address.clone(),
+            restored: 0,
         });
     }
     let view = View {
@@ -133,6 +136,7 @@ pub fn with(base: &View, president: NodeId, config: &ClusterConfig, joining: &BT
             group: configured.group,
             join_order,
             address: candidate.address.clone(),
+            restored: candidate.restored,
         };
         view.nodes.retain(|n| n.id != node.id);
         view.nodes.push(node);
@@ -266,7 +270,10 @@ pub(crate) mod tests {
         }
     }
     fn candidates(ids: impl Iterator<Item = u16>) -> BTreeMap<NodeId, Candidate> {
-        ids.map(|id| (NodeId(id), Candidate { incarnation: u64::from(id) * 10, address: format!("n{id}") })).collect()
+        ids.map(|id| {
+            (NodeId(id), Candidate { incarnation: u64::from(id) * 10, address: format!("n{id}"), restored: 0 })
+        })
+        .collect()
     }
 
     #[test]

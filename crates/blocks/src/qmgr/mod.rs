@@ -80,6 +80,7 @@ mod leave;
 mod lost_group;
 mod meet;
 mod quorum;
+mod rejoin;
 mod restart;
 mod resume;
 mod setting;

@@ -39,7 +39,7 @@ use crate::NodeConfig;
 use super::{LINEAGE_STEP, Membership, Phase, arbiter, layout, layout::Candidate};
 
 /// New epochs begin so far above every epoch that is on a disk.
-const EPOCH_GAP: u64 = 1 << 16;
+pub(super) const EPOCH_GAP: u64 = 1 << 16;
 
 #[derive(Default)]
 pub(super) struct Restart {
@@ -51,13 +51,15 @@ pub(super) struct Restart {
     dictionary_damage: String,
     /// The newest view that the file of views knows, whatever the machine's boot.
     pub(super) view: Option<View>,
-    found: BTreeMap<u32, RedoFound>,
+    pub(super) found: BTreeMap<u32, RedoFound>,
     /// What other starting nodes hold, and their incarnations.
     others: BTreeMap<NodeId, (u64, Holding)>,
     /// As founder.
     plan: Option<Plan>,
-    /// As participant.
-    work: Option<Work>,
+    /// As participant, or beside a cluster that lives (`rejoin`).
+    pub(super) work: Option<Work>,
+    /// Why a cluster that lives is joined with nothing, as it was said.
+    pub(super) useless: Option<String>,
 }
 
 struct Plan {
@@ -66,11 +68,11 @@ struct Plan {
     waiting: BTreeSet<NodeId>,
 }
 
-struct Work {
-    order: Restore,
-    founder: NodeId,
+pub(super) struct Work {
+    pub(super) order: Restore,
+    pub(super) founder: NodeId,
     /// LDMs that have not restored; `None`: the dictionary comes first.
-    missing: Option<BTreeSet<u32>>,
+    pub(super) missing: Option<BTreeSet<u32>>,
 }
 
 /// What a start from disks would be made of, or why there is none.
@@ -304,6 +306,13 @@ impl Membership {
             return jam!(ctx);
         }
         if let Some(work) = &mut self.restart.work {
+            if work.order.lineage != 0 {
+                self.stop_to_rejoin(
+                    ctx,
+                    "the cluster that it was about to join is gone, and begins again from the disks",
+                );
+                return;
+            }
             if work.order.restored != order.restored || work.order.dictionary != order.dictionary {
                 self.stop_to_rejoin(ctx, "another epoch is to be restored than the one that this process has read");
                 return;
@@ -357,6 +366,9 @@ impl Membership {
             return;
         };
         let (founder, order) = (work.founder, work.order.clone());
+        if order.lineage != 0 {
+            return self.has_put_back(ctx);
+        }
         self.send(ctx, founder, Kind::RestoreConf, &order);
     }
 
@@ -374,7 +386,7 @@ impl Membership {
     /// It cannot: for people.
     pub(super) fn on_restore_ref(&mut self, from: BlockRef, refusal: Restore, ctx: &mut Context<'_>) {
         if from.block != BlockId::Qmgr {
-            let founder = self.restart.work.as_ref().map(|w| w.founder);
+            let founder = self.restart.work.as_ref().map(|w| w.founder).filter(|founder| *founder != self.me);
             ctx.log(format_args!("cannot restore epoch {}: {}", refusal.restored, refusal.reason));
             if let Some(found) = self.restart.found.get_mut(&refusal.instance) {
                 found.damage.clone_from(&refusal.reason); // the next attempt does without this node

@@ -136,6 +136,7 @@ impl Membership {
         let Some(cluster) = configured.or_else(|| self.cluster_before(ctx)) else { return };
         let linked: Vec<NodeId> = self.links.keys().copied().filter(|n| self.is_linked(*n)).collect();
         let from = self.start.dictionary.as_ref();
+        let (restored, restored_lineage) = self.put_back();
         let req = JoinReq {
             node: self.me.0.into(),
             incarnation: self.incarnation,
@@ -148,6 +149,8 @@ impl Membership {
             rejoins: self.rejoins || !self.may_found(),
             speaks_for: self.speaks_for(),
             holding: self.holding(),
+            restored,
+            restored_lineage,
         };
         for node in linked {
             self.send(ctx, node, Kind::JoinReq, &req);
@@ -176,7 +179,9 @@ impl Membership {
             jam!(ctx); // not all of its links stand yet: it asks again
             return;
         }
-        let candidate = Candidate { incarnation: req.incarnation, address: req.address.clone() };
+        let is_ours = self.view.as_ref().is_some_and(|view| view.lineage == req.restored_lineage);
+        let restored = if is_ours { req.restored } else { 0 };
+        let candidate = Candidate { incarnation: req.incarnation, address: req.address.clone(), restored };
         let Some(view) = &self.view else {
             self.note_holding(from, req.incarnation, req.holding.clone());
             if !req.rejoins || req.holding.is_some() {
@@ -227,6 +232,7 @@ impl Membership {
             return;
         }
         answer.president_incarnation = self.incarnation;
+        (answer.lineage, answer.generation) = view.point();
         ctx.accept_from(from, req.incarnation, true);
         let has_copy = req.dictionary_from == answer.president && req.dictionary_incarnation == self.incarnation;
         if !has_copy && !planted(Bug::JoinWithoutDictionary) {
@@ -250,7 +256,7 @@ impl Membership {
         self.send(ctx, from, Kind::JoinRef, &answer);
     }
 
-    /// The president admits us as soon as we have its dictionary. Gates are opened to all before DICT tells the workers of any
+    /// The president admits us as soon as we have its dictionary; before that we put back what is on our disk, if that is of use. Gates are opened to all before DICT tells the workers of any
     /// table, so that they stand open on every worker before we are a member.
     pub(super) fn on_join_conf(&mut self, from: NodeId, answer: JoinAnswer, ctx: &mut Context<'_>) {
         let wanted = self.phase == Phase::Starting && self.config.is_some() && answer.president == u32::from(from.0);
@@ -258,6 +264,9 @@ impl Membership {
             return;
         }
         self.start.has_met_member = true;
+        if self.puts_back(&answer, ctx) {
+            return;
+        }
         for (node, link) in &self.links {
             ctx.accept_from(*node, link.incarnation, true);
         }
@@ -299,7 +308,7 @@ impl Membership {
         };
         let mut all: BTreeMap<NodeId, Candidate> =
             self.start.candidates.iter().filter(|(n, c)| fresh(n, c)).map(|(n, c)| (*n, c.0.clone())).collect();
-        all.insert(self.me, Candidate { incarnation: self.incarnation, address: self.address.clone() });
+        all.insert(self.me, Candidate { incarnation: self.incarnation, address: self.address.clone(), restored: 0 });
         all
     }
 

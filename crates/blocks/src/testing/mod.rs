@@ -586,6 +586,7 @@ pub fn view_node(node: NodeId, incarnation: u64, state: NodeState) -> ViewNode {
         group: 0,
         join_order: u64::from(node.0),
         address: String::new(),
+        restored: 0,
     }
 }
 

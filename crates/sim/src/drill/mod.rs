@@ -18,7 +18,11 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-use apus_blocks::{NodeConfig, OnDisk, ldm::Slices, qmgr};
+use apus_blocks::{
+    NodeConfig, OnDisk,
+    ldm::{DIFFERS, Slices},
+    qmgr,
+};
 use apus_client::{Client, ClientConfig};
 use apus_kernel::{Block, Worker, WorkerConfig};
 use apus_mgmt::{
@@ -432,6 +436,9 @@ impl<W: Workload> Drill<'_, W> {
             };
         }
         for node in self.settings.data_nodes() {
+            if let Some(reason) = self.cluster.stop_reason(node).filter(|reason| reason.contains(DIFFERS)) {
+                return Err(format!("node {node} stopped: {reason}"));
+            }
             let is_excused = self.excused.contains(&node) || (self.drops_commits && self.restarted.contains(&node));
             if let Some(reason) = self.cluster.stop_reason(node).filter(|_| !is_excused) {
                 self.instead.insert(node);

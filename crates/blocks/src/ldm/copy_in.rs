@@ -1,0 +1,223 @@
+//! Node recovery at the node that is being filled: it stores the rows that its primaries copy, and gives up what they do not have any more.
+//!
+//! **With rows of its own** it has put back from its disk what was committed up to an epoch, [`LocalDataManager::base`]. Rows above come as copies, or down the chain. Of the rows that
+//! it has, a copy names those that have not changed, and their sum has to be the same here; what it does not name has been deleted since. A row of the base also gives way when
+//! a later row of its slot or its key comes first. What goes is written to the log as empty, or the next restart would bring it back: in an epoch above the base, so that a node that
+//! dies amid this begins again where it began.
+//!
+//! **If the sums differ** what was put back is not what the cluster had, whatever the reason. The node says so, notes in its control file that its log is of
+//! no use, and starts anew, empty.
+//!
+//! **Slices.** One message may end with all slots behind a place; of rows there, [`GIVEN_UP`] go at a time. The last node of the chain confirms when all have gone. A row that
+//! comes meanwhile has a later epoch than the base, and stays.
+
+use apus_kernel::Context;
+use apus_redo::Entry;
+use apus_signal::{
+    DecodeError, Kind,
+    copy::{CopiedRow, CopyRowsConf, CopyRowsOrd, Walked},
+    view::NodeState,
+};
+use apus_storage::RowId;
+use apus_types::{
+    Epoch, ErrorCode,
+    planted::{Bug, planted},
+};
+
+use super::{
+    LocalDataManager,
+    copy_out::LOOK_NS_MAX,
+    ends::{ROW_NS_MAX, RowEnds, is_short},
+    redo::Redo,
+    tables::Table,
+};
+
+/// Rows given up in one slice.
+const GIVEN_UP: usize = 256;
+const _: () = assert!(is_short(GIVEN_UP, ROW_NS_MAX));
+
+/// Of the reason for which such a node ends: never seen where everybody keeps to the protocol.
+pub const DIFFERS: &str = "differ from what their primary has";
+
+impl LocalDataManager {
+    pub(super) fn on_copy_rows_ord(
+        &mut self,
+        order: &CopyRowsOrd<'_>,
+        body: &[u8],
+        ctx: &mut Context<'_>,
+    ) -> Result<(), DecodeError> {
+        if self.redo.as_ref().is_some_and(Redo::is_disowned) {
+            return Ok(()); // this process ends as soon as its disk says so
+        }
+        // Several nodes of a chain may recover together: each stores, the last one confirms.
+        let is_recovering = self.view.state(self.me.node) == NodeState::Recovering;
+        let next = self.next_in(order.chain);
+        let mut rest = None;
+        if is_recovering {
+            match self.fit_walked(order, next.is_none(), ctx) {
+                Ok(from) => rest = from,
+                Err(why) => {
+                    ctx.probe("ldm: what a node has put back is not what its primary has");
+                    if let Some(redo) = &mut self.redo {
+                        redo.disown(why, ctx);
+                    }
+                    return Ok(());
+                }
+            }
+            for row in order.rows() {
+                let row = row?;
+                ctx.spend(1, ROW_NS_MAX);
+                let is_full = ctx.fault("ldm.stop_copy");
+                let stored = if is_full { Err(ErrorCode::OutOfMemory) } else { self.store_copied(order, &row, ctx) };
+                if let Err(code) = stored {
+                    ctx.probe("ldm: recovering node cannot store a row");
+                    ctx.stop_node(&format!("node recovery of partition {} failed: {code}", order.partition));
+                    return Ok(());
+                }
+            }
+            self.log_emptied(ctx);
+        }
+        let is_logged = is_recovering && self.tables.get(order.table).is_none_or(Table::is_logged);
+        if let Some(redo) = self.redo.as_mut().filter(|_| is_logged && !planted(Bug::CopyNotLogged)) {
+            let CopyRowsOrd { partition, table, count, rows, .. } = *order;
+            if count > 0 {
+                redo.append(&Entry::Copied { partition, table, count, rows });
+            }
+        }
+        if let Some(next) = next {
+            ctx.send(self.peer(next), Kind::CopyRowsOrd, |out| out.extend_from_slice(body));
+            return Ok(());
+        }
+        if let Some(from) = rest {
+            let walked = Walked { from, to: order.walked.to, ..Walked::default() };
+            let order = CopyRowsOrd { walked, count: 0, rows: &[], ..*order };
+            ctx.send(self.me, Kind::CopyRowsOrd, |out| order.encode(out));
+            return Ok(());
+        }
+        let conf = CopyRowsConf { generation: order.generation, partition: order.partition };
+        match &mut self.redo {
+            Some(redo) => redo.confirm_copied(order.source, conf, ctx),
+            None => ctx.send(order.source, Kind::CopyRowsConf, |out| conf.encode(out)),
+        }
+        Ok(())
+    }
+
+    /// Gives up the rows of the base that the primary has not any more, and compares those that it says are unchanged. `Some`: where to go on, if that may be later.
+    ///
+    /// # Errors
+    /// They are not the same.
+    fn fit_walked(
+        &mut self,
+        order: &CopyRowsOrd<'_>,
+        may_pause: bool,
+        ctx: &mut Context<'_>,
+    ) -> Result<Option<u32>, String> {
+        let (walked, base) = (order.walked, self.base);
+        let Some(base) = base.filter(|_| walked.to > walked.from) else { return Ok(None) };
+        let at = (order.table, order.partition);
+        let differs = || {
+            let (table, partition) = at;
+            format!(
+                "rows of table {table} in partition {partition} from {} on, put back from disk, {DIFFERS}",
+                walked.from
+            )
+        };
+        let (mut sum, mut given_up, mut looked) = (0, 0, 0);
+        let mut left = walked.left().peekable();
+        let mut copied = order.rows().flatten().map(|row| row.row).peekable();
+        if let Some(fragment) = self.tables.fragment_mut(at.0, at.1) {
+            let mut next = fragment.next_row(RowId(walked.from));
+            while let Some(row) = next.filter(|row| row.0 < walked.to) {
+                next = fragment.next_row(RowId(row.0 + 1));
+                while left.next_if(|slot| *slot < row.0).is_some() {}
+                while copied.next_if(|slot| *slot < row.0).is_some() {}
+                looked += 1;
+                let epoch = fragment.last_change(row, &self.transactions);
+                if walked.is_unchanged(row.0) {
+                    if let Some(image) = fragment.committed(row, &self.transactions) {
+                        sum = Walked::add(sum, fragment.hash_of(row, image), epoch);
+                    }
+                } else if left.peek() != Some(&row.0)
+                    && copied.peek() != Some(&row.0)
+                    && epoch <= base
+                    && !planted(Bug::DeletedRowStays)
+                    && fragment.give_up_row(row)
+                {
+                    given_up += 1;
+                    self.emptied.push((at.0, at.1, row));
+                    if given_up >= GIVEN_UP
+                        && may_pause
+                        && walked.to == u32::MAX
+                        && left.peek().is_none()
+                        && row.0 >= walked.from + 8 * walked.unchanged.len() as u32
+                    {
+                        ctx.spend(given_up, ROW_NS_MAX);
+                        let is_same = sum == walked.sum;
+                        return if is_same { Ok(Some(row.0 + 1)) } else { Err(differs()) };
+                    }
+                }
+            }
+        }
+        if given_up > 0 {
+            ctx.probe("ldm: rows that were deleted meanwhile go");
+        }
+        ctx.spend(given_up, ROW_NS_MAX);
+        ctx.spend(looked, LOOK_NS_MAX);
+        if sum == walked.sum { Ok(None) } else { Err(differs()) }
+    }
+
+    /// Rows of the base have gone: the log has to know.
+    pub(super) fn log_emptied(&mut self, ctx: &mut Context<'_>) {
+        let (Some(redo), Some(base)) = (&mut self.redo, self.base) else { return };
+        let epoch = ctx.epoch().max(Epoch(base.0 + 1));
+        for (table, partition, row) in self.emptied.drain(..) {
+            let mut rows = std::mem::take(&mut self.scratch.image);
+            rows.clear();
+            CopiedRow::empty(row.0, epoch).encode(&mut rows);
+            if !planted(Bug::EmptiedNotLogged) {
+                redo.append(&Entry::Copied { partition, table, count: 1, rows: &rows });
+            }
+            self.scratch.image = rows;
+        }
+    }
+
+    fn store_copied(
+        &mut self,
+        order: &CopyRowsOrd<'_>,
+        copied: &CopiedRow<'_>,
+        ctx: &mut Context<'_>,
+    ) -> Result<(), ErrorCode> {
+        let memory = self.memory.clone();
+        let Some(table) = self.tables.get_mut(order.table) else { return Ok(()) }; // dropped meanwhile
+        let fragment = match table.fragment(order.partition) {
+            Some(_) => table.fragment_mut(order.partition).ok_or(ErrorCode::Internal)?,
+            None => table.make_fragment(order.partition, &memory)?,
+        };
+        let mut row = RowId(copied.row);
+        if copied.is_empty() {
+            let is_base = self
+                .base
+                .is_some_and(|base| fragment.is_used(row) && fragment.last_change(row, &self.transactions) <= base);
+            if is_base && !planted(Bug::DeletedRowStays) && fragment.give_up_row(row) {
+                self.emptied.push((order.table, order.partition, row));
+            }
+            return Ok(());
+        }
+        fragment.schema().layout().check(copied.image)?;
+        let hash = self.secret.of(copied.key);
+        if planted(Bug::CopyChoosesSlot) {
+            row = fragment.find(copied.key, hash).map_or_else(|| fragment.insert_slot(copied.key, hash), Ok)?;
+        } else if !fragment.holds(row, copied.key) {
+            let (transactions, granted) = (&self.transactions, &mut self.granted);
+            let mut ends = RowEnds { locks: &mut self.locks, transactions, epochs: &mut self.epochs, granted };
+            let given_up = self.base.is_some().then_some(&mut self.emptied);
+            ends.insert_at(fragment, (order.table, order.partition, row), (copied.key, hash), given_up, ctx)?;
+        }
+        if fragment.has_pending(row) && !planted(Bug::CopyOverwritesNewer) {
+            return Ok(()); // a later change is on its way down the same chain and carries the whole row
+        }
+        fragment.push_pending(row, Some(copied.image), 0)?;
+        fragment.commit(row, copied.epoch, copied.epoch);
+        Ok(())
+    }
+}
