@@ -158,6 +158,10 @@ impl Membership {
 
     /// A log of this node cannot be written: it goes if the others hold what it holds, and otherwise refuses changes.
     pub(super) fn on_disk_failed(&mut self, reason: &str, ctx: &mut Context<'_>) {
+        if self.phase == Phase::Starting {
+            // What it puts back needs a log that goes on; it is tried again from the beginning.
+            return self.stop_to_rejoin(ctx, &format!("its disk has failed amid the start ({reason})"));
+        }
         if self.phase != Phase::Member {
             return jam!(ctx);
         }
