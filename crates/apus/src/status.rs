@@ -212,6 +212,7 @@ fn to_json(status: &StatusConf) -> serde_json::Value {
                 "uptime_ms": n.uptime_ms,
                 "stuck": n.stuck,
                 "slow": n.slow,
+                "progress": n.progress,
                 "frozen": n.frozen,
             })
         })
@@ -268,6 +269,9 @@ fn to_table(status: &StatusConf) -> String {
         }
         if !n.slow.is_empty() {
             let _ = writeln!(out, "{:>12} slow: {}", "", n.slow);
+        }
+        if !n.progress.is_empty() {
+            let _ = writeln!(out, "{:>12} {}", "", n.progress);
         }
     }
     let _ = match status.durable {

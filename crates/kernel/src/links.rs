@@ -321,6 +321,7 @@ pub(crate) fn is_inside_only(kind: Kind) -> bool {
             | Kind::LeaveOrd
             | Kind::TableOrd
             | Kind::RedoFoundRep
+            | Kind::StartRep
             | Kind::KeepReq
             | Kind::KeepConf
             | Kind::DiskFailedRep

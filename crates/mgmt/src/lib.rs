@@ -153,6 +153,7 @@ struct Heard {
     reaches: Vec<u32>,
     stuck: String,
     slow: String,
+    progress: String,
     durable: bool,
     /// Of its view.
     point: (u64, u64),
@@ -247,10 +248,10 @@ impl Management {
         node.address = rep.address;
         node.member = rep.generation > 0;
         let point = view.as_ref().map_or((0, 0), View::point);
-        let RegisterRep { incarnation, uptime_ms, frozen, side, reaches, stuck, slow, durable, .. } = rep;
+        let RegisterRep { incarnation, uptime_ms, frozen, side, reaches, stuck, slow, progress, durable, .. } = rep;
         self.heard.insert(
             from.node,
-            Heard { at: now, incarnation, uptime_ms, frozen, side, reaches, stuck, slow, durable, point },
+            Heard { at: now, incarnation, uptime_ms, frozen, side, reaches, stuck, slow, progress, durable, point },
         );
         self.arbitrator.registered(rep.node, rep.incarnation);
         if let Some(cluster) = view.as_ref().map(|v| v.cluster).filter(|_| self.may_adopt) {
@@ -452,6 +453,7 @@ impl Management {
                 silent_ms: heard.map_or(u64::MAX, |h| now.saturating_sub(h.at) / 1_000_000),
                 stuck: heard.map_or_else(String::new, |h| h.stuck.clone()),
                 slow: heard.map_or_else(String::new, |h| h.slow.clone()),
+                progress: heard.map_or_else(String::new, |h| h.progress.clone()),
             }
         };
         StatusConf {

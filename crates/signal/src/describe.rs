@@ -76,6 +76,7 @@ fn describe_message(kind: Kind, body: &[u8]) -> Option<String> {
         Kind::HeartbeatRep => message::<qmgr::Heartbeat>(body),
         Kind::JoinReq => message::<qmgr::JoinReq>(body),
         Kind::RestoreReq | Kind::RestoreConf | Kind::RestoreRef => message::<restart::Restore>(body),
+        Kind::StartRep => message::<restart::Progress>(body),
         Kind::RedoFoundRep => message::<restart::RedoFound>(body),
         Kind::JoinConf | Kind::JoinRef => message::<qmgr::JoinAnswer>(body),
         Kind::ViewPrepReq => message::<qmgr::ViewPrep>(body),

@@ -237,6 +237,8 @@ kinds! {
     RestoreRef = 155;
     /// Inside a node: what an LDM's log holds (LDM to QMGR).
     RedoFoundRep = 172;
+    /// Inside a node: how far an LDM is with what is on its disk, or comes as copies.
+    StartRep = 195;
     /// Inside a node: DIH has QMGR and DICT make their files durable before a global checkpoint counts; both bodies `gcp::Keep`.
     KeepReq = 173;
     KeepConf = 174;

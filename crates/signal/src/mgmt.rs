@@ -173,6 +173,9 @@ pub struct RegisterRep {
     /// It writes a log to its disk.
     #[prost(bool, tag = "22")]
     pub durable: bool,
+    /// Of a node that starts or is being filled: how far it is, for people.
+    #[prost(string, tag = "23")]
+    pub progress: String,
 }
 
 /// One data node as the management node sees it.
@@ -220,6 +223,9 @@ pub struct NodeSummary {
     /// That process is not there, and the cluster is frozen and cannot remove it.
     #[prost(bool, tag = "24")]
     pub lost: bool,
+    /// See [`RegisterRep::progress`].
+    #[prost(string, tag = "25")]
+    pub progress: String,
 }
 
 /// `StatusConf`.

@@ -49,6 +49,25 @@ pub struct RedoFound {
     pub base_lineage: u64,
 }
 
+/// `StartRep` (LDM to QMGR): how far an instance is that puts back what is on its disk, or is being filled.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub struct Progress {
+    #[prost(uint32, tag = "1")]
+    pub instance: u32,
+    /// Rows from checkpoints, and changes from the log.
+    #[prost(uint64, tag = "2")]
+    pub loaded: u64,
+    #[prost(uint64, tag = "3")]
+    pub replayed: u64,
+    /// Rows that came as copies; that need not; and that went because they had been deleted.
+    #[prost(uint64, tag = "4")]
+    pub fetched: u64,
+    #[prost(uint64, tag = "5")]
+    pub unchanged: u64,
+    #[prost(uint64, tag = "6")]
+    pub gone: u64,
+}
+
 /// `RestoreReq` (founder's QMGR to QMGR; QMGR to the DICT and LDMs of its node), and what `RestoreConf` and `RestoreRef` repeat.
 #[derive(Clone, PartialEq, Message)]
 pub struct Restore {

@@ -136,6 +136,7 @@ impl LocalDataManager {
                 if walked.is_unchanged(row.0) {
                     if let Some(image) = fragment.committed(row, &self.transactions) {
                         sum = Walked::add(sum, fragment.hash_of(row, image), epoch);
+                        self.progress.unchanged += 1;
                     }
                 } else if left.peek() != Some(&row.0)
                     && copied.peek() != Some(&row.0)
@@ -144,6 +145,7 @@ impl LocalDataManager {
                     && fragment.give_up_row(row)
                 {
                     given_up += 1;
+                    self.progress.gone += 1;
                     self.emptied.push((at.0, at.1, row));
                     if given_up >= GIVEN_UP
                         && may_pause
@@ -218,6 +220,7 @@ impl LocalDataManager {
         }
         fragment.push_pending(row, Some(copied.image), 0)?;
         fragment.commit(row, copied.epoch, copied.epoch);
+        self.progress.fetched += 1;
         Ok(())
     }
 }

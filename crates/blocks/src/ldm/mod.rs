@@ -71,6 +71,7 @@ use apus_signal::{
     gcp::GcpSave,
     ldm::{LdmBatchRef, LdmBatchReq, LdmEnd, LdmPrepareReq, LdmPrepared, LdmWaitRep, WAIT_HOLDERS_MAX},
     qmgr::decode,
+    restart::Progress,
     switchover::Switch,
     takeover::OutcomeSignal,
     tc::{Outcome, RequestRef, TcFloor},
@@ -147,6 +148,10 @@ pub struct LocalDataManager {
     base: Option<Epoch>,
     /// Rows of that which have gone, for the log.
     emptied: Vec<RowAt>,
+    /// Of this start: how far, what QMGR was told of it and when, and since when rows come as copies.
+    progress: Progress,
+    told: (Progress, u64),
+    filled_since: u64,
     /// `None`: the node is diskless.
     redo: Option<redo::Redo>,
     /// The node has agreed to leave the cluster: clients are refused.
@@ -249,6 +254,9 @@ impl LocalDataManager {
             is_seeded: false,
             base: None,
             emptied: Vec::new(),
+            progress: Progress { instance: instance.into(), ..Progress::default() },
+            told: (Progress { instance: instance.into(), ..Progress::default() }, 0),
+            filled_since: 0,
             redo: None,
             has_left: false,
             continuing: false,
@@ -543,6 +551,7 @@ impl Block for LocalDataManager {
             redo.tick(ctx);
         }
         self.tick_checkpoint(ctx);
+        self.tell_progress(ctx);
         self.check_waits(ctx);
         let held = self.outcomes.figures().1;
         self.outcomes_refused = !follow_outcomes(&self.memory, &mut self.outcome_bytes, held);

@@ -19,7 +19,13 @@ use std::collections::{BTreeMap, VecDeque};
 
 use apus_kernel::{Context, DataFile, DiskOp, jam};
 use apus_redo::{Checkpoint, End, Entry, Reader as LogReader, Step};
-use apus_signal::{BlockId, BlockRef, Kind, Reader, copy::CopiedRow, ldm::PreparedRow, qmgr::encode, restart::Restore};
+use apus_signal::{
+    BlockId, BlockRef, Kind, Reader,
+    copy::CopiedRow,
+    ldm::PreparedRow,
+    qmgr::encode,
+    restart::{Progress, Restore},
+};
 use apus_storage::RowId;
 use apus_types::{
     Chain, Epoch, ErrorCode, IndexNo, PartitionId, TableId, TransId,
@@ -89,6 +95,8 @@ struct Pages {
 const IDLE_MAX: usize = 1024;
 /// Rows that get their index entries in one step.
 const INDEXED: usize = 2048;
+/// QMGR is told how far this is so often.
+const TELL_NS: u64 = 500_000_000;
 /// The body of the `LdmContinueOrd` that asks for the next step.
 pub(super) const CONTINUE_RESTORE: u8 = 5;
 
@@ -228,6 +236,7 @@ impl LocalDataManager {
                     }
                 }
                 Step::Read { segment, at, count } => {
+                    (self.progress.loaded, self.progress.replayed) = (replay.loaded, replay.rows);
                     let Some(redo) = &mut self.redo else { return };
                     let file = match replay.load {
                         Some(_) => DataFile::checkpoint(self.me.instance, segment),
@@ -244,6 +253,7 @@ impl LocalDataManager {
                 Step::Damaged(damage) => break Err(damage.to_string()),
             }
         };
+        (self.progress.loaded, self.progress.replayed) = (replay.loaded, replay.rows);
         match outcome {
             Ok(()) => self.begin_indexes(reader, replay, order, ctx),
             Err(reason) => self.refuse_restore(reason, order, ctx),
@@ -316,6 +326,23 @@ impl LocalDataManager {
         ));
         replay.commits.iter().for_each(|trans| self.outcomes.record(*trans, ctx.now()));
         redo.restored(&reader.end(), order, ctx);
+    }
+
+    /// Tells QMGR how far this instance is, twice a second while that changes.
+    pub(super) fn tell_progress(&mut self, ctx: &mut Context<'_>) {
+        let (told, at) = self.told;
+        if told != self.progress && ctx.now().saturating_sub(at) >= TELL_NS {
+            self.told = (self.progress, ctx.now());
+            let qmgr = BlockRef::new(self.me.node, BlockId::Qmgr, BlockRef::CONTROL);
+            ctx.send(qmgr, Kind::StartRep, |b| encode(&self.progress, b));
+        }
+    }
+
+    /// The node is a full member now: for people.
+    pub(super) fn log_filled(&self, ctx: &mut Context<'_>) {
+        let Progress { fetched, unchanged, gone, .. } = self.progress;
+        let ms = (ctx.now() - self.filled_since) / 1_000_000;
+        ctx.log(format_args!("was filled in {ms} ms: {fetched} rows fetched, {unchanged} unchanged, {gone} gone"));
     }
 
     /// Applies one entry.

@@ -100,6 +100,7 @@ impl LocalDataManager {
             self.seed_rows(ctx);
             let view = self.view.clone();
             self.open_redo(&view, ctx);
+            self.filled_since = ctx.now();
         }
         // Those that an operator abandoned may have committed what nobody here knows of.
         let is_resumed = old.generation > 0 && old.lineage != self.view.lineage;
@@ -122,6 +123,9 @@ impl LocalDataManager {
         if old.state(self.me.node) != NodeState::Up && self.is_up() {
             self.epochs.begin(ctx.epoch());
             self.base = None;
+            if old.generation > 0 {
+                self.log_filled(ctx);
+            }
         }
         self.has_left = false;
         self.check_turned(&old);

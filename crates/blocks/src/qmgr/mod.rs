@@ -657,6 +657,7 @@ impl Membership {
             side: self.frozen_side(),
             reaches: self.managers.reached(now).iter().map(|m| m.node).collect(),
             durable: self.restart.has_disk,
+            progress: self.progress(now),
         };
         self.tell_managers(Kind::RegisterRep, &rep, ctx);
         if self.freeze.is_frozen() {
@@ -729,6 +730,7 @@ impl Membership {
                 self.on_lease_end_req(envelope.from, &decode(body)?, ctx);
             }
             Kind::LeaseEndConf if from.is_data() => self.parted(from, decode::<LeaseEnd>(body)?.incarnation, ctx),
+            Kind::StartRep if from == self.me => self.on_progress(decode(body)?),
             Kind::RedoFoundRep if from == self.me => self.on_redo_found(decode(body)?, ctx),
             Kind::DiskFailedRep if from == self.me => self.on_disk_failed(&String::from_utf8_lossy(body), ctx),
             Kind::KeepReq if from == self.me => self.on_keep_req(envelope.from, Keep::decode(body)?, ctx),

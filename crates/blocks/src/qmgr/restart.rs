@@ -26,7 +26,7 @@ use apus_signal::{
     BlockId, BlockRef, Kind,
     mgmt::ClusterConfig,
     qmgr::{Holding, encode},
-    restart::{RedoFound, Restore},
+    restart::{Progress, RedoFound, Restore},
     view::{NodeState, View},
 };
 use apus_types::{
@@ -60,6 +60,8 @@ pub(super) struct Restart {
     pub(super) work: Option<Work>,
     /// Why a cluster that lives is joined with nothing, as it was said.
     pub(super) useless: Option<String>,
+    /// Of each LDM that starts.
+    pub(super) progress: BTreeMap<u32, Progress>,
 }
 
 struct Plan {
