@@ -206,3 +206,9 @@ class Bank:
 
     def check_nothing_lost(self):
         check_equal(sorted(self.lost()), [], "acknowledged and lost")
+
+    def check_visits(self):
+        """No process of the cluster has ended that nobody took over from: rows of the table that is not durable are as the others."""
+        with contextlib.closing(connect(self.cluster.sql)) as connection, connection.cursor() as cursor:
+            cursor.execute("SELECT COUNT(*) FROM transfer LEFT JOIN visit ON visit.id = transfer.id WHERE visit.id IS NULL")
+            check_equal(cursor.fetchone()[0], 0, "transfers without their visit")

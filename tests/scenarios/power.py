@@ -1,11 +1,13 @@
 """All processes of a cluster with a directory are killed at once, amid transfers, and it is started again: everything that was acknowledged is there.
 
 In class `disk` nothing acknowledged is lost; in class `replicated` only the last tenths of a second, and what is left is of one moment; after an orderly
-end nothing is, whatever the class. So it is when one node group dies and the other lives: all go back to the disks, by themselves. FULL: 50 rounds of the first.
+end nothing is, whatever the class. So it is when one node group dies and the other lives: all go back to the disks, by themselves. A single node that
+was killed comes back with what is on its disk. FULL: 50 rounds of the first.
 """
 
 import json
 import os
+import re
 import signal
 import time
 
@@ -56,10 +58,38 @@ def main(t):
             check("without having made everything durable" not in said, said)
             bank.start()
             bank.check_nothing_lost()
+    with Bank(t, t.directory / "nodes") as bank:
+        with t.case("a node that is killed amid transfers comes back with its own disk, and fetches what has changed"):
+            for node, other in ((2, 1), (1, 2), (2, 1)):
+                lose_node(t, bank, node, other)
     with Bank(t, t.directory / "groups", data_nodes=4, workers=1) as bank:
         with t.case("a whole node group dies: all go back to the disks by themselves, and nothing is lost"):
             for dead in ((3, 4), (2, 1)):
                 lose_group(t, bank, dead)
+
+
+def lose_node(t, bank, node, other):
+    cluster = bank.cluster
+    bank.work(1.0)
+    cluster.kill(node)
+    cluster.wait_down(node)
+    bank.goes_on()
+    cluster.restart(node)
+    seconds = cluster.wait_up(node)
+    bank.goes_on()
+    bank.close_books()
+    filled = re.findall(r"was filled in \d+ ms: (\d+) rows fetched, (\d+) unchanged", cluster.log_of(f"data-{node}"))
+    check(filled, cluster.log_of(f"data-{node}"))
+    fetched, unchanged = (sum(int(rows) for rows in of_worker) for of_worker in zip(*filled))
+    t.say(f"data node {node} is whole again after {seconds:.1f} s: {fetched} rows fetched, {unchanged} unchanged")
+    check(unchanged > 0, "what is on its disk is of use")
+    # What it has alone now is what it was filled with.
+    cluster.kill(other)
+    cluster.wait_down(other)
+    bank.check_nothing_lost()
+    bank.check_visits()
+    cluster.restart(other)
+    cluster.wait_up(other)
 
 
 def lose_group(t, bank, dead):

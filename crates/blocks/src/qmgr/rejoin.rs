@@ -133,3 +133,58 @@ impl Membership {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: (u64, u64) = (3, 20);
+
+    fn log(saved: u64) -> RedoFound {
+        RedoFound {
+            exists: true,
+            saved,
+            saved_lineage: HERE.0,
+            saved_generation: HERE.1,
+            complete: true,
+            ..RedoFound::default()
+        }
+    }
+    fn of(logs: &[RedoFound]) -> Result<u64, String> {
+        usable(logs.iter(), HERE)
+    }
+
+    #[test]
+    fn what_all_logs_have_counts() {
+        assert_eq!(of(&[log(50), log(40)]), Ok(40));
+        assert!(of(&[log(50), log(0)]).is_err_and(|why| why.contains("ever saved")));
+        assert!(of(&[]).is_err());
+    }
+
+    #[test]
+    fn a_log_of_another_life_or_that_begins_above_is_of_no_use() {
+        let other = [
+            RedoFound { saved_lineage: HERE.0 + 1, ..log(50) },
+            RedoFound { saved_lineage: HERE.0 - 1, ..log(50) },
+            RedoFound { saved_generation: HERE.1 + 1, ..log(50) },
+        ];
+        for found in other {
+            assert!(of(&[log(40), found.clone()]).is_err_and(|why| why.contains("another life")), "{found:?}");
+        }
+        assert_eq!(of(&[RedoFound { complete_from: 40, ..log(50) }, log(40)]), Ok(40));
+        for found in [RedoFound { complete_from: 41, ..log(50) }, RedoFound { complete: false, ..log(50) }] {
+            assert!(of(&[found.clone(), log(40)]).is_err_and(|why| why.contains("not filled")), "{found:?}");
+        }
+    }
+
+    /// What was fetched before the process died lies above it.
+    #[test]
+    fn a_log_that_was_being_filled_counts_up_to_where_that_began() {
+        let base = |epoch| RedoFound { complete: false, base: epoch, base_lineage: HERE.0, ..log(90) };
+        assert_eq!(of(&[base(30), base(30)]), Ok(30));
+        assert_eq!(of(&[base(30), log(40)]), Ok(30));
+        assert!(of(&[base(50), log(40)]).is_err_and(|why| why.contains("not filled")), "its log has nothing of 40");
+        let of_another = RedoFound { base_lineage: HERE.0 + 1, ..base(30) };
+        assert!(of(&[of_another, log(40)]).is_err_and(|why| why.contains("another life")));
+    }
+}
