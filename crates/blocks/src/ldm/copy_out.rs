@@ -31,7 +31,7 @@ use apus_signal::{
 };
 use apus_storage::{Fragment, LockMode, RowId};
 use apus_types::{
-    Epoch, NodeId, PartitionId, TableId,
+    Epoch, ErrorCode, NodeId, PartitionId, TableId,
     planted::{Bug, planted},
 };
 
