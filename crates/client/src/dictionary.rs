@@ -19,7 +19,7 @@ impl Client {
         let retry = Retry::for_reads(self);
         let body = self
             .anyone(retry, BlockId::Dict, Kind::DictReadReq, Kind::DictReadConf, |request, out| {
-                DictReadReq { request, known_version }.encode_raw(out);
+                DictReadReq { request, known_version, looks_only: false }.encode_raw(out);
             })
             .await?;
         let dictionary = Dictionary::decode(body.as_slice()).map_err(|_| ErrorCode::ProtocolViolation)?;

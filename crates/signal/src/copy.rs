@@ -3,7 +3,7 @@
 //!
 //! From the view that has the node as `Recovering`, every write goes along a chain that ends at it. The primary's LDM, ordered by
 //! its own node's COPY block (`CopyFragReq`), walks its rows in slices. Each row goes down the *same chain* as writes do
-//! (`CopyRowsOrd`); only the recovering node stores it. It answers `CopyRowsConf` to the primary, which keeps at most `COPY_WINDOW`
+//! (`CopyRowsOrd`); only recovering nodes store it. Each node behind the primary answers `CopyRowsConf` to it, and it keeps at most `COPY_WINDOW`
 //! messages under way.
 //!
 //! A row that a transaction has locked is passed over, so that no change prepared before the node was in the chain is missed. It is copied when
@@ -173,7 +173,7 @@ impl<'a> CopiedRow<'a> {
     }
 }
 
-/// `CopyRowsConf`: one `CopyRowsOrd` is stored.
+/// `CopyRowsConf`: a node has passed one `CopyRowsOrd` on, and stored it if it is being filled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CopyRowsConf {
     pub generation: u64,

@@ -27,6 +27,9 @@ pub struct DictReadReq {
     pub request: u64,
     #[prost(uint64, tag = "2")]
     pub known_version: u64,
+    /// `DictCopyReq`: whoever asks does not join with this copy, so that schema changes go on.
+    #[prost(bool, tag = "3")]
+    pub looks_only: bool,
 }
 
 /// `DictReadConf`, `DictCopyConf`, `SchemaRep` (`SchemaRep` without the lists).

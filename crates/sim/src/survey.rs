@@ -37,7 +37,7 @@ impl Surveyor {
         let (to, from) = (BlockRef::new(node, BlockId::Dict, 0), BlockRef::new(own, BlockId::Client, 0));
         let mut bytes = Vec::new();
         Envelope { kind: Kind::DictReadReq, to, from, epoch: Epoch(0), trace: 0, generation: 0 }
-            .encode(&mut bytes, |out| DictReadReq { request: 1, known_version: 0 }.encode_raw(out));
+            .encode(&mut bytes, |out| DictReadReq { request: 1, ..DictReadReq::default() }.encode_raw(out));
         out.send(node, bytes);
     }
     /// The next whole frame of a node: its dictionary, or that it has none to give now.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use apus_kernel::{Context, jam};
 use apus_signal::{
     BlockRef, DecodeError, Kind,
-    dict::{Change, SchemaConf, SchemaReq, SchemaState, SchemaStep},
+    dict::{Change, DictReadReq, SchemaConf, SchemaReq, SchemaState, SchemaStep},
     qmgr::encode,
     schema::TableMessage,
 };
@@ -43,8 +43,8 @@ pub(super) struct Coordinator {
     /// Members whose state a new president waits for.
     collecting: Option<BTreeSet<NodeId>>,
     reports: BTreeMap<NodeId, SchemaState>,
-    /// Joining nodes that wait for a copy, and those that have one, with the end of their patience.
-    copies: VecDeque<BlockRef>,
+    /// Starting nodes that wait for a copy, and those that join with one, with the end of their patience.
+    copies: VecDeque<(BlockRef, DictReadReq)>,
     locks: BTreeMap<NodeId, u64>,
 }
 
@@ -265,9 +265,9 @@ impl Dictionary {
 
     // ---- joining nodes
 
-    pub(super) fn on_copy_req(&mut self, from: BlockRef, _request: u64, ctx: &mut Context<'_>) {
-        if self.is_president() && !self.coordinator.copies.contains(&from) {
-            self.coordinator.copies.push_back(from);
+    pub(super) fn on_copy_req(&mut self, from: BlockRef, req: DictReadReq, ctx: &mut Context<'_>) {
+        if self.is_president() && !self.coordinator.copies.contains(&(from, req)) {
+            self.coordinator.copies.push_back((from, req));
             self.go_on(ctx);
         }
     }
@@ -275,8 +275,10 @@ impl Dictionary {
     fn serve_copies(&mut self, ctx: &mut Context<'_>) {
         let is_at_rest = self.coordinator.running.is_none() && self.coordinator.collecting.is_none();
         assert!(is_at_rest, "a joining node is given the dictionary amid a change: {}", self.coordinator.summary());
-        while let Some(joiner) = self.coordinator.copies.pop_front() {
-            self.coordinator.locks.insert(joiner.node, ctx.now() + JOIN_LOCK_NS);
+        while let Some((joiner, req)) = self.coordinator.copies.pop_front() {
+            if !req.looks_only {
+                self.coordinator.locks.insert(joiner.node, ctx.now() + JOIN_LOCK_NS);
+            }
             ctx.send(joiner, Kind::DictCopyConf, |b| encode(&self.catalog.to_copy(), b));
         }
     }

@@ -254,7 +254,7 @@ impl Block for Dictionary {
             Kind::SchemaCommitConf => self.on_step_answer(from.node, &decode(body)?, true, ctx),
             Kind::SchemaStateRep => self.on_state_rep(from.node, decode(body)?, ctx),
             Kind::DictCopyReq if self.view.is_none() => self.on_copy_req_before(from, decode(body)?, ctx),
-            Kind::DictCopyReq => self.on_copy_req(from, decode::<DictReadReq>(body)?.request, ctx),
+            Kind::DictCopyReq => self.on_copy_req(from, decode(body)?, ctx),
             // Files.
             Kind::FileConf => self.on_file(&FileDone::decode(body)?, true, ctx),
             Kind::FileRef => self.on_file(&FileDone::decode(body)?, false, ctx),

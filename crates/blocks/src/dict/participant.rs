@@ -236,7 +236,8 @@ impl Dictionary {
         }
         copying.last_ask = Some(ctx.now());
         let Ok(president) = u16::try_from(copying.answer.president) else { return };
-        ctx.send(Self::dict_of(NodeId(president)), Kind::DictCopyReq, |b| encode(&DictReadReq::default(), b));
+        let req = DictReadReq { looks_only: copying.restore.is_some(), ..DictReadReq::default() };
+        ctx.send(Self::dict_of(NodeId(president)), Kind::DictCopyReq, |b| encode(&req, b));
     }
 
     /// A member by an earlier copy: another one would only hold up schema changes.

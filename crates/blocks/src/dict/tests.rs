@@ -24,7 +24,7 @@ fn started(replicas: u32) -> Cluster {
     c
 }
 fn read(c: &mut Cluster, id: u16) -> Dictionary {
-    c.ask(id, BlockId::Dict, Kind::DictReadReq, |b| encode(&DictReadReq { request: 1, known_version: 0 }, b));
+    c.ask(id, BlockId::Dict, Kind::DictReadReq, |b| encode(&DictReadReq { request: 1, ..DictReadReq::default() }, b));
     c.run_ms(1);
     decode(&c.answer(Kind::DictReadConf).expect("answer")).unwrap()
 }

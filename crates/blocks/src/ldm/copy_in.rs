@@ -8,13 +8,13 @@
 //! **If the sums differ** what was put back is not what the cluster had, whatever the reason. The node says so, notes in its control file that its log is of
 //! no use, and starts anew, empty.
 //!
-//! **Slices.** One message may end with all slots behind a place; of rows there, [`GIVEN_UP`] go at a time. The last node of the chain confirms when all have gone. A row that
-//! comes meanwhile has a later epoch than the base, and stays.
+//! **Slices.** Of the rows that a message does not name as many go at a time as a slice has (`ends`). Each node confirms when all have gone. A row that comes meanwhile has
+//! a later epoch than the base, and stays.
 
 use apus_kernel::Context;
 use apus_redo::Entry;
 use apus_signal::{
-    DecodeError, Kind,
+    BlockRef, DecodeError, Kind,
     copy::{CopiedRow, CopyRowsConf, CopyRowsOrd, Walked},
     view::NodeState,
 };
@@ -27,14 +27,16 @@ use apus_types::{
 use super::{
     LocalDataManager,
     copy_out::LOOK_NS_MAX,
-    ends::{ROW_NS_MAX, RowEnds, is_short},
+    ends::{ROW_NS_MAX, RowEnds},
     redo::Redo,
     tables::Table,
 };
 
-/// Rows given up in one slice.
-const GIVEN_UP: usize = 256;
-const _: () = assert!(is_short(GIVEN_UP, ROW_NS_MAX));
+/// What a slice leaves of the slots that a message tells of: those from here on, and the sum over the unchanged ones.
+struct Rest {
+    from: u32,
+    sum: u64,
+}
 
 /// Of the reason for which such a node ends: never seen where everybody keeps to the protocol.
 pub const DIFFERS: &str = "differ from what their primary has";
@@ -42,6 +44,7 @@ pub const DIFFERS: &str = "differ from what their primary has";
 impl LocalDataManager {
     pub(super) fn on_copy_rows_ord(
         &mut self,
+        from: BlockRef,
         order: &CopyRowsOrd<'_>,
         body: &[u8],
         ctx: &mut Context<'_>,
@@ -49,13 +52,11 @@ impl LocalDataManager {
         if self.redo.as_ref().is_some_and(Redo::is_disowned) {
             return Ok(()); // this process ends as soon as its disk says so
         }
-        // Several nodes of a chain may recover together: each stores, the last one confirms.
         let is_recovering = self.view.state(self.me.node) == NodeState::Recovering;
-        let next = self.next_in(order.chain);
         let mut rest = None;
         if is_recovering {
-            match self.fit_walked(order, next.is_none(), ctx) {
-                Ok(from) => rest = from,
+            match self.fit_walked(order, ctx) {
+                Ok(left) => rest = left,
                 Err(why) => {
                     ctx.probe("ldm: what a node has put back is not what its primary has");
                     if let Some(redo) = &mut self.redo {
@@ -84,14 +85,11 @@ impl LocalDataManager {
                 redo.append(&Entry::Copied { partition, table, count, rows });
             }
         }
-        if let Some(next) = next {
+        if let Some(next) = self.next_in(order.chain).filter(|_| from != self.me) {
             ctx.send(self.peer(next), Kind::CopyRowsOrd, |out| out.extend_from_slice(body));
-            return Ok(());
         }
-        if let Some(from) = rest {
-            let walked = Walked { from, to: order.walked.to, ..Walked::default() };
-            let order = CopyRowsOrd { walked, count: 0, rows: &[], ..*order };
-            ctx.send(self.me, Kind::CopyRowsOrd, |out| order.encode(out));
+        if let Some(rest) = rest {
+            self.go_on_giving_up(order, rest, ctx);
             return Ok(());
         }
         let conf = CopyRowsConf { generation: order.generation, partition: order.partition };
@@ -102,32 +100,23 @@ impl LocalDataManager {
         Ok(())
     }
 
-    /// Gives up the rows of the base that the primary has not any more, and compares those that it says are unchanged. `Some`: where to go on, if that may be later.
+    /// Compares the rows that the primary says are unchanged, and gives up those of the base that it has not any more. `Some`: more of them may be left.
     ///
     /// # Errors
     /// They are not the same.
-    fn fit_walked(
-        &mut self,
-        order: &CopyRowsOrd<'_>,
-        may_pause: bool,
-        ctx: &mut Context<'_>,
-    ) -> Result<Option<u32>, String> {
-        let (walked, base) = (order.walked, self.base);
-        let Some(base) = base.filter(|_| walked.to > walked.from) else { return Ok(None) };
-        let at = (order.table, order.partition);
-        let differs = || {
-            let (table, partition) = at;
-            format!(
-                "rows of table {table} in partition {partition} from {} on, put back from disk, {DIFFERS}",
-                walked.from
-            )
-        };
-        let (mut sum, mut given_up, mut looked) = (0, 0, 0);
+    fn fit_walked(&mut self, order: &CopyRowsOrd<'_>, ctx: &mut Context<'_>) -> Result<Option<Rest>, String> {
+        let (walked, at) = (order.walked, (order.table, order.partition));
+        let Some(base) = self.base.filter(|_| walked.to > walked.from) else { return Ok(None) };
+        let (mut sum, mut given_up, mut looked, mut stop_at, mut rest) = (0, 0, 0, u32::MAX, None);
         let mut left = walked.left().peekable();
         let mut copied = order.rows().flatten().map(|row| row.row).peekable();
         if let Some(fragment) = self.tables.fragment_mut(at.0, at.1) {
             let mut next = fragment.next_row(RowId(walked.from));
             while let Some(row) = next.filter(|row| row.0 < walked.to) {
+                if row.0 >= stop_at {
+                    rest = Some(Rest { from: stop_at, sum: walked.sum.wrapping_sub(sum) });
+                    break;
+                }
                 next = fragment.next_row(RowId(row.0 + 1));
                 while left.next_if(|slot| *slot < row.0).is_some() {}
                 while copied.next_if(|slot| *slot < row.0).is_some() {}
@@ -147,15 +136,8 @@ impl LocalDataManager {
                     given_up += 1;
                     self.progress.gone += 1;
                     self.emptied.push((at.0, at.1, row));
-                    if given_up >= GIVEN_UP
-                        && may_pause
-                        && walked.to == u32::MAX
-                        && left.peek().is_none()
-                        && row.0 >= walked.from + 8 * walked.unchanged.len() as u32
-                    {
-                        ctx.spend(given_up, ROW_NS_MAX);
-                        let is_same = sum == walked.sum;
-                        return if is_same { Ok(Some(row.0 + 1)) } else { Err(differs()) };
+                    if given_up == self.slices.rows as usize {
+                        stop_at = walked.from + ((row.0 - walked.from) / 8 + 1) * 8; // where a byte of bits begins
                     }
                 }
             }
@@ -165,7 +147,24 @@ impl LocalDataManager {
         }
         ctx.spend(given_up, ROW_NS_MAX);
         ctx.spend(looked, LOOK_NS_MAX);
-        if sum == walked.sum { Ok(None) } else { Err(differs()) }
+        if rest.is_some() || sum == walked.sum {
+            return Ok(rest);
+        }
+        let ((table, partition), from) = (at, walked.from);
+        Err(format!("rows of table {table} in partition {partition} from {from} on, put back from disk, {DIFFERS}"))
+    }
+
+    /// The same for the rest of the slots, after whatever else is waiting.
+    fn go_on_giving_up(&mut self, order: &CopyRowsOrd<'_>, rest: Rest, ctx: &mut Context<'_>) {
+        ctx.probe("ldm: rows that were deleted meanwhile go in slices");
+        let walked = order.walked;
+        let unchanged = walked.unchanged.get((rest.from - walked.from) as usize / 8..).unwrap_or_default();
+        let mut slots: Vec<u32> = walked.left().chain(order.rows().flatten().map(|row| row.row)).collect();
+        slots.sort_unstable();
+        let left: Vec<u8> = slots.iter().filter(|slot| **slot >= rest.from).flat_map(|slot| slot.to_le_bytes()).collect();
+        let walked = Walked { from: rest.from, sum: rest.sum, unchanged, left: &left, ..walked };
+        let order = CopyRowsOrd { walked, count: 0, rows: &[], ..*order };
+        ctx.send(self.me, Kind::CopyRowsOrd, |out| order.encode(out));
     }
 
     /// Rows of the base have gone: the log has to know.

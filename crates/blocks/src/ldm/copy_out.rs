@@ -53,7 +53,8 @@ const LOOKED: usize = 8;
 pub(super) const LOOK_NS_MAX: u64 = 6_000;
 const _: () = assert!(is_short(SLICE_ROWS * LOOKED, LOOK_NS_MAX));
 /// Slots that one message tells of, unless no row is behind them.
-const SPAN: u32 = 1 << 13;
+const SPAN: u32 = 1 << 11;
+const _: () = assert!(is_short(SPAN as usize, LOOK_NS_MAX));
 /// Rows read and changed by others between two busy slices, so that copying takes about half of the time.
 const SHARE_ASKED: u64 = 32;
 /// At the latest after this time the next slice is due: a quarter of a million rows per second and instance.
@@ -99,6 +100,7 @@ pub(super) struct CopyJob {
     asked_at: u64,
     /// Rows copied by the batch that is being executed; empty between two signals.
     early: Vec<Rows>,
+    /// Confirmations that are to come, of each message one by each node behind this one.
     outstanding: u32,
 }
 
@@ -255,15 +257,15 @@ impl LocalDataManager {
         }
         let (window, slice_rows) =
             if self.pace.is_busy { (COPY_WINDOW_BUSY, SLICE_ROWS_BUSY) } else { (COPY_WINDOW, SLICE_ROWS) };
-        let mut under_way: u32 = self.copy_jobs.iter().map(|job| job.outstanding).sum();
+        let mut under_way: u32 = self.copy_jobs.iter().map(|job| self.orders_under_way(job)).sum();
         for _ in 0..self.copy_jobs.len() {
             let mut job = self.copy_jobs.remove(0);
             assert!(job.early.is_empty(), "rows copied by a batch were not sent with it: {job:?}");
-            under_way -= job.outstanding;
+            under_way -= self.orders_under_way(&job);
             let before = job.outstanding;
             let slice = self.copy_slice(&mut job, window.saturating_sub(under_way), slice_rows, ctx);
             let has_sent = job.outstanding > before;
-            under_way += job.outstanding;
+            under_way += self.orders_under_way(&job);
             match slice {
                 Slice::More => {
                     self.copy_jobs.push(job);
@@ -314,6 +316,13 @@ impl LocalDataManager {
             ctx.send(trans.tc, Kind::LdmPreparedRef, |out| wish.encode(out));
         }
     }
+    /// Nodes that confirm each message of the job.
+    fn behind(&self, job: &CopyJob) -> u32 {
+        self.view.chain(job.partition).nodes().count().saturating_sub(1) as u32
+    }
+    fn orders_under_way(&self, job: &CopyJob) -> u32 {
+        job.outstanding.div_ceil(self.behind(job).max(1))
+    }
     fn has_odd_jobs(&self) -> bool {
         !self.given_up.is_empty() || !self.index_builds.is_empty()
     }
@@ -347,7 +356,7 @@ impl LocalDataManager {
 
     /// One message of `job`, which may have `window` under way.
     fn copy_slice(&mut self, job: &mut CopyJob, window: u32, slice_rows: usize, ctx: &mut Context<'_>) -> Slice {
-        if job.outstanding >= window {
+        if self.orders_under_way(job) >= window {
             return Slice::WindowFull;
         }
         let mut rows = std::mem::take(&mut self.scratch.rows);
@@ -389,7 +398,7 @@ impl LocalDataManager {
         let order = CopyRowsOrd { generation, source, chain, partition, table, walked, count, rows };
         if let Some(next) = self.next_in(chain) {
             ctx.send(self.peer(next), Kind::CopyRowsOrd, |out| order.encode(out));
-            job.outstanding += 1;
+            job.outstanding += self.behind(job);
             job.held_up = None;
         }
     }
@@ -407,13 +416,14 @@ impl LocalDataManager {
         let (mut count, mut looked) = (0, 0);
         let table = self.tables.get(id);
         let since = if table.is_some_and(Table::is_logged) { job.fill.since } else { Epoch(0) };
-        let most = if since > Epoch(0) { slice_rows * LOOKED } else { slice_rows };
+        let most = slice_rows * LOOKED;
         walking.begin(job.row, since);
         let fragment = table.and_then(|t| t.fragment(job.partition));
         let mut next = fragment.and_then(|f| f.next_row(job.row));
         while let (Some(fragment), Some(row)) = (fragment, next) {
             let is_far = job.fill.some_restored && row.0 - walking.from >= SPAN;
-            if looked >= most || usize::from(count) >= slice_rows || rows.len() >= COPY_BYTES || is_far {
+            // A row that is sent takes the time of so many that are not.
+            if looked + LOOKED * usize::from(count) >= most || rows.len() >= COPY_BYTES || is_far {
                 break;
             }
             looked += 1;

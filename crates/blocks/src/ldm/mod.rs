@@ -510,7 +510,7 @@ impl Block for LocalDataManager {
             Kind::CopyRowsOrd => {
                 let order = CopyRowsOrd::decode(body)?;
                 if !self.defer(order.generation, envelope, body, ctx) {
-                    self.on_copy_rows_ord(&order, body, ctx)?;
+                    self.on_copy_rows_ord(from, &order, body, ctx)?;
                 }
             }
             Kind::CopyRowsConf => self.on_copy_rows_conf(body, ctx)?,

@@ -101,7 +101,7 @@ pub(super) struct Heartbeats {
     lease: u64,
     /// For so long we have heard too few to go on; 0: we hear enough. See `quorum`.
     quorum_lost: u64,
-    /// Nobody is held for failed before: we hear enough again, and connections come back one after the other.
+    /// Nobody is held for failed before: we hear enough again, or somebody, and connections come back one after the other.
     patient_until: u64,
     /// Promises that echo an older clock of ours are void.
     void_until: u64,
@@ -161,6 +161,7 @@ impl Heartbeats {
 
     fn beat(&mut self, from: NodeId, beat: &Heartbeat, now: u64) {
         if let Some(peer) = self.members.get_mut(&from) {
+            let silence = peer.silence(now);
             if peer.its_clock == 0 {
                 peer.link_heard = now;
             }
@@ -178,7 +179,29 @@ impl Heartbeats {
                 let promise = beat.promise_ns - beat.promise_ns / DRIFT;
                 peer.leased_until = peer.leased_until.max(beat.echo.saturating_add(promise));
             }
+            self.silence_ended(silence, now);
         }
+    }
+
+    /// A member is heard again that was silent for so long. If that is long, a network may come back, one connection after the other: nobody is held for
+    /// failed for a quarter of it. So who is silent for good is found later by less than others were silent for.
+    fn silence_ended(&mut self, silence: u64, now: u64) {
+        if silence > self.floor() / 2 {
+            self.patient_until = self.patient_until.max(now + (silence / 4).min(PATIENCE_NS));
+        }
+    }
+
+    /// What came by the links counts as a sign of life.
+    fn note_links(&mut self, now: u64, link_heard: impl Fn(NodeId) -> u64) {
+        let mut ended = 0;
+        for (node, peer) in &mut self.members {
+            let before = peer.silence(now);
+            peer.link_heard = peer.link_heard.max(link_heard(*node));
+            if peer.silence(now) < before {
+                ended = ended.max(before);
+            }
+        }
+        self.silence_ended(ended, now);
     }
 
     /// Members that have been silent for too long, with their silence. Nobody to whom a promise runs, and nobody who still relies
@@ -314,9 +337,7 @@ impl Membership {
             }
             self.managers.forgive(late, now);
         }
-        for (node, peer) in &mut self.heartbeats.members {
-            peer.link_heard = peer.link_heard.max(ctx.link_heard(*node));
-        }
+        self.heartbeats.note_links(now, |node| ctx.link_heard(node));
         self.heartbeats.last_tick = now;
         self.heartbeats.late.note(late);
         let silent = self.heartbeats.silent(now, self.longest_silence(), |n| self.failed.contains(n));

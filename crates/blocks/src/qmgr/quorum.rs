@@ -10,7 +10,8 @@
 //! deaf: when it has been for longer than the limit, who hears it say so for half of that, and can spare it, holds it for failed. In a
 //! stall that ends, the heartbeats that were held up come all at once and one that takes it back comes soon after. Only what it says while we
 //! have our own quorum counts: where whole groups lose each other, all of a group say so to each other, and one of them hears the end first. And whom we
-//! have not heard for half as long ourselves may be away as well, whatever limit we have for it: it only takes us longer to notice. What is said until
+//! have not heard for half as long ourselves may be away as well, whatever limit we have for it: it only takes us longer to notice, or we hear it again a
+//! moment sooner. What is said until
 //! we hear enough others again does not count either, and nobody is held for failed for as long again, up to 2 s: when a network is mended, connections come
 //! back one after the other.
 //!

@@ -1,13 +1,16 @@
 //! Node restart: a node that comes back to a cluster that lives puts back what is on its own disk first, and joins with that.
 //!
 //! ```text
-//! process: asks to join --JoinConf(point of the view)--> is the disk of this lineage? --RestoreReq--> own dictionary, then checkpoints and logs up to R
+//! process: asks to join --JoinConf(point of the view)--> is the disk of this lineage? --RestoreReq--> a look at the president's dictionary, then own checkpoints and logs up to R
 //!          --RestoreConf of all--> asks again --JoinConf--> copies the president's dictionary --JoinReq(R, lineage)--> Recovering in a view that names R
 //! ```
 //!
 //! **R** is the least epoch that all of its logs have a mark of, as for a restart of the cluster. An epoch is complete before it is saved: each commit at or below it is executed on every
 //! living replica, and no other will follow. So within one lineage every later view's members have exactly what this node has up to R. What its log has above R may have been undone by those who went on, and
 //! is void from here on. Views of a lineage follow one another, a cluster that was forced to go on or that began from the disks is another one.
+//!
+//! **The president's dictionary first.** Rows of a table may be in the log, and below R, while this node has only prepared the change that made it. The change was finished
+//! before the president answers. Looking holds up no schema change; what changes while the files are read comes with the copy of before the join.
 //!
 //! **Of no use** is a disk that is damaged, of another lineage, of a later view than the cluster knows, without a mark, or not complete at R. Then the node says why, and joins with nothing.
 //!
@@ -55,7 +58,13 @@ fn usable<'a>(found: impl Iterator<Item = &'a RedoFound> + Clone, point: (u64, u
 impl Membership {
     /// A cluster lives that would have this node. `true`: its disk comes first, and is read.
     pub(super) fn puts_back(&mut self, answer: &JoinAnswer, ctx: &mut Context<'_>) -> bool {
-        if let Some(work) = &self.restart.work {
+        let dict = BlockRef::new(self.me, BlockId::Dict, 0);
+        if let Some(work) = &mut self.restart.work {
+            if work.missing.is_none() && work.order.dictionary_from != answer.president {
+                ctx.probe("qmgr: the dictionary of the next president is asked for");
+                work.order.dictionary_from = answer.president;
+                ctx.send(dict, Kind::RestoreReq, |b| encode(&work.order, b));
+            }
             return !work.missing.as_ref().is_some_and(|missing| missing.is_empty());
         }
         if self.restart.useless.is_some() {
@@ -82,12 +91,11 @@ impl Membership {
             founder: Some(self.own()),
             restored,
             begins: holding.highest.max(restored) + EPOCH_GAP,
-            dictionary_from: self.me.0.into(),
-            dictionary: holding.dictionary,
+            dictionary_from: answer.president,
+            dictionary: u64::MAX, // whatever the president's is
             lineage: answer.lineage,
             ..Restore::default()
         };
-        let dict = BlockRef::new(self.me, BlockId::Dict, 0);
         ctx.send(dict, Kind::RestoreReq, |b| encode(&order, b));
         self.restart.work = Some(Work { order, founder: self.me, missing: None });
         true

@@ -264,11 +264,11 @@ impl Membership {
             return;
         }
         self.start.has_met_member = true;
-        if self.puts_back(&answer, ctx) {
-            return;
-        }
         for (node, link) in &self.links {
             ctx.accept_from(*node, link.incarnation, true);
+        }
+        if self.puts_back(&answer, ctx) {
+            return;
         }
         let dict = BlockRef::new(self.me, BlockId::Dict, 0);
         ctx.send(dict, Kind::JoinConf, |b| encode(&answer, b));
