@@ -107,6 +107,9 @@ impl LocalDataManager {
     fn fit_walked(&mut self, order: &CopyRowsOrd<'_>, ctx: &mut Context<'_>) -> Result<Option<Rest>, String> {
         let (walked, at) = (order.walked, (order.table, order.partition));
         let Some(base) = self.base.filter(|_| walked.to > walked.from) else { return Ok(None) };
+        if self.tables.get(at.0).is_none() {
+            return Ok(None); // dropped here first
+        }
         let (mut sum, mut given_up, mut looked, mut stop_at, mut rest) = (0, 0, 0, u32::MAX, None);
         let mut left = walked.left().peekable();
         let mut copied = order.rows().flatten().map(|row| row.row).peekable();
