@@ -130,12 +130,12 @@ impl LocalDataManager {
                         sum = Walked::add(sum, fragment.hash_of(row, image), epoch);
                         self.progress.unchanged += 1;
                     }
-                } else if left.peek() != Some(&row.0)
-                    && copied.peek() != Some(&row.0)
-                    && epoch <= base
-                    && !planted(Bug::DeletedRowStays)
-                    && fragment.give_up_row(row)
-                {
+                } else if left.peek() != Some(&row.0) && copied.peek() != Some(&row.0) && epoch <= base {
+                    let (locks, transactions, epochs) = (&mut self.locks, &self.transactions, &mut self.epochs);
+                    let mut ends = RowEnds { locks, transactions, epochs, granted: &mut self.granted };
+                    if !ends.give_up(fragment, (at.0, at.1, row)) {
+                        continue;
+                    }
                     given_up += 1;
                     self.progress.gone += 1;
                     self.emptied.push((at.0, at.1, row));
@@ -202,7 +202,9 @@ impl LocalDataManager {
             let is_base = self
                 .base
                 .is_some_and(|base| fragment.is_used(row) && fragment.last_change(row, &self.transactions) <= base);
-            if is_base && !planted(Bug::DeletedRowStays) && fragment.give_up_row(row) {
+            let (transactions, granted) = (&self.transactions, &mut self.granted);
+            let mut ends = RowEnds { locks: &mut self.locks, transactions, epochs: &mut self.epochs, granted };
+            if is_base && ends.give_up(fragment, (order.table, order.partition, row)) {
                 self.emptied.push((order.table, order.partition, row));
             }
             return Ok(());

@@ -400,6 +400,13 @@ impl RowEnds<'_> {
         fragment.insert_slot_at(row.2, key, hash)
     }
 
+    /// Gives up a row that was put back from disk and is not at its primary. A transaction that is over there may still have its lock here, to be given
+    /// back in a later slice. `false`: somebody has changed it since.
+    pub fn give_up(&mut self, fragment: &mut Fragment, row: RowAt) -> bool {
+        self.settle(fragment, row, NONE, true);
+        !planted(Bug::DeletedRowStays) && fragment.give_up_row(row.2)
+    }
+
     /// Ends the row for those transactions other than `owner` that hold it and are over. At a backup, `by_successor`: the row's next
     /// change has come, so the primary has ended it, and how is known by any part of the transaction.
     #[cold]
