@@ -164,7 +164,8 @@ impl LocalDataManager {
         let unchanged = walked.unchanged.get((rest.from - walked.from) as usize / 8..).unwrap_or_default();
         let mut slots: Vec<u32> = walked.left().chain(order.rows().flatten().map(|row| row.row)).collect();
         slots.sort_unstable();
-        let left: Vec<u8> = slots.iter().filter(|slot| **slot >= rest.from).flat_map(|slot| slot.to_le_bytes()).collect();
+        let left: Vec<u8> =
+            slots.iter().filter(|slot| **slot >= rest.from).flat_map(|slot| slot.to_le_bytes()).collect();
         let walked = Walked { from: rest.from, sum: rest.sum, unchanged, left: &left, ..walked };
         let order = CopyRowsOrd { walked, count: 0, rows: &[], ..*order };
         ctx.send(self.me, Kind::CopyRowsOrd, |out| order.encode(out));
