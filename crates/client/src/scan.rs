@@ -283,7 +283,7 @@ fn merge_aggregates(list: Aggregates<'_>, row: &[u8], out: &mut [PartialAggregat
     let mut r = Reader::new(row);
     for (aggregate, total) in list.iter().zip(out) {
         total.count = total.count.saturating_add(r.u64()?);
-        if matches!(aggregate.function, AggregateFunction::CountRows | AggregateFunction::CountValues) {
+        if aggregate.function.is_count() {
             continue;
         }
         let present = r.u8()? != 0;

@@ -377,6 +377,16 @@ fn aggregates_are_merged_over_nodes_and_slices() {
     assert_eq!((out[1].value, out[2].value, out[3].value), (Some(499_500), Some(0), Some(999)));
 }
 
+#[test]
+fn row_counts_are_asked_for_by_themselves() {
+    let mut bench = Bench::ready(1000);
+    let estimate = Aggregate { function: AggregateFunction::EstimatedRows, column: 0 };
+    let (client, mut out) = (bench.client.clone(), Vec::new());
+    let request = ScanRequest::all(TableId(7), 1);
+    bench.run(client.aggregate(&request, &[estimate], &mut out)).unwrap();
+    assert_eq!((out[0].count, out[0].value), (1000, None));
+}
+
 fn write(id: u32, value: &[u8]) -> OpBatch {
     let mut ops = OpBatch::new();
     ops.push(&schema(), OpKind::Write, 0, &key_of(id), value).unwrap();

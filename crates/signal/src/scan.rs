@@ -39,7 +39,7 @@ pub const SCAN_BYTES_MAX: u32 = 1 << 20;
 pub const AGGREGATES_MAX: usize = 32;
 
 /// A partial aggregate computed beside the data. The answer to a scan with aggregates has one "row": for each aggregate
-/// `count u64` (rows with a value) and, except for Count, `present u8, value i128`. Only integer columns are summed or
+/// `count u64` (rows with a value) and, except for counts, `present u8, value i128`. Only integer columns are summed or
 /// compared; the client asks for rows where other types are aggregated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Aggregate {
@@ -56,6 +56,8 @@ pub enum AggregateFunction {
     Sum = 2,
     Min = 3,
     Max = 4,
+    /// About how many rows the partitions have, whoever may see them, at once and without looking at them: for statistics. Alone, or among its like.
+    EstimatedRows = 5,
 }
 
 impl AggregateFunction {
@@ -66,8 +68,14 @@ impl AggregateFunction {
             2 => AggregateFunction::Sum,
             3 => AggregateFunction::Min,
             4 => AggregateFunction::Max,
+            5 => AggregateFunction::EstimatedRows,
             _ => return None,
         })
+    }
+
+    /// Whether its result is a count and nothing else.
+    pub fn is_count(self) -> bool {
+        matches!(self, AggregateFunction::CountRows | AggregateFunction::CountValues | AggregateFunction::EstimatedRows)
     }
 }
 

@@ -75,9 +75,13 @@ impl Totals {
     fn add(&mut self, layout: &RowLayout, row: &[u8]) -> Result<(), ErrorCode> {
         for i in 0..self.count {
             let Aggregate { function, column } = self.aggregates[i];
-            if function == AggregateFunction::CountRows {
-                self.counts[i] += 1;
-                continue;
+            match function {
+                AggregateFunction::CountRows => {
+                    self.counts[i] += 1;
+                    continue;
+                }
+                AggregateFunction::EstimatedRows => return Err(ErrorCode::NotSupported), // beside others
+                _ => {}
             }
             let value = layout.value(row, column);
             if value.is_null() {
@@ -103,10 +107,16 @@ impl Totals {
         Ok(())
     }
 
+    /// Only what the fragments know by themselves is asked: nothing is looked at.
+    fn are_known(&self) -> bool {
+        let is_known = |a: &Aggregate| a.function == AggregateFunction::EstimatedRows;
+        self.count > 0 && self.aggregates[..self.count].iter().all(is_known)
+    }
+
     fn encode(&self, out: &mut Vec<u8>) {
         for i in 0..self.count {
             out.put_u64(self.counts[i]);
-            if !matches!(self.aggregates[i].function, AggregateFunction::CountRows | AggregateFunction::CountValues) {
+            if !self.aggregates[i].function.is_count() {
                 out.put_u8(u8::from(self.values[i].is_some()));
                 out.put_bytes(&self.values[i].unwrap_or(0).to_le_bytes());
             }
@@ -208,6 +218,10 @@ impl LocalDataManager {
         let mut page = Page { count: 0, more: false, moment, examined: 0 };
         let mut last: &[u8] = &[];
         let scratch = &mut self.scratch.image;
+        if totals.are_known() {
+            totals.counts = [streams.iter().map(|s| s.fragment.row_count()).sum(); AGGREGATES_MAX];
+            streams.clear();
+        }
         while let Some(best) = first_stream(&streams, req.reverse) {
             let stream = &mut streams[best];
             let Some((entry, row)) = stream.next else { break };

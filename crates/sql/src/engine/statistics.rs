@@ -1,10 +1,10 @@
 //! What is known of the size of tables: rows, and how many rows a value of the front of an index has.
 //!
-//! Rows are counted beside the data. The fronts of indexes are sampled:
+//! Row counts come from the data nodes, which know them of their fragments; they count rows that are not committed too. The fronts of indexes are sampled:
 //! the first and the last [`SAMPLE_ROWS`] entries, in order, so rows of one value lie side by side. That is exact for keys that are spread evenly and too much for those that are not.
 //!
-//! Each SQL thread keeps its own. They are fetched when a statement of several tables is first planned, counts again when they are older than [`FRESH_FOR`], and than a
-//! hundred times what counting took, and such a plan is run, samples again when a count has doubled or halved; then plans over that table are made anew. ANALYZE TABLE does all that at once.
+//! Each SQL thread keeps its own. They are fetched when a statement of several tables is first planned, counts again when they are older than [`FRESH_FOR`] and such
+//! a plan is run, samples again when a count has doubled or halved; then plans over that table are made anew. ANALYZE TABLE does all that at once.
 
 use std::{
     cell::{Cell, RefCell},
@@ -20,9 +20,8 @@ use super::{catalog::Table, information_schema};
 
 /// Entries sampled at each end of an index.
 const SAMPLE_ROWS: u32 = 500;
-/// How long a row count is believed at least, and so many times as long as it took to count.
+/// How long a row count is believed.
 const FRESH_FOR: Duration = Duration::from_secs(10);
-const FRESH_TIMES: u32 = 100;
 /// Tables are planned for as if they had so many rows at least: small ones grow.
 const ROWS_MIN: f64 = 16.0;
 
@@ -55,7 +54,6 @@ impl Known {
 struct Kept {
     known: Rc<Known>,
     counted: Instant,
-    fresh_for: Duration,
 }
 
 /// Of all tables that were asked for.
@@ -83,13 +81,13 @@ impl Statistics {
 
     /// Whether it is time to count the table's rows.
     pub fn is_stale(&self, table: &Table) -> bool {
-        let fresh = |kept: &Kept| kept.counted.elapsed() < kept.fresh_for;
+        let fresh = |kept: &Kept| kept.counted.elapsed() < FRESH_FOR;
         !information_schema::is_virtual(&table.schema) && !self.tables.borrow().get(&table.schema.id).is_some_and(fresh)
     }
 
     #[cfg(test)]
     pub fn set(&self, table: &Table, known: Known) {
-        let kept = Kept { known: Rc::new(known), counted: Instant::now(), fresh_for: FRESH_FOR };
+        let kept = Kept { known: Rc::new(known), counted: Instant::now() };
         self.tables.borrow_mut().insert(table.schema.id, kept);
     }
 
@@ -100,18 +98,15 @@ impl Statistics {
     pub async fn gather(&self, client: &Client, table: &Table, anew: bool) -> Result<(), ClientError> {
         let schema = &table.schema;
         let request = ScanRequest::all(schema.id, schema.version);
-        let begin = Instant::now();
         let mut counts = Vec::new();
         client
-            .aggregate(&request, &[Aggregate { function: AggregateFunction::CountRows, column: 0 }], &mut counts)
+            .aggregate(&request, &[Aggregate { function: AggregateFunction::EstimatedRows, column: 0 }], &mut counts)
             .await?;
         let rows = counts.first().map_or(0.0, |c| c.count as f64).max(ROWS_MIN);
-        let fresh_for = FRESH_FOR.max(begin.elapsed() * FRESH_TIMES);
         let before = self.of(table);
         let is_like = |known: &Rc<Known>| known.rows < rows * 2.0 && rows < known.rows * 2.0;
         if let Some(known) = before.filter(|known| is_like(known) && !anew) {
-            let known = Rc::new(Known { rows, ..(*known).clone() });
-            let kept = Kept { known, counted: Instant::now(), fresh_for };
+            let kept = Kept { known: Rc::new(Known { rows, ..(*known).clone() }), counted: Instant::now() };
             self.tables.borrow_mut().insert(schema.id, kept);
             return Ok(());
         }
@@ -129,7 +124,7 @@ impl Statistics {
             }
             indexes.push((no, columns, per));
         }
-        let kept = Kept { known: Rc::new(Known { rows, indexes }), counted: Instant::now(), fresh_for };
+        let kept = Kept { known: Rc::new(Known { rows, indexes }), counted: Instant::now() };
         self.tables.borrow_mut().insert(schema.id, kept);
         self.generation.set(self.generation.get() + 1);
         Ok(())

@@ -184,7 +184,9 @@ async fn aggregates(
         }
     }
     let values = list.iter().zip(partials.iter()).map(|(a, p)| match a.function {
-        AggregateFunction::CountRows | AggregateFunction::CountValues => Datum::Int(p.count as i64),
+        AggregateFunction::CountRows | AggregateFunction::CountValues | AggregateFunction::EstimatedRows => {
+            Datum::Int(p.count as i64)
+        }
         AggregateFunction::Sum => p.value.map_or(Datum::Null, |unscaled| Datum::Decimal { unscaled, scale: 0 }),
         AggregateFunction::Min | AggregateFunction::Max => match p.value {
             None => Datum::Null,
