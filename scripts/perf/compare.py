@@ -108,13 +108,18 @@ def table(sides, args):
     return lines
 
 
-def machine():
+def host():
+    """Processors, and the commit that is measured."""
     with open("/proc/cpuinfo") as info:
         model = next((line.split(":", 1)[1].strip() for line in info if line.startswith("model name")), "unknown")
     commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     changed = subprocess.run(["git", "-C", ROOT, "status", "--porcelain", "--", "crates"], capture_output=True, text=True).stdout
+    return f"{os.cpu_count()} cores ({model})", f"commit {commit}{' with changes' if changed else ''}"
+
+
+def machine():
     _, version = run(["mariadbd", "--version"])
-    return f"{os.cpu_count()} cores ({model}), commit {commit}{' with changes' if changed else ''}; {version.split('  ')[-1].strip()}"
+    return f"{', '.join(host())}; {version.split('  ')[-1].strip()}"
 
 
 def put(path, text):

@@ -112,7 +112,7 @@ def main():
         off, on, disk = (median[mode][phase] for mode in MODES)
         lines.append(f"| {phase} | {off:,.0f} | {on:,.0f} | {on / off:.2f} | {disk:,.0f} | {disk / off:.2f} |")
     text = "\n".join([
-        f"{compare.machine().split('; ')[0]}; the disk makes {syncs:,.0f} appends of 4 KiB with fdatasync per second.",
+        f"{', '.join(compare.host())}; the disk makes {syncs:,.0f} appends of 4 KiB with fdatasync per second.",
         f"{args.keys:,} rows of 16 + 100 bytes, {args.batch} keys per request, two data nodes that share the machine with their load; medians of {args.rounds} runs in alternation.",
         f"Command: `{' '.join(['scripts/perf/log.py', *sys.argv[1:]])}`",
         "",

@@ -2,12 +2,13 @@
 
 import os
 import pathlib
-import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(ROOT / "scripts" / "perf"))
 
+import compare  # noqa: E402
 from lib.harness import run  # noqa: E402
 from lib.mariadb import MariaDb  # noqa: E402
 from lib.mysql import MySql  # noqa: E402
@@ -28,14 +29,11 @@ def mysql(scenario):
 
 
 def machine():
-    with open("/proc/cpuinfo") as info:
-        model = next((line.split(":", 1)[1].strip() for line in info if line.startswith("model name")), "unknown")
-    commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
-    changed = subprocess.run(["git", "-C", ROOT, "status", "--porcelain", "--", "crates"], capture_output=True, text=True).stdout
+    processors, commit = compare.host()
     _, version = run(["mariadbd", "--version"])
     version = version.split("Ver ", 1)[-1].split(" for ", 1)[0]
     load = os.getloadavg()[0]
-    return f"{os.cpu_count()} cores ({model}), load average {load:.1f}, commit {commit}{' with changes' if changed else ''}; MariaDB {version}, MySQL 9.7.4"
+    return f"{processors}, load average {load:.1f}, {commit}; MariaDB {version}, MySQL 9.7.4"
 
 
 def put(path, name, text):

@@ -97,7 +97,7 @@ def main():
         fetched, unchanged, gone = runs[way][-1][1]
         lines.append(f"| {way} | {seconds:.2f} | {fetched:,} | {unchanged:,} | {gone:,} |")
     text = "\n".join([
-        f"{compare.machine().split('; ')[0]}. {args.keys:,} rows of 16 + 100 bytes, two data nodes; while node 2 is dead 1 % of the rows are updated and 1 % deleted. Medians of {args.rounds}.",
+        f"{', '.join(compare.host())}. {args.keys:,} rows of 16 + 100 bytes, two data nodes; while node 2 is dead 1 % of the rows are updated and 1 % deleted. Medians of {args.rounds}.",
         f"Both nodes, alone, answer for the same content: {seen[0][0]:,} rows.",
         f"Command: `{' '.join(['scripts/perf/rejoin.py', *sys.argv[1:]])}`",
         "",

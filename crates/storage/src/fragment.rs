@@ -571,16 +571,7 @@ impl Fragment {
             "row {row:?} is replaced by its primary and lives here"
         );
         let epoch = if slot.head.is_none() { Epoch(0) } else { self.records.epoch(slot.head) };
-        let was_deleted = self.is_deleted(row);
-        self.slot_mut(row).head = RecRef::NONE;
-        let mut at = slot.head;
-        while !at.is_none() {
-            let previous = self.records.previous(at);
-            self.drop_version(row, at, false);
-            at = previous;
-        }
-        self.remove_row(row);
-        self.count_deleted(was_deleted, false);
+        self.take_out(row);
         epoch
     }
 
@@ -592,18 +583,22 @@ impl Fragment {
         if !slot.used || slot.lock != 0 || self.has_pending(row) {
             return false;
         }
+        self.slots.note_changed(row);
+        self.take_out(row);
+        true
+    }
+
+    /// The row goes with all its versions.
+    fn take_out(&mut self, row: RowId) {
         let was_deleted = self.is_deleted(row);
-        self.slot_mut(row).head = RecRef::NONE;
-        let mut at = slot.head;
+        let mut at = std::mem::replace(&mut self.slot_mut(row).head, RecRef::NONE);
         while !at.is_none() {
             let previous = self.records.previous(at);
             self.drop_version(row, at, false);
             at = previous;
         }
-        self.slots.note_changed(row);
         self.remove_row(row);
         self.count_deleted(was_deleted, false);
-        true
     }
 
     fn remove_row(&mut self, row: RowId) {
