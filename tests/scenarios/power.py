@@ -8,6 +8,7 @@ was killed comes back with what is on its disk. FULL: 50 rounds of the first.
 import json
 import os
 import re
+import shutil
 import signal
 import time
 
@@ -62,6 +63,9 @@ def main(t):
         with t.case("a node that is killed amid transfers comes back with its own disk, and fetches what has changed"):
             for node, other in ((2, 1), (1, 2), (2, 1)):
                 lose_node(t, bank, node, other)
+    with Bank(t, t.directory / "lost") as bank:
+        with t.case("a disk is lost with its node amid the end of everything: an operator has the rest start, and nothing is lost"):
+            lose_disk(t, bank)
     with Bank(t, t.directory / "groups", data_nodes=4, workers=1) as bank:
         with t.case("a whole node group dies: all go back to the disks by themselves, and nothing is lost"):
             for dead in ((3, 4), (2, 1)):
@@ -90,6 +94,30 @@ def lose_node(t, bank, node, other):
     bank.check_visits()
     cluster.restart(other)
     cluster.wait_up(other)
+
+
+def lose_disk(t, bank):
+    bank.work(0.5)
+    cluster = bank.cluster
+    pids = [cluster.data_pid(node) for node in (1, 2)]
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not any(alive(pid) for pid in pids), 10, "both data nodes are gone")
+    bank.close_books()
+    shutil.rmtree(bank.directory / "files" / "data-2")
+    cluster.restart(1)
+    wait_until(lambda: "waits for data node 2" in json.dumps(cluster.status()), 20, "data node 1 says for whom it waits")
+    code, said = cluster.apus("cluster", "resume", "--force", "--confirm", "abandon data node 1", ok=False)
+    check(code != 0 and "nothing was done" in said, said)
+    _, said = cluster.apus("cluster", "resume", "--force", "--confirm", "abandon data node 2")
+    check("In cluster" in said and "went on, from view" in said, said)
+    cluster.wait_up(1)
+    bank.check_nothing_lost()
+    cluster.restart(2)
+    t.say(f"data node 2 is whole again {cluster.wait_up(2):.1f} s after it came with an empty disk")
+    cluster.kill(1)
+    cluster.wait_down(1)
+    bank.check_nothing_lost()
 
 
 def lose_group(t, bank, dead):

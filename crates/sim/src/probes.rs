@@ -81,6 +81,7 @@ pub const PROBES: &[&str] = &[
     "qmgr: a system restart begins anew",
     "qmgr: a worker is stuck",
     "qmgr: an epoch is late",
+    "qmgr: an operator has a cluster start without lost disks",
     "qmgr: an operator makes a frozen side go on",
     "qmgr: an order to end is refused",
     "qmgr: an order to stop of an abandoned lineage",

@@ -40,7 +40,7 @@ enum Action {
     },
     /// End all data nodes. Data is in memory only: all rows are lost
     Stop(stop::StopArgs),
-    /// Make a frozen side go on without the nodes that it waits for, with what it holds
+    /// Make a frozen side, or a cluster that waits for lost disks at its start, go on without the nodes that it waits for, with what it holds
     Resume(resume::ResumeArgs),
 }
 

@@ -1,4 +1,4 @@
-//! `apus cluster resume`: an operator makes a frozen side go on.
+//! `apus cluster resume`: an operator makes a frozen side go on, or has a cluster start without disks that are lost.
 
 use std::{
     collections::BTreeMap,
@@ -41,6 +41,8 @@ struct Found {
     leader: Incarnation,
     cluster: u64,
     address: String,
+    /// Of the newest view that the management node has heard of.
+    known: u64,
 }
 
 /// As their leaders tell of them.
@@ -51,7 +53,10 @@ fn sides(answers: &[(String, StatusConf)]) -> BTreeMap<u32, Found> {
         for node in status.nodes.iter().filter(is_leader) {
             let leader = Incarnation { node: node.id, incarnation: node.incarnation };
             let side = node.side.clone().unwrap_or_default();
-            found.insert(node.id, Found { side, leader, cluster: status.cluster, address: address.clone() });
+            found.insert(
+                node.id,
+                Found { side, leader, cluster: status.cluster, address: address.clone(), known: status.generation },
+            );
         }
     }
     found
@@ -92,6 +97,9 @@ fn warn(found: &Found) {
     println!(
         "  - Lost is whatever was acknowledged since that view by {others}, if a part of the cluster went on there."
     );
+    if found.known > side.generation {
+        println!("    So it did: the management node has heard of view {}.", found.known);
+    }
     for process in &side.abandons {
         println!("    data node {}, incarnation {:x}", process.node, process.incarnation);
     }
@@ -162,7 +170,7 @@ mod tests {
         let name = |n: &u32| Incarnation { node: *n, incarnation: 5 };
         let abandons = abandons.iter().map(name).collect();
         let side = FrozenSide { leader, members: members.to_vec(), abandons, ..FrozenSide::default() };
-        (leader, Found { side, leader: name(&leader), cluster: 1, address: String::new() })
+        (leader, Found { side, leader: name(&leader), cluster: 1, address: String::new(), known: 0 })
     }
 
     #[test]

@@ -122,6 +122,9 @@ impl Membership {
 
     /// How far this node is, for people; empty: it is a full member.
     pub(super) fn progress(&self, now: u64) -> String {
+        if !self.waits_for().is_empty() {
+            return self.waits_for().to_owned();
+        }
         let is_full = self.view.as_ref().is_some_and(|view| view.state(self.me) == NodeState::Up);
         let all = || self.restart.progress.values();
         if is_full || all().next().is_none() {

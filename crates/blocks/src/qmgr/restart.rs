@@ -25,9 +25,10 @@ use apus_kernel::{Context, jam};
 use apus_signal::{
     BlockId, BlockRef, Kind,
     mgmt::ClusterConfig,
-    qmgr::{Holding, encode},
+    operator::FrozenSide,
+    qmgr::{Holding, Incarnation, encode},
     restart::{Progress, RedoFound, Restore},
-    view::{NodeState, View},
+    view::{NodeState, View, ViewNode},
 };
 use apus_types::{
     NodeId,
@@ -54,6 +55,11 @@ pub(super) struct Restart {
     pub(super) found: BTreeMap<u32, RedoFound>,
     /// What other starting nodes hold, and their incarnations.
     others: BTreeMap<NodeId, (u64, Holding)>,
+    /// Full members that an operator does without, of the view of this point.
+    abandoned: Option<((u64, u64), BTreeSet<NodeId>)>,
+    /// What he may do without, and why there is no start yet.
+    side: Option<FrozenSide>,
+    waits: String,
     /// As founder.
     plan: Option<Plan>,
     /// As participant, or beside a cluster that lives (`rejoin`).
@@ -89,13 +95,48 @@ fn names(nodes: &[NodeId]) -> String {
     format!("data node{} {}", if nodes.len() == 1 { "" } else { "s" }, names.join(", "))
 }
 
+const NOBODY: &BTreeSet<NodeId> = &BTreeSet::new();
+
+/// Full members of a view, less those that an operator does without.
+fn counted<'a>(view: &'a View, abandoned: &BTreeSet<NodeId>) -> impl Iterator<Item = &'a ViewNode> {
+    view.nodes.iter().filter(move |n| n.state() == NodeState::Up && !abandoned.contains(&n.node()))
+}
+
+/// What an operator may do with those that are here, where others are missing that `newest` has as full members.
+fn without_missing(newest: &View, holdings: &BTreeMap<NodeId, Holding>) -> Option<FrozenSide> {
+    let full = || counted(newest, NOBODY);
+    let missing: BTreeSet<NodeId> = full().map(|n| n.node()).filter(|n| !holdings.contains_key(n)).collect();
+    let names = |n: &ViewNode| Incarnation { node: n.id, incarnation: n.incarnation };
+    let side = FrozenSide {
+        lineage: newest.lineage,
+        generation: newest.generation,
+        abandons: full().filter(|n| missing.contains(&n.node())).map(names).collect(),
+        ..FrozenSide::default()
+    };
+    let numbers = |nodes: BTreeSet<NodeId>| nodes.into_iter().map(|n| n.0.into()).collect::<Vec<u32>>();
+    match outlook(newest, holdings, &missing) {
+        _ if missing.is_empty() => None,
+        Outlook::Ready { usable, .. } => {
+            let members = numbers(usable);
+            Some(FrozenSide { leader: members[0], members, ..side })
+        }
+        Outlook::Waits(_) => {
+            let members = numbers(holdings.keys().copied().collect());
+            let is_whole = |n: &ViewNode| holdings.get(&n.node()).is_some_and(|h| h.complete && h.damage.is_empty());
+            let lacks = full().map(|n| n.group).filter(|g| full().all(|n| n.group != *g || !is_whole(n)));
+            let lacks_groups = lacks.collect::<BTreeSet<u32>>().into_iter().collect();
+            Some(FrozenSide { leader: *members.first()?, members, lacks_groups, ..side })
+        }
+    }
+}
+
 /// Decides from what the nodes that are here hold; `newest` is the newest view that any of them knows.
-fn outlook(newest: &View, holdings: &BTreeMap<NodeId, Holding>) -> Outlook {
-    let full = || newest.nodes.iter().filter(|n| n.state() == NodeState::Up);
+fn outlook(newest: &View, holdings: &BTreeMap<NodeId, Holding>, abandoned: &BTreeSet<NodeId>) -> Outlook {
+    let full = || counted(newest, abandoned);
     let missing: Vec<NodeId> = full().map(|n| n.node()).filter(|n| !holdings.contains_key(n)).collect();
     if !missing.is_empty() {
         return Outlook::Waits(format!(
-            "the cluster's data is on disk, and it starts when all have come that were full members when it ended (view {}): waits for {}",
+            "the cluster's data is on disk, and it starts when all have come that were full members when it ended (view {}): waits for {}; if disks are lost for good: apus cluster resume --force",
             newest.generation,
             names(&missing)
         ));
@@ -111,15 +152,18 @@ fn outlook(newest: &View, holdings: &BTreeMap<NodeId, Holding>) -> Outlook {
             break epoch;
         }
     };
+    let groups = counted(newest, NOBODY).map(|n| n.group);
     let lacking: BTreeSet<u32> =
-        full().map(|n| n.group).filter(|g| full().all(|n| n.group != *g || !usable.contains(&n.node()))).collect();
+        groups.filter(|g| full().all(|n| n.group != *g || !usable.contains(&n.node()))).collect();
     if !lacking.is_empty() {
-        let why: Vec<String> = full()
+        let why: Vec<String> = counted(newest, NOBODY)
             .filter(|n| lacking.contains(&n.group))
             .map(|n| {
-                let holding = &holdings[&n.node()];
-                let why =
-                    if holding.damage.is_empty() { "was not filled when the cluster ended" } else { &holding.damage };
+                let why = match holdings.get(&n.node()) {
+                    None => "is not there",
+                    Some(holding) if holding.damage.is_empty() => "was not filled when the cluster ended",
+                    Some(holding) => &holding.damage,
+                };
                 format!("data node {}: {why}", n.id)
             })
             .collect();
@@ -261,9 +305,19 @@ impl Membership {
         } else {
             String::new()
         };
-        let outlook = if reason.is_empty() { outlook(&newest, &holdings) } else { Outlook::Waits(reason) };
+        let abandoned = match &self.restart.abandoned {
+            Some((point, nodes)) if *point == newest.point() => nodes.clone(),
+            _ => BTreeSet::new(),
+        };
+        self.restart.side = if reason.is_empty() { without_missing(&newest, &holdings) } else { None };
+        let outlook = if reason.is_empty() { outlook(&newest, &holdings, &abandoned) } else { Outlook::Waits(reason) };
+        self.restart.waits.clear();
         let (usable, order) = match outlook {
-            Outlook::Waits(reason) => return self.state(None, &reason, ctx),
+            Outlook::Waits(reason) => {
+                self.state(None, &reason, ctx);
+                self.restart.waits = reason;
+                return;
+            }
             Outlook::Ready { usable, restored, begins, dictionary_from, dictionary } => {
                 let order = Restore {
                     founder: Some(self.own()),
@@ -304,6 +358,26 @@ impl Membership {
         }
         self.restart.plan = Some(Plan { order: order.clone(), view, waiting: usable });
         self.on_restore_req(self.me, order, ctx);
+    }
+
+    /// Where full members are missing: who is here, and could start without them by an operator's word.
+    pub(super) fn waiting_side(&self) -> Option<FrozenSide> {
+        let waits = self.phase == Phase::Starting && self.restart.plan.is_none() && !self.start.has_met_member;
+        self.restart.side.clone().filter(|_| waits)
+    }
+
+    /// For people: why there is no start from the disks.
+    pub(super) fn waits_for(&self) -> &str {
+        if self.phase == Phase::Starting && !self.start.has_met_member { &self.restart.waits } else { "" }
+    }
+
+    /// An operator's word: the start is made without those that are missing, as soon as the rest may make it. The word dies with this process.
+    pub(super) fn abandon_missing(&mut self, side: &FrozenSide, ctx: &mut Context<'_>) {
+        ctx.probe("qmgr: an operator has a cluster start without lost disks");
+        let nodes: BTreeSet<NodeId> = side.abandons.iter().map(|a| NodeId(a.node as u16)).collect();
+        let list: Vec<NodeId> = nodes.iter().copied().collect();
+        ctx.log(format_args!("an operator gives up what the disks of {} hold", names(&list)));
+        self.restart.abandoned = Some(((side.lineage, side.generation), nodes));
     }
 
     /// The founder wants this node to have everything up to an epoch, and nothing above it.
@@ -417,8 +491,10 @@ impl Membership {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use apus_signal::view::ViewNode;
 
+    fn outlook(newest: &View, holdings: &BTreeMap<NodeId, Holding>) -> Outlook {
+        super::outlook(newest, holdings, &BTreeSet::new())
+    }
     fn view(nodes: &[(u32, u32, NodeState)]) -> View {
         let node = |&(id, group, state): &(u32, u32, NodeState)| ViewNode {
             id,
@@ -442,7 +518,7 @@ mod tests {
     fn all_full_members_are_waited_for_and_the_least_epoch_is_restored() {
         let newest = view(&[(1, 0, NodeState::Up), (2, 0, NodeState::Up), (3, 0, NodeState::Down)]);
         let mut here = BTreeMap::from([(NodeId(1), holding(50, 0))]);
-        assert!(matches!(outlook(&newest, &here), Outlook::Waits(reason) if reason.ends_with("waits for data node 2")));
+        assert!(matches!(outlook(&newest, &here), Outlook::Waits(reason) if reason.contains("waits for data node 2;")));
         here.insert(NodeId(3), holding(90, 0));
         assert!(matches!(outlook(&newest, &here), Outlook::Waits(_)), "a removed node is no substitute");
         here.insert(NodeId(2), holding(40, 0));
@@ -463,5 +539,27 @@ mod tests {
         let none = BTreeMap::from([(NodeId(1), damaged), (NodeId(2), unfilled)]);
         let Outlook::Waits(reason) = outlook(&newest, &none) else { panic!("nobody has the data") };
         assert!(reason.contains("block 3 is gone") && reason.contains("node 2: was not filled"), "{reason}");
+    }
+
+    /// A disk is gone for good: what is left may start if it has each group, and nothing else of what it lacks.
+    #[test]
+    fn an_operator_may_do_without_a_disk_and_not_without_a_group() {
+        use NodeState::{Down, Up};
+        let newest = view(&[(1, 0, Up), (2, 0, Up), (3, 1, Up), (4, 1, Down)]);
+        let here = BTreeMap::from([(NodeId(2), holding(40, 0)), (NodeId(3), holding(60, 0))]);
+        let side = without_missing(&newest, &here).expect("data node 1 is missing");
+        let abandoned: Vec<u32> = side.abandons.iter().map(|a| a.node).collect();
+        assert_eq!((side.leader, side.members, abandoned), (2, vec![2, 3], vec![1]));
+        assert!(side.lacks_groups.is_empty());
+        let without = |nodes: &[u16]| super::outlook(&newest, &here, &nodes.iter().map(|n| NodeId(*n)).collect());
+        assert_eq!(ready(&without(&[1])), (vec![2, 3], 40));
+        assert!(matches!(without(&[]), Outlook::Waits(_)), "nobody has said so");
+
+        let half = BTreeMap::from([(NodeId(2), holding(40, 0))]);
+        let side = without_missing(&newest, &half).expect("two are missing");
+        assert_eq!((side.abandons.len(), side.lacks_groups), (2, vec![1]));
+        let all =
+            BTreeMap::from([(NodeId(1), holding(40, 0)), (NodeId(2), holding(40, 0)), (NodeId(3), holding(60, 0))]);
+        assert_eq!(without_missing(&newest, &all), None);
     }
 }

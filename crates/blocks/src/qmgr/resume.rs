@@ -1,4 +1,5 @@
-//! An operator makes a frozen side go on (`apus cluster resume --force`), and abandons what the others hold.
+//! An operator makes a frozen side go on (`apus cluster resume --force`), and abandons what the others hold. So he does where a cluster waits for disks that are
+//! lost ([`Membership::abandon_missing`]): the start is then made without them.
 //!
 //! The rules of `survival` and `freeze` never let a side go on that could be the wrong one. Where the others are gone for good, nobody but an
 //! operator knows that. He names the processes that he abandons; the acting president of the side checks that these are exactly the full members
@@ -45,6 +46,9 @@ impl Membership {
 
     /// What a frozen member could go on with, and what that would abandon.
     pub(super) fn frozen_side(&self) -> Option<FrozenSide> {
+        if self.phase == Phase::Starting {
+            return self.waiting_side();
+        }
         let view = self.view.as_ref().filter(|_| self.freeze.is_frozen() && self.phase == Phase::Member)?;
         let lacking = self.lacking();
         let side: BTreeSet<NodeId> = view.living().map(|n| n.node()).filter(|n| !lacking.contains(n)).collect();
@@ -95,6 +99,10 @@ impl Membership {
                 ErrorCode::ProtocolViolation,
                 "the operator's clock is behind the cluster's founding".to_owned(),
             );
+        }
+        if self.phase == Phase::Starting {
+            self.abandon_missing(&side, ctx);
+            return Ok(());
         }
         ctx.probe("qmgr: an operator makes a frozen side go on");
         let nodes: Vec<u32> = side.abandons.iter().map(|a| a.node).collect();

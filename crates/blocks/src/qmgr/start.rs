@@ -45,7 +45,7 @@ pub(super) struct Start {
     /// Open question to the arbitrator: a start with these nodes only.
     question: Option<(u64, BTreeSet<NodeId>)>,
     /// A member has answered: there is a cluster, so none is founded without all configured nodes.
-    has_met_member: bool,
+    pub(super) has_met_member: bool,
     /// What it waits for, as it was logged last, and when: by who said so (`None`: this node).
     stated: BTreeMap<Option<NodeId>, (String, u64)>,
 }
