@@ -17,7 +17,7 @@
 //! **A disk that does not keep up, is full, or fails.** What is buffered is bounded ([`BUFFER_MAX`]): beyond it, and while there is no room for more segments, what changes
 //! rows is refused with a temporary error (`LogFull`), here and at the chain's other replicas; reads go on, and so do the ends of what was begun, whose
 //! entries are small. A write or sync that fails is not repeated, for what a failed sync has lost nobody knows: the log takes nothing more, changes are
-//! refused (`DiskFailed`), and no further epoch becomes restorable with this node.
+//! refused (`DiskFailed`) if the node is still there 0.1 s later, and no further epoch becomes restorable with this node.
 //!
 //! **Limits**: [`BUFFER_MAX`], [`SEGMENTS_MAX`], and those of `Context::disk`.
 
@@ -62,6 +62,8 @@ pub const SEGMENTS_MAX: usize = 1 << 14;
 const RETRY_NS: u64 = 200_000_000;
 /// A disk that answers nothing for so many ticks, 2 s, has failed.
 const STALL_TICKS: u64 = 2_000_000_000 / TICK_NS;
+/// A node whose log has failed has decided within this time whether it ends; if not, changes are refused.
+const DECIDED_TICKS: u32 = (100_000_000 / TICK_NS) as u32;
 /// The end of a log is looked for in so many segments first: one may have been made ahead.
 const LAST_SEGMENTS: usize = 2;
 
@@ -117,6 +119,8 @@ pub(super) struct Redo {
     retry_at: u64,
     /// Why nothing more is written.
     failure: Option<String>,
+    /// Since then.
+    failed_ticks: u32,
     /// Everything is to be written, not only what fills a block.
     flush: bool,
     /// Segments that were written to and not synced since.
@@ -183,6 +187,7 @@ impl Redo {
             no_room: false,
             retry_at: 0,
             failure: None,
+            failed_ticks: 0,
             flush: false,
             unsynced: Vec::new(),
             save: None,
@@ -204,8 +209,9 @@ impl Redo {
         let is_short =
             self.no_room && writer.room() < writer.buffered() as u64 + self.control.segment_bytes / ROOM_PART;
         match &self.failure {
-            Some(_) => Some(ErrorCode::DiskFailed),
-            None => (is_short || writer.buffered() > BUFFER_MAX).then_some(ErrorCode::LogFull),
+            // Until then the node may be about to end, and the others to go on without it.
+            Some(_) if self.failed_ticks > DECIDED_TICKS => Some(ErrorCode::DiskFailed),
+            _ => (is_short || writer.buffered() > BUFFER_MAX).then_some(ErrorCode::LogFull),
         }
     }
     /// Rows came as a copy: tells whoever sent them, who sends no more than so many unconfirmed, when the log's buffer has room for others.
@@ -396,6 +402,7 @@ impl Redo {
     }
 
     pub fn tick(&mut self, ctx: &mut Context<'_>) {
+        self.failed_ticks += u32::from(self.failure.is_some());
         self.silent_ticks = if self.asked.is_empty() { 0 } else { self.silent_ticks + 1 };
         if self.silent_ticks > STALL_TICKS {
             self.fail("the disk has answered nothing for 2 s", ctx);

@@ -9,7 +9,7 @@
 
 //!
 //! **Epochs.** A worker that waits for a commit for over a second, so that an epoch cannot end, names the transaction and the member that
-//! does not answer (`EpochLateRep`, [`crate::flight::Patience`]). That member shows it like a stuck worker, and after 5 s ends in the same way: the
+//! does not answer (`EpochLateRep`, [`crate::flight::Patience`]). That member shows it like a stuck worker, and after 5 s ends in the same way, if it has been told for most of them: the
 //! view without it settles the commit. Of several that are named only the one with the lowest id ends, since heartbeats have told who they
 //! are for 4 s by then. NDB's GCP monitor is the model.
 
@@ -31,12 +31,22 @@ use super::{
 #[derive(Default)]
 pub(super) struct Stuck {
     workers: BTreeMap<u8, u32>,
-    /// Who waits for an answer of this node to end an epoch, what it said last, and when.
-    waiters: BTreeMap<BlockRef, (String, u64)>,
+    /// Who waits for an answer of this node to end an epoch.
+    waiters: BTreeMap<BlockRef, Waiter>,
+}
+
+/// What it said last, when, and since when it has said so without a break.
+struct Waiter {
+    text: String,
+    told: u64,
+    since: u64,
 }
 
 /// Who has not said for so long that it waits does not wait any more.
 const WAITER_NS: u64 = 2 * EPOCH_LATE_TICKS as u64 * TICK_NS;
+/// Whoever has been told for less time than this does not end itself: where a network was parted, all that was said meanwhile comes at once, and the answers
+/// are on their way.
+const TOLD_NS: u64 = (STUCK_TICKS - EPOCH_LATE_TICKS - EPOCH_LATE_TICKS / 2) as u64 * TICK_NS;
 
 impl Stuck {
     pub(super) fn is_any(&self) -> bool {
@@ -49,7 +59,7 @@ impl Stuck {
     pub(super) fn summary(&self) -> String {
         let ms = |ticks: u32| u64::from(ticks) * TICK_NS / MS;
         let one = |(worker, ticks): (&u8, &u32)| format!("worker {worker} has been in one turn for {} ms", ms(*ticks));
-        self.workers.iter().map(one).chain(self.waiters.values().map(|w| w.0.clone())).collect::<Vec<_>>().join(", ")
+        self.workers.iter().map(one).chain(self.waiters.values().map(|w| w.text.clone())).collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -89,19 +99,21 @@ impl Membership {
             return;
         }
         ctx.probe("qmgr: an epoch is late");
-        self.stuck.waiters.insert(from, (late.text, ctx.now()));
+        let now = ctx.now();
+        let since = self.stuck.waiters.get(&from).map_or(now, |waiter| waiter.since);
+        self.stuck.waiters.insert(from, Waiter { text: late.text, told: now, since });
         self.send_heartbeats(ctx);
         self.register(ctx);
         // Of several that are named the first ends: the view without it may settle it for all.
         let is_first = !self.survivors().iter().any(|n| *n < self.me && self.heartbeats.holds_epoch(*n));
-        if late.ticks >= STUCK_TICKS && is_first {
+        if late.ticks >= STUCK_TICKS && now - since >= TOLD_NS && is_first {
             let worker = u8::try_from(late.instance).unwrap_or(0).min(ctx.instances().saturating_sub(1));
             self.end_if_spared(worker, ctx);
         }
     }
 
     pub(super) fn tick_waiters(&mut self, ctx: &mut Context<'_>) {
-        self.stuck.waiters.retain(|_, w| ctx.now() < w.1 + WAITER_NS);
+        self.stuck.waiters.retain(|_, w| ctx.now() < w.told + WAITER_NS);
     }
 
     fn end_for_stuck(&mut self, worker: u8, ctx: &mut Context<'_>) {
