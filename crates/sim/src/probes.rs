@@ -95,6 +95,7 @@ pub const PROBES: &[&str] = &[
     "qmgr: take-over finds a newer committed view",
     "qmgr: take-over finds an accepted proposal",
     "qmgr: thawed",
+    "qmgr: the arbitrator is lost while it is asked",
     "qmgr: the dictionary of the next president is asked for",
     "qmgr: the view cannot be written",
     "qmgr: word of a removed node ignored",

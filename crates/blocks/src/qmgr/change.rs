@@ -464,6 +464,15 @@ impl Membership {
         }
     }
 
+    /// Whoever has been asked and is not there any more does not answer; the question stays open, and is asked again when it is back.
+    pub(super) fn check_asked_arbitrator(&mut self, ctx: &mut Context<'_>) {
+        let is_asked = matches!(&self.change, Some(Change { step: Step::Arbitrate { .. }, .. }));
+        if is_asked && !self.reaches_arbitrator(ctx.now()) && !self.freeze.is_frozen() {
+            ctx.probe("qmgr: the arbitrator is lost while it is asked");
+            self.freeze("exactly half of the cluster is here, and the connection to the arbitrator is lost", ctx);
+        }
+    }
+
     pub(super) fn check_arbitration(&mut self, ctx: &mut Context<'_>) {
         if matches!(&self.change, Some(Change { step: Step::Outlast(_, until), .. }) if *until <= ctx.now()) {
             self.advance(ctx);

@@ -366,6 +366,7 @@ impl Membership {
     fn on_link_down(&mut self, rep: LinkRep, ctx: &mut Context<'_>) {
         if rep.node.may_arbitrate() {
             self.managers.down(rep);
+            self.check_asked_arbitrator(ctx);
             self.reconsider_arbitrator(ctx);
             return;
         }

@@ -47,6 +47,24 @@ fn without_an_arbitrator_half_a_cluster_freezes() {
     }
 }
 
+/// It dies just after it was asked: nobody waits for its answer until the time is over, and clients are told.
+#[test]
+fn an_arbitrator_that_dies_with_the_question_is_not_waited_for() {
+    for (dead, left) in [(1u16, 2u16), (2, 1)] {
+        let mut c = started(1, 2);
+        c.mute(MGMT.0, left);
+        c.kill(dead);
+        c.run_ms(100);
+        assert!(frozen(&mut c, left).is_empty() && !serves(&c, left), "it is asked");
+        c.mute.clear();
+        c.separate(left, MGMT.0);
+        c.run_ms(100);
+        assert!(frozen(&mut c, left).contains("connection to the arbitrator is lost"), "{}", frozen(&mut c, left));
+        c.cut.clear();
+        assert!(c.run_until(1000, |c| members(c, left) == [left]), "asked again, it says yes");
+    }
+}
+
 /// The arbitrator was out of reach for long, and knows that it has fenced nobody.
 #[test]
 fn a_late_yes_of_the_arbitrator_thaws() {
