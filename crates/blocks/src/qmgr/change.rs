@@ -381,6 +381,7 @@ impl Membership {
                 self.change = Some(Change { ballot, step, waiting, confirmed, yielding, yielded });
                 if asked.is_none() {
                     self.ask_again(ctx);
+                    self.check_asked_arbitrator(ctx); // it was there when this began
                 }
             }
         }
