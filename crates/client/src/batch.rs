@@ -1,6 +1,6 @@
 //! Reusable containers of a transaction: operations to execute, their results.
 
-use std::fmt::Write;
+use std::{fmt::Write, ops::Range};
 
 use apus_signal::{
     Reader,
@@ -121,6 +121,22 @@ impl OpBatch {
         self.push(schema, kind, flags, key, bytes)
     }
 
+    /// Adds some operations of another batch.
+    pub fn append(&mut self, other: &OpBatch, numbers: Range<usize>) {
+        let start_of = |number: usize| if number == 0 { 0 } else { other.entries[number - 1].end };
+        let (skipped, base) = (start_of(numbers.start), self.bytes.len());
+        self.bytes.extend_from_slice(&other.bytes[skipped..start_of(numbers.end)]);
+        let added = other.entries[numbers].iter();
+        self.entries.extend(added.map(|e| OpEntry { hash: e.hash, end: base + e.end - skipped }));
+        self.writes |= other.writes;
+    }
+    /// Leaves the first `count` operations.
+    pub fn truncate(&mut self, count: usize) {
+        self.entries.truncate(count);
+        self.bytes.truncate(self.entries.last().map_or(0, |e| e.end));
+        self.writes &= !self.entries.is_empty();
+    }
+
     pub(crate) fn hash(&self, index: usize) -> u64 {
         self.entries[index].hash
     }
@@ -217,6 +233,11 @@ impl Results {
         })
     }
 
+    /// Forgets the results of the first `count` operations.
+    pub fn skip(&mut self, count: usize) {
+        self.spans.drain(..count.min(self.spans.len()));
+    }
+
     pub(crate) fn set_lost(&mut self) {
         self.clear();
         self.lost = true;
@@ -261,6 +282,29 @@ mod tests {
             declared: String::new(),
         };
         TableSchema::new("d", "t", vec![column], vec![0])
+    }
+
+    #[test]
+    fn batches_are_joined_and_cut() {
+        let schema = schema();
+        let [mut a, mut b] = [OpBatch::new(), OpBatch::new()];
+        for i in 0..3u32 {
+            a.push(&schema, OpKind::Delete, 0, &i.to_be_bytes(), b"").unwrap();
+            b.push(&schema, OpKind::Update, 0, &i.to_be_bytes(), b"program").unwrap();
+        }
+        let mut both = OpBatch::new();
+        both.append(&a, 1..3);
+        both.append(&b, 0..3);
+        let ops: Vec<_> = (0..both.len()).map(|i| (both.hash(i), both.op_bytes(i).to_vec())).collect();
+        let parts: Vec<_> = [(&a, 1), (&a, 2), (&b, 0), (&b, 1), (&b, 2)]
+            .map(|(batch, i)| (batch.hash(i), batch.op_bytes(i).to_vec()))
+            .into();
+        assert_eq!(ops, parts);
+        both.truncate(2);
+        both.append(&b, 3..3);
+        assert_eq!((both.len(), both.op_bytes(1), both.has_writes()), (2, a.op_bytes(2), true));
+        both.truncate(0);
+        assert_eq!((both.len(), both.byte_len(), both.has_writes()), (0, 0, false));
     }
 
     #[test]

@@ -16,9 +16,10 @@ use super::{
     cells,
     digest::{Digest, Form},
     errors::{self, Result},
-    exec::{Changed, Cluster, change, change_joined, insert, into, read},
+    exec::{self, Changed, Cluster, change, change_joined, insert, into, read},
     expr::{Datum, Kind, env::Env, recycle},
     hint,
+    own::OwnRows,
     plan::{self, Plan, Planner, Unplanned, dml::Source},
     plan_cache::{Cached, PlanCache},
     session::{Fail, Prepared, Scratch, Session},
@@ -100,6 +101,7 @@ impl SqlEngine {
     /// Runs the statement `sql`, whose normal form is in the session's digest.
     async fn statement(&self, session: &mut Session, sql: &[u8], out: &mut Output<'_>) -> Result<()> {
         session.env.start_statement();
+        session.own.begin_statement();
         session.questions += 1;
         let start = out.mark();
         self.statements.set(self.statements.get() + 1);
@@ -253,7 +255,13 @@ impl SqlEngine {
             let longest = std::time::Duration::from_millis(longest_ms);
             session.env.deadline.set(std::time::Instant::now().checked_add(longest));
         }
+        let sent = if session.own.has_waiting() && !finds_what_waits(plan) {
+            exec::send_waiting(session).await
+        } else {
+            Ok(())
+        };
         let done = match plan {
+            _ if sent.is_err() => sent.map(|()| (0, None)),
             Plan::Select(select) => {
                 read::select(cluster, session, s, select, params, out).await.map(|rows| (rows, None))
             }
@@ -264,14 +272,11 @@ impl SqlEngine {
             Plan::Delete(p) => change::delete(cluster, session, s, p, params).await.map(|c| (0, Some(c))),
         };
         let done = match done {
-            Ok(done) if !session.in_transaction() => match session.transaction.as_mut() {
-                Some(transaction) => {
-                    let committed = transaction.commit().await;
-                    session.forget_transaction();
-                    committed.map(|_| done).map_err(Fail::Client)
-                }
-                None => Ok(done),
-            },
+            Ok(done) if !session.in_transaction() && session.transaction.is_some() => {
+                let committed = exec::commit(session).await;
+                session.forget_transaction();
+                committed.map(|()| done).map_err(Fail::Client)
+            }
             other => other,
         };
         session.env.take_notes().iter().for_each(|e| session.warn_error(e));
@@ -333,11 +338,13 @@ impl SqlEngine {
         nothing_sent: bool,
     ) -> (SqlError, bool) {
         let alone = !inside;
+        session.own.forget_rows();
         let (error, again) = match &fail {
             Fail::Sql(e) => (e.clone(), false),
             Fail::Client(e) => {
                 let stale = matches!(e.code, ErrorCode::SchemaVersionChanged | ErrorCode::TableNotFound);
                 let was_waited_for = e.code == ErrorCode::NoNodeAvailable || e.code.waits_for_operator();
+                let stale = stale && !session.own.has_waiting();
                 (errors::from_client(e), nothing_sent && (stale || alone && e.retry_transaction() && !was_waited_for))
             }
         };
@@ -349,11 +356,11 @@ impl SqlEngine {
             if let Some(mut transaction) = session.transaction.take() {
                 let _ = transaction.rollback().await;
                 session.wrote.clear();
+                session.own.clear();
             }
         } else if session.savepoint > before
-            && let Some(transaction) = session.transaction.as_mut()
-            && transaction.is_started()
-            && transaction.rollback_to(before + 1).await.is_err()
+            && session.transaction.as_ref().is_some_and(|t| t.is_started())
+            && exec::rollback_to(session, before + 1).await.is_err()
         {
             session.forget_transaction();
         }
@@ -362,14 +369,15 @@ impl SqlEngine {
 
     /// Ends the open transaction.
     pub(super) async fn end_transaction(&self, session: &mut Session, commit: bool) -> Result<()> {
-        let transaction = session.transaction.take();
-        session.forget_transaction();
-        let Some(mut transaction) = transaction else { return Ok(()) };
-        if !transaction.is_started() {
+        if !session.transaction.as_ref().is_some_and(|t| t.is_started()) {
+            session.forget_transaction();
             return Ok(());
         }
-        let done: std::result::Result<(), ClientError> =
-            if commit { transaction.commit().await.map(|_| ()) } else { transaction.rollback().await };
+        let done: std::result::Result<(), ClientError> = match session.transaction.as_mut().filter(|_| !commit) {
+            Some(transaction) => transaction.rollback().await,
+            None => exec::commit(session).await,
+        };
+        session.forget_transaction();
         match done {
             Ok(()) => Ok(()),
             Err(_) if !commit => Ok(()),
@@ -433,6 +441,16 @@ impl SqlEngine {
                 Err((e, _)) => return Err(e),
             }
         }
+    }
+}
+
+/// A statement that sends changes that wait where it reads past the coordinator.
+fn finds_what_waits(plan: &Plan) -> bool {
+    match plan {
+        Plan::Select(select) => select.join.is_none() && select.locked.is_none(),
+        Plan::Insert(insert) => matches!(insert.source, Source::Values(_)),
+        Plan::Update(_) | Plan::Delete(_) => true,
+        Plan::Into(_) | Plan::Change(_) => false,
     }
 }
 
@@ -529,6 +547,7 @@ impl Engine for SqlEngine {
             next_repeatable_read: None,
             snapshot: None,
             wrote: Vec::new(),
+            own: OwnRows::default(),
             savepoint: 0,
             named: Vec::new(),
             warnings: Vec::new(),
@@ -613,6 +632,7 @@ impl Engine for SqlEngine {
         out: &mut Output<'_>,
     ) -> Result<()> {
         session.env.start_statement();
+        session.own.begin_statement();
         session.questions += 1;
         let mut s = std::mem::take(&mut session.scratch);
         let mut values = recycle(std::mem::take(&mut s.values));

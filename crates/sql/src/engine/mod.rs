@@ -30,6 +30,7 @@ mod hint;
 pub mod information_schema;
 pub mod keys;
 mod named_statements;
+pub mod own;
 pub mod plan;
 pub mod plan_cache;
 pub mod session;

@@ -10,6 +10,7 @@ use super::{
     exec::sink::SinkBuffers,
     expr::{Datum, env::Env},
     keys::{Pairs, StringSet, Strings},
+    own::OwnRows,
     plan::{Plan, access::BoundPath},
 };
 use crate::wire::SqlError;
@@ -83,6 +84,8 @@ pub struct Session {
     pub snapshot: Option<Snapshot>,
     /// Tables that the transaction wrote: their reads must see it.
     pub wrote: Vec<TableId>,
+    /// What it has locked, and changes that are not sent yet.
+    pub own: OwnRows,
     /// Number of the last statement (or step of one) of the transaction.
     pub savepoint: u32,
     pub named: Vec<(String, u32)>,
@@ -151,6 +154,7 @@ impl Session {
         self.repeatable_read = None;
         self.snapshot = None;
         self.wrote.clear();
+        self.own.clear();
         self.named.clear();
         self.savepoint = 0;
     }
@@ -184,11 +188,21 @@ impl From<apus_types::ErrorCode> for Fail {
     }
 }
 
+impl From<Fail> for SqlError {
+    fn from(fail: Fail) -> SqlError {
+        match fail {
+            Fail::Sql(e) => e,
+            Fail::Client(e) => super::errors::from_client(&e),
+        }
+    }
+}
+
 pub type Done<T> = Result<T, Fail>;
 
 impl Session {
     /// The open transaction wrote this table.
     pub fn remember(&mut self, table: &apus_types::TableSchema) {
+        self.own.forget_table(table.id);
         if self.transaction.is_some() {
             self.remember_write(table.id);
         }

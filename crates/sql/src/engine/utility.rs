@@ -4,10 +4,10 @@ use super::{
     ddl,
     dispatch::{SqlEngine, plan_text},
     errors::{self, Result},
-    exec::next_savepoint,
+    exec::{self, next_savepoint},
     expr::{Builder, Context, Datum, Expr},
     information_schema,
-    session::{Fail, Scratch, Session},
+    session::{Scratch, Session},
     table_locks,
     token::Tokens,
     variables::isolation,
@@ -120,6 +120,9 @@ impl SqlEngine {
         } else if t.word("savepoint") {
             let name = t.identifier()?;
             if session.in_transaction() {
+                if session.own.has_waiting() {
+                    exec::send_waiting(session).await?;
+                }
                 let at = next_savepoint(session);
                 session.named.retain(|(n, _)| !n.eq_ignore_ascii_case(&name));
                 session.named.push((name, at));
@@ -198,10 +201,7 @@ impl SqlEngine {
             Ok(_) => Ok(()),
             Err(fail) => {
                 session.forget_transaction();
-                Err(match fail {
-                    Fail::Sql(e) => e,
-                    Fail::Client(e) => errors::from_client(&e),
-                })
+                Err(fail.into())
             }
         }
     }
@@ -211,8 +211,8 @@ impl SqlEngine {
         let at = at.ok_or_else(|| errors::unknown_savepoint(name))?;
         let number = session.named[at].1;
         session.named.truncate(at + 1);
-        if let Some(transaction) = session.transaction.as_mut().filter(|t| t.is_started())
-            && let Err(e) = transaction.rollback_to(number).await
+        if session.transaction.as_ref().is_some_and(|t| t.is_started())
+            && let Err(e) = exec::rollback_to(session, number).await
         {
             if e.aborted {
                 session.forget_transaction();

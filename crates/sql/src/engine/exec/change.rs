@@ -5,8 +5,8 @@ use apus_types::{ErrorCode, TableSchema, Value, key, row::encode_fixed, update};
 
 use super::{
     Changed, Cluster, Info, duplicate, execute,
-    lock::{self, Hunt, Wanted},
-    next_savepoint,
+    lock::{self, Hunt, OWN_AT_ONCE, Wanted},
+    next_savepoint, own, rollback_to,
 };
 use crate::engine::{
     convert::{self, Assign},
@@ -121,7 +121,12 @@ async fn update_by_program(
     for point in s.bound.points.iter() {
         s.ops.push(schema, OpKind::Update, ALLOW_MISSING, point, &s.program)?;
     }
-    let sent = run(cluster, session, s).await;
+    let own = if session.own.has_rows() { own::update(session, s, schema) } else { Ok(None) };
+    let sent = match own {
+        Ok(Some((matched, changed))) => return Ok(Some(updated(session, matched, changed))),
+        Ok(None) => run(cluster, session, s).await,
+        Err(code) => Err(code.into()),
+    };
     if let Err(Fail::Client(e)) = &sent {
         if e.code == ErrorCode::DuplicateKey {
             return Err(duplicate(&plan.table, e.index, None).into());
@@ -143,8 +148,12 @@ async fn update_by_program(
         matched += u64::from(matches!(status, OpStatus::Done | OpStatus::Unchanged));
         changed += u64::from(status == OpStatus::Done);
     }
+    Ok(Some(updated(session, matched, changed)))
+}
+
+fn updated(session: &Session, matched: u64, changed: u64) -> Changed {
     let affected = if session.found_rows { matched } else { changed };
-    Ok(Some(Changed { affected, info: info(matched, changed), ..Changed::default() }))
+    Changed { affected, info: info(matched, changed), ..Changed::default() }
 }
 
 fn info(matched: u64, changed: u64) -> Info {
@@ -186,7 +195,7 @@ async fn update_locked(
     let wanted = Wanted { table, access, order, in_order: *in_order, reverse: *reverse, lock: None, params, strict };
     let mut hunt = Hunt::new(s, wanted, limit);
     let (mut matched, mut changed) = (0, 0);
-    let mut refused = Vec::new();
+    let (mut refused, mut changing) = (Vec::new(), Vec::new());
     loop {
         s.locked.clear();
         if !hunt.next(cluster, session, s).await? {
@@ -195,6 +204,8 @@ async fn update_locked(
         s.ops.clear();
         s.images.clear();
         let locked = std::mem::take(&mut s.locked);
+        let mut may_wait = !plan.ignore && locked.len() <= OWN_AT_ONCE && hunt.is_over(s);
+        changing.clear();
         for i in 0..locked.len() {
             matched += 1;
             let old = locked.payload(i);
@@ -208,17 +219,23 @@ async fn update_locked(
                 continue;
             }
             changed += 1;
+            changing.push(i);
+            may_wait &= key::same_columns(schema.layout(), &schema.primary_key, old, &new)
+                && session.own.may_wait(schema, old, Some(&new));
             push_change(s, schema, locked.key(i), old, &new)?;
             while s.images.len() < s.ops.len() {
                 s.images.push(&new); // two operations when the primary key changes
             }
         }
         s.locked = locked;
+        if may_wait {
+            own::change(session, s, schema, &s.locked, &changing);
+            return Ok(updated(session, matched, changed));
+        }
         send_changes(cluster, session, s, table).await?;
     }
     session.remember(schema);
-    let affected = if session.found_rows { matched } else { changed };
-    Ok(Changed { affected, info: info(matched, changed), ..Changed::default() })
+    Ok(updated(session, matched, changed))
 }
 
 /// UPDATE IGNORE of one row: a duplicate leaves it alone, with a warning. Returns whether it was changed.
@@ -238,9 +255,7 @@ async fn change_or_warn(
     s.ops.clear();
     match sent {
         Err(Fail::Client(e)) if e.code == ErrorCode::DuplicateKey && session.transaction.is_some() => {
-            if let Some(transaction) = session.transaction.as_mut() {
-                transaction.rollback_to(savepoint).await?;
-            }
+            rollback_to(session, savepoint).await?;
             session.warn_error(&duplicate(table, e.index, Some(new)));
             Ok(false)
         }
@@ -422,6 +437,9 @@ pub async fn delete(
             s.ops.clear();
             for point in s.bound.points.iter() {
                 s.ops.push(schema, OpKind::Delete, ALLOW_MISSING, point, &[])?;
+            }
+            if let Some(affected) = own::delete(session, s, schema) {
+                return Ok(Changed { affected, ..Changed::default() });
             }
             run(cluster, session, s).await?;
             session.remember(schema);

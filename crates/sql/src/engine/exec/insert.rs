@@ -6,7 +6,7 @@ use apus_client::ReadBatch;
 use apus_signal::tc::{ALLOW_DUPLICATE, ALLOW_MISSING, OpKind, OpStatus};
 use apus_types::{ColumnType, Epoch, ErrorCode, RowLayout, TableSchema, Value, key, schema};
 
-use super::{Changed, Cluster, Info, change, duplicate, execute, lock, next_savepoint, query, reader};
+use super::{Changed, Cluster, Info, change, duplicate, execute, lock, next_savepoint, query, reader, rollback_to};
 use crate::engine::{
     auto_increment::{Refusal, Step},
     catalog::Table,
@@ -384,8 +384,8 @@ async fn plain(cluster: Cluster<'_>, session: &mut Session, s: &mut Scratch, tab
                 if !is_generated || !own && (e.aborted || session.transaction.is_none()) {
                     return Err(refused.into());
                 }
-                if let Some(transaction) = session.transaction.as_mut().filter(|_| !own) {
-                    transaction.rollback_to(savepoint).await?;
+                if !own {
+                    rollback_to(session, savepoint).await?;
                 }
                 return Ok(Sent::Taken(refused));
             }
@@ -512,7 +512,7 @@ async fn renumber(
 /// Primary key of the row that has the same key in an index.
 async fn conflicting_key(
     cluster: Cluster<'_>,
-    session: &Session,
+    session: &mut Session,
     s: &mut Scratch,
     table: &Table,
     index: u16,
@@ -531,7 +531,7 @@ async fn conflicting_key(
     key::encode_from_row(schema, &schema.indexes[position].columns, image, &mut key)?;
     s.keys.clear();
     s.keys.push(hidden, &key)?;
-    let trans = reader(session, schema);
+    let trans = reader(session, schema).await?;
     let (table, schema_version) = (hidden.id, hidden.version);
     let request = ReadBatch { trans, snapshot: Epoch(0), table, schema_version, columns: None, keys: &s.keys };
     cluster.client.read(&request, &mut s.rows).await?;

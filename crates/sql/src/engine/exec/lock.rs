@@ -26,6 +26,8 @@ use crate::engine::{
     session::{Done, Scratch, Session},
 };
 
+/// Rows of a batch that are remembered as the transaction's own.
+pub const OWN_AT_ONCE: usize = 16;
 /// Rows locked per batch.
 const LOCK_BATCH: usize = 512;
 /// Memory of the candidates (primary keys, with sort keys where rows are ordered) of one statement, in bytes.
@@ -108,8 +110,31 @@ impl<'p> Hunt<'p> {
         Ok(s.locked.len() > before)
     }
 
+    /// All rows that were wanted are locked.
+    pub fn is_over(&self, s: &Scratch) -> bool {
+        self.left == 0 || self.searched && !self.cut && self.at >= s.candidates.len()
+    }
+
+    /// Locks the next `count` candidates. Those that the transaction has locked before are known.
     async fn lock(&self, cluster: Cluster<'_>, session: &mut Session, s: &mut Scratch, count: usize) -> Done<()> {
         let Wanted { table, access, lock, params, strict, .. } = self.wanted;
+        let schema = &table.schema;
+        let numbers = self.at..self.at + count;
+        let filter = access.full.as_ref();
+        let is_own = |i| session.own.find(schema, s.candidates.payload(i)).is_some();
+        if count <= OWN_AT_ONCE && session.own.has_rows() && numbers.clone().all(is_own) {
+            for i in numbers {
+                let key = s.candidates.payload(i);
+                let Some(row) = session.own.find(schema, key) else { continue };
+                if passes(filter, schema.layout(), row, params, &session.env, strict)? {
+                    s.locked.push_plain(key, row);
+                    if self.limited {
+                        s.done.insert(key);
+                    }
+                }
+            }
+            return Ok(());
+        }
         let exclusive = lock.is_none_or(|l| l.exclusive);
         let wait = match lock {
             Some(Lock { no_wait: true, .. }) => NO_WAIT,
@@ -117,19 +142,22 @@ impl<'p> Hunt<'p> {
             _ => 0,
         };
         s.ops.clear();
-        for i in self.at..self.at + count {
-            s.ops.push_read(&table.schema, exclusive, ALLOW_MISSING | wait, s.candidates.payload(i), None)?;
+        for i in numbers {
+            s.ops.push_read(schema, exclusive, ALLOW_MISSING | wait, s.candidates.payload(i), None)?;
         }
         let savepoint = next_savepoint(session);
         execute(cluster, session, &s.ops, &mut s.results, savepoint, false).await?;
-        let layout = table.schema.layout();
+        let layout = schema.layout();
         for (i, (status, row)) in s.results.iter().enumerate() {
             if status != OpStatus::Done {
                 continue;
             }
             layout.check(row)?;
             let key = s.candidates.payload(self.at + i);
-            if passes(access.full.as_ref(), layout, row, params, &session.env, strict)? {
+            if exclusive && count <= OWN_AT_ONCE {
+                session.own.hold(schema, key, row);
+            }
+            if passes(filter, layout, row, params, &session.env, strict)? {
                 s.locked.push_plain(key, row);
                 if self.limited {
                     s.done.insert(key);
@@ -175,7 +203,7 @@ pub fn refuse_fault(env: &Env, strict: bool) -> errors::Result<()> {
 /// those in `s.done`; true when it stopped at `most`.
 async fn candidates(
     cluster: Cluster<'_>,
-    session: &Session,
+    session: &mut Session,
     s: &mut Scratch,
     wanted: Wanted<'_>,
     most: u64,
@@ -201,7 +229,9 @@ async fn candidates(
         return Ok(false);
     }
     // Locks are taken of what is there now.
-    let seen = Seen { trans: reader(session, schema), snapshot: Epoch(0), one_moment: false };
+    let trans = reader(session, schema).await?;
+    let env = &session.env;
+    let seen = Seen { trans, snapshot: Epoch(0), one_moment: false };
     let ordered = wanted.in_order && !order.is_empty();
     let limit = if access.full.is_none() && !sorted { most.saturating_add(s.done.len() as u64) } else { u64::MAX };
     let mut source = Source::open(cluster, s, table, access, None, seen, ordered, wanted.reverse, limit).await?;

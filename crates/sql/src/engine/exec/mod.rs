@@ -10,6 +10,7 @@ pub mod change_joined;
 pub mod insert;
 pub mod into;
 pub mod lock;
+pub mod own;
 pub mod query;
 pub mod read;
 pub mod sink;
@@ -22,7 +23,7 @@ use std::{
     task::Poll,
 };
 
-use apus_client::{Client, ExecOptions, OpBatch, Results};
+use apus_client::{Client, ClientError, ExecOptions, OpBatch, Results, Transaction};
 use apus_types::{TableSchema, TransId};
 
 use super::{
@@ -81,12 +82,15 @@ impl Info {
     }
 }
 
-/// The transaction that reads of a table must name to see the session's own changes.
-pub fn reader(session: &Session, table: &TableSchema) -> TransId {
-    match &session.transaction {
+/// The transaction that reads of a table must name to see the session's own changes; those that wait are sent.
+pub async fn reader(session: &mut Session, table: &TableSchema) -> Done<TransId> {
+    if session.own.waits_of(table.id) {
+        send_waiting(session).await?;
+    }
+    Ok(match &session.transaction {
         Some(t) if t.is_started() && session.wrote.contains(&table.id) => t.id(),
         _ => TransId::NONE,
-    }
+    })
 }
 
 /// A new savepoint number.
@@ -107,6 +111,9 @@ pub async fn execute(
 ) -> Done<()> {
     let options = ExecOptions { commit, savepoint, lock_wait_ms: session.env.variables.lock_wait_ms };
     let alone = !session.in_transaction() && !commit;
+    if session.own.has_waiting() {
+        return execute_with_waiting(session, ops, results, options).await;
+    }
     let transaction = session.transaction.get_or_insert_with(|| cluster.client.begin());
     transaction.wait_for_disk(session.env.variables.on_disk);
     let done = {
@@ -124,20 +131,79 @@ pub async fn execute(
         session.forget_transaction();
         return Err(session.env.why_stopped().into());
     };
-    match done {
-        Ok(()) => {
-            if commit {
-                session.forget_transaction();
-            }
-            Ok(())
-        }
-        Err(e) => {
-            if e.aborted || transaction.is_over() {
-                session.forget_transaction();
-            }
-            Err(Fail::Client(e))
-        }
+    ended(session, done, commit)
+}
+
+fn ended(session: &mut Session, done: Result<(), ClientError>, commit: bool) -> Done<()> {
+    let is_gone =
+        done.as_ref().is_err_and(|e| e.aborted) || session.transaction.as_ref().is_some_and(Transaction::is_over);
+    if is_gone || commit && done.is_ok() {
+        session.forget_transaction();
     }
+    done.map_err(Fail::Client)
+}
+
+/// As [`execute`], with what waits in front. Such a transaction is older than the statement, so nothing stops it.
+async fn execute_with_waiting(
+    session: &mut Session,
+    ops: &OpBatch,
+    results: &mut Results,
+    options: ExecOptions,
+) -> Done<()> {
+    let Some(transaction) = session.transaction.as_mut() else {
+        return Err(errors::internal("changes wait without a transaction").into());
+    };
+    transaction.wait_for_disk(session.env.variables.on_disk);
+    let (batch, count) = session.own.with(ops);
+    let done = transaction.execute(&batch, options, results).await;
+    session.own.sent(batch, done.is_ok().then_some(options.savepoint));
+    results.skip(count);
+    let done = done.map_err(|e| ClientError { op: e.op.saturating_sub(count as u32), ..e });
+    ended(session, done, options.commit)
+}
+
+/// Sends the changes that wait.
+///
+/// # Errors
+/// The cluster refuses them.
+pub async fn send_waiting(session: &mut Session) -> Done<()> {
+    let savepoint = next_savepoint(session);
+    let options = ExecOptions { commit: false, savepoint, lock_wait_ms: session.env.variables.lock_wait_ms };
+    let mut results = session.own.results();
+    let sent = execute_with_waiting(session, &OpBatch::new(), &mut results, options).await;
+    session.own.keep_results(results);
+    sent
+}
+
+/// Undoes everything from a number on.
+///
+/// # Errors
+/// `aborted`: the whole transaction is rolled back.
+pub async fn rollback_to(session: &mut Session, savepoint: u32) -> Result<(), ClientError> {
+    let Some(transaction) = session.transaction.as_mut() else { return Ok(()) };
+    transaction.rollback_to(savepoint).await?;
+    session.own.rolled_back_to(savepoint);
+    Ok(())
+}
+
+/// Commits the open transaction with what waits.
+///
+/// # Errors
+/// As [`Transaction::commit`].
+pub async fn commit(session: &mut Session) -> Result<(), ClientError> {
+    let Some(transaction) = session.transaction.as_mut() else { return Ok(()) };
+    if !session.own.has_waiting() {
+        return transaction.commit().await.map(|_| ());
+    }
+    session.savepoint += 1;
+    let variables = &session.env.variables;
+    let options = ExecOptions { commit: true, savepoint: session.savepoint, lock_wait_ms: variables.lock_wait_ms };
+    transaction.wait_for_disk(variables.on_disk);
+    let (batch, mut results) = (session.own.with(&OpBatch::new()).0, session.own.results());
+    let done = transaction.execute(&batch, options, &mut results).await;
+    session.own.sent(batch, Some(options.savepoint));
+    session.own.keep_results(results);
+    done
 }
 
 /// Error 1062 with the values of the key, when the row is known.

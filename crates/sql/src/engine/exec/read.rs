@@ -22,7 +22,7 @@ use crate::{
     engine::{
         catalog::Table,
         convert, errors,
-        expr::{Datum, Env},
+        expr::{Context, Datum, Env},
         information_schema,
         plan::{
             Select,
@@ -92,7 +92,14 @@ pub async fn select(
         return Ok(sink.found);
     }
     let snapshot = session.reading_at(cluster.client).await?;
-    let seen = Seen { trans: reader(session, &table.schema), snapshot, one_moment: true };
+    if snapshot == Epoch(0)
+        && session.own.has_rows()
+        && let Some(found) = select_own(session, s, plan, table, access, params, out).await?
+    {
+        return Ok(found);
+    }
+    let trans = reader(session, &table.schema).await?;
+    let seen = Seen { trans, snapshot, one_moment: true };
     let mut sink = Sink::new(plan, params, &session.env, std::mem::take(&mut s.sink))?;
     out.begin_rows(&plan.defs);
     if table_rows(cluster, &session.env, s, seen, plan, table, access, &mut sink, out).await? {
@@ -101,6 +108,61 @@ pub async fn select(
     let found = sink.found;
     s.sink = sink.into_buffers();
     Ok(found)
+}
+
+/// SELECT of rows that the transaction has locked, by primary key; `None` where it asks for others.
+async fn select_own(
+    session: &Session,
+    s: &mut Scratch,
+    plan: &Select,
+    table: &Table,
+    access: &Access,
+    params: &[Datum<'_>],
+    out: &mut Output<'_>,
+) -> Done<Option<u64>> {
+    if !matches!(access.path, Path::Points { index: None, .. }) {
+        return Ok(None);
+    }
+    let schema = &table.schema;
+    let nothing = Context {
+        layout: &plan.layout,
+        row: &[],
+        new_row: None,
+        params,
+        aggregates: &[],
+        given: &[],
+        env: &session.env,
+    };
+    access.path.bind(schema, &nothing, &mut s.bound)?;
+    let own = |point| session.own.find(schema, point);
+    if s.bound.fallback || s.bound.points.is_empty() || !s.bound.points.iter().all(|point| own(point).is_some()) {
+        return Ok(None);
+    }
+    let filter = if s.bound.exact { &access.rest } else { &access.full };
+    let mut sink = Sink::new(plan, params, &session.env, std::mem::take(&mut s.sink))?;
+    out.begin_rows(&plan.defs);
+    for row in s.bound.points.iter().filter_map(own) {
+        let row = match &plan.columns {
+            Some(columns) => {
+                s.row.clear();
+                schema.layout().project(row, columns, &plan.layout, &mut s.row);
+                s.row.as_slice()
+            }
+            None => row,
+        };
+        let keep = match filter {
+            Some(f) => f.passes(&sink.context(row))?,
+            None => true,
+        };
+        if keep && (sink.wanted() == 0 || !sink.row(row, out)?) {
+            break;
+        }
+        out.flush_if_full().await?;
+    }
+    sink.finish(out).await?;
+    let found = sink.found;
+    s.sink = sink.into_buffers();
+    Ok(Some(found))
 }
 
 /// Gives the rows of a block's table to its sink; false when the sink has got the block's one row of aggregates instead, and is done.
