@@ -6,6 +6,8 @@ the place of a part.
 
 import random
 
+from . import answers, cases
+
 NUMBERS = ["TINYINT", "SMALLINT UNSIGNED", "INT", "INT UNSIGNED", "BIGINT", "BIGINT UNSIGNED", "DECIMAL(6,2)", "DECIMAL(20,5)", "DOUBLE"]
 TEXTS = ["VARCHAR(12)", "CHAR(5)", "TEXT", "VARCHAR(12) COLLATE utf8mb4_bin"]
 TIMES = ["DATE", "DATETIME", "DATETIME(3)", "TIME", "TIMESTAMP NULL"]
@@ -207,27 +209,37 @@ def shrink(tree, differs):
     return tree
 
 
-def differences(seed, count, wanted_of, found_of, compare, explain):
-    """Asks both sides the script of a seed; (statements asked, [(smallest statement, wanted, found)] of those that differ and that
-    `explain(statement, wanted, found)` has no word for, {word: count} of the others). `compare` tells whether two answers are equal."""
-    asked, found, explained = 0, [], {}
+def compared(script, mysql, ours):
+    """Asks two connections a script, each in a database of its own; (statements asked, [(smallest statement, wanted, found)] of those
+    that differ and that nothing explains, {explanation: count} of the others)."""
+    asked, found, explained, spoiled = 0, [], {}, False
+    for side in (mysql, ours):
+        for text in ("DROP DATABASE IF EXISTS made", "CREATE DATABASE made", "USE made"):
+            side.query(text)
+
+    def both(text):
+        return answers.ask(mysql, text), answers.ask(ours, text)
 
     def unequal(text):
-        wanted, ours = wanted_of(text), found_of(text)
-        return not compare(text, wanted, ours) and not explain(text, wanted, ours)
+        pair = both(text)
+        return not cases.same(text, *pair) and not cases.explanation(text, *pair)
 
-    for statement in Generator(seed).script(count):
+    for statement in script:
         text = str(statement)
-        wanted, ours = wanted_of(text), found_of(text)
+        wanted, answer = both(text)
         asked += 1
-        if compare(text, wanted, ours):
+        if isinstance(statement, Tree):
+            spoiled = False
+        if spoiled or cases.same(text, wanted, answer):
             continue
-        word = explain(text, wanted, ours)
+        # What a change has left is not looked at when the change itself differs.
+        spoiled = not text.startswith(("SELECT", "WITH"))
+        word = cases.explanation(text, wanted, answer)
         if word:
             explained[word] = explained.get(word, 0) + 1
             continue
-        if isinstance(statement, Tree) and text.startswith("SELECT"):
+        if isinstance(statement, Tree) and not spoiled:
             text = str(shrink(statement, unequal))
-            wanted, ours = wanted_of(text), found_of(text)
-        found.append((text, wanted, ours))
+            wanted, answer = both(text)
+        found.append((text, wanted, answer))
     return asked, found, explained

@@ -17,7 +17,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from lib import answers, cases, generator  # noqa: E402
+from lib import answers, cases, generator, generator_queries  # noqa: E402
 from lib.cluster import Cluster  # noqa: E402
 from lib.harness import Failure, Scenario  # noqa: E402
 from lib.mysql import MySql  # noqa: E402
@@ -59,20 +59,16 @@ def generate(scenario, arguments):
     sides = [answers.connect(**where) for where in (reference(scenario), apus(scenario, arguments))]
     asked, explained, found = 0, {}, []
     for seed in range(arguments.first, arguments.first + arguments.generate):
-        for side in sides:
-            side.query("DROP DATABASE IF EXISTS made")
-            side.query("CREATE DATABASE made")
-            side.query("USE made")
-        mysql, ours = (lambda text, side=side: answers.ask(side, text) for side in sides)
-        count, new, known = generator.differences(seed, STATEMENTS, mysql, ours, cases.same, cases.explanation)
-        asked += count
-        for word, number in known.items():
-            explained[word] = explained.get(word, 0) + number
-        for text, wanted, answer in new:
-            kind = cases.kind_of_answers(cases.essence(text, wanted), cases.essence(text, answer))
-            found.append(kind)
-            print(f"seed {seed}, {kind}: {text}")
-            print("\n".join(["  wanted " + line for line in wanted[:6]] + ["  found  " + line for line in answer[:6]]), flush=True)
+        for name, drawn in generator_queries.KINDS.items():
+            count, new, known = generator.compared(drawn(seed).script(STATEMENTS), *sides)
+            asked += count
+            for word, number in known.items():
+                explained[word] = explained.get(word, 0) + number
+            for text, wanted, answer in new:
+                kind = cases.kind_of_answers(cases.essence(text, wanted), cases.essence(text, answer))
+                found.append(kind)
+                print(f"{name} of seed {seed}, {kind}: {text}")
+                print("\n".join(["  wanted " + line for line in wanted[:6]] + ["  found  " + line for line in answer[:6]]), flush=True)
     print(f"{asked} statements, {len(found)} differ: " + ", ".join(f"{found.count(k)} {k}" for k in sorted(set(found))))
     for word, number in sorted(explained.items()):
         print(f"  {number} explained: {word}")

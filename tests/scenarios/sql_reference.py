@@ -3,7 +3,7 @@ random statements of fresh seeds go to a MySQL as well."""
 
 import time
 
-from lib import answers, cases, generator
+from lib import answers, cases, generator, generator_queries
 from lib.cluster import Cluster
 from lib.harness import FULL, Failure, check, scenario_main
 from lib.mysql import MySql
@@ -22,13 +22,10 @@ def random_statements(t, where):
         sides = [answers.connect(unix_socket=str(reference.socket)), answers.connect(**where)]
         asked, found, first = 0, [], int(time.time())
         for seed in range(first, first + SEEDS):
-            for side in sides:
-                for text in ("DROP DATABASE IF EXISTS made", "CREATE DATABASE made", "USE made"):
-                    side.query(text)
-            ask = [lambda text, side=side: answers.ask(side, text) for side in sides]
-            count, new, _ = generator.differences(seed, STATEMENTS, *ask, cases.same, cases.explanation)
-            asked += count
-            found += [f"seed {seed}: {text}" for text, _, _ in new]
+            for name, drawn in generator_queries.KINDS.items():
+                count, new, _ = generator.compared(drawn(seed).script(STATEMENTS), *sides)
+                asked += count
+                found += [f"{name} of seed {seed}: {text}" for text, _, _ in new]
     return asked, found
 
 

@@ -144,7 +144,12 @@ pub fn assign<'a>(column: &Column, value: Datum<'a>, a: Assign<'_>) -> Result<Da
                     sign * temporal::TIME_MAX
                 }
                 other => match temporal::read_time(&other.as_text()) {
-                    Some(t) if !a.strict || !t.cut && !t.beyond => t.micros,
+                    Some(t) if !a.strict || !t.cut && !t.beyond => {
+                        if t.of_date {
+                            remark(column, "time", &value, a);
+                        }
+                        t.micros
+                    }
                     _ => return Err(bad()),
                 },
             };
@@ -238,6 +243,9 @@ fn moment<'a>(column: &Column, value: &Datum<'_>, a: Assign<'_>) -> Result<Datum
         return Err(bad());
     }
     let c = c.unwrap_or_default();
+    if column.ty == ColumnType::Date && !matches!(value, Datum::Time(..)) && temporal::time_of_day(&c) != 0 {
+        remark(column, "date", value, a);
+    }
     Ok(match column.ty {
         ColumnType::Date => Datum::Date(pack_date(c.year, c.month, c.day)),
         ColumnType::Timestamp { decimals } => {
@@ -249,6 +257,13 @@ fn moment<'a>(column: &Column, value: &Datum<'_>, a: Assign<'_>) -> Result<Datum
         }
         _ => return Err(bad()),
     })
+}
+
+/// Notes that the column has no place for a part of the value.
+fn remark(column: &Column, kind: &str, value: &Datum<'_>, a: Assign<'_>) {
+    if let Some(env) = a.env {
+        env.remark(errors::incorrect_value(kind, &value.as_string(), &column.name, a.row));
+    }
 }
 
 /// The integer nearest to a value, and what strict mode says of it if it is in range.

@@ -280,6 +280,7 @@ impl SqlEngine {
             other => other,
         };
         session.env.take_notes().iter().for_each(|e| session.warn_error(e));
+        session.env.take_remarks().iter().for_each(|e| session.warn("Note", e.errno, e.message.clone()));
         match done {
             Ok((rows, changed)) => {
                 self.answer(session, s, rows, changed, out);

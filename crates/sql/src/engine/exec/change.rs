@@ -31,7 +31,7 @@ pub async fn update(
     {
         return Ok(changed);
     }
-    session.env.take_notes();
+    session.env.forget_notes();
     update_locked(cluster, session, s, plan, params).await
 }
 

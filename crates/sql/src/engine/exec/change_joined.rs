@@ -62,7 +62,7 @@ async fn lock(
     let shares = session.repeatable_read == Some(true);
     for _ in 0..ROUNDS_MAX {
         session.env.may_go_on()?;
-        session.env.take_notes();
+        session.env.forget_notes();
         let snapshot = cluster.client.shared_snapshot().await?;
         let rows = query::collect_at(cluster, session, &plan.query, params, snapshot.epoch()).await?;
         let mut is_new = false;
@@ -221,7 +221,7 @@ pub async fn select(
 ) -> Done<u64> {
     let mut held: Vec<Held> = locked.targets.iter().map(|_| Held::default()).collect();
     let (_, snapshot) = lock(cluster, session, s, locked, params, &mut held).await?;
-    session.env.take_notes();
+    session.env.forget_notes();
     let run = query::of_session(cluster, session, params, snapshot.epoch());
     out.begin_rows(&plan.defs);
     query::into(&run, plan, Default::default(), out).await

@@ -110,6 +110,10 @@ impl<'a> Builder<'a> {
     fn boxed(&mut self, e: &ast::Expr) -> Result<Box<Expr>> {
         Ok(Box::new(self.build(e)?))
     }
+    /// A WHERE.
+    pub fn condition(&mut self, e: &ast::Expr) -> Result<Expr> {
+        Ok(quiet_number(self.build(e)?))
+    }
     fn truth(&mut self, e: &ast::Expr) -> Result<Box<Expr>> {
         Ok(Box::new(quiet_number(as_number(self.build(e)?))))
     }
@@ -191,7 +195,9 @@ impl<'a> Builder<'a> {
                     (low, high) = (as_number(low), as_number(high));
                 }
                 let collation = coercion::compared(&[&expr, &low, &high], &self.param_kinds, "between")?;
-                (low, high) = (self.fitting(&expr, low, false), self.fitting(&expr, high, false));
+                let is_time = matches!((&expr, expr.kind(&self.param_kinds)), (Expr::Column(_), Kind::Time(_)));
+                let alone = is_time && self.is_number(&low) && self.is_number(&high);
+                (low, high) = (self.fitting(&expr, low, alone), self.fitting(&expr, high, alone));
                 let (expr, low, high) = (Box::new(expr), Box::new(low), Box::new(high));
                 Expr::Between { expr, low, high, negated: *negated, collation }
             }
@@ -219,7 +225,7 @@ impl<'a> Builder<'a> {
                     None => Vec::new(),
                 };
                 let collation = coercion::compared(&compared, &self.param_kinds, "case")?;
-                Expr::Case { operand, whens, otherwise, collation }
+                self.chosen(Expr::Case { operand, whens, otherwise, collation })
             }
             A::Cast { expr, data_type, .. } | A::Convert { expr, data_type: Some(data_type), charset: None, .. } => {
                 let (inner, to) = (self.build(expr)?, cast_type(data_type)?);
@@ -268,7 +274,10 @@ impl<'a> Builder<'a> {
             }
             A::Floor { expr, .. } => call(func::Func::Floor, vec![self.build(expr)?]),
             A::Ceil { expr, .. } => call(func::Func::Ceil, vec![self.build(expr)?]),
-            A::Position { expr, r#in } => call(func::Func::Locate, vec![self.build(expr)?, self.build(r#in)?]),
+            A::Position { expr, r#in } => {
+                let args = vec![self.build(expr)?, self.build(r#in)?];
+                self.looking(func::Func::Locate, args)
+            }
             A::Extract { field, expr, .. } => {
                 let name = unit_name(field);
                 if !func_time::is_unit(&name) {
@@ -516,7 +525,9 @@ impl<'a> Builder<'a> {
         {
             return Expr::Cast(Box::new(constant), CastType::Time(6));
         }
-        if is_time && constant.kind(&self.param_kinds).is_text() && constant.is_constant() {
+        let may_be_fraction = |e: &Expr| matches!(e.kind(&self.param_kinds), Kind::Decimal(_) | Kind::Double);
+        let takes_digits = constant.kind(&self.param_kinds).is_text() || alone && may_be_fraction(&constant);
+        if is_time && takes_digits && constant.is_constant() {
             return Expr::Cast(Box::new(constant), CastType::Moment { kind, alone });
         }
         if is_moment && (constant.kind(&self.param_kinds).is_text() || number(&constant)) && constant.is_constant() {
@@ -632,6 +643,9 @@ impl<'a> Builder<'a> {
             return Err(errors::unknown_function(&self.database, &f.name.to_string()));
         };
         let args = if function.is_numeric() { args.into_iter().map(as_number).collect() } else { args };
+        if matches!(function, func::Func::Instr | func::Func::Locate) {
+            return Ok(self.looking(function, args));
+        }
         if matches!(function, func::Func::NullIf | func::Func::Strcmp | func::Func::FindInSet) {
             let compared: Vec<&Expr> = args.iter().collect();
             let collation = coercion::compared(&compared, &self.param_kinds, &name)?;
@@ -646,7 +660,35 @@ impl<'a> Builder<'a> {
             };
             return Ok(Expr::Call(function, args, collation));
         }
-        Ok(call(function, args))
+        Ok(self.chosen(call(function, args)))
+    }
+
+    /// INSTR or LOCATE: the text that is looked through says how.
+    fn looking(&self, f: func::Func, args: Vec<Expr>) -> Expr {
+        let through = usize::from(f == func::Func::Locate);
+        let collation = args.get(through).map_or_else(Collation::default, |e| collation_of(e, &self.param_kinds));
+        Expr::Call(f, args, collation)
+    }
+
+    /// An expression that chooses among numbers of several kinds gives them the kind that holds all.
+    fn chosen(&self, e: Expr) -> Expr {
+        use func::Func;
+        let (choices, scaled): (Vec<&Expr>, bool) = match &e {
+            Expr::Case { whens, otherwise, .. } => {
+                (whens.iter().map(|(_, then)| then).chain(otherwise.as_deref()).collect(), false)
+            }
+            Expr::Call(Func::If, args, _) => (args[1..].iter().collect(), false),
+            Expr::Call(Func::IfNull | Func::Coalesce | Func::Greatest | Func::Least, args, _) => {
+                (args.iter().collect(), true)
+            }
+            _ => return e,
+        };
+        let kind = e.kind(&self.param_kinds);
+        let is_mixed = choices.iter().any(|c| !matches!(c.kind(&self.param_kinds), k if k == kind || k == Kind::Null));
+        match kind {
+            Kind::Double | Kind::Decimal(_) if is_mixed => Expr::Cast(Box::new(e), CastType::Chosen { kind, scaled }),
+            _ => e,
+        }
     }
 }
 
@@ -679,7 +721,7 @@ fn exact(column: &Expr, constant: Expr) -> Expr {
                 && constant.is_constant()
                 && !constant.any(|e| matches!(e, Expr::Given(..))) =>
         {
-            Expr::Cast(Box::new(constant), CastType::Exact)
+            Expr::Cast(Box::new(constant), CastType::Exact { decimal: matches!(c.ty, ColumnType::Decimal { .. }) })
         }
         _ => constant,
     }

@@ -38,6 +38,8 @@ pub struct Env {
     random: Cell<u64>,
     /// What expressions of the statement have to warn of, at most [`WARNINGS_MAX`].
     notes: RefCell<Vec<SqlError>>,
+    /// What was left out of values that were stored, which no mode forbids; at most [`WARNINGS_MAX`].
+    remarks: RefCell<Vec<SqlError>>,
     /// The regular expression used last.
     pub regex: RefCell<Option<func_regexp::Compiled>>,
     /// KILL asks the statement to end.
@@ -71,6 +73,7 @@ impl Env {
             found_rows: 0,
             random: Cell::new(seed | 1),
             notes: RefCell::default(),
+            remarks: RefCell::default(),
             regex: RefCell::default(),
             interrupt,
             deadline: Cell::new(None),
@@ -113,7 +116,7 @@ impl Env {
         self.now.set(0);
         self.last_insert_id_given.set(false);
         self.changes_rows.set(false);
-        self.notes.borrow_mut().clear();
+        self.forget_notes();
         self.interrupt.reset();
         self.deadline.set(None);
         self.hinted_ms.set(None);
@@ -182,11 +185,26 @@ impl Env {
         if strict { self.fault() } else { None }
     }
     pub fn has_notes(&self) -> bool {
-        !self.notes.borrow().is_empty()
+        !self.notes.borrow().is_empty() || !self.remarks.borrow().is_empty()
     }
     /// The warnings so far, which are forgotten.
     pub fn take_notes(&self) -> Vec<SqlError> {
         if self.notes.borrow().is_empty() { Vec::new() } else { self.notes.take() }
+    }
+    /// Keeps a note for the end of the statement.
+    pub fn remark(&self, note: SqlError) {
+        let mut remarks = self.remarks.borrow_mut();
+        if remarks.len() < WARNINGS_MAX {
+            remarks.push(note);
+        }
+    }
+    pub fn take_remarks(&self) -> Vec<SqlError> {
+        if self.remarks.borrow().is_empty() { Vec::new() } else { self.remarks.take() }
+    }
+    /// The work begins again.
+    pub fn forget_notes(&self) {
+        self.notes.borrow_mut().clear();
+        self.remarks.borrow_mut().clear();
     }
     /// Microseconds since 1970, the same all through a statement.
     pub fn now(&self) -> i64 {

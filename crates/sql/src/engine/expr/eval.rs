@@ -51,13 +51,13 @@ impl Expr {
                 result
             }
             Expr::Compare(op, a, b, collation) => {
-                truth_value(compare(cx, &a.eval(cx)?, &b.eval(cx)?, *collation).map(|o| op.holds(o)))
+                truth_value(compare_sides(cx, (a, &a.eval(cx)?), (b, &b.eval(cx)?), *collation).map(|o| op.holds(o)))
             }
             Expr::NullSafeEq(a, b, collation) => {
-                let (a, b) = (a.eval(cx)?, b.eval(cx)?);
-                Datum::from_bool(match compare(cx, &a, &b, *collation) {
+                let (x, y) = (a.eval(cx)?, b.eval(cx)?);
+                Datum::from_bool(match compare_sides(cx, (a, &x), (b, &y), *collation) {
                     Some(o) => o.is_eq(),
-                    None => a.is_null() && b.is_null(),
+                    None => x.is_null() && y.is_null(),
                 })
             }
             Expr::And(list) => {
@@ -90,8 +90,11 @@ impl Expr {
             Expr::In { expr, list, negated, collation } => eval_in(cx, expr, list, *negated, *collation)?,
             Expr::Between { expr, low, high, negated, collation } => {
                 let value = expr.eval(cx)?;
-                let above = compare(cx, &value, &low.eval(cx)?, *collation).map(Ordering::is_ge);
-                let below = compare(cx, &value, &high.eval(cx)?, *collation).map(Ordering::is_le);
+                let against = |e: &'a Expr| -> Result<Option<Ordering>> {
+                    Ok(compare_sides(cx, (expr, &value), (e, &e.eval(cx)?), *collation))
+                };
+                let above = against(low)?.map(Ordering::is_ge);
+                let below = against(high)?.map(Ordering::is_le);
                 let inside = match (above, below) {
                     (Some(false), _) | (_, Some(false)) => Some(false),
                     (Some(true), Some(true)) => Some(true),
@@ -199,6 +202,20 @@ pub fn compare(cx: &Context<'_>, a: &Datum<'_>, b: &Datum<'_>, collation: Collat
     a.compare(b, collation)
 }
 
+/// [`compare`] of the values of two expressions. Of a TEXT column's value nothing is said beside a number, as in MySQL.
+fn compare_sides(
+    cx: &Context<'_>,
+    (a, x): (&Expr, &Datum<'_>),
+    (b, y): (&Expr, &Datum<'_>),
+    collation: Collation,
+) -> Option<Ordering> {
+    let is_text = |e: &Expr| matches!(e, Expr::Column(c) if matches!(c.ty, apus_types::ColumnType::Text { .. }));
+    if is_text(a) && y.is_number() || is_text(b) && x.is_number() {
+        return x.compare(y, collation);
+    }
+    compare(cx, x, y, collation)
+}
+
 fn is_moment(d: &Datum<'_>) -> bool {
     matches!(d, Datum::Date(_) | Datum::DateTime(..) | Datum::Time(..))
 }
@@ -247,8 +264,9 @@ fn note_cast(cx: &Context<'_>, value: &Datum<'_>, to: CastType) {
             return cx.env.note_once(errors::truncated_number("DOUBLE", text));
         }
         // A constant is converted once in MySQL.
-        CastType::Exact if !super::datum::text_to_f64(text).1 && !trimmed.is_empty() => {
-            return cx.env.note_once(errors::truncated_number("DOUBLE", text));
+        CastType::Exact { decimal } if !super::datum::text_to_f64(text).1 && (decimal || !trimmed.is_empty()) => {
+            let kind = if trimmed.is_empty() { "DECIMAL" } else { "DOUBLE" };
+            return cx.env.note_once(errors::truncated_number(kind, text));
         }
         _ => return,
     };
@@ -322,16 +340,14 @@ fn bit_operand<'a>(cx: &Context<'_>, value: Datum<'a>) -> Datum<'a> {
 
 /// A constant beside a moment, as [`CastType::Moment`] says.
 fn moment_of<'a>(cx: &Context<'_>, value: Datum<'a>, kind: Kind, alone: bool) -> Result<Datum<'a>> {
-    if matches!(kind, Kind::Time(_)) {
-        return Ok(time_of(cx, value));
+    if let Kind::Time(decimals) = kind {
+        return Ok(time_of(cx, value, decimals));
     }
     let name = if kind == Kind::Date { "date" } else { "datetime" };
     let text = match &value {
         Datum::Text(text) | Datum::Bytes(text) => text,
         number if number.number().is_some_and(|n| n.to_i128() != 0) && number.civil().is_none() => {
-            if !cx.env.changes_rows.get() {
-                cx.env.note_once(errors::truncated_value(name, &number.as_text()));
-            }
+            cx.env.note_once(errors::truncated_value(name, &number.as_text()));
             return Ok(value);
         }
         _ => return Ok(value),
@@ -352,16 +368,19 @@ fn moment_of<'a>(cx: &Context<'_>, value: Datum<'a>, kind: Kind, alone: bool) ->
     }
 }
 
-/// A constant beside a column of times: what is none stays as it is, with a warning.
-fn time_of<'a>(cx: &Context<'_>, value: Datum<'a>) -> Datum<'a> {
-    let (Datum::Text(text) | Datum::Bytes(text)) = &value else { return value };
-    let read = temporal::read_time(text);
+/// A constant beside a column of times has as many digits as the column; what is no time stays as it is, with a warning.
+fn time_of<'a>(cx: &Context<'_>, value: Datum<'a>, decimals: u8) -> Datum<'a> {
+    if !matches!(value, Datum::Text(_) | Datum::Bytes(_) | Datum::Decimal { .. } | Datum::Double(_)) {
+        return value;
+    }
+    let text = value.as_text();
+    let read = temporal::read_time(&text);
     if !text.is_empty() && read.is_none_or(|t| t.cut || t.beyond || t.of_date) {
-        cx.env.note_once(errors::truncated_value("time", text));
+        cx.env.note_once(errors::truncated_value("time", &text));
     }
     match read {
-        Some(t) if !t.cut && !t.beyond => Datum::Time(t.micros, 6),
-        _ => value,
+        Some(t) if !t.cut && !t.beyond => Datum::Time(temporal::round_micros(t.micros, decimals), 6),
+        _ => value.clone(),
     }
 }
 
@@ -385,6 +404,19 @@ pub fn moment(cx: &Context<'_>, value: &Datum<'_>) -> Option<apus_types::time::C
     Some(apus_types::time::civil_from_unix_micros(today + t))
 }
 
+/// [`moment`] where only its day counts: a time that is not of one day goes up to the next midnight first, as in MySQL 9.7.
+pub fn day_of(cx: &Context<'_>, value: &Datum<'_>) -> Option<apus_types::time::Civil> {
+    use temporal::MICROS_PER_DAY as DAY;
+    match value {
+        Datum::Time(t, n) => {
+            let t = t - t % temporal::MICROS_PER_SECOND;
+            let t = if (0..DAY).contains(&t) { t } else { -(-t).div_euclid(DAY) * DAY };
+            moment(cx, &Datum::Time(t, *n))
+        }
+        other => moment(cx, other),
+    }
+}
+
 /// CAST to a date or a time, which warns of what is none and of what it leaves out.
 fn cast_moment<'a>(cx: &Context<'_>, value: Datum<'a>, to: CastType) -> Datum<'a> {
     let text = match &value {
@@ -405,6 +437,7 @@ fn cast_moment<'a>(cx: &Context<'_>, value: Datum<'a>, to: CastType) -> Datum<'a
     }
     let read = match (text, &value) {
         (Some(text), _) => temporal::read_datetime(text),
+        (None, other) if to == CastType::Date => day_of(cx, other).map(|c| (c, false)),
         (None, other) => moment(cx, other).map(|c| (c, false)),
     };
     if read.is_none_or(|(_, cut)| cut) {
@@ -447,7 +480,7 @@ fn eval_in<'a>(
     }
     let mut unknown = false;
     for item in list {
-        match compare(cx, &value, &item.eval(cx)?, collation) {
+        match compare_sides(cx, (expr, &value), (item, &item.eval(cx)?), collation) {
             Some(Ordering::Equal) => return Ok(Datum::from_bool(!negated)),
             None => unknown = true,
             Some(_) => {}
@@ -643,7 +676,15 @@ pub fn cast<'a>(value: Datum<'a>, to: CastType) -> Result<Datum<'a>> {
             x if x.is_finite() => Datum::Double(f64::from(x)),
             _ => return Err(errors::overflow("DOUBLE", &format!("cast({} as float)", value.as_string()))),
         },
-        CastType::Moment { .. } | CastType::AsYear => value,
+        CastType::Chosen { kind: Kind::Double, .. } => Datum::Double(number().to_f64()),
+        CastType::Chosen { kind: Kind::Decimal(scale), scaled } if value.is_number() => {
+            let Some((n, own)) = number().to_decimal().filter(|_| !matches!(value, Datum::Fine { .. })) else {
+                return Ok(value);
+            };
+            let scale = if scaled { scale.max(own) } else { own };
+            decimal::rescale(n, own, scale).map_or(value, |unscaled| Datum::Decimal { unscaled, scale })
+        }
+        CastType::Chosen { .. } | CastType::Moment { .. } | CastType::AsYear => value,
         CastType::Year => match number() {
             n if (1..=69).contains(&n.to_i128()) => Datum::Int(2000 + n.to_i128() as i64),
             n if (70..=99).contains(&n.to_i128()) => Datum::Int(1900 + n.to_i128() as i64),
@@ -652,7 +693,7 @@ pub fn cast<'a>(value: Datum<'a>, to: CastType) -> Result<Datum<'a>> {
                 _ => value,
             },
         },
-        CastType::Exact => match &value {
+        CastType::Exact { .. } => match &value {
             Datum::Text(text) => exact(text),
             Datum::Double(x) if x.fract() == 0.0 && x.abs() < 9e18 => Datum::Int(*x as i64),
             _ => value,

@@ -5,8 +5,8 @@ use std::{borrow::Cow, cmp::Ordering};
 use apus_types::collate::Collation;
 
 use super::{
-    Context, Datum, Expr, Kind, datum::Number, decimal, eval, func_clock, func_encode, func_math, func_net,
-    func_regexp, func_string, func_text, func_time,
+    Context, Datum, Expr, Kind, datum::Number, eval, func_clock, func_encode, func_math, func_net, func_regexp,
+    func_string, func_text, func_time,
 };
 use crate::{
     engine::errors::{self, Result},
@@ -305,11 +305,11 @@ impl Func {
             Hex | Space | Sha1 | Sha2 | Elt | Quote | DateFormat | Database | Version | User | CurrentUser | Uuid => {
                 Kind::Text
             }
-            Length | CharLength | Instr | Locate | Ascii | Strcmp | FindInSet | Field | Sign | IsNull | Year
-            | Quarter | Month | Day | Hour | Minute | Second | Microsecond | DayOfWeek | Weekday | DayOfYear | Week
+            Length | CharLength | Instr | Locate | Ascii | Strcmp | FindInSet | Field | Sign | IsNull | Quarter
+            | Month | Day | Hour | Minute | Second | Microsecond | DayOfWeek | Weekday | DayOfYear | Week
             | DateDiff | ToDays | TimestampDiff | RowCount | Sleep => Kind::Int,
             FoundRows => Kind::Int,
-            Crc32 | BinaryNumber | ConnectionId | LastInsertId => Kind::UInt,
+            Crc32 | BinaryNumber | ConnectionId | LastInsertId | Year => Kind::UInt,
             Rand | Pow | Sqrt | Exp | Ln | Log | Log2 | Log10 | Pi => Kind::Double,
             Abs => number_kind(kind(0)),
             Floor | Ceil => match number_kind(kind(0)) {
@@ -318,8 +318,8 @@ impl Func {
             },
             Round | Truncate => match (number_kind(kind(0)), args.get(1)) {
                 (Kind::Decimal(_), None) => Kind::Decimal(0),
-                (Kind::Decimal(_), Some(Expr::Const(Datum::Int(n)))) => {
-                    Kind::Decimal((*n).clamp(0, i64::from(decimal::SCALE_MAX)) as u8)
+                (Kind::Decimal(scale), Some(Expr::Const(Datum::Int(n)))) => {
+                    Kind::Decimal((*n).clamp(0, i64::from(scale)) as u8)
                 }
                 (k, _) => k,
             },

@@ -20,7 +20,10 @@ pub(super) fn call<'a>(f: Func, args: &'a [Expr], collation: Collation, cx: &Con
     if !skips_null && values.iter().any(Datum::is_null) {
         return Ok(Datum::Null);
     }
-    let binary = values.iter().any(|v| matches!(v, Datum::Bytes(_)));
+    let binary = match f {
+        Func::Instr | Func::Locate => collation == Collation::Binary,
+        _ => values.iter().any(|v| matches!(v, Datum::Bytes(_))),
+    };
     let make = |bytes: Vec<u8>| {
         let bytes = Cow::Owned(bytes);
         Ok(if binary { Datum::Bytes(bytes) } else { Datum::Text(bytes) })

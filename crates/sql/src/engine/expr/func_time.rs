@@ -7,7 +7,7 @@ use apus_types::time::{Civil, civil_from_unix_micros, pack_date, pack_datetime, 
 use super::{
     Context, Datum, Expr, Func, Kind,
     datum::Number,
-    eval::moment,
+    eval::{day_of, moment},
     func_calendar::{self, WeekRule},
     func_clock,
     temporal::{self, MICROS_PER_DAY, MICROS_PER_SECOND},
@@ -54,7 +54,7 @@ pub(super) fn call<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Da
             Ok(Datum::Int(difference(&a, &b, &unit_of(args))))
         }
         DateDiff => {
-            let (Some(a), Some(b)) = (moment(cx, &args[0].eval(cx)?), moment(cx, &args[1].eval(cx)?)) else {
+            let (Some(a), Some(b)) = (day_of(cx, &args[0].eval(cx)?), day_of(cx, &args[1].eval(cx)?)) else {
                 return Ok(Datum::Null);
             };
             Ok(Datum::Int(temporal::day_number(&a) - temporal::day_number(&b)))
@@ -115,7 +115,9 @@ fn from_unix_time<'a>(args: &'a [Expr], cx: &Context<'a>) -> Result<Datum<'a>> {
 fn of_moment<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Datum<'a>> {
     use Func::*;
     let value = args[0].eval(cx)?;
-    let Some(c) = moment(cx, &value) else { return Ok(Datum::Null) };
+    let has_clock = matches!(f, Timestamp | UnixTimestamp | ToSeconds | DateFormat);
+    let read = if has_clock { moment(cx, &value) } else { day_of(cx, &value) };
+    let Some(c) = read else { return Ok(Datum::Null) };
     let days = temporal::day_number(&c);
     let january_first = temporal::day_number(&Civil { month: 1, day: 1, ..c });
     Ok(match f {
@@ -139,7 +141,7 @@ fn of_moment<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Datum<'a
                 _ => Datum::Decimal { unscaled: i128::from(micros), scale: 6 },
             }
         }
-        Year => Datum::Int(i64::from(c.year)),
+        Year => Datum::UInt(u64::from(c.year)),
         Quarter => Datum::Int((i64::from(c.month) + 2) / 3),
         Month => Datum::Int(i64::from(c.month)),
         Day => Datum::Int(i64::from(c.day)),

@@ -173,7 +173,10 @@ pub enum CastType {
     },
     Double,
     /// A constant that is compared with a column of exact numbers: a text that is such a number becomes it, the rest stays.
-    Exact,
+    Exact {
+        /// Of decimals: an empty text is warned of, too.
+        decimal: bool,
+    },
     /// A constant that is compared with a moment: a text becomes the moment that it says, and is an error where it says none; with
     /// `alone` false (one of several in IN, a bound of BETWEEN) it stays, with a warning.
     Moment {
@@ -184,6 +187,11 @@ pub enum CastType {
     Year,
     /// CAST AS YEAR.
     AsYear,
+    /// One of several values, in the kind that holds all of them: an integer among decimals is one. `scaled`: with the digits of that kind.
+    Chosen {
+        kind: Kind,
+        scaled: bool,
+    },
     /// As a double, without a warning.
     Quiet,
     Float,
@@ -435,7 +443,8 @@ impl Expr {
                 CastType::Decimal { scale, .. } => Kind::Decimal(*scale),
                 CastType::Double | CastType::Quiet => Kind::Double,
                 CastType::AsYear => Kind::UInt,
-                CastType::Exact | CastType::Moment { .. } | CastType::Year => e.kind(params),
+                CastType::Chosen { kind, .. } => *kind,
+                CastType::Exact { .. } | CastType::Moment { .. } | CastType::Year => e.kind(params),
                 CastType::Float => Kind::Double,
                 CastType::Text(_) => Kind::Text,
                 CastType::Bytes(_) => Kind::Bytes,

@@ -252,7 +252,7 @@ impl Planner<'_> {
         tail: &Tail<'_>,
     ) -> Bound<Select> {
         builder.clause = "where clause";
-        let filter = tail.selection.map(|e| builder.build(e)).transpose()?;
+        let filter = tail.selection.map(|e| builder.condition(e)).transpose()?;
         level.conditions.extend(filter.map(Expr::conjuncts).unwrap_or_default());
         let order = self.order(&mut builder, tail.order)?;
         drop(builder);

@@ -12,7 +12,7 @@ use super::{
 use crate::engine::{
     catalog::Table,
     errors,
-    expr::{ArithOp, Builder, Datum, Expr, build::as_number},
+    expr::{ArithOp, Builder, CastType, Datum, Expr, Func, build::as_number},
     information_schema,
 };
 
@@ -120,7 +120,7 @@ impl Planner<'_> {
         let mut source = self.source(insert, &table, named.len(), set_values)?;
         if let Source::Values(rows) = &mut source {
             for (value, &column) in rows.iter_mut().flat_map(|row| row.iter_mut().zip(&named)) {
-                *value = value.take().map(|e| literal_for(schema.columns[usize::from(column)].ty, e));
+                *value = value.take().map(|e| given(schema.columns[usize::from(column)].ty, e));
             }
         }
         let mut on_duplicate = if insert.replace_into {
@@ -194,7 +194,7 @@ impl Planner<'_> {
             return Ok(default_expr(&table.schema.columns[usize::from(column)])?);
         }
         let column = column_of(table, &a.target, "field list")?;
-        Ok(literal_for(table.schema.columns[usize::from(column)].ty, builder.build(&a.value)?))
+        Ok(given(table.schema.columns[usize::from(column)].ty, builder.build(&a.value)?))
     }
 
     pub(super) fn update(&self, update: &ast::Update) -> Result<Update, Unplanned> {
@@ -207,12 +207,13 @@ impl Planner<'_> {
         let mut builder = Builder::new(Some(&table.schema), &shown, &database);
         builder.assigns = self.assigns();
         builder.from_digest = self.from_digest;
+        builder.param_kinds = self.param_kinds.clone();
         let mut assignments = Vec::new();
         for a in &update.assignments {
             assignments.push((column_of(&table, &a.target, "field list")?, self.assigned(&mut builder, &table, a)?));
         }
         builder.clause = "where clause";
-        let filter = update.selection.as_ref().map(|e| builder.build(e)).transpose()?;
+        let filter = update.selection.as_ref().map(|e| builder.condition(e)).transpose()?;
         let order = self.order(&mut builder, &update.order_by)?;
         let limit = update.limit.as_ref().map(|e| Builder::new(None, "", "").build(e)).transpose()?;
         let (access, in_order, reverse) = ordered_access(&table, filter, &order, limit.is_some());
@@ -234,8 +235,9 @@ impl Planner<'_> {
         let mut builder = Builder::new(Some(&table.schema), &shown, &database);
         builder.assigns = self.assigns();
         builder.from_digest = self.from_digest;
+        builder.param_kinds = self.param_kinds.clone();
         builder.clause = "where clause";
-        let filter = delete.selection.as_ref().map(|e| builder.build(e)).transpose()?;
+        let filter = delete.selection.as_ref().map(|e| builder.condition(e)).transpose()?;
         let order = self.order(&mut builder, &delete.order_by)?;
         let limit = delete.limit.as_ref().map(|e| Builder::new(None, "", "").build(e)).transpose()?;
         let (access, in_order, reverse) = ordered_access(&table, filter, &order, limit.is_some());
@@ -294,11 +296,20 @@ fn column_of(table: &Table, target: &AssignmentTarget, clause: &str) -> Result<u
     found.ok_or_else(|| errors::unknown_column(&text, clause).into())
 }
 
-/// A hexadecimal or bit literal is a number where it goes into a column of numbers.
-fn literal_for(ty: ColumnType, e: Expr) -> Expr {
+/// What a column is given: a hexadecimal or bit literal is a number where it goes into a column of numbers, a moment that was chosen
+/// among several goes into a column by its text, as in MySQL.
+fn given(ty: ColumnType, e: Expr) -> Expr {
     use ColumnType as C;
-    let numeric = matches!(ty, C::Int { .. } | C::Year | C::Decimal { .. } | C::Float | C::Double);
-    if numeric { as_number(e) } else { e }
+    let is_choice = matches!(
+        &e,
+        Expr::Case { .. }
+            | Expr::Call(Func::If | Func::IfNull | Func::Coalesce | Func::NullIf | Func::Greatest | Func::Least, ..)
+    );
+    match ty {
+        _ if is_choice && e.kind(&[]).is_temporal() => Expr::Cast(Box::new(e), CastType::Text(None)),
+        C::Int { .. } | C::Year | C::Decimal { .. } | C::Float | C::Double => as_number(e),
+        _ => e,
+    }
 }
 
 fn value_or_default(builder: &mut Builder<'_>, e: &ast::Expr) -> Result<Option<Expr>, Unplanned> {

@@ -173,7 +173,7 @@ impl Planner<'_> {
         // What no row can meet need not be understood: dump tools ask FILES with subqueries.
         let is_empty = single.as_ref().is_some_and(|t| information_schema::is_always_empty(&t.schema));
         let selection = select.selection.as_ref().filter(|_| !is_empty);
-        let filter = selection.map(|e| builder.build(e)).transpose()?;
+        let filter = selection.map(|e| builder.condition(e)).transpose()?;
         level.conditions.extend(filter.map(Expr::conjuncts).unwrap_or_default());
         builder.clause = "field list";
         builder.allow_aggregates = true;
@@ -182,7 +182,11 @@ impl Planner<'_> {
         let texts = if self.is_outermost() { self.text } else { "" };
         let outputs =
             Columns { planner: self, scope: &scope, text: texts, is_shapeless }.outputs(&mut builder, select)?;
-        if self.from_digest && !is_shapeless && outputs.iter().any(|o| o.expr.has_param() || o.expr.has_user_variable())
+        let has_digits = |e: &Expr| e.has_param() || e.has_user_variable();
+        if self.from_digest
+            && !is_shapeless
+            && (outputs.iter().any(|o| has_digits(&o.expr))
+                || builder.aggregates.iter().any(|a| a.argument.as_ref().is_some_and(has_digits)))
         {
             return Err(Unplanned::Structural);
         }
