@@ -113,7 +113,9 @@ def record(path, **where):
 def essence(text, lines):
     """What of an answer counts."""
     lines = [re.sub(r"^([!] \d+ \w+|[WNE] \d+) .*", r"\1", line) for line in lines]
-    lines = [line for line in lines if line[2:] not in NOT_GIVEN]
+    left_out = [line for line in lines if line[2:] in NOT_GIVEN]
+    lines = [re.sub(r"Warnings: (\d+)", lambda n: f"Warnings: {int(n[1]) - len(left_out)}", line) if line[0] == "+" else line for line in lines]
+    lines = [line for line in lines if line not in left_out]
     # How often a value is converted, and so warned of, is up to an optimizer.
     lines = [line for i, line in enumerate(lines) if not (re.match(r"[WNE] \d", line) and line in lines[:i])]
     rows = [line for line in lines if line.startswith("| ")]
@@ -131,16 +133,33 @@ def as_numbers(line):
     return re.sub(r"(\.\d*?)0+(?= |$)", r"\1", line).replace(". ", " ").rstrip(".")
 
 
+def without_warnings(lines):
+    return [re.sub(r"Warnings: \d+", "", line) for line in lines if line[0] in "=|+"]
+
+
+# What MySQL checks of a statement before it is known which parts of it are reached.
+CHECKED_BEFORE = re.compile(r"! 1525 |! 1292 \w+ (Incorrect \w+ value: .* for column|Truncated incorrect (date|datetime|time) value)")
+PARTS = re.compile(r"\b(AND|OR|XOR|IF|IFNULL|COALESCE|CASE|WHERE|JOIN|LIMIT)\b")
+
+
 def explanation(text, wanted, found):
     """Why two answers to a generated statement may differ; None where they may not."""
     a, b = essence(text, wanted), essence(text, found)
-    if a[0][0] == "=" and b[0][0] == "=":
-        if [line for line in a if line[0] in "=|"] == [line for line in b if line[0] in "=|"]:
+    if a[0][0] == b[0][0] and a[0][0] in "=+":
+        if without_warnings(a) == without_warnings(b):
             return "other warnings"
-        if a[1:] == b[1:]:
+        if a[1:] == b[1:] and a[0][0] == "=":
             return "another type"
         if re.search(r"\b(IF|CASE)\b", text) and [as_numbers(line) for line in a[1:]] == [as_numbers(line) for line in b[1:]]:
             return "zeros at the end of a decimal that IF or CASE has chosen"
+    if re.search(r"\b(MIN|MAX)\(", text) and [line.casefold() for line in a] == [line.casefold() for line in b]:
+        return "which of several equal texts MIN or MAX takes"
+    if re.search(r"BETWEEN (\S+'[^']*') AND \1", text) and a[0] == b[0]:
+        return "BETWEEN of one moment twice, which MySQL takes for ="
+    if CHECKED_BEFORE.match(wanted[0]) and b[0][0] != "!" and PARTS.search(text):
+        return "a comparison with what is no moment, where no row needs it"
+    if wanted[0].startswith("! 1292") and b[0][0] == "+" and text.endswith("LIMIT 1"):
+        return "what is no number in a row behind the last one of LIMIT"
     return None
 
 

@@ -176,7 +176,7 @@ class Queries(Generator):
             lambda: Tree("DELETE t FROM t JOIN u ON {} WHERE {}", self.meeting(), truth(("t", "u"))),
             lambda: Tree(f"REPLACE INTO t {selected}", *row(), truth(("u",))),
             lambda: Tree(f"INSERT IGNORE INTO t {selected}", *row(), truth(("u",))),
-            lambda: Tree(f"INSERT INTO t {selected} ON DUPLICATE KEY UPDATE {name} = {{}}", *row(), truth(("u",)), value(("t", "u"))),
+            lambda: Tree(f"INSERT INTO t {selected} ON DUPLICATE KEY UPDATE {name} = {{}}", *row(), truth(("u",)), value(("t",))),
             lambda: Tree(f"INSERT INTO t {selected} ON DUPLICATE KEY UPDATE {name} = VALUES({name})", *row(), truth(("u",))),
         ])()
 

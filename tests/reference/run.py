@@ -7,6 +7,7 @@
     run.py --mark NAME...            what differs gets `-- open: ...`, what no longer does loses its mark; look at what it writes
     run.py --docs                    the table in docs/sql.md
     run.py --ask                     a statement per line of the input, answered by both
+    run.py --draw COUNT --from N     the answers of the reference to COUNT seeds anew, in drawn/
     run.py --generate COUNT --from N COUNT seeds of random statements from N on, answered by both; what differs is made small
     run.py --write N                 the statements of a seed as cases/generated_N.test
 """
@@ -17,7 +18,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from lib import answers, cases, generator, generator_queries  # noqa: E402
+from lib import answers, cases, drawn, generator, generator_queries  # noqa: E402
 from lib.cluster import Cluster  # noqa: E402
 from lib.harness import Failure, Scenario  # noqa: E402
 from lib.mysql import MySql  # noqa: E402
@@ -59,8 +60,8 @@ def generate(scenario, arguments):
     sides = [answers.connect(**where) for where in (reference(scenario), apus(scenario, arguments))]
     asked, explained, found = 0, {}, []
     for seed in range(arguments.first, arguments.first + arguments.generate):
-        for name, drawn in generator_queries.KINDS.items():
-            count, new, known = generator.compared(drawn(seed).script(STATEMENTS), *sides)
+        for name, made in generator_queries.KINDS.items():
+            count, new, known = generator.compared(made(seed).script(STATEMENTS), *sides)
             asked += count
             for word, number in known.items():
                 explained[word] = explained.get(word, 0) + number
@@ -82,6 +83,7 @@ def main():
     parser.add_argument("--mark", action="store_true")
     parser.add_argument("--docs", action="store_true")
     parser.add_argument("--ask", action="store_true")
+    parser.add_argument("--draw", type=int)
     parser.add_argument("--generate", type=int)
     parser.add_argument("--from", type=int, default=1, dest="first")
     parser.add_argument("--write", type=int)
@@ -95,6 +97,12 @@ def main():
     with scenario.cleanup:
         if arguments.ask:
             return ask(scenario, arguments)
+        if arguments.draw:
+            connection = answers.connect(**reference(scenario))
+            for kind in generator_queries.KINDS:
+                seeds = range(arguments.first, arguments.first + arguments.draw)
+                print(f"{kind}: {drawn.record(kind, seeds, connection)} recorded")
+            return
         if arguments.generate:
             return generate(scenario, arguments)
         paths = cases.paths(arguments.names)

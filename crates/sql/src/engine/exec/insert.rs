@@ -47,6 +47,7 @@ pub async fn insert(
             count = rows.len() * repeat;
         }
         Source::Select(select) => {
+            session.env.changes_rows.set(true);
             collected = query::collect(cluster, session, select, params).await?;
             count = collected.len();
             let strict = session.env.variables.strict && plan.on_duplicate != OnDuplicate::Ignore;
@@ -56,7 +57,7 @@ pub async fn insert(
         }
     }
     let mut attempt = 0;
-    let (Outcome { affected, generated, updated }, highest_explicit) = loop {
+    let (Outcome { affected, generated, updated, duplicates }, highest_explicit) = loop {
         attempt += 1;
         let highest_explicit = make_rows(cluster, session, s, plan, params, repeat, (count, &collected)).await?;
         let sent = match plan.on_duplicate {
@@ -78,8 +79,8 @@ pub async fn insert(
     if generated != 0 {
         session.env.last_insert_id.set(generated);
     }
-    let info = if count > 1 {
-        Info::Inserted { records: count as u64, duplicates: affected.abs_diff(count as u64) }
+    let info = if count > 1 || matches!(plan.source, Source::Select(_)) {
+        Info::Inserted { records: count as u64, duplicates }
     } else {
         Info::None
     };
@@ -207,6 +208,8 @@ struct Outcome {
     generated: u64,
     /// The value in the row that ON DUPLICATE KEY UPDATE changed last, or 0.
     updated: u64,
+    /// Rows that were in the way: left as they were by IGNORE, replaced, changed.
+    duplicates: u64,
 }
 
 enum Given<'a> {
@@ -393,7 +396,7 @@ async fn plain(cluster: Cluster<'_>, session: &mut Session, s: &mut Scratch, tab
         }
     }
     let generated = s.generated.iter().copied().find(|&n| n != 0).unwrap_or(0);
-    Ok(Sent::Done(Outcome { affected: count as u64, generated, updated: 0 }))
+    Ok(Sent::Done(Outcome { affected: count as u64, generated, ..Outcome::default() }))
 }
 
 /// Whether the AUTO_INCREMENT column is part of an index.
@@ -448,16 +451,22 @@ async fn row_by_row(
             if plan.on_duplicate == OnDuplicate::Ignore {
                 let e = duplicate(table, conflict, Some(image));
                 session.warn_error(&e);
+                outcome.duplicates += 1;
                 break;
             }
             let Some(key) = conflicting_key(cluster, session, s, table, conflict, image).await? else { continue };
             let Some(old) = lock::lock_row(cluster, session, s, table, &key).await? else { continue };
             s.ops.clear();
+            if plan.on_duplicate == OnDuplicate::Replace && old == image {
+                outcome.affected += 1;
+                break;
+            }
             if plan.on_duplicate == OnDuplicate::Replace {
                 s.ops.push(schema, OpKind::Delete, ALLOW_MISSING, &key, &[])?;
                 let savepoint = next_savepoint(session);
                 execute(cluster, session, &s.ops, &mut s.results, savepoint, false).await?;
                 outcome.affected += 1;
+                outcome.duplicates += 1;
                 continue;
             }
             let rows = (&old[..], Some(image));
@@ -474,6 +483,7 @@ async fn row_by_row(
                         other => other?,
                     }
                     outcome.affected += 2;
+                    outcome.duplicates += 1;
                     outcome.updated =
                         schema.auto_increment_column().map_or(0, |c| match schema.layout().value(&new, c) {
                             Value::UInt(n) => n,

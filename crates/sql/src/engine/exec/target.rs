@@ -8,7 +8,7 @@ use crate::{
     engine::{
         cells, convert,
         errors::{self, Result},
-        expr::{Context, Datum, Expr, Kind, datum::Number, decimal},
+        expr::{Context, Datum, Expr, Kind, datum::Number, decimal, eval},
         keys::Strings,
         plan::select::Output as Column,
     },
@@ -86,7 +86,10 @@ impl Target for Kept<'_> {
         for (output, &ty) in outputs.iter().zip(self.types) {
             computed.push(match &output.expr {
                 Expr::Column(c) if c.ty == ty => Datum::Null,
-                e => fitted(ty, e.eval(cx)?),
+                e => match (ty, e.eval(cx)?) {
+                    (ColumnType::DateTime { .. }, time @ Datum::Time(..)) => of_today(cx, &time),
+                    (_, value) => fitted(ty, value),
+                },
             });
         }
         let values: Vec<Value<'_>> = outputs
@@ -101,6 +104,12 @@ impl Target for Kept<'_> {
         self.push(&values)
     }
     fn row_of_values(&mut self, _: &[Column], values: &[Datum<'_>]) -> Result<()> {
+        let is_today = |(v, ty): (&Datum<'_>, &ColumnType)| {
+            matches!((v, ty), (Datum::Time(..), ColumnType::DateTime { .. } | ColumnType::Date))
+        };
+        if values.iter().zip(self.types).any(is_today) {
+            return Err(errors::not_supported("a grouped time in a set operation with dates"));
+        }
         let fit: Vec<Datum<'_>> = values.iter().zip(self.types).map(|(v, &ty)| fitted(ty, v.borrowed())).collect();
         let values: Vec<Value<'_>> = fit.iter().zip(self.types).map(|(v, &ty)| convert::stored(ty, v)).collect();
         self.push(&values)
@@ -127,6 +136,11 @@ pub fn type_of(kind: Kind, collation: apus_types::collate::Collation) -> ColumnT
 
 /// Characters of a computed text, as a client is told; more are kept all the same.
 const TEXT_CHARS: u16 = 16_383;
+
+/// A time as a moment of today.
+fn of_today(cx: &Context<'_>, time: &Datum<'_>) -> Datum<'static> {
+    eval::moment(cx, time).map_or(Datum::Null, |c| Datum::DateTime(apus_types::time::pack_datetime(c), 6))
+}
 
 /// A computed value as a column of [`type_of`] (or one that a set operation has made of several) keeps it.
 pub fn fitted(ty: ColumnType, value: Datum<'_>) -> Datum<'_> {

@@ -516,22 +516,24 @@ impl<'a> Builder<'a> {
     fn fitting(&self, other: &Expr, constant: Expr, alone: bool) -> Expr {
         let kind = other.kind(&self.param_kinds);
         let is_moment = matches!(kind, Kind::Date | Kind::DateTime(_));
-        let number = |e| matches!(other, Expr::Column(_)) && self.is_number(e);
+        let of_column = matches!(other, Expr::Column(_));
+        let number = |e| of_column && self.is_number(e);
         let is_time = matches!((other, kind), (Expr::Column(_), Kind::Time(_)));
         if is_time
             && alone
             && matches!(constant.kind(&self.param_kinds), Kind::Date | Kind::DateTime(_))
             && constant.is_constant()
+            && !constant.any(|e| matches!(e, Expr::Given(..)))
         {
             return Expr::Cast(Box::new(constant), CastType::Time(6));
         }
         let may_be_fraction = |e: &Expr| matches!(e.kind(&self.param_kinds), Kind::Decimal(_) | Kind::Double);
         let takes_digits = constant.kind(&self.param_kinds).is_text() || alone && may_be_fraction(&constant);
         if is_time && takes_digits && constant.is_constant() {
-            return Expr::Cast(Box::new(constant), CastType::Moment { kind, alone });
+            return Expr::Cast(Box::new(constant), CastType::Moment { kind, alone, of_column });
         }
         if is_moment && (constant.kind(&self.param_kinds).is_text() || number(&constant)) && constant.is_constant() {
-            return Expr::Cast(Box::new(constant), CastType::Moment { kind, alone });
+            return Expr::Cast(Box::new(constant), CastType::Moment { kind, alone, of_column });
         }
         exact(other, constant)
     }
@@ -687,6 +689,8 @@ impl<'a> Builder<'a> {
         let is_mixed = choices.iter().any(|c| !matches!(c.kind(&self.param_kinds), k if k == kind || k == Kind::Null));
         match kind {
             Kind::Double | Kind::Decimal(_) if is_mixed => Expr::Cast(Box::new(e), CastType::Chosen { kind, scaled }),
+            // A time is one of today.
+            Kind::DateTime(n) if is_mixed => Expr::Cast(Box::new(e), CastType::DateTime(n)),
             _ => e,
         }
     }

@@ -136,7 +136,7 @@ impl Expr {
             Expr::Cast(e, to) => {
                 let value = e.eval(cx)?;
                 match to {
-                    CastType::Moment { kind, alone } => moment_of(cx, value, *kind, *alone)?,
+                    CastType::Moment { kind, alone, of_column } => moment_of(cx, value, *kind, (*alone, *of_column))?,
                     CastType::Text(_) if !is_utf8(&value) => {
                         cx.env.note(errors::not_utf8(&value.as_text()));
                         Datum::Null
@@ -339,7 +339,12 @@ fn bit_operand<'a>(cx: &Context<'_>, value: Datum<'a>) -> Datum<'a> {
 }
 
 /// A constant beside a moment, as [`CastType::Moment`] says.
-fn moment_of<'a>(cx: &Context<'_>, value: Datum<'a>, kind: Kind, alone: bool) -> Result<Datum<'a>> {
+fn moment_of<'a>(
+    cx: &Context<'_>,
+    value: Datum<'a>,
+    kind: Kind,
+    (alone, of_column): (bool, bool),
+) -> Result<Datum<'a>> {
     if let Kind::Time(decimals) = kind {
         return Ok(time_of(cx, value, decimals));
     }
@@ -347,7 +352,9 @@ fn moment_of<'a>(cx: &Context<'_>, value: Datum<'a>, kind: Kind, alone: bool) ->
     let text = match &value {
         Datum::Text(text) | Datum::Bytes(text) => text,
         number if number.number().is_some_and(|n| n.to_i128() != 0) && number.civil().is_none() => {
-            cx.env.note_once(errors::truncated_value(name, &number.as_text()));
+            if of_column || !cx.env.changes_rows.get() {
+                cx.env.note_once(errors::truncated_value(name, &number.as_text()));
+            }
             return Ok(value);
         }
         _ => return Ok(value),

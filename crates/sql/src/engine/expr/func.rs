@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, cmp::Ordering};
 
-use apus_types::collate::Collation;
+use apus_types::{collate::Collation, time::pack_datetime};
 
 use super::{
     Context, Datum, Expr, Kind, datum::Number, eval, func_clock, func_encode, func_math, func_net, func_regexp,
@@ -487,6 +487,11 @@ fn extreme<'a>(args: &'a [Expr], greatest: bool, collation: Collation, cx: &Cont
         for value in values.iter_mut().filter(|v| !v.is_text()) {
             let text = Cow::Owned(value.as_text().into_owned());
             *value = if binary { Datum::Bytes(text) } else { Datum::Text(text) };
+        }
+    }
+    if values.iter().any(|v| matches!(v, Datum::Date(_) | Datum::DateTime(..))) {
+        for value in values.iter_mut().filter(|v| matches!(v, Datum::Time(..))) {
+            *value = eval::moment(cx, value).map_or(Datum::Null, |c| Datum::DateTime(pack_datetime(c), 6));
         }
     }
     let mut best = values.swap_remove(0);

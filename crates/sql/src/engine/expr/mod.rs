@@ -93,6 +93,8 @@ impl Kind {
             (DateTime(a), DateTime(b)) => DateTime(a.max(b)),
             (Time(a), Time(b)) => Time(a.max(b)),
             (Date, DateTime(n)) | (DateTime(n), Date) => DateTime(n),
+            (Date, Time(n)) | (Time(n), Date) => DateTime(n),
+            (DateTime(a), Time(b)) | (Time(a), DateTime(b)) => DateTime(a.max(b)),
             (Bytes, _) | (_, Bytes) => Bytes,
             _ => Text,
         }
@@ -182,6 +184,8 @@ pub enum CastType {
     Moment {
         kind: Kind,
         alone: bool,
+        /// Of a column: a number that is no moment is warned of.
+        of_column: bool,
     },
     /// A constant that is compared with a column of years: 20 is 2020.
     Year,

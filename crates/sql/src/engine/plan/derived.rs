@@ -44,9 +44,8 @@ enum What {
 /// The type in which an output is kept.
 pub fn type_of_output(output: &Output, params: &[Kind]) -> ColumnType {
     match &output.expr {
-        Expr::Column(ColumnRef { ty: ColumnType::Timestamp { decimals }, .. }) => {
-            ColumnType::DateTime { decimals: *decimals }
-        }
+        Expr::Column(ColumnRef { ty: ColumnType::Timestamp { decimals }, .. })
+        | Expr::Given(_, ColumnType::Timestamp { decimals }) => ColumnType::DateTime { decimals: *decimals },
         Expr::Column(c) => c.ty,
         Expr::Given(_, ty) => *ty,
         e => target::type_of(output.kind, collation_of(e, params)),
@@ -114,7 +113,9 @@ impl Planner<'_> {
         before: Scope,
     ) -> Bound<Rc<Derived>> {
         self.frames.show(&Rc::new(before));
+        let outside = self.frames.begin_lateral();
         let derived = self.table_in_parentheses(query, name, columns);
+        self.frames.end_lateral(outside);
         self.frames.show(&Rc::default());
         let mut derived = derived?;
         derived.is_lateral = true;

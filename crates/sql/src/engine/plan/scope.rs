@@ -4,7 +4,10 @@
 //! (subqueries) have slots from [`COMPUTED`] on. A name that is no column of the block may be one of a block around it: then it is a
 //! value given to the block ([`Frames`]).
 
-use std::{cell::RefCell, rc::Rc};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
 
 use apus_types::{Column, ColumnType};
 
@@ -150,6 +153,8 @@ pub struct Frame {
 #[derive(Default, Debug)]
 pub struct Frames {
     list: RefCell<Vec<Frame>>,
+    /// Depth of the LATERAL block under construction, or 0.
+    lateral: Cell<usize>,
 }
 
 impl Frames {
@@ -175,6 +180,17 @@ impl Frames {
     }
     pub fn depth(&self) -> usize {
         self.list.borrow().len()
+    }
+    /// The next block is LATERAL; gives what was so before.
+    pub fn begin_lateral(&self) -> usize {
+        self.lateral.replace(self.depth() + 1)
+    }
+    pub fn end_lateral(&self, before: usize) {
+        self.lateral.set(before);
+    }
+    /// The innermost block stands in FROM and sees tables beside it, which cannot be grouped for its aggregates.
+    pub fn is_lateral(&self) -> bool {
+        self.depth() == self.lateral.get()
     }
     /// What the innermost block was given and has to compute.
     pub fn taken(&self) -> Frame {

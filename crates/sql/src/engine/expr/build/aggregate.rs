@@ -129,7 +129,8 @@ impl Builder<'_> {
         let (argument, separator, order) = parts?;
         // One whose columns are all of the query around is an aggregate of that.
         let is_given = |e: &Expr| e.any(|e| matches!(e, Expr::Given(..))) && !e.any(|e| matches!(e, Expr::Column(_)));
-        if argument.as_ref().is_some_and(is_given) {
+        let is_lateral = self.planner.is_some_and(|p| p.frames.is_lateral());
+        if !is_lateral && argument.as_ref().is_some_and(is_given) {
             return Err(errors::not_supported("aggregates of the query around"));
         }
         let aggregate = self.as_aggregate(function, distinct, argument, separator, order)?;
