@@ -4,7 +4,7 @@
 //! more, by the limits of a message); the answers are put into the caller's order. Keys that a backup cannot answer yet go to
 //! the primary, keys of a lost node to another replica, until the deadline.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, pin::pin};
 
 use apus_signal::{
     BlockId, BlockRef, DecodeError, Kind,
@@ -70,8 +70,8 @@ impl Client {
                 out.clear();
                 Ok(())
             }
-            1 => self.read_one(request, out).await,
-            count => self.flight(request, None).run(count, out).await,
+            1 => pin!(self.read_one(request, out)).await,
+            count => pin!(self.flight(request, None).run(count, out)).await,
         }
     }
 

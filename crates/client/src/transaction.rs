@@ -134,7 +134,8 @@ impl Transaction {
         let mut retry = Retry::for_reads(&client);
         self.losses.begin(&client.inner.core.borrow());
         loop {
-            match self.attempt(ops, options, out).await {
+            let attempt = pin!(self.attempt(ops, options, out)).await;
+            match attempt {
                 Ok(()) => return Ok(()),
                 Err(Failure::Nowhere) if fresh => {
                     self.renew();
@@ -232,7 +233,7 @@ impl Transaction {
             let last = end == ops.len();
             let answer = if whole { out.buffer() } else { &mut body };
             let commit = options.commit && last;
-            let verdict = self.message(ops, first, end, options, commit, answer).await?;
+            let verdict = pin!(self.message(ops, first, end, options, commit, answer)).await?;
             let error = match verdict {
                 Verdict::Answer(Kind::TcBatchConf) => {
                     let taken = if whole { take_whole(out, end - first) } else { take_part(&body, end - first, out) };

@@ -2,6 +2,7 @@
 
 use std::{
     cell::{Cell, RefCell},
+    pin::pin,
     rc::Rc,
     sync::Arc,
 };
@@ -105,9 +106,9 @@ impl SqlEngine {
         session.questions += 1;
         let start = out.mark();
         self.statements.set(self.statements.get() + 1);
-        let mut s = std::mem::take(&mut session.scratch);
-        let result = self.statement_with(session, &mut s, sql, out).await;
-        session.scratch = s;
+        let mut s = session.take_scratch();
+        let result = pin!(self.statement_with(session, &mut s, sql, out)).await;
+        session.scratch = Some(s);
         session.env.keep_assigned();
         let seconds = session.env.sleep_seconds.replace(0.0);
         if seconds > 0.0 {
@@ -170,7 +171,7 @@ impl SqlEngine {
                     (Rc::new(self.plan_measured(&catalog, &session.env, &text, Vec::new()).await?), 1)
                 }
             };
-            let done = self.run(session, s, &catalog, &plan, &params, rows, out, &mut losses).await;
+            let done = pin!(self.run(session, s, &catalog, &plan, &params, rows, out, &mut losses)).await;
             params.clear();
             params.shrink_to(VALUES_KEPT);
             s.values = recycle(params);
@@ -263,13 +264,13 @@ impl SqlEngine {
         let done = match plan {
             _ if sent.is_err() => sent.map(|()| (0, None)),
             Plan::Select(select) => {
-                read::select(cluster, session, s, select, params, out).await.map(|rows| (rows, None))
+                pin!(read::select(cluster, session, s, select, params, out)).await.map(|rows| (rows, None))
             }
             Plan::Into(into) => into::select(cluster, session, into, params).await.map(|c| (0, Some(c))),
-            Plan::Insert(p) => insert::insert(cluster, session, s, p, params, rows).await.map(|c| (0, Some(c))),
-            Plan::Update(p) => change::update(cluster, session, s, p, params).await.map(|c| (0, Some(c))),
+            Plan::Insert(p) => pin!(insert::insert(cluster, session, s, p, params, rows)).await.map(|c| (0, Some(c))),
+            Plan::Update(p) => pin!(change::update(cluster, session, s, p, params)).await.map(|c| (0, Some(c))),
             Plan::Change(p) => change_joined::change(cluster, session, s, p, params).await.map(|c| (0, Some(c))),
-            Plan::Delete(p) => change::delete(cluster, session, s, p, params).await.map(|c| (0, Some(c))),
+            Plan::Delete(p) => pin!(change::delete(cluster, session, s, p, params)).await.map(|c| (0, Some(c))),
         };
         let done = match done {
             Ok(done) if !session.in_transaction() && session.transaction.is_some() => {
@@ -430,7 +431,8 @@ impl SqlEngine {
                     plan
                 }
             };
-            match self.run(session, s, &catalog, &plan, params, 1, out, &mut losses).await {
+            let done = pin!(self.run(session, s, &catalog, &plan, params, 1, out, &mut losses)).await;
+            match done {
                 Ok(()) => return Ok(()),
                 Err((_, true)) if attempt < ATTEMPTS_MAX => {
                     session.env.forget_assigned();
@@ -558,7 +560,7 @@ impl Engine for SqlEngine {
             multi_statements: info.capabilities & capability::MULTI_STATEMENTS != 0,
             found_rows: info.capabilities & capability::FOUND_ROWS != 0,
             info: info.clone(),
-            scratch: Scratch::default(),
+            scratch: None,
             questions: 0,
         };
         if let Some(database) = info.database.as_deref().filter(|d| !d.is_empty()) {
@@ -571,8 +573,9 @@ impl Engine for SqlEngine {
         let mut rest = sql;
         let mut first = true;
         loop {
-            let end = session.scratch.digest.scan(rest, Form::Digest)?;
-            if session.scratch.digest.text.is_empty() {
+            let digest = &mut session.scratch.get_or_insert_default().digest;
+            let end = digest.scan(rest, Form::Digest)?;
+            if digest.text.is_empty() {
                 return if first { Err(errors::empty_query()) } else { Ok(()) };
             }
             let (one, tail) = rest.split_at(end.min(rest.len()));
@@ -581,7 +584,7 @@ impl Engine for SqlEngine {
                 return Err(errors::syntax(&String::from_utf8_lossy(tail)));
             }
             out.set_more_results(more);
-            self.statement(session, one, out).await?;
+            pin!(self.statement(session, one, out)).await?;
             if !more {
                 return Ok(());
             }
@@ -635,13 +638,13 @@ impl Engine for SqlEngine {
         session.env.start_statement();
         session.own.begin_statement();
         session.questions += 1;
-        let mut s = std::mem::take(&mut session.scratch);
+        let mut s = session.take_scratch();
         let mut values = recycle(std::mem::take(&mut s.values));
         values.extend(params.iter().map(param_datum));
-        let result = self.execute_prepared(session, &mut s, id, &values, out).await;
+        let result = pin!(self.execute_prepared(session, &mut s, id, &values, out)).await;
         session.env.keep_assigned();
         s.values = recycle(values);
-        session.scratch = s;
+        session.scratch = Some(s);
         result
     }
 

@@ -98,11 +98,15 @@ pub struct Session {
     /// Affected rows of UPDATE are the matched ones.
     pub found_rows: bool,
     pub info: crate::server::ConnectionInfo,
-    pub scratch: Scratch,
+    /// Taken out while a statement uses it; in a box, because it is moved there and back with each.
+    pub scratch: Option<Box<Scratch>>,
     pub questions: u64,
 }
 
 impl Session {
+    pub fn take_scratch(&mut self) -> Box<Scratch> {
+        self.scratch.take().unwrap_or_default()
+    }
     /// Whether statements belong to a transaction that someone else ends.
     pub fn in_transaction(&self) -> bool {
         self.explicit || !self.env.variables.autocommit

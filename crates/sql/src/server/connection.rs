@@ -143,7 +143,8 @@ impl<E: Engine> Connection<E> {
                         return Flow::Quit;
                     }
                 };
-                match self.dispatch(stream, session, &packet).await {
+                let flow = pin!(self.dispatch(stream, session, &packet)).await;
+                match flow {
                     Flow::Continue => {}
                     Flow::Quit => {
                         let _ = self.flush(stream).await;
@@ -202,9 +203,9 @@ impl<E: Engine> Connection<E> {
         let mut out = Output::new(output, state, stream);
         let done = match command {
             Ok(Command::Execute { statement, params, .. }) => {
-                statements.execute(&**engine, session, statement, params, &mut out).await
+                pin!(statements.execute(&**engine, session, statement, params, &mut out)).await
             }
-            Ok(Command::Query(sql)) => engine.query(session, sql, &mut out).await,
+            Ok(Command::Query(sql)) => pin!(engine.query(session, sql, &mut out)).await,
             Ok(Command::Prepare(sql)) => statements.prepare(&**engine, session, sql, &mut out).await,
             Ok(Command::CloseStatement(id)) => {
                 if statements.close(id) {

@@ -2,6 +2,7 @@
 //! What a statement means stays with the engine.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 
 use super::{Engine, Output, SqlError, limits};
 use crate::wire::params::{ParamType, ParamValue, decode_params};
@@ -77,7 +78,7 @@ impl Statements {
         let Statement { types, long_data, .. } = statement;
         let decoded = decode_params(body, statement.params, types, long_data, &mut params);
         let done = match decoded {
-            Ok(()) => engine.execute(session, id, &params, out).await,
+            Ok(()) => pin!(engine.execute(session, id, &params, out)).await,
             Err(_) => Err(SqlError::new(1210, b"HY000", "Incorrect arguments to mysqld_stmt_execute")),
         };
         let has_long_data = !long_data.is_empty();

@@ -1,5 +1,7 @@
 //! UPDATE and DELETE.
 
+use std::pin::pin;
+
 use apus_signal::tc::{ALLOW_MISSING, OpKind, OpStatus};
 use apus_types::{ErrorCode, TableSchema, Value, key, row::encode_fixed, update};
 
@@ -27,12 +29,12 @@ pub async fn update(
     lock::refuse_unsafe(&session.env, &plan.access.path, plan.limit.as_ref())?;
     if let Some(steps) = &plan.program
         && !plan.ignore
-        && let Some(changed) = update_by_program(cluster, session, s, plan, steps, params).await?
+        && let Some(changed) = pin!(update_by_program(cluster, session, s, plan, steps, params)).await?
     {
         return Ok(changed);
     }
     session.env.forget_notes();
-    update_locked(cluster, session, s, plan, params).await
+    pin!(update_locked(cluster, session, s, plan, params)).await
 }
 
 fn context<'c>(session: &'c Session, schema: &'c TableSchema, row: &'c [u8], params: &'c [Datum<'c>]) -> Context<'c> {
@@ -124,7 +126,7 @@ async fn update_by_program(
     let own = if session.own.has_rows() { own::update(session, s, schema) } else { Ok(None) };
     let sent = match own {
         Ok(Some((matched, changed))) => return Ok(Some(updated(session, matched, changed))),
-        Ok(None) => run(cluster, session, s).await,
+        Ok(None) => pin!(run(cluster, session, s)).await,
         Err(code) => Err(code.into()),
     };
     if let Err(Fail::Client(e)) = &sent {
@@ -164,9 +166,9 @@ fn info(matched: u64, changed: u64) -> Info {
 pub async fn run(cluster: Cluster<'_>, session: &mut Session, s: &mut Scratch) -> Done<()> {
     if session.in_transaction() || session.transaction.is_some() {
         let savepoint = next_savepoint(session);
-        return execute(cluster, session, &s.ops, &mut s.results, savepoint, false).await;
+        return pin!(execute(cluster, session, &s.ops, &mut s.results, savepoint, false)).await;
     }
-    run_alone(cluster, session, s).await
+    pin!(run_alone(cluster, session, s)).await
 }
 
 /// As a transaction of its own; a wait for a lock ends when the statement is to stop.
@@ -198,7 +200,7 @@ async fn update_locked(
     let (mut refused, mut changing) = (Vec::new(), Vec::new());
     loop {
         s.locked.clear();
-        if !hunt.next(cluster, session, s).await? {
+        if !pin!(hunt.next(cluster, session, s)).await? {
             break;
         }
         s.ops.clear();
@@ -455,7 +457,7 @@ pub async fn delete(
     let mut affected = 0;
     loop {
         s.locked.clear();
-        if !hunt.next(cluster, session, s).await? {
+        if !pin!(hunt.next(cluster, session, s)).await? {
             break;
         }
         s.ops.clear();

@@ -1,6 +1,6 @@
 //! INSERT and REPLACE.
 
-use std::sync::OnceLock;
+use std::{pin::pin, sync::OnceLock};
 
 use apus_client::ReadBatch;
 use apus_signal::tc::{ALLOW_DUPLICATE, ALLOW_MISSING, OpKind, OpStatus};
@@ -59,9 +59,9 @@ pub async fn insert(
     let mut attempt = 0;
     let (Outcome { affected, generated, updated, duplicates }, highest_explicit) = loop {
         attempt += 1;
-        let highest_explicit = make_rows(cluster, session, s, plan, params, repeat, (count, &collected)).await?;
+        let highest_explicit = pin!(make_rows(cluster, session, s, plan, params, repeat, (count, &collected))).await?;
         let sent = match plan.on_duplicate {
-            OnDuplicate::Refuse => plain(cluster, session, s, table).await?,
+            OnDuplicate::Refuse => pin!(plain(cluster, session, s, table)).await?,
             _ => Sent::Done(row_by_row(cluster, session, s, plan, params).await?),
         };
         match sent {
@@ -120,7 +120,8 @@ async fn make_rows(
             }
         };
         let generated =
-            one_row(cluster, session, s, plan, of_row, given, (i + 1, count), (&mut numbers, &mut hidden)).await?;
+            pin!(one_row(cluster, session, s, plan, of_row, given, (i + 1, count), (&mut numbers, &mut hidden)))
+                .await?;
         for e in s.refused.drain(..) {
             session.warn_error(&e);
         }
@@ -375,9 +376,9 @@ async fn plain(cluster: Cluster<'_>, session: &mut Session, s: &mut Scratch, tab
             s.ops.push(schema, OpKind::Insert, 0, &s.key, image)?;
         }
         let sent = if own {
-            change::run_alone(cluster, session, s).await
+            pin!(change::run_alone(cluster, session, s)).await
         } else {
-            execute(cluster, session, &s.ops, &mut s.results, savepoint, false).await
+            pin!(execute(cluster, session, &s.ops, &mut s.results, savepoint, false)).await
         };
         match sent {
             Err(Fail::Client(e)) if e.code == ErrorCode::DuplicateKey => {

@@ -6,6 +6,8 @@
 //!
 //! Limits: [`CANDIDATE_BYTES_MAX`] of candidates, [`LOCKED_BYTES_MAX`] of locked rows held at a time (error 1206).
 
+use std::pin::pin;
+
 use apus_signal::tc::{ALLOW_MISSING, NO_WAIT, OpStatus, SKIP_LOCKED};
 use apus_types::{Epoch, RowLayout, key};
 
@@ -96,14 +98,14 @@ impl<'p> Hunt<'p> {
                 }
                 self.searched = true;
                 self.at = 0;
-                self.cut = candidates(cluster, session, s, self.wanted, self.most).await?;
+                self.cut = pin!(candidates(cluster, session, s, self.wanted, self.most)).await?;
                 if s.candidates.is_empty() {
                     return Ok(false);
                 }
             }
             let count = (s.candidates.len() - self.at).min(LOCK_BATCH);
             let count = usize::try_from(self.left).map_or(count, |left| count.min(left));
-            self.lock(cluster, session, s, count).await?;
+            pin!(self.lock(cluster, session, s, count)).await?;
             self.at += count;
             self.left = self.left.saturating_sub((s.locked.len() - before) as u64);
         }
@@ -146,7 +148,7 @@ impl<'p> Hunt<'p> {
             s.ops.push_read(schema, exclusive, ALLOW_MISSING | wait, s.candidates.payload(i), None)?;
         }
         let savepoint = next_savepoint(session);
-        execute(cluster, session, &s.ops, &mut s.results, savepoint, false).await?;
+        pin!(execute(cluster, session, &s.ops, &mut s.results, savepoint, false)).await?;
         let layout = schema.layout();
         for (i, (status, row)) in s.results.iter().enumerate() {
             if status != OpStatus::Done {
@@ -234,10 +236,10 @@ async fn candidates(
     let seen = Seen { trans, snapshot: Epoch(0), one_moment: false };
     let ordered = wanted.in_order && !order.is_empty();
     let limit = if access.full.is_none() && !sorted { most.saturating_add(s.done.len() as u64) } else { u64::MAX };
-    let mut source = Source::open(cluster, s, table, access, None, seen, ordered, wanted.reverse, limit).await?;
+    let mut source = pin!(Source::open(cluster, s, table, access, None, seen, ordered, wanted.reverse, limit)).await?;
     let mut primary = std::mem::take(&mut s.key);
     loop {
-        if !source.next(s).await? {
+        if !pin!(source.next(s)).await? {
             let is_found = !s.candidates.is_empty() || !s.done.is_empty();
             if is_found || !source.make_sure(cluster, s, table, access, None, seen).await? {
                 break;

@@ -112,7 +112,7 @@ pub async fn execute(
     let options = ExecOptions { commit, savepoint, lock_wait_ms: session.env.variables.lock_wait_ms };
     let alone = !session.in_transaction() && !commit;
     if session.own.has_waiting() {
-        return execute_with_waiting(session, ops, results, options).await;
+        return pin!(execute_with_waiting(session, ops, results, options)).await;
     }
     let transaction = session.transaction.get_or_insert_with(|| cluster.client.begin());
     transaction.wait_for_disk(session.env.variables.on_disk);
@@ -155,7 +155,7 @@ async fn execute_with_waiting(
     };
     transaction.wait_for_disk(session.env.variables.on_disk);
     let (batch, count) = session.own.with(ops);
-    let done = transaction.execute(&batch, options, results).await;
+    let done = pin!(transaction.execute(&batch, options, results)).await;
     session.own.sent(batch, done.is_ok().then_some(options.savepoint));
     results.skip(count);
     let done = done.map_err(|e| ClientError { op: e.op.saturating_sub(count as u32), ..e });

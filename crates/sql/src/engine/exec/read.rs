@@ -2,7 +2,7 @@
 
 use std::{
     future::{Future, poll_fn},
-    pin::Pin,
+    pin::{Pin, pin},
     rc::Rc,
     task::Poll,
 };
@@ -82,7 +82,7 @@ pub async fn select(
     };
     let access = plan.access.as_ref().ok_or_else(|| errors::internal("a table without a path"))?;
     if plan.lock.is_some() {
-        return select_locked(cluster, session, s, plan, table, access, params, out).await;
+        return pin!(select_locked(cluster, session, s, plan, table, access, params, out)).await;
     }
     if information_schema::is_virtual(&table.schema) {
         let mut sink = Sink::new(plan, params, &session.env, Default::default())?;
@@ -102,7 +102,7 @@ pub async fn select(
     let seen = Seen { trans, snapshot, one_moment: true };
     let mut sink = Sink::new(plan, params, &session.env, std::mem::take(&mut s.sink))?;
     out.begin_rows(&plan.defs);
-    if table_rows(cluster, &session.env, s, seen, plan, table, access, &mut sink, out).await? {
+    if pin!(table_rows(cluster, &session.env, s, seen, plan, table, access, &mut sink, out)).await? {
         sink.finish(out).await?;
     }
     let found = sink.found;
@@ -194,11 +194,12 @@ pub async fn table_rows<T: Target>(
     let mut wanted = if filter.is_none() { sink.wanted() } else { u64::MAX };
     wanted = wanted.max(1);
     let ordered = plan.in_order && !plan.order.is_empty();
+    let columns = plan.columns.as_deref();
     let mut source =
-        Source::open(cluster, s, table, access, plan.columns.as_deref(), seen, ordered, plan.reverse, wanted).await?;
+        pin!(Source::open(cluster, s, table, access, columns, seen, ordered, plan.reverse, wanted)).await?;
     let mut is_found = false;
     'all: loop {
-        if !source.next(s).await? {
+        if !pin!(source.next(s)).await? {
             if is_found || !source.make_sure(cluster, s, table, access, plan.columns.as_deref(), seen).await? {
                 break;
             }
@@ -337,7 +338,7 @@ async fn select_locked(
     let (in_order, reverse) = (plan.in_order, plan.reverse);
     let wanted = Wanted { table, access, order, in_order, reverse, lock: plan.lock, params, strict: false };
     let mut hunt = Hunt::new(s, wanted, rows);
-    while hunt.next(cluster, session, s).await? {}
+    while pin!(hunt.next(cluster, session, s)).await? {}
     let mut sink = Sink::new(plan, params, &session.env, std::mem::take(&mut s.sink))?;
     out.begin_rows(&plan.defs);
     for i in 0..s.locked.len() {
@@ -465,8 +466,8 @@ impl Source {
                     read_points_at_once(cluster, s, table, *index, columns, seen).await?;
                     return Ok(Source::Points { done: false, in_doubt: false });
                 }
-                point_keys(cluster, s, table, *index, seen, false).await?;
-                read_keys(cluster, s, table, columns, seen, false).await?;
+                pin!(point_keys(cluster, s, table, *index, seen, false)).await?;
+                pin!(read_keys(cluster, s, table, columns, seen, false)).await?;
                 let in_doubt = index.is_some() && !s.keys.is_empty() && seen.snapshot == Epoch(0);
                 Ok(Source::Points { done: false, in_doubt })
             }
@@ -591,7 +592,7 @@ async fn read_keys(
     if tells {
         return Ok(cluster.client.read_telling(&request, &mut s.rows).await?);
     }
-    cluster.client.read(&request, &mut s.rows).await?;
+    pin!(cluster.client.read(&request, &mut s.rows)).await?;
     Ok(ANY_MOMENT)
 }
 
@@ -624,7 +625,7 @@ async fn point_keys(
     let moment = match tells {
         true => cluster.client.read_telling(&request, &mut s.rows).await?,
         false => {
-            cluster.client.read(&request, &mut s.rows).await?;
+            pin!(cluster.client.read(&request, &mut s.rows)).await?;
             ANY_MOMENT
         }
     };
