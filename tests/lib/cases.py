@@ -148,10 +148,12 @@ def explanation(text, wanted, found):
     if a[0][0] == b[0][0] and a[0][0] in "=+":
         if without_warnings(a) == without_warnings(b):
             return "other warnings"
-        if a[1:] == b[1:] and a[0][0] == "=":
+        if a[0][0] == "=" and without_warnings(a)[1:] == without_warnings(b)[1:]:
             return "another type"
         if re.search(r"\b(IF|CASE)\b", text) and [as_numbers(line) for line in a[1:]] == [as_numbers(line) for line in b[1:]]:
             return "zeros at the end of a decimal that IF or CASE has chosen"
+    if re.search(r"(IFNULL|COALESCE)\((\w+), \2\).* (UNION|EXCEPT|INTERSECT) |(UNION|EXCEPT|INTERSECT) .*(IFNULL|COALESCE)\((\w+), \5\)", text) and " DATETIME" in wanted[0]:
+        return "a time that IFNULL has chosen goes into a set of dates by its text in MySQL"
     if re.search(r"\b(MIN|MAX)\(", text) and [line.casefold() for line in a] == [line.casefold() for line in b]:
         return "which of several equal texts MIN or MAX takes"
     if re.search(r"BETWEEN (\S+'[^']*') AND \1", text) and a[0] == b[0]:

@@ -150,6 +150,7 @@ pub async fn change(
     plan: &Locked,
     params: &[Datum<'_>],
 ) -> Done<Changed> {
+    session.env.changes_rows.set(true);
     let by_key = plan.query.join.as_ref().is_some_and(|join| join.is_by_key);
     if session.env.variables.safe_updates && !by_key && plan.query.limit.is_none() {
         return Err(errors::safe_update().into());

@@ -164,7 +164,11 @@ pub fn fitted(ty: ColumnType, value: Datum<'_>) -> Datum<'_> {
             Datum::UInt(u64::try_from(n).unwrap_or(n as i64 as u64))
         }
         ColumnType::Decimal { scale, .. } => exact(scale).map_or(value, |unscaled| Datum::Decimal { unscaled, scale }),
-        ColumnType::Float | ColumnType::Double => Datum::Double(value.number().map_or(0.0, Number::to_f64)),
+        ColumnType::Float | ColumnType::Double => match (&value, exact(value.shown_scale())) {
+            // With the digits that it is shown with.
+            (Datum::Fine { shown, .. }, Some(unscaled)) => Datum::Double(Number::Decimal(unscaled, *shown).to_f64()),
+            _ => Datum::Double(value.number().map_or(0.0, Number::to_f64)),
+        },
         ColumnType::Char { .. } | ColumnType::VarChar { .. } | ColumnType::Text { .. } => match value {
             Datum::Text(_) => value,
             other => Datum::Text(other.as_text().into_owned().into()),

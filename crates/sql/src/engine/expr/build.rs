@@ -189,7 +189,7 @@ impl<'a> Builder<'a> {
             A::Between { expr, negated, low, high } => {
                 let (mut expr, mut low, mut high) = (self.build(expr)?, self.build(low)?, self.build(high)?);
                 if self.is_number(&low) || self.is_number(&high) {
-                    expr = as_number(expr);
+                    (expr, low, high) = (as_number(expr), as_number(low), as_number(high));
                 }
                 if self.is_number(&expr) {
                     (low, high) = (as_number(low), as_number(high));
@@ -516,6 +516,10 @@ impl<'a> Builder<'a> {
     fn fitting(&self, other: &Expr, constant: Expr, alone: bool) -> Expr {
         let kind = other.kind(&self.param_kinds);
         let is_moment = matches!(kind, Kind::Date | Kind::DateTime(_));
+        // A column of the query around is another value for each of its rows.
+        if constant.any(|e| matches!(e, Expr::Given(_, ty) if ty.is_text())) {
+            return constant;
+        }
         let of_column = matches!(other, Expr::Column(_));
         let number = |e| of_column && self.is_number(e);
         let is_time = matches!((other, kind), (Expr::Column(_), Kind::Time(_)));

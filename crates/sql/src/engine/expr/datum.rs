@@ -349,10 +349,11 @@ impl<'a> Datum<'a> {
             (Datum::Time(a, _), Datum::Time(b, _)) => Some(a.cmp(b)),
             (Datum::Time(a, _), b) if b.is_text() => Some(b.time().map_or(Ordering::Greater, |b| a.cmp(&b))),
             (a, Datum::Time(b, _)) if a.is_text() => Some(a.time().map_or(Ordering::Less, |a| a.cmp(b))),
-            (Datum::Date(_) | Datum::DateTime(..), b) if !matches!(b, Datum::Time(..)) => {
+            // A number beside a moment is one: 20200102. What is constant beside a column has become a moment before.
+            (Datum::Date(_) | Datum::DateTime(..), b) if !b.is_number() && !matches!(b, Datum::Time(..)) => {
                 Some(compare_moments(self, b))
             }
-            (a, Datum::Date(_) | Datum::DateTime(..)) if !matches!(a, Datum::Time(..)) => {
+            (a, Datum::Date(_) | Datum::DateTime(..)) if !a.is_number() && !matches!(a, Datum::Time(..)) => {
                 Some(compare_moments(a, other))
             }
             _ => Some(self.number()?.compare(other.number()?)),

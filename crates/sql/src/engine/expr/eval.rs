@@ -89,12 +89,15 @@ impl Expr {
             }
             Expr::In { expr, list, negated, collation } => eval_in(cx, expr, list, *negated, *collation)?,
             Expr::Between { expr, low, high, negated, collation } => {
-                let value = expr.eval(cx)?;
-                let against = |e: &'a Expr| -> Result<Option<Ordering>> {
-                    Ok(compare_sides(cx, (expr, &value), (e, &e.eval(cx)?), *collation))
+                let (value, from, to) = (expr.eval(cx)?, low.eval(cx)?, high.eval(cx)?);
+                // Texts among which is a number are compared as numbers.
+                let are_numbers = value.is_text() && (from.is_number() || to.is_number());
+                let against = |e: &Expr, bound: &Datum<'_>| match bound.is_text() && are_numbers {
+                    true => number(cx, &value).zip(number(cx, bound)).map(|(a, b)| a.compare(b)),
+                    false => compare_sides(cx, (expr, &value), (e, bound), *collation),
                 };
-                let above = against(low)?.map(Ordering::is_ge);
-                let below = against(high)?.map(Ordering::is_le);
+                let above = against(low, &from).map(Ordering::is_ge);
+                let below = against(high, &to).map(Ordering::is_le);
                 let inside = match (above, below) {
                     (Some(false), _) | (_, Some(false)) => Some(false),
                     (Some(true), Some(true)) => Some(true),
@@ -233,19 +236,17 @@ fn compare_with_moment(cx: &Context<'_>, a: &Datum<'_>, b: &Datum<'_>, collation
         }
         _ => return a.compare(b, collation),
     };
-    let Datum::Time(time, _) = moment else {
+    if !matches!(moment, Datum::Time(..)) {
         let kind = if matches!(moment, Datum::Date(_)) { "date" } else { "datetime" };
         if temporal::read_datetime(text).is_none_or(|(_, cut)| cut) {
             cx.env.note_once(errors::truncated_value(kind, text));
         }
         return a.compare(b, collation);
-    };
-    match temporal::read_time(text).filter(|t| !t.cut && !t.beyond) {
-        Some(t) if is_first => Some(time.cmp(&t.micros)),
-        Some(t) => Some(t.micros.cmp(time)),
-        // A text that is no time: both are texts.
-        None if is_first => Some(collation.compare(&moment.as_text(), text)),
-        None => Some(collation.compare(text, &moment.as_text())),
+    }
+    // A constant beside a column has become a time before; others are compared as texts.
+    match is_first {
+        true => Some(collation.compare(&moment.as_text(), text)),
+        false => Some(collation.compare(text, &moment.as_text())),
     }
 }
 
@@ -351,6 +352,9 @@ fn moment_of<'a>(
     let name = if kind == Kind::Date { "date" } else { "datetime" };
     let text = match &value {
         Datum::Text(text) | Datum::Bytes(text) => text,
+        number if of_column && number.is_number() && number.civil().is_some() => {
+            return Ok(number.civil().map_or(Datum::Null, |c| Datum::DateTime(pack_datetime(c), 6)));
+        }
         number if number.number().is_some_and(|n| n.to_i128() != 0) && number.civil().is_none() => {
             if of_column || !cx.env.changes_rows.get() {
                 cx.env.note_once(errors::truncated_value(name, &number.as_text()));
@@ -549,9 +553,9 @@ pub fn arith(op: ArithOp, left: &Datum<'_>, right: &Datum<'_>) -> Result<Datum<'
         return Ok(Datum::Null);
     }
     let fail = |kind| Err(overflow(kind, symbol, left, right));
+    let is_unsigned = matches!(a, Number::UInt(_)) || matches!(b, Number::UInt(_));
     match (a, b) {
         (Number::Int(_) | Number::UInt(_), Number::Int(_) | Number::UInt(_)) if op != Div => {
-            let unsigned = matches!(a, Number::UInt(_)) || matches!(b, Number::UInt(_));
             let (x, y) = (a.to_i128(), b.to_i128());
             let result = match op {
                 Add => x + y,
@@ -566,7 +570,7 @@ pub fn arith(op: ArithOp, left: &Datum<'_>, right: &Datum<'_>) -> Result<Datum<'
                     });
                 }
             };
-            if unsigned {
+            if is_unsigned {
                 u64::try_from(result).map_or_else(|_| fail("BIGINT UNSIGNED"), |n| Ok(Datum::UInt(n)))
             } else {
                 i64::try_from(result).map_or_else(|_| fail("BIGINT"), |n| Ok(Datum::Int(n)))
@@ -575,7 +579,11 @@ pub fn arith(op: ArithOp, left: &Datum<'_>, right: &Datum<'_>) -> Result<Datum<'
         (a, b) => match (a.to_decimal(), b.to_decimal()) {
             (Some(x), Some(y)) => {
                 let shown = (left.shown_scale(), right.shown_scale());
-                decimal_arith(op, x, y, shown).map_or_else(|| fail("DECIMAL"), Ok)
+                match decimal_arith(op, x, y, shown) {
+                    // A quotient of what has no sign has none.
+                    Some(Datum::Int(n)) if op == IntDiv && n < 0 && is_unsigned => fail("BIGINT UNSIGNED"),
+                    result => result.map_or_else(|| fail("DECIMAL"), Ok),
+                }
             }
             _ => {
                 let (x, y) = (a.to_f64(), b.to_f64());

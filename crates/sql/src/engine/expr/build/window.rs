@@ -260,7 +260,7 @@ impl Builder<'_> {
 
     fn window_key(&mut self, e: &ast::Expr, descending: bool, name: &str) -> Result<OrderKey> {
         let expr = self.build(e)?;
-        if matches!(expr, Expr::Const(Datum::Int(_) | Datum::UInt(_))) {
+        if matches!(e, ast::Expr::Value(_)) && matches!(expr, Expr::Const(Datum::Int(_) | Datum::UInt(_))) {
             let words =
                 ": ORDER BY or PARTITION BY uses legacy position indication which is not supported, use expression.";
             return Err(of_window(3592, name, words));
