@@ -32,12 +32,6 @@ use super::{
     tables::Table,
 };
 
-/// What a slice leaves of the slots that a message tells of: those from here on, and the sum over the unchanged ones.
-struct Rest {
-    from: u32,
-    sum: u64,
-}
-
 /// Of the reason for which such a node ends: never seen where everybody keeps to the protocol.
 pub const DIFFERS: &str = "differ from what their primary has";
 
@@ -55,7 +49,7 @@ impl LocalDataManager {
         let is_recovering = self.view.state(self.me.node) == NodeState::Recovering;
         let mut rest = None;
         if is_recovering {
-            match self.fit_walked(order, ctx) {
+            match self.fit_walked(order, from == self.me, ctx) {
                 Ok(left) => rest = left,
                 Err(why) => {
                     ctx.probe("ldm: what a node has put back is not what its primary has");
@@ -100,25 +94,34 @@ impl LocalDataManager {
         Ok(())
     }
 
-    /// Compares the rows that the primary says are unchanged, and gives up those of the base that it has not any more. `Some`: more of them may be left.
+    /// Compares the rows that the primary says are unchanged, and gives up those of the base that it has not any more. `Some`: from that slot on more of them
+    /// may be left. All are compared as the message comes, for later they may have been changed down the chain; `is_rest`: they have been.
     ///
     /// # Errors
     /// They are not the same.
-    fn fit_walked(&mut self, order: &CopyRowsOrd<'_>, ctx: &mut Context<'_>) -> Result<Option<Rest>, String> {
+    fn fit_walked(
+        &mut self,
+        order: &CopyRowsOrd<'_>,
+        is_rest: bool,
+        ctx: &mut Context<'_>,
+    ) -> Result<Option<u32>, String> {
         let (walked, at) = (order.walked, (order.table, order.partition));
         let Some(base) = self.base.filter(|_| walked.to > walked.from) else { return Ok(None) };
         if self.tables.get(at.0).is_none() {
             return Ok(None); // dropped here first
         }
         let (mut sum, mut given_up, mut looked, mut stop_at, mut rest) = (0, 0, 0, u32::MAX, None);
+        let named_to = walked.from + 8 * walked.unchanged.len() as u32;
         let mut left = walked.left().peekable();
         let mut copied = order.rows().flatten().map(|row| row.row).peekable();
         if let Some(fragment) = self.tables.fragment_mut(at.0, at.1) {
             let mut next = fragment.next_row(RowId(walked.from));
             while let Some(row) = next.filter(|row| row.0 < walked.to) {
                 if row.0 >= stop_at {
-                    rest = Some(Rest { from: stop_at, sum: walked.sum.wrapping_sub(sum) });
-                    break;
+                    rest = Some(stop_at);
+                    if is_rest || row.0 >= named_to {
+                        break;
+                    }
                 }
                 next = fragment.next_row(RowId(row.0 + 1));
                 while left.next_if(|slot| *slot < row.0).is_some() {}
@@ -126,11 +129,15 @@ impl LocalDataManager {
                 looked += 1;
                 let epoch = fragment.last_change(row, &self.transactions);
                 if walked.is_unchanged(row.0) {
-                    if let Some(image) = fragment.committed(row, &self.transactions) {
+                    if let Some(image) = fragment.committed(row, &self.transactions).filter(|_| !is_rest) {
                         sum = Walked::add(sum, fragment.hash_of(row, image), epoch);
                         self.progress.unchanged += 1;
                     }
-                } else if left.peek() != Some(&row.0) && copied.peek() != Some(&row.0) && epoch <= base {
+                } else if rest.is_none()
+                    && left.peek() != Some(&row.0)
+                    && copied.peek() != Some(&row.0)
+                    && epoch <= base
+                {
                     let (locks, transactions, epochs) = (&mut self.locks, &self.transactions, &mut self.epochs);
                     let mut ends = RowEnds { locks, transactions, epochs, granted: &mut self.granted };
                     if !ends.give_up(fragment, (at.0, at.1, row)) {
@@ -150,7 +157,7 @@ impl LocalDataManager {
         }
         ctx.spend(given_up, ROW_NS_MAX);
         ctx.spend(looked, LOOK_NS_MAX);
-        if rest.is_some() || sum == walked.sum {
+        if is_rest || sum == walked.sum {
             return Ok(rest);
         }
         let ((table, partition), from) = (at, walked.from);
@@ -158,15 +165,14 @@ impl LocalDataManager {
     }
 
     /// The same for the rest of the slots, after whatever else is waiting.
-    fn go_on_giving_up(&mut self, order: &CopyRowsOrd<'_>, rest: Rest, ctx: &mut Context<'_>) {
+    fn go_on_giving_up(&mut self, order: &CopyRowsOrd<'_>, from: u32, ctx: &mut Context<'_>) {
         ctx.probe("ldm: rows that were deleted meanwhile go in slices");
         let walked = order.walked;
-        let unchanged = walked.unchanged.get((rest.from - walked.from) as usize / 8..).unwrap_or_default();
+        let unchanged = walked.unchanged.get((from - walked.from) as usize / 8..).unwrap_or_default();
         let mut slots: Vec<u32> = walked.left().chain(order.rows().flatten().map(|row| row.row)).collect();
         slots.sort_unstable();
-        let left: Vec<u8> =
-            slots.iter().filter(|slot| **slot >= rest.from).flat_map(|slot| slot.to_le_bytes()).collect();
-        let walked = Walked { from: rest.from, sum: rest.sum, unchanged, left: &left, ..walked };
+        let left: Vec<u8> = slots.iter().filter(|slot| **slot >= from).flat_map(|slot| slot.to_le_bytes()).collect();
+        let walked = Walked { from, unchanged, left: &left, ..walked };
         let order = CopyRowsOrd { walked, count: 0, rows: &[], ..*order };
         ctx.send(self.me, Kind::CopyRowsOrd, |out| order.encode(out));
     }
