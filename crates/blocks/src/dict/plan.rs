@@ -108,6 +108,10 @@ impl<'a> Planner<'a> {
         Planner { catalog, step }
     }
     fn finish(self, table: Option<TableId>) -> Plan {
+        let (upserts, drops) = (&self.step.upsert_tables, &self.step.drop_tables);
+        let is_given = |id: u32| id > 0 && id < self.step.next_table_id;
+        assert!(upserts.iter().all(|t| is_given(t.id)), "a table has an id that was not given: {:?}", self.step);
+        assert!(drops.iter().all(|id| is_given(*id)), "a table is dropped that never was: {:?}", self.step);
         Plan { step: self.step, table }
     }
     fn new_id(&mut self) -> TableId {

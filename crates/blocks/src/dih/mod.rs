@@ -103,6 +103,8 @@ impl Distribution {
     }
 
     fn on_view(&mut self, view: View, ctx: &mut Context<'_>) {
+        let (before, next) = (self.generation(), view.generation);
+        assert!(next > before, "view {next} comes after {before}");
         self.view = Some(view);
         self.begin_saves();
         self.begin_rounds(ctx);

@@ -168,6 +168,8 @@ impl LocalDataManager {
     fn go_on_giving_up(&mut self, order: &CopyRowsOrd<'_>, from: u32, ctx: &mut Context<'_>) {
         ctx.probe("ldm: rows that were deleted meanwhile go in slices");
         let walked = order.walked;
+        assert!(walked.from < from && from < walked.to, "a slice of {}..{} ends at {from}", walked.from, walked.to);
+        assert!((from - walked.from).is_multiple_of(8), "{from} is amid a byte of bits from {} on", walked.from);
         let unchanged = walked.unchanged.get((from - walked.from) as usize / 8..).unwrap_or_default();
         let mut slots: Vec<u32> = walked.left().chain(order.rows().flatten().map(|row| row.row)).collect();
         slots.sort_unstable();

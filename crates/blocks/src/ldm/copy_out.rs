@@ -131,6 +131,7 @@ impl Walking {
         self.left.clear();
     }
     fn note_unchanged(&mut self, row: RowId, hash: u64, epoch: Epoch) {
+        assert!(row.0 >= self.from, "row {} is told of in a message from {} on", row.0, self.from);
         let at = (row.0 - self.from) as usize;
         if self.unchanged.len() <= at / 8 {
             self.unchanged.resize(at / 8 + 1, 0);

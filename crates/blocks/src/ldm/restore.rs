@@ -278,6 +278,7 @@ impl LocalDataManager {
     }
 
     fn begin_indexes(&mut self, reader: LogReader, mut replay: Box<Replay>, order: Restore, ctx: &mut Context<'_>) {
+        assert!(replay.load.is_none(), "the log is read, and checkpoint {:?} is not", replay.load.map(|l| l.current));
         let Some(redo) = &mut self.redo else { return };
         for table in self.tables.iter_mut() {
             let id = table.schema.id;
@@ -320,6 +321,7 @@ impl LocalDataManager {
         let Some(redo) = &mut self.redo else { return };
         let State::Indexing(reader, replay, order) = std::mem::replace(&mut redo.state, State::Found) else { return };
         let ms = (ctx.now() - replay.began_at) / 1_000_000;
+        assert!(replay.indexes.is_empty(), "{} indexes of what was put back are not made", replay.indexes.len());
         let (loaded, rows, blocks) = (replay.loaded, replay.rows, reader.blocks());
         ctx.log(format_args!(
             "has put back {loaded} rows from checkpoints and {rows} changes from {blocks} blocks of its log in {ms} ms"

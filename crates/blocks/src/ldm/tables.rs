@@ -49,6 +49,7 @@ impl Table {
     }
     /// Takes over a new definition; fragments get it too.
     pub fn redefine(&mut self, schema: Arc<TableSchema>) {
+        assert!(schema.id == self.schema.id, "table {} is defined as table {}", self.schema.id, schema.id);
         self.old_version = self.schema.version;
         for fragment in self.fragments.iter_mut().flatten() {
             fragment.set_schema(schema.clone());
@@ -158,6 +159,7 @@ impl Tables {
         if self.by_id.len() <= id.0 as usize {
             self.by_id.resize_with(id.0 as usize + 1, || None);
         }
+        assert!(self.by_id[id.0 as usize].is_none(), "table {id} would be in the place of its rows");
         Ok(self.by_id[id.0 as usize].insert(Box::new(table)))
     }
     /// A definition with unique indexes that become ready: what was entered into their hidden tables for older rows came after those rows,
@@ -344,6 +346,7 @@ impl LocalDataManager {
         self.index_builds.retain(|b| b.table != id);
         if let Some(mut table) = self.tables.remove(id) {
             self.given_up.extend(table.take_fragments(|_| false));
+            assert!(table.fragments().next().is_none(), "rows of table {id} go with it, not in slices");
             self.continue_soon(ctx);
         }
         // Without the table there is no queue in which a wait would have to be found.

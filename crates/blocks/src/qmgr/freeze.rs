@@ -125,6 +125,7 @@ impl Membership {
     }
 
     fn freeze_as(&mut self, why: &str, gives_way_to_others: bool, ctx: &mut Context<'_>) {
+        assert!(self.phase == Phase::Member && self.view.is_some(), "only a member freezes: {why}");
         let gives_way_to_others = gives_way_to_others || self.freeze.gives_way_to_others();
         let before = self.freeze.frozen.replace(Frozen { why: why.to_owned(), gives_way_to_others });
         if before.is_some_and(|f| f.why == why) {
@@ -275,6 +276,7 @@ impl Membership {
         let now = ctx.now();
         let Some(view) = &self.view else { return };
         let (side, back) = (self.own_side(), self.back());
+        assert!(side.is_disjoint(&back), "{back:?} are back, and were not lost by {side:?}");
         let all: BTreeSet<NodeId> = side.union(&back).copied().collect();
         // Who is spoken for has died with its rows.
         let living: BTreeSet<NodeId> = all.iter().copied().filter(|n| !self.is_witnessed(*n)).collect();
@@ -402,6 +404,7 @@ impl Membership {
 
     /// Asks a member of another side, as part of a proposal.
     pub(super) fn ask_to_give_way(&self, node: NodeId, message: &ViewPrep, ctx: &mut Context<'_>) {
+        assert!(self.failed.contains(&node), "data node {node} is on this side, and asked to give way to it");
         self.send(ctx, node, Kind::GiveWayReq, message);
     }
 

@@ -25,6 +25,9 @@
 //! before a moment at which the lease held, and is answered from this node's memory afterwards, is answered with what was current
 //! between its question and its answer: newer versions, if there are any, were committed later than that moment.
 //!
+//! A silence that ends is no reason to be sure of the others: who hears one again holds nobody for failed for a while (`silence_ended`), for a network comes
+//! back one direction and one connection after the other.
+//!
 //! A member whose lease is over answers nothing and loses nothing: requests wait in their sockets until it has heard from the others,
 //! or learns that it is out and stops. It costs one comparison per read from a client's socket.
 
@@ -55,6 +58,8 @@ const TIMEOUT_STRETCH_MAX: u64 = 4;
 const DRIFT: u64 = 32;
 /// Connections that were lost at once come back within so long of each other: a dial that hangs, the pause after it, and a hello.
 const PATIENCE_NS: u64 = 2_000 * MS;
+/// Within this time whoever is heard again has its quorum back and has said so: each of the two waits for a tick at both ends.
+const RETURN_NS: u64 = 4 * apus_kernel::limits::TICK_NS;
 /// A tick that came later than this is our own lateness.
 const LATE_TICK_NS: u64 = apus_kernel::limits::TICK_NS * 3 / 2;
 
@@ -184,10 +189,11 @@ impl Heartbeats {
     }
 
     /// A member is heard again that was silent for so long. If that is long, a network may come back, one connection after the other: nobody is held for
-    /// failed for a quarter of it. So who is silent for good is found later by less than others were silent for.
+    /// failed for a quarter of it, at least [`RETURN_NS`]. So much later is found who is silent for good.
     fn silence_ended(&mut self, silence: u64, now: u64) {
         if silence > self.floor() / 2 {
-            self.patient_until = self.patient_until.max(now + (silence / 4).min(PATIENCE_NS));
+            let patience = (silence / 4).clamp(RETURN_NS, PATIENCE_NS);
+            self.patient_until = self.patient_until.max(now + patience);
         }
     }
 

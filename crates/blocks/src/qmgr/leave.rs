@@ -209,6 +209,8 @@ impl Membership {
         let president = full().min_by_key(|n| n.join_order)?.node();
         let president = if leaver == self.me { president } else { self.me };
         let view = layout::without(base, president, |n| n == leaver);
+        let is_led = view.president == u32::from(president.0) && view.is_alive(president);
+        assert!(is_led && !view.is_alive(leaver), "{leaver} leaves, and {president} is to lead: {view:?}");
         let is_served = |c: &u32| {
             let primary = apus_types::Chain(*c).primary();
             primary.is_some_and(|n| view.state(n) == NodeState::Up)

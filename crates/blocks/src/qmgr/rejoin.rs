@@ -85,6 +85,7 @@ impl Membership {
                 return false;
             }
         };
+        assert!(answer.lineage != 0, "0 is the lineage of a cluster that begins from the disks");
         ctx.probe("qmgr: a node puts back what is on its disk");
         ctx.log(format_args!("puts back what is on its own disk, up to epoch {restored}"));
         let order = Restore {
@@ -104,6 +105,7 @@ impl Membership {
     /// All of it is in memory.
     pub(super) fn has_put_back(&mut self, ctx: &mut Context<'_>) {
         jam!(ctx);
+        assert!(self.view.is_none(), "a member has put back its disk under its rows");
         self.ask_to_join(ctx);
     }
 

@@ -169,6 +169,8 @@ fn outlook(newest: &View, holdings: &BTreeMap<NodeId, Holding>, abandoned: &BTre
             .collect();
         return Outlook::Waits(format!("no node of group {lacking:?} has its data: {}", why.join("; ")));
     }
+    let has_it = |n: &NodeId| holdings[n].complete && holdings[n].complete_from <= restored;
+    assert!(usable.iter().all(has_it), "epoch {restored} is to be put back, and not all of {usable:?} have it");
     let highest = holdings.values().map(|h| h.highest.max(h.saved)).max().unwrap_or(0);
     let newest_dictionary = usable.iter().max_by_key(|n| (holdings[n].dictionary, std::cmp::Reverse(**n)));
     let dictionary_from = newest_dictionary.copied().unwrap_or(NodeId(0));
@@ -433,6 +435,7 @@ impl Membership {
                 }
             }
             (BlockId::Ldm, Some(missing)) => {
+                assert!(conf.instance < instances, "worker {} of {instances} has restored", conf.instance);
                 missing.remove(&conf.instance);
                 self.check_restored(ctx);
             }
@@ -458,6 +461,7 @@ impl Membership {
         if plan.waiting.is_empty()
             && let Some(plan) = self.restart.plan.take()
         {
+            assert!(self.view.is_none(), "the cluster is started from the disks beside view {}", self.generation());
             ctx.raise_epoch(apus_types::Epoch(plan.order.begins));
             self.propose(plan.view, ctx);
         }

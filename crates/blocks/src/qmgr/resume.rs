@@ -110,6 +110,8 @@ impl Membership {
         self.hold_all_for_failed(&self.lacking(), "an operator abandons it", ctx);
         let Some(base) = &self.view else { return Ok(()) };
         let view = layout::resumed(base, self.me, order.new_lineage, |n| self.failed.contains(&n));
+        let is_new = self.begins_lineage(&view) && self.is_successor(&view);
+        assert!(is_new, "an operator's view is of lineage {}, generation {}", view.lineage, view.generation);
         self.change = None;
         self.propose(view, ctx);
         Ok(())
@@ -142,6 +144,7 @@ impl Membership {
 
     /// Finishes what was accepted, as acting president; in the place of all that `drive` would do.
     pub(super) fn drive_resumed(&mut self, ctx: &mut Context<'_>) {
+        assert!(self.is_resumed(), "finishes a view of a new lineage that it has not accepted");
         if self.acting_president() != Some(self.me) {
             self.change = None;
         } else if self.change.is_some() {

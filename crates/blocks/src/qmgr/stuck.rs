@@ -117,6 +117,7 @@ impl Membership {
     }
 
     fn end_for_stuck(&mut self, worker: u8, ctx: &mut Context<'_>) {
+        assert!(self.stuck.is_any() || self.stuck.holds_epoch(), "worker {worker} ends its node, and is not stuck");
         let reason = format!("{}; the others go on without this node", self.stuck.summary());
         self.phase = Phase::Stopped;
         self.renew_lease(ctx);

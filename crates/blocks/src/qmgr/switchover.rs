@@ -107,6 +107,7 @@ impl Membership {
 
     fn begin_switchover(&mut self, view: View, leaver: Option<NodeId>, ctx: &mut Context<'_>) {
         let Some(base) = &self.view else { return };
+        assert!(self.switchover.draining.is_none(), "two switchovers at once: {:?}", self.switchover);
         let mut all = BTreeSet::new();
         for node in living_in_order(base) {
             for block in [BlockId::Tc, BlockId::Ldm] {
@@ -146,6 +147,8 @@ impl Membership {
         } else {
             ctx.probe("qmgr: primaries are moved");
         }
+        let (base, next) = (self.generation(), draining.view.generation);
+        assert!(next == base + 1, "view {next} was prepared for, and {base} is committed");
         self.switchover.failures = 0;
         self.propose(draining.view, ctx);
     }

@@ -506,3 +506,31 @@ fn a_setting_out_of_range_is_refused_and_the_new_member_has_the_old_one() {
     c.start_node(1);
     assert!(c.run_until(2000, |c| c.view(1).is_some_and(|v| v.silence_ms == 300)));
 }
+
+/// One direction comes back first, and only to one member: it hears those of the other group, and still hears its neighbour say that it does not.
+#[test]
+fn whose_neighbour_is_still_cut_off_for_a_moment_waits_for_it() {
+    for (ms, later) in [(64, 10), (67, 14), (70, 6), (70, 14), (73, 2), (73, 14)] {
+        for first in [3, 4] {
+            let mut c = started(2, 2);
+            let group = |c: &Cluster, n: u16| c.view(1).unwrap().node(NodeId(n)).unwrap().group;
+            assert!(group(&c, 1) == group(&c, 2) && group(&c, 3) == group(&c, 4));
+            // It has a longer limit for them.
+            [3, 4].iter().for_each(|n| c.mute(*n, 1));
+            c.run_ms(56);
+            c.mute.clear();
+            c.run_ms(300);
+            for (a, b) in [(1, 3), (1, 4), (2, 3), (2, 4)] {
+                c.mute(a, b);
+                c.mute(b, a);
+            }
+            c.run_ms(ms);
+            c.mute.retain(|(from, to)| to.0 != 1 || (first == 4 && from.0 == 3));
+            c.run_ms(later);
+            c.mute.clear();
+            c.run_ms(1000);
+            let is_calm = running(&c, 4).len() == 4 && (1..=4).all(|n| c.generation(n) == 1);
+            assert!(is_calm, "{ms} ms, then {later} ms, {first} heard first");
+        }
+    }
+}

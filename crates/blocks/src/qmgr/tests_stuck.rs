@@ -1,6 +1,8 @@
 //! What a node does of which a data worker makes no rounds any more. The watchdog is the kernel's; here time is its ticks.
 
-use apus_kernel::limits::{STUCK_TICKS, STUCK_WARN_TICKS};
+use apus_kernel::limits::{EPOCH_LATE_TICKS, STUCK_TICKS, STUCK_WARN_TICKS, TICK_NS};
+use apus_signal::{BlockId, BlockRef, Kind, epoch::EpochLate, qmgr::encode};
+use apus_types::NodeId;
 
 use super::tests::{members, started};
 use crate::harness::{Cluster, MGMT, MS};
@@ -78,4 +80,43 @@ fn half_of_a_cluster_needs_its_arbitrator() {
     c.node(1).worker.watch(0, 8, false);
     c.run_ms(1);
     assert!(c.node(1).log.iter().any(|line| line.contains("worker 0 turns again")));
+}
+
+/// A worker of node 1 says that it has waited for so long for an answer of node 2.
+fn tell_late(c: &mut Cluster, ticks: u32) {
+    let late = EpochLate { generation: c.generation(1), ticks, instance: 0, text: "a commit hangs".to_owned() };
+    let (from, qmgr) =
+        (BlockRef::new(NodeId(1), BlockId::Tc, 0), BlockRef::new(NodeId(2), BlockId::Qmgr, BlockRef::CONTROL));
+    c.node(1).worker.with_context(from, |ctx| ctx.send(qmgr, Kind::EpochLateRep, |b| encode(&late, b)));
+    c.run_ms(10);
+}
+
+const LATE_MS: u64 = EPOCH_LATE_TICKS as u64 * TICK_NS / MS;
+
+#[test]
+fn who_keeps_an_epoch_open_for_long_ends() {
+    let mut c = started(1, 3);
+    for ticks in (EPOCH_LATE_TICKS..STUCK_TICKS).step_by(EPOCH_LATE_TICKS as usize) {
+        tell_late(&mut c, ticks);
+        assert_eq!(c.stopped(2), None, "not before its time");
+        c.run_ms(LATE_MS - 10);
+    }
+    tell_late(&mut c, STUCK_TICKS);
+    assert!(c.stopped(2).expect("it ends").contains("a commit hangs"));
+    assert!(c.run_until(100, |c| members(c, 1) == [1, 3]));
+}
+
+/// What was said while a network was parted comes at once, and the answers that were waited for are on their way.
+#[test]
+fn who_is_told_all_at_once_that_it_keeps_an_epoch_open_stays() {
+    let mut c = started(1, 3);
+    for ticks in (EPOCH_LATE_TICKS..=STUCK_TICKS).step_by(EPOCH_LATE_TICKS as usize) {
+        tell_late(&mut c, ticks);
+    }
+    assert_eq!(c.stopped(2), None);
+    // It was not waited for any more, and is again, much later.
+    c.run_ms(5 * LATE_MS);
+    tell_late(&mut c, STUCK_TICKS);
+    c.run_ms(LATE_MS);
+    assert_eq!((c.stopped(2), members(&c, 1)), (None, vec![1, 2, 3]));
 }

@@ -94,12 +94,15 @@ impl Held {
                 rest = after;
                 self.answers -= 1;
             }
+            assert!(rest.is_empty(), "{} bytes of epoch {} belong to no answer", rest.len(), batch.epoch);
             self.bytes -= batch.bytes.len();
             batch.bytes.clear();
             if batch.bytes.capacity() <= BUFFER_BYTES_KEPT && self.idle.len() < 4 {
                 self.idle.push(batch);
             }
         }
+        let is_empty = (self.answers, self.bytes) == (0, 0);
+        assert!(is_empty == self.batches.is_empty(), "held: {} answers of {} bytes", self.answers, self.bytes);
     }
     pub fn summary(&self) -> String {
         format!("{} answers wait for the disk, restorable {}", self.answers, self.restorable)

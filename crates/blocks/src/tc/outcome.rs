@@ -119,7 +119,8 @@ impl TransactionCoordinator {
         let Some(i) = self.questions.iter().position(|q| q.id == conf.question) else { return Ok(()) };
         let group = self.view.node(from.node).map_or(u32::MAX, |n| n.group);
         let question = &mut self.questions[i];
-        question.unanswered = question.unanswered.saturating_sub(1);
+        assert!(question.unanswered > 0, "one answer too many: {question:?}");
+        question.unanswered -= 1;
         match conf.outcome {
             Outcome::Committed => question.committed = true,
             Outcome::Open => question.open = true,
