@@ -137,10 +137,10 @@ class Bank:
         if self.cluster is not None:
             self.cluster.__exit__(kind, value, trace)
 
-    def start(self):
+    def start(self, meanwhile=None):
         self.starts += 1
         name = f"{self.directory.name}-{self.starts}"
-        self.cluster = Cluster(self.t, name=name, dir=self.directory, **self.options).__enter__()
+        self.cluster = Cluster(self.t, name=name, meanwhile=meanwhile, dir=self.directory, **self.options).__enter__()
 
     def checkpoints(self, node):
         return sorted((self.directory / "files" / f"data-{node}").glob("lcp-*.data"))

@@ -16,8 +16,9 @@ class Cluster:
     """Entered in a `with`. Everything it makes lies below the scenario's directory, which serves as its TMPDIR, so that
     `apus status` and `apus dev restart` find this cluster and no other."""
 
-    def __init__(self, scenario, name="c", **options):
-        self.scenario = scenario
+    def __init__(self, scenario, name="c", meanwhile=None, **options):
+        """`meanwhile` is called with this cluster as soon as its processes are to start."""
+        self.scenario, self.meanwhile = scenario, meanwhile
         self.home = scenario.directory / name
         self.home.mkdir()
         self.environment = {**os.environ, "TMPDIR": str(self.home)}
@@ -35,6 +36,8 @@ class Cluster:
             # A group of its own, as a shell gives to what it runs.
             self.process = spawn(command, stdout=log, stderr=log, env=self.environment, start_new_session=True)
         try:
+            if self.meanwhile:
+                self.meanwhile(self)
             wait_until(self._ready, self.start_seconds, "apus dev is ready")
         except BaseException:
             end(self.process)

@@ -66,6 +66,15 @@ def main(t):
     with Bank(t, t.directory / "lost") as bank:
         with t.case("a disk is lost with its node amid the end of everything: an operator has the rest start, and nothing is lost"):
             lose_disk(t, bank)
+        with t.case("the same of a whole cluster: the start waits, says so, and an operator has it go on"):
+            bank.cluster.restart(1)
+            bank.cluster.wait_up(1)
+            bank.work(0.5)
+            bank.kill_all()
+            shutil.rmtree(bank.directory / "files" / "data-1")
+            bank.start(resume_without_node_1)
+            bank.cluster.wait_up(1)
+            bank.check_nothing_lost()
     with Bank(t, t.directory / "groups", data_nodes=4, workers=1) as bank:
         with t.case("a whole node group dies: all go back to the disks by themselves, and nothing is lost"):
             for dead in ((3, 4), (2, 1)):
@@ -118,6 +127,15 @@ def lose_disk(t, bank):
     cluster.kill(1)
     cluster.wait_down(1)
     bank.check_nothing_lost()
+
+
+def resume_without_node_1(cluster):
+    def waits():
+        code, said = cluster.apus("status", seconds=20, ok=False)
+        return code == 0 and "waits for data node 1" in said
+
+    wait_until(waits, 60, "the start says for whom it waits")
+    cluster.apus("cluster", "resume", "--force", "--confirm", "abandon data node 1")
 
 
 def lose_group(t, bank, dead):

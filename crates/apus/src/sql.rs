@@ -36,14 +36,14 @@ pub struct SqlArgs {
     /// File whose first line is root's password; without it root has none, and the node listens on loopback only
     #[arg(long, value_name = "FILE")]
     root_password_file: Option<PathBuf>,
+    /// Seconds to wait for the cluster at the start
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    start_seconds: u64,
     #[command(flatten)]
     arbitrator: ArbitratorArgs,
     #[command(flatten)]
     child: ChildArgs,
 }
-
-/// How long a SQL node waits for the cluster at its start, in milliseconds.
-const CONNECT_TIMEOUT_MS: u64 = 60_000;
 
 pub fn run(args: SqlArgs) -> Result<ExitCode, String> {
     args.child.begin()?;
@@ -53,7 +53,7 @@ pub fn run(args: SqlArgs) -> Result<ExitCode, String> {
     arbitrator::start(&args.arbitrator, &args.mgmt)?;
     let client_id = crate::random_id()?;
     let (auto_increment, globals) = (Arc::new(AutoIncrement::default()), Arc::new(Globals::default()));
-    let mgmt = args.mgmt.clone();
+    let (mgmt, connect_timeout_ms) = (args.mgmt.clone(), args.start_seconds * 1000);
     let config = ServerConfig::new(args.listen, args.threads.max(1));
     let server = Server::start(config, accounts, move |worker| {
         let (mgmt, auto_increment, globals) = (mgmt.clone(), auto_increment.clone(), globals.clone());
@@ -61,7 +61,7 @@ pub fn run(args: SqlArgs) -> Result<ExitCode, String> {
         async move {
             let mut config = ClientConfig::new(mgmt, client_id.wrapping_add(worker as u64).max(1));
             config.preferred_node_seed = client_id.wrapping_add(worker as u64);
-            config.connect_timeout_ms = CONNECT_TIMEOUT_MS;
+            config.connect_timeout_ms = connect_timeout_ms;
             config.name = crate::build_id();
             config.secret = secret;
             let client = Client::connect(config).await.map_err(|e| SqlError::new(1105, b"HY000", e.to_string()))?;

@@ -38,8 +38,8 @@ pub const LINK_UNACKED_MAX: usize = 64 << 20;
 pub const LINK_KEPT_MIN: usize = 32 << 10;
 /// Most client links of one node: ids from `NodeId::CLIENT_BASE` to the end of 16 bits.
 pub const CLIENTS_MAX: usize = 0x8000;
-/// Most delayed signals of one worker. Each use in the blocks keeps at most one on its way, over a queue of its own: the ends of large
-/// transactions and copying in LDM, the next epoch in DIH. So there are three, and no load comes near.
+/// Most delayed signals of one worker. Each use in the blocks keeps at most one on its way, over a queue of its own: in LDM the ends of large
+/// transactions, a new view, copying and the checkpoint, in TC a take-over, in DIH the next epoch. So there are six, and no load comes near.
 pub const TIMERS_MAX: usize = 1 << 10;
 /// A timer slot keeps at most this many bytes for its next user.
 pub const TIMER_BYTES_KEPT: usize = 4096;

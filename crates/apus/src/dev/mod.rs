@@ -404,7 +404,8 @@ impl Cluster {
             format!("--silence-ms={}", args.silence_ms),
             format!("--dir={}", dir.display()),
         ];
-        let deadline = Instant::now() + if args.dir.is_some() { RESTART_TIMEOUT } else { START_TIMEOUT };
+        let patience = if args.dir.is_some() { RESTART_TIMEOUT } else { START_TIMEOUT };
+        let deadline = Instant::now() + patience;
         let mut nodes = Nodes {
             spawner,
             mgmt: Vec::new(),
@@ -426,6 +427,7 @@ impl Cluster {
             let child = nodes.start_data(id)?;
             nodes.data.push(DataNode { id, group: (id - 1) / replicas, child, down: false });
         }
+        nodes.write_state(None)?; // a start that waits can be looked at, and resumed
         for i in 0..args.sql_nodes {
             let port = if args.port == 0 { 0 } else { free_port(args.port.saturating_add(i)) };
             let sql_args = [
@@ -433,6 +435,7 @@ impl Cluster {
                 format!("--mgmt={}", nodes.mgmt_addresses()),
                 format!("--listen=127.0.0.1:{port}"),
                 format!("--threads={sql_threads}"),
+                format!("--start-seconds={}", patience.as_secs()),
                 nodes.secret("client"),
                 // It arbitrates where no management node does.
                 format!("--node={}", i + 1),
