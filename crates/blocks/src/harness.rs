@@ -127,6 +127,9 @@ pub struct Cluster {
     pub mute: BTreeSet<(NodeId, NodeId)>,
     /// Of each node, and whose disk takes no more.
     pub files: BTreeMap<NodeId, BTreeMap<Cow<'static, str>, Vec<u8>>>,
+    /// A file that the disks are slow with, and what is to be written to it: node, bytes, who asked, the number.
+    pub slow_file: Option<&'static str>,
+    pub unwritten: Vec<(NodeId, Vec<u8>, BlockRef, u64)>,
     pub disk_fails: BTreeSet<NodeId>,
     pub disk_broken: BTreeSet<NodeId>,
     /// Data nodes keep their views; each machine's starts.
@@ -153,6 +156,8 @@ impl Cluster {
             cut: BTreeSet::new(),
             mute: BTreeSet::new(),
             files: BTreeMap::new(),
+            slow_file: None,
+            unwritten: Vec::new(),
             disk_fails: BTreeSet::new(),
             disk_broken: BTreeSet::new(),
             keeps_views: false,
@@ -329,6 +334,15 @@ impl Cluster {
         self.node(id).worker.arm_fault(fault, FaultRule::ONCE);
     }
 
+    /// The disks are as fast as ever.
+    pub fn write_slow_file(&mut self) {
+        let Some(file) = self.slow_file.take() else { return };
+        for (node, bytes, asker, token) in std::mem::take(&mut self.unwritten) {
+            self.node(node.0).worker.file_done(asker, token, Ok(()));
+            self.files.entry(node).or_default().insert(file.into(), bytes);
+        }
+    }
+
     pub fn node(&mut self, id: u16) -> &mut Process {
         self.processes.get_mut(&NodeId(id)).expect("process runs")
     }
@@ -453,6 +467,7 @@ impl Cluster {
     fn round(&mut self, node: NodeId) -> bool {
         self.read_inbox(node);
         let (disk_fails, disk_broken) = (self.disk_fails.clone(), self.disk_broken.clone());
+        let (slow_file, mut unwritten) = (self.slow_file, Vec::new());
         let Some(p) = self.running(node) else { return false };
         let mut busy = p.worker.run(10_000) > 0;
         p.worker.settle();
@@ -477,6 +492,9 @@ impl Cluster {
                     p.dials.insert(to);
                 }
                 Request::Close { node } => closes.push(node),
+                Request::Write { file, bytes, token, asker, .. } if slow_file == Some(&*file) => {
+                    unwritten.push((node, bytes, asker, token));
+                }
                 Request::Write { file, bytes, token, asker, .. } => {
                     // A full disk lets go of what it has; a broken one does nothing.
                     let is_full = disk_fails.contains(&node) && (!bytes.is_empty() || disk_broken.contains(&node));
@@ -489,6 +507,7 @@ impl Cluster {
             }
         }
         let stop = p.worker.stop_reason().map(str::to_owned);
+        self.unwritten.extend(unwritten);
         let files = self.files.entry(node).or_default();
         files.extend(written);
         files.retain(|_, content| !content.is_empty());

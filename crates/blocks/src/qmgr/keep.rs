@@ -133,9 +133,21 @@ pub(super) struct Keeper {
     last_try: u64,
     /// Answers that wait for the file.
     held: BTreeMap<NodeId, (u64, Kind, Vec<u8>)>,
-    /// DIH waits for the synced file: its question, and the number of the write.
-    synced: Option<(BlockRef, Keep, u64)>,
+    /// The synced file is being written.
+    sync: Option<Sync>,
+    /// Asked of DIH meanwhile, in another state.
+    next_sync: Option<(BlockRef, Keep)>,
     syncs: u64,
+}
+
+/// DIH waits for the synced file.
+struct Sync {
+    asker: BlockRef,
+    keep: Keep,
+    /// Of the write.
+    token: u64,
+    /// Of the state that is written ([`Keeper::token`]).
+    state: u64,
 }
 
 impl Keeper {
@@ -205,22 +217,39 @@ impl Membership {
         if self.keeper.boot.is_none() || content.is_empty() {
             return jam!(ctx); // there is no file, or it could not be written
         }
-        if let Some((_, asked, _)) = &mut self.keeper.synced {
-            *asked = keep; // asked again
-            return;
+        let state = self.keeper.token;
+        match &mut self.keeper.sync {
+            Some(sync) if sync.state == state => {
+                sync.keep = keep; // asked again
+                return;
+            }
+            Some(_) => {
+                ctx.probe("qmgr: a view is to be synced while another one is written");
+                self.keeper.next_sync = Some((from, keep));
+                return;
+            }
+            None => {}
         }
         self.keeper.syncs += 1;
         let token = SYNCED_TOKEN | self.keeper.syncs;
         ctx.write_file(SYNCED_FILE, content, true, token);
-        self.keeper.synced = Some((from, keep, token));
+        self.keeper.sync = Some(Sync { asker: from, keep, token, state });
+    }
+
+    /// The synced file is written, or cannot be.
+    fn on_synced(&mut self, token: u64, is_written: bool, ctx: &mut Context<'_>) {
+        let Some(Sync { asker, keep, .. }) = self.keeper.sync.take_if(|sync| sync.token == token) else { return };
+        if is_written {
+            ctx.send(asker, Kind::KeepConf, |b| keep.encode(b));
+        }
+        if let Some((asker, keep)) = self.keeper.next_sync.take() {
+            self.on_keep_req(asker, keep, ctx);
+        }
     }
 
     pub(super) fn on_kept(&mut self, done: &FileDone, ctx: &mut Context<'_>) {
         if done.token & SYNCED_TOKEN != 0 {
-            if let Some((to, keep, _)) = self.keeper.synced.take_if(|(.., token)| *token == done.token) {
-                ctx.send(to, Kind::KeepConf, |b| keep.encode(b));
-            }
-            return;
+            return self.on_synced(done.token, true, ctx);
         }
         let keeper = &mut self.keeper;
         keeper.written = keeper.written.max(done.token);
@@ -244,7 +273,7 @@ impl Membership {
 
     pub(super) fn on_not_kept(&mut self, done: &FileDone, ctx: &mut Context<'_>) {
         ctx.probe("qmgr: the view cannot be written");
-        self.keeper.synced.take_if(|(.., token)| *token == done.token);
+        self.on_synced(done.token, false, ctx);
         if done.token != self.keeper.token {
             return; // a later one is under way
         }

@@ -1,9 +1,12 @@
 //! What a data node keeps, and what its next process does with it, in the harness.
 
-use apus_signal::view::NodeState;
+use apus_signal::{BlockId, BlockRef, Kind, gcp::Keep, view::NodeState};
 use apus_types::NodeId;
 
-use super::tests::{details, frozen, members};
+use super::{
+    keep::{Kept, SYNCED_FILE},
+    tests::{details, frozen, members},
+};
 use crate::harness::{Cluster, MGMT};
 
 fn serves(c: &Cluster, id: u16) -> bool {
@@ -226,4 +229,28 @@ fn a_node_whose_disk_is_broken_ends_where_it_may() {
     c.disk_fails.clear();
     c.disk_broken.clear();
     assert!(c.run_until(5000, |c| [1, 2].iter().any(|n| serves(c, *n))), "{}", details(&c));
+}
+
+/// As a global checkpoint asks for it. While the file is written another view comes: a mark in a log that names that one is worth nothing without it.
+#[test]
+fn the_synced_file_has_the_view_that_was_there_when_it_was_asked_for() {
+    let mut c = started(2);
+    let ask = |c: &mut Cluster, number: u64| {
+        let (dih, qmgr) =
+            (BlockRef::new(NodeId(1), BlockId::Dih, 0), BlockRef::new(NodeId(1), BlockId::Qmgr, BlockRef::CONTROL));
+        c.node(1).worker.with_context(dih, |ctx| ctx.send(qmgr, Kind::KeepReq, |b| Keep { number }.encode(b)));
+        c.run_ms(2);
+    };
+    c.slow_file = Some(SYNCED_FILE);
+    ask(&mut c, 1);
+    c.kill(2);
+    assert!(c.run_until(500, |c| members(c, 1) == [1]));
+    ask(&mut c, 2);
+    ask(&mut c, 2); // again, for it takes long
+    assert_eq!(c.unwritten.len(), 1, "one write at a time");
+    c.write_slow_file();
+    c.run_ms(10);
+    let synced = c.files[&NodeId(1)].get(SYNCED_FILE).cloned();
+    let kept = Kept::read(None, synced.as_deref(), NodeId(1), String::new()).expect("its own");
+    assert_eq!(kept.newest.map(|view| view.generation), Some(c.generation(1)));
 }
