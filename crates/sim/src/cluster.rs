@@ -6,7 +6,7 @@ use std::{
 };
 
 use apus_kernel::{Block, FaultRule, Lease, Random, Request, Worker, WorkerConfig};
-use apus_signal::Kind;
+use apus_signal::{BlockId, BlockRef, Kind, operator::EndOrder, qmgr::encode};
 use apus_types::NodeId;
 
 use crate::{
@@ -385,6 +385,16 @@ impl Cluster {
         if let Some(control) = (0..places).find(|w| self.worker(node, *w).is_some_and(|w| w.config().is_control())) {
             self.with_worker(node, control, None, |w| w.ask_to_leave());
         }
+    }
+    /// What a management node tells a data node when an operator ends the cluster.
+    pub fn order_end(&mut self, mgmt: NodeId, node: NodeId) {
+        let incarnation = self.incarnation(node);
+        let control = self.hosts.get(&node).map_or(0, |host| host.workers.len().saturating_sub(1) as u8);
+        let (from, qmgr) =
+            (BlockRef::new(mgmt, BlockId::Mgmt, 0), BlockRef::new(node, BlockId::Qmgr, BlockRef::CONTROL));
+        self.with_worker(node, control, None, |w| {
+            w.with_context(from, |ctx| ctx.send(qmgr, Kind::EndOrd, |b| encode(&EndOrder { incarnation }, b)));
+        });
     }
     /// The node makes no turn until [`Cluster::resume`]; what comes waits.
     pub fn pause(&mut self, node: NodeId) {

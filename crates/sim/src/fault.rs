@@ -37,6 +37,8 @@ pub enum Fault {
     Crash { who: Who, down: u64 },
     /// The process is asked to end, and started again so much later, whether it has left by then or not.
     Leave { who: Who, down: u64 },
+    /// An operator restarts all data nodes in order, beginning with this one, each when all are full members again.
+    Roll { first: NodeId },
     /// As a crash, with the machine: what the node's files have not synced may be lost.
     Power { who: Who, down: u64 },
     /// The process makes no turn for so long; its links stay, bytes queue.
@@ -141,10 +143,12 @@ pub enum Then {
     /// All machines lose power at once, amid what the faults have set off, and are started again: of a cluster with disks nothing is lost. Faults whose time
     /// is after the end of the round come so long after that, amid the restart.
     Dark,
+    /// When everything is undone an operator ends the cluster, and starts it again: of a cluster with disks nothing is lost.
+    Stop,
 }
 
 impl Then {
-    pub const ALL: &[Then] = &[Then::Heal, Then::Core, Then::Hold, Then::Ruin, Then::Dark];
+    pub const ALL: &[Then] = &[Then::Heal, Then::Core, Then::Hold, Then::Ruin, Then::Dark, Then::Stop];
     /// The word by which it is written.
     pub fn name(self) -> &'static str {
         match self {
@@ -153,6 +157,7 @@ impl Then {
             Then::Hold => "hold",
             Then::Ruin => "ruin",
             Then::Dark => "dark",
+            Then::Stop => "stop",
         }
     }
 }
@@ -166,6 +171,7 @@ impl Fault {
         match self {
             Fault::Crash { .. } => "crash",
             Fault::Leave { .. } => "leave",
+            Fault::Roll { .. } => "roll",
             Fault::Power { .. } => "power",
             Fault::Pause { .. } => "pause",
             Fault::Freeze { .. } => "freeze",
@@ -209,7 +215,7 @@ impl Fault {
             }
             Fault::Unlink { deaf, late, .. } => Span::Both(*deaf, *late),
             Fault::Doom { after, down, .. } => Span::Both(*after, *down),
-            Fault::Reset { .. } | Fault::Client { .. } | Fault::Arm { .. } => Span::Moment,
+            Fault::Reset { .. } | Fault::Client { .. } | Fault::Arm { .. } | Fault::Roll { .. } => Span::Moment,
         }
     }
     /// How long it goes on, ns.
@@ -257,6 +263,7 @@ impl fmt::Display for Fault {
             Fault::Crash { who, down } | Fault::Leave { who, down } | Fault::Power { who, down } => {
                 write!(f, "{kind} {who} {}", time_name(*down))
             }
+            Fault::Roll { first } => write!(f, "{kind} {}", node_name(*first)),
             Fault::Pause { who, lasts } | Fault::Freeze { who, lasts } => {
                 write!(f, "{kind} {who} {}", time_name(*lasts))
             }
@@ -376,6 +383,7 @@ fn fault(kind: &str, w: &mut Words<'_>) -> Result<Fault, String> {
     Ok(match kind {
         "crash" => Fault::Crash { who: w.who()?, down: w.time()? },
         "leave" => Fault::Leave { who: w.who()?, down: w.time()? },
+        "roll" => Fault::Roll { first: w.node()? },
         "power" => Fault::Power { who: w.who()?, down: w.time()? },
         "pause" => Fault::Pause { who: w.who()?, lasts: w.time()? },
         "freeze" => Fault::Freeze { who: w.who()?, lasts: w.time()? },
@@ -429,7 +437,10 @@ impl FromStr for Round {
         let mut end = None;
         for part in text.split(',') {
             if end.is_some() || faults.len() >= PARTS_MAX {
-                return Err(format!("a round ends with `heal`, `core`, `hold`, `ruin` or `dark`: `{}`", text.trim()));
+                return Err(format!(
+                    "a round ends with `heal`, `core`, `hold`, `ruin`, `dark` or `stop`: `{}`",
+                    text.trim()
+                ));
             }
             let mut words = Words { text: part, words: part.split_whitespace() };
             let at = words.time()?;
@@ -469,7 +480,8 @@ mod tests {
         8ms bridge n1 n2 4ms, 8ms hushbridge n1+n3 n2 4ms, 9ms flap n1 n2 10ms 4, 9ms stall all 30ms, 9ms stall n1+n2 20ms, 1500ms heal / \
         1ms reset n1 n2, 2ms reset n1 n2 1, 3ms storm n1 5ms 3, 3ms client 2, 3ms unlink 1 n2 5ms 70ms, 4ms arm n1 tc.x 3, 5ms cut c0 n1 9ms, \
         5ms mute n1 c1 8000ms, 5ms hold / 1ms doom p dict.drop_commit 3 2ms 30ms, 2ms doom m1 file 0 2us 3ms, 3ms disk n1 slow 9ms, \
-        4ms disk m1 fails 9ms, 5ms disk n2 full 9ms, 7ms ruin";
+        4ms disk m1 fails 9ms, 5ms disk n2 full 9ms, 7ms ruin / \
+        1ms roll n2, 5ms heal / 5ms stop";
 
     #[test]
     fn a_schedule_reads_as_it_is_written() {

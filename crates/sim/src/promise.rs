@@ -49,8 +49,9 @@ const WAYS_NODES_MAX: usize = 12;
 
 /// Why the round is not within the promise; `None`: it is.
 pub fn refusal(settings: &Settings, round: &Round) -> Option<String> {
-    let is_promised = matches!(round.then, Then::Ruin | Then::Dark)
+    let is_promised = matches!(round.then, Then::Ruin | Then::Dark | Then::Stop)
         || goes_back_to_disks(settings, round)
+        || is_rolled(settings, round)
         || are_spoken_for(settings, round)
         || is_between_groups(settings, round);
     if is_promised { None } else { refusal_by_rule(settings, round) }
@@ -154,6 +155,12 @@ pub fn goes_back_to_disks(settings: &Settings, round: &Round) -> bool {
         }
     }
     is_only_that && !holds_all(settings, &left)
+}
+
+/// An operator restarts one node after the other, and waits for each. Nobody dies meanwhile.
+fn is_rolled(settings: &Settings, round: &Round) -> bool {
+    let is_calm = |fault: &Fault| matches!(fault, Fault::Roll { .. } | Fault::Client { .. } | Fault::Unlink { .. });
+    settings.replicas > 1 && round.then == Then::Heal && round.faults.iter().all(|(_, fault)| is_calm(fault))
 }
 
 /// Nothing happens but that the network parts node groups from each other: nobody goes on, and all go on where they were when it is whole.
@@ -291,7 +298,9 @@ fn touches(fault: &Fault, kind: fn(NodeId) -> bool) -> bool {
         // Judged with the sides: one of them has the management node.
         Fault::Split { .. } | Fault::Bridge { .. } => false,
         Fault::Stall { side, .. } => side.as_ref().is_none_or(|side| side.iter().any(|node| kind(*node))),
-        Fault::Storm { .. } | Fault::Client { .. } | Fault::Unlink { .. } | Fault::Arm { .. } => false,
+        Fault::Storm { .. } | Fault::Client { .. } | Fault::Unlink { .. } | Fault::Arm { .. } | Fault::Roll { .. } => {
+            false
+        }
     }
 }
 
@@ -392,6 +401,8 @@ fn losses(settings: &Settings, fault: &Fault) -> Vec<Nodes> {
         Fault::Arm { who, point, .. } if point == "ldm.stop_copy" => only(who),
         Fault::Stall { side, .. } => stall(settings, side.as_deref()),
         Fault::Client { .. } | Fault::Unlink { .. } | Fault::Arm { .. } => vec![Nodes::new()],
+        // Together with anything else nothing is promised.
+        Fault::Roll { .. } => Vec::new(),
     }
 }
 

@@ -49,6 +49,8 @@ const DURABLE_ONE_IN: u64 = 3;
 /// in which both halves ask the arbitrator.
 const LATE_ONE_IN: u64 = 2;
 const HALVES_ONE_IN: u64 = 3;
+/// One seed in so many has a round in which an operator restarts all data nodes, one after the other.
+const ROLLS_ONE_IN: u64 = 4;
 /// One seed in so many ends with more than is promised to be lived through.
 const RUINS_ONE_IN: u64 = 3;
 
@@ -217,6 +219,16 @@ impl Settings {
                 settings.schedule.0.extend(Some(round).filter(|_| is_promised));
             }
         }
+        let mut random = Random::new(seed ^ 0x726f_6c6c);
+        if settings.replicas > 1 && random.one_in(ROLLS_ONE_IN) {
+            let first = settings.any_data(&mut random);
+            let begin = US * (1 + random.below(50_000));
+            settings.schedule.0.push(Round {
+                faults: vec![(begin, Fault::Roll { first })],
+                end: begin + MS,
+                then: Then::Heal,
+            });
+        }
         let mut disks = Random::new(seed ^ 0x6469_736b);
         // The judges of the others take what was read for what has happened, and a change may be read before it is on disk.
         let is_judged = matches!(settings.workload, Kind::Bank | Kind::Register | Kind::Unique);
@@ -227,7 +239,7 @@ impl Settings {
             settings.checkpoint_bytes = [16 << 10, 64 << 10, 256 << 10, 1 << 20][checkpoints.below(4) as usize];
             settings.segment_bytes = [1 << 20, 4 << 20][disks.below(2) as usize];
             for _ in 0..1 + disks.below(3) {
-                let round = settings.dark(&mut disks);
+                let round = if disks.one_in(4) { stopped(&mut disks) } else { settings.dark(&mut disks) };
                 let at = disks.below(settings.schedule.0.len() as u64 + 1) as usize;
                 settings.schedule.0.insert(at, round);
             }
@@ -790,6 +802,11 @@ impl fmt::Display for Settings {
         }
         Ok(())
     }
+}
+
+/// An operator ends the cluster and starts it again.
+fn stopped(random: &mut Random) -> Round {
+    Round { faults: Vec::new(), end: US * (1 + random.below(400_000)), then: Then::Stop }
 }
 
 #[cfg(test)]

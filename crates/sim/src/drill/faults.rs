@@ -52,6 +52,8 @@ pub(super) enum Deed {
     },
     /// Clients take their time if nothing has happened meanwhile.
     Calm,
+    /// The operator looks how far his rolling restart is.
+    Roll,
 }
 
 /// A process that dies when it has passed a point.
@@ -172,10 +174,11 @@ impl<W: Workload> Drill<'_, W> {
         match deed {
             Deed::Calm if self.stirred + BUSY_NS <= self.cluster.now() => return self.set_calm(CALM),
             Deed::Calm => return,
+            Deed::Roll => return self.roll(),
             _ => self.stir(),
         }
         match deed {
-            Deed::Calm => {}
+            Deed::Calm | Deed::Roll => {}
             Deed::Inflict(fault) => {
                 *self.report.faults.entry(fault.kind()).or_insert(0) += 1;
                 self.inflict(fault);
@@ -234,6 +237,7 @@ impl<W: Workload> Drill<'_, W> {
                 self.cluster.leave(node);
                 self.plan(down, Deed::Restart(node));
             }
+            Fault::Roll { first } => self.begin_roll(first),
             Fault::Pause { who, lasts } => {
                 let node = self.resolve(who);
                 self.hold_up(node);

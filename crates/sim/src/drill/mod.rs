@@ -12,6 +12,7 @@
 
 mod audit;
 mod faults;
+mod operator;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -213,6 +214,7 @@ struct Drill<'s, W> {
     ruin: Option<Ruin>,
     /// In this round all lose power: until it is over anybody may be down, or stop.
     is_dark: bool,
+    rolling: Option<operator::Rolling>,
     /// Nodes that a fault has killed and that stay down for now.
     down: BTreeSet<NodeId>,
     /// When a supervisor noticed that a node had stopped.
@@ -322,6 +324,7 @@ impl<W: Workload> Drill<'_, W> {
             ailing: BTreeSet::new(),
             ruin: None,
             is_dark: false,
+            rolling: None,
             down: BTreeSet::new(),
             stopped: BTreeMap::new(),
             report: Report::default(),
@@ -471,11 +474,15 @@ impl<W: Workload> Drill<'_, W> {
         }
         self.pass(round.end)?;
         let what = round.to_string();
+        self.end_roll(&what)?;
         if round.then == Then::Ruin {
             return self.end_ruin(&what);
         }
         if round.then == Then::Dark {
             self.go_dark(round);
+        }
+        if round.then == Then::Stop {
+            self.stop_cluster(&what)?;
         }
         if round.then == Then::Hold && serves_on(self.settings, round) {
             self.guide_new_clients();
@@ -495,6 +502,11 @@ impl<W: Workload> Drill<'_, W> {
             round.faults.iter().filter(|(at, _)| *at > round.end).map(|(at, fault)| at + fault.lasts() - round.end);
         self.pass(late.max().unwrap_or(0).max(1_000 * MS))?;
         self.wait_whole(&what)?;
+        // Of what was to come amid the start some comes after it.
+        while self.is_dark && self.agenda.values().any(|deed| matches!(deed, Deed::Inflict(_))) {
+            self.pass(LOOK_NS)?;
+            self.wait_whole(&what)?;
+        }
         self.demand_progress(&what, PROGRESS_NS)?;
         // A SQL node that was named gives way.
         if self.settings.sqls > 0 || round.faults.iter().any(|(_, fault)| touches_arbitrator(fault)) {
