@@ -285,9 +285,12 @@ impl Cluster {
             return;
         }
         let here = self.incarnation(from);
-        self.open([a, b], [to, from], [here, there]);
-        self.with_worker(from, at_a, Some(here), |w| w.link_up(to, there));
-        self.with_worker(to, at_b, Some(there), |w| w.link_up(from, here));
+        let id = self.connect([a, b], [to, from], [here, there]);
+        if let Some(made) = self.links.get_mut(&id) {
+            made.offered = [false; 2];
+        }
+        // Who does not take it closes it, and it is dialled again.
+        (0..2).for_each(|at_end| self.on_offer(id, at_end));
     }
     /// The worker of `node` that owns the link of this number to `peer`: equal ones are joined, the only one to a management node is the
     /// control worker's.
