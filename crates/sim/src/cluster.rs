@@ -6,7 +6,7 @@ use std::{
 };
 
 use apus_kernel::{Block, FaultRule, Lease, Random, Request, Worker, WorkerConfig};
-use apus_signal::{BlockId, BlockRef, Kind, operator::EndOrder, qmgr::encode};
+use apus_signal::{BlockId, BlockRef, Kind, mgmt::Setting, operator::EndOrder, qmgr::encode};
 use apus_types::NodeId;
 
 use crate::{
@@ -389,11 +389,23 @@ impl Cluster {
     /// What a management node tells a data node when an operator ends the cluster.
     pub fn order_end(&mut self, mgmt: NodeId, node: NodeId) {
         let incarnation = self.incarnation(node);
+        self.order(mgmt, node, Kind::EndOrd, &EndOrder { incarnation });
+    }
+    /// What a management node that runs tells all data nodes when an operator changes a setting.
+    pub fn order_setting(&mut self, mgmt: NodeId, setting: &Setting) {
+        let nodes: Vec<NodeId> = self.hosts.keys().copied().filter(|node| node.is_data()).collect();
+        for node in nodes {
+            if self.is_running(mgmt) && self.is_running(node) {
+                self.order(mgmt, node, Kind::SettingOrd, setting);
+            }
+        }
+    }
+    fn order<M: prost::Message>(&mut self, mgmt: NodeId, node: NodeId, kind: Kind, order: &M) {
         let control = self.hosts.get(&node).map_or(0, |host| host.workers.len().saturating_sub(1) as u8);
         let (from, qmgr) =
             (BlockRef::new(mgmt, BlockId::Mgmt, 0), BlockRef::new(node, BlockId::Qmgr, BlockRef::CONTROL));
         self.with_worker(node, control, None, |w| {
-            w.with_context(from, |ctx| ctx.send(qmgr, Kind::EndOrd, |b| encode(&EndOrder { incarnation }, b)));
+            w.with_context(from, |ctx| ctx.send(qmgr, kind, |b| encode(order, b)));
         });
     }
     /// The node makes no turn until [`Cluster::resume`]; what comes waits.

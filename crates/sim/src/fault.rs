@@ -13,6 +13,7 @@
 
 use std::{fmt, str::FromStr};
 
+use apus_signal::mgmt::Setting;
 use apus_types::NodeId;
 
 const US: u64 = 1_000;
@@ -67,6 +68,8 @@ pub enum Fault {
     Reset { a: Who, b: Who, worker: Option<u8> },
     /// All connections of a node to data nodes are reset, so many times.
     Storm { who: Who, period: u64, times: u64 },
+    /// An operator changes a setting of the cluster, through every management node.
+    Set { knob: Knob, value: u32 },
     /// A client's process dies; another comes in its place.
     Client { number: u64 },
     /// A node does not read from a client for `deaf`; then the client loses its link to it, and `late` after that the node reads what it
@@ -147,6 +150,36 @@ pub enum Then {
     Stop,
 }
 
+/// A setting that an operator may change while the cluster runs: [`apus_signal::mgmt::Setting`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Knob {
+    /// Floor of the silence limit, ms.
+    Silence,
+    /// Time between two global checkpoints, ms.
+    Checkpoints,
+    /// Class of commits: 0 replicated, 1 disk.
+    Class,
+}
+
+impl Knob {
+    pub const ALL: &[Knob] = &[Knob::Silence, Knob::Checkpoints, Knob::Class];
+    /// As operators write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Knob::Silence => "silence_ms",
+            Knob::Checkpoints => "gcp_interval",
+            Knob::Class => "durability",
+        }
+    }
+    pub fn setting(self, value: u32) -> Setting {
+        match self {
+            Knob::Silence => Setting { silence_ms: Some(value), ..Setting::default() },
+            Knob::Checkpoints => Setting { gcp_interval_ms: Some(value), ..Setting::default() },
+            Knob::Class => Setting { durability: Some(value), ..Setting::default() },
+        }
+    }
+}
+
 impl Then {
     pub const ALL: &[Then] = &[Then::Heal, Then::Core, Then::Hold, Then::Ruin, Then::Dark, Then::Stop];
     /// The word by which it is written.
@@ -172,6 +205,7 @@ impl Fault {
             Fault::Crash { .. } => "crash",
             Fault::Leave { .. } => "leave",
             Fault::Roll { .. } => "roll",
+            Fault::Set { .. } => "set",
             Fault::Power { .. } => "power",
             Fault::Pause { .. } => "pause",
             Fault::Freeze { .. } => "freeze",
@@ -215,7 +249,9 @@ impl Fault {
             }
             Fault::Unlink { deaf, late, .. } => Span::Both(*deaf, *late),
             Fault::Doom { after, down, .. } => Span::Both(*after, *down),
-            Fault::Reset { .. } | Fault::Client { .. } | Fault::Arm { .. } | Fault::Roll { .. } => Span::Moment,
+            Fault::Reset { .. } | Fault::Client { .. } | Fault::Arm { .. } | Fault::Roll { .. } | Fault::Set { .. } => {
+                Span::Moment
+            }
         }
     }
     /// How long it goes on, ns.
@@ -264,6 +300,7 @@ impl fmt::Display for Fault {
                 write!(f, "{kind} {who} {}", time_name(*down))
             }
             Fault::Roll { first } => write!(f, "{kind} {}", node_name(*first)),
+            Fault::Set { knob, value } => write!(f, "{kind} {} {value}", knob.name()),
             Fault::Pause { who, lasts } | Fault::Freeze { who, lasts } => {
                 write!(f, "{kind} {who} {}", time_name(*lasts))
             }
@@ -349,6 +386,15 @@ impl<'t> Words<'t> {
             _ => Ok(Who::Node(node(word)?)),
         }
     }
+    fn knob(&mut self) -> Result<Knob, String> {
+        let word = self.next()?;
+        let known = Knob::ALL.iter().find(|knob| knob.name() == word);
+        known.copied().ok_or_else(|| format!("`{word}` is no setting of a cluster"))
+    }
+    fn small(&mut self) -> Result<u32, String> {
+        let number = self.number()?;
+        u32::try_from(number).map_err(|_| format!("{number} is too large"))
+    }
     fn side(&mut self) -> Result<Vec<NodeId>, String> {
         parse_side(self.next()?)
     }
@@ -384,6 +430,7 @@ fn fault(kind: &str, w: &mut Words<'_>) -> Result<Fault, String> {
         "crash" => Fault::Crash { who: w.who()?, down: w.time()? },
         "leave" => Fault::Leave { who: w.who()?, down: w.time()? },
         "roll" => Fault::Roll { first: w.node()? },
+        "set" => Fault::Set { knob: w.knob()?, value: w.small()? },
         "power" => Fault::Power { who: w.who()?, down: w.time()? },
         "pause" => Fault::Pause { who: w.who()?, lasts: w.time()? },
         "freeze" => Fault::Freeze { who: w.who()?, lasts: w.time()? },
@@ -481,7 +528,7 @@ mod tests {
         1ms reset n1 n2, 2ms reset n1 n2 1, 3ms storm n1 5ms 3, 3ms client 2, 3ms unlink 1 n2 5ms 70ms, 4ms arm n1 tc.x 3, 5ms cut c0 n1 9ms, \
         5ms mute n1 c1 8000ms, 5ms hold / 1ms doom p dict.drop_commit 3 2ms 30ms, 2ms doom m1 file 0 2us 3ms, 3ms disk n1 slow 9ms, \
         4ms disk m1 fails 9ms, 5ms disk n2 full 9ms, 7ms ruin / \
-        1ms roll n2, 5ms heal / 5ms stop";
+        1ms roll n2, 5ms heal / 1ms set silence_ms 200, 2ms set gcp_interval 20, 3ms set durability 1, 5ms stop";
 
     #[test]
     fn a_schedule_reads_as_it_is_written() {

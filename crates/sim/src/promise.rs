@@ -62,11 +62,10 @@ pub fn refusal_by_rule(settings: &Settings, round: &Round) -> Option<String> {
     let all: Nodes = settings.data_nodes().into_iter().collect();
     let is_split = |fault: &Fault| matches!(fault, Fault::Split { .. } | Fault::Bridge { .. } | Fault::Stall { .. });
     // One that is the only fault of its round is judged with all sides that it makes.
-    let hit = round
-        .faults
-        .iter()
-        .map(|(_, fault)| fault)
-        .filter(|f| !matches!(f, Fault::Client { .. } | Fault::Unlink { .. } | Fault::Arm { .. }));
+    let hit =
+        round.faults.iter().map(|(_, fault)| fault).filter(|f| {
+            !matches!(f, Fault::Client { .. } | Fault::Unlink { .. } | Fault::Arm { .. } | Fault::Set { .. })
+        });
     let is_alone = hit.clone().count() == 1;
     let arbitrated = hit.clone().all(|f| if is_split(f) { is_alone } else { !touches_arbitrator(f) });
     // Each way in which the faults may go.
@@ -242,7 +241,9 @@ const GAP_SILENT_NS: u64 = 6_000_000_000;
 /// So long at most nobody at all has anything acknowledged while the faults of this round are in force and the others must serve.
 pub fn gap_ns(round: &Round) -> u64 {
     let is_told = |fault: &Fault| match fault {
-        Fault::Crash { .. } | Fault::Power { .. } | Fault::Client { .. } | Fault::Reset { .. } => true,
+        Fault::Crash { .. } | Fault::Power { .. } | Fault::Client { .. } | Fault::Reset { .. } | Fault::Set { .. } => {
+            true
+        }
         Fault::Arm { point, .. } => point != "qmgr.drop_view_commit",
         _ => false,
     };
@@ -298,9 +299,12 @@ fn touches(fault: &Fault, kind: fn(NodeId) -> bool) -> bool {
         // Judged with the sides: one of them has the management node.
         Fault::Split { .. } | Fault::Bridge { .. } => false,
         Fault::Stall { side, .. } => side.as_ref().is_none_or(|side| side.iter().any(|node| kind(*node))),
-        Fault::Storm { .. } | Fault::Client { .. } | Fault::Unlink { .. } | Fault::Arm { .. } | Fault::Roll { .. } => {
-            false
-        }
+        Fault::Storm { .. }
+        | Fault::Client { .. }
+        | Fault::Unlink { .. }
+        | Fault::Arm { .. }
+        | Fault::Roll { .. }
+        | Fault::Set { .. } => false,
     }
 }
 
@@ -400,7 +404,7 @@ fn losses(settings: &Settings, fault: &Fault) -> Vec<Nodes> {
         // The node that recovers stops.
         Fault::Arm { who, point, .. } if point == "ldm.stop_copy" => only(who),
         Fault::Stall { side, .. } => stall(settings, side.as_deref()),
-        Fault::Client { .. } | Fault::Unlink { .. } | Fault::Arm { .. } => vec![Nodes::new()],
+        Fault::Client { .. } | Fault::Unlink { .. } | Fault::Arm { .. } | Fault::Set { .. } => vec![Nodes::new()],
         // Together with anything else nothing is promised.
         Fault::Roll { .. } => Vec::new(),
     }

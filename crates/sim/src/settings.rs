@@ -11,7 +11,7 @@ use apus_types::{NodeId, schema::Durability};
 
 use crate::{
     clock::RATE_PPM_MAX,
-    fault::{Ailment, FILE_POINT, Fault, Round, Schedule, Span, Then, Who, parse_time, time_name},
+    fault::{Ailment, FILE_POINT, Fault, Knob, Round, Schedule, Span, Then, Who, parse_time, time_name},
     probes::DRAWN,
     promise,
     workload::Kind,
@@ -51,6 +51,8 @@ const LATE_ONE_IN: u64 = 2;
 const HALVES_ONE_IN: u64 = 3;
 /// One seed in so many has a round in which an operator restarts all data nodes, one after the other.
 const ROLLS_ONE_IN: u64 = 4;
+/// One seed in so many has operators who change settings amid faults.
+const SETS_ONE_IN: u64 = 3;
 /// One seed in so many ends with more than is promised to be lived through.
 const RUINS_ONE_IN: u64 = 3;
 
@@ -255,6 +257,10 @@ impl Settings {
             let round = settings.unwritten(&mut random);
             settings.schedule.0.push(round);
         }
+        let mut random = Random::new(seed ^ 0x7365_7474);
+        if random.one_in(SETS_ONE_IN) {
+            settings.add_sets(&mut random);
+        }
         let mut random = Random::new(seed ^ 0x7275_696e);
         if !settings.durable && random.one_in(RUINS_ONE_IN) {
             let forgets = settings.replicas == 2 && random.one_in(2);
@@ -262,6 +268,28 @@ impl Settings {
             settings.schedule.0.push(round);
         }
         settings
+    }
+    /// In some rounds an operator changes a setting, before, amid or after what else happens.
+    fn add_sets(&mut self, random: &mut Random) {
+        for at in 0..self.schedule.0.len() {
+            if random.one_in(2) {
+                continue;
+            }
+            let mut round = self.schedule.0[at].clone();
+            for _ in 0..1 + random.below(3) {
+                let moment = US * (1 + random.below(round.end / US + 1)).min(round.end / US);
+                let (knob, value) = match random.below(3) {
+                    0 if self.durable => (Knob::Checkpoints, [20, 50, 100, 500][random.below(4) as usize]),
+                    // Where only the tables are of class `disk` all else may be at times.
+                    1 if self.by_table => (Knob::Class, random.below(2) as u32),
+                    _ => (Knob::Silence, [80, 80, 120, 200, 300][random.below(5) as usize]),
+                };
+                round.faults.push((moment, Fault::Set { knob, value }));
+            }
+            if promise::refusal(self, &round).is_none() {
+                self.schedule.0[at] = round;
+            }
+        }
     }
     /// Class of the workload's tables.
     pub fn table_class(&self) -> Durability {

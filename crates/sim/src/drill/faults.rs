@@ -238,6 +238,11 @@ impl<W: Workload> Drill<'_, W> {
                 self.plan(down, Deed::Restart(node));
             }
             Fault::Roll { first } => self.begin_roll(first),
+            Fault::Set { knob, value } => {
+                for mgmt in self.settings.mgmt_nodes() {
+                    self.cluster.order_setting(mgmt, &knob.setting(value));
+                }
+            }
             Fault::Pause { who, lasts } => {
                 let node = self.resolve(who);
                 self.hold_up(node);
