@@ -131,10 +131,11 @@ def lose_disk(t, bank):
 
 def resume_without_node_1(cluster):
     def waits():
-        code, said = cluster.apus("status", seconds=20, ok=False)
-        return code == 0 and "waits for data node 1" in said
+        code, said = cluster.apus("status", "--json", seconds=20, ok=False)
+        nodes = json.loads(said)["nodes"] if code == 0 else []
+        return any(node["id"] == 2 and "waits for data node 1" in json.dumps(node) for node in nodes)
 
-    wait_until(waits, 60, "the start says for whom it waits")
+    wait_until(waits, 60, "data node 2 says for whom it waits")
     cluster.apus("cluster", "resume", "--force", "--confirm", "abandon data node 1")
 
 
