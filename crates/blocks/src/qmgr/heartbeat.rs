@@ -189,10 +189,11 @@ impl Heartbeats {
     }
 
     /// A member is heard again that was silent for so long. If that is long, a network may come back, one connection after the other: nobody is held for
-    /// failed for a quarter of it, at least [`RETURN_NS`]. So much later is found who is silent for good.
+    /// failed for a quarter of it, and for [`RETURN_NS`] where others may have been about to give up. So much later is found who is silent for good.
     fn silence_ended(&mut self, silence: u64, now: u64) {
         if silence > self.floor() / 2 {
-            let patience = (silence / 4).clamp(RETURN_NS, PATIENCE_NS);
+            let least = if silence > self.floor() / 4 * 3 { RETURN_NS } else { 0 };
+            let patience = (silence / 4).clamp(least, PATIENCE_NS);
             self.patient_until = self.patient_until.max(now + patience);
         }
     }
