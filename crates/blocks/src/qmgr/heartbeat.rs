@@ -64,7 +64,7 @@ const RETURN_NS: u64 = 4 * apus_kernel::limits::TICK_NS;
 const LATE_TICK_NS: u64 = apus_kernel::limits::TICK_NS * 3 / 2;
 
 /// What passes between us and another member.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Peer {
     /// By a heartbeat.
     heard: u64,
@@ -91,6 +91,8 @@ struct Peer {
     delay: u64,
     /// Since when a link to it has had no connection.
     suspended_since: Option<u64>,
+    /// Members to whom it says that a link of its own has no connection.
+    suspended: Vec<u32>,
 }
 
 #[derive(Default)]
@@ -176,6 +178,7 @@ impl Heartbeats {
             peer.its_clock = beat.clock;
             peer.quorum_lost = beat.quorum_lost_ns;
             (peer.stuck, peer.holds_epoch, peer.delay) = (beat.stuck, beat.holds_epoch, beat.delay_ns);
+            peer.suspended.clone_from(&beat.suspended);
             if beat.quorum_lost_ns > 0 {
                 peer.promised_until = 0; // it has given up its lease
             }
@@ -295,6 +298,17 @@ impl Heartbeats {
         self.members.values_mut().for_each(|p| p.leased_until = 0);
     }
 
+    /// The link between these two has no connection, as one of them says, or as we see where one is `me`.
+    pub(super) fn wait_for_each_other(&self, me: NodeId, a: NodeId, b: NodeId) -> bool {
+        let says = |from: NodeId, of: NodeId| {
+            let peer = self.members.get(&if from == me { of } else { from });
+            peer.is_some_and(
+                |p| if from == me { p.suspended_since.is_some() } else { p.suspended.contains(&of.0.into()) },
+            )
+        };
+        says(a, b) || says(b, a)
+    }
+
     /// A link to some member has no connection.
     fn is_suspended(&self) -> bool {
         self.members.values().any(|p| p.suspended_since.is_some())
@@ -373,6 +387,8 @@ impl Membership {
         self.heartbeats.last_beat = now;
         let longest = self.longest_silence();
         let mgmts = self.managers.reached(now);
+        let waits_for = |(n, p): (&NodeId, &Peer)| p.suspended_since.map(|_| n.0.into());
+        let suspended: Vec<u32> = self.heartbeats.members.iter().filter_map(waits_for).collect();
         for node in self.survivors() {
             let Some(limit) = self.heartbeats.members.get(&node).map(|p| self.heartbeats.limit(p, longest)) else {
                 continue;
@@ -391,6 +407,7 @@ impl Membership {
                 holds_epoch: self.stuck.holds_epoch(),
                 delay_ns: self.slow.delay(),
                 frozen: self.freeze.is_frozen(),
+                suspended: suspended.clone(),
             };
             // The promise runs from when we heard what is echoed, which may be a while ago.
             if peer.its_clock != 0 && peer.quorum_lost_since.is_none() && peer.suspended_since.is_none() {
@@ -462,8 +479,9 @@ impl Membership {
                 holds_epoch: false,
                 delay: 0,
                 suspended_since: None,
+                suspended: Vec::new(),
             };
-            let known = self.heartbeats.members.get(&node.node()).copied().unwrap_or_else(new);
+            let known = self.heartbeats.members.get(&node.node()).cloned().unwrap_or_else(new);
             // That it heard too few was about the view before.
             members.insert(node.node(), Peer { quorum_lost: 0, quorum_lost_since: None, ..known });
         }

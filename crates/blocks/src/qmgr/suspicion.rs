@@ -7,8 +7,8 @@
 //! - it is younger than [`GRACE_NS`]: who is on its way out sees its links closed one by one and suspects those who closed them; what
 //!   the others say of it arrives meanwhile;
 //! - a suspect has a better [`Standing`] than the reporter: a word is a link that is lost, for both its ends (unless it repeats
-//!   another's, which says nothing of a link), and of two that cannot both stay the one stays that keeps more of the cluster. Of equals
-//!   the one that joined earlier stays. Where the suspect is really dead, our own link or its silence says so in a moment;
+//!   another's, which says nothing of a link), as is one that waits for a connection while both ends live, and of two that cannot both stay the one stays
+//!   that keeps more of the cluster: the largest set, with it, of members that all see each other. Of equals the one that joined earlier stays. Where the suspect is really dead, our own link or its silence says so in a moment;
 //! - the rest could not go on without the suspect, whom we do not hear either, and could without the reporter.
 //!
 //! Who hears nobody suspects no one; it waits (`quorum`). NDB looks for the largest set of nodes that all see each other for the same
@@ -32,6 +32,8 @@ use super::{MS, Membership, Phase, survival};
 
 /// A word against a member that we hear is older than this when it is believed.
 const GRACE_NS: u64 = 30 * MS;
+/// So many sets of members are looked at for one [`Standing`]; a cluster in two parts needs two per member.
+const SETS_MAX: usize = 128;
 
 /// Reporter, kind, and whom a single word is about.
 type Key = (NodeId, u16, u32);
@@ -65,7 +67,7 @@ impl Suspicions {
     }
 }
 
-/// What would be left of the cluster with a member and without all that it lost its link to: whether that could go on, with how many, and
+/// The best that the cluster could be with a member: the largest set of members that all see each other, whether that could go on, with how many, and
 /// the seniority of the member.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Standing {
@@ -76,6 +78,24 @@ struct Standing {
 
 fn names(failed: &[Incarnation], node: &ViewNode) -> bool {
     failed.iter().any(|f| f.node == node.id && f.incarnation == node.incarnation)
+}
+
+/// The worth of the best set within `set` in which nobody has lost another. Either the one that has lost most of the others goes, or they go.
+/// After so many sets as `left` allows only the former is tried.
+fn best_seen<W: Ord>(
+    mut set: BTreeSet<NodeId>,
+    lost: &BTreeSet<(NodeId, NodeId)>,
+    worth: &impl Fn(&BTreeSet<NodeId>) -> W,
+    left: &mut usize,
+) -> W {
+    let has_lost = |a: &NodeId| set.iter().filter(|b| lost.contains(&(*a, **b))).count();
+    let worst = set.iter().map(|n| (has_lost(n), *n)).max().filter(|(count, _)| *count > 0);
+    let Some((_, worst)) = worst else { return worth(&set) };
+    *left = left.saturating_sub(1);
+    let with_it: BTreeSet<NodeId> = set.iter().copied().filter(|n| !lost.contains(&(worst, *n))).collect();
+    set.remove(&worst);
+    let without = best_seen(set, lost, worth, left);
+    if *left == 0 { without } else { without.max(best_seen(with_it, lost, worth, left)) }
 }
 
 impl Membership {
@@ -100,21 +120,35 @@ impl Membership {
         matches!(survival::verdict(view, &rest), survival::Verdict::Lose(_))
     }
 
+    /// Pairs of living members that do not see each other: one has said that its link to the other is lost, or waits for a connection.
+    fn lost_pairs(&self, view: &View) -> BTreeSet<(NodeId, NodeId)> {
+        let mut lost = BTreeSet::new();
+        for ((reporter, ..), word) in self.suspicions.words.iter().filter(|(_, word)| word.seen) {
+            let named = view.living().filter(|n| names(&word.failed, n));
+            lost.extend(named.flat_map(|n| [(*reporter, n.node()), (n.node(), *reporter)]));
+        }
+        for (a, b) in view.living().flat_map(|a| view.living().map(move |b| (a.node(), b.node()))) {
+            if a != b && self.heartbeats.wait_for_each_other(self.me, a, b) {
+                lost.insert((a, b));
+            }
+        }
+        lost
+    }
+
     fn standing(&self, view: &View, member: &ViewNode) -> Standing {
-        let has_lost = |other: &ViewNode| {
-            self.suspicions.words.iter().filter(|(_, word)| word.seen).any(|((reporter, ..), word)| {
-                (*reporter == member.node() && names(&word.failed, other))
-                    || (*reporter == other.node() && names(&word.failed, member))
-            })
+        let lost = self.lost_pairs(view);
+        let stays = |n: &NodeId| !self.failed.contains(n) && !lost.contains(&(member.node(), *n));
+        let rest: BTreeSet<NodeId> = view.living().map(ViewNode::node).filter(stays).collect();
+        let worth = |set: &BTreeSet<NodeId>| {
+            let chance = match survival::verdict(view, set) {
+                survival::Verdict::Lose(_) => 0,
+                survival::Verdict::Ask => 1,
+                survival::Verdict::Win => 2,
+            };
+            (chance, set.len())
         };
-        let stays = |n: &&ViewNode| !self.failed.contains(&n.node()) && !has_lost(n);
-        let rest: BTreeSet<NodeId> = view.living().filter(stays).map(ViewNode::node).collect();
-        let chance = match survival::verdict(view, &rest) {
-            survival::Verdict::Lose(_) => 0,
-            survival::Verdict::Ask => 1,
-            survival::Verdict::Win => 2,
-        };
-        Standing { chance, left: rest.len(), seniority: Reverse(member.join_order) }
+        let (chance, left) = best_seen(rest, &lost, &worth, &mut { SETS_MAX });
+        Standing { chance, left, seniority: Reverse(member.join_order) }
     }
 
     /// Sets aside what is not to be believed yet.

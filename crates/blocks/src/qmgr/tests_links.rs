@@ -71,3 +71,20 @@ fn who_was_given_up_meanwhile_finds_no_link_to_go_on_with() {
     assert!(c.run_until(1000, |c| c.stopped(2).is_some()), "{}", details(&c));
     assert_eq!(members(&c, 3), [1, 3]);
 }
+
+/// Two parts of a cluster lose each other and one member still sees both: it stays with the part that can go on with more, whichever of the links between
+/// the parts end at once and whichever wait for a connection (simulator seed 3000051).
+#[test]
+fn a_bridge_stays_with_those_that_see_each_other() {
+    let between = [(1, 2), (1, 3), (1, 4), (6, 2), (6, 3), (6, 4)];
+    for ended in 0..1u32 << between.len() {
+        let mut c = started(2, 3);
+        c.run_ms(100);
+        for (i, (a, b)) in between.into_iter().enumerate() {
+            if ended >> i & 1 == 1 { c.separate(a, b) } else { c.lose(a, b) }
+        }
+        let goes_on = |c: &Cluster| (2..=5).all(|n| members(c, n) == [2, 3, 4, 5]);
+        assert!(c.run_until(500, goes_on), "{ended:b}: {}", details(&c));
+        assert!((2..=5).all(|n| c.stopped(n).is_none()), "{ended:b}: {}", details(&c));
+    }
+}
