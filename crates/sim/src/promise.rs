@@ -336,9 +336,13 @@ pub fn may_lose(settings: &Settings, fault: &Fault) -> Nodes {
             Nodes::new()
         }
         Fault::Mute { lasts, lost: false, .. } if is_borne(*lasts) => Nodes::new(),
+        Fault::Pause { who: Who::Node(node), .. }
+        | Fault::Freeze { who: Who::Node(node), .. }
+        | Fault::Stick { who: Who::Node(node), .. }
+        | Fault::Slow { who: Who::Node(node), .. } => Nodes::from([*node]),
         _ => {
             let losses = losses(settings, fault);
-            // Groups that hold each other for failed and meet again: all should stay, and now and then somebody is removed as they meet.
+            // Groups that hold each other for failed and meet again: all should stay, but two of which each was told that the other's process is gone cannot.
             let is_parted =
                 losses.is_empty() && matches!(fault, Fault::Split { silent: false, .. } | Fault::Bridge { .. });
             // Who asks a shared arbitrator first goes on, and which of several arbitrates is not known here.
