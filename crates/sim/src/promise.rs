@@ -62,10 +62,7 @@ pub fn refusal_by_rule(settings: &Settings, round: &Round) -> Option<String> {
     let all: Nodes = settings.data_nodes().into_iter().collect();
     let is_split = |fault: &Fault| matches!(fault, Fault::Split { .. } | Fault::Bridge { .. } | Fault::Stall { .. });
     // One that is the only fault of its round is judged with all sides that it makes.
-    let hit =
-        round.faults.iter().map(|(_, fault)| fault).filter(|f| {
-            !matches!(f, Fault::Client { .. } | Fault::Unlink { .. } | Fault::Arm { .. } | Fault::Set { .. })
-        });
+    let hit = round.faults.iter().map(|(_, fault)| fault).filter(|f| !is_of_client(f));
     let is_alone = hit.clone().count() == 1;
     let arbitrated = hit.clone().all(|f| if is_split(f) { is_alone } else { !touches_arbitrator(f) });
     // Each way in which the faults may go.
@@ -272,6 +269,18 @@ fn holds_all(settings: &Settings, left: &Nodes) -> bool {
 
 fn is_client(who: &Who) -> bool {
     matches!(who, Who::Client(_))
+}
+
+/// Nothing but clients, what is between them and a node, or a setting: the nodes decide as if it were not there.
+fn is_of_client(fault: &Fault) -> bool {
+    match fault {
+        Fault::Client { .. } | Fault::Unlink { .. } | Fault::Arm { .. } | Fault::Set { .. } => true,
+        Fault::Cut { a, b, .. }
+        | Fault::Flap { a, b, .. }
+        | Fault::Reset { a, b, .. }
+        | Fault::Mute { from: a, to: b, .. } => is_client(a) || is_client(b),
+        _ => false,
+    }
 }
 
 /// Whether this fault may keep data nodes from asking the arbitrator, which is a management node as long as all can reach one.

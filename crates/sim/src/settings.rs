@@ -34,7 +34,7 @@ const STANDS_IN_ONE_IN: u64 = 2;
 /// The same, and a round in which each half of the cluster reaches arbitrators of another kind.
 const TWO_COURTS_ONE_IN: u64 = 2;
 /// For how long versions are kept after the last reader: mostly far shorter than real nodes do, so that it begins anew all the time.
-const LINGERS_NS: [u64; 4] = [0, 3_000_000, 40_000_000, apus_blocks::dih::LINGER_NS];
+const LINGERS_NS: [u64; 8] = [0, 3_000_000, 40_000_000, 0, 3_000_000, 0, 3_000_000, apus_blocks::dih::LINGER_NS];
 const ORPHANS_ONE_IN: u64 = 3;
 /// Seeds with several groups and a round in which these are parted.
 const PARTED_ONE_IN: u64 = 3;
@@ -44,10 +44,12 @@ const LARGE_ACCOUNTS: u64 = 1_200;
 /// One seed in so many changes the schema.
 const CHURN_ONE_IN: u64 = 3;
 /// Of the seeds whose nodes keep files, one in so many has disks for logs, commits of class `disk`, and machines that all lose power at once.
-const DURABLE_ONE_IN: u64 = 3;
+const DURABLE_ONE_IN: u64 = 2;
 /// One seed in so many has a round in which what a removed node has said arrives late, and one in so many three
 /// in which both halves ask the arbitrator.
 const LATE_ONE_IN: u64 = 2;
+/// One seed in so many of those with three data nodes or more has two rounds in which a node dies while what others pass on for it is held up.
+const RELAYED_ONE_IN: u64 = 2;
 const HALVES_ONE_IN: u64 = 3;
 /// One seed in so many has a round in which an operator restarts all data nodes, one after the other.
 const ROLLS_ONE_IN: u64 = 4;
@@ -131,9 +133,9 @@ impl Settings {
             tellers_per_client: 1 + random.below(4),
             accounts: if random.one_in(6) { 1000 } else { 4 + random.below(60) },
             fixed_addresses: random.one_in(2),
-            link_delay_max_ns: [300_000, 300_000, 3 * MS, 10 * MS][random.below(4) as usize],
+            link_delay_max_ns: [300_000, 300_000, 3 * MS, 10 * MS, 10 * MS][random.below(5) as usize],
             ring_delay_max_ns: [20_000, 20_000, 500_000, 5 * MS][random.below(4) as usize],
-            link_spike_ns: if random.one_in(4) { (20 + random.below(500), random.below(60 * MS)) } else { (0, 0) },
+            link_spike_ns: if random.one_in(2) { (20 + random.below(500), random.below(60 * MS)) } else { (0, 0) },
             link_bytes_per_ms: random.one_in(5).then(|| [2_000, 20_000, 200_000][random.below(3) as usize]),
             clock_offset_ns: 0,
             clock_rate_ppm: 0,
@@ -144,7 +146,7 @@ impl Settings {
             churn: false,
             slice_rows: ends.0,
             slice_pause_ns: ends.1,
-            linger_ns: LINGERS_NS[(seed / 4 % 4) as usize],
+            linger_ns: LINGERS_NS[(seed / 4 % 8) as usize],
             keeps_views: !seed.is_multiple_of(KEEPS_NOTHING_ONE_IN),
             durable: false,
             by_table: false,
@@ -155,8 +157,9 @@ impl Settings {
         if settings.workload == Kind::Bank && Random::new(seed ^ 0x6c_6172_6765).one_in(LARGE_ONE_IN) {
             settings.accounts = LARGE_ACCOUNTS;
         } else if settings.workload == Kind::Bank && settings.linger_ns <= LINGERS_NS[1] {
-            // Much changes while versions begin to be kept.
+            // Much changes while versions begin to be kept, and some nodes hear of it later than others.
             (settings.accounts, settings.tellers_per_client, settings.pause_max_ns) = (4 + seed % 8, 4, MS);
+            settings.link_delay_max_ns = [300_000, 3 * MS, 10 * MS, 10 * MS][(seed / 5 % 4) as usize];
         }
         if settings.workload == Kind::Set {
             // Its reads show everything that was ever inserted, so its judge takes the square of what is done.
@@ -221,6 +224,14 @@ impl Settings {
                 settings.schedule.0.extend(Some(round).filter(|_| is_promised));
             }
         }
+        let mut random = Random::new(seed ^ 0x7265_6c61);
+        if settings.data_nodes().len() > 2 && random.one_in(RELAYED_ONE_IN) {
+            for _ in 0..2 {
+                let round = settings.relayed(&mut random);
+                let is_promised = promise::refusal(&settings, &round).is_none();
+                settings.schedule.0.extend(Some(round).filter(|_| is_promised));
+            }
+        }
         let mut random = Random::new(seed ^ 0x726f_6c6c);
         if settings.replicas > 1 && random.one_in(ROLLS_ONE_IN) {
             let first = settings.any_data(&mut random);
@@ -267,6 +278,10 @@ impl Settings {
             let round = if forgets { settings.forgetting(&mut random) } else { settings.ruin(&mut random) };
             settings.schedule.0.push(round);
         }
+        // A run may end with these. Where rows are on disks, a cluster that is lost to memory comes back: that has rounds of its own.
+        let is_durable = settings.durable;
+        settings.schedule.0.retain(|round| !is_durable || round.then != Then::Ruin);
+        settings.schedule.0.sort_by_key(|round| round.then == Then::Ruin);
         settings
     }
     /// In some rounds an operator changes a setting, before, amid or after what else happens.
@@ -472,9 +487,21 @@ impl Settings {
     fn dark(&self, random: &mut Random) -> Round {
         let mut at = US * (1 + random.below(100_000));
         let mut faults = Vec::new();
+        if self.replicas > 1 && random.one_in(2) {
+            // One has been away, and what it missed it has by copies only.
+            let who = Who::Node(self.any_data(random));
+            faults.push((at, Fault::Crash { who, down: MS * (1 + random.below(300)) }));
+            at += MS * (300 + random.below(1_500));
+        }
         for _ in 0..random.below(3) {
             faults.push((at, self.fault(random)));
             at += US * [random.below(3_000), random.below(400_000)][random.below(2) as usize];
+        }
+        if random.one_in(2) {
+            // One disk is behind the others when the power goes.
+            let who = Who::Node(self.any_data(random));
+            faults.push((at, Fault::Disk { who, ailment: Ailment::Slow, lasts: 3_000 * MS }));
+            at += US * random.below(500_000);
         }
         let end = at + US * random.below(300_000);
         // And again for some, while the cluster starts from the disks; half of them just when the supervisor has started all, 1.2 s after the loss.
@@ -520,16 +547,46 @@ impl Settings {
         }
         Round { faults, end: end + US * random.below(300_000), then: Then::Ruin }
     }
-    /// What a node says is held back until the others have gone on without it, and arrives then.
+    /// What a node says is held back until the others have gone on without it, and arrives then. Half of these nodes stand still by then, so that
+    /// they learn later than that what has become of them; where that is more than is promised, the round is a ruin.
     fn late(&self, random: &mut Random) -> Round {
         let begin = US * (1 + random.below(50_000));
         let (from, to) = (self.any_data(random), self.any_data(random));
         let to = if to == from { self.data_nodes().into_iter().find(|n| *n != from).unwrap_or(to) } else { to };
-        let lasts = MS * (80 + random.below(500));
-        let faults = vec![(begin, Fault::Mute { from: Who::Node(from), to: Who::Node(to), lasts, lost: false })];
-        Round { faults, end: begin + lasts + MS * random.below(200), then: Then::Heal }
+        let (who, lasts) = (Who::Node(from), MS * (80 + random.below(500)));
+        let faults = vec![(begin, Fault::Mute { from: who, to: Who::Node(to), lasts, lost: false })];
+        let end = begin + lasts + MS * random.below(200);
+        let mut round = Round { faults, end, then: Then::Heal };
+        if random.one_in(2) {
+            let after = US * random.below(30_000);
+            let stands = lasts - after + US * random.below(200_000);
+            round.faults.push((begin + after, Fault::Pause { who, lasts: stands }));
+            round.end = end.max(begin + after + stands);
+            if promise::refusal(self, &round).is_some() {
+                round.then = Then::Ruin;
+            }
+        }
+        round
     }
-    /// Half of the nodes and the other half, who both ask the arbitrator, one after the other perhaps.
+    /// A node dies just when links between others wait for a connection, but not those of their control workers: what they pass on for it arrives when
+    /// they have gone on without it.
+    fn relayed(&self, random: &mut Random) -> Round {
+        let dying = self.any_data(random);
+        let dies = MS + US * random.below(50_000);
+        let others: Vec<NodeId> = self.data_nodes().into_iter().filter(|node| *node != dying).collect();
+        let down = MS * (1 + random.below(400));
+        let mut faults = vec![(dies, Fault::Crash { who: Who::Node(dying), down })];
+        for _ in 0..1 + random.below(4) {
+            let a = random.below(others.len() as u64) as usize;
+            let b = (a + 1 + random.below(others.len() as u64 - 1) as usize) % others.len();
+            let (a, b) = (Who::Node(others[a]), Who::Node(others[b]));
+            let worker = Some(random.below(u64::from(self.workers)) as u8);
+            let at = dies - MS + US * random.below(1_000 + 3 * self.link_delay_max_ns / US);
+            faults.push((at, Fault::Reset { a, b, worker }));
+        }
+        Round { faults, end: dies + down + MS * random.below(300), then: Then::Heal }
+    }
+    /// Half of the nodes and the other half, who both ask the arbitrator, one after the other perhaps. Mostly each half has clients of its own.
     fn halves(&self, random: &mut Random) -> Round {
         let begin = US * (1 + random.below(50_000));
         let nodes = self.data_nodes();
@@ -541,8 +598,18 @@ impl Settings {
             .take(nodes.len() / 2)
             .collect();
         let lasts = MS * (100 + random.below(3_000));
+        let mut faults = Vec::new();
+        if !random.one_in(4) {
+            let first = random.below(2);
+            for number in 0..self.clients {
+                let is_cut = |node: &&NodeId| side.contains(node) == (number + first).is_multiple_of(2);
+                let cut = |node: &NodeId| Fault::Cut { a: Who::Client(number), b: Who::Node(*node), lasts };
+                faults.extend(nodes.iter().filter(is_cut).map(|node| (begin, cut(node))));
+            }
+        }
         let bridge = Fault::Bridge { side, bridge: self.mgmt_nodes()[0], lasts, silent: random.one_in(2) };
-        Round { faults: vec![(begin, bridge)], end: begin + lasts + MS * random.below(500), then: Then::Heal }
+        faults.push((begin, bridge));
+        Round { faults, end: begin + lasts + MS * random.below(500), then: Then::Heal }
     }
     /// More than is promised: a client does not hear what becomes of its statements, and meanwhile both nodes of a group are lost one after the
     /// other, so that nobody is left who remembers. The second one dies when the first one is a member again, mostly.

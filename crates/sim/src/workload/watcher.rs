@@ -2,7 +2,8 @@
 //!
 //! In each snapshot the sum of all balances is what it was at the beginning, each balance is what the transfers in the same snapshot say,
 //! the list of latest transfers has transfers of the same snapshot only, and everything that any teller had an answer for before the
-//! snapshot was asked for is in it. Every other time all balances are read at a moment that the client finds itself, of which the sum alone can be checked. A second reading of the same snapshot, perhaps from other replicas, finds the same.
+//! snapshot was asked for is in it. Every third time all balances are read at a moment that the client finds itself, of which the sum alone can be checked,
+//! and every third time it looks at the balances of several snapshots one soon after the other, so that versions begin to be kept again and again. A second reading of the same snapshot, perhaps from other replicas, finds the same.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,12 +14,16 @@ use apus_client::{Aggregate, AggregateFunction, Client, ClientError, Rows, ScanR
 use apus_kernel::Random;
 use apus_types::{Epoch, ErrorClass, TableSchema, Value};
 
-use apus_workload::bank::{Holdings, Tables, read_all};
+use apus_workload::bank::{Holdings, Tables, read_all, read_balances};
 
 use super::teller::Floor;
 use crate::Clock;
 
 const MS: u64 = 1_000_000;
+/// Snapshots that are looked at one soon after the other, and so many of many accounts.
+const GLANCES: usize = 10;
+const GLANCES_OF_MANY: usize = 2;
+const MANY: u64 = 100;
 
 /// Never ends; it is dropped with its client.
 pub async fn watch(floor: Rc<Floor>, client: Client, clock: Clock, number: u64) {
@@ -28,9 +33,16 @@ pub async fn watch(floor: Rc<Floor>, client: Client, clock: Clock, number: u64) 
         clock.think(pause).await;
         let tables = floor.tables.borrow().clone();
         let Some(tables) = tables else { continue };
-        if random.one_in(2) {
-            check_totals(&floor, &client, &tables, number).await;
-            continue;
+        match random.below(3) {
+            0 => {
+                check_totals(&floor, &client, &tables, number).await;
+                continue;
+            }
+            1 => {
+                glance(&floor, &client, &clock, &mut random, &tables, number).await;
+                continue;
+            }
+            _ => {}
         }
         let known = floor.acknowledged.borrow().clone();
         match look(&client, &clock, &mut random, &tables).await {
@@ -73,6 +85,33 @@ async fn totals(client: &Client, accounts: &TableSchema) -> Result<(i128, i128),
         }
     }
     Ok((sums[0].value.unwrap_or(0), here))
+}
+
+/// Balances only, of some snapshots.
+async fn glance(floor: &Floor, client: &Client, clock: &Clock, random: &mut Random, tables: &Tables, number: u64) {
+    for _ in 0..if floor.terms.accounts < MANY { GLANCES } else { GLANCES_OF_MANY } {
+        match balances(client, tables).await {
+            Ok((epoch, found)) => {
+                let sum: i128 = found.iter().map(|(_, balance)| i128::from(*balance)).sum();
+                let wanted = i128::from(floor.terms.balance) * i128::from(floor.terms.accounts);
+                if found.len() as u64 != floor.terms.accounts || sum != wanted {
+                    let what = format!("{} accounts of {} with {sum} of {wanted}", found.len(), floor.terms.accounts);
+                    floor.violation(format!("snapshot {epoch} of client {number}: {what}"));
+                }
+                floor.snapshots.set(floor.snapshots.get() + 1);
+            }
+            Err(e) if matches!(e.class(), ErrorClass::Conflict | ErrorClass::Temporary | ErrorClass::Timeout) => {}
+            Err(error) => floor.violation(format!("client {number} cannot read a snapshot: {error}")),
+        }
+        clock.sleep(random.below(8 * MS)).await;
+    }
+}
+
+/// A snapshot of all accounts.
+async fn balances(client: &Client, tables: &Tables) -> Result<(Epoch, Vec<(u64, i64)>), ClientError> {
+    let snapshot = client.snapshot().await?;
+    let found = read_balances(client, tables, snapshot.epoch()).await?;
+    Ok((snapshot.epoch(), found))
 }
 
 /// One snapshot, read twice.

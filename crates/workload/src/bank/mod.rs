@@ -168,8 +168,7 @@ pub async fn read_all(client: &Client, tables: &Tables, snapshot: Epoch) -> Resu
         let ids = scan(client, latest, snapshot).await?;
         all.latest.extend(ids.iter().map(|[id, ..]| *id as u64));
     }
-    let balances = scan(client, &tables.accounts, snapshot).await?;
-    all.balances.extend(balances.iter().map(|[id, balance, ..]| (*id as u64, *balance as i64)));
+    all.balances = read_balances(client, tables, snapshot).await?;
     let records = scan(client, &tables.transfers, snapshot).await?;
     all.records.extend(records.iter().map(|[id, source, target, amount]| Transfer {
         id: *id as u64,
@@ -181,6 +180,15 @@ pub async fn read_all(client: &Client, tables: &Tables, snapshot: Epoch) -> Resu
     all.balances.sort_unstable();
     all.records.sort_unstable();
     Ok(all)
+}
+
+/// All accounts with their balances, at a snapshot or (epoch 0) as they are.
+///
+/// # Errors
+/// Those of the scan.
+pub async fn read_balances(client: &Client, tables: &Tables, snapshot: Epoch) -> Result<Vec<(u64, i64)>, ClientError> {
+    let balances = scan(client, &tables.accounts, snapshot).await?;
+    Ok(balances.iter().map(|[id, balance, ..]| (*id as u64, *balance as i64)).collect())
 }
 
 /// The rows of a table as up to four numbers.
