@@ -44,6 +44,8 @@ const NOTICED_NS: u64 = 400_000_000;
 /// So long after the end of a fault (of a crash: after the crash) the others have gone on without whom it cost: the longest silence that is
 /// waited for, 2 s, and a view.
 pub const SETTLED_NS: u64 = 3_000_000_000;
+/// ... by whoever waits longest, because it has met long silences before.
+const NOTICED_LATE_NS: u64 = 2_400_000_000;
 /// Nodes of which every set is looked at.
 const WAYS_NODES_MAX: usize = 12;
 
@@ -404,13 +406,13 @@ fn losses(settings: &Settings, fault: &Fault) -> Vec<Nodes> {
         | Fault::Flap { a, b, .. }
         | Fault::Reset { a, b, .. }
         | Fault::Mute { from: a, to: b, .. } => only(a).into_iter().chain(only(b)).collect(),
-        Fault::Split { side, lasts, .. } => {
-            let mut losses = split(settings, side, None);
+        Fault::Split { side, lasts, silent } => {
+            let mut losses = split(settings, side, None, *silent && *lasts < NOTICED_LATE_NS);
             losses.extend(unsettled(settings, *lasts, !losses.is_empty()));
             losses
         }
-        Fault::Bridge { side, bridge, lasts, .. } => {
-            let mut losses = split(settings, side, Some(*bridge));
+        Fault::Bridge { side, bridge, lasts, silent } => {
+            let mut losses = split(settings, side, Some(*bridge), *silent && *lasts < NOTICED_LATE_NS);
             losses.extend(unsettled(settings, *lasts, !losses.is_empty()));
             losses
         }
@@ -424,13 +426,14 @@ fn losses(settings: &Settings, fault: &Fault) -> Vec<Nodes> {
 }
 
 /// Both sides ask to go on. A bridge belongs to the one that does, or is lost too: both sides tell it of the other's failure.
-fn split(settings: &Settings, side: &[NodeId], bridge: Option<NodeId>) -> Vec<Nodes> {
+/// If it is over before all of the side with the arbitrator have noticed, the other's question may come first.
+fn split(settings: &Settings, side: &[NodeId], bridge: Option<NodeId>, is_soon_over: bool) -> Vec<Nodes> {
     let all: Nodes = settings.data_nodes().into_iter().collect();
     let here: Nodes = side.iter().copied().filter(|n| n.is_data() && Some(*n) != bridge).collect();
     let there: Nodes = all.iter().copied().filter(|n| !here.contains(n) && Some(*n) != bridge).collect();
     // Which management node arbitrates is not known here: a side has it for certain when it has all.
     let mgmts_here = side.iter().filter(|n| n.is_mgmt()).count();
-    let is_shared = settings.mgmts == 1 && bridge.is_some_and(|node| node.is_mgmt());
+    let is_shared = is_soon_over || (settings.mgmts == 1 && bridge.is_some_and(|node| node.is_mgmt()));
     let (mgmt_here, mgmt_there) =
         (is_shared || mgmts_here == usize::from(settings.mgmts), is_shared || mgmts_here == 0);
     let mut losses = Vec::new();
