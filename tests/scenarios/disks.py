@@ -6,6 +6,7 @@ of power.
 
 import contextlib
 import random
+import re
 import shutil
 import time
 
@@ -220,6 +221,31 @@ def be_rotten_everywhere(t):
         check_equal(changed, [], "logs that were changed")
 
 
+def rot_while_they_live(t, name, checkpoint_log):
+    """The same files of both replicas rot under living nodes: each finds that, writes anew what it has in memory, and a start from the disks meets nothing that is damaged."""
+    directory = t.directory / f"scrubbed-{name.split('.')[0]}"
+    with Bank(t, directory, checkpoint_log=checkpoint_log, scrub_hours=0.0003) as bank:
+        bank.work(0.5)
+        wait_until(lambda: all(list((bank.directory / "files").glob(f"data-{n}/{name}")) for n in (1, 2)), 60, f"there is a {name}")
+        bank.close_books()  # so that no checkpoint replaces those that rot
+        logs = [bank.directory / f"data-{node}.log" for node in (1, 2)]
+        sizes = {log: log.stat().st_size for log in logs}
+        files = [path for path in bank.directory.glob(f"files/data-*/{name}") if synced_part(path) > 0]
+        [flip(path, synced_part(path) // 2) for path in files]
+        repaired = re.compile(r"scrub: checkpoint \d+ has everything")
+        wait_until(lambda: all(repaired.search(log.read_text()[sizes[log] :]) for log in logs), 60, "both have found and repaired it")
+        found = [line for log in logs for line in log.read_text()[sizes[log] :].splitlines() if "scrub:" in line and "is damaged" in line]
+        t.say(found[0])
+        bank.work(0.3)
+        bank.kill_all()
+        sizes = {log: log.stat().st_size for log in logs}
+        bank.start()
+        [bank.cluster.wait_up(node) for node in (1, 2)]
+        bank.check_nothing_lost()
+        said = "".join(log.read_text()[sizes[log] :] for log in logs)
+        check("damaged" not in said, f"a start meets damage:\n{said}")
+
+
 def main(t):
     reason = can_mount()
     if reason:
@@ -234,6 +260,9 @@ def main(t):
         with t.case("a node whose disk is silent leaves, and comes back"):
             lose_a_disk(t, "silent", "stall", "go")
     give_other_bytes(t)
+    for name, checkpoint_log in (("lcp-0-*.data", 1), ("redo-0-*.log", NEVER)):
+        with t.case(f"{name} of both living nodes rot: the scrubber finds it, and all is written anew"):
+            rot_while_they_live(t, name, checkpoint_log)
     with t.case("the promises of the management node are damaged: it does not start, and says what to do"):
         promises_are_damaged(t)
     with t.case("the logs of all replicas are damaged: nobody serves, and nothing is changed"):

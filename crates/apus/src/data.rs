@@ -11,7 +11,7 @@ use std::{
 use apus_blocks::{
     OnDisk,
     dih::LINGER_NS,
-    ldm::{CHECKPOINT_BYTES, Slices},
+    ldm::{CHECKPOINT_BYTES, SCRUB_NS, Slices},
     qmgr::{Kept, SYNCED_VIEW_FILE, VIEW_FILE},
 };
 use apus_redo::SEGMENT_BYTES;
@@ -55,6 +55,9 @@ pub struct DataArgs {
     /// A worker writes what has changed to a checkpoint when its log has grown by so many MiB since the last one: what a start reads of the log, about
     #[arg(long, default_value_t = CHECKPOINT_BYTES >> 20, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     checkpoint_log: u64,
+    /// Read all files in --data-dir again so many hours after they were last, slowly, and write anew what is damaged; 0: never
+    #[arg(long, default_value_t = 24.0, value_name = "HOURS", value_parser = hours)]
+    scrub_hours: f64,
     /// Keep only the file of views in --data-dir: all data ends with the last process of the cluster
     #[arg(long, requires = "data_dir")]
     diskless: bool,
@@ -65,6 +68,13 @@ pub struct DataArgs {
     keys: KeyArgs,
     #[command(flatten)]
     child: ChildArgs,
+}
+
+/// A time between looks at the files: none, or from a second to a year.
+fn hours(text: &str) -> Result<f64, String> {
+    let hours: f64 = text.parse().map_err(|_| "a number of hours is wanted")?;
+    let is_good = hours == 0.0 || (1.0 / 3600.0..=8766.0).contains(&hours);
+    if is_good { Ok(hours) } else { Err("0, or from 0.0003 to 8766 hours".to_owned()) }
 }
 
 /// One part in so many of the memory is what one transaction may take unless told otherwise.
@@ -120,7 +130,9 @@ pub fn run(args: DataArgs) -> Result<ExitCode, String> {
         kept = Some(read);
         bound = bound.with_files(files);
         let checkpoint_bytes = args.checkpoint_log << 20;
-        disk = (!args.diskless).then_some(OnDisk { files: found, segment_bytes: SEGMENT_BYTES, checkpoint_bytes });
+        let scrub_ns = (args.scrub_hours * SCRUB_NS as f64 / 24.0) as u64;
+        let on_disk = OnDisk { files: found, segment_bytes: SEGMENT_BYTES, checkpoint_bytes, scrub_ns };
+        disk = (!args.diskless).then_some(on_disk);
         if let Some(Err(damage)) = disk.as_ref().map(OnDisk::dictionary_version) {
             apus_runtime::log_line(format!("{}: {damage}; this node cannot start from its disk", dir.display()));
         }

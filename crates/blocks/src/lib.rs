@@ -65,6 +65,8 @@ pub struct OnDisk {
     pub segment_bytes: u64,
     /// A log that has grown by so much begins a checkpoint; `ldm::CHECKPOINT_BYTES`, or what the simulator draws.
     pub checkpoint_bytes: u64,
+    /// What is on the disk is read again and compared with its checksums so long after it was last: [`ldm::SCRUB_NS`], or what the simulator draws; 0: never.
+    pub scrub_ns: u64,
 }
 
 impl OnDisk {
@@ -91,8 +93,7 @@ pub fn build(who: &WorkerConfig, config: &NodeConfig) -> Vec<Box<dyn Block>> {
         let mut ldm =
             ldm::LocalDataManager::new(config.node, who.worker, memory, config.transaction_bytes, config.slices);
         if let Some(disk) = &config.disk {
-            let control = disk.files.get(&apus_redo::Control::file_name(who.worker)).map(Vec::as_slice);
-            ldm = ldm.with_disk(control, disk.segment_bytes, disk.checkpoint_bytes);
+            ldm = ldm.with_disk(disk);
         }
         blocks.push(Box::new(ldm));
     }

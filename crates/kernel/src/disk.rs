@@ -78,6 +78,8 @@ pub enum DiskOp {
     Sync,
     /// Done, too, if there is none.
     Remove,
+    /// What the system keeps in memory of what is on the disk is forgotten, as far as it likes, so that reads show what the disk has.
+    Uncache,
 }
 
 impl DiskOp {
@@ -85,7 +87,7 @@ impl DiskOp {
         match self {
             DiskOp::Write { bytes, .. } => bytes.len(),
             DiskOp::Read { count, .. } => *count as usize,
-            DiskOp::Allocate { .. } | DiskOp::Sync | DiskOp::Remove => 0,
+            DiskOp::Allocate { .. } | DiskOp::Sync | DiskOp::Remove | DiskOp::Uncache => 0,
         }
     }
 }

@@ -10,7 +10,7 @@ use apus_signal::{
 };
 use apus_types::{Epoch, NodeId};
 
-use crate::{LogId, LogKind, Place};
+use crate::{End, LogId, LogKind, Place};
 
 const MAGIC: [u8; 8] = *b"APUSRDC1";
 /// Of this file. Version 1 knew no checkpoints; it is read as one that has none. Version 2 knew no base.
@@ -32,6 +32,20 @@ pub struct Checkpoint {
     /// Number and checksum of its last block.
     pub sequence: u64,
     pub checksum: u64,
+}
+
+impl Checkpoint {
+    /// The file has been read, and its blocks end here.
+    ///
+    /// # Errors
+    /// For people: it is not what was written.
+    pub fn check(&self, end: &End) -> Result<(), String> {
+        let Checkpoint { file, bytes, sequence, checksum, .. } = *self;
+        match (end.at, end.sequence, end.previous) == (bytes, sequence, checksum) {
+            true => Ok(()),
+            false => Err(format!("checkpoint {file} is damaged: it ends at byte {} of {bytes}", end.at)),
+        }
+    }
 }
 
 /// A file that is not listed any more and may still be there.

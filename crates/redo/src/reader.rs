@@ -114,6 +114,15 @@ impl Reader {
     pub fn highest(&self) -> Epoch {
         self.highest
     }
+    /// Number of the last block that was read; 0: none.
+    pub fn sequence(&self) -> u64 {
+        self.last.map_or(0, |last| last.0)
+    }
+    /// Takes no more entries of the block that is read.
+    pub fn pass_over(&mut self) {
+        self.payload.clear();
+        self.next = 0;
+    }
     /// Blocks that were read.
     pub fn blocks(&self) -> u64 {
         self.blocks

@@ -157,6 +157,10 @@ impl Writer {
     pub fn sequence(&self) -> u64 {
         self.sequence
     }
+    /// Every block up to this one is on the disk, as far as this process knows.
+    pub fn synced_to(&self) -> u64 {
+        self.synced
+    }
     /// Every block up to this one is on the disk, whatever happens.
     pub fn synced(&mut self, sequence: u64) {
         assert!(sequence <= self.sequence, "block {sequence} is synced, and {} is the newest", self.sequence);

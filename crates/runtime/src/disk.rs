@@ -258,6 +258,10 @@ impl Disk {
                 Ok(Vec::new())
             }
             DiskOp::Read { at, count } => read(&open.file, *at, *count),
+            DiskOp::Uncache => {
+                rustix::fs::fadvise(&open.file, 0, None, rustix::fs::Advice::DontNeed)?;
+                Ok(Vec::new())
+            }
             DiskOp::Sync | DiskOp::Remove => {
                 open.file.sync_data()?;
                 if !open.is_named {
@@ -292,6 +296,7 @@ pub fn failure(file: DataFile, op: &DiskOp, e: &io::Error) -> DiskFailure {
         DiskOp::Read { .. } => "read",
         DiskOp::Sync => "sync",
         DiskOp::Remove => "remove",
+        DiskOp::Uncache => "read anew",
     };
     let full = matches!(e.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
     DiskFailure { full, reason: format!("cannot {what} {file}: {e}") }

@@ -96,16 +96,21 @@ pub enum Ailment {
     Fails,
     /// No file grows.
     Full,
+    /// Of what is read some bits have changed, for good.
+    Rots,
 }
 
 impl Ailment {
-    pub const ALL: &[Ailment] = &[Ailment::Slow, Ailment::Fails, Ailment::Full];
+    pub const ALL: &[Ailment] = &[Ailment::Slow, Ailment::Fails, Ailment::Full, Ailment::Rots];
+    /// Those that seeds draw: what rots on two disks of a group is lost, and nobody promises otherwise.
+    pub const DRAWN: &[Ailment] = &[Ailment::Slow, Ailment::Fails, Ailment::Full];
     /// The word by which it is written.
     pub fn name(self) -> &'static str {
         match self {
             Ailment::Slow => "slow",
             Ailment::Fails => "fails",
             Ailment::Full => "full",
+            Ailment::Rots => "rots",
         }
     }
 }
@@ -470,7 +475,7 @@ fn fault(kind: &str, w: &mut Words<'_>) -> Result<Fault, String> {
         "disk" => {
             let (who, word) = (w.who()?, w.next()?);
             let ailment = Ailment::ALL.iter().find(|a| a.name() == word);
-            let ailment = *ailment.ok_or_else(|| format!("a disk is slow, fails or full, not `{word}`"))?;
+            let ailment = *ailment.ok_or_else(|| format!("a disk is slow, fails, full or rots, not `{word}`"))?;
             Fault::Disk { who, ailment, lasts: w.time()? }
         }
         _ => return Err(format!("`{kind}` is no fault")),

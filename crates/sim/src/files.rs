@@ -95,6 +95,8 @@ fn steps(write: &Write) -> VecDeque<Op> {
 /// Of a disk that fails, one write or sync in so many fails, and one rename or deletion.
 const WRITE_FAILS_ONE_IN: u64 = 2;
 const NAME_FAILS_ONE_IN: u64 = 3;
+/// Of the reads of a disk that rots.
+const ROTS_ONE_IN: u64 = 4;
 /// A request to a slow disk takes up to so long, ns.
 const SLOW_NS: u64 = 400_000_000;
 
@@ -124,6 +126,7 @@ impl Cluster {
                 ..Faults::default()
             }),
             Ailment::Full => disk.set_capacity(0),
+            Ailment::Rots => disk.set_faults(Faults { bit_rot: ROTS_ONE_IN, ..Faults::default() }),
         }
     }
     /// Nothing is wrong with it any more.
@@ -174,6 +177,7 @@ impl Cluster {
             DiskOp::Read { at, count } => Op::Read { file, at: *at, count: *count as usize },
             DiskOp::Sync => Op::Sync { file },
             DiskOp::Remove => Op::Delete { file },
+            DiskOp::Uncache => Op::Read { file, at: 0, count: 0 },
         };
         let mut number = host.disk.submit(now, op);
         if request.op == DiskOp::Sync && !is_named {

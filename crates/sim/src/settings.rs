@@ -108,6 +108,8 @@ pub struct Settings {
     pub segment_bytes: u64,
     /// A log that has grown by so much begins a checkpoint.
     pub checkpoint_bytes: u64,
+    /// From one look at all files to the next; 0: never.
+    pub scrub_ns: u64,
     pub schedule: Schedule,
 }
 
@@ -152,6 +154,7 @@ impl Settings {
             by_table: false,
             segment_bytes: 4 << 20,
             checkpoint_bytes: 1 << 20,
+            scrub_ns: 0,
             schedule: Schedule::default(),
         };
         if settings.workload == Kind::Bank && Random::new(seed ^ 0x6c_6172_6765).one_in(LARGE_ONE_IN) {
@@ -250,6 +253,8 @@ impl Settings {
             settings.by_table = Random::new(seed ^ 0x636c_6173).one_in(3);
             let mut checkpoints = Random::new(seed ^ 0x6c63_7073);
             settings.checkpoint_bytes = [16 << 10, 64 << 10, 256 << 10, 1 << 20][checkpoints.below(4) as usize];
+            settings.scrub_ns =
+                [0, 200 * MS, 1_000 * MS, 5_000 * MS][Random::new(seed ^ 0x7363_7262).below(4) as usize];
             settings.segment_bytes = [1 << 20, 4 << 20][disks.below(2) as usize];
             for _ in 0..1 + disks.below(3) {
                 let round = if disks.one_in(4) { stopped(&mut disks) } else { settings.dark(&mut disks) };
@@ -355,6 +360,7 @@ impl Settings {
             ("bytable", u8::from(self.by_table).to_string()),
             ("segment", self.segment_bytes.to_string()),
             ("checkpoint", self.checkpoint_bytes.to_string()),
+            ("scrub", time_name(self.scrub_ns)),
         ]
     }
     /// What must be set to come from `other` to this, as [`Settings::set`] reads it; nothing about the schedule.
@@ -404,6 +410,7 @@ impl Settings {
                 "durable" => self.durable = number()? != 0,
                 "bytable" => self.by_table = number()? != 0,
                 "checkpoint" => self.checkpoint_bytes = small(1 << 40)?.max(4 << 10),
+                "scrub" => self.scrub_ns = parse_time(value)?,
                 "segment" => self.segment_bytes = small(1 << 30)?.max(1 << 20),
                 _ => return Err(format!("`{name}` cannot be set")),
             }
@@ -807,7 +814,7 @@ impl Settings {
             23..=26 => self.client_fault(random),
             27 => Fault::Disk {
                 who: if random.one_in(3) { mgmt } else { who },
-                ailment: Ailment::ALL[random.below(Ailment::ALL.len() as u64) as usize],
+                ailment: Ailment::DRAWN[random.below(Ailment::DRAWN.len() as u64) as usize],
                 lasts: lasts + time(random, 3_000),
             },
             28 | 29 => {

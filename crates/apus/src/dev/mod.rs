@@ -85,6 +85,9 @@ pub struct DevArgs {
     /// A worker of a data node writes a checkpoint when its log has grown by so many MiB (default: as `apus data`)
     #[arg(long, value_name = "MIB")]
     checkpoint_log: Option<u64>,
+    /// Data nodes read all their files again so many hours after they were last (default: as `apus data`)
+    #[arg(long, value_name = "HOURS")]
+    scrub_hours: Option<f64>,
 }
 
 #[derive(clap::Subcommand)]
@@ -247,6 +250,7 @@ struct Nodes {
     memory: u64,
     transaction_memory: Option<u64>,
     checkpoint_log: Option<u64>,
+    scrub_hours: Option<f64>,
     /// Data is kept.
     durable: bool,
 }
@@ -307,6 +311,7 @@ impl Nodes {
         args.extend((!self.durable).then(|| "--diskless".to_owned()));
         args.extend(self.transaction_memory.map(|mib| format!("--transaction-memory={mib}")));
         args.extend(self.checkpoint_log.map(|mib| format!("--checkpoint-log={mib}")));
+        args.extend(self.scrub_hours.map(|hours| format!("--scrub-hours={hours}")));
         self.spawner.spawn(&format!("data-{id}"), &args)
     }
 
@@ -416,6 +421,7 @@ impl Cluster {
             memory: args.memory,
             transaction_memory: args.transaction_memory,
             checkpoint_log: args.checkpoint_log,
+            scrub_hours: args.scrub_hours,
             durable: args.dir.is_some(),
         };
         for id in 1..=mgmt_nodes {

@@ -90,6 +90,8 @@ pub(super) struct Checkpoints {
     begun_at: u64,
     pub found: u64,
     retry_at: u64,
+    /// One of everything begins, however little the log has grown: something before it on the disk is damaged.
+    is_forced: bool,
     /// As told by the rounds of epochs; whether epochs become restorable at all.
     restorable: Epoch,
     possible: bool,
@@ -145,6 +147,7 @@ impl Checkpoints {
             begun_at: 0,
             found: 0,
             retry_at: 0,
+            is_forced: false,
             restorable: Epoch(0),
             possible: false,
             stepping: false,
@@ -158,6 +161,9 @@ impl Checkpoints {
     /// The file that is being written.
     pub fn file(&self) -> Option<u32> {
         self.walk.as_ref().map(|walk| walk.file)
+    }
+    pub fn is_forced(&self) -> bool {
+        self.is_forced
     }
     /// A new process has nothing under way.
     pub fn reset(&mut self) {
@@ -236,6 +242,9 @@ impl Redo {
         if bytes > 0 {
             ctx.probe("ldm: the log is cut");
         }
+        if std::mem::take(&mut done.is_forced) {
+            self.scrub_again(walk.file, ctx);
+        }
     }
 
     /// The file cannot be written.
@@ -246,6 +255,13 @@ impl Redo {
             self.checkpoints.retry_at = ctx.now() + RETRY_NS;
             self.remove_useless(ctx);
         }
+    }
+
+    /// What is on the disk is not what was written. It is all in memory: the next checkpoint has everything, and needs nothing of before.
+    pub fn write_all_anew(&mut self, ctx: &mut Context<'_>) {
+        self.checkpoints.is_forced = true;
+        self.checkpoints.counted = None;
+        self.give_up_checkpoint("a file that it needs is damaged", ctx);
     }
 
     /// A fragment is not here any more.
@@ -275,7 +291,7 @@ impl LocalDataManager {
         let Some(redo) = self.redo.as_mut().filter(|redo| redo.is_open()) else { return };
         let written = redo.written();
         let checkpoints = &redo.checkpoints;
-        let is_due = checkpoints.possible && checkpoints.grown(written) >= checkpoints.every;
+        let is_due = checkpoints.possible && (checkpoints.is_forced || checkpoints.grown(written) >= checkpoints.every);
         if checkpoints.walk.is_some() {
             self.try_list_checkpoint(ctx);
         } else if is_up && is_due && ctx.now() >= checkpoints.retry_at {

@@ -51,6 +51,7 @@ mod redo;
 mod replicate;
 mod restore;
 mod scan;
+mod scrub;
 mod snapshot;
 mod tables;
 mod trans;
@@ -89,10 +90,12 @@ pub use self::{
     checkpoint::CHECKPOINT_BYTES,
     copy_in::DIFFERS,
     ends::{SLICE_ROWS, Slices},
+    scrub::SCRUB_NS,
     view_change::{departed, living_in_order, taker},
 };
 use self::{execute::Work, outcome::Outcomes, tables::Tables, trans::Transactions};
 use crate::{
+    OnDisk,
     buffers::{Buffers, follow_outcomes},
     deferred::Deferred,
     flight::Patience,
@@ -267,12 +270,13 @@ impl LocalDataManager {
         }
     }
 
-    /// With a disk for its log; `control` is the content of the log's control file, if there is one. A new log has segments of so many bytes; a checkpoint begins
-    /// when the log has grown by `checkpoint_bytes`.
+    /// With a disk for its log.
     #[must_use]
-    pub fn with_disk(mut self, control: Option<&[u8]>, segment_bytes: u64, checkpoint_bytes: u64) -> LocalDataManager {
-        let mut redo = redo::Redo::new(self.me.node, self.me.instance, control, segment_bytes);
-        redo.checkpoints.set_every(checkpoint_bytes);
+    pub fn with_disk(mut self, disk: &OnDisk) -> LocalDataManager {
+        let control = disk.files.get(&apus_redo::Control::file_name(self.me.instance)).map(Vec::as_slice);
+        let mut redo = redo::Redo::new(self.me.node, self.me.instance, control, disk.segment_bytes);
+        redo.checkpoints.set_every(disk.checkpoint_bytes);
+        redo.scrub.set_every(disk.scrub_ns);
         self.redo = Some(redo);
         self
     }

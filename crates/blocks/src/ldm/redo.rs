@@ -46,6 +46,7 @@ use super::{
     LocalDataManager,
     checkpoint::{self, Checkpoints},
     restore::Replay,
+    scrub::Scrub,
 };
 
 /// So many bytes are written without being asked for.
@@ -82,6 +83,8 @@ pub(super) enum Asked {
     Remove,
     /// For the checkpoint that is being written.
     Checkpoint(checkpoint::Step),
+    /// For the pass of the scrubber with this number; `None`: nothing is read.
+    Scrub(u64, Option<(u32, u64, u32)>),
 }
 
 pub(super) enum State {
@@ -104,6 +107,7 @@ pub(super) struct Redo {
     pub state: State,
     pub control: Control,
     pub checkpoints: Checkpoints,
+    pub scrub: Scrub,
     /// Number of the control file's newest content, and of the one that is on disk.
     control_token: u64,
     control_written: u64,
@@ -175,6 +179,7 @@ impl Redo {
             me: BlockRef::new(node, BlockId::Ldm, instance),
             state,
             checkpoints: Checkpoints::new(),
+            scrub: Scrub::default(),
             control: of_log,
             control_token: 0,
             control_written: 0,
@@ -248,13 +253,14 @@ impl Redo {
         };
         let (buffered, sequence) = self.writer.as_ref().map_or((0, 0), |w| (w.buffered(), w.sequence()));
         format!(
-            "log {state}: {buffered} bytes buffered, block {sequence}, segments {:?}, {} requests, control {} of {}, {:?}; {}",
+            "log {state}: {buffered} bytes buffered, block {sequence}, segments {:?}, {} requests, control {} of {}, {:?}; {}; {}",
             self.control.segments.last(),
             self.asked.len(),
             self.control_written,
             self.control_token,
             self.failure,
-            self.checkpoints.summary()
+            self.checkpoints.summary(),
+            self.scrub.summary()
         )
     }
 
@@ -415,6 +421,7 @@ impl Redo {
         }
         self.confirm(ctx);
         self.pump(ctx);
+        self.tick_scrub(ctx);
     }
 
     // ---- what the log is to be
@@ -497,6 +504,10 @@ impl Redo {
     #[inline]
     pub fn place(&self) -> Place {
         self.writer.as_ref().map_or(Place::default(), Writer::place)
+    }
+    /// Every block of the log up to this one is on the disk.
+    pub fn synced_to(&self) -> u64 {
+        self.writer.as_ref().map_or(0, Writer::synced_to)
     }
     /// Bytes that this process has written.
     pub fn written(&self) -> u64 {
@@ -673,6 +684,7 @@ impl LocalDataManager {
             Asked::Allocate(segment) => redo.on_made(segment, ctx),
             Asked::Remove => redo.remove_useless(ctx),
             Asked::Checkpoint(step) => self.on_checkpoint_step(step, ctx),
+            Asked::Scrub(pass, piece) => redo.on_scrubbed(pass, piece, conf.bytes, ctx),
             Asked::Read { segment, at, count } => match &mut redo.state {
                 State::Looking(reader, _) => {
                     reader.feed(segment, at, count, conf.bytes);
@@ -716,6 +728,7 @@ impl LocalDataManager {
             }
             Asked::Remove => {}
             Asked::Checkpoint(step) => redo.on_checkpoint_failed(step, &refusal.reason, ctx),
+            Asked::Scrub(pass, _) => redo.on_unreadable(pass, &refusal.reason, ctx),
         }
     }
 

@@ -121,14 +121,6 @@ impl Load {
             is_new || planted(Bug::PageHeaderIgnored)
         });
     }
-    /// The file has ended here.
-    fn check(&self, end: &End) -> Result<(), String> {
-        let Checkpoint { file, bytes, sequence, checksum, .. } = self.current;
-        match (end.at, end.sequence, end.previous) == (bytes, sequence, checksum) {
-            true => Ok(()),
-            false => Err(format!("checkpoint {file} is damaged: it ends at byte {} of {bytes}", end.at)),
-        }
-    }
 }
 
 impl Replay {
@@ -263,7 +255,7 @@ impl LocalDataManager {
     /// A checkpoint is read: on with the one before it, or the log.
     fn next_file(&mut self, replay: &mut Replay, end: &End, ctx: &mut Context<'_>) -> Result<LogReader, String> {
         let (Some(redo), Some(load)) = (&mut self.redo, &mut replay.load) else { return Err(String::new()) };
-        load.check(end)?;
+        load.current.check(end)?;
         load.is_newest = false;
         if let Some(next) = load.rest.pop() {
             load.current = next;

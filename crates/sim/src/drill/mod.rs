@@ -37,13 +37,15 @@ use apus_types::NodeId;
 use self::faults::{Deed, Doom};
 use crate::{
     ActorId, Clock, Cluster, Kept, NativeClient, SimConfig, address,
-    fault::{Round, Then},
+    fault::{Ailment, Fault, Round, Then},
     promise::{gap_ns, goes_back_to_disks, serves_on, touches_arbitrator},
     settings::Settings,
 };
 
 const MS: u64 = 1_000_000;
 const NODE_MEMORY: u64 = 64 << 20;
+/// What the scrubber says when a file is not what was written.
+const DAMAGED: &str = "ldm: what is on disk is damaged";
 /// A restarted node is a full member after this, clients are at rest after this, in virtual nanoseconds.
 pub const PATIENCE_NS: u64 = 30_000 * MS;
 /// In a healed cluster, each client has something acknowledged after this. Longer than the time for which a client waits for a node
@@ -268,6 +270,7 @@ fn build(settings: &Settings, kept: Kept) -> impl FnMut(&WorkerConfig, bool) -> 
                 files: kept_files(&kept, who.node),
                 segment_bytes: s.segment_bytes,
                 checkpoint_bytes: s.checkpoint_bytes,
+                scrub_ns: s.scrub_ns,
             }),
             linger_ns: s.linger_ns,
         };
@@ -365,6 +368,11 @@ impl<W: Workload> Drill<'_, W> {
         }
         for node in settings.data_nodes() {
             self.note_probes(node);
+        }
+        let rots = |fault: &Fault| matches!(fault, Fault::Disk { ailment: Ailment::Rots, .. });
+        let may_rot = settings.schedule.0.iter().flat_map(|round| &round.faults).any(|(_, fault)| rots(fault));
+        if self.report.probes.contains_key(DAMAGED) && !may_rot {
+            return Err("the scrubber has found damage, and nothing has damaged a file".to_owned());
         }
         let (acknowledged, unresolved, retries) = self.workload.figures();
         Ok(Report {
