@@ -3,6 +3,7 @@
 
     generate.py SEED COUNT               against an Apus of its own
     generate.py SEED COUNT --port N      against an Apus that runs already
+    generate.py SEED COUNT --views       views are among the tables, and each statement is read as a view, too
 
 The same seed draws the same tables and statements. Every 200 statements the tables are new. Rows are compared without their order, errors by their number; what Apus refuses
 with 1235 is counted. A difference is printed for a person to judge, and makes the run fail.
@@ -21,6 +22,17 @@ from lib.harness import Scenario  # noqa: E402
 from lib.mysql import MySql  # noqa: E402
 
 TABLES = {"t": ["a", "b"], "u": ["a", "c", "d"], "v": ["k", "b"]}
+# Merged, computed, joined, with a subquery, of a view, grouped, a set operation.
+VIEWS = {
+    "vt": (["a", "b"], "SELECT a, b FROM t WHERE b > 1"),
+    "vc": (["p", "q"], "SELECT a AS p, COALESCE(b, -1) AS q FROM t WHERE a <> 2"),
+    "vj": (["a", "d"], "SELECT t.a, u.d FROM t JOIN u ON t.b = u.a"),
+    "vl": (["a", "c", "n"], "SELECT t.a, u.c, u.d IS NULL AS n FROM t LEFT JOIN u ON t.a = u.c AND u.d > 0"),
+    "vs": (["k", "b"], "SELECT k, b FROM v WHERE EXISTS (SELECT 1 FROM u WHERE u.a = v.k)"),
+    "vv": (["p", "d"], "SELECT vc.p, vj.d FROM vc RIGHT JOIN vj ON vc.q = vj.a WHERE vj.d IS NOT NULL"),
+    "vg": (["a", "m"], "SELECT a, MAX(d) AS m FROM u GROUP BY a"),
+    "vu": (["a", "b"], "SELECT a, b FROM vt UNION SELECT k, b FROM v"),
+}
 STATEMENTS_PER_DATABASE = 200
 DEPTH_MAX = 2
 NOT_YET = 1235
@@ -29,8 +41,9 @@ NOT_YET = 1235
 class Query:
     """Draws one statement. A scope is a list of (alias, columns)."""
 
-    def __init__(self, draw):
+    def __init__(self, draw, tables):
         self.draw = draw
+        self.named = tables
         self.aliases = 0
 
     def literal(self):
@@ -80,8 +93,8 @@ class Query:
         alias = f"x{self.aliases}"
         if depth < DEPTH_MAX and self.draw.random() < 0.2:
             return f"({self.derived(depth + 1)}) {alias}", (alias, ["p", "q"])
-        name = self.draw.choice(sorted(TABLES))
-        return f"{name} {alias}", (alias, TABLES[name])
+        name = self.draw.choice(sorted(self.named))
+        return f"{name} {alias}", (alias, self.named[name])
 
     def tables(self, depth, most):
         text, entry = self.table(depth)
@@ -158,12 +171,19 @@ def database(draw):
         yield f"INSERT INTO {name} VALUES " + ", ".join("(" + ", ".join(map(str, row)) + ")" for row in list_)
 
 
+def as_view(connection, sql):
+    """The answer by way of a view that is the statement."""
+    names = ", ".join(f"c{number}" for number in range(connection._result.field_count))
+    made = answer(connection, f"CREATE OR REPLACE VIEW drawn_view ({names}) AS {sql}")
+    return answer(connection, "SELECT * FROM drawn_view") if made == [] else made
+
+
 def answer(connection, sql):
     try:
         connection.query(sql)
     except answers.ServerError as error:
         return error.args[0]
-    return sorted(map(repr, connection._result.rows))
+    return sorted(map(repr, connection._result.rows or ()))
 
 
 def main():
@@ -171,6 +191,7 @@ def main():
     parser.add_argument("seed", type=int)
     parser.add_argument("count", type=int)
     parser.add_argument("--port", type=int)
+    parser.add_argument("--views", action="store_true")
     arguments = parser.parse_args()
     draw = random.Random(arguments.seed)
     scenario = Scenario("generate")
@@ -182,14 +203,18 @@ def main():
             host, port = scenario.cleanup.enter_context(Cluster(scenario)).sql
             ours = {"host": host, "port": port}
         sides = [answers.connect(**where), answers.connect(**ours)]
+        tables = TABLES | ({name: columns for name, (columns, _) in VIEWS.items()} if arguments.views else {})
         equal = refused = different = 0
         for number in range(arguments.count):
             if number % STATEMENTS_PER_DATABASE == 0:
-                for sql in database(draw):
+                views = [f"CREATE VIEW {name} AS {text}" for name, (_, text) in VIEWS.items()] if arguments.views else []
+                for sql in [*database(draw), *views]:
                     for side in sides:
                         side.query(sql)
-            sql = Query(draw).statement()
+            sql = Query(draw, tables).statement()
             wanted, found = (answer(side, sql) for side in sides)
+            if wanted == found and isinstance(wanted, list) and arguments.views:
+                wanted, found = (as_view(side, sql) for side in sides)
             if wanted == found:
                 equal += 1
             elif found == NOT_YET:

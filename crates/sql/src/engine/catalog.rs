@@ -14,6 +14,7 @@ use super::{
     errors::{self, Result},
     information_schema,
     statistics::Statistics,
+    view::{self, View},
 };
 
 /// The database of the cluster's own tables.
@@ -52,6 +53,7 @@ pub struct Catalog {
     loaded: bool,
     pub databases: BTreeMap<String, Collation>,
     tables: BTreeMap<(String, String), Rc<Table>>,
+    views: BTreeMap<(String, String), Rc<View>>,
     /// The table of AUTO_INCREMENT counters.
     pub counters: Option<Rc<Table>>,
     /// Sizes of its tables, as far as they were asked for.
@@ -73,11 +75,13 @@ impl Catalog {
             catalog.databases.insert(database.name.clone(), collation);
         }
         let mut hidden: BTreeMap<TableId, Rc<TableSchema>> = BTreeMap::new();
-        let mut plain = Vec::new();
+        let (mut plain, mut views) = (Vec::new(), Vec::new());
         for message in &dictionary.tables {
             let schema = TableSchema::try_from(message).map_err(|_| bad())?;
             if schema.is_hidden_index() {
                 hidden.insert(schema.id, Rc::new(schema));
+            } else if view::is_view(&schema) {
+                views.push(schema);
             } else {
                 plain.push(schema);
             }
@@ -89,6 +93,7 @@ impl Catalog {
             let same = before.tables.get(&key).filter(|known| ***known == table).cloned();
             catalog.tables.insert(key, same.unwrap_or_else(|| Rc::new(table)));
         }
+        catalog.views = view::views(views, &before.views)?;
         catalog.counters = catalog.find(SYSTEM_DATABASE, super::auto_increment::TABLE);
         Ok(catalog)
     }
@@ -102,6 +107,22 @@ impl Catalog {
         let found = self.find(&table.schema.database, &table.schema.name);
         found.is_some_and(|found| Rc::ptr_eq(&found, table))
     }
+    /// The view whose columns these are is still what it was.
+    pub fn has_view(&self, table: &Rc<Table>) -> bool {
+        let found = self.view(&table.schema.database, &table.schema.name);
+        found.is_some_and(|found| Rc::ptr_eq(&found.table, table))
+    }
+    pub fn view(&self, database: &str, name: &str) -> Option<&Rc<View>> {
+        // Without views a lookup makes no strings.
+        if self.views.is_empty() { None } else { self.views.get(&(database.to_owned(), name.to_owned())) }
+    }
+    /// The columns of a table or view.
+    pub fn columns_of(&self, database: &str, name: &str) -> Result<Rc<Table>> {
+        match self.view(database, name) {
+            Some(view) => Ok(view.table.clone()),
+            None => self.table(database, name),
+        }
+    }
     pub fn table(&self, database: &str, name: &str) -> Result<Rc<Table>> {
         if database.eq_ignore_ascii_case(information_schema::DATABASE) {
             return information_schema::table(name).ok_or_else(|| errors::unknown_virtual_table(name));
@@ -109,7 +130,11 @@ impl Catalog {
         if !self.databases.contains_key(database) {
             return Err(errors::unknown_database(database));
         }
-        self.find(database, name).ok_or_else(|| errors::unknown_table(database, name))
+        match self.find(database, name) {
+            Some(found) => Ok(found),
+            None if self.view(database, name).is_some() => Err(errors::wrong_object(database, name, "BASE TABLE")),
+            None => Err(errors::unknown_table(database, name)),
+        }
     }
     pub fn tables_of(&self, database: &str) -> impl Iterator<Item = &Rc<Table>> {
         let database = database.to_owned();
@@ -117,5 +142,19 @@ impl Catalog {
     }
     pub fn tables(&self) -> impl Iterator<Item = &Rc<Table>> {
         self.tables.values()
+    }
+    pub fn views_of(&self, database: &str) -> impl Iterator<Item = &Rc<View>> {
+        let database = database.to_owned();
+        self.views.iter().filter(move |((d, _), _)| *d == database).map(|(_, v)| v)
+    }
+    pub fn views(&self) -> impl Iterator<Item = &Rc<View>> {
+        self.views.values()
+    }
+    /// Columns of the tables and views of a database, in the order of their names.
+    pub fn named_in(&self, database: &str) -> Vec<&Rc<Table>> {
+        let mut all: Vec<&Rc<Table>> =
+            self.tables_of(database).chain(self.views_of(database).map(|v| &v.table)).collect();
+        all.sort_by(|a, b| a.schema.name.cmp(&b.schema.name));
+        all
     }
 }

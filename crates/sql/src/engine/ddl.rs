@@ -10,6 +10,7 @@ use super::{
     expr::Datum,
     table_options::table_options,
     token::Tokens,
+    view_exec::ViewClause,
 };
 
 /// Name of the hidden primary key.
@@ -54,6 +55,13 @@ pub enum Ddl {
     },
     Truncate(Name),
     Rename(Vec<(Name, Name)>),
+    /// ALTER TABLE ... RENAME, which renames no view.
+    RenameTable(Name, Name),
+    CreateView(Box<ViewClause>),
+    DropViews {
+        names: Vec<Name>,
+        if_exists: bool,
+    },
     AddIndexes {
         table: Name,
         indexes: Vec<IndexClause>,
@@ -63,9 +71,9 @@ pub enum Ddl {
 }
 
 /// Parses a definition statement; `None` when it is none.
-pub fn parse(t: &mut Tokens) -> Result<Option<Ddl>> {
+pub fn parse(t: &mut Tokens, text: &str) -> Result<Option<Ddl>> {
     let ddl = if t.word("create") {
-        create(t)?
+        create(t, text)?
     } else if t.word("drop") {
         drop(t)?
     } else if t.word("truncate") {
@@ -84,7 +92,7 @@ pub fn parse(t: &mut Tokens) -> Result<Option<Ddl>> {
         }
         Ddl::Rename(list)
     } else if t.word("alter") {
-        alter(t)?
+        alter(t, text)?
     } else {
         return Ok(None);
     };
@@ -108,7 +116,10 @@ fn if_exists(t: &mut Tokens) -> Result<bool> {
     Ok(true)
 }
 
-fn create(t: &mut Tokens) -> Result<Ddl> {
+fn create(t: &mut Tokens, text: &str) -> Result<Ddl> {
+    if let Some(view) = ViewClause::parse(t, text, false)? {
+        return Ok(Ddl::CreateView(Box::new(view)));
+    }
     if t.word("database") || t.word("schema") {
         let if_not_exists = if_not_exists(t)?;
         let name = t.identifier()?;
@@ -132,7 +143,6 @@ fn create(t: &mut Tokens) -> Result<Ddl> {
     }
     for (word, what) in [
         ("temporary", "temporary tables"),
-        ("view", "views"),
         ("or", "CREATE OR REPLACE"),
         ("trigger", "triggers"),
         ("procedure", "stored procedures"),
@@ -142,7 +152,6 @@ fn create(t: &mut Tokens) -> Result<Ddl> {
         ("role", "roles"),
         ("fulltext", "FULLTEXT indexes"),
         ("spatial", "SPATIAL indexes"),
-        ("algorithm", "views"),
         ("definer", "DEFINER"),
     ] {
         if t.word(word) {
@@ -175,6 +184,15 @@ fn drop(t: &mut Tokens) -> Result<Ddl> {
         let table = t.name()?;
         return Ok(Ddl::AddIndexes { table, indexes: Vec::new(), drops: vec![name] });
     }
+    if t.word("view") {
+        let if_exists = if_exists(t)?;
+        let mut names = vec![t.name()?];
+        while t.symbol(',') {
+            names.push(t.name()?);
+        }
+        let _ = t.word("restrict") || t.word("cascade");
+        return Ok(Ddl::DropViews { names, if_exists });
+    }
     t.word("temporary");
     if !t.word("table") && !t.word("tables") {
         return Err(errors::not_supported("this form of DROP"));
@@ -188,7 +206,10 @@ fn drop(t: &mut Tokens) -> Result<Ddl> {
     Ok(Ddl::DropTables { names, if_exists })
 }
 
-fn alter(t: &mut Tokens) -> Result<Ddl> {
+fn alter(t: &mut Tokens, text: &str) -> Result<Ddl> {
+    if let Some(view) = ViewClause::parse(t, text, true)? {
+        return Ok(Ddl::CreateView(Box::new(view)));
+    }
     t.expect("table")?;
     let table = t.name()?;
     let (mut indexes, mut drops) = (Vec::new(), Vec::new());
@@ -216,7 +237,7 @@ fn alter(t: &mut Tokens) -> Result<Ddl> {
                 return Err(errors::not_supported("ALTER TABLE ... RENAME COLUMN or INDEX"));
             }
             let _ = t.word("to") || t.word("as");
-            return Ok(Ddl::Rename(vec![(table, t.name()?)]));
+            return Ok(Ddl::RenameTable(table, t.name()?));
         } else if t.word("enable") || t.word("disable") {
             t.expect("keys")?;
             return Ok(Ddl::AlterNothing(table));

@@ -46,7 +46,7 @@ impl SqlEngine {
                 }
             }
             Ddl::DropDatabase { name, if_exists } => {
-                done.affected = self.catalog().await?.tables_of(&name).count() as u64;
+                done.affected = self.catalog().await?.named_in(&name).len() as u64;
                 match self.change(Change::DropDatabase(name.clone())).await? {
                     Some(ErrorCode::DatabaseNotFound) if if_exists => {
                         session.warn("Note", 1008, errors::drop_unknown_database(&name).message);
@@ -74,9 +74,15 @@ impl SqlEngine {
             }
             Ddl::DropTables { names, if_exists } => {
                 let mut unknown = Vec::new();
+                // A view must not be taken for a table because it is new.
+                let catalog = self.fetch_catalog().await?;
                 for name in &names {
                     let name = full(name)?;
                     let shown = format!("{}.{}", name.database, name.table);
+                    if catalog.view(&name.database, &name.table).is_some() {
+                        unknown.push(shown);
+                        continue;
+                    }
                     match self.change(Change::DropTable(name)).await? {
                         Some(ErrorCode::TableNotFound | ErrorCode::DatabaseNotFound) => unknown.push(shown),
                         Some(code) => return Err(errors::from_code(code, &shown)),
@@ -93,6 +99,9 @@ impl SqlEngine {
             }
             Ddl::Truncate(name) => {
                 let name = full(&name)?;
+                if self.fetch_catalog().await?.view(&name.database, &name.table).is_some() {
+                    return Err(errors::unknown_table(&name.database, &name.table));
+                }
                 let shown = (name.database.clone(), name.table.clone());
                 match self.change(Change::TruncateTable(name)).await? {
                     Some(ErrorCode::TableNotFound) => return Err(errors::unknown_table(&shown.0, &shown.1)),
@@ -100,19 +109,29 @@ impl SqlEngine {
                     None => {}
                 }
             }
+            Ddl::CreateView(view) => self.create_view(session, &view).await?,
+            Ddl::DropViews { names, if_exists } => {
+                let names = names.iter().map(full).collect::<Result<Vec<_>>>()?;
+                self.drop_views(session, &names, if_exists).await?;
+            }
+            Ddl::RenameTable(from, to) => {
+                let (from, to) = (full(&from)?, full(&to)?);
+                self.fetch_catalog().await?.table(&from.database, &from.table)?;
+                self.rename(from, to).await?;
+            }
             Ddl::Rename(list) => {
                 for (from, to) in &list {
                     let (from, to) = (full(from)?, full(to)?);
-                    let (old, new) = (format!("{}.{}", from.database, from.table), to.table.clone());
-                    match self.change(Change::RenameTable(RenameTable { from: Some(from), to: Some(to) })).await? {
-                        Some(ErrorCode::TableExists) => return Err(errors::table_exists(&new)),
-                        Some(code) => return Err(errors::from_code(code, &old)),
-                        None => {}
+                    let is_view = self.fetch_catalog().await?.view(&from.database, &from.table).is_some();
+                    if is_view && from.database != to.database {
+                        return Err(errors::other_schema(&from.database, &to.database));
                     }
+                    self.rename(from, to).await?;
                 }
             }
             Ddl::AddIndexes { table, indexes, drops } => {
                 let name = full(&table)?;
+                self.fetch_catalog().await?.table(&name.database, &name.table)?;
                 for index in &drops {
                     let change = IndexChange {
                         table: Some(name.clone()),
@@ -143,8 +162,17 @@ impl SqlEngine {
         Ok(done)
     }
 
+    async fn rename(&self, from: TableName, to: TableName) -> Result<()> {
+        let (old, new) = (format!("{}.{}", from.database, from.table), to.table.clone());
+        match self.change(Change::RenameTable(RenameTable { from: Some(from), to: Some(to) })).await? {
+            Some(ErrorCode::TableExists) => Err(errors::table_exists(&new)),
+            Some(code) => Err(errors::from_code(code, &old)),
+            None => Ok(()),
+        }
+    }
+
     /// Sends a change; a refusal that the statement may turn into a note is returned.
-    async fn change(&self, change: Change) -> Result<Option<ErrorCode>> {
+    pub(super) async fn change(&self, change: Change) -> Result<Option<ErrorCode>> {
         match self.client.schema_change(change).await {
             Ok(_) => Ok(None),
             Err(e) if matches!(e.class(), apus_types::ErrorClass::Schema) => Ok(Some(e.code)),

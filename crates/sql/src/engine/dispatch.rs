@@ -81,6 +81,28 @@ impl SqlEngine {
         Ok(catalog)
     }
 
+    /// A catalog that has this table or view, if there is one.
+    pub(super) async fn catalog_with(&self, database: &str, name: &str) -> Result<Rc<Catalog>> {
+        let catalog = self.catalog().await?;
+        match catalog.columns_of(database, name) {
+            Err(e) if self.has_news(&e).await => self.catalog().await,
+            _ => Ok(catalog),
+        }
+    }
+
+    /// Whether the dictionary is another one than a statement was refused by that names what is not there: another SQL node may have made it just now, and the news of it
+    /// is under way.
+    async fn has_news(&self, refused: &SqlError) -> bool {
+        if !matches!(refused.errno, 1049 | 1146 | 1356) {
+            return false;
+        }
+        let known = self.catalog.borrow().version;
+        match self.client.dictionary(known).await {
+            Ok(Some(dictionary)) if dictionary.version > known => self.fetch_catalog().await.is_ok(),
+            _ => false,
+        }
+    }
+
     /// The table of AUTO_INCREMENT counters, made when it is first needed.
     async fn counters(&self, catalog: &Rc<Catalog>, plan: &Plan) -> Result<Option<Rc<Table>>> {
         let Plan::Insert(insert) = plan else { return Ok(None) };
@@ -168,7 +190,11 @@ impl SqlEngine {
                     let mut plain = Digest::default();
                     plain.scan(sql, Form::Plain)?;
                     let text = String::from_utf8_lossy(&plain.text);
-                    (Rc::new(self.plan_measured(&catalog, &session.env, &text, Vec::new()).await?), 1)
+                    match self.plan_measured(&catalog, &session.env, &text, Vec::new()).await {
+                        Ok(plan) => (Rc::new(plan), 1),
+                        Err(e) if attempt < ATTEMPTS_MAX && Box::pin(self.has_news(&e)).await => continue,
+                        Err(e) => return Err(e),
+                    }
                 }
             };
             let done = pin!(self.run(session, s, &catalog, &plan, &params, rows, out, &mut losses)).await;
@@ -403,7 +429,7 @@ impl SqlEngine {
             let statement = session.prepared.get(&id).ok_or_else(|| SqlError::unknown_statement(id, "EXECUTE"))?;
             session.env.hinted_ms.set(hint::max_execution_ms(&statement.sql));
             let known = statement.plan.as_ref().filter(|(version, database, plan)| {
-                let is_of = *version == catalog.version || plan.tables().all(|t| catalog.has(t));
+                let is_of = *version == catalog.version || plan.is_of(&catalog);
                 is_of && *database == session.env.database && !statement.typed_by_params
             });
             let plan = match known {
@@ -603,10 +629,16 @@ impl Engine for SqlEngine {
             Prepared { sql: sql.to_vec(), parameters: plain.parameters, plan: None, typed_by_params: false };
         let mut columns = Vec::new();
         if is_query(&plain.text) {
-            let catalog = self.catalog().await?;
+            let mut catalog = self.catalog().await?;
             let kinds = vec![Kind::Text; plain.parameters];
             let text = String::from_utf8_lossy(&plain.text);
-            let plan = self.plan_measured(&catalog, &session.env, &text, kinds).await?;
+            let plan = match self.plan_measured(&catalog, &session.env, &text, kinds.clone()).await {
+                Err(e) if self.has_news(&e).await => {
+                    catalog = self.catalog().await?;
+                    self.plan_measured(&catalog, &session.env, &text, kinds).await?
+                }
+                planned => planned?,
+            };
             if let Plan::Select(select) = &plan {
                 columns = select.defs.clone();
                 prepared.typed_by_params = is_typed_by_values(select);
@@ -664,7 +696,7 @@ impl Engine for SqlEngine {
 
     async fn field_list(&self, session: &mut Session, table: &str, wildcard: &str) -> Result<Vec<ColumnDef>> {
         let database = session.env.database.clone().ok_or_else(errors::no_database)?;
-        let table = self.catalog().await?.table(&database, table)?;
+        let table = self.catalog().await?.columns_of(&database, table)?;
         let matches = |name: &str| {
             wildcard.is_empty() || super::expr::eval::like(name.as_bytes(), wildcard.as_bytes(), Some(b'\\'), true)
         };

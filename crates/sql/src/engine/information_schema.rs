@@ -2,7 +2,7 @@
 //!
 //! A virtual table has a schema like any other, so that the planner and the sink treat it alike; only the executor takes its
 //! rows from [`rows`] instead of the cluster. Everything is text or a whole number; sizes and row counts, which no one
-//! keeps, are NULL. Tables of what Apus does not have (views, routines, triggers, ...) are there and empty.
+//! keeps, are NULL. Tables of what Apus does not have (routines, triggers, ...) are there and empty.
 //!
 //! Reads only: changes are refused with error 1044.
 
@@ -14,6 +14,7 @@ use super::{
     catalog::{Catalog, Table},
     expr::Datum,
     show,
+    view::View,
 };
 
 pub const DATABASE: &str = "information_schema";
@@ -22,7 +23,7 @@ pub fn is_virtual(schema: &TableSchema) -> bool {
     schema.database == DATABASE
 }
 
-/// Name and columns; a column that ends in `#` is a number, all others are text.
+/// Name and columns; a column that ends in `#` is a number, one that ends in `+` a long text, all others are text.
 const TABLES: &[(&str, &str)] = &[
     ("CHARACTER_SETS", "CHARACTER_SET_NAME DEFAULT_COLLATE_NAME DESCRIPTION MAXLEN#"),
     ("CHECK_CONSTRAINTS", "CONSTRAINT_CATALOG CONSTRAINT_SCHEMA CONSTRAINT_NAME CHECK_CLAUSE"),
@@ -99,7 +100,11 @@ const TABLES: &[(&str, &str)] = &[
          EVENT_OBJECT_TABLE ACTION_ORDER# ACTION_CONDITION ACTION_STATEMENT ACTION_ORIENTATION ACTION_TIMING CREATED \
          SQL_MODE DEFINER",
     ),
-    ("VIEWS", "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME VIEW_DEFINITION CHECK_OPTION IS_UPDATABLE DEFINER SECURITY_TYPE"),
+    (
+        "VIEWS",
+        "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME VIEW_DEFINITION+ CHECK_OPTION IS_UPDATABLE DEFINER SECURITY_TYPE \
+         CHARACTER_SET_CLIENT COLLATION_CONNECTION",
+    ),
 ];
 
 /// Longest text of a cell, in characters.
@@ -113,9 +118,14 @@ fn schemas() -> &'static BTreeMap<&'static str, TableSchema> {
 fn schema(name: &str, columns: &str) -> TableSchema {
     let text = ColumnType::VarChar { length: TEXT_CHARS, collation: Collation::default() };
     let number = ColumnType::Int { bits: 64, unsigned: true };
+    let long = ColumnType::Text { length: u32::MAX, collation: Collation::default() };
     let column = |(i, word): (usize, &str)| Column {
-        name: word.trim_end_matches('#').to_owned(),
-        ty: if word.ends_with('#') { number } else { text },
+        name: word.trim_end_matches(['#', '+']).to_owned(),
+        ty: match word.as_bytes().last() {
+            Some(b'#') => number,
+            Some(b'+') => long,
+            _ => text,
+        },
         nullable: i > 0,
         default: DefaultValue::None,
         auto_increment: false,
@@ -156,7 +166,8 @@ fn yes(on: bool) -> Datum<'static> {
 
 /// Whether the table is one of those that never have a row: Apus has nothing of the kind.
 pub fn is_always_empty(schema: &TableSchema) -> bool {
-    const WITH_ROWS: [&str; 9] = [
+    const WITH_ROWS: [&str; 10] = [
+        "VIEWS",
         "SCHEMATA",
         "TABLES",
         "COLUMNS",
@@ -181,9 +192,11 @@ pub fn rows(name: &str, catalog: &Catalog) -> Vec<Row> {
         }
         "TABLES" => {
             let own = names().map(virtual_table_row);
-            tables().map(|t| table_row(t)).chain(own).collect()
+            let views = catalog.views().map(|v| view_table_row(v));
+            tables().map(|t| table_row(t)).chain(views).chain(own).collect()
         }
-        "COLUMNS" => tables().flat_map(|t| column_rows(t)).collect(),
+        "COLUMNS" => tables().chain(catalog.views().map(|v| &v.table)).flat_map(|t| column_rows(t)).collect(),
+        "VIEWS" => catalog.views().map(|v| view_row(v)).collect(),
         "STATISTICS" => tables().flat_map(|t| statistics_rows(t)).collect(),
         "KEY_COLUMN_USAGE" => tables().flat_map(|t| key_rows(t)).collect(),
         "TABLE_CONSTRAINTS" => tables().flat_map(|t| constraint_rows(t)).collect(),
@@ -223,6 +236,29 @@ fn table_row(t: &Table) -> Row {
     row.extend(std::iter::repeat_n(Datum::Null, 10));
     row.extend([text(s.collation.name()), Datum::Null, text(""), text(s.comment.clone())]);
     row
+}
+
+fn view_table_row(v: &View) -> Row {
+    let mut row = vec![text("def"), text(v.database()), text(v.name()), text("VIEW")];
+    row.extend(std::iter::repeat_n(Datum::Null, 16));
+    row.push(text("VIEW"));
+    row
+}
+
+fn view_row(v: &View) -> Row {
+    let d = &v.definition;
+    vec![
+        text("def"),
+        text(v.database()),
+        text(v.name()),
+        text(d.text.clone()),
+        text(d.check.name()),
+        yes(d.updatable),
+        text(format!("{}@{}", d.definer.0, d.definer.1)),
+        text(if d.invoker { "INVOKER" } else { "DEFINER" }),
+        text(d.charset.clone()),
+        text(d.collation.clone()),
+    ]
 }
 
 fn virtual_table_row(name: &'static str) -> Row {

@@ -6,7 +6,7 @@
 //!
 //! Queries of several tables, with subqueries, derived tables, set operations and common table expressions are bound and planned as blocks ([`plan`]) and
 //! run by [`exec::query`]. Refused on purpose with error 1235 and their name: SKIP LOCKED of
-//! joins, views, foreign keys. Isolation is READ COMMITTED or REPEATABLE READ.
+//! joins, foreign keys. Isolation is READ COMMITTED or REPEATABLE READ.
 //!
 //! What one statement may hold in memory is bounded ([`exec::sink`] for sorting and grouping, [`exec::query`] between the steps of a join, [`exec::lock`] for locked rows,
 //! [`exec::insert`] for new ones) and refused beyond; rows of a plain SELECT are streamed. In steady state a cached plan runs
@@ -42,6 +42,9 @@ mod table_options;
 pub mod token;
 pub mod utility;
 pub mod variables;
+pub mod view;
+mod view_exec;
+mod view_text;
 
 pub use auto_increment::AutoIncrement;
 pub use dispatch::SqlEngine;

@@ -32,7 +32,7 @@ struct Entry {
 impl Entry {
     fn is_of(&self, catalog: &Catalog) -> bool {
         let Cached::Plan(plan) = &self.cached else { return self.version == catalog.version };
-        (self.version == catalog.version || plan.tables().all(|t| catalog.has(t)))
+        (self.version == catalog.version || plan.is_of(catalog))
             && (self.generation == catalog.statistics.generation() || !plan.is_weighed())
     }
 }

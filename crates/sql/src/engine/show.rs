@@ -3,13 +3,16 @@
 use apus_types::{ColumnType, IndexState, schema::DefaultValue};
 
 use super::{
-    catalog::Table,
-    dispatch::SqlEngine,
+    catalog::{Catalog, Table},
+    dispatch::{SqlEngine, plan_text},
     errors::{self, Result},
     explain, information_schema,
     session::Session,
     show_filter::Filter,
     token::{Token, Tokens},
+    view::{self, View},
+    view_exec,
+    view_text::{self, quoted},
 };
 use crate::{
     server::Output,
@@ -45,6 +48,10 @@ const NUMBERS: [&str; 21] = [
 
 /// Writes a result of texts; those in [`NUMBERS`] are decimal numbers.
 pub fn table(session: &mut Session, out: &mut Output<'_>, names: &[&str], rows: &[Vec<Option<String>>]) {
+    warned_table(session, out, names, rows, 0);
+}
+
+fn warned_table(session: &Session, out: &mut Output<'_>, names: &[&str], rows: &[Vec<Option<String>>], warnings: u16) {
     let is_number = |name: &str| NUMBERS.binary_search(&name).is_ok();
     let def = |name: &&str| match is_number(name) {
         true => ColumnDef::expression(*name, Wire::LongLong, 20),
@@ -63,7 +70,7 @@ pub fn table(session: &mut Session, out: &mut Output<'_>, names: &[&str], rows: 
         }
         out.row_end();
     }
-    out.end_rows(0, session.status());
+    out.end_rows(warnings, session.status());
 }
 
 fn text(s: impl Into<String>) -> Option<String> {
@@ -224,6 +231,27 @@ pub fn create_table(t: &Table) -> String {
     )
 }
 
+/// The statement that makes a view again.
+pub fn create_view(view: &View, current: Option<&str>) -> Result<String> {
+    let d = &view.definition;
+    let columns: Vec<String> = view.columns().map(quoted).collect();
+    let columns = if d.named { format!(" ({})", columns.join(",")) } else { String::new() };
+    let check = match d.check {
+        view::Check::None => String::new(),
+        check => format!(" WITH {} CHECK OPTION", check.name()),
+    };
+    let of = if current == Some(view.database()) { String::new() } else { format!("{}.", quoted(view.database())) };
+    Ok(format!(
+        "CREATE ALGORITHM={} DEFINER={}@{} SQL SECURITY {} VIEW {of}{}{columns} AS {}{check}",
+        d.algorithm.name(),
+        quoted(&d.definer.0),
+        quoted(&d.definer.1),
+        if d.invoker { "INVOKER" } else { "DEFINER" },
+        quoted(view.name()),
+        view_text::shown(&*view.query()?, view.database(), current)?
+    ))
+}
+
 /// Writes the rows that are wanted.
 fn filtered(
     session: &mut Session,
@@ -302,13 +330,16 @@ impl SqlEngine {
             if !catalog.databases.contains_key(&database) {
                 return Err(errors::unknown_database(&database));
             }
-            let mut rows: Rows = catalog.tables_of(&database).map(|t| vec![text(t.schema.name.clone())]).collect();
+            let listed = catalog.named_in(&database);
+            let mut rows: Rows = listed.iter().map(|t| vec![text(t.schema.name.clone())]).collect();
             let title = match pattern {
                 Some(pattern) => format!("Tables_in_{database} ({pattern})"),
                 None => format!("Tables_in_{database}"),
             };
             if full {
-                rows.iter_mut().for_each(|r| r.push(text("BASE TABLE")));
+                for (row, listed) in rows.iter_mut().zip(listed) {
+                    row.push(text(if view::is_view(&listed.schema) { "VIEW" } else { "BASE TABLE" }));
+                }
                 filtered(session, out, &[&title, "Table_type"], rows, &filter)?;
             } else {
                 filtered(session, out, &[&title], rows, &filter)?;
@@ -318,7 +349,9 @@ impl SqlEngine {
             let database = self.database_of(session, t)?;
             let filter = Filter::parse(t)?;
             let catalog = self.catalog().await?;
-            let rows: Rows = catalog.tables_of(&database).map(|t| table_status(t)).collect();
+            let listed = catalog.named_in(&database);
+            let comments = listed.iter().map(|t| (*t, self.fault_of_view(session, &catalog, t)));
+            let rows: Rows = comments.map(|(t, fault)| table_status(t, fault.as_deref())).collect();
             filtered(session, out, &TABLE_STATUS, rows, &filter)?;
         } else if t.word("columns") || t.word("fields") {
             let _ = t.word("from") || t.word("in");
@@ -353,8 +386,14 @@ impl SqlEngine {
                 );
                 table(session, out, &["Database", "Create Database"], &[vec![Some(name), Some(sql)]]);
             } else {
-                t.expect("table")?;
+                let wants_view = t.word("view");
+                if !wants_view {
+                    t.expect("table")?;
+                }
                 let name = t.name()?;
+                if self.show_create_view(session, &name, wants_view, out).await? {
+                    return Ok(());
+                }
                 let found = self.named_table(session, &name).await?;
                 let row = vec![text(found.schema.name.clone()), Some(create_table(&found))];
                 table(session, out, &["Table", "Create Table"], &[row]);
@@ -437,7 +476,47 @@ impl SqlEngine {
 
     async fn named_table(&self, session: &Session, name: &super::ddl::Name) -> Result<std::rc::Rc<Table>> {
         let database = name.0.clone().or_else(|| session.env.database.clone()).ok_or_else(errors::no_database)?;
-        self.catalog().await?.table(&database, &name.1)
+        self.catalog_with(&database, &name.1).await?.columns_of(&database, &name.1)
+    }
+
+    /// SHOW CREATE of a view; `false`: it is a table.
+    async fn show_create_view(
+        &self,
+        session: &mut Session,
+        name: &super::ddl::Name,
+        wants_view: bool,
+        out: &mut Output<'_>,
+    ) -> Result<bool> {
+        let database = name.0.clone().or_else(|| session.env.database.clone()).ok_or_else(errors::no_database)?;
+        let catalog = self.catalog_with(&database, &name.1).await?;
+        let Some(view) = catalog.view(&database, &name.1) else {
+            let is_table = wants_view && catalog.find(&database, &name.1).is_some();
+            return if is_table { Err(errors::wrong_object(&database, &name.1, "VIEW")) } else { Ok(false) };
+        };
+        session.warnings.clear();
+        if let Some(fault) = self.fault_of_view(session, &catalog, &view.table) {
+            session.warn("Warning", 1356, fault);
+        }
+        let d = &view.definition;
+        let row = vec![
+            text(view.name()),
+            Some(create_view(view, session.env.database.as_deref())?),
+            text(d.charset.clone()),
+            text(d.collation.clone()),
+        ];
+        let names = ["View", "Create View", "character_set_client", "collation_connection"];
+        warned_table(session, out, &names, &[row], session.warning_count());
+        Ok(true)
+    }
+
+    /// Why a view cannot be read.
+    fn fault_of_view(&self, session: &Session, catalog: &Catalog, t: &Table) -> Option<String> {
+        if !view::is_view(&t.schema) {
+            return None;
+        }
+        let query = format!("SELECT 1 FROM {}.{}", quoted(&t.schema.database), quoted(&t.schema.name));
+        let fault = plan_text(catalog, &session.env, &query, Vec::new()).err()?;
+        Some(fault.message)
     }
 
     async fn show_columns(
@@ -448,7 +527,11 @@ impl SqlEngine {
         filter: &Filter,
         out: &mut Output<'_>,
     ) -> Result<()> {
-        let found = self.named_table(session, &name).await?;
+        let mut found = self.named_table(session, &name).await?;
+        let catalog = self.catalog().await?;
+        if let Some(view) = catalog.view(&found.schema.database, &found.schema.name) {
+            found = std::rc::Rc::new(view_exec::columns_now(session, &catalog, view)?);
+        }
         let s = &found.schema;
         let mut rows = Rows::new();
         for number in found.visible_columns() {
@@ -553,8 +636,14 @@ const TABLE_STATUS: [&str; 18] = [
     "Comment",
 ];
 
-fn table_status(t: &Table) -> Vec<Option<String>> {
+fn table_status(t: &Table, fault: Option<&str>) -> Vec<Option<String>> {
     let s = &t.schema;
+    if view::is_view(s) {
+        let mut row = vec![None; TABLE_STATUS.len()];
+        row[0] = text(s.name.clone());
+        row[TABLE_STATUS.len() - 1] = text(fault.unwrap_or("VIEW"));
+        return row;
+    }
     let zero = || text("0");
     vec![
         text(s.name.clone()),

@@ -25,7 +25,7 @@ impl SqlEngine {
         loop {
             let (database, name) = t.name()?;
             let database = database.or_else(|| session.env.database.clone()).ok_or_else(errors::no_database)?;
-            catalog.table(&database, &name)?;
+            catalog.columns_of(&database, &name)?;
             let is_kind = |t: &Tokens| ["read", "write", "low_priority"].iter().any(|word| t.peek_word(word));
             if t.word("as") || !is_kind(t) {
                 t.identifier()?;

@@ -84,6 +84,9 @@ pub fn table_options(t: &mut Tokens, table: &mut TableSchema) -> Result<Option<u
         if t.word("engine") {
             t.symbol('=');
             table.engine = t.identifier()?;
+            if table.engine.starts_with('#') {
+                return Err(errors::unknown_engine(&table.engine));
+            }
         } else if t.word("comment") {
             t.symbol('=');
             table.comment = t.string()?;

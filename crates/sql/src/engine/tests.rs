@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use apus_signal::{dict::Dictionary, schema::TableMessage};
-use apus_types::{RowLayout, TableId};
+use apus_types::{Column, RowLayout, TableId};
 
 use super::{
     catalog::Catalog,
@@ -11,9 +11,14 @@ use super::{
     digest::{Digest, Form},
     dispatch::plan_text,
     expr::{Builder, Context, Datum, env::Env},
-    plan::Plan,
+    plan::{
+        Plan,
+        access::Path,
+        query::{Leaf, StepKind},
+    },
     plan_cache::{Cached, PlanCache},
     token::Tokens,
+    view::{self, Definition},
 };
 
 fn env() -> Env {
@@ -26,7 +31,7 @@ fn table(sql: &str, id: u32) -> TableMessage {
     let mut digest = Digest::default();
     digest.scan(sql.as_bytes(), Form::Plain).unwrap();
     let mut tokens = Tokens::new(std::str::from_utf8(&digest.text).unwrap());
-    let Some(Ddl::CreateTable { table, .. }) = ddl::parse(&mut tokens).unwrap() else { panic!("{sql}") };
+    let Some(Ddl::CreateTable { table, .. }) = ddl::parse(&mut tokens, sql).unwrap() else { panic!("{sql}") };
     let mut table = *table;
     table.database = "d".into();
     table.id = TableId(id);
@@ -44,6 +49,95 @@ fn catalog() -> Catalog {
         ..Dictionary::default()
     };
     Catalog::from_dictionary(&dictionary, &Catalog::default()).unwrap()
+}
+
+/// A dictionary with a view over `pair`.
+fn catalog_with_view(text: &str, columns: &[&str], before: &Catalog) -> Catalog {
+    let pair = "create table pair (a int, b varchar(20), c bigint unsigned, primary key (a, b), unique u (c))";
+    let column = |name: &&str| Column {
+        name: (*name).to_owned(),
+        ty: apus_types::ColumnType::Int { bits: 32, unsigned: false },
+        nullable: true,
+        default: Default::default(),
+        auto_increment: false,
+        on_update_now: false,
+        comment: String::new(),
+        declared: String::new(),
+    };
+    let definition = Definition { merges: true, updatable: true, text: text.to_owned(), ..Definition::default() };
+    let mut view = view::table("d", "v", &definition, columns.iter().map(column).collect());
+    view.id = TableId(3);
+    let dictionary = Dictionary {
+        version: before.version + 1,
+        databases: vec![apus_signal::dict::DatabaseMessage { name: "d".into(), collation: 45 }],
+        tables: vec![table(pair, 1), table("create table t (id int primary key)", 2), TableMessage::from(&view)],
+        ..Dictionary::default()
+    };
+    Catalog::from_dictionary(&dictionary, before).unwrap()
+}
+
+#[test]
+fn a_view_that_merges_is_the_plan_of_its_table() {
+    const TEXT: &str = "select `d`.`pair`.`a` AS `x`,`d`.`pair`.`b` AS `y`,(`d`.`pair`.`c` + 1) AS `z` from `d`.`pair` where (`d`.`pair`.`c` > 5)";
+    let catalog = catalog_with_view(TEXT, &["x", "y", "z"], &Catalog::default());
+    let planned = |sql: &str| plan_text(&catalog, &env(), sql, Vec::new()).unwrap();
+    let by_key = |path: &Path| matches!(path, Path::Points { index: None, .. });
+    let Plan::Select(select) = planned("SELECT z FROM v WHERE x = 1 AND y = 'q'") else { panic!("no SELECT") };
+    let access = select.access.as_ref().unwrap();
+    assert!(select.join.is_none() && by_key(&access.path) && access.rest.is_some(), "{access:?}");
+    let Plan::Update(update) = planned("UPDATE v SET y = 'r' WHERE x = 1 AND y = 'q'") else { panic!("no UPDATE") };
+    assert!(by_key(&update.access.path) && update.access.rest.is_some(), "{:?}", update.access);
+    assert_eq!(update.assignments[0].0, 1, "the column of the table");
+    let Plan::Select(select) = planned("SELECT v.z, t.id FROM t JOIN v ON v.x = t.id AND v.y = 'q' WHERE t.id = 3")
+    else {
+        panic!("no SELECT")
+    };
+    assert!(select.join.as_ref().is_some_and(|join| join.is_by_key), "{:?}", select.join);
+    // A computed column would not be NULL where the outer join has no row.
+    let leaf = |sql: &str| match planned(sql) {
+        Plan::Select(select) => select
+            .join
+            .unwrap()
+            .steps
+            .iter()
+            .any(|step| matches!(&step.kind, StepKind::Join(join) if matches!(join.leaf, Leaf::Derived(_)))),
+        _ => panic!("{sql}"),
+    };
+    assert!(leaf("SELECT v.z FROM t LEFT JOIN v ON v.x = t.id"));
+    assert!(!leaf("SELECT v.z FROM v LEFT JOIN t ON v.x = t.id"));
+    // A subquery takes a computed column as the value of its expression.
+    let Plan::Select(select) = planned("SELECT x, (SELECT t.id FROM t WHERE t.id = z) FROM v WHERE x = 1 AND y = 'q'")
+    else {
+        panic!("no SELECT")
+    };
+    assert!(select.join.is_some(), "a subquery for each row");
+    // Nothing of the statement around is in view inside.
+    assert!(leaf("WITH pair AS (SELECT 1 AS a) SELECT v.x FROM pair, v WHERE v.x = 1 AND v.y = 'q'"));
+    for (sql, number) in [
+        ("SELECT c FROM v", 1054),
+        ("SELECT pair.a FROM v", 1054),
+        ("UPDATE v SET z = 1", 1348),
+        ("INSERT INTO v (x, y) VALUES (1, 'a')", 1471),
+        ("SELECT * FROM v, v", 1066),
+    ] {
+        assert_eq!(plan_text(&catalog, &env(), sql, Vec::new()).map_err(|e| e.errno).err(), Some(number), "{sql}");
+    }
+}
+
+#[test]
+fn a_replaced_view_drops_its_plans() {
+    let text = |n: u32| format!("select `d`.`pair`.`a` AS `x`,{n} AS `y` from `d`.`pair`");
+    let first = catalog_with_view(&text(1), &["x", "y"], &Catalog::default());
+    let sql = "SELECT y FROM v";
+    let plan = plan_text(&first, &env(), sql, Vec::new()).unwrap();
+    let mut plans = PlanCache::default();
+    plans.put(sql.as_bytes(), Some("d"), &first, 0, Cached::Plan(Rc::new(plan)));
+    let same = catalog_with_view(&text(1), &["x", "y"], &first);
+    assert!(plans.find(sql.as_bytes(), Some("d"), &same, 0).is_some());
+    let other = catalog_with_view(&text(2), &["x", "y"], &same);
+    assert!(plans.find(sql.as_bytes(), Some("d"), &other, 0).is_none());
+    let gone = catalog_with_view("select `d`.`pair`.`nope` AS `x` from `d`.`pair`", &["x"], &other);
+    assert_eq!(plan_text(&gone, &env(), "SELECT x FROM v", Vec::new()).map_err(|e| e.errno).err(), Some(1356));
 }
 
 #[test]

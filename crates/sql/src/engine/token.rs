@@ -21,6 +21,8 @@ pub enum Token {
 #[derive(Debug)]
 pub struct Tokens {
     list: Vec<Token>,
+    /// Where each begins in the text.
+    starts: Vec<usize>,
     at: usize,
 }
 
@@ -28,11 +30,11 @@ impl Tokens {
     /// Splits text that [`digest`] has cleaned of comments.
     pub fn new(text: &str) -> Tokens {
         let bytes = text.as_bytes();
-        let mut list = Vec::new();
+        let (mut list, mut starts) = (Vec::new(), Vec::new());
         let mut at = 0;
         let is_word = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'$' | b'@') || b >= 0x80;
         while let Some(&b) = bytes.get(at) {
-            let start = at;
+            let (start, before) = (at, list.len());
             match b {
                 b' ' | b'\t' | b'\n' | b'\r' => at += 1,
                 b'\'' | b'"' | b'`' => {
@@ -76,8 +78,11 @@ impl Tokens {
                     at += 1;
                 }
             }
+            if list.len() > before {
+                starts.push(start);
+            }
         }
-        Tokens { list, at: 0 }
+        Tokens { list, starts, at: 0 }
     }
 
     pub fn peek(&self) -> Option<&Token> {
@@ -98,6 +103,24 @@ impl Tokens {
     }
     pub fn end(&self) -> Result<()> {
         if self.at_end() { Ok(()) } else { Err(self.error()) }
+    }
+    /// Where the next token begins in the text.
+    pub fn offset(&self) -> Option<usize> {
+        self.starts.get(self.at).copied()
+    }
+    /// Where the last tokens begin, if they are these words.
+    pub fn ending(&self, words: &[&str]) -> Option<usize> {
+        let first = self.list.len().checked_sub(words.len()).filter(|first| *first >= self.at)?;
+        let is = |(token, word): (&Token, &&str)| matches!(token, Token::Word(w) if w.eq_ignore_ascii_case(word));
+        self.list[first..].iter().zip(words).all(is).then(|| self.starts[first])
+    }
+    /// Reads the rest.
+    pub fn skip_all(&mut self) {
+        self.at = self.list.len();
+    }
+    /// What is left to read.
+    pub fn rest(&self) -> &[Token] {
+        self.list.get(self.at..).unwrap_or(&[])
     }
     pub fn position(&self) -> usize {
         self.at

@@ -11,6 +11,7 @@ use super::{
     table_locks,
     token::Tokens,
     variables::isolation,
+    view_text::quoted,
 };
 use crate::{
     server::{Engine, Output},
@@ -62,7 +63,7 @@ impl SqlEngine {
             self.deallocate_named(session, &mut t)?;
             return ok(session, out);
         }
-        if let Some(definition) = ddl::parse(&mut t)? {
+        if let Some(definition) = ddl::parse(&mut t, text)? {
             let done = self.define(session, definition).await?;
             let mut info = String::new();
             done.info.write(session.warning_count(), &mut info);
@@ -307,13 +308,21 @@ impl SqlEngine {
                     gathered.err().map(|e| errors::from_client(&e))
                 }
                 Ok(_) => None,
+                Err(_) if verb == "check" && catalog.view(&database, &table).is_some() => {
+                    let text = format!("SELECT * FROM {}.{}", quoted(&database), quoted(&table));
+                    plan_text(&catalog, &session.env, &text, Vec::new()).err()
+                }
                 Err(e) => Some(e),
             };
             match failed {
                 None => say("status", "OK".to_owned()),
                 Some(e) => {
-                    say("Error", e.message);
-                    say("status", "Operation failed".to_owned());
+                    say("Error", e.message.clone());
+                    let is_view = verb == "check" && e.errno == 1356;
+                    match is_view {
+                        true => say("error", "Corrupt".to_owned()),
+                        false => say("status", "Operation failed".to_owned()),
+                    }
                 }
             }
             if !t.symbol(',') {

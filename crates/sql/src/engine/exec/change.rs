@@ -13,10 +13,11 @@ use super::{
 use crate::engine::{
     convert::{self, Assign},
     errors,
-    expr::{Context, Datum},
-    plan::{Delete, Update, dml::Step},
+    expr::{Context, Datum, eval},
+    plan::{Delete, Update, dml::Step, through::RowCheck},
     session::{Done, Fail, Scratch, Session},
 };
+use crate::wire::SqlError;
 
 pub async fn update(
     cluster: Cluster<'_>,
@@ -216,6 +217,13 @@ async fn update_locked(
             let new = updated_row(session, schema, (old, None), &plan.assignments, params, (row_number, place))?;
             refused.drain(..).for_each(|e| session.warn_error(&e));
             let Some(new) = new else { continue };
+            if let Some(failed) = check_row(session, schema, plan.check.as_ref(), &new, params)? {
+                if !plan.ignore {
+                    return Err(failed.into());
+                }
+                session.warn_error(&failed);
+                continue;
+            }
             if plan.ignore {
                 changed += u64::from(change_or_warn(cluster, session, s, table, locked.key(i), old, &new).await?);
                 continue;
@@ -310,6 +318,20 @@ pub fn push_change(s: &mut Scratch, schema: &TableSchema, key: &[u8], old: &[u8]
     s.ops.push(schema, OpKind::Insert, 0, &s.key, new)
 }
 
+/// What is wrong with a row that goes through a view.
+pub fn check_row(
+    session: &Session,
+    schema: &TableSchema,
+    check: Option<&RowCheck>,
+    row: &[u8],
+    params: &[Datum<'_>],
+) -> errors::Result<Option<SqlError>> {
+    let Some(check) = check else { return Ok(None) };
+    let cx = context(session, schema, row, params);
+    let holds = eval::truth(&cx, &check.condition.eval(&cx)?) == Some(true);
+    Ok((!holds).then(|| errors::check_failed(&check.database, &check.view)))
+}
+
 /// The row `old` after the assignments, `new_row` being what `VALUES(column)` means; `None` when it stays as it is. Where there
 /// is a place for what strict mode refuses, values are stored as well as they can be.
 pub fn updated_row(
@@ -318,7 +340,7 @@ pub fn updated_row(
     (old, new_row): (&[u8], Option<&[u8]>),
     assignments: &[(u16, crate::engine::expr::Expr)],
     params: &[Datum<'_>],
-    (row_number, mut refused): (usize, Option<&mut Vec<crate::wire::SqlError>>),
+    (row_number, mut refused): (usize, Option<&mut Vec<SqlError>>),
 ) -> Done<Option<Vec<u8>>> {
     let layout = schema.layout();
     let assign = Assign {

@@ -13,7 +13,7 @@ use apus_signal::tc::{ALLOW_MISSING, NO_WAIT, OpKind, OpStatus};
 
 use super::{
     Changed, Cluster, Info,
-    change::{push_change, send_changes, updated_row},
+    change::{check_row, push_change, send_changes, updated_row},
     execute,
     lock::LOCKED_BYTES_MAX,
     next_savepoint, query,
@@ -187,6 +187,9 @@ pub async fn change(
                     let number = usize::try_from(matched).unwrap_or(usize::MAX);
                     let new = updated_row(session, schema, (old, None), &assignments, &[], (number, None))?;
                     let Some(new) = new else { continue };
+                    if let Some(failed) = check_row(session, schema, target.check.as_ref(), &new, params)? {
+                        return Err(failed.into());
+                    }
                     changed += 1;
                     push_change(s, schema, key, old, &new)?;
                     while s.images.len() < s.ops.len() {

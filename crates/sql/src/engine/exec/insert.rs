@@ -80,7 +80,8 @@ pub async fn insert(
         session.env.last_insert_id.set(generated);
     }
     let info = if count > 1 || matches!(plan.source, Source::Select(_)) {
-        Info::Inserted { records: count as u64, duplicates }
+        let records = if plan.check.is_some() { s.images.len() } else { count };
+        Info::Inserted { records: records as u64, duplicates }
     } else {
         Info::None
     };
@@ -125,6 +126,14 @@ async fn make_rows(
         for e in s.refused.drain(..) {
             session.warn_error(&e);
         }
+        if let Some(failed) = check_made(session, s, plan, of_row)? {
+            if plan.on_duplicate != OnDuplicate::Ignore {
+                return Err(failed.into());
+            }
+            session.warn_error(&failed);
+            s.images.pop();
+            continue;
+        }
         s.generated.push(generated);
         if s.images.byte_len() > INSERT_BYTES_MAX {
             return Err(errors::too_many_locks().into());
@@ -136,6 +145,12 @@ async fn make_rows(
         cluster.auto_increment.raise(cluster.client, counters, &table.schema, column, value).await?;
     }
     Ok(numbers.explicit)
+}
+
+/// What is wrong with the row that was made last.
+fn check_made(session: &Session, s: &Scratch, plan: &Insert, params: &[Datum<'_>]) -> errors::Result<Option<SqlError>> {
+    let last = s.images.len().checked_sub(1).and_then(|last| s.images.get(last));
+    change::check_row(session, &plan.table.schema, plan.check.as_ref(), last.unwrap_or(&[]), params)
 }
 
 /// What became of an attempt.
@@ -458,6 +473,9 @@ async fn row_by_row(
             let Some(key) = conflicting_key(cluster, session, s, table, conflict, image).await? else { continue };
             let Some(old) = lock::lock_row(cluster, session, s, table, &key).await? else { continue };
             s.ops.clear();
+            if change::check_row(session, schema, plan.within.as_ref(), &old, params)?.is_some() {
+                return Err(errors::replaces_outside().into());
+            }
             if plan.on_duplicate == OnDuplicate::Replace && old == image {
                 outcome.affected += 1;
                 break;
@@ -475,6 +493,9 @@ async fn row_by_row(
             match new {
                 None => outcome.affected += u64::from(session.found_rows),
                 Some(new) => {
+                    if let Some(failed) = change::check_row(session, schema, plan.check.as_ref(), &new, params)? {
+                        return Err(failed.into());
+                    }
                     change::push_change(s, schema, &key, &old, &new)?;
                     let savepoint = next_savepoint(session);
                     match execute(cluster, session, &s.ops, &mut s.results, savepoint, false).await {

@@ -345,7 +345,14 @@ impl<'a> Builder<'a> {
             Precedence::Alias => false,
             Precedence::Grouped => column.as_ref().is_some_and(|c| self.grouped.contains(c)),
         };
+        let is_alias = alias.is_some() && !(column_first && column.is_some());
         let found = if column_first { column.or(alias) } else { alias.or(column) };
+        if let (Some(planner), Some(scope), false) = (self.planner, &self.scope, is_alias) {
+            planner.note_name(name, || match &found {
+                Some(_) => scope.owner(&name.value),
+                None => planner.frames.outer_owner(&[], &name.value),
+            });
+        }
         if self.window_place != WindowPlace::Here && found.as_ref().is_some_and(has_window) {
             return Err(errors::alias_of_window(&name.value, self.clause));
         }
@@ -384,7 +391,14 @@ impl<'a> Builder<'a> {
         }
         if let (Some(scope), Some(planner)) = (&self.scope, self.planner) {
             let database = qualifier.len().checked_sub(2).map(|at| qualifier[at]);
-            if let Some(found) = scope.qualified(database, table_part, column) {
+            let found = scope.qualified(database, table_part, column);
+            if let Some(last) = parts.last() {
+                planner.note_name(last, || match &found {
+                    Some(_) => scope.owner_of(database, table_part),
+                    None => planner.frames.outer_owner(qualifier, column),
+                });
+            }
+            if let Some(found) = found {
                 return Ok(found);
             }
             return planner.frames.outer_column(qualifier, column, self.clause)?.ok_or_else(unknown);
@@ -606,8 +620,14 @@ impl<'a> Builder<'a> {
         let args = args.iter().map(plain).collect::<Result<Vec<_>>>()?;
         match (name.as_str(), &args[..]) {
             ("values", [ast::Expr::Identifier(column)]) if self.allow_values => {
-                let table = self.table.ok_or_else(errors::invalid_group_function)?;
                 let unknown = || errors::unknown_column(&column.value, self.clause);
+                if let Some(scope) = &self.scope {
+                    return match scope.column(&column.value, self.clause)? {
+                        Some(Expr::Column(c)) => Ok(Expr::NewColumn(c)),
+                        _ => Err(unknown()),
+                    };
+                }
+                let table = self.table.ok_or_else(errors::invalid_group_function)?;
                 let slot = table.column_no(&column.value).ok_or_else(unknown)?;
                 return Ok(Expr::NewColumn(ColumnRef { slot, ty: table.columns[usize::from(slot)].ty }));
             }

@@ -79,6 +79,7 @@ impl Block {
         let defs = self.outputs.iter().map(|o| o.def.clone()).collect();
         Ok(Select {
             reads,
+            views: Vec::new(),
             given,
             join: Some(Box::new(join)),
             table: None,
@@ -152,6 +153,7 @@ impl Block {
         }
         Ok(Select {
             reads: table.iter().cloned().collect(),
+            views: Vec::new(),
             given: Vec::new(),
             join: None,
             table,

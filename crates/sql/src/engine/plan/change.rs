@@ -11,8 +11,9 @@ use super::{
     from::{Level, Origin},
     outputs::Columns,
     query::{Body, Given, Leaf, StepKind},
-    scope::{COMPUTED, Scope, Visible},
+    scope::{COMPUTED, Merged, Scope, Visible},
     select::{Lock, Output, Select},
+    through::RowCheck,
 };
 use crate::engine::{
     catalog::Table,
@@ -27,6 +28,8 @@ type Bound<T> = Result<T, Unplanned>;
 #[derive(Debug)]
 pub struct Target {
     pub table: Rc<Table>,
+    /// What changed rows must satisfy.
+    pub check: Option<RowCheck>,
     /// Where the outputs have the columns of its primary key.
     pub key: usize,
     pub exclusive: bool,
@@ -112,6 +115,7 @@ impl Planner<'_> {
                 }
                 assigned.push((table.first, column, e));
             }
+            one_of_each_view(&scope, &assigned)?;
             let mut targets = Vec::new();
             for table in &scope.tables {
                 let own = assigned.iter().filter(|(first, ..)| *first == table.first);
@@ -128,7 +132,12 @@ impl Planner<'_> {
                     outputs.push(e);
                 }
                 let fate = Fate::Changes(changes);
-                targets.push(Target { table: table.table.clone(), key, exclusive: true, fate });
+                let slots: Vec<u16> = assigned.iter().map(|(first, column, _)| first + column).collect();
+                let check = match &table.beneath {
+                    Some(merged) => merged.check(&merged.checks, table, &slots)?,
+                    None => None,
+                };
+                targets.push(Target { table: table.table.clone(), check, key, exclusive: true, fate });
             }
             // It is run until all its rows are locked.
             let assigns = |e: &Expr| matches!(e, Expr::Call(Func::Assign, ..));
@@ -136,7 +145,7 @@ impl Planner<'_> {
                 return Err(errors::not_supported("assignments to variables in UPDATE of several tables").into());
             }
             let query = self.finish(scope.clone(), level, builder, outputs.list, &tail)?;
-            check_subqueries(&query, &targets)?;
+            self.check_subqueries(&query, &scope, &targets, "UPDATE")?;
             Ok(Locked { query, targets, no_wait: false, is_update: true })
         })
     }
@@ -169,10 +178,13 @@ impl Planner<'_> {
             let mut outputs = self.outputs_of(&scope);
             let mut gone = Vec::new();
             for name in &names {
-                gone.push(named(&scope, name)?.first);
+                gone.push(self.deleted(&scope, name)?.first);
             }
             if is_single {
-                gone.extend(scope.tables.first().map(|t| t.first));
+                gone.extend(match scope.views.first() {
+                    Some(merged) => Some(self.one_table(&scope, merged)?.first),
+                    None => scope.tables.first().map(|t| t.first),
+                });
             }
             let mut targets = Vec::new();
             for table in &scope.tables {
@@ -182,10 +194,11 @@ impl Planner<'_> {
                 }
                 self.check_target(table, &level, "DELETE")?;
                 let key = outputs.key(table);
-                targets.push(Target { table: table.table.clone(), key, exclusive: true, fate: Fate::Goes });
+                let fate = Fate::Goes;
+                targets.push(Target { table: table.table.clone(), check: None, key, exclusive: true, fate });
             }
             let query = self.finish(scope.clone(), level, builder, outputs.list, &tail)?;
-            check_subqueries(&query, &targets)?;
+            self.check_subqueries(&query, &scope, &targets, "DELETE")?;
             Ok(Locked { query, targets, no_wait: false, is_update: false })
         })
     }
@@ -201,13 +214,13 @@ impl Planner<'_> {
             let (scope, level) = self.bind_from(&select.from)?;
             let builder = self.builder(&scope);
             let mut outputs = self.outputs_of(&scope);
-            let only = of.map(|name| named(&scope, name)).transpose()?.map(|t| t.first);
+            let only = of.map(|name| locked_by(&scope, name)).transpose()?;
             let mut targets = Vec::new();
             for table in &scope.tables {
-                if is_stored(table, &level) && only.is_none_or(|first| first == table.first) {
+                if is_stored(table, &level) && only.as_ref().is_none_or(|firsts| firsts.contains(&table.first)) {
                     let key = outputs.key(table);
                     let (table, exclusive) = (table.table.clone(), lock.exclusive);
-                    targets.push(Target { table, key, exclusive, fate: Fate::Stays });
+                    targets.push(Target { table, check: None, key, exclusive, fate: Fate::Stays });
                 }
             }
             if targets.is_empty() {
@@ -216,6 +229,35 @@ impl Planner<'_> {
             let query = self.finish(scope.clone(), level, builder, outputs.list, &tail)?;
             Ok(Locked { query, targets, no_wait: lock.no_wait, is_update: false })
         })
+    }
+
+    /// The table that DELETE names.
+    fn deleted<'s>(&self, scope: &'s Scope, name: &ast::ObjectName) -> Bound<&'s Visible> {
+        match merged_of(scope, name) {
+            Some(merged) => self.one_table(scope, merged),
+            None => named(scope, name),
+        }
+    }
+
+    /// # Errors
+    /// 1093, 1443: a subquery reads a table that is changed.
+    fn check_subqueries(&self, query: &Select, scope: &Scope, targets: &[Target], of: &str) -> Bound<()> {
+        let mut read = Vec::new();
+        in_subqueries(query, &mut read);
+        for target in targets.iter().filter(|t| !matches!(t.fate, Fate::Stays)) {
+            if !read.iter().any(|t| t.schema.id == target.table.schema.id) {
+                continue;
+            }
+            let mut own = scope.tables.iter().filter(|t| Rc::ptr_eq(&t.table, &target.table));
+            return Err(match own.find_map(|t| t.beneath.as_ref()) {
+                // Named twice: by the subquery, too.
+                Some(merged) if self.views.count(&merged.view) < 2 => errors::changed_in_subquery(&merged.shown, of),
+                Some(merged) => errors::update_table_used(&merged.shown),
+                None => errors::update_table_used(&target.table.schema.name),
+            }
+            .into());
+        }
+        Ok(())
     }
 
     fn in_block<T>(&self, bind: impl FnOnce() -> Bound<T>) -> Bound<T> {
@@ -234,7 +276,8 @@ impl Planner<'_> {
     fn reads(&self, table: &Visible, level: &Level, outputs: &mut Outputs<'_, '_>, targets: &mut Vec<Target>) {
         if is_stored(table, level) {
             let key = outputs.key(table);
-            targets.push(Target { table: table.table.clone(), key, exclusive: false, fate: Fate::Stays });
+            let (check, fate) = (None, Fate::Stays);
+            targets.push(Target { table: table.table.clone(), check, key, exclusive: false, fate });
         }
     }
 
@@ -304,23 +347,49 @@ fn target_column<'s>(
         [one] => ast::Expr::Identifier(one.clone()),
         _ => ast::Expr::CompoundIdentifier(parts),
     };
-    match builder.build(&e)? {
+    let found = builder.build(&e)?;
+    match found {
         Expr::Column(c) if c.slot < COMPUTED => {
             let table = scope.of_slot(c.slot).ok_or_else(|| errors::internal("a column without a table"))?;
             Ok((table, c.slot - table.first))
         }
-        _ => Err(errors::unknown_column(&name.to_string(), "field list").into()),
+        _ if scope.views.is_empty() => Err(errors::unknown_column(&name.to_string(), "field list").into()),
+        _ => Err(errors::column_not_updatable(&last_of(name)).into()),
     }
 }
 
+fn last_of(name: &ast::ObjectName) -> String {
+    name.0.last().and_then(|p| p.as_ident()).map(|i| i.value.clone()).unwrap_or_default()
+}
+
+fn merged_of<'s>(scope: &'s Scope, name: &ast::ObjectName) -> Option<&'s Rc<Merged>> {
+    let parts: Vec<&str> = name.0.iter().filter_map(|p| p.as_ident()).map(|i| i.value.as_str()).collect();
+    match parts.as_slice() {
+        [table] => scope.merged(None, table),
+        [database, table] => scope.merged(Some(database), table),
+        _ => None,
+    }
+}
+
+/// First slots of the tables that FOR UPDATE OF means.
+fn locked_by(scope: &Scope, name: &ast::ObjectName) -> Bound<Vec<u16>> {
+    let Some(merged) = merged_of(scope, name) else { return Ok(vec![named(scope, name)?.first]) };
+    let beneath = scope.tables.iter().filter(|t| t.beneath.as_ref().is_some_and(|b| Rc::ptr_eq(b, merged)));
+    Ok(beneath.map(|t| t.first).collect())
+}
+
 /// # Errors
-/// 1093: a subquery reads a table that is changed.
-fn check_subqueries(query: &Select, targets: &[Target]) -> Bound<()> {
-    let mut read = Vec::new();
-    in_subqueries(query, &mut read);
-    for target in targets.iter().filter(|t| !matches!(t.fate, Fate::Stays)) {
-        if read.iter().any(|t| t.schema.id == target.table.schema.id) {
-            return Err(errors::update_table_used(&target.table.schema.name).into());
+/// 1393: several tables of one view are changed.
+fn one_of_each_view(scope: &Scope, assigned: &[(u16, u16, Expr)]) -> Bound<()> {
+    for merged in &scope.views {
+        let mut firsts = assigned.iter().map(|(first, ..)| *first).filter(|first| {
+            let table = scope.tables.iter().find(|t| t.first == *first);
+            table.and_then(|t| t.beneath.as_ref()).is_some_and(|b| Rc::ptr_eq(b, merged))
+        });
+        if let Some(one) = firsts.next()
+            && firsts.any(|other| other != one)
+        {
+            return Err(errors::several_tables_of_view(merged.view.database(), merged.view.name()).into());
         }
     }
     Ok(())

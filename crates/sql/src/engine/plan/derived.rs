@@ -119,7 +119,7 @@ impl Planner<'_> {
         self.frames.show(&Rc::default());
         let mut derived = derived?;
         derived.is_lateral = true;
-        derived.is_lateral = derived.inputs().iter().any(|e| matches!(e, Expr::Column(_)));
+        derived.is_lateral = derived.inputs().iter().any(|e| e.any(|e| matches!(e, Expr::Column(_))));
         Ok(Rc::new(derived))
     }
 
@@ -330,20 +330,20 @@ impl Planner<'_> {
             is_subquery: false,
             is_lateral: false,
         });
-        let visible = Visible { shown: String::new(), database: String::new(), table, first: 0, is_nullable: false };
+        let visible = Visible {
+            shown: String::new(),
+            database: String::new(),
+            table,
+            first: 0,
+            is_nullable: false,
+            beneath: None,
+        };
         let scope = Rc::new(Scope::of(visible));
         self.frames.show(&scope);
         let item = Item { origin: Origin::Derived(derived), firsts: vec![0], left: None, is_straight: false };
-        let level = Level { items: vec![item], conditions: Vec::new() };
+        let level = Level { items: vec![item], ..Level::default() };
         let columns = Columns { planner: self, scope: &scope, text: "", is_shapeless: false };
-        let outputs: Vec<Output> = scope
-            .star()
-            .into_iter()
-            .filter_map(|slot| {
-                let c = scope.of_slot(slot)?.column(slot);
-                Some(columns.output(Expr::Column(ColumnRef { slot, ty: c.ty }), c.name.clone()))
-            })
-            .collect();
+        let outputs: Vec<Output> = scope.star().into_iter().map(|c| columns.output(c.expr, c.name)).collect();
         let mut builder = self.builder(&scope);
         let order = self.order_of(query, &mut builder, &outputs)?;
         drop(builder);

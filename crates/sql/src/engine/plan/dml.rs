@@ -7,7 +7,9 @@ use sqlparser::ast::{self, AssignmentTarget, OnInsert, SetExpr, TableObject};
 
 use super::{
     Planner, Select, Unplanned, access,
+    block::all_of,
     select::{OrderKey, order_key},
+    through::{RowCheck, Through},
 };
 use crate::engine::{
     catalog::Table,
@@ -34,6 +36,8 @@ pub enum Source {
 #[derive(Debug)]
 pub struct Insert {
     pub table: Rc<Table>,
+    /// Views that it names, as in [`super::Plan::views`].
+    pub views: Vec<Rc<Table>>,
     /// For each column of the table, its place in a row of the source.
     pub places: Vec<Option<usize>>,
     pub source: Source,
@@ -42,6 +46,10 @@ pub struct Insert {
     pub on_duplicate: OnDuplicate,
     /// ON DUPLICATE KEY UPDATE.
     pub assignments: Vec<(u16, Expr)>,
+    /// What rows must satisfy that go through a view.
+    pub check: Option<RowCheck>,
+    /// What rows must satisfy that REPLACE takes away.
+    pub within: Option<RowCheck>,
 }
 
 /// What an assignment asks of the row, as far as a data node can do it.
@@ -55,6 +63,7 @@ pub enum Step {
 #[derive(Debug)]
 pub struct Update {
     pub table: Rc<Table>,
+    pub views: Vec<Rc<Table>>,
     pub access: access::Access,
     pub assignments: Vec<(u16, Expr)>,
     /// The whole statement as an update program by primary key.
@@ -65,11 +74,14 @@ pub struct Update {
     pub reverse: bool,
     pub limit: Option<Expr>,
     pub ignore: bool,
+    /// What rows must satisfy that go through a view.
+    pub check: Option<RowCheck>,
 }
 
 #[derive(Debug)]
 pub struct Delete {
     pub table: Rc<Table>,
+    pub views: Vec<Rc<Table>>,
     pub access: access::Access,
     pub order: Vec<OrderKey>,
     /// The path delivers the order, perhaps backwards.
@@ -87,7 +99,19 @@ impl Planner<'_> {
         let TableObject::TableName(name) = &insert.table else {
             return Err(errors::not_supported("INSERT INTO this").into());
         };
-        let table = self.resolve(name)?;
+        let mut on_duplicate = match (insert.replace_into, insert.ignore) {
+            (true, _) => OnDuplicate::Replace,
+            (_, true) => OnDuplicate::Ignore,
+            _ => OnDuplicate::Refuse,
+        };
+        let through = match self.view(name)? {
+            Some(view) => Some(self.insert_through(&view, names_of(insert).as_deref(), on_duplicate)?),
+            None => None,
+        };
+        let table = match &through {
+            Some(through) => through.table.clone(),
+            None => self.resolve(name)?,
+        };
         check_writable(&table)?;
         let schema = &table.schema;
         let database = self.env.database.clone().unwrap_or_default();
@@ -99,9 +123,13 @@ impl Planner<'_> {
             builder.from_digest = self.from_digest;
             builder.target = Some(schema);
             for a in &insert.assignments {
-                named.push(column_of(&table, &a.target, "field list")?);
+                if through.is_none() {
+                    named.push(column_of(&table, &a.target, "field list")?);
+                }
                 set_values.push(value_or_default(&mut builder, &a.value)?);
             }
+        } else if through.is_some() {
+            // Named by the view.
         } else if insert.columns.is_empty() {
             named = table.visible_columns().collect();
         } else {
@@ -110,6 +138,9 @@ impl Planner<'_> {
                 let found = schema.column_no(&text).filter(|_| !text.starts_with('#'));
                 named.push(found.ok_or_else(|| errors::unknown_column(&text, "field list"))?);
             }
+        }
+        if let Some(through) = &through {
+            named.clone_from(&through.named);
         }
         let mut places = vec![None; schema.columns.len()];
         for (at, &column) in named.iter().enumerate() {
@@ -123,32 +154,36 @@ impl Planner<'_> {
                 *value = value.take().map(|e| given(schema.columns[usize::from(column)].ty, e));
             }
         }
-        let mut on_duplicate = if insert.replace_into {
-            OnDuplicate::Replace
-        } else if insert.ignore {
-            OnDuplicate::Ignore
-        } else {
-            OnDuplicate::Refuse
-        };
         let mut assignments = Vec::new();
         match &insert.on {
             None => {}
             Some(OnInsert::DuplicateKeyUpdate(list)) => {
                 on_duplicate = OnDuplicate::Update;
-                let mut builder = Builder::new(Some(schema), &schema.name, &database);
-                builder.assigns = self.assigns();
-                builder.from_digest = self.from_digest;
+                let beneath = match &through {
+                    Some(view) => {
+                        let several =
+                            || errors::not_supported("ON DUPLICATE KEY UPDATE through a view of several tables");
+                        Some(view.through.as_ref().ok_or_else(several)?)
+                    }
+                    None => None,
+                };
+                let mut builder = self.builder_of(beneath, &table, &schema.name);
+                builder.param_kinds = Vec::new();
                 builder.allow_values = true;
                 builder.new_alias = insert.insert_alias.as_ref().map(|a| a.row_alias.to_string());
                 for a in list {
-                    assignments
-                        .push((column_of(&table, &a.target, "field list")?, self.assigned(&mut builder, &table, a)?));
+                    let column = target_of(beneath, &table, a)?;
+                    assignments.push((column, self.assigned(&mut builder, &table, column, a)?));
                 }
             }
             Some(_) => return Err(errors::syntax("ON CONFLICT").into()),
         }
-        let defaults = schema.columns.iter().map(default_expr).collect();
-        Ok(Insert { table, places, source, defaults, on_duplicate, assignments })
+        let (check, within, defaults) = match through {
+            Some(through) => (through.check, through.within, through.defaults),
+            None => (None, None, schema.columns.iter().map(default_expr).collect()),
+        };
+        let views = Vec::new();
+        Ok(Insert { table, views, places, source, defaults, on_duplicate, assignments, check, within })
     }
 
     fn source(
@@ -185,66 +220,80 @@ impl Planner<'_> {
         Ok(Source::Values(rows))
     }
 
-    fn assigned(&self, builder: &mut Builder<'_>, table: &Table, a: &ast::Assignment) -> Result<Expr, Unplanned> {
+    fn assigned(
+        &self,
+        builder: &mut Builder<'_>,
+        table: &Table,
+        column: u16,
+        a: &ast::Assignment,
+    ) -> Result<Expr, Unplanned> {
         if let ast::Expr::Identifier(i) = &a.value
             && i.quote_style.is_none()
             && i.value.eq_ignore_ascii_case("default")
         {
-            let column = column_of(table, &a.target, "field list")?;
             return Ok(default_expr(&table.schema.columns[usize::from(column)])?);
         }
-        let column = column_of(table, &a.target, "field list")?;
         Ok(given(table.schema.columns[usize::from(column)].ty, builder.build(&a.value)?))
     }
 
-    pub(super) fn update(&self, update: &ast::Update) -> Result<Update, Unplanned> {
+    pub(super) fn update(&self, update: &ast::Update, through: Option<Through>) -> Result<Update, Unplanned> {
         if update.from.is_some() || update.returning.is_some() {
             return Err(errors::not_supported("UPDATE ... FROM").into());
         }
-        let (table, shown) = self.single_table(std::slice::from_ref(&update.table))?;
-        check_writable(&table)?;
-        let database = self.env.database.clone().unwrap_or_default();
-        let mut builder = Builder::new(Some(&table.schema), &shown, &database);
-        builder.assigns = self.assigns();
-        builder.from_digest = self.from_digest;
-        builder.param_kinds = self.param_kinds.clone();
+        let (table, shown) = self.changed_table(std::slice::from_ref(&update.table), through.as_ref())?;
+        let mut builder = self.builder_of(through.as_ref(), &table, &shown);
         let mut assignments = Vec::new();
         for a in &update.assignments {
-            assignments.push((column_of(&table, &a.target, "field list")?, self.assigned(&mut builder, &table, a)?));
+            let column = target_of(through.as_ref(), &table, a)?;
+            assignments.push((column, self.assigned(&mut builder, &table, column, a)?));
         }
         builder.clause = "where clause";
         let filter = update.selection.as_ref().map(|e| builder.condition(e)).transpose()?;
+        let filter = within(through.as_ref(), filter);
+        let check = through.as_ref().map(Through::check).transpose()?.flatten();
         let order = self.order(&mut builder, &update.order_by)?;
         let limit = update.limit.as_ref().map(|e| Builder::new(None, "", "").build(e)).transpose()?;
         let (access, in_order, reverse) = ordered_access(&table, filter, &order, limit.is_some());
         let by_key = matches!(&access.path, access::Path::Points { index: None, .. })
             && access.rest.is_none()
+            && check.is_none()
             && limit.is_none();
         let program = by_key.then(|| program(&table, &assignments)).flatten();
-        Ok(Update { table, access, assignments, program, order, in_order, reverse, limit, ignore: update.or.is_some() })
+        let (views, ignore) = (Vec::new(), update.or.is_some());
+        Ok(Update { table, views, access, assignments, program, order, in_order, reverse, limit, ignore, check })
     }
 
-    pub(super) fn delete(&self, delete: &ast::Delete) -> Result<Delete, Unplanned> {
+    pub(super) fn delete(&self, delete: &ast::Delete, through: Option<Through>) -> Result<Delete, Unplanned> {
         if !delete.tables.is_empty() || delete.using.is_some() || delete.returning.is_some() {
             return Err(errors::not_supported("DELETE from several tables").into());
         }
         let (ast::FromTable::WithFromKeyword(from) | ast::FromTable::WithoutKeyword(from)) = &delete.from;
-        let (table, shown) = self.single_table(from)?;
-        check_writable(&table)?;
-        let database = self.env.database.clone().unwrap_or_default();
-        let mut builder = Builder::new(Some(&table.schema), &shown, &database);
-        builder.assigns = self.assigns();
-        builder.from_digest = self.from_digest;
-        builder.param_kinds = self.param_kinds.clone();
+        let (table, shown) = self.changed_table(from, through.as_ref())?;
+        let mut builder = self.builder_of(through.as_ref(), &table, &shown);
         builder.clause = "where clause";
         let filter = delete.selection.as_ref().map(|e| builder.condition(e)).transpose()?;
+        let filter = within(through.as_ref(), filter);
         let order = self.order(&mut builder, &delete.order_by)?;
         let limit = delete.limit.as_ref().map(|e| Builder::new(None, "", "").build(e)).transpose()?;
         let (access, in_order, reverse) = ordered_access(&table, filter, &order, limit.is_some());
         // The parser has no place for it.
         let mut modifiers = self.text.split_ascii_whitespace().skip(1).take_while(|w| !w.eq_ignore_ascii_case("from"));
         let ignore = modifiers.any(|w| w.eq_ignore_ascii_case("ignore"));
-        Ok(Delete { table, access, order, in_order, reverse, limit, ignore })
+        Ok(Delete { table, views: Vec::new(), access, order, in_order, reverse, limit, ignore })
+    }
+
+    /// The table whose rows are changed, and its name in the statement.
+    fn changed_table(
+        &self,
+        from: &[ast::TableWithJoins],
+        through: Option<&Through>,
+    ) -> Result<(Rc<Table>, String), Unplanned> {
+        let found = match through {
+            Some(through) => (through.table.clone(), through.merged.shown.clone()),
+            None => self.single_table(from)?,
+        };
+        check_writable(&found.0)?;
+        Ok(found)
     }
 
     pub(super) fn order(
@@ -263,6 +312,31 @@ impl Planner<'_> {
         }
         Ok(order)
     }
+}
+
+/// Names of the columns of an INSERT; `None`: it has no list.
+fn names_of(insert: &ast::Insert) -> Option<Vec<String>> {
+    let last = |name: &ast::ObjectName| name.0.last().and_then(|p| p.as_ident()).map(|i| i.value.clone());
+    let target = |t: &AssignmentTarget| if let AssignmentTarget::ColumnName(name) = t { last(name) } else { None };
+    if !insert.assignments.is_empty() {
+        return Some(insert.assignments.iter().map(|a| target(&a.target).unwrap_or_default()).collect());
+    }
+    let names: Vec<String> = insert.columns.iter().map(|c| last(c).unwrap_or_default()).collect();
+    (!names.is_empty()).then_some(names)
+}
+
+/// The column that an assignment means.
+fn target_of(through: Option<&Through>, table: &Table, a: &ast::Assignment) -> Result<u16, Unplanned> {
+    match through {
+        Some(through) => through.column_of(&a.target),
+        None => column_of(table, &a.target, "field list"),
+    }
+}
+
+/// A condition on the rows of a view.
+fn within(through: Option<&Through>, filter: Option<Expr>) -> Option<Expr> {
+    let of_view = through.map_or_else(Vec::new, |t| t.within.clone());
+    all_of(of_view.into_iter().chain(filter.into_iter().flat_map(Expr::conjuncts)).collect())
 }
 
 pub fn check_writable(table: &Table) -> Result<(), Unplanned> {

@@ -10,12 +10,14 @@ use sqlparser::ast::{self, JoinConstraint, JoinOperator, TableFactor};
 use super::{
     Planner, Unplanned,
     query::Derived,
-    scope::{COMPUTED, Scope, Visible},
+    scope::{COMPUTED, Scope, Starred, Visible},
+    select::OrderKey,
 };
 use crate::engine::{
     catalog::Table,
     errors,
     expr::{Builder, CompareOp, Expr, coercion},
+    view::View,
 };
 
 type Bound<T> = Result<T, Unplanned>;
@@ -44,38 +46,48 @@ pub struct Item {
 pub struct Level {
     pub items: Vec<Item>,
     pub conditions: Vec<Expr>,
+    /// What a merged view that stands alone is ordered by.
+    pub order: Vec<OrderKey>,
 }
 
+#[derive(Clone, Copy)]
 enum Side {
     Inner,
     Left,
     Right,
 }
 
-struct From<'p, 'a> {
-    planner: &'p Planner<'a>,
-    next: Cell<u16>,
+pub(super) struct From<'p, 'a> {
+    pub planner: &'p Planner<'a>,
+    pub next: Cell<u16>,
+}
+
+/// What surrounds a table in FROM.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Around<'b> {
+    /// What a LATERAL table sees.
+    pub before: &'b [&'b Scope],
+    /// Its columns must be columns: an outer join may fill them with NULL, or they are joined by name.
+    pub is_plain: bool,
 }
 
 impl Planner<'_> {
     /// Binds a FROM clause; names mean its columns from now on.
     pub(super) fn bind_from(&self, list: &[ast::TableWithJoins]) -> Bound<(Rc<Scope>, Level)> {
         let from = From { planner: self, next: Cell::new(0) };
-        let mut all: Option<(Scope, Level)> = None;
-        for one in list {
-            let right = from.chain(one, all.as_ref().map(|(scope, _)| scope).as_slice())?;
-            all = Some(match all {
-                None => right,
-                Some(left) => {
-                    let scope = left.0.join(right.0, &[])?;
-                    (scope, inner(left.1, right.1, Vec::new(), false))
-                }
-            });
-        }
-        let (scope, level) = all.unwrap_or_default();
+        let (scope, level) = from.list(list, false)?;
         let scope = Rc::new(scope);
         self.frames.show(&scope);
         Ok((scope, level))
+    }
+}
+
+impl Planner<'_> {
+    /// Binds a view alone, as FROM would.
+    pub(super) fn bind_view(&self, view: &Rc<View>, shown: String) -> Bound<(Rc<Scope>, Level)> {
+        let from = From { planner: self, next: Cell::new(0) };
+        let (scope, level) = from.view(view, shown, false)?;
+        Ok((Rc::new(scope), level))
     }
 }
 
@@ -85,11 +97,13 @@ fn inner(mut left: Level, right: Level, on: Vec<Expr>, is_straight: bool) -> Lev
     left.items[first].is_straight |= is_straight;
     left.conditions.extend(right.conditions);
     left.conditions.extend(on);
+    left.order.clear();
     left
 }
 
 /// `left LEFT JOIN right ON on`.
 fn outer(mut left: Level, mut right: Level, mut on: Vec<Expr>) -> Level {
+    left.order.clear();
     let firsts = right.items.iter().flat_map(|item| item.firsts.clone()).collect();
     if right.items.len() == 1 && right.items[0].left.is_none() {
         on.append(&mut right.conditions);
@@ -115,17 +129,38 @@ fn operator(op: &JoinOperator) -> Bound<(Side, &JoinConstraint, bool)> {
 }
 
 impl From<'_, '_> {
-    /// `before`: what a LATERAL table in it sees.
-    fn chain(&self, chain: &ast::TableWithJoins, before: &[&Scope]) -> Bound<(Scope, Level)> {
-        let mut left = self.factor(&chain.relation, before)?;
-        for join in &chain.joins {
-            let (side, constraint, is_straight) = operator(&join.join_operator)?;
-            let mut seen = before.to_vec();
+    /// A list of tables and joins.
+    pub fn list(&self, list: &[ast::TableWithJoins], is_plain: bool) -> Bound<(Scope, Level)> {
+        let mut all: Option<(Scope, Level)> = None;
+        for one in list {
+            let before = all.as_ref().map(|(scope, _)| scope);
+            let right = self.chain(one, Around { before: before.as_slice(), is_plain })?;
+            all = Some(match all {
+                None => right,
+                Some(left) => {
+                    let scope = left.0.join(right.0, &[])?;
+                    (scope, inner(left.1, right.1, Vec::new(), false))
+                }
+            });
+        }
+        Ok(all.unwrap_or_default())
+    }
+
+    fn chain(&self, chain: &ast::TableWithJoins, around: Around<'_>) -> Bound<(Scope, Level)> {
+        let joins = chain.joins.iter().map(|join| operator(&join.join_operator)).collect::<Bound<Vec<_>>>()?;
+        let is_named = |on: &JoinConstraint| matches!(on, JoinConstraint::Using(_) | JoinConstraint::Natural);
+        let is_plain = around.is_plain || joins.iter().any(|(_, on, _)| is_named(on));
+        let is_right = |joins: &[(Side, &JoinConstraint, bool)]| joins.iter().any(|j| matches!(j.0, Side::Right));
+        let mut left =
+            self.factor(&chain.relation, Around { is_plain: is_plain || is_right(&joins), before: around.before })?;
+        for (at, (join, (side, constraint, is_straight))) in chain.joins.iter().zip(&joins).enumerate() {
+            let mut seen = around.before.to_vec();
             if !matches!(side, Side::Right) {
                 seen.push(&left.0);
             }
-            let right = self.factor(&join.relation, &seen)?;
-            left = self.joined(left, right, (side, constraint, is_straight))?;
+            let may_be_null = matches!(side, Side::Left) || is_right(&joins[at + 1..]);
+            let right = self.factor(&join.relation, Around { before: &seen, is_plain: is_plain || may_be_null })?;
+            left = self.joined(left, right, (*side, constraint, *is_straight))?;
         }
         Ok(left)
     }
@@ -185,7 +220,7 @@ impl From<'_, '_> {
         Ok(Expr::Compare(CompareOp::Eq, Box::new(a), Box::new(b), collation))
     }
 
-    fn factor(&self, factor: &TableFactor, before: &[&Scope]) -> Bound<(Scope, Level)> {
+    fn factor(&self, factor: &TableFactor, around: Around<'_>) -> Bound<(Scope, Level)> {
         match factor {
             TableFactor::Table { name, alias, args: None, partitions, sample: None, .. } if partitions.is_empty() => {
                 if alias.as_ref().is_some_and(|a| !a.columns.is_empty()) {
@@ -197,6 +232,10 @@ impl From<'_, '_> {
                     let table = derived.table.clone();
                     return self.leaf(Origin::Derived(derived), table, shown);
                 }
+                if let Some(view) = self.planner.view(name)? {
+                    let shown = alias.unwrap_or_else(|| view.name().to_owned());
+                    return self.view(&view, shown, around.is_plain);
+                }
                 let table = self.planner.resolve(name)?;
                 let shown = alias.unwrap_or_else(|| table.schema.name.clone());
                 self.leaf(Origin::Table(table.clone()), table, shown)
@@ -206,27 +245,27 @@ impl From<'_, '_> {
                 let columns: Vec<String> = alias.columns.iter().map(|c| c.name.value.clone()).collect();
                 let name = &alias.name.value;
                 let derived = match lateral {
-                    true => self.planner.lateral(subquery, name, &columns, Scope::of_all(before))?,
+                    true => self.planner.lateral(subquery, name, &columns, Scope::of_all(around.before))?,
                     false => self.planner.derived(subquery, name, &columns)?,
                 };
                 let table = derived.table.clone();
                 self.leaf(Origin::Derived(derived), table, alias.name.value.clone())
             }
-            TableFactor::NestedJoin { table_with_joins, alias: None } => self.chain(table_with_joins, before),
+            TableFactor::NestedJoin { table_with_joins, alias: None } => self.chain(table_with_joins, around),
             _ => Err(errors::not_supported("this form of FROM").into()),
         }
     }
 
-    fn leaf(&self, origin: Origin, table: Rc<Table>, shown: String) -> Bound<(Scope, Level)> {
+    pub fn leaf(&self, origin: Origin, table: Rc<Table>, shown: String) -> Bound<(Scope, Level)> {
         let first = self.next.get();
         let end = usize::from(first) + table.schema.columns.len();
         let next = u16::try_from(end).ok().filter(|end| *end < COMPUTED);
         self.next.set(next.ok_or_else(|| errors::not_supported("joins of this many columns"))?);
         let item = Item { origin, firsts: vec![first], left: None, is_straight: false };
         let database = table.schema.database.clone();
-        let visible = Visible { shown, database, table, first, is_nullable: false };
+        let visible = Visible { shown, database, table, first, is_nullable: false, beneath: None };
         let scope = Scope::of(visible);
-        Ok((scope, Level { items: vec![item], conditions: Vec::new() }))
+        Ok((scope, Level { items: vec![item], ..Level::default() }))
     }
 }
 
@@ -237,8 +276,7 @@ fn last_name(name: &ast::ObjectName) -> String {
 /// Names that both sides have.
 fn common(left: &Scope, right: &Scope) -> Bound<Vec<String>> {
     let mut names = Vec::new();
-    for slot in left.star() {
-        let Some(name) = left.of_slot(slot).map(|t| t.column(slot).name.clone()) else { continue };
+    for Starred { name, .. } in left.star() {
         if right.column(&name, "from clause")?.is_some() {
             names.push(name);
         }
@@ -257,7 +295,7 @@ fn twins(left: &Scope, right: &Scope, names: &[String]) -> Bound<Vec<(u16, u16)>
         pairs.push((slot(left, name)?, slot(right, name)?));
     }
     let order = left.star();
-    pairs.sort_by_key(|(a, _)| order.iter().position(|slot| slot == a));
+    pairs.sort_by_key(|(a, _)| order.iter().position(|s| s.slot() == Some(*a)));
     Ok(pairs)
 }
 

@@ -2,7 +2,14 @@
 //!
 //! Columns that are grouped by are; so are all columns of a table whose key is, and what a condition has equal to any of these or to a constant.
 
-use super::{Planner, Unplanned, block::Block, from::Level, from::Origin, scope::Scope, select::Group};
+use super::{
+    Planner, Unplanned,
+    block::Block,
+    from::Level,
+    from::Origin,
+    scope::{COMPUTED, Scope},
+    select::Group,
+};
 use crate::{
     engine::{
         errors,
@@ -70,17 +77,25 @@ impl Check<'_, '_> {
     }
 
     fn stray_part(&self, e: &Expr) -> Option<u16> {
-        if is_any_value(e) {
+        if is_any_value(e) || self.is_grouped_column_of_view(e) {
             return None;
         }
         if let Expr::Column(c) = e {
-            let mut used = self.planner.frames.inputs_of(c.slot).into_iter();
-            return used.find(|slot| !self.fixed.contains(slot));
+            if c.slot < COMPUTED {
+                return (!self.fixed.contains(&c.slot)).then_some(c.slot);
+            }
+            return self.planner.frames.taken_by(c.slot).iter().find_map(|e| self.stray_part(e));
         }
         if let Some(call) = self.group.windows.as_ref().and_then(|w| w.call(e)) {
             return call.expressions().into_iter().find_map(|e| self.stray_part(e));
         }
         e.children().into_iter().find_map(|e| self.stray_part(e))
+    }
+
+    /// What a view computes is one of its columns.
+    fn is_grouped_column_of_view(&self, e: &Expr) -> bool {
+        let mut columns = self.block.scope.views.iter().flat_map(|v| &v.columns);
+        columns.any(|(_, column)| column == e) && self.group.keys.iter().any(|k| k.expr == *e)
     }
 
     fn error(&self, place: &str, stray: u16) -> SqlError {

@@ -15,12 +15,14 @@ pub mod into;
 mod join;
 mod nesting;
 mod order;
-mod outputs;
+pub mod outputs;
 pub mod query;
 pub mod rollup;
 pub mod scope;
 pub mod select;
 mod semi_join;
+pub mod through;
+pub mod view;
 mod weigh;
 pub mod window;
 
@@ -79,6 +81,34 @@ impl Plan {
 }
 
 impl Plan {
+    /// The views it was made for, as their tables of columns.
+    pub fn views(&self) -> &[Rc<Table>] {
+        match self {
+            Plan::Select(select) => &select.views,
+            Plan::Into(into) => &into.query.views,
+            Plan::Insert(insert) => &insert.views,
+            Plan::Update(update) => &update.views,
+            Plan::Delete(delete) => &delete.views,
+            Plan::Change(change) => &change.query.views,
+        }
+    }
+    fn views_mut(&mut self) -> &mut Vec<Rc<Table>> {
+        match self {
+            Plan::Select(select) => &mut select.views,
+            Plan::Into(into) => &mut into.query.views,
+            Plan::Insert(insert) => &mut insert.views,
+            Plan::Update(update) => &mut update.views,
+            Plan::Delete(delete) => &mut delete.views,
+            Plan::Change(change) => &mut change.query.views,
+        }
+    }
+    /// What it was made for is what it was.
+    pub fn is_of(&self, catalog: &Catalog) -> bool {
+        self.tables().all(|t| catalog.has(t)) && self.views().iter().all(|v| catalog.has_view(v))
+    }
+}
+
+impl Plan {
     /// It reads several tables: in which order is for their sizes to say.
     pub fn is_weighed(&self) -> bool {
         let read = match self {
@@ -117,6 +147,7 @@ pub struct Planner<'a> {
     pub shapeless: Cell<bool>,
     /// Parameters or variables decide the types of a block's columns.
     pub typed: Cell<bool>,
+    pub views: view::Views,
 }
 
 /// Why a digest cannot be planned: the statement's own text must be.
@@ -237,8 +268,8 @@ pub fn parse(text: &str) -> Result<Statement> {
 
 impl<'a> Planner<'a> {
     pub fn new(catalog: &'a Catalog, env: &'a Env, text: &'a str, param_kinds: Vec<Kind>) -> Planner<'a> {
-        let (frames, common, shapeless, typed) = Default::default();
-        Planner { catalog, env, text, param_kinds, from_digest: false, frames, common, shapeless, typed }
+        let (frames, common, shapeless, typed, views) = Default::default();
+        Planner { catalog, env, text, param_kinds, from_digest: false, frames, common, shapeless, typed, views }
     }
     /// The statement assigns variables in expressions.
     fn assigns(&self) -> bool {
@@ -251,23 +282,39 @@ impl<'a> Planner<'a> {
 
 impl Planner<'_> {
     pub fn plan(&self, statement: &Statement) -> std::result::Result<Plan, Unplanned> {
+        let mut plan = self.plan_of(statement)?;
+        *plan.views_mut() = self.views.used.take().iter().map(|view| view.table.clone()).collect();
+        Ok(plan)
+    }
+
+    fn plan_of(&self, statement: &Statement) -> std::result::Result<Plan, Unplanned> {
         match statement {
             Statement::Query(query) => Ok(Plan::Select(Box::new(self.select(query)?))),
             Statement::Insert(insert) => Ok(Plan::Insert(Box::new(self.insert(insert)?))),
-            Statement::Update(update) if change::is_joined(std::slice::from_ref(&update.table), self.text) => {
-                Ok(Plan::Change(Box::new(self.joined_update(update)?)))
-            }
-            Statement::Delete(delete)
-                if !delete.tables.is_empty()
-                    || delete.using.is_some()
-                    || change::is_joined(from_of(delete), self.text) =>
-            {
-                Ok(Plan::Change(Box::new(self.joined_delete(delete)?)))
-            }
-            Statement::Update(update) => Ok(Plan::Update(Box::new(self.update(update)?))),
-            Statement::Delete(delete) => Ok(Plan::Delete(Box::new(self.delete(delete)?))),
+            Statement::Update(update) => self.update_or_change(update),
+            Statement::Delete(delete) => self.delete_or_change(delete),
             other => Err(errors::not_supported(&other.to_string().chars().take(40).collect::<String>()).into()),
         }
+    }
+
+    fn update_or_change(&self, update: &ast::Update) -> std::result::Result<Plan, Unplanned> {
+        let from = std::slice::from_ref(&update.table);
+        let is_joined = change::is_joined(from, self.text);
+        let through = if is_joined { None } else { self.through(from)? };
+        if is_joined || through.is_none() && self.names_view(from)? {
+            return Ok(Plan::Change(Box::new(self.joined_update(update)?)));
+        }
+        Ok(Plan::Update(Box::new(self.update(update, through)?)))
+    }
+
+    fn delete_or_change(&self, delete: &ast::Delete) -> std::result::Result<Plan, Unplanned> {
+        let from = from_of(delete);
+        let is_joined = !delete.tables.is_empty() || delete.using.is_some() || change::is_joined(from, self.text);
+        let through = if is_joined { None } else { self.through(from)? };
+        if is_joined || through.is_none() && self.names_view(from)? {
+            return Ok(Plan::Change(Box::new(self.joined_delete(delete)?)));
+        }
+        Ok(Plan::Delete(Box::new(self.delete(delete, through)?)))
     }
 
     /// Database and table of a name.
@@ -280,8 +327,8 @@ impl Planner<'_> {
         let parts: Vec<&str> = name.0.iter().filter_map(|p| p.as_ident()).map(|i| i.value.as_str()).collect();
         match parts.as_slice() {
             [table] => {
-                let database = self.env.database.clone().ok_or_else(errors::no_database)?;
-                Ok((database, (*table).to_owned()))
+                let database = self.views.database().or_else(|| self.env.database.clone());
+                Ok((database.ok_or_else(errors::no_database)?, (*table).to_owned()))
             }
             [database, table] => Ok(((*database).to_owned(), (*table).to_owned())),
             _ => Err(errors::syntax(&name.to_string())),

@@ -3,14 +3,21 @@
 use std::rc::Rc;
 
 use apus_types::schema::ColumnType;
-use sqlparser::ast::{self, SelectItem};
+use sqlparser::{
+    ast::{self, SelectItem},
+    tokenizer::Location,
+};
 
-use super::{Planner, Unplanned, heading, scope::Scope, select::Output};
+use super::{
+    Planner, Unplanned, heading,
+    scope::{Scope, Starred},
+    select::Output,
+};
 use crate::{
     engine::{
         cells, errors,
         expr::{
-            Builder, CastType, ColumnRef, Datum, Expr, Func, Kind,
+            Builder, CastType, Datum, Expr, Func, Kind,
             build::{Aggregate, AggregateKind},
         },
     },
@@ -34,8 +41,10 @@ impl Columns<'_, '_> {
         let texts = if texts.len() == select.projection.len() { texts } else { Vec::new() };
         for (i, item) in select.projection.iter().enumerate() {
             match item {
-                SelectItem::Wildcard(_) => self.wildcard(self.scope.star(), &mut outputs)?,
-                SelectItem::QualifiedWildcard(kind, _) => self.wildcard(self.columns_of(kind)?, &mut outputs)?,
+                SelectItem::Wildcard(options) => self.wildcard(place(options), self.scope.star(), &mut outputs)?,
+                SelectItem::QualifiedWildcard(kind, options) => {
+                    self.wildcard(place(options), self.columns_of(kind)?, &mut outputs)?;
+                }
                 SelectItem::UnnamedExpr(e) => {
                     let expr = builder.build(e)?;
                     // The heading shows the literals, also those inside of an aggregate.
@@ -67,30 +76,28 @@ impl Columns<'_, '_> {
         Ok(outputs)
     }
 
-    fn wildcard(&self, slots: Vec<u16>, outputs: &mut Vec<Output>) -> Result<(), Unplanned> {
+    fn wildcard(&self, at: Location, columns: Vec<Starred>, outputs: &mut Vec<Output>) -> Result<(), Unplanned> {
         if self.scope.tables.is_empty() {
             return Err(SqlError::new(1096, b"HY000", "No tables used").into());
         }
-        for slot in slots {
-            let Some(table) = self.scope.of_slot(slot) else { continue };
-            let c = table.column(slot);
-            outputs.push(self.output(Expr::Column(ColumnRef { slot, ty: c.ty }), c.name.clone()));
+        self.planner.note_star(at, self.scope, &columns);
+        for column in columns {
+            outputs.push(self.computed(column.expr, column.name, &[]));
         }
         Ok(())
     }
 
-    fn columns_of(&self, kind: &ast::SelectItemQualifiedWildcardKind) -> Result<Vec<u16>, Unplanned> {
+    fn columns_of(&self, kind: &ast::SelectItemQualifiedWildcardKind) -> Result<Vec<Starred>, Unplanned> {
         let ast::SelectItemQualifiedWildcardKind::ObjectName(name) = kind else {
             return Err(errors::syntax(&kind.to_string()).into());
         };
         let parts: Vec<&str> = name.0.iter().filter_map(|p| p.as_ident()).map(|i| i.value.as_str()).collect();
         let found = match parts.as_slice() {
-            [table] => self.scope.table(None, table),
-            [database, table] => self.scope.table(Some(database), table),
+            [table] => self.scope.star_of(None, table),
+            [database, table] => self.scope.star_of(Some(database), table),
             _ => None,
         };
-        let table = found.ok_or_else(|| errors::drop_unknown_table(&name.to_string()))?;
-        Ok(table.table.visible_columns().map(|c| table.first + c).collect())
+        Ok(found.ok_or_else(|| errors::drop_unknown_table(&name.to_string()))?)
     }
 
     /// An output of an expression, of the type that all its values are stored with where they are.
@@ -114,7 +121,10 @@ impl Columns<'_, '_> {
         {
             let mut def = cells::column_def(&table.table.schema, c.slot - table.first);
             def.table = table.shown.clone();
-            if table.database.is_empty() {
+            if let Some(merged) = &table.beneath {
+                def.table = merged.shown.clone();
+            }
+            if table.table.schema.database.is_empty() {
                 def.org_table.clear();
                 def.flags &= !(column_flag::PRI_KEY | column_flag::MULTIPLE_KEY | column_flag::UNIQUE_KEY);
             }
@@ -127,6 +137,11 @@ impl Columns<'_, '_> {
         let kind = expr.kind(&self.planner.param_kinds);
         Output { def: cells::expression_def(name, kind), kind, expr }
     }
+}
+
+/// Where a `*` stands in the text.
+fn place(options: &ast::WildcardAdditionalOptions) -> Location {
+    options.wildcard_token.0.span.start
 }
 
 /// What a client is told of a variable, whatever is in it.
@@ -182,7 +197,7 @@ fn is_text_literal(e: &ast::Expr) -> bool {
 }
 
 /// The name of an unaliased expression: its text.
-fn display_name(e: &ast::Expr) -> String {
+pub fn display_name(e: &ast::Expr) -> String {
     match e {
         ast::Expr::Value(v) => match &v.value {
             ast::Value::SingleQuotedString(s) | ast::Value::DoubleQuotedString(s) => s.clone(),

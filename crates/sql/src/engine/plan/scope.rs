@@ -15,7 +15,9 @@ use super::query::{Given, Subquery};
 use crate::engine::{
     catalog::Table,
     errors::{self, Result},
-    expr::{ColumnRef, Expr},
+    exec::target,
+    expr::{ColumnRef, Expr, build::collation_of},
+    view::View,
 };
 
 /// Slots from here on are computed for each row.
@@ -35,11 +37,69 @@ pub struct Visible {
     pub first: u16,
     /// An outer join may fill it with NULL.
     pub is_nullable: bool,
+    /// It stands in a view that was merged, and no name of the statement means it: how that view is called.
+    pub beneath: Option<Rc<Merged>>,
+}
+
+/// A view whose tables were put into the block that names it: its columns are expressions over theirs.
+#[derive(Debug)]
+pub struct Merged {
+    /// Its alias or name.
+    pub shown: String,
+    pub view: Rc<View>,
+    pub columns: Vec<(String, Expr)>,
+    /// Slot of the first column of its first table.
+    pub first: u16,
+    /// What a row written through it must satisfy (WITH CHECK OPTION).
+    pub checks: Vec<Expr>,
+}
+
+/// One of the columns that `*` means.
+#[derive(Clone, Debug)]
+pub struct Starred {
+    pub name: String,
+    pub expr: Expr,
+    /// The view that it is a column of.
+    pub merged: Option<Rc<Merged>>,
+}
+
+impl Starred {
+    /// Of a column of a table, also where it stands in a view.
+    pub fn slot(&self) -> Option<u16> {
+        if let Expr::Column(c) = &self.expr { Some(c.slot) } else { None }
+    }
+}
+
+/// Database and name; the database is empty behind an alias.
+fn label(database: &str, name: &str, shown: &str) -> (String, String) {
+    (if shown == name { database.to_owned() } else { String::new() }, shown.to_owned())
+}
+
+impl Merged {
+    fn label(&self) -> (String, String) {
+        label(self.view.database(), self.view.name(), &self.shown)
+    }
+    fn find(&self, name: &str) -> Option<Expr> {
+        self.columns.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, e)| e.clone())
+    }
+    fn is_named(&self, database: Option<&str>, table: &str) -> bool {
+        self.shown == table && database.is_none_or(|d| d == self.view.database())
+    }
+    fn starred(self: &Rc<Self>) -> impl Iterator<Item = Starred> + '_ {
+        self.columns.iter().map(|(name, expr)| Starred {
+            name: name.clone(),
+            expr: expr.clone(),
+            merged: Some(self.clone()),
+        })
+    }
 }
 
 impl Visible {
     pub fn column(&self, slot: u16) -> &Column {
         &self.table.schema.columns[usize::from(slot - self.first)]
+    }
+    fn label(&self) -> (String, String) {
+        label(&self.database, &self.table.schema.name, &self.shown)
     }
     fn end(&self) -> u16 {
         self.first + self.table.schema.columns.len() as u16
@@ -48,16 +108,28 @@ impl Visible {
         let at = self.table.schema.column_no(name).filter(|_| !name.starts_with('#'))?;
         Some(Expr::Column(ColumnRef { slot: self.first + at, ty: self.table.schema.columns[usize::from(at)].ty }))
     }
+    fn is_named(&self, database: Option<&str>, table: &str) -> bool {
+        self.beneath.is_none() && self.shown == table && database.is_none_or(|d| d == self.database)
+    }
+    fn starred(&self) -> impl Iterator<Item = Starred> + '_ {
+        self.table.visible_columns().map(|c| {
+            let column = &self.table.schema.columns[usize::from(c)];
+            let expr = Expr::Column(ColumnRef { slot: self.first + c, ty: column.ty });
+            Starred { name: column.name.clone(), expr, merged: None }
+        })
+    }
 }
 
 /// The tables of a FROM clause, or of a part of it.
 #[derive(Clone, Default, Debug)]
 pub struct Scope {
+    /// Those in merged views, too.
     pub tables: Vec<Visible>,
+    pub views: Vec<Rc<Merged>>,
     /// Columns that USING or NATURAL shows only once, under their twin.
     pub hidden: Vec<u16>,
     /// What `*` is, where that is not all visible columns in order.
-    star: Option<Vec<u16>>,
+    star: Option<Vec<Starred>>,
 }
 
 impl Scope {
@@ -69,7 +141,14 @@ impl Scope {
     pub fn of_all(parts: &[&Scope]) -> Scope {
         let tables = parts.iter().flat_map(|s| s.tables.iter().cloned()).collect();
         let hidden = parts.iter().flat_map(|s| s.hidden.iter().copied()).collect();
-        Scope { tables, hidden, star: None }
+        let views = parts.iter().flat_map(|s| s.views.iter().cloned()).collect();
+        Scope { tables, views, hidden, star: None }
+    }
+
+    /// As of a view that is merged: its tables are there, and have no names any more.
+    pub fn beneath(mut self, merged: Rc<Merged>) -> Scope {
+        self.tables.iter_mut().for_each(|t| t.beneath = Some(merged.clone()));
+        Scope { tables: self.tables, views: vec![merged], hidden: Vec::new(), star: None }
     }
 
     pub fn of_slot(&self, slot: u16) -> Option<&Visible> {
@@ -86,7 +165,8 @@ impl Scope {
     /// 1052 where several have it.
     pub fn column(&self, name: &str, clause: &str) -> Result<Option<Expr>> {
         let mut found = None;
-        for column in self.tables.iter().filter_map(|t| t.find(name)) {
+        let named = self.tables.iter().filter(|t| t.beneath.is_none());
+        for column in named.filter_map(|t| t.find(name)).chain(self.views.iter().filter_map(|v| v.find(name))) {
             if matches!(&column, Expr::Column(c) if self.hidden.contains(&c.slot)) {
                 continue;
             }
@@ -98,18 +178,69 @@ impl Scope {
     }
 
     pub fn qualified(&self, database: Option<&str>, table: &str, name: &str) -> Option<Expr> {
-        self.table(database, table)?.find(name)
+        match self.table(database, table) {
+            Some(found) => found.find(name),
+            None => self.merged(database, table)?.find(name),
+        }
     }
 
     pub fn table(&self, database: Option<&str>, table: &str) -> Option<&Visible> {
-        self.tables.iter().find(|t| t.shown == table && database.is_none_or(|d| d == t.database))
+        self.tables.iter().find(|t| t.is_named(database, table))
+    }
+
+    pub fn merged(&self, database: Option<&str>, table: &str) -> Option<&Rc<Merged>> {
+        self.views.iter().find(|v| v.is_named(database, table))
+    }
+
+    /// What `table.*` shows.
+    pub fn star_of(&self, database: Option<&str>, table: &str) -> Option<Vec<Starred>> {
+        match self.table(database, table) {
+            Some(found) => Some(found.starred().collect()),
+            None => self.merged(database, table).map(|v| v.starred().collect()),
+        }
     }
 
     /// What `*` shows.
-    pub fn star(&self) -> Vec<u16> {
-        match &self.star {
-            Some(star) => star.clone(),
-            None => self.tables.iter().flat_map(|t| t.table.visible_columns().map(|c| t.first + c)).collect(),
+    pub fn star(&self) -> Vec<Starred> {
+        if let Some(star) = &self.star {
+            return star.clone();
+        }
+        let tables = self.tables.iter().filter(|t| t.beneath.is_none());
+        let tables = tables.map(|t| (t.first, t.starred().collect::<Vec<_>>()));
+        let views = self.views.iter().map(|v| (v.first, v.starred().collect()));
+        let mut all: Vec<(u16, Vec<Starred>)> = tables.chain(views).collect();
+        all.sort_by_key(|(first, _)| *first);
+        all.into_iter().flat_map(|(_, starred)| starred).collect()
+    }
+
+    /// Database and name of what a column name means a column of; the database is empty where a derived table or an alias is meant.
+    pub fn owner(&self, name: &str) -> Option<(String, String)> {
+        let is_shown = |e: Expr| !matches!(e, Expr::Column(c) if self.hidden.contains(&c.slot));
+        let named = self.tables.iter().filter(|t| t.beneath.is_none());
+        let mut tables = named.filter(|t| t.find(name).is_some_and(is_shown)).map(Visible::label);
+        let mut views = self.views.iter().filter(|v| v.find(name).is_some_and(is_shown)).map(|v| v.label());
+        tables.next().or_else(|| views.next())
+    }
+
+    /// As [`Scope::owner`], of a column of `*`.
+    pub fn owner_of_starred(&self, column: &Starred) -> Option<(String, String)> {
+        match &column.merged {
+            Some(merged) => Some(merged.label()),
+            None => self.of_slot(column.slot()?).map(Visible::label),
+        }
+    }
+
+    /// As of a derived table that has a name in a database: a view.
+    pub fn in_database(mut self, database: &str) -> Scope {
+        self.tables.iter_mut().for_each(|t| database.clone_into(&mut t.database));
+        self
+    }
+
+    /// As [`Scope::owner`], of what a qualified name means.
+    pub fn owner_of(&self, database: Option<&str>, table: &str) -> Option<(String, String)> {
+        match self.table(database, table) {
+            Some(found) => Some(found.label()),
+            None => self.merged(database, table).map(|v| v.label()),
         }
     }
 
@@ -118,24 +249,31 @@ impl Scope {
     /// # Errors
     /// 1066, 1116.
     pub fn join(mut self, other: Scope, twins: &[(u16, u16)]) -> Result<Scope> {
-        for t in &other.tables {
-            if self.tables.iter().any(|s| s.shown == t.shown && s.database == t.database) {
-                return Err(errors::not_unique_table(&t.shown));
-            }
+        if let Some(twice) = other.names().find(|name| self.names().any(|own| own == *name)) {
+            return Err(errors::not_unique_table(twice.1));
         }
         if self.tables.len() + other.tables.len() > TABLES_MAX {
             return Err(errors::too_many_tables(TABLES_MAX));
         }
         if !twins.is_empty() || self.star.is_some() || other.star.is_some() {
-            let is_twin = |slot: &u16| twins.iter().any(|(a, b)| a == slot || b == slot);
-            let rest = self.star().into_iter().chain(other.star()).filter(|slot| !is_twin(slot));
-            self.star = Some(twins.iter().map(|(shown, _)| *shown).chain(rest).collect());
+            let all: Vec<Starred> = self.star().into_iter().chain(other.star()).collect();
+            let is_twin = |s: &&Starred| twins.iter().any(|(a, b)| s.slot() == Some(*a) || s.slot() == Some(*b));
+            let shown = twins.iter().filter_map(|(shown, _)| all.iter().find(|s| s.slot() == Some(*shown)));
+            self.star = Some(shown.chain(all.iter().filter(|s| !is_twin(s))).cloned().collect());
         }
         self.hidden.extend(other.hidden);
         self.hidden.extend(twins.iter().map(|(_, hidden)| *hidden));
         self.tables.extend(other.tables);
         self.tables.sort_by_key(|t| t.first);
+        self.views.extend(other.views);
         Ok(self)
+    }
+
+    /// Databases and names that mean something here.
+    fn names(&self) -> impl Iterator<Item = (&str, &str)> {
+        let named = self.tables.iter().filter(|t| t.beneath.is_none());
+        let views = self.views.iter().map(|v| (v.view.database(), v.shown.as_str()));
+        named.map(|t| (t.database.as_str(), t.shown.as_str())).chain(views)
     }
 }
 
@@ -155,6 +293,8 @@ pub struct Frames {
     list: RefCell<Vec<Frame>>,
     /// Depth of the LATERAL block under construction, or 0.
     lateral: Cell<usize>,
+    /// The first block of the view under construction: it sees none around it.
+    floor: Cell<usize>,
 }
 
 impl Frames {
@@ -166,13 +306,19 @@ impl Frames {
     }
     /// The columns that a slot of the innermost block depends on.
     pub fn inputs_of(&self, slot: u16) -> Vec<u16> {
-        let list = self.list.borrow();
-        let Some(at) = slot.checked_sub(COMPUTED) else { return vec![slot] };
-        let mut out = Vec::new();
-        if let Some(subquery) = list.last().and_then(|f| f.computed.get(usize::from(at))) {
-            subquery.inputs().iter().for_each(|e| e.columns(&mut out));
+        if slot < COMPUTED {
+            return vec![slot];
         }
-        out.into_iter().flat_map(|slot| if slot < COMPUTED { vec![slot] } else { Vec::new() }).collect()
+        let mut out = Vec::new();
+        self.taken_by(slot).iter().for_each(|e| e.columns(&mut out));
+        out.retain(|slot| *slot < COMPUTED);
+        out
+    }
+    /// What the subquery that computes a slot of the innermost block takes from it.
+    pub fn taken_by(&self, slot: u16) -> Vec<Expr> {
+        let list = self.list.borrow();
+        let subquery = slot.checked_sub(COMPUTED).and_then(|at| list.last()?.computed.get(usize::from(at)));
+        subquery.map_or_else(Vec::new, |s| s.inputs().into_iter().cloned().collect())
     }
     /// The innermost block is given nothing and has nothing to compute.
     pub fn is_plain(&self) -> bool {
@@ -180,6 +326,25 @@ impl Frames {
     }
     pub fn depth(&self) -> usize {
         self.list.borrow().len()
+    }
+    /// A view's text begins in block `at`: from there on nothing around it is seen. Gives what was so before.
+    pub fn begin_view(&self, at: usize) -> usize {
+        self.floor.replace(at)
+    }
+    pub fn end_view(&self, before: usize) {
+        self.floor.set(before);
+    }
+    /// What a name that is no column of the innermost block means a column of.
+    pub fn outer_owner(&self, qualifier: &[&str], name: &str) -> Option<(String, String)> {
+        let list = self.list.borrow();
+        let around = list.get(self.floor.get()..list.len().checked_sub(1)?)?;
+        around.iter().rev().find_map(|frame| match qualifier {
+            [] => frame.scope.owner(name),
+            [.., table] => {
+                let database = qualifier.len().checked_sub(2).map(|at| qualifier[at]);
+                frame.scope.qualified(database, table, name).and_then(|_| frame.scope.owner_of(database, table))
+            }
+        })
     }
     /// The next block is LATERAL; gives what was so before.
     pub fn begin_lateral(&self) -> usize {
@@ -227,19 +392,19 @@ impl Frames {
         if depth < 2 {
             return Ok(None);
         }
-        resolve_outside(&mut list, depth - 1, qualifier, name, clause)
+        resolve_outside(&mut list, (depth - 1, self.floor.get()), qualifier, name, clause)
     }
 }
 
-/// Looks a name up in the blocks around block `at`.
+/// Looks a name up in the blocks around block `at`, down to block `floor`.
 fn resolve_outside(
     list: &mut [Frame],
-    at: usize,
+    (at, floor): (usize, usize),
     qualifier: &[&str],
     name: &str,
     clause: &str,
 ) -> Result<Option<Expr>> {
-    let Some(outside) = at.checked_sub(1) else { return Ok(None) };
+    let Some(outside) = at.checked_sub(1).filter(|outside| *outside >= floor) else { return Ok(None) };
     let scope = list[outside].scope.clone();
     let own = match qualifier {
         [] => scope.column(name, clause)?,
@@ -249,7 +414,7 @@ fn resolve_outside(
     };
     let found = match own {
         Some(column) => column,
-        None => match resolve_outside(list, outside, qualifier, name, clause)? {
+        None => match resolve_outside(list, (outside, floor), qualifier, name, clause)? {
             Some(given) => given,
             None => return Ok(None),
         },
@@ -257,7 +422,8 @@ fn resolve_outside(
     let ty = match &found {
         Expr::Column(c) => c.ty,
         Expr::Given(_, ty) => *ty,
-        _ => return Ok(None),
+        // A computed column of a view.
+        e => target::type_of(e.kind(&[]), collation_of(e, &[])),
     };
     Ok(Some(push_given(&mut list[at], Given::Outer(found), ty)))
 }

@@ -21,7 +21,7 @@ use crate::{
             Builder, Expr, Kind,
             build::{Aggregate, Precedence, WindowPlace, collation_of},
         },
-        information_schema,
+        information_schema, view_text,
     },
     wire::ColumnDef,
 };
@@ -73,6 +73,8 @@ pub struct Lock {
 pub struct Select {
     /// All tables that it reads, also in subqueries.
     pub reads: Vec<Rc<Table>>,
+    /// Views that the statement names, as in [`super::Plan::views`].
+    pub views: Vec<Rc<Table>>,
     /// What it is given before it is run, of a block that is more than one table.
     pub given: Vec<Given>,
     /// Its joins and subqueries, in place of `table` and `access`.
@@ -154,14 +156,14 @@ impl Planner<'_> {
             return Err(errors::syntax("QUALIFY").into());
         }
         let is_shapeless = self.shapeless.take();
-        let dual = matches!(select.from.as_slice(), [one] if one.joins.is_empty() && one.relation.to_string().eq_ignore_ascii_case("dual"));
-        let (scope, mut level) = self.bind_from(if dual { &[] } else { &select.from })?;
+        let (scope, mut level) = self.bind_from(if view_text::is_dual(&select.from) { &[] } else { &select.from })?;
         let single = match scope.tables.as_slice() {
             [one]
-                if matches!(
-                    level.items.as_slice(),
-                    [super::from::Item { origin: super::from::Origin::Table(_), .. }]
-                ) =>
+                if one.beneath.is_none()
+                    && matches!(
+                        level.items.as_slice(),
+                        [super::from::Item { origin: super::from::Origin::Table(_), .. }]
+                    ) =>
             {
                 Some(one.table.clone())
             }
@@ -233,6 +235,9 @@ impl Planner<'_> {
         let aggregates = std::mem::take(&mut builder.aggregates);
         drop(builder);
         let each_row = keys.is_empty() && aggregates.is_empty();
+        let is_ordered_within =
+            each_row && query.order_by.is_none() && matches!(select.distinct, None | Some(ast::Distinct::All));
+        let order = if is_ordered_within { std::mem::take(&mut level.order) } else { order };
         let having = if each_row {
             // HAVING without groups is one more condition.
             level.conditions.extend(having.map(Expr::conjuncts).unwrap_or_default());

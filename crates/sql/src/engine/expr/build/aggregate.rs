@@ -191,6 +191,9 @@ impl Builder<'_> {
             (2.., AggregateKind::Count) if distinct => call(Func::RowKey, list),
             _ => return Err(errors::syntax(name)),
         };
-        Ok((Some(argument), separator, order))
+        // COUNT(1) is COUNT(*).
+        let is_all =
+            function == AggregateKind::Count && !distinct && matches!(&argument, Expr::Const(d) if !d.is_null());
+        Ok(((!is_all).then_some(argument), separator, order))
     }
 }

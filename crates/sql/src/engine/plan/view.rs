@@ -1,0 +1,197 @@
+//! Views in FROM, and what is noted for the text of a new one.
+//!
+//! A view that *merges* (no groups, DISTINCT, LIMIT, set operation or window, a FROM, no subquery in its select list) is bound in the block that names it: its tables are more
+//! items of the block, its conditions are conditions of the block, and its columns are names of expressions over its tables. So `SELECT ... FROM v WHERE id = 1` is the key plan that it is of the
+//! table. Where an outer join may fill a column with NULL, and in joins by name, only a view merges that has nothing but columns and no subquery in its conditions. Every other view is a derived table.
+//!
+//! The text of a view sees its own blocks only: no common table expression, and no column, of the statement around it.
+
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
+
+use sqlparser::{
+    ast::{self, SelectItem, SetExpr},
+    tokenizer::Location,
+};
+
+use super::{
+    Planner, Unplanned,
+    from::{From, Level, Origin},
+    outputs::Columns,
+    scope::{COMPUTED, Merged, Scope, Starred},
+};
+use crate::{
+    engine::{
+        errors,
+        expr::Expr,
+        view::{Check, View},
+    },
+    wire::SqlError,
+};
+
+type Bound<T> = Result<T, Unplanned>;
+
+/// Database, table and column that a name means; the database is empty where the table has an alias or is a derived one.
+pub type Meant = (String, String, String);
+
+/// What names and stars of a statement mean, by where they stand in its text.
+#[derive(Default, Debug)]
+pub struct Notes {
+    pub names: BTreeMap<Location, Meant>,
+    pub stars: BTreeMap<Location, Vec<Meant>>,
+}
+
+/// What planning keeps of views.
+#[derive(Default, Debug)]
+pub struct Views {
+    /// Those that the statement names, also in other views.
+    pub used: RefCell<Vec<Rc<View>>>,
+    /// Those whose text is under construction.
+    open: RefCell<Vec<Rc<View>>>,
+    /// Kept for CREATE VIEW.
+    pub notes: Option<RefCell<Notes>>,
+}
+
+impl Views {
+    /// Whose names are meant where a name has no database.
+    pub fn database(&self) -> Option<String> {
+        let open = self.open.borrow();
+        open.last().map(|view| view.definition.database.clone()).filter(|d| !d.is_empty())
+    }
+    /// How often a view was named.
+    pub fn count(&self, view: &Rc<View>) -> usize {
+        self.used.borrow().iter().filter(|used| Rc::ptr_eq(used, view)).count()
+    }
+    fn is_outermost(&self) -> bool {
+        self.open.borrow().is_empty()
+    }
+}
+
+impl Planner<'_> {
+    /// The view of this name.
+    pub(super) fn view(&self, name: &ast::ObjectName) -> Bound<Option<Rc<View>>> {
+        let (database, table) = self.split_name(name)?;
+        Ok(self.catalog.view(&database, &table).cloned())
+    }
+
+    pub(crate) fn note_name(&self, ident: &ast::Ident, owner: impl FnOnce() -> Option<(String, String)>) {
+        if let Some(notes) = self.views.notes.as_ref().filter(|_| self.views.is_outermost())
+            && let Some((database, table)) = owner()
+        {
+            notes.borrow_mut().names.insert(ident.span.start, (database, table, ident.value.clone()));
+        }
+    }
+
+    pub(super) fn note_star(&self, at: Location, scope: &Scope, columns: &[Starred]) {
+        if let (Some(notes), true) = (&self.views.notes, self.views.is_outermost()) {
+            let meant = |c: &Starred| {
+                let (database, table) = scope.owner_of_starred(c).unwrap_or_default();
+                (database, table, c.name.clone())
+            };
+            notes.borrow_mut().stars.insert(at, columns.iter().map(meant).collect());
+        }
+    }
+
+    /// Binds something of a view's text.
+    fn inside<T>(&self, view: &Rc<View>, block: usize, bind: impl FnOnce(&ast::Query) -> Bound<T>) -> Bound<T> {
+        if self.views.open.borrow().iter().any(|open| Rc::ptr_eq(open, view)) {
+            return Err(errors::recursive_view(view.database(), view.name()).into());
+        }
+        let query = view.query()?;
+        self.views.used.borrow_mut().push(view.clone());
+        self.views.open.borrow_mut().push(view.clone());
+        let common = std::mem::take(&mut *self.common.borrow_mut());
+        let floor = self.frames.begin_view(block);
+        let bound = bind(&query);
+        self.frames.end_view(floor);
+        *self.common.borrow_mut() = common;
+        self.views.open.borrow_mut().pop();
+        bound.map_err(|e| match e {
+            Unplanned::Error(e) if is_of_names(&e) => errors::invalid_view(view.database(), view.name()).into(),
+            other => other,
+        })
+    }
+}
+
+/// Something that a text names is not there.
+fn is_of_names(e: &SqlError) -> bool {
+    matches!(e.errno, 1049 | 1052 | 1054 | 1060 | 1146 | 1222 | 1305 | 1347 | 1353 | 1356)
+}
+
+impl From<'_, '_> {
+    /// A view, as one leaf or as its tables.
+    pub fn view(&self, view: &Rc<View>, shown: String, is_plain: bool) -> Bound<(Scope, Level)> {
+        if view.definition.is_merged() {
+            let query = view.query()?;
+            if let SetExpr::Select(select) = &*query.body
+                && (!is_plain || has_columns_only(select))
+            {
+                let block = self.planner.frames.depth().saturating_sub(1);
+                return self.planner.inside(view, block, |_| self.merged(view, shown, (&query, select), is_plain));
+            }
+        }
+        let block = self.planner.frames.depth();
+        let columns: Vec<String> = view.columns().map(str::to_owned).collect();
+        let derived = self.planner.inside(view, block, |query| self.planner.derived(query, view.name(), &columns))?;
+        let table = derived.table.clone();
+        let (scope, level) = self.leaf(Origin::Derived(derived), table, shown)?;
+        Ok((scope.in_database(view.database()), level))
+    }
+
+    fn merged(
+        &self,
+        view: &Rc<View>,
+        shown: String,
+        (query, select): (&ast::Query, &ast::Select),
+        is_plain: bool,
+    ) -> Bound<(Scope, Level)> {
+        let first = self.next.get();
+        let (scope, mut level) = self.list(&select.from, is_plain)?;
+        let scope = Rc::new(scope);
+        self.planner.frames.show(&scope);
+        let mut builder = self.planner.builder(&scope);
+        builder.clause = "where clause";
+        let own = select.selection.as_ref().map(|e| builder.condition(e)).transpose()?;
+        let own = own.map(Expr::conjuncts).unwrap_or_default();
+        builder.clause = "field list";
+        let outputs = Columns { planner: self.planner, scope: &scope, text: "", is_shapeless: false }
+            .outputs(&mut builder, select)?;
+        builder.aliases = outputs.iter().map(|o| (o.def.name.clone(), o.expr.clone())).collect();
+        let order = self.planner.order_of(query, &mut builder, &outputs)?;
+        drop(builder);
+        self.planner.frames.show(&Rc::default());
+        let beneath = scope.views.iter().flat_map(|v| v.checks.iter().cloned());
+        let checks: Vec<Expr> = match view.definition.check {
+            Check::None => beneath.collect(),
+            Check::Local => beneath.chain(own.iter().cloned()).collect(),
+            Check::Cascaded => level.conditions.iter().chain(&own).cloned().collect(),
+        };
+        level.conditions.extend(own);
+        if !order.is_empty() {
+            level.order = order;
+        }
+        let names = view.columns().map(str::to_owned);
+        let columns = names.zip(outputs.into_iter().map(|o| o.expr)).collect();
+        let merged = Rc::new(Merged { shown, view: view.clone(), columns, first, checks });
+        Ok(((*scope).clone().beneath(merged), level))
+    }
+}
+
+/// A select list of columns, and conditions without subqueries.
+fn has_columns_only(select: &ast::Select) -> bool {
+    let is_column = |item: &SelectItem| {
+        matches!(
+            item,
+            SelectItem::ExprWithAlias { expr: ast::Expr::Identifier(_) | ast::Expr::CompoundIdentifier(_), .. }
+        )
+    };
+    let has_query = |e: &ast::Expr| {
+        let text = e.to_string().to_ascii_lowercase();
+        text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == "select")
+    };
+    select.projection.iter().all(is_column) && !select.selection.as_ref().is_some_and(has_query)
+}
+
+/// A subquery stands in it, which is run for each row.
+pub fn is_computed(e: &Expr) -> bool {
+    e.any(|e| matches!(e, Expr::Column(c) if c.slot >= COMPUTED))
+}

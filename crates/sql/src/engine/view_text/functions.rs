@@ -1,0 +1,110 @@
+//! Functions, aggregates and windows.
+
+use sqlparser::ast::{self, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments};
+
+use super::{Writer, quoted, refused};
+use crate::engine::errors::{self, Result};
+
+impl Writer<'_> {
+    pub(super) fn function(&mut self, f: &ast::Function) -> Result<()> {
+        let name = f.name.to_string().to_ascii_lowercase().replace('`', "");
+        let list = match &f.args {
+            FunctionArguments::None => {
+                self.put(&format!("{name}()"));
+                return Ok(());
+            }
+            FunctionArguments::Subquery(_) => return Err(refused(&f.to_string())),
+            FunctionArguments::List(list) => list,
+        };
+        let mut args = Vec::with_capacity(list.args.len());
+        for arg in &list.args {
+            args.push(match arg {
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(e)) => Some(e),
+                FunctionArg::Unnamed(FunctionArgExpr::Wildcard) => None,
+                other => return Err(refused(&other.to_string())),
+            });
+        }
+        if let [Some(moment), Some(ast::Expr::Interval(by))] = args[..]
+            && ["date_add", "date_sub", "adddate", "subdate"].contains(&name.as_str())
+        {
+            self.put("(");
+            self.expr(moment)?;
+            self.put(if name == "date_add" || name == "adddate" { " + " } else { " - " });
+            self.interval(by)?;
+            self.put(")");
+            return Ok(());
+        }
+        self.put(&format!("{name}("));
+        if matches!(list.duplicate_treatment, Some(ast::DuplicateTreatment::Distinct)) {
+            self.put("distinct ");
+        }
+        self.list(&args, |w, arg| match arg {
+            Some(e) => w.expr(e),
+            None => {
+                w.put("0");
+                Ok(())
+            }
+        })?;
+        for clause in &list.clauses {
+            match clause {
+                FunctionArgumentClause::OrderBy(keys) => {
+                    self.put(" order by ");
+                    self.order(keys)?;
+                }
+                FunctionArgumentClause::Separator(text) => {
+                    self.put(" separator ");
+                    self.value(&text.value)?;
+                }
+                other => return Err(refused(&other.to_string())),
+            }
+        }
+        self.put(")");
+        match &f.over {
+            None => {}
+            Some(ast::WindowType::NamedWindow(name)) => self.put(&format!(" over {}", quoted(&name.value))),
+            Some(ast::WindowType::WindowSpec(spec)) => {
+                self.put(" over ");
+                self.window(spec)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn window(&mut self, spec: &ast::WindowSpec) -> Result<()> {
+        self.put("(");
+        if let Some(name) = &spec.window_name {
+            self.put(&format!("{} ", quoted(&name.value)));
+        }
+        if !spec.partition_by.is_empty() {
+            self.put("partition by ");
+            self.exprs(&spec.partition_by)?;
+            self.put(" ");
+        }
+        if !spec.order_by.is_empty() {
+            self.put("order by ");
+            self.order(&spec.order_by)?;
+            self.put(" ");
+        }
+        if let Some(frame) = &spec.window_frame {
+            let bound = |b: &ast::WindowFrameBound| b.to_string().to_ascii_lowercase();
+            let units = frame.units.to_string().to_ascii_lowercase();
+            match &frame.end_bound {
+                Some(end) => self.put(&format!("{units} between {} and {}", bound(&frame.start_bound), bound(end))),
+                None => self.put(&format!("{units} {}", bound(&frame.start_bound))),
+            }
+        }
+        while self.out.ends_with(' ') {
+            self.out.pop();
+        }
+        self.put(")");
+        Ok(())
+    }
+
+    pub(super) fn interval(&mut self, i: &ast::Interval) -> Result<()> {
+        let Some(unit) = &i.leading_field else { return Err(errors::syntax("INTERVAL")) };
+        self.put("interval ");
+        self.expr(&i.value)?;
+        self.put(&format!(" {}", unit.to_string().to_ascii_lowercase()));
+        Ok(())
+    }
+}
