@@ -1,5 +1,7 @@
-"""Views on two SQL nodes: made, replaced and dropped on one, used on the other right after, while a data node dies and comes back; and dumped and loaded again by
+"""Views on two SQL nodes: made, replaced and dropped on one, used on the other right after, while data nodes die and come back; and dumped and loaded again by
 the stock tool."""
+
+import threading
 
 import pymysql
 
@@ -19,7 +21,16 @@ CREATE VIEW about (what, n) AS SELECT name LIKE '%s%', COUNT(*) FROM cheap GROUP
 CREATE ALGORITHM=TEMPTABLE SQL SECURITY INVOKER VIEW zzz AS SELECT a.n FROM about a JOIN about b USING (n);
 CREATE VIEW aaa AS SELECT * FROM zzz UNION SELECT price FROM item;
 """
+# The outcome of a commit, where the one that could tell joined a moment ago.
+UNKNOWN = 1180
 VIEWS = ("cheap", "about", "zzz", "aaa")
+COUNTED = """
+CREATE DATABASE counts; USE counts;
+CREATE TABLE counter (id INT PRIMARY KEY, n INT NOT NULL);
+INSERT INTO counter VALUES (0, 0), (1, 0);
+CREATE VIEW counted AS SELECT id AS which, n FROM counter WHERE n >= 0 WITH CHECK OPTION;
+CREATE VIEW total AS SELECT SUM(n) AS n, COUNT(*) AS rows_ FROM counted;
+"""
 
 
 def connect(cluster, number):
@@ -40,6 +51,67 @@ def refused(connection, statement, number):
         check_equal(error.args[0], number, statement)
         return
     check(False, f"{statement} was not refused")
+
+
+class Counter(threading.Thread):
+    """Counts in a row of its own through a view, and reads it back through two."""
+
+    def __init__(self, connection, which):
+        super().__init__(daemon=True)
+        self.connection, self.which = connection, which
+        self.stopping, self.counted, self.wrong = threading.Event(), 0, None
+
+    def run(self):
+        try:
+            while not self.stopping.is_set():
+                allowed = (self.counted + 1,)
+                try:
+                    ask(self.connection, f"UPDATE counts.counted SET n = n + 1 WHERE which = {self.which}")
+                except pymysql.MySQLError as error:
+                    if error.args[0] != UNKNOWN:
+                        raise
+                    allowed = (self.counted, self.counted + 1)
+                (found,), = ask(self.connection, f"SELECT n FROM counts.counted WHERE which = {self.which}")
+                check(found in allowed, f"the row counts {found}, not {allowed}")
+                self.counted = found
+                (total, rows), = ask(self.connection, "SELECT n, rows_ FROM counts.total")
+                check(total >= self.counted and rows == 2, f"{rows} rows count {total}, and one of them {self.counted}")
+                refused(self.connection, f"UPDATE counts.counted SET n = -n WHERE which = {self.which}", 1369)
+        except Exception as error:  # noqa: BLE001 - told by whoever joins
+            self.wrong = error
+
+    def goes_on(self):
+        counted = self.counted
+        wait_until(lambda: self.wrong or self.counted > counted, 10, f"counter {self.which} goes on")
+        check(self.wrong is None, f"counter {self.which}: {self.wrong!r}")
+
+
+def a_node_dies_meanwhile(t, cluster):
+    host, port = cluster.sql
+    code, said = batch(COUNTED, host=host, port=port, seconds=60)
+    check(code == 0 and "ERROR" not in said, f"the schema: {tail(said)}")
+    counters = [Counter(connect(cluster, which), which) for which in (0, 1)]
+    with t.case("changes and reads through views lose nothing and are told nothing wrong while data nodes are killed and come back"):
+        for counter in counters:
+            counter.start()
+        for node in (1, 2):
+            for counter in counters:
+                counter.goes_on()
+            cluster.kill(node)
+            for counter in counters:
+                counter.goes_on()
+            cluster.wait_down(node)
+            cluster.restart(node)
+            cluster.wait_up(node)
+            for counter in counters:
+                counter.goes_on()
+        for counter in counters:
+            counter.stopping.set()
+            counter.join(30)
+            check(not counter.is_alive() and counter.wrong is None, f"counter {counter.which}: {counter.wrong!r}")
+        found = ask(counters[0].connection, "SELECT which, n FROM counts.counted ORDER BY which")
+        check_equal(found, tuple((c.which, c.counted) for c in counters), "what was acknowledged")
+        t.say(f"{sum(c.counted for c in counters)} changes")
 
 
 def two_nodes(t, cluster, first, second):
@@ -116,6 +188,7 @@ def main(t):
         first, second = connect(cluster, 0), connect(cluster, 1)
         two_nodes(t, cluster, first, second)
         a_node_dies(t, cluster, first, second)
+        a_node_dies_meanwhile(t, cluster)
         dumped(t, cluster, first)
 
 
