@@ -29,7 +29,7 @@
 //! Each round begins with a whole cluster, so rounds need not be looked at together, with one exception: a management node that was
 //! restarted says no until the members' view names its new process, so a round that touched it is followed by a little peace.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use apus_types::NodeId;
 
@@ -44,8 +44,10 @@ const NOTICED_NS: u64 = 400_000_000;
 /// So long after the end of a fault (of a crash: after the crash) the others have gone on without whom it cost: the longest silence that is
 /// waited for, 2 s, and a view.
 pub const SETTLED_NS: u64 = 3_000_000_000;
-/// ... by whoever waits longest, because it has met long silences before.
+/// ... by whoever waits longest, because it has met long silences before, and what it promised those that it has lost has run out.
 const NOTICED_LATE_NS: u64 = 2_400_000_000;
+/// No process is a full member again so soon after it began.
+const RETURNED_NS: u64 = 20_000_000;
 /// Nodes of which every set is looked at.
 const WAYS_NODES_MAX: usize = 12;
 
@@ -139,20 +141,30 @@ fn are_spoken_for(settings: &Settings, round: &Round) -> bool {
 }
 
 /// Processes die and nothing else happens, and among them are all of a group: what that group had is on its disks only, so the whole cluster starts
-/// again from the disks, by itself.
+/// again from the disks, by itself. They die so soon one after the other that none of them can have come back meanwhile: a process that has, and is all that is left of the
+/// group, keeps its rows and waits frozen for the others, of which none may know any more what it has accepted.
 pub fn goes_back_to_disks(settings: &Settings, round: &Round) -> bool {
-    let mut left: Nodes = settings.data_nodes().into_iter().collect();
     let mut is_only_that = settings.durable && round.then == Then::Heal;
-    for (_, fault) in &round.faults {
+    let mut away: BTreeMap<NodeId, (u64, u64)> = BTreeMap::new();
+    for (at, fault) in &round.faults {
         match fault {
-            Fault::Crash { who: Who::Node(node), .. } | Fault::Power { who: Who::Node(node), .. } => {
-                _ = left.remove(node)
+            Fault::Crash { who: Who::Node(node), down } | Fault::Power { who: Who::Node(node), down } => {
+                let times = away.entry(*node).or_insert((0, 0));
+                *times = (*times).max((*at, at + down));
             }
             Fault::Client { .. } => {}
             _ => is_only_that = false,
         }
     }
-    is_only_that && !holds_all(settings, &left)
+    let is_gone = |group: &Nodes| {
+        let times: Vec<(u64, u64)> = group.iter().filter_map(|node| away.get(node).copied()).collect();
+        let last = times.iter().map(|(at, _)| *at).max().unwrap_or(0);
+        times.len() == group.len() && times.iter().all(|(_, until)| last <= until + RETURNED_NS)
+    };
+    let left: Nodes = settings.data_nodes().into_iter().filter(|node| !away.contains_key(node)).collect();
+    is_only_that
+        && settings.group_members().iter().all(|group| !group.is_disjoint(&left) || is_gone(group))
+        && !holds_all(settings, &left)
 }
 
 /// An operator restarts one node after the other, and waits for each. Nobody dies meanwhile.
@@ -406,13 +418,13 @@ fn losses(settings: &Settings, fault: &Fault) -> Vec<Nodes> {
         | Fault::Flap { a, b, .. }
         | Fault::Reset { a, b, .. }
         | Fault::Mute { from: a, to: b, .. } => only(a).into_iter().chain(only(b)).collect(),
-        Fault::Split { side, lasts, silent } => {
-            let mut losses = split(settings, side, None, *silent && *lasts < NOTICED_LATE_NS);
+        Fault::Split { side, lasts, .. } => {
+            let mut losses = split(settings, side, None, *lasts < NOTICED_LATE_NS);
             losses.extend(unsettled(settings, *lasts, !losses.is_empty()));
             losses
         }
-        Fault::Bridge { side, bridge, lasts, silent } => {
-            let mut losses = split(settings, side, Some(*bridge), *silent && *lasts < NOTICED_LATE_NS);
+        Fault::Bridge { side, bridge, lasts, .. } => {
+            let mut losses = split(settings, side, Some(*bridge), *lasts < NOTICED_LATE_NS);
             losses.extend(unsettled(settings, *lasts, !losses.is_empty()));
             losses
         }
@@ -426,7 +438,7 @@ fn losses(settings: &Settings, fault: &Fault) -> Vec<Nodes> {
 }
 
 /// Both sides ask to go on. A bridge belongs to the one that does, or is lost too: both sides tell it of the other's failure.
-/// If it is over before all of the side with the arbitrator have noticed, the other's question may come first.
+/// If it is over before all of the side with the arbitrator have noticed, or their promises to the other have run out, the other's question may come first.
 fn split(settings: &Settings, side: &[NodeId], bridge: Option<NodeId>, is_soon_over: bool) -> Vec<Nodes> {
     let all: Nodes = settings.data_nodes().into_iter().collect();
     let here: Nodes = side.iter().copied().filter(|n| n.is_data() && Some(*n) != bridge).collect();
@@ -502,6 +514,18 @@ mod tests {
         ] {
             assert!(!judge(2, true, round), "{round}");
         }
+    }
+
+    #[test]
+    fn a_group_that_dies_at_once_is_on_its_disks() {
+        let goes_back = |round: &str| {
+            let settings = Settings { groups: 1, replicas: 3, durable: true, ..Settings::from_seed(1) };
+            goes_back_to_disks(&settings, &round.parse().expect("a round"))
+        };
+        assert!(goes_back("1ms crash n1 99ms, 50ms power n2 1ms, 60ms power n3 1ms, 900ms heal"));
+        assert!(goes_back("1ms crash n1 9ms, 500ms crash n1 9ms, 501ms power n2 1ms, 502ms power n3 1ms, 900ms heal"));
+        assert!(!goes_back("1ms crash n1 99ms, 500ms power n2 1ms, 501ms power n3 1ms, 900ms heal"), "node 1 is back");
+        assert!(!goes_back("1ms crash n1 99ms, 50ms power n2 1ms, 900ms heal"));
     }
 
     #[test]

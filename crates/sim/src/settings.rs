@@ -522,7 +522,7 @@ impl Settings {
         }
         Round { faults, end, then: Then::Dark }
     }
-    /// All processes of a node group die, at once or one after the other, and perhaps one of another group.
+    /// All processes of a node group die, at once or one after the other, and perhaps one of another group. If some can be back before the others die nothing is promised: a ruin, which seeds with disks leave out.
     fn group_dies(&self, random: &mut Random) -> Round {
         let groups = self.group_members();
         let mut dying: Vec<NodeId> = groups[random.below(groups.len() as u64) as usize].iter().copied().collect();
@@ -539,7 +539,9 @@ impl Settings {
             faults.push((at, fault));
             at += US * [random.below(3_000), random.below(400_000)][random.below(2) as usize];
         }
-        Round { faults, end: end.max(at) + US * random.below(300_000), then: Then::Heal }
+        let round = Round { faults, end: end.max(at) + US * random.below(300_000), then: Then::Heal };
+        let is_promised = promise::refusal(self, &round).is_none();
+        if is_promised { round } else { Round { then: Then::Ruin, ..round } }
     }
     /// Anything, more than is promised to be lived through: what follows hits what the first one sets off.
     fn ruin(&self, random: &mut Random) -> Round {
