@@ -280,6 +280,7 @@ mod tests {
             on_update_now: false,
             comment: String::new(),
             declared: String::new(),
+            form: Default::default(),
         };
         TableSchema::new("d", "t", vec![column], vec![0])
     }

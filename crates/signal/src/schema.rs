@@ -3,7 +3,7 @@
 use apus_types::{
     Column, ColumnType, IndexDef, IndexNo, IndexState, TableId, TableSchema,
     collate::Collation,
-    schema::{DefaultValue, Durability},
+    schema::{DefaultValue, Durability, Form},
 };
 use prost::Message;
 
@@ -41,6 +41,13 @@ pub struct ColumnMessage {
     pub comment: String,
     #[prost(string, tag = "13")]
     pub declared: String,
+    /// 0 as the type says, 1 ENUM, 2 SET; see [`Form`].
+    #[prost(uint32, tag = "14")]
+    pub form: u32,
+    #[prost(uint32, tag = "15")]
+    pub label_collation: u32,
+    #[prost(string, repeated, tag = "16")]
+    pub labels: Vec<String>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -110,7 +117,38 @@ fn type_to_wire(ty: ColumnType) -> (u32, u32, u32, bool, u32) {
         ColumnType::Timestamp { decimals } => (13, u32::from(decimals), 0, false, 0),
         ColumnType::Time { decimals } => (14, u32::from(decimals), 0, false, 0),
         ColumnType::Year => (15, 0, 0, false, 0),
+        ColumnType::Label { .. } => type_to_wire(ty.stored()),
     }
+}
+
+fn form_to_wire(c: &Column) -> (u32, u32, Vec<String>) {
+    let (is_set, collation, labels) = match (c.ty, &c.form) {
+        (ColumnType::Label { is_set, collation, labels, .. }, _) => (is_set, collation, &labels.0.0),
+        (_, Form::Labels { is_set, collation, labels }) => (*is_set, *collation, labels),
+        (_, Form::Plain) => return (0, 0, Vec::new()),
+    };
+    (1 + u32::from(is_set), u32::from(collation.id()), labels.clone())
+}
+
+fn form_from_wire(m: &ColumnMessage) -> Result<Form, DecodeError> {
+    let bits = match m.type_code {
+        1 if m.unsigned => m.size,
+        _ => 0,
+    };
+    let form = match m.form {
+        0 => return Ok(Form::Plain),
+        1 | 2 => {
+            let collation = u16::try_from(m.label_collation).ok().and_then(Collation::from_id).ok_or(DecodeError)?;
+            Form::Labels { is_set: m.form == 2, collation, labels: m.labels.clone() }
+        }
+        _ => return Err(DecodeError),
+    };
+    let fits = match &form {
+        Form::Labels { is_set: false, labels, .. } => bits <= 16 && labels.len() >> bits == 0,
+        Form::Labels { labels, .. } => labels.len() <= bits as usize,
+        Form::Plain => true,
+    };
+    if fits { Ok(form) } else { Err(DecodeError) }
 }
 
 fn type_from_wire(m: &ColumnMessage) -> Result<ColumnType, DecodeError> {
@@ -164,6 +202,7 @@ impl From<&TableSchema> for TableMessage {
 
 fn column_to_wire(c: &Column) -> ColumnMessage {
     let (type_code, size, scale, unsigned, collation) = type_to_wire(c.ty);
+    let (form, label_collation, labels) = form_to_wire(c);
     let (default_kind, default_text) = match &c.default {
         DefaultValue::None => (0, String::new()),
         DefaultValue::Null => (1, String::new()),
@@ -184,6 +223,9 @@ fn column_to_wire(c: &Column) -> ColumnMessage {
         on_update_now: c.on_update_now,
         comment: c.comment.clone(),
         declared: c.declared.clone(),
+        form,
+        label_collation,
+        labels,
     }
 }
 
@@ -244,6 +286,7 @@ fn column_from_wire(m: &ColumnMessage) -> Result<Column, DecodeError> {
         on_update_now: m.on_update_now,
         comment: m.comment.clone(),
         declared: m.declared.clone(),
+        form: form_from_wire(m)?,
     })
 }
 

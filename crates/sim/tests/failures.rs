@@ -116,6 +116,7 @@ fn schema() -> TableSchema {
         on_update_now: false,
         comment: String::new(),
         declared: String::new(),
+        form: Default::default(),
     };
     TableSchema::new("test", "registers", vec![column("id"), column("value")], vec![0])
 }

@@ -24,6 +24,7 @@ fn schema() -> TableSchema {
         on_update_now: false,
         comment: String::new(),
         declared: String::new(),
+        form: Default::default(),
     };
     let int = ColumnType::Int { bits: 64, unsigned: false };
     let columns = vec![column("id", int), column("a", int), column("b", ColumnType::VarBinary { length: 200 })];

@@ -89,6 +89,7 @@ fn pages_of_different_moments_and_the_changes_since_give_the_fragment_back() {
         on_update_now: false,
         comment: String::new(),
         declared: String::new(),
+        form: Default::default(),
     };
     let memory = MemoryManager::new(256 << 20);
     let schema = Arc::new(TableSchema::new("d", "t", vec![column("id"), column("a")], vec![0]));

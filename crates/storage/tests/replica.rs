@@ -15,6 +15,7 @@ fn schema() -> TableSchema {
         on_update_now: false,
         comment: String::new(),
         declared: String::new(),
+        form: Default::default(),
     };
     let id = column("id", ColumnType::VarBinary { length: 100 });
     TableSchema::new("d", "t", vec![id, column("a", ColumnType::Int { bits: 64, unsigned: false })], vec![0])

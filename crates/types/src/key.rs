@@ -27,7 +27,7 @@ pub fn encode_part(ty: ColumnType, nullable: bool, value: &Value<'_>, out: &mut 
     } else if value.is_null() {
         return Err(ErrorCode::NullNotAllowed);
     }
-    match (ty, *value) {
+    match (ty.stored(), *value) {
         (ColumnType::Int { bits, unsigned }, Value::Int(n)) => put_int(bits, unsigned, i128::from(n), out)?,
         (ColumnType::Int { bits, unsigned }, Value::UInt(n)) => put_int(bits, unsigned, i128::from(n), out)?,
         (ColumnType::Year, Value::UInt(n)) => put_int(16, true, i128::from(n), out)?,

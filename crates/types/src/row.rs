@@ -281,6 +281,7 @@ fn int_le(raw: &[u8]) -> u64 {
 #[inline]
 pub fn decode_value(ty: ColumnType, raw: &[u8]) -> Value<'_> {
     match ty {
+        ColumnType::Label { .. } => Value::UInt(int_le(raw)),
         ColumnType::Int { bits, unsigned } => {
             let n = int_le(raw);
             if unsigned {
@@ -317,7 +318,7 @@ pub fn int_fits(bits: u8, unsigned: bool, value: i128) -> bool {
 /// Writes the stored form of a fixed-width value.
 pub fn encode_fixed(ty: ColumnType, value: &Value<'_>, out: &mut [u8]) -> Result<(), ErrorCode> {
     let wrong = Err(ErrorCode::ValueOutOfRange);
-    match (ty, value) {
+    match (ty.stored(), value) {
         (ColumnType::Int { bits, unsigned }, Value::Int(_) | Value::UInt(_)) => {
             let wide = match value {
                 Value::Int(n) => i128::from(*n),

@@ -3,6 +3,8 @@
 //! The wire and disk form is the prost message in `apus-signal::schema`; this is the domain type, with the row layout
 //! computed once.
 
+use std::fmt;
+
 use crate::{
     ErrorCode,
     collate::Collation,
@@ -10,6 +12,26 @@ use crate::{
     limits,
     row::RowLayout,
 };
+
+/// Names that an ENUM or a SET gives to numbers: the first is 1, or the lowest bit. Two handles are equal if they are the same list: whoever makes them keeps each list once.
+#[derive(Clone, Copy)]
+pub struct Labels(pub &'static LabelList);
+
+/// Distinct names.
+#[derive(PartialEq, Eq, Hash)]
+pub struct LabelList(pub Vec<String>);
+
+impl PartialEq for Labels {
+    fn eq(&self, other: &Labels) -> bool {
+        std::ptr::eq(self.0, other.0)
+    }
+}
+impl Eq for Labels {}
+impl fmt::Debug for Labels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} labels", self.0.0.len())
+    }
+}
 
 /// Type of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,13 +85,28 @@ pub enum ColumnType {
         decimals: u8,
     },
     Year,
+    /// ENUM: the number of a label, 0 for a value that is none of them; SET: a bit for each label. `bits` as of an integer without sign, which it is in the data nodes.
+    Label {
+        bits: u8,
+        is_set: bool,
+        collation: Collation,
+        labels: Labels,
+    },
 }
 
 impl ColumnType {
+    /// As the data nodes have it.
+    #[must_use]
+    pub fn stored(self) -> ColumnType {
+        match self {
+            ColumnType::Label { bits, .. } => ColumnType::Int { bits, unsigned: true },
+            other => other,
+        }
+    }
     /// Bytes in the fixed part of a row, or `None` for a column of the variable part.
     pub fn fixed_bytes(self) -> Option<usize> {
         Some(match self {
-            ColumnType::Int { bits, .. } => usize::from(bits / 8),
+            ColumnType::Int { bits, .. } | ColumnType::Label { bits, .. } => usize::from(bits / 8),
             ColumnType::Decimal { .. } => 16,
             ColumnType::Float | ColumnType::Date => 4,
             ColumnType::Double
@@ -85,7 +122,8 @@ impl ColumnType {
         match self {
             ColumnType::Char { collation, .. }
             | ColumnType::VarChar { collation, .. }
-            | ColumnType::Text { collation, .. } => Some(collation),
+            | ColumnType::Text { collation, .. }
+            | ColumnType::Label { collation, .. } => Some(collation),
             _ => None,
         }
     }
@@ -117,6 +155,17 @@ pub struct Column {
     pub comment: String,
     /// The type as it was declared, for SHOW CREATE TABLE (`int(11)`, `bool` -> `tinyint(1)`); empty: derived from `ty`.
     pub declared: String,
+    /// What SQL makes of the integers of this column, as the data nodes keep it; where the type says it, that counts.
+    pub form: Form,
+}
+
+/// What an integer column is to SQL.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Form {
+    #[default]
+    Plain,
+    /// ENUM or SET with these labels.
+    Labels { is_set: bool, collation: Collation, labels: Vec<String> },
 }
 
 /// Whether reads may use an index.
@@ -218,6 +267,7 @@ impl TableSchema {
             on_update_now: false,
             comment: String::new(),
             declared: String::new(),
+            form: Form::Plain,
         };
         let columns = vec![
             column("index_key", ColumnType::VarBinary { length: u16::MAX }),

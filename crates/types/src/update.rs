@@ -114,6 +114,7 @@ mod tests {
             on_update_now: false,
             comment: String::new(),
             declared: String::new(),
+            form: Default::default(),
         }
     }
 

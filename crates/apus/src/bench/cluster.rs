@@ -56,6 +56,7 @@ pub fn column(name: &str, ty: ColumnType) -> Column {
         on_update_now: false,
         comment: String::new(),
         declared: String::new(),
+        form: Default::default(),
     }
 }
 

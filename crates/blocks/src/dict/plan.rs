@@ -44,6 +44,7 @@ pub fn bootstrap(catalog: &Catalog) -> Plan {
         on_update_now: false,
         comment: comment.to_owned(),
         declared: String::new(),
+        form: Default::default(),
     };
     let columns = vec![column("table_id", 32, ""), column("next_value", 64, "first value not given out")];
     let mut table = TableSchema::new(SYSTEM_DATABASE, AUTO_INCREMENT_TABLE, columns, vec![0]);
@@ -331,6 +332,7 @@ mod tests {
             on_update_now: false,
             comment: String::new(),
             declared: String::new(),
+            form: Default::default(),
         };
         let mut table = TableSchema::new("test", name, vec![column("a"), column("b")], vec![0]);
         if unique {

@@ -42,6 +42,7 @@ fn table(name: &str) -> Change {
         on_update_now: false,
         comment: String::new(),
         declared: String::new(),
+        form: Default::default(),
     };
     Change::CreateTable(TableMessage::from(&TableSchema::new("test", name, vec![column], vec![0])))
 }

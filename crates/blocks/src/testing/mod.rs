@@ -101,6 +101,7 @@ fn column(name: &str, ty: ColumnType, nullable: bool) -> Column {
         on_update_now: false,
         comment: String::new(),
         declared: String::new(),
+        form: Default::default(),
     }
 }
 

@@ -78,6 +78,7 @@ pub fn schema() -> TableSchema {
         on_update_now: false,
         comment: String::new(),
         declared: String::new(),
+        form: Default::default(),
     };
     let columns = vec![
         column("id", ColumnType::Int { bits: 32, unsigned: true }),

@@ -92,6 +92,7 @@ fn schema() -> TableSchema {
         on_update_now: false,
         comment: String::new(),
         declared: String::new(),
+        form: Default::default(),
     };
     let columns = vec![
         column("id", ColumnType::Int { bits: 64, unsigned: true }),

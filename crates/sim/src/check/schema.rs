@@ -207,6 +207,7 @@ mod tests {
             on_update_now: false,
             comment: String::new(),
             declared: String::new(),
+            form: Default::default(),
         };
         let mut table = TableSchema::new("d", name, vec![column("a"), column("b")], vec![0]);
         table.id = TableId(id);

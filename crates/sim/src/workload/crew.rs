@@ -309,6 +309,7 @@ pub(super) fn column(name: &str, ty: ColumnType, nullable: bool) -> Column {
         on_update_now: false,
         comment: String::new(),
         declared: String::new(),
+        form: Default::default(),
     }
 }
 /// A table whose key is its first column.

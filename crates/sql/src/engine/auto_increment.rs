@@ -231,6 +231,7 @@ fn definition() -> TableSchema {
         on_update_now: false,
         comment: String::new(),
         declared: String::new(),
+        form: Default::default(),
     };
     TableSchema::new(SYSTEM_DATABASE, TABLE, vec![column("counter"), column("next_value")], vec![0])
 }

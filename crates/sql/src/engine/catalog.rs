@@ -8,11 +8,11 @@ use std::{collections::BTreeMap, rc::Rc};
 
 use apus_client::Client;
 use apus_signal::dict::Dictionary;
-use apus_types::{IndexDef, IndexState, TableId, TableSchema, collate::Collation};
+use apus_types::{IndexDef, IndexState, TableId, TableSchema, collate::Collation, schema::Form};
 
 use super::{
     errors::{self, Result},
-    information_schema,
+    information_schema, labels,
     statistics::Statistics,
     view::{self, View},
 };
@@ -77,7 +77,11 @@ impl Catalog {
         let mut hidden: BTreeMap<TableId, Rc<TableSchema>> = BTreeMap::new();
         let (mut plain, mut views) = (Vec::new(), Vec::new());
         for message in &dictionary.tables {
-            let schema = TableSchema::try_from(message).map_err(|_| bad())?;
+            let mut schema = TableSchema::try_from(message).map_err(|_| bad())?;
+            if schema.columns.iter().any(|c| c.form != Form::Plain) {
+                schema.columns.iter_mut().try_for_each(labels::typed)?;
+                schema.refresh();
+            }
             if schema.is_hidden_index() {
                 hidden.insert(schema.id, Rc::new(schema));
             } else if view::is_view(&schema) {

@@ -6,7 +6,10 @@ use apus_types::{
     time::{unpack_date, unpack_datetime},
 };
 
-use super::expr::{Datum, Kind, decimal};
+use super::{
+    expr::{Datum, Kind, decimal},
+    labels,
+};
 use crate::wire::{ColumnDef, ColumnType, ResultWriter, column_flag, result::DECIMALS_NOT_FIXED};
 
 /// The type that a client is told, its length and its digits behind the point.
@@ -30,6 +33,7 @@ fn told(ty: Stored) -> (ColumnType, u32, u8) {
         Stored::Timestamp { decimals } => (ColumnType::Timestamp, 19 + fraction(decimals), decimals),
         Stored::Time { decimals } => (ColumnType::Time, 10 + fraction(decimals), decimals),
         Stored::Year => (ColumnType::Year, 4, 0),
+        Stored::Label { is_set, labels, .. } => (ColumnType::String, labels::longest(labels, is_set) * 4, 0),
     }
 }
 
@@ -57,9 +61,12 @@ pub fn column_def(schema: &TableSchema, column: u16) -> ColumnDef {
     set(column_type == ColumnType::Blob, column_flag::BLOB);
     set(is_unsigned(c.ty), column_flag::UNSIGNED);
     set(!c.ty.is_text(), column_flag::BINARY);
+    set(matches!(c.ty, Stored::Label { is_set: false, .. }), column_flag::ENUM);
+    set(matches!(c.ty, Stored::Label { is_set: true, .. }), column_flag::SET);
     set(c.auto_increment, column_flag::AUTO_INCREMENT);
     set(matches!(c.ty, Stored::Timestamp { .. }), column_flag::TIMESTAMP);
-    set(c.default == DefaultValue::None && !c.nullable && !c.auto_increment, column_flag::NO_DEFAULT_VALUE);
+    let has_own = c.auto_increment || labels::has_first(c.ty);
+    set(c.default == DefaultValue::None && !c.nullable && !has_own, column_flag::NO_DEFAULT_VALUE);
     def.flags = flags;
     def
 }
@@ -85,7 +92,7 @@ pub fn expression_def(name: String, kind: Kind) -> ColumnDef {
         Kind::Int | Kind::UInt => (ColumnType::LongLong, 21, 0),
         Kind::Decimal(s) => (ColumnType::NewDecimal, 40, s),
         Kind::Double => (ColumnType::Double, 23, DECIMALS_NOT_FIXED),
-        Kind::Text => (ColumnType::VarString, 65_535, 0),
+        Kind::Text | Kind::Label => (ColumnType::VarString, 65_535, 0),
         Kind::Bytes => (ColumnType::VarString, 65_535, 0),
         Kind::Date => (ColumnType::Date, 10, 0),
         Kind::DateTime(n) => (ColumnType::DateTime, 19 + fraction(n), n),
@@ -110,7 +117,10 @@ pub fn write_value(out: &mut ResultWriter<'_>, ty: Stored, value: Value<'_>, zon
         Value::Null => out.null(),
         Value::Int(n) => out.int(n),
         Value::UInt(0) if ty == Stored::Year && !out.is_binary() => out.bytes(b"0000"),
-        Value::UInt(n) => out.uint(n),
+        Value::UInt(n) => match ty {
+            Stored::Label { is_set, labels: list, .. } => out.bytes(&labels::text(list, is_set, n)),
+            _ => out.uint(n),
+        },
         Value::Float(x) => out.float(x),
         Value::Double(x) => out.double(x),
         Value::Bytes(b) => out.bytes(b),
@@ -155,7 +165,7 @@ pub fn write_datum(out: &mut ResultWriter<'_>, kind: Kind, value: &Datum<'_>) {
             out.bytes(&text);
         }
         Kind::Double => out.double(number().map_or(0.0, |n| n.to_f64())),
-        Kind::Text | Kind::Bytes => out.bytes(&value.as_text()),
+        Kind::Text | Kind::Bytes | Kind::Label => out.bytes(&value.as_text()),
         Kind::Date => match value.civil() {
             Some(c) => out.date(c.year, c.month, c.day),
             None => out.null(),
@@ -197,7 +207,7 @@ pub fn push_sort_key(
         out.push(1);
         match kind {
             Kind::Null => {}
-            Kind::Int | Kind::UInt | Kind::Decimal(_) => {
+            Kind::Int | Kind::UInt | Kind::Decimal(_) | Kind::Label => {
                 let scale = if let Kind::Decimal(s) = kind { s } else { 0 };
                 let exact = value.number().and_then(|n| match n {
                     super::expr::datum::Number::Double(x) => decimal::from_f64(x, scale),
@@ -232,7 +242,7 @@ pub fn push_sort_key(
                     }
                 };
                 match value {
-                    Datum::Text(t) if kind == Kind::Text => collation.sort_key(t, &mut put),
+                    Datum::Text(t) | Datum::Label(_, t) if kind == Kind::Text => collation.sort_key(t, &mut put),
                     other => put(&other.as_text()),
                 }
                 out.extend_from_slice(&[0, 0]);
@@ -251,6 +261,6 @@ pub fn display(ty: Stored, value: Value<'_>) -> String {
             let (y, m, d) = unpack_date(d);
             format!("{y:04}-{m:02}-{d:02}")
         }
-        other => Datum::from_value(other, false, 0, super::expr::eval::decimals_of(ty)).as_string(),
+        other => Datum::of_column(ty, other, 0).as_string(),
     }
 }

@@ -18,6 +18,7 @@ use super::{
         datum::{Number, text_to_f64},
         decimal, eval, temporal,
     },
+    labels,
 };
 
 /// How values are assigned.
@@ -57,6 +58,13 @@ pub fn assign<'a>(column: &Column, value: Datum<'a>, a: Assign<'_>) -> Result<Da
             Ok(if unsigned { Datum::UInt(n as u64) } else { Datum::Int(n as i64) })
         }
         ColumnType::Year => year(column, &value, a),
+        ColumnType::Label { is_set, collation, labels: list, .. } => {
+            let (n, is_whole) = labels::number(list, is_set, collation, &value);
+            if a.strict && !is_whole {
+                return Err(errors::truncated(&column.name, a.row));
+            }
+            Ok(Datum::UInt(n))
+        }
         ColumnType::Decimal { precision, scale, unsigned } => {
             let limit = decimal::power_of_ten(precision).map_or(i128::MAX, |p| p - 1);
             let n = match &value {
@@ -165,6 +173,7 @@ pub fn implicit_default(ty: ColumnType) -> Datum<'static> {
         T::Date => Datum::Date(0),
         T::DateTime { .. } | T::Timestamp { .. } => Datum::DateTime(0, 0),
         T::Time { .. } => Datum::Time(0, 0),
+        T::Label { is_set, .. } => Datum::UInt(u64::from(!is_set)),
         _ if ty.fixed_bytes().is_none() => Datum::text(""),
         _ => Datum::Int(0),
     }
@@ -380,6 +389,8 @@ pub fn stored<'v>(ty: ColumnType, value: &'v Datum<'_>) -> Value<'v> {
         (Datum::Int(n), ColumnType::Timestamp { .. }) => Value::Timestamp(*n),
         (Datum::Int(n), _) => Value::Int(*n),
         (Datum::UInt(n), _) => Value::UInt(*n),
+        (Datum::Label(n, _), ColumnType::Label { .. }) => Value::UInt(*n),
+        (Datum::Label(_, t), _) => Value::Bytes(t),
         (Datum::Decimal { unscaled, scale }, _) => Value::Decimal { unscaled: *unscaled, scale: *scale },
         (Datum::Fine { unscaled, scale, .. }, _) => Value::Decimal { unscaled: *unscaled, scale: *scale },
         (Datum::Double(x), ColumnType::Float) => Value::Float(*x as f32),
@@ -412,8 +423,19 @@ pub fn key_value<'a>(ty: ColumnType, value: Datum<'a>, zone: i64) -> KeyValue<'a
     if value.is_null() {
         return KeyValue::Never;
     }
+    let value = match value {
+        Datum::Label(_, t) if !matches!(ty.stored(), ColumnType::Int { .. }) => Datum::Text(t),
+        other => other,
+    };
     match ty {
         ColumnType::Int { bits, unsigned } => int_key(bits, unsigned, &value),
+        ColumnType::Label { bits, is_set, collation, labels: list } => match &value {
+            Datum::Text(t) | Datum::Label(_, t) => match labels::find(list, is_set, collation, t) {
+                Some(n) => KeyValue::Exact(Datum::UInt(n)),
+                None => KeyValue::AboveAll,
+            },
+            _ => int_key(bits, true, &value),
+        },
         ColumnType::Year => int_key(16, true, &value),
         ColumnType::Decimal { precision, scale, .. } => {
             let exact = match value.number() {
@@ -527,6 +549,7 @@ mod tests {
             on_update_now: false,
             comment: String::new(),
             declared: String::new(),
+            form: Default::default(),
         }
     }
 

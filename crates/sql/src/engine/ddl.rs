@@ -8,6 +8,7 @@ use super::{
     convert::{self, Assign},
     errors::{self, Result},
     expr::Datum,
+    labels,
     table_options::table_options,
     token::Tokens,
     view_exec::ViewClause,
@@ -398,7 +399,10 @@ fn definition(
         return Ok(());
     }
     let name = t.identifier()?;
-    let (ty, declared) = column_type(t, default)?;
+    let (ty, declared) = match label_type(t, &name, default)? {
+        Some(ty) => (ty, String::new()),
+        None => column_type(t, default)?,
+    };
     let mut column = Column {
         name: name.clone(),
         ty,
@@ -408,8 +412,14 @@ fn definition(
         on_update_now: false,
         comment: String::new(),
         declared,
+        form: Default::default(),
     };
     column_options(t, &mut column, indexes, primary)?;
+    let counts = matches!(column.ty, ColumnType::Int { .. } | ColumnType::Float | ColumnType::Double);
+    if column.auto_increment && !counts {
+        let text = format!("Incorrect column specifier for column '{name}'");
+        return Err(crate::wire::SqlError::new(1063, b"42000", text));
+    }
     check_default(&column)?;
     columns.push(column);
     Ok(())
@@ -493,7 +503,8 @@ fn set_collation(c: &mut Column, to: Collation) {
     match &mut c.ty {
         ColumnType::Char { collation, .. }
         | ColumnType::VarChar { collation, .. }
-        | ColumnType::Text { collation, .. } => *collation = to,
+        | ColumnType::Text { collation, .. }
+        | ColumnType::Label { collation, .. } => *collation = to,
         _ => {}
     }
 }
@@ -548,6 +559,32 @@ fn sizes(t: &mut Tokens) -> Result<Vec<u32>> {
         t.expect_symbol(')')?;
     }
     Ok(list)
+}
+
+/// ENUM or SET with its labels; `None`: another type.
+fn label_type(t: &mut Tokens, column: &str, default: Collation) -> Result<Option<ColumnType>> {
+    let is_set = t.peek_word("set");
+    if !(t.word("enum") || t.word("set")) {
+        return Ok(None);
+    }
+    t.expect_symbol('(')?;
+    let mut list = vec![t.string()?];
+    while t.symbol(',') {
+        list.push(t.string()?);
+    }
+    t.expect_symbol(')')?;
+    let mut collation = default;
+    loop {
+        if t.word("charset") || (t.peek_word("character") && t.word("character") && t.word("set")) {
+            collation = charset_named(&t.identifier()?)?;
+        } else if t.word("collate") {
+            collation = collation_named(&t.identifier()?)?;
+        } else if t.word("binary") {
+            collation = Collation::Utf8mb4Bin;
+        } else {
+            return labels::define(column, is_set, collation, list).map(Some);
+        }
+    }
 }
 
 fn column_type(t: &mut Tokens, default: Collation) -> Result<(ColumnType, String)> {
@@ -639,7 +676,7 @@ fn column_type(t: &mut Tokens, default: Collation) -> Result<(ColumnType, String
         "timestamp" => ColumnType::Timestamp { decimals: decimals() },
         "time" => ColumnType::Time { decimals: decimals() },
         "year" => ColumnType::Year,
-        "enum" | "set" | "json" | "bit" | "geometry" | "point" | "linestring" | "polygon" => {
+        "json" | "bit" | "geometry" | "point" | "linestring" | "polygon" => {
             return Err(errors::not_supported(&format!("type {}", name.to_uppercase())));
         }
         _ => return Err(errors::syntax(&name)),
@@ -681,6 +718,7 @@ fn assemble(
                 on_update_now: false,
                 comment: String::new(),
                 declared: String::new(),
+                form: Default::default(),
             });
             vec![columns.len() as u16 - 1]
         }

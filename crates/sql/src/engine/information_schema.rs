@@ -13,7 +13,7 @@ use apus_types::{Column, ColumnType, IndexState, TableSchema, collate::Collation
 use super::{
     catalog::{Catalog, Table},
     expr::Datum,
-    show,
+    labels, show,
     view::View,
 };
 
@@ -132,6 +132,7 @@ fn schema(name: &str, columns: &str) -> TableSchema {
         on_update_now: false,
         comment: String::new(),
         declared: String::new(),
+        form: Default::default(),
     };
     let columns = columns.split_whitespace().enumerate().map(column).collect();
     let mut schema = TableSchema::new(DATABASE, name, columns, vec![0]);
@@ -319,6 +320,10 @@ fn lengths(ty: ColumnType) -> (Datum<'static>, Datum<'static>) {
         }
         ColumnType::Binary { length } | ColumnType::VarBinary { length } => (number(length), number(length)),
         ColumnType::Text { length, .. } | ColumnType::Blob { length } => (number(length), number(length)),
+        ColumnType::Label { is_set, labels: list, .. } => {
+            let length = labels::longest(list, is_set);
+            (number(length), number(i64::from(length) * 4))
+        }
         _ => (Datum::Null, Datum::Null),
     }
 }

@@ -29,6 +29,7 @@ pub mod expr;
 mod hint;
 pub mod information_schema;
 pub mod keys;
+pub mod labels;
 mod named_statements;
 pub mod own;
 pub mod plan;

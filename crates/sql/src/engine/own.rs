@@ -245,6 +245,7 @@ mod tests {
             on_update_now: false,
             comment: String::new(),
             declared: String::new(),
+            form: Default::default(),
         };
         TableSchema::new("d", "t", vec![column("id")], vec![0])
     }

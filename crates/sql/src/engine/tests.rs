@@ -63,6 +63,7 @@ fn catalog_with_view(text: &str, columns: &[&str], before: &Catalog) -> Catalog 
         on_update_now: false,
         comment: String::new(),
         declared: String::new(),
+        form: Default::default(),
     };
     let definition = Definition { merges: true, updatable: true, text: text.to_owned(), ..Definition::default() };
     let mut view = view::table("d", "v", &definition, columns.iter().map(column).collect());

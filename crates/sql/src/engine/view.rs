@@ -202,6 +202,7 @@ pub fn table(database: &str, name: &str, definition: &Definition, columns: Vec<C
         on_update_now: false,
         comment: String::new(),
         declared: String::new(),
+        form: Default::default(),
     };
     let mut schema = TableSchema::new(database, name, std::iter::once(key).chain(columns).collect(), vec![0]);
     schema.hidden_key = true;

@@ -443,5 +443,6 @@ fn column(catalog: &Catalog, name: &str, def: &ColumnDef, ty: apus_types::Column
         on_update_now: false,
         comment: source.map_or_else(String::new, |c| c.comment.clone()),
         declared: source.map_or_else(String::new, |c| c.declared.clone()),
+        form: Default::default(),
     }
 }

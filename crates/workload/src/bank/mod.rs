@@ -75,6 +75,7 @@ pub fn definitions(database: &str) -> [TableSchema; 3] {
         on_update_now: false,
         comment: String::new(),
         declared: String::new(),
+        form: Default::default(),
     };
     let table = |name: &str, columns: &[(&str, bool)]| {
         TableSchema::new(database, name, columns.iter().map(column).collect(), vec![0])

@@ -14,6 +14,7 @@ use crate::engine::{
     convert::{self, Assign},
     errors,
     expr::{Context, Datum, eval},
+    labels,
     plan::{Delete, Update, dml::Step, through::RowCheck},
     session::{Done, Fail, Scratch, Session},
 };
@@ -375,7 +376,10 @@ pub fn updated_row(
             let value = match &mut refused {
                 Some(refused) if value.is_null() && !c.nullable => {
                     refused.push(errors::null_not_allowed(&c.name));
-                    convert::assign_leniently(c, convert::implicit_default(c.ty), assign)?
+                    match labels::in_place_of_null(c.ty) {
+                        Some(value) => value,
+                        None => convert::assign_leniently(c, convert::implicit_default(c.ty), assign)?,
+                    }
                 }
                 None if value.is_null() && !c.nullable => return Err(errors::null_not_allowed(&c.name).into()),
                 _ => value,

@@ -14,6 +14,7 @@ use crate::engine::{
     errors,
     expr::{Context, Datum, Expr, recycle},
     keys::{self, Strings},
+    labels,
     plan::{
         Insert,
         dml::{OnDuplicate, Source},
@@ -324,7 +325,10 @@ async fn one_row<'a>(
                 return Err(e.into());
             }
             s.refused.push(e);
-            values.push(convert::assign(c, convert::implicit_default(c.ty), assign)?);
+            values.push(match labels::in_place_of_null(c.ty) {
+                Some(value) => value,
+                None => convert::assign(c, convert::implicit_default(c.ty), assign)?,
+            });
             continue;
         }
         values.push(value);

@@ -126,7 +126,7 @@ pub fn type_of(kind: Kind, collation: apus_types::collate::Collation) -> ColumnT
         Kind::UInt => ColumnType::Int { bits: 64, unsigned: true },
         Kind::Decimal(scale) => ColumnType::Decimal { precision: decimal::DIGITS_MAX as u8, scale, unsigned: false },
         Kind::Double => ColumnType::Double,
-        Kind::Text => ColumnType::VarChar { length: TEXT_CHARS, collation },
+        Kind::Text | Kind::Label => ColumnType::VarChar { length: TEXT_CHARS, collation },
         Kind::Bytes | Kind::Null => ColumnType::VarBinary { length: u16::MAX },
         Kind::Date => ColumnType::Date,
         Kind::DateTime(decimals) => ColumnType::DateTime { decimals },
@@ -177,6 +177,8 @@ pub fn fitted(ty: ColumnType, value: Datum<'_>) -> Datum<'_> {
             Datum::Bytes(_) => value,
             other => Datum::Bytes(other.as_text().into_owned().into()),
         },
+        // Of the column itself, or of one with the same labels.
+        ColumnType::Label { .. } => value,
         ColumnType::Date => {
             value.civil().map_or(Datum::Null, |c| Datum::Date(apus_types::time::pack_date(c.year, c.month, c.day)))
         }

@@ -502,7 +502,7 @@ impl<'a> Builder<'a> {
             Kind::Date => CastType::Date,
             Kind::DateTime(n) => CastType::DateTime(n),
             Kind::Time(n) => CastType::Time(n),
-            Kind::Text | Kind::Null => return Ok(*value),
+            Kind::Text | Kind::Label | Kind::Null => return Ok(*value),
         };
         Ok(Expr::Cast(value, to))
     }

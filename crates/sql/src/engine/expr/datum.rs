@@ -3,13 +3,13 @@
 use std::{borrow::Cow, cmp::Ordering};
 
 use apus_types::{
-    Value,
+    ColumnType, Value,
     collate::Collation,
     time::{Civil, pack_datetime, unpack_date, unpack_datetime},
 };
 
-use super::{decimal, temporal};
-use crate::wire::number;
+use super::{decimal, eval, temporal};
+use crate::{engine::labels, wire::number};
 
 /// One value. TIMESTAMP columns are seen as `DateTime` in the session's zone.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,6 +35,8 @@ pub enum Datum<'a> {
     /// Packed, and how many digits of the fraction are shown.
     DateTime(u64, u8),
     Time(i64, u8),
+    /// What an ENUM or a SET has: a number and the text that it stands for.
+    Label(u64, Cow<'a, [u8]>),
 }
 
 /// A number as the arithmetic sees it.
@@ -174,10 +176,21 @@ impl<'a> Datum<'a> {
         }
     }
 
+    /// A stored value of a column of this type.
+    #[inline]
+    pub fn of_column(ty: ColumnType, value: Value<'a>, zone: i64) -> Datum<'a> {
+        match (ty, value) {
+            (ColumnType::Label { is_set, labels: list, .. }, Value::UInt(n)) => {
+                Datum::Label(n, labels::text(list, is_set, n))
+            }
+            _ => Datum::from_value(value, eval::is_binary(ty), zone, eval::decimals_of(ty)),
+        }
+    }
+
     /// Memory beside the value itself, in bytes.
     pub fn heap_bytes(&self) -> usize {
         match self {
-            Datum::Text(t) | Datum::Bytes(t) => t.len(),
+            Datum::Text(t) | Datum::Bytes(t) | Datum::Label(_, t) => t.len(),
             _ => 0,
         }
     }
@@ -194,6 +207,7 @@ impl<'a> Datum<'a> {
             Datum::Date(d) => Datum::Date(d),
             Datum::DateTime(d, n) => Datum::DateTime(d, n),
             Datum::Time(t, n) => Datum::Time(t, n),
+            Datum::Label(n, t) => Datum::Label(n, Cow::Owned(t.into_owned())),
         }
     }
 
@@ -211,6 +225,7 @@ impl<'a> Datum<'a> {
             Datum::Date(d) => Datum::Date(*d),
             Datum::DateTime(d, n) => Datum::DateTime(*d, *n),
             Datum::Time(t, n) => Datum::Time(*t, *n),
+            Datum::Label(n, t) => Datum::Label(*n, Cow::Borrowed(t)),
         }
     }
 
@@ -219,7 +234,7 @@ impl<'a> Datum<'a> {
         Some(match self {
             Datum::Null => return None,
             Datum::Int(n) => Number::Int(*n),
-            Datum::UInt(n) => Number::UInt(*n),
+            Datum::UInt(n) | Datum::Label(n, _) => Number::UInt(*n),
             Datum::Decimal { unscaled, scale } | Datum::Fine { unscaled, scale, .. } => {
                 Number::Decimal(*unscaled, *scale)
             }
@@ -275,7 +290,7 @@ impl<'a> Datum<'a> {
                 decimal::push(out, decimal::rescale(*unscaled, *scale, *shown).unwrap_or(0), *shown);
             }
             Datum::Double(x) => number::push_f64(out, *x),
-            Datum::Text(t) | Datum::Bytes(t) => out.extend_from_slice(t),
+            Datum::Text(t) | Datum::Bytes(t) | Datum::Label(_, t) => out.extend_from_slice(t),
             Datum::Date(d) => {
                 let (year, month, day) = unpack_date(*d);
                 temporal::push_date(out, &Civil { year, month, day, ..Civil::default() });
@@ -288,7 +303,7 @@ impl<'a> Datum<'a> {
     /// The text form; borrowed where it is text already. NULL gives an empty text.
     pub fn as_text(&self) -> Cow<'_, [u8]> {
         match self {
-            Datum::Text(t) | Datum::Bytes(t) => Cow::Borrowed(t),
+            Datum::Text(t) | Datum::Bytes(t) | Datum::Label(_, t) => Cow::Borrowed(t),
             other => {
                 let mut out = Vec::new();
                 other.push_text(&mut out);
@@ -308,7 +323,7 @@ impl<'a> Datum<'a> {
                 Some(Civil { year, month, day, ..Civil::default() })
             }
             Datum::DateTime(p, _) => Some(unpack_datetime(*p)),
-            Datum::Text(t) | Datum::Bytes(t) => temporal::parse_datetime(t),
+            Datum::Text(t) | Datum::Bytes(t) | Datum::Label(_, t) => temporal::parse_datetime(t),
             Datum::Int(n) => temporal::datetime_from_number(*n),
             Datum::UInt(n) => temporal::datetime_from_number(i64::try_from(*n).ok()?),
             Datum::Decimal { .. } | Datum::Fine { .. } | Datum::Double(_) => {
@@ -335,7 +350,7 @@ impl<'a> Datum<'a> {
     }
 
     pub fn is_text(&self) -> bool {
-        matches!(self, Datum::Text(_) | Datum::Bytes(_))
+        matches!(self, Datum::Text(_) | Datum::Bytes(_) | Datum::Label(..))
     }
 
     /// MySQL's comparison of two values; `None` when one is NULL.
@@ -344,8 +359,11 @@ impl<'a> Datum<'a> {
         match (self, other) {
             (Datum::Null, _) | (_, Datum::Null) => None,
             (Datum::Int(a), Datum::Int(b)) => Some(a.cmp(b)),
-            (Datum::Text(a), Datum::Text(b)) => Some(collation.compare(a, b)),
-            (Datum::Text(a) | Datum::Bytes(a), Datum::Text(b) | Datum::Bytes(b)) => Some(a.as_ref().cmp(b.as_ref())),
+            (Datum::Text(a) | Datum::Label(_, a), Datum::Text(b) | Datum::Label(_, b)) => Some(collation.compare(a, b)),
+            (
+                Datum::Text(a) | Datum::Bytes(a) | Datum::Label(_, a),
+                Datum::Text(b) | Datum::Bytes(b) | Datum::Label(_, b),
+            ) => Some(a.as_ref().cmp(b.as_ref())),
             (Datum::Time(a, _), Datum::Time(b, _)) => Some(a.cmp(b)),
             (Datum::Time(a, _), b) if b.is_text() => Some(b.time().map_or(Ordering::Greater, |b| a.cmp(&b))),
             (a, Datum::Time(b, _)) if a.is_text() => Some(a.time().map_or(Ordering::Less, |a| a.cmp(b))),

@@ -94,6 +94,10 @@ impl Env {
     /// # Errors
     /// More than [`USER_VARIABLES_MAX`].
     pub fn assign(&self, name: &str, value: Datum<'static>) -> Result<(), SqlError> {
+        let value = match value {
+            Datum::Label(_, text) => Datum::Text(text),
+            other => other,
+        };
         let mut assigned = self.assigned.borrow_mut();
         if assigned.len() + self.user_variables.len() >= USER_VARIABLES_MAX && !self.user_variables.contains_key(name) {
             return Err(errors::not_supported("more user variables"));

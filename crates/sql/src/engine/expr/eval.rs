@@ -15,15 +15,10 @@ impl Expr {
         Ok(match self {
             Expr::Const(d) => d.borrowed(),
             Expr::Param(i) => cx.params.get(*i).map_or(Datum::Null, Datum::borrowed),
-            Expr::Column(c) | Expr::Outer(c) => {
-                let value = cx.layout.value(cx.row, c.slot);
-                Datum::from_value(value, is_binary(c.ty), cx.env.zone(), decimals_of(c.ty))
-            }
+            Expr::Column(c) | Expr::Outer(c) => Datum::of_column(c.ty, cx.layout.value(cx.row, c.slot), cx.env.zone()),
             Expr::Given(i, _) => cx.given.get(usize::from(*i)).map_or(Datum::Null, Datum::borrowed),
             Expr::NewColumn(c) => match cx.new_row {
-                Some((layout, row)) => {
-                    Datum::from_value(layout.value(row, c.slot), is_binary(c.ty), cx.env.zone(), decimals_of(c.ty))
-                }
+                Some((layout, row)) => Datum::of_column(c.ty, layout.value(row, c.slot), cx.env.zone()),
                 None => Datum::Null,
             },
             Expr::Aggregate(i, ..) => cx.aggregates.get(*i).map_or(Datum::Null, Datum::borrowed),
@@ -461,7 +456,7 @@ fn cast_moment<'a>(cx: &Context<'_>, value: Datum<'a>, to: CastType) -> Datum<'a
     }
 }
 
-fn is_binary(ty: apus_types::ColumnType) -> bool {
+pub fn is_binary(ty: apus_types::ColumnType) -> bool {
     use apus_types::ColumnType::*;
     matches!(ty, Binary { .. } | VarBinary { .. } | Blob { .. })
 }

@@ -42,11 +42,18 @@ pub enum Kind {
     Date,
     DateTime(u8),
     Time(u8),
+    /// Of a column that is an ENUM or a SET: a text, but it is in the order of its numbers.
+    Label,
 }
 
 impl Kind {
     pub fn is_text(self) -> bool {
-        matches!(self, Kind::Text | Kind::Bytes)
+        matches!(self, Kind::Text | Kind::Bytes | Kind::Label)
+    }
+    /// Of what is computed from it: a label is a text.
+    #[must_use]
+    pub fn of_result(self) -> Kind {
+        if self == Kind::Label { Kind::Text } else { self }
     }
     pub fn is_temporal(self) -> bool {
         matches!(self, Kind::Date | Kind::DateTime(_) | Kind::Time(_))
@@ -63,6 +70,7 @@ impl Kind {
             ColumnType::Date => Kind::Date,
             ColumnType::DateTime { decimals } | ColumnType::Timestamp { decimals } => Kind::DateTime(decimals),
             ColumnType::Time { decimals } => Kind::Time(decimals),
+            ColumnType::Label { .. } => Kind::Label,
         }
     }
     /// Of a value.
@@ -73,7 +81,7 @@ impl Kind {
             Datum::UInt(_) => Kind::UInt,
             Datum::Decimal { scale, .. } | Datum::Fine { shown: scale, .. } => Kind::Decimal(*scale),
             Datum::Double(_) => Kind::Double,
-            Datum::Text(_) => Kind::Text,
+            Datum::Text(_) | Datum::Label(..) => Kind::Text,
             Datum::Bytes(_) => Kind::Bytes,
             Datum::Date(_) => Kind::Date,
             Datum::DateTime(_, n) => Kind::DateTime(*n),
@@ -83,7 +91,7 @@ impl Kind {
     /// The kind that holds values of both (CASE, COALESCE, UNION).
     pub fn unify(self, other: Kind) -> Kind {
         use Kind::*;
-        match (self, other) {
+        match (self.of_result(), other.of_result()) {
             (Null, k) | (k, Null) => k,
             (a, b) if a == b => a,
             (Int, UInt) | (UInt, Int) => Decimal(0),
@@ -464,7 +472,7 @@ impl Expr {
 fn arith_kind(op: ArithOp, a: Kind, b: Kind) -> Kind {
     use ArithOp::*;
     let number = |k| match k {
-        Kind::Text | Kind::Bytes => Kind::Double,
+        Kind::Text | Kind::Bytes | Kind::Label => Kind::Double,
         Kind::Null => Kind::Double,
         Kind::Date | Kind::DateTime(0) | Kind::Time(0) => Kind::Int,
         Kind::DateTime(n) | Kind::Time(n) => Kind::Decimal(n),

@@ -97,6 +97,11 @@ pub(super) fn fits(ty: ColumnType, collation: Collation) -> bool {
     ty.collation().is_none_or(|c| c == collation)
 }
 
+/// Its keys are in another order than what they stand for.
+fn is_label(ty: ColumnType) -> bool {
+    matches!(ty, ColumnType::Label { .. })
+}
+
 /// Whether a value may be made a key of a column: it is constant, and where it comes from another column it is of the same kind, so that comparing keys is
 /// comparing values.
 pub(super) fn is_key(ty: ColumnType, value: &Expr) -> bool {
@@ -111,7 +116,8 @@ pub(super) fn is_key(ty: ColumnType, value: &Expr) -> bool {
         (Kind::of(ty), value.kind(&[])),
         (Int | UInt | Decimal(_), Int | UInt | Decimal(_))
             | (Double, Int | UInt | Decimal(_) | Double)
-            | (Text, Text)
+            | (Text, Text | Label)
+            | (Label, Text | Label | Int | UInt)
             | (Bytes, Bytes)
             | (Date | DateTime(_), Date | DateTime(_))
             | (Time(_), Time(_))
@@ -135,6 +141,7 @@ fn gather(table: &TableSchema, conjuncts: &[Expr]) -> Vec<OnColumn> {
                     CompareOp::Eq if on.equal.as_ref().is_none_or(|(list, _)| list.len() > 1) => {
                         on.equal = Some((vec![value.clone()], i));
                     }
+                    _ if is_label(column.ty) => {}
                     CompareOp::Gt | CompareOp::GtEq if on.low.is_none() => {
                         on.low = Some((value.clone(), op == CompareOp::GtEq, i))
                     }
@@ -157,6 +164,7 @@ fn gather(table: &TableSchema, conjuncts: &[Expr]) -> Vec<OnColumn> {
                 if let Expr::Column(c) = &**expr
                     && is_key(c.ty, low)
                     && is_key(c.ty, high)
+                    && !is_label(c.ty)
                     && fits(c.ty, *collation)
                     && let Some(on) =
                         found.get_mut(usize::from(c.slot)).filter(|on| on.low.is_none() && on.high.is_none())

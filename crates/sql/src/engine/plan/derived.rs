@@ -63,7 +63,7 @@ pub fn equal_kind(a: &Expr, b: &Expr, params: &[Kind]) -> Option<Kind> {
         Kind::Decimal(s) => Some(s),
         _ => None,
     };
-    let (x, y) = (a.kind(params), b.kind(params));
+    let (x, y) = (a.kind(params).of_result(), b.kind(params).of_result());
     match (x, y) {
         (Kind::Double, Kind::Double) => Some(Kind::Double),
         (Kind::Double, k) | (k, Kind::Double) if scale(k).is_some() => Some(Kind::Double),
@@ -402,7 +402,8 @@ impl Planner<'_> {
             }
             _ => Default::default(),
         };
-        let is_same = a.ty == b.ty && a.ty.collation().is_none_or(|c| c == collation);
+        let is_label = matches!(a.ty, ColumnType::Label { .. });
+        let is_same = !is_label && a.ty == b.ty && a.ty.collation().is_none_or(|c| c == collation);
         let ty = if is_same { a.ty } else { target::type_of(kind, collation) };
         Ok(Made { name: a.name, ty, kind, exprs: a.exprs })
     }
@@ -430,6 +431,7 @@ impl Planner<'_> {
             on_update_now: false,
             comment: String::new(),
             declared: String::new(),
+            form: Default::default(),
         };
         let schema = TableSchema::new("", name, made.into_iter().map(column).collect(), key_of(body));
         Ok(Rc::new(Table { schema, hidden: Vec::new() }))

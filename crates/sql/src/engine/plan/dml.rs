@@ -15,7 +15,7 @@ use crate::engine::{
     catalog::Table,
     errors,
     expr::{ArithOp, Builder, CastType, Datum, Expr, Func, build::as_number},
-    information_schema,
+    information_schema, labels,
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -404,6 +404,7 @@ pub fn default_expr(column: &apus_types::Column) -> crate::engine::errors::Resul
         }
         DefaultValue::Null => Expr::Const(Datum::Null),
         DefaultValue::None if column.nullable => Expr::Const(Datum::Null),
+        DefaultValue::None if labels::has_first(column.ty) => Expr::Const(Datum::UInt(1)),
         DefaultValue::None => return Err(errors::no_default(&column.name)),
     })
 }

@@ -188,7 +188,8 @@ fn declared(e: &Expr, aggregates: &[Aggregate]) -> Option<ColumnType> {
 fn same_type<'e>(list: impl Iterator<Item = &'e Expr>, aggregates: &[Aggregate]) -> Option<ColumnType> {
     let mut types = list.filter(|e| !matches!(e, Expr::Const(Datum::Null))).map(|e| declared(e, aggregates));
     let first = types.next()??;
-    types.all(|ty| ty == Some(first)).then_some(first)
+    let is_label = matches!(first, ColumnType::Label { .. });
+    (!is_label && types.all(|ty| ty == Some(first))).then_some(first)
 }
 
 fn is_text_literal(e: &ast::Expr) -> bool {

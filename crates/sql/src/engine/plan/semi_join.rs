@@ -48,6 +48,7 @@ pub fn join(level: &mut Level, scope: &mut Scope, computed: &mut [Option<Subquer
             on_update_now: false,
             comment: String::new(),
             declared: String::new(),
+            form: Default::default(),
         };
         let schema = TableSchema::new("", "", types.into_iter().map(column).collect(), Vec::new());
         let table = Rc::new(Table { schema, hidden: Vec::new() });

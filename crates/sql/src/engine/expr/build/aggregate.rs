@@ -53,6 +53,7 @@ impl AggregateKind {
 
     /// Of the result, `of` being that of the argument.
     pub(super) fn kind(self, of: Kind) -> Kind {
+        let of = of.of_result();
         match self {
             AggregateKind::Count | AggregateKind::CountRows => Kind::Int,
             AggregateKind::Min | AggregateKind::Max => of,
