@@ -51,6 +51,9 @@ pub struct Dictionary {
     /// Not for clients: changes that were executed lately, the oldest first.
     #[prost(message, repeated, tag = "7")]
     pub executed: Vec<Executed>,
+    /// Of the view: rows that were read in another one may be others now.
+    #[prost(uint64, tag = "8")]
+    pub lineage: u64,
 }
 
 /// A schema change that was executed, for who asks for it again.
@@ -119,6 +122,10 @@ pub struct IndexChange {
     pub columns: Vec<u32>,
     #[prost(bool, tag = "4")]
     pub unique: bool,
+    /// To publish it: the lineage of the dictionary by which all of the index was filled. The cluster may have started from the disks since, with an older epoch of the rows; then it
+    /// is refused with `SchemaVersionChanged`, and to be filled again.
+    #[prost(uint64, tag = "5")]
+    pub lineage: u64,
 }
 
 /// `SchemaReq`.

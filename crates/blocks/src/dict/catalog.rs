@@ -103,6 +103,7 @@ impl Catalog {
             tables: self.tables.values().map(TableMessage::from).collect(),
             next_table_id: self.next_table_id,
             executed: Vec::new(),
+            lineage: 0,
         }
     }
 

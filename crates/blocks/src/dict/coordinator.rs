@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use apus_kernel::{Context, jam};
 use apus_signal::{
-    BlockRef, DecodeError, Kind,
+    BlockId, BlockRef, DecodeError, Kind,
     dict::{Change, DictReadReq, SchemaConf, SchemaReq, SchemaState, SchemaStep},
+    gcp::GcpHurry,
     qmgr::encode,
     schema::TableMessage,
 };
 use apus_types::{
-    ErrorCode, NodeId,
+    Epoch, ErrorCode, NodeId,
     planted::{Bug, planted},
 };
 
@@ -46,6 +47,17 @@ pub(super) struct Coordinator {
     /// Starting nodes that wait for a copy, and those that join with one, with the end of their patience.
     copies: VecDeque<(BlockRef, DictReadReq)>,
     locks: BTreeMap<NodeId, u64>,
+    /// Of the change at the head of the queue.
+    saved: Saved,
+}
+
+/// Whether all that was committed before a change is on the disks.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Saved {
+    #[default]
+    Unknown,
+    Asked,
+    Yes,
 }
 
 impl Coordinator {
@@ -65,6 +77,7 @@ impl Coordinator {
         self.collecting = None;
         self.copies.clear();
         self.locks.clear();
+        self.saved = Saved::Unknown;
     }
     pub(super) fn begin_take_over(&mut self, living: BTreeSet<NodeId>) {
         self.collecting = Some(living);
@@ -127,10 +140,44 @@ impl Dictionary {
             if self.answer_executed(wish.token, wish.from, wish.request, ctx) {
                 continue;
             }
+            if let Change::PublishIndex(index) = &wish.change {
+                if self.view.as_ref().is_some_and(|view| view.lineage != index.lineage) {
+                    ctx.probe("dict: an index is to be filled again");
+                    let code = ErrorCode::SchemaVersionChanged;
+                    Self::refuse(ctx, wish.from, Kind::SchemaRef, wish.request, code, &index.name);
+                    continue;
+                }
+                if !self.is_saved(ctx) {
+                    self.coordinator.queue.push_front(wish);
+                    return;
+                }
+            }
             match plan::plan(&self.catalog, wish.token, &wish.change) {
                 Ok(plan) => self.start(plan.step, vec![(wish.from, wish.request)], ctx),
                 Err((code, name)) => Self::refuse(ctx, wish.from, Kind::SchemaRef, wish.request, code, &name),
             }
+        }
+    }
+
+    /// A unique index is published for rows of which all are on the disks, and their entries. A start from the disks has the newest dictionary and
+    /// may have an older epoch of the rows: one that was deleted before the index was filled would be there again, and have no entry.
+    fn is_saved(&mut self, ctx: &mut Context<'_>) -> bool {
+        if self.coordinator.saved == Saved::Unknown {
+            self.coordinator.saved = Saved::Asked;
+            let dih = BlockRef::new(self.me, BlockId::Dih, 0);
+            ctx.send(dih, Kind::GcpHurryOrd, |b| GcpHurry { epoch: Epoch(u64::MAX) }.encode(b));
+        }
+        if self.coordinator.saved == Saved::Asked {
+            return false;
+        }
+        self.coordinator.saved = Saved::Unknown;
+        true
+    }
+
+    pub(super) fn on_saved(&mut self, ctx: &mut Context<'_>) {
+        if self.coordinator.saved == Saved::Asked {
+            self.coordinator.saved = Saved::Yes;
+            self.go_on(ctx);
         }
     }
 

@@ -18,6 +18,9 @@
 //! executed already gets its answer again. **A node joins**: it copies the dictionary between two transactions and no transaction
 //! begins before it is in the view, its link is gone or [`JOIN_LOCK_NS`] are over; a member that finds itself behind stops.
 //!
+//! **A unique index is published** when all that was committed before is on the disks, where there are disks; changes behind it wait, too. It is refused if the cluster has
+//! started from the disks since it was filled.
+//!
 //! **The dictionary on disk** and a restart from there: `keep`.
 //!
 //! Limits: [`QUEUE_MAX`] waiting changes, [`WATCHERS_MAX`] clients told of new versions, and those of `plan`.
@@ -147,11 +150,12 @@ impl Dictionary {
             self.watchers.pop_front();
         }
         self.watchers.push_back(from);
+        let lineage = self.view.as_ref().map_or(0, |view| view.lineage);
         let answer = if req.known_version == self.catalog.version {
             let version = self.catalog.version;
-            dict::Dictionary { request: req.request, version, unchanged: true, ..dict::Dictionary::default() }
+            dict::Dictionary { request: req.request, version, unchanged: true, lineage, ..dict::Dictionary::default() }
         } else {
-            self.catalog.to_message(req.request)
+            dict::Dictionary { lineage, ..self.catalog.to_message(req.request) }
         };
         ctx.send(from, Kind::DictReadConf, |b| encode(&answer, b));
     }
@@ -258,6 +262,7 @@ impl Block for Dictionary {
             // Files.
             Kind::FileConf => self.on_file(&FileDone::decode(body)?, true, ctx),
             Kind::FileRef => self.on_file(&FileDone::decode(body)?, false, ctx),
+            Kind::GcpSaveConf if from.node == self.me => self.on_saved(ctx),
             Kind::KeepReq if from.node == self.me => self.on_keep_req(from, Keep::decode(body)?, ctx),
             Kind::RestoreReq if from.node == self.me => self.on_restore_req(decode(body)?, ctx),
             // Participant.

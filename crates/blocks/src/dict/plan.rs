@@ -355,8 +355,13 @@ mod tests {
         assert_eq!(c.tables[&hidden.0].base_table, Some(made.id));
         assert_eq!(run(&mut c, Change::CreateTable(table_message("t", false))), Err(ErrorCode::TableExists));
 
-        let index =
-            |n: &str, unique| IndexChange { table: Some(name("t")), name: n.to_owned(), columns: vec![1], unique };
+        let index = |n: &str, unique| IndexChange {
+            table: Some(name("t")),
+            name: n.to_owned(),
+            columns: vec![1],
+            unique,
+            lineage: 0,
+        };
         let made = run(&mut c, Change::CreateIndex(index("o", false))).unwrap().unwrap();
         assert_eq!((made.version, made.indexes[1].state), (2, IndexState::Ready));
         let made = run(&mut c, Change::CreateIndex(index("v", true))).unwrap().unwrap();

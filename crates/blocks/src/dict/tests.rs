@@ -181,7 +181,7 @@ fn table_name() -> TableName {
     TableName { database: "test".to_owned(), table: "t".to_owned() }
 }
 fn index(unique: bool) -> Change {
-    let change = IndexChange { table: Some(table_name()), name: "i".to_owned(), columns: vec![0], unique };
+    let change = IndexChange { table: Some(table_name()), name: "i".to_owned(), columns: vec![0], unique, lineage: 0 };
     Change::CreateIndex(change)
 }
 /// The dictionary without what is no part of the schema.

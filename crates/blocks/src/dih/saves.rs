@@ -42,11 +42,15 @@ pub(super) struct Saves {
     wanted: Epoch,
     /// The cluster ends when this one is restorable.
     last: Option<Epoch>,
+    /// DICT goes on when this one is, or none can be.
+    dictionary: Option<Epoch>,
     /// As told to everybody last.
     pub announced: Epoch,
     /// Every member has a disk, as far as the last round knows; and what the one under way says so far.
     pub possible: bool,
     all_so_far: bool,
+    /// A round of this view has said so.
+    is_known: bool,
     /// As known on this node.
     pub restorable: Epoch,
     /// Member.
@@ -86,6 +90,7 @@ impl Saves {
     /// It is over.
     pub fn round_ends(&mut self) {
         self.possible = self.all_so_far;
+        self.is_known = true;
     }
     /// Somebody waits for an epoch to be complete, or to be told that one is restorable.
     pub fn wants_round(&self, complete: Epoch) -> bool {
@@ -106,15 +111,19 @@ impl Distribution {
         let saves = &mut self.saves;
         saves.missing.clear();
         saves.number = 0;
-        (saves.all_so_far, saves.dirty) = (true, true);
+        (saves.all_so_far, saves.dirty, saves.is_known) = (true, true, false);
         saves.taking = None;
         saves.announced = Epoch(0);
     }
 
-    /// `from` QMGR: the cluster ends when all there is is restorable.
+    /// `from` QMGR: the cluster ends when all there is is restorable; DICT of this node: it asks to be told.
     pub(super) fn on_hurry(&mut self, from: BlockRef, hurry: GcpHurry, ctx: &mut Context<'_>) {
         if from.block == BlockId::Qmgr {
             self.saves.last = Some(hurry.epoch.min(ctx.epoch()));
+        }
+        if from == BlockRef::new(self.me, BlockId::Dict, 0) {
+            self.saves.dictionary = Some(hurry.epoch.min(ctx.epoch()));
+            self.tell_dictionary(ctx);
         }
         let Some(president) = self.president() else { return };
         if president != self.me {
@@ -189,11 +198,24 @@ impl Distribution {
                 }
             }
         }
+        self.tell_dictionary(ctx);
         self.plan_save(ctx);
         self.plan_round(ctx);
     }
 
+    /// What DICT waits for is on the disks, or there are none.
+    fn tell_dictionary(&mut self, ctx: &mut Context<'_>) {
+        let saves = &mut self.saves;
+        let (restorable, is_impossible) = (saves.restorable, saves.is_known && !saves.possible);
+        if let Some(epoch) = saves.dictionary.take_if(|epoch| *epoch <= restorable || is_impossible) {
+            let (lineage, generation) = self.view.as_ref().map_or((0, 0), View::point);
+            let save = GcpSave { lineage, generation, save: saves.number, epoch };
+            ctx.send(BlockRef::new(self.me, BlockId::Dict, 0), Kind::GcpSaveConf, |b| save.encode(b));
+        }
+    }
+
     pub(super) fn tick_saves(&mut self, ctx: &mut Context<'_>) {
+        self.tell_dictionary(ctx);
         if !self.presides() {
             return;
         }

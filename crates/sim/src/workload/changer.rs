@@ -73,7 +73,7 @@ fn is_unique(index: &str) -> bool {
 
 fn index_change(name: &str) -> IndexChange {
     let columns = vec![u32::from(if is_unique(name) { UNIQUE } else { ORDERED })];
-    IndexChange { table: Some(table_name(STOCK)), name: name.to_owned(), columns, unique: is_unique(name) }
+    IndexChange { table: Some(table_name(STOCK)), name: name.to_owned(), columns, unique: is_unique(name), lineage: 0 }
 }
 
 impl Stock {
@@ -155,6 +155,8 @@ impl Stock {
                 member.count(&error);
                 match error.class() {
                     ErrorClass::NoSpace => Fate::Refused,
+                    // Filled before a start from the disks.
+                    _ if error.code == ErrorCode::SchemaVersionChanged => Fate::Refused,
                     ErrorClass::Temporary | ErrorClass::Timeout | ErrorClass::UnknownOutcome => Fate::Unknown,
                     _ => {
                         self.hall.violation(format!("{object:?} cannot become {presence:?}: {error}"));
@@ -170,14 +172,18 @@ impl Stock {
     /// Fills a unique index and publishes it, or drops it because two rows have one tag. What fails otherwise is left for another time.
     async fn complete(&self, member: &Member, name: String) -> bool {
         member.doing(format!("fills index {name}"));
+        self.forget(member); // the lineage may be another one now
         let filled = match self.known(member, true).await {
-            Ok(known) => self.fill_index(member, &known, &name).await,
+            Ok(known) => self.fill_index(member, &known, &name).await.map(|()| known.lineage),
             Err(error) => Err(error),
         };
         let object = Object::Index(name);
         let Object::Index(name) = &object else { return false };
         match filled {
-            Ok(()) => self.ask(member, &object, Presence::Ready, Change::PublishIndex(index_change(name))).await,
+            Ok(lineage) => {
+                let index = IndexChange { lineage, ..index_change(name) };
+                self.ask(member, &object, Presence::Ready, Change::PublishIndex(index)).await
+            }
             Err(error) if error.code == ErrorCode::DuplicateKey => {
                 self.ask(member, &object, Presence::Absent, Change::DropIndex(index_change(name))).await
             }

@@ -46,6 +46,7 @@ const MEMBERS_PER_CLIENT: u64 = 2;
 /// The dictionary as one member knows it.
 pub(super) struct Known {
     version: u64,
+    pub lineage: u64,
     pub stock: TableSchema,
     /// By id.
     hidden: BTreeMap<u32, TableSchema>,
@@ -65,7 +66,7 @@ impl Known {
             }
         }
         let stock = stock.ok_or_else(|| ClientError::with_detail(ErrorCode::TableNotFound, STOCK))?;
-        Ok(Known { version: dictionary.version, stock, hidden, small })
+        Ok(Known { version: dictionary.version, lineage: dictionary.lineage, stock, hidden, small })
     }
     pub fn hidden_of(&self, index: &IndexDef) -> Option<&TableSchema> {
         self.hidden.get(&index.hidden_table?.0)
@@ -145,7 +146,7 @@ impl Stock {
         self.known.borrow_mut().insert(member.number, known.clone());
         Ok(known)
     }
-    fn forget(&self, member: &Member) {
+    pub(super) fn forget(&self, member: &Member) {
         self.known.borrow_mut().remove(&member.number);
     }
 

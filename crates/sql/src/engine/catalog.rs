@@ -50,6 +50,8 @@ impl Table {
 #[derive(Default, Debug)]
 pub struct Catalog {
     pub version: u64,
+    /// Of the cluster's view when it was read.
+    pub lineage: u64,
     loaded: bool,
     pub databases: BTreeMap<String, Collation>,
     tables: BTreeMap<(String, String), Rc<Table>>,
@@ -68,7 +70,8 @@ impl Catalog {
     /// Builds the catalog of a dictionary. Tables that are as they were in `before` are the same, so that plans made for them stay.
     pub fn from_dictionary(dictionary: &Dictionary, before: &Catalog) -> Result<Catalog> {
         let bad = || errors::internal("the dictionary does not decode");
-        let mut catalog = Catalog { version: dictionary.version, loaded: true, ..Catalog::default() };
+        let mut catalog =
+            Catalog { version: dictionary.version, lineage: dictionary.lineage, loaded: true, ..Catalog::default() };
         catalog.statistics = before.statistics.clone();
         for database in &dictionary.databases {
             let collation = u16::try_from(database.collation).ok().and_then(Collation::from_id).unwrap_or_default();

@@ -138,6 +138,7 @@ impl SqlEngine {
                         name: index.clone(),
                         columns: Vec::new(),
                         unique: false,
+                        lineage: 0,
                     };
                     match self.change(Change::DropIndex(change)).await? {
                         Some(ErrorCode::IndexNotFound) => {
@@ -215,27 +216,36 @@ impl SqlEngine {
             })?;
             columns.push(u32::from(no));
         }
-        let change = IndexChange { table: Some(name.clone()), name: index.clone(), columns, unique: clause.unique };
+        let (table, unique) = (Some(name.clone()), clause.unique);
+        let mut change = IndexChange { table, name: index.clone(), columns, unique, lineage: 0 };
         if let Some(code) = self.change(Change::CreateIndex(change.clone())).await? {
             return Err(errors::from_code(code, &index));
         }
         if !clause.unique {
             return Ok(());
         }
-        if let Err(e) = self.fill_unique(name, &index).await {
-            self.change(Change::DropIndex(change)).await?;
-            return Err(e);
-        }
-        match self.change(Change::PublishIndex(change)).await? {
-            Some(code) => Err(errors::from_code(code, &index)),
-            None => Ok(()),
+        loop {
+            change.lineage = match self.fill_unique(name, &index).await {
+                Ok(lineage) => lineage,
+                Err(e) => {
+                    self.change(Change::DropIndex(change)).await?;
+                    return Err(e);
+                }
+            };
+            match self.change(Change::PublishIndex(change.clone())).await? {
+                // The cluster has started from the disks since: rows may be others.
+                Some(ErrorCode::SchemaVersionChanged) => {}
+                Some(code) => return Err(errors::from_code(code, &index)),
+                None => return Ok(()),
+            }
         }
     }
 
     /// Enters the rows that were there before the index into its hidden table. Each is locked shared meanwhile, so that no change of
-    /// it can slip between reading and entering; rows written since carry their own entries.
-    async fn fill_unique(&self, name: &TableName, index: &str) -> Result<()> {
-        let table = self.fetch_catalog().await?.table(&name.database, &name.table)?;
+    /// it can slip between reading and entering; rows written since carry their own entries. The cluster's lineage when it began.
+    async fn fill_unique(&self, name: &TableName, index: &str) -> Result<u64> {
+        let catalog = self.fetch_catalog().await?;
+        let table = catalog.table(&name.database, &name.table)?;
         let position = table.schema.indexes.iter().position(|i| i.name == index);
         let hidden = position.and_then(|p| table.hidden.get(p)).and_then(|h| h.as_ref());
         let (Some(position), Some(hidden)) = (position, hidden) else {
@@ -278,7 +288,7 @@ impl SqlEngine {
                 }
             }
         }
-        Ok(())
+        Ok(catalog.lineage)
     }
 
     async fn fill_batch(
