@@ -8,6 +8,7 @@ pub const PROBES: &[&str] = &[
     "blocks: signal of a later view set aside",
     "dict: a new president finishes a schema transaction",
     "dict: a new president undoes a schema transaction",
+    "dict: an index is to be filled again",
     "dict: request for a president that does not know it",
     "dict: the dictionary cannot be written",
     "dih: a member cannot write its log, nothing becomes restorable",
