@@ -143,6 +143,7 @@ impl Dictionary {
             if let Change::PublishIndex(index) = &wish.change {
                 if self.view.as_ref().is_some_and(|view| view.lineage != index.lineage) {
                     ctx.probe("dict: an index is to be filled again");
+                    self.coordinator.saved = Saved::Unknown; // what was asked for this one is not asked for the next
                     let code = ErrorCode::SchemaVersionChanged;
                     Self::refuse(ctx, wish.from, Kind::SchemaRef, wish.request, code, &index.name);
                     continue;

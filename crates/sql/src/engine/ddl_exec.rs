@@ -224,7 +224,7 @@ impl SqlEngine {
         if !clause.unique {
             return Ok(());
         }
-        loop {
+        for _ in 0..FILL_ATTEMPTS {
             change.lineage = match self.fill_unique(name, &index).await {
                 Ok(lineage) => lineage,
                 Err(e) => {
@@ -239,6 +239,8 @@ impl SqlEngine {
                 None => return Ok(()),
             }
         }
+        self.change(Change::DropIndex(change)).await?;
+        Err(errors::from_code(ErrorCode::SchemaVersionChanged, &index))
     }
 
     /// Enters the rows that were there before the index into its hidden table. Each is locked shared meanwhile, so that no change of
