@@ -11,6 +11,7 @@ use apus_signal::dict::Dictionary;
 use apus_types::{IndexDef, IndexState, TableId, TableSchema, collate::Collation, schema::Form};
 
 use super::{
+    create_select,
     errors::{self, Result},
     information_schema, labels,
     statistics::Statistics,
@@ -56,6 +57,8 @@ pub struct Catalog {
     pub databases: BTreeMap<String, Collation>,
     tables: BTreeMap<(String, String), Rc<Table>>,
     views: BTreeMap<(String, String), Rc<View>>,
+    /// Tables that CREATE TABLE ... SELECT is filling, or left.
+    unfinished: Vec<Rc<Table>>,
     /// The table of AUTO_INCREMENT counters.
     pub counters: Option<Rc<Table>>,
     /// Sizes of its tables, as far as they were asked for.
@@ -96,6 +99,10 @@ impl Catalog {
         for schema in plain {
             let of = |i: &IndexDef| i.hidden_table.and_then(|id| hidden.get(&id).cloned());
             let table = Table { hidden: schema.indexes.iter().map(of).collect(), schema };
+            if create_select::unfinished(&table.schema.name).is_some() {
+                catalog.unfinished.push(Rc::new(table));
+                continue;
+            }
             let key = (table.schema.database.clone(), table.schema.name.clone());
             let same = before.tables.get(&key).filter(|known| ***known == table).cloned();
             catalog.tables.insert(key, same.unwrap_or_else(|| Rc::new(table)));
@@ -105,6 +112,9 @@ impl Catalog {
         Ok(catalog)
     }
 
+    pub fn unfinished(&self) -> impl Iterator<Item = &Rc<Table>> {
+        self.unfinished.iter()
+    }
     pub fn find(&self, database: &str, name: &str) -> Option<Rc<Table>> {
         // The key is a pair of owned strings, so a lookup makes two; plans keep the table, so this is not on the hot path.
         self.tables.get(&(database.to_owned(), name.to_owned())).cloned()

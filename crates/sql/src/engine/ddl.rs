@@ -6,6 +6,7 @@ use apus_types::{
 
 use super::{
     convert::{self, Assign},
+    create_select::{SelectClause, begins_select},
     errors::{self, Result},
     expr::Datum,
     labels,
@@ -50,6 +51,7 @@ pub enum Ddl {
         like: Name,
         if_not_exists: bool,
     },
+    CreateTableSelect(Box<SelectClause>),
     DropTables {
         names: Vec<Name>,
         if_exists: bool,
@@ -140,7 +142,7 @@ fn create(t: &mut Tokens, text: &str) -> Result<Ddl> {
         return Ok(Ddl::CreateDatabase { name, if_not_exists, collation });
     }
     if t.word("table") {
-        return create_table(t);
+        return create_table(t, text);
     }
     for (word, what) in [
         ("temporary", "temporary tables"),
@@ -313,40 +315,60 @@ fn key_columns(t: &mut Tokens) -> Result<Vec<String>> {
     Ok(columns)
 }
 
-fn create_table(t: &mut Tokens) -> Result<Ddl> {
+/// What stands in the parentheses of CREATE TABLE.
+#[derive(Debug, Default)]
+pub struct Definitions {
+    pub columns: Vec<Column>,
+    pub indexes: Vec<IndexClause>,
+    pub primary: Option<Vec<String>>,
+}
+
+impl Definitions {
+    fn parse(t: &mut Tokens, default: Collation) -> Result<Definitions> {
+        let mut made = Definitions::default();
+        loop {
+            definition(t, default, &mut made.columns, &mut made.indexes, &mut made.primary)?;
+            if !t.symbol(',') {
+                break;
+            }
+        }
+        t.expect_symbol(')')?;
+        Ok(made)
+    }
+}
+
+fn create_table(t: &mut Tokens, text: &str) -> Result<Ddl> {
     let if_not_exists = if_not_exists(t)?;
     let name = t.name()?;
     if t.word("like") {
         return Ok(Ddl::CreateTableLike { name, like: t.name()?, if_not_exists });
     }
-    if !t.symbol('(') {
-        return Err(if t.peek_word("as") || t.peek_word("select") {
-            errors::not_supported("CREATE TABLE ... SELECT")
-        } else {
-            t.error()
-        });
+    let has_definitions = t.peek_symbol('(') && !begins_select(t);
+    if has_definitions {
+        t.expect_symbol('(')?;
     }
-    if t.word("like") {
+    if has_definitions && t.word("like") {
         let like = t.name()?;
         t.expect_symbol(')')?;
         return Ok(Ddl::CreateTableLike { name, like, if_not_exists });
     }
     // The table's collation stands behind the columns that it applies to.
-    let default = t.default_collation().map_or(Ok(Collation::default()), |(charset, name)| {
+    let default = t.default_collation(has_definitions).map_or(Ok(Collation::default()), |(charset, name)| {
         if charset { charset_named(&name) } else { collation_named(&name) }
     })?;
-    let (mut columns, mut indexes, mut primary) = (Vec::new(), Vec::new(), None);
-    loop {
-        definition(t, default, &mut columns, &mut indexes, &mut primary)?;
-        if !t.symbol(',') {
-            break;
-        }
+    let definitions = if has_definitions { Definitions::parse(t, default)? } else { Definitions::default() };
+    let mut options = TableSchema::new("", &name.1, Vec::new(), Vec::new());
+    options.collation = default;
+    let auto_increment = table_options(t, &mut options)?;
+    if !t.at_end() {
+        let clause = SelectClause::parse(t, text, name, if_not_exists, definitions, options, auto_increment)?;
+        return Ok(Ddl::CreateTableSelect(Box::new(clause)));
     }
-    t.expect_symbol(')')?;
-    let mut table = assemble(&name.1, columns, &indexes, primary)?;
-    table.collation = default;
-    let auto_increment = table_options(t, &mut table)?;
-    Ok(Ddl::CreateTable { name, if_not_exists, table: Box::new(table), auto_increment })
+    if !has_definitions {
+        return Err(errors::no_columns());
+    }
+    let table = Box::new(assemble(&options, definitions)?);
+    Ok(Ddl::CreateTable { name, if_not_exists, table, auto_increment })
 }
 
 fn definition(
@@ -684,12 +706,9 @@ fn column_type(t: &mut Tokens, default: Collation) -> Result<(ColumnType, String
     Ok((ty, declared))
 }
 
-fn assemble(
-    name: &str,
-    mut columns: Vec<Column>,
-    indexes: &[IndexClause],
-    primary: Option<Vec<String>>,
-) -> Result<TableSchema> {
+/// A table of these columns and indexes, with the options of another.
+pub fn assemble(options: &TableSchema, definitions: Definitions) -> Result<TableSchema> {
+    let Definitions { mut columns, indexes, primary } = definitions;
     let missing =
         |c: &str| crate::wire::SqlError::new(1072, b"42000", format!("Key column '{c}' doesn't exist in table"));
     let find = |columns: &[Column], name: &str| {
@@ -727,9 +746,13 @@ fn assemble(
         let text = "Incorrect table definition; there can be only one auto column and it must be defined as a key";
         return Err(crate::wire::SqlError::new(1075, b"42000", text));
     }
-    let mut table = TableSchema::new("", name, columns, primary_key);
+    let mut table = TableSchema::new("", &options.name, columns, primary_key);
     table.hidden_key = hidden;
-    for clause in indexes {
+    table.collation = options.collation;
+    table.comment.clone_from(&options.comment);
+    table.engine.clone_from(&options.engine);
+    table.durability = options.durability;
+    for clause in &indexes {
         let key = clause.columns.iter().map(|n| find(&table.columns, n)).collect::<Result<Vec<_>>>()?;
         let name = index_name(&table, clause)?;
         let no = IndexNo(table.indexes.len() as u16 + 1);

@@ -9,11 +9,12 @@ use apus_signal::{
 use apus_types::{ErrorCode, TableSchema, key};
 
 use super::{
+    create_select,
     ddl::{self, Ddl, IndexClause, Name},
     dispatch::SqlEngine,
     errors::{self, Result},
     exec::{Changed, Info},
-    session::Session,
+    session::{Scratch, Session},
 };
 
 /// Rows of a unique index filled per transaction.
@@ -23,7 +24,7 @@ const FILL_ATTEMPTS: u32 = 50;
 
 impl SqlEngine {
     /// Commits what is open and changes the schema.
-    pub(super) async fn define(&self, session: &mut Session, ddl: Ddl) -> Result<Changed> {
+    pub(super) async fn define(&self, session: &mut Session, s: &mut Scratch, ddl: Ddl) -> Result<Changed> {
         let mut done = Changed::default();
         self.end_transaction(session, true).await?;
         let full = |name: &Name| -> Result<TableName> {
@@ -61,8 +62,12 @@ impl SqlEngine {
                 table.database = full(&name)?.database;
                 let made = self.create(session, &table, if_not_exists).await?;
                 if let Some(first) = auto_increment.filter(|_| made) {
-                    self.start_counter(&table, first).await?;
+                    let made = self.fetch_catalog().await?.table(&table.database, &table.name)?;
+                    self.start_counter(&made.schema, first).await?;
                 }
+            }
+            Ddl::CreateTableSelect(clause) => {
+                done = Box::pin(self.create_table_select(session, s, &clause)).await?;
             }
             Ddl::CreateTableLike { name, like, if_not_exists } => {
                 let (from, to) = (full(&like)?, full(&name)?);
@@ -164,6 +169,7 @@ impl SqlEngine {
     }
 
     async fn rename(&self, from: TableName, to: TableName) -> Result<()> {
+        create_select::check_table_name(&to.table)?;
         let (old, new) = (format!("{}.{}", from.database, from.table), to.table.clone());
         match self.change(Change::RenameTable(RenameTable { from: Some(from), to: Some(to) })).await? {
             Some(ErrorCode::TableExists) => Err(errors::table_exists(&new)),
@@ -182,18 +188,20 @@ impl SqlEngine {
     }
 
     /// Makes the values that a new table generates begin at `first`.
-    async fn start_counter(&self, table: &TableSchema, first: u64) -> Result<()> {
-        let catalog = self.fetch_catalog().await?;
-        let table = catalog.table(&table.database, &table.name)?;
-        let Some(column) = table.schema.auto_increment_column() else { return Ok(()) };
-        let counters = self.counters_table(&catalog).await?.ok_or_else(|| errors::internal("no table of counters"))?;
+    pub(super) async fn start_counter(&self, table: &TableSchema, first: u64) -> Result<()> {
+        let Some(column) = table.auto_increment_column() else { return Ok(()) };
+        let counters = self
+            .counters_table(&self.catalog().await?)
+            .await?
+            .ok_or_else(|| errors::internal("no table of counters"))?;
         let highest = first.saturating_sub(1);
-        let raised = self.auto_increment.raise(&self.client, &counters.schema, &table.schema, column, highest).await;
+        let raised = self.auto_increment.raise(&self.client, &counters.schema, table, column, highest).await;
         raised.map_err(|e| errors::from_client(&e))
     }
 
     /// Returns whether the table was made now.
     async fn create(&self, session: &mut Session, table: &TableSchema, if_not_exists: bool) -> Result<bool> {
+        create_select::check_table_name(&table.name)?;
         match self.change(Change::CreateTable(TableMessage::from(table))).await? {
             Some(ErrorCode::TableExists) if if_not_exists => {
                 session.warn("Note", 1050, errors::table_exists(&table.name).message);

@@ -356,7 +356,7 @@ impl SqlEngine {
     }
 
     /// Undoes the failed statement; the rest of the transaction lives unless the cluster ended it.
-    async fn failed(
+    pub(super) async fn failed(
         &self,
         session: &mut Session,
         fail: Fail,

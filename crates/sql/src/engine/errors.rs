@@ -200,6 +200,18 @@ pub fn not_unique_table(name: &str) -> SqlError {
 pub fn derived_without_alias() -> SqlError {
     error(1248, b"42000", "Every derived table must have its own alias".into())
 }
+pub fn wrong_column_name(name: &str) -> SqlError {
+    error(1166, b"42000", format!("Incorrect column name '{name}'"))
+}
+pub fn wrong_table_name(name: &str) -> SqlError {
+    error(1103, b"42000", format!("Incorrect table name '{name}'"))
+}
+pub fn no_columns() -> SqlError {
+    error(4028, b"HY000", "A table must have at least one visible column.".to_owned())
+}
+pub fn locked_while_created(table: &str, created: &str) -> SqlError {
+    error(1746, b"HY000", format!("Can't update table '{table}' while '{created}' is being created."))
+}
 pub fn duplicate_column(name: &str) -> SqlError {
     error(1060, b"42S21", format!("Duplicate column name '{name}'"))
 }

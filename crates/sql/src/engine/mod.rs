@@ -18,6 +18,7 @@ pub mod auto_increment;
 pub mod catalog;
 pub mod cells;
 pub mod convert;
+mod create_select;
 pub mod ddl;
 pub mod ddl_exec;
 pub mod digest;

@@ -8,6 +8,7 @@
 use apus_types::{TableSchema, schema::Durability};
 
 use super::{
+    create_select::begins_select,
     errors::{self, Result},
     token::Tokens,
 };
@@ -78,7 +79,7 @@ impl Own {
 /// Returns the first value of AUTO_INCREMENT where it is given.
 pub fn table_options(t: &mut Tokens, table: &mut TableSchema) -> Result<Option<u64>> {
     let (mut auto_increment, mut own) = (None, Own::default());
-    while !t.at_end() {
+    while !t.at_end() && !begins_select(t) {
         t.symbol(',');
         t.word("default");
         if t.word("engine") {
@@ -101,8 +102,6 @@ pub fn table_options(t: &mut Tokens, table: &mut TableSchema) -> Result<Option<u
             auto_increment = t.number()?.parse().ok();
         } else if t.word("partition") {
             return Err(errors::not_supported("PARTITION BY"));
-        } else if t.word("as") || t.word("select") {
-            return Err(errors::not_supported("CREATE TABLE ... SELECT"));
         } else {
             // Options without effect here: name, perhaps "=", one value.
             let word = t.identifier()?;

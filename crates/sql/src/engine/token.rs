@@ -210,9 +210,10 @@ impl Tokens {
         if self.symbol('.') { Ok((Some(first), self.identifier()?)) } else { Ok((None, first)) }
     }
 
-    /// Finds `CHARSET x` or `COLLATE x` behind the closing parenthesis of a column list: (is a character set, name).
-    pub fn default_collation(&self) -> Option<(bool, String)> {
-        let mut depth = 1;
+    /// Finds `CHARSET x` or `COLLATE x` among the options of a table: (is a character set, name). They stand behind the closing parenthesis of a
+    /// column list, where there is one, and before a SELECT.
+    pub fn default_collation(&self, behind_list: bool) -> Option<(bool, String)> {
+        let mut depth = usize::from(behind_list);
         let mut at = self.at;
         while depth > 0 {
             match self.list.get(at)? {
@@ -225,7 +226,13 @@ impl Tokens {
         let mut found = None;
         while let Some(token) = self.list.get(at) {
             at += 1;
+            if *token == Token::Symbol('(') {
+                break;
+            }
             let Token::Word(w) = token else { continue };
+            if ["as", "select", "with", "values", "table"].iter().any(|word| w.eq_ignore_ascii_case(word)) {
+                break;
+            }
             let charset = w.eq_ignore_ascii_case("charset")
                 || w.eq_ignore_ascii_case("set")
                     && matches!(self.list.get(at.wrapping_sub(2)), Some(Token::Word(c)) if c.eq_ignore_ascii_case("character"));

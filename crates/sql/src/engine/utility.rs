@@ -64,12 +64,12 @@ impl SqlEngine {
             return ok(session, out);
         }
         if let Some(definition) = ddl::parse(&mut t, text)? {
-            let done = self.define(session, definition).await?;
+            let done = self.define(session, s, definition).await?;
             let mut info = String::new();
             done.info.write(session.warning_count(), &mut info);
             session.env.row_count = done.affected as i64;
             out.set_status(session.status());
-            out.ok(done.affected, 0, session.warning_count(), &info);
+            out.ok(done.affected, done.last_insert_id, session.warning_count(), &info);
             return Ok(());
         }
         if t.word("use") {

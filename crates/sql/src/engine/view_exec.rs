@@ -15,7 +15,7 @@ use super::{
     dispatch::SqlEngine,
     errors::{self, Result},
     information_schema,
-    plan::{self, Plan, Planner, Select, Unplanned, derived::type_of_output},
+    plan::{self, Plan, Planner, Select, Unplanned, derived::type_of_output, select::Output},
     session::Session,
     token::{Token, Tokens},
     view::{self, Algorithm, Check, DEFINITION_BYTES_MAX, Definition, View},
@@ -337,7 +337,7 @@ fn made(session: &mut Session, catalog: &Catalog, clause: &ViewClause, name: &Ta
         return Err(errors::internal("the text of a view means something else"));
     }
     let columns = names.iter().zip(&select.outputs);
-    let columns = columns.map(|(name, o)| column(catalog, name, &o.def, type_of_output(o, &[]))).collect();
+    let columns = columns.map(|(name, o)| column_of_output(catalog, name, o)).collect();
     let variable = |name: &str| {
         let value = session.env.variables.get(name, false)?;
         Ok::<String, crate::wire::SqlError>(String::from_utf8_lossy(&value.as_text()).into_owned())
@@ -420,9 +420,14 @@ pub fn columns_now(session: &Session, catalog: &Catalog, view: &View) -> Result<
         select = of(&view.definition.text)?;
     }
     let columns = view.columns().zip(&select.outputs);
-    let columns = columns.map(|(name, o)| column(catalog, name, &o.def, type_of_output(o, &[]))).collect();
+    let columns = columns.map(|(name, o)| column_of_output(catalog, name, o)).collect();
     let schema = view::table(view.database(), view.name(), &Definition::default(), columns);
     Ok(Table { schema, hidden: Vec::new() })
+}
+
+/// The column that an output makes in a view, or in a table.
+pub fn column_of_output(catalog: &Catalog, name: &str, output: &Output) -> Column {
+    column(catalog, name, &output.def, type_of_output(output, &[]))
 }
 
 /// A column of a view, with what is known of the table's column that it is.
@@ -440,7 +445,7 @@ fn column(catalog: &Catalog, name: &str, def: &ColumnDef, ty: apus_types::Column
             None => DefaultValue::None,
         },
         auto_increment: false,
-        on_update_now: false,
+        on_update_now: source.is_some_and(|c| c.on_update_now),
         comment: source.map_or_else(String::new, |c| c.comment.clone()),
         declared: source.map_or_else(String::new, |c| c.declared.clone()),
         form: Default::default(),
