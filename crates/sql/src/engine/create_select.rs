@@ -8,7 +8,11 @@
 //! [`guard_key`], that is never committed. The next CREATE TABLE ... SELECT, through any SQL node, drops the tables whose lock it gets ([`SqlEngine::drop_abandoned`]). If
 //! the lock is lost because the node that coordinates it dies, the table may be dropped under its maker, which then begins again.
 
-use std::{pin::pin, rc::Rc};
+use std::{
+    pin::pin,
+    rc::Rc,
+    time::{Duration, Instant},
+};
 
 use apus_client::{ClientError, ExecOptions, OpBatch, Results, Transaction};
 use apus_signal::{
@@ -38,6 +42,8 @@ use super::{
 const MARK: &str = "#made#";
 /// Attempts of a statement that others, or failing nodes, get in the way of.
 const ATTEMPTS_MAX: u32 = 10;
+/// How long it is believed that data nodes have no disks: to be told so takes a second.
+const DISKLESS_KNOWN: Duration = Duration::from_secs(60);
 /// Longest name of a column in characters.
 const NAME_CHARS_MAX: usize = 64;
 
@@ -126,12 +132,13 @@ impl SqlEngine {
         let (mut ops, mut results) = (OpBatch::new(), Results::new());
         ops.push(counters, OpKind::Insert, NO_WAIT, &key, &row)?;
         let options = ExecOptions { commit: false, savepoint: 1, lock_wait_ms: 0 };
-        for on_disk in [true, false] {
+        let is_diskless = self.found_diskless.get().is_some_and(|at| at.elapsed() < DISKLESS_KNOWN);
+        for on_disk in [!is_diskless, false] {
             let mut transaction = self.client.begin();
             transaction.wait_for_disk(on_disk);
             match transaction.execute(&ops, options, &mut results).await {
                 Ok(()) => return Ok(Some(Guard { number, _transaction: transaction, on_disk })),
-                Err(e) if e.code == ErrorCode::NoDisk && on_disk => {}
+                Err(e) if e.code == ErrorCode::NoDisk && on_disk => self.found_diskless.set(Some(Instant::now())),
                 Err(e) if matches!(e.code, ErrorCode::LockNotAvailable | ErrorCode::LockTimeout) => return Ok(None),
                 Err(e) => return Err(e),
             }

@@ -47,6 +47,8 @@ pub struct SqlEngine {
     pub(super) auto_increment: Arc<AutoIncrement>,
     globals: Arc<Globals>,
     pub(super) statements: Cell<u64>,
+    /// When data nodes last said that they have no disks.
+    pub(super) found_diskless: Cell<Option<std::time::Instant>>,
 }
 
 impl SqlEngine {
@@ -59,6 +61,7 @@ impl SqlEngine {
             auto_increment,
             globals,
             statements: Cell::new(0),
+            found_diskless: Cell::new(None),
         }
     }
 

@@ -6,7 +6,7 @@ use apus_signal::{
     dict::{Change, TableName},
     schema::TableMessage,
 };
-use apus_types::{Column, ErrorCode, TableId, schema::DefaultValue};
+use apus_types::{Column, ColumnType, ErrorCode, TableId, schema::DefaultValue};
 use sqlparser::ast::{self, SetExpr, Statement, TableFactor, TableWithJoins};
 
 use super::{
@@ -15,13 +15,12 @@ use super::{
     dispatch::SqlEngine,
     errors::{self, Result},
     information_schema,
-    plan::{self, Plan, Planner, Select, Unplanned, derived::type_of_output, select::Output},
+    plan::{self, Plan, Planner, Select, Unplanned, select::Output},
     session::Session,
     token::{Token, Tokens},
     view::{self, Algorithm, Check, DEFINITION_BYTES_MAX, Definition, View},
     view_text,
 };
-use crate::wire::{ColumnDef, column_flag};
 
 /// The account that there is.
 const ACCOUNT: &str = "root";
@@ -425,24 +424,21 @@ pub fn columns_now(session: &Session, catalog: &Catalog, view: &View) -> Result<
     Ok(Table { schema, hidden: Vec::new() })
 }
 
-/// The column that an output makes in a view, or in a table.
+/// The column that an output makes in a view or a table, with what is known of the table's column that it is.
 pub fn column_of_output(catalog: &Catalog, name: &str, output: &Output) -> Column {
-    column(catalog, name, &output.def, type_of_output(output, &[]))
-}
-
-/// A column of a view, with what is known of the table's column that it is.
-fn column(catalog: &Catalog, name: &str, def: &ColumnDef, ty: apus_types::ColumnType) -> Column {
+    let (def, shape) = (&output.def, output.shape);
     let table = catalog.find(&def.schema, &def.org_table).filter(|_| !def.org_table.is_empty());
     let source = table.as_ref().and_then(|t| t.schema.columns.iter().find(|c| c.name == def.org_name));
     Column {
         name: name.to_owned(),
         // A moment is kept as what it shows, but the column is one of moments.
-        ty: source.map_or(ty, |c| c.ty),
-        nullable: def.flags & column_flag::NOT_NULL == 0,
+        ty: source.map_or(shape.ty, |c| c.ty),
+        nullable: shape.nullable,
         default: match source {
             Some(c) if c.auto_increment => DefaultValue::Literal("0".to_owned()),
             Some(c) => c.default.clone(),
-            None => DefaultValue::None,
+            None if shape.nullable => DefaultValue::None,
+            None => implicit_default(shape.ty),
         },
         auto_increment: false,
         on_update_now: source.is_some_and(|c| c.on_update_now),
@@ -450,4 +446,18 @@ fn column(catalog: &Catalog, name: &str, def: &ColumnDef, ty: apus_types::Column
         declared: source.map_or_else(String::new, |c| c.declared.clone()),
         form: Default::default(),
     }
+}
+
+/// The default of a computed column that is never NULL. A moment has none.
+fn implicit_default(ty: ColumnType) -> DefaultValue {
+    let zeros = |decimals: u8| if decimals == 0 { String::new() } else { format!(".{}", "0".repeat(decimals.into())) };
+    let text = match ty {
+        ColumnType::Int { .. } | ColumnType::Float | ColumnType::Double => "0".to_owned(),
+        ColumnType::Decimal { scale, .. } => format!("0{}", zeros(scale)),
+        ColumnType::Time { decimals } => format!("00:00:00{}", zeros(decimals)),
+        ColumnType::Char { .. } | ColumnType::VarChar { .. } => String::new(),
+        ColumnType::Binary { .. } | ColumnType::VarBinary { .. } => String::new(),
+        _ => return DefaultValue::None,
+    };
+    DefaultValue::Literal(text)
 }

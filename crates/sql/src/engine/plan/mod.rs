@@ -21,6 +21,7 @@ pub mod rollup;
 pub mod scope;
 pub mod select;
 mod semi_join;
+pub mod shape;
 pub mod through;
 pub mod view;
 mod weigh;

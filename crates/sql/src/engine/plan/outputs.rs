@@ -12,13 +12,15 @@ use super::{
     Planner, Unplanned, heading,
     scope::{Scope, Starred},
     select::Output,
+    shape::{Shape, Shapes},
 };
 use crate::{
     engine::{
         cells, errors,
+        exec::target,
         expr::{
             Builder, CastType, Datum, Expr, Func, Kind,
-            build::{Aggregate, AggregateKind},
+            build::{Aggregate, AggregateKind, collation_of},
         },
     },
     wire::{SqlError, column_flag},
@@ -107,7 +109,9 @@ impl Columns<'_, '_> {
             Expr::UserVariable(_, kind, _) => type_of_variable(*kind),
             expr => declared(expr, aggregates),
         };
-        let mut output = self.output(expr, name);
+        let shapes = Shapes { scope: self.scope, aggregates, params: &self.planner.param_kinds };
+        let shape = shapes.of(&expr);
+        let mut output = Output { shape, ..self.output(expr, name) };
         if let Some(ty) = ty {
             output.def = cells::like_column(std::mem::take(&mut output.def.name), output.kind, ty);
         }
@@ -132,10 +136,12 @@ impl Columns<'_, '_> {
             if table.is_nullable {
                 def.flags &= !column_flag::NOT_NULL;
             }
-            return Output { kind: Kind::of(c.ty), expr, def };
+            let shape = Shape { ty: c.ty, nullable: def.flags & column_flag::NOT_NULL == 0 };
+            return Output { kind: Kind::of(c.ty), expr, def, shape };
         }
         let kind = expr.kind(&self.planner.param_kinds);
-        Output { def: cells::expression_def(name, kind), kind, expr }
+        let shape = Shape { ty: target::type_of(kind, collation_of(&expr, &self.planner.param_kinds)), nullable: true };
+        Output { def: cells::expression_def(name, kind), kind, expr, shape }
     }
 }
 

@@ -11,6 +11,7 @@ use super::{
     outputs::Columns,
     query::{Given, Join},
     rollup,
+    shape::Shape,
     window::Windows,
 };
 use crate::{
@@ -31,6 +32,8 @@ pub struct Output {
     pub expr: Expr,
     pub kind: Kind,
     pub def: ColumnDef,
+    /// The column that it makes in a table or a view.
+    pub shape: Shape,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -182,7 +185,7 @@ impl Planner<'_> {
         builder.window_place = WindowPlace::Here;
         builder.named_windows.clone_from(&select.named_window);
         let texts = if self.is_outermost() { self.text } else { "" };
-        let outputs =
+        let mut outputs =
             Columns { planner: self, scope: &scope, text: texts, is_shapeless }.outputs(&mut builder, select)?;
         let has_digits = |e: &Expr| e.has_param() || e.has_user_variable();
         if self.from_digest
@@ -245,6 +248,10 @@ impl Planner<'_> {
         } else {
             having
         };
+        if rollup || keys.is_empty() && !each_row {
+            // There may be a group without the column.
+            outputs.iter_mut().for_each(|o| o.shape.nullable |= o.expr.any(|e| matches!(e, Expr::Column(_))));
+        }
         let windows = (!windows.calls.is_empty()).then(|| Box::new(windows));
         let is_held = !each_row || windows.is_some();
         let group = is_held.then_some(Group { keys, aggregates, having, each_row, rollup, groupings, windows });
