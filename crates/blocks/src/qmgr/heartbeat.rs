@@ -66,6 +66,8 @@ const LATE_TICK_NS: u64 = apus_kernel::limits::TICK_NS * 3 / 2;
 /// What passes between us and another member.
 #[derive(Clone, Debug)]
 struct Peer {
+    /// Of its process: the next one of the node, which one view may put in its place, has said and promised nothing yet.
+    incarnation: u64,
     /// By a heartbeat.
     heard: u64,
     /// By anything on our link: where it is full, heartbeats wait behind data. Ahead of time for a new member until it has sent its first.
@@ -466,6 +468,7 @@ impl Membership {
             // It became a member after we had agreed to it, and counts our silence from then on.
             let promise = SILENCE_MIN_NS.min(self.longest_silence());
             let new = || Peer {
+                incarnation: node.incarnation,
                 heard: now,
                 link_heard: now + SILENCE_MIN_NS, // it has to learn of the view first
                 gap: Jitter::default(),
@@ -481,7 +484,8 @@ impl Membership {
                 suspended_since: None,
                 suspended: Vec::new(),
             };
-            let known = self.heartbeats.members.get(&node.node()).cloned().unwrap_or_else(new);
+            let known = self.heartbeats.members.get(&node.node()).filter(|p| p.incarnation == node.incarnation);
+            let known = known.cloned().unwrap_or_else(new);
             // That it heard too few was about the view before.
             members.insert(node.node(), Peer { quorum_lost: 0, quorum_lost_since: None, ..known });
         }
