@@ -51,6 +51,10 @@ pub trait Actor {
     fn identity(&self) -> u64 {
         0
     }
+    /// It proves by the secret of the cluster's nodes that it may do what an operator may.
+    fn is_operator(&self) -> bool {
+        false
+    }
     /// First when attached, then at the times it asked for.
     fn wake(&mut self, now_ns: u64, out: &mut ActorOutput);
     fn link_up(&mut self, now_ns: u64, node: NodeId, welcome: Welcome, out: &mut ActorOutput);

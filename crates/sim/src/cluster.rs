@@ -457,7 +457,8 @@ impl Cluster {
         let Some(host) = self.hosts.get_mut(&node) else { return };
         change(host);
         for stall in host.stalls.iter_mut().filter(|_| host.slowness == 1) {
-            stall.until = self.now;
+            // What is planned may be as far away as a turn of the slow node was long.
+            (stall.until, stall.planned) = (self.now, false);
         }
         let incarnation = host.incarnation;
         for worker in 0..host.stalls.len() as u8 {

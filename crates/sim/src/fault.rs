@@ -48,8 +48,8 @@ pub enum Fault {
     Freeze { who: Who, lasts: u64 },
     /// One worker of the node makes no turn for so long; the others do.
     Stick { who: Who, worker: u8, lasts: u64 },
-    /// Each turn of the node costs so many times what it should.
-    Slow { who: Who, factor: u64, lasts: u64 },
+    /// Each turn of the node, or of its data workers alone, costs so many times what it should.
+    Slow { who: Who, factor: u64, lasts: u64, data_only: bool },
     /// Two nodes lose their links and do not get them back for so long.
     Cut { a: Who, b: Who, lasts: u64 },
     /// Nothing that one node sends reaches the other; their links stay up. What was held back arrives afterwards, or the link turns
@@ -153,6 +153,9 @@ pub enum Then {
     Dark,
     /// When everything is undone an operator ends the cluster, and starts it again: of a cluster with disks nothing is lost.
     Stop,
+    /// The nodes that are down stay down. If the others cannot go on without them an operator has them do it (`apus cluster resume --force`), and they show
+    /// that they serve; then the others join them. Nothing is lost, for whoever is down did not go on without the rest.
+    Force,
 }
 
 /// A setting that an operator may change while the cluster runs: [`apus_signal::mgmt::Setting`].
@@ -160,6 +163,8 @@ pub enum Then {
 pub enum Knob {
     /// Floor of the silence limit, ms.
     Silence,
+    /// A node that is slow by so many ms leaves the cluster; 0: none does.
+    Eject,
     /// Time between two global checkpoints, ms.
     Checkpoints,
     /// Class of commits: 0 replicated, 1 disk.
@@ -167,11 +172,12 @@ pub enum Knob {
 }
 
 impl Knob {
-    pub const ALL: &[Knob] = &[Knob::Silence, Knob::Checkpoints, Knob::Class];
+    pub const ALL: &[Knob] = &[Knob::Silence, Knob::Eject, Knob::Checkpoints, Knob::Class];
     /// As operators write it.
     pub fn name(self) -> &'static str {
         match self {
             Knob::Silence => "silence_ms",
+            Knob::Eject => "eject_slow_ms",
             Knob::Checkpoints => "gcp_interval",
             Knob::Class => "durability",
         }
@@ -179,6 +185,7 @@ impl Knob {
     pub fn setting(self, value: u32) -> Setting {
         match self {
             Knob::Silence => Setting { silence_ms: Some(value), ..Setting::default() },
+            Knob::Eject => Setting { eject_slow_ms: Some(value), ..Setting::default() },
             Knob::Checkpoints => Setting { gcp_interval_ms: Some(value), ..Setting::default() },
             Knob::Class => Setting { durability: Some(value), ..Setting::default() },
         }
@@ -186,7 +193,7 @@ impl Knob {
 }
 
 impl Then {
-    pub const ALL: &[Then] = &[Then::Heal, Then::Core, Then::Hold, Then::Ruin, Then::Dark, Then::Stop];
+    pub const ALL: &[Then] = &[Then::Heal, Then::Core, Then::Hold, Then::Ruin, Then::Dark, Then::Stop, Then::Force];
     /// The word by which it is written.
     pub fn name(self) -> &'static str {
         match self {
@@ -196,6 +203,7 @@ impl Then {
             Then::Ruin => "ruin",
             Then::Dark => "dark",
             Then::Stop => "stop",
+            Then::Force => "force",
         }
     }
 }
@@ -215,7 +223,13 @@ impl Fault {
             Fault::Pause { .. } => "pause",
             Fault::Freeze { .. } => "freeze",
             Fault::Stick { .. } => "stick",
-            Fault::Slow { .. } => "slow",
+            Fault::Slow { data_only, .. } => {
+                if *data_only {
+                    "lag"
+                } else {
+                    "slow"
+                }
+            }
             Fault::Cut { .. } => "cut",
             Fault::Mute { lost: false, .. } => "mute",
             Fault::Mute { lost: true, .. } => "lose",
@@ -310,7 +324,7 @@ impl fmt::Display for Fault {
                 write!(f, "{kind} {who} {}", time_name(*lasts))
             }
             Fault::Stick { who, worker, lasts } => write!(f, "{kind} {who} {worker} {}", time_name(*lasts)),
-            Fault::Slow { who, factor, lasts } => write!(f, "{kind} {who} {factor} {}", time_name(*lasts)),
+            Fault::Slow { who, factor, lasts, .. } => write!(f, "{kind} {who} {factor} {}", time_name(*lasts)),
             Fault::Cut { a, b, lasts } => write!(f, "{kind} {a} {b} {}", time_name(*lasts)),
             Fault::Mute { from, to, lasts, .. } => write!(f, "{kind} {from} {to} {}", time_name(*lasts)),
             Fault::Split { side, lasts, .. } => write!(f, "{kind} {} {}", side_name(side), time_name(*lasts)),
@@ -444,7 +458,10 @@ fn fault(kind: &str, w: &mut Words<'_>) -> Result<Fault, String> {
             let worker = u8::try_from(worker).map_err(|_| format!("there is no worker {worker}"))?;
             Fault::Stick { who, worker, lasts: w.time()? }
         }
-        "slow" => Fault::Slow { who: w.who()?, factor: w.number()?, lasts: w.time()? },
+        "slow" | "lag" => {
+            let (who, factor) = (w.who()?, w.number()?);
+            Fault::Slow { who, factor, lasts: w.time()?, data_only: kind == "lag" }
+        }
         "cut" => Fault::Cut { a: w.end()?, b: w.end()?, lasts: w.time()? },
         "mute" | "lose" => Fault::Mute { from: w.end()?, to: w.end()?, lasts: w.time()?, lost: kind == "lose" },
         "split" | "hush" => Fault::Split { side: w.side()?, lasts: w.time()?, silent: kind == "hush" },
@@ -490,7 +507,7 @@ impl FromStr for Round {
         for part in text.split(',') {
             if end.is_some() || faults.len() >= PARTS_MAX {
                 return Err(format!(
-                    "a round ends with `heal`, `core`, `hold`, `ruin`, `dark` or `stop`: `{}`",
+                    "a round ends with `heal`, `core`, `hold`, `ruin`, `dark`, `stop` or `force`: `{}`",
                     text.trim()
                 ));
             }
@@ -527,13 +544,13 @@ impl FromStr for Schedule {
 mod tests {
     use super::*;
 
-    const ALL: &str = "60ms crash n1 30ms, 60ms power p 30ms, 70ms leave p 300ms, 81us pause p 700ms, 1ms freeze n1 90ms, 1ms stick n1 1 80ms, 1ms slow n2 100 1000ms, 5ms cut n1 p 3ms, \
+    const ALL: &str = "60ms crash n1 30ms, 60ms power p 30ms, 70ms leave p 300ms, 81us pause p 700ms, 1ms freeze n1 90ms, 1ms stick n1 1 80ms, 1ms slow n2 100 1000ms, 1ms lag n2 100 1000ms, 5ms cut n1 p 3ms, \
         6ms mute n1 m1 8ms, 6ms lose m1 n2 8ms, 900ms core / 163ms split n1+m1 1310ms, 7ms hush n2 1ms, \
         8ms bridge n1 n2 4ms, 8ms hushbridge n1+n3 n2 4ms, 9ms flap n1 n2 10ms 4, 9ms stall all 30ms, 9ms stall n1+n2 20ms, 1500ms heal / \
         1ms reset n1 n2, 2ms reset n1 n2 1, 3ms storm n1 5ms 3, 3ms client 2, 3ms unlink 1 n2 5ms 70ms, 4ms arm n1 tc.x 3, 5ms cut c0 n1 9ms, \
         5ms mute n1 c1 8000ms, 5ms hold / 1ms doom p dict.drop_commit 3 2ms 30ms, 2ms doom m1 file 0 2us 3ms, 3ms disk n1 slow 9ms, \
         4ms disk m1 fails 9ms, 5ms disk n2 full 9ms, 7ms ruin / \
-        1ms roll n2, 5ms heal / 1ms set silence_ms 200, 2ms set gcp_interval 20, 3ms set durability 1, 5ms stop";
+        1ms roll n2, 5ms heal / 1ms set silence_ms 200, 2ms set gcp_interval 20, 3ms set durability 1, 5ms stop / 1ms set eject_slow_ms 20, 2ms power n1 9ms, 5ms force";
 
     #[test]
     fn a_schedule_reads_as_it_is_written() {

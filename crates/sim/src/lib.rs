@@ -12,6 +12,7 @@ mod actor;
 pub mod check;
 mod clock;
 mod cluster;
+mod console;
 pub mod disk;
 pub mod drill;
 mod events;

@@ -525,6 +525,17 @@ impl Cluster {
             self.queue.plan(at, Event::ActorDial { actor: id, node, incarnation });
         }
     }
+    /// The id by which a node knows an actor's link.
+    fn client_id(&mut self, actor: ActorId, node: NodeId, is_operator: bool) -> NodeId {
+        if is_operator {
+            let operators = usize::from(u16::MAX - NodeId::OPERATOR_BASE) + 1;
+            return NodeId(NodeId::OPERATOR_BASE + (actor % operators) as u16);
+        }
+        let slot = self.next_client.entry(node).or_insert(0);
+        let own = NodeId(NodeId::CLIENT_BASE + *slot);
+        *slot = (*slot + 1) % (NodeId::OPERATOR_BASE - NodeId::CLIENT_BASE);
+        own
+    }
     pub(crate) fn on_actor_dial(&mut self, id: ActorId, node: NodeId, wanted: u64) {
         let end = End::Actor(id);
         if self.actors.get(id).is_some_and(Option::is_some) && !self.may_dial(Party::Client(id), node) {
@@ -537,13 +548,12 @@ impl Cluster {
             self.with_actor(id, |a, now, out| a.link_down(now, node, out));
             return;
         }
-        let Some(identity) = self.actors.get(id).and_then(Option::as_ref).map(|a| a.identity()) else { return };
+        let Some(actor) = self.actors.get(id).and_then(Option::as_ref) else { return };
+        let (identity, is_operator) = (actor.identity(), actor.is_operator());
         let workers = self.hosts.get(&node).map_or(&[][..], |host| &host.workers);
         let instances = workers.first().map_or(1, |w| w.config().instances);
         let cluster = workers.iter().map(Worker::cluster).max().unwrap_or(0);
-        let slot = self.next_client.entry(node).or_insert(0);
-        let own = NodeId(NodeId::CLIENT_BASE + *slot);
-        *slot = (*slot + 1) % (NodeId::OPERATOR_BASE - NodeId::CLIENT_BASE);
+        let own = self.client_id(id, node, is_operator);
         let worker = ((own.0 - NodeId::CLIENT_BASE) % u16::from(instances)) as u8;
         self.open([end, End::Worker { node, worker }], [node, own], [0, incarnation]);
         self.with_worker(node, worker, Some(incarnation), |w| w.link_up(own, identity));

@@ -27,6 +27,10 @@ pub fn guard(bug: Bug) -> &'static [&'static str] {
     const LATE_COMMIT: &str = "panic: commit in epoch";
     match bug {
         Bug::TakeOverCommits | Bug::DrainNotAwaited => &[LATE_COMMIT],
+        // A row that should be gone lives in a place that its primary gives to another one.
+        Bug::EmptiedNotLogged => &["is replaced by its primary and lives here"],
+        // A copy has the place of its row at the primary.
+        Bug::CopyChoosesSlot => &["is replaced by its primary and lives here"],
         // Whom a view has removed gives no rows any more: the places that they would take are given by the primary of that view.
         Bug::GateLeftOpen => &[LATE_COMMIT, "is replaced by its primary and lives here"],
         Bug::TakeOverAborts => &["after its commit"],

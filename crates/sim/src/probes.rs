@@ -80,6 +80,7 @@ pub const PROBES: &[&str] = &[
     "qmgr: a node puts back what is on its disk",
     "qmgr: a process speaks for the one before it",
     "qmgr: a removed process asks to join",
+    "qmgr: a slow node leaves",
     "qmgr: a suspicion from before sides met is dropped",
     "qmgr: a system restart begins",
     "qmgr: a system restart begins anew",

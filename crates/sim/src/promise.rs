@@ -53,6 +53,10 @@ const WAYS_NODES_MAX: usize = 12;
 
 /// Why the round is not within the promise; `None`: it is.
 pub fn refusal(settings: &Settings, round: &Round) -> Option<String> {
+    if round.then == Then::Force {
+        let why = "who is left for an operator did not see all that happened";
+        return (!is_forced(settings, round)).then(|| why.to_owned());
+    }
     let is_promised = matches!(round.then, Then::Ruin | Then::Dark | Then::Stop)
         || goes_back_to_disks(settings, round)
         || is_rolled(settings, round)
@@ -167,6 +171,46 @@ pub fn goes_back_to_disks(settings: &Settings, round: &Round) -> bool {
         && !holds_all(settings, &left)
 }
 
+/// Data nodes that are down when the round ends, where processes die and nothing else happens; and those that died and are back by then.
+fn deaths(settings: &Settings, round: &Round) -> Option<(Nodes, Nodes)> {
+    let (mut away, mut back) = (Nodes::new(), Nodes::new());
+    for (at, fault) in &round.faults {
+        match fault {
+            Fault::Crash { who: Who::Node(node), down } | Fault::Power { who: Who::Node(node), down } => {
+                let is_away = at + down > round.end;
+                let is_first = !node.is_data() || if is_away { away.insert(*node) } else { back.insert(*node) };
+                if !is_first || (away.contains(node) && back.contains(node)) {
+                    return None;
+                }
+            }
+            Fault::Client { .. } => {}
+            _ => return None,
+        }
+    }
+    let all = settings.data_nodes();
+    (away.iter().chain(&back).all(|node| all.contains(node))).then_some((away, back))
+}
+
+/// Whoever is left when some die for good has all that was acknowledged: it was with them all the time, or all lost power at the same moment and it has a
+/// disk, on which is whatever was acknowledged by then. It may be too few to go on without an operator.
+fn is_forced(settings: &Settings, round: &Round) -> bool {
+    let Some((away, back)) = deaths(settings, round) else { return false };
+    let left: Nodes = settings.data_nodes().into_iter().filter(|node| !away.contains(node)).collect();
+    !away.is_empty() && holds_all(settings, &left) && (back.is_empty() || is_all_dark(settings, round))
+}
+
+/// All machines lose power at the same moment, and some are back when the round ends.
+pub fn is_all_dark(settings: &Settings, round: &Round) -> bool {
+    let is_power = |fault: &Fault| matches!(fault, Fault::Power { who: Who::Node(node), .. } if node.is_data());
+    let moment = round.faults.first().map(|(at, _)| *at);
+    let is_at_once = round.faults.iter().all(|(at, fault)| Some(*at) == moment && is_power(fault));
+    let all = settings.data_nodes().len();
+    settings.durable
+        && round.then == Then::Force
+        && is_at_once
+        && deaths(settings, round).is_some_and(|(away, back)| away.len() + back.len() == all)
+}
+
 /// An operator restarts one node after the other, and waits for each. Nobody dies meanwhile.
 fn is_rolled(settings: &Settings, round: &Round) -> bool {
     let is_calm = |fault: &Fault| matches!(fault, Fault::Roll { .. } | Fault::Client { .. } | Fault::Unlink { .. });
@@ -239,8 +283,13 @@ pub fn serves_on(settings: &Settings, round: &Round) -> bool {
         Fault::Cut { a, b, .. } => matches!((a, b), (Who::Node(a), Who::Node(b)) if a.is_data() && b.is_data()),
         _ => false,
     };
+    // Who comes in the place of a client that died asks a management node for the cluster. One that starts while it is parted from the data nodes knows none.
+    let is_split = round.faults.iter().any(|(_, fault)| matches!(fault, Fault::Split { .. }));
+    let is_found = !is_split
+        || !round.faults.iter().any(|(_, fault)| matches!(fault, Fault::Client { .. }))
+        || !round.faults.iter().any(|(_, fault)| touches_arbitrator(fault));
     let known = settings.data_nodes().len() <= WAYS_NODES_MAX;
-    known && round.faults.iter().all(|(at, fault)| is_over(*at, fault) || is_clear(fault))
+    is_found && known && round.faults.iter().all(|(at, fault)| is_over(*at, fault) || is_clear(fault))
 }
 
 /// Where only processes have died, their links tell it: a view and the take-over follow, some round trips each, slices and a client that tries again.
@@ -526,6 +575,33 @@ mod tests {
         assert!(goes_back("1ms crash n1 9ms, 500ms crash n1 9ms, 501ms power n2 1ms, 502ms power n3 1ms, 900ms heal"));
         assert!(!goes_back("1ms crash n1 99ms, 500ms power n2 1ms, 501ms power n3 1ms, 900ms heal"), "node 1 is back");
         assert!(!goes_back("1ms crash n1 99ms, 50ms power n2 1ms, 900ms heal"));
+    }
+
+    #[test]
+    fn an_operator_has_those_go_on_who_saw_everything() {
+        let judge = |replicas: u8, durable: bool, round: &str| {
+            let settings = Settings { groups: 1, replicas, mgmts: 1, sqls: 0, durable, ..Settings::from_seed(1) };
+            refusal(&settings, &round.parse().expect("a round")).is_none()
+        };
+        for round in [
+            "1ms power n1 60000ms, 2ms crash n2 60000ms, 9ms force",
+            "1ms crash m1 60000ms, 1ms power n1 60000ms, 9ms force",
+            "1ms power n3 60000ms, 9ms client 1, 400ms power n2 60000ms, 900ms force",
+        ] {
+            assert!(judge(3, false, round), "{round}");
+        }
+        let all_dark = "1ms power n1 60000ms, 1ms power n2 60000ms, 1ms power n3 20ms, 90ms force";
+        assert!(judge(3, true, all_dark) && !judge(3, false, all_dark));
+        for round in [
+            "1ms power n1 60000ms, 2ms crash n2 60000ms, 3ms crash n3 60000ms, 9ms force",
+            "1ms power n1 60000ms, 1ms power n2 60000ms, 2ms power n3 20ms, 90ms force",
+            "1ms power n1 60000ms, 1ms crash n2 60000ms, 1ms power n3 20ms, 90ms force",
+            "1ms power n1 60000ms, 2ms pause n3 2ms, 9ms force",
+            "1ms power n1 60000ms, 2ms crash n2 3ms, 9ms force",
+            "9ms client 1, 19ms force",
+        ] {
+            assert!(!judge(3, true, round), "{round}");
+        }
     }
 
     #[test]

@@ -117,6 +117,7 @@ impl Membership {
         let may_leave = self.slow.left_at == 0 || now >= self.slow.left_at + AGAIN_NS;
         if eject > 0 && self.slow.average >= u64::from(eject) * MS && may_leave && !self.leave.is_wanted() {
             self.slow.left_at = now;
+            ctx.probe("qmgr: a slow node leaves");
             ctx.log(format_args!("leaves, as eject_slow_ms={eject} wants it: {}", self.slow.summary()));
             self.wish_to_leave(false, ctx);
         }

@@ -261,10 +261,13 @@ impl<W: Workload> Drill<'_, W> {
                 self.cluster.stick(node, worker, true);
                 self.plan(lasts, Deed::Unstick(node));
             }
-            Fault::Slow { who, factor, lasts } => {
+            Fault::Slow { who, factor, lasts, data_only } => {
                 let node = self.resolve(who);
                 self.hold_up(node);
-                self.cluster.slow_down(node, factor);
+                match data_only {
+                    true => self.cluster.slow_down_data(node, factor),
+                    false => self.cluster.slow_down(node, factor),
+                }
                 self.plan(lasts, Deed::Speed(node));
             }
             Fault::Cut { a, b, lasts } => {

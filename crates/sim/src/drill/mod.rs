@@ -37,8 +37,8 @@ use apus_types::NodeId;
 use self::faults::{Deed, Doom};
 use crate::{
     ActorId, Clock, Cluster, Kept, NativeClient, SimConfig, address,
-    fault::{Ailment, Fault, Round, Then},
-    promise::{gap_ns, goes_back_to_disks, serves_on, touches_arbitrator},
+    fault::{Ailment, Fault, Knob, Round, Then},
+    promise::{gap_ns, goes_back_to_disks, is_all_dark, serves_on, touches_arbitrator},
     settings::Settings,
 };
 
@@ -177,6 +177,9 @@ struct Alive {
 
 /// After this the members have named a management process that has started anew: its silence may have to be noticed first.
 const NAMING_NS: u64 = 1_500 * MS;
+
+/// A slow node that has begun to leave has left after this (QMGR ends it after 6 s), or goes on.
+const LEAVE_NS: u64 = 7_000 * MS;
 
 struct Ruin {
     lineage: u64,
@@ -473,7 +476,8 @@ impl<W: Workload> Drill<'_, W> {
             lineage: self.lineage(),
             processes: self.settings.data_nodes().into_iter().map(|n| (n, self.cluster.incarnation(n))).collect(),
         });
-        self.is_dark = round.then == Then::Dark || goes_back_to_disks(self.settings, round);
+        self.is_dark =
+            round.then == Then::Dark || goes_back_to_disks(self.settings, round) || is_all_dark(self.settings, round);
         if self.is_dark {
             self.excused.extend(self.settings.data_nodes());
         }
@@ -500,7 +504,10 @@ impl<W: Workload> Drill<'_, W> {
         if round.then != Then::Dark {
             self.end_faults();
         }
-        if matches!(round.then, Then::Core | Then::Hold) && !self.down.is_empty() {
+        if round.then == Then::Force {
+            self.force(&what)?;
+        }
+        if matches!(round.then, Then::Core | Then::Hold | Then::Force) && !self.down.is_empty() {
             self.guide_new_clients();
             self.demand_progress(&what, gap_ns(round))?;
         }
@@ -516,6 +523,10 @@ impl<W: Workload> Drill<'_, W> {
             self.wait_whole(&what)?;
         }
         self.demand_progress(&what, PROGRESS_NS)?;
+        if round.faults.iter().any(|(_, fault)| matches!(fault, Fault::Set { knob: Knob::Eject, .. })) {
+            self.pass(LEAVE_NS)?;
+            self.wait_whole(&what)?;
+        }
         // A SQL node that was named gives way.
         if self.settings.sqls > 0 || round.faults.iter().any(|(_, fault)| touches_arbitrator(fault)) {
             self.pass(NAMING_NS)?;
