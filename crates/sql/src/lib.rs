@@ -2,6 +2,7 @@
 //!
 //! - [`wire`] is the MySQL protocol as a codec: bytes in, typed commands out; typed results in, bytes out. No I/O.
 //! - [`server`] is the tokio shell: listener, one task per connection, command dispatch, time-outs, accounts.
+//! - [`json`] is what a JSON value is: text, stored form, paths, order. No I/O.
 //! - [`engine`] is what a statement means: session state, parsing, catalog, plans, execution. It implements
 //!   [`server::Engine`] and writes rows straight into the connection's output buffer.
 //!
@@ -9,5 +10,6 @@
 //! nothing of ours. A connection lives and dies on one thread, and so do its session and its key plans.
 
 pub mod engine;
+pub mod json;
 pub mod server;
 pub mod wire;

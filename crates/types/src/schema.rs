@@ -92,6 +92,8 @@ pub enum ColumnType {
         collation: Collation,
         labels: Labels,
     },
+    /// JSON, in a form that SQL knows: bytes in the data nodes.
+    Json,
 }
 
 impl ColumnType {
@@ -100,6 +102,7 @@ impl ColumnType {
     pub fn stored(self) -> ColumnType {
         match self {
             ColumnType::Label { bits, .. } => ColumnType::Int { bits, unsigned: true },
+            ColumnType::Json => ColumnType::Blob { length: u32::MAX },
             other => other,
         }
     }
@@ -155,17 +158,19 @@ pub struct Column {
     pub comment: String,
     /// The type as it was declared, for SHOW CREATE TABLE (`int(11)`, `bool` -> `tinyint(1)`); empty: derived from `ty`.
     pub declared: String,
-    /// What SQL makes of the integers of this column, as the data nodes keep it; where the type says it, that counts.
+    /// What SQL makes of the integers or bytes of this column, as the data nodes keep it; where the type says it, that counts.
     pub form: Form,
 }
 
-/// What an integer column is to SQL.
+/// What a column of integers or bytes is to SQL.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Form {
     #[default]
     Plain,
     /// ENUM or SET with these labels.
     Labels { is_set: bool, collation: Collation, labels: Vec<String> },
+    /// JSON documents.
+    Json,
 }
 
 /// Whether reads may use an index.

@@ -7,9 +7,10 @@ use apus_types::{
 };
 
 use super::{
-    expr::{Datum, Kind, decimal},
+    expr::{self, Datum, Kind, decimal},
     labels,
 };
+use crate::json::compare;
 use crate::wire::{ColumnDef, ColumnType, ResultWriter, column_flag, result::DECIMALS_NOT_FIXED};
 
 /// The type that a client is told, its length and its digits behind the point.
@@ -33,6 +34,7 @@ fn told(ty: Stored) -> (ColumnType, u32, u8) {
         Stored::Timestamp { decimals } => (ColumnType::Timestamp, 19 + fraction(decimals), decimals),
         Stored::Time { decimals } => (ColumnType::Time, 10 + fraction(decimals), decimals),
         Stored::Year => (ColumnType::Year, 4, 0),
+        Stored::Json => (ColumnType::Json, u32::MAX, 0),
         Stored::Label { is_set, labels, .. } => (ColumnType::String, labels::longest(labels, is_set) * 4, 0),
     }
 }
@@ -58,7 +60,7 @@ pub fn column_def(schema: &TableSchema, column: u16) -> ColumnDef {
     set(schema.primary_key.contains(&column), column_flag::PRI_KEY);
     set(schema.indexes.iter().any(|i| i.unique && i.columns == [column]), column_flag::UNIQUE_KEY);
     set(schema.indexes.iter().any(|i| i.columns.first() == Some(&column)), column_flag::MULTIPLE_KEY);
-    set(column_type == ColumnType::Blob, column_flag::BLOB);
+    set(matches!(column_type, ColumnType::Blob | ColumnType::Json), column_flag::BLOB);
     set(is_unsigned(c.ty), column_flag::UNSIGNED);
     set(!c.ty.is_text(), column_flag::BINARY);
     set(matches!(c.ty, Stored::Label { is_set: false, .. }), column_flag::ENUM);
@@ -81,7 +83,7 @@ pub fn like_column(name: String, kind: Kind, ty: Stored) -> ColumnDef {
     (def.column_type, def.length, def.decimals) = told(ty);
     def.flags &= !column_flag::UNSIGNED;
     def.flags |= if is_unsigned(ty) { column_flag::UNSIGNED } else { 0 };
-    def.flags |= if def.column_type == ColumnType::Blob { column_flag::BLOB } else { 0 };
+    def.flags |= if matches!(def.column_type, ColumnType::Blob | ColumnType::Json) { column_flag::BLOB } else { 0 };
     def
 }
 
@@ -94,6 +96,7 @@ pub fn expression_def(name: String, kind: Kind) -> ColumnDef {
         Kind::Double => (ColumnType::Double, 23, DECIMALS_NOT_FIXED),
         Kind::Text | Kind::Label => (ColumnType::VarString, 65_535, 0),
         Kind::Bytes => (ColumnType::VarString, 65_535, 0),
+        Kind::Json => (ColumnType::Json, u32::MAX, 0),
         Kind::Date => (ColumnType::Date, 10, 0),
         Kind::DateTime(n) => (ColumnType::DateTime, 19 + fraction(n), n),
         Kind::Time(n) => (ColumnType::Time, 10 + fraction(n), n),
@@ -101,6 +104,10 @@ pub fn expression_def(name: String, kind: Kind) -> ColumnDef {
     let mut def = ColumnDef::expression(name, column_type, length);
     def.decimals = decimals;
     if kind == Kind::Bytes {
+        def.charset = 63;
+        def.flags = column_flag::BINARY;
+    }
+    if kind == Kind::Json {
         def.charset = 63;
         def.flags = column_flag::BINARY;
     }
@@ -123,6 +130,7 @@ pub fn write_value(out: &mut ResultWriter<'_>, ty: Stored, value: Value<'_>, zon
         },
         Value::Float(x) => out.float(x),
         Value::Double(x) => out.double(x),
+        Value::Bytes(b) if ty == Stored::Json => out.bytes(&Datum::Json(b.into()).as_text()),
         Value::Bytes(b) => out.bytes(b),
         other => {
             let decimals = super::expr::eval::decimals_of(ty);
@@ -165,7 +173,7 @@ pub fn write_datum(out: &mut ResultWriter<'_>, kind: Kind, value: &Datum<'_>) {
             out.bytes(&text);
         }
         Kind::Double => out.double(number().map_or(0.0, |n| n.to_f64())),
-        Kind::Text | Kind::Bytes | Kind::Label => out.bytes(&value.as_text()),
+        Kind::Text | Kind::Bytes | Kind::Label | Kind::Json => out.bytes(&value.as_text()),
         Kind::Date => match value.civil() {
             Some(c) => out.date(c.year, c.month, c.day),
             None => out.null(),
@@ -232,6 +240,7 @@ pub fn push_sort_key(
             Kind::Time(_) => {
                 out.extend_from_slice(&(value.time().unwrap_or(0) as u64 ^ 1 << 63).to_be_bytes());
             }
+            Kind::Json => compare::push_key(out, &expr::json::of_datum(value)),
             Kind::Text | Kind::Bytes => {
                 let mut put = |piece: &[u8]| {
                     for &b in piece {

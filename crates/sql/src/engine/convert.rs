@@ -16,7 +16,7 @@ use super::{
     expr::{
         Datum, Env,
         datum::{Number, text_to_f64},
-        decimal, eval, temporal,
+        decimal, eval, json, temporal,
     },
     labels,
 };
@@ -25,6 +25,8 @@ use super::{
 #[derive(Clone, Copy, Debug)]
 pub struct Assign<'e> {
     pub row: usize,
+    /// Name of the table, for errors.
+    pub table: &'e str,
     pub strict: bool,
     pub zone: i64,
     /// The session, whose day a time is of where a date is wanted.
@@ -42,7 +44,15 @@ pub fn assign<'a>(column: &Column, value: Datum<'a>, a: Assign<'_>) -> Result<Da
         other => other,
     };
     let range = || errors::out_of_range(&column.name, a.row);
+    let value = match (value, column.ty) {
+        (document @ Datum::Json(_), ColumnType::Json) => return Ok(document),
+        (document @ Datum::Json(_), ty) => json::assigned(document, ty, a)?,
+        (other, ColumnType::Json) => return json::document(&column.name, &other, a),
+        (other, _) => other,
+    };
     match column.ty {
+        // Seen to above.
+        ColumnType::Json => Ok(value),
         ColumnType::Int { bits, unsigned } => {
             let (n, fault) = integer(column, &value, unsigned, a);
             if !int_fits(bits, unsigned, n) {
@@ -174,6 +184,7 @@ pub fn implicit_default(ty: ColumnType) -> Datum<'static> {
         T::DateTime { .. } | T::Timestamp { .. } => Datum::DateTime(0, 0),
         T::Time { .. } => Datum::Time(0, 0),
         T::Label { is_set, .. } => Datum::UInt(u64::from(!is_set)),
+        T::Json => json::datum(&crate::json::Json::Null),
         _ if ty.fixed_bytes().is_none() => Datum::text(""),
         _ => Datum::Int(0),
     }
@@ -395,7 +406,7 @@ pub fn stored<'v>(ty: ColumnType, value: &'v Datum<'_>) -> Value<'v> {
         (Datum::Fine { unscaled, scale, .. }, _) => Value::Decimal { unscaled: *unscaled, scale: *scale },
         (Datum::Double(x), ColumnType::Float) => Value::Float(*x as f32),
         (Datum::Double(x), _) => Value::Double(*x),
-        (Datum::Text(t) | Datum::Bytes(t), _) => Value::Bytes(t),
+        (Datum::Text(t) | Datum::Bytes(t) | Datum::Json(t), _) => Value::Bytes(t),
         (Datum::Date(d), _) => Value::Date(*d),
         (Datum::DateTime(d, _), _) => Value::DateTime(*d),
         (Datum::Time(t, _), _) => Value::Time(*t),
@@ -427,7 +438,11 @@ pub fn key_value<'a>(ty: ColumnType, value: Datum<'a>, zone: i64) -> KeyValue<'a
         Datum::Label(_, t) if !matches!(ty.stored(), ColumnType::Int { .. }) => Datum::Text(t),
         other => other,
     };
+    if matches!(value, Datum::Json(_)) {
+        return KeyValue::Unusable;
+    }
     match ty {
+        ColumnType::Json => KeyValue::Unusable,
         ColumnType::Int { bits, unsigned } => int_key(bits, unsigned, &value),
         ColumnType::Label { bits, is_set, collation, labels: list } => match &value {
             Datum::Text(t) | Datum::Label(_, t) => match labels::find(list, is_set, collation, t) {
@@ -555,7 +570,7 @@ mod tests {
 
     #[test]
     fn strict_assignments() {
-        let a = Assign { row: 1, strict: true, zone: 0, env: None };
+        let a = Assign { row: 1, table: "t", strict: true, zone: 0, env: None };
         let tiny = column(ColumnType::Int { bits: 8, unsigned: false });
         assert_eq!(assign(&tiny, Datum::text("-128"), a).unwrap(), Datum::Int(-128));
         assert_eq!(assign(&tiny, Datum::Int(128), a).unwrap_err().errno, 1264);

@@ -485,7 +485,7 @@ fn column_options(
         } else if t.word("generated") || t.word("as") || t.word("virtual") || t.word("stored") {
             return Err(errors::not_supported("generated columns"));
         } else if t.word("collate") {
-            set_collation(c, collation_named(&t.identifier()?)?);
+            set_collation(c, collation_named(&t.identifier()?)?)?;
         } else if t.word("column_format") || t.word("storage") {
             t.identifier()?;
         } else if !t.word("visible") {
@@ -505,11 +505,15 @@ fn set_primary(primary: &mut Option<Vec<String>>, key: Vec<String>) -> Result<()
 /// that inserts.
 fn check_default(c: &Column) -> Result<()> {
     let temporal = matches!(c.ty, ColumnType::Date | ColumnType::DateTime { .. } | ColumnType::Timestamp { .. });
+    if c.ty == ColumnType::Json && matches!(c.default, DefaultValue::Literal(_)) {
+        let text = format!("BLOB, TEXT, GEOMETRY or JSON column '{}' can't have a default value", c.name);
+        return Err(crate::wire::SqlError::new(1101, b"42000", text));
+    }
     let fits = match &c.default {
         DefaultValue::Null => c.nullable,
         DefaultValue::Literal(text) if temporal && text.starts_with("0000-00-00") => true,
         DefaultValue::Literal(text) => {
-            let assign = Assign { row: 1, strict: true, zone: 0, env: None };
+            let assign = Assign { row: 1, table: "", strict: true, zone: 0, env: None };
             convert::assign(c, Datum::text(text.clone()), assign).is_ok()
         }
         DefaultValue::None | DefaultValue::CurrentTimestamp => true,
@@ -521,13 +525,26 @@ fn check_default(c: &Column) -> Result<()> {
     Err(crate::wire::SqlError::new(1067, b"42000", text))
 }
 
-fn set_collation(c: &mut Column, to: Collation) {
+fn set_collation(c: &mut Column, to: Collation) -> Result<()> {
+    if c.ty == ColumnType::Json {
+        let text = format!("COLLATION '{}' is not valid for CHARACTER SET 'binary'", to.name());
+        return Err(crate::wire::SqlError::new(1253, b"42000", text));
+    }
     match &mut c.ty {
         ColumnType::Char { collation, .. }
         | ColumnType::VarChar { collation, .. }
         | ColumnType::Text { collation, .. }
         | ColumnType::Label { collation, .. } => *collation = to,
         _ => {}
+    }
+    Ok(())
+}
+
+/// Refuses a document as a part of a key.
+pub fn check_key(table: &TableSchema, columns: &[u16]) -> Result<()> {
+    match columns.iter().map(|&c| &table.columns[usize::from(c)]).find(|c| c.ty == ColumnType::Json) {
+        Some(c) => Err(errors::json_key(&c.name)),
+        None => Ok(()),
     }
 }
 
@@ -619,6 +636,9 @@ fn column_type(t: &mut Tokens, default: Collation) -> Result<(ColumnType, String
         t.identifier()?;
     }
     let varying = matches!(name.as_str(), "char" | "character") && t.word("varying");
+    if name == "json" {
+        return Ok((ColumnType::Json, String::new()));
+    }
     let s = sizes(t)?;
     if !s.is_empty() {
         let list: Vec<String> = s.iter().map(u32::to_string).collect();
@@ -698,7 +718,7 @@ fn column_type(t: &mut Tokens, default: Collation) -> Result<(ColumnType, String
         "timestamp" => ColumnType::Timestamp { decimals: decimals() },
         "time" => ColumnType::Time { decimals: decimals() },
         "year" => ColumnType::Year,
-        "json" | "bit" | "geometry" | "point" | "linestring" | "polygon" => {
+        "bit" | "geometry" | "point" | "linestring" | "polygon" => {
             return Err(errors::not_supported(&format!("type {}", name.to_uppercase())));
         }
         _ => return Err(errors::syntax(&name)),
@@ -748,12 +768,14 @@ pub fn assemble(options: &TableSchema, definitions: Definitions) -> Result<Table
     }
     let mut table = TableSchema::new("", &options.name, columns, primary_key);
     table.hidden_key = hidden;
+    check_key(&table, &table.primary_key)?;
     table.collation = options.collation;
     table.comment.clone_from(&options.comment);
     table.engine.clone_from(&options.engine);
     table.durability = options.durability;
     for clause in &indexes {
         let key = clause.columns.iter().map(|n| find(&table.columns, n)).collect::<Result<Vec<_>>>()?;
+        check_key(&table, &key)?;
         let name = index_name(&table, clause)?;
         let no = IndexNo(table.indexes.len() as u16 + 1);
         table.indexes.push(IndexDef {

@@ -222,6 +222,7 @@ impl SqlEngine {
             let no = table.schema.column_no(column).ok_or_else(|| {
                 crate::wire::SqlError::new(1072, b"42000", format!("Key column '{column}' doesn't exist in table"))
             })?;
+            ddl::check_key(&table.schema, &[no])?;
             columns.push(u32::from(no));
         }
         let (table, unique) = (Some(name.clone()), clause.unique);

@@ -97,6 +97,9 @@ fn bits(is_set: bool, count: usize) -> u8 {
 
 /// The type of a column that comes from the dictionary, as SQL has it.
 pub fn typed(column: &mut Column) -> Result<()> {
+    if column.form == Form::Json {
+        column.ty = ColumnType::Json;
+    }
     if let (ColumnType::Int { bits, .. }, Form::Labels { is_set, collation, labels }) = (column.ty, &column.form) {
         // What was defined elsewhere is known here, however much that is.
         let labels = handle(labels, usize::MAX)?;

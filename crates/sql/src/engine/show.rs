@@ -110,6 +110,7 @@ pub fn type_name(ty: ColumnType, declared: &str) -> String {
         ColumnType::Timestamp { decimals } => fraction("timestamp", decimals),
         ColumnType::Time { decimals } => fraction("time", decimals),
         ColumnType::Year => "year".into(),
+        ColumnType::Json => "json".into(),
         ColumnType::Label { is_set, labels, .. } => {
             let list: Vec<String> = labels.0.0.iter().map(|l| format!("'{}'", l.replace('\'', "''"))).collect();
             format!("{}({})", if is_set { "set" } else { "enum" }, list.join(","))

@@ -1,6 +1,6 @@
 //! Aggregates under way: one accumulator per group and aggregate.
 
-use super::sink::push_sort_keys;
+use super::sink::push_order_keys;
 use crate::engine::{
     cells,
     errors::{self, Result},
@@ -87,7 +87,7 @@ impl Accumulator {
             }
             AggregateKind::GroupConcat if !a.order.is_empty() => {
                 let before = self.ordered.byte_len();
-                self.ordered.push(|key| push_sort_keys(&a.order, cx, key), &value.as_text())?;
+                self.ordered.push(|key| push_order_keys(&a.order, cx, key), &value.as_text())?;
                 memory += self.ordered.byte_len() - before;
             }
             AggregateKind::GroupConcat => {

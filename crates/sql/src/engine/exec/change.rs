@@ -69,8 +69,13 @@ async fn update_by_program(
     params: &[Datum<'_>],
 ) -> Done<Option<Changed>> {
     let schema = &plan.table.schema;
-    let assign =
-        Assign { row: 1, strict: session.env.variables.strict, zone: session.env.zone(), env: Some(&session.env) };
+    let assign = Assign {
+        row: 1,
+        table: &schema.name,
+        strict: session.env.variables.strict,
+        zone: session.env.zone(),
+        env: Some(&session.env),
+    };
     s.program.clear();
     {
         let cx = context(session, schema, &[], params);
@@ -346,6 +351,7 @@ pub fn updated_row(
     let layout = schema.layout();
     let assign = Assign {
         row: row_number,
+        table: &schema.name,
         strict: session.env.variables.strict,
         zone: session.env.zone(),
         env: Some(&session.env),

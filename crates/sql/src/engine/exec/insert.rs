@@ -249,8 +249,13 @@ async fn one_row<'a>(
     (numbers, hidden): (&mut Numbers, &mut Numbers),
 ) -> Done<u64> {
     let schema = &plan.table.schema;
-    let assign =
-        Assign { row, strict: session.env.variables.strict, zone: session.env.zone(), env: Some(&session.env) };
+    let assign = Assign {
+        row,
+        table: &schema.name,
+        strict: session.env.variables.strict,
+        zone: session.env.zone(),
+        env: Some(&session.env),
+    };
     let cx = Context {
         layout: no_layout(),
         row: &[],
@@ -541,7 +546,8 @@ async fn renumber(
     let c = &schema.columns[usize::from(column)];
     let n = numbers.generate(cluster, schema, column, 1).await?.min(greatest(c.ty));
     s.generated[i] = n;
-    let assign = Assign { row: i + 1, strict: true, zone: session.env.zone(), env: Some(&session.env) };
+    let assign =
+        Assign { row: i + 1, table: &schema.name, strict: true, zone: session.env.zone(), env: Some(&session.env) };
     Ok(change::replace(schema, image, column, &convert::assign(c, Datum::UInt(n), assign)?)?)
 }
 

@@ -15,7 +15,7 @@ use super::{
     Cluster, execute, next_savepoint,
     read::{Seen, Source},
     reader,
-    sink::{self, push_sort_keys},
+    sink::{self, push_order_keys},
 };
 use crate::engine::{
     catalog::Table,
@@ -265,7 +265,7 @@ async fn candidates(
             }
             if sorted {
                 let cx = Context { layout, row, new_row: None, params, aggregates: &[], given: &[], env };
-                s.candidates.push(|out| push_sort_keys(order, &cx, out), &primary)?;
+                s.candidates.push(|out| push_order_keys(order, &cx, out), &primary)?;
             } else {
                 s.candidates.push(no_key, &primary)?;
                 if s.candidates.len() as u64 >= most {

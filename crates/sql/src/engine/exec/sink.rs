@@ -3,7 +3,7 @@
 use crate::engine::{
     cells,
     errors::{self, Result},
-    expr::{Context, Datum, Env, Expr},
+    expr::{Context, Datum, Env, Expr, Kind, json},
     keys::{Pairs, StringSet},
     plan::{
         Select,
@@ -163,7 +163,7 @@ impl<'p> Sink<'p> {
             return Ok(true);
         }
         if !plan.in_order {
-            self.buffers.held.push(|key| push_sort_keys(&plan.order, &cx, key), row)?;
+            self.buffers.held.push(|key| push_order_keys(&plan.order, &cx, key), row)?;
             self.check_memory()?;
             return Ok(true);
         }
@@ -323,7 +323,7 @@ impl<'p> Sink<'p> {
             return self.emit(&cx, out);
         }
         let number = u32::try_from(self.values.len()).map_err(|_| errors::out_of_sort_memory())?;
-        self.buffers.held.push(|key| push_sort_keys(&plan.order, &cx, key), &number.to_le_bytes())?;
+        self.buffers.held.push(|key| push_order_keys(&plan.order, &cx, key), &number.to_le_bytes())?;
         let values = plan.outputs.iter().map(|o| Ok(o.expr.eval(&cx)?.into_owned())).collect::<Result<Vec<_>>>()?;
         self.bytes += size_of::<Datum<'_>>() * values.len() + values.iter().map(Datum::heap_bytes).sum::<usize>();
         self.values.push(values);
@@ -426,7 +426,18 @@ impl<'p> Sink<'p> {
     }
 }
 
-/// Appends the key by which rows are sorted.
+/// Appends the key by which ORDER BY sorts rows; of documents less counts there than makes them equal.
+pub fn push_order_keys(order: &[OrderKey], cx: &Context<'_>, key: &mut Vec<u8>) -> Result<()> {
+    for k in order {
+        match k.kind {
+            Kind::Json => json::push_order_key(key, &k.expr.eval(cx)?, k.descending, cx.env),
+            _ => cells::push_sort_key(key, k.kind, k.collation, &k.expr.eval(cx)?, k.descending),
+        }
+    }
+    Ok(())
+}
+
+/// Appends the key by which rows are told apart, and put into order where all of it counts.
 pub fn push_sort_keys(order: &[OrderKey], cx: &Context<'_>, key: &mut Vec<u8>) -> Result<()> {
     for k in order {
         cells::push_sort_key(key, k.kind, k.collation, &k.expr.eval(cx)?, k.descending);

@@ -8,7 +8,7 @@ use crate::{
     engine::{
         cells, convert,
         errors::{self, Result},
-        expr::{Context, Datum, Expr, Kind, datum::Number, decimal, eval},
+        expr::{Context, Datum, Expr, Kind, datum::Number, decimal, eval, json},
         keys::Strings,
         plan::select::Output as Column,
     },
@@ -127,6 +127,7 @@ pub fn type_of(kind: Kind, collation: apus_types::collate::Collation) -> ColumnT
         Kind::Decimal(scale) => ColumnType::Decimal { precision: decimal::DIGITS_MAX as u8, scale, unsigned: false },
         Kind::Double => ColumnType::Double,
         Kind::Text | Kind::Label => ColumnType::VarChar { length: TEXT_CHARS, collation },
+        Kind::Json => ColumnType::Json,
         Kind::Bytes | Kind::Null => ColumnType::VarBinary { length: u16::MAX },
         Kind::Date => ColumnType::Date,
         Kind::DateTime(decimals) => ColumnType::DateTime { decimals },
@@ -176,6 +177,10 @@ pub fn fitted(ty: ColumnType, value: Datum<'_>) -> Datum<'_> {
         ColumnType::Binary { .. } | ColumnType::VarBinary { .. } | ColumnType::Blob { .. } => match value {
             Datum::Bytes(_) => value,
             other => Datum::Bytes(other.as_text().into_owned().into()),
+        },
+        ColumnType::Json => match value {
+            Datum::Json(_) => value,
+            other => json::datum(&json::of_datum(&other)),
         },
         // Of the column itself, or of one with the same labels.
         ColumnType::Label { .. } => value,

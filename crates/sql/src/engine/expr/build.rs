@@ -12,11 +12,13 @@ use sqlparser::ast::{
 };
 
 mod aggregate;
+mod json;
 mod rows;
 mod subquery;
 mod window;
 
 pub use aggregate::{Aggregate, AggregateKind, is_any_value};
+pub use json::json_truth;
 pub use window::WindowPlace;
 
 use super::{
@@ -171,7 +173,11 @@ impl<'a> Builder<'a> {
                 if *negated { Expr::Not(Box::new(found)) } else { found }
             }
             A::InList { expr, list, negated } => {
+                let written = list;
                 let (mut expr, mut list) = (self.build(expr)?, self.list(list)?);
+                if self.is_json(&expr) {
+                    list = list.into_iter().zip(written).map(|(e, written)| json_truth(written, e)).collect();
+                }
                 if list.iter().any(|e| self.is_number(e)) {
                     expr = as_number(expr);
                 }
@@ -187,7 +193,8 @@ impl<'a> Builder<'a> {
                 Expr::In { expr, list, negated: *negated, collation }
             }
             A::Between { expr, negated, low, high } => {
-                let (mut expr, mut low, mut high) = (self.build(expr)?, self.build(low)?, self.build(high)?);
+                let parts = [self.build(expr)?, self.build(low)?, self.build(high)?];
+                let [mut expr, mut low, mut high] = self.between_json(parts)?;
                 if self.is_number(&low) || self.is_number(&high) {
                     (expr, low, high) = (as_number(expr), as_number(low), as_number(high));
                 }
@@ -228,7 +235,10 @@ impl<'a> Builder<'a> {
                 self.chosen(Expr::Case { operand, whens, otherwise, collation })
             }
             A::Cast { expr, data_type, .. } | A::Convert { expr, data_type: Some(data_type), charset: None, .. } => {
-                let (inner, to) = (self.build(expr)?, cast_type(data_type)?);
+                let (mut inner, to) = (self.build(expr)?, cast_type(data_type)?);
+                if to == CastType::Json {
+                    inner = json_truth(expr, inner);
+                }
                 let number = matches!(
                     to,
                     CastType::Signed
@@ -431,9 +441,15 @@ impl<'a> Builder<'a> {
         if *op == B::Assignment {
             return self.assignment(left, right);
         }
+        if matches!(op, B::Arrow | B::LongArrow) {
+            return self.arrow(left, op, right);
+        }
         let (mut a, mut b) = (self.boxed(left)?, self.boxed(right)?);
         let is_comparison = matches!(op, B::Eq | B::NotEq | B::Lt | B::LtEq | B::Gt | B::GtEq | B::Spaceship);
         let mut collation = Collation::default();
+        if is_comparison && (self.is_json(&a) || self.is_json(&b)) {
+            (*a, *b) = (json_truth(left, *a), json_truth(right, *b));
+        }
         if self.is_number(&a) || *op == B::Xor {
             b = Box::new(quiet_number(as_number(*b)));
         }
@@ -502,6 +518,7 @@ impl<'a> Builder<'a> {
             Kind::Date => CastType::Date,
             Kind::DateTime(n) => CastType::DateTime(n),
             Kind::Time(n) => CastType::Time(n),
+            Kind::Json => CastType::Json,
             Kind::Text | Kind::Label | Kind::Null => return Ok(*value),
         };
         Ok(Expr::Cast(value, to))
@@ -664,10 +681,14 @@ impl<'a> Builder<'a> {
             }
             _ => {}
         }
-        let args = self.list(&args)?;
         let Some(function) = func::lookup(&name, args.len())? else {
+            self.list(&args)?;
             return Err(errors::unknown_function(&self.database, &f.name.to_string()));
         };
+        if function.is_json() {
+            return Ok(call(function, self.json_arguments(function, &args)?));
+        }
+        let args = self.list(&args)?;
         let args = if function.is_numeric() { args.into_iter().map(as_number).collect() } else { args };
         if matches!(function, func::Func::Instr | func::Func::Locate) {
             return Ok(self.looking(function, args));
@@ -849,6 +870,7 @@ fn cast_type(ty: &DataType) -> Result<CastType> {
         DataType::Date => CastType::Date,
         DataType::Datetime(n) | DataType::Timestamp(n, _) => CastType::DateTime(small(n)),
         DataType::Time(n, _) => CastType::Time(small(n)),
+        DataType::JSON => CastType::Json,
         other if other.to_string().eq_ignore_ascii_case("year") => CastType::AsYear,
         other => return Err(errors::not_supported(&format!("CAST AS {other}"))),
     })

@@ -81,6 +81,7 @@ impl Coercion {
         let by_kind = |kind: Kind, strength| match kind {
             Kind::Text => usual(strength),
             Kind::Bytes => Coercion::new(Collation::Binary, strength),
+            Kind::Json => Coercion::new(Collation::Utf8mb4Bin, strength),
             Kind::Null => Coercion::new(Collation::Binary, Strength::Null),
             _ => usual(Strength::Number),
         };
@@ -105,6 +106,7 @@ impl Coercion {
             }
             Expr::Call(Func::Collate, _, collation) => Coercion::new(*collation, Strength::Explicit),
             Expr::Call(Func::User | Func::CurrentUser | Func::Database | Func::Version, ..) => usual(Strength::System),
+            Expr::Call(f, ..) if f.is_json_text() => Coercion::new(Collation::Utf8mb4Bin, Strength::Literal),
             Expr::Call(f, args, _) => match f.kind(args, params) {
                 Kind::Text if makes_own_text(*f) => usual(Strength::Literal),
                 Kind::Text => joined(&mut args.iter().skip(usize::from(matches!(f, Func::If | Func::Elt)))),

@@ -8,8 +8,12 @@ use apus_types::{
     time::{Civil, pack_datetime, unpack_date, unpack_datetime},
 };
 
-use super::{decimal, eval, temporal};
-use crate::{engine::labels, wire::number};
+use super::{decimal, eval, json, temporal};
+use crate::{
+    engine::labels,
+    json::{compare, print},
+    wire::number,
+};
 
 /// One value. TIMESTAMP columns are seen as `DateTime` in the session's zone.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,6 +41,8 @@ pub enum Datum<'a> {
     Time(i64, u8),
     /// What an ENUM or a SET has: a number and the text that it stands for.
     Label(u64, Cow<'a, [u8]>),
+    /// A document in its stored form.
+    Json(Cow<'a, [u8]>),
 }
 
 /// A number as the arithmetic sees it.
@@ -183,6 +189,7 @@ impl<'a> Datum<'a> {
             (ColumnType::Label { is_set, labels: list, .. }, Value::UInt(n)) => {
                 Datum::Label(n, labels::text(list, is_set, n))
             }
+            (ColumnType::Json, Value::Bytes(b)) => Datum::Json(Cow::Borrowed(b)),
             _ => Datum::from_value(value, eval::is_binary(ty), zone, eval::decimals_of(ty)),
         }
     }
@@ -190,7 +197,7 @@ impl<'a> Datum<'a> {
     /// Memory beside the value itself, in bytes.
     pub fn heap_bytes(&self) -> usize {
         match self {
-            Datum::Text(t) | Datum::Bytes(t) | Datum::Label(_, t) => t.len(),
+            Datum::Text(t) | Datum::Bytes(t) | Datum::Label(_, t) | Datum::Json(t) => t.len(),
             _ => 0,
         }
     }
@@ -208,6 +215,7 @@ impl<'a> Datum<'a> {
             Datum::DateTime(d, n) => Datum::DateTime(d, n),
             Datum::Time(t, n) => Datum::Time(t, n),
             Datum::Label(n, t) => Datum::Label(n, Cow::Owned(t.into_owned())),
+            Datum::Json(b) => Datum::Json(Cow::Owned(b.into_owned())),
         }
     }
 
@@ -226,6 +234,7 @@ impl<'a> Datum<'a> {
             Datum::DateTime(d, n) => Datum::DateTime(*d, *n),
             Datum::Time(t, n) => Datum::Time(*t, *n),
             Datum::Label(n, t) => Datum::Label(*n, Cow::Borrowed(t)),
+            Datum::Json(b) => Datum::Json(Cow::Borrowed(b)),
         }
     }
 
@@ -240,6 +249,7 @@ impl<'a> Datum<'a> {
             }
             Datum::Double(x) => Number::Double(*x),
             Datum::Text(t) | Datum::Bytes(t) => Number::Double(text_to_f64(t).0),
+            Datum::Json(_) => Number::Double(json::double(&json::of_datum(self)).0),
             Datum::Date(d) => {
                 let (y, m, d) = unpack_date(*d);
                 Number::Int(i64::from(y) * 10_000 + i64::from(m) * 100 + i64::from(d))
@@ -269,6 +279,7 @@ impl<'a> Datum<'a> {
         match self {
             Datum::Null => None,
             Datum::Int(n) => Some(*n != 0),
+            Datum::Json(_) => Some(json::truth(&json::of_datum(self))),
             other => other.number().map(|n| !n.is_zero()),
         }
     }
@@ -291,6 +302,7 @@ impl<'a> Datum<'a> {
             }
             Datum::Double(x) => number::push_f64(out, *x),
             Datum::Text(t) | Datum::Bytes(t) | Datum::Label(_, t) => out.extend_from_slice(t),
+            Datum::Json(_) => print::push(out, &json::of_datum(self)),
             Datum::Date(d) => {
                 let (year, month, day) = unpack_date(*d);
                 temporal::push_date(out, &Civil { year, month, day, ..Civil::default() });
@@ -329,6 +341,7 @@ impl<'a> Datum<'a> {
             Datum::Decimal { .. } | Datum::Fine { .. } | Datum::Double(_) => {
                 temporal::datetime_from_number(i64::try_from(self.number()?.to_i128()).ok()?)
             }
+            Datum::Json(_) => json::civil(&json::of_datum(self)),
             Datum::Null | Datum::Time(..) => None,
         }
     }
@@ -339,6 +352,7 @@ impl<'a> Datum<'a> {
             Datum::Time(t, _) => Some(*t),
             Datum::DateTime(p, _) => Some(temporal::time_of_day(&unpack_datetime(*p))),
             Datum::Date(_) => Some(0),
+            Datum::Json(_) => json::time(&json::of_datum(self)),
             Datum::Null => None,
             other => temporal::parse_time(&other.as_text()),
         }
@@ -359,6 +373,9 @@ impl<'a> Datum<'a> {
         match (self, other) {
             (Datum::Null, _) | (_, Datum::Null) => None,
             (Datum::Int(a), Datum::Int(b)) => Some(a.cmp(b)),
+            (Datum::Json(_), _) | (_, Datum::Json(_)) => {
+                Some(compare::compare(&json::of_datum(self), &json::of_datum(other)))
+            }
             (Datum::Text(a) | Datum::Label(_, a), Datum::Text(b) | Datum::Label(_, b)) => Some(collation.compare(a, b)),
             (
                 Datum::Text(a) | Datum::Bytes(a) | Datum::Label(_, a),

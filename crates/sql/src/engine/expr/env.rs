@@ -96,6 +96,7 @@ impl Env {
     pub fn assign(&self, name: &str, value: Datum<'static>) -> Result<(), SqlError> {
         let value = match value {
             Datum::Label(_, text) => Datum::Text(text),
+            document @ Datum::Json(_) => Datum::text(document.as_string()),
             other => other,
         };
         let mut assigned = self.assigned.borrow_mut();
@@ -236,7 +237,9 @@ impl Env {
 pub fn variable_value(value: Datum<'static>) -> Datum<'static> {
     match value {
         Datum::Fine { unscaled, scale, .. } => Datum::Decimal { unscaled, scale },
-        moment @ (Datum::Date(_) | Datum::DateTime(..) | Datum::Time(..)) => Datum::text(moment.as_string()),
+        moment @ (Datum::Date(_) | Datum::DateTime(..) | Datum::Time(..) | Datum::Json(_)) => {
+            Datum::text(moment.as_string())
+        }
         other => other,
     }
 }

@@ -7,7 +7,7 @@ use apus_types::{
     time::pack_datetime,
 };
 
-use super::{ArithOp, CastType, Context, Datum, Expr, Kind, datum::Number, decimal, temporal};
+use super::{ArithOp, CastType, Context, Datum, Expr, Kind, datum::Number, decimal, json, temporal};
 use crate::engine::errors::{self, Result};
 
 impl Expr {
@@ -25,7 +25,11 @@ impl Expr {
             Expr::UserVariable(name, _, true) => cx.env.variable_now(name),
             Expr::UserVariable(name, ..) => cx.env.user_variables.get(name).map_or(Datum::Null, Datum::borrowed),
             Expr::SystemVariable { name, global } => cx.env.variables.get(name, *global)?,
-            Expr::Negate(e) => negate(cx, &e.eval(cx)?)?,
+            Expr::Negate(e) => {
+                let value = e.eval(cx)?;
+                json::note_cut(cx, e, &value);
+                negate(cx, &value)?
+            }
             Expr::Not(e) => truth_value(truth(cx, &e.eval(cx)?).map(|t| !t)),
             Expr::BitNot(e) => bit_operand(cx, e.eval(cx)?).number().map_or(Datum::Null, |n| Datum::UInt(!to_bits(n))),
             Expr::Arith(op, a, b) if op.is_bitwise() => {
@@ -36,9 +40,10 @@ impl Expr {
                 arith(*op, &a, &bit_operand(cx, b.eval(cx)?))?
             }
             Expr::Arith(op, a, b) => {
-                let (a, b) = (a.eval(cx)?, b.eval(cx)?);
-                note_cut(cx, &a);
-                note_cut(cx, &b);
+                let (x, y) = (a.eval(cx)?, b.eval(cx)?);
+                note_operand(cx, a, &x);
+                note_operand(cx, b, &y);
+                let (a, b) = (x, y);
                 let result = arith(*op, &a, &b)?;
                 if result.is_null() && !a.is_null() && !b.is_null() && cx.env.variables.division_errors {
                     cx.env.note(errors::division_by_zero());
@@ -134,6 +139,16 @@ impl Expr {
             Expr::Cast(e, to) => {
                 let value = e.eval(cx)?;
                 match to {
+                    CastType::Json => json::cast_as_json(e, value)?,
+                    CastType::AsYear if matches!(value, Datum::Json(_)) => {
+                        cast_year(cx, &json::cast(cx, e, &json::of_datum(&value), CastType::Signed)?)
+                    }
+                    to if matches!(value, Datum::Json(_)) && !matches!(to, CastType::Text(_) | CastType::Bytes(_)) => {
+                        match to {
+                            CastType::Exact { .. } | CastType::Moment { .. } | CastType::Year => value,
+                            to => json::cast(cx, e, &json::of_datum(&value), *to)?,
+                        }
+                    }
                     CastType::Moment { kind, alone, of_column } => moment_of(cx, value, *kind, (*alone, *of_column))?,
                     CastType::Text(_) if !is_utf8(&value) => {
                         cx.env.note(errors::not_utf8(&value.as_text()));
@@ -171,6 +186,13 @@ fn note_cut(cx: &Context<'_>, value: &Datum<'_>) {
     }
 }
 
+/// [`note_cut`], also of a document that is no number.
+#[inline]
+fn note_operand(cx: &Context<'_>, e: &Expr, value: &Datum<'_>) {
+    note_cut(cx, value);
+    json::note_cut(cx, e, value);
+}
+
 #[inline]
 fn number(cx: &Context<'_>, value: &Datum<'_>) -> Option<Number> {
     note_cut(cx, value);
@@ -181,6 +203,9 @@ fn number(cx: &Context<'_>, value: &Datum<'_>) -> Option<Number> {
 #[inline]
 pub fn truth(cx: &Context<'_>, value: &Datum<'_>) -> Option<bool> {
     note_cut(cx, value);
+    if let Datum::Json(_) = value {
+        cx.env.note_once(errors::json_as_truth());
+    }
     value.truth()
 }
 
@@ -694,7 +719,7 @@ pub fn cast<'a>(value: Datum<'a>, to: CastType) -> Result<Datum<'a>> {
             let scale = if scaled { scale.max(own) } else { own };
             decimal::rescale(n, own, scale).map_or(value, |unscaled| Datum::Decimal { unscaled, scale })
         }
-        CastType::Chosen { .. } | CastType::Moment { .. } | CastType::AsYear => value,
+        CastType::Chosen { .. } | CastType::Moment { .. } | CastType::AsYear | CastType::Json => value,
         CastType::Year => match number() {
             n if (1..=69).contains(&n.to_i128()) => Datum::Int(2000 + n.to_i128() as i64),
             n if (70..=99).contains(&n.to_i128()) => Datum::Int(1900 + n.to_i128() as i64),

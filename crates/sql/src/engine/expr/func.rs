@@ -6,7 +6,7 @@ use apus_types::{collate::Collation, time::pack_datetime};
 
 use super::{
     Context, Datum, Expr, Kind, datum::Number, eval, func_clock, func_encode, func_math, func_net, func_regexp,
-    func_string, func_text, func_time,
+    func_string, func_text, func_time, json,
 };
 use crate::{
     engine::errors::{self, Result},
@@ -18,6 +18,15 @@ macro_rules! functions {
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub enum Func { $($name,)* }
 
+        impl Func {
+            /// Its first name.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Func::$name => [$($text),+][0],)*
+                }
+            }
+        }
+
         /// All names, with the numbers of arguments.
         #[cfg(test)]
         pub const NAMES: &[(&str, usize, usize)] = &[$($(($text, $least, $most),)+)*];
@@ -25,6 +34,7 @@ macro_rules! functions {
         /// The function of a (lower case) name, when the number of arguments fits; refused with error 1582 otherwise.
         pub fn lookup(name: &str, arguments: usize) -> Result<Option<Func>> {
             match name {
+                "json_object" if arguments % 2 == 1 => Err(errors::argument_count(name)),
                 $($($text)|+ => {
                     if ($least..=$most).contains(&arguments) { Ok(Some(Func::$name)) } else { Err(errors::argument_count(name)) }
                 })*
@@ -142,6 +152,21 @@ functions! {
     // Reached by syntax only: `x'41'`, `b'1'`; and what it is where a number is wanted.
     BinaryLiteral, 1..=1, [" binary_literal"];
     BinaryNumber, 1..=1, [" binary_number"];
+    // JSON
+    JsonArray, 0..=1000, ["json_array"];
+    JsonObject, 0..=1000, ["json_object"];
+    JsonQuote, 1..=1, ["json_quote"];
+    JsonUnquote, 1..=1, ["json_unquote"];
+    JsonExtract, 2..=1000, ["json_extract"];
+    JsonType, 1..=1, ["json_type"];
+    JsonValid, 1..=1, ["json_valid"];
+    JsonLength, 1..=2, ["json_length"];
+    JsonDepth, 1..=1, ["json_depth"];
+    JsonKeys, 1..=2, ["json_keys"];
+    JsonPretty, 1..=1, ["json_pretty"];
+    // Reached by syntax only: a truth value as JSON; a value, and what MySQL says it cannot do with it.
+    JsonTruth, 1..=1, [" json_truth"];
+    JsonRemark, 2..=2, [" json_remark"];
     // Time
     Now, 0..=1, ["now", "current_timestamp", "localtime", "localtimestamp"];
     Sysdate, 0..=1, ["sysdate"];
@@ -219,6 +244,30 @@ impl Func {
             self,
             Func::Rand | Func::Sysdate | Func::Uuid | Func::UuidShort | Func::Sleep | Func::LastInsertId | Func::Assign
         )
+    }
+
+    /// A function of JSON that makes a text.
+    pub fn is_json_text(self) -> bool {
+        matches!(self, Func::JsonQuote | Func::JsonUnquote | Func::JsonType | Func::JsonPretty)
+    }
+
+    /// A function of JSON.
+    pub fn is_json(self) -> bool {
+        self.name().starts_with("json_")
+    }
+
+    /// Whether the argument with this number (from 0) becomes a part of a document.
+    pub fn takes_value(self, i: usize) -> bool {
+        match self {
+            Func::JsonArray => true,
+            Func::JsonObject => i % 2 == 1,
+            _ => false,
+        }
+    }
+
+    /// Gives a truth value.
+    pub fn is_truth(self) -> bool {
+        matches!(self, Func::IsNull | Func::RegexpLike | Func::JsonValid | Func::JsonTruth)
     }
 
     /// Takes its arguments as numbers.
@@ -302,6 +351,10 @@ impl Func {
                 _ => Kind::Text,
             },
             StrToDate => func_clock::parsed_kind(args.get(1)),
+            JsonArray | JsonObject | JsonExtract | JsonKeys | JsonTruth => Kind::Json,
+            JsonQuote | JsonUnquote | JsonType | JsonPretty => Kind::Text,
+            JsonValid | JsonLength | JsonDepth => Kind::Int,
+            JsonRemark => kind(0),
             Hex | Space | Sha1 | Sha2 | Elt | Quote | DateFormat | Database | Version | User | CurrentUser | Uuid => {
                 Kind::Text
             }
@@ -373,6 +426,8 @@ impl Func {
             InetAton | InetNtoa | Inet6Aton | Inet6Ntoa | IsIpv4 | IsIpv6 | IsIpv4Compat | IsIpv4Mapped => {
                 func_net::call(self, args, cx)
             }
+            JsonArray | JsonObject | JsonExtract | JsonKeys | JsonTruth | JsonQuote | JsonUnquote | JsonType
+            | JsonPretty | JsonValid | JsonLength | JsonDepth | JsonRemark => json::call(self, args, cx),
             WeekMode | YearWeek | DayName | MonthName | ToSeconds => func_time::call(self, args, cx),
             FromDays | MakeDate | PeriodAdd | PeriodDiff | ConvertTz | GetFormat | StrToDate | MakeTime | SecToTime
             | TimeToSec | TimeDiff | AddTime | SubTime | TimeFormat | ExtractUnit => func_clock::call(self, args, cx),
@@ -482,6 +537,10 @@ fn extreme<'a>(args: &'a [Expr], greatest: bool, collation: Collation, cx: &Cont
     if values.iter().any(Datum::is_null) {
         return Ok(Datum::Null);
     }
+    if values.iter().any(|v| matches!(v, Datum::Json(_))) {
+        cx.env.note_once(errors::not_yet_in_mysql(json::EXTREME));
+        values.iter_mut().for_each(|v| *v = Datum::text(v.as_string()));
+    }
     if values.iter().any(Datum::is_text) && values.iter().any(Datum::is_number) {
         let binary = values.iter().any(|v| matches!(v, Datum::Bytes(_)));
         for value in values.iter_mut().filter(|v| !v.is_text()) {
@@ -510,7 +569,7 @@ fn arg(args: &[Expr], i: usize) -> Expr {
 
 fn number_kind(kind: Kind) -> Kind {
     match kind {
-        Kind::Text | Kind::Bytes => Kind::Double,
+        Kind::Text | Kind::Bytes | Kind::Json => Kind::Double,
         Kind::Null | Kind::Date | Kind::DateTime(0) | Kind::Time(0) => Kind::Int,
         Kind::DateTime(n) | Kind::Time(n) => Kind::Decimal(n),
         k => k,

@@ -19,6 +19,7 @@ mod func_regexp;
 mod func_string;
 pub mod func_text;
 pub mod func_time;
+pub mod json;
 pub mod temporal;
 
 use apus_types::{RowLayout, collate::Collation, schema::ColumnType};
@@ -44,6 +45,8 @@ pub enum Kind {
     Time(u8),
     /// Of a column that is an ENUM or a SET: a text, but it is in the order of its numbers.
     Label,
+    /// A JSON document.
+    Json,
 }
 
 impl Kind {
@@ -71,6 +74,7 @@ impl Kind {
             ColumnType::DateTime { decimals } | ColumnType::Timestamp { decimals } => Kind::DateTime(decimals),
             ColumnType::Time { decimals } => Kind::Time(decimals),
             ColumnType::Label { .. } => Kind::Label,
+            ColumnType::Json => Kind::Json,
         }
     }
     /// Of a value.
@@ -86,6 +90,7 @@ impl Kind {
             Datum::Date(_) => Kind::Date,
             Datum::DateTime(_, n) => Kind::DateTime(*n),
             Datum::Time(_, n) => Kind::Time(*n),
+            Datum::Json(_) => Kind::Json,
         }
     }
     /// The kind that holds values of both (CASE, COALESCE, UNION).
@@ -104,6 +109,7 @@ impl Kind {
             (Date, Time(n)) | (Time(n), Date) => DateTime(n),
             (DateTime(a), Time(b)) | (Time(a), DateTime(b)) => DateTime(a.max(b)),
             (Bytes, _) | (_, Bytes) => Bytes,
+            // Also of JSON and something else.
             _ => Text,
         }
     }
@@ -213,6 +219,7 @@ pub enum CastType {
     Date,
     DateTime(u8),
     Time(u8),
+    Json,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -463,6 +470,7 @@ impl Expr {
                 CastType::Date => Kind::Date,
                 CastType::DateTime(n) => Kind::DateTime(*n),
                 CastType::Time(n) => Kind::Time(*n),
+                CastType::Json => Kind::Json,
             },
             Expr::Call(f, args, _) => f.kind(args, params),
         }
@@ -472,7 +480,7 @@ impl Expr {
 fn arith_kind(op: ArithOp, a: Kind, b: Kind) -> Kind {
     use ArithOp::*;
     let number = |k| match k {
-        Kind::Text | Kind::Bytes | Kind::Label => Kind::Double,
+        Kind::Text | Kind::Bytes | Kind::Label | Kind::Json => Kind::Double,
         Kind::Null => Kind::Double,
         Kind::Date | Kind::DateTime(0) | Kind::Time(0) => Kind::Int,
         Kind::DateTime(n) | Kind::Time(n) => Kind::Decimal(n),

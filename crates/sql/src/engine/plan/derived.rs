@@ -9,7 +9,7 @@ use super::{
     Planner, Unplanned,
     block::Block,
     from::{Item, Level, Origin},
-    outputs::Columns,
+    outputs::{Columns, is_text_of_json},
     query::{Body, Derived, Given, SetOperation},
     scope::{Scope, Visible},
     select::{Output, Select, lock_of},
@@ -48,6 +48,9 @@ pub fn type_of_output(output: &Output, params: &[Kind]) -> ColumnType {
         | Expr::Given(_, ColumnType::Timestamp { decimals }) => ColumnType::DateTime { decimals: *decimals },
         Expr::Column(c) => c.ty,
         Expr::Given(_, ty) => *ty,
+        e if is_text_of_json(e) => {
+            ColumnType::Text { length: apus_types::limits::ROW_BYTES_MAX as u32, collation: collation_of(e, params) }
+        }
         e => target::type_of(output.kind, collation_of(e, params)),
     }
 }

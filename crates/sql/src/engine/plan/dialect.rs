@@ -92,6 +92,9 @@ impl Dialect for ApusDialect {
         if parser.peek_token_ref().token == Token::Assignment {
             return Some(Ok(TIGHTEST));
         }
+        if matches!(parser.peek_token_ref().token, Token::Arrow | Token::LongArrow) {
+            return Some(Ok(TIGHTEST));
+        }
         self.0.get_next_precedence(parser)
     }
     fn parse_statement(&self, parser: &mut Parser) -> Option<Parsed<Statement>> {

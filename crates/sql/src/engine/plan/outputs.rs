@@ -181,6 +181,9 @@ fn declared(e: &Expr, aggregates: &[Aggregate]) -> Option<ColumnType> {
             }
             _ => None,
         },
+        e if is_text_of_json(e) => {
+            Some(ColumnType::Text { length: u32::MAX, collation: apus_types::collate::Collation::Utf8mb4Bin })
+        }
         Expr::Call(Func::If, list, _) => same_type(list.iter().skip(1), aggregates),
         Expr::Call(Func::IfNull | Func::Coalesce, list, _) => same_type(list.iter(), aggregates),
         Expr::Case { whens, otherwise, .. } => {
@@ -188,6 +191,18 @@ fn declared(e: &Expr, aggregates: &[Aggregate]) -> Option<ColumnType> {
         }
         _ => None,
     }
+}
+
+/// Whether this is a text as long as the document that it is made of.
+pub fn is_text_of_json(e: &Expr) -> bool {
+    let is_made_of_it = match e {
+        Expr::Call(..) | Expr::Case { .. } => e.kind(&[]) == Kind::Text,
+        Expr::Cast(_, CastType::Text(None)) => true,
+        _ => false,
+    };
+    is_made_of_it
+        && !matches!(e, Expr::Call(Func::JsonType, ..))
+        && e.children().into_iter().any(|part| part.kind(&[]) == Kind::Json || is_text_of_json(part))
 }
 
 /// The type that all but NULL have.

@@ -55,6 +55,12 @@ impl Writer<'_> {
                     _ => self.pair(left, &op.to_string(), right)?,
                 }
             }
+            A::BinaryOp { left, op: BinaryOperator::Arrow, right } => self.call("json_extract", &[left, right])?,
+            A::BinaryOp { left, op: BinaryOperator::LongArrow, right } => {
+                self.put("json_unquote(");
+                self.call("json_extract", &[left, right])?;
+                self.put(")");
+            }
             A::BinaryOp { left, op, right } => self.pair(left, &op.to_string().to_ascii_lowercase(), right)?,
             A::UnaryOp { op: UnaryOperator::Plus, expr } => self.expr(expr)?,
             A::UnaryOp { op: UnaryOperator::Minus, expr } => self.call("-", &[expr])?,
