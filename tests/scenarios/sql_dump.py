@@ -28,6 +28,14 @@ INSERT INTO no_key VALUES (1, 'x'), (2, 'y'), (3, NULL);
 CREATE TABLE big (id INT PRIMARY KEY AUTO_INCREMENT, k INT NOT NULL, pad CHAR(60) NOT NULL, KEY (k));
 """
 
+DOCUMENTS = r"""
+CREATE TABLE documents (id INT PRIMARY KEY, j JSON, k JSON NOT NULL COMMENT 'never NULL');
+INSERT INTO documents VALUES
+  (1, NULL, 'null'), (2, '{"b": [1, 2.0, 1e100, -0.5, 18446744073709551615], "a": {"x": true, "": null}}', '[]'),
+  (3, '"quotes \\" \\\\ and ''more'', a line\\nand \\u0001, überall ☃ 🐦"', '{}'),
+  (4, JSON_OBJECT('when', TIMESTAMP'2024-02-29 01:02:03.4', 'list', JSON_ARRAY(1, 'a', NULL)), 'false');
+"""
+
 
 def address(server):
     return [f"-S{server.socket}"] if isinstance(server, MariaDb) else [f"-h{server.sql[0]}", f"-P{server.sql[1]}", "--protocol=TCP"]
@@ -83,6 +91,14 @@ def main(t):
         with t.case("after the move numbering goes on"):
             text = load(apus, "INSERT INTO all_types (v) VALUES ('next'); SELECT id FROM all_types WHERE v = 'next';", "copy")
             check_equal(text.split(), ["id", "8"], "the next AUTO_INCREMENT value")
+        with t.case("documents go through a dump"):
+            load(apus, "CREATE DATABASE written; CREATE DATABASE read_back;")
+            load(apus, DOCUMENTS, "written")
+            load(apus, dump(apus, "written"), "read_back")
+            query = "SELECT id, j, k, JSON_DEPTH(j), JSON_TYPE(j->'$.b[1]'), JSON_LENGTH(j, '$.list') FROM documents ORDER BY id"
+            rows = load(apus, query, "written").splitlines()
+            check_equal(len(rows), 5, "lines of documents")
+            check_equal(load(apus, query, "read_back").splitlines(), rows, "documents behind the dump")
 
 
 if __name__ == "__main__":

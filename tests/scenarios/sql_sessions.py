@@ -36,6 +36,23 @@ def refused(cursor, statement, number, state, arguments=None):
     check(False, f"{statement} was not refused")
 
 
+def documents(connection, table, prepared):
+    """JSON columns by statements of text, and by prepared ones where there are some."""
+    text = '{"a": 1, "b": [1, "é", null]}'
+    cursor = connection.cursor()
+    cursor.execute(f"CREATE TABLE {table} (id INT PRIMARY KEY, j JSON)")
+    for number, one in enumerate([cursor, *([prepared(connection)] if prepared else [])]):
+        one.execute(f"INSERT INTO {table} VALUES (%s, %s), (%s, %s)", (2 * number, text, 2 * number + 1, None))
+        one.execute(f"SELECT j, j->'$.a', j->>'$.b[1]', JSON_OBJECT('k', %s) FROM {table} WHERE j->'$.a' = %s AND id = %s", (7, 1, 2 * number))
+        found = tuple(v.decode() if isinstance(v, (bytes, bytearray)) else v for v in one.fetchall()[0])
+        check_equal(found, (text, "1", "é", '{"k": 7}'), "documents")
+        one.execute(f"UPDATE {table} SET j = JSON_SET(j, '$.a', %s) WHERE id = %s", (9, 2 * number))
+        one.execute(f"SELECT JSON_EXTRACT(j, '$.a') FROM {table} WHERE id = %s", (2 * number,))
+        check_equal(str(one.fetchall()[0][0]), "9", "a changed document")
+    refused(cursor, f"INSERT INTO {table} VALUES (99, '[1')", 3140, "22032")
+    connection.commit()
+
+
 def python_client(t, name, connect, prepared):
     """The same session for both Python drivers; `prepared` makes a cursor for prepared statements where there is one."""
     connection = connect()
@@ -62,6 +79,8 @@ def python_client(t, name, connect, prepared):
             check_equal(tuple(bytes(v) if isinstance(v, bytearray) else v for v in found), wanted, "row")
             statement.close()
             connection.commit()
+    with t.case(f"{name}: documents"):
+        documents(connection, f"d_{name}", prepared)
     with t.case(f"{name}: commit, rollback, autocommit"):
         cursor.execute(f"UPDATE {table} SET n = 100 WHERE id = %s", (row_id,))
         connection.rollback()

@@ -626,6 +626,14 @@ fn label_type(t: &mut Tokens, column: &str, default: Collation) -> Result<Option
     }
 }
 
+/// A type by its name, as a column of JSON_TABLE has it.
+pub fn type_named(text: &str) -> Result<ColumnType> {
+    let mut t = Tokens::new(text);
+    let (ty, _) = column_type(&mut t, Collation::default())?;
+    t.end()?;
+    Ok(ty)
+}
+
 fn column_type(t: &mut Tokens, default: Collation) -> Result<(ColumnType, String)> {
     let name = t.identifier()?.to_ascii_lowercase();
     let mut declared = name.clone();

@@ -1,5 +1,9 @@
 //! Errors in MySQL's numbers, states and words; and the mapping of the cluster's error catalogue onto them.
 
+mod json;
+
+pub use json::*;
+
 use apus_client::ClientError;
 use apus_types::ErrorCode;
 
@@ -27,57 +31,6 @@ pub fn collation_mix(errno: u16, which: &str, operation: &str) -> SqlError {
 }
 pub fn truncated_number(kind: &str, text: &[u8]) -> SqlError {
     error(1292, b"22007", format!("Truncated incorrect {kind} value: '{}'", String::from_utf8_lossy(text)))
-}
-/// What MySQL does not do, either, in its words.
-pub fn not_yet_in_mysql(what: &str) -> SqlError {
-    error(1235, b"42000", format!("This version of MySQL doesn't yet support '{what}'"))
-}
-pub fn json_of_column(what: &str, at: usize, table: &str, column: &str) -> SqlError {
-    let text = format!("Invalid JSON text: \"{what}\" at position {at} in value for column '{table}.{column}'.");
-    error(3140, b"22032", text)
-}
-pub fn json_argument(argument: usize, function: &str, what: &str, at: usize) -> SqlError {
-    let text = format!("Invalid JSON text in argument {argument} to function {function}: \"{what}\" at position {at}.");
-    error(3141, b"22032", text)
-}
-pub fn json_path(at: usize) -> SqlError {
-    error(3143, b"42000", format!("Invalid JSON path expression. The error is around character position {at}."))
-}
-pub fn json_of_binary() -> SqlError {
-    error(3144, b"22032", "Cannot create a JSON value from a string with CHARACTER SET 'binary'.".into())
-}
-pub fn json_data_type(argument: usize, function: &str) -> SqlError {
-    let text = format!(
-        "Invalid data type for JSON data in argument {argument} to function {function}; a JSON string or JSON type is required."
-    );
-    error(3146, b"22032", text)
-}
-pub fn json_wild_path() -> SqlError {
-    let text = "In this situation, path expressions may not contain the * and ** tokens or an array range.";
-    error(3149, b"42000", text.into())
-}
-pub fn json_key(column: &str) -> SqlError {
-    let text = format!("JSON column '{column}' supports indexing only via generated columns on a specified JSON path.");
-    error(3152, b"42000", text)
-}
-pub fn json_range(kind: &str, column: &str, row: usize) -> SqlError {
-    error(3155, b"22003", format!("Out of range JSON value for CAST to {kind} from column {column} at row {row}"))
-}
-pub fn json_cast(kind: &str, column: &str, row: usize) -> SqlError {
-    error(3156, b"22018", format!("Invalid JSON value for CAST to {kind} from column {column} at row {row}"))
-}
-pub fn json_depth() -> SqlError {
-    error(3157, b"22032", "The JSON document exceeds the maximum depth.".into())
-}
-pub fn json_null_key() -> SqlError {
-    error(3158, b"22032", "JSON documents may not contain NULL member names.".into())
-}
-pub fn json_argument_type(argument: usize, function: &str) -> SqlError {
-    error(3064, b"HY000", format!("Incorrect type for argument {argument} in function {function}."))
-}
-pub fn json_as_truth() -> SqlError {
-    let text = "Evaluating a JSON value in SQL boolean context does an implicit comparison against JSON integer 0; if this is not what you want, consider converting JSON to a SQL numeric type with JSON_VALUE RETURNING";
-    error(3986, b"HY000", text.into())
 }
 pub fn empty_query() -> SqlError {
     error(1065, b"42000", "Query was empty".into())

@@ -262,6 +262,7 @@ impl Lines<'_> {
                 self.body(first, kind);
                 self.body(step, "RECURSIVE");
             }
+            Body::JsonTable { document, .. } => self.select(document, kind),
             Body::LastRows => {}
         }
     }

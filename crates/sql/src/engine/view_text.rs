@@ -13,6 +13,7 @@ use super::{
 mod blocks;
 mod exprs;
 mod functions;
+mod json;
 mod tables;
 
 pub fn quoted(name: &str) -> String {

@@ -4,14 +4,18 @@
 //! - [`parse`]: from text, with the errors and positions that MySQL reports. [`print`]: to text.
 //! - [`binary`]: the form that columns keep; the first byte is its version ([decision 0023](../../../../docs/decisions/0023-json.md)).
 //! - [`path`]: `$.a[0]**.b`, and what of a document it leads to. [`compare`]: which of two values is greater.
+//! - [`change`]: documents with parts put in, replaced, taken out or merged. [`search`]: what a document contains. [`schema`]: whether it is as a schema says.
 //!
 //! Nothing in here knows SQL's expressions; `engine::expr::json` brings the functions.
 
 pub mod binary;
+pub mod change;
 pub mod compare;
 pub mod parse;
 pub mod path;
 pub mod print;
+pub mod schema;
+pub mod search;
 pub mod value;
 
 pub use value::{Json, Object};

@@ -151,8 +151,8 @@ impl Parser<'_> {
                 }
                 b'\\' => self.escape(&mut out)?,
                 0 if self.at == self.text.len() => return self.fail("Missing a closing quotation mark in string."),
-                0..0x20 => return self.fail(INVALID_ENCODING),
-                0..0x80 => {
+                ..0x20 => return self.fail(INVALID_ENCODING),
+                0x20..0x80 => {
                     out.push(self.peek());
                     self.at += 1;
                 }
@@ -291,7 +291,7 @@ mod tests {
         assert_eq!(number("-0"), Json::Int(0));
         assert_eq!(number("9223372036854775807"), Json::Int(i64::MAX));
         assert_eq!(number("9223372036854775808"), Json::UInt(1 << 63));
-        assert_eq!(number("-9223372036854775809"), Json::Double(-9.223372036854775809e18));
+        assert_eq!(number("-9223372036854775809"), Json::Double(-9.223_372_036_854_776e18));
         assert_eq!(number("1.0"), Json::Double(1.0));
         assert_eq!(number("1E2"), Json::Double(100.0));
     }

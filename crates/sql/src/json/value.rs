@@ -89,9 +89,6 @@ impl Object {
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Json)> + Clone {
         self.0.iter().map(|(k, v)| (k.as_str(), v))
     }
-    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut Json> {
-        self.0.iter_mut().map(|(_, v)| v)
-    }
     pub fn into_members(self) -> Vec<(String, Json)> {
         self.0
     }

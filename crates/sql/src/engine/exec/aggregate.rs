@@ -8,10 +8,11 @@ use crate::engine::{
         ArithOp, Context, Datum, Env, Kind,
         build::{Aggregate, AggregateKind},
         datum::Number,
-        eval,
+        eval, json,
     },
     keys::{Pairs, StringSet},
 };
+use crate::json::{Json, Object};
 
 #[derive(Clone, Default)]
 pub struct Accumulator {
@@ -22,6 +23,8 @@ pub struct Accumulator {
     moments: (f64, f64),
     bits: Option<u64>,
     text: Vec<u8>,
+    /// Elements, or members with their names.
+    parts: Vec<(String, Json)>,
     /// GROUP_CONCAT left something out.
     cut: bool,
     /// Texts by their sort keys, for GROUP_CONCAT with an order.
@@ -84,6 +87,13 @@ impl Accumulator {
                     AggregateKind::BitOr => so_far | bits,
                     _ => so_far ^ bits,
                 });
+            }
+            AggregateKind::JsonArray | AggregateKind::JsonObject => {
+                memory += size_of::<(String, Json)>() + value.heap_bytes();
+                match json::of_datum(&value) {
+                    Json::Object(member) => self.parts.extend(member.into_members()),
+                    other => self.parts.extend(other.into_elements().into_iter().map(|e| (String::new(), e))),
+                }
             }
             AggregateKind::GroupConcat if !a.order.is_empty() => {
                 let before = self.ordered.byte_len();
@@ -154,6 +164,11 @@ impl Accumulator {
             AggregateKind::BitAnd | AggregateKind::BitOr | AggregateKind::BitXor => {
                 Datum::UInt(self.bits.unwrap_or(no_bits(a.function)))
             }
+            AggregateKind::JsonArray | AggregateKind::JsonObject if self.count == 0 => Datum::Null,
+            AggregateKind::JsonArray => {
+                json::made(&Json::Array(self.parts.into_iter().map(|(_, element)| element).collect()))?
+            }
+            AggregateKind::JsonObject => json::made(&Json::Object(Object::from_members(self.parts)))?,
             AggregateKind::GroupConcat if self.count > 0 => {
                 let mut ordered = std::mem::take(&mut self.ordered);
                 ordered.sort();

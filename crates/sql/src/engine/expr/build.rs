@@ -336,6 +336,10 @@ impl<'a> Builder<'a> {
                 let found = call(func::Func::RegexpLike, vec![expr, pattern]);
                 if *negated { Expr::Not(Box::new(found)) } else { found }
             }
+            A::MemberOf(m) => {
+                let args = [(*m.value).clone(), (*m.array).clone()];
+                call(func::Func::MemberOf, self.json_arguments(func::Func::MemberOf, &args)?)
+            }
             A::MatchAgainst { .. } => return Err(errors::not_supported("MATCH ... AGAINST")),
             other => return Err(errors::not_supported(&shorten(&other.to_string()))),
         })
@@ -652,6 +656,7 @@ impl<'a> Builder<'a> {
                 let of = self.build(of)?;
                 return Ok(self.text_property(&name, &of));
             }
+            ("json_value", [_, _, _, _, _]) => return self.json_value(&args),
             ("grouping", _) => return self.grouping(&args),
             ("default", [ast::Expr::Identifier(column)]) => return self.default_of(&column.value),
             ("default", [ast::Expr::CompoundIdentifier(parts)]) => {

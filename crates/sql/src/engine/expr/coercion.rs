@@ -106,7 +106,9 @@ impl Coercion {
             }
             Expr::Call(Func::Collate, _, collation) => Coercion::new(*collation, Strength::Explicit),
             Expr::Call(Func::User | Func::CurrentUser | Func::Database | Func::Version, ..) => usual(Strength::System),
-            Expr::Call(f, ..) if f.is_json_text() => Coercion::new(Collation::Utf8mb4Bin, Strength::Literal),
+            Expr::Call(f, args, _) if f.is_json_text() && f.kind(args, params) == Kind::Text => {
+                Coercion::new(Collation::Utf8mb4Bin, Strength::Literal)
+            }
             Expr::Call(f, args, _) => match f.kind(args, params) {
                 Kind::Text if makes_own_text(*f) => usual(Strength::Literal),
                 Kind::Text => joined(&mut args.iter().skip(usize::from(matches!(f, Func::If | Func::Elt)))),

@@ -35,6 +35,11 @@ macro_rules! functions {
         pub fn lookup(name: &str, arguments: usize) -> Result<Option<Func>> {
             match name {
                 "json_object" if arguments % 2 == 1 => Err(errors::argument_count(name)),
+                "json_set" | "json_insert" | "json_replace" | "json_array_append" | "json_array_insert"
+                    if arguments % 2 == 0 =>
+                {
+                    Err(errors::argument_count(name))
+                }
                 $($($text)|+ => {
                     if ($least..=$most).contains(&arguments) { Ok(Some(Func::$name)) } else { Err(errors::argument_count(name)) }
                 })*
@@ -164,6 +169,27 @@ functions! {
     JsonDepth, 1..=1, ["json_depth"];
     JsonKeys, 1..=2, ["json_keys"];
     JsonPretty, 1..=1, ["json_pretty"];
+    JsonContains, 2..=3, ["json_contains"];
+    JsonContainsPath, 3..=1000, ["json_contains_path"];
+    JsonSearch, 3..=1000, ["json_search"];
+    JsonOverlaps, 2..=2, ["json_overlaps"];
+    JsonSet, 3..=1001, ["json_set"];
+    JsonInsert, 3..=1001, ["json_insert"];
+    JsonReplace, 3..=1001, ["json_replace"];
+    JsonRemove, 2..=1000, ["json_remove"];
+    JsonArrayAppend, 3..=1001, ["json_array_append"];
+    JsonArrayInsert, 3..=1001, ["json_array_insert"];
+    JsonMergePatch, 2..=1000, ["json_merge_patch"];
+    JsonMergePreserve, 2..=1000, ["json_merge_preserve"];
+    JsonMerge, 2..=1000, ["json_merge"];
+    // With what it returns as a cast, and what it gives where there is no value and where one does not fit.
+    JsonValue, 5..=5, ["json_value"];
+    JsonSchemaValid, 2..=2, ["json_schema_valid"];
+    JsonSchemaReport, 2..=2, ["json_schema_validation_report"];
+    JsonStorageSize, 1..=1, ["json_storage_size"];
+    JsonStorageFree, 1..=1, ["json_storage_free"];
+    // Reached by syntax only: `value MEMBER OF (array)`.
+    MemberOf, 2..=2, ["member of"];
     // Reached by syntax only: a truth value as JSON; a value, and what MySQL says it cannot do with it.
     JsonTruth, 1..=1, [" json_truth"];
     JsonRemark, 2..=2, [" json_remark"];
@@ -248,12 +274,13 @@ impl Func {
 
     /// A function of JSON that makes a text.
     pub fn is_json_text(self) -> bool {
-        matches!(self, Func::JsonQuote | Func::JsonUnquote | Func::JsonType | Func::JsonPretty)
+        use Func::*;
+        matches!(self, JsonQuote | JsonUnquote | JsonType | JsonPretty | JsonValue)
     }
 
     /// A function of JSON.
     pub fn is_json(self) -> bool {
-        self.name().starts_with("json_")
+        self == Func::MemberOf || self.name().trim_start().starts_with("json_")
     }
 
     /// Whether the argument with this number (from 0) becomes a part of a document.
@@ -261,13 +288,29 @@ impl Func {
         match self {
             Func::JsonArray => true,
             Func::JsonObject => i % 2 == 1,
+            Func::JsonSet | Func::JsonInsert | Func::JsonReplace | Func::JsonArrayAppend | Func::JsonArrayInsert => {
+                i > 0 && i.is_multiple_of(2)
+            }
+            Func::MemberOf => i == 0,
             _ => false,
         }
     }
 
     /// Gives a truth value.
     pub fn is_truth(self) -> bool {
-        matches!(self, Func::IsNull | Func::RegexpLike | Func::JsonValid | Func::JsonTruth)
+        use Func::*;
+        matches!(
+            self,
+            IsNull
+                | RegexpLike
+                | JsonValid
+                | JsonTruth
+                | JsonContains
+                | JsonContainsPath
+                | JsonOverlaps
+                | MemberOf
+                | JsonSchemaValid
+        )
     }
 
     /// Takes its arguments as numbers.
@@ -351,10 +394,14 @@ impl Func {
                 _ => Kind::Text,
             },
             StrToDate => func_clock::parsed_kind(args.get(1)),
-            JsonArray | JsonObject | JsonExtract | JsonKeys | JsonTruth => Kind::Json,
+            JsonArray | JsonObject | JsonExtract | JsonKeys | JsonTruth | JsonSearch | JsonSet | JsonInsert
+            | JsonReplace | JsonRemove | JsonArrayAppend | JsonArrayInsert | JsonMergePatch | JsonMergePreserve
+            | JsonMerge | JsonSchemaReport => Kind::Json,
             JsonQuote | JsonUnquote | JsonType | JsonPretty => Kind::Text,
-            JsonValid | JsonLength | JsonDepth => Kind::Int,
+            JsonValid | JsonLength | JsonDepth | JsonContains | JsonContainsPath | JsonOverlaps | MemberOf
+            | JsonStorageSize | JsonStorageFree | JsonSchemaValid => Kind::Int,
             JsonRemark => kind(0),
+            JsonValue => kind(2),
             Hex | Space | Sha1 | Sha2 | Elt | Quote | DateFormat | Database | Version | User | CurrentUser | Uuid => {
                 Kind::Text
             }
@@ -426,8 +473,6 @@ impl Func {
             InetAton | InetNtoa | Inet6Aton | Inet6Ntoa | IsIpv4 | IsIpv6 | IsIpv4Compat | IsIpv4Mapped => {
                 func_net::call(self, args, cx)
             }
-            JsonArray | JsonObject | JsonExtract | JsonKeys | JsonTruth | JsonQuote | JsonUnquote | JsonType
-            | JsonPretty | JsonValid | JsonLength | JsonDepth | JsonRemark => json::call(self, args, cx),
             WeekMode | YearWeek | DayName | MonthName | ToSeconds => func_time::call(self, args, cx),
             FromDays | MakeDate | PeriodAdd | PeriodDiff | ConvertTz | GetFormat | StrToDate | MakeTime | SecToTime
             | TimeToSec | TimeDiff | AddTime | SubTime | TimeFormat | ExtractUnit => func_clock::call(self, args, cx),
@@ -472,6 +517,7 @@ impl Func {
             Greatest | Least => extreme(args, self == Greatest, collation, cx),
             Database | Version | User | CurrentUser | ConnectionId | LastInsertId | RowCount | FoundRows | Uuid
             | UuidShort | Sleep | Rand | Assign => self.session(args, cx),
+            _ if self.is_json() => json::call(self, args, cx),
             _ => func_math::call(self, args, cx),
         }
     }

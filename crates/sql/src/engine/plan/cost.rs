@@ -98,7 +98,7 @@ pub fn of_derived(derived: &Derived, statistics: &Statistics) -> f64 {
             Body::Select(select) => of_select(select, statistics),
             Body::Set { left, right, .. } => body(left, statistics) + body(right, statistics),
             Body::Recursive { first, .. } => body(first, statistics) * 10.0,
-            Body::LastRows => 10.0,
+            Body::LastRows | Body::JsonTable { .. } => 10.0,
         }
     }
     body(&derived.body, statistics)

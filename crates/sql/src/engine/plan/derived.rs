@@ -370,7 +370,7 @@ impl Planner<'_> {
             Body::Select(select) => select.outputs.len(),
             Body::Set { left, .. } => self.widths(left),
             Body::Recursive { first, .. } => self.widths(first),
-            Body::LastRows => 0,
+            Body::LastRows | Body::JsonTable { .. } => 0,
         }
     }
 
@@ -391,7 +391,7 @@ impl Planner<'_> {
                 pairs.map(|(a, b)| self.unified(a, b)).collect::<Bound<_>>()?
             }
             Body::Recursive { first, .. } => self.made(first)?,
-            Body::LastRows => Vec::new(),
+            Body::LastRows | Body::JsonTable { .. } => Vec::new(),
         })
     }
 
@@ -464,7 +464,7 @@ fn quantifier(q: SetQuantifier) -> Bound<bool> {
 }
 
 /// One row of VALUES as a query.
-fn row_of_values(row: &[ast::Expr]) -> Bound<ast::Query> {
+pub(super) fn row_of_values(row: &[ast::Expr]) -> Bound<ast::Query> {
     let Statement::Query(mut query) = super::parse("SELECT 1")? else { return Err(errors::syntax("VALUES").into()) };
     if let SetExpr::Select(select) = &mut *query.body {
         let named = |(at, e): (usize, &ast::Expr)| ast::SelectItem::ExprWithAlias {
@@ -497,7 +497,7 @@ pub fn is_correlated(select: &Select) -> bool {
 
 fn body_is_correlated(body: &Body) -> bool {
     match body {
-        Body::Select(select) => is_correlated(select),
+        Body::Select(select) | Body::JsonTable { document: select, .. } => is_correlated(select),
         Body::Set { left, right, .. } => body_is_correlated(left) || body_is_correlated(right),
         Body::Recursive { first, step, .. } => body_is_correlated(first) || body_is_correlated(step),
         Body::LastRows => true,

@@ -5,9 +5,9 @@ use std::any::TypeId;
 
 use sqlparser::{
     ast::{
-        BinaryOperator, CastKind, DataType, DateTimeField, Expr, ExtractSyntax, Function, FunctionArg, FunctionArgExpr,
-        FunctionArgumentList, FunctionArguments, Ident, Interval, ObjectName, SqliteOnConflict, Statement,
-        UnaryOperator, Value,
+        BinaryOperator, CastKind, CharacterLength, DataType, DateTimeField, Expr, ExtractSyntax, Function, FunctionArg,
+        FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, Interval, ObjectName, SqliteOnConflict,
+        Statement, UnaryOperator, Value,
     },
     dialect::{Dialect, MySqlDialect, Precedence},
     keywords::Keyword,
@@ -76,6 +76,7 @@ impl Dialect for ApusDialect {
             Keyword::CHAR if called => char_function(parser),
             Keyword::POSITION if called => position(parser),
             _ if called && is("get_format") => get_format(parser),
+            _ if called && is("json_value") => json_value(parser),
             Keyword::TRIM if called => return trim_spaces(parser),
             _ => return None,
         })
@@ -321,6 +322,42 @@ fn get_format(parser: &mut Parser) -> Parsed<Expr> {
     let format = parser.parse_expr()?;
     parser.expect_token(&Token::RParen)?;
     Ok(call("get_format", vec![Expr::value(Value::SingleQuotedString(kind)), format]))
+}
+
+/// `JSON_VALUE(document, path RETURNING type ... ON EMPTY ... ON ERROR)`: the type as a cast of NULL; what is given in place of a value as an expression, an error as a call
+/// of ` error`.
+fn json_value(parser: &mut Parser) -> Parsed<Expr> {
+    parser.parse_identifier()?;
+    parser.expect_token(&Token::LParen)?;
+    let document = parser.parse_expr()?;
+    parser.expect_token(&Token::Comma)?;
+    let path = parser.parse_expr()?;
+    let null = || Expr::value(Value::Null);
+    let mut returns = DataType::Char(Some(CharacterLength::IntegerLength { length: 512, unit: None }));
+    if parser.parse_keyword(Keyword::RETURNING) {
+        returns = parser.parse_data_type()?;
+    }
+    let (mut on_empty, mut on_error) = (null(), null());
+    while parser.peek_token_ref().token != Token::RParen {
+        let action = if parser.parse_keyword(Keyword::ERROR) {
+            call(" error", Vec::new())
+        } else if parser.parse_keyword(Keyword::DEFAULT) {
+            parser.parse_expr()?
+        } else {
+            parser.expect_keyword(Keyword::NULL)?;
+            null()
+        };
+        parser.expect_keyword(Keyword::ON)?;
+        if parser.parse_keyword(Keyword::EMPTY) {
+            on_empty = action;
+        } else {
+            parser.expect_keyword(Keyword::ERROR)?;
+            on_error = action;
+        }
+    }
+    parser.expect_token(&Token::RParen)?;
+    let returns = Expr::Cast { kind: CastKind::Cast, expr: Box::new(null()), data_type: returns, format: None };
+    Ok(call("json_value", vec![document, path, returns, on_empty, on_error]))
 }
 
 /// Whether the next token is this word, which is taken.

@@ -251,6 +251,13 @@ impl From<'_, '_> {
                 let table = derived.table.clone();
                 self.leaf(Origin::Derived(derived), table, alias.name.value.clone())
             }
+            TableFactor::JsonTable { json_expr, json_path, columns, alias } => {
+                let alias = alias.as_ref().ok_or_else(errors::json_table_without_alias)?;
+                let (name, before) = (&alias.name.value, Scope::of_all(around.before));
+                let derived = self.planner.json_table((json_expr, &json_path.value), columns, name, before)?;
+                let table = derived.table.clone();
+                self.leaf(Origin::Derived(derived), table, name.clone())
+            }
             TableFactor::NestedJoin { table_with_joins, alias: None } => self.chain(table_with_joins, around),
             _ => Err(errors::not_supported("this form of FROM").into()),
         }

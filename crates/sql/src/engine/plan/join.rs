@@ -503,7 +503,9 @@ fn read_by(derived: &Derived, reads: &mut Vec<Rc<Table>>) {
     fn body(b: &super::query::Body, reads: &mut Vec<Rc<Table>>) {
         use super::query::Body;
         match b {
-            Body::Select(select) => reads.extend(select.reads.iter().cloned()),
+            Body::Select(select) | Body::JsonTable { document: select, .. } => {
+                reads.extend(select.reads.iter().cloned())
+            }
             Body::Set { left, right, .. } => [left, right].into_iter().for_each(|b| body(b, reads)),
             Body::Recursive { first, step, .. } => [first, step].into_iter().for_each(|b| body(b, reads)),
             Body::LastRows => {}

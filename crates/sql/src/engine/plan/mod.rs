@@ -13,6 +13,7 @@ mod grouping;
 mod heading;
 pub mod into;
 mod join;
+pub mod json_table;
 mod nesting;
 mod order;
 pub mod outputs;

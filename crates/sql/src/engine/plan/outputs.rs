@@ -164,6 +164,7 @@ fn declared(e: &Expr, aggregates: &[Aggregate]) -> Option<ColumnType> {
     match e {
         Expr::Column(c) => Some(c.ty),
         Expr::Cast(_, CastType::Float) => Some(ColumnType::Float),
+        Expr::Call(Func::JsonValue, args, _) => args.get(2).and_then(|to| declared(to, aggregates)),
         Expr::Call(Func::Year, ..) | Expr::Cast(_, CastType::AsYear) => Some(ColumnType::Year),
         Expr::Call(Func::RegexpReplace, ..) => Some(ColumnType::Text { length: 65_535, collation: Default::default() }),
         Expr::Call(Func::DateAdd | Func::DateSub, args, _) if args.first()?.kind(&[]) == Kind::Text => {
@@ -201,7 +202,7 @@ pub fn is_text_of_json(e: &Expr) -> bool {
         _ => false,
     };
     is_made_of_it
-        && !matches!(e, Expr::Call(Func::JsonType, ..))
+        && !matches!(e, Expr::Call(Func::JsonType | Func::JsonValue, ..))
         && e.children().into_iter().any(|part| part.kind(&[]) == Kind::Json || is_text_of_json(part))
 }
 

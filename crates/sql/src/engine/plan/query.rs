@@ -7,6 +7,7 @@ use apus_types::{ColumnType, RowLayout, collate::Collation};
 use super::{
     Select,
     access::{Access, Path},
+    json_table::Level,
 };
 use crate::engine::{
     catalog::Table,
@@ -75,13 +76,15 @@ impl Derived {
     /// What it takes from the rows before it.
     pub fn inputs(&self) -> Vec<&Expr> {
         match &self.body {
-            Body::Select(select) if self.is_lateral => select.given.iter().filter_map(Given::outer).collect(),
+            Body::Select(select) | Body::JsonTable { document: select, .. } if self.is_lateral => {
+                select.given.iter().filter_map(Given::outer).collect()
+            }
             _ => Vec::new(),
         }
     }
     pub fn inputs_mut(&mut self) -> Vec<&mut Expr> {
         match &mut self.body {
-            Body::Select(select) if self.is_lateral => {
+            Body::Select(select) | Body::JsonTable { document: select, .. } if self.is_lateral => {
                 select.given.iter_mut().filter_map(|g| if let Given::Outer(e) = g { Some(e) } else { None }).collect()
             }
             _ => Vec::new(),
@@ -106,6 +109,11 @@ pub enum Body {
     },
     /// The last rows of the recursion around it.
     LastRows,
+    /// JSON_TABLE: rows of the one value of a block without tables.
+    JsonTable {
+        document: Box<Select>,
+        level: Level,
+    },
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

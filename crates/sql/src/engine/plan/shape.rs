@@ -186,7 +186,7 @@ impl Shapes<'_> {
 
     fn text(&self, e: &Expr, collation: Collation) -> ColumnType {
         const LONGEST: u32 = apus_types::limits::ROW_BYTES_MAX as u32;
-        let is_long = |e: &Expr| matches!(e, Expr::Column(c) if matches!(c.ty, ColumnType::Text { .. } | ColumnType::Blob { .. }));
+        let is_long = |e: &Expr| matches!(e, Expr::Column(c) if matches!(c.ty, ColumnType::Text { .. } | ColumnType::Blob { .. } | ColumnType::Json));
         match self.chars(e) {
             Some(length @ 0..=VARCHAR_MAX) => ColumnType::VarChar { length: length as u16, collation },
             None if !e.any(is_long) => target::type_of(Kind::Text, collation),

@@ -55,6 +55,12 @@ impl Writer<'_> {
                     _ => self.pair(left, &op.to_string(), right)?,
                 }
             }
+            A::MemberOf(m) => {
+                self.expr(&m.value)?;
+                self.put(" member of (");
+                self.expr(&m.array)?;
+                self.put(")");
+            }
             A::BinaryOp { left, op: BinaryOperator::Arrow, right } => self.call("json_extract", &[left, right])?,
             A::BinaryOp { left, op: BinaryOperator::LongArrow, right } => {
                 self.put("json_unquote(");

@@ -34,6 +34,11 @@ impl Writer<'_> {
             self.put(")");
             return Ok(());
         }
+        if let ("json_value", &[Some(document), Some(path), Some(returns), Some(empty), Some(error)]) =
+            (name.as_str(), args.as_slice())
+        {
+            return self.json_value([document, path, returns, empty, error]);
+        }
         self.put(&format!("{name}("));
         if matches!(list.duplicate_treatment, Some(ast::DuplicateTreatment::Distinct)) {
             self.put("distinct ");

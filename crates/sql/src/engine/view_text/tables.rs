@@ -88,6 +88,12 @@ impl Writer<'_> {
                 self.put(&format!(" {}", quoted(&alias.name.value)));
                 self.alias_columns(alias)
             }
+            TableFactor::JsonTable { json_expr, json_path, columns, alias } => {
+                let alias = alias.as_ref().ok_or_else(errors::json_table_without_alias)?;
+                self.json_table(json_expr, &json_path.value, columns)?;
+                self.put(&format!(" {}", quoted(&alias.name.value)));
+                Ok(())
+            }
             TableFactor::NestedJoin { table_with_joins, alias: None } => {
                 // A chain of joins stands in parentheses of its own.
                 self.chain(table_with_joins)

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use apus_types::{RowLayout, TableSchema};
 
 use super::{
-    Boxed, Run, block,
+    Boxed, Run, block, json_table,
     pipeline::{Consumer, Pipeline, context},
     subquery::push_inputs,
 };
@@ -112,6 +112,11 @@ fn of_body<'f>(
                 combined(run, schema, (*operation, *all), left, &right?, cx)
             }
             Body::Recursive { first, step, all } => recursive(run, (first, step, *all), table, cx).await,
+            Body::JsonTable { document, level } => {
+                let mut kept = json_table::Documents::new(table, level, run.left());
+                block(run, document, Some(cx), &mut kept, u64::MAX).await?;
+                Ok(kept.into_rows())
+            }
             Body::LastRows => Err(errors::internal("a recursion by itself").into()),
         }
     })

@@ -13,6 +13,7 @@
 
 mod derived;
 mod hash;
+mod json_table;
 mod lookup;
 mod pipeline;
 mod subquery;

@@ -3,7 +3,7 @@
 use apus_types::collate::Collation;
 use sqlparser::ast::{self, FunctionArg, FunctionArgExpr, FunctionArgumentClause};
 
-use super::{Builder, call, collation_of};
+use super::{Builder, call, collation_of, json_truth};
 use crate::engine::{
     errors::{self, Result},
     expr::{Expr, Kind, decimal, func::Func},
@@ -29,6 +29,9 @@ pub enum AggregateKind {
     BitAnd,
     BitOr,
     BitXor,
+    /// JSON_ARRAYAGG and JSON_OBJECTAGG: of arrays of one element, and of objects of one member.
+    JsonArray,
+    JsonObject,
 }
 
 impl AggregateKind {
@@ -47,6 +50,8 @@ impl AggregateKind {
             "bit_and" => AggregateKind::BitAnd,
             "bit_or" => AggregateKind::BitOr,
             "bit_xor" => AggregateKind::BitXor,
+            "json_arrayagg" => AggregateKind::JsonArray,
+            "json_objectagg" => AggregateKind::JsonObject,
             _ => return None,
         })
     }
@@ -73,6 +78,7 @@ impl AggregateKind {
             },
             AggregateKind::Variance { .. } | AggregateKind::Deviation { .. } => Kind::Double,
             AggregateKind::BitAnd | AggregateKind::BitOr | AggregateKind::BitXor => Kind::UInt,
+            AggregateKind::JsonArray | AggregateKind::JsonObject => Kind::Json,
         }
     }
 }
@@ -111,9 +117,6 @@ impl Builder<'_> {
         distinct: bool,
         clauses: &[FunctionArgumentClause],
     ) -> Result<Option<Expr>> {
-        if matches!(name, "json_arrayagg" | "json_objectagg") {
-            return Err(errors::not_supported(name));
-        }
         if let ("any_value", [FunctionArg::Unnamed(FunctionArgExpr::Expr(e))]) = (name, args) {
             return Ok(Some(any_value(self.build(e)?)));
         }
@@ -180,12 +183,17 @@ impl Builder<'_> {
         {
             return Ok((None, separator, order));
         }
+        let is_json = matches!(function, AggregateKind::JsonArray | AggregateKind::JsonObject);
         let mut list = Vec::with_capacity(args.len());
         for arg in args {
             let FunctionArg::Unnamed(FunctionArgExpr::Expr(e)) = arg else { return Err(errors::syntax(name)) };
-            list.push(self.build(e)?);
+            let built = self.build(e)?;
+            list.push(if is_json { json_truth(e, built) } else { built });
         }
         let argument = match (list.len(), function) {
+            (1, AggregateKind::JsonArray) if !distinct => call(Func::JsonArray, list),
+            (2, AggregateKind::JsonObject) if !distinct => call(Func::JsonObject, list),
+            (_, AggregateKind::JsonArray | AggregateKind::JsonObject) => return Err(errors::syntax(name)),
             (1, _) => list.remove(0),
             (2.., AggregateKind::GroupConcat) => call(Func::Concat, list),
             // A combination with a NULL in it does not count.

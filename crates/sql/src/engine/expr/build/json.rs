@@ -39,6 +39,16 @@ impl Builder<'_> {
         Ok(list)
     }
 
+    /// `JSON_VALUE`, as the dialect reads it: where an error is wanted stands an empty text of bytes.
+    pub(super) fn json_value(&mut self, args: &[ast::Expr]) -> Result<Expr> {
+        let mut list = Vec::with_capacity(args.len());
+        for arg in args {
+            let is_error = matches!(arg, ast::Expr::Function(f) if f.name.to_string() == " error");
+            list.push(if is_error { Expr::Const(Datum::Bytes(b"".into())) } else { self.build(arg)? });
+        }
+        Ok(call(Func::JsonValue, list))
+    }
+
     pub(super) fn is_json(&self, e: &Expr) -> bool {
         e.kind(&self.param_kinds) == Kind::Json
     }

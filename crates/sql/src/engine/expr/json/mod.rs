@@ -31,8 +31,13 @@ use crate::{
     wire::SqlError,
 };
 
+mod change;
 mod make;
 mod read;
+mod scalar;
+mod search;
+
+pub use scalar::into_column;
 
 /// The functions.
 pub fn call<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Datum<'a>> {
@@ -41,7 +46,13 @@ pub fn call<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Datum<'a>
         JsonArray | JsonObject | JsonQuote | JsonUnquote | JsonTruth | JsonRemark | JsonPretty => {
             make::call(f, args, cx)
         }
-        _ => read::call(f, args, cx),
+        JsonExtract | JsonType | JsonValid | JsonLength | JsonDepth | JsonKeys | JsonStorageSize | JsonStorageFree => {
+            read::call(f, args, cx)
+        }
+        JsonSchemaValid | JsonSchemaReport => search::by_schema(f, args, cx),
+        JsonContains | JsonContainsPath | JsonSearch | JsonOverlaps | MemberOf => search::call(f, args, cx),
+        JsonValue => scalar::json_value(f, args, cx),
+        _ => change::call(f, args, cx),
     }
 }
 
@@ -72,7 +83,7 @@ pub fn datum(value: &Json) -> Datum<'static> {
 }
 
 /// What a function has made.
-fn made(value: &Json) -> Result<Datum<'static>> {
+pub fn made(value: &Json) -> Result<Datum<'static>> {
     if value.depth() > DEPTH_MAX { Err(errors::json_depth()) } else { Ok(datum(value)) }
 }
 

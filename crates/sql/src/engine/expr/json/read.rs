@@ -6,7 +6,7 @@ use crate::{
         errors::Result,
         expr::{Context, Datum, Expr, Func},
     },
-    json::{Json, parse},
+    json::{Json, binary, parse},
 };
 
 pub fn call<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Datum<'a>> {
@@ -45,6 +45,8 @@ fn of_document(f: Func, document: &Json, args: &[Expr], cx: &Context<'_>) -> Res
     Ok(match (f, part) {
         (Func::JsonType, part) => Datum::text(part.type_name()),
         (Func::JsonLength, part) => Datum::Int(part.length() as i64),
+        (Func::JsonStorageSize, part) => Datum::Int(binary::encode(part).len() as i64),
+        (Func::JsonStorageFree, _) => Datum::Int(0),
         (Func::JsonDepth, part) => Datum::Int(part.depth() as i64),
         (_, Json::Object(members)) => datum(&Json::Array(members.iter().map(|(key, _)| Json::text(key)).collect())),
         _ => Datum::Null,
