@@ -9,6 +9,7 @@ durability per commit, as Apus has it. Apus runs as `apus dev`: two data nodes, 
     scripts/perf/compare.py                                    print the table
     scripts/perf/compare.py --time 10 --write docs/performance.md   and put it between that file's markers
     scripts/perf/compare.py --workloads oltp_point_select --threads 16
+    scripts/perf/compare.py --before ../old/target/release/apus   another build of Apus in MariaDB's place
 """
 
 import argparse
@@ -40,6 +41,7 @@ def arguments():
     parser.add_argument("--tables", type=int, default=10)
     parser.add_argument("--table-size", type=int, default=100_000)
     parser.add_argument("--write", metavar="FILE", help="put the table between the markers of this file")
+    parser.add_argument("--before", metavar="BINARY", help="compare with this build of Apus and not with MariaDB")
     parser.add_argument("--dev", default="", help="more arguments for apus dev, comma-separated: workers=1,sql_threads=1")
     return parser.parse_args()
 
@@ -91,12 +93,12 @@ def show(value, digits=0):
 
 
 def table(sides, args):
-    lines = ["| workload | threads | Apus /s | MariaDB /s | ratio | Apus p95 ms | MariaDB p95 ms |",
+    ours, peer = (side.name for side in sides)
+    lines = [f"| workload | threads | {ours} /s | {peer} /s | ratio | {ours} p95 ms | {peer} p95 ms |",
              "|---|---:|---:|---:|---:|---:|---:|"]
     for workload in args.workloads.split(","):
         for threads in map(int, args.threads.split(",")):
-            result = cell(sides, workload, threads, args)
-            ours, peer = result["apus"], result["mariadb"]
+            ours, peer = cell(sides, workload, threads, args).values()
             ratio = show(ours[0] / peer[0], 2) if ours and peer and peer[0] else "-"
             line = (f"| {workload} | {threads} | {show(ours and ours[0])} | {show(peer and peer[0])} | {ratio} "
                     f"| {show(ours and ours[1], 2)} | {show(peer and peer[1], 2)} |")
@@ -117,8 +119,8 @@ def host():
     return f"{os.cpu_count()} cores ({model})", f"commit {commit}{' with changes' if changed else ''}"
 
 
-def machine():
-    _, version = run(["mariadbd", "--version"])
+def machine(args):
+    _, version = run([args.before, "--version"] if args.before else ["mariadbd", "--version"])
     return f"{', '.join(host())}; {version.split('  ')[-1].strip()}"
 
 
@@ -134,14 +136,19 @@ def main():
     scenario = Scenario("compare")
     options = dict(pair.split("=", 1) for pair in args.dev.split(",") if pair)
     with scenario.cleanup:
-        peer = scenario.cleanup.enter_context(MariaDb(scenario.directory / "m", tcp=True, options=MARIADB))
+        if args.before:
+            before = scenario.cleanup.enter_context(Cluster(scenario, "before", binary=args.before, **options))
+            peer = Side("before", before.sql)
+        else:
+            server = scenario.cleanup.enter_context(MariaDb(scenario.directory / "m", tcp=True, options=MARIADB))
+            peer = Side("MariaDB", ("127.0.0.1", server.port))
         with Cluster(scenario, **options) as cluster:
-            sides = [Side("apus", cluster.sql), Side("mariadb", ("127.0.0.1", peer.port))]
+            sides = [Side("Apus", cluster.sql), peer]
             for side in sides:
                 side.prepare(args)
             lines = table(sides, args)
     text = "\n".join([
-        f"{machine()}.",
+        f"{machine(args)}.",
         f"{args.tables} tables of {args.table_size:,} rows, {args.time} s per measurement, medians of {args.rounds} in alternation; servers and",
         "load generator share the machine. bulk_insert counts rows, all others transactions. Command:",
         f"`scripts/perf/compare.py {' '.join(sys.argv[1:])}`".replace(" `", "`"),

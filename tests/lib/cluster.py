@@ -16,9 +16,9 @@ class Cluster:
     """Entered in a `with`. Everything it makes lies below the scenario's directory, which serves as its TMPDIR, so that
     `apus status` and `apus dev restart` find this cluster and no other."""
 
-    def __init__(self, scenario, name="c", meanwhile=None, **options):
-        """`meanwhile` is called with this cluster as soon as its processes are to start."""
-        self.scenario, self.meanwhile = scenario, meanwhile
+    def __init__(self, scenario, name="c", meanwhile=None, binary=BINARY, **options):
+        """`meanwhile` is called with this cluster as soon as its processes are to start; `binary` is another build of apus."""
+        self.scenario, self.meanwhile, self.binary = scenario, meanwhile, binary
         self.home = scenario.directory / name
         self.home.mkdir()
         self.environment = {**os.environ, "TMPDIR": str(self.home)}
@@ -32,7 +32,7 @@ class Cluster:
 
     def __enter__(self):
         with open(self.log, "wb") as log:
-            command = [BINARY, "dev", f"--ready-file={self.ready_file}", *self.arguments]
+            command = [self.binary, "dev", f"--ready-file={self.ready_file}", *self.arguments]
             # A group of its own, as a shell gives to what it runs.
             self.process = spawn(command, stdout=log, stderr=log, env=self.environment, start_new_session=True)
         try:
