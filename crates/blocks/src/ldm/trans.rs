@@ -439,11 +439,16 @@ impl Transactions {
     }
 
     /// Whether earlier entries of a row may name another chain than `chain`: only if several are in use and the view has changed since the
-    /// transaction was first heard of, or one of them has its name from an older view.
+    /// transaction was first heard of, or one of them has its name from another view. In one view chains that share a node have the same nodes; what was sent in the view before may
+    /// be heard of first in this one, in which the chain has one more.
     pub fn may_share(&self, at: u32, chain: Chain, view: &View) -> bool {
         let trans = &self.slots[at as usize];
-        let is_old = |chain: Chain| !chain.nodes().all(|n| view.is_alive(n));
-        trans.parts.iter().any(|p| p.chain != chain && (trans.born != view.generation || is_old(p.chain)))
+        let has_all = |all: Chain, of: Chain| of.nodes().all(|n| all.contains(n));
+        let is_of_view = |other: Chain| {
+            let is_apart = !other.nodes().any(|n| chain.contains(n));
+            other.nodes().all(|n| view.is_alive(n)) && (is_apart || (has_all(chain, other) && has_all(other, chain)))
+        };
+        trans.parts.iter().any(|p| p.chain != chain && (trans.born != view.generation || !is_of_view(p.chain)))
     }
 
     /// How pending versions name their writer.
@@ -523,5 +528,13 @@ mod tests {
         assert!(!transactions.may_share(at, chain(&[1, 2]), &view));
         transactions.ensure_part(at, chain(&[1, 2, 3]));
         assert!(transactions.may_share(at, chain(&[1, 2]), &view));
+        // A node that has joined since (seed 10501496).
+        let nodes = (1..=4).map(|n| view_node(NodeId(n), 1, NodeState::Up)).collect();
+        let view = View { nodes, ..view };
+        let id = TransId { client: 1, seq: 2 };
+        let at = transactions.find_or_create(id, BlockRef::new(NodeId(1), BlockId::Tc, 0), view.generation);
+        transactions.ensure_part(at, chain(&[1, 2, 3]));
+        assert!(transactions.may_share(at, chain(&[1, 2, 3, 4]), &view));
+        assert!(!transactions.may_share(at, chain(&[5, 6]), &view), "another group");
     }
 }
