@@ -11,6 +11,7 @@
 
 use apus_kernel::Context;
 use apus_signal::view::View;
+use apus_types::NodeId;
 
 use super::{MS, Membership, Phase};
 
@@ -121,6 +122,13 @@ impl Membership {
             ctx.log(format_args!("leaves, as eject_slow_ms={eject} wants it: {}", self.slow.summary()));
             self.wish_to_leave(false, ctx);
         }
+    }
+
+    /// The slowest member, if signals wait there much longer than here: what is late at this node may be late because of it.
+    pub(super) fn slower_member(&self) -> Option<NodeId> {
+        let delays = self.survivors().into_iter().filter_map(|n| Some((self.heartbeats.delay_of(n)?, n)));
+        let least = SLOW_NS.max(self.slow.average.saturating_mul(SLOW_FACTOR));
+        delays.max().filter(|(delay, _)| *delay >= least).map(|(_, node)| node)
     }
 
     fn median_delay_of_others(&self) -> Option<u64> {

@@ -11,7 +11,8 @@
 //! **Epochs.** A worker that waits for a commit for over a second, so that an epoch cannot end, names the transaction and the member that
 //! does not answer (`EpochLateRep`, [`crate::flight::Patience`]). That member shows it like a stuck worker, and after 5 s ends in the same way, if it has been told for most of them: the
 //! view without it settles the commit. Of several that are named only the one with the lowest id ends, since heartbeats have told who they
-//! are for 4 s by then. NDB's GCP monitor is the model.
+//! are for 4 s by then. NDB's GCP monitor is the model. A commit passes all nodes of its chain, and who waits knows only the first of them. So a member that is named passes
+//! the blame on to one that is much slower than itself (`slow`).
 
 use std::collections::BTreeMap;
 
@@ -19,7 +20,7 @@ use apus_kernel::{
     Context, jam,
     limits::{EPOCH_LATE_TICKS, STUCK_TICKS, TICK_NS},
 };
-use apus_signal::{BlockRef, epoch::EpochLate};
+use apus_signal::{BlockId, BlockRef, Kind, epoch::EpochLate, qmgr::encode};
 use apus_types::NodeId;
 
 use super::{
@@ -99,6 +100,12 @@ impl Membership {
             return;
         }
         ctx.probe("qmgr: an epoch is late");
+        if let Some(slower) = self.slower_member() {
+            let text = format!("{}, where it waits for data node {slower}", late.text);
+            let qmgr = BlockRef::new(slower, BlockId::Qmgr, BlockRef::CONTROL);
+            ctx.send(qmgr, Kind::EpochLateRep, |b| encode(&EpochLate { text, ..late }, b));
+            return;
+        }
         let now = ctx.now();
         let since = self.stuck.waiters.get(&from).map_or(now, |waiter| waiter.since);
         self.stuck.waiters.insert(from, Waiter { text: late.text, told: now, since });
