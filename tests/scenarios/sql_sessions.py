@@ -48,7 +48,8 @@ def documents(connection, table, prepared):
         check_equal(found, (text, "1", "é", '{"k": 7}'), "documents")
         one.execute(f"UPDATE {table} SET j = JSON_SET(j, '$.a', %s) WHERE id = %s", (9, 2 * number))
         one.execute(f"SELECT JSON_EXTRACT(j, '$.a') FROM {table} WHERE id = %s", (2 * number,))
-        check_equal(str(one.fetchall()[0][0]), "9", "a changed document")
+        changed = one.fetchall()[0][0]
+        check_equal(changed.decode() if isinstance(changed, (bytes, bytearray)) else changed, "9", "a changed document")
     refused(cursor, f"INSERT INTO {table} VALUES (99, '[1')", 3140, "22032")
     connection.commit()
 
