@@ -268,20 +268,10 @@ impl Results {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use apus_types::{Column, ColumnType, schema::DefaultValue};
+    use apus_types::{Column, ColumnType};
 
     fn schema() -> TableSchema {
-        let column = Column {
-            name: "id".to_owned(),
-            ty: ColumnType::Int { bits: 32, unsigned: true },
-            nullable: false,
-            default: DefaultValue::None,
-            auto_increment: false,
-            on_update_now: false,
-            comment: String::new(),
-            declared: String::new(),
-            form: Default::default(),
-        };
+        let column = Column { nullable: false, ..Column::new("id", ColumnType::Int { bits: 32, unsigned: true }) };
         TableSchema::new("d", "t", vec![column], vec![0])
     }
 

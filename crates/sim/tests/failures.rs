@@ -18,7 +18,7 @@ use apus_signal::{
 };
 use apus_sim::{Clock, Cluster, NativeClient, SimConfig, address};
 use apus_storage::MemoryManager;
-use apus_types::{Chain, Column, ColumnType, NodeId, TableSchema, TransId, Value, key, schema::DefaultValue};
+use apus_types::{Chain, Column, ColumnType, NodeId, TableSchema, TransId, Value, key};
 
 const MS: u64 = 1_000_000;
 /// Each writer has its own.
@@ -107,17 +107,7 @@ impl Board {
 }
 
 fn schema() -> TableSchema {
-    let column = |name: &str| Column {
-        name: name.to_owned(),
-        ty: LONG,
-        nullable: false,
-        default: DefaultValue::None,
-        auto_increment: false,
-        on_update_now: false,
-        comment: String::new(),
-        declared: String::new(),
-        form: Default::default(),
-    };
+    let column = |name: &str| Column { nullable: false, ..Column::new(name, LONG) };
     TableSchema::new("test", "registers", vec![column("id"), column("value")], vec![0])
 }
 fn encode(id: u64) -> Vec<u8> {

@@ -15,17 +15,7 @@ use apus_types::{
 };
 
 fn schema() -> TableSchema {
-    let column = |name: &str, ty| Column {
-        name: name.to_owned(),
-        ty,
-        nullable: false,
-        default: Default::default(),
-        auto_increment: false,
-        on_update_now: false,
-        comment: String::new(),
-        declared: String::new(),
-        form: Default::default(),
-    };
+    let column = |name: &str, ty| Column { nullable: false, ..Column::new(name, ty) };
     let int = ColumnType::Int { bits: 64, unsigned: false };
     let columns = vec![column("id", int), column("a", int), column("b", ColumnType::VarBinary { length: 200 })];
     let mut table = TableSchema::new("d", "t", columns, vec![0]);

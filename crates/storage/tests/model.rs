@@ -24,17 +24,7 @@ impl Rng {
 }
 
 fn column(name: &str, ty: ColumnType, nullable: bool) -> Column {
-    Column {
-        name: name.to_owned(),
-        ty,
-        nullable,
-        default: Default::default(),
-        auto_increment: false,
-        on_update_now: false,
-        comment: String::new(),
-        declared: String::new(),
-        form: Default::default(),
-    }
+    Column { nullable, ..Column::new(name, ty) }
 }
 
 fn index(no: u16, columns: &[u16]) -> IndexDef {

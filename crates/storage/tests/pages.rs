@@ -80,17 +80,8 @@ fn restored(live: &Live, pages: &Pages, from: usize, memory: &Arc<MemoryManager>
 
 #[test]
 fn pages_of_different_moments_and_the_changes_since_give_the_fragment_back() {
-    let column = |name: &str| Column {
-        name: name.to_owned(),
-        ty: ColumnType::Int { bits: 64, unsigned: false },
-        nullable: false,
-        default: Default::default(),
-        auto_increment: false,
-        on_update_now: false,
-        comment: String::new(),
-        declared: String::new(),
-        form: Default::default(),
-    };
+    let column =
+        |name: &str| Column { nullable: false, ..Column::new(name, ColumnType::Int { bits: 64, unsigned: false }) };
     let memory = MemoryManager::new(256 << 20);
     let schema = Arc::new(TableSchema::new("d", "t", vec![column("id"), column("a")], vec![0]));
     let fragment = Fragment::new(schema.clone(), PartitionId(0), &memory).unwrap();

@@ -6,17 +6,7 @@ use apus_storage::{Fragment, MemoryManager, RowId};
 use apus_types::{Column, ColumnType, Epoch, PartitionId, TableSchema, Value, hash::hash_key, key};
 
 fn schema() -> TableSchema {
-    let column = |name: &str, ty| Column {
-        name: name.to_owned(),
-        ty,
-        nullable: false,
-        default: Default::default(),
-        auto_increment: false,
-        on_update_now: false,
-        comment: String::new(),
-        declared: String::new(),
-        form: Default::default(),
-    };
+    let column = |name: &str, ty| Column { nullable: false, ..Column::new(name, ty) };
     let id = column("id", ColumnType::VarBinary { length: 100 });
     TableSchema::new("d", "t", vec![id, column("a", ColumnType::Int { bits: 64, unsigned: false })], vec![0])
 }

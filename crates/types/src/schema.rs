@@ -162,6 +162,23 @@ pub struct Column {
     pub form: Form,
 }
 
+impl Column {
+    /// One that may be NULL, with no DEFAULT and nothing else said of it.
+    pub fn new(name: impl Into<String>, ty: ColumnType) -> Column {
+        Column {
+            name: name.into(),
+            ty,
+            nullable: true,
+            default: DefaultValue::None,
+            auto_increment: false,
+            on_update_now: false,
+            comment: String::new(),
+            declared: String::new(),
+            form: Form::Plain,
+        }
+    }
+}
+
 /// What a column of integers or bytes is to SQL.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Form {
@@ -263,17 +280,7 @@ impl TableSchema {
 
     /// The hidden table of a unique index.
     pub fn hidden_for(base: &TableSchema, index: &IndexDef) -> TableSchema {
-        let column = |name: &str, ty| Column {
-            name: name.to_owned(),
-            ty,
-            nullable: false,
-            default: DefaultValue::None,
-            auto_increment: false,
-            on_update_now: false,
-            comment: String::new(),
-            declared: String::new(),
-            form: Form::Plain,
-        };
+        let column = |name: &str, ty| Column { nullable: false, ..Column::new(name, ty) };
         let columns = vec![
             column("index_key", ColumnType::VarBinary { length: u16::MAX }),
             column("distribution_hash", ColumnType::Int { bits: 64, unsigned: true }),

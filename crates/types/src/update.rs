@@ -102,20 +102,10 @@ fn add(layout: &RowLayout, column: u16, ty: ColumnType, argument: &[u8], out: &m
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema::{Column, DefaultValue};
+    use crate::schema::Column;
 
     fn column(name: &str, ty: ColumnType) -> Column {
-        Column {
-            name: name.into(),
-            ty,
-            nullable: true,
-            default: DefaultValue::None,
-            auto_increment: false,
-            on_update_now: false,
-            comment: String::new(),
-            declared: String::new(),
-            form: Default::default(),
-        }
+        Column::new(name, ty)
     }
 
     #[test]

@@ -11,7 +11,7 @@ use apus_signal::{
     dict::{Change, DatabaseMessage, Dictionary, TableName},
     schema::TableMessage,
 };
-use apus_types::{Column, ColumnType, ErrorCode, TableSchema, schema::DefaultValue};
+use apus_types::{Column, ColumnType, ErrorCode, TableSchema};
 use tokio::task::LocalSet;
 
 use crate::discover::Access;
@@ -47,17 +47,7 @@ pub async fn connect(mgmt: &Access, preferred: u64) -> Result<Client, String> {
 }
 
 pub fn column(name: &str, ty: ColumnType) -> Column {
-    Column {
-        name: name.to_owned(),
-        ty,
-        nullable: false,
-        default: DefaultValue::None,
-        auto_increment: false,
-        on_update_now: false,
-        comment: String::new(),
-        declared: String::new(),
-        form: Default::default(),
-    }
+    Column { nullable: false, ..Column::new(name, ty) }
 }
 
 /// Makes an empty table in place of one that may be there, and returns its definition as the cluster gave it.

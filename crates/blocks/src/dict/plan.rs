@@ -6,7 +6,6 @@ use apus_signal::{
 };
 use apus_types::{
     Column, ColumnType, ErrorCode, IndexDef, IndexNo, IndexState, TableId, TableSchema, collate::Collation,
-    schema::DefaultValue,
 };
 use prost::Message;
 
@@ -36,15 +35,9 @@ pub struct Plan {
 /// What the first president puts into an empty dictionary.
 pub fn bootstrap(catalog: &Catalog) -> Plan {
     let column = |name: &str, bits, comment: &str| Column {
-        name: name.to_owned(),
-        ty: ColumnType::Int { bits, unsigned: true },
         nullable: false,
-        default: DefaultValue::None,
-        auto_increment: false,
-        on_update_now: false,
         comment: comment.to_owned(),
-        declared: String::new(),
-        form: Default::default(),
+        ..Column::new(name, ColumnType::Int { bits, unsigned: true })
     };
     let columns = vec![column("table_id", 32, ""), column("next_value", 64, "first value not given out")];
     let mut table = TableSchema::new(SYSTEM_DATABASE, AUTO_INCREMENT_TABLE, columns, vec![0]);
@@ -323,17 +316,8 @@ mod tests {
         Ok(plan.table.map(|t| catalog.tables[&t.0].clone()))
     }
     fn table_message(name: &str, unique: bool) -> TableMessage {
-        let column = |n: &str| Column {
-            name: n.to_owned(),
-            ty: ColumnType::Int { bits: 32, unsigned: false },
-            nullable: false,
-            default: DefaultValue::None,
-            auto_increment: false,
-            on_update_now: false,
-            comment: String::new(),
-            declared: String::new(),
-            form: Default::default(),
-        };
+        let column =
+            |n: &str| Column { nullable: false, ..Column::new(n, ColumnType::Int { bits: 32, unsigned: false }) };
         let mut table = TableSchema::new("test", name, vec![column("a"), column("b")], vec![0]);
         if unique {
             let state = IndexState::Building;

@@ -10,7 +10,7 @@ use apus_signal::{
     tc::RequestRef,
     view::NodeState,
 };
-use apus_types::{Column, ColumnType, ErrorCode, NodeId, TableSchema, schema::DefaultValue};
+use apus_types::{Column, ColumnType, ErrorCode, NodeId, TableSchema};
 
 use crate::harness::Cluster;
 
@@ -33,17 +33,7 @@ fn wish(c: &mut Cluster, id: u16, token: u64, change: Change) {
     c.ask(id, BlockId::Dict, Kind::SchemaReq, |b| encode(&req, b));
 }
 fn table(name: &str) -> Change {
-    let column = Column {
-        name: "a".to_owned(),
-        ty: ColumnType::Int { bits: 32, unsigned: false },
-        nullable: false,
-        default: DefaultValue::None,
-        auto_increment: false,
-        on_update_now: false,
-        comment: String::new(),
-        declared: String::new(),
-        form: Default::default(),
-    };
+    let column = Column { nullable: false, ..Column::new("a", ColumnType::Int { bits: 32, unsigned: false }) };
     Change::CreateTable(TableMessage::from(&TableSchema::new("test", name, vec![column], vec![0])))
 }
 fn has_table(d: &Dictionary, name: &str) -> bool {

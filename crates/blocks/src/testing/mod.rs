@@ -27,7 +27,7 @@ use apus_signal::{
 use apus_storage::MemoryManager;
 use apus_types::{
     Chain, Column, ColumnType, Epoch, ErrorCode, IndexDef, IndexNo, IndexState, NodeId, TableId, TableSchema, TransId,
-    Value, hash::hash_key, key, limits, schema::DefaultValue,
+    Value, hash::hash_key, key, limits,
 };
 use prost::Message;
 
@@ -92,17 +92,7 @@ pub struct Cluster {
 }
 
 fn column(name: &str, ty: ColumnType, nullable: bool) -> Column {
-    Column {
-        name: name.into(),
-        ty,
-        nullable,
-        default: DefaultValue::None,
-        auto_increment: false,
-        on_update_now: false,
-        comment: String::new(),
-        declared: String::new(),
-        form: Default::default(),
-    }
+    Column { nullable, ..Column::new(name, ty) }
 }
 
 /// `t(id int primary key, v bigint, u int null unique)`

@@ -30,7 +30,6 @@ use apus_signal::{
 };
 use apus_types::{
     Chain, Column, ColumnType, Epoch, ErrorCode, NodeId, PartitionId, TableId, TableSchema, TransId, key,
-    schema::DefaultValue,
 };
 use prost::Message;
 
@@ -69,17 +68,7 @@ pub struct World {
 }
 
 pub fn schema() -> TableSchema {
-    let column = |name: &str, ty| Column {
-        name: name.to_owned(),
-        ty,
-        nullable: false,
-        default: DefaultValue::None,
-        auto_increment: false,
-        on_update_now: false,
-        comment: String::new(),
-        declared: String::new(),
-        form: Default::default(),
-    };
+    let column = |name: &str, ty| Column { nullable: false, ..Column::new(name, ty) };
     let columns = vec![
         column("id", ColumnType::Int { bits: 32, unsigned: true }),
         column("value", ColumnType::VarBinary { length: 100 }),

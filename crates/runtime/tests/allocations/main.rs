@@ -18,8 +18,7 @@ use apus_signal::{
     tc::OpKind,
 };
 use apus_types::{
-    Column, ColumnType, IndexDef, IndexNo, IndexState, TableSchema, TransId, Value, collate::Collation, key,
-    schema::DefaultValue, update,
+    Column, ColumnType, IndexDef, IndexNo, IndexState, TableSchema, TransId, Value, collate::Collation, key, update,
 };
 use std::ops::Bound;
 
@@ -83,17 +82,7 @@ impl Ledger {
 
 /// `t (id bigint unsigned primary key, k int, c varchar(120), key (k))`
 fn schema() -> TableSchema {
-    let column = |name: &str, ty| Column {
-        name: name.to_owned(),
-        ty,
-        nullable: false,
-        default: DefaultValue::None,
-        auto_increment: false,
-        on_update_now: false,
-        comment: String::new(),
-        declared: String::new(),
-        form: Default::default(),
-    };
+    let column = |name: &str, ty| Column { nullable: false, ..Column::new(name, ty) };
     let columns = vec![
         column("id", ColumnType::Int { bits: 64, unsigned: true }),
         column("k", ColumnType::Int { bits: 32, unsigned: false }),

@@ -193,22 +193,13 @@ pub fn check_carried_out(dictionary: &Dictionary, fragments: &[(NodeId, String)]
 #[cfg(test)]
 mod tests {
     use apus_signal::{dict::DatabaseMessage, schema::TableMessage};
-    use apus_types::{Column, ColumnType, IndexDef, IndexNo, IndexState, TableId, schema::DefaultValue};
+    use apus_types::{Column, ColumnType, IndexDef, IndexNo, IndexState, TableId};
 
     use super::*;
 
     fn schema(id: u32, name: &str) -> TableSchema {
-        let column = |name: &str| Column {
-            name: name.to_owned(),
-            ty: ColumnType::Int { bits: 64, unsigned: true },
-            nullable: false,
-            default: DefaultValue::None,
-            auto_increment: false,
-            on_update_now: false,
-            comment: String::new(),
-            declared: String::new(),
-            form: Default::default(),
-        };
+        let column =
+            |name: &str| Column { nullable: false, ..Column::new(name, ColumnType::Int { bits: 64, unsigned: true }) };
         let mut table = TableSchema::new("d", name, vec![column("a"), column("b")], vec![0]);
         table.id = TableId(id);
         table

@@ -16,10 +16,7 @@ use apus_signal::{
     dict::{Change, DatabaseMessage},
     schema::TableMessage,
 };
-use apus_types::{
-    Column, ColumnType, ErrorClass, ErrorCode, PartitionId, TableSchema, Value, key,
-    schema::{DefaultValue, Durability},
-};
+use apus_types::{Column, ColumnType, ErrorClass, ErrorCode, PartitionId, TableSchema, Value, key, schema::Durability};
 
 use crate::{
     Clock, NativeClient,
@@ -300,17 +297,7 @@ pub(super) fn number_type() -> ColumnType {
     ColumnType::Int { bits: 64, unsigned: true }
 }
 pub(super) fn column(name: &str, ty: ColumnType, nullable: bool) -> Column {
-    Column {
-        name: name.to_owned(),
-        ty,
-        nullable,
-        default: DefaultValue::None,
-        auto_increment: false,
-        on_update_now: false,
-        comment: String::new(),
-        declared: String::new(),
-        form: Default::default(),
-    }
+    Column { nullable, ..Column::new(name, ty) }
 }
 /// A table whose key is its first column.
 pub(super) fn table(name: &str, columns: Vec<Column>) -> TableSchema {

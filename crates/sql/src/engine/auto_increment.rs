@@ -14,7 +14,7 @@ use apus_signal::{
     schema::TableMessage,
     tc::{ALLOW_MISSING, OpKind, OpStatus},
 };
-use apus_types::{Column, ColumnType, ErrorCode, TableSchema, Value, collections::FixedMap, key, schema::DefaultValue};
+use apus_types::{Column, ColumnType, ErrorCode, TableSchema, Value, collections::FixedMap, key};
 
 use super::catalog::{Catalog, SYSTEM_DATABASE};
 
@@ -222,17 +222,8 @@ async fn move_counter(
 
 /// Definition of the counters' table.
 fn definition() -> TableSchema {
-    let column = |name: &str| Column {
-        name: name.to_owned(),
-        ty: ColumnType::Int { bits: 64, unsigned: true },
-        nullable: false,
-        default: DefaultValue::None,
-        auto_increment: false,
-        on_update_now: false,
-        comment: String::new(),
-        declared: String::new(),
-        form: Default::default(),
-    };
+    let column =
+        |name: &str| Column { nullable: false, ..Column::new(name, ColumnType::Int { bits: 64, unsigned: true }) };
     TableSchema::new(SYSTEM_DATABASE, TABLE, vec![column("counter"), column("next_value")], vec![0])
 }
 

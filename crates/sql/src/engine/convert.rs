@@ -552,20 +552,9 @@ fn moment_key<'a>(ty: ColumnType, value: &Datum<'_>, zone: i64) -> KeyValue<'a> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use apus_types::schema::DefaultValue;
 
     fn column(ty: ColumnType) -> Column {
-        Column {
-            name: "c".into(),
-            ty,
-            nullable: true,
-            default: DefaultValue::None,
-            auto_increment: false,
-            on_update_now: false,
-            comment: String::new(),
-            declared: String::new(),
-            form: Default::default(),
-        }
+        Column::new("c", ty)
     }
 
     #[test]

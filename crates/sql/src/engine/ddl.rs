@@ -425,17 +425,7 @@ fn definition(
         Some(ty) => (ty, String::new()),
         None => column_type(t, default)?,
     };
-    let mut column = Column {
-        name: name.clone(),
-        ty,
-        nullable: true,
-        default: DefaultValue::None,
-        auto_increment: false,
-        on_update_now: false,
-        comment: String::new(),
-        declared,
-        form: Default::default(),
-    };
+    let mut column = Column { declared, ..Column::new(name.clone(), ty) };
     column_options(t, &mut column, indexes, primary)?;
     let counts = matches!(column.ty, ColumnType::Int { .. } | ColumnType::Float | ColumnType::Double);
     if column.auto_increment && !counts {
@@ -757,15 +747,9 @@ pub fn assemble(options: &TableSchema, definitions: Definitions) -> Result<Table
         }
         None => {
             columns.push(Column {
-                name: HIDDEN_KEY.into(),
-                ty: ColumnType::Int { bits: 64, unsigned: true },
                 nullable: false,
-                default: DefaultValue::None,
                 auto_increment: true,
-                on_update_now: false,
-                comment: String::new(),
-                declared: String::new(),
-                form: Default::default(),
+                ..Column::new(HIDDEN_KEY, ColumnType::Int { bits: 64, unsigned: true })
             });
             vec![columns.len() as u16 - 1]
         }

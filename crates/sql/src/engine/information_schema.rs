@@ -8,7 +8,7 @@
 
 use std::{collections::BTreeMap, rc::Rc, sync::OnceLock};
 
-use apus_types::{Column, ColumnType, IndexState, TableSchema, collate::Collation, schema::DefaultValue};
+use apus_types::{Column, ColumnType, IndexState, TableSchema, collate::Collation};
 
 use super::{
     catalog::{Catalog, Table},
@@ -120,19 +120,15 @@ fn schema(name: &str, columns: &str) -> TableSchema {
     let number = ColumnType::Int { bits: 64, unsigned: true };
     let long = ColumnType::Text { length: u32::MAX, collation: Collation::default() };
     let column = |(i, word): (usize, &str)| Column {
-        name: word.trim_end_matches(['#', '+']).to_owned(),
-        ty: match word.as_bytes().last() {
-            Some(b'#') => number,
-            Some(b'+') => long,
-            _ => text,
-        },
         nullable: i > 0,
-        default: DefaultValue::None,
-        auto_increment: false,
-        on_update_now: false,
-        comment: String::new(),
-        declared: String::new(),
-        form: Default::default(),
+        ..Column::new(
+            word.trim_end_matches(['#', '+']),
+            match word.as_bytes().last() {
+                Some(b'#') => number,
+                Some(b'+') => long,
+                _ => text,
+            },
+        )
     };
     let columns = columns.split_whitespace().enumerate().map(column).collect();
     let mut schema = TableSchema::new(DATABASE, name, columns, vec![0]);

@@ -231,22 +231,13 @@ impl OwnRows {
 #[cfg(test)]
 mod tests {
     use apus_signal::tc::OpKind;
-    use apus_types::{Column, ColumnType, schema::DefaultValue};
+    use apus_types::{Column, ColumnType};
 
     use super::*;
 
     fn schema() -> TableSchema {
-        let column = |name: &str| Column {
-            name: name.to_owned(),
-            ty: ColumnType::Int { bits: 32, unsigned: true },
-            nullable: false,
-            default: DefaultValue::None,
-            auto_increment: false,
-            on_update_now: false,
-            comment: String::new(),
-            declared: String::new(),
-            form: Default::default(),
-        };
+        let column =
+            |name: &str| Column { nullable: false, ..Column::new(name, ColumnType::Int { bits: 32, unsigned: true }) };
         TableSchema::new("d", "t", vec![column("id")], vec![0])
     }
 

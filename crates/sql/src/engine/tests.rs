@@ -54,17 +54,7 @@ fn catalog() -> Catalog {
 /// A dictionary with a view over `pair`.
 fn catalog_with_view(text: &str, columns: &[&str], before: &Catalog) -> Catalog {
     let pair = "create table pair (a int, b varchar(20), c bigint unsigned, primary key (a, b), unique u (c))";
-    let column = |name: &&str| Column {
-        name: (*name).to_owned(),
-        ty: apus_types::ColumnType::Int { bits: 32, unsigned: false },
-        nullable: true,
-        default: Default::default(),
-        auto_increment: false,
-        on_update_now: false,
-        comment: String::new(),
-        declared: String::new(),
-        form: Default::default(),
-    };
+    let column = |name: &&str| Column::new(*name, apus_types::ColumnType::Int { bits: 32, unsigned: false });
     let definition = Definition { merges: true, updatable: true, text: text.to_owned(), ..Definition::default() };
     let mut view = view::table("d", "v", &definition, columns.iter().map(column).collect());
     view.id = TableId(3);

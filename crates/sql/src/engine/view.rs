@@ -8,7 +8,7 @@
 
 use std::{cell::OnceCell, collections::BTreeMap, rc::Rc};
 
-use apus_types::{Column, ColumnType, TableId, TableSchema, schema::DefaultValue};
+use apus_types::{Column, ColumnType, TableId, TableSchema};
 use sqlparser::ast::{self, Statement};
 
 use super::{
@@ -193,17 +193,7 @@ impl View {
 
 /// The table of a definition. It has a key that nobody sees.
 pub fn table(database: &str, name: &str, definition: &Definition, columns: Vec<Column>) -> TableSchema {
-    let key = Column {
-        name: HIDDEN_KEY.to_owned(),
-        ty: ColumnType::Int { bits: 64, unsigned: true },
-        nullable: false,
-        default: DefaultValue::None,
-        auto_increment: false,
-        on_update_now: false,
-        comment: String::new(),
-        declared: String::new(),
-        form: Default::default(),
-    };
+    let key = Column { nullable: false, ..Column::new(HIDDEN_KEY, ColumnType::Int { bits: 64, unsigned: true }) };
     let mut schema = TableSchema::new(database, name, std::iter::once(key).chain(columns).collect(), vec![0]);
     schema.hidden_key = true;
     schema.engine = ENGINE.to_owned();

@@ -9,7 +9,7 @@ mod teller;
 use apus_client::{Client, ClientError, ExecOptions, OpBatch, Results, Rows, ScanRequest};
 use apus_kernel::Random;
 use apus_signal::tc::OpKind;
-use apus_types::{Column, ColumnType, Epoch, ErrorCode, TableSchema, Value, key, schema::DefaultValue};
+use apus_types::{Column, ColumnType, Epoch, ErrorCode, TableSchema, Value, key};
 
 pub use self::{
     audit::{Findings, audit},
@@ -66,17 +66,7 @@ fn long(unsigned: bool) -> ColumnType {
 
 /// Accounts, transfers, and the latest transfers, to be made.
 pub fn definitions(database: &str) -> [TableSchema; 3] {
-    let column = |&(name, unsigned): &(&str, bool)| Column {
-        name: name.to_owned(),
-        ty: long(unsigned),
-        nullable: false,
-        default: DefaultValue::None,
-        auto_increment: false,
-        on_update_now: false,
-        comment: String::new(),
-        declared: String::new(),
-        form: Default::default(),
-    };
+    let column = |&(name, unsigned): &(&str, bool)| Column { nullable: false, ..Column::new(name, long(unsigned)) };
     let table = |name: &str, columns: &[(&str, bool)]| {
         TableSchema::new(database, name, columns.iter().map(column).collect(), vec![0])
     };

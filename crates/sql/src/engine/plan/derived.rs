@@ -425,17 +425,7 @@ impl Planner<'_> {
                 return Err(errors::duplicate_column(&m.name).into());
             }
         }
-        let column = |m: Made| Column {
-            name: m.name,
-            ty: m.ty,
-            nullable: true,
-            default: DefaultValue::Null,
-            auto_increment: false,
-            on_update_now: false,
-            comment: String::new(),
-            declared: String::new(),
-            form: Default::default(),
-        };
+        let column = |m: Made| Column { default: DefaultValue::Null, ..Column::new(m.name, m.ty) };
         let schema = TableSchema::new("", name, made.into_iter().map(column).collect(), key_of(body));
         Ok(Rc::new(Table { schema, hidden: Vec::new() }))
     }

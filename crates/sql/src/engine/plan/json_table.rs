@@ -138,17 +138,7 @@ impl Definition<'_, '_> {
         if self.columns.iter().any(|c| c.name.eq_ignore_ascii_case(name)) {
             return Err(errors::duplicate_column(name));
         }
-        self.columns.push(Column {
-            name: name.to_owned(),
-            ty,
-            nullable: true,
-            default: DefaultValue::Null,
-            auto_increment: false,
-            on_update_now: false,
-            comment: String::new(),
-            declared: String::new(),
-            form: Default::default(),
-        });
+        self.columns.push(Column { default: DefaultValue::Null, ..Column::new(name, ty) });
         Ok(self.columns.len() as u16 - 1)
     }
 

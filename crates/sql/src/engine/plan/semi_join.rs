@@ -39,17 +39,7 @@ pub fn join(level: &mut Level, scope: &mut Scope, computed: &mut [Option<Subquer
             let right = Expr::Column(ColumnRef { slot: first + at as u16, ty: types[at] });
             level.conditions.push(Expr::Compare(CompareOp::Eq, Box::new(left), Box::new(right), collation));
         }
-        let column = |ty| Column {
-            name: String::new(),
-            ty,
-            nullable: true,
-            default: DefaultValue::Null,
-            auto_increment: false,
-            on_update_now: false,
-            comment: String::new(),
-            declared: String::new(),
-            form: Default::default(),
-        };
+        let column = |ty| Column { default: DefaultValue::Null, ..Column::new("", ty) };
         let schema = TableSchema::new("", "", types.into_iter().map(column).collect(), Vec::new());
         let table = Rc::new(Table { schema, hidden: Vec::new() });
         let (shown, database) = (format!("subquery{at}"), String::new());

@@ -60,17 +60,7 @@ fn returned(to: CastType) -> Option<(ColumnType, &'static str)> {
 pub fn json_value<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Datum<'a>> {
     let Expr::Cast(_, to) = &args[2] else { return Err(errors::internal("JSON_VALUE of no type")) };
     let Some((ty, kind)) = returned(*to) else { return Err(errors::not_supported("this type of JSON_VALUE")) };
-    let column = Column {
-        name: String::new(),
-        ty,
-        nullable: true,
-        default: DefaultValue::Null,
-        auto_increment: false,
-        on_update_now: false,
-        comment: String::new(),
-        declared: String::new(),
-        form: Default::default(),
-    };
+    let column = Column { default: DefaultValue::Null, ..Column::new("", ty) };
     // An empty text of bytes stands for an error; every other value is given in place of the one that is not there.
     let instead = |action: &'a Expr, e: crate::wire::SqlError| match action.eval(cx)? {
         Datum::Null => Ok(Datum::Null),
