@@ -34,12 +34,12 @@ pub struct Plan {
 
 /// What the first president puts into an empty dictionary.
 pub fn bootstrap(catalog: &Catalog) -> Plan {
-    let column = |name: &str, bits, comment: &str| Column {
+    let column = |name: &str, comment: &str| Column {
         nullable: false,
         comment: comment.to_owned(),
-        ..Column::new(name, ColumnType::Int { bits, unsigned: true })
+        ..Column::new(name, ColumnType::Int { bits: 64, unsigned: true })
     };
-    let columns = vec![column("table_id", 32, ""), column("next_value", 64, "first value not given out")];
+    let columns = vec![column("counter", "of table << 16 | column"), column("next_value", "first value not given out")];
     let mut table = TableSchema::new(SYSTEM_DATABASE, AUTO_INCREMENT_TABLE, columns, vec![0]);
     let mut planner = Planner::new(catalog, 0);
     table.id = planner.new_id();
@@ -300,6 +300,7 @@ impl<'a> Planner<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use apus_types::Value;
 
     fn start() -> Catalog {
         let mut catalog = Catalog::default();
@@ -365,6 +366,14 @@ mod tests {
         assert_eq!(run(&mut c, Change::DropTable(name("t"))), Err(ErrorCode::TableNotFound));
         run(&mut c, Change::DropTable(name("T"))).unwrap();
         assert_eq!(c.tables.len(), 1, "only the system table is left: {:?}", c.tables.keys());
+    }
+
+    /// SQL nodes name a counter by `table << 16 | column`.
+    #[test]
+    fn every_table_may_have_a_counter() {
+        let counters = start().find(SYSTEM_DATABASE, AUTO_INCREMENT_TABLE).unwrap().clone();
+        let last = u64::from(u32::MAX) << 16 | u64::from(u16::MAX);
+        counters.layout().encode(&[Value::UInt(last), Value::UInt(u64::MAX)], &mut Vec::new()).unwrap();
     }
 
     #[test]
