@@ -31,7 +31,8 @@
 //! in any order, so that alone is no damage: what was not synced was promised to nobody. If a block that lies further on says by `synced`
 //! that the missing one had been synced, the log is damaged: see [`Damage`].
 //!
-//! **Versions.** A block of a later version is refused with its number ([`Damage`]); this release reads version [`VERSION`] only, the first.
+//! **Versions.** A block of another version is refused with its number ([`Damage`]); this release reads version [`VERSION`] only. In version 1 rows did not say
+//! with which columns they were written (`apus_types::form`).
 
 mod block;
 mod control;
@@ -57,7 +58,7 @@ pub const BLOCK_ALIGN: usize = 4096;
 /// Longest block: one request to the disk.
 pub const BLOCK_BYTES_MAX: usize = 256 << 10;
 /// Of the form on disk.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// Longest entry: the changes of one batch, which come in one signal.
 pub const ENTRY_BYTES_MAX: usize = apus_types::limits::SIGNAL_BYTES_MAX + (1 << 10);
 

@@ -9,7 +9,7 @@
 
 use prost::Message;
 
-use crate::schema::TableMessage;
+use crate::schema::{ColumnMessage, SourceMessage, TableMessage};
 
 #[derive(Clone, PartialEq, Message)]
 pub struct DatabaseMessage {
@@ -94,6 +94,28 @@ pub enum Change {
     /// A unique index was filled by the client that created it: reads may use it now.
     #[prost(message, tag = "18")]
     PublishIndex(IndexChange),
+    #[prost(message, tag = "19")]
+    ChangeColumns(ColumnsChange),
+}
+
+/// Other columns for a table; see [`apus_types::form`].
+#[derive(Clone, PartialEq, Message)]
+pub struct ColumnsChange {
+    #[prost(message, optional, tag = "1")]
+    pub table: Option<TableName>,
+    /// The definition that they replace has this id and version; any other is refused with `SchemaVersionChanged`.
+    #[prost(uint32, tag = "2")]
+    pub id: u32,
+    #[prost(uint32, tag = "3")]
+    pub version: u32,
+    #[prost(message, repeated, tag = "4")]
+    pub columns: Vec<ColumnMessage>,
+    /// Of each: what rows have there that were written before.
+    #[prost(message, repeated, tag = "5")]
+    pub sources: Vec<SourceMessage>,
+    /// These are dropped first.
+    #[prost(string, repeated, tag = "6")]
+    pub drop_indexes: Vec<String>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -126,6 +148,9 @@ pub struct IndexChange {
     /// is refused with `SchemaVersionChanged`, and to be filled again.
     #[prost(uint64, tag = "5")]
     pub lineage: u64,
+    /// To create it: the form of the table whose columns are meant; refused with `SchemaVersionChanged` if they have other numbers since.
+    #[prost(uint32, tag = "6")]
+    pub form: u32,
 }
 
 /// `SchemaReq`.
@@ -136,7 +161,7 @@ pub struct SchemaReq {
     /// Random, so that a request sent again after a failure is executed once.
     #[prost(fixed64, tag = "2")]
     pub token: u64,
-    #[prost(oneof = "Change", tags = "10, 11, 12, 13, 14, 15, 16, 17, 18")]
+    #[prost(oneof = "Change", tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19")]
     pub change: Option<Change>,
 }
 

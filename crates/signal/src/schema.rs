@@ -3,6 +3,7 @@
 use apus_types::{
     Column, ColumnType, IndexDef, IndexNo, IndexState, TableId, TableSchema,
     collate::Collation,
+    form::{OlderForm, Source},
     schema::{DefaultValue, Durability, Form},
 };
 use prost::Message;
@@ -66,6 +67,29 @@ pub struct IndexMessage {
     pub building: bool,
 }
 
+/// What rows of an older form have in a column of today; see [`Source`].
+#[derive(Clone, PartialEq, Message)]
+pub struct SourceMessage {
+    /// The column of that form, counted from 1; 0: it has none.
+    #[prost(uint32, tag = "1")]
+    pub kept: u32,
+    /// Otherwise the stored bytes; absent: NULL.
+    #[prost(bytes = "vec", optional, tag = "2")]
+    pub given: Option<Vec<u8>>,
+}
+
+/// See [`OlderForm`].
+#[derive(Clone, PartialEq, Message)]
+pub struct FormMessage {
+    #[prost(uint32, tag = "1")]
+    pub number: u32,
+    /// Types only.
+    #[prost(message, repeated, tag = "2")]
+    pub columns: Vec<ColumnMessage>,
+    #[prost(message, repeated, tag = "3")]
+    pub sources: Vec<SourceMessage>,
+}
+
 #[derive(Clone, PartialEq, Message)]
 pub struct TableMessage {
     #[prost(uint32, tag = "1")]
@@ -97,6 +121,11 @@ pub struct TableMessage {
     /// 0 replicated, 1 disk, 2 none; see [`Durability`].
     #[prost(uint32, tag = "14")]
     pub durability: u32,
+    /// Of the rows that are written, and of those that may be there.
+    #[prost(uint32, tag = "15")]
+    pub form: u32,
+    #[prost(message, repeated, tag = "16")]
+    pub older: Vec<FormMessage>,
 }
 
 fn type_to_wire(ty: ColumnType) -> (u32, u32, u32, bool, u32) {
@@ -198,11 +227,55 @@ impl From<&TableSchema> for TableMessage {
                 Durability::Disk => 1,
                 Durability::None => 2,
             },
+            form: u32::from(t.form),
+            older: t.older.iter().map(older_to_wire).collect(),
         }
     }
 }
 
-fn column_to_wire(c: &Column) -> ColumnMessage {
+impl From<&Source> for SourceMessage {
+    fn from(source: &Source) -> SourceMessage {
+        match source {
+            Source::Kept(at) => SourceMessage { kept: u32::from(*at) + 1, given: None },
+            Source::Given(bytes) => SourceMessage { kept: 0, given: Some(bytes.clone()) },
+            Source::Null => SourceMessage::default(),
+        }
+    }
+}
+
+impl TryFrom<&SourceMessage> for Source {
+    type Error = DecodeError;
+    fn try_from(m: &SourceMessage) -> Result<Source, DecodeError> {
+        Ok(match (m.kept.checked_sub(1), &m.given) {
+            (Some(at), None) => Source::Kept(u16::try_from(at).map_err(|_| DecodeError)?),
+            (None, Some(bytes)) => Source::Given(bytes.clone()),
+            (None, None) => Source::Null,
+            (Some(_), Some(_)) => return Err(DecodeError),
+        })
+    }
+}
+
+fn older_to_wire(form: &OlderForm) -> FormMessage {
+    let column = |ty: &ColumnType| {
+        let (type_code, size, scale, unsigned, collation) = type_to_wire(*ty);
+        ColumnMessage { type_code, size, scale, unsigned, collation, ..ColumnMessage::default() }
+    };
+    FormMessage {
+        number: u32::from(form.number),
+        columns: form.types.iter().map(column).collect(),
+        sources: form.sources.iter().map(SourceMessage::from).collect(),
+    }
+}
+
+fn older_from_wire(m: &FormMessage) -> Result<OlderForm, DecodeError> {
+    Ok(OlderForm {
+        number: u8::try_from(m.number).map_err(|_| DecodeError)?,
+        types: m.columns.iter().map(type_from_wire).collect::<Result<_, _>>()?,
+        sources: m.sources.iter().map(Source::try_from).collect::<Result<_, _>>()?,
+    })
+}
+
+pub fn column_to_wire(c: &Column) -> ColumnMessage {
     let (type_code, size, scale, unsigned, collation) = type_to_wire(c.ty);
     let (form, label_collation, labels) = form_to_wire(c);
     let (default_kind, default_text) = match &c.default {
@@ -263,6 +336,9 @@ impl TryFrom<&TableMessage> for TableSchema {
             2 => Durability::None,
             _ => return Err(DecodeError),
         };
+        table.form = u8::try_from(m.form).map_err(|_| DecodeError)?;
+        table.older = m.older.iter().map(older_from_wire).collect::<Result<_, _>>()?;
+        table.refresh();
         table.validate().map_err(|_| DecodeError)?;
         Ok(table)
     }
@@ -272,7 +348,9 @@ fn numbers(list: &[u32]) -> Result<Vec<u16>, DecodeError> {
     list.iter().map(|&n| u16::try_from(n).map_err(|_| DecodeError)).collect()
 }
 
-fn column_from_wire(m: &ColumnMessage) -> Result<Column, DecodeError> {
+/// # Errors
+/// A type, a default or a form that nobody knows.
+pub fn column_from_wire(m: &ColumnMessage) -> Result<Column, DecodeError> {
     Ok(Column {
         name: m.name.clone(),
         ty: type_from_wire(m)?,

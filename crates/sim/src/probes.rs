@@ -7,6 +7,7 @@
 pub const PROBES: &[&str] = &[
     "blocks: signal of a later view set aside",
     "dict: a new president finishes a schema transaction",
+    "dict: a new president makes what all have prepared",
     "dict: a new president undoes a schema transaction",
     "dict: an index is to be filled again",
     "dict: request for a president that does not know it",

@@ -142,6 +142,10 @@ pub enum Bug {
     ChangesMissed,
     /// The end of a transaction stamps all its rows in one go.
     SliceWithoutEnd,
+    /// A column that was added with a default is NULL in rows that were there before.
+    AddedColumnIsNull,
+    /// Operations by the definition before a change of columns are still taken, though columns have other numbers.
+    OldColumnsTaken,
 }
 
 impl Bug {
@@ -214,6 +218,8 @@ impl Bug {
         Bug::OwnSuffixKept,
         Bug::ChangesMissed,
         Bug::SliceWithoutEnd,
+        Bug::AddedColumnIsNull,
+        Bug::OldColumnsTaken,
     ];
 }
 

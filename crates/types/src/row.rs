@@ -1,15 +1,29 @@
 //! The row format.
 //!
 //! ```text
-//! | null bits, 1 per column | fixed columns, little-endian | end offset u32 of each variable column | variable bytes |
+//! | form u8 | null bits, 1 per column | fixed columns, little-endian | end offset u32 of each variable column | variable bytes |
 //! ```
+//!
+//! **Forms.** Columns come and go without a look at the rows that are there ([`crate::form`]): a row says which list of columns it was written with, and a layout
+//! knows the forms that rows of its table may still have. What a row of an older form lacks is given by the layout; what nobody knows any more is not looked at. Everything that is
+//! encoded is of the newest form.
 //!
 //! A NULL column keeps its fixed bytes (zero) or an empty variable part, so every column has a constant position and is read
 //! without looking at the others. Integers have their declared width; decimals are the unscaled value as `i128`; temporal
 //! values are packed as in [`crate::time`]. Rows that come from a client pass [`RowLayout::check`] once; after that the
 //! accessors never fail, they only may return nothing for bytes that lie.
 
-use crate::{ErrorCode, limits::ROW_BYTES_MAX, schema::ColumnType, value::Value};
+use crate::{
+    ErrorCode,
+    form::{OlderForm, Source},
+    limits::ROW_BYTES_MAX,
+    planted::{Bug, planted},
+    schema::ColumnType,
+    value::Value,
+};
+
+/// Where the null bits begin, behind the form.
+const NULLS_AT: usize = 1;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Place {
@@ -23,16 +37,34 @@ struct Place {
 /// Where each column stands; computed once per schema version or projection.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RowLayout {
+    form: u8,
     places: Vec<Place>,
     /// Bytes before the end offsets.
     head_bytes: usize,
     variable_count: usize,
+    older: Vec<Older>,
+}
+
+/// Rows that were written before the newest change of the columns.
+#[derive(Clone, PartialEq, Debug)]
+struct Older {
+    layout: RowLayout,
+    /// Of each column of today.
+    sources: Vec<Source>,
 }
 
 impl RowLayout {
+    /// Of rows in the form `form`, where rows of these older ones are met, too.
+    pub fn with_forms(types: impl IntoIterator<Item = ColumnType>, form: u8, older: &[OlderForm]) -> RowLayout {
+        let of = |older: &OlderForm| Older {
+            layout: RowLayout { form: older.number, ..RowLayout::new(older.types.iter().copied()) },
+            sources: older.sources.clone(),
+        };
+        RowLayout { form, older: older.iter().map(of).collect(), ..RowLayout::new(types) }
+    }
     pub fn new(types: impl IntoIterator<Item = ColumnType>) -> RowLayout {
         let mut places: Vec<Place> = types.into_iter().map(|ty| Place { ty, at: 0, width: 0 }).collect();
-        let mut offset = places.len().div_ceil(8);
+        let mut offset = NULLS_AT + places.len().div_ceil(8);
         let mut variable_count = 0;
         for place in &mut places {
             if let Some(width) = place.ty.fixed_bytes() {
@@ -44,7 +76,7 @@ impl RowLayout {
                 variable_count += 1;
             }
         }
-        RowLayout { places, head_bytes: offset, variable_count }
+        RowLayout { form: 0, places, head_bytes: offset, variable_count, older: Vec::new() }
     }
 
     pub fn column_count(&self) -> usize {
@@ -63,6 +95,9 @@ impl RowLayout {
         if row.len() > ROW_BYTES_MAX {
             return Err(ErrorCode::RowTooBig);
         }
+        if !self.is_newest(row) {
+            return self.older(row).map_or(Err(ErrorCode::ProtocolViolation), |older| older.layout.check(row));
+        }
         let base = self.min_bytes();
         if row.len() < base {
             return Err(ErrorCode::ProtocolViolation);
@@ -78,6 +113,61 @@ impl RowLayout {
         if base + previous == row.len() { Ok(()) } else { Err(ErrorCode::ProtocolViolation) }
     }
 
+    /// Written with the columns of today.
+    #[inline]
+    pub fn is_newest(&self, row: &[u8]) -> bool {
+        row.first() == Some(&self.form)
+    }
+    /// The form is one that this layout can read.
+    pub fn knows(&self, row: &[u8]) -> bool {
+        self.is_newest(row) || self.older(row).is_some()
+    }
+    #[cold]
+    fn older(&self, row: &[u8]) -> Option<&Older> {
+        let form = *row.first()?;
+        self.older.iter().find(|older| older.layout.form == form)
+    }
+    #[cold]
+    fn older_is_null(&self, row: &[u8], column: u16) -> bool {
+        let Some(older) = self.older(row) else { return true };
+        match older.sources.get(usize::from(column)) {
+            Some(Source::Kept(at)) => older.layout.is_null(row, *at),
+            Some(Source::Given(_)) => planted(Bug::AddedColumnIsNull),
+            Some(Source::Null) | None => true,
+        }
+    }
+    #[cold]
+    fn older_raw<'r>(&'r self, row: &'r [u8], column: u16) -> &'r [u8] {
+        let Some(older) = self.older(row) else { return &[] };
+        match older.sources.get(usize::from(column)) {
+            Some(Source::Kept(at)) => older.layout.raw(row, *at),
+            Some(Source::Given(bytes)) => bytes,
+            Some(Source::Null) | None => {
+                let width = self.places.get(usize::from(column)).map_or(0, |place| place.width);
+                &[0; 16][..usize::from(width)]
+            }
+        }
+    }
+    /// The row as it would be written today, behind what is in `out`.
+    pub fn renew(&self, row: &[u8], out: &mut Vec<u8>) {
+        if self.is_newest(row) {
+            return out.extend_from_slice(row);
+        }
+        let columns: Vec<u16> = (0..self.places.len() as u16).collect();
+        self.project(row, &columns, self, out);
+    }
+
+    /// Both have the same in every column, whatever their forms.
+    pub fn is_same(&self, a: &[u8], b: &[u8]) -> bool {
+        if self.is_newest(a) && self.is_newest(b) {
+            return a == b;
+        }
+        let (mut new_a, mut new_b) = (Vec::new(), Vec::new());
+        self.renew(a, &mut new_a);
+        self.renew(b, &mut new_b);
+        new_a == new_b
+    }
+
     #[inline]
     fn end_offset(&self, row: &[u8], variable: usize) -> usize {
         let at = self.head_bytes + 4 * variable;
@@ -86,12 +176,18 @@ impl RowLayout {
 
     #[inline]
     pub fn is_null(&self, row: &[u8], column: u16) -> bool {
-        row.get(usize::from(column) / 8).is_none_or(|byte| byte >> (column % 8) & 1 != 0)
+        if !self.is_newest(row) {
+            return self.older_is_null(row, column);
+        }
+        row.get(NULLS_AT + usize::from(column) / 8).is_none_or(|byte| byte >> (column % 8) & 1 != 0)
     }
 
     /// Stored bytes of a column: fixed width, or the variable part. Meaningless when NULL.
     #[inline]
-    pub fn raw<'r>(&self, row: &'r [u8], column: u16) -> &'r [u8] {
+    pub fn raw<'r>(&'r self, row: &'r [u8], column: u16) -> &'r [u8] {
+        if !self.is_newest(row) {
+            return self.older_raw(row, column);
+        }
         let Some(place) = self.places.get(usize::from(column)) else { return &[] };
         if place.width != 0 {
             let at = place.at as usize;
@@ -106,7 +202,7 @@ impl RowLayout {
     }
 
     #[inline]
-    pub fn value<'r>(&self, row: &'r [u8], column: u16) -> Value<'r> {
+    pub fn value<'r>(&'r self, row: &'r [u8], column: u16) -> Value<'r> {
         if self.is_null(row, column) {
             return Value::Null;
         }
@@ -127,10 +223,11 @@ impl RowLayout {
         }
         let start = out.len();
         out.resize(start + self.min_bytes(), 0);
+        out[start] = self.form;
         let mut variable = 0;
         for (i, (place, value)) in self.places.iter().zip(values).enumerate() {
             if value.is_null() {
-                out[start + i / 8] |= 1 << (i % 8);
+                out[start + NULLS_AT + i / 8] |= 1 << (i % 8);
             }
             if place.width != 0 {
                 if !value.is_null() {
@@ -164,11 +261,12 @@ impl RowLayout {
     pub fn project(&self, row: &[u8], columns: &[u16], target: &RowLayout, out: &mut Vec<u8>) {
         let start = out.len();
         out.resize(start + target.min_bytes(), 0);
+        out[start] = target.form;
         let mut variable = 0;
         for (i, (&column, place)) in columns.iter().zip(&target.places).enumerate() {
             let raw = self.raw(row, column);
             if self.is_null(row, column) {
-                out[start + i / 8] |= 1 << (i % 8);
+                out[start + NULLS_AT + i / 8] |= 1 << (i % 8);
             }
             if place.width != 0 {
                 let at = start + place.at as usize;
@@ -195,6 +293,7 @@ impl RowLayout {
     ) {
         let start = out.len();
         out.resize(start + self.min_bytes(), 0);
+        out[start] = self.form;
         let mut variable = 0;
         for (i, place) in self.places.iter().enumerate() {
             let (is_null, raw) = match (i.checked_sub(left.places.len()), right_row) {
@@ -206,7 +305,7 @@ impl RowLayout {
                 (Some(_), None) => (true, &[][..]),
             };
             if is_null {
-                out[start + i / 8] |= 1 << (i % 8);
+                out[start + NULLS_AT + i / 8] |= 1 << (i % 8);
             }
             if place.width != 0 {
                 let at = start + place.at as usize;
@@ -242,7 +341,7 @@ impl RowLayout {
         }
     }
     pub(crate) fn set_null(&self, row: &mut [u8], column: u16, null: bool) {
-        if let Some(byte) = row.get_mut(usize::from(column) / 8) {
+        if let Some(byte) = row.get_mut(NULLS_AT + usize::from(column) / 8) {
             let bit = 1 << (column % 8);
             if null { *byte |= bit } else { *byte &= !bit }
         }

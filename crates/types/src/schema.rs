@@ -8,6 +8,7 @@ use std::fmt;
 use crate::{
     ErrorCode,
     collate::Collation,
+    form::{self, OlderForm, Source},
     ids::{IndexNo, TableId},
     limits,
     row::RowLayout,
@@ -247,6 +248,9 @@ pub struct TableSchema {
     /// ENGINE= as written, accepted and remembered.
     pub engine: String,
     pub durability: Durability,
+    /// With which rows are written, and those that rows may still have.
+    pub form: u8,
+    pub older: Vec<OlderForm>,
     layout: RowLayout,
 }
 
@@ -274,6 +278,8 @@ impl TableSchema {
             comment: String::new(),
             engine: String::new(),
             durability: Durability::default(),
+            form: 0,
+            older: Vec::new(),
             layout,
         }
     }
@@ -299,7 +305,75 @@ impl TableSchema {
 
     /// Rebuilds what is derived from the columns; needed after changing them.
     pub fn refresh(&mut self) {
-        self.layout = RowLayout::new(self.columns.iter().map(|c| c.ty));
+        self.layout = RowLayout::with_forms(self.columns.iter().map(|c| c.ty), self.form, &self.older);
+    }
+
+    /// Other columns, of which `from` says what rows have there that were written before. Keys and indexes keep their columns.
+    ///
+    /// # Errors
+    /// A column of a key or an index would be gone or be stored otherwise, or there were too many such changes.
+    pub fn change_columns(&mut self, columns: Vec<Column>, from: Vec<Source>) -> Result<(), (ErrorCode, String)> {
+        let bad = |what: String| Err((ErrorCode::InvalidSchema, what));
+        if columns.len() != from.len() {
+            return bad(format!("{} columns come from {}", columns.len(), from.len()));
+        }
+        for (column, source) in columns.iter().zip(&from) {
+            let Source::Kept(at) = source else { continue };
+            let Some(old) = self.columns.get(usize::from(*at)).filter(|old| form::same_bytes(old.ty, column.ty)) else {
+                return bad(format!("the rows have another column in the place of '{}'", column.name));
+            };
+            let is_key = self.primary_key.contains(at) || self.indexes.iter().any(|i| i.columns.contains(at));
+            if is_key && old.ty.collation() != column.ty.collation() {
+                return bad(format!("an index orders '{}' by another collation", column.name));
+            }
+            if is_key && old.nullable != column.nullable {
+                return bad(format!("a key is encoded for '{}' with or without NULL", column.name));
+            }
+        }
+        let now = |old: &u16| {
+            let at = from.iter().position(|source| *source == Source::Kept(*old));
+            at.map(|at| at as u16).ok_or_else(|| {
+                let name = self.columns.get(usize::from(*old)).map_or("", |c| &c.name);
+                (ErrorCode::InvalidSchema, format!("'{name}' is a column of a key or an index"))
+            })
+        };
+        let primary_key: Result<Vec<u16>, _> = self.primary_key.iter().map(now).collect();
+        let indexes: Result<Vec<Vec<u16>>, _> =
+            self.indexes.iter().map(|index| index.columns.iter().map(now).collect()).collect();
+        let (primary_key, indexes) = (primary_key?, indexes?);
+        let is_same_form = from.iter().enumerate().all(|(i, source)| *source == Source::Kept(i as u16))
+            && columns.len() == self.columns.len();
+        if !is_same_form {
+            let Some(number) = self.form.checked_add(1) else {
+                return Err((ErrorCode::NotSupported, format!("{} changes of columns", form::FORMS_MAX)));
+            };
+            let types = self.columns.iter().map(|c| c.ty.stored()).collect();
+            self.older = form::change(&self.older, self.form, types, &from);
+            self.form = number;
+        }
+        self.primary_key = primary_key;
+        self.indexes.iter_mut().zip(indexes).for_each(|(index, columns)| index.columns = columns);
+        self.columns = columns;
+        self.refresh();
+        Ok(())
+    }
+
+    /// The table has no rows yet, so none of an older form.
+    pub fn forget_forms(&mut self) {
+        self.form = 0;
+        self.older.clear();
+        self.refresh();
+    }
+
+    /// The index has the columns that the one with its number had in an earlier definition, wherever they stand now.
+    pub fn keeps_index(&self, index: &IndexDef, earlier: &TableSchema) -> bool {
+        let Some(before) = earlier.index(index.no) else { return false };
+        let older = self.older.iter().find(|older| older.number == earlier.form);
+        let came_from = |now: &u16| match older.and_then(|older| older.sources.get(usize::from(*now))) {
+            Some(Source::Kept(at)) => Some(*at),
+            _ => (self.form == earlier.form).then_some(*now),
+        };
+        index.columns.iter().map(came_from).eq(before.columns.iter().map(|at| Some(*at)))
     }
 
     pub fn column_no(&self, name: &str) -> Option<u16> {
@@ -364,6 +438,9 @@ impl TableSchema {
                 }
                 _ => {}
             }
+        }
+        if !self.older.iter().all(|older| older.number != self.form && older.fits(&self.columns)) {
+            return bad("an older form of the rows does not have the columns of the table".to_owned());
         }
         self.validate_key("PRIMARY", &self.primary_key)?;
         for (i, index) in self.indexes.iter().enumerate() {

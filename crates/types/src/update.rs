@@ -30,14 +30,14 @@ fn push(out: &mut Vec<u8>, column: u16, action: u8, argument: &[u8]) {
     out.extend_from_slice(argument);
 }
 
-/// Appends the updated form of `old` to `out` (cleared first). Returns whether any byte changed.
+/// Puts `old` as it is after the program into `out`, in the newest form. Returns whether any column changed.
 ///
 /// # Errors
 /// [`ErrorCode::ProtocolViolation`] for a program that does not decode, otherwise what the instruction says.
 pub fn apply(schema: &TableSchema, old: &[u8], program: &[u8], out: &mut Vec<u8>) -> Result<bool, ErrorCode> {
     out.clear();
-    out.extend_from_slice(old);
     let layout = schema.layout();
+    layout.renew(old, out);
     let mut rest = program;
     while !rest.is_empty() {
         let (header, tail) = rest.split_at_checked(HEADER_BYTES).ok_or(ErrorCode::ProtocolViolation)?;
@@ -67,7 +67,7 @@ pub fn apply(schema: &TableSchema, old: &[u8], program: &[u8], out: &mut Vec<u8>
     if out.len() > crate::limits::ROW_BYTES_MAX {
         return Err(ErrorCode::RowTooBig);
     }
-    Ok(out.as_slice() != old)
+    Ok(!layout.is_same(out, old))
 }
 
 fn set(layout: &RowLayout, column: u16, ty: ColumnType, argument: &[u8], out: &mut Vec<u8>) -> Result<(), ErrorCode> {

@@ -94,6 +94,11 @@ impl Coordinator {
     }
 }
 
+/// Prepared without an error and to the end.
+fn is_sound(prepared: &Option<SchemaStep>) -> bool {
+    prepared.as_ref().is_some_and(|step| step.error == 0)
+}
+
 impl Dictionary {
     fn broadcast(&self, kind: Kind, step: &SchemaStep, ctx: &mut Context<'_>) -> BTreeSet<NodeId> {
         let living = self.living();
@@ -296,19 +301,25 @@ impl Dictionary {
         let is_half = reports.values().any(|r| r.version < newest.version) && !planted(Bug::SchemaLeftHalf);
         if let Some(step) = newest.last.as_ref().filter(|_| is_half) {
             ctx.probe("dict: a new president finishes a schema transaction");
-            let waiting = self.broadcast(Kind::SchemaCommitOrd, step, ctx);
-            let step = step.clone();
-            let sent = ctx.now();
-            self.coordinator.running =
-                Some(Running { step, from: Vec::new(), committing: true, waiting, sent, error: 0 });
-            return;
+            return self.commit_for_dead(step.clone(), ctx);
         }
-        let open = reports.values().filter_map(|r| r.prepared.as_ref()).find(|p| p.version > newest.version);
-        if let Some(step) = open {
+        let open = |r: &SchemaState| r.prepared.clone().filter(|p| p.version > newest.version);
+        let all: Vec<Option<SchemaStep>> = reports.values().map(open).collect();
+        if let Some(Some(step)) = all.first().filter(|first| all.iter().all(|p| p == *first && is_sound(p))) {
+            // Who died may have committed it, and rows have been written by it.
+            ctx.probe("dict: a new president makes what all have prepared");
+            self.commit_for_dead(step.clone(), ctx);
+        } else if let Some(step) = all.iter().flatten().next() {
             ctx.probe("dict: a new president undoes a schema transaction");
             self.catalog.skip_ids(step);
             self.broadcast(Kind::SchemaAbortOrd, step, ctx);
         }
+    }
+
+    fn commit_for_dead(&mut self, step: SchemaStep, ctx: &mut Context<'_>) {
+        let waiting = self.broadcast(Kind::SchemaCommitOrd, &step, ctx);
+        let sent = ctx.now();
+        self.coordinator.running = Some(Running { step, from: Vec::new(), committing: true, waiting, sent, error: 0 });
     }
 
     // ---- joining nodes

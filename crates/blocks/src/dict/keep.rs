@@ -28,7 +28,9 @@ use super::{Catalog, Dictionary};
 
 /// The file's name.
 pub const FILE: &str = "dictionary";
-const MAGIC: [u8; 8] = *b"APUSDIC1";
+const MAGIC: [u8; 8] = *b"APUSDIC2";
+/// Of releases whose rows do not say with which columns they were written.
+const OLD_MAGIC: [u8; 8] = *b"APUSDIC1";
 /// What could not be written is tried again after this time.
 const RETRY_NS: u64 = 1_000_000_000;
 
@@ -38,6 +40,11 @@ const RETRY_NS: u64 = 1_000_000_000;
 /// For people: there is none, or it is damaged.
 pub fn read_file(files: &BTreeMap<String, Vec<u8>>) -> Result<Catalog, &'static str> {
     let content = files.get(FILE).ok_or("is missing")?;
+    if content.starts_with(&OLD_MAGIC) {
+        return Err(
+            "is of an earlier release, whose rows this one does not read: reload them from a dump into an empty directory",
+        );
+    }
     let message: dict::Dictionary = decode(unseal(MAGIC, content)?).map_err(|_| "is damaged")?;
     Catalog::from_message(&message).map_err(|_| "holds a table that this release does not understand")
 }

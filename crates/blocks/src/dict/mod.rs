@@ -13,7 +13,8 @@
 //! to commit LDM and TC know the new definition while operations still carry the old version: both are accepted.
 //!
 //! **A member does not answer**: it is asked again every [`STEP_RETRY_NS`]. **It dies**: nobody waits for it any more. **The president dies**: every member tells the new one its version, its last step
-//! and what it has prepared (`SchemaStateRep`); committed anywhere is committed everywhere, anything else is undone; forwarders
+//! and what it has prepared (`SchemaStateRep`); committed anywhere is committed everywhere, and so is what all of them have prepared, because
+//! who died may have committed it and clients have written by it; anything else is undone; forwarders
 //! send again what has no answer. A step is known by its token, and members remember the last [`TOKENS_MAX`], so a request that was
 //! executed already gets its answer again. **A node joins**: it copies the dictionary between two transactions and no transaction
 //! begins before it is in the view, its link is gone or [`JOIN_LOCK_NS`] are over; a member that finds itself behind stops.

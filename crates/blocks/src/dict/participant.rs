@@ -213,11 +213,10 @@ impl Dictionary {
         let Some(president) = self.president() else { return };
         let (version, prepared) = (self.catalog.version, self.participant.prepared.as_ref().map(|p| p.step.version));
         assert!(prepared.is_none_or(|p| p == version + 1), "{prepared:?} is prepared on {version}");
-        let state = SchemaState {
-            version,
-            last: self.participant.last.clone(),
-            prepared: self.participant.prepared.as_ref().map(|p| p.step.clone()),
-        };
+        // One that is not prepared to the end counts as one with an error: nobody can have committed it.
+        let open = |p: &Prepared| if p.waiting > 0 { ErrorCode::SchemaBusy as u32 } else { p.error };
+        let prepared = self.participant.prepared.as_ref().map(|p| SchemaStep { error: open(p), ..p.step.clone() });
+        let state = SchemaState { version, last: self.participant.last.clone(), prepared };
         ctx.send(Self::dict_of(president), Kind::SchemaStateRep, |b| encode(&state, b));
     }
 

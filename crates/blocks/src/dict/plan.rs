@@ -1,11 +1,12 @@
 //! From a wished change to the step that makes it: all checks and all ids. Pure; executed by the president only.
 
 use apus_signal::{
-    dict::{Change, DatabaseMessage, IndexChange, RenameTable, SchemaStep, TableName},
-    schema::TableMessage,
+    dict::{Change, ColumnsChange, DatabaseMessage, IndexChange, RenameTable, SchemaStep, TableName},
+    schema::{TableMessage, column_from_wire},
 };
 use apus_types::{
     Column, ColumnType, ErrorCode, IndexDef, IndexNo, IndexState, TableId, TableSchema, collate::Collation,
+    form::Source,
 };
 use prost::Message;
 
@@ -39,7 +40,10 @@ pub fn bootstrap(catalog: &Catalog) -> Plan {
         comment: comment.to_owned(),
         ..Column::new(name, ColumnType::Int { bits: 64, unsigned: true })
     };
-    let columns = vec![column("counter", "of table << 16 | column"), column("next_value", "first value not given out")];
+    let columns = vec![
+        column("counter", "of table << 16 | 1 where it counts rows without a key"),
+        column("next_value", "first value not given out"),
+    ];
     let mut table = TableSchema::new(SYSTEM_DATABASE, AUTO_INCREMENT_TABLE, columns, vec![0]);
     let mut planner = Planner::new(catalog, 0);
     table.id = planner.new_id();
@@ -65,6 +69,7 @@ pub fn plan(catalog: &Catalog, token: u64, change: &Change) -> Result<Plan, Refu
         Change::DropIndex(index) => planner.drop_index(index).map(Some),
         Change::RenameTable(names) => planner.rename_table(names).map(Some),
         Change::PublishIndex(index) => planner.publish_index(index).map(Some),
+        Change::ChangeColumns(change) => planner.change_columns(change).map(Some),
     }?;
     let plan = planner.finish(table);
     let added: usize = plan.step.upsert_tables.iter().map(Message::encoded_len).sum();
@@ -186,6 +191,7 @@ impl<'a> Planner<'a> {
         message.id = self.new_id().0;
         message.version = 1;
         message.base_table = 0;
+        (message.form, message.older) = (0, Vec::new());
         for (no, index) in (1u32..).zip(&mut message.indexes) {
             check_name(&index.name)?;
             index.no = no;
@@ -221,6 +227,7 @@ impl<'a> Planner<'a> {
         self.drop_with_hidden(&table);
         table.id = self.new_id();
         table.version += 1;
+        table.forget_forms(); // no row is left of any
         for index in &mut table.indexes {
             index.hidden_table = None;
         }
@@ -232,6 +239,9 @@ impl<'a> Planner<'a> {
         check_name(&change.name)?;
         if table.indexes.iter().any(|i| i.name.eq_ignore_ascii_case(&change.name)) {
             return Err((ErrorCode::IndexExists, change.name.clone()));
+        }
+        if u32::from(table.form) != change.form {
+            return Err((ErrorCode::SchemaVersionChanged, change.name.clone()));
         }
         let columns: Result<Vec<u16>, _> = change.columns.iter().map(|&c| u16::try_from(c)).collect();
         let no = table.indexes.iter().map(|i| i.no.0).max().unwrap_or(0).checked_add(1);
@@ -260,6 +270,25 @@ impl<'a> Planner<'a> {
         let mut table = self.user_table(change.table.as_ref())?;
         let at = self.index_position(&table, change)?;
         table.indexes[at].state = IndexState::Ready;
+        table.version += 1;
+        self.put(&table)
+    }
+
+    fn change_columns(&mut self, change: &ColumnsChange) -> Result<TableId, Refusal> {
+        let mut table = self.user_table(change.table.as_ref())?;
+        let name = || format!("{}.{}", table.database, table.name);
+        if (table.id.0, table.version) != (change.id, change.version) {
+            return Err((ErrorCode::SchemaVersionChanged, name()));
+        }
+        let columns = change.columns.iter().map(column_from_wire).collect::<Result<Vec<_>, _>>();
+        let sources = change.sources.iter().map(Source::try_from).collect::<Result<Vec<_>, _>>();
+        let (Ok(columns), Ok(sources)) = (columns, sources) else { return Err((ErrorCode::InvalidSchema, name())) };
+        for index in &change.drop_indexes {
+            let at = table.indexes.iter().position(|i| i.name.eq_ignore_ascii_case(index));
+            let dropped = table.indexes.remove(at.ok_or_else(|| (ErrorCode::IndexNotFound, index.clone()))?);
+            self.step.drop_tables.extend(dropped.hidden_table.map(|t| t.0));
+        }
+        table.change_columns(columns, sources)?;
         table.version += 1;
         self.put(&table)
     }
@@ -345,7 +374,7 @@ mod tests {
             name: n.to_owned(),
             columns: vec![1],
             unique,
-            lineage: 0,
+            ..IndexChange::default()
         };
         let made = run(&mut c, Change::CreateIndex(index("o", false))).unwrap().unwrap();
         assert_eq!((made.version, made.indexes[1].state), (2, IndexState::Ready));
@@ -368,7 +397,7 @@ mod tests {
         assert_eq!(c.tables.len(), 1, "only the system table is left: {:?}", c.tables.keys());
     }
 
-    /// SQL nodes name a counter by `table << 16 | column`.
+    /// SQL nodes name a counter by `table << 16` and a small number.
     #[test]
     fn every_table_may_have_a_counter() {
         let counters = start().find(SYSTEM_DATABASE, AUTO_INCREMENT_TABLE).unwrap().clone();

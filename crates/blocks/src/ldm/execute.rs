@@ -226,7 +226,7 @@ impl LocalDataManager {
         }
         self.transactions.reserve(work.trans_at, self.transaction_bytes)?;
         let hash = hash_key(op.key);
-        let table = self.tables.checked(op.table, op.schema_version)?;
+        let table = self.tables.checked_for(op)?;
         if (table.schema.is_hidden_index() || table.schema.distributed_by_whole_key())
             && self.view.partition_of(hash) != op.partition
         {
@@ -356,7 +356,7 @@ impl LocalDataManager {
 
     fn write_row(&mut self, work: &mut Work, op: &Op<'_>, hash: u64, row: RowId) -> Result<Effect, ErrorCode> {
         let is_recorded = self.redo.is_some() || self.next_in(work.chain).is_some();
-        let table = self.tables.checked(op.table, op.schema_version)?;
+        let table = self.tables.checked_for(op)?;
         let schema = table.schema.clone();
         let fragment = table.fragment_mut(op.partition).ok_or(ErrorCode::WrongView)?;
         let image = &mut self.scratch.image;

@@ -187,7 +187,8 @@ impl LocalDataManager {
         ctx: &mut Context<'_>,
     ) -> Result<(), ErrorCode> {
         let memory = self.memory.clone();
-        let table = self.tables.checked(row.table, row.schema_version)?;
+        // By whichever definition its primary took it: the row says itself with which columns it was written.
+        let table = self.tables.get_mut(row.table).ok_or(ErrorCode::TableNotFound)?;
         if let Some(image) = row.image {
             table.schema.layout().check(image)?;
         }

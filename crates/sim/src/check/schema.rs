@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use apus_signal::dict::Dictionary;
 use apus_types::{NodeId, TableSchema};
 
+use super::unique::ADDED;
+
 /// What there is of a table or an index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Presence {
@@ -17,11 +19,12 @@ pub enum Presence {
     Ready,
 }
 
-/// A table, or an index of the table whose indexes come and go.
+/// A table, or an index or a column of the table whose indexes and columns come and go.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Object {
     Table(String),
     Index(String),
+    Column(String),
 }
 
 /// What became of a change.
@@ -84,6 +87,8 @@ impl Objects {
                 let presence = if index.building { Presence::Building } else { Presence::Ready };
                 found.insert(Object::Index(index.name.clone()), presence);
             }
+            let added = table.columns.iter().find(|column| table.name == self.indexed && column.name == ADDED);
+            found.extend(added.map(|column| (Object::Column(column.name.clone()), Presence::Ready)));
         }
         if let Some(object) = found.keys().find(|object| !self.possible.contains_key(object)) {
             return Err(format!("{object:?} is there, which nobody has made"));

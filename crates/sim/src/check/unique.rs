@@ -3,12 +3,17 @@
 
 use std::collections::BTreeMap;
 
+/// The column that comes and goes.
+pub const ADDED: &str = "added";
+
 /// A row: primary key, unique value (`None`: NULL, not in the unique index), value of the ordered index.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Row {
     pub key: u64,
     pub unique: Option<u64>,
     pub ordered: u64,
+    /// In [`ADDED`], with the number of that column: it is another one each time that it comes.
+    pub added: Option<(u64, Option<u64>)>,
 }
 
 /// A table as found.
@@ -113,8 +118,10 @@ pub fn check_order(rows: &BTreeMap<u64, Row>, in_order: &[Vec<Row>]) -> Result<(
 mod tests {
     use super::*;
 
+    fn row(key: u64, unique: Option<u64>, ordered: u64) -> Row {
+        Row { key, unique, ordered, added: None }
+    }
     fn good() -> Table {
-        let row = |key, unique, ordered| Row { key, unique, ordered };
         let rows = vec![row(1, Some(10), 5), row(2, None, 5), row(3, Some(30), 1), row(4, None, 9)];
         Table {
             rows: rows.clone(),
@@ -149,8 +156,8 @@ mod tests {
         assert!(after(|t| t.in_order[1].truncate(1)).contains("row 4 is not in the ordered index"));
         assert!(after(|t| t.in_order[1][1].ordered = 8).contains("the ordered index has Row"));
         assert!(after(|t| t.in_order[0].reverse()).contains("before"));
-        assert!(after(|t| t.in_order[1].insert(0, Row { key: 3, unique: Some(30), ordered: 1 })).contains("twice"));
-        assert!(after(|t| t.in_order[0].insert(0, Row { key: 8, unique: None, ordered: 0 })).contains("None"));
+        assert!(after(|t| t.in_order[1].insert(0, row(3, Some(30), 1))).contains("twice"));
+        assert!(after(|t| t.in_order[0].insert(0, row(8, None, 0))).contains("None"));
     }
 
     #[test]

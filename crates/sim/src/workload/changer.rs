@@ -1,4 +1,4 @@
-//! The member that changes the schema: CREATE, DROP and TRUNCATE TABLE, CREATE and DROP INDEX, as a SQL node does them.
+//! The member that changes the schema: CREATE, DROP and TRUNCATE TABLE, CREATE and DROP INDEX, ADD and DROP COLUMN, as a SQL node does them.
 //!
 //! Names are few, so they come again. A unique index of a table with rows is made in three steps, all of which may be interrupted: the
 //! definition, after which writes make entries; an entry for each row that was written before, committed or not yet, under its lock; the
@@ -8,21 +8,26 @@
 use apus_client::{Client, ClientError, ExecOptions, OpBatch, Results, ScanRequest};
 use apus_kernel::Random;
 use apus_signal::{
-    dict::{Change, IndexChange, TableName},
-    schema::TableMessage,
+    dict::{Change, ColumnsChange, IndexChange, TableName},
+    schema::{SourceMessage, TableMessage, column_to_wire},
     tc::{ALLOW_DUPLICATE, ALLOW_MISSING, OpKind, OpStatus},
 };
 use apus_types::{
-    ErrorClass, ErrorCode, IndexDef, IndexNo, IndexState, TableSchema, Value, key,
-    schema::{Durability, HIDDEN_PK_COLUMN},
+    Column, ErrorClass, ErrorCode, IndexDef, IndexNo, IndexState, TableSchema, Value,
+    form::Source,
+    key,
+    schema::{DefaultValue, Durability, HIDDEN_PK_COLUMN},
 };
 
 use super::{
     churn::{DATABASE, Known, STOCK, Stock},
-    crew::{LOCK_WAIT_MS, Member, column, encode_key, number, number_type, scan},
-    unique::{ORDERED, UNIQUE},
+    crew::{LOCK_WAIT_MS, Member, column, encode_key, number_type, scan},
+    unique::{ORDERED, UNIQUE, row},
 };
-use crate::check::schema::{Fate, Object, Presence};
+use crate::check::{
+    schema::{Fate, Object, Presence},
+    unique::ADDED,
+};
 
 const SMALL_TABLES: [&str; 4] = ["t0", "t1", "t2", "t3"];
 /// What the tables begin with that are made while of all else nobody knows whether it is there.
@@ -71,9 +76,47 @@ fn is_unique(index: &str) -> bool {
     UNIQUE_INDEXES.contains(&index)
 }
 
+/// What only says which index is meant.
 fn index_change(name: &str) -> IndexChange {
-    let columns = vec![u32::from(if is_unique(name) { UNIQUE } else { ORDERED })];
-    IndexChange { table: Some(table_name(STOCK)), name: name.to_owned(), columns, unique: is_unique(name), lineage: 0 }
+    let unique = is_unique(name);
+    IndexChange { table: Some(table_name(STOCK)), name: name.to_owned(), unique, ..IndexChange::default() }
+}
+fn new_index(stock: &TableSchema, name: &str) -> IndexChange {
+    let column = stock.column_no(if is_unique(name) { UNIQUE } else { ORDERED });
+    IndexChange {
+        columns: column.map(u32::from).into_iter().collect(),
+        form: u32::from(stock.form),
+        ..index_change(name)
+    }
+}
+
+/// The column comes or goes.
+fn column_change(stock: &TableSchema, comes: bool, number: u64, random: &mut Random) -> ColumnsChange {
+    let mut columns: Vec<(Column, Source)> = stock.columns.iter().cloned().zip((0..).map(Source::Kept)).collect();
+    columns.retain(|(column, _)| column.name != ADDED);
+    if comes {
+        let default = (!random.one_in(3)).then(|| random.below(1 << 20));
+        let source = default.map_or(Source::Null, |n| Source::Given(n.to_le_bytes().to_vec()));
+        let default = default.map_or(DefaultValue::Null, |n| DefaultValue::Literal(n.to_string()));
+        let new = Column { default, comment: number.to_string(), ..column(ADDED, number_type(), true) };
+        columns.insert(random.below(columns.len() as u64 + 1) as usize, (new, source));
+    }
+    ColumnsChange {
+        table: Some(table_name(STOCK)),
+        id: stock.id.0,
+        version: stock.version,
+        columns: columns.iter().map(|(column, _)| column_to_wire(column)).collect(),
+        sources: columns.iter().map(|(_, source)| SourceMessage::from(source)).collect(),
+        drop_indexes: Vec::new(),
+    }
+}
+
+fn dropping(object: &Object, stock: &TableSchema, random: &mut Random) -> Change {
+    match object {
+        Object::Table(name) => Change::DropTable(table_name(name)),
+        Object::Index(name) => Change::DropIndex(index_change(name)),
+        Object::Column(_) => Change::ChangeColumns(column_change(stock, false, 0, random)),
+    }
 }
 
 impl Stock {
@@ -81,7 +124,8 @@ impl Stock {
         let (objects, mut wishes) = (self.objects.borrow(), Vec::new());
         let tables = SMALL_TABLES.iter().map(|name| Object::Table((*name).to_owned()));
         let indexes = ORDERED_INDEXES.iter().chain(&UNIQUE_INDEXES).map(|name| Object::Index((*name).to_owned()));
-        for object in tables.chain(indexes) {
+        let columns = [ADDED].iter().map(|name| Object::Column((*name).to_owned()));
+        for object in tables.chain(indexes).chain(columns) {
             match (objects.certain(&object), &object) {
                 // Twice as often: more is made than dropped as long as there is little.
                 (Some(Presence::Absent), _) => wishes.extend([Wish::Make(object.clone()), Wish::Make(object)]),
@@ -92,6 +136,8 @@ impl Stock {
                     wishes.extend([Wish::Empty(name.clone()), Wish::Drop(object)]);
                 }
                 (Some(_), Object::Index(_)) => wishes.push(Wish::Drop(object)),
+                // There is one, so it has turns like several others.
+                (Some(_), Object::Column(_)) => wishes.extend((0..4).map(|_| Wish::Drop(object.clone()))),
                 (None, _) => {}
             }
         }
@@ -112,24 +158,21 @@ impl Stock {
         let pause = random.below(PAUSE_MAX_NS);
         member.clock.think(pause).await;
         let mut wishes = self.wishes();
-        match wishes.swap_remove(random.below(wishes.len() as u64) as usize) {
+        let wish = wishes.swap_remove(random.below(wishes.len() as u64) as usize);
+        let Ok(known) = self.known(member, true).await else { return false };
+        let stock = &known.stock;
+        match wish {
             Wish::Make(Object::Index(name)) if is_unique(&name) => {
-                let change = Change::CreateIndex(index_change(&name));
+                let change = Change::CreateIndex(new_index(stock, &name));
                 self.ask(member, &Object::Index(name.clone()), Presence::Building, change).await
                     && self.complete(member, name).await
             }
             Wish::Make(object) => {
-                let change = match &object {
-                    Object::Table(name) => Change::CreateTable(small_table(name, self.hall.class())),
-                    Object::Index(name) => Change::CreateIndex(index_change(name)),
-                };
+                let change = self.making(&object, stock, random);
                 self.ask(member, &object, Presence::Ready, change).await
             }
             Wish::Drop(object) => {
-                let change = match &object {
-                    Object::Table(name) => Change::DropTable(table_name(name)),
-                    Object::Index(name) => Change::DropIndex(index_change(name)),
-                };
+                let change = dropping(&object, stock, random);
                 self.ask(member, &object, Presence::Absent, change).await
             }
             Wish::Empty(name) => {
@@ -137,6 +180,14 @@ impl Stock {
                 self.ask(member, &Object::Table(name), Presence::Ready, change).await
             }
             Wish::Fill(name) => self.complete(member, name).await,
+        }
+    }
+
+    fn making(&self, object: &Object, stock: &TableSchema, random: &mut Random) -> Change {
+        match object {
+            Object::Table(name) => Change::CreateTable(small_table(name, self.hall.class())),
+            Object::Index(name) => Change::CreateIndex(new_index(stock, name)),
+            Object::Column(_) => Change::ChangeColumns(column_change(stock, true, self.hall.moment(), random)),
         }
     }
 
@@ -199,7 +250,7 @@ impl Stock {
         let position = stock.indexes.iter().position(|i| i.name == name).ok_or(ErrorCode::IndexNotFound)?;
         let hidden = known.hidden_of(&stock.indexes[position]).ok_or(ErrorCode::IndexNotFound)?;
         let all = ScanRequest { with_pending: true, ..ScanRequest::all(stock.id, stock.version) };
-        let ids = scan(&member.client, stock, &all, |row| number(stock, row, 0).unwrap_or(u64::MAX)).await?;
+        let ids = scan(&member.client, stock, &all, |bytes| row(stock, bytes).key).await?;
         for batch in ids.chunks(FILL_BATCH) {
             let mut attempts = 0;
             while let Err(error) = enter(&member.client, stock, position, hidden, batch).await {

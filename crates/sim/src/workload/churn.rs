@@ -2,7 +2,8 @@
 //! write the tables that come and go and the one whose indexes do.
 //!
 //! The *stock* is a table of numbers with tags and ranks. Each member writes rows of its own, with a tag that nobody else uses or, now and then,
-//! one that others use, too: as long as there is no unique index that is fine. Sometimes a transaction stays open for a while between its rows
+//! one that others use, too: as long as there is no unique index that is fine. One more column comes and goes, in another place and with another default each
+//! time; rows that were written without it have the default, and what was written there before it went does not come back. Sometimes a transaction stays open for a while between its rows
 //! and its commit, over changes of the schema. Small tables get rows that are only inserted.
 //!
 //! When all rest, what the dictionaries of the nodes have is held against what was acknowledged ([`crate::check::schema`]), the indexes of the stock
@@ -17,7 +18,7 @@ use std::{
 use apus_client::{Client, ClientError, ExecOptions, OpBatch, Results, ScanRequest};
 use apus_kernel::Random;
 use apus_signal::{dict::Dictionary, tc::OpKind};
-use apus_types::{ErrorClass, ErrorCode, IndexDef, IndexState, TableSchema, Value};
+use apus_types::{ErrorClass, ErrorCode, IndexDef, IndexState, TableSchema, Value, schema::DefaultValue};
 
 use super::{
     crew::{Crew, Fate, Hall, LOCK_WAIT_MS, Member, Play, encode_key, number, partitions, scan},
@@ -73,6 +74,24 @@ impl Known {
     }
 }
 
+/// The column of the stock that comes and goes, and what rows have there that were written before it came.
+fn added_with(stock: &TableSchema) -> Option<(u64, Option<u64>)> {
+    let (at, number) = unique::added(stock)?;
+    let default = match &stock.columns[usize::from(at)].default {
+        DefaultValue::Literal(text) => text.parse().ok(),
+        _ => None,
+    };
+    Some((number, default))
+}
+/// What a row has in this column: what was written there, if it was written with it.
+fn of_column((number, default): (u64, Option<u64>), written: Option<(u64, Option<u64>)>) -> (u64, Option<u64>) {
+    written.filter(|(of, _)| *of == number).unwrap_or((number, default))
+}
+/// A row with another rank, and now and then another value in the column that comes and goes.
+fn update(random: &mut Random, row: Row, old: Row) -> Row {
+    Row { ordered: row.ordered, added: if random.one_in(2) { row.added } else { old.added }, ..old }
+}
+
 /// Rows that were inserted into a small table.
 #[derive(Default)]
 struct Inserted {
@@ -91,6 +110,8 @@ struct UniqueIndex {
 #[derive(Default)]
 struct Found {
     rows: Vec<Row>,
+    /// Which column that comes and goes is there, and what rows have there that were written before it.
+    added: Option<(u64, Option<u64>)>,
     unique: Vec<UniqueIndex>,
     ordered: Vec<(String, Vec<Vec<Row>>)>,
     /// Small tables by id, with the numbers of their rows.
@@ -208,7 +229,13 @@ impl Stock {
     }
 
     /// What is made of a row, as its member knows it so far.
-    fn change(&self, random: &mut Random, member: u64, now: &Changes) -> (u64, OpKind, Option<Row>) {
+    fn change(
+        &self,
+        random: &mut Random,
+        member: u64,
+        now: &Changes,
+        stock: &TableSchema,
+    ) -> (u64, OpKind, Option<Row>) {
         let id = member * ROWS_PER_MEMBER + random.below(ROWS_PER_MEMBER);
         let possible = now.get(&id).cloned().unwrap_or_else(|| self.ledger.possible(id));
         let tag = match random.below(24) {
@@ -216,12 +243,13 @@ impl Stock {
             1..3 => None,
             _ => Some(OWN_TAGS + 4 * id + random.below(4)),
         };
-        let row = Row { key: id, unique: tag, ordered: random.below(30) };
+        let added = unique::added(stock).map(|(_, of)| (of, Some(random.below(1 << 20))));
+        let row = Row { key: id, unique: tag, ordered: random.below(30), added };
         let certain = if let [one] = possible.as_slice() { Some(*one) } else { None };
         match (certain, random.below(4)) {
             (_, 0) => (id, OpKind::Delete, None),
             (Some(None), _) => (id, OpKind::Insert, Some(row)),
-            (Some(Some(old)), 1) => (id, OpKind::Update, Some(Row { ordered: row.ordered, ..old })),
+            (Some(Some(old)), 1) => (id, OpKind::Update, Some(update(random, row, old))),
             _ => (id, OpKind::Write, Some(row)),
         }
     }
@@ -230,7 +258,7 @@ impl Stock {
     async fn change_rows(&self, member: &Member, random: &mut Random, stock: &TableSchema) -> bool {
         let (mut ops, mut now, mut is_shared) = (OpBatch::new(), Changes::new(), false);
         for _ in 0..1 + random.below(3) {
-            let (id, kind, row) = self.change(random, member.number, &now);
+            let (id, kind, row) = self.change(random, member.number, &now, stock);
             is_shared |= row.and_then(|row| row.unique).is_some_and(|tag| tag < OWN_TAGS);
             if let Err(error) = unique::push(&mut ops, stock, id, kind, row) {
                 self.hall.violation(format!("a row cannot be made: {error}"));
@@ -304,7 +332,8 @@ impl Play for Stock {
         let (client, stock) = (&reader.client, &known.stock);
         let everything = ScanRequest::all(stock.id, stock.version);
         let row = |bytes: &[u8]| unique::row(stock, bytes);
-        let mut found = Found { rows: scan(client, stock, &everything, row).await?, ..Found::default() };
+        let rows = scan(client, stock, &everything, row).await?;
+        let mut found = Found { rows, added: added_with(stock), ..Found::default() };
         for index in &stock.indexes {
             if index.unique {
                 let hidden = known.hidden_of(index).ok_or(ErrorCode::IndexNotFound)?;
@@ -349,7 +378,8 @@ impl Play for Stock {
             for (name, in_order) in &found.ordered {
                 check_order(&rows, in_order).map_err(|what| format!("index {name} of the stock: {what}"))?;
             }
-            self.ledger.compare(&rows).map_err(|what| format!("stock: {what}"))?;
+            let seen = |row: Row| Row { added: found.added.map(|column| of_column(column, row.added)), ..row };
+            self.ledger.compare(&rows, seen).map_err(|what| format!("stock: {what}"))?;
             found.small.iter().try_for_each(|(table, ids)| self.compare_small(*table, ids))?;
         }
         Ok(Judgement::Good)

@@ -23,16 +23,16 @@ use super::{
     ledger::{Changes, Ledger},
 };
 use crate::{
-    check::unique::{Row, Table, rows_by_key},
+    check::unique::{ADDED, Row, Table, rows_by_key},
     drill::Judgement,
 };
 
 const ROWS_PER_MEMBER: u64 = 12;
 /// Keys of one read.
 const KEYS_AT_ONCE: usize = 1000;
-const ID: u16 = 0;
-pub(super) const UNIQUE: u16 = 1;
-pub(super) const ORDERED: u16 = 2;
+pub(super) const ID: &str = "id";
+pub(super) const UNIQUE: &str = "tag";
+pub(super) const ORDERED: &str = "rank";
 
 pub(super) struct Items {
     hall: Rc<Hall>,
@@ -52,8 +52,12 @@ impl Items {
     fn change(&self, random: &mut Random, member: u64, now: &Changes) -> (u64, OpKind, Option<Row>) {
         let id = member * ROWS_PER_MEMBER + random.below(ROWS_PER_MEMBER);
         let possible = now.get(&id).cloned().unwrap_or_else(|| self.ledger.possible(id));
-        let row =
-            Row { key: id, unique: (!random.one_in(4)).then(|| random.below(self.values)), ordered: random.below(30) };
+        let row = Row {
+            key: id,
+            unique: (!random.one_in(4)).then(|| random.below(self.values)),
+            ordered: random.below(30),
+            added: None,
+        };
         let certain = if let [one] = possible.as_slice() { Some(*one) } else { None };
         match (certain, random.below(4)) {
             (_, 0) => (id, OpKind::Delete, None),
@@ -125,7 +129,13 @@ impl Items {
     }
 }
 
-/// An operation on a row of number, tag and rank; an update changes the rank only.
+/// The column that comes and goes, if it is there: its place, and which of them it is.
+pub(super) fn added(table: &TableSchema) -> Option<(u16, u64)> {
+    let at = table.column_no(ADDED)?;
+    Some((at, table.columns[usize::from(at)].comment.parse().ok()?))
+}
+
+/// An operation on a row of number, tag and rank, wherever these stand; an update changes the rank, and the column that comes and goes.
 pub(super) fn push(
     ops: &mut OpBatch,
     table: &TableSchema,
@@ -135,11 +145,25 @@ pub(super) fn push(
 ) -> Result<(), ErrorCode> {
     let (mut key, mut value) = (Vec::new(), Vec::new());
     encode_key(id, &mut key);
+    let of_added = |row: &Row| added(table).and_then(|(_, number)| row.added.filter(|(of, _)| *of == number)?.1);
     match (kind, row) {
-        (OpKind::Update, Some(row)) => update::push_set(&mut value, ORDERED, &row.ordered.to_le_bytes()),
+        (OpKind::Update, Some(row)) => {
+            let ordered = table.column_no(ORDERED).ok_or(ErrorCode::InvalidSchema)?;
+            update::push_set(&mut value, ordered, &row.ordered.to_le_bytes());
+            if let (Some((at, _)), Some(number)) = (added(table), of_added(&row)) {
+                update::push_set(&mut value, at, &number.to_le_bytes());
+            }
+        }
         (_, Some(row)) => {
-            let unique = row.unique.map_or(Value::Null, Value::UInt);
-            table.layout().encode(&[Value::UInt(id), unique, Value::UInt(row.ordered)], &mut value)?;
+            let number = |column: &Column| match column.name.as_str() {
+                ID => Some(id),
+                UNIQUE => row.unique,
+                ORDERED => Some(row.ordered),
+                _ => of_added(&row),
+            };
+            let values: Vec<Value<'_>> =
+                table.columns.iter().map(|column| number(column).map_or(Value::Null, Value::UInt)).collect();
+            table.layout().encode(&values, &mut value)?;
         }
         (_, None) => return ops.push(table, OpKind::Delete, ALLOW_MISSING, &key, &[]),
     }
@@ -147,8 +171,14 @@ pub(super) fn push(
 }
 
 pub(super) fn row(table: &TableSchema, bytes: &[u8]) -> Row {
-    let value = |column| number(table, bytes, column);
-    Row { key: value(ID).unwrap_or(u64::MAX), unique: value(UNIQUE), ordered: value(ORDERED).unwrap_or(u64::MAX) }
+    let value = |name| table.column_no(name).and_then(|column| number(table, bytes, column));
+    let added = added(table).map(|(at, of)| (of, number(table, bytes, at)));
+    Row {
+        key: value(ID).unwrap_or(u64::MAX),
+        unique: value(UNIQUE),
+        ordered: value(ORDERED).unwrap_or(u64::MAX),
+        added,
+    }
 }
 
 /// What a unique index gives for each of these values: value and id, of which `u64::MAX` is none.
@@ -192,7 +222,7 @@ fn id_of(encoded: &[u8]) -> Option<u64> {
 }
 
 pub(super) fn columns() -> Vec<Column> {
-    vec![column("id", number_type(), false), column("tag", number_type(), true), column("rank", number_type(), false)]
+    vec![column(ID, number_type(), false), column(UNIQUE, number_type(), true), column(ORDERED, number_type(), false)]
 }
 
 impl Play for Items {
@@ -206,7 +236,7 @@ impl Play for Items {
             state: IndexState::Ready,
         };
         let mut items = table("items", columns());
-        items.indexes = vec![index(1, "tags", UNIQUE, true), index(2, "ranks", ORDERED, false)];
+        items.indexes = vec![index(1, "tags", 1, true), index(2, "ranks", 2, false)];
         vec![items]
     }
     async fn fill(&self, _client: &Client, _tables: &[TableSchema]) -> Result<(), ClientError> {
@@ -264,7 +294,7 @@ impl Play for Items {
     fn judge(&self) -> Result<Judgement, String> {
         for table in self.found.take() {
             table.check()?;
-            self.ledger.compare(&rows_by_key(&table.rows)?)?;
+            self.ledger.compare(&rows_by_key(&table.rows)?, |row| row)?;
         }
         Ok(Judgement::Good)
     }

@@ -86,8 +86,10 @@ pub struct AutoIncrement {
     ranges: Mutex<FixedMap<u64, Range>>,
 }
 
+/// A table has one column of its own that counts, wherever that stands after changes of its columns, and may have a hidden one.
 fn counter_of(table: &TableSchema, column: u16) -> u64 {
-    u64::from(table.id.0) << 16 | u64::from(column)
+    let is_hidden = table.columns.get(usize::from(column)).is_some_and(|c| c.name.starts_with('#'));
+    u64::from(table.id.0) << 16 | u64::from(is_hidden)
 }
 
 impl AutoIncrement {

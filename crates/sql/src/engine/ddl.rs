@@ -5,6 +5,7 @@ use apus_types::{
 };
 
 use super::{
+    alter::{self, AlterClause},
     convert::{self, Assign},
     create_select::{SelectClause, begins_select},
     errors::{self, Result},
@@ -70,7 +71,7 @@ pub enum Ddl {
         indexes: Vec<IndexClause>,
         drops: Vec<String>,
     },
-    AlterNothing(Name),
+    Alter(Box<AlterClause>),
 }
 
 /// Parses a definition statement; `None` when it is none.
@@ -213,49 +214,29 @@ fn alter(t: &mut Tokens, text: &str) -> Result<Ddl> {
     if let Some(view) = ViewClause::parse(t, text, true)? {
         return Ok(Ddl::CreateView(Box::new(view)));
     }
+    alter_table(t, text, Collation::default())
+}
+
+/// `default`: the collation of columns that name none.
+fn alter_table(t: &mut Tokens, text: &str, default: Collation) -> Result<Ddl> {
     t.expect("table")?;
     let table = t.name()?;
-    let (mut indexes, mut drops) = (Vec::new(), Vec::new());
-    loop {
-        if t.word("add") {
-            if t.word("primary") || t.word("constraint") || t.word("foreign") || t.word("check") {
-                return Err(errors::not_supported("ALTER TABLE ... ADD CONSTRAINT"));
-            }
-            let unique = t.word("unique");
-            if !(t.word("index") || t.word("key") || unique) {
-                return Err(errors::not_supported("ALTER TABLE ... ADD COLUMN"));
-            }
-            let name = if t.peek_symbol('(') { None } else { Some(t.identifier()?) };
-            index_type(t)?;
-            let columns = key_columns(t)?;
-            index_options(t)?;
-            indexes.push(IndexClause { name, columns, unique });
-        } else if t.word("drop") {
-            if !(t.word("index") || t.word("key")) {
-                return Err(errors::not_supported("ALTER TABLE ... DROP COLUMN"));
-            }
-            drops.push(t.identifier()?);
-        } else if t.word("rename") {
-            if t.word("column") || t.word("index") || t.word("key") {
-                return Err(errors::not_supported("ALTER TABLE ... RENAME COLUMN or INDEX"));
-            }
-            let _ = t.word("to") || t.word("as");
-            return Ok(Ddl::RenameTable(table, t.name()?));
-        } else if t.word("enable") || t.word("disable") {
-            t.expect("keys")?;
-            return Ok(Ddl::AlterNothing(table));
-        } else if t.word("engine") {
-            t.symbol('=');
-            t.identifier()?;
-            return Ok(Ddl::AlterNothing(table));
-        } else {
-            return Err(errors::not_supported("this form of ALTER TABLE"));
-        }
-        if !t.symbol(',') {
-            break;
-        }
+    if t.peek_word("rename") && !["column", "index", "key"].iter().any(|word| t.second_word(word)) {
+        t.skip();
+        let _ = t.word("to") || t.word("as");
+        return Ok(Ddl::RenameTable(table, t.name()?));
     }
-    Ok(Ddl::AddIndexes { table, indexes, drops })
+    Ok(Ddl::Alter(Box::new(alter::parse(t, text, table, default)?)))
+}
+
+/// ALTER TABLE once more, with the collation of its table.
+pub fn parse_alter(text: &str, default: Collation) -> Result<AlterClause> {
+    let mut t = Tokens::new(text);
+    t.expect("alter")?;
+    match alter_table(&mut t, text, default)? {
+        Ddl::Alter(clause) => Ok(*clause),
+        _ => Err(errors::internal("ALTER TABLE is read twice")),
+    }
 }
 
 fn collation_named(name: &str) -> Result<Collation> {
@@ -324,10 +305,14 @@ pub struct Definitions {
 }
 
 impl Definitions {
-    fn parse(t: &mut Tokens, default: Collation) -> Result<Definitions> {
+    /// The next column, key or index.
+    pub fn take(&mut self, t: &mut Tokens, default: Collation) -> Result<()> {
+        definition(t, default, &mut self.columns, &mut self.indexes, &mut self.primary)
+    }
+    pub fn parse(t: &mut Tokens, default: Collation) -> Result<Definitions> {
         let mut made = Definitions::default();
         loop {
-            definition(t, default, &mut made.columns, &mut made.indexes, &mut made.primary)?;
+            made.take(t, default)?;
             if !t.symbol(',') {
                 break;
             }
@@ -493,7 +478,7 @@ fn set_primary(primary: &mut Option<Vec<String>>, key: Vec<String>) -> Result<()
 
 /// A default that the column could not hold would refuse every row that leaves it out. Zero dates are the matter of the session
 /// that inserts.
-fn check_default(c: &Column) -> Result<()> {
+pub fn check_default(c: &Column) -> Result<()> {
     let temporal = matches!(c.ty, ColumnType::Date | ColumnType::DateTime { .. } | ColumnType::Timestamp { .. });
     if c.ty == ColumnType::Json && matches!(c.default, DefaultValue::Literal(_)) {
         let text = format!("BLOB, TEXT, GEOMETRY or JSON column '{}' can't have a default value", c.name);
@@ -551,7 +536,7 @@ fn now(t: &mut Tokens) -> Result<()> {
     Ok(())
 }
 
-fn default_value(t: &mut Tokens) -> Result<DefaultValue> {
+pub fn default_value(t: &mut Tokens) -> Result<DefaultValue> {
     if t.word("null") {
         return Ok(DefaultValue::Null);
     }

@@ -138,13 +138,8 @@ impl SqlEngine {
                 let name = full(&table)?;
                 self.fetch_catalog().await?.table(&name.database, &name.table)?;
                 for index in &drops {
-                    let change = IndexChange {
-                        table: Some(name.clone()),
-                        name: index.clone(),
-                        columns: Vec::new(),
-                        unique: false,
-                        lineage: 0,
-                    };
+                    let change =
+                        IndexChange { table: Some(name.clone()), name: index.clone(), ..IndexChange::default() };
                     match self.change(Change::DropIndex(change)).await? {
                         Some(ErrorCode::IndexNotFound) => {
                             let text = format!("Can't DROP '{index}'; check that column/key exists");
@@ -159,9 +154,11 @@ impl SqlEngine {
                 }
                 done.info = Info::Inserted { records: 0, duplicates: 0 };
             }
-            Ddl::AlterNothing(name) => {
-                let name = full(&name)?;
-                self.catalog().await?.table(&name.database, &name.table)?;
+            Ddl::Alter(clause) => {
+                let name = full(&clause.table)?;
+                self.fetch_catalog().await?.table(&name.database, &name.table)?;
+                self.alter_table(session, name, *clause).await?;
+                done.info = Info::Inserted { records: 0, duplicates: 0 };
             }
         }
         self.fetch_catalog().await?;
@@ -214,20 +211,18 @@ impl SqlEngine {
         }
     }
 
-    async fn add_index(&self, name: &TableName, clause: &IndexClause) -> Result<()> {
-        let table = self.fetch_catalog().await?.table(&name.database, &name.table)?;
-        let index = ddl::index_name(&table.schema, clause)?;
-        let mut columns = Vec::new();
-        for column in &clause.columns {
-            let no = table.schema.column_no(column).ok_or_else(|| {
-                crate::wire::SqlError::new(1072, b"42000", format!("Key column '{column}' doesn't exist in table"))
-            })?;
-            ddl::check_key(&table.schema, &[no])?;
-            columns.push(u32::from(no));
+    pub(super) async fn add_index(&self, name: &TableName, clause: &IndexClause) -> Result<()> {
+        let mut change = self.new_index(name, clause).await?;
+        let index = change.name.clone();
+        let mut made = self.change(Change::CreateIndex(change.clone())).await?;
+        for _ in 0..FILL_ATTEMPTS {
+            if made != Some(ErrorCode::SchemaVersionChanged) {
+                break;
+            }
+            change = self.new_index(name, clause).await?;
+            made = self.change(Change::CreateIndex(change.clone())).await?;
         }
-        let (table, unique) = (Some(name.clone()), clause.unique);
-        let mut change = IndexChange { table, name: index.clone(), columns, unique, lineage: 0 };
-        if let Some(code) = self.change(Change::CreateIndex(change.clone())).await? {
+        if let Some(code) = made {
             return Err(errors::from_code(code, &index));
         }
         if !clause.unique {
@@ -250,6 +245,22 @@ impl SqlEngine {
         }
         self.change(Change::DropIndex(change)).await?;
         Err(errors::from_code(ErrorCode::SchemaVersionChanged, &index))
+    }
+
+    /// An index by the columns that the table has now.
+    async fn new_index(&self, name: &TableName, clause: &IndexClause) -> Result<IndexChange> {
+        let table = self.fetch_catalog().await?.table(&name.database, &name.table)?;
+        let index = ddl::index_name(&table.schema, clause)?;
+        let mut columns = Vec::new();
+        for column in &clause.columns {
+            let no = table.schema.column_no(column).ok_or_else(|| {
+                crate::wire::SqlError::new(1072, b"42000", format!("Key column '{column}' doesn't exist in table"))
+            })?;
+            ddl::check_key(&table.schema, &[no])?;
+            columns.push(u32::from(no));
+        }
+        let form = u32::from(table.schema.form);
+        Ok(IndexChange { table: Some(name.clone()), name: index, columns, unique: clause.unique, lineage: 0, form })
     }
 
     /// Enters the rows that were there before the index into its hidden table. Each is locked shared meanwhile, so that no change of

@@ -206,11 +206,10 @@ impl SqlEngine {
             s.values = recycle(params);
             match done {
                 Ok(()) => return Ok(()),
-                Err((e, again)) if again && attempt < ATTEMPTS_MAX => {
-                    let _ = e;
+                Err((e, true)) if attempt < ATTEMPTS_MAX => {
                     session.env.forget_assigned();
                     self.may_try_again(&mut losses, sql).await?;
-                    self.fetch_catalog().await?;
+                    self.learn_definitions(&e, attempt).await?;
                 }
                 Err((e, _)) => return Err(e),
             }
@@ -324,6 +323,14 @@ impl SqlEngine {
                 Err(self.failed(session, fail, before, inside, had_transaction, nothing_sent).await)
             }
         }
+    }
+
+    /// Between two attempts of a statement. Where columns are just being changed, data nodes take neither definition for a moment.
+    async fn learn_definitions(&self, refused: &SqlError, attempt: u32) -> Result<()> {
+        if refused.errno == errors::from_code(ErrorCode::SchemaVersionChanged, "").errno && attempt > 1 {
+            tokio::time::sleep(std::time::Duration::from_millis(1 << attempt.min(9))).await;
+        }
+        self.fetch_catalog().await.map(|_| ())
     }
 
     /// Not a statement that two nodes were lost with.
@@ -463,12 +470,11 @@ impl SqlEngine {
             let done = pin!(self.run(session, s, &catalog, &plan, params, 1, out, &mut losses)).await;
             match done {
                 Ok(()) => return Ok(()),
-                Err((_, true)) if attempt < ATTEMPTS_MAX => {
+                Err((e, true)) if attempt < ATTEMPTS_MAX => {
                     session.env.forget_assigned();
                     let sql = session.prepared.get(&id).map_or(&[][..], |statement| &statement.sql);
-                    session.env.forget_assigned();
                     self.may_try_again(&mut losses, sql).await?;
-                    self.fetch_catalog().await?;
+                    self.learn_definitions(&e, attempt).await?;
                 }
                 Err((e, _)) => return Err(e),
             }

@@ -215,6 +215,17 @@ fn known_members(labels: Labels, collation: Collation, value: &[u8]) -> u64 {
     value.split(|&b| b == b',').map(bit).fold(0, |all, bit| all | bit)
 }
 
+/// Every value of the one is the same value of the other, if its stored bytes are: of ENUM and SET, labels are added behind those that are there.
+pub fn extends(from: ColumnType, to: ColumnType) -> bool {
+    match (from, to) {
+        (ColumnType::Label { is_set, labels, .. }, ColumnType::Label { is_set: new_set, labels: new, .. }) => {
+            is_set == new_set && new.0.0.starts_with(&labels.0.0)
+        }
+        (ColumnType::Label { .. }, _) | (_, ColumnType::Label { .. }) => false,
+        (from, to) => (from == ColumnType::Json) == (to == ColumnType::Json),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -14,6 +14,7 @@
 //!
 //! A session dies with its connection; its open transaction is rolled back when it is dropped.
 
+mod alter;
 pub mod auto_increment;
 pub mod catalog;
 pub mod cells;

@@ -394,7 +394,7 @@ pub fn updated_row(
         };
         current = next;
     }
-    if current == old {
+    if schema.layout().is_same(&current, old) {
         return Ok(None);
     }
     for (i, c) in schema.columns.iter().enumerate() {

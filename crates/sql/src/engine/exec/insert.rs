@@ -485,7 +485,7 @@ async fn row_by_row(
             if change::check_row(session, schema, plan.within.as_ref(), &old, params)?.is_some() {
                 return Err(errors::replaces_outside().into());
             }
-            if plan.on_duplicate == OnDuplicate::Replace && old == image {
+            if plan.on_duplicate == OnDuplicate::Replace && schema.layout().is_same(&old, image) {
                 outcome.affected += 1;
                 break;
             }

@@ -1,0 +1,415 @@
+//! ALTER TABLE: columns come, go, move and change their names and defaults by one change of the dictionary that touches no row (`apus_types::form`); indexes
+//! are made and dropped one by one.
+//!
+//! All changes of columns in a statement, and the indexes that go, are one change. Indexes that come follow it. Should one of them be refused, columns that
+//! were only added go again; a statement that also takes columns away and makes a unique index is refused beforehand, because it could not be undone.
+//!
+//! Not yet, and refused by name: what needs another form of the rows that are there (an integer becomes wider, NULL is forbidden, another collation of an
+//! indexed column), other primary keys, generated columns, AUTO_INCREMENT for an old column.
+
+use apus_signal::{
+    dict::{Change, ColumnsChange, TableName},
+    schema::{SourceMessage, column_to_wire},
+};
+use apus_types::{
+    Column, ErrorCode, IndexDef, RowLayout, TableSchema,
+    collate::Collation,
+    form::{self, Source},
+    schema::DefaultValue,
+};
+
+use super::{
+    convert::{self, Assign},
+    ddl::{self, Definitions, IndexClause, Name},
+    dispatch::SqlEngine,
+    errors::{self, Result},
+    exec,
+    expr::Context,
+    labels,
+    plan::dml::default_expr,
+    session::Session,
+    token::Tokens,
+};
+use crate::wire::SqlError;
+
+/// Attempts of a change that meets another change of the same table.
+const ATTEMPTS_MAX: u32 = 20;
+
+/// Where a column is to stand.
+#[derive(Clone, Debug, PartialEq)]
+enum Place {
+    /// At the end, or where it is.
+    Unsaid,
+    First,
+    After(String),
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Add(Column, Place),
+    Drop(String),
+    /// MODIFY and CHANGE.
+    Redefine(String, Column, Place),
+    Rename(String, String),
+    Default(String, DefaultValue),
+}
+
+/// What stands behind ALTER TABLE, but for RENAME.
+#[derive(Debug)]
+pub struct AlterClause {
+    pub table: Name,
+    steps: Vec<Step>,
+    indexes: Vec<IndexClause>,
+    drops: Vec<String>,
+    /// To be read again with the collation of the table, which columns take that name none.
+    text: String,
+}
+
+fn cant_drop(name: &str) -> SqlError {
+    SqlError::new(1091, b"42000", format!("Can't DROP '{name}'; check that column/key exists"))
+}
+
+/// Behind ALTER TABLE and its name, which `table` is.
+pub fn parse(t: &mut Tokens, text: &str, table: Name, default: Collation) -> Result<AlterClause> {
+    let (steps, indexes, drops) = (Vec::new(), Vec::new(), Vec::new());
+    let mut clause = AlterClause { table, steps, indexes, drops, text: text.to_owned() };
+    loop {
+        step(t, &mut clause, default)?;
+        if !t.symbol(',') {
+            return Ok(clause);
+        }
+    }
+}
+
+/// The next part of the statement.
+fn step(t: &mut Tokens, clause: &mut AlterClause, default: Collation) -> Result<()> {
+    if t.word("add") {
+        add(t, clause, default)?;
+    } else if t.word("drop") {
+        if t.word("primary") || t.word("foreign") || t.word("constraint") || t.word("check") {
+            return Err(errors::not_supported("ALTER TABLE ... DROP PRIMARY KEY or CONSTRAINT"));
+        } else if t.word("index") || t.word("key") {
+            clause.drops.push(t.identifier()?);
+        } else {
+            t.word("column");
+            clause.steps.push(Step::Drop(t.identifier()?));
+            let _ = t.word("restrict") || t.word("cascade");
+        }
+    } else if t.word("modify") || t.peek_word("change") {
+        let changes = t.word("change");
+        t.word("column");
+        let old = if changes { Some(t.identifier()?) } else { None };
+        let (column, place) = column_and_place(t, clause, default)?;
+        let old = old.unwrap_or_else(|| column.name.clone());
+        clause.steps.push(Step::Redefine(old, column, place));
+    } else if t.word("alter") {
+        t.word("column");
+        let name = t.identifier()?;
+        if t.word("set") {
+            t.expect("default")?;
+            clause.steps.push(Step::Default(name, ddl::default_value(t)?));
+        } else {
+            t.expect("drop")?;
+            t.expect("default")?;
+            clause.steps.push(Step::Default(name, DefaultValue::None));
+        }
+    } else if t.word("rename") {
+        if !t.word("column") {
+            return Err(errors::not_supported("ALTER TABLE ... RENAME of a table or an index beside other changes"));
+        }
+        let old = t.identifier()?;
+        t.expect("to")?;
+        clause.steps.push(Step::Rename(old, t.identifier()?));
+    } else if t.word("enable") || t.word("disable") {
+        t.expect("keys")?;
+    } else if t.word("engine") {
+        t.symbol('=');
+        t.identifier()?;
+    } else if t.word("algorithm") {
+        t.symbol('=');
+        let word = t.identifier()?;
+        if !["default", "instant", "inplace"].iter().any(|known| word.eq_ignore_ascii_case(known)) {
+            return Err(errors::not_supported(&format!("ALGORITHM={}", word.to_uppercase())));
+        }
+    } else if t.word("lock") {
+        t.symbol('=');
+        let word = t.identifier()?;
+        if !["default", "none"].iter().any(|known| word.eq_ignore_ascii_case(known)) {
+            return Err(errors::not_supported(&format!("LOCK={}", word.to_uppercase())));
+        }
+    } else {
+        return Err(errors::not_supported("this form of ALTER TABLE"));
+    }
+    Ok(())
+}
+
+fn add(t: &mut Tokens, clause: &mut AlterClause, default: Collation) -> Result<()> {
+    let is_column = t.word("column");
+    if t.symbol('(') {
+        let made = Definitions::parse(t, default)?;
+        clause.steps.extend(made.columns.into_iter().map(|column| Step::Add(column, Place::Unsaid)));
+        clause.indexes.extend(made.indexes);
+        return made.primary.map_or(Ok(()), |_| Err(errors::not_supported("ALTER TABLE ... ADD PRIMARY KEY")));
+    }
+    let is_index = ["index", "key", "unique", "primary", "constraint", "foreign", "check", "fulltext", "spatial"];
+    if !is_column && is_index.iter().any(|word| t.peek_word(word)) {
+        let mut made = Definitions::default();
+        made.take(t, default)?;
+        clause.indexes.extend(made.indexes);
+        return made.primary.map_or(Ok(()), |_| Err(errors::not_supported("ALTER TABLE ... ADD PRIMARY KEY")));
+    }
+    let (column, place) = column_and_place(t, clause, default)?;
+    clause.steps.push(Step::Add(column, place));
+    Ok(())
+}
+
+fn column_and_place(t: &mut Tokens, clause: &mut AlterClause, default: Collation) -> Result<(Column, Place)> {
+    let mut made = Definitions::default();
+    made.take(t, default)?;
+    let (Some(column), None) = (made.columns.pop(), made.primary) else {
+        return Err(errors::not_supported("ALTER TABLE ... ADD PRIMARY KEY"));
+    };
+    clause.indexes.extend(made.indexes);
+    let place = if t.word("first") {
+        Place::First
+    } else if t.word("after") {
+        Place::After(t.identifier()?)
+    } else {
+        Place::Unsaid
+    };
+    Ok((column, place))
+}
+
+/// Columns as they will be, each with what rows have there that were written before.
+struct Work<'a> {
+    table: &'a TableSchema,
+    columns: Vec<(Column, Source)>,
+    drop_indexes: Vec<String>,
+}
+
+impl<'a> Work<'a> {
+    fn new(table: &'a TableSchema, drops: &[String]) -> Result<Work<'a>> {
+        let columns = table.columns.iter().cloned().zip((0..).map(Source::Kept)).collect();
+        for name in drops {
+            let known = table.indexes.iter().any(|index| index.name.eq_ignore_ascii_case(name));
+            known.then_some(()).ok_or_else(|| cant_drop(name))?;
+        }
+        Ok(Work { table, columns, drop_indexes: drops.to_vec() })
+    }
+    fn find(&self, name: &str) -> Result<usize> {
+        let found = self.columns.iter().position(|(column, _)| column.name.eq_ignore_ascii_case(name));
+        found.filter(|at| !self.is_hidden(*at)).ok_or_else(|| errors::unknown_column(name, &self.table.name))
+    }
+    fn is_hidden(&self, at: usize) -> bool {
+        self.columns.get(at).is_some_and(|(column, _)| column.name.starts_with('#'))
+    }
+    fn refuse_twin(&self, name: &str) -> Result<()> {
+        let is_taken = self.columns.iter().any(|(column, _)| column.name.eq_ignore_ascii_case(name));
+        if is_taken { Err(errors::duplicate_column(name)) } else { Ok(()) }
+    }
+    fn put(&mut self, column: Column, source: Source, place: &Place, otherwise: usize) -> Result<()> {
+        let at = match place {
+            Place::Unsaid => otherwise,
+            Place::First => 0,
+            Place::After(name) => self.find(name)? + 1,
+        };
+        self.columns.insert(at, (column, source));
+        Ok(())
+    }
+    fn end(&self) -> usize {
+        self.columns.len() - usize::from(self.is_hidden(self.columns.len() - 1))
+    }
+    /// Indexes that stay and have this column of the table.
+    fn indexes_with(&self, column: u16) -> impl Iterator<Item = &'a IndexDef> {
+        let gone = |index: &IndexDef| self.drop_indexes.iter().any(|name| index.name.eq_ignore_ascii_case(name));
+        self.table.indexes.iter().filter(move |index| index.columns.contains(&column) && !gone(index))
+    }
+    fn drop(&mut self, name: &str) -> Result<()> {
+        let at = self.find(name).map_err(|_| cant_drop(name))?;
+        if let Source::Kept(old) = self.columns[at].1 {
+            if self.table.primary_key.contains(&old) {
+                return Err(errors::not_supported("ALTER TABLE ... DROP of a column of the primary key"));
+            }
+            let with: Vec<&IndexDef> = self.indexes_with(old).collect();
+            if let Some(index) = with.iter().find(|index| index.columns.len() > 1) {
+                let what = format!("ALTER TABLE ... DROP of a column of index '{}': drop the index first", index.name);
+                return Err(errors::not_supported(&what));
+            }
+            let names: Vec<String> = with.iter().map(|index| index.name.clone()).collect();
+            self.drop_indexes.extend(names);
+        }
+        self.columns.remove(at);
+        if (0..self.columns.len()).all(|at| self.is_hidden(at)) {
+            let text = "You can't delete all columns with ALTER TABLE; use DROP TABLE instead";
+            return Err(SqlError::new(1090, b"42000", text));
+        }
+        Ok(())
+    }
+    fn redefine(&mut self, name: &str, mut column: Column, place: &Place) -> Result<()> {
+        let at = self.find(name)?;
+        if !column.name.eq_ignore_ascii_case(name) {
+            self.refuse_twin(&column.name)?;
+        }
+        let (old, source) = self.columns.remove(at);
+        let is_key = matches!(source, Source::Kept(at) if self.table.primary_key.contains(&at));
+        column.nullable &= !is_key;
+        let kept = match source {
+            Source::Kept(at) => at,
+            _ => return Err(errors::not_supported("ALTER TABLE with two changes of one column")),
+        };
+        let is_indexed = is_key || self.indexes_with(kept).next().is_some();
+        let is_narrow = |old: &Column, new: &Column| length(new) < length(old);
+        if !form::same_bytes(old.ty, column.ty)
+            || !labels::extends(old.ty, column.ty)
+            || is_narrow(&old, &column)
+            || (is_indexed && old.ty.collation() != column.ty.collation())
+            || (is_indexed && old.nullable != column.nullable)
+            || (old.nullable && !column.nullable)
+            || (column.auto_increment && !old.auto_increment)
+        {
+            let what = format!("ALTER TABLE that changes how rows store column '{}'", old.name);
+            return Err(errors::not_supported(&what));
+        }
+        self.put(column, source, place, at)
+    }
+    fn rename(&mut self, old: &str, new: &str) -> Result<()> {
+        let at = self.find(old)?;
+        if !old.eq_ignore_ascii_case(new) {
+            self.refuse_twin(new)?;
+        }
+        new.clone_into(&mut self.columns[at].0.name);
+        Ok(())
+    }
+    fn set_default(&mut self, name: &str, default: &DefaultValue) -> Result<()> {
+        let at = self.find(name)?;
+        self.columns[at].0.default = default.clone();
+        ddl::check_default(&self.columns[at].0)
+    }
+}
+
+/// Characters, bytes or digits that the column takes at most, where its stored bytes do not say.
+fn length(column: &Column) -> u32 {
+    use apus_types::ColumnType as T;
+    match column.ty {
+        T::Char { length, .. } | T::VarChar { length, .. } => u32::from(length) * 4,
+        T::Text { length, .. } | T::Blob { length } => length,
+        T::Binary { length } | T::VarBinary { length } => u32::from(length),
+        T::Decimal { precision, unsigned, .. } => u32::from(precision) * 2 + u32::from(!unsigned),
+        _ => 0,
+    }
+}
+
+/// What rows that were there before have in a column that is added.
+fn given(session: &Session, column: &Column) -> Result<Source> {
+    if column.auto_increment {
+        return Err(errors::not_supported("ALTER TABLE ... ADD of an AUTO_INCREMENT column"));
+    }
+    let (layout, env) = (&RowLayout::new([]), &session.env);
+    let cx = Context { layout, row: &[], new_row: None, params: &[], aggregates: &[], given: &[], env };
+    let default = default_expr(column);
+    let value = match &default {
+        Ok(default) => exec::change::truncate_now(default.eval(&cx)?, column.ty),
+        Err(_) => convert::implicit_default(column.ty),
+    };
+    let strict = session.env.variables.strict;
+    let assign = Assign { row: 1, table: "", strict, zone: session.env.zone(), env: Some(env) };
+    let value = convert::assign(column, value, assign)?;
+    if value.is_null() {
+        return Ok(Source::Null);
+    }
+    let (alone, mut image) = (RowLayout::new([column.ty]), Vec::new());
+    alone.encode(&[convert::stored(column.ty, &value)], &mut image).map_err(|e| errors::from_code(e, &column.name))?;
+    Ok(Source::Given(alone.raw(&image, 0).to_vec()))
+}
+
+/// The change of this table; `None`: the columns stay as they are.
+fn change(
+    session: &Session,
+    name: &TableName,
+    table: &TableSchema,
+    clause: &AlterClause,
+) -> Result<Option<ColumnsChange>> {
+    if clause.steps.is_empty() && clause.drops.is_empty() {
+        return Ok(None);
+    }
+    let mut work = Work::new(table, &clause.drops)?;
+    for step in &clause.steps {
+        match step {
+            Step::Add(column, place) => {
+                work.refuse_twin(&column.name)?;
+                let (source, end) = (given(session, column)?, work.end());
+                work.put(column.clone(), source, place, end)?;
+            }
+            Step::Drop(name) => work.drop(name)?,
+            Step::Redefine(name, column, place) => work.redefine(name, column.clone(), place)?,
+            Step::Rename(old, new) => work.rename(old, new)?,
+            Step::Default(name, default) => work.set_default(name, default)?,
+        }
+    }
+    Ok(Some(ColumnsChange {
+        table: Some(name.clone()),
+        id: table.id.0,
+        version: table.version,
+        columns: work.columns.iter().map(|(column, _)| column_to_wire(column)).collect(),
+        sources: work.columns.iter().map(|(_, source)| SourceMessage::from(source)).collect(),
+        drop_indexes: work.drop_indexes,
+    }))
+}
+
+impl SqlEngine {
+    pub(super) async fn alter_table(&self, session: &mut Session, name: TableName, clause: AlterClause) -> Result<()> {
+        let adds_unique = clause.indexes.iter().any(|index| index.unique);
+        let is_undone = clause.drops.is_empty() && clause.steps.iter().all(|step| matches!(step, Step::Add(..)));
+        if adds_unique && !is_undone {
+            return Err(errors::not_supported("ALTER TABLE with a new unique index beside other changes"));
+        }
+        self.change_columns(session, &name, &clause).await?;
+        for (at, index) in clause.indexes.iter().enumerate() {
+            if let Err(refused) = self.add_index(&name, index).await {
+                self.take_back(session, &name, clause, at).await?;
+                return Err(refused);
+            }
+        }
+        Ok(())
+    }
+
+    /// An index is refused: the columns that were added go again, and the indexes that were made before it.
+    async fn take_back(&self, session: &mut Session, name: &TableName, done: AlterClause, made: usize) -> Result<()> {
+        let is_undone = done.drops.is_empty() && done.steps.iter().all(|step| matches!(step, Step::Add(..)));
+        let steps = done.steps.into_iter().filter_map(|step| match step {
+            Step::Add(column, _) if is_undone => Some(Step::Drop(column.name)),
+            _ => None,
+        });
+        let table = self.fetch_catalog().await?.table(&name.database, &name.table)?;
+        let drops = table.schema.indexes.iter().rev().take(made).map(|index| index.name.clone()).collect();
+        let back =
+            AlterClause { table: done.table, steps: steps.collect(), drops, indexes: Vec::new(), text: String::new() };
+        self.change_columns(session, name, &back).await
+    }
+
+    async fn change_columns(&self, session: &mut Session, name: &TableName, clause: &AlterClause) -> Result<()> {
+        for _ in 0..ATTEMPTS_MAX {
+            let table = self.fetch_catalog().await?.table(&name.database, &name.table)?;
+            let schema = &table.schema;
+            let read_again = (schema.collation != Collation::default() && !clause.text.is_empty())
+                .then(|| ddl::parse_alter(&clause.text, schema.collation))
+                .transpose()?;
+            let change = change(session, name, schema, read_again.as_ref().unwrap_or(clause))?;
+            let Some(change) = change else { return Ok(()) };
+            match self.change(Change::ChangeColumns(change)).await? {
+                // Somebody else has changed it since.
+                Some(ErrorCode::SchemaVersionChanged) => {}
+                Some(ErrorCode::NotSupported) => {
+                    let text = format!(
+                        "Maximum row versions reached for table {}/{}. No more columns can be added or dropped instantly. Please use COPY/INPLACE.",
+                        name.database, name.table
+                    );
+                    return Err(SqlError::new(4092, b"HY000", text));
+                }
+                Some(code) => return Err(errors::from_code(code, &name.table)),
+                None => return Ok(()),
+            }
+        }
+        Err(errors::from_code(ErrorCode::SchemaVersionChanged, &name.table))
+    }
+}
