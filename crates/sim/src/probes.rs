@@ -142,6 +142,7 @@ pub const PROBES: &[&str] = &[
 /// Every name given to `ctx.fault`.
 pub const FAULT_POINTS: &[&str] = &[
     "dict.drop_commit",
+    "dict.drop_prepare",
     "ldm.lose_commit",
     "ldm.refuse_copy",
     "ldm.refuse_memory",
@@ -153,6 +154,7 @@ pub const FAULT_POINTS: &[&str] = &[
 /// Fault points that seeds arm: each makes something rare likely, none breaks a promise. `ldm.stop_copy` ends a node that recovers.
 pub const DRAWN: &[&str] = &[
     "dict.drop_commit",
+    "dict.drop_prepare",
     "ldm.refuse_copy",
     "ldm.refuse_memory",
     "ldm.refuse_prepare",

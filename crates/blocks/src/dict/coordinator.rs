@@ -103,7 +103,12 @@ impl Dictionary {
     fn broadcast(&self, kind: Kind, step: &SchemaStep, ctx: &mut Context<'_>) -> BTreeSet<NodeId> {
         let living = self.living();
         for &node in &living {
-            if kind == Kind::SchemaCommitOrd && node != self.me && ctx.fault("dict.drop_commit") {
+            let is_dropped = match kind {
+                Kind::SchemaCommitOrd => node != self.me && ctx.fault("dict.drop_commit"),
+                Kind::SchemaPrepReq => node != self.me && ctx.fault("dict.drop_prepare"),
+                _ => false,
+            };
+            if is_dropped {
                 continue;
             }
             ctx.send(Self::dict_of(node), kind, |b| encode(step, b));

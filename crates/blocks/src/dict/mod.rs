@@ -10,7 +10,8 @@
 //!   coordinator --SchemaConf--> forwarder --SchemaConf--> client                     (or SchemaAbortOrd, SchemaRef)
 //! ```
 //! The client's answer comes after *every* member has the change: what is created can be used anywhere at once. From prepare
-//! to commit LDM and TC know the new definition while operations still carry the old version: both are accepted.
+//! to commit LDM and TC know the new definition while operations still carry the old version: both are accepted. What a step takes away is kept
+//! whole until the commit, indexes too: a step that is undone has changed nothing.
 //!
 //! **A member does not answer**: it is asked again every [`STEP_RETRY_NS`]. **It dies**: nobody waits for it any more. **The president dies**: every member tells the new one its version, its last step
 //! and what it has prepared (`SchemaStateRep`); committed anywhere is committed everywhere, and so is what all of them have prepared, because

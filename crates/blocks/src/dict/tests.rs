@@ -142,6 +142,40 @@ fn a_member_that_is_asked_again_prepares_once() {
     assert_eq!(c.node(3).seen.borrow().orders.len(), orders);
 }
 
+/// What is written between prepare and commit has its entries, for the drop may be undone.
+#[test]
+fn an_index_is_kept_until_its_drop_is_certain() {
+    for unique in [false, true] {
+        let mut c = started(3);
+        for (token, change) in [(1, table("t")), (2, index(unique))] {
+            wish(&mut c, 2, token, change);
+            c.run_ms(5);
+        }
+        let hidden = schema(&mut c, 2).tables.iter().find(|t| t.base_table != 0).map(|t| t.id);
+        assert_eq!(hidden.is_some(), unique);
+        c.node(3).seen.borrow_mut().silent = true; // prepare does not end
+        let begun = c.node(2).seen.borrow().orders.len();
+        c.answers.clear();
+        let drop = IndexChange { table: Some(table_name()), name: "i".to_owned(), ..IndexChange::default() };
+        wish(&mut c, 2, 3, Change::DropIndex(drop));
+        c.run_ms(5);
+        let defined = |c: &mut Cluster| -> Vec<(u32, usize)> {
+            let seen = c.node(2).seen.borrow();
+            let tables = seen.orders[begun..].iter().filter_map(|o| o.table.as_ref());
+            tables.map(|t| (t.version, t.indexes.len())).collect()
+        };
+        let prepared = defined(&mut c);
+        assert!(!prepared.is_empty() && prepared.iter().all(|t| *t == (3, 1)), "{prepared:?}");
+        c.node(3).seen.borrow_mut().silent = false;
+        c.kill(1);
+        assert!(c.run_until(2000, |c| c.answers.iter().any(|a| a.1 == Kind::SchemaConf)));
+        c.run_ms(5);
+        assert_eq!(defined(&mut c).last(), Some(&(3, 0)));
+        let dropped = c.node(2).seen.borrow().orders.last().map(|o| (o.action(), o.table_id));
+        assert!(!unique || dropped == hidden.map(|id| (TableAction::Drop, id)), "{dropped:?}");
+    }
+}
+
 /// A client that lost its node asked another one, whose question was faster than the first.
 #[test]
 fn everyone_who_asks_for_a_change_is_answered() {

@@ -7,8 +7,8 @@ use apus_signal::{
     BlockRef, DecodeError, Kind, Reader,
     key_read::Projection,
     ldm::{
-        COMMITTED, DISK_TABLE, IndexChange, LdmBatchConf, LdmBatchRef, LdmBatchReq, LdmPrepareReq, ONE_PASS,
-        PreparedRow, WRITES,
+        COMMITTED, DISK_TABLE, INDEX_WORK, IndexChange, LdmBatchConf, LdmBatchRef, LdmBatchReq, LdmPrepareReq,
+        ONE_PASS, PreparedRow, WRITES,
     },
     tc::{ALLOW_DUPLICATE, ALLOW_MISSING, NO_WAIT, Op, OpKind, OpResult, OpStatus, SKIP_LOCKED},
 };
@@ -225,6 +225,11 @@ impl LocalDataManager {
             return Err(ErrorCode::WrongView);
         }
         self.transactions.reserve(work.trans_at, self.transaction_bytes)?;
+        if work.flags & INDEX_WORK != 0 && self.tables.is_dropped(op.table) {
+            // The index is dropped, here before the primary of the row has heard it.
+            OpResult { status: OpStatus::Done, row: &[] }.encode(&mut work.results);
+            return Ok(Step::Done);
+        }
         let hash = hash_key(op.key);
         let table = self.tables.checked_for(op)?;
         if (table.schema.is_hidden_index() || table.schema.distributed_by_whole_key())

@@ -186,6 +186,9 @@ impl LocalDataManager {
         row: &PreparedRow<'_>,
         ctx: &mut Context<'_>,
     ) -> Result<(), ErrorCode> {
+        if self.tables.is_dropped(row.table) {
+            return Ok(()); // before its primary has heard it
+        }
         let memory = self.memory.clone();
         // By whichever definition its primary took it: the row says itself with which columns it was written.
         let table = self.tables.get_mut(row.table).ok_or(ErrorCode::TableNotFound)?;

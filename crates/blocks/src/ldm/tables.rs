@@ -37,6 +37,8 @@ pub struct Table {
     pub created: Epoch,
     /// Version that operations may still carry while a schema transaction runs.
     pub old_version: u32,
+    /// Whole rows may be written by an older definition. Not where columns have changed and an index has gone with them: if that is undone, its entries would be missing.
+    takes_old_rows: bool,
     /// By partition number.
     fragments: Vec<Option<Box<Fragment>>>,
     /// That changes of rows are of now ([`Fragment::begin_round`]).
@@ -46,14 +48,26 @@ pub struct Table {
 
 impl Table {
     pub fn new(schema: Arc<TableSchema>, created: Epoch) -> Table {
-        Table { created, old_version: schema.version, schema, fragments: Vec::new(), round: 0, projections: Vec::new() }
+        Table {
+            created,
+            old_version: schema.version,
+            takes_old_rows: true,
+            schema,
+            fragments: Vec::new(),
+            round: 0,
+            projections: Vec::new(),
+        }
     }
     /// Takes over a new definition; fragments get it too.
     pub fn redefine(&mut self, schema: Arc<TableSchema>) {
         assert!(schema.id == self.schema.id, "table {} is defined as table {}", self.schema.id, schema.id);
         // Columns have other numbers in another form: whoever asks by the old ones is to learn them first.
         let is_same_form = schema.form == self.schema.form || planted(Bug::OldColumnsTaken);
-        self.old_version = if is_same_form { self.schema.version } else { schema.version };
+        if schema.version != self.schema.version {
+            self.old_version = if is_same_form { self.schema.version } else { schema.version };
+        }
+        let loses_index = self.schema.indexes.iter().any(|index| schema.index(index.no).is_none());
+        self.takes_old_rows = is_same_form || !loses_index;
         for fragment in self.fragments.iter_mut().flatten() {
             fragment.set_schema(schema.clone());
         }
@@ -71,7 +85,8 @@ impl Table {
     /// An operation by an older definition that names no column.
     #[cold]
     fn accepts_whole(&self, op: &Op<'_>) -> bool {
-        matches!(op.kind, OpKind::Insert | OpKind::Write | OpKind::Delete) && op.schema_version < self.schema.version
+        let is_whole = matches!(op.kind, OpKind::Insert | OpKind::Write | OpKind::Delete);
+        self.takes_old_rows && is_whole && op.schema_version < self.schema.version
     }
     #[inline]
     pub fn fragment(&self, partition: PartitionId) -> Option<&Fragment> {
@@ -166,6 +181,10 @@ impl Tables {
         } else {
             Err(ErrorCode::SchemaVersionChanged)
         }
+    }
+    /// There is no such table any more, or never was, for a later one has been made: ids are given out once, in order.
+    pub fn is_dropped(&self, id: TableId) -> bool {
+        (id.0 as usize) < self.by_id.len() && self.get(id).is_none()
     }
     pub fn insert(&mut self, mut table: Table) -> Result<&mut Table, ErrorCode> {
         table.round = self.round;

@@ -93,8 +93,8 @@ struct Peer {
     delay: u64,
     /// Since when a link to it has had no connection.
     suspended_since: Option<u64>,
-    /// Members to whom it says that a link of its own has no connection.
-    suspended: Vec<u32>,
+    /// Members of whom it says that it does not hear them as it should.
+    unheard: Vec<u32>,
 }
 
 #[derive(Default)]
@@ -180,7 +180,7 @@ impl Heartbeats {
             peer.its_clock = beat.clock;
             peer.quorum_lost = beat.quorum_lost_ns;
             (peer.stuck, peer.holds_epoch, peer.delay) = (beat.stuck, beat.holds_epoch, beat.delay_ns);
-            peer.suspended.clone_from(&beat.suspended);
+            peer.unheard.clone_from(&beat.unheard);
             if beat.quorum_lost_ns > 0 {
                 peer.promised_until = 0; // it has given up its lease
             }
@@ -300,13 +300,17 @@ impl Heartbeats {
         self.members.values_mut().for_each(|p| p.leased_until = 0);
     }
 
-    /// The link between these two has no connection, as one of them says, or as we see where one is `me`.
-    pub(super) fn wait_for_each_other(&self, me: NodeId, a: NodeId, b: NodeId) -> bool {
-        let says = |from: NodeId, of: NodeId| {
-            let peer = self.members.get(&if from == me { of } else { from });
-            peer.is_some_and(
-                |p| if from == me { p.suspended_since.is_some() } else { p.suspended.contains(&of.0.into()) },
-            )
+    /// The link has no connection, or nothing has come for half the limit.
+    fn is_unheard(&self, peer: &Peer, now: u64, longest: u64) -> bool {
+        peer.suspended_since.is_some() || peer.silence(now) > self.limit(peer, longest) / 2
+    }
+
+    /// One of these two does not hear the other as it should, as it says, or as we see where it is `me`.
+    pub(super) fn are_apart(&self, me: NodeId, a: NodeId, b: NodeId, now: u64, longest: u64) -> bool {
+        let says = |from: NodeId, of: NodeId| match self.members.get(&if from == me { of } else { from }) {
+            Some(peer) if from == me => self.is_unheard(peer, now, longest),
+            Some(peer) => peer.unheard.contains(&of.0.into()),
+            None => false,
         };
         says(a, b) || says(b, a)
     }
@@ -389,8 +393,9 @@ impl Membership {
         self.heartbeats.last_beat = now;
         let longest = self.longest_silence();
         let mgmts = self.managers.reached(now);
-        let waits_for = |(n, p): (&NodeId, &Peer)| p.suspended_since.map(|_| n.0.into());
-        let suspended: Vec<u32> = self.heartbeats.members.iter().filter_map(waits_for).collect();
+        let beats = &self.heartbeats;
+        let is_unheard = |(_, p): &(&NodeId, &Peer)| beats.is_unheard(p, now, longest);
+        let unheard: Vec<u32> = beats.members.iter().filter(is_unheard).map(|(n, _)| n.0.into()).collect();
         for node in self.survivors() {
             let Some(limit) = self.heartbeats.members.get(&node).map(|p| self.heartbeats.limit(p, longest)) else {
                 continue;
@@ -409,7 +414,7 @@ impl Membership {
                 holds_epoch: self.stuck.holds_epoch(),
                 delay_ns: self.slow.delay(),
                 frozen: self.freeze.is_frozen(),
-                suspended: suspended.clone(),
+                unheard: unheard.clone(),
             };
             // The promise runs from when we heard what is echoed, which may be a while ago.
             if peer.its_clock != 0 && peer.quorum_lost_since.is_none() && peer.suspended_since.is_none() {
@@ -482,7 +487,7 @@ impl Membership {
                 holds_epoch: false,
                 delay: 0,
                 suspended_since: None,
-                suspended: Vec::new(),
+                unheard: Vec::new(),
             };
             let known = self.heartbeats.members.get(&node.node()).filter(|p| p.incarnation == node.incarnation);
             let known = known.cloned().unwrap_or_else(new);

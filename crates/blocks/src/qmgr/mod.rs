@@ -184,7 +184,9 @@ impl std::fmt::Display for Loss<'_> {
 struct LinkState {
     incarnation: u64,
     workers: BTreeSet<u8>,
-    /// Of those, the ones whose links wait for a connection, and since when.
+    /// A message about joining has come from the process: it has all links too, and takes us for the process that we are.
+    stands_there: bool,
+    /// Of those workers, the ones whose links wait for a connection, and since when.
     suspended: BTreeMap<u8, u64>,
 }
 
@@ -377,6 +379,7 @@ impl Membership {
         }
         link.workers.remove(&rep.worker);
         link.suspended.remove(&rep.worker);
+        link.stands_there = false;
         self.start_lost(rep.node, ctx);
         self.mark_failed(rep.node, rep.incarnation, Loss::Seen("its link closed"), ctx);
         self.parted(rep.node, rep.incarnation, ctx);

@@ -143,7 +143,7 @@ impl Membership {
             address: self.address.clone(),
             instances: self.instances.into(),
             cluster,
-            linked: linked.iter().map(|n| n.0.into()).collect(),
+            linked: linked.iter().filter(|n| self.stands_there(n)).map(|n| n.0.into()).collect(),
             dictionary_from: from.map_or(0, |d| d.president),
             dictionary_incarnation: from.map_or(0, |d| d.president_incarnation),
             rejoins: self.rejoins || !self.may_found(),
@@ -154,6 +154,21 @@ impl Membership {
         };
         for node in linked {
             self.send(ctx, node, Kind::JoinReq, &req);
+        }
+    }
+
+    fn stands_there(&self, node: &NodeId) -> bool {
+        self.links.get(node).is_some_and(|l| l.stands_there)
+    }
+
+    /// Only who has all links to us asks us to let it in, or answers. Who is let in before a member has all links to it is held for failed by that member: so
+    /// what we tell of our links are those that stand at both ends (simulator seed 10001855). When the last end has answered we need not wait to ask again.
+    fn note_stands_there(&mut self, from: NodeId, ctx: &mut Context<'_>) {
+        let Some(link) = self.links.get_mut(&from) else { return };
+        let is_new = !std::mem::replace(&mut link.stands_there, true);
+        let is_whole = self.links.keys().filter(|n| self.is_linked(**n)).all(|n| self.stands_there(n));
+        if is_new && is_whole && self.phase == Phase::Starting {
+            self.ask_to_join(ctx);
         }
     }
 
@@ -174,6 +189,7 @@ impl Membership {
     // ---- joining
 
     pub(super) fn on_join_req(&mut self, from: NodeId, req: JoinReq, ctx: &mut Context<'_>) {
+        self.note_stands_there(from, ctx);
         let is_peer = self.is_linked(from) && self.links.get(&from).is_some_and(|l| l.incarnation == req.incarnation);
         if req.node != u32::from(from.0) || !is_peer {
             jam!(ctx); // not all of its links stand yet: it asks again
@@ -259,6 +275,7 @@ impl Membership {
     /// The president admits us as soon as we have its dictionary; before that we put back what is on our disk, if that is of use. Gates are opened to all before DICT tells the workers of any
     /// table, so that they stand open on every worker before we are a member.
     pub(super) fn on_join_conf(&mut self, from: NodeId, answer: JoinAnswer, ctx: &mut Context<'_>) {
+        self.note_stands_there(from, ctx);
         let wanted = self.phase == Phase::Starting && self.config.is_some() && answer.president == u32::from(from.0);
         if !wanted || self.start.copying.as_ref() == Some(&answer) || self.start.dictionary.as_ref() == Some(&answer) {
             return;
@@ -288,6 +305,7 @@ impl Membership {
         if self.phase != Phase::Starting {
             return;
         }
+        self.note_stands_there(from, ctx);
         self.start.has_met_member = true;
         let fatal = [ErrorCode::WrongCluster as u32, ErrorCode::NotSupported as u32].contains(&answer.error);
         if fatal {

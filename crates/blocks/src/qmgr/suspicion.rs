@@ -7,8 +7,8 @@
 //! - it is younger than [`GRACE_NS`]: who is on its way out sees its links closed one by one and suspects those who closed them; what
 //!   the others say of it arrives meanwhile;
 //! - a suspect has a better [`Standing`] than the reporter: a word is a link that is lost, for both its ends (unless it repeats
-//!   another's, which says nothing of a link), as is one that waits for a connection while both ends live, and of two that cannot both stay the one stays
-//!   that keeps more of the cluster: the largest set, with it, of members that all see each other. Of equals the one that joined earlier stays. Where the suspect is really dead, our own link or its silence says so in a moment;
+//!   another's, which says nothing of a link), as is one on which an end has not heard the other for half the limit of silence, or that waits for a connection
+//!   while both live, and of two that cannot both stay the one stays that keeps more of the cluster: the largest set, with it, of members that all see each other. Of equals the one that joined earlier stays. Where the suspect is really dead, our own link or its silence says so in a moment;
 //! - the rest could not go on without the suspect, whom we do not hear either, and could without the reporter.
 //!
 //! Who hears nobody suspects no one; it waits (`quorum`). NDB looks for the largest set of nodes that all see each other for the same
@@ -120,23 +120,23 @@ impl Membership {
         matches!(survival::verdict(view, &rest), survival::Verdict::Lose(_))
     }
 
-    /// Pairs of living members that do not see each other: one has said that its link to the other is lost, or waits for a connection.
-    fn lost_pairs(&self, view: &View) -> BTreeSet<(NodeId, NodeId)> {
+    /// Pairs of living members that do not see each other: one has said that its link to the other is lost, or does not hear the other as it should.
+    fn lost_pairs(&self, view: &View, now: u64) -> BTreeSet<(NodeId, NodeId)> {
         let mut lost = BTreeSet::new();
         for ((reporter, ..), word) in self.suspicions.words.iter().filter(|(_, word)| word.seen) {
             let named = view.living().filter(|n| names(&word.failed, n));
             lost.extend(named.flat_map(|n| [(*reporter, n.node()), (n.node(), *reporter)]));
         }
         for (a, b) in view.living().flat_map(|a| view.living().map(move |b| (a.node(), b.node()))) {
-            if a != b && self.heartbeats.wait_for_each_other(self.me, a, b) {
+            if a != b && self.heartbeats.are_apart(self.me, a, b, now, self.longest_silence()) {
                 lost.insert((a, b));
             }
         }
         lost
     }
 
-    fn standing(&self, view: &View, member: &ViewNode) -> Standing {
-        let lost = self.lost_pairs(view);
+    fn standing(&self, view: &View, member: &ViewNode, now: u64) -> Standing {
+        let lost = self.lost_pairs(view, now);
         let stays = |n: &NodeId| !self.failed.contains(n) && !lost.contains(&(member.node(), *n));
         let rest: BTreeSet<NodeId> = view.living().map(ViewNode::node).filter(stays).collect();
         let worth = |set: &BTreeSet<NodeId>| {
@@ -176,8 +176,8 @@ impl Membership {
         let heard: Vec<&ViewNode> = self.heard_among(&failed, now).collect();
         let is_young = !heard.is_empty() && now.saturating_sub(first_heard) < GRACE_NS;
         let is_outdone = !heard.is_empty() && {
-            let standing = self.standing(view, reporter);
-            heard.iter().any(|suspect| self.standing(view, suspect) > standing)
+            let standing = self.standing(view, reporter, now);
+            heard.iter().any(|suspect| self.standing(view, suspect, now) > standing)
         };
         let own_name = [Incarnation { node: reporter.id, incarnation: reporter.incarnation }];
         let waits = is_young || is_outdone || (self.is_hopeless(&failed) && !self.is_hopeless(&own_name));

@@ -46,6 +46,8 @@ const MS: u64 = 1_000_000;
 const NODE_MEMORY: u64 = 64 << 20;
 /// What the scrubber says when a file is not what was written.
 const DAMAGED: &str = "ldm: what is on disk is damaged";
+/// Of a process that began in this round and has no rows that others do not have: it starts again, and meets the others as they are then.
+const HOLDS_NOTHING: &str = "was recovering and has lost all full members";
 /// A restarted node is a full member after this, clients are at rest after this, in virtual nanoseconds.
 pub const PATIENCE_NS: u64 = 30_000 * MS;
 /// In a healed cluster, each client has something acknowledged after this. Longer than the time for which a client waits for a node
@@ -453,8 +455,9 @@ impl<W: Workload> Drill<'_, W> {
             if let Some(reason) = self.cluster.stop_reason(node).filter(|reason| reason.contains(DIFFERS)) {
                 return Err(format!("node {node} stopped: {reason}"));
             }
-            let is_excused = self.excused.contains(&node) || (self.drops_commits && self.restarted.contains(&node));
-            if let Some(reason) = self.cluster.stop_reason(node).filter(|_| !is_excused) {
+            let Some(reason) = self.cluster.stop_reason(node) else { continue };
+            let may_fall_out = self.restarted.contains(&node) && (self.drops_commits || reason.contains(HOLDS_NOTHING));
+            if !self.excused.contains(&node) && !may_fall_out {
                 self.instead.insert(node);
                 if self.instead.len() > self.held_up.len() {
                     return Err(format!("node {node} stopped: {reason}"));

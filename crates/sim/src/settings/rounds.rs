@@ -70,12 +70,18 @@ impl Settings {
             round.end += 11_000 * MS;
         }
     }
-    /// The president dies when some members have committed a change of the schema and one has not heard of it.
+    /// The president dies when some members have prepared or committed a change of the schema and one has not heard of it. In half of them the clients
+    /// die at about the same time: nobody asks for the change again.
     pub(super) fn half_change(&self, random: &mut Random) -> Round {
         let begin = US * (1 + random.below(100_000));
         let (after, down) = (US * random.below(30_000), MS * (1 + random.below(200)));
-        let (who, point) = (Who::President, "dict.drop_commit".to_owned());
-        let faults = vec![(begin, Fault::Doom { who, point, skip: random.below(12), after, down })];
+        let point = ["dict.drop_commit", "dict.drop_prepare"][random.below(2) as usize];
+        let (who, point) = (Who::President, point.to_owned());
+        let mut faults = vec![(begin, Fault::Doom { who, point, skip: random.below(12), after, down })];
+        if random.one_in(2) {
+            let at = begin + US * random.below(400_000);
+            faults.extend((0..self.clients).map(|number| (at, Fault::Client { number })));
+        }
         let then = if random.one_in(3) { Then::Core } else { Then::Heal };
         Round { faults, end: begin + MS * (400 + random.below(400)), then }
     }
