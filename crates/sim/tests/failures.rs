@@ -518,7 +518,7 @@ fn a_slow_node_is_named_and_leaves_where_that_is_wanted() {
         assert_eq!(drill.cluster.is_running(hit), eject_ms == 0, "seed {seed}\n{}", drill.cluster.log().join("\n"));
         if eject_ms > 0 {
             let why = drill.cluster.stop_reason(hit).unwrap_or_default();
-            assert!(why.starts_with("has left the cluster"), "seed {seed}: {why}");
+            assert!(why.starts_with("has left the cluster"), "seed {seed}: {why}\n{}", drill.cluster.log().join("\n"));
             drill.cluster.start(hit);
         } else {
             drill.cluster.slow_down(hit, 1);

@@ -711,6 +711,9 @@ impl Membership {
                 let order = decode::<StopOrd>(body)?;
                 if self.is_of_abandoned(order.lineage) {
                     ctx.probe("qmgr: an order to stop of an abandoned lineage");
+                } else if order.incarnation == self.incarnation && self.leave.is_agreed() {
+                    jam!(ctx); // whoever is without us already was faster than the commit
+                    self.left(self.generation() + 1, ctx);
                 } else if order.incarnation == self.incarnation {
                     self.stop_to_rejoin(ctx, &order.reason);
                 } else {

@@ -29,6 +29,16 @@ fn a_node_leaves_by_a_view_without_anybody_to_decide() {
     }
 }
 
+/// The view without it has been told to the management node, which ends who does not know it; the commit comes later or never.
+#[test]
+fn who_hears_from_others_that_it_is_out_has_left() {
+    let mut c = started(1, 3);
+    c.arm(1, "qmgr.drop_view_commit"); // node 2 does not hear of it, 3 does
+    c.tell_to_end(2);
+    assert!(c.run_until(2000, |c| c.stopped(2).is_some()), "{}", details(&c));
+    assert!(c.stopped(2).unwrap().starts_with("has left"), "{:?}", c.stopped(2));
+}
+
 #[test]
 fn the_last_full_copy_ends_at_a_second_order_only() {
     let mut c = started(1, 2);
