@@ -2,6 +2,7 @@
 locks, big sorted, grouped and streamed results in bounded memory, and the statements that tools send (tests/sql/tools.sql)."""
 
 import pathlib
+import re
 import threading
 import time
 
@@ -100,6 +101,40 @@ def ranges(t, ask):
         check_equal(count("UPDATE r SET s = 'y' ORDER BY k DESC, id LIMIT 3"), 3, "in order")
         top = ask("SELECT id FROM r ORDER BY k DESC, id LIMIT 3")
         check_equal(sorted(ask("SELECT id FROM r WHERE s = 'y'")), sorted(top), "the first in order")
+
+
+def analyzed(t, ask):
+    with t.case("EXPLAIN ANALYZE says what the steps did"):
+        ask("CREATE TABLE ea (id INT PRIMARY KEY, k INT, KEY (k))")
+        ask("CREATE TABLE eb (id INT PRIMARY KEY, a INT)")
+        ask.cursor.executemany("INSERT INTO ea VALUES (%s, %s)", [(i, i % 10) for i in range(100)])
+        ask.cursor.executemany("INSERT INTO eb VALUES (%s, %s)", [(i, i % 5) for i in range(50)])
+
+        def steps(statement):
+            """(depth, words, rows and loops) of each line."""
+            text, = ask(f"EXPLAIN ANALYZE {statement}")
+            form = r"( *)-> (.*?)(?:  (?:\(rows=[^)]*\) ?)?(?:\(actual time=(\S+)\.\.(\S+) rows=(\S+) loops=(\d+)\)|\(never executed\))?)?"
+            lines = [re.fullmatch(form, line) for line in text[0].splitlines()]
+            check(all(lines), f"{statement}: {text[0]}")
+            check(all(float(m[3]) <= float(m[4]) for m in lines if m[3]), f"times of {statement}: {text[0]}")
+            return [(len(m[1]) // 4, m[2], m[5] and (float(m[5]), int(m[6]))) for m in lines]
+
+        check_equal(steps("SELECT * FROM ea WHERE id = 7"), [(0, "Single-row index lookup on ea using PRIMARY (id = 7)", (1, 1))], "a row by key")
+        check_equal(steps("SELECT * FROM ea WHERE id = 700"), [(0, "Single-row index lookup on ea using PRIMARY (id = 700)", (0, 1))], "no row")
+        check_equal(steps("SELECT id FROM ea WHERE k = 3 AND id > 50"),
+                    [(0, "Filter: (ea.id > 50)", (5, 1)), (1, "Index lookup on ea using k (k = 3)", (10, 1))], "a filter")
+        found = steps("SELECT * FROM eb JOIN ea ON ea.id = eb.a WHERE ea.k < 3 ORDER BY ea.k")
+        check_equal(found[0][::2], (0, (30, 1)), "rows of a join")
+        found = steps("SELECT * FROM eb JOIN ea ON ea.id = eb.a AND ea.k > eb.id WHERE eb.id < 4")
+        check_equal([(words, counted) for _, words, counted in found],
+                    [("Nested loop inner join", (0, 1)), ("Index range scan on eb using PRIMARY over (id < 4)", (4, 1)), ("Filter: (ea.k > eb.id)", (0, 4)),
+                     ("Single-row index lookup on ea using PRIMARY (id = eb.a)", (1, 4))], "rows that are looked up by key")
+        found = steps("SELECT k, (SELECT COUNT(*) FROM eb WHERE eb.a = ea.k) FROM ea WHERE id < 20")
+        check_equal([counted for _, words, counted in found if words.startswith("Aggregate")], [(1, 10)], "a subquery runs once for each value")
+        check_equal(steps("DELETE ea FROM ea JOIN eb ON eb.a = ea.id")[0][1], "Delete from ea (buffered)", "a joined change")
+        check_equal(steps("INSERT INTO eb SELECT id + 100, k FROM ea WHERE id < 7")[1:][0][2], (7, 1), "what is inserted")
+        check_equal(ask("SELECT (SELECT COUNT(*) FROM ea), (SELECT COUNT(*) FROM eb)"), ((100, 50),), "nothing was changed")
+        refused(ask.cursor, "EXPLAIN ANALYZE SELECT * FROM ea FOR UPDATE", 1235)
 
 
 def locks(t, connect):
@@ -293,6 +328,7 @@ def main(t):
             with t.case(f"error {number}: {statement}"):
                 refused(ask.cursor, statement, number)
         ranges(t, ask)
+        analyzed(t, ask)
         locks(t, connect)
         table_locks(t, connect)
         with t.case("SHOW INDEX has numbers where programs count on them"):

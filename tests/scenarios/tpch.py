@@ -19,7 +19,7 @@ def main(t):
             wanted = ["Table\tOp\tMsg_type\tMsg_text", "apus_tpch.lineitem\tanalyze\tstatus\tOK",
                       "apus_tpch.nosuch\tanalyze\tError\tTable 'apus_tpch.nosuch' doesn't exist", "apus_tpch.nosuch\tanalyze\tstatus\tOperation failed"]
             check_equal(text.splitlines(), wanted, "ANALYZE TABLE")
-            _, text = batch("SELECT COUNT(*) FROM lineitem; EXPLAIN SELECT l_comment FROM lineitem, supplier WHERE l_suppkey = s_suppkey",
+            _, text = batch("SELECT COUNT(*) FROM lineitem; EXPLAIN FORMAT=TRADITIONAL SELECT l_comment FROM lineitem, supplier WHERE l_suppkey = s_suppkey",
                             host=host, port=port, database="apus_tpch")
             count, steps = text.splitlines()[1], [line.split("\t") for line in text.splitlines()[3:]]
             check_equal([(step[2], step[9]) for step in steps], [("lineitem", count), ("supplier", "100")], "tables and rows of EXPLAIN")

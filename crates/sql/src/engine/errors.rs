@@ -216,6 +216,15 @@ pub fn no_columns() -> SqlError {
 pub fn locked_while_created(table: &str, created: &str) -> SqlError {
     error(1746, b"HY000", format!("Can't update table '{table}' while '{created}' is being created."))
 }
+pub fn explain_into(format: Option<&str>) -> SqlError {
+    match format {
+        None => error(6006, b"0A000", "EXPLAIN INTO does not support implicit FORMAT.".to_owned()),
+        Some(name) => error(6007, b"0A000", format!("EXPLAIN INTO does not support FORMAT={name}.")),
+    }
+}
+pub fn unknown_format(name: &str) -> SqlError {
+    error(1791, b"HY000", format!("Unknown EXPLAIN format name: '{name}'"))
+}
 pub fn duplicate_column(name: &str) -> SqlError {
     error(1060, b"42S21", format!("Duplicate column name '{name}'"))
 }

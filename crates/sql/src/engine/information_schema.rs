@@ -23,17 +23,17 @@ pub fn is_virtual(schema: &TableSchema) -> bool {
     schema.database == DATABASE
 }
 
-/// Name and columns; a column that ends in `#` is a number, one that ends in `+` a long text, all others are text.
+/// Name and columns; a column that ends in `#` is a BIGINT UNSIGNED, in `-` a BIGINT, in `%` an INT UNSIGNED, in `+` a long text, all others are texts.
 const TABLES: &[(&str, &str)] = &[
-    ("CHARACTER_SETS", "CHARACTER_SET_NAME DEFAULT_COLLATE_NAME DESCRIPTION MAXLEN#"),
-    ("CHECK_CONSTRAINTS", "CONSTRAINT_CATALOG CONSTRAINT_SCHEMA CONSTRAINT_NAME CHECK_CLAUSE"),
-    ("COLLATIONS", "COLLATION_NAME CHARACTER_SET_NAME ID# IS_DEFAULT IS_COMPILED SORTLEN# PAD_ATTRIBUTE"),
+    ("CHARACTER_SETS", "CHARACTER_SET_NAME DEFAULT_COLLATE_NAME DESCRIPTION MAXLEN%"),
+    ("CHECK_CONSTRAINTS", "CONSTRAINT_CATALOG CONSTRAINT_SCHEMA CONSTRAINT_NAME CHECK_CLAUSE+"),
+    ("COLLATIONS", "COLLATION_NAME CHARACTER_SET_NAME ID# IS_DEFAULT IS_COMPILED SORTLEN% PAD_ATTRIBUTE"),
     (
         "COLUMNS",
-        "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME COLUMN_NAME ORDINAL_POSITION# COLUMN_DEFAULT IS_NULLABLE DATA_TYPE \
-         CHARACTER_MAXIMUM_LENGTH# CHARACTER_OCTET_LENGTH# NUMERIC_PRECISION# NUMERIC_SCALE# DATETIME_PRECISION# \
-         CHARACTER_SET_NAME COLLATION_NAME COLUMN_TYPE COLUMN_KEY EXTRA PRIVILEGES COLUMN_COMMENT \
-         GENERATION_EXPRESSION SRS_ID#",
+        "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME COLUMN_NAME ORDINAL_POSITION% COLUMN_DEFAULT+ IS_NULLABLE DATA_TYPE+ \
+         CHARACTER_MAXIMUM_LENGTH- CHARACTER_OCTET_LENGTH- NUMERIC_PRECISION% NUMERIC_SCALE% DATETIME_PRECISION% \
+         CHARACTER_SET_NAME COLLATION_NAME COLUMN_TYPE+ COLUMN_KEY EXTRA PRIVILEGES COLUMN_COMMENT \
+         GENERATION_EXPRESSION+ SRS_ID%",
     ),
     ("ENGINES", "ENGINE SUPPORT COMMENT TRANSACTIONS XA SAVEPOINTS"),
     (
@@ -50,7 +50,7 @@ const TABLES: &[(&str, &str)] = &[
     (
         "KEY_COLUMN_USAGE",
         "CONSTRAINT_CATALOG CONSTRAINT_SCHEMA CONSTRAINT_NAME TABLE_CATALOG TABLE_SCHEMA TABLE_NAME COLUMN_NAME \
-         ORDINAL_POSITION# POSITION_IN_UNIQUE_CONSTRAINT# REFERENCED_TABLE_SCHEMA REFERENCED_TABLE_NAME \
+         ORDINAL_POSITION% POSITION_IN_UNIQUE_CONSTRAINT% REFERENCED_TABLE_SCHEMA REFERENCED_TABLE_NAME \
          REFERENCED_COLUMN_NAME",
     ),
     ("KEYWORDS", "WORD RESERVED#"),
@@ -81,14 +81,14 @@ const TABLES: &[(&str, &str)] = &[
     ),
     (
         "STATISTICS",
-        "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME NON_UNIQUE# INDEX_SCHEMA INDEX_NAME SEQ_IN_INDEX# COLUMN_NAME COLLATION \
-         CARDINALITY# SUB_PART# PACKED NULLABLE INDEX_TYPE COMMENT INDEX_COMMENT IS_VISIBLE EXPRESSION",
+        "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME NON_UNIQUE- INDEX_SCHEMA INDEX_NAME SEQ_IN_INDEX% COLUMN_NAME COLLATION \
+         CARDINALITY- SUB_PART- PACKED NULLABLE INDEX_TYPE COMMENT INDEX_COMMENT IS_VISIBLE EXPRESSION+",
     ),
     (
         "TABLES",
-        "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME TABLE_TYPE ENGINE VERSION# ROW_FORMAT TABLE_ROWS# AVG_ROW_LENGTH# \
+        "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME TABLE_TYPE ENGINE VERSION- ROW_FORMAT TABLE_ROWS# AVG_ROW_LENGTH# \
          DATA_LENGTH# MAX_DATA_LENGTH# INDEX_LENGTH# DATA_FREE# AUTO_INCREMENT# CREATE_TIME UPDATE_TIME CHECK_TIME \
-         TABLE_COLLATION CHECKSUM# CREATE_OPTIONS TABLE_COMMENT",
+         TABLE_COLLATION CHECKSUM- CREATE_OPTIONS TABLE_COMMENT",
     ),
     (
         "TABLE_CONSTRAINTS",
@@ -117,14 +117,15 @@ fn schemas() -> &'static BTreeMap<&'static str, TableSchema> {
 
 fn schema(name: &str, columns: &str) -> TableSchema {
     let text = ColumnType::VarChar { length: TEXT_CHARS, collation: Collation::default() };
-    let number = ColumnType::Int { bits: 64, unsigned: true };
     let long = ColumnType::Text { length: u32::MAX, collation: Collation::default() };
     let column = |(i, word): (usize, &str)| Column {
         nullable: i > 0,
         ..Column::new(
-            word.trim_end_matches(['#', '+']),
+            word.trim_end_matches(['#', '-', '%', '+']),
             match word.as_bytes().last() {
-                Some(b'#') => number,
+                Some(b'#') => ColumnType::Int { bits: 64, unsigned: true },
+                Some(b'-') => ColumnType::Int { bits: 64, unsigned: false },
+                Some(b'%') => ColumnType::Int { bits: 32, unsigned: true },
                 Some(b'+') => long,
                 _ => text,
             },

@@ -27,6 +27,8 @@ pub mod dispatch;
 pub mod errors;
 pub mod exec;
 mod explain;
+mod explain_expr;
+mod explain_tree;
 pub mod expr;
 mod hint;
 pub mod information_schema;
@@ -39,6 +41,7 @@ pub mod plan_cache;
 pub mod session;
 pub mod show;
 mod show_filter;
+mod show_heading;
 pub mod statistics;
 mod table_locks;
 mod table_options;
@@ -56,5 +59,7 @@ pub use variables::Globals;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_explain;
 #[cfg(test)]
 mod tests_functions;

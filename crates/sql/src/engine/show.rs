@@ -6,64 +6,35 @@ use super::{
     catalog::{Catalog, Table},
     dispatch::{SqlEngine, plan_text},
     errors::{self, Result},
-    explain, information_schema,
-    session::Session,
+    exec::{self, Cluster, probe::Counts},
+    explain, explain_tree, information_schema,
+    plan::Select,
+    session::{Fail, Session},
     show_filter::Filter,
+    show_heading,
     token::{Token, Tokens},
     view::{self, View},
     view_exec,
     view_text::{self, quoted},
 };
-use crate::{
-    server::Output,
-    wire::{ColumnDef, ColumnType as Wire},
-};
+use crate::{server::Output, wire::ColumnDef};
 
 pub type Rows = Vec<Vec<Option<String>>>;
 
-/// Columns of any SHOW that hold numbers: drivers turn them into numbers only if their type says so.
-const NUMBERS: [&str; 21] = [
-    "Auto_increment",
-    "Avg_row_length",
-    "Cardinality",
-    "Checksum",
-    "Code",
-    "Data_free",
-    "Data_length",
-    "Id",
-    "Index_length",
-    "Max_data_length",
-    "Maxlen",
-    "Non_unique",
-    "Rows",
-    "Seq_in_index",
-    "Sortlen",
-    "Sub_part",
-    "Time",
-    "Version",
-    "filtered",
-    "id",
-    "rows",
-];
-
-/// Writes a result of texts; those in [`NUMBERS`] are decimal numbers.
+/// Writes a result of texts, and of numbers in decimal digits.
 pub fn table(session: &mut Session, out: &mut Output<'_>, names: &[&str], rows: &[Vec<Option<String>>]) {
     warned_table(session, out, names, rows, 0);
 }
 
 fn warned_table(session: &Session, out: &mut Output<'_>, names: &[&str], rows: &[Vec<Option<String>>], warnings: u16) {
-    let is_number = |name: &str| NUMBERS.binary_search(&name).is_ok();
-    let def = |name: &&str| match is_number(name) {
-        true => ColumnDef::expression(*name, Wire::LongLong, 20),
-        false => ColumnDef::expression(*name, Wire::VarString, 1024),
-    };
-    let defs: Vec<ColumnDef> = names.iter().map(def).collect();
+    let first = names.first().copied().unwrap_or("");
+    let defs: Vec<ColumnDef> = names.iter().map(|name| show_heading::def(first, name)).collect();
     out.begin_rows(&defs);
     for row in rows {
         out.row_start();
         for (name, cell) in names.iter().zip(row) {
             match cell {
-                Some(text) if is_number(name) => out.int(text.parse().unwrap_or(0)),
+                Some(text) if show_heading::is_number(first, name) => out.int(text.parse().unwrap_or(0)),
                 Some(text) => out.bytes(text.as_bytes()),
                 None => out.null(),
             }
@@ -181,6 +152,9 @@ pub const CHARACTER_SETS: [[&str; 4]; 3] = [
     ["ascii", "US ASCII", "ascii_bin", "1"],
 ];
 
+/// Those of MySQL's character sets, which need not be said.
+const DEFAULT_COLLATIONS: [&str; 2] = ["utf8mb4_0900_ai_ci", "ascii_general_ci"];
+
 /// The statement that makes a table again.
 pub fn create_table(t: &Table) -> String {
     let s = &t.schema;
@@ -190,8 +164,13 @@ pub fn create_table(t: &Table) -> String {
     for c in t.visible_columns() {
         let c = &s.columns[usize::from(c)];
         let mut line = format!("  {} {}", quote(&c.name), type_name(c.ty, &c.declared));
-        if let Some(collation) = c.ty.collation().filter(|k| *k != s.collation) {
-            line += &format!(" CHARACTER SET {} COLLATE {}", collation.charset(), collation.name());
+        if let Some(collation) = c.ty.collation() {
+            if collation != s.collation {
+                line += &format!(" CHARACTER SET {}", collation.charset());
+            }
+            if !DEFAULT_COLLATIONS.contains(&collation.name()) {
+                line += &format!(" COLLATE {}", collation.name());
+            }
         }
         if !c.nullable {
             line += " NOT NULL";
@@ -271,6 +250,58 @@ fn filtered(
 }
 
 impl SqlEngine {
+    /// EXPLAIN of a statement.
+    async fn explain(
+        &self,
+        session: &mut Session,
+        how: explain::Form,
+        query: &str,
+        out: &mut Output<'_>,
+    ) -> Result<()> {
+        let catalog = self.catalog().await?;
+        let plan = self.plan_measured(&catalog, &session.env, query, Vec::new()).await?;
+        let statistics = &catalog.statistics;
+        for table in plan.tables().filter(|table| statistics.is_stale(table)) {
+            let _ = statistics.gather(&self.client, table, false).await; // what cannot be learned is not shown
+        }
+        let text = match how {
+            explain::Form::Rows => {
+                table(session, out, &explain::COLUMNS, &explain::rows(&plan, statistics));
+                return Ok(());
+            }
+            explain::Form::Tree => explain_tree::text(&plan, statistics, None),
+            explain::Form::Analyzed => {
+                let counts = match plan.reading() {
+                    Some(select) => Some(self.count_select(session, &catalog, select).await?),
+                    None => None,
+                };
+                explain_tree::text(&plan, statistics, counts.as_ref())
+            }
+        };
+        table(session, out, &["EXPLAIN"], &[vec![Some(text)]]);
+        Ok(())
+    }
+
+    /// Runs a SELECT for what its steps do.
+    async fn count_select(&self, session: &mut Session, catalog: &Catalog, select: &Select) -> Result<Counts> {
+        if select.lock.is_some() || select.locked.is_some() {
+            return Err(errors::not_supported("EXPLAIN ANALYZE of a locking read"));
+        }
+        let client = &self.client;
+        let cluster = Cluster { client, catalog, auto_increment: &self.auto_increment, counters: None };
+        session.fix_isolation();
+        let sent = if session.own.has_waiting() { exec::send_waiting(session).await } else { Ok(()) };
+        let counted = match sent {
+            Ok(()) => exec::query::counted(cluster, session, select).await,
+            Err(e) => Err(e),
+        };
+        session.env.take_notes().iter().for_each(|e| session.warn_error(e));
+        counted.map_err(|fail| match fail {
+            Fail::Sql(e) => e,
+            Fail::Client(e) => errors::from_client(&e),
+        })
+    }
+
     pub(super) async fn show(
         &self,
         session: &mut Session,
@@ -279,18 +310,9 @@ impl SqlEngine {
         out: &mut Output<'_>,
     ) -> Result<()> {
         if t.word("explain") || t.word("describe") || t.word("desc") {
-            if let Some(Token::Word(w)) = t.peek()
-                && ["select", "insert", "update", "delete", "replace", "with"].iter().any(|k| w.eq_ignore_ascii_case(k))
-            {
-                let catalog = self.catalog().await?;
-                let query = sql.split_once(' ').map_or("", |(_, q)| q);
-                let plan = self.plan_measured(&catalog, &session.env, query, Vec::new()).await?;
-                let statistics = &catalog.statistics;
-                for table in plan.tables().filter(|table| statistics.is_stale(table)) {
-                    let _ = statistics.gather(&self.client, table, false).await; // what cannot be learned is not shown
-                }
-                table(session, out, &explain::COLUMNS, &explain::rows(&plan, statistics));
-                return Ok(());
+            let unsaid = session.env.variables.get("explain_format", false)?.as_string();
+            if let Some((how, begin)) = explain::parse(t, &unsaid)? {
+                return Box::pin(self.explain(session, how, sql.get(begin..).unwrap_or(""), out)).await;
             }
             let name = t.name()?;
             let filter = match t.peek() {

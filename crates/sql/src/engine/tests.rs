@@ -21,7 +21,7 @@ use super::{
     view::{self, Definition},
 };
 
-fn env() -> Env {
+pub(super) fn env() -> Env {
     let mut env = Env::new("root".into(), "localhost".into(), 7, 1, Default::default());
     env.database = Some("d".into());
     env
@@ -38,7 +38,7 @@ fn table(sql: &str, id: u32) -> TableMessage {
     TableMessage::from(&table)
 }
 
-fn catalog() -> Catalog {
+pub(super) fn catalog() -> Catalog {
     let sbtest = "CREATE TABLE sbtest1(id INTEGER NOT NULL AUTO_INCREMENT, k INTEGER DEFAULT '0' NOT NULL, \
         c CHAR(120) DEFAULT '' NOT NULL, pad CHAR(60) DEFAULT '' NOT NULL, PRIMARY KEY (id), KEY k_1 (k)) /*! ENGINE = innodb */";
     let pair = "create table pair (a int, b varchar(20), c bigint unsigned, d date, n decimal(10,2), primary key (a, b), unique u (c)) default charset=utf8mb4";

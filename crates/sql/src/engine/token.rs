@@ -147,6 +147,9 @@ impl Tokens {
     pub fn second_word(&self, word: &str) -> bool {
         matches!(self.list.get(self.at + 1), Some(Token::Word(w)) if w.eq_ignore_ascii_case(word))
     }
+    pub fn second_is(&self, symbol: char) -> bool {
+        self.list.get(self.at + 1) == Some(&Token::Symbol(symbol))
+    }
     pub fn word(&mut self, word: &str) -> bool {
         let found = self.peek_word(word);
         self.at += usize::from(found);

@@ -14,6 +14,7 @@ use std::{
 use super::{
     auto_increment::Step,
     errors::{self, Result},
+    explain,
     expr::{Datum, Kind, temporal},
 };
 use crate::wire::{
@@ -68,6 +69,7 @@ static DEFINITIONS: &[Definition] = &[
     v("cte_max_recursion_depth", Type::Int, "1000", true),
     v("default_storage_engine", Type::Text, "InnoDB", true),
     v("div_precision_increment", Type::Int, "4", false),
+    v("explain_format", Type::Text, "TREE", true),
     v("explicit_defaults_for_timestamp", Type::Bool, "1", false),
     v("foreign_key_checks", Type::Bool, "1", true),
     v("group_concat_max_len", Type::Int, "1024", true),
@@ -356,6 +358,11 @@ impl Variables {
                 *(if d.name == "auto_increment_offset" { offset } else { increment }) = n as u64;
                 self.set.insert(d.name, n.to_string());
                 return Ok((n != asked).then(|| errors::truncated_number(name, asked.to_string().as_bytes())));
+            }
+            "explain_format" => {
+                let format = explain::format_of(value.map_or("TREE", |_| &text)).ok_or_else(wrong)?;
+                self.set.insert(d.name, format.to_owned());
+                return Ok(None);
             }
             "insert_id" => self.insert_id = stored.parse().map_err(|_| wrong())?,
             "timestamp" => {

@@ -11,6 +11,7 @@ pub mod insert;
 pub mod into;
 pub mod lock;
 pub mod own;
+pub mod probe;
 pub mod query;
 pub mod read;
 pub mod sink;

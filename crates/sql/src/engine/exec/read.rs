@@ -14,6 +14,7 @@ use apus_types::{Epoch, IndexNo, RowLayout, TableSchema, TransId, Value, schema}
 use super::{
     Cluster, change_joined,
     lock::{self, Hunt, Wanted},
+    probe::{self, Of},
     query, reader,
     sink::Sink,
     target::Target,
@@ -178,6 +179,8 @@ pub async fn table_rows<T: Target>(
     sink: &mut Sink<'_>,
     out: &mut T,
 ) -> Done<bool> {
+    env.count(probe::of(access, Of::Read), 1, 0);
+    env.count(probe::of(access, Of::Matched), 1, 0);
     access.path.bind(&table.schema, &sink.context(&[]), &mut s.bound)?;
     let exact = s.bound.exact && !matches!(access.path, Path::Points { index: Some(_), .. });
     let filter = if exact { &access.rest } else { &access.full };
@@ -198,7 +201,7 @@ pub async fn table_rows<T: Target>(
     let mut source =
         pin!(Source::open(cluster, s, table, access, columns, seen, ordered, plan.reverse, wanted)).await?;
     let mut is_found = false;
-    'all: loop {
+    loop {
         if !pin!(source.next(s)).await? {
             if is_found || !source.make_sure(cluster, s, table, access, plan.columns.as_deref(), seen).await? {
                 break;
@@ -206,15 +209,24 @@ pub async fn table_rows<T: Target>(
             continue;
         }
         env.may_go_on()?;
+        let (mut read, mut kept, mut is_over) = (0, 0, false);
         for row in s.rows.iter().flatten() {
+            read += 1;
             let keep = match filter {
                 Some(f) => f.passes(&sink.context(row))?,
                 None => true,
             };
             is_found |= keep;
+            kept += u64::from(keep);
             if keep && !sink.row(row, out)? {
-                break 'all;
+                is_over = true;
+                break;
             }
+        }
+        env.count(probe::of(access, Of::Read), 0, read);
+        env.count(probe::of(access, Of::Matched), 0, kept);
+        if is_over {
+            break;
         }
         out.flush_if_full().await?;
     }

@@ -9,7 +9,7 @@ use std::{
 
 use super::{Datum, func_regexp};
 use crate::{
-    engine::{errors, session::WARNINGS_MAX, variables::Variables},
+    engine::{errors, exec::probe, session::WARNINGS_MAX, variables::Variables},
     server::Interrupt,
     wire::SqlError,
 };
@@ -50,6 +50,8 @@ pub struct Env {
     pub hinted_ms: Cell<Option<u64>>,
     /// Seconds that SLEEP asked for, waited for when the statement is done.
     pub sleep_seconds: Cell<f64>,
+    /// What EXPLAIN ANALYZE counts of the statement.
+    counts: RefCell<Option<probe::Counts>>,
 }
 
 /// Most `@variables` of one session.
@@ -79,7 +81,25 @@ impl Env {
             deadline: Cell::new(None),
             hinted_ms: Cell::new(None),
             sleep_seconds: Cell::new(0.0),
+            counts: RefCell::default(),
         }
+    }
+
+    /// From now on it is counted what the parts of the statement's plan do.
+    pub fn begin_counting(&self) {
+        *self.counts.borrow_mut() = Some(probe::Counts::default());
+    }
+    pub fn is_counting(&self) -> bool {
+        self.counts.borrow().is_some()
+    }
+    /// A part of the plan was run so often more, and gave so many rows more.
+    pub fn count(&self, part: probe::Part, loops: u64, rows: u64) {
+        if let Some(counts) = self.counts.borrow_mut().as_mut() {
+            counts.add(part, loops, rows);
+        }
+    }
+    pub fn take_counts(&self) -> Option<probe::Counts> {
+        self.counts.take()
     }
 
     /// The value of a variable in a statement that assigns some.

@@ -2,11 +2,11 @@
 
 use std::{borrow::Cow, cmp::Ordering};
 
-use apus_types::{collate::Collation, time::pack_datetime};
+use apus_types::{ColumnType, collate::Collation, time::pack_datetime};
 
 use super::{
-    Context, Datum, Expr, Kind, datum::Number, eval, func_clock, func_encode, func_math, func_net, func_regexp,
-    func_string, func_text, func_time, json,
+    ColumnRef, Context, Datum, Expr, Kind, datum::Number, eval, func_clock, func_encode, func_math, func_net,
+    func_regexp, func_string, func_text, func_time, json,
 };
 use crate::{
     engine::errors::{self, Result},
@@ -411,8 +411,10 @@ impl Func {
             FoundRows => Kind::Int,
             Crc32 | BinaryNumber | ConnectionId | LastInsertId | Year => Kind::UInt,
             Rand | Pow | Sqrt | Exp | Ln | Log | Log2 | Log10 | Pi => Kind::Double,
+            Abs | Floor | Ceil | Round | Truncate if kind(0).is_temporal() => Kind::Double,
             Abs => number_kind(kind(0)),
             Floor | Ceil => match number_kind(kind(0)) {
+                Kind::Decimal(_) if whole_digits(&args[0]).is_some_and(|n| n <= BIGINT_DIGITS) => Kind::Int,
                 Kind::Decimal(_) => Kind::Decimal(0),
                 k => k,
             },
@@ -611,6 +613,22 @@ fn extreme<'a>(args: &'a [Expr], greatest: bool, collation: Collation, cx: &Cont
 
 fn arg(args: &[Expr], i: usize) -> Expr {
     args.get(i).cloned().unwrap_or(Expr::Const(Datum::Null))
+}
+
+/// So many digits are a BIGINT, and one more.
+const BIGINT_DIGITS: u32 = 17;
+
+/// Digits before the point, where the expression says it.
+fn whole_digits(e: &Expr) -> Option<u32> {
+    match e {
+        Expr::Const(Datum::Decimal { unscaled, scale }) => {
+            Some((unscaled.unsigned_abs().checked_ilog10().unwrap_or(0) + 1).saturating_sub(u32::from(*scale)))
+        }
+        Expr::Column(ColumnRef { ty: ColumnType::Decimal { precision, scale, .. }, .. }) => {
+            Some(u32::from(precision - scale))
+        }
+        _ => None,
+    }
 }
 
 fn number_kind(kind: Kind) -> Kind {

@@ -434,7 +434,8 @@ impl Expr {
             Expr::SystemVariable { name, .. } => super::variables::kind_of(name),
             Expr::Negate(e) => match e.kind(params) {
                 Kind::UInt if matches!(**e, Expr::Const(_) | Expr::Param(_)) => Kind::Decimal(0), // may be below BIGINT
-                Kind::Int | Kind::UInt | Kind::Null => Kind::Int,
+                Kind::UInt if matches!(**e, Expr::Call(Func::BinaryLiteral | Func::BinaryNumber, ..)) => Kind::Double,
+                Kind::Int | Kind::UInt => Kind::Int,
                 Kind::Decimal(s) => Kind::Decimal(s),
                 _ => Kind::Double,
             },

@@ -55,6 +55,17 @@ pub fn type_of_output(output: &Output, params: &[Kind]) -> ColumnType {
     }
 }
 
+/// The type in which an output of a derived table is kept: that of the column it would make, where every value fits.
+fn type_kept(output: &Output, otherwise: ColumnType) -> ColumnType {
+    match (&output.expr, output.shape.ty) {
+        (Expr::Column(_) | Expr::Given(..), _) | (_, ColumnType::Label { .. } | ColumnType::Timestamp { .. }) => {
+            otherwise
+        }
+        (_, ty) if Kind::of(ty) == output.kind => ty,
+        _ => otherwise,
+    }
+}
+
 /// As what values of two expressions are looked up, so that equal ones are found; `None`: their comparison has no such form.
 pub fn equal_kind(a: &Expr, b: &Expr, params: &[Kind]) -> Option<Kind> {
     if a.has_param() || b.has_param() || a.has_user_variable() || b.has_user_variable() {
@@ -103,7 +114,11 @@ impl Planner<'_> {
         let select = self.select(query)?;
         let is_correlated = is_correlated(&select);
         let body = Body::Select(Box::new(select));
-        let table = self.table_of(name, columns, &body)?;
+        let exactly = match &body {
+            Body::Select(select) if !select.group.as_ref().is_some_and(|g| g.rollup) => Some(&**select),
+            _ => None,
+        };
+        let table = self.table_of(name, columns, &body, exactly)?;
         Ok(Derived { table, body, is_correlated, is_subquery: false, is_lateral: false })
     }
 
@@ -200,7 +215,7 @@ impl Planner<'_> {
         };
         enter(None);
         let mut first = self.part(parts[0])?;
-        let mut table = self.table_of(name, columns, &first)?;
+        let mut table = self.table_of(name, columns, &first, None)?;
         let mut step: Option<Body> = None;
         for part in &parts[1..] {
             enter(Some(table.clone()));
@@ -218,7 +233,7 @@ impl Planner<'_> {
             match (used.get(), step.take()) {
                 (0, None) => {
                     first = join(first, body);
-                    table = self.table_of(name, columns, &first)?;
+                    table = self.table_of(name, columns, &first, None)?;
                 }
                 (0, Some(_)) => return Err(errors::recursive_first(name).into()),
                 (_, before) => {
@@ -325,7 +340,7 @@ impl Planner<'_> {
             return Err(errors::not_supported("FOR UPDATE of set operations").into());
         }
         let body = self.part(&query.body)?;
-        let table = self.table_of("", &[], &body)?;
+        let table = self.table_of("", &[], &body, None)?;
         let derived = Rc::new(Derived {
             table: table.clone(),
             is_correlated: body_is_correlated(&body),
@@ -411,9 +426,12 @@ impl Planner<'_> {
         Ok(Made { name: a.name, ty, kind, exprs: a.exprs })
     }
 
-    /// What a body makes, as a table.
-    fn table_of(&self, name: &str, columns: &[String], body: &Body) -> Bound<Rc<Table>> {
+    /// What a body makes, as a table; `exactly`: it is this SELECT, and no other adds rows to it.
+    fn table_of(&self, name: &str, columns: &[String], body: &Body, exactly: Option<&Select>) -> Bound<Rc<Table>> {
         let mut made = self.made(body)?;
+        if let Some(select) = exactly {
+            made.iter_mut().zip(&select.outputs).for_each(|(m, o)| m.ty = type_kept(o, m.ty));
+        }
         if !columns.is_empty() {
             if columns.len() != made.len() {
                 return Err(errors::alias_columns().into());

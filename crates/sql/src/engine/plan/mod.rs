@@ -111,19 +111,23 @@ impl Plan {
 }
 
 impl Plan {
+    /// The block that finds its rows, where it has one.
+    pub fn reading(&self) -> Option<&Select> {
+        match self {
+            Plan::Select(select) => Some(select),
+            Plan::Into(into) => Some(&into.query),
+            Plan::Change(change) => Some(&change.query),
+            Plan::Insert(insert) => match &insert.source {
+                dml::Source::Select(select) => Some(select),
+                dml::Source::Values(_) => None,
+            },
+            Plan::Update(_) | Plan::Delete(_) => None,
+        }
+    }
+
     /// It reads several tables: in which order is for their sizes to say.
     pub fn is_weighed(&self) -> bool {
-        let read = match self {
-            Plan::Select(select) => &select.reads,
-            Plan::Into(into) => &into.query.reads,
-            Plan::Change(change) => &change.query.reads,
-            Plan::Insert(insert) => match &insert.source {
-                dml::Source::Select(select) => &select.reads,
-                dml::Source::Values(_) => return false,
-            },
-            Plan::Update(_) | Plan::Delete(_) => return false,
-        };
-        read.len() > 1
+        self.reading().is_some_and(|select| select.reads.len() > 1)
     }
 
     /// It stays as good as it is however large its tables grow: all is reached by keys.

@@ -13,6 +13,7 @@ use super::{
     scope::{Scope, Starred},
     select::Output,
     shape::{Shape, Shapes},
+    window::Call,
 };
 use crate::{
     engine::{
@@ -66,11 +67,13 @@ impl Columns<'_, '_> {
                         (_, _, Some(text)) if expr.has_param() => heading::without_numbers(text),
                         (_, _, Some(text)) => (*text).to_owned(),
                     };
-                    outputs.push(self.computed(expr, name, &builder.aggregates));
+                    let known = (builder.aggregates.as_slice(), builder.windows.calls.as_slice());
+                    outputs.push(self.computed(expr, name, known));
                 }
                 SelectItem::ExprWithAlias { expr, alias } => {
                     let expr = builder.build(expr)?;
-                    outputs.push(self.computed(expr, alias.value.clone(), &builder.aggregates));
+                    let known = (builder.aggregates.as_slice(), builder.windows.calls.as_slice());
+                    outputs.push(self.computed(expr, alias.value.clone(), known));
                 }
                 other => return Err(errors::syntax(&other.to_string()).into()),
             }
@@ -84,7 +87,7 @@ impl Columns<'_, '_> {
         }
         self.planner.note_star(at, self.scope, &columns);
         for column in columns {
-            outputs.push(self.computed(column.expr, column.name, &[]));
+            outputs.push(self.computed(column.expr, column.name, (&[], &[])));
         }
         Ok(())
     }
@@ -103,15 +106,19 @@ impl Columns<'_, '_> {
     }
 
     /// An output of an expression, of the type that all its values are stored with where they are.
-    fn computed(&self, expr: Expr, name: String, aggregates: &[Aggregate]) -> Output {
+    fn computed(&self, expr: Expr, name: String, (aggregates, calls): (&[Aggregate], &[Call])) -> Output {
         let ty = match &expr {
             Expr::Column(_) => None,
             Expr::UserVariable(_, kind, _) => type_of_variable(*kind),
             expr => declared(expr, aggregates),
         };
-        let shapes = Shapes { scope: self.scope, aggregates, params: &self.planner.param_kinds };
+        let shapes = Shapes { scope: self.scope, aggregates, calls, params: &self.planner.param_kinds };
         let shape = shapes.of(&expr);
         let mut output = Output { shape, ..self.output(expr, name) };
+        // What may be longer than a VARCHAR is a TEXT.
+        output.def.decimals = shown_decimals(&output.expr, &self.planner.param_kinds).unwrap_or(output.def.decimals);
+        let is_long = output.kind == Kind::Text && matches!(shape.ty, ColumnType::Text { .. });
+        let ty = ty.or(is_long.then_some(shape.ty));
         if let Some(ty) = ty {
             output.def = cells::like_column(std::mem::take(&mut output.def.name), output.kind, ty);
         }
@@ -212,6 +219,19 @@ fn same_type<'e>(list: impl Iterator<Item = &'e Expr>, aggregates: &[Aggregate])
     let first = types.next()??;
     let is_label = matches!(first, ColumnType::Label { .. });
     (!is_label && types.all(|ty| ty == Some(first))).then_some(first)
+}
+
+/// Digits behind the point of a double that a moment was made to.
+fn shown_decimals(e: &Expr, params: &[Kind]) -> Option<u8> {
+    let of = match e {
+        Expr::Negate(e) => &**e,
+        Expr::Call(Func::Abs, list, _) => list.first()?,
+        _ => return None,
+    };
+    match of.kind(params) {
+        Kind::DateTime(n) | Kind::Time(n) if n > 0 => Some(n),
+        _ => None,
+    }
 }
 
 fn is_text_literal(e: &ast::Expr) -> bool {

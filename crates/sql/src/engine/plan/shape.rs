@@ -6,7 +6,10 @@
 
 use apus_types::{ColumnType, collate::Collation};
 
-use super::scope::Scope;
+use super::{
+    scope::Scope,
+    window::{Call, Function, WINDOW},
+};
 use crate::engine::{
     exec::target,
     expr::{
@@ -34,6 +37,7 @@ pub struct Shape {
 pub struct Shapes<'s> {
     pub scope: &'s Scope,
     pub aggregates: &'s [Aggregate],
+    pub calls: &'s [Call],
     pub params: &'s [Kind],
 }
 
@@ -43,7 +47,26 @@ impl Shapes<'_> {
     }
 
     fn aggregate(&self, e: &Expr) -> Option<&Aggregate> {
-        if let Expr::Aggregate(at, ..) = e { self.aggregates.get(*at) } else { None }
+        let Expr::Aggregate(at, ..) = e else { return None };
+        match self.call(e).map(|c| &c.function) {
+            Some(Function::Aggregate(a)) => Some(a),
+            Some(_) => None,
+            None => self.aggregates.get(*at),
+        }
+    }
+
+    /// The window function that an expression names.
+    fn call(&self, e: &Expr) -> Option<&Call> {
+        match e {
+            Expr::Aggregate(at, ..) if *at < 2 * WINDOW => self.calls.get(at.checked_sub(WINDOW)?),
+            _ => None,
+        }
+    }
+
+    /// What a window function shows of another row, where it shows nothing else.
+    fn shown(&self, e: &Expr) -> Option<&Expr> {
+        let call = self.call(e)?;
+        call.argument.as_ref().filter(|_| !matches!(call.function, Function::Shifted { otherwise: Some(_), .. }))
     }
 
     fn may_be_null(&self, e: &Expr) -> bool {
@@ -51,10 +74,17 @@ impl Shapes<'_> {
         match e {
             Expr::Const(value) => value.is_null(),
             Expr::Column(c) => self.scope.of_slot(c.slot).is_none_or(|t| t.is_nullable || t.column(c.slot).nullable),
-            Expr::Aggregate(..) => !self.aggregate(e).is_some_and(|a| {
-                use AggregateKind::*;
-                matches!(a.function, Count | CountRows | BitAnd | BitOr | BitXor)
-            }),
+            Expr::Aggregate(..) => {
+                let counts = |a: &Aggregate| {
+                    use AggregateKind::*;
+                    matches!(a.function, Count | CountRows | BitAnd | BitOr | BitXor)
+                };
+                let is_place = |f: &Function| {
+                    use Function::*;
+                    matches!(f, RowNumber | Rank | DenseRank | PercentRank | CumeDist | Ntile(_))
+                };
+                !self.aggregate(e).is_some_and(counts) && !self.call(e).is_some_and(|c| is_place(&c.function))
+            }
             Expr::IsNull { .. } | Expr::IsTruth { .. } | Expr::NullSafeEq(..) => false,
             Expr::Arith(ArithOp::Div | ArithOp::IntDiv | ArithOp::Mod, ..) => true,
             Expr::Case { whens, otherwise, .. } => {
@@ -114,9 +144,6 @@ impl Shapes<'_> {
             }
             Expr::Cast(_, CastType::Signed) => None,
             Expr::Call(f, ..) if is_small_integer(*f) => Some(INT),
-            Expr::Call(Func::Abs, list, _) => {
-                self.declared(list.first()?).filter(|ty| matches!(ty, ColumnType::Int { unsigned: false, .. }))
-            }
             Expr::Aggregate(..) => {
                 let a = self.aggregate(e)?;
                 match a.function {
@@ -158,6 +185,7 @@ impl Shapes<'_> {
                     _ => None,
                 }
             }
+            Expr::Aggregate(..) if self.shown(e).is_some() => self.digits(self.shown(e)?),
             Expr::Aggregate(..) => {
                 let a = self.aggregate(e)?;
                 let (whole, scale) = self.digits(a.argument.as_ref()?)?;
@@ -186,10 +214,9 @@ impl Shapes<'_> {
 
     fn text(&self, e: &Expr, collation: Collation) -> ColumnType {
         const LONGEST: u32 = apus_types::limits::ROW_BYTES_MAX as u32;
-        let is_long = |e: &Expr| matches!(e, Expr::Column(c) if matches!(c.ty, ColumnType::Text { .. } | ColumnType::Blob { .. } | ColumnType::Json));
         match self.chars(e) {
             Some(length @ 0..=VARCHAR_MAX) => ColumnType::VarChar { length: length as u16, collation },
-            None if !e.any(is_long) => target::type_of(Kind::Text, collation),
+            None if !is_long(e) => target::type_of(Kind::Text, collation),
             _ => ColumnType::Text { length: LONGEST, collation },
         }
     }
@@ -202,6 +229,7 @@ impl Shapes<'_> {
             Expr::Const(Datum::Null) => Some(0),
             Expr::Const(value) => u32::try_from(value.as_string().chars().count()).ok(),
             Expr::Column(c) => chars_of_type(c.ty),
+            Expr::Aggregate(..) if self.shown(e).is_some() => self.chars(self.shown(e)?),
             Expr::Aggregate(..) => {
                 let a = self.aggregate(e)?;
                 let is_one = matches!(a.function, AggregateKind::Min | AggregateKind::Max);
@@ -232,7 +260,7 @@ const INT: ColumnType = ColumnType::Int { bits: 32, unsigned: false };
 /// A text that is cut to a number of characters.
 fn cut(length: Option<u32>, to: Option<&Expr>) -> Option<u32> {
     match to {
-        Some(Expr::Const(Datum::Int(n))) => Some(length?.min(u32::try_from(*n).unwrap_or(0))),
+        Some(Expr::Const(Datum::Int(n))) => Some(length.unwrap_or(u32::MAX).min(u32::try_from(*n).unwrap_or(0))),
         _ => length,
     }
 }
@@ -289,14 +317,23 @@ fn bytes(e: &Expr) -> Option<u16> {
     }
 }
 
+/// A text that may be as long as a TEXT or BLOB column.
+fn is_long(e: &Expr) -> bool {
+    use Func::*;
+    match e {
+        Expr::Column(c) => matches!(c.ty, ColumnType::Text { .. } | ColumnType::Blob { .. } | ColumnType::Json),
+        Expr::Call(Sha1 | Sha2 | Md5 | Soundex | Format | Conv | Bin | Oct, ..) => false,
+        Expr::Call(JsonType | JsonValue, ..) => false,
+        Expr::Call(DateFormat | DayName | MonthName | InetNtoa | Inet6Ntoa | Uuid, ..) => false,
+        e => e.children().into_iter().any(is_long),
+    }
+}
+
 /// Functions whose values are small integers.
 fn is_small_integer(f: Func) -> bool {
     use Func::*;
     is_part_of_date(f)
-        || matches!(
-            f,
-            Length | CharLength | BitLength | Ascii | Ord | Locate | Instr | Strcmp | FindInSet | Field | IsNull
-        )
+        || matches!(f, Length | CharLength | BitLength | Ascii | Locate | Instr | Strcmp | FindInSet | Field | IsNull)
 }
 
 fn is_part_of_date(f: Func) -> bool {

@@ -96,6 +96,11 @@ impl Built {
         Ok(built)
     }
 
+    /// Rows that satisfy the leaf's own condition.
+    pub fn len(&self) -> usize {
+        self.some.as_ref().map_or(self.rows.len(), Vec::len)
+    }
+
     pub fn bytes(&self) -> usize {
         self.bytes
     }

@@ -32,6 +32,7 @@ use apus_types::{Epoch, TableId, TableSchema, TransId};
 use super::{
     Cluster,
     insert::INSERT_BYTES_MAX,
+    probe::{self, Counts, Of},
     read::{self, Seen},
     sink::Sink,
     target::Target,
@@ -249,6 +250,35 @@ impl Target for Values {
     }
 }
 
+/// Runs a SELECT for EXPLAIN ANALYZE: counted, at one moment, its rows given to nobody.
+pub async fn counted(cluster: Cluster<'_>, session: &mut Session, plan: &Select) -> Done<Counts> {
+    let mut snapshot = session.reading_at(cluster.client).await?;
+    let held = cluster.client.shared_snapshot().await?;
+    if snapshot == Epoch(0) {
+        snapshot = held.epoch(); // a block that is tried without one may be run twice
+    }
+    session.env.begin_counting();
+    let run = of_session(cluster, session, &[], snapshot);
+    let done = into(&run, plan, Default::default(), &mut Nowhere).await;
+    let counts = session.env.take_counts().ok_or_else(|| errors::internal("nobody counted"))?;
+    done.map(|_| counts)
+}
+
+/// Takes rows, and forgets them.
+struct Nowhere;
+
+impl Target for Nowhere {
+    fn row_of(&mut self, outputs: &[crate::engine::plan::select::Output], cx: &Context<'_>) -> errors::Result<()> {
+        outputs.iter().try_for_each(|o| o.expr.eval(cx).map(|_| ()))
+    }
+    fn row_of_values(&mut self, _: &[crate::engine::plan::select::Output], _: &[Datum<'_>]) -> errors::Result<()> {
+        Ok(())
+    }
+    async fn flush_if_full(&mut self) -> errors::Result<()> {
+        Ok(())
+    }
+}
+
 /// What a statement of a session sees at the moment.
 pub fn of_session<'r>(cluster: Cluster<'r>, session: &'r Session, params: &'r [Datum<'r>], snapshot: Epoch) -> Run<'r> {
     let own = match &session.transaction {
@@ -312,6 +342,19 @@ impl<T: Target> Consumer for ToSink<'_, '_, T> {
 
 /// Runs a block for one row of the block around it. `most`: no more rows of it are wanted.
 async fn block<T: Target>(
+    run: &Run<'_>,
+    plan: &Select,
+    outside: Option<&Context<'_>>,
+    out: &mut T,
+    most: u64,
+) -> Done<u64> {
+    run.env.count(probe::of(plan, Of::Given), 1, 0);
+    let found = block_of(run, plan, outside, out, most).await?;
+    run.env.count(probe::of(plan, Of::Given), 0, found);
+    Ok(found)
+}
+
+async fn block_of<T: Target>(
     run: &Run<'_>,
     plan: &Select,
     outside: Option<&Context<'_>>,

@@ -11,7 +11,10 @@ use apus_types::RowLayout;
 use super::{Boxed, Run, derived, hash::Built, lookup, subquery::Memo};
 use crate::engine::{
     errors,
-    exec::read::Source,
+    exec::{
+        probe::{self, Of},
+        read::Source,
+    },
     expr::{Context, Datum, Expr},
     keys::Strings,
     plan::{
@@ -72,6 +75,10 @@ impl<'q, 'r, C: Consumer> Pipeline<'q, 'r, C> {
 
     /// Runs it.
     pub async fn start(&mut self) -> Done<()> {
+        for step in &self.join.steps {
+            self.run.env.count(probe::of(step, Of::Given), 1, 0);
+            self.run.env.count(probe::of(step, Of::Matched), 1, 0);
+        }
         let mut one = Strings::default();
         one.push(&[]);
         self.feed(0, one).await?;
@@ -93,6 +100,9 @@ impl<'q, 'r, C: Consumer> Pipeline<'q, 'r, C> {
             let join = self.join;
             if rows.is_empty() {
                 return Ok(true);
+            }
+            if let Some(step) = at.checked_sub(1).and_then(|before| join.steps.get(before)) {
+                self.run.env.count(probe::of(step, Of::Given), 0, rows.len() as u64);
             }
             self.run.breathe(rows.len()).await?;
             let Some(step) = join.steps.get(at) else { return self.consumer.take(&rows).await };
@@ -143,6 +153,7 @@ impl<'q, 'r, C: Consumer> Pipeline<'q, 'r, C> {
             let before = self.before(at).clone();
             let target = lookup::Target { table, columns, path, can_be_whole: !leaf.keys.is_empty() };
             if let Some(found) = lookup::find(self, target, &before, rows, state).await? {
+                self.count_found(leaf, rows.len(), |row, out| found.of_row(row, out));
                 return self.emit(at, step, leaf, rows, |row, out| found.of_row(row, out)).await;
             }
             state.is_whole = true;
@@ -151,13 +162,18 @@ impl<'q, 'r, C: Consumer> Pipeline<'q, 'r, C> {
             && derived.is_lateral
         {
             let found = derived::for_rows(self, derived, self.before(at), rows).await?;
+            self.count_found(leaf, rows.len(), |row, out| found.of_row(row, out));
             let done = self.emit(at, step, leaf, rows, |row, out| found.of_row(row, out)).await;
             self.run.release(found.bytes);
             return done;
         }
         let built = match state.built.take() {
             Some(built) => built,
-            None => Built::of(self, leaf).await?,
+            None => {
+                let built = Built::of(self, leaf).await?;
+                self.run.env.count(probe::of(leaf, Of::Read), 1, built.len() as u64);
+                built
+            }
         };
         let matches = built.probe(self, leaf, self.before(at), rows)?;
         let done = self.emit(at, step, leaf, rows, |row, out| matches.of_row(&built, row, out)).await;
@@ -181,6 +197,8 @@ impl<'q, 'r, C: Consumer> Pipeline<'q, 'r, C> {
         let mut source =
             Source::open(run.cluster, &mut s, table, access, columns, seen, false, false, u64::MAX).await?;
         let mut is_found = false;
+        run.env.count(probe::of(access, Of::Read), 1, 0);
+        run.env.count(probe::of(access, Of::Matched), 1, 0);
         loop {
             if !source.next(&mut s).await? {
                 if is_found || !source.make_sure(run.cluster, &mut s, table, access, columns, seen).await? {
@@ -189,12 +207,15 @@ impl<'q, 'r, C: Consumer> Pipeline<'q, 'r, C> {
                 continue;
             }
             let mut out = Strings::default();
+            let (mut read, mut kept) = (0, 0);
             for row in s.rows.iter().flatten() {
+                read += 1;
                 let local = passes(access.full.as_ref(), &self.context(&leaf.row, row))?;
                 is_found |= local;
                 if !local {
                     continue;
                 }
+                kept += 1;
                 step.layout.join((&self.empty, &[]), (&leaf.row, Some(row), &leaf.taken), out.writer());
                 out.end();
                 let added = out.len() - 1;
@@ -203,6 +224,8 @@ impl<'q, 'r, C: Consumer> Pipeline<'q, 'r, C> {
                     out.pop();
                 }
             }
+            run.env.count(probe::of(access, Of::Read), 0, read);
+            run.env.count(probe::of(access, Of::Matched), 0, kept);
             if !self.feed(at + 1, out).await? {
                 return Ok(false);
             }
@@ -222,6 +245,8 @@ impl<'q, 'r, C: Consumer> Pipeline<'q, 'r, C> {
     ) -> Done<bool> {
         let mut out = Strings::default();
         let mut found: Vec<&[u8]> = Vec::new();
+        let mut met = Met::default();
+        self.run.env.count(probe::of(leaf, Of::Matched), rows.len() as u64, 0);
         for (i, row) in rows.iter().enumerate() {
             found.clear();
             candidates(i, &mut found);
@@ -243,17 +268,45 @@ impl<'q, 'r, C: Consumer> Pipeline<'q, 'r, C> {
                 let cx = self.context(&step.layout, joined);
                 let is_match = inner.is_none() || passes(leaf.matches.as_ref(), &cx)?;
                 matched |= is_match;
+                met.joined += u64::from(is_match);
+                met.found += u64::from(is_match && inner.is_some());
                 if !is_match || !passes(step.filter.as_ref(), &cx)? {
                     out.pop();
                 }
                 let is_full = out.len() >= BATCH_ROWS || out.byte_len() > BATCH_BYTES;
+                if is_full {
+                    self.count_met(step, leaf, std::mem::take(&mut met));
+                }
                 if is_full && !self.feed(at + 1, std::mem::take(&mut out)).await? {
                     return Ok(false);
                 }
             }
         }
+        self.count_met(step, leaf, met);
         self.feed(at + 1, out).await
     }
+
+    fn count_met(&self, step: &Step, leaf: &JoinStep, met: Met) {
+        self.run.env.count(probe::of(step, Of::Matched), 0, met.joined);
+        self.run.env.count(probe::of(leaf, Of::Matched), 0, met.found);
+    }
+
+    /// What the rows of a batch have found in a leaf.
+    fn count_found<'f>(&self, leaf: &JoinStep, batch: usize, of_row: impl Fn(usize, &mut Vec<&'f [u8]>)) {
+        if self.run.env.is_counting() {
+            let mut found = Vec::new();
+            (0..batch).for_each(|row| of_row(row, &mut found));
+            self.run.env.count(probe::of(leaf, Of::Read), batch as u64, found.len() as u64);
+        }
+    }
+}
+
+/// Pairs that matched.
+#[derive(Default)]
+struct Met {
+    /// Also those of a row without a match with NULLs.
+    joined: u64,
+    found: u64,
 }
 
 pub fn context<'c>(run: &'c Run<'_>, given: &'c [Datum<'c>], layout: &'c RowLayout, row: &'c [u8]) -> Context<'c> {

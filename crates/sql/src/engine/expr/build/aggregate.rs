@@ -56,6 +56,27 @@ impl AggregateKind {
         })
     }
 
+    /// As EXPLAIN writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            AggregateKind::Count | AggregateKind::CountRows => "count",
+            AggregateKind::Sum => "sum",
+            AggregateKind::Min => "min",
+            AggregateKind::Max => "max",
+            AggregateKind::Avg => "avg",
+            AggregateKind::GroupConcat => "group_concat",
+            AggregateKind::Variance { sample: false } => "variance",
+            AggregateKind::Variance { sample: true } => "var_samp",
+            AggregateKind::Deviation { sample: false } => "std",
+            AggregateKind::Deviation { sample: true } => "stddev_samp",
+            AggregateKind::BitAnd => "bit_and",
+            AggregateKind::BitOr => "bit_or",
+            AggregateKind::BitXor => "bit_xor",
+            AggregateKind::JsonArray => "json_arrayagg",
+            AggregateKind::JsonObject => "json_objectagg",
+        }
+    }
+
     /// Of the result, `of` being that of the argument.
     pub(super) fn kind(self, of: Kind) -> Kind {
         let of = of.of_result();

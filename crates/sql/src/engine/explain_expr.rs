@@ -1,0 +1,214 @@
+//! Expressions of a plan as EXPLAIN FORMAT=TREE writes them.
+//!
+//! A planned expression names columns by their places in the row that it is evaluated over, so whoever prints it says what stands there.
+
+use super::{
+    expr::{ArithOp, CompareOp, Datum, Expr},
+    plan::{
+        access::{Interval, Path},
+        select::{Group, OrderKey},
+    },
+};
+use apus_types::TableSchema;
+
+/// What the places of a row, the values of a group and what is given are called.
+#[derive(Clone, Copy)]
+pub struct Names<'n> {
+    pub columns: &'n [String],
+    pub given: &'n [String],
+    pub group: Option<&'n Group>,
+}
+
+const UNKNOWN: &str = "?";
+
+impl Names<'_> {
+    pub fn text(&self, e: &Expr) -> String {
+        let list = |list: &[Expr], between: &str| list.iter().map(|e| self.text(e)).collect::<Vec<_>>().join(between);
+        let not = |negated: &bool| if *negated { "not " } else { "" };
+        match e {
+            Expr::Const(value) => constant(value),
+            Expr::Param(at) => format!("?{at}"),
+            Expr::Column(c) | Expr::Outer(c) | Expr::NewColumn(c) => {
+                self.columns.get(usize::from(c.slot)).map_or(UNKNOWN, String::as_str).to_owned()
+            }
+            Expr::Given(at, _) => self.given.get(usize::from(*at)).map_or(UNKNOWN, String::as_str).to_owned(),
+            Expr::Aggregate(at, ..) => self.of_group(*at),
+            Expr::UserVariable(name, ..) => format!("(@{name})"),
+            Expr::SystemVariable { name, .. } => format!("@@{name}"),
+            Expr::Negate(e) => format!("-({})", self.text(e)),
+            Expr::Not(e) => format!("(not({}))", self.text(e)),
+            Expr::BitNot(e) => format!("~({})", self.text(e)),
+            Expr::Arith(op, a, b) => format!("({} {} {})", self.text(a), arithmetic(*op), self.text(b)),
+            Expr::Compare(op, a, b, _) => format!("({} {} {})", self.text(a), comparison(*op), self.text(b)),
+            Expr::NullSafeEq(a, b, _) => format!("({} <=> {})", self.text(a), self.text(b)),
+            Expr::And(parts) | Expr::Or(parts) if parts.len() == 1 => self.text(&parts[0]),
+            Expr::And(parts) => format!("({})", list(parts, " and ")),
+            Expr::Or(parts) => format!("({})", list(parts, " or ")),
+            Expr::Xor(a, b) => format!("({} xor {})", self.text(a), self.text(b)),
+            Expr::IsNull { expr, negated } => format!("({} is {}null)", self.text(expr), not(negated)),
+            Expr::IsTruth { expr, want, negated } => format!("({} is {}{want})", self.text(expr), not(negated)),
+            Expr::In { expr, list: values, negated, .. } => {
+                format!("({} {}in ({}))", self.text(expr), not(negated), list(values, ","))
+            }
+            Expr::Between { expr, low, high, negated, .. } => {
+                format!("({} {}between {} and {})", self.text(expr), not(negated), self.text(low), self.text(high))
+            }
+            Expr::Like { expr, pattern, negated, .. } => {
+                format!("({} {}like {})", self.text(expr), not(negated), self.text(pattern))
+            }
+            Expr::Case { operand, whens, otherwise, .. } => {
+                let mut text = "(case".to_owned();
+                operand.iter().for_each(|e| text += &format!(" {}", self.text(e)));
+                whens
+                    .iter()
+                    .for_each(|(when, then)| text += &format!(" when {} then {}", self.text(when), self.text(then)));
+                otherwise.iter().for_each(|e| text += &format!(" else {}", self.text(e)));
+                text + " end)"
+            }
+            Expr::Cast(e, _) => self.text(e),
+            Expr::Call(f, arguments, _) => format!("{}({})", snake(&format!("{f:?}")), list(arguments, ",")),
+        }
+    }
+
+    fn of_group(&self, at: usize) -> String {
+        let Some(group) = self.group else { return UNKNOWN.to_owned() };
+        match (group.aggregates.get(at), at.checked_sub(group.aggregates.len())) {
+            (Some(a), _) => {
+                let argument = a.argument.as_ref().map_or_else(|| "0".to_owned(), |e| self.text(e));
+                let distinct = if a.distinct { "distinct " } else { "" };
+                format!("{}({distinct}{argument})", a.function.name())
+            }
+            (None, Some(key)) if group.rollup => group.keys.get(key).map_or(UNKNOWN.to_owned(), |k| self.text(&k.expr)),
+            _ => "<window function>".to_owned(),
+        }
+    }
+
+    pub fn keys(&self, keys: &[OrderKey]) -> String {
+        let one = |k: &OrderKey| format!("{}{}", self.text(&k.expr), if k.descending { " DESC" } else { "" });
+        keys.iter().map(one).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The values by which a path finds its rows; `None` where it reads everything.
+    pub fn bounds(&self, table: &TableSchema, path: &Path) -> Option<String> {
+        let name = |column: &u16| table.columns[usize::from(*column)].name.clone();
+        let equal = |columns: &[u16], values: &mut dyn Iterator<Item = &Expr>| {
+            let pairs = columns.iter().zip(values).map(|(c, e)| format!("{} = {}", name(c), self.text(e)));
+            pairs.collect::<Vec<_>>().join(", ")
+        };
+        match path {
+            Path::Points { columns, values, rows: true, .. } => {
+                let rows = values.iter().map(|row| format!("({})", equal(columns, &mut row.iter())));
+                Some(rows.collect::<Vec<_>>().join(" OR "))
+            }
+            Path::Points { columns, values, .. } if values.iter().all(|list| list.len() == 1) => {
+                Some(equal(columns, &mut values.iter().flatten()))
+            }
+            Path::Points { columns, values, .. } => {
+                let one = |(c, list): (&u16, &Vec<Expr>)| {
+                    let values = list.iter().map(|e| format!("({} = {})", name(c), self.text(e)));
+                    values.collect::<Vec<_>>().join(" OR ")
+                };
+                Some(columns.iter().zip(values).map(one).collect::<Vec<_>>().join(" AND "))
+            }
+            Path::Range { columns, equal: values, low, high, .. } => {
+                let mut parts = Vec::new();
+                if !values.is_empty() {
+                    parts.push(equal(columns, &mut values.iter()));
+                }
+                if low.is_some() || high.is_some() {
+                    let column = columns.get(values.len()).map_or_else(|| UNKNOWN.to_owned(), name);
+                    parts.push(self.interval(&column, low.as_ref(), high.as_ref()));
+                }
+                (!parts.is_empty()).then(|| parts.join(" AND "))
+            }
+            Path::Union { columns, alternatives, .. } => {
+                let column = columns.first().map_or_else(|| UNKNOWN.to_owned(), name);
+                let one = |i: &Interval| format!("({})", self.interval(&column, i.low.as_ref(), i.high.as_ref()));
+                Some(alternatives.iter().map(one).collect::<Vec<_>>().join(" OR "))
+            }
+        }
+    }
+
+    /// What holds of every row that a path finds, as [`Names::text`] writes such conditions.
+    pub fn said(&self, table: &TableSchema, shown: &str, path: &Path) -> Vec<String> {
+        let (columns, values): (_, Vec<&Expr>) = match path {
+            Path::Points { columns, values, rows: false, .. } if values.iter().all(|list| list.len() == 1) => {
+                (columns, values.iter().flatten().collect())
+            }
+            Path::Range { columns, equal, .. } => (columns, equal.iter().collect()),
+            _ => return Vec::new(),
+        };
+        let pair = |(column, value): (&u16, &Expr)| {
+            let name = format!("{shown}.{}", table.columns[usize::from(*column)].name);
+            let value = self.text(value);
+            [format!("({name} = {value})"), format!("({value} = {name})")]
+        };
+        columns.iter().zip(values).flat_map(pair).collect()
+    }
+
+    fn interval(&self, column: &str, low: Option<&(Expr, bool)>, high: Option<&(Expr, bool)>) -> String {
+        if let (Some((a, true)), Some((b, true))) = (low, high)
+            && a == b
+        {
+            return format!("{column} = {}", self.text(a));
+        }
+        let sign = |included: &bool| if *included { "<=" } else { "<" };
+        let low = low.map_or_else(String::new, |(e, included)| format!("{} {} ", self.text(e), sign(included)));
+        let high = high.map_or_else(String::new, |(e, included)| format!(" {} {}", sign(included), self.text(e)));
+        format!("{low}{column}{high}")
+    }
+}
+
+fn constant(value: &Datum<'_>) -> String {
+    match value {
+        Datum::Null => "NULL".to_owned(),
+        Datum::Int(_) | Datum::UInt(_) | Datum::Decimal { .. } | Datum::Fine { .. } | Datum::Double(_) => {
+            value.as_string()
+        }
+        Datum::Date(_) => format!("DATE'{}'", value.as_string()),
+        Datum::DateTime(..) => format!("TIMESTAMP'{}'", value.as_string()),
+        Datum::Time(..) => format!("TIME'{}'", value.as_string()),
+        Datum::Text(_) | Datum::Bytes(_) | Datum::Label(..) | Datum::Json(_) => {
+            format!("'{}'", value.as_string().replace('\'', "''"))
+        }
+    }
+}
+
+fn arithmetic(op: ArithOp) -> &'static str {
+    match op {
+        ArithOp::Add => "+",
+        ArithOp::Sub => "-",
+        ArithOp::Mul => "*",
+        ArithOp::Div => "/",
+        ArithOp::IntDiv => "DIV",
+        ArithOp::Mod => "%",
+        ArithOp::BitAnd => "&",
+        ArithOp::BitOr => "|",
+        ArithOp::BitXor => "^",
+        ArithOp::ShiftLeft => "<<",
+        ArithOp::ShiftRight => ">>",
+    }
+}
+
+fn comparison(op: CompareOp) -> &'static str {
+    match op {
+        CompareOp::Eq => "=",
+        CompareOp::NotEq => "<>",
+        CompareOp::Lt => "<",
+        CompareOp::LtEq => "<=",
+        CompareOp::Gt => ">",
+        CompareOp::GtEq => ">=",
+    }
+}
+
+/// `CharLength` is `char_length`.
+fn snake(name: &str) -> String {
+    let mut out = String::new();
+    for (i, c) in name.chars().enumerate() {
+        if c.is_ascii_uppercase() && i > 0 {
+            out.push('_');
+        }
+        out.push(c.to_ascii_lowercase());
+    }
+    out
+}

@@ -1,0 +1,128 @@
+//! What a client is told of the columns of SHOW and EXPLAIN: MySQL's types, where they are not VARCHAR.
+
+use crate::wire::{ColumnDef, ColumnType, column_flag};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Told {
+    Text,
+    LongText,
+    Enum,
+    Int,
+    UInt,
+    BigInt,
+    BigUInt,
+    Double,
+    Timestamp,
+    DateTime,
+    Nothing,
+}
+
+/// Columns by the name that begins the heading they stand in.
+const TOLD: &[(&str, &[(&str, Told)])] = &[
+    (
+        "Field",
+        &[("Type", Told::LongText), ("Key", Told::Enum), ("Default", Told::LongText), ("Comment", Told::LongText)],
+    ),
+    ("Tables_in_", &[("Table_type", Told::Enum)]),
+    ("Level", &[("Code", Told::UInt)]),
+    (
+        "Table",
+        &[
+            ("Non_unique", Told::Int),
+            ("Seq_in_index", Told::UInt),
+            ("Cardinality", Told::BigInt),
+            ("Sub_part", Told::BigInt),
+            ("Packed", Told::Nothing),
+            ("Expression", Told::LongText),
+            ("Msg_text", Told::LongText),
+        ],
+    ),
+    (
+        "Name",
+        &[
+            ("Version", Told::Int),
+            ("Row_format", Told::Enum),
+            ("Rows", Told::BigUInt),
+            ("Avg_row_length", Told::BigUInt),
+            ("Data_length", Told::BigUInt),
+            ("Max_data_length", Told::BigUInt),
+            ("Index_length", Told::BigUInt),
+            ("Data_free", Told::BigUInt),
+            ("Auto_increment", Told::BigUInt),
+            ("Create_time", Told::Timestamp),
+            ("Update_time", Told::DateTime),
+            ("Check_time", Told::DateTime),
+            ("Checksum", Told::BigInt),
+            ("Comment", Told::LongText),
+        ],
+    ),
+    ("Id", &[("Id", Told::BigInt), ("Time", Told::Int)]),
+    ("Collation", &[("Id", Told::BigUInt), ("Sortlen", Told::UInt), ("Pad_attribute", Told::Enum)]),
+    ("Charset", &[("Maxlen", Told::UInt)]),
+    ("Database", &[("In_use", Told::BigInt), ("Name_locked", Told::BigInt)]),
+    (
+        "id",
+        &[("id", Told::BigUInt), ("partitions", Told::LongText), ("rows", Told::BigUInt), ("filtered", Told::Double)],
+    ),
+    (
+        "Trigger",
+        &[("Event", Told::Enum), ("Statement", Told::LongText), ("Timing", Told::Enum), ("Created", Told::Timestamp)],
+    ),
+    ("Db", &[("Type", Told::Enum)]),
+];
+
+/// Longest text in bytes, as a client is told.
+const TEXT_BYTES: u32 = 1024;
+
+fn told(first: &str, name: &str) -> Told {
+    let columns =
+        TOLD.iter().filter(|(heading, _)| first == *heading || heading.ends_with('_') && first.starts_with(heading));
+    let found = columns.flat_map(|(_, columns)| *columns).find(|(known, _)| *known == name);
+    found.map_or(Told::Text, |(_, told)| *told)
+}
+
+/// Whether the cells of a column are numbers.
+pub fn is_number(first: &str, name: &str) -> bool {
+    matches!(told(first, name), Told::Int | Told::UInt | Told::BigInt | Told::BigUInt)
+}
+
+pub fn def(first: &str, name: &str) -> ColumnDef {
+    let told = told(first, name);
+    let (ty, length) = match told {
+        Told::Text => (ColumnType::VarString, TEXT_BYTES),
+        Told::Enum => (ColumnType::String, TEXT_BYTES),
+        Told::LongText => (ColumnType::Blob, u32::MAX),
+        Told::Int | Told::UInt => (ColumnType::Long, 11),
+        Told::BigInt | Told::BigUInt => (ColumnType::LongLong, 20),
+        Told::Double => (ColumnType::Double, 22),
+        Told::Timestamp => (ColumnType::Timestamp, 19),
+        Told::DateTime => (ColumnType::DateTime, 19),
+        Told::Nothing => (ColumnType::Null, 0),
+    };
+    let mut def = ColumnDef::expression(name, ty, length);
+    match told {
+        Told::LongText => {
+            def.charset = ColumnDef::expression("", ColumnType::VarString, 0).charset;
+            def.flags = column_flag::BLOB;
+        }
+        Told::Enum => def.flags |= column_flag::ENUM,
+        Told::UInt | Told::BigUInt => def.flags |= column_flag::UNSIGNED,
+        _ => {}
+    }
+    def
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_column_is_told_by_the_heading_that_it_stands_in() {
+        assert_eq!(told("Field", "Type"), Told::LongText);
+        assert_eq!(told("Db", "Type"), Told::Enum);
+        assert_eq!(told("Name", "Type"), Told::Text);
+        assert_eq!(told("Tables_in_d (x)", "Table_type"), Told::Enum);
+        assert_eq!(told("Tables_in_Table_type", "x"), Told::Text);
+        assert!(is_number("Id", "Id") && is_number("Collation", "Id") && !is_number("Name", "Id"));
+    }
+}
