@@ -13,6 +13,7 @@ mod secret;
 mod sim;
 mod sql;
 mod status;
+mod tls;
 
 use std::process::ExitCode;
 

@@ -48,7 +48,7 @@ pub fn make(kind: SecretKind, path: &Path) -> Result<(), String> {
 }
 
 /// Reads a file that nobody else can read.
-fn read_private(path: &Path) -> Result<String, String> {
+pub fn read_private(path: &Path) -> Result<String, String> {
     let failed = |e: std::io::Error| format!("cannot read {}: {e}", path.display());
     let mut file = std::fs::File::open(path).map_err(failed)?;
     // Of the file that is open, whatever its name means by now.

@@ -17,6 +17,7 @@ use signal_hook::{
 use crate::{
     ChildArgs,
     arbitrator::{self, ArbitratorArgs},
+    tls::TlsArgs,
 };
 
 #[derive(clap::Args)]
@@ -40,6 +41,8 @@ pub struct SqlArgs {
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     start_seconds: u64,
     #[command(flatten)]
+    tls: TlsArgs,
+    #[command(flatten)]
     arbitrator: ArbitratorArgs,
     #[command(flatten)]
     child: ChildArgs,
@@ -52,9 +55,11 @@ pub fn run(args: SqlArgs) -> Result<ExitCode, String> {
     let accounts = accounts(&args, &secret)?;
     arbitrator::start(&args.arbitrator, &args.mgmt)?;
     let client_id = crate::random_id()?;
-    let (auto_increment, globals) = (Arc::new(AutoIncrement::default()), Arc::new(Globals::default()));
+    let tls = args.tls.load()?;
+    let globals = Globals::with_tls(tls.is_some(), tls.as_ref().is_some_and(|tls| tls.required));
+    let (auto_increment, globals) = (Arc::new(AutoIncrement::default()), Arc::new(globals));
     let (mgmt, connect_timeout_ms) = (args.mgmt.clone(), args.start_seconds * 1000);
-    let config = ServerConfig::new(args.listen, args.threads.max(1));
+    let config = ServerConfig { tls, ..ServerConfig::new(args.listen, args.threads.max(1)) };
     let server = Server::start(config, accounts, move |worker| {
         let (mgmt, auto_increment, globals) = (mgmt.clone(), auto_increment.clone(), globals.clone());
         let secret = secret.clone();

@@ -58,8 +58,6 @@ pub enum Bug {
     ExecutedTwice,
     /// A new president does not finish a schema change that some members have committed.
     SchemaLeftHalf,
-    /// A dropped index gets no entries any more as soon as its drop is prepared, which may be undone.
-    IndexGoesAtPrepare,
     /// A schema change begins while a node that joins has a copy of the dictionary.
     SchemaLockIgnored,
     /// An ordered index of a table with rows begins empty.
@@ -178,7 +176,6 @@ impl Bug {
         Bug::ArbitrationIgnored,
         Bug::ExecutedTwice,
         Bug::SchemaLeftHalf,
-        Bug::IndexGoesAtPrepare,
         Bug::SchemaLockIgnored,
         Bug::OrderedIndexUnfilled,
         Bug::TombstoneIgnored,

@@ -37,7 +37,7 @@ use self::{
     children::{Child, Patience, Spawner},
     shape::{Shape, Wanted},
 };
-use crate::discover;
+use crate::{discover, tls};
 
 #[derive(clap::Args)]
 pub struct DevArgs {
@@ -106,6 +106,12 @@ enum DevAction {
 /// What proves who is who in this cluster; made anew each time.
 const SECRET_FILES: [(SecretKind, &str); 2] =
     [(SecretKind::Node, discover::NODE_SECRET_FILE), (SecretKind::Client, discover::CLIENT_SECRET_FILE)];
+
+/// Removes them, and the certificates.
+fn forget_secrets(dir: &Path) {
+    let names = SECRET_FILES.iter().map(|(_, file)| *file).chain([tls::CERT_FILE, tls::KEY_FILE, tls::CA_FILE]);
+    names.for_each(|name| drop(std::fs::remove_file(dir.join(name))));
+}
 
 /// Here each node has a directory for what it keeps.
 const FILES: &str = "files";
@@ -197,13 +203,16 @@ impl Directory {
         if keeps != Keeps::All {
             // Of an earlier cluster in a directory that was kept.
             let _ = std::fs::remove_dir_all(directory.path.join(FILES));
-            SECRET_FILES.iter().for_each(|(_, file)| drop(std::fs::remove_file(directory.path.join(file))));
+            forget_secrets(&directory.path);
         }
         for (kind, file) in SECRET_FILES {
             let secret = directory.path.join(file);
             if !secret.exists() {
                 crate::secret::make(kind, &secret)?;
             }
+        }
+        if !directory.path.join(tls::CERT_FILE).exists() {
+            tls::make_files(&directory.path)?;
         }
         crate::write_whole(&directory.entry, &directory.path.display().to_string())?;
         Ok(directory)
@@ -217,7 +226,7 @@ impl Drop for Directory {
             let _ = std::fs::remove_file(self.path.join(discover::CONTROL_SOCKET));
             let _ = std::fs::remove_file(self.path.join(discover::STATE_FILE));
             if self.keeps == Keeps::Logs {
-                SECRET_FILES.iter().for_each(|(_, file)| drop(std::fs::remove_file(self.path.join(file))));
+                forget_secrets(&self.path);
             }
         } else {
             let _ = std::fs::remove_dir_all(&self.path);
@@ -447,6 +456,8 @@ impl Cluster {
                 format!("--node={}", i + 1),
                 nodes.secret("node"),
                 nodes.data_dir(&format!("sql-{}", i + 1)),
+                format!("--tls-cert={}", dir.join(tls::CERT_FILE).display()),
+                format!("--tls-key={}", dir.join(tls::KEY_FILE).display()),
             ];
             let child = nodes.spawner.spawn(&format!("sql-{}", i + 1), &sql_args)?;
             nodes.sql.push(child);

@@ -8,10 +8,7 @@ use apus_signal::{
     restart::Restore,
     schema::TableMessage,
 };
-use apus_types::{
-    ErrorCode, NodeId, TableSchema,
-    planted::{Bug, planted},
-};
+use apus_types::{ErrorCode, NodeId, TableSchema};
 
 use super::{COPY_RETRY_NS, Catalog, Dictionary};
 
@@ -93,7 +90,7 @@ impl Dictionary {
         let old = self.catalog.tables.get(&table.id).map(TableMessage::from);
         // In another form columns have other numbers, and LDM refuses rows by the old ones.
         for index in old.iter().filter(|old| old.form == table.form).flat_map(|old| &old.indexes) {
-            if table.indexes.iter().all(|i| i.no != index.no) && !planted(Bug::IndexGoesAtPrepare) {
+            if table.indexes.iter().all(|i| i.no != index.no) {
                 prepared.indexes.push(index.clone());
             }
         }

@@ -36,6 +36,7 @@ impl Connection {
             attributes: Vec::new(),
             registry: Arc::new(Registry::new(1, 1, 1)),
             interrupt: Default::default(),
+            tls: None,
         };
         let session = engine.open(info).await.expect("a session");
         let mut new = Connection { engine, session, answer: Collected::new(false), text: String::new() };

@@ -333,9 +333,14 @@ impl SqlEngine {
             filtered(session, out, &["Variable_name", "Value"], rows, &filter)?;
         } else if t.word("status") {
             let filter = Filter::parse(t)?;
-            let list =
-                [("Questions", self.statements.get()), ("Threads_connected", session.info.registry.len() as u64)];
-            let rows: Rows = list.iter().map(|(n, v)| vec![text(*n), text(v.to_string())]).collect();
+            let tls = session.info.tls.as_ref();
+            let list = [
+                ("Questions", self.statements.get().to_string()),
+                ("Ssl_cipher", tls.map_or_else(String::new, |tls| tls.cipher.clone())),
+                ("Ssl_version", tls.map_or_else(String::new, |tls| tls.version.clone())),
+                ("Threads_connected", session.info.registry.len().to_string()),
+            ];
+            let rows: Rows = list.into_iter().map(|(n, v)| vec![text(n), text(v)]).collect();
             filtered(session, out, &["Variable_name", "Value"], rows, &filter)?;
         } else if t.word("databases") || t.word("schemas") {
             let filter = Filter::parse(t)?;

@@ -73,8 +73,8 @@ static DEFINITIONS: &[Definition] = &[
     v("explicit_defaults_for_timestamp", Type::Bool, "1", false),
     v("foreign_key_checks", Type::Bool, "1", true),
     v("group_concat_max_len", Type::Int, "1024", true),
-    v("have_openssl", Type::Text, "NO", false),
-    v("have_ssl", Type::Text, "NO", false),
+    v("have_openssl", Type::Text, "DISABLED", false),
+    v("have_ssl", Type::Text, "DISABLED", false),
     v("hostname", Type::Text, "apus", false),
     v("init_connect", Type::Text, "", false),
     v("innodb_lock_wait_timeout", Type::Int, "50", true),
@@ -102,6 +102,7 @@ static DEFINITIONS: &[Definition] = &[
     v("read_only", Type::Bool, "0", false),
     v("rand_seed1", Type::Int, "0", true),
     v("rand_seed2", Type::Int, "0", true),
+    v("require_secure_transport", Type::Bool, "0", false),
     v("server_id", Type::Int, "1", false),
     v("session_track_schema", Type::Bool, "0", true),
     v("session_track_system_variables", Type::Text, "", true),
@@ -119,6 +120,7 @@ static DEFINITIONS: &[Definition] = &[
     v("system_time_zone", Type::Text, "UTC", false),
     v("time_zone", Type::Text, "SYSTEM", true),
     v("timestamp", Type::Moment, "0", true),
+    v("tls_version", Type::Text, "", false),
     v("transaction_isolation", Type::Text, "READ-COMMITTED", true),
     v("transaction_read_only", Type::Bool, "0", true),
     v("tx_isolation", Type::Text, "READ-COMMITTED", true),
@@ -185,6 +187,16 @@ pub struct Variables {
 #[derive(Debug, Default)]
 pub struct Globals {
     on_disk: AtomicBool,
+    /// The SQL port offers TLS, and refuses who does without.
+    tls: bool,
+    tls_required: bool,
+}
+
+impl Globals {
+    /// Of a SQL node that offers TLS, and perhaps requires it.
+    pub fn with_tls(tls: bool, tls_required: bool) -> Globals {
+        Globals { tls, tls_required, ..Globals::default() }
+    }
 }
 
 impl Default for Variables {
@@ -225,6 +237,9 @@ impl Variables {
             "apus_durability" => Cow::Borrowed(
                 CLASSES[usize::from(if global { self.globals.on_disk.load(Relaxed) } else { self.on_disk })],
             ),
+            "have_openssl" | "have_ssl" if self.globals.tls => Cow::Borrowed("YES"),
+            "require_secure_transport" if self.globals.tls_required => Cow::Borrowed("1"),
+            "tls_version" if self.globals.tls => Cow::Borrowed("TLSv1.2,TLSv1.3"),
             name if !global && self.set.contains_key(name) => Cow::Borrowed(self.set[name].as_str()),
             _ => Cow::Borrowed(d.default),
         }

@@ -22,6 +22,7 @@ use super::listener::Shared;
 use super::output::write_bounded;
 use super::registry::Slot;
 use super::statements::Statements;
+use super::tls::{TlsSession, Transport};
 use super::{Accounts, ConnectionInfo, Engine, Output, SqlError, limits};
 use crate::wire::auth::{AuthPlugin, PasswordDigest, SCRAMBLE_BYTES, Scramble};
 use crate::wire::command::{Command, decode_command};
@@ -73,6 +74,7 @@ pub(super) struct Connection<E: Engine> {
     state: ResultState,
     statements: Statements,
     capabilities: u32,
+    tls: Option<TlsSession>,
 }
 
 impl<E: Engine> Connection<E> {
@@ -87,11 +89,13 @@ impl<E: Engine> Connection<E> {
             state: ResultState::new(0),
             statements: Statements::new(),
             capabilities: 0,
+            tls: None,
         }
     }
 
     /// Serves the connection until either side ends it.
-    pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(mut self, mut stream: S) {
+    pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(mut self, stream: S) {
+        let mut stream = Transport::Plain(stream);
         let mut random = [0; SCRAMBLE_BYTES];
         if getrandom::fill(&mut random).is_err() {
             return; // Without entropy nobody can be authenticated.
@@ -121,6 +125,8 @@ impl<E: Engine> Connection<E> {
             }
         }
         self.engine.close(session).await;
+        // A client that is encrypted is told that this is the end, if it can be told at once.
+        let _ = poll_fn(|cx| Poll::Ready(Pin::new(&mut stream).poll_shutdown(cx).is_ready())).await;
     }
 
     /// The command loop. The input holds complete packets or parts of them, the output is empty.
@@ -232,17 +238,35 @@ impl<E: Engine> Connection<E> {
         Flow::Continue
     }
 
-    async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(&mut self, stream: &mut S) -> Result<E::Session, Gone> {
+    async fn log_in<S>(&mut self, stream: &mut Transport<S>) -> Result<E::Session, Gone>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let shared = self.shared.clone();
+        let tls = shared.config.tls.as_ref();
         self.output.set_sequence(0);
-        write_greeting(&mut self.output, self.slot.id, &self.scramble, self.shared.accounts.greeting_plugin());
+        let plugin = shared.accounts.greeting_plugin();
+        write_greeting(&mut self.output, self.slot.id, &self.scramble, plugin, tls.is_some());
         self.flush(stream).await?;
-        let packet = self.receive(stream).await?;
+        let mut packet = self.receive(stream).await?;
+        if let Some(tls) = tls
+            && decode_client_hello(self.input.payload(&packet)) == Ok(ClientHello::TlsRequest)
+        {
+            stream.encrypt(tls, self.input.take_rest()).await.map_err(|_| Gone)?;
+            packet = self.receive(stream).await?;
+        }
+        self.tls = stream.session();
         let hello = decode_client_hello(self.input.payload(&packet)).map_err(|_| SqlError::handshake());
         let credentials = hello.and_then(|hello| match hello {
             ClientHello::TlsRequest => Err(SqlError::new(
                 1043,
                 b"08S01",
                 "Bad handshake: this server does not offer TLS; connect with TLS disabled",
+            )),
+            ClientHello::Login(_) if self.tls.is_none() && tls.is_some_and(|tls| tls.required) => Err(SqlError::new(
+                3159,
+                b"HY000",
+                "Connections using insecure transport are prohibited while --require_secure_transport=ON.",
             )),
             ClientHello::Login(login) => Credentials::copy(&login),
         });
@@ -286,6 +310,7 @@ impl<E: Engine> Connection<E> {
                     attributes: credentials.attributes,
                     registry: self.slot.registry.clone(),
                     interrupt: self.slot.interrupt.clone(),
+                    tls: self.tls.clone(),
                 };
                 self.engine.open(info).await
             }

@@ -19,7 +19,7 @@ use tokio::task::LocalSet;
 
 use super::connection::Connection;
 use super::registry::{Registry, Slot};
-use super::{Accounts, Engine, SqlError, limits};
+use super::{Accounts, Engine, SqlError, Tls, limits};
 use crate::wire::constants::MAX_ALLOWED_PACKET_DEFAULT;
 use crate::wire::packet::PacketBuffer;
 use crate::wire::result::write_error;
@@ -40,6 +40,8 @@ pub struct ServerConfig {
     pub wait_timeout: Duration,
     /// A client that has not authenticated by then is dropped.
     pub handshake_timeout: Duration,
+    /// `None`: no TLS is offered.
+    pub tls: Option<Tls>,
 }
 
 impl ServerConfig {
@@ -52,6 +54,7 @@ impl ServerConfig {
             max_allowed_packet: MAX_ALLOWED_PACKET_DEFAULT,
             wait_timeout: limits::WAIT_TIMEOUT,
             handshake_timeout: limits::HANDSHAKE_TIMEOUT,
+            tls: None,
         }
     }
 }

@@ -18,11 +18,13 @@ mod listener;
 mod output;
 mod registry;
 mod statements;
+mod tls;
 
 pub use accounts::{Account, Accounts};
 pub use listener::{Server, ServerConfig};
 pub use output::{Collected, Output};
 pub use registry::{ConnectionEntry, Interrupt, Registry};
+pub use tls::{Tls, TlsSession};
 
 pub use crate::wire::{ColumnDef, ColumnType, ParamValue, ResultWriter, SqlError, capability, status};
 
@@ -49,6 +51,8 @@ pub struct ConnectionInfo {
     pub registry: Arc<Registry>,
     /// Set by KILL; the engine looks at it while it executes.
     pub interrupt: Arc<Interrupt>,
+    /// `None`: the connection is not encrypted.
+    pub tls: Option<TlsSession>,
 }
 
 /// The answer to a PREPARE.

@@ -93,18 +93,25 @@ impl DerefMut for Output<'_> {
     }
 }
 
-/// Writes all of `bytes`, waiting at most [`WRITE_TIMEOUT`] for a peer that does not read. The usual case, a socket with
-/// room for everything, costs no timer.
+/// Writes all of `bytes` and what encryption holds of them, waiting at most [`WRITE_TIMEOUT`] for a peer that does not read. The usual case, a socket
+/// with room for everything, costs no timer.
 pub(super) async fn write_bounded<W: AsyncWrite + Unpin + ?Sized>(sink: &mut W, bytes: &[u8]) -> io::Result<()> {
     let first = poll_fn(|cx| Poll::Ready(Pin::new(&mut *sink).poll_write(cx, bytes))).await;
     let written = match first {
         Poll::Ready(result) => result?,
         Poll::Pending => 0,
     };
-    match bytes.get(written..) {
-        None | Some([]) => Ok(()),
-        Some(rest) => tokio::time::timeout(WRITE_TIMEOUT, sink.write_all(rest)).await?,
+    let rest = bytes.get(written..).unwrap_or_default();
+    if rest.is_empty()
+        && let Poll::Ready(flushed) = poll_fn(|cx| Poll::Ready(Pin::new(&mut *sink).poll_flush(cx))).await
+    {
+        return flushed;
     }
+    let all = async {
+        sink.write_all(rest).await?;
+        sink.flush().await
+    };
+    tokio::time::timeout(WRITE_TIMEOUT, all).await?
 }
 
 /// A result buffer of its own, for tests of engines: collects what a client of these capabilities would be sent.

@@ -6,10 +6,11 @@ use super::cursor::Cursor;
 use super::error::DecodeError;
 use super::packet::PacketBuffer;
 
-/// Appends the greeting. `capabilities` is what this server offers.
-pub fn write_greeting(out: &mut PacketBuffer, connection: u32, scramble: &Scramble, plugin: AuthPlugin) {
+/// Appends the greeting of a server that offers TLS or not.
+pub fn write_greeting(out: &mut PacketBuffer, connection: u32, scramble: &Scramble, plugin: AuthPlugin, tls: bool) {
     let (first, second) = scramble.as_bytes().split_at(8);
-    let [c0, c1, c2, c3] = capability::SERVER.to_le_bytes();
+    let offered = if tls { capability::SERVER | capability::SSL } else { capability::SERVER };
+    let [c0, c1, c2, c3] = offered.to_le_bytes();
     let payload = out.begin();
     payload.push(10);
     payload.extend_from_slice(SERVER_VERSION.as_bytes());
@@ -48,7 +49,7 @@ pub fn write_fast_auth_success(out: &mut PacketBuffer) {
 /// What a client answered to the greeting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClientHello<'a> {
-    /// The client wants TLS, which was not offered.
+    /// The client goes on with TLS and logs in then.
     TlsRequest,
     Login(Login<'a>),
 }
@@ -81,7 +82,8 @@ pub fn decode_client_hello(payload: &[u8]) -> Result<ClientHello<'_>, DecodeErro
     cursor.u32()?; // The client's own packet limit says nothing about what it sends.
     let charset = u16::from(cursor.u8()?);
     cursor.bytes(23)?;
-    if asked & capability::SSL != 0 {
+    // The login that follows inside of TLS has the flag, too.
+    if asked & capability::SSL != 0 && cursor.is_empty() {
         return Ok(ClientHello::TlsRequest);
     }
     let capabilities = asked & capability::SERVER;

@@ -10,8 +10,7 @@
 //! - [`command`] and [`params`]: what a client asks, and the parameters of a prepared execution.
 //! - [`result`]: OK, ERR, EOF, column definitions, text and binary rows.
 //!
-//! Deliberately not spoken: TLS (a client that asks gets a clean error), compression, session tracking, query
-//! attributes, LOCAL INFILE. None of them is advertised, so no client may use them.
+//! Deliberately not spoken: compression, session tracking, query attributes, LOCAL INFILE. None of them is advertised, so no client may use them.
 
 pub mod auth;
 pub mod command;

@@ -103,6 +103,13 @@ impl PacketReader {
         self.end - self.start
     }
 
+    /// What has come behind the packet taken last, which nobody else gets: the client speaks another language from there on.
+    pub fn take_rest(&mut self) -> Vec<u8> {
+        let rest = self.buffer[self.start..self.end].to_vec();
+        (self.start, self.end) = (0, 0);
+        rest
+    }
+
     /// Consumes the next complete logical packet, or says that more bytes are needed.
     #[inline]
     pub fn next_packet(&mut self) -> Result<Option<Packet>, FrameError> {

@@ -167,6 +167,7 @@ fn login_fields() {
     assert_eq!(Attributes::new(login.attributes).next(), Some((&b"program_name"[..], &b"mysql"[..])));
     let tls = login_packet(capability::SERVER | capability::SSL);
     assert_eq!(decode_client_hello(&tls[..32]), Ok(ClientHello::TlsRequest));
+    assert!(matches!(decode_client_hello(&tls), Ok(ClientHello::Login(_))), "inside of TLS");
     assert!(decode_client_hello(&login_packet(capability::SERVER & !capability::PROTOCOL_41)).is_err());
 }
 
@@ -174,7 +175,7 @@ fn login_fields() {
 fn greeting_layout() {
     let mut out = PacketBuffer::new();
     let scramble = Scramble::from_random([7; SCRAMBLE_BYTES]);
-    write_greeting(&mut out, 0x0102, &scramble, AuthPlugin::CachingSha2Password);
+    write_greeting(&mut out, 0x0102, &scramble, AuthPlugin::CachingSha2Password, false);
     let bytes = out.complete();
     assert_eq!(bytes[4], 10);
     let version_end = 5 + bytes[5..].iter().position(|&b| b == 0).unwrap();
