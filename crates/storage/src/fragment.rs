@@ -300,10 +300,11 @@ impl Fragment {
         if head.is_none() {
             return (head, Epoch(0));
         }
-        if self.records.flags(head) & PENDING == 0 {
-            return (head, self.records.epoch(head));
+        let (flags, stamp) = self.records.stamp(head);
+        if flags & PENDING == 0 {
+            return (head, stamp);
         }
-        match writers.decided(self.records.epoch(head).0) {
+        match writers.decided(stamp.0) {
             Some(epoch) => (head, epoch),
             None => {
                 let below = self.below_pending(head);
@@ -321,13 +322,12 @@ impl Fragment {
     /// What a version shows: `None` for no version and for a delete.
     #[inline]
     fn image_of(&self, at: RecRef) -> Option<&[u8]> {
-        (!at.is_none() && self.records.flags(at) & TOMBSTONE == 0).then(|| self.records.bytes_of(at))
+        if at.is_none() { None } else { self.records.bytes_without(at, TOMBSTONE) }
     }
     /// The newest image, pending ones included: what the holder of the exclusive lock sees.
     #[inline]
     pub fn newest(&self, row: RowId) -> Option<&[u8]> {
-        let at = self.slot(row).head;
-        if at.is_none() || self.records.flags(at) & TOMBSTONE != 0 { None } else { Some(self.records.bytes_of(at)) }
+        self.image_of(self.slot(row).head)
     }
     /// An image that the row has or may come to have: the newest pending one that is no delete, or the committed one.
     pub fn possible(&self, row: RowId) -> Option<&[u8]> {

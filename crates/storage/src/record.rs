@@ -265,6 +265,19 @@ impl Records {
     pub fn flags(&self, at: RecRef) -> u8 {
         self.record(at)[20]
     }
+    /// Its flags and its epoch, or its writer.
+    #[inline]
+    pub fn stamp(&self, at: RecRef) -> (u8, Epoch) {
+        let record = self.record(at);
+        (record[20], Epoch(long(record, 0)))
+    }
+    /// Its bytes, unless it has one of these flags.
+    #[inline]
+    pub fn bytes_without(&self, at: RecRef, flags: u8) -> Option<&[u8]> {
+        let record = self.record(at);
+        let length = u32::from_le_bytes([record[16], record[17], record[18], record[19]]) as usize;
+        (record[20] & flags == 0).then(|| &record[HEADER_BYTES..HEADER_BYTES + length])
+    }
     pub fn set_flags(&mut self, at: RecRef, flags: u8) {
         self.record_mut(at)[20] = flags;
     }
