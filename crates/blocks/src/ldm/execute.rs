@@ -225,7 +225,7 @@ impl LocalDataManager {
             return Err(ErrorCode::WrongView);
         }
         self.transactions.reserve(work.trans_at, self.transaction_bytes)?;
-        if work.flags & INDEX_WORK != 0 && self.tables.is_dropped(op.table) {
+        if work.is_index_work() && self.tables.is_dropped(op.table) {
             // The index is dropped, here before the primary of the row has heard it.
             OpResult { status: OpStatus::Done, row: &[] }.encode(&mut work.results);
             return Ok(Step::Done);
@@ -603,6 +603,10 @@ impl Work {
     /// What TC has to know of it.
     fn conf_flags(&self) -> u8 {
         u8::from(self.writes_disk_table) * DISK_TABLE
+    }
+    /// Entries of unique indexes, for another batch of the transaction.
+    pub(super) fn is_index_work(&self) -> bool {
+        self.flags & INDEX_WORK != 0
     }
     pub(super) fn chain(&self) -> Chain {
         self.chain

@@ -396,7 +396,18 @@ impl LocalDataManager {
 
     /// Takes a waiting batch out of its row's queue. With a code, TC is told that the batch failed.
     fn cancel_wait(&mut self, waiting: u32, code: Option<ErrorCode>, ctx: &mut Context<'_>) {
-        let Some(work) = self.waiting[waiting as usize].take() else { return };
+        let Some(work) = self.take_wait(waiting, ctx) else { return };
+        if let Some(code) = code {
+            let refusal = LdmBatchRef { trans: work.trans, batch: work.batch, code, op: work.next_op };
+            let tc = self.transactions.get(work.trans_at).tc;
+            ctx.send(tc, Kind::LdmBatchRef, |out| refusal.encode(out));
+        }
+        self.recycle(work);
+    }
+
+    /// The batch waits no longer, and has not got its lock.
+    fn take_wait(&mut self, waiting: u32, ctx: &mut Context<'_>) -> Option<Box<Work>> {
+        let work = self.waiting[waiting as usize].take()?;
         self.free_waiting.push(waiting);
         assert!(self.free_waiting.len() <= self.waiting.len(), "wait {waiting} is given back twice");
         if let Some(i) = self.granted.iter().position(|g| g.waiter == waiting) {
@@ -409,12 +420,7 @@ impl LocalDataManager {
             fragment.reclaim(row);
         }
         self.transactions.end_wait(work.trans_at, waiting);
-        if let Some(code) = code {
-            let refusal = LdmBatchRef { trans: work.trans, batch: work.batch, code, op: work.next_op };
-            let tc = self.transactions.get(work.trans_at).tc;
-            ctx.send(tc, Kind::LdmBatchRef, |out| refusal.encode(out));
-        }
-        self.recycle(work);
+        Some(work)
     }
 
     /// Continues every batch whose lock was granted, until no grant is left.

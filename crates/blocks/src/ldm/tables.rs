@@ -380,7 +380,8 @@ impl LocalDataManager {
         Ok(true)
     }
 
-    /// Transactions cannot be in a dropped table's rows any more once DICT has committed; what is left is given up with it, its memory in slices.
+    /// What transactions have in a dropped table's rows is given up with it, its memory in slices. Who waits for a row is refused, and who waits for an entry of an index that
+    /// is dropped goes on without it.
     fn drop_table(&mut self, id: TableId, ctx: &mut Context<'_>) {
         self.index_builds.retain(|b| b.table != id);
         if let Some(mut table) = self.tables.remove(id) {
@@ -390,8 +391,16 @@ impl LocalDataManager {
         }
         // Without the table there is no queue in which a wait would have to be found.
         for i in 0..self.waiting.len() {
-            if self.waiting[i].as_ref().is_some_and(|w| w.lock_row.0 == id) {
-                self.cancel_wait(i as u32, Some(ErrorCode::TableNotFound), ctx);
+            match &self.waiting[i] {
+                Some(work) if work.lock_row.0 == id && work.is_index_work() => {
+                    if let Some(work) = self.take_wait(i as u32, ctx) {
+                        self.run(work, false, ctx);
+                    }
+                }
+                Some(work) if work.lock_row.0 == id => {
+                    self.cancel_wait(i as u32, Some(ErrorCode::TableNotFound), ctx);
+                }
+                _ => {}
             }
         }
     }

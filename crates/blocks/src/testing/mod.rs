@@ -196,14 +196,20 @@ impl Cluster {
             hidden
         };
         for table in [&self.schema.clone(), &hidden] {
-            let order = TableOrd {
-                request: 1,
-                action: TableAction::Define as i32,
-                table: Some(TableMessage::from(table)),
-                ..TableOrd::default()
-            };
-            self.tell(node, BlockId::Ldm, Kind::TableOrd, &order.encode_to_vec());
+            self.define(node, table);
         }
+    }
+
+    /// As DICT of the node orders it.
+    pub fn define(&mut self, node: NodeId, table: &TableSchema) {
+        let (action, table) = (TableAction::Define as i32, Some(TableMessage::from(table)));
+        let order = TableOrd { request: 1, action, table, ..TableOrd::default() };
+        self.tell(node, BlockId::Ldm, Kind::TableOrd, &order.encode_to_vec());
+    }
+    pub fn drop_table(&mut self, node: NodeId, table: TableId) {
+        let order =
+            TableOrd { request: 1, action: TableAction::Drop as i32, table_id: table.0, ..TableOrd::default() };
+        self.tell(node, BlockId::Ldm, Kind::TableOrd, &order.encode_to_vec());
     }
 
     /// A signal from inside the node.

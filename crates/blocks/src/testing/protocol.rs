@@ -6,7 +6,7 @@ use apus_signal::{
 };
 use apus_types::{ErrorCode, NodeId, TransId};
 
-use super::{Answer, Cluster, TestOp, op, trans};
+use super::{Answer, Cluster, HIDDEN, TestOp, op, trans};
 
 const ONE: NodeId = NodeId(1);
 const TWO: NodeId = NodeId(2);
@@ -332,4 +332,40 @@ fn a_client_that_leaves_leaves_no_locks() {
     c.tell(TWO, BlockId::Tc, Kind::ClientGoneRep, &NodeId::CLIENT_BASE.to_le_bytes());
     c.quiesce();
     assert!(!c.dump().contains("  transaction "), "{}", c.dump());
+}
+
+/// The drop of an index is heard by one node after the other. Until all have heard it some primaries send entries to where their table is gone, and a statement may wait
+/// for an entry when that goes: nobody is refused for it.
+#[test]
+fn nobody_is_refused_for_the_entries_of_an_index_that_is_dropped() {
+    let entered = |id: i64, u: i64| TestOp { u: Some(u), ..op(OpKind::Insert, id, id) };
+    for seed in 1..=super::seeds(SEEDS) {
+        let mut c = Cluster::new(seed, 2);
+        let holder = c.batch(ONE, trans(1), START, 1, &[entered(1, 5)]);
+        assert!(matches!(c.wait(holder), Answer::Batch { committed: false, .. }), "seed {seed}");
+        let waiter = c.batch(TWO, trans(2), START | COMMIT, 1, &[entered(2, 5)]);
+        c.pass(20);
+        assert!(!c.answers.contains_key(&waiter), "seed {seed}: it waits for the entry");
+        let mut changed = c.schema.clone();
+        changed.version = 2;
+        for node in [1, 2] {
+            c.define(NodeId(node), &changed);
+        }
+        changed.indexes.clear();
+        for node in [1 + seed as u16 % 2, 2 - seed as u16 % 2] {
+            c.define(NodeId(node), &changed);
+            c.drop_table(NodeId(node), HIDDEN);
+            for id in 0..8 {
+                let id = 10 * i64::from(node) + id;
+                let answer = c.auto(NodeId(1 + id as u16 % 2), id as u64, entered(id, id));
+                assert!(committed(&answer), "seed {seed}: {answer:?}");
+            }
+        }
+        let answer = c.wait(waiter);
+        assert!(committed(&answer), "seed {seed}: {answer:?}");
+        let end = c.end(ONE, Kind::TcCommitReq, trans(1), 0);
+        assert_eq!(c.wait(end), Answer::Committed, "seed {seed}");
+        c.quiesce();
+        assert_eq!(c.values(ONE, &[1, 2, 10, 27]), [Some(1), Some(2), Some(10), Some(27)], "seed {seed}");
+    }
 }
