@@ -1,6 +1,8 @@
 //! A node that dies again just when it has been let in: the view that takes the next process in its place is late, for the president's disk is slow.
 
-use apus_sim::{drill::Failure, settings::Settings, workload};
+mod common;
+
+use apus_sim::settings::Settings;
 
 const SEEDS: u64 = 12;
 
@@ -19,11 +21,5 @@ fn again(seed: u64) -> Settings {
 
 #[test]
 fn the_next_process_is_not_held_for_silent_since_the_one_before_it_died() {
-    for seed in 1..=SEEDS {
-        println!("seed {seed}"); // shown with a panic
-        let settings = again(seed);
-        if let Err(Failure { what, details, .. }) = workload::run(&settings) {
-            panic!("{details}\n{settings}{what}");
-        }
-    }
+    common::probes(SEEDS, again);
 }

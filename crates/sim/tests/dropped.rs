@@ -1,6 +1,8 @@
 //! Indexes that are dropped while presidents die: a drop that is undone has changed nothing, also for what was written meanwhile.
 
-use apus_sim::{drill::Failure, settings::Settings, workload};
+mod common;
+
+use apus_sim::settings::Settings;
 
 const SEEDS: u64 = 12;
 const UNDONE: &str = "dict: a new president undoes a schema transaction";
@@ -23,16 +25,6 @@ fn half_prepared(seed: u64) -> Settings {
 
 #[test]
 fn what_is_written_while_a_drop_is_prepared_has_its_entries() {
-    let mut undone = 0;
-    let from = std::env::var("SIM_FROM").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
-    for seed in from..from + SEEDS {
-        println!("seed {seed}"); // shown with a panic
-        let settings = half_prepared(seed);
-        match workload::run(&settings) {
-            Ok(report) => undone += report.probes.get(UNDONE).copied().unwrap_or(0),
-            Err(Failure { what, details, .. }) => panic!("{details}\n{settings}{what}"),
-        }
-    }
-    println!("{undone} schema changes undone");
-    assert!(undone > SEEDS, "{undone} reached `{UNDONE}`");
+    let undone = common::probes(SEEDS, half_prepared).remove(UNDONE);
+    assert!(undone > Some(SEEDS), "{undone:?} reached `{UNDONE}`");
 }

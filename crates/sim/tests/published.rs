@@ -1,6 +1,8 @@
 //! Unique indexes that are made while one disk is behind, just before power goes everywhere: what the start from the disks finds has an entry for each row.
 
-use apus_sim::{drill::Failure, settings::Settings, workload};
+mod common;
+
+use apus_sim::settings::Settings;
 
 const SEEDS: u64 = 10;
 const FILLED_AGAIN: &str = "dict: an index is to be filled again";
@@ -19,15 +21,5 @@ fn behind(seed: u64) -> Settings {
 
 #[test]
 fn an_index_has_what_comes_back() {
-    let mut filled_again = 0;
-    let from = std::env::var("SIM_FROM").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
-    for seed in from..from + SEEDS {
-        println!("seed {seed}"); // shown with a panic
-        let settings = behind(seed);
-        match workload::run(&settings) {
-            Ok(report) => filled_again += report.probes.get(FILLED_AGAIN).copied().unwrap_or(0),
-            Err(Failure { what, details, .. }) => panic!("{details}\n{settings}{what}"),
-        }
-    }
-    assert!(filled_again > 0, "no seed has reached `{FILLED_AGAIN}`");
+    assert!(common::probes(SEEDS, behind).contains_key(FILLED_AGAIN), "no seed has reached `{FILLED_AGAIN}`");
 }

@@ -1,10 +1,12 @@
 //! Files that rot while the node lives: the scrubber finds it, what is in memory is written anew, and the next start from the disks misses nothing.
 
-use std::collections::BTreeMap;
+mod common;
 
-use apus_sim::{drill::Failure, settings::Settings, workload};
+use apus_sim::settings::Settings;
 
 const SEEDS: u64 = 12;
+const DAMAGED: &str = "ldm: what is on disk is damaged";
+const REPAIRED: &str = "ldm: damage on disk is repaired";
 
 /// First one disk rots for six seconds, and half a minute later the other one; some seconds later all machines lose power. If what was damaged were still needed, no start
 /// would have all rows.
@@ -20,29 +22,9 @@ fn rotten(seed: u64) -> Settings {
 
 #[test]
 fn what_rots_is_found_and_written_anew() {
-    let mut probes: BTreeMap<&'static str, u64> = BTreeMap::new();
-    let from = std::env::var("SIM_FROM").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
-    for seed in from..from + SEEDS {
-        println!("seed {seed}"); // shown with a panic
-        let settings = rotten(seed);
-        match workload::run(&settings) {
-            Ok(report) => {
-                let times = |name: &str| report.probes.get(name).copied().unwrap_or(0);
-                let (found, repaired) =
-                    (times("ldm: what is on disk is damaged"), times("ldm: damage on disk is repaired"));
-                assert_eq!(found, repaired, "seed {seed}");
-                report.probes.iter().for_each(|(name, n)| *probes.entry(name).or_insert(0) += n);
-            }
-            Err(Failure { what, details, .. }) => panic!("{details}\n{settings}{what}"),
-        }
-    }
-    println!("{probes:?}");
-    for name in [
-        "ldm: what is on disk was read again",
-        "ldm: what is on disk is damaged",
-        "ldm: damage on disk is repaired",
-        "ldm: a restart reads checkpoints",
-    ] {
+    let probes = common::probes(SEEDS, rotten);
+    for name in ["ldm: what is on disk was read again", "ldm: a restart reads checkpoints", DAMAGED, REPAIRED] {
         assert!(probes.contains_key(name), "no seed has reached `{name}`");
     }
+    assert_eq!(probes[DAMAGED], probes[REPAIRED]);
 }

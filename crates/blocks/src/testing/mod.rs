@@ -207,8 +207,7 @@ impl Cluster {
         self.tell(node, BlockId::Ldm, Kind::TableOrd, &order.encode_to_vec());
     }
     pub fn drop_table(&mut self, node: NodeId, table: TableId) {
-        let order =
-            TableOrd { request: 1, action: TableAction::Drop as i32, table_id: table.0, ..TableOrd::default() };
+        let order = TableOrd { request: 1, action: TableAction::Drop as i32, table_id: table.0, ..TableOrd::default() };
         self.tell(node, BlockId::Ldm, Kind::TableOrd, &order.encode_to_vec());
     }
 

@@ -65,6 +65,13 @@ pub struct AlterClause {
     text: String,
 }
 
+impl AlterClause {
+    /// Nothing is changed or dropped, so that it can be undone.
+    fn only_adds(&self) -> bool {
+        self.drops.is_empty() && self.steps.iter().all(|step| matches!(step, Step::Add(..)))
+    }
+}
+
 fn cant_drop(name: &str) -> SqlError {
     SqlError::new(1091, b"42000", format!("Can't DROP '{name}'; check that column/key exists"))
 }
@@ -359,8 +366,7 @@ fn change(
 impl SqlEngine {
     pub(super) async fn alter_table(&self, session: &mut Session, name: TableName, clause: AlterClause) -> Result<()> {
         let adds_unique = clause.indexes.iter().any(|index| index.unique);
-        let is_undone = clause.drops.is_empty() && clause.steps.iter().all(|step| matches!(step, Step::Add(..)));
-        if adds_unique && !is_undone {
+        if adds_unique && !clause.only_adds() {
             return Err(errors::not_supported("ALTER TABLE with a new unique index beside other changes"));
         }
         self.change_columns(session, &name, &clause).await?;
@@ -375,7 +381,7 @@ impl SqlEngine {
 
     /// An index is refused: the columns that were added go again, and the indexes that were made before it.
     async fn take_back(&self, session: &mut Session, name: &TableName, done: AlterClause, made: usize) -> Result<()> {
-        let is_undone = done.drops.is_empty() && done.steps.iter().all(|step| matches!(step, Step::Add(..)));
+        let is_undone = done.only_adds();
         let steps = done.steps.into_iter().filter_map(|step| match step {
             Step::Add(column, _) if is_undone => Some(Step::Drop(column.name)),
             _ => None,

@@ -9,14 +9,8 @@
 use std::sync::{Mutex, PoisonError};
 
 use apus_client::{Client, ClientError, ExecOptions, OpBatch, Results};
-use apus_signal::{
-    dict::{Change, DatabaseMessage},
-    schema::TableMessage,
-    tc::{ALLOW_MISSING, OpKind, OpStatus},
-};
-use apus_types::{Column, ColumnType, ErrorCode, TableSchema, Value, collections::FixedMap, key};
-
-use super::catalog::{Catalog, SYSTEM_DATABASE};
+use apus_signal::tc::{ALLOW_MISSING, OpKind, OpStatus};
+use apus_types::{ErrorCode, TableSchema, Value, collections::FixedMap, key};
 
 pub const TABLE: &str = "auto_increment";
 /// Values reserved at once, so that one transaction serves this many inserts.
@@ -220,29 +214,6 @@ async fn move_counter(
             }
         }
     }
-}
-
-/// Definition of the counters' table.
-fn definition() -> TableSchema {
-    let column =
-        |name: &str| Column { nullable: false, ..Column::new(name, ColumnType::Int { bits: 64, unsigned: true }) };
-    TableSchema::new(SYSTEM_DATABASE, TABLE, vec![column("counter"), column("next_value")], vec![0])
-}
-
-/// Creates what is missing of the system database; true when something was.
-pub async fn create_missing(client: &Client, catalog: &Catalog) -> Result<bool, ClientError> {
-    if catalog.find(SYSTEM_DATABASE, TABLE).is_some() {
-        return Ok(false);
-    }
-    let database = DatabaseMessage { name: SYSTEM_DATABASE.to_owned(), collation: 45 };
-    for change in [Change::CreateDatabase(database), Change::CreateTable(TableMessage::from(&definition()))] {
-        match client.schema_change(change).await {
-            Ok(_) => {}
-            Err(e) if matches!(e.code, ErrorCode::DatabaseExists | ErrorCode::TableExists) => {}
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(true)
 }
 
 #[cfg(test)]

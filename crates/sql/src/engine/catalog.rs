@@ -59,8 +59,8 @@ pub struct Catalog {
     views: BTreeMap<(String, String), Rc<View>>,
     /// Tables that CREATE TABLE ... SELECT is filling, or left.
     unfinished: Vec<Rc<Table>>,
-    /// The table of AUTO_INCREMENT counters.
-    pub counters: Option<Rc<Table>>,
+    /// The table of AUTO_INCREMENT counters, which the first president made.
+    counters: Option<Rc<Table>>,
     /// Sizes of its tables, as far as they were asked for.
     pub statistics: Rc<Statistics>,
 }
@@ -112,6 +112,13 @@ impl Catalog {
         Ok(catalog)
     }
 
+    /// The table of AUTO_INCREMENT counters.
+    ///
+    /// # Errors
+    /// The dictionary is not here yet.
+    pub fn counters(&self) -> errors::Result<&TableSchema> {
+        self.counters.as_ref().map(|t| &t.schema).ok_or_else(|| errors::internal("no table of counters"))
+    }
     pub fn unfinished(&self) -> impl Iterator<Item = &Rc<Table>> {
         self.unfinished.iter()
     }

@@ -221,10 +221,10 @@ impl SqlEngine {
         select: Select,
     ) -> Result<Made> {
         let catalog = self.catalog().await?;
-        let counters = self.counters_table(&catalog).await?.ok_or_else(|| errors::internal("no table of counters"))?;
-        self.drop_abandoned(&catalog, &counters.schema).await?;
+        let counters = catalog.counters()?;
+        self.drop_abandoned(&catalog, counters).await?;
         let mut table = defined(&catalog, clause, &select, name)?;
-        let guard = self.new_guard(session, &counters.schema).await?;
+        let guard = self.new_guard(session, counters).await?;
         table.name = format!("{MARK}{}", guard.number);
         for again in [true, false] {
             match self.change(Change::CreateTable(TableMessage::from(&table))).await? {
@@ -276,12 +276,7 @@ impl SqlEngine {
             self.start_counter(&found.schema, first).await.map_err(|e| (e, false))?;
         }
         let plan = filling(named(found, name), select, clause.on_duplicate);
-        let cluster = Cluster {
-            client: &self.client,
-            catalog: &catalog,
-            auto_increment: &self.auto_increment,
-            counters: catalog.counters.as_ref().map(|t| &t.schema),
-        };
+        let cluster = Cluster { client: &self.client, catalog: &catalog, auto_increment: &self.auto_increment };
         let before = session.savepoint;
         let asked = session.env.variables.on_disk;
         session.env.variables.on_disk |= on_disk;

@@ -187,12 +187,9 @@ impl SqlEngine {
     /// Makes the values that a new table generates begin at `first`.
     pub(super) async fn start_counter(&self, table: &TableSchema, first: u64) -> Result<()> {
         let Some(column) = table.auto_increment_column() else { return Ok(()) };
-        let counters = self
-            .counters_table(&self.catalog().await?)
-            .await?
-            .ok_or_else(|| errors::internal("no table of counters"))?;
+        let catalog = self.catalog().await?;
         let highest = first.saturating_sub(1);
-        let raised = self.auto_increment.raise(&self.client, &counters.schema, table, column, highest).await;
+        let raised = self.auto_increment.raise(&self.client, catalog.counters()?, table, column, highest).await;
         raised.map_err(|e| errors::from_client(&e))
     }
 

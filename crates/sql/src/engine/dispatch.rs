@@ -12,8 +12,8 @@ use apus_types::ErrorCode;
 use sqlparser::ast::Statement;
 
 use super::{
-    auto_increment::{self, AutoIncrement},
-    catalog::{Catalog, Table},
+    auto_increment::AutoIncrement,
+    catalog::Catalog,
     cells,
     digest::{Digest, Form},
     errors::{self, Result},
@@ -104,24 +104,6 @@ impl SqlEngine {
             Ok(Some(dictionary)) if dictionary.version > known => self.fetch_catalog().await.is_ok(),
             _ => false,
         }
-    }
-
-    /// The table of AUTO_INCREMENT counters, made when it is first needed.
-    async fn counters(&self, catalog: &Rc<Catalog>, plan: &Plan) -> Result<Option<Rc<Table>>> {
-        let Plan::Insert(insert) = plan else { return Ok(None) };
-        if insert.table.schema.auto_increment_column().is_none() {
-            return Ok(None);
-        }
-        self.counters_table(catalog).await
-    }
-
-    /// The table of AUTO_INCREMENT counters, made if there is none.
-    pub(super) async fn counters_table(&self, catalog: &Rc<Catalog>) -> Result<Option<Rc<Table>>> {
-        if let Some(found) = &catalog.counters {
-            return Ok(Some(found.clone()));
-        }
-        auto_increment::create_missing(&self.client, catalog).await.map_err(|e| errors::from_client(&e))?;
-        Ok(self.fetch_catalog().await?.counters.clone())
     }
 
     /// Runs the statement `sql`, whose normal form is in the session's digest.
@@ -258,13 +240,7 @@ impl SqlEngine {
         out: &mut Output<'_>,
         losses: &mut Losses,
     ) -> std::result::Result<(), (SqlError, bool)> {
-        let counters = self.counters(catalog, plan).await.map_err(|e| (e, false))?;
-        let cluster = Cluster {
-            client: &self.client,
-            catalog,
-            auto_increment: &self.auto_increment,
-            counters: counters.as_ref().map(|t| &t.schema),
-        };
+        let cluster = Cluster { client: &self.client, catalog, auto_increment: &self.auto_increment };
         session.warnings.clear();
         if session.read_only && !matches!(plan, Plan::Select(_) | Plan::Into(_)) {
             let locked = plan.tables().next().filter(|_| session.locks_tables);

@@ -288,7 +288,7 @@ impl SqlEngine {
             return Err(errors::not_supported("EXPLAIN ANALYZE of a locking read"));
         }
         let client = &self.client;
-        let cluster = Cluster { client, catalog, auto_increment: &self.auto_increment, counters: None };
+        let cluster = Cluster { client, catalog, auto_increment: &self.auto_increment };
         session.fix_isolation();
         let sent = if session.own.has_waiting() { exec::send_waiting(session).await } else { Ok(()) };
         let counted = match sent {

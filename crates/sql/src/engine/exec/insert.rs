@@ -140,9 +140,8 @@ async fn make_rows(
             return Err(errors::too_many_locks().into());
         }
     }
-    if let (Some(column), Some(value), Some(counters)) =
-        (table.schema.auto_increment_column(), numbers.highest(), cluster.counters)
-    {
+    if let (Some(column), Some(value)) = (table.schema.auto_increment_column(), numbers.highest()) {
+        let counters = cluster.catalog.counters()?;
         cluster.auto_increment.raise(cluster.client, counters, &table.schema, column, value).await?;
     }
     Ok(numbers.explicit)
@@ -191,7 +190,7 @@ impl Numbers {
 
     /// A value for the next row; `rows` are left, each of which may want one.
     async fn generate(&mut self, cluster: Cluster<'_>, schema: &TableSchema, column: u16, rows: u64) -> Done<u64> {
-        let counters = cluster.counters.ok_or_else(|| errors::internal("no counters of AUTO_INCREMENT"))?;
+        let counters = cluster.catalog.counters()?;
         if let Some(first) = self.forced.take() {
             (self.next, self.left) = (first, rows);
             self.given = first.checked_add(self.step.increment.saturating_mul(rows - 1));

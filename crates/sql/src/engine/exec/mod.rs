@@ -40,8 +40,6 @@ pub struct Cluster<'c> {
     pub client: &'c Client,
     pub catalog: &'c Catalog,
     pub auto_increment: &'c AutoIncrement,
-    /// The table of AUTO_INCREMENT counters.
-    pub counters: Option<&'c TableSchema>,
 }
 
 /// Outcome of a statement without rows.
