@@ -43,8 +43,8 @@ pymysql.err.raise_mysql_exception = _raise
 pymysql.protocol.err.raise_mysql_exception = _raise
 
 
-def connect(database=None, **where):
-    connection = pymysql.connect(user="root", password="", charset="utf8mb4", collation="utf8mb4_general_ci", conv={}, database=database,
+def connect(database=None, user="root", **where):
+    connection = pymysql.connect(user=user, password="", charset="utf8mb4", collation="utf8mb4_general_ci", conv={}, database=database,
                                  autocommit=None, read_timeout=SECONDS, client_flag=CLIENT.MULTI_STATEMENTS, **where)
     connection.query(f"SET time_zone = '+00:00', timestamp = {NOW}")
     return connection

@@ -4,7 +4,7 @@ A statement ends with `;` at the end of a line. A line that begins with `-- ` sa
 
     -- differs: REASON      our answer is meant to be another one; docs/sql.md lists it with both answers
     -- open: REASON         our answer is wrong for now
-    -- session: NAME        from here on another connection
+    -- session: NAME        from here on another connection; `NAME as USER`: of this user, who has no password, outside of any database
 
 Rows are compared in their order where the statement says ORDER BY or begins with SHOW. A statement that is marked and answered as by the reference fails the run: the mark goes. Of errors and warnings the numbers count, not the
 words; of warnings each number once.
@@ -86,12 +86,12 @@ def execute(path, statements, **where):
     try:
         for statement in statements:
             if statement.session not in sessions:
-                sessions[statement.session] = answers.connect(database, **where)
+                sessions[statement.session] = connected(statement.session, database, **where)
             try:
                 yield statement, answers.ask(sessions[statement.session], statement.text)
             except Exception as error:
                 yield statement, [f"! the connection: {error!r}"]
-                sessions[statement.session] = answers.connect(database, **where)
+                sessions[statement.session] = connected(statement.session, database, **where)
     finally:
         for connection in sessions.values():
             try:
@@ -100,6 +100,12 @@ def execute(path, statements, **where):
                 pass
         first.query(f"DROP DATABASE IF EXISTS {database}")
         first.close()
+
+
+def connected(session, database, **where):
+    """A connection as a case names it."""
+    _, _, user = session.partition(" as ")
+    return answers.connect(user=user, **where) if user else answers.connect(database, **where)
 
 
 def record(path, **where):

@@ -60,7 +60,9 @@ pub fn run(args: SqlArgs) -> Result<ExitCode, String> {
     let (auto_increment, globals) = (Arc::new(AutoIncrement::default()), Arc::new(globals));
     let (mgmt, connect_timeout_ms) = (args.mgmt.clone(), args.start_seconds * 1000);
     let config = ServerConfig { tls, ..ServerConfig::new(args.listen, args.threads.max(1)) };
+    let known = accounts.clone();
     let server = Server::start(config, accounts, move |worker| {
+        let accounts = known.clone();
         let (mgmt, auto_increment, globals) = (mgmt.clone(), auto_increment.clone(), globals.clone());
         let secret = secret.clone();
         async move {
@@ -70,7 +72,7 @@ pub fn run(args: SqlArgs) -> Result<ExitCode, String> {
             config.name = crate::build_id();
             config.secret = secret;
             let client = Client::connect(config).await.map_err(|e| SqlError::new(1105, b"HY000", e.to_string()))?;
-            Ok(SqlEngine::new(client, auto_increment, globals))
+            Ok(SqlEngine::new(client, auto_increment, globals).with_accounts(accounts))
         }
     })
     .map_err(|e| format!("cannot serve SQL on {}: {e}", args.listen))?;

@@ -5,11 +5,13 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use apus_sql::accounts::{Account, AccountName, Auth, Secret, password};
 use apus_sql::server::{
     Accounts, ColumnDef, ColumnType, ConnectionInfo, Engine, Output, ParamValue, PreparedInfo, Server, ServerConfig,
     SqlError, capability, limits, status,
 };
 use apus_sql::wire::auth::{AuthPlugin, SCRAMBLE_BYTES, Scramble, respond};
+use tokio_rustls::rustls::pki_types::pem::PemObject;
 
 /// Echoes what it is given.
 struct Echo {
@@ -133,6 +135,10 @@ fn server(change: impl FnOnce(&mut ServerConfig)) -> Server {
     let mut accounts = Accounts::root_without_password();
     accounts.add("native", "secret", AuthPlugin::NativePassword);
     accounts.add("sha2", "secret", AuthPlugin::CachingSha2Password);
+    server_of(accounts, change)
+}
+
+fn server_of(accounts: Accounts, change: impl FnOnce(&mut ServerConfig)) -> Server {
     let mut config = ServerConfig::new("127.0.0.1:0".parse().unwrap(), 2);
     change(&mut config);
     Server::start(config, accounts, async |worker| Ok(Echo { worker })).unwrap()
@@ -195,6 +201,22 @@ impl Client {
         let mut bytes = (payload.len() as u32).to_le_bytes();
         bytes[3] = sequence;
         self.stream.write_all(&[&bytes[..], payload].concat()).unwrap();
+    }
+
+    /// The server asks for the password itself, which goes encrypted by its public key.
+    fn send_password(&mut self, password: &str) {
+        use aws_lc_rs::rsa::{OAEP_SHA1_MGF1SHA1, OaepPublicEncryptingKey, PublicEncryptingKey};
+        assert_eq!(self.packet(), [1, 4]);
+        self.send(self.last_sequence + 1, &[2]);
+        let pem = self.packet();
+        assert_eq!(pem[0], 1);
+        let der = tokio_rustls::rustls::pki_types::SubjectPublicKeyInfoDer::from_pem_slice(&pem[1..]).unwrap();
+        let key = OaepPublicEncryptingKey::new(PublicEncryptingKey::from_der(&der).unwrap()).unwrap();
+        let mask = self.scramble.as_bytes().iter().cycle();
+        let masked: Vec<u8> = password.bytes().chain([0]).zip(mask).map(|(a, b)| a ^ b).collect();
+        let mut space = vec![0; key.ciphertext_size()];
+        let sent = key.encrypt(&OAEP_SHA1_MGF1SHA1, &masked, &mut space, None).unwrap().to_vec();
+        self.send(self.last_sequence + 1, &sent);
     }
 
     fn command(&mut self, code: u8, body: &[u8]) {
@@ -263,6 +285,9 @@ fn logins_of_both_plugins_with_and_without_switch() {
                     client.send(client.last_sequence + 1, &answer);
                 }
                 if !right {
+                    if plugin == AuthPlugin::CachingSha2Password {
+                        client.send_password(password);
+                    }
                     client.expect_error(1045);
                     assert!(client.try_packet().is_none());
                     continue;
@@ -275,18 +300,95 @@ fn logins_of_both_plugins_with_and_without_switch() {
             }
         }
     }
-    for (user, password, plugin) in [
-        ("nobody", "", AuthPlugin::CachingSha2Password),
-        ("nobody", "x", AuthPlugin::CachingSha2Password),
-        ("root", "x", AuthPlugin::NativePassword),
-    ] {
+    for (user, password, plugin) in
+        [("nobody", "", AuthPlugin::CachingSha2Password), ("root", "x", AuthPlugin::NativePassword)]
+    {
         let mut client = Client::connect(&server);
         client.log_in(user, password, plugin, None);
         client.expect_error(1045);
     }
     let mut client = Client::connect(&server);
+    client.log_in("nobody", "x", AuthPlugin::CachingSha2Password, None);
+    client.send_password("x"); // as of a user that is there
+    client.expect_error(1045);
+    let mut client = Client::connect(&server);
     client.log_in("root", "", AuthPlugin::CachingSha2Password, Some("missing"));
     client.expect_error(1049);
+}
+
+/// Accounts as the cluster keeps them.
+fn kept() -> Vec<Account> {
+    let account =
+        |user: &str, host: &str, plugin, secret| Account::new(AccountName::new(user, host), Auth { plugin, secret });
+    let sha2 = AuthPlugin::CachingSha2Password;
+    vec![
+        account("sha", "%", sha2, password::sha2("pass word", [7; 20])),
+        account("old", "localhost", AuthPlugin::NativePassword, password::native("old")),
+        account("far", "10.%", sha2, Secret::Empty),
+        Account { is_locked: true, ..account("locked", "%", sha2, Secret::Empty) },
+        Account { requires_tls: true, ..account("tls", "%", sha2, Secret::Empty) },
+        Account { max_user_connections: 1, ..account("one", "%", sha2, Secret::Empty) },
+    ]
+}
+
+#[test]
+fn a_password_is_sent_once_and_proved_from_then_on() {
+    let accounts = Accounts::root_without_password();
+    accounts.install(1, kept());
+    let server = server_of(accounts.clone(), |_| {});
+    for (password, right) in [("wrong", false), ("pass word", true)] {
+        let mut client = Client::connect(&server);
+        client.log_in("sha", password, AuthPlugin::CachingSha2Password, None);
+        client.send_password(password);
+        if right {
+            client.expect_ok();
+        } else {
+            client.expect_error(1045);
+        }
+    }
+    for _ in 0..2 {
+        let mut client = Client::connect(&server);
+        client.log_in("sha", "pass word", AuthPlugin::CachingSha2Password, None);
+        assert_eq!(client.packet(), [1, 3]);
+        client.expect_ok();
+    }
+    let mut client = Client::connect(&server);
+    client.log_in("old", "old", AuthPlugin::NativePassword, None);
+    client.expect_ok();
+    // What is no password encrypted by the key is refused.
+    for junk in [&b""[..], &[2, 2], &[0; 256]] {
+        let mut client = Client::connect(&server);
+        client.log_in("sha", "other", AuthPlugin::CachingSha2Password, None);
+        assert_eq!(client.packet(), [1, 4]);
+        client.send(client.last_sequence + 1, junk);
+        client.expect_error(1045);
+    }
+    // Another password: what was remembered is forgotten.
+    let mut other = kept();
+    other[0].auth.secret = password::sha2("new", [8; 20]);
+    accounts.install(2, other);
+    let mut client = Client::connect(&server);
+    client.log_in("sha", "pass word", AuthPlugin::CachingSha2Password, None);
+    client.send_password("pass word");
+    client.expect_error(1045);
+}
+
+#[test]
+fn accounts_that_may_not_log_in_are_refused() {
+    let accounts = Accounts::root_without_password();
+    accounts.install(1, kept());
+    let server = server_of(accounts, |_| {});
+    let mut open = Vec::new();
+    for (user, errno) in [("far", 1045), ("locked", 3118), ("tls", 1045), ("one", 0), ("one", 1226)] {
+        let mut client = Client::connect(&server);
+        client.log_in(user, "", AuthPlugin::CachingSha2Password, None);
+        if errno > 0 {
+            client.expect_error(errno);
+        } else {
+            client.expect_ok();
+            open.push(client);
+        }
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use apus_signal::dict::Dictionary;
 use apus_types::{IndexDef, IndexState, TableId, TableSchema, collate::Collation, schema::Form};
 
 use super::{
-    create_select,
+    account_store, create_select,
     errors::{self, Result},
     information_schema, labels,
     statistics::Statistics,
@@ -99,6 +99,9 @@ impl Catalog {
         for schema in plain {
             let of = |i: &IndexDef| i.hidden_table.and_then(|id| hidden.get(&id).cloned());
             let table = Table { hidden: schema.indexes.iter().map(of).collect(), schema };
+            if table.schema.database == SYSTEM_DATABASE && table.schema.name == account_store::TABLE {
+                continue; // no statement can name it
+            }
             if create_select::unfinished(&table.schema.name).is_some() {
                 catalog.unfinished.push(Rc::new(table));
                 continue;

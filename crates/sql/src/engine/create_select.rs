@@ -50,7 +50,7 @@ const NAME_CHARS_MAX: usize = 64;
 /// CREATE TABLE ... SELECT.
 #[derive(Debug)]
 pub struct SelectClause {
-    name: Name,
+    pub name: Name,
     if_not_exists: bool,
     definitions: Definitions,
     /// A table without columns.
@@ -198,6 +198,7 @@ impl SqlEngine {
             else {
                 return Err(errors::syntax(&clause.text));
             };
+            self.authorize(session, &select.names.needs).await?;
             if let Err(e) = check_free(&catalog, &name) {
                 return exists(session, clause, e);
             }
@@ -373,7 +374,7 @@ fn filling(table: Rc<Table>, select: Select, on_duplicate: OnDuplicate) -> Inser
     Insert {
         places: table.schema.columns.iter().map(place).collect(),
         defaults: table.schema.columns.iter().map(default_expr).collect(),
-        views: Vec::new(),
+        names: Default::default(),
         source: Source::Select(Box::new(select)),
         on_duplicate,
         assignments: Vec::new(),

@@ -26,6 +26,7 @@ impl SqlEngine {
     /// Commits what is open and changes the schema.
     pub(super) async fn define(&self, session: &mut Session, s: &mut Scratch, ddl: Ddl) -> Result<Changed> {
         let mut done = Changed::default();
+        self.authorize_definition(session, &ddl).await?;
         self.end_transaction(session, true).await?;
         let full = |name: &Name| -> Result<TableName> {
             let database = name.0.clone().or_else(|| session.env.database.clone()).ok_or_else(errors::no_database)?;

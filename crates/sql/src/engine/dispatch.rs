@@ -12,6 +12,8 @@ use apus_types::ErrorCode;
 use sqlparser::ast::Statement;
 
 use super::{
+    account_store::AccountStore,
+    authorize::Identity,
     auto_increment::AutoIncrement,
     catalog::Catalog,
     cells,
@@ -27,7 +29,8 @@ use super::{
     variables::{Globals, Variables},
 };
 use crate::{
-    server::{ConnectionInfo, Engine, Output, PreparedInfo},
+    accounts::{Account, Privileges},
+    server::{Accounts, ConnectionInfo, Engine, Output, PreparedInfo},
     wire::{ColumnDef, ParamValue, SqlError, capability},
 };
 
@@ -46,6 +49,10 @@ pub struct SqlEngine {
     plans: RefCell<PlanCache>,
     pub(super) auto_increment: Arc<AutoIncrement>,
     globals: Arc<Globals>,
+    /// `None`: nobody is refused anything.
+    pub(super) store: Option<Rc<AccountStore>>,
+    /// Numbers the rights of sessions with roles.
+    pub(super) next_rights: Cell<u64>,
     pub(super) statements: Cell<u64>,
     /// When data nodes last said that they have no disks.
     pub(super) found_diskless: Cell<Option<std::time::Instant>>,
@@ -60,9 +67,18 @@ impl SqlEngine {
             plans: RefCell::new(PlanCache::default()),
             auto_increment,
             globals,
+            store: None,
+            next_rights: Cell::new(0),
             statements: Cell::new(0),
             found_diskless: Cell::new(None),
         }
+    }
+
+    /// Goes by the accounts of the cluster, and keeps the server's as they are there. Within a `LocalSet`.
+    #[must_use]
+    pub fn with_accounts(mut self, accounts: Accounts) -> SqlEngine {
+        self.store = Some(AccountStore::start(self.client.clone(), accounts));
+        self
     }
 
     /// The catalog of the newest version.
@@ -155,6 +171,8 @@ impl SqlEngine {
                 Some(Cached::Plan(plan)) if !plan.is_by_key() && self.measure(&catalog, &plan).await => continue,
                 Some(cached) => cached,
                 None => {
+                    self.learn_identity(session).await;
+                    let database = session.env.database.as_deref();
                     let mut cached = plan_digest(&catalog, &session.env, &s.digest)?;
                     if let Cached::Plan(plan) = &cached
                         && self.measure(&catalog, plan).await
@@ -242,6 +260,10 @@ impl SqlEngine {
     ) -> std::result::Result<(), (SqlError, bool)> {
         let cluster = Cluster { client: &self.client, catalog, auto_increment: &self.auto_increment };
         session.warnings.clear();
+        let needs = &plan.names().needs;
+        if !self.is_granted(session, needs) {
+            Box::pin(self.authorize_in_transaction(session, needs)).await.map_err(|e| (e, false))?;
+        }
         if session.read_only && !matches!(plan, Plan::Select(_) | Plan::Into(_)) {
             let locked = plan.tables().next().filter(|_| session.locks_tables);
             let error = locked.map_or_else(errors::read_only_transaction, |t| errors::locked_to_read(&t.schema.name));
@@ -430,6 +452,7 @@ impl SqlEngine {
                 None => {
                     let mut plain = Digest::default();
                     plain.scan(&statement.sql, Form::Plain)?;
+                    self.learn_identity(session).await;
                     let text = String::from_utf8_lossy(&plain.text).into_owned();
                     if !is_query(&plain.text) {
                         return Box::pin(self.other_statement(session, s, &text, out)).await;
@@ -551,7 +574,7 @@ impl Engine for SqlEngine {
         let mut env =
             Env::new(info.user.clone(), info.host.clone(), info.id, u64::from_le_bytes(seed), info.interrupt.clone());
         env.variables = Variables::new(self.globals.clone());
-        let mut session = Session {
+        let session = Session {
             env,
             transaction: None,
             explicit: false,
@@ -574,10 +597,37 @@ impl Engine for SqlEngine {
             scratch: None,
             questions: 0,
         };
-        if let Some(database) = info.database.as_deref().filter(|d| !d.is_empty()) {
-            self.init_db(&mut session, database).await?;
+        Ok(session)
+    }
+
+    async fn open_as(&self, mut info: ConnectionInfo, account: Arc<Account>, is_sure: bool) -> Result<Session> {
+        let database = info.database.take().filter(|d| !d.is_empty());
+        let mut session = self.open(info).await?;
+        if let Some(store) = &self.store {
+            // What is older than the directory is looked up again before it counts.
+            session.env.me = Some(Identity::new(account, store.accounts.current(), 0, is_sure));
+        }
+        if let Some(database) = database {
+            self.init_db(&mut session, &database).await?;
         }
         Ok(session)
+    }
+
+    async fn check_accounts(&self) -> bool {
+        match &self.store {
+            Some(store) => store.accounts.is_fresh() || store.look().await.is_ok(),
+            None => true,
+        }
+    }
+
+    fn check_kill(&self, session: &Session, id: u32) -> Result<()> {
+        let Some(me) = &session.env.me else { return Ok(()) };
+        let mut list = session.info.registry.list().into_iter();
+        let is_own = list.find(|e| e.id == id).is_none_or(|e| e.user == session.env.user);
+        if is_own || me.rights.global.intersects(Privileges::SUPER.union(Privileges::CONNECTION_ADMIN)) {
+            return Ok(());
+        }
+        Err(SqlError::new(1095, b"HY000", format!("You are not owner of thread {id}")))
     }
 
     async fn query(&self, session: &mut Session, sql: &[u8], out: &mut Output<'_>) -> Result<()> {
@@ -614,6 +664,7 @@ impl Engine for SqlEngine {
             Prepared { sql: sql.to_vec(), parameters: plain.parameters, plan: None, typed_by_params: false };
         let mut columns = Vec::new();
         if is_query(&plain.text) {
+            self.learn_identity(session).await;
             let mut catalog = self.catalog().await?;
             let kinds = vec![Kind::Text; plain.parameters];
             let text = String::from_utf8_lossy(&plain.text);
@@ -624,6 +675,10 @@ impl Engine for SqlEngine {
                 }
                 planned => planned?,
             };
+            let needs = &plan.names().needs;
+            if !self.is_granted(session, needs) {
+                self.authorize(session, needs).await?;
+            }
             if let Plan::Select(select) = &plan {
                 columns = select.defs.clone();
                 prepared.typed_by_params = is_typed_by_values(select);
@@ -672,6 +727,7 @@ impl Engine for SqlEngine {
     async fn init_db(&self, session: &mut Session, database: &str) -> Result<()> {
         let known = database.eq_ignore_ascii_case("information_schema")
             || self.catalog().await?.databases.contains_key(database);
+        self.require_database(session, database).await?;
         if !known && !self.fetch_catalog().await?.databases.contains_key(database) {
             return Err(errors::unknown_database(database));
         }
@@ -681,6 +737,7 @@ impl Engine for SqlEngine {
 
     async fn field_list(&self, session: &mut Session, table: &str, wildcard: &str) -> Result<Vec<ColumnDef>> {
         let database = session.env.database.clone().ok_or_else(errors::no_database)?;
+        self.require_sight(session, (&database, table), "SELECT").await?;
         let table = self.catalog().await?.columns_of(&database, table)?;
         let matches = |name: &str| {
             wildcard.is_empty() || super::expr::eval::like(name.as_bytes(), wildcard.as_bytes(), Some(b'\\'), true)
@@ -692,6 +749,7 @@ impl Engine for SqlEngine {
     async fn reset_connection(&self, session: &mut Session) -> Result<()> {
         self.end_transaction(session, false).await?;
         session.env.variables = Default::default();
+        session.env.me.iter_mut().for_each(Identity::forget_roles);
         session.env.user_variables.clear();
         session.env.last_insert_id.set(0);
         session.prepared.clear();

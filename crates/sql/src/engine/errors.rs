@@ -114,6 +114,9 @@ pub fn safe_update() -> SqlError {
         "You are using safe update mode and you tried to update a table without a WHERE that uses a KEY column. ";
     error(1175, b"HY000", text.into())
 }
+pub fn role_not_granted(role: &str, user: &str) -> SqlError {
+    error(3530, b"HY000", format!("{role} is not granted to {user}"))
+}
 pub fn interrupted() -> SqlError {
     error(1317, b"70100", "Query execution was interrupted".into())
 }

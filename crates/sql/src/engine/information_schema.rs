@@ -11,11 +11,13 @@ use std::{collections::BTreeMap, rc::Rc, sync::OnceLock};
 use apus_types::{Column, ColumnType, IndexState, TableSchema, collate::Collation};
 
 use super::{
+    authorize::Identity,
     catalog::{Catalog, Table},
     expr::Datum,
     labels, show,
     view::View,
 };
+use crate::accounts::{Account, Privileges};
 
 pub const DATABASE: &str = "information_schema";
 
@@ -79,6 +81,7 @@ const TABLES: &[(&str, &str)] = &[
         "SCHEMATA",
         "CATALOG_NAME SCHEMA_NAME DEFAULT_CHARACTER_SET_NAME DEFAULT_COLLATION_NAME SQL_PATH DEFAULT_ENCRYPTION",
     ),
+    ("SCHEMA_PRIVILEGES", "GRANTEE TABLE_CATALOG TABLE_SCHEMA PRIVILEGE_TYPE IS_GRANTABLE"),
     (
         "STATISTICS",
         "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME NON_UNIQUE- INDEX_SCHEMA INDEX_NAME SEQ_IN_INDEX% COLUMN_NAME COLLATION \
@@ -94,12 +97,14 @@ const TABLES: &[(&str, &str)] = &[
         "TABLE_CONSTRAINTS",
         "CONSTRAINT_CATALOG CONSTRAINT_SCHEMA CONSTRAINT_NAME TABLE_SCHEMA TABLE_NAME CONSTRAINT_TYPE ENFORCED",
     ),
+    ("TABLE_PRIVILEGES", "GRANTEE TABLE_CATALOG TABLE_SCHEMA TABLE_NAME PRIVILEGE_TYPE IS_GRANTABLE"),
     (
         "TRIGGERS",
         "TRIGGER_CATALOG TRIGGER_SCHEMA TRIGGER_NAME EVENT_MANIPULATION EVENT_OBJECT_CATALOG EVENT_OBJECT_SCHEMA \
          EVENT_OBJECT_TABLE ACTION_ORDER# ACTION_CONDITION ACTION_STATEMENT ACTION_ORIENTATION ACTION_TIMING CREATED \
          SQL_MODE DEFINER",
     ),
+    ("USER_PRIVILEGES", "GRANTEE TABLE_CATALOG PRIVILEGE_TYPE IS_GRANTABLE"),
     (
         "VIEWS",
         "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME VIEW_DEFINITION+ CHECK_OPTION IS_UPDATABLE DEFINER SECURITY_TYPE \
@@ -164,7 +169,10 @@ fn yes(on: bool) -> Datum<'static> {
 
 /// Whether the table is one of those that never have a row: Apus has nothing of the kind.
 pub fn is_always_empty(schema: &TableSchema) -> bool {
-    const WITH_ROWS: [&str; 10] = [
+    const WITH_ROWS: [&str; 13] = [
+        "USER_PRIVILEGES",
+        "SCHEMA_PRIVILEGES",
+        "TABLE_PRIVILEGES",
         "VIEWS",
         "SCHEMATA",
         "TABLES",
@@ -180,9 +188,11 @@ pub fn is_always_empty(schema: &TableSchema) -> bool {
 }
 
 /// All rows of a virtual table, one value per column of its schema.
-pub fn rows(name: &str, catalog: &Catalog) -> Vec<Row> {
-    let databases = || catalog.databases.iter();
-    let tables = || catalog.tables();
+pub fn rows(name: &str, catalog: &Catalog, me: Option<&Identity>) -> Vec<Row> {
+    let sees = |t: &Table| me.is_none_or(|me| me.rights.sees_table(&t.schema.database, &t.schema.name));
+    let databases = || catalog.databases.iter().filter(|(n, _)| me.is_none_or(|me| me.rights.sees_database(n)));
+    let tables = || catalog.tables().filter(|t| sees(t));
+    let views = || catalog.views().filter(|v| sees(&v.table));
     match name {
         "SCHEMATA" => {
             let own = (DATABASE.to_owned(), Collation::default());
@@ -190,11 +200,11 @@ pub fn rows(name: &str, catalog: &Catalog) -> Vec<Row> {
         }
         "TABLES" => {
             let own = names().map(virtual_table_row);
-            let views = catalog.views().map(|v| view_table_row(v));
+            let views = views().map(|v| view_table_row(v));
             tables().map(|t| table_row(t)).chain(views).chain(own).collect()
         }
-        "COLUMNS" => tables().chain(catalog.views().map(|v| &v.table)).flat_map(|t| column_rows(t)).collect(),
-        "VIEWS" => catalog.views().map(|v| view_row(v)).collect(),
+        "COLUMNS" => tables().chain(views().map(|v| &v.table)).flat_map(|t| column_rows(t)).collect(),
+        "VIEWS" => views().map(|v| view_row(v)).collect(),
         "STATISTICS" => tables().flat_map(|t| statistics_rows(t)).collect(),
         "KEY_COLUMN_USAGE" => tables().flat_map(|t| key_rows(t)).collect(),
         "TABLE_CONSTRAINTS" => tables().flat_map(|t| constraint_rows(t)).collect(),
@@ -205,9 +215,48 @@ pub fn rows(name: &str, catalog: &Catalog) -> Vec<Row> {
                 vec![text(*name), text(*collation), text(*description), number(length.parse::<i64>().unwrap_or(1))]
             })
             .collect(),
+        "USER_PRIVILEGES" => me.map_or_else(Vec::new, user_privileges),
+        "SCHEMA_PRIVILEGES" => me.map_or_else(Vec::new, schema_privileges),
+        "TABLE_PRIVILEGES" => me.map_or_else(Vec::new, table_privileges),
         "COLLATIONS" => Collation::ALL.iter().map(collation_row).collect(),
         _ => Vec::new(),
     }
+}
+
+/// The accounts that one may see: all, or his own.
+fn shown_accounts(me: &Identity) -> impl Iterator<Item = &Account> {
+    let all = me.rights.on_database("mysql").contains(Privileges::SELECT);
+    me.directory.iter().map(|a| &**a).filter(move |a| all || a.name == me.account.name)
+}
+
+/// A row for each privilege, and one that says USAGE where there is none.
+fn privilege_rows(account: &Account, privileges: Privileges, place: &[&str]) -> Vec<Row> {
+    let mut names = privileges.names();
+    names.extend(privileges.dynamic_names());
+    if names.is_empty() {
+        names.push("USAGE");
+    }
+    let row = |name: &str| {
+        let mut row = vec![text(account.name.quoted()), text("def")];
+        row.extend(place.iter().map(|name| text(*name)));
+        row.extend([text(name), yes(privileges.contains(Privileges::GRANT_OPTION))]);
+        row
+    };
+    names.into_iter().map(row).collect()
+}
+
+fn user_privileges(me: &Identity) -> Vec<Row> {
+    shown_accounts(me).flat_map(|a| privilege_rows(a, a.global, &[])).collect()
+}
+
+fn schema_privileges(me: &Identity) -> Vec<Row> {
+    let of = |a: &Account| a.databases.iter().flat_map(|(d, p)| privilege_rows(a, *p, &[d])).collect::<Vec<_>>();
+    shown_accounts(me).flat_map(of).collect()
+}
+
+fn table_privileges(me: &Identity) -> Vec<Row> {
+    let of = |a: &Account| a.tables.iter().flat_map(|((d, t), p)| privilege_rows(a, *p, &[d, t])).collect::<Vec<_>>();
+    shown_accounts(me).flat_map(of).collect()
 }
 
 fn schema_row(name: &str, collation: Collation) -> Row {
@@ -423,7 +472,7 @@ mod tests {
     fn tables_without_rows_are_known() {
         let catalog = Catalog::default();
         for (name, schema) in schemas() {
-            assert!(!is_always_empty(schema) || rows(name, &catalog).is_empty(), "{name}");
+            assert!(!is_always_empty(schema) || rows(name, &catalog, None).is_empty(), "{name}");
         }
         assert!(is_always_empty(&schemas()["FILES"]) && !is_always_empty(&schemas()["TABLES"]));
     }
@@ -435,11 +484,11 @@ mod tests {
         for name in names() {
             let table = table(&name.to_ascii_lowercase()).unwrap();
             assert!(is_virtual(&table.schema));
-            for row in rows(name, &catalog) {
+            for row in rows(name, &catalog, None) {
                 assert_eq!(row.len(), table.schema.columns.len(), "{name}");
             }
         }
-        assert_eq!(rows("SCHEMATA", &catalog).len(), 2);
+        assert_eq!(rows("SCHEMATA", &catalog, None).len(), 2);
         assert!(table("nonesuch").is_none());
     }
 }

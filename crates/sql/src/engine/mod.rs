@@ -12,9 +12,15 @@
 //! [`exec::insert`] for new ones) and refused beyond; rows of a plain SELECT are streamed. In steady state a cached plan runs
 //! by key or range without an allocation per key or row: buffers are the session's ([`session::Scratch`], [`keys`]).
 //!
+//! Who may do what is asked of [`authorize`] before a plan is run or a definition is carried out; accounts are read and changed by [`account_store`].
+//!
 //! A session dies with its connection; its open transaction is rolled back when it is dropped.
 
+mod account_exec;
+mod account_parse;
+mod account_store;
 mod alter;
+mod authorize;
 pub mod auto_increment;
 pub mod catalog;
 pub mod cells;

@@ -17,7 +17,7 @@ use super::{
     view_exec,
     view_text::{self, quoted},
 };
-use crate::{server::Output, wire::ColumnDef};
+use crate::{accounts::Privileges, server::Output, wire::ColumnDef};
 
 pub type Rows = Vec<Vec<Option<String>>>;
 
@@ -260,6 +260,7 @@ impl SqlEngine {
     ) -> Result<()> {
         let catalog = self.catalog().await?;
         let plan = self.plan_measured(&catalog, &session.env, query, Vec::new()).await?;
+        self.authorize(session, &plan.names().needs).await?;
         let statistics = &catalog.statistics;
         for table in plan.tables().filter(|table| statistics.is_stale(table)) {
             let _ = statistics.gather(&self.client, table, false).await; // what cannot be learned is not shown
@@ -344,10 +345,12 @@ impl SqlEngine {
             filtered(session, out, &["Variable_name", "Value"], rows, &filter)?;
         } else if t.word("databases") || t.word("schemas") {
             let filter = Filter::parse(t)?;
+            let me = self.identity(session).await?;
             let catalog = self.catalog().await?;
             let rows: Rows = {
                 let own = information_schema::DATABASE.to_owned();
-                let names = catalog.databases.keys().chain([&own]);
+                let is_seen = |name: &&String| me.as_ref().is_none_or(|me| me.rights.sees_database(name));
+                let names = catalog.databases.keys().filter(is_seen).chain([&own]);
                 names.map(|n| vec![text(n.clone())]).collect()
             };
             filtered(session, out, &["Database"], rows, &filter)?;
@@ -359,10 +362,11 @@ impl SqlEngine {
             if database.eq_ignore_ascii_case(information_schema::DATABASE) {
                 return show_virtual_tables(session, full, &filter, out);
             }
+            self.require_database(session, &database).await?;
             if !catalog.databases.contains_key(&database) {
                 return Err(errors::unknown_database(&database));
             }
-            let listed = catalog.named_in(&database);
+            let listed = seen(session, catalog.named_in(&database));
             let mut rows: Rows = listed.iter().map(|t| vec![text(t.schema.name.clone())]).collect();
             let title = match pattern {
                 Some(pattern) => format!("Tables_in_{database} ({pattern})"),
@@ -381,7 +385,8 @@ impl SqlEngine {
             let database = self.database_of(session, t)?;
             let filter = Filter::parse(t)?;
             let catalog = self.catalog().await?;
-            let listed = catalog.named_in(&database);
+            self.require_database(session, &database).await?;
+            let listed = seen(session, catalog.named_in(&database));
             let comments = listed.iter().map(|t| (*t, self.fault_of_view(session, &catalog, t)));
             let rows: Rows = comments.map(|(t, fault)| table_status(t, fault.as_deref())).collect();
             filtered(session, out, &TABLE_STATUS, rows, &filter)?;
@@ -400,7 +405,7 @@ impl SqlEngine {
                 name.0 = Some(t.identifier()?);
             }
             let filter = Filter::parse(t)?;
-            let found = self.named_table(session, &name).await?;
+            let found = self.named_table(session, &name, "SELECT").await?;
             filtered(session, out, &INDEX_COLUMNS, index_rows(&found), &filter)?;
         } else if t.word("create") {
             if t.word("database") || t.word("schema") {
@@ -409,6 +414,7 @@ impl SqlEngine {
                     t.expect("exists")?;
                 }
                 let name = t.identifier()?;
+                self.require_database(session, &name).await?;
                 let catalog = self.catalog().await?;
                 let collation = catalog.databases.get(&name).ok_or_else(|| errors::unknown_database(&name))?;
                 let sql = format!(
@@ -417,6 +423,8 @@ impl SqlEngine {
                     collation.name()
                 );
                 table(session, out, &["Database", "Create Database"], &[vec![Some(name), Some(sql)]]);
+            } else if t.word("user") {
+                return self.show_create_user(session, t, out).await;
             } else {
                 let wants_view = t.word("view");
                 if !wants_view {
@@ -426,7 +434,7 @@ impl SqlEngine {
                 if self.show_create_view(session, &name, wants_view, out).await? {
                     return Ok(());
                 }
-                let found = self.named_table(session, &name).await?;
+                let found = self.named_table(session, &name, "SHOW").await?;
                 let row = vec![text(found.schema.name.clone()), Some(create_table(&found))];
                 table(session, out, &["Table", "Create Table"], &[row]);
             }
@@ -468,12 +476,15 @@ impl SqlEngine {
             let row = |e: crate::server::ConnectionEntry| {
                 vec![text(e.id.to_string()), Some(e.user), Some(e.host), None, text("Query"), text("0"), text(""), None]
             };
-            let rows: Rows = session.info.registry.list().into_iter().map(row).collect();
+            let me = self.identity(session).await?;
+            let user = session.env.user.clone();
+            let sees = |e: &crate::server::ConnectionEntry| {
+                me.as_ref().is_none_or(|me| e.user == user || me.rights.global.contains(Privileges::PROCESS))
+            };
+            let rows: Rows = session.info.registry.list().into_iter().filter(sees).map(row).collect();
             table(session, out, &["Id", "User", "Host", "db", "Command", "Time", "State", "Info"], &rows);
         } else if t.word("grants") {
-            let user = session.env.user.clone();
-            let title = format!("Grants for {user}@%");
-            table(session, out, &[&title], &[vec![text(format!("GRANT ALL PRIVILEGES ON *.* TO `{user}`@`%`"))]]);
+            return self.show_grants(session, t, out).await;
         } else if t.word("master") || t.word("binary") {
             table(session, out, &["File", "Position", "Binlog_Do_DB", "Binlog_Ignore_DB", "Executed_Gtid_Set"], &[]);
         } else if t.word("triggers") {
@@ -485,9 +496,11 @@ impl SqlEngine {
             let filter = Filter::parse(t)?.by("Table");
             let catalog = self.catalog().await?;
             let mut rows: Rows = Vec::new();
+            self.identity(session).await?;
             for database in catalog.databases.keys().filter(|d| one.as_ref().is_none_or(|o| o == *d)) {
                 let zero = || text("0");
-                let named = catalog.tables_of(database).map(|t| t.schema.name.clone());
+                let named =
+                    seen(session, catalog.tables_of(database).collect()).into_iter().map(|t| t.schema.name.clone());
                 rows.extend(named.map(|name| vec![text(database.clone()), text(name), zero(), zero()]));
             }
             filtered(session, out, &["Database", "Table", "In_use", "Name_locked"], rows, &filter)?;
@@ -506,8 +519,15 @@ impl SqlEngine {
         session.env.database.clone().ok_or_else(errors::no_database)
     }
 
-    async fn named_table(&self, session: &Session, name: &super::ddl::Name) -> Result<std::rc::Rc<Table>> {
+    /// A table or view that exists for the account; `command` is what is denied otherwise.
+    async fn named_table(
+        &self,
+        session: &mut Session,
+        name: &super::ddl::Name,
+        command: &str,
+    ) -> Result<std::rc::Rc<Table>> {
         let database = name.0.clone().or_else(|| session.env.database.clone()).ok_or_else(errors::no_database)?;
+        self.require_sight(session, (&database, &name.1), command).await?;
         self.catalog_with(&database, &name.1).await?.columns_of(&database, &name.1)
     }
 
@@ -520,11 +540,13 @@ impl SqlEngine {
         out: &mut Output<'_>,
     ) -> Result<bool> {
         let database = name.0.clone().or_else(|| session.env.database.clone()).ok_or_else(errors::no_database)?;
+        self.require_sight(session, (&database, &name.1), "SHOW").await?;
         let catalog = self.catalog_with(&database, &name.1).await?;
         let Some(view) = catalog.view(&database, &name.1) else {
             let is_table = wants_view && catalog.find(&database, &name.1).is_some();
             return if is_table { Err(errors::wrong_object(&database, &name.1, "VIEW")) } else { Ok(false) };
         };
+        self.require_on_table(session, (&database, &name.1), Privileges::SHOW_VIEW.union(Privileges::SELECT)).await?;
         session.warnings.clear();
         if let Some(fault) = self.fault_of_view(session, &catalog, &view.table) {
             session.warn("Warning", 1356, fault);
@@ -559,7 +581,7 @@ impl SqlEngine {
         filter: &Filter,
         out: &mut Output<'_>,
     ) -> Result<()> {
-        let mut found = self.named_table(session, &name).await?;
+        let mut found = self.named_table(session, &name, "SELECT").await?;
         let catalog = self.catalog().await?;
         if let Some(view) = catalog.view(&found.schema.database, &found.schema.name) {
             found = std::rc::Rc::new(view_exec::columns_now(session, &catalog, view)?);
@@ -586,6 +608,14 @@ impl SqlEngine {
             filtered(session, out, &["Field", "Type", "Null", "Key", "Default", "Extra"], rows, filter)
         }
     }
+}
+
+/// Those that exist for the session's account.
+fn seen<'t>(session: &Session, mut tables: Vec<&'t std::rc::Rc<Table>>) -> Vec<&'t std::rc::Rc<Table>> {
+    if let Some(me) = &session.env.me {
+        tables.retain(|t| me.rights.sees_table(&t.schema.database, &t.schema.name));
+    }
+    tables
 }
 
 fn show_virtual_tables(session: &mut Session, full: bool, filter: &Filter, out: &mut Output<'_>) -> Result<()> {

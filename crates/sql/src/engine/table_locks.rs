@@ -13,6 +13,7 @@ use super::{
     session::Session,
     token::Tokens,
 };
+use crate::accounts::Privileges;
 
 impl SqlEngine {
     /// Behind LOCK.
@@ -25,6 +26,8 @@ impl SqlEngine {
         loop {
             let (database, name) = t.name()?;
             let database = database.or_else(|| session.env.database.clone()).ok_or_else(errors::no_database)?;
+            self.require_on_table(session, (&database, &name), Privileges::SELECT.union(Privileges::LOCK_TABLES))
+                .await?;
             catalog.columns_of(&database, &name)?;
             let is_kind = |t: &Tokens| ["read", "write", "low_priority"].iter().any(|word| t.peek_word(word));
             if t.word("as") || !is_kind(t) {

@@ -144,8 +144,15 @@ impl Tokens {
     pub fn peek_word(&self, word: &str) -> bool {
         matches!(self.peek(), Some(Token::Word(w)) if w.eq_ignore_ascii_case(word))
     }
+    pub fn peek_word_starting(&self, head: &str) -> bool {
+        let starts = |w: &str| w.get(..head.len()).is_some_and(|h| h.eq_ignore_ascii_case(head));
+        matches!(self.peek(), Some(Token::Word(w)) if starts(w))
+    }
     pub fn second_word(&self, word: &str) -> bool {
         matches!(self.list.get(self.at + 1), Some(Token::Word(w)) if w.eq_ignore_ascii_case(word))
+    }
+    pub fn third(&self) -> Option<&Token> {
+        self.list.get(self.at + 2)
     }
     pub fn second_is(&self, symbol: char) -> bool {
         self.list.get(self.at + 1) == Some(&Token::Symbol(symbol))

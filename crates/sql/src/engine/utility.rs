@@ -1,7 +1,7 @@
 //! Transaction control, SET, USE, SHOW and the statements that are accepted without effect.
 
 use super::{
-    ddl,
+    account_parse, ddl,
     dispatch::{SqlEngine, plan_text},
     errors::{self, Result},
     exec::{self, next_savepoint},
@@ -14,6 +14,7 @@ use super::{
     view_text::quoted,
 };
 use crate::{
+    accounts::Privileges,
     server::{Engine, Output},
     wire::SqlError,
 };
@@ -61,6 +62,10 @@ impl SqlEngine {
             t.skip();
             t.expect("prepare")?;
             self.deallocate_named(session, &mut t)?;
+            return ok(session, out);
+        }
+        if let Some(clause) = account_parse::parse(&mut t)? {
+            Box::pin(self.change_accounts(session, clause)).await?;
             return ok(session, out);
         }
         if let Some(definition) = ddl::parse(&mut t, text)? {
@@ -145,10 +150,13 @@ impl SqlEngine {
         } else if t.word("do") {
             self.evaluate_for_effects(session, text).await?;
         } else if t.word("flush") {
+            self.require(session, Privileges::RELOAD, "RELOAD").await?;
             table_locks::flush(&mut t)?;
         } else if t.word("kill") {
             let query = !t.word("connection") && t.word("query");
             let id = t.number()?.parse::<u32>().unwrap_or(0);
+            self.identity(session).await?;
+            self.check_kill(session, id)?;
             let registry = &session.info.registry;
             if !(if query { registry.kill_query(id) } else { registry.kill(id) }) {
                 return Err(SqlError::new(1094, b"HY000", format!("Unknown thread id: {id}")));
@@ -168,6 +176,7 @@ impl SqlEngine {
         let super::plan::Plan::Select(plan) = plan_text(&catalog, &session.env, &select, Vec::new())? else {
             return Err(errors::syntax(text));
         };
+        self.authorize(session, &plan.names.needs).await?;
         if plan.table.is_some() {
             return Err(errors::syntax(text));
         }
@@ -276,6 +285,8 @@ impl SqlEngine {
         super::variables::check_name(name)?;
         let value = evaluate(session, value)?;
         if global || ["@@global", "global ", "@@persist", "persist "].iter().any(|word| lower.starts_with(word)) {
+            let one_of = Privileges::SUPER.union(Privileges::SYSTEM_VARIABLES_ADMIN);
+            self.require(session, one_of, "SUPER or SYSTEM_VARIABLES_ADMIN").await?;
             return session.env.variables.set_global(name, value.as_ref());
         }
         let was = session.env.variables.autocommit;
@@ -301,6 +312,11 @@ impl SqlEngine {
                 let name = format!("{database}.{table}");
                 rows.push([name, verb.clone(), kind.to_owned(), text].into_iter().map(Some).collect::<Vec<_>>());
             };
+            let needed = match verb.as_str() {
+                "check" => Privileges::SELECT,
+                _ => Privileges::SELECT.union(Privileges::INSERT),
+            };
+            self.require_on_table(session, (&database, &table), needed).await?;
             let catalog = self.catalog().await?;
             let failed = match catalog.table(&database, &table) {
                 Ok(found) if verb == "analyze" && !information_schema::is_virtual(&found.schema) => {

@@ -10,6 +10,7 @@ use apus_types::{Column, ColumnType, ErrorCode, TableId, schema::DefaultValue};
 use sqlparser::ast::{self, SetExpr, Statement, TableFactor, TableWithJoins};
 
 use super::{
+    authorize::Needs,
     catalog::{Catalog, Table},
     ddl::Name,
     dispatch::SqlEngine,
@@ -21,9 +22,8 @@ use super::{
     view::{self, Algorithm, Check, DEFINITION_BYTES_MAX, Definition, View},
     view_text,
 };
+use crate::accounts::Privileges;
 
-/// The account that there is.
-const ACCOUNT: &str = "root";
 /// Attempts of a definition that others change at the same time.
 const ATTEMPTS_MAX: u32 = 20;
 /// Longest name of a column in characters.
@@ -32,7 +32,7 @@ const NAME_CHARS_MAX: usize = 64;
 /// CREATE VIEW or ALTER VIEW.
 #[derive(Debug)]
 pub struct ViewClause {
-    name: Name,
+    pub name: Name,
     columns: Vec<String>,
     alters: bool,
     or_replace: bool,
@@ -47,6 +47,16 @@ pub struct ViewClause {
 }
 
 impl ViewClause {
+    /// The definer that it names.
+    pub fn definer(&self) -> Option<&(String, String)> {
+        self.definer.as_ref()
+    }
+    /// Privileges on its name that it needs.
+    pub fn needed(&self) -> Privileges {
+        let replaces = if self.or_replace || self.alters { Privileges::DROP } else { Privileges::NONE };
+        Privileges::CREATE_VIEW.union(replaces)
+    }
+
     /// Behind CREATE or ALTER; `None` where no view is meant.
     pub fn parse(t: &mut Tokens, text: &str, alters: bool) -> Result<Option<ViewClause>> {
         let start = t.position();
@@ -131,7 +141,7 @@ impl ViewClause {
 }
 
 /// `user@host`; `None`: CURRENT_USER.
-fn account(t: &mut Tokens) -> Result<Option<(String, String)>> {
+pub fn account(t: &mut Tokens) -> Result<Option<(String, String)>> {
     if t.word("current_user") {
         if t.symbol('(') {
             t.expect_symbol(')')?;
@@ -169,7 +179,8 @@ impl SqlEngine {
         for _ in 0..ATTEMPTS_MAX {
             let catalog = self.fetch_catalog().await?;
             let Some(existing) = check_name(session, &catalog, clause, &name)? else { return Ok(()) };
-            let made = made(session, &catalog, clause, &name)?;
+            let (made, needs) = made(session, &catalog, clause, &name)?;
+            self.authorize(session, &needs).await?;
             let sent = match &existing {
                 Some(view) => self.replace_view(view, &made).await?,
                 None => {
@@ -293,13 +304,13 @@ fn planned(planner: &Planner<'_>, statement: &Statement) -> Result<Select> {
     }
 }
 
-fn made(session: &mut Session, catalog: &Catalog, clause: &ViewClause, name: &TableName) -> Result<Made> {
+fn made(session: &mut Session, catalog: &Catalog, clause: &ViewClause, name: &TableName) -> Result<(Made, Needs)> {
     let statement = plan::parse(&clause.text)?;
     let Statement::Query(query) = &statement else { return Err(errors::syntax(&clause.text)) };
     let mut planner = Planner::new(catalog, &session.env, &clause.text, Vec::new());
     planner.views.notes = Some(Default::default());
     let select = planned(&planner, &statement)?;
-    if select.views.iter().any(|v| v.schema.database == name.database && v.schema.name == name.table) {
+    if select.names.views.iter().any(|v| v.schema.database == name.database && v.schema.name == name.table) {
         return Err(errors::unknown_table(&name.database, &name.table));
     }
     let headings: Vec<String> = select.outputs.iter().enumerate().map(|(i, o)| heading(i, &o.def.name)).collect();
@@ -325,7 +336,11 @@ fn made(session: &mut Session, catalog: &Catalog, clause: &ViewClause, name: &Ta
     if clause.check != Check::None && !updatable {
         return Err(errors::check_not_updatable(&name.database, &name.table));
     }
-    if let Some((user, host)) = clause.definer.as_ref().filter(|(user, _)| user != ACCOUNT) {
+    let is_unknown = |(user, host): &&(String, String)| match &session.env.me {
+        Some(me) => !me.has_account(user, host),
+        None => user != "root",
+    };
+    if let Some((user, host)) = clause.definer.as_ref().filter(is_unknown) {
         let e = errors::no_such_definer(user, host);
         session.warn("Note", e.errno, e.message);
     }
@@ -343,7 +358,10 @@ fn made(session: &mut Session, catalog: &Catalog, clause: &ViewClause, name: &Ta
     };
     let definition = Definition {
         algorithm,
-        definer: clause.definer.clone().unwrap_or_else(|| (session.env.user.clone(), "%".to_owned())),
+        definer: clause.definer.clone().unwrap_or_else(|| match &session.env.me {
+            Some(me) => (me.account.name.user.clone(), me.account.name.host.clone()),
+            None => (session.env.user.clone(), "%".to_owned()),
+        }),
         invoker: clause.invoker,
         check: clause.check,
         merges,
@@ -357,7 +375,7 @@ fn made(session: &mut Session, catalog: &Catalog, clause: &ViewClause, name: &Ta
     if definition.text.len() > DEFINITION_BYTES_MAX {
         return Err(errors::from_code(ErrorCode::RequestTooLarge, &name.table));
     }
-    Ok(Made { definition, columns })
+    Ok((Made { definition, columns }, select.names.needs))
 }
 
 /// The name of a column that has none of its own.

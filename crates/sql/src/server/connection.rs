@@ -23,19 +23,16 @@ use super::output::write_bounded;
 use super::registry::Slot;
 use super::statements::Statements;
 use super::tls::{TlsSession, Transport};
-use super::{Accounts, ConnectionInfo, Engine, Output, SqlError, limits};
-use crate::wire::auth::{AuthPlugin, PasswordDigest, SCRAMBLE_BYTES, Scramble};
+use super::{Engine, Output, SqlError, limits};
+use crate::wire::auth::{AuthPlugin, SCRAMBLE_BYTES, Scramble};
 use crate::wire::command::{Command, decode_command};
-use crate::wire::handshake::{
-    Attributes, ClientHello, Login, decode_change_user, decode_client_hello, write_auth_switch,
-    write_fast_auth_success, write_greeting,
-};
+use crate::wire::handshake::{Attributes, ClientHello, Login, decode_client_hello, write_greeting};
 use crate::wire::packet::{Packet, PacketBuffer, PacketReader};
 use crate::wire::result::{ResultState, ResultWriter, write_error};
-use crate::wire::{capability, status};
+use crate::wire::status;
 
 /// Why a connection ends without further words.
-struct Gone;
+pub(super) struct Gone;
 
 /// What the command loop does after a command.
 #[derive(Debug, PartialEq, Eq)]
@@ -54,27 +51,29 @@ enum Waited {
 }
 
 /// A login with its texts copied out of the input buffer.
-struct Credentials {
-    capabilities: u32,
-    charset: u16,
-    user: String,
-    response: Vec<u8>,
-    plugin: Option<AuthPlugin>,
-    database: Option<String>,
-    attributes: Vec<(String, String)>,
+pub(super) struct Credentials {
+    pub capabilities: u32,
+    pub charset: u16,
+    pub user: String,
+    pub response: Vec<u8>,
+    pub plugin: Option<AuthPlugin>,
+    pub database: Option<String>,
+    pub attributes: Vec<(String, String)>,
+    /// Of CHANGE_USER.
+    pub is_change: bool,
 }
 
 pub(super) struct Connection<E: Engine> {
-    shared: Arc<Shared>,
-    engine: Rc<E>,
-    slot: Slot,
-    scramble: Scramble,
-    input: PacketReader,
-    output: PacketBuffer,
-    state: ResultState,
-    statements: Statements,
-    capabilities: u32,
-    tls: Option<TlsSession>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) engine: Rc<E>,
+    pub(super) slot: Slot,
+    pub(super) scramble: Scramble,
+    pub(super) input: PacketReader,
+    pub(super) output: PacketBuffer,
+    pub(super) state: ResultState,
+    pub(super) statements: Statements,
+    pub(super) capabilities: u32,
+    pub(super) tls: Option<TlsSession>,
 }
 
 impl<E: Engine> Connection<E> {
@@ -279,101 +278,8 @@ impl<E: Engine> Connection<E> {
         }
     }
 
-    /// The packet of a CHANGE_USER is the one taken last; the current session stays open until the next one is.
-    async fn change_user<S: AsyncRead + AsyncWrite + Unpin>(&mut self, stream: &mut S) -> Result<E::Session, Gone> {
-        let packet = self.input.last_packet();
-        let body = self.input.payload(&packet).get(1..).unwrap_or_default();
-        let login = decode_change_user(body, self.capabilities).map_err(SqlError::from);
-        match login.and_then(|login| Credentials::copy(&login)) {
-            Ok(credentials) => self.authenticate(stream, credentials).await,
-            Err(error) => {
-                self.last_words(stream, &error).await;
-                Err(Gone)
-            }
-        }
-    }
-
-    /// Checks the password, opens the session and answers OK; on failure the client is told and the connection ends.
-    async fn authenticate<S>(&mut self, stream: &mut S, credentials: Credentials) -> Result<E::Session, Gone>
-    where
-        S: AsyncRead + AsyncWrite + Unpin,
-    {
-        let opened = match self.check_password(stream, &credentials).await? {
-            Ok(()) => {
-                let info = ConnectionInfo {
-                    id: self.slot.id,
-                    user: credentials.user.clone(),
-                    host: self.slot.host.clone(),
-                    database: credentials.database,
-                    charset: credentials.charset,
-                    capabilities: credentials.capabilities,
-                    attributes: credentials.attributes,
-                    registry: self.slot.registry.clone(),
-                    interrupt: self.slot.interrupt.clone(),
-                    tls: self.tls.clone(),
-                };
-                self.engine.open(info).await
-            }
-            Err(error) => Err(error),
-        };
-        match opened {
-            Ok(session) => {
-                self.slot.registry.set_user(self.slot.id, &credentials.user);
-                self.capabilities = credentials.capabilities;
-                self.statements = Statements::new();
-                self.state = ResultState::new(credentials.capabilities);
-                self.state.start_command(false, self.engine.status(&session));
-                ResultWriter::new(&mut self.output, &mut self.state).ok(0, 0, 0, "");
-                if self.flush(stream).await.is_err() {
-                    self.engine.close(session).await;
-                    return Err(Gone);
-                }
-                Ok(session)
-            }
-            Err(error) => {
-                self.last_words(stream, &error).await;
-                Err(Gone)
-            }
-        }
-    }
-
-    async fn check_password<S>(&mut self, stream: &mut S, login: &Credentials) -> Result<Result<(), SqlError>, Gone>
-    where
-        S: AsyncRead + AsyncWrite + Unpin,
-    {
-        let shared = self.shared.clone();
-        let account = shared.accounts.find(&login.user);
-        // An unknown user takes the same steps as a known one with a password nobody has.
-        let unknown = PasswordDigest::of("\0");
-        let (digest, plugin) =
-            account.map_or((&unknown, AuthPlugin::CachingSha2Password), |account| (&account.password, account.plugin));
-        let empty = PasswordDigest::of("");
-        let with_password = !matches!(login.response.as_slice(), [] | [0]);
-        if *digest == empty && !with_password && login.plugin.is_some() {
-            return Ok(Ok(()));
-        }
-        let verified = if login.plugin == Some(plugin) {
-            digest.verify(plugin, &self.scramble, &login.response)
-        } else if login.capabilities & capability::PLUGIN_AUTH != 0 {
-            write_auth_switch(&mut self.output, plugin, &self.scramble);
-            self.flush(stream).await?;
-            let packet = self.receive(stream).await?;
-            digest.verify(plugin, &self.scramble, self.input.payload(&packet))
-        } else {
-            let text = "Client does not support authentication protocol requested by server; consider upgrading";
-            return Ok(Err(SqlError::new(1251, b"08004", text)));
-        };
-        if !verified || account.is_none() {
-            return Ok(Err(Accounts::denied(&login.user, &self.slot.host, with_password)));
-        }
-        if plugin == AuthPlugin::CachingSha2Password && *digest != empty {
-            write_fast_auth_success(&mut self.output);
-        }
-        Ok(Ok(()))
-    }
-
     /// The next packet of the opening conversation.
-    async fn receive<S: AsyncRead + AsyncWrite + Unpin>(&mut self, stream: &mut S) -> Result<Packet, Gone> {
+    pub(super) async fn receive<S: AsyncRead + AsyncWrite + Unpin>(&mut self, stream: &mut S) -> Result<Packet, Gone> {
         loop {
             match self.input.next_packet() {
                 Ok(Some(packet)) => {
@@ -394,13 +300,13 @@ impl<E: Engine> Connection<E> {
     }
 
     /// Sends an error behind whatever waits in the output; the connection ends next.
-    async fn last_words<S: AsyncWrite + Unpin>(&mut self, stream: &mut S, error: &SqlError) {
+    pub(super) async fn last_words<S: AsyncWrite + Unpin>(&mut self, stream: &mut S, error: &SqlError) {
         self.output.abandon();
         write_error(&mut self.output, error.errno, Some(&error.sqlstate), &error.message);
         let _ = self.flush(stream).await;
     }
 
-    async fn flush<S: AsyncWrite + Unpin>(&mut self, stream: &mut S) -> Result<(), Gone> {
+    pub(super) async fn flush<S: AsyncWrite + Unpin>(&mut self, stream: &mut S) -> Result<(), Gone> {
         if self.output.pending() == 0 {
             return Ok(());
         }
@@ -442,6 +348,7 @@ async fn rare<E: Engine>(
             return Ok(());
         }
         Command::ProcessKill(id) => {
+            engine.check_kill(session, id)?;
             if !slot.registry.kill(id) {
                 return Err(SqlError::new(1094, b"HY000", format!("Unknown thread id: {id}")));
             }
@@ -462,7 +369,7 @@ fn utf8(text: &[u8]) -> Result<&str, SqlError> {
 }
 
 impl Credentials {
-    fn copy(login: &Login<'_>) -> Result<Credentials, SqlError> {
+    pub fn copy(login: &Login<'_>) -> Result<Credentials, SqlError> {
         let owned = |bytes: &[u8]| std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| SqlError::handshake());
         let kept = login.attributes.get(..limits::CONNECT_ATTRS_BYTES_MAX).unwrap_or(login.attributes);
         let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -474,6 +381,7 @@ impl Credentials {
             plugin: AuthPlugin::from_name(login.plugin),
             database: login.database.map(owned).transpose()?,
             attributes: Attributes::new(kept).map(|(name, value)| (lossy(name), lossy(value))).collect(),
+            is_change: false,
         })
     }
 }

@@ -6,7 +6,7 @@
 
 use std::future::Future;
 use std::io::{self, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -186,7 +186,7 @@ fn accept(listener: &TcpListener, shared: &Shared, handovers: &[mpsc::Sender<Han
             continue;
         }
         let _ = stream.set_nodelay(true);
-        match shared.registry.admit(peer.ip().to_string()) {
+        match shared.registry.admit(host_of(peer.ip())) {
             None => refuse(stream),
             Some(slot) => {
                 let Some(handover) = handovers.get(slot.worker) else { continue };
@@ -198,6 +198,12 @@ fn accept(listener: &TcpListener, shared: &Shared, handovers: &[mpsc::Sender<Han
             }
         }
     }
+}
+
+/// Loopback has a name, as MySQL would find one; no other address is looked up.
+fn host_of(address: IpAddr) -> String {
+    let address = address.to_canonical();
+    if address.is_loopback() { "localhost".to_owned() } else { address.to_string() }
 }
 
 /// The socket buffer of a fresh connection takes this short packet at once.

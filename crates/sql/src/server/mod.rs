@@ -15,12 +15,14 @@ mod accounts;
 mod connection;
 pub mod limits;
 mod listener;
+mod login;
 mod output;
 mod registry;
+mod rsa;
 mod statements;
 mod tls;
 
-pub use accounts::{Account, Accounts};
+pub use accounts::Accounts;
 pub use listener::{Server, ServerConfig};
 pub use output::{Collected, Output};
 pub use registry::{ConnectionEntry, Interrupt, Registry};
@@ -30,13 +32,15 @@ pub use crate::wire::{ColumnDef, ColumnType, ParamValue, ResultWriter, SqlError,
 
 use std::sync::Arc;
 
+use crate::accounts::Account;
+
 /// What the engine learns about a connection when it opens a session, after authentication.
 #[derive(Debug, Clone)]
 pub struct ConnectionInfo {
     /// `CONNECTION_ID()`.
     pub id: u32,
     pub user: String,
-    /// The peer's address without port.
+    /// The peer's address without port; `localhost` for loopback.
     pub host: String,
     /// The database asked for in the handshake.
     pub database: Option<String>,
@@ -77,6 +81,26 @@ pub trait Engine: 'static {
 
     /// Opens a session. An unknown database is an error (1049), which ends the connection.
     async fn open(&self, info: ConnectionInfo) -> Result<Self::Session, SqlError>;
+
+    /// As [`Engine::open`], by an account. `is_sure`: [`Engine::check_accounts`] said so before the account was looked up.
+    async fn open_as(
+        &self,
+        info: ConnectionInfo,
+        _account: Arc<Account>,
+        _is_sure: bool,
+    ) -> Result<Self::Session, SqlError> {
+        self.open(info).await
+    }
+
+    /// Sees to it that the server's accounts are those of now; false: who logs in now must be looked up once more before he may do anything.
+    async fn check_accounts(&self) -> bool {
+        true
+    }
+
+    /// Whether the session may end another connection.
+    fn check_kill(&self, _session: &Self::Session, _id: u32) -> Result<(), SqlError> {
+        Ok(())
+    }
 
     /// Runs the statement or statements of a COM_QUERY. Several are allowed only while multi-statements are on.
     async fn query(&self, session: &mut Self::Session, sql: &[u8], out: &mut Output<'_>) -> Result<(), SqlError>;

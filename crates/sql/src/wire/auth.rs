@@ -1,7 +1,6 @@
 //! Password checks by challenge and response: mysql_native_password and the fast path of caching_sha2_password.
 //!
-//! The server keeps only double digests (`SHA1(SHA1(p))`, `SHA256(SHA256(p))`), which is all either check needs, so a
-//! client is never asked for the clear password and no RSA exchange exists. Digests are compared in constant time.
+//! Either check needs only a double digest (`SHA1(SHA1(p))`, `SHA256(SHA256(p))`). Digests are compared in constant time.
 
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
@@ -70,7 +69,7 @@ impl PasswordDigest {
             return PasswordDigest { digests: None };
         }
         let sha1 = Sha1::digest(Sha1::digest(password.as_bytes())).into();
-        let sha256 = Sha256::digest(Sha256::digest(password.as_bytes())).into();
+        let sha256 = double_sha256(password.as_bytes());
         PasswordDigest { digests: Some((sha1, sha256)) }
     }
 
@@ -81,20 +80,40 @@ impl PasswordDigest {
             return matches!(response, [] | [0]);
         };
         match plugin {
-            AuthPlugin::NativePassword => {
-                // response = SHA1(p) xor SHA1(scramble, SHA1(SHA1(p)))
-                let mask = Sha1::new().chain_update(scramble.0).chain_update(sha1).finalize();
-                let Some(once) = unmask::<20>(response, &mask) else { return false };
-                equal(&Sha1::digest(once), sha1)
-            }
-            AuthPlugin::CachingSha2Password => {
-                // response = SHA256(p) xor SHA256(SHA256(SHA256(p)), scramble)
-                let mask = Sha256::new().chain_update(sha256).chain_update(scramble.0).finalize();
-                let Some(once) = unmask::<32>(response, &mask) else { return false };
-                equal(&Sha256::digest(once), sha256)
-            }
+            AuthPlugin::NativePassword => proves_native(sha1, scramble, response),
+            AuthPlugin::CachingSha2Password => proves_sha2(sha256, scramble, response),
         }
     }
+
+    /// Whether it is this password, which is not empty.
+    pub fn is(&self, password: &[u8]) -> bool {
+        let digest: [u8; 32] = double_sha256(password);
+        self.digests.as_ref().is_some_and(|(_, sha256)| equal(&digest, sha256))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.digests.is_none()
+    }
+}
+
+/// Whether the client knows the password of this `SHA1(SHA1(p))`.
+pub fn proves_native(digest: &[u8; 20], scramble: &Scramble, response: &[u8]) -> bool {
+    // response = SHA1(p) xor SHA1(scramble, SHA1(SHA1(p)))
+    let mask = Sha1::new().chain_update(scramble.0).chain_update(digest).finalize();
+    let Some(once) = unmask::<20>(response, &mask) else { return false };
+    equal(&Sha1::digest(once), digest)
+}
+
+/// Whether the client knows the password of this `SHA256(SHA256(p))`.
+pub fn proves_sha2(digest: &[u8; 32], scramble: &Scramble, response: &[u8]) -> bool {
+    // response = SHA256(p) xor SHA256(SHA256(SHA256(p)), scramble)
+    let mask = Sha256::new().chain_update(digest).chain_update(scramble.0).finalize();
+    let Some(once) = unmask::<32>(response, &mask) else { return false };
+    equal(&Sha256::digest(once), digest)
+}
+
+pub fn double_sha256(password: &[u8]) -> [u8; 32] {
+    Sha256::digest(Sha256::digest(password)).into()
 }
 
 /// The client's side of the check, for our own clients and tests.

@@ -46,6 +46,22 @@ pub fn write_fast_auth_success(out: &mut PacketBuffer) {
     out.end();
 }
 
+/// Asks a caching_sha2_password client for its password itself: in clear where the connection is encrypted, otherwise for the server's public key.
+pub fn write_full_auth_request(out: &mut PacketBuffer) {
+    out.begin().extend_from_slice(&[1, 4]);
+    out.end();
+}
+
+/// What a client without TLS asks for then.
+pub const PUBLIC_KEY_REQUEST: &[u8] = &[2];
+
+pub fn write_public_key(out: &mut PacketBuffer, pem: &str) {
+    let payload = out.begin();
+    payload.push(1);
+    payload.extend_from_slice(pem.as_bytes());
+    out.end();
+}
+
 /// What a client answered to the greeting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClientHello<'a> {

@@ -74,6 +74,10 @@ pub struct Sink<'p> {
 }
 
 impl<'p> Sink<'p> {
+    pub fn env(&self) -> &'p Env {
+        self.env
+    }
+
     pub fn new(plan: &'p Select, params: &'p [Datum<'p>], env: &'p Env, buffers: SinkBuffers) -> Result<Sink<'p>> {
         Sink::with_given(plan, params, &[], env, buffers)
     }

@@ -105,7 +105,9 @@ impl Coercion {
                 Coercion::of(inner, params)
             }
             Expr::Call(Func::Collate, _, collation) => Coercion::new(*collation, Strength::Explicit),
-            Expr::Call(Func::User | Func::CurrentUser | Func::Database | Func::Version, ..) => usual(Strength::System),
+            Expr::Call(Func::User | Func::CurrentUser | Func::CurrentRole | Func::Database | Func::Version, ..) => {
+                usual(Strength::System)
+            }
             Expr::Call(f, args, _) if f.is_json_text() && f.kind(args, params) == Kind::Text => {
                 Coercion::new(Collation::Utf8mb4Bin, Strength::Literal)
             }

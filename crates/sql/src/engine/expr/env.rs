@@ -9,7 +9,7 @@ use std::{
 
 use super::{Datum, func_regexp};
 use crate::{
-    engine::{errors, exec::probe, session::WARNINGS_MAX, variables::Variables},
+    engine::{authorize::Identity, errors, exec::probe, session::WARNINGS_MAX, variables::Variables},
     server::Interrupt,
     wire::SqlError,
 };
@@ -27,6 +27,8 @@ pub struct Env {
     pub database: Option<String>,
     pub user: String,
     pub host: String,
+    /// The account that the session acts for; `None`: it is refused nothing.
+    pub me: Option<Identity>,
     pub connection_id: u32,
     pub last_insert_id: Cell<u64>,
     /// The statement gave LAST_INSERT_ID its value itself: LAST_INSERT_ID(n).
@@ -67,6 +69,7 @@ impl Env {
             database: None,
             user,
             host,
+            me: None,
             connection_id,
             last_insert_id: Cell::new(0),
             last_insert_id_given: Cell::new(false),

@@ -252,6 +252,7 @@ functions! {
     Version, 0..=0, ["version"];
     User, 0..=0, ["user", "session_user", "system_user"];
     CurrentUser, 0..=0, ["current_user"];
+    CurrentRole, 0..=0, ["current_role"];
     ConnectionId, 0..=0, ["connection_id"];
     LastInsertId, 0..=1, ["last_insert_id"];
     RowCount, 0..=0, ["row_count"];
@@ -402,9 +403,8 @@ impl Func {
             | JsonStorageSize | JsonStorageFree | JsonSchemaValid => Kind::Int,
             JsonRemark => kind(0),
             JsonValue => kind(2),
-            Hex | Space | Sha1 | Sha2 | Elt | Quote | DateFormat | Database | Version | User | CurrentUser | Uuid => {
-                Kind::Text
-            }
+            Hex | Space | Sha1 | Sha2 | Elt | Quote | DateFormat | Database | Version | User | CurrentUser
+            | CurrentRole | Uuid => Kind::Text,
             Length | CharLength | Instr | Locate | Ascii | Strcmp | FindInSet | Field | Sign | IsNull | Quarter
             | Month | Day | Hour | Minute | Second | Microsecond | DayOfWeek | Weekday | DayOfYear | Week
             | DateDiff | ToDays | TimestampDiff | RowCount | Sleep => Kind::Int,
@@ -517,8 +517,8 @@ impl Func {
                 other => Datum::UInt(other.as_text().iter().fold(0, |n, &byte| n << 8 | u64::from(byte))),
             }),
             Greatest | Least => extreme(args, self == Greatest, collation, cx),
-            Database | Version | User | CurrentUser | ConnectionId | LastInsertId | RowCount | FoundRows | Uuid
-            | UuidShort | Sleep | Rand | Assign => self.session(args, cx),
+            Database | Version | User | CurrentUser | CurrentRole | ConnectionId | LastInsertId | RowCount
+            | FoundRows | Uuid | UuidShort | Sleep | Rand | Assign => self.session(args, cx),
             _ if self.is_json() => json::call(self, args, cx),
             _ => func_math::call(self, args, cx),
         }
@@ -530,7 +530,15 @@ impl Func {
             Func::Database => env.database.as_ref().map_or(Datum::Null, |d| Datum::Text(Cow::Borrowed(d.as_bytes()))),
             Func::Version => Datum::Text(Cow::Borrowed(SERVER_VERSION.as_bytes())),
             Func::User => Datum::text(format!("{}@{}", env.user, env.host)),
-            Func::CurrentUser => Datum::text(format!("{}@%", env.user)),
+            Func::CurrentUser => match &env.me {
+                Some(me) => Datum::text(me.account.name.to_string()),
+                None => Datum::text(format!("{}@%", env.user)),
+            },
+            Func::CurrentRole => {
+                let roles: Vec<String> =
+                    env.me.iter().flat_map(|me| me.roles()).map(|role| role.in_backticks()).collect();
+                Datum::text(if roles.is_empty() { "NONE".to_owned() } else { roles.join(",") })
+            }
             Func::ConnectionId => Datum::UInt(u64::from(env.connection_id)),
             Func::LastInsertId => match args.first() {
                 Some(e) => {

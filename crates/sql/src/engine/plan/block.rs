@@ -79,7 +79,7 @@ impl Block {
         let defs = self.outputs.iter().map(|o| o.def.clone()).collect();
         Ok(Select {
             reads,
-            views: Vec::new(),
+            names: Default::default(),
             given,
             join: Some(Box::new(join)),
             table: None,
@@ -153,7 +153,7 @@ impl Block {
         }
         Ok(Select {
             reads: table.iter().cloned().collect(),
-            views: Vec::new(),
+            names: Default::default(),
             given: Vec::new(),
             join: None,
             table,

@@ -15,11 +15,14 @@ use super::{
     select::{Lock, Output, Select},
     through::RowCheck,
 };
-use crate::engine::{
-    catalog::Table,
-    errors,
-    expr::{Builder, ColumnRef, Expr, Func},
-    information_schema,
+use crate::{
+    accounts::Privileges,
+    engine::{
+        catalog::Table,
+        errors,
+        expr::{Builder, ColumnRef, Expr, Func},
+        information_schema,
+    },
 };
 
 type Bound<T> = Result<T, Unplanned>;
@@ -125,6 +128,7 @@ impl Planner<'_> {
                     continue;
                 }
                 self.check_target(table, &level, "UPDATE")?;
+                self.need_of(table, Privileges::UPDATE);
                 let key = outputs.key(table);
                 let mut changes = Vec::new();
                 for (column, e) in own {
@@ -193,6 +197,7 @@ impl Planner<'_> {
                     continue;
                 }
                 self.check_target(table, &level, "DELETE")?;
+                self.need_of(table, Privileges::DELETE);
                 let key = outputs.key(table);
                 let fate = Fate::Goes;
                 targets.push(Target { table: table.table.clone(), check: None, key, exclusive: true, fate });

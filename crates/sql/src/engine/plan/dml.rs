@@ -11,11 +11,15 @@ use super::{
     select::{OrderKey, order_key},
     through::{RowCheck, Through},
 };
-use crate::engine::{
-    catalog::Table,
-    errors,
-    expr::{ArithOp, Builder, CastType, Datum, Expr, Func, build::as_number},
-    information_schema, labels,
+use crate::{
+    accounts::Privileges,
+    engine::{
+        authorize::Names,
+        catalog::Table,
+        errors,
+        expr::{ArithOp, Builder, CastType, Datum, Expr, Func, build::as_number},
+        information_schema, labels,
+    },
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,8 +40,7 @@ pub enum Source {
 #[derive(Debug)]
 pub struct Insert {
     pub table: Rc<Table>,
-    /// Views that it names, as in [`super::Plan::views`].
-    pub views: Vec<Rc<Table>>,
+    pub names: Names,
     /// For each column of the table, its place in a row of the source.
     pub places: Vec<Option<usize>>,
     pub source: Source,
@@ -63,7 +66,7 @@ pub enum Step {
 #[derive(Debug)]
 pub struct Update {
     pub table: Rc<Table>,
-    pub views: Vec<Rc<Table>>,
+    pub names: Names,
     pub access: access::Access,
     pub assignments: Vec<(u16, Expr)>,
     /// The whole statement as an update program by primary key.
@@ -81,7 +84,7 @@ pub struct Update {
 #[derive(Debug)]
 pub struct Delete {
     pub table: Rc<Table>,
-    pub views: Vec<Rc<Table>>,
+    pub names: Names,
     pub access: access::Access,
     pub order: Vec<OrderKey>,
     /// The path delivers the order, perhaps backwards.
@@ -113,6 +116,8 @@ impl Planner<'_> {
             None => self.resolve(name)?,
         };
         check_writable(&table)?;
+        let replaces = if on_duplicate == OnDuplicate::Replace { Privileges::DELETE } else { Privileges::NONE };
+        self.need_insert(self.view(name)?.as_ref(), &table, Privileges::INSERT.union(replaces));
         let schema = &table.schema;
         let database = self.env.database.clone().unwrap_or_default();
         let mut named = Vec::new();
@@ -175,6 +180,10 @@ impl Planner<'_> {
                     let column = target_of(beneath, &table, a)?;
                     assignments.push((column, self.assigned(&mut builder, &table, column, a)?));
                 }
+                let read = column_read(assignments.iter().map(|(_, e)| e));
+                let through = through.as_ref().and_then(|into| into.through.as_ref());
+                self.need_insert(self.view(name)?.as_ref(), &table, Privileges::UPDATE);
+                self.need_column(through, &table, read);
             }
             Some(_) => return Err(errors::syntax("ON CONFLICT").into()),
         }
@@ -182,8 +191,8 @@ impl Planner<'_> {
             Some(through) => (through.check, through.within, through.defaults),
             None => (None, None, schema.columns.iter().map(default_expr).collect()),
         };
-        let views = Vec::new();
-        Ok(Insert { table, views, places, source, defaults, on_duplicate, assignments, check, within })
+        let names = Names::default();
+        Ok(Insert { table, names, places, source, defaults, on_duplicate, assignments, check, within })
     }
 
     fn source(
@@ -252,6 +261,9 @@ impl Planner<'_> {
         let filter = within(through.as_ref(), filter);
         let check = through.as_ref().map(Through::check).transpose()?.flatten();
         let order = self.order(&mut builder, &update.order_by)?;
+        let read = assignments.iter().map(|(_, e)| e).chain(&filter).chain(order.iter().map(|k| &k.expr));
+        self.need_change(through.as_ref(), &table, Privileges::UPDATE);
+        self.need_column(through.as_ref(), &table, column_read(read));
         let limit = update.limit.as_ref().map(|e| Builder::new(None, "", "").build(e)).transpose()?;
         let (access, in_order, reverse) = ordered_access(&table, filter, &order, limit.is_some());
         let by_key = matches!(&access.path, access::Path::Points { index: None, .. })
@@ -259,8 +271,8 @@ impl Planner<'_> {
             && check.is_none()
             && limit.is_none();
         let program = by_key.then(|| program(&table, &assignments)).flatten();
-        let (views, ignore) = (Vec::new(), update.or.is_some());
-        Ok(Update { table, views, access, assignments, program, order, in_order, reverse, limit, ignore, check })
+        let (names, ignore) = (Names::default(), update.or.is_some());
+        Ok(Update { table, names, access, assignments, program, order, in_order, reverse, limit, ignore, check })
     }
 
     pub(super) fn delete(&self, delete: &ast::Delete, through: Option<Through>) -> Result<Delete, Unplanned> {
@@ -274,12 +286,15 @@ impl Planner<'_> {
         let filter = delete.selection.as_ref().map(|e| builder.condition(e)).transpose()?;
         let filter = within(through.as_ref(), filter);
         let order = self.order(&mut builder, &delete.order_by)?;
+        self.need_change(through.as_ref(), &table, Privileges::DELETE);
+        let read = filter.iter().chain(order.iter().map(|k| &k.expr));
+        self.need_column(through.as_ref(), &table, column_read(read));
         let limit = delete.limit.as_ref().map(|e| Builder::new(None, "", "").build(e)).transpose()?;
         let (access, in_order, reverse) = ordered_access(&table, filter, &order, limit.is_some());
         // The parser has no place for it.
         let mut modifiers = self.text.split_ascii_whitespace().skip(1).take_while(|w| !w.eq_ignore_ascii_case("from"));
         let ignore = modifiers.any(|w| w.eq_ignore_ascii_case("ignore"));
-        Ok(Delete { table, views: Vec::new(), access, order, in_order, reverse, limit, ignore })
+        Ok(Delete { table, names: Names::default(), access, order, in_order, reverse, limit, ignore })
     }
 
     /// The table whose rows are changed, and its name in the statement.
@@ -312,6 +327,13 @@ impl Planner<'_> {
         }
         Ok(order)
     }
+}
+
+/// A column of the changed table that is read, for which SELECT is needed.
+fn column_read<'e>(list: impl Iterator<Item = &'e Expr>) -> Option<u16> {
+    let mut used = Vec::new();
+    list.for_each(|e| e.columns(&mut used));
+    used.first().copied()
 }
 
 /// Names of the columns of an INSERT; `None`: it has no list.

@@ -13,11 +13,14 @@ use super::{
     scope::{COMPUTED, Scope, Starred, Visible},
     select::OrderKey,
 };
-use crate::engine::{
-    catalog::Table,
-    errors,
-    expr::{Builder, CompareOp, Expr, coercion},
-    view::View,
+use crate::{
+    accounts::Privileges,
+    engine::{
+        catalog::Table,
+        errors,
+        expr::{Builder, CompareOp, Expr, coercion},
+        view::View,
+    },
 };
 
 type Bound<T> = Result<T, Unplanned>;
@@ -234,9 +237,11 @@ impl From<'_, '_> {
                 }
                 if let Some(view) = self.planner.view(name)? {
                     let shown = alias.unwrap_or_else(|| view.name().to_owned());
+                    self.planner.need(view.database(), view.name(), Privileges::SELECT);
                     return self.view(&view, shown, around.is_plain);
                 }
                 let table = self.planner.resolve(name)?;
+                self.planner.need(&table.schema.database, &table.schema.name, Privileges::SELECT);
                 let shown = alias.unwrap_or_else(|| table.schema.name.clone());
                 self.leaf(Origin::Table(table.clone()), table, shown)
             }

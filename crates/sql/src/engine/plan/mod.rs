@@ -14,6 +14,7 @@ mod heading;
 pub mod into;
 mod join;
 pub mod json_table;
+mod needs;
 mod nesting;
 mod order;
 pub mod outputs;
@@ -41,6 +42,7 @@ use sqlparser::{
 };
 
 use super::{
+    authorize::{self, Names, Need, Needs},
     catalog::{Catalog, Table},
     errors::{self, Result},
     expr::{Kind, env::Env},
@@ -83,30 +85,36 @@ impl Plan {
 }
 
 impl Plan {
-    /// The views it was made for, as their tables of columns.
-    pub fn views(&self) -> &[Rc<Table>] {
+    /// The views that it was made for, and the privileges that it needs.
+    pub fn names(&self) -> &Names {
         match self {
-            Plan::Select(select) => &select.views,
-            Plan::Into(into) => &into.query.views,
-            Plan::Insert(insert) => &insert.views,
-            Plan::Update(update) => &update.views,
-            Plan::Delete(delete) => &delete.views,
-            Plan::Change(change) => &change.query.views,
+            Plan::Select(select) => &select.names,
+            Plan::Into(into) => &into.query.names,
+            Plan::Insert(insert) => &insert.names,
+            Plan::Update(update) => &update.names,
+            Plan::Delete(delete) => &delete.names,
+            Plan::Change(change) => &change.query.names,
         }
     }
-    fn views_mut(&mut self) -> &mut Vec<Rc<Table>> {
+    fn names_mut(&mut self) -> &mut Names {
         match self {
-            Plan::Select(select) => &mut select.views,
-            Plan::Into(into) => &mut into.query.views,
-            Plan::Insert(insert) => &mut insert.views,
-            Plan::Update(update) => &mut update.views,
-            Plan::Delete(delete) => &mut delete.views,
-            Plan::Change(change) => &mut change.query.views,
+            Plan::Select(select) => &mut select.names,
+            Plan::Into(into) => &mut into.query.names,
+            Plan::Insert(insert) => &mut insert.names,
+            Plan::Update(update) => &mut update.names,
+            Plan::Delete(delete) => &mut delete.names,
+            Plan::Change(change) => &mut change.query.names,
         }
+    }
+    /// It locks what it reads to change it.
+    fn locks(&self) -> bool {
+        let Plan::Select(select) = self else { return false };
+        let joined = select.locked.as_ref().is_some_and(|locked| locked.targets.iter().any(|t| t.exclusive));
+        joined || select.lock.is_some_and(|lock| lock.exclusive)
     }
     /// What it was made for is what it was.
     pub fn is_of(&self, catalog: &Catalog) -> bool {
-        self.tables().all(|t| catalog.has(t)) && self.views().iter().all(|v| catalog.has_view(v))
+        self.tables().all(|t| catalog.has(t)) && self.names().views.iter().all(|v| catalog.has_view(v))
     }
 }
 
@@ -154,6 +162,8 @@ pub struct Planner<'a> {
     /// Parameters or variables decide the types of a block's columns.
     pub typed: Cell<bool>,
     pub views: view::Views,
+    /// Privileges that what was planned so far needs.
+    pub needs: RefCell<Vec<Need>>,
 }
 
 /// Why a digest cannot be planned: the statement's own text must be.
@@ -275,7 +285,8 @@ pub fn parse(text: &str) -> Result<Statement> {
 impl<'a> Planner<'a> {
     pub fn new(catalog: &'a Catalog, env: &'a Env, text: &'a str, param_kinds: Vec<Kind>) -> Planner<'a> {
         let (frames, common, shapeless, typed, views) = Default::default();
-        Planner { catalog, env, text, param_kinds, from_digest: false, frames, common, shapeless, typed, views }
+        let (from_digest, needs) = (false, RefCell::default());
+        Planner { catalog, env, text, param_kinds, from_digest, frames, common, shapeless, typed, views, needs }
     }
     /// The statement assigns variables in expressions.
     fn assigns(&self) -> bool {
@@ -288,8 +299,15 @@ impl<'a> Planner<'a> {
 
 impl Planner<'_> {
     pub fn plan(&self, statement: &Statement) -> std::result::Result<Plan, Unplanned> {
-        let mut plan = self.plan_of(statement)?;
-        *plan.views_mut() = self.views.used.take().iter().map(|view| view.table.clone()).collect();
+        let mut plan = self.plan_of(statement).map_err(|e| match e {
+            Unplanned::Error(e) => {
+                Unplanned::Error(authorize::denied_before(self.env, &self.needs.take()).unwrap_or(e))
+            }
+            structural => structural,
+        })?;
+        let views = self.views.used.take().iter().map(|view| view.table.clone()).collect();
+        let needs = Needs::new(self.needs.take(), plan.locks());
+        *plan.names_mut() = Names { views, needs };
         Ok(plan)
     }
 
@@ -326,7 +344,11 @@ impl Planner<'_> {
     /// Database and table of a name.
     pub fn resolve(&self, name: &ast::ObjectName) -> Result<Rc<Table>> {
         let (database, table) = self.split_name(name)?;
-        self.catalog.table(&database, &table)
+        let found = self.catalog.table(&database, &table);
+        found.map_err(|e| match self.views.definer() {
+            None => authorize::unseen(self.env, &database, &table, self.text).unwrap_or(e),
+            Some(_) => e,
+        })
     }
 
     pub fn split_name(&self, name: &ast::ObjectName) -> Result<(String, String)> {

@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     engine::{
+        authorize::Names,
         catalog::Table,
         errors,
         expr::{
@@ -76,8 +77,7 @@ pub struct Lock {
 pub struct Select {
     /// All tables that it reads, also in subqueries.
     pub reads: Vec<Rc<Table>>,
-    /// Views that the statement names, as in [`super::Plan::views`].
-    pub views: Vec<Rc<Table>>,
+    pub names: Names,
     /// What it is given before it is run, of a block that is more than one table.
     pub given: Vec<Given>,
     /// Its joins and subqueries, in place of `table` and `access`.

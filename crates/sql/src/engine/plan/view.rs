@@ -61,6 +61,14 @@ impl Views {
     pub fn count(&self, view: &Rc<View>) -> usize {
         self.used.borrow().iter().filter(|used| Rc::ptr_eq(used, view)).count()
     }
+    /// The view whose definer reads here; `None`: who runs the statement.
+    pub fn definer(&self) -> Option<Rc<View>> {
+        self.open.borrow().iter().rev().find(|view| !view.definition.invoker).cloned()
+    }
+    /// The view whose text is under construction.
+    pub fn innermost(&self) -> Option<Rc<View>> {
+        self.open.borrow().last().cloned()
+    }
     fn is_outermost(&self) -> bool {
         self.open.borrow().is_empty()
     }

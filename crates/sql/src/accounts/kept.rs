@@ -1,0 +1,146 @@
+//! An account as a row of the table of accounts: lines of text, the first one naming the form.
+//!
+//! A row that an older version cannot read is an account that is locked and may do nothing: never one that may do more than it should.
+
+use super::{Account, AccountName, Auth, Privileges, Secret, password};
+use crate::wire::auth::{AuthPlugin, PasswordDigest};
+
+const FORM: &str = "apus account 1";
+
+/// The key of an account's row.
+pub fn key(name: &AccountName) -> Vec<u8> {
+    format!("{}\0{}", name.user, name.host).into_bytes()
+}
+
+pub fn name_of(key: &[u8]) -> Option<AccountName> {
+    let (user, host) = std::str::from_utf8(key).ok()?.split_once('\0')?;
+    Some(AccountName::new(user, host))
+}
+
+fn escaped(name: &str) -> String {
+    name.replace('\\', "\\\\").replace('\n', "\\n").replace('\t', "\\t")
+}
+
+fn plain(name: &str) -> String {
+    let mut out = String::with_capacity(name.len());
+    let mut chars = name.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => match chars.next() {
+                Some('n') => out.push('\n'),
+                Some('t') => out.push('\t'),
+                other => out.extend(other),
+            },
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+pub fn encode(account: &Account) -> Vec<u8> {
+    let mut lines = vec![FORM.to_owned(), format!("plugin\t{}", account.auth.plugin.name())];
+    lines.push(match &account.auth.secret {
+        Secret::Empty => "secret\tempty".to_owned(),
+        Secret::Configured(_) => "secret\tgiven".to_owned(),
+        Secret::Native(digest) => format!("secret\tnative\t{}", password::native_text(digest)),
+        Secret::Sha2(text) => format!("secret\tsha2\t{}", escaped(text)),
+    });
+    lines.extend(account.is_locked.then(|| "locked".to_owned()));
+    lines.extend(account.requires_tls.then(|| "tls".to_owned()));
+    if account.max_user_connections > 0 {
+        lines.push(format!("connections\t{}", account.max_user_connections));
+    }
+    lines.push(format!("global\t{}", account.global.0));
+    let databases = account.databases.iter();
+    lines.extend(databases.map(|(name, p)| format!("database\t{}\t{}", p.0, escaped(name))));
+    let tables = account.tables.iter();
+    lines.extend(tables.map(|((d, t), p)| format!("table\t{}\t{}\t{}", p.0, escaped(d), escaped(t))));
+    let named = |name: &AccountName| format!("{}\t{}", escaped(&name.user), escaped(&name.host));
+    lines.extend(account.roles.iter().map(|(role, admin)| format!("role\t{}\t{}", u8::from(*admin), named(role))));
+    lines.extend(account.default_roles.iter().map(|role| format!("default\t{}", named(role))));
+    lines.join("\n").into_bytes()
+}
+
+/// The account of a row; locked and without privileges where it cannot be read.
+pub fn decode(name: AccountName, bytes: &[u8]) -> Account {
+    decoded(name.clone(), bytes).unwrap_or_else(|| Account { is_locked: true, ..Account::new(name, nobody()) })
+}
+
+/// A password that nobody has, until the server puts in what it was given.
+fn nobody() -> Auth {
+    Auth { plugin: AuthPlugin::CachingSha2Password, secret: Secret::Configured(PasswordDigest::of("\0")) }
+}
+
+fn decoded(name: AccountName, bytes: &[u8]) -> Option<Account> {
+    let mut lines = std::str::from_utf8(bytes).ok()?.split('\n');
+    if lines.next() != Some(FORM) {
+        return None;
+    }
+    let mut account = Account::new(name, nobody());
+    for line in lines {
+        let fields: Vec<&str> = line.split('\t').collect();
+        match fields.as_slice() {
+            ["plugin", plugin] => account.auth.plugin = AuthPlugin::from_name(plugin.as_bytes())?,
+            ["secret", "given"] => {}
+            ["secret", "empty"] => account.auth.secret = Secret::Empty,
+            ["secret", "native", text] => account.auth.secret = password::parse_native(text)?,
+            ["secret", "sha2", text] => account.auth.secret = password::parse_sha2(&plain(text))?,
+            ["locked"] => account.is_locked = true,
+            ["tls"] => account.requires_tls = true,
+            ["connections", count] => account.max_user_connections = count.parse().ok()?,
+            ["global", bits] => account.global = Privileges(bits.parse().ok()?),
+            ["database", bits, name] => {
+                account.databases.insert(plain(name), Privileges(bits.parse().ok()?));
+            }
+            ["table", bits, database, table] => {
+                account.tables.insert((plain(database), plain(table)), Privileges(bits.parse().ok()?));
+            }
+            ["role", admin, user, host] => {
+                account.roles.insert(AccountName::new(&plain(user), &plain(host)), *admin == "1");
+            }
+            ["default", user, host] => {
+                account.default_roles.insert(AccountName::new(&plain(user), &plain(host)));
+            }
+            _ => return None,
+        }
+    }
+    Some(account)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accounts_come_back() {
+        let name = AccountName::new("o'ne\ttwo", "10.%");
+        assert_eq!(name_of(&key(&name)), Some(name.clone()));
+        let secrets = [
+            password::sha2("a", [3; 20]),
+            password::native("b"),
+            Secret::Empty,
+            Secret::Configured(PasswordDigest::of("\0")),
+        ];
+        for (number, secret) in secrets.into_iter().enumerate() {
+            let mut account = Account::new(name.clone(), Auth { plugin: AuthPlugin::CachingSha2Password, secret });
+            account.is_locked = number == 1;
+            account.requires_tls = number == 2;
+            account.max_user_connections = number as u32;
+            account.global = Privileges::GLOBAL.union(Privileges::GRANT_OPTION);
+            account.databases.insert("d\\_%\n".into(), Privileges::SELECT);
+            account.roles.insert(AccountName::new("r\n", "h"), number == 0);
+            account.default_roles.insert(AccountName::new("r\n", "h"));
+            account.tables.insert(("d\t".into(), "t\\".into()), Privileges::GRANT_OPTION);
+            assert_eq!(decode(name.clone(), &encode(&account)), account);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_may_do_nothing() {
+        let name = AccountName::new("u", "%");
+        for bytes in [&b""[..], b"apus account 2\nglobal\t1", b"apus account 1\nglobal\t1\nnew\tthing", b"\xff"] {
+            let account = decode(name.clone(), bytes);
+            assert!(account.is_locked && account.global == Privileges::NONE, "{bytes:?}");
+        }
+    }
+}

@@ -1,0 +1,755 @@
+//! Account statements carried out, and what SHOW says of accounts.
+
+use super::{
+    account_parse::{Clause, Identified, Level, Named, Options, wrong_hash},
+    account_store::Book,
+    authorize::{Identity, database_denied, listed, privilege_missing, table_denied},
+    dispatch::SqlEngine,
+    errors::{self, Result},
+    session::Session,
+    show,
+    token::Tokens,
+};
+use crate::{
+    accounts::{Account, AccountName, Active, Auth, Privileges, Secret, password},
+    server::Output,
+    wire::{SqlError, auth::AuthPlugin},
+};
+
+fn failed(operation: &str, names: &[AccountName]) -> SqlError {
+    let names: Vec<String> = names.iter().map(AccountName::quoted).collect();
+    SqlError::new(1396, b"HY000", format!("Operation {operation} failed for {}", names.join(",")))
+}
+
+fn no_grant(name: &AccountName) -> SqlError {
+    let text = format!("There is no such grant defined for user '{}' on host '{}'", name.user, name.host);
+    SqlError::new(1141, b"42000", text)
+}
+
+fn no_table_grant(name: &AccountName, table: &str) -> SqlError {
+    let (user, host) = (&name.user, &name.host);
+    let text = format!("There is no such grant defined for user '{user}' on host '{host}' on table '{table}'");
+    SqlError::new(1147, b"42000", text)
+}
+
+fn is_there(name: &AccountName, is: bool) -> (&'static str, u16, String) {
+    match is {
+        true => ("Note", 3163, format!("Authorization ID {} already exists.", name.quoted())),
+        false => ("Note", 3162, format!("Authorization ID {} does not exist.", name.quoted())),
+    }
+}
+
+fn auth_of(identified: &Identified, before: Option<AuthPlugin>) -> Result<Auth> {
+    let (plugin, secret) = match identified {
+        Identified::By(plugin, text) => {
+            if text.len() > password::PASSWORD_BYTES_MAX {
+                return Err(errors::not_supported("passwords of more than 256 bytes"));
+            }
+            let plugin = plugin.or(before).unwrap_or(AuthPlugin::CachingSha2Password);
+            let secret = match plugin {
+                AuthPlugin::NativePassword => password::native(text),
+                AuthPlugin::CachingSha2Password => {
+                    let mut random = [0; 20];
+                    getrandom::fill(&mut random).map_err(|_| errors::internal("no entropy"))?;
+                    password::sha2(text, random)
+                }
+            };
+            (plugin, Some(secret))
+        }
+        Identified::As(plugin, text) => match plugin {
+            AuthPlugin::NativePassword => (*plugin, password::parse_native(text)),
+            AuthPlugin::CachingSha2Password => (*plugin, password::parse_sha2(text)),
+        },
+    };
+    Ok(Auth { plugin, secret: secret.ok_or_else(wrong_hash)? })
+}
+
+/// The account is gone, as a role of others, too.
+fn forget(book: &mut Book, name: &AccountName) {
+    book.remove(name);
+    for other in book.values_mut() {
+        other.roles.remove(name);
+        other.default_roles.remove(name);
+    }
+}
+
+fn check_known(book: &Book, name: &AccountName) -> Result<()> {
+    if book.contains_key(name) {
+        return Ok(());
+    }
+    let text = format!("Unknown authorization ID {}", name.in_backticks());
+    Err(SqlError::new(3523, b"HY000", text))
+}
+
+/// Whether an account has a role, perhaps by another one.
+fn has_role(book: &Book, name: &AccountName, role: &AccountName) -> bool {
+    let mut seen = vec![name];
+    let mut at = 0;
+    while let Some(one) = seen.get(at).and_then(|name| book.get(*name)) {
+        for next in one.roles.keys() {
+            if next == role {
+                return true;
+            }
+            if book.contains_key(next) && !seen.contains(&next) {
+                seen.push(next);
+            }
+        }
+        at += 1;
+    }
+    false
+}
+
+fn circle(role: &AccountName, user: &AccountName) -> SqlError {
+    let (role, user) = (role.in_backticks(), user.in_backticks());
+    let text = format!(
+        "User account {user} is directly or indirectly granted to the role {role}. The GRANT would create a loop"
+    );
+    SqlError::new(4027, b"HY000", text)
+}
+
+fn set_default_roles(account: &mut Account, active: &Active) -> Result<()> {
+    if let Active::These(roles) = active
+        && let Some(role) = roles.iter().find(|role| !account.roles.contains_key(role))
+    {
+        return Err(errors::role_not_granted(&role.in_backticks(), &account.name.in_backticks()));
+    }
+    account.default_roles = account.active(active).into_iter().collect();
+    Ok(())
+}
+
+fn apply(options: &Options, account: &mut Account) -> Result<()> {
+    if let Some(active) = &options.default_roles {
+        set_default_roles(account, active)?;
+    }
+    account.requires_tls = options.requires_tls.unwrap_or(account.requires_tls);
+    account.max_user_connections = options.max_user_connections.unwrap_or(account.max_user_connections);
+    account.is_locked = options.locked.unwrap_or(account.is_locked);
+    Ok(())
+}
+
+/// Warnings of a change: level, number and text.
+type Notes = Vec<(&'static str, u16, String)>;
+
+impl SqlEngine {
+    /// Carries out an account statement.
+    pub(super) async fn change_accounts(&self, session: &mut Session, clause: Clause) -> Result<()> {
+        if let Clause::SetRole(active) = clause {
+            return self.set_role(session, active).await;
+        }
+        self.end_transaction(session, true).await?;
+        let me = self.identity(session).await?;
+        let (Some(me), Some(store)) = (me, &self.store) else { return Err(errors::not_supported("accounts")) };
+        check_may_change(session, &me, &clause)?;
+        if let Clause::Grant { level: Level::Table(name), privileges, .. } = &clause
+            && !privileges.contains(Privileges::CREATE)
+        {
+            let database = name.0.clone().or_else(|| session.env.database.clone()).ok_or_else(errors::no_database)?;
+            self.catalog_with(&database, &name.1).await?.columns_of(&database, &name.1)?;
+        }
+        // What is said of passwords is the same in every attempt.
+        let clause = Resolved::of(session, &me, clause)?;
+        let notes = store.change(|book| clause.carry_out(book, &|name| store.accounts.is_given(name))).await?;
+        for (level, code, text) in notes {
+            session.warn(level, code, text);
+        }
+        Ok(())
+    }
+
+    /// SHOW GRANTS.
+    pub(super) async fn show_grants(&self, session: &mut Session, t: &mut Tokens, out: &mut Output<'_>) -> Result<()> {
+        let name = if t.word("for") { super::account_parse::named(t)? } else { None };
+        let using = if t.word("using") { super::account_parse::roles(t)? } else { Vec::new() };
+        t.end()?;
+        let of_others = name.is_some();
+        let Some(account) = self.shown_account(session, name).await? else {
+            let name = AccountName::new(&session.env.user, "%");
+            let all = format!("GRANT ALL PRIVILEGES ON *.* TO {}", name.in_backticks());
+            show::table(session, out, &[&format!("Grants for {name}")], &[vec![Some(all)]]);
+            return Ok(());
+        };
+        let shown = session.env.me.as_ref().map(|me| {
+            let roles = if using.is_empty() && !of_others { me.roles() } else { using.clone() };
+            if let Some(role) = using.iter().find(|role| !account.roles.contains_key(role)) {
+                return Err(errors::role_not_granted(&role.in_backticks(), &account.name.in_backticks()));
+            }
+            Ok(me.directory.rights(&std::sync::Arc::new(account.clone()), &roles))
+        });
+        let account = shown.transpose()?.map_or(account, |rights| (*rights).clone());
+        let rows: show::Rows = grants_of(&account).into_iter().map(|line| vec![Some(line)]).collect();
+        show::table(session, out, &[&format!("Grants for {}", account.name)], &rows);
+        Ok(())
+    }
+
+    /// SHOW CREATE USER.
+    pub(super) async fn show_create_user(
+        &self,
+        session: &mut Session,
+        t: &mut Tokens,
+        out: &mut Output<'_>,
+    ) -> Result<()> {
+        let name = super::account_parse::named(t)?;
+        t.end()?;
+        let Some(account) = self.shown_account(session, name).await? else {
+            return Err(errors::not_supported("accounts"));
+        };
+        show::table(
+            session,
+            out,
+            &[&format!("CREATE USER for {}", account.name)],
+            &[vec![Some(create_user(&account))]],
+        );
+        Ok(())
+    }
+
+    /// The account that SHOW names; another one than the own is for who may read `mysql`.
+    async fn shown_account(&self, session: &mut Session, name: Named) -> Result<Option<Account>> {
+        let Some(me) = self.identity(session).await? else { return Ok(None) };
+        let Some(name) = name.filter(|name| *name != me.account.name) else { return Ok(Some((*me.account).clone())) };
+        if !me.rights.on_database("mysql").contains(Privileges::SELECT) {
+            return Err(table_denied(&session.env, "SELECT", "user"));
+        }
+        me.directory.find(&name).map(|account| Some((**account).clone())).ok_or_else(|| no_grant(&name))
+    }
+}
+
+/// # Errors
+/// 1044, 1045, 1142, 1227.
+fn check_may_change(session: &Session, me: &Identity, clause: &Clause) -> Result<()> {
+    let global = me.rights.global;
+    let all_own = |users: &[Named]| users.iter().all(|name| is_own(me, name));
+    match clause {
+        Clause::SetPassword { user, .. } if is_own(me, user) => return Ok(()),
+        Clause::AlterUser { users, options, .. }
+            if *options == Options::default() && users.iter().all(|(name, _)| is_own(me, name)) =>
+        {
+            return Ok(());
+        }
+        Clause::DefaultRole { users, .. } if all_own(users) => return Ok(()),
+        _ => {}
+    }
+    // Who has SYSTEM_USER is changed, and taken for a role, by his like only.
+    if !global.contains(Privileges::SYSTEM_USER) && named_by(me, clause).into_iter().any(|name| is_above(me, name)) {
+        return Err(privilege_missing("SYSTEM_USER"));
+    }
+    match clause {
+        Clause::Grant { privileges, level, .. } | Clause::Revoke { privileges, level, .. } => {
+            check_may_give(session, me, *privileges, level)
+        }
+        Clause::CreateRole { .. } if global.intersects(Privileges::CREATE_ROLE.union(Privileges::CREATE_USER)) => {
+            Ok(())
+        }
+        Clause::CreateRole { .. } => Err(privilege_missing("CREATE ROLE or CREATE USER")),
+        // Whom nobody can log in as is taken for a role.
+        Clause::DropRole { roles, .. }
+            if global.contains(Privileges::CREATE_USER)
+                || global.contains(Privileges::DROP_ROLE)
+                    && roles.iter().all(|name| me.directory.find(name).is_none_or(|a| a.is_locked)) =>
+        {
+            Ok(())
+        }
+        Clause::DropRole { .. } => Err(privilege_missing("DROP ROLE or CREATE USER")),
+        Clause::GrantRoles { roles, .. } | Clause::RevokeRoles { roles, .. } => {
+            let may_give = |role: &AccountName| me.account.roles.get(role) == Some(&true);
+            match global.intersects(Privileges::SUPER.union(Privileges::ROLE_ADMIN)) || roles.iter().all(may_give) {
+                true => Ok(()),
+                false => Err(privilege_missing("WITH ADMIN, ROLE_ADMIN, SUPER")),
+            }
+        }
+        _ if global.contains(Privileges::CREATE_USER) => Ok(()),
+        _ => Err(privilege_missing("CREATE USER")),
+    }
+}
+
+/// Whether an account has SYSTEM_USER, perhaps by a role.
+fn is_above(me: &Identity, name: &AccountName) -> bool {
+    let account = me.directory.find(name);
+    account.is_some_and(|a| me.directory.rights(a, &a.active(&Active::All)).global.contains(Privileges::SYSTEM_USER))
+}
+
+/// # Errors
+/// 1044, 1045, 1142: the session's account has not all of it there, or may not give it on.
+fn check_may_give(session: &Session, me: &Identity, privileges: Privileges, level: &Level) -> Result<()> {
+    let needed = privileges.union(Privileges::GRANT_OPTION);
+    let own = session.env.database.as_deref();
+    match level {
+        Level::Global if !me.rights.global.contains(needed) => {
+            let (user, host) = (&session.env.user, &session.env.host);
+            let text = format!("Access denied for user '{user}'@'{host}' (using password: YES)");
+            Err(SqlError::new(1045, b"28000", text))
+        }
+        Level::Global => Ok(()),
+        Level::Database(database) => {
+            let database = database.as_deref().or(own).ok_or_else(errors::no_database)?;
+            let has = me.rights.on_pattern(database);
+            if has.contains(needed) { Ok(()) } else { Err(database_denied(&session.env, database)) }
+        }
+        Level::Table((database, table)) => {
+            let database = database.as_deref().or(own).ok_or_else(errors::no_database)?;
+            match needed.without(me.rights.on_table(database, table)) {
+                Privileges::NONE => Ok(()),
+                missing => Err(table_denied(&session.env, &listed(missing), table)),
+            }
+        }
+    }
+}
+
+fn is_own(me: &Identity, name: &Named) -> bool {
+    name.as_ref().is_none_or(|name| *name == me.account.name)
+}
+
+/// The accounts that a clause changes, and the roles that it gives.
+fn named_by<'c>(me: &'c Identity, clause: &'c Clause) -> Vec<&'c AccountName> {
+    let own = |name: &'c Named| name.as_ref().unwrap_or(&me.account.name);
+    match clause {
+        Clause::CreateUser { users, .. } | Clause::AlterUser { users, .. } => {
+            users.iter().map(|(name, _)| own(name)).collect()
+        }
+        Clause::RenameUser(list) => list.iter().flat_map(|(a, b)| [own(a), own(b)]).collect(),
+        Clause::SetPassword { user, .. } => vec![own(user)],
+        Clause::DropUser { users, .. }
+        | Clause::RevokeAll(users)
+        | Clause::Grant { users, .. }
+        | Clause::Revoke { users, .. }
+        | Clause::DefaultRole { users, .. } => users.iter().map(own).collect(),
+        Clause::GrantRoles { roles, users, .. } | Clause::RevokeRoles { roles, users, .. } => {
+            roles.iter().chain(users.iter().map(own)).collect()
+        }
+        Clause::CreateRole { roles, .. } | Clause::DropRole { roles, .. } => roles.iter().collect(),
+        Clause::SetRole(_) => Vec::new(),
+    }
+}
+
+/// A clause with all names and passwords as they are kept.
+enum Resolved {
+    Create { users: Vec<(AccountName, Auth)>, if_not_exists: bool, options: Options },
+    Alter { users: Vec<(AccountName, Option<Identified>)>, if_exists: bool, options: Options, own: bool },
+    Drop { users: Vec<AccountName>, if_exists: bool },
+    Rename(Vec<(AccountName, AccountName)>),
+    Grant { privileges: Privileges, level: Place, users: Vec<AccountName> },
+    Revoke { privileges: Privileges, level: Place, users: Vec<AccountName>, if_exists: bool, ignores_unknown: bool },
+    RevokeAll(Vec<AccountName>),
+    CreateRole { roles: Vec<AccountName>, if_not_exists: bool },
+    DropRole { roles: Vec<AccountName>, if_exists: bool },
+    GrantRoles { roles: Vec<AccountName>, users: Vec<AccountName>, with_admin: bool },
+    RevokeRoles { roles: Vec<AccountName>, users: Vec<AccountName>, if_exists: bool, ignores_unknown: bool },
+    DefaultRole { active: Active, users: Vec<AccountName> },
+}
+
+enum Place {
+    Global,
+    Database(String),
+    Table(String, String),
+}
+
+impl Resolved {
+    fn of(session: &Session, me: &Identity, clause: Clause) -> Result<Resolved> {
+        let name = |name: Named| name.unwrap_or_else(|| me.account.name.clone());
+        let all = |names: Vec<Named>| names.into_iter().map(name).collect::<Vec<_>>();
+        let place = |level: Level| -> Result<Place> {
+            let own = || session.env.database.clone().ok_or_else(errors::no_database);
+            Ok(match level {
+                Level::Global => Place::Global,
+                Level::Database(database) => Place::Database(database.map_or_else(own, Ok)?),
+                Level::Table((database, table)) => Place::Table(database.map_or_else(own, Ok)?, table),
+            })
+        };
+        Ok(match clause {
+            Clause::CreateUser { users, if_not_exists, options } => {
+                let none = Auth { plugin: AuthPlugin::CachingSha2Password, secret: Secret::Empty };
+                let of = |i: Option<Identified>| i.map_or_else(|| Ok(none.clone()), |i| auth_of(&i, None));
+                let users = users.into_iter().map(|(n, i)| Ok((name(n), of(i)?))).collect::<Result<_>>()?;
+                Resolved::Create { users, if_not_exists, options }
+            }
+            Clause::AlterUser { users, if_exists, options } => {
+                let users = users.into_iter().map(|(n, i)| (name(n), i)).collect();
+                Resolved::Alter { users, if_exists, options, own: false }
+            }
+            Clause::SetPassword { user, password } => {
+                let users = vec![(name(user), Some(Identified::By(None, password)))];
+                Resolved::Alter { users, if_exists: false, options: Options::default(), own: true }
+            }
+            Clause::DropUser { users, if_exists } => Resolved::Drop { users: all(users), if_exists },
+            Clause::RenameUser(list) => Resolved::Rename(list.into_iter().map(|(a, b)| (name(a), name(b))).collect()),
+            Clause::Grant { privileges, level, users } => {
+                Resolved::Grant { privileges, level: place(level)?, users: all(users) }
+            }
+            Clause::Revoke { privileges, level, users, if_exists, ignores_unknown } => {
+                let (level, users) = (place(level)?, all(users));
+                Resolved::Revoke { privileges, level, users, if_exists, ignores_unknown }
+            }
+            Clause::RevokeAll(users) => Resolved::RevokeAll(all(users)),
+            Clause::CreateRole { roles, if_not_exists } => Resolved::CreateRole { roles, if_not_exists },
+            Clause::DropRole { roles, if_exists } => Resolved::DropRole { roles, if_exists },
+            Clause::GrantRoles { roles, users, with_admin } => {
+                Resolved::GrantRoles { roles, users: all(users), with_admin }
+            }
+            Clause::RevokeRoles { roles, users, if_exists, ignores_unknown } => {
+                Resolved::RevokeRoles { roles, users: all(users), if_exists, ignores_unknown }
+            }
+            Clause::DefaultRole { active, users } => Resolved::DefaultRole { active, users: all(users) },
+            Clause::SetRole(_) => return Err(errors::internal("SET ROLE changes no account")),
+        })
+    }
+
+    /// Changes the accounts, all or none; `is_given` tells which the server has been given.
+    fn carry_out(&self, book: &mut Book, is_given: &dyn Fn(&AccountName) -> bool) -> Result<Notes> {
+        let mut notes = Notes::new();
+        match self {
+            Resolved::Create { users, if_not_exists, options } => {
+                let taken: Vec<AccountName> =
+                    users.iter().map(|(name, _)| name).filter(|name| book.contains_key(name)).cloned().collect();
+                if !taken.is_empty() && !if_not_exists {
+                    return Err(failed("CREATE USER", &taken));
+                }
+                notes.extend(taken.iter().map(|name| is_there(name, true)));
+                for (name, auth) in users.iter().filter(|(name, _)| !taken.contains(name)) {
+                    let mut account = Account::new(name.clone(), auth.clone());
+                    apply(options, &mut account)?;
+                    if book.insert(name.clone(), account).is_some() {
+                        return Err(failed("CREATE USER", std::slice::from_ref(name)));
+                    }
+                }
+            }
+            Resolved::Alter { users, if_exists, options, own } => {
+                let unknown = |(name, _): &&(AccountName, _)| !book.contains_key(name);
+                let unknown: Vec<AccountName> = users.iter().filter(unknown).map(|(name, _)| name.clone()).collect();
+                if !unknown.is_empty() && *own {
+                    return Err(SqlError::new(1133, b"42000", "Can't find any matching row in the user table"));
+                }
+                if !unknown.is_empty() && !if_exists {
+                    return Err(failed("ALTER USER", &unknown));
+                }
+                notes.extend(unknown.iter().map(|name| is_there(name, false)));
+                for (name, identified) in users {
+                    let Some(account) = book.get_mut(name) else { continue };
+                    if let Some(identified) = identified {
+                        account.auth = auth_of(identified, Some(account.auth.plugin))?;
+                    }
+                    apply(options, account)?;
+                }
+            }
+            Resolved::Drop { users, if_exists } => {
+                if users.iter().any(is_given) {
+                    return Err(errors::not_supported("DROP USER of the account that SQL nodes are started with"));
+                }
+                let unknown: Vec<AccountName> = users.iter().filter(|n| !book.contains_key(n)).cloned().collect();
+                if !unknown.is_empty() && !if_exists {
+                    return Err(failed("DROP USER", &unknown));
+                }
+                notes.extend(unknown.iter().map(|name| is_there(name, false)));
+                users.iter().for_each(|name| forget(book, name));
+            }
+            Resolved::Rename(list) => {
+                for (from, to) in list {
+                    if is_given(from) {
+                        return Err(errors::not_supported(
+                            "RENAME USER of the account that SQL nodes are started with",
+                        ));
+                    }
+                    let renamed = if book.contains_key(to) { None } else { book.remove(from) };
+                    let Some(account) = renamed else { return Err(failed("RENAME USER", std::slice::from_ref(from))) };
+                    book.insert(to.clone(), Account { name: to.clone(), ..account });
+                    for other in book.values_mut() {
+                        if let Some(admin) = other.roles.remove(from) {
+                            other.roles.insert(to.clone(), admin);
+                        }
+                        if other.default_roles.remove(from) {
+                            other.default_roles.insert(to.clone());
+                        }
+                    }
+                }
+            }
+            Resolved::Grant { privileges, level, users } => {
+                for name in users {
+                    let account = book.get_mut(name).ok_or_else(|| {
+                        SqlError::new(1410, b"42000", "You are not allowed to create a user with GRANT")
+                    })?;
+                    level.change(account, |had| had.union(*privileges));
+                }
+            }
+            Resolved::Revoke { privileges, level, users, if_exists, ignores_unknown } => {
+                for name in users {
+                    let done = level.revoke(book, name, *privileges);
+                    match done {
+                        Err(_) if *ignores_unknown && !book.contains_key(name) => {
+                            notes.push(("Warning", 3162, is_there(name, false).2));
+                        }
+                        Err(e) if *if_exists => notes.push(("Warning", e.errno, e.message)),
+                        done => done?,
+                    }
+                }
+            }
+            Resolved::RevokeAll(users) => {
+                for name in users {
+                    let Some(account) = book.get_mut(name) else {
+                        let text = "Can't revoke all privileges for one or more of the requested users";
+                        return Err(SqlError::new(1269, b"HY000", text));
+                    };
+                    account.global = Privileges::NONE;
+                    account.databases.clear();
+                    account.tables.clear();
+                }
+            }
+            Resolved::CreateRole { roles, if_not_exists } => {
+                let taken: Vec<AccountName> = roles.iter().filter(|r| book.contains_key(r)).cloned().collect();
+                if !taken.is_empty() && !if_not_exists {
+                    return Err(failed("CREATE ROLE", &taken));
+                }
+                notes.extend(taken.iter().map(|name| is_there(name, true)));
+                for name in roles.iter().filter(|name| !taken.contains(name)) {
+                    let none = Auth { plugin: AuthPlugin::CachingSha2Password, secret: Secret::Empty };
+                    let account = Account { is_locked: true, ..Account::new(name.clone(), none) };
+                    book.insert(name.clone(), account);
+                }
+            }
+            Resolved::DropRole { roles, if_exists } => {
+                let unknown: Vec<AccountName> = roles.iter().filter(|r| !book.contains_key(r)).cloned().collect();
+                if !unknown.is_empty() && !if_exists || roles.iter().any(is_given) {
+                    return Err(failed("DROP ROLE", if unknown.is_empty() { roles } else { &unknown }));
+                }
+                notes.extend(unknown.iter().map(|name| is_there(name, false)));
+                roles.iter().for_each(|name| forget(book, name));
+            }
+            Resolved::GrantRoles { roles, users, with_admin } => {
+                for name in roles.iter().chain(users) {
+                    check_known(book, name)?;
+                }
+                for user in users {
+                    for role in roles {
+                        if role == user || has_role(book, role, user) {
+                            return Err(circle(role, user));
+                        }
+                        if let Some(account) = book.get_mut(user) {
+                            let admin = account.roles.entry(role.clone()).or_default();
+                            *admin |= *with_admin;
+                        }
+                    }
+                }
+            }
+            Resolved::RevokeRoles { roles, users, if_exists, ignores_unknown } => {
+                for name in users.iter().chain(roles) {
+                    match check_known(book, name) {
+                        Err(e) if *if_exists || *ignores_unknown => notes.push(("Warning", e.errno, e.message)),
+                        known => known?,
+                    }
+                }
+                for account in users.iter().filter_map(|user| book.remove(user)).collect::<Vec<_>>() {
+                    let mut account = account;
+                    for role in roles {
+                        account.roles.remove(role);
+                        account.default_roles.remove(role);
+                    }
+                    book.insert(account.name.clone(), account);
+                }
+            }
+            Resolved::DefaultRole { active, users } => {
+                for user in users {
+                    let account =
+                        book.get_mut(user).ok_or_else(|| failed("SET DEFAULT ROLE", std::slice::from_ref(user)))?;
+                    set_default_roles(account, active)?;
+                }
+            }
+        }
+        Ok(notes)
+    }
+}
+
+impl Place {
+    fn change(&self, account: &mut Account, change: impl Fn(Privileges) -> Privileges) {
+        match self {
+            Place::Global => account.global = change(account.global),
+            Place::Database(name) => {
+                let had = account.databases.remove(name).unwrap_or_default();
+                let has = change(had);
+                if has != Privileges::NONE {
+                    account.databases.insert(name.clone(), has);
+                }
+            }
+            Place::Table(database, table) => {
+                let key = (database.clone(), table.clone());
+                let had = account.tables.remove(&key).unwrap_or_default();
+                let has = change(had);
+                if has != Privileges::NONE {
+                    account.tables.insert(key, has);
+                }
+            }
+        }
+    }
+
+    fn revoke(&self, book: &mut Book, name: &AccountName, privileges: Privileges) -> Result<()> {
+        let account = book.get_mut(name).ok_or_else(|| no_grant(name))?;
+        match self {
+            Place::Database(database) if !account.databases.contains_key(database) => return Err(no_grant(name)),
+            Place::Table(database, table) if !account.tables.contains_key(&(database.clone(), table.clone())) => {
+                return Err(no_table_grant(name, table));
+            }
+            _ => {}
+        }
+        self.change(account, |had| had.without(privileges));
+        Ok(())
+    }
+}
+
+/// The lines of SHOW GRANTS.
+fn grants_of(account: &Account) -> Vec<String> {
+    let to = account.name.in_backticks();
+    let quote = |name: &str| format!("`{}`", name.replace('`', "``"));
+    let line = |privileges: Privileges, all: Option<Privileges>, on: &str| {
+        let named = privileges.without(Privileges::GRANT_OPTION);
+        let names = match all {
+            Some(all) if named == all => "ALL PRIVILEGES".to_owned(),
+            _ if named.names().is_empty() => "USAGE".to_owned(),
+            _ => named.names().join(", "),
+        };
+        let option = if privileges.contains(Privileges::GRANT_OPTION) { " WITH GRANT OPTION" } else { "" };
+        format!("GRANT {names} ON {on} TO {to}{option}")
+    };
+    let mut lines = vec![line(account.global, None, "*.*")];
+    let dynamic = account.global.dynamic_names();
+    if !dynamic.is_empty() {
+        let option = if account.global.contains(Privileges::GRANT_OPTION) { " WITH GRANT OPTION" } else { "" };
+        lines.push(format!("GRANT {} ON *.* TO {to}{option}", dynamic.join(",")));
+    }
+    let databases = account.databases.iter();
+    lines.extend(databases.map(|(name, p)| line(*p, Some(Privileges::ON_DATABASE), &format!("{}.*", quote(name)))));
+    let roles = |admin: bool| {
+        let named = account.roles.iter().filter(move |(_, a)| **a == admin).map(|(role, _)| role.in_backticks());
+        named.collect::<Vec<_>>().join(",")
+    };
+    let tables = account.tables.iter();
+    lines.extend(tables.map(|((database, table), p)| {
+        line(*p, Some(Privileges::ON_TABLE), &format!("{}.{}", quote(database), quote(table)))
+    }));
+    for (names, option) in [(roles(false), ""), (roles(true), " WITH ADMIN OPTION")] {
+        if !names.is_empty() {
+            lines.push(format!("GRANT {names} TO {to}{option}"));
+        }
+    }
+    lines
+}
+
+/// The statement that makes an account again. A password that the server was given is nobody's to see.
+fn create_user(account: &Account) -> String {
+    let secret = match &account.auth.secret {
+        Secret::Empty | Secret::Configured(_) => String::new(),
+        Secret::Native(digest) => password::native_text(digest),
+        Secret::Sha2(text) => text.clone(),
+    };
+    let kept = match secret.as_str() {
+        "" => String::new(),
+        text => format!(" AS '{}'", text.replace('\\', "\\\\").replace('\'', "\\'")),
+    };
+    let roles: Vec<String> = account.default_roles.iter().map(AccountName::in_backticks).collect();
+    let roles = if roles.is_empty() { String::new() } else { format!(" DEFAULT ROLE {}", roles.join(",")) };
+    let connections = match account.max_user_connections {
+        0 => String::new(),
+        count => format!(" WITH MAX_USER_CONNECTIONS {count}"),
+    };
+    format!(
+        "CREATE USER {} IDENTIFIED WITH '{}'{kept}{roles} REQUIRE {}{connections} PASSWORD EXPIRE DEFAULT ACCOUNT {} PASSWORD \
+         HISTORY DEFAULT PASSWORD REUSE INTERVAL DEFAULT PASSWORD REQUIRE CURRENT DEFAULT",
+        account.name.in_backticks(),
+        account.auth.plugin.name(),
+        if account.requires_tls { "SSL" } else { "NONE" },
+        if account.is_locked { "LOCK" } else { "UNLOCK" },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn account(user: &str) -> Account {
+        let auth = Auth { plugin: AuthPlugin::CachingSha2Password, secret: Secret::Empty };
+        Account::new(AccountName::new(user, "%"), auth)
+    }
+    fn book(users: &[&str]) -> Book {
+        users.iter().map(|user| (AccountName::new(user, "%"), account(user))).collect()
+    }
+    fn names(users: &[&str]) -> Vec<AccountName> {
+        users.iter().map(|user| AccountName::new(user, "%")).collect()
+    }
+
+    #[test]
+    fn statements_change_all_accounts_or_none() {
+        let nobody = |_: &AccountName| false;
+        let none = Auth { plugin: AuthPlugin::CachingSha2Password, secret: Secret::Empty };
+        let create = |users: &[&str], if_not_exists| Resolved::Create {
+            users: names(users).into_iter().map(|name| (name, none.clone())).collect(),
+            if_not_exists,
+            options: Options { locked: Some(true), ..Options::default() },
+        };
+        let mut two = book(&["a", "b"]);
+        let e = create(&["c", "b", "a"], false).carry_out(&mut two, &nobody).unwrap_err();
+        assert_eq!((e.errno, e.message.as_str()), (1396, "Operation CREATE USER failed for 'b'@'%','a'@'%'"));
+        assert_eq!(two.len(), 2);
+        let notes = create(&["c", "b"], true).carry_out(&mut two, &nobody).unwrap();
+        assert_eq!(notes, [("Note", 3163, "Authorization ID 'b'@'%' already exists.".to_owned())]);
+        assert!(two[&AccountName::new("c", "%")].is_locked && !two[&AccountName::new("b", "%")].is_locked);
+        let drop = Resolved::Drop { users: names(&["a"]), if_exists: false };
+        assert_eq!(drop.carry_out(&mut two, &|name| name.user == "a").unwrap_err().errno, 1235);
+        drop.carry_out(&mut two, &nobody).unwrap();
+        assert_eq!(drop.carry_out(&mut two, &nobody).unwrap_err().errno, 1396);
+        let rename = |a: &str, b: &str| Resolved::Rename(vec![(AccountName::new(a, "%"), AccountName::new(b, "%"))]);
+        assert_eq!(rename("b", "c").carry_out(&mut two, &nobody).unwrap_err().errno, 1396);
+        rename("b", "d").carry_out(&mut two, &nobody).unwrap();
+        assert_eq!(two[&AccountName::new("d", "%")].name.user, "d");
+    }
+
+    #[test]
+    fn grants_come_and_go() {
+        let nobody = |_: &AccountName| false;
+        let mut one = book(&["u"]);
+        let mut run = |resolved: Resolved| resolved.carry_out(&mut one, &nobody).map_err(|e| e.errno);
+        let place = || Place::Database("d".into());
+        let grant = |privileges, level| Resolved::Grant { privileges, level, users: names(&["u"]) };
+        let revoke = |privileges, level, user: &str, if_exists| Resolved::Revoke {
+            privileges,
+            level,
+            users: names(&[user]),
+            if_exists,
+            ignores_unknown: false,
+        };
+        assert_eq!(run(revoke(Privileges::SELECT, place(), "u", false)), Err(1141));
+        assert_eq!(run(revoke(Privileges::SELECT, place(), "u", true)).map(|n| n.len()), Ok(1));
+        assert_eq!(run(revoke(Privileges::SELECT, Place::Table("d".into(), "t".into()), "u", false)), Err(1147));
+        assert_eq!(run(revoke(Privileges::SELECT, Place::Global, "v", false)), Err(1141));
+        run(grant(Privileges::SELECT.union(Privileges::GRANT_OPTION), place())).unwrap();
+        run(grant(Privileges::ON_TABLE, Place::Table("d`".into(), "t".into()))).unwrap();
+        run(grant(Privileges::CONNECTION_ADMIN, Place::Global)).unwrap();
+        let u = AccountName::new("u", "%");
+        assert_eq!(
+            grants_of(&one[&u]),
+            [
+                "GRANT USAGE ON *.* TO `u`@`%`",
+                "GRANT CONNECTION_ADMIN ON *.* TO `u`@`%`",
+                "GRANT SELECT ON `d`.* TO `u`@`%` WITH GRANT OPTION",
+                "GRANT ALL PRIVILEGES ON `d```.`t` TO `u`@`%`",
+            ]
+        );
+        let mut run = |resolved: Resolved| resolved.carry_out(&mut one, &nobody).map_err(|e| e.errno);
+        run(revoke(Privileges::ON_DATABASE.union(Privileges::GRANT_OPTION), place(), "u", false)).unwrap();
+        run(Resolved::RevokeAll(names(&["u"]))).unwrap();
+        assert_eq!(run(Resolved::RevokeAll(names(&["v"]))), Err(1269));
+        assert_eq!(grants_of(&one[&u]), ["GRANT USAGE ON *.* TO `u`@`%`"]);
+    }
+
+    #[test]
+    fn what_makes_an_account_again_can_be_read() {
+        let mut it = account("u");
+        it.auth.secret = password::sha2("p", [9; 20]);
+        (it.requires_tls, it.is_locked, it.max_user_connections) = (true, true, 4);
+        let text = create_user(&it);
+        let Some(Clause::CreateUser { users, options, .. }) =
+            super::super::account_parse::parse(&mut Tokens::new(&text)).unwrap()
+        else {
+            panic!("{text}")
+        };
+        assert_eq!(users[0].0, Some(it.name.clone()));
+        assert_eq!(auth_of(users[0].1.as_ref().unwrap(), None).unwrap(), it.auth);
+        let mut again = account("u");
+        again.auth = it.auth.clone();
+        apply(&options, &mut again).unwrap();
+        assert_eq!(again, it);
+    }
+}
