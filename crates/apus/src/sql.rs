@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc};
 use apus_auth::{Secret, SecretKind};
 use apus_client::{Client, ClientConfig};
 use apus_sql::{
-    engine::{AutoIncrement, Globals, SqlEngine},
+    engine::{AutoIncrement, Globals, SqlEngine, UserLocks},
     server::{Accounts, Server, ServerConfig},
     wire::{SqlError, auth::AuthPlugin},
 };
@@ -58,12 +58,14 @@ pub fn run(args: SqlArgs) -> Result<ExitCode, String> {
     let tls = args.tls.load()?;
     let globals = Globals::with_tls(tls.is_some(), tls.as_ref().is_some_and(|tls| tls.required));
     let (auto_increment, globals) = (Arc::new(AutoIncrement::default()), Arc::new(globals));
+    let user_locks = Arc::new(UserLocks::default());
     let (mgmt, connect_timeout_ms) = (args.mgmt.clone(), args.start_seconds * 1000);
     let config = ServerConfig { tls, ..ServerConfig::new(args.listen, args.threads.max(1)) };
     let known = accounts.clone();
     let server = Server::start(config, accounts, move |worker| {
         let accounts = known.clone();
         let (mgmt, auto_increment, globals) = (mgmt.clone(), auto_increment.clone(), globals.clone());
+        let user_locks = user_locks.clone();
         let secret = secret.clone();
         async move {
             let mut config = ClientConfig::new(mgmt, client_id.wrapping_add(worker as u64).max(1));
@@ -72,7 +74,7 @@ pub fn run(args: SqlArgs) -> Result<ExitCode, String> {
             config.name = crate::build_id();
             config.secret = secret;
             let client = Client::connect(config).await.map_err(|e| SqlError::new(1105, b"HY000", e.to_string()))?;
-            Ok(SqlEngine::new(client, auto_increment, globals).with_accounts(accounts))
+            Ok(SqlEngine::new(client, auto_increment, globals, user_locks).with_accounts(accounts))
         }
     })
     .map_err(|e| format!("cannot serve SQL on {}: {e}", args.listen))?;

@@ -25,7 +25,7 @@ struct Connection {
 
 impl Connection {
     async fn open(client: Client) -> Connection {
-        let engine = SqlEngine::new(client, Arc::new(AutoIncrement::default()), Arc::default());
+        let engine = SqlEngine::new(client, Arc::new(AutoIncrement::default()), Arc::default(), Arc::default());
         let info = ConnectionInfo {
             id: 1,
             user: "root".to_owned(),

@@ -26,11 +26,12 @@ use super::{
     plan::{self, Plan, Planner, Unplanned, dml::Source},
     plan_cache::{Cached, PlanCache},
     session::{Fail, Prepared, Scratch, Session},
+    user_lock::{Held, UserLocks},
     variables::{Globals, Variables},
 };
 use crate::{
     accounts::{Account, Privileges},
-    server::{Accounts, ConnectionInfo, Engine, Output, PreparedInfo},
+    server::{Accounts, ConnectionInfo, Engine, Mark, Output, PreparedInfo},
     wire::{ColumnDef, ParamValue, SqlError, capability},
 };
 
@@ -53,14 +54,20 @@ pub struct SqlEngine {
     pub(super) store: Option<Rc<AccountStore>>,
     /// Numbers the rights of sessions with roles.
     pub(super) next_rights: Cell<u64>,
+    pub(super) user_locks: Arc<UserLocks>,
     pub(super) statements: Cell<u64>,
     /// When data nodes last said that they have no disks.
     pub(super) found_diskless: Cell<Option<std::time::Instant>>,
 }
 
 impl SqlEngine {
-    /// `auto_increment` and `globals` are shared by all threads of the SQL node.
-    pub fn new(client: Client, auto_increment: Arc<AutoIncrement>, globals: Arc<Globals>) -> SqlEngine {
+    /// All but the client are shared by all threads of the SQL node.
+    pub fn new(
+        client: Client,
+        auto_increment: Arc<AutoIncrement>,
+        globals: Arc<Globals>,
+        user_locks: Arc<UserLocks>,
+    ) -> SqlEngine {
         SqlEngine {
             client,
             catalog: RefCell::new(Rc::new(Catalog::default())),
@@ -69,6 +76,7 @@ impl SqlEngine {
             globals,
             store: None,
             next_rights: Cell::new(0),
+            user_locks,
             statements: Cell::new(0),
             found_diskless: Cell::new(None),
         }
@@ -124,14 +132,57 @@ impl SqlEngine {
 
     /// Runs the statement `sql`, whose normal form is in the session's digest.
     async fn statement(&self, session: &mut Session, sql: &[u8], out: &mut Output<'_>) -> Result<()> {
+        self.begin_statement(session)?;
+        let start = out.mark();
+        let mut s = session.take_scratch();
+        let result = loop {
+            let done = pin!(self.statement_with(session, &mut s, sql, out)).await;
+            if !self.is_to_run_again(session, &done, start, out).await? {
+                break done;
+            }
+        };
+        session.scratch = Some(s);
+        self.end_statement(session, result, start, out).await
+    }
+
+    fn begin_statement(&self, session: &mut Session) -> Result<()> {
         session.env.start_statement();
         session.own.begin_statement();
         session.questions += 1;
-        let start = out.mark();
         self.statements.set(self.statements.get() + 1);
-        let mut s = session.take_scratch();
-        let result = pin!(self.statement_with(session, &mut s, sql, out)).await;
-        session.scratch = Some(s);
+        if session.held.is_empty() { Ok(()) } else { self.check_user_locks(session) }
+    }
+
+    /// Whether a statement has ended for the answer to a lock function, which is there now.
+    async fn is_to_run_again(
+        &self,
+        session: &mut Session,
+        done: &Result<()>,
+        start: Mark,
+        out: &mut Output<'_>,
+    ) -> Result<bool> {
+        if done.is_ok() {
+            return Ok(false);
+        }
+        let Some(call) = session.env.lock_calls.get_mut().take_wanted() else { return Ok(false) };
+        if !out.take_back(start) {
+            return Err(errors::not_supported("lock functions behind rows that were sent"));
+        }
+        Box::pin(self.call_user_lock(session, call)).await?;
+        session.env.forget_assigned();
+        session.env.forget_notes();
+        session.env.sleep_seconds.set(0.0);
+        session.own.begin_statement();
+        Ok(true)
+    }
+
+    async fn end_statement(
+        &self,
+        session: &mut Session,
+        result: Result<()>,
+        start: Mark,
+        out: &mut Output<'_>,
+    ) -> Result<()> {
         session.env.keep_assigned();
         let seconds = session.env.sleep_seconds.replace(0.0);
         if seconds > 0.0 {
@@ -596,6 +647,7 @@ impl Engine for SqlEngine {
             info: info.clone(),
             scratch: None,
             questions: 0,
+            held: Held::default(),
         };
         Ok(session)
     }
@@ -707,17 +759,20 @@ impl Engine for SqlEngine {
         params: &[ParamValue<'_>],
         out: &mut Output<'_>,
     ) -> Result<()> {
-        session.env.start_statement();
-        session.own.begin_statement();
-        session.questions += 1;
+        self.begin_statement(session)?;
+        let start = out.mark();
         let mut s = session.take_scratch();
         let mut values = recycle(std::mem::take(&mut s.values));
         values.extend(params.iter().map(param_datum));
-        let result = pin!(self.execute_prepared(session, &mut s, id, &values, out)).await;
-        session.env.keep_assigned();
+        let result = loop {
+            let done = pin!(self.execute_prepared(session, &mut s, id, &values, out)).await;
+            if !self.is_to_run_again(session, &done, start, out).await? {
+                break done;
+            }
+        };
         s.values = recycle(values);
         session.scratch = Some(s);
-        result
+        self.end_statement(session, result, start, out).await
     }
 
     fn close_statement(&self, session: &mut Session, id: u32) {
@@ -748,6 +803,9 @@ impl Engine for SqlEngine {
 
     async fn reset_connection(&self, session: &mut Session) -> Result<()> {
         self.end_transaction(session, false).await?;
+        if !session.held.is_empty() {
+            Box::pin(self.release_all_locks(session)).await?;
+        }
         session.env.variables = Default::default();
         session.env.me.iter_mut().for_each(Identity::forget_roles);
         session.env.user_variables.clear();

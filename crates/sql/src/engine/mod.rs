@@ -52,6 +52,7 @@ pub mod statistics;
 mod table_locks;
 mod table_options;
 pub mod token;
+mod user_lock;
 pub mod utility;
 pub mod variables;
 pub mod view;
@@ -61,6 +62,7 @@ mod view_text;
 pub use auto_increment::AutoIncrement;
 pub use dispatch::SqlEngine;
 pub use session::Session;
+pub use user_lock::UserLocks;
 pub use variables::Globals;
 
 #[cfg(test)]

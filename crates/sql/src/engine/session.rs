@@ -12,6 +12,7 @@ use super::{
     keys::{Pairs, StringSet, Strings},
     own::OwnRows,
     plan::{Plan, access::BoundPath},
+    user_lock::Held,
 };
 use crate::wire::SqlError;
 
@@ -101,6 +102,8 @@ pub struct Session {
     /// Taken out while a statement uses it; in a box, because it is moved there and back with each.
     pub scratch: Option<Box<Scratch>>,
     pub questions: u64,
+    /// User locks.
+    pub held: Held,
 }
 
 impl Session {

@@ -24,7 +24,7 @@ mod tls;
 
 pub use accounts::Accounts;
 pub use listener::{Server, ServerConfig};
-pub use output::{Collected, Output};
+pub use output::{Collected, Mark, Output};
 pub use registry::{ConnectionEntry, Interrupt, Registry};
 pub use tls::{Tls, TlsSession};
 

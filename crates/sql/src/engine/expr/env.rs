@@ -9,7 +9,9 @@ use std::{
 
 use super::{Datum, func_regexp};
 use crate::{
-    engine::{authorize::Identity, errors, exec::probe, session::WARNINGS_MAX, variables::Variables},
+    engine::{
+        authorize::Identity, errors, exec::probe, session::WARNINGS_MAX, user_lock::calls::Calls, variables::Variables,
+    },
     server::Interrupt,
     wire::SqlError,
 };
@@ -52,6 +54,8 @@ pub struct Env {
     pub hinted_ms: Cell<Option<u64>>,
     /// Seconds that SLEEP asked for, waited for when the statement is done.
     pub sleep_seconds: Cell<f64>,
+    /// Calls of GET_LOCK and its kin in the statement under way.
+    pub lock_calls: RefCell<Calls>,
     /// What EXPLAIN ANALYZE counts of the statement.
     counts: RefCell<Option<probe::Counts>>,
 }
@@ -84,6 +88,7 @@ impl Env {
             deadline: Cell::new(None),
             hinted_ms: Cell::new(None),
             sleep_seconds: Cell::new(0.0),
+            lock_calls: RefCell::default(),
             counts: RefCell::default(),
         }
     }
@@ -148,6 +153,8 @@ impl Env {
         self.interrupt.reset();
         self.deadline.set(None);
         self.hinted_ms.set(None);
+        self.lock_calls.borrow_mut().clear();
+        self.sleep_seconds.set(0.0);
     }
     /// Whether the statement may go on; asked between batches of rows.
     ///

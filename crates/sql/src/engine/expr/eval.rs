@@ -271,7 +271,7 @@ fn compare_with_moment(cx: &Context<'_>, a: &Datum<'_>, b: &Datum<'_>, collation
 }
 
 /// Warns of a text of which a cast to a number keeps a part only.
-fn note_cast(cx: &Context<'_>, value: &Datum<'_>, to: CastType) {
+pub(super) fn note_cast(cx: &Context<'_>, value: &Datum<'_>, to: CastType) {
     let (Datum::Text(text) | Datum::Bytes(text)) = value else { return };
     let trimmed = text.trim_ascii();
     let digits = trimmed.strip_prefix(b"-").or_else(|| trimmed.strip_prefix(b"+")).unwrap_or(trimmed);

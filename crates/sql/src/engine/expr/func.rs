@@ -5,11 +5,14 @@ use std::{borrow::Cow, cmp::Ordering};
 use apus_types::{ColumnType, collate::Collation, time::pack_datetime};
 
 use super::{
-    ColumnRef, Context, Datum, Expr, Kind, datum::Number, eval, func_clock, func_encode, func_math, func_net,
+    CastType, ColumnRef, Context, Datum, Expr, Kind, datum::Number, eval, func_clock, func_encode, func_math, func_net,
     func_regexp, func_string, func_text, func_time, json,
 };
 use crate::{
-    engine::errors::{self, Result},
+    engine::{
+        errors::{self, Result},
+        user_lock::calls::{Call, lock_name},
+    },
     wire::constants::SERVER_VERSION,
 };
 
@@ -260,6 +263,11 @@ functions! {
     Uuid, 0..=0, ["uuid"];
     UuidShort, 0..=0, ["uuid_short"];
     Sleep, 1..=1, ["sleep"];
+    GetLock, 2..=2, ["get_lock"];
+    ReleaseLock, 1..=1, ["release_lock"];
+    ReleaseAllLocks, 0..=0, ["release_all_locks"];
+    IsFreeLock, 1..=1, ["is_free_lock"];
+    IsUsedLock, 1..=1, ["is_used_lock"];
     // Reached by syntax only: `@name := value`.
     Assign, 2..=2, [" assign"];
 }
@@ -267,10 +275,22 @@ functions! {
 impl Func {
     /// Not the same for every row of one execution.
     pub fn varies(self) -> bool {
-        matches!(
-            self,
-            Func::Rand | Func::Sysdate | Func::Uuid | Func::UuidShort | Func::Sleep | Func::LastInsertId | Func::Assign
-        )
+        self.is_of_user_locks()
+            || matches!(
+                self,
+                Func::Rand
+                    | Func::Sysdate
+                    | Func::Uuid
+                    | Func::UuidShort
+                    | Func::Sleep
+                    | Func::LastInsertId
+                    | Func::Assign
+            )
+    }
+
+    fn is_of_user_locks(self) -> bool {
+        use Func::*;
+        matches!(self, GetLock | ReleaseLock | ReleaseAllLocks | IsFreeLock | IsUsedLock)
     }
 
     /// A function of JSON that makes a text.
@@ -407,9 +427,9 @@ impl Func {
             | CurrentRole | Uuid => Kind::Text,
             Length | CharLength | Instr | Locate | Ascii | Strcmp | FindInSet | Field | Sign | IsNull | Quarter
             | Month | Day | Hour | Minute | Second | Microsecond | DayOfWeek | Weekday | DayOfYear | Week
-            | DateDiff | ToDays | TimestampDiff | RowCount | Sleep => Kind::Int,
+            | DateDiff | ToDays | TimestampDiff | RowCount | Sleep | GetLock | ReleaseLock | IsFreeLock => Kind::Int,
             FoundRows => Kind::Int,
-            Crc32 | BinaryNumber | ConnectionId | LastInsertId | Year => Kind::UInt,
+            Crc32 | BinaryNumber | ConnectionId | LastInsertId | Year | ReleaseAllLocks | IsUsedLock => Kind::UInt,
             Rand | Pow | Sqrt | Exp | Ln | Log | Log2 | Log10 | Pi => Kind::Double,
             Abs | Floor | Ceil | Round | Truncate if kind(0).is_temporal() => Kind::Double,
             Abs => number_kind(kind(0)),
@@ -519,9 +539,29 @@ impl Func {
             Greatest | Least => extreme(args, self == Greatest, collation, cx),
             Database | Version | User | CurrentUser | CurrentRole | ConnectionId | LastInsertId | RowCount
             | FoundRows | Uuid | UuidShort | Sleep | Rand | Assign => self.session(args, cx),
+            _ if self.is_of_user_locks() => self.user_lock(args, cx),
             _ if self.is_json() => json::call(self, args, cx),
             _ => func_math::call(self, args, cx),
         }
+    }
+
+    fn user_lock<'a>(self, args: &'a [Expr], cx: &Context<'a>) -> Result<Datum<'a>> {
+        let name = |args: &'a [Expr]| lock_name(&args[0].eval(cx)?);
+        let call = match self {
+            Func::GetLock => {
+                let name = name(args)?;
+                let seconds = args[1].eval(cx)?;
+                eval::note_cast(cx, &seconds, CastType::Signed);
+                // MySQL takes NULL for 0.
+                let seconds = seconds.number().map_or(0, |n| n.to_i128());
+                Call::Get { name, seconds: i64::try_from(seconds).unwrap_or(i64::MAX) }
+            }
+            Func::ReleaseLock => Call::Release(name(args)?),
+            Func::IsFreeLock => Call::IsFree(name(args)?),
+            Func::IsUsedLock => Call::IsUsed(name(args)?),
+            _ => Call::ReleaseAll,
+        };
+        cx.env.lock_calls.borrow_mut().call(call)
     }
 
     fn session<'a>(self, args: &'a [Expr], cx: &Context<'a>) -> Result<Datum<'a>> {

@@ -101,6 +101,8 @@ impl Shapes<'_> {
                 Func::IfNull | Func::Coalesce => list.iter().all(|e| self.may_be_null(e)),
                 Func::IsNull | Func::Pi | Func::Now | Func::CurDate | Func::CurTime => false,
                 Func::UtcTimestamp | Func::UtcDate | Func::UtcTime | Func::Sysdate | Func::Rand => false,
+                Func::ReleaseAllLocks => false,
+                Func::GetLock | Func::ReleaseLock | Func::IsFreeLock => true,
                 f if is_small_integer(*f) && !is_part_of_date(*f) => any(list),
                 Func::Abs | Func::Round | Func::Truncate | Func::Floor | Func::Ceil => any(list),
                 Func::Greatest | Func::Least | Func::BinaryLiteral | Func::BinaryNumber | Func::Collate => any(list),
@@ -334,6 +336,7 @@ fn is_small_integer(f: Func) -> bool {
     use Func::*;
     is_part_of_date(f)
         || matches!(f, Length | CharLength | BitLength | Ascii | Locate | Instr | Strcmp | FindInSet | Field | IsNull)
+        || matches!(f, GetLock | ReleaseLock | IsFreeLock)
 }
 
 fn is_part_of_date(f: Func) -> bool {
