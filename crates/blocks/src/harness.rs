@@ -326,6 +326,12 @@ impl Cluster {
         self.cut.insert(link);
         self.close(link);
     }
+    /// Nothing passes between two nodes any more, and neither end is told, as when the power of one fails.
+    pub fn cut_silently(&mut self, a: u16, b: u16) {
+        let link = pair(NodeId(a), NodeId(b));
+        self.cut.insert(link);
+        self.links.remove(&link);
+    }
     /// SIGTERM.
     pub fn tell_to_end(&mut self, id: u16) {
         self.node(id).worker.ask_to_leave();

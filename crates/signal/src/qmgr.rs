@@ -39,6 +39,12 @@ pub struct Incarnation {
     pub incarnation: u64,
 }
 
+impl Incarnation {
+    pub fn of(node: apus_types::NodeId, incarnation: u64) -> Self {
+        Incarnation { node: node.0.into(), incarnation }
+    }
+}
+
 /// `HeartbeatRep`.
 #[derive(Clone, PartialEq, Message)]
 pub struct Heartbeat {
@@ -123,9 +129,9 @@ pub struct JoinReq {
     pub instances: u32,
     #[prost(fixed64, tag = "5")]
     pub cluster: u64,
-    /// Data nodes that the joining node has links to.
-    #[prost(uint32, repeated, tag = "6")]
-    pub linked: Vec<u32>,
+    /// Processes of data nodes that the joining node has links to, at both ends as far as it knows.
+    #[prost(message, repeated, tag = "6")]
+    pub linked: Vec<Incarnation>,
     /// Node whose dictionary the joining node has copied; 0 for none.
     #[prost(uint32, tag = "7")]
     pub dictionary_from: u32,

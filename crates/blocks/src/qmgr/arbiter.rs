@@ -60,7 +60,7 @@ impl Managers {
     /// Whom we reach.
     pub(super) fn reached(&self, now: u64) -> Vec<Incarnation> {
         let is_heard = |l: &&Link| l.identity != 0 && now.saturating_sub(l.heard) < MGMT_SILENCE_NS;
-        let name = |(n, l): (&NodeId, &Link)| Incarnation { node: n.0.into(), incarnation: l.identity };
+        let name = |(n, l): (&NodeId, &Link)| Incarnation::of(*n, l.identity);
         self.links.iter().filter(|(_, l)| is_heard(l)).map(name).collect()
     }
     pub(super) fn down(&mut self, rep: LinkRep) {

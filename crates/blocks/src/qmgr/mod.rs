@@ -301,7 +301,7 @@ impl Membership {
         ctx.send(Self::qmgr_of(to), kind, |b| encode(message, b));
     }
     fn own(&self) -> Incarnation {
-        Incarnation { node: self.me.0.into(), incarnation: self.incarnation }
+        Incarnation::of(self.me, self.incarnation)
     }
     fn generation(&self) -> u64 {
         self.view.as_ref().map_or(0, |v| v.generation)
@@ -463,7 +463,7 @@ impl Membership {
             self.fence(node, incarnation, ctx);
         }
         // Everybody weighs who has lost whom (`suspicion`).
-        let failed = Incarnation { node: node.0.into(), incarnation };
+        let failed = Incarnation::of(node, incarnation);
         for survivor in self.survivors() {
             self.send(
                 ctx,

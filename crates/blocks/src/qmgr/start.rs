@@ -32,7 +32,7 @@ pub(super) struct Start {
     /// Other starting nodes and when they were heard last.
     candidates: BTreeMap<NodeId, (Candidate, u64)>,
     /// To whom they have links.
-    linked: BTreeMap<NodeId, Vec<u32>>,
+    linked: BTreeMap<NodeId, Vec<Incarnation>>,
     /// Addresses that links were asked for.
     dialled: BTreeMap<NodeId, String>,
     /// When the configuration was known.
@@ -135,6 +135,7 @@ impl Membership {
         let configured = self.config.as_ref().map(|c| c.cluster);
         let Some(cluster) = configured.or_else(|| self.cluster_before(ctx)) else { return };
         let linked: Vec<NodeId> = self.links.keys().copied().filter(|n| self.is_linked(*n)).collect();
+        let stands = |n: &&NodeId| self.stands_there(n);
         let from = self.start.dictionary.as_ref();
         let (restored, restored_lineage) = self.put_back();
         let req = JoinReq {
@@ -143,7 +144,7 @@ impl Membership {
             address: self.address.clone(),
             instances: self.instances.into(),
             cluster,
-            linked: linked.iter().filter(|n| self.stands_there(n)).map(|n| n.0.into()).collect(),
+            linked: linked.iter().filter(stands).filter_map(|n| self.process_of(*n)).collect(),
             dictionary_from: from.map_or(0, |d| d.president),
             dictionary_incarnation: from.map_or(0, |d| d.president_incarnation),
             rejoins: self.rejoins || !self.may_found(),
@@ -157,6 +158,10 @@ impl Membership {
         }
     }
 
+    /// That our link to the node leads to.
+    fn process_of(&self, node: NodeId) -> Option<Incarnation> {
+        self.links.get(&node).map(|l| Incarnation::of(node, l.incarnation))
+    }
     fn stands_there(&self, node: &NodeId) -> bool {
         self.links.get(node).is_some_and(|l| l.stands_there)
     }
@@ -226,15 +231,13 @@ impl Membership {
         let president = self.acting_president().unwrap_or(self.me);
         let mut answer = JoinAnswer { president: president.0.into(), ..JoinAnswer::default() };
         let configured = self.config.as_ref().is_none_or(|c| c.nodes.iter().any(|n| n.id == req.node));
-        // Who is let in at the same time, or a moment before, is a member by then.
-        let is_linked = |n: &NodeId| *n == from || req.linked.contains(&n.0.into());
         let refusal = if req.cluster != view.cluster {
             Some((ErrorCode::WrongCluster, "the node belongs to another cluster"))
         } else if req.instances != view.instances || !configured {
             Some((ErrorCode::NotSupported, "the node is not configured, or with another number of workers"))
         } else if self.config.is_none() {
             Some((ErrorCode::NodeStarting, "this member does not know the configuration yet"))
-        } else if !self.survivors().iter().chain(self.joining.keys()).all(is_linked) {
+        } else if !self.has_all_links(&req, view) {
             Some((ErrorCode::NodeStarting, "the node has not yet a link to every member"))
         } else {
             None
@@ -257,6 +260,15 @@ impl Membership {
         }
         self.joining.insert(from, candidate);
         self.drive(ctx);
+    }
+
+    /// To the processes that are members now, not to those before them: power that fails closes no connection.
+    fn has_all_links(&self, req: &JoinReq, view: &View) -> bool {
+        let live =
+            self.survivors().into_iter().filter_map(|n| view.node(n)).map(|n| Incarnation::of(n.node(), n.incarnation));
+        // Who is let in at the same time, or a moment before, is a member by then.
+        let come = self.joining.iter().map(|(n, c)| Incarnation::of(*n, c.incarnation));
+        live.chain(come).all(|process| process.node == req.node || req.linked.contains(&process))
     }
 
     /// The process before this one is still a member.
@@ -367,7 +379,7 @@ impl Membership {
         if covered != groups || now.saturating_sub(since) < patience || self.start.has_met_member {
             return;
         }
-        let name = |(n, c): (&NodeId, &Candidate)| Incarnation { node: n.0.into(), incarnation: c.incarnation };
+        let name = |(n, c): (&NodeId, &Candidate)| Incarnation::of(*n, c.incarnation);
         let absent = config.nodes.iter().filter(|n| !candidates.contains_key(&NodeId(n.id as u16)));
         let question = ctx.random();
         let req = ArbitReq {
@@ -388,7 +400,9 @@ impl Membership {
 
     /// As far as they have said.
     pub(super) fn starters_are_linked(&self, a: NodeId, b: NodeId) -> bool {
-        a == b || a == self.me || self.start.linked.get(&a).is_some_and(|all| all.contains(&b.0.into()))
+        let process = if b == self.me { Some(self.own()) } else { self.process_of(b) };
+        let are_linked = |all: &Vec<Incarnation>| process.is_some_and(|p| all.contains(&p));
+        a == b || a == self.me || self.start.linked.get(&a).is_some_and(are_linked)
     }
 
     /// Once, when it has taken longer than a start takes.

@@ -116,3 +116,25 @@ fn who_begins_to_fall_silent_elsewhere_does_not_stay() {
     assert!(c.run_until(500, |c| [2, 3, 4].iter().all(|n| members(c, *n) == [2, 3, 4])), "{}", details(&c));
     assert!([2, 3, 4].iter().all(|n| c.stopped(*n).is_none()), "{}", details(&c));
 }
+
+/// Power that fails closes no connection: what a starting node takes for a link to a member leads to the process before that one (simulator seed 173000506).
+#[test]
+fn who_is_linked_to_the_process_before_a_member_is_not_let_in() {
+    let mut c = started(1, 3);
+    c.kill(3);
+    assert!(c.run_until(100, |c| members(c, 1) == [1, 2] && members(c, 2) == [1, 2]), "{}", details(&c));
+    c.cut.insert((NodeId(1), NodeId(3)));
+    c.start_node(3);
+    c.run_ms(250);
+    assert_eq!(members(&c, 1), [1, 2], "node 3 has a link to node 2 alone");
+    c.cut_silently(2, 3);
+    c.kill(2);
+    assert!(c.run_until(500, |c| members(c, 1) == [1]), "{}", details(&c));
+    c.start_node(2);
+    assert!(c.run_until(1000, |c| members(c, 2) == [1, 2]), "{}", details(&c));
+    c.cut.remove(&(NodeId(1), NodeId(3)));
+    assert!(!c.run_until(1000, |c| members(c, 1) != [1, 2]), "{}", details(&c));
+    c.cut.clear();
+    assert!(c.run_until(1000, |c| members(c, 3) == [1, 2, 3]), "{}", details(&c));
+    assert!((1..=3).all(|n| c.stopped(n).is_none()), "{}", details(&c));
+}
