@@ -125,6 +125,7 @@ pub struct Cluster {
     pub cut: BTreeSet<(NodeId, NodeId)>,
     /// (from, to): nothing arrives, and no end of the link either.
     pub mute: BTreeSet<(NodeId, NodeId)>,
+    held: BTreeMap<(NodeId, NodeId), Vec<Vec<u8>>>,
     /// Of each node, and whose disk takes no more.
     pub files: BTreeMap<NodeId, BTreeMap<Cow<'static, str>, Vec<u8>>>,
     /// A file that the disks are slow with, and what is to be written to it: node, bytes, who asked, the number.
@@ -155,6 +156,7 @@ impl Cluster {
             links: BTreeSet::new(),
             cut: BTreeSet::new(),
             mute: BTreeSet::new(),
+            held: BTreeMap::new(),
             files: BTreeMap::new(),
             slow_file: None,
             unwritten: Vec::new(),
@@ -319,6 +321,15 @@ impl Cluster {
     /// Nothing that `from` sends reaches `to` any more; the link stands.
     pub fn mute(&mut self, from: u16, to: u16) {
         self.mute.insert((NodeId(from), NodeId(to)));
+    }
+    /// What `from` sends to `to` is on its way until [`Cluster::release`].
+    pub fn hold(&mut self, from: u16, to: u16) {
+        self.held.insert((NodeId(from), NodeId(to)), Vec::new());
+    }
+    pub fn release(&mut self) {
+        for ((from, to), all) in std::mem::take(&mut self.held) {
+            all.iter().for_each(|bytes| self.deliver(from, to, bytes));
+        }
     }
     /// Closes the link of two nodes and keeps it closed.
     pub fn separate(&mut self, a: u16, b: u16) {
@@ -563,6 +574,8 @@ impl Cluster {
                 self.answers.push((from, envelope.kind, body.to_vec()));
                 rest = &rest[length..];
             }
+        } else if let Some(held) = self.held.get_mut(&(from, to)) {
+            held.push(bytes.to_vec());
         } else if self.links.contains(&pair(from, to))
             && !self.mute.contains(&(from, to))
             && let Some(p) = self.processes.get_mut(&to).filter(|p| p.stopped.is_none())

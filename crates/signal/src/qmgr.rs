@@ -80,9 +80,12 @@ pub struct Heartbeat {
     /// How long a signal waits for the sender's data workers, nanoseconds.
     #[prost(uint64, tag = "15")]
     pub delay_ns: u64,
-    /// Members that the sender does not hear as it should: a link to them has no connection, or nothing has come for half the limit of silence.
+    /// Members of whom nothing has come for half the limit of silence.
     #[prost(uint32, repeated, tag = "16")]
     pub unheard: Vec<u32>,
+    /// Members to whom a link of the sender waits for a connection.
+    #[prost(uint32, repeated, tag = "17")]
+    pub unlinked: Vec<u32>,
     /// The sender may not go on from this generation: it serves no client and waits (see the QMGR block, `freeze`).
     #[prost(bool, tag = "12")]
     pub frozen: bool,

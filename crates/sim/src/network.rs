@@ -272,9 +272,14 @@ impl Cluster {
         self.dialling.remove(&(from, to, worker));
         let (at_a, at_b) = (self.place(from, to, worker), self.place(to, from, worker));
         let (a, b) = (End::Worker { node: from, worker: at_a }, End::Worker { node: to, worker: at_b });
-        let is_linked = self.by_end.contains_key(&(a, to)) || self.by_end.contains_key(&(b, from));
         let Some(&wanted) = self.wanted.get(&(from, to)) else { return };
+        let is_linked = self.by_end.contains_key(&(a, to));
         if !self.is_running(from) || is_linked || self.awaits(from, to, at_a).is_some() {
+            return;
+        }
+        // The other end has not learnt yet that the connection before is lost.
+        if self.by_end.contains_key(&(b, from)) {
+            self.plan_dial(REDIAL_NS, from, to, worker);
             return;
         }
         let there = self.incarnation(to);

@@ -9,7 +9,7 @@ use apus_signal::{
         ArbitConf, ArbitReq, BALLOT_SHIFT, Incarnation, PresTakeOverConf, PresTakeOverReq, ViewCommit, ViewPrep,
         ViewPrepAnswer, checked_view, encode,
     },
-    view::{NodeState, View},
+    view::{NodeState, View, ViewNode},
 };
 use apus_types::{
     NodeId,
@@ -33,8 +33,8 @@ pub(super) struct Change {
 }
 
 enum Step {
-    /// Best accepted proposal so far.
-    TakeOver(Option<(u64, View)>),
+    /// Best accepted proposal so far, and who has accepted any; confirmed are those that have told.
+    TakeOver(Option<(u64, View)>, BTreeSet<NodeId>),
     Prepare(View),
     /// The other half may rely on promises until then.
     Outlast(View, u64),
@@ -58,7 +58,7 @@ pub(super) struct Gates {
 impl Change {
     pub(super) fn summary(&self) -> String {
         let step = match &self.step {
-            Step::TakeOver(_) => "take-over".to_owned(),
+            Step::TakeOver(..) => "take-over".to_owned(),
             Step::Prepare(view) => format!("prepare {}", view.generation),
             Step::Outlast(view, _) => format!("outlast {}", view.generation),
             Step::Arbitrate { view, .. } => format!("arbitrate {}", view.generation),
@@ -76,7 +76,7 @@ impl Change {
         assert!(waiting.iter().find(is_open).is_none(), "{waiting:?} are asked, {confirmed:?} have confirmed");
         assert!(yielding.is_disjoint(yielded), "{yielding:?} are to give way, {yielded:?} have");
         assert!(!yielding.contains(&me) && !yielded.contains(&me), "{me} gives way to itself");
-        let agrees = matches!(self.step, Step::TakeOver(_)) || confirmed.contains(&me);
+        let agrees = matches!(self.step, Step::TakeOver(..)) || confirmed.contains(&me);
         assert!(agrees, "{me} proposes what it has not confirmed, as {confirmed:?} have");
     }
     pub(super) fn waits_for(&self, node: NodeId) -> bool {
@@ -183,8 +183,10 @@ impl Membership {
         }
         let req = PresTakeOverReq { failed: Vec::new(), ..req };
         yielding.iter().for_each(|node| self.send(ctx, *node, Kind::PresTakeOverReq, &req));
-        let step = Step::TakeOver(self.prepared.clone());
-        let (confirmed, yielded) = (BTreeSet::new(), BTreeSet::new());
+        let confirmed = BTreeSet::from([self.me]);
+        let accepted = confirmed.iter().filter(|_| self.prepared.is_some()).copied().collect();
+        let step = Step::TakeOver(self.prepared.clone(), accepted);
+        let yielded = BTreeSet::new();
         self.change = Some(Change { ballot, step, waiting, confirmed, yielding, yielded });
         self.advance(ctx);
     }
@@ -199,7 +201,7 @@ impl Membership {
         let committed = checked_view(conf.committed)?;
         let next = self.generation() + 1;
         self.freeze.note_lost(from, &conf.failed);
-        let Some(Change { ballot, step: Step::TakeOver(best), yielding, yielded, .. }) = &mut self.change else {
+        let Some(Change { ballot, step: Step::TakeOver(best, _), yielding, yielded, .. }) = &mut self.change else {
             return Ok(());
         };
         if *ballot == conf.ballot && yielding.remove(&from) {
@@ -290,9 +292,9 @@ impl Membership {
             return;
         }
         match change.step {
-            Step::TakeOver(best) => {
+            Step::TakeOver(best, accepted) => {
                 self.took_over = true;
-                self.prepared = best;
+                self.prepared = best.filter(|(_, view)| self.may_be_committed(view, &accepted, &change.confirmed, ctx));
                 self.drive(ctx);
             }
             Step::Prepare(view) | Step::Outlast(view, _) => {
@@ -304,6 +306,26 @@ impl Membership {
         }
     }
 
+    /// An accepted proposal is finished if it may have been committed: had those of whom we do not know it accepted it, too, they would pass the survival rule. Else it
+    /// is dropped, and what it was for is decided anew by who is left: a president that is about to be removed may have had a few accept a view of its own
+    /// (simulator seed 175007616). Those that have told accept no lower ballot any more, so that nobody will commit it later either.
+    fn may_be_committed(
+        &self,
+        accepted: &View,
+        by: &BTreeSet<NodeId>,
+        told: &BTreeSet<NodeId>,
+        ctx: &mut Context<'_>,
+    ) -> bool {
+        let Some(base) = self.view.as_ref().filter(|_| !self.begins_lineage(accepted)) else { return true };
+        let may_have = |n: &NodeId| by.contains(n) || !told.contains(n);
+        let most = base.living().map(ViewNode::node).filter(may_have).collect();
+        let may_be = !matches!(verdict(base, &most), Verdict::Lose(_));
+        if !may_be {
+            ctx.probe("qmgr: take-over drops what nobody has committed");
+        }
+        may_be
+    }
+
     /// The members of other sides that this proposal asks to give way.
     pub(super) fn gives_way(&self) -> Option<&BTreeSet<NodeId>> {
         self.change.as_ref().filter(|c| c.is_for_all_sides()).map(|c| &c.yielding)
@@ -312,7 +334,7 @@ impl Membership {
     /// All that were asked have told what they accepted, or have accepted the proposal, be it that they give way to it.
     fn decide_for_all(&mut self, change: Change, ctx: &mut Context<'_>) {
         let view = match change.step {
-            Step::TakeOver(best) => return self.propose_reunion(best, change.yielded, ctx),
+            Step::TakeOver(best, _) => return self.propose_reunion(best, change.yielded, ctx),
             Step::Prepare(view) | Step::Outlast(view, _) | Step::Arbitrate { view, .. } => view,
         };
         let all = change.confirmed.union(&change.yielded).copied().collect();
@@ -599,7 +621,7 @@ impl Membership {
     pub(super) fn on_view_prep_conf(&mut self, from: NodeId, conf: &ViewPrepAnswer, ctx: &mut Context<'_>) {
         if let Some(change) = &mut self.change
             && change.ballot == conf.ballot
-            && !matches!(change.step, Step::TakeOver(_))
+            && !matches!(change.step, Step::TakeOver(..))
             && change.waiting.remove(&from)
         {
             change.confirmed.insert(from);
@@ -703,10 +725,15 @@ impl Membership {
             return Ok(());
         }
         let prepared = prepared.filter(|view| self.is_successor(view));
-        let Some(Change { ballot, step: Step::TakeOver(best), waiting, .. }) = &mut self.change else { return Ok(()) };
+        let Some(Change { ballot, step: Step::TakeOver(best, accepted), waiting, confirmed, .. }) = &mut self.change
+        else {
+            return Ok(());
+        };
         if *ballot != conf.ballot || !waiting.remove(&from) {
             return Ok(());
         }
+        confirmed.insert(from);
+        accepted.extend(prepared.as_ref().map(|_| from));
         // What an operator has forced comes before all of the lineage that it abandons.
         if let Some(view) = prepared
             && best.as_ref().is_none_or(|b| (b.1.lineage, b.0) < (view.lineage, conf.prepared_ballot))

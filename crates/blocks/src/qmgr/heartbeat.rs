@@ -63,6 +63,15 @@ const RETURN_NS: u64 = 4 * apus_kernel::limits::TICK_NS;
 /// A tick that came later than this is our own lateness.
 const LATE_TICK_NS: u64 = apus_kernel::limits::TICK_NS * 3 / 2;
 
+/// How a member fares that is not held for failed, and is not as it should be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Apart {
+    /// The link to it waits for a connection.
+    Unlinked,
+    /// Nothing has come from it for half the limit.
+    Unheard,
+}
+
 /// What passes between us and another member.
 #[derive(Clone, Debug)]
 struct Peer {
@@ -93,8 +102,9 @@ struct Peer {
     delay: u64,
     /// Since when a link to it has had no connection.
     suspended_since: Option<u64>,
-    /// Members of whom it says that it does not hear them as it should.
+    /// Members of whom it says that it does not hear them as it should, and those to whom its link waits for a connection.
     unheard: Vec<u32>,
+    unlinked: Vec<u32>,
 }
 
 #[derive(Default)]
@@ -181,6 +191,7 @@ impl Heartbeats {
             peer.quorum_lost = beat.quorum_lost_ns;
             (peer.stuck, peer.holds_epoch, peer.delay) = (beat.stuck, beat.holds_epoch, beat.delay_ns);
             peer.unheard.clone_from(&beat.unheard);
+            peer.unlinked.clone_from(&beat.unlinked);
             if beat.quorum_lost_ns > 0 {
                 peer.promised_until = 0; // it has given up its lease
             }
@@ -300,19 +311,30 @@ impl Heartbeats {
         self.members.values_mut().for_each(|p| p.leased_until = 0);
     }
 
-    /// The link has no connection, or nothing has come for half the limit.
-    fn is_unheard(&self, peer: &Peer, now: u64, longest: u64) -> bool {
-        peer.suspended_since.is_some() || peer.silence(now) > self.limit(peer, longest) / 2
+    fn is_apart(&self, peer: &Peer, how: Apart, now: u64, longest: u64) -> bool {
+        match how {
+            Apart::Unlinked => peer.suspended_since.is_some(),
+            Apart::Unheard => peer.silence(now) > self.limit(peer, longest) / 2,
+        }
     }
 
-    /// One of these two does not hear the other as it should, as it says, or as we see where it is `me`.
-    pub(super) fn are_apart(&self, me: NodeId, a: NodeId, b: NodeId, now: u64, longest: u64) -> bool {
-        let says = |from: NodeId, of: NodeId| match self.members.get(&if from == me { of } else { from }) {
-            Some(peer) if from == me => self.is_unheard(peer, now, longest),
+    /// Pairs of these members of which one says so of the other, or of which we see it where one is `me`.
+    pub(super) fn apart<'a>(
+        &'a self,
+        view: &'a View,
+        me: NodeId,
+        how: Apart,
+        now: u64,
+        longest: u64,
+    ) -> impl Iterator<Item = (NodeId, NodeId)> + 'a {
+        let says = move |from: NodeId, of: NodeId| match self.members.get(&if from == me { of } else { from }) {
+            Some(peer) if from == me => self.is_apart(peer, how, now, longest),
+            Some(peer) if how == Apart::Unlinked => peer.unlinked.contains(&of.0.into()),
             Some(peer) => peer.unheard.contains(&of.0.into()),
             None => false,
         };
-        says(a, b) || says(b, a)
+        let pairs = view.living().flat_map(|a| view.living().map(move |b| (a.node(), b.node())));
+        pairs.filter(move |(a, b)| a != b && (says(*a, *b) || says(*b, *a)))
     }
 
     /// A link to some member has no connection.
@@ -394,8 +416,9 @@ impl Membership {
         let longest = self.longest_silence();
         let mgmts = self.managers.reached(now);
         let beats = &self.heartbeats;
-        let is_unheard = |(_, p): &(&NodeId, &Peer)| beats.is_unheard(p, now, longest);
-        let unheard: Vec<u32> = beats.members.iter().filter(is_unheard).map(|(n, _)| n.0.into()).collect();
+        let those = |apart| move |(_, p): &(&NodeId, &Peer)| beats.is_apart(p, apart, now, longest);
+        let apart = |how| beats.members.iter().filter(those(how)).map(|(n, _)| n.0.into()).collect();
+        let (unheard, unlinked): (Vec<u32>, Vec<u32>) = (apart(Apart::Unheard), apart(Apart::Unlinked));
         for node in self.survivors() {
             let Some(limit) = self.heartbeats.members.get(&node).map(|p| self.heartbeats.limit(p, longest)) else {
                 continue;
@@ -415,6 +438,7 @@ impl Membership {
                 delay_ns: self.slow.delay(),
                 frozen: self.freeze.is_frozen(),
                 unheard: unheard.clone(),
+                unlinked: unlinked.clone(),
             };
             // The promise runs from when we heard what is echoed, which may be a while ago.
             if peer.its_clock != 0 && peer.quorum_lost_since.is_none() && peer.suspended_since.is_none() {
@@ -488,6 +512,7 @@ impl Membership {
                 delay: 0,
                 suspended_since: None,
                 unheard: Vec::new(),
+                unlinked: Vec::new(),
             };
             let known = self.heartbeats.members.get(&node.node()).filter(|p| p.incarnation == node.incarnation);
             let known = known.cloned().unwrap_or_else(new);

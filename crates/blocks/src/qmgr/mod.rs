@@ -41,14 +41,14 @@
 //! **Change of view** (`change`). The *acting president* is the full member with the lowest join order that is not held for
 //! failed. One proposal per generation, Paxos ballots:
 //! 1. if another made the committed view: take-over. All survivors tell what they committed and accepted; the newest
-//!    committed view is adopted, an accepted proposal is finished before there is another;
+//!    committed view is adopted, an accepted proposal that may have been committed is finished before there is another;
 //! 2. `ViewPrepReq` to all survivors and joiners; who accepts opens its gates to the view's members and shuts them to others;
 //! 3. the survival rule (`survival`) on those that confirmed, against the *committed* view; half asks the arbitrator;
 //! 4. `ViewCommitOrd`.
 //!
 //! A node that dies between only leaves the set that is waited for, so steps need not start over: its removal is the next
 //! generation. Why this is safe: a view is committed only by a side that the survival rule lets pass against its base, two
-//! disjoint sides never both pass against one base, and sides that overlap share an accepted proposal, which is finished.
+//! disjoint sides never both pass against one base, and of sides that overlap the later one learns what the earlier one accepted, and finishes it.
 //!
 //! **Arbitration.** The arbitrator is the management process that the committed view names (`arbiter`). It fences incarnations: the
 //! side that asks first fences the rest. See the mgmt crate. No answer in [`ARBITRATION_TIMEOUT_NS`], or nobody named: lost.

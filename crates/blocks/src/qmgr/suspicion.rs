@@ -7,9 +7,11 @@
 //! - it is younger than [`GRACE_NS`]: who is on its way out sees its links closed one by one and suspects those who closed them; what
 //!   the others say of it arrives meanwhile;
 //! - a suspect has a better [`Standing`] than the reporter: a word is a link that is lost, for both its ends (unless it repeats
-//!   another's, which says nothing of a link), as is one on which an end has not heard the other for half the limit of silence, or that waits for a connection
-//!   while both live, and of two that cannot both stay the one stays that keeps more of the cluster: the largest set, with it, of members that all see each other. Of equals the one that joined earlier stays. Where the suspect is really dead, our own link or its silence says so in a moment;
-//! - the rest could not go on without the suspect, whom we do not hear either, and could without the reporter.
+//!   another's, which says nothing of a link), as is one that waits for a connection while both live, and of two that cannot both stay the one stays that keeps more of the cluster: the largest set, with it, of members that all see each other. Of equals the one stays that
+//!   keeps more where those links count for lost, too, on which an end has not heard the other for half the limit of silence: who is not
+//!   heard for a moment is hardly ever gone (simulator seed 174004669). Of equals in that as well the one that joined earlier stays. Where the suspect is really dead, our own link or its silence says so in a moment;
+//! - the rest could not go on without the suspect, whom we do not hear either, and could without the reporter. Where members have lost each other of
+//!   whom none can be spared, waiting is in vain: the word is believed, so that all freeze, and meet again (simulator seed 175001065).
 //!
 //! Who hears nobody suspects no one; it waits (`quorum`). NDB looks for the largest set of nodes that all see each other for the same
 //! end (its partial connectivity check).
@@ -28,7 +30,7 @@ use apus_signal::{
 };
 use apus_types::NodeId;
 
-use super::{MS, Membership, Phase, survival};
+use super::{MS, Membership, Phase, heartbeat::Apart, survival};
 
 /// A word against a member that we hear is older than this when it is believed.
 const GRACE_NS: u64 = 30 * MS;
@@ -67,12 +69,15 @@ impl Suspicions {
     }
 }
 
-/// The best that the cluster could be with a member: the largest set of members that all see each other, whether that could go on, with how many, and
-/// the seniority of the member.
+/// What the cluster could be: whether a set of members could go on (0: not, 1: if the arbitrator lets it, 2: by itself), and how many they are.
+type Worth = (u8, usize);
+
+/// The best that the cluster could be with a member, by the links that are lost or wait for a connection, by those too on which an end does not hear the other, and the
+/// seniority of the member. Whoever is not heard for a moment may be heard again.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Standing {
-    chance: u8,
-    left: usize,
+    lost: Worth,
+    unheard: Worth,
     seniority: Reverse<u64>,
 }
 
@@ -120,25 +125,20 @@ impl Membership {
         matches!(survival::verdict(view, &rest), survival::Verdict::Lose(_))
     }
 
-    /// Pairs of living members that do not see each other: one has said that its link to the other is lost, or does not hear the other as it should.
-    fn lost_pairs(&self, view: &View, now: u64) -> BTreeSet<(NodeId, NodeId)> {
+    /// Pairs of living members of which one has said that its link to the other is lost.
+    fn lost_pairs(&self, view: &View) -> BTreeSet<(NodeId, NodeId)> {
         let mut lost = BTreeSet::new();
         for ((reporter, ..), word) in self.suspicions.words.iter().filter(|(_, word)| word.seen) {
             let named = view.living().filter(|n| names(&word.failed, n));
             lost.extend(named.flat_map(|n| [(*reporter, n.node()), (n.node(), *reporter)]));
         }
-        for (a, b) in view.living().flat_map(|a| view.living().map(move |b| (a.node(), b.node()))) {
-            if a != b && self.heartbeats.are_apart(self.me, a, b, now, self.longest_silence()) {
-                lost.insert((a, b));
-            }
-        }
         lost
     }
 
-    fn standing(&self, view: &View, member: &ViewNode, now: u64) -> Standing {
-        let lost = self.lost_pairs(view, now);
-        let stays = |n: &NodeId| !self.failed.contains(n) && !lost.contains(&(member.node(), *n));
-        let rest: BTreeSet<NodeId> = view.living().map(ViewNode::node).filter(stays).collect();
+    /// Of the best set of members that all see each other, without those that we hold for failed; `with`: a member that is in it.
+    fn best_worth(&self, view: &View, with: Option<NodeId>, lost: &BTreeSet<(NodeId, NodeId)>) -> Worth {
+        let sees = |n: &NodeId| with.is_none_or(|member| !lost.contains(&(member, *n)));
+        let rest = view.living().map(ViewNode::node).filter(|n| !self.failed.contains(n) && sees(n)).collect();
         let worth = |set: &BTreeSet<NodeId>| {
             let chance = match survival::verdict(view, set) {
                 survival::Verdict::Lose(_) => 0,
@@ -147,8 +147,22 @@ impl Membership {
             };
             (chance, set.len())
         };
-        let (chance, left) = best_seen(rest, &lost, &worth, &mut { SETS_MAX });
-        Standing { chance, left, seniority: Reverse(member.join_order) }
+        best_seen(rest, lost, &worth, &mut { SETS_MAX })
+    }
+
+    fn standing(&self, view: &View, member: &ViewNode, now: u64) -> Standing {
+        let apart = |how| self.heartbeats.apart(view, self.me, how, now, self.longest_silence());
+        let mut pairs = self.lost_pairs(view);
+        pairs.extend(apart(Apart::Unlinked));
+        let lost = self.best_worth(view, Some(member.node()), &pairs);
+        pairs.extend(apart(Apart::Unheard));
+        let unheard = self.best_worth(view, Some(member.node()), &pairs);
+        Standing { lost, unheard, seniority: Reverse(member.join_order) }
+    }
+
+    /// Whoever is believed, nobody can go on: members have lost each other of whom none can be spared. All sides are to freeze and meet again.
+    fn is_vain(&self, view: &View) -> bool {
+        self.best_worth(view, None, &self.lost_pairs(view)).0 == 0
     }
 
     /// Sets aside what is not to be believed yet.
@@ -180,7 +194,8 @@ impl Membership {
             heard.iter().any(|suspect| self.standing(view, suspect, now) > standing)
         };
         let own_name = [Incarnation { node: reporter.id, incarnation: reporter.incarnation }];
-        let waits = is_young || is_outdone || (self.is_hopeless(&failed) && !self.is_hopeless(&own_name));
+        let has_hope = self.is_hopeless(&failed) && !self.is_hopeless(&own_name) && !self.is_vain(view);
+        let waits = is_young || is_outdone || has_hope;
         if waits {
             ctx.probe("qmgr: suspicion set aside");
             self.suspicions.set_aside.insert(key, (*envelope, body.to_vec()));

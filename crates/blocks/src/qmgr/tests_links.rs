@@ -1,5 +1,6 @@
 //! Connections that are lost while both processes live, and what comes of them.
 
+use apus_kernel::FaultRule;
 use apus_types::NodeId;
 
 use super::tests::{details, members, started};
@@ -137,4 +138,63 @@ fn who_is_linked_to_the_process_before_a_member_is_not_let_in() {
     c.cut.clear();
     assert!(c.run_until(1000, |c| members(c, 3) == [1, 2, 3]), "{}", details(&c));
     assert!((1..=3).all(|n| c.stopped(n).is_none()), "{}", details(&c));
+}
+
+/// Two have lost a third. That they do not hear each other for a moment is no reason to go on with the third in their place (simulator seed 174004669).
+#[test]
+fn who_is_not_heard_for_a_moment_is_worth_more_than_who_is_lost() {
+    let mut c = started(2, 2);
+    c.run_ms(100);
+    c.hold(2, 4);
+    c.run_ms(30);
+    c.separate(1, 2);
+    c.separate(1, 4);
+    c.run_ms(40);
+    c.release();
+    assert!(c.run_until(500, |c| [2, 3, 4].iter().all(|n| members(c, *n) == [2, 3, 4])), "{}", details(&c));
+    assert!([2, 3, 4].iter().all(|n| c.stopped(*n).is_none()), "{}", details(&c));
+}
+
+/// All of one group and the last of another lose each other: those of the third see all, and cannot help by waiting (simulator seed 175001065).
+#[test]
+fn members_that_lose_each_other_and_cannot_be_spared_meet_again() {
+    let mut c = started(3, 2);
+    c.run_ms(100);
+    c.kill(5);
+    assert!(c.run_until(100, |c| members(c, 3) == [1, 2, 3, 4, 6]), "{}", details(&c));
+    c.run_ms(50);
+    c.separate(6, 1);
+    c.separate(6, 2);
+    c.run_ms(20);
+    c.cut.clear();
+    let left = [1, 2, 3, 4, 6];
+    let goes_on = |c: &Cluster| left.iter().all(|n| members(c, *n) == left && serves(c, *n));
+    assert!(c.run_until(3000, |c| c.generation(3) > 2 && goes_on(c)), "{}", details(&c));
+}
+
+/// As the president may have committed what all have accepted: the view that it dies over comes before the one without it.
+#[test]
+fn what_enough_have_accepted_is_finished() {
+    let mut c = started(1, 4);
+    c.node(1).worker.arm_fault("qmgr.drop_view_commit", FaultRule { skip: 0, times: 2, one_in: 1 });
+    c.kill(4);
+    assert!(c.run_until(20, |c| c.generation(1) == 2), "{}", details(&c));
+    c.kill(1);
+    assert!(c.run_until(500, |c| [2, 3].iter().all(|n| members(c, *n) == [2, 3])), "{}", details(&c));
+    assert_eq!(c.generation(2), 3, "generation 2 is the one that node 1 has committed: {}", details(&c));
+}
+
+/// A president that is cut off from most has one member agree to a view without another. When it dies, nobody can have committed that view, and
+/// those that are left decide anew (simulator seed 175007616).
+#[test]
+fn what_too_few_have_accepted_is_not_finished() {
+    let mut c = started(2, 3);
+    c.run_ms(100);
+    [2, 4, 5].iter().for_each(|n| c.mute(1, *n));
+    c.separate(3, 6);
+    c.separate(1, 3);
+    c.run_ms(5);
+    c.kill(1);
+    assert!(c.run_until(500, |c| (2..=5).all(|n| members(c, n) == [2, 3, 4, 5])), "{}", details(&c));
+    assert!((2..=5).all(|n| c.stopped(n).is_none()), "{}", details(&c));
 }
