@@ -252,7 +252,7 @@ impl Membership {
     /// Full members that we hold for failed and that are there, frozen, in the process that the view names or one that speaks for it.
     fn back(&self) -> BTreeSet<NodeId> {
         let is_back = |n: &&ViewNode| {
-            let process = self.links.get(&n.node()).map_or(0, |l| l.incarnation);
+            let process = self.links.incarnation(n.node());
             let is_itself = self.freeze.returned.contains_key(&n.node()) && process == n.incarnation;
             let is_witness = self.freeze.witnesses.get(&n.node()).is_some_and(|w| w.0 == process);
             self.is_linked(n.node()) && (is_itself || is_witness)
@@ -388,7 +388,7 @@ impl Membership {
     /// The sender is a full member of our view, and asks under the same one. Whoever has an older view gets the newer one.
     fn is_on_base_of(&mut self, from: NodeId, base: View, ctx: &mut Context<'_>) -> bool {
         let Some(view) = self.view.as_ref().filter(|_| self.phase == Phase::Member) else { return false };
-        let incarnation = self.links.get(&from).map_or(0, |l| l.incarnation);
+        let incarnation = self.links.incarnation(from);
         if base.generation > view.generation {
             self.apply(base, ctx); // it stops us, if we are not in it
             return false;

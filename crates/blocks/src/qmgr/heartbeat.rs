@@ -478,7 +478,7 @@ impl Membership {
     pub(super) fn note_suspended(&mut self, ctx: &mut Context<'_>) {
         let now = ctx.now();
         for (node, peer) in &mut self.heartbeats.members {
-            let is_suspended = self.links.get(node).is_some_and(|l| !l.suspended.is_empty());
+            let is_suspended = self.links.get(*node).is_some_and(|l| !l.suspended.is_empty());
             peer.suspended_since = is_suspended.then(|| peer.suspended_since.unwrap_or(now));
         }
         self.renew_lease(ctx);

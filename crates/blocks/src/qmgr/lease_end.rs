@@ -45,7 +45,7 @@ impl Membership {
     /// Instead of cutting off a member to which all links stand, while it may still rely on our promise. False: it cannot.
     pub(super) fn part_from(&mut self, node: NodeId, incarnation: u64, ctx: &mut Context<'_>) -> bool {
         let until = self.heartbeats.promised_until(node);
-        let is_linked = self.is_linked(node) && self.links.get(&node).is_some_and(|l| l.incarnation == incarnation);
+        let is_linked = self.is_linked(node) && self.links.get(node).is_some_and(|l| l.incarnation == incarnation);
         if !is_linked || until < ctx.now() {
             return false;
         }

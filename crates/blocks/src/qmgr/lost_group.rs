@@ -36,7 +36,7 @@ impl Membership {
     fn group_on_disk(&self) -> Option<u32> {
         let view = self.view.as_ref()?;
         let is_on_disk = |node: NodeId| {
-            let process = self.links.get(&node).map_or(0, |l| l.incarnation);
+            let process = self.links.incarnation(node);
             self.failed.contains(&node) && self.freeze.on_disk.get(&node).is_some_and(|d| d.0 == process)
         };
         let mut groups: BTreeMap<u32, bool> = BTreeMap::new();

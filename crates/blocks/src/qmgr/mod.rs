@@ -77,6 +77,7 @@ mod keep;
 mod layout;
 mod lease_end;
 mod leave;
+mod links;
 mod lost_group;
 mod meet;
 mod quorum;
@@ -180,16 +181,6 @@ impl std::fmt::Display for Loss<'_> {
     }
 }
 
-#[derive(Clone, Default, Debug)]
-struct LinkState {
-    incarnation: u64,
-    workers: BTreeSet<u8>,
-    /// A message about joining has come from the process: it has all links too, and takes us for the process that we are.
-    stands_there: bool,
-    /// Of those workers, the ones whose links wait for a connection, and since when.
-    suspended: BTreeMap<u8, u64>,
-}
-
 /// The membership manager; see the module.
 pub struct Membership {
     me: NodeId,
@@ -204,7 +195,7 @@ pub struct Membership {
     managers: arbiter::Managers,
     phase: Phase,
     config: Option<ClusterConfig>,
-    links: BTreeMap<NodeId, LinkState>,
+    links: links::Links,
 
     /// Committed.
     view: Option<View>,
@@ -261,7 +252,7 @@ impl Membership {
             managers: arbiter::Managers::default(),
             phase: Phase::Starting,
             config: None,
-            links: BTreeMap::new(),
+            links: links::Links::default(),
             view: None,
             prepared: None,
             promised: 0,
@@ -308,7 +299,7 @@ impl Membership {
     }
     /// Links of all workers stand, to one process.
     fn is_linked(&self, node: NodeId) -> bool {
-        self.links.get(&node).is_some_and(|l| l.workers.len() >= self.links_wanted)
+        self.links.get(node).is_some_and(|l| l.workers.len() >= self.links_wanted)
     }
     fn is_own_entry(&self, view: &View) -> bool {
         view.node(self.me).is_some_and(|n| n.state() != NodeState::Down && n.incarnation == self.incarnation)
@@ -349,12 +340,7 @@ impl Membership {
         if !rep.node.is_data() || rep.node == self.me {
             return;
         }
-        let link = self.links.entry(rep.node).or_default();
-        if link.incarnation != rep.incarnation {
-            *link = LinkState { incarnation: rep.incarnation, ..LinkState::default() };
-        }
-        link.workers.insert(rep.worker);
-        link.suspended.remove(&rep.worker);
+        self.links.up(&rep);
         if let Some(old) = self.view.as_ref().and_then(|v| v.node(rep.node)).map(|n| n.incarnation)
             && old != rep.incarnation
         {
@@ -372,14 +358,10 @@ impl Membership {
             self.reconsider_arbitrator(ctx);
             return;
         }
-        let Some(link) = self.links.get_mut(&rep.node) else { return };
-        if link.incarnation != rep.incarnation {
+        if !self.links.down(&rep) {
             jam!(ctx);
             return;
         }
-        link.workers.remove(&rep.worker);
-        link.suspended.remove(&rep.worker);
-        link.stands_there = false;
         self.start_lost(rep.node, ctx);
         self.mark_failed(rep.node, rep.incarnation, Loss::Seen("its link closed"), ctx);
         self.parted(rep.node, rep.incarnation, ctx);
@@ -388,7 +370,7 @@ impl Membership {
     /// A connection was lost, and the link is dialled from both ends. It is neither a failure nor as if nothing had happened: who may be
     /// held for failed because of it serves nobody.
     fn on_link_suspended(&mut self, rep: LinkRep, ctx: &mut Context<'_>) {
-        let Some(link) = self.links.get_mut(&rep.node).filter(|l| l.incarnation == rep.incarnation) else { return };
+        let Some(link) = self.links.get_mut(rep.node).filter(|l| l.incarnation == rep.incarnation) else { return };
         if !link.workers.contains(&rep.worker) {
             return;
         }
@@ -402,7 +384,7 @@ impl Membership {
     }
 
     fn on_link_resumed(&mut self, rep: LinkRep, ctx: &mut Context<'_>) {
-        let Some(link) = self.links.get_mut(&rep.node).filter(|l| l.incarnation == rep.incarnation) else { return };
+        let Some(link) = self.links.get_mut(rep.node).filter(|l| l.incarnation == rep.incarnation) else { return };
         if link.suspended.remove(&rep.worker).is_some() && link.suspended.is_empty() {
             ctx.probe("qmgr: a link goes on");
             ctx.log(format_args!("the link to node {} goes on", rep.node));
@@ -416,10 +398,11 @@ impl Membership {
     /// Nobody's silence ends a link to a node that is no member, or not for us: one that waits for a connection for so long is given up.
     fn end_stale_links(&mut self, ctx: &mut Context<'_>) {
         let (now, longest) = (ctx.now(), self.longest_silence());
-        let is_stale = |link: &LinkState| link.suspended.values().any(|since| now.saturating_sub(*since) > longest);
+        let is_stale =
+            |link: &links::LinkState| link.suspended.values().any(|since| now.saturating_sub(*since) > longest);
         for (node, _) in self.links.iter().filter(|(_, link)| is_stale(link)) {
-            if !self.survivors().contains(node) {
-                ctx.close_link(*node); // which is reported as its end
+            if !self.survivors().contains(&node) {
+                ctx.close_link(node); // which is reported as its end
             }
         }
     }
@@ -478,8 +461,7 @@ impl Membership {
     /// Cuts off one incarnation; the link of a later one stays.
     fn fence(&mut self, node: NodeId, incarnation: u64, ctx: &mut Context<'_>) {
         ctx.accept_from(node, incarnation, false);
-        if self.links.get(&node).is_some_and(|l| l.incarnation == incarnation) {
-            self.links.remove(&node);
+        if self.links.forget(node, incarnation) {
             ctx.close_link(node);
         }
     }
@@ -527,7 +509,7 @@ impl Membership {
     fn is_removed(&self, from: NodeId) -> bool {
         let Some(view) = self.view.as_ref().filter(|_| self.phase == Phase::Member) else { return false };
         view.node(from).is_some_and(|n| {
-            n.state() == NodeState::Down && self.links.get(&from).is_none_or(|l| l.incarnation == n.incarnation)
+            n.state() == NodeState::Down && self.links.get(from).is_none_or(|l| l.incarnation == n.incarnation)
         })
     }
 
@@ -881,7 +863,12 @@ impl Block for Membership {
         let _ = writeln!(out, "change {:?}", self.change.as_ref().map(Change::summary));
         let _ = writeln!(out, "switchover {}", self.switchover.summary());
         let _ = writeln!(out, "{}", self.heartbeats.summary(self.now, self.longest_silence()));
-        let _ = writeln!(out, "joining {:?} links {:?}", self.joining.keys(), self.links);
+        let _ = writeln!(
+            out,
+            "joining {:?} links {:?}",
+            self.joining.keys(),
+            self.links.iter().collect::<BTreeMap<_, _>>()
+        );
     }
 
     fn verify(&self) -> Result<(), String> {

@@ -409,8 +409,8 @@ impl Membership {
             work.missing = None;
         } else {
             // DICT may have to ask the founder's, and no view says yet who may speak to whom.
-            for (node, link) in &self.links {
-                ctx.accept_from(*node, link.incarnation, true);
+            for (node, link) in self.links.iter() {
+                ctx.accept_from(node, link.incarnation, true);
             }
             self.restart.work = Some(Work { order, founder: from, missing: None });
         }

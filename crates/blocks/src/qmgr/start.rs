@@ -134,8 +134,8 @@ impl Membership {
         }
         let configured = self.config.as_ref().map(|c| c.cluster);
         let Some(cluster) = configured.or_else(|| self.cluster_before(ctx)) else { return };
-        let linked: Vec<NodeId> = self.links.keys().copied().filter(|n| self.is_linked(*n)).collect();
-        let stands = |n: &&NodeId| self.stands_there(n);
+        let linked: Vec<NodeId> = self.links.iter().map(|(n, _)| n).filter(|n| self.is_linked(*n)).collect();
+        let stands = |n: &&NodeId| self.links.get(**n).is_some_and(|l| l.stands_there);
         let from = self.start.dictionary.as_ref();
         let (restored, restored_lineage) = self.put_back();
         let req = JoinReq {
@@ -160,18 +160,15 @@ impl Membership {
 
     /// That our link to the node leads to.
     fn process_of(&self, node: NodeId) -> Option<Incarnation> {
-        self.links.get(&node).map(|l| Incarnation::of(node, l.incarnation))
-    }
-    fn stands_there(&self, node: &NodeId) -> bool {
-        self.links.get(node).is_some_and(|l| l.stands_there)
+        self.links.get(node).map(|l| Incarnation::of(node, l.incarnation))
     }
 
     /// Only who has all links to us asks us to let it in, or answers. Who is let in before a member has all links to it is held for failed by that member: so
     /// what we tell of our links are those that stand at both ends (simulator seed 10001855). When the last end has answered we need not wait to ask again.
     fn note_stands_there(&mut self, from: NodeId, ctx: &mut Context<'_>) {
-        let Some(link) = self.links.get_mut(&from) else { return };
+        let Some(link) = self.links.get_mut(from) else { return };
         let is_new = !std::mem::replace(&mut link.stands_there, true);
-        let is_whole = self.links.keys().filter(|n| self.is_linked(**n)).all(|n| self.stands_there(n));
+        let is_whole = self.links.iter().filter(|(n, _)| self.is_linked(*n)).all(|(_, l)| l.stands_there);
         if is_new && is_whole && self.phase == Phase::Starting {
             self.ask_to_join(ctx);
         }
@@ -195,7 +192,7 @@ impl Membership {
 
     pub(super) fn on_join_req(&mut self, from: NodeId, req: JoinReq, ctx: &mut Context<'_>) {
         self.note_stands_there(from, ctx);
-        let is_peer = self.is_linked(from) && self.links.get(&from).is_some_and(|l| l.incarnation == req.incarnation);
+        let is_peer = self.is_linked(from) && self.links.get(from).is_some_and(|l| l.incarnation == req.incarnation);
         if req.node != u32::from(from.0) || !is_peer {
             jam!(ctx); // not all of its links stand yet: it asks again
             return;
@@ -293,8 +290,8 @@ impl Membership {
             return;
         }
         self.start.has_met_member = true;
-        for (node, link) in &self.links {
-            ctx.accept_from(*node, link.incarnation, true);
+        for (node, link) in self.links.iter() {
+            ctx.accept_from(node, link.incarnation, true);
         }
         if self.puts_back(&answer, ctx) {
             return;
@@ -334,7 +331,7 @@ impl Membership {
         let fresh = |n: &NodeId, (c, heard): &(Candidate, u64)| {
             now.saturating_sub(*heard) < CANDIDATE_NS
                 && self.is_linked(*n)
-                && self.links.get(n).is_some_and(|l| l.incarnation == c.incarnation)
+                && self.links.get(*n).is_some_and(|l| l.incarnation == c.incarnation)
         };
         let mut all: BTreeMap<NodeId, Candidate> =
             self.start.candidates.iter().filter(|(n, c)| fresh(n, c)).map(|(n, c)| (*n, c.0.clone())).collect();

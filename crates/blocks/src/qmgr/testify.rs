@@ -32,7 +32,7 @@ impl Membership {
 
     /// From a node whose member we hold for failed.
     pub(super) fn on_join_of_lost(&mut self, from: NodeId, req: &JoinReq, ctx: &mut Context<'_>) {
-        let is_peer = self.links.get(&from).is_some_and(|l| l.incarnation == req.incarnation);
+        let is_peer = self.links.get(from).is_some_and(|l| l.incarnation == req.incarnation);
         let member = self.view.as_ref().and_then(|v| v.node(from)).map_or(0, |n| n.incarnation);
         if is_peer && member != 0 && member == req.speaks_for && self.freeze.is_frozen() {
             self.freeze.note_witness(from, req.incarnation, ctx.now());
@@ -87,7 +87,7 @@ impl Membership {
         base: &View,
         ctx: &mut Context<'_>,
     ) -> Option<&mut Acceptor> {
-        let asker = self.links.get(&from).map_or(0, |l| l.incarnation);
+        let asker = self.links.incarnation(from);
         let is_full = |node: NodeId, incarnation: u64| {
             base.node(node).is_some_and(|n| n.incarnation == incarnation && n.state() == NodeState::Up)
         };
