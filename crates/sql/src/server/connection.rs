@@ -18,6 +18,7 @@ use std::task::Poll;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::duplex::{Duplex, Left};
 use super::listener::Shared;
 use super::output::write_bounded;
 use super::registry::Slot;
@@ -28,7 +29,7 @@ use crate::wire::auth::{AuthPlugin, SCRAMBLE_BYTES, Scramble};
 use crate::wire::command::{Command, decode_command};
 use crate::wire::handshake::{Attributes, ClientHello, Login, decode_client_hello, write_greeting};
 use crate::wire::packet::{Packet, PacketBuffer, PacketReader};
-use crate::wire::result::{ResultState, ResultWriter, write_error};
+use crate::wire::result::{ResultState, write_error};
 use crate::wire::status;
 
 /// Why a connection ends without further words.
@@ -205,7 +206,7 @@ impl<E: Engine> Connection<E> {
         output.set_sequence(packet.sequence.wrapping_add(1));
         let command = decode_command(input.payload(packet));
         state.start_command(matches!(command, Ok(Command::Execute { .. })), engine.status(session));
-        let mut out = Output::new(output, state, stream);
+        let mut out = Output::new(output, state, Duplex::new(stream, &slot.interrupt, input.rest()));
         let done = match command {
             Ok(Command::Execute { statement, params, .. }) => {
                 pin!(statements.execute(&**engine, session, statement, params, &mut out)).await
@@ -230,11 +231,14 @@ impl<E: Engine> Connection<E> {
         };
         if let Err(error) = done {
             out.error(error.errno, &error.sqlstate, &error.message);
-        } else if !state.is_answered() {
-            let mut writer = ResultWriter::new(output, state);
-            writer.error(1105, b"HY000", "Internal error: the statement ended without a complete answer");
+        } else if !out.is_answered() {
+            out.error(1105, b"HY000", "Internal error: the statement ended without a complete answer");
         }
-        Flow::Continue
+        let Some(Left { input: behind, is_lost }) = out.into_client().map(Duplex::left) else { return Flow::Continue };
+        if let Some(bytes) = behind {
+            input.replace_rest(&bytes);
+        }
+        if is_lost { Flow::Quit } else { Flow::Continue }
     }
 
     async fn log_in<S>(&mut self, stream: &mut Transport<S>) -> Result<E::Session, Gone>

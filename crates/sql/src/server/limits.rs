@@ -15,6 +15,8 @@ pub const STRANGERS_MAX_DEFAULT: usize = 4096;
 pub const WAIT_TIMEOUT: Duration = Duration::from_secs(8 * 3600);
 /// A client that does not take its answers for this long is dropped (MySQL's `net_write_timeout`).
 pub const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+/// A client that was asked for a file and sends nothing of it for this long is dropped (MySQL's `net_read_timeout`).
+pub const READ_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest packet before authentication: user, database, plugin and attributes fit easily.
 pub const HANDSHAKE_PACKET_MAX: usize = 128 << 10;
 /// Prepared statements of one connection; one more is refused with error 1461.

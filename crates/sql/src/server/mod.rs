@@ -13,6 +13,7 @@
 
 mod accounts;
 mod connection;
+mod duplex;
 pub mod limits;
 mod listener;
 mod login;

@@ -8,6 +8,7 @@ use std::task::Poll;
 
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
+use super::duplex::Duplex;
 use super::limits::{OUTPUT_FLUSH_BYTES, WRITE_TIMEOUT};
 use crate::wire::packet::PacketBuffer;
 use crate::wire::result::{ResultState, ResultWriter};
@@ -16,7 +17,7 @@ use crate::wire::{SqlError, capability};
 /// A [`ResultWriter`] (by deref) that can also be flushed to the client while a long result is produced.
 pub struct Output<'a> {
     writer: ResultWriter<'a>,
-    sink: Option<&'a mut (dyn AsyncWrite + Unpin)>,
+    client: Option<Duplex<'a>>,
     flushes: u64,
 }
 
@@ -30,17 +31,13 @@ pub struct Mark {
 }
 
 impl<'a> Output<'a> {
-    pub(crate) fn new(
-        buffer: &'a mut PacketBuffer,
-        state: &'a mut ResultState,
-        sink: &'a mut (dyn AsyncWrite + Unpin),
-    ) -> Output<'a> {
-        Output { writer: ResultWriter::new(buffer, state), sink: Some(sink), flushes: 0 }
+    pub(super) fn new(buffer: &'a mut PacketBuffer, state: &'a mut ResultState, client: Duplex<'a>) -> Output<'a> {
+        Output { writer: ResultWriter::new(buffer, state), client: Some(client), flushes: 0 }
     }
 
     /// An output that only collects, for tests of engines.
     pub fn in_memory(buffer: &'a mut PacketBuffer, state: &'a mut ResultState) -> Output<'a> {
-        Output { writer: ResultWriter::new(buffer, state), sink: None, flushes: 0 }
+        Output { writer: ResultWriter::new(buffer, state), client: None, flushes: 0 }
     }
 
     /// What was written so far.
@@ -70,12 +67,52 @@ impl<'a> Output<'a> {
 
     #[cold]
     async fn flush(&mut self) -> Result<(), SqlError> {
-        let Some(sink) = self.sink.as_mut() else { return Ok(()) };
+        let Some(client) = self.client.as_mut() else { return Ok(()) };
         let buffer = self.writer.buffer();
         self.flushes += 1;
-        let written = write_bounded(sink, buffer.complete()).await;
+        let written = write_bounded(client.stream(), buffer.complete()).await;
         buffer.clear();
         written.map_err(|_| SqlError::new(1160, b"08S01", "Got an error writing communication packets"))
+    }
+
+    /// Asks the client for a file by the name that its user gave it. What it sends is read by [`Output::next_of_file`] to its end, or given up by
+    /// [`Output::give_up_file`]; nothing may be written before.
+    ///
+    /// # Errors
+    /// 1160: the client is gone.
+    pub async fn ask_for_file(&mut self, name: &[u8]) -> Result<(), SqlError> {
+        self.writer.file_request(name);
+        self.flush().await?;
+        let sequence = self.writer.buffer().sequence();
+        if let Some(client) = self.client.as_mut() {
+            client.begin_file(sequence);
+        }
+        Ok(())
+    }
+
+    /// The next bytes of the file; `None`: that was all.
+    ///
+    /// # Errors
+    /// 1317: the statement is to end. 1156, 1158, 1159: the client sends nothing, or nonsense; its connection ends with the statement.
+    pub async fn next_of_file(&mut self) -> Result<Option<&[u8]>, SqlError> {
+        let Some(client) = self.client.as_mut() else { return Ok(None) };
+        let next = client.next_of_file(true).await?;
+        if next.is_none() {
+            self.writer.buffer().set_sequence(client.sequence());
+        }
+        Ok(next.map(|piece| client.bytes(piece)))
+    }
+
+    /// Has the client send the rest of the file and forgets it, so that it reads the answer.
+    pub async fn give_up_file(&mut self) {
+        let Some(client) = self.client.as_mut() else { return };
+        while let Ok(Some(_)) = client.next_of_file(false).await {}
+        self.writer.buffer().set_sequence(client.sequence());
+    }
+
+    /// The command is over: what has become of its client.
+    pub(super) fn into_client(self) -> Option<Duplex<'a>> {
+        self.client
     }
 }
 

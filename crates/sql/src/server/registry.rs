@@ -24,6 +24,8 @@ pub struct ConnectionEntry {
 #[derive(Debug, Default)]
 pub struct Interrupt {
     asked: AtomicBool,
+    /// The connection is to end, too.
+    ending: AtomicBool,
     wake: Notify,
 }
 
@@ -32,9 +34,27 @@ impl Interrupt {
         self.asked.store(true, Relaxed);
         self.wake.notify_waiters();
     }
+    fn end(&self) {
+        self.ending.store(true, Relaxed);
+        self.ask();
+    }
+    /// Whether the connection is to end with its statement.
+    pub fn is_ending(&self) -> bool {
+        self.ending.load(Relaxed)
+    }
+    /// Waits until the connection is to end.
+    pub async fn ended(&self) {
+        loop {
+            let waiting = self.wake.notified();
+            if self.is_ending() {
+                return;
+            }
+            waiting.await;
+        }
+    }
     /// A statement begins.
     pub fn reset(&self) {
-        self.asked.store(false, Relaxed);
+        self.asked.store(self.is_ending(), Relaxed);
     }
     #[inline]
     pub fn is_asked(&self) -> bool {
@@ -133,7 +153,7 @@ impl Registry {
     pub fn kill(&self, id: u32) -> bool {
         let inner = self.lock();
         let Some(entry) = inner.connections.get(&id) else { return false };
-        entry.interrupt.ask();
+        entry.interrupt.end();
         entry.kill.notify_one();
         true
     }
@@ -141,6 +161,7 @@ impl Registry {
     /// Ends all connections.
     pub(crate) fn kill_all(&self) {
         for entry in self.lock().connections.values() {
+            entry.interrupt.end();
             entry.kill.notify_one();
         }
     }

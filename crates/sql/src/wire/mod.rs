@@ -9,14 +9,16 @@
 //! - [`handshake`] and [`auth`]: greeting, client response, password checks.
 //! - [`command`] and [`params`]: what a client asks, and the parameters of a prepared execution.
 //! - [`result`]: OK, ERR, EOF, column definitions, text and binary rows.
+//! - [`file`]: the packets of a file that a client sends for LOAD DATA LOCAL.
 //!
-//! Deliberately not spoken: compression, session tracking, query attributes, LOCAL INFILE. None of them is advertised, so no client may use them.
+//! Deliberately not spoken: compression, session tracking, query attributes. None of them is advertised, so no client may use them.
 
 pub mod auth;
 pub mod command;
 pub mod constants;
 pub mod cursor;
 pub mod error;
+pub mod file;
 pub mod handshake;
 pub mod number;
 pub mod packet;

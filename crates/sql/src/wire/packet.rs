@@ -110,6 +110,21 @@ impl PacketReader {
         rest
     }
 
+    /// What [`take_rest`](Self::take_rest) would take.
+    pub fn rest(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+
+    /// Somebody else has read on behind the packet taken last: this has come since, in place of what was here.
+    pub fn replace_rest(&mut self, bytes: &[u8]) {
+        (self.start, self.end) = (0, 0);
+        if self.buffer.len() < bytes.len() {
+            self.buffer.resize(bytes.len().next_power_of_two(), 0);
+        }
+        self.buffer[..bytes.len()].copy_from_slice(bytes);
+        self.end = bytes.len();
+    }
+
     /// Consumes the next complete logical packet, or says that more bytes are needed.
     #[inline]
     pub fn next_packet(&mut self) -> Result<Option<Packet>, FrameError> {

@@ -234,6 +234,10 @@ impl<'a> ResultWriter<'a> {
         self.state.rows_open = false;
         self.state.finished = finished;
     }
+    /// As [`ResultState::is_answered`].
+    pub(crate) fn is_answered(&self) -> bool {
+        self.state.is_answered()
+    }
     /// Results that are complete since the command started.
     pub(crate) fn finished(&self) -> u64 {
         self.state.finished
@@ -379,6 +383,14 @@ impl<'a> ResultWriter<'a> {
         payload.push(0xfe);
         payload.extend_from_slice(&warnings.to_le_bytes());
         payload.extend_from_slice(&flags.to_le_bytes());
+        self.out.end();
+    }
+
+    /// Asks the client for a file; what it sends comes before the answer goes on.
+    pub(crate) fn file_request(&mut self, name: &[u8]) {
+        let payload = self.out.begin();
+        payload.push(0xfb);
+        payload.extend_from_slice(name);
         self.out.end();
     }
 
