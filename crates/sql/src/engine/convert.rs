@@ -112,8 +112,7 @@ pub fn assign<'a>(column: &Column, value: Datum<'a>, a: Assign<'_>) -> Result<Da
             Ok(Datum::Double(if fits { x } else { limit.copysign(x) }))
         }
         ColumnType::Char { length, .. } | ColumnType::VarChar { length, .. } => {
-            let text = into_text(value);
-            check_utf8(column, &text, a)?;
+            let text = valid_utf8(column, into_text(value), a)?;
             let (text, cut) = limit_chars(text, usize::from(length));
             if a.strict && cut {
                 return Err(errors::too_long(&column.name, a.row));
@@ -122,9 +121,9 @@ pub fn assign<'a>(column: &Column, value: Datum<'a>, a: Assign<'_>) -> Result<Da
             Ok(Datum::Text(if matches!(column.ty, ColumnType::Char { .. }) { trim_end(text) } else { text }))
         }
         ColumnType::Text { length, .. } | ColumnType::Blob { length } => {
-            let text = into_text(value);
+            let mut text = into_text(value);
             if column.ty.is_text() {
-                check_utf8(column, &text, a)?;
+                text = valid_utf8(column, text, a)?;
             }
             if text.len() <= length as usize {
                 return Ok(Datum::Bytes(text));
@@ -199,11 +198,12 @@ pub fn warning_of(refused: SqlError, column: &Column, value: &Datum<'_>, a: Assi
         (1292, ColumnType::Time { .. }) => match temporal::read_time(&value.as_text()) {
             Some(t) if !t.beyond => errors::truncated(&column.name, a.row),
             None if !matches!(value, Datum::Text(_) | Datum::Bytes(_)) => errors::out_of_range(&column.name, a.row),
+            None if is_beyond_dates(value) => errors::out_of_range(&column.name, a.row),
             None => errors::truncated(&column.name, a.row),
             Some(_) => errors::out_of_range(&column.name, a.row),
         },
         (1292, _) if !a.strict && reads_as_zero(value) && is_zero() => return None,
-        (1292, _) if is_beyond_dates(value) => errors::out_of_range(&column.name, a.row),
+        (1292, _) if is_beyond_dates(value) && !is_cut_moment(value) => errors::out_of_range(&column.name, a.row),
         (1292, _) => errors::truncated(&column.name, a.row),
         _ => refused,
     })
@@ -215,6 +215,11 @@ fn reads_as_zero(value: &Datum<'_>) -> bool {
         Datum::Text(t) | Datum::Bytes(t) => temporal::parse_datetime(t) == Some(Default::default()),
         _ => true,
     }
+}
+
+/// A text that says more than a moment.
+fn is_cut_moment(value: &Datum<'_>) -> bool {
+    matches!(value, Datum::Text(t) | Datum::Bytes(t) if temporal::read_datetime(t).is_some_and(|(_, cut)| cut))
 }
 
 /// A number that is no moment by its size, a text of the form of a date that is none.
@@ -359,14 +364,23 @@ fn into_text(value: Datum<'_>) -> Cow<'_, [u8]> {
     }
 }
 
-fn check_utf8(column: &Column, text: &[u8], a: Assign<'_>) -> Result<()> {
-    match std::str::from_utf8(text) {
-        Ok(_) => Ok(()),
-        Err(e) => {
-            let shown: String = text[e.valid_up_to()..].iter().take(6).map(|b| format!("\\x{b:02X}")).collect();
-            Err(errors::incorrect_value("string", &shown, &column.name, a.row))
-        }
+/// A text up to where it is none.
+fn valid_utf8<'t>(column: &Column, text: Cow<'t, [u8]>, a: Assign<'_>) -> Result<Cow<'t, [u8]>> {
+    let valid = match std::str::from_utf8(&text) {
+        Ok(_) => return Ok(text),
+        Err(e) => e.valid_up_to(),
+    };
+    if a.strict {
+        let shown: String = text[valid..].iter().take(6).map(|b| format!("\\x{b:02X}")).collect();
+        return Err(errors::incorrect_value("string", &shown, &column.name, a.row));
     }
+    Ok(match text {
+        Cow::Borrowed(text) => Cow::Borrowed(&text[..valid]),
+        Cow::Owned(mut text) => {
+            text.truncate(valid);
+            Cow::Owned(text)
+        }
+    })
 }
 
 /// Cuts to `length` characters; the flag says that more than spaces went.

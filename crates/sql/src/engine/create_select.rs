@@ -189,7 +189,7 @@ impl SqlEngine {
         let mut attempt = 0;
         loop {
             attempt += 1;
-            session.warnings.clear();
+            session.clear_warnings();
             let catalog = self.fetch_catalog().await?;
             if !clause.if_not_exists {
                 check_free(&catalog, &name)?;

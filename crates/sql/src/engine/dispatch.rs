@@ -26,6 +26,7 @@ use super::{
     plan::{self, Plan, Planner, Unplanned, dml::Source},
     plan_cache::{Cached, PlanCache},
     session::{Fail, Prepared, Scratch, Session},
+    token::Tokens,
     user_lock::{Held, UserLocks},
     variables::{Globals, Variables},
 };
@@ -119,7 +120,7 @@ impl SqlEngine {
 
     /// Whether the dictionary is another one than a statement was refused by that names what is not there: another SQL node may have made it just now, and the news of it
     /// is under way.
-    async fn has_news(&self, refused: &SqlError) -> bool {
+    pub(super) async fn has_news(&self, refused: &SqlError) -> bool {
         if !matches!(refused.errno, 1049 | 1146 | 1356) {
             return false;
         }
@@ -310,7 +311,7 @@ impl SqlEngine {
         losses: &mut Losses,
     ) -> std::result::Result<(), (SqlError, bool)> {
         let cluster = Cluster { client: &self.client, catalog, auto_increment: &self.auto_increment };
-        session.warnings.clear();
+        session.clear_warnings();
         let needs = &plan.names().needs;
         if !self.is_granted(session, needs) {
             Box::pin(self.authorize_in_transaction(session, needs)).await.map_err(|e| (e, false))?;
@@ -388,7 +389,7 @@ impl SqlEngine {
         losses.check(&self.client, named).await.map_err(|e| errors::from_client(&e))
     }
 
-    fn answer(
+    pub(super) fn answer(
         &self,
         session: &mut Session,
         s: &mut Scratch,
@@ -406,7 +407,7 @@ impl SqlEngine {
             Some(c) => {
                 session.env.row_count = c.affected as i64;
                 out.set_status(status);
-                c.info.write(session.warning_count(), &mut s.info);
+                c.info.write(session.warnings_given(), &mut s.info);
                 let given = session.env.last_insert_id_given.get();
                 let last_insert_id = if given { session.env.last_insert_id.get() } else { c.last_insert_id };
                 out.ok(c.affected, last_insert_id, session.warning_count(), &s.info);
@@ -550,6 +551,11 @@ fn is_query(text: &[u8]) -> bool {
     WORDS.iter().any(|known| known.eq_ignore_ascii_case(word)) || text.first() == Some(&b'(')
 }
 
+/// A statement that MySQL does not prepare: LOAD.
+fn is_of_text_protocol(text: &[u8]) -> bool {
+    Tokens::new(&String::from_utf8_lossy(text.get(..16).unwrap_or(text))).peek_word("load")
+}
+
 fn plan_digest(catalog: &Catalog, env: &Env, digest: &Digest) -> Result<Cached> {
     let text = String::from_utf8_lossy(&digest.text);
     let Ok((text, names)) = plan::into::split(&text) else { return Ok(Cached::Structural) };
@@ -639,6 +645,7 @@ impl Engine for SqlEngine {
             savepoint: 0,
             named: Vec::new(),
             warnings: Vec::new(),
+            unlisted_warnings: 0,
             prepared: Default::default(),
             named_statements: Default::default(),
             next_statement: 1,
@@ -741,6 +748,8 @@ impl Engine for SqlEngine {
                 prepared.typed_by_params |= is_typed_by_values(select);
             }
             prepared.plan = Some((catalog.version, session.env.database.clone(), Rc::new(plan)));
+        } else if is_of_text_protocol(&plain.text) {
+            return Err(errors::not_preparable());
         } else if plain.parameters > 0 {
             plan::parse(&String::from_utf8_lossy(&plain.text))?; // what is no statement at all is a syntax error
             return Err(errors::not_preparable());
@@ -812,7 +821,7 @@ impl Engine for SqlEngine {
         session.env.last_insert_id.set(0);
         session.prepared.clear();
         session.named_statements.clear();
-        session.warnings.clear();
+        session.clear_warnings();
         Ok(())
     }
 

@@ -129,6 +129,45 @@ pub fn column_twice(name: &str) -> SqlError {
 pub fn null_not_allowed(column: &str) -> SqlError {
     error(1048, b"23000", format!("Column '{column}' cannot be null"))
 }
+pub fn invalid_characters(charset: &str) -> SqlError {
+    error(1300, b"HY000", format!("Invalid {charset} character string: ''"))
+}
+pub fn line_too_long(row: usize, most: usize) -> SqlError {
+    let text = format!(
+        "Row size too large: row {row} of the file has no end within {most} bytes. See whether FIELDS and LINES of the statement say how its fields and \
+         lines end"
+    );
+    error(1118, b"42000", text)
+}
+pub fn local_files_disabled() -> SqlError {
+    let text = "Loading local data is disabled; this must be enabled on both the client and server sides";
+    error(3948, b"42000", text.into())
+}
+pub fn wrong_separator() -> SqlError {
+    error(1083, b"42000", "Field separator argument is not what is expected; check the manual".into())
+}
+pub fn long_separator() -> SqlError {
+    error(1638, b"HY000", "Non-ASCII separator arguments are not fully supported".into())
+}
+pub fn fixed_to_variable() -> SqlError {
+    error(1409, b"HY000", "Can't load value from file with fixed size rows to variable".into())
+}
+pub fn unknown_charset(name: &str) -> SqlError {
+    error(1115, b"42000", format!("Unknown character set: '{name}'"))
+}
+pub fn global_variable(name: &str) -> SqlError {
+    error(1229, b"HY000", format!("Variable '{name}' is a GLOBAL variable and should be set with SET GLOBAL"))
+}
+pub fn too_few_fields(row: usize) -> SqlError {
+    error(1261, b"01000", format!("Row {row} doesn't contain data for all columns"))
+}
+pub fn too_many_fields(row: usize) -> SqlError {
+    error(1262, b"01000", format!("Row {row} was truncated; it contained more data than there were input columns"))
+}
+pub fn null_in_file(column: &str, row: usize) -> SqlError {
+    let text = format!("Column set to default value; NULL supplied to NOT NULL column '{column}' at row {row}");
+    error(1263, b"22004", text)
+}
 pub fn no_default(column: &str) -> SqlError {
     error(1364, b"HY000", format!("Field '{column}' doesn't have a default value"))
 }

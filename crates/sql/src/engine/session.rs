@@ -27,6 +27,43 @@ pub struct Warning {
     pub message: String,
 }
 
+/// Warnings of rows that are sent many at a time, brought into the order of the rows.
+#[derive(Default)]
+pub struct Warned {
+    /// The row, and the order within it.
+    list: Vec<((usize, u8), SqlError)>,
+    /// As many more are kept.
+    room: usize,
+    left_out: u64,
+}
+
+impl Warned {
+    pub fn clear(&mut self) {
+        self.list.clear();
+        self.left_out = 0;
+        self.begin_phase();
+    }
+    /// What is pushed from now on comes in the order of its rows: the first [`WARNINGS_MAX`] of it are those that may be shown.
+    pub fn begin_phase(&mut self) {
+        self.room = WARNINGS_MAX;
+    }
+    pub fn push(&mut self, place: (usize, u8), e: SqlError) {
+        match self.room.checked_sub(1) {
+            Some(room) => {
+                self.room = room;
+                self.list.push((place, e));
+            }
+            None => self.left_out += 1,
+        }
+    }
+    /// Hands all to the session.
+    pub fn tell(&mut self, session: &mut Session) {
+        self.list.sort_by_key(|(place, _)| *place);
+        self.list.drain(..).for_each(|(_, e)| session.warn_error(&e));
+        session.unlisted_warnings += std::mem::take(&mut self.left_out);
+    }
+}
+
 /// Buffers of a statement's execution; they keep their memory.
 #[derive(Default)]
 pub struct Scratch {
@@ -55,8 +92,14 @@ pub struct Scratch {
     pub cells: Vec<Datum<'static>>,
     /// For each row of an INSERT its value of AUTO_INCREMENT, if it was generated; else 0.
     pub generated: Vec<u64>,
+    /// For each row of an INSERT its number in the statement.
+    pub row_numbers: Vec<usize>,
     /// What strict mode would have refused of the row that is made.
     pub refused: Vec<SqlError>,
+    /// What is to be warned of the rows of an INSERT.
+    pub warned: Warned,
+    /// Keys of the rows of a batch.
+    pub batch_keys: StringSet,
     pub info: String,
 }
 
@@ -91,6 +134,8 @@ pub struct Session {
     pub savepoint: u32,
     pub named: Vec<(String, u32)>,
     pub warnings: Vec<Warning>,
+    /// Warnings of the statement beyond [`WARNINGS_MAX`], which are counted only.
+    pub unlisted_warnings: u64,
     pub prepared: BTreeMap<u32, Prepared>,
     /// Of PREPARE, by their lower case names; at most [`super::named_statements::NAMED_MAX`].
     pub named_statements: BTreeMap<String, u32>,
@@ -144,13 +189,25 @@ impl Session {
     pub fn warn(&mut self, level: &'static str, code: u16, message: impl Into<String>) {
         if self.warnings.len() < WARNINGS_MAX {
             self.warnings.push(Warning { level, code, message: message.into() });
+        } else {
+            self.unlisted_warnings += 1;
         }
     }
     pub fn warn_error(&mut self, e: &SqlError) {
         self.warn("Warning", e.errno, e.message.clone());
     }
+    /// A statement begins.
+    pub fn clear_warnings(&mut self) {
+        self.warnings.clear();
+        self.unlisted_warnings = 0;
+    }
+    /// All warnings of the statement.
+    pub fn warnings_given(&self) -> u64 {
+        self.warnings.len() as u64 + self.unlisted_warnings
+    }
+    /// As many of them as the protocol can tell.
     pub fn warning_count(&self) -> u16 {
-        self.warnings.len() as u16
+        u16::try_from(self.warnings_given()).unwrap_or(u16::MAX)
     }
     /// The transaction is gone, by its end or by the cluster.
     pub fn forget_transaction(&mut self) {

@@ -547,7 +547,7 @@ impl SqlEngine {
             return if is_table { Err(errors::wrong_object(&database, &name.1, "VIEW")) } else { Ok(false) };
         };
         self.require_on_table(session, (&database, &name.1), Privileges::SHOW_VIEW.union(Privileges::SELECT)).await?;
-        session.warnings.clear();
+        session.clear_warnings();
         if let Some(fault) = self.fault_of_view(session, &catalog, &view.table) {
             session.warn("Warning", 1356, fault);
         }

@@ -32,7 +32,7 @@ impl SqlEngine {
         if !begins && !is("commit") && !is("rollback") {
             return Ok(false);
         }
-        session.warnings.clear();
+        session.clear_warnings();
         match begins {
             true => self.begin(session, false).await?,
             false => self.end_transaction(session, is("commit")).await?,
@@ -57,7 +57,7 @@ impl SqlEngine {
             t.skip();
             return self.execute_named(session, s, &mut t, out).await;
         }
-        session.warnings.clear();
+        session.clear_warnings();
         if t.peek_word("drop") && t.second_word("prepare") || t.peek_word("deallocate") {
             t.skip();
             t.expect("prepare")?;
@@ -71,7 +71,7 @@ impl SqlEngine {
         if let Some(definition) = ddl::parse(&mut t, text)? {
             let done = self.define(session, s, definition).await?;
             let mut info = String::new();
-            done.info.write(session.warning_count(), &mut info);
+            done.info.write(session.warnings_given(), &mut info);
             session.env.row_count = done.affected as i64;
             out.set_status(session.status());
             out.ok(done.affected, done.last_insert_id, session.warning_count(), &info);

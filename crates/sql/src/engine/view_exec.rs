@@ -191,7 +191,7 @@ impl SqlEngine {
             match sent {
                 None => return Ok(()),
                 // Somebody else was there first.
-                Some(ErrorCode::TableExists) => session.warnings.clear(),
+                Some(ErrorCode::TableExists) => session.clear_warnings(),
                 Some(ErrorCode::DatabaseNotFound) => return Err(errors::unknown_database(&name.database)),
                 Some(code) => return Err(errors::from_code(code, &name.table)),
             }

@@ -7,9 +7,11 @@
 pub mod aggregate;
 pub mod change;
 pub mod change_joined;
+pub mod conflict;
 pub mod insert;
 pub mod into;
 pub mod lock;
+pub mod new_row;
 pub mod own;
 pub mod probe;
 pub mod query;
@@ -63,10 +65,15 @@ pub enum Info {
         records: u64,
         duplicates: u64,
     },
+    Loaded {
+        records: u64,
+        deleted: u64,
+        skipped: u64,
+    },
 }
 
 impl Info {
-    pub fn write(self, warnings: u16, out: &mut String) {
+    pub fn write(self, warnings: u64, out: &mut String) {
         use std::fmt::Write;
         out.clear();
         let _ = match self {
@@ -76,6 +83,9 @@ impl Info {
             }
             Info::Inserted { records, duplicates } => {
                 write!(out, "Records: {records}  Duplicates: {duplicates}  Warnings: {warnings}")
+            }
+            Info::Loaded { records, deleted, skipped } => {
+                write!(out, "Records: {records}  Deleted: {deleted}  Skipped: {skipped}  Warnings: {warnings}")
             }
         };
     }

@@ -1,0 +1,324 @@
+//! The rows of INSERT, REPLACE and LOAD DATA: each value on its way into its column, defaults, values of AUTO_INCREMENT.
+//!
+//! A value that strict mode refuses is an error, or, with IGNORE and without strict mode, stored as well as it can be with a warning ([`Making::converted`]). What a
+//! file has in place of values, NULL and nothing at all, follows rules of its own ([`Making::in_place`]).
+
+use std::sync::OnceLock;
+
+use apus_types::{Column, ColumnType, ErrorCode, RowLayout, TableSchema, Value, schema::DefaultValue};
+
+use super::{Cluster, change};
+use crate::engine::{
+    auto_increment::{Refusal, Step},
+    convert::{self, Assign},
+    errors,
+    expr::{Context, Datum, Expr, Func, recycle},
+    keys::Strings,
+    labels,
+    plan::{
+        Insert,
+        dml::{OnDuplicate, Source},
+    },
+    session::{Done, Fail, Scratch, Session},
+};
+use crate::wire::SqlError;
+
+/// The values of AUTO_INCREMENT of one statement.
+pub struct Numbers {
+    /// Reserved for this statement: the next one and how many.
+    next: u64,
+    left: u64,
+    step: Step,
+    /// The variable insert_id, until it is used.
+    forced: Option<u64>,
+    /// The highest explicit value so far, and the highest that insert_id gave.
+    pub explicit: Option<u64>,
+    given: Option<u64>,
+}
+
+impl Numbers {
+    pub fn new(session: &Session) -> Numbers {
+        let variables = &session.env.variables;
+        let forced = Some(variables.insert_id).filter(|n| *n != 0);
+        Numbers { next: 0, left: 0, step: variables.auto_increment, forced, explicit: None, given: None }
+    }
+    /// Whatever the variable insert_id says.
+    pub fn unforced(session: &Session) -> Numbers {
+        Numbers { forced: None, ..Numbers::new(session) }
+    }
+    /// Of the primary key of a table without one.
+    pub fn hidden() -> Numbers {
+        Numbers { next: 0, left: 0, step: Step { increment: 1, offset: 1 }, forced: None, explicit: None, given: None }
+    }
+    /// The counter must be above it.
+    pub fn highest(&self) -> Option<u64> {
+        self.explicit.max(self.given)
+    }
+
+    /// A value for the next row; `rows` are left, each of which may want one.
+    pub async fn generate(&mut self, cluster: Cluster<'_>, schema: &TableSchema, column: u16, rows: u64) -> Done<u64> {
+        let counters = cluster.catalog.counters()?;
+        if let Some(first) = self.forced.take() {
+            (self.next, self.left) = (first, rows);
+            self.given = first.checked_add(self.step.increment.saturating_mul(rows - 1));
+        }
+        if self.explicit.is_some_and(|explicit| explicit >= self.next) {
+            self.left = 0; // what is generated behind an explicit value must lie above it
+        }
+        if self.left == 0 {
+            if let Some(highest) = self.highest() {
+                cluster.auto_increment.raise(cluster.client, counters, schema, column, highest).await?;
+            }
+            let taken = cluster.auto_increment.take(cluster.client, counters, schema, column, rows, self.step).await;
+            self.next = taken.map_err(|refusal| match refusal {
+                Refusal::Client(e) => Fail::Client(e),
+                Refusal::Exhausted => errors::no_auto_increment().into(),
+            })?;
+            self.left = rows;
+        }
+        let value = self.next;
+        self.next = value.saturating_add(self.step.increment);
+        self.left -= 1;
+        Ok(value)
+    }
+}
+
+/// Where the value of a column comes from.
+pub enum Given<'a> {
+    Default,
+    Expr(&'a Expr),
+    Value(Datum<'a>),
+    /// Of a line of a file that ends before it.
+    Missing,
+    /// What a file says is NULL.
+    Null,
+    /// Not among the columns of a file.
+    Unnamed,
+    /// As the column stores it.
+    Made(Datum<'a>),
+}
+
+/// How the values of a row are made.
+pub struct Making<'a> {
+    session: &'a Session,
+    plan: &'a Insert,
+    params: &'a [Datum<'a>],
+    assign: Assign<'a>,
+    /// What strict mode refuses is stored as well as it can be.
+    lenient: bool,
+}
+
+impl<'a> Making<'a> {
+    /// Of the row of this number, which counts in warnings.
+    pub fn new(session: &'a Session, plan: &'a Insert, params: &'a [Datum<'a>], row: usize) -> Making<'a> {
+        let assign = Assign {
+            row,
+            table: &plan.table.schema.name,
+            strict: session.env.variables.strict,
+            zone: session.env.zone(),
+            env: Some(&session.env),
+        };
+        let lenient = !assign.strict || plan.on_duplicate == OnDuplicate::Ignore;
+        Making { session, plan, params, assign, lenient }
+    }
+
+    fn context(&self) -> Context<'a> {
+        Context {
+            layout: no_layout(),
+            row: &[],
+            new_row: None,
+            params: self.params,
+            aggregates: &[],
+            given: &[],
+            env: &self.session.env,
+        }
+    }
+
+    /// The value of column `i` as it is stored, NULL also where that may not be; what is to be warned of is put into `refused`.
+    pub fn value(&self, i: usize, source: Given<'a>, refused: &mut Vec<SqlError>) -> Done<Datum<'a>> {
+        let c = &self.plan.table.schema.columns[i];
+        let value = match source {
+            Given::Made(value) => return Ok(value),
+            Given::Missing | Given::Null => return self.in_place(c, matches!(source, Given::Missing), refused),
+            Given::Default | Given::Unnamed if c.auto_increment => Datum::Null,
+            Given::Default | Given::Unnamed => match self.plan.defaults.get(i) {
+                Some(Ok(e)) => change::truncate_now(e.eval(&self.context())?, c.ty),
+                Some(Err(_)) if matches!(source, Given::Unnamed) => return Ok(self.zero(c)?),
+                Some(Err(e)) if !self.lenient => return Err(e.clone().into()),
+                Some(Err(e)) => {
+                    refused.push(e.clone());
+                    convert::implicit_default(c.ty)
+                }
+                None => convert::implicit_default(c.ty),
+            },
+            Given::Expr(e) => {
+                let value = e.eval(&self.context())?;
+                if !self.lenient
+                    && let Some(fault) = self.session.env.fault()
+                {
+                    return Err(fault.into());
+                }
+                value
+            }
+            Given::Value(d) => d,
+        };
+        Ok(self.converted(c, value, refused)?)
+    }
+
+    /// A value as the column stores it.
+    pub fn converted(&self, c: &Column, value: Datum<'a>, refused: &mut Vec<SqlError>) -> errors::Result<Datum<'a>> {
+        if !self.lenient {
+            return convert::assign(c, value, self.assign);
+        }
+        match convert::assign(c, value.clone(), Assign { strict: true, ..self.assign }) {
+            Ok(value) => Ok(value),
+            Err(e) => {
+                refused.extend(convert::warning_of(e, c, &value, self.assign));
+                convert::assign_leniently(c, value, self.assign)
+            }
+        }
+    }
+
+    /// What is stored where a file has NULL, or nothing.
+    fn in_place(&self, c: &Column, missing: bool, refused: &mut Vec<SqlError>) -> Done<Datum<'a>> {
+        let row = self.assign.row;
+        let has_null = match &c.default {
+            DefaultValue::Literal(_) => false,
+            DefaultValue::None | DefaultValue::Null | DefaultValue::CurrentTimestamp => c.nullable,
+        };
+        let is_moment = matches!(c.ty, ColumnType::Timestamp { .. }) && !c.nullable;
+        let e = match missing {
+            true => errors::too_few_fields(row),
+            false if c.nullable || c.auto_increment || is_moment => {
+                return if is_moment { self.now(c) } else { Ok(Datum::Null) };
+            }
+            false => errors::null_in_file(&c.name, row),
+        };
+        if !self.lenient {
+            return Err(e.into());
+        }
+        refused.push(e);
+        match missing && (has_null || c.auto_increment) {
+            true => Ok(Datum::Null),
+            false if missing && is_moment => self.now(c),
+            false => Ok(self.zero(c)?),
+        }
+    }
+
+    /// The value of a column's type that has all bits zero.
+    fn zero(&self, c: &Column) -> errors::Result<Datum<'a>> {
+        match labels::in_place_of_null(c.ty) {
+            Some(value) => Ok(value),
+            None => convert::assign_leniently(c, convert::implicit_default(c.ty), self.assign),
+        }
+    }
+
+    fn now(&self, c: &Column) -> Done<Datum<'a>> {
+        let now = Expr::Call(Func::Now, vec![Expr::Const(Datum::Int(6))], Default::default());
+        let now = change::truncate_now(now.eval(&self.context())?.into_owned(), c.ty);
+        Ok(convert::assign(c, now, self.assign)?)
+    }
+}
+
+/// Makes one row, number `row` of `count`, and appends it to `s.images`; returns its value of AUTO_INCREMENT if that was generated,
+/// else 0. `given` says of each column, by its number, what it gets.
+#[allow(clippy::too_many_arguments)]
+pub async fn one_row<'a>(
+    cluster: Cluster<'_>,
+    session: &'a Session,
+    s: &mut Scratch,
+    plan: &'a Insert,
+    params: &'a [Datum<'a>],
+    given: impl Fn(usize) -> Given<'a>,
+    (row, count): (usize, usize),
+    (numbers, hidden): (&mut Numbers, &mut Numbers),
+) -> Done<u64> {
+    let schema = &plan.table.schema;
+    let making = Making::new(session, plan, params, row);
+    let assign = making.assign;
+    let mut generated = 0;
+    let left = (count - row + 1) as u64;
+    let mut values: Vec<Datum<'_>> = recycle(std::mem::take(&mut s.cells));
+    for (i, c) in schema.columns.iter().enumerate() {
+        let source = given(i);
+        let from_default = matches!(source, Given::Default | Given::Unnamed);
+        let value = making.value(i, source, &mut s.refused)?;
+        if c.auto_increment {
+            let wanted = match &value {
+                Datum::Null => true,
+                Datum::Int(0) | Datum::UInt(0) => from_default || !session.env.variables.no_auto_value_on_zero,
+                _ => false,
+            };
+            if wanted {
+                let of_column = if c.name.starts_with('#') { &mut *hidden } else { &mut *numbers };
+                // As InnoDB: at the end of the type it is tried to insert the greatest value.
+                let n = of_column.generate(cluster, schema, i as u16, left).await?.min(greatest(c.ty));
+                if !c.name.starts_with('#') {
+                    generated = n;
+                }
+                values.push(convert::assign(c, Datum::UInt(n), assign)?);
+                continue;
+            }
+            let explicit = value.number().and_then(|n| u64::try_from(n.to_i128()).ok());
+            numbers.explicit = numbers.explicit.max(explicit);
+        }
+        if value.is_null() && !c.nullable {
+            let e = errors::null_not_allowed(&c.name);
+            let many = matches!(&plan.source, Source::Values(_)) && count > 1;
+            if plan.on_duplicate != OnDuplicate::Ignore && (assign.strict || !many) {
+                return Err(e.into());
+            }
+            s.refused.push(e);
+            values.push(match labels::in_place_of_null(c.ty) {
+                Some(value) => value,
+                None => convert::assign(c, convert::implicit_default(c.ty), assign)?,
+            });
+            continue;
+        }
+        values.push(value);
+    }
+    encode_row(schema, &values, &mut s.images)?;
+    s.cells = recycle(values);
+    Ok(generated)
+}
+
+/// The greatest value that a column of integers holds.
+pub fn greatest(ty: ColumnType) -> u64 {
+    match ty {
+        ColumnType::Int { bits, unsigned } => u64::MAX >> (64 - u32::from(bits) + u32::from(!unsigned)),
+        _ => u64::MAX,
+    }
+}
+
+/// Columns whose values are gathered without an allocation.
+const COLUMNS_IN_PLACE: usize = 32;
+
+/// Appends the stored form of a row of values.
+pub fn encode_row(schema: &TableSchema, values: &[Datum<'_>], out: &mut Strings) -> Result<(), ErrorCode> {
+    let mut in_place = [Value::Null; COLUMNS_IN_PLACE];
+    let mut many = Vec::new();
+    let stored = match in_place.get_mut(..values.len()) {
+        Some(place) => place,
+        None => {
+            many.resize(values.len(), Value::Null);
+            many.as_mut_slice()
+        }
+    };
+    for ((place, value), c) in stored.iter_mut().zip(values).zip(&schema.columns) {
+        *place = convert::stored(c.ty, value);
+    }
+    match schema.layout().encode(stored, out.writer()) {
+        Ok(()) => out.end(),
+        Err(e) => {
+            out.abandon();
+            return Err(e);
+        }
+    }
+    Ok(())
+}
+
+/// The layout of no columns.
+pub fn no_layout() -> &'static RowLayout {
+    static EMPTY: OnceLock<RowLayout> = OnceLock::new();
+    EMPTY.get_or_init(|| RowLayout::new([]))
+}
