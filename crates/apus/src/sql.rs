@@ -37,6 +37,9 @@ pub struct SqlArgs {
     /// File whose first line is root's password; without it root has none, and the node listens on loopback only
     #[arg(long, value_name = "FILE")]
     root_password_file: Option<PathBuf>,
+    /// Clients may load files that they have (LOAD DATA LOCAL), until SET GLOBAL local_infile says otherwise
+    #[arg(long)]
+    local_infile: bool,
     /// Seconds to wait for the cluster at the start
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     start_seconds: u64,
@@ -56,7 +59,8 @@ pub fn run(args: SqlArgs) -> Result<ExitCode, String> {
     arbitrator::start(&args.arbitrator, &args.mgmt)?;
     let client_id = crate::random_id()?;
     let tls = args.tls.load()?;
-    let globals = Globals::with_tls(tls.is_some(), tls.as_ref().is_some_and(|tls| tls.required));
+    let globals = Globals::with_tls(tls.is_some(), tls.as_ref().is_some_and(|tls| tls.required))
+        .with_local_infile(args.local_infile);
     let (auto_increment, globals) = (Arc::new(AutoIncrement::default()), Arc::new(globals));
     let user_locks = Arc::new(UserLocks::default());
     let (mgmt, connect_timeout_ms) = (args.mgmt.clone(), args.start_seconds * 1000);

@@ -9,7 +9,7 @@
 //! joins, foreign keys. Isolation is READ COMMITTED or REPEATABLE READ.
 //!
 //! What one statement may hold in memory is bounded ([`exec::sink`] for sorting and grouping, [`exec::query`] between the steps of a join, [`exec::lock`] for locked rows,
-//! [`exec::insert`] for new ones) and refused beyond; rows of a plain SELECT are streamed. In steady state a cached plan runs
+//! [`exec::insert`] for new ones, [`load`] for a file) and refused beyond; rows of a plain SELECT are streamed. In steady state a cached plan runs
 //! by key or range without an allocation per key or row: buffers are the session's ([`session::Scratch`], [`keys`]).
 //!
 //! Who may do what is asked of [`authorize`] before a plan is run or a definition is carried out; accounts are read and changed by [`account_store`].
@@ -40,6 +40,7 @@ mod hint;
 pub mod information_schema;
 pub mod keys;
 pub mod labels;
+mod load;
 mod named_statements;
 pub mod own;
 pub mod plan;

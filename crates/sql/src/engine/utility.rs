@@ -64,6 +64,9 @@ impl SqlEngine {
             self.deallocate_named(session, &mut t)?;
             return ok(session, out);
         }
+        if t.peek_word("load") {
+            return Box::pin(self.load_data(session, s, text, out)).await;
+        }
         if let Some(clause) = account_parse::parse(&mut t)? {
             Box::pin(self.change_accounts(session, clause)).await?;
             return ok(session, out);

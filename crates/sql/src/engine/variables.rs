@@ -190,12 +190,22 @@ pub struct Globals {
     /// The SQL port offers TLS, and refuses who does without.
     tls: bool,
     tls_required: bool,
+    /// Clients may be asked for files.
+    local_infile: AtomicBool,
 }
 
 impl Globals {
     /// Of a SQL node that offers TLS, and perhaps requires it.
     pub fn with_tls(tls: bool, tls_required: bool) -> Globals {
         Globals { tls, tls_required, ..Globals::default() }
+    }
+}
+
+impl Globals {
+    /// With this value of `local_infile`.
+    #[must_use]
+    pub fn with_local_infile(self, on: bool) -> Globals {
+        Globals { local_infile: AtomicBool::new(on), ..self }
     }
 }
 
@@ -237,12 +247,18 @@ impl Variables {
             "apus_durability" => Cow::Borrowed(
                 CLASSES[usize::from(if global { self.globals.on_disk.load(Relaxed) } else { self.on_disk })],
             ),
+            "local_infile" => Cow::Borrowed(if self.local_infile() { "1" } else { "0" }),
             "have_openssl" | "have_ssl" if self.globals.tls => Cow::Borrowed("YES"),
             "require_secure_transport" if self.globals.tls_required => Cow::Borrowed("1"),
             "tls_version" if self.globals.tls => Cow::Borrowed("TLSv1.2,TLSv1.3"),
             name if !global && self.set.contains_key(name) => Cow::Borrowed(self.set[name].as_str()),
             _ => Cow::Borrowed(d.default),
         }
+    }
+
+    /// Whether LOAD DATA LOCAL is there.
+    pub fn local_infile(&self) -> bool {
+        self.globals.local_infile.load(Relaxed)
     }
 
     /// The variable timestamp, in microseconds since 1970.
@@ -285,6 +301,12 @@ impl Variables {
                 self.globals.on_disk.store(on_disk, Relaxed);
                 Ok(())
             }
+            "local_infile" => {
+                let text = value.map_or_else(|| "0".to_owned(), Datum::as_string);
+                let on = switch(&text).ok_or_else(|| errors::wrong_variable_value(name, &text))?;
+                self.globals.local_infile.store(on, Relaxed);
+                Ok(())
+            }
             _ => Err(errors::not_supported("SET GLOBAL")),
         }
     }
@@ -292,6 +314,9 @@ impl Variables {
     /// Sets a variable of the session (`None`: its default); returns a warning where another value is in force.
     pub fn set(&mut self, name: &str, value: Option<&Datum<'_>>) -> Result<Option<SqlError>> {
         let d = find(name).ok_or_else(|| errors::unknown_variable(name))?;
+        if name == "local_infile" {
+            return Err(errors::global_variable(name));
+        }
         if !d.settable {
             return Err(errors::read_only_variable(name));
         }
@@ -301,11 +326,7 @@ impl Variables {
             return Err(wrong());
         }
         let stored = match d.ty {
-            Type::Bool => match text.to_ascii_lowercase().as_str() {
-                "1" | "on" | "true" => "1".to_owned(),
-                "0" | "off" | "false" => "0".to_owned(),
-                _ => return Err(wrong()),
-            },
+            Type::Bool => i32::from(switch(&text).ok_or_else(wrong)?).to_string(),
             Type::Int => text.parse::<i64>().map_err(|_| wrong())?.to_string(),
             Type::Text => text.clone(),
             Type::Moment => match value.map(|v| (v, v.number())) {
@@ -401,6 +422,14 @@ impl Variables {
         }
         self.set.insert(d.name, stored);
         Ok(None)
+    }
+}
+
+fn switch(text: &str) -> Option<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "1" | "on" | "true" => Some(true),
+        "0" | "off" | "false" => Some(false),
+        _ => None,
     }
 }
 

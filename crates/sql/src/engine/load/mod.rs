@@ -1,0 +1,484 @@
+//! LOAD DATA LOCAL INFILE.
+//!
+//! ```text
+//! statement -> plan of an INSERT into its columns -> client is asked for the file -> rows -> batches of the INSERT path -> commit
+//! ```
+//!
+//! The file is cut into rows ([`lines`]) as it comes, and rows are stored 1000 at a time as INSERT IGNORE or REPLACE store theirs ([`exec::conflict`]): a SQL node
+//! holds a batch and the row that is read, however long the file is. All rows are one transaction, or belong to the one that is open. The file comes once:
+//! what fails in the middle is rolled back and told to the client, not tried again here.
+//!
+//! As in MySQL, what comes from a client goes by the rules of IGNORE unless the statement says REPLACE: rows whose keys are taken are skipped, values
+//! are stored as well as they can be, each with a warning. With REPLACE strict mode holds.
+
+mod lines;
+mod statement;
+
+use std::{pin::pin, rc::Rc};
+
+use lines::{Field, Lines, Next};
+use statement::{Charset, Load, Target};
+
+use super::{
+    catalog::Catalog,
+    dispatch::{SqlEngine, plan_text},
+    errors::{self, Result},
+    exec::{
+        self, Changed, Cluster, Info, conflict, insert,
+        new_row::{Given, Making, Numbers, encode_row, one_row},
+    },
+    expr::{Context, Datum, Expr},
+    information_schema,
+    keys::{self, Strings},
+    plan::{Insert, Plan},
+    session::{Done, Fail, Scratch, Session},
+};
+use crate::{
+    accounts::Privileges,
+    server::Output,
+    wire::{SqlError, capability},
+};
+
+/// Bytes of rows that are sent at once, if they are several.
+const BATCH_BYTES_MAX: usize = 4 << 20;
+
+/// What is done with each row of the file.
+struct Planned {
+    insert: Box<Insert>,
+    goals: Vec<Goal>,
+    /// SET.
+    assignments: Vec<(u16, Expr)>,
+    /// An assignment reads the row.
+    reads_row: bool,
+}
+
+/// Where a field goes.
+enum Goal {
+    Column(u16),
+    Variable(String),
+}
+
+/// What a column gets.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cell {
+    Unnamed,
+    Field(usize),
+    Null,
+    Missing,
+    Assigned(usize),
+    /// The value in the draft of the row.
+    Drafted,
+}
+
+impl SqlEngine {
+    pub(super) async fn load_data(
+        &self,
+        session: &mut Session,
+        s: &mut Scratch,
+        text: &str,
+        out: &mut Output<'_>,
+    ) -> Result<()> {
+        let load = Load::parse(text)?;
+        if !load.is_local {
+            return Err(errors::no_files());
+        }
+        if session.info.capabilities & capability::LOCAL_FILES == 0 || !session.env.variables.local_infile() {
+            return Err(errors::local_files_disabled());
+        }
+        let (catalog, planned) = self.plan_load(session, &load).await?;
+        if session.read_only {
+            let table = &planned.insert.table.schema.name;
+            return Err(if session.locks_tables {
+                errors::locked_to_read(table)
+            } else {
+                errors::read_only_transaction()
+            });
+        }
+        check_format(&load)?;
+        if load.has_long_separator {
+            session.warn_error(&errors::long_separator());
+        }
+        out.ask_for_file(load.file.as_bytes()).await?;
+        let done = pin!(self.load_file(session, s, &catalog, &load, &planned, out)).await;
+        match done {
+            Ok(changed) => {
+                self.answer(session, s, 0, Some(changed), out);
+                Ok(())
+            }
+            Err(e) => {
+                out.give_up_file().await;
+                Err(e)
+            }
+        }
+    }
+
+    async fn plan_load(&self, session: &mut Session, load: &Load) -> Result<(Rc<Catalog>, Planned)> {
+        // What a field gives them is a text, whatever they were before.
+        for target in &load.targets {
+            if let Target::Variable(name) = target {
+                session.env.assign(name, Datum::text(""))?;
+            }
+        }
+        session.env.keep_assigned();
+        let database = load.table.0.clone().or_else(|| session.env.database.clone()).ok_or_else(errors::no_database)?;
+        let needed = if load.replaces { Privileges::INSERT.union(Privileges::DELETE) } else { Privileges::INSERT };
+        self.require_on_table(session, (&database, &load.table.1), needed).await?;
+        let mut catalog = self.catalog().await?;
+        let planned = match Planned::new(&catalog, session, load) {
+            Err(e) if self.has_news(&e).await => {
+                catalog = self.catalog().await?;
+                Planned::new(&catalog, session, load)?
+            }
+            planned => planned?,
+        };
+        self.authorize_in_transaction(session, &planned.insert.names.needs).await?;
+        Ok((catalog, planned))
+    }
+
+    /// Reads the file into the table and ends the statement, but for its answer.
+    async fn load_file(
+        &self,
+        session: &mut Session,
+        s: &mut Scratch,
+        catalog: &Catalog,
+        load: &Load,
+        planned: &Planned,
+        out: &mut Output<'_>,
+    ) -> Result<Changed> {
+        let cluster = Cluster { client: &self.client, catalog, auto_increment: &self.auto_increment };
+        let (before, had_transaction) = (session.savepoint, session.transaction.is_some());
+        let inside = session.in_transaction();
+        session.fix_isolation();
+        let done = {
+            let mut loading = Loading::new(session, s, load, planned);
+            pin!(loading.run(cluster, session, s, out)).await
+        };
+        s.warned.tell(session);
+        let done = match done {
+            Ok(changed) if !session.in_transaction() && session.transaction.is_some() => {
+                let committed = exec::commit(session).await;
+                session.forget_transaction();
+                committed.map(|()| changed).map_err(Fail::Client)
+            }
+            other => other,
+        };
+        session.env.take_notes().iter().for_each(|e| session.warn_error(e));
+        session.env.take_remarks().iter().for_each(|e| session.warn("Note", e.errno, e.message.clone()));
+        match done {
+            Ok(changed) => Ok(changed),
+            Err(fail) => Err(self.failed(session, fail, before, inside, had_transaction, false).await.0),
+        }
+    }
+}
+
+/// What MySQL does without separators, by the lengths of columns, is not there.
+fn check_format(load: &Load) -> Result<()> {
+    if !load.format.terminated.is_empty() || load.format.enclosed.is_some() {
+        return Ok(());
+    }
+    match load.targets.iter().any(|target| matches!(target, Target::Variable(_))) {
+        true => Err(errors::fixed_to_variable()),
+        false => {
+            Err(errors::not_supported("LOAD DATA of rows of fixed lengths (FIELDS TERMINATED BY '' ENCLOSED BY '')"))
+        }
+    }
+}
+
+impl Planned {
+    fn new(catalog: &Catalog, session: &Session, load: &Load) -> Result<Planned> {
+        let Plan::Insert(mut insert) = plan_text(catalog, &session.env, &load.insert(), Vec::new())? else {
+            return Err(errors::internal("an INSERT that is none"));
+        };
+        if information_schema::is_virtual(&insert.table.schema) {
+            return Err(errors::virtual_table_write());
+        }
+        let names = load.columns();
+        if names.is_empty() && !load.targets.is_empty() {
+            insert.places.fill(None);
+        }
+        let column_at = |place: usize| insert.places.iter().position(|p| *p == Some(place)).map(|c| c as u16);
+        let goal = |target: &Target| match target {
+            Target::Variable(name) => Some(Goal::Variable(name.clone())),
+            Target::Column(name) => {
+                let place = names.iter().position(|known| known.eq_ignore_ascii_case(name))?;
+                column_at(place).map(Goal::Column)
+            }
+        };
+        let goals: Vec<Goal> = match load.targets.is_empty() {
+            true => (0..insert.places.len()).map_while(column_at).map(Goal::Column).collect(),
+            false => load.targets.iter().filter_map(goal).collect(),
+        };
+        let assignments = assignments(catalog, session, load, &insert)?;
+        let reads = |e: &Expr| {
+            let mut columns = Vec::new();
+            e.columns(&mut columns);
+            !columns.is_empty()
+        };
+        let reads_row = assignments.iter().any(|(_, e)| reads(e));
+        Ok(Planned { insert, goals, assignments, reads_row })
+    }
+}
+
+/// The expressions of SET, over rows of the table.
+fn assignments(catalog: &Catalog, session: &Session, load: &Load, insert: &Insert) -> Result<Vec<(u16, Expr)>> {
+    let Some(text) = load.update() else { return Ok(Vec::new()) };
+    // The comment says that variables change under way: each row brings values of its own.
+    match plan_text(catalog, &session.env, &format!("{text} /* := */"), Vec::new())? {
+        Plan::Update(update) if update.table.schema.id == insert.table.schema.id => Ok(update.assignments),
+        _ => Err(errors::not_supported("subqueries and several tables in SET of LOAD DATA")),
+    }
+}
+
+/// A file on its way into a table.
+struct Loading<'l> {
+    planned: &'l Planned,
+    replaces: bool,
+    charset: Charset,
+    lines: Lines,
+    /// For each column of the table.
+    cells: Vec<Cell>,
+    draft: Vec<Datum<'static>>,
+    draft_row: Strings,
+    numbers: Numbers,
+    hidden: Numbers,
+    /// Rows of the file so far, and those of them that a view does not refuse.
+    row: usize,
+    records: u64,
+    affected: u64,
+    duplicates: u64,
+    generated: u64,
+}
+
+impl<'l> Loading<'l> {
+    fn new(session: &Session, s: &mut Scratch, load: &Load, planned: &'l Planned) -> Loading<'l> {
+        s.images.clear();
+        s.refused.clear();
+        keys::trim(&mut s.generated);
+        keys::trim(&mut s.row_numbers);
+        s.warned.clear();
+        Loading {
+            planned,
+            replaces: load.replaces,
+            charset: load.format.charset,
+            lines: Lines::new(load.format.clone(), load.skips),
+            cells: Vec::new(),
+            draft: Vec::new(),
+            draft_row: Strings::default(),
+            numbers: Numbers::new(session),
+            hidden: Numbers::hidden(),
+            row: 0,
+            records: 0,
+            affected: 0,
+            duplicates: 0,
+            generated: 0,
+        }
+    }
+
+    async fn run(
+        &mut self,
+        cluster: Cluster<'_>,
+        session: &mut Session,
+        s: &mut Scratch,
+        out: &mut Output<'_>,
+    ) -> Done<Changed> {
+        loop {
+            match self.lines.next(self.planned.goals.len(), self.row + 1)? {
+                Next::End => break,
+                Next::Missing => {
+                    session.env.may_go_on()?;
+                    match out.next_of_file().await? {
+                        Some(bytes) => self.lines.push(bytes),
+                        None => self.lines.finish(),
+                    }
+                }
+                Next::Row { is_cut } => {
+                    pin!(self.add_row(cluster, session, s, is_cut)).await?;
+                    if s.images.len() >= insert::INSERT_BATCH || s.images.byte_len() >= BATCH_BYTES_MAX {
+                        pin!(self.send(cluster, session, s)).await?;
+                    }
+                }
+            }
+        }
+        pin!(self.send(cluster, session, s)).await?;
+        session.remember(&self.planned.insert.table.schema);
+        session.env.variables.forget_insert_id();
+        if self.generated != 0 {
+            session.env.last_insert_id.set(self.generated);
+        }
+        let (records, duplicates) = (self.records, self.duplicates);
+        let (deleted, skipped) = if self.replaces { (duplicates, 0) } else { (0, duplicates) };
+        Ok(Changed { affected: self.affected, last_insert_id: 0, info: Info::Loaded { records, deleted, skipped } })
+    }
+
+    /// Stores the rows that were made.
+    async fn send(&mut self, cluster: Cluster<'_>, session: &mut Session, s: &mut Scratch) -> Done<()> {
+        let insert = &*self.planned.insert;
+        let schema = &insert.table.schema;
+        if let (Some(column), Some(value)) = (schema.auto_increment_column(), self.numbers.highest()) {
+            let counters = cluster.catalog.counters()?;
+            cluster.auto_increment.raise(cluster.client, counters, schema, column, value).await?;
+        }
+        if !s.images.is_empty() {
+            let outcome = pin!(conflict::insert_rows(cluster, session, s, insert, &[])).await?;
+            self.affected += outcome.affected;
+            self.duplicates += outcome.duplicates;
+            if self.generated == 0 {
+                self.generated = outcome.generated;
+            }
+        }
+        s.images.clear();
+        s.generated.clear();
+        s.row_numbers.clear();
+        s.warned.tell(session);
+        s.warned.begin_phase();
+        Ok(())
+    }
+
+    /// Makes the row that was read last.
+    async fn add_row(
+        &mut self,
+        cluster: Cluster<'_>,
+        session: &mut Session,
+        s: &mut Scratch,
+        is_cut: bool,
+    ) -> Done<()> {
+        self.row += 1;
+        let planned = self.planned;
+        let insert = &*planned.insert;
+        self.place_fields(session)?;
+        if planned.reads_row {
+            self.draft_columns(session, s)?;
+        } else {
+            self.place_assignments(session, s)?;
+        }
+        let generated = {
+            let Loading { lines, cells, draft, numbers, hidden, row, records, .. } = self;
+            let given = |column: usize| match cells[column] {
+                Cell::Unnamed => Given::Unnamed,
+                Cell::Null => Given::Null,
+                Cell::Missing => Given::Missing,
+                Cell::Assigned(at) => Given::Expr(&planned.assignments[at].1),
+                Cell::Drafted => Given::Made(draft[column].borrowed()),
+                Cell::Field(at) => Given::Value(datum(lines.field(at), Charset::Utf8mb4)),
+            };
+            // Values of AUTO_INCREMENT are taken for as many rows as have come, so that few are left over.
+            let ahead = (*records as usize).min(insert::INSERT_BATCH);
+            pin!(one_row(cluster, session, s, insert, &[], given, (*row, *row + ahead), (numbers, hidden))).await?
+        };
+        for e in s.refused.drain(..) {
+            // Of NULL it is known behind SET that it stays.
+            s.warned.push((self.row, u8::from(e.errno == 1263)), e);
+        }
+        if let Some(failed) = insert::check_made(session, s, insert, &[])? {
+            if self.replaces {
+                return Err(failed.into());
+            }
+            s.warned.push((self.row, 0), failed);
+            s.images.pop();
+            return Ok(());
+        }
+        s.generated.push(generated);
+        s.row_numbers.push(self.row);
+        self.records += 1;
+        if is_cut {
+            self.refuse(session, s, 3, errors::too_many_fields(self.row))?;
+        }
+        Ok(())
+    }
+
+    /// An error in strict mode with REPLACE, otherwise a warning.
+    fn refuse(&self, session: &Session, s: &mut Scratch, order: u8, e: SqlError) -> Result<()> {
+        if self.replaces && session.env.variables.strict {
+            return Err(e);
+        }
+        s.warned.push((self.row, order), e);
+        Ok(())
+    }
+
+    /// Says which field each column gets, and gives variables theirs.
+    fn place_fields(&mut self, session: &Session) -> Result<()> {
+        self.cells.clear();
+        self.cells.resize(self.planned.insert.table.schema.columns.len(), Cell::Unnamed);
+        for (at, goal) in self.planned.goals.iter().enumerate() {
+            let field = self.lines.field(at);
+            match goal {
+                Goal::Variable(name) => session.env.assign(name, datum(field, self.charset).into_owned())?,
+                Goal::Column(column) => {
+                    self.cells[usize::from(*column)] = match field {
+                        None => Cell::Missing,
+                        Some(Field::Null) => Cell::Null,
+                        Some(Field::Text(_)) => Cell::Field(at),
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// SET where no expression reads the row.
+    fn place_assignments(&mut self, session: &Session, s: &mut Scratch) -> Result<()> {
+        for (at, (column, _)) in self.planned.assignments.iter().enumerate() {
+            let column = usize::from(*column);
+            if self.cells[column] == Cell::Missing {
+                self.refuse(session, s, 0, errors::too_few_fields(self.row))?;
+            }
+            self.cells[column] = Cell::Assigned(at);
+        }
+        Ok(())
+    }
+
+    /// SET whose expressions read the row: it is made as far as its fields go, and each assignment changes it for the next.
+    fn draft_columns(&mut self, session: &Session, s: &mut Scratch) -> Done<()> {
+        let insert = &*self.planned.insert;
+        let schema = &insert.table.schema;
+        let making = Making::new(session, insert, &[], self.row);
+        self.draft.clear();
+        for (column, cell) in self.cells.iter_mut().enumerate() {
+            let given = match *cell {
+                Cell::Field(at) => Given::Value(datum(self.lines.field(at), Charset::Utf8mb4)),
+                Cell::Missing => Given::Missing,
+                // What it becomes is seen when all is assigned.
+                Cell::Null => Given::Made(Datum::Null),
+                _ => Given::Unnamed,
+            };
+            self.draft.push(making.value(column, given, &mut s.refused)?.into_owned());
+            if !matches!(*cell, Cell::Null | Cell::Unnamed) {
+                *cell = Cell::Drafted;
+            }
+        }
+        for (column, e) in &self.planned.assignments {
+            self.draft_row.clear();
+            encode_row(schema, &self.draft, &mut self.draft_row)?;
+            let row = self.draft_row.get(0).unwrap_or(&[]);
+            let cx = Context {
+                layout: schema.layout(),
+                row,
+                new_row: None,
+                params: &[],
+                aggregates: &[],
+                given: &[],
+                env: &session.env,
+            };
+            let (at, value) = (usize::from(*column), e.eval(&cx)?.into_owned());
+            if self.replaces
+                && let Some(fault) = session.env.fault_if(session.env.variables.strict)
+            {
+                return Err(fault.into());
+            }
+            self.draft[at] = making.converted(&schema.columns[at], value, &mut s.refused)?.into_owned();
+            self.cells[at] = Cell::Drafted;
+        }
+        Ok(())
+    }
+}
+
+/// A field as a value; a binary one is bytes where nobody says what it is.
+fn datum(field: Option<Field<'_>>, charset: Charset) -> Datum<'_> {
+    match field {
+        Some(Field::Text(text)) if charset == Charset::Binary || std::str::from_utf8(text).is_err() => {
+            Datum::Bytes(text.into())
+        }
+        Some(Field::Text(text)) => Datum::Text(text.into()),
+        Some(Field::Null) | None => Datum::Null,
+    }
+}
