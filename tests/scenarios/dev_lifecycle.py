@@ -108,6 +108,30 @@ def main(t):
             check(code == 0 and state == "up", f"the restart returned and node 1 is {state}: {text}")
             wait_until(lambda: batch("SELECT COUNT(*) FROM d.t", *cluster.sql)[1].split()[-1] == "200", 30, "the rows are there")
 
+    with t.case("a SQL node that dies ends nobody else, and comes back at its port"):
+        with Cluster(t, "sql", sql_nodes=2) as cluster:
+            first, second = cluster.describe()["sql"]
+            address = lambda node: (node["host"], node["port"])  # noqa: E731
+            code, text = batch("CREATE DATABASE d; CREATE TABLE d.t (id INT PRIMARY KEY); INSERT INTO d.t VALUES (7)", *address(first))
+            check(code == 0, text)
+            os.kill(first["pid"], signal.SIGKILL)
+            wait_until(lambda: not alive(first["pid"]), 10, "the process is gone")
+            code, text = batch("SELECT id FROM d.t", *address(second))
+            check(code == 0 and text.split()[-1] == "7", f"the other SQL node: {text}")
+
+            def restarted():
+                code, text = cluster.apus("dev", "restart", "sql-1", seconds=60, ok=False)
+                check(code == 0 and "answers at port" in text, text)
+                return True
+
+            wait_until(restarted, 20, "`apus dev` has noticed the death")
+            code, text = batch("SELECT id FROM d.t", *address(first))
+            check(code == 0 and text.split()[-1] == "7", f"the SQL node that is back: {text}")
+            for name, why in [("sql-1", "runs"), ("sql-9", "no SQL node 9"), ("sql-x", "no node id")]:
+                code, text = cluster.apus("dev", "restart", name, ok=False)
+                check(code != 0 and why in text, f"restart {name}: {text}")
+            cluster.check_all_alive()
+
     with t.case("nodes that cannot form groups are refused with a sentence"):
         code, text = cluster.apus("dev", "--data-nodes=3", "--replicas=2", ok=False)
         check(code != 0 and "3 data nodes" in text, text)

@@ -166,7 +166,7 @@ fn find(mgmt: Option<&String>, secret: Option<&PathBuf>, role: Role) -> Result<A
 /// A data node that runs leaves the cluster first, within this.
 pub const LEAVE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Asks the running `apus dev` to restart a node (`ID` or `mgmt-ID`); the new process id.
+/// Asks the running `apus dev` to restart a node (`ID`, `mgmt-ID` or `sql-ID`); the new process id.
 ///
 /// # Errors
 /// The node does not exist or does not end, or `apus dev` does not answer.

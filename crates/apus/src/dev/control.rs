@@ -33,7 +33,7 @@ fn answer(mut stream: UnixStream, nodes: &Mutex<Nodes>, ready_file: Option<&Path
     BufReader::new(stream.try_clone()?.take(REQUEST_BYTES_MAX)).read_line(&mut line)?;
     let result = match line.trim_end().split_once(' ') {
         Some(("restart", name)) => restart(nodes, name, ready_file),
-        _ => Err("the only request is: restart ID, or restart mgmt-ID".to_owned()),
+        _ => Err("the only request is: restart ID, restart mgmt-ID or restart sql-ID".to_owned()),
     };
     match result {
         Ok(pid) => writeln!(stream, "ok {pid}"),

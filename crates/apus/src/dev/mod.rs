@@ -2,8 +2,8 @@
 //!
 //! It starts one or two management nodes, the data nodes and the SQL nodes, each with ports of its own, waits until SQL answers, prints how
 //! to connect, and then watches its children. A data node that dies stays down until `apus dev restart ID` asks for it through the
-//! control socket (see [`crate::discover`]); so does a management node, until `apus dev restart mgmt-ID`: the cluster goes on without it.
-//! A data node that the cluster
+//! control socket (see [`crate::discover`]); so does a management node, until `apus dev restart mgmt-ID`, and a SQL node, until `apus dev restart
+//! sql-ID`: the cluster goes on without it. A data node that the cluster
 //! went on without (it hung, it was cut off) comes back by itself, in the same process. SQL nodes get what they need to arbitrate while no
 //! management node does. Two secrets are made in its directory, which only
 //! its owner can look into; every child gets what its role needs of them. Ctrl-C and SIGTERM end all children and remove
@@ -95,7 +95,7 @@ enum DevAction {
     /// Restart a node of the running `apus dev` (of several, the one in $APUS_DEV_DIR, or the last started). A data node that runs leaves
     /// the cluster first; the command returns when the new process holds all its rows
     Restart {
-        /// Id of the data node, or `mgmt-ID` of a management node that is dead
+        /// Id of the data node, or `mgmt-ID` of a management node or `sql-ID` of a SQL node that is dead
         id: String,
         /// Return when the process is started
         #[arg(long)]
@@ -240,6 +240,11 @@ struct MgmtNode {
     down: bool,
 }
 
+struct SqlNode {
+    child: Child,
+    down: bool,
+}
+
 struct DataNode {
     id: u16,
     group: u16,
@@ -252,9 +257,11 @@ struct Nodes {
     spawner: Spawner,
     mgmt: Vec<MgmtNode>,
     data: Vec<DataNode>,
-    sql: Vec<Child>,
-    /// Of every management node.
+    /// Node 1 first.
+    sql: Vec<SqlNode>,
+    /// Of every management node, and of every SQL node.
     mgmt_args: Vec<String>,
+    sql_args: Vec<String>,
     workers: u8,
     memory: u64,
     transaction_memory: Option<u64>,
@@ -298,6 +305,25 @@ impl Nodes {
         Ok(child)
     }
 
+    fn start_sql(&mut self, id: u16, listen: SocketAddr) -> Result<Child, String> {
+        let own = [
+            "sql".to_owned(),
+            format!("--mgmt={}", self.mgmt_addresses()),
+            format!("--listen={listen}"),
+            // It arbitrates where no management node does.
+            format!("--node={id}"),
+            self.data_dir(&format!("sql-{id}")),
+        ];
+        let files = [
+            self.secret("client"),
+            self.secret("node"),
+            format!("--tls-cert={}", self.spawner.dir().join(tls::CERT_FILE).display()),
+            format!("--tls-key={}", self.spawner.dir().join(tls::KEY_FILE).display()),
+        ];
+        let args: Vec<String> = own.into_iter().chain(files).chain(self.sql_args.iter().cloned()).collect();
+        self.spawner.spawn(&format!("sql-{id}"), &args)
+    }
+
     /// So that nothing that was acknowledged is lost.
     fn end_durably(&self) -> Result<(), String> {
         let secret = crate::secret::load(SecretKind::Node, &self.spawner.dir().join(discover::NODE_SECRET_FILE))?;
@@ -339,13 +365,31 @@ impl Nodes {
         node.child.exited().is_none().then(|| node.child.log.clone())
     }
 
-    /// Starts a dead node again: `ID` of a data node, or `mgmt-ID`. Its new process id.
+    /// Starts a dead node again: `ID` of a data node, `mgmt-ID` or `sql-ID`. Its new process id.
     fn restart(&mut self, name: &str) -> Result<u32, String> {
         let number = |text: &str| text.parse().map_err(|_| format!("{name:?} is no node id"));
-        match name.strip_prefix("mgmt-") {
-            Some(id) => self.restart_mgmt(number(id)?),
-            None => self.restart_data(number(name)?),
+        match name.split_once('-') {
+            Some(("mgmt", id)) => self.restart_mgmt(number(id)?),
+            Some(("sql", id)) => self.restart_sql(number(id)?),
+            _ => self.restart_data(number(name)?),
         }
+    }
+
+    /// At its old address, which its clients have.
+    fn restart_sql(&mut self, id: u16) -> Result<u32, String> {
+        let missing = format!("there is no SQL node {id}");
+        let place = usize::from(id).checked_sub(1).filter(|p| *p < self.sql.len()).ok_or(missing)?;
+        let before = &mut self.sql[place].child;
+        if before.exited().is_none() {
+            return Err(format!("SQL node {id} runs, process {}", before.pid()));
+        }
+        let address = before.address;
+        let mut child = self.start_sql(id, address)?;
+        child.address = address;
+        let pid = child.pid();
+        self.sql[place] = SqlNode { child, down: false };
+        self.write_state(None)?;
+        Ok(pid)
     }
 
     /// At its old address, which everybody has.
@@ -380,7 +424,7 @@ impl Nodes {
             .sql
             .iter()
             .enumerate()
-            .map(|(i, c)| {
+            .map(|(i, SqlNode { child: c, .. })| {
                 json!({"id": i + 1, "host": c.address.ip().to_string(), "port": c.address.port(), "pid": c.pid()})
             })
             .collect();
@@ -426,6 +470,7 @@ impl Cluster {
             data: Vec::new(),
             sql: Vec::new(),
             mgmt_args,
+            sql_args: vec![format!("--threads={sql_threads}"), format!("--start-seconds={}", patience.as_secs())],
             workers,
             memory: args.memory,
             transaction_memory: args.transaction_memory,
@@ -445,28 +490,14 @@ impl Cluster {
         nodes.write_state(None)?; // a start that waits can be looked at, and resumed
         for i in 0..args.sql_nodes {
             let port = if args.port == 0 { 0 } else { free_port(args.port.saturating_add(i)) };
-            let sql_args = [
-                "sql".to_owned(),
-                format!("--mgmt={}", nodes.mgmt_addresses()),
-                format!("--listen=127.0.0.1:{port}"),
-                format!("--threads={sql_threads}"),
-                format!("--start-seconds={}", patience.as_secs()),
-                nodes.secret("client"),
-                // It arbitrates where no management node does.
-                format!("--node={}", i + 1),
-                nodes.secret("node"),
-                nodes.data_dir(&format!("sql-{}", i + 1)),
-                format!("--tls-cert={}", dir.join(tls::CERT_FILE).display()),
-                format!("--tls-key={}", dir.join(tls::KEY_FILE).display()),
-            ];
-            let child = nodes.spawner.spawn(&format!("sql-{}", i + 1), &sql_args)?;
-            nodes.sql.push(child);
+            let child = nodes.start_sql(i + 1, SocketAddr::from((Ipv4Addr::LOCALHOST, port)))?;
+            nodes.sql.push(SqlNode { child, down: false });
         }
         for node in &mut nodes.data {
             node.child.wait_ready(deadline, stop, &mut || {})?;
         }
         let mut patience = Patience::new(nodes.data.iter().map(|node| &node.child));
-        for child in &mut nodes.sql {
+        for SqlNode { child, .. } in &mut nodes.sql {
             child.wait_ready(deadline, stop, &mut || patience.tell())?;
         }
         nodes.write_state(args.ready_file.as_deref())?;
@@ -492,8 +523,14 @@ impl Cluster {
                     println!("management node {id} ended ({how}); start it again with: apus dev restart mgmt-{id}");
                 }
             }
-            if let Some((how, log)) = nodes.sql.iter_mut().find_map(|c| Some((c.exited()?, c.log.clone()))) {
-                return Err(format!("a SQL node ended ({how}); its log: {}", log.display()));
+            for (id, node) in (1..).zip(&mut nodes.sql).filter(|(_, n)| !n.down) {
+                if let Some(how) = node.child.exited() {
+                    node.down = true;
+                    println!(
+                        "SQL node {id} ended ({how}); its log: {}; start it again with: apus dev restart sql-{id}",
+                        node.child.log.display()
+                    );
+                }
             }
             drop(nodes);
             std::thread::sleep(Duration::from_millis(50)); // polls children; nothing waits for this
@@ -510,7 +547,7 @@ impl Cluster {
             nodes.sql.len(),
             self.dir.display()
         );
-        for child in &nodes.sql {
+        for SqlNode { child, .. } in &nodes.sql {
             println!("  SQL      mysql -h127.0.0.1 -P{} -uroot", child.address.port());
         }
         println!("  Native   {} (management)", nodes.mgmt_addresses());
@@ -542,7 +579,8 @@ impl Cluster {
         {
             println!("the data nodes are ended without having made everything durable: {e}");
         }
-        let children = nodes.sql.iter_mut().chain(nodes.data.iter_mut().map(|n| &mut n.child));
+        let sql = nodes.sql.iter_mut().map(|n| &mut n.child);
+        let children = sql.chain(nodes.data.iter_mut().map(|n| &mut n.child));
         let mut all: Vec<&mut Child> = children.chain(nodes.mgmt.iter_mut().map(|n| &mut n.child)).collect();
         children::end_all(&mut all);
     }
