@@ -11,7 +11,7 @@ import mysql.connector
 import pymysql
 
 from lib.cluster import Cluster
-from lib.harness import CLIENTS, check, check_equal, run, scenario_main
+from lib.harness import CLIENTS, check, check_equal, run, scenario_main, wait_until
 from lib.mariadb import batch
 
 LIMIT_SECONDS = (300, 300)
@@ -228,6 +228,59 @@ def interrupts(t, connect):
     two.close()
 
 
+def processes(t, connect, connect_prepared):
+    """The process list tells who does what, in which database, and for how long."""
+    one, two = connect(), connect()
+    a, b = one.cursor(), two.cursor()
+
+    def seen(form, number):
+        b.execute(form)
+        return next((row for row in b.fetchall() if row[0] == number), None)
+
+    show, full, table = "SHOW PROCESSLIST", "SHOW FULL PROCESSLIST", "SELECT * FROM information_schema.processlist ORDER BY id"
+    with t.case("the process list: a connection that rests, one that runs a statement, its own"):
+        for form in (show, full, table):
+            row = seen(form, one.thread_id())
+            check_equal((row[1], row[3], row[4], row[6], row[7]), ("root", "app", "Sleep", "", None), form)
+            row = seen(form, two.thread_id())
+            check_equal((row[3], row[4], row[7]), ("app", "Query", form), form)
+        statement = "SELECT SLEEP(600) /* " + "x" * 5000 + " */"
+        runner = threading.Thread(target=lambda: refused(a, statement, 1317, "70100"))
+        runner.start()
+        wait_until(lambda: seen(full, one.thread_id())[4] == "Query", 20, "the statement is seen")
+        check_equal(seen(show, one.thread_id())[6:], ("executing", statement[:100]), "100 characters")
+        check_equal(seen(full, one.thread_id())[7], statement[:4096], "4 KiB")
+        check_equal(seen(table, one.thread_id())[7], statement[:4096], "4 KiB")
+        wait_until(lambda: int(seen(show, one.thread_id())[5]) >= 2, 20, "its time passes")
+        b.execute("SELECT COUNT(*), MAX(time) FROM information_schema.processlist WHERE command = 'Query' AND info LIKE 'SELECT SLEEP%'")
+        count, seconds = b.fetchall()[0]
+        check(count == 1 and seconds >= 2, f"{count} statements, {seconds} s")
+        wait_until(lambda: b.execute(f"KILL QUERY {one.thread_id()}") is not None and not runner.is_alive(), 20, "it ends")
+        wait_until(lambda: seen(show, one.thread_id())[4] == "Sleep", 20, "it rests again")
+        a.execute("USE information_schema")
+        check_equal(seen(show, one.thread_id())[3], "information_schema", "the database")
+        one.close()
+        wait_until(lambda: seen(show, one.thread_id()) is None, 20, "it is gone")
+    with t.case("the process list: a prepared statement"):
+        third = connect_prepared()
+        number = third.connection_id
+        cursor = third.cursor(prepared=True)
+
+        def sleep():
+            try:
+                cursor.execute("SELECT SLEEP(%s)", (600,))
+            except mysql.connector.Error as error:
+                check_equal(error.errno, 1317, "KILL QUERY")
+
+        runner = threading.Thread(target=sleep)
+        runner.start()
+        wait_until(lambda: seen(show, number)[4] == "Execute", 20, "the statement is seen")
+        check_equal(seen(show, number)[7], "SELECT SLEEP(?)", "its text")
+        wait_until(lambda: b.execute(f"KILL QUERY {number}") is not None and not runner.is_alive(), 20, "it ends")
+        third.close()
+    two.close()
+
+
 def numbers_of_two_nodes(t, cluster):
     """A value that is put into the range another SQL node has reserved is found there and passed over, by every form of INSERT."""
     nodes = [(node["host"], node["port"]) for node in cluster.describe()["sql"]]
@@ -270,6 +323,8 @@ def main(t):
             lambda connection: connection.cursor(prepared=True))
         lock_wait(t, lambda: pymysql.connect(host=host, port=port, user="root", database="app"))
         numbers_of_two_nodes(t, cluster)
+        processes(t, lambda: pymysql.connect(host=host, port=port, user="root", database="app"),
+                  lambda: mysql.connector.connect(host=host, port=port, user="root", database="app", use_pure=True))
         interrupts(t, lambda: pymysql.connect(host=host, port=port, user="root", database="app"))
         index_under_load(t, lambda: pymysql.connect(host=host, port=port, user="root", database="app"))
         where = {**os.environ, "APUS_HOST": host, "APUS_PORT": str(port), "APUS_DB": "app"}

@@ -631,6 +631,7 @@ impl Engine for SqlEngine {
         let mut env =
             Env::new(info.user.clone(), info.host.clone(), info.id, u64::from_le_bytes(seed), info.interrupt.clone());
         env.variables = Variables::new(self.globals.clone());
+        env.connections = Some(info.registry.clone());
         let session = Session {
             env,
             transaction: None,
@@ -782,6 +783,14 @@ impl Engine for SqlEngine {
         s.values = recycle(values);
         session.scratch = Some(s);
         self.end_statement(session, result, start, out).await
+    }
+
+    fn database<'a>(&self, session: &'a Session) -> Option<&'a str> {
+        session.env.database.as_deref()
+    }
+
+    fn prepared_text<'a>(&self, session: &'a Session, id: u32) -> &'a [u8] {
+        session.prepared.get(&id).map_or(b"", |prepared| &prepared.sql)
     }
 
     fn close_statement(&self, session: &mut Session, id: u32) {

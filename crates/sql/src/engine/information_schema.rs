@@ -13,8 +13,10 @@ use apus_types::{Column, ColumnType, IndexState, TableSchema, collate::Collation
 use super::{
     authorize::Identity,
     catalog::{Catalog, Table},
-    expr::Datum,
-    labels, show,
+    expr::{Datum, Env},
+    labels,
+    processlist::{self, Process},
+    show,
     view::View,
 };
 use crate::accounts::{Account, Privileges};
@@ -66,6 +68,7 @@ const TABLES: &[(&str, &str)] = &[
         "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME PARTITION_NAME SUBPARTITION_NAME PARTITION_ORDINAL_POSITION# \
          PARTITION_METHOD PARTITION_EXPRESSION PARTITION_DESCRIPTION TABLE_ROWS# PARTITION_COMMENT",
     ),
+    ("PROCESSLIST", "ID# USER HOST DB COMMAND TIME- STATE INFO+"),
     ("PLUGINS", "PLUGIN_NAME PLUGIN_VERSION PLUGIN_STATUS PLUGIN_TYPE PLUGIN_LIBRARY PLUGIN_LICENSE"),
     (
         "REFERENTIAL_CONSTRAINTS",
@@ -169,7 +172,8 @@ fn yes(on: bool) -> Datum<'static> {
 
 /// Whether the table is one of those that never have a row: Apus has nothing of the kind.
 pub fn is_always_empty(schema: &TableSchema) -> bool {
-    const WITH_ROWS: [&str; 13] = [
+    const WITH_ROWS: [&str; 14] = [
+        "PROCESSLIST",
         "USER_PRIVILEGES",
         "SCHEMA_PRIVILEGES",
         "TABLE_PRIVILEGES",
@@ -188,7 +192,8 @@ pub fn is_always_empty(schema: &TableSchema) -> bool {
 }
 
 /// All rows of a virtual table, one value per column of its schema.
-pub fn rows(name: &str, catalog: &Catalog, me: Option<&Identity>) -> Vec<Row> {
+pub fn rows(name: &str, catalog: &Catalog, env: &Env) -> Vec<Row> {
+    let me = env.me.as_ref();
     let sees = |t: &Table| me.is_none_or(|me| me.rights.sees_table(&t.schema.database, &t.schema.name));
     let databases = || catalog.databases.iter().filter(|(n, _)| me.is_none_or(|me| me.rights.sees_database(n)));
     let tables = || catalog.tables().filter(|t| sees(t));
@@ -215,6 +220,7 @@ pub fn rows(name: &str, catalog: &Catalog, me: Option<&Identity>) -> Vec<Row> {
                 vec![text(*name), text(*collation), text(*description), number(length.parse::<i64>().unwrap_or(1))]
             })
             .collect(),
+        "PROCESSLIST" => processlist::list(env).map(Process::row).collect(),
         "USER_PRIVILEGES" => me.map_or_else(Vec::new, user_privileges),
         "SCHEMA_PRIVILEGES" => me.map_or_else(Vec::new, schema_privileges),
         "TABLE_PRIVILEGES" => me.map_or_else(Vec::new, table_privileges),
@@ -466,13 +472,20 @@ fn constraint_rows(t: &Table) -> Vec<Row> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::server::Registry;
+
+    fn env() -> Env {
+        Env::new("root".into(), "localhost".into(), 7, 1, Default::default())
+    }
 
     #[test]
     fn tables_without_rows_are_known() {
         let catalog = Catalog::default();
         for (name, schema) in schemas() {
-            assert!(!is_always_empty(schema) || rows(name, &catalog, None).is_empty(), "{name}");
+            assert!(!is_always_empty(schema) || rows(name, &catalog, &env()).is_empty(), "{name}");
         }
         assert!(is_always_empty(&schemas()["FILES"]) && !is_always_empty(&schemas()["TABLES"]));
     }
@@ -481,14 +494,19 @@ mod tests {
     fn rows_have_a_value_for_every_column() {
         let mut catalog = Catalog::default();
         catalog.databases.insert("d".into(), Collation::default());
+        let registry = Arc::new(Registry::new(1, 1, 1));
+        let slot = registry.admit("localhost".into());
+        let mut env = env();
+        env.connections = Some(registry);
         for name in names() {
             let table = table(&name.to_ascii_lowercase()).unwrap();
             assert!(is_virtual(&table.schema));
-            for row in rows(name, &catalog, None) {
+            for row in rows(name, &catalog, &env) {
                 assert_eq!(row.len(), table.schema.columns.len(), "{name}");
             }
         }
-        assert_eq!(rows("SCHEMATA", &catalog, None).len(), 2);
+        assert_eq!(rows("SCHEMATA", &catalog, &env).len(), 2);
+        assert_eq!(rows("PROCESSLIST", &catalog, &env).len(), slot.iter().count());
         assert!(table("nonesuch").is_none());
     }
 }

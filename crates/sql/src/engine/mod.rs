@@ -45,6 +45,7 @@ mod named_statements;
 pub mod own;
 pub mod plan;
 pub mod plan_cache;
+mod processlist;
 pub mod session;
 pub mod show;
 mod show_filter;

@@ -9,6 +9,7 @@ use super::{
     exec::{self, Cluster, probe::Counts},
     explain, explain_tree, information_schema,
     plan::Select,
+    processlist,
     session::{Fail, Session},
     show_filter::Filter,
     show_heading,
@@ -473,15 +474,8 @@ impl SqlEngine {
         } else if t.word("plugins") {
             table(session, out, &["Name", "Status", "Type", "Library", "License"], &[]);
         } else if t.word("processlist") {
-            let row = |e: crate::server::ConnectionEntry| {
-                vec![text(e.id.to_string()), Some(e.user), Some(e.host), None, text("Query"), text("0"), text(""), None]
-            };
-            let me = self.identity(session).await?;
-            let user = session.env.user.clone();
-            let sees = |e: &crate::server::ConnectionEntry| {
-                me.as_ref().is_none_or(|me| e.user == user || me.rights.global.contains(Privileges::PROCESS))
-            };
-            let rows: Rows = session.info.registry.list().into_iter().filter(sees).map(row).collect();
+            self.identity(session).await?;
+            let rows: Rows = processlist::list(&session.env).map(|process| process.cells(full)).collect();
             table(session, out, &["Id", "User", "Host", "db", "Command", "Time", "State", "Info"], &rows);
         } else if t.word("grants") {
             return self.show_grants(session, t, out).await;

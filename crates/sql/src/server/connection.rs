@@ -166,6 +166,7 @@ impl<E: Engine> Connection<E> {
                 return Flow::Quit;
             }
             self.output.rest();
+            self.slot.activity.rests(self.engine.database(session));
             let deadline = Instant::now() + wait_timeout;
             let waited = wait_for_input(&mut self.input, stream, |cx| {
                 if killed.as_mut().poll(cx).is_ready() {
@@ -205,6 +206,13 @@ impl<E: Engine> Connection<E> {
         let Connection { engine, input, output, state, statements, slot, .. } = self;
         output.set_sequence(packet.sequence.wrapping_add(1));
         let command = decode_command(input.payload(packet));
+        if let Ok(command) = &command {
+            let prepared = match command {
+                Command::Execute { statement, .. } => engine.prepared_text(session, *statement),
+                _ => b"",
+            };
+            slot.activity.begins(command, prepared);
+        }
         state.start_command(matches!(command, Ok(Command::Execute { .. })), engine.status(session));
         let mut out = Output::new(output, state, Duplex::new(stream, &slot.interrupt, input.rest()));
         let done = match command {

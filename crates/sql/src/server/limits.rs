@@ -27,6 +27,8 @@ pub const PARAMS_MAX: usize = 65_535;
 pub const LONG_DATA_BYTES_MAX: usize = MAX_ALLOWED_PACKET_DEFAULT;
 /// Bytes of connection attributes that are kept; more are ignored, as MySQL does.
 pub const CONNECT_ATTRS_BYTES_MAX: usize = 64 << 10;
+/// Bytes of the running statement that SHOW FULL PROCESSLIST shows; each connection keeps room for them.
+pub const INFO_BYTES_MAX: usize = 4096;
 /// Output that triggers a flush in the middle of a result, and between pipelined commands: many rows per system call,
 /// yet small enough to be still in the processor's cache when the kernel copies it.
 pub const OUTPUT_FLUSH_BYTES: usize = 256 << 10;

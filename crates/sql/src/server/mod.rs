@@ -12,6 +12,7 @@
 //! roll back in `Drop` what it cannot leave open). A worker's end drops its connections. Limits stand in [`limits`].
 
 mod accounts;
+mod activity;
 mod connection;
 mod duplex;
 pub mod limits;
@@ -24,6 +25,7 @@ mod statements;
 mod tls;
 
 pub use accounts::Accounts;
+pub use activity::{Activity, Doing};
 pub use listener::{Server, ServerConfig};
 pub use output::{Collected, Mark, Output};
 pub use registry::{ConnectionEntry, Interrupt, Registry};
@@ -136,6 +138,16 @@ pub trait Engine: 'static {
 
     /// COM_PING: an error says that the server cannot serve, for example because no data node is reachable.
     async fn ping(&self, session: &mut Self::Session) -> Result<(), SqlError>;
+
+    /// The current database.
+    fn database<'a>(&self, _session: &'a Self::Session) -> Option<&'a str> {
+        None
+    }
+
+    /// The text of a prepared statement; empty: there is none of this id.
+    fn prepared_text<'a>(&self, _session: &'a Self::Session, _id: u32) -> &'a [u8] {
+        b""
+    }
 
     /// COM_SET_OPTION: whether one query may hold several statements.
     fn set_multi_statements(&self, session: &mut Self::Session, on: bool);

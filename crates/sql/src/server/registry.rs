@@ -1,11 +1,13 @@
 //! All connections of a server: for the limit, SHOW PROCESSLIST and KILL. Touched when a connection comes, goes or is
-//! killed, never per command.
+//! killed, never per command: what a connection does is in its own [`Activity`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::Notify;
+
+use super::activity::Activity;
 
 /// What the registry knows about one connection.
 #[derive(Debug, Clone)]
@@ -18,6 +20,7 @@ pub struct ConnectionEntry {
     pub worker: usize,
     pub(crate) kill: Arc<Notify>,
     pub(crate) interrupt: Arc<Interrupt>,
+    pub activity: Arc<Activity>,
 }
 
 /// Tells a running statement to end. Between statements it means nothing.
@@ -118,9 +121,16 @@ impl Registry {
         let id = inner.last_id;
         let kill = Arc::new(Notify::new());
         let interrupt = Arc::new(Interrupt::default());
-        let (host_of, kill_of, interrupt_of) = (host.clone(), kill.clone(), interrupt.clone());
-        let entry =
-            ConnectionEntry { id, host: host_of, user: String::new(), worker, kill: kill_of, interrupt: interrupt_of };
+        let activity = Arc::new(Activity::default());
+        let entry = ConnectionEntry {
+            id,
+            host: host.clone(),
+            user: String::new(),
+            worker,
+            kill: kill.clone(),
+            interrupt: interrupt.clone(),
+            activity: activity.clone(),
+        };
         inner.connections.insert(id, entry);
         if inner.strangers.len() >= self.strangers_max
             && let Some(oldest) = inner.strangers.pop_first()
@@ -129,7 +139,7 @@ impl Registry {
             entry.kill.notify_one();
         }
         inner.strangers.insert(id);
-        Some(Slot { id, worker, host, kill, interrupt, registry: self.clone() })
+        Some(Slot { id, worker, host, kill, interrupt, activity, registry: self.clone() })
     }
 
     pub(crate) fn set_user(&self, id: u32, user: &str) {
@@ -188,6 +198,7 @@ pub(crate) struct Slot {
     pub host: String,
     pub kill: Arc<Notify>,
     pub interrupt: Arc<Interrupt>,
+    pub activity: Arc<Activity>,
     pub registry: Arc<Registry>,
 }
 

@@ -12,7 +12,7 @@ use crate::{
     engine::{
         authorize::Identity, errors, exec::probe, session::WARNINGS_MAX, user_lock::calls::Calls, variables::Variables,
     },
-    server::Interrupt,
+    server::{Interrupt, Registry},
     wire::SqlError,
 };
 
@@ -32,6 +32,8 @@ pub struct Env {
     /// The account that the session acts for; `None`: it is refused nothing.
     pub me: Option<Identity>,
     pub connection_id: u32,
+    /// All connections of this SQL node.
+    pub connections: Option<Arc<Registry>>,
     pub last_insert_id: Cell<u64>,
     /// The statement gave LAST_INSERT_ID its value itself: LAST_INSERT_ID(n).
     pub last_insert_id_given: Cell<bool>,
@@ -75,6 +77,7 @@ impl Env {
             host,
             me: None,
             connection_id,
+            connections: None,
             last_insert_id: Cell::new(0),
             last_insert_id_given: Cell::new(false),
             changes_rows: Cell::new(false),

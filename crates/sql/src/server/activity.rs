@@ -1,0 +1,123 @@
+//! What a connection is doing, for others to look at: SHOW PROCESSLIST and information_schema.PROCESSLIST.
+//!
+//! The connection's thread writes it when a command begins and when it waits for the next one. The lock is the connection's own: nobody else takes it but who lists
+//! the processes, for as long as a copy of [`limits::INFO_BYTES_MAX`] takes.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use super::limits;
+use crate::wire::command::Command;
+
+/// The statement is kept up to [`limits::INFO_BYTES_MAX`].
+#[derive(Debug, Clone)]
+pub struct Doing {
+    /// As MySQL calls it.
+    pub command: &'static str,
+    pub since: Instant,
+    /// Empty: none is chosen.
+    pub database: String,
+    statement: Vec<u8>,
+}
+
+impl Doing {
+    pub fn is_asleep(&self) -> bool {
+        self.command == SLEEP
+    }
+    /// `None`: the command has no statement.
+    pub fn statement(&self) -> Option<String> {
+        // A character that is cut is no character.
+        let whole = self.statement.utf8_chunks().next().map_or("", |chunk| chunk.valid());
+        let is_cut = self.statement.len() == limits::INFO_BYTES_MAX;
+        match self.statement.is_empty() {
+            true => None,
+            false if is_cut => Some(whole.to_owned()),
+            false => Some(String::from_utf8_lossy(&self.statement).into_owned()),
+        }
+    }
+}
+
+const SLEEP: &str = "Sleep";
+
+#[derive(Debug)]
+pub struct Activity(Mutex<Doing>);
+
+impl Default for Activity {
+    /// The client has connected and not logged in yet.
+    fn default() -> Activity {
+        let doing = Doing { command: "Connect", since: Instant::now(), database: String::new(), statement: Vec::new() };
+        Activity(Mutex::new(doing))
+    }
+}
+
+impl Activity {
+    fn lock(&self) -> MutexGuard<'_, Doing> {
+        // Whatever is written of it is whole enough to be looked at.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A command begins; `prepared`: the text of the statement that it executes.
+    pub(super) fn begins(&self, command: &Command<'_>, prepared: &[u8]) {
+        let (name, statement) = named(command, prepared);
+        let mut doing = self.lock();
+        (doing.command, doing.since) = (name, Instant::now());
+        doing.statement.clear();
+        doing.statement.extend_from_slice(&statement[..statement.len().min(limits::INFO_BYTES_MAX)]);
+    }
+
+    /// The connection waits for a command, in this database.
+    pub(super) fn rests(&self, database: Option<&str>) {
+        let database = database.unwrap_or_default();
+        let mut doing = self.lock();
+        (doing.command, doing.since) = (SLEEP, Instant::now());
+        doing.statement.clear();
+        if doing.database != database {
+            doing.database.clear();
+            doing.database.push_str(database);
+        }
+    }
+
+    pub fn look(&self) -> Doing {
+        self.lock().clone()
+    }
+}
+
+fn named<'a>(command: &Command<'a>, prepared: &'a [u8]) -> (&'static str, &'a [u8]) {
+    match command {
+        Command::Query(sql) => ("Query", sql),
+        Command::Execute { .. } => ("Execute", prepared),
+        Command::Prepare(sql) => ("Prepare", sql),
+        Command::InitDb(database) => ("Init DB", database),
+        Command::FieldList { table, .. } => ("Field List", table),
+        Command::Quit => ("Quit", b""),
+        Command::Statistics => ("Statistics", b""),
+        Command::ProcessKill(_) => ("Kill", b""),
+        Command::Ping => ("Ping", b""),
+        Command::ChangeUser(_) => ("Change user", b""),
+        Command::SendLongData { .. } => ("Long Data", b""),
+        Command::CloseStatement(_) => ("Close stmt", b""),
+        Command::ResetStatement(_) => ("Reset stmt", b""),
+        Command::SetOption(_) => ("Set option", b""),
+        Command::ResetConnection => ("Reset Connection", b""),
+        Command::Unknown(_) => ("Error", b""),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_statement_is_cut_between_characters() {
+        let activity = Activity::default();
+        assert_eq!((activity.look().command, activity.look().statement()), ("Connect", None));
+        let text = format!("x{}", "ü".repeat(limits::INFO_BYTES_MAX));
+        activity.begins(&Command::Query(text.as_bytes()), b"");
+        let seen = activity.look().statement().expect("a statement");
+        assert_eq!(seen.len(), limits::INFO_BYTES_MAX - 1);
+        assert!(text.starts_with(&seen));
+        activity.rests(Some("shop"));
+        let doing = activity.look();
+        assert!(doing.is_asleep() && doing.database == "shop" && doing.statement().is_none());
+    }
+}
