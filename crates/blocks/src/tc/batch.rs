@@ -297,9 +297,7 @@ impl TransactionCoordinator {
             }
         }
         if conf.change_count > 0 {
-            let request = &mut self.transactions.get_mut(at).request;
-            request.changes.extend_from_slice(conf.changes);
-            request.change_count += usize::from(conf.change_count);
+            self.transactions.get_mut(at).collect_changes(&conf)?;
         }
         self.transactions.recount(at);
         if self.transactions.get(at).request.outstanding == 0 {

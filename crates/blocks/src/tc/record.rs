@@ -1,6 +1,10 @@
 //! The coordinator's record of a transaction, and the pool of them.
 
-use apus_signal::{BlockRef, Kind, tc::RequestRef};
+use apus_signal::{
+    BlockRef, DecodeError, Kind, Reader,
+    ldm::{IndexChange, LdmBatchConf},
+    tc::RequestRef,
+};
 use apus_types::{
     Chain, Epoch, ErrorCode, IndexNo, NodeId, TransId,
     collections::{SeededMap, seeded_map},
@@ -180,6 +184,19 @@ impl Trans {
     pub fn sub_mut(&mut self, batch: u32) -> Option<&mut Sub> {
         let count = self.request.sub_count;
         self.request.subs[..count].iter_mut().find(|s| s.batch == batch && !s.done)
+    }
+    /// Takes over the changes of unique indexes that a part has caused. The part counts its own operations, we count the batch's.
+    pub fn collect_changes(&mut self, conf: &LdmBatchConf<'_>) -> Result<(), DecodeError> {
+        let Request { subs, sub_count, changes, change_count, .. } = &mut self.request;
+        let sub = subs[..*sub_count].iter().find(|s| s.batch == conf.batch).ok_or(DecodeError)?;
+        let mut reader = Reader::new(conf.changes);
+        for _ in 0..conf.change_count {
+            let change = IndexChange::decode(&mut reader)?;
+            let (op, _) = *sub.origin.get(usize::from(change.op)).ok_or(DecodeError)?;
+            IndexChange { op, ..change }.encode(changes);
+        }
+        *change_count += usize::from(conf.change_count);
+        Ok(())
     }
     /// A fresh part of the request under way.
     pub fn new_sub(&mut self, participant: usize) -> &mut Sub {

@@ -65,7 +65,7 @@ impl Rng {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
     Batch { committed: bool, statuses: Vec<OpStatus>, rows: Vec<Vec<u8>> },
-    Refused { code: ErrorCode, aborted: bool, index: u16, detail: String },
+    Refused { code: ErrorCode, aborted: bool, op: u16, index: u16, detail: String },
     Committed,
     RolledBack,
     Rows(Vec<Option<Vec<u8>>>),
@@ -377,7 +377,7 @@ impl Cluster {
             Kind::TcBatchRef | Kind::RequestRef => {
                 let r = RequestRef::decode(body).expect("refusal");
                 let detail = String::from_utf8_lossy(r.detail).into_owned();
-                Answer::Refused { code: r.code, aborted: r.aborted, index: r.index, detail }
+                Answer::Refused { code: r.code, aborted: r.aborted, op: r.op, index: r.index, detail }
             }
             Kind::TcCommitConf => Answer::Committed,
             Kind::TcRollbackConf => Answer::RolledBack,

@@ -182,6 +182,22 @@ fn unique_indexes_are_kept_by_the_coordinator() {
     }
 }
 
+/// Whoever takes an entry that is not free is named by its number in the batch, in whatever part of it that is.
+#[test]
+fn the_operation_that_finds_a_duplicate_is_named() {
+    for seed in 1..=super::seeds(SEEDS) {
+        let mut c = Cluster::new(seed, 2);
+        let with = |id, u| TestOp { u: Some(u), ..op(OpKind::Insert, id, 1) };
+        assert!(committed(&c.auto(ONE, 1, with(100, 5))));
+        let wanted = (seed % 9) as u16;
+        let ops: Vec<_> = (0..9).map(|i| with(i, if i == i64::from(wanted) { 5 } else { 50 + i })).collect();
+        let request = c.batch(TWO, trans(2), START | COMMIT, 1, &ops);
+        let answer = c.wait(request);
+        let Answer::Refused { code: ErrorCode::DuplicateKey, index: 1, op, .. } = answer else { panic!("{answer:?}") };
+        assert_eq!(op, wanted, "seed {seed}");
+    }
+}
+
 /// Deletes of index entries go before inserts, but not before those that made the entry.
 #[test]
 fn an_entry_made_and_removed_by_one_batch_is_gone() {
