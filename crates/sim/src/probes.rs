@@ -99,6 +99,7 @@ pub const PROBES: &[&str] = &[
     "qmgr: primaries are moved",
     "qmgr: sides meet, and what was open is settled",
     "qmgr: suspicion set aside",
+    "qmgr: take-over drops what nobody has committed",
     "qmgr: take-over finds a newer committed view",
     "qmgr: take-over finds an accepted proposal",
     "qmgr: thawed",
