@@ -47,7 +47,7 @@ use apus_types::{Epoch, NodeId};
 pub use self::{
     control::{CHECKPOINTS_MAX, Checkpoint, Control, Useless},
     entry::Entry,
-    reader::{End, Reader, Step},
+    reader::{End, Piece, Reader, Step},
     writer::{Block, Place, Writer},
 };
 

@@ -9,6 +9,8 @@
 //!                                 --found--> Damaged          --none--> Ended
 //! ```
 
+use std::collections::VecDeque;
+
 use apus_signal::Reader as Bytes;
 use apus_types::Epoch;
 
@@ -45,6 +47,14 @@ pub struct End {
     pub previous: u64,
 }
 
+/// A piece of a segment: whole blocks, one behind the other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Piece {
+    pub segment: u32,
+    pub at: u64,
+    pub bytes: u32,
+}
+
 /// Bytes of one piece.
 const PIECE_BYTES: u32 = 256 << 10;
 
@@ -74,6 +84,11 @@ pub struct Reader {
     is_last_piece: bool,
     /// Of the last block; `None`: none was read yet, any may come.
     last: Option<(u64, u64)>,
+    /// Number of the first block that was read; 0: none.
+    first: u64,
+    /// Up to this block the last one says that all were synced, and those behind, by their numbers.
+    synced: u64,
+    unproven: VecDeque<(u64, Piece)>,
     epoch: Epoch,
     highest: Epoch,
     blocks: u64,
@@ -101,6 +116,9 @@ impl Reader {
             piece_of: None,
             is_last_piece: false,
             last: start.filter(|start| start.sequence > 0).map(|start| (start.sequence, start.previous)),
+            first: 0,
+            synced: 0,
+            unproven: VecDeque::new(),
             epoch: Epoch(0),
             highest: Epoch(0),
             blocks: 0,
@@ -136,6 +154,28 @@ impl Reader {
         let (sequence, previous) = self.last.unwrap_or((0, 0));
         let segments = self.segments.get(self.index..).unwrap_or_default().to_vec();
         End { segments, at: self.at, sequence, previous }
+    }
+
+    /// The blocks that no later one says were synced, in order; pieces have at most so many bytes, or one block.
+    pub fn unproven(&self, bytes_max: u32) -> Vec<Piece> {
+        let mut pieces: Vec<Piece> = Vec::new();
+        for (_, block) in &self.unproven {
+            match pieces.last_mut() {
+                Some(piece)
+                    if piece.segment == block.segment
+                        && piece.at + u64::from(piece.bytes) == block.at
+                        && piece.bytes + block.bytes <= bytes_max =>
+                {
+                    piece.bytes += block.bytes;
+                }
+                _ => pieces.push(*block),
+            }
+        }
+        pieces
+    }
+    /// Blocks before those that were read are not known to have been synced either.
+    pub fn is_unproven_before(&self) -> bool {
+        self.synced + 1 < self.first
     }
 
     /// What was asked for by [`Step::Read`].
@@ -241,7 +281,16 @@ impl Reader {
             return None;
         }
         let payload = payload.to_vec();
-        self.at += block_bytes(header.payload) as u64;
+        let block = Piece { segment, at: self.at, bytes: block_bytes(header.payload) as u32 };
+        if self.first == 0 {
+            self.first = header.sequence;
+        }
+        self.synced = self.synced.max(header.synced);
+        while self.unproven.front().is_some_and(|(sequence, _)| *sequence <= header.synced) {
+            self.unproven.pop_front();
+        }
+        self.unproven.push_back((header.sequence, block));
+        self.at += u64::from(block.bytes);
         self.last = Some((header.sequence, sum));
         self.epoch = header.epoch;
         self.highest = self.highest.max(header.epoch);

@@ -45,7 +45,10 @@ impl Log {
         }
     }
     fn read(&self) -> (usize, Result<End, Damage>) {
-        let (mut reader, mut entries) = (Reader::new(&self.control, 0), 0);
+        self.run(&mut Reader::new(&self.control, 0))
+    }
+    fn run(&self, reader: &mut Reader) -> (usize, Result<End, Damage>) {
+        let mut entries = 0;
         loop {
             let (segment, at, count) = match reader.step() {
                 Step::Entry(_) => {
@@ -130,6 +133,31 @@ fn what_a_killed_process_had_not_synced_may_be_lost_later() {
         let (read, end) = log.read();
         assert!(end.is_ok(), "block {lost} was promised to nobody: {end:?}");
         assert_eq!(read, lost);
+    }
+}
+
+#[test]
+fn what_nobody_says_was_synced_is_told() {
+    for synced in 0..5u64 {
+        let (mut log, mut writer) = Log::new(ID);
+        for number in 0..6 {
+            append(&mut writer, number);
+            log.write(&mut writer);
+            if writer.sequence() == synced {
+                writer.synced(synced);
+            }
+        }
+        for first in 0..2 {
+            let mut reader = Reader::new(&log.control, first);
+            assert!(log.run(&mut reader).1.is_ok());
+            let skipped = log.blocks.iter().filter(|block| first > 0 && block.0 == 1).count();
+            let told: Vec<_> = reader.unproven(1).iter().map(|p| (p.segment, p.at, p.bytes as usize)).collect();
+            assert_eq!(told, log.blocks[skipped.max(synced as usize)..], "{synced} are synced, segment {first}");
+            assert_eq!(reader.is_unproven_before(), skipped > synced as usize, "{synced} are synced, segment {first}");
+            let joined = reader.unproven(u32::MAX);
+            assert!(joined.len() < told.len() || told.len() < 2, "{joined:?}");
+            assert_eq!(joined.iter().map(|p| p.bytes as usize).sum::<usize>(), told.iter().map(|b| b.2).sum::<usize>());
+        }
     }
 }
 

@@ -45,6 +45,7 @@ mod copy_out;
 mod ends;
 mod entries;
 mod execute;
+mod harden;
 mod outcome;
 mod read;
 mod redo;

@@ -2,7 +2,7 @@
 //! them count in `apus_signal::gcp`.
 //!
 //! ```text
-//! Looking (at the end of the log that is there) --RedoFoundRep--> Found --RestoreReq--> Reading --RestoreConf--> Open
+//! Looking (at the end of the log that is there) --> Hardening (`harden`) --RedoFoundRep--> Found --RestoreReq--> Reading --RestoreConf--> Open
 //!          nothing is there ------------------------------------------- first view --------------------------------^
 //!          the node joins a cluster that lives, with what it has put back: the log goes on ---------------------------^
 //!          ... or with nothing: a new log, the old segments go -------------------------------------------------------^
@@ -45,6 +45,7 @@ use apus_types::{
 use super::{
     LocalDataManager,
     checkpoint::{self, Checkpoints},
+    harden::{self, Hardening},
     restore::Replay,
     scrub::Scrub,
 };
@@ -81,6 +82,8 @@ pub(super) enum Asked {
         count: u32,
     },
     Remove,
+    /// A write or sync of what may not be on the disk.
+    Harden,
     /// For the checkpoint that is being written.
     Checkpoint(checkpoint::Step),
     /// For the pass of the scrubber with this number; `None`: nothing is read.
@@ -90,6 +93,8 @@ pub(super) enum Asked {
 pub(super) enum State {
     /// Reads the log's last segments, from the one with this index on, for its newest mark.
     Looking(LogReader, usize),
+    /// Sees to it that what was found is on the disk.
+    Hardening(Hardening),
     /// Has told what the log holds.
     Found,
     /// Applies the checkpoints, and the log from its beginning.
@@ -245,6 +250,7 @@ impl Redo {
     pub fn summary(&self) -> String {
         let state = match &self.state {
             State::Looking(..) => "looking",
+            State::Hardening(_) => "hardening",
             State::Found => "found",
             State::Reading(..) => "reading",
             State::Indexing(..) => "indexing",
@@ -264,7 +270,7 @@ impl Redo {
         )
     }
 
-    fn ask(&mut self, segment: u32, op: DiskOp, asked: Asked, ctx: &mut Context<'_>) {
+    pub(super) fn ask(&mut self, segment: u32, op: DiskOp, asked: Asked, ctx: &mut Context<'_>) {
         self.ask_file(DataFile::redo(self.me.instance, segment), op, asked, ctx);
     }
     pub fn ask_file(&mut self, file: DataFile, op: DiskOp, asked: Asked, ctx: &mut Context<'_>) {
@@ -272,6 +278,10 @@ impl Redo {
         let before = self.asked.insert(self.tokens, asked);
         assert!(before.is_none(), "request {} is asked twice, before it was {before:?}", self.tokens);
         ctx.disk(file, op, self.tokens);
+    }
+    /// All requests are answered.
+    pub fn asks_nothing(&self) -> bool {
+        self.asked.is_empty()
     }
     /// One more request will do.
     pub fn has_room(&self, ctx: &Context<'_>) -> bool {
@@ -422,6 +432,7 @@ impl Redo {
         self.confirm(ctx);
         self.pump(ctx);
         self.tick_scrub(ctx);
+        self.tick_hardening(ctx);
     }
 
     // ---- what the log is to be
@@ -555,7 +566,7 @@ impl Redo {
         gone
     }
 
-    fn report(&mut self, ctx: &mut Context<'_>) {
+    pub(super) fn report(&mut self, ctx: &mut Context<'_>) {
         self.state = State::Found;
         let qmgr = BlockRef::new(self.me.node, BlockId::Qmgr, BlockRef::CONTROL);
         ctx.send(qmgr, Kind::RedoFoundRep, |b| encode(&self.found, b));
@@ -580,17 +591,19 @@ impl Redo {
                 }
                 Step::Entry(_) => {}
                 Step::Damaged(damage) => {
+                    ctx.probe("ldm: a log is damaged");
                     self.found.damage = damage.to_string();
                     return self.report(ctx);
                 }
                 Step::Ended => {
                     self.found.highest = self.found.highest.max(reader.highest().0).max(self.found.saved);
-                    if self.found.saved == 0 && *first > 0 {
+                    if (self.found.saved == 0 || reader.is_unproven_before()) && *first > 0 {
                         *first -= 1;
                         *reader = LogReader::new(&self.control, *first);
                         continue;
                     }
-                    return self.report(ctx);
+                    self.state = State::Hardening(Hardening::new(reader.unproven(harden::PIECE_BYTES)));
+                    return self.harden(ctx);
                 }
             }
         }
@@ -683,6 +696,7 @@ impl LocalDataManager {
             }
             Asked::Allocate(segment) => redo.on_made(segment, ctx),
             Asked::Remove => redo.remove_useless(ctx),
+            Asked::Harden => redo.on_hardened(ctx),
             Asked::Checkpoint(step) => self.on_checkpoint_step(step, ctx),
             Asked::Scrub(pass, piece) => redo.on_scrubbed(pass, piece, conf.bytes, ctx),
             Asked::Read { segment, at, count } => match &mut redo.state {
@@ -690,6 +704,7 @@ impl LocalDataManager {
                     reader.feed(segment, at, count, conf.bytes);
                     redo.look(ctx);
                 }
+                State::Hardening(_) => redo.on_unproven((segment, at), conf.bytes, ctx),
                 State::Reading(reader, ..) => {
                     reader.feed(segment, at, count, conf.bytes);
                     self.read_files(ctx);
@@ -715,11 +730,12 @@ impl LocalDataManager {
                     ));
                 }
             }
+            Asked::Harden => redo.on_not_hardened(&refusal.reason, ctx),
             Asked::Read { .. } => {
                 let damage = format!("it cannot be read: {}", refusal.reason);
                 match std::mem::replace(&mut redo.state, State::Found) {
                     State::Reading(.., order) => self.refuse_restore(damage, order, ctx),
-                    State::Looking(..) => {
+                    State::Looking(..) | State::Hardening(_) => {
                         redo.found.damage = damage;
                         redo.report(ctx);
                     }
