@@ -42,7 +42,7 @@ use apus_signal::{
 };
 use apus_types::NodeId;
 
-use super::{MS, Membership, Phase, RETRY_NS, arbiter, layout, survival};
+use super::{MS, Membership, Phase, RETRY_NS, arbiter, layout, lost_group, survival};
 
 /// A frozen member of another side is there if it was heard in so long.
 const RETURN_NS: u64 = 500 * MS;
@@ -68,8 +68,8 @@ pub(super) struct Freeze {
     returned: BTreeMap<NodeId, u64>,
     /// Processes that speak for members that we hold for failed (`testify`), and when they were heard last.
     witnesses: BTreeMap<NodeId, (u64, u64)>,
-    /// Processes of such members that have begun with what the dead ones had on disk, and when they were heard last (`lost_group`).
-    pub(super) on_disk: BTreeMap<NodeId, (u64, u64)>,
+    /// Processes of such members that have begun with what the dead ones had on disk.
+    pub(super) on_disk: BTreeMap<NodeId, lost_group::OnDisk>,
     /// Whom the members that were asked hold for failed.
     lost_by: BTreeMap<NodeId, BTreeSet<u32>>,
     /// One of those told of an accepted view, which may be committed.
@@ -237,7 +237,7 @@ impl Membership {
         }
         self.freeze.returned.retain(|_, heard| now.saturating_sub(*heard) < RETURN_NS);
         self.freeze.witnesses.retain(|_, (_, heard)| now.saturating_sub(*heard) < RETURN_NS);
-        self.freeze.on_disk.retain(|_, (_, heard)| now.saturating_sub(*heard) < RETURN_NS);
+        self.freeze.on_disk.retain(|_, disk| now.saturating_sub(disk.heard) < RETURN_NS);
         if self.gives_way().is_some() && now.saturating_sub(self.freeze.asked_at) > GIVE_WAY_NS {
             self.give_up_asking(ctx);
         }

@@ -1,14 +1,15 @@
 //! A node group has lost the memory of all its members, and lives on their disks only: the whole cluster goes back to the disks.
 //!
 //! Members that live freeze, for without that group nobody may go on. The next processes of the dead ones say in their `JoinReq` what they hold. When
-//! that is so of every full member of the group, nothing newer than what the disks have can ever come back: each frozen member ends and
+//! that is so of every full member of the group, and one of them at least has all of it on its disk, nothing newer than what the disks have can ever come back: each frozen member ends and
 //! starts anew, and a system restart (`restart`) brings all groups to the newest epoch that all disks have. As in NDB, commits after it are lost unless they
 //! were of class `disk`.
 //!
 //! **Why that is safe.** A member gives its rows up only when no view can ever need them: a view without the group is never proposed
 //! (`survival`), the processes that were its full members are dead for certain (the next ones have taken their directories), and the founder of the
-//! system restart waits for every full member of the newest view. If others went on in a later view without us, they have our rows. One member of the
-//! group that is missing, or whose disk lacks its data, keeps everybody frozen, and `account` names it.
+//! system restart waits for every full member of the newest view, and takes those of a group whose logs are whole. One that died as soon as it was full has no whole log yet, and nothing has become restorable
+//! since that it would need to have (simulator seed 183000295: everybody waited for it for ever). If others went on in a later view without us, they have our rows. One member of the
+//! group that is missing, or has lost its disk, keeps everybody frozen, and `account` names it; so does a group of which no log is whole.
 
 use std::collections::BTreeMap;
 
@@ -18,32 +19,45 @@ use apus_types::NodeId;
 
 use super::{Membership, freeze::full};
 
+/// A process that has begun with what the dead one before it had on disk.
+pub(super) struct OnDisk {
+    process: u64,
+    /// When last.
+    pub heard: u64,
+    /// Its logs are complete and undamaged.
+    is_whole: bool,
+}
+
 impl Membership {
-    /// From a frozen member's point of view: the process of `from` that the view names is dead, and what it had on disk is whole.
+    /// From a frozen member's point of view: the process of `from` that the view names is dead, and its disk is there.
     pub(super) fn note_on_disk(&mut self, from: NodeId, req: &JoinReq, ctx: &mut Context<'_>) {
         let Some(view) = self.view.as_ref().filter(|_| self.restart.has_disk && self.freeze.is_frozen()) else {
             return;
         };
         let is_next = view.node(from).is_some_and(|n| n.incarnation != req.incarnation);
         let is_ours = |cluster: u64| req.cluster == 0 || req.cluster == cluster;
-        let is_whole = req.holding.as_ref().is_some_and(|h| h.complete && h.damage.is_empty());
-        if is_next && is_whole && is_ours(view.cluster) {
-            self.freeze.on_disk.insert(from, (req.incarnation, ctx.now()));
+        if let Some(holding) = req.holding.as_ref().filter(|_| is_next && is_ours(view.cluster)) {
+            let is_whole = holding.complete && holding.damage.is_empty();
+            self.freeze.on_disk.insert(from, OnDisk { process: req.incarnation, heard: ctx.now(), is_whole });
         }
     }
 
     /// A group of which only the disks are left.
     fn group_on_disk(&self) -> Option<u32> {
         let view = self.view.as_ref()?;
-        let is_on_disk = |node: NodeId| {
+        let on_disk = |node: NodeId| {
             let process = self.links.incarnation(node);
-            self.failed.contains(&node) && self.freeze.on_disk.get(&node).is_some_and(|d| d.0 == process)
+            let known = self.freeze.on_disk.get(&node).filter(|d| d.process == process);
+            known.filter(|_| self.failed.contains(&node))
         };
-        let mut groups: BTreeMap<u32, bool> = BTreeMap::new();
+        // All have died, and one of them has everything.
+        let mut groups: BTreeMap<u32, (bool, bool)> = BTreeMap::new();
         for node in full(view) {
-            *groups.entry(node.group).or_insert(true) &= is_on_disk(node.node());
+            let (are_dead, is_whole) = groups.entry(node.group).or_insert((true, false));
+            *are_dead &= on_disk(node.node()).is_some();
+            *is_whole |= on_disk(node.node()).is_some_and(|d| d.is_whole);
         }
-        groups.into_iter().find(|(_, is_lost)| *is_lost).map(|(group, _)| group)
+        groups.into_iter().find(|(_, are)| *are == (true, true)).map(|(group, _)| group)
     }
 
     pub(super) fn tick_lost_group(&mut self, ctx: &mut Context<'_>) {

@@ -4,12 +4,15 @@
 //! word against a member that we do not hear is believed at once. Against one that we hear it is set aside, looked at again at every
 //! tick and whenever we lose somebody ourselves, and believed when none of these holds any more:
 //!
-//! - it is younger than [`GRACE_NS`]: who is on its way out sees its links closed one by one and suspects those who closed them; what
+//! - it is younger than [`GRACE_NS`], or one of the others held so short a time ago: what makes a member worth less may be over in a moment, and members do not see it at the same
+//!   time (simulator seed 1000498). And who is on its way out sees its links closed one by one and suspects those who closed them; what
 //!   the others say of it arrives meanwhile;
 //! - a suspect has a better [`Standing`] than the reporter: a word is a link that is lost, for both its ends (unless it repeats
 //!   another's, which says nothing of a link), as is one that waits for a connection while both live, and of two that cannot both stay the one stays that keeps more of the cluster: the largest set, with it, of members that all see each other. Of equals the one stays that
 //!   keeps more where those links count for lost, too, on which an end has not heard the other for half the limit of silence: who is not
 //!   heard for a moment is hardly ever gone (simulator seed 174004669). Of equals in that as well the one that joined earlier stays. Where the suspect is really dead, our own link or its silence says so in a moment;
+//! - another member acts for this side, or would act without the suspect: it decides, and what it proposes says so (simulator seed 1000257: one of several believed another word than
+//!   the rest, and was lost, too);
 //! - the rest could not go on without the suspect, whom we do not hear either, and could without the reporter. Where members have lost each other of
 //!   whom none can be spared, waiting is in vain: the word is believed, so that all freeze, and meet again (simulator seed 175001065).
 //!
@@ -26,13 +29,13 @@ use apus_kernel::Context;
 use apus_signal::{
     DecodeError, Envelope, Kind,
     qmgr::{FailRep, Incarnation, PresTakeOverReq, ViewPrep, decode},
-    view::{View, ViewNode},
+    view::{NodeState, View, ViewNode},
 };
 use apus_types::NodeId;
 
 use super::{MS, Membership, Phase, heartbeat::Apart, survival};
 
-/// A word against a member that we hear is older than this when it is believed.
+/// A word against a member that we hear is older than this when it is believed, and nothing has been better than it for so long.
 const GRACE_NS: u64 = 30 * MS;
 /// So many sets of members are looked at for one [`Standing`]; a cluster in two parts needs two per member.
 const SETS_MAX: usize = 128;
@@ -43,6 +46,8 @@ type Key = (NodeId, u16, u32);
 /// What a word says, and when it was heard first.
 pub(super) struct Word {
     first_heard: u64,
+    /// A suspect had a better standing than the reporter; 0: never.
+    last_outdone: u64,
     failed: Vec<Incarnation>,
     /// The reporter has lost its link.
     seen: bool,
@@ -160,6 +165,17 @@ impl Membership {
         Standing { lost, unheard, seniority: Reverse(member.join_order) }
     }
 
+    /// This node acts, or would act if these were gone. Whom all others believe is theirs to say: they look at the same words at other times, and whoever has believed one
+    /// has closed a link.
+    fn decides(&self, view: &View, failed: &[Incarnation]) -> bool {
+        let stays = |n: &&ViewNode| n.state() == NodeState::Up && !self.failed.contains(&n.node());
+        let acts = |n: Option<&ViewNode>| n.is_some_and(|n| n.node() == self.me);
+        let first = |gone: &[Incarnation]| {
+            view.nodes.iter().filter(stays).filter(|n| !names(gone, n)).min_by_key(|n| n.join_order)
+        };
+        acts(first(&[])) || acts(first(failed))
+    }
+
     /// Whoever is believed, nobody can go on: members have lost each other of whom none can be spared. All sides are to freeze and meet again.
     fn is_vain(&self, view: &View) -> bool {
         self.best_worth(view, None, &self.lost_pairs(view)).0 == 0
@@ -185,17 +201,24 @@ impl Membership {
         let Some(view) = self.view.as_ref().filter(|_| self.phase == Phase::Member) else { return Ok(false) };
         let Some(reporter) = view.node(from) else { return Ok(false) };
         let key = (from, envelope.kind as u16, about);
-        let first_heard = self.suspicions.words.get(&key).map_or(now, |word| word.first_heard);
-        self.suspicions.words.insert(key, Word { first_heard, failed: failed.clone(), seen });
+        let known = self.suspicions.words.get(&key).map(|word| (word.first_heard, word.last_outdone));
+        let (first_heard, last_outdone) = known.unwrap_or((now, 0));
+        self.suspicions.words.insert(key, Word { first_heard, last_outdone, failed: failed.clone(), seen });
         let heard: Vec<&ViewNode> = self.heard_among(&failed, now).collect();
-        let is_young = !heard.is_empty() && now.saturating_sub(first_heard) < GRACE_NS;
+        let is_young = !heard.is_empty() && now.saturating_sub(first_heard.max(last_outdone)) < GRACE_NS;
         let is_outdone = !heard.is_empty() && {
             let standing = self.standing(view, reporter, now);
             heard.iter().any(|suspect| self.standing(view, suspect, now) > standing)
         };
         let own_name = [Incarnation { node: reporter.id, incarnation: reporter.incarnation }];
-        let has_hope = self.is_hopeless(&failed) && !self.is_hopeless(&own_name) && !self.is_vain(view);
-        let waits = is_young || is_outdone || has_hope;
+        let is_vain = self.is_vain(view);
+        let has_hope = self.is_hopeless(&failed) && !self.is_hopeless(&own_name) && !is_vain;
+        let is_for_others =
+            envelope.kind == Kind::FailRep && !heard.is_empty() && !is_vain && !self.decides(view, &failed);
+        let waits = is_young || is_outdone || has_hope || is_for_others;
+        if is_outdone && let Some(word) = self.suspicions.words.get_mut(&key) {
+            word.last_outdone = now;
+        }
         if waits {
             ctx.probe("qmgr: suspicion set aside");
             self.suspicions.set_aside.insert(key, (*envelope, body.to_vec()));

@@ -155,6 +155,22 @@ fn who_is_not_heard_for_a_moment_is_worth_more_than_who_is_lost() {
     assert!([2, 3, 4].iter().all(|n| c.stopped(*n).is_none()), "{}", details(&c));
 }
 
+/// Two have lost each other. The senior one is not heard by a third for a moment, just when all make up their minds (simulator seed 1000498).
+#[test]
+fn a_moment_does_not_turn_what_all_are_about_to_believe() {
+    for later in [15, 20, 25] {
+        let mut c = started(1, 4);
+        c.run_ms(100);
+        c.hold(2, 4);
+        c.run_ms(later);
+        c.separate(2, 3);
+        c.run_ms(55 - later);
+        c.release();
+        assert!(c.run_until(500, |c| [1, 2, 4].iter().all(|n| members(c, *n) == [1, 2, 4])), "{}", details(&c));
+        assert!([1, 2, 4].iter().all(|n| c.stopped(*n).is_none()), "{}", details(&c));
+    }
+}
+
 /// All of one group and the last of another lose each other: those of the third see all, and cannot help by waiting (simulator seed 175001065).
 #[test]
 fn members_that_lose_each_other_and_cannot_be_spared_meet_again() {
