@@ -202,6 +202,9 @@ pub fn warning_of(refused: SqlError, column: &Column, value: &Datum<'_>, a: Assi
             None => errors::truncated(&column.name, a.row),
             Some(_) => errors::out_of_range(&column.name, a.row),
         },
+        (1292, ColumnType::Timestamp { .. }) if value.civil().is_some_and(|c| c != Default::default()) => {
+            errors::out_of_range(&column.name, a.row)
+        }
         (1292, _) if !a.strict && reads_as_zero(value) && is_zero() => return None,
         (1292, _) if is_beyond_dates(value) && !is_cut_moment(value) => errors::out_of_range(&column.name, a.row),
         (1292, _) => errors::truncated(&column.name, a.row),
@@ -237,6 +240,22 @@ fn is_beyond_dates(value: &Datum<'_>) -> bool {
 /// A number that says more than the longest time.
 fn is_beyond_times(value: &Datum<'_>) -> bool {
     value.is_number() && value.number().is_some_and(|n| n.to_f64().abs() > 8_385_959.0)
+}
+
+/// The value as the column stores it as well as it can; what strict mode would refuse is put to the warnings.
+pub fn assign_or_warn<'a>(
+    column: &Column,
+    value: Datum<'a>,
+    a: Assign<'_>,
+    warnings: &mut Vec<SqlError>,
+) -> Result<Datum<'a>> {
+    match assign(column, value.clone(), Assign { strict: true, ..a }) {
+        Ok(value) => Ok(value),
+        Err(e) => {
+            warnings.extend(warning_of(e, column, &value, a));
+            assign_leniently(column, value, a)
+        }
+    }
 }
 
 /// [`assign`] without strict mode; what has no likeness in the column becomes its implicit default.
@@ -275,7 +294,11 @@ fn moment<'a>(column: &Column, value: &Datum<'_>, a: Assign<'_>) -> Result<Datum
         ColumnType::Date => Datum::Date(pack_date(c.year, c.month, c.day)),
         ColumnType::Timestamp { decimals } => {
             let rounded = unpack_datetime(temporal::round_datetime(pack_datetime(c), decimals));
-            Datum::Int(temporal::civil_to_timestamp(rounded, a.zone))
+            let stored = temporal::civil_to_timestamp(rounded, a.zone);
+            if !zero && !temporal::TIMESTAMPS.contains(&stored) {
+                return Err(bad());
+            }
+            Datum::Int(stored)
         }
         ColumnType::DateTime { decimals } => {
             Datum::DateTime(temporal::round_datetime(pack_datetime(c), decimals), decimals)

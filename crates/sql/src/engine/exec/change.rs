@@ -69,18 +69,14 @@ async fn update_by_program(
     params: &[Datum<'_>],
 ) -> Done<Option<Changed>> {
     let schema = &plan.table.schema;
-    let assign = Assign {
-        row: 1,
-        table: &schema.name,
-        strict: session.env.variables.strict,
-        zone: session.env.zone(),
-        env: Some(&session.env),
-    };
+    // What a column refuses is warned of by the path that looks at the row.
+    let assign =
+        Assign { row: 1, table: &schema.name, strict: true, zone: session.env.zone(), env: Some(&session.env) };
     s.program.clear();
     {
         let cx = context(session, schema, &[], params);
         plan.access.path.bind(schema, &cx, &mut s.bound)?;
-        lock::refuse_fault(&session.env, assign.strict)?;
+        lock::refuse_fault(&session.env, session.env.variables.strict)?;
         if s.bound.fallback || !s.bound.exact {
             return Ok(None);
         }
@@ -103,6 +99,8 @@ async fn update_by_program(
                     raw(c.ty, convert::stored(c.ty, &value), &mut s.row)?;
                     update::push_set(&mut s.program, *column, &s.row);
                 }
+                // A sum that the column refuses is warned of, too.
+                Step::Add(..) if !session.env.variables.strict => return Ok(None),
                 Step::Add(column, e, minus) => {
                     let delta = match e.eval(&cx)? {
                         Datum::Int(n) => {
@@ -219,8 +217,8 @@ async fn update_locked(
             matched += 1;
             let old = locked.payload(i);
             let row_number = usize::try_from(matched).unwrap_or(usize::MAX);
-            let place = plan.ignore.then_some(&mut refused);
-            let new = updated_row(session, schema, (old, None), &plan.assignments, params, (row_number, place))?;
+            let storing = Storing { row: row_number, lenient: !strict, takes_null: !strict, refused: &mut refused };
+            let new = updated_row(session, schema, (old, None), &plan.assignments, params, storing)?;
             refused.drain(..).for_each(|e| session.warn_error(&e));
             let Some(new) = new else { continue };
             if let Some(failed) = check_row(session, schema, plan.check.as_ref(), &new, params)? {
@@ -338,6 +336,18 @@ pub fn check_row(
     Ok((!holds).then(|| errors::check_failed(&check.database, &check.view)))
 }
 
+/// How values are stored that a column refuses.
+pub struct Storing<'r> {
+    /// Of the row, from 1, for messages.
+    pub row: usize,
+    /// As well as they can be.
+    pub lenient: bool,
+    /// A column that is NOT NULL takes its implicit default in place of NULL.
+    pub takes_null: bool,
+    /// What is to be warned of.
+    pub refused: &'r mut Vec<SqlError>,
+}
+
 /// The row `old` after the assignments, `new_row` being what `VALUES(column)` means; `None` when it stays as it is. Where there
 /// is a place for what strict mode refuses, values are stored as well as they can be.
 pub fn updated_row(
@@ -346,11 +356,12 @@ pub fn updated_row(
     (old, new_row): (&[u8], Option<&[u8]>),
     assignments: &[(u16, crate::engine::expr::Expr)],
     params: &[Datum<'_>],
-    (row_number, mut refused): (usize, Option<&mut Vec<SqlError>>),
+    storing: Storing<'_>,
 ) -> Done<Option<Vec<u8>>> {
     let layout = schema.layout();
+    let Storing { row, lenient, takes_null, refused } = storing;
     let assign = Assign {
-        row: row_number,
+        row,
         table: &schema.name,
         strict: session.env.variables.strict,
         zone: session.env.zone(),
@@ -363,32 +374,23 @@ pub fn updated_row(
             let mut cx = context(session, schema, &current, params);
             cx.new_row = new_row.map(|row| (layout, row));
             let value = e.eval(&cx)?;
-            if assign.strict
-                && refused.is_none()
-                && let Some(fault) = session.env.fault()
-            {
+            if !lenient && let Some(fault) = session.env.fault() {
                 return Err(fault.into());
             }
-            let value = match &mut refused {
-                None => convert::assign(c, value, assign)?,
-                Some(refused) => match convert::assign(c, value.clone(), assign) {
-                    Ok(value) => value,
-                    Err(e) => {
-                        refused.extend(convert::warning_of(e, c, &value, assign));
-                        convert::assign_leniently(c, value, assign)?
-                    }
-                },
+            let value = match lenient {
+                false => convert::assign(c, value, assign)?,
+                true => convert::assign_or_warn(c, value, assign, refused)?,
             };
-            let value = match &mut refused {
-                Some(refused) if value.is_null() && !c.nullable => {
+            let value = match value.is_null() && !c.nullable {
+                false => value,
+                true if !takes_null => return Err(errors::null_not_allowed(&c.name).into()),
+                true => {
                     refused.push(errors::null_not_allowed(&c.name));
                     match labels::in_place_of_null(c.ty) {
                         Some(value) => value,
                         None => convert::assign_leniently(c, convert::implicit_default(c.ty), assign)?,
                     }
                 }
-                None if value.is_null() && !c.nullable => return Err(errors::null_not_allowed(&c.name).into()),
-                _ => value,
             };
             replace(schema, &current, *column, &value)?
         };

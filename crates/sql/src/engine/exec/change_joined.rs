@@ -13,7 +13,7 @@ use apus_signal::tc::{ALLOW_MISSING, NO_WAIT, OpKind, OpStatus};
 
 use super::{
     Changed, Cluster, Info,
-    change::{check_row, push_change, send_changes, updated_row},
+    change::{Storing, check_row, push_change, send_changes, updated_row},
     execute,
     lock::LOCKED_BYTES_MAX,
     next_savepoint, query,
@@ -161,7 +161,7 @@ pub async fn change(
     if let Some(fault) = session.env.fault_if(strict) {
         return Err(fault.into());
     }
-    let (mut matched, mut changed) = (0u64, 0u64);
+    let (mut matched, mut changed, mut refused) = (0u64, 0u64, Vec::new());
     for (target, held) in plan.targets.iter().zip(&mut held) {
         if matches!(target.fate, Fate::Stays) {
             continue;
@@ -185,7 +185,9 @@ pub async fn change(
                     let value = |at: usize| Expr::Const(row.get(at).cloned().unwrap_or(Datum::Null));
                     let assignments: Vec<(u16, Expr)> = list.iter().map(|(c, at)| (*c, value(*at))).collect();
                     let number = usize::try_from(matched).unwrap_or(usize::MAX);
-                    let new = updated_row(session, schema, (old, None), &assignments, &[], (number, None))?;
+                    let storing = Storing { row: number, lenient: !strict, takes_null: !strict, refused: &mut refused };
+                    let new = updated_row(session, schema, (old, None), &assignments, &[], storing)?;
+                    refused.drain(..).for_each(|e| session.warn_error(&e));
                     let Some(new) = new else { continue };
                     if let Some(failed) = check_row(session, schema, target.check.as_ref(), &new, params)? {
                         return Err(failed.into());

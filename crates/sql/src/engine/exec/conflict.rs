@@ -12,7 +12,9 @@ use apus_signal::tc::{ALLOW_DUPLICATE, ALLOW_MISSING, OpKind, OpStatus};
 use apus_types::{Epoch, ErrorCode, TableSchema, Value, key, schema};
 
 use super::{
-    Cluster, change, duplicate, execute, insert, lock,
+    Cluster,
+    change::{self, Storing},
+    duplicate, execute, insert, lock,
     new_row::{Numbers, greatest},
     next_savepoint, reader,
 };
@@ -257,7 +259,12 @@ async fn alone(
             continue;
         }
         let rows = (&old[..], Some(image));
-        let new = change::updated_row(session, schema, rows, &plan.assignments, params, (s.row_numbers[i], None))?;
+        // NULL is refused whatever the mode.
+        let (row, mut refused) = (s.row_numbers[i], Vec::new());
+        let lenient = !session.env.variables.strict;
+        let storing = Storing { row, lenient, takes_null: false, refused: &mut refused };
+        let new = change::updated_row(session, schema, rows, &plan.assignments, params, storing)?;
+        refused.into_iter().for_each(|e| s.warned.push((row, 2), e));
         match new {
             None => outcome.affected += u64::from(session.found_rows),
             Some(new) => {

@@ -170,13 +170,7 @@ impl<'a> Making<'a> {
         if !self.lenient {
             return convert::assign(c, value, self.assign);
         }
-        match convert::assign(c, value.clone(), Assign { strict: true, ..self.assign }) {
-            Ok(value) => Ok(value),
-            Err(e) => {
-                refused.extend(convert::warning_of(e, c, &value, self.assign));
-                convert::assign_leniently(c, value, self.assign)
-            }
-        }
+        convert::assign_or_warn(c, value, self.assign, refused)
     }
 
     /// What is stored where a file has NULL, or nothing.

@@ -248,6 +248,9 @@ pub fn parse_zone(text: &str) -> Option<i64> {
         .then_some(sign * (hours * 60 + minutes) * 60 * MICROS_PER_SECOND)
 }
 
+/// What a TIMESTAMP column holds besides the zero date, in microseconds since 1970: 32 bits of seconds, without the first.
+pub const TIMESTAMPS: std::ops::RangeInclusive<i64> = 1_000_000..=(i32::MAX as i64 * 1_000_000 + 999_999);
+
 /// Civil time in a zone of a timestamp; the zero timestamp is the zero date.
 pub fn timestamp_to_civil(micros: i64, zone_micros: i64) -> Civil {
     if micros == 0 { Civil::default() } else { civil_from_unix_micros(micros.saturating_add(zone_micros)) }
