@@ -77,8 +77,11 @@ def main(t):
         roles.start_mgmt()
         for node in (1, 2):
             roles.start_data(node)
-        for name in ("data-1", "data-2"):
-            wait_until(lambda name=name: "--found-again" in roles.text(name), 30, f"{name} says what an operator can do")
+        try:
+            for name in ("data-1", "data-2"):
+                wait_until(lambda name=name: "--found-again" in roles.text(name), 30, f"{name} says what an operator can do")
+        except Failure as failure:
+            raise Failure(f"{failure}\n{roles.text('mgmt')}\n{roles.text('data-1')}\n{roles.text('data-2')}") from failure
         check(roles.status()["generation"] == 0, f"a cluster was founded: {roles.status()}")
         roles.kill("mgmt")
         roles.start_mgmt("--found-again")

@@ -468,10 +468,11 @@ impl Membership {
         }
     }
 
-    /// Hears too few, may not go on, or does not know what became of a member.
+    /// Hears too few, may not go on, does not know what became of a member, or might be forgotten.
     fn is_held_up(&self) -> bool {
         let is_suspended = self.heartbeats.is_suspended() && !planted(Bug::LeaseWhileSuspended);
-        self.heartbeats.lacks_quorum() || is_suspended || self.freeze.is_frozen() || self.ending.has_begun()
+        let is_frozen = self.freeze.is_frozen() || self.ending.has_begun();
+        self.heartbeats.lacks_quorum() || is_suspended || is_frozen || self.keeper.founds()
     }
 
     /// Links have lost or got connections.

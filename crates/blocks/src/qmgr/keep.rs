@@ -9,6 +9,10 @@
 //! A committed view is written without being waited for: who reads an accepted view cannot tell whether it was committed, and takes it for
 //! committed. Who committed it first has accepted it.
 //!
+//! **The view of a founding** is in no file before it is committed, for the starting nodes of a cluster that was not founded are to try again.
+//! So a member that has founded one serves nobody, and reports to nobody that it is a member, before its file says so: a cluster
+//! that has acknowledged anything is remembered by its nodes, and never founded a second time.
+//!
 //! **A disk that takes nothing.** If the file cannot be written, it is removed, for an old one would be a lie; then it proves nothing,
 //! and the node goes on. If that fails too, or takes long, the node can agree to no view. After [`PATIENCE_NS`] it ends, if the others can go on
 //! without it, before they need it for one; otherwise it tries again. Half of that before it says so in its heartbeats, as a node with a stuck
@@ -128,6 +132,8 @@ pub(super) struct Keeper {
     written: u64,
     /// Since when it is not.
     behind_since: Option<u64>,
+    /// The write that says that the cluster is founded, while the file does not.
+    founding: Option<u64>,
     /// It could neither be written nor removed.
     failed: bool,
     last_try: u64,
@@ -160,6 +166,10 @@ impl Keeper {
     }
     pub(super) fn has_written(&self, token: u64) -> bool {
         token <= self.written
+    }
+    /// No file says yet that the cluster is founded.
+    pub(super) fn founds(&self) -> bool {
+        self.founding.is_some()
     }
     /// For long, so that others go on rather without this node.
     pub(super) fn is_behind(&self, now: u64) -> bool {
@@ -198,6 +208,13 @@ impl Membership {
             self.keeper.put(content, ctx);
         }
         self.keeper.token
+    }
+
+    /// The first view of this process; where no file knows of a founding, it may be the founding.
+    pub(super) fn keep_first(&mut self, ctx: &mut Context<'_>) {
+        let token = self.keep(ctx);
+        let is_known = self.keeper.founded != 0 || self.keeper.has_written(token);
+        self.keeper.founding = (!is_known).then_some(token);
     }
 
     /// Tells what rests on our state as an acceptor, as soon as that is in the file.
@@ -269,6 +286,10 @@ impl Membership {
             ctx.send(Self::qmgr_of(to), kind, |b| b.extend_from_slice(&body));
         }
         self.pass_gates(ctx);
+        if self.keeper.founding.take_if(|token| *token <= written).is_some() {
+            self.renew_lease(ctx);
+            self.register(ctx);
+        }
     }
 
     pub(super) fn on_not_kept(&mut self, done: &FileDone, ctx: &mut Context<'_>) {

@@ -600,7 +600,11 @@ impl Membership {
         self.log_arbitrator(before.as_ref(), &view, ctx);
         ctx.set_cluster(view.cluster);
         self.view = Some(view);
-        self.keep(ctx);
+        if before.is_none() {
+            self.keep_first(ctx);
+        } else {
+            self.keep(ctx);
+        }
         self.tell_blocks(ctx);
         self.send_heartbeats(ctx);
         self.renew_lease(ctx);
@@ -628,6 +632,9 @@ impl Membership {
     }
 
     fn register(&mut self, ctx: &mut Context<'_>) {
+        if self.keeper.founds() {
+            return jam!(ctx);
+        }
         let now = ctx.now();
         self.last_register = now;
         let rep = RegisterRep {

@@ -6,6 +6,7 @@ use apus_types::NodeId;
 use super::{
     keep::{Kept, SYNCED_FILE},
     tests::{details, frozen, members},
+    tests_resume::status,
 };
 use crate::harness::{Cluster, MGMT};
 
@@ -196,6 +197,23 @@ fn what_was_founded_is_founded_again_by_an_operator_only() {
         c.start_mgmt_to_found_again(MGMT);
         assert!(c.run_until(20_000, |c| is_whole(c, 2)), "{mgmt_knows} {nodes_know}\n{}", details(&c));
     }
+}
+
+/// All processes die just when the cluster is founded: nobody may have been served by what no file knows of (scenario `last_resort`, once in 52 runs).
+#[test]
+fn who_founds_a_cluster_serves_nobody_before_its_file_says_so() {
+    let mut c = Cluster::new(1, 2);
+    c.keeps_views = true;
+    c.slow_file = Some(super::VIEW_FILE);
+    (1..=2).for_each(|n| c.start_node(n));
+    assert!(c.run_until(2000, |c| (1..=2).all(|n| c.generation(n) == 1)));
+    c.run_ms(1_500);
+    assert!((1..=2).all(|n| !serves(&c, n) && c.stopped(n).is_none()), "{}", details(&c));
+    assert_eq!(status(&mut c).generation, 0);
+    c.write_slow_file();
+    assert!(c.run_until(100, |c| (1..=2).all(|n| serves(c, n))), "{}", details(&c));
+    c.run_ms(20);
+    assert_eq!(status(&mut c).generation, 1);
 }
 
 /// What cannot be written is removed, for an old file would be a lie: the node goes on, and nobody will speak for it.

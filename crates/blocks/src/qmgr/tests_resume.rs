@@ -14,7 +14,7 @@ use crate::harness::{Cluster, MGMT};
 
 const NEW: u64 = 1 << 40;
 
-fn status(c: &mut Cluster) -> StatusConf {
+pub(super) fn status(c: &mut Cluster) -> StatusConf {
     c.ask(MGMT.0, BlockId::Mgmt, Kind::StatusReq, |b| encode(&MgmtReq { request: 1 }, b));
     c.run_ms(2);
     decode(&c.answer(Kind::StatusConf).expect("the management node answers")).expect("decodes")
