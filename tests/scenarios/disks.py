@@ -87,13 +87,14 @@ def be_full(t):
 
 
 @contextlib.contextmanager
-def second_disk(t, bank):
-    """Moves what the second data node of a cluster keeps to a chaos disk."""
+def chaos_disk_of(t, bank, node):
+    """Moves what a data node of a cluster keeps to a chaos disk."""
     bank.end()
-    files, aside = bank.directory / "files" / "data-2", t.directory / f"{bank.directory.name}-aside"
+    name = f"{bank.directory.name}-{node}"
+    files, aside = bank.directory / "files" / f"data-{node}", t.directory / f"{name}-aside"
     shutil.move(files, aside)
     files.mkdir()
-    with ChaosDisk(files, t.directory / f"{bank.directory.name}.log") as disk:
+    with ChaosDisk(files, t.directory / f"{name}.log") as disk:
         shutil.copytree(aside, files, dirs_exist_ok=True)
         shutil.rmtree(aside)
         bank.start()
@@ -103,7 +104,7 @@ def second_disk(t, bank):
 
 def lose_a_disk(t, name, breaks, mends):
     """The node whose disk breaks leaves, its partner goes on without it, and it comes back when the disk works."""
-    with Bank(t, t.directory / name) as bank, second_disk(t, bank) as disk:
+    with Bank(t, t.directory / name) as bank, chaos_disk_of(t, bank, 2) as disk:
         bank.work(0.5)
         pid = bank.cluster.data_pid(2)
         log = bank.directory / "data-2.log"
@@ -119,6 +120,26 @@ def lose_a_disk(t, name, breaks, mends):
         bank.goes_on()
         bank.kill_all()
         t.say(disk.tell("power 1"))
+        bank.start()
+        bank.check_nothing_lost()
+
+
+def hang_all(t):
+    """The disks of both nodes stand still at once, as those on one array do. Each node would leave it to the other to go on."""
+    with Bank(t, t.directory / "hung") as bank, chaos_disk_of(t, bank, 1) as one, chaos_disk_of(t, bank, 2) as other:
+        bank.work(0.5)
+        logs = [bank.directory / f"data-{node}.log" for node in (1, 2)]
+        [disk.tell("stall") for disk in (one, other)]
+        wait_until(lambda: all("stays, and refuses changes" in log.read_text() for log in logs), 20, "both nodes stay")
+        with contextlib.closing(connect(bank.cluster.sql)) as connection, connection.cursor() as cursor:
+            cursor.execute("SELECT COUNT(*) FROM bank.accounts")
+            check(cursor.fetchone()[0] > 0, "reads go on")
+        bank.cluster.check_all_alive()
+        [disk.tell("go") for disk in (one, other)]
+        t.say(f"money is moved again {bank.goes_on():.1f} s after the disks answer")
+        bank.cluster.check_all_alive()
+        bank.kill_all()
+        [disk.tell("power 1") for disk in (one, other)]
         bank.start()
         bank.check_nothing_lost()
 
@@ -259,6 +280,8 @@ def main(t):
             lose_a_disk(t, "failing", "syncs fail", "syncs work")
         with t.case("a node whose disk is silent leaves, and comes back"):
             lose_a_disk(t, "silent", "stall", "go")
+        with t.case("all disks are silent at once: nobody leaves, and changes are taken again when they answer"):
+            hang_all(t)
     give_other_bytes(t)
     for name, checkpoint_log in (("lcp-0-*.data", 1), ("redo-0-*.log", NEVER)):
         with t.case(f"{name} of both living nodes rot: the scrubber finds it, and all is written anew"):

@@ -324,7 +324,7 @@ pub(crate) fn is_inside_only(kind: Kind) -> bool {
             | Kind::StartRep
             | Kind::KeepReq
             | Kind::KeepConf
-            | Kind::DiskFailedRep
+            | Kind::DiskRep
             | Kind::FileConf
             | Kind::FileRef
             | Kind::DiskConf

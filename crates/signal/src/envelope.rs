@@ -242,8 +242,8 @@ kinds! {
     /// Inside a node: DIH has QMGR and DICT make their files durable before a global checkpoint counts; both bodies `gcp::Keep`.
     KeepReq = 173;
     KeepConf = 174;
-    /// Inside a node: its log cannot be written (LDM to QMGR); body: why, for people.
-    DiskFailedRep = 175;
+    /// Inside a node: how the disk of a log does (LDM to QMGR); body: `file::DiskRep`.
+    DiskRep = 175;
     /// Inside a node: a data worker makes no rounds (watchdog to QMGR); body: worker `u8`, ticks `u32`, 0: it does again.
     WorkerStuckRep = 154;
     // Moving primaries: module `switchover`.

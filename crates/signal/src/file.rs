@@ -105,6 +105,48 @@ impl DiskRef {
     }
 }
 
+/// How the disk of a log does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum DiskState {
+    #[default]
+    Answers,
+    /// It has answered nothing for a while.
+    Late,
+    /// ... for so long that it cannot be waited for.
+    Hangs,
+    /// A write or a sync has failed; it stays so.
+    Broken,
+}
+
+/// `DiskRep` (LDM to QMGR of its node), when the state changes: `instance u8, state u8`, and the reason.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DiskRep {
+    pub instance: u8,
+    pub state: DiskState,
+    /// For people; empty: it answers.
+    pub reason: String,
+}
+
+impl DiskRep {
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u8(self.instance);
+        out.put_u8(self.state as u8);
+        out.put_bytes(self.reason.as_bytes());
+    }
+    pub fn decode(body: &[u8]) -> Result<DiskRep, DecodeError> {
+        let mut r = Reader::new(body);
+        let instance = r.u8()?;
+        let state = match r.u8()? {
+            0 => DiskState::Answers,
+            1 => DiskState::Late,
+            2 => DiskState::Hangs,
+            3 => DiskState::Broken,
+            _ => return Err(DecodeError),
+        };
+        Ok(DiskRep { instance, state, reason: String::from_utf8_lossy(r.rest()).into_owned() })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -130,6 +172,17 @@ mod tests {
         done.encode(&mut out);
         assert_eq!(FileDone::decode(&out), Ok(done));
         assert_eq!(FileDone::decode(&out[..7]), Err(DecodeError));
+    }
+
+    #[test]
+    fn states_of_the_disk_round_trip_and_refuse() {
+        for state in [DiskState::Answers, DiskState::Late, DiskState::Hangs, DiskState::Broken] {
+            let (rep, mut out) = (DiskRep { instance: 3, state, reason: "why".to_owned() }, Vec::new());
+            rep.encode(&mut out);
+            assert_eq!(DiskRep::decode(&out), Ok(rep));
+            out[1] = 4;
+            assert_eq!(DiskRep::decode(&out), Err(DecodeError));
+        }
     }
 
     #[test]

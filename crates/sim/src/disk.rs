@@ -152,6 +152,8 @@ pub struct Disk {
     queue: BTreeMap<(u64, u64), Planned>,
     /// When the last request of a file is due: later ones do not overtake.
     last: BTreeMap<String, u64>,
+    /// Nothing is done until it does not hang any more.
+    hangs: bool,
 }
 
 impl Disk {
@@ -166,6 +168,7 @@ impl Disk {
             next_request: 1,
             queue: BTreeMap::new(),
             last: BTreeMap::new(),
+            hangs: false,
         }
     }
     /// What a process that starts now finds, of the files whose names are wanted.
@@ -181,6 +184,10 @@ impl Disk {
     /// From now on requests and syncs take so long, ns.
     pub fn set_latency(&mut self, latency_ns: (u64, u64), sync_ns: (u64, u64)) {
         (self.config.latency_ns, self.config.sync_ns) = (latency_ns, sync_ns);
+    }
+    /// From now on no request is answered, or all that were due are.
+    pub fn hang(&mut self, hangs: bool) {
+        self.hangs = hangs;
     }
     pub fn set_capacity(&mut self, capacity: u64) {
         self.config.capacity = capacity;
@@ -215,9 +222,9 @@ impl Disk {
         self.queue.insert((at, number), Planned { number, op });
         number
     }
-    /// When the next request is due.
+    /// When the next request is due; `None`: nothing is asked for, or it hangs.
     pub fn next_due(&self) -> Option<u64> {
-        self.queue.first_key_value().map(|((at, _), _)| *at)
+        self.queue.first_key_value().map(|((at, _), _)| *at).filter(|_| !self.hangs)
     }
     /// Performs what is due, in order; numbers and answers.
     pub fn advance(&mut self, now: u64) -> Vec<(u64, Answer)> {

@@ -80,7 +80,7 @@ pub enum Fault {
     /// The same, and the process dies `after` that; [`FILE_POINT`]: after it has asked for its file to be written. If that happens in the
     /// round at all.
     Doom { who: Who, point: String, skip: u64, after: u64, down: u64 },
-    /// The node's disk is slow, fails or is full.
+    /// The node's disk is slow, fails, is full or hangs.
     Disk { who: Who, ailment: Ailment, lasts: u64 },
 }
 
@@ -96,20 +96,23 @@ pub enum Ailment {
     Fails,
     /// No file grows.
     Full,
+    /// No request is answered.
+    Hangs,
     /// Of what is read some bits have changed, for good.
     Rots,
 }
 
 impl Ailment {
-    pub const ALL: &[Ailment] = &[Ailment::Slow, Ailment::Fails, Ailment::Full, Ailment::Rots];
+    pub const ALL: &[Ailment] = &[Ailment::Slow, Ailment::Fails, Ailment::Full, Ailment::Hangs, Ailment::Rots];
     /// Those that seeds draw: what rots on two disks of a group is lost, and nobody promises otherwise.
-    pub const DRAWN: &[Ailment] = &[Ailment::Slow, Ailment::Fails, Ailment::Full];
+    pub const DRAWN: &[Ailment] = &[Ailment::Slow, Ailment::Fails, Ailment::Full, Ailment::Hangs];
     /// The word by which it is written.
     pub fn name(self) -> &'static str {
         match self {
             Ailment::Slow => "slow",
             Ailment::Fails => "fails",
             Ailment::Full => "full",
+            Ailment::Hangs => "hangs",
             Ailment::Rots => "rots",
         }
     }
@@ -492,7 +495,8 @@ fn fault(kind: &str, w: &mut Words<'_>) -> Result<Fault, String> {
         "disk" => {
             let (who, word) = (w.who()?, w.next()?);
             let ailment = Ailment::ALL.iter().find(|a| a.name() == word);
-            let ailment = *ailment.ok_or_else(|| format!("a disk is slow, fails, full or rots, not `{word}`"))?;
+            let ailment =
+                *ailment.ok_or_else(|| format!("a disk is slow, fails, full, hangs or rots, not `{word}`"))?;
             Fault::Disk { who, ailment, lasts: w.time()? }
         }
         _ => return Err(format!("`{kind}` is no fault")),

@@ -126,6 +126,7 @@ impl Cluster {
                 ..Faults::default()
             }),
             Ailment::Full => disk.set_capacity(0),
+            Ailment::Hangs => disk.hang(true),
             Ailment::Rots => disk.set_faults(Faults { bit_rot: ROTS_ONE_IN, ..Faults::default() }),
         }
     }
@@ -136,6 +137,8 @@ impl Cluster {
         disk.set_latency(config.latency_ns, config.sync_ns);
         disk.set_faults(config.faults);
         disk.set_capacity(config.capacity);
+        disk.hang(false);
+        self.plan_disk(node);
     }
 
     pub(crate) fn write_file(&mut self, node: NodeId, write: Write) {
@@ -160,7 +163,7 @@ impl Cluster {
     }
     fn plan_disk(&mut self, node: NodeId) {
         if let Some(at) = self.disks.get(&node).and_then(|host| host.disk.next_due()) {
-            self.queue.plan(at, Event::Disk { node });
+            self.queue.plan(at.max(self.now), Event::Disk { node });
         }
     }
 

@@ -58,6 +58,7 @@ pub const PROBES: &[&str] = &[
     "ldm: rows that were deleted meanwhile go in slices",
     "ldm: switchover refused for an old snapshot",
     "ldm: the control file of a log cannot be written",
+    "ldm: the disk of a log hangs",
     "ldm: the end of a log is written anew",
     "ldm: the id of another transaction is refused",
     "ldm: the log cannot be written",

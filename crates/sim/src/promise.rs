@@ -20,6 +20,8 @@
 //!
 //! Where the data is on disk (`durable=1`), so is the death of a whole group: the others go back to the disks with it.
 //!
+//! So is a round in which nothing happens but that disks hang, of all nodes perhaps.
+//!
 //! So is a round in which nothing happens but that the network parts node groups from each other: each side lacks a group, and when they meet again all
 //! go on where they were.
 //!
@@ -34,7 +36,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use apus_types::NodeId;
 
 use crate::{
-    fault::{Fault, Round, Then, Who},
+    fault::{Ailment, Fault, Round, Then, Who},
     settings::Settings,
 };
 
@@ -61,7 +63,8 @@ pub fn refusal(settings: &Settings, round: &Round) -> Option<String> {
         || goes_back_to_disks(settings, round)
         || is_rolled(settings, round)
         || are_spoken_for(settings, round)
-        || is_between_groups(settings, round);
+        || is_between_groups(settings, round)
+        || is_hung(settings, round);
     if is_promised { None } else { refusal_by_rule(settings, round) }
 }
 
@@ -226,6 +229,15 @@ fn is_between_groups(settings: &Settings, round: &Round) -> bool {
     let whole = groups.iter().filter(has_all).count();
     let touched = groups.iter().filter(|group| group.iter().any(|n| side.contains(n))).count();
     round.then == Then::Heal && whole == touched && whole > 0 && whole < groups.len()
+}
+
+/// Nothing happens but that disks hang: whoever has one that does ends only if the others can go on, and they do not count on those that say the same of
+/// themselves.
+fn is_hung(settings: &Settings, round: &Round) -> bool {
+    let hangs = |fault: &Fault| matches!(fault, Fault::Disk { who: Who::Node(node), ailment: Ailment::Hangs, .. } if node.is_data());
+    let is_calm = |fault: &Fault| matches!(fault, Fault::Client { .. } | Fault::Set { .. });
+    let is_only_that = round.faults.iter().all(|(_, fault)| hangs(fault) || is_calm(fault));
+    settings.keeps_views && round.then == Then::Heal && is_only_that
 }
 
 /// How a round may have gone so far.

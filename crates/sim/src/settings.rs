@@ -62,6 +62,8 @@ const FORCES_ONE_IN: u64 = 3;
 const SETS_ONE_IN: u64 = 3;
 /// One seed in so many ends with more than is promised to be lived through.
 const RUINS_ONE_IN: u64 = 3;
+/// Seeds with disks that all hang at once.
+const HANGS_ONE_IN: u64 = 3;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
@@ -301,6 +303,12 @@ impl Settings {
         if !settings.durable && settings.data_nodes().len() == 2 && settings.keeps_views && random.one_in(2) {
             let round = settings.unwritten(&mut random);
             settings.schedule.0.push(round);
+        }
+        let mut random = Random::new(seed ^ 0x6875_6e67);
+        if settings.keeps_views && settings.data_nodes().len() > 1 && random.one_in(HANGS_ONE_IN) {
+            let round = settings.hung(&mut random);
+            let at = random.below(settings.schedule.0.len() as u64 + 1) as usize;
+            settings.schedule.0.insert(at, round);
         }
         let mut random = Random::new(seed ^ 0x7365_7474);
         if random.one_in(SETS_ONE_IN) {

@@ -42,6 +42,7 @@ mod ahead;
 mod checkpoint;
 mod copy_in;
 mod copy_out;
+mod disk_health;
 mod ends;
 mod entries;
 mod execute;

@@ -17,7 +17,8 @@
 //! **A disk that does not keep up, is full, or fails.** What is buffered is bounded ([`BUFFER_MAX`]): beyond it, and while there is no room for more segments, what changes
 //! rows is refused with a temporary error (`LogFull`), here and at the chain's other replicas; reads go on, and so do the ends of what was begun, whose
 //! entries are small. A write or sync that fails is not repeated, for what a failed sync has lost nobody knows: the log takes nothing more, changes are
-//! refused (`DiskFailed`) if the node is still there 0.1 s later, and no further epoch becomes restorable with this node.
+//! refused (`DiskFailed`) if the node is still there 0.1 s later, and no further epoch becomes restorable with this node. A disk that answers nothing for
+//! 2 s is the same as long as it does not (`disk_health`).
 //!
 //! **Limits**: [`BUFFER_MAX`], [`SEGMENTS_MAX`], and those of `Context::disk`.
 
@@ -25,7 +26,7 @@ use std::collections::BTreeMap;
 
 use apus_kernel::{
     Context, DataFile, DiskOp, jam,
-    limits::{DISK_BYTES_MAX, DISK_PIECE_MAX, DISK_REQUESTS_MAX, TICK_NS},
+    limits::{DISK_BYTES_MAX, DISK_PIECE_MAX, DISK_REQUESTS_MAX},
 };
 use apus_redo::{Checkpoint, Control, End, Entry, LogId, LogKind, Place, Reader as LogReader, Step, Useless, Writer};
 use apus_signal::{
@@ -45,6 +46,7 @@ use apus_types::{
 use super::{
     LocalDataManager,
     checkpoint::{self, Checkpoints},
+    disk_health::DiskHealth,
     harden::{self, Hardening},
     restore::Replay,
     scrub::Scrub,
@@ -62,10 +64,6 @@ const RESYNCED: usize = 8;
 pub const SEGMENTS_MAX: usize = 1 << 14;
 /// A segment that could not be made is asked for again after this time.
 const RETRY_NS: u64 = 200_000_000;
-/// A disk that answers nothing for so many ticks, 2 s, has failed.
-const STALL_TICKS: u64 = 2_000_000_000 / TICK_NS;
-/// A node whose log has failed has decided within this time whether it ends; if not, changes are refused.
-const DECIDED_TICKS: u32 = (100_000_000 / TICK_NS) as u32;
 /// The end of a log is looked for in so many segments first: one may have been made ahead.
 const LAST_SEGMENTS: usize = 2;
 
@@ -120,16 +118,11 @@ pub(super) struct Redo {
     writer: Option<Writer>,
     asked: BTreeMap<u64, Asked>,
     tokens: u64,
-    /// Ticks for which requests were under way and none was answered: time in which the process ran.
-    silent_ticks: u64,
+    health: DiskHealth,
     making: bool,
     /// There was no room for a segment, and when to try again.
     no_room: bool,
     retry_at: u64,
-    /// Why nothing more is written.
-    failure: Option<String>,
-    /// Since then.
-    failed_ticks: u32,
     /// Everything is to be written, not only what fills a block.
     flush: bool,
     /// Segments that were written to and not synced since.
@@ -152,6 +145,8 @@ struct Save {
     number: u64,
     /// The control file has to have this number on disk.
     control: u64,
+    /// What is being synced.
+    segments: Vec<u32>,
     /// The newest block that has to be on disk, and the syncs that are not answered; `None`: not all is written.
     syncs: Option<(u64, usize)>,
 }
@@ -192,12 +187,10 @@ impl Redo {
             writer: None,
             asked: BTreeMap::new(),
             tokens: 0,
-            silent_ticks: 0,
+            health: DiskHealth::default(),
             making: false,
             no_room: false,
             retry_at: 0,
-            failure: None,
-            failed_ticks: 0,
             flush: false,
             unsynced: Vec::new(),
             save: None,
@@ -218,11 +211,10 @@ impl Redo {
         let writer = self.writer.as_ref()?;
         let is_short =
             self.no_room && writer.room() < writer.buffered() as u64 + self.control.segment_bytes / ROOM_PART;
-        match &self.failure {
-            // Until then the node may be about to end, and the others to go on without it.
-            Some(_) if self.failed_ticks > DECIDED_TICKS => Some(ErrorCode::DiskFailed),
-            _ => (is_short || writer.buffered() > BUFFER_MAX).then_some(ErrorCode::LogFull),
+        if self.health.refuses() {
+            return Some(ErrorCode::DiskFailed);
         }
+        (is_short || writer.buffered() > BUFFER_MAX).then_some(ErrorCode::LogFull)
     }
     /// Rows came as a copy: tells whoever sent them, who sends no more than so many unconfirmed, when the log's buffer has room for others.
     pub fn confirm_copied(&mut self, to: BlockRef, conf: CopyRowsConf, ctx: &mut Context<'_>) {
@@ -259,12 +251,12 @@ impl Redo {
         };
         let (buffered, sequence) = self.writer.as_ref().map_or((0, 0), |w| (w.buffered(), w.sequence()));
         format!(
-            "log {state}: {buffered} bytes buffered, block {sequence}, segments {:?}, {} requests, control {} of {}, {:?}; {}; {}",
+            "log {state}: {buffered} bytes buffered, block {sequence}, segments {:?}, {} requests, control {} of {}, {}; {}; {}",
             self.control.segments.last(),
             self.asked.len(),
             self.control_written,
             self.control_token,
-            self.failure,
+            self.health.summary(),
             self.checkpoints.summary(),
             self.scrub.summary()
         )
@@ -305,7 +297,7 @@ impl Redo {
 
     #[cold]
     fn write(&mut self, ctx: &mut Context<'_>) {
-        if self.failure.is_some() {
+        if self.health.is_lost() {
             return;
         }
         self.make_segment(ctx);
@@ -356,7 +348,7 @@ impl Redo {
 
     /// A global checkpoint: everything so far is to be on disk, with a mark behind it.
     pub fn save(&mut self, save: GcpSave, ctx: &mut Context<'_>) {
-        if self.failure.is_some() || self.writer.is_none() {
+        if self.health.is_lost() || self.writer.is_none() {
             ctx.send(self.dih(), Kind::GcpSaveRef, |b| save.encode(b));
             return;
         }
@@ -368,7 +360,8 @@ impl Redo {
         self.append(&Entry::Saved { epoch, lineage, generation });
         (self.dirty, self.flush) = (false, true);
         self.saves += 1;
-        self.save = Some(Save { save, number: self.saves, control: self.control_token, syncs: None });
+        self.save =
+            Some(Save { save, number: self.saves, control: self.control_token, segments: Vec::new(), syncs: None });
         self.write(ctx);
     }
 
@@ -385,6 +378,7 @@ impl Redo {
         save.syncs = Some((sequence, segments.len()));
         save.control = self.control_token; // the segment of the mark may be new
         let number = save.number;
+        save.segments.clone_from(&segments);
         for segment in segments {
             self.ask(segment, DiskOp::Sync, Asked::Sync(number), ctx);
         }
@@ -405,23 +399,27 @@ impl Redo {
     }
 
     fn fail(&mut self, reason: &str, ctx: &mut Context<'_>) {
-        if self.failure.is_none() {
-            ctx.probe("ldm: the log cannot be written");
-            ctx.log(format_args!("the log cannot be written: {reason}"));
-            self.failure = Some(reason.to_owned());
-            let qmgr = BlockRef::new(self.me.node, BlockId::Qmgr, BlockRef::CONTROL);
-            ctx.send(qmgr, Kind::DiskFailedRep, |b| b.extend_from_slice(reason.as_bytes()));
-        }
-        if let Some(Save { save, .. }) = self.save.take() {
-            ctx.send(self.dih(), Kind::GcpSaveRef, |b| save.encode(b));
+        self.health.failed(reason, self.me, ctx);
+        self.refuse_save(ctx);
+    }
+    /// What was to be synced for it may not be, though the disk may answer again.
+    fn refuse_save(&mut self, ctx: &mut Context<'_>) {
+        let Some(Save { save, segments, .. }) = self.save.take() else { return };
+        let unsynced = |segment: &u32| !self.unsynced.contains(segment);
+        let again: Vec<u32> = segments.into_iter().filter(unsynced).collect();
+        self.unsynced.extend(again);
+        ctx.send(self.dih(), Kind::GcpSaveRef, |b| save.encode(b));
+    }
+    /// The disk has answered something.
+    fn answered(&mut self, ctx: &mut Context<'_>) {
+        if self.health.answered(self.me, ctx) {
+            self.write(ctx);
         }
     }
 
     pub fn tick(&mut self, ctx: &mut Context<'_>) {
-        self.failed_ticks += u32::from(self.failure.is_some());
-        self.silent_ticks = if self.asked.is_empty() { 0 } else { self.silent_ticks + 1 };
-        if self.silent_ticks > STALL_TICKS {
-            self.fail("the disk has answered nothing for 2 s", ctx);
+        if self.health.tick(!self.asked.is_empty(), self.me, ctx) {
+            self.refuse_save(ctx);
         }
         if self.control_retry_at.take_if(|at| ctx.now() >= *at).is_some() {
             self.put_control(ctx);
@@ -526,7 +524,7 @@ impl Redo {
     }
     /// The log goes on, and all that is here is on it.
     pub fn is_open(&self) -> bool {
-        matches!(self.state, State::Open) && self.failure.is_none() && self.control.complete.is_some()
+        matches!(self.state, State::Open) && !self.health.is_lost() && self.control.complete.is_some()
     }
     pub fn newest_turn(&self) -> u64 {
         self.control.checkpoints.last().map_or(0, |checkpoint| checkpoint.turn)
@@ -683,7 +681,7 @@ impl LocalDataManager {
     pub(super) fn on_disk_conf(&mut self, conf: &DiskConf<'_>, ctx: &mut Context<'_>) {
         let Some(redo) = &mut self.redo else { return };
         let Some(asked) = redo.asked.remove(&conf.token) else { return };
-        redo.silent_ticks = 0;
+        redo.answered(ctx);
         match asked {
             Asked::Write => redo.write(ctx),
             Asked::Sync(number) => {
@@ -717,7 +715,7 @@ impl LocalDataManager {
     pub(super) fn on_disk_ref(&mut self, refusal: &DiskRef, ctx: &mut Context<'_>) {
         let Some(redo) = &mut self.redo else { return };
         let Some(asked) = redo.asked.remove(&refusal.token) else { return };
-        redo.silent_ticks = 0;
+        redo.answered(ctx);
         match asked {
             Asked::Write | Asked::Sync(_) => redo.fail(&refusal.reason, ctx),
             Asked::Allocate(_) => {

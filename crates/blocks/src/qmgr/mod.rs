@@ -25,7 +25,7 @@
 //!
 //! **Slow** (`slow`). A node whose workers are much slower than the others' says so, and leaves if the setting `eject_slow_ms` wants it.
 //!
-//! **Stuck** (`stuck`). A node of which a data worker makes no rounds any more ends itself, if the others can go on without it.
+//! **Stuck** (`stuck`, `disk`). A node of which a data worker makes no rounds any more, or whose disk takes nothing, ends itself, if the others can go on without it.
 //!
 //! **Meeting** (`meet`). Sides of which none holds every group go on together, in a view that settles what was open.
 //!
@@ -69,6 +69,7 @@
 
 mod arbiter;
 mod change;
+mod disk;
 mod ending;
 mod freeze;
 mod heartbeat;
@@ -94,6 +95,8 @@ mod switchover;
 mod testify;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_disk;
 #[cfg(test)]
 mod tests_freeze;
 #[cfg(test)]
@@ -121,7 +124,7 @@ use std::{
 use apus_kernel::{Block, Context, jam};
 use apus_signal::{
     BlockId, BlockRef, DecodeError, Envelope, Kind,
-    file::FileDone,
+    file::{DiskRep, FileDone},
     gcp::Keep,
     mgmt::{ClusterConfig, RegisterRep, Setting},
     qmgr::{
@@ -149,6 +152,7 @@ const JOIN_RETRY_NS: u64 = 100_000_000;
 const REGISTER_NS: u64 = 1_000_000_000;
 const MS: u64 = 1_000_000;
 
+pub(crate) use self::disk::TOLD_NS as DISK_TOLD_NS;
 pub(crate) use self::heartbeat::SILENCE_MIN_NS;
 #[cfg(test)]
 pub(crate) use self::layout::tests::config as test_config;
@@ -211,6 +215,7 @@ pub struct Membership {
     suspicions: suspicion::Suspicions,
     lease_ends: lease_end::LeaseEnds,
     stuck: stuck::Stuck,
+    disks: disk::Disks,
     slow: slow::Slow,
     freeze: freeze::Freeze,
     keeper: keep::Keeper,
@@ -262,6 +267,7 @@ impl Membership {
             suspicions: suspicion::Suspicions::default(),
             lease_ends: lease_end::LeaseEnds::default(),
             stuck: stuck::Stuck::default(),
+            disks: disk::Disks::default(),
             slow: slow::Slow::default(),
             freeze: freeze::Freeze::default(),
             keeper: keep::Keeper::new(config.kept.as_ref()),
@@ -644,7 +650,7 @@ impl Membership {
             generation: self.generation(),
             view: self.view.clone(),
             uptime_ms: now.saturating_sub(self.started_at.unwrap_or(now)) / MS,
-            stuck: self.stuck.summary(),
+            stuck: self.ailments(),
             slow: self.slow.summary(),
             frozen: self.account(),
             side: self.frozen_side(),
@@ -728,7 +734,7 @@ impl Membership {
             Kind::LeaseEndConf if from.is_data() => self.parted(from, decode::<LeaseEnd>(body)?.incarnation, ctx),
             Kind::StartRep if from == self.me => self.on_progress(decode(body)?),
             Kind::RedoFoundRep if from == self.me => self.on_redo_found(decode(body)?, ctx),
-            Kind::DiskFailedRep if from == self.me => self.on_disk_failed(&String::from_utf8_lossy(body), ctx),
+            Kind::DiskRep if from == self.me => self.on_disk_rep(DiskRep::decode(body)?, ctx),
             Kind::KeepReq if from == self.me => self.on_keep_req(envelope.from, Keep::decode(body)?, ctx),
             Kind::RestoreReq if from.is_data() => self.on_restore_req(from, decode(body)?, ctx),
             Kind::RestoreConf if from.is_data() => self.on_restore_conf(envelope.from, &decode(body)?, ctx),
@@ -841,6 +847,7 @@ impl Block for Membership {
         self.tick_leave(ctx);
         self.tick_ending(ctx);
         self.tick_waiters(ctx);
+        self.tick_disks(ctx);
         self.tick_slow(ctx);
         self.tick_switchover(ctx);
         if self.phase == Phase::Member && now.saturating_sub(self.last_register) >= REGISTER_NS {

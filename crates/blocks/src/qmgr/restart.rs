@@ -204,25 +204,6 @@ impl Membership {
         }
     }
 
-    /// A log of this node cannot be written: it goes if the others hold what it holds, and otherwise refuses changes.
-    pub(super) fn on_disk_failed(&mut self, reason: &str, ctx: &mut Context<'_>) {
-        if self.phase == Phase::Starting {
-            // What it puts back needs a log that goes on; it is tried again from the beginning.
-            return self.stop_to_rejoin(ctx, &format!("its disk has failed amid the start ({reason})"));
-        }
-        if self.phase != Phase::Member {
-            return jam!(ctx);
-        }
-        match self.spared_by_others(ctx.now()) {
-            Ok(()) => {
-                self.phase = Phase::Stopped;
-                self.renew_lease(ctx);
-                ctx.stop_node(&format!("its disk has failed ({reason}), and the others go on without it"));
-            }
-            Err(why) => ctx.log(format_args!("stays, and refuses changes: its disk has failed, and {why}")),
-        }
-    }
-
     /// It is known what this node holds.
     pub(super) fn has_looked(&self) -> bool {
         !self.restart.has_disk || self.restart.found.len() == usize::from(self.instances)

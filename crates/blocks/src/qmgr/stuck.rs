@@ -6,7 +6,6 @@
 //! the worker's trail, if the others can go on without it: the survival rule is judged on those that do not say the same of themselves.
 //! Since they have said so for 2.5 s by then, two nodes that one statement has stuck do not end each other's last copy. With half of the
 //! nodes left the arbitrator must be in reach. Otherwise the node stays, with all its rows, and is judged again every 2.5 s.
-
 //!
 //! **Epochs.** A worker that waits for a commit for over a second, so that an epoch cannot end, names the transaction and the member that
 //! does not answer (`EpochLateRep`, [`crate::flight::Patience`]). That member shows it like a stuck worker, and after 5 s ends in the same way, if it has been told for most of them: the
@@ -14,7 +13,7 @@
 //! are for 4 s by then. NDB's GCP monitor is the model. A commit passes all nodes of its chain, and who waits knows only the first of them. So a member that is named passes
 //! the blame on to one that is much slower than itself (`slow`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use apus_kernel::{
     Context, jam,
@@ -25,7 +24,7 @@ use apus_types::NodeId;
 
 use super::{
     MS, Membership, Phase,
-    survival::{Verdict, verdict},
+    survival::{Verdict, holds_all, verdict},
 };
 
 /// Data workers of this node that are stuck, with the ticks since when.
@@ -132,13 +131,25 @@ impl Membership {
         ctx.stop_for_stuck(worker, &reason);
     }
 
-    /// Whether those that work can go on without us; if not, why.
+    /// What is wrong with this node, for operators.
+    pub(super) fn ailments(&self) -> String {
+        let all = [self.stuck.summary(), self.disks.summary()];
+        all.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Whether the others can go on without us; if not, why. They hold our rows if those do that say nothing of the same of themselves. The first of all who do say so counts the
+    /// others' votes in the agreement, for they stay until it has gone; the others count on nobody of them.
     pub(super) fn spared_by_others(&self, now: u64) -> Result<(), &'static str> {
         let Some(base) = &self.view else { return Err("it is no member") };
-        let mut side = self.survivors();
         let longest = self.longest_silence();
-        side.retain(|n| self.heartbeats.is_heard(*n, now, longest) && !self.heartbeats.is_stuck(*n));
-        match verdict(base, &side) {
+        let mut side = self.survivors();
+        side.retain(|n| self.heartbeats.is_heard(*n, now, longest));
+        let sound: BTreeSet<NodeId> = side.iter().copied().filter(|n| !self.heartbeats.is_stuck(*n)).collect();
+        if !holds_all(base, &sound) {
+            return Err("a node group has no other sound full member");
+        }
+        let is_first = side.difference(&sound).all(|n| *n > self.me);
+        match verdict(base, if is_first { &side } else { &sound }) {
             Verdict::Win => Ok(()),
             Verdict::Lose(why) => Err(why),
             Verdict::Ask => {

@@ -52,6 +52,12 @@ pub fn verdict(base: &View, side: &BTreeSet<NodeId>) -> Verdict {
     if 2 * left == before { Verdict::Ask } else { Verdict::Lose("this side is a minority of the cluster") }
 }
 
+/// Of every group a full member of `base` is among these.
+pub fn holds_all(base: &View, side: &BTreeSet<NodeId>) -> bool {
+    let full = || base.nodes.iter().filter(|n| n.state() == NodeState::Up);
+    full().all(|n| full().any(|other| other.group == n.group && side.contains(&other.node())))
+}
+
 /// `side` may go on because it has the tie-breaker, and nobody is there to ask the other half for its leases.
 pub fn is_tie(base: &View, side: &BTreeSet<NodeId>) -> bool {
     let full = || base.nodes.iter().filter(|n| n.state() == NodeState::Up);

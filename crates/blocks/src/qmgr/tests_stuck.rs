@@ -44,7 +44,10 @@ fn the_last_full_copy_of_a_group_stays() {
     stick(&mut c, &[1], 2 * STUCK_TICKS);
     assert_eq!(c.stopped(1), None);
     assert!(
-        c.node(1).log.iter().any(|line| line.contains("does not end itself: a node group has no full member left"))
+        c.node(1)
+            .log
+            .iter()
+            .any(|line| line.contains("does not end itself: a node group has no other sound full member"))
     );
     // Once there is another copy it is of use to nobody.
     c.start_node(2);

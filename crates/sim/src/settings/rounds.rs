@@ -319,6 +319,18 @@ impl Settings {
         ];
         Round { faults, end: dies + MS * (300 + random.below(800)), then: Then::Ruin }
     }
+    /// What is below all disks stands still for a while: they hang one soon after the other, and answer again one soon after the other.
+    pub(super) fn hung(&self, random: &mut Random) -> Round {
+        let begin = US * (1 + random.below(100_000));
+        let apart = [1, 20, 1_500][random.below(3) as usize];
+        let lasts = MS * (1_900 + random.below(3_000));
+        let hangs = |node| {
+            let lasts = lasts + MS * random.below(apart);
+            (begin + MS * random.below(apart), Fault::Disk { who: Who::Node(node), ailment: Ailment::Hangs, lasts })
+        };
+        let faults: Vec<(u64, Fault)> = self.data_nodes().into_iter().map(hangs).collect();
+        Round { faults, end: begin + lasts + 2 * MS * apart, then: Then::Heal }
+    }
     /// There is no management node for a while, and data nodes die, up to all but one of each group. What is left waits for their next processes.
     pub(super) fn orphans(&self, random: &mut Random) -> Round {
         let mut faults = Vec::new();
