@@ -108,6 +108,7 @@ pub const PROBES: &[&str] = &[
     "qmgr: thawed",
     "qmgr: the arbitrator is lost while it is asked",
     "qmgr: the dictionary of the next president is asked for",
+    "qmgr: the disk is probed",
     "qmgr: the view cannot be written",
     "qmgr: word of a removed node ignored",
     "tc: a replica does not remember so far back",

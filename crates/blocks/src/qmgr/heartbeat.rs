@@ -433,7 +433,7 @@ impl Membership {
                 echo: 0,
                 promise_ns: 0,
                 quorum_lost_ns: self.heartbeats.quorum_lost,
-                stuck: self.stuck.is_any() || self.disks.is_any_troubled() || self.keeper.is_behind(now),
+                stuck: self.stuck.is_any() || self.disks.is_any_troubled(now) || self.keeper.is_behind(now),
                 holds_epoch: self.stuck.holds_epoch(),
                 delay_ns: self.slow.delay(),
                 frozen: self.freeze.is_frozen(),

@@ -265,6 +265,9 @@ impl Membership {
     }
 
     pub(super) fn on_kept(&mut self, done: &FileDone, ctx: &mut Context<'_>) {
+        if self.disks.has_probed(done.token, ctx.now()) {
+            return;
+        }
         if done.token & SYNCED_TOKEN != 0 {
             return self.on_synced(done.token, true, ctx);
         }
@@ -293,6 +296,9 @@ impl Membership {
     }
 
     pub(super) fn on_not_kept(&mut self, done: &FileDone, ctx: &mut Context<'_>) {
+        if self.disks.has_probed(done.token, ctx.now()) {
+            return;
+        }
         ctx.probe("qmgr: the view cannot be written");
         self.on_synced(done.token, false, ctx);
         if done.token != self.keeper.token {
