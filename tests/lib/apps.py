@@ -1,0 +1,59 @@
+"""Applications as Debian ships them, unpacked below the target folder, and run on loopback against an Apus of the test's own."""
+
+import http.client
+import json
+import os
+import pathlib
+import socket
+import subprocess
+
+from .harness import Failure, wait_until
+
+HERE = pathlib.Path(__file__).resolve().parents[1]
+APPS = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", HERE.parent / "target")) / "test-clients" / "apps"
+
+
+def unpacked(name, *packages):
+    """The folder into which these packages are unpacked."""
+    folder = APPS / name
+    done = subprocess.run([HERE / "apps" / "get.sh", folder, *packages], capture_output=True, text=True, timeout=300)
+    if done.returncode != 0:
+        raise Failure(f"{' '.join(packages)} cannot be had:\n{done.stdout}{done.stderr}")
+    return folder
+
+
+def environment(folder):
+    """With the libraries that came with the packages."""
+    libraries = folder / "usr" / "lib" / "x86_64-linux-gnu"
+    return {**os.environ, "LD_LIBRARY_PATH": str(libraries)}
+
+
+def free_port(kind=socket.SOCK_STREAM):
+    with socket.socket(socket.AF_INET, kind) as it:
+        it.bind(("127.0.0.1", 0))
+        return it.getsockname()[1]
+
+
+def answers(port):
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+        return True
+    except OSError:
+        return False
+
+
+def wait_for(process, port, log, what):
+    wait_until(lambda: process.poll() is not None or answers(port), 30, f"{what} answers")
+    if process.poll() is not None:
+        raise Failure(f"{what} ended:\n{log.read_text(errors='replace')[-2000:]}")
+
+
+def ask(port, method, path, body=None, headers=None):
+    """(status, body) of a request by HTTP; JSON goes in as an object and comes out as text."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    try:
+        connection.request(method, path, None if body is None else json.dumps(body), headers or {})
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode(errors="replace")
+    finally:
+        connection.close()
