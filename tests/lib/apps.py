@@ -8,6 +8,7 @@ import socket
 import subprocess
 
 from .harness import Failure, wait_until
+from .mariadb import free_port  # noqa: F401  for those who use this module
 
 HERE = pathlib.Path(__file__).resolve().parents[1]
 APPS = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", HERE.parent / "target")) / "test-clients" / "apps"
@@ -24,14 +25,8 @@ def unpacked(name, *packages):
 
 def environment(folder):
     """With the libraries that came with the packages."""
-    libraries = folder / "usr" / "lib" / "x86_64-linux-gnu"
-    return {**os.environ, "LD_LIBRARY_PATH": str(libraries)}
-
-
-def free_port(kind=socket.SOCK_STREAM):
-    with socket.socket(socket.AF_INET, kind) as it:
-        it.bind(("127.0.0.1", 0))
-        return it.getsockname()[1]
+    libraries = [folder / place for place in ("usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu", "usr/lib/freeradius")]
+    return {**os.environ, "LD_LIBRARY_PATH": ":".join(map(str, libraries))}
 
 
 def answers(port):
