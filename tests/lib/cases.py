@@ -27,6 +27,7 @@ END = "<!-- end of differences -->"
 NOT_GIVEN = {
     "1287": "a syntax that MySQL will drop",
     "1681": "a syntax that MySQL will drop",
+    "3778": "a character set that MySQL will drop",
     "3135": "a sql_mode that MySQL will drop",
     "4095": "a delimiter in a date that MySQL will drop",
     "4096": "a space in a date that MySQL will drop",
@@ -81,7 +82,7 @@ def execute(path, statements, **where):
     database = f"r_{path.stem}"
     first = answers.connect(**where)
     first.query(f"DROP DATABASE IF EXISTS {database}")
-    first.query(f"CREATE DATABASE {database}")
+    first.query(f"CREATE DATABASE {database} COLLATE utf8mb4_general_ci")
     sessions = {}
     try:
         for statement in statements:

@@ -23,7 +23,7 @@ AFTER = re.compile(r"SELECT \* FROM t ORDER BY k$|DELETE FROM t$|INSERT INTO t V
 
 
 def fresh(connection):
-    for text in ("DROP DATABASE IF EXISTS drawn", "CREATE DATABASE drawn", "USE drawn"):
+    for text in ("DROP DATABASE IF EXISTS drawn", "CREATE DATABASE drawn COLLATE utf8mb4_general_ci", "USE drawn"):
         connection.query(text)
 
 

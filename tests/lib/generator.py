@@ -214,7 +214,7 @@ def compared(script, mysql, ours):
     that differ and that nothing explains, {explanation: count} of the others)."""
     asked, found, explained, spoiled = 0, [], {}, False
     for side in (mysql, ours):
-        for text in ("DROP DATABASE IF EXISTS made", "CREATE DATABASE made", "USE made"):
+        for text in ("DROP DATABASE IF EXISTS made", "CREATE DATABASE made COLLATE utf8mb4_general_ci", "USE made"):
             side.query(text)
 
     def both(text):

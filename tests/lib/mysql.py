@@ -32,7 +32,7 @@ class MySql:
         run(self.command("--initialize-insecure"), seconds=120)
         network = [f"--port={self.port}", "--bind-address=127.0.0.1"] if self.port else ["--skip-networking"]
         options = ["--mysqlx=OFF", "--secure-file-priv=NULL", *network, f"--socket={self.socket}",
-                   f"--pid-file={self.directory / 'pid'}", "--character-set-server=utf8mb4", "--collation-server=utf8mb4_general_ci",
+                   f"--pid-file={self.directory / 'pid'}",
                    "--disable-log-bin", "--innodb-flush-log-at-trx-commit=0", "--transaction-isolation=READ-COMMITTED", *self.options]
         with open(self.log, "wb") as log:
             self.process = spawn(self.command(*options), stdout=log, stderr=log)

@@ -163,7 +163,7 @@ def database(draw):
         "u": [(some(), unique[i], some(), i) for i in range(6)],
         "v": keys,
     }
-    yield from ["DROP DATABASE IF EXISTS drawn", "CREATE DATABASE drawn", "USE drawn"]
+    yield from ["DROP DATABASE IF EXISTS drawn", "CREATE DATABASE drawn COLLATE utf8mb4_general_ci", "USE drawn"]
     yield "CREATE TABLE t (a INT PRIMARY KEY, b INT, KEY (b))"
     yield "CREATE TABLE u (a INT, c INT, d BIGINT, pk INT PRIMARY KEY, KEY (a), UNIQUE KEY (c))"
     yield "CREATE TABLE v (k INT, b INT, PRIMARY KEY (k, b))"

@@ -44,7 +44,7 @@ def ask(scenario, arguments):
     sides = {name: answers.connect(**where) for name, where in sides.items()}
     for name, connection in sides.items():
         connection.query("DROP DATABASE IF EXISTS asked")
-        connection.query("CREATE DATABASE asked")
+        connection.query("CREATE DATABASE asked COLLATE utf8mb4_general_ci")
         connection.query("USE asked")
     for statement in cases.parse(sys.stdin.read()):
         found = {name: answers.ask(connection, statement.text) for name, connection in sides.items()}

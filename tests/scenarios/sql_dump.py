@@ -74,7 +74,7 @@ def same(found, wanted):
 def main(t):
     with Cluster(t) as apus, MariaDb(t.directory / "mariadb") as mariadb:
         load(mariadb, "CREATE DATABASE home CHARACTER SET utf8mb4; CREATE DATABASE back CHARACTER SET utf8mb4;")
-        load(apus, "CREATE DATABASE home; CREATE DATABASE copy;")
+        load(apus, "CREATE DATABASE home COLLATE utf8mb4_general_ci; CREATE DATABASE copy COLLATE utf8mb4_general_ci;")
         load(mariadb, SCHEMA, "home")
         values = ", ".join(f"({n % 97}, 'row {n} {'x' * (n % 40)}')" for n in range(ROWS))
         load(mariadb, f"SET GLOBAL max_allowed_packet = 1 << 30; INSERT INTO big (k, pad) VALUES {values};", "home")

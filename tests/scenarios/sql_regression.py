@@ -76,7 +76,7 @@ def known_but_equal(name, found, wanted):
 
 
 def execute(name, sql, **where):
-    batch(f"DROP DATABASE IF EXISTS {name}; CREATE DATABASE {name}; DROP DATABASE IF EXISTS d1;", **where)
+    batch(f"DROP DATABASE IF EXISTS {name}; CREATE DATABASE {name} COLLATE utf8mb4_general_ci; DROP DATABASE IF EXISTS d1;", **where)
     _, text = batch(sql, database=name, options=["-vv"], **where)
     return normalise(text)
 

@@ -71,8 +71,8 @@ const LADDER: &[(&str, &[&str])] = &[
 
 /// What may be used in the core by others, and what for. A new line here is a decision for a review.
 const CORE_THIRD_PARTY: &[(&str, &[&str])] = &[
-    ("apus-types", &["rapidhash", "unicode-normalization"]), // the placement hash; accents in collations
-    ("apus-signal", &["prost"]),                             // control signals that survive mixed versions
+    ("apus-types", &["rapidhash"]), // the placement hash
+    ("apus-signal", &["prost"]),    // control signals that survive mixed versions
     ("apus-kernel", &[]),
     ("apus-redo", &["xxhash-rust"]), // checksums of blocks on disk
     ("apus-storage", &[]),

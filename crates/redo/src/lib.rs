@@ -32,7 +32,7 @@
 //! that the missing one had been synced, the log is damaged: see [`Damage`].
 //!
 //! **Versions.** A block of another version is refused with its number ([`Damage`]); this release reads version [`VERSION`] only. In version 1 rows did not say
-//! with which columns they were written (`apus_types::form`).
+//! with which columns they were written (`apus_types::form`). In version 2 keys of texts had the order of other weights (`apus_types::collate`).
 
 mod block;
 mod control;
@@ -58,7 +58,7 @@ pub const BLOCK_ALIGN: usize = 4096;
 /// Longest block: one request to the disk.
 pub const BLOCK_BYTES_MAX: usize = 256 << 10;
 /// Of the form on disk.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 /// Longest entry: the changes of one batch, which come in one signal.
 pub const ENTRY_BYTES_MAX: usize = apus_types::limits::SIGNAL_BYTES_MAX + (1 << 10);
 

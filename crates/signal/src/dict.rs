@@ -151,6 +151,9 @@ pub struct IndexChange {
     /// To create it: the form of the table whose columns are meant; refused with `SchemaVersionChanged` if they have other numbers since.
     #[prost(uint32, tag = "6")]
     pub form: u32,
+    /// To create it: how many characters or bytes of each column, 0 for all; empty for all of all.
+    #[prost(uint32, repeated, tag = "7")]
+    pub prefixes: Vec<u32>,
 }
 
 /// `SchemaReq`.

@@ -65,6 +65,9 @@ pub struct IndexMessage {
     pub hidden_table: u32,
     #[prost(bool, tag = "6")]
     pub building: bool,
+    /// See [`IndexDef::prefixes`].
+    #[prost(uint32, repeated, tag = "7")]
+    pub prefixes: Vec<u32>,
 }
 
 /// What rows of an older form have in a column of today; see [`Source`].
@@ -312,6 +315,7 @@ fn index_to_wire(i: &IndexDef) -> IndexMessage {
         unique: i.unique,
         hidden_table: i.hidden_table.map_or(0, |t| t.0),
         building: i.state == IndexState::Building,
+        prefixes: i.prefixes.clone(),
     }
 }
 
@@ -375,6 +379,7 @@ fn index_from_wire(m: &IndexMessage) -> Result<IndexDef, DecodeError> {
         no: IndexNo(u16::try_from(m.no).map_err(|_| DecodeError)?),
         name: m.name.clone(),
         columns: numbers(&m.columns)?,
+        prefixes: m.prefixes.clone(),
         unique: m.unique,
         hidden_table: (m.hidden_table != 0).then_some(TableId(m.hidden_table)),
         state: if m.building { IndexState::Building } else { IndexState::Ready },

@@ -25,6 +25,7 @@ fn schema() -> TableSchema {
         columns: vec![1],
         unique: false,
         hidden_table: None,
+        prefixes: Vec::new(),
         state: IndexState::Ready,
     });
     table

@@ -456,8 +456,8 @@ impl Fragment {
     fn entry_key(&self, no: IndexNo, row: RowId, image: &[u8], out: &mut Vec<u8>) -> Result<(), ErrorCode> {
         out.clear();
         if no.0 != 0 {
-            let columns = self.schema.index_columns(no).ok_or(ErrorCode::IndexNotFound)?;
-            key::encode_from_row(&self.schema, columns, image, out)?;
+            let index = self.schema.index(no).ok_or(ErrorCode::IndexNotFound)?;
+            key::encode_entry(&self.schema, index, image, out)?;
         }
         out.extend_from_slice(self.key(row));
         Ok(())

@@ -33,6 +33,7 @@ fn index(no: u16, columns: &[u16]) -> IndexDef {
         name: format!("i{no}"),
         columns: columns.to_vec(),
         unique: false,
+        prefixes: Vec::new(),
         hidden_table: None,
         state: IndexState::Ready,
     }

@@ -1,182 +1,531 @@
-//! Collations: sort keys whose byte order is the order of the texts.
+//! Collations: sort keys whose byte order is the order of the texts, exactly as in MySQL.
 //!
-//! `GeneralCi` (the default) folds case and strips accents per character and ignores trailing spaces, like MySQL's
-//! `utf8mb4_general_ci`. `Utf8mb40900AiCi` uses the same weights but counts trailing spaces (NO PAD): letters compare as in
-//! MySQL, the order among punctuation and rare scripts is by code point and differs from the Unicode collation algorithm.
-//! Binary collations compare bytes.
+//! MySQL compares lists of weights. Here each weight has a code of a few bytes (`collate/weights.rs`), and a sort key is the codes of a text, one after the other: byte order is
+//! MySQL's order, and an ASCII character has one byte. `utf8mb4_0900_as_ci` and `as_cs` compare further levels where the first is equal: they follow behind a byte 1, without the usual
+//! weights at the end of a level, which are the lowest, so that the key of a plain text has none. Binary collations compare bytes.
+//!
+//! PAD SPACE collations compare as if the shorter text went on with spaces, also against what is below a space (`a\t` < `a`). So a key ends with a byte END, and what stands behind `n`
+//! spaces says first on which side of all those spaces the text goes on: BELOW, n, or ABOVE, n backwards (one space, the usual case, is a byte of its own). BELOW < END < ABOVE <
+//! SPACE stand where a space has its place among the codes.
+//!
+//! Texts are kept as UTF-8 whatever character set a column has; the character sets other than utf8mb4 say which characters there are.
 
-use unicode_normalization::{UnicodeNormalization, char::is_combining_mark};
+mod weights;
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Collation {
-    Binary,
-    Utf8mb4Bin,
-    #[default]
-    Utf8mb4GeneralCi,
-    Utf8mb40900AiCi,
-    Utf8mb40900Bin,
-    AsciiBin,
+use std::{cmp::Ordering, sync::LazyLock};
+
+use weights::{ABOVE, BELOW, END, SPACE, Table};
+
+macro_rules! collations {
+    ($($variant:ident $id:literal $charset:ident $name:literal;)*) => {
+        /// One of MySQL's collations.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        pub enum Collation { $($variant,)* }
+
+        impl Collation {
+            pub const ALL: [Collation; [$($id),*].len()] = [$(Collation::$variant,)*];
+            /// MySQL's name.
+            pub fn name(self) -> &'static str {
+                match self { $(Collation::$variant => $name,)* }
+            }
+            /// MySQL's collation id.
+            pub fn id(self) -> u16 {
+                match self { $(Collation::$variant => $id,)* }
+            }
+            pub fn charset(self) -> Charset {
+                match self { $(Collation::$variant => Charset::$charset,)* }
+            }
+        }
+    };
 }
 
-impl Collation {
-    pub const ALL: [Collation; 6] = [
-        Collation::Binary,
-        Collation::Utf8mb4Bin,
-        Collation::Utf8mb4GeneralCi,
-        Collation::Utf8mb40900AiCi,
-        Collation::Utf8mb40900Bin,
-        Collation::AsciiBin,
-    ];
-    /// MySQL's name.
+collations! {
+    Binary 63 Binary "binary";
+    AsciiGeneralCi 11 Ascii "ascii_general_ci";
+    AsciiBin 65 Ascii "ascii_bin";
+    Latin1SwedishCi 8 Latin1 "latin1_swedish_ci";
+    Latin1GeneralCi 48 Latin1 "latin1_general_ci";
+    Latin1GeneralCs 49 Latin1 "latin1_general_cs";
+    Latin1Bin 47 Latin1 "latin1_bin";
+    Utf8mb3GeneralCi 33 Utf8mb3 "utf8mb3_general_ci";
+    Utf8mb3UnicodeCi 192 Utf8mb3 "utf8mb3_unicode_ci";
+    Utf8mb3Unicode520Ci 214 Utf8mb3 "utf8mb3_unicode_520_ci";
+    Utf8mb3Bin 83 Utf8mb3 "utf8mb3_bin";
+    Utf8mb4GeneralCi 45 Utf8mb4 "utf8mb4_general_ci";
+    Utf8mb4UnicodeCi 224 Utf8mb4 "utf8mb4_unicode_ci";
+    Utf8mb4Unicode520Ci 246 Utf8mb4 "utf8mb4_unicode_520_ci";
+    Utf8mb4Bin 46 Utf8mb4 "utf8mb4_bin";
+    Utf8mb40900AiCi 255 Utf8mb4 "utf8mb4_0900_ai_ci";
+    Utf8mb40900AsCi 305 Utf8mb4 "utf8mb4_0900_as_ci";
+    Utf8mb40900AsCs 278 Utf8mb4 "utf8mb4_0900_as_cs";
+    Utf8mb40900Bin 309 Utf8mb4 "utf8mb4_0900_bin";
+}
+
+impl Default for Collation {
+    fn default() -> Collation {
+        Collation::DEFAULT
+    }
+}
+
+/// Which characters a text may have.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Charset {
+    Binary,
+    Ascii,
+    /// MySQL's latin1, which is cp1252.
+    Latin1,
+    Utf8mb3,
+    Utf8mb4,
+}
+
+impl Charset {
+    pub const ALL: [Charset; 5] =
+        [Charset::Ascii, Charset::Binary, Charset::Latin1, Charset::Utf8mb3, Charset::Utf8mb4];
+
     pub fn name(self) -> &'static str {
         match self {
-            Collation::Binary => "binary",
-            Collation::Utf8mb4Bin => "utf8mb4_bin",
-            Collation::Utf8mb4GeneralCi => "utf8mb4_general_ci",
-            Collation::Utf8mb40900AiCi => "utf8mb4_0900_ai_ci",
-            Collation::Utf8mb40900Bin => "utf8mb4_0900_bin",
-            Collation::AsciiBin => "ascii_bin",
+            Charset::Binary => "binary",
+            Charset::Ascii => "ascii",
+            Charset::Latin1 => "latin1",
+            Charset::Utf8mb3 => "utf8mb3",
+            Charset::Utf8mb4 => "utf8mb4",
         }
     }
-    /// MySQL's collation id.
-    pub fn id(self) -> u16 {
+    /// MySQL's words for it.
+    pub fn description(self) -> &'static str {
         match self {
-            Collation::Binary => 63,
-            Collation::Utf8mb4Bin => 46,
-            Collation::Utf8mb4GeneralCi => 45,
-            Collation::Utf8mb40900AiCi => 255,
-            Collation::Utf8mb40900Bin => 309,
-            Collation::AsciiBin => 65,
+            Charset::Binary => "Binary pseudo charset",
+            Charset::Ascii => "US ASCII",
+            Charset::Latin1 => "cp1252 West European",
+            Charset::Utf8mb3 | Charset::Utf8mb4 => "UTF-8 Unicode",
         }
     }
-    pub fn charset(self) -> &'static str {
+    /// Most bytes of a character, in MySQL.
+    pub fn bytes_of_character(self) -> u8 {
         match self {
-            Collation::Binary => "binary",
-            Collation::AsciiBin => "ascii",
-            _ => "utf8mb4",
+            Charset::Binary | Charset::Ascii | Charset::Latin1 => 1,
+            Charset::Utf8mb3 => 3,
+            Charset::Utf8mb4 => 4,
         }
     }
-    pub fn from_id(id: u16) -> Option<Collation> {
-        Self::ALL.into_iter().find(|c| c.id() == id)
+    pub fn from_name(name: &str) -> Option<Charset> {
+        let name = if name.eq_ignore_ascii_case("utf8") { "utf8mb3" } else { name };
+        Self::ALL.into_iter().find(|c| c.name().eq_ignore_ascii_case(name))
     }
-    /// Also accepts the names that map to one of ours without changing any answer for the texts stored
-    /// (`utf8_general_ci`, `utf8mb3_...`).
-    pub fn from_name(name: &str) -> Option<Collation> {
-        let name = name.to_ascii_lowercase();
-        if let Some(found) = Self::ALL.into_iter().find(|c| c.name() == name) {
-            return Some(found);
-        }
-        match name.as_str() {
-            "utf8_general_ci" | "utf8mb3_general_ci" | "latin1_swedish_ci" | "utf8mb4_unicode_ci"
-            | "utf8_unicode_ci" => Some(Collation::Utf8mb4GeneralCi),
-            "utf8_bin" | "utf8mb3_bin" | "latin1_bin" => Some(Collation::Utf8mb4Bin),
-            _ => None,
+    /// The collation of who names the character set alone.
+    pub fn default_collation(self) -> Collation {
+        match self {
+            Charset::Binary => Collation::Binary,
+            Charset::Ascii => Collation::AsciiGeneralCi,
+            Charset::Latin1 => Collation::Latin1SwedishCi,
+            Charset::Utf8mb3 => Collation::Utf8mb3GeneralCi,
+            Charset::Utf8mb4 => Collation::Utf8mb40900AiCi,
         }
     }
-    /// Trailing spaces do not count.
-    pub fn pads(self) -> bool {
-        matches!(self, Collation::Utf8mb4Bin | Collation::Utf8mb4GeneralCi | Collation::AsciiBin)
-    }
-    pub fn ignores_case(self) -> bool {
-        matches!(self, Collation::Utf8mb4GeneralCi | Collation::Utf8mb40900AiCi)
-    }
-
-    /// Calls `emit` with the pieces of the sort key of `text`.
-    pub fn sort_key(self, text: &[u8], mut emit: impl FnMut(&[u8])) {
-        let text = if self.pads() { trim_spaces(text) } else { text };
-        if !self.ignores_case() {
-            return emit(text);
+    /// Its collation that compares code points.
+    pub fn binary_collation(self) -> Collation {
+        match self {
+            Charset::Binary => Collation::Binary,
+            Charset::Ascii => Collation::AsciiBin,
+            Charset::Latin1 => Collation::Latin1Bin,
+            Charset::Utf8mb3 => Collation::Utf8mb3Bin,
+            Charset::Utf8mb4 => Collation::Utf8mb4Bin,
         }
+    }
+    /// `text` with `?` for each character that it has not.
+    pub fn replace_outside(self, mut text: &[u8]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(text.len());
+        while let Some(at) = self.first_outside(text) {
+            out.extend_from_slice(&text[..at]);
+            out.push(b'?');
+            text = &text[at + weights::decode(&text[at..]).1..];
+        }
+        out.extend_from_slice(text);
+        out
+    }
+    /// Where the first character of `text` stands that it has not; `text` is UTF-8.
+    pub fn first_outside(self, text: &[u8]) -> Option<usize> {
         if text.is_ascii() {
-            let mut piece = [0u8; 128];
-            for chunk in text.chunks(piece.len()) {
-                let folded = &mut piece[..chunk.len()];
-                folded.copy_from_slice(chunk);
-                folded.make_ascii_uppercase();
-                emit(folded);
-            }
-            return;
+            return None;
         }
-        let mut utf8 = [0u8; 4];
-        for chunk in text.utf8_chunks() {
-            for c in chunk.valid().chars().nfd().filter(|&c| !is_combining_mark(c)) {
-                for folded in c.to_uppercase() {
-                    emit(folded.encode_utf8(&mut utf8).as_bytes());
+        match self {
+            Charset::Binary | Charset::Utf8mb4 => None,
+            Charset::Ascii => text.iter().position(|b| *b >= 0x80),
+            Charset::Utf8mb3 => text.iter().position(|b| *b >= 0xf0),
+            Charset::Latin1 => {
+                let mut at = 0;
+                while at < text.len() {
+                    let (point, long) = weights::decode(&text[at..]);
+                    if point.ok().and_then(latin1_byte).is_none() {
+                        return Some(at);
+                    }
+                    at += long;
                 }
+                None
             }
-            emit(chunk.invalid());
         }
-    }
-
-    /// Compares two texts without building their keys where both are ASCII or the collation is binary.
-    pub fn compare(self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
-        let (a, b) = if self.pads() { (trim_spaces(a), trim_spaces(b)) } else { (a, b) };
-        if !self.ignores_case() {
-            return a.cmp(b);
-        }
-        if a.is_ascii() && b.is_ascii() {
-            return a.iter().map(u8::to_ascii_uppercase).cmp(b.iter().map(u8::to_ascii_uppercase));
-        }
-        let (mut key_a, mut key_b) = (Vec::new(), Vec::new());
-        self.sort_key(a, |piece| key_a.extend_from_slice(piece));
-        self.sort_key(b, |piece| key_b.extend_from_slice(piece));
-        key_a.cmp(&key_b)
     }
 }
 
-/// Folds case and strips accents character by character, so that `LIKE` may compare one for one: what would become several
-/// characters stays as it is.
-pub fn fold(text: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut utf8 = [0u8; 4];
-    for chunk in text.utf8_chunks() {
-        for c in chunk.valid().chars() {
-            let mut parts = std::iter::once(c).nfd();
-            let base = parts.next().filter(|_| parts.all(is_combining_mark)).unwrap_or(c);
-            let mut upper = base.to_uppercase();
-            let folded = match (upper.next(), upper.next()) {
-                (Some(only), None) => only,
-                _ => base,
-            };
-            out.extend_from_slice(folded.encode_utf8(&mut utf8).as_bytes());
-        }
-        out.extend_from_slice(chunk.invalid());
+fn latin1_byte(point: u32) -> Option<u8> {
+    let byte = u8::try_from(point).ok().filter(|b| weights::LATIN1.iter().all(|(known, _)| known != b));
+    byte.or_else(|| weights::LATIN1.iter().find(|(_, c)| u32::from(*c) == point).map(|(byte, _)| *byte))
+}
+
+/// The bytes of a text in latin1; what is not in it is `?`, as in MySQL.
+pub fn to_latin1(text: &[u8]) -> Vec<u8> {
+    let (mut out, mut at) = (Vec::with_capacity(text.len()), 0);
+    while at < text.len() {
+        let (point, long) = weights::decode(&text[at..]);
+        out.push(point.ok().and_then(latin1_byte).unwrap_or(b'?'));
+        at += long;
     }
     out
 }
 
-fn trim_spaces(text: &[u8]) -> &[u8] {
-    let end = text.iter().rposition(|&b| b != b' ').map_or(0, |i| i + 1);
-    &text[..end]
+/// The text of bytes of latin1.
+pub fn from_latin1(bytes: &[u8]) -> String {
+    let of = |byte: u8| weights::LATIN1.iter().find(|(known, _)| *known == byte).map_or(char::from(byte), |(_, c)| *c);
+    bytes.iter().map(|&b| of(b)).collect()
+}
+
+/// The first `count` characters of a text.
+pub fn first_characters(text: &[u8], count: usize) -> &[u8] {
+    if text.len() <= count {
+        return text;
+    }
+    let end = text.iter().enumerate().filter(|(_, b)| **b & 0xc0 != 0x80).nth(count);
+    &text[..end.map_or(text.len(), |(at, _)| at)]
+}
+
+/// How texts of a collation become keys.
+enum Way {
+    Bytes,
+    PaddedBytes,
+    /// Tables, of which so many levels count.
+    Tables(&'static LazyLock<Vec<Table>>, usize),
+}
+
+impl Collation {
+    /// Of servers and connections that name none.
+    pub const DEFAULT: Collation = Collation::Utf8mb40900AiCi;
+
+    fn way(self) -> Way {
+        use Collation::*;
+        match self {
+            Binary | Utf8mb40900Bin => Way::Bytes,
+            AsciiBin | Utf8mb3Bin | Utf8mb4Bin => Way::PaddedBytes,
+            AsciiGeneralCi => Way::Tables(&weights::ASCII_CI, 1),
+            Latin1SwedishCi => Way::Tables(&weights::SWEDISH, 1),
+            Latin1GeneralCi => Way::Tables(&weights::LATIN1_CI, 1),
+            Latin1GeneralCs => Way::Tables(&weights::LATIN1_CS, 1),
+            Latin1Bin => Way::Tables(&weights::LATIN1_BIN, 1),
+            Utf8mb3GeneralCi | Utf8mb4GeneralCi => Way::Tables(&weights::GENERAL, 1),
+            Utf8mb3UnicodeCi | Utf8mb4UnicodeCi => Way::Tables(&weights::UNICODE_400, 1),
+            Utf8mb3Unicode520Ci | Utf8mb4Unicode520Ci => Way::Tables(&weights::UNICODE_520, 1),
+            Utf8mb40900AiCi => Way::Tables(&weights::UNICODE_900, 1),
+            Utf8mb40900AsCi => Way::Tables(&weights::UNICODE_900, 2),
+            Utf8mb40900AsCs => Way::Tables(&weights::UNICODE_900, 3),
+        }
+    }
+
+    pub fn from_id(id: u16) -> Option<Collation> {
+        Self::ALL.into_iter().find(|c| c.id() == id)
+    }
+    /// MySQL calls utf8mb3 also utf8.
+    pub fn from_name(name: &str) -> Option<Collation> {
+        let is = |known: &str| match known.strip_prefix("utf8mb3_") {
+            Some(rest) if name.len() == rest.len() + 5 => {
+                name.as_bytes()[..5].eq_ignore_ascii_case(b"utf8_")
+                    && name.as_bytes()[5..].eq_ignore_ascii_case(rest.as_bytes())
+            }
+            _ => known.eq_ignore_ascii_case(name),
+        };
+        Self::ALL.into_iter().find(|c| is(c.name()))
+    }
+    /// Its character set means it where it is named alone.
+    pub fn is_default_of_charset(self) -> bool {
+        self.charset().default_collation() == self
+    }
+    /// As SHOW COLLATION has it: most times that a text grows when it becomes MySQL's sort key.
+    pub fn sort_length(self) -> u8 {
+        use Collation::*;
+        match self {
+            Utf8mb3UnicodeCi | Utf8mb3Unicode520Ci | Utf8mb4UnicodeCi | Utf8mb4Unicode520Ci => 8,
+            Utf8mb40900AiCi | Utf8mb40900AsCi | Utf8mb40900AsCs => 0,
+            _ => 1,
+        }
+    }
+    /// Trailing spaces do not count.
+    pub fn pads(self) -> bool {
+        use Collation::*;
+        !matches!(self, Binary | Utf8mb40900AiCi | Utf8mb40900AsCi | Utf8mb40900AsCs | Utf8mb40900Bin)
+    }
+    /// It compares bytes or code points.
+    pub fn is_binary(self) -> bool {
+        use Collation::*;
+        matches!(self, Binary | AsciiBin | Latin1Bin | Utf8mb3Bin | Utf8mb4Bin | Utf8mb40900Bin)
+    }
+    pub fn ignores_case(self) -> bool {
+        use Collation::*;
+        !self.is_binary() && !matches!(self, Latin1GeneralCs | Utf8mb40900AsCs)
+    }
+
+    /// Calls `emit` with the pieces of the sort key of `text`.
+    pub fn sort_key(self, text: &[u8], mut emit: impl FnMut(&[u8])) {
+        let (tables, levels) = match self.way() {
+            Way::Bytes => return emit(text),
+            Way::PaddedBytes => {
+                let codes = text.iter().map(|&b| weights::byte_code(b));
+                return pad(codes, weights::BYTE_SPACES, &mut Pieces::new(&mut emit));
+            }
+            Way::Tables(tables, levels) => (&**tables, levels),
+        };
+        let mut out = Pieces::new(&mut emit);
+        if self.pads() {
+            return pad(tables[0].iter(text), tables[0].spaces, &mut out);
+        }
+        tables[0].iter(text).for_each(|code| out.code(code));
+        // Levels that end with nothing but the usual weights end before them, and the key with the last that has others.
+        let (mut separators, mut usual) = (0, 0);
+        for table in &tables[1..levels] {
+            separators += 1;
+            for code in table.iter(text) {
+                if code == weights::USUAL {
+                    usual += 1;
+                    continue;
+                }
+                (0..std::mem::take(&mut separators)).for_each(|_| out.byte(1));
+                (0..std::mem::take(&mut usual)).for_each(|_| out.code(weights::USUAL));
+                out.code(code);
+            }
+            usual = 0;
+        }
+    }
+
+    /// The sort key of the first `length` characters, such that no text has a smaller one than a text before it, and equal texts have the same: of the first level
+    /// alone, and counted in weights, since characters of other numbers of weights may be equal.
+    pub fn sort_key_of_beginning(self, text: &[u8], length: usize, mut emit: impl FnMut(&[u8])) {
+        let Way::Tables(tables, _) = self.way() else { return self.sort_key(first_characters(text, length), emit) };
+        let codes = tables[0].iter(text).take(length);
+        let mut out = Pieces::new(&mut emit);
+        match self.pads() {
+            true => pad(codes, tables[0].spaces, &mut out),
+            false => codes.for_each(|code| out.code(code)),
+        }
+    }
+
+    /// Compares two texts without making their keys.
+    pub fn compare(self, a: &[u8], b: &[u8]) -> Ordering {
+        if a == b {
+            return Ordering::Equal;
+        }
+        match self.way() {
+            Way::Bytes => a.cmp(b),
+            Way::PaddedBytes => {
+                let code = |b: &u8| weights::byte_code(*b);
+                compare_padded(a.iter().map(code), b.iter().map(code), weights::BYTE_SPACES)
+            }
+            Way::Tables(tables, 1) if self.pads() => {
+                compare_padded(tables[0].iter(a), tables[0].iter(b), tables[0].spaces)
+            }
+            Way::Tables(tables, levels) => {
+                let order = |table: &'static Table| table.iter(a).cmp(table.iter(b));
+                tables[..levels].iter().map(order).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+            }
+        }
+    }
+
+    /// Equal where spaces at the end count, as FIND_IN_SET compares, and LIKE each character with another.
+    pub fn equal_unpadded(self, a: &[u8], b: &[u8]) -> bool {
+        match self.way() {
+            _ if a == b => true,
+            Way::Bytes | Way::PaddedBytes => false,
+            Way::Tables(tables, levels) => tables[..levels].iter().all(|table| table.iter(a).eq(table.iter(b))),
+        }
+    }
+
+    /// What the weights of `text` begin with are those of `part`, level by level, as LOCATE compares.
+    pub fn starts_with(self, text: &[u8], part: &[u8]) -> bool {
+        match self.way() {
+            Way::Bytes | Way::PaddedBytes => text.starts_with(part),
+            Way::Tables(tables, levels) => tables[..levels].iter().all(|table| {
+                let mut weights = table.iter(text);
+                table.iter(part).all(|code| weights.next() == Some(code))
+            }),
+        }
+    }
+}
+
+/// The key of a text in a collation that pads: see the module's head.
+fn pad<F: FnMut(&[u8])>(codes: impl Iterator<Item = u32>, spaces: u8, out: &mut Pieces<'_, F>) {
+    let space = u32::from(spaces + SPACE) << 24;
+    let mut count = 0usize;
+    for code in codes {
+        if code == space {
+            count += 1;
+            continue;
+        }
+        match std::mem::take(&mut count) {
+            0 => {}
+            1 if code > space => out.byte(spaces + SPACE),
+            n => run_of_spaces(n, code > space, spaces, out),
+        }
+        out.code(code);
+    }
+    out.byte(spaces + END);
+}
+
+fn run_of_spaces<F: FnMut(&[u8])>(count: usize, above: bool, spaces: u8, out: &mut Pieces<'_, F>) {
+    out.byte(spaces + if above { ABOVE } else { BELOW });
+    let turned = |byte: u8| if above { 0xff - byte } else { byte + 1 };
+    (0..count / 254).for_each(|_| out.byte(turned(254)));
+    out.byte(turned((count % 254) as u8));
+}
+
+fn compare_padded(mut a: impl Iterator<Item = u32>, mut b: impl Iterator<Item = u32>, spaces: u8) -> Ordering {
+    let space = u32::from(spaces + SPACE) << 24;
+    loop {
+        let order = match (a.next(), b.next()) {
+            (None, None) => return Ordering::Equal,
+            (x, y) => x.unwrap_or(space).cmp(&y.unwrap_or(space)),
+        };
+        if order.is_ne() {
+            return order;
+        }
+    }
+}
+
+/// Gathers bytes to pieces.
+struct Pieces<'a, F: FnMut(&[u8])> {
+    emit: &'a mut F,
+    bytes: [u8; 128],
+    count: usize,
+}
+
+impl<'a, F: FnMut(&[u8])> Pieces<'a, F> {
+    fn new(emit: &'a mut F) -> Pieces<'a, F> {
+        Pieces { emit, bytes: [0; 128], count: 0 }
+    }
+    #[inline]
+    fn byte(&mut self, byte: u8) {
+        if self.count == self.bytes.len() {
+            (self.emit)(&self.bytes);
+            self.count = 0;
+        }
+        self.bytes[self.count] = byte;
+        self.count += 1;
+    }
+    #[inline]
+    fn code(&mut self, code: u32) {
+        let [first, rest @ .., _] = code.to_be_bytes();
+        self.byte(first);
+        if rest != [0, 0] {
+            rest.into_iter().filter(|b| *b != 0).for_each(|b| self.byte(b));
+        }
+    }
+}
+
+impl<F: FnMut(&[u8])> Drop for Pieces<'_, F> {
+    fn drop(&mut self) {
+        (self.emit)(&self.bytes[..self.count]);
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Collation;
-    use std::cmp::Ordering;
+    use super::{Collation, Ordering};
+
+    fn key(collation: Collation, text: &[u8]) -> Vec<u8> {
+        let mut key = Vec::new();
+        collation.sort_key(text, |piece| key.extend_from_slice(piece));
+        key
+    }
+
+    fn bytes(hex: &str) -> Vec<u8> {
+        (0..hex.len() / 2).map(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).unwrap()).collect()
+    }
+
+    /// What the reference says of some thousand pairs (`tests/reference/collations.py --sample`), of keys and of comparisons.
+    #[test]
+    fn pairs_are_as_the_reference_has_them() {
+        let mut wrong = Vec::new();
+        for line in include_str!("collate/sample.txt").lines() {
+            let [collation, a, b, answer] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+            let collation = Collation::ALL[collation.parse::<usize>().unwrap()];
+            let (a, b) = (bytes(a.trim_matches('-')), bytes(b.trim_matches('-')));
+            let wanted = match answer {
+                "<" => Ordering::Less,
+                ">" => Ordering::Greater,
+                _ => Ordering::Equal,
+            };
+            if collation.compare(&a, &b) != wanted || key(collation, &a).cmp(&key(collation, &b)) != wanted {
+                wrong.push(format!("{} {line} {:x?} {:x?}", collation.name(), key(collation, &a), key(collation, &b)));
+            }
+        }
+        assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong[..wrong.len().min(20)].join("\n"));
+    }
 
     #[test]
     fn case_accents_and_trailing_spaces() {
         let ci = Collation::Utf8mb4GeneralCi;
         assert_eq!(ci.compare(b"Straum  ", b"sTRAUM"), Ordering::Equal);
         assert_eq!(ci.compare("Éa".as_bytes(), b"eA"), Ordering::Equal);
-        assert_eq!(ci.compare(b"a", b"b"), Ordering::Less);
+        assert_eq!(ci.compare(b"a\t", b"a"), Ordering::Less);
         assert_eq!(Collation::Utf8mb4Bin.compare(b"a", b"A"), Ordering::Greater);
         assert_eq!(Collation::Utf8mb40900AiCi.compare(b"a ", b"a"), Ordering::Greater);
         assert_eq!(Collation::Binary.compare(b"a ", b"a"), Ordering::Greater);
     }
 
     #[test]
-    fn folding_keeps_the_number_of_characters() {
-        assert_eq!(super::fold("Ärgerß ñЯ%_".as_bytes()), "ARGERß NЯ%_".as_bytes());
-        assert_eq!(super::fold("яé가".as_bytes()), "ЯE가".as_bytes());
-        assert_eq!(super::fold(b"a\xffb"), b"A\xffB");
+    fn keys_of_plain_text_are_as_long_as_it() {
+        for collation in Collation::ALL {
+            let end = usize::from(collation.pads());
+            assert_eq!(
+                key(collation, b"Plain text, 12").len(),
+                14 + end + usize::from(collation == Collation::Utf8mb40900AsCs) * 3
+            );
+        }
+    }
+
+    /// Whatever the bytes are, keys and comparisons agree, and no key has a zero where texts are not bytes.
+    #[test]
+    fn runs_of_spaces_and_wrong_bytes_are_ordered() {
+        let mut texts: Vec<Vec<u8>> =
+            vec![b"a\xffb".to_vec(), b"a\xc3".to_vec(), b"\xed\xa0\x80".to_vec(), vec![0xf4, 0xbf, 0xbf, 0xbf]];
+        for n in [0, 1, 2, 3, 253, 254, 255, 256, 508, 509] {
+            for tail in [&b""[..], b"\t", b"\0", b"b", b"!", " é".as_bytes()] {
+                texts.push([b"a", &vec![b' '; n][..], tail].concat());
+            }
+        }
+        for collation in Collation::ALL {
+            for a in &texts {
+                assert!(collation.name().ends_with("n") || collation.is_binary() || !key(collation, a).contains(&0));
+                for b in &texts {
+                    let by_key = key(collation, a).cmp(&key(collation, b));
+                    assert_eq!(by_key, collation.compare(a, b), "{} {a:?} {b:?}", collation.name());
+                }
+            }
+        }
     }
 
     #[test]
-    fn invalid_utf8_is_ordered_not_refused() {
-        let mut key = Vec::new();
-        Collation::Utf8mb4GeneralCi.sort_key(b"a\xffb", |p| key.extend_from_slice(p));
-        assert_eq!(key, b"A\xffB");
+    fn character_sets_say_what_is_outside() {
+        use super::Charset;
+        assert_eq!(Charset::Latin1.first_outside("aé€ж".as_bytes()), Some(6));
+        assert_eq!(Charset::Latin1.first_outside("\u{81}ÿ".as_bytes()), None);
+        assert_eq!(Charset::Latin1.first_outside("\u{80}".as_bytes()), Some(0));
+        assert_eq!(Charset::Utf8mb3.first_outside("ж😀".as_bytes()), Some(2));
+        assert_eq!(Charset::Ascii.first_outside("é".as_bytes()), Some(0));
+        assert_eq!(super::to_latin1("é€ж".as_bytes()), b"\xe9\x80?");
+        assert_eq!(super::from_latin1(b"\xe9\x80"), "é€");
+    }
+
+    #[test]
+    fn names() {
+        assert_eq!(Collation::from_name("utf8_General_ci"), Some(Collation::Utf8mb3GeneralCi));
+        assert_eq!(Collation::from_name("UTF8MB4_0900_AI_CI"), Some(Collation::Utf8mb40900AiCi));
+        assert_eq!(Collation::from_name("utf8mb4_klingon_ci"), None);
+        assert!(Collation::ALL.into_iter().all(|c| Collation::from_id(c.id()) == Some(c)));
     }
 }

@@ -9,7 +9,7 @@ use crate::{
     ErrorCode,
     limits::KEY_BYTES_MAX,
     row::RowLayout,
-    schema::{ColumnType, TableSchema},
+    schema::{ColumnType, IndexDef, TableSchema},
     value::Value,
 };
 
@@ -110,6 +110,77 @@ pub fn encode_from_row(
     if out.len() - start > KEY_BYTES_MAX { Err(ErrorCode::KeyTooLong) } else { Ok(any_null) }
 }
 
+/// Appends the part of a column of which an index has the beginning only: entries are in the order of the texts as far as they go, and texts that are equal have
+/// the same. So what is looked for is looked for by its own beginning, both ends of a range included, and the condition itself is asked of the rows.
+///
+/// # Errors
+/// As [`encode_part`].
+pub fn encode_beginning(
+    ty: ColumnType,
+    nullable: bool,
+    value: &Value<'_>,
+    length: usize,
+    out: &mut Vec<u8>,
+) -> Result<(), ErrorCode> {
+    match (*value, ty.collation()) {
+        (Value::Bytes(bytes), Some(collation)) => {
+            if nullable {
+                out.push(1);
+            }
+            collation.sort_key_of_beginning(bytes, length, |piece| put_escaped(piece, out));
+            out.extend_from_slice(&[0, 0]);
+            Ok(())
+        }
+        _ => encode_part(ty, nullable, &beginning(ty, value, length), out),
+    }
+}
+
+/// The first characters or bytes of a value.
+pub fn beginning<'v>(ty: ColumnType, value: &Value<'v>, length: usize) -> Value<'v> {
+    match *value {
+        Value::Bytes(bytes) if ty.is_text() => Value::Bytes(crate::collate::first_characters(bytes, length)),
+        Value::Bytes(bytes) => Value::Bytes(bytes.get(..length).unwrap_or(bytes)),
+        other => other,
+    }
+}
+
+/// As [`encode_from_row`], of an index: the key of its entries in fragments.
+pub fn encode_entry(schema: &TableSchema, index: &IndexDef, row: &[u8], out: &mut Vec<u8>) -> Result<bool, ErrorCode> {
+    encode_index(schema, index, row, encode_beginning, out)
+}
+
+/// As [`encode_from_row`], of an index that is unique: what no two rows may share. Of beginnings it is the whole key, with all that a collation tells apart.
+pub fn encode_unique(schema: &TableSchema, index: &IndexDef, row: &[u8], out: &mut Vec<u8>) -> Result<bool, ErrorCode> {
+    let part = |ty, nullable, value: &Value<'_>, length, out: &mut Vec<u8>| {
+        encode_part(ty, nullable, &beginning(ty, value, length), out)
+    };
+    encode_index(schema, index, row, part, out)
+}
+
+fn encode_index(
+    schema: &TableSchema,
+    index: &IndexDef,
+    row: &[u8],
+    part: impl Fn(ColumnType, bool, &Value<'_>, usize, &mut Vec<u8>) -> Result<(), ErrorCode>,
+    out: &mut Vec<u8>,
+) -> Result<bool, ErrorCode> {
+    if !index.has_prefixes() {
+        return encode_from_row(schema, &index.columns, row, out);
+    }
+    let start = out.len();
+    let mut any_null = false;
+    for (at, &column) in index.columns.iter().enumerate() {
+        let Some(c) = schema.columns.get(usize::from(column)) else { return Err(ErrorCode::InvalidSchema) };
+        let value = schema.layout().value(row, column);
+        any_null |= value.is_null();
+        match index.prefix(at) {
+            Some(length) => part(c.ty, c.nullable, &value, length, out)?,
+            None => encode_part(c.ty, c.nullable, &value, out)?,
+        }
+    }
+    if out.len() - start > KEY_BYTES_MAX { Err(ErrorCode::KeyTooLong) } else { Ok(any_null) }
+}
+
 /// Whether `columns` are stored alike in both rows (NULL flags and bytes), so that no index over them changes.
 pub fn same_columns(layout: &RowLayout, columns: &[u16], a: &[u8], b: &[u8]) -> bool {
     columns.iter().all(|&c| layout.is_null(a, c) == layout.is_null(b, c) && layout.raw(a, c) == layout.raw(b, c))
@@ -172,6 +243,29 @@ mod tests {
         out
     }
 
+    /// Texts in their order have beginnings in their order, and equal texts the same, in every collation, also where characters have several weights or none.
+    #[test]
+    fn beginnings_are_in_the_order_of_texts() {
+        let texts = [
+            "", " ", "a", "A", "a\0b", "ab", "aB", "áb", "ß", "ss", "ssz", "ßa", "sz", "a b", "a\t", "中国", "中",
+            "한국", "Æb", "aec",
+        ];
+        for collation in Collation::ALL {
+            let ty = ColumnType::Text { length: 100, collation };
+            for length in 1..4 {
+                let entry = |text: &str| {
+                    let mut out = Vec::new();
+                    encode_beginning(ty, true, &Value::Bytes(text.as_bytes()), length, &mut out).unwrap();
+                    out
+                };
+                for (a, b) in texts.iter().flat_map(|a| texts.iter().map(move |b| (a, b))) {
+                    let (order, entries) = (collation.compare(a.as_bytes(), b.as_bytes()), entry(a).cmp(&entry(b)));
+                    assert!(entries.is_eq() || entries == order, "{} {a:?} {b:?} {length}", collation.name());
+                }
+            }
+        }
+    }
+
     #[test]
     fn order_is_preserved() {
         let int = ColumnType::Int { bits: 24, unsigned: false };
@@ -190,7 +284,7 @@ mod tests {
             .collect();
         assert!(texts.is_sorted());
         assert!(encode(text, Value::Null) < texts[0]);
-        let ci = ColumnType::Char { length: 9, collation: Collation::default() };
+        let ci = ColumnType::Char { length: 9, collation: Collation::Utf8mb4GeneralCi };
         assert_eq!(encode(ci, Value::Bytes(b"AbC ")), encode(ci, Value::Bytes(b"aBc")));
     }
 

@@ -207,10 +207,23 @@ pub struct IndexDef {
     pub name: String,
     /// Column numbers.
     pub columns: Vec<u16>,
+    /// Of each column how many of its first characters (bytes, of binary columns) are in the key, 0: all. Empty: all of all columns.
+    pub prefixes: Vec<u32>,
     pub unique: bool,
     /// The hidden table of a unique index.
     pub hidden_table: Option<TableId>,
     pub state: IndexState,
+}
+
+impl IndexDef {
+    /// Some column is in the key with its beginning only: the key says less than the row.
+    pub fn has_prefixes(&self) -> bool {
+        !self.prefixes.is_empty()
+    }
+    /// How much of the column at this place is in the key; `None`: all of it.
+    pub fn prefix(&self, at: usize) -> Option<usize> {
+        self.prefixes.get(at).filter(|n| **n > 0).map(|n| *n as usize)
+    }
 }
 
 /// What a commit that changes a table waits for; the strongest of the cluster's, the session's and the table's class counts.
@@ -274,7 +287,8 @@ impl TableSchema {
             hidden_key: false,
             indexes: Vec::new(),
             base_table: None,
-            collation: Collation::default(),
+            // SQL says what its tables have; others have no texts.
+            collation: Collation::Utf8mb4GeneralCi,
             comment: String::new(),
             engine: String::new(),
             durability: Durability::default(),
@@ -445,6 +459,15 @@ impl TableSchema {
         self.validate_key("PRIMARY", &self.primary_key)?;
         for (i, index) in self.indexes.iter().enumerate() {
             self.validate_key(&index.name, &index.columns)?;
+            let is_cut = |(at, &column): (usize, &u16)| {
+                let ty = self.columns[usize::from(column)].ty;
+                index.prefix(at).is_none() || !matches!(ty, ColumnType::Label { .. }) && ty.fixed_bytes().is_none()
+            };
+            if index.has_prefixes()
+                && (index.prefixes.len() != index.columns.len() || !index.columns.iter().enumerate().all(is_cut))
+            {
+                return bad(format!("index '{}' takes the beginning of what has none", index.name));
+            }
             if index.no.0 == 0 || self.indexes[..i].iter().any(|other| other.no == index.no) {
                 return bad(format!("index '{}' has no number of its own", index.name));
             }

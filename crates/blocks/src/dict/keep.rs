@@ -28,9 +28,9 @@ use super::{Catalog, Dictionary};
 
 /// The file's name.
 pub const FILE: &str = "dictionary";
-const MAGIC: [u8; 8] = *b"APUSDIC2";
-/// Of releases whose rows do not say with which columns they were written.
-const OLD_MAGIC: [u8; 8] = *b"APUSDIC1";
+const MAGIC: [u8; 8] = *b"APUSDIC3";
+/// Of releases whose rows do not say with which columns they were written, and of those whose keys of texts have the order of other weights.
+const OLD_MAGICS: [[u8; 8]; 2] = [*b"APUSDIC1", *b"APUSDIC2"];
 /// What could not be written is tried again after this time.
 const RETRY_NS: u64 = 1_000_000_000;
 
@@ -40,9 +40,9 @@ const RETRY_NS: u64 = 1_000_000_000;
 /// For people: there is none, or it is damaged.
 pub fn read_file(files: &BTreeMap<String, Vec<u8>>) -> Result<Catalog, &'static str> {
     let content = files.get(FILE).ok_or("is missing")?;
-    if content.starts_with(&OLD_MAGIC) {
+    if OLD_MAGICS.iter().any(|old| content.starts_with(old)) {
         return Err(
-            "is of an earlier release, whose rows this one does not read: reload them from a dump into an empty directory",
+            "is of an earlier release, whose rows and keys this one does not read: reload them from a dump into an empty directory",
         );
     }
     let message: dict::Dictionary = decode(unseal(MAGIC, content)?).map_err(|_| "is damaged")?;

@@ -48,7 +48,7 @@ pub fn bootstrap(catalog: &Catalog) -> Plan {
     let mut planner = Planner::new(catalog, 0);
     table.id = planner.new_id();
     for name in [SYSTEM_DATABASE, "test"] {
-        let collation = u32::from(Collation::default().id());
+        let collation = u32::from(Collation::Utf8mb4GeneralCi.id());
         planner.step.upsert_databases.push(DatabaseMessage { name: name.to_owned(), collation });
     }
     planner.step.upsert_tables.push(TableMessage::from(&table));
@@ -250,7 +250,8 @@ impl<'a> Planner<'a> {
         };
         let state = if change.unique { IndexState::Building } else { IndexState::Ready };
         let (name, unique) = (change.name.clone(), change.unique);
-        let mut index = IndexDef { no: IndexNo(no), name, columns, unique, hidden_table: None, state };
+        let prefixes = change.prefixes.clone();
+        let mut index = IndexDef { no: IndexNo(no), name, columns, prefixes, unique, hidden_table: None, state };
         self.put_hidden(&table, &mut index)?;
         table.indexes.push(index);
         table.version += 1;
@@ -351,8 +352,15 @@ mod tests {
         let mut table = TableSchema::new("test", name, vec![column("a"), column("b")], vec![0]);
         if unique {
             let state = IndexState::Building;
-            let index =
-                IndexDef { no: IndexNo(9), name: "u".to_owned(), columns: vec![1], unique, hidden_table: None, state };
+            let index = IndexDef {
+                no: IndexNo(9),
+                name: "u".to_owned(),
+                columns: vec![1],
+                prefixes: Vec::new(),
+                unique,
+                hidden_table: None,
+                state,
+            };
             table.indexes.push(index);
         }
         TableMessage::from(&table)

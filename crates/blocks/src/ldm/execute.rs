@@ -684,7 +684,7 @@ fn unique_changes(
             let mut end_of = |image: Option<&[u8]>| -> Result<Option<usize>, ErrorCode> {
                 let Some(image) = image else { return Ok(None) };
                 let start = scratch.len();
-                if key::encode_from_row(schema, &index.columns, image, scratch)? {
+                if key::encode_unique(schema, index, image, scratch)? {
                     scratch.truncate(start); // a key with a NULL is not in the unique index
                     return Ok(None);
                 }

@@ -109,6 +109,7 @@ fn schema() -> TableSchema {
         no: IndexNo(1),
         name: "u".into(),
         columns: vec![2],
+        prefixes: Vec::new(),
         unique: true,
         hidden_table: Some(HIDDEN),
         state: IndexState::Ready,

@@ -95,6 +95,7 @@ fn schema() -> TableSchema {
         columns: vec![1],
         unique: false,
         hidden_table: None,
+        prefixes: Vec::new(),
         state: IndexState::Ready,
     });
     table

@@ -218,6 +218,7 @@ mod tests {
             columns: vec![1],
             unique: hidden.is_some(),
             hidden_table: hidden.map(TableId),
+            prefixes: Vec::new(),
             state: if hidden.is_some() { IndexState::Building } else { IndexState::Ready },
         };
         stock.indexes = vec![index(1, "u", Some(2)), index(2, "o", None)];

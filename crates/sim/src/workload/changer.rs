@@ -65,6 +65,7 @@ fn small_table(name: &str, class: Durability) -> TableMessage {
             columns: vec![1],
             unique: name == SMALL_TABLES[1],
             hidden_table: None,
+            prefixes: Vec::new(),
             state: IndexState::Ready,
         });
     }

@@ -233,6 +233,7 @@ impl Play for Items {
             columns: vec![column],
             unique,
             hidden_table: None,
+            prefixes: Vec::new(),
             state: IndexState::Ready,
         };
         let mut items = table("items", columns());

@@ -31,6 +31,10 @@ pub struct Table {
 impl Table {
     /// Indexes that reads may use.
     pub fn ready_indexes(&self) -> impl Iterator<Item = (usize, &IndexDef)> {
+        self.indexes_in_use().filter(|(_, i)| !i.has_prefixes())
+    }
+    /// Also those of beginnings of columns, which do not say all.
+    pub fn indexes_in_use(&self) -> impl Iterator<Item = (usize, &IndexDef)> {
         self.schema.indexes.iter().enumerate().filter(|(_, i)| i.state == IndexState::Ready)
     }
     /// Columns that a user sees, with their numbers.

@@ -1,6 +1,7 @@
 //! Values on their way into a column: MySQL's assignment conversions with strict mode's errors, and the conversions of
 //! constants into index keys.
 
+use apus_types::collate::{Charset, Collation};
 use std::borrow::Cow;
 
 use apus_types::{
@@ -112,7 +113,7 @@ pub fn assign<'a>(column: &Column, value: Datum<'a>, a: Assign<'_>) -> Result<Da
             Ok(Datum::Double(if fits { x } else { limit.copysign(x) }))
         }
         ColumnType::Char { length, .. } | ColumnType::VarChar { length, .. } => {
-            let text = valid_utf8(column, into_text(value), a)?;
+            let text = valid_text(column, into_text(value), a)?;
             let (text, cut) = limit_chars(text, usize::from(length));
             if a.strict && cut {
                 return Err(errors::too_long(&column.name, a.row));
@@ -123,7 +124,7 @@ pub fn assign<'a>(column: &Column, value: Datum<'a>, a: Assign<'_>) -> Result<Da
         ColumnType::Text { length, .. } | ColumnType::Blob { length } => {
             let mut text = into_text(value);
             if column.ty.is_text() {
-                text = valid_utf8(column, text, a)?;
+                text = valid_text(column, text, a)?;
             }
             if text.len() <= length as usize {
                 return Ok(Datum::Bytes(text));
@@ -387,6 +388,24 @@ fn into_text(value: Datum<'_>) -> Cow<'_, [u8]> {
     }
 }
 
+/// A text of the column's character set: without strict mode, `?` stands for what is not in it.
+fn valid_text<'t>(column: &Column, text: Cow<'t, [u8]>, a: Assign<'_>) -> Result<Cow<'t, [u8]>> {
+    let text = valid_utf8(column, text, a)?;
+    let charset = column.ty.collation().map_or(Charset::Utf8mb4, Collation::charset);
+    let Some(at) = charset.first_outside(&text) else { return Ok(text) };
+    if a.strict {
+        return Err(errors::incorrect_value("string", &printable(&text[at..]), &column.name, a.row));
+    }
+    Ok(Cow::Owned(charset.replace_outside(&text)))
+}
+
+/// The first bytes of what is wrong with a text.
+fn printable(bytes: &[u8]) -> String {
+    let show =
+        |b: &u8| if b.is_ascii_graphic() || *b == b' ' { char::from(*b).to_string() } else { format!("\\x{b:02X}") };
+    bytes.iter().take(6).map(show).collect()
+}
+
 /// A text up to where it is none.
 fn valid_utf8<'t>(column: &Column, text: Cow<'t, [u8]>, a: Assign<'_>) -> Result<Cow<'t, [u8]>> {
     let valid = match std::str::from_utf8(&text) {
@@ -394,8 +413,7 @@ fn valid_utf8<'t>(column: &Column, text: Cow<'t, [u8]>, a: Assign<'_>) -> Result
         Err(e) => e.valid_up_to(),
     };
     if a.strict {
-        let shown: String = text[valid..].iter().take(6).map(|b| format!("\\x{b:02X}")).collect();
-        return Err(errors::incorrect_value("string", &shown, &column.name, a.row));
+        return Err(errors::incorrect_value("string", &printable(&text[valid..]), &column.name, a.row));
     }
     Ok(match text {
         Cow::Borrowed(text) => Cow::Borrowed(&text[..valid]),

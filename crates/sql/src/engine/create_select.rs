@@ -390,7 +390,7 @@ mod tests {
     use crate::engine::ddl::Ddl;
 
     fn parsed(text: &str) -> Result<Box<SelectClause>> {
-        match ddl::parse(&mut Tokens::new(text), text)? {
+        match ddl::parse(&mut Tokens::new(text), text, Default::default())? {
             Some(Ddl::CreateTableSelect(clause)) => Ok(clause),
             other => panic!("{text}: {other:?}"),
         }
@@ -424,7 +424,7 @@ mod tests {
             "CREATE TABLE t (a INT) AS 1",
             "CREATE TABLE t (a INT",
         ] {
-            assert!(ddl::parse(&mut Tokens::new(wrong), wrong).is_err(), "{wrong}");
+            assert!(ddl::parse(&mut Tokens::new(wrong), wrong, Default::default()).is_err(), "{wrong}");
         }
     }
 

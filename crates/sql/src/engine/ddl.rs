@@ -1,5 +1,9 @@
 //! Data definition: CREATE, DROP, ALTER, TRUNCATE and RENAME, parsed from tokens into schema changes.
 
+use crate::engine::{
+    characters::{Characters, collation_named},
+    key_parts,
+};
 use apus_types::{
     Column, ColumnType, IndexDef, IndexNo, IndexState, TableSchema, collate::Collation, schema::DefaultValue,
 };
@@ -26,6 +30,8 @@ pub type Name = (Option<String>, String);
 pub struct IndexClause {
     pub name: Option<String>,
     pub columns: Vec<String>,
+    /// How many characters or bytes of each are in the key, 0 where that is not said.
+    pub lengths: Vec<u32>,
     pub unique: bool,
 }
 
@@ -75,9 +81,11 @@ pub enum Ddl {
 }
 
 /// Parses a definition statement; `None` when it is none.
-pub fn parse(t: &mut Tokens, text: &str) -> Result<Option<Ddl>> {
+///
+/// `default`: the collation of a new database or table that names none.
+pub fn parse(t: &mut Tokens, text: &str, default: Collation) -> Result<Option<Ddl>> {
     let ddl = if t.word("create") {
-        create(t, text)?
+        create(t, text, default)?
     } else if t.word("drop") {
         drop(t)?
     } else if t.word("truncate") {
@@ -120,30 +128,52 @@ fn if_exists(t: &mut Tokens) -> Result<bool> {
     Ok(true)
 }
 
-fn create(t: &mut Tokens, text: &str) -> Result<Ddl> {
+/// Where CREATE looks for the default of [`parse`]: the database of a new table, or what the session says of new databases.
+pub enum Inherits {
+    Session,
+    Database(Option<String>),
+}
+
+impl Inherits {
+    pub fn of(text: &str) -> Option<Inherits> {
+        let mut t = Tokens::new(text);
+        if !t.word("create") {
+            return None;
+        }
+        if t.word("database") || t.word("schema") {
+            return Some(Inherits::Session);
+        }
+        if !t.word("table") || if_not_exists(&mut t).is_err() {
+            return None;
+        }
+        t.name().ok().map(|(database, _)| Inherits::Database(database))
+    }
+}
+
+fn create(t: &mut Tokens, text: &str, default: Collation) -> Result<Ddl> {
     if let Some(view) = ViewClause::parse(t, text, false)? {
         return Ok(Ddl::CreateView(Box::new(view)));
     }
     if t.word("database") || t.word("schema") {
         let if_not_exists = if_not_exists(t)?;
         let name = t.identifier()?;
-        let mut collation = Collation::default();
+        let mut characters = Characters::default();
         while !t.at_end() {
             t.word("default");
-            if t.word("collate") {
+            if t.word("encryption") {
                 t.symbol('=');
-                collation = collation_named(&t.identifier()?)?;
-            } else if t.word("charset") || (t.word("character") && t.word("set")) {
-                t.symbol('=');
-                collation = charset_named(&t.identifier()?)?;
-            } else {
+                if !t.string()?.eq_ignore_ascii_case("n") {
+                    return Err(errors::not_supported("ENCRYPTION of a database"));
+                }
+            } else if !characters.take(t)? {
                 return Err(t.error());
             }
         }
+        let collation = characters.collation(default)?;
         return Ok(Ddl::CreateDatabase { name, if_not_exists, collation });
     }
     if t.word("table") {
-        return create_table(t, text);
+        return create_table(t, text, default);
     }
     for (word, what) in [
         ("temporary", "temporary tables"),
@@ -168,13 +198,13 @@ fn create(t: &mut Tokens, text: &str) -> Result<Ddl> {
     index_type(t)?;
     t.expect("on")?;
     let table = t.name()?;
-    let columns = key_columns(t)?;
+    let (columns, lengths) = key_parts::parse(t)?;
     index_options(t)?;
     while t.word("algorithm") || t.word("lock") {
         t.symbol('=');
         t.identifier()?;
     }
-    Ok(Ddl::AddIndexes { table, indexes: vec![IndexClause { name, columns, unique }], drops: Vec::new() })
+    Ok(Ddl::AddIndexes { table, indexes: vec![IndexClause { name, columns, lengths, unique }], drops: Vec::new() })
 }
 
 fn drop(t: &mut Tokens) -> Result<Ddl> {
@@ -239,19 +269,6 @@ pub fn parse_alter(text: &str, default: Collation) -> Result<AlterClause> {
     }
 }
 
-fn collation_named(name: &str) -> Result<Collation> {
-    Collation::from_name(name)
-        .ok_or_else(|| crate::wire::SqlError::new(1273, b"HY000", format!("Unknown collation: '{name}'")))
-}
-fn charset_named(name: &str) -> Result<Collation> {
-    match name.to_ascii_lowercase().as_str() {
-        "utf8mb4" | "utf8" | "utf8mb3" | "latin1" => Ok(Collation::default()),
-        "binary" => Ok(Collation::Binary),
-        "ascii" => Ok(Collation::AsciiBin),
-        _ => Err(crate::wire::SqlError::new(1115, b"42000", format!("Unknown character set: '{name}'"))),
-    }
-}
-
 fn index_type(t: &mut Tokens) -> Result<()> {
     if t.word("using") {
         t.identifier()?;
@@ -271,29 +288,6 @@ fn index_options(t: &mut Tokens) -> Result<()> {
             return Ok(());
         }
     }
-}
-
-fn key_columns(t: &mut Tokens) -> Result<Vec<String>> {
-    t.expect_symbol('(')?;
-    let mut columns = Vec::new();
-    loop {
-        if t.peek_symbol('(') {
-            return Err(errors::not_supported("functional key parts"));
-        }
-        columns.push(t.identifier()?);
-        if t.peek_symbol('(') {
-            return Err(errors::not_supported("index prefixes (KEY (column(length)))"));
-        }
-        if t.word("desc") {
-            return Err(errors::not_supported("descending index columns"));
-        }
-        t.word("asc");
-        if !t.symbol(',') {
-            break;
-        }
-    }
-    t.expect_symbol(')')?;
-    Ok(columns)
 }
 
 /// What stands in the parentheses of CREATE TABLE.
@@ -322,7 +316,7 @@ impl Definitions {
     }
 }
 
-fn create_table(t: &mut Tokens, text: &str) -> Result<Ddl> {
+fn create_table(t: &mut Tokens, text: &str, default: Collation) -> Result<Ddl> {
     let if_not_exists = if_not_exists(t)?;
     let name = t.name()?;
     if t.word("like") {
@@ -338,9 +332,7 @@ fn create_table(t: &mut Tokens, text: &str) -> Result<Ddl> {
         return Ok(Ddl::CreateTableLike { name, like, if_not_exists });
     }
     // The table's collation stands behind the columns that it applies to.
-    let default = t.default_collation(has_definitions).map_or(Ok(Collation::default()), |(charset, name)| {
-        if charset { charset_named(&name) } else { collation_named(&name) }
-    })?;
+    let default = t.table_characters(has_definitions)?.collation(default)?;
     let definitions = if has_definitions { Definitions::parse(t, default)? } else { Definitions::default() };
     let mut options = TableSchema::new("", &name.1, Vec::new(), Vec::new());
     options.collation = default;
@@ -375,17 +367,21 @@ fn definition(
     if t.word("primary") {
         t.expect("key")?;
         index_type(t)?;
-        let key = key_columns(t)?;
+        let (columns, lengths) = key_parts::parse(t)?;
         index_options(t)?;
-        return set_primary(primary, key);
+        if !key_parts::are_cut(&lengths) {
+            return set_primary(primary, columns);
+        }
+        indexes.push(IndexClause { name: Some(key_parts::PRIMARY.to_owned()), columns, lengths, unique: true });
+        return Ok(());
     }
     if t.word("unique") {
         let _ = t.word("index") || t.word("key");
         let name = if t.peek_symbol('(') || t.peek_word("using") { constraint } else { Some(t.identifier()?) };
         index_type(t)?;
-        let key = key_columns(t)?;
+        let (columns, lengths) = key_parts::parse(t)?;
         index_options(t)?;
-        indexes.push(IndexClause { name, columns: key, unique: true });
+        indexes.push(IndexClause { name, columns, lengths, unique: true });
         return Ok(());
     }
     if t.word("foreign") {
@@ -400,9 +396,9 @@ fn definition(
     if t.word("index") || t.word("key") {
         let name = if t.peek_symbol('(') || t.peek_word("using") { None } else { Some(t.identifier()?) };
         index_type(t)?;
-        let key = key_columns(t)?;
+        let (columns, lengths) = key_parts::parse(t)?;
         index_options(t)?;
-        indexes.push(IndexClause { name, columns: key, unique: false });
+        indexes.push(IndexClause { name, columns, lengths, unique: false });
         return Ok(());
     }
     let name = t.identifier()?;
@@ -450,7 +446,7 @@ fn column_options(
             set_primary(primary, vec![c.name.clone()])?;
         } else if t.word("unique") {
             t.word("key");
-            indexes.push(IndexClause { name: None, columns: vec![c.name.clone()], unique: true });
+            indexes.push(IndexClause { name: None, columns: vec![c.name.clone()], lengths: Vec::new(), unique: true });
         } else if t.word("key") {
             set_primary(primary, vec![c.name.clone()])?;
         } else if t.word("references") {
@@ -513,14 +509,6 @@ fn set_collation(c: &mut Column, to: Collation) -> Result<()> {
         _ => {}
     }
     Ok(())
-}
-
-/// Refuses a document as a part of a key.
-pub fn check_key(table: &TableSchema, columns: &[u16]) -> Result<()> {
-    match columns.iter().map(|&c| &table.columns[usize::from(c)]).find(|c| c.ty == ColumnType::Json) {
-        Some(c) => Err(errors::json_key(&c.name)),
-        None => Ok(()),
-    }
 }
 
 fn now(t: &mut Tokens) -> Result<()> {
@@ -587,16 +575,12 @@ fn label_type(t: &mut Tokens, column: &str, default: Collation) -> Result<Option
         list.push(t.string()?);
     }
     t.expect_symbol(')')?;
-    let mut collation = default;
+    let mut characters = Characters::default();
     loop {
-        if t.word("charset") || (t.peek_word("character") && t.word("character") && t.word("set")) {
-            collation = charset_named(&t.identifier()?)?;
-        } else if t.word("collate") {
-            collation = collation_named(&t.identifier()?)?;
-        } else if t.word("binary") {
-            collation = Collation::Utf8mb4Bin;
-        } else {
-            return labels::define(column, is_set, collation, list).map(Some);
+        if t.word("binary") {
+            characters.binary();
+        } else if !characters.take(t)? {
+            return labels::define(column, is_set, characters.collation(default)?, list).map(Some);
         }
     }
 }
@@ -627,24 +611,22 @@ fn column_type(t: &mut Tokens, default: Collation) -> Result<(ColumnType, String
         let list: Vec<String> = s.iter().map(u32::to_string).collect();
         declared = format!("{declared}({})", list.join(","));
     }
-    let (mut unsigned, mut collation) = (false, default);
+    let (mut unsigned, mut characters) = (false, Characters::default());
     loop {
         if t.word("unsigned") {
             unsigned = true;
             declared.push_str(" unsigned");
         } else if t.word("zerofill") {
             return Err(errors::not_supported("ZEROFILL"));
-        } else if t.word("charset") || (t.peek_word("character") && t.word("character") && t.word("set")) {
-            collation = charset_named(&t.identifier()?)?;
-        } else if t.word("collate") {
-            collation = collation_named(&t.identifier()?)?;
-        } else if t.peek_word("binary") {
-            t.word("binary");
-            collation = Collation::Utf8mb4Bin;
-        } else if !t.word("signed") {
+        } else if t.word("binary") {
+            characters.binary();
+        } else if !t.word("signed") && !characters.take(t)? {
             break;
         }
     }
+    let is_national = matches!(name.as_str(), "nchar" | "nvarchar" | "national");
+    let default = if is_national { Collation::Utf8mb3GeneralCi } else { default };
+    let collation = characters.collation(default)?;
     let int = |bits| ColumnType::Int { bits, unsigned };
     let first = s.first().copied();
     let length = |default: u32, most: u32| -> Result<u16> {
@@ -656,7 +638,10 @@ fn column_type(t: &mut Tokens, default: Collation) -> Result<(ColumnType, String
         u16::try_from(n).map_err(|_| t.error())
     };
     let decimals = || first.unwrap_or(0).min(255) as u8;
-    let text = |length| ColumnType::Text { length, collation };
+    let text = |length| match collation {
+        Collation::Binary => ColumnType::Blob { length },
+        _ => ColumnType::Text { length, collation },
+    };
     let blob = |length| ColumnType::Blob { length };
     const LONGEST: u32 = apus_types::limits::ROW_BYTES_MAX as u32;
     let ty = match name.as_str() {
@@ -678,7 +663,10 @@ fn column_type(t: &mut Tokens, default: Collation) -> Result<(ColumnType, String
         "float" if first.is_some_and(|p| p > 24) && s.len() == 1 => ColumnType::Double,
         "float" | "float4" => ColumnType::Float,
         "double" | "real" | "float8" => ColumnType::Double,
-        "char" | "character" if varying => ColumnType::VarChar { length: length(1, 16_383)?, collation },
+        "char" | "character" if varying && collation == Collation::Binary => {
+            ColumnType::VarBinary { length: length(1, 65_535)? }
+        }
+        "char" | "character" if varying => ColumnType::VarChar { length: length(1, 65_535)?, collation },
         "char" | "character" | "nchar" if collation == Collation::Binary => {
             ColumnType::Binary { length: length(1, 255)? }
         }
@@ -711,7 +699,7 @@ fn column_type(t: &mut Tokens, default: Collation) -> Result<(ColumnType, String
 
 /// A table of these columns and indexes, with the options of another.
 pub fn assemble(options: &TableSchema, definitions: Definitions) -> Result<TableSchema> {
-    let Definitions { mut columns, indexes, primary } = definitions;
+    let Definitions { mut columns, mut indexes, mut primary } = definitions;
     let missing =
         |c: &str| crate::wire::SqlError::new(1072, b"42000", format!("Key column '{c}' doesn't exist in table"));
     let find = |columns: &[Column], name: &str| {
@@ -723,6 +711,7 @@ pub fn assemble(options: &TableSchema, definitions: Definitions) -> Result<Table
             return Err(crate::wire::SqlError::new(1060, b"42S21", text));
         }
     }
+    take_primary(&mut columns, &mut indexes, &mut primary)?;
     let hidden = primary.is_none();
     let primary_key = match primary {
         Some(names) => {
@@ -745,20 +734,21 @@ pub fn assemble(options: &TableSchema, definitions: Definitions) -> Result<Table
     }
     let mut table = TableSchema::new("", &options.name, columns, primary_key);
     table.hidden_key = hidden;
-    check_key(&table, &table.primary_key)?;
+    key_parts::prefixes(&table, &table.primary_key, &[])?;
     table.collation = options.collation;
     table.comment.clone_from(&options.comment);
     table.engine.clone_from(&options.engine);
     table.durability = options.durability;
     for clause in &indexes {
         let key = clause.columns.iter().map(|n| find(&table.columns, n)).collect::<Result<Vec<_>>>()?;
-        check_key(&table, &key)?;
+        let prefixes = key_parts::prefixes(&table, &key, &clause.lengths)?;
         let name = index_name(&table, clause)?;
         let no = IndexNo(table.indexes.len() as u16 + 1);
         table.indexes.push(IndexDef {
             no,
             name,
             columns: key,
+            prefixes,
             unique: clause.unique,
             hidden_table: None,
             state: IndexState::Ready,
@@ -766,6 +756,31 @@ pub fn assemble(options: &TableSchema, definitions: Definitions) -> Result<Table
     }
     table.validate().map_err(|(code, text)| errors::from_code(code, &text))?;
     Ok(table)
+}
+
+/// A primary key of beginnings of columns becomes the first unique index, of columns that may not be NULL; where all of the columns is said to be in it, it is the primary key.
+fn take_primary(
+    columns: &mut [Column],
+    indexes: &mut Vec<IndexClause>,
+    primary: &mut Option<Vec<String>>,
+) -> Result<()> {
+    let Some(at) = indexes.iter().position(|i| i.name.as_deref() == Some(key_parts::PRIMARY)) else { return Ok(()) };
+    let clause = indexes.remove(at);
+    let is_of = |c: &Column| clause.columns.iter().any(|name| name.eq_ignore_ascii_case(&c.name));
+    columns.iter_mut().filter(|c| is_of(c)).for_each(|c| c.nullable = false);
+    if indexes.iter().any(|i| i.name == clause.name) {
+        return set_primary(&mut Some(Vec::new()), clause.columns);
+    }
+    let plain = TableSchema::new("", "", columns.to_vec(), Vec::new());
+    let key: Option<Vec<u16>> = clause.columns.iter().map(|name| plain.column_no(name)).collect();
+    if key.is_some_and(|key| key_parts::prefixes(&plain, &key, &clause.lengths).is_ok_and(|p| p.is_empty())) {
+        return set_primary(primary, clause.columns);
+    }
+    if primary.is_some() {
+        return set_primary(primary, clause.columns);
+    }
+    indexes.insert(0, clause);
+    Ok(())
 }
 
 /// The given name, or the first column's with a number where that is taken.

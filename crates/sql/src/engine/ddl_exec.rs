@@ -1,5 +1,6 @@
 //! Definition statements carried out: schema changes sent to the dictionary, unique indexes filled.
 
+use crate::engine::key_parts;
 use apus_client::{ExecOptions, OpBatch, Results, Rows, ScanRequest};
 use apus_signal::{
     dict::{Change, DatabaseMessage, IndexChange, RenameTable, TableName},
@@ -55,7 +56,10 @@ impl SqlEngine {
                     }
                     Some(ErrorCode::DatabaseNotFound) => return Err(errors::drop_unknown_database(&name)),
                     Some(code) => return Err(errors::from_code(code, &name)),
-                    None if session.env.database.as_ref() == Some(&name) => session.env.database = None,
+                    None if session.env.database.as_ref() == Some(&name) => {
+                        session.env.database = None;
+                        session.env.variables.set_database(None);
+                    }
                     None => {}
                 }
             }
@@ -254,11 +258,13 @@ impl SqlEngine {
             let no = table.schema.column_no(column).ok_or_else(|| {
                 crate::wire::SqlError::new(1072, b"42000", format!("Key column '{column}' doesn't exist in table"))
             })?;
-            ddl::check_key(&table.schema, &[no])?;
-            columns.push(u32::from(no));
+            columns.push(no);
         }
+        let prefixes = key_parts::prefixes(&table.schema, &columns, &clause.lengths)?;
+        let columns = columns.into_iter().map(u32::from).collect();
         let form = u32::from(table.schema.form);
-        Ok(IndexChange { table: Some(name.clone()), name: index, columns, unique: clause.unique, lineage: 0, form })
+        let (table, unique) = (Some(name.clone()), clause.unique);
+        Ok(IndexChange { table, name: index, columns, prefixes, unique, lineage: 0, form })
     }
 
     /// Enters the rows that were there before the index into its hidden table. Each is locked shared meanwhile, so that no change of
@@ -335,7 +341,7 @@ impl SqlEngine {
                 continue;
             }
             let mut entry = Vec::new();
-            if key::encode_from_row(schema, &schema.indexes[position].columns, row, &mut entry)? {
+            if key::encode_unique(schema, &schema.indexes[position], row, &mut entry)? {
                 continue; // NULL is in no unique index
             }
             let mut image = Vec::new();

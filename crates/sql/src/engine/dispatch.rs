@@ -1,5 +1,6 @@
 //! [`SqlEngine`]: one per worker thread, from statement text to its executor.
 
+use apus_types::collate::Collation;
 use std::{
     cell::{Cell, RefCell},
     pin::pin,
@@ -216,7 +217,8 @@ impl SqlEngine {
         loop {
             attempt += 1;
             let catalog = self.catalog().await?;
-            let flags = u8::from(session.env.variables.only_full_group_by);
+            let variables = &session.env.variables;
+            let flags = (variables.only_full_group_by, variables.connection());
             let database = session.env.database.as_deref();
             let cached = self.plans.borrow_mut().find(&s.digest.text, database, &catalog, flags);
             let cached = match cached {
@@ -631,6 +633,7 @@ impl Engine for SqlEngine {
         let mut env =
             Env::new(info.user.clone(), info.host.clone(), info.id, u64::from_le_bytes(seed), info.interrupt.clone());
         env.variables = Variables::new(self.globals.clone());
+        env.variables.greet(info.charset);
         env.connections = Some(info.registry.clone());
         let session = Session {
             env,
@@ -805,6 +808,8 @@ impl Engine for SqlEngine {
             return Err(errors::unknown_database(database));
         }
         session.env.database = Some(database.to_owned());
+        let collation = self.catalog().await?.databases.get(database).copied();
+        session.env.variables.set_database(Some(collation.unwrap_or(Collation::Utf8mb3GeneralCi)));
         Ok(())
     }
 
@@ -813,7 +818,13 @@ impl Engine for SqlEngine {
         self.require_sight(session, (&database, table), "SELECT").await?;
         let table = self.catalog().await?.columns_of(&database, table)?;
         let matches = |name: &str| {
-            wildcard.is_empty() || super::expr::eval::like(name.as_bytes(), wildcard.as_bytes(), Some(b'\\'), true)
+            wildcard.is_empty()
+                || super::expr::eval::like(
+                    name.as_bytes(),
+                    wildcard.as_bytes(),
+                    Some(b'\\'),
+                    Some(Collation::Utf8mb3GeneralCi),
+                )
         };
         let columns = table.visible_columns().map(|c| cells::column_def(&table.schema, c));
         Ok(columns.filter(|d| matches(&d.name)).collect())

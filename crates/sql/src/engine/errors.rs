@@ -87,9 +87,13 @@ pub fn truncated_value(kind: &str, text: &[u8]) -> SqlError {
     error(1292, b"22007", format!("Truncated incorrect {kind} value: '{}'", String::from_utf8_lossy(text)))
 }
 pub fn not_utf8(text: &[u8]) -> SqlError {
+    invalid_bytes("utf8mb4", text)
+}
+pub fn invalid_bytes(charset: &str, text: &[u8]) -> SqlError {
     let valid = std::str::from_utf8(text).map_or_else(|e| e.valid_up_to(), str::len);
+    let valid = if valid == text.len() { text.iter().position(|b| *b >= 0x80).unwrap_or(0) } else { valid };
     let shown: String = text.iter().skip(valid).take(6).map(|b| format!("{b:02X}")).collect();
-    error(1300, b"HY000", format!("Invalid utf8mb4 character string: '{shown}'"))
+    error(1300, b"HY000", format!("Invalid {charset} character string: '{shown}'"))
 }
 pub fn truncated_time(text: &str) -> SqlError {
     error(1292, b"22007", format!("Truncated incorrect time value: '{text}'"))
@@ -154,6 +158,9 @@ pub fn fixed_to_variable() -> SqlError {
 }
 pub fn unknown_charset(name: &str) -> SqlError {
     error(1115, b"42000", format!("Unknown character set: '{name}'"))
+}
+pub fn unknown_collation(name: &str) -> SqlError {
+    error(1273, b"HY000", format!("Unknown collation: '{name}'"))
 }
 pub fn global_variable(name: &str) -> SqlError {
     error(1229, b"HY000", format!("Variable '{name}' is a GLOBAL variable and should be set with SET GLOBAL"))

@@ -8,7 +8,10 @@
 
 use std::{collections::BTreeMap, rc::Rc, sync::OnceLock};
 
-use apus_types::{Column, ColumnType, IndexState, TableSchema, collate::Collation};
+use apus_types::{
+    Column, ColumnType, IndexDef, IndexState, TableSchema,
+    collate::{Charset, Collation},
+};
 
 use super::{
     authorize::Identity,
@@ -31,6 +34,7 @@ pub fn is_virtual(schema: &TableSchema) -> bool {
 const TABLES: &[(&str, &str)] = &[
     ("CHARACTER_SETS", "CHARACTER_SET_NAME DEFAULT_COLLATE_NAME DESCRIPTION MAXLEN%"),
     ("CHECK_CONSTRAINTS", "CONSTRAINT_CATALOG CONSTRAINT_SCHEMA CONSTRAINT_NAME CHECK_CLAUSE+"),
+    ("COLLATION_CHARACTER_SET_APPLICABILITY", "COLLATION_NAME CHARACTER_SET_NAME"),
     ("COLLATIONS", "COLLATION_NAME CHARACTER_SET_NAME ID# IS_DEFAULT IS_COMPILED SORTLEN% PAD_ATTRIBUTE"),
     (
         "COLUMNS",
@@ -172,7 +176,7 @@ fn yes(on: bool) -> Datum<'static> {
 
 /// Whether the table is one of those that never have a row: Apus has nothing of the kind.
 pub fn is_always_empty(schema: &TableSchema) -> bool {
-    const WITH_ROWS: [&str; 14] = [
+    const WITH_ROWS: [&str; 15] = [
         "PROCESSLIST",
         "USER_PRIVILEGES",
         "SCHEMA_PRIVILEGES",
@@ -186,6 +190,7 @@ pub fn is_always_empty(schema: &TableSchema) -> bool {
         "TABLE_CONSTRAINTS",
         "ENGINES",
         "CHARACTER_SETS",
+        "COLLATION_CHARACTER_SET_APPLICABILITY",
         "COLLATIONS",
     ];
     schema.database == DATABASE && !WITH_ROWS.contains(&schema.name.as_str())
@@ -214,16 +219,20 @@ pub fn rows(name: &str, catalog: &Catalog, env: &Env) -> Vec<Row> {
         "KEY_COLUMN_USAGE" => tables().flat_map(|t| key_rows(t)).collect(),
         "TABLE_CONSTRAINTS" => tables().flat_map(|t| constraint_rows(t)).collect(),
         "ENGINES" => vec![show::ENGINE.map(text).to_vec()],
-        "CHARACTER_SETS" => show::CHARACTER_SETS
+        "CHARACTER_SETS" => Charset::ALL
             .iter()
-            .map(|[name, description, collation, length]| {
-                vec![text(*name), text(*collation), text(*description), number(length.parse::<i64>().unwrap_or(1))]
+            .map(|c| {
+                let length = number(i64::from(c.bytes_of_character()));
+                vec![text(c.name()), text(c.default_collation().name()), text(c.description()), length]
             })
             .collect(),
         "PROCESSLIST" => processlist::list(env).map(Process::row).collect(),
         "USER_PRIVILEGES" => me.map_or_else(Vec::new, user_privileges),
         "SCHEMA_PRIVILEGES" => me.map_or_else(Vec::new, schema_privileges),
         "TABLE_PRIVILEGES" => me.map_or_else(Vec::new, table_privileges),
+        "COLLATION_CHARACTER_SET_APPLICABILITY" => {
+            Collation::ALL.iter().map(|c| vec![text(c.name()), text(c.charset().name())]).collect()
+        }
         "COLLATIONS" => Collation::ALL.iter().map(collation_row).collect(),
         _ => Vec::new(),
     }
@@ -266,13 +275,14 @@ fn table_privileges(me: &Identity) -> Vec<Row> {
 }
 
 fn schema_row(name: &str, collation: Collation) -> Row {
-    vec![text("def"), text(name), text(collation.charset()), text(collation.name()), Datum::Null, text("NO")]
+    vec![text("def"), text(name), text(collation.charset().name()), text(collation.name()), Datum::Null, text("NO")]
 }
 
 fn collation_row(c: &Collation) -> Row {
     let pads = if c.pads() { "PAD SPACE" } else { "NO PAD" };
-    let default = if *c == Collation::default() { "Yes" } else { "" };
-    vec![text(c.name()), text(c.charset()), number(c.id()), text(default), text("Yes"), number(1), text(pads)]
+    let default = if c.is_default_of_charset() { "Yes" } else { "" };
+    let (charset, length) = (text(c.charset().name()), number(c.sort_length()));
+    vec![text(c.name()), charset, number(c.id()), text(default), text("Yes"), length, text(pads)]
 }
 
 fn table_row(t: &Table) -> Row {
@@ -350,7 +360,7 @@ fn column_rows(t: &Table) -> Vec<Row> {
             precision,
             scale,
             decimals,
-            option(collation.map(|k| k.charset().to_owned())),
+            option(collation.map(|k| k.charset().name().to_owned())),
             option(collation.map(|k| k.name().to_owned())),
             text(full),
             text(show::key_kind(s, number_of)),
@@ -399,18 +409,18 @@ fn numeric(ty: ColumnType) -> (Datum<'static>, Datum<'static>) {
     }
 }
 
-/// Name, uniqueness, columns and state of every key of a table, the primary one first.
-fn keys(s: &TableSchema) -> Vec<(&str, bool, &[u16], bool)> {
-    let primary = (!s.hidden_key).then_some(("PRIMARY", true, s.primary_key.as_slice(), true));
-    let others = s.indexes.iter();
-    let others = others.map(|i| (i.name.as_str(), i.unique, i.columns.as_slice(), i.state == IndexState::Ready));
+/// Name, uniqueness, columns and definition of every key of a table, the primary one first.
+fn keys(s: &TableSchema) -> Vec<(&str, bool, &[u16], Option<&IndexDef>)> {
+    let primary = (!s.hidden_key).then_some(("PRIMARY", true, s.primary_key.as_slice(), None));
+    let others = s.indexes.iter().map(|i| (i.name.as_str(), i.unique, i.columns.as_slice(), Some(i)));
     primary.into_iter().chain(others).collect()
 }
 
 fn statistics_rows(t: &Table) -> Vec<Row> {
     let s = &t.schema;
     let mut rows = Vec::new();
-    for (name, unique, columns, ready) in keys(s) {
+    for (name, unique, columns, index) in keys(s) {
+        let ready = index.is_none_or(|i| i.state == IndexState::Ready);
         for (i, &c) in columns.iter().enumerate() {
             let c = &s.columns[usize::from(c)];
             rows.push(vec![
@@ -424,7 +434,7 @@ fn statistics_rows(t: &Table) -> Vec<Row> {
                 text(c.name.clone()),
                 text("A"),
                 Datum::Null,
-                Datum::Null,
+                index.and_then(|index| index.prefix(i)).map_or(Datum::Null, |n| number(n as i64)),
                 Datum::Null,
                 text(if c.nullable { "YES" } else { "" }),
                 text("BTREE"),

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use apus_types::{collections::FixedMap, hash::hash_key};
+use apus_types::{collate::Collation, collections::FixedMap, hash::hash_key};
 
 use super::{catalog::Catalog, plan::Plan};
 
@@ -19,13 +19,16 @@ pub enum Cached {
     Structural,
 }
 
+/// What a plan depends on besides the text: `ONLY_FULL_GROUP_BY` and the collation of literals.
+type Flags = (bool, Collation);
+
 struct Entry {
     text: Box<[u8]>,
     database: Option<String>,
     version: u64,
     /// Of the statistics.
     generation: u64,
-    flags: u8,
+    flags: Flags,
     cached: Cached,
 }
 
@@ -46,7 +49,7 @@ pub struct PlanCache {
 
 impl PlanCache {
     /// A plan of an older dictionary stays while its tables are what they were.
-    pub fn find(&mut self, text: &[u8], database: Option<&str>, catalog: &Catalog, flags: u8) -> Option<Cached> {
+    pub fn find(&mut self, text: &[u8], database: Option<&str>, catalog: &Catalog, flags: Flags) -> Option<Cached> {
         let found = self.entries.get_mut(&hash_key(text)).filter(|e| {
             e.flags == flags && e.database.as_deref() == database && e.text.as_ref() == text && e.is_of(catalog)
         });
@@ -63,7 +66,7 @@ impl PlanCache {
         }
     }
 
-    pub fn put(&mut self, text: &[u8], database: Option<&str>, catalog: &Catalog, flags: u8, cached: Cached) {
+    pub fn put(&mut self, text: &[u8], database: Option<&str>, catalog: &Catalog, flags: Flags, cached: Cached) {
         if text.len() > TEXT_BYTES_MAX {
             return;
         }

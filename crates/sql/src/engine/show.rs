@@ -1,5 +1,7 @@
 //! SHOW, DESCRIBE and EXPLAIN.
 
+use crate::engine::{characters::is_said, key_parts};
+use apus_types::collate::{Charset, Collation};
 use apus_types::{ColumnType, IndexState, schema::DefaultValue};
 
 use super::{
@@ -118,7 +120,8 @@ pub fn default_text(c: &apus_types::Column) -> Option<String> {
 
 /// The column's part in keys, as SHOW COLUMNS says it.
 pub fn key_kind(s: &apus_types::TableSchema, column: u16) -> &'static str {
-    if !s.hidden_key && s.primary_key.contains(&column) {
+    let of_beginnings = s.indexes.first().filter(|i| i.name == key_parts::PRIMARY);
+    if !s.hidden_key && s.primary_key.contains(&column) || of_beginnings.is_some_and(|i| i.columns.contains(&column)) {
         "PRI"
     } else if s.indexes.iter().any(|i| i.unique && i.columns == [column]) {
         "UNI"
@@ -146,16 +149,6 @@ pub fn extra(c: &apus_types::Column) -> String {
 
 /// The engine as SHOW ENGINES describes it.
 pub const ENGINE: [&str; 6] = ["InnoDB", "DEFAULT", "Apus: in memory, replicated, sharded", "YES", "NO", "YES"];
-/// Name, description, default collation and most bytes of a character.
-pub const CHARACTER_SETS: [[&str; 4]; 3] = [
-    ["utf8mb4", "UTF-8 Unicode", "utf8mb4_general_ci", "4"],
-    ["binary", "Binary pseudo charset", "binary", "1"],
-    ["ascii", "US ASCII", "ascii_bin", "1"],
-];
-
-/// Those of MySQL's character sets, which need not be said.
-const DEFAULT_COLLATIONS: [&str; 2] = ["utf8mb4_0900_ai_ci", "ascii_general_ci"];
-
 /// The statement that makes a table again.
 pub fn create_table(t: &Table) -> String {
     let s = &t.schema;
@@ -167,9 +160,8 @@ pub fn create_table(t: &Table) -> String {
         let mut line = format!("  {} {}", quote(&c.name), type_name(c.ty, &c.declared));
         if let Some(collation) = c.ty.collation() {
             if collation != s.collation {
-                line += &format!(" CHARACTER SET {}", collation.charset());
-            }
-            if !DEFAULT_COLLATIONS.contains(&collation.name()) {
+                line += &format!(" CHARACTER SET {} COLLATE {}", collation.charset().name(), collation.name());
+            } else if !collation.is_default_of_charset() {
                 line += &format!(" COLLATE {}", collation.name());
             }
         }
@@ -197,22 +189,24 @@ pub fn create_table(t: &Table) -> String {
         }
         lines.push(line);
     }
-    let list =
-        |columns: &[u16]| columns.iter().map(|&c| quote(&s.columns[usize::from(c)].name)).collect::<Vec<_>>().join(",");
     if !s.hidden_key {
-        lines.push(format!("  PRIMARY KEY ({})", list(&s.primary_key)));
+        lines.push(format!("  PRIMARY KEY ({})", key_parts::written(s, &s.primary_key, &[])));
     }
     for i in &s.indexes {
-        lines.push(format!("  {}KEY {} ({})", if i.unique { "UNIQUE " } else { "" }, quote(&i.name), list(&i.columns)));
+        let parts = key_parts::written(s, &i.columns, &i.prefixes);
+        lines.push(match i.name == key_parts::PRIMARY {
+            true => format!("  PRIMARY KEY ({parts})"),
+            false => format!("  {}KEY {} ({parts})", if i.unique { "UNIQUE " } else { "" }, quote(&i.name)),
+        });
     }
     let engine = if s.engine.is_empty() { "InnoDB" } else { &s.engine };
     let comment = if s.comment.is_empty() { String::new() } else { format!(" COMMENT={}", literal(&s.comment)) };
     let body = lines.join(",\n");
+    let collate = if is_said(s.collation) { format!(" COLLATE={}", s.collation.name()) } else { String::new() };
     format!(
-        "CREATE TABLE {} (\n{body}\n) ENGINE={engine} DEFAULT CHARSET={} COLLATE={}{comment}",
+        "CREATE TABLE {} (\n{body}\n) ENGINE={engine} DEFAULT CHARSET={}{collate}{comment}",
         quote(&s.name),
-        s.collation.charset(),
-        s.collation.name()
+        s.collation.charset().name()
     )
 }
 
@@ -418,11 +412,10 @@ impl SqlEngine {
                 self.require_database(session, &name).await?;
                 let catalog = self.catalog().await?;
                 let collation = catalog.databases.get(&name).ok_or_else(|| errors::unknown_database(&name))?;
-                let sql = format!(
-                    "CREATE DATABASE `{name}` /*!40100 DEFAULT CHARACTER SET {} COLLATE {} */",
-                    collation.charset(),
-                    collation.name()
-                );
+                let collate =
+                    if is_said(*collation) { format!(" COLLATE {}", collation.name()) } else { String::new() };
+                let charset = collation.charset().name();
+                let sql = format!("CREATE DATABASE `{name}` /*!40100 DEFAULT CHARACTER SET {charset}{collate} */");
                 table(session, out, &["Database", "Create Database"], &[vec![Some(name), Some(sql)]]);
             } else if t.word("user") {
                 return self.show_create_user(session, t, out).await;
@@ -451,20 +444,25 @@ impl SqlEngine {
             table(session, out, &["Engine", "Support", "Comment", "Transactions", "XA", "Savepoints"], &[row]);
         } else if t.word("charset") || (t.word("character") && t.word("set")) {
             let filter = Filter::parse(t)?;
-            let rows: Rows = CHARACTER_SETS.iter().map(|r| r.iter().map(|c| text(*c)).collect()).collect();
+            let row = |c: &Charset| {
+                let longest = text(c.bytes_of_character().to_string());
+                vec![text(c.name()), text(c.description()), text(c.default_collation().name()), longest]
+            };
+            let rows: Rows = Charset::ALL.iter().map(row).collect();
             filtered(session, out, &["Charset", "Description", "Default collation", "Maxlen"], rows, &filter)?;
         } else if t.word("collation") {
             let filter = Filter::parse(t)?;
-            let all = apus_types::collate::Collation::ALL;
-            let row = |c: &apus_types::collate::Collation| {
+            let mut all = Collation::ALL;
+            all.sort_by_key(|c| c.name());
+            let row = |c: &Collation| {
                 let pads = if c.pads() { "PAD SPACE" } else { "NO PAD" };
                 vec![
                     text(c.name()),
-                    text(c.charset()),
+                    text(c.charset().name()),
                     text(c.id().to_string()),
-                    text(if *c == Default::default() { "Yes" } else { "" }),
+                    text(if c.is_default_of_charset() { "Yes" } else { "" }),
                     text("Yes"),
-                    text("1"),
+                    text(c.sort_length().to_string()),
                     text(pads),
                 ]
             };
@@ -642,7 +640,7 @@ const INDEX_COLUMNS: [&str; 13] = [
 fn index_rows(t: &Table) -> Rows {
     let s = &t.schema;
     let mut rows = Rows::new();
-    let mut add = |name: &str, unique: bool, columns: &[u16], comment: &str| {
+    let mut add = |name: &str, unique: bool, columns: &[u16], prefixes: &[u32], comment: &str| {
         for (i, &c) in columns.iter().enumerate() {
             let c = &s.columns[usize::from(c)];
             rows.push(vec![
@@ -653,7 +651,7 @@ fn index_rows(t: &Table) -> Rows {
                 text(c.name.clone()),
                 text("A"),
                 text("0"),
-                None,
+                prefixes.get(i).filter(|n| **n > 0).map(|n| n.to_string()),
                 None,
                 text(if c.nullable { "YES" } else { "" }),
                 text("BTREE"),
@@ -663,10 +661,10 @@ fn index_rows(t: &Table) -> Rows {
         }
     };
     if !s.hidden_key {
-        add("PRIMARY", true, &s.primary_key, "");
+        add("PRIMARY", true, &s.primary_key, &[], "");
     }
     for i in &s.indexes {
-        add(&i.name, i.unique, &i.columns, if i.state == IndexState::Building { "building" } else { "" });
+        add(&i.name, i.unique, &i.columns, &i.prefixes, if i.state == IndexState::Building { "building" } else { "" });
     }
     rows
 }

@@ -6,6 +6,7 @@ use super::{
     show::Rows,
     token::Tokens,
 };
+use apus_types::collate::Collation;
 
 /// Which rows of a SHOW are wanted.
 pub enum Filter {
@@ -30,7 +31,7 @@ pub enum Test {
 }
 
 fn like_name(name: &str, pattern: &str) -> bool {
-    like(name.as_bytes(), pattern.as_bytes(), Some(b'\\'), true)
+    like(name.as_bytes(), pattern.as_bytes(), Some(b'\\'), Some(Collation::Utf8mb3GeneralCi))
 }
 
 impl Filter {

@@ -5,6 +5,7 @@ use super::{
     digest,
     errors::{self, Result},
 };
+use crate::engine::characters::Characters;
 use crate::wire::SqlError;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -220,20 +221,21 @@ impl Tokens {
         if self.symbol('.') { Ok((Some(first), self.identifier()?)) } else { Ok((None, first)) }
     }
 
-    /// Finds `CHARSET x` or `COLLATE x` among the options of a table: (is a character set, name). They stand behind the closing parenthesis of a
+    /// What `CHARSET x` and `COLLATE x` among the options of a table say. They stand behind the closing parenthesis of a
     /// column list, where there is one, and before a SELECT.
-    pub fn default_collation(&self, behind_list: bool) -> Option<(bool, String)> {
+    pub fn table_characters(&self, behind_list: bool) -> Result<Characters> {
+        let mut found = Characters::default();
         let mut depth = usize::from(behind_list);
         let mut at = self.at;
         while depth > 0 {
-            match self.list.get(at)? {
-                Token::Symbol('(') => depth += 1,
-                Token::Symbol(')') => depth -= 1,
+            match self.list.get(at) {
+                Some(Token::Symbol('(')) => depth += 1,
+                Some(Token::Symbol(')')) => depth -= 1,
+                None => return Ok(found),
                 _ => {}
             }
             at += 1;
         }
-        let mut found = None;
         while let Some(token) = self.list.get(at) {
             at += 1;
             if *token == Token::Symbol('(') {
@@ -251,13 +253,11 @@ impl Tokens {
                 if self.list.get(value) == Some(&Token::Symbol('=')) {
                     value += 1;
                 }
-                if let Some(Token::Word(name) | Token::Text(name) | Token::Quoted(name)) = self.list.get(value)
-                    && (!charset || found.is_none())
-                {
-                    found = Some((charset, name.clone()));
+                if let Some(Token::Word(name) | Token::Text(name) | Token::Quoted(name)) = self.list.get(value) {
+                    if charset { found.charset(name)? } else { found.collate(name)? }
                 }
             }
         }
-        found
+        Ok(found)
     }
 }

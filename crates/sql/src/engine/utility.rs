@@ -13,11 +13,13 @@ use super::{
     variables::isolation,
     view_text::quoted,
 };
+use crate::engine::characters::{Characters, charset_named};
 use crate::{
     accounts::Privileges,
     server::{Engine, Output},
     wire::SqlError,
 };
+use apus_types::collate::Collation;
 
 impl SqlEngine {
     /// Runs the plain forms of BEGIN, COMMIT and ROLLBACK, which come with every transaction; `false`: it is none of them.
@@ -71,7 +73,8 @@ impl SqlEngine {
             Box::pin(self.change_accounts(session, clause)).await?;
             return ok(session, out);
         }
-        if let Some(definition) = ddl::parse(&mut t, text)? {
+        let default = self.inherited(session, text).await?;
+        if let Some(definition) = ddl::parse(&mut t, text, default)? {
             let done = self.define(session, s, definition).await?;
             let mut info = String::new();
             done.info.write(session.warnings_given(), &mut info);
@@ -235,6 +238,19 @@ impl SqlEngine {
         Ok(())
     }
 
+    /// The collation of a database or table that this statement makes, if it names none.
+    async fn inherited(&self, session: &Session, text: &str) -> Result<Collation> {
+        Ok(match ddl::Inherits::of(text) {
+            None => Collation::default(),
+            Some(ddl::Inherits::Session) => session.env.variables.of_databases(),
+            Some(ddl::Inherits::Database(name)) => {
+                let name = name.or_else(|| session.env.database.clone());
+                let catalog = self.catalog().await?;
+                name.and_then(|name| catalog.databases.get(&name).copied()).unwrap_or_default()
+            }
+        })
+    }
+
     /// SET: each assignment is split off as text and its value evaluated as an expression.
     async fn set(&self, session: &mut Session, text: &str) -> Result<()> {
         for assignment in split_assignments(text.get(3..).unwrap_or("")) {
@@ -246,18 +262,28 @@ impl SqlEngine {
     async fn set_one(&self, session: &mut Session, text: &str) -> Result<()> {
         let mut t = Tokens::new(text);
         if t.word("names") {
-            let charset = t.identifier()?;
-            for name in ["character_set_client", "character_set_connection", "character_set_results"] {
-                session.env.variables.set(name, Some(&Datum::text(charset.clone())))?;
+            let mut characters = Characters::default();
+            let is_default = t.word("default");
+            if !is_default {
+                characters.charset(&t.identifier()?)?;
+                characters.take(&mut t)?;
             }
-            return Ok(());
+            t.end()?;
+            return session.env.variables.set_names(characters.collation(Collation::default())?);
         }
         if t.word("character") || t.word("charset") {
             t.word("set");
-            let charset = t.identifier()?;
-            for name in ["character_set_client", "character_set_results"] {
-                session.env.variables.set(name, Some(&Datum::text(charset.clone())))?;
-            }
+            let client = if t.word("default") {
+                Collation::default()
+            } else {
+                charset_named(&t.identifier()?)?.default_collation()
+            };
+            t.end()?;
+            let catalog = self.catalog().await?;
+            let database = session.env.database.as_ref().and_then(|name| catalog.databases.get(name));
+            let connection = database.copied().unwrap_or_default();
+            session.env.variables.set_names(client)?;
+            session.env.variables.set_connection(connection);
             return Ok(());
         }
         let global = t.word("global") || t.word("persist");
@@ -418,6 +444,7 @@ fn evaluate(session: &Session, text: &str) -> Result<Option<Datum<'static>>> {
             _ => Datum::text(text),
         }));
     }
+    super::expr::coercion::connect(session.env.variables.connection());
     let statement = super::plan::parse(&format!("SELECT {text}"))?;
     let sqlparser::ast::Statement::Query(query) = statement else { return Err(errors::syntax(text)) };
     let sqlparser::ast::SetExpr::Select(select) = *query.body else { return Err(errors::syntax(text)) };

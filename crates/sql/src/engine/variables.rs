@@ -2,6 +2,8 @@
 //!
 //! `transaction_isolation`: SERIALIZABLE is accepted with a warning and REPEATABLE READ is in force; READ UNCOMMITTED means READ COMMITTED.
 
+use crate::engine::characters::{charset_named, collation_named};
+use apus_types::collate::{Charset, Collation};
 use std::{
     borrow::Cow,
     collections::BTreeMap,
@@ -63,9 +65,9 @@ static DEFINITIONS: &[Definition] = &[
     v("character_set_results", Type::Text, "utf8mb4", true),
     v("character_set_server", Type::Text, "utf8mb4", true),
     v("character_set_system", Type::Text, "utf8mb3", false),
-    v("collation_connection", Type::Text, "utf8mb4_general_ci", true),
-    v("collation_database", Type::Text, "utf8mb4_general_ci", true),
-    v("collation_server", Type::Text, "utf8mb4_general_ci", true),
+    v("collation_connection", Type::Text, "utf8mb4_0900_ai_ci", true),
+    v("collation_database", Type::Text, "utf8mb4_0900_ai_ci", true),
+    v("collation_server", Type::Text, "utf8mb4_0900_ai_ci", true),
     v("cte_max_recursion_depth", Type::Int, "1000", true),
     v("default_storage_engine", Type::Text, "InnoDB", true),
     v("div_precision_increment", Type::Int, "4", false),
@@ -155,6 +157,8 @@ pub fn kind_of(name: &str) -> Kind {
 pub struct Variables {
     set: BTreeMap<&'static str, String>,
     pub autocommit: bool,
+    connection: Collation,
+    of_databases: Collation,
     pub lock_wait_ms: u32,
     pub zone_micros: i64,
     pub strict: bool,
@@ -212,6 +216,8 @@ impl Globals {
 impl Default for Variables {
     fn default() -> Variables {
         Variables {
+            connection: Collation::default(),
+            of_databases: Collation::default(),
             set: BTreeMap::new(),
             autocommit: true,
             lock_wait_ms: 50_000,
@@ -280,6 +286,58 @@ impl Variables {
             Type::Int | Type::Bool => super::digest::number(text.as_bytes()).unwrap_or(Datum::Int(0)),
             Type::Moment => Datum::Decimal { unscaled: i128::from(self.moment()), scale: 6 },
         })
+    }
+
+    /// Both variables of a pair: `_connection`, `_database` or `_server`.
+    fn set_pair(&mut self, end: &str, collation: Collation) {
+        let find = |head: &str| DEFINITIONS.iter().find(|d| d.name.strip_prefix(head) == Some(end));
+        for (definition, text) in
+            [(find("character_set"), collation.charset().name()), (find("collation"), collation.name())]
+        {
+            if let Some(d) = definition {
+                self.set.insert(d.name, text.to_owned());
+            }
+        }
+        match end {
+            "_connection" => self.connection = collation,
+            "_server" => self.of_databases = collation,
+            _ => {}
+        }
+    }
+
+    /// SET NAMES.
+    pub fn set_names(&mut self, collation: Collation) -> Result<()> {
+        check_client(collation.charset())?;
+        for name in ["character_set_client", "character_set_results"] {
+            self.set.insert(name, collation.charset().name().to_owned());
+        }
+        self.set_connection(collation);
+        Ok(())
+    }
+
+    /// What a client asks for when it connects. Of others than UTF-8 it gets UTF-8, as most of them mean ASCII.
+    pub fn greet(&mut self, collation: u16) {
+        let asked = Collation::from_id(collation).filter(|c| check_client(c.charset()).is_ok());
+        let _ = self.set_names(asked.unwrap_or_default());
+    }
+
+    pub fn set_connection(&mut self, collation: Collation) {
+        self.set_pair("_connection", collation);
+    }
+
+    /// The database is another; `None`: there is none.
+    pub fn set_database(&mut self, collation: Option<Collation>) {
+        self.set_pair("_database", collation.unwrap_or(self.of_databases));
+    }
+
+    /// The collation of literals.
+    pub fn connection(&self) -> Collation {
+        self.connection
+    }
+
+    /// The collation of new databases that name none.
+    pub fn of_databases(&self) -> Collation {
+        self.of_databases
     }
 
     /// Name and SHOW text of every variable, by name.
@@ -408,20 +466,41 @@ impl Variables {
             "sql_safe_updates" => self.safe_updates = stored == "1",
             "max_execution_time" => self.max_execution_ms = stored.parse().map_err(|_| wrong())?,
             "transaction_read_only" | "tx_read_only" => self.read_only = stored == "1",
-            "character_set_client" | "character_set_connection" | "character_set_results" => {
-                let known = ["utf8mb4", "utf8", "utf8mb3", "binary", "ascii", "latin1", ""];
-                if !known.contains(&stored.to_ascii_lowercase().as_str()) {
-                    return Err(crate::wire::SqlError::new(
-                        1115,
-                        b"42000",
-                        format!("Unknown character set: '{stored}'"),
-                    ));
-                }
+            "character_set_client" | "character_set_results" if stored.is_empty() || value.is_none() => {}
+            "character_set_client" | "character_set_results" => {
+                let charset = charset_named(&stored)?;
+                check_client(charset)?;
+                self.set.insert(d.name, charset.name().to_owned());
+                return Ok(None);
+            }
+            "character_set_connection" | "character_set_database" | "character_set_server" => {
+                let collation = match value {
+                    Some(_) => charset_named(&stored)?.default_collation(),
+                    None => Collation::default(),
+                };
+                self.set_pair(&d.name["character_set".len()..], collation);
+                return Ok(None);
+            }
+            "collation_connection" | "collation_database" | "collation_server" => {
+                let by_id = stored.parse().ok().and_then(Collation::from_id);
+                let collation = by_id.map_or_else(|| collation_named(&stored), Ok)?;
+                self.set_pair(&d.name["collation".len()..], collation);
+                return Ok(None);
             }
             _ => {}
         }
         self.set.insert(d.name, stored);
         Ok(None)
+    }
+}
+
+/// Texts of clients are UTF-8; others would have to be converted.
+fn check_client(charset: Charset) -> Result<()> {
+    match charset {
+        Charset::Utf8mb4 | Charset::Utf8mb3 | Charset::Binary => Ok(()),
+        Charset::Latin1 | Charset::Ascii => {
+            Err(errors::not_supported(&format!("clients that speak {}; utf8mb4 is spoken", charset.name())))
+        }
     }
 }
 

@@ -133,7 +133,7 @@ fn add_keys(known: &mut StringSet, schema: &TableSchema, primary: &[u8], image: 
         }
         let is_other = known.insert_with(|out| {
             out.extend_from_slice(&index.no.0.to_be_bytes());
-            key::encode_from_row(schema, &index.columns, image, out).map(|_| ())
+            key::encode_unique(schema, index, image, out).map(|_| ())
         })?;
         is_new.1 &= is_other.1;
     }
@@ -357,7 +357,7 @@ async fn conflicting_key(
         return Err(errors::internal("unknown unique index").into());
     };
     let mut key = Vec::new();
-    key::encode_from_row(schema, &schema.indexes[position].columns, image, &mut key)?;
+    key::encode_unique(schema, &schema.indexes[position], image, &mut key)?;
     s.keys.clear();
     s.keys.push(hidden, &key)?;
     let trans = reader(session, schema).await?;

@@ -219,11 +219,13 @@ pub async fn commit(session: &mut Session) -> Result<(), ClientError> {
 pub fn duplicate(table: &Table, index: u16, row: Option<&[u8]>) -> crate::wire::SqlError {
     let schema = &table.schema;
     let columns = schema.index_columns(apus_types::IndexNo(index)).unwrap_or(&[]);
+    let cut = |at| schema.index(apus_types::IndexNo(index)).and_then(|i| i.prefix(at));
+    let shown = |(at, c): (usize, &u16)| {
+        let (ty, value) = (schema.columns[usize::from(*c)].ty, schema.layout().value(row.unwrap_or(&[]), *c));
+        super::cells::display(ty, cut(at).map_or(value, |n| apus_types::key::beginning(ty, &value, n)))
+    };
     let values: Vec<String> = match row {
-        Some(row) => columns
-            .iter()
-            .map(|&c| super::cells::display(schema.columns[usize::from(c)].ty, schema.layout().value(row, c)))
-            .collect(),
+        Some(_) => columns.iter().enumerate().map(shown).collect(),
         None => Vec::new(),
     };
     errors::duplicate_key(&values.join("-"), &table.key_name(index))

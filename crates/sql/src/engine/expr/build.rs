@@ -3,7 +3,7 @@
 //! What is not known here is refused with 1235 and its name; nothing is approximated.
 
 use apus_types::{
-    collate::Collation,
+    collate::{Charset, Collation},
     schema::{ColumnType, TableSchema},
 };
 use sqlparser::ast::{
@@ -15,6 +15,7 @@ mod aggregate;
 mod json;
 mod rows;
 mod subquery;
+mod text;
 mod window;
 
 pub use aggregate::{Aggregate, AggregateKind, is_any_value};
@@ -27,6 +28,7 @@ use super::{
     decimal, func, func_time,
 };
 use crate::engine::{
+    characters::{self, charset_named, collation_named},
     digest,
     errors::{self, Result},
     plan::{
@@ -239,6 +241,9 @@ impl<'a> Builder<'a> {
                 if to == CastType::Json {
                     inner = json_truth(expr, inner);
                 }
+                if matches!(to, CastType::Bytes(_)) {
+                    inner = self.encoded_one(inner);
+                }
                 let number = matches!(
                     to,
                     CastType::Signed
@@ -250,13 +255,28 @@ impl<'a> Builder<'a> {
                 );
                 Expr::Cast(Box::new(if number { as_number(inner) } else { inner }), to)
             }
-            A::Convert { expr, data_type: None, .. } => Expr::Cast(self.boxed(expr)?, CastType::Text(None)),
+            A::Convert { expr, data_type: None, charset, .. } => {
+                let name = charset.as_ref().map_or_else(String::new, ToString::to_string);
+                match charset_named(name.trim_matches(['`', '\'', '"']))? {
+                    Charset::Binary => Expr::Cast(self.boxed(expr)?, CastType::Bytes(None)),
+                    charset => {
+                        Expr::Call(func::Func::ConvertUsing, vec![self.build(expr)?], charset.default_collation())
+                    }
+                }
+            }
             A::Collate { expr, collation } => {
                 let name = collation.to_string();
-                let collation = Collation::from_name(name.trim_matches('`')).ok_or_else(|| {
-                    crate::wire::SqlError::new(1273, b"HY000", format!("Unknown collation: '{name}'"))
-                })?;
-                Expr::Call(func::Func::Collate, vec![self.build(expr)?], collation)
+                let collation = collation_named(name.trim_matches(['`', '\'', '"']))?;
+                let expr = self.build(expr)?;
+                let own = match expr.kind(&self.param_kinds) {
+                    Kind::Text | Kind::Label | Kind::Json => collation_of(&expr, &self.param_kinds),
+                    Kind::Bytes => Collation::Binary,
+                    _ => coercion::connection(),
+                };
+                if expr.kind(&self.param_kinds) != Kind::Null {
+                    characters::check(collation, own.charset())?;
+                }
+                Expr::Call(func::Func::Collate, vec![expr], collation)
             }
             A::Function(f) => self.function(f)?,
             A::Substring { expr, substring_from, substring_for, .. } => {
@@ -322,9 +342,9 @@ impl<'a> Builder<'a> {
                 };
                 Expr::Cast(Box::new(text), to)
             }
-            A::Prefixed { prefix, value } => match prefix.value.to_ascii_lowercase().as_str() {
-                "_binary" => Expr::Cast(self.boxed(value)?, CastType::Bytes(None)),
-                _ => self.build(value)?,
+            A::Prefixed { prefix, value } => match charset_named(prefix.value.trim_start_matches('_'))? {
+                Charset::Binary => Expr::Cast(self.boxed(value)?, CastType::Bytes(None)),
+                charset => self.introduced(charset, value)?,
             },
             A::Interval(_) => return Err(errors::syntax("INTERVAL")),
             A::Subquery(_) | A::Exists { .. } | A::InSubquery { .. } | A::AnyOp { .. } | A::AllOp { .. } => {
@@ -694,6 +714,7 @@ impl<'a> Builder<'a> {
             return Ok(call(function, self.json_arguments(function, &args)?));
         }
         let args = self.list(&args)?;
+        let args = if text::sees_bytes(function) { self.encoded(args) } else { args };
         let args = if function.is_numeric() { args.into_iter().map(as_number).collect() } else { args };
         if matches!(function, func::Func::Instr | func::Func::Locate) {
             return Ok(self.looking(function, args));

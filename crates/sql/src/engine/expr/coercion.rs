@@ -3,15 +3,34 @@
 //! Every expression has a collation and a strength with which it insists on it. The strongest side decides. Of two equally strong ones
 //! that differ, a binary string wins over text and a `_bin` collation over others; two COLLATE clauses that differ are error 1267. So are two
 //! columns that differ where they are compared; where they are only put together (CONCAT, COALESCE) the result is compared by
-//! bytes and gives way to everything.
+//! bytes and gives way to everything. Of two character sets the one wins that insists more, or has all characters of the other.
+//!
+//! Literals, and texts made of numbers, have the collation of the connection (`collation_connection`). A thread binds one statement at a time, so it
+//! is kept per thread while that goes on ([`connect`]).
 
-use apus_types::collate::Collation;
+use std::cell::Cell;
+
+use apus_types::collate::{Charset, Collation};
 
 use super::{CastType, ColumnRef, Expr, Func, Kind};
 use crate::{
     engine::errors::{self, Result},
     wire::SqlError,
 };
+
+thread_local! {
+    static CONNECTION: Cell<Collation> = const { Cell::new(Collation::DEFAULT) };
+}
+
+/// From here on this thread binds for a connection with this collation.
+pub fn connect(collation: Collation) {
+    CONNECTION.set(collation);
+}
+
+/// The collation of literals.
+pub fn connection() -> Collation {
+    CONNECTION.get()
+}
 
 /// How strongly an expression insists on its collation; the smaller number wins, as COERCIBILITY() shows them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -65,19 +84,45 @@ impl Coercion {
             let (binary, text) = if is_binary(self) { (self, other) } else { (other, self) };
             return Some(if binary.strength <= text.strength { binary } else { text });
         }
+        let (own, others) = (self.collation.charset(), other.collation.charset());
+        if own != others {
+            return match () {
+                () if self.has_all_of(other) => Some(self),
+                () if other.has_all_of(self) => Some(other),
+                () if self.strength < other.strength && other.strength >= Strength::System => Some(self),
+                () if other.strength < self.strength && self.strength >= Strength::System => Some(other),
+                () => None,
+            };
+        }
         Some(match self.strength.cmp(&other.strength) {
             std::cmp::Ordering::Less => self,
             std::cmp::Ordering::Greater => other,
             _ if self.collation == other.collation => self,
             _ if self.strength == Strength::Explicit => return None,
-            _ if !self.collation.ignores_case() => self,
-            _ if !other.collation.ignores_case() => other,
-            _ => Coercion::new(Collation::Utf8mb4Bin, Strength::Nothing),
+            _ if self.collation.is_binary() => self,
+            _ if other.collation.is_binary() => other,
+            _ => Coercion::new(own.binary_collation(), Strength::Nothing),
         })
     }
 
+    /// Its character set holds the other's, and it does not insist less.
+    fn has_all_of(self, other: Coercion) -> bool {
+        let size = |c: Coercion| match c.collation.charset() {
+            Charset::Utf8mb4 => 3,
+            Charset::Utf8mb3 => 2,
+            Charset::Latin1 => 1,
+            Charset::Ascii | Charset::Binary => 0,
+        };
+        size(self) > size(other).min(1)
+            && match self.strength.cmp(&other.strength) {
+                std::cmp::Ordering::Less => true,
+                std::cmp::Ordering::Equal => size(self) > size(other),
+                std::cmp::Ordering::Greater => false,
+            }
+    }
+
     pub fn of(e: &Expr, params: &[Kind]) -> Coercion {
-        let usual = |strength| Coercion::new(Collation::default(), strength);
+        let usual = |strength| Coercion::new(connection(), strength);
         let by_kind = |kind: Kind, strength| match kind {
             Kind::Text => usual(strength),
             Kind::Bytes => Coercion::new(Collation::Binary, strength),
@@ -106,8 +151,10 @@ impl Coercion {
             }
             Expr::Call(Func::Collate, _, collation) => Coercion::new(*collation, Strength::Explicit),
             Expr::Call(Func::User | Func::CurrentUser | Func::CurrentRole | Func::Database | Func::Version, ..) => {
-                usual(Strength::System)
+                Coercion::new(Collation::Utf8mb3GeneralCi, Strength::System)
             }
+            Expr::Call(Func::ConvertUsing, _, collation) => Coercion::new(*collation, Strength::Implicit),
+            Expr::Call(Func::Introduced, _, collation) => Coercion::new(*collation, Strength::Literal),
             Expr::Call(f, args, _) if f.is_json_text() && f.kind(args, params) == Kind::Text => {
                 Coercion::new(Collation::Utf8mb4Bin, Strength::Literal)
             }
@@ -126,7 +173,7 @@ impl Coercion {
 
 /// The collation of parts that are put together; numbers become texts without an own wish.
 fn join(parts: impl Iterator<Item = Coercion>) -> Coercion {
-    let none = Coercion::new(Collation::default(), Strength::Literal);
+    let none = Coercion::new(connection(), Strength::Literal);
     let text = parts.filter(|c| c.strength != Strength::Number && c.strength != Strength::Null);
     let conflict = Coercion::new(Collation::Utf8mb4Bin, Strength::Nothing);
     text.reduce(|a, b| a.with(b).unwrap_or(conflict)).unwrap_or(none)
@@ -164,7 +211,7 @@ fn makes_own_text(f: Func) -> bool {
 pub fn compared(list: &[&Expr], params: &[Kind], operation: &str) -> Result<Collation> {
     let all: Vec<Coercion> = list.iter().map(|e| Coercion::of(e, params)).collect();
     let mut texts = all.iter().copied().filter(|c| c.strength < Strength::Number || c.strength == Strength::Nothing);
-    let Some(first) = texts.next() else { return Ok(Collation::default()) };
+    let Some(first) = texts.next() else { return Ok(connection()) };
     let decided = texts.try_fold(first, |a, b| match a.with(b) {
         Some(c) if c.strength == Strength::Nothing && a.strength != c.strength && b.strength != c.strength => None,
         other => other,

@@ -2,10 +2,7 @@
 
 use std::{borrow::Cow, cmp::Ordering};
 
-use apus_types::{
-    collate::{self, Collation},
-    time::pack_datetime,
-};
+use apus_types::{collate::Collation, time::pack_datetime};
 
 use super::{ArithOp, CastType, Context, Datum, Expr, Kind, datum::Number, decimal, json, temporal};
 use crate::engine::errors::{self, Result};
@@ -110,13 +107,9 @@ impl Expr {
                 if value.is_null() || pattern.is_null() {
                     return Ok(Datum::Null);
                 }
-                let binary = matches!(value, Datum::Bytes(_)) || !collation.ignores_case();
+                let binary = matches!(value, Datum::Bytes(_)) || collation.is_binary();
                 let (value, pattern) = (value.as_text(), pattern.as_text());
-                let found = if binary || value.is_ascii() && pattern.is_ascii() {
-                    like(&value, &pattern, *escape, !binary)
-                } else {
-                    like(&collate::fold(&value), &collate::fold(&pattern), *escape, true)
-                };
+                let found = like(&value, &pattern, *escape, (!binary).then_some(*collation));
                 Datum::from_bool(found != *negated)
             }
             Expr::Case { operand, whens, otherwise, collation } => {
@@ -798,9 +791,10 @@ pub fn char_count(text: &[u8]) -> usize {
 }
 
 /// LIKE with `%` and `_`; linear in text times runs of `%`.
-pub fn like(text: &[u8], pattern: &[u8], escape: Option<u8>, fold: bool) -> bool {
-    let same = |a: u8, b: u8| a == b || fold && a.eq_ignore_ascii_case(&b);
-    let width = |at: usize| 1 + text[(at + 1).min(text.len())..].iter().take_while(|&&b| b & 0xc0 == 0x80).count();
+pub fn like(text: &[u8], pattern: &[u8], escape: Option<u8>, collation: Option<Collation>) -> bool {
+    let long =
+        |of: &[u8], at: usize| 1 + of[(at + 1).min(of.len())..].iter().take_while(|&&b| b & 0xc0 == 0x80).count();
+    let width = |at: usize| long(text, at);
     let (mut t, mut p) = (0, 0);
     let mut resume: Option<(usize, usize)> = None;
     loop {
@@ -816,14 +810,14 @@ pub fn like(text: &[u8], pattern: &[u8], escape: Option<u8>, fold: bool) -> bool
                 true
             }
             Some(&b) if t < text.len() => {
-                let literal = if Some(b) == escape { pattern.get(p + 1).copied() } else { None };
-                if same(text[t], literal.unwrap_or(b)) {
-                    t += 1;
-                    p += 1 + usize::from(literal.is_some());
-                    true
-                } else {
-                    false
+                let at = p + usize::from(Some(b) == escape && p + 1 < pattern.len());
+                let (end, after) = (t + width(t), at + long(pattern, at));
+                let (one, other) = (&text[t..end], &pattern[at..after]);
+                let same = one == other || collation.is_some_and(|c| c.equal_unpadded(one, other));
+                if same {
+                    (t, p) = (end, after);
                 }
+                same
             }
             None if t == text.len() => return true,
             _ => false,

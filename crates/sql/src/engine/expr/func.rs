@@ -57,6 +57,11 @@ functions! {
     Concat, 1..=1000, ["concat"];
     // Reached by syntax only: COLLATE.
     Collate, 1..=1, [" collate"];
+    // CONVERT(... USING ...), and a literal behind _utf8mb4 and its like.
+    ConvertUsing, 1..=1, [" convert"];
+    Introduced, 1..=1, [" introduced"];
+    // What functions of bytes see of a text whose character set is not a form of Unicode.
+    Encoded, 1..=1, [" encoded"];
     ConcatWs, 2..=1000, ["concat_ws"];
     Length, 1..=1, ["length", "octet_length"];
     CharLength, 1..=1, ["char_length", "character_length"];
@@ -381,8 +386,8 @@ impl Func {
             _ => 0,
         };
         match self {
-            Unhex | Char | BinaryLiteral | RowKey | FromBase64 | UuidToBin | Inet6Aton => Kind::Bytes,
-            Collate => Kind::Text,
+            Encoded | Unhex | Char | BinaryLiteral | RowKey | FromBase64 | UuidToBin | Inet6Aton => Kind::Bytes,
+            Collate | ConvertUsing | Introduced => Kind::Text,
             Concat | ConcatWs | Substring | Left | Right | Trim | LTrim | RTrim | Replace | LPad | RPad | Reverse
             | Repeat | Upper | Lower | Insert | SubstringIndex => {
                 if args.iter().any(|e| e.kind(params) == Kind::Bytes) { Kind::Bytes } else { Kind::Text }
@@ -498,7 +503,12 @@ impl Func {
             WeekMode | YearWeek | DayName | MonthName | ToSeconds => func_time::call(self, args, cx),
             FromDays | MakeDate | PeriodAdd | PeriodDiff | ConvertTz | GetFormat | StrToDate | MakeTime | SecToTime
             | TimeToSec | TimeDiff | AddTime | SubTime | TimeFormat | ExtractUnit => func_clock::call(self, args, cx),
-            Collate => Ok(match args[0].eval(cx)? {
+            ConvertUsing => func_text::convert_using(args[0].eval(cx)?, collation.charset(), cx),
+            Encoded => Ok(match args[0].eval(cx)? {
+                Datum::Null => Datum::Null,
+                text => Datum::Bytes(Cow::Owned(apus_types::collate::to_latin1(&text.as_text()))),
+            }),
+            Collate | Introduced => Ok(match args[0].eval(cx)? {
                 Datum::Null => Datum::Null,
                 Datum::Text(t) | Datum::Bytes(t) => Datum::Text(t),
                 other => Datum::Text(Cow::Owned(other.as_text().into_owned())),

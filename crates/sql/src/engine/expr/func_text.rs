@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use apus_types::collate::Collation;
+use apus_types::collate::{self, Charset, Collation};
 use sha1::Digest;
 
 use super::{Context, Datum, Expr, Func, datum::Number, eval};
@@ -211,6 +211,30 @@ fn substring(text: &[u8], start: i64, length: Option<i64>, binary: bool) -> &[u8
     &text[at(from)..at(to)]
 }
 
+/// CONVERT(... USING ...): bytes are a text of the character set, and NULL if they are none; of a text, what is not in it is `?`.
+pub(super) fn convert_using<'a>(value: Datum<'a>, charset: Charset, cx: &Context<'_>) -> Result<Datum<'a>> {
+    Ok(match value {
+        Datum::Null => Datum::Null,
+        Datum::Bytes(bytes) if charset == Charset::Latin1 => {
+            Datum::Text(Cow::Owned(collate::from_latin1(&bytes).into_bytes()))
+        }
+        Datum::Bytes(bytes) => match str::from_utf8(&bytes).is_ok() && charset.first_outside(&bytes).is_none() {
+            true => Datum::Text(bytes),
+            false => {
+                cx.env.note(errors::invalid_bytes(charset.name(), &bytes));
+                Datum::Null
+            }
+        },
+        text => {
+            let bytes = text.as_text();
+            match charset.first_outside(&bytes) {
+                Some(_) => Datum::Text(Cow::Owned(charset.replace_outside(&bytes))),
+                None => Datum::Text(Cow::Owned(bytes.into_owned())),
+            }
+        }
+    })
+}
+
 /// Character position of `part`, from 1; 0 when it is not there.
 fn locate(text: &[u8], part: &[u8], from: i64, collation: Collation, binary: bool) -> i64 {
     if from < 1 {
@@ -219,26 +243,16 @@ fn locate(text: &[u8], part: &[u8], from: i64, collation: Collation, binary: boo
     let skip = if binary { (from - 1) as usize } else { eval::char_offset(text, (from - 1) as usize) };
     let long_enough = if binary { text.len() } else { eval::char_count(text) } as i64 >= from - 1;
     let Some(rest) = text.get(skip..).filter(|_| long_enough) else { return 0 };
-    let at = if !collation.ignores_case() || binary {
+    let at = if collation.is_binary() || binary {
         find(rest, part)
-    } else if rest.is_ascii() && part.is_ascii() {
-        find(&rest.to_ascii_lowercase(), &part.to_ascii_lowercase())
     } else {
-        // As many characters as the part has, from every character on.
-        let mut starts: Vec<usize> =
-            rest.iter().enumerate().filter(|(_, b)| **b & 0xc0 != 0x80).map(|(at, _)| at).collect();
-        starts.push(rest.len());
-        let long = eval::char_count(part);
-        let is_it = |w: &&[usize]| same(&rest[w[0]..w[long]], part, collation, false);
-        starts.windows(long + 1).find(is_it).map(|w| w[0])
+        let mut starts = (0..=rest.len()).filter(|&at| rest.get(at).is_none_or(|b| b & 0xc0 != 0x80));
+        starts.find(|&at| collation.starts_with(&rest[at..], part))
     };
     at.map_or(0, |at| from + if binary { at } else { eval::char_count(&rest[..at]) } as i64)
 }
 
 /// Equal in a collation, spaces at the end included.
 fn same(a: &[u8], b: &[u8], collation: Collation, binary: bool) -> bool {
-    if binary || !collation.ignores_case() {
-        return a == b;
-    }
-    Collation::Utf8mb40900AiCi.compare(a, b).is_eq() // the same weights, no padding
+    if binary { a == b } else { collation.equal_unpadded(a, b) }
 }

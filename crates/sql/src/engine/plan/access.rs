@@ -21,16 +21,27 @@ pub enum Path {
     /// alternatives per column, or (`rows`) whole keys one by one.
     Points { index: Option<usize>, columns: Vec<u16>, values: Vec<Vec<Expr>>, rows: bool },
     /// A prefix of equalities and bounds on the next column; without any, the whole index.
-    Range { index: IndexNo, columns: Vec<u16>, equal: Vec<Expr>, low: Option<(Expr, bool)>, high: Option<(Expr, bool)> },
+    Range {
+        index: IndexNo,
+        columns: Vec<u16>,
+        equal: Vec<Expr>,
+        low: Limit,
+        high: Limit,
+        /// The index has so many characters of the last of the columns, which the bounds are on; it does not order by it.
+        beginning: Option<usize>,
+    },
     /// Alternatives on the first column of an index: `k BETWEEN 1 AND 2 OR k = 5 OR k > 9`, `k IN (1, 2)`.
     Union { index: IndexNo, columns: Vec<u16>, alternatives: Vec<Interval> },
 }
 
-/// A lower and an upper limit, each with whether it is included.
+/// A limit with whether it is included.
+type Limit = Option<(Expr, bool)>;
+
+/// A lower and an upper limit.
 #[derive(Debug, Clone, Default)]
 pub struct Interval {
-    pub low: Option<(Expr, bool)>,
-    pub high: Option<(Expr, bool)>,
+    pub low: Limit,
+    pub high: Limit,
 }
 
 /// Encoded bounds: included below, excluded above.
@@ -212,6 +223,10 @@ pub fn choose(table: &Table, condition: Option<Expr>, order: &[u16]) -> Access {
             && let Some((union, i)) = choose_union(table, &conjuncts)
         {
             (path, used) = (Some(union), vec![i]);
+        } else if used.is_empty()
+            && let Some((beginning, whole)) = choose_beginning(table, &found)
+        {
+            (path, used) = (Some(beginning), whole);
         }
     }
     let path = path.unwrap_or_else(|| whole(schema));
@@ -328,9 +343,42 @@ fn flatten_or<'e>(e: &'e Expr, out: &mut Vec<&'e Expr>) {
     }
 }
 
+/// An index that has the beginning of a column, and the conjuncts that it decides: those before it. What is said of the column itself is asked of the rows.
+fn choose_beginning(table: &Table, found: &[OnColumn]) -> Option<(Path, Vec<usize>)> {
+    let is_given = |e: &Expr| !e.any(|e| matches!(e, Expr::Outer(_)));
+    for (_, index) in table.indexes_in_use().filter(|(_, i)| i.has_prefixes()) {
+        let cut = (0..index.columns.len()).find(|at| index.prefix(*at).is_some())?;
+        let (before, column) = (&index.columns[..cut], index.columns[cut]);
+        let one = |c: &u16| match &found[usize::from(*c)].equal {
+            Some((list, i)) if list.len() == 1 && is_given(&list[0]) => Some((list[0].clone(), *i)),
+            _ => None,
+        };
+        let Some(equal) = before.iter().map(one).collect::<Option<Vec<_>>>() else { continue };
+        let (equal, used): (Vec<Expr>, Vec<usize>) = equal.into_iter().unzip();
+        let bound = |of: &Option<(Expr, bool, usize)>| of.clone().filter(|b| is_given(&b.0)).map(|(e, ..)| (e, true));
+        let on = &found[usize::from(column)];
+        let (low, high) = match one(&column) {
+            Some((e, _)) => (Some((e.clone(), true)), Some((e, true))),
+            None => (bound(&on.low), bound(&on.high)),
+        };
+        if low.is_some() || high.is_some() {
+            let (columns, beginning) = (index.columns[..=cut].to_vec(), index.prefix(cut));
+            return Some((Path::Range { index: index.no, columns, equal, low, high, beginning }, used));
+        }
+    }
+    None
+}
+
 /// The whole primary key index.
 fn whole(schema: &TableSchema) -> Path {
-    Path::Range { index: IndexNo(0), columns: schema.primary_key.clone(), equal: Vec::new(), low: None, high: None }
+    Path::Range {
+        index: IndexNo(0),
+        columns: schema.primary_key.clone(),
+        equal: Vec::new(),
+        low: None,
+        high: None,
+        beginning: None,
+    }
 }
 
 fn choose_range(table: &Table, found: &[OnColumn], order: &[u16]) -> (Path, Vec<usize>) {
@@ -368,7 +416,11 @@ fn choose_range(table: &Table, found: &[OnColumn], order: &[u16]) -> (Path, Vec<
             score += 3;
         }
         if best.as_ref().is_none_or(|(s, ..)| score > *s) {
-            best = Some((score, Path::Range { index: no, columns: columns.to_vec(), equal, low, high }, used));
+            best = Some((
+                score,
+                Path::Range { index: no, columns: columns.to_vec(), equal, low, high, beginning: None },
+                used,
+            ));
         }
     }
     match best {
@@ -380,9 +432,10 @@ fn choose_range(table: &Table, found: &[OnColumn], order: &[u16]) -> (Path, Vec<
 impl Path {
     /// Whether rows come in the order of these columns: the equalities are skipped, the rest must follow the index.
     pub fn ordered_by(&self, order: &[u16]) -> bool {
-        let Path::Range { columns, equal, .. } = self else { return order.is_empty() };
+        let Path::Range { columns, equal, beginning, .. } = self else { return order.is_empty() };
         let (bound, following) = columns.split_at(equal.len().min(columns.len()));
         let wanted: Vec<u16> = order.iter().copied().filter(|c| !bound.contains(c)).collect();
+        let following = if beginning.is_some() { &[] } else { following };
         following.starts_with(&wanted)
     }
 
@@ -395,7 +448,9 @@ impl Path {
         match self {
             Path::Points { columns, values, rows: true, .. } => bind_rows(schema, columns, values, cx, out),
             Path::Points { columns, values, .. } => bind_points(schema, columns, values, cx, out),
-            Path::Range { columns, equal, low, high, .. } => bind_range(schema, columns, equal, low, high, cx, out),
+            Path::Range { columns, equal, low, high, beginning, .. } => {
+                bind_range(schema, columns, equal, (low, high, *beginning), cx, out)
+            }
             Path::Union { columns, alternatives, .. } => bind_union(schema, columns, alternatives, cx, out),
         }
     }
@@ -492,7 +547,7 @@ fn bind_union(
     for Interval { low, high } in alternatives {
         out.clear_bounds();
         out.empty = false;
-        bind_range(schema, columns, &[], low, high, cx, out)?;
+        bind_range(schema, columns, &[], (low, high, None), cx, out)?;
         if out.fallback {
             return Ok(());
         }
@@ -520,11 +575,18 @@ fn bind_range(
     schema: &TableSchema,
     columns: &[u16],
     equal: &[Expr],
-    low: &Option<(Expr, bool)>,
-    high: &Option<(Expr, bool)>,
+    (low, high, beginning): (&Limit, &Limit, Option<usize>),
     cx: &Context<'_>,
     out: &mut BoundPath,
 ) -> Result<()> {
+    let encode_bound = |column: u16, value: &crate::engine::expr::Datum<'_>, out: &mut Vec<u8>| match beginning {
+        None => encode(schema, column, value, out),
+        Some(length) => {
+            let c = &schema.columns[usize::from(column)];
+            let value = convert::stored(c.ty, value);
+            key::encode_beginning(c.ty, c.nullable, &value, length, out).map_err(|e| errors::from_code(e, ""))
+        }
+    };
     let BoundPath { low: low_key, high: high_key, .. } = out;
     for (&column, e) in columns.iter().zip(equal) {
         match convert::key_value(schema.columns[usize::from(column)].ty, e.eval(cx)?, cx.env.zone()) {
@@ -549,8 +611,8 @@ fn bind_range(
         if let Some((e, inclusive)) = low {
             let mut set = |value, after: bool| -> Result<bool> {
                 low_key.truncate(prefix);
-                encode(schema, column, &value, low_key)?;
-                Ok(!after || key::successor_of_prefix(low_key))
+                encode_bound(column, &value, low_key)?;
+                Ok(!after || beginning.is_some() || key::successor_of_prefix(low_key))
             };
             possible &= match convert::key_value(c.ty, e.eval(cx)?, cx.env.zone()) {
                 KeyValue::Exact(value) => set(value, !inclusive)?,
@@ -562,7 +624,7 @@ fn bind_range(
         }
         if let Some((e, inclusive)) = high {
             let mut set = |value, after: bool| -> Result<bool> {
-                encode(schema, column, &value, high_key)?;
+                encode_bound(column, &value, high_key)?;
                 Ok(!after || key::successor_of_prefix(high_key))
             };
             match convert::key_value(c.ty, e.eval(cx)?, cx.env.zone()) {

@@ -416,7 +416,8 @@ impl Planner<'_> {
         let collation = match kind {
             Kind::Text => {
                 let list: Vec<&Expr> = a.exprs.iter().collect();
-                coercion::compared(&list, &self.param_kinds, "UNION")?
+                coercion::compared(&list, &self.param_kinds, "UNION")
+                    .map_err(|e| if e.errno == 1267 { errors::collation_mix(1271, "", "UNION") } else { e })?
             }
             _ => Default::default(),
         };

@@ -29,6 +29,7 @@ pub mod view;
 mod weigh;
 pub mod window;
 
+use crate::engine::expr::coercion;
 use std::{
     borrow::Cow,
     cell::{Cell, RefCell},
@@ -284,6 +285,7 @@ pub fn parse(text: &str) -> Result<Statement> {
 
 impl<'a> Planner<'a> {
     pub fn new(catalog: &'a Catalog, env: &'a Env, text: &'a str, param_kinds: Vec<Kind>) -> Planner<'a> {
+        coercion::connect(env.variables.connection());
         let (frames, common, shapeless, typed, views) = Default::default();
         let (from_digest, needs) = (false, RefCell::default());
         Planner { catalog, env, text, param_kinds, from_digest, frames, common, shapeless, typed, views, needs }

@@ -106,6 +106,7 @@ impl Shapes<'_> {
                 f if is_small_integer(*f) && !is_part_of_date(*f) => any(list),
                 Func::Abs | Func::Round | Func::Truncate | Func::Floor | Func::Ceil => any(list),
                 Func::Greatest | Func::Least | Func::BinaryLiteral | Func::BinaryNumber | Func::Collate => any(list),
+                Func::Introduced => any(list),
                 _ => true,
             },
             Expr::Param(_) | Expr::Given(..) | Expr::Outer(_) | Expr::NewColumn(_) => true,
@@ -242,9 +243,14 @@ impl Shapes<'_> {
             Expr::Cast(e, CastType::Text(None) | CastType::Chosen { .. }) => self.chars(e),
             Expr::Call(f, list, _) => match f {
                 Func::Concat => list.iter().map(|e| self.chars(e)).try_fold(0u32, |n, e| n.checked_add(e?)),
-                Func::Lower | Func::Trim | Func::LTrim | Func::RTrim | Func::Reverse | Func::Collate => {
-                    self.chars(list.first()?)
-                }
+                Func::Lower
+                | Func::Trim
+                | Func::LTrim
+                | Func::RTrim
+                | Func::Reverse
+                | Func::Collate
+                | Func::ConvertUsing
+                | Func::Introduced => self.chars(list.first()?),
                 Func::Left | Func::Right => cut(self.chars(list.first()?), list.get(1)),
                 Func::Substring => cut(self.chars(list.first()?), list.get(2)),
                 Func::SubstringIndex | Func::NullIf => self.chars(list.first()?),

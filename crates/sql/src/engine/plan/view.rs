@@ -6,6 +6,8 @@
 //!
 //! The text of a view sees its own blocks only: no common table expression, and no column, of the statement around it.
 
+use crate::engine::expr::coercion;
+use apus_types::collate::Collation;
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
 use sqlparser::{
@@ -109,7 +111,11 @@ impl Planner<'_> {
         self.views.open.borrow_mut().push(view.clone());
         let common = std::mem::take(&mut *self.common.borrow_mut());
         let floor = self.frames.begin_view(block);
+        // Its literals have the collation of the connection that made it.
+        let outside = coercion::connection();
+        coercion::connect(Collation::from_name(&view.definition.collation).unwrap_or(outside));
         let bound = bind(&query);
+        coercion::connect(outside);
         self.frames.end_view(floor);
         *self.common.borrow_mut() = common;
         self.views.open.borrow_mut().pop();

@@ -43,7 +43,7 @@ impl Builder<'_> {
         let coercion = Coercion::of(e, &self.param_kinds);
         let collation = if kind == Kind::Text { coercion.collation } else { Collation::Binary };
         Expr::Const(match name {
-            "charset" => Datum::text(collation.charset()),
+            "charset" => Datum::text(collation.charset().name()),
             "collation" => Datum::text(collation.name()),
             _ => Datum::Int(coercion.strength as i64),
         })

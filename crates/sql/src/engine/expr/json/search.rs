@@ -94,7 +94,7 @@ fn strings<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Datum<'a>>
     let pattern = pattern.as_text();
     let most = if one { 1 } else { usize::MAX };
     let mut found =
-        search::strings(&document, &paths, most, |text| eval::like(text.as_bytes(), &pattern, Some(escape), false));
+        search::strings(&document, &paths, most, |text| eval::like(text.as_bytes(), &pattern, Some(escape), None));
     Ok(match found.len() {
         0 => Datum::Null,
         1 => datum(&Json::String(found.remove(0))),

@@ -1,0 +1,123 @@
+//! Parts of keys: columns with how much of them is in the key, and MySQL's rules about that.
+
+use apus_types::{Column, TableSchema, collate::Collation, schema::ColumnType};
+
+use super::{
+    errors::{self, Result},
+    token::Tokens,
+};
+use crate::wire::SqlError;
+
+/// MySQL's longest key, in bytes. Ours may be longer, but what MySQL refuses, a dump could not bring there.
+const KEY_BYTES_MAX: usize = 3072;
+/// Name of a primary key that has beginnings of columns: a unique index of a table whose rows have hidden keys.
+pub const PRIMARY: &str = "PRIMARY";
+
+/// The columns of a key, and how many characters or bytes of each, 0 where nothing is said.
+pub type KeyParts = (Vec<String>, Vec<u32>);
+
+/// `(a, b(10) ASC)`.
+pub fn parse(t: &mut Tokens) -> Result<KeyParts> {
+    t.expect_symbol('(')?;
+    let mut parts = KeyParts::default();
+    loop {
+        if t.peek_symbol('(') {
+            return Err(errors::not_supported("functional key parts"));
+        }
+        let column = t.identifier()?;
+        let mut length = 0;
+        if t.symbol('(') {
+            length = t.number()?.parse().map_err(|_| t.error())?;
+            t.expect_symbol(')')?;
+            if length == 0 {
+                let text = format!("Key part '{column}' length cannot be 0");
+                return Err(SqlError::new(1391, b"HY000", text));
+            }
+        }
+        parts.0.push(column);
+        parts.1.push(length);
+        if t.word("desc") {
+            return Err(errors::not_supported("descending index columns"));
+        }
+        t.word("asc");
+        if !t.symbol(',') {
+            break;
+        }
+    }
+    t.expect_symbol(')')?;
+    Ok(parts)
+}
+
+/// Some column is there with its beginning, as it is written.
+pub fn are_cut(lengths: &[u32]) -> bool {
+    lengths.iter().any(|n| *n > 0)
+}
+
+/// What [`apus_types::IndexDef::prefixes`] is for these columns, once they are allowed.
+///
+/// # Errors
+/// 1060, 1071, 1089, 1170 and 3152, as MySQL has them.
+pub fn prefixes(table: &TableSchema, columns: &[u16], lengths: &[u32]) -> Result<Vec<u32>> {
+    let mut out = Vec::with_capacity(columns.len());
+    let mut bytes = 0;
+    for (at, &column) in columns.iter().enumerate() {
+        let c = &table.columns[usize::from(column)];
+        if columns[..at].contains(&column) {
+            return Err(SqlError::new(1060, b"42S21", format!("Duplicate column name '{}'", c.name)));
+        }
+        let (length, long) = part(c, lengths.get(at).copied().unwrap_or(0))?;
+        out.push(length);
+        bytes += long;
+    }
+    if bytes > KEY_BYTES_MAX {
+        return Err(too_long(KEY_BYTES_MAX));
+    }
+    Ok(if are_cut(&out) { out } else { Vec::new() })
+}
+
+fn too_long(most: usize) -> SqlError {
+    SqlError::new(1071, b"42000", format!("Specified key was too long; max key length is {most} bytes"))
+}
+
+/// How much of a column is in the key, 0 for all, and how many bytes that may be.
+fn part(c: &Column, asked: u32) -> Result<(u32, usize)> {
+    let wide = |collation: Collation| usize::from(collation.charset().bytes_of_character());
+    let (whole, width, must, most) = match c.ty {
+        ColumnType::Json => return Err(errors::json_key(&c.name)),
+        ColumnType::Char { length, collation } | ColumnType::VarChar { length, collation } => {
+            (u32::from(length), wide(collation), false, usize::MAX)
+        }
+        ColumnType::Binary { length } | ColumnType::VarBinary { length } => (u32::from(length), 1, false, usize::MAX),
+        ColumnType::Text { length, collation } => (u32::MAX, wide(collation), true, length as usize),
+        ColumnType::Blob { length } => (u32::MAX, 1, true, length as usize),
+        _ if asked > 0 => (0, 1, false, 0),
+        ty => return Ok((0, ty.fixed_bytes().unwrap_or(0))),
+    };
+    if must && asked == 0 {
+        let text = format!("BLOB/TEXT column '{}' used in key specification without a key length", c.name);
+        return Err(SqlError::new(1170, b"42000", text));
+    }
+    if asked > whole {
+        let text = "Incorrect prefix key; the used key part isn't a string, the used length is longer than the key part, or the storage engine doesn't \
+             support unique prefix keys";
+        return Err(SqlError::new(1089, b"HY000", text));
+    }
+    let length = if asked == 0 { whole } else { asked };
+    let bytes = length as usize * width;
+    if bytes > most.min(KEY_BYTES_MAX) {
+        return Err(too_long(most.min(KEY_BYTES_MAX)));
+    }
+    Ok((if asked == whole { 0 } else { asked }, bytes))
+}
+
+/// `` `a`,`b`(10) ``, as SHOW CREATE TABLE writes them.
+pub fn written(table: &TableSchema, columns: &[u16], prefixes: &[u32]) -> String {
+    let one = |(at, column): (usize, &u16)| {
+        let name = table.columns[usize::from(*column)].name.replace('`', "``");
+        match prefixes.get(at) {
+            Some(n) if *n > 0 => format!("`{name}`({n})"),
+            _ => format!("`{name}`"),
+        }
+    };
+    columns.iter().enumerate().map(one).collect::<Vec<_>>().join(",")
+}
