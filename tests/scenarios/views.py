@@ -5,6 +5,7 @@ import threading
 
 import pymysql
 
+from lib.asking import ask, connect, refused
 from lib.cluster import Cluster
 from lib.harness import FULL, check, check_equal, run, scenario_main, tail, wait_until
 from lib.mariadb import batch
@@ -31,26 +32,6 @@ INSERT INTO counter VALUES (0, 0), (1, 0);
 CREATE VIEW counted AS SELECT id AS which, n FROM counter WHERE n >= 0 WITH CHECK OPTION;
 CREATE VIEW total AS SELECT SUM(n) AS n, COUNT(*) AS rows_ FROM counted;
 """
-
-
-def connect(cluster, number):
-    node = cluster.describe()["sql"][number]
-    return pymysql.connect(host=node["host"], port=node["port"], user="root", autocommit=True)
-
-
-def ask(connection, statement):
-    with connection.cursor() as cursor:
-        cursor.execute(statement)
-        return cursor.fetchall()
-
-
-def refused(connection, statement, number):
-    try:
-        ask(connection, statement)
-    except pymysql.MySQLError as error:
-        check_equal(error.args[0], number, statement)
-        return
-    check(False, f"{statement} was not refused")
 
 
 class Counter(threading.Thread):

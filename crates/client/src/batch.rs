@@ -19,6 +19,7 @@ pub struct OpBatch {
     bytes: Vec<u8>,
     entries: Vec<OpEntry>,
     writes: bool,
+    holds_constraints: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +31,10 @@ struct OpEntry {
 impl OpBatch {
     pub fn new() -> OpBatch {
         OpBatch::default()
+    }
+    /// The caller looks after foreign keys: rows of tables that have some may be written.
+    pub fn hold_constraints(&mut self) {
+        self.holds_constraints = true;
     }
     pub fn clear(&mut self) {
         if self.bytes.capacity() > BUFFER_KEPT_MAX {
@@ -74,7 +79,7 @@ impl OpBatch {
     /// As [`OpBatch::push`] where the key's distribution hash is known (from a unique index entry).
     ///
     /// # Errors
-    /// `KeyTooLong`, `RowTooBig`.
+    /// `KeyTooLong`, `RowTooBig`; `ConstraintsNotHeld` for a change of a table with foreign keys, unless the caller holds them.
     pub fn push_hashed(
         &mut self,
         schema: &TableSchema,
@@ -86,6 +91,9 @@ impl OpBatch {
     ) -> Result<(), ErrorCode> {
         if key.len() > limits::KEY_BYTES_MAX {
             return Err(ErrorCode::KeyTooLong);
+        }
+        if schema.is_constrained() && kind.is_write() && !self.holds_constraints {
+            return Err(ErrorCode::ConstraintsNotHeld);
         }
         if value.len() > limits::ROW_BYTES_MAX {
             return Err(ErrorCode::RowTooBig);
@@ -273,6 +281,20 @@ mod tests {
     fn schema() -> TableSchema {
         let column = Column { nullable: false, ..Column::new("id", ColumnType::Int { bits: 32, unsigned: true }) };
         TableSchema::new("d", "t", vec![column], vec![0])
+    }
+
+    #[test]
+    fn rows_of_constrained_tables_are_written_by_who_holds_the_constraints() {
+        let mut schema = schema();
+        schema.held.is_referenced = true;
+        let mut ops = OpBatch::new();
+        assert_eq!(ops.push(&schema, OpKind::Delete, 0, b"key", b""), Err(ErrorCode::ConstraintsNotHeld));
+        ops.push_read(&schema, true, 0, b"key", None).unwrap();
+        ops.hold_constraints();
+        ops.push(&schema, OpKind::Delete, 0, b"key", b"").unwrap();
+        ops.clear();
+        ops.push(&schema, OpKind::Delete, 0, b"key", b"").unwrap();
+        assert_eq!(ops.len(), 1);
     }
 
     #[test]

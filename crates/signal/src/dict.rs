@@ -9,7 +9,10 @@
 
 use prost::Message;
 
-use crate::schema::{ColumnMessage, SourceMessage, TableMessage};
+use crate::{
+    foreign_key::ForeignKeysChange,
+    schema::{ColumnMessage, SourceMessage, TableMessage},
+};
 
 #[derive(Clone, PartialEq, Message)]
 pub struct DatabaseMessage {
@@ -96,6 +99,8 @@ pub enum Change {
     PublishIndex(IndexChange),
     #[prost(message, tag = "19")]
     ChangeColumns(ColumnsChange),
+    #[prost(message, tag = "20")]
+    ChangeForeignKeys(ForeignKeysChange),
 }
 
 /// Other columns for a table; see [`apus_types::form`].
@@ -124,6 +129,9 @@ pub struct TableName {
     pub database: String,
     #[prost(string, tag = "2")]
     pub table: String,
+    /// To drop, truncate or rename it: it has this version, or the change is refused with `SchemaVersionChanged`; 0: whichever.
+    #[prost(uint32, tag = "3")]
+    pub version: u32,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -154,6 +162,12 @@ pub struct IndexChange {
     /// To create it: how many characters or bytes of each column, 0 for all; empty for all of all.
     #[prost(uint32, repeated, tag = "7")]
     pub prefixes: Vec<u32>,
+    /// To publish it: a foreign key is meant, whose rows have been looked at.
+    #[prost(bool, tag = "8")]
+    pub is_foreign_key: bool,
+    /// To drop it: the table has this version, or it is refused with `SchemaVersionChanged`; 0: whichever.
+    #[prost(uint32, tag = "9")]
+    pub version: u32,
 }
 
 /// `SchemaReq`.
@@ -164,7 +178,7 @@ pub struct SchemaReq {
     /// Random, so that a request sent again after a failure is executed once.
     #[prost(fixed64, tag = "2")]
     pub token: u64,
-    #[prost(oneof = "Change", tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19")]
+    #[prost(oneof = "Change", tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20")]
     pub change: Option<Change>,
 }
 

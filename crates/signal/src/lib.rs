@@ -14,6 +14,7 @@ pub mod dict;
 pub mod envelope;
 pub mod epoch;
 pub mod file;
+pub mod foreign_key;
 pub mod gcp;
 pub mod hello;
 pub mod key_read;

@@ -8,7 +8,10 @@ use apus_types::{
 };
 use prost::Message;
 
-use crate::codec::DecodeError;
+use crate::{
+    codec::DecodeError,
+    foreign_key::{self, ForeignKeyMessage},
+};
 
 #[derive(Clone, PartialEq, Message)]
 pub struct ColumnMessage {
@@ -129,6 +132,8 @@ pub struct TableMessage {
     pub form: u32,
     #[prost(message, repeated, tag = "16")]
     pub older: Vec<FormMessage>,
+    #[prost(message, repeated, tag = "17")]
+    pub foreign_keys: Vec<ForeignKeyMessage>,
 }
 
 fn type_to_wire(ty: ColumnType) -> (u32, u32, u32, bool, u32) {
@@ -232,6 +237,7 @@ impl From<&TableSchema> for TableMessage {
             },
             form: u32::from(t.form),
             older: t.older.iter().map(older_to_wire).collect(),
+            foreign_keys: foreign_key::to_wire(&t.foreign_keys, t.held),
         }
     }
 }
@@ -342,6 +348,7 @@ impl TryFrom<&TableMessage> for TableSchema {
         };
         table.form = u8::try_from(m.form).map_err(|_| DecodeError)?;
         table.older = m.older.iter().map(older_from_wire).collect::<Result<_, _>>()?;
+        (table.foreign_keys, table.held) = foreign_key::from_wire(&m.foreign_keys)?;
         table.refresh();
         table.validate().map_err(|_| DecodeError)?;
         Ok(table)

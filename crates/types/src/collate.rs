@@ -275,12 +275,19 @@ impl Collation {
     pub fn sort_key(self, text: &[u8], mut emit: impl FnMut(&[u8])) {
         let (tables, levels) = match self.way() {
             Way::Bytes => return emit(text),
+            Way::PaddedBytes if is_plain(text) => {
+                return plain_key(text, |b| b + weights::BYTES_UP, Some(weights::BYTE_SPACES), &mut emit);
+            }
             Way::PaddedBytes => {
                 let codes = text.iter().map(|&b| weights::byte_code(b));
                 return pad(codes, weights::BYTE_SPACES, &mut Pieces::new(&mut emit));
             }
             Way::Tables(tables, levels) => (&**tables, levels),
         };
+        if levels == 1 && is_plain(text) {
+            let (ascii, spaces) = (&tables[0].ascii, self.pads().then_some(tables[0].spaces));
+            return plain_key(text, |b| ascii[usize::from(b & 0x7f)], spaces, &mut emit);
+        }
         let mut out = Pieces::new(&mut emit);
         if self.pads() {
             return pad(tables[0].iter(text), tables[0].spaces, &mut out);
@@ -317,9 +324,14 @@ impl Collation {
 
     /// Compares two texts without making their keys.
     pub fn compare(self, a: &[u8], b: &[u8]) -> Ordering {
-        if a == b {
+        let same = a.iter().zip(b).take_while(|(x, y)| x == y).count();
+        if same == a.len() && same == b.len() {
             return Ordering::Equal;
         }
+        // What both begin with has the same weights. A character is not cut.
+        let inside = |at: usize| [a, b].iter().any(|text| text.get(at).is_some_and(|b| b & 0xc0 == 0x80));
+        let same = (0..=same).rev().find(|&at| !inside(at)).unwrap_or(0);
+        let (a, b) = (&a[same..], &b[same..]);
         match self.way() {
             Way::Bytes => a.cmp(b),
             Way::PaddedBytes => {
@@ -354,6 +366,29 @@ impl Collation {
                 table.iter(part).all(|code| weights.next() == Some(code))
             }),
         }
+    }
+}
+
+/// Printing ASCII characters in which spaces stand alone, each before another character: every character is a byte of the key.
+fn is_plain(text: &[u8]) -> bool {
+    text.iter().all(|b| (0x20..0x7f).contains(b))
+        && (!text.contains(&b' ') || !text.ends_with(b" ") && !text.windows(2).any(|pair| pair == b"  "))
+}
+
+/// The key of such a text; `spaces`: of a collation that pads.
+#[inline]
+fn plain_key(text: &[u8], code: impl Fn(u8) -> u8, spaces: Option<u8>, emit: &mut impl FnMut(&[u8])) {
+    let mut bytes = [0u8; 128];
+    let mut chunks = text.chunks(bytes.len() - 1).peekable();
+    loop {
+        let chunk = chunks.next().unwrap_or(&[]);
+        bytes.iter_mut().zip(chunk).for_each(|(out, b)| *out = code(*b));
+        if chunks.peek().is_some() {
+            emit(&bytes[..chunk.len()]);
+            continue;
+        }
+        bytes[chunk.len()] = spaces.unwrap_or(0) + END;
+        return emit(&bytes[..chunk.len() + usize::from(spaces.is_some())]);
     }
 }
 
@@ -493,6 +528,9 @@ mod tests {
     fn runs_of_spaces_and_wrong_bytes_are_ordered() {
         let mut texts: Vec<Vec<u8>> =
             vec![b"a\xffb".to_vec(), b"a\xc3".to_vec(), b"\xed\xa0\x80".to_vec(), vec![0xf4, 0xbf, 0xbf, 0xbf]];
+        for n in [1, 126, 127, 128, 253, 254, 255, 300] {
+            texts.extend([b"x y".repeat(n), b"x".repeat(n), [&b"x".repeat(n)[..], b"\xc3\xa9"].concat()]);
+        }
         for n in [0, 1, 2, 3, 253, 254, 255, 256, 508, 509] {
             for tail in [&b""[..], b"\t", b"\0", b"b", b"!", " é".as_bytes()] {
                 texts.push([b"a", &vec![b' '; n][..], tail].concat());

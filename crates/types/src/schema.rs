@@ -8,6 +8,7 @@ use std::fmt;
 use crate::{
     ErrorCode,
     collate::Collation,
+    foreign_key::{ForeignKey, Held},
     form::{self, OlderForm, Source},
     ids::{IndexNo, TableId},
     limits,
@@ -264,6 +265,9 @@ pub struct TableSchema {
     /// With which rows are written, and those that rows may still have.
     pub form: u8,
     pub older: Vec<OlderForm>,
+    /// What its rows refer to.
+    pub foreign_keys: Vec<ForeignKey>,
+    pub held: Held,
     layout: RowLayout,
 }
 
@@ -294,6 +298,8 @@ impl TableSchema {
             durability: Durability::default(),
             form: 0,
             older: Vec::new(),
+            foreign_keys: Vec::new(),
+            held: Held::default(),
             layout,
         }
     }
@@ -355,6 +361,9 @@ impl TableSchema {
         let indexes: Result<Vec<Vec<u16>>, _> =
             self.indexes.iter().map(|index| index.columns.iter().map(now).collect()).collect();
         let (primary_key, indexes) = (primary_key?, indexes?);
+        let referring: Result<Vec<Vec<u16>>, _> =
+            self.foreign_keys.iter().map(|key| key.columns.iter().map(now).collect()).collect();
+        let referring = referring?;
         let is_same_form = from.iter().enumerate().all(|(i, source)| *source == Source::Kept(i as u16))
             && columns.len() == self.columns.len();
         if !is_same_form {
@@ -367,9 +376,16 @@ impl TableSchema {
         }
         self.primary_key = primary_key;
         self.indexes.iter_mut().zip(indexes).for_each(|(index, columns)| index.columns = columns);
+        self.foreign_keys.iter_mut().zip(referring).for_each(|(key, columns)| key.columns = columns);
         self.columns = columns;
         self.refresh();
         Ok(())
+    }
+
+    /// Writers of its rows have to look after other tables.
+    #[inline]
+    pub fn is_constrained(&self) -> bool {
+        self.held.is_referenced || !self.foreign_keys.is_empty()
     }
 
     /// The table has no rows yet, so none of an older form.
@@ -470,6 +486,12 @@ impl TableSchema {
             }
             if index.no.0 == 0 || self.indexes[..i].iter().any(|other| other.no == index.no) {
                 return bad(format!("index '{}' has no number of its own", index.name));
+            }
+        }
+        for key in &self.foreign_keys {
+            self.validate_key(&key.name, &key.columns)?;
+            if key.parent_columns.len() != key.columns.len() {
+                return bad(format!("foreign key '{}' has more columns on one side", key.name));
             }
         }
         if let Some(&column) = self.primary_key.iter().find(|&&c| self.columns[usize::from(c)].nullable) {

@@ -59,7 +59,7 @@ pub async fn create_table(client: &Client, table: &TableSchema) -> Result<TableS
     let database = DatabaseMessage { name: DATABASE.to_owned(), collation: u32::from(table.collation.id()) };
     let done = client.schema_change(Change::CreateDatabase(database)).await;
     accept(done.map(drop), ErrorCode::DatabaseExists).map_err(failed)?;
-    let name = TableName { database: DATABASE.to_owned(), table: table.name.clone() };
+    let name = TableName { database: DATABASE.to_owned(), table: table.name.clone(), version: 0 };
     let done = client.schema_change(Change::DropTable(name)).await;
     accept(done.map(drop), ErrorCode::TableNotFound).map_err(failed)?;
     client.schema_change(Change::CreateTable(TableMessage::from(table))).await.map_err(failed)?;

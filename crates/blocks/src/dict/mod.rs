@@ -29,6 +29,7 @@
 
 mod catalog;
 mod coordinator;
+mod foreign_keys;
 mod keep;
 mod participant;
 mod plan;

@@ -10,7 +10,10 @@ use apus_types::{
 };
 use prost::Message;
 
-use super::catalog::{AUTO_INCREMENT_TABLE, Catalog, SYSTEM_DATABASE};
+use super::{
+    catalog::{AUTO_INCREMENT_TABLE, Catalog, SYSTEM_DATABASE},
+    foreign_keys,
+};
 
 /// Most tables, hidden ones included: each costs fragments on every node.
 pub const TABLES_MAX: usize = 20_000;
@@ -23,7 +26,7 @@ pub const NAME_CHARS_MAX: usize = 64;
 
 const _: () = assert!(DICTIONARY_BYTES_MAX < apus_types::limits::SIGNAL_BYTES_MAX);
 
-type Refusal = (ErrorCode, String);
+pub(super) type Refusal = (ErrorCode, String);
 
 /// A change ready to be executed.
 #[derive(Clone, Debug)]
@@ -70,7 +73,9 @@ pub fn plan(catalog: &Catalog, token: u64, change: &Change) -> Result<Plan, Refu
         Change::RenameTable(names) => planner.rename_table(names).map(Some),
         Change::PublishIndex(index) => planner.publish_index(index).map(Some),
         Change::ChangeColumns(change) => planner.change_columns(change).map(Some),
+        Change::ChangeForeignKeys(change) => planner.change_foreign_keys(change).map(Some),
     }?;
+    foreign_keys::settle(catalog, &mut planner.step)?;
     let plan = planner.finish(table);
     let added: usize = plan.step.upsert_tables.iter().map(Message::encoded_len).sum();
     if catalog.tables.len() + plan.step.upsert_tables.len() > TABLES_MAX
@@ -82,8 +87,8 @@ pub fn plan(catalog: &Catalog, token: u64, change: &Change) -> Result<Plan, Refu
     Ok(plan)
 }
 
-struct Planner<'a> {
-    catalog: &'a Catalog,
+pub(super) struct Planner<'a> {
+    pub(super) catalog: &'a Catalog,
     step: SchemaStep,
 }
 
@@ -129,14 +134,17 @@ impl<'a> Planner<'a> {
             .ok_or_else(|| (ErrorCode::TableNotFound, full_name(name)))
     }
     /// A table that users may change.
-    fn user_table(&self, name: Option<&TableName>) -> Result<TableSchema, Refusal> {
+    pub(super) fn user_table(&self, name: Option<&TableName>) -> Result<TableSchema, Refusal> {
         let table = self.table(name)?;
+        if name.is_some_and(|name| name.version != 0 && name.version != table.version) {
+            return Err((ErrorCode::SchemaVersionChanged, table.name));
+        }
         if table.database == SYSTEM_DATABASE {
             return Err((ErrorCode::NotSupported, format!("{}.{} is a system table", table.database, table.name)));
         }
         Ok(table)
     }
-    fn put(&mut self, table: &TableSchema) -> Result<TableId, Refusal> {
+    pub(super) fn put(&mut self, table: &TableSchema) -> Result<TableId, Refusal> {
         table.validate()?;
         self.step.upsert_tables.push(TableMessage::from(table));
         Ok(table.id)
@@ -192,6 +200,7 @@ impl<'a> Planner<'a> {
         message.version = 1;
         message.base_table = 0;
         (message.form, message.older) = (0, Vec::new());
+        let foreign_keys = std::mem::take(&mut message.foreign_keys);
         for (no, index) in (1u32..).zip(&mut message.indexes) {
             check_name(&index.name)?;
             index.no = no;
@@ -204,6 +213,7 @@ impl<'a> Planner<'a> {
             }
         }
         let mut table = TableSchema::try_from(&message).map_err(|_| (ErrorCode::InvalidSchema, name))?;
+        table.foreign_keys = self.new_foreign_keys(&table, &foreign_keys)?;
         self.add_indexes(&mut table)
     }
 
@@ -260,6 +270,9 @@ impl<'a> Planner<'a> {
 
     fn drop_index(&mut self, change: &IndexChange) -> Result<TableId, Refusal> {
         let mut table = self.user_table(change.table.as_ref())?;
+        if change.version != 0 && change.version != table.version {
+            return Err((ErrorCode::SchemaVersionChanged, change.name.clone()));
+        }
         let at = self.index_position(&table, change)?;
         let index = table.indexes.remove(at);
         self.step.drop_tables.extend(index.hidden_table.map(|t| t.0));
@@ -269,6 +282,9 @@ impl<'a> Planner<'a> {
 
     fn publish_index(&mut self, change: &IndexChange) -> Result<TableId, Refusal> {
         let mut table = self.user_table(change.table.as_ref())?;
+        if change.is_foreign_key {
+            return self.publish_foreign_key(table, &change.name);
+        }
         let at = self.index_position(&table, change)?;
         table.indexes[at].state = IndexState::Ready;
         table.version += 1;
@@ -339,7 +355,7 @@ mod tests {
         catalog
     }
     fn name(table: &str) -> TableName {
-        TableName { database: "test".to_owned(), table: table.to_owned() }
+        TableName { database: "test".to_owned(), table: table.to_owned(), version: 0 }
     }
     fn run(catalog: &mut Catalog, change: Change) -> Result<Option<TableSchema>, ErrorCode> {
         let plan = plan(catalog, 1, &change).map_err(|e| e.0)?;

@@ -207,7 +207,7 @@ fn a_joining_node_has_the_dictionary() {
 }
 
 fn table_name() -> TableName {
-    TableName { database: "test".to_owned(), table: "t".to_owned() }
+    TableName { database: "test".to_owned(), table: "t".to_owned(), version: 0 }
 }
 fn index(unique: bool) -> Change {
     let (table, name) = (Some(table_name()), "i".to_owned());

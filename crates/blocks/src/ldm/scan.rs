@@ -37,14 +37,21 @@ impl Visibility<'_> {
         let own = self.reader != NONE
             && fragment.has_pending(row)
             && self.locks.held_mode(fragment.lock_word_of(row), self.reader) == Some(LockMode::Exclusive);
-        if self.with_pending {
-            return fragment.possible(row);
-        }
         match (own, self.snapshot) {
             (true, _) => fragment.newest(row),
+            _ if self.with_pending => fragment.possible(row),
             (_, Epoch(0)) => fragment.committed(row, self.transactions),
             (_, snapshot) => fragment.committed_at(row, snapshot, self.transactions),
         }
+    }
+    /// With pending rows: what others have changed may be undone, so what was committed may stay as well.
+    #[cold]
+    fn other_image<'f>(&self, fragment: &'f Fragment, row: RowId) -> Option<&'f [u8]> {
+        let is_of_others = self.with_pending
+            && fragment.has_pending(row)
+            && (self.reader == NONE
+                || self.locks.held_mode(fragment.lock_word_of(row), self.reader) != Some(LockMode::Exclusive));
+        if is_of_others { fragment.committed(row, self.transactions) } else { None }
     }
 }
 
@@ -243,9 +250,13 @@ impl LocalDataManager {
                     return Err(ErrorCode::WrongView);
                 }
             }
-            let Some(image) = visibility.image(fragment, row) else { continue };
+            let Some(mut image) = visibility.image(fragment, row) else { continue };
             if !fragment.entry_matches(req.index, row, image, entry, scratch) {
-                continue;
+                let Some(other) = visibility.other_image(fragment, row) else { continue };
+                if !fragment.entry_matches(req.index, row, other, entry, scratch) {
+                    continue;
+                }
+                image = other;
             }
             if totals.count > 0 {
                 totals.add(table.schema.layout(), image)?;

@@ -64,7 +64,9 @@ impl Table {
         // Columns have other numbers in another form: whoever asks by the old ones is to learn them first.
         let is_same_form = schema.form == self.schema.form || planted(Bug::OldColumnsTaken);
         if schema.version != self.schema.version {
-            self.old_version = if is_same_form { self.schema.version } else { schema.version };
+            // And who does not know what rows are held to from now on.
+            let is_held_alike = schema.held.since <= self.schema.version;
+            self.old_version = if is_same_form && is_held_alike { self.schema.version } else { schema.version };
         }
         let loses_index = self.schema.indexes.iter().any(|index| schema.index(index.no).is_none());
         self.takes_old_rows = is_same_form || !loses_index;
@@ -86,7 +88,8 @@ impl Table {
     #[cold]
     fn accepts_whole(&self, op: &Op<'_>) -> bool {
         let is_whole = matches!(op.kind, OpKind::Insert | OpKind::Write | OpKind::Delete);
-        self.takes_old_rows && is_whole && op.schema_version < self.schema.version
+        let is_held = op.schema_version >= self.schema.held.since;
+        self.takes_old_rows && is_whole && is_held && op.schema_version < self.schema.version
     }
     #[inline]
     pub fn fragment(&self, partition: PartitionId) -> Option<&Fragment> {

@@ -51,7 +51,7 @@ enum Wish {
 }
 
 fn table_name(name: &str) -> TableName {
-    TableName { database: DATABASE.to_owned(), table: name.to_owned() }
+    TableName { database: DATABASE.to_owned(), table: name.to_owned(), version: 0 }
 }
 
 /// A small table of numbers; some have indexes from the beginning.

@@ -19,12 +19,18 @@ use apus_types::{
 };
 
 use super::{
+    catalog::Catalog,
+    characters,
     convert::{self, Assign},
     ddl::{self, Definitions, IndexClause, Name},
     dispatch::SqlEngine,
     errors::{self, Result},
     exec,
     expr::Context,
+    foreign_key::{
+        clause::{self, Clause},
+        define::{self, Loss},
+    },
     labels,
     plan::dml::default_expr,
     session::Session,
@@ -55,12 +61,15 @@ enum Step {
 }
 
 /// What stands behind ALTER TABLE, but for RENAME.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct AlterClause {
     pub table: Name,
     steps: Vec<Step>,
     indexes: Vec<IndexClause>,
     drops: Vec<String>,
+    pub(super) foreign_keys: Vec<Clause>,
+    /// Names of constraints; the flag says that it may be another than a foreign key.
+    pub(super) drop_keys: Vec<(String, bool)>,
     /// To be read again with the collation of the table, which columns take that name none.
     text: String,
 }
@@ -68,7 +77,43 @@ pub struct AlterClause {
 impl AlterClause {
     /// Nothing is changed or dropped, so that it can be undone.
     fn only_adds(&self) -> bool {
-        self.drops.is_empty() && self.steps.iter().all(|step| matches!(step, Step::Add(..)))
+        self.drops.is_empty()
+            && self.drop_keys.is_empty()
+            && self.steps.iter().all(|step| matches!(step, Step::Add(..)))
+    }
+
+    /// The indexes that it makes; those that its keys need, if none that stays will do.
+    pub(super) fn make_indexes(&mut self, table: &TableSchema) {
+        let names = |columns: &[u16]| columns.iter().map(|&c| table.columns[usize::from(c)].name.clone()).collect();
+        let stays = |index: &&IndexDef| !self.drops.iter().any(|name| index.name.eq_ignore_ascii_case(name));
+        let whole = table.indexes.iter().filter(stays).filter(|index| !index.has_prefixes());
+        let known = whole.map(|index| names(&index.columns));
+        let known: Vec<Vec<String>> = known.chain([names(&table.primary_key)]).collect();
+        self.indexes = clause::indexes(std::mem::take(&mut self.indexes), &self.foreign_keys, &known);
+    }
+    /// Its new foreign keys are of columns that are there.
+    pub(super) fn has_columns_of_keys(&self, table: &TableSchema) -> bool {
+        let is_there = |name: &String| table.column_no(name).is_some();
+        self.steps.is_empty() && self.foreign_keys.iter().flat_map(|key| &key.columns).all(is_there)
+    }
+    /// With the collation of the table, if that is another one.
+    pub(super) fn read_again(&self, table: &TableSchema) -> Result<Option<AlterClause>> {
+        let is_other = table.collation != Collation::default() && !self.text.is_empty();
+        is_other.then(|| ddl::parse_alter(&self.text, table.collation)).transpose()
+    }
+    /// What foreign keys may need of what it changes.
+    pub(super) fn check_loss(&self, catalog: &Catalog, table: &TableSchema) -> Result<()> {
+        let (mut columns, mut redefined) = (Vec::new(), Vec::new());
+        for step in &self.steps {
+            match step {
+                Step::Drop(name) => columns.push(name.clone()),
+                Step::Redefine(name, column, _) => redefined.push((name.clone(), column.clone())),
+                Step::Add(..) | Step::Rename(..) | Step::Default(..) => {}
+            }
+        }
+        let keys: Vec<String> = self.drop_keys.iter().map(|(name, _)| name.clone()).collect();
+        let loss = Loss { indexes: &self.drops, columns: &columns, redefined: &redefined, keys: &keys };
+        define::check_loss(catalog, table, &loss)
     }
 }
 
@@ -78,8 +123,7 @@ fn cant_drop(name: &str) -> SqlError {
 
 /// Behind ALTER TABLE and its name, which `table` is.
 pub fn parse(t: &mut Tokens, text: &str, table: Name, default: Collation) -> Result<AlterClause> {
-    let (steps, indexes, drops) = (Vec::new(), Vec::new(), Vec::new());
-    let mut clause = AlterClause { table, steps, indexes, drops, text: text.to_owned() };
+    let mut clause = AlterClause { table, text: text.to_owned(), ..AlterClause::default() };
     loop {
         step(t, &mut clause, default)?;
         if !t.symbol(',') {
@@ -93,8 +137,13 @@ fn step(t: &mut Tokens, clause: &mut AlterClause, default: Collation) -> Result<
     if t.word("add") {
         add(t, clause, default)?;
     } else if t.word("drop") {
-        if t.word("primary") || t.word("foreign") || t.word("constraint") || t.word("check") {
-            return Err(errors::not_supported("ALTER TABLE ... DROP PRIMARY KEY or CONSTRAINT"));
+        if t.word("primary") || t.word("check") {
+            return Err(errors::not_supported("ALTER TABLE ... DROP PRIMARY KEY or CHECK"));
+        } else if t.word("foreign") {
+            t.expect("key")?;
+            clause.drop_keys.push((t.identifier()?, false));
+        } else if t.word("constraint") {
+            clause.drop_keys.push((t.identifier()?, true));
         } else if t.word("index") || t.word("key") {
             clause.drops.push(t.identifier()?);
         } else {
@@ -154,16 +203,20 @@ fn add(t: &mut Tokens, clause: &mut AlterClause, default: Collation) -> Result<(
     let is_column = t.word("column");
     if t.symbol('(') {
         let made = Definitions::parse(t, default)?;
+        made.refuse_primary()?;
         clause.steps.extend(made.columns.into_iter().map(|column| Step::Add(column, Place::Unsaid)));
         clause.indexes.extend(made.indexes);
-        return made.primary.map_or(Ok(()), |_| Err(errors::not_supported("ALTER TABLE ... ADD PRIMARY KEY")));
+        clause.foreign_keys.extend(made.foreign_keys);
+        return Ok(());
     }
     let is_index = ["index", "key", "unique", "primary", "constraint", "foreign", "check", "fulltext", "spatial"];
     if !is_column && is_index.iter().any(|word| t.peek_word(word)) {
         let mut made = Definitions::default();
         made.take(t, default)?;
+        made.refuse_primary()?;
         clause.indexes.extend(made.indexes);
-        return made.primary.map_or(Ok(()), |_| Err(errors::not_supported("ALTER TABLE ... ADD PRIMARY KEY")));
+        clause.foreign_keys.extend(made.foreign_keys);
+        return Ok(());
     }
     let (column, place) = column_and_place(t, clause, default)?;
     clause.steps.push(Step::Add(column, place));
@@ -177,6 +230,7 @@ fn column_and_place(t: &mut Tokens, clause: &mut AlterClause, default: Collation
         return Err(errors::not_supported("ALTER TABLE ... ADD PRIMARY KEY"));
     };
     clause.indexes.extend(made.indexes);
+    clause.foreign_keys.extend(made.foreign_keys);
     let place = if t.word("first") {
         Place::First
     } else if t.word("after") {
@@ -269,6 +323,7 @@ impl<'a> Work<'a> {
         if !form::same_bytes(old.ty, column.ty)
             || !labels::extends(old.ty, column.ty)
             || is_narrow(&old, &column)
+            || loses_characters(old.ty, column.ty)
             || (is_indexed && old.ty.collation() != column.ty.collation())
             || (is_indexed && old.nullable != column.nullable)
             || (old.nullable && !column.nullable)
@@ -291,6 +346,14 @@ impl<'a> Work<'a> {
         let at = self.find(name)?;
         self.columns[at].0.default = default.clone();
         ddl::check_default(&self.columns[at].0)
+    }
+}
+
+/// Rows may have what the new character set has not.
+fn loses_characters(old: apus_types::ColumnType, new: apus_types::ColumnType) -> bool {
+    match (old.collation(), new.collation()) {
+        (Some(old), Some(new)) => !characters::holds(new.charset(), old.charset()),
+        _ => false,
     }
 }
 
@@ -330,7 +393,7 @@ fn given(session: &Session, column: &Column) -> Result<Source> {
 }
 
 /// The change of this table; `None`: the columns stay as they are.
-fn change(
+pub(super) fn change(
     session: &Session,
     name: &TableName,
     table: &TableSchema,
@@ -364,7 +427,14 @@ fn change(
 }
 
 impl SqlEngine {
-    pub(super) async fn alter_table(&self, session: &mut Session, name: TableName, clause: AlterClause) -> Result<()> {
+    /// How many rows were looked at.
+    pub(super) async fn alter_table(
+        &self,
+        session: &mut Session,
+        name: TableName,
+        mut clause: AlterClause,
+    ) -> Result<u64> {
+        Box::pin(self.prepare_keys(session, &name, &mut clause)).await?;
         let adds_unique = clause.indexes.iter().any(|index| index.unique);
         if adds_unique && !clause.only_adds() {
             return Err(errors::not_supported("ALTER TABLE with a new unique index beside other changes"));
@@ -376,7 +446,14 @@ impl SqlEngine {
                 return Err(refused);
             }
         }
-        Ok(())
+        match Box::pin(self.add_foreign_keys(session, &name, &clause)).await {
+            Ok(rows) => Ok(rows),
+            Err(refused) => {
+                let made = clause.indexes.len();
+                self.take_back(session, &name, clause, made).await?;
+                Err(refused)
+            }
+        }
     }
 
     /// An index is refused: the columns that were added go again, and the indexes that were made before it.
@@ -388,19 +465,21 @@ impl SqlEngine {
         });
         let table = self.fetch_catalog().await?.table(&name.database, &name.table)?;
         let drops = table.schema.indexes.iter().rev().take(made).map(|index| index.name.clone()).collect();
-        let back =
-            AlterClause { table: done.table, steps: steps.collect(), drops, indexes: Vec::new(), text: String::new() };
+        let back = AlterClause { table: done.table, steps: steps.collect(), drops, ..AlterClause::default() };
         self.change_columns(session, name, &back).await
     }
 
     async fn change_columns(&self, session: &mut Session, name: &TableName, clause: &AlterClause) -> Result<()> {
         for _ in 0..ATTEMPTS_MAX {
-            let table = self.fetch_catalog().await?.table(&name.database, &name.table)?;
+            let catalog = self.fetch_catalog().await?;
+            let table = catalog.table(&name.database, &name.table)?;
             let schema = &table.schema;
-            let read_again = (schema.collation != Collation::default() && !clause.text.is_empty())
-                .then(|| ddl::parse_alter(&clause.text, schema.collation))
-                .transpose()?;
-            let change = change(session, name, schema, read_again.as_ref().unwrap_or(clause))?;
+            let read_again = clause.read_again(schema)?;
+            let clause = read_again.as_ref().unwrap_or(clause);
+            if schema.is_constrained() {
+                clause.check_loss(&catalog, schema)?;
+            }
+            let change = change(session, name, schema, clause)?;
             let Some(change) = change else { return Ok(()) };
             match self.change(Change::ChangeColumns(change)).await? {
                 // Somebody else has changed it since.

@@ -18,6 +18,7 @@ use super::{
     dispatch::SqlEngine,
     errors::{self, Result},
     expr::env::Env,
+    foreign_key::clause,
     information_schema,
     session::Session,
     view::View,
@@ -383,6 +384,12 @@ impl SqlEngine {
             Ok((database, name.1.clone()))
         };
         let mut wanted: Vec<(&Name, P)> = Vec::new();
+        // What foreign keys refer to, in the database of their table where they name none.
+        let parents: Vec<Name> = match ddl {
+            Ddl::CreateTable { name, foreign_keys, .. } => clause::parents(name, foreign_keys),
+            Ddl::Alter(alter) => clause::parents(&alter.table, &alter.foreign_keys),
+            _ => Vec::new(),
+        };
         // Names that are taken; a table needs CREATE for its own.
         let mut made: Vec<(&Name, P)> = Vec::new();
         match ddl {
@@ -430,7 +437,8 @@ impl SqlEngine {
                 return Err(database_denied(&session.env, SYSTEM_DATABASE));
             }
         }
-        for (name, needed) in wanted.into_iter().chain(made) {
+        let parents = parents.iter().map(|name| (name, P::REFERENCES));
+        for (name, needed) in wanted.into_iter().chain(made).chain(parents) {
             let (database, table) = full(session, name)?;
             self.require_on_table(session, (&database, &table), needed).await?;
         }

@@ -13,6 +13,7 @@ use apus_types::{IndexDef, IndexState, TableId, TableSchema, collate::Collation,
 use super::{
     account_store, create_select,
     errors::{self, Result},
+    foreign_key::{self, Rules},
     information_schema, labels,
     statistics::Statistics,
     view::{self, View},
@@ -63,6 +64,8 @@ pub struct Catalog {
     views: BTreeMap<(String, String), Rc<View>>,
     /// Tables that CREATE TABLE ... SELECT is filling, or left.
     unfinished: Vec<Rc<Table>>,
+    /// Of tables with foreign keys, and of those that they refer to.
+    rules: BTreeMap<TableId, Rc<Rules>>,
     /// The table of AUTO_INCREMENT counters, which the first president made.
     counters: Option<Rc<Table>>,
     /// Sizes of its tables, as far as they were asked for.
@@ -114,6 +117,9 @@ impl Catalog {
             let same = before.tables.get(&key).filter(|known| ***known == table).cloned();
             catalog.tables.insert(key, same.unwrap_or_else(|| Rc::new(table)));
         }
+        if catalog.tables.values().any(|t| !t.schema.foreign_keys.is_empty()) {
+            catalog.rules = foreign_key::all_rules(&catalog);
+        }
         catalog.views = view::views(views, &before.views)?;
         catalog.counters = catalog.find(SYSTEM_DATABASE, super::auto_increment::TABLE);
         Ok(catalog)
@@ -125,6 +131,10 @@ impl Catalog {
     /// The dictionary is not here yet.
     pub fn counters(&self) -> errors::Result<&TableSchema> {
         self.counters.as_ref().map(|t| &t.schema).ok_or_else(|| errors::internal("no table of counters"))
+    }
+    /// What rows of a table are held to, if anything.
+    pub fn rules(&self, table: TableId) -> Option<Rc<Rules>> {
+        self.rules.get(&table).cloned()
     }
     pub fn unfinished(&self) -> impl Iterator<Item = &Rc<Table>> {
         self.unfinished.iter()

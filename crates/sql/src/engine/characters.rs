@@ -59,6 +59,18 @@ pub fn check(collation: Collation, charset: Charset) -> Result<()> {
     Err(SqlError::new(1253, b"42000", text))
 }
 
+/// One character set has all characters of the other.
+pub fn holds(charset: Charset, other: Charset) -> bool {
+    let size = |charset| match charset {
+        Charset::Binary => 4,
+        Charset::Utf8mb4 => 3,
+        Charset::Utf8mb3 => 2,
+        Charset::Latin1 => 1,
+        Charset::Ascii => 0,
+    };
+    size(charset) >= size(other)
+}
+
 /// What a statement says of the characters of something.
 #[derive(Clone, Copy, Default)]
 pub struct Characters {

@@ -83,6 +83,9 @@ impl SelectClause {
         options: TableSchema,
         auto_increment: Option<u64>,
     ) -> Result<SelectClause> {
+        if !definitions.foreign_keys.is_empty() {
+            return Err(errors::not_supported("foreign keys in CREATE TABLE ... SELECT"));
+        }
         let on_duplicate = if t.word("ignore") {
             OnDuplicate::Ignore
         } else if t.word("replace") {
@@ -172,7 +175,7 @@ impl SqlEngine {
     }
 
     async fn drop_made(&self, made: &TableSchema) -> Result<()> {
-        let name = TableName { database: made.database.clone(), table: made.name.clone() };
+        let name = TableName { database: made.database.clone(), table: made.name.clone(), version: 0 };
         self.change(Change::DropTable(name)).await.map(|_| ())
     }
 
@@ -184,7 +187,7 @@ impl SqlEngine {
     ) -> Result<Changed> {
         let database =
             clause.name.0.clone().or_else(|| session.env.database.clone()).ok_or_else(errors::no_database)?;
-        let name = TableName { database, table: clause.name.1.clone() };
+        let name = TableName { database, table: clause.name.1.clone(), version: 0 };
         check_table_name(&name.table)?;
         let mut attempt = 0;
         loop {
@@ -239,7 +242,7 @@ impl SqlEngine {
         let filled = pin!(self.fill(session, s, clause, (&table, name), select, guard.on_disk)).await;
         let made = match filled {
             Ok(changed) => {
-                let from = TableName { database: table.database.clone(), table: table.name.clone() };
+                let from = TableName { database: table.database.clone(), table: table.name.clone(), version: 0 };
                 let names = RenameTable { from: Some(from), to: Some(name.clone()) };
                 match self.change(Change::RenameTable(names)).await {
                     Ok(None) => return Ok(Made::Filled(changed)),
@@ -350,7 +353,8 @@ fn defined(catalog: &Catalog, clause: &SelectClause, select: &Select, name: &Tab
     alone.append(&mut selected);
     let clauses = &clause.definitions;
     let (indexes, primary) = (clauses.indexes.clone(), clauses.primary.clone());
-    let mut table = ddl::assemble(&clause.options, Definitions { columns: alone, indexes, primary })?;
+    let mut table =
+        ddl::assemble(&clause.options, Definitions { columns: alone, indexes, primary, ..Definitions::default() })?;
     table.database.clone_from(&name.database);
     Ok(table)
 }

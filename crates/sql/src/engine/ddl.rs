@@ -14,6 +14,7 @@ use super::{
     create_select::{SelectClause, begins_select},
     errors::{self, Result},
     expr::Datum,
+    foreign_key::clause::{self, Clause},
     labels,
     table_options::table_options,
     token::Tokens,
@@ -50,6 +51,7 @@ pub enum Ddl {
         name: Name,
         if_not_exists: bool,
         table: Box<TableSchema>,
+        foreign_keys: Vec<Clause>,
         /// First value of AUTO_INCREMENT.
         auto_increment: Option<u64>,
     },
@@ -195,6 +197,7 @@ fn create(t: &mut Tokens, text: &str, default: Collation) -> Result<Ddl> {
     let unique = t.word("unique");
     t.expect("index")?;
     let name = Some(t.identifier()?);
+    key_parts::check_name(name.as_deref())?;
     index_type(t)?;
     t.expect("on")?;
     let table = t.name()?;
@@ -243,6 +246,9 @@ fn drop(t: &mut Tokens) -> Result<Ddl> {
 fn alter(t: &mut Tokens, text: &str) -> Result<Ddl> {
     if let Some(view) = ViewClause::parse(t, text, true)? {
         return Ok(Ddl::CreateView(Box::new(view)));
+    }
+    if t.peek_word("database") || t.peek_word("schema") {
+        return Err(errors::not_supported("ALTER DATABASE"));
     }
     alter_table(t, text, Collation::default())
 }
@@ -296,12 +302,32 @@ pub struct Definitions {
     pub columns: Vec<Column>,
     pub indexes: Vec<IndexClause>,
     pub primary: Option<Vec<String>>,
+    pub foreign_keys: Vec<Clause>,
 }
 
 impl Definitions {
+    pub fn refuse_primary(&self) -> Result<()> {
+        match self.primary.is_some() || self.indexes.iter().any(|i| i.name.as_deref() == Some(key_parts::PRIMARY)) {
+            true => Err(errors::not_supported("ALTER TABLE ... ADD PRIMARY KEY")),
+            false => Ok(()),
+        }
+    }
     /// The next column, key or index.
     pub fn take(&mut self, t: &mut Tokens, default: Collation) -> Result<()> {
-        definition(t, default, &mut self.columns, &mut self.indexes, &mut self.primary)
+        definition(t, default, self)
+    }
+    /// Takes the foreign keys out; the indexes that they need stay.
+    fn take_foreign_keys(&mut self) -> Result<Vec<Clause>> {
+        let mut keys = std::mem::take(&mut self.foreign_keys);
+        // An index without a name has the column's, in its letters.
+        for name in keys.iter_mut().flat_map(|key| &mut key.columns) {
+            let known = self.columns.iter().find(|column| column.name.eq_ignore_ascii_case(name));
+            name.clone_from(known.map_or(&name.clone(), |column| &column.name));
+        }
+        keys.iter().try_for_each(Clause::check)?;
+        let known: Vec<Vec<String>> = self.primary.iter().cloned().collect();
+        self.indexes = clause::indexes(std::mem::take(&mut self.indexes), &keys, &known);
+        Ok(keys)
     }
     pub fn parse(t: &mut Tokens, default: Collation) -> Result<Definitions> {
         let mut made = Definitions::default();
@@ -333,7 +359,7 @@ fn create_table(t: &mut Tokens, text: &str, default: Collation) -> Result<Ddl> {
     }
     // The table's collation stands behind the columns that it applies to.
     let default = t.table_characters(has_definitions)?.collation(default)?;
-    let definitions = if has_definitions { Definitions::parse(t, default)? } else { Definitions::default() };
+    let mut definitions = if has_definitions { Definitions::parse(t, default)? } else { Definitions::default() };
     let mut options = TableSchema::new("", &name.1, Vec::new(), Vec::new());
     options.collation = default;
     let auto_increment = table_options(t, &mut options)?;
@@ -344,17 +370,13 @@ fn create_table(t: &mut Tokens, text: &str, default: Collation) -> Result<Ddl> {
     if !has_definitions {
         return Err(errors::no_columns());
     }
+    let foreign_keys = definitions.take_foreign_keys()?;
     let table = Box::new(assemble(&options, definitions)?);
-    Ok(Ddl::CreateTable { name, if_not_exists, table, auto_increment })
+    Ok(Ddl::CreateTable { name, if_not_exists, table, foreign_keys, auto_increment })
 }
 
-fn definition(
-    t: &mut Tokens,
-    default: Collation,
-    columns: &mut Vec<Column>,
-    indexes: &mut Vec<IndexClause>,
-    primary: &mut Option<Vec<String>>,
-) -> Result<()> {
+fn definition(t: &mut Tokens, default: Collation, made: &mut Definitions) -> Result<()> {
+    let Definitions { columns, indexes, primary, foreign_keys } = made;
     let mut constraint = None;
     if t.word("constraint")
         && !t.peek_word("primary")
@@ -378,6 +400,7 @@ fn definition(
     if t.word("unique") {
         let _ = t.word("index") || t.word("key");
         let name = if t.peek_symbol('(') || t.peek_word("using") { constraint } else { Some(t.identifier()?) };
+        key_parts::check_name(name.as_deref())?;
         index_type(t)?;
         let (columns, lengths) = key_parts::parse(t)?;
         index_options(t)?;
@@ -385,7 +408,8 @@ fn definition(
         return Ok(());
     }
     if t.word("foreign") {
-        return Err(errors::not_supported("FOREIGN KEY"));
+        foreign_keys.push(Clause::of_table(t, constraint, indexes.len())?);
+        return Ok(());
     }
     if t.word("check") {
         return Err(errors::not_supported("CHECK"));
@@ -395,6 +419,7 @@ fn definition(
     }
     if t.word("index") || t.word("key") {
         let name = if t.peek_symbol('(') || t.peek_word("using") { None } else { Some(t.identifier()?) };
+        key_parts::check_name(name.as_deref())?;
         index_type(t)?;
         let (columns, lengths) = key_parts::parse(t)?;
         index_options(t)?;
@@ -408,6 +433,9 @@ fn definition(
     };
     let mut column = Column { declared, ..Column::new(name.clone(), ty) };
     column_options(t, &mut column, indexes, primary)?;
+    if t.word("references") {
+        foreign_keys.push(Clause::of_column(t, &name, indexes.len())?);
+    }
     let counts = matches!(column.ty, ColumnType::Int { .. } | ColumnType::Float | ColumnType::Double);
     if column.auto_increment && !counts {
         let text = format!("Incorrect column specifier for column '{name}'");
@@ -449,8 +477,6 @@ fn column_options(
             indexes.push(IndexClause { name: None, columns: vec![c.name.clone()], lengths: Vec::new(), unique: true });
         } else if t.word("key") {
             set_primary(primary, vec![c.name.clone()])?;
-        } else if t.word("references") {
-            return Err(errors::not_supported("FOREIGN KEY"));
         } else if t.word("check") || t.word("constraint") {
             return Err(errors::not_supported("CHECK"));
         } else if t.word("generated") || t.word("as") || t.word("virtual") || t.word("stored") {
@@ -699,9 +725,8 @@ fn column_type(t: &mut Tokens, default: Collation) -> Result<(ColumnType, String
 
 /// A table of these columns and indexes, with the options of another.
 pub fn assemble(options: &TableSchema, definitions: Definitions) -> Result<TableSchema> {
-    let Definitions { mut columns, mut indexes, mut primary } = definitions;
-    let missing =
-        |c: &str| crate::wire::SqlError::new(1072, b"42000", format!("Key column '{c}' doesn't exist in table"));
+    let Definitions { mut columns, mut indexes, mut primary, .. } = definitions;
+    let missing = errors::no_key_column;
     let find = |columns: &[Column], name: &str| {
         columns.iter().position(|c| c.name.eq_ignore_ascii_case(name)).map(|i| i as u16).ok_or_else(|| missing(name))
     };

@@ -4,7 +4,6 @@ use crate::engine::key_parts;
 use apus_client::{ExecOptions, OpBatch, Results, Rows, ScanRequest};
 use apus_signal::{
     dict::{Change, DatabaseMessage, IndexChange, RenameTable, TableName},
-    schema::TableMessage,
     tc::OpKind,
 };
 use apus_types::{ErrorCode, TableSchema, key};
@@ -15,6 +14,7 @@ use super::{
     dispatch::SqlEngine,
     errors::{self, Result},
     exec::{Changed, Info},
+    foreign_key::{clause::Clause, define},
     session::{Scratch, Session},
 };
 
@@ -31,7 +31,7 @@ impl SqlEngine {
         self.end_transaction(session, true).await?;
         let full = |name: &Name| -> Result<TableName> {
             let database = name.0.clone().or_else(|| session.env.database.clone()).ok_or_else(errors::no_database)?;
-            Ok(TableName { database, table: name.1.clone() })
+            Ok(TableName { database, table: name.1.clone(), version: 0 })
         };
         match ddl {
             Ddl::CreateDatabase { name, if_not_exists, collation } => {
@@ -49,7 +49,12 @@ impl SqlEngine {
                 }
             }
             Ddl::DropDatabase { name, if_exists } => {
-                done.affected = self.catalog().await?.named_in(&name).len() as u64;
+                let catalog = self.catalog().await?;
+                if session.env.variables.foreign_key_checks {
+                    let tables = catalog.tables_of(&name).map(|t| (name.clone(), t.schema.name.clone()));
+                    define::check_drops(&catalog, &tables.collect::<Vec<_>>())?;
+                }
+                done.affected = catalog.named_in(&name).len() as u64;
                 match self.change(Change::DropDatabase(name.clone())).await? {
                     Some(ErrorCode::DatabaseNotFound) if if_exists => {
                         session.warn("Note", 1008, errors::drop_unknown_database(&name).message);
@@ -63,9 +68,9 @@ impl SqlEngine {
                     None => {}
                 }
             }
-            Ddl::CreateTable { name, if_not_exists, mut table, auto_increment } => {
+            Ddl::CreateTable { name, if_not_exists, mut table, foreign_keys, auto_increment } => {
                 table.database = full(&name)?.database;
-                let made = self.create(session, &table, if_not_exists).await?;
+                let made = self.create(session, &table, &foreign_keys, if_not_exists).await?;
                 if let Some(first) = auto_increment.filter(|_| made) {
                     let made = self.fetch_catalog().await?.table(&table.database, &table.name)?;
                     self.start_counter(&made.schema, first).await?;
@@ -80,20 +85,22 @@ impl SqlEngine {
                 let mut table = source.schema.clone();
                 (table.database, table.name) = (to.database, to.table);
                 table.indexes.iter_mut().for_each(|i| i.hidden_table = None);
-                self.create(session, &table, if_not_exists).await?;
+                (table.foreign_keys, table.held) = Default::default();
+                self.create(session, &table, &[], if_not_exists).await?;
             }
             Ddl::DropTables { names, if_exists } => {
                 let mut unknown = Vec::new();
+                let names = names.iter().map(full).collect::<Result<Vec<_>>>()?;
+                self.check_drops(session, &names, if_exists).await?;
                 // A view must not be taken for a table because it is new.
                 let catalog = self.fetch_catalog().await?;
-                for name in &names {
-                    let name = full(name)?;
+                for name in names {
                     let shown = format!("{}.{}", name.database, name.table);
                     if catalog.view(&name.database, &name.table).is_some() {
                         unknown.push(shown);
                         continue;
                     }
-                    match self.change(Change::DropTable(name)).await? {
+                    match self.drop_table(session, name).await? {
                         Some(ErrorCode::TableNotFound | ErrorCode::DatabaseNotFound) => unknown.push(shown),
                         Some(code) => return Err(errors::from_code(code, &shown)),
                         None => {}
@@ -113,7 +120,7 @@ impl SqlEngine {
                     return Err(errors::unknown_table(&name.database, &name.table));
                 }
                 let shown = (name.database.clone(), name.table.clone());
-                match self.change(Change::TruncateTable(name)).await? {
+                match self.truncate(session, name).await? {
                     Some(ErrorCode::TableNotFound) => return Err(errors::unknown_table(&shown.0, &shown.1)),
                     Some(code) => return Err(errors::from_code(code, &shown.1)),
                     None => {}
@@ -143,9 +150,7 @@ impl SqlEngine {
                 let name = full(&table)?;
                 self.fetch_catalog().await?.table(&name.database, &name.table)?;
                 for index in &drops {
-                    let change =
-                        IndexChange { table: Some(name.clone()), name: index.clone(), ..IndexChange::default() };
-                    match self.change(Change::DropIndex(change)).await? {
+                    match self.drop_index(&name, index).await? {
                         Some(ErrorCode::IndexNotFound) => {
                             let text = format!("Can't DROP '{index}'; check that column/key exists");
                             return Err(crate::wire::SqlError::new(1091, b"42000", text));
@@ -162,8 +167,9 @@ impl SqlEngine {
             Ddl::Alter(clause) => {
                 let name = full(&clause.table)?;
                 self.fetch_catalog().await?.table(&name.database, &name.table)?;
-                self.alter_table(session, name, *clause).await?;
-                done.info = Info::Inserted { records: 0, duplicates: 0 };
+                let records = self.alter_table(session, name, *clause).await?;
+                done.affected = records;
+                done.info = Info::Inserted { records, duplicates: 0 };
             }
         }
         self.fetch_catalog().await?;
@@ -172,12 +178,89 @@ impl SqlEngine {
 
     async fn rename(&self, from: TableName, to: TableName) -> Result<()> {
         create_select::check_table_name(&to.table)?;
+        let catalog = self.catalog().await?;
+        if let Some(table) = catalog.find(&from.database, &from.table) {
+            let mut renamed = table.schema.clone();
+            (renamed.database, renamed.name) = (to.database.clone(), to.table.clone());
+            let checked = define::check_new_table(&catalog, &renamed, false);
+            checked.map_err(|_| errors::rename_breaks_foreign_key(&table.schema, &renamed))?;
+        }
         let (old, new) = (format!("{}.{}", from.database, from.table), to.table.clone());
         match self.change(Change::RenameTable(RenameTable { from: Some(from), to: Some(to) })).await? {
             Some(ErrorCode::TableExists) => Err(errors::table_exists(&new)),
             Some(code) => Err(errors::from_code(code, &old)),
             None => Ok(()),
         }
+    }
+
+    /// # Errors
+    /// 3730; 1051 for a table that is not there, where another one of the statement could not be dropped.
+    async fn check_drops(&self, session: &Session, names: &[TableName], if_exists: bool) -> Result<()> {
+        if !session.env.variables.foreign_key_checks {
+            return Ok(());
+        }
+        let catalog = self.fetch_catalog().await?;
+        let list: Vec<_> = names.iter().map(|n| (n.database.clone(), n.table.clone())).collect();
+        let checked = define::check_drops(&catalog, &list);
+        let unknown = list.iter().filter(|(database, name)| catalog.find(database, name).is_none());
+        let unknown: Vec<String> = unknown.map(|(database, name)| format!("{database}.{name}")).collect();
+        match checked {
+            Err(_) if !if_exists && !unknown.is_empty() => Err(errors::drop_unknown_table(&unknown.join(","))),
+            checked => checked,
+        }
+    }
+
+    /// The table as it was looked at, if foreign keys count: what refers to it may be new.
+    async fn drop_table(&self, session: &Session, name: TableName) -> Result<Option<ErrorCode>> {
+        for _ in 0..FILL_ATTEMPTS {
+            let mut name = name.clone();
+            if session.env.variables.foreign_key_checks {
+                let found = self.fetch_catalog().await?.find(&name.database, &name.table);
+                name.version = found.map_or(0, |table| table.schema.version);
+            }
+            match self.change(Change::DropTable(name.clone())).await? {
+                Some(ErrorCode::SchemaVersionChanged) => self.check_drops(session, &[name], true).await?,
+                done => return Ok(done),
+            }
+        }
+        Ok(Some(ErrorCode::SchemaVersionChanged))
+    }
+
+    async fn truncate(&self, session: &Session, name: TableName) -> Result<Option<ErrorCode>> {
+        for _ in 0..FILL_ATTEMPTS {
+            let mut name = name.clone();
+            if session.env.variables.foreign_key_checks {
+                let catalog = self.fetch_catalog().await?;
+                define::check_truncate(&catalog, &name.database, &name.table)?;
+                name.version = catalog.find(&name.database, &name.table).map_or(0, |table| table.schema.version);
+            }
+            match self.change(Change::TruncateTable(name)).await? {
+                Some(ErrorCode::SchemaVersionChanged) => {}
+                done => return Ok(done),
+            }
+        }
+        Ok(Some(ErrorCode::SchemaVersionChanged))
+    }
+
+    async fn drop_index(&self, name: &TableName, index: &str) -> Result<Option<ErrorCode>> {
+        for _ in 0..FILL_ATTEMPTS {
+            let catalog = self.fetch_catalog().await?;
+            let table = catalog.table(&name.database, &name.table)?;
+            let indexes = [index.to_owned()];
+            let loss = define::Loss { indexes: &indexes, columns: &[], redefined: &[], keys: &[] };
+            define::check_loss(&catalog, &table.schema, &loss)?;
+            let change = IndexChange {
+                table: Some(name.clone()),
+                name: index.to_owned(),
+                version: table.schema.version,
+                ..IndexChange::default()
+            };
+            match self.change(Change::DropIndex(change)).await? {
+                Some(ErrorCode::SchemaVersionChanged) => {}
+                done => return Ok(done),
+            }
+        }
+        Ok(Some(ErrorCode::SchemaVersionChanged))
     }
 
     /// Sends a change; a refusal that the statement may turn into a note is returned.
@@ -199,9 +282,15 @@ impl SqlEngine {
     }
 
     /// Returns whether the table was made now.
-    async fn create(&self, session: &mut Session, table: &TableSchema, if_not_exists: bool) -> Result<bool> {
+    async fn create(
+        &self,
+        session: &mut Session,
+        table: &TableSchema,
+        foreign_keys: &[Clause],
+        if_not_exists: bool,
+    ) -> Result<bool> {
         create_select::check_table_name(&table.name)?;
-        match self.change(Change::CreateTable(TableMessage::from(table))).await? {
+        match self.create_with_keys(session, table, foreign_keys).await? {
             Some(ErrorCode::TableExists) if if_not_exists => {
                 session.warn("Note", 1050, errors::table_exists(&table.name).message);
                 Ok(false)
@@ -255,16 +344,14 @@ impl SqlEngine {
         let index = ddl::index_name(&table.schema, clause)?;
         let mut columns = Vec::new();
         for column in &clause.columns {
-            let no = table.schema.column_no(column).ok_or_else(|| {
-                crate::wire::SqlError::new(1072, b"42000", format!("Key column '{column}' doesn't exist in table"))
-            })?;
+            let no = table.schema.column_no(column).ok_or_else(|| errors::no_key_column(column))?;
             columns.push(no);
         }
         let prefixes = key_parts::prefixes(&table.schema, &columns, &clause.lengths)?;
         let columns = columns.into_iter().map(u32::from).collect();
         let form = u32::from(table.schema.form);
         let (table, unique) = (Some(name.clone()), clause.unique);
-        Ok(IndexChange { table, name: index, columns, prefixes, unique, lineage: 0, form })
+        Ok(IndexChange { table, name: index, columns, prefixes, unique, form, ..IndexChange::default() })
     }
 
     /// Enters the rows that were there before the index into its hidden table. Each is locked shared meanwhile, so that no change of

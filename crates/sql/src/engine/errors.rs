@@ -1,7 +1,9 @@
 //! Errors in MySQL's numbers, states and words; and the mapping of the cluster's error catalogue onto them.
 
+mod foreign_key;
 mod json;
 
+pub use foreign_key::*;
 pub use json::*;
 
 use apus_client::ClientError;
@@ -518,6 +520,7 @@ fn number_of(code: ErrorCode) -> (u16, &'static [u8; 5]) {
         | ErrorCode::NotFrozen
         | ErrorCode::SideChanged
         | ErrorCode::NoFullCopy
+        | ErrorCode::ConstraintsNotHeld
         | ErrorCode::Internal => (1296, b"HY000"),
     }
 }

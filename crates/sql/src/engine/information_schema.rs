@@ -17,7 +17,7 @@ use super::{
     authorize::Identity,
     catalog::{Catalog, Table},
     expr::{Datum, Env},
-    labels,
+    foreign_key, labels,
     processlist::{self, Process},
     show,
     view::View,
@@ -176,7 +176,8 @@ fn yes(on: bool) -> Datum<'static> {
 
 /// Whether the table is one of those that never have a row: Apus has nothing of the kind.
 pub fn is_always_empty(schema: &TableSchema) -> bool {
-    const WITH_ROWS: [&str; 15] = [
+    const WITH_ROWS: [&str; 16] = [
+        "REFERENTIAL_CONSTRAINTS",
         "PROCESSLIST",
         "USER_PRIVILEGES",
         "SCHEMA_PRIVILEGES",
@@ -217,6 +218,7 @@ pub fn rows(name: &str, catalog: &Catalog, env: &Env) -> Vec<Row> {
         "VIEWS" => views().map(|v| view_row(v)).collect(),
         "STATISTICS" => tables().flat_map(|t| statistics_rows(t)).collect(),
         "KEY_COLUMN_USAGE" => tables().flat_map(|t| key_rows(t)).collect(),
+        "REFERENTIAL_CONSTRAINTS" => tables().flat_map(|t| referential_rows(t, catalog)).collect(),
         "TABLE_CONSTRAINTS" => tables().flat_map(|t| constraint_rows(t)).collect(),
         "ENGINES" => vec![show::ENGINE.map(text).to_vec()],
         "CHARACTER_SETS" => Charset::ALL
@@ -467,17 +469,57 @@ fn key_rows(t: &Table) -> Vec<Row> {
             rows.push(row);
         }
     }
+    for key in foreign_key::by_name(s) {
+        for (i, (&c, other)) in key.columns.iter().zip(&key.parent_columns).enumerate() {
+            rows.push(vec![
+                text("def"),
+                text(s.database.clone()),
+                text(key.name.clone()),
+                text("def"),
+                text(s.database.clone()),
+                text(s.name.clone()),
+                text(s.columns[usize::from(c)].name.clone()),
+                number(i + 1),
+                number(i + 1),
+                text(key.parent_database.clone()),
+                text(key.parent_table.clone()),
+                text(other.clone()),
+            ]);
+        }
+    }
     rows
+}
+
+fn referential_rows(t: &Table, catalog: &Catalog) -> Vec<Row> {
+    let s = &t.schema;
+    let one = |key: &apus_types::foreign_key::ForeignKey| {
+        vec![
+            text("def"),
+            text(s.database.clone()),
+            text(key.name.clone()),
+            text("def"),
+            text(key.parent_database.clone()),
+            option(foreign_key::parent_key_name(key, catalog)),
+            text(key.matching.name()),
+            text(key.on_update.name()),
+            text(key.on_delete.name()),
+            text(s.name.clone()),
+            text(key.parent_table.clone()),
+        ]
+    };
+    foreign_key::by_name(s).into_iter().map(one).collect()
 }
 
 fn constraint_rows(t: &Table) -> Vec<Row> {
     let s = &t.schema;
-    let one = |name: &str| {
-        let kind = if name == "PRIMARY" { "PRIMARY KEY" } else { "UNIQUE" };
+    let one = |(name, kind): (&str, &str)| {
         let (database, table) = (text(s.database.clone()), text(s.name.clone()));
         vec![text("def"), database.clone(), text(name), database, table, text(kind), yes(true)]
     };
-    keys(s).into_iter().filter(|(_, unique, ..)| *unique).map(|(name, ..)| one(name)).collect()
+    let kind = |name| if name == "PRIMARY" { "PRIMARY KEY" } else { "UNIQUE" };
+    let unique = keys(s).into_iter().filter(|(_, unique, ..)| *unique).map(|(name, ..)| (name, kind(name)));
+    let foreign = foreign_key::by_name(s).into_iter().map(|key| (key.name.as_str(), "FOREIGN KEY"));
+    unique.chain(foreign).map(one).collect()
 }
 
 #[cfg(test)]

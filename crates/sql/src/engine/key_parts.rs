@@ -48,6 +48,15 @@ pub fn parse(t: &mut Tokens) -> Result<KeyParts> {
     Ok(parts)
 }
 
+/// # Errors
+/// 1280: the name is that of primary keys.
+pub fn check_name(name: Option<&str>) -> Result<()> {
+    match name.filter(|name| name.eq_ignore_ascii_case(PRIMARY)) {
+        Some(name) => Err(SqlError::new(1280, b"42000", format!("Incorrect index name '{name}'"))),
+        None => Ok(()),
+    }
+}
+
 /// Some column is there with its beginning, as it is written.
 pub fn are_cut(lengths: &[u32]) -> bool {
     lengths.iter().any(|n| *n > 0)

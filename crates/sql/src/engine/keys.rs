@@ -136,6 +136,11 @@ impl Pairs {
     pub fn payload(&self, index: usize) -> &[u8] {
         self.spans.get(index).map_or(&[], |p| &self.bytes[p.middle..p.end])
     }
+    /// Orders by payload.
+    pub fn sort_by_payload(&mut self) {
+        let Pairs { bytes, spans } = self;
+        spans.sort_unstable_by(|a, b| bytes[a.middle..a.end].cmp(&bytes[b.middle..b.end]));
+    }
     /// Orders by key; equal keys stay in the order they came.
     pub fn sort(&mut self) {
         let Pairs { bytes, spans } = self;

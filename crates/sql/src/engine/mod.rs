@@ -6,7 +6,7 @@
 //!
 //! Queries of several tables, with subqueries, derived tables, set operations and common table expressions are bound and planned as blocks ([`plan`]) and
 //! run by [`exec::query`]. Refused on purpose with error 1235 and their name: SKIP LOCKED of
-//! joins, foreign keys. Isolation is READ COMMITTED or REPEATABLE READ.
+//! joins. Isolation is READ COMMITTED or REPEATABLE READ.
 //!
 //! What one statement may hold in memory is bounded ([`exec::sink`] for sorting and grouping, [`exec::query`] between the steps of a join, [`exec::lock`] for locked rows,
 //! [`exec::insert`] for new ones, [`load`] for a file) and refused beyond; rows of a plain SELECT are streamed. In steady state a cached plan runs
@@ -37,6 +37,7 @@ mod explain;
 mod explain_expr;
 mod explain_tree;
 pub mod expr;
+pub mod foreign_key;
 mod hint;
 pub mod information_schema;
 pub mod key_parts;

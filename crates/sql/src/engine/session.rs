@@ -153,7 +153,9 @@ pub struct Session {
 
 impl Session {
     pub fn take_scratch(&mut self) -> Box<Scratch> {
-        self.scratch.take().unwrap_or_default()
+        let mut scratch = self.scratch.take().unwrap_or_default();
+        scratch.ops.hold_constraints();
+        scratch
     }
     /// Whether statements belong to a transaction that someone else ends.
     pub fn in_transaction(&self) -> bool {

@@ -9,7 +9,7 @@ use super::{
     dispatch::{SqlEngine, plan_text},
     errors::{self, Result},
     exec::{self, Cluster, probe::Counts},
-    explain, explain_tree, information_schema,
+    explain, explain_tree, foreign_key, information_schema,
     plan::Select,
     processlist,
     session::{Fail, Session},
@@ -200,6 +200,10 @@ pub fn create_table(t: &Table) -> String {
         });
     }
     let engine = if s.engine.is_empty() { "InnoDB" } else { &s.engine };
+    for key in foreign_key::by_name(s) {
+        let unchecked = if key.unchecked { " /* apus: rows from before are not looked at */" } else { "" };
+        lines.push(format!("  {}{unchecked}", foreign_key::definition(s, key)));
+    }
     let comment = if s.comment.is_empty() { String::new() } else { format!(" COMMENT={}", literal(&s.comment)) };
     let body = lines.join(",\n");
     let collate = if is_said(s.collation) { format!(" COLLATE={}", s.collation.name()) } else { String::new() };

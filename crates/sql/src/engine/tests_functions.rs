@@ -1,6 +1,7 @@
 //! Expressions and what a client of MySQL 8 reads for them.
 
 use apus_types::RowLayout;
+use apus_types::collate::Collation;
 
 use super::{
     digest::{Digest, Form},
@@ -20,6 +21,7 @@ fn environment() -> Env {
     ] {
         env.user_variables.insert(name.into(), value);
     }
+    env.variables.set_connection(Collation::Utf8mb4GeneralCi);
     env
 }
 

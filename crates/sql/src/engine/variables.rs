@@ -80,6 +80,7 @@ static DEFINITIONS: &[Definition] = &[
     v("hostname", Type::Text, "apus", false),
     v("init_connect", Type::Text, "", false),
     v("innodb_lock_wait_timeout", Type::Int, "50", true),
+    v("innodb_native_foreign_keys", Type::Bool, "0", false),
     v("insert_id", Type::Int, "0", true),
     v("interactive_timeout", Type::Int, "28800", true),
     v("license", Type::Text, "Apache-2.0", false),
@@ -180,6 +181,7 @@ pub struct Variables {
     pub timestamp_micros: i64,
     /// UPDATE and DELETE want a key or a LIMIT.
     pub safe_updates: bool,
+    pub foreign_key_checks: bool,
     /// A SELECT that takes longer ends with an error; 0: none does.
     pub max_execution_ms: u64,
     /// `apus_durability` is `disk`: commits are answered when they are on the disks of all replicas.
@@ -234,6 +236,7 @@ impl Default for Variables {
             insert_id: 0,
             timestamp_micros: 0,
             safe_updates: false,
+            foreign_key_checks: true,
             max_execution_ms: 0,
             on_disk: false,
             globals: Arc::default(),
@@ -464,6 +467,7 @@ impl Variables {
                 return Ok(None);
             }
             "sql_safe_updates" => self.safe_updates = stored == "1",
+            "foreign_key_checks" => self.foreign_key_checks = stored == "1",
             "max_execution_time" => self.max_execution_ms = stored.parse().map_err(|_| wrong())?,
             "transaction_read_only" | "tx_read_only" => self.read_only = stored == "1",
             "character_set_client" | "character_set_results" if stored.is_empty() || value.is_none() => {}

@@ -175,7 +175,7 @@ impl SqlEngine {
     pub(super) async fn create_view(&self, session: &mut Session, clause: &ViewClause) -> Result<()> {
         let database =
             clause.name.0.clone().or_else(|| session.env.database.clone()).ok_or_else(errors::no_database)?;
-        let name = TableName { database, table: clause.name.1.clone() };
+        let name = TableName { database, table: clause.name.1.clone(), version: 0 };
         for _ in 0..ATTEMPTS_MAX {
             let catalog = self.fetch_catalog().await?;
             let Some(existing) = check_name(session, &catalog, clause, &name)? else { return Ok(()) };
@@ -213,7 +213,7 @@ impl SqlEngine {
 
     /// Drops the table of a replaced definition. It may be gone already.
     async fn drop_definition(&self, view: &View) -> Result<()> {
-        let name = TableName { database: view.database().to_owned(), table: view.kept_as.clone() };
+        let name = TableName { database: view.database().to_owned(), table: view.kept_as.clone(), version: 0 };
         self.change(Change::DropTable(name)).await.map(|_| ())
     }
 
@@ -242,7 +242,7 @@ impl SqlEngine {
             session.warn("Note", e.errno, e.message);
         }
         for view in views {
-            let name = TableName { database: view.database().to_owned(), table: view.name().to_owned() };
+            let name = TableName { database: view.database().to_owned(), table: view.name().to_owned(), version: 0 };
             let shown = format!("{}.{}", name.database, name.table);
             match self.change(Change::DropTable(name)).await? {
                 None | Some(ErrorCode::TableNotFound) => {}

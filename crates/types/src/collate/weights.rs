@@ -123,10 +123,12 @@ pub(super) const fn byte_code(byte: u8) -> u32 {
         0..0x20 => (n + 1) << 24,
         0x20 => ((BYTE_SPACES + SPACE) as u32) << 24,
         0xfb.. => 0xff << 24 | n << 16,
-        _ => (n + 4) << 24,
+        _ => (n + BYTES_UP as u32) << 24,
     }
 }
 pub(super) const BYTE_SPACES: u8 = 0x21;
+/// How far bytes from the space on move up.
+pub(super) const BYTES_UP: u8 = 4;
 
 fn point_code(point: u32) -> u32 {
     let mut utf8 = [0; 4];

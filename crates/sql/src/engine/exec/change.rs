@@ -1,12 +1,12 @@
 //! UPDATE and DELETE.
 
-use std::pin::pin;
+use std::{pin::pin, rc::Rc};
 
 use apus_signal::tc::{ALLOW_MISSING, OpKind, OpStatus};
 use apus_types::{ErrorCode, TableSchema, Value, key, row::encode_fixed, update};
 
 use super::{
-    Changed, Cluster, Info, duplicate, execute,
+    Changed, Cluster, Info, duplicate, execute, foreign_key,
     lock::{self, Hunt, OWN_AT_ONCE, Wanted},
     next_savepoint, own, rollback_to,
 };
@@ -14,6 +14,7 @@ use crate::engine::{
     convert::{self, Assign},
     errors,
     expr::{Context, Datum, eval},
+    foreign_key::{Rules, rules},
     labels,
     plan::{Delete, Update, dml::Step, through::RowCheck},
     session::{Done, Fail, Scratch, Session},
@@ -29,14 +30,24 @@ pub async fn update(
 ) -> Done<Changed> {
     session.env.changes_rows.set(true);
     lock::refuse_unsafe(&session.env, &plan.access.path, plan.limit.as_ref())?;
+    let rules = concerning(cluster, session, plan);
     if let Some(steps) = &plan.program
         && !plan.ignore
+        && rules.is_none()
         && let Some(changed) = pin!(update_by_program(cluster, session, s, plan, steps, params)).await?
     {
         return Ok(changed);
     }
     session.env.forget_notes();
-    pin!(update_locked(cluster, session, s, plan, params)).await
+    pin!(update_locked(cluster, session, s, plan, params, rules)).await
+}
+
+/// What the statement has to hold rows to.
+fn concerning(cluster: Cluster<'_>, session: &Session, plan: &Update) -> Option<Rc<Rules>> {
+    let schema = &plan.table.schema;
+    let timed = |c: &u16| schema.columns[usize::from(*c)].on_update_now;
+    let columns = || plan.assignments.iter().map(|(c, _)| *c).chain((0..schema.columns.len() as u16).filter(timed));
+    rules(session, cluster.catalog, schema).filter(|rules| rules.concerns(columns()))
 }
 
 fn context<'c>(session: &'c Session, schema: &'c TableSchema, row: &'c [u8], params: &'c [Datum<'c>]) -> Context<'c> {
@@ -194,6 +205,7 @@ async fn update_locked(
     s: &mut Scratch,
     plan: &Update,
     params: &[Datum<'_>],
+    rules: Option<Rc<Rules>>,
 ) -> Done<Changed> {
     let schema = &plan.table.schema;
     let limit = lock::limit(session, schema.layout(), plan.limit.as_ref(), params)?;
@@ -201,6 +213,9 @@ async fn update_locked(
     let strict = session.env.variables.strict && !plan.ignore;
     let wanted = Wanted { table, access, order, in_order: *in_order, reverse: *reverse, lock: None, params, strict };
     let mut hunt = Hunt::new(s, wanted, limit);
+    if rules.as_ref().is_some_and(|rules| rules.is_cyclic) {
+        hunt.one_by_one();
+    }
     let (mut matched, mut changed) = (0, 0);
     let (mut refused, mut changing) = (Vec::new(), Vec::new());
     loop {
@@ -211,7 +226,8 @@ async fn update_locked(
         s.ops.clear();
         s.images.clear();
         let locked = std::mem::take(&mut s.locked);
-        let mut may_wait = !plan.ignore && locked.len() <= OWN_AT_ONCE && hunt.is_over(s);
+        let mut rows = Vec::new();
+        let mut may_wait = !plan.ignore && rules.is_none() && locked.len() <= OWN_AT_ONCE && hunt.is_over(s);
         changing.clear();
         for i in 0..locked.len() {
             matched += 1;
@@ -226,6 +242,20 @@ async fn update_locked(
                     return Err(failed.into());
                 }
                 session.warn_error(&failed);
+                continue;
+            }
+            if let Some(rules) = &rules {
+                let row = foreign_key::Row::changed(locked.key(i), old, &new);
+                if plan.ignore {
+                    let done = Box::pin(foreign_key::apply(cluster, session, table, rules, &[row])).await?;
+                    match done {
+                        foreign_key::Outcome::Done => changed += 1,
+                        foreign_key::Outcome::Refused { error, .. } => session.warn_error(&error),
+                    }
+                } else {
+                    changed += 1;
+                    rows.push(row);
+                }
                 continue;
             }
             if plan.ignore {
@@ -246,10 +276,27 @@ async fn update_locked(
             own::change(session, s, schema, &s.locked, &changing);
             return Ok(updated(session, matched, changed));
         }
+        if let Some(rules) = rules.as_deref().filter(|_| !rows.is_empty()) {
+            Box::pin(apply_all(cluster, session, table, rules, &rows)).await?;
+        }
         send_changes(cluster, session, s, table).await?;
     }
     session.remember(schema);
     Ok(updated(session, matched, changed))
+}
+
+/// Changes rows that foreign keys have a say in; the first refusal is the statement's.
+pub async fn apply_all(
+    cluster: Cluster<'_>,
+    session: &mut Session,
+    table: &Rc<crate::engine::catalog::Table>,
+    rules: &Rules,
+    rows: &[foreign_key::Row],
+) -> Done<()> {
+    match foreign_key::apply(cluster, session, table, rules, rows).await? {
+        foreign_key::Outcome::Done => Ok(()),
+        foreign_key::Outcome::Refused { error, .. } => Err(error.into()),
+    }
 }
 
 /// UPDATE IGNORE of one row: a duplicate leaves it alone, with a warning. Returns whether it was changed.
@@ -448,6 +495,27 @@ pub fn replace(schema: &TableSchema, row: &[u8], column: u16, value: &Datum<'_>)
     Ok(out)
 }
 
+/// Deletes rows that others may refer to; how many.
+async fn delete_referred(
+    cluster: Cluster<'_>,
+    session: &mut Session,
+    plan: &Delete,
+    rules: &Rules,
+    rows: &[foreign_key::Row],
+) -> Done<u64> {
+    if !plan.ignore {
+        return apply_all(cluster, session, &plan.table, rules, rows).await.map(|()| rows.len() as u64);
+    }
+    let mut affected = 0;
+    for row in rows {
+        match foreign_key::apply(cluster, session, &plan.table, rules, std::slice::from_ref(row)).await? {
+            foreign_key::Outcome::Done => affected += 1,
+            foreign_key::Outcome::Refused { error, .. } => session.warn_error(&error),
+        }
+    }
+    Ok(affected)
+}
+
 pub async fn delete(
     cluster: Cluster<'_>,
     session: &mut Session,
@@ -459,7 +527,9 @@ pub async fn delete(
     let schema = &plan.table.schema;
     lock::refuse_unsafe(&session.env, &plan.access.path, plan.limit.as_ref())?;
     let strict = session.env.variables.strict && !plan.ignore;
-    let by_key = matches!(&plan.access.path, crate::engine::plan::access::Path::Points { index: None, .. })
+    let rules = rules(session, cluster.catalog, schema).filter(|rules| !rules.children.is_empty());
+    let by_key = rules.is_none()
+        && matches!(&plan.access.path, crate::engine::plan::access::Path::Points { index: None, .. })
         && plan.access.rest.is_none()
         && plan.limit.is_none();
     if by_key {
@@ -488,6 +558,9 @@ pub async fn delete(
     let Delete { table, access, order, in_order, reverse, .. } = plan;
     let wanted = Wanted { table, access, order, in_order: *in_order, reverse: *reverse, lock: None, params, strict };
     let mut hunt = Hunt::new(s, wanted, limit);
+    if rules.as_ref().is_some_and(|rules| rules.is_cyclic) {
+        hunt.one_by_one();
+    }
     let mut affected = 0;
     loop {
         s.locked.clear();
@@ -495,6 +568,12 @@ pub async fn delete(
             break;
         }
         s.ops.clear();
+        if let Some(rules) = &rules {
+            let gone = |i| foreign_key::Row::gone(s.locked.key(i), s.locked.payload(i));
+            let rows: Vec<foreign_key::Row> = (0..s.locked.len()).map(gone).collect();
+            affected += Box::pin(delete_referred(cluster, session, plan, rules, &rows)).await?;
+            continue;
+        }
         for i in 0..s.locked.len() {
             s.ops.push(schema, OpKind::Delete, 0, s.locked.key(i), &[])?;
         }

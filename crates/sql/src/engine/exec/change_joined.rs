@@ -13,16 +13,18 @@ use apus_signal::tc::{ALLOW_MISSING, NO_WAIT, OpKind, OpStatus};
 
 use super::{
     Changed, Cluster, Info,
-    change::{Storing, check_row, push_change, send_changes, updated_row},
-    execute,
-    lock::LOCKED_BYTES_MAX,
+    change::{Storing, apply_all, check_row, push_change, send_changes, updated_row},
+    execute, foreign_key,
+    lock::{LOCKED_BYTES_MAX, lock_row},
     next_savepoint, query,
 };
 use crate::{
     engine::{
+        catalog::Table,
         convert::{self, KeyValue},
         errors,
         expr::{Datum, Expr},
+        foreign_key::{Rules, rules},
         keys::{StringSet, Strings},
         plan::{
             Select, access,
@@ -142,6 +144,47 @@ async fn lock_new(
     Ok(())
 }
 
+/// The row as it is by now.
+async fn row_now(cluster: Cluster<'_>, session: &mut Session, table: &Table, key: &[u8]) -> Done<Option<Vec<u8>>> {
+    lock_row(cluster, session, &mut Scratch::default(), table, key).await
+}
+
+/// The targets in the order in which they are changed: rows that refer to others go before these.
+fn in_order(cluster: Cluster<'_>, session: &Session, plan: &Locked) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..plan.targets.len()).collect();
+    if plan.is_update || plan.targets.len() < 2 {
+        return order;
+    }
+    let refers = |a: usize, b: usize| {
+        let (a, b) = (&plan.targets[a].table.schema, &plan.targets[b].table.schema);
+        let rules = rules(session, cluster.catalog, b);
+        rules.is_some_and(|rules| rules.children.iter().any(|r| r.child.schema.id == a.id))
+    };
+    for _ in 0..order.len() {
+        for at in 1..order.len() {
+            if refers(order[at], order[at - 1]) && !refers(order[at - 1], order[at]) {
+                order.swap(at - 1, at);
+            }
+        }
+    }
+    order
+}
+
+/// What the changes of a target have to hold rows to.
+fn concerning(cluster: Cluster<'_>, session: &Session, target: &Target) -> Option<Rc<Rules>> {
+    let schema = &target.table.schema;
+    let rules = rules(session, cluster.catalog, schema)?;
+    let timed = |c: &u16| schema.columns[usize::from(*c)].on_update_now;
+    let is_concerned = match &target.fate {
+        Fate::Stays => false,
+        Fate::Goes => !rules.children.is_empty(),
+        Fate::Changes(list) => {
+            rules.concerns(list.iter().map(|(c, _)| *c).chain((0..schema.columns.len() as u16).filter(timed)))
+        }
+    };
+    is_concerned.then_some(rules)
+}
+
 /// UPDATE or DELETE.
 pub async fn change(
     cluster: Cluster<'_>,
@@ -162,11 +205,17 @@ pub async fn change(
         return Err(fault.into());
     }
     let (mut matched, mut changed, mut refused) = (0u64, 0u64, Vec::new());
-    for (target, held) in plan.targets.iter().zip(&mut held) {
+    let changes = plan.targets.iter().filter(|t| !matches!(t.fate, Fate::Stays)).count();
+    for at in in_order(cluster, session, plan) {
+        let (target, held) = (&plan.targets[at], &mut held[at]);
         if matches!(target.fate, Fate::Stays) {
             continue;
         }
         let schema = &target.table.schema;
+        let rules = concerning(cluster, session, target);
+        let may_be_other = changes > 1 && schema.is_constrained() || rules.as_ref().is_some_and(|r| r.is_cyclic);
+        let most = if rules.as_ref().is_some_and(|rules| rules.is_cyclic) { 1 } else { BATCH };
+        let mut held_to = Vec::new();
         s.ops.clear();
         s.images.clear();
         for row in &rows {
@@ -174,9 +223,22 @@ pub async fn change(
             let old = held.rows.get(number).filter(|old| !old.is_empty());
             let (Some(old), Some(key), false) = (old, held.keys.get(number), held.is_used[number]) else { continue };
             held.is_used[number] = true;
+            // What was done with rows before it may have changed it.
+            let now = match may_be_other {
+                true => Box::pin(row_now(cluster, session, &target.table, key)).await?,
+                false => None,
+            };
+            if may_be_other && now.is_none() {
+                continue;
+            }
+            let old = now.as_deref().unwrap_or(old);
             matched += 1;
             match &target.fate {
                 Fate::Stays => {}
+                Fate::Goes if rules.is_some() => {
+                    held_to.push(foreign_key::Row::gone(key, old));
+                    changed += 1;
+                }
                 Fate::Goes => {
                     s.ops.push(schema, OpKind::Delete, 0, key, &[])?;
                     changed += 1;
@@ -193,19 +255,32 @@ pub async fn change(
                         return Err(failed.into());
                     }
                     changed += 1;
-                    push_change(s, schema, key, old, &new)?;
+                    if rules.is_some() {
+                        held_to.push(foreign_key::Row::changed(key, old, &new));
+                        s.ops.clear();
+                    } else {
+                        push_change(s, schema, key, old, &new)?;
+                    }
                     while s.images.len() < s.ops.len() {
                         s.images.push(&new);
                     }
                 }
             }
-            if s.ops.len() >= BATCH {
+            if let Some(rules) = rules.as_deref().filter(|_| held_to.len() >= most) {
+                Box::pin(apply_all(cluster, session, &target.table, rules, &held_to)).await?;
+                held_to.clear();
+            }
+            if rules.is_none() && s.ops.len() >= BATCH {
                 send_changes(cluster, session, s, &target.table).await?;
                 s.ops.clear();
                 s.images.clear();
             }
         }
-        send_changes(cluster, session, s, &target.table).await?;
+        match rules.as_deref() {
+            Some(rules) if held_to.is_empty() => _ = rules,
+            Some(rules) => Box::pin(apply_all(cluster, session, &target.table, rules, &held_to)).await?,
+            None => send_changes(cluster, session, s, &target.table).await?,
+        }
         session.remember(schema);
     }
     if !plan.is_update {

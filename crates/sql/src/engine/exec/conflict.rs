@@ -5,7 +5,7 @@
 //! stays. Such a row goes by itself ([`alone`]), finds out what is in its way, and the rest goes on in smaller batches, which grow again.
 //! ON DUPLICATE KEY UPDATE sends each row by itself.
 
-use std::{ops::Range, pin::pin};
+use std::{ops::Range, pin::pin, rc::Rc};
 
 use apus_client::ReadBatch;
 use apus_signal::tc::{ALLOW_DUPLICATE, ALLOW_MISSING, OpKind, OpStatus};
@@ -14,7 +14,7 @@ use apus_types::{Epoch, ErrorCode, TableSchema, Value, key, schema};
 use super::{
     Cluster,
     change::{self, Storing},
-    duplicate, execute, insert, lock,
+    duplicate, execute, foreign_key, insert, lock,
     new_row::{Numbers, greatest},
     next_savepoint, reader,
 };
@@ -23,10 +23,12 @@ use crate::engine::{
     convert::{self, Assign},
     errors,
     expr::Datum,
+    foreign_key::{Rules, rules},
     keys::{StringSet, Strings},
     plan::{Insert, dml::OnDuplicate},
     session::{Done, Fail, Scratch, Session},
 };
+use crate::wire::SqlError;
 
 /// Bytes of the rows of a batch, if it has several.
 const BATCH_BYTES_MAX: usize = 4 << 20;
@@ -43,6 +45,8 @@ pub struct Outcome {
     pub updated: u64,
     /// Rows that were in the way: left as they were by IGNORE, replaced, changed.
     pub duplicates: u64,
+    /// Rows that refer to nothing, left out by IGNORE.
+    pub refused: u64,
 }
 
 /// What is in the way of a row, as far as that is known: the number of an index.
@@ -71,9 +75,12 @@ async fn all_rows(
     images: &Strings,
 ) -> Done<Outcome> {
     let mut outcome = Outcome::default();
+    let rules = rules(session, cluster.catalog, &plan.table.schema);
+    let rules = rules.as_deref();
     session.transaction.get_or_insert_with(|| cluster.client.begin());
     s.warned.begin_phase();
-    let most = if plan.on_duplicate == OnDuplicate::Update { 1 } else { insert::INSERT_BATCH };
+    let is_single = plan.on_duplicate == OnDuplicate::Update || rules.is_some_and(|rules| rules.is_cyclic);
+    let most = if is_single { 1 } else { insert::INSERT_BATCH };
     let (mut next, mut rows) = (0, most);
     // The row that refused a batch.
     let mut refused: Option<usize> = None;
@@ -81,16 +88,23 @@ async fn all_rows(
         session.env.may_go_on()?;
         if rows == 1 || refused == Some(next) {
             refused = refused.filter(|row| *row != next);
-            alone(cluster, session, s, plan, params, images, next, None, &mut outcome).await?;
+            alone(cluster, session, s, plan, params, images, next, None, &mut outcome, rules).await?;
             (next, rows) = (next + 1, (rows * 2).min(most));
             continue;
         }
         let before = refused.unwrap_or(images.len());
         let batch = next..gather(s, &plan.table, images, next..before.min(next + rows))?;
-        let sent = pin!(send(cluster, session, s, &plan.table, images, batch.clone())).await?;
+        let lost = match rules {
+            Some(rules) => Box::pin(refers_to_nothing(cluster, session, rules, &plan.table, images, &batch)).await?,
+            None => None,
+        };
+        let sent = match lost {
+            Some((row, _)) => Some(row),
+            None => pin!(send(cluster, session, s, &plan.table, images, batch.clone())).await?,
+        };
         match sent {
             None => {
-                settle(cluster, session, s, plan, params, images, batch.clone(), &mut outcome).await?;
+                settle(cluster, session, s, plan, params, images, batch.clone(), &mut outcome, rules).await?;
                 (next, rows) = (batch.end, (rows * 2).min(most));
             }
             Some(row) => {
@@ -173,6 +187,7 @@ async fn settle(
     images: &Strings,
     batch: Range<usize>,
     outcome: &mut Outcome,
+    rules: Option<&Rules>,
 ) -> Done<()> {
     let mut taken = Vec::new();
     for (at, i) in batch.enumerate() {
@@ -182,7 +197,7 @@ async fn settle(
         }
     }
     for i in taken {
-        alone(cluster, session, s, plan, params, images, i, Some(0), outcome).await?;
+        alone(cluster, session, s, plan, params, images, i, Some(0), outcome, rules).await?;
     }
     Ok(())
 }
@@ -209,9 +224,22 @@ async fn alone(
     i: usize,
     mut known: Known,
     outcome: &mut Outcome,
+    rules: Option<&Rules>,
 ) -> Done<()> {
     let table = &plan.table;
     let schema = &table.schema;
+    if let Some(rules) = rules
+        && known.is_none()
+        && let Some((_, error)) =
+            Box::pin(refers_to_nothing(cluster, session, rules, table, images, &(i..i + 1))).await?
+    {
+        if plan.on_duplicate != OnDuplicate::Ignore {
+            return Err(error.into());
+        }
+        s.warned.push((s.row_numbers[i], 2), error);
+        outcome.refused += 1;
+        return Ok(());
+    }
     let mut renumbered;
     let mut image = images.get(i).unwrap_or(&[]);
     let mut attempt = 0;
@@ -246,9 +274,17 @@ async fn alone(
         if change::check_row(session, schema, plan.within.as_ref(), &old, params)?.is_some() {
             return Err(errors::replaces_outside().into());
         }
-        if plan.on_duplicate == OnDuplicate::Replace && schema.layout().is_same(&old, image) {
+        let is_referred = rules.is_some_and(|rules| !rules.children.is_empty());
+        if plan.on_duplicate == OnDuplicate::Replace && !is_referred && schema.layout().is_same(&old, image) {
             outcome.affected += 1;
             return Ok(());
+        }
+        if let (OnDuplicate::Replace, Some(rules), true) = (plan.on_duplicate, rules, is_referred) {
+            let row = foreign_key::Row { by: Some(image.to_vec()), ..foreign_key::Row::gone(&key, &old) };
+            Box::pin(change_one(cluster, session, table, rules, row)).await?;
+            outcome.affected += 1;
+            outcome.duplicates += 1;
+            continue;
         }
         if plan.on_duplicate == OnDuplicate::Replace {
             s.ops.push(schema, OpKind::Delete, ALLOW_MISSING, &key, &[])?;
@@ -271,13 +307,18 @@ async fn alone(
                 if let Some(failed) = change::check_row(session, schema, plan.check.as_ref(), &new, params)? {
                     return Err(failed.into());
                 }
-                change::push_change(s, schema, &key, &old, &new)?;
-                let savepoint = next_savepoint(session);
-                match execute(cluster, session, &s.ops, &mut s.results, savepoint, false).await {
-                    Err(Fail::Client(e)) if e.code == ErrorCode::DuplicateKey => {
-                        return Err(duplicate(table, e.index, Some(&new)).into());
+                if let Some(rules) = rules {
+                    let row = foreign_key::Row::changed(&key, &old, &new);
+                    Box::pin(change_one(cluster, session, table, rules, row)).await?;
+                } else {
+                    change::push_change(s, schema, &key, &old, &new)?;
+                    let savepoint = next_savepoint(session);
+                    match execute(cluster, session, &s.ops, &mut s.results, savepoint, false).await {
+                        Err(Fail::Client(e)) if e.code == ErrorCode::DuplicateKey => {
+                            return Err(duplicate(table, e.index, Some(&new)).into());
+                        }
+                        other => other?,
                     }
-                    other => other?,
                 }
                 outcome.affected += 2;
                 outcome.duplicates += 1;
@@ -289,6 +330,40 @@ async fn alone(
             }
         }
         return Ok(());
+    }
+}
+
+/// The first of these rows that refers to nothing.
+async fn refers_to_nothing(
+    cluster: Cluster<'_>,
+    session: &mut Session,
+    rules: &Rules,
+    table: &Table,
+    images: &Strings,
+    batch: &Range<usize>,
+) -> Done<Option<(usize, SqlError)>> {
+    if rules.parents.is_empty() {
+        return Ok(None);
+    }
+    let mut rows = Vec::with_capacity(batch.len());
+    for image in batch.clone().filter_map(|i| images.get(i)) {
+        rows.push(foreign_key::Row::made(&foreign_key::primary_key(table, image)?, image));
+    }
+    let found = foreign_key::parents::missing(cluster, session, rules, &rows, None).await?;
+    Ok(found.map(|(at, reference)| (batch.start + at, errors::no_parent_row(&reference.text()))))
+}
+
+/// One change with what follows from it.
+async fn change_one(
+    cluster: Cluster<'_>,
+    session: &mut Session,
+    table: &Rc<Table>,
+    rules: &Rules,
+    row: foreign_key::Row,
+) -> Done<()> {
+    match foreign_key::apply(cluster, session, table, rules, &[row]).await? {
+        foreign_key::Outcome::Done => Ok(()),
+        foreign_key::Outcome::Refused { error, .. } => Err(error.into()),
     }
 }
 

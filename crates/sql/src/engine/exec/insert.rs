@@ -1,6 +1,6 @@
 //! INSERT and REPLACE.
 
-use std::pin::pin;
+use std::{pin::pin, rc::Rc};
 
 use apus_signal::tc::OpKind;
 use apus_types::{ErrorCode, key};
@@ -8,7 +8,7 @@ use apus_types::{ErrorCode, key};
 use super::{
     Changed, Cluster, Info, change,
     conflict::{self, Outcome, TAKEN_ATTEMPTS_MAX, has_counter},
-    duplicate, execute,
+    duplicate, execute, foreign_key,
     new_row::{Given, Numbers, one_row},
     next_savepoint, query, rollback_to,
 };
@@ -16,6 +16,7 @@ use crate::engine::{
     catalog::Table,
     errors,
     expr::Datum,
+    foreign_key::rules,
     keys,
     plan::{
         Insert,
@@ -71,10 +72,13 @@ async fn inserted(
         }
     }
     let mut attempt = 0;
-    let (Outcome { affected, generated, updated, duplicates }, highest_explicit) = loop {
+    let (Outcome { affected, generated, updated, duplicates, refused }, highest_explicit) = loop {
         attempt += 1;
         let highest_explicit = pin!(make_rows(cluster, session, s, plan, params, repeat, (count, &collected))).await?;
         let sent = match plan.on_duplicate {
+            OnDuplicate::Refuse if refers(cluster, session, table) => {
+                Box::pin(referring(cluster, session, s, table)).await?
+            }
             OnDuplicate::Refuse => pin!(plain(cluster, session, s, table)).await?,
             _ => Sent::Done(pin!(conflict::insert_rows(cluster, session, s, plan, params)).await?),
         };
@@ -95,7 +99,7 @@ async fn inserted(
     }
     let info = if count > 1 || matches!(plan.source, Source::Select(_)) {
         let records = if plan.check.is_some() { s.images.len() } else { count };
-        Info::Inserted { records: records as u64, duplicates }
+        Info::Inserted { records: records as u64 - refused, duplicates }
     } else {
         Info::None
     };
@@ -178,6 +182,38 @@ enum Sent {
     Done(Outcome),
     /// A generated value is there already, put there explicitly through another SQL node.
     Taken(SqlError),
+}
+
+/// New rows of the table have to refer to something.
+fn refers(cluster: Cluster<'_>, session: &Session, table: &Table) -> bool {
+    let rules = rules(session, cluster.catalog, &table.schema);
+    rules.is_some_and(|rules| !rules.parents.is_empty())
+}
+
+/// As [`plain`], of a table whose rows refer to others.
+async fn referring(cluster: Cluster<'_>, session: &mut Session, s: &mut Scratch, table: &Rc<Table>) -> Done<Sent> {
+    let schema = &table.schema;
+    let Some(rules) = rules(session, cluster.catalog, schema) else {
+        return Err(errors::internal("foreign keys vanished").into());
+    };
+    let before = session.savepoint;
+    for first in (0..s.images.len()).step_by(INSERT_BATCH) {
+        let images = (first..s.images.len().min(first + INSERT_BATCH)).filter_map(|i| s.images.get(i));
+        let mut rows = Vec::new();
+        for image in images {
+            rows.push(foreign_key::Row::made(&foreign_key::primary_key(table, image)?, image));
+        }
+        let done = pin!(foreign_key::apply(cluster, session, table, &rules, &rows)).await?;
+        let foreign_key::Outcome::Refused { row, error, taken } = done else { continue };
+        let is_generated = s.generated.get(first + row).is_some_and(|n| *n != 0);
+        if !is_generated || !taken.is_some_and(|index| has_counter(schema, index)) {
+            return Err(error.into());
+        }
+        rollback_to(session, before + 1).await?;
+        return Ok(Sent::Taken(error));
+    }
+    let generated = s.generated.iter().copied().find(|&n| n != 0).unwrap_or(0);
+    Ok(Sent::Done(Outcome { affected: s.images.len() as u64, generated, ..Outcome::default() }))
 }
 
 /// All of `s.images` or none.

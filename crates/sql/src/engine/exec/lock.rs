@@ -68,6 +68,8 @@ pub struct Hunt<'p> {
     cut: bool,
     searched: bool,
     at: usize,
+    /// Rows locked at a time.
+    batch: usize,
 }
 
 impl<'p> Hunt<'p> {
@@ -78,7 +80,12 @@ impl<'p> Hunt<'p> {
         s.locked.clear();
         let left = limit.unwrap_or(u64::MAX);
         let most = limit.map_or(u64::MAX, |n| n.max(CANDIDATES_LEAST));
-        Hunt { wanted, left, limited: limit.is_some(), most, cut: false, searched: false, at: 0 }
+        Hunt { wanted, left, limited: limit.is_some(), most, cut: false, searched: false, at: 0, batch: LOCK_BATCH }
+    }
+
+    /// What is done with one row may change the next: they come by primary key, if no order is asked for.
+    pub fn one_by_one(&mut self) {
+        self.batch = 1;
     }
 
     /// Locks some rows and appends them (by primary key) to `s.locked`; false when there are no more.
@@ -99,11 +106,14 @@ impl<'p> Hunt<'p> {
                 self.searched = true;
                 self.at = 0;
                 self.cut = pin!(candidates(cluster, session, s, self.wanted, self.most)).await?;
+                if self.batch == 1 && self.wanted.order.is_empty() {
+                    s.candidates.sort_by_payload();
+                }
                 if s.candidates.is_empty() {
                     return Ok(false);
                 }
             }
-            let count = (s.candidates.len() - self.at).min(LOCK_BATCH);
+            let count = (s.candidates.len() - self.at).min(self.batch);
             let count = usize::try_from(self.left).map_or(count, |left| count.min(left));
             pin!(self.lock(cluster, session, s, count)).await?;
             self.at += count;

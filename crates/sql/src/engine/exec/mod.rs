@@ -8,6 +8,7 @@ pub mod aggregate;
 pub mod change;
 pub mod change_joined;
 pub mod conflict;
+pub mod foreign_key;
 pub mod insert;
 pub mod into;
 pub mod lock;

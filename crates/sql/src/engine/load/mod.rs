@@ -244,6 +244,8 @@ struct Loading<'l> {
     /// Rows of the file so far, and those of them that a view does not refuse.
     row: usize,
     records: u64,
+    /// Of them: rows that refer to nothing.
+    refused: u64,
     affected: u64,
     duplicates: u64,
     generated: u64,
@@ -268,6 +270,7 @@ impl<'l> Loading<'l> {
             hidden: Numbers::hidden(),
             row: 0,
             records: 0,
+            refused: 0,
             affected: 0,
             duplicates: 0,
             generated: 0,
@@ -305,7 +308,7 @@ impl<'l> Loading<'l> {
         if self.generated != 0 {
             session.env.last_insert_id.set(self.generated);
         }
-        let (records, duplicates) = (self.records, self.duplicates);
+        let (records, duplicates) = (self.records - self.refused, self.duplicates);
         let (deleted, skipped) = if self.replaces { (duplicates, 0) } else { (0, duplicates) };
         Ok(Changed { affected: self.affected, last_insert_id: 0, info: Info::Loaded { records, deleted, skipped } })
     }
@@ -322,6 +325,7 @@ impl<'l> Loading<'l> {
             let outcome = pin!(conflict::insert_rows(cluster, session, s, insert, &[])).await?;
             self.affected += outcome.affected;
             self.duplicates += outcome.duplicates;
+            self.refused += outcome.refused;
             if self.generated == 0 {
                 self.generated = outcome.generated;
             }

@@ -17,6 +17,7 @@ use crate::engine::{
     errors::{self, Result},
     exec::target,
     expr::{ColumnRef, Expr, build::collation_of},
+    information_schema,
     view::View,
 };
 
@@ -109,7 +110,13 @@ impl Visible {
         Some(Expr::Column(ColumnRef { slot: self.first + at, ty: self.table.schema.columns[usize::from(at)].ty }))
     }
     fn is_named(&self, database: Option<&str>, table: &str) -> bool {
-        self.beneath.is_none() && self.shown == table && database.is_none_or(|d| d == self.database)
+        let is_same = |a: &str, b: &str| a == b || self.is_virtual() && a.eq_ignore_ascii_case(b);
+        self.beneath.is_none() && is_same(&self.shown, table) && database.is_none_or(|d| is_same(d, &self.database))
+    }
+    /// Its names are in any letters.
+    #[cold]
+    fn is_virtual(&self) -> bool {
+        information_schema::is_virtual(&self.table.schema)
     }
     fn starred(&self) -> impl Iterator<Item = Starred> + '_ {
         self.table.visible_columns().map(|c| {
