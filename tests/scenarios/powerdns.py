@@ -128,7 +128,8 @@ def main(t):
     with Cluster(t) as cluster:
         host, port = cluster.sql
         with t.case("its schema"):
-            schema = (folder / "usr/share/pdns-backend-mysql/schema/schema.mysql.sql").read_text()
+            schema = folder / "usr/share/pdns-backend-mysql/schema"
+            schema = "".join((schema / f"{name}.mysql.sql").read_text() for name in ("schema", "enable-foreign-keys"))
             code, text = batch(f"CREATE DATABASE pdns; USE pdns; {schema}", host=host, port=port)
             check(code == 0, text)
         with server(t, folder, cluster) as (web, dns):

@@ -19,6 +19,7 @@ pub struct OpBatch {
     bytes: Vec<u8>,
     entries: Vec<OpEntry>,
     writes: bool,
+    /// Constraints held by the caller.
     holds_constraints: bool,
 }
 
@@ -32,7 +33,7 @@ impl OpBatch {
     pub fn new() -> OpBatch {
         OpBatch::default()
     }
-    /// The caller looks after foreign keys: rows of tables that have some may be written.
+    /// Constraints held by the caller: rows may be written to tables with foreign keys, CHECK constraints and generated columns.
     pub fn hold_constraints(&mut self) {
         self.holds_constraints = true;
     }
@@ -63,7 +64,7 @@ impl OpBatch {
     /// those of [`apus_signal::tc`] (`ALLOW_MISSING`, ...).
     ///
     /// # Errors
-    /// `KeyTooLong`, `RowTooBig`.
+    /// `KeyTooLong`, `RowTooBig`, `ConstraintsNotHeld`.
     #[inline]
     pub fn push(
         &mut self,
@@ -92,7 +93,7 @@ impl OpBatch {
         if key.len() > limits::KEY_BYTES_MAX {
             return Err(ErrorCode::KeyTooLong);
         }
-        if schema.is_constrained() && kind.is_write() && !self.holds_constraints {
+        if (schema.is_constrained() || schema.has_rules()) && kind.is_write() && !self.holds_constraints {
             return Err(ErrorCode::ConstraintsNotHeld);
         }
         if value.len() > limits::ROW_BYTES_MAX {
@@ -295,6 +296,22 @@ mod tests {
         ops.clear();
         ops.push(&schema, OpKind::Delete, 0, b"key", b"").unwrap();
         assert_eq!(ops.len(), 1);
+    }
+
+    #[test]
+    fn rows_of_a_constrained_table_are_for_those_who_hold_its_constraints() {
+        let mut schema = schema();
+        let (text, enforced) = ("(`id` > 5)".to_owned(), Default::default());
+        schema.checks.push(apus_types::rules::CheckDef { name: "c".to_owned(), text, enforced });
+        schema.refresh();
+        let mut batch = OpBatch::new();
+        for kind in [OpKind::Insert, OpKind::Write, OpKind::Update, OpKind::Delete] {
+            assert_eq!(batch.push(&schema, kind, 0, b"k", b""), Err(ErrorCode::ConstraintsNotHeld));
+        }
+        batch.push_read(&schema, true, 0, b"k", None).unwrap();
+        batch.hold_constraints();
+        batch.clear();
+        batch.push(&schema, OpKind::Insert, 0, b"k", b"").unwrap();
     }
 
     #[test]

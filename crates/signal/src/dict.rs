@@ -11,7 +11,7 @@ use prost::Message;
 
 use crate::{
     foreign_key::ForeignKeysChange,
-    schema::{ColumnMessage, SourceMessage, TableMessage},
+    schema::{CheckMessage, ColumnMessage, SourceMessage, TableMessage},
 };
 
 #[derive(Clone, PartialEq, Message)]
@@ -121,6 +121,24 @@ pub struct ColumnsChange {
     /// These are dropped first.
     #[prost(string, repeated, tag = "6")]
     pub drop_indexes: Vec<String>,
+    /// The constraints from now on; absent: as they were.
+    #[prost(message, optional, tag = "20")]
+    pub checks: Option<ChecksChange>,
+    /// Indexes that plans may use again, and those that they do without.
+    #[prost(string, repeated, tag = "21")]
+    pub visible_indexes: Vec<String>,
+    #[prost(string, repeated, tag = "22")]
+    pub invisible_indexes: Vec<String>,
+    /// It says something of all rows, which were looked at by the dictionary of this lineage: refused with `SchemaVersionChanged` by another, as [`IndexChange::lineage`] is.
+    #[prost(uint64, optional, tag = "23")]
+    pub lineage: Option<u64>,
+}
+
+/// All CHECK constraints of a table.
+#[derive(Clone, PartialEq, Message)]
+pub struct ChecksChange {
+    #[prost(message, repeated, tag = "1")]
+    pub checks: Vec<CheckMessage>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -168,6 +186,9 @@ pub struct IndexChange {
     /// To drop it: the table has this version, or it is refused with `SchemaVersionChanged`; 0: whichever.
     #[prost(uint32, tag = "9")]
     pub version: u32,
+    /// To create it: plans do without it.
+    #[prost(bool, tag = "20")]
+    pub invisible: bool,
 }
 
 /// `SchemaReq`.

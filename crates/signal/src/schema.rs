@@ -4,6 +4,7 @@ use apus_types::{
     Column, ColumnType, IndexDef, IndexNo, IndexState, TableId, TableSchema,
     collate::Collation,
     form::{OlderForm, Source},
+    rules::{CheckDef, Enforced, Generated},
     schema::{DefaultValue, Durability, Form},
 };
 use prost::Message;
@@ -32,7 +33,7 @@ pub struct ColumnMessage {
     pub collation: u32,
     #[prost(bool, tag = "7")]
     pub nullable: bool,
-    /// 0 none, 1 NULL, 2 literal, 3 current timestamp.
+    /// 0 none, 1 NULL, 2 literal, 3 current timestamp, 4 expression.
     #[prost(uint32, tag = "8")]
     pub default_kind: u32,
     #[prost(string, tag = "9")]
@@ -52,6 +53,13 @@ pub struct ColumnMessage {
     pub label_collation: u32,
     #[prost(string, repeated, tag = "16")]
     pub labels: Vec<String>,
+    /// 0 not generated, 1 virtual, 2 stored.
+    #[prost(uint32, tag = "17")]
+    pub generated: u32,
+    #[prost(string, tag = "18")]
+    pub generated_text: String,
+    #[prost(bool, tag = "19")]
+    pub invisible: bool,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -71,6 +79,8 @@ pub struct IndexMessage {
     /// See [`IndexDef::prefixes`].
     #[prost(uint32, repeated, tag = "7")]
     pub prefixes: Vec<u32>,
+    #[prost(bool, tag = "8")]
+    pub invisible: bool,
 }
 
 /// What rows of an older form have in a column of today; see [`Source`].
@@ -134,6 +144,44 @@ pub struct TableMessage {
     pub older: Vec<FormMessage>,
     #[prost(message, repeated, tag = "17")]
     pub foreign_keys: Vec<ForeignKeyMessage>,
+    #[prost(message, repeated, tag = "18")]
+    pub checks: Vec<CheckMessage>,
+}
+
+/// See [`CheckDef`].
+#[derive(Clone, PartialEq, Message)]
+pub struct CheckMessage {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    #[prost(string, tag = "2")]
+    pub text: String,
+    /// 0 no, 1 yes, 2 rows are looked through.
+    #[prost(uint32, tag = "3")]
+    pub enforced: u32,
+}
+
+impl From<&CheckDef> for CheckMessage {
+    fn from(check: &CheckDef) -> CheckMessage {
+        let enforced = match check.enforced {
+            Enforced::No => 0,
+            Enforced::Yes => 1,
+            Enforced::Validating => 2,
+        };
+        CheckMessage { name: check.name.clone(), text: check.text.clone(), enforced }
+    }
+}
+
+impl TryFrom<&CheckMessage> for CheckDef {
+    type Error = DecodeError;
+    fn try_from(m: &CheckMessage) -> Result<CheckDef, DecodeError> {
+        let enforced = match m.enforced {
+            0 => Enforced::No,
+            1 => Enforced::Yes,
+            2 => Enforced::Validating,
+            _ => return Err(DecodeError),
+        };
+        Ok(CheckDef { name: m.name.clone(), text: m.text.clone(), enforced })
+    }
 }
 
 fn type_to_wire(ty: ColumnType) -> (u32, u32, u32, bool, u32) {
@@ -225,7 +273,11 @@ impl From<&TableSchema> for TableMessage {
             primary_key: t.primary_key.iter().map(|&c| u32::from(c)).collect(),
             distribution_columns: u32::from(t.distribution_columns),
             hidden_key: t.hidden_key,
-            indexes: t.indexes.iter().map(index_to_wire).collect(),
+            indexes: t
+                .indexes
+                .iter()
+                .map(|i| IndexMessage { invisible: !t.is_visible(i), ..index_to_wire(i) })
+                .collect(),
             base_table: t.base_table.map_or(0, |b| b.0),
             collation: u32::from(t.collation.id()),
             comment: t.comment.clone(),
@@ -238,6 +290,7 @@ impl From<&TableSchema> for TableMessage {
             form: u32::from(t.form),
             older: t.older.iter().map(older_to_wire).collect(),
             foreign_keys: foreign_key::to_wire(&t.foreign_keys, t.held),
+            checks: t.checks.iter().map(CheckMessage::from).collect(),
         }
     }
 }
@@ -292,6 +345,7 @@ pub fn column_to_wire(c: &Column) -> ColumnMessage {
         DefaultValue::Null => (1, String::new()),
         DefaultValue::Literal(text) => (2, text.clone()),
         DefaultValue::CurrentTimestamp => (3, String::new()),
+        DefaultValue::Expression(text) => (4, text.clone()),
     };
     ColumnMessage {
         name: c.name.clone(),
@@ -310,6 +364,9 @@ pub fn column_to_wire(c: &Column) -> ColumnMessage {
         form,
         label_collation,
         labels,
+        generated: c.generated.as_ref().map_or(0, |g| 1 + u32::from(g.stored)),
+        generated_text: c.generated.as_ref().map_or_else(String::new, |g| g.text.clone()),
+        invisible: c.invisible,
     }
 }
 
@@ -322,6 +379,7 @@ fn index_to_wire(i: &IndexDef) -> IndexMessage {
         hidden_table: i.hidden_table.map_or(0, |t| t.0),
         building: i.state == IndexState::Building,
         prefixes: i.prefixes.clone(),
+        invisible: false,
     }
 }
 
@@ -336,6 +394,8 @@ impl TryFrom<&TableMessage> for TableSchema {
         table.distribution_columns = u16::try_from(m.distribution_columns).map_err(|_| DecodeError)?;
         table.hidden_key = m.hidden_key;
         table.indexes = m.indexes.iter().map(index_from_wire).collect::<Result<Vec<_>, _>>()?;
+        let invisible = m.indexes.iter().zip(&table.indexes).filter(|(m, _)| m.invisible);
+        table.invisible_indexes = invisible.map(|(_, index)| index.no).collect();
         table.base_table = (m.base_table != 0).then_some(TableId(m.base_table));
         table.collation = u16::try_from(m.collation).ok().and_then(Collation::from_id).ok_or(DecodeError)?;
         table.comment = m.comment.clone();
@@ -349,6 +409,7 @@ impl TryFrom<&TableMessage> for TableSchema {
         table.form = u8::try_from(m.form).map_err(|_| DecodeError)?;
         table.older = m.older.iter().map(older_from_wire).collect::<Result<_, _>>()?;
         (table.foreign_keys, table.held) = foreign_key::from_wire(&m.foreign_keys)?;
+        table.checks = m.checks.iter().map(CheckDef::try_from).collect::<Result<_, _>>()?;
         table.refresh();
         table.validate().map_err(|_| DecodeError)?;
         Ok(table)
@@ -371,6 +432,7 @@ pub fn column_from_wire(m: &ColumnMessage) -> Result<Column, DecodeError> {
             1 => DefaultValue::Null,
             2 => DefaultValue::Literal(m.default_text.clone()),
             3 => DefaultValue::CurrentTimestamp,
+            4 => DefaultValue::Expression(m.default_text.clone()),
             _ => return Err(DecodeError),
         },
         auto_increment: m.auto_increment,
@@ -378,6 +440,12 @@ pub fn column_from_wire(m: &ColumnMessage) -> Result<Column, DecodeError> {
         comment: m.comment.clone(),
         declared: m.declared.clone(),
         form: form_from_wire(m)?,
+        generated: match m.generated {
+            0 => None,
+            1 | 2 => Some(Generated { text: m.generated_text.clone(), stored: m.generated == 2 }),
+            _ => return Err(DecodeError),
+        },
+        invisible: m.invisible,
     })
 }
 

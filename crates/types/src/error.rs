@@ -133,8 +133,8 @@ errors! {
     NotFrozen = 710, User, "the data node is not frozen: there is nothing to resume";
     SideChanged = 711, User, "the frozen side is not any more what it was when it was looked at; look again (`apus status`)";
     NoFullCopy = 712, User, "the frozen side holds no full copy of a node group";
-    /// Foreign keys are held by SQL nodes.
-    ConstraintsNotHeld = 713, User, "the table has foreign keys, or is referred to by some, which this client does not hold; write its rows through a SQL node";
+    /// Constraints are held by SQL nodes.
+    ConstraintsNotHeld = 713, User, "the table has foreign keys, other constraints or generated columns, or is referred to, which this client does not hold; write its rows through a SQL node";
     Internal = 900, Internal, "internal error; see the node's log";
 }
 

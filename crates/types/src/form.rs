@@ -71,26 +71,13 @@ pub fn same_bytes(from: ColumnType, to: ColumnType) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        schema::{DefaultValue, TableSchema},
-        value::Value,
-    };
+    use crate::{schema::TableSchema, value::Value};
 
     const INT: ColumnType = ColumnType::Int { bits: 32, unsigned: false };
     const BYTES: ColumnType = ColumnType::VarBinary { length: 20 };
 
     fn column(name: &str, ty: ColumnType) -> Column {
-        Column {
-            name: name.to_owned(),
-            ty,
-            nullable: name != "id",
-            default: DefaultValue::None,
-            auto_increment: false,
-            on_update_now: false,
-            comment: String::new(),
-            declared: String::new(),
-            form: Default::default(),
-        }
+        Column { nullable: name != "id", ..Column::new(name, ty) }
     }
     fn table() -> TableSchema {
         let columns = vec![column("id", INT), column("a", BYTES), column("b", INT), column("c", BYTES)];

@@ -14,6 +14,7 @@ pub mod key;
 pub mod limits;
 pub mod planted;
 pub mod row;
+pub mod rules;
 pub mod schema;
 pub mod time;
 pub mod update;

@@ -13,6 +13,7 @@ use crate::{
     ids::{IndexNo, TableId},
     limits,
     row::RowLayout,
+    rules::{CheckDef, Generated},
 };
 
 /// Names that an ENUM or a SET gives to numbers: the first is 1, or the lowest bit. Two handles are equal if they are the same list: whoever makes them keeps each list once.
@@ -147,6 +148,8 @@ pub enum DefaultValue {
     /// The literal as written, without quotes; converted by the column's type.
     Literal(String),
     CurrentTimestamp,
+    /// `DEFAULT (expression)`, as SQL writes it.
+    Expression(String),
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -162,6 +165,10 @@ pub struct Column {
     pub declared: String,
     /// What SQL makes of the integers or bytes of this column, as the data nodes keep it; where the type says it, that counts.
     pub form: Form,
+    /// Its value is computed from the others.
+    pub generated: Option<Generated>,
+    /// `*` does not stand for it.
+    pub invisible: bool,
 }
 
 impl Column {
@@ -177,6 +184,8 @@ impl Column {
             comment: String::new(),
             declared: String::new(),
             form: Form::Plain,
+            generated: None,
+            invisible: false,
         }
     }
 }
@@ -268,7 +277,12 @@ pub struct TableSchema {
     /// What its rows refer to.
     pub foreign_keys: Vec<ForeignKey>,
     pub held: Held,
+    /// CHECK constraints in the order of their names.
+    pub checks: Vec<CheckDef>,
+    /// Indexes that plans do without.
+    pub invisible_indexes: Vec<IndexNo>,
     layout: RowLayout,
+    constrained: bool,
 }
 
 /// Columns of a hidden unique-index table: encoded index key, distribution hash of the base row, encoded primary key.
@@ -300,7 +314,10 @@ impl TableSchema {
             older: Vec::new(),
             foreign_keys: Vec::new(),
             held: Held::default(),
+            checks: Vec::new(),
+            invisible_indexes: Vec::new(),
             layout,
+            constrained: false,
         }
     }
 
@@ -323,9 +340,16 @@ impl TableSchema {
         &self.layout
     }
 
-    /// Rebuilds what is derived from the columns; needed after changing them.
+    /// Rows must satisfy more than their types say: a CHECK constraint, a generated column.
+    #[inline]
+    pub fn has_rules(&self) -> bool {
+        self.constrained
+    }
+
+    /// Rebuilds what is derived from the columns and constraints; needed after changing them.
     pub fn refresh(&mut self) {
         self.layout = RowLayout::with_forms(self.columns.iter().map(|c| c.ty), self.form, &self.older);
+        self.constrained = !self.checks.is_empty() || self.columns.iter().any(|c| c.generated.is_some());
     }
 
     /// Other columns, of which `from` says what rows have there that were written before. Keys and indexes keep their columns.
@@ -412,6 +436,10 @@ impl TableSchema {
 
     pub fn auto_increment_column(&self) -> Option<u16> {
         self.columns.iter().position(|c| c.auto_increment).map(|i| i as u16)
+    }
+
+    pub fn is_visible(&self, index: &IndexDef) -> bool {
+        !self.invisible_indexes.contains(&index.no)
     }
 
     pub fn index(&self, no: IndexNo) -> Option<&IndexDef> {

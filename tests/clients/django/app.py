@@ -100,7 +100,7 @@ def work():
     page = Paginator(Book.objects.filter(price__range=(3, 7)).order_by("price", "id"), 30).page(2)
     same((len(page.object_list), page.paginator.count), (30, 280), "a page")
     same(Book.objects.exclude(tags__slug="tag-1").filter(author__name__icontains="AUTHOR 1").count(), 11 * 25, "books by a part of the name")
-    Book.objects.filter(author=author).update(in_stock=models.F("in_stock") + 5, sequel_to=models.Subquery(Book.objects.order_by("id").values("id")[:1]))
+    Book.objects.filter(author=author).update(in_stock=models.F("in_stock") + 5, sequel_to=Book.objects.order_by("id").first())
     same(Book.objects.get(id=book.id).in_stock, 5, "stock")
     same(Book.objects.filter(models.Exists(Tag.objects.filter(book=models.OuterRef("pk")))).count(), 1, "books with tags")
     same(Author.objects.get_or_create(name="Author 1")[1], False, "an author that is there")

@@ -150,12 +150,12 @@ impl Dictionary {
             if self.answer_executed(wish.token, wish.from, wish.request, ctx) {
                 continue;
             }
-            if let Change::PublishIndex(index) = &wish.change {
-                if self.view.as_ref().is_some_and(|view| view.lineage != index.lineage) {
+            if let Some((lineage, name)) = published(&wish.change) {
+                if self.view.as_ref().is_some_and(|view| view.lineage != lineage) {
                     ctx.probe("dict: an index is to be filled again");
                     self.coordinator.saved = Saved::Unknown; // what was asked for this one is not asked for the next
                     let code = ErrorCode::SchemaVersionChanged;
-                    Self::refuse(ctx, wish.from, Kind::SchemaRef, wish.request, code, &index.name);
+                    Self::refuse(ctx, wish.from, Kind::SchemaRef, wish.request, code, name);
                     continue;
                 }
                 if !self.is_saved(ctx) {
@@ -170,7 +170,7 @@ impl Dictionary {
         }
     }
 
-    /// A unique index is published for rows of which all are on the disks, and their entries. A start from the disks has the newest dictionary and
+    /// A unique index, or what is said of all rows, is published for rows of which all are on the disks, and their entries. A start from the disks has the newest dictionary and
     /// may have an older epoch of the rows: one that was deleted before the index was filled would be there again, and have no entry.
     fn is_saved(&mut self, ctx: &mut Context<'_>) -> bool {
         if self.coordinator.saved == Saved::Unknown {
@@ -345,5 +345,14 @@ impl Dictionary {
             }
             ctx.send(joiner, Kind::DictCopyConf, |b| encode(&self.catalog.to_copy(), b));
         }
+    }
+}
+
+/// The lineage by which rows were looked at for what a change says of all of them, and a name for messages.
+fn published(change: &Change) -> Option<(u64, &str)> {
+    match change {
+        Change::PublishIndex(index) => Some((index.lineage, &index.name)),
+        Change::ChangeColumns(change) => Some((change.lineage?, change.table.as_ref().map_or("", |name| &name.table))),
+        _ => None,
     }
 }

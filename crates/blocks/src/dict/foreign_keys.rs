@@ -326,7 +326,7 @@ mod tests {
             version: q.version,
             columns: vec![columns[1].clone(), columns[0].clone()],
             sources: [Source::Kept(1), Source::Kept(0)].iter().map(SourceMessage::from).collect(),
-            drop_indexes: Vec::new(),
+            ..ColumnsChange::default()
         };
         run(&mut catalog, Change::ChangeColumns(change)).unwrap();
         let key = &catalog.find("test", "d").unwrap().foreign_keys[0];

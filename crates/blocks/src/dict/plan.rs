@@ -6,7 +6,7 @@ use apus_signal::{
 };
 use apus_types::{
     Column, ColumnType, ErrorCode, IndexDef, IndexNo, IndexState, TableId, TableSchema, collate::Collation,
-    form::Source,
+    form::Source, rules::CheckDef,
 };
 use prost::Message;
 
@@ -263,6 +263,7 @@ impl<'a> Planner<'a> {
         let prefixes = change.prefixes.clone();
         let mut index = IndexDef { no: IndexNo(no), name, columns, prefixes, unique, hidden_table: None, state };
         self.put_hidden(&table, &mut index)?;
+        table.invisible_indexes.extend(change.invisible.then_some(index.no));
         table.indexes.push(index);
         table.version += 1;
         self.put(&table)
@@ -275,6 +276,7 @@ impl<'a> Planner<'a> {
         }
         let at = self.index_position(&table, change)?;
         let index = table.indexes.remove(at);
+        table.invisible_indexes.retain(|no| *no != index.no);
         self.step.drop_tables.extend(index.hidden_table.map(|t| t.0));
         table.version += 1;
         self.put(&table)
@@ -303,7 +305,20 @@ impl<'a> Planner<'a> {
         for index in &change.drop_indexes {
             let at = table.indexes.iter().position(|i| i.name.eq_ignore_ascii_case(index));
             let dropped = table.indexes.remove(at.ok_or_else(|| (ErrorCode::IndexNotFound, index.clone()))?);
+            table.invisible_indexes.retain(|no| *no != dropped.no);
             self.step.drop_tables.extend(dropped.hidden_table.map(|t| t.0));
+        }
+        for (names, is_visible) in [(&change.visible_indexes, true), (&change.invisible_indexes, false)] {
+            for name in names {
+                let found = table.indexes.iter().find(|i| i.name.eq_ignore_ascii_case(name)).map(|i| i.no);
+                let no = found.ok_or_else(|| (ErrorCode::IndexNotFound, name.clone()))?;
+                table.invisible_indexes.retain(|other| *other != no);
+                table.invisible_indexes.extend((!is_visible).then_some(no));
+            }
+        }
+        if let Some(rules) = &change.checks {
+            let checks = rules.checks.iter().map(CheckDef::try_from).collect::<Result<_, _>>();
+            table.checks = checks.map_err(|_| (ErrorCode::InvalidSchema, table.name.clone()))?;
         }
         table.change_columns(columns, sources)?;
         table.version += 1;
@@ -329,6 +344,7 @@ impl<'a> Planner<'a> {
             return Err((ErrorCode::TableExists, full_name(to)));
         }
         table.database.clone_from(&to.database);
+        table.checks.iter_mut().for_each(|check| check.follow(&table.name, &to.table));
         table.name.clone_from(&to.table);
         table.version += 1;
         for index in &table.indexes {
@@ -346,7 +362,11 @@ impl<'a> Planner<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use apus_types::Value;
+    use apus_signal::{
+        dict::ChecksChange,
+        schema::{CheckMessage, SourceMessage, column_to_wire},
+    };
+    use apus_types::{Value, rules::Enforced};
 
     fn start() -> Catalog {
         let mut catalog = Catalog::default();
@@ -419,6 +439,41 @@ mod tests {
         assert_eq!(run(&mut c, Change::DropTable(name("t"))), Err(ErrorCode::TableNotFound));
         run(&mut c, Change::DropTable(name("T"))).unwrap();
         assert_eq!(c.tables.len(), 1, "only the system table is left: {:?}", c.tables.keys());
+    }
+
+    #[test]
+    fn constraints_and_marks_of_indexes_are_kept() {
+        let mut c = start();
+        let made = run(&mut c, Change::CreateTable(table_message("t", true))).unwrap().unwrap();
+        let check = |name: &str| CheckDef {
+            name: name.to_owned(),
+            text: "(`a` > 0)".to_owned(),
+            enforced: Enforced::Validating,
+        };
+        let change = |table: &TableSchema| ColumnsChange {
+            table: Some(name("t")),
+            id: table.id.0,
+            version: table.version,
+            columns: table.columns.iter().map(column_to_wire).collect(),
+            sources: (0..2).map(|c| SourceMessage::from(&Source::Kept(c))).collect(),
+            ..ColumnsChange::default()
+        };
+        let checks = vec![CheckMessage::from(&check("other")), CheckMessage::from(&check("t_chk_1"))];
+        let checked = ColumnsChange { checks: Some(ChecksChange { checks }), ..change(&made) };
+        let made = run(&mut c, Change::ChangeColumns(checked)).unwrap().unwrap();
+        assert_eq!((made.checks.as_slice(), made.form, made.version), (&[check("other"), check("t_chk_1")][..], 0, 2));
+        let unknown = ColumnsChange { invisible_indexes: vec!["nope".to_owned()], ..change(&made) };
+        assert_eq!(run(&mut c, Change::ChangeColumns(unknown)), Err(ErrorCode::IndexNotFound));
+        let hidden = ColumnsChange { invisible_indexes: vec!["U".to_owned()], ..change(&made) };
+        let made = run(&mut c, Change::ChangeColumns(hidden)).unwrap().unwrap();
+        assert!(!made.is_visible(&made.indexes[0]) && made.checks.len() == 2 && made.has_rules());
+        let rename = RenameTable { from: Some(name("t")), to: Some(name("new")) };
+        let made = run(&mut c, Change::RenameTable(rename)).unwrap().unwrap();
+        assert_eq!(made.checks.iter().map(|check| check.name.as_str()).collect::<Vec<_>>(), ["other", "new_chk_1"]);
+        let emptied = run(&mut c, Change::TruncateTable(name("new"))).unwrap().unwrap();
+        assert!(emptied.checks == made.checks && !emptied.is_visible(&emptied.indexes[0]));
+        let gone = IndexChange { table: Some(name("new")), name: "u".to_owned(), ..IndexChange::default() };
+        assert!(run(&mut c, Change::DropIndex(gone)).unwrap().unwrap().invisible_indexes.is_empty());
     }
 
     /// SQL nodes name a counter by `table << 16` and a small number.

@@ -224,7 +224,7 @@ fn column(id: u32) -> Change {
         version: 1,
         columns: columns.iter().map(column_to_wire).collect(),
         sources: sources.iter().map(SourceMessage::from).collect(),
-        drop_indexes: Vec::new(),
+        ..ColumnsChange::default()
     })
 }
 /// The dictionary without what is no part of the schema.

@@ -14,6 +14,7 @@ use apus_storage::{Fragment, MemoryManager, RowId};
 use apus_types::{
     Epoch, ErrorCode, IndexDef, IndexNo, IndexState, PartitionId, RowLayout, TableId, TableSchema,
     planted::{Bug, planted},
+    rules,
     schema::Durability,
 };
 use prost::Message;
@@ -39,6 +40,8 @@ pub struct Table {
     pub old_version: u32,
     /// Whole rows may be written by an older definition. Not where columns have changed and an index has gone with them: if that is undone, its entries would be missing.
     takes_old_rows: bool,
+    /// Rows that were made by a definition before this version may lack what is asked of them ([`rules::tightens`]).
+    tightened: u32,
     /// By partition number.
     fragments: Vec<Option<Box<Fragment>>>,
     /// That changes of rows are of now ([`Fragment::begin_round`]).
@@ -52,6 +55,7 @@ impl Table {
             created,
             old_version: schema.version,
             takes_old_rows: true,
+            tightened: if schema.has_rules() { schema.version } else { 0 },
             schema,
             fragments: Vec::new(),
             round: 0,
@@ -67,6 +71,9 @@ impl Table {
             // And who does not know what rows are held to from now on.
             let is_held_alike = schema.held.since <= self.schema.version;
             self.old_version = if is_same_form && is_held_alike { self.schema.version } else { schema.version };
+        }
+        if rules::tightens(&schema, &self.schema) {
+            (self.old_version, self.tightened) = (schema.version, schema.version);
         }
         let loses_index = self.schema.indexes.iter().any(|index| schema.index(index.no).is_none());
         self.takes_old_rows = is_same_form || !loses_index;
@@ -89,7 +96,8 @@ impl Table {
     fn accepts_whole(&self, op: &Op<'_>) -> bool {
         let is_whole = matches!(op.kind, OpKind::Insert | OpKind::Write | OpKind::Delete);
         let is_held = op.schema_version >= self.schema.held.since;
-        self.takes_old_rows && is_whole && is_held && op.schema_version < self.schema.version
+        let is_right = op.kind == OpKind::Delete || op.schema_version >= self.tightened;
+        self.takes_old_rows && is_whole && is_held && is_right && op.schema_version < self.schema.version
     }
     #[inline]
     pub fn fragment(&self, partition: PartitionId) -> Option<&Fragment> {

@@ -108,7 +108,7 @@ fn column_change(stock: &TableSchema, comes: bool, number: u64, random: &mut Ran
         version: stock.version,
         columns: columns.iter().map(|(column, _)| column_to_wire(column)).collect(),
         sources: columns.iter().map(|(_, source)| SourceMessage::from(source)).collect(),
-        drop_indexes: Vec::new(),
+        ..ColumnsChange::default()
     }
 }
 

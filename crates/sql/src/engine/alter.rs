@@ -5,7 +5,7 @@
 //! were only added go again; a statement that also takes columns away and makes a unique index is refused beforehand, because it could not be undone.
 //!
 //! Not yet, and refused by name: what needs another form of the rows that are there (an integer becomes wider, NULL is forbidden, another collation of an
-//! indexed column), other primary keys, generated columns, AUTO_INCREMENT for an old column.
+//! indexed column), other primary keys, AUTO_INCREMENT for an old column. Constraints and columns with expressions are in [`rules`].
 
 use apus_signal::{
     dict::{Change, ColumnsChange, TableName},
@@ -19,7 +19,7 @@ use apus_types::{
 };
 
 use super::{
-    catalog::Catalog,
+    catalog::{Catalog, Table},
     characters,
     convert::{self, Assign},
     ddl::{self, Definitions, IndexClause, Name},
@@ -33,8 +33,10 @@ use super::{
     },
     labels,
     plan::dml::default_expr,
+    rules::{self, alter::CheckStep},
     session::Session,
     token::Tokens,
+    visibility,
 };
 use crate::wire::SqlError;
 
@@ -58,6 +60,10 @@ enum Step {
     Redefine(String, Column, Place),
     Rename(String, String),
     Default(String, DefaultValue),
+    Check(CheckStep),
+    /// The flag: invisible.
+    ShowColumn(String, bool),
+    ShowIndex(String, bool),
 }
 
 /// What stands behind ALTER TABLE, but for RENAME.
@@ -77,9 +83,54 @@ pub struct AlterClause {
 impl AlterClause {
     /// Nothing is changed or dropped, so that it can be undone.
     fn only_adds(&self) -> bool {
+        let adds = |step: &Step| matches!(step, Step::Add(..) | Step::Check(CheckStep::Add(_)));
+        self.drops.is_empty() && self.drop_keys.is_empty() && self.steps.iter().all(adds)
+    }
+    /// DROP CONSTRAINT may mean foreign keys.
+    fn find_keys(&mut self, table: &TableSchema) {
+        let is_key = |name: &str| table.foreign_keys.iter().any(|key| key.name.eq_ignore_ascii_case(name));
+        let is_check = |name: &str| table.checks.iter().any(|check| check.name.eq_ignore_ascii_case(name));
+        let drop_keys = &mut self.drop_keys;
+        self.steps.retain(|step| match step {
+            Step::Check(CheckStep::Drop(name, true)) if is_key(name) && !is_check(name) => {
+                drop_keys.push((name.clone(), true));
+                false
+            }
+            _ => true,
+        });
+    }
+    fn checks(&self) -> impl Iterator<Item = &CheckStep> {
+        self.steps.iter().filter_map(|step| if let Step::Check(check) = step { Some(check) } else { None })
+    }
+    /// New columns whose values rows that are there must be given.
+    fn filled(&self) -> Result<Vec<&Column>> {
+        let mut filled = Vec::new();
+        for step in &self.steps {
+            if let Step::Add(column, _) = step
+                && rules::fill::needs_rows(column)?
+            {
+                filled.push(column);
+            }
+        }
+        rules::fill::check_apart(&filled)?;
+        Ok(filled)
+    }
+    /// Constraints alone are changed.
+    fn is_of_checks(&self) -> bool {
         self.drops.is_empty()
             && self.drop_keys.is_empty()
-            && self.steps.iter().all(|step| matches!(step, Step::Add(..)))
+            && self.steps.iter().all(|step| matches!(step, Step::Check(_)))
+    }
+    fn add_checks(&mut self, checks: Vec<rules::clause::CheckClause>) {
+        self.steps.extend(checks.into_iter().map(|check| Step::Check(CheckStep::Add(check))));
+    }
+    /// A constraint comes, or is enforced from now on.
+    fn tightens(&self) -> bool {
+        self.checks().any(|step| match step {
+            CheckStep::Add(clause) => clause.enforced,
+            CheckStep::Drop(..) => false,
+            CheckStep::Enforce { enforced, .. } => *enforced,
+        })
     }
 
     /// The indexes that it makes; those that its keys need, if none that stays will do.
@@ -99,7 +150,13 @@ impl AlterClause {
     /// With the collation of the table, if that is another one.
     pub(super) fn read_again(&self, table: &TableSchema) -> Result<Option<AlterClause>> {
         let is_other = table.collation != Collation::default() && !self.text.is_empty();
-        is_other.then(|| ddl::parse_alter(&self.text, table.collation)).transpose()
+        let mut again = is_other.then(|| ddl::parse_alter(&self.text, table.collation)).transpose()?;
+        // What was found to be a foreign key is no step of it.
+        let is_key = |name: &String| self.drop_keys.iter().any(|(key, _)| key.eq_ignore_ascii_case(name));
+        if let Some(again) = &mut again {
+            again.steps.retain(|step| !matches!(step, Step::Check(CheckStep::Drop(name, true)) if is_key(name)));
+        }
+        Ok(again)
     }
     /// What foreign keys may need of what it changes.
     pub(super) fn check_loss(&self, catalog: &Catalog, table: &TableSchema) -> Result<()> {
@@ -108,7 +165,7 @@ impl AlterClause {
             match step {
                 Step::Drop(name) => columns.push(name.clone()),
                 Step::Redefine(name, column, _) => redefined.push((name.clone(), column.clone())),
-                Step::Add(..) | Step::Rename(..) | Step::Default(..) => {}
+                _ => {}
             }
         }
         let keys: Vec<String> = self.drop_keys.iter().map(|(name, _)| name.clone()).collect();
@@ -137,13 +194,13 @@ fn step(t: &mut Tokens, clause: &mut AlterClause, default: Collation) -> Result<
     if t.word("add") {
         add(t, clause, default)?;
     } else if t.word("drop") {
-        if t.word("primary") || t.word("check") {
-            return Err(errors::not_supported("ALTER TABLE ... DROP PRIMARY KEY or CHECK"));
+        if let Some(check) = rules::alter::drop(t)? {
+            clause.steps.push(Step::Check(check));
+        } else if t.word("primary") {
+            return Err(errors::not_supported("ALTER TABLE ... DROP PRIMARY KEY"));
         } else if t.word("foreign") {
             t.expect("key")?;
             clause.drop_keys.push((t.identifier()?, false));
-        } else if t.word("constraint") {
-            clause.drop_keys.push((t.identifier()?, true));
         } else if t.word("index") || t.word("key") {
             clause.drops.push(t.identifier()?);
         } else {
@@ -159,9 +216,21 @@ fn step(t: &mut Tokens, clause: &mut AlterClause, default: Collation) -> Result<
         let old = old.unwrap_or_else(|| column.name.clone());
         clause.steps.push(Step::Redefine(old, column, place));
     } else if t.word("alter") {
+        if let Some(check) = rules::alter::enforce(t)? {
+            clause.steps.push(Step::Check(check));
+            return Ok(());
+        }
+        if let Some((name, invisible)) = visibility::of_index(t)? {
+            clause.steps.push(Step::ShowIndex(name, invisible));
+            return Ok(());
+        }
         t.word("column");
         let name = t.identifier()?;
         if t.word("set") {
+            if let Some(invisible) = visibility::word(t) {
+                clause.steps.push(Step::ShowColumn(name, invisible));
+                return Ok(());
+            }
             t.expect("default")?;
             clause.steps.push(Step::Default(name, ddl::default_value(t)?));
         } else {
@@ -207,6 +276,7 @@ fn add(t: &mut Tokens, clause: &mut AlterClause, default: Collation) -> Result<(
         clause.steps.extend(made.columns.into_iter().map(|column| Step::Add(column, Place::Unsaid)));
         clause.indexes.extend(made.indexes);
         clause.foreign_keys.extend(made.foreign_keys);
+        clause.add_checks(made.checks);
         return Ok(());
     }
     let is_index = ["index", "key", "unique", "primary", "constraint", "foreign", "check", "fulltext", "spatial"];
@@ -216,6 +286,7 @@ fn add(t: &mut Tokens, clause: &mut AlterClause, default: Collation) -> Result<(
         made.refuse_primary()?;
         clause.indexes.extend(made.indexes);
         clause.foreign_keys.extend(made.foreign_keys);
+        clause.add_checks(made.checks);
         return Ok(());
     }
     let (column, place) = column_and_place(t, clause, default)?;
@@ -231,6 +302,7 @@ fn column_and_place(t: &mut Tokens, clause: &mut AlterClause, default: Collation
     };
     clause.indexes.extend(made.indexes);
     clause.foreign_keys.extend(made.foreign_keys);
+    clause.add_checks(made.checks);
     let place = if t.word("first") {
         Place::First
     } else if t.word("after") {
@@ -246,16 +318,29 @@ struct Work<'a> {
     table: &'a TableSchema,
     columns: Vec<(Column, Source)>,
     drop_indexes: Vec<String>,
+    rules: rules::alter::Work,
 }
 
 impl<'a> Work<'a> {
-    fn new(table: &'a TableSchema, drops: &[String]) -> Result<Work<'a>> {
+    fn new(table: &'a TableSchema, clause: &AlterClause) -> Result<Work<'a>> {
+        let drops = &clause.drops;
         let columns = table.columns.iter().cloned().zip((0..).map(Source::Kept)).collect();
         for name in drops {
             let known = table.indexes.iter().any(|index| index.name.eq_ignore_ascii_case(name));
             known.then_some(()).ok_or_else(|| cant_drop(name))?;
         }
-        Ok(Work { table, columns, drop_indexes: drops.to_vec() })
+        let of_index = |step: &CheckStep| rules::alter::dropped_index(table, step);
+        let rules = rules::alter::Work::new(table, clause.checks().filter(|step| of_index(step).is_none()))?;
+        let drops: Vec<String> = drops.iter().cloned().chain(clause.checks().filter_map(of_index)).collect();
+        let mut columns: Vec<(Column, Source)> = columns;
+        let comes = |c: &Column| {
+            clause
+                .steps
+                .iter()
+                .any(|step| matches!(step, Step::Add(new, _) if rules::fill::hidden(new.clone()).name == c.name))
+        };
+        columns.retain(|(c, _)| !rules::fill::is_unfinished(c) || clause.only_adds() && !comes(c));
+        Ok(Work { table, columns, drop_indexes: drops, rules })
     }
     fn find(&self, name: &str) -> Result<usize> {
         let found = self.columns.iter().position(|(column, _)| column.name.eq_ignore_ascii_case(name));
@@ -287,6 +372,7 @@ impl<'a> Work<'a> {
     }
     fn drop(&mut self, name: &str) -> Result<()> {
         let at = self.find(name).map_err(|_| cant_drop(name))?;
+        self.rules.lose(self.table, &self.columns, name, true)?;
         if let Source::Kept(old) = self.columns[at].1 {
             if self.table.primary_key.contains(&old) {
                 return Err(errors::not_supported("ALTER TABLE ... DROP of a column of the primary key"));
@@ -310,7 +396,9 @@ impl<'a> Work<'a> {
         let at = self.find(name)?;
         if !column.name.eq_ignore_ascii_case(name) {
             self.refuse_twin(&column.name)?;
+            self.rules.lose(self.table, &self.columns, name, false)?;
         }
+        let is_read = self.rules.reads(&self.columns, name)?;
         let (old, source) = self.columns.remove(at);
         let is_key = matches!(source, Source::Kept(at) if self.table.primary_key.contains(&at));
         column.nullable &= !is_key;
@@ -328,16 +416,19 @@ impl<'a> Work<'a> {
             || (is_indexed && old.nullable != column.nullable)
             || (old.nullable && !column.nullable)
             || (column.auto_increment && !old.auto_increment)
+            || (is_read && old.ty.collation() != column.ty.collation())
         {
             let what = format!("ALTER TABLE that changes how rows store column '{}'", old.name);
             return Err(errors::not_supported(&what));
         }
+        rules::alter::redefined(&old, &column)?;
         self.put(column, source, place, at)
     }
     fn rename(&mut self, old: &str, new: &str) -> Result<()> {
         let at = self.find(old)?;
         if !old.eq_ignore_ascii_case(new) {
             self.refuse_twin(new)?;
+            self.rules.lose(self.table, &self.columns, old, false)?;
         }
         new.clone_into(&mut self.columns[at].0.name);
         Ok(())
@@ -345,6 +436,7 @@ impl<'a> Work<'a> {
     fn set_default(&mut self, name: &str, default: &DefaultValue) -> Result<()> {
         let at = self.find(name)?;
         self.columns[at].0.default = default.clone();
+        rules::clause::check_options(&self.columns[at].0)?;
         ddl::check_default(&self.columns[at].0)
     }
 }
@@ -370,13 +462,16 @@ fn length(column: &Column) -> u32 {
 }
 
 /// What rows that were there before have in a column that is added.
-fn given(session: &Session, column: &Column) -> Result<Source> {
+fn given(session: &Session, table: &TableSchema, column: &Column) -> Result<Source> {
     if column.auto_increment {
         return Err(errors::not_supported("ALTER TABLE ... ADD of an AUTO_INCREMENT column"));
     }
     let (layout, env) = (&RowLayout::new([]), &session.env);
     let cx = Context { layout, row: &[], new_row: None, params: &[], aggregates: &[], given: &[], env };
-    let default = default_expr(column);
+    let default = match rules::fill::one_for_all(table, column)? {
+        Some(default) => Ok(default),
+        None => default_expr(column),
+    };
     let value = match &default {
         Ok(default) => exec::change::truncate_now(default.eval(&cx)?, column.ty),
         Err(_) => convert::implicit_default(column.ty),
@@ -402,18 +497,41 @@ pub(super) fn change(
     if clause.steps.is_empty() && clause.drops.is_empty() {
         return Ok(None);
     }
-    let mut work = Work::new(table, &clause.drops)?;
+    let (mut shown_indexes, mut hidden_indexes) = (Vec::new(), Vec::new());
+    let mut work = Work::new(table, clause)?;
+    let filled: Vec<&String> = clause.filled()?.iter().map(|column| &column.name).collect();
     for step in &clause.steps {
         match step {
             Step::Add(column, place) => {
                 work.refuse_twin(&column.name)?;
-                let (source, end) = (given(session, column)?, work.end());
+                let source = if filled.contains(&&column.name) { Source::Null } else { given(session, table, column)? };
+                let end = work.end();
                 work.put(column.clone(), source, place, end)?;
             }
             Step::Drop(name) => work.drop(name)?,
             Step::Redefine(name, column, place) => work.redefine(name, column.clone(), place)?,
             Step::Rename(old, new) => work.rename(old, new)?,
             Step::Default(name, default) => work.set_default(name, default)?,
+            Step::Check(_) => {}
+            Step::ShowColumn(name, invisible) => {
+                let at = work.find(name)?;
+                work.columns[at].0.invisible = *invisible;
+            }
+            Step::ShowIndex(name, invisible) => {
+                visibility::check_alter(table, name, *invisible)?;
+                let is_primary = name.eq_ignore_ascii_case("primary");
+                let list = if *invisible { &mut hidden_indexes } else { &mut shown_indexes };
+                list.extend((!is_primary).then(|| name.clone()));
+            }
+        }
+    }
+    visibility::check_columns(work.columns.iter().map(|(column, _)| column))?;
+    let mut checks = work.rules.finish(table, &mut work.columns)?;
+    if !filled.is_empty() {
+        // They come when the columns have their names.
+        checks = None;
+        for (column, _) in work.columns.iter_mut().filter(|(c, _)| filled.contains(&&c.name)) {
+            *column = rules::fill::hidden(column.clone());
         }
     }
     Ok(Some(ColumnsChange {
@@ -423,6 +541,10 @@ pub(super) fn change(
         columns: work.columns.iter().map(|(column, _)| column_to_wire(column)).collect(),
         sources: work.columns.iter().map(|(_, source)| SourceMessage::from(source)).collect(),
         drop_indexes: work.drop_indexes,
+        checks: checks.as_deref().map(rules::alter::to_wire),
+        visible_indexes: shown_indexes,
+        invisible_indexes: hidden_indexes,
+        lineage: None,
     }))
 }
 
@@ -434,12 +556,29 @@ impl SqlEngine {
         name: TableName,
         mut clause: AlterClause,
     ) -> Result<u64> {
+        clause.find_keys(&self.catalog().await?.table(&name.database, &name.table)?.schema);
+        let filled: Vec<String> = clause.filled()?.iter().map(|column| column.name.clone()).collect();
+        let is_filled = !filled.is_empty();
+        rules::alter::check_company(
+            clause.tightens() || is_filled,
+            clause.only_adds() || clause.is_of_checks(),
+            !clause.indexes.is_empty() || !clause.foreign_keys.is_empty(),
+        )?;
         Box::pin(self.prepare_keys(session, &name, &mut clause)).await?;
         let adds_unique = clause.indexes.iter().any(|index| index.unique);
         if adds_unique && !clause.only_adds() {
             return Err(errors::not_supported("ALTER TABLE with a new unique index beside other changes"));
         }
+        let before = self.catalog().await?.table(&name.database, &name.table)?;
         self.change_columns(session, &name, &clause).await?;
+        let mut rows = 0;
+        if is_filled {
+            let checks: Vec<&CheckStep> = clause.checks().collect();
+            rows = self.fill_columns(session, &name, &filled, &checks).await?;
+        }
+        if clause.tightens() {
+            return self.prove(session, &name, &clause, &before).await;
+        }
         for (at, index) in clause.indexes.iter().enumerate() {
             if let Err(refused) = self.add_index(&name, index).await {
                 self.take_back(session, &name, clause, at).await?;
@@ -447,13 +586,36 @@ impl SqlEngine {
             }
         }
         match Box::pin(self.add_foreign_keys(session, &name, &clause)).await {
-            Ok(rows) => Ok(rows),
+            Ok(looked) => Ok(rows.max(looked)),
             Err(refused) => {
                 let made = clause.indexes.len();
                 self.take_back(session, &name, clause, made).await?;
                 Err(refused)
             }
         }
+    }
+
+    /// Looks at the rows that are there for new constraints. One that is violated goes again, with the columns that came with it.
+    async fn prove(
+        &self,
+        session: &mut Session,
+        name: &TableName,
+        clause: &AlterClause,
+        before: &Table,
+    ) -> Result<u64> {
+        let table = self.fetch_catalog().await?.table(&name.database, &name.table)?;
+        let unproven = rules::alter::unproven(&table.schema.checks, &before.schema.checks, clause.checks());
+        let proven = self.prove_checks(session, name, &unproven, &before.schema.checks).await;
+        if proven.is_err() {
+            let added = clause.steps.iter().filter_map(|step| match step {
+                Step::Add(column, _) => Some(Step::Drop(column.name.clone())),
+                _ => None,
+            });
+            let (steps, text) = (added.collect(), String::new());
+            let back = AlterClause { table: clause.table.clone(), steps, text, ..AlterClause::default() };
+            self.change_columns(session, name, &back).await?;
+        }
+        proven
     }
 
     /// An index is refused: the columns that were added go again, and the indexes that were made before it.
@@ -481,6 +643,10 @@ impl SqlEngine {
             }
             let change = change(session, name, schema, clause)?;
             let Some(change) = change else { return Ok(()) };
+            if let Some(checks) = &change.checks {
+                let names = checks.checks.iter().map(|check| &check.name);
+                rules::check_free(&*self.catalog().await?, (&name.database, &name.table), names)?;
+            }
             match self.change(Change::ChangeColumns(change)).await? {
                 // Somebody else has changed it since.
                 Some(ErrorCode::SchemaVersionChanged) => {}

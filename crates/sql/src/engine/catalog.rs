@@ -14,7 +14,7 @@ use super::{
     account_store, create_select,
     errors::{self, Result},
     foreign_key::{self, Rules},
-    information_schema, labels,
+    information_schema, labels, rules,
     statistics::Statistics,
     view::{self, View},
 };
@@ -27,20 +27,36 @@ pub const SYSTEM_DATABASE: &str = "apus";
 pub struct Table {
     pub schema: TableSchema,
     pub hidden: Vec<Option<Rc<TableSchema>>>,
+    rules: rules::Kept,
 }
 
 impl Table {
+    pub fn new(schema: TableSchema, hidden: Vec<Option<Rc<TableSchema>>>) -> Table {
+        Table { schema, hidden, rules: rules::Kept::default() }
+    }
+    /// What its definition says in expressions; `None`: nothing.
+    ///
+    /// # Errors
+    /// An expression cannot be bound.
+    pub fn rules(&self) -> Result<Option<&rules::Rules>> {
+        self.rules.of(&self.schema)
+    }
     /// Indexes that reads may use.
     pub fn ready_indexes(&self) -> impl Iterator<Item = (usize, &IndexDef)> {
         self.indexes_in_use().filter(|(_, i)| !i.has_prefixes())
     }
     /// Also those of beginnings of columns, which do not say all.
     pub fn indexes_in_use(&self) -> impl Iterator<Item = (usize, &IndexDef)> {
-        self.schema.indexes.iter().enumerate().filter(|(_, i)| i.state == IndexState::Ready)
+        let is_in_use = |i: &IndexDef| i.state == IndexState::Ready && self.schema.is_visible(i);
+        self.schema.indexes.iter().enumerate().filter(move |(_, i)| is_in_use(i))
     }
     /// Columns that a user sees, with their numbers.
     pub fn visible_columns(&self) -> impl Iterator<Item = u16> + '_ {
         (0..self.schema.columns.len() as u16).filter(|&c| !self.schema.columns[usize::from(c)].name.starts_with('#'))
+    }
+    /// Columns that `*` stands for.
+    pub fn listed_columns(&self) -> impl Iterator<Item = u16> + '_ {
+        self.visible_columns().filter(|&c| !self.schema.columns[usize::from(c)].invisible)
     }
     /// Name of index `no` in error messages.
     pub fn key_name(&self, no: u16) -> String {
@@ -105,7 +121,8 @@ impl Catalog {
         }
         for schema in plain {
             let of = |i: &IndexDef| i.hidden_table.and_then(|id| hidden.get(&id).cloned());
-            let table = Table { hidden: schema.indexes.iter().map(of).collect(), schema };
+            let hidden = schema.indexes.iter().map(of).collect();
+            let table = Table::new(schema, hidden);
             if table.schema.database == SYSTEM_DATABASE && table.schema.name == account_store::TABLE {
                 continue; // no statement can name it
             }

@@ -31,8 +31,9 @@ use super::{
     information_schema,
     plan::{
         Insert, Plan, Select,
-        dml::{OnDuplicate, Source, default_expr},
+        dml::{OnDuplicate, Source},
     },
+    rules,
     session::{Fail, Scratch, Session},
     token::{Token, Tokens},
     view_exec,
@@ -344,6 +345,9 @@ fn defined(catalog: &Catalog, clause: &SelectClause, select: &Select, name: &Tab
             return Err(errors::duplicate_column(&column.name));
         }
         let given = alone.iter().position(|c| c.name.eq_ignore_ascii_case(&column.name));
+        if given.is_some_and(|at| alone[at].generated.is_some()) {
+            return Err(rules::failures::value_for_generated(&column.name, &name.table));
+        }
         selected.push(match given.map(|at| alone.remove(at)) {
             Some(given) if given.comment.is_empty() => Column { comment: column.comment, ..given },
             Some(given) => given,
@@ -352,10 +356,12 @@ fn defined(catalog: &Catalog, clause: &SelectClause, select: &Select, name: &Tab
     }
     alone.append(&mut selected);
     let clauses = &clause.definitions;
-    let (indexes, primary) = (clauses.indexes.clone(), clauses.primary.clone());
-    let mut table =
-        ddl::assemble(&clause.options, Definitions { columns: alone, indexes, primary, ..Definitions::default() })?;
+    let (indexes, primary, checks) = (clauses.indexes.clone(), clauses.primary.clone(), clauses.checks.clone());
+    let definitions = Definitions { columns: alone, indexes, primary, checks, ..Definitions::default() };
+    let mut table = ddl::assemble(&clause.options, definitions)?;
     table.database.clone_from(&name.database);
+    let names = table.checks.iter().map(|check| &check.name);
+    rules::check_free(catalog, (&table.database, &name.table), names)?;
     Ok(table)
 }
 
@@ -369,7 +375,7 @@ fn check_column_name(name: &str) -> Result<()> {
 fn named(made: &Table, name: &TableName) -> Rc<Table> {
     let mut schema = made.schema.clone();
     schema.name.clone_from(&name.table);
-    Rc::new(Table { schema, hidden: made.hidden.clone() })
+    Rc::new(Table::new(schema, made.hidden.clone()))
 }
 
 /// The rows of the SELECT into the columns of their names.
@@ -377,7 +383,7 @@ fn filling(table: Rc<Table>, select: Select, on_duplicate: OnDuplicate) -> Inser
     let place = |c: &Column| select.outputs.iter().position(|o| o.def.name.eq_ignore_ascii_case(&c.name));
     Insert {
         places: table.schema.columns.iter().map(place).collect(),
-        defaults: table.schema.columns.iter().map(default_expr).collect(),
+        defaults: (0..table.schema.columns.len() as u16).map(|c| rules::initial(&table, c)).collect(),
         names: Default::default(),
         source: Source::Select(Box::new(select)),
         on_duplicate,

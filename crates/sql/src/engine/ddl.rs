@@ -16,9 +16,11 @@ use super::{
     expr::Datum,
     foreign_key::clause::{self, Clause},
     labels,
+    rules::{self, clause::CheckClause},
     table_options::table_options,
     token::Tokens,
     view_exec::ViewClause,
+    visibility,
 };
 
 /// Name of the hidden primary key.
@@ -34,6 +36,7 @@ pub struct IndexClause {
     /// How many characters or bytes of each are in the key, 0 where that is not said.
     pub lengths: Vec<u32>,
     pub unique: bool,
+    pub invisible: bool,
 }
 
 #[derive(Debug)]
@@ -202,12 +205,13 @@ fn create(t: &mut Tokens, text: &str, default: Collation) -> Result<Ddl> {
     t.expect("on")?;
     let table = t.name()?;
     let (columns, lengths) = key_parts::parse(t)?;
-    index_options(t)?;
+    let invisible = index_options(t)?;
     while t.word("algorithm") || t.word("lock") {
         t.symbol('=');
         t.identifier()?;
     }
-    Ok(Ddl::AddIndexes { table, indexes: vec![IndexClause { name, columns, lengths, unique }], drops: Vec::new() })
+    let index = IndexClause { name, columns, lengths, unique, invisible };
+    Ok(Ddl::AddIndexes { table, indexes: vec![index], drops: Vec::new() })
 }
 
 fn drop(t: &mut Tokens) -> Result<Ddl> {
@@ -281,7 +285,8 @@ fn index_type(t: &mut Tokens) -> Result<()> {
     }
     Ok(())
 }
-fn index_options(t: &mut Tokens) -> Result<()> {
+fn index_options(t: &mut Tokens) -> Result<bool> {
+    let mut invisible = false;
     loop {
         if t.word("using") {
             t.identifier()?;
@@ -290,8 +295,10 @@ fn index_options(t: &mut Tokens) -> Result<()> {
         } else if t.word("key_block_size") {
             t.symbol('=');
             t.number()?;
-        } else if !(t.word("visible")) {
-            return Ok(());
+        } else if let Some(said) = visibility::word(t) {
+            invisible = said;
+        } else {
+            return Ok(invisible);
         }
     }
 }
@@ -303,6 +310,7 @@ pub struct Definitions {
     pub indexes: Vec<IndexClause>,
     pub primary: Option<Vec<String>>,
     pub foreign_keys: Vec<Clause>,
+    pub checks: Vec<CheckClause>,
 }
 
 impl Definitions {
@@ -376,7 +384,7 @@ fn create_table(t: &mut Tokens, text: &str, default: Collation) -> Result<Ddl> {
 }
 
 fn definition(t: &mut Tokens, default: Collation, made: &mut Definitions) -> Result<()> {
-    let Definitions { columns, indexes, primary, foreign_keys } = made;
+    let Definitions { columns, indexes, primary, foreign_keys, checks } = made;
     let mut constraint = None;
     if t.word("constraint")
         && !t.peek_word("primary")
@@ -390,11 +398,14 @@ fn definition(t: &mut Tokens, default: Collation, made: &mut Definitions) -> Res
         t.expect("key")?;
         index_type(t)?;
         let (columns, lengths) = key_parts::parse(t)?;
-        index_options(t)?;
+        if index_options(t)? {
+            return Err(visibility::primary_key());
+        }
         if !key_parts::are_cut(&lengths) {
             return set_primary(primary, columns);
         }
-        indexes.push(IndexClause { name: Some(key_parts::PRIMARY.to_owned()), columns, lengths, unique: true });
+        let name = Some(key_parts::PRIMARY.to_owned());
+        indexes.push(IndexClause { name, columns, lengths, unique: true, invisible: false });
         return Ok(());
     }
     if t.word("unique") {
@@ -403,16 +414,17 @@ fn definition(t: &mut Tokens, default: Collation, made: &mut Definitions) -> Res
         key_parts::check_name(name.as_deref())?;
         index_type(t)?;
         let (columns, lengths) = key_parts::parse(t)?;
-        index_options(t)?;
-        indexes.push(IndexClause { name, columns, lengths, unique: true });
+        let invisible = index_options(t)?;
+        indexes.push(IndexClause { name, columns, lengths, unique: true, invisible });
         return Ok(());
     }
     if t.word("foreign") {
         foreign_keys.push(Clause::of_table(t, constraint, indexes.len())?);
         return Ok(());
     }
-    if t.word("check") {
-        return Err(errors::not_supported("CHECK"));
+    if t.peek_word("check") {
+        checks.push(rules::clause::check(t, constraint, None)?);
+        return Ok(());
     }
     if t.word("fulltext") || t.word("spatial") {
         return Err(errors::not_supported("FULLTEXT and SPATIAL indexes"));
@@ -422,8 +434,8 @@ fn definition(t: &mut Tokens, default: Collation, made: &mut Definitions) -> Res
         key_parts::check_name(name.as_deref())?;
         index_type(t)?;
         let (columns, lengths) = key_parts::parse(t)?;
-        index_options(t)?;
-        indexes.push(IndexClause { name, columns, lengths, unique: false });
+        let invisible = index_options(t)?;
+        indexes.push(IndexClause { name, columns, lengths, unique: false, invisible });
         return Ok(());
     }
     let name = t.identifier()?;
@@ -432,10 +444,11 @@ fn definition(t: &mut Tokens, default: Collation, made: &mut Definitions) -> Res
         None => column_type(t, default)?,
     };
     let mut column = Column { declared, ..Column::new(name.clone(), ty) };
-    column_options(t, &mut column, indexes, primary)?;
+    column_options(t, &mut column, indexes, primary, checks)?;
     if t.word("references") {
         foreign_keys.push(Clause::of_column(t, &name, indexes.len())?);
     }
+    rules::clause::check_options(&column)?;
     let counts = matches!(column.ty, ColumnType::Int { .. } | ColumnType::Float | ColumnType::Double);
     if column.auto_increment && !counts {
         let text = format!("Incorrect column specifier for column '{name}'");
@@ -451,8 +464,16 @@ fn column_options(
     c: &mut Column,
     indexes: &mut Vec<IndexClause>,
     primary: &mut Option<Vec<String>>,
+    checks: &mut Vec<CheckClause>,
 ) -> Result<()> {
+    // Nothing stands before the expression of a generated column but its collation.
+    let mut is_first = true;
     loop {
+        if is_first && rules::clause::generated(t, c)? {
+            is_first = false;
+            continue;
+        }
+        is_first &= t.peek_word("collate");
         if t.word("not") {
             t.expect("null")?;
             c.nullable = false;
@@ -474,18 +495,19 @@ fn column_options(
             set_primary(primary, vec![c.name.clone()])?;
         } else if t.word("unique") {
             t.word("key");
-            indexes.push(IndexClause { name: None, columns: vec![c.name.clone()], lengths: Vec::new(), unique: true });
+            let (columns, lengths) = (vec![c.name.clone()], Vec::new());
+            indexes.push(IndexClause { name: None, columns, lengths, unique: true, invisible: false });
         } else if t.word("key") {
             set_primary(primary, vec![c.name.clone()])?;
-        } else if t.word("check") || t.word("constraint") {
-            return Err(errors::not_supported("CHECK"));
-        } else if t.word("generated") || t.word("as") || t.word("virtual") || t.word("stored") {
-            return Err(errors::not_supported("generated columns"));
+        } else if let Some(check) = rules::clause::of_column(t, c)? {
+            checks.push(check);
         } else if t.word("collate") {
             set_collation(c, collation_named(&t.identifier()?)?)?;
         } else if t.word("column_format") || t.word("storage") {
             t.identifier()?;
-        } else if !t.word("visible") {
+        } else if let Some(invisible) = visibility::word(t) {
+            c.invisible = invisible;
+        } else {
             return Ok(());
         }
     }
@@ -502,7 +524,8 @@ fn set_primary(primary: &mut Option<Vec<String>>, key: Vec<String>) -> Result<()
 /// that inserts.
 pub fn check_default(c: &Column) -> Result<()> {
     let temporal = matches!(c.ty, ColumnType::Date | ColumnType::DateTime { .. } | ColumnType::Timestamp { .. });
-    if c.ty == ColumnType::Json && matches!(c.default, DefaultValue::Literal(_)) {
+    let is_long = matches!(c.ty, ColumnType::Json | ColumnType::Text { .. } | ColumnType::Blob { .. });
+    if is_long && matches!(&c.default, DefaultValue::Literal(text) if c.ty == ColumnType::Json || !text.is_empty()) {
         let text = format!("BLOB, TEXT, GEOMETRY or JSON column '{}' can't have a default value", c.name);
         return Err(crate::wire::SqlError::new(1101, b"42000", text));
     }
@@ -513,13 +536,12 @@ pub fn check_default(c: &Column) -> Result<()> {
             let assign = Assign { row: 1, table: "", strict: true, zone: 0, env: None };
             convert::assign(c, Datum::text(text.clone()), assign).is_ok()
         }
-        DefaultValue::None | DefaultValue::CurrentTimestamp => true,
+        DefaultValue::None | DefaultValue::CurrentTimestamp | DefaultValue::Expression(_) => true,
     };
     if fits {
         return Ok(());
     }
-    let text = format!("Invalid default value for '{}'", c.name);
-    Err(crate::wire::SqlError::new(1067, b"42000", text))
+    Err(errors::invalid_default(&c.name))
 }
 
 fn set_collation(c: &mut Column, to: Collation) -> Result<()> {
@@ -568,7 +590,7 @@ pub fn default_value(t: &mut Tokens) -> Result<DefaultValue> {
         return Ok(DefaultValue::Literal(format!("{sign}{}", t.number()?)));
     }
     if t.peek_symbol('(') {
-        return Err(errors::not_supported("expressions as DEFAULT"));
+        return Ok(DefaultValue::Expression(rules::clause::expression(t)?));
     }
     now(t)?;
     Ok(DefaultValue::CurrentTimestamp)
@@ -725,7 +747,7 @@ fn column_type(t: &mut Tokens, default: Collation) -> Result<(ColumnType, String
 
 /// A table of these columns and indexes, with the options of another.
 pub fn assemble(options: &TableSchema, definitions: Definitions) -> Result<TableSchema> {
-    let Definitions { mut columns, mut indexes, mut primary, .. } = definitions;
+    let Definitions { mut columns, mut indexes, mut primary, checks, .. } = definitions;
     let missing = errors::no_key_column;
     let find = |columns: &[Column], name: &str| {
         columns.iter().position(|c| c.name.eq_ignore_ascii_case(name)).map(|i| i as u16).ok_or_else(|| missing(name))
@@ -769,6 +791,7 @@ pub fn assemble(options: &TableSchema, definitions: Definitions) -> Result<Table
         let prefixes = key_parts::prefixes(&table, &key, &clause.lengths)?;
         let name = index_name(&table, clause)?;
         let no = IndexNo(table.indexes.len() as u16 + 1);
+        table.invisible_indexes.extend(clause.invisible.then_some(no));
         table.indexes.push(IndexDef {
             no,
             name,
@@ -779,6 +802,9 @@ pub fn assemble(options: &TableSchema, definitions: Definitions) -> Result<Table
             state: IndexState::Ready,
         });
     }
+    visibility::check_columns(table.columns.iter())?;
+    visibility::check_indexes(&table)?;
+    rules::complete(&mut table, &checks)?;
     table.validate().map_err(|(code, text)| errors::from_code(code, &text))?;
     Ok(table)
 }

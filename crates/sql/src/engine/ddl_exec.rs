@@ -15,6 +15,7 @@ use super::{
     errors::{self, Result},
     exec::{Changed, Info},
     foreign_key::{clause::Clause, define},
+    rules,
     session::{Scratch, Session},
 };
 
@@ -86,6 +87,7 @@ impl SqlEngine {
                 (table.database, table.name) = (to.database, to.table);
                 table.indexes.iter_mut().for_each(|i| i.hidden_table = None);
                 (table.foreign_keys, table.held) = Default::default();
+                rules::copied(&mut table)?;
                 self.create(session, &table, &[], if_not_exists).await?;
             }
             Ddl::DropTables { names, if_exists } => {
@@ -290,6 +292,10 @@ impl SqlEngine {
         if_not_exists: bool,
     ) -> Result<bool> {
         create_select::check_table_name(&table.name)?;
+        if !table.checks.is_empty() {
+            let names = table.checks.iter().map(|check| &check.name);
+            rules::check_free(&*self.fetch_catalog().await?, (&table.database, &table.name), names)?;
+        }
         match self.create_with_keys(session, table, foreign_keys).await? {
             Some(ErrorCode::TableExists) if if_not_exists => {
                 session.warn("Note", 1050, errors::table_exists(&table.name).message);
@@ -350,8 +356,8 @@ impl SqlEngine {
         let prefixes = key_parts::prefixes(&table.schema, &columns, &clause.lengths)?;
         let columns = columns.into_iter().map(u32::from).collect();
         let form = u32::from(table.schema.form);
-        let (table, unique) = (Some(name.clone()), clause.unique);
-        Ok(IndexChange { table, name: index, columns, prefixes, unique, form, ..IndexChange::default() })
+        let (table, unique, invisible) = (Some(name.clone()), clause.unique, clause.invisible);
+        Ok(IndexChange { table, name: index, columns, prefixes, unique, form, invisible, ..IndexChange::default() })
     }
 
     /// Enters the rows that were there before the index into its hidden table. Each is locked shared meanwhile, so that no change of

@@ -826,7 +826,7 @@ impl Engine for SqlEngine {
                     Some(Collation::Utf8mb3GeneralCi),
                 )
         };
-        let columns = table.visible_columns().map(|c| cells::column_def(&table.schema, c));
+        let columns = table.listed_columns().map(|c| cells::column_def(&table.schema, c));
         Ok(columns.filter(|d| matches(&d.name)).collect())
     }
 

@@ -180,6 +180,9 @@ pub fn null_in_file(column: &str, row: usize) -> SqlError {
 pub fn no_default(column: &str) -> SqlError {
     error(1364, b"HY000", format!("Field '{column}' doesn't have a default value"))
 }
+pub fn invalid_default(column: &str) -> SqlError {
+    error(1067, b"42000", format!("Invalid default value for '{column}'"))
+}
 pub fn out_of_range(column: &str, row: usize) -> SqlError {
     error(1264, b"22003", format!("Out of range value for column '{column}' at row {row}"))
 }

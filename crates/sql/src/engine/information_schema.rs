@@ -11,6 +11,7 @@ use std::{collections::BTreeMap, rc::Rc, sync::OnceLock};
 use apus_types::{
     Column, ColumnType, IndexDef, IndexState, TableSchema,
     collate::{Charset, Collation},
+    rules::CheckDef,
 };
 
 use super::{
@@ -19,7 +20,7 @@ use super::{
     expr::{Datum, Env},
     foreign_key, labels,
     processlist::{self, Process},
-    show,
+    rules, show,
     view::View,
 };
 use crate::accounts::{Account, Privileges};
@@ -152,7 +153,7 @@ fn schema(name: &str, columns: &str) -> TableSchema {
 /// A virtual table by its name in any letters.
 pub fn table(name: &str) -> Option<Rc<Table>> {
     let schema = schemas().get(name.to_ascii_uppercase().as_str())?.clone();
-    Some(Rc::new(Table { schema, hidden: Vec::new() }))
+    Some(Rc::new(Table::new(schema, Vec::new())))
 }
 
 pub fn names() -> impl Iterator<Item = &'static str> {
@@ -176,8 +177,9 @@ fn yes(on: bool) -> Datum<'static> {
 
 /// Whether the table is one of those that never have a row: Apus has nothing of the kind.
 pub fn is_always_empty(schema: &TableSchema) -> bool {
-    const WITH_ROWS: [&str; 16] = [
+    const WITH_ROWS: [&str; 17] = [
         "REFERENTIAL_CONSTRAINTS",
+        "CHECK_CONSTRAINTS",
         "PROCESSLIST",
         "USER_PRIVILEGES",
         "SCHEMA_PRIVILEGES",
@@ -219,6 +221,7 @@ pub fn rows(name: &str, catalog: &Catalog, env: &Env) -> Vec<Row> {
         "STATISTICS" => tables().flat_map(|t| statistics_rows(t)).collect(),
         "KEY_COLUMN_USAGE" => tables().flat_map(|t| key_rows(t)).collect(),
         "REFERENTIAL_CONSTRAINTS" => tables().flat_map(|t| referential_rows(t, catalog)).collect(),
+        "CHECK_CONSTRAINTS" => tables().flat_map(|t| check_rows(t)).collect(),
         "TABLE_CONSTRAINTS" => tables().flat_map(|t| constraint_rows(t)).collect(),
         "ENGINES" => vec![show::ENGINE.map(text).to_vec()],
         "CHARACTER_SETS" => Charset::ALL
@@ -369,7 +372,7 @@ fn column_rows(t: &Table) -> Vec<Row> {
             text(show::extra(c)),
             text("select,insert,update,references"),
             text(c.comment.clone()),
-            text(""),
+            text(rules::show::generation(c)),
             Datum::Null,
         ]
     };
@@ -442,7 +445,7 @@ fn statistics_rows(t: &Table) -> Vec<Row> {
                 text("BTREE"),
                 text(if ready { "" } else { "building" }),
                 text(""),
-                yes(true),
+                yes(!s.indexes.iter().any(|i| i.name == name && !s.is_visible(i))),
                 Datum::Null,
             ]);
         }
@@ -512,14 +515,24 @@ fn referential_rows(t: &Table, catalog: &Catalog) -> Vec<Row> {
 
 fn constraint_rows(t: &Table) -> Vec<Row> {
     let s = &t.schema;
-    let one = |(name, kind): (&str, &str)| {
+    let one = |name: &str, kind: &str, enforced: bool| {
         let (database, table) = (text(s.database.clone()), text(s.name.clone()));
-        vec![text("def"), database.clone(), text(name), database, table, text(kind), yes(true)]
+        vec![text("def"), database.clone(), text(name), database, table, text(kind), yes(enforced)]
     };
-    let kind = |name| if name == "PRIMARY" { "PRIMARY KEY" } else { "UNIQUE" };
-    let unique = keys(s).into_iter().filter(|(_, unique, ..)| *unique).map(|(name, ..)| (name, kind(name)));
-    let foreign = foreign_key::by_name(s).into_iter().map(|key| (key.name.as_str(), "FOREIGN KEY"));
-    unique.chain(foreign).map(one).collect()
+    let of_key = |name: &str| one(name, if name == "PRIMARY" { "PRIMARY KEY" } else { "UNIQUE" }, true);
+    let unique = keys(s).into_iter().filter(|(_, unique, ..)| *unique).map(|(name, ..)| of_key(name));
+    let foreign = foreign_key::by_name(s).into_iter().map(|key| one(&key.name, "FOREIGN KEY", true));
+    let checks = s.checks.iter().map(|check| one(&check.name, "CHECK", rules::show::is_enforced(check)));
+    unique.chain(foreign).chain(checks).collect()
+}
+
+fn check_rows(t: &Table) -> Vec<Row> {
+    let s = &t.schema;
+    let row = |check: &CheckDef| {
+        let clause = text(rules::show::escaped(&check.text));
+        vec![text("def"), text(s.database.clone()), text(check.name.clone()), clause]
+    };
+    s.checks.iter().map(row).collect()
 }
 
 #[cfg(test)]

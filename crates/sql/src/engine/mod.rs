@@ -49,6 +49,7 @@ pub mod own;
 pub mod plan;
 pub mod plan_cache;
 mod processlist;
+mod rules;
 pub mod session;
 pub mod show;
 mod show_filter;
@@ -63,6 +64,7 @@ pub mod variables;
 pub mod view;
 mod view_exec;
 mod view_text;
+mod visibility;
 
 pub use auto_increment::AutoIncrement;
 pub use dispatch::SqlEngine;

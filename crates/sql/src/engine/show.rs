@@ -11,7 +11,7 @@ use super::{
     exec::{self, Cluster, probe::Counts},
     explain, explain_tree, foreign_key, information_schema,
     plan::Select,
-    processlist,
+    processlist, rules,
     session::{Fail, Session},
     show_filter::Filter,
     show_heading,
@@ -19,6 +19,7 @@ use super::{
     view::{self, View},
     view_exec,
     view_text::{self, quoted},
+    visibility,
 };
 use crate::{accounts::Privileges, server::Output, wire::ColumnDef};
 
@@ -114,6 +115,7 @@ pub fn default_text(c: &apus_types::Column) -> Option<String> {
     match &c.default {
         DefaultValue::Literal(t) => Some(t.clone()),
         DefaultValue::CurrentTimestamp => Some(current_timestamp(c)),
+        DefaultValue::Expression(text) => Some(rules::show::escaped(text)),
         DefaultValue::None | DefaultValue::Null => None,
     }
 }
@@ -138,17 +140,26 @@ pub fn extra(c: &apus_types::Column) -> String {
     if c.auto_increment {
         extra.push_str("auto_increment");
     }
-    if c.default == DefaultValue::CurrentTimestamp {
-        extra.push_str("DEFAULT_GENERATED");
-    }
+    extra.push_str(rules::show::extra(c));
     if c.on_update_now {
         extra += &format!(" on update {}", current_timestamp(c));
+    }
+    if c.invisible {
+        extra += " INVISIBLE";
     }
     extra.trim().to_owned()
 }
 
 /// The engine as SHOW ENGINES describes it.
 pub const ENGINE: [&str; 6] = ["InnoDB", "DEFAULT", "Apus: in memory, replicated, sharded", "YES", "NO", "YES"];
+/// Indexes as SHOW lists them: unique ones first, and of those the ones that may not be NULL.
+fn in_order(s: &apus_types::TableSchema) -> Vec<&apus_types::IndexDef> {
+    let mut list: Vec<&apus_types::IndexDef> = s.indexes.iter().collect();
+    let may_be_null = |i: &apus_types::IndexDef| i.columns.iter().any(|&c| s.columns[usize::from(c)].nullable);
+    list.sort_by_key(|i| (i.name != key_parts::PRIMARY, !i.unique, i.unique && may_be_null(i)));
+    list
+}
+
 /// The statement that makes a table again.
 pub fn create_table(t: &Table) -> String {
     let s = &t.schema;
@@ -165,6 +176,8 @@ pub fn create_table(t: &Table) -> String {
                 line += &format!(" COLLATE {}", collation.name());
             }
         }
+        let generated = rules::show::generated(c);
+        line += generated.as_deref().unwrap_or("");
         if !c.nullable {
             line += " NOT NULL";
         } else if matches!(c.ty, ColumnType::Timestamp { .. }) {
@@ -173,7 +186,11 @@ pub fn create_table(t: &Table) -> String {
         match &c.default {
             DefaultValue::Literal(t) => line += &format!(" DEFAULT {}", literal(t)),
             DefaultValue::CurrentTimestamp => line += &format!(" DEFAULT {}", current_timestamp(c)),
-            _ if c.nullable && !matches!(c.ty, ColumnType::Text { .. } | ColumnType::Blob { .. }) => {
+            DefaultValue::Expression(text) => line += &format!(" DEFAULT ({text})"),
+            _ if c.nullable
+                && generated.is_none()
+                && !matches!(c.ty, ColumnType::Text { .. } | ColumnType::Blob { .. }) =>
+            {
                 line += " DEFAULT NULL"
             }
             _ => {}
@@ -184,6 +201,7 @@ pub fn create_table(t: &Table) -> String {
         if c.auto_increment {
             line += " AUTO_INCREMENT";
         }
+        line += visibility::shown_column(c);
         if !c.comment.is_empty() {
             line += &format!(" COMMENT {}", literal(&c.comment));
         }
@@ -192,13 +210,15 @@ pub fn create_table(t: &Table) -> String {
     if !s.hidden_key {
         lines.push(format!("  PRIMARY KEY ({})", key_parts::written(s, &s.primary_key, &[])));
     }
-    for i in &s.indexes {
+    for i in in_order(s) {
         let parts = key_parts::written(s, &i.columns, &i.prefixes);
+        let (unique, end) = (if i.unique { "UNIQUE " } else { "" }, visibility::shown_index(s, i));
         lines.push(match i.name == key_parts::PRIMARY {
             true => format!("  PRIMARY KEY ({parts})"),
-            false => format!("  {}KEY {} ({parts})", if i.unique { "UNIQUE " } else { "" }, quote(&i.name)),
+            false => format!("  {unique}KEY {} ({parts}){end}", quote(&i.name)),
         });
     }
+    lines.extend(rules::show::checks(s));
     let engine = if s.engine.is_empty() { "InnoDB" } else { &s.engine };
     for key in foreign_key::by_name(s) {
         let unchecked = if key.unchecked { " /* apus: rows from before are not looked at */" } else { "" };
@@ -625,7 +645,7 @@ fn show_virtual_tables(session: &mut Session, full: bool, filter: &Filter, out: 
     }
 }
 
-const INDEX_COLUMNS: [&str; 13] = [
+const INDEX_COLUMNS: [&str; 15] = [
     "Table",
     "Non_unique",
     "Key_name",
@@ -639,12 +659,14 @@ const INDEX_COLUMNS: [&str; 13] = [
     "Index_type",
     "Comment",
     "Index_comment",
+    "Visible",
+    "Expression",
 ];
 
 fn index_rows(t: &Table) -> Rows {
     let s = &t.schema;
     let mut rows = Rows::new();
-    let mut add = |name: &str, unique: bool, columns: &[u16], prefixes: &[u32], comment: &str| {
+    let mut add = |name: &str, unique: bool, (columns, prefixes): (&[u16], &[u32]), comment: &str, visible: bool| {
         for (i, &c) in columns.iter().enumerate() {
             let c = &s.columns[usize::from(c)];
             rows.push(vec![
@@ -661,14 +683,17 @@ fn index_rows(t: &Table) -> Rows {
                 text("BTREE"),
                 text(comment),
                 text(""),
+                text(if visible { "YES" } else { "NO" }),
+                None,
             ]);
         }
     };
     if !s.hidden_key {
-        add("PRIMARY", true, &s.primary_key, &[], "");
+        add("PRIMARY", true, (&s.primary_key, &[]), "", true);
     }
-    for i in &s.indexes {
-        add(&i.name, i.unique, &i.columns, &i.prefixes, if i.state == IndexState::Building { "building" } else { "" });
+    for i in in_order(s) {
+        let comment = if i.state == IndexState::Building { "building" } else { "" };
+        add(&i.name, i.unique, (&i.columns, &i.prefixes), comment, s.is_visible(i));
     }
     rows
 }

@@ -25,6 +25,7 @@ pub struct Tokens {
     /// Where each begins in the text.
     starts: Vec<usize>,
     at: usize,
+    text: String,
 }
 
 impl Tokens {
@@ -83,7 +84,7 @@ impl Tokens {
                 starts.push(start);
             }
         }
-        Tokens { list, starts, at: 0 }
+        Tokens { list, starts, at: 0, text: text.to_owned() }
     }
 
     pub fn peek(&self) -> Option<&Token> {
@@ -108,6 +109,11 @@ impl Tokens {
     /// Where the next token begins in the text.
     pub fn offset(&self) -> Option<usize> {
         self.starts.get(self.at).copied()
+    }
+    /// The text from one place to another; either may be the end.
+    pub fn slice(&self, from: Option<usize>, to: Option<usize>) -> String {
+        let end = self.text.len();
+        self.text.get(from.unwrap_or(end)..to.unwrap_or(end)).unwrap_or("").trim().to_owned()
     }
     /// Where the last tokens begin, if they are these words.
     pub fn ending(&self, words: &[&str]) -> Option<usize> {

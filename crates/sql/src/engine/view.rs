@@ -236,7 +236,7 @@ pub fn views(
         let key = (schema.database.clone(), schema.name.clone());
         let mut schema = newest.remove(&schema.id).map_or(schema, |(_, schema)| schema);
         let kept_as = std::mem::replace(&mut schema.name, key.1.clone());
-        let table = Table { schema, hidden: Vec::new() };
+        let table = Table::new(schema, Vec::new());
         if let Some(known) = before.get(&key).filter(|known| *known.table == table) {
             views.insert(key, known.clone());
             continue;

@@ -439,7 +439,7 @@ pub fn columns_now(session: &Session, catalog: &Catalog, view: &View) -> Result<
     let columns = view.columns().zip(&select.outputs);
     let columns = columns.map(|(name, o)| column_of_output(catalog, name, o)).collect();
     let schema = view::table(view.database(), view.name(), &Definition::default(), columns);
-    Ok(Table { schema, hidden: Vec::new() })
+    Ok(Table::new(schema, Vec::new()))
 }
 
 /// The column that an output makes in a view or a table, with what is known of the table's column that it is.
@@ -462,7 +462,7 @@ pub fn column_of_output(catalog: &Catalog, name: &str, output: &Output) -> Colum
         on_update_now: source.is_some_and(|c| c.on_update_now),
         comment: source.map_or_else(String::new, |c| c.comment.clone()),
         declared: source.map_or_else(String::new, |c| c.declared.clone()),
-        form: Default::default(),
+        ..Column::new("", shape.ty)
     }
 }
 

@@ -11,9 +11,11 @@ use super::{
 };
 
 mod blocks;
+pub mod definition;
 mod exprs;
 mod functions;
 mod json;
+pub mod logic;
 mod tables;
 
 pub fn quoted(name: &str) -> String {
@@ -58,6 +60,8 @@ pub struct Writer<'w> {
     in_select_list: bool,
     /// A subquery stands in the outermost select list.
     pub lists_subquery: bool,
+    /// The text is an expression in the definition of a table.
+    definition: Option<definition::Named>,
 }
 
 /// The text of a new view.

@@ -34,7 +34,7 @@ class Book(models.Model):
             models.UniqueConstraint(fields=["author", "title"], name="one_title"),
             models.CheckConstraint(condition=models.Q(price__gte=0), name="price_not_negative"),
         ]
-        indexes = [models.Index(fields=["price", "-added"], name="by_price")]
+        indexes = [models.Index(fields=["price", "added"], name="by_price")]
 
 
 class Event(models.Model):

@@ -11,12 +11,14 @@ use super::{
     next_savepoint, own, rollback_to,
 };
 use crate::engine::{
+    catalog::Table,
     convert::{self, Assign},
     errors,
-    expr::{Context, Datum, eval},
+    expr::{Context, Datum, Expr, eval},
     foreign_key::{Rules, rules},
     labels,
     plan::{Delete, Update, dml::Step, through::RowCheck},
+    rules,
     session::{Done, Fail, Scratch, Session},
 };
 use crate::wire::SqlError;
@@ -234,13 +236,14 @@ async fn update_locked(
             let old = locked.payload(i);
             let row_number = usize::try_from(matched).unwrap_or(usize::MAX);
             let storing = Storing { row: row_number, lenient: !strict, takes_null: !strict, refused: &mut refused };
-            let new = updated_row(session, schema, (old, None), &plan.assignments, params, storing)?;
+            let new = updated_row(session, table, (old, None), &plan.assignments, params, storing)?;
             refused.drain(..).for_each(|e| session.warn_error(&e));
             let Some(new) = new else { continue };
-            if let Some(failed) = check_row(session, schema, plan.check.as_ref(), &new, params)? {
+            if let Some(failed) = refused_row(session, table, plan.check.as_ref(), &new, params, strict)? {
                 if !plan.ignore {
                     return Err(failed.into());
                 }
+                session.env.take_notes().iter().for_each(|e| session.warn_error(e));
                 session.warn_error(&failed);
                 continue;
             }
@@ -304,7 +307,7 @@ async fn change_or_warn(
     cluster: Cluster<'_>,
     session: &mut Session,
     s: &mut Scratch,
-    table: &crate::engine::catalog::Table,
+    table: &Table,
     key: &[u8],
     old: &[u8],
     new: &[u8],
@@ -325,12 +328,7 @@ async fn change_or_warn(
 }
 
 /// Sends `s.ops`; `s.images` has the new row of each.
-pub async fn send_changes(
-    cluster: Cluster<'_>,
-    session: &mut Session,
-    s: &mut Scratch,
-    table: &crate::engine::catalog::Table,
-) -> Done<()> {
+pub async fn send_changes(cluster: Cluster<'_>, session: &mut Session, s: &mut Scratch, table: &Table) -> Done<()> {
     if s.ops.is_empty() {
         return Ok(());
     }
@@ -383,6 +381,21 @@ pub fn check_row(
     Ok((!holds).then(|| errors::check_failed(&check.database, &check.view)))
 }
 
+/// What is wrong with a row that is written: for the view that it goes through, or for a constraint of its table.
+pub fn refused_row(
+    session: &Session,
+    table: &Table,
+    check: Option<&RowCheck>,
+    row: &[u8],
+    params: &[Datum<'_>],
+    strict: bool,
+) -> errors::Result<Option<SqlError>> {
+    match check_row(session, &table.schema, check, row, params)? {
+        Some(failed) => Ok(Some(failed)),
+        None => rules::write::violated(session, table, row, strict),
+    }
+}
+
 /// How values are stored that a column refuses.
 pub struct Storing<'r> {
     /// Of the row, from 1, for messages.
@@ -399,49 +412,16 @@ pub struct Storing<'r> {
 /// is a place for what strict mode refuses, values are stored as well as they can be.
 pub fn updated_row(
     session: &Session,
-    schema: &TableSchema,
+    table: &Table,
     (old, new_row): (&[u8], Option<&[u8]>),
-    assignments: &[(u16, crate::engine::expr::Expr)],
+    assignments: &[(u16, Expr)],
     params: &[Datum<'_>],
-    storing: Storing<'_>,
+    mut storing: Storing<'_>,
 ) -> Done<Option<Vec<u8>>> {
-    let layout = schema.layout();
-    let Storing { row, lenient, takes_null, refused } = storing;
-    let assign = Assign {
-        row,
-        table: &schema.name,
-        strict: session.env.variables.strict,
-        zone: session.env.zone(),
-        env: Some(&session.env),
-    };
+    let schema = &table.schema;
     let mut current = old.to_vec();
     for (column, e) in assignments {
-        let c = &schema.columns[usize::from(*column)];
-        let next = {
-            let mut cx = context(session, schema, &current, params);
-            cx.new_row = new_row.map(|row| (layout, row));
-            let value = e.eval(&cx)?;
-            if !lenient && let Some(fault) = session.env.fault() {
-                return Err(fault.into());
-            }
-            let value = match lenient {
-                false => convert::assign(c, value, assign)?,
-                true => convert::assign_or_warn(c, value, assign, refused)?,
-            };
-            let value = match value.is_null() && !c.nullable {
-                false => value,
-                true if !takes_null => return Err(errors::null_not_allowed(&c.name).into()),
-                true => {
-                    refused.push(errors::null_not_allowed(&c.name));
-                    match labels::in_place_of_null(c.ty) {
-                        Some(value) => value,
-                        None => convert::assign_leniently(c, convert::implicit_default(c.ty), assign)?,
-                    }
-                }
-            };
-            replace(schema, &current, *column, &value)?
-        };
-        current = next;
+        current = with_column(session, schema, &current, (*column, e), new_row, params, &mut storing)?;
     }
     if schema.layout().is_same(&current, old) {
         return Ok(None);
@@ -456,11 +436,53 @@ pub fn updated_row(
                 6,
             );
             let truncated = truncate_now(now, c.ty);
-            let value = convert::assign(c, truncated, assign)?;
+            let value = convert::assign(c, truncated, assigning(session, schema, storing.row))?;
             current = replace(schema, &current, column, &value)?;
         }
     }
-    Ok(Some(current))
+    rules::write::recompute(session, table, current, storing).map(Some)
+}
+
+fn assigning<'a>(session: &'a Session, schema: &'a TableSchema, row: usize) -> Assign<'a> {
+    let env = &session.env;
+    Assign { row, table: &schema.name, strict: env.variables.strict, zone: env.zone(), env: Some(env) }
+}
+
+/// The row with the value of an expression over it in a column.
+pub fn with_column(
+    session: &Session,
+    schema: &TableSchema,
+    current: &[u8],
+    (column, e): (u16, &Expr),
+    new_row: Option<&[u8]>,
+    params: &[Datum<'_>],
+    storing: &mut Storing<'_>,
+) -> Done<Vec<u8>> {
+    let (c, assign) = (&schema.columns[usize::from(column)], assigning(session, schema, storing.row));
+    let mut cx = context(session, schema, current, params);
+    cx.new_row = new_row.map(|row| (schema.layout(), row));
+    let value = e.eval(&cx)?;
+    if !storing.lenient
+        && let Some(fault) = session.env.fault()
+    {
+        return Err(fault.into());
+    }
+    let value = match storing.lenient {
+        false => convert::assign(c, value, assign)?,
+        true => convert::assign_or_warn(c, value, assign, storing.refused)?,
+    };
+    let value = match value.is_null() && !c.nullable {
+        false => value,
+        true if !storing.takes_null => return Err(errors::null_not_allowed(&c.name).into()),
+        true => {
+            storing.refused.push(errors::null_not_allowed(&c.name));
+            match labels::in_place_of_null(c.ty) {
+                Some(value) => value,
+                None => convert::assign_leniently(c, convert::implicit_default(c.ty), assign)?,
+            }
+        }
+    };
+    Ok(replace(schema, current, column, &value)?)
 }
 
 /// The current time cut (not rounded) to a column's digits.

@@ -13,7 +13,7 @@ use apus_signal::tc::{ALLOW_MISSING, NO_WAIT, OpKind, OpStatus};
 
 use super::{
     Changed, Cluster, Info,
-    change::{Storing, apply_all, check_row, push_change, send_changes, updated_row},
+    change::{Storing, apply_all, push_change, refused_row, send_changes, updated_row},
     execute, foreign_key,
     lock::{LOCKED_BYTES_MAX, lock_row},
     next_savepoint, query,
@@ -248,10 +248,11 @@ pub async fn change(
                     let assignments: Vec<(u16, Expr)> = list.iter().map(|(c, at)| (*c, value(*at))).collect();
                     let number = usize::try_from(matched).unwrap_or(usize::MAX);
                     let storing = Storing { row: number, lenient: !strict, takes_null: !strict, refused: &mut refused };
-                    let new = updated_row(session, schema, (old, None), &assignments, &[], storing)?;
+                    let new = updated_row(session, &target.table, (old, None), &assignments, &[], storing)?;
                     refused.drain(..).for_each(|e| session.warn_error(&e));
                     let Some(new) = new else { continue };
-                    if let Some(failed) = check_row(session, schema, target.check.as_ref(), &new, params)? {
+                    let refused = refused_row(session, &target.table, target.check.as_ref(), &new, params, strict)?;
+                    if let Some(failed) = refused {
                         return Err(failed.into());
                     }
                     changed += 1;

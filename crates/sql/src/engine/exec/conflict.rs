@@ -299,12 +299,13 @@ async fn alone(
         let (row, mut refused) = (s.row_numbers[i], Vec::new());
         let lenient = !session.env.variables.strict;
         let storing = Storing { row, lenient, takes_null: false, refused: &mut refused };
-        let new = change::updated_row(session, schema, rows, &plan.assignments, params, storing)?;
+        let new = change::updated_row(session, table, rows, &plan.assignments, params, storing)?;
         refused.into_iter().for_each(|e| s.warned.push((row, 2), e));
         match new {
             None => outcome.affected += u64::from(session.found_rows),
             Some(new) => {
-                if let Some(failed) = change::check_row(session, schema, plan.check.as_ref(), &new, params)? {
+                let (check, strict) = (plan.check.as_ref(), session.env.variables.strict);
+                if let Some(failed) = change::refused_row(session, table, check, &new, params, strict)? {
                     return Err(failed.into());
                 }
                 if let Some(rules) = rules {
@@ -322,11 +323,13 @@ async fn alone(
                 }
                 outcome.affected += 2;
                 outcome.duplicates += 1;
-                outcome.updated = schema.auto_increment_column().map_or(0, |c| match schema.layout().value(&new, c) {
-                    Value::UInt(n) => n,
-                    Value::Int(n) => u64::try_from(n).unwrap_or(0),
-                    _ => 0,
-                });
+                let counts = |c: &u16| !schema.columns[usize::from(*c)].name.starts_with('#');
+                outcome.updated =
+                    schema.auto_increment_column().filter(counts).map_or(0, |c| match schema.layout().value(&new, c) {
+                        Value::UInt(n) => n,
+                        Value::Int(n) => u64::try_from(n).unwrap_or(0),
+                        _ => 0,
+                    });
             }
         }
         return Ok(());

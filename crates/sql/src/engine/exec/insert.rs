@@ -98,7 +98,8 @@ async fn inserted(
         session.env.last_insert_id.set(generated);
     }
     let info = if count > 1 || matches!(plan.source, Source::Select(_)) {
-        let records = if plan.check.is_some() { s.images.len() } else { count };
+        let has_checks = plan.check.is_some() || !plan.table.schema.checks.is_empty();
+        let records = if has_checks { s.images.len() } else { count };
         Info::Inserted { records: records as u64 - refused, duplicates }
     } else {
         Info::None
@@ -149,6 +150,7 @@ async fn make_rows(
             if plan.on_duplicate != OnDuplicate::Ignore {
                 return Err(failed.into());
             }
+            session.env.take_notes().into_iter().for_each(|e| s.warned.push((i + 1, 0), e));
             s.warned.push((i + 1, 0), failed);
             s.images.pop();
             continue;
@@ -174,7 +176,8 @@ pub fn check_made(
     params: &[Datum<'_>],
 ) -> errors::Result<Option<SqlError>> {
     let last = s.images.len().checked_sub(1).and_then(|last| s.images.get(last));
-    change::check_row(session, &plan.table.schema, plan.check.as_ref(), last.unwrap_or(&[]), params)
+    let strict = session.env.variables.strict && plan.on_duplicate != OnDuplicate::Ignore;
+    change::refused_row(session, &plan.table, plan.check.as_ref(), last.unwrap_or(&[]), params, strict)
 }
 
 /// What became of an attempt.

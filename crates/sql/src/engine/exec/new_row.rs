@@ -19,6 +19,7 @@ use crate::engine::{
         Insert,
         dml::{OnDuplicate, Source},
     },
+    rules,
     session::{Done, Fail, Scratch, Session},
 };
 use crate::wire::SqlError;
@@ -142,7 +143,15 @@ impl<'a> Making<'a> {
             Given::Missing | Given::Null => return self.in_place(c, matches!(source, Given::Missing), refused),
             Given::Default | Given::Unnamed if c.auto_increment => Datum::Null,
             Given::Default | Given::Unnamed => match self.plan.defaults.get(i) {
-                Some(Ok(e)) => change::truncate_now(e.eval(&self.context())?, c.ty),
+                Some(Ok(e)) => {
+                    let value = change::truncate_now(e.eval(&self.context())?, c.ty);
+                    if !self.lenient
+                        && let Some(fault) = self.session.env.fault()
+                    {
+                        return Err(fault.into());
+                    }
+                    value
+                }
                 Some(Err(_)) if matches!(source, Given::Unnamed) => return Ok(self.zero(c)?),
                 Some(Err(e)) if !self.lenient => return Err(e.clone().into()),
                 Some(Err(e)) => {
@@ -165,6 +174,55 @@ impl<'a> Making<'a> {
         Ok(self.converted(c, value, refused)?)
     }
 
+    /// An error, or a warning where what strict mode refuses is stored.
+    fn refuse(&self, e: SqlError, refused: &mut Vec<SqlError>) -> Done<()> {
+        if !self.lenient {
+            return Err(e.into());
+        }
+        refused.push(e);
+        Ok(())
+    }
+
+    /// The row with the value of a column that is computed from the others.
+    pub fn computed(
+        &self,
+        column: u16,
+        e: &Expr,
+        row: &[u8],
+        many: bool,
+        refused: &mut Vec<SqlError>,
+    ) -> Done<Vec<u8>> {
+        let schema = &self.plan.table.schema;
+        let c = &schema.columns[usize::from(column)];
+        let cx = Context { layout: schema.layout(), row, params: &[], ..self.context() };
+        let value = e.eval(&cx)?.into_owned();
+        if !self.lenient
+            && let Some(fault) = self.session.env.fault()
+        {
+            return Err(fault.into());
+        }
+        refused.extend(self.session.env.take_notes());
+        let mut value = self.converted(c, change::truncate_now(value, c.ty), refused)?;
+        if value.is_null() && !c.nullable {
+            value = self.in_place_of_null(c, many, refused)?;
+        }
+        Ok(change::replace(schema, row, column, &value)?)
+    }
+
+    /// What is stored in place of NULL in a column that is NOT NULL. `many`: the statement has several rows.
+    fn in_place_of_null(&self, c: &Column, many: bool, refused: &mut Vec<SqlError>) -> Done<Datum<'a>> {
+        let e = errors::null_not_allowed(&c.name);
+        let many = many && matches!(&self.plan.source, Source::Values(_));
+        if self.plan.on_duplicate != OnDuplicate::Ignore && (self.assign.strict || !many) {
+            return Err(e.into());
+        }
+        refused.push(e);
+        Ok(match labels::in_place_of_null(c.ty) {
+            Some(value) => value,
+            None => convert::assign(c, convert::implicit_default(c.ty), self.assign)?,
+        })
+    }
+
     /// A value as the column stores it.
     pub fn converted(&self, c: &Column, value: Datum<'a>, refused: &mut Vec<SqlError>) -> errors::Result<Datum<'a>> {
         if !self.lenient {
@@ -178,7 +236,9 @@ impl<'a> Making<'a> {
         let row = self.assign.row;
         let has_null = match &c.default {
             DefaultValue::Literal(_) => false,
-            DefaultValue::None | DefaultValue::Null | DefaultValue::CurrentTimestamp => c.nullable,
+            DefaultValue::None | DefaultValue::Null | DefaultValue::CurrentTimestamp | DefaultValue::Expression(_) => {
+                c.nullable
+            }
         };
         let is_moment = matches!(c.ty, ColumnType::Timestamp { .. }) && !c.nullable;
         let e = match missing {
@@ -233,8 +293,17 @@ pub async fn one_row<'a>(
     let mut generated = 0;
     let left = (count - row + 1) as u64;
     let mut values: Vec<Datum<'_>> = recycle(std::mem::take(&mut s.cells));
+    let (rules, mut late) = (plan.table.rules()?, Vec::new());
     for (i, c) in schema.columns.iter().enumerate() {
         let source = given(i);
+        if rules.is_some_and(|rules| rules.is_late(i as u16, &source)) {
+            if matches!(source, Given::Missing) {
+                making.refuse(errors::too_few_fields(row), &mut s.refused)?;
+            }
+            late.push(i as u16);
+            values.push(Datum::Null);
+            continue;
+        }
         let from_default = matches!(source, Given::Default | Given::Unnamed);
         let value = making.value(i, source, &mut s.refused)?;
         if c.auto_increment {
@@ -257,22 +326,16 @@ pub async fn one_row<'a>(
             numbers.explicit = numbers.explicit.max(explicit);
         }
         if value.is_null() && !c.nullable {
-            let e = errors::null_not_allowed(&c.name);
-            let many = matches!(&plan.source, Source::Values(_)) && count > 1;
-            if plan.on_duplicate != OnDuplicate::Ignore && (assign.strict || !many) {
-                return Err(e.into());
-            }
-            s.refused.push(e);
-            values.push(match labels::in_place_of_null(c.ty) {
-                Some(value) => value,
-                None => convert::assign(c, convert::implicit_default(c.ty), assign)?,
-            });
+            values.push(making.in_place_of_null(c, count > 1, &mut s.refused)?);
             continue;
         }
         values.push(value);
     }
     encode_row(schema, &values, &mut s.images)?;
     s.cells = recycle(values);
+    if !late.is_empty() {
+        rules::write::complete(&making, &plan.table, &late, count > 1, s)?;
+    }
     Ok(generated)
 }
 

@@ -85,6 +85,8 @@ pub struct Builder<'a> {
     pub assigns: bool,
     /// Placeholders stand for literals.
     pub from_digest: bool,
+    /// The expression stands in the definition of a table.
+    pub of_definition: bool,
     /// The session, for the kinds of its variables.
     pub env: Option<&'a super::Env>,
     pub database: String,
@@ -344,6 +346,8 @@ impl<'a> Builder<'a> {
             }
             A::Prefixed { prefix, value } => match charset_named(prefix.value.trim_start_matches('_'))? {
                 Charset::Binary => Expr::Cast(self.boxed(value)?, CastType::Bytes(None)),
+                // Every text is written so there.
+                Charset::Utf8mb4 if self.of_definition => self.build(value)?,
                 charset => self.introduced(charset, value)?,
             },
             A::Interval(_) => return Err(errors::syntax("INTERVAL")),

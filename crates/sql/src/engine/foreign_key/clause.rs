@@ -151,7 +151,10 @@ pub fn indexes(indexes: Vec<IndexClause>, keys: &[Clause], known: &[Vec<String>]
     };
     let made = |key: &Clause| {
         let name = key.name.clone().or_else(|| key.index.clone());
-        (key.at, IndexClause { name, columns: key.columns.clone(), lengths: Vec::new(), unique: false })
+        (
+            key.at,
+            IndexClause { name, columns: key.columns.clone(), lengths: Vec::new(), unique: false, invisible: false },
+        )
     };
     let mut made: Vec<(usize, IndexClause)> =
         keys.iter().enumerate().filter(|(at, key)| is_needed(*at, key)).map(|(_, key)| made(key)).collect();

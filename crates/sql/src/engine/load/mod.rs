@@ -377,6 +377,7 @@ impl<'l> Loading<'l> {
             if self.replaces {
                 return Err(failed.into());
             }
+            session.env.take_notes().into_iter().for_each(|e| s.warned.push((self.row, 0), e));
             s.warned.push((self.row, 0), failed);
             s.images.pop();
             return Ok(());

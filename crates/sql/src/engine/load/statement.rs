@@ -208,8 +208,8 @@ impl Load {
             return format!("{verb} INTO {} VALUES ()", self.table());
         }
         let names: Vec<String> = columns.iter().map(|name| quoted(name)).collect();
-        let nulls = vec!["NULL"; columns.len()];
-        format!("{verb} INTO {} ({}) VALUES ({})", self.table(), names.join(", "), nulls.join(", "))
+        let values = vec!["DEFAULT"; columns.len()];
+        format!("{verb} INTO {} ({}) VALUES ({})", self.table(), names.join(", "), values.join(", "))
     }
 
     /// An UPDATE with the assignments of SET, where there is one.
@@ -389,7 +389,7 @@ mod tests {
         };
         assert_eq!((load.format.clone(), load.skips), (format, 3));
         assert_eq!(load.columns(), ["a", "c", "d"]);
-        assert_eq!(load.insert(), "REPLACE INTO `d`.`t` (`a`, `c`, `d`) VALUES (NULL, NULL, NULL)");
+        assert_eq!(load.insert(), "REPLACE INTO `d`.`t` (`a`, `c`, `d`) VALUES (DEFAULT, DEFAULT, DEFAULT)");
         assert_eq!(load.update().unwrap(), "UPDATE `d`.`t` SET d = CONCAT(@b, ',', 1), t.a := 5");
         let plain = Load::parse("load data local infile 'f' ignore into table t").unwrap();
         assert_eq!((plain.format.clone(), plain.columns().len(), plain.update()), (Format::default(), 0, None));

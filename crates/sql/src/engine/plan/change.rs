@@ -7,7 +7,7 @@ use sqlparser::ast::{self, AssignmentTarget};
 use super::{
     Planner, Unplanned,
     block::Block,
-    dml::{check_writable, default_expr},
+    dml::check_writable,
     from::{Level, Origin},
     outputs::Columns,
     query::{Body, Given, Leaf, StepKind},
@@ -21,7 +21,7 @@ use crate::{
         catalog::Table,
         errors,
         expr::{Builder, ColumnRef, Expr, Func},
-        information_schema,
+        information_schema, rules,
     },
 };
 
@@ -106,10 +106,20 @@ impl Planner<'_> {
                 builder.clause = "field list";
                 let (table, column) = target_column(&scope, &mut builder, &a.target)?;
                 let e = if is_default(&a.value) {
-                    default_expr(&table.table.schema.columns[usize::from(column)])?
+                    let mut e = rules::default_of(&table.table, column)?;
+                    e.walk_mut(&mut |e| {
+                        if let Expr::Column(c) = e {
+                            c.slot += table.first;
+                        }
+                    });
+                    e
                 } else {
+                    rules::refuse_value(&table.table.schema, column)?;
                     builder.build(&a.value)?
                 };
+                if table.table.schema.columns[usize::from(column)].generated.is_some() {
+                    continue; // DEFAULT, which it has anyway
+                }
                 let is_changed = |slot: u16| assigned.iter().any(|(first, c, _)| first + c == slot);
                 let mut used = Vec::new();
                 e.columns(&mut used);

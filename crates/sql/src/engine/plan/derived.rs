@@ -446,7 +446,7 @@ impl Planner<'_> {
         }
         let column = |m: Made| Column { default: DefaultValue::Null, ..Column::new(m.name, m.ty) };
         let schema = TableSchema::new("", name, made.into_iter().map(column).collect(), key_of(body));
-        Ok(Rc::new(Table { schema, hidden: Vec::new() }))
+        Ok(Rc::new(Table::new(schema, Vec::new())))
     }
 }
 

@@ -18,6 +18,9 @@ use sqlparser::{
 /// Binds tighter than every infix operator.
 const TIGHTEST: u8 = 200;
 
+/// Of XOR: between OR and AND.
+const XOR: u8 = 7;
+
 /// The parser's MySQL and what it lacks.
 #[derive(Debug)]
 pub struct ApusDialect(pub MySqlDialect);
@@ -74,6 +77,7 @@ impl Dialect for ApusDialect {
             Keyword::EXTRACT if called => extract(parser),
             Keyword::BINARY => binary(parser),
             Keyword::CHAR if called => char_function(parser),
+            Keyword::CAST if called => cast(parser),
             Keyword::POSITION if called => position(parser),
             _ if called && is("get_format") => get_format(parser),
             _ if called && is("json_value") => json_value(parser),
@@ -96,7 +100,13 @@ impl Dialect for ApusDialect {
         if matches!(parser.peek_token_ref().token, Token::Arrow | Token::LongArrow) {
             return Some(Ok(TIGHTEST));
         }
-        self.0.get_next_precedence(parser)
+        // Whose precedence in other dialects is that of other operators.
+        match &parser.peek_token_ref().token {
+            Token::StringConcat => Some(Ok(self.prec_value(Precedence::Or))),
+            Token::Word(word) if word.keyword == Keyword::XOR => Some(Ok(XOR)),
+            Token::Overlap => Some(Ok(self.prec_value(Precedence::And))),
+            _ => self.0.get_next_precedence(parser),
+        }
     }
     fn parse_statement(&self, parser: &mut Parser) -> Option<Parsed<Statement>> {
         match &parser.peek_token_ref().token {
@@ -278,6 +288,25 @@ fn regexp(parser: &mut Parser, expr: &Expr, precedence: u8) -> Option<Parsed<Exp
     let pattern = parser.parse_subexpr(precedence);
     let expr = Box::new(expr.clone());
     Some(pattern.map(|pattern| Expr::RLike { negated, expr, pattern: Box::new(pattern), regexp: true }))
+}
+
+/// CAST, whose text may name the character set that it has anyway.
+fn cast(parser: &mut Parser) -> Parsed<Expr> {
+    parser.expect_keyword(Keyword::CAST)?;
+    parser.expect_token(&Token::LParen)?;
+    let expr = Box::new(parser.parse_expr()?);
+    parser.expect_keyword(Keyword::AS)?;
+    let data_type = parser.parse_data_type()?;
+    let is_text = matches!(data_type, DataType::Char(_) | DataType::Character(_));
+    if is_text && (parser.parse_keyword(Keyword::CHARSET) || parser.parse_keywords(&[Keyword::CHARACTER, Keyword::SET]))
+    {
+        let name = parser.parse_identifier()?;
+        if !name.value.eq_ignore_ascii_case("utf8mb4") {
+            return Err(ParserError::ParserError(format!("CAST to CHARACTER SET {name}")));
+        }
+    }
+    parser.expect_token(&Token::RParen)?;
+    Ok(Expr::Cast { kind: CastKind::Cast, expr, data_type, format: None })
 }
 
 /// `CHAR(77, 121 USING utf8mb4)`.

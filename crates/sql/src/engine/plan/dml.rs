@@ -18,7 +18,7 @@ use crate::{
         catalog::Table,
         errors,
         expr::{ArithOp, Builder, CastType, Datum, Expr, Func, build::as_number},
-        information_schema, labels,
+        information_schema, labels, rules,
     },
 };
 
@@ -136,7 +136,7 @@ impl Planner<'_> {
         } else if through.is_some() {
             // Named by the view.
         } else if insert.columns.is_empty() {
-            named = table.visible_columns().collect();
+            named = table.listed_columns().collect();
         } else {
             for column in &insert.columns {
                 let text = column.0.last().and_then(|p| p.as_ident()).map(|i| i.value.clone()).unwrap_or_default();
@@ -154,6 +154,7 @@ impl Planner<'_> {
             }
         }
         let mut source = self.source(insert, &table, named.len(), set_values)?;
+        refuse_generated(&source, &table, &named)?;
         if let Source::Values(rows) = &mut source {
             for (value, &column) in rows.iter_mut().flat_map(|row| row.iter_mut().zip(&named)) {
                 *value = value.take().map(|e| given(schema.columns[usize::from(column)].ty, e));
@@ -178,7 +179,8 @@ impl Planner<'_> {
                 builder.new_alias = insert.insert_alias.as_ref().map(|a| a.row_alias.to_string());
                 for a in list {
                     let column = target_of(beneath, &table, a)?;
-                    assignments.push((column, self.assigned(&mut builder, &table, column, a)?));
+                    let e = self.assigned(&mut builder, &table, column, a)?;
+                    assignments.extend(e.map(|e| (column, e)));
                 }
                 let read = column_read(assignments.iter().map(|(_, e)| e));
                 let through = through.as_ref().and_then(|into| into.through.as_ref());
@@ -189,7 +191,7 @@ impl Planner<'_> {
         }
         let (check, within, defaults) = match through {
             Some(through) => (through.check, through.within, through.defaults),
-            None => (None, None, schema.columns.iter().map(default_expr).collect()),
+            None => (None, None, (0..schema.columns.len() as u16).map(|c| rules::initial(&table, c)).collect()),
         };
         let names = Names::default();
         Ok(Insert { table, names, places, source, defaults, on_duplicate, assignments, check, within })
@@ -235,14 +237,16 @@ impl Planner<'_> {
         table: &Table,
         column: u16,
         a: &ast::Assignment,
-    ) -> Result<Expr, Unplanned> {
+    ) -> Result<Option<Expr>, Unplanned> {
         if let ast::Expr::Identifier(i) = &a.value
             && i.quote_style.is_none()
             && i.value.eq_ignore_ascii_case("default")
         {
-            return Ok(default_expr(&table.schema.columns[usize::from(column)])?);
+            let is_generated = table.schema.columns[usize::from(column)].generated.is_some();
+            return if is_generated { Ok(None) } else { Ok(Some(rules::default_of(table, column)?)) };
         }
-        Ok(given(table.schema.columns[usize::from(column)].ty, builder.build(&a.value)?))
+        rules::refuse_value(&table.schema, column)?;
+        Ok(Some(given(table.schema.columns[usize::from(column)].ty, builder.build(&a.value)?)))
     }
 
     pub(super) fn update(&self, update: &ast::Update, through: Option<Through>) -> Result<Update, Unplanned> {
@@ -254,7 +258,8 @@ impl Planner<'_> {
         let mut assignments = Vec::new();
         for a in &update.assignments {
             let column = target_of(through.as_ref(), &table, a)?;
-            assignments.push((column, self.assigned(&mut builder, &table, column, a)?));
+            let e = self.assigned(&mut builder, &table, column, a)?;
+            assignments.extend(e.map(|e| (column, e)));
         }
         builder.clause = "where clause";
         let filter = update.selection.as_ref().map(|e| builder.condition(e)).transpose()?;
@@ -269,7 +274,8 @@ impl Planner<'_> {
         let by_key = matches!(&access.path, access::Path::Points { index: None, .. })
             && access.rest.is_none()
             && check.is_none()
-            && limit.is_none();
+            && limit.is_none()
+            && !table.rules()?.is_some_and(|rules| rules.reads(assignments.iter().map(|(c, _)| *c)));
         let program = by_key.then(|| program(&table, &assignments)).flatten();
         let (names, ignore) = (Names::default(), update.or.is_some());
         Ok(Update { table, names, access, assignments, program, order, in_order, reverse, limit, ignore, check })
@@ -327,6 +333,20 @@ impl Planner<'_> {
         }
         Ok(order)
     }
+}
+
+/// A generated column is given no value but DEFAULT.
+fn refuse_generated(source: &Source, table: &Table, named: &[u16]) -> Result<(), Unplanned> {
+    for (at, &column) in named.iter().enumerate() {
+        let is_given = match source {
+            Source::Values(rows) => rows.iter().any(|row| row.get(at).is_some_and(Option::is_some)),
+            Source::Select(_) => true,
+        };
+        if is_given {
+            rules::refuse_value(&table.schema, column)?;
+        }
+    }
+    Ok(())
 }
 
 /// A column of the changed table that is read, for which SELECT is needed.
@@ -415,7 +435,7 @@ fn value_or_default(builder: &mut Builder<'_>, e: &ast::Expr) -> Result<Option<E
     }
 }
 
-/// A column's default as an expression.
+/// A column's default as an expression without names; see [`rules::default_of`].
 pub fn default_expr(column: &apus_types::Column) -> crate::engine::errors::Result<Expr> {
     use apus_types::schema::DefaultValue;
     Ok(match &column.default {
@@ -425,6 +445,8 @@ pub fn default_expr(column: &apus_types::Column) -> crate::engine::errors::Resul
             Expr::Call(crate::engine::expr::Func::Now, vec![digits], Default::default())
         }
         DefaultValue::Null => Expr::Const(Datum::Null),
+        DefaultValue::Expression(_) => return Err(rules::failures::default_is_expression()),
+        DefaultValue::None if column.generated.is_some() => return Err(errors::no_default(&column.name)),
         DefaultValue::None if column.nullable => Expr::Const(Datum::Null),
         DefaultValue::None if labels::has_first(column.ty) => Expr::Const(Datum::UInt(1)),
         DefaultValue::None => return Err(errors::no_default(&column.name)),

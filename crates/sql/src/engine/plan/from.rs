@@ -287,9 +287,10 @@ fn last_name(name: &ast::ObjectName) -> String {
 
 /// Names that both sides have.
 fn common(left: &Scope, right: &Scope) -> Bound<Vec<String>> {
-    let mut names = Vec::new();
+    let (mut names, others) = (Vec::new(), right.star());
     for Starred { name, .. } in left.star() {
-        if right.column(&name, "from clause")?.is_some() {
+        let is_listed = || others.iter().any(|other| other.name.eq_ignore_ascii_case(&name));
+        if right.column(&name, "from clause")?.is_some() && is_listed() {
             names.push(name);
         }
     }

@@ -81,7 +81,7 @@ impl Planner<'_> {
         let mut definition = Definition { planner: self, columns: Vec::new() };
         let level = definition.level(path, columns, 0)?;
         let schema = TableSchema::new("", name, definition.columns, Vec::new());
-        let table = Rc::new(Table { schema, hidden: Vec::new() });
+        let table = Rc::new(Table::new(schema, Vec::new()));
         let query = row_of_values(std::slice::from_ref(document))?;
         self.frames.show(&Rc::new(before));
         let outside = self.frames.begin_lateral();

@@ -119,7 +119,7 @@ impl Visible {
         information_schema::is_virtual(&self.table.schema)
     }
     fn starred(&self) -> impl Iterator<Item = Starred> + '_ {
-        self.table.visible_columns().map(|c| {
+        self.table.listed_columns().map(|c| {
             let column = &self.table.schema.columns[usize::from(c)];
             let expr = Expr::Column(ColumnRef { slot: self.first + c, ty: column.ty });
             Starred { name: column.name.clone(), expr, merged: None }
@@ -265,8 +265,15 @@ impl Scope {
         if !twins.is_empty() || self.star.is_some() || other.star.is_some() {
             let all: Vec<Starred> = self.star().into_iter().chain(other.star()).collect();
             let is_twin = |s: &&Starred| twins.iter().any(|(a, b)| s.slot() == Some(*a) || s.slot() == Some(*b));
-            let shown = twins.iter().filter_map(|(shown, _)| all.iter().find(|s| s.slot() == Some(*shown)));
-            self.star = Some(shown.chain(all.iter().filter(|s| !is_twin(s))).cloned().collect());
+            // USING names an invisible column, too.
+            let named = |slot: u16| {
+                let column = self.of_slot(slot)?.column(slot);
+                let expr = Expr::Column(ColumnRef { slot, ty: column.ty });
+                Some(Starred { name: column.name.clone(), expr, merged: None })
+            };
+            let listed = |slot: u16| all.iter().find(|s| s.slot() == Some(slot)).cloned();
+            let shown = twins.iter().filter_map(|(shown, _)| listed(*shown).or_else(|| named(*shown)));
+            self.star = Some(shown.chain(all.iter().filter(|s| !is_twin(s)).cloned()).collect());
         }
         self.hidden.extend(other.hidden);
         self.hidden.extend(twins.iter().map(|(_, hidden)| *hidden));

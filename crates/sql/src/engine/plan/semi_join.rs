@@ -41,7 +41,7 @@ pub fn join(level: &mut Level, scope: &mut Scope, computed: &mut [Option<Subquer
         }
         let column = |ty| Column { default: DefaultValue::Null, ..Column::new("", ty) };
         let schema = TableSchema::new("", "", types.into_iter().map(column).collect(), Vec::new());
-        let table = Rc::new(Table { schema, hidden: Vec::new() });
+        let table = Rc::new(Table::new(schema, Vec::new()));
         let (shown, database) = (format!("subquery{at}"), String::new());
         scope.tables.push(Visible { shown, database, table: table.clone(), first, is_nullable: false, beneath: None });
         let derived = Derived {

@@ -7,7 +7,7 @@ use sqlparser::ast::{self, AssignmentTarget, TableFactor};
 use super::{
     Planner, Unplanned,
     block::all_of,
-    dml::{OnDuplicate, default_expr},
+    dml::OnDuplicate,
     from::{Item, Level, Origin},
     scope::{COMPUTED, Merged, Scope, Visible},
 };
@@ -15,7 +15,7 @@ use crate::engine::{
     catalog::Table,
     errors,
     expr::{Builder, Expr},
-    information_schema,
+    information_schema, rules,
     view::View,
 };
 
@@ -184,14 +184,9 @@ impl Planner<'_> {
         }
         let named: Vec<u16> = named.iter().map(|slot| slot - target.first).collect();
         let unnamed = |c: u16| !named.contains(&c);
-        let defaults = target
-            .table
-            .schema
-            .columns
-            .iter()
-            .zip(0u16..)
-            .map(|(column, c)| default_expr(column).map_err(|e| if unnamed(c) { view_default(view) } else { e }));
-        let defaults = defaults.collect();
+        let default =
+            |c: u16| rules::initial(&target.table, c).map_err(|e| if unnamed(c) { view_default(view) } else { e });
+        let defaults = (0..count).map(default).collect();
         let check = merged.check(&merged.checks, target, &[])?;
         let within = match on {
             OnDuplicate::Replace => merged.check(&level.conditions, target, &[])?,

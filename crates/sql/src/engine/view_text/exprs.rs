@@ -2,7 +2,7 @@
 
 use sqlparser::ast::{self, BinaryOperator, UnaryOperator};
 
-use super::{Writer, literal, quoted, refused};
+use super::{Writer, definition::Special, logic, refused};
 use crate::engine::errors::{self, Result};
 
 impl Writer<'_> {
@@ -15,13 +15,21 @@ impl Writer<'_> {
         use ast::Expr as A;
         let not = |negated: bool| if negated { "not " } else { "" };
         match e {
-            A::Identifier(i) if i.quote_style == Some('"') => self.put(&literal(&i.value)),
+            A::Identifier(i) if i.quote_style == Some('"') => self.text(&i.value),
             A::Identifier(i) if i.quote_style.is_none() && i.value.starts_with('@') => {
+                if self.notes_variable() {
+                    return Ok(());
+                }
                 return Err(errors::view_with_variable());
             }
             A::Identifier(i) => match self.notes.and_then(|n| n.names.get(&i.span.start)) {
                 Some((database, table, column)) => self.column(database, table, column),
-                None => self.put(&quoted(&i.value)),
+                None => self.plain_column(&i.value),
+            },
+            A::CompoundIdentifier(parts) if self.definition.is_some() => match parts.as_slice() {
+                [first, ..] if first.value.starts_with('@') => self.note(Special::Variable),
+                [.., last] => self.plain_column(&last.value),
+                [] => {}
             },
             A::CompoundIdentifier(parts) => {
                 let meant = parts.last().and_then(|i| self.notes.and_then(|n| n.names.get(&i.span.start)));
@@ -34,6 +42,21 @@ impl Writer<'_> {
             }
             A::Value(v) => self.value(&v.value)?,
             A::Nested(inner) => self.expr(inner)?,
+            A::BinaryOp { .. }
+            | A::UnaryOp { .. }
+            | A::IsTrue(_)
+            | A::IsNotTrue(_)
+            | A::IsFalse(_)
+            | A::IsNotFalse(_)
+                if self.definition.is_some() && logic::written(e).is_some() =>
+            {
+                if let Some(other) = logic::written(e) {
+                    self.expr(&other)?;
+                }
+            }
+            A::BinaryOp { left, op: BinaryOperator::MyIntegerDivide, right } if self.definition.is_some() => {
+                self.pair(left, "DIV", right)?;
+            }
             A::BinaryOp { op: op @ (BinaryOperator::And | BinaryOperator::Or), .. } => {
                 let word = format!(" {} ", op.to_string().to_ascii_lowercase());
                 self.put("(");
@@ -139,7 +162,8 @@ impl Writer<'_> {
             A::Cast { expr, data_type, .. } | A::Convert { expr, data_type: Some(data_type), charset: None, .. } => {
                 self.put("cast(");
                 self.expr(expr)?;
-                self.put(&format!(" as {})", data_type.to_string().to_ascii_lowercase()));
+                self.put(&format!(" as {}", data_type.to_string().to_ascii_lowercase()));
+                self.cast_end(data_type);
             }
             A::Convert { expr, data_type: None, charset: Some(charset), .. } => {
                 self.put("convert(");
@@ -179,17 +203,20 @@ impl Writer<'_> {
                 self.put(")");
             }
             A::TypedString(t) => {
-                self.put(&format!("{} ", t.data_type.to_string().to_ascii_uppercase()));
-                self.value(&t.value.value)?;
+                self.typed(&t.data_type.to_string().to_ascii_uppercase(), &t.value.value)?;
             }
             A::Prefixed { prefix, value } => {
-                self.put(&format!("{} ", prefix.value));
-                self.expr(value)?;
+                self.prefixed(&prefix.value, value)?;
             }
             A::Tuple(list) => {
                 self.put("(");
                 self.exprs(list)?;
                 self.put(")");
+            }
+            A::Subquery(_) | A::Exists { .. } | A::InSubquery { .. } | A::AnyOp { .. } | A::AllOp { .. }
+                if self.definition.is_some() =>
+            {
+                self.note(Special::Subquery);
             }
             A::Subquery(query) => self.subquery(query)?,
             A::Exists { subquery, negated } => {
@@ -226,12 +253,21 @@ impl Writer<'_> {
     pub(super) fn value(&mut self, v: &ast::Value) -> Result<()> {
         use ast::Value as V;
         let text = match v {
-            V::SingleQuotedString(s) | V::DoubleQuotedString(s) => literal(s),
+            V::SingleQuotedString(s) | V::DoubleQuotedString(s) => {
+                self.text(s);
+                return Ok(());
+            }
+            V::NationalStringLiteral(s) if self.definition.is_some() => {
+                self.text(s);
+                return Ok(());
+            }
             V::Number(n, _) => n.clone(),
             V::HexStringLiteral(s) => format!("0x{s}"),
             V::SingleQuotedByteStringLiteral(s) => format!("b'{s}'"),
             V::Boolean(b) => b.to_string(),
             V::Null => "NULL".to_owned(),
+            V::Placeholder(name) if name.starts_with('@') && self.notes_variable() => return Ok(()),
+            V::Placeholder(_) if self.definition.is_some() => return Err(errors::syntax("?")),
             V::Placeholder(_) => return Err(errors::view_with_variable()),
             other => return Err(refused(&other.to_string())),
         };

@@ -8,6 +8,7 @@ use crate::engine::errors::{self, Result};
 impl Writer<'_> {
     pub(super) fn function(&mut self, f: &ast::Function) -> Result<()> {
         let name = f.name.to_string().to_ascii_lowercase().replace('`', "");
+        let name = self.function_name(&name).to_owned();
         let list = match &f.args {
             FunctionArguments::None => {
                 self.put(&format!("{name}()"));
@@ -23,6 +24,9 @@ impl Writer<'_> {
                 FunctionArg::Unnamed(FunctionArgExpr::Wildcard) => None,
                 other => return Err(refused(&other.to_string())),
             });
+        }
+        if self.as_operation(&name, &args)? {
+            return Ok(());
         }
         if let [Some(moment), Some(ast::Expr::Interval(by))] = args[..]
             && ["date_add", "date_sub", "adddate", "subdate"].contains(&name.as_str())

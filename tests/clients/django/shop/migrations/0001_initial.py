@@ -39,7 +39,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "constraints": [models.UniqueConstraint(fields=["author", "title"], name="one_title")],
-                "indexes": [models.Index(fields=["price", "-added"], name="by_price")],
+                "indexes": [models.Index(fields=["price", "added"], name="by_price")],
             },
         ),
     ]

@@ -19,6 +19,7 @@ use super::{
 use crate::engine::{
     errors,
     foreign_key::{Parent, Reference, Rules},
+    rules,
     session::{Done, Fail, Session},
 };
 
@@ -245,7 +246,7 @@ impl Step<'_> {
         }
         let mut changes = Vec::with_capacity(found.len());
         for (key, old) in found {
-            changes.push(self.consequence(lost, key, old)?);
+            changes.push(self.consequence(session, lost, key, old)?);
         }
         let (before, table) = (session.savepoint, &self.reference.child);
         let done = Box::pin(batch(cluster, session, table, self.rules.as_deref(), &changes, self.below())).await;
@@ -269,7 +270,7 @@ impl Step<'_> {
     ) -> Result<(), Refusal> {
         for key in keys {
             let Some(now) = pin!(still(cluster, session, self.reference, lost, &key)).await? else { continue };
-            let change = [self.consequence(lost, key, now)?];
+            let change = [self.consequence(session, lost, key, now)?];
             let table = &self.reference.child;
             Box::pin(batch(cluster, session, table, self.rules.as_deref(), &change, self.below())).await?;
         }
@@ -279,8 +280,8 @@ impl Step<'_> {
     /// What becomes of a row that refers.
     ///
     /// # Errors
-    /// 1451: it cannot.
-    fn consequence(&self, lost: &Lost<'_>, key: Vec<u8>, old: Vec<u8>) -> Result<Row, Refusal> {
+    /// 1451: it cannot; 3819: a constraint of its table is against it.
+    fn consequence(&self, session: &Session, lost: &Lost<'_>, key: Vec<u8>, old: Vec<u8>) -> Result<Row, Refusal> {
         let schema = &self.reference.child.schema;
         let next = match (self.action, &lost.row.new) {
             (Action::Cascade, None) => return Ok(Row { key, old: Some(old), ..Row::default() }),
@@ -299,6 +300,7 @@ impl Step<'_> {
         }
         let mut new = Vec::with_capacity(old.len() + 16);
         schema.layout().encode(&values, &mut new)?;
+        let new = rules::write::followed(session, &self.reference.child, new)?;
         Ok(Row { key, old: Some(old), new: Some(new), by: None })
     }
 }

@@ -1,0 +1,60 @@
+//! Expressions of a definition as SHOW and information_schema tell of them.
+
+use apus_types::{
+    Column, TableSchema,
+    rules::{CheckDef, Enforced},
+    schema::DefaultValue,
+};
+
+use crate::engine::view_text::quoted;
+
+/// A text within a text, as information_schema has it.
+pub fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\\' | '\'' => out.extend(['\\', c]),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\0' => out.push_str("\\0"),
+            '\x1a' => out.push_str("\\Z"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Behind the type in SHOW CREATE TABLE.
+pub fn generated(column: &Column) -> Option<String> {
+    let generated = column.generated.as_ref()?;
+    let kind = if generated.stored { "STORED" } else { "VIRTUAL" };
+    Some(format!(" GENERATED ALWAYS AS ({}) {kind}", generated.text))
+}
+
+/// The expression of a generated column in information_schema.
+pub fn generation(column: &Column) -> String {
+    column.generated.as_ref().map_or_else(String::new, |g| escaped(&g.text))
+}
+
+/// What EXTRA begins with.
+pub fn extra(column: &Column) -> &'static str {
+    match (&column.generated, &column.default) {
+        (Some(generated), _) if generated.stored => "STORED GENERATED",
+        (Some(_), _) => "VIRTUAL GENERATED",
+        (None, DefaultValue::CurrentTimestamp | DefaultValue::Expression(_)) => "DEFAULT_GENERATED",
+        _ => "",
+    }
+}
+
+/// A constraint that holds for all rows.
+pub fn is_enforced(check: &CheckDef) -> bool {
+    check.enforced == Enforced::Yes
+}
+
+/// Lines of SHOW CREATE TABLE.
+pub fn checks(table: &TableSchema) -> impl Iterator<Item = String> {
+    table.checks.iter().map(|check| {
+        let end = if is_enforced(check) { "" } else { " /*!80016 NOT ENFORCED */" };
+        format!("  CONSTRAINT {} CHECK ({}){end}", quoted(&check.name), check.text)
+    })
+}
