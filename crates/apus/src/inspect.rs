@@ -11,7 +11,7 @@ use std::{
     process::ExitCode,
 };
 
-use apus_blocks::qmgr::Acceptor;
+use apus_blocks::{dict::DICTIONARY_MAGIC, qmgr::Acceptor};
 use apus_kernel::{DataFile, DataFileKind};
 use apus_mgmt::kept::Promise;
 use apus_redo::{BLOCK_ALIGN, Checkpoint, Control, Entry, Reader, Step};
@@ -93,7 +93,7 @@ fn judge(path: &Path, bytes: &[u8], report: &mut Report) -> Result<String, Strin
         b"APUSRDC" => Control::decode(bytes).map(|c| control(&c, report)).map_err(|what| format!("it {what}")),
         b"APUSVIW" => message(*b"APUSVIW1", bytes).map(|acceptor| view_file(&acceptor, report)),
         b"APUSARB" => message(*b"APUSARB1", bytes).map(|promise| arbitrator(&promise, report)),
-        b"APUSDIC" => message(*b"APUSDIC2", bytes).map(|dictionary| tables(&dictionary, report)),
+        b"APUSDIC" => message(DICTIONARY_MAGIC, bytes).map(|dictionary| tables(&dictionary, report)),
         _ => Err("no file that this Apus writes: neither its name nor its first bytes are known".to_owned()),
     }
 }

@@ -190,7 +190,8 @@ fn small_files() {
     let dictionary = Dictionary { version: 4, tables: vec![table], ..Dictionary::default() };
     fs::write(path.join("view"), seal(*b"APUSVIW1", &acceptor.encode_to_vec())).expect("there is room");
     fs::write(path.join("arbitrator"), promise.to_bytes()).expect("there is room");
-    fs::write(path.join("dictionary"), seal(*b"APUSDIC2", &dictionary.encode_to_vec())).expect("there is room");
+    fs::write(path.join("dictionary"), seal(apus_blocks::dict::DICTIONARY_MAGIC, &dictionary.encode_to_vec()))
+        .expect("there is room");
     let expected = [
         ("view", "committed view: generation 3 of cluster abc", "view of data node 2, generation 3; whole"),
         ("arbitrator", "arbitrator 5 of cluster abc", "promises of arbitrating node 65281; whole"),

@@ -28,7 +28,8 @@ use super::{Catalog, Dictionary};
 
 /// The file's name.
 pub const FILE: &str = "dictionary";
-const MAGIC: [u8; 8] = *b"APUSDIC3";
+/// What it begins with.
+pub const MAGIC: [u8; 8] = *b"APUSDIC3";
 /// Of releases whose rows do not say with which columns they were written, and of those whose keys of texts have the order of other weights.
 const OLD_MAGICS: [[u8; 8]; 2] = [*b"APUSDIC1", *b"APUSDIC2"];
 /// What could not be written is tried again after this time.

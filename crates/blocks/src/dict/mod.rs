@@ -55,7 +55,7 @@ use apus_types::{ErrorCode, NodeId};
 
 pub use self::{
     catalog::{AUTO_INCREMENT_TABLE, Catalog, SYSTEM_DATABASE},
-    keep::{FILE as DICTIONARY_FILE, read_file},
+    keep::{FILE as DICTIONARY_FILE, MAGIC as DICTIONARY_MAGIC, read_file},
     plan::{Plan, bootstrap, plan},
 };
 use crate::NodeConfig;
