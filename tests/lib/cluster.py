@@ -108,6 +108,15 @@ class Cluster:
         wait_until(is_up, seconds, f"data node {node} is up")
         return time.monotonic() - start
 
+    def kill_each(self):
+        """Kills one data node after the other with -9, each when the one before is whole again; yields those that are back."""
+        for node in self.data_ids():
+            self.kill(node)
+            self.wait_down(node)
+            self.restart(node)
+            self.wait_up(node)
+            yield node
+
     def wait_down(self, node, seconds=30):
         """Waits until the cluster has removed a data node."""
 

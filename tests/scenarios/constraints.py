@@ -4,6 +4,7 @@ import threading
 
 import pymysql
 
+from lib.asking import ask, refused
 from lib.cluster import Cluster
 from lib.harness import FULL, check, check_equal, scenario_main, wait_until
 
@@ -17,20 +18,6 @@ PASSING = (1205, 1213, 1412, 1297, 1180, 2006, 2013)
 
 def connect(node):
     return pymysql.connect(host=node["host"], port=node["port"], user="root", autocommit=True, database="shop")
-
-
-def ask(connection, statement):
-    with connection.cursor() as cursor:
-        cursor.execute(statement)
-        return cursor.fetchall()
-
-
-def refused(connection, statement, error):
-    try:
-        ask(connection, statement)
-        check(False, f"{statement} is done")
-    except pymysql.MySQLError as e:
-        check_equal(e.args[0], error, statement)
 
 
 class Writer(threading.Thread):

@@ -33,11 +33,7 @@ def main(t):
             writer = subprocess.Popen([*command, "load"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
             t.cleanup.callback(end, writer)
             check(writer.stdout.readline() == "writes\n", "it does not begin")
-            for node in cluster.data_ids():
-                cluster.kill(node)
-                cluster.wait_down(node)
-                cluster.restart(node)
-                cluster.wait_up(node)
+            list(cluster.kill_each())
             text, _ = writer.communicate("\n", timeout=120)
             check(writer.returncode == 0, text)
             found = json.loads(text.splitlines()[-1])

@@ -194,11 +194,7 @@ def under_fire(t, cluster, tell, database):
     with concurrent.futures.ThreadPoolExecutor(CLIENTS) as pool:
         clients = [pool.submit(work, client) for client in range(CLIENTS)]
         try:
-            for node in cluster.data_ids():
-                cluster.kill(node)
-                cluster.wait_down(node)
-                cluster.restart(node)
-                cluster.wait_up(node)
+            list(cluster.kill_each())
         finally:
             stop.set()
         [client.result(120) for client in clients]

@@ -107,11 +107,7 @@ def under_fire(t, folder, cluster, web, dns):
     operator.start()
     load = ask_queries(t, folder, dns)
     try:
-        for node in cluster.data_ids():
-            cluster.kill(node)
-            cluster.wait_down(node)
-            cluster.restart(node)
-            cluster.wait_up(node)
+        list(cluster.kill_each())
         report, _ = load.communicate(timeout=SECONDS + 60)
     finally:
         done.set()

@@ -152,13 +152,8 @@ def under_fire(t, cluster, port):
 
     writer = threading.Thread(target=write, daemon=True)
     writer.start()
-    for node in cluster.data_ids():
-        before = len(posts)
-        cluster.kill(node)
-        cluster.wait_down(node)
-        cluster.restart(node)
-        cluster.wait_up(node)
-        wait_for_posts(posts, before, errors)
+    for _ in cluster.kill_each():
+        wait_for_posts(posts, len(posts), errors)
     time.sleep(SECONDS)
     done.set()
     writer.join(120)
