@@ -6,8 +6,10 @@ Every page is dozens of statements over one connection. No page may fail, and Wo
 import contextlib
 import http.cookiejar
 import json
+import os
 import re
 import shutil
+import signal
 import struct
 import threading
 import time
@@ -18,7 +20,7 @@ import zlib
 
 from lib import apps
 from lib.cluster import Cluster
-from lib.harness import FULL, Failure, check, check_equal, end, scenario_main, spawn
+from lib.harness import FULL, Failure, check, check_equal, end, scenario_main, spawn, wait_until
 from lib.mariadb import batch
 
 LIMIT_SECONDS = (240, 600)
@@ -59,12 +61,24 @@ def server(folder, home, site):
     options = [f"-dextension_dir={modules}", *[f"-dextension={name}" for name in EXTENSIONS], "-dmemory_limit=256M"]
     command = [folder / "usr/bin/php8.2", "-n", *options, "-S", f"127.0.0.1:{port}", "-t", site]
     with open(log, "wb") as out:
-        process = spawn(command, stdout=out, stderr=out, env={**apps.environment(folder), "PHP_CLI_SERVER_WORKERS": "4"})
+        environment = {**apps.environment(folder), "PHP_CLI_SERVER_WORKERS": "4"}
+        process = spawn(command, stdout=out, stderr=out, env=environment, start_new_session=True)
     try:
         apps.wait_for(process, port, log, "PHP")
         yield port
     finally:
+        # Its workers outlive it unless they are told, too.
+        os.killpg(process.pid, signal.SIGTERM)
         end(process)
+        wait_until(lambda: not has_members(process.pid), 10, "PHP's workers end")
+
+
+def has_members(group):
+    try:
+        os.killpg(group, 0)
+        return True
+    except ProcessLookupError:
+        return False
 
 
 class Site:
