@@ -12,7 +12,7 @@ work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/archives/partial"
 fetch() {
-    apt-get -qq -o Dir::Cache="$work" -o Debug::NoLocking=1 -o APT::Sandbox::User=root install -y --no-install-recommends --download-only "$@" >"$work/log" 2>&1
+    apt-get -qq -o Dir::Cache="$work" -o Debug::NoLocking=1 -o APT::Sandbox::User=root install -y --reinstall --no-install-recommends --download-only "$@" >"$work/log" 2>&1
 }
 # A new machine has no lists yet.
 fetch "$@" || { apt-get -qq update >/dev/null; fetch "$@"; } || { tail -5 "$work/log"; exit 1; }
