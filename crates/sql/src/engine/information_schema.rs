@@ -529,7 +529,7 @@ fn constraint_rows(t: &Table) -> Vec<Row> {
 fn check_rows(t: &Table) -> Vec<Row> {
     let s = &t.schema;
     let row = |check: &CheckDef| {
-        let clause = text(rules::show::escaped(&check.text));
+        let clause = text(super::view_text::escaped(&check.text));
         vec![text("def"), text(s.database.clone()), text(check.name.clone()), clause]
     };
     s.checks.iter().map(row).collect()

@@ -115,7 +115,7 @@ pub fn default_text(c: &apus_types::Column) -> Option<String> {
     match &c.default {
         DefaultValue::Literal(t) => Some(t.clone()),
         DefaultValue::CurrentTimestamp => Some(current_timestamp(c)),
-        DefaultValue::Expression(text) => Some(rules::show::escaped(text)),
+        DefaultValue::Expression(text) => Some(super::view_text::escaped(text)),
         DefaultValue::None | DefaultValue::Null => None,
     }
 }

@@ -24,8 +24,11 @@ pub fn quoted(name: &str) -> String {
 
 /// A text in quotes.
 pub fn literal(text: &str) -> String {
+    format!("'{}'", escaped(text))
+}
+/// A text as it stands between quotes.
+pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
-    out.push('\'');
     for c in text.chars() {
         match c {
             '\\' | '\'' => out.extend(['\\', c]),
@@ -36,7 +39,6 @@ pub fn literal(text: &str) -> String {
             c => out.push(c),
         }
     }
-    out.push('\'');
     out
 }
 

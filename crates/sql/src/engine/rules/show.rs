@@ -6,23 +6,7 @@ use apus_types::{
     schema::DefaultValue,
 };
 
-use crate::engine::view_text::quoted;
-
-/// A text within a text, as information_schema has it.
-pub fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '\\' | '\'' => out.extend(['\\', c]),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\0' => out.push_str("\\0"),
-            '\x1a' => out.push_str("\\Z"),
-            c => out.push(c),
-        }
-    }
-    out
-}
+use crate::engine::view_text::{escaped, quoted};
 
 /// Behind the type in SHOW CREATE TABLE.
 pub fn generated(column: &Column) -> Option<String> {
