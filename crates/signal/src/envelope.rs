@@ -338,6 +338,7 @@ pub struct Envelope {
     /// Follows a request through every block and node; 0 when not traced.
     pub trace: u32,
     /// Of the newest view that the sender's worker knows; 0: none. A client that knows a newer view without that process takes no answer of it.
+    /// From a client: of the newest view in which a batch of it was answered.
     pub generation: u32,
 }
 

@@ -56,6 +56,7 @@ pub const PROBES: &[&str] = &[
     "ldm: rows on two chains end with the later one",
     "ldm: rows that were deleted meanwhile go",
     "ldm: rows that were deleted meanwhile go in slices",
+    "ldm: scan refused by a view that is behind the client's",
     "ldm: switchover refused for an old snapshot",
     "ldm: the control file of a log cannot be written",
     "ldm: the disk of a log hangs",

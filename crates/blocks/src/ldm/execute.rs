@@ -42,6 +42,8 @@ pub(super) struct Work {
     pub trans: TransId,
     pub trans_at: u32,
     pub batch: u32,
+    /// Of the view in which its coordinator sent it.
+    generation: u64,
     pub next_op: u16,
     /// Where it waits, until when, and when the wait is reported next.
     pub lock_row: RowAt,
@@ -111,6 +113,12 @@ impl LocalDataManager {
             return Ok(());
         }
         self.counters.batches += 1;
+        assert!(
+            req.generation <= self.view.generation,
+            "a batch of view {} comes in {}",
+            req.generation,
+            self.view.generation
+        );
         let mut work = self.idle_work.pop().unwrap_or_default();
         work.begin(req);
         work.trans_at = self.transactions.find_or_create(req.trans, from, req.generation);
@@ -211,9 +219,14 @@ impl LocalDataManager {
         ahead.fetch();
     }
 
-    /// The chain that TC had in mind is still the partition's, or is what is left of it.
-    fn chain_valid(&self, chain: Chain, partition: PartitionId) -> bool {
-        let current = self.view.chain(partition);
+    /// The chain that TC had in mind is still the partition's, or is what is left of it, and TC knew who has left. Locks for reading are at
+    /// primaries alone: a coordinator that does not know yet that one is gone would go on under locks that its transaction has lost, and
+    /// that its successor gives to others. A part that is refused goes out again in the view that says whether the transaction may go on.
+    fn chain_valid(&self, work: &Work, partition: PartitionId) -> bool {
+        if work.generation < self.lost_at && !planted(Bug::LateBatchTaken) {
+            return false;
+        }
+        let (chain, current) = (work.chain, self.view.chain(partition));
         current.primary() == Some(self.me.node)
             && (planted(Bug::StaleMapAccepted)
                 || chain == current
@@ -221,7 +234,7 @@ impl LocalDataManager {
     }
 
     fn execute_op(&mut self, work: &mut Work, op: &Op<'_>) -> Result<Step, ErrorCode> {
-        if !self.chain_valid(work.chain, op.partition) {
+        if !self.chain_valid(work, op.partition) {
             return Err(ErrorCode::WrongView);
         }
         self.transactions.reserve(work.trans_at, self.transaction_bytes)?;
@@ -584,6 +597,7 @@ impl Work {
     fn begin(&mut self, req: &LdmBatchReq<'_>) {
         self.trans = req.trans;
         self.batch = req.batch;
+        self.generation = req.generation;
         self.chain = req.chain;
         self.flags = req.flags;
         self.savepoint = req.savepoint;

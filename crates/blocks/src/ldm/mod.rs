@@ -119,6 +119,8 @@ pub struct LocalDataManager {
     view: View,
     /// Generation of the view that last saw each data node leave, by node id.
     left_at: Vec<u64>,
+    /// Generation of the view that last saw anybody leave.
+    lost_at: u64,
     tables: Tables,
     /// Of the keys in the fragments' hash indexes; its seed is drawn with the first view, before there is a fragment.
     secret: SecretHash,
@@ -236,6 +238,7 @@ impl LocalDataManager {
             memory,
             view: View::default(),
             left_at: vec![0; usize::from(NodeId::DATA_MAX) + 1],
+            lost_at: 0,
             tables: Tables::default(),
             secret: SecretHash::new(0),
             locks: Locks::default(),
@@ -481,7 +484,7 @@ impl Block for LocalDataManager {
         let from = envelope.from;
         match envelope.kind {
             Kind::ReadReq => self.on_read_req(from, body, ctx)?,
-            Kind::ScanReq => self.on_scan_req(from, body, ctx)?,
+            Kind::ScanReq => self.on_scan_req(envelope, body, ctx)?,
             Kind::LdmBatchReq => {
                 let req = LdmBatchReq::decode(body)?;
                 if !self.defer(req.generation, envelope, body, ctx) {

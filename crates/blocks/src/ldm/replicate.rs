@@ -33,6 +33,12 @@ impl LocalDataManager {
             ctx.probe("ldm: prepare of a removed coordinator dropped");
             return Ok(());
         }
+        assert!(
+            req.generation <= self.view.generation,
+            "rows of view {} come in {}",
+            req.generation,
+            self.view.generation
+        );
         ctx.spend(usize::from(req.count), OP_NS_MAX);
         let known = self.transactions.find(req.trans);
         if known.is_some_and(|at| self.is_of_another(at, req.tc) || self.is_orphan(at)) {

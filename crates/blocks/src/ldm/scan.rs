@@ -2,7 +2,7 @@
 
 use apus_kernel::Context;
 use apus_signal::{
-    BlockRef, DecodeError, Kind,
+    DecodeError, Envelope, Kind,
     codec::Put,
     epoch::Moment,
     scan::{AGGREGATES_MAX, Aggregate, AggregateFunction, ScanConf, ScanReq},
@@ -149,17 +149,22 @@ struct Page {
 impl LocalDataManager {
     pub(super) fn on_scan_req(
         &mut self,
-        from: BlockRef,
+        envelope: &Envelope,
         body: &[u8],
         ctx: &mut Context<'_>,
     ) -> Result<(), DecodeError> {
-        let req = ScanReq::decode(body)?;
+        let (from, req) = (envelope.from, ScanReq::decode(body)?);
         self.counters.scans += 1;
         let mut rows = std::mem::take(&mut self.scratch.rows);
         let mut resume = std::mem::take(&mut self.scratch.key);
         rows.clear();
         resume.clear();
-        let result = self.scan_page(&req, ctx.epoch(), &mut rows, &mut resume);
+        let result = if self.is_ahead(&req, envelope.generation) {
+            ctx.probe("ldm: scan refused by a view that is behind the client's");
+            Err(ErrorCode::WrongView)
+        } else {
+            self.scan_page(&req, ctx.epoch(), &mut rows, &mut resume)
+        };
         match &result {
             Ok(page) => {
                 self.counters.scan_rows += u64::from(page.count);
@@ -176,6 +181,12 @@ impl LocalDataManager {
         self.scratch.rows = rows;
         self.scratch.key = resume;
         if matches!(result, Err(ErrorCode::ProtocolViolation)) { Err(DecodeError) } else { Ok(()) }
+    }
+
+    /// Whoever asks has heard of a newer view. What it locked there keeps out only those who know that view, too: what is written here by
+    /// earlier ones may still come ([`LocalDataManager::chain_valid`]), so a look for it would be too early.
+    fn is_ahead(&self, req: &ScanReq<'_>, generation: u32) -> bool {
+        (req.with_pending || !req.trans.is_none()) && u64::from(generation) > self.view.generation
     }
 
     fn scan_page(

@@ -120,6 +120,11 @@ impl LocalDataManager {
             ctx.probe("ldm: what all coordinators had open is taken over");
             self.left_at.fill(self.view.settles);
         }
+        if settles || !gone.is_empty() {
+            self.lost_at = self.view.generation;
+        }
+        let latest = self.left_at.iter().max().copied().unwrap_or(0);
+        assert!(latest <= self.lost_at, "somebody left in view {latest}, and the last loss is of {}", self.lost_at);
         if old.state(self.me.node) != NodeState::Up && self.is_up() {
             self.epochs.begin(ctx.epoch());
             self.base = None;

@@ -9,6 +9,7 @@ mod large;
 mod node_failure;
 mod protocol;
 mod reuse;
+mod shared_locks;
 mod take_over;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -89,6 +90,8 @@ pub struct Cluster {
     /// Most that one signal has sent over links.
     pub busiest: u64,
     next_request: u64,
+    /// Of the newest view in which the client's batches were answered.
+    client_generation: u32,
 }
 
 fn column(name: &str, ty: ColumnType, nullable: bool) -> Column {
@@ -141,6 +144,7 @@ impl Cluster {
             now: 0,
             busiest: 0,
             next_request: 1,
+            client_generation: 0,
         };
         let nodes: Vec<NodeId> = (1..=replicas).map(NodeId).collect();
         for &node in &nodes {
@@ -223,6 +227,15 @@ impl Cluster {
 
     /// Tells every node of `self.view`, as its next generation; the nodes learn it at different times.
     pub fn commit_view(&mut self) {
+        self.spread_view(&mut |c| {
+            for _ in 0..c.rng.below(20) {
+                c.step();
+            }
+        });
+    }
+
+    /// The same, with what happens after each node has got it.
+    pub fn spread_view(&mut self, between: &mut dyn FnMut(&mut Cluster)) {
         self.view.generation += 1;
         // Who has been there longest: a process that is new knows no epoch.
         let oldest = self.view.living().min_by_key(|n| (n.incarnation, n.id));
@@ -245,9 +258,7 @@ impl Cluster {
             self.tell(node, BlockId::Ldm, Kind::ViewOrd, &body);
             self.tell(node, BlockId::Tc, Kind::ViewOrd, &body);
             self.tell(node, BlockId::Dih, Kind::ViewOrd, &body);
-            for _ in 0..self.rng.below(20) {
-                self.step();
-            }
+            between(self);
         }
     }
 
@@ -265,6 +276,10 @@ impl Cluster {
 
     /// The view without the dead nodes, their chains shortened.
     pub fn remove(&mut self, dead: &[NodeId]) {
+        self.drop_from_view(dead);
+        self.commit_view();
+    }
+    pub fn drop_from_view(&mut self, dead: &[NodeId]) {
         for node in &mut self.view.nodes {
             if dead.contains(&node.node()) {
                 node.state = NodeState::Down as i32;
@@ -273,7 +288,6 @@ impl Cluster {
         for chain in &mut self.view.chains {
             *chain = Chain(*chain).retain(|n| !dead.contains(&n)).0;
         }
-        self.commit_view();
     }
 
     /// Runs some node or delivers from some link, as the seed says. `false`: nothing is left to do.
@@ -368,6 +382,7 @@ impl Cluster {
         let answer = match envelope.kind {
             Kind::TcBatchConf => {
                 let conf = TcBatchConf::decode(body).expect("batch conf");
+                self.client_generation = self.client_generation.max(envelope.generation);
                 let results: Vec<_> = conf.results().map(|r| r.expect("result")).collect();
                 Answer::Batch {
                     committed: conf.committed,
@@ -403,7 +418,7 @@ impl Cluster {
             from: BlockRef::new(client(), BlockId::Client, 0),
             epoch: Epoch(0),
             trace: 0,
-            generation: 0,
+            generation: self.client_generation,
         };
         let mut frame = Vec::new();
         envelope.encode(&mut frame, |out| write(out, request));

@@ -74,6 +74,8 @@ pub(crate) struct Core {
     pub config: ClientConfig,
     pub now: u64,
     epoch: Epoch,
+    /// Of the newest view in which a batch was answered: of the locks that we hold.
+    generation: u32,
     needed: Needed,
     /// The floor that all linked nodes were told, and when the next one is due.
     told_floor: u64,
@@ -117,6 +119,7 @@ impl Core {
             table: RequestTable::new(config.max_in_flight),
             now: 0,
             epoch: Epoch(0),
+            generation: 0,
             needed: Needed::new(),
             told_floor: 0,
             next_floor: 0,
@@ -249,7 +252,8 @@ impl Core {
     fn append(&mut self, link: u16, to: BlockRef, kind: Kind, write: impl FnOnce(&mut Vec<u8>)) {
         let link = &mut self.links[usize::from(link)];
         let from = BlockRef::new(link.own, BlockId::Client, 0);
-        Envelope { kind, to, from, epoch: self.epoch, trace: 0, generation: 0 }.encode(&mut link.out, write);
+        let (epoch, generation) = (self.epoch, self.generation);
+        Envelope { kind, to, from, epoch, trace: 0, generation }.encode(&mut link.out, write);
         if let Some(writer) = link.writer.take() {
             writer.wake();
         }

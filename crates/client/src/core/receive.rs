@@ -88,6 +88,9 @@ impl Core {
             self.lose(conn.link);
             return Ok(());
         }
+        if envelope.kind == Kind::TcBatchConf {
+            self.generation = self.generation.max(envelope.generation);
+        }
         self.note_frozen(conn.link, envelope.kind, body);
         let request = match envelope.kind {
             Kind::ReadConf
@@ -262,6 +265,9 @@ impl Core {
             return Ok(());
         }
         self.counters.maps += 1;
+        if self.map_stale {
+            self.generation = 0; // perhaps a cluster that begins anew
+        }
         self.map_stale = false;
         self.view = Rc::new(view);
         self.announce_change();
