@@ -346,6 +346,7 @@ impl SqlEngine {
             Plan::Select(select) => {
                 pin!(read::select(cluster, session, s, select, params, out)).await.map(|rows| (rows, None))
             }
+            Plan::Into(_) if out.is_held() => Err(Fail::Sql(errors::cursor_with_into())),
             Plan::Into(into) => into::select(cluster, session, into, params).await.map(|c| (0, Some(c))),
             Plan::Insert(p) => pin!(insert::insert(cluster, session, s, p, params, rows)).await.map(|c| (0, Some(c))),
             Plan::Update(p) => pin!(change::update(cluster, session, s, p, params)).await.map(|c| (0, Some(c))),
@@ -488,7 +489,7 @@ impl SqlEngine {
         loop {
             attempt += 1;
             let catalog = self.catalog().await?;
-            let statement = session.prepared.get(&id).ok_or_else(|| SqlError::unknown_statement(id, "EXECUTE"))?;
+            let statement = session.prepared.get(&id).ok_or_else(|| SqlError::unknown_statement(id))?;
             session.env.hinted_ms.set(hint::max_execution_ms(&statement.sql));
             let known = statement.plan.as_ref().filter(|(version, database, plan)| {
                 let is_of = *version == catalog.version || plan.is_of(&catalog);

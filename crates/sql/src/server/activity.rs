@@ -97,6 +97,7 @@ fn named<'a>(command: &Command<'a>, prepared: &'a [u8]) -> (&'static str, &'a [u
         Command::SendLongData { .. } => ("Long Data", b""),
         Command::CloseStatement(_) => ("Close stmt", b""),
         Command::ResetStatement(_) => ("Reset stmt", b""),
+        Command::Fetch { .. } => ("Fetch", b""),
         Command::SetOption(_) => ("Set option", b""),
         Command::ResetConnection => ("Reset Connection", b""),
         Command::Unknown(_) => ("Error", b""),

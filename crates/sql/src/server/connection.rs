@@ -79,6 +79,7 @@ pub(super) struct Connection<E: Engine> {
 
 impl<E: Engine> Connection<E> {
     pub fn new(shared: Arc<Shared>, engine: Rc<E>, slot: Slot) -> Connection<E> {
+        let statements = Statements::new(shared.held.clone());
         Connection {
             shared,
             engine,
@@ -87,7 +88,7 @@ impl<E: Engine> Connection<E> {
             input: PacketReader::new(limits::HANDSHAKE_PACKET_MAX),
             output: PacketBuffer::new(),
             state: ResultState::new(0),
-            statements: Statements::new(),
+            statements,
             capabilities: 0,
             tls: None,
         }
@@ -216,10 +217,11 @@ impl<E: Engine> Connection<E> {
         state.start_command(matches!(command, Ok(Command::Execute { .. })), engine.status(session));
         let mut out = Output::new(output, state, Duplex::new(stream, &slot.interrupt, input.rest()));
         let done = match command {
-            Ok(Command::Execute { statement, params, .. }) => {
-                pin!(statements.execute(&**engine, session, statement, params, &mut out)).await
+            Ok(Command::Execute { statement, flags, params }) => {
+                pin!(statements.execute(&**engine, session, (statement, flags), params, &mut out)).await
             }
             Ok(Command::Query(sql)) => pin!(engine.query(session, sql, &mut out)).await,
+            Ok(Command::Fetch { statement, rows }) => Box::pin(statements.fetch(statement, rows, &mut out)).await,
             Ok(Command::Prepare(sql)) => statements.prepare(&**engine, session, sql, &mut out).await,
             Ok(Command::CloseStatement(id)) => {
                 if statements.close(id) {
@@ -342,7 +344,7 @@ async fn rare<E: Engine>(
         Command::InitDb(database) => engine.init_db(session, utf8(database)?).await?,
         Command::ResetConnection => {
             engine.reset_connection(session).await?;
-            *statements = Statements::new();
+            statements.clear();
         }
         Command::FieldList { table, wildcard } => {
             let columns = engine.field_list(session, utf8(table)?, utf8(wildcard)?).await?;

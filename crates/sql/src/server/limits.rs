@@ -25,6 +25,10 @@ pub const STATEMENTS_MAX: usize = 16_382;
 pub const PARAMS_MAX: usize = 65_535;
 /// Bytes a connection may have sent ahead with SEND_LONG_DATA before EXECUTE.
 pub const LONG_DATA_BYTES_MAX: usize = MAX_ALLOWED_PACKET_DEFAULT;
+/// Bytes of rows that one open cursor holds: as much as a statement may keep between its steps.
+pub const CURSOR_BYTES_MAX: usize = 256 << 20;
+/// Bytes of rows that all open cursors of a server hold.
+pub const CURSORS_BYTES_MAX: usize = 1 << 30;
 /// Bytes of connection attributes that are kept; more are ignored, as MySQL does.
 pub const CONNECT_ATTRS_BYTES_MAX: usize = 64 << 10;
 /// Bytes of the running statement that SHOW FULL PROCESSLIST shows; each connection keeps room for them.

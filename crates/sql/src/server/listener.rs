@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 
 use super::connection::Connection;
+use super::cursors::Held;
 use super::registry::{Registry, Slot};
 use super::{Accounts, Engine, SqlError, Tls, limits};
 use crate::wire::constants::MAX_ALLOWED_PACKET_DEFAULT;
@@ -64,6 +65,8 @@ pub(super) struct Shared {
     pub config: ServerConfig,
     pub accounts: Accounts,
     pub registry: Arc<Registry>,
+    /// By cursors.
+    pub held: Arc<Held>,
 }
 
 /// A running server; stops when dropped.
@@ -92,7 +95,7 @@ impl Server {
         let listener = bind(config.listen)?;
         let address = listener.local_addr()?;
         let registry = Arc::new(Registry::new(workers, config.max_connections, config.max_strangers));
-        let shared = Arc::new(Shared { config, accounts, registry });
+        let shared = Arc::new(Shared { config, accounts, registry, held: Arc::default() });
         let make_engine = Arc::new(make_engine);
         let mut server =
             Server { address, shared: shared.clone(), stop: Arc::new(AtomicBool::new(false)), threads: Vec::new() };

@@ -10,7 +10,6 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::{
     Accounts, ConnectionInfo, Engine, SqlError,
     connection::{Connection, Credentials, Gone},
-    statements::Statements,
 };
 use crate::{
     accounts::{Account, Secret, password},
@@ -79,7 +78,7 @@ impl<E: Engine> Connection<E> {
             Ok(session) => {
                 self.slot.registry.set_user(self.slot.id, &credentials.user);
                 self.capabilities = credentials.capabilities;
-                self.statements = Statements::new();
+                self.statements.clear();
                 self.state = ResultState::new(credentials.capabilities);
                 self.state.start_command(false, self.engine.status(&session));
                 ResultWriter::new(&mut self.output, &mut self.state).ok(0, 0, 0, "");

@@ -14,6 +14,7 @@
 mod accounts;
 mod activity;
 mod connection;
+mod cursors;
 mod duplex;
 pub mod limits;
 mod listener;

@@ -8,6 +8,7 @@ use std::task::Poll;
 
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
+use super::cursors::Rows;
 use super::duplex::Duplex;
 use super::limits::{OUTPUT_FLUSH_BYTES, WRITE_TIMEOUT};
 use crate::wire::packet::PacketBuffer;
@@ -18,6 +19,8 @@ use crate::wire::{SqlError, capability};
 pub struct Output<'a> {
     writer: ResultWriter<'a>,
     client: Option<Duplex<'a>>,
+    /// Of a cursor, which takes what a client would be sent.
+    rows: Option<&'a mut Rows>,
     flushes: u64,
 }
 
@@ -32,12 +35,22 @@ pub struct Mark {
 
 impl<'a> Output<'a> {
     pub(super) fn new(buffer: &'a mut PacketBuffer, state: &'a mut ResultState, client: Duplex<'a>) -> Output<'a> {
-        Output { writer: ResultWriter::new(buffer, state), client: Some(client), flushes: 0 }
+        Output { writer: ResultWriter::new(buffer, state), client: Some(client), rows: None, flushes: 0 }
     }
 
     /// An output that only collects, for tests of engines.
     pub fn in_memory(buffer: &'a mut PacketBuffer, state: &'a mut ResultState) -> Output<'a> {
-        Output { writer: ResultWriter::new(buffer, state), client: None, flushes: 0 }
+        Output { writer: ResultWriter::new(buffer, state), client: None, rows: None, flushes: 0 }
+    }
+
+    /// An output of the same command whose rows a cursor holds.
+    pub(super) fn holding<'b>(&'b mut self, buffer: &'b mut PacketBuffer, rows: &'b mut Rows) -> Output<'b> {
+        Output { writer: self.writer.holding(buffer), client: None, rows: Some(rows), flushes: 0 }
+    }
+
+    /// Whether a cursor takes the rows.
+    pub fn is_held(&self) -> bool {
+        self.rows.is_some()
     }
 
     /// What was written so far.
@@ -48,10 +61,18 @@ impl<'a> Output<'a> {
 
     /// Forgets what was written since `mark`; false: some of it is with the client already, and nothing changes.
     pub fn take_back(&mut self, mark: Mark) -> bool {
-        if self.flushes != mark.flushes {
+        if self.flushes != mark.flushes && !self.take_back_held(mark) {
             return false;
         }
         self.writer.take_back(mark.pending, mark.sequence, mark.finished);
+        true
+    }
+
+    /// What a cursor has taken since it was empty, nobody has seen.
+    fn take_back_held(&mut self, mark: Mark) -> bool {
+        let Some(rows) = self.rows.as_mut().filter(|_| mark.pending == 0) else { return false };
+        rows.take_back(usize::try_from(mark.flushes).unwrap_or(usize::MAX));
+        self.flushes = mark.flushes;
         true
     }
 
@@ -67,6 +88,12 @@ impl<'a> Output<'a> {
 
     #[cold]
     async fn flush(&mut self) -> Result<(), SqlError> {
+        if let Some(rows) = self.rows.as_mut() {
+            self.flushes += 1;
+            rows.hold(self.writer.buffer().complete())?;
+            self.writer.buffer().clear();
+            return Ok(());
+        }
         let Some(client) = self.client.as_mut() else { return Ok(()) };
         let buffer = self.writer.buffer();
         self.flushes += 1;

@@ -3,8 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::pin::pin;
+use std::sync::Arc;
 
+use super::cursors::{Held, OpenCursor};
 use super::{Engine, Output, SqlError, limits};
+use crate::wire::constants::execute_flag;
 use crate::wire::params::{ParamType, ParamValue, decode_params};
 
 #[derive(Debug, Default)]
@@ -16,6 +19,7 @@ struct Statement {
     long_data: Vec<Option<Vec<u8>>>,
     /// SEND_LONG_DATA is not answered: its error is reported by the next EXECUTE.
     deferred: Option<SqlError>,
+    cursor: Option<Box<OpenCursor>>,
 }
 
 #[derive(Debug)]
@@ -25,11 +29,18 @@ pub(super) struct Statements {
     long_data_bytes: usize,
     /// Reused for the parameters of each EXECUTE; empty in between.
     spare: Vec<ParamValue<'static>>,
+    /// By the cursors of all connections.
+    held: Arc<Held>,
 }
 
 impl Statements {
-    pub fn new() -> Statements {
-        Statements { by_id: BTreeMap::new(), long_data_bytes: 0, spare: Vec::new() }
+    pub fn new(held: Arc<Held>) -> Statements {
+        Statements { by_id: BTreeMap::new(), long_data_bytes: 0, spare: Vec::new(), held }
+    }
+
+    /// The session begins anew.
+    pub fn clear(&mut self) {
+        *self = Statements::new(self.held.clone());
     }
 
     pub async fn prepare<E: Engine>(
@@ -63,21 +74,24 @@ impl Statements {
         &mut self,
         engine: &E,
         session: &mut E::Session,
-        id: u32,
+        (id, flags): (u32, u8),
         body: &[u8],
         out: &mut Output<'_>,
     ) -> Result<(), SqlError> {
-        let Some(statement) = self.by_id.get_mut(&id) else {
-            return Err(SqlError::unknown_statement(id, "mysqld_stmt_execute"));
-        };
+        let Some(statement) = self.by_id.get_mut(&id) else { return Err(SqlError::unknown_statement(id)) };
         if let Some(error) = statement.deferred.take() {
             self.drop_long_data(id);
             return Err(error);
         }
         let mut params: Vec<ParamValue<'_>> = std::mem::take(&mut self.spare);
-        let Statement { types, long_data, .. } = statement;
+        let Statement { types, long_data, cursor, .. } = statement;
+        *cursor = None;
         let decoded = decode_params(body, statement.params, types, long_data, &mut params);
         let done = match decoded {
+            Ok(()) if flags & execute_flag::CURSOR_READ_ONLY != 0 => {
+                let opened = OpenCursor::open(engine, session, (id, &params), self.held.clone(), out);
+                Box::pin(opened).await.map(|opened| *cursor = opened.map(Box::new))
+            }
             Ok(()) => pin!(engine.execute(session, id, &params, out)).await,
             Err(_) => Err(SqlError::new(1210, b"HY000", "Incorrect arguments to mysqld_stmt_execute")),
         };
@@ -114,11 +128,20 @@ impl Statements {
         }
     }
 
-    /// COM_STMT_RESET: forgets data sent ahead.
-    pub fn reset(&mut self, id: u32) -> Result<(), SqlError> {
-        if !self.by_id.contains_key(&id) {
-            return Err(SqlError::unknown_statement(id, "mysqld_stmt_reset"));
+    /// COM_STMT_FETCH.
+    pub async fn fetch(&mut self, id: u32, rows: u32, out: &mut Output<'_>) -> Result<(), SqlError> {
+        let Some(statement) = self.by_id.get_mut(&id) else { return Err(SqlError::unknown_statement(id)) };
+        let Some(cursor) = &mut statement.cursor else { return Err(SqlError::no_open_cursor(id)) };
+        if !cursor.fetch(rows, out).await? {
+            statement.cursor = None;
         }
+        Ok(())
+    }
+
+    /// COM_STMT_RESET: forgets data sent ahead and the cursor.
+    pub fn reset(&mut self, id: u32) -> Result<(), SqlError> {
+        let Some(statement) = self.by_id.get_mut(&id) else { return Err(SqlError::unknown_statement(id)) };
+        statement.cursor = None;
         self.drop_long_data(id);
         Ok(())
     }

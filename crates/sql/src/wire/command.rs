@@ -21,7 +21,7 @@ pub enum Command<'a> {
     Prepare(&'a [u8]),
     Execute {
         statement: u32,
-        /// Cursor type asked for; 0 is none.
+        /// Of [`super::constants::execute_flag`].
         flags: u8,
         /// NULL bitmap, types and values; see [`super::params::decode_params`].
         params: &'a [u8],
@@ -33,6 +33,11 @@ pub enum Command<'a> {
     },
     CloseStatement(u32),
     ResetStatement(u32),
+    /// The next rows of a statement's cursor.
+    Fetch {
+        statement: u32,
+        rows: u32,
+    },
     /// 0 turns multi-statements on, 1 off.
     SetOption(u16),
     ResetConnection,
@@ -56,6 +61,7 @@ pub mod code {
     pub const STMT_CLOSE: u8 = 0x19;
     pub const STMT_RESET: u8 = 0x1a;
     pub const SET_OPTION: u8 = 0x1b;
+    pub const STMT_FETCH: u8 = 0x1c;
     pub const RESET_CONNECTION: u8 = 0x1f;
 }
 
@@ -75,6 +81,7 @@ pub fn decode_command(payload: &[u8]) -> Result<Command<'_>, DecodeError> {
         code::STMT_PREPARE => Command::Prepare(body),
         code::STMT_CLOSE => Command::CloseStatement(cursor.u32()?),
         code::STMT_RESET => Command::ResetStatement(cursor.u32()?),
+        code::STMT_FETCH => Command::Fetch { statement: cursor.u32()?, rows: cursor.u32()? },
         code::STMT_SEND_LONG_DATA => {
             let (statement, param) = (cursor.u32()?, cursor.u16()?);
             Command::SendLongData { statement, param, data: cursor.rest() }

@@ -77,6 +77,11 @@ pub mod status {
     pub const IN_TRANS_READONLY: u16 = 8192;
 }
 
+/// Flags of COM_STMT_EXECUTE. Other cursors are not made; who asks for one gets all rows at once, as from MySQL.
+pub mod execute_flag {
+    pub const CURSOR_READ_ONLY: u8 = 1;
+}
+
 /// Flags of a column definition.
 pub mod column_flag {
     pub const NOT_NULL: u16 = 1;

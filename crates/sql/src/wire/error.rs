@@ -40,8 +40,14 @@ impl SqlError {
     }
 
     /// 1243: a statement id that names no prepared statement of this connection.
-    pub fn unknown_statement(id: u32, command: &str) -> SqlError {
-        SqlError::new(1243, b"HY000", format!("Unknown prepared statement handler ({id}) given to {command}"))
+    pub fn unknown_statement(id: u32) -> SqlError {
+        let text = format!("Unknown prepared statement handler ({id}) given to mysql_stmt_precheck");
+        SqlError::new(1243, b"HY000", text)
+    }
+
+    /// 1421: rows are to be fetched of a statement that was not executed with a cursor, or whose rows have ended.
+    pub fn no_open_cursor(id: u32) -> SqlError {
+        SqlError::new(1421, b"HY000", format!("The statement ({id}) has no open cursor."))
     }
 }
 

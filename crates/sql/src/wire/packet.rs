@@ -334,6 +334,21 @@ impl PacketBuffer {
     }
 }
 
+/// Appends the payload of the packet at the front of complete ones, its parts joined; how many bytes of them it has taken.
+pub fn split_packet(mut packets: &[u8], payload: &mut Vec<u8>) -> usize {
+    let before = packets.len();
+    while let Some(([a, b, c, _], rest)) = packets.split_first_chunk() {
+        let length = u32::from_le_bytes([*a, *b, *c, 0]) as usize;
+        let (part, rest) = rest.split_at(length);
+        payload.extend_from_slice(part);
+        packets = rest;
+        if length < PACKET_PAYLOAD_MAX {
+            break;
+        }
+    }
+    before - packets.len()
+}
+
 /// Appends a length-encoded integer.
 #[inline]
 pub fn push_lenenc(out: &mut Vec<u8>, v: u64) {

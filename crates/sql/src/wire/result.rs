@@ -156,7 +156,21 @@ pub struct ResultState {
     status: u16,
     more_results: bool,
     rows_open: bool,
+    /// Rows are held for a cursor, whose definitions end when it is open.
+    is_held: bool,
+    /// Of the result set that has ended last in this command.
+    ended: Option<HeldResult>,
     finished: u64,
+}
+
+/// What is known of a result set by its end.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HeldResult {
+    /// Packets from the count of columns to the last definition of one.
+    pub definitions: usize,
+    /// Where its last packet begins in the output buffer.
+    pub end: usize,
+    pub warnings: u16,
 }
 
 impl ResultState {
@@ -171,6 +185,8 @@ impl ResultState {
             status: status::AUTOCOMMIT,
             more_results: false,
             rows_open: false,
+            is_held: false,
+            ended: None,
             finished: 0,
         }
     }
@@ -181,6 +197,8 @@ impl ResultState {
         self.status = status;
         self.more_results = false;
         self.rows_open = false;
+        self.is_held = false;
+        self.ended = None;
         self.finished = 0;
     }
 
@@ -243,6 +261,31 @@ impl<'a> ResultWriter<'a> {
         self.state.finished
     }
 
+    /// A writer of the same command into another buffer, whose rows are held for a cursor.
+    pub(crate) fn holding<'b>(&'b mut self, buffer: &'b mut PacketBuffer) -> ResultWriter<'b> {
+        self.state.is_held = true;
+        ResultWriter { out: buffer, state: &mut *self.state }
+    }
+
+    /// The result set that was held; `None`: there was no such.
+    pub(crate) fn held_result(&mut self) -> Option<HeldResult> {
+        self.state.is_held = false;
+        self.state.ended
+    }
+
+    /// Ends the definitions of an open cursor, or some rows of it: the last, or not.
+    pub(crate) fn end_of_cursor(&mut self, warnings: u16, is_last: bool) {
+        self.state.status |= if is_last { status::LAST_ROW_SENT } else { status::CURSOR_EXISTS };
+        self.end_of_data(warnings);
+    }
+
+    /// A packet whose payload is appended by `write`, which says something of it.
+    pub(crate) fn packet<T>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+        let said = write(self.out.begin());
+        self.out.end();
+        said
+    }
+
     /// Starts a result set: column count and definitions.
     pub fn begin_rows(&mut self, columns: &[ColumnDef]) {
         assert!(!self.state.rows_open && !columns.is_empty(), "a result set starts once and has columns");
@@ -253,7 +296,7 @@ impl<'a> ResultWriter<'a> {
             self.column_definition(column, false);
             self.state.cells.push(Cell { column_type: column.column_type, decimals: column.decimals });
         }
-        if !self.state.deprecate_eof {
+        if !self.state.deprecate_eof && !self.state.is_held {
             self.eof(0);
         }
         self.state.rows_open = true;
@@ -284,6 +327,8 @@ impl<'a> ResultWriter<'a> {
         assert!(self.state.rows_open, "end of rows without a result set");
         self.set_status(status);
         self.state.rows_open = false;
+        self.state.ended =
+            Some(HeldResult { definitions: 1 + self.state.cells.len(), end: self.out.pending(), warnings });
         self.end_of_data(warnings);
     }
 
