@@ -13,6 +13,8 @@ need sysbench sysbench
 need mariadb mariadb-client
 need mariadbd mariadb-server-core
 need valgrind valgrind
+need mariadb_config libmariadb-dev
+need gcc gcc
 need mvn maven
 need java default-jdk-headless
 need go golang-go
@@ -38,6 +40,11 @@ if [ "$(cat "$out/venv/drivers" 2>/dev/null)" != "${drivers[*]}" ]; then
     python3 -m venv "$out/venv"
     "$out/venv/bin/python" -m pip install -q --disable-pip-version-check "${drivers[@]}"
     echo "${drivers[*]}" >"$out/venv/drivers"
+fi
+
+if [ ! -e "$out/cursor-client" ] || [ tests/clients/c/cursor.c -nt "$out/cursor-client" ]; then
+    echo "building the C client"
+    gcc -O1 -Wall -o "$out/cursor-client" tests/clients/c/cursor.c $(mariadb_config --cflags --libs)
 fi
 
 echo "building the Go client"

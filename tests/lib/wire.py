@@ -51,7 +51,7 @@ class Client:
         self.socket.settimeout(seconds)
         if isinstance(where, str):
             self.socket.connect(where)
-        self.raw, self.plain, self.compress, self.level = b"", b"", None, level
+        self.raw, self.plain, self.compress, self.level = bytearray(), bytearray(), None, level
         self.sent, self.received, self.sequence, self.outer = 0, 0, 0, 0
         self.greeting = self.packet()
         if self.greeting[0] == 0xFF:
@@ -135,7 +135,8 @@ class Client:
                 raise Ended()
             self.raw += got
             self.received += len(got)
-        taken, self.raw = self.raw[:count], self.raw[count:]
+        taken = bytes(self.raw[:count])
+        del self.raw[:count]
         return taken
 
     def _take_plain(self, count):
@@ -147,7 +148,8 @@ class Client:
             size = int.from_bytes(header[4:], "little")
             self.outer = header[3]
             self.plain += self.unpack(packed, size) if size else packed
-        taken, self.plain = self.plain[:count], self.plain[count:]
+        taken = bytes(self.plain[:count])
+        del self.plain[:count]
         return taken
 
     def packet(self):
@@ -169,7 +171,7 @@ class Client:
     def talk(self, payload, quiet=0.3):
         """A command and all that comes until nothing comes: to look at what a server does."""
         self.send(payload)
-        found, self.socket_timeout = [], self.socket.gettimeout()
+        found, patience = [], self.socket.gettimeout()
         try:
             while True:
                 found.append(self.packet())
@@ -177,7 +179,7 @@ class Client:
         except (TimeoutError, Ended):
             return found
         finally:
-            self.socket.settimeout(self.socket_timeout)
+            self.socket.settimeout(patience)
 
     def query(self, statement):
         """The packets of a statement's answer, to its end."""

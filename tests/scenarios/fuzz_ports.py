@@ -7,6 +7,7 @@ import os
 import random
 import socket
 import struct
+import zlib
 
 from lib import hello
 from lib.cluster import Cluster
@@ -41,8 +42,8 @@ def sql_packet(payload, sequence=0):
     return struct.pack("<I", len(payload))[:3] + bytes([sequence & 255]) + payload
 
 
-def login():
-    capabilities = 0x00000200 | 0x00008000 | 0x00080000 | 0x00000001  # 4.1, secure connection, plugin, long password
+def login(more=0):
+    capabilities = 0x00000200 | 0x00008000 | 0x00080000 | 0x00000001 | more  # 4.1, secure connection, plugin, long password
     answer = struct.pack("<IIB23x", capabilities, 1 << 24, 45) + b"root\0" + b"\0" + b"mysql_native_password\0"
     return sql_packet(answer, 1)
 
@@ -54,6 +55,13 @@ COMMANDS = [
     b"\x18\x01\0\0\0\x01\0some text", b"\x1a\x01\0\0\0", b"\x19\x01\0\0\0", b"\x04t\0%", b"\x1f", b"\x1b\0\0", b"\x09",
     b"\x11root\0\0fuzz\0", b"\x03SELECT 1; SELECT 2", b"\x1c\x01\0\0\0\x05\0\0\0", b"\x0c\xff\xff\xff\x7f",
 ]
+
+
+def compressed(rng, data):
+    """A compressed packet, at times with another length than it has, or as a bomb."""
+    data = rng.choice([data, data, data * rng.randrange(1, 40), bytes(rng.choice([100, 1 << 16, 1 << 22]))])
+    packed, size = zlib.compress(data), rng.choice([len(data)] * 4 + [0, 1, len(data) + 1, 0xFFFFFF])
+    return struct.pack("<I", len(packed))[:3] + bytes([rng.choice([0, 0, 1, 255])]) + struct.pack("<I", size & 0xFFFFFF)[:3] + packed
 
 
 def mutate(rng, data):
@@ -138,7 +146,8 @@ def main(t):
                         "INSERT INTO fuzz.t (v) VALUES ('a'), ('b'), ('c')", host, port)
         check("ERROR" not in text, text)
         nodes = wait_until(lambda: [n for n in cluster.status()["nodes"] if n["address"]], 20, "data nodes tell their addresses")
-        targets = [Target("SQL port", (host, port), login(), lambda: sql_packet(rng.choice(COMMANDS)))]
+        targets = [Target("SQL port", (host, port), login(), lambda: sql_packet(rng.choice(COMMANDS))),
+                   Target("SQL port, compressed", (host, port), login(0x20), lambda: compressed(rng, sql_packet(rng.choice(COMMANDS))))]
         secret = hello.read_secret(cluster.secret_file("client"))
         ports = [(f"port of data node {n['id']}", n["address"]) for n in nodes] + [("port of the management node", cluster.mgmt)]
         for name, address in ports:

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -132,7 +133,34 @@ func failures(db *sql.DB) error {
 	return wantError(err, 1064, "42000")
 }
 
+// Long values both ways over compressed packets.
+func compressed(db *sql.DB) error {
+	var name, value string
+	if err := db.QueryRow("SHOW STATUS LIKE 'Compression_algorithm'").Scan(&name, &value); err != nil || value != "zlib" {
+		return fmt.Errorf("%s is %s, %v", name, value, err)
+	}
+	for _, size := range []int{1, 60, 100_000, 20_000_000} {
+		sent := strings.Repeat("größer ", size/8+1)
+		var found string
+		if err := db.QueryRow("SELECT CAST(? AS CHAR)", sent).Scan(&found); err != nil || found != sent {
+			return fmt.Errorf("%d bytes came back as %d, %v", len(sent), len(found), err)
+		}
+	}
+	return nil
+}
+
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "compress" {
+		dsn := fmt.Sprintf("root@tcp(%s:%s)/%s?compress=true&maxAllowedPacket=0", os.Getenv("APUS_HOST"), os.Getenv("APUS_PORT"), os.Getenv("APUS_DB"))
+		db, err := sql.Open("mysql", dsn)
+		if err != nil {
+			fmt.Printf("FAIL open: %v\n", err)
+			return
+		}
+		defer db.Close()
+		run("compressed packets", func() error { return compressed(db) })
+		return
+	}
 	dsn := fmt.Sprintf("root@tcp(%s:%s)/%s?parseTime=true&timeout=10s", os.Getenv("APUS_HOST"), os.Getenv("APUS_PORT"), os.Getenv("APUS_DB"))
 	db, err := sql.Open("mysql", dsn)
 	if err != nil {

@@ -33,7 +33,7 @@ use super::{
 };
 use crate::{
     accounts::{Account, Privileges},
-    server::{Accounts, ConnectionInfo, Engine, Mark, Output, PreparedInfo},
+    server::{Accounts, Algorithms, Compression, ConnectionInfo, Engine, Mark, Output, PreparedInfo},
     wire::{ColumnDef, ParamValue, SqlError, capability},
 };
 
@@ -657,6 +657,7 @@ impl Engine for SqlEngine {
             multi_statements: info.capabilities & capability::MULTI_STATEMENTS != 0,
             found_rows: info.capabilities & capability::FOUND_ROWS != 0,
             info: info.clone(),
+            compression: Compression::None,
             scratch: None,
             questions: 0,
             held: Held::default(),
@@ -682,6 +683,14 @@ impl Engine for SqlEngine {
             Some(store) => store.accounts.is_fresh() || store.look().await.is_ok(),
             None => true,
         }
+    }
+
+    fn compression(&self) -> Algorithms {
+        self.globals.compression()
+    }
+
+    fn set_compression(&self, session: &mut Session, how: Compression) {
+        session.compression = how;
     }
 
     fn check_kill(&self, session: &Session, id: u32) -> Result<()> {

@@ -144,6 +144,7 @@ pub struct Session {
     /// Affected rows of UPDATE are the matched ones.
     pub found_rows: bool,
     pub info: crate::server::ConnectionInfo,
+    pub compression: crate::server::Compression,
     /// Taken out while a statement uses it; in a box, because it is moved there and back with each.
     pub scratch: Option<Box<Scratch>>,
     pub questions: u64,

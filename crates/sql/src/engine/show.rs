@@ -21,7 +21,11 @@ use super::{
     view_text::{self, quoted},
     visibility,
 };
-use crate::{accounts::Privileges, server::Output, wire::ColumnDef};
+use crate::{
+    accounts::Privileges,
+    server::{Compression, Output},
+    wire::ColumnDef,
+};
 
 pub type Rows = Vec<Vec<Option<String>>>;
 
@@ -354,7 +358,12 @@ impl SqlEngine {
         } else if t.word("status") {
             let filter = Filter::parse(t)?;
             let tls = session.info.tls.as_ref();
+            let compression = session.compression;
+            let is_compressed = if compression == Compression::None { "OFF" } else { "ON" };
             let list = [
+                ("Compression", is_compressed.to_owned()),
+                ("Compression_algorithm", compression.name().to_owned()),
+                ("Compression_level", compression.level().to_string()),
                 ("Questions", self.statements.get().to_string()),
                 ("Ssl_cipher", tls.map_or_else(String::new, |tls| tls.cipher.clone())),
                 ("Ssl_version", tls.map_or_else(String::new, |tls| tls.version.clone())),

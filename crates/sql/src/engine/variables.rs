@@ -9,6 +9,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc,
+        Mutex, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
 };
@@ -21,6 +22,7 @@ use super::{
 };
 use crate::wire::{
     SqlError,
+    compressed::Algorithms,
     constants::{MAX_ALLOWED_PACKET_DEFAULT, SERVER_VERSION},
 };
 
@@ -98,6 +100,7 @@ static DEFINITIONS: &[Definition] = &[
     v("optimizer_switch", Type::Text, "", true),
     v("performance_schema", Type::Bool, "0", false),
     v("port", Type::Int, "3306", false),
+    v("protocol_compression_algorithms", Type::Text, "zlib,zstd,uncompressed", false),
     v("protocol_version", Type::Int, "10", false),
     v("pseudo_thread_id", Type::Int, "0", true),
     v("query_cache_size", Type::Int, "0", false),
@@ -198,6 +201,8 @@ pub struct Globals {
     tls_required: bool,
     /// Clients may be asked for files.
     local_infile: AtomicBool,
+    /// `protocol_compression_algorithms`, where it was set.
+    compression: Mutex<Option<(String, Algorithms)>>,
 }
 
 impl Globals {
@@ -208,6 +213,17 @@ impl Globals {
 }
 
 impl Globals {
+    /// What `protocol_compression_algorithms` says.
+    pub fn compression(&self) -> Algorithms {
+        self.compression.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map_or_else(Algorithms::default, |c| c.1)
+    }
+    fn compression_text(&self) -> Option<String> {
+        self.compression.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|c| c.0.clone())
+    }
+    fn set_compression(&self, set: Option<(String, Algorithms)>) {
+        *self.compression.lock().unwrap_or_else(PoisonError::into_inner) = set;
+    }
+
     /// With this value of `local_infile`.
     #[must_use]
     pub fn with_local_infile(self, on: bool) -> Globals {
@@ -257,6 +273,9 @@ impl Variables {
                 CLASSES[usize::from(if global { self.globals.on_disk.load(Relaxed) } else { self.on_disk })],
             ),
             "local_infile" => Cow::Borrowed(if self.local_infile() { "1" } else { "0" }),
+            "protocol_compression_algorithms" => {
+                self.globals.compression_text().map_or(Cow::Borrowed(d.default), Cow::Owned)
+            }
             "have_openssl" | "have_ssl" if self.globals.tls => Cow::Borrowed("YES"),
             "require_secure_transport" if self.globals.tls_required => Cow::Borrowed("1"),
             "tls_version" if self.globals.tls => Cow::Borrowed("TLSv1.2,TLSv1.3"),
@@ -368,6 +387,19 @@ impl Variables {
                 self.globals.local_infile.store(on, Relaxed);
                 Ok(())
             }
+            "protocol_compression_algorithms" => {
+                let set = match value {
+                    None => None,
+                    Some(Datum::Text(_)) => {
+                        let text = value.map_or_else(String::new, Datum::as_string);
+                        let found = Algorithms::parse(&text).ok_or_else(|| errors::wrong_variable_value(name, &text))?;
+                        Some((text, found))
+                    }
+                    Some(_) => return Err(errors::wrong_variable_type(name)),
+                };
+                self.globals.set_compression(set);
+                Ok(())
+            }
             _ => Err(errors::not_supported("SET GLOBAL")),
         }
     }
@@ -375,7 +407,7 @@ impl Variables {
     /// Sets a variable of the session (`None`: its default); returns a warning where another value is in force.
     pub fn set(&mut self, name: &str, value: Option<&Datum<'_>>) -> Result<Option<SqlError>> {
         let d = find(name).ok_or_else(|| errors::unknown_variable(name))?;
-        if name == "local_infile" {
+        if matches!(name, "local_infile" | "protocol_compression_algorithms") {
             return Err(errors::global_variable(name));
         }
         if !d.settable {

@@ -27,7 +27,10 @@ use super::tls::{TlsSession, Transport};
 use super::{Engine, Output, SqlError, limits};
 use crate::wire::auth::{AuthPlugin, SCRAMBLE_BYTES, Scramble};
 use crate::wire::command::{Command, decode_command};
-use crate::wire::handshake::{Attributes, ClientHello, Login, decode_client_hello, write_greeting};
+use crate::wire::compressed::{self, Compression};
+use crate::wire::handshake::{
+    Attributes, ClientHello, CompressionAsked, Login, Offer, decode_client_hello, write_greeting,
+};
 use crate::wire::packet::{Packet, PacketBuffer, PacketReader};
 use crate::wire::result::{ResultState, write_error};
 use crate::wire::status;
@@ -49,6 +52,8 @@ enum Waited {
     Closed,
     Killed,
     TimedOut,
+    /// What came is no compressed packet.
+    Refused,
 }
 
 /// A login with its texts copied out of the input buffer.
@@ -60,6 +65,7 @@ pub(super) struct Credentials {
     pub plugin: Option<AuthPlugin>,
     pub database: Option<String>,
     pub attributes: Vec<(String, String)>,
+    pub compression: CompressionAsked,
     /// Of CHANGE_USER.
     pub is_change: bool,
 }
@@ -75,6 +81,7 @@ pub(super) struct Connection<E: Engine> {
     pub(super) statements: Statements,
     pub(super) capabilities: u32,
     pub(super) tls: Option<TlsSession>,
+    pub(super) compression: Compression,
 }
 
 impl<E: Engine> Connection<E> {
@@ -91,6 +98,7 @@ impl<E: Engine> Connection<E> {
             statements,
             capabilities: 0,
             tls: None,
+            compression: Compression::None,
         }
     }
 
@@ -186,6 +194,7 @@ impl<E: Engine> Connection<E> {
             let error = match waited {
                 Waited::Bytes => continue,
                 Waited::Closed => return Flow::Quit,
+                Waited::Refused => compressed::refused(),
                 Waited::Killed => SqlError::new(1927, b"70100", "Connection was killed"),
                 Waited::TimedOut => SqlError::new(
                     4031,
@@ -259,7 +268,8 @@ impl<E: Engine> Connection<E> {
         let tls = shared.config.tls.as_ref();
         self.output.set_sequence(0);
         let plugin = shared.accounts.greeting_plugin();
-        write_greeting(&mut self.output, self.slot.id, &self.scramble, plugin, tls.is_some());
+        let offer = Offer { tls: tls.is_some(), compression: self.engine.compression() };
+        write_greeting(&mut self.output, self.slot.id, &self.scramble, plugin, offer);
         self.flush(stream).await?;
         let mut packet = self.receive(stream).await?;
         if let Some(tls) = tls
@@ -283,13 +293,23 @@ impl<E: Engine> Connection<E> {
             )),
             ClientHello::Login(login) => Credentials::copy(&login),
         });
-        match credentials {
-            Ok(credentials) => self.authenticate(stream, credentials).await,
+        let agreed = credentials.and_then(|credentials| {
+            let CompressionAsked { zlib, zstd, level } = credentials.compression;
+            offer.compression.choose(zlib, zstd, level).map(|how| (credentials, how))
+        });
+        let (credentials, how) = match agreed {
+            Ok(agreed) => agreed,
             Err(error) => {
                 self.last_words(stream, &error).await;
-                Err(Gone)
+                return Err(Gone);
             }
+        };
+        self.compression = how;
+        let session = self.authenticate(stream, credentials).await?;
+        if how != Compression::None {
+            stream.compress(how, self.input.take_rest());
         }
+        Ok(session)
     }
 
     /// The next packet of the opening conversation.
@@ -395,6 +415,7 @@ impl Credentials {
             plugin: AuthPlugin::from_name(login.plugin),
             database: login.database.map(owned).transpose()?,
             attributes: Attributes::new(kept).map(|(name, value)| (lossy(name), lossy(value))).collect(),
+            compression: login.compression,
             is_change: false,
         })
     }
@@ -414,7 +435,10 @@ async fn wait_for_input<S: AsyncRead + Unpin>(
                 input.filled(count);
                 Poll::Ready(if count > 0 { Waited::Bytes } else { Waited::Closed })
             }
-            Poll::Ready(Err(_)) => Poll::Ready(Waited::Closed),
+            Poll::Ready(Err(error)) => Poll::Ready(match error.get_ref().is_some_and(|e| e.is::<SqlError>()) {
+                true => Waited::Refused,
+                false => Waited::Closed,
+            }),
             Poll::Pending => otherwise(cx),
         }
     })

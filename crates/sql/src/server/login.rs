@@ -75,7 +75,8 @@ impl<E: Engine> Connection<E> {
             Err(error) => Err(error),
         };
         match opened {
-            Ok(session) => {
+            Ok(mut session) => {
+                self.engine.set_compression(&mut session, self.compression);
                 self.slot.registry.set_user(self.slot.id, &credentials.user);
                 self.capabilities = credentials.capabilities;
                 self.statements.clear();

@@ -13,6 +13,7 @@
 
 mod accounts;
 mod activity;
+mod compression;
 mod connection;
 mod cursors;
 mod duplex;
@@ -32,6 +33,7 @@ pub use output::{Collected, Mark, Output};
 pub use registry::{ConnectionEntry, Interrupt, Registry};
 pub use tls::{Tls, TlsSession};
 
+pub use crate::wire::compressed::{Algorithms, Compression};
 pub use crate::wire::{ColumnDef, ColumnType, ParamValue, ResultWriter, SqlError, capability, status};
 
 use std::sync::Arc;
@@ -100,6 +102,14 @@ pub trait Engine: 'static {
     async fn check_accounts(&self) -> bool {
         true
     }
+
+    /// How clients may have their packets compressed.
+    fn compression(&self) -> Algorithms {
+        Algorithms::default()
+    }
+
+    /// How the packets of this session's connection are compressed.
+    fn set_compression(&self, _session: &mut Self::Session, _how: Compression) {}
 
     /// Whether the session may end another connection.
     fn check_kill(&self, _session: &Self::Session, _id: u32) -> Result<(), SqlError> {

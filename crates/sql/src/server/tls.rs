@@ -13,6 +13,8 @@ use std::{
     task::{Context, Poll, ready},
 };
 
+use super::compression::Compressed;
+use crate::wire::compressed::Compression;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::{
     TlsAcceptor,
@@ -61,10 +63,12 @@ impl Tls {
     }
 }
 
-/// A client's stream, before or after the change to TLS.
+/// A client's stream, before or after the changes to TLS and to compressed packets.
 pub(super) enum Transport<S> {
     Plain(S),
     Encrypted(Box<TlsStream<Resumed<S>>>),
+    /// One of the former.
+    Compressed(Box<Compressed<Transport<S>>>),
     /// The handshake has failed.
     Broken,
 }
@@ -80,9 +84,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Transport<S> {
         Ok(())
     }
 
+    /// Goes on with compressed packets; `head` has been read already.
+    pub fn compress(&mut self, how: Compression, head: Vec<u8>) {
+        let stream = std::mem::replace(self, Transport::Broken);
+        *self = Transport::Compressed(Box::new(Compressed::new(stream, how, head)));
+    }
+
     /// `None`: it is not encrypted.
     pub fn session(&self) -> Option<TlsSession> {
-        let Transport::Encrypted(stream) = self else { return None };
+        let stream = match self {
+            Transport::Encrypted(stream) => stream,
+            Transport::Compressed(stream) => return stream.stream().session(),
+            Transport::Plain(_) | Transport::Broken => return None,
+        };
         let (_, connection) = stream.get_ref();
         let version = match connection.protocol_version()? {
             rustls::ProtocolVersion::TLSv1_2 => "TLSv1.2",
@@ -132,6 +146,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Transport<S> {
         match self.get_mut() {
             Transport::Plain(stream) => Pin::new(stream).poll_read(cx, space),
             Transport::Encrypted(stream) => Pin::new(stream).poll_read(cx, space),
+            Transport::Compressed(stream) => Pin::new(stream).poll_read(cx, space),
             Transport::Broken => Poll::Ready(Ok(())),
         }
     }
@@ -143,6 +158,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Transport<S> {
         match self.get_mut() {
             Transport::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
             Transport::Encrypted(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Transport::Compressed(stream) => Pin::new(stream).poll_write(cx, bytes),
             Transport::Broken => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
         }
     }
@@ -152,10 +168,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Transport<S> {
         match self.get_mut() {
             Transport::Plain(_) | Transport::Broken => Poll::Ready(Ok(())), // a socket holds nothing back
             Transport::Encrypted(stream) => Pin::new(stream).poll_flush(cx),
+            Transport::Compressed(stream) => Pin::new(stream).poll_flush(cx),
         }
     }
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
+            Transport::Compressed(stream) => Pin::new(stream).poll_shutdown(cx),
             Transport::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
             Transport::Encrypted(stream) => {
                 // Its peer may have gone without a word, or read no more: the end is told if there is room for it.

@@ -40,8 +40,9 @@ pub mod capability {
     pub const CONNECT_ATTRS: u32 = 1 << 20;
     pub const PLUGIN_AUTH_LENENC_DATA: u32 = 1 << 21;
     pub const DEPRECATE_EOF: u32 = 1 << 24;
+    pub const ZSTD_COMPRESSION: u32 = 1 << 26;
 
-    /// What this server offers.
+    /// What this server always offers; TLS and compression as it is set.
     pub const SERVER: u32 = LONG_PASSWORD
         | FOUND_ROWS
         | LONG_FLAG

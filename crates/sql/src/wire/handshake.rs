@@ -1,16 +1,33 @@
 //! The opening conversation: greeting (protocol 10), the client's response, authentication switch, CHANGE_USER.
 
 use super::auth::{AuthPlugin, SCRAMBLE_BYTES, Scramble};
+use super::compressed::Algorithms;
 use super::constants::{CHARSET_UTF8MB4_0900, SERVER_VERSION, capability, status};
 use super::cursor::Cursor;
 use super::error::DecodeError;
 use super::packet::PacketBuffer;
 
-/// Appends the greeting of a server that offers TLS or not.
-pub fn write_greeting(out: &mut PacketBuffer, connection: u32, scramble: &Scramble, plugin: AuthPlugin, tls: bool) {
+/// What a server may offer or not.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Offer {
+    pub tls: bool,
+    pub compression: Algorithms,
+}
+
+impl Offer {
+    fn capabilities(self) -> u32 {
+        let if_set = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
+        capability::SERVER
+            | if_set(self.tls, capability::SSL)
+            | if_set(self.compression.zlib, capability::COMPRESS)
+            | if_set(self.compression.zstd, capability::ZSTD_COMPRESSION)
+    }
+}
+
+/// Appends the greeting.
+pub fn write_greeting(out: &mut PacketBuffer, connection: u32, scramble: &Scramble, plugin: AuthPlugin, offer: Offer) {
     let (first, second) = scramble.as_bytes().split_at(8);
-    let offered = if tls { capability::SERVER | capability::SSL } else { capability::SERVER };
-    let [c0, c1, c2, c3] = offered.to_le_bytes();
+    let [c0, c1, c2, c3] = offer.capabilities().to_le_bytes();
     let payload = out.begin();
     payload.push(10);
     payload.extend_from_slice(SERVER_VERSION.as_bytes());
@@ -83,6 +100,16 @@ pub struct Login<'a> {
     pub plugin: &'a [u8],
     /// Undecoded connection attributes; see [`Attributes`].
     pub attributes: &'a [u8],
+    pub compression: CompressionAsked,
+}
+
+/// What a client asks for besides packets as they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CompressionAsked {
+    pub zlib: bool,
+    pub zstd: bool,
+    /// Of zstd; 0: none was named.
+    pub level: u8,
 }
 
 /// Decodes the answer to the greeting.
@@ -120,7 +147,19 @@ pub fn decode_client_hello(payload: &[u8]) -> Result<ClientHello<'_>, DecodeErro
     };
     let attributes = decode_attributes(&mut cursor, capabilities)?;
     let database = database.filter(|name| !name.is_empty());
-    Ok(ClientHello::Login(Login { capabilities, charset, user, auth_response, database, plugin, attributes }))
+    let zstd = asked & capability::ZSTD_COMPRESSION != 0;
+    let level = if zstd && !cursor.is_empty() { cursor.u8()? } else { 0 };
+    let compression = CompressionAsked { zlib: asked & capability::COMPRESS != 0, zstd, level };
+    Ok(ClientHello::Login(Login {
+        capabilities,
+        charset,
+        user,
+        auth_response,
+        database,
+        plugin,
+        attributes,
+        compression,
+    }))
 }
 
 /// Decodes what follows the command byte of CHANGE_USER. `capabilities` are the connection's.
@@ -141,7 +180,8 @@ pub fn decode_change_user(payload: &[u8], capabilities: u32) -> Result<Login<'_>
         AuthPlugin::NativePassword.name().as_bytes()
     };
     let attributes = decode_attributes(&mut cursor, capabilities)?;
-    Ok(Login { capabilities, charset, user, auth_response, database, plugin, attributes })
+    let compression = CompressionAsked::default();
+    Ok(Login { capabilities, charset, user, auth_response, database, plugin, attributes, compression })
 }
 
 fn decode_attributes<'a>(cursor: &mut Cursor<'a>, capabilities: u32) -> Result<&'a [u8], DecodeError> {

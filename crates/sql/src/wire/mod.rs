@@ -9,12 +9,14 @@
 //! - [`handshake`] and [`auth`]: greeting, client response, password checks.
 //! - [`command`] and [`params`]: what a client asks, and the parameters of a prepared execution.
 //! - [`result`]: OK, ERR, EOF, column definitions, text and binary rows.
+//! - [`compressed`]: packets in compressed ones.
 //! - [`file`]: the packets of a file that a client sends for LOAD DATA LOCAL.
 //!
-//! Deliberately not spoken: compression, session tracking, query attributes. None of them is advertised, so no client may use them.
+//! Deliberately not spoken: session tracking, query attributes. Neither is advertised, so no client may use it.
 
 pub mod auth;
 pub mod command;
+pub mod compressed;
 pub mod constants;
 pub mod cursor;
 pub mod error;

@@ -59,7 +59,7 @@ pub struct PacketReader {
 }
 
 impl PacketReader {
-    /// `max_allowed_packet` bounds the payload bytes of one logical packet.
+    /// The payload of one logical packet is shorter than `max_allowed_packet`, as MySQL has it.
     pub fn new(max_allowed_packet: usize) -> PacketReader {
         let last = Packet { payload: 0..0, sequence: 0 };
         PacketReader { buffer: vec![0; INPUT_REST_BYTES], start: 0, end: 0, max_allowed_packet, last }
@@ -129,7 +129,7 @@ impl PacketReader {
     #[inline]
     pub fn next_packet(&mut self) -> Result<Option<Packet>, FrameError> {
         let Some((length, sequence)) = self.header_at(self.start) else { return Ok(None) };
-        if length > self.max_allowed_packet {
+        if length >= self.max_allowed_packet {
             return Err(FrameError::TooLarge);
         }
         if length == PACKET_PAYLOAD_MAX {
@@ -172,7 +172,7 @@ impl PacketReader {
                 return Err(FrameError::OutOfOrder);
             }
             total += length;
-            if total > self.max_allowed_packet {
+            if total >= self.max_allowed_packet {
                 return Err(FrameError::TooLarge);
             }
             if length > self.end - at - PACKET_HEADER_BYTES {

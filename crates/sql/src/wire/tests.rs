@@ -2,9 +2,10 @@
 
 use super::auth::{AuthPlugin, SCRAMBLE_BYTES, Scramble};
 use super::command::{Command, code, decode_command};
+use super::compressed::{Compression, HEADER_BYTES, Header, pack, unpack};
 use super::constants::capability;
 use super::error::DecodeError;
-use super::handshake::{Attributes, ClientHello, decode_change_user, decode_client_hello, write_greeting};
+use super::handshake::{Attributes, ClientHello, Offer, decode_change_user, decode_client_hello, write_greeting};
 use super::packet::{PacketBuffer, PacketReader, push_lenenc_bytes};
 use super::params::{ParamType, ParamValue, decode_params};
 use super::result::{ColumnDef, ColumnType, ResultState, ResultWriter};
@@ -62,6 +63,13 @@ fn decode_everything(bytes: &[u8]) {
         decode_all_params(params);
     }
     decode_all_params(bytes);
+    if let (Some(header), Some(packed)) = (Header::decode(bytes), bytes.get(HEADER_BYTES..)) {
+        for how in [Compression::Zlib, Compression::Zstd(3)] {
+            let mut plain = Vec::new();
+            let _ = unpack(how, packed, header.plain, &mut plain);
+            assert!(plain.len() <= header.plain.max(packed.len()));
+        }
+    }
     let mut reader = PacketReader::new(1000);
     reader.space()[..bytes.len()].copy_from_slice(bytes);
     reader.filled(bytes.len());
@@ -125,6 +133,11 @@ fn valid_packets() -> Vec<Vec<u8>> {
     for code in 0..=0x20 {
         packets.push([&[code][..], &1u32.to_le_bytes(), &[0], &1u32.to_le_bytes(), &execute_body()].concat());
     }
+    for how in [Compression::Zlib, Compression::Zstd(3)] {
+        let mut packed = Vec::new();
+        pack(how, &packets.concat()[..150], 0, &mut packed);
+        packets.push(packed);
+    }
     packets.extend([vec![3, 0, 0, 0, 3, b'a', b'b', 1, 0, 0, 1, 14]]);
     packets
 }
@@ -175,7 +188,7 @@ fn login_fields() {
 fn greeting_layout() {
     let mut out = PacketBuffer::new();
     let scramble = Scramble::from_random([7; SCRAMBLE_BYTES]);
-    write_greeting(&mut out, 0x0102, &scramble, AuthPlugin::CachingSha2Password, false);
+    write_greeting(&mut out, 0x0102, &scramble, AuthPlugin::CachingSha2Password, Offer::default());
     let bytes = out.complete();
     assert_eq!(bytes[4], 10);
     let version_end = 5 + bytes[5..].iter().position(|&b| b == 0).unwrap();

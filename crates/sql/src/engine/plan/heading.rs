@@ -72,6 +72,17 @@ pub fn select_items(text: &str) -> Vec<&str> {
     }
 }
 
+/// Longest name of a column without an alias, in bytes.
+const NAME_BYTES_MAX: usize = 255;
+
+/// A name that is no longer than MySQL has it.
+pub fn shortened(mut name: String) -> String {
+    if name.len() > NAME_BYTES_MAX {
+        name.truncate(name.floor_char_boundary(NAME_BYTES_MAX));
+    }
+    name
+}
+
 /// A text whose placeholders the scanner has numbered, as the client wrote it.
 pub fn without_numbers(item: &str) -> String {
     let bytes = item.as_bytes();
@@ -111,6 +122,13 @@ pub fn behind_quoted(bytes: &[u8], start: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::select_items;
+
+    #[test]
+    fn long_names_end_with_a_whole_character() {
+        assert_eq!(super::shortened("a".repeat(255)).len(), 255);
+        assert_eq!(super::shortened("a".repeat(300)).len(), 255);
+        assert_eq!(super::shortened("ö".repeat(300)).len(), 254);
+    }
 
     #[test]
     fn placeholders_lose_their_numbers() {

@@ -68,7 +68,7 @@ impl Columns<'_, '_> {
                         (_, _, Some(text)) => (*text).to_owned(),
                     };
                     let known = (builder.aggregates.as_slice(), builder.windows.calls.as_slice());
-                    outputs.push(self.computed(expr, name, known));
+                    outputs.push(self.computed(expr, heading::shortened(name), known));
                 }
                 SelectItem::ExprWithAlias { expr, alias } => {
                     let expr = builder.build(expr)?;

@@ -13,11 +13,11 @@ import java.util.Arrays;
 
 /** A session of Connector/J against Apus: prints `ok NAME` or `FAIL NAME: reason` per case. */
 public final class Session {
-    private interface Case {
+    interface Case {
         void run() throws Exception;
     }
 
-    private static void run(String name, Case body) {
+    static void run(String name, Case body) {
         try {
             body.run();
             System.out.println("ok " + name);
@@ -26,7 +26,7 @@ public final class Session {
         }
     }
 
-    private static void equal(Object found, Object wanted) {
+    static void equal(Object found, Object wanted) {
         if (!wanted.equals(found)) {
             throw new AssertionError("found " + found + ", wanted " + wanted);
         }

@@ -1,0 +1,306 @@
+"""The MySQL protocol as no driver shows it: cursors, compressed packets, long packets, resets, and what hostile bytes do. Answers of MySQL 9.7.4 stand here byte by byte."""
+
+import os
+import random
+import resource
+import shutil
+import struct
+import zlib
+
+import mysql.connector
+import pymysql
+
+from lib import wire
+from lib.cluster import Cluster
+from lib.harness import CLIENTS, check, check_equal, run, scenario_main
+from lib.mariadb import batch
+from lib.wire import BASE, DEPRECATE_EOF, Client, error
+
+LIMIT_SECONDS = (300, 600)
+ROWS = 20_000
+ALL_BYTES, CURSOR_BYTES = 1 << 30, 256 << 20  # of all cursors, of one
+DEFINITION = b"\x03def\x01w\x01t\x01t\x01a\x01a\x0c?\0\x0b\0\0\0\x03"
+
+
+def execute(statement, flags=0, body=b""):
+    return b"\x17" + struct.pack("<IBI", statement, flags, 1) + body
+
+
+def fetch(statement, rows):
+    return b"\x1c" + struct.pack("<II", statement, rows)
+
+
+def row(number):
+    return b"\0\0" + struct.pack("<i", number)
+
+
+def end(status, capabilities, warnings=0):
+    fields = (status, warnings) if capabilities & DEPRECATE_EOF else (warnings, status)
+    return b"\xfe" + (b"\0\0" if capabilities & DEPRECATE_EOF else b"") + struct.pack("<HH", *fields)
+
+
+def refused(client, payload, number, what):
+    (found,) = client.command(payload, 1)
+    check(found[0] == 0xFF, f"{what}: {found!r}")
+    check_equal(error(found)[0], number, what)
+    return error(found)[2]
+
+
+def cursors(t, where):
+    for capabilities in (BASE, BASE | DEPRECATE_EOF):
+        name = "without EOF" if capabilities & DEPRECATE_EOF else "with EOF"
+        opened, last = end(0x42, capabilities), end(0x82, capabilities)
+        with Client(where, capabilities, database="w") as client:
+            statement = client.prepare("SELECT a FROM t ORDER BY a")
+            with t.case(f"a cursor, byte by byte, {name}"):
+                first = client.command(execute(statement, 1), 3)
+                check_equal((first[0], first[1][:len(DEFINITION)], first[2]), (b"\x01", DEFINITION, opened), "opened")
+                check_equal(client.command(fetch(statement, 2), 3), [row(1), row(2), opened], "two rows")
+                check_equal(client.command(fetch(statement, 0), 1), [opened], "no rows")
+                check_equal(client.command(fetch(statement, 1), 2), [row(3), opened], "as many as there are")
+                check_equal(client.command(fetch(statement, 1), 1), [last], "the end")
+                text = refused(client, fetch(statement, 1), 1421, "behind the end")
+                check_equal(text, f"The statement ({statement}) has no open cursor.", "text")
+            with t.case(f"what closes a cursor, and what does not, {name}"):
+                for closes in (b"\x1a" + struct.pack("<I", statement), execute(statement), execute(statement, 2)):
+                    client.command(execute(statement, 1), 3)
+                    client.send(closes)
+                    client.result()
+                    refused(client, fetch(statement, 1), 1421, f"after {closes!r}")
+                client.command(execute(statement, 1), 3)
+                client.command(execute(statement, 1), 3)
+                for other in ("BEGIN", "INSERT INTO t VALUES (77)", "ROLLBACK", "DELETE FROM t WHERE a = 2", "SELECT 1"):
+                    check(client.query(other)[0][0] != 0xFF, other)
+                check_equal(client.command(fetch(statement, 9), 4), [row(1), row(2), row(3), last], "rows of the moment of the execution")
+                client.query("INSERT INTO t VALUES (2)")
+                client.command(execute(statement, 1), 3)
+                client.query("BEGIN")
+                check_equal(client.command(fetch(statement, 1), 2), [row(1), end(0x43, capabilities)], "within a transaction")
+                client.query("COMMIT")
+                client.command(b"\x1f", 1)
+                refused(client, fetch(statement, 1), 1243, "after COM_RESET_CONNECTION")
+            client.query("USE w")
+            statement = client.prepare("SELECT a FROM t ORDER BY a")
+            with t.case(f"statements that have no cursor, {name}"):
+                text = refused(client, fetch(99, 1), 1243, "no statement")
+                check_equal(text, "Unknown prepared statement handler (99) given to mysql_stmt_precheck", "text")
+                refused(client, execute(99, 1), 1243, "no statement")
+                refused(client, b"\x1c\x01\0", 1835, "too short")
+                refused(client, fetch(statement, 1), 1421, "not executed")
+                insert = client.prepare("INSERT INTO t VALUES (100), (101)")
+                check_equal(client.command(execute(insert, 1), 1)[0][:3], b"\0\x02\0", "rows inserted")
+                refused(client, fetch(insert, 1), 1421, "an INSERT")
+                text = refused(client, execute(client.prepare("SELECT a INTO @x FROM t LIMIT 1"), 1), 1323, "INTO")
+                check_equal(text, "Cursor SELECT must not have INTO", "text")
+                warns = client.prepare("SELECT 1/0")
+                check_equal(client.command(execute(warns, 1), 3)[2], end(0x42, capabilities, 1), "warnings of the execution")
+                check_equal(client.command(fetch(warns, 5), 2), [b"\0\x04", last], "no warnings of the rows")
+                none = client.prepare("SELECT a FROM t WHERE a < 0")
+                check_equal(client.command(execute(none, 1), 3)[2], opened, "opened without rows")
+                check_equal(client.command(fetch(none, 1), 1), [last], "no rows")
+                fails = client.prepare("SELECT 9223372036854775807 + a FROM t")
+                refused(client, execute(fails, 1), 1690, "a statement that fails")
+                refused(client, fetch(fails, 1), 1421, "a statement that failed")
+                show = client.prepare("SHOW TABLES")
+                client.command(execute(show, 1), 3)
+                check_equal(client.command(fetch(show, 5), 3)[-1], last, "SHOW")
+                client.query("DELETE FROM t WHERE a >= 100")
+
+
+def cursors_in_memory(t, where):
+    with Client(where, BASE | DEPRECATE_EOF, database="w") as client:
+        with t.case("a long cursor: rows of several pieces, and rows of several packets"):
+            rows = client.prepare("SELECT id, REPEAT('x', 100) FROM held ORDER BY id")
+            client.command(execute(rows, 1), 4)
+            got = 0
+            while True:
+                client.send(fetch(rows, 1500))
+                step = []
+                while not step or step[-1][0] != 0xFE:
+                    step.append(client.packet())
+                check_equal([struct.unpack_from("<i", r, 2)[0] for r in step[:-1]], list(range(got + 1, got + len(step))), "ids")
+                got += len(step) - 1
+                if struct.unpack_from("<H", step[-1], 3)[0] & 0x80:
+                    break
+            check_equal(got, ROWS, "rows")
+            long = client.prepare("SELECT id, REPEAT('y', 17000000) FROM held WHERE id <= 3 ORDER BY id")
+            client.command(execute(long, 1), 4)
+            for number in (1, 2, 3):
+                found, _ = client.command(fetch(long, 1), 2)
+                check_equal((struct.unpack_from("<i", found, 2)[0], len(found), found[-1]), (number, 2 + 4 + 9 + 17_000_000, ord("y")), "a long row")
+            check_equal(client.command(fetch(long, 1), 1), [end(0x82, client.capabilities)], "the end")
+        with t.case("a cursor holds at most 256 MiB, all of a server 1 GiB; who closes one makes room"):
+            wide = client.prepare("SELECT REPEAT('z', 60000000) FROM held WHERE id <= 5")
+            text = refused(client, execute(wide, 1), 3170, "too much for a cursor")
+            check_equal(text, f"Memory capacity of {CURSOR_BYTES} bytes for 'rows of a cursor' exceeded. Fetch fewer rows, or without a cursor", "text")
+            refused(client, fetch(wide, 1), 1421, "a cursor that was refused")
+            fits = [client.prepare("SELECT REPEAT('z', 60000000) FROM held WHERE id <= 4") for _ in range(5)]
+            for statement in fits[:4]:
+                client.command(execute(statement, 1), 3)
+            refused(client, execute(fits[4], 1), 3170, "too much for all cursors")
+            client.send(b"\x19" + struct.pack("<I", fits[0]))
+            client.command(execute(fits[4], 1), 3)
+            check_equal(len(client.command(fetch(fits[4], 1), 2)[0]), 2 + 9 + 60_000_000, "a row")
+        client.close()
+        with t.case("a client that goes leaves no rows behind"):
+            with Client(where, BASE | DEPRECATE_EOF, database="w") as other:
+                statements = [other.prepare("SELECT REPEAT('z', 60000000) FROM held WHERE id <= 4") for _ in range(4)]
+                for statement in statements:
+                    other.command(execute(statement, 1), 3)
+
+
+def compressed(t, where):
+    for algorithm, level in (("zlib", 6),):
+        with t.case(f"{algorithm}: what it says of itself, short and long statements and answers"):
+            with Client(where, compress=algorithm) as client:
+                found = [r for r in client.query("SHOW STATUS LIKE 'Compression%'") if not r.startswith(b"\x03def")]
+                wanted = [(b"Compression", b"ON"), (b"Compression_algorithm", algorithm.encode()), (b"Compression_level", str(level).encode())]
+                check_equal(found[2:-1], [wire.text(name) + wire.text(value) for name, value in wanted], "status")
+                before = client.received
+                check_equal(client.query("SELECT REPEAT('x', 5000000)")[3], wire.text(b"x" * 5_000_000), "an answer")
+                check(client.received - before < 50_000, f"{client.received - before} bytes for five million the same")
+                noise = random.Random(1).randbytes(9_000_000).hex()
+                before = client.sent
+                check_equal(client.query(f"SELECT '{noise}'")[3], wire.text(noise.encode()), "noise both ways")
+                check(client.sent - before < len(noise) * 0.7, "a statement that is compressed")
+                check_equal(client.query("SELECT 1")[3], b"\x011", "an answer that is not")
+                for size in (1, 48, 49, 50, 51, 1000):
+                    check_equal(client.query(f"SELECT '{'y' * size}'")[3], wire.text(b"y" * size), f"{size} bytes")
+        with t.case(f"{algorithm}: packets cut anywhere, several in one, one in several"):
+            with Client(where, compress=algorithm) as client:
+                whole = wire.framed(b"\x03SELECT 11") + wire.framed(b"\x03SELECT 22") + wire.framed(b"\x03SELECT 'z'")
+                for cut in (*range(1, len(whole)), len(whole)):
+                    parts = [whole[:cut], whole[cut:]]
+                    client.send_raw(b"".join(client.wrapped(part, i) for i, part in enumerate(parts) if part))
+                    check_equal([client.result()[3] for _ in range(3)], [b"\x0211", b"\x0222", b"\x01z"], f"cut at {cut}")
+                client.send_raw(client.wrapped(b"", 0) * 3 + client.wrapped(wire.framed(b"\x0e"), 3))
+                check_equal(client.packet()[0], 0, "empty ones before a ping")
+        with t.case(f"{algorithm}: a cursor, a reset, an error, another user"):
+            with Client(where, compress=algorithm, database="w") as client:
+                statement = client.prepare("SELECT a FROM t ORDER BY a")
+                client.command(execute(statement, 1), 3)
+                check_equal(client.command(fetch(statement, 2), 3)[:2], [row(1), row(2)], "rows")
+                refused(client, b"\x03SELEKT", 1064, "an error")
+                check_equal(client.command(b"\x1f", 1)[0][0], 0, "reset")
+                client.send(b"\x11root\0\0w\0\xff\0caching_sha2_password\0")
+                answer = client.packet()
+                if answer[0] == 0xFE:
+                    client.send(b"", client.sequence + 1)
+                    answer = client.packet()
+                check_equal(answer[0], 0, "another user")
+                check_equal(client.query("SELECT DATABASE()")[3], b"\x01w", "its database")
+    with t.case("hostile compressed packets: error 1157 or a closed connection, and nobody else notices"):
+        packed = zlib.compress(wire.framed(b"\x03SELECT '" + b"a" * 1000 + b"'"))
+        size = 4 + 1 + 8 + 1000 + 1
+
+        def header(length, declared):
+            return struct.pack("<I", length)[:3] + b"\0" + struct.pack("<I", declared)[:3]
+
+        bomb = zlib.compress(b"\0" * (64 << 20), 9)
+        for data in (header(len(packed), size - 1) + packed, header(len(packed), size + 1) + packed, header(len(packed), 0xFFFFFF) + packed,
+                     header(20, size) + b"\x78" * 20, header(len(bomb), 0xFFFFFF) + bomb, header(len(bomb), 100) + bomb, header(0, 5)):
+            with Client(where, compress="zlib") as client:
+                client.send_raw(data)
+                check_equal(error(client.packet())[:2], (1157, "08S01"), f"{data[:20]!r}")
+                check(wire.wait_for_end(client), "it goes on")
+        with Client(where, compress="zlib") as client:
+            client.send_raw(header(len(packed), size) + packed)
+            check_equal(client.result()[3], wire.text(b"a" * 1000), "the packet as it should be")
+    with t.case("algorithms and levels that are not taken"):
+        for level, number in ((0, 3923), (23, 3923), (255, 3923)):
+            with Client(where, compress="zstd", level=level) as client:
+                check_equal(error(client.answer)[0], number, f"level {level}")
+        with Client(where) as admin:
+            check(admin.offered & wire.COMPRESS and admin.offered & wire.ZSTD, "both are offered")
+            check_equal(admin.query("SET GLOBAL protocol_compression_algorithms = 'zlib'")[0][0], 0, "SET")
+            with Client(where) as client:
+                check_equal(error(client.answer), (3922, "HY000", "Invalid compression algorithm 'uncompressed'."), "uncompressed")
+                check(not client.offered & wire.ZSTD, "zstd is offered")
+            with Client(where, compress="zlib") as client:
+                check_equal(client.query("SELECT @@protocol_compression_algorithms")[3], b"\x04zlib", "with zlib")
+                client.query("SET GLOBAL protocol_compression_algorithms = DEFAULT")
+            with Client(where) as client:
+                check_equal(client.answer[0], 0, "as ever")
+
+
+def stock_clients(t, host, port):
+    with t.case("the stock client compresses, with and without TLS"):
+        ask = "SHOW STATUS WHERE Variable_name IN ('Compression', 'Ssl_version')"
+        for options, wanted in ((["--compress"], ["Compression", "ON", "Ssl_version", "TLSv1.3"]), (["--compress", "--skip-ssl"], ["Compression", "ON", "Ssl_version"])):
+            _, text = run(["mariadb", "--no-defaults", "-uroot", f"-h{host}", f"-P{port}", "-N", *options, "-e", f"{ask}; SELECT LENGTH(REPEAT('ab', 3000000))"])
+            check_equal(text.split(), [*wanted, "6000000"], f"{options}")
+    with t.case("mysql-connector-python: compressed packets, long values both ways"):
+        for tls in (True, False):
+            connection = mysql.connector.connect(host=host, port=port, user="root", use_pure=True, ssl_disabled=tls, compress=True)
+            cursor = connection.cursor()
+            cursor.execute("SHOW STATUS LIKE 'Compression'")
+            check_equal(cursor.fetchall(), [("Compression", "ON")], "status")
+            text = "größer " * 400_000
+            cursor.execute("SELECT %s, REPEAT('q', 17000000)", (text,))
+            (found,) = cursor.fetchall()
+            check_equal((found[0] == text, len(found[1])), (True, 17_000_000), "values")
+            prepared = connection.cursor(prepared=True)
+            prepared.execute("SELECT a FROM w.t WHERE a > %s ORDER BY a", (1,))
+            check_equal(prepared.fetchall(), [(2,), (3,)], "a prepared statement")
+            connection.cmd_reset_connection()
+            connection.close()
+    with t.case("Connector/C: a cursor in steps of 1, 7 and 1000 rows, compressed and not"):
+        for steps in ((100, 1), (1000, 7), (2500, 1000)):
+            for more in ([], ["zlib"]):
+                _, text = run([CLIENTS / "cursor-client", host, port, *steps, *more], ok=False)
+                check("ok a cursor" in text and "FAIL" not in text, text)
+                batch("REPLACE INTO app.held VALUES (1, 'row 1')", host, port)
+
+
+def long_packets(t, where, host, port):
+    with t.case("statements and values of 16 MiB and more, both ways, up to max_allowed_packet"):
+        for size in (wire.PART - 1, wire.PART, wire.PART + 1, 2 * wire.PART, 40_000_000):
+            with Client(where) as client:
+                head = b"\x03SELECT LENGTH('"
+                client.send(head + b"x" * (size - len(head) - 2) + b"')")
+                check_equal(client.result()[3], wire.text(str(size - len(head) - 2).encode()), f"a statement of {size} bytes")
+                client.send(f"\x03SELECT REPEAT('x', {size - 4})".encode())
+                check_equal(len(client.result()[3]), len(wire.lenenc(size - 4)) + size - 4, f"an answer of {size} bytes")
+        with Client(where) as client:
+            longest = (64 << 20) - 1 - 18
+            client.send(b"\x03SELECT LENGTH('" + b"x" * longest + b"')")
+            check_equal(client.result()[3], wire.text(str(longest).encode()), "the longest statement")
+            try:
+                client.send(b"\x03SELECT LENGTH('" + b"x" * (longest + 1) + b"')")
+                check_equal(error(client.packet())[0], 1153, "a longer one")
+            except OSError:
+                pass  # it may be gone before all of it is sent
+    with t.case("a driver stores and reads long values"):
+        connection = pymysql.connect(host=host, port=port, user="root", database="w", max_allowed_packet=64 << 20)
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT %s", ("z" * 30_000_000,))
+            check_equal(len(cursor.fetchone()[0]), 30_000_000, "bytes")
+        connection.close()
+
+
+def main(t):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 65_536), hard))
+    with Cluster(t) as cluster:
+        host, port = cluster.sql
+        where = (host, port)
+        rows = ", ".join(f"({i}, 'row {i}')" for i in range(1, ROWS + 1))
+        _, text = batch("CREATE DATABASE w; CREATE TABLE w.t (a INT PRIMARY KEY); INSERT INTO w.t VALUES (1), (2), (3); CREATE DATABASE app; "
+                        f"CREATE TABLE app.held (id INT PRIMARY KEY, v VARCHAR(20)); INSERT INTO app.held VALUES {rows}; "
+                        f"CREATE TABLE w.held (id INT PRIMARY KEY, v VARCHAR(20)); INSERT INTO w.held VALUES {rows}", host, port)
+        check("ERROR" not in text, text)
+        cursors(t, where)
+        compressed(t, where)
+        stock_clients(t, host, port)
+        long_packets(t, where, host, port)
+        cursors_in_memory(t, where)
+        environment = {**os.environ, "APUS_HOST": host, "APUS_PORT": str(port), "APUS_DB": "app"}
+        classes = (CLIENTS / "java-classpath").read_text().strip()
+        _, text = run([shutil.which("java") or "java", "-cp", f"{CLIENTS / 'java'}:{classes}", "apus.Wire"], seconds=60, env=environment, ok=False)
+        t.cases_of(text, "Connector/J")
+        _, text = run([CLIENTS / "go-client", "compress"], seconds=60, env=environment, ok=False)
+        t.cases_of(text, "go-sql-driver")
+
+
+if __name__ == "__main__":
+    scenario_main(main)
