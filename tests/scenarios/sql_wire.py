@@ -1,4 +1,5 @@
-"""The MySQL protocol as no driver shows it: cursors, compressed packets, long packets, resets, and what hostile bytes do. Answers of MySQL 9.7.4 stand here byte by byte."""
+"""The MySQL protocol as no driver shows it: cursors, compressed and long packets, attributes, tracking, resets, idle connections, hostile bytes. Answers of MySQL 9.7.4 stand here
+byte by byte."""
 
 import os
 import random
@@ -12,7 +13,7 @@ import pymysql
 
 from lib import wire
 from lib.cluster import Cluster
-from lib.harness import CLIENTS, check, check_equal, run, scenario_main
+from lib.harness import CLIENTS, check, check_equal, rss_kib, run, scenario_main
 from lib.mariadb import batch
 from lib.wire import BASE, DEPRECATE_EOF, Client, error
 
@@ -278,6 +279,186 @@ def long_packets(t, where, host, port):
         connection.close()
 
 
+def attributed(sql, *pairs, flags=1):
+    """A query with attributes that are texts."""
+    count = len(pairs)
+    types = b"".join(b"\xfd\0" + wire.text(name) for name, _ in pairs)
+    values = b"".join(wire.text(value) for _, value in pairs)
+    return b"\x03" + bytes([count, 1]) + (bytes((count + 7) // 8) + bytes([flags]) + types + values if count else b"") + sql
+
+
+def attributes(t, where):
+    ask = b"SELECT mysql_query_attribute_string('n1'), mysql_query_attribute_string('N2'), mysql_query_attribute_string('n3')"
+    with Client(where, BASE | wire.QUERY_ATTRIBUTES) as client:
+        def told(payload, rows=1):
+            client.send(payload)
+            return client.result()[-1 - rows]
+
+        with t.case("query attributes: of a query, of all its statements, and of no other"):
+            check_equal(told(attributed(ask, (b"n1", b"one"), (b"n2", b"two"))), b"\x03one\x03two\xfb", "told")
+            check_equal(told(attributed(ask)), b"\xfb\xfb\xfb", "none")
+            client.send(attributed(ask + b"; " + ask, (b"n3", b"x")))
+            check_equal([client.result()[-2] for _ in range(2)], [b"\xfb\xfb\x01x"] * 2, "two statements")
+            check_equal(told(attributed(ask, (b"n1", b"a"), (b"N1", b"b"))), b"\x01a\xfb\xfb", "the first of a name")
+            typed = [(8, b"\xff" * 8, b"-1"), (1, b"\xff", b"-1"), (5, struct.pack("<d", 1e20), b"1e20"), (246, wire.text(b"1.50"), b"1.50"),
+                     (4, struct.pack("<f", 0.1), b"0.10000000149011612"), (10, b"\x04\xe8\x07\x02\x1d", b"2024-02-29"),
+                     (12, b"\x07\xe8\x07\x02\x1d\x01\x02\x03", b"2024-02-29 01:02:03.000000"), (11, b"\x08\x01\x02\0\0\0\x03\x04\x05", b"-51:04:05.000000")]
+            for kind, value, wanted in typed:
+                payload = b"\x03\x01\x01\0\x01" + bytes([kind, 0]) + wire.text(b"n1") + value + b"SELECT mysql_query_attribute_string('n1')"
+                check_equal(told(payload), wire.text(wanted), f"type {kind}")
+            null = b"\x03\x01\x01\x01\x01\xfd\0" + wire.text(b"n1") + b"SELECT mysql_query_attribute_string('n1')"
+            check_equal(told(null), b"\xfb", "NULL")
+        with t.case("query attributes: of a prepared statement, behind its parameters"):
+            statement = client.prepare("SELECT ?, mysql_query_attribute_string('n1')")
+            five, named = struct.pack("<q", 5), wire.text(b"") + b"\xfd\0" + wire.text(b"n1")
+            for flags in (8, 9):
+                client.send(execute(statement, flags, b"\x02\0\x01\x08\0" + named + five + wire.text(b"xyz")))
+                found = client.result()
+                if flags == 9:
+                    found = client.command(fetch(statement, 5), 2)
+                check_equal(found[-2], b"\0\0" + five + wire.text(b"xyz"), "with one")
+            client.send(execute(statement, 8, b"\x01\0\0" + five))
+            check_equal(client.result()[-2], b"\0\x08" + five, "with none, by the types of before")
+            refused(client, execute(statement, 8, b"\0"), 1210, "no value for the parameter")
+            refused(client, execute(statement, 8, b"\x02\0\0" + five + wire.text(b"x")), 1210, "an attribute without a type")
+            none = client.prepare("SELECT 1")
+            client.send(execute(none, 8, b"\0"))
+            check_equal(client.result()[-2], b"\0\0" + struct.pack("<q", 1), "a statement without parameters")
+    with t.case("query attributes that are none are refused"):
+        for payload in (b"\x03\0\x02SELECT 1", b"\x03\x03\x01SELECT 1", attributed(b"SELECT 1", (b"a", b"b"), flags=0), b"\x03\xfe" + b"\xff" * 8 + b"\x01", b"\x03"):
+            with Client(where, BASE | wire.QUERY_ATTRIBUTES) as client:
+                refused(client, payload, 1835, repr(payload))
+                check_equal(client.query("SELECT 1")[3], b"\x011", "the connection goes on")
+
+
+def change(kind, data):
+    return bytes([kind]) + wire.text(data)
+
+
+def variable(name, value):
+    return change(0, wire.text(name) + wire.text(value))
+
+
+def tracking(t, where):
+    schema, anything = change(1, b"\x01w"), change(2, b"\x011")
+    names = [variable(n, b"utf8mb4") for n in (b"character_set_client", b"character_set_connection", b"character_set_results")]
+    steps = [("SELECT 1", None), ("USE w", schema), ("USE w", schema), ("SET autocommit=0", variable(b"autocommit", b"OFF")),
+             ("SET autocommit=0", variable(b"autocommit", b"OFF")), ("SET autocommit=1", variable(b"autocommit", b"ON")), ("SET NAMES utf8mb4", b"".join(names)),
+             ("SET time_zone='+01:00'", variable(b"time_zone", b"+01:00")), ("SET @x=1", None), ("SET sql_mode=''", None), ("INSERT INTO t VALUES (500)", None),
+             ("DELETE FROM t WHERE a = 500", None), ("SET session_track_state_change=1", None), ("SET @x=2", anything), ("USE w", schema + anything),
+             ("SET sql_mode='', autocommit=1", variable(b"autocommit", b"ON") + anything), ("PREPARE s FROM 'SELECT 1'", anything), ("DEALLOCATE PREPARE s", anything),
+             ("SET @@autocommit=1, autocommit=0, @x=1", variable(b"autocommit", b"OFF") + anything), ("SET character_set_connection='utf8mb4'", names[1] + anything),
+             ("SET CHARACTER SET utf8mb4", b"".join(names) + anything), ("SET autocommit=DEFAULT", variable(b"autocommit", b"ON") + anything),
+             ("SET session_track_state_change=0", anything), ("SET session_track_schema=0", None), ("USE w", None), ("SET session_track_schema=1", None),
+             ("SET session_track_system_variables='SQL_MODE , autocommit'", None),
+             ("SET sql_mode='STRICT_ALL_TABLES',autocommit=1", variable(b"SQL_MODE", b"STRICT_ALL_TABLES") + variable(b"autocommit", b"ON")),
+             ("SET session_track_system_variables='*'", variable(b"session_track_system_variables", b"*")), ("SET wait_timeout=100", variable(b"wait_timeout", b"100")),
+             ("SET session_track_system_variables=''", None), ("SET autocommit=1", None), ("CREATE DATABASE gone", None), ("USE gone", change(1, b"\x04gone")),
+             ("DROP DATABASE gone", change(1, b"\0")), ("USE w", schema)]
+    for capabilities in (BASE, BASE | DEPRECATE_EOF):
+        with t.case(f"session tracking, byte by byte, {'without' if capabilities & DEPRECATE_EOF else 'with'} EOF"):
+            with Client(where, capabilities | wire.SESSION_TRACK, database="w") as client:
+                check_equal(client.answer, b"\0\0\0\x02\x40\0\0\0" + wire.text(schema), "the login")
+                for statement, told in steps:
+                    last = client.query(statement)[-1]
+                    check(last[0] in (0, 0xFE), f"{statement}: {last!r}")
+                    flags = struct.unpack_from("<H", last, 3)[0] if last[0] == 0 or capabilities & DEPRECATE_EOF else 0
+                    check_equal(bool(flags & 0x4000), told is not None, f"flag of {statement}")
+                    if told is not None:
+                        check(last.endswith(wire.text(told)), f"{statement}: {last!r} instead of {told!r}")
+                check(client.command(b"\x02w", 1)[0].endswith(wire.text(schema)), "COM_INIT_DB")
+                check_equal(client.command(b"\x1f", 1)[0], b"\0\0\0\x02\0\0\0", "COM_RESET_CONNECTION")
+                check(client.query("SET autocommit=0")[0].endswith(variable(b"autocommit", b"OFF")), "as in a new session")
+            with Client(where, capabilities, database="w") as client:
+                check_equal(client.query("SET autocommit=0"), [b"\0\0\0\0\0\0\0"], "who did not ask")
+    with t.case("session tracking: names that are none, and what is not tracked"):
+        with Client(where, BASE | wire.SESSION_TRACK) as client:
+            check_equal(client.answer, b"\0\0\0\x02\0\0\0", "a login without a database")
+            check_equal(struct.unpack_from("<H", client.query("SET session_track_system_variables='foo,bar'")[0], 5)[0], 2, "warnings")
+            for statement, number in (("SET session_track_system_variables='sql_mode,sql_mode'", 3026), ("SET session_track_gtids='X'", 1231),
+                                      ("SET session_track_transaction_info='X'", 1231), ("SET session_track_schema=2", 1231),
+                                      ("SET session_track_transaction_info='STATE'", 1235), ("SET session_track_transaction_info='CHARACTERISTICS'", 1235)):
+                check_equal(error(client.query(statement)[0])[0], number, statement)
+
+
+def fresh(t, where):
+    with t.case("COM_RESET_CONNECTION and COM_CHANGE_USER leave nothing of a session but its database"):
+        with Client(where, database="w") as client:
+            for how in ("reset", "user"):
+                statement = client.prepare("SELECT 1")
+                for change in ("SET @x = 5, sql_mode = '', autocommit = 0, time_zone = '+03:00', transaction_isolation = 'REPEATABLE-READ', wait_timeout = 77",
+                               "INSERT INTO t VALUES (900)", "PREPARE s FROM 'SELECT 1'", "SELECT GET_LOCK('l', 0)", "SET @@last_insert_id = 9"):
+                    client.query(change)
+                if how == "reset":
+                    check_equal(client.command(b"\x1f", 1)[0], b"\0\0\0\x02\0\0\0", "reset")
+                else:
+                    client.send(b"\x11root\0\0w\0\xff\0caching_sha2_password\0")
+                    answer = client.packet()
+                    if answer[0] == 0xFE:
+                        client.send(b"", client.sequence + 1)
+                        answer = client.packet()
+                    check_equal(answer, b"\0\0\0\x02\0\0\0", "another user")
+                found = client.query("SELECT @x, @@sql_mode = '', @@autocommit, @@time_zone, @@transaction_isolation, @@wait_timeout, DATABASE(), IS_FREE_LOCK('l'), "
+                                     "(SELECT COUNT(*) FROM t WHERE a = 900)")[-2]
+                wanted = (None, b"0", b"1", b"SYSTEM", b"READ-COMMITTED", b"28800", b"w", b"1", b"0")
+                check_equal(found, b"".join(b"\xfb" if v is None else wire.text(v) for v in wanted), how)
+                refused(client, execute(statement), 1243, "a statement of before")
+                check_equal(error(client.query("EXECUTE s")[0])[0], 1243, "a named statement of before")
+    with t.case("wait_timeout ends this session with error 4031, and no other"):
+        with Client(where) as client, Client(where) as other:
+            check_equal(client.query("SET wait_timeout = 1")[0][0], 0, "SET")
+            check_equal(error(client.packet())[0], 4031, "after a second")
+            check(wire.wait_for_end(client), "it goes on")
+            check_equal(other.query("SELECT 1")[3], b"\x011", "another connection")
+            for value, wanted, warnings in (("0", b"1", 1), ("99999999", b"31536000", 1), ("5000", b"5000", 0)):
+                check_equal(struct.unpack_from("<H", other.query(f"SET wait_timeout = {value}")[0], 5)[0], warnings, f"warnings of {value}")
+                check_equal(other.query("SELECT @@wait_timeout")[3], wire.text(wanted), f"value of {value}")
+
+
+IDLE, IDLE_TLS = 2000, 400
+BYTES_MAX, BYTES_TLS_MAX = (300 << 20) // 10_000, (1 << 30) // 10_000
+
+
+def sql_node_kib(cluster, port):
+    """Memory of the process that listens there."""
+    _, text = run(["ss", "-Hltnp", f"sport = :{port}"])
+    pid = int(text.split("pid=")[1].split(",")[0])
+    return rss_kib(pid)
+
+
+def idle(t, cluster, where):
+    host, port = where
+
+    def cost(count, connect):
+        warm = [connect() for _ in range(50)]
+        before = sql_node_kib(cluster, port)
+        held = [connect() for _ in range(count)]
+        each = (sql_node_kib(cluster, port) - before) * 1024 / count
+        for client in warm + held:
+            client.close()
+        return each
+
+    def busy():
+        client = Client(where, BASE | DEPRECATE_EOF, database="w")
+        client.query("SELECT a FROM t ORDER BY a")
+        return client
+
+    with t.case(f"{IDLE} idle connections that have asked something: 10,000 fit into 300 MiB"):
+        each = cost(IDLE, busy)
+        t.say(f"{each:.0f} bytes per connection")
+        check(each <= BYTES_MAX, f"{each:.0f} bytes per connection, more than {BYTES_MAX}")
+    with t.case(f"{IDLE_TLS} idle connections with TLS: 10,000 fit into 1 GiB"):
+        def encrypted():
+            connection = pymysql.connect(host=host, port=port, user="root", database="w", ssl={"check_hostname": False, "verify_mode": "none"})
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT a FROM t ORDER BY a")
+            return connection
+
+        each = cost(IDLE_TLS, encrypted)
+        t.say(f"{each:.0f} bytes per connection")
+        check(each <= BYTES_TLS_MAX, f"{each:.0f} bytes per connection, more than {BYTES_TLS_MAX}")
+
+
 def main(t):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 65_536), hard))
@@ -291,6 +472,10 @@ def main(t):
         check("ERROR" not in text, text)
         cursors(t, where)
         compressed(t, where)
+        attributes(t, where)
+        tracking(t, where)
+        fresh(t, where)
+        idle(t, cluster, where)
         stock_clients(t, host, port)
         long_packets(t, where, host, port)
         cursors_in_memory(t, where)

@@ -176,7 +176,7 @@ impl Client {
     }
 
     fn log_in(&mut self, user: &str, password: &str, plugin: AuthPlugin, database: Option<&str>) {
-        let mut capabilities = capability::SERVER & !capability::CONNECT_ATTRS;
+        let mut capabilities = capability::SERVER & !(capability::CONNECT_ATTRS | capability::QUERY_ATTRIBUTES);
         if database.is_none() {
             capabilities &= !capability::CONNECT_WITH_DB;
         }

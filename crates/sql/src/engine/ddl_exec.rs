@@ -64,6 +64,7 @@ impl SqlEngine {
                     Some(code) => return Err(errors::from_code(code, &name)),
                     None if session.env.database.as_ref() == Some(&name) => {
                         session.env.database = None;
+                        session.note_schema();
                         session.env.variables.set_database(None);
                     }
                     None => {}

@@ -6,6 +6,7 @@ use std::{
     pin::pin,
     rc::Rc,
     sync::Arc,
+    time::Duration,
 };
 
 use apus_client::{Client, ClientError, Losses};
@@ -34,7 +35,7 @@ use super::{
 use crate::{
     accounts::{Account, Privileges},
     server::{Accounts, Algorithms, Compression, ConnectionInfo, Engine, Mark, Output, PreparedInfo},
-    wire::{ColumnDef, ParamValue, SqlError, capability},
+    wire::{ColumnDef, ParamValue, SqlError, capability, params::Attribute, result::ResultWriter},
 };
 
 /// Room for values that is kept from one statement to the next.
@@ -333,7 +334,7 @@ impl SqlEngine {
         if let Plan::Select(_) | Plan::Into(_) = plan
             && longest_ms > 0
         {
-            let longest = std::time::Duration::from_millis(longest_ms);
+            let longest = Duration::from_millis(longest_ms);
             session.env.deadline.set(std::time::Instant::now().checked_add(longest));
         }
         let sent = if session.own.has_waiting() && !finds_what_waits(plan) {
@@ -381,7 +382,7 @@ impl SqlEngine {
     /// Between two attempts of a statement. Where columns are just being changed, data nodes take neither definition for a moment.
     async fn learn_definitions(&self, refused: &SqlError, attempt: u32) -> Result<()> {
         if refused.errno == errors::from_code(ErrorCode::SchemaVersionChanged, "").errno && attempt > 1 {
-            tokio::time::sleep(std::time::Duration::from_millis(1 << attempt.min(9))).await;
+            tokio::time::sleep(Duration::from_millis(1 << attempt.min(9))).await;
         }
         self.fetch_catalog().await.map(|_| ())
     }
@@ -625,6 +626,16 @@ fn param_datum<'a>(p: &ParamValue<'a>) -> Datum<'a> {
     }
 }
 
+/// As `mysql_query_attribute_string` tells it.
+fn attribute_text(value: &ParamValue<'_>) -> Option<String> {
+    Some(match param_datum(value) {
+        Datum::Null => return None,
+        Datum::DateTime(at, _) => Datum::DateTime(at, 6).as_string(),
+        Datum::Time(micros, _) => Datum::Time(micros, 6).as_string(),
+        other => other.as_string(),
+    })
+}
+
 impl Engine for SqlEngine {
     type Session = Session;
 
@@ -658,6 +669,7 @@ impl Engine for SqlEngine {
             found_rows: info.capabilities & capability::FOUND_ROWS != 0,
             info: info.clone(),
             compression: Compression::None,
+            changes: Default::default(),
             scratch: None,
             questions: 0,
             held: Held::default(),
@@ -820,6 +832,7 @@ impl Engine for SqlEngine {
         session.env.database = Some(database.to_owned());
         let collation = self.catalog().await?.databases.get(database).copied();
         session.env.variables.set_database(Some(collation.unwrap_or(Collation::Utf8mb3GeneralCi)));
+        session.note_schema();
         Ok(())
     }
 
@@ -845,7 +858,15 @@ impl Engine for SqlEngine {
         if !session.held.is_empty() {
             Box::pin(self.release_all_locks(session)).await?;
         }
-        session.env.variables = Default::default();
+        session.env.variables = Variables::new(self.globals.clone());
+        if let Some(database) = &session.env.database {
+            let collation = self.catalog().await?.databases.get(database).copied();
+            session.env.variables.set_database(Some(collation.unwrap_or(Collation::Utf8mb3GeneralCi)));
+        }
+        session.next_repeatable_read = None;
+        session.multi_statements = session.info.capabilities & capability::MULTI_STATEMENTS != 0;
+        session.env.attributes.clear();
+        session.changes = Default::default();
         session.env.me.iter_mut().for_each(Identity::forget_roles);
         session.env.user_variables.clear();
         session.env.last_insert_id.set(0);
@@ -857,6 +878,22 @@ impl Engine for SqlEngine {
 
     async fn ping(&self, _session: &mut Session) -> Result<()> {
         Ok(())
+    }
+
+    fn wait_timeout(&self, session: &Session) -> Option<Duration> {
+        session.env.variables.wait_timeout
+    }
+
+    fn set_attributes(&self, session: &mut Session, attributes: &[Attribute<'_>]) {
+        session.env.attributes.clear();
+        session.env.attributes.extend(attributes.iter().map(|attribute| {
+            let name = String::from_utf8_lossy(attribute.name).to_ascii_lowercase();
+            (name, attribute_text(&attribute.value))
+        }));
+    }
+
+    fn tell_changes(&self, session: &mut Session, out: &mut ResultWriter<'_>) {
+        session.tell_changes(out);
     }
 
     fn set_multi_statements(&self, session: &mut Session, on: bool) {

@@ -244,6 +244,9 @@ pub fn wrong_variable_value(name: &str, value: &str) -> SqlError {
 pub fn out_of_sort_memory() -> SqlError {
     error(1038, b"HY001", "Out of sort memory, consider a narrower WHERE or a LIMIT".into())
 }
+pub fn duplicate_name_in_list(name: &str) -> SqlError {
+    error(3026, b"HY000", format!("Duplicate entry '{name}'."))
+}
 pub fn cursor_with_into() -> SqlError {
     error(1323, b"42000", "Cursor SELECT must not have INTO".into())
 }

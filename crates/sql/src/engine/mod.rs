@@ -58,6 +58,7 @@ pub mod statistics;
 mod table_locks;
 mod table_options;
 pub mod token;
+mod tracking;
 mod user_lock;
 pub mod utility;
 pub mod variables;

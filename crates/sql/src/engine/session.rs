@@ -145,6 +145,7 @@ pub struct Session {
     pub found_rows: bool,
     pub info: crate::server::ConnectionInfo,
     pub compression: crate::server::Compression,
+    pub changes: super::tracking::Changes,
     /// Taken out while a statement uses it; in a box, because it is moved there and back with each.
     pub scratch: Option<Box<Scratch>>,
     pub questions: u64,

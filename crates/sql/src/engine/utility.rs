@@ -64,6 +64,7 @@ impl SqlEngine {
             t.skip();
             t.expect("prepare")?;
             self.deallocate_named(session, &mut t)?;
+            session.note_state();
             return ok(session, out);
         }
         if t.peek_word("load") {
@@ -80,6 +81,7 @@ impl SqlEngine {
             done.info.write(session.warnings_given(), &mut info);
             session.env.row_count = done.affected as i64;
             out.set_status(session.status());
+            session.tell_changes(out);
             out.ok(done.affected, done.last_insert_id, session.warning_count(), &info);
             return Ok(());
         }
@@ -146,6 +148,7 @@ impl SqlEngine {
             session.named.truncate(at.ok_or_else(|| errors::unknown_savepoint(&name))?);
         } else if t.word("prepare") {
             self.prepare_named(session, &mut t).await?;
+            session.note_state();
             return ok_with(session, out, "Statement prepared");
         } else if t.word("set") {
             self.set(session, text).await?;
@@ -254,7 +257,11 @@ impl SqlEngine {
     /// SET: each assignment is split off as text and its value evaluated as an expression.
     async fn set(&self, session: &mut Session, text: &str) -> Result<()> {
         for assignment in split_assignments(text.get(3..).unwrap_or("")) {
+            let tells = session.env.variables.track_state;
             self.set_one(session, assignment.trim()).await?;
+            if tells {
+                session.note_state();
+            }
         }
         Ok(())
     }
@@ -269,7 +276,9 @@ impl SqlEngine {
                 characters.take(&mut t)?;
             }
             t.end()?;
-            return session.env.variables.set_names(characters.collation(Collation::default())?);
+            session.env.variables.set_names(characters.collation(Collation::default())?)?;
+            NAMES.iter().for_each(|name| session.note_variable(name));
+            return Ok(());
         }
         if t.word("character") || t.word("charset") {
             t.word("set");
@@ -284,6 +293,7 @@ impl SqlEngine {
             let connection = database.copied().unwrap_or_default();
             session.env.variables.set_names(client)?;
             session.env.variables.set_connection(connection);
+            NAMES.iter().for_each(|name| session.note_variable(name));
             return Ok(());
         }
         let global = t.word("global") || t.word("persist");
@@ -318,10 +328,15 @@ impl SqlEngine {
             self.require(session, one_of, "SUPER or SYSTEM_VARIABLES_ADMIN").await?;
             return session.env.variables.set_global(name, value.as_ref());
         }
+        if name == "session_track_system_variables" {
+            let list = value.as_ref().filter(|value| !value.is_null()).map_or_else(String::new, Datum::as_string);
+            super::tracking::check(&list)?.iter().for_each(|unknown| session.warn_error(unknown));
+        }
         let was = session.env.variables.autocommit;
         if let Some(warning) = session.env.variables.set(name, value.as_ref())? {
             session.warn_error(&warning);
         }
+        session.note_variable(name);
         if !was && session.env.variables.autocommit {
             self.end_transaction(session, true).await?;
         }
@@ -379,6 +394,9 @@ impl SqlEngine {
     }
 }
 
+/// What SET NAMES and SET CHARACTER SET set.
+const NAMES: [&str; 3] = ["character_set_client", "character_set_connection", "character_set_results"];
+
 fn ok(session: &mut Session, out: &mut Output<'_>) -> Result<()> {
     ok_with(session, out, "")
 }
@@ -386,6 +404,7 @@ fn ok(session: &mut Session, out: &mut Output<'_>) -> Result<()> {
 fn ok_with(session: &mut Session, out: &mut Output<'_>, info: &str) -> Result<()> {
     session.env.row_count = 0;
     out.set_status(session.status());
+    session.tell_changes(out);
     out.ok(0, 0, session.warning_count(), info);
     Ok(())
 }

@@ -12,6 +12,7 @@ use std::{
         Mutex, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
+    time::Duration,
 };
 
 use super::{
@@ -19,6 +20,7 @@ use super::{
     errors::{self, Result},
     explain,
     expr::{Datum, Kind, temporal},
+    tracking,
 };
 use crate::wire::{
     SqlError,
@@ -110,8 +112,10 @@ static DEFINITIONS: &[Definition] = &[
     v("rand_seed2", Type::Int, "0", true),
     v("require_secure_transport", Type::Bool, "0", false),
     v("server_id", Type::Int, "1", false),
-    v("session_track_schema", Type::Bool, "0", true),
-    v("session_track_system_variables", Type::Text, "", true),
+    v("session_track_gtids", Type::Text, "OFF", true),
+    v("session_track_schema", Type::Bool, "1", true),
+    v("session_track_state_change", Type::Bool, "0", true),
+    v("session_track_system_variables", Type::Text, tracking::VARIABLES, true),
     v("session_track_transaction_info", Type::Text, "OFF", true),
     v("socket", Type::Text, "", false),
     v("sql_auto_is_null", Type::Bool, "0", true),
@@ -185,6 +189,10 @@ pub struct Variables {
     /// UPDATE and DELETE want a key or a LIMIT.
     pub safe_updates: bool,
     pub foreign_key_checks: bool,
+    /// Where it was set.
+    pub wait_timeout: Option<Duration>,
+    pub track_schema: bool,
+    pub track_state: bool,
     /// A SELECT that takes longer ends with an error; 0: none does.
     pub max_execution_ms: u64,
     /// `apus_durability` is `disk`: commits are answered when they are on the disks of all replicas.
@@ -253,6 +261,9 @@ impl Default for Variables {
             timestamp_micros: 0,
             safe_updates: false,
             foreign_key_checks: true,
+            wait_timeout: None,
+            track_schema: true,
+            track_state: false,
             max_execution_ms: 0,
             on_disk: false,
             globals: Arc::default(),
@@ -364,12 +375,25 @@ impl Variables {
 
     /// Name and SHOW text of every variable, by name.
     pub fn list(&self, global: bool) -> Vec<(String, String)> {
-        let show = |d: &Definition| match (d.ty, self.text(d, global)) {
+        DEFINITIONS.iter().map(|d| (d.name.to_owned(), self.show(d, global))).collect()
+    }
+
+    fn show(&self, d: &Definition, global: bool) -> String {
+        match (d.ty, self.text(d, global)) {
             (Type::Bool, text) => if text == "0" { "OFF" } else { "ON" }.to_owned(),
             (Type::Moment, _) => Datum::Decimal { unscaled: i128::from(self.moment()), scale: 6 }.as_string(),
             (_, text) => text.into_owned(),
-        };
-        DEFINITIONS.iter().map(|d| (d.name.to_owned(), show(d))).collect()
+        }
+    }
+
+    /// A variable's text in SHOW VARIABLES.
+    pub fn shown(&self, name: &str) -> Option<String> {
+        find(name).map(|d| self.show(d, false))
+    }
+
+    /// Names of variables whose changes the client is told of.
+    pub fn tracked(&self) -> String {
+        self.shown("session_track_system_variables").unwrap_or_default()
     }
 
     /// Sets a variable for the sessions that begin from now on.
@@ -493,12 +517,38 @@ impl Variables {
                 self.set.insert(d.name, format.to_owned());
                 return Ok(None);
             }
+            "wait_timeout" => {
+                let asked = stored.parse::<i64>().map_err(|_| wrong())?;
+                let seconds = asked.clamp(1, 31_536_000);
+                self.wait_timeout = Some(Duration::from_secs(seconds.unsigned_abs()));
+                self.set.insert(d.name, seconds.to_string());
+                return Ok((seconds != asked).then(|| errors::truncated_number(name, asked.to_string().as_bytes())));
+            }
             "insert_id" => self.insert_id = stored.parse().map_err(|_| wrong())?,
             "timestamp" => {
                 self.timestamp_micros = stored.parse().map_err(|_| wrong())?;
                 return Ok(None);
             }
             "sql_safe_updates" => self.safe_updates = stored == "1",
+            "session_track_schema" => self.track_schema = stored == "1",
+            "session_track_state_change" => self.track_state = stored == "1",
+            "session_track_system_variables" if value.is_some_and(Datum::is_null) => {
+                self.set.insert(d.name, String::new());
+                return Ok(None);
+            }
+            // There are none to tell of.
+            "session_track_gtids" => {
+                let known = ["OFF", "OWN_GTID", "ALL_GTIDS"].into_iter().find(|v| text.eq_ignore_ascii_case(v));
+                self.set.insert(d.name, known.ok_or_else(wrong)?.to_owned());
+                return Ok(None);
+            }
+            "session_track_transaction_info" => match text.to_ascii_uppercase().as_str() {
+                "OFF" => {}
+                "STATE" | "CHARACTERISTICS" => {
+                    return Err(errors::not_supported("session_track_transaction_info"));
+                }
+                _ => return Err(wrong()),
+            },
             "foreign_key_checks" => self.foreign_key_checks = stored == "1",
             "max_execution_time" => self.max_execution_ms = stored.parse().map_err(|_| wrong())?,
             "transaction_read_only" | "tx_read_only" => self.read_only = stored == "1",

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use super::limits;
-use crate::wire::command::Command;
+use crate::wire::{capability, command::Command, params::split_attributes};
 
 /// The statement is kept up to [`limits::INFO_BYTES_MAX`].
 #[derive(Debug, Clone)]
@@ -57,8 +57,13 @@ impl Activity {
     }
 
     /// A command begins; `prepared`: the text of the statement that it executes.
-    pub(super) fn begins(&self, command: &Command<'_>, prepared: &[u8]) {
-        let (name, statement) = named(command, prepared);
+    pub(super) fn begins(&self, command: &Command<'_>, prepared: &[u8], capabilities: u32) {
+        let (name, mut statement) = named(command, prepared);
+        if let Command::Query(body) = command
+            && capabilities & capability::QUERY_ATTRIBUTES != 0
+        {
+            statement = split_attributes(body, &mut Vec::new()).unwrap_or_default();
+        }
         let mut doing = self.lock();
         (doing.command, doing.since) = (name, Instant::now());
         doing.statement.clear();
@@ -113,7 +118,7 @@ mod tests {
         let activity = Activity::default();
         assert_eq!((activity.look().command, activity.look().statement()), ("Connect", None));
         let text = format!("x{}", "ü".repeat(limits::INFO_BYTES_MAX));
-        activity.begins(&Command::Query(text.as_bytes()), b"");
+        activity.begins(&Command::Query(text.as_bytes()), b"", 0);
         let seen = activity.look().statement().expect("a statement");
         assert_eq!(seen.len(), limits::INFO_BYTES_MAX - 1);
         assert!(text.starts_with(&seen));

@@ -33,7 +33,7 @@ use crate::wire::handshake::{
 };
 use crate::wire::packet::{Packet, PacketBuffer, PacketReader};
 use crate::wire::result::{ResultState, write_error};
-use crate::wire::status;
+use crate::wire::{capability, constants::execute_flag, params::split_attributes, status};
 
 /// Why a connection ends without further words.
 pub(super) struct Gone;
@@ -145,8 +145,8 @@ impl<E: Engine> Connection<E> {
     {
         let kill = self.slot.kill.clone();
         let mut killed = pin!(kill.notified());
-        let wait_timeout = self.shared.config.wait_timeout;
-        let mut idle = pin!(sleep_until(Instant::now() + wait_timeout));
+        let default_timeout = self.shared.config.wait_timeout;
+        let mut idle = pin!(sleep_until(Instant::now() + default_timeout));
         loop {
             loop {
                 let packet = match self.input.next_packet() {
@@ -176,7 +176,10 @@ impl<E: Engine> Connection<E> {
             }
             self.output.rest();
             self.slot.activity.rests(self.engine.database(session));
-            let deadline = Instant::now() + wait_timeout;
+            let deadline = Instant::now() + self.engine.wait_timeout(session).unwrap_or(default_timeout);
+            if deadline < idle.deadline() {
+                idle.as_mut().reset(deadline);
+            }
             let waited = wait_for_input(&mut self.input, stream, |cx| {
                 if killed.as_mut().poll(cx).is_ready() {
                     return Poll::Ready(Waited::Killed);
@@ -213,7 +216,7 @@ impl<E: Engine> Connection<E> {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        let Connection { engine, input, output, state, statements, slot, .. } = self;
+        let Connection { engine, input, output, state, statements, slot, capabilities, .. } = self;
         output.set_sequence(packet.sequence.wrapping_add(1));
         let command = decode_command(input.payload(packet));
         if let Ok(command) = &command {
@@ -221,13 +224,19 @@ impl<E: Engine> Connection<E> {
                 Command::Execute { statement, .. } => engine.prepared_text(session, *statement),
                 _ => b"",
             };
-            slot.activity.begins(command, prepared);
+            slot.activity.begins(command, prepared, *capabilities);
         }
         state.start_command(matches!(command, Ok(Command::Execute { .. })), engine.status(session));
         let mut out = Output::new(output, state, Duplex::new(stream, &slot.interrupt, input.rest()));
         let done = match command {
-            Ok(Command::Execute { statement, flags, params }) => {
+            Ok(Command::Execute { statement, mut flags, params }) => {
+                if *capabilities & capability::QUERY_ATTRIBUTES == 0 {
+                    flags &= !execute_flag::PARAMETER_COUNT;
+                }
                 pin!(statements.execute(&**engine, session, (statement, flags), params, &mut out)).await
+            }
+            Ok(Command::Query(body)) if *capabilities & capability::QUERY_ATTRIBUTES != 0 => {
+                pin!(query_with_attributes::<E>(engine, session, body, &mut out)).await
             }
             Ok(Command::Query(sql)) => pin!(engine.query(session, sql, &mut out)).await,
             Ok(Command::Fetch { statement, rows }) => Box::pin(statements.fetch(statement, rows, &mut out)).await,
@@ -350,6 +359,24 @@ impl<E: Engine> Connection<E> {
     }
 }
 
+/// A query whose text has attributes before it, mostly none.
+async fn query_with_attributes<E: Engine>(
+    engine: &E,
+    session: &mut E::Session,
+    body: &[u8],
+    out: &mut Output<'_>,
+) -> Result<(), SqlError> {
+    let mut attributes = Vec::new();
+    let sql = split_attributes(body, &mut attributes)?;
+    if attributes.is_empty() {
+        return pin!(engine.query(session, sql, out)).await;
+    }
+    engine.set_attributes(session, &attributes);
+    let done = Box::pin(engine.query(session, sql, out)).await;
+    engine.set_attributes(session, &[]);
+    done
+}
+
 /// Commands outside of the hot path.
 async fn rare<E: Engine>(
     engine: &E,
@@ -393,7 +420,8 @@ async fn rare<E: Engine>(
     Ok(())
 }
 
-fn answer_ok<E: Engine>(engine: &E, session: &E::Session, out: &mut Output<'_>) {
+fn answer_ok<E: Engine>(engine: &E, session: &mut E::Session, out: &mut Output<'_>) {
+    engine.tell_changes(session, out);
     out.set_status(engine.status(session) & !status::MORE_RESULTS_EXISTS);
     out.ok(0, 0, 0, "");
 }

@@ -82,7 +82,9 @@ impl<E: Engine> Connection<E> {
                 self.statements.clear();
                 self.state = ResultState::new(credentials.capabilities);
                 self.state.start_command(false, self.engine.status(&session));
-                ResultWriter::new(&mut self.output, &mut self.state).ok(0, 0, 0, "");
+                let mut out = ResultWriter::new(&mut self.output, &mut self.state);
+                self.engine.tell_changes(&mut session, &mut out);
+                out.ok(0, 0, 0, "");
                 if self.flush(stream).await.is_err() {
                     self.engine.close(session).await;
                     return Err(Gone);

@@ -33,10 +33,12 @@ pub use output::{Collected, Mark, Output};
 pub use registry::{ConnectionEntry, Interrupt, Registry};
 pub use tls::{Tls, TlsSession};
 
+pub use crate::wire::params::Attribute;
 pub use crate::wire::compressed::{Algorithms, Compression};
 pub use crate::wire::{ColumnDef, ColumnType, ParamValue, ResultWriter, SqlError, capability, status};
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::accounts::Account;
 
@@ -136,6 +138,12 @@ pub trait Engine: 'static {
     /// Changes the current database.
     async fn init_db(&self, session: &mut Self::Session, database: &str) -> Result<(), SqlError>;
 
+    /// Attributes of the command that comes next; none: those of the last one are over.
+    fn set_attributes(&self, _session: &mut Self::Session, _attributes: &[Attribute<'_>]) {}
+
+    /// Hands what has changed in the session to the next OK.
+    fn tell_changes(&self, _session: &mut Self::Session, _out: &mut ResultWriter<'_>) {}
+
     /// Columns of `table` in the current database whose names match `wildcard` (SQL LIKE pattern; empty for all).
     async fn field_list(
         &self,
@@ -158,6 +166,11 @@ pub trait Engine: 'static {
     /// The text of a prepared statement; empty: there is none of this id.
     fn prepared_text<'a>(&self, _session: &'a Self::Session, _id: u32) -> &'a [u8] {
         b""
+    }
+
+    /// An idle connection of this session ends after this; `None`: after what the server is set to.
+    fn wait_timeout(&self, _session: &Self::Session) -> Option<Duration> {
+        None
     }
 
     /// COM_SET_OPTION: whether one query may hold several statements.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::cursors::{Held, OpenCursor};
 use super::{Engine, Output, SqlError, limits};
 use crate::wire::constants::execute_flag;
-use crate::wire::params::{ParamType, ParamValue, decode_params};
+use crate::wire::params::{ParamType, ParamValue, decode_counted_params, decode_params};
 
 #[derive(Debug, Default)]
 struct Statement {
@@ -86,15 +86,25 @@ impl Statements {
         let mut params: Vec<ParamValue<'_>> = std::mem::take(&mut self.spare);
         let Statement { types, long_data, cursor, .. } = statement;
         *cursor = None;
-        let decoded = decode_params(body, statement.params, types, long_data, &mut params);
+        let mut attributes = Vec::new();
+        let decoded = match flags & execute_flag::PARAMETER_COUNT {
+            0 => decode_params(body, statement.params, types, long_data, &mut params),
+            _ => decode_counted_params(body, statement.params, types, long_data, (&mut params, &mut attributes)),
+        };
+        if !attributes.is_empty() {
+            engine.set_attributes(session, &attributes);
+        }
         let done = match decoded {
             Ok(()) if flags & execute_flag::CURSOR_READ_ONLY != 0 => {
                 let opened = OpenCursor::open(engine, session, (id, &params), self.held.clone(), out);
                 Box::pin(opened).await.map(|opened| *cursor = opened.map(Box::new))
             }
             Ok(()) => pin!(engine.execute(session, id, &params, out)).await,
-            Err(_) => Err(SqlError::new(1210, b"HY000", "Incorrect arguments to mysqld_stmt_execute")),
+            Err(_) => Err(SqlError::new(1210, b"HY000", "Incorrect arguments to COM_STMT_EXECUTE")),
         };
+        if !attributes.is_empty() {
+            engine.set_attributes(session, &[]);
+        }
         let has_long_data = !long_data.is_empty();
         params.clear();
         // Collecting an emptied vector in place keeps its allocation and changes the lifetime.

@@ -39,8 +39,10 @@ pub mod capability {
     pub const PLUGIN_AUTH: u32 = 1 << 19;
     pub const CONNECT_ATTRS: u32 = 1 << 20;
     pub const PLUGIN_AUTH_LENENC_DATA: u32 = 1 << 21;
+    pub const SESSION_TRACK: u32 = 1 << 23;
     pub const DEPRECATE_EOF: u32 = 1 << 24;
     pub const ZSTD_COMPRESSION: u32 = 1 << 26;
+    pub const QUERY_ATTRIBUTES: u32 = 1 << 27;
 
     /// What this server always offers; TLS and compression as it is set.
     pub const SERVER: u32 = LONG_PASSWORD
@@ -60,7 +62,9 @@ pub mod capability {
         | PLUGIN_AUTH
         | CONNECT_ATTRS
         | PLUGIN_AUTH_LENENC_DATA
-        | DEPRECATE_EOF;
+        | SESSION_TRACK
+        | DEPRECATE_EOF
+        | QUERY_ATTRIBUTES;
 }
 
 /// Server status flags, sent with each OK and EOF.
@@ -76,11 +80,14 @@ pub mod status {
     pub const NO_BACKSLASH_ESCAPES: u16 = 512;
     pub const METADATA_CHANGED: u16 = 1024;
     pub const IN_TRANS_READONLY: u16 = 8192;
+    pub const SESSION_STATE_CHANGED: u16 = 1 << 14;
 }
 
 /// Flags of COM_STMT_EXECUTE. Other cursors are not made; who asks for one gets all rows at once, as from MySQL.
 pub mod execute_flag {
     pub const CURSOR_READ_ONLY: u8 = 1;
+    /// The number of parameters is told; behind those of the statement come attributes.
+    pub const PARAMETER_COUNT: u8 = 8;
 }
 
 /// Flags of a column definition.

@@ -12,7 +12,7 @@
 //! - [`compressed`]: packets in compressed ones.
 //! - [`file`]: the packets of a file that a client sends for LOAD DATA LOCAL.
 //!
-//! Deliberately not spoken: session tracking, query attributes. Neither is advertised, so no client may use it.
+//! Deliberately not spoken: OPTIONAL_RESULTSET_METADATA, MULTI_FACTOR_AUTHENTICATION. Neither is advertised, so no client may use it.
 
 pub mod auth;
 pub mod command;

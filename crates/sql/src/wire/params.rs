@@ -50,6 +50,8 @@ pub struct ParamType {
     pub unsigned: bool,
 }
 
+/// Values of one packet.
+const PARAMETERS_MAX: usize = 65_535;
 /// Hours in the longest TIME the protocol may carry here: MySQL's 838:59:59, in days rounded up.
 const TIME_DAYS_MAX: u32 = 35;
 
@@ -80,15 +82,114 @@ pub fn decode_params<'a>(
     if types.len() != count {
         return Err(DecodeError::new("parameters without bound types"));
     }
+    decode_values(&mut cursor, nulls, types, long_data, out)
+}
+
+#[inline]
+fn decode_values<'a>(
+    cursor: &mut Cursor<'a>,
+    nulls: &[u8],
+    types: &[ParamType],
+    long_data: &'a [Option<Vec<u8>>],
+    out: &mut Vec<ParamValue<'a>>,
+) -> Result<(), DecodeError> {
     for (index, param) in types.iter().enumerate() {
         let value = if let Some(Some(data)) = long_data.get(index) {
             long_value(*param, data)
-        } else if nulls.get(index / 8).is_some_and(|byte| byte & (1 << (index % 8)) != 0) {
+        } else if is_null(nulls, index) {
             ParamValue::Null
         } else {
-            decode_value(&mut cursor, *param)?
+            decode_value(cursor, *param)?
         };
         out.push(value);
+    }
+    Ok(())
+}
+
+/// A query attribute: a value with a name that a client sends along.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Attribute<'a> {
+    pub name: &'a [u8],
+    pub value: ParamValue<'a>,
+}
+
+/// The types and names of a packet, in their order.
+fn named_types<'a>(cursor: &mut Cursor<'a>, count: usize) -> Result<Vec<(ParamType, &'a [u8])>, DecodeError> {
+    let mut named = Vec::new();
+    for _ in 0..count {
+        let number = cursor.u8()?;
+        let unsigned = cursor.u8()? & 0x80 != 0;
+        let column_type = ColumnType::from_number(number).ok_or(DecodeError::new("parameter type"))?;
+        named.push((ParamType { column_type, unsigned }, cursor.lenenc_bytes()?));
+    }
+    Ok(named)
+}
+
+fn is_null(nulls: &[u8], index: usize) -> bool {
+    nulls.get(index / 8).is_some_and(|byte| byte & (1 << (index % 8)) != 0)
+}
+
+fn parameter_count(cursor: &mut Cursor<'_>) -> Result<usize, DecodeError> {
+    let count = cursor.lenenc()?;
+    usize::try_from(count).ok().filter(|n| *n <= PARAMETERS_MAX).ok_or(DecodeError::new("number of parameters"))
+}
+
+/// Takes the attributes off the front of a COM_QUERY; what is left is the statement.
+pub fn split_attributes<'a>(body: &'a [u8], out: &mut Vec<Attribute<'a>>) -> Result<&'a [u8], DecodeError> {
+    out.clear();
+    if let Some(sql) = body.strip_prefix(&[0, 1]) {
+        return Ok(sql);
+    }
+    let mut cursor = Cursor::new(body);
+    let count = parameter_count(&mut cursor)?;
+    if cursor.lenenc()? != 1 {
+        return Err(DecodeError::new("number of sets of parameters"));
+    }
+    if count > 0 {
+        let nulls = cursor.bytes(count.div_ceil(8))?;
+        if cursor.u8()? != 1 {
+            return Err(DecodeError::new("attributes without types"));
+        }
+        for (index, (param, name)) in named_types(&mut cursor, count)?.into_iter().enumerate() {
+            let value = if is_null(nulls, index) { ParamValue::Null } else { decode_value(&mut cursor, param)? };
+            out.push(Attribute { name, value });
+        }
+    }
+    Ok(cursor.rest())
+}
+
+/// As [`decode_params`], of an EXECUTE that tells how many values it has: those behind the `count` of the statement are attributes.
+pub fn decode_counted_params<'a>(
+    body: &'a [u8],
+    count: usize,
+    types: &mut Vec<ParamType>,
+    long_data: &'a [Option<Vec<u8>>],
+    (out, attributes): (&mut Vec<ParamValue<'a>>, &mut Vec<Attribute<'a>>),
+) -> Result<(), DecodeError> {
+    out.clear();
+    attributes.clear();
+    let mut cursor = Cursor::new(body);
+    let told = parameter_count(&mut cursor)?;
+    if told < count {
+        return Err(DecodeError::new("fewer values than parameters"));
+    }
+    if told == 0 {
+        return Ok(());
+    }
+    let nulls = cursor.bytes(told.div_ceil(8))?;
+    let mut more = Vec::new();
+    if cursor.u8()? == 1 {
+        more = named_types(&mut cursor, told)?;
+        types.clear();
+        types.extend(more.drain(..count).map(|(param, _)| param));
+    }
+    if types.len() != count || more.len() != told - count {
+        return Err(DecodeError::new("parameters without bound types"));
+    }
+    decode_values(&mut cursor, nulls, types, long_data, out)?;
+    for (index, (param, name)) in more.into_iter().enumerate() {
+        let value = if is_null(nulls, count + index) { ParamValue::Null } else { decode_value(&mut cursor, param)? };
+        attributes.push(Attribute { name, value });
     }
     Ok(())
 }

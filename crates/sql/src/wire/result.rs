@@ -156,6 +156,9 @@ pub struct ResultState {
     status: u16,
     more_results: bool,
     rows_open: bool,
+    tracks: bool,
+    /// Changes of the session that the next OK tells.
+    changes: Vec<u8>,
     /// Rows are held for a cursor, whose definitions end when it is open.
     is_held: bool,
     /// Of the result set that has ended last in this command.
@@ -185,6 +188,8 @@ impl ResultState {
             status: status::AUTOCOMMIT,
             more_results: false,
             rows_open: false,
+            tracks: capabilities & capability::SESSION_TRACK != 0,
+            changes: Vec::new(),
             is_held: false,
             ended: None,
             finished: 0,
@@ -198,6 +203,7 @@ impl ResultState {
         self.more_results = false;
         self.rows_open = false;
         self.is_held = false;
+        self.changes.clear();
         self.ended = None;
         self.finished = 0;
     }
@@ -343,7 +349,7 @@ impl<'a> ResultWriter<'a> {
         payload.extend_from_slice(&[0xfe, 0, 0]);
         payload.extend_from_slice(&flags.to_le_bytes());
         payload.extend_from_slice(&warnings.to_le_bytes());
-        self.out.end();
+        self.end_ok("");
     }
 
     /// A result without rows.
@@ -357,11 +363,30 @@ impl<'a> ResultWriter<'a> {
         push_lenenc(payload, last_insert_id);
         payload.extend_from_slice(&flags.to_le_bytes());
         payload.extend_from_slice(&warnings.to_le_bytes());
-        if !info.is_empty() {
+        self.end_ok(info);
+    }
+
+    /// Ends an OK packet with its text and what has changed in the session.
+    fn end_ok(&mut self, info: &str) {
+        let changes = &mut self.state.changes;
+        let payload = self.out.payload();
+        if !info.is_empty() || !changes.is_empty() {
             // Length-encoded, as servers send it and client libraries read it, whatever the documentation says.
             push_lenenc_bytes(payload, info.as_bytes());
         }
+        if !changes.is_empty() {
+            push_lenenc_bytes(payload, changes);
+            changes.clear();
+        }
         self.out.end();
+    }
+
+    /// The next OK tells of a change of the session, if the client wants to know.
+    pub fn session_change(&mut self, kind: u8, what: &[u8]) {
+        if self.state.tracks {
+            self.state.changes.push(kind);
+            push_lenenc_bytes(&mut self.state.changes, what);
+        }
     }
 
     /// The last result of the command: an error. Drops an unfinished row.
@@ -423,7 +448,7 @@ impl<'a> ResultWriter<'a> {
     }
 
     fn eof(&mut self, warnings: u16) {
-        let flags = self.status_flags();
+        let flags = self.status_flags() & !status::SESSION_STATE_CHANGED;
         let payload = self.out.begin();
         payload.push(0xfe);
         payload.extend_from_slice(&warnings.to_le_bytes());
@@ -447,7 +472,9 @@ impl<'a> ResultWriter<'a> {
     }
 
     fn status_flags(&self) -> u16 {
-        self.state.status | if self.state.more_results { status::MORE_RESULTS_EXISTS } else { 0 }
+        let more = if self.state.more_results { status::MORE_RESULTS_EXISTS } else { 0 };
+        let changed = if self.state.changes.is_empty() { 0 } else { status::SESSION_STATE_CHANGED };
+        self.state.status | more | changed
     }
 
     #[inline]

@@ -27,6 +27,8 @@ pub struct Env {
     /// What the statement under way has assigned to variables.
     assigned: RefCell<BTreeMap<String, Datum<'static>>>,
     pub database: Option<String>,
+    /// Query attributes of the command under way, by their lower case names.
+    pub attributes: Vec<(String, Option<String>)>,
     pub user: String,
     pub host: String,
     /// The account that the session acts for; `None`: it is refused nothing.
@@ -73,6 +75,7 @@ impl Env {
             user_variables: BTreeMap::new(),
             assigned: RefCell::default(),
             database: None,
+            attributes: Vec::new(),
             user,
             host,
             me: None,

@@ -264,6 +264,7 @@ functions! {
     ConnectionId, 0..=0, ["connection_id"];
     LastInsertId, 0..=1, ["last_insert_id"];
     RowCount, 0..=0, ["row_count"];
+    QueryAttribute, 1..=1, ["mysql_query_attribute_string"];
     FoundRows, 0..=0, ["found_rows"];
     Uuid, 0..=0, ["uuid"];
     UuidShort, 0..=0, ["uuid_short"];
@@ -429,7 +430,7 @@ impl Func {
             JsonRemark => kind(0),
             JsonValue => kind(2),
             Hex | Space | Sha1 | Sha2 | Elt | Quote | DateFormat | Database | Version | User | CurrentUser
-            | CurrentRole | Uuid => Kind::Text,
+            | CurrentRole | QueryAttribute | Uuid => Kind::Text,
             Length | CharLength | Instr | Locate | Ascii | Strcmp | FindInSet | Field | Sign | IsNull | Quarter
             | Month | Day | Hour | Minute | Second | Microsecond | DayOfWeek | Weekday | DayOfYear | Week
             | DateDiff | ToDays | TimestampDiff | RowCount | Sleep | GetLock | ReleaseLock | IsFreeLock => Kind::Int,
@@ -548,7 +549,7 @@ impl Func {
             }),
             Greatest | Least => extreme(args, self == Greatest, collation, cx),
             Database | Version | User | CurrentUser | CurrentRole | ConnectionId | LastInsertId | RowCount
-            | FoundRows | Uuid | UuidShort | Sleep | Rand | Assign => self.session(args, cx),
+            | QueryAttribute | FoundRows | Uuid | UuidShort | Sleep | Rand | Assign => self.session(args, cx),
             _ if self.is_of_user_locks() => self.user_lock(args, cx),
             _ if self.is_json() => json::call(self, args, cx),
             _ => func_math::call(self, args, cx),
@@ -605,6 +606,14 @@ impl Func {
                 value
             }
             Func::RowCount => Datum::Int(env.row_count),
+            Func::QueryAttribute => match args[0].eval(cx)? {
+                Datum::Null => Datum::Null,
+                name => {
+                    let name = name.as_string().to_ascii_lowercase();
+                    let found = env.attributes.iter().find(|(known, _)| *known == name);
+                    found.and_then(|(_, value)| value.clone()).map_or(Datum::Null, Datum::text)
+                }
+            },
             Func::FoundRows => Datum::Int(env.found_rows as i64),
             Func::Uuid => {
                 let (a, b) = (env.random_u64(), env.random_u64());
