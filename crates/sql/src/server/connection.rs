@@ -33,7 +33,7 @@ use crate::wire::handshake::{
 };
 use crate::wire::packet::{Packet, PacketBuffer, PacketReader};
 use crate::wire::result::{ResultState, write_error};
-use crate::wire::{capability, constants::execute_flag, params::split_attributes, status};
+use crate::wire::{capability, params::split_attributes, status};
 
 /// Why a connection ends without further words.
 pub(super) struct Gone;
@@ -229,11 +229,9 @@ impl<E: Engine> Connection<E> {
         state.start_command(matches!(command, Ok(Command::Execute { .. })), engine.status(session));
         let mut out = Output::new(output, state, Duplex::new(stream, &slot.interrupt, input.rest()));
         let done = match command {
-            Ok(Command::Execute { statement, mut flags, params }) => {
-                if *capabilities & capability::QUERY_ATTRIBUTES == 0 {
-                    flags &= !execute_flag::PARAMETER_COUNT;
-                }
-                pin!(statements.execute(&**engine, session, (statement, flags), params, &mut out)).await
+            Ok(Command::Execute { statement, flags, params }) => {
+                let counted = *capabilities & capability::QUERY_ATTRIBUTES != 0;
+                pin!(statements.execute(&**engine, session, (statement, flags, counted), params, &mut out)).await
             }
             Ok(Command::Query(body)) if *capabilities & capability::QUERY_ATTRIBUTES != 0 => {
                 pin!(query_with_attributes::<E>(engine, session, body, &mut out)).await

@@ -69,12 +69,13 @@ impl Statements {
         Ok(())
     }
 
+    /// `counted`: the client knows attributes, so it says how many values it sends.
     #[inline]
     pub async fn execute<E: Engine>(
         &mut self,
         engine: &E,
         session: &mut E::Session,
-        (id, flags): (u32, u8),
+        (id, flags, counted): (u32, u8, bool),
         body: &[u8],
         out: &mut Output<'_>,
     ) -> Result<(), SqlError> {
@@ -87,9 +88,10 @@ impl Statements {
         let Statement { types, long_data, cursor, .. } = statement;
         *cursor = None;
         let mut attributes = Vec::new();
-        let decoded = match flags & execute_flag::PARAMETER_COUNT {
-            0 => decode_params(body, statement.params, types, long_data, &mut params),
-            _ => decode_counted_params(body, statement.params, types, long_data, (&mut params, &mut attributes)),
+        let count = statement.params;
+        let decoded = match counted && (count > 0 || flags & execute_flag::PARAMETER_COUNT != 0) {
+            false => decode_params(body, count, types, long_data, &mut params),
+            true => decode_counted_params(body, count, types, long_data, (&mut params, &mut attributes)),
         };
         if !attributes.is_empty() {
             engine.set_attributes(session, &attributes);

@@ -86,7 +86,7 @@ pub mod status {
 /// Flags of COM_STMT_EXECUTE. Other cursors are not made; who asks for one gets all rows at once, as from MySQL.
 pub mod execute_flag {
     pub const CURSOR_READ_ONLY: u8 = 1;
-    /// The number of parameters is told; behind those of the statement come attributes.
+    /// The number of values is told of a statement without parameters, too: there may be attributes.
     pub const PARAMETER_COUNT: u8 = 8;
 }
 
