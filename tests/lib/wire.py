@@ -1,6 +1,6 @@
 """A MySQL client of packets: it sends what it is told, byte by byte, and returns what comes as it comes. For what no driver lets one see or do.
 
-With `compress` (`zlib` or `zstd`) packets travel in compressed ones from the login on; zstd needs a module that not every Python has.
+With `compress` (`zlib` or `zstd`) packets travel in compressed ones from the login on.
 """
 
 import hashlib
@@ -8,6 +8,8 @@ import socket
 import struct
 import time
 import zlib
+
+import zstandard
 
 LONG_PASSWORD, FOUND_ROWS, LONG_FLAG, CONNECT_WITH_DB, COMPRESS, PROTOCOL_41, TRANSACTIONS = 1, 2, 4, 8, 32, 512, 8192
 SECURE, MULTI_STATEMENTS, MULTI_RESULTS, PLUGIN_AUTH, CONNECT_ATTRS = 1 << 15, 1 << 16, 1 << 17, 1 << 19, 1 << 20
@@ -115,13 +117,11 @@ class Client:
     def pack(self, data):
         if self.compress == "zlib":
             return zlib.compress(data)
-        import zstandard
         return zstandard.compress(data, self.level)
 
     def unpack(self, data, size):
         if self.compress == "zlib":
             return zlib.decompress(data)
-        import zstandard
         return zstandard.ZstdDecompressor().decompress(data, max_output_size=size)
 
     def send_raw(self, data):

@@ -10,6 +10,7 @@ import zlib
 
 import mysql.connector
 import pymysql
+import zstandard
 
 from lib import wire
 from lib.cluster import Cluster
@@ -151,9 +152,10 @@ def cursors_in_memory(t, where):
 
 
 def compressed(t, where):
-    for algorithm, level in (("zlib", 6),):
-        with t.case(f"{algorithm}: what it says of itself, short and long statements and answers"):
-            with Client(where, compress=algorithm) as client:
+    for algorithm, level in (("zlib", 6), ("zstd", 3), ("zstd", 22)):
+        options = {"compress": algorithm, "level": level}
+        with t.case(f"{algorithm} {level}: what it says of itself, short and long statements and answers"):
+            with Client(where, **options) as client:
                 found = [r for r in client.query("SHOW STATUS LIKE 'Compression%'") if not r.startswith(b"\x03def")]
                 wanted = [(b"Compression", b"ON"), (b"Compression_algorithm", algorithm.encode()), (b"Compression_level", str(level).encode())]
                 check_equal(found[2:-1], [wire.text(name) + wire.text(value) for name, value in wanted], "status")
@@ -167,8 +169,8 @@ def compressed(t, where):
                 check_equal(client.query("SELECT 1")[3], b"\x011", "an answer that is not")
                 for size in (1, 48, 49, 50, 51, 1000):
                     check_equal(client.query(f"SELECT '{'y' * size}'")[3], wire.text(b"y" * size), f"{size} bytes")
-        with t.case(f"{algorithm}: packets cut anywhere, several in one, one in several"):
-            with Client(where, compress=algorithm) as client:
+        with t.case(f"{algorithm} {level}: packets cut anywhere, several in one, one in several"):
+            with Client(where, **options) as client:
                 whole = wire.framed(b"\x03SELECT 11") + wire.framed(b"\x03SELECT 22") + wire.framed(b"\x03SELECT 'z'")
                 for cut in (*range(1, len(whole)), len(whole)):
                     parts = [whole[:cut], whole[cut:]]
@@ -176,8 +178,8 @@ def compressed(t, where):
                     check_equal([client.result()[3] for _ in range(3)], [b"\x0211", b"\x0222", b"\x01z"], f"cut at {cut}")
                 client.send_raw(client.wrapped(b"", 0) * 3 + client.wrapped(wire.framed(b"\x0e"), 3))
                 check_equal(client.packet()[0], 0, "empty ones before a ping")
-        with t.case(f"{algorithm}: a cursor, a reset, an error, another user"):
-            with Client(where, compress=algorithm, database="w") as client:
+        with t.case(f"{algorithm} {level}: a cursor, a reset, an error, another user"):
+            with Client(where, database="w", **options) as client:
                 statement = client.prepare("SELECT a FROM t ORDER BY a")
                 client.command(execute(statement, 1), 3)
                 check_equal(client.command(fetch(statement, 2), 3)[:2], [row(1), row(2)], "rows")
@@ -204,6 +206,14 @@ def compressed(t, where):
                 client.send_raw(data)
                 check_equal(error(client.packet())[:2], (1157, "08S01"), f"{data[:20]!r}")
                 check(wire.wait_for_end(client), "it goes on")
+        wide = zstandard.ZstdCompressor(compression_params=zstandard.ZstdCompressionParameters(window_log=27, enable_ldm=True), write_content_size=False)
+        stream = wide.compressobj()
+        wide = stream.compress(b"\0" * 100) + stream.flush()
+        bomb = zstandard.compress(b"\0" * (64 << 20))
+        for data in (header(len(wide), 100) + wide, header(len(bomb), 0xFFFFFF) + bomb, header(len(bomb), 1) + bomb, header(30, 50) + b"\x28\xb5\x2f\xfd" * 7 + b"ab"):
+            with Client(where, compress="zstd") as client:
+                client.send_raw(data)
+                check_equal(error(client.packet())[:2], (1157, "08S01"), f"{data[:20]!r}")
         with Client(where, compress="zlib") as client:
             client.send_raw(header(len(packed), size) + packed)
             check_equal(client.result()[3], wire.text(b"a" * 1000), "the packet as it should be")

@@ -8,8 +8,7 @@ use std::{
     borrow::Cow,
     collections::BTreeMap,
     sync::{
-        Arc,
-        Mutex, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     time::Duration,
@@ -154,7 +153,8 @@ pub fn check_name(name: &str) -> Result<()> {
 
 pub fn kind_of(name: &str) -> Kind {
     match find(name).map(|d| d.ty) {
-        Some(Type::Int | Type::Bool) => Kind::Int,
+        Some(Type::Int) => Kind::UInt,
+        Some(Type::Bool) => Kind::Int,
         Some(Type::Moment) => Kind::Decimal(6),
         _ => Kind::Text,
     }
@@ -223,7 +223,11 @@ impl Globals {
 impl Globals {
     /// What `protocol_compression_algorithms` says.
     pub fn compression(&self) -> Algorithms {
-        self.compression.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map_or_else(Algorithms::default, |c| c.1)
+        self.compression
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .as_ref()
+            .map_or_else(Algorithms::default, |c| c.1)
     }
     fn compression_text(&self) -> Option<String> {
         self.compression.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|c| c.0.clone())
@@ -416,7 +420,8 @@ impl Variables {
                     None => None,
                     Some(Datum::Text(_)) => {
                         let text = value.map_or_else(String::new, Datum::as_string);
-                        let found = Algorithms::parse(&text).ok_or_else(|| errors::wrong_variable_value(name, &text))?;
+                        let found =
+                            Algorithms::parse(&text).ok_or_else(|| errors::wrong_variable_value(name, &text))?;
                         Some((text, found))
                     }
                     Some(_) => return Err(errors::wrong_variable_type(name)),
@@ -444,6 +449,7 @@ impl Variables {
         }
         let stored = match d.ty {
             Type::Bool => i32::from(switch(&text).ok_or_else(wrong)?).to_string(),
+            Type::Int if matches!(value, Some(Datum::Text(_))) => return Err(errors::wrong_variable_type(name)),
             Type::Int => text.parse::<i64>().map_err(|_| wrong())?.to_string(),
             Type::Text => text.clone(),
             Type::Moment => match value.map(|v| (v, v.number())) {

@@ -33,8 +33,8 @@ pub use output::{Collected, Mark, Output};
 pub use registry::{ConnectionEntry, Interrupt, Registry};
 pub use tls::{Tls, TlsSession};
 
-pub use crate::wire::params::Attribute;
 pub use crate::wire::compressed::{Algorithms, Compression};
+pub use crate::wire::params::Attribute;
 pub use crate::wire::{ColumnDef, ColumnType, ParamValue, ResultWriter, SqlError, capability, status};
 
 use std::sync::Arc;

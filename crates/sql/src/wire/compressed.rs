@@ -82,7 +82,7 @@ impl Algorithms {
             return None;
         }
         for name in text.split(',') {
-            match name {
+            match name.to_ascii_lowercase().as_str() {
                 "zlib" => found.zlib = true,
                 "zstd" => found.zstd = true,
                 "uncompressed" => found.uncompressed = true,
@@ -426,8 +426,8 @@ mod tests {
     fn what_client_and_server_agree_on() {
         let all = Algorithms::default();
         assert_eq!(Algorithms::parse("zlib,zstd,uncompressed"), Some(all));
-        assert_eq!(Algorithms::parse("zstd"), Some(Algorithms { zlib: false, zstd: true, uncompressed: false }));
-        for wrong in ["", "zlib,", "ZLIB", "zlib, zstd", "lz4", "zlib,zlib,zlib,zlib"] {
+        assert_eq!(Algorithms::parse("ZSTD"), Some(Algorithms { zlib: false, zstd: true, uncompressed: false }));
+        for wrong in ["", "zlib,", "zlib, zstd", "lz4", "zlib,zlib,zlib,zlib"] {
             assert_eq!(Algorithms::parse(wrong), None, "{wrong}");
         }
         assert_eq!(all.choose(true, true, 0), Ok(Compression::Zlib));
