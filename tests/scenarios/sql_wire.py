@@ -206,7 +206,7 @@ def compressed(t, where):
                 client.send_raw(data)
                 check_equal(error(client.packet())[:2], (1157, "08S01"), f"{data[:20]!r}")
                 check(wire.wait_for_end(client), "it goes on")
-        wide = zstandard.ZstdCompressor(compression_params=zstandard.ZstdCompressionParameters(window_log=27, enable_ldm=True), write_content_size=False)
+        wide = zstandard.ZstdCompressor(compression_params=zstandard.ZstdCompressionParameters(window_log=27, write_content_size=False))
         stream = wide.compressobj()
         wide = stream.compress(b"\0" * 100) + stream.flush()
         bomb = zstandard.compress(b"\0" * (64 << 20))
