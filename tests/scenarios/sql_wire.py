@@ -240,6 +240,13 @@ def stock_clients(t, host, port):
         for options, wanted in ((["--compress"], ["Compression", "ON", "Ssl_version", "TLSv1.3"]), (["--compress", "--skip-ssl"], ["Compression", "ON", "Ssl_version"])):
             _, text = run(["mariadb", "--no-defaults", "-uroot", f"-h{host}", f"-P{port}", "-N", *options, "-e", f"{ask}; SELECT LENGTH(REPEAT('ab', 3000000))"])
             check_equal(text.split(), [*wanted, "6000000"], f"{options}")
+    with t.case("the stock client sends a file in compressed packets"):
+        file = t.directory / "rows.tsv"
+        file.write_text("".join(f"{i}\trow {i}\n" for i in range(1, 50_001)))
+        load = f"SET GLOBAL local_infile = ON; CREATE TABLE w.loaded (id INT PRIMARY KEY, v VARCHAR(20)); LOAD DATA LOCAL INFILE '{file}' INTO TABLE w.loaded"
+        _, text = run(["mariadb", "--no-defaults", "-uroot", f"-h{host}", f"-P{port}", "-N", "--compress", "--local-infile=1", "-e",
+                       f"{load}; SELECT COUNT(*), MAX(id) FROM w.loaded WHERE v = CONCAT('row ', id); SET GLOBAL local_infile = OFF"])
+        check_equal(text.split(), ["50000", "50000"], "rows")
     with t.case("mysql-connector-python: compressed packets, long values both ways"):
         for tls in (True, False):
             connection = mysql.connector.connect(host=host, port=port, user="root", use_pure=True, ssl_disabled=tls, compress=True)

@@ -542,9 +542,9 @@ fn a_long_result_is_streamed() {
 fn packets_over_the_limit_end_the_connection() {
     let server = server(|config| config.max_allowed_packet = 1000);
     let mut client = Client::root(&server);
-    client.command(3, &[b'x'; 999]);
+    client.command(3, &[b'x'; 998]);
     client.expect_error(1064);
-    client.stream.write_all(&[0xe9, 3, 0, 0]).unwrap();
+    client.stream.write_all(&[0xe8, 3, 0, 0]).unwrap();
     client.expect_error(1153);
     assert!(client.try_packet().is_none());
 }

@@ -7,7 +7,7 @@ use super::constants::capability;
 use super::error::DecodeError;
 use super::handshake::{Attributes, ClientHello, Offer, decode_change_user, decode_client_hello, write_greeting};
 use super::packet::{PacketBuffer, PacketReader, push_lenenc_bytes};
-use super::params::{ParamType, ParamValue, decode_params};
+use super::params::{ParamType, ParamValue, decode_counted_params, decode_params, split_attributes};
 use super::result::{ColumnDef, ColumnType, ResultState, ResultWriter};
 
 /// Inputs of each kind; `make fuzz` gives a million.
@@ -63,6 +63,7 @@ fn decode_everything(bytes: &[u8]) {
         decode_all_params(params);
     }
     decode_all_params(bytes);
+    let _ = split_attributes(bytes, &mut Vec::new());
     if let (Some(header), Some(packed)) = (Header::decode(bytes), bytes.get(HEADER_BYTES..)) {
         for how in [Compression::Zlib, Compression::Zstd(3)] {
             let mut plain = Vec::new();
@@ -84,6 +85,9 @@ fn decode_all_params(body: &[u8]) {
         let mut out = Vec::new();
         let _ = decode_params(body, count, &mut Vec::new(), &[], &mut out);
         let long = [None, Some(vec![1, 2, 3])];
+        let mut told = (Vec::new(), Vec::new());
+        let counted = decode_counted_params(body, count, &mut Vec::new(), &long, (&mut told.0, &mut told.1));
+        assert!(counted.is_err() || told.0.len() == count);
         let _ = decode_params(body, count, &mut vec![bound; count], &long, &mut Vec::new());
     }
 }
@@ -138,6 +142,9 @@ fn valid_packets() -> Vec<Vec<u8>> {
         pack(how, &packets.concat()[..150], 0, &mut packed);
         packets.push(packed);
     }
+    // Two attributes before a statement; a parameter and an attribute of a prepared one.
+    packets.push(b"\x02\x01\x00\x01\xfd\x00\x02n1\x08\x00\x02n2\x03val\x01\0\0\0\0\0\0\0SELECT 1".to_vec());
+    packets.push(b"\x02\x00\x01\x08\x00\x00\xfd\x00\x02n1\x05\0\0\0\0\0\0\0\x03xyz".to_vec());
     packets.extend([vec![3, 0, 0, 0, 3, b'a', b'b', 1, 0, 0, 1, 14]]);
     packets
 }
@@ -238,6 +245,30 @@ fn parameters_of_every_kind() {
     decode_params(&body, 9, &mut types, &ahead, &mut out).unwrap();
     assert_eq!(out[3], ParamValue::Text(b"long"));
     assert_eq!(out[4..], want[4..]);
+}
+
+#[test]
+fn attributes_are_split_off_a_query_and_an_execution() {
+    let packet = b"\x02\x01\x02\x01\xfd\x00\x02n1\x08\x00\x02n2\x03valSELECT 1";
+    let mut found = Vec::new();
+    assert_eq!(split_attributes(packet, &mut found), Ok(&b"SELECT 1"[..]));
+    let named: Vec<_> = found.iter().map(|a| (a.name, a.value)).collect();
+    assert_eq!(named, [(&b"n1"[..], ParamValue::Text(b"val")), (b"n2", ParamValue::Null)]);
+    assert_eq!(split_attributes(b"\x00\x01SELECT 1", &mut found), Ok(&b"SELECT 1"[..]));
+    assert!(found.is_empty());
+    for wrong in [&b""[..], b"\0", b"\0\x02SELECT", b"\x01\x01\0\0SELECT", b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01"] {
+        assert!(split_attributes(wrong, &mut found).is_err(), "{wrong:?}");
+    }
+    let body = b"\x02\x00\x01\x08\x00\x00\xfd\x00\x02n1\x05\0\0\0\0\0\0\0\x03xyz";
+    let (mut types, mut params) = (Vec::new(), Vec::new());
+    decode_counted_params(body, 1, &mut types, &[], (&mut params, &mut found)).unwrap();
+    assert_eq!((params.as_slice(), found[0].value), (&[ParamValue::Int(5)][..], ParamValue::Text(b"xyz")));
+    // Bound types stay, and so the attributes' are needed anew.
+    let again = b"\x01\x00\x00\x06\0\0\0\0\0\0\0";
+    decode_counted_params(again, 1, &mut types, &[], (&mut params, &mut found)).unwrap();
+    assert_eq!((params.as_slice(), found.len()), (&[ParamValue::Int(6)][..], 0));
+    assert!(decode_counted_params(body, 3, &mut types, &[], (&mut params, &mut found)).is_err());
+    assert!(decode_counted_params(b"\x02\0\0", 1, &mut types, &[], (&mut params, &mut found)).is_err());
 }
 
 fn written(binary: bool, capabilities: u32, write: impl FnOnce(&mut ResultWriter<'_>)) -> Vec<Vec<u8>> {
