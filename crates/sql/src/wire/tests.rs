@@ -256,7 +256,8 @@ fn attributes_are_split_off_a_query_and_an_execution() {
     assert_eq!(named, [(&b"n1"[..], ParamValue::Text(b"val")), (b"n2", ParamValue::Null)]);
     assert_eq!(split_attributes(b"\x00\x01SELECT 1", &mut found), Ok(&b"SELECT 1"[..]));
     assert!(found.is_empty());
-    for wrong in [&b""[..], b"\0", b"\0\x02SELECT", b"\x01\x01\0\0SELECT", b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01"] {
+    for wrong in [&b""[..], b"\0", b"\0\x02SELECT", b"\x01\x01\0\0SELECT", b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01"]
+    {
         assert!(split_attributes(wrong, &mut found).is_err(), "{wrong:?}");
     }
     let body = b"\x02\x00\x01\x08\x00\x00\xfd\x00\x02n1\x05\0\0\0\0\0\0\0\x03xyz";
