@@ -18,6 +18,8 @@ need gcc gcc
 need mvn maven
 need java default-jdk-headless
 need go golang-go
+need node nodejs
+need npm npm
 need stdbuf coreutils
 need ip iproute2
 need nft nftables
@@ -56,4 +58,13 @@ if [ ! -e "$out/java-classpath" ] || [ -n "$(find tests/clients/java -newer "$ou
     javac -encoding UTF-8 -cp "$(cat "$out/java-classpath.new")" -d "$out/java" tests/clients/java/src/main/java/apus/*.java
     mv "$out/java-classpath.new" "$out/java-classpath"
     touch "$out/java-classpath"
+fi
+
+# What package-lock.json pins; none of its scripts is run.
+if ! cmp -s tests/clients/node/package-lock.json "$out/node/installed"; then
+    echo "installing the Node.js clients"
+    mkdir -p "$out/node"
+    cp tests/clients/node/package.json tests/clients/node/package-lock.json "$out/node/"
+    (cd "$out/node" && npm ci --silent --ignore-scripts --no-audit --no-fund)
+    cp tests/clients/node/package-lock.json "$out/node/installed"
 fi

@@ -1,0 +1,22 @@
+"""Node.js: mysql2 by itself and what is built on it. Each migrates its schema, works as an application does, and writes while data nodes are killed."""
+
+import os
+import shutil
+
+from lib.clients import HERE, Program, run_programs
+from lib.cluster import Cluster
+from lib.harness import CLIENTS, scenario_main
+
+LIMIT_SECONDS = (240, 240)
+NAMES = ["mysql2", "sequelize"]
+
+
+def main(t):
+    environment = {**os.environ, "NODE_PATH": str(CLIENTS / "node" / "node_modules")}
+    programs = [Program(name, [shutil.which("node") or "node", HERE / "node" / f"{name}.js"], environment) for name in NAMES]
+    with Cluster(t) as cluster:
+        run_programs(t, cluster, programs)
+
+
+if __name__ == "__main__":
+    scenario_main(main)
