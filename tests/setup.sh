@@ -51,6 +51,7 @@ fi
 
 echo "building the Go client"
 (cd tests/clients/go && go build -o "$out/go-client" .)
+(cd tests/clients/gorm && go build -o "$out/gorm-client" .)
 
 if [ ! -e "$out/java-classpath" ] || [ -n "$(find tests/clients/java -newer "$out/java-classpath" -type f | head -1)" ]; then
     echo "building the Java client"
