@@ -53,13 +53,19 @@ echo "building the Go client"
 (cd tests/clients/go && go build -o "$out/go-client" .)
 (cd tests/clients/gorm && go build -o "$out/gorm-client" .)
 
-if [ ! -e "$out/java-classpath" ] || [ -n "$(find tests/clients/java -newer "$out/java-classpath" -type f | head -1)" ]; then
-    echo "building the Java client"
-    (cd tests/clients/java && mvn -q -B -Dapus.out="$out/java-build" dependency:build-classpath -Dmdep.outputFile="$out/java-classpath.new")
-    javac -encoding UTF-8 -cp "$(cat "$out/java-classpath.new")" -d "$out/java" tests/clients/java/src/main/java/apus/*.java
-    mv "$out/java-classpath.new" "$out/java-classpath"
-    touch "$out/java-classpath"
-fi
+# build_java SOURCES NAME: the classes into $out/NAME, and what they need into $out/NAME-classpath.
+build_java() {
+    [ -e "$out/$2-classpath" ] && [ -z "$(find "$1" -newer "$out/$2-classpath" -type f | head -1)" ] && return
+    echo "building $1"
+    (cd "$1" && mvn -q -B -Dapus.out="$out/$2-build" dependency:build-classpath -Dmdep.outputFile="$out/$2-classpath.new")
+    rm -rf "${out:?}/$2"
+    javac -nowarn -Xlint:none -encoding UTF-8 -cp "$(cat "$out/$2-classpath.new")" -d "$out/$2" "$1"/src/main/java/apus/*.java
+    [ ! -d "$1/src/main/resources" ] || cp -r "$1/src/main/resources/." "$out/$2/"
+    mv "$out/$2-classpath.new" "$out/$2-classpath"
+    touch "$out/$2-classpath"
+}
+build_java tests/clients/java java
+build_java tests/clients/orm-java orm-java
 
 # What package-lock.json pins; none of its scripts is run.
 if ! cmp -s tests/clients/node/package-lock.json "$out/node/installed"; then

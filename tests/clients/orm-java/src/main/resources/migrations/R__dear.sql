@@ -1,0 +1,1 @@
+CREATE OR REPLACE VIEW dear AS SELECT id, title FROM books WHERE price > 17;
