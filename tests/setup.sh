@@ -59,7 +59,7 @@ build_java() {
     echo "building $1"
     (cd "$1" && mvn -q -B -Dapus.out="$out/$2-build" dependency:build-classpath -Dmdep.outputFile="$out/$2-classpath.new")
     rm -rf "${out:?}/$2"
-    javac -nowarn -Xlint:none -encoding UTF-8 -cp "$(cat "$out/$2-classpath.new")" -d "$out/$2" "$1"/src/main/java/apus/*.java
+    javac -nowarn -XDsuppressNotes -encoding UTF-8 -cp "$(cat "$out/$2-classpath.new")" -d "$out/$2" "$1"/src/main/java/apus/*.java
     [ ! -d "$1/src/main/resources" ] || cp -r "$1/src/main/resources/." "$out/$2/"
     mv "$out/$2-classpath.new" "$out/$2-classpath"
     touch "$out/$2-classpath"

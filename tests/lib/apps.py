@@ -29,6 +29,12 @@ def environment(folder):
     return {**os.environ, "LD_LIBRARY_PATH": ":".join(map(str, libraries))}
 
 
+def php(folder, extensions, *settings):
+    """The command of PHP as unpacked, without files of settings."""
+    modules = next((folder / "usr/lib/php").glob("2*"))
+    return [folder / "usr/bin/php8.2", "-n", f"-dextension_dir={modules}", *[f"-dextension={name}" for name in extensions], *[f"-d{setting}" for setting in settings]]
+
+
 def answers(port):
     try:
         socket.create_connection(("127.0.0.1", port), 1).close()

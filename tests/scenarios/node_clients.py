@@ -8,7 +8,7 @@ from lib.cluster import Cluster
 from lib.harness import CLIENTS, scenario_main
 
 LIMIT_SECONDS = (240, 240)
-NAMES = ["mysql2", "sequelize", "knex"]
+NAMES = ["mysql2", "sequelize", "knex", "typeorm"]
 
 
 def main(t):

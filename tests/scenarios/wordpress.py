@@ -57,9 +57,7 @@ require_once ABSPATH . 'wp-settings.php';
 def server(folder, home, site):
     """The port of PHP's web server, with four processes."""
     port, log = apps.free_port(), home / "php.log"
-    modules = next((folder / "usr/lib/php").glob("2*"))
-    options = [f"-dextension_dir={modules}", *[f"-dextension={name}" for name in EXTENSIONS], "-dmemory_limit=256M"]
-    command = [folder / "usr/bin/php8.2", "-n", *options, "-S", f"127.0.0.1:{port}", "-t", site]
+    command = [*apps.php(folder, EXTENSIONS, "memory_limit=256M"), "-S", f"127.0.0.1:{port}", "-t", site]
     with open(log, "wb") as out:
         environment = {**apps.environment(folder), "PHP_CLI_SERVER_WORKERS": "4"}
         process = spawn(command, stdout=out, stderr=out, env=environment, start_new_session=True)
