@@ -6,8 +6,6 @@ pub const DIGITS_MAX: usize = 38;
 pub const DIVISION_DIGITS: u8 = 4;
 /// MySQL's largest scale.
 pub const SCALE_MAX: u8 = 30;
-/// MySQL computes in words of so many digits: a quotient has whole ones behind its point.
-const WORD_DIGITS: u8 = 9;
 
 /// `10^n`; `None` beyond the representation.
 pub fn power_of_ten(n: u8) -> Option<i128> {
@@ -92,31 +90,28 @@ pub fn multiply(x: (i128, u8), y: (i128, u8)) -> Option<(i128, u8)> {
     if scale > SCALE_MAX { Some((rescale(product, scale, SCALE_MAX)?, SCALE_MAX)) } else { Some((product, scale)) }
 }
 
-/// The quotient, cut (not rounded) behind as many digits as MySQL computes: whole words for the fractions of both sides and
-/// [`DIVISION_DIGITS`] more. Fewer where they do not fit, yet one more than `least`; `None` when these do not fit.
-pub fn divide(x: (i128, u8), y: (i128, u8), least: u8) -> Option<(i128, u8)> {
-    let words = |digits: u8| digits.div_ceil(WORD_DIGITS) * WORD_DIGITS;
-    let (whole_x, whole_y) = (words(x.1), words(y.1));
-    let spare = whole_x - x.1 + whole_y - y.1;
-    let wanted = words(whole_x + whole_y + DIVISION_DIGITS.saturating_sub(spare));
-    let shift = wanted + y.1 - x.1;
-    if let Some(numerator) = power_of_ten(shift).and_then(|f| x.0.checked_mul(f)) {
-        return Some((numerator.checked_div(y.0)?, wanted));
-    }
-    // Digit by digit, as far as the representation goes.
+/// The quotient, rounded to `scale` digits behind the point, as MySQL 9 hands it on (until 8.4 it kept whole words of nine digits). `None` when it does not fit.
+pub fn divide(x: (i128, u8), y: (i128, u8), scale: u8) -> Option<(i128, u8)> {
     let (dividend, divisor) = (x.0.unsigned_abs(), y.0.unsigned_abs());
+    let digits = i16::from(scale) + i16::from(y.1) - i16::from(x.1);
     let (mut quotient, mut rest) = (dividend.checked_div(divisor)?, dividend % divisor);
-    let mut missing = shift;
-    while missing > 0 {
-        let Some(next) = rest.checked_mul(10) else { break };
-        let longer = quotient.checked_mul(10).and_then(|q| q.checked_add(next / divisor));
-        let Some(longer) = longer.filter(|q| i128::try_from(*q).is_ok()) else { break };
-        (quotient, rest) = (longer, next % divisor);
-        missing -= 1;
+    let factor = u8::try_from(digits).ok().and_then(power_of_ten).map_or(0, i128::unsigned_abs);
+    if let Some(longer) = dividend.checked_mul(factor).filter(|_| factor > 0) {
+        (quotient, rest) = (longer / divisor, longer % divisor);
+    } else {
+        for _ in 0..digits {
+            let next = rest.checked_mul(10)?;
+            quotient = quotient.checked_mul(10)?.checked_add(next / divisor)?;
+            rest = next % divisor;
+        }
     }
-    let scale = wanted.checked_sub(missing).filter(|scale| *scale > least)?;
-    let quotient = i128::try_from(quotient).ok()?;
-    Some((if (x.0 < 0) != (y.0 < 0) { -quotient } else { quotient }, scale))
+    let is_negative = (x.0 < 0) != (y.0 < 0);
+    let signed = |n: u128| i128::try_from(n).ok().map(|n| if is_negative { -n } else { n });
+    if digits < 0 {
+        // More digits than are wanted: what is cut off the quotient decides, the rest of the division cannot.
+        return Some((rescale(signed(quotient)?, digits.unsigned_abs() as u8, 0)?, scale));
+    }
+    Some((signed(quotient + u128::from(rest >= divisor - rest))?, scale))
 }
 
 pub fn to_f64(unscaled: i128, scale: u8) -> f64 {
@@ -191,15 +186,13 @@ mod tests {
     }
 
     #[test]
-    fn quotients_have_whole_words_of_digits() {
-        assert_eq!(divide((1, 0), (3, 0), 4), Some((333_333_333, 9)));
-        assert_eq!(divide((10, 1), (3, 0), 5), Some((333_333_333, 9)));
-        assert_eq!(divide((-20, 1), (30, 1), 5), Some((-666_666_666_666_666_666, 18)));
-        // 10^36 / 7: the digits that fit.
-        assert_eq!(
-            divide((10i128.pow(37), 1), (7, 0), 0),
-            Some((142_857_142_857_142_857_142_857_142_857_142_857_142, 3))
-        );
+    fn quotients_are_rounded() {
+        assert_eq!(divide((1, 0), (3, 0), 4), Some((3333, 4)));
+        assert_eq!(divide((10, 1), (3, 0), 5), Some((33333, 5)));
+        assert_eq!(divide((-20, 1), (30, 1), 5), Some((-66667, 5)));
+        assert_eq!(divide((1, 0), (-2, 0), 0), Some((-1, 0)));
+        assert_eq!(divide((12345, 3), (5, 0), 1), Some((25, 1)));
+        assert_eq!(divide((10i128.pow(37), 1), (7, 0), 0), Some((142_857_142_857_142_857_142_857_142_857_142_857, 0)));
         assert_eq!(divide((i128::MAX, 0), (3, 0), 4), None);
         assert_eq!(divide((1, 0), (0, 0), 4), None);
     }
