@@ -24,8 +24,6 @@ pub enum Bug {
     TakeOverAborts,
     /// A primary accepts operations that were sent by an old map.
     StaleMapAccepted,
-    /// A primary accepts batches of coordinators that do not know yet who has left.
-    LateBatchTaken,
     /// Signals of removed nodes and of what they coordinated are let in.
     GateLeftOpen,
     /// Committed reads see what is not committed.
@@ -161,7 +159,6 @@ impl Bug {
         Bug::TakeOverCommits,
         Bug::TakeOverAborts,
         Bug::StaleMapAccepted,
-        Bug::LateBatchTaken,
         Bug::GateLeftOpen,
         Bug::PendingRead,
         Bug::IncompleteRead,

@@ -223,7 +223,7 @@ impl LocalDataManager {
     /// primaries alone: a coordinator that does not know yet that one is gone would go on under locks that its transaction has lost, and
     /// that its successor gives to others. A part that is refused goes out again in the view that says whether the transaction may go on.
     fn chain_valid(&self, work: &Work, partition: PartitionId) -> bool {
-        if work.generation < self.lost_at && !planted(Bug::LateBatchTaken) {
+        if work.generation < self.lost_at {
             return false;
         }
         let (chain, current) = (work.chain, self.view.chain(partition));
