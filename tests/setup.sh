@@ -35,7 +35,7 @@ if [ "${#missing[@]}" -gt 0 ]; then
 fi
 
 # Pinned, so that a new release of a driver is a commit of ours.
-drivers=(PyMySQL==1.1.1 mysql-connector-python==9.2.0 SQLAlchemy==2.0.36 Django==5.1.4 zstandard==0.23.0)
+drivers=(PyMySQL==1.1.1 mysql-connector-python==9.2.0 SQLAlchemy==2.0.36 Django==5.1.4 alembic==1.20.1 peewee==4.5.3 zstandard==0.23.0)
 if [ "$(cat "$out/venv/drivers" 2>/dev/null)" != "${drivers[*]}" ]; then
     echo "installing ${drivers[*]}"
     rm -rf "$out/venv"
@@ -49,7 +49,7 @@ if [ ! -e "$out/cursor-client" ] || [ tests/clients/c/cursor.c -nt "$out/cursor-
     gcc -O1 -Wall -o "$out/cursor-client" tests/clients/c/cursor.c $(mariadb_config --cflags --libs)
 fi
 
-echo "building the Go client"
+echo "building the Go clients"
 (cd tests/clients/go && go build -o "$out/go-client" .)
 (cd tests/clients/gorm && go build -o "$out/gorm-client" .)
 
