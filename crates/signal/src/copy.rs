@@ -22,6 +22,10 @@
 //! kept their numbers. A row in a message whose key is empty is no row: its slot is empty. The sum over the unchanged rows shows that both mean
 //! the same rows; if not, the node gives up all that it had, and comes back empty.
 //!
+//! **Outcomes.** When all rows of a partition are on their way the primary sends what it remembers of commits (`CopyOutcomesOrd`), down the same chain. By then every
+//! change that the recovering node was not sent by the chain is decided at the primary, so the node knows afterwards of every commit
+//! that the primary does, and can tell a client what became of its transaction.
+//!
 //! If the recovering node dies the copying stops with the view; if the primary dies the new primary's COPY block starts that
 //! fragment again (rows stored twice are equal or older and are overwritten in chain order).
 
@@ -173,7 +177,77 @@ impl<'a> CopiedRow<'a> {
     }
 }
 
-/// `CopyRowsConf`: a node has passed one `CopyRowsOrd` on, and stored it if it is being filled.
+/// Commits of a client with numbers that follow each other: 84 bytes of a `CopyOutcomesOrd`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CommittedChunk {
+    pub client: u64,
+    /// Its first number divided by [`CommittedChunk::NUMBERS`].
+    pub number: u64,
+    /// Of those that are committed, from the lowest bit of the first word on.
+    pub bits: [u64; CommittedChunk::WORDS],
+}
+
+impl CommittedChunk {
+    pub const NUMBERS: u64 = 512;
+    const WORDS: usize = Self::NUMBERS as usize / 64;
+
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u64(self.client);
+        out.put_u64(self.number);
+        self.bits.iter().for_each(|word| out.put_u64(*word));
+    }
+    fn decode(r: &mut Reader<'_>) -> Result<CommittedChunk, DecodeError> {
+        let (client, number, mut bits) = (r.u64()?, r.u64()?, [0; Self::WORDS]);
+        for word in &mut bits {
+            *word = r.u64()?;
+        }
+        if number > u64::MAX / Self::NUMBERS {
+            return Err(DecodeError);
+        }
+        Ok(CommittedChunk { client, number, bits })
+    }
+}
+
+/// `CopyOutcomesOrd`: `generation u64, source, chain, partition u16, known_ns u64, [`CommittedChunk`]s`. Answered like a `CopyRowsOrd`.
+#[derive(Clone, Copy, Debug)]
+pub struct CopyOutcomesOrd<'a> {
+    pub generation: u64,
+    /// The LDM to answer.
+    pub source: BlockRef,
+    pub chain: Chain,
+    pub partition: PartitionId,
+    /// The last of the partition: all commits of so many nanoseconds have been told. 0: more will come.
+    pub known_ns: u64,
+    pub chunks: &'a [u8],
+}
+
+impl<'a> CopyOutcomesOrd<'a> {
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u64(self.generation);
+        out.put_block(self.source);
+        out.put_chain(self.chain);
+        out.put_u16(self.partition.0);
+        out.put_u64(self.known_ns);
+        out.put_bytes(self.chunks);
+    }
+    pub fn decode(body: &'a [u8]) -> Result<CopyOutcomesOrd<'a>, DecodeError> {
+        let mut r = Reader::new(body);
+        Ok(CopyOutcomesOrd {
+            generation: r.u64()?,
+            source: r.block()?,
+            chain: r.chain()?,
+            partition: PartitionId(r.u16()?),
+            known_ns: r.u64()?,
+            chunks: r.rest(),
+        })
+    }
+    pub fn chunks(&self) -> impl Iterator<Item = Result<CommittedChunk, DecodeError>> + 'a {
+        let mut r = Reader::new(self.chunks);
+        std::iter::from_fn(move || (!r.is_empty()).then(|| CommittedChunk::decode(&mut r)))
+    }
+}
+
+/// `CopyRowsConf`: a node has passed one `CopyRowsOrd` or `CopyOutcomesOrd` on, and stored it if it is being filled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CopyRowsConf {
     pub generation: u64,

@@ -7,7 +7,7 @@ use prost::Message;
 use crate::{
     Kind, Reader,
     codec::DecodeError,
-    copy::{CopyFrag, CopyRowsConf, CopyRowsOrd},
+    copy::{CopyFrag, CopyOutcomesOrd, CopyRowsConf, CopyRowsOrd},
     dict,
     epoch::{Drained, EpochFloor, EpochOrd, SnapshotConf, SnapshotReq},
     gcp::{GcpHurry, GcpSave, Keep},
@@ -63,6 +63,7 @@ pub fn describe(kind: Kind, body: &[u8]) -> Option<String> {
         Kind::EpochFloorReq | Kind::EpochFloorConf => fixed(EpochFloor::decode(body)),
         Kind::CopyFragReq | Kind::CopyFragConf | Kind::CopyFragRef => fixed(CopyFrag::decode(body)),
         Kind::CopyRowsOrd => fixed(CopyRowsOrd::decode(body)),
+        Kind::CopyOutcomesOrd => fixed(CopyOutcomesOrd::decode(body)),
         Kind::CopyRowsConf => fixed(CopyRowsConf::decode(body)),
         Kind::LinkDownRep | Kind::LinkUpRep | Kind::LinkSuspendedRep | Kind::LinkResumedRep => {
             fixed(LinkRep::decode(body))

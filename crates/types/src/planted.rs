@@ -146,6 +146,8 @@ pub enum Bug {
     AddedColumnIsNull,
     /// Operations by the definition before a change of columns are still taken, though columns have other numbers.
     OldColumnsTaken,
+    /// A node that joins is not told what became of transactions, and thinks that it was.
+    OutcomesNotCopied,
 }
 
 impl Bug {
@@ -220,6 +222,7 @@ impl Bug {
         Bug::SliceWithoutEnd,
         Bug::AddedColumnIsNull,
         Bug::OldColumnsTaken,
+        Bug::OutcomesNotCopied,
     ];
 }
 

@@ -85,8 +85,8 @@ pub(super) struct Pace {
 pub(super) struct CopyJob {
     generation: u64,
     /// View in which it began, or began anew because a node of the chain died with messages under way.
-    round: u64,
-    partition: PartitionId,
+    pub(super) round: u64,
+    pub(super) partition: PartitionId,
     reply_to: BlockRef,
     fill: Fill,
     /// `None`: all tables walked.
@@ -100,8 +100,10 @@ pub(super) struct CopyJob {
     asked_at: u64,
     /// Rows copied by the batch that is being executed; empty between two signals.
     early: Vec<Rows>,
+    /// Behind the rows: the chunk of outcomes that is told next; `None`: all are told.
+    outcomes: Option<u32>,
     /// Confirmations that are to come, of each message one by each node behind this one.
-    outstanding: u32,
+    pub(super) outstanding: u32,
 }
 
 /// What the nodes that are being filled have already.
@@ -168,6 +170,7 @@ impl CopyJob {
             held_up: None,
             asked_at: 0,
             early: Vec::new(),
+            outcomes: Some(0),
             outstanding: 0,
         }
     }
@@ -286,6 +289,7 @@ impl LocalDataManager {
                 Slice::WindowFull => {}
                 Slice::Finished => {
                     assert!(job.locked.is_empty() && job.outstanding == 0, "a copy ends with rows to come: {job:?}");
+                    assert!(job.outcomes.is_none(), "a copy ends with outcomes to come: {job:?}");
                     let conf = CopyFrag { generation: job.generation, partition: job.partition };
                     ctx.send(job.reply_to, Kind::CopyFragConf, |out| conf.encode(out));
                     continue;
@@ -318,7 +322,7 @@ impl LocalDataManager {
         }
     }
     /// Nodes that confirm each message of the job.
-    fn behind(&self, job: &CopyJob) -> u32 {
+    pub(super) fn behind(&self, job: &CopyJob) -> u32 {
         self.view.chain(job.partition).nodes().count().saturating_sub(1) as u32
     }
     fn orders_under_way(&self, job: &CopyJob) -> u32 {
@@ -370,6 +374,8 @@ impl LocalDataManager {
         } else if let Some((id, row)) = self.next_locked(job) {
             table = Some(id);
             count = self.revisit_locked(job, id, row, slice_rows, &mut rows);
+        } else if let Some(place) = job.outcomes {
+            job.outcomes = self.tell_outcomes(job, place, ctx);
         }
         ctx.spend(usize::from(count), ROW_NS_MAX);
         let sent = count > 0 || walking.to > walking.from;
@@ -381,6 +387,7 @@ impl LocalDataManager {
             (Some(_), _) => Slice::More,
             (None, false) if sent => Slice::More,
             (None, false) => Slice::Locked,
+            (None, true) if job.outcomes.is_some() => Slice::More,
             (None, true) if job.outstanding > 0 => Slice::WindowFull,
             (None, true) => Slice::Finished,
         }

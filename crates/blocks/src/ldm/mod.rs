@@ -42,6 +42,7 @@ mod ahead;
 mod checkpoint;
 mod copy_in;
 mod copy_out;
+mod copy_outcomes;
 mod disk_health;
 mod ends;
 mod entries;
@@ -68,7 +69,7 @@ use std::{
 use apus_kernel::{Block, Context};
 use apus_signal::{
     BlockId, BlockRef, DecodeError, Envelope, Kind,
-    copy::CopyRowsOrd,
+    copy::{CopyOutcomesOrd, CopyRowsOrd},
     epoch::EpochOrd,
     file::{DiskConf, DiskRef, FileDone},
     gcp::GcpSave,
@@ -95,7 +96,7 @@ pub use self::{
     scrub::SCRUB_NS,
     view_change::{departed, living_in_order, taker},
 };
-use self::{execute::Work, outcome::Outcomes, tables::Tables, trans::Transactions};
+use self::{copy_outcomes::Learning, execute::Work, outcome::Outcomes, tables::Tables, trans::Transactions};
 use crate::{
     OnDisk,
     buffers::{Buffers, follow_outcomes},
@@ -127,6 +128,7 @@ pub struct LocalDataManager {
     transactions: Transactions,
     locks: Locks,
     outcomes: Outcomes,
+    learning: Learning,
     /// Batches that wait for a lock; `None` slots are free.
     waiting: Vec<Option<Box<Work>>>,
     free_waiting: Vec<u32>,
@@ -243,6 +245,7 @@ impl LocalDataManager {
             secret: SecretHash::new(0),
             locks: Locks::default(),
             outcomes: Outcomes::default(),
+            learning: Learning::default(),
             waiting: Vec::new(),
             free_waiting: Vec::new(),
             waits_due: BinaryHeap::new(),
@@ -526,6 +529,12 @@ impl Block for LocalDataManager {
                 let order = CopyRowsOrd::decode(body)?;
                 if !self.defer(order.generation, envelope, body, ctx) {
                     self.on_copy_rows_ord(from, &order, body, ctx)?;
+                }
+            }
+            Kind::CopyOutcomesOrd => {
+                let order = CopyOutcomesOrd::decode(body)?;
+                if !self.defer(order.generation, envelope, body, ctx) {
+                    self.on_copy_outcomes_ord(&order, body, ctx)?;
                 }
             }
             Kind::CopyRowsConf => self.on_copy_rows_conf(body, ctx)?,

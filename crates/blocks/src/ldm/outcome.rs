@@ -16,11 +16,19 @@
 //!
 //! At [`CHUNKS_SOFT`], or [`CLIENT_CHUNKS_MAX`] for one client, new batches are refused with `OutcomesFull`, which is temporary. What is under way still
 //! commits and may use the rest. Beyond [`CHUNKS_MAX`] the oldest chunk is given up, and owned up to: a question about its numbers is answered
-//! "forgotten", never "aborted". So it is with what was before this node joined a running cluster.
+//! "forgotten", never "aborted".
+//!
+//! # A node that joins
+//!
+//! It knows of no commit from before, until it has learned those of the last [`KEPT_NS`] from the primaries of all its partitions
+//! (`ldm::copy_outcomes`). If the last other replica is killed right then, the clients whose commits were under way still learn what became of them.
 
 use std::collections::VecDeque;
 
-use apus_signal::tc::{OUTCOME_LATE_MS, TcFloor};
+use apus_signal::{
+    copy::CommittedChunk,
+    tc::{OUTCOME_LATE_MS, TcFloor},
+};
 use apus_types::{
     TransId,
     collections::{SeededMap, seeded_map},
@@ -45,7 +53,7 @@ const STATEMENT_NS: u64 = 500_000_000;
 /// Room for so many is there from the beginning.
 const CHUNKS_READY: usize = 256;
 /// Numbers of a chunk.
-const CHUNK: u64 = 512;
+const CHUNK: u64 = CommittedChunk::NUMBERS;
 /// Chunks that are looked at for the newest commits.
 const RECENT_CHUNKS: usize = 1 << 16;
 /// Chunks that are looked at when a new one is needed.
@@ -88,6 +96,9 @@ pub struct Outcomes {
     last: Option<u32>,
     /// Time of the newest commit of any client that may have been forgotten.
     forgotten_at: Option<u64>,
+    /// The same of commits that a client may still need.
+    lost_at: Option<u64>,
+    /// This node has joined then, and has not learned yet what was before.
     joined_at: Option<u64>,
     /// The time of the last call that knew it.
     now: u64,
@@ -214,7 +225,8 @@ impl Outcomes {
     }
     /// A chunk that is needed has to go.
     fn lose(&mut self, at: u32) {
-        let Chunk { client, number, .. } = self.chunks[at as usize];
+        let Chunk { client, number, newest, .. } = self.chunks[at as usize];
+        self.lost_at = self.lost_at.max(Some(newest));
         if let Some(client) = self.clients.get_mut(&client) {
             client.lost_below = client.lost_below.max((number + 1) * CHUNK);
         }
@@ -263,12 +275,50 @@ impl Outcomes {
     }
     /// This node joins a running cluster now: of what it did before, nothing is known here.
     pub fn joined(&mut self, now: u64) {
-        self.forgotten_at = Some(now);
         self.joined_at = Some(now);
+    }
+    /// Others have told all that they knew, commits from `since` on; all of this node's own time is known anyway.
+    pub fn learned_all(&mut self, since: u64) {
+        self.joined_at = None;
+        self.forgotten_at = self.forgotten_at.max(Some(since));
+    }
+    /// Which commits others can learn from here: all from this time on.
+    pub fn known_since(&self, now: u64) -> u64 {
+        let unknown = [self.forgotten_at, self.lost_at, self.joined_at].into_iter().flatten().max();
+        unknown.unwrap_or(0).max(now.saturating_sub(KEPT_NS))
+    }
+    /// Tells of the young ones among the next `most` chunks from `place` on, as long as `tell` takes more. Returns where the next begin.
+    pub fn young(
+        &self,
+        place: u32,
+        most: usize,
+        now: u64,
+        mut tell: impl FnMut(CommittedChunk) -> bool,
+    ) -> Option<u32> {
+        let rest = self.chunks.get(place as usize..).unwrap_or_default();
+        // One that is free says what is true, too.
+        let ends = |chunk: &Chunk| {
+            let is_young = now.saturating_sub(chunk.newest) <= KEPT_NS;
+            is_young && !tell(CommittedChunk { client: chunk.client, number: chunk.number, bits: chunk.bits })
+        };
+        let looked = rest.iter().take(most).position(ends).map_or(most, |last| last + 1);
+        (rest.len() > looked).then_some(place + looked as u32)
+    }
+    /// Takes over what another replica remembers; idempotent.
+    pub fn learn(&mut self, chunk: &CommittedChunk, now: u64) {
+        self.now = now;
+        let first = TransId { client: chunk.client, seq: chunk.number.saturating_mul(CHUNK) };
+        let at = match self.place(first) {
+            Some(at) => at,
+            None => self.make(first),
+        };
+        let known = &mut self.chunks[at as usize];
+        known.newest = now;
+        known.bits.iter_mut().zip(chunk.bits).for_each(|(known, told)| *known |= told);
     }
     /// This node cannot tell yet what became of a statement that a client loses now.
     pub fn is_young(&self, now: u64) -> bool {
-        self.joined_at.is_some_and(|at| now.saturating_sub(at) <= longest_age(STATEMENT_NS))
+        self.joined_at.max(self.forgotten_at).is_some_and(|at| now.saturating_sub(at) <= longest_age(STATEMENT_NS))
     }
     pub fn committed(&self, trans: TransId) -> bool {
         let (word, bit) = bit(trans);
@@ -278,7 +328,7 @@ impl Outcomes {
     pub fn may_have_forgotten(&self, trans: TransId, now: u64, age_ms: u32) -> bool {
         let since = longest_age(u64::from(age_ms) * 1_000_000);
         self.clients.get(&trans.client).is_some_and(|client| trans.seq < client.lost_below)
-            || self.forgotten_at.is_some_and(|at| now.saturating_sub(at) <= since)
+            || self.joined_at.max(self.forgotten_at).is_some_and(|at| now.saturating_sub(at) <= since)
     }
     /// Chunks in use, and the bytes of all.
     pub fn figures(&self) -> (usize, usize) {
@@ -321,6 +371,47 @@ mod tests {
         // A statement that a client loses now is younger than half a second.
         let (young, old) = (7_000_000 + longest_age(STATEMENT_NS), 7_000_000 + 900_000_000);
         assert!(outcomes.is_young(young) && !outcomes.is_young(old) && !forgotten(&outcomes, old, 500));
+    }
+
+    /// What one tells another, in messages of two chunks.
+    fn copy(from: &Outcomes, to: &mut Outcomes, now: u64) {
+        let mut place = Some(0);
+        while let Some(at) = place {
+            let mut left = 2;
+            place = from.young(at, 3, now, |chunk| {
+                to.learn(&chunk, now);
+                left -= 1;
+                left > 0
+            });
+        }
+        to.learned_all(from.known_since(now));
+    }
+
+    #[test]
+    fn what_is_told_is_known_as_far_back_as_it_was_told() {
+        let (mut old, mut new) = (Outcomes::new(1), Outcomes::new(2));
+        old.record(id(1, 7), S);
+        (0..20).for_each(|n| old.record(id(1, 5000 + n * CHUNK), 95 * S));
+        old.record(id(2, 3), 99 * S);
+        new.record(id(2, 3), 99 * S);
+        new.record(id(3, 4), 99 * S);
+        new.joined(100 * S);
+        copy(&old, &mut new, 100 * S);
+        let undecided = |o: &Outcomes, seq, age_ms| o.may_have_forgotten(id(1, seq), 100 * S, age_ms);
+        assert!((0..20).all(|n| new.committed(id(1, 5000 + n * CHUNK)) && !new.committed(id(1, 5001 + n * CHUNK))));
+        assert!(new.committed(id(2, 3)) && new.committed(id(3, 4)) && !new.is_young(100 * S));
+        assert!(!undecided(&new, 5001, 9_000) && undecided(&new, 7, 60_000) && !new.committed(id(1, 7)));
+        new.verify().expect("all is counted");
+        // One that tells what it was told itself, and one that had to give up what is needed.
+        let mut next = Outcomes::new(3);
+        next.joined(100 * S);
+        copy(&new, &mut next, 100 * S);
+        assert!(next.committed(id(3, 4)) && undecided(&next, 7, 60_000) && !undecided(&next, 5001, 9_000));
+        let young = new.place(id(2, 3)).expect("it is there");
+        new.order.retain(|at| *at != young);
+        new.lose(young);
+        copy(&new, &mut next, 100 * S);
+        assert!(undecided(&next, 5001, 1_000), "somebody's commit of a second ago was lost");
     }
 
     /// 400,000 commits a second for 40 s: those of the last 10 s and those that are needed are known, and the rest is given back.

@@ -105,7 +105,7 @@ impl LocalDataManager {
         // Those that an operator abandoned may have committed what nobody here knows of.
         let is_resumed = old.generation > 0 && old.lineage != self.view.lineage;
         if (old.generation == 0 && self.view.generation > 1) || is_resumed {
-            self.outcomes.joined(ctx.now());
+            self.forget_outcomes(ctx);
         }
         for p in (0..self.view.partition_count()).map(PartitionId) {
             let dead = self.view.chain(p).nodes().find(|&n| !self.view.is_alive(n));

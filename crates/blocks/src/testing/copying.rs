@@ -16,7 +16,7 @@ const LAST: i64 = 6;
 const WRITERS: u64 = 60;
 
 /// The last node comes back, behind the others in every chain, and the primary is asked to copy.
-fn rejoin(c: &mut Cluster, replicas: u16) {
+pub fn rejoin(c: &mut Cluster, replicas: u16) {
     let last = NodeId(replicas);
     c.start(last, 2);
     c.view.nodes[usize::from(replicas) - 1] = view_node(last, 2, NodeState::Recovering);

@@ -3,18 +3,23 @@
 use apus_signal::{
     BlockId, Kind,
     tc::{COMMIT, OpKind, Outcome, START, TcEndReq, TcOutcomeConf, TcOutcomeReq},
+    view::NodeState,
 };
-use apus_types::{ErrorCode, NodeId, TransId};
+use apus_types::{Chain, ErrorCode, NodeId, TransId};
 
-use super::{Answer, Cluster, client, op, trans};
+use super::{Answer, Cluster, client, copying::rejoin, op, trans, view_node};
 
 const ONE: NodeId = NodeId(1);
 const TWO: NodeId = NodeId(2);
 
 fn ask(c: &mut Cluster, node: NodeId, trans: TransId, tc_node: NodeId) -> Outcome {
+    ask_of_age(c, node, trans, tc_node, 1)
+}
+
+fn ask_of_age(c: &mut Cluster, node: NodeId, trans: TransId, tc_node: NodeId, age_ms: u32) -> Outcome {
     for _ in 0..1000 {
         let request = c.request(node, BlockId::Tc, Kind::TcOutcomeReq, |out, request| {
-            TcOutcomeReq { request, trans, tc_node, tc_incarnation: 1, age_ms: 1 }.encode(out);
+            TcOutcomeReq { request, trans, tc_node, tc_incarnation: 1, age_ms }.encode(out);
         });
         let Answer::Other(Kind::TcOutcomeConf, body) = c.wait(request) else { panic!("no outcome") };
         match TcOutcomeConf::decode(&body).expect("an outcome").outcome {
@@ -137,4 +142,45 @@ fn tombstones_go_when_the_older_links_are_closed() {
     c.workers.get_mut(&ONE).expect("it runs").link_down(old);
     c.pass(100);
     assert!(!c.dump().contains(" 1 tombstones"), "{}", c.dump());
+}
+
+/// The node that knew it is killed as soon as the other one has joined: that one was told what became of transactions before it came, and of one that was open then.
+#[test]
+fn a_node_that_has_just_joined_knows_outcomes_from_before() {
+    for seed in 1..=super::seeds(20) {
+        let mut c = Cluster::new(seed, 2);
+        c.auto(ONE, 1, op(OpKind::Insert, 1, 100));
+        c.pass(12_000);
+        c.kill(TWO);
+        c.remove(&[TWO]);
+        c.view.chains = vec![Chain::new(&[ONE]).0; 4];
+        c.commit_view();
+        c.auto(ONE, 2, op(OpKind::Update, 1, 5));
+        // Several messages of others.
+        for seq in 0..300 {
+            c.auto(ONE, 10_000 + seq * 512, op(OpKind::ReadExclusive, 1, 0));
+            c.auto(ONE, 10_001 + seq * 512, op(OpKind::Update, 1, 1));
+        }
+        let open = c.batch(ONE, trans(3), START, 1, &[op(OpKind::Update, 1, 7)]);
+        assert!(matches!(c.wait(open), Answer::Batch { committed: false, .. }));
+        rejoin(&mut c, 2);
+        (0..20).for_each(|_| c.advance(1_000_000, 40));
+        let end = c.end(ONE, Kind::TcCommitReq, trans(3), 0);
+        assert_eq!(c.wait(end), Answer::Committed);
+        (0..200).for_each(|_| c.advance(1_000_000, 40));
+        assert!(!c.dump().contains(" 1 copy jobs"), "seed {seed}: not all is copied\n{}", c.dump());
+        c.view.nodes[1] = view_node(TWO, 2, NodeState::Up);
+        c.commit_view();
+        c.quiesce();
+        c.kill(ONE);
+        c.remove(&[ONE]);
+        c.quiesce();
+        for seq in [2, 3, 10_001, 10_001 + 299 * 512] {
+            assert_eq!(ask_of_age(&mut c, TWO, trans(seq), ONE, 2_000), Outcome::Committed, "seed {seed}: {seq}");
+        }
+        for seq in [4, 10_003] {
+            assert_eq!(ask_of_age(&mut c, TWO, trans(seq), ONE, 2_000), Outcome::Aborted, "seed {seed}: {seq}");
+        }
+        assert_eq!(ask_of_age(&mut c, TWO, trans(4), ONE, 60_000), Outcome::Forgotten, "seed {seed}: so old");
+    }
 }
