@@ -94,8 +94,6 @@ pub enum Bug {
     SnapshotShowsLatest,
     /// A client takes the answer of a node that its view does not have.
     AnswerOfRemoved,
-    /// A question for an outcome that nobody remembers is answered with "aborted".
-    ForgottenIsAborted,
     /// A link that goes on does not send again what was lost with its connection.
     LinkSkipsLost,
     /// A link that goes on sends again what the other end has executed.
@@ -196,7 +194,6 @@ impl Bug {
         Bug::DrainNotAwaited,
         Bug::SnapshotShowsLatest,
         Bug::AnswerOfRemoved,
-        Bug::ForgottenIsAborted,
         Bug::LinkSkipsLost,
         Bug::LinkRepeats,
         Bug::LeaseWhileSuspended,

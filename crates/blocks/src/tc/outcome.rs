@@ -142,7 +142,7 @@ impl TransactionCoordinator {
             let outcome = match (question.open, question.committed) {
                 (true, _) => Outcome::Open,
                 (_, true) => Outcome::Committed,
-                _ if everybody || planted(Bug::ForgottenIsAborted) => Outcome::Aborted,
+                _ if everybody => Outcome::Aborted,
                 _ => Outcome::Forgotten,
             };
             let now = ctx.epoch();
