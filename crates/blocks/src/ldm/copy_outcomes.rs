@@ -23,7 +23,7 @@ use apus_types::{
     planted::{Bug, planted},
 };
 
-use super::{LocalDataManager, copy_out::CopyJob, ends::is_short};
+use super::{LocalDataManager, copy_out::CopyJob, ends::is_short, outcome::KEPT_NS};
 
 /// A message is closed when it holds so many bytes: some 200 chunks.
 const OUTCOME_BYTES: usize = 16 << 10;
@@ -38,7 +38,8 @@ const _: () = assert!(is_short(OUTCOME_BYTES / 64, STORE_NS_MAX));
 #[derive(Debug, Default)]
 pub(super) struct Learning {
     partitions: BTreeSet<PartitionId>,
-    since: u64,
+    /// By this process's clock, which may have begun later: negative.
+    since: Option<i64>,
 }
 
 impl LocalDataManager {
@@ -54,7 +55,7 @@ impl LocalDataManager {
             chunks.len() < OUTCOME_BYTES
         });
         ctx.spend(LOOKED_MAX.min(self.outcomes.figures().0), LOOK_NS_MAX);
-        let known_ns = if next.is_none() { now.saturating_sub(self.outcomes.known_since(now)).max(1) } else { 0 };
+        let known_ns = if next.is_none() { (now as i64 - self.outcomes.known_since(now)).max(1) as u64 } else { 0 };
         let (generation, partition) = (job.round, job.partition);
         let chain = self.view.chain(partition);
         let order = CopyOutcomesOrd { generation, source: self.me, chain, partition, known_ns, chunks: &chunks };
@@ -79,7 +80,7 @@ impl LocalDataManager {
                 ctx.spend(1, STORE_NS_MAX);
             }
             if order.known_ns > 0 {
-                self.learned_of(order.partition, ctx.now().saturating_sub(order.known_ns), ctx);
+                self.learned_of(order.partition, ctx.now() as i64 - order.known_ns.min(KEPT_NS) as i64, ctx);
             }
         }
         if let Some(next) = self.next_in(order.chain) {
@@ -90,15 +91,15 @@ impl LocalDataManager {
         Ok(())
     }
 
-    fn learned_of(&mut self, partition: PartitionId, since: u64, ctx: &mut Context<'_>) {
+    fn learned_of(&mut self, partition: PartitionId, since: i64, ctx: &mut Context<'_>) {
         self.learning.partitions.insert(partition);
-        self.learning.since = self.learning.since.max(since);
+        self.learning.since = self.learning.since.max(Some(since));
         let known = &self.learning.partitions;
         let is_mine =
             |p: &PartitionId| self.view.instance(*p) == self.me.instance && self.view.chain(*p).contains(self.me.node);
         if (0..self.view.partition_count()).map(PartitionId).filter(is_mine).all(|p| known.contains(&p)) {
             ctx.probe("ldm: a recovering node knows what became of transactions before it");
-            self.outcomes.learned_all(self.learning.since);
+            self.outcomes.learned_all(self.learning.since.unwrap_or(since));
         }
     }
 

@@ -94,12 +94,12 @@ pub struct Outcomes {
     clients: SeededMap<u64, Client>,
     /// The chunk of the last commit.
     last: Option<u32>,
-    /// Time of the newest commit of any client that may have been forgotten.
-    forgotten_at: Option<u64>,
+    /// Time of the newest commit of any client that may have been forgotten. One that was learned may be older than this process, whose clock began at 0: negative.
+    forgotten_at: Option<i64>,
     /// The same of commits that a client may still need.
-    lost_at: Option<u64>,
+    lost_at: Option<i64>,
     /// This node has joined then, and has not learned yet what was before.
-    joined_at: Option<u64>,
+    joined_at: Option<i64>,
     /// The time of the last call that knew it.
     now: u64,
 }
@@ -226,7 +226,7 @@ impl Outcomes {
     /// A chunk that is needed has to go.
     fn lose(&mut self, at: u32) {
         let Chunk { client, number, newest, .. } = self.chunks[at as usize];
-        self.lost_at = self.lost_at.max(Some(newest));
+        self.lost_at = self.lost_at.max(Some(newest as i64));
         if let Some(client) = self.clients.get_mut(&client) {
             client.lost_below = client.lost_below.max((number + 1) * CHUNK);
         }
@@ -244,7 +244,7 @@ impl Outcomes {
         known.newest_lost = known.newest_lost.max(newest);
         if known.chunks == 0 {
             // From now on all that is known of this client is when it was active here.
-            self.forgotten_at = self.forgotten_at.max(Some(known.newest_lost));
+            self.forgotten_at = self.forgotten_at.max(Some(known.newest_lost as i64));
             self.clients.remove(&client);
         } else {
             // Nobody needs it, but somebody may ask.
@@ -275,17 +275,17 @@ impl Outcomes {
     }
     /// This node joins a running cluster now: of what it did before, nothing is known here.
     pub fn joined(&mut self, now: u64) {
-        self.joined_at = Some(now);
+        self.joined_at = Some(now as i64);
     }
     /// Others have told all that they knew, commits from `since` on; all of this node's own time is known anyway.
-    pub fn learned_all(&mut self, since: u64) {
+    pub fn learned_all(&mut self, since: i64) {
         self.joined_at = None;
         self.forgotten_at = self.forgotten_at.max(Some(since));
     }
     /// Which commits others can learn from here: all from this time on.
-    pub fn known_since(&self, now: u64) -> u64 {
+    pub fn known_since(&self, now: u64) -> i64 {
         let unknown = [self.forgotten_at, self.lost_at, self.joined_at].into_iter().flatten().max();
-        unknown.unwrap_or(0).max(now.saturating_sub(KEPT_NS))
+        unknown.unwrap_or(0).max(now as i64 - KEPT_NS as i64)
     }
     /// Tells of the young ones among the next `most` chunks from `place` on, as long as `tell` takes more. Returns where the next begin.
     pub fn young(
@@ -318,7 +318,11 @@ impl Outcomes {
     }
     /// This node cannot tell yet what became of a statement that a client loses now.
     pub fn is_young(&self, now: u64) -> bool {
-        self.joined_at.max(self.forgotten_at).is_some_and(|at| now.saturating_sub(at) <= longest_age(STATEMENT_NS))
+        self.is_unknown(now, longest_age(STATEMENT_NS))
+    }
+    /// Whether a commit may have been forgotten that is not older than this.
+    fn is_unknown(&self, now: u64, age: u64) -> bool {
+        self.joined_at.max(self.forgotten_at).is_some_and(|at| at >= now as i64 - age as i64)
     }
     pub fn committed(&self, trans: TransId) -> bool {
         let (word, bit) = bit(trans);
@@ -328,7 +332,7 @@ impl Outcomes {
     pub fn may_have_forgotten(&self, trans: TransId, now: u64, age_ms: u32) -> bool {
         let since = longest_age(u64::from(age_ms) * 1_000_000);
         self.clients.get(&trans.client).is_some_and(|client| trans.seq < client.lost_below)
-            || self.joined_at.max(self.forgotten_at).is_some_and(|at| now.saturating_sub(at) <= since)
+            || self.is_unknown(now, since)
     }
     /// Chunks in use, and the bytes of all.
     pub fn figures(&self) -> (usize, usize) {
@@ -412,6 +416,12 @@ mod tests {
         new.lose(young);
         copy(&new, &mut next, 100 * S);
         assert!(undecided(&next, 5001, 1_000), "somebody's commit of a second ago was lost");
+        // The clock of a process that has just begun.
+        let mut fresh = Outcomes::new(4);
+        fresh.joined(S / 10);
+        fresh.learned_all(S as i64 / 10 - (100 * S as i64 - old.known_since(100 * S)));
+        assert!(!fresh.is_young(S / 5) && !fresh.may_have_forgotten(id(9, 9), S / 5, 9_000));
+        assert!(fresh.may_have_forgotten(id(9, 9), S / 5, 10_000));
     }
 
     /// 400,000 commits a second for 40 s: those of the last 10 s and those that are needed are known, and the rest is given back.
