@@ -130,6 +130,17 @@ impl AutoIncrement {
         self.with(|ranges| _ = ranges.remove(&counter_of(table, column)));
     }
 
+    /// The first value that the counter has given to nobody.
+    pub async fn position(
+        &self,
+        client: &Client,
+        counters: &TableSchema,
+        table: &TableSchema,
+        column: u16,
+    ) -> Result<u64, ClientError> {
+        move_counter(client, counters, counter_of(table, column), |next| next).await.map(|(next, _)| next)
+    }
+
     /// Makes sure that no value up to `value` will be generated.
     pub async fn raise(
         &self,
