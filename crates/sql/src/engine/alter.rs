@@ -90,6 +90,14 @@ impl AlterClause {
         let is_primary = |index: &IndexClause| index.name.as_deref() == Some(key_parts::PRIMARY);
         self.whole.must_copy() || self.indexes.iter().any(is_primary)
     }
+    /// Columns that come, and constraints, as MySQL looks at them: rows are copied for a column that is stored.
+    pub(super) fn computes(&self) -> bool {
+        let is_stored = |column: &Column| column.generated.as_ref().is_some_and(|g| g.stored);
+        self.tightens() || self.steps.iter().any(|step| matches!(step, Step::Add(column, _) if is_stored(column)))
+    }
+    pub(super) fn dropped_columns(&self) -> impl Iterator<Item = &str> {
+        self.steps.iter().filter_map(|step| if let Step::Drop(name) = step { Some(name.as_str()) } else { None })
+    }
     pub(super) fn new_indexes(&self) -> &[IndexClause] {
         &self.indexes
     }
@@ -168,8 +176,9 @@ impl AlterClause {
     }
     /// With the collation of the table, if that is another one.
     pub(super) fn read_again(&self, table: &TableSchema) -> Result<Option<AlterClause>> {
-        let is_other = table.collation != Collation::default() && !self.text.is_empty();
-        let mut again = is_other.then(|| ddl::parse_alter(&self.text, table.collation)).transpose()?;
+        let collation = self.whole.collation(table.collation)?;
+        let is_other = collation != Collation::default() && !self.text.is_empty();
+        let mut again = is_other.then(|| ddl::parse_alter(&self.text, collation)).transpose()?;
         // What was found to be a foreign key is no step of it.
         let is_key = |name: &String| self.drop_keys.iter().any(|(key, _)| key.eq_ignore_ascii_case(name));
         if let Some(again) = &mut again {
@@ -616,9 +625,6 @@ pub(super) fn anew(session: &Session, table: &TableSchema, clause: &AlterClause)
 
 impl SqlEngine {
     /// Whether the rows have to be written anew: whatever cannot be done with them as they are.
-    ///
-    /// # Errors
-    /// 1845 and 1846: the statement asks for another way.
     async fn copies(&self, session: &Session, name: &TableName, clause: &AlterClause) -> Result<bool> {
         let table = self.fetch_catalog().await?.table(&name.database, &name.table)?;
         let is_new_unique = clause.indexes.iter().any(|index| index.unique) && !clause.only_adds();
@@ -635,7 +641,6 @@ impl SqlEngine {
         };
         let in_place = company();
         let copies = is_new_unique || clause.must_copy() || in_place.is_err_and(|e| e.errno == 1235);
-        clause.whole.check_way(&table.schema, read, copies)?;
         Ok(copies || clause.whole.is_copy_asked())
     }
 

@@ -96,7 +96,7 @@ impl SqlEngine {
     /// The catalog of the newest version.
     pub(super) async fn catalog(&self) -> Result<Rc<Catalog>> {
         let current = self.catalog.borrow().clone();
-        if current.is_current(&self.client) {
+        if current.is_current(&self.client) && !current.copies.are_pending() {
             return Ok(current);
         }
         self.fetch_catalog().await
@@ -450,7 +450,9 @@ impl SqlEngine {
                 let stale = matches!(e.code, ErrorCode::SchemaVersionChanged | ErrorCode::TableNotFound);
                 let was_waited_for = e.code == ErrorCode::NoNodeAvailable || e.code.waits_for_operator();
                 let stale = stale && !session.own.has_waiting();
-                (errors::from_client(e), nothing_sent && (stale || alone && e.retry_transaction() && !was_waited_for))
+                let again = nothing_sent && (stale || alone && e.retry_transaction() && !was_waited_for);
+                let is_replaced = e.code == ErrorCode::TableNotFound && !again;
+                (if is_replaced { errors::definition_changed() } else { errors::from_client(e) }, again)
             }
         };
         if matches!(&fail, Fail::Client(e) if e.code == ErrorCode::SnapshotTooOld) {

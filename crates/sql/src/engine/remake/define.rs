@@ -14,7 +14,7 @@ use crate::engine::{
     catalog::Catalog,
     ddl::{self, Definitions, IndexClause},
     errors::{self, Result},
-    foreign_key::define,
+    foreign_key::{ParentKey, define},
     key_parts,
     session::Session,
 };
@@ -50,6 +50,7 @@ pub fn remade(
     if old.is_constrained() && checks {
         clause.check_loss(catalog, old)?;
     }
+    check_keys(catalog, old, read, &anew)?;
     let foreign_keys = kept_keys(old, clause)?;
     let options = read.whole.options(old)?;
     let mut columns: Vec<(Column, Option<u16>)> = anew.columns.iter().filter(|c| !c.0.name.starts_with('#')).cloned().collect();
@@ -173,6 +174,26 @@ fn kept_index(old: &TableSchema, index: &IndexDef, columns: &[(Column, Option<u1
     }
     let invisible = !old.is_visible(index);
     IndexClause { name: Some(index.name.clone()), columns: names, lengths, unique: index.unique, invisible }
+}
+
+/// What foreign keys need of the primary key, and of the names of columns.
+///
+/// # Errors
+/// 1553; 1846: a column of theirs gets another name.
+fn check_keys(catalog: &Catalog, old: &TableSchema, read: &AlterClause, anew: &Anew) -> Result<()> {
+    let Some(rules) = catalog.rules(old.id) else { return Ok(()) };
+    let own = rules.parents.iter().flat_map(|r| r.key.columns.iter().copied());
+    let parents = rules.children.iter().filter_map(|r| r.parent.as_ref());
+    for column in own.chain(parents.clone().flat_map(|p| p.columns.iter().copied())) {
+        let name = &old.columns[usize::from(column)].name;
+        if anew.columns.iter().any(|(now, from)| *from == Some(column) && now.name != *name) {
+            let text = "ALGORITHM=COPY is not supported. Reason: Columns participating in a foreign key are renamed. Try ALGORITHM=INPLACE.";
+            return Err(SqlError::new(1846, b"0A000", text));
+        }
+    }
+    let mut needed = parents.filter(|p| p.by == ParentKey::Primary);
+    let is_gone = read.whole.drop_primary && read.whole.primary.is_none();
+    if is_gone && needed.next().is_some() { Err(errors::index_needed(key_parts::PRIMARY)) } else { Ok(()) }
 }
 
 /// Foreign keys that stay.

@@ -136,6 +136,11 @@ impl Copies {
     fn is_final(&self, mark: Mark) -> bool {
         mark.is_ready && !self.ids.contains(&mark.original)
     }
+    /// Some copy has taken the place of its original, and is not finished.
+    pub fn are_pending(&self) -> bool {
+        let is_final = |copy: &Rc<Table>| Mark::of(&copy.schema).is_some_and(|(mark, _)| self.is_final(mark));
+        !self.are_none() && (!self.named.is_empty() || self.hidden.iter().any(is_final))
+    }
     /// Nobody may write this table.
     fn closes(&self, table: TableId) -> bool {
         let is_of = |copy: &&Rc<Table>| Mark::of(&copy.schema).is_some_and(|(mark, _)| mark.original == table);

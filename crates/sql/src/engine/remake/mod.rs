@@ -80,6 +80,7 @@ impl SqlEngine {
         let read = read_again.as_ref().unwrap_or(clause);
         let counted = read.whole.is_copied_by_mysql(&old.schema, read);
         let remade = define::remade(session, &catalog, &old.schema, (clause, read))?;
+        read.whole.check_way(&old.schema, read)?;
         let counters = catalog.counters()?;
         self.drop_abandoned(&catalog, counters).await?;
         let guard = self.new_guard(session, counters).await?;

@@ -2,13 +2,13 @@
 //!
 //! All primary keys are named first, also those of rows that transactions have not committed yet; nobody adds one any more (`fence`). Then the rows are locked exclusively, some hundred at a time in the order of their
 //! keys. A lock waits for whoever wrote the row before, or holds on to it because rows of other tables refer to it; what is read under it is how the row stays. It is made anew as INSERT makes rows, and written to the copy in the
-//! transaction of the locks. The last of these transactions waits for the disks, and so for those before it.
+//! transaction of the locks. At the end one of them is written once more, and that waits for the disks, and so for all before it.
 
 use std::{pin::pin, rc::Rc};
 
 use apus_client::{ClientError, ExecOptions, OpBatch, Results, Rows, ScanRequest};
 use apus_signal::tc::{ALLOW_MISSING, OpKind, OpStatus};
-use apus_types::{ErrorCode, TableSchema, Value, key};
+use apus_types::{ColumnType, ErrorCode, TableSchema, Value, key};
 
 use super::{Failed, Remade};
 use crate::engine::{
@@ -45,7 +45,7 @@ pub struct Copying<'c> {
     /// The copy, under the name that errors have.
     pub new: Rc<Table>,
     pub remade: &'c Remade,
-    /// The last commit waits for disks.
+    /// Commits can wait for disks.
     pub on_disk: bool,
     /// NULL where it may not be is told as MySQL tells it of a copy.
     pub names_row: bool,
@@ -88,6 +88,9 @@ impl SqlEngine {
             };
             at = end;
         }
+        if copying.on_disk && !s.images.is_empty() {
+            self.reach_disks(&copying.new.schema, &s).await.map_err(|e| Failed::of_client(&e))?;
+        }
         self.take_over_counters(cluster, copying, &numbers).await.map_err(|e| Failed::of_client(&e))?;
         Ok(copied as u64)
     }
@@ -100,15 +103,17 @@ impl SqlEngine {
         let layout = schema.layout().project_layout(&schema.primary_key);
         let layout = layout.ok_or_else(|| errors::internal("projection"))?;
         let (mut cursor, mut rows, mut keys) = (self.client.scan(&request), Rows::new(), Strings::default());
+        let mut key = Vec::new();
         while cursor.next_batch(&mut rows).await.map_err(|e| Failed::of_client(&e))? {
             session.env.may_go_on()?;
             for row in rows.iter().flatten() {
+                key.clear();
                 for (i, &column) in schema.primary_key.iter().enumerate() {
                     let ty = schema.columns[usize::from(column)].ty;
-                    key::encode_part(ty, false, &layout.value(row, i as u16), keys.writer())
+                    key::encode_part(ty, false, &layout.value(row, i as u16), &mut key)
                         .map_err(|e| errors::from_code(e, &schema.name))?;
                 }
-                keys.end();
+                keys.push(&key);
             }
             if keys.byte_len() > KEYS_BYTES_MAX {
                 return Err(errors::too_many_locks().into());
@@ -131,18 +136,19 @@ impl SqlEngine {
         (numbers, hidden): (&mut Numbers, &mut Numbers),
     ) -> std::result::Result<Batch, Failed> {
         let (old, new) = (&copying.old.schema, &copying.new.schema);
-        let is_last = range.end == count;
         let (mut reads, mut results) = (OpBatch::new(), Results::new());
         for key in range.filter_map(|at| keys.get(at)) {
             reads.push_read(old, true, ALLOW_MISSING, key, None).map_err(|e| errors::from_code(e, &old.name))?;
         }
         let mut transaction = self.client.begin();
-        transaction.wait_for_disk(copying.on_disk && is_last);
         let options = |savepoint| ExecOptions { commit: false, savepoint, lock_wait_ms: LOCK_WAIT_MS };
         match transaction.execute(&reads, options(1), &mut results).await {
             Ok(()) => {}
             Err(e) if may_pass(&e) => return Ok(Batch::Again(e)),
             Err(e) => return Err(Failed::of_client(&e)),
+        }
+        if results.iter().all(|(status, _)| status != OpStatus::Done) {
+            return Ok(Batch::Copied(0)); // the last image stays
         }
         s.images.clear();
         let found = results.iter().filter(|(status, _)| *status == OpStatus::Done);
@@ -161,19 +167,31 @@ impl SqlEngine {
                 .and_then(|_| writes.push(new, OpKind::Insert, 0, &s.key, image))
                 .map_err(|e| errors::from_code(e, &new.name))?;
         }
-        if !writes.is_empty() {
-            match transaction.execute(&writes, options(2), &mut results).await {
-                Ok(()) => {}
-                Err(e) if e.code == ErrorCode::DuplicateKey => {
-                    return Err(duplicate(&copying.new, e.index, s.images.get(e.op as usize)).into());
-                }
-                Err(e) if may_pass(&e) => return Ok(Batch::Again(e)),
-                Err(e) => return Err(Failed::of_client(&e)),
+        match transaction.execute(&writes, options(2), &mut results).await {
+            Ok(()) => {}
+            Err(e) if e.code == ErrorCode::DuplicateKey => {
+                return Err(duplicate(&copying.new, e.index, s.images.get(e.op as usize)).into());
             }
+            Err(e) if may_pass(&e) => return Ok(Batch::Again(e)),
+            Err(e) => return Err(Failed::of_client(&e)),
         }
         // Whether a commit that failed has been done is not asked: all is copied once more.
         transaction.commit().await.map_err(|e| Failed { error: errors::from_client(&e), again: true })?;
         Ok(Batch::Copied(s.images.len()))
+    }
+
+    /// What was copied is on the disks: the last row is written once more.
+    async fn reach_disks(&self, new: &TableSchema, s: &Scratch) -> std::result::Result<(), ClientError> {
+        let (mut write, mut key) = (OpBatch::new(), Vec::new());
+        let last = s.images.iter().last().unwrap_or(&[]);
+        key::encode_from_row(new, &new.primary_key, last, &mut key)?;
+        write.hold_constraints();
+        write.push(new, OpKind::Write, 0, &key, last)?;
+        let mut transaction = self.client.begin();
+        transaction.wait_for_disk(true);
+        let options = ExecOptions { commit: false, savepoint: 1, lock_wait_ms: LOCK_WAIT_MS };
+        transaction.execute(&write, options, &mut Results::new()).await?;
+        transaction.commit().await.map(|_| ())
     }
 
     /// No value that the table has given is given once more.
@@ -187,13 +205,15 @@ impl SqlEngine {
         let counters = cluster.catalog.counters().map_err(|_| ClientError::from(ErrorCode::Internal))?;
         for (no, column) in (0..).zip(&new.columns).filter(|(_, column)| column.auto_increment) {
             let from = copying.remade.from[usize::from(no)].filter(|&c| old.columns[usize::from(c)].auto_increment);
-            let mut highest = numbers.highest().filter(|_| !column.name.starts_with('#'));
-            if let Some(from) = from {
-                let next = self.auto_increment.position(&self.client, counters, old, from).await?;
-                highest = highest.max(next.checked_sub(1));
-            }
-            if let Some(highest) = highest {
-                self.auto_increment.raise(&self.client, counters, new, no, highest).await?;
+            let highest = numbers.highest().filter(|_| !column.name.starts_with('#'));
+            match (from, highest) {
+                (Some(from), _) => {
+                    self.auto_increment.hand_on(&self.client, counters, (old, from), (new, no), highest).await?;
+                }
+                (None, Some(highest)) => {
+                    self.auto_increment.raise(&self.client, counters, new, no, highest).await?;
+                }
+                (None, None) => {}
             }
         }
         Ok(())
@@ -261,6 +281,8 @@ async fn one_new_row(
         }
     };
     pin!(one_row(cluster, session, s, plan, &[], given, place, counts)).await?;
+    let lost: Vec<SqlError> = (0..new.columns.len()).filter_map(|at| lost(copying, at, row, zone, place.0)).collect();
+    lost.into_iter().for_each(|note| session.warn("Note", note.errno, note.message));
     for refused in std::mem::take(&mut s.refused) {
         session.warn_error(&told(refused, copying, place.0));
     }
@@ -273,13 +295,39 @@ async fn one_new_row(
     }
 }
 
-/// What INSERT says of NULL, as ALTER TABLE says it.
-fn told(e: SqlError, copying: &Copying<'_>, row: usize) -> SqlError {
-    if e.errno != 1048 {
-        return e;
+/// What a value loses on its way that nobody refuses: digits behind the point, the time of a day.
+fn lost(copying: &Copying<'_>, at: usize, row: &[u8], zone: i64, number: usize) -> Option<SqlError> {
+    use ColumnType as T;
+    let (column, from) = (&copying.new.schema.columns[at], copying.remade.from[at]?);
+    let before = &copying.old.schema.columns[usize::from(from)];
+    let is_moment = matches!(before.ty, T::DateTime { .. } | T::Timestamp { .. } | T::VarChar { .. } | T::Char { .. });
+    if !is_moment && !matches!(before.ty, T::Decimal { .. }) || column.generated.is_some() {
+        return None;
     }
-    let named = copying.new.schema.columns.iter().find(|c| e.message.contains(&format!("'{}'", c.name)));
-    errors::truncated(named.map_or("", |c| &c.name), row)
+    let value = Datum::of_column(before.ty, copying.old.schema.layout().value(row, from), zone);
+    match (value, column.ty) {
+        (Datum::Decimal { unscaled, scale }, T::Decimal { scale: now, .. }) if now < scale => {
+            let cut = 10i128.checked_pow(u32::from(scale - now))?;
+            (unscaled % cut != 0).then(|| errors::truncated(&column.name, number))
+        }
+        (value @ (Datum::DateTime(..) | Datum::Text(_)), T::Date) => {
+            let text = value.as_string();
+            let has_time = text.get(11..).is_some_and(|time| time.bytes().any(|b| b.is_ascii_digit() && b != b'0'));
+            has_time.then(|| errors::incorrect_value("date", &text, &column.name, number))
+        }
+        _ => None,
+    }
+}
+
+/// What INSERT says of NULL, and of a text that is too long for another column of texts, as ALTER TABLE says it.
+fn told(e: SqlError, copying: &Copying<'_>, row: usize) -> SqlError {
+    let column = |c: &&apus_types::Column| e.message.contains(&format!("'{}'", c.name));
+    let named = copying.new.schema.columns.iter().zip(&copying.remade.from).find(|(c, _)| column(c));
+    let Some((column, from)) = named else { return e };
+    let before = from.map(|from| copying.old.schema.columns[usize::from(from)].ty);
+    let is_text = |ty: ColumnType| matches!(ty, ColumnType::Char { .. } | ColumnType::VarChar { .. });
+    let is_cut = e.errno == 1406 && before.is_some_and(is_text) && is_text(column.ty);
+    if e.errno == 1048 || is_cut { errors::truncated(&column.name, row) } else { e }
 }
 
 impl Failed {

@@ -7,6 +7,7 @@ use crate::engine::{
     characters::Characters,
     errors::{self, Result},
     labels,
+    rules::read,
     table_options::{self, OwnOption},
     token::Tokens,
 };
@@ -120,15 +121,17 @@ impl Whole {
         self.algorithm == Algorithm::Copy
     }
 
+    /// Of columns that name none.
+    pub fn collation(&self, table: Collation) -> Result<Collation> {
+        self.convert.or(self.characters).map_or(Ok(table), |characters| characters.collation(table))
+    }
+
     /// A table without columns that has the options from now on.
     pub fn options(&self, table: &TableSchema) -> Result<TableSchema> {
         let mut options = TableSchema::new(&table.database, &table.name, Vec::new(), Vec::new());
         options.comment = self.comment.clone().unwrap_or_else(|| table.comment.clone());
         options.engine = self.engine.clone().unwrap_or_else(|| table.engine.clone());
-        options.collation = match self.convert.or(self.characters) {
-            Some(characters) => characters.collation(table.collation)?,
-            None => table.collation,
-        };
+        options.collation = self.collation(table.collation)?;
         table_options::settle(&mut options, &self.own)?;
         Ok(options)
     }
@@ -157,61 +160,65 @@ impl Whole {
 
     /// # Errors
     /// 1845 and 1846: the statement asks for a way that MySQL has not for what it does.
-    pub fn check_way(&self, table: &TableSchema, clause: &AlterClause, copies: bool) -> Result<()> {
+    pub fn check_way(&self, table: &TableSchema, clause: &AlterClause) -> Result<()> {
         let must = self.is_copied_by_mysql(table, clause);
-        let is_type = is_retyped(table, clause);
         let name = match self.algorithm {
-            Algorithm::Instant => "INSTANT",
-            _ => "INPLACE",
+            Algorithm::Default | Algorithm::Copy if self.no_lock && (must || self.is_copy_asked()) => {
+                return Err(not_this_way("LOCK=NONE", "COPY algorithm requires a lock", "LOCK=SHARED"));
+            }
+            Algorithm::Default | Algorithm::Copy => return Ok(()),
+            Algorithm::Instant => "ALGORITHM=INSTANT",
+            Algorithm::InPlace if !must => return Ok(()),
+            Algorithm::InPlace => "ALGORITHM=INPLACE",
         };
-        match self.algorithm {
-            Algorithm::InPlace | Algorithm::Instant if must && is_type => {
-                let reason = match self.algorithm {
-                    Algorithm::Instant => "Need to rebuild the table to change column type",
-                    _ => "Cannot change column type INPLACE",
-                };
-                Err(not_this_way(&format!("ALGORITHM={name}"), reason, "ALGORITHM=COPY"))
-            }
-            Algorithm::InPlace if must && self.drop_primary => {
-                let reason = "Dropping a primary key is not allowed without also adding a new primary key";
-                Err(not_this_way("ALGORITHM=INPLACE", reason, "ALGORITHM=COPY"))
-            }
-            Algorithm::InPlace if must => {
-                let text = "ALGORITHM=INPLACE is not supported for this operation. Try ALGORITHM=COPY.";
-                Err(SqlError::new(1845, b"0A000", text))
-            }
-            Algorithm::Instant if must || copies && !self.is_light() => {
-                let text = "ALGORITHM=INSTANT is not supported for this operation. Try ALGORITHM=COPY/INPLACE.";
-                Err(SqlError::new(1845, b"0A000", text))
-            }
-            _ if self.no_lock && (must || self.is_copy_asked()) => {
-                Err(not_this_way("LOCK=NONE", "COPY algorithm requires a lock", "LOCK=SHARED"))
-            }
-            _ => Ok(()),
+        let is_instant = self.algorithm == Algorithm::Instant;
+        let lighter = if is_instant && !must { "ALGORITHM=COPY/INPLACE" } else { "ALGORITHM=COPY" };
+        let is_read = || clause.redefined().any(|(column, _)| is_read(table, column));
+        if (is_retyped(table, clause) || self.is_converted(table)) && !is_read() {
+            let reason = match is_instant {
+                true => "Need to rebuild the table to change column type",
+                false => "Cannot change column type INPLACE",
+            };
+            return Err(not_this_way(name, reason, "ALGORITHM=COPY"));
         }
+        if self.drop_primary && self.primary.is_none() {
+            let reason = "Dropping a primary key is not allowed without also adding a new primary key";
+            let instead = if is_instant { "ALGORITHM=COPY/INPLACE" } else { "ALGORITHM=COPY" };
+            return Err(not_this_way(name, reason, instead));
+        }
+        let text = format!("{name} is not supported for this operation. Try {lighter}.");
+        Err(SqlError::new(1845, b"0A000", text))
     }
 
-    /// MySQL changes no row for it.
-    fn is_light(&self) -> bool {
-        self.primary.is_none() && !self.drop_primary && self.convert.is_none() && self.must_copy()
+    /// A column gets another character set or collation.
+    fn is_converted(&self, table: &TableSchema) -> bool {
+        let to = self.convert.map(|c| c.collation(table.collation).unwrap_or_default());
+        let is_other = |column: &Column| column.ty.collation().is_some_and(|old| to.is_some_and(|to| old != to));
+        table.columns.iter().any(is_other)
     }
 
     /// Whether MySQL copies the rows, too, and counts them.
     pub fn is_copied_by_mysql(&self, table: &TableSchema, clause: &AlterClause) -> bool {
-        let is_converted = |column: &Column| {
-            let to = self.convert.map(|c| c.collation(table.collation).unwrap_or_default());
-            to.is_some_and(|to| column.ty.collation().is_some_and(|old| old.charset() != to.charset() || old != to))
-        };
+        let is_key = |name: &str| table.primary_key.iter().any(|&c| table.columns[usize::from(c)].name.eq_ignore_ascii_case(name));
         self.is_copy_asked()
+            || clause.computes()
+            || self.primary.is_none() && clause.dropped_columns().any(is_key)
             || self.drop_primary && self.primary.is_none()
             || is_retyped(table, clause)
             || clause.redefined().any(|(name, new)| old(table, name).is_some_and(|old| counts_now(old, new)))
-            || table.columns.iter().any(is_converted)
+            || self.is_converted(table)
     }
 }
 
 fn old<'t>(table: &'t TableSchema, name: &str) -> Option<&'t Column> {
     table.columns.iter().find(|column| column.name.eq_ignore_ascii_case(name))
+}
+
+/// A generated column or a constraint reads it.
+fn is_read(table: &TableSchema, column: &str) -> bool {
+    let texts = table.columns.iter().filter_map(|c| c.generated.as_ref().map(|g| &g.text));
+    let is_in = |text: &String| read::names(text).is_ok_and(|names| names.iter().any(|n| n.eq_ignore_ascii_case(column)));
+    texts.chain(table.checks.iter().map(|check| &check.text)).any(is_in)
 }
 
 fn counts_now(old: &Column, new: &Column) -> bool {
@@ -224,11 +231,24 @@ fn is_retyped(table: &TableSchema, clause: &AlterClause) -> bool {
         old(table, name).is_some_and(|old| {
             let is_other_label = matches!(old.ty, ColumnType::Label { .. }) && !labels::extends(old.ty, new.ty);
             alter::changes_storage(old, new)
+                || has_short_length(old) != has_short_length(new)
                 || is_other_label
                 || old.ty.collation() != new.ty.collation()
                 || old.generated.as_ref().map(|g| &g.text) != new.generated.as_ref().map(|g| &g.text)
         })
     })
+}
+
+/// InnoDB keeps the length of a value in one byte.
+fn has_short_length(column: &Column) -> bool {
+    let bytes = match column.ty {
+        ColumnType::VarChar { length, collation } => {
+            usize::from(length) * usize::from(collation.charset().bytes_of_character())
+        }
+        ColumnType::VarBinary { length } => usize::from(length),
+        _ => return false,
+    };
+    bytes <= 255
 }
 
 fn algorithm(word: &str) -> Result<Algorithm> {
