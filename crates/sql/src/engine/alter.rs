@@ -98,6 +98,9 @@ impl AlterClause {
     pub(super) fn dropped_columns(&self) -> impl Iterator<Item = &str> {
         self.steps.iter().filter_map(|step| if let Step::Drop(name) = step { Some(name.as_str()) } else { None })
     }
+    fn has_no_keys(&self) -> bool {
+        self.foreign_keys.is_empty() && self.drop_keys.is_empty()
+    }
     pub(super) fn new_indexes(&self) -> &[IndexClause] {
         &self.indexes
     }
@@ -186,8 +189,8 @@ impl AlterClause {
         }
         Ok(again)
     }
-    /// What foreign keys may need of what it changes.
-    pub(super) fn check_loss(&self, catalog: &Catalog, table: &TableSchema) -> Result<()> {
+    /// What foreign keys may need of what it changes, or of the types of columns only.
+    pub(super) fn check_loss(&self, catalog: &Catalog, table: &TableSchema, only_types: bool) -> Result<()> {
         let (mut columns, mut redefined) = (Vec::new(), Vec::new());
         for step in &self.steps {
             match step {
@@ -197,7 +200,8 @@ impl AlterClause {
             }
         }
         let keys: Vec<String> = self.drop_keys.iter().map(|(name, _)| name.clone()).collect();
-        let loss = Loss { indexes: &self.drops, columns: &columns, redefined: &redefined, keys: &keys };
+        let (indexes, columns): (&[String], &[String]) = if only_types { (&[], &[]) } else { (&self.drops, &columns) };
+        let loss = Loss { indexes, columns, redefined: &redefined, keys: &keys };
         define::check_loss(catalog, table, &loss)
     }
 }
@@ -672,7 +676,13 @@ impl SqlEngine {
             return Err(errors::not_supported("ALTER TABLE with a new unique index beside other changes"));
         }
         let before = self.catalog().await?.table(&name.database, &name.table)?;
-        self.change_columns(session, &name, &clause).await?;
+        match self.change_columns(session, &name, &clause).await {
+            // As many changes as there can be: a new table begins anew.
+            Err(e) if e.errno == 4092 && clause.whole.may_copy() && clause.has_no_keys() => {
+                return Box::pin(self.remake(session, &name, &clause)).await;
+            }
+            changed => changed?,
+        }
         let mut rows = 0;
         if is_filled {
             let checks: Vec<&CheckStep> = clause.checks().collect();
@@ -741,7 +751,7 @@ impl SqlEngine {
             let read_again = clause.read_again(schema)?;
             let clause = read_again.as_ref().unwrap_or(clause);
             if schema.is_constrained() {
-                clause.check_loss(&catalog, schema)?;
+                clause.check_loss(&catalog, schema, false)?;
             }
             let change = change(session, name, schema, clause)?;
             let Some(change) = change else { return Ok(()) };

@@ -47,8 +47,8 @@ pub fn remade(
     }
     let anew = alter::anew(session, old, read)?;
     let checks = session.env.variables.foreign_key_checks;
-    if old.is_constrained() && checks {
-        clause.check_loss(catalog, old)?;
+    if old.is_constrained() {
+        clause.check_loss(catalog, old, !checks)?;
     }
     check_keys(catalog, old, read, &anew)?;
     let foreign_keys = kept_keys(old, clause)?;
@@ -188,7 +188,12 @@ fn check_keys(catalog: &Catalog, old: &TableSchema, read: &AlterClause, anew: &A
         let name = &old.columns[usize::from(column)].name;
         if anew.columns.iter().any(|(now, from)| *from == Some(column) && now.name != *name) {
             let text = "ALGORITHM=COPY is not supported. Reason: Columns participating in a foreign key are renamed. Try ALGORITHM=INPLACE.";
-            return Err(SqlError::new(1846, b"0A000", text));
+            return Err(match read.whole.is_copied_by_mysql(old, read) {
+                true => SqlError::new(1846, b"0A000", text),
+                false => errors::not_supported(
+                    "ALTER TABLE that renames a column of a foreign key beside changes that copy the table: rename it in a statement of its own",
+                ),
+            });
         }
     }
     let mut needed = parents.filter(|p| p.by == ParentKey::Primary);

@@ -37,7 +37,7 @@ const ATTEMPTS_MAX: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(20);
 /// Between two looks at whether its maker lives.
 const LOOK: Duration = Duration::from_secs(1);
-/// How long a transaction that may hold what the copy waits for waits for the copy.
+/// How long a transaction that may hold what the copy waits for, by locks, waits for the copy.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// What the key of a copy says.
@@ -285,7 +285,9 @@ impl SqlEngine {
         while is_closed(&catalog) {
             session.env.may_go_on()?;
             let is_open = session.transaction.as_ref().is_some_and(|t| t.is_started());
-            if is_open && started.elapsed() > PATIENCE {
+            // The copy waits for what this transaction has written.
+            let is_waited_for = session.wrote.iter().any(|table| catalog.copies.closes(*table));
+            if is_open && (is_waited_for || started.elapsed() > PATIENCE) {
                 self.end_transaction(session, false).await?;
                 return Err(errors::from_code(ErrorCode::Deadlock, ""));
             }

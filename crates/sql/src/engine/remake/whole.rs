@@ -117,6 +117,9 @@ impl Whole {
             || self.characters.is_some()
             || self.convert.is_some()
     }
+    pub fn may_copy(&self) -> bool {
+        self.algorithm == Algorithm::Default && !self.no_lock
+    }
     pub fn is_copy_asked(&self) -> bool {
         self.algorithm == Algorithm::Copy
     }
