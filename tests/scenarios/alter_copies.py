@@ -15,9 +15,10 @@ from lib.harness import BINARY, FULL, check, check_equal, end, run, scenario_mai
 LIMIT_SECONDS = (300, 900)
 WRITERS = 6
 # Rows that nobody changes: every look at the table sees all of them.
-STILL = 4000
-CHANGES = 12 if FULL else 4
+STILL = 20_000
+CHANGES = 24 if FULL else 8
 DEATHS = 40 if FULL else 8
+NODES_DIE = 6 if FULL else 2
 # What may be told of a statement that the copy, or a node that dies, came in between of, and is not done.
 PASSING = (1205, 1213, 1412)
 # And of one of which nobody knows.
@@ -136,7 +137,8 @@ class Load:
         ask(first, "DROP TABLE IF EXISTS child, t")
         ask(first, "CREATE TABLE t (id INT NOT NULL PRIMARY KEY, v INT, w VARCHAR(20), UNIQUE KEY (w), KEY (v))")
         ask(first, "CREATE TABLE child (n INT AUTO_INCREMENT PRIMARY KEY, of INT NOT NULL, x INT, FOREIGN KEY (of) REFERENCES t (id) ON DELETE CASCADE)")
-        ask(first, "INSERT INTO t VALUES " + ", ".join(f"({-n}, 7, 'still {n}')" for n in range(STILL)))
+        for begin in range(0, STILL, 4000):
+            ask(first, "INSERT INTO t VALUES " + ", ".join(f"({-n}, 7, 'still {n}')" for n in range(begin, begin + 4000)))
         for thread in (*self.writers, *self.readers):
             thread.start()
         return self
@@ -205,20 +207,20 @@ def patiently(node, statement):
 
 
 def copies(cluster):
-    """The copies in the dictionary as node 1 keeps it on disk."""
-    file = cluster.home / "data" / "files" / "data-1" / "dictionary"
-    code, text = run([BINARY, "inspect", file], ok=False)
-    return [line for line in text.splitlines() if "#alter#" in line] if code == 0 else []
+    """The copies in the dictionary as data nodes keep it on disk."""
+    files = [cluster.home / "data" / "files" / f"data-{node}" / "dictionary" for node in cluster.data_ids()]
+    texts = [run([BINARY, "inspect", file], ok=False)[1] for file in files]
+    return [line for text in texts for line in text.splitlines() if "#alter#" in line]
 
 
-def under_load(t, nodes, amid=None):
+def under_load(t, nodes, changes, amid=None):
     with Load(t, nodes) as load:
-        for turn in range(CHANGES):
+        for turn in range(changes):
             load.go_on()
-            if turn == CHANGES // 2 and amid is not None:
+            if amid is not None:
                 altering = threading.Thread(target=patiently, args=(nodes[0], alter_of(turn)), daemon=True)
                 altering.start()
-                amid()
+                amid(turn, altering)
                 altering.join(120)
                 check(not altering.is_alive(), "the statement ends")
             else:
@@ -249,7 +251,7 @@ def altering_node_dies(t, cluster, nodes):
             if turn % 3 == 0:
                 wait_until(lambda: copies(cluster) or not altering.is_alive(), 60, "the copy is there")
             else:
-                time.sleep(draws.random() * 3)
+                time.sleep(draws.random() * 1.5)
             process.kill()
             process.wait(10)
             load.go_on()  # the table may be written again
@@ -273,7 +275,7 @@ def body(t):
         nodes = cluster.describe()["sql"]
         ask(connect(nodes[0], None), "CREATE DATABASE shop")
         with t.case("a table is copied under load"):
-            under_load(t, nodes)
+            under_load(t, nodes, CHANGES)
         with t.case("a transaction that has rows of the table is waited for, and goes on"):
             first, second = connect(nodes[0]), connect(nodes[1])
             ask(first, "CREATE TABLE s (id INT PRIMARY KEY, a INT)")
@@ -295,9 +297,17 @@ def body(t):
                 check_equal(error.args[0], 1412, "the snapshot")
             ask(second, "ROLLBACK")
         with t.case("a data node dies while a table is copied"):
-            under_load(t, nodes, amid=lambda: cluster.kill(2))
-            cluster.restart(2)
-            cluster.wait_up(2)
+            def amid(turn, altering):
+                wait_until(lambda: copies(cluster) or not altering.is_alive(), 60, "the copy is there")
+                check(altering.is_alive(), "the statement was too quick")
+                time.sleep(turn * 0.05)
+                node = 2 - turn % 2
+                cluster.kill(node)
+                cluster.wait_down(node)
+                cluster.restart(node)
+                cluster.wait_up(node)
+
+            under_load(t, nodes, NODES_DIE, amid)
         with t.case("the SQL node that alters dies, again and again"):
             altering_node_dies(t, cluster, nodes)
 
