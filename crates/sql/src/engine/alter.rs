@@ -433,8 +433,7 @@ impl<'a> Work<'a> {
         }
         let is_read = self.rules.reads(&self.columns, name)?;
         let (old, source) = self.columns.remove(at);
-        let is_key =
-            !self.drops_primary && matches!(source, Source::Kept(at) if self.table.primary_key.contains(&at));
+        let is_key = !self.drops_primary && matches!(source, Source::Kept(at) if self.table.primary_key.contains(&at));
         column.nullable &= !is_key;
         let kept = match source {
             Source::Kept(at) => at,

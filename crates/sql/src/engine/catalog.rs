@@ -123,11 +123,8 @@ impl Catalog {
                 plain.push(schema);
             }
         }
-        for schema in plain {
-            let (schema, is_copy) = match catalog.copies.sort(schema) {
-                Ok(schema) => (schema, false),
-                Err(copy) => (copy, true),
-            };
+        for mut schema in plain {
+            let is_copy = catalog.copies.sort(&mut schema);
             let of = |i: &IndexDef| i.hidden_table.and_then(|id| hidden.get(&id).cloned());
             let hidden = schema.indexes.iter().map(of).collect();
             let table = Table::new(schema, hidden);

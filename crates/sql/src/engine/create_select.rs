@@ -110,7 +110,11 @@ pub fn unfinished(name: &str) -> Option<u16> {
 
 /// Names of tables that are being filled are nobody else's.
 pub fn check_table_name(name: &str) -> Result<()> {
-    if unfinished(name).is_some() || fence::number(name).is_some() { Err(errors::wrong_table_name(name)) } else { Ok(()) }
+    if unfinished(name).is_some() || fence::number(name).is_some() {
+        Err(errors::wrong_table_name(name))
+    } else {
+        Ok(())
+    }
 }
 
 /// The row whose lock says that the maker of table `#made#N` lives. No counter is of this column.
@@ -129,7 +133,11 @@ pub(super) struct Guard {
 
 impl SqlEngine {
     /// The guard of this number; `None`: another maker has it.
-    pub(super) async fn guard(&self, counters: &TableSchema, number: u16) -> std::result::Result<Option<Guard>, ClientError> {
+    pub(super) async fn guard(
+        &self,
+        counters: &TableSchema,
+        number: u16,
+    ) -> std::result::Result<Option<Guard>, ClientError> {
         let (mut key, mut row) = (Vec::new(), Vec::new());
         let value = Value::UInt(guard_key(number));
         key::encode_part(counters.columns[0].ty, false, &value, &mut key)?;

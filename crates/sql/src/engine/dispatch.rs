@@ -27,9 +27,9 @@ use super::{
     own::OwnRows,
     plan::{self, Plan, Planner, Unplanned, dml::Source},
     plan_cache::{Cached, PlanCache},
+    remake::fence,
     session::{Fail, Prepared, Scratch, Session},
     token::Tokens,
-    remake::fence,
     user_lock::{Held, UserLocks},
     variables::{Globals, Variables},
 };

@@ -53,7 +53,8 @@ pub fn remade(
     check_keys(catalog, old, read, &anew)?;
     let foreign_keys = kept_keys(old, clause)?;
     let options = read.whole.options(old)?;
-    let mut columns: Vec<(Column, Option<u16>)> = anew.columns.iter().filter(|c| !c.0.name.starts_with('#')).cloned().collect();
+    let mut columns: Vec<(Column, Option<u16>)> =
+        anew.columns.iter().filter(|c| !c.0.name.starts_with('#')).cloned().collect();
     for (column, from) in &mut columns {
         let is_said = read.redefined().any(|(_, new)| new.name.eq_ignore_ascii_case(&column.name));
         if from.is_some() && !is_said {

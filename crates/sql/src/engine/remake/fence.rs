@@ -107,17 +107,17 @@ pub struct Copies {
 }
 
 impl Copies {
-    /// Takes a copy out of the tables that users see, and marks off definitions; `None`: it was a copy.
-    pub fn sort(&mut self, mut schema: TableSchema) -> std::result::Result<TableSchema, TableSchema> {
+    /// Looks at a definition, and takes what only a copy has out of it. Whether it is a copy, that users do not see.
+    pub fn sort(&mut self, schema: &mut TableSchema) -> bool {
         self.ids.insert(schema.id);
         if number(&schema.name).is_some() {
-            return Err(schema);
+            return true;
         }
-        if Mark::of(&schema).is_some() {
+        if Mark::of(schema).is_some() {
             self.named.push(schema.clone());
             schema.foreign_keys.retain(|key| !key.name.starts_with('#'));
         }
-        Ok(schema)
+        false
     }
     pub fn put(&mut self, copy: Rc<Table>) {
         self.hidden.push(copy);
@@ -152,20 +152,14 @@ impl Copies {
         for copy in &self.hidden {
             let schema = &copy.schema;
             let Some((_, key)) = Mark::of(schema).filter(|(mark, _)| self.is_final(*mark)) else { continue };
-            let name = |version| TableName {
-                database: key.parent_database.clone(),
-                table: key.parent_table.clone(),
-                version,
-            };
+            let name =
+                |version| TableName { database: key.parent_database.clone(), table: key.parent_table.clone(), version };
             // Made in the moment at which there was none of its name. Nobody could write it.
             if let Some(other) = catalog.find(&key.parent_database, &key.parent_table) {
                 return Some(Change::DropTable(name(other.schema.version)));
             }
-            let from = TableName {
-                database: schema.database.clone(),
-                table: schema.name.clone(),
-                version: schema.version,
-            };
+            let from =
+                TableName { database: schema.database.clone(), table: schema.name.clone(), version: schema.version };
             return Some(Change::RenameTable(RenameTable { from: Some(from), to: Some(name(0)) }));
         }
         self.named.first().map(|table| keys_change(catalog, table, attempt))

@@ -138,12 +138,7 @@ impl SqlEngine {
         Ok(copied)
     }
 
-    async fn swap(
-        &self,
-        before: &Catalog,
-        old: &TableSchema,
-        copy: &TableSchema,
-    ) -> std::result::Result<(), Failed> {
+    async fn swap(&self, before: &Catalog, old: &TableSchema, copy: &TableSchema) -> std::result::Result<(), Failed> {
         let overtaken = || Failed::overtaken(&old.name);
         let catalog = self.fetch_catalog().await?;
         let closed = next_version(&catalog, old, 1).ok_or_else(overtaken)?;

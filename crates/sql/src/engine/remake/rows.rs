@@ -79,7 +79,8 @@ impl SqlEngine {
                 session.env.may_go_on()?;
                 let place = (at..end, copied, keys.len());
                 let counts = (&mut numbers, &mut hidden);
-                let done = pin!(self.copy_batch(cluster, session, &mut s, &plan, copying, &keys, place, counts)).await?;
+                let done =
+                    pin!(self.copy_batch(cluster, session, &mut s, &plan, copying, &keys, place, counts)).await?;
                 match done {
                     Batch::Copied(count) => break count,
                     Batch::Again(e) if attempt == ATTEMPTS_MAX => return Err(Failed::of_client(&e)),
@@ -345,4 +346,3 @@ impl Failed {
         }
     }
 }
-

@@ -15,9 +15,24 @@ use crate::wire::SqlError;
 
 /// Options that have no effect here: a name, perhaps `=`, and a value.
 const OTHERS: [&str; 18] = [
-    "autoextend_size", "avg_row_length", "checksum", "compression", "connection", "delay_key_write", "encryption",
-    "insert_method", "key_block_size", "max_rows", "min_rows", "pack_keys", "row_format", "secondary_engine",
-    "stats_auto_recalc", "stats_persistent", "stats_sample_pages", "tablespace",
+    "autoextend_size",
+    "avg_row_length",
+    "checksum",
+    "compression",
+    "connection",
+    "delay_key_write",
+    "encryption",
+    "insert_method",
+    "key_block_size",
+    "max_rows",
+    "min_rows",
+    "pack_keys",
+    "row_format",
+    "secondary_engine",
+    "stats_auto_recalc",
+    "stats_persistent",
+    "stats_sample_pages",
+    "tablespace",
 ];
 
 /// ALGORITHM as the statement has it.
@@ -202,7 +217,9 @@ impl Whole {
 
     /// Whether MySQL copies the rows, too, and counts them.
     pub fn is_copied_by_mysql(&self, table: &TableSchema, clause: &AlterClause) -> bool {
-        let is_key = |name: &str| table.primary_key.iter().any(|&c| table.columns[usize::from(c)].name.eq_ignore_ascii_case(name));
+        let is_key = |name: &str| {
+            table.primary_key.iter().any(|&c| table.columns[usize::from(c)].name.eq_ignore_ascii_case(name))
+        };
         self.is_copy_asked()
             || clause.computes()
             || self.primary.is_none() && clause.dropped_columns().any(is_key)
@@ -220,7 +237,8 @@ fn old<'t>(table: &'t TableSchema, name: &str) -> Option<&'t Column> {
 /// A generated column or a constraint reads it.
 fn is_read(table: &TableSchema, column: &str) -> bool {
     let texts = table.columns.iter().filter_map(|c| c.generated.as_ref().map(|g| &g.text));
-    let is_in = |text: &String| read::names(text).is_ok_and(|names| names.iter().any(|n| n.eq_ignore_ascii_case(column)));
+    let is_in =
+        |text: &String| read::names(text).is_ok_and(|names| names.iter().any(|n| n.eq_ignore_ascii_case(column)));
     texts.chain(table.checks.iter().map(|check| &check.text)).any(is_in)
 }
 
