@@ -68,7 +68,7 @@ type Event struct {
 // OldBook is what the table of books was before.
 type OldBook struct {
 	ID    uint
-	Title string `gorm:"size:50;not null"`
+	Title string `gorm:"size:50"`
 }
 
 func (OldBook) TableName() string { return "books" }

@@ -57,6 +57,7 @@ const MIGRATIONS = [
       await q.removeIndex("books", "books_title");
       await q.removeColumn("events", "book_id");
       await q.addColumn("events", "note", { type: STRING(10) });
+      await q.changeColumn("books", "title", { type: STRING(80), allowNull: false });
       await q.renameColumn("books", "title", "name");
       await q.removeColumn("books", "text");
       await q.removeColumn("books", "stock");

@@ -74,8 +74,8 @@ def make(port, database):
     DB.create_tables(tables)
     migrator = MySQLMigrator(DB)
     Author.create(name="First")
-    migrate(migrator.add_column("authors", "nick", pw.CharField(20, default="none", null=True)), migrator.add_column("authors", "boss_id", pw.ForeignKeyField(Author, Author.id, null=True, on_delete="SET NULL")))
-    migrate(migrator.rename_column("authors", "nick", "alias"), migrator.add_index("authors", ("alias", "name"), True), migrator.alter_column_type("authors", "alias", pw.CharField(30, default="none", null=True)))
+    migrate(migrator.add_column("authors", "nick", pw.CharField(20, default="none")), migrator.add_column("authors", "boss_id", pw.ForeignKeyField(Author, Author.id, null=True, on_delete="SET NULL")))
+    migrate(migrator.rename_column("authors", "nick", "alias"), migrator.add_index("authors", ("alias", "name"), True), migrator.alter_column_type("authors", "alias", pw.CharField(30, default="none")))
     found = Introspector.from_database(DB).generate_models()["authors"]
     same((sorted(found._meta.fields), found.select().count()), (["alias", "born", "boss", "extra", "id", "name"], 1), "a table that is looked at")
     migrate(migrator.drop_index("authors", "authors_alias_name"), migrator.drop_column("authors", "boss_id"), migrator.drop_column("authors", "alias"), migrator.rename_table("tags", "words"), migrator.rename_table("words", "tags"))
@@ -121,7 +121,7 @@ def change(book, author):
         with DB.atomic() as savepoint:
             Tag.create(slug="inside")
             savepoint.rollback()
-        same(len(Tag.select().where(Tag.slug.in_(["goes", "inside"])).for_update()), 1, "inside")
+        same(Tag.select().where(Tag.slug.in_(["goes", "inside"])).for_update().count(), 1, "inside")
         transaction.rollback()
     same(Tag.select().where(Tag.slug == "goes").count(), 0, "what is left")
     book.tags.clear()

@@ -73,7 +73,7 @@ def before():
     """What the tables were in the first version."""
     tables = sa.MetaData(naming_convention=NAMES)
     sa.Table("authors", tables, sa.Column("id", sa.Integer, primary_key=True), sa.Column("name", sa.String(60), nullable=False, unique=True), sa.Column("born", sa.Date), sa.Column("old", sa.String(5)))
-    sa.Table("books", tables, sa.Column("id", sa.BigInteger, primary_key=True), sa.Column("title", sa.String(50), nullable=False, index=True), sa.Column("price", sa.Numeric(8, 2), nullable=False, server_default="1.50"), comment="what is sold")
+    sa.Table("books", tables, sa.Column("id", sa.BigInteger, primary_key=True), sa.Column("title", sa.String(50), nullable=False, index=True), sa.Column("price", sa.Numeric(8, 2), nullable=False, server_default="1.50"))
     return tables
 
 
@@ -104,6 +104,8 @@ def versions(config, connection):
     connection.commit()
     config.attributes["tables"] = Base.metadata
     command.revision(config, "goes on", autogenerate=True)
+    command.upgrade(config, "head")
+    command.downgrade(config, "-1")
     command.upgrade(config, "head")
     # Alembic finds checks of new tables only.
     Operations(MigrationContext.configure(connection)).create_check_constraint("ck_books_stock", "books", "stock >= 0")

@@ -4,8 +4,8 @@
 //! All changes of columns in a statement, and the indexes that go, are one change. Indexes that come follow it. Should one of them be refused, columns that
 //! were only added go again; a statement that also takes columns away and makes a unique index is refused beforehand, because it could not be undone.
 //!
-//! Not yet, and refused by name: what needs another form of the rows that are there (an integer becomes wider, NULL is forbidden, another collation of an
-//! indexed column), other primary keys, AUTO_INCREMENT for an old column. Constraints and columns with expressions are in [`rules`].
+//! What needs another form of the rows that are there (an integer becomes wider, NULL is forbidden, another collation of an indexed column), other primary keys, AUTO_INCREMENT for an
+//! old column: whatever is refused here with error 1235 is done by [`super::remake`], which copies the table. Constraints and columns with expressions are in [`rules`].
 
 use apus_signal::{
     dict::{Change, ColumnsChange, TableName},
@@ -15,6 +15,7 @@ use apus_types::{
     Column, ErrorCode, IndexDef, RowLayout, TableSchema,
     collate::Collation,
     form::{self, Source},
+    rules::{CheckDef, Enforced},
     schema::DefaultValue,
 };
 
@@ -31,8 +32,9 @@ use super::{
         clause::{self, Clause},
         define::{self, Loss},
     },
-    labels,
+    key_parts, labels,
     plan::dml::default_expr,
+    remake::Whole,
     rules::{self, alter::CheckStep},
     session::Session,
     token::Tokens,
@@ -76,11 +78,39 @@ pub struct AlterClause {
     pub(super) foreign_keys: Vec<Clause>,
     /// Names of constraints; the flag says that it may be another than a foreign key.
     pub(super) drop_keys: Vec<(String, bool)>,
+    /// What is said of the table as a whole.
+    pub(super) whole: Whole,
     /// To be read again with the collation of the table, which columns take that name none.
     text: String,
 }
 
 impl AlterClause {
+    /// It says nothing that the dictionary can change in a table with rows.
+    pub(super) fn must_copy(&self) -> bool {
+        let is_primary = |index: &IndexClause| index.name.as_deref() == Some(key_parts::PRIMARY);
+        self.whole.must_copy() || self.indexes.iter().any(is_primary)
+    }
+    /// Columns that come, and constraints, as MySQL looks at them: rows are copied for a column that is stored.
+    pub(super) fn computes(&self) -> bool {
+        let is_stored = |column: &Column| column.generated.as_ref().is_some_and(|g| g.stored);
+        self.tightens() || self.steps.iter().any(|step| matches!(step, Step::Add(column, _) if is_stored(column)))
+    }
+    pub(super) fn dropped_columns(&self) -> impl Iterator<Item = &str> {
+        self.steps.iter().filter_map(|step| if let Step::Drop(name) = step { Some(name.as_str()) } else { None })
+    }
+    fn has_no_keys(&self) -> bool {
+        self.foreign_keys.is_empty() && self.drop_keys.is_empty()
+    }
+    pub(super) fn new_indexes(&self) -> &[IndexClause] {
+        &self.indexes
+    }
+    /// Columns that are defined anew, by the names that they have.
+    pub(super) fn redefined(&self) -> impl Iterator<Item = (&str, &Column)> {
+        self.steps.iter().filter_map(|step| match step {
+            Step::Redefine(name, column, _) => Some((name.as_str(), column)),
+            _ => None,
+        })
+    }
     /// Nothing is changed or dropped, so that it can be undone.
     fn only_adds(&self) -> bool {
         let adds = |step: &Step| matches!(step, Step::Add(..) | Step::Check(CheckStep::Add(_)));
@@ -149,8 +179,9 @@ impl AlterClause {
     }
     /// With the collation of the table, if that is another one.
     pub(super) fn read_again(&self, table: &TableSchema) -> Result<Option<AlterClause>> {
-        let is_other = table.collation != Collation::default() && !self.text.is_empty();
-        let mut again = is_other.then(|| ddl::parse_alter(&self.text, table.collation)).transpose()?;
+        let collation = self.whole.collation(table.collation)?;
+        let is_other = collation != Collation::default() && !self.text.is_empty();
+        let mut again = is_other.then(|| ddl::parse_alter(&self.text, collation)).transpose()?;
         // What was found to be a foreign key is no step of it.
         let is_key = |name: &String| self.drop_keys.iter().any(|(key, _)| key.eq_ignore_ascii_case(name));
         if let Some(again) = &mut again {
@@ -158,8 +189,8 @@ impl AlterClause {
         }
         Ok(again)
     }
-    /// What foreign keys may need of what it changes.
-    pub(super) fn check_loss(&self, catalog: &Catalog, table: &TableSchema) -> Result<()> {
+    /// What foreign keys may need of what it changes, or of the types of columns only.
+    pub(super) fn check_loss(&self, catalog: &Catalog, table: &TableSchema, only_types: bool) -> Result<()> {
         let (mut columns, mut redefined) = (Vec::new(), Vec::new());
         for step in &self.steps {
             match step {
@@ -169,7 +200,8 @@ impl AlterClause {
             }
         }
         let keys: Vec<String> = self.drop_keys.iter().map(|(name, _)| name.clone()).collect();
-        let loss = Loss { indexes: &self.drops, columns: &columns, redefined: &redefined, keys: &keys };
+        let (indexes, columns): (&[String], &[String]) = if only_types { (&[], &[]) } else { (&self.drops, &columns) };
+        let loss = Loss { indexes, columns, redefined: &redefined, keys: &keys };
         define::check_loss(catalog, table, &loss)
     }
 }
@@ -182,8 +214,12 @@ fn cant_drop(name: &str) -> SqlError {
 pub fn parse(t: &mut Tokens, text: &str, table: Name, default: Collation) -> Result<AlterClause> {
     let mut clause = AlterClause { table, text: text.to_owned(), ..AlterClause::default() };
     loop {
-        step(t, &mut clause, default)?;
-        if !t.symbol(',') {
+        // Options may stand without commas.
+        let is_option = clause.whole.take(t)?;
+        if !is_option {
+            step(t, &mut clause, default)?;
+        }
+        if !t.symbol(',') && (!is_option || t.at_end()) {
             return Ok(clause);
         }
     }
@@ -197,7 +233,8 @@ fn step(t: &mut Tokens, clause: &mut AlterClause, default: Collation) -> Result<
         if let Some(check) = rules::alter::drop(t)? {
             clause.steps.push(Step::Check(check));
         } else if t.word("primary") {
-            return Err(errors::not_supported("ALTER TABLE ... DROP PRIMARY KEY"));
+            t.expect("key")?;
+            clause.whole.drop_primary = true;
         } else if t.word("foreign") {
             t.expect("key")?;
             clause.drop_keys.push((t.identifier()?, false));
@@ -239,29 +276,20 @@ fn step(t: &mut Tokens, clause: &mut AlterClause, default: Collation) -> Result<
             clause.steps.push(Step::Default(name, DefaultValue::None));
         }
     } else if t.word("rename") {
+        if t.word("index") || t.word("key") {
+            let old = t.identifier()?;
+            t.expect("to")?;
+            clause.whole.rename_indexes.push((old, t.identifier()?));
+            return Ok(());
+        }
         if !t.word("column") {
-            return Err(errors::not_supported("ALTER TABLE ... RENAME of a table or an index beside other changes"));
+            return Err(errors::not_supported("ALTER TABLE ... RENAME of a table beside other changes"));
         }
         let old = t.identifier()?;
         t.expect("to")?;
         clause.steps.push(Step::Rename(old, t.identifier()?));
     } else if t.word("enable") || t.word("disable") {
         t.expect("keys")?;
-    } else if t.word("engine") {
-        t.symbol('=');
-        t.identifier()?;
-    } else if t.word("algorithm") {
-        t.symbol('=');
-        let word = t.identifier()?;
-        if !["default", "instant", "inplace"].iter().any(|known| word.eq_ignore_ascii_case(known)) {
-            return Err(errors::not_supported(&format!("ALGORITHM={}", word.to_uppercase())));
-        }
-    } else if t.word("lock") {
-        t.symbol('=');
-        let word = t.identifier()?;
-        if !["default", "none"].iter().any(|known| word.eq_ignore_ascii_case(known)) {
-            return Err(errors::not_supported(&format!("LOCK={}", word.to_uppercase())));
-        }
     } else {
         return Err(errors::not_supported("this form of ALTER TABLE"));
     }
@@ -272,7 +300,7 @@ fn add(t: &mut Tokens, clause: &mut AlterClause, default: Collation) -> Result<(
     let is_column = t.word("column");
     if t.symbol('(') {
         let made = Definitions::parse(t, default)?;
-        made.refuse_primary()?;
+        clause.whole.add_primary(made.primary)?;
         clause.steps.extend(made.columns.into_iter().map(|column| Step::Add(column, Place::Unsaid)));
         clause.indexes.extend(made.indexes);
         clause.foreign_keys.extend(made.foreign_keys);
@@ -283,7 +311,7 @@ fn add(t: &mut Tokens, clause: &mut AlterClause, default: Collation) -> Result<(
     if !is_column && is_index.iter().any(|word| t.peek_word(word)) {
         let mut made = Definitions::default();
         made.take(t, default)?;
-        made.refuse_primary()?;
+        clause.whole.add_primary(made.primary)?;
         clause.indexes.extend(made.indexes);
         clause.foreign_keys.extend(made.foreign_keys);
         clause.add_checks(made.checks);
@@ -297,9 +325,8 @@ fn add(t: &mut Tokens, clause: &mut AlterClause, default: Collation) -> Result<(
 fn column_and_place(t: &mut Tokens, clause: &mut AlterClause, default: Collation) -> Result<(Column, Place)> {
     let mut made = Definitions::default();
     made.take(t, default)?;
-    let (Some(column), None) = (made.columns.pop(), made.primary) else {
-        return Err(errors::not_supported("ALTER TABLE ... ADD PRIMARY KEY"));
-    };
+    let column = made.columns.pop().ok_or_else(|| t.error())?;
+    clause.whole.add_primary(made.primary)?;
     clause.indexes.extend(made.indexes);
     clause.foreign_keys.extend(made.foreign_keys);
     clause.add_checks(made.checks);
@@ -319,10 +346,13 @@ struct Work<'a> {
     columns: Vec<(Column, Source)>,
     drop_indexes: Vec<String>,
     rules: rules::alter::Work,
+    /// The rows will be written anew: how they are stored may change.
+    copies: bool,
+    drops_primary: bool,
 }
 
 impl<'a> Work<'a> {
-    fn new(table: &'a TableSchema, clause: &AlterClause) -> Result<Work<'a>> {
+    fn new(table: &'a TableSchema, clause: &AlterClause, copies: bool) -> Result<Work<'a>> {
         let drops = &clause.drops;
         let columns = table.columns.iter().cloned().zip((0..).map(Source::Kept)).collect();
         for name in drops {
@@ -340,7 +370,8 @@ impl<'a> Work<'a> {
                 .any(|step| matches!(step, Step::Add(new, _) if rules::fill::hidden(new.clone()).name == c.name))
         };
         columns.retain(|(c, _)| !rules::fill::is_unfinished(c) || clause.only_adds() && !comes(c));
-        Ok(Work { table, columns, drop_indexes: drops, rules })
+        let drops_primary = clause.whole.drop_primary;
+        Ok(Work { table, columns, drop_indexes: drops, rules, copies, drops_primary })
     }
     fn find(&self, name: &str) -> Result<usize> {
         let found = self.columns.iter().position(|(column, _)| column.name.eq_ignore_ascii_case(name));
@@ -373,7 +404,9 @@ impl<'a> Work<'a> {
     fn drop(&mut self, name: &str) -> Result<()> {
         let at = self.find(name).map_err(|_| cant_drop(name))?;
         self.rules.lose(self.table, &self.columns, name, true)?;
-        if let Source::Kept(old) = self.columns[at].1 {
+        if let Source::Kept(old) = self.columns[at].1
+            && !self.copies
+        {
             if self.table.primary_key.contains(&old) {
                 return Err(errors::not_supported("ALTER TABLE ... DROP of a column of the primary key"));
             }
@@ -400,28 +433,24 @@ impl<'a> Work<'a> {
         }
         let is_read = self.rules.reads(&self.columns, name)?;
         let (old, source) = self.columns.remove(at);
-        let is_key = matches!(source, Source::Kept(at) if self.table.primary_key.contains(&at));
+        let is_key = !self.drops_primary && matches!(source, Source::Kept(at) if self.table.primary_key.contains(&at));
         column.nullable &= !is_key;
         let kept = match source {
             Source::Kept(at) => at,
             _ => return Err(errors::not_supported("ALTER TABLE with two changes of one column")),
         };
         let is_indexed = is_key || self.indexes_with(kept).next().is_some();
-        let is_narrow = |old: &Column, new: &Column| length(new) < length(old);
-        if !form::same_bytes(old.ty, column.ty)
-            || !labels::extends(old.ty, column.ty)
-            || is_narrow(&old, &column)
-            || loses_characters(old.ty, column.ty)
+        let is_other = changes_storage(&old, &column)
             || (is_indexed && old.ty.collation() != column.ty.collation())
             || (is_indexed && old.nullable != column.nullable)
             || (old.nullable && !column.nullable)
             || (column.auto_increment && !old.auto_increment)
-            || (is_read && old.ty.collation() != column.ty.collation())
-        {
+            || (is_read && old.ty.collation() != column.ty.collation());
+        if is_other && !self.copies {
             let what = format!("ALTER TABLE that changes how rows store column '{}'", old.name);
             return Err(errors::not_supported(&what));
         }
-        rules::alter::redefined(&old, &column)?;
+        rules::alter::redefined(&old, &column, self.copies)?;
         self.put(column, source, place, at)
     }
     fn rename(&mut self, old: &str, new: &str) -> Result<()> {
@@ -439,6 +468,14 @@ impl<'a> Work<'a> {
         rules::clause::check_options(&self.columns[at].0)?;
         ddl::check_default(&self.columns[at].0)
     }
+}
+
+/// What rows have in a column may have to be another thing, or not be there, when it is defined anew.
+pub(super) fn changes_storage(old: &Column, new: &Column) -> bool {
+    !form::same_bytes(old.ty, new.ty)
+        || !labels::extends(old.ty, new.ty)
+        || length(new) < length(old)
+        || loses_characters(old.ty, new.ty)
 }
 
 /// Rows may have what the new character set has not.
@@ -497,34 +534,12 @@ pub(super) fn change(
     if clause.steps.is_empty() && clause.drops.is_empty() {
         return Ok(None);
     }
-    let (mut shown_indexes, mut hidden_indexes) = (Vec::new(), Vec::new());
-    let mut work = Work::new(table, clause)?;
-    let filled: Vec<&String> = clause.filled()?.iter().map(|column| &column.name).collect();
-    for step in &clause.steps {
-        match step {
-            Step::Add(column, place) => {
-                work.refuse_twin(&column.name)?;
-                let source = if filled.contains(&&column.name) { Source::Null } else { given(session, table, column)? };
-                let end = work.end();
-                work.put(column.clone(), source, place, end)?;
-            }
-            Step::Drop(name) => work.drop(name)?,
-            Step::Redefine(name, column, place) => work.redefine(name, column.clone(), place)?,
-            Step::Rename(old, new) => work.rename(old, new)?,
-            Step::Default(name, default) => work.set_default(name, default)?,
-            Step::Check(_) => {}
-            Step::ShowColumn(name, invisible) => {
-                let at = work.find(name)?;
-                work.columns[at].0.invisible = *invisible;
-            }
-            Step::ShowIndex(name, invisible) => {
-                visibility::check_alter(table, name, *invisible)?;
-                let is_primary = name.eq_ignore_ascii_case("primary");
-                let list = if *invisible { &mut hidden_indexes } else { &mut shown_indexes };
-                list.extend((!is_primary).then(|| name.clone()));
-            }
-        }
+    if clause.must_copy() {
+        return Err(errors::not_supported("ALTER TABLE of a key or an option without a copy of the table"));
     }
+    let mut work = Work::new(table, clause, false)?;
+    let filled: Vec<&String> = clause.filled()?.iter().map(|column| &column.name).collect();
+    let (shown_indexes, hidden_indexes) = steps(session, table, clause, &mut work, &filled)?;
     visibility::check_columns(work.columns.iter().map(|(column, _)| column))?;
     let mut checks = work.rules.finish(table, &mut work.columns)?;
     if !filled.is_empty() {
@@ -548,7 +563,90 @@ pub(super) fn change(
     }))
 }
 
+/// Carries out what is said of columns; the indexes that are shown from now on, and those that are hidden.
+fn steps(
+    session: &Session,
+    table: &TableSchema,
+    clause: &AlterClause,
+    work: &mut Work<'_>,
+    filled: &[&String],
+) -> Result<(Vec<String>, Vec<String>)> {
+    let (mut shown_indexes, mut hidden_indexes) = (Vec::new(), Vec::new());
+    for step in &clause.steps {
+        match step {
+            Step::Add(column, place) => {
+                work.refuse_twin(&column.name)?;
+                let is_later = work.copies || filled.contains(&&column.name);
+                let source = if is_later { Source::Null } else { given(session, table, column)? };
+                let end = work.end();
+                work.put(column.clone(), source, place, end)?;
+            }
+            Step::Drop(name) => work.drop(name)?,
+            Step::Redefine(name, column, place) => work.redefine(name, column.clone(), place)?,
+            Step::Rename(old, new) => work.rename(old, new)?,
+            Step::Default(name, default) => work.set_default(name, default)?,
+            Step::Check(_) => {}
+            Step::ShowColumn(name, invisible) => {
+                let at = work.find(name)?;
+                work.columns[at].0.invisible = *invisible;
+            }
+            Step::ShowIndex(name, invisible) => {
+                visibility::check_alter(table, name, *invisible)?;
+                let is_primary = name.eq_ignore_ascii_case("primary");
+                let list = if *invisible { &mut hidden_indexes } else { &mut shown_indexes };
+                list.extend((!is_primary).then(|| name.clone()));
+            }
+        }
+    }
+    Ok((shown_indexes, hidden_indexes))
+}
+
+/// What a table consists of when its rows are written anew.
+pub(super) struct Anew {
+    /// Each with the column that its values come from; none: it is new.
+    pub columns: Vec<(Column, Option<u16>)>,
+    pub checks: Vec<CheckDef>,
+    pub drop_indexes: Vec<String>,
+    /// Indexes that are shown from now on, and those that are hidden.
+    pub shown: (Vec<String>, Vec<String>),
+}
+
+/// The columns and constraints that the statement makes of a table, however rows store them.
+pub(super) fn anew(session: &Session, table: &TableSchema, clause: &AlterClause) -> Result<Anew> {
+    let mut work = Work::new(table, clause, true)?;
+    work.columns.retain(|(column, _)| !rules::fill::is_unfinished(column));
+    let shown = steps(session, table, clause, &mut work, &[])?;
+    let mut checks = work.rules.finish(table, &mut work.columns)?.unwrap_or_else(|| table.checks.clone());
+    // All rows are looked at while they are copied.
+    for check in checks.iter_mut().filter(|check| check.enforced == Enforced::Validating) {
+        check.enforced = Enforced::Yes;
+    }
+    let from = |source: Source| if let Source::Kept(at) = source { Some(at) } else { None };
+    let columns = work.columns.into_iter().map(|(column, source)| (column, from(source))).collect();
+    Ok(Anew { columns, checks, drop_indexes: work.drop_indexes, shown })
+}
+
 impl SqlEngine {
+    /// Whether the rows have to be written anew: whatever cannot be done with them as they are.
+    async fn copies(&self, session: &Session, name: &TableName, clause: &AlterClause) -> Result<bool> {
+        let table = self.fetch_catalog().await?.table(&name.database, &name.table)?;
+        let is_new_unique = clause.indexes.iter().any(|index| index.unique) && !clause.only_adds();
+        let read_again = clause.read_again(&table.schema)?;
+        let read = read_again.as_ref().unwrap_or(clause);
+        let company = || {
+            let is_filled = !read.filled()?.is_empty();
+            rules::alter::check_company(
+                read.tightens() || is_filled,
+                read.only_adds() || read.is_of_checks(),
+                !read.indexes.is_empty() || !read.foreign_keys.is_empty(),
+            )?;
+            change(session, name, &table.schema, read).map(|_| ())
+        };
+        let in_place = company();
+        let copies = is_new_unique || clause.must_copy() || in_place.is_err_and(|e| e.errno == 1235);
+        Ok(copies || clause.whole.is_copy_asked())
+    }
+
     /// How many rows were looked at.
     pub(super) async fn alter_table(
         &self,
@@ -557,6 +655,13 @@ impl SqlEngine {
         mut clause: AlterClause,
     ) -> Result<u64> {
         clause.find_keys(&self.catalog().await?.table(&name.database, &name.table)?.schema);
+        if Box::pin(self.copies(session, &name, &clause)).await? {
+            return Box::pin(self.remake(session, &name, &clause)).await;
+        }
+        if let Some(first) = clause.whole.auto_increment {
+            let table = self.catalog().await?.table(&name.database, &name.table)?;
+            self.start_counter(&table.schema, first).await?;
+        }
         let filled: Vec<String> = clause.filled()?.iter().map(|column| column.name.clone()).collect();
         let is_filled = !filled.is_empty();
         rules::alter::check_company(
@@ -570,7 +675,13 @@ impl SqlEngine {
             return Err(errors::not_supported("ALTER TABLE with a new unique index beside other changes"));
         }
         let before = self.catalog().await?.table(&name.database, &name.table)?;
-        self.change_columns(session, &name, &clause).await?;
+        match self.change_columns(session, &name, &clause).await {
+            // As many changes as there can be: a new table begins anew.
+            Err(e) if e.errno == 4092 && clause.whole.may_copy() && clause.has_no_keys() => {
+                return Box::pin(self.remake(session, &name, &clause)).await;
+            }
+            changed => changed?,
+        }
         let mut rows = 0;
         if is_filled {
             let checks: Vec<&CheckStep> = clause.checks().collect();
@@ -639,7 +750,7 @@ impl SqlEngine {
             let read_again = clause.read_again(schema)?;
             let clause = read_again.as_ref().unwrap_or(clause);
             if schema.is_constrained() {
-                clause.check_loss(&catalog, schema)?;
+                clause.check_loss(&catalog, schema, false)?;
             }
             let change = change(session, name, schema, clause)?;
             let Some(change) = change else { return Ok(()) };

@@ -130,6 +130,24 @@ impl AutoIncrement {
         self.with(|ranges| _ = ranges.remove(&counter_of(table, column)));
     }
 
+    /// Gives a counter of a new table what the old one has not given, and values above `highest`.
+    pub async fn hand_on(
+        &self,
+        client: &Client,
+        counters: &TableSchema,
+        (old, from): (&TableSchema, u16),
+        (new, to): (&TableSchema, u16),
+        highest: Option<u64>,
+    ) -> Result<(), ClientError> {
+        let counter = counter_of(old, from);
+        let (next, _) = move_counter(client, counters, counter, |next| next).await?;
+        // What is left of this node's range goes along, where nobody has reserved behind it.
+        let own = self.with(|ranges| ranges.remove(&counter)).filter(|range| range.end == next);
+        let first = own.map_or(next, |range| range.next).max(highest.map_or(1, |n| n.saturating_add(1)));
+        self.forget(new, to);
+        move_counter(client, counters, counter_of(new, to), |next| next.max(first)).await.map(|_| ())
+    }
+
     /// Makes sure that no value up to `value` will be generated.
     pub async fn raise(
         &self,

@@ -14,7 +14,9 @@ use super::{
     account_store, create_select,
     errors::{self, Result},
     foreign_key::{self, Rules},
-    information_schema, labels, rules,
+    information_schema, labels,
+    remake::fence::Copies,
+    rules,
     statistics::Statistics,
     view::{self, View},
 };
@@ -80,6 +82,8 @@ pub struct Catalog {
     views: BTreeMap<(String, String), Rc<View>>,
     /// Tables that CREATE TABLE ... SELECT is filling, or left.
     unfinished: Vec<Rc<Table>>,
+    /// Of ALTER TABLE.
+    pub copies: Copies,
     /// Of tables with foreign keys, and of those that they refer to.
     rules: BTreeMap<TableId, Rc<Rules>>,
     /// The table of AUTO_INCREMENT counters, which the first president made.
@@ -119,10 +123,15 @@ impl Catalog {
                 plain.push(schema);
             }
         }
-        for schema in plain {
+        for mut schema in plain {
+            let is_copy = catalog.copies.sort(&mut schema);
             let of = |i: &IndexDef| i.hidden_table.and_then(|id| hidden.get(&id).cloned());
             let hidden = schema.indexes.iter().map(of).collect();
             let table = Table::new(schema, hidden);
+            if is_copy {
+                catalog.copies.put(Rc::new(table));
+                continue;
+            }
             if table.schema.database == SYSTEM_DATABASE && table.schema.name == account_store::TABLE {
                 continue; // no statement can name it
             }

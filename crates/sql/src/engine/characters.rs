@@ -72,7 +72,7 @@ pub fn holds(charset: Charset, other: Charset) -> bool {
 }
 
 /// What a statement says of the characters of something.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Characters {
     charset: Option<Charset>,
     collation: Option<Collation>,

@@ -33,6 +33,7 @@ use super::{
         Insert, Plan, Select,
         dml::{OnDuplicate, Source},
     },
+    remake::fence,
     rules,
     session::{Fail, Scratch, Session},
     token::{Token, Tokens},
@@ -109,7 +110,11 @@ pub fn unfinished(name: &str) -> Option<u16> {
 
 /// Names of tables that are being filled are nobody else's.
 pub fn check_table_name(name: &str) -> Result<()> {
-    if unfinished(name).is_some() { Err(errors::wrong_table_name(name)) } else { Ok(()) }
+    if unfinished(name).is_some() || fence::number(name).is_some() {
+        Err(errors::wrong_table_name(name))
+    } else {
+        Ok(())
+    }
 }
 
 /// The row whose lock says that the maker of table `#made#N` lives. No counter is of this column.
@@ -118,17 +123,21 @@ fn guard_key(number: u16) -> u64 {
 }
 
 /// A maker's lock.
-struct Guard {
-    number: u16,
+pub(super) struct Guard {
+    pub number: u16,
     /// Open as long as the table is being filled; rolled back when it is dropped.
     _transaction: Transaction,
     /// Commits can wait for disks.
-    on_disk: bool,
+    pub on_disk: bool,
 }
 
 impl SqlEngine {
     /// The guard of this number; `None`: another maker has it.
-    async fn guard(&self, counters: &TableSchema, number: u16) -> std::result::Result<Option<Guard>, ClientError> {
+    pub(super) async fn guard(
+        &self,
+        counters: &TableSchema,
+        number: u16,
+    ) -> std::result::Result<Option<Guard>, ClientError> {
         let (mut key, mut row) = (Vec::new(), Vec::new());
         let value = Value::UInt(guard_key(number));
         key::encode_part(counters.columns[0].ty, false, &value, &mut key)?;
@@ -151,7 +160,7 @@ impl SqlEngine {
     }
 
     /// A guard that nobody had.
-    async fn new_guard(&self, session: &Session, counters: &TableSchema) -> Result<Guard> {
+    pub(super) async fn new_guard(&self, session: &Session, counters: &TableSchema) -> Result<Guard> {
         let first = session.info.id as u16;
         for more in 0..=u16::MAX {
             if let Some(guard) =
@@ -164,7 +173,8 @@ impl SqlEngine {
     }
 
     /// Drops the tables whose makers died.
-    async fn drop_abandoned(&self, catalog: &Catalog, counters: &TableSchema) -> Result<()> {
+    pub(super) async fn drop_abandoned(&self, catalog: &Catalog, counters: &TableSchema) -> Result<()> {
+        self.give_up_abandoned(catalog).await?;
         for table in catalog.unfinished() {
             let Some(number) = unfinished(&table.schema.name) else { continue };
             // What cannot be told now is for the next one.

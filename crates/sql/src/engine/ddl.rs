@@ -85,6 +85,27 @@ pub enum Ddl {
     Alter(Box<AlterClause>),
 }
 
+impl Ddl {
+    /// Tables that it changes, or that others refer to from now on.
+    pub fn changed_tables(&self) -> Vec<Name> {
+        let parents = |keys: &[Clause]| keys.iter().map(|key| key.parent.clone()).collect::<Vec<_>>();
+        match self {
+            Ddl::CreateTable { name, foreign_keys, .. } => [parents(foreign_keys), vec![name.clone()]].concat(),
+            Ddl::CreateTableLike { name, .. } => vec![name.clone()],
+            Ddl::CreateTableSelect(clause) => vec![clause.name.clone()],
+            Ddl::DropTables { names, .. } => names.clone(),
+            Ddl::Truncate(name) => vec![name.clone()],
+            Ddl::Rename(list) => list.iter().flat_map(|(from, to)| [from.clone(), to.clone()]).collect(),
+            Ddl::RenameTable(from, to) => vec![from.clone(), to.clone()],
+            Ddl::AddIndexes { table, .. } => vec![table.clone()],
+            Ddl::Alter(clause) => [parents(&clause.foreign_keys), vec![clause.table.clone()]].concat(),
+            Ddl::CreateDatabase { .. } | Ddl::DropDatabase { .. } | Ddl::CreateView(_) | Ddl::DropViews { .. } => {
+                Vec::new()
+            }
+        }
+    }
+}
+
 /// Parses a definition statement; `None` when it is none.
 ///
 /// `default`: the collation of a new database or table that names none.
@@ -314,12 +335,6 @@ pub struct Definitions {
 }
 
 impl Definitions {
-    pub fn refuse_primary(&self) -> Result<()> {
-        match self.primary.is_some() || self.indexes.iter().any(|i| i.name.as_deref() == Some(key_parts::PRIMARY)) {
-            true => Err(errors::not_supported("ALTER TABLE ... ADD PRIMARY KEY")),
-            false => Ok(()),
-        }
-    }
     /// The next column, key or index.
     pub fn take(&mut self, t: &mut Tokens, default: Collation) -> Result<()> {
         definition(t, default, self)

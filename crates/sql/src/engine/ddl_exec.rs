@@ -9,12 +9,14 @@ use apus_signal::{
 use apus_types::{ErrorCode, TableSchema, key};
 
 use super::{
+    catalog::Catalog,
     create_select,
     ddl::{self, Ddl, IndexClause, Name},
     dispatch::SqlEngine,
     errors::{self, Result},
     exec::{Changed, Info},
     foreign_key::{clause::Clause, define},
+    remake::fence,
     rules,
     session::{Scratch, Session},
 };
@@ -30,10 +32,18 @@ impl SqlEngine {
         let mut done = Changed::default();
         self.authorize_definition(session, &ddl).await?;
         self.end_transaction(session, true).await?;
+        let current = session.env.database.clone();
         let full = |name: &Name| -> Result<TableName> {
-            let database = name.0.clone().or_else(|| session.env.database.clone()).ok_or_else(errors::no_database)?;
+            let database = name.0.clone().or_else(|| current.clone()).ok_or_else(errors::no_database)?;
             Ok(TableName { database, table: name.1.clone(), version: 0 })
         };
+        let changed: Vec<TableName> = ddl.changed_tables().iter().filter_map(|name| full(name).ok()).collect();
+        let dropped = if let Ddl::DropDatabase { name, .. } = &ddl { name.as_str() } else { "" };
+        let is_closed = |catalog: &Catalog| {
+            changed.iter().any(|name| fence::is_copied(catalog, &name.database, &name.table))
+                || fence::is_copied_in(catalog, dropped)
+        };
+        Box::pin(self.wait_for_copies(session, is_closed)).await?;
         match ddl {
             Ddl::CreateDatabase { name, if_not_exists, collation } => {
                 let change = Change::CreateDatabase(DatabaseMessage {
@@ -179,10 +189,11 @@ impl SqlEngine {
         Ok(done)
     }
 
-    async fn rename(&self, from: TableName, to: TableName) -> Result<()> {
+    async fn rename(&self, mut from: TableName, to: TableName) -> Result<()> {
         create_select::check_table_name(&to.table)?;
         let catalog = self.catalog().await?;
         if let Some(table) = catalog.find(&from.database, &from.table) {
+            from.version = table.schema.version;
             let mut renamed = table.schema.clone();
             (renamed.database, renamed.name) = (to.database.clone(), to.table.clone());
             let checked = define::check_new_table(&catalog, &renamed, false);
@@ -213,36 +224,41 @@ impl SqlEngine {
         }
     }
 
-    /// The table as it was looked at, if foreign keys count: what refers to it may be new.
-    async fn drop_table(&self, session: &Session, name: TableName) -> Result<Option<ErrorCode>> {
+    /// The table as it was looked at: what refers to it may be new, and it may be copied.
+    async fn drop_table(&self, session: &mut Session, name: TableName) -> Result<Option<ErrorCode>> {
         for _ in 0..FILL_ATTEMPTS {
             let mut name = name.clone();
-            if session.env.variables.foreign_key_checks {
-                let found = self.fetch_catalog().await?.find(&name.database, &name.table);
-                name.version = found.map_or(0, |table| table.schema.version);
-            }
+            let found = self.fetch_catalog().await?.find(&name.database, &name.table);
+            name.version = found.map_or(0, |table| table.schema.version);
             match self.change(Change::DropTable(name.clone())).await? {
-                Some(ErrorCode::SchemaVersionChanged) => self.check_drops(session, &[name], true).await?,
+                Some(ErrorCode::SchemaVersionChanged) => self.look_again(session, &name).await?,
                 done => return Ok(done),
             }
         }
         Ok(Some(ErrorCode::SchemaVersionChanged))
     }
 
-    async fn truncate(&self, session: &Session, name: TableName) -> Result<Option<ErrorCode>> {
+    async fn truncate(&self, session: &mut Session, name: TableName) -> Result<Option<ErrorCode>> {
         for _ in 0..FILL_ATTEMPTS {
             let mut name = name.clone();
+            let catalog = self.fetch_catalog().await?;
             if session.env.variables.foreign_key_checks {
-                let catalog = self.fetch_catalog().await?;
                 define::check_truncate(&catalog, &name.database, &name.table)?;
-                name.version = catalog.find(&name.database, &name.table).map_or(0, |table| table.schema.version);
             }
-            match self.change(Change::TruncateTable(name)).await? {
-                Some(ErrorCode::SchemaVersionChanged) => {}
+            name.version = catalog.find(&name.database, &name.table).map_or(0, |table| table.schema.version);
+            match self.change(Change::TruncateTable(name.clone())).await? {
+                Some(ErrorCode::SchemaVersionChanged) => self.look_again(session, &name).await?,
                 done => return Ok(done),
             }
         }
         Ok(Some(ErrorCode::SchemaVersionChanged))
+    }
+
+    /// Somebody else has changed a table: what is in the way of dropping or emptying it.
+    async fn look_again(&self, session: &mut Session, name: &TableName) -> Result<()> {
+        let is_closed = |catalog: &Catalog| fence::is_copied(catalog, &name.database, &name.table);
+        self.wait_for_copies(session, is_closed).await?;
+        self.check_drops(session, std::slice::from_ref(name), true).await
     }
 
     async fn drop_index(&self, name: &TableName, index: &str) -> Result<Option<ErrorCode>> {

@@ -27,6 +27,7 @@ use super::{
     own::OwnRows,
     plan::{self, Plan, Planner, Unplanned, dml::Source},
     plan_cache::{Cached, PlanCache},
+    remake::fence,
     session::{Fail, Prepared, Scratch, Session},
     token::Tokens,
     user_lock::{Held, UserLocks},
@@ -95,14 +96,19 @@ impl SqlEngine {
     /// The catalog of the newest version.
     pub(super) async fn catalog(&self) -> Result<Rc<Catalog>> {
         let current = self.catalog.borrow().clone();
-        if current.is_current(&self.client) {
+        if current.is_current(&self.client) && !current.copies.are_pending() {
             return Ok(current);
         }
         self.fetch_catalog().await
     }
 
-    /// Fetches the dictionary whatever is known of it.
+    /// Fetches the dictionary whatever is known of it, and ends what somebody has left in it.
     pub(super) async fn fetch_catalog(&self) -> Result<Rc<Catalog>> {
+        let catalog = self.read_catalog().await?;
+        if catalog.copies.are_none() { Ok(catalog) } else { Box::pin(self.finish_copies(catalog)).await }
+    }
+
+    pub(super) async fn read_catalog(&self) -> Result<Rc<Catalog>> {
         // No dictionary has this version, so the whole one is sent.
         let dictionary = self.client.dictionary(u64::MAX).await.map_err(|e| errors::from_client(&e))?;
         let Some(dictionary) = dictionary else { return Ok(self.catalog.borrow().clone()) };
@@ -324,6 +330,13 @@ impl SqlEngine {
             let error = locked.map_or_else(errors::read_only_transaction, |t| errors::locked_to_read(&t.schema.name));
             return Err((error, false));
         }
+        if fence::is_closed(catalog, plan) {
+            Box::pin(self.wait_for_copies(session, |catalog| fence::is_closed(catalog, plan)))
+                .await
+                .map_err(|e| (e, false))?;
+            return Err((errors::from_code(ErrorCode::SchemaVersionChanged, ""), true));
+        }
+        fence::check_snapshot(session, catalog, plan).map_err(|e| (e, false))?;
         let before = session.savepoint;
         let had_transaction = session.transaction.is_some();
         // Asked now: a lost transaction ends its BEGIN too, and its statement must not be repeated alone.
@@ -437,7 +450,9 @@ impl SqlEngine {
                 let stale = matches!(e.code, ErrorCode::SchemaVersionChanged | ErrorCode::TableNotFound);
                 let was_waited_for = e.code == ErrorCode::NoNodeAvailable || e.code.waits_for_operator();
                 let stale = stale && !session.own.has_waiting();
-                (errors::from_client(e), nothing_sent && (stale || alone && e.retry_transaction() && !was_waited_for))
+                let again = nothing_sent && (stale || alone && e.retry_transaction() && !was_waited_for);
+                let is_replaced = e.code == ErrorCode::TableNotFound && !again;
+                (if is_replaced { errors::definition_changed() } else { errors::from_client(e) }, again)
             }
         };
         if matches!(&fail, Fail::Client(e) if e.code == ErrorCode::SnapshotTooOld) {
@@ -656,6 +671,7 @@ impl Engine for SqlEngine {
             repeatable_read: None,
             next_repeatable_read: None,
             snapshot: None,
+            tables_known: None,
             wrote: Vec::new(),
             own: OwnRows::default(),
             savepoint: 0,

@@ -49,6 +49,7 @@ pub mod own;
 pub mod plan;
 pub mod plan_cache;
 mod processlist;
+mod remake;
 mod rules;
 pub mod session;
 pub mod show;

@@ -6,6 +6,7 @@ use apus_client::{ClientError, KeyList, OpBatch, PartialAggregate, Results, Rows
 use apus_types::{Epoch, TableId};
 
 use super::{
+    catalog::Catalog,
     digest::Digest,
     exec::sink::SinkBuffers,
     expr::{Datum, env::Env},
@@ -126,6 +127,8 @@ pub struct Session {
     pub next_repeatable_read: Option<bool>,
     /// Taken by the first plain SELECT of a REPEATABLE READ transaction.
     pub snapshot: Option<Snapshot>,
+    /// The tables that there were when the snapshot was taken.
+    pub tables_known: Option<Rc<Catalog>>,
     /// Tables that the transaction wrote: their reads must see it.
     pub wrote: Vec<TableId>,
     /// What it has locked, and changes that are not sent yet.
@@ -221,6 +224,7 @@ impl Session {
         self.locks_tables = false;
         self.repeatable_read = None;
         self.snapshot = None;
+        self.tables_known = None;
         self.wrote.clear();
         self.own.clear();
         self.named.clear();

@@ -76,9 +76,45 @@ impl Own {
     }
 }
 
+/// An option of Apus as it is written, name and value.
+pub type OwnOption = (String, String);
+
+/// Takes an option of Apus, if one is next.
+pub fn own_option(t: &mut Tokens) -> Result<Option<OwnOption>> {
+    if !t.peek_word("durability") && !t.peek_word("durable") {
+        return Ok(None);
+    }
+    let name = t.identifier()?;
+    t.symbol('=');
+    let value = if t.peek_string() { t.string()? } else { t.identifier()? };
+    Ok(Some((name, value)))
+}
+
+/// Reads the options in the comment of a table, and adds those that stand by themselves.
+pub fn settle(table: &mut TableSchema, options: &[OwnOption]) -> Result<()> {
+    let mut own = Own::default();
+    for (name, value) in options {
+        let text = own.set(name, value)?;
+        own.outside.push(text);
+    }
+    own.read_comment(&table.comment)?;
+    own.apply(table);
+    Ok(())
+}
+
+/// The length of the text type behind the one of this length.
+pub fn next_text(length: u32) -> u32 {
+    const LONGEST: u32 = apus_types::limits::ROW_BYTES_MAX as u32;
+    match length {
+        ..=255 => 65_535,
+        256..=65_535 => LONGEST - 1,
+        _ => LONGEST,
+    }
+}
+
 /// Returns the first value of AUTO_INCREMENT where it is given.
 pub fn table_options(t: &mut Tokens, table: &mut TableSchema) -> Result<Option<u64>> {
-    let (mut auto_increment, mut own) = (None, Own::default());
+    let (mut auto_increment, mut own) = (None, Vec::new());
     while !t.at_end() && !begins_select(t) {
         t.symbol(',');
         t.word("default");
@@ -91,12 +127,8 @@ pub fn table_options(t: &mut Tokens, table: &mut TableSchema) -> Result<Option<u
         } else if t.word("comment") {
             t.symbol('=');
             table.comment = t.string()?;
-        } else if t.peek_word("durability") || t.peek_word("durable") {
-            let name = t.identifier()?;
-            t.symbol('=');
-            let value = if t.peek_string() { t.string()? } else { t.identifier()? };
-            let text = own.set(&name, &value)?;
-            own.outside.push(text);
+        } else if let Some(option) = own_option(t)? {
+            own.push(option);
         } else if t.word("auto_increment") {
             t.symbol('=');
             auto_increment = t.number()?.parse().ok();
@@ -112,8 +144,7 @@ pub fn table_options(t: &mut Tokens, table: &mut TableSchema) -> Result<Option<u
             t.skip();
         }
     }
-    own.read_comment(&table.comment)?;
-    own.apply(table);
+    settle(table, &own)?;
     Ok(auto_increment)
 }
 

@@ -216,6 +216,7 @@ impl SqlEngine {
     pub(super) async fn begin_at_snapshot(&self, session: &mut Session) -> Result<()> {
         session.fix_isolation();
         session.repeatable_read = Some(true);
+        session.tables_known = Some(self.catalog().await?);
         match session.reading_at(&self.client).await {
             Ok(_) => Ok(()),
             Err(fail) => {

@@ -168,6 +168,8 @@ pub struct Variables {
     connection: Collation,
     of_databases: Collation,
     pub lock_wait_ms: u32,
+    /// lock_wait_timeout, in seconds.
+    pub definition_wait: u64,
     pub zone_micros: i64,
     pub strict: bool,
     pub only_full_group_by: bool,
@@ -251,6 +253,7 @@ impl Default for Variables {
             set: BTreeMap::new(),
             autocommit: true,
             lock_wait_ms: 50_000,
+            definition_wait: 31_536_000,
             zone_micros: 0,
             strict: true,
             only_full_group_by: true,
@@ -475,6 +478,9 @@ impl Variables {
             "innodb_lock_wait_timeout" => {
                 let seconds = stored.parse::<u32>().map_err(|_| wrong())?.clamp(1, 1_000_000);
                 self.lock_wait_ms = seconds * 1000;
+            }
+            "lock_wait_timeout" => {
+                self.definition_wait = stored.parse::<u64>().map_err(|_| wrong())?.clamp(1, 31_536_000);
             }
             "group_concat_max_len" => {
                 let bytes = stored.parse::<usize>().map_err(|_| wrong())?;

@@ -1,6 +1,5 @@
 ALTER TABLE books MODIFY title VARCHAR(100) NOT NULL, ADD stock BIGINT NOT NULL DEFAULT 0, ADD text LONGTEXT, ADD cover LONGBLOB, ADD sold BIGINT UNSIGNED, ADD ok BOOLEAN DEFAULT TRUE,
-    ADD kind ENUM('paper', 'sound') DEFAULT 'paper';
-ALTER TABLE books ADD UNIQUE KEY title_of_author (author_id, title);
+    ADD kind ENUM('paper', 'sound') DEFAULT 'paper', ADD UNIQUE KEY title_of_author (author_id, title);
 ALTER TABLE books ADD CONSTRAINT stock_there CHECK (stock >= 0);
 CREATE TABLE tags (id BIGINT UNSIGNED AUTO_INCREMENT PRIMARY KEY, slug VARCHAR(40) UNIQUE);
 CREATE TABLE book_tags (

@@ -55,7 +55,7 @@ impl SqlEngine {
         // What is refused of the rest is refused before they go.
         let read_again = clause.read_again(schema)?;
         let read = read_again.as_ref().unwrap_or(clause);
-        read.check_loss(&catalog, schema)?;
+        read.check_loss(&catalog, schema, false)?;
         alter::change(session, name, &left, read)?;
         let drop = clause.drop_keys.iter().map(|(key, _)| key.clone()).collect();
         let (id, version) = (schema.id.0, schema.version);

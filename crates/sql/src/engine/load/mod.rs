@@ -31,6 +31,7 @@ use super::{
     information_schema,
     keys::{self, Strings},
     plan::{Insert, Plan},
+    remake::fence,
     session::{Done, Fail, Scratch, Session},
 };
 use crate::{
@@ -124,13 +125,19 @@ impl SqlEngine {
         let needed = if load.replaces { Privileges::INSERT.union(Privileges::DELETE) } else { Privileges::INSERT };
         self.require_on_table(session, (&database, &load.table.1), needed).await?;
         let mut catalog = self.catalog().await?;
-        let planned = match Planned::new(&catalog, session, load) {
+        let mut planned = match Planned::new(&catalog, session, load) {
             Err(e) if self.has_news(&e).await => {
                 catalog = self.catalog().await?;
                 Planned::new(&catalog, session, load)?
             }
             planned => planned?,
         };
+        let table = planned.insert.table.schema.id;
+        if fence::has_closed(&catalog, vec![table]) {
+            Box::pin(self.wait_for_copies(session, |catalog| fence::has_closed(catalog, vec![table]))).await?;
+            catalog = self.catalog().await?;
+            planned = Planned::new(&catalog, session, load)?;
+        }
         self.authorize_in_transaction(session, &planned.insert.names.needs).await?;
         Ok((catalog, planned))
     }

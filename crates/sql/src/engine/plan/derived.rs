@@ -107,6 +107,7 @@ impl Planner<'_> {
 
     /// A table in parentheses.
     pub(super) fn derived(&self, query: &ast::Query, name: &str, columns: &[String]) -> Bound<Rc<Derived>> {
+        self.begin_derived();
         self.table_in_parentheses(query, name, columns).map(Rc::new)
     }
 

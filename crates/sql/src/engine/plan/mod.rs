@@ -11,6 +11,7 @@ pub mod dml;
 mod from;
 mod grouping;
 mod heading;
+mod inner_lock;
 pub mod into;
 mod join;
 pub mod json_table;
@@ -139,6 +140,15 @@ impl Plan {
         self.reading().is_some_and(|select| select.reads.len() > 1)
     }
 
+    /// It is more than a read.
+    pub fn changes_or_locks(&self) -> bool {
+        match self {
+            Plan::Select(select) => select.lock.is_some() || select.locked.is_some(),
+            Plan::Into(into) => into.query.lock.is_some() || into.query.locked.is_some(),
+            _ => true,
+        }
+    }
+
     /// It stays as good as it is however large its tables grow: all is reached by keys.
     pub fn is_by_key(&self) -> bool {
         matches!(self, Plan::Select(select) if select.join.as_ref().is_some_and(|join| join.is_by_key))
@@ -165,6 +175,7 @@ pub struct Planner<'a> {
     pub views: view::Views,
     /// Privileges that what was planned so far needs.
     pub needs: RefCell<Vec<Need>>,
+    pub inner_locks: inner_lock::InnerLocks,
 }
 
 /// Why a digest cannot be planned: the statement's own text must be.
@@ -287,8 +298,21 @@ impl<'a> Planner<'a> {
     pub fn new(catalog: &'a Catalog, env: &'a Env, text: &'a str, param_kinds: Vec<Kind>) -> Planner<'a> {
         coercion::connect(env.variables.connection());
         let (frames, common, shapeless, typed, views) = Default::default();
-        let (from_digest, needs) = (false, RefCell::default());
-        Planner { catalog, env, text, param_kinds, from_digest, frames, common, shapeless, typed, views, needs }
+        let (from_digest, needs, inner_locks) = (false, RefCell::default(), Default::default());
+        Planner {
+            catalog,
+            env,
+            text,
+            param_kinds,
+            from_digest,
+            frames,
+            common,
+            shapeless,
+            typed,
+            views,
+            needs,
+            inner_locks,
+        }
     }
     /// The statement assigns variables in expressions.
     fn assigns(&self) -> bool {
@@ -307,6 +331,7 @@ impl Planner<'_> {
             }
             structural => structural,
         })?;
+        self.refuse_inner_locks()?;
         let views = self.views.used.take().iter().map(|view| view.table.clone()).collect();
         let needs = Needs::new(self.needs.take(), plan.locks());
         *plan.names_mut() = Names { views, needs };

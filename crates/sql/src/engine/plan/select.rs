@@ -120,6 +120,7 @@ impl Planner<'_> {
     }
 
     fn select_in_block(&self, query: &ast::Query) -> Result<Select, Unplanned> {
+        let is_derived = self.is_derived();
         if query.fetch.is_some() || query.for_clause.is_some() || !query.pipe_operators.is_empty() {
             return Err(errors::syntax("FETCH").into());
         }
@@ -128,9 +129,11 @@ impl Planner<'_> {
         }
         match &*query.body {
             SetExpr::Select(select) => {
-                let block = self.block(query, select)?;
-                if block.lock.is_some() && !self.is_outermost() {
-                    return Err(errors::not_supported("FOR UPDATE inside of a query").into());
+                let mut block = self.block(query, select)?;
+                if !self.is_outermost()
+                    && let Some(lock) = block.lock.take()
+                {
+                    self.lock_inside(is_derived, select, query, lock)?;
                 }
                 let locked = match block.lock.filter(|_| !block.is_single(self)) {
                     Some(lock) => Some(Box::new(self.locked_rows(select, query, lock)?)),
@@ -138,6 +141,9 @@ impl Planner<'_> {
                 };
                 let mut plan = block.plan(self)?;
                 plan.locked = locked;
+                if self.is_outermost() {
+                    self.take_inner_locks(&mut plan)?;
+                }
                 Ok(plan)
             }
             SetExpr::Query(inner)

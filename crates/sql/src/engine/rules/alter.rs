@@ -224,8 +224,8 @@ pub fn check_company(has_rules: bool, only_adds: bool, has_indexes: bool) -> Res
 /// MODIFY and CHANGE of a column with an expression, or that gets one.
 ///
 /// # Errors
-/// 3106 and 1235.
-pub fn redefined(old: &Column, new: &Column) -> Result<()> {
+/// 3106; 1235 for what only a copy of the rows can do.
+pub fn redefined(old: &Column, new: &Column, copies: bool) -> Result<()> {
     match (&old.generated, &new.generated) {
         (None, None) => Ok(()),
         (Some(old), Some(new)) if old.stored != new.stored => {
@@ -236,6 +236,7 @@ pub fn redefined(old: &Column, new: &Column) -> Result<()> {
         // What it had stays.
         (Some(_), None) => Ok(()),
         (Some(kept), Some(given)) if of_definition(&parse(&given.text)?)?.0 == kept.text => Ok(()),
+        (_, Some(_)) if copies => Ok(()),
         (_, Some(_)) => {
             let what = format!("ALTER TABLE with another expression of column '{}': drop it and add it", new.name);
             Err(errors::not_supported(&what))

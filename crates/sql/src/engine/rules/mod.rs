@@ -15,7 +15,7 @@ pub mod clause;
 mod define;
 pub mod failures;
 pub mod fill;
-mod read;
+pub mod read;
 mod rows;
 pub mod show;
 pub mod write;
