@@ -177,7 +177,7 @@ impl<'a> CopiedRow<'a> {
     }
 }
 
-/// Commits of a client with numbers that follow each other: 84 bytes of a `CopyOutcomesOrd`.
+/// Commits of a client with numbers that follow each other: [`CommittedChunk::BYTES`] of a `CopyOutcomesOrd`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CommittedChunk {
     pub client: u64,
@@ -190,6 +190,7 @@ pub struct CommittedChunk {
 impl CommittedChunk {
     pub const NUMBERS: u64 = 512;
     const WORDS: usize = Self::NUMBERS as usize / 64;
+    pub const BYTES: usize = (2 + Self::WORDS) * size_of::<u64>();
 
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.put_u64(self.client);
@@ -242,8 +243,7 @@ impl<'a> CopyOutcomesOrd<'a> {
         })
     }
     pub fn chunks(&self) -> impl Iterator<Item = Result<CommittedChunk, DecodeError>> + 'a {
-        let mut r = Reader::new(self.chunks);
-        std::iter::from_fn(move || (!r.is_empty()).then(|| CommittedChunk::decode(&mut r)))
+        self.chunks.chunks(CommittedChunk::BYTES).map(|bytes| CommittedChunk::decode(&mut Reader::new(bytes)))
     }
 }
 

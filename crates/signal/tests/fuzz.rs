@@ -4,7 +4,9 @@
 #![expect(clippy::disallowed_methods, reason = "a test that is run by hand for longer")]
 
 use apus_signal::{
-    Kind, describe,
+    Kind,
+    copy::CopyOutcomesOrd,
+    describe,
     envelope::{ENVELOPE_BYTES, PROTOCOL_VERSION, decode_frame, frame_length},
     key_read::{ReadConf, ReadReq},
     ldm::LdmBatchReq,
@@ -65,6 +67,7 @@ fn take_apart(kind: Kind, body: &[u8]) {
         Kind::ScanConf => drop(ScanConf::decode(body).map(|m| m.rows().count())),
         Kind::TcBatchReq => drop(TcBatchReq::decode(body).map(|m| m.ops().count())),
         Kind::TcBatchConf => drop(TcBatchConf::decode(body).map(|m| m.results().count())),
+        Kind::CopyOutcomesOrd => drop(CopyOutcomesOrd::decode(body).map(|m| m.chunks().count())),
         Kind::LdmBatchReq => drop(LdmBatchReq::decode(body)),
         Kind::MapRep | Kind::MapConf => drop(View::from_bytes(body)),
         _ => {}

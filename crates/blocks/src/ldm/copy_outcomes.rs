@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use apus_kernel::{Context, jam};
 use apus_signal::{
     DecodeError, Kind,
-    copy::{CopyOutcomesOrd, CopyRowsConf},
+    copy::{CommittedChunk, CopyOutcomesOrd, CopyRowsConf},
     view::NodeState,
 };
 use apus_types::{
@@ -32,7 +32,7 @@ const LOOKED_MAX: usize = 16 << 10;
 const LOOK_NS_MAX: u64 = 200;
 const STORE_NS_MAX: u64 = 4_000;
 const _: () = assert!(is_short(LOOKED_MAX, LOOK_NS_MAX));
-const _: () = assert!(is_short(OUTCOME_BYTES / 64, STORE_NS_MAX));
+const _: () = assert!(is_short(OUTCOME_BYTES / CommittedChunk::BYTES + 1, STORE_NS_MAX));
 
 /// At the recovering node: of which partitions it has learned all, and from when on.
 #[derive(Debug, Default)]

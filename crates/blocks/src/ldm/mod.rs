@@ -35,7 +35,7 @@
 //!
 //! # Limits
 //!
-//! [`entries::ENTRIES_MAX`], `transaction_bytes` of [`LocalDataManager::new`], [`ends::SLICE_ROWS`], [`WAITING_MAX`], [`outcome::OUTCOMES`], [`tables::TABLE_ID_MAX`], [`scan::EXAMINED_MAX`],
+//! [`entries::ENTRIES_MAX`], `transaction_bytes` of [`LocalDataManager::new`], [`ends::SLICE_ROWS`], [`WAITING_MAX`], [`outcome::CHUNKS_MAX`], [`tables::TABLE_ID_MAX`], [`scan::EXAMINED_MAX`],
 //! [`snapshot::COLLECT_ROWS`], [`redo::BUFFER_MAX`], [`redo::SEGMENTS_MAX`].
 
 mod ahead;
