@@ -24,6 +24,7 @@ pub const PROBES: &[&str] = &[
     "ldm: a log is damaged",
     "ldm: a node is sent what has changed since it died",
     "ldm: a part goes on ending",
+    "ldm: a recovering node knows what became of transactions before it",
     "ldm: a restart reads checkpoints",
     "ldm: a row that was put back gives way to a later one",
     "ldm: a view goes on in the next slice",
