@@ -1,5 +1,7 @@
 //! The clocks of hosts. Each host has its own: it began at another moment than those of others, runs at its own rate, and stands still
 //! while a hypervisor has taken the whole guest away (a snapshot): then it goes on as if nothing had happened.
+//! A process reads its machine's clock as it is, or as the time since the process began, which is how `apus-runtime` does it: "ten
+//! seconds ago" is then before the beginning for a node that has just started.
 //!
 //! Nothing in the cluster may compare clocks of two hosts. What it does compare is how much time passes on two of them, and there
 //! leases bear a difference of one part in 32 (`heartbeat` in QMGR), 3.1 %: rates are drawn within [`RATE_PPM_MAX`] of the true one,
@@ -18,15 +20,24 @@ pub(crate) struct HostClock {
     reading: u64,
     rate_ppm: i64,
     frozen: bool,
+    /// What the machine's clock read when the process began, 0 where the process reads the machine's clock as it is.
+    began: u64,
 }
 
 impl HostClock {
     /// A clock that reads `reading` now and is wrong by `rate_ppm` parts in a million.
     pub fn new(now: u64, reading: u64, rate_ppm: i64) -> HostClock {
-        HostClock { since: now, reading, rate_ppm, frozen: false }
+        HostClock { since: now, reading, rate_ppm, frozen: false, began: 0 }
+    }
+    /// The clock of a process that begins now: it reads 0.
+    pub fn of_process(self, now: u64) -> HostClock {
+        HostClock { began: self.machine(now), ..self }
     }
     /// What it reads at this virtual time.
     pub fn read(&self, now: u64) -> u64 {
+        self.machine(now) - self.began
+    }
+    fn machine(&self, now: u64) -> u64 {
         let passed = now.saturating_sub(self.since);
         if self.frozen {
             return self.reading;
@@ -39,6 +50,7 @@ impl HostClock {
     }
     /// The first virtual time at which it reads this, if it is not frozen before.
     pub fn when(&self, reading: u64) -> u64 {
+        let reading = reading.saturating_add(self.began);
         let own = reading.saturating_sub(self.reading);
         if self.rate_ppm == 0 || own == 0 || reading == u64::MAX {
             return self.since.saturating_add(own);
@@ -49,10 +61,10 @@ impl HostClock {
     }
     /// Time of day, microseconds since 1970.
     pub fn unix_micros(&self, now: u64) -> i64 {
-        EPOCH_MICROS + (self.read(now) / 1000) as i64
+        EPOCH_MICROS + (self.machine(now) / 1000) as i64
     }
     pub fn set_frozen(&mut self, now: u64, frozen: bool) {
-        (self.reading, self.since, self.frozen) = (self.read(now), now, frozen);
+        (self.reading, self.since, self.frozen) = (self.machine(now), now, frozen);
     }
 }
 
@@ -72,6 +84,19 @@ mod tests {
         }
         let fast = HostClock::new(0, 0, 15_000);
         assert_eq!(fast.read(1_000_000_000), 1_015_000_000);
+    }
+
+    #[test]
+    fn a_process_reads_the_time_since_it_began_and_the_time_of_day() {
+        let machine = HostClock::new(0, 77_000_000_000, 15_000);
+        let process = machine.of_process(500_000_000);
+        assert_eq!((process.read(500_000_000), process.read(1_500_000_000)), (0, 1_015_000_000));
+        assert_eq!(process.unix_micros(1_500_000_000), machine.unix_micros(1_500_000_000));
+        for reading in [1, 999, 5_000_000_000] {
+            let at = process.when(reading);
+            assert!(process.read(at) >= reading && process.read(at - 1) < reading, "{reading}");
+        }
+        assert_eq!(process.when(u64::MAX), u64::MAX);
     }
 
     #[test]

@@ -41,6 +41,8 @@ pub struct SimConfig {
     pub clock_offset_ns: u64,
     /// Largest error of its rate, parts per million, at most [`RATE_PPM_MAX`].
     pub clock_rate_ppm: u64,
+    /// A process reads the time since it began, not its machine's clock.
+    pub clock_per_process: bool,
     /// Link every pair of nodes from the start; otherwise nodes ask with `connect_to`, naming [`address`]es.
     pub link_all: bool,
     /// Of every node.
@@ -68,6 +70,7 @@ impl SimConfig {
             ring_delay_ns: (200, 20_000),
             clock_offset_ns: 0,
             clock_rate_ppm: 0,
+            clock_per_process: false,
             link_all: true,
             disk: DiskConfig::default(),
             has_disk: true,
@@ -287,12 +290,13 @@ impl Cluster {
 
     // ---- faults
 
-    /// The clock of a machine is the same for all processes of it.
+    /// The clock of a machine goes on from process to process.
     fn clock_of(&self, node: NodeId) -> HostClock {
         let mut random = Random::new(self.seed ^ 0x636c_6f63_6b00 ^ u64::from(node.0) << 48);
         let offset = random.below(self.config.clock_offset_ns.saturating_add(1));
         let most = self.config.clock_rate_ppm.min(RATE_PPM_MAX);
-        HostClock::new(0, offset, random.below(2 * most + 1) as i64 - most as i64)
+        let machine = HostClock::new(0, offset, random.below(2 * most + 1) as i64 - most as i64);
+        if self.config.clock_per_process { machine.of_process(self.now) } else { machine }
     }
     /// Starts a node that is not running, as a new process that is given everything anew.
     pub fn start(&mut self, node: NodeId) {

@@ -90,6 +90,8 @@ pub struct Settings {
     /// Each machine's clock began by up to so much earlier than virtual time, ns, and is wrong by so many parts per million.
     pub clock_offset_ns: u64,
     pub clock_rate_ppm: u64,
+    /// Each process reads the time since it began, not its machine's clock.
+    pub clock_per_process: bool,
     /// What a signal costs a worker, ns; 0: nothing.
     pub signal_ns: u64,
     /// Of what rows cost at worst, so many thousandths pass.
@@ -148,6 +150,7 @@ impl Settings {
             link_bytes_per_ms: random.one_in(5).then(|| [2_000, 20_000, 200_000][random.below(3) as usize]),
             clock_offset_ns: 0,
             clock_rate_ppm: 0,
+            clock_per_process: Random::new(seed ^ 0x0062_6f72_6e00).one_in(2),
             signal_ns: 0,
             row_permille: [0, 10, 30, 100][(seed / 8 % 4) as usize],
             pause_max_ns: 4 * MS,
@@ -384,6 +387,7 @@ impl Settings {
             ("rate", self.link_bytes_per_ms.unwrap_or(0).to_string()),
             ("offset", time_name(self.clock_offset_ns)),
             ("drift", self.clock_rate_ppm.to_string()),
+            ("born", u8::from(self.clock_per_process).to_string()),
             ("cost", self.signal_ns.to_string()),
             ("rows", self.row_permille.to_string()),
             ("pause", time_name(self.pause_max_ns)),
@@ -435,6 +439,7 @@ impl Settings {
                 "rate" => self.link_bytes_per_ms = Some(number()?).filter(|rate| *rate > 0),
                 "offset" => self.clock_offset_ns = parse_time(value)?,
                 "drift" => self.clock_rate_ppm = small(RATE_PPM_MAX)?,
+                "born" => self.clock_per_process = number()? != 0,
                 "cost" => self.signal_ns = small(MS)?,
                 "rows" => self.row_permille = small(1000)?,
                 "pause" => self.pause_max_ns = parse_time(value)?,

@@ -84,6 +84,7 @@ fn candidates(settings: &Settings) -> Vec<Settings> {
         "fixed=1",
         "offset=0ms",
         "drift=0",
+        "born=0",
         "cost=0",
     ] {
         let mut simpler = settings.clone();

@@ -305,6 +305,7 @@ impl<W: Workload> Drill<'_, W> {
             ring_delay_ns: (200, settings.ring_delay_max_ns),
             clock_offset_ns: settings.clock_offset_ns,
             clock_rate_ppm: settings.clock_rate_ppm,
+            clock_per_process: settings.clock_per_process,
             signal_ns: settings.signal_ns,
             row_permille: settings.row_permille,
             spent_max_ns: SPENT_MAX_NS,
