@@ -26,6 +26,8 @@ class Fault:
     prepare: Optional[Callable] = None
     # Data nodes that the cluster is right to remove; 0 where each removal is a false alarm.
     removed: int = 1
+    # Fewer are right, too.
+    or_fewer: bool = False
     # (p99, max) of the gap in ms beyond the control's; None for faults that have no goal of their own.
     goal: Optional[tuple] = None
     seconds: float = 1.5
@@ -206,7 +208,7 @@ def halves(r):
 
 def part_groups(r):
     """Each side lacks a group, so nobody goes on, and all meet again. Longer than a silence is waited out, so that they are frozen.
-    Connections come back one after the other, some seconds apart, so that two may have to give way."""
+    Connections come back one after the other, some seconds apart, so that up to two may have to give way."""
     data, replicas = list(r.rig.data.values()), r.rig.replicas
     at = r.number % (len(data) // replicas) * replicas
     side = data[at : at + replicas]
@@ -361,8 +363,8 @@ FAULTS = [
     Fault("held-one-way", "one direction between two nodes held (proxy)", held_one_way, goal=SILENCE, proxied=True),
     Fault("reset-pair", "connections between two nodes reset (proxy)", reset_pair, removed=0, goal=RESET, proxied=True),
     Fault("halves", "partition in halves, arbitration", halves, removed=2, goal=SILENCE),
-    Fault("groups", "partition between the node groups: nobody goes on, and all do when it is mended", part_groups, removed=2, seconds=13, weight=0.2,
-          freezes=True),
+    Fault("groups", "partition between the node groups: nobody goes on, and all do when it is mended", part_groups, removed=2, or_fewer=True, seconds=13,
+          weight=0.2, freezes=True),
     Fault("kill-mgmt", "the only management node killed", kill_mgmt, removed=0, goal=CRASH, blind=True),
     Fault("stop-mgmt", "the only management node hangs (SIGSTOP)", stop_mgmt, removed=0, goal=CRASH, blind=True),
     Fault("kill-arbitrator", "one of two management nodes killed, the arbitrator", kill_mgmt, removed=0, goal=CRASH, mgmt_nodes=2),

@@ -194,7 +194,7 @@ def summarize(fault, row):
     if fault.goal and rounds:
         beyond = (gap["p99"] - control["p99"], gap["max"] - control["max"])
         verdict = all(found <= goal for found, goal in zip(beyond, fault.goal))
-    wrong = [r["removed"] for r in rounds if r["removed"] != fault.removed]
+    wrong = [r["removed"] for r in rounds if r["removed"] > fault.removed or r["removed"] < fault.removed and not fault.or_fewer]
     return {
         "key": row["key"],
         "rounds": len(rounds),

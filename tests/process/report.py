@@ -139,7 +139,7 @@ def remarks(results):
         if row is None:
             continue
         if row["wrong_removals"]:
-            wanted = f"{fault.removed} were right"
+            wanted = f"{'at most ' if fault.or_fewer else ''}{fault.removed} were right"
             lines.append(f"- {fault.title}: data nodes removed per round: {row['wrong_removals']} ({wanted}).")
         if row.get("strays"):
             lines.append(f"- {fault.title}: removed although no fault touched them: {', '.join(row['strays'])}.")
