@@ -318,6 +318,16 @@ impl Cluster {
             }
         }
     }
+    /// As [`Cluster::reconnect`], by whichever end waits; one whose other end does not is refused.
+    pub fn redial(&mut self, a: u16, b: u16) {
+        let waits = |c: &mut Cluster, me: u16, peer: u16| c.node(me).worker.awaits_connection(NodeId(peer));
+        match (waits(self, a, b), waits(self, b, a)) {
+            (Some(_), Some(_)) => self.reconnect(a, b),
+            (Some(number), None) => assert!(self.node(a).worker.link_refused(NodeId(b), number)),
+            (None, Some(number)) => assert!(self.node(b).worker.link_refused(NodeId(a), number)),
+            (None, None) => {}
+        }
+    }
     /// Nothing that `from` sends reaches `to` any more; the link stands.
     pub fn mute(&mut self, from: u16, to: u16) {
         self.mute.insert((NodeId(from), NodeId(to)));

@@ -96,6 +96,8 @@ struct Peer {
     quorum_lost: u64,
     /// It says that a worker of its own is stuck.
     stuck: bool,
+    /// It says that it is frozen.
+    frozen: bool,
     /// It says that an epoch waits for it.
     holds_epoch: bool,
     /// How long a signal waits for its data workers, ns.
@@ -190,6 +192,7 @@ impl Heartbeats {
             peer.its_clock = beat.clock;
             peer.quorum_lost = beat.quorum_lost_ns;
             (peer.stuck, peer.holds_epoch, peer.delay) = (beat.stuck, beat.holds_epoch, beat.delay_ns);
+            peer.frozen = beat.frozen;
             peer.unheard.clone_from(&beat.unheard);
             peer.unlinked.clone_from(&beat.unlinked);
             if beat.quorum_lost_ns > 0 {
@@ -335,6 +338,11 @@ impl Heartbeats {
         };
         let pairs = view.living().flat_map(|a| view.living().map(move |b| (a.node(), b.node())));
         pairs.filter(move |(a, b)| a != b && (says(*a, *b) || says(*b, *a)))
+    }
+
+    /// Some member says that it is frozen.
+    pub(super) fn is_any_frozen(&self) -> bool {
+        self.members.values().any(|peer| peer.frozen)
     }
 
     /// A link to some member has no connection.
@@ -509,6 +517,7 @@ impl Membership {
                 quorum_lost_since: None,
                 quorum_lost: 0,
                 stuck: false,
+                frozen: false,
                 holds_epoch: false,
                 delay: 0,
                 suspended_since: None,

@@ -12,7 +12,7 @@
 //!   keeps more where those links count for lost, too, on which an end has not heard the other for half the limit of silence: who is not
 //!   heard for a moment is hardly ever gone (simulator seed 174004669). Of equals in that as well the one that joined earlier stays. Where the suspect is really dead, our own link or its silence says so in a moment;
 //! - another member acts for this side, or would act without the suspect: it decides, and what it proposes says so (simulator seed 1000257: one of several believed another word than
-//!   the rest, and was lost, too);
+//!   the rest, and was lost, too). One with whom the cluster would be worth less than with us does not count: what it proposes we do not believe;
 //! - the rest could not go on without the suspect, whom we do not hear either, and could without the reporter. Where members have lost each other of
 //!   whom none can be spared, waiting is in vain: the word is believed, so that all freeze, and meet again (simulator seed 175001065).
 //!
@@ -130,10 +130,16 @@ impl Membership {
         matches!(survival::verdict(view, &rest), survival::Verdict::Lose(_))
     }
 
-    /// Pairs of living members of which one has said that its link to the other is lost.
+    /// This node or another is frozen: no removal is coming that would settle who has lost whom.
+    fn is_stuck(&self) -> bool {
+        self.freeze.is_frozen() || self.heartbeats.is_any_frozen()
+    }
+
+    /// Pairs of living members of which one has said that its link to the other is lost. Once anybody is frozen, those count, too, that hold another for
+    /// failed because somebody else does: they have closed their links, and no view will mend that (simulator seed 195001002).
     fn lost_pairs(&self, view: &View) -> BTreeSet<(NodeId, NodeId)> {
-        let mut lost = BTreeSet::new();
-        for ((reporter, ..), word) in self.suspicions.words.iter().filter(|(_, word)| word.seen) {
+        let (mut lost, is_stuck) = (BTreeSet::new(), self.is_stuck());
+        for ((reporter, ..), word) in self.suspicions.words.iter().filter(|(_, word)| word.seen || is_stuck) {
             let named = view.living().filter(|n| names(&word.failed, n));
             lost.extend(named.flat_map(|n| [(*reporter, n.node()), (n.node(), *reporter)]));
         }
@@ -165,20 +171,29 @@ impl Membership {
         Standing { lost, unheard, seniority: Reverse(member.join_order) }
     }
 
-    /// This node acts, or would act if these were gone. Whom all others believe is theirs to say: they look at the same words at other times, and whoever has believed one
+    /// This node acts, or would act if these were gone, and with them the seniors with whom the cluster would be worth less: they have lost too many to
+    /// decide anything (`tests_links`). Whom all others believe is theirs to say: they look at the same words at other times, and whoever has believed one
     /// has closed a link.
-    fn decides(&self, view: &View, failed: &[Incarnation]) -> bool {
-        let stays = |n: &&ViewNode| n.state() == NodeState::Up && !self.failed.contains(&n.node());
-        let acts = |n: Option<&ViewNode>| n.is_some_and(|n| n.node() == self.me);
-        let first = |gone: &[Incarnation]| {
-            view.nodes.iter().filter(stays).filter(|n| !names(gone, n)).min_by_key(|n| n.join_order)
+    fn decides(&self, view: &View, failed: &[Incarnation], now: u64) -> bool {
+        let Some(own) = view.node(self.me).filter(|own| own.state() == NodeState::Up && !names(failed, own)) else {
+            return false;
         };
-        acts(first(&[])) || acts(first(failed))
+        let mut pairs = self.lost_pairs(view);
+        pairs.extend(self.heartbeats.apart(view, self.me, Apart::Unlinked, now, self.longest_silence()));
+        let worth = |n: &ViewNode| self.best_worth(view, Some(n.node()), &pairs);
+        let seniors = view.nodes.iter().filter(|n| n.state() == NodeState::Up && n.join_order < own.join_order);
+        let mut stay = seniors.filter(|n| !self.failed.contains(&n.node()) && !names(failed, n));
+        stay.all(|n| worth(n) < worth(own))
     }
 
-    /// Whoever is believed, nobody can go on: members have lost each other of whom none can be spared. All sides are to freeze and meet again.
-    fn is_vain(&self, view: &View) -> bool {
-        self.best_worth(view, None, &self.lost_pairs(view)).0 == 0
+    /// Whoever is believed, nobody can go on: members have lost each other of whom none can be spared. All sides are to freeze and meet again. Once
+    /// anybody is frozen, connections that are lost are not waited for.
+    fn is_vain(&self, view: &View, now: u64) -> bool {
+        let mut lost = self.lost_pairs(view);
+        if self.is_stuck() {
+            lost.extend(self.heartbeats.apart(view, self.me, Apart::Unlinked, now, self.longest_silence()));
+        }
+        self.best_worth(view, None, &lost).0 == 0
     }
 
     /// Sets aside what is not to be believed yet.
@@ -211,10 +226,10 @@ impl Membership {
             heard.iter().any(|suspect| self.standing(view, suspect, now) > standing)
         };
         let own_name = [Incarnation { node: reporter.id, incarnation: reporter.incarnation }];
-        let is_vain = self.is_vain(view);
+        let is_vain = self.is_vain(view, now);
         let has_hope = self.is_hopeless(&failed) && !self.is_hopeless(&own_name) && !is_vain;
         let is_for_others =
-            envelope.kind == Kind::FailRep && !heard.is_empty() && !is_vain && !self.decides(view, &failed);
+            envelope.kind == Kind::FailRep && !heard.is_empty() && !is_vain && !self.decides(view, &failed, now);
         let waits = is_young || is_outdone || has_hope || is_for_others;
         if is_outdone && let Some(word) = self.suspicions.words.get_mut(&key) {
             word.last_outdone = now;

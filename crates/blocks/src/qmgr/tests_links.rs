@@ -188,6 +188,41 @@ fn members_that_lose_each_other_and_cannot_be_spared_meet_again() {
     assert!(c.run_until(3000, |c| c.generation(3) > 2 && goes_on(c)), "{}", details(&c));
 }
 
+/// Node groups lose each other. When the network is mended, links between them go on, are refused, or wait for longer: all meet again, or the others go on
+/// without those whose links were refused. Where one of each group had kept their link, each side waited for the word of one that heard both (simulator seed
+/// 195001002).
+#[test]
+fn whichever_links_between_groups_go_on_all_meet_again() {
+    for (groups, replicas, number) in [(2u16, 2u16, 81u64), (2, 3, 300), (3, 2, 300)] {
+        for case in 0..number {
+            // A digit to the base of three for each pair: goes on, is refused, waits.
+            let fates = if number == 81 { case } else { case.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32 };
+            let fate = |place: usize| fates / 3u64.pow(place as u32) % 3;
+            let nodes = 1..=groups * replicas;
+            let all = nodes.clone().flat_map(|a| nodes.clone().map(move |b| (a, b)));
+            let between: Vec<_> = all.filter(|(a, b)| (a - 1) / replicas < (b - 1) / replicas).collect();
+            let mut c = started(groups.into(), replicas.into());
+            c.run_ms(100);
+            between.iter().for_each(|(a, b)| c.lose(*a, *b));
+            c.run_ms(500);
+            for (at, (a, b)) in between.iter().enumerate().filter(|(at, _)| fate(*at) < 2) {
+                c.reconnect(*a, *b);
+                c.run_ms(u64::from(fate(at) == 0) * 5);
+            }
+            between.iter().enumerate().filter(|(at, _)| fate(*at) == 1).for_each(|(_, (a, b))| c.separate(*a, *b));
+            c.run_ms(20);
+            c.cut.clear();
+            between.iter().for_each(|(a, b)| c.redial(*a, *b));
+            let goes_on = |c: &Cluster| {
+                let of = |group: u16| group * replicas + 1..=(group + 1) * replicas;
+                let is_served = |group| of(group).any(|n| serves(c, n));
+                (0..groups).all(is_served) && nodes.clone().all(|n| c.stopped(n).is_some() || serves(c, n))
+            };
+            assert!(c.run_until(10_000, goes_on), "{groups} x {replicas}, case {case}: {}", details(&c));
+        }
+    }
+}
+
 /// As the president may have committed what all have accepted: the view that it dies over comes before the one without it.
 #[test]
 fn what_enough_have_accepted_is_finished() {
