@@ -489,6 +489,9 @@ impl Variables {
             "cte_max_recursion_depth" => {
                 self.cte_max_recursion_depth = stored.parse::<u64>().map_err(|_| wrong())?.min(u64::from(u32::MAX));
             }
+            "time_zone" if matches!(value, Some(Datum::Null)) => {
+                return Err(errors::wrong_variable_value(name, "NULL"));
+            }
             "time_zone" => {
                 self.zone = Zone::parse(&text).ok_or_else(|| {
                     crate::wire::SqlError::new(1298, b"HY000", format!("Unknown or incorrect time zone: '{text}'"))
