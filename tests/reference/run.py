@@ -18,7 +18,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from lib import answers, cases, drawn, generator, generator_queries  # noqa: E402
+from lib import answers, cases, drawn, generator, generator_queries, zones  # noqa: E402
 from lib.cluster import Cluster  # noqa: E402
 from lib.harness import Failure, Scenario  # noqa: E402
 from lib.mysql import MySql  # noqa: E402
@@ -36,7 +36,9 @@ def apus(scenario, arguments):
 
 
 def reference(scenario):
-    return {"unix_socket": str(scenario.cleanup.enter_context(MySql(scenario.directory / "m")).socket)}
+    where = {"unix_socket": str(scenario.cleanup.enter_context(MySql(scenario.directory / "m")).socket)}
+    zones.load(**where)
+    return where
 
 
 def ask(scenario, arguments):

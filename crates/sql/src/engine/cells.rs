@@ -7,7 +7,7 @@ use apus_types::{
 };
 
 use super::{
-    expr::{self, Datum, Kind, decimal},
+    expr::{self, Datum, Kind, decimal, zone::Zone},
     labels,
 };
 use crate::json::compare;
@@ -119,7 +119,7 @@ pub fn expression_def(name: String, kind: Kind) -> ColumnDef {
 
 /// Writes a stored value straight from the row.
 #[inline]
-pub fn write_value(out: &mut ResultWriter<'_>, ty: Stored, value: Value<'_>, zone: i64) {
+pub fn write_value(out: &mut ResultWriter<'_>, ty: Stored, value: Value<'_>, zone: Zone) {
     match value {
         Value::Null => out.null(),
         Value::Int(n) => out.int(n),
@@ -270,6 +270,6 @@ pub fn display(ty: Stored, value: Value<'_>) -> String {
             let (y, m, d) = unpack_date(d);
             format!("{y:04}-{m:02}-{d:02}")
         }
-        other => Datum::of_column(ty, other, 0).as_string(),
+        other => Datum::of_column(ty, other, Zone::UTC).as_string(),
     }
 }

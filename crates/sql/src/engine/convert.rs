@@ -18,6 +18,7 @@ use super::{
         Datum, Env,
         datum::{Number, text_to_f64},
         decimal, eval, json, temporal,
+        zone::{Moment, Zone},
     },
     labels,
 };
@@ -29,7 +30,7 @@ pub struct Assign<'e> {
     /// Name of the table, for errors.
     pub table: &'e str,
     pub strict: bool,
-    pub zone: i64,
+    pub zone: Zone,
     /// The session, whose day a time is of where a date is wanted.
     pub env: Option<&'e Env>,
 }
@@ -204,7 +205,10 @@ pub fn warning_of(refused: SqlError, column: &Column, value: &Datum<'_>, a: Assi
             Some(_) => errors::out_of_range(&column.name, a.row),
         },
         (1292, ColumnType::Timestamp { .. }) if value.civil().is_some_and(|c| c != Default::default()) => {
-            errors::out_of_range(&column.name, a.row)
+            match value.civil().map(|c| a.zone.moment(c)) {
+                Some(Moment::Never(_)) => errors::invalid_timestamp(&column.name, a.row),
+                _ => errors::out_of_range(&column.name, a.row),
+            }
         }
         (1292, _) if !a.strict && reads_as_zero(value) && is_zero() => return None,
         (1292, _) if is_beyond_dates(value) && !is_cut_moment(value) => errors::out_of_range(&column.name, a.row),
@@ -276,7 +280,7 @@ fn moment<'a>(column: &Column, value: &Datum<'_>, a: Assign<'_>) -> Result<Datum
     let c = match value {
         Datum::Time(t, _) => a.env.map(|env| {
             let t = if column.ty == ColumnType::Date { temporal::round_micros(*t, 0) } else { *t };
-            temporal::of_today(env.now() + env.zone(), t)
+            temporal::of_today(env.local_now(), t)
         }),
         Datum::Text(t) | Datum::Bytes(t) => {
             temporal::read_datetime(t).filter(|(_, cut)| !cut || !a.strict).map(|(c, _)| c)
@@ -296,10 +300,11 @@ fn moment<'a>(column: &Column, value: &Datum<'_>, a: Assign<'_>) -> Result<Datum
         ColumnType::Timestamp { decimals } => {
             let rounded = unpack_datetime(temporal::round_datetime(pack_datetime(c), decimals));
             let stored = temporal::civil_to_timestamp(rounded, a.zone);
-            if !zero && !temporal::TIMESTAMPS.contains(&stored) {
+            let is_refused = a.strict && matches!(stored, Moment::Never(_));
+            if !zero && (is_refused || !temporal::TIMESTAMPS.contains(&stored.micros())) {
                 return Err(bad());
             }
-            Datum::Int(stored)
+            Datum::Int(stored.micros())
         }
         ColumnType::DateTime { decimals } => {
             Datum::DateTime(temporal::round_datetime(pack_datetime(c), decimals), decimals)
@@ -348,7 +353,7 @@ fn year<'a>(column: &Column, value: &Datum<'_>, a: Assign<'_>) -> Result<Datum<'
     let (n, fault) = match value {
         Datum::Date(_) | Datum::DateTime(..) => (value.civil().map_or(0, |c| i128::from(c.year)), None),
         Datum::Time(t, _) => {
-            let of_today = |env: &Env| i128::from(temporal::of_today(env.now() + env.zone(), *t).year);
+            let of_today = |env: &Env| i128::from(temporal::of_today(env.local_now(), *t).year);
             (a.env.map_or(0, of_today), None)
         }
         v => integer(column, v, true, a),
@@ -485,7 +490,7 @@ pub enum KeyValue<'a> {
 }
 
 /// Converts `value`, which is compared with a column of type `ty`, into a key part without changing the comparison.
-pub fn key_value<'a>(ty: ColumnType, value: Datum<'a>, zone: i64) -> KeyValue<'a> {
+pub fn key_value<'a>(ty: ColumnType, value: Datum<'a>, zone: Zone) -> KeyValue<'a> {
     if value.is_null() {
         return KeyValue::Never;
     }
@@ -589,7 +594,7 @@ fn int_key<'a>(bits: u8, unsigned: bool, value: &Datum<'a>) -> KeyValue<'a> {
     if exact { KeyValue::Exact(datum) } else { KeyValue::Above(datum) }
 }
 
-fn moment_key<'a>(ty: ColumnType, value: &Datum<'_>, zone: i64) -> KeyValue<'a> {
+fn moment_key<'a>(ty: ColumnType, value: &Datum<'_>, zone: Zone) -> KeyValue<'a> {
     let Some(c) = value.civil() else { return KeyValue::Unusable };
     if matches!(value, Datum::Time(..)) {
         return KeyValue::Unusable;
@@ -600,7 +605,11 @@ fn moment_key<'a>(ty: ColumnType, value: &Datum<'_>, zone: i64) -> KeyValue<'a> 
             if temporal::time_of_day(&c) == 0 { KeyValue::Exact(datum) } else { KeyValue::Above(datum) }
         }
         ColumnType::DateTime { decimals } => KeyValue::Exact(Datum::DateTime(pack_datetime(c), decimals)),
-        _ => KeyValue::Exact(Datum::Int(temporal::civil_to_timestamp(c, zone))),
+        // What the clocks show twice are two keys, and what they never show is between two.
+        _ => match temporal::civil_to_timestamp(c, zone) {
+            Moment::Once(micros) => KeyValue::Exact(Datum::Int(micros)),
+            Moment::Twice(_) | Moment::Never(_) => KeyValue::Unusable,
+        },
     }
 }
 
@@ -614,7 +623,7 @@ mod tests {
 
     #[test]
     fn strict_assignments() {
-        let a = Assign { row: 1, table: "t", strict: true, zone: 0, env: None };
+        let a = Assign { row: 1, table: "t", strict: true, zone: Zone::UTC, env: None };
         let tiny = column(ColumnType::Int { bits: 8, unsigned: false });
         assert_eq!(assign(&tiny, Datum::text("-128"), a).unwrap(), Datum::Int(-128));
         assert_eq!(assign(&tiny, Datum::Int(128), a).unwrap_err().errno, 1264);
@@ -635,14 +644,17 @@ mod tests {
     #[test]
     fn key_values_keep_the_comparison() {
         let int = ColumnType::Int { bits: 32, unsigned: false };
-        assert_eq!(key_value(int, Datum::text("12"), 0), KeyValue::Exact(Datum::Int(12)));
-        assert_eq!(key_value(int, Datum::Decimal { unscaled: 15, scale: 1 }, 0), KeyValue::Above(Datum::Int(1)));
-        assert_eq!(key_value(int, Datum::Int(1 << 40), 0), KeyValue::AboveAll);
-        assert_eq!(key_value(int, Datum::Null, 0), KeyValue::Never);
-        let text = ColumnType::VarChar { length: 3, collation: Default::default() };
-        assert_eq!(key_value(text, Datum::Int(1), 0), KeyValue::Unusable);
+        assert_eq!(key_value(int, Datum::text("12"), Zone::UTC), KeyValue::Exact(Datum::Int(12)));
         assert_eq!(
-            key_value(ColumnType::Date, Datum::text("2024-01-02 03:00:00"), 0),
+            key_value(int, Datum::Decimal { unscaled: 15, scale: 1 }, Zone::UTC),
+            KeyValue::Above(Datum::Int(1))
+        );
+        assert_eq!(key_value(int, Datum::Int(1 << 40), Zone::UTC), KeyValue::AboveAll);
+        assert_eq!(key_value(int, Datum::Null, Zone::UTC), KeyValue::Never);
+        let text = ColumnType::VarChar { length: 3, collation: Default::default() };
+        assert_eq!(key_value(text, Datum::Int(1), Zone::UTC), KeyValue::Unusable);
+        assert_eq!(
+            key_value(ColumnType::Date, Datum::text("2024-01-02 03:00:00"), Zone::UTC),
             KeyValue::Above(Datum::Date(pack_date(2024, 1, 2)))
         );
     }

@@ -13,7 +13,7 @@ use super::{
     convert::{self, Assign},
     create_select::{SelectClause, begins_select},
     errors::{self, Result},
-    expr::Datum,
+    expr::{Datum, zone::Zone},
     foreign_key::clause::{self, Clause},
     labels,
     rules::{self, clause::CheckClause},
@@ -548,7 +548,7 @@ pub fn check_default(c: &Column) -> Result<()> {
         DefaultValue::Null => c.nullable,
         DefaultValue::Literal(text) if temporal && text.starts_with("0000-00-00") => true,
         DefaultValue::Literal(text) => {
-            let assign = Assign { row: 1, table: "", strict: true, zone: 0, env: None };
+            let assign = Assign { row: 1, table: "", strict: true, zone: Zone::UTC, env: None };
             convert::assign(c, Datum::text(text.clone()), assign).is_ok()
         }
         DefaultValue::None | DefaultValue::CurrentTimestamp | DefaultValue::Expression(_) => true,

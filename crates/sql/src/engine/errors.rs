@@ -183,6 +183,10 @@ pub fn no_default(column: &str) -> SqlError {
 pub fn invalid_default(column: &str) -> SqlError {
     error(1067, b"42000", format!("Invalid default value for '{column}'"))
 }
+/// A local time that the session's time zone leaves out.
+pub fn invalid_timestamp(column: &str, row: usize) -> SqlError {
+    error(1299, b"HY000", format!("Invalid TIMESTAMP value in column '{column}' at row {row}"))
+}
 pub fn out_of_range(column: &str, row: usize) -> SqlError {
     error(1264, b"22003", format!("Out of range value for column '{column}' at row {row}"))
 }

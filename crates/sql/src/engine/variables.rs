@@ -18,7 +18,7 @@ use super::{
     auto_increment::Step,
     errors::{self, Result},
     explain,
-    expr::{Datum, Kind, temporal},
+    expr::{Datum, Kind, zone::Zone},
     tracking,
 };
 use crate::wire::{
@@ -170,7 +170,7 @@ pub struct Variables {
     pub lock_wait_ms: u32,
     /// lock_wait_timeout, in seconds.
     pub definition_wait: u64,
-    pub zone_micros: i64,
+    pub zone: Zone,
     pub strict: bool,
     pub only_full_group_by: bool,
     /// Division by zero warns, and is refused where strict mode writes a row with it.
@@ -254,7 +254,7 @@ impl Default for Variables {
             autocommit: true,
             lock_wait_ms: 50_000,
             definition_wait: 31_536_000,
-            zone_micros: 0,
+            zone: Zone::UTC,
             strict: true,
             only_full_group_by: true,
             division_errors: true,
@@ -489,8 +489,11 @@ impl Variables {
             "cte_max_recursion_depth" => {
                 self.cte_max_recursion_depth = stored.parse::<u64>().map_err(|_| wrong())?.min(u64::from(u32::MAX));
             }
+            "time_zone" if matches!(value, Some(Datum::Null)) => {
+                return Err(errors::wrong_variable_value(name, "NULL"));
+            }
             "time_zone" => {
-                self.zone_micros = temporal::parse_zone(&text).ok_or_else(|| {
+                self.zone = Zone::parse(&text).ok_or_else(|| {
                     crate::wire::SqlError::new(1298, b"HY000", format!("Unknown or incorrect time zone: '{text}'"))
                 })?
             }
@@ -670,7 +673,7 @@ mod tests {
         }
         assert!(vars.set("transaction_isolation", Some(&Datum::text("CHAOS"))).is_err());
         vars.set("time_zone", Some(&Datum::text("+02:00"))).unwrap();
-        assert_eq!(vars.zone_micros, 7_200_000_000);
+        assert_eq!(vars.zone, Zone::Offset(7_200_000_000));
         assert!(vars.set("time_zone", Some(&Datum::text("Mars"))).is_err());
         assert!(vars.set("sql_mode", Some(&Datum::text("ANSI_QUOTES"))).is_err());
     }

@@ -429,12 +429,7 @@ pub fn updated_row(
     for (i, c) in schema.columns.iter().enumerate() {
         let column = i as u16;
         if c.on_update_now && !assignments.iter().any(|(a, _)| *a == column) {
-            let now = Datum::DateTime(
-                apus_types::time::pack_datetime(apus_types::time::civil_from_unix_micros(
-                    session.env.now() + session.env.zone(),
-                )),
-                6,
-            );
+            let now = Datum::DateTime(apus_types::time::pack_datetime(session.env.zone().civil(session.env.now())), 6);
             let truncated = truncate_now(now, c.ty);
             let value = convert::assign(c, truncated, assigning(session, schema, storing.row))?;
             current = replace(schema, &current, column, &value)?;

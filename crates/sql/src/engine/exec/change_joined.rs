@@ -23,7 +23,7 @@ use crate::{
         catalog::Table,
         convert::{self, KeyValue},
         errors,
-        expr::{Datum, Expr},
+        expr::{Datum, Expr, zone::Zone},
         foreign_key::{Rules, rules},
         keys::{StringSet, Strings},
         plan::{
@@ -88,7 +88,7 @@ async fn lock(
 }
 
 /// The number of the row's key, which is new where it was not named before; none where an outer join has no row.
-fn name(target: &Target, row: &[Datum<'_>], zone: i64, held: &mut Held) -> errors::Result<Option<usize>> {
+fn name(target: &Target, row: &[Datum<'_>], zone: Zone, held: &mut Held) -> errors::Result<Option<usize>> {
     let schema = &target.table.schema;
     let values = row.get(target.key..target.key + schema.primary_key.len()).unwrap_or(&[]);
     if values.iter().any(Datum::is_null) {

@@ -8,7 +8,7 @@ use apus_types::{
     time::{Civil, pack_datetime, unpack_date, unpack_datetime},
 };
 
-use super::{decimal, eval, json, temporal};
+use super::{decimal, eval, json, temporal, zone::Zone};
 use crate::{
     engine::labels,
     json::{compare, print},
@@ -163,9 +163,9 @@ impl<'a> Datum<'a> {
         matches!(self, Datum::Null)
     }
 
-    /// A stored value; `zone` is the session's offset in microseconds, `decimals` the column's fraction digits.
+    /// A stored value; `zone` is the session's, `decimals` the column's fraction digits.
     #[inline]
-    pub fn from_value(value: Value<'a>, binary: bool, zone: i64, decimals: u8) -> Datum<'a> {
+    pub fn from_value(value: Value<'a>, binary: bool, zone: Zone, decimals: u8) -> Datum<'a> {
         match value {
             Value::Null => Datum::Null,
             Value::Int(n) => Datum::Int(n),
@@ -184,7 +184,7 @@ impl<'a> Datum<'a> {
 
     /// A stored value of a column of this type.
     #[inline]
-    pub fn of_column(ty: ColumnType, value: Value<'a>, zone: i64) -> Datum<'a> {
+    pub fn of_column(ty: ColumnType, value: Value<'a>, zone: Zone) -> Datum<'a> {
         match (ty, value) {
             (ColumnType::Label { is_set, labels: list, .. }, Value::UInt(n)) => {
                 Datum::Label(n, labels::text(list, is_set, n))

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use super::{Datum, func_regexp};
+use super::{Datum, func_regexp, zone::Zone};
 use crate::{
     engine::{
         authorize::Identity, errors, exec::probe, session::WARNINGS_MAX, user_lock::calls::Calls, variables::Variables,
@@ -255,9 +255,12 @@ impl Env {
         }
         self.now.get()
     }
-    /// Offset of the session's time zone in microseconds.
-    pub fn zone(&self) -> i64 {
-        self.variables.zone_micros
+    pub fn zone(&self) -> Zone {
+        self.variables.zone
+    }
+    /// [`Env::now`] as the session's clocks show it.
+    pub fn local_now(&self) -> i64 {
+        self.zone().local(self.now())
     }
     pub fn random_u64(&self) -> u64 {
         // splitmix64

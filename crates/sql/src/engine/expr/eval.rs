@@ -424,7 +424,7 @@ fn cast_text<'a>(cx: &Context<'_>, value: Datum<'a>, length: u32) -> Datum<'a> {
 /// [`Datum::civil`]; a time is one of today.
 pub fn moment(cx: &Context<'_>, value: &Datum<'_>) -> Option<apus_types::time::Civil> {
     let Datum::Time(t, _) = value else { return value.civil() };
-    let today = (cx.env.now() + cx.env.zone()).div_euclid(temporal::MICROS_PER_DAY) * temporal::MICROS_PER_DAY;
+    let today = cx.env.local_now().div_euclid(temporal::MICROS_PER_DAY) * temporal::MICROS_PER_DAY;
     Some(apus_types::time::civil_from_unix_micros(today + t))
 }
 

@@ -11,6 +11,7 @@ use super::{
     datum::Number,
     decimal, func_calendar, func_time,
     temporal::{self, MICROS_PER_DAY, MICROS_PER_SECOND},
+    zone::Zone,
 };
 use crate::engine::errors::{self, Result};
 
@@ -52,18 +53,14 @@ pub(super) fn call<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Da
             Datum::Int(year * 100 + sum % 12 + 1)
         }
         ConvertTz => {
-            // Names of zones are not known here, as in a MySQL whose tables of zones are empty.
-            let zone = |i: usize| {
-                let text = values[i].as_string();
-                temporal::parse_zone(&text).filter(|_| !text.eq_ignore_ascii_case("utc"))
-            };
+            let zone = |i: usize| Zone::parse(&values[i].as_string());
             let (Some(c), Some(from), Some(to)) = (values[0].civil().filter(temporal::is_valid), zone(1), zone(2))
             else {
                 return Ok(Datum::Null);
             };
-            let moment = unix_micros_from_civil(c) - from;
-            let in_range = (0..=32_536_771_199 * MICROS_PER_SECOND).contains(&moment);
-            let c = if in_range { civil_from_unix_micros(moment + to) } else { c };
+            let moment = from.moment(c).micros();
+            let in_range = (1..=32_536_771_199 * MICROS_PER_SECOND).contains(&moment);
+            let c = if in_range { to.civil(moment) } else { c };
             Datum::DateTime(pack_datetime(c), digits(0))
         }
         GetFormat => get_format(&values[0].as_string(), &values[1].as_string()).map_or(Datum::Null, Datum::text),

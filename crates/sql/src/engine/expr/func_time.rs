@@ -2,7 +2,10 @@
 
 use std::borrow::Cow;
 
-use apus_types::time::{Civil, civil_from_unix_micros, pack_date, pack_datetime, unix_micros_from_civil};
+use apus_types::{
+    Value,
+    time::{Civil, civil_from_unix_micros, pack_date, pack_datetime, unix_micros_from_civil},
+};
 
 use super::{
     Context, Datum, Expr, Func, Kind,
@@ -11,6 +14,7 @@ use super::{
     func_calendar::{self, WeekRule},
     func_clock,
     temporal::{self, MICROS_PER_DAY, MICROS_PER_SECOND},
+    zone::Zone,
 };
 use crate::engine::errors::{self, Result};
 
@@ -22,9 +26,9 @@ pub(super) fn call<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Da
                 Some(e) => e.eval(cx)?.number().map_or(0, |n| n.to_i128().clamp(0, 6) as u8),
                 None => 0,
             };
-            let zone = if matches!(f, Now | Sysdate | CurTime) { cx.env.zone() } else { 0 };
+            let zone = if matches!(f, Now | Sysdate | CurTime) { cx.env.zone() } else { Zone::UTC };
             let unit = 10i64.pow(u32::from(6 - decimals));
-            let local = if f == Sysdate { super::env::clock() } else { cx.env.now() } + zone;
+            let local = zone.local(if f == Sysdate { super::env::clock() } else { cx.env.now() });
             let local = local - local.rem_euclid(unit);
             Ok(if matches!(f, Now | Sysdate | UtcTimestamp) {
                 Datum::DateTime(pack_datetime(civil_from_unix_micros(local)), decimals)
@@ -33,15 +37,15 @@ pub(super) fn call<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Da
             })
         }
         CurDate | UtcDate => {
-            let zone = if f == CurDate { cx.env.zone() } else { 0 };
-            Ok(date(&civil_from_unix_micros(cx.env.now() + zone)))
+            let zone = if f == CurDate { cx.env.zone() } else { Zone::UTC };
+            Ok(date(&zone.civil(cx.env.now())))
         }
         UnixTimestamp if args.is_empty() => Ok(Datum::Int(cx.env.now() / MICROS_PER_SECOND)),
         DateAdd | DateSub => {
             let unit = unit_of(args);
             let base = match args[0].eval(cx)? {
                 Datum::Time(t, n) if moves_days(&unit) => {
-                    Datum::DateTime(pack_datetime(temporal::of_today(cx.env.now() + cx.env.zone(), t)), n)
+                    Datum::DateTime(pack_datetime(temporal::of_today(cx.env.local_now(), t)), n)
                 }
                 other => other,
             };
@@ -103,13 +107,22 @@ fn from_unix_time<'a>(args: &'a [Expr], cx: &Context<'a>) -> Result<Datum<'a>> {
     let Some(micros) = micros.filter(|m| (0..=32_536_771_199 * MICROS_PER_SECOND).contains(m)) else {
         return Ok(Datum::Null);
     };
-    let c = civil_from_unix_micros(micros + cx.env.zone());
+    let c = cx.env.zone().civil(micros);
     if let Some(format) = args.get(1) {
         let format = format.eval(cx)?;
         return Ok(if format.is_null() { Datum::Null } else { formatted(&c, &format) });
     }
     let decimals = digits_of_value(&value);
     Ok(Datum::DateTime(pack_datetime(c), decimals))
+}
+
+/// What a TIMESTAMP column holds: its local time may have been twice.
+fn stored_moment(e: &Expr, cx: &Context<'_>) -> Option<i64> {
+    let Expr::Column(column) = e else { return None };
+    match cx.layout.value(cx.row, column.slot) {
+        Value::Timestamp(micros) => Some(micros),
+        _ => None,
+    }
 }
 
 fn of_moment<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Datum<'a>> {
@@ -131,7 +144,10 @@ fn of_moment<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Datum<'a
             Datum::DateTime(pack_datetime(c), decimals)
         }
         UnixTimestamp => {
-            let micros = unix_micros_from_civil(c) - cx.env.zone();
+            let micros = match stored_moment(&args[0], cx) {
+                Some(micros) => micros,
+                None => cx.env.zone().moment(c).micros(),
+            };
             match value {
                 Datum::DateTime(_, n) if n > 0 => {
                     Datum::Decimal { unscaled: i128::from(micros / 10i64.pow(u32::from(6 - n.min(6)))), scale: n }

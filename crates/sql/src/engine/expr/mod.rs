@@ -21,6 +21,7 @@ pub mod func_text;
 pub mod func_time;
 pub mod json;
 pub mod temporal;
+pub mod zone;
 
 use apus_types::{RowLayout, collate::Collation, schema::ColumnType};
 

@@ -5,6 +5,8 @@ use apus_types::time::{
     unpack_datetime,
 };
 
+use super::zone::{Moment, Zone};
+
 pub const MICROS_PER_SECOND: i64 = 1_000_000;
 pub const MICROS_PER_DAY: i64 = 86_400 * MICROS_PER_SECOND;
 /// MySQL's longest TIME, 838:59:59, in microseconds.
@@ -232,31 +234,16 @@ pub fn time_of_day(c: &Civil) -> i64 {
         + i64::from(c.micros)
 }
 
-/// `[+-]hh:mm` or SYSTEM (which is UTC here), as an offset in microseconds.
-pub fn parse_zone(text: &str) -> Option<i64> {
-    if text.eq_ignore_ascii_case("system") || text.eq_ignore_ascii_case("utc") {
-        return Some(0);
-    }
-    let (sign, rest) = match text.as_bytes().first()? {
-        b'+' => (1, &text[1..]),
-        b'-' => (-1, &text[1..]),
-        _ => return None,
-    };
-    let (hours, minutes) = rest.split_once(':')?;
-    let (hours, minutes): (i64, i64) = (hours.parse().ok()?, minutes.parse().ok()?);
-    ((0..=14).contains(&hours) && (0..60).contains(&minutes))
-        .then_some(sign * (hours * 60 + minutes) * 60 * MICROS_PER_SECOND)
-}
-
 /// What a TIMESTAMP column holds besides the zero date, in microseconds since 1970: 32 bits of seconds, without the first.
 pub const TIMESTAMPS: std::ops::RangeInclusive<i64> = 1_000_000..=(i32::MAX as i64 * 1_000_000 + 999_999);
 
 /// Civil time in a zone of a timestamp; the zero timestamp is the zero date.
-pub fn timestamp_to_civil(micros: i64, zone_micros: i64) -> Civil {
-    if micros == 0 { Civil::default() } else { civil_from_unix_micros(micros.saturating_add(zone_micros)) }
+pub fn timestamp_to_civil(micros: i64, zone: Zone) -> Civil {
+    if micros == 0 { Civil::default() } else { zone.civil(micros) }
 }
-pub fn civil_to_timestamp(c: Civil, zone_micros: i64) -> i64 {
-    if c == Civil::default() { 0 } else { unix_micros_from_civil(c) - zone_micros }
+/// What a TIMESTAMP column holds for a civil time in a zone; the zero date is the zero timestamp.
+pub fn civil_to_timestamp(c: Civil, zone: Zone) -> Moment {
+    if c == Civil::default() { Moment::Once(0) } else { zone.moment(c) }
 }
 
 /// Rounds the fraction to `decimals` digits; carries into the seconds and beyond.
@@ -362,7 +349,6 @@ mod tests {
         assert_eq!(parse_time(b"-12:34:56.7"), Some(-45_296_700_000));
         assert_eq!(parse_time(b"1 02:03"), Some((26 * 3600 + 180) * MICROS_PER_SECOND));
         assert_eq!(parse_time(b"123456"), Some(45_296 * MICROS_PER_SECOND));
-        assert_eq!(parse_zone("-03:30"), Some(-12_600_000_000));
         let jan = parse_datetime(b"2024-01-31").unwrap();
         assert_eq!(add_months(jan, 1).map(|c| (c.month, c.day)), Some((2, 29)));
         assert_eq!(round_micros(1_499_999, 0), 1_000_000);

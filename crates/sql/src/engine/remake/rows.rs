@@ -20,7 +20,7 @@ use crate::engine::{
         Cluster, duplicate, insert,
         new_row::{Given, Numbers, one_row},
     },
-    expr::Datum,
+    expr::{Datum, zone::Zone},
     keys::Strings,
     plan::{
         Insert,
@@ -297,7 +297,7 @@ async fn one_new_row(
 }
 
 /// What a value loses on its way that nobody refuses: digits behind the point, the time of a day.
-fn lost(copying: &Copying<'_>, at: usize, row: &[u8], zone: i64, number: usize) -> Option<SqlError> {
+fn lost(copying: &Copying<'_>, at: usize, row: &[u8], zone: Zone, number: usize) -> Option<SqlError> {
     use ColumnType as T;
     let (column, from) = (&copying.new.schema.columns[at], copying.remade.from[at]?);
     let before = &copying.old.schema.columns[usize::from(from)];

@@ -7,7 +7,7 @@ use crate::{
     engine::{
         convert::{self, Assign},
         errors::{self, Result},
-        expr::{CastType, Context, Datum, Expr, Func, decimal},
+        expr::{CastType, Context, Datum, Expr, Func, decimal, zone::Zone},
     },
     json::{Json, print},
 };
@@ -23,7 +23,7 @@ pub fn into_column(column: &Column, value: &Json) -> Result<Datum<'static>> {
         }
         (value, _) => datum(value),
     };
-    let assign = Assign { row: 1, table: "", strict: true, zone: 0, env: None };
+    let assign = Assign { row: 1, table: "", strict: true, zone: Zone::UTC, env: None };
     convert::assign(column, value, assign).map(Datum::into_owned)
 }
 
@@ -66,7 +66,7 @@ pub fn json_value<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Dat
         Datum::Null => Ok(Datum::Null),
         Datum::Bytes(b) if b.is_empty() => Err(e),
         given => {
-            let assign = Assign { row: 1, table: "", strict: true, zone: 0, env: Some(cx.env) };
+            let assign = Assign { row: 1, table: "", strict: true, zone: Zone::UTC, env: Some(cx.env) };
             let given = if ty == ColumnType::Json { super::cast_as_json(action, given)? } else { given };
             let range = |_| errors::json_value_range(&format!("{kind} DEFAULT"));
             convert::assign(&column, given, assign).map_err(range).map(Datum::into_owned)
