@@ -180,7 +180,8 @@ fn deaths(settings: &Settings, round: &Round) -> Option<(Nodes, Nodes)> {
     for (at, fault) in &round.faults {
         match fault {
             Fault::Crash { who: Who::Node(node), down } | Fault::Power { who: Who::Node(node), down } => {
-                let is_away = at + down > round.end;
+                // Who would come back just as the round ends may be started by it or not.
+                let is_away = at + down >= round.end;
                 let is_first = !node.is_data() || if is_away { away.insert(*node) } else { back.insert(*node) };
                 if !is_first || (away.contains(node) && back.contains(node)) {
                     return None;

@@ -174,7 +174,7 @@ impl Settings {
             end = end.max(at + down);
             faults.push((at, Fault::Power { who: Who::Node(node), down }));
         }
-        Round { faults, end: end + MS * random.below(3_000), then: Then::Force }
+        Round { faults, end: end + MS * (1 + random.below(3_000)), then: Then::Force }
     }
     /// A node is slow for longer than it is looked at, while the setting has such a node leave.
     pub(super) fn ejected(&self, random: &mut Random) -> Round {
