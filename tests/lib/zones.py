@@ -7,7 +7,7 @@ from .answers import connect
 
 FOLDER = pathlib.Path("/usr/share/zoneinfo")
 # Halves of hours, changes by half an hour, a zone south of the equator, one that has none, one that has given its changes up.
-NAMES = ["UTC", "Europe/Berlin", "Europe/London", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe", "America/Sao_Paulo"]
+NAMES = ["UTC", "GMT", "MET", "Europe/Berlin", "Europe/London", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe", "America/Sao_Paulo"]
 
 
 def read(name):
