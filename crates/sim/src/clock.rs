@@ -96,7 +96,7 @@ mod tests {
             let at = process.when(reading);
             assert!(process.read(at) >= reading && process.read(at - 1) < reading, "{reading}");
         }
-        assert_eq!(process.when(u64::MAX), u64::MAX);
+        assert!(process.when(u64::MAX) > u64::MAX / 2, "never");
     }
 
     #[test]
