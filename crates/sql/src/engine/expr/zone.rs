@@ -52,7 +52,8 @@ impl Zone {
             _ => return Tz::from_str_insensitive(text).ok().map(Zone::Named),
         };
         let (hours, minutes) = rest.split_once(':')?;
-        let (hours, minutes): (i64, i64) = (hours.parse().ok()?, minutes.parse().ok()?);
+        let number = |digits: &str| digits.parse::<i64>().ok().filter(|_| digits.bytes().all(|b| b.is_ascii_digit()));
+        let (hours, minutes) = (number(hours)?, number(minutes)?);
         let offset = sign * (hours * 60 + minutes);
         let is_legal = (0..=14).contains(&hours) && (0..60).contains(&minutes) && (-839..=840).contains(&offset);
         is_legal.then_some(Zone::Offset(offset * 60 * MICROS_PER_SECOND))
@@ -140,7 +141,7 @@ mod tests {
         assert_eq!(Zone::parse("-03:30"), Some(Zone::Offset(-12_600_000_000)));
         assert_eq!(Zone::parse("+14:00"), Some(Zone::Offset(50_400_000_000)));
         assert_eq!(Zone::parse("SYSTEM"), Some(Zone::UTC));
-        for none in ["+14:01", "-14:00", "+1", "Mars", "", "+0x:00", "\u{e9}"] {
+        for none in ["+14:01", "-14:00", "+1", "++1:00", "+1:+0", "Mars", "", "+0x:00", "\u{e9}"] {
             assert_eq!(Zone::parse(none), None, "{none}");
         }
     }
