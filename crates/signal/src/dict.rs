@@ -242,7 +242,7 @@ pub struct SchemaStep {
     pub error: u32,
 }
 
-/// `SchemaStateRep`: sent whenever the president changed, so that the new one can finish what the old one began.
+/// `SchemaStateRep`: sent whenever the president changed or a view settled what was open, so that the new one can finish what the old one began.
 #[derive(Clone, PartialEq, Message)]
 pub struct SchemaState {
     /// Committed dictionary version of the sender.
@@ -253,6 +253,12 @@ pub struct SchemaState {
     pub last: Option<SchemaStep>,
     #[prost(message, optional, tag = "3")]
     pub prepared: Option<SchemaStep>,
+    /// Of the view in which it is said: a take-over that a later view began does not count it.
+    #[prost(uint64, tag = "4")]
+    pub generation: u64,
+    /// Ids below have been given to tables, of steps that were undone, too.
+    #[prost(uint32, tag = "5")]
+    pub next_table_id: u32,
 }
 
 /// What a `TableOrd` asks of an LDM or TC instance.

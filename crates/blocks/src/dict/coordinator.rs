@@ -43,6 +43,8 @@ pub(super) struct Coordinator {
     running: Option<Running>,
     /// Members whose state a new president waits for.
     collecting: Option<BTreeSet<NodeId>>,
+    /// The view that began this take-over: what members said in earlier ones is of an earlier state.
+    since: u64,
     reports: BTreeMap<NodeId, SchemaState>,
     /// Starting nodes that wait for a copy, and those that join with one, with the end of their patience.
     copies: VecDeque<(BlockRef, DictReadReq)>,
@@ -79,8 +81,10 @@ impl Coordinator {
         self.locks.clear();
         self.saved = Saved::Unknown;
     }
-    pub(super) fn begin_take_over(&mut self, living: BTreeSet<NodeId>) {
+    pub(super) fn begin_take_over(&mut self, living: BTreeSet<NodeId>, generation: u64) {
         self.collecting = Some(living);
+        self.since = generation;
+        self.reports.retain(|_, report| report.generation >= generation);
     }
     pub(super) fn members_are(&mut self, living: &BTreeSet<NodeId>) {
         self.locks.retain(|n, _| !living.contains(n));
@@ -193,7 +197,7 @@ impl Dictionary {
     }
 
     fn start(&mut self, step: SchemaStep, from: Vec<(BlockRef, u64)>, ctx: &mut Context<'_>) {
-        let step = SchemaStep { generation: self.view.as_ref().map_or(0, |v| v.generation), ..step };
+        let step = SchemaStep { generation: self.generation(), ..step };
         let (version, running) = (self.catalog.version, &self.coordinator.running);
         assert!(running.is_none(), "a schema change begins amid another: {}", self.coordinator.summary());
         assert!(step.version == version + 1, "a schema change to {} begins at {version}", step.version);
@@ -286,6 +290,9 @@ impl Dictionary {
     // ---- take-over
 
     pub(super) fn on_state_rep(&mut self, from: NodeId, state: SchemaState, ctx: &mut Context<'_>) {
+        if state.generation < self.coordinator.since {
+            return jam!(ctx);
+        }
         // It may come before our own view: then it is kept until we know that we are president.
         self.coordinator.reports.insert(from, state);
         if self.is_president() {
@@ -301,6 +308,9 @@ impl Dictionary {
         }
         coordinator.collecting = None;
         let reports = std::mem::take(&mut coordinator.reports);
+        // An undone step may be unknown to those who were not asked to prepare it.
+        let given = reports.values().map(|r| r.next_table_id).max().unwrap_or(0);
+        self.catalog.next_table_id = self.catalog.next_table_id.max(given);
         let newest = reports.values().max_by_key(|r| r.version);
         let Some(newest) = newest else { return };
         let is_half = reports.values().any(|r| r.version < newest.version) && !planted(Bug::SchemaLeftHalf);

@@ -130,6 +130,9 @@ impl Dictionary {
     fn is_president(&self) -> bool {
         self.president() == Some(self.me)
     }
+    fn generation(&self) -> u64 {
+        self.view.as_ref().map_or(0, |v| v.generation)
+    }
     fn living(&self) -> BTreeSet<NodeId> {
         self.view.iter().flat_map(View::living).map(|n| n.node()).collect()
     }
@@ -222,7 +225,7 @@ impl Dictionary {
         if before != president || settles {
             self.coordinator.reset();
             if self.is_president() {
-                self.coordinator.begin_take_over(self.living());
+                self.coordinator.begin_take_over(self.living(), self.generation());
             }
             self.report_state(ctx);
             let numbers: Vec<u64> = self.forwarded.keys().copied().collect();

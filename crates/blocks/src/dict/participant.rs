@@ -138,6 +138,10 @@ impl Dictionary {
         }
         if let Some(old) = self.participant.prepared.take() {
             jam!(ctx);
+            let is_new = |t: &&TableMessage| !self.catalog.tables.contains_key(&t.id);
+            let again =
+                step.upsert_tables.iter().filter(is_new).find(|t| old.step.upsert_tables.iter().any(|o| o.id == t.id));
+            assert!(again.is_none(), "table {again:?} is undone and prepared again: transactions may have rows of it");
             let undo = self.undo_orders(&old.step);
             self.order_tables(&undo, ctx);
         }
@@ -229,7 +233,8 @@ impl Dictionary {
         // One that is not prepared to the end counts as one with an error: nobody can have committed it.
         let open = |p: &Prepared| if p.waiting > 0 { ErrorCode::SchemaBusy as u32 } else { p.error };
         let prepared = self.participant.prepared.as_ref().map(|p| SchemaStep { error: open(p), ..p.step.clone() });
-        let state = SchemaState { version, last: self.participant.last.clone(), prepared };
+        let (generation, next_table_id) = (self.generation(), self.catalog.next_table_id);
+        let state = SchemaState { version, last: self.participant.last.clone(), prepared, generation, next_table_id };
         ctx.send(Self::dict_of(president), Kind::SchemaStateRep, |b| encode(&state, b));
     }
 

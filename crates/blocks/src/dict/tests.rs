@@ -1,5 +1,7 @@
 //! Schema transactions in the harness.
 
+use std::collections::BTreeSet;
+
 use apus_signal::{
     BlockId, Kind,
     dict::{
@@ -230,6 +232,43 @@ fn column(id: u32) -> Change {
 /// The dictionary without what is no part of the schema.
 fn schema(c: &mut Cluster, id: u16) -> Dictionary {
     Dictionary { request: 0, next_table_id: 0, ..read(c, id) }
+}
+
+/// A president that stays goes through a take-over when node groups meet again. What a member said when it joined is of an earlier dictionary.
+#[test]
+fn a_table_that_was_dropped_does_not_return_when_sides_meet() {
+    for rounds in 0..16 {
+        let mut c = Cluster::new(2, 2);
+        (1..=4).for_each(|n| c.start_node(n));
+        assert!(c.run_until(2000, |c| (1..=4).all(|n| c.generation(n) == 1)));
+        c.kill(4);
+        c.run_ms(20);
+        c.start_node(4);
+        let full = |c: &Cluster| c.view(1).is_some_and(|v| v.nodes.iter().all(|n| n.state() == NodeState::Up));
+        assert!(c.run_until(3000, |c| c.generation(1) > 2 && full(c)), "4 is back");
+        wish(&mut c, 2, 5, table("t"));
+        c.run_ms(5);
+        assert!(c.answer(Kind::SchemaConf).is_some());
+        wish(&mut c, 2, 6, table("u"));
+        c.run_rounds(rounds);
+        (1..=2).for_each(|a| (3..=4).for_each(|b| c.separate(a, b)));
+        c.run_ms(5000);
+        c.cut.clear();
+        assert!(c.run_until(9000, |c| c.answers.iter().any(|a| a.1 == Kind::SchemaConf)), "parted after {rounds}");
+        c.run_ms(600);
+        let all = [1, 2, 3, 4].map(|n| schema(&mut c, n));
+        assert!(has_table(&all[0], "u") && all.iter().all(|one| *one == all[0]), "parted after {rounds}");
+        for n in 1..=4 {
+            let mut dropped = BTreeSet::new();
+            for order in &c.node(n).seen.borrow().orders {
+                let id = order.table_id;
+                match order.action() {
+                    TableAction::Drop => _ = dropped.insert(id),
+                    TableAction::Define => assert!(!dropped.contains(&id), "table {id} at {n}, parted after {rounds}"),
+                }
+            }
+        }
+    }
 }
 
 /// Whoever dies at whatever step of whatever change: all who are left have the old or the new schema, the same one, the client is told
