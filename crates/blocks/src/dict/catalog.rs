@@ -49,10 +49,12 @@ impl Catalog {
         self.tables.values().find(|t| t.base_table.is_none() && t.database == database && t.name == name)
     }
 
-    /// A step that was prepared is not going to be: what its tables were called is not given to others, since transactions may
-    /// still have rows in what is dropped.
-    pub fn skip_ids(&mut self, step: &SchemaStep) {
-        self.next_table_id = self.next_table_id.max(step.next_table_id);
+    /// The ids of a step's tables are given out, whether it is committed or undone: once it is prepared transactions write rows of them, and logs keep these.
+    /// `true`: no step before has given so many.
+    pub fn skip_ids(&mut self, step: &SchemaStep) -> bool {
+        let before = self.next_table_id;
+        self.next_table_id = before.max(step.next_table_id);
+        self.next_table_id > before
     }
     /// Executes a step; its tables must have been decoded before.
     ///
@@ -72,7 +74,7 @@ impl Catalog {
         }
         self.tables.extend(tables.into_iter().map(|t| (t.id.0, t)));
         self.version = step.version;
-        self.next_table_id = self.next_table_id.max(step.next_table_id);
+        self.skip_ids(step);
         let highest = self.tables.last_key_value().map_or(0, |(id, _)| *id);
         assert!(highest < self.next_table_id, "table {highest} has an id that will be given out again");
         Ok(())

@@ -4,6 +4,9 @@
 //! committed it; so a change that was acknowledged is on every disk. Rows of a table are in a log only after its definition is known here, and a global
 //! checkpoint asks for the file first (`KeepReq`), so of whatever a log restores, the newest dictionary of all nodes knows the table.
 //!
+//! The ids of the tables that a change makes are in the file before the change is committed: a log may hold rows of them when the change is undone, and they would come back
+//! in another table of that id.
+//!
 //! A change that was under way when the power went is there or not, as the newest file says; its rows, if any, come with it. The file holds the tokens of what
 //! was executed, too: a client that asks again hears that, and nothing is executed twice.
 //!
@@ -168,7 +171,9 @@ impl Dictionary {
         let mut orders: Vec<TableOrd> = tables.into_iter().map(|t| Self::define(TableMessage::from(t))).collect();
         let gone = self.catalog.tables.keys().filter(|id| !catalog.tables.contains_key(id));
         orders.extend(gone.map(|id| Self::drop_order(*id)));
-        self.catalog = catalog;
+        // This node's log may have rows of tables that others have not heard of.
+        let given = self.keeper.found.as_ref().map_or(0, |found| found.next_table_id);
+        self.catalog = Catalog { next_table_id: catalog.next_table_id.max(given), ..catalog };
         self.put_file(ctx);
         let (order, waiting) = self.order_tables(&orders, ctx);
         self.participant.copy_begins(order, waiting);

@@ -145,6 +145,9 @@ impl Dictionary {
             let undo = self.undo_orders(&old.step);
             self.order_tables(&undo, ctx);
         }
+        if self.catalog.skip_ids(&step) {
+            self.put_file(ctx);
+        }
         let orders: Vec<TableOrd> = step.upsert_tables.iter().map(|t| Self::define(self.as_prepared(t))).collect();
         let (order, waiting) = self.order_tables(&orders, ctx);
         self.participant.prepared = Some(Prepared { step, coordinator: from, order, waiting, error: 0 });

@@ -1,21 +1,24 @@
 //! Schema transactions in the harness.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use apus_kernel::{Request, Worker, WorkerConfig};
 use apus_signal::{
     BlockId, Kind,
     dict::{
-        Change, ColumnsChange, DatabaseMessage, DictReadReq, Dictionary, IndexChange, SchemaConf, SchemaReq,
-        TableAction, TableName,
+        self, Change, ColumnsChange, DatabaseMessage, DictReadReq, IndexChange, SchemaConf, SchemaReq, TableAction,
+        TableName,
     },
     qmgr::{decode, encode},
     schema::{SourceMessage, TableMessage, column_to_wire},
     tc::RequestRef,
     view::NodeState,
 };
+use apus_storage::MemoryManager;
 use apus_types::{Column, ColumnType, ErrorCode, NodeId, TableSchema, form::Source};
 
-use crate::harness::Cluster;
+use super::{Catalog, Dictionary, bootstrap, read_file};
+use crate::{NodeConfig, OnDisk, harness::Cluster, ldm::Slices};
 
 fn started(replicas: u32) -> Cluster {
     let mut c = Cluster::new(1, replicas);
@@ -26,7 +29,7 @@ fn started(replicas: u32) -> Cluster {
     c.run_ms(50);
     c
 }
-fn read(c: &mut Cluster, id: u16) -> Dictionary {
+fn read(c: &mut Cluster, id: u16) -> dict::Dictionary {
     c.ask(id, BlockId::Dict, Kind::DictReadReq, |b| encode(&DictReadReq { request: 1, ..DictReadReq::default() }, b));
     c.run_ms(1);
     decode(&c.answer(Kind::DictReadConf).expect("answer")).unwrap()
@@ -39,7 +42,7 @@ fn table(name: &str) -> Change {
     let column = Column { nullable: false, ..Column::new("a", ColumnType::Int { bits: 32, unsigned: false }) };
     Change::CreateTable(TableMessage::from(&TableSchema::new("test", name, vec![column], vec![0])))
 }
-fn has_table(d: &Dictionary, name: &str) -> bool {
+fn has_table(d: &dict::Dictionary, name: &str) -> bool {
     d.tables.iter().any(|t| t.name == name)
 }
 
@@ -230,8 +233,45 @@ fn column(id: u32) -> Change {
     })
 }
 /// The dictionary without what is no part of the schema.
-fn schema(c: &mut Cluster, id: u16) -> Dictionary {
-    Dictionary { request: 0, next_table_id: 0, ..read(c, id) }
+fn schema(c: &mut Cluster, id: u16) -> dict::Dictionary {
+    dict::Dictionary { request: 0, next_table_id: 0, ..read(c, id) }
+}
+
+/// Transactions write rows of a table that is prepared, and a log keeps them. If the change is undone by a restart, the id is not given to another table.
+#[test]
+fn the_ids_of_tables_are_on_disk_before_they_are_made() {
+    let disk = OnDisk { files: BTreeMap::new(), segment_bytes: 1 << 20, checkpoint_bytes: 1 << 20, scrub_ns: 0 };
+    let (node, incarnation) = (NodeId(1), 1);
+    let config = NodeConfig {
+        node,
+        workers: 1,
+        control: false,
+        rejoins: false,
+        kept: None,
+        incarnation,
+        address: String::new(),
+        mgmts: Vec::new(),
+        memory: MemoryManager::new(1 << 20),
+        transaction_bytes: u64::MAX,
+        slices: Slices::default(),
+        disk: Some(disk),
+        linger_ns: 0,
+    };
+    let mut worker = Worker::new(WorkerConfig { node, worker: 0, instances: 1, control: false, incarnation, seed: 1 });
+    let mut dict = Dictionary::new(&config);
+    let (me, step) = (Dictionary::dict_of(NodeId(1)), bootstrap(&Catalog::default()).step);
+    let written = worker.with_context(me, |ctx| dict.on_prep_req(me, step.clone(), ctx));
+    assert!(written.is_ok());
+    let files: BTreeMap<String, Vec<u8>> = worker
+        .take_requests()
+        .into_iter()
+        .filter_map(|request| match request {
+            Request::Write { file, bytes, .. } => Some((file.into_owned(), bytes)),
+            _ => None,
+        })
+        .collect();
+    let kept = read_file(&files).expect("a dictionary");
+    assert_eq!((kept.version, kept.next_table_id), (0, step.next_table_id));
 }
 
 /// A president that stays goes through a take-over when node groups meet again. What a member said when it joined is of an earlier dictionary.
