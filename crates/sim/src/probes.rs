@@ -27,6 +27,7 @@ pub const PROBES: &[&str] = &[
     "ldm: a recovering node knows what became of transactions before it",
     "ldm: a restart reads checkpoints",
     "ldm: a row that was put back gives way to a later one",
+    "ldm: a row that was put back goes from under its transaction",
     "ldm: a view goes on in the next slice",
     "ldm: backup refuses a row",
     "ldm: batch of a removed coordinator dropped",

@@ -576,7 +576,7 @@ impl Fragment {
     }
 
     /// Gives up a row that this replica has read back from its own disk and its primary has not any more, with all its versions. Nobody reads
-    /// here yet. `false`, and nothing changes: a transaction has it, which came from the primary, as its end will.
+    /// here yet. `false`, and nothing changes: a transaction has it ([`Fragment::give_up_committed`]).
     pub fn give_up_row(&mut self, row: RowId) -> bool {
         self.trail.mark(Point::Evict);
         let slot = *self.slot(row);

@@ -423,3 +423,49 @@ fn a_fragment_is_given_up_in_pieces() {
     drop(world);
     assert_eq!(used(), 0);
 }
+
+/// A node that is being filled gives up what it has put back of a row that a transaction has.
+#[test]
+fn what_is_committed_goes_from_under_a_transaction() {
+    let (memory, mut rng) = (MemoryManager::new(64 << 20), Rng(77));
+    let mut world = World::new(false, 13, &memory);
+    for _ in 0..2_000 {
+        let (key, first) = world.make(5);
+        let row = world.fragment.insert_slot(&key, hash_key(&key)).unwrap();
+        let mut images = vec![first];
+        images.extend((0..3).map(|_| world.make(5).1));
+        let image = |rng: &mut Rng| (rng.below(6) > 0).then(|| images[rng.below(4) as usize].clone());
+        let (changes, open) = (rng.below(4), rng.below(4));
+        let horizon = Epoch(rng.below(5));
+        for epoch in 1..=changes {
+            world.fragment.push_pending(row, image(&mut rng).as_deref(), 7).unwrap();
+            world.fragment.commit(row, Epoch(epoch), horizon);
+        }
+        let pending: Vec<Image> = (0..open).map(|_| image(&mut rng)).collect();
+        for image in &pending {
+            world.fragment.push_pending(row, image.as_deref(), 7).unwrap();
+        }
+        let was_there = world.fragment.last_change(row, &()) > Epoch(0);
+        assert_eq!(world.fragment.give_up_committed(row), was_there);
+        world.fragment.verify().unwrap();
+        assert_eq!(world.fragment.committed(row, &()), None);
+        assert_eq!(world.fragment.newest(row), pending.last().and_then(|image| image.as_deref()));
+        if open > 0 && rng.below(2) == 0 {
+            world.fragment.commit(row, Epoch(9), Epoch(9));
+            let kept = pending.last().and_then(|image| image.as_deref());
+            assert_eq!(world.fragment.committed(row, &()), kept);
+            world.fragment.verify().unwrap();
+            world.fragment.push_pending(row, None, 7).unwrap();
+            world.fragment.commit(row, Epoch(9), Epoch(9));
+        } else {
+            for _ in 0..open {
+                world.fragment.pop_pending(row);
+                world.fragment.verify().unwrap();
+            }
+        }
+        world.fragment.collect(Epoch(9), 10);
+        world.fragment.reclaim(row);
+        assert!(world.fragment.find(&key, hash_key(&key)).is_none(), "nothing is left of it");
+        world.fragment.verify().unwrap();
+    }
+}

@@ -140,7 +140,7 @@ impl LocalDataManager {
                 {
                     let (locks, transactions, epochs) = (&mut self.locks, &self.transactions, &mut self.epochs);
                     let mut ends = RowEnds { locks, transactions, epochs, granted: &mut self.granted };
-                    if !ends.give_up(fragment, (at.0, at.1, row)) {
+                    if !ends.give_up(fragment, (at.0, at.1, row), ctx) {
                         continue;
                     }
                     given_up += 1;
@@ -213,7 +213,7 @@ impl LocalDataManager {
                 .is_some_and(|base| fragment.is_used(row) && fragment.last_change(row, &self.transactions) <= base);
             let (transactions, granted) = (&self.transactions, &mut self.granted);
             let mut ends = RowEnds { locks: &mut self.locks, transactions, epochs: &mut self.epochs, granted };
-            if is_base && ends.give_up(fragment, (order.table, order.partition, row)) {
+            if is_base && ends.give_up(fragment, (order.table, order.partition, row), ctx) {
                 self.emptied.push((order.table, order.partition, row));
             }
             return Ok(());

@@ -401,10 +401,20 @@ impl RowEnds<'_> {
     }
 
     /// Gives up a row that was put back from disk and is not at its primary. A transaction that is over there may still have its lock here, to be given
-    /// back in a later slice. `false`: somebody has changed it since.
-    pub fn give_up(&mut self, fragment: &mut Fragment, row: RowAt) -> bool {
+    /// back in a later slice; one that is not keeps it, and what it has changed: it has undone a change of this row, or makes one. `false`: nothing was there.
+    pub fn give_up(&mut self, fragment: &mut Fragment, row: RowAt, ctx: &mut Context<'_>) -> bool {
         self.settle(fragment, row, NONE, true);
-        !planted(Bug::DeletedRowStays) && fragment.give_up_row(row.2)
+        if planted(Bug::DeletedRowStays) {
+            return false;
+        }
+        if fragment.give_up_row(row.2) {
+            return true;
+        }
+        let was_there = fragment.give_up_committed(row.2);
+        if was_there {
+            ctx.probe("ldm: a row that was put back goes from under its transaction");
+        }
+        was_there
     }
 
     /// Ends the row for those transactions other than `owner` that hold it and are over. At a backup, `by_successor`: the row's next

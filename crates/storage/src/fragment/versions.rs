@@ -149,6 +149,37 @@ impl Fragment {
         done
     }
 
+    /// As [`Fragment::give_up_row`], of a row that a transaction has: its lock and its open changes stay, and the slot goes with its end. `false`: nothing is committed.
+    pub fn give_up_committed(&mut self, row: RowId) -> bool {
+        self.trail.mark(Point::Evict);
+        let (mut newer, mut at) = (RecRef::NONE, self.slot(row).head);
+        while !at.is_none() && self.records.flags(at) & PENDING != 0 {
+            newer = at;
+            at = self.records.previous(at);
+        }
+        if at.is_none() {
+            return false;
+        }
+        let (was_deleted, mut same) = (self.is_deleted(row), false);
+        match newer.is_none() {
+            true => self.slot_mut(row).head = RecRef::NONE,
+            false => {
+                same = self.has_entries_of_below(newer);
+                self.records.set_previous(newer, RecRef::NONE);
+                self.records.set_flags(newer, self.records.flags(newer) & !SAME_ENTRIES);
+            }
+        }
+        while !at.is_none() {
+            let (previous, as_next) = (self.records.previous(at), self.has_entries_of_below(at));
+            self.drop_version(row, at, same);
+            same &= as_next;
+            at = previous;
+        }
+        self.slots.note_changed(row);
+        self.count_deleted(was_deleted, self.is_deleted(row));
+        true
+    }
+
     /// Frees what a snapshot at `horizon` does not see and no later one either.
     fn trim(&mut self, row: RowId, horizon: Epoch, was_deleted: bool) {
         self.trail.mark(Point::Collect);
