@@ -46,9 +46,10 @@ pub struct ColumnMessage {
     pub comment: String,
     #[prost(string, tag = "13")]
     pub declared: String,
-    /// 0 as the type says, 1 ENUM, 2 SET, 3 JSON; see [`Form`].
+    /// 0 as the type says, 1 ENUM, 2 SET, 3 JSON, 4 BIT; see [`Form`].
     #[prost(uint32, tag = "14")]
     pub form: u32,
+    /// The collation of labels, the length of a BIT.
     #[prost(uint32, tag = "15")]
     pub label_collation: u32,
     #[prost(string, repeated, tag = "16")]
@@ -202,7 +203,7 @@ fn type_to_wire(ty: ColumnType) -> (u32, u32, u32, bool, u32) {
         ColumnType::Timestamp { decimals } => (13, u32::from(decimals), 0, false, 0),
         ColumnType::Time { decimals } => (14, u32::from(decimals), 0, false, 0),
         ColumnType::Year => (15, 0, 0, false, 0),
-        ColumnType::Label { .. } | ColumnType::Json => type_to_wire(ty.stored()),
+        ColumnType::Label { .. } | ColumnType::Json | ColumnType::Bit { .. } => type_to_wire(ty.stored()),
     }
 }
 
@@ -211,6 +212,7 @@ fn form_to_wire(c: &Column) -> (u32, u32, Vec<String>) {
         (ColumnType::Label { is_set, collation, labels, .. }, _) => (is_set, collation, &labels.0.0),
         (_, Form::Labels { is_set, collation, labels }) => (*is_set, *collation, labels),
         (ColumnType::Json, _) | (_, Form::Json) => return (3, 0, Vec::new()),
+        (ColumnType::Bit { length }, _) | (_, &Form::Bit { length }) => return (4, u32::from(length), Vec::new()),
         (_, Form::Plain) => return (0, 0, Vec::new()),
     };
     (1 + u32::from(is_set), u32::from(collation.id()), labels.clone())
@@ -228,11 +230,13 @@ fn form_from_wire(m: &ColumnMessage) -> Result<Form, DecodeError> {
             Form::Labels { is_set: m.form == 2, collation, labels: m.labels.clone() }
         }
         3 if m.type_code == 10 => Form::Json,
+        4 => Form::Bit { length: u8::try_from(m.label_collation).map_err(|_| DecodeError)? },
         _ => return Err(DecodeError),
     };
     let fits = match &form {
         Form::Labels { is_set: false, labels, .. } => bits <= 16 && labels.len() >> bits == 0,
         Form::Labels { labels, .. } => labels.len() <= bits as usize,
+        Form::Bit { length } => *length > 0 && u32::from(*length) <= bits,
         Form::Plain | Form::Json => true,
     };
     if fits { Ok(form) } else { Err(DecodeError) }

@@ -380,7 +380,7 @@ fn int_le(raw: &[u8]) -> u64 {
 #[inline]
 pub fn decode_value(ty: ColumnType, raw: &[u8]) -> Value<'_> {
     match ty {
-        ColumnType::Label { .. } => Value::UInt(int_le(raw)),
+        ColumnType::Label { .. } | ColumnType::Bit { .. } => Value::UInt(int_le(raw)),
         ColumnType::Int { bits, unsigned } => {
             let n = int_le(raw);
             if unsigned {

@@ -97,6 +97,10 @@ pub enum ColumnType {
     },
     /// JSON, in a form that SQL knows: bytes in the data nodes.
     Json,
+    /// BIT: so many bits, 1..=64; an integer without sign that has room for them in the data nodes.
+    Bit {
+        length: u8,
+    },
 }
 
 impl ColumnType {
@@ -106,6 +110,7 @@ impl ColumnType {
         match self {
             ColumnType::Label { bits, .. } => ColumnType::Int { bits, unsigned: true },
             ColumnType::Json => ColumnType::Blob { length: u32::MAX },
+            ColumnType::Bit { length } => ColumnType::Int { bits: bits_for(length), unsigned: true },
             other => other,
         }
     }
@@ -113,6 +118,7 @@ impl ColumnType {
     pub fn fixed_bytes(self) -> Option<usize> {
         Some(match self {
             ColumnType::Int { bits, .. } | ColumnType::Label { bits, .. } => usize::from(bits / 8),
+            ColumnType::Bit { length } => usize::from(bits_for(length) / 8),
             ColumnType::Decimal { .. } => 16,
             ColumnType::Float | ColumnType::Date => 4,
             ColumnType::Double
@@ -199,6 +205,19 @@ pub enum Form {
     Labels { is_set: bool, collation: Collation, labels: Vec<String> },
     /// JSON documents.
     Json,
+    /// BIT of this length.
+    Bit { length: u8 },
+}
+
+/// Bits of the integer that has room for so many.
+fn bits_for(length: u8) -> u8 {
+    match length {
+        0..=8 => 8,
+        9..=16 => 16,
+        17..=24 => 24,
+        25..=32 => 32,
+        _ => 64,
+    }
 }
 
 /// Whether reads may use an index.

@@ -23,7 +23,7 @@ use super::{
     catalog::{Catalog, Table},
     characters,
     convert::{self, Assign},
-    ddl::{self, Definitions, IndexClause, Name},
+    ddl::{self, Definitions, Given, IndexClause, Name},
     dispatch::SqlEngine,
     errors::{self, Result},
     exec,
@@ -61,7 +61,7 @@ enum Step {
     /// MODIFY and CHANGE.
     Redefine(String, Column, Place),
     Rename(String, String),
-    Default(String, DefaultValue),
+    Default(String, Given),
     Check(CheckStep),
     /// The flag: invisible.
     ShowColumn(String, bool),
@@ -273,7 +273,7 @@ fn step(t: &mut Tokens, clause: &mut AlterClause, default: Collation) -> Result<
         } else {
             t.expect("drop")?;
             t.expect("default")?;
-            clause.steps.push(Step::Default(name, DefaultValue::None));
+            clause.steps.push(Step::Default(name, Given::Value(DefaultValue::None)));
         }
     } else if t.word("rename") {
         if t.word("index") || t.word("key") {
@@ -462,9 +462,9 @@ impl<'a> Work<'a> {
         new.clone_into(&mut self.columns[at].0.name);
         Ok(())
     }
-    fn set_default(&mut self, name: &str, default: &DefaultValue) -> Result<()> {
+    fn set_default(&mut self, name: &str, default: &Given) -> Result<()> {
         let at = self.find(name)?;
-        self.columns[at].0.default = default.clone();
+        self.columns[at].0.default = default.of(&self.columns[at].0)?;
         rules::clause::check_options(&self.columns[at].0)?;
         ddl::check_default(&self.columns[at].0)
     }
@@ -493,6 +493,7 @@ fn length(column: &Column) -> u32 {
         T::Char { length, .. } | T::VarChar { length, .. } => u32::from(length) * 4,
         T::Text { length, .. } | T::Blob { length } => length,
         T::Binary { length } | T::VarBinary { length } => u32::from(length),
+        T::Bit { length } => u32::from(length),
         T::Decimal { precision, unsigned, .. } => u32::from(precision) * 2 + u32::from(!unsigned),
         _ => 0,
     }

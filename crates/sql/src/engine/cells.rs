@@ -7,6 +7,7 @@ use apus_types::{
 };
 
 use super::{
+    bits,
     expr::{self, Datum, Kind, decimal, zone::Zone},
     labels,
 };
@@ -35,12 +36,16 @@ fn told(ty: Stored) -> (ColumnType, u32, u8) {
         Stored::Time { decimals } => (ColumnType::Time, 10 + fraction(decimals), decimals),
         Stored::Year => (ColumnType::Year, 4, 0),
         Stored::Json => (ColumnType::Json, u32::MAX, 0),
+        Stored::Bit { length } => (ColumnType::Bit, u32::from(length), 0),
         Stored::Label { is_set, labels, .. } => (ColumnType::String, labels::longest(labels, is_set) * 4, 0),
     }
 }
 
 fn is_unsigned(ty: Stored) -> bool {
-    matches!(ty, Stored::Int { unsigned: true, .. } | Stored::Decimal { unsigned: true, .. } | Stored::Year)
+    matches!(
+        ty,
+        Stored::Int { unsigned: true, .. } | Stored::Decimal { unsigned: true, .. } | Stored::Year | Stored::Bit { .. }
+    )
 }
 
 /// What a client is told about a stored column.
@@ -97,6 +102,7 @@ pub fn expression_def(name: String, kind: Kind) -> ColumnDef {
         Kind::Text | Kind::Label => (ColumnType::VarString, 65_535, 0),
         Kind::Bytes => (ColumnType::VarString, 65_535, 0),
         Kind::Json => (ColumnType::Json, u32::MAX, 0),
+        Kind::Bit(length) => (ColumnType::Bit, u32::from(length), 0),
         Kind::Date => (ColumnType::Date, 10, 0),
         Kind::DateTime(n) => (ColumnType::DateTime, 19 + fraction(n), n),
         Kind::Time(n) => (ColumnType::Time, 10 + fraction(n), n),
@@ -110,6 +116,10 @@ pub fn expression_def(name: String, kind: Kind) -> ColumnDef {
     if kind == Kind::Json {
         def.charset = 63;
         def.flags = column_flag::BINARY;
+    }
+    if matches!(kind, Kind::Bit(_)) {
+        def.charset = 63;
+        def.flags |= column_flag::UNSIGNED;
     }
     if kind == Kind::UInt {
         def.flags |= column_flag::UNSIGNED;
@@ -126,6 +136,7 @@ pub fn write_value(out: &mut ResultWriter<'_>, ty: Stored, value: Value<'_>, zon
         Value::UInt(0) if ty == Stored::Year && !out.is_binary() => out.bytes(b"0000"),
         Value::UInt(n) => match ty {
             Stored::Label { is_set, labels: list, .. } => out.bytes(&labels::text(list, is_set, n)),
+            Stored::Bit { length } => out.bytes(bits::shown(&n.to_be_bytes(), length)),
             _ => out.uint(n),
         },
         Value::Float(x) => out.float(x),
@@ -174,6 +185,10 @@ pub fn write_datum(out: &mut ResultWriter<'_>, kind: Kind, value: &Datum<'_>) {
         }
         Kind::Double => out.double(number().map_or(0.0, |n| n.to_f64())),
         Kind::Text | Kind::Bytes | Kind::Label | Kind::Json => out.bytes(&value.as_text()),
+        Kind::Bit(length) => {
+            let n = number().map_or(0, |n| n.to_i128());
+            out.bytes(bits::shown(&(n as u64).to_be_bytes(), length));
+        }
         Kind::Date => match value.civil() {
             Some(c) => out.date(c.year, c.month, c.day),
             None => out.null(),
@@ -215,7 +230,7 @@ pub fn push_sort_key(
         out.push(1);
         match kind {
             Kind::Null => {}
-            Kind::Int | Kind::UInt | Kind::Decimal(_) | Kind::Label => {
+            Kind::Int | Kind::UInt | Kind::Decimal(_) | Kind::Label | Kind::Bit(_) => {
                 let scale = if let Kind::Decimal(s) = kind { s } else { 0 };
                 let exact = value.number().and_then(|n| match n {
                     super::expr::datum::Number::Double(x) => decimal::from_f64(x, scale),

@@ -13,6 +13,7 @@ use apus_types::{
 use crate::wire::SqlError;
 
 use super::{
+    bits,
     errors::{self, Result},
     expr::{
         Datum, Env,
@@ -70,6 +71,11 @@ pub fn assign<'a>(column: &Column, value: Datum<'a>, a: Assign<'_>) -> Result<Da
             Ok(if unsigned { Datum::UInt(n as u64) } else { Datum::Int(n as i64) })
         }
         ColumnType::Year => year(column, &value, a),
+        ColumnType::Bit { length } => match bits::assigned(&value, length) {
+            Some(n) => Ok(Datum::UInt(n)),
+            None if a.strict => Err(errors::too_long(&column.name, a.row)),
+            None => Ok(Datum::UInt(u64::MAX >> (64 - length))),
+        },
         ColumnType::Label { is_set, collation, labels: list, .. } => {
             let (n, is_whole) = labels::number(list, is_set, collation, &value);
             if a.strict && !is_whole {
@@ -196,6 +202,8 @@ pub fn implicit_default(ty: ColumnType) -> Datum<'static> {
 pub fn warning_of(refused: SqlError, column: &Column, value: &Datum<'_>, a: Assign<'_>) -> Option<SqlError> {
     let is_zero = || value.civil() == Some(Default::default()) || value.number().is_some_and(Number::is_zero);
     Some(match (refused.errno, column.ty) {
+        (1406, ColumnType::Bit { .. }) if a.strict => refused,
+        (1406, ColumnType::Bit { .. }) => errors::out_of_range(&column.name, a.row),
         (1406, _) => errors::truncated(&column.name, a.row),
         (1292, ColumnType::Time { .. }) => match temporal::read_time(&value.as_text()) {
             Some(t) if !t.beyond => errors::truncated(&column.name, a.row),
@@ -389,6 +397,8 @@ fn double(column: &Column, value: &Datum<'_>, a: Assign<'_>) -> Result<f64> {
 fn into_text(value: Datum<'_>) -> Cow<'_, [u8]> {
     match value {
         Datum::Text(t) | Datum::Bytes(t) => t,
+        // Its number, not its bytes.
+        Datum::Bit(n, _) => Cow::Owned(Datum::UInt(n).as_text().into_owned()),
         other => Cow::Owned(other.as_text().into_owned()),
     }
 }
@@ -461,6 +471,7 @@ pub fn stored<'v>(ty: ColumnType, value: &'v Datum<'_>) -> Value<'v> {
         (Datum::Int(n), _) => Value::Int(*n),
         (Datum::UInt(n), _) => Value::UInt(*n),
         (Datum::Label(n, _), ColumnType::Label { .. }) => Value::UInt(*n),
+        (Datum::Bit(n, _), _) => Value::UInt(*n),
         (Datum::Label(_, t), _) => Value::Bytes(t),
         (Datum::Decimal { unscaled, scale }, _) => Value::Decimal { unscaled: *unscaled, scale: *scale },
         (Datum::Fine { unscaled, scale, .. }, _) => Value::Decimal { unscaled: *unscaled, scale: *scale },
@@ -512,6 +523,7 @@ pub fn key_value<'a>(ty: ColumnType, value: Datum<'a>, zone: Zone) -> KeyValue<'
             _ => int_key(bits, true, &value),
         },
         ColumnType::Year => int_key(16, true, &value),
+        ColumnType::Bit { length } => int_key(length, true, &value),
         ColumnType::Decimal { precision, scale, .. } => {
             let exact = match value.number() {
                 Some(n) => n.to_decimal(),

@@ -10,6 +10,7 @@ use apus_types::{
 
 use super::{
     alter::{self, AlterClause},
+    bits,
     convert::{self, Assign},
     create_select::{SelectClause, begins_select},
     errors::{self, Result},
@@ -456,7 +457,10 @@ fn definition(t: &mut Tokens, default: Collation, made: &mut Definitions) -> Res
     let name = t.identifier()?;
     let (ty, declared) = match label_type(t, &name, default)? {
         Some(ty) => (ty, String::new()),
-        None => column_type(t, default)?,
+        None => match bits::column_type(t, &name)? {
+            Some(ty) => (ty, String::new()),
+            None => column_type(t, default)?,
+        },
     };
     let mut column = Column { declared, ..Column::new(name.clone(), ty) };
     column_options(t, &mut column, indexes, primary, checks)?;
@@ -495,7 +499,7 @@ fn column_options(
         } else if t.word("null") {
             c.nullable = true;
         } else if t.word("default") {
-            c.default = default_value(t)?;
+            c.default = default_value(t)?.of(c)?;
         } else if t.word("auto_increment") {
             c.auto_increment = true;
             c.nullable = false;
@@ -549,7 +553,11 @@ pub fn check_default(c: &Column) -> Result<()> {
         DefaultValue::Literal(text) if temporal && text.starts_with("0000-00-00") => true,
         DefaultValue::Literal(text) => {
             let assign = Assign { row: 1, table: "", strict: true, zone: Zone::UTC, env: None };
-            convert::assign(c, Datum::text(text.clone()), assign).is_ok()
+            let value = match c.ty {
+                ColumnType::Bit { length } => bits::of_default(text, length),
+                _ => Datum::text(text.clone()),
+            };
+            convert::assign(c, value, assign).is_ok()
         }
         DefaultValue::None | DefaultValue::CurrentTimestamp | DefaultValue::Expression(_) => true,
     };
@@ -587,31 +595,77 @@ fn now(t: &mut Tokens) -> Result<()> {
     Ok(())
 }
 
-pub fn default_value(t: &mut Tokens) -> Result<DefaultValue> {
+/// A default as it is written; what it is depends on the column.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Given {
+    Value(DefaultValue),
+    Number(String),
+    Text(String),
+    /// A hexadecimal or bit literal.
+    Bytes(Vec<u8>),
+}
+
+impl Given {
+    /// # Errors
+    /// 1067: no value of the column.
+    pub fn of(&self, c: &Column) -> Result<DefaultValue> {
+        let ColumnType::Bit { length } = c.ty else {
+            let is_number = !c.ty.is_text() && c.ty.fixed_bytes().is_some();
+            return Ok(match self {
+                Given::Value(value) => value.clone(),
+                Given::Number(text) | Given::Text(text) => DefaultValue::Literal(text.clone()),
+                Given::Bytes(bytes) if is_number => {
+                    let n = bits::of_bytes(bytes).ok_or_else(|| errors::invalid_default(&c.name))?;
+                    DefaultValue::Literal(n.to_string())
+                }
+                Given::Bytes(bytes) => {
+                    let text = String::from_utf8(bytes.clone()).map_err(|_| errors::invalid_default(&c.name))?;
+                    DefaultValue::Literal(text)
+                }
+            });
+        };
+        let value = match self {
+            Given::Value(value) => return Ok(value.clone()),
+            Given::Number(text) => match text.parse() {
+                Ok(n) => Datum::UInt(n),
+                Err(_) => Datum::Double(text.parse().map_err(|_| errors::invalid_default(&c.name))?),
+            },
+            Given::Text(text) => Datum::text(text.clone()),
+            Given::Bytes(bytes) => Datum::Bytes(bytes.into()),
+        };
+        let n = bits::assigned(&value, length).ok_or_else(|| errors::invalid_default(&c.name))?;
+        Ok(DefaultValue::Literal(bits::literal(n)))
+    }
+}
+
+pub fn default_value(t: &mut Tokens) -> Result<Given> {
     if t.word("null") {
-        return Ok(DefaultValue::Null);
+        return Ok(Given::Value(DefaultValue::Null));
     }
     if t.word("true") {
-        return Ok(DefaultValue::Literal("1".into()));
+        return Ok(Given::Number("1".into()));
     }
     if t.word("false") {
-        return Ok(DefaultValue::Literal("0".into()));
+        return Ok(Given::Number("0".into()));
+    }
+    if let Some(bytes) = bits::written(t)? {
+        return Ok(Given::Bytes(bytes));
     }
     if t.peek_string() {
-        return Ok(DefaultValue::Literal(t.string()?));
+        return Ok(Given::Text(t.string()?));
     }
     let sign = if t.symbol('-') { "-" } else { "" };
     if t.peek_number() {
-        return Ok(DefaultValue::Literal(format!("{sign}{}", t.number()?)));
+        return Ok(Given::Number(format!("{sign}{}", t.number()?)));
     }
     if t.peek_symbol('(') {
-        return Ok(DefaultValue::Expression(rules::clause::expression(t)?));
+        return Ok(Given::Value(DefaultValue::Expression(rules::clause::expression(t)?)));
     }
     now(t)?;
-    Ok(DefaultValue::CurrentTimestamp)
+    Ok(Given::Value(DefaultValue::CurrentTimestamp))
 }
 
-fn sizes(t: &mut Tokens) -> Result<Vec<u32>> {
+pub fn sizes(t: &mut Tokens) -> Result<Vec<u32>> {
     let mut list = Vec::new();
     if t.symbol('(') {
         loop {
@@ -752,7 +806,7 @@ fn column_type(t: &mut Tokens, default: Collation) -> Result<(ColumnType, String
         "timestamp" => ColumnType::Timestamp { decimals: decimals() },
         "time" => ColumnType::Time { decimals: decimals() },
         "year" => ColumnType::Year,
-        "bit" | "geometry" | "point" | "linestring" | "polygon" => {
+        "geometry" | "point" | "linestring" | "polygon" => {
             return Err(errors::not_supported(&format!("type {}", name.to_uppercase())));
         }
         _ => return Err(errors::syntax(&name)),

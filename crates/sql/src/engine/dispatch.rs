@@ -203,7 +203,7 @@ impl SqlEngine {
         result
     }
 
-    async fn statement_with(
+    pub(super) async fn statement_with(
         &self,
         session: &mut Session,
         s: &mut Scratch,

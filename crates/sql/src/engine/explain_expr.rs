@@ -3,6 +3,7 @@
 //! A planned expression names columns by their places in the row that it is evaluated over, so whoever prints it says what stands there.
 
 use super::{
+    bits,
     expr::{ArithOp, CompareOp, Datum, Expr},
     plan::{
         access::{Interval, Path},
@@ -165,6 +166,7 @@ fn constant(value: &Datum<'_>) -> String {
         Datum::Int(_) | Datum::UInt(_) | Datum::Decimal { .. } | Datum::Fine { .. } | Datum::Double(_) => {
             value.as_string()
         }
+        Datum::Bit(n, _) => bits::literal(*n),
         Datum::Date(_) => format!("DATE'{}'", value.as_string()),
         Datum::DateTime(..) => format!("TIMESTAMP'{}'", value.as_string()),
         Datum::Time(..) => format!("TIME'{}'", value.as_string()),

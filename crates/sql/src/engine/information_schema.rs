@@ -40,7 +40,7 @@ const TABLES: &[(&str, &str)] = &[
     (
         "COLUMNS",
         "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME COLUMN_NAME ORDINAL_POSITION% COLUMN_DEFAULT+ IS_NULLABLE DATA_TYPE+ \
-         CHARACTER_MAXIMUM_LENGTH- CHARACTER_OCTET_LENGTH- NUMERIC_PRECISION% NUMERIC_SCALE% DATETIME_PRECISION% \
+         CHARACTER_MAXIMUM_LENGTH- CHARACTER_OCTET_LENGTH- NUMERIC_PRECISION# NUMERIC_SCALE# DATETIME_PRECISION% \
          CHARACTER_SET_NAME COLLATION_NAME COLUMN_TYPE+ COLUMN_KEY EXTRA PRIVILEGES COLUMN_COMMENT \
          GENERATION_EXPRESSION+ SRS_ID%",
     ),
@@ -408,6 +408,7 @@ fn numeric(ty: ColumnType) -> (Datum<'static>, Datum<'static>) {
             (number(digits), number(0))
         }
         ColumnType::Decimal { precision, scale, .. } => (number(precision), number(scale)),
+        ColumnType::Bit { length } => (number(length), Datum::Null),
         ColumnType::Float => (number(12), Datum::Null),
         ColumnType::Double => (number(22), Datum::Null),
         _ => (Datum::Null, Datum::Null),

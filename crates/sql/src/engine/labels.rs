@@ -100,6 +100,9 @@ pub fn typed(column: &mut Column) -> Result<()> {
     if column.form == Form::Json {
         column.ty = ColumnType::Json;
     }
+    if let Form::Bit { length } = column.form {
+        column.ty = ColumnType::Bit { length };
+    }
     if let (ColumnType::Int { bits, .. }, Form::Labels { is_set, collation, labels }) = (column.ty, &column.form) {
         // What was defined elsewhere is known here, however much that is.
         let labels = handle(labels, usize::MAX)?;
@@ -222,6 +225,8 @@ pub fn extends(from: ColumnType, to: ColumnType) -> bool {
             is_set == new_set && new.0.0.starts_with(&labels.0.0)
         }
         (ColumnType::Label { .. }, _) | (_, ColumnType::Label { .. }) => false,
+        (ColumnType::Bit { .. }, ColumnType::Bit { .. }) => true,
+        (ColumnType::Bit { .. }, _) | (_, ColumnType::Bit { .. }) => false,
         (from, to) => (from == ColumnType::Json) == (to == ColumnType::Json),
     }
 }

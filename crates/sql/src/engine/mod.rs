@@ -22,6 +22,7 @@ mod account_store;
 mod alter;
 mod authorize;
 pub mod auto_increment;
+pub mod bits;
 pub mod catalog;
 pub mod cells;
 pub mod characters;

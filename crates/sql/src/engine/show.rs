@@ -90,6 +90,7 @@ pub fn type_name(ty: ColumnType, declared: &str) -> String {
         ColumnType::Time { decimals } => fraction("time", decimals),
         ColumnType::Year => "year".into(),
         ColumnType::Json => "json".into(),
+        ColumnType::Bit { length } => format!("bit({length})"),
         ColumnType::Label { is_set, labels, .. } => {
             let list: Vec<String> = labels.0.0.iter().map(|l| format!("'{}'", l.replace('\'', "''"))).collect();
             format!("{}({})", if is_set { "set" } else { "enum" }, list.join(","))
@@ -188,6 +189,7 @@ pub fn create_table(t: &Table) -> String {
             line += " NULL";
         }
         match &c.default {
+            DefaultValue::Literal(t) if matches!(c.ty, ColumnType::Bit { .. }) => line += &format!(" DEFAULT {t}"),
             DefaultValue::Literal(t) => line += &format!(" DEFAULT {}", literal(t)),
             DefaultValue::CurrentTimestamp => line += &format!(" DEFAULT {}", current_timestamp(c)),
             DefaultValue::Expression(text) => line += &format!(" DEFAULT ({text})"),

@@ -2,6 +2,7 @@
 
 use super::{
     account_parse, ddl,
+    digest::Form,
     dispatch::{SqlEngine, plan_text},
     errors::{self, Result},
     exec::{self, next_savepoint},
@@ -9,7 +10,7 @@ use super::{
     information_schema,
     session::{Scratch, Session},
     table_locks,
-    token::Tokens,
+    token::{Token, Tokens},
     variables::isolation,
     view_text::quoted,
 };
@@ -151,13 +152,13 @@ impl SqlEngine {
             session.note_state();
             return ok_with(session, out, "Statement prepared");
         } else if t.word("set") {
-            self.set(session, text).await?;
+            self.set(session, text, out).await?;
         } else if t.word("unlock") {
             self.unlock_tables(session, &mut t).await?;
         } else if t.word("lock") {
             self.lock_tables(session, &mut t).await?;
         } else if t.word("do") {
-            self.evaluate_for_effects(session, text).await?;
+            self.evaluate_for_effects(session, text, out).await?;
         } else if t.word("flush") {
             self.require(session, Privileges::RELOAD, "RELOAD").await?;
             table_locks::flush(&mut t)?;
@@ -178,30 +179,27 @@ impl SqlEngine {
         ok(session, out)
     }
 
-    /// DO: a SELECT without a table whose values nobody sees.
-    async fn evaluate_for_effects(&self, session: &mut Session, text: &str) -> Result<()> {
+    /// DO: a SELECT without a table whose values nobody sees. However long they are, whether they are NULL is short.
+    async fn evaluate_for_effects(&self, session: &mut Session, text: &str, out: &mut Output<'_>) -> Result<()> {
         let catalog = self.catalog().await?;
         let select = format!("SELECT{}", text.get(2..).unwrap_or(""));
         let super::plan::Plan::Select(plan) = plan_text(&catalog, &session.env, &select, Vec::new())? else {
             return Err(errors::syntax(text));
         };
-        self.authorize(session, &plan.names.needs).await?;
         if plan.table.is_some() {
             return Err(errors::syntax(text));
         }
-        let cx = Context {
-            layout: &plan.layout,
-            row: &[],
-            new_row: None,
-            params: &[],
-            aggregates: &[],
-            given: &[],
-            env: &session.env,
-        };
-        for output in &plan.outputs {
-            output.expr.eval(&cx)?;
-        }
-        session.env.take_notes().iter().for_each(|e| session.warn_error(e));
+        let short: Vec<String> =
+            split_assignments(text.get(2..).unwrap_or("")).iter().map(|e| format!("({e}) IS NULL")).collect();
+        self.run_unseen(session, &format!("SELECT {}", short.join(", ")), out).await
+    }
+
+    /// Runs a query of one short row, or of none, whose answer nobody sees.
+    async fn run_unseen(&self, session: &mut Session, text: &str, out: &mut Output<'_>) -> Result<()> {
+        let (start, mut s) = (out.mark(), Scratch::default());
+        s.digest.scan(text.as_bytes(), Form::Digest)?;
+        Box::pin(self.statement_with(session, &mut s, text.as_bytes(), out)).await?;
+        assert!(out.take_back(start), "a short row was sent before its statement had ended");
         Ok(())
     }
 
@@ -256,10 +254,10 @@ impl SqlEngine {
     }
 
     /// SET: each assignment is split off as text and its value evaluated as an expression.
-    async fn set(&self, session: &mut Session, text: &str) -> Result<()> {
+    async fn set(&self, session: &mut Session, text: &str, out: &mut Output<'_>) -> Result<()> {
         for assignment in split_assignments(text.get(3..).unwrap_or("")) {
             let tells = session.env.variables.track_state;
-            self.set_one(session, assignment.trim()).await?;
+            self.set_one(session, assignment.trim(), out).await?;
             if tells {
                 session.note_state();
             }
@@ -267,7 +265,7 @@ impl SqlEngine {
         Ok(())
     }
 
-    async fn set_one(&self, session: &mut Session, text: &str) -> Result<()> {
+    async fn set_one(&self, session: &mut Session, text: &str, out: &mut Output<'_>) -> Result<()> {
         let mut t = Tokens::new(text);
         if t.word("names") {
             let mut characters = Characters::default();
@@ -309,8 +307,15 @@ impl SqlEngine {
         let (target, value) = text.split_once('=').ok_or_else(|| errors::syntax(text))?;
         let target = target.trim().trim_end_matches(':').trim();
         if let Some(name) = target.strip_prefix('@').filter(|n| !n.starts_with('@')) {
-            let value = evaluate(session, value)?.unwrap_or(Datum::Null);
             let name = name.trim_matches(['`', '\'', '"']).to_ascii_lowercase();
+            if has_subquery(value) {
+                expression(value)?;
+                // Whoever runs a query again forgets what it has assigned.
+                session.env.keep_assigned();
+                let query = format!("SELECT {value} INTO @`{}`", name.replace('`', "``"));
+                return self.run_unseen(session, &query, out).await;
+            }
+            let value = evaluate(session, value)?.unwrap_or(Datum::Null);
             session.env.assign(&name, value)?;
             return Ok(());
         }
@@ -465,12 +470,7 @@ fn evaluate(session: &Session, text: &str) -> Result<Option<Datum<'static>>> {
         }));
     }
     super::expr::coercion::connect(session.env.variables.connection());
-    let statement = super::plan::parse(&format!("SELECT {text}"))?;
-    let sqlparser::ast::Statement::Query(query) = statement else { return Err(errors::syntax(text)) };
-    let sqlparser::ast::SetExpr::Select(select) = *query.body else { return Err(errors::syntax(text)) };
-    let [sqlparser::ast::SelectItem::UnnamedExpr(e)] = select.projection.as_slice() else {
-        return Err(errors::syntax(text));
-    };
+    let e = &expression(text)?;
     let mut builder = Builder::new(None, "", "");
     builder.assigns = text.contains(":=");
     let expr: Expr = builder.build(e)?;
@@ -486,6 +486,24 @@ fn evaluate(session: &Session, text: &str) -> Result<Option<Datum<'static>>> {
     };
     let value = expr.eval(&cx)?.into_owned();
     Ok(Some(value))
+}
+
+/// SELECT is a reserved word: outside of quotes it begins a query.
+fn has_subquery(text: &str) -> bool {
+    Tokens::new(text).rest().iter().any(|t| matches!(t, Token::Word(word) if word.eq_ignore_ascii_case("select")))
+}
+
+/// A text that is one expression.
+fn expression(text: &str) -> Result<sqlparser::ast::Expr> {
+    use sqlparser::ast::{SelectItem, SetExpr, Statement};
+    let Statement::Query(query) = super::plan::parse(&format!("SELECT {text}"))? else {
+        return Err(errors::syntax(text));
+    };
+    let SetExpr::Select(select) = *query.body else { return Err(errors::syntax(text)) };
+    match <[SelectItem; 1]>::try_from(select.projection) {
+        Ok([SelectItem::UnnamedExpr(e)]) if select.from.is_empty() => Ok(e),
+        _ => Err(errors::syntax(text)),
+    }
 }
 
 /// Splits at commas outside of quotes and parentheses.

@@ -128,6 +128,7 @@ pub fn type_of(kind: Kind, collation: apus_types::collate::Collation) -> ColumnT
         Kind::Double => ColumnType::Double,
         Kind::Text | Kind::Label => ColumnType::VarChar { length: TEXT_CHARS, collation },
         Kind::Json => ColumnType::Json,
+        Kind::Bit(length) => ColumnType::Bit { length },
         Kind::Bytes | Kind::Null => ColumnType::VarBinary { length: u16::MAX },
         Kind::Date => ColumnType::Date,
         Kind::DateTime(decimals) => ColumnType::DateTime { decimals },
@@ -164,6 +165,7 @@ pub fn fitted(ty: ColumnType, value: Datum<'_>) -> Datum<'_> {
             let n = value.number().map_or(0, Number::to_i128);
             Datum::UInt(u64::try_from(n).unwrap_or(n as i64 as u64))
         }
+        ColumnType::Bit { length } => Datum::Bit(value.number().map_or(0, Number::to_i128) as u64, length),
         ColumnType::Decimal { scale, .. } => exact(scale).map_or(value, |unscaled| Datum::Decimal { unscaled, scale }),
         ColumnType::Float | ColumnType::Double => match (&value, exact(value.shown_scale())) {
             // With the digits that it is shown with.

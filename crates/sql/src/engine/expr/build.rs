@@ -539,7 +539,7 @@ impl<'a> Builder<'a> {
         let value = Box::new(crate::engine::plan::dml::default_expr(column)?);
         let to = match Kind::of(column.ty) {
             Kind::Int => CastType::Signed,
-            Kind::UInt => CastType::Unsigned,
+            Kind::UInt | Kind::Bit(_) => CastType::Unsigned,
             Kind::Decimal(scale) => CastType::Decimal { precision: decimal::DIGITS_MAX as u8, scale },
             Kind::Double => CastType::Double,
             Kind::Bytes => CastType::Bytes(None),
@@ -603,7 +603,7 @@ impl<'a> Builder<'a> {
 
     /// Whether this is known to be a number.
     fn is_number(&self, e: &Expr) -> bool {
-        matches!(e.kind(&self.param_kinds), Kind::Int | Kind::UInt | Kind::Decimal(_) | Kind::Double)
+        matches!(e.kind(&self.param_kinds), Kind::Int | Kind::UInt | Kind::Decimal(_) | Kind::Double | Kind::Bit(_))
     }
 
     fn variable(&self, text: &str) -> Result<Expr> {
@@ -720,6 +720,7 @@ impl<'a> Builder<'a> {
         let args = self.list(&args)?;
         let args = if text::sees_bytes(function) { self.encoded(args) } else { args };
         let args = if function.is_numeric() { args.into_iter().map(as_number).collect() } else { args };
+        let args = self.bits_as(function, args);
         if matches!(function, func::Func::Instr | func::Func::Locate) {
             return Ok(self.looking(function, args));
         }
@@ -738,6 +739,26 @@ impl<'a> Builder<'a> {
             return Ok(Expr::Call(function, args, collation));
         }
         Ok(self.chosen(call(function, args)))
+    }
+
+    /// Columns of BIT as what a function makes of them: numbers, or bytes whose case is none.
+    fn bits_as(&self, function: func::Func, args: Vec<Expr>) -> Vec<Expr> {
+        use func::Func;
+        let is_bits = |e: &Expr| matches!(e.kind(&self.param_kinds), Kind::Bit(_) | Kind::Null);
+        let to = match function {
+            Func::Upper | Func::Lower => CastType::Bytes(None),
+            Func::Bin | Func::Oct | Func::Conv => CastType::Unsigned,
+            Func::Coalesce | Func::IfNull | Func::Greatest | Func::Least if args.iter().all(is_bits) => {
+                CastType::Unsigned
+            }
+            _ if function.is_numeric() => CastType::Unsigned,
+            _ => return args,
+        };
+        let cast = |e: Expr| match e.kind(&self.param_kinds) {
+            Kind::Bit(_) => Expr::Cast(Box::new(e), to),
+            _ => e,
+        };
+        args.into_iter().map(cast).collect()
     }
 
     /// INSTR or LOCATE: the text that is looked through says how.
@@ -783,7 +804,9 @@ pub fn collation_of(e: &Expr, params: &[Kind]) -> Collation {
 
 /// A constant beside a column of exact numbers takes the column's type.
 fn exact(column: &Expr, constant: Expr) -> Expr {
-    let is_exact = |ty| matches!(ty, ColumnType::Int { .. } | ColumnType::Decimal { .. } | ColumnType::Year);
+    let is_exact = |ty| {
+        matches!(ty, ColumnType::Int { .. } | ColumnType::Decimal { .. } | ColumnType::Year | ColumnType::Bit { .. })
+    };
     let may_be_text =
         !matches!(constant, Expr::Const(Datum::Int(_) | Datum::UInt(_) | Datum::Decimal { .. } | Datum::Null));
     match column {

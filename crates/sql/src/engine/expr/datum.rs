@@ -10,7 +10,7 @@ use apus_types::{
 
 use super::{decimal, eval, json, temporal, zone::Zone};
 use crate::{
-    engine::labels,
+    engine::{bits, labels},
     json::{compare, print},
     wire::number,
 };
@@ -43,6 +43,8 @@ pub enum Datum<'a> {
     Label(u64, Cow<'a, [u8]>),
     /// A document in its stored form.
     Json(Cow<'a, [u8]>),
+    /// What a BIT column has, and how many bits that are: a number, which is shown as bytes.
+    Bit(u64, u8),
 }
 
 /// A number as the arithmetic sees it.
@@ -190,6 +192,7 @@ impl<'a> Datum<'a> {
                 Datum::Label(n, labels::text(list, is_set, n))
             }
             (ColumnType::Json, Value::Bytes(b)) => Datum::Json(Cow::Borrowed(b)),
+            (ColumnType::Bit { length }, Value::UInt(n)) => Datum::Bit(n, length),
             _ => Datum::from_value(value, eval::is_binary(ty), zone, eval::decimals_of(ty)),
         }
     }
@@ -216,6 +219,7 @@ impl<'a> Datum<'a> {
             Datum::Time(t, n) => Datum::Time(t, n),
             Datum::Label(n, t) => Datum::Label(n, Cow::Owned(t.into_owned())),
             Datum::Json(b) => Datum::Json(Cow::Owned(b.into_owned())),
+            Datum::Bit(n, length) => Datum::Bit(n, length),
         }
     }
 
@@ -235,6 +239,7 @@ impl<'a> Datum<'a> {
             Datum::Time(t, n) => Datum::Time(*t, *n),
             Datum::Label(n, t) => Datum::Label(*n, Cow::Borrowed(t)),
             Datum::Json(b) => Datum::Json(Cow::Borrowed(b)),
+            Datum::Bit(n, length) => Datum::Bit(*n, *length),
         }
     }
 
@@ -243,7 +248,7 @@ impl<'a> Datum<'a> {
         Some(match self {
             Datum::Null => return None,
             Datum::Int(n) => Number::Int(*n),
-            Datum::UInt(n) | Datum::Label(n, _) => Number::UInt(*n),
+            Datum::UInt(n) | Datum::Label(n, _) | Datum::Bit(n, _) => Number::UInt(*n),
             Datum::Decimal { unscaled, scale } | Datum::Fine { unscaled, scale, .. } => {
                 Number::Decimal(*unscaled, *scale)
             }
@@ -303,6 +308,7 @@ impl<'a> Datum<'a> {
             Datum::Double(x) => number::push_f64(out, *x),
             Datum::Text(t) | Datum::Bytes(t) | Datum::Label(_, t) => out.extend_from_slice(t),
             Datum::Json(_) => print::push(out, &json::of_datum(self)),
+            Datum::Bit(n, length) => out.extend_from_slice(bits::shown(&n.to_be_bytes(), *length)),
             Datum::Date(d) => {
                 let (year, month, day) = unpack_date(*d);
                 temporal::push_date(out, &Civil { year, month, day, ..Civil::default() });
@@ -337,7 +343,7 @@ impl<'a> Datum<'a> {
             Datum::DateTime(p, _) => Some(unpack_datetime(*p)),
             Datum::Text(t) | Datum::Bytes(t) | Datum::Label(_, t) => temporal::parse_datetime(t),
             Datum::Int(n) => temporal::datetime_from_number(*n),
-            Datum::UInt(n) => temporal::datetime_from_number(i64::try_from(*n).ok()?),
+            Datum::UInt(n) | Datum::Bit(n, _) => temporal::datetime_from_number(i64::try_from(*n).ok()?),
             Datum::Decimal { .. } | Datum::Fine { .. } | Datum::Double(_) => {
                 temporal::datetime_from_number(i64::try_from(self.number()?.to_i128()).ok()?)
             }
@@ -354,13 +360,14 @@ impl<'a> Datum<'a> {
             Datum::Date(_) => Some(0),
             Datum::Json(_) => json::time(&json::of_datum(self)),
             Datum::Null => None,
+            Datum::Bit(n, _) => Datum::UInt(*n).time(),
             other => temporal::parse_time(&other.as_text()),
         }
     }
 
     pub fn is_number(&self) -> bool {
         use Datum::*;
-        matches!(self, Int(_) | UInt(_) | Decimal { .. } | Fine { .. } | Double(_))
+        matches!(self, Int(_) | UInt(_) | Decimal { .. } | Fine { .. } | Double(_) | Bit(..))
     }
 
     pub fn is_text(&self) -> bool {

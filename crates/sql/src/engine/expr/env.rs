@@ -131,6 +131,7 @@ impl Env {
         let value = match value {
             Datum::Label(_, text) => Datum::Text(text),
             document @ Datum::Json(_) => Datum::text(document.as_string()),
+            Datum::Bit(n, _) => Datum::UInt(n),
             other => other,
         };
         let mut assigned = self.assigned.borrow_mut();

@@ -309,7 +309,11 @@ fn note_range(cx: &Context<'_>, value: &Datum<'_>, to: CastType) {
 }
 
 fn is_utf8(value: &Datum<'_>) -> bool {
-    !matches!(value, Datum::Bytes(b) if std::str::from_utf8(b).is_err())
+    match value {
+        Datum::Bytes(b) => std::str::from_utf8(b).is_ok(),
+        Datum::Bit(..) => std::str::from_utf8(&value.as_text()).is_ok(),
+        _ => true,
+    }
 }
 
 /// CAST AS YEAR: NULL with a warning for what is none.

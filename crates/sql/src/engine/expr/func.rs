@@ -391,7 +391,8 @@ impl Func {
             Collate | ConvertUsing | Introduced => Kind::Text,
             Concat | ConcatWs | Substring | Left | Right | Trim | LTrim | RTrim | Replace | LPad | RPad | Reverse
             | Repeat | Upper | Lower | Insert | SubstringIndex => {
-                if args.iter().any(|e| e.kind(params) == Kind::Bytes) { Kind::Bytes } else { Kind::Text }
+                let is_binary = |e: &Expr| matches!(e.kind(params), Kind::Bytes | Kind::Bit(_));
+                if args.iter().any(is_binary) { Kind::Bytes } else { Kind::Text }
             }
             MakeSet | ExportSet | Format | Conv | Bin | Oct | Soundex | AsText | Md5 | ToBase64 | BinToUuid
             | RegexpReplace | RegexpSubstr | InetNtoa | Inet6Ntoa | DayName | MonthName | GetFormat | TimeFormat => {
@@ -402,6 +403,7 @@ impl Func {
             | ExtractUnit => Kind::Int,
             InetAton | UuidShort => Kind::UInt,
             Assign => match kind(1) {
+                Kind::Bit(_) => Kind::UInt,
                 Kind::Null => Kind::Bytes,
                 moment if moment.is_temporal() => Kind::Text,
                 other => other,

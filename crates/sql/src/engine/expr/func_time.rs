@@ -202,7 +202,7 @@ pub fn digits_of(e: &Expr, params: &[Kind]) -> u8 {
         (Expr::Const(d), _) => digits_of_value(d),
         (_, Kind::Time(n) | Kind::DateTime(n)) => n,
         (_, Kind::Decimal(n)) => n.min(6),
-        (_, Kind::Int | Kind::UInt | Kind::Date | Kind::Null) => 0,
+        (_, Kind::Int | Kind::UInt | Kind::Bit(_) | Kind::Date | Kind::Null) => 0,
         _ => 6,
     }
 }

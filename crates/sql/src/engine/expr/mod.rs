@@ -48,6 +48,8 @@ pub enum Kind {
     Label,
     /// A JSON document.
     Json,
+    /// Of a BIT column of this length: a number that is shown as bytes.
+    Bit(u8),
 }
 
 impl Kind {
@@ -76,6 +78,7 @@ impl Kind {
             ColumnType::Time { decimals } => Kind::Time(decimals),
             ColumnType::Label { .. } => Kind::Label,
             ColumnType::Json => Kind::Json,
+            ColumnType::Bit { length } => Kind::Bit(length),
         }
     }
     /// Of a value.
@@ -92,12 +95,19 @@ impl Kind {
             Datum::DateTime(_, n) => Kind::DateTime(*n),
             Datum::Time(_, n) => Kind::Time(*n),
             Datum::Json(_) => Kind::Json,
+            Datum::Bit(_, length) => Kind::Bit(*length),
         }
     }
     /// The kind that holds values of both (CASE, COALESCE, UNION).
     pub fn unify(self, other: Kind) -> Kind {
         use Kind::*;
+        if let (Bit(a), Bit(b)) = (self, other) {
+            return Bit(a.max(b));
+        }
+        let is_number = |k| matches!(k, Int | UInt | Bit(_) | Decimal(_) | Double);
         match (self.of_result(), other.of_result()) {
+            (Bit(_), k) if is_number(k) => UInt.unify(k),
+            (k, Bit(_)) if is_number(k) => k.unify(UInt),
             (Null, k) | (k, Null) => k,
             (a, b) if a == b => a,
             (Int, UInt) | (UInt, Int) => Decimal(0),
@@ -109,7 +119,7 @@ impl Kind {
             (Date, DateTime(n)) | (DateTime(n), Date) => DateTime(n),
             (Date, Time(n)) | (Time(n), Date) => DateTime(n),
             (DateTime(a), Time(b)) | (Time(a), DateTime(b)) => DateTime(a.max(b)),
-            (Bytes, _) | (_, Bytes) => Bytes,
+            (Bytes | Bit(_), _) | (_, Bytes | Bit(_)) => Bytes,
             // Also of JSON and something else.
             _ => Text,
         }
@@ -436,7 +446,7 @@ impl Expr {
             Expr::Negate(e) => match e.kind(params) {
                 Kind::UInt if matches!(**e, Expr::Const(_) | Expr::Param(_)) => Kind::Decimal(0), // may be below BIGINT
                 Kind::UInt if matches!(**e, Expr::Call(Func::BinaryLiteral | Func::BinaryNumber, ..)) => Kind::Double,
-                Kind::Int | Kind::UInt => Kind::Int,
+                Kind::Int | Kind::UInt | Kind::Bit(_) => Kind::Int,
                 Kind::Decimal(s) => Kind::Decimal(s),
                 _ => Kind::Double,
             },
@@ -486,6 +496,7 @@ fn arith_kind(op: ArithOp, a: Kind, b: Kind) -> Kind {
         Kind::Null => Kind::Double,
         Kind::Date | Kind::DateTime(0) | Kind::Time(0) => Kind::Int,
         Kind::DateTime(n) | Kind::Time(n) => Kind::Decimal(n),
+        Kind::Bit(_) => Kind::UInt,
         k => k,
     };
     let (a, b) = (number(a), number(b));

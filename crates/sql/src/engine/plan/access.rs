@@ -125,8 +125,8 @@ pub(super) fn is_key(ty: ColumnType, value: &Expr) -> bool {
     }
     matches!(
         (Kind::of(ty), value.kind(&[])),
-        (Int | UInt | Decimal(_), Int | UInt | Decimal(_))
-            | (Double, Int | UInt | Decimal(_) | Double)
+        (Int | UInt | Decimal(_) | Bit(_), Int | UInt | Decimal(_) | Bit(_))
+            | (Double, Int | UInt | Decimal(_) | Double | Bit(_))
             | (Text, Text | Label)
             | (Label, Text | Label | Int | UInt)
             | (Bytes, Bytes)

@@ -73,7 +73,7 @@ pub fn equal_kind(a: &Expr, b: &Expr, params: &[Kind]) -> Option<Kind> {
     }
     let is_column = |e: &Expr| matches!(e, Expr::Column(_) | Expr::Given(..) | Expr::Outer(_));
     let scale = |kind| match kind {
-        Kind::Int | Kind::UInt => Some(0),
+        Kind::Int | Kind::UInt | Kind::Bit(_) => Some(0),
         Kind::Decimal(s) => Some(s),
         _ => None,
     };

@@ -15,6 +15,7 @@ use crate::{
     accounts::Privileges,
     engine::{
         authorize::Names,
+        bits,
         catalog::Table,
         errors,
         expr::{ArithOp, Builder, CastType, Datum, Expr, Func, build::as_number},
@@ -439,7 +440,10 @@ fn value_or_default(builder: &mut Builder<'_>, e: &ast::Expr) -> Result<Option<E
 pub fn default_expr(column: &apus_types::Column) -> crate::engine::errors::Result<Expr> {
     use apus_types::schema::DefaultValue;
     Ok(match &column.default {
-        DefaultValue::Literal(text) => Expr::Const(Datum::text(text.clone())),
+        DefaultValue::Literal(text) => Expr::Const(match column.ty {
+            ColumnType::Bit { length } => bits::of_default(text, length),
+            _ => Datum::text(text.clone()),
+        }),
         DefaultValue::CurrentTimestamp => {
             let digits = Expr::Const(Datum::Int(6));
             Expr::Call(crate::engine::expr::Func::Now, vec![digits], Default::default())

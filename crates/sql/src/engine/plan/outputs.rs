@@ -23,6 +23,7 @@ use crate::{
             Builder, CastType, Datum, Expr, Func, Kind,
             build::{Aggregate, AggregateKind, collation_of},
         },
+        information_schema::is_virtual,
     },
     wire::{SqlError, column_flag},
 };
@@ -57,7 +58,9 @@ impl Columns<'_, '_> {
                     {
                         return Err(Unplanned::Structural);
                     }
+                    let of_view = self.name_in_view(e);
                     let name = match (&expr, e, texts.get(i)) {
+                        _ if of_view.is_some() => of_view.unwrap_or_default(),
                         (Expr::Column(_), ast::Expr::Identifier(i), _) => i.value.clone(),
                         (Expr::Column(_) | Expr::Given(..), ast::Expr::CompoundIdentifier(parts), _) => {
                             parts.last().map(|i| i.value.clone()).unwrap_or_default()
@@ -79,6 +82,25 @@ impl Columns<'_, '_> {
             }
         }
         Ok(outputs)
+    }
+
+    /// A column of a view that was merged, or of a table that shows what the server knows, is called as that one calls it, however it is written.
+    fn name_in_view(&self, e: &ast::Expr) -> Option<String> {
+        let (table, name) = match e {
+            ast::Expr::Identifier(name) => (None, name),
+            ast::Expr::CompoundIdentifier(parts) => {
+                let [.., table, name] = parts.as_slice() else { return None };
+                (Some(table), name)
+            }
+            _ => return None,
+        };
+        let is_meant = |shown: &str| table.is_none_or(|table| table.value.eq_ignore_ascii_case(shown));
+        let of_view = self.scope.views.iter().filter(|view| is_meant(&view.shown));
+        let mut of_view = of_view.flat_map(|view| view.columns.iter().map(|(name, _)| name));
+        let tables = self.scope.tables.iter().filter(|t| is_virtual(&t.table.schema) && is_meant(&t.shown));
+        let mut of_table = tables.flat_map(|table| table.table.schema.columns.iter().map(|column| &column.name));
+        let is_it = |column: &&String| column.eq_ignore_ascii_case(&name.value);
+        of_view.find(is_it).or_else(|| of_table.find(is_it)).cloned()
     }
 
     fn wildcard(&self, at: Location, columns: Vec<Starred>, outputs: &mut Vec<Output>) -> Result<(), Unplanned> {

@@ -294,6 +294,7 @@ fn digits_of_type(ty: ColumnType) -> Option<(u32, u32)> {
         }),
         ColumnType::Decimal { precision, scale, .. } => Some((u32::from(precision - scale), u32::from(scale))),
         ColumnType::Year => Some((4, 0)),
+        ColumnType::Bit { length } => Some(((u64::MAX >> (64 - length)).ilog10() + 1, 0)),
         _ => None,
     }
 }
@@ -311,6 +312,7 @@ fn chars_of_type(ty: ColumnType) -> Option<u32> {
         ColumnType::DateTime { decimals } | ColumnType::Timestamp { decimals } => Some(19 + fraction(decimals)),
         ColumnType::Time { decimals } => Some(10 + fraction(decimals)),
         ColumnType::Year => Some(4),
+        ColumnType::Bit { length } => Some(u32::from(length).div_ceil(8)),
         ColumnType::Label { is_set, labels, .. } => Some(labels::longest(labels, is_set)),
         _ => None,
     }

@@ -250,10 +250,11 @@ fn counts_now(old: &Column, new: &Column) -> bool {
 fn is_retyped(table: &TableSchema, clause: &AlterClause) -> bool {
     clause.redefined().any(|(name, new)| {
         old(table, name).is_some_and(|old| {
-            let is_other_label = matches!(old.ty, ColumnType::Label { .. }) && !labels::extends(old.ty, new.ty);
+            let has_form = |ty| matches!(ty, ColumnType::Label { .. } | ColumnType::Bit { .. });
+            let is_other_form = (has_form(old.ty) || has_form(new.ty)) && !labels::extends(old.ty, new.ty);
             alter::changes_storage(old, new)
                 || has_short_length(old) != has_short_length(new)
-                || is_other_label
+                || is_other_form
                 || old.ty.collation() != new.ty.collation()
                 || old.generated.as_ref().map(|g| &g.text) != new.generated.as_ref().map(|g| &g.text)
         })

@@ -86,12 +86,14 @@ impl AggregateKind {
             AggregateKind::GroupConcat if of == Kind::Bytes => Kind::Bytes,
             AggregateKind::GroupConcat => Kind::Text,
             AggregateKind::Sum => match of {
-                Kind::Int | Kind::UInt | Kind::Null | Kind::Date => Kind::Decimal(0),
+                Kind::Int | Kind::UInt | Kind::Bit(_) | Kind::Null | Kind::Date => Kind::Decimal(0),
                 Kind::Decimal(s) | Kind::DateTime(s) | Kind::Time(s) => Kind::Decimal(s),
                 _ => Kind::Double,
             },
             AggregateKind::Avg => match of {
-                Kind::Int | Kind::UInt | Kind::Null | Kind::Date => Kind::Decimal(decimal::DIVISION_DIGITS),
+                Kind::Int | Kind::UInt | Kind::Bit(_) | Kind::Null | Kind::Date => {
+                    Kind::Decimal(decimal::DIVISION_DIGITS)
+                }
                 Kind::Decimal(s) | Kind::DateTime(s) | Kind::Time(s) => {
                     Kind::Decimal((s + decimal::DIVISION_DIGITS).min(decimal::SCALE_MAX))
                 }

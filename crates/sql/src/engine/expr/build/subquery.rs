@@ -19,6 +19,7 @@ impl Builder<'_> {
     pub(super) fn subquery(&mut self, e: &ast::Expr) -> Result<Expr> {
         use ast::Expr as A;
         match e {
+            A::Subquery(query) if let Some(literal) = literal_of(query) => self.build(literal),
             A::Subquery(query) => {
                 let select = self.bound(query, false)?;
                 let [one] = select.outputs.as_slice() else { return Err(errors::operand_columns(1)) };
@@ -29,6 +30,10 @@ impl Builder<'_> {
                 let query = self.bound(subquery, true)?;
                 let found = self.attach(Subquery { query, asked: Asked::Exists, ty: TRUTH })?;
                 Ok(negate(found, *negated))
+            }
+            A::InSubquery { expr, subquery, negated } if let Some(literal) = literal_of(subquery) => {
+                let list = vec![literal.clone()];
+                self.build(&A::InList { expr: expr.clone(), list, negated: *negated })
             }
             A::InSubquery { expr, subquery, negated } => {
                 let found = self.in_subquery(expr, subquery)?;
@@ -106,6 +111,17 @@ impl Builder<'_> {
         }
         planner.frames.give(Given::Value(subquery.into()), ty)
     }
+}
+
+/// `(SELECT 0x31)` is the literal, which is a number beside one.
+fn literal_of(query: &ast::Query) -> Option<&ast::Expr> {
+    let ast::SetExpr::Select(select) = &*query.body else { return None };
+    let [ast::SelectItem::UnnamedExpr(literal @ ast::Expr::Value(_))] = select.projection.as_slice() else {
+        return None;
+    };
+    let is_alone = query.with.is_none() && query.limit_clause.is_none() && query.order_by.is_none();
+    let is_plain = select.from.is_empty() && select.selection.is_none() && select.having.is_none();
+    (is_alone && is_plain).then_some(literal)
 }
 
 fn negate(e: Expr, negated: bool) -> Expr {

@@ -376,14 +376,14 @@ impl Builder<'_> {
 }
 
 fn is_numeric(kind: Kind) -> bool {
-    matches!(kind, Kind::Int | Kind::UInt | Kind::Decimal(_) | Kind::Double)
+    matches!(kind, Kind::Int | Kind::UInt | Kind::Decimal(_) | Kind::Double | Kind::Bit(_))
 }
 
 /// The value that is so far away from that of the current row; of integers as a DECIMAL, which has room for it.
 fn at_distance(key: &OrderKey, distance: &Expr, subtract: bool) -> Expr {
     let wide = CastType::Decimal { precision: decimal::DIGITS_MAX as u8, scale: 0 };
     let from = match key.kind {
-        Kind::Int | Kind::UInt => Expr::Cast(Box::new(key.expr.clone()), wide),
+        Kind::Int | Kind::UInt | Kind::Bit(_) => Expr::Cast(Box::new(key.expr.clone()), wide),
         _ => key.expr.clone(),
     };
     let op = if subtract { ArithOp::Sub } else { ArithOp::Add };

@@ -71,6 +71,7 @@ pub fn of_datum(value: &Datum<'_>) -> Json {
         Datum::Double(x) => Json::Double(*x),
         Datum::Text(t) | Datum::Label(_, t) => Json::text(String::from_utf8_lossy(t)),
         Datum::Bytes(b) => Json::Opaque(15, b.to_vec()),
+        Datum::Bit(..) => Json::Opaque(16, value.as_text().into_owned()),
         Datum::Date(d) => Json::Date(*d),
         Datum::DateTime(d, _) => Json::DateTime(*d, false),
         Datum::Time(t, _) => Json::Time(*t),

@@ -21,8 +21,6 @@ final class Hibernate {
                 .setProperty("hibernate.connection.username", "root")
                 .setProperty("hibernate.connection.pool_size", "4")
                 .setProperty("hibernate.jdbc.batch_size", "20")
-                // Apus has no BIT yet, which Hibernate takes for a boolean.
-                .setProperty("hibernate.type.preferred_boolean_jdbc_type", "TINYINT")
                 .setProperty("hibernate.hbm2ddl.halt_on_error", "true")
                 .setProperty("hibernate.hbm2ddl.auto", ddl);
         for (Class<?> entity : List.of(Author.class, Book.class, Tag.class, Event.class)) {
