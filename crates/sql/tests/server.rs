@@ -39,6 +39,9 @@ impl Engine for Echo {
         if info.database.as_deref() == Some("missing") {
             return Err(SqlError::new(1049, b"42000", "Unknown database 'missing'"));
         }
+        if info.database.as_deref() == Some("asleep") {
+            std::future::pending::<()>().await;
+        }
         Ok(Session { info, status: status::AUTOCOMMIT, statements: 0 })
     }
 
@@ -593,6 +596,16 @@ fn strangers_and_idlers_are_timed_out() {
     let mut idler = Client::root(&server);
     idler.expect_error(4031);
     assert!(idler.try_packet().is_none());
+}
+
+/// While no data node answers, who may log in is told so, and not left to a connection that ends.
+#[test]
+fn a_login_that_the_data_nodes_do_not_answer_is_told_so() {
+    let server = server(|config| config.handshake_timeout = Duration::from_secs(2));
+    let mut client = Client::connect(&server);
+    client.log_in("root", "", AuthPlugin::CachingSha2Password, Some("asleep"));
+    client.expect_error(1297);
+    Client::root(&server);
 }
 
 #[test]

@@ -538,12 +538,12 @@ fn number_of(code: ErrorCode) -> (u16, &'static [u8; 5]) {
     }
 }
 
-/// A cluster error as a client of MySQL expects it; ours stays visible behind.
 /// A snapshot does not have the table: it has come into the place of another since.
 pub fn definition_changed() -> SqlError {
     error(1412, b"HY000", "Table definition has changed, please retry transaction".to_owned())
 }
 
+/// A cluster error as a client of MySQL expects it; ours stays visible behind.
 pub fn from_code(code: ErrorCode, detail: &str) -> SqlError {
     let (errno, state) = number_of(code);
     let message = match code {

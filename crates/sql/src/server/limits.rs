@@ -8,6 +8,10 @@ use crate::wire::constants::MAX_ALLOWED_PACKET_DEFAULT;
 pub const CONNECTIONS_MAX_DEFAULT: usize = 10_000;
 /// A client that has not authenticated by then is dropped: strangers hold no slots.
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// A login waits this part of the time that it has for the newest accounts; then those that are known count, and are looked up again before the first statement.
+pub const ACCOUNTS_SHARE: u32 = 5;
+/// And this part for its database; then it is told that no data node answers.
+pub const OPEN_SHARE: u32 = 2;
 /// Connections at once that have not logged in; for one more the oldest of them is ended, so that a stranger who opens thousands of
 /// connections keeps nobody out, and enough for all users of a server that come back at once.
 pub const STRANGERS_MAX_DEFAULT: usize = 4096;

@@ -5,11 +5,15 @@
 
 use std::sync::Arc;
 
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    time::timeout,
+};
 
 use super::{
     Accounts, ConnectionInfo, Engine, SqlError,
     connection::{Connection, Credentials, Gone},
+    limits,
 };
 use crate::{
     accounts::{Account, Secret, password},
@@ -47,7 +51,8 @@ impl<E: Engine> Connection<E> {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        let is_sure = self.engine.check_accounts().await;
+        let limit = self.shared.config.handshake_timeout;
+        let is_sure = timeout(limit / limits::ACCOUNTS_SHARE, self.engine.check_accounts()).await.unwrap_or(false);
         let account = self.shared.accounts.current().matching(&credentials.user, &self.slot.host).cloned();
         let with_password = credentials.is_change || !matches!(credentials.response.as_slice(), [] | [0]);
         let proven = match self.prove(stream, account.as_deref(), &credentials).await? {
@@ -70,7 +75,9 @@ impl<E: Engine> Connection<E> {
                     interrupt: self.slot.interrupt.clone(),
                     tls: self.tls.clone(),
                 };
-                self.engine.open_as(info, account, is_sure).await
+                let wait = limit / limits::OPEN_SHARE;
+                let opened = timeout(wait, self.engine.open_as(info, account, is_sure)).await;
+                opened.unwrap_or_else(|_| Err(SqlError::no_answer(wait)))
             }
             Err(error) => Err(error),
         };

@@ -2,6 +2,9 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::time::Duration;
+
+use apus_types::ErrorCode;
 
 /// An error as a MySQL client sees it: number, SQLSTATE and message.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +40,11 @@ impl SqlError {
     /// 1043: the client's handshake does not parse.
     pub fn handshake() -> SqlError {
         SqlError::new(1043, b"08S01", "Bad handshake")
+    }
+
+    /// 1297: the data nodes have not answered for so long.
+    pub fn no_answer(wait: Duration) -> SqlError {
+        SqlError::new(1297, b"HY000", format!("{} (no answer for {wait:?})", ErrorCode::NoNodeAvailable))
     }
 
     /// 1243: a statement id that names no prepared statement of this connection.
