@@ -189,7 +189,7 @@ pub fn write_datum(out: &mut ResultWriter<'_>, kind: Kind, value: &Datum<'_>) {
             let n = number().map_or(0, |n| n.to_i128());
             out.bytes(bits::shown(&(n as u64).to_be_bytes(), length));
         }
-        Kind::Date => match value.civil() {
+        Kind::Date => match value.civil(Zone::UTC) {
             Some(c) => out.date(c.year, c.month, c.day),
             None => out.null(),
         },
@@ -198,12 +198,12 @@ pub fn write_datum(out: &mut ResultWriter<'_>, kind: Kind, value: &Datum<'_>) {
                 let c = unpack_datetime(*p);
                 out.datetime(c.year, c.month, c.day, c.hour, c.minute, c.second, c.micros, decimals);
             }
-            other => match other.civil() {
+            other => match other.civil(Zone::UTC) {
                 Some(c) => out.datetime(c.year, c.month, c.day, c.hour, c.minute, c.second, c.micros, decimals),
                 None => out.null(),
             },
         },
-        Kind::Time(decimals) => match value.time() {
+        Kind::Time(decimals) => match value.time(Zone::UTC) {
             Some(t) => {
                 let total = t.unsigned_abs();
                 let seconds = total / 1_000_000;
@@ -249,11 +249,11 @@ pub fn push_sort_key(
                 out.extend_from_slice(&(bits ^ mask).to_be_bytes());
             }
             Kind::Date | Kind::DateTime(_) => {
-                let packed = value.civil().map_or(0, apus_types::time::pack_datetime);
+                let packed = value.civil(Zone::UTC).map_or(0, apus_types::time::pack_datetime);
                 out.extend_from_slice(&packed.to_be_bytes());
             }
             Kind::Time(_) => {
-                out.extend_from_slice(&(value.time().unwrap_or(0) as u64 ^ 1 << 63).to_be_bytes());
+                out.extend_from_slice(&(value.time(Zone::UTC).unwrap_or(0) as u64 ^ 1 << 63).to_be_bytes());
             }
             Kind::Json => compare::push_key(out, &expr::json::of_datum(value)),
             Kind::Text | Kind::Bytes => {

@@ -163,12 +163,12 @@ pub fn assign<'a>(column: &Column, value: Datum<'a>, a: Assign<'_>) -> Result<Da
             let bad = || errors::incorrect_value("time", &value.as_string(), &column.name, a.row);
             let t = match &value {
                 Datum::Text(t) | Datum::Bytes(t) if t.is_empty() => 0,
-                Datum::Time(..) | Datum::DateTime(..) | Datum::Date(_) => value.time().unwrap_or(0),
+                Datum::Time(..) | Datum::DateTime(..) | Datum::Date(_) => value.time(a.zone).unwrap_or(0),
                 other if !a.strict && is_beyond_times(other) => {
                     let sign = if other.number().is_some_and(|n| n.to_f64() < 0.0) { -1 } else { 1 };
                     sign * temporal::TIME_MAX
                 }
-                other => match temporal::read_time(&other.as_text()) {
+                other => match temporal::read_time(&other.as_text(), a.zone) {
                     Some(t) if !a.strict || !t.cut && !t.beyond => {
                         if t.of_date {
                             remark(column, "time", &value, a);
@@ -200,42 +200,44 @@ pub fn implicit_default(ty: ColumnType) -> Datum<'static> {
 /// What is said of a value that strict mode refuses (`refused`) when it is stored as well as it can be. Nothing of a zero date where the
 /// session's mode (`a`) allows it.
 pub fn warning_of(refused: SqlError, column: &Column, value: &Datum<'_>, a: Assign<'_>) -> Option<SqlError> {
-    let is_zero = || value.civil() == Some(Default::default()) || value.number().is_some_and(Number::is_zero);
+    let is_zero = || value.civil(a.zone) == Some(Default::default()) || value.number().is_some_and(Number::is_zero);
     Some(match (refused.errno, column.ty) {
         (1406, ColumnType::Bit { .. }) if a.strict => refused,
         (1406, ColumnType::Bit { .. }) => errors::out_of_range(&column.name, a.row),
         (1406, _) => errors::truncated(&column.name, a.row),
-        (1292, ColumnType::Time { .. }) => match temporal::read_time(&value.as_text()) {
+        (1292, ColumnType::Time { .. }) => match temporal::read_time(&value.as_text(), a.zone) {
             Some(t) if !t.beyond => errors::truncated(&column.name, a.row),
             None if !matches!(value, Datum::Text(_) | Datum::Bytes(_)) => errors::out_of_range(&column.name, a.row),
             None if is_beyond_dates(value) => errors::out_of_range(&column.name, a.row),
             None => errors::truncated(&column.name, a.row),
             Some(_) => errors::out_of_range(&column.name, a.row),
         },
-        (1292, ColumnType::Timestamp { .. }) if value.civil().is_some_and(|c| c != Default::default()) => {
-            match value.civil().map(|c| a.zone.moment(c)) {
+        (1292, ColumnType::Timestamp { .. }) if value.civil(a.zone).is_some_and(|c| c != Default::default()) => {
+            match value.civil(a.zone).map(|c| a.zone.moment(c)) {
                 Some(Moment::Never(_)) => errors::invalid_timestamp(&column.name, a.row),
                 _ => errors::out_of_range(&column.name, a.row),
             }
         }
-        (1292, _) if !a.strict && reads_as_zero(value) && is_zero() => return None,
-        (1292, _) if is_beyond_dates(value) && !is_cut_moment(value) => errors::out_of_range(&column.name, a.row),
+        (1292, _) if !a.strict && reads_as_zero(value, a.zone) && is_zero() => return None,
+        (1292, _) if is_beyond_dates(value) && !is_cut_moment(value, a.zone) => {
+            errors::out_of_range(&column.name, a.row)
+        }
         (1292, _) => errors::truncated(&column.name, a.row),
         _ => refused,
     })
 }
 
 /// Whether this is the number 0, or a text that says a date of zeros.
-fn reads_as_zero(value: &Datum<'_>) -> bool {
+fn reads_as_zero(value: &Datum<'_>, zone: Zone) -> bool {
     match value {
-        Datum::Text(t) | Datum::Bytes(t) => temporal::parse_datetime(t) == Some(Default::default()),
+        Datum::Text(t) | Datum::Bytes(t) => temporal::parse_datetime(t, zone) == Some(Default::default()),
         _ => true,
     }
 }
 
 /// A text that says more than a moment.
-fn is_cut_moment(value: &Datum<'_>) -> bool {
-    matches!(value, Datum::Text(t) | Datum::Bytes(t) if temporal::read_datetime(t).is_some_and(|(_, cut)| cut))
+fn is_cut_moment(value: &Datum<'_>, zone: Zone) -> bool {
+    matches!(value, Datum::Text(t) | Datum::Bytes(t) if temporal::read_datetime(t, zone).is_some_and(|(_, cut)| cut))
 }
 
 /// A number that is no moment by its size, a text of the form of a date that is none.
@@ -244,7 +246,8 @@ fn is_beyond_dates(value: &Datum<'_>) -> bool {
     match value {
         Datum::Text(t) | Datum::Bytes(t) => {
             let parts = t.split(|b| !b.is_ascii_digit()).take(3).filter(|part| (1..=4).contains(&part.len())).count();
-            parts == 3
+            let with_offset = t.iter().skip_while(|b| **b != b':').any(|b| matches!(b, b'+' | b'-'));
+            parts == 3 && !with_offset
         }
         _ => value.number().is_some_and(|n| n.to_f64() < 0.0 || n.to_f64() > LAST),
     }
@@ -291,9 +294,9 @@ fn moment<'a>(column: &Column, value: &Datum<'_>, a: Assign<'_>) -> Result<Datum
             temporal::of_today(env.local_now(), t)
         }),
         Datum::Text(t) | Datum::Bytes(t) => {
-            temporal::read_datetime(t).filter(|(_, cut)| !cut || !a.strict).map(|(c, _)| c)
+            temporal::read_datetime(t, a.zone).filter(|(_, cut)| !cut || !a.strict).map(|(c, _)| c)
         }
-        v => v.civil(),
+        v => v.civil(a.zone),
     };
     let zero = c == Some(Default::default());
     if c.is_none() || (a.strict && zero) {
@@ -359,7 +362,7 @@ fn integer(column: &Column, value: &Datum<'_>, unsigned: bool, a: Assign<'_>) ->
 
 fn year<'a>(column: &Column, value: &Datum<'_>, a: Assign<'_>) -> Result<Datum<'a>> {
     let (n, fault) = match value {
-        Datum::Date(_) | Datum::DateTime(..) => (value.civil().map_or(0, |c| i128::from(c.year)), None),
+        Datum::Date(_) | Datum::DateTime(..) => (value.civil(a.zone).map_or(0, |c| i128::from(c.year)), None),
         Datum::Time(t, _) => {
             let of_today = |env: &Env| i128::from(temporal::of_today(env.local_now(), *t).year);
             (a.env.map_or(0, of_today), None)
@@ -566,7 +569,7 @@ pub fn key_value<'a>(ty: ColumnType, value: Datum<'a>, zone: Zone) -> KeyValue<'
         },
         ColumnType::Date | ColumnType::DateTime { .. } | ColumnType::Timestamp { .. } => moment_key(ty, &value, zone),
         ColumnType::Time { decimals } => match &value {
-            Datum::Time(..) | Datum::Text(_) => match value.time() {
+            Datum::Time(..) | Datum::Text(_) => match value.time(zone) {
                 Some(t) if temporal::round_micros(t, decimals) == t => KeyValue::Exact(Datum::Time(t, decimals)),
                 _ => KeyValue::Unusable,
             },
@@ -607,7 +610,7 @@ fn int_key<'a>(bits: u8, unsigned: bool, value: &Datum<'a>) -> KeyValue<'a> {
 }
 
 fn moment_key<'a>(ty: ColumnType, value: &Datum<'_>, zone: Zone) -> KeyValue<'a> {
-    let Some(c) = value.civil() else { return KeyValue::Unusable };
+    let Some(c) = value.civil(zone) else { return KeyValue::Unusable };
     if matches!(value, Datum::Time(..)) {
         return KeyValue::Unusable;
     }

@@ -175,6 +175,8 @@ pub struct Variables {
     pub only_full_group_by: bool,
     /// Division by zero warns, and is refused where strict mode writes a row with it.
     pub division_errors: bool,
+    /// A literal is no date of zeros.
+    pub no_zero_date: bool,
     /// Zero in an AUTO_INCREMENT column is a value.
     pub no_auto_value_on_zero: bool,
     pub read_only: bool,
@@ -256,6 +258,7 @@ impl Default for Variables {
             definition_wait: 31_536_000,
             zone: Zone::UTC,
             strict: true,
+            no_zero_date: true,
             only_full_group_by: true,
             division_errors: true,
             no_auto_value_on_zero: false,
@@ -507,6 +510,7 @@ impl Variables {
                 self.strict = upper.contains("STRICT_") || upper.contains("TRADITIONAL");
                 self.only_full_group_by = upper.contains("ONLY_FULL_GROUP_BY");
                 self.division_errors = upper.contains("ERROR_FOR_DIVISION_BY_ZERO") || upper.contains("TRADITIONAL");
+                self.no_zero_date = upper.contains("NO_ZERO_DATE") || upper.contains("TRADITIONAL");
                 self.no_auto_value_on_zero = upper.contains("NO_AUTO_VALUE_ON_ZERO");
             }
             "transaction_isolation" | "tx_isolation" => {

@@ -8,7 +8,7 @@ use crate::{
     engine::{
         cells, convert,
         errors::{self, Result},
-        expr::{Context, Datum, Expr, Kind, datum::Number, decimal, eval, json},
+        expr::{Context, Datum, Expr, Kind, datum::Number, decimal, eval, json, zone::Zone},
         keys::Strings,
         plan::select::Output as Column,
     },
@@ -186,12 +186,12 @@ pub fn fitted(ty: ColumnType, value: Datum<'_>) -> Datum<'_> {
         },
         // Of the column itself, or of one with the same labels.
         ColumnType::Label { .. } => value,
-        ColumnType::Date => {
-            value.civil().map_or(Datum::Null, |c| Datum::Date(apus_types::time::pack_date(c.year, c.month, c.day)))
-        }
-        ColumnType::DateTime { decimals } | ColumnType::Timestamp { decimals } => {
-            value.civil().map_or(Datum::Null, |c| Datum::DateTime(apus_types::time::pack_datetime(c), decimals))
-        }
-        ColumnType::Time { decimals } => value.time().map_or(Datum::Null, |t| Datum::Time(t, decimals)),
+        ColumnType::Date => value
+            .civil(Zone::UTC)
+            .map_or(Datum::Null, |c| Datum::Date(apus_types::time::pack_date(c.year, c.month, c.day))),
+        ColumnType::DateTime { decimals } | ColumnType::Timestamp { decimals } => value
+            .civil(Zone::UTC)
+            .map_or(Datum::Null, |c| Datum::DateTime(apus_types::time::pack_datetime(c), decimals)),
+        ColumnType::Time { decimals } => value.time(Zone::UTC).map_or(Datum::Null, |t| Datum::Time(t, decimals)),
     }
 }

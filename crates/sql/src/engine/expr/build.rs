@@ -342,7 +342,8 @@ impl<'a> Builder<'a> {
                     CastType::Time(_) => CastType::Time(digits),
                     to => to,
                 };
-                Expr::Cast(Box::new(text), to)
+                let kind = Expr::Cast(Box::new(Expr::Const(Datum::Null)), to).kind(&self.param_kinds);
+                Expr::Cast(Box::new(Expr::Cast(Box::new(text), CastType::Literal(kind))), to)
             }
             A::Prefixed { prefix, value } => match charset_named(prefix.value.trim_start_matches('_'))? {
                 Charset::Binary => Expr::Cast(self.boxed(value)?, CastType::Bytes(None)),

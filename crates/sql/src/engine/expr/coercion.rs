@@ -146,9 +146,10 @@ impl Coercion {
             Expr::Aggregate(_, kind, _) => by_kind(*kind, Strength::Implicit),
             Expr::Cast(_, CastType::Text(_)) => usual(Strength::Implicit),
             Expr::Cast(_, CastType::Bytes(_)) => Coercion::new(Collation::Binary, Strength::Implicit),
-            Expr::Cast(inner, CastType::Exact { .. } | CastType::Moment { .. } | CastType::Year) => {
-                Coercion::of(inner, params)
-            }
+            Expr::Cast(
+                inner,
+                CastType::Exact { .. } | CastType::Moment { .. } | CastType::Literal(_) | CastType::Year,
+            ) => Coercion::of(inner, params),
             Expr::Call(Func::Collate, _, collation) => Coercion::new(*collation, Strength::Explicit),
             Expr::Call(Func::User | Func::CurrentUser | Func::CurrentRole | Func::Database | Func::Version, ..) => {
                 Coercion::new(Collation::Utf8mb3GeneralCi, Strength::System)

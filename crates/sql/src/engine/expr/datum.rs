@@ -333,15 +333,15 @@ impl<'a> Datum<'a> {
         String::from_utf8_lossy(&self.as_text()).into_owned()
     }
 
-    /// As a moment: dates and times, or numbers and texts that read as one.
-    pub fn civil(&self) -> Option<Civil> {
+    /// As a moment: dates and times, or numbers and texts that read as one, those with an offset by a clock in `zone`.
+    pub fn civil(&self, zone: Zone) -> Option<Civil> {
         match self {
             Datum::Date(d) => {
                 let (year, month, day) = unpack_date(*d);
                 Some(Civil { year, month, day, ..Civil::default() })
             }
             Datum::DateTime(p, _) => Some(unpack_datetime(*p)),
-            Datum::Text(t) | Datum::Bytes(t) | Datum::Label(_, t) => temporal::parse_datetime(t),
+            Datum::Text(t) | Datum::Bytes(t) | Datum::Label(_, t) => temporal::parse_datetime(t, zone),
             Datum::Int(n) => temporal::datetime_from_number(*n),
             Datum::UInt(n) | Datum::Bit(n, _) => temporal::datetime_from_number(i64::try_from(*n).ok()?),
             Datum::Decimal { .. } | Datum::Fine { .. } | Datum::Double(_) => {
@@ -353,15 +353,15 @@ impl<'a> Datum<'a> {
     }
 
     /// As a duration in microseconds.
-    pub fn time(&self) -> Option<i64> {
+    pub fn time(&self, zone: Zone) -> Option<i64> {
         match self {
             Datum::Time(t, _) => Some(*t),
             Datum::DateTime(p, _) => Some(temporal::time_of_day(&unpack_datetime(*p))),
             Datum::Date(_) => Some(0),
             Datum::Json(_) => json::time(&json::of_datum(self)),
             Datum::Null => None,
-            Datum::Bit(n, _) => Datum::UInt(*n).time(),
-            other => temporal::parse_time(&other.as_text()),
+            Datum::Bit(n, _) => Datum::UInt(*n).time(zone),
+            other => temporal::parse_time(&other.as_text(), zone),
         }
     }
 
@@ -389,8 +389,8 @@ impl<'a> Datum<'a> {
                 Datum::Text(b) | Datum::Bytes(b) | Datum::Label(_, b),
             ) => Some(a.as_ref().cmp(b.as_ref())),
             (Datum::Time(a, _), Datum::Time(b, _)) => Some(a.cmp(b)),
-            (Datum::Time(a, _), b) if b.is_text() => Some(b.time().map_or(Ordering::Greater, |b| a.cmp(&b))),
-            (a, Datum::Time(b, _)) if a.is_text() => Some(a.time().map_or(Ordering::Less, |a| a.cmp(b))),
+            (Datum::Time(a, _), b) if b.is_text() => Some(b.time(Zone::UTC).map_or(Ordering::Greater, |b| a.cmp(&b))),
+            (a, Datum::Time(b, _)) if a.is_text() => Some(a.time(Zone::UTC).map_or(Ordering::Less, |a| a.cmp(b))),
             // A number beside a moment is one: 20200102. What is constant beside a column has become a moment before.
             (Datum::Date(_) | Datum::DateTime(..), b) if !b.is_number() && !matches!(b, Datum::Time(..)) => {
                 Some(compare_moments(self, b))
@@ -405,7 +405,7 @@ impl<'a> Datum<'a> {
 
 fn compare_moments(a: &Datum<'_>, b: &Datum<'_>) -> Ordering {
     // A text that is no date is below every date: never equal, as MySQL's error would have it.
-    a.civil().map(pack_datetime).cmp(&b.civil().map(pack_datetime))
+    a.civil(Zone::UTC).map(pack_datetime).cmp(&b.civil(Zone::UTC).map(pack_datetime))
 }
 
 fn with_fraction(whole: i128, micros: u32, decimals: u8) -> Number {

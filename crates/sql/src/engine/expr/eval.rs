@@ -4,7 +4,7 @@ use std::{borrow::Cow, cmp::Ordering};
 
 use apus_types::{collate::Collation, time::pack_datetime};
 
-use super::{ArithOp, CastType, Context, Datum, Expr, Kind, datum::Number, decimal, json, temporal};
+use super::{ArithOp, CastType, Context, Datum, Expr, Kind, datum::Number, decimal, json, temporal, zone::Zone};
 use crate::engine::errors::{self, Result};
 
 impl Expr {
@@ -138,11 +138,15 @@ impl Expr {
                     }
                     to if matches!(value, Datum::Json(_)) && !matches!(to, CastType::Text(_) | CastType::Bytes(_)) => {
                         match to {
-                            CastType::Exact { .. } | CastType::Moment { .. } | CastType::Year => value,
+                            CastType::Exact { .. }
+                            | CastType::Moment { .. }
+                            | CastType::Literal(_)
+                            | CastType::Year => value,
                             to => json::cast(cx, e, &json::of_datum(&value), *to)?,
                         }
                     }
                     CastType::Moment { kind, alone, of_column } => moment_of(cx, value, *kind, (*alone, *of_column))?,
+                    CastType::Literal(kind) => literal(cx, value, *kind)?,
                     CastType::Text(_) if !is_utf8(&value) => {
                         cx.env.note(errors::not_utf8(&value.as_text()));
                         Datum::Null
@@ -251,10 +255,12 @@ fn compare_with_moment(cx: &Context<'_>, a: &Datum<'_>, b: &Datum<'_>, collation
     };
     if !matches!(moment, Datum::Time(..)) {
         let kind = if matches!(moment, Datum::Date(_)) { "date" } else { "datetime" };
-        if temporal::read_datetime(text).is_none_or(|(_, cut)| cut) {
+        if temporal::read_datetime(text, cx.env.zone()).is_none_or(|(_, cut)| cut) {
             cx.env.note_once(errors::truncated_value(kind, text));
         }
-        return a.compare(b, collation);
+        // What is no date is below every date.
+        let packed = |d: &Datum<'_>| d.civil(cx.env.zone()).map(pack_datetime);
+        return Some(packed(a).cmp(&packed(b)));
     }
     // A constant beside a column has become a time before; others are compared as texts.
     match is_first {
@@ -369,10 +375,10 @@ fn moment_of<'a>(
     let name = if kind == Kind::Date { "date" } else { "datetime" };
     let text = match &value {
         Datum::Text(text) | Datum::Bytes(text) => text,
-        number if of_column && number.is_number() && number.civil().is_some() => {
-            return Ok(number.civil().map_or(Datum::Null, |c| Datum::DateTime(pack_datetime(c), 6)));
+        number if of_column && number.is_number() && number.civil(cx.env.zone()).is_some() => {
+            return Ok(number.civil(cx.env.zone()).map_or(Datum::Null, |c| Datum::DateTime(pack_datetime(c), 6)));
         }
-        number if number.number().is_some_and(|n| n.to_i128() != 0) && number.civil().is_none() => {
+        number if number.number().is_some_and(|n| n.to_i128() != 0) && number.civil(cx.env.zone()).is_none() => {
             if of_column || !cx.env.changes_rows.get() {
                 cx.env.note_once(errors::truncated_value(name, &number.as_text()));
             }
@@ -380,7 +386,7 @@ fn moment_of<'a>(
         }
         _ => return Ok(value),
     };
-    match temporal::read_datetime(text) {
+    match temporal::read_datetime(text, cx.env.zone()) {
         Some((c, cut)) if c != Default::default() || !alone => {
             if cut {
                 cx.env.note_once(errors::truncated_value(name, text));
@@ -396,13 +402,34 @@ fn moment_of<'a>(
     }
 }
 
+/// The text of a literal, as [`CastType::Literal`] says.
+fn literal<'a>(cx: &Context<'_>, value: Datum<'a>, kind: Kind) -> Result<Datum<'a>> {
+    let text = value.as_text();
+    let (name, is_one) = match kind {
+        Kind::Time(_) => {
+            let read = temporal::read_time(&text, cx.env.zone());
+            ("TIME", read.is_some_and(|t| !t.cut && !t.beyond && !t.of_date))
+        }
+        _ => {
+            let (name, is_date) = if kind == Kind::Date { ("DATE", true) } else { ("DATETIME", false) };
+            let read = temporal::read_datetime(&text, cx.env.zone());
+            let allowed = |c| c != Default::default() || !cx.env.variables.no_zero_date;
+            (name, read.is_some_and(|(c, cut)| !cut && allowed(c) && is_date != temporal::has_clock(&text)))
+        }
+    };
+    if !value.is_null() && !is_one {
+        return Err(errors::wrong_moment(name, &text));
+    }
+    Ok(value)
+}
+
 /// A constant beside a column of times has as many digits as the column; what is no time stays as it is, with a warning.
 fn time_of<'a>(cx: &Context<'_>, value: Datum<'a>, decimals: u8) -> Datum<'a> {
     if !matches!(value, Datum::Text(_) | Datum::Bytes(_) | Datum::Decimal { .. } | Datum::Double(_)) {
         return value;
     }
     let text = value.as_text();
-    let read = temporal::read_time(&text);
+    let read = temporal::read_time(&text, cx.env.zone());
     if !text.is_empty() && read.is_none_or(|t| t.cut || t.beyond || t.of_date) {
         cx.env.note_once(errors::truncated_value("time", &text));
     }
@@ -427,7 +454,7 @@ fn cast_text<'a>(cx: &Context<'_>, value: Datum<'a>, length: u32) -> Datum<'a> {
 
 /// [`Datum::civil`]; a time is one of today.
 pub fn moment(cx: &Context<'_>, value: &Datum<'_>) -> Option<apus_types::time::Civil> {
-    let Datum::Time(t, _) = value else { return value.civil() };
+    let Datum::Time(t, _) = value else { return value.civil(cx.env.zone()) };
     let today = cx.env.local_now().div_euclid(temporal::MICROS_PER_DAY) * temporal::MICROS_PER_DAY;
     Some(apus_types::time::civil_from_unix_micros(today + t))
 }
@@ -455,8 +482,8 @@ fn cast_moment<'a>(cx: &Context<'_>, value: Datum<'a>, to: CastType) -> Datum<'a
     let warn = |kind| cx.env.note(errors::truncated_value(kind, &value.as_text()));
     if let CastType::Time(n) = to {
         let read = match &value {
-            Datum::Date(_) | Datum::DateTime(..) | Datum::Time(..) => value.time().map(|t| (t, false)),
-            other => temporal::read_time(&other.as_text()).map(|t| (t.micros, t.cut || t.beyond)),
+            Datum::Date(_) | Datum::DateTime(..) | Datum::Time(..) => value.time(cx.env.zone()).map(|t| (t, false)),
+            other => temporal::read_time(&other.as_text(), cx.env.zone()).map(|t| (t.micros, t.cut || t.beyond)),
         };
         if read.is_none_or(|(_, cut)| cut) {
             warn("time");
@@ -464,7 +491,7 @@ fn cast_moment<'a>(cx: &Context<'_>, value: Datum<'a>, to: CastType) -> Datum<'a
         return read.map_or(Datum::Null, |(t, _)| Datum::Time(temporal::round_micros(t, n), n));
     }
     let read = match (text, &value) {
-        (Some(text), _) => temporal::read_datetime(text),
+        (Some(text), _) => temporal::read_datetime(text, cx.env.zone()),
         (None, other) if to == CastType::Date => day_of(cx, other).map(|c| (c, false)),
         (None, other) => moment(cx, other).map(|c| (c, false)),
     };
@@ -716,7 +743,11 @@ pub fn cast<'a>(value: Datum<'a>, to: CastType) -> Result<Datum<'a>> {
             let scale = if scaled { scale.max(own) } else { own };
             decimal::rescale(n, own, scale).map_or(value, |unscaled| Datum::Decimal { unscaled, scale })
         }
-        CastType::Chosen { .. } | CastType::Moment { .. } | CastType::AsYear | CastType::Json => value,
+        CastType::Chosen { .. }
+        | CastType::Moment { .. }
+        | CastType::Literal(_)
+        | CastType::AsYear
+        | CastType::Json => value,
         CastType::Year => match number() {
             n if (1..=69).contains(&n.to_i128()) => Datum::Int(2000 + n.to_i128() as i64),
             n if (70..=99).contains(&n.to_i128()) => Datum::Int(1900 + n.to_i128() as i64),
@@ -763,13 +794,15 @@ pub fn cast<'a>(value: Datum<'a>, to: CastType) -> Result<Datum<'a>> {
             }
             Datum::Bytes(Cow::Owned(bytes))
         }
-        CastType::Date => {
-            value.civil().map_or(Datum::Null, |c| Datum::Date(apus_types::time::pack_date(c.year, c.month, c.day)))
+        CastType::Date => value
+            .civil(Zone::UTC)
+            .map_or(Datum::Null, |c| Datum::Date(apus_types::time::pack_date(c.year, c.month, c.day))),
+        CastType::DateTime(n) => value
+            .civil(Zone::UTC)
+            .map_or(Datum::Null, |c| Datum::DateTime(temporal::round_datetime(pack_datetime(c), n), n)),
+        CastType::Time(n) => {
+            value.time(Zone::UTC).map_or(Datum::Null, |t| Datum::Time(temporal::round_micros(t, n), n))
         }
-        CastType::DateTime(n) => {
-            value.civil().map_or(Datum::Null, |c| Datum::DateTime(temporal::round_datetime(pack_datetime(c), n), n))
-        }
-        CastType::Time(n) => value.time().map_or(Datum::Null, |t| Datum::Time(temporal::round_micros(t, n), n)),
     })
 }
 

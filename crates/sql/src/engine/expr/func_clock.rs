@@ -54,7 +54,8 @@ pub(super) fn call<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Da
         }
         ConvertTz => {
             let zone = |i: usize| Zone::parse(&values[i].as_string());
-            let (Some(c), Some(from), Some(to)) = (values[0].civil().filter(temporal::is_valid), zone(1), zone(2))
+            let (Some(c), Some(from), Some(to)) =
+                (values[0].civil(cx.env.zone()).filter(temporal::is_valid), zone(1), zone(2))
             else {
                 return Ok(Datum::Null);
             };
@@ -78,12 +79,14 @@ pub(super) fn call<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Da
             let Some(micros) = values[0].number().and_then(micros_of) else { return Ok(Datum::Null) };
             Datum::Time(clamped(temporal::round_micros(micros, digits(0)), cx), digits(0))
         }
-        TimeToSec => match values[0].time() {
+        TimeToSec => match values[0].time(cx.env.zone()) {
             Some(t) => Datum::Int(t / MICROS_PER_SECOND),
             None => Datum::Null,
         },
         TimeDiff => {
-            let (Some(a), Some(b)) = (span(&values[0]), span(&values[1])) else { return Ok(Datum::Null) };
+            let (Some(a), Some(b)) = (span(&values[0], cx.env.zone()), span(&values[1], cx.env.zone())) else {
+                return Ok(Datum::Null);
+            };
             match (a, b) {
                 (Span::Time(a), Span::Time(b)) | (Span::Moment(a), Span::Moment(b)) => {
                     Datum::Time(clamped(a - b, cx), digits(0).max(digits(1)))
@@ -92,7 +95,9 @@ pub(super) fn call<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Da
             }
         }
         AddTime | SubTime => {
-            let (Some(base), Some(Span::Time(delta))) = (span(&values[0]), span(&values[1])) else {
+            let (Some(base), Some(Span::Time(delta))) =
+                (span(&values[0], cx.env.zone()), span(&values[1], cx.env.zone()))
+            else {
                 return Ok(Datum::Null);
             };
             let delta = if f == SubTime { -delta } else { delta };
@@ -109,7 +114,7 @@ pub(super) fn call<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Da
                 }
             }
         }
-        TimeFormat => match values[0].time() {
+        TimeFormat => match values[0].time(cx.env.zone()) {
             Some(t) => func_calendar::format_time(t, &values[1].as_text()).map_or(Datum::Null, Datum::text),
             None => Datum::Null,
         },
@@ -124,7 +129,7 @@ pub(super) fn call<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Da
                 }
             }
         }
-        ExtractUnit => extract(&values[0], &values[1].as_string()),
+        ExtractUnit => extract(&values[0], &values[1].as_string(), cx.env.zone()),
         _ => return Err(errors::internal("not a function over times")),
     })
 }
@@ -181,13 +186,13 @@ enum Span {
     Moment(i64),
 }
 
-fn span(value: &Datum<'_>) -> Option<Span> {
+fn span(value: &Datum<'_>, zone: Zone) -> Option<Span> {
     let moment = |c: Civil| Span::Moment(unix_micros_from_civil(c));
     match value {
         Datum::Time(t, _) => Some(Span::Time(*t)),
-        Datum::Date(_) | Datum::DateTime(..) => value.civil().map(moment),
-        Datum::Text(t) | Datum::Bytes(t) if reads_as_date(t) => temporal::parse_datetime(t).map(moment),
-        _ => value.time().map(Span::Time),
+        Datum::Date(_) | Datum::DateTime(..) => value.civil(zone).map(moment),
+        Datum::Text(t) | Datum::Bytes(t) if reads_as_date(t) => temporal::parse_datetime(t, zone).map(moment),
+        _ => value.time(zone).map(Span::Time),
     }
 }
 
@@ -230,11 +235,11 @@ fn get_format(kind: &str, name: &str) -> Option<&'static str> {
 }
 
 /// EXTRACT of a unit that joins several fields.
-fn extract(value: &Datum<'_>, unit: &str) -> Datum<'static> {
+fn extract(value: &Datum<'_>, unit: &str, zone: Zone) -> Datum<'static> {
     if unit == "year_month" {
-        return value.civil().map_or(Datum::Null, |c| Datum::Int(i64::from(c.year) * 100 + i64::from(c.month)));
+        return value.civil(zone).map_or(Datum::Null, |c| Datum::Int(i64::from(c.year) * 100 + i64::from(c.month)));
     }
-    let (day, t) = match span(value) {
+    let (day, t) = match span(value, zone) {
         Some(Span::Time(t)) => (0, t),
         Some(Span::Moment(m)) => (i64::from(civil_from_unix_micros(m).day), m.rem_euclid(MICROS_PER_DAY)),
         None => return Datum::Null,

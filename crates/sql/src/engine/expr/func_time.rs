@@ -49,7 +49,7 @@ pub(super) fn call<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Da
                 }
                 other => other,
             };
-            add(base, &args[1].eval(cx)?, &unit, f == DateSub)
+            add(base, &args[1].eval(cx)?, &unit, f == DateSub, cx.env.zone())
         }
         TimestampDiff => {
             let (Some(a), Some(b)) = (moment(cx, &args[0].eval(cx)?), moment(cx, &args[1].eval(cx)?)) else {
@@ -71,10 +71,10 @@ pub(super) fn call<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Da
                 Datum::Date(_) => 0,
                 _ => digits_of(&args[0], &[]),
             };
-            Ok(value.time().map_or(Datum::Null, |t| Datum::Time(t, decimals)))
+            Ok(value.time(cx.env.zone()).map_or(Datum::Null, |t| Datum::Time(t, decimals)))
         }
         Hour | Minute | Second | Microsecond => {
-            let Some(t) = args[0].eval(cx)?.time() else { return Ok(Datum::Null) };
+            let Some(t) = args[0].eval(cx)?.time(cx.env.zone()) else { return Ok(Datum::Null) };
             let t = t.abs();
             Ok(Datum::Int(match f {
                 Hour => t / (3600 * MICROS_PER_SECOND),
@@ -271,7 +271,7 @@ pub fn date_add_kind(base: Kind, unit: &str) -> Kind {
     }
 }
 
-fn add<'a>(base: Datum<'a>, count: &Datum<'_>, unit: &str, subtract: bool) -> Result<Datum<'a>> {
+fn add<'a>(base: Datum<'a>, count: &Datum<'_>, unit: &str, subtract: bool, zone: Zone) -> Result<Datum<'a>> {
     let Some((mut micros, mut months, clock)) = unit_size(unit) else { return Ok(Datum::Null) };
     let n = if is_compound(unit) && !count.is_null() {
         let Some(parts) = func_clock::compound_interval(count, unit) else { return Ok(Datum::Null) };
@@ -298,7 +298,7 @@ fn add<'a>(base: Datum<'a>, count: &Datum<'_>, unit: &str, subtract: bool) -> Re
             .checked_add(delta)
             .map_or(Datum::Null, |t| Datum::Time(t.clamp(-temporal::TIME_MAX, temporal::TIME_MAX), digits)));
     }
-    let Some(c) = base.civil().filter(temporal::is_valid) else { return Ok(Datum::Null) };
+    let Some(c) = base.civil(zone).filter(temporal::is_valid) else { return Ok(Datum::Null) };
     let moved = if months != 0 {
         whole(n).and_then(|n| n.checked_mul(months)).and_then(|m| temporal::add_months(c, m))
     } else {

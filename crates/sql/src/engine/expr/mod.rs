@@ -212,6 +212,8 @@ pub enum CastType {
         /// Of a column: a number that is no moment is warned of.
         of_column: bool,
     },
+    /// The text of DATE '…', TIME '…' or TIMESTAMP '…': an error if it says anything else than a moment of this kind.
+    Literal(Kind),
     /// A constant that is compared with a column of years: 20 is 2020.
     Year,
     /// CAST AS YEAR.
@@ -475,7 +477,9 @@ impl Expr {
                 CastType::Double | CastType::Quiet => Kind::Double,
                 CastType::AsYear => Kind::UInt,
                 CastType::Chosen { kind, .. } => *kind,
-                CastType::Exact { .. } | CastType::Moment { .. } | CastType::Year => e.kind(params),
+                CastType::Exact { .. } | CastType::Moment { .. } | CastType::Literal(_) | CastType::Year => {
+                    e.kind(params)
+                }
                 CastType::Float => Kind::Double,
                 CastType::Text(_) => Kind::Text,
                 CastType::Bytes(_) => Kind::Bytes,

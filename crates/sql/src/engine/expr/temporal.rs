@@ -87,18 +87,27 @@ fn full_year(year: u64, digits: usize) -> u16 {
     }
 }
 
-/// A date or date with time; `None` for what is no real moment. Zero dates are accepted as MySQL reads them.
-pub fn parse_datetime(text: &[u8]) -> Option<Civil> {
-    read_datetime(text).map(|(c, _)| c)
+/// A date or date with time; `None` for what is no real moment. Zero dates are accepted as MySQL reads them. One that ends with an offset
+/// (`2024-07-01 12:00:00+05:30`) is what clocks in `zone` show then.
+pub fn parse_datetime(text: &[u8], zone: Zone) -> Option<Civil> {
+    read_datetime(text, zone).map(|(c, _)| c)
 }
 
 /// As [`parse_datetime`]; the flag says that something stands behind it which is no part of it.
-pub fn read_datetime(text: &[u8]) -> Option<(Civil, bool)> {
+pub fn read_datetime(text: &[u8], zone: Zone) -> Option<(Civil, bool)> {
+    match written_datetime(text)? {
+        (c, Some(east), cut) => Some((moved(c, east, zone)?, cut)),
+        (c, None, cut) => Some((c, cut)),
+    }
+}
+
+/// As [`read_datetime`], but as it is written, and its offset in microseconds.
+pub fn written_datetime(text: &[u8]) -> Option<(Civil, Option<i64>, bool)> {
     let text = text.trim_ascii();
     let mut fields = Fields { rest: text };
     let (first, digits) = fields.next()?;
     if !matches!(fields.rest.first(), Some(b) if b.is_ascii_punctuation() && *b != b'.') {
-        return from_digits(first, digits, &mut fields);
+        return from_digits(first, digits, &mut fields).map(|(c, cut)| (c, None, cut));
     }
     let mut c = Civil { year: full_year(first, digits), ..Civil::default() };
     let dash = |b: u8| b.is_ascii_punctuation();
@@ -111,14 +120,24 @@ pub fn read_datetime(text: &[u8]) -> Option<(Civil, bool)> {
     }
     c.day = u8::try_from(fields.next()?.0).ok()?;
     if fields.separator(|b| b == b' ' || b == b'T') {
-        clock(&mut fields, &mut c)?;
+        let with_seconds = clock(&mut fields, &mut c)?;
+        if with_seconds && matches!(fields.rest, [b'+' | b'-', ..]) {
+            return is_valid(&c).then_some((c, Some(offset(fields.rest)?), false));
+        }
     } else if fields.rest.first() == Some(&b'.') {
         return None;
     }
-    finish(c, fields.rest)
+    finish(c, fields.rest).map(|(c, cut)| (c, None, cut))
 }
 
-fn clock(fields: &mut Fields<'_>, c: &mut Civil) -> Option<()> {
+/// Whether a text that reads as a moment has a time of day, and not a date alone.
+pub fn has_clock(text: &[u8]) -> bool {
+    let text = text.trim_ascii();
+    text.iter().take_while(|b| b.is_ascii_digit()).count() > 8 || text.iter().any(|b| matches!(b, b' ' | b'T'))
+}
+
+/// The time of a day; whether it has seconds.
+fn clock(fields: &mut Fields<'_>, c: &mut Civil) -> Option<bool> {
     fields.rest = fields.rest.trim_ascii_start();
     c.hour = u8::try_from(fields.next()?.0).ok()?;
     if fields.separator(|b| b == b':') {
@@ -126,9 +145,32 @@ fn clock(fields: &mut Fields<'_>, c: &mut Civil) -> Option<()> {
         if fields.separator(|b| b == b':') {
             c.second = u8::try_from(fields.next()?.0).ok()?;
             c.micros = fields.fraction();
+            return Some(true);
         }
     }
-    Some(())
+    Some(false)
+}
+
+/// `+05:30`, with all its digits, in microseconds; up to 14 hours in both directions.
+fn offset(text: &[u8]) -> Option<i64> {
+    let &[sign, h, i, b':', m, n] = text else { return None };
+    if ![h, i, m, n].iter().all(u8::is_ascii_digit) || text == b"-00:00" {
+        return None;
+    }
+    let number = |tens: u8, ones: u8| i64::from(tens - b'0') * 10 + i64::from(ones - b'0');
+    let (minutes, all) = (number(m, n), number(h, i) * 60 + number(m, n));
+    let east = if sign == b'-' { -all } else { all };
+    (minutes < 60 && all <= 14 * 60).then_some(east * 60 * MICROS_PER_SECOND)
+}
+
+/// What clocks in `zone` show when those that are `east` of UTC show `c`.
+fn moved(c: Civil, east: i64, zone: Zone) -> Option<Civil> {
+    let first = Civil { year: 1, month: 1, day: 1, ..Civil::default() };
+    let behind = Civil { year: 10_000, ..first };
+    let local = zone.local(unix_micros_from_civil(c) - east);
+    (unix_micros_from_civil(first)..unix_micros_from_civil(behind))
+        .contains(&local)
+        .then(|| civil_from_unix_micros(local))
 }
 
 fn finish(c: Civil, rest: &[u8]) -> Option<(Civil, bool)> {
@@ -169,8 +211,8 @@ pub fn datetime_from_number(n: i64) -> Option<Civil> {
 }
 
 /// `[-][days ]hh:mm[:ss[.ffffff]]` or the digits `hhmmss`, in microseconds; out of range saturates.
-pub fn parse_time(text: &[u8]) -> Option<i64> {
-    read_time(text).map(|t| t.micros)
+pub fn parse_time(text: &[u8], zone: Zone) -> Option<i64> {
+    read_time(text, zone).map(|t| t.micros)
 }
 
 /// A duration as it was read from a text.
@@ -186,7 +228,7 @@ pub struct ReadTime {
 }
 
 /// `None` for what does not begin as a duration, or has more than 59 minutes or seconds.
-pub fn read_time(text: &[u8]) -> Option<ReadTime> {
+pub fn read_time(text: &[u8], zone: Zone) -> Option<ReadTime> {
     let text = text.trim_ascii();
     let (negative, digits) = match text.first()? {
         b'-' => (true, &text[1..]),
@@ -195,7 +237,7 @@ pub fn read_time(text: &[u8]) -> Option<ReadTime> {
     let with_date = text.iter().any(|b| matches!(b, b' ' | b'T')) || text.iter().take(12).all(u8::is_ascii_digit);
     if text.len() >= 12
         && with_date
-        && let Some((c, cut)) = read_datetime(text)
+        && let Some((c, cut)) = read_datetime(text, zone)
     {
         return Some(ReadTime { micros: time_of_day(&c), cut, beyond: false, of_date: true });
     }
@@ -323,7 +365,7 @@ mod tests {
     use super::*;
 
     fn show(text: &str) -> Option<String> {
-        parse_datetime(text.as_bytes()).map(|c| {
+        parse_datetime(text.as_bytes(), Zone::UTC).map(|c| {
             let mut out = Vec::new();
             push_datetime(&mut out, &c, 6);
             String::from_utf8(out).unwrap()
@@ -346,12 +388,32 @@ mod tests {
         ] {
             assert_eq!(show(text).as_deref(), want, "{text}");
         }
-        assert_eq!(parse_time(b"-12:34:56.7"), Some(-45_296_700_000));
-        assert_eq!(parse_time(b"1 02:03"), Some((26 * 3600 + 180) * MICROS_PER_SECOND));
-        assert_eq!(parse_time(b"123456"), Some(45_296 * MICROS_PER_SECOND));
-        let jan = parse_datetime(b"2024-01-31").unwrap();
+        assert_eq!(parse_time(b"-12:34:56.7", Zone::UTC), Some(-45_296_700_000));
+        assert_eq!(parse_time(b"1 02:03", Zone::UTC), Some((26 * 3600 + 180) * MICROS_PER_SECOND));
+        assert_eq!(parse_time(b"123456", Zone::UTC), Some(45_296 * MICROS_PER_SECOND));
+        let jan = parse_datetime(b"2024-01-31", Zone::UTC).unwrap();
         assert_eq!(add_months(jan, 1).map(|c| (c.month, c.day)), Some((2, 29)));
         assert_eq!(round_micros(1_499_999, 0), 1_000_000);
         assert_eq!(round_micros(-1_500_000, 0), -1_000_000);
+    }
+    #[test]
+    fn datetimes_with_an_offset() {
+        let zone = Zone::parse("+02:00").expect("a zone");
+        let show = |text: &str| {
+            parse_datetime(text.as_bytes(), zone).map(|c| {
+                let mut out = Vec::new();
+                push_datetime(&mut out, &c, 6);
+                String::from_utf8(out).unwrap()
+            })
+        };
+        assert_eq!(show("2024-07-01 12:00:00+05:30").unwrap(), "2024-07-01 08:30:00.000000");
+        assert_eq!(show("2024-07-01T12:00:00.25-14:00 ").unwrap(), "2024-07-02 04:00:00.250000");
+        assert_eq!(show("2024-07-01 12:00:00 +01:00").unwrap(), "2024-07-01 12:00:00.000000");
+        for none in ["-00:00", "+14:01", "+1:00", "+01", "+", "+01:60", "+01:00x", "+0x:00"] {
+            assert_eq!(show(&format!("2024-07-01 12:00:00{none}")), None, "{none}");
+        }
+        for none in ["0000-00-00 00:00:00+01:00", "9999-12-31 23:59:59-01:00", "0001-01-01 00:00:00+05:00"] {
+            assert_eq!(show(none), None, "{none}");
+        }
     }
 }

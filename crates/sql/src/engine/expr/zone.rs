@@ -113,7 +113,7 @@ mod tests {
     use crate::engine::expr::temporal::parse_datetime;
 
     fn at(text: &str) -> Civil {
-        parse_datetime(text.as_bytes()).expect(text)
+        parse_datetime(text.as_bytes(), Zone::UTC).expect(text)
     }
     fn utc(text: &str) -> i64 {
         unix_micros_from_civil(at(text))

@@ -14,6 +14,7 @@ use super::{
     CastType, Context, Datum, Env, Expr, Func,
     datum::{Number, text_to_f64},
     decimal, eval, temporal,
+    zone::Zone,
 };
 use crate::{
     engine::{
@@ -113,7 +114,7 @@ pub fn civil(value: &Json) -> Option<Civil> {
             Some(Civil { year, month, day, ..Civil::default() })
         }
         Json::DateTime(d, _) => Some(unpack_datetime(*d)),
-        Json::String(text) => temporal::parse_datetime(text.as_bytes()),
+        Json::String(text) => temporal::written_datetime(text.as_bytes()).map(|(c, ..)| c),
         _ => None,
     }
 }
@@ -122,7 +123,7 @@ pub fn civil(value: &Json) -> Option<Civil> {
 pub fn time(value: &Json) -> Option<i64> {
     match value {
         Json::Time(t) => Some(*t),
-        Json::String(text) => temporal::parse_time(text.as_bytes()),
+        Json::String(text) => temporal::parse_time(text.as_bytes(), Zone::UTC),
         _ => None,
     }
 }
