@@ -526,11 +526,17 @@ impl Membership {
         }
         if !known && beat.generation != 0 && beat.generation <= view.generation {
             self.stop_removed(from, beat.incarnation, ctx);
-        } else if known && beat.generation < view.generation && view.president == u32::from(self.me.0) {
+        } else if known && beat.generation < view.generation && self.tells_of_commits(view) {
             // Crossed the commit on its way, or missed it; the second copy of a view is ignored.
             self.send(ctx, from, Kind::ViewCommitOrd, &ViewCommit { view: Some(view.clone()) });
         }
         self.reconsider_arbitrator(ctx);
+    }
+
+    /// The president tells those that are behind; without it everybody does, for a side that is frozen changes no view by which they would learn.
+    fn tells_of_commits(&self, view: &View) -> bool {
+        let is_lost = |id: u32| self.failed.iter().any(|n| u32::from(n.0) == id);
+        view.president == u32::from(self.me.0) || is_lost(view.president)
     }
 
     /// The view is without that process, which may not know it.

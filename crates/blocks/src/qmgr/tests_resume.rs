@@ -70,6 +70,35 @@ fn a_frozen_side_goes_on_by_an_operators_word() {
     }
 }
 
+/// The president dies between the commits of a view (seed 206004333): who leads the frozen side has missed it, and hears of it from the others.
+#[test]
+fn who_leads_a_side_has_its_newest_view() {
+    let mut behind = 0;
+    for rounds in 0..40 {
+        let mut c = started(2, 3);
+        c.kill(MGMT.0);
+        c.run_ms(20);
+        let before = c.generation(3);
+        c.kill(2);
+        c.run_rounds(rounds);
+        c.hold(1, 3);
+        if !c.run_until(50, |c| c.generation(6) > before) || c.generation(3) > before {
+            continue;
+        }
+        behind += 1;
+        [4, 5, 1].into_iter().for_each(|n| c.kill(n)); // the president is missed last, so nobody begins to take over
+        c.run_ms(2_000);
+        c.start_mgmt(MGMT);
+        c.run_ms(2_500);
+        assert_eq!(c.generation(3), c.generation(6), "{rounds} {}", details(&c));
+        let side = side(&mut c, 3).unwrap_or_else(|| panic!("{rounds} {}", details(&c)));
+        let resume = request(&c, &side, NEW);
+        assert_eq!(ask(&mut c, &resume), 0, "{rounds}");
+        assert!(c.run_until(3_000, |c| serves(c, 3) && serves(c, 6)), "{rounds} {}", details(&c));
+    }
+    assert!(behind > 0, "a commit was missed");
+}
+
 /// The abandoned one went on by itself, and had many views. It learns that it is abandoned as soon as it is linked to anybody.
 #[test]
 fn who_was_abandoned_gives_up_its_rows_and_joins_again() {
