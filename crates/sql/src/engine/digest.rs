@@ -33,6 +33,19 @@ pub enum Form {
     Plain,
 }
 
+/// How statements are written, by `sql_mode` ([`super::sql_mode`]). The normal forms are written by the default.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Syntax {
+    /// Double quotes are those of names.
+    pub ansi_quotes: bool,
+    /// `||` joins texts.
+    pub pipes_concat: bool,
+    /// A backslash in a text is itself.
+    pub no_backslash: bool,
+    /// The type REAL is FLOAT.
+    pub real_as_float: bool,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum LiteralKind {
     Integer,
@@ -65,6 +78,8 @@ pub struct Digest {
     pub literals: Vec<Literal>,
     /// `?` parameters of the client.
     pub parameters: usize,
+    /// By which the statement was read.
+    pub syntax: Syntax,
     /// Rows of an INSERT that `text` shows as one; the literals are theirs in order, equally many each. Otherwise 1.
     pub rows: usize,
 }
@@ -72,7 +87,8 @@ pub struct Digest {
 impl Digest {
     /// Scans the statement at the start of `sql`; returns the offset behind it (after its `;`). An empty `text` means there
     /// was none.
-    pub fn scan(&mut self, sql: &[u8], form: Form) -> Result<usize, SqlError> {
+    pub fn scan(&mut self, sql: &[u8], form: Form, syntax: Syntax) -> Result<usize, SqlError> {
+        self.syntax = syntax;
         if form == Form::Digest
             && let Some(end) = self.scan_once(sql, form, Some(Rows::default()))?
         {
@@ -102,21 +118,21 @@ impl Digest {
     /// Values of the literals, borrowed from the text wherever they have no escapes.
     pub fn values<'a>(&self, sql: &'a [u8], out: &mut Vec<Datum<'a>>) -> Result<(), SqlError> {
         for literal in &self.literals {
-            out.push(literal.value(sql)?);
+            out.push(literal.value(sql, self.syntax)?);
         }
         Ok(())
     }
 }
 
 impl Literal {
-    fn value<'a>(&self, sql: &'a [u8]) -> Result<Datum<'a>, SqlError> {
+    fn value<'a>(&self, sql: &'a [u8], syntax: Syntax) -> Result<Datum<'a>, SqlError> {
         let raw = sql.get(self.start..self.end).unwrap_or(&[]);
         Ok(match self.kind {
             LiteralKind::Integer | LiteralKind::Decimal | LiteralKind::Float => number(raw)?,
             LiteralKind::Text { escaped: false } => Datum::Text(Cow::Borrowed(raw)),
             LiteralKind::Text { escaped: true } => {
                 let quote = self.start.checked_sub(1).and_then(|i| sql.get(i)).copied().unwrap_or(b'\'');
-                Datum::Text(Cow::Owned(unescape(raw, quote)))
+                Datum::Text(Cow::Owned(unescape(raw, quote, !syntax.no_backslash)))
             }
             LiteralKind::Hex => Datum::Bytes(Cow::Owned(from_hex(raw))),
             LiteralKind::Bits => Datum::Bytes(Cow::Owned(from_bits(raw))),
@@ -167,15 +183,15 @@ pub fn from_bits(raw: &[u8]) -> Vec<u8> {
     raw.rchunks(8).rev().map(|byte| byte.iter().fold(0, |n, &digit| n << 1 | u8::from(digit == b'1'))).collect()
 }
 
-/// Undoes MySQL's escapes inside a string that was quoted by `quote`.
-pub fn unescape(raw: &[u8], quote: u8) -> Vec<u8> {
+/// Undoes MySQL's escapes inside a string that was quoted by `quote`; those by `backslashes` as well.
+pub fn unescape(raw: &[u8], quote: u8, backslashes: bool) -> Vec<u8> {
     let mut out = Vec::with_capacity(raw.len());
     let mut bytes = raw.iter().copied();
     while let Some(b) = bytes.next() {
         if b == quote {
             out.push(b);
             bytes.next();
-        } else if b == b'\\' {
+        } else if b == b'\\' && backslashes {
             match bytes.next() {
                 Some(b'0') => out.push(0),
                 Some(b'b') => out.push(8),
@@ -249,8 +265,17 @@ impl Scanner<'_> {
                     }
                     return Ok(self.at);
                 }
+                b'"' if self.out.syntax.ansi_quotes => self.name_in_double_quotes()?,
                 b'\'' | b'"' => self.string(self.at)?,
                 b'`' => self.quoted_identifier()?,
+                b'|' if self.peek(1) == b'|' && self.out.syntax.pipes_concat => {
+                    self.seal(false);
+                    self.space();
+                    self.out.text.extend_from_slice(b"||/");
+                    self.at += 2;
+                }
+                // Which is how the normal form writes the one above.
+                b'/' if !self.gap && self.out.text.ends_with(b"||") => return Err(self.unterminated()),
                 b'0' if self.peek(1) == b'x' && self.peek(2).is_ascii_hexdigit() => self.hex_number(),
                 b'x' | b'X' if self.peek(1) == b'\'' => self.hex_string()?,
                 b'0' if self.peek(1) == b'b' && matches!(self.peek(2), b'0' | b'1') => self.bit_number(),
@@ -340,6 +365,14 @@ impl Scanner<'_> {
         self.at = end;
     }
 
+    fn copy_doubling_backslashes(&mut self, end: usize) {
+        self.space();
+        for &b in &self.sql[self.at..end.min(self.sql.len())] {
+            self.out.text.extend_from_slice(if b == b'\\' { b"\\\\" } else { std::slice::from_ref(&b) });
+        }
+        self.at = end;
+    }
+
     fn comment(&mut self) {
         if self.peek(2) == b'!' {
             let digits = (0..6).take_while(|&i| self.peek(3 + i).is_ascii_digit()).count();
@@ -359,7 +392,15 @@ impl Scanner<'_> {
         let rest = &self.sql[self.at..];
         let length = rest.iter().position(|&b| !is_word(b)).unwrap_or(rest.len());
         let announces = matches!(length, 5 | 6) && b"values"[..length].eq_ignore_ascii_case(&rest[..length]);
-        self.copy(self.at + length);
+        // A reserved word: without a point before it it is the type.
+        let is_real = length == 4 && self.out.syntax.real_as_float && rest[..4].eq_ignore_ascii_case(b"real");
+        if is_real && self.out.text.last() != Some(&b'.') {
+            self.space();
+            self.out.text.extend_from_slice(b"float");
+            self.at += 4;
+        } else {
+            self.copy(self.at + length);
+        }
         self.seal(false);
         if let Some(rows) = self.rows.as_mut().filter(|rows| announces && rows.first.is_none()) {
             let starts = |word: &[u8]| self.out.text.get(..word.len()).is_some_and(|t| t.eq_ignore_ascii_case(word));
@@ -383,6 +424,34 @@ impl Scanner<'_> {
         Ok(())
     }
 
+    /// A name by ANSI_QUOTES, which becomes one in backticks.
+    fn name_in_double_quotes(&mut self) -> Result<(), SqlError> {
+        self.seal(false);
+        self.space();
+        let start = self.out.text.len();
+        self.out.text.push(b'`');
+        let mut at = self.at + 1;
+        loop {
+            match (self.sql.get(at), self.sql.get(at + 1)) {
+                (None, _) => {
+                    self.out.text.truncate(start);
+                    return Err(self.unterminated());
+                }
+                (Some(b'"'), Some(b'"')) => {
+                    self.out.text.push(b'"');
+                    at += 1;
+                }
+                (Some(b'"'), _) => break,
+                (Some(b'`'), _) => self.out.text.extend_from_slice(b"``"),
+                (Some(&b), _) => self.out.text.push(b),
+            }
+            at += 1;
+        }
+        self.out.text.push(b'`');
+        self.at = at + 1;
+        Ok(())
+    }
+
     fn unterminated(&self) -> SqlError {
         errors::syntax(&String::from_utf8_lossy(self.sql.get(self.at..).unwrap_or(&[])))
     }
@@ -398,6 +467,9 @@ impl Scanner<'_> {
             rows.differ |= self.out.rows > 1 && (rows.depth == 0 || self.out.literals.len() >= most);
         }
         if self.form == Form::Plain || self.out.literals.len() >= most {
+            if self.out.syntax.no_backslash && matches!(kind, LiteralKind::Text { .. }) {
+                return self.copy_doubling_backslashes(token_end);
+            }
             return self.copy(token_end);
         }
         // A literal glued to the token before it would change meaning once it is a placeholder.
@@ -420,7 +492,7 @@ impl Scanner<'_> {
         loop {
             match self.sql.get(at) {
                 None => return Err(self.unterminated()),
-                Some(b'\\') => {
+                Some(b'\\') if !self.out.syntax.no_backslash => {
                     escaped = true;
                     at += 2;
                 }
@@ -544,7 +616,7 @@ mod tests {
 
     fn digest(sql: &str) -> (String, Vec<Datum<'_>>) {
         let mut d = Digest::default();
-        d.scan(sql.as_bytes(), Form::Digest).unwrap();
+        d.scan(sql.as_bytes(), Form::Digest, Syntax::default()).unwrap();
         let mut values = Vec::new();
         d.values(sql.as_bytes(), &mut values).unwrap();
         (String::from_utf8(d.text).unwrap(), values)
@@ -572,7 +644,7 @@ mod tests {
     fn rows_of_one_shape_are_one() {
         let rows = |sql: &str| {
             let mut d = Digest::default();
-            d.scan(sql.as_bytes(), Form::Digest).unwrap();
+            d.scan(sql.as_bytes(), Form::Digest, Syntax::default()).unwrap();
             (String::from_utf8(d.text.clone()).unwrap(), d.rows, d.literals.len())
         };
         let one = |text: &str, rows, literals| (text.to_owned(), rows, literals);
@@ -598,7 +670,7 @@ mod tests {
         assert_eq!(rows("INSERT INTO t VALUES (),()"), one("INSERT INTO t VALUES ()", 2, 0));
         assert_eq!(rows("INSERT INTO t VALUES (1),(2); SELECT 3").1, 2);
         let mut d = Digest::default();
-        d.scan(b"INSERT INTO t VALUES (1),(2)", Form::Plain).unwrap();
+        d.scan(b"INSERT INTO t VALUES (1),(2)", Form::Plain, Syntax::default()).unwrap();
         assert_eq!((d.text.as_slice(), d.rows), (&b"INSERT INTO t VALUES (1),(2)"[..], 1));
     }
 
@@ -612,15 +684,15 @@ mod tests {
     fn statements_are_split() {
         let sql = b"; select 'a;b' ; select 2";
         let mut d = Digest::default();
-        let end = d.scan(sql, Form::Plain).unwrap();
+        let end = d.scan(sql, Form::Plain, Syntax::default()).unwrap();
         assert_eq!(d.text, b"select 'a;b'");
         let rest = &sql[end..];
-        d.scan(rest, Form::Plain).unwrap();
+        d.scan(rest, Form::Plain, Syntax::default()).unwrap();
         assert_eq!(d.text, b"select 2");
-        d.scan(b"select ?, 5, ?", Form::Plain).unwrap();
+        d.scan(b"select ?, 5, ?", Form::Plain, Syntax::default()).unwrap();
         assert_eq!((d.text.as_slice(), d.parameters), (&b"select ?1, 5, ?2"[..], 2));
-        assert!(d.scan(b"select 'abc", Form::Plain).is_err());
-        assert!(d.scan(b"select `abc", Form::Digest).is_err());
+        assert!(d.scan(b"select 'abc", Form::Plain, Syntax::default()).is_err());
+        assert!(d.scan(b"select `abc", Form::Digest, Syntax::default()).is_err());
     }
 
     #[test]
@@ -629,9 +701,32 @@ mod tests {
         let sql = b"select 'a\\'' /*! /* */ */ x'0' 0x 0xg 1.e 1e+ .5 `q`` ? @@x @'y' \xff\xfe -- \n;;#";
         for start in 0..sql.len() {
             for end in start..sql.len() {
-                let _ = d.scan(&sql[start..end], Form::Digest);
-                let _ = d.scan(&sql[start..end], Form::Plain);
+                let _ = d.scan(&sql[start..end], Form::Digest, Syntax::default());
+                let _ = d.scan(&sql[start..end], Form::Plain, Syntax::default());
             }
         }
+    }
+
+    #[test]
+    fn other_syntax_is_written_as_the_default() {
+        let all = Syntax { ansi_quotes: true, pipes_concat: true, no_backslash: true, real_as_float: true };
+        let scan = |sql: &str, form| {
+            let mut d = Digest::default();
+            d.scan(sql.as_bytes(), form, all).unwrap();
+            let mut values = Vec::new();
+            d.values(sql.as_bytes(), &mut values).unwrap();
+            let values: Vec<String> = values.iter().map(Datum::as_string).collect();
+            (String::from_utf8(d.text.clone()).unwrap(), values)
+        };
+        let sql = r#"SELECT "a""b`c"||'x\n''y' , CAST(1 AS REAL), t.real || "d" FROM "t""#;
+        let (text, values) = scan(sql, Form::Digest);
+        assert_eq!(text, r#"SELECT `a"b``c`||/?1 , CAST(?2 AS float), t.real ||/ `d` FROM `t`"#);
+        assert_eq!(values, [r"x\n'y", "1"]);
+        let (text, _) = scan(sql, Form::Plain);
+        assert_eq!(text, r#"SELECT `a"b``c`||/'x\\n''y' , CAST(1 AS float), t.real ||/ `d` FROM `t`"#);
+        let mut d = Digest::default();
+        assert!(d.scan(b"SELECT \"a", Form::Plain, all).is_err());
+        assert!(d.scan(b"SELECT 1 ||/ 2", Form::Plain, Syntax::default()).is_err());
+        assert!(d.scan(b"SELECT 1 ||/* x */ 2", Form::Plain, Syntax::default()).is_ok());
     }
 }

@@ -19,7 +19,7 @@ use super::{
     auto_increment::AutoIncrement,
     catalog::Catalog,
     cells,
-    digest::{Digest, Form},
+    digest::{Digest, Form, Syntax},
     errors::{self, Result},
     exec::{self, Changed, Cluster, change, change_joined, insert, into, read},
     expr::{Datum, Kind, env::Env, recycle},
@@ -214,7 +214,7 @@ impl SqlEngine {
             if self.transaction_control(session, &s.digest.text, out).await? {
                 return Ok(());
             }
-            s.digest.scan(sql, Form::Plain)?;
+            s.digest.scan(sql, Form::Plain, s.digest.syntax)?;
             let text = String::from_utf8_lossy(&s.digest.text).into_owned();
             return Box::pin(self.other_statement(session, s, &text, out)).await;
         }
@@ -225,7 +225,7 @@ impl SqlEngine {
             attempt += 1;
             let catalog = self.catalog().await?;
             let variables = &session.env.variables;
-            let flags = (variables.only_full_group_by, variables.connection());
+            let flags = (variables.only_full_group_by, variables.syntax.no_backslash, variables.connection());
             let database = session.env.database.as_deref();
             let cached = self.plans.borrow_mut().find(&s.digest.text, database, &catalog, flags);
             let cached = match cached {
@@ -252,7 +252,7 @@ impl SqlEngine {
                 }
                 Cached::Structural => {
                     let mut plain = Digest::default();
-                    plain.scan(sql, Form::Plain)?;
+                    plain.scan(sql, Form::Plain, s.digest.syntax)?;
                     let text = String::from_utf8_lossy(&plain.text);
                     match self.plan_measured(&catalog, &session.env, &text, Vec::new()).await {
                         Ok(plan) => (Rc::new(plan), 1),
@@ -522,7 +522,7 @@ impl SqlEngine {
                 }
                 None => {
                     let mut plain = Digest::default();
-                    plain.scan(&statement.sql, Form::Plain)?;
+                    plain.scan(&statement.sql, Form::Plain, statement.syntax)?;
                     self.learn_identity(session).await;
                     let text = String::from_utf8_lossy(&plain.text).into_owned();
                     if !is_query(&plain.text) {
@@ -736,7 +736,7 @@ impl Engine for SqlEngine {
         let mut first = true;
         loop {
             let digest = &mut session.scratch.get_or_insert_default().digest;
-            let end = digest.scan(rest, Form::Digest)?;
+            let end = digest.scan(rest, Form::Digest, session.env.variables.syntax)?;
             if digest.text.is_empty() {
                 return if first { Err(errors::empty_query()) } else { Ok(()) };
             }
@@ -756,13 +756,13 @@ impl Engine for SqlEngine {
     }
 
     async fn prepare(&self, session: &mut Session, sql: &[u8]) -> Result<PreparedInfo> {
-        let mut plain = Digest::default();
-        plain.scan(sql, Form::Plain)?;
+        let (mut plain, syntax) = (Digest::default(), session.env.variables.syntax);
+        plain.scan(sql, Form::Plain, syntax)?;
         if plain.text.is_empty() {
             return Err(errors::empty_query());
         }
         let mut prepared =
-            Prepared { sql: sql.to_vec(), parameters: plain.parameters, plan: None, typed_by_params: false };
+            Prepared { sql: sql.to_vec(), syntax, parameters: plain.parameters, plan: None, typed_by_params: false };
         let mut columns = Vec::new();
         if is_query(&plain.text) {
             self.learn_identity(session).await;
@@ -936,5 +936,5 @@ pub(super) fn has_statement(text: &[u8]) -> bool {
         return false;
     }
     let mut digest = Digest::default();
-    digest.scan(text, Form::Plain).is_err() || !digest.text.is_empty()
+    digest.scan(text, Form::Plain, Syntax::default()).is_err() || !digest.text.is_empty()
 }

@@ -56,6 +56,7 @@ pub mod session;
 pub mod show;
 mod show_filter;
 mod show_heading;
+pub mod sql_mode;
 pub mod statistics;
 mod table_locks;
 mod table_options;

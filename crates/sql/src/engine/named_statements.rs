@@ -44,7 +44,7 @@ impl SqlEngine {
             return Err(SqlError::new(1461, b"42000", text));
         }
         let mut plain = Digest::default();
-        let end = plain.scan(text.as_bytes(), Form::Plain)?;
+        let end = plain.scan(text.as_bytes(), Form::Plain, session.env.variables.syntax)?;
         let tail = text.as_bytes().get(end..).unwrap_or(&[]);
         if has_statement(tail) {
             return Err(errors::syntax(&String::from_utf8_lossy(tail)));

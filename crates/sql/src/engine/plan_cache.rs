@@ -20,7 +20,7 @@ pub enum Cached {
 }
 
 /// What a plan depends on besides the text: `ONLY_FULL_GROUP_BY` and the collation of literals.
-type Flags = (bool, Collation);
+type Flags = (bool, bool, Collation);
 
 struct Entry {
     text: Box<[u8]>,

@@ -7,7 +7,7 @@ use apus_types::{Epoch, TableId};
 
 use super::{
     catalog::Catalog,
-    digest::Digest,
+    digest::{Digest, Syntax},
     exec::sink::SinkBuffers,
     expr::{Datum, env::Env},
     keys::{Pairs, StringSet, Strings},
@@ -106,6 +106,8 @@ pub struct Scratch {
 
 pub struct Prepared {
     pub sql: Vec<u8>,
+    /// By which `sql` is read, whatever the session's is now.
+    pub syntax: Syntax,
     pub parameters: usize,
     /// Kept while the dictionary has this version and the database is the same.
     pub plan: Option<(u64, Option<String>, Rc<Plan>)>,

@@ -8,7 +8,7 @@ use apus_types::{Column, RowLayout, TableId};
 use super::{
     catalog::Catalog,
     ddl::{self, Ddl},
-    digest::{Digest, Form},
+    digest::{Digest, Form, Syntax},
     dispatch::plan_text,
     expr::{Builder, Context, Datum, env::Env},
     plan::{
@@ -29,7 +29,7 @@ pub(super) fn env() -> Env {
 
 fn table(sql: &str, id: u32) -> TableMessage {
     let mut digest = Digest::default();
-    digest.scan(sql.as_bytes(), Form::Plain).unwrap();
+    digest.scan(sql.as_bytes(), Form::Plain, Syntax::default()).unwrap();
     let mut tokens = Tokens::new(std::str::from_utf8(&digest.text).unwrap());
     let Some(Ddl::CreateTable { table, .. }) = ddl::parse(&mut tokens, sql, Default::default()).unwrap() else {
         panic!("{sql}")
@@ -124,11 +124,11 @@ fn a_replaced_view_drops_its_plans() {
     let sql = "SELECT y FROM v";
     let plan = plan_text(&first, &env(), sql, Vec::new()).unwrap();
     let mut plans = PlanCache::default();
-    plans.put(sql.as_bytes(), Some("d"), &first, (false, Default::default()), Cached::Plan(Rc::new(plan)));
+    plans.put(sql.as_bytes(), Some("d"), &first, Default::default(), Cached::Plan(Rc::new(plan)));
     let same = catalog_with_view(&text(1), &["x", "y"], &first);
-    assert!(plans.find(sql.as_bytes(), Some("d"), &same, (false, Default::default())).is_some());
+    assert!(plans.find(sql.as_bytes(), Some("d"), &same, Default::default()).is_some());
     let other = catalog_with_view(&text(2), &["x", "y"], &same);
-    assert!(plans.find(sql.as_bytes(), Some("d"), &other, (false, Default::default())).is_none());
+    assert!(plans.find(sql.as_bytes(), Some("d"), &other, Default::default()).is_none());
     let gone = catalog_with_view("select `d`.`pair`.`nope` AS `x` from `d`.`pair`", &["x"], &other);
     assert_eq!(plan_text(&gone, &env(), "SELECT x FROM v", Vec::new()).map_err(|e| e.errno).err(), Some(1356));
 }
@@ -148,16 +148,16 @@ fn a_definition_drops_the_plans_of_its_table_only() {
         ["select * from a where id = 1", "select a.id from a, b", "insert into a values (1)", "select (select 1)"];
     for text in texts {
         let plan = plan_text(&first, &env(), text, Vec::new()).unwrap();
-        plans.put(text.as_bytes(), Some("d"), &first, (false, Default::default()), Cached::Plan(Rc::new(plan)));
+        plans.put(text.as_bytes(), Some("d"), &first, Default::default(), Cached::Plan(Rc::new(plan)));
     }
     let changed = dictionary(2, "CREATE TABLE b (id INT PRIMARY KEY, v INT)");
     let second = Catalog::from_dictionary(&changed, &first).unwrap();
-    let kept = texts.map(|text| plans.find(text.as_bytes(), Some("d"), &second, (false, Default::default())).is_some());
+    let kept = texts.map(|text| plans.find(text.as_bytes(), Some("d"), &second, Default::default()).is_some());
     assert_eq!(kept, [true, false, true, true]);
     // One that was missed while its table was another stays missed.
     let third = Catalog::from_dictionary(&Dictionary { version: 3, ..changed }, &second).unwrap();
-    assert!(plans.find(texts[0].as_bytes(), Some("d"), &third, (false, Default::default())).is_some());
-    assert!(plans.find(texts[1].as_bytes(), Some("d"), &third, (false, Default::default())).is_none());
+    assert!(plans.find(texts[0].as_bytes(), Some("d"), &third, Default::default()).is_some());
+    assert!(plans.find(texts[1].as_bytes(), Some("d"), &third, Default::default()).is_none());
 }
 
 /// The chosen path in words.

@@ -4,7 +4,7 @@ use apus_types::RowLayout;
 use apus_types::collate::Collation;
 
 use super::{
-    digest::{Digest, Form},
+    digest::{Digest, Form, Syntax},
     dispatch::plan_text,
     expr::{Context, Datum, Env, Kind, decimal},
     plan::Plan,
@@ -29,7 +29,7 @@ fn environment() -> Env {
 fn show(text: &str) -> String {
     let env = environment();
     let mut digest = Digest::default();
-    let statement = match digest.scan(format!("SELECT {text}").as_bytes(), Form::Plain) {
+    let statement = match digest.scan(format!("SELECT {text}").as_bytes(), Form::Plain, Syntax::default()) {
         Ok(_) => String::from_utf8(digest.text).unwrap(),
         Err(e) => return e.errno.to_string(),
     };

@@ -57,7 +57,7 @@ impl Tokens {
                     list.push(if b == b'`' {
                         Token::Quoted(String::from_utf8_lossy(raw).replace("``", "`"))
                     } else {
-                        Token::Text(text(digest::unescape(raw, b)))
+                        Token::Text(text(digest::unescape(raw, b, true)))
                     });
                     at += 1;
                 }

@@ -2,7 +2,7 @@
 
 use super::{
     account_parse, ddl,
-    digest::Form,
+    digest::{Form, Syntax},
     dispatch::{SqlEngine, plan_text},
     errors::{self, Result},
     exec::{self, next_savepoint},
@@ -197,7 +197,7 @@ impl SqlEngine {
     /// Runs a query of one short row, or of none, whose answer nobody sees.
     async fn run_unseen(&self, session: &mut Session, text: &str, out: &mut Output<'_>) -> Result<()> {
         let (start, mut s) = (out.mark(), Scratch::default());
-        s.digest.scan(text.as_bytes(), Form::Digest)?;
+        s.digest.scan(text.as_bytes(), Form::Digest, Syntax::default())?;
         Box::pin(self.statement_with(session, &mut s, text.as_bytes(), out)).await?;
         assert!(out.take_back(start), "a short row was sent before its statement had ended");
         Ok(())
@@ -472,6 +472,7 @@ fn evaluate(session: &Session, text: &str) -> Result<Option<Datum<'static>>> {
     super::expr::coercion::connect(session.env.variables.connection());
     let e = &expression(text)?;
     let mut builder = Builder::new(None, "", "");
+    builder.no_backslash = session.env.variables.syntax.no_backslash;
     builder.assigns = text.contains(":=");
     let expr: Expr = builder.build(e)?;
     let layout = apus_types::RowLayout::new([]);

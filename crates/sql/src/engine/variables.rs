@@ -16,9 +16,11 @@ use std::{
 
 use super::{
     auto_increment::Step,
+    digest::Syntax,
     errors::{self, Result},
     explain,
     expr::{Datum, Kind, zone::Zone},
+    sql_mode::SqlMode,
     tracking,
 };
 use crate::wire::{
@@ -177,6 +179,7 @@ pub struct Variables {
     pub division_errors: bool,
     /// A literal is no date of zeros.
     pub no_zero_date: bool,
+    pub syntax: Syntax,
     /// Zero in an AUTO_INCREMENT column is a value.
     pub no_auto_value_on_zero: bool,
     pub read_only: bool,
@@ -259,6 +262,7 @@ impl Default for Variables {
             zone: Zone::UTC,
             strict: true,
             no_zero_date: true,
+            syntax: Syntax::default(),
             only_full_group_by: true,
             division_errors: true,
             no_auto_value_on_zero: false,
@@ -501,17 +505,15 @@ impl Variables {
                 })?
             }
             "sql_mode" => {
-                let upper = text.to_ascii_uppercase();
-                for unsupported in ["ANSI_QUOTES", "NO_BACKSLASH_ESCAPES", "PIPES_AS_CONCAT", "ANSI"] {
-                    if upper.split(',').any(|m| m.trim() == unsupported) {
-                        return Err(errors::not_supported(&format!("sql_mode {unsupported}")));
-                    }
-                }
-                self.strict = upper.contains("STRICT_") || upper.contains("TRADITIONAL");
-                self.only_full_group_by = upper.contains("ONLY_FULL_GROUP_BY");
-                self.division_errors = upper.contains("ERROR_FOR_DIVISION_BY_ZERO") || upper.contains("TRADITIONAL");
-                self.no_zero_date = upper.contains("NO_ZERO_DATE") || upper.contains("TRADITIONAL");
-                self.no_auto_value_on_zero = upper.contains("NO_AUTO_VALUE_ON_ZERO");
+                let mode = SqlMode::parse(value.unwrap_or(&Datum::text(text)))?;
+                self.strict = mode.has("STRICT_TRANS_TABLES") || mode.has("STRICT_ALL_TABLES");
+                self.only_full_group_by = mode.has("ONLY_FULL_GROUP_BY");
+                self.division_errors = mode.has("ERROR_FOR_DIVISION_BY_ZERO");
+                self.no_zero_date = mode.has("NO_ZERO_DATE");
+                self.no_auto_value_on_zero = mode.has("NO_AUTO_VALUE_ON_ZERO");
+                self.syntax = mode.syntax();
+                self.set.insert(d.name, mode.names());
+                return Ok(None);
             }
             "transaction_isolation" | "tx_isolation" => {
                 let level = text.to_ascii_uppercase();
@@ -679,6 +681,9 @@ mod tests {
         vars.set("time_zone", Some(&Datum::text("+02:00"))).unwrap();
         assert_eq!(vars.zone, Zone::Offset(7_200_000_000));
         assert!(vars.set("time_zone", Some(&Datum::text("Mars"))).is_err());
-        assert!(vars.set("sql_mode", Some(&Datum::text("ANSI_QUOTES"))).is_err());
+        vars.set("sql_mode", Some(&Datum::text("ANSI_QUOTES"))).unwrap();
+        assert!(vars.syntax.ansi_quotes && !vars.strict);
+        vars.set("sql_mode", None).unwrap();
+        assert!(!vars.syntax.ansi_quotes && vars.strict);
     }
 }

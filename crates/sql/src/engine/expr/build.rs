@@ -85,6 +85,8 @@ pub struct Builder<'a> {
     pub assigns: bool,
     /// Placeholders stand for literals.
     pub from_digest: bool,
+    /// By `sql_mode`: LIKE has no escape unless it names one.
+    pub no_backslash: bool,
     /// The expression stands in the definition of a table.
     pub of_definition: bool,
     /// The session, for the kinds of its variables.
@@ -215,7 +217,7 @@ impl<'a> Builder<'a> {
             A::Like { negated, any: false, expr, pattern, escape_char } => {
                 let (expr, pattern) = (self.boxed(expr)?, self.boxed(pattern)?);
                 let escape = match escape_char {
-                    None => Some(b'\\'),
+                    None => (!self.no_backslash).then_some(b'\\'),
                     Some(e) => match self.build(e)? {
                         Expr::Const(d) => d.as_text().first().copied(),
                         _ => return Err(errors::wrong_arguments("ESCAPE")),

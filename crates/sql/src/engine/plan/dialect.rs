@@ -21,6 +21,21 @@ const TIGHTEST: u8 = 200;
 /// Of XOR: between OR and AND.
 const XOR: u8 = 7;
 
+/// Of `=`, `<` and their like: above IS, below LIKE, IN and BETWEEN, which are operands of them.
+const COMPARISON: u8 = 18;
+
+/// Of `<<` and `>>`: between `&` and `+`.
+const SHIFT: u8 = 26;
+
+/// Of `^`: above `*`.
+const BIT_XOR: u8 = 44;
+
+/// Of `||` where it joins texts ([`crate::engine::sql_mode`]): above `^`.
+const CONCAT: u8 = 45;
+
+/// Of the signs and `~`: above all operators between two values.
+const UNARY: u8 = 46;
+
 /// The parser's MySQL and what it lacks.
 #[derive(Debug)]
 pub struct ApusDialect(pub MySqlDialect);
@@ -63,8 +78,12 @@ impl Dialect for ApusDialect {
     }
     fn parse_prefix(&self, parser: &mut Parser) -> Option<Parsed<Expr>> {
         let [first, following] = parser.peek_tokens::<2>();
-        if first == Token::ExclamationMark {
-            return Some(not(parser));
+        match first {
+            Token::ExclamationMark => return Some(not(parser)),
+            Token::Minus => return Some(unary(parser, UnaryOperator::Minus)),
+            Token::Plus => return Some(unary(parser, UnaryOperator::Plus)),
+            Token::Tilde => return Some(unary(parser, UnaryOperator::BitwiseNot)),
+            _ => {}
         }
         let Token::Word(word) = first else { return None };
         if word.quote_style.is_some() {
@@ -90,6 +109,9 @@ impl Dialect for ApusDialect {
             let (left, op) = (Box::new(expr.clone()), BinaryOperator::Assignment);
             return Some(parser.parse_expr().map(|right| Expr::BinaryOp { left, op, right: Box::new(right) }));
         }
+        if parser.consume_token(&Token::PGCubeRoot) {
+            return Some(parser.parse_subexpr(precedence).map(|right| call("concat", vec![expr.clone(), right])));
+        }
         regexp(parser, expr, precedence).or_else(|| self.0.parse_infix(parser, expr, precedence))
     }
     fn get_next_precedence(&self, parser: &Parser) -> Option<Parsed<u8>> {
@@ -105,6 +127,12 @@ impl Dialect for ApusDialect {
             Token::StringConcat => Some(Ok(self.prec_value(Precedence::Or))),
             Token::Word(word) if word.keyword == Keyword::XOR => Some(Ok(XOR)),
             Token::Overlap => Some(Ok(self.prec_value(Precedence::And))),
+            Token::Eq | Token::Neq | Token::Lt | Token::LtEq | Token::Gt | Token::GtEq | Token::Spaceship => {
+                Some(Ok(COMPARISON))
+            }
+            Token::ShiftLeft | Token::ShiftRight => Some(Ok(SHIFT)),
+            Token::Caret => Some(Ok(BIT_XOR)),
+            Token::PGCubeRoot => Some(Ok(CONCAT)),
             _ => self.0.get_next_precedence(parser),
         }
     }
@@ -264,6 +292,11 @@ fn not(parser: &mut Parser) -> Parsed<Expr> {
     parser.expect_token(&Token::ExclamationMark)?;
     let expr = Box::new(parser.parse_subexpr(TIGHTEST)?);
     Ok(Expr::UnaryOp { op: UnaryOperator::BangNot, expr })
+}
+
+fn unary(parser: &mut Parser, op: UnaryOperator) -> Parsed<Expr> {
+    parser.next_token();
+    Ok(Expr::UnaryOp { op, expr: Box::new(parser.parse_subexpr(UNARY)?) })
 }
 
 /// `BINARY x` binds like a sign.

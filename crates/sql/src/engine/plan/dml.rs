@@ -127,6 +127,7 @@ impl Planner<'_> {
             let mut builder = Builder::new(None, "", &database);
             builder.assigns = self.assigns();
             builder.from_digest = self.from_digest;
+            builder.no_backslash = self.env.variables.syntax.no_backslash;
             builder.target = Some(schema);
             for a in &insert.assignments {
                 if through.is_none() {
@@ -221,6 +222,7 @@ impl Planner<'_> {
             let mut builder = Builder::new(None, "", self.env.database.as_deref().unwrap_or(""));
             builder.assigns = self.assigns();
             builder.from_digest = self.from_digest;
+            builder.no_backslash = self.env.variables.syntax.no_backslash;
             builder.target = Some(&table.schema);
             let row = row.iter().map(|e| value_or_default(&mut builder, e)).collect::<Result<Vec<_>, _>>()?;
             // VALUES () gives every column its default.

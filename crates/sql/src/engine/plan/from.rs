@@ -320,6 +320,7 @@ impl<'a> Planner<'a> {
         builder.param_kinds = self.param_kinds.clone();
         builder.assigns = self.assigns();
         builder.from_digest = self.from_digest;
+        builder.no_backslash = self.env.variables.syntax.no_backslash;
         builder.env = Some(self.env);
         builder.scope = Some(scope.clone());
         builder.planner = Some(self);

@@ -1,5 +1,7 @@
 //! Names of columns that have no alias: the text of their expressions, as the client wrote it.
 
+use crate::engine::digest::Syntax;
+
 /// Words behind which a select list has not begun yet.
 const MODIFIERS: [&str; 10] = [
     "select",
@@ -74,6 +76,12 @@ pub fn select_items(text: &str) -> Vec<&str> {
 
 /// Longest name of a column without an alias, in bytes.
 const NAME_BYTES_MAX: usize = 255;
+
+/// The text of an expression as its client has written it, and not as the scanner has for the parser. Names keep their backticks.
+pub fn as_written(name: String, syntax: Syntax) -> String {
+    let name = if syntax.pipes_concat { name.replace("||/", "||") } else { name };
+    if syntax.no_backslash { name.replace("\\\\", "\\") } else { name }
+}
 
 /// A name that is no longer than MySQL has it.
 pub fn shortened(mut name: String) -> String {

@@ -67,8 +67,11 @@ impl Columns<'_, '_> {
                         }
                         (_, e, _) if is_text_literal(e) => display_name(e),
                         (_, _, None) => display_name(e),
-                        (_, _, Some(text)) if expr.has_param() => heading::without_numbers(text),
-                        (_, _, Some(text)) => (*text).to_owned(),
+                        (_, _, Some(text)) => {
+                            let text =
+                                if expr.has_param() { heading::without_numbers(text) } else { (*text).to_owned() };
+                            heading::as_written(text, self.planner.env.variables.syntax)
+                        }
                     };
                     let known = (builder.aggregates.as_slice(), builder.windows.calls.as_slice());
                     outputs.push(self.computed(expr, heading::shortened(name), known));

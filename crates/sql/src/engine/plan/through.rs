@@ -220,6 +220,7 @@ impl Planner<'_> {
                 let mut builder = Builder::new(Some(&table.schema), shown, database);
                 builder.assigns = self.assigns();
                 builder.from_digest = self.from_digest;
+                builder.no_backslash = self.env.variables.syntax.no_backslash;
                 builder.param_kinds = self.param_kinds.clone();
                 builder
             }
