@@ -36,6 +36,13 @@ pub struct Assign<'e> {
     pub env: Option<&'e Env>,
 }
 
+impl Assign<'_> {
+    /// A date of zeros is none.
+    fn no_zero_date(&self) -> bool {
+        self.env.is_none_or(|env| env.variables.no_zero_date)
+    }
+}
+
 /// The value as the column stores it; TIMESTAMP becomes microseconds in an `Int`. Without strict mode it is cut to fit.
 pub fn assign<'a>(column: &Column, value: Datum<'a>, a: Assign<'_>) -> Result<Datum<'a>> {
     if value.is_null() {
@@ -197,11 +204,10 @@ pub fn implicit_default(ty: ColumnType) -> Datum<'static> {
     }
 }
 
-/// What is said of a value that strict mode refuses (`refused`) when it is stored as well as it can be. Nothing of a zero date where the
-/// session's mode (`a`) allows it.
-pub fn warning_of(refused: SqlError, column: &Column, value: &Datum<'_>, a: Assign<'_>) -> Option<SqlError> {
+/// What is said of a value that strict mode refuses (`refused`) when it is stored as well as it can be.
+fn warning_of(refused: SqlError, column: &Column, value: &Datum<'_>, a: Assign<'_>) -> SqlError {
     let is_zero = || value.civil(a.zone) == Some(Default::default()) || value.number().is_some_and(Number::is_zero);
-    Some(match (refused.errno, column.ty) {
+    match (refused.errno, column.ty) {
         (1406, ColumnType::Bit { .. }) if a.strict => refused,
         (1406, ColumnType::Bit { .. }) => errors::out_of_range(&column.name, a.row),
         (1406, _) => errors::truncated(&column.name, a.row),
@@ -218,13 +224,13 @@ pub fn warning_of(refused: SqlError, column: &Column, value: &Datum<'_>, a: Assi
                 _ => errors::out_of_range(&column.name, a.row),
             }
         }
-        (1292, _) if !a.strict && reads_as_zero(value, a.zone) && is_zero() => return None,
+        (1292, _) if reads_as_zero(value, a.zone) && is_zero() => errors::out_of_range(&column.name, a.row),
         (1292, _) if is_beyond_dates(value) && !is_cut_moment(value, a.zone) => {
             errors::out_of_range(&column.name, a.row)
         }
         (1292, _) => errors::truncated(&column.name, a.row),
         _ => refused,
-    })
+    }
 }
 
 /// Whether this is the number 0, or a text that says a date of zeros.
@@ -268,7 +274,7 @@ pub fn assign_or_warn<'a>(
     match assign(column, value.clone(), Assign { strict: true, ..a }) {
         Ok(value) => Ok(value),
         Err(e) => {
-            warnings.extend(warning_of(e, column, &value, a));
+            warnings.push(warning_of(e, column, &value, a));
             assign_leniently(column, value, a)
         }
     }
@@ -296,10 +302,11 @@ fn moment<'a>(column: &Column, value: &Datum<'_>, a: Assign<'_>) -> Result<Datum
         Datum::Text(t) | Datum::Bytes(t) => {
             temporal::read_datetime(t, a.zone).filter(|(_, cut)| !cut || !a.strict).map(|(c, _)| c)
         }
+        v if v.number().is_some_and(Number::is_zero) => Some(Default::default()),
         v => v.civil(a.zone),
     };
     let zero = c == Some(Default::default());
-    if c.is_none() || (a.strict && zero) {
+    if c.is_none() || (a.strict && zero && a.no_zero_date()) {
         return Err(bad());
     }
     let c = c.unwrap_or_default();

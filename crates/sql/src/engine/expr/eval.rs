@@ -387,7 +387,7 @@ fn moment_of<'a>(
         _ => return Ok(value),
     };
     match temporal::read_datetime(text, cx.env.zone()) {
-        Some((c, cut)) if c != Default::default() || !alone => {
+        Some((c, cut)) if c != Default::default() || !alone || !cx.env.variables.no_zero_date => {
             if cut {
                 cx.env.note_once(errors::truncated_value(name, text));
             }
@@ -452,9 +452,12 @@ fn cast_text<'a>(cx: &Context<'_>, value: Datum<'a>, length: u32) -> Datum<'a> {
     Datum::Text(Cow::Owned(text[..kept].to_vec()))
 }
 
-/// [`Datum::civil`]; a time is one of today.
+/// [`Datum::civil`]; a time is one of today, and a text of zeros nothing where `sql_mode` forbids it.
 pub fn moment(cx: &Context<'_>, value: &Datum<'_>) -> Option<apus_types::time::Civil> {
-    let Datum::Time(t, _) = value else { return value.civil(cx.env.zone()) };
+    let Datum::Time(t, _) = value else {
+        let read = value.civil(cx.env.zone());
+        return read.filter(|c| !is_forbidden(cx, *c) || !value.is_text());
+    };
     let today = cx.env.local_now().div_euclid(temporal::MICROS_PER_DAY) * temporal::MICROS_PER_DAY;
     Some(apus_types::time::civil_from_unix_micros(today + t))
 }
@@ -470,6 +473,11 @@ pub fn day_of(cx: &Context<'_>, value: &Datum<'_>) -> Option<apus_types::time::C
         }
         other => moment(cx, other),
     }
+}
+
+/// A date of zeros, by `sql_mode`.
+fn is_forbidden(cx: &Context<'_>, c: apus_types::time::Civil) -> bool {
+    c == Default::default() && cx.env.variables.no_zero_date
 }
 
 /// CAST to a date or a time, which warns of what is none and of what it leaves out.
@@ -491,7 +499,7 @@ fn cast_moment<'a>(cx: &Context<'_>, value: Datum<'a>, to: CastType) -> Datum<'a
         return read.map_or(Datum::Null, |(t, _)| Datum::Time(temporal::round_micros(t, n), n));
     }
     let read = match (text, &value) {
-        (Some(text), _) => temporal::read_datetime(text, cx.env.zone()),
+        (Some(text), _) => temporal::read_datetime(text, cx.env.zone()).filter(|(c, _)| !is_forbidden(cx, *c)),
         (None, other) if to == CastType::Date => day_of(cx, other).map(|c| (c, false)),
         (None, other) => moment(cx, other).map(|c| (c, false)),
     };
