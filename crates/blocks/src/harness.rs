@@ -28,6 +28,25 @@ pub const SQL: NodeId = NodeId(NodeId::ARBITRATOR_BASE + 1);
 pub const MS: u64 = 1_000_000;
 const WORKERS: u8 = 1;
 
+/// A diskless node that knows nobody.
+pub fn node_config(node: NodeId, incarnation: u64) -> NodeConfig {
+    NodeConfig {
+        node,
+        workers: WORKERS,
+        control: false,
+        rejoins: false,
+        kept: None,
+        incarnation,
+        address: String::new(),
+        mgmts: Vec::new(),
+        memory: apus_storage::MemoryManager::new(1 << 20),
+        transaction_bytes: u64::MAX,
+        slices: crate::ldm::Slices::default(),
+        disk: None,
+        linger_ns: crate::dih::LINGER_NS,
+    }
+}
+
 /// What the stand-ins for LDM and TC saw.
 #[derive(Default)]
 pub struct Seen {
@@ -225,19 +244,11 @@ impl Cluster {
         let kept = self.keeps_views.then_some(kept);
         self.start(node, |who, (incarnation, seen)| {
             let config = NodeConfig {
-                node,
-                workers: WORKERS,
-                control: false,
                 rejoins,
                 kept,
-                incarnation,
                 address: format!("n{id}:{incarnation}"),
                 mgmts: vec![(MGMT, "mgmt:1".to_owned()), (MGMT_2, "mgmt:2".to_owned())],
-                memory: apus_storage::MemoryManager::new(1 << 20),
-                transaction_bytes: u64::MAX,
-                slices: crate::ldm::Slices::default(),
-                disk: None,
-                linger_ns: crate::dih::LINGER_NS,
+                ..node_config(node, incarnation)
             };
             let mut blocks: Vec<Box<dyn Block>> = build(who, &config);
             blocks.retain(|b| !matches!(b.block_ref().block, BlockId::Ldm | BlockId::Tc));

@@ -14,11 +14,13 @@ use apus_signal::{
     tc::RequestRef,
     view::NodeState,
 };
-use apus_storage::MemoryManager;
 use apus_types::{Column, ColumnType, ErrorCode, NodeId, TableSchema, form::Source};
 
 use super::{Catalog, Dictionary, bootstrap, read_file};
-use crate::{NodeConfig, OnDisk, harness::Cluster, ldm::Slices};
+use crate::{
+    NodeConfig, OnDisk,
+    harness::{Cluster, node_config},
+};
 
 fn started(replicas: u32) -> Cluster {
     let mut c = Cluster::new(1, replicas);
@@ -242,21 +244,7 @@ fn schema(c: &mut Cluster, id: u16) -> dict::Dictionary {
 fn the_ids_of_tables_are_on_disk_before_they_are_made() {
     let disk = OnDisk { files: BTreeMap::new(), segment_bytes: 1 << 20, checkpoint_bytes: 1 << 20, scrub_ns: 0 };
     let (node, incarnation) = (NodeId(1), 1);
-    let config = NodeConfig {
-        node,
-        workers: 1,
-        control: false,
-        rejoins: false,
-        kept: None,
-        incarnation,
-        address: String::new(),
-        mgmts: Vec::new(),
-        memory: MemoryManager::new(1 << 20),
-        transaction_bytes: u64::MAX,
-        slices: Slices::default(),
-        disk: Some(disk),
-        linger_ns: 0,
-    };
+    let config = NodeConfig { disk: Some(disk), ..node_config(node, incarnation) };
     let mut worker = Worker::new(WorkerConfig { node, worker: 0, instances: 1, control: false, incarnation, seed: 1 });
     let mut dict = Dictionary::new(&config);
     let (me, step) = (Dictionary::dict_of(NodeId(1)), bootstrap(&Catalog::default()).step);

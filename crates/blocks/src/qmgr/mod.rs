@@ -535,8 +535,8 @@ impl Membership {
 
     /// The president tells those that are behind; without it everybody does, for a side that is frozen changes no view by which they would learn.
     fn tells_of_commits(&self, view: &View) -> bool {
-        let is_lost = |id: u32| self.failed.iter().any(|n| u32::from(n.0) == id);
-        view.president == u32::from(self.me.0) || is_lost(view.president)
+        let is_president = |n: &NodeId| u32::from(n.0) == view.president;
+        is_president(&self.me) || self.failed.iter().any(is_president)
     }
 
     /// The view is without that process, which may not know it.

@@ -35,6 +35,7 @@ use prost::Message;
 use crate::{
     NodeConfig,
     dih::{Distribution, LINGER_NS},
+    harness::node_config,
     ldm::{LocalDataManager, Slices},
     tc::TransactionCoordinator,
 };
@@ -171,19 +172,11 @@ impl Cluster {
         worker.add_block(Box::new(TransactionCoordinator::new(node, 0, memory.clone(), self.slices)));
         worker.add_block(Box::new(LocalDataManager::new(node, 0, memory.clone(), self.transaction_bytes, self.slices)));
         let config = NodeConfig {
-            node,
-            workers: 1,
-            control: false,
-            rejoins: false,
-            kept: None,
-            incarnation,
-            address: String::new(),
-            mgmts: Vec::new(),
             memory,
             transaction_bytes: self.transaction_bytes,
             slices: self.slices,
-            disk: None,
             linger_ns: self.linger_ns,
+            ..node_config(node, incarnation)
         };
         worker.add_block(Box::new(Distribution::new(&config)));
         worker.link_up(client(), trans(0).client);
