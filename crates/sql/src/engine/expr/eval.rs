@@ -387,7 +387,7 @@ fn moment_of<'a>(
         _ => return Ok(value),
     };
     match temporal::read_datetime(text, cx.env.zone()) {
-        Some((c, cut)) if c != Default::default() || !alone || !cx.env.variables.no_zero_date => {
+        Some((c, cut)) if !alone || !is_forbidden(cx, c) => {
             if cut {
                 cx.env.note_once(errors::truncated_value(name, text));
             }
@@ -404,18 +404,12 @@ fn moment_of<'a>(
 
 /// The text of a literal, as [`CastType::Literal`] says.
 fn literal<'a>(cx: &Context<'_>, value: Datum<'a>, kind: Kind) -> Result<Datum<'a>> {
-    let text = value.as_text();
+    let (text, zone) = (value.as_text(), cx.env.zone());
+    let is_moment = || temporal::read_datetime(&text, zone).is_some_and(|(c, cut)| !cut && !is_forbidden(cx, c));
     let (name, is_one) = match kind {
-        Kind::Time(_) => {
-            let read = temporal::read_time(&text, cx.env.zone());
-            ("TIME", read.is_some_and(|t| !t.cut && !t.beyond && !t.of_date))
-        }
-        _ => {
-            let (name, is_date) = if kind == Kind::Date { ("DATE", true) } else { ("DATETIME", false) };
-            let read = temporal::read_datetime(&text, cx.env.zone());
-            let allowed = |c| c != Default::default() || !cx.env.variables.no_zero_date;
-            (name, read.is_some_and(|(c, cut)| !cut && allowed(c) && is_date != temporal::has_clock(&text)))
-        }
+        Kind::Time(_) => ("TIME", temporal::read_time(&text, zone).is_some_and(|t| !t.cut && !t.beyond && !t.of_date)),
+        Kind::Date => ("DATE", is_moment() && !temporal::has_clock(&text)),
+        _ => ("DATETIME", is_moment() && temporal::has_clock(&text)),
     };
     if !value.is_null() && !is_one {
         return Err(errors::wrong_moment(name, &text));

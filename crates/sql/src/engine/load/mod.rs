@@ -79,7 +79,7 @@ impl SqlEngine {
         text: &str,
         out: &mut Output<'_>,
     ) -> Result<()> {
-        let load = Load::parse(text)?;
+        let load = Load::parse(text, session.env.variables.syntax)?;
         if !load.is_local {
             return Err(errors::no_files());
         }

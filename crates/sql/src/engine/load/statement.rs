@@ -7,6 +7,7 @@ use std::fmt::Write;
 
 use crate::engine::{
     ddl::Name,
+    digest::Syntax,
     errors::{self, Result},
     token::{Token, Tokens},
     view_text::quoted,
@@ -123,11 +124,11 @@ pub struct Load {
 }
 
 impl Load {
-    /// Of a statement whose first word is LOAD.
+    /// Of a statement whose first word is LOAD, written by `syntax`, which says whether a backslash escapes in the file, too.
     ///
     /// # Errors
     /// 1064, 1083, 1115, 1235.
-    pub fn parse(text: &str) -> Result<Load> {
+    pub fn parse(text: &str, syntax: Syntax) -> Result<Load> {
         let mut t = Tokens::new(text);
         t.expect("load")?;
         if t.peek_word("xml") {
@@ -152,6 +153,9 @@ impl Load {
             return Err(errors::not_supported("LOAD DATA ... PARTITION"));
         }
         let mut format = Format::default();
+        if syntax.no_backslash {
+            format.escaped = None;
+        }
         if t.word("character") {
             t.expect("set")?;
             format.charset = Charset::named(&t.identifier()?)?;
@@ -376,6 +380,7 @@ mod tests {
             "LOAD DATA CONCURRENT LOCAL INFILE 'f.csv' REPLACE INTO TABLE d.t CHARACTER SET latin1 FIELDS TERMINATED BY ',' \
              OPTIONALLY ENCLOSED BY '\"' ESCAPED BY '' LINES STARTING BY x'3e' TERMINATED BY 0x0d0a IGNORE 3 ROWS \
              (a, @B, t.c) SET d = CONCAT(@b, ',', 1), t.a := 5",
+            Syntax::default(),
         )
         .unwrap();
         assert!(load.is_local && load.replaces && !load.has_long_separator);
@@ -391,7 +396,10 @@ mod tests {
         assert_eq!(load.columns(), ["a", "c", "d"]);
         assert_eq!(load.insert(), "REPLACE INTO `d`.`t` (`a`, `c`, `d`) VALUES (DEFAULT, DEFAULT, DEFAULT)");
         assert_eq!(load.update().unwrap(), "UPDATE `d`.`t` SET d = CONCAT(@b, ',', 1), t.a := 5");
-        let plain = Load::parse("load data local infile 'f' ignore into table t").unwrap();
+        let text = "load data local infile 'f' ignore into table t";
+        let raw = Load::parse(text, Syntax { no_backslash: true, ..Syntax::default() }).unwrap();
+        assert_eq!(raw.format, Format { escaped: None, ..Format::default() });
+        let plain = Load::parse(text, Syntax::default()).unwrap();
         assert_eq!((plain.format.clone(), plain.columns().len(), plain.update()), (Format::default(), 0, None));
         assert_eq!(plain.insert(), "INSERT IGNORE INTO `t` VALUES ()");
     }
@@ -413,7 +421,7 @@ mod tests {
             ("LOAD DATA LOCAL INFILE 'f' INTO TABLE t SET a", 1064),
             ("LOAD DATA LOCAL INFILE f INTO TABLE t", 1064),
         ] {
-            assert_eq!(Load::parse(text).unwrap_err().errno, errno, "{text}");
+            assert_eq!(Load::parse(text, Syntax::default()).unwrap_err().errno, errno, "{text}");
         }
     }
 }
