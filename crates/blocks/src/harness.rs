@@ -297,6 +297,9 @@ impl Cluster {
     fn close(&mut self, link: (NodeId, NodeId)) {
         if self.links.remove(&link) {
             for (me, peer) in [link, (link.1, link.0)] {
+                if let Some(held) = self.held.get_mut(&(peer, me)) {
+                    held.clear(); // bytes of this connection
+                }
                 if self.mute.contains(&(peer, me)) && self.processes.contains_key(&peer) {
                     continue;
                 }

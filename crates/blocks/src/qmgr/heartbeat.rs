@@ -163,6 +163,11 @@ impl Heartbeats {
         (JITTER_FACTOR * jitter).clamp(self.floor().min(longest), longest)
     }
 
+    /// Silence of this member that is a failure; 0 for who is no member.
+    pub(super) fn limit_of(&self, node: NodeId, longest: u64) -> u64 {
+        self.members.get(&node).map_or(0, |p| self.limit(p, longest))
+    }
+
     /// We hear the member as we should.
     pub(super) fn is_heard(&self, node: NodeId, now: u64, longest: u64) -> bool {
         self.members.get(&node).is_some_and(|p| p.silence(now) < self.limit(p, longest))

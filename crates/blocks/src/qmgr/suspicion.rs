@@ -11,6 +11,9 @@
 //!   another's, which says nothing of a link), as is one that waits for a connection while both live, and of two that cannot both stay the one stays that keeps more of the cluster: the largest set, with it, of members that all see each other. Of equals the one stays that
 //!   keeps more where those links count for lost, too, on which an end has not heard the other for half the limit of silence: who is not
 //!   heard for a moment is hardly ever gone (simulator seed 174004669). Of equals in that as well the one that joined earlier stays. Where the suspect is really dead, our own link or its silence says so in a moment;
+//! - it is in doubt who stays: both keep as much of the cluster, and the one that joined earlier has an end that has not been heard for half the limit. Members learn at different
+//!   times of what is over in a moment, and would believe different words (simulator seed 207000285). Within a limit of silence that end is heard again or lost; for longer
+//!   nobody waits for it;
 //! - another member acts for this side, or would act without the suspect: it decides, and what it proposes says so (simulator seed 1000257: one of several believed another word than
 //!   the rest, and was lost, too). One with whom the cluster would be worth less than with us does not count: what it proposes we do not believe;
 //! - the rest could not go on without the suspect, whom we do not hear either, and could without the reporter. Where members have lost each other of
@@ -46,8 +49,10 @@ type Key = (NodeId, u16, u32);
 /// What a word says, and when it was heard first.
 pub(super) struct Word {
     first_heard: u64,
-    /// A suspect had a better standing than the reporter; 0: never.
+    /// A suspect had a better standing than the reporter, or it was in doubt who has; 0: never.
     last_outdone: u64,
+    /// Since then it has been in doubt.
+    doubted_since: Option<u64>,
     failed: Vec<Incarnation>,
     /// The reporter has lost its link.
     seen: bool,
@@ -84,6 +89,13 @@ struct Standing {
     lost: Worth,
     unheard: Worth,
     seniority: Reverse<u64>,
+}
+
+impl Standing {
+    /// Only whom somebody does not hear for the moment tells which is the better one.
+    fn is_in_doubt_against(&self, other: &Self) -> bool {
+        self.lost == other.lost && self.cmp(other) != self.seniority.cmp(&other.seniority)
+    }
 }
 
 fn names(failed: &[Incarnation], node: &ViewNode) -> bool {
@@ -196,6 +208,14 @@ impl Membership {
         self.best_worth(view, None, &lost).0 == 0
     }
 
+    /// One of the suspects has a better standing than the reporter; it is in doubt whether one has.
+    fn weigh(&self, view: &View, reporter: &ViewNode, suspects: &[&ViewNode], now: u64) -> (bool, bool) {
+        let standing = self.standing(view, reporter, now);
+        let suspects: Vec<Standing> = suspects.iter().map(|suspect| self.standing(view, suspect, now)).collect();
+        let in_doubt = suspects.iter().any(|suspect| suspect.is_in_doubt_against(&standing));
+        (suspects.iter().any(|suspect| *suspect > standing), in_doubt)
+    }
+
     /// Sets aside what is not to be believed yet.
     pub(super) fn set_aside(
         &mut self,
@@ -216,23 +236,27 @@ impl Membership {
         let Some(view) = self.view.as_ref().filter(|_| self.phase == Phase::Member) else { return Ok(false) };
         let Some(reporter) = view.node(from) else { return Ok(false) };
         let key = (from, envelope.kind as u16, about);
-        let known = self.suspicions.words.get(&key).map(|word| (word.first_heard, word.last_outdone));
-        let (first_heard, last_outdone) = known.unwrap_or((now, 0));
-        self.suspicions.words.insert(key, Word { first_heard, last_outdone, failed: failed.clone(), seen });
+        let known =
+            self.suspicions.words.get(&key).map(|word| (word.first_heard, word.last_outdone, word.doubted_since));
+        let (first_heard, last_outdone, doubted_since) = known.unwrap_or((now, 0, None));
+        let word = Word { first_heard, last_outdone, doubted_since, failed: failed.clone(), seen };
+        self.suspicions.words.insert(key, word);
         let heard: Vec<&ViewNode> = self.heard_among(&failed, now).collect();
         let is_young = !heard.is_empty() && now.saturating_sub(first_heard.max(last_outdone)) < GRACE_NS;
-        let is_outdone = !heard.is_empty() && {
-            let standing = self.standing(view, reporter, now);
-            heard.iter().any(|suspect| self.standing(view, suspect, now) > standing)
-        };
+        let (is_outdone, in_doubt) = self.weigh(view, reporter, &heard, now);
+        let doubted_since = in_doubt.then(|| doubted_since.unwrap_or(now));
+        let limits = heard.iter().map(|n| self.heartbeats.limit_of(n.node(), self.longest_silence()));
+        let doubt_ends = doubted_since.zip(limits.max()).map_or(0, |(since, limit)| since + limit);
+        let is_outdone = is_outdone || now < doubt_ends;
         let own_name = [Incarnation { node: reporter.id, incarnation: reporter.incarnation }];
         let is_vain = self.is_vain(view, now);
         let has_hope = self.is_hopeless(&failed) && !self.is_hopeless(&own_name) && !is_vain;
         let is_for_others =
             envelope.kind == Kind::FailRep && !heard.is_empty() && !is_vain && !self.decides(view, &failed, now);
         let waits = is_young || is_outdone || has_hope || is_for_others;
-        if is_outdone && let Some(word) = self.suspicions.words.get_mut(&key) {
-            word.last_outdone = now;
+        if let Some(word) = self.suspicions.words.get_mut(&key) {
+            word.doubted_since = doubted_since;
+            word.last_outdone = if is_outdone { now } else { last_outdone };
         }
         if waits {
             ctx.probe("qmgr: suspicion set aside");

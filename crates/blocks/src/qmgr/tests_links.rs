@@ -171,6 +171,35 @@ fn a_moment_does_not_turn_what_all_are_about_to_believe() {
     }
 }
 
+/// Two lose each other, the junior one first. A third does not hear the senior for a moment, and a fourth hears that later than its end: it may not
+/// believe the junior while the third believes the senior (simulator seed 207000285).
+#[test]
+fn a_moment_does_not_set_others_at_odds() {
+    for (later, silence) in [40, 50, 60, 70].into_iter().flat_map(|later| [52, 57, 62].map(|silence| (later, silence)))
+    {
+        let mut c = started(2, 2);
+        c.run_ms(100);
+        c.mute(1, 2);
+        c.run_ms(later);
+        c.mute(2, 1);
+        c.run_ms(80 - later);
+        c.hold(2, 4);
+        c.hold(1, 3);
+        c.run_ms(silence);
+        c.release();
+        c.hold(3, 4);
+        c.run_ms(40);
+        c.release();
+        assert!(
+            c.run_until(500, |c| c.generation(3) == 2 && c.generation(4) == 2),
+            "{later} {silence}: {}",
+            details(&c)
+        );
+        c.run_ms(500);
+        assert_eq!((c.generation(3), members(&c, 3).len()), (2, 3), "{later} {silence}: {}", details(&c));
+    }
+}
+
 /// All of one group and the last of another lose each other: those of the third see all, and cannot help by waiting (simulator seed 175001065).
 #[test]
 fn members_that_lose_each_other_and_cannot_be_spared_meet_again() {
