@@ -96,8 +96,9 @@ struct Peer {
     quorum_lost: u64,
     /// It says that a worker of its own is stuck.
     stuck: bool,
-    /// It says that it is frozen.
+    /// It says that it is frozen, and in which view it is.
     frozen: bool,
+    generation: u64,
     /// It says that an epoch waits for it.
     holds_epoch: bool,
     /// How long a signal waits for its data workers, ns.
@@ -177,6 +178,11 @@ impl Heartbeats {
         self.members.get(&node).is_some_and(|p| p.stuck)
     }
 
+    /// It has said that it is frozen in this view.
+    pub(super) fn is_frozen_in(&self, node: NodeId, generation: u64) -> bool {
+        self.members.get(&node).is_some_and(|p| p.frozen && p.generation == generation)
+    }
+
     pub(super) fn delay_of(&self, node: NodeId) -> Option<u64> {
         self.members.get(&node).map(|p| p.delay)
     }
@@ -197,7 +203,7 @@ impl Heartbeats {
             peer.its_clock = beat.clock;
             peer.quorum_lost = beat.quorum_lost_ns;
             (peer.stuck, peer.holds_epoch, peer.delay) = (beat.stuck, beat.holds_epoch, beat.delay_ns);
-            peer.frozen = beat.frozen;
+            (peer.frozen, peer.generation) = (beat.frozen, beat.generation);
             peer.unheard.clone_from(&beat.unheard);
             peer.unlinked.clone_from(&beat.unlinked);
             if beat.quorum_lost_ns > 0 {
@@ -523,6 +529,7 @@ impl Membership {
                 quorum_lost: 0,
                 stuck: false,
                 frozen: false,
+                generation: 0,
                 holds_epoch: false,
                 delay: 0,
                 suspended_since: None,

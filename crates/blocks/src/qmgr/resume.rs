@@ -3,8 +3,8 @@
 //!
 //! The rules of `survival` and `freeze` never let a side go on that could be the wrong one. Where the others are gone for good, nobody but an
 //! operator knows that. He names the processes that he abandons; the acting president of the side checks that these are exactly the full members
-//! it lacks, and that it has a full copy of every node group, and proposes a view without them as the first of a *new lineage*
-//! ([`View::lineage`]). It is agreed upon as any view is, by all that are left of the side, with one difference: a full copy of every group is enough.
+//! it lacks, that it has a full copy of every node group, and that all of the side have said that they are frozen in its own view (one may have heard of a
+//! later one from a president that died; simulator seed 206004333), and proposes a view without them as the first of a *new lineage* ([`View::lineage`]). It is agreed upon as any view is, by all that are left of the side, with one difference: a full copy of every group is enough.
 //!
 //! Why the two lineages never mix ([decision 0012](../../../../docs/decisions/0012-resumed-by-force.md)):
 //!
@@ -103,6 +103,11 @@ impl Membership {
         if self.phase == Phase::Starting {
             self.abandon_missing(&side, ctx);
             return Ok(());
+        }
+        let agrees = |n: &u32| *n == side.leader || self.heartbeats.is_frozen_in(NodeId(*n as u16), side.generation);
+        if let Some(other) = side.members.iter().find(|n| !agrees(n)) {
+            let why = format!("data node {other} has not said yet that it is frozen in view {}", side.generation);
+            return no(ErrorCode::SideChanged, why);
         }
         ctx.probe("qmgr: an operator makes a frozen side go on");
         let nodes: Vec<u32> = side.abandons.iter().map(|a| a.node).collect();

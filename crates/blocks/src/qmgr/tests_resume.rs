@@ -99,6 +99,41 @@ fn who_leads_a_side_has_its_newest_view() {
     assert!(behind > 0, "a commit was missed");
 }
 
+/// As before, with an operator who is in a hurry: what one of the side does not know yet is no base for a new lineage.
+#[test]
+fn a_side_is_not_resumed_before_it_is_of_one_mind() {
+    let mut refused = 0;
+    for rounds in 0..40 {
+        let mut c = started(2, 3);
+        c.kill(MGMT.0);
+        c.run_ms(20);
+        let before = c.generation(3);
+        c.kill(2);
+        c.run_rounds(rounds);
+        c.hold(1, 3);
+        if !c.run_until(50, |c| c.generation(6) > before) || c.generation(3) > before {
+            continue;
+        }
+        [4, 5].into_iter().for_each(|n| c.kill(n));
+        c.start_mgmt(MGMT);
+        c.kill(1);
+        for _ in 0..3_000 {
+            c.run_ms(1);
+            let Some(side) = side(&mut c, 3).filter(|side| side.leader == 3) else { continue };
+            let resume = request(&c, &side, NEW);
+            match ask(&mut c, &resume) {
+                0 => break,
+                error => {
+                    assert_eq!(error, ErrorCode::SideChanged as u32, "{rounds} {}", details(&c));
+                    refused += 1;
+                }
+            }
+        }
+        assert!(c.run_until(3_000, |c| serves(c, 3) && serves(c, 6)), "{rounds} {}", details(&c));
+    }
+    assert!(refused > 0, "the operator was early");
+}
+
 /// The abandoned one went on by itself, and had many views. It learns that it is abandoned as soon as it is linked to anybody.
 #[test]
 fn who_was_abandoned_gives_up_its_rows_and_joins_again() {
