@@ -70,11 +70,9 @@ fn a_frozen_side_goes_on_by_an_operators_word() {
     }
 }
 
-/// The president dies between the commits of a view (seed 206004333): who leads the frozen side has missed it, and hears of it from the others.
-#[test]
-fn who_leads_a_side_has_its_newest_view() {
-    let mut behind = 0;
-    for rounds in 0..40 {
+/// Clusters of 2 x 3 without a management node in which node 3 has not heard of the view that node 6 is in, and after how many rounds it was cut off.
+fn missed_commits() -> impl Iterator<Item = (usize, Cluster)> {
+    (0..40).filter_map(|rounds| {
         let mut c = started(2, 3);
         c.kill(MGMT.0);
         c.run_ms(20);
@@ -82,9 +80,16 @@ fn who_leads_a_side_has_its_newest_view() {
         c.kill(2);
         c.run_rounds(rounds);
         c.hold(1, 3);
-        if !c.run_until(50, |c| c.generation(6) > before) || c.generation(3) > before {
-            continue;
-        }
+        let is_behind = c.run_until(50, |c| c.generation(6) > before) && c.generation(3) == before;
+        is_behind.then_some((rounds, c))
+    })
+}
+
+/// The president dies between the commits of a view (seed 206004333): who leads the frozen side has missed it, and hears of it from the others.
+#[test]
+fn who_leads_a_side_has_its_newest_view() {
+    let mut behind = 0;
+    for (rounds, mut c) in missed_commits() {
         behind += 1;
         [4, 5, 1].into_iter().for_each(|n| c.kill(n)); // the president is missed last, so nobody begins to take over
         c.run_ms(2_000);
@@ -103,17 +108,7 @@ fn who_leads_a_side_has_its_newest_view() {
 #[test]
 fn a_side_is_not_resumed_before_it_is_of_one_mind() {
     let mut refused = 0;
-    for rounds in 0..40 {
-        let mut c = started(2, 3);
-        c.kill(MGMT.0);
-        c.run_ms(20);
-        let before = c.generation(3);
-        c.kill(2);
-        c.run_rounds(rounds);
-        c.hold(1, 3);
-        if !c.run_until(50, |c| c.generation(6) > before) || c.generation(3) > before {
-            continue;
-        }
+    for (rounds, mut c) in missed_commits() {
         [4, 5].into_iter().for_each(|n| c.kill(n));
         c.start_mgmt(MGMT);
         c.kill(1);
