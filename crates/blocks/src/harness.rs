@@ -190,6 +190,10 @@ impl Cluster {
         new.start_mgmt(MGMT);
         new
     }
+    /// What management nodes that start from now on say of the cluster.
+    pub fn configure(&mut self, change: impl FnOnce(&mut ClusterConfig)) {
+        change(&mut self.cluster);
+    }
     /// Starts (again) a management node.
     pub fn start_mgmt(&mut self, node: NodeId) {
         let cluster = self.cluster.clone();

@@ -243,7 +243,8 @@ impl Management {
         }
         let view = checked_view(rep.view.clone())?;
         self.note_registered(&rep, ctx);
-        let Some(node) = self.config.nodes.iter_mut().find(|n| n.id == rep.node) else { return Err(DecodeError) };
+        // The node learns from the configuration that it is not known.
+        let Some(node) = self.config.nodes.iter_mut().find(|n| n.id == rep.node) else { return Ok(()) };
         node.incarnation = rep.incarnation;
         node.address = rep.address;
         node.member = rep.generation > 0;

@@ -84,21 +84,14 @@ impl Membership {
 
     pub(super) fn on_config(&mut self, conf: ConfigConf, ctx: &mut Context<'_>) {
         let Some(config) = conf.config else { return };
-        if let Some(cluster) = self.view.as_ref().map(|v| v.cluster).filter(|c| *c != config.cluster) {
-            ctx.log(format_args!("a management node of cluster {:x}, not {cluster:x}, is ignored", config.cluster));
-            return;
-        }
-        let own = config.nodes.iter().any(|n| n.id == u32::from(self.me.0));
-        let in_range = |n: u32| (1..=u32::from(NodeId::DATA_MAX)).contains(&n);
-        if !own || !config.nodes.iter().all(|n| in_range(n.id)) {
-            self.stop(ctx, "the configuration does not know this node, or has an impossible node id");
-            return;
-        }
-        if config.instances != u32::from(self.instances) {
-            let reason =
-                format!("this node has {} workers, the configuration says {}", self.instances, config.instances);
-            self.stop(ctx, &reason);
-            return;
+        match (self.contradiction(&config), self.phase) {
+            (None, _) => {}
+            (Some(wrong), Phase::Member) => {
+                // What it holds may be the last copy.
+                let text = format!("what a management node says of the cluster is ignored: {wrong}");
+                return self.state(None, &text, ctx);
+            }
+            (Some(wrong), _) => return self.stop(ctx, &wrong),
         }
         self.start.configured_at.get_or_insert(ctx.now());
         for node in config.nodes.iter().filter(|n| !n.address.is_empty()) {
@@ -113,6 +106,19 @@ impl Membership {
         // Of two management nodes one may have forgotten.
         let founded = self.config.as_ref().map_or(0, |known| known.founded).max(config.founded);
         self.config = Some(ClusterConfig { founded, ..config });
+    }
+
+    /// Why this node cannot be one of the cluster that a configuration is of.
+    fn contradiction(&self, config: &ClusterConfig) -> Option<String> {
+        if let Some(cluster) = self.view.as_ref().map(|v| v.cluster).filter(|c| *c != config.cluster) {
+            return Some(format!("it is of cluster {:x}, not {cluster:x}", config.cluster));
+        }
+        let in_range = |n: u32| (1..=u32::from(NodeId::DATA_MAX)).contains(&n);
+        if !config.nodes.iter().any(|n| n.id == u32::from(self.me.0)) || !config.nodes.iter().all(|n| in_range(n.id)) {
+            return Some("the configuration does not know this node, or has an impossible node id".to_owned());
+        }
+        (config.instances != u32::from(self.instances))
+            .then(|| format!("this node has {} workers, the configuration says {}", self.instances, config.instances))
     }
 
     /// Members with higher ids have dialled us; we dial them to go on with a link whose connection was lost. The configuration may not be

@@ -2,7 +2,7 @@
 
 use apus_signal::{
     BlockId, BlockRef, Kind,
-    mgmt::{MgmtReq, StatusConf},
+    mgmt::{ClusterConfig, MgmtReq, StatusConf},
     qmgr::{FailRep, Incarnation, decode, encode},
     view::NodeState,
 };
@@ -427,4 +427,19 @@ fn who_brings_the_sides_together_need_not_be_president() {
     c.rejoin_node(2);
     c.rejoin_node(4);
     assert!(c.run_until(10_000, |c| is_whole(c, 4)), "{}", super::tests::details(&c));
+}
+
+#[test]
+fn a_member_outlives_a_management_node_that_is_started_wrongly() {
+    let wrong: [fn(&mut ClusterConfig); 2] = [|config| config.instances += 1, |config| config.nodes.truncate(1)];
+    for change in wrong {
+        let mut c = started(1, 2);
+        c.kill(1);
+        assert!(c.run_until(20, |c| members(c, 2) == [2]));
+        c.kill(MGMT.0);
+        c.configure(change);
+        c.start_mgmt(MGMT);
+        c.run_ms(1000);
+        assert_eq!((c.stopped(2), members(&c, 2)), (None, vec![2]), "it holds the last copy");
+    }
 }
