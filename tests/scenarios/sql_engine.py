@@ -10,7 +10,7 @@ import pymysql
 import pymysql.cursors
 
 from lib.cluster import Cluster
-from lib.harness import FULL, check, check_equal, rss_kib, scenario_main, wait_until
+from lib.harness import FULL, check, check_equal, rss_kib, run, scenario_main, wait_until
 
 LIMIT_SECONDS = (180, 600)
 TOOLS = pathlib.Path(__file__).resolve().parents[1] / "sql" / "tools.sql"
@@ -301,6 +301,39 @@ def big(t, cluster, connect):
         check_equal(ask.cursor.execute("DELETE FROM big WHERE id >= 50000 AND id < 55000"), 5_000, "deleted")
 
 
+def variables(t, cluster, connect):
+    """What `mysql --safe-updates` sets when it connects, and what SET GLOBAL says of later sessions."""
+    host, port = cluster.sql
+    command = ["mariadb", "--no-defaults", f"-h{host}", f"-P{port}", "-uroot", "--protocol=TCP", "--safe-updates", "--skip-column-names"]
+
+    def careful(statement, *options, ok=True):
+        return run([*command, *options, "-e", statement, "engine"], ok=ok)[1]
+
+    with t.case("the stock client with --safe-updates"):
+        check_equal(len(careful("SELECT id FROM big", "--select-limit=3").split()), 3, "rows of --select-limit=3")
+        check_equal(len(careful("SELECT id FROM big LIMIT 5", "--select-limit=3").split()), 5, "rows with a LIMIT")
+        check("1175" in careful("DELETE FROM t WHERE r = 1", ok=False), "a DELETE without a key was not refused")
+        cross = "SELECT COUNT(*) FROM big a JOIN big b ON a.k < b.k"
+        check("1104" in careful(cross, "--max-join-size=1000000", ok=False), "a cross join was not refused")
+        check_equal(careful("SELECT COUNT(*) FROM big", "--max-join-size=1000").split()[0].isdigit(), True, "a count")
+        check_equal(careful("SELECT a.id FROM big a JOIN big b ON a.id = b.id WHERE a.id = 7").split(), ["7"], "a join by key")
+    with t.case("SET GLOBAL says what later sessions begin with"):
+        names = "@@sql_mode, @@wait_timeout, @@time_zone, @@sql_select_limit, @@autocommit"
+        before = Ask(connect())
+        was = before(f"SELECT {names}")
+        for assignment in ("sql_mode = ''", "wait_timeout = 777", "time_zone = '+03:00'", "sql_select_limit = 9", "autocommit = 1"):
+            before(f"SET GLOBAL {assignment}")
+        after = Ask(connect())
+        check_equal(after(f"SELECT {names}"), (("", 777, "+03:00", 9, 1),), "a session that began later")
+        check_equal(before(f"SELECT {names}"), was, "a session that was there")
+        after("SET SESSION wait_timeout = 5")
+        after("SET SESSION wait_timeout = DEFAULT")
+        check_equal(after("SELECT @@wait_timeout"), ((777,),), "DEFAULT")
+        for name in ("sql_mode", "wait_timeout", "time_zone", "sql_select_limit", "autocommit"):
+            before(f"SET GLOBAL {name} = DEFAULT")
+        check_equal(Ask(connect())(f"SELECT {names}"), was, "a session after DEFAULT")
+
+
 class Ask:
     """Runs a statement and returns its rows."""
 
@@ -344,6 +377,7 @@ def main(t):
                     except pymysql.MySQLError as error:
                         check(False, f"{line}: {error}")
         big(t, cluster, connect)
+        variables(t, cluster, connect)
 
 
 if __name__ == "__main__":

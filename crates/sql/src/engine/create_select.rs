@@ -37,6 +37,7 @@ use super::{
     rules,
     session::{Fail, Scratch, Session},
     token::{Token, Tokens},
+    variables::NO_LIMIT,
     view_exec,
 };
 
@@ -208,8 +209,8 @@ impl SqlEngine {
             if !clause.if_not_exists {
                 check_free(&catalog, &name)?;
             }
-            let Plan::Select(select) = self.plan_measured(&catalog, &session.env, &clause.text, Vec::new()).await?
-            else {
+            let planned = self.plan_measured(&catalog, &session.env, &clause.text, Vec::new(), NO_LIMIT).await?;
+            let Plan::Select(select) = planned else {
                 return Err(errors::syntax(&clause.text));
             };
             self.authorize(session, &select.names.needs).await?;

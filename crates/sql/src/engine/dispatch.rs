@@ -28,10 +28,10 @@ use super::{
     plan::{self, Plan, Planner, Unplanned, dml::Source},
     plan_cache::{Cached, PlanCache},
     remake::fence,
-    session::{Fail, Prepared, Scratch, Session},
+    session::{Fail, KeptPlan, Prepared, Scratch, Session},
     token::Tokens,
     user_lock::{Held, UserLocks},
-    variables::{Globals, Variables},
+    variables::{Globals, NO_LIMIT, Variables},
 };
 use crate::{
     accounts::{Account, Privileges},
@@ -224,10 +224,9 @@ impl SqlEngine {
         loop {
             attempt += 1;
             let catalog = self.catalog().await?;
-            let variables = &session.env.variables;
-            let flags = (variables.only_full_group_by, variables.syntax.no_backslash, variables.connection());
+            let planning = session.env.variables.planning();
             let database = session.env.database.as_deref();
-            let cached = self.plans.borrow_mut().find(&s.digest.text, database, &catalog, flags);
+            let cached = self.plans.borrow_mut().find(&s.digest.text, database, &catalog, planning);
             let cached = match cached {
                 Some(Cached::Plan(plan)) if !plan.is_by_key() && self.measure(&catalog, &plan).await => continue,
                 Some(cached) => cached,
@@ -240,7 +239,7 @@ impl SqlEngine {
                     {
                         cached = plan_digest(&catalog, &session.env, &s.digest)?;
                     }
-                    self.plans.borrow_mut().put(&s.digest.text, database, &catalog, flags, cached.clone());
+                    self.plans.borrow_mut().put(&s.digest.text, database, &catalog, planning, cached.clone());
                     cached
                 }
             };
@@ -254,7 +253,8 @@ impl SqlEngine {
                     let mut plain = Digest::default();
                     plain.scan(sql, Form::Plain, s.digest.syntax)?;
                     let text = String::from_utf8_lossy(&plain.text);
-                    match self.plan_measured(&catalog, &session.env, &text, Vec::new()).await {
+                    let limit = session.env.variables.select_limit;
+                    match self.plan_measured(&catalog, &session.env, &text, Vec::new(), limit).await {
                         Ok(plan) => (Rc::new(plan), 1),
                         Err(e) if attempt < ATTEMPTS_MAX && Box::pin(self.has_news(&e)).await => continue,
                         Err(e) => return Err(e),
@@ -294,16 +294,17 @@ impl SqlEngine {
         statistics.generation() != before
     }
 
-    /// The plan of a statement's own text, its tables measured.
+    /// The plan of a statement's own text, its tables measured; `limit`: rows of a SELECT that names no limit.
     pub(super) async fn plan_measured(
         &self,
         catalog: &Catalog,
         env: &Env,
         text: &str,
         kinds: Vec<Kind>,
+        limit: u64,
     ) -> Result<Plan> {
-        let plan = plan_text(catalog, env, text, kinds.clone())?;
-        if self.measure(catalog, &plan).await { plan_text(catalog, env, text, kinds) } else { Ok(plan) }
+        let plan = plan_limited(catalog, env, text, kinds.clone(), limit)?;
+        if self.measure(catalog, &plan).await { plan_limited(catalog, env, text, kinds, limit) } else { Ok(plan) }
     }
 
     /// Executes a plan and ends the statement; the flag of an error says that it may be tried again from the start. `rows`: an INSERT of
@@ -324,6 +325,9 @@ impl SqlEngine {
         let needs = &plan.names().needs;
         if !self.is_granted(session, needs) {
             Box::pin(self.authorize_in_transaction(session, needs)).await.map_err(|e| (e, false))?;
+        }
+        if session.env.variables.join_limit().is_some() {
+            Box::pin(self.check_join_size(session, catalog, plan, params)).await.map_err(|e| (e, false))?;
         }
         if session.read_only && !matches!(plan, Plan::Select(_) | Plan::Into(_)) {
             let locked = plan.tables().next().filter(|_| session.locks_tables);
@@ -507,16 +511,14 @@ impl SqlEngine {
             let catalog = self.catalog().await?;
             let statement = session.prepared.get(&id).ok_or_else(|| SqlError::unknown_statement(id))?;
             session.env.hinted_ms.set(hint::max_execution_ms(&statement.sql));
-            let known = statement.plan.as_ref().filter(|(version, database, plan)| {
-                let is_of = *version == catalog.version || plan.is_of(&catalog);
-                is_of && *database == session.env.database && !statement.typed_by_params
-            });
+            let known = statement.plan.as_ref();
+            let known = known.filter(|kept| kept.is_of(&catalog, &session.env) && !statement.typed_by_params);
             let plan = match known {
-                Some((version, _, plan)) => {
-                    let (is_older, plan) = (*version != catalog.version, plan.clone());
-                    let kept = session.prepared.get_mut(&id).filter(|_| is_older);
-                    if let Some((version, ..)) = kept.and_then(|statement| statement.plan.as_mut()) {
-                        *version = catalog.version;
+                Some(kept) => {
+                    let (is_older, plan) = (kept.version != catalog.version, kept.plan.clone());
+                    let statement = session.prepared.get_mut(&id).filter(|_| is_older);
+                    if let Some(kept) = statement.and_then(|statement| statement.plan.as_mut()) {
+                        kept.version = catalog.version;
                     }
                     plan
                 }
@@ -529,10 +531,12 @@ impl SqlEngine {
                         return Box::pin(self.other_statement(session, s, &text, out)).await;
                     }
                     let kinds = params.iter().map(Kind::of_datum).collect();
-                    let plan = Rc::new(self.plan_measured(&catalog, &session.env, &text, kinds).await?);
-                    let database = session.env.database.clone();
+                    let limit = session.env.variables.select_limit;
+                    let plan = self.plan_measured(&catalog, &session.env, &text, kinds, limit).await?;
+                    let kept = KeptPlan::new(plan, &catalog, &session.env);
+                    let plan = kept.plan.clone();
                     if let Some(statement) = session.prepared.get_mut(&id) {
-                        statement.plan = Some((catalog.version, database, plan.clone()));
+                        statement.plan = Some(kept);
                     }
                     plan
                 }
@@ -580,7 +584,7 @@ fn plan_digest(catalog: &Catalog, env: &Env, digest: &Digest) -> Result<Cached> 
     let Ok((text, names)) = plan::into::split(&text) else { return Ok(Cached::Structural) };
     let Ok(statement) = plan::parse(&text) else { return Ok(Cached::Structural) };
     let planner = Planner { from_digest: true, ..Planner::new(catalog, env, &text, Vec::new()) };
-    match planner.plan(&statement) {
+    match planner.plan(&plan::limited(statement, env.variables.select_limit)) {
         Ok(plan) => match plan::into::wrap(plan, names) {
             Ok(plan) => Ok(Cached::Plan(Rc::new(plan))),
             Err(_) => Ok(Cached::Structural),
@@ -591,8 +595,12 @@ fn plan_digest(catalog: &Catalog, env: &Env, digest: &Digest) -> Result<Cached> 
 }
 
 pub(super) fn plan_text(catalog: &Catalog, env: &Env, text: &str, param_kinds: Vec<Kind>) -> Result<Plan> {
+    plan_limited(catalog, env, text, param_kinds, NO_LIMIT)
+}
+
+fn plan_limited(catalog: &Catalog, env: &Env, text: &str, param_kinds: Vec<Kind>, limit: u64) -> Result<Plan> {
     let (text, names) = plan::into::split(text)?;
-    let statement: Statement = plan::parse(&text)?;
+    let statement: Statement = plan::limited(plan::parse(&text)?, limit);
     let planner = Planner::new(catalog, env, &text, param_kinds);
     let plan = planner.plan(&statement).map_err(|e| match e {
         Unplanned::Error(e) => e,
@@ -659,7 +667,8 @@ impl Engine for SqlEngine {
         getrandom::fill(&mut seed).map_err(|_| errors::internal("no entropy"))?;
         let mut env =
             Env::new(info.user.clone(), info.host.clone(), info.id, u64::from_le_bytes(seed), info.interrupt.clone());
-        env.variables = Variables::new(self.globals.clone());
+        let is_interactive = info.capabilities & capability::INTERACTIVE != 0;
+        env.variables = Variables::new(self.globals.clone(), is_interactive);
         env.variables.greet(info.charset);
         env.connections = Some(info.registry.clone());
         let session = Session {
@@ -769,10 +778,11 @@ impl Engine for SqlEngine {
             let mut catalog = self.catalog().await?;
             let kinds = vec![Kind::Text; plain.parameters];
             let text = String::from_utf8_lossy(&plain.text);
-            let plan = match self.plan_measured(&catalog, &session.env, &text, kinds.clone()).await {
+            let limit = session.env.variables.select_limit;
+            let plan = match self.plan_measured(&catalog, &session.env, &text, kinds.clone(), limit).await {
                 Err(e) if self.has_news(&e).await => {
                     catalog = self.catalog().await?;
-                    self.plan_measured(&catalog, &session.env, &text, kinds).await?
+                    self.plan_measured(&catalog, &session.env, &text, kinds, limit).await?
                 }
                 planned => planned?,
             };
@@ -789,7 +799,7 @@ impl Engine for SqlEngine {
             {
                 prepared.typed_by_params |= is_typed_by_values(select);
             }
-            prepared.plan = Some((catalog.version, session.env.database.clone(), Rc::new(plan)));
+            prepared.plan = Some(KeptPlan::new(plan, &catalog, &session.env));
         } else if is_of_text_protocol(&plain.text) {
             return Err(errors::not_preparable());
         } else if plain.parameters > 0 {
@@ -874,7 +884,8 @@ impl Engine for SqlEngine {
         if !session.held.is_empty() {
             Box::pin(self.release_all_locks(session)).await?;
         }
-        session.env.variables = Variables::new(self.globals.clone());
+        let is_interactive = session.info.capabilities & capability::INTERACTIVE != 0;
+        session.env.variables = Variables::new(self.globals.clone(), is_interactive);
         if let Some(database) = &session.env.database {
             let collation = self.catalog().await?.databases.get(database).copied();
             session.env.variables.set_database(Some(collation.unwrap_or(Collation::Utf8mb3GeneralCi)));

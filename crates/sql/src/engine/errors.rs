@@ -239,6 +239,13 @@ pub fn unknown_variable(name: &str) -> SqlError {
 pub fn read_only_variable(name: &str) -> SqlError {
     error(1238, b"HY000", format!("Variable '{name}' is a read only variable"))
 }
+pub fn session_variable(name: &str) -> SqlError {
+    error(1228, b"HY000", format!("Variable '{name}' is a SESSION variable and can't be used with SET GLOBAL"))
+}
+pub fn join_too_big() -> SqlError {
+    let text = "The SELECT would examine more than MAX_JOIN_SIZE rows; check your WHERE and use SET SQL_BIG_SELECTS=1 or SET MAX_JOIN_SIZE=# if the SELECT is okay";
+    error(1104, b"42000", text.into())
+}
 pub fn wrong_variable_type(name: &str) -> SqlError {
     error(1232, b"42000", format!("Incorrect argument type to variable '{name}'"))
 }

@@ -3,6 +3,8 @@
 //! Blocks are numbered as they are met, each with its tables in the order in which they are joined. `rows` is what the order was chosen by: rows read of a table, for each
 //! row before it where keys lead to them. `filtered`, `possible_keys` and `key_len` are NULL: only the key that is used is named.
 
+use std::collections::BTreeMap;
+
 use apus_types::IndexNo;
 
 use super::{
@@ -101,6 +103,8 @@ struct Lines<'l> {
     statistics: &'l Statistics,
     rows: Vec<Row>,
     blocks: u32,
+    /// For each block how many combinations of rows it looks at.
+    combinations: BTreeMap<u32, f64>,
 }
 
 /// One line of the answer.
@@ -117,7 +121,16 @@ struct Line<'l> {
 
 /// The lines of a plan.
 pub fn rows(plan: &Plan, statistics: &Statistics) -> Vec<Row> {
-    let mut lines = Lines { statistics, rows: Vec::new(), blocks: 0 };
+    lines(plan, statistics).rows
+}
+
+/// Combinations of rows that a plan looks at, as estimated: in each block the product of what its tables give.
+pub fn combinations(plan: &Plan, statistics: &Statistics) -> f64 {
+    lines(plan, statistics).combinations.values().sum()
+}
+
+fn lines<'l>(plan: &Plan, statistics: &'l Statistics) -> Lines<'l> {
+    let mut lines = Lines { statistics, rows: Vec::new(), blocks: 0, combinations: BTreeMap::new() };
     match plan {
         Plan::Select(select) => lines.select(select, top(select)),
         Plan::Into(into) => lines.select(&into.query, top(&into.query)),
@@ -136,7 +149,7 @@ pub fn rows(plan: &Plan, statistics: &Statistics) -> Vec<Row> {
         Plan::Delete(delete) => lines.changed("DELETE", &delete.table, &delete.access, Vec::new()),
         Plan::Change(change) => lines.change(change),
     }
-    lines.rows
+    lines
 }
 
 fn top(select: &Select) -> &'static str {
@@ -158,6 +171,9 @@ impl Lines<'_> {
     fn push(&mut self, id: u32, line: Line<'_>) {
         let own = |text: Option<&str>| text.map(str::to_owned);
         let extra = (!line.extra.is_empty()).then(|| line.extra.join("; "));
+        if let Some(read) = line.read {
+            *self.combinations.entry(id).or_insert(1.0) *= read.max(1.0);
+        }
         self.rows.push(vec![
             Some(id.to_string()),
             Some(line.kind.to_owned()),

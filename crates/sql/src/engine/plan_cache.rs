@@ -2,9 +2,9 @@
 
 use std::rc::Rc;
 
-use apus_types::{collate::Collation, collections::FixedMap, hash::hash_key};
+use apus_types::{collections::FixedMap, hash::hash_key};
 
-use super::{catalog::Catalog, plan::Plan};
+use super::{catalog::Catalog, plan::Plan, variables::Planning};
 
 /// Most plans kept per thread; at the limit all are dropped, which costs one planning each.
 pub const PLANS_MAX: usize = 10_000;
@@ -19,16 +19,13 @@ pub enum Cached {
     Structural,
 }
 
-/// What a plan depends on besides the text: `ONLY_FULL_GROUP_BY` and the collation of literals.
-type Flags = (bool, bool, Collation);
-
 struct Entry {
     text: Box<[u8]>,
     database: Option<String>,
     version: u64,
     /// Of the statistics.
     generation: u64,
-    flags: Flags,
+    planning: Planning,
     cached: Cached,
 }
 
@@ -49,9 +46,15 @@ pub struct PlanCache {
 
 impl PlanCache {
     /// A plan of an older dictionary stays while its tables are what they were.
-    pub fn find(&mut self, text: &[u8], database: Option<&str>, catalog: &Catalog, flags: Flags) -> Option<Cached> {
+    pub fn find(
+        &mut self,
+        text: &[u8],
+        database: Option<&str>,
+        catalog: &Catalog,
+        planning: Planning,
+    ) -> Option<Cached> {
         let found = self.entries.get_mut(&hash_key(text)).filter(|e| {
-            e.flags == flags && e.database.as_deref() == database && e.text.as_ref() == text && e.is_of(catalog)
+            e.planning == planning && e.database.as_deref() == database && e.text.as_ref() == text && e.is_of(catalog)
         });
         match found {
             Some(e) => {
@@ -66,7 +69,7 @@ impl PlanCache {
         }
     }
 
-    pub fn put(&mut self, text: &[u8], database: Option<&str>, catalog: &Catalog, flags: Flags, cached: Cached) {
+    pub fn put(&mut self, text: &[u8], database: Option<&str>, catalog: &Catalog, planning: Planning, cached: Cached) {
         if text.len() > TEXT_BYTES_MAX {
             return;
         }
@@ -75,7 +78,7 @@ impl PlanCache {
         }
         let (version, generation) = (catalog.version, catalog.statistics.generation());
         let database = database.map(str::to_owned);
-        let entry = Entry { text: text.into(), database, version, generation, flags, cached };
+        let entry = Entry { text: text.into(), database, version, generation, planning, cached };
         self.entries.insert(hash_key(text), entry);
     }
 }

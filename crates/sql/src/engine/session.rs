@@ -109,10 +109,29 @@ pub struct Prepared {
     /// By which `sql` is read, whatever the session's is now.
     pub syntax: Syntax,
     pub parameters: usize,
-    /// Kept while the dictionary has this version and the database is the same.
-    pub plan: Option<(u64, Option<String>, Rc<Plan>)>,
+    pub plan: Option<KeptPlan>,
     /// Parameters decide the types of result columns: planned at each execution.
     pub typed_by_params: bool,
+}
+
+/// A statement's plan, good while the dictionary has this version, or its tables are the same, and the rest is.
+pub struct KeptPlan {
+    pub version: u64,
+    pub database: Option<String>,
+    pub select_limit: u64,
+    pub plan: Rc<Plan>,
+}
+
+impl KeptPlan {
+    pub fn new(plan: Plan, catalog: &Catalog, env: &Env) -> KeptPlan {
+        let (database, select_limit) = (env.database.clone(), env.variables.select_limit);
+        KeptPlan { version: catalog.version, database, select_limit, plan: Rc::new(plan) }
+    }
+    pub fn is_of(&self, catalog: &Catalog, env: &Env) -> bool {
+        (self.version == catalog.version || self.plan.is_of(catalog))
+            && self.database == env.database
+            && self.select_limit == env.variables.select_limit
+    }
 }
 
 pub struct Session {

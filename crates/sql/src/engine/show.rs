@@ -284,12 +284,11 @@ impl SqlEngine {
         out: &mut Output<'_>,
     ) -> Result<()> {
         let catalog = self.catalog().await?;
-        let plan = self.plan_measured(&catalog, &session.env, query, Vec::new()).await?;
+        let limit = session.env.variables.select_limit;
+        let plan = self.plan_measured(&catalog, &session.env, query, Vec::new(), limit).await?;
         self.authorize(session, &plan.names().needs).await?;
         let statistics = &catalog.statistics;
-        for table in plan.tables().filter(|table| statistics.is_stale(table)) {
-            let _ = statistics.gather(&self.client, table, false).await; // what cannot be learned is not shown
-        }
+        self.learn_sizes(&catalog, &plan).await;
         let text = match how {
             explain::Form::Rows => {
                 table(session, out, &explain::COLUMNS, &explain::rows(&plan, statistics));

@@ -295,11 +295,11 @@ impl SqlEngine {
             NAMES.iter().for_each(|name| session.note_variable(name));
             return Ok(());
         }
-        let global = t.word("global") || t.word("persist");
+        let global = t.word("global");
         let lasting = t.word("session") || t.word("local");
         if t.word("transaction") {
             return if global {
-                Err(errors::not_supported("SET GLOBAL"))
+                Err(errors::not_supported("SET GLOBAL TRANSACTION; SET GLOBAL transaction_isolation"))
             } else {
                 set_transaction(session, lasting, &mut t)
             };
@@ -320,19 +320,23 @@ impl SqlEngine {
             return Ok(());
         }
         let lower = target.to_ascii_lowercase();
-        let name = lower.trim_start_matches("@@");
-        let name = ["global ", "session ", "local ", "persist ", "global.", "session.", "local.", "persist."]
-            .iter()
-            .find_map(|p| name.strip_prefix(p))
-            .unwrap_or(name)
-            .trim()
-            .trim_matches('`');
+        let (scope, name) = scope_of(&lower);
         super::variables::check_name(name)?;
         let value = evaluate(session, value)?;
-        if global || ["@@global", "global ", "@@persist", "persist "].iter().any(|word| lower.starts_with(word)) {
+        if scope != Scope::Session {
             let one_of = Privileges::SUPER.union(Privileges::SYSTEM_VARIABLES_ADMIN);
             self.require(session, one_of, "SUPER or SYSTEM_VARIABLES_ADMIN").await?;
-            return session.env.variables.set_global(name, value.as_ref());
+        }
+        match scope {
+            Scope::Session => {}
+            Scope::Persist => {
+                return Err(errors::not_supported("SET PERSIST; SET GLOBAL lasts until the SQL node ends"));
+            }
+            Scope::Global => {
+                let warning = session.env.variables.set_global(name, value.as_ref())?;
+                warning.iter().for_each(|w| session.warn_error(w));
+                return Ok(());
+            }
         }
         if name == "session_track_system_variables" {
             let list = value.as_ref().filter(|value| !value.is_null()).map_or_else(String::new, Datum::as_string);
@@ -398,6 +402,30 @@ impl SqlEngine {
         super::show::table(session, out, &["Table", "Op", "Msg_type", "Msg_text"], &rows);
         Ok(())
     }
+}
+
+/// Whose value of a variable is set.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    Session,
+    Global,
+    Persist,
+}
+
+/// `@@global.name`, `SESSION name` and the like, in lower case.
+fn scope_of(target: &str) -> (Scope, &str) {
+    let named = target.trim_start_matches("@@");
+    let words = [
+        ("global", Scope::Global),
+        ("session", Scope::Session),
+        ("local", Scope::Session),
+        ("persist_only", Scope::Persist),
+        ("persist", Scope::Persist),
+    ];
+    let found =
+        words.into_iter().find_map(|(word, scope)| Some((scope, named.strip_prefix(word)?.strip_prefix([' ', '.'])?)));
+    let (scope, name) = found.unwrap_or((Scope::Session, named));
+    (scope, name.trim().trim_matches('`'))
 }
 
 /// What SET NAMES and SET CHARACTER SET set.

@@ -38,7 +38,7 @@ use std::{
 };
 
 use sqlparser::{
-    ast::{self, Statement},
+    ast::{self, SetExpr, Statement},
     dialect::MySqlDialect,
     parser::Parser,
 };
@@ -48,6 +48,7 @@ use super::{
     catalog::{Catalog, Table},
     errors::{self, Result},
     expr::{Kind, env::Env},
+    variables::NO_LIMIT,
 };
 
 pub use dml::{Delete, Insert, Update};
@@ -292,6 +293,24 @@ pub fn parse(text: &str) -> Result<Statement> {
         Ok([one]) => Ok(one),
         Err(_) => Err(errors::syntax(text)),
     }
+}
+
+/// A statement whose outermost SELECT names no limit, with this one.
+pub fn limited(mut statement: Statement, limit: u64) -> Statement {
+    if limit == NO_LIMIT {
+        return statement;
+    }
+    let Statement::Query(outermost) = &mut statement else { return statement };
+    let mut query = &mut **outermost;
+    while query.limit_clause.is_none() && query.order_by.is_none() && matches!(&*query.body, SetExpr::Query(_)) {
+        let SetExpr::Query(inner) = &mut *query.body else { break };
+        query = inner;
+    }
+    query.limit_clause.get_or_insert_with(|| {
+        let number = ast::Value::Number(limit.to_string(), false).into();
+        ast::LimitClause::LimitOffset { limit: Some(ast::Expr::Value(number)), offset: None, limit_by: Vec::new() }
+    });
+    statement
 }
 
 impl<'a> Planner<'a> {

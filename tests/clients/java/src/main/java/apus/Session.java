@@ -115,6 +115,32 @@ public final class Session {
         equal(number(connection, "SELECT n FROM " + table + " WHERE s = 'p5'"), 1000L);
     }
 
+    /** Connector/J asks the server not to send more: SET SQL_SELECT_LIMIT. */
+    private static void limits(Connection connection, String table) throws SQLException {
+        String query = "SELECT s FROM " + table + " WHERE s LIKE 'p%' ORDER BY n";
+        try (Statement statement = connection.createStatement(); PreparedStatement prepared = connection.prepareStatement(query)) {
+            statement.setMaxRows(3);
+            prepared.setMaxRows(7);
+            equal(rows(statement.executeQuery(query)), 3);
+            equal(rows(prepared.executeQuery()), 7);
+            statement.setMaxRows(0);
+            equal(rows(statement.executeQuery(query)), 50);
+            prepared.setMaxRows(0);
+            equal(rows(prepared.executeQuery()), 50);
+        }
+        equal(number(connection, "SELECT @@sql_select_limit = 18446744073709551615"), 1L);
+    }
+
+    private static int rows(ResultSet result) throws SQLException {
+        int count = 0;
+        try (result) {
+            while (result.next()) {
+                count++;
+            }
+        }
+        return count;
+    }
+
     private static void failures(Connection connection, String table) throws Exception {
         try (Statement statement = connection.createStatement()) {
             refused(1062, "23000", () -> statement.executeUpdate("INSERT INTO " + table + " (s) VALUES ('p1')"));
@@ -139,6 +165,7 @@ public final class Session {
                 run(mode + " types", () -> types(connection, table));
                 run(mode + " batches", () -> batches(connection, table));
                 run(mode + " transactions", () -> transactions(connection, table));
+                run(mode + " limits", () -> limits(connection, table));
                 run(mode + " errors", () -> failures(connection, table));
             } catch (SQLException e) {
                 System.out.println("FAIL " + mode + " connect: " + e);

@@ -1,0 +1,98 @@
+//! What SET GLOBAL has set: the values that sessions begin with, at this SQL node and until it ends.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use super::{
+    Variables,
+    definitions::{Scope, find},
+};
+use crate::engine::{
+    errors::{self, Result},
+    expr::Datum,
+};
+use crate::wire::{SqlError, compressed::Algorithms};
+
+const LOCAL_INFILE: &str = "local_infile";
+const COMPRESSION: &str = "protocol_compression_algorithms";
+
+#[derive(Debug, Default)]
+pub struct Globals {
+    values: Mutex<BTreeMap<&'static str, String>>,
+    /// The SQL port offers TLS, and refuses who does without.
+    pub(super) tls: bool,
+    pub(super) tls_required: bool,
+}
+
+impl Globals {
+    /// Of a SQL node that offers TLS, and perhaps requires it.
+    pub fn with_tls(tls: bool, tls_required: bool) -> Globals {
+        Globals { tls, tls_required, ..Globals::default() }
+    }
+
+    /// With this value of `local_infile`.
+    #[must_use]
+    pub fn with_local_infile(self, on: bool) -> Globals {
+        self.values().insert(LOCAL_INFILE, u8::from(on).to_string());
+        self
+    }
+
+    fn values(&self) -> MutexGuard<'_, BTreeMap<&'static str, String>> {
+        self.values.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<String> {
+        self.values().get(name).cloned()
+    }
+
+    /// Those that sessions have for their own.
+    pub(super) fn of_sessions(&self) -> BTreeMap<&'static str, String> {
+        let of_session = |name: &str| find(name).is_some_and(|d| d.scope == Scope::Both);
+        self.values().iter().filter(|(name, _)| of_session(name)).map(|(name, text)| (*name, text.clone())).collect()
+    }
+
+    /// Whether clients may be asked for files.
+    pub(super) fn local_infile(&self) -> bool {
+        self.values().get(LOCAL_INFILE).is_some_and(|text| text == "1")
+    }
+
+    /// What `protocol_compression_algorithms` says.
+    pub fn compression(&self) -> Algorithms {
+        self.values().get(COMPRESSION).and_then(|text| Algorithms::parse(text)).unwrap_or_default()
+    }
+
+    /// SET GLOBAL; `None`: MySQL's default again. Returns a warning where another value is taken.
+    ///
+    /// # Errors
+    /// The variable has no such value (1231, 1232), nobody may set it (1238), or it is of sessions alone (1228).
+    pub(super) fn set(&self, name: &str, value: Option<&Datum<'_>>) -> Result<Option<SqlError>> {
+        let d = find(name).ok_or_else(|| errors::unknown_variable(name))?;
+        match (d.scope, value) {
+            (Scope::Nobody, _) => return Err(errors::read_only_variable(name)),
+            (Scope::Session, _) => return Err(errors::session_variable(name)),
+            (Scope::Global, None) => {
+                self.values().remove(d.name);
+                return Ok(None);
+            }
+            (Scope::Global, Some(value)) => {
+                let (text, warning) = d.check(value)?;
+                if d.name == COMPRESSION {
+                    if !matches!(value, Datum::Text(_)) {
+                        return Err(errors::wrong_variable_type(name));
+                    }
+                    Algorithms::parse(&text).ok_or_else(|| errors::wrong_variable_value(name, &text))?;
+                }
+                self.values().insert(d.name, text);
+                return Ok(warning);
+            }
+            (Scope::Both, _) => {}
+        }
+        // What a session would make of it, which may be values of several variables.
+        let mut session = Variables::default();
+        let warning = session.set(name, value)?;
+        self.values().append(&mut session.set);
+        Ok(warning)
+    }
+}
