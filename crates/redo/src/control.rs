@@ -13,8 +13,8 @@ use apus_types::{Epoch, NodeId};
 use crate::{End, LogId, LogKind, Place};
 
 const MAGIC: [u8; 8] = *b"APUSRDC1";
-/// Of this file. Version 1 knew no checkpoints; it is read as one that has none. Version 2 knew no base.
-const VERSION: u16 = 3;
+/// Of this file. Version 1 knew no checkpoints; it is read as one that has none. Version 2 knew no base, version 3 not who is being filled.
+const VERSION: u16 = 4;
 /// Most checkpoints of a list.
 pub const CHECKPOINTS_MAX: usize = 64;
 /// A checkpoint is one segment, which is never full.
@@ -68,6 +68,8 @@ pub struct Control {
     pub complete: Option<Epoch>,
     /// The node is being filled with what it has not: it has put back everything up to this epoch, as this lineage had it.
     pub base: Option<(Epoch, u64)>,
+    /// Incarnation of the process that is being filled, or was, and has saved nothing in this log since; 0: none, or nobody knows.
+    pub filling: u64,
     /// Epochs of suffixes that were given up: from the first on, and below the second, as far as they are before the restart mark that says so.
     pub void: Vec<(Epoch, Epoch)>,
     /// Where in the first segment reading begins, if that is the segment it names.
@@ -86,6 +88,7 @@ impl Control {
             next: 1,
             complete: None,
             base: None,
+            filling: 0,
             void: Vec::new(),
             start: Place::default(),
             checkpoints: Vec::new(),
@@ -135,7 +138,7 @@ impl Control {
             body.put_u32(number);
         }
         let (epoch, lineage) = self.base.unwrap_or_default();
-        [epoch.0, lineage].into_iter().for_each(|word| body.put_u64(word));
+        [epoch.0, lineage, self.filling].into_iter().for_each(|word| body.put_u64(word));
         seal(MAGIC, &body)
     }
 
@@ -167,6 +170,9 @@ impl Control {
         }
         if version > 2 {
             control.base = Some((r.epoch()?, r.u64()?)).filter(|(epoch, _)| epoch.0 > 0);
+        }
+        if version > 3 {
+            control.filling = r.u64()?;
         }
         r.end()?;
         Ok(control)

@@ -190,17 +190,21 @@ fn control_files_round_trip_and_refuse() {
     };
     let content = control.encode();
     // Version 1 ends before the checkpoints.
-    let mut old = content[16..content.len() - 52].to_vec();
+    let mut old = content[16..content.len() - 60].to_vec();
     old[..2].copy_from_slice(&1u16.to_le_bytes());
     assert_eq!(Control::decode(&seal(*b"APUSRDC1", &old)), Ok(control.clone()));
     // Version 2 ends before the base.
-    let mut old = content[16..content.len() - 16].to_vec();
+    let mut old = content[16..content.len() - 24].to_vec();
     old[..2].copy_from_slice(&2u16.to_le_bytes());
     assert_eq!(Control::decode(&seal(*b"APUSRDC1", &old)), Ok(control.clone()));
-    old[..2].copy_from_slice(&4u16.to_le_bytes());
-    assert!(Control::decode(&seal(*b"APUSRDC1", &old)).is_err_and(|why| why.contains("version 4")));
+    // Version 3 ends before the process.
+    let mut old = content[16..content.len() - 8].to_vec();
+    old[..2].copy_from_slice(&3u16.to_le_bytes());
+    assert_eq!(Control::decode(&seal(*b"APUSRDC1", &old)), Ok(control.clone()));
+    old[..2].copy_from_slice(&5u16.to_le_bytes());
+    assert!(Control::decode(&seal(*b"APUSRDC1", &old)).is_err_and(|why| why.contains("version 5")));
     assert_eq!(Control::decode(&content), Ok(control.clone()));
-    let filled = Control { base: Some((Epoch(3), 77)), complete: None, ..control };
+    let filled = Control { base: Some((Epoch(3), 77)), complete: None, filling: 9, ..control };
     assert_eq!(Control::decode(&filled.encode()), Ok(filled));
     for at in 0..content.len() {
         assert!(Control::decode(&content[..at]).is_err(), "cut off at {at}");

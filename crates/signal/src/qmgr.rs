@@ -24,6 +24,7 @@ use prost::Message;
 
 use crate::{
     codec::{DecodeError, Put, Reader},
+    restart::Promotion,
     view::View,
 };
 
@@ -115,6 +116,16 @@ pub struct Holding {
     /// What is wrong with its files, for people; empty: nothing that is known.
     #[prost(string, tag = "7")]
     pub damage: String,
+    /// Where it is not complete: how the process that was filled became a full member, if it did.
+    #[prost(message, optional, tag = "8")]
+    pub promotion: Option<Promotion>,
+}
+
+impl Holding {
+    /// A cluster may start from it.
+    pub fn is_whole(&self) -> bool {
+        self.complete && self.damage.is_empty()
+    }
 }
 
 /// `JoinReq`: sent by a starting node to every linked data node until it is a member.

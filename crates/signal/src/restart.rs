@@ -47,6 +47,23 @@ pub struct RedoFound {
     pub base: u64,
     #[prost(fixed64, tag = "11")]
     pub base_lineage: u64,
+    /// Where the log is not complete: the process that was being filled when it was begun; 0: nobody knows.
+    #[prost(fixed64, tag = "12")]
+    pub filling: u64,
+}
+
+/// How a node that was filled became a full member. As long as it has no mark in its log no global checkpoint has ended since, for each waits for every full member.
+#[derive(Clone, PartialEq, Message)]
+pub struct Promotion {
+    /// Of the view that says so.
+    #[prost(fixed64, tag = "1")]
+    pub lineage: u64,
+    /// Of the process that was filled.
+    #[prost(fixed64, tag = "2")]
+    pub incarnation: u64,
+    /// The other full members of that view.
+    #[prost(uint32, repeated, tag = "3")]
+    pub beside: Vec<u32>,
 }
 
 /// `StartRep` (LDM to QMGR): how far an instance is that puts back what is on its disk, or is being filled.

@@ -99,6 +99,7 @@ pub const PROBES: &[&str] = &[
     "qmgr: an order to end is refused",
     "qmgr: an order to stop of an abandoned lineage",
     "qmgr: an order to stop that names another process",
+    "qmgr: disks stand in for those of a node that was just filled",
     "qmgr: frozen",
     "qmgr: hears too few to go on",
     "qmgr: other sides are asked to give way",

@@ -163,6 +163,7 @@ impl Redo {
                 found.exists = true;
                 (found.complete, found.complete_from) =
                     (control.complete.is_some(), control.complete.map_or(0, |e| e.0));
+                found.filling = control.filling;
                 (found.base, found.base_lineage) = control.base.map_or((0, 0), |(epoch, lineage)| (epoch.0, lineage));
                 found.highest = control.void.iter().map(|(_, to)| to.0).max().unwrap_or(0).max(found.complete_from);
                 let first = control.segments.len().saturating_sub(LAST_SEGMENTS);
@@ -354,7 +355,7 @@ impl Redo {
         }
         let GcpSave { lineage, generation, epoch, .. } = save;
         if self.control.complete.is_none() {
-            (self.control.complete, self.control.base) = (Some(epoch), None);
+            (self.control.complete, self.control.base, self.control.filling) = (Some(epoch), None, 0);
             self.put_control(ctx);
         }
         self.append(&Entry::Saved { epoch, lineage, generation });
@@ -446,14 +447,18 @@ impl Redo {
         };
         stands.then_some(Epoch(order.restored))
     }
-    /// The node is a member: it goes on with what it has put back, or begins a new log. `is_full`: the cluster has nothing that this node has not.
-    fn open(&mut self, cluster: u64, is_full: bool, is_kept: bool, ctx: &mut Context<'_>) {
+    /// The node is a member: it goes on with what it has put back, or begins a new log. A full member has all that the cluster has.
+    fn open(&mut self, cluster: u64, node: &ViewNode, is_kept: bool, ctx: &mut Context<'_>) {
+        let is_full = node.state() == NodeState::Up;
+        self.control.filling = if is_full { 0 } else { node.incarnation };
         if !is_kept {
             self.give_up_all();
             self.control.id.cluster = cluster;
             self.control.void.clear();
             self.control.complete = is_full.then_some(Epoch(0));
             self.writer = Some(Writer::new(&self.control));
+        }
+        if !is_kept || !is_full {
             self.put_control(ctx);
         }
         self.state = State::Open;
@@ -667,7 +672,7 @@ impl LocalDataManager {
                 self.given_up.extend(table.take_fragments(|_| false));
             }
         }
-        redo.open(view.cluster, is_full, kept.is_some(), ctx);
+        redo.open(view.cluster, node, kept.is_some(), ctx);
     }
 
     pub(super) fn on_save_req(&mut self, save: GcpSave, ctx: &mut Context<'_>) {

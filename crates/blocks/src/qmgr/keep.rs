@@ -27,12 +27,13 @@ use apus_signal::{
     BlockRef, Kind,
     file::{FileDone, seal, unseal},
     gcp::Keep,
-    view::View,
+    restart::Promotion,
+    view::{NodeState, View},
 };
 use apus_types::NodeId;
 use prost::Message;
 
-use super::{MS, Membership, Phase, RETRY_NS};
+use super::{MS, Membership, Phase, RETRY_NS, freeze::full};
 
 /// The file's name.
 pub const FILE: &str = "view";
@@ -65,6 +66,9 @@ pub struct Acceptor {
     pub prepared: Option<View>,
     #[prost(uint64, tag = "7")]
     pub prepared_ballot: u64,
+    /// Of this process, in the view that is committed or before.
+    #[prost(message, optional, tag = "8")]
+    pub promotion: Option<Promotion>,
 }
 
 /// What a process is told at its start of what its node keeps.
@@ -78,8 +82,9 @@ pub struct Kept {
     pub is_damaged: bool,
     /// So is the synced one.
     pub is_synced_damaged: bool,
-    /// The newest committed view that either file has.
+    /// The newest committed view that either file has, and what it says of its process.
     pub newest: Option<View>,
+    pub promotion: Option<Promotion>,
 }
 
 impl Kept {
@@ -92,10 +97,11 @@ impl Kept {
         let synced = synced.map(|content| Self::read_one(content, node)).transpose()?.flatten();
         let is_synced_damaged = has_synced && synced.is_none();
         let found = content.map(|content| Self::read_one(content, node)).transpose()?.flatten();
-        let committed = |a: Option<&Acceptor>| a.and_then(|a| a.committed.clone());
         let newest =
-            [committed(found.as_ref()), committed(synced.as_ref())].into_iter().flatten().max_by_key(View::point);
-        Ok(Kept { boot, is_damaged: content.is_some() && found.is_none(), is_synced_damaged, found, newest })
+            [&found, &synced].into_iter().flatten().max_by_key(|a| a.committed.as_ref().map(View::point)).cloned();
+        let (newest, promotion) = newest.map_or((None, None), |a| (a.committed, a.promotion));
+        let is_damaged = content.is_some() && found.is_none();
+        Ok(Kept { boot, is_damaged, is_synced_damaged, found, newest, promotion })
     }
     /// Names of the files that are not as they were written.
     pub fn damaged(&self) -> impl Iterator<Item = &'static str> {
@@ -123,6 +129,8 @@ pub(super) struct Keeper {
     pub(super) founded: u64,
     /// Of this machine; `None`: nothing is kept.
     boot: Option<String>,
+    /// How this process became a full member, if it was filled.
+    promotion: Option<Promotion>,
     /// The process before this one, as long as we speak for it.
     pub(super) before: Option<Acceptor>,
     /// Was given to be written last, and the number of that.
@@ -201,6 +209,7 @@ impl Membership {
             promised: self.promised,
             prepared: self.prepared.as_ref().map(|p| p.1.clone()),
             prepared_ballot: self.prepared.as_ref().map_or(0, |p| p.0),
+            promotion: self.keeper.promotion.clone(),
         };
         let Some(acceptor) = self.view.is_some().then(own).or_else(|| self.keeper.before.clone()) else { return 0 };
         let content = seal(MAGIC, &acceptor.encode_to_vec());
@@ -208,6 +217,17 @@ impl Membership {
             self.keeper.put(content, ctx);
         }
         self.keeper.token
+    }
+
+    /// The view `view` comes after `before`: whether it is the one that makes this node a full member.
+    pub(super) fn note_promotion(&mut self, before: Option<&View>, view: &View) {
+        let is_full = |v: &View| v.node(self.me).is_some_and(|n| n.state() == NodeState::Up);
+        if !is_full(view) {
+            self.keeper.promotion = None;
+        } else if before.is_some_and(|b| !is_full(b)) {
+            let beside = full(view).map(|n| n.id).filter(|id| *id != u32::from(self.me.0)).collect();
+            self.keeper.promotion = Some(Promotion { lineage: view.lineage, incarnation: self.incarnation, beside });
+        }
     }
 
     /// The first view of this process; where no file knows of a founding, it may be the founding.

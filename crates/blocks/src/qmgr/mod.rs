@@ -87,6 +87,7 @@ mod restart;
 mod resume;
 mod setting;
 mod slow;
+mod stand_in;
 mod start;
 mod stuck;
 mod survival;
@@ -611,6 +612,7 @@ impl Membership {
         ctx.log(format_args!("view {}: president {}, members {}", view.generation, view.president, text.join(" ")));
         self.log_arbitrator(before.as_ref(), &view, ctx);
         ctx.set_cluster(view.cluster);
+        self.note_promotion(before.as_ref(), &view);
         self.view = Some(view);
         if before.is_none() {
             self.keep_first(ctx);

@@ -10,7 +10,8 @@
 //! of this one, which knows it, unless no global checkpoint was made in it, and then nothing was acknowledged as durable in it. Who is missing is
 //! waited for by name. Nobody founds an empty cluster beside data, unless the management nodes were told to (`--found-again`).
 //!
-//! **Who is usable.** A needed node whose logs are complete and undamaged, as long as one of each node group is. The others join empty, afterwards.
+//! **Who is usable.** A needed node whose logs are complete and undamaged, as long as one of each node group is. The others join empty, afterwards. Where a
+//! group has none, those count that were full members beside them when they had just been filled (`stand_in`).
 //!
 //! **Which epoch.** The least that a usable node has saved. A log that begins above it (its node became a full member later than that) makes its node
 //! unusable for this start.
@@ -27,7 +28,7 @@ use apus_signal::{
     mgmt::ClusterConfig,
     operator::FrozenSide,
     qmgr::{Holding, Incarnation, encode},
-    restart::{Progress, RedoFound, Restore},
+    restart::{Progress, Promotion, RedoFound, Restore},
     view::{NodeState, View, ViewNode},
 };
 use apus_types::{
@@ -37,7 +38,7 @@ use apus_types::{
 
 use crate::NodeConfig;
 
-use super::{LINEAGE_STEP, Membership, Phase, arbiter, layout, layout::Candidate};
+use super::{LINEAGE_STEP, Membership, Phase, arbiter, layout, layout::Candidate, stand_in};
 
 /// New epochs begin so far above every epoch that is on a disk.
 pub(super) const EPOCH_GAP: u64 = 1 << 16;
@@ -52,6 +53,8 @@ pub(super) struct Restart {
     dictionary_damage: String,
     /// The newest view that the file of views knows, whatever the machine's boot.
     pub(super) view: Option<View>,
+    /// How the process that it names became a full member.
+    promotion: Option<Promotion>,
     pub(super) found: BTreeMap<u32, RedoFound>,
     /// What other starting nodes hold, and their incarnations.
     others: BTreeMap<NodeId, (u64, Holding)>,
@@ -122,7 +125,7 @@ fn without_missing(newest: &View, holdings: &BTreeMap<NodeId, Holding>) -> Optio
         }
         Outlook::Waits(_) => {
             let members = numbers(holdings.keys().copied().collect());
-            let is_whole = |n: &ViewNode| holdings.get(&n.node()).is_some_and(|h| h.complete && h.damage.is_empty());
+            let is_whole = |n: &ViewNode| holdings.get(&n.node()).is_some_and(Holding::is_whole);
             let lacks = full().map(|n| n.group).filter(|g| full().all(|n| n.group != *g || !is_whole(n)));
             let lacks_groups = lacks.collect::<BTreeSet<u32>>().into_iter().collect();
             Some(FrozenSide { leader: *members.first()?, members, lacks_groups, ..side })
@@ -141,8 +144,7 @@ fn outlook(newest: &View, holdings: &BTreeMap<NodeId, Holding>, abandoned: &BTre
             names(&missing)
         ));
     }
-    let mut usable: BTreeSet<NodeId> =
-        full().map(|n| n.node()).filter(|n| holdings[n].complete && holdings[n].damage.is_empty()).collect();
+    let mut usable: BTreeSet<NodeId> = full().map(|n| n.node()).filter(|n| holdings[n].is_whole()).collect();
     let restored = loop {
         let saved = usable.iter().map(|n| holdings[n].saved);
         let epoch = if planted(Bug::EpochOfOneNode) { saved.max() } else { saved.min() }.unwrap_or(0);
@@ -180,11 +182,19 @@ fn outlook(newest: &View, holdings: &BTreeMap<NodeId, Holding>, abandoned: &BTre
 
 impl Restart {
     pub(super) fn new(config: &NodeConfig) -> Restart {
-        let view = config.kept.as_ref().and_then(|kept| kept.newest.clone());
+        let kept = config.kept.as_ref();
+        let (view, promotion) = kept.map_or((None, None), |kept| (kept.newest.clone(), kept.promotion.clone()));
         let read = config.disk.as_ref().map_or(Ok(0), |disk| disk.dictionary_version());
         let (dictionary, dictionary_damage) =
             read.map_or_else(|damage| (0, damage), |version| (version, String::new()));
-        Restart { has_disk: config.disk.is_some(), dictionary, dictionary_damage, view, ..Restart::default() }
+        Restart {
+            has_disk: config.disk.is_some(),
+            dictionary,
+            dictionary_damage,
+            view,
+            promotion,
+            ..Restart::default()
+        }
     }
 }
 
@@ -230,7 +240,9 @@ impl Membership {
             None if found().any(|f| !f.exists) => "the log of a worker is missing".to_owned(),
             None => String::new(),
         };
+        let promotion = self.restart.promotion.clone();
         Some(Holding {
+            promotion: promotion.filter(|p| found().any(|f| !f.complete && f.filling == p.incarnation)),
             view: self.restart.view.clone(),
             saved: found().map(|f| f.saved).min().unwrap_or(0),
             complete: found().all(|f| f.complete),
@@ -292,8 +304,9 @@ impl Membership {
             Some((point, nodes)) if *point == newest.point() => nodes.clone(),
             _ => BTreeSet::new(),
         };
-        self.restart.side = if reason.is_empty() { without_missing(&newest, &holdings) } else { None };
-        let outlook = if reason.is_empty() { outlook(&newest, &holdings, &abandoned) } else { Outlook::Waits(reason) };
+        let members = stand_in::members(&newest, |n| holdings.get(&n), &abandoned);
+        self.restart.side = if reason.is_empty() { without_missing(&members, &holdings) } else { None };
+        let outlook = if reason.is_empty() { outlook(&members, &holdings, &abandoned) } else { Outlook::Waits(reason) };
         self.restart.waits.clear();
         let (usable, order) = match outlook {
             Outlook::Waits(reason) => {
@@ -336,6 +349,9 @@ impl Membership {
         let others = names(&usable.iter().copied().collect::<Vec<_>>());
         ctx.log(format_args!("starts the cluster from the disks of {others}: epoch {}", order.restored));
         ctx.probe("qmgr: a system restart begins");
+        if usable.iter().any(|n| newest.node(*n).is_none_or(|n| n.state() != NodeState::Up)) {
+            ctx.probe("qmgr: disks stand in for those of a node that was just filled");
+        }
         for &node in usable.iter().filter(|n| **n != self.me) {
             self.send(ctx, node, Kind::RestoreReq, &order);
         }

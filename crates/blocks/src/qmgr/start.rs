@@ -203,6 +203,7 @@ impl Membership {
             jam!(ctx); // not all of its links stand yet: it asks again
             return;
         }
+        self.note_on_disk(from, &req, ctx);
         let is_ours = self.view.as_ref().is_some_and(|view| view.lineage == req.restored_lineage);
         let restored = if is_ours { req.restored } else { 0 };
         let candidate = Candidate { incarnation: req.incarnation, address: req.address.clone(), restored };
