@@ -54,7 +54,6 @@ impl Membership {
             ctx.log(format_args!("an operator ends the cluster: makes everything durable first"));
             self.ending.since = Some(ctx.now());
             self.renew_lease(ctx);
-            ctx.refuse_clients(true);
             self.pings += 1;
             self.ending.ping = (self.pings, ctx.ping_workers(self.pings));
             self.tick_ending(ctx);

@@ -133,7 +133,6 @@ impl Membership {
         }
         ctx.probe("qmgr: frozen");
         self.renew_lease(ctx);
-        ctx.refuse_clients(true);
         let account = self.account();
         ctx.log(format_args!("frozen: {account}"));
         self.register(ctx);
@@ -149,7 +148,7 @@ impl Membership {
         self.freeze.together_since = None;
         if self.freeze.frozen.take().is_some() {
             ctx.probe("qmgr: thawed");
-            ctx.refuse_clients(false);
+            self.refuse_or_wait(ctx);
             ctx.log(format_args!("goes on"));
             self.tell_control(ctx);
         }

@@ -29,7 +29,8 @@
 //! back one direction and one connection after the other.
 //!
 //! A member whose lease is over answers nothing and loses nothing: requests wait in their sockets until it has heard from the others,
-//! or learns that it is out and stops. It costs one comparison per read from a client's socket.
+//! or learns that it is out and stops. It costs one comparison per read from a client's socket. After [`REFUSE_AFTER_NS`] without a lease it has
+//! clients told so (`Frozen`), who may do better elsewhere, or have somebody who waits for them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -60,6 +61,8 @@ const DRIFT: u64 = 32;
 const PATIENCE_NS: u64 = 2_000 * MS;
 /// Within this time whoever is heard again has its quorum back and has said so: each of the two waits for a tick at both ends.
 const RETURN_NS: u64 = 4 * apus_kernel::limits::TICK_NS;
+/// A member without a lease has its clients wait for so long; every failure that others can go on from is over before.
+const REFUSE_AFTER_NS: u64 = 2_000 * MS;
 /// A tick that came later than this is our own lateness.
 const LATE_TICK_NS: u64 = apus_kernel::limits::TICK_NS * 3 / 2;
 
@@ -121,6 +124,10 @@ pub(super) struct Heartbeats {
     prepared_at: u64,
     /// As told to the workers.
     lease: u64,
+    /// It has been over since then.
+    unleased_since: Option<u64>,
+    /// Clients are refused, as told to the workers.
+    refuses: bool,
     /// For so long we have heard too few to go on; 0: we hear enough. See `quorum`.
     quorum_lost: u64,
     /// Nobody is held for failed before: we hear enough again, or somebody, and connections come back one after the other.
@@ -404,6 +411,7 @@ impl Membership {
                 peer.suspended_since = peer.suspended_since.map(|since| (since + late).min(now));
             }
             self.managers.forgive(late, now);
+            self.heartbeats.unleased_since = self.heartbeats.unleased_since.map(|since| (since + late).min(now));
         }
         self.heartbeats.note_links(now, |node| ctx.link_heard(node));
         self.heartbeats.last_tick = now;
@@ -484,6 +492,19 @@ impl Membership {
         if lease != self.heartbeats.lease {
             self.heartbeats.lease = lease;
             ctx.serve_clients_until(lease);
+        }
+        self.refuse_or_wait(ctx);
+    }
+
+    /// Tells the workers whether clients, whom they do not serve, are to hear of it.
+    pub(super) fn refuse_or_wait(&mut self, ctx: &mut Context<'_>) {
+        let now = ctx.now();
+        let beats = &mut self.heartbeats;
+        beats.unleased_since = (beats.lease <= now).then(|| beats.unleased_since.unwrap_or(now));
+        let is_long = beats.unleased_since.is_some_and(|since| now.saturating_sub(since) > REFUSE_AFTER_NS);
+        let refuses = self.freeze.is_frozen() || self.ending.has_begun() || (is_long && self.phase == Phase::Member);
+        if refuses != std::mem::replace(&mut beats.refuses, refuses) {
+            ctx.refuse_clients(refuses);
         }
     }
 

@@ -154,6 +154,7 @@ fn a_network_that_stalls_ends_nobody_where_a_side_could_not_go_on() {
             assert!(all.iter().all(|n| members(&c, *n) == all && c.generation(*n) == 1), "{ms} ms, {nodes}");
             let served = |n: &u16| c.processes[&NodeId(*n)].worker.serves(NodeId(NodeId::CLIENT_BASE), c.now);
             assert!(all.iter().all(served), "{ms} ms, {nodes}");
+            assert!(!all.iter().any(|n| refuses(&c, *n)), "{ms} ms, {nodes}");
         }
     }
 }
@@ -296,7 +297,10 @@ fn who_is_cut_off_for_good_freezes() {
         c.mute(3, other);
     }
     assert!(c.run_until(SILENT_FAILURE_MS, |c| members(c, 1) == [1, 2]));
-    c.run_ms(9000);
+    assert!(!refuses(&c, 3), "it may be over soon");
+    c.run_ms(2500);
+    assert!(refuses(&c, 3) && !refuses(&c, 1), "who waits for it hears of it");
+    c.run_ms(6500);
     assert_eq!(frozen(&mut c, 3), "");
     c.run_ms(2000);
     assert!(frozen(&mut c, 3).contains("too few"));
@@ -320,6 +324,10 @@ fn a_short_pause_is_no_failure_and_a_longer_one_is() {
             assert!(["removed", "went on"].iter().any(|w| reason.contains(w)), "{reason}");
         }
     }
+}
+
+fn refuses(c: &Cluster, id: u16) -> bool {
+    c.processes.get(&NodeId(id)).is_some_and(|p| p.worker.refuses(NodeId(NodeId::CLIENT_BASE)))
 }
 
 fn serves(c: &Cluster, id: u16) -> bool {
