@@ -15,7 +15,7 @@ import time
 from lib.bank import Bank, check_not_durable
 from lib.harness import BINARY, FULL, alive, check, run, scenario_main, wait_until
 
-LIMIT_SECONDS = (240, 1800)
+LIMIT_SECONDS = (300, 1800)
 ROUNDS = 50 if FULL else 4
 # What class `replicated` may lose: a global checkpoint each 0.1 s, and what a loaded machine adds.
 LOST_SECONDS = 2.0
@@ -79,6 +79,11 @@ def main(t):
         with t.case("a whole node group dies: all go back to the disks by themselves, and nothing is lost"):
             for dead in ((3, 4), (2, 1)):
                 lose_group(t, bank, dead)
+        with t.case("class replicated: one node after the other is told to end, and nothing is lost"):
+            bank.set_durability("replicated")
+            end_by_signal(t, bank, (1, 3, 4, 2))
+        with t.case("the same of all at once, as a machine does that shuts down"):
+            end_by_signal(t, bank, (1, 2, 3, 4), at_once=True)
 
 
 def lose_node(t, bank, node, other):
@@ -155,6 +160,26 @@ def lose_group(t, bank, dead):
     t.say(f"whole again {time.monotonic() - begin:.1f} s after the death of data nodes {dead[0]} and {dead[1]}")
     bank.close_books()
     check("the whole cluster starts again from the disks" in cluster.log_of(f"data-{left}"), cluster.node_logs())
+    bank.check_nothing_lost()
+
+
+def end_by_signal(t, bank, nodes, at_once=False):
+    """One SIGTERM for each; the first ones leave, the last full copies of their groups have all saved, and who is frozen then has."""
+    bank.work(0.5)
+    cluster = bank.cluster
+    pids = {node: cluster.data_pid(node) for node in nodes}
+    begin = time.monotonic()
+    for node, pid in pids.items():
+        os.kill(pid, signal.SIGTERM)
+        if not at_once:
+            wait_until(lambda pid=pid: not alive(pid), 20, f"data node {node} has ended: {cluster.log_of(f'data-{node}')[-2000:]}")
+    wait_until(lambda: not any(alive(pid) for pid in pids.values()), 20, f"all have ended: {cluster.node_logs()}")
+    t.say(f"all have ended {time.monotonic() - begin:.1f} s after the first signal")
+    bank.close_books()
+    for node in nodes:
+        cluster.restart(node)
+    for node in nodes:
+        cluster.wait_up(node)
     bank.check_nothing_lost()
 
 

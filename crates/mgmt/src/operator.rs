@@ -62,7 +62,7 @@ impl Management {
         let mut told = req.clone();
         told.processes.retain(|process| process.node <= NodeId::DATA_MAX.into() && self.is_linked(process));
         for process in &told.processes {
-            let order = EndOrder { incarnation: process.incarnation };
+            let order = EndOrder { incarnation: process.incarnation, ..EndOrder::default() };
             ctx.send(Self::qmgr_of(process.node), Kind::EndOrd, |b| encode(&order, b));
         }
         let is_told = |node: u32, incarnation: u64| told.processes.contains(&Incarnation { node, incarnation });

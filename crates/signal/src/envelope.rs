@@ -258,7 +258,7 @@ kinds! {
     // Leaving: module `qmgr`.
     /// Inside a node: the process was asked to end (executor to QMGR); the node has left (QMGR to TC and LDM).
     LeaveOrd = 168;
-    /// Member to the acting president, in a cluster that ends: it serves nobody any more; body `operator::EndOrder`.
+    /// Member to the acting president, in a cluster that ends, or that a node is to leave which it cannot spare: it serves nobody any more; body `operator::EndOrder`.
     EndReadyRep = 163;
     LeaveReq = 169;
     LeaveRef = 170;
@@ -312,7 +312,7 @@ kinds! {
     /// An operator ends the cluster, and what a management node passed on; body `operator::ClusterStop`.
     ClusterStopReq = 219;
     ClusterStopConf = 220;
-    /// To QMGR: the process ends; body `operator::EndOrder`.
+    /// To QMGR: the process ends; to a TC: it may commit nothing more; body `operator::EndOrder`.
     EndOrd = 221;
     /// An operator makes a frozen side go on, and the answer of the node that is to do it; bodies `operator::Resume`, `operator::ResumeAnswer`.
     ResumeReq = 222;

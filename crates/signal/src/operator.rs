@@ -36,6 +36,18 @@ pub struct EndOrder {
     /// Of the process that is to end; any other ignores the order.
     #[prost(fixed64, tag = "1")]
     pub incarnation: u64,
+    /// Not the cluster ends but a node without which it cannot go on: the receiver serves nobody until all is on the disks.
+    #[prost(bool, tag = "2")]
+    pub departs: bool,
+    /// All is on the disks.
+    #[prost(bool, tag = "3")]
+    pub saved: bool,
+    /// Of the president that has it saved; an answer to another attempt says nothing.
+    #[prost(fixed64, tag = "4")]
+    pub attempt: u64,
+    /// To a TC: it is not to be, and clients are served again.
+    #[prost(bool, tag = "5")]
+    pub over: bool,
 }
 
 /// What a frozen member and those with it could go on with, and what they would abandon.

@@ -343,6 +343,9 @@ pub struct Leave {
     /// Of a refusal; for people.
     #[prost(string, tag = "2")]
     pub reason: String,
+    /// Of a wish: by whoever runs the process, who means it whether or not the others can go on.
+    #[prost(bool, tag = "3")]
+    pub ordered: bool,
 }
 
 /// `LeaseEndReq` (QMGR of a member, or the arbitrator): others go on without the receiver; it is to serve its clients no more.

@@ -393,7 +393,7 @@ impl Cluster {
     /// What a management node tells a data node when an operator ends the cluster.
     pub fn order_end(&mut self, mgmt: NodeId, node: NodeId) {
         let incarnation = self.incarnation(node);
-        self.order(mgmt, node, Kind::EndOrd, &EndOrder { incarnation });
+        self.order(mgmt, node, Kind::EndOrd, &EndOrder { incarnation, ..EndOrder::default() });
     }
     /// What a management node that runs tells all data nodes when an operator changes a setting.
     pub fn order_setting(&mut self, mgmt: NodeId, setting: &Setting) {

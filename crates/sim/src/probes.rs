@@ -113,6 +113,7 @@ pub const PROBES: &[&str] = &[
     "qmgr: the arbitrator is lost while it is asked",
     "qmgr: the dictionary of the next president is asked for",
     "qmgr: the disk is probed",
+    "qmgr: the last full copy of a group ends with everything on disk",
     "qmgr: the view cannot be written",
     "qmgr: word of a removed node ignored",
     "tc: a replica does not remember so far back",

@@ -147,7 +147,7 @@ fn are_spoken_for(settings: &Settings, round: &Round) -> bool {
     is_only_that && holds_all(settings, &left)
 }
 
-/// Processes die and nothing else happens, and among them are all of a group: what that group had is on its disks only, so the whole cluster starts
+/// Processes die, or are told to end, and nothing else happens, and among them are all of a group: what that group had is on its disks only, so the whole cluster starts
 /// again from the disks, by itself. They die so soon one after the other that none of them can have come back meanwhile: a process that has, and is all that is left of the
 /// group, keeps its rows and waits frozen for the others, of which none may know any more what it has accepted.
 pub fn goes_back_to_disks(settings: &Settings, round: &Round) -> bool {
@@ -155,11 +155,13 @@ pub fn goes_back_to_disks(settings: &Settings, round: &Round) -> bool {
     let mut away: BTreeMap<NodeId, (u64, u64)> = BTreeMap::new();
     for (at, fault) in &round.faults {
         match fault {
-            Fault::Crash { who: Who::Node(node), down } | Fault::Power { who: Who::Node(node), down } => {
+            Fault::Crash { who: Who::Node(node), down }
+            | Fault::Power { who: Who::Node(node), down }
+            | Fault::Leave { who: Who::Node(node), down } => {
                 let times = away.entry(*node).or_insert((0, 0));
                 *times = (*times).max((*at, at + down));
             }
-            Fault::Client { .. } => {}
+            Fault::Client { .. } | Fault::Set { .. } => {}
             _ => is_only_that = false,
         }
     }

@@ -91,6 +91,7 @@ impl Membership {
 
     /// Does what the acting president has to do next; called whenever something changed.
     pub(super) fn drive(&mut self, ctx: &mut Context<'_>) {
+        self.check_departure(ctx);
         if self.phase != Phase::Member || self.ending.has_begun() {
             return;
         }
@@ -595,7 +596,6 @@ impl Membership {
     /// A worker has done what it was told before.
     pub(super) fn on_ping_conf(&mut self, token: u64, ctx: &mut Context<'_>) {
         self.on_leave_ping(token, ctx);
-        self.on_end_ping(token, ctx);
         self.on_probe_conf(token, ctx.now());
         if let Some(gates) = self.gates_for.as_mut().filter(|g| g.token == token) {
             gates.missing = gates.missing.saturating_sub(1);

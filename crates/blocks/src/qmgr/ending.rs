@@ -1,24 +1,36 @@
 //! The orderly end of a cluster whose data is on disk: everything is made durable first, so that nothing that was acknowledged is lost, whatever its class.
 //!
 //! ```text
-//! EndOrd (operator) -> Refusing: no client is served any more --every worker knows: EndReadyRep--> acting president
+//! EndOrd (operator) -> Refusing: no client is served any more, TCs end what is under way (`tc/ending`) --EndReadyRep--> acting president
 //!    president: all members are ready --GcpHurryOrd--> DIH: a global checkpoint of all there is --GcpSaveConf--> EndOrd to every member: all end
 //!    --END_NS over--> ends anyway, and says so
 //! ```
 //!
 //! While it ends a member changes no view: those that end first are no failures. A member that dies meanwhile is noticed by the time-out; what was acknowledged as
 //! durable is on the disks of the others all the same.
+//!
+//! **A departure** is the same for a single node that is told to end (SIGTERM) while its group has no other full copy (`leave`). Without that group nobody can go on, so all
+//! members refuse clients and save. Then that node ends; the others lose it, freeze with everything on their disks, and start from there when it is back (`lost_group`). Each of them that is told to
+//! end then does, at once. If another member is lost, a view changes, or [`DEPART_NS`] pass before all is saved, everybody goes on as before, and the node asks again or stays.
 
 use std::collections::BTreeSet;
 
 use apus_kernel::{Context, jam};
-use apus_signal::{BlockId, BlockRef, Kind, gcp::GcpHurry, operator::EndOrder, qmgr::encode, view::View};
+use apus_signal::{
+    BlockId, BlockRef, Kind,
+    gcp::{GcpHurry, GcpSave},
+    operator::EndOrder,
+    qmgr::encode,
+    view::View,
+};
 use apus_types::{Epoch, NodeId};
 
 use super::{Membership, Phase};
 
 /// Who has not heard for so long that all is on the disks ends anyway.
 const END_NS: u64 = 10_000_000_000;
+/// All is saved for a node that departs within so long, or it does not.
+const DEPART_NS: u64 = 5_000_000_000;
 /// The president is told again.
 const TELL_NS: u64 = 50_000_000;
 
@@ -26,16 +38,32 @@ const TELL_NS: u64 = 50_000_000;
 pub(super) struct Ending {
     since: Option<u64>,
     told: u64,
-    /// Asked of the workers, and how many have not answered.
-    ping: (u64, u8),
+    /// TCs of this node that may still commit something.
+    busy: u8,
+    /// 0: an operator ends the cluster.
+    attempt: u64,
     /// As acting president: who serves nobody any more.
     ready: BTreeSet<NodeId>,
-    asked: bool,
+    /// All that was acknowledged is in this epoch or an earlier one.
+    asked: Option<Epoch>,
+    /// All that was acknowledged is on the disks, and nobody was served since.
+    saved: bool,
 }
 
 impl Ending {
     pub(super) fn has_begun(&self) -> bool {
         self.since.is_some()
+    }
+    /// A node departs, the cluster does not end.
+    fn is_departure(&self) -> bool {
+        self.attempt != 0
+    }
+    pub(super) fn is_saved(&self) -> bool {
+        self.saved
+    }
+    /// Clients are served again.
+    pub(super) fn serves(&mut self) {
+        self.saved = false;
     }
 }
 
@@ -46,29 +74,101 @@ impl Membership {
             return jam!(ctx);
         }
         let is_orderly = self.restart.has_disk && self.phase == Phase::Member && !self.freeze.is_frozen();
-        if from.is_data() && self.ending.has_begun() {
+        if from.is_data() && order.departs {
+            if order.saved && self.ending.has_begun() && self.ending.attempt == order.attempt {
+                self.all_is_saved(ctx);
+            } else if !order.saved && is_orderly && self.acting_president() == Some(from) {
+                self.begin_to_end(order.attempt, ctx);
+            }
+        } else if from.is_data() && self.ending.has_begun() {
             self.end_leave("ended by an operator, with the whole cluster; everything is on disk", ctx);
         } else if from.is_mgmt() && !is_orderly {
             self.end_leave("ended by an operator, with the whole cluster", ctx);
-        } else if from.is_mgmt() && !self.ending.has_begun() {
+        } else if from.is_mgmt() && (!self.ending.has_begun() || self.ending.is_departure()) {
             ctx.log(format_args!("an operator ends the cluster: makes everything durable first"));
-            self.ending.since = Some(ctx.now());
-            self.renew_lease(ctx);
-            self.pings += 1;
-            self.ending.ping = (self.pings, ctx.ping_workers(self.pings));
-            self.tick_ending(ctx);
+            self.begin_to_end(0, ctx);
         }
     }
 
-    pub(super) fn on_end_ping(&mut self, token: u64, ctx: &mut Context<'_>) {
-        if self.ending.ping.0 == token && self.ending.ping.1 > 0 {
-            self.ending.ping.1 -= 1;
+    /// As acting president: a node wants to end that the others cannot go on without.
+    pub(super) fn depart(&mut self, ctx: &mut Context<'_>) {
+        if self.ending.has_begun() || !self.failed.is_empty() {
+            return jam!(ctx); // it asks again
+        }
+        ctx.log(format_args!("the last full copy of a node group is told to end: makes everything durable first"));
+        self.pings += 1;
+        let attempt = self.pings << 16 | u64::from(self.me.0);
+        self.tell_of_departure(attempt, false, ctx);
+        self.begin_to_end(attempt, ctx);
+    }
+
+    fn tell_of_departure(&mut self, attempt: u64, saved: bool, ctx: &mut Context<'_>) {
+        let Some(view) = self.view.clone() else { return };
+        for member in view.living().filter(|n| n.node() != self.me) {
+            let order = EndOrder { incarnation: member.incarnation, departs: true, saved, attempt, over: false };
+            self.send(ctx, member.node(), Kind::EndOrd, &order);
+        }
+    }
+
+    fn begin_to_end(&mut self, attempt: u64, ctx: &mut Context<'_>) {
+        self.ending = Ending { since: Some(ctx.now()), attempt, busy: self.instances, ..Ending::default() };
+        self.renew_lease(ctx);
+        self.tell_coordinators(EndOrder { incarnation: self.incarnation, attempt, ..EndOrder::default() }, ctx);
+        self.tick_ending(ctx);
+    }
+
+    fn tell_coordinators(&self, order: EndOrder, ctx: &mut Context<'_>) {
+        for instance in 0..self.instances {
+            ctx.send(BlockRef::new(self.me, BlockId::Tc, instance), Kind::EndOrd, |b| encode(&order, b));
+        }
+    }
+
+    /// Of a departure: who was told to end does.
+    fn all_is_saved(&mut self, ctx: &mut Context<'_>) {
+        self.ending.saved = true;
+        if self.leave.is_ordered() {
+            ctx.probe("qmgr: the last full copy of a group ends with everything on disk");
+            self.end_leave(
+                "asked to end; it held the last full copy of its node group, and everything is on disk",
+                ctx,
+            );
+        }
+    }
+
+    /// A member is lost: who departed, or another one, and then that has to be settled first.
+    pub(super) fn check_departure(&mut self, ctx: &mut Context<'_>) {
+        if !self.failed.is_empty() {
+            self.departure_is_over(ctx);
+        }
+    }
+
+    pub(super) fn departure_is_over(&mut self, ctx: &mut Context<'_>) {
+        if self.ending.is_departure() && self.ending.since.take().is_some() {
+            self.tell_coordinators(EndOrder { over: true, ..EndOrder::default() }, ctx);
+            self.renew_lease(ctx);
+        }
+    }
+
+    /// From a TC of this node.
+    pub(super) fn on_quiet(&mut self, order: &EndOrder, ctx: &mut Context<'_>) {
+        if self.ending.has_begun() && self.ending.attempt == order.attempt && self.ending.busy > 0 {
+            self.ending.busy -= 1;
             self.tick_ending(ctx);
         }
     }
 
     pub(super) fn tick_ending(&mut self, ctx: &mut Context<'_>) {
         let Some(since) = self.ending.since else { return };
+        if self.ending.is_departure() && ctx.now().saturating_sub(since) > DEPART_NS {
+            self.departure_is_over(ctx);
+            if self.leave.is_ordered() {
+                self.refuse_to_end(
+                    "it holds the last full copy of its node group, and not all could be made durable in time",
+                    ctx,
+                );
+            }
+            return self.drive(ctx);
+        }
         if ctx.now().saturating_sub(since) > END_NS {
             self.end_leave(
                 "ended by an operator; not everything may be on disk, for other members did not answer in time",
@@ -77,38 +177,46 @@ impl Membership {
             return;
         }
         let is_due = self.ending.told == 0 || ctx.now().saturating_sub(self.ending.told) >= TELL_NS;
-        if self.ending.ping.1 == 0
+        if self.ending.busy == 0
             && is_due
             && let Some(president) = self.acting_president()
         {
             self.ending.told = ctx.now();
-            let ready = EndOrder { incarnation: self.incarnation };
+            let attempt = self.ending.attempt;
+            let ready = EndOrder { incarnation: self.incarnation, attempt, ..EndOrder::default() };
             match president == self.me {
-                true => self.on_end_ready(self.me, ctx),
+                true => self.on_end_ready(self.me, &ready, ctx),
                 false => self.send(ctx, president, Kind::EndReadyRep, &ready),
             }
         }
     }
 
-    pub(super) fn on_end_ready(&mut self, from: NodeId, ctx: &mut Context<'_>) {
-        if !self.ending.has_begun() || self.acting_president() != Some(self.me) {
+    pub(super) fn on_end_ready(&mut self, from: NodeId, ready: &EndOrder, ctx: &mut Context<'_>) {
+        if !self.ending.has_begun() || ready.attempt != self.ending.attempt || self.acting_president() != Some(self.me)
+        {
             return jam!(ctx);
         }
         self.ending.ready.insert(from);
         let all_are = self.view.iter().flat_map(View::living).all(|n| self.ending.ready.contains(&n.node()));
-        if all_are && !std::mem::replace(&mut self.ending.asked, true) {
-            // Of whatever epoch there is by now.
+        if all_are && self.ending.asked.is_none() {
+            let epoch = ctx.epoch();
+            self.ending.asked = Some(epoch);
             let dih = BlockRef::new(self.me, BlockId::Dih, 0);
-            ctx.send(dih, Kind::GcpHurryOrd, |b| GcpHurry { epoch: Epoch(u64::MAX) }.encode(b));
+            ctx.send(dih, Kind::GcpHurryOrd, |b| GcpHurry { epoch }.encode(b));
         }
     }
 
-    /// From this node's DIH: everything is on the disks of all.
-    pub(super) fn on_all_saved(&mut self, ctx: &mut Context<'_>) {
-        let Some(view) = self.view.clone().filter(|_| self.ending.has_begun()) else { return };
+    /// From this node's DIH: what was to be saved is on the disks of all.
+    pub(super) fn on_all_saved(&mut self, save: GcpSave, ctx: &mut Context<'_>) {
+        let is_all = self.ending.has_begun() && self.ending.asked.is_some_and(|epoch| epoch <= save.epoch);
+        let Some(view) = self.view.clone().filter(|_| is_all) else { return jam!(ctx) };
+        if self.ending.is_departure() {
+            self.tell_of_departure(self.ending.attempt, true, ctx);
+            return self.all_is_saved(ctx);
+        }
         ctx.probe("qmgr: a cluster ends with everything on disk");
         for member in view.living().filter(|n| n.node() != self.me) {
-            let order = EndOrder { incarnation: member.incarnation };
+            let order = EndOrder { incarnation: member.incarnation, ..EndOrder::default() };
             ctx.send(Self::qmgr_of(member.node()), Kind::EndOrd, |b| encode(&order, b));
         }
         self.end_leave("ended by an operator, with the whole cluster; everything is on disk", ctx);

@@ -501,6 +501,9 @@ impl Membership {
         let now = ctx.now();
         let beats = &mut self.heartbeats;
         beats.unleased_since = (beats.lease <= now).then(|| beats.unleased_since.unwrap_or(now));
+        if beats.unleased_since.is_none() {
+            self.ending.serves();
+        }
         let is_long = beats.unleased_since.is_some_and(|since| now.saturating_sub(since) > REFUSE_AFTER_NS);
         let refuses = self.freeze.is_frozen() || self.ending.has_begun() || (is_long && self.phase == Phase::Member);
         if refuses != std::mem::replace(&mut beats.refuses, refuses) {

@@ -3,7 +3,8 @@
 //! ```text
 //! LeaveOrd (SIGTERM) -> Leaving --LeaveReq, again and again--> the acting president: switchover to a view without this node
 //!    ^ another view: asks again    --ViewPrepReq without us--> lease given up on all workers, ViewPrepConf --ViewCommitOrd--> ends
-//!                                  --LeaveRef: the last full copy of its group--> stays; a second order within INSIST_NS ends it
+//!                                  --LeaveRef: the last full copy of its group, in memory only--> stays; a second order within INSIST_NS ends it
+//!                                  --the last full copy, on disk: EndOrd--> ends when all is on the disks (`ending`)
 //!                                  --a second order, or LEAVE_NS--> ends at once, as by a crash
 //! ```
 //!
@@ -16,8 +17,8 @@
 //! Who has agreed to its leave has accepted a view without itself, like who gives way (`freeze`). If those that were to stay are lost before the
 //! view is committed, it freezes and proposes nothing: they may have gone on without it, and its rows may be the only ones left.
 //!
-//! Data is in memory only. So a node goes only if another full member of its group stays: the president says no otherwise, and the node
-//! stays, with the reason in its log. A frozen node stays, too. The president waits until those that stay have been there for
+//! Where data is in memory only, a node goes only if another full member of its group stays: the president says no otherwise, and the node
+//! stays, with the reason in its log. A frozen node stays, too, unless all that it has is on the disks. The president waits until those that stay have been there for
 //! 0.8 s, so that they can tell a client what became of a statement that it sent to the leaver at the last moment (`ldm/outcome`).
 
 use std::collections::BTreeMap;
@@ -78,6 +79,10 @@ impl Leave {
     pub fn is_wanted(&self) -> bool {
         self.own.is_some()
     }
+    /// By whoever runs the process.
+    pub fn is_ordered(&self) -> bool {
+        self.own.as_ref().is_some_and(|own| own.ordered)
+    }
     pub fn is_agreed(&self) -> bool {
         self.own.as_ref().is_some_and(|own| own.agreed)
     }
@@ -99,6 +104,8 @@ impl Membership {
             self.end_leave("asked to end for the second time, and ends at once", ctx);
         } else if let Some(own) = &mut self.leave.own {
             own.ordered = true; // it was about to leave by itself
+        } else if self.freeze.is_frozen() && self.ending.is_saved() {
+            self.end_leave("asked to end; it is frozen, and everything is on disk", ctx);
         } else if self.freeze.is_frozen() {
             self.refuse_to_end(&format!("it is frozen and may hold the last rows: {}", self.account()), ctx);
         } else {
@@ -113,14 +120,15 @@ impl Membership {
         self.tick_leave(ctx);
     }
 
-    fn refuse_to_end(&mut self, why: &str, ctx: &mut Context<'_>) {
+    pub(super) fn refuse_to_end(&mut self, why: &str, ctx: &mut Context<'_>) {
         if self.leave.own.take_if(|own| !own.ordered).is_some() {
             ctx.log(format_args!("does not leave: {why}"));
             return;
         }
         ctx.probe("qmgr: an order to end is refused");
+        let what = if self.restart.has_disk { "What was committed since the last global checkpoint" } else { "Data" };
         ctx.log(format_args!(
-            "does not end: {why}. Data is in memory only, and would be lost. A second order within {} s ends this process",
+            "does not end: {why}. {what} is in memory only, and would be lost. A second order within {} s ends this process",
             INSIST_NS / 1_000_000_000
         ));
         self.leave.own = None;
@@ -132,8 +140,8 @@ impl Membership {
         self.leave.others.retain(|_, (_, asked)| now < *asked + FORGET_NS);
         let Some(own) = self.leave.own.as_mut() else { return };
         let own_ordered = own.ordered;
-        if own.agreed && self.freeze.is_frozen() {
-            return; // its rows may be the last
+        if (own.agreed && self.freeze.is_frozen()) || self.ending.has_begun() {
+            return; // its rows may be the last; or they are being saved
         }
         if now >= own.deadline {
             let is_held = self.view.as_ref().is_some_and(|base| self.others_hold_group_of(base, self.me));
@@ -148,7 +156,7 @@ impl Membership {
         }
         own.asked = now;
         let Some(president) = self.acting_president() else { return };
-        let wish = Message { incarnation: self.incarnation, reason: String::new() };
+        let wish = Message { incarnation: self.incarnation, ordered: own_ordered, ..Message::default() };
         self.send(ctx, president, Kind::LeaveReq, &wish);
     }
 
@@ -161,8 +169,16 @@ impl Membership {
         self.leave.others.insert(from, (wish.incarnation, ctx.now()));
         if self.without_leaver(base, from).is_none() {
             self.leave.others.remove(&from);
+            if wish.ordered && self.restart.has_disk && !self.freeze.is_frozen() {
+                return self.depart(ctx);
+            }
             let reason = "it holds the last full copy of its node group".to_owned();
-            self.send(ctx, from, Kind::LeaveRef, &Message { incarnation: wish.incarnation, reason });
+            self.send(
+                ctx,
+                from,
+                Kind::LeaveRef,
+                &Message { incarnation: wish.incarnation, reason, ..Message::default() },
+            );
         }
     }
 

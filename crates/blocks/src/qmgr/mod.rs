@@ -61,7 +61,7 @@
 //! **Primaries after a recovery** are spread evenly again by a view of its own, before which TCs hold what is new on the chains that are to be
 //! turned and wait for what is open there (`switchover`).
 //!
-//! **Ending.** A cluster with disks that an operator ends makes everything durable first (`ending`).
+//! **Ending.** A cluster with disks that an operator ends, or that the last full copy of a group is told to leave, makes everything durable first (`ending`).
 //!
 //! **Leaving.** A process that is asked to end goes by a view that it agrees to itself (`leave`).
 //!
@@ -126,7 +126,7 @@ use apus_kernel::{Block, Context, jam};
 use apus_signal::{
     BlockId, BlockRef, DecodeError, Envelope, Kind,
     file::{DiskRep, FileDone},
-    gcp::Keep,
+    gcp::{GcpSave, Keep},
     mgmt::{ClusterConfig, RegisterRep, Setting},
     qmgr::{
         ArbitConf, FailRep, Heartbeat, Incarnation, LeaseEnd, LinkRep, RecoveredRep, StopOrd, ViewCommit, checked_view,
@@ -600,6 +600,7 @@ impl Membership {
         });
         self.switchover.view_is_new(ctx.now());
         self.leave.view_is_new();
+        self.departure_is_over(ctx);
         self.managers.members_are(&view);
         self.suspicions.words.clear();
         self.settings_are(&view);
@@ -724,8 +725,11 @@ impl Membership {
                 }
             }
             Kind::EndOrd if from.is_mgmt() || from.is_data() => self.on_end_ord(from, decode(body)?, ctx),
-            Kind::EndReadyRep if from.is_data() => self.on_end_ready(from, ctx),
-            Kind::GcpSaveConf if from == self.me => self.on_all_saved(ctx),
+            Kind::EndReadyRep if from == self.me && envelope.from.block == BlockId::Tc => {
+                self.on_quiet(&decode(body)?, ctx)
+            }
+            Kind::EndReadyRep if from.is_data() => self.on_end_ready(from, &decode(body)?, ctx),
+            Kind::GcpSaveConf if from == self.me => self.on_all_saved(GcpSave::decode(body)?, ctx),
             Kind::ResumeOrd if from.is_mgmt() => self.on_resume_ord(from, decode(body)?, ctx),
             Kind::LeaveOrd if from == self.me => self.on_leave_ord(ctx),
             Kind::EpochLateRep => self.on_epoch_late(envelope.from, decode(body)?, ctx),

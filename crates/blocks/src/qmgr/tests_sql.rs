@@ -87,7 +87,7 @@ fn of_two_arbitrators_one_is_asked() {
 fn a_sql_node_configures_nobody_ends_nobody_and_answers_no_operator() {
     let mut c = with_sql_node();
     let own = c.processes[&NodeId(1)].incarnation;
-    let order = EndOrder { incarnation: own };
+    let order = EndOrder { incarnation: own, ..EndOrder::default() };
     for kind in [Kind::EndOrd, Kind::ResumeOrd, Kind::SettingOrd, Kind::ConfigConf, Kind::ViewCommitOrd] {
         let said = say(&mut c, SQL, SQL, kind, |b| encode(&order, b));
         assert_eq!(said, Err(DecodeError), "{kind:?}");

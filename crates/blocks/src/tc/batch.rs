@@ -176,7 +176,7 @@ impl TransactionCoordinator {
         }
         let at = self.find(req.trans, ctx).ok_or((ErrorCode::TransactionNotFound, true))?;
         let trans = self.transactions.get(at);
-        if trans.client.map(|c| c.node) != Some(from.node) {
+        if trans.client.map(|c| c.node) != Some(from.node) || trans.ends_unasked() {
             return Err((ErrorCode::TransactionNotFound, true));
         }
         if trans.state != State::Active || trans.request.outstanding > 0 {

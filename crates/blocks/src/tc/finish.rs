@@ -13,7 +13,7 @@ use apus_types::{
 
 use super::{
     TransactionCoordinator,
-    record::{Asked, Participant, State},
+    record::{Asked, Participant, State, Trans},
 };
 
 impl TransactionCoordinator {
@@ -56,8 +56,8 @@ impl TransactionCoordinator {
 
     /// The transaction that a commit or rollback names, ready for it; otherwise the client is answered here.
     fn for_end(&mut self, from: BlockRef, req: &TcEndReq, asked: Asked, ctx: &mut Context<'_>) -> Option<u32> {
-        let found =
-            self.find(req.trans, ctx).filter(|&at| self.transactions.get(at).client.map(|c| c.node) == Some(from.node));
+        let is_there = |t: &Trans| t.client.map(|c| c.node) == Some(from.node) && !t.ends_unasked();
+        let found = self.find(req.trans, ctx).filter(|&at| is_there(self.transactions.get(at)));
         let Some(at) = found else {
             if asked == Asked::Rollback && req.savepoint == 0 {
                 let conf = TcEndConf { request: req.request, epoch: ctx.epoch() };

@@ -38,6 +38,7 @@ mod batch;
 mod clients;
 mod deadlock;
 mod durable;
+mod ending;
 mod finish;
 mod idle;
 mod outcome;
@@ -52,6 +53,7 @@ use apus_signal::{
     BlockId, BlockRef, DecodeError, Envelope, Kind,
     dict::TableOrd,
     epoch::{Drained, EpochOrd},
+    operator::EndOrder,
     qmgr::decode,
     switchover::{Switch, SwitchAnswer},
     takeover::{TakeOverEndRep, TakeOverTransRep},
@@ -91,6 +93,10 @@ pub struct TransactionCoordinator {
     slices: Slices,
     continuing: bool,
     switch: Option<switchover::Switchover>,
+    /// The cluster ends, and QMGR waits for us to have nothing under way.
+    ending: Option<EndOrder>,
+    /// So it takes nothing from clients that came by another worker.
+    ends: bool,
     /// The node has agreed to leave the cluster: whoever still asks is sent to another node.
     has_left: bool,
     /// When batches with refused parts are due again, with their places.
@@ -134,6 +140,8 @@ impl TransactionCoordinator {
             slices,
             continuing: false,
             switch: None,
+            ending: None,
+            ends: false,
             has_left: false,
             retries: BinaryHeap::new(),
             questions: Vec::new(),
@@ -161,7 +169,7 @@ impl TransactionCoordinator {
     }
 
     fn is_up(&self) -> bool {
-        !self.has_left && self.view.state(self.me.node) == NodeState::Up
+        !self.has_left && !self.ends && self.view.state(self.me.node) == NodeState::Up
     }
 
     /// Sets a signal of a later view aside; `true` if it was.
@@ -241,6 +249,9 @@ impl Block for TransactionCoordinator {
         }
         if self.switch.is_some() {
             self.try_switch(ctx);
+        }
+        if self.ending.is_some() {
+            self.try_end(ctx);
         }
         result
     }
@@ -340,6 +351,10 @@ impl TransactionCoordinator {
             }
             Kind::LeaveOrd => {
                 self.on_left(ctx);
+                Ok(())
+            }
+            Kind::EndOrd if from.node == self.me.node => {
+                self.on_end_ord(decode(body)?, ctx);
                 Ok(())
             }
             Kind::SwitchEndOrd => {

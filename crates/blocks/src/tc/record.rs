@@ -140,6 +140,10 @@ pub struct Trans {
 
 impl Trans {
     /// Nothing that cannot be taken back is under way.
+    /// It is rolled back though its client asked for nothing: the client is told when it next asks.
+    pub fn ends_unasked(&self) -> bool {
+        self.state == State::Aborting && self.request.asked == Asked::Nothing
+    }
     pub fn may_abort(&self) -> bool {
         matches!(self.state, State::Active | State::Preparing | State::RollingBack)
     }

@@ -1,0 +1,31 @@
+//! SIGTERM of a node whose group has no other full copy, with data on disk: all is saved first, and nothing that was acknowledged is lost, whatever its class.
+
+mod common;
+
+use apus_sim::settings::Settings;
+
+const SEEDS: u64 = 8;
+const DEPARTS: &str = "qmgr: the last full copy of a group ends with everything on disk";
+
+/// One of the last group dies, and the other one is told to end while clients write; commits are of class `replicated`, which a loss of the group would cost.
+fn told_to_end(seed: u64, groups: u64) -> Settings {
+    let mut settings = Settings::from_seed(seed);
+    settings
+        .set(&format!("groups={groups} replicas=2 files=1 durable=1 spikes=0 rate=0 idle=0ms"))
+        .expect("values in range");
+    let (first, second) = (2 * groups - 1, 2 * groups);
+    let round = |i: u64| {
+        let told = 100 + 41 * i + 3 * (seed % 13);
+        format!("1ms set durability 0, 20ms crash n{second} 2000ms, {told}ms leave n{first} 1500ms, 2200ms heal")
+    };
+    settings.schedule = (0..10).map(round).collect::<Vec<_>>().join(" / ").parse().expect("a schedule");
+    settings
+}
+
+#[test]
+fn the_last_copy_of_a_group_saves_all_before_it_ends() {
+    for groups in [1, 2] {
+        let reached = common::probes(SEEDS, |seed| told_to_end(seed, groups));
+        assert!(reached.contains_key(DEPARTS), "{groups} groups: no seed has reached `{DEPARTS}`");
+    }
+}
