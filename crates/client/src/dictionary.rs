@@ -8,7 +8,7 @@ use apus_signal::{
 use apus_types::{ErrorCode, NodeId};
 use prost::Message;
 
-use crate::{Client, ClientError, client::refusal, core::table::Verdict, retry::Retry};
+use crate::{Client, ClientError, Losses, LostNode, client::refusal, core::table::Verdict, retry::Retry};
 
 impl Client {
     /// The dictionary, or `None` when `known_version` is the current one.
@@ -30,8 +30,8 @@ impl Client {
     /// Changes the schema: executed once, however often it must be sent, because it carries a random token.
     ///
     /// # Errors
-    /// What DICT refuses (the detail names the object); the last temporary error after `schema_timeout_ms`, when it is not known
-    /// whether the change happens.
+    /// What DICT refuses (the detail names the object); the last temporary error after `schema_timeout_ms`, or `StatementEndsNodes`, when it is not
+    /// known whether the change happens.
     pub async fn schema_change(&self, change: Change) -> Result<SchemaConf, ClientError> {
         let (token, timeout_ms) = {
             let mut core = self.inner.core.borrow_mut();
@@ -76,7 +76,7 @@ impl Client {
         core.schema_version = core.schema_version.max(version);
     }
 
-    /// Asks a linked data node, another one if that fails, until the time is over.
+    /// Asks a linked data node, another one if that fails, until the time is over, or two nodes were lost by it.
     async fn anyone(
         &self,
         mut retry: Retry<'_>,
@@ -85,7 +85,7 @@ impl Client {
         expects: Kind,
         mut write: impl FnMut(u64, &mut Vec<u8>),
     ) -> Result<Vec<u8>, ClientError> {
-        let mut body = Vec::new();
+        let (mut body, mut losses) = (Vec::new(), Losses::new(self));
         loop {
             let node = {
                 let core = self.inner.core.borrow();
@@ -101,9 +101,31 @@ impl Client {
             let to = BlockRef::new(node, block, 0);
             match self.ask(to, kind, expects, deadline, &mut body, |out, id| write(id, out)).await {
                 Some(Verdict::Answer(kind)) if kind == expects => return Ok(body),
-                Some(Verdict::Answer(_)) => retry.refused(refusal(&body)).await?,
-                lost => retry.failed(lost).await?,
+                Some(Verdict::Answer(_)) => {
+                    let error = refusal(&body);
+                    if error.code != ErrorCode::NodeFailed {
+                        retry.refused(error).await?;
+                        continue;
+                    }
+                    // The president was lost with it.
+                    losses.note(LostNode::SOME, self.now());
+                    losses.admit(self, retry.deadline(), || what(kind)).await?;
+                    retry.failed(None).await?;
+                }
+                lost => {
+                    if lost == Some(Verdict::LinkLost) {
+                        losses.note_link(&self.inner.core.borrow(), node);
+                        losses.admit(self, retry.deadline(), || what(kind)).await?;
+                    }
+                    retry.failed(lost).await?;
+                }
             }
         }
     }
+}
+
+/// For an error.
+fn what(kind: Kind) -> String {
+    let is_change = kind == Kind::SchemaReq;
+    if is_change { "change of the schema, which may have been made" } else { "question for the schema" }.to_owned()
 }

@@ -5,7 +5,10 @@ mod common;
 use apus_client::{ClientError, KeyList, OpBatch, ReadBatch, Results, Rows, ScanRequest};
 use apus_signal::{
     Kind,
+    dict::{Change, DatabaseMessage},
     key_read::ReadReq,
+    mgmt::MgmtReq,
+    qmgr::decode,
     scan::ScanReq,
     tc::{LastWords, OpKind, Outcome, RequestRef, TcBatchReq},
     view::NodeState,
@@ -127,6 +130,31 @@ fn losses_of_participants_count_as_the_map_shows_them() {
     let mut bench = bench(participants);
     let error = autocommit(&mut bench, POISON).unwrap_err();
     refused_by_name(&bench, &error, "table 7");
+}
+
+/// Whoever is asked for a change of the schema dies, or lives and says that the president did.
+#[test]
+fn a_change_of_the_schema_that_ended_two_nodes_is_refused_by_name() {
+    for forwards in [false, true] {
+        let hook: Hook = Box::new(move |world, node, envelope, body, out| {
+            if envelope.kind != Kind::SchemaReq {
+                return Act::Default;
+            }
+            let president = (1..=3).map(NodeId).find(|n| !world.dead.contains(n) && (!forwards || *n != node));
+            world.die(president.filter(|_| forwards).unwrap_or(node));
+            if !forwards {
+                return Act::Break;
+            }
+            let request = decode::<MgmtReq>(body).unwrap().request;
+            world.refuse(node, envelope, RequestRef::new(request, ErrorCode::NodeFailed), out);
+            Act::Done
+        });
+        let mut bench = bench(hook);
+        let client = bench.client.clone();
+        let name = DatabaseMessage { name: "d".to_owned(), collation: 255 };
+        let error = bench.run(client.schema_change(Change::CreateDatabase(name))).unwrap_err();
+        refused_by_name(&bench, &error, "change of the schema");
+    }
 }
 
 /// The node says what it panics of before it is gone, as real ones do where they can.

@@ -15,8 +15,8 @@
 //!
 //! **A member does not answer**: it is asked again every [`STEP_RETRY_NS`]. **It dies**: nobody waits for it any more. **The president dies**: every member tells the new one its version, its last step
 //! and what it has prepared (`SchemaStateRep`); committed anywhere is committed everywhere, and so is what all of them have prepared, because
-//! who died may have committed it and clients have written by it; anything else is undone; forwarders
-//! send again what has no answer. A step is known by its token, and members remember the last [`TOKENS_MAX`], so a request that was
+//! who died may have committed it and clients have written by it; anything else is undone; forwarders tell
+//! clients, who send again what has no answer, unless it was lost with two presidents. A step is known by its token, and members remember the last [`TOKENS_MAX`], so a request that was
 //! executed already gets its answer again. **A node joins**: it copies the dictionary between two transactions and no transaction
 //! begins before it is in the view, its link is gone or [`JOIN_LOCK_NS`] are over; a member that finds itself behind stops.
 //!
@@ -202,6 +202,22 @@ impl Dictionary {
         ctx.send(Self::dict_of(president), Kind::SchemaReq, |b| encode(&req, b));
     }
 
+    /// Another one presides. A change with which a president was lost is not brought to the next one unasked, for it may be what ended it: its client
+    /// counts (`apus_client::Losses`), and sends it again with the same token.
+    fn forward_again(&mut self, number: u64, is_lost: bool, ctx: &mut Context<'_>) {
+        match self.forwarded.remove(&number) {
+            Some(wish) if is_lost => {
+                ctx.probe("dict: a president is lost with a change of the schema");
+                Self::refuse(ctx, wish.client, Kind::SchemaRef, wish.request, ErrorCode::NodeFailed, "");
+            }
+            Some(wish) => {
+                self.forwarded.insert(number, wish);
+                self.forward(number, ctx);
+            }
+            None => {}
+        }
+    }
+
     fn on_conf(&mut self, mut conf: SchemaConf, ctx: &mut Context<'_>) {
         let Some(wish) = self.forwarded.remove(&conf.request) else { return };
         conf.request = wish.request;
@@ -218,6 +234,7 @@ impl Dictionary {
 
     fn on_view(&mut self, view: View, ctx: &mut Context<'_>) {
         let before = self.president();
+        let process = before.and_then(|n| self.view.as_ref()?.node(n)).map(|n| n.incarnation);
         let settles = self.view.as_ref().is_some_and(|old| view.settles_after(old));
         self.view = Some(view);
         self.stop_asking_for_copy();
@@ -228,9 +245,11 @@ impl Dictionary {
                 self.coordinator.begin_take_over(self.living(), self.generation());
             }
             self.report_state(ctx);
+            let lives = |n: NodeId| self.view.as_ref().zip(process).is_some_and(|(v, i)| v.is_member(n, i));
+            let is_lost = before.is_some_and(|n| !lives(n));
             let numbers: Vec<u64> = self.forwarded.keys().copied().collect();
             for number in numbers {
-                self.forward(number, ctx);
+                self.forward_again(number, is_lost, ctx);
             }
         }
         if self.is_president() {

@@ -40,6 +40,16 @@ fn wish(c: &mut Cluster, id: u16, token: u64, change: Change) {
     let req = SchemaReq { request: token, token, change: Some(change) };
     c.ask(id, BlockId::Dict, Kind::SchemaReq, |b| encode(&req, b));
 }
+/// Asks again each time that a president is lost with the change, as clients do.
+fn insist_ms(c: &mut Cluster, ms: u64, id: u16, token: u64, change: &Change) {
+    for _ in 0..ms {
+        c.run_ms(1);
+        if let Some(body) = c.answer(Kind::SchemaRef) {
+            assert_eq!(RequestRef::decode(&body).map(|r| r.code), Ok(ErrorCode::NodeFailed));
+            wish(c, id, token, change.clone());
+        }
+    }
+}
 fn table(name: &str) -> Change {
     let column = Column { nullable: false, ..Column::new("a", ColumnType::Int { bits: 32, unsigned: false }) };
     Change::CreateTable(TableMessage::from(&TableSchema::new("test", name, vec![column], vec![0])))
@@ -100,6 +110,12 @@ fn the_president_dies_in_a_schema_transaction() {
     c.run_ms(5);
     c.kill(1);
     c.node(3).seen.borrow_mut().silent = false;
+    assert!(c.run_until(100, |c| c.answers.iter().any(|a| a.1 == Kind::SchemaRef)), "the client hears of it");
+    let body = c.answer(Kind::SchemaRef).unwrap();
+    assert_eq!(RequestRef::decode(&body).unwrap().code, ErrorCode::NodeFailed);
+    c.run_ms(2_000);
+    assert!(c.answer(Kind::SchemaConf).is_none(), "nobody runs unasked what may have ended a node");
+    wish(&mut c, 2, 7, table("t"));
     assert!(c.run_until(100, |c| c.answers.iter().any(|a| a.1 == Kind::SchemaConf)), "the new president runs it again");
     let undone = |n: u16| {
         c.processes[&NodeId(n)].worker.probes().get("dict: a new president undoes a schema transaction").copied()
@@ -119,7 +135,7 @@ fn what_one_member_has_committed_is_committed_by_all() {
     let versions: Vec<u64> = [2, 3].map(|n| read(&mut c, n).version).to_vec();
     assert_ne!(versions[0], versions[1]);
     c.kill(1);
-    c.run_ms(50);
+    insist_ms(&mut c, 50, 2, 7, &table("t"));
     assert!(has_table(&read(&mut c, 2), "t") && has_table(&read(&mut c, 3), "t"));
     assert!(c.answer(Kind::SchemaConf).is_some());
 }
@@ -164,7 +180,8 @@ fn an_index_is_kept_until_its_drop_is_certain() {
         let begun = c.node(2).seen.borrow().orders.len();
         c.answers.clear();
         let drop = IndexChange { table: Some(table_name()), name: "i".to_owned(), ..IndexChange::default() };
-        wish(&mut c, 2, 3, Change::DropIndex(drop));
+        let drop = Change::DropIndex(drop);
+        wish(&mut c, 2, 3, drop.clone());
         c.run_ms(5);
         let defined = |c: &mut Cluster| -> Vec<(u32, usize)> {
             let seen = c.node(2).seen.borrow();
@@ -175,8 +192,8 @@ fn an_index_is_kept_until_its_drop_is_certain() {
         assert!(!prepared.is_empty() && prepared.iter().all(|t| *t == (3, 1)), "{prepared:?}");
         c.node(3).seen.borrow_mut().silent = false;
         c.kill(1);
-        assert!(c.run_until(2000, |c| c.answers.iter().any(|a| a.1 == Kind::SchemaConf)));
-        c.run_ms(5);
+        insist_ms(&mut c, 100, 2, 3, &drop);
+        assert!(c.answer(Kind::SchemaConf).is_some());
         assert_eq!(defined(&mut c).last(), Some(&(3, 0)));
         let dropped = c.node(2).seen.borrow().orders.last().map(|o| (o.action(), o.table_id));
         assert!(!unique || dropped == hidden.map(|id| (TableAction::Drop, id)), "{dropped:?}");
@@ -325,10 +342,10 @@ fn a_schema_change_is_whole_whoever_dies_at_whatever_step() {
                 if victims.contains(&1) && rounds % 2 == 0 {
                     c.arm(1, "dict.drop_commit"); // what is sent when a process dies reaches some
                 }
-                wish(&mut c, 4, 6, change);
+                wish(&mut c, 4, 6, change.clone());
                 c.run_rounds(rounds);
                 victims.iter().for_each(|v| c.kill(*v));
-                c.run_ms(60);
+                insist_ms(&mut c, 60, 4, 6, &change);
                 let left: Vec<u16> = (1..=4).filter(|n| !victims.contains(n)).collect();
                 let after = schema(&mut c, 4);
                 for n in &left {

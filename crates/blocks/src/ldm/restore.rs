@@ -13,7 +13,8 @@
 //! in two slots on the way, so there are no ordered indexes before the end.
 //!
 //! **One transaction, several chains.** Its parts commit one after another with one epoch, and of an epoch that is restored all of them. So the first commit
-//! applies all its changes, in the order in which they were prepared, and those that follow find nothing.
+//! applies all its changes, in the order in which they were prepared, and those that follow find nothing. A large one is applied in slices of a round each, for a worker that makes no rounds for seconds is ended.
+//! The changes of transactions that have not ended are in memory beside the rows: as much as the log has of them.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -49,6 +50,8 @@ struct Batch {
     savepoint: u32,
     count: u16,
     rows: Vec<u8>,
+    /// As far as they are applied.
+    done: usize,
 }
 
 /// What is known while files are read.
@@ -60,6 +63,9 @@ pub(super) struct Replay {
     /// `None`: the log is read.
     load: Option<Load>,
     unended: BTreeMap<TransId, Unended>,
+    /// What was committed last and is restored, as far as it is not applied, and its epoch.
+    applies: VecDeque<Batch>,
+    epoch: Epoch,
     /// Memory of batches that have ended.
     idle: Vec<Vec<u8>>,
     /// Rows that came from checkpoints, and changes from the log.
@@ -130,6 +136,8 @@ impl Replay {
             void,
             load: Load::new(checkpoints),
             unended: BTreeMap::new(),
+            applies: VecDeque::new(),
+            epoch: Epoch(0),
             idle: Vec::new(),
             loaded: 0,
             rows: 0,
@@ -152,6 +160,17 @@ impl Replay {
         }
         if unended.batches.is_empty() {
             self.unended.remove(&trans);
+        }
+    }
+    /// What it has changed is to be applied, before anything else is read.
+    fn commit(&mut self, trans: TransId, epoch: Epoch) {
+        assert!(self.applies.is_empty(), "transaction {trans} commits amid another one");
+        if self.is_restored(epoch) {
+            let unended = self.unended.remove(&trans).unwrap_or_default();
+            (self.applies, self.epoch) = (unended.batches.into(), epoch);
+            self.note_commit(trans);
+        } else {
+            self.drop_batches(trans, |_| true);
         }
     }
     fn note_commit(&mut self, trans: TransId) {
@@ -215,7 +234,19 @@ impl LocalDataManager {
         let State::Reading(mut reader, mut replay, order) = std::mem::replace(&mut redo.state, State::Found) else {
             return;
         };
+        let mut left = self.slices.rows as usize;
         let outcome = loop {
+            match self.apply(&mut replay, &mut left) {
+                Err(reason) => break Err(reason),
+                Ok(()) if replay.applies.is_empty() => {}
+                Ok(()) => {
+                    ctx.probe("ldm: a large transaction is put back in slices");
+                    (self.progress.loaded, self.progress.replayed) = (replay.loaded, replay.rows);
+                    let Some(redo) = &mut self.redo else { return };
+                    redo.state = State::Reading(reader, replay, order);
+                    return ctx.send(self.me, Kind::LdmContinueOrd, |out| out.push(CONTINUE_RESTORE));
+                }
+            }
             match reader.step() {
                 Step::Entry(Entry::Saved { epoch, .. })
                     if planted(Bug::ReplayStopsEarly) && epoch.0 + 2 > order.restored =>
@@ -282,9 +313,12 @@ impl LocalDataManager {
         self.on_continue_restore(ctx);
     }
 
-    /// The next rows get their index entries; when all have them, the node has what it was told to have.
+    /// The next rows of a transaction are put back, or get their index entries; when all have them, the node has what it was told to have.
     pub(super) fn on_continue_restore(&mut self, ctx: &mut Context<'_>) {
         let Some(redo) = &mut self.redo else { return };
+        if matches!(&redo.state, State::Reading(_, replay, _) if !replay.applies.is_empty()) {
+            return self.read_files(ctx);
+        }
         let State::Indexing(_, replay, _) = &mut redo.state else { return };
         let step = match replay.indexes.last() {
             Some(&(table, partition, no)) => match self.tables.fragment_mut(table, partition) {
@@ -349,13 +383,13 @@ impl LocalDataManager {
                 let mut buffer = replay.idle.pop().unwrap_or_default();
                 buffer.clear();
                 buffer.extend_from_slice(rows);
-                let batch = Batch { chain, savepoint, count, rows: buffer };
+                let batch = Batch { chain, savepoint, count, rows: buffer, done: 0 };
                 replay.unended.entry(trans).or_default().batches.push(batch);
             }
             Entry::Abort { trans, chain, savepoint } => {
                 replay.drop_batches(trans, |batch| batch.chain == chain && batch.savepoint >= savepoint);
             }
-            Entry::Commit { trans, epoch, .. } => self.replay_commit(replay, trans, epoch)?,
+            Entry::Commit { trans, epoch, .. } => replay.commit(trans, epoch),
             Entry::Copied { partition, table, count, rows } => {
                 if replay.load.as_ref().is_some_and(|load| !load.takes) {
                     return Ok(());
@@ -397,29 +431,26 @@ impl LocalDataManager {
         Ok(())
     }
 
-    fn replay_commit(&mut self, replay: &mut Replay, trans: TransId, epoch: Epoch) -> Result<(), String> {
-        let batches = replay.unended.remove(&trans).unwrap_or_default().batches;
-        let is_restored = replay.is_restored(epoch);
-        for batch in batches {
-            if is_restored {
-                self.replay_batch(replay, &batch, epoch)?;
+    /// Applies what is committed, up to so many rows.
+    fn apply(&mut self, replay: &mut Replay, left: &mut usize) -> Result<(), String> {
+        let epoch = replay.epoch;
+        while *left > 0
+            && let Some(batch) = replay.applies.front_mut()
+        {
+            let mut reader = Reader::new(&batch.rows[batch.done..]);
+            while *left > 0 && batch.count > 0 {
+                let row = PreparedRow::decode(&mut reader).map_err(|_| "a change does not decode".to_owned())?;
+                self.replay_row((row.table, row.partition, RowId(row.row)), row.key, row.image, epoch)?;
+                (batch.count, *left) = (batch.count - 1, *left - 1);
+                replay.rows += 1;
             }
-            if replay.idle.len() < IDLE_MAX {
+            batch.done = batch.rows.len() - reader.rest().len();
+            if batch.count == 0
+                && let Some(batch) = replay.applies.pop_front()
+                && replay.idle.len() < IDLE_MAX
+            {
                 replay.idle.push(batch.rows);
             }
-        }
-        if is_restored {
-            replay.note_commit(trans);
-        }
-        Ok(())
-    }
-
-    fn replay_batch(&mut self, replay: &mut Replay, batch: &Batch, epoch: Epoch) -> Result<(), String> {
-        let mut reader = Reader::new(&batch.rows);
-        for _ in 0..batch.count {
-            let row = PreparedRow::decode(&mut reader).map_err(|_| "a change does not decode".to_owned())?;
-            self.replay_row((row.table, row.partition, RowId(row.row)), row.key, row.image, epoch)?;
-            replay.rows += 1;
         }
         Ok(())
     }

@@ -209,6 +209,8 @@ impl Stock {
                     ErrorClass::NoSpace => Fate::Refused,
                     // Filled before a start from the disks.
                     _ if error.code == ErrorCode::SchemaVersionChanged => Fate::Refused,
+                    // As far as the client can tell it was the change that two nodes were lost by.
+                    _ if error.code == ErrorCode::StatementEndsNodes => Fate::Unknown,
                     ErrorClass::Temporary | ErrorClass::Timeout | ErrorClass::UnknownOutcome => Fate::Unknown,
                     _ => {
                         self.hall.violation(format!("{object:?} cannot become {presence:?}: {error}"));
