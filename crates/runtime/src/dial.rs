@@ -233,14 +233,16 @@ fn dial(shared: &Shared, address: &str, worker: u8, expected: Option<NodeId>, la
 }
 
 fn connect_any(address: &str, timeout_ms: u64) -> io::Result<TcpStream> {
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    let mut failed: Option<io::Error> = None;
     for candidate in address.to_socket_addrs()? {
         match TcpStream::connect_timeout(&candidate, Duration::from_millis(timeout_ms)) {
             Ok(stream) => return Ok(stream),
-            Err(e) => last = e,
+            // The node is refused where all of its addresses refuse: it may be behind the one that does not answer.
+            Err(e) if failed.as_ref().is_none_or(|f| f.kind() == io::ErrorKind::ConnectionRefused) => failed = Some(e),
+            Err(_) => {}
         }
     }
-    Err(last)
+    Err(failed.unwrap_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the name has no address")))
 }
 
 /// Reads nothing beyond the hello: what follows is the worker's.
