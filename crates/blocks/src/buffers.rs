@@ -53,7 +53,7 @@ impl Records {
 }
 
 /// The same for other memory of an LDM that lasts beyond transactions. False: the manager refused.
-pub(crate) fn follow_outcomes(memory: &MemoryManager, have: &mut usize, held: usize) -> bool {
+pub(crate) fn follow_lasting(memory: &MemoryManager, have: &mut usize, held: usize) -> bool {
     step(memory, Region::Transaction, have, held)
 }
 

@@ -46,6 +46,7 @@ pub const PROBES: &[&str] = &[
     "ldm: lock wait timed out",
     "ldm: memory of outcomes is full",
     "ldm: no memory for buffers",
+    "ldm: no memory for locks",
     "ldm: no room for the log",
     "ldm: one-pass batch came again after its commit",
     "ldm: one-pass batch came again before its commit",

@@ -37,6 +37,10 @@ pub struct Grant {
     pub waiter: u32,
 }
 
+/// What a short list takes on the heap.
+const HEAP_BYTES: usize = 32;
+/// Heads that are kept for the next locks.
+const KEPT_MAX: usize = 4096;
 const SOLE: u32 = 1 << 31;
 /// Owners and heads must fit below the flag.
 pub const OWNER_MAX: u32 = SOLE - 2;
@@ -317,6 +321,16 @@ impl Locks {
         }
     }
 
+    /// Bytes of the heads, a holder and a waiter of each that is in use included.
+    pub fn bytes(&self) -> usize {
+        self.heads.len() * size_of::<Head>() + self.heads_in_use() * (2 * HEAP_BYTES)
+    }
+    /// Gives memory back that was needed for many locks at once, if there are none.
+    pub fn trim(&mut self) {
+        if self.heads.len() > KEPT_MAX && self.heads_in_use() == 0 {
+            (self.heads, self.free) = (Vec::new(), Vec::new());
+        }
+    }
     /// Rows with a queue or several holders.
     pub fn heads_in_use(&self) -> usize {
         self.heads.len() - self.free.len()
@@ -326,6 +340,21 @@ impl Locks {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_of_many_shared_locks_is_told_and_given_back() {
+        let (mut locks, mut words) = (Locks::default(), vec![0u32; 2 * KEPT_MAX]);
+        for word in &mut words {
+            assert_eq!(locks.acquire(word, 1, LockMode::Shared, 0, false), Acquire::Granted);
+        }
+        let held = locks.bytes();
+        assert!(held > words.len() * 100, "{held}");
+        locks.trim();
+        assert_eq!(locks.bytes(), held, "they are in use");
+        words.iter_mut().for_each(|word| locks.release(word, 1, &mut Vec::new()));
+        locks.trim();
+        assert_eq!((locks.bytes(), locks.heads_in_use()), (0, 0));
+    }
 
     #[test]
     fn fifo_upgrade_and_release() {

@@ -136,8 +136,10 @@ impl LocalDataManager {
         } else if self.outcomes_refused || self.outcomes.is_full(req.trans.client, ctx.now()) {
             ctx.probe("ldm: memory of outcomes is full");
             Progress::Failed(ErrorCode::OutcomesFull)
-        } else if let Some(code) = self.redo.as_ref().and_then(Redo::refusal).filter(|_| has_writes(req.ops, req.count))
-        {
+        } else if self.locks_refused && has(req, |kind| kind == OpKind::ReadShared) {
+            ctx.probe("ldm: no memory for locks");
+            Progress::Failed(ErrorCode::OutOfMemory)
+        } else if let Some(code) = self.redo.as_ref().and_then(Redo::refusal).filter(|_| has(req, OpKind::is_write)) {
             ctx.probe("ldm: a change is refused because the disk does not take it");
             Progress::Failed(code)
         } else {
@@ -627,9 +629,9 @@ impl Work {
     }
 }
 
-fn has_writes(ops: &[u8], count: u16) -> bool {
-    let mut reader = Reader::new(ops);
-    (0..count).any(|_| Op::decode(&mut reader).is_ok_and(|op| op.kind.is_write()))
+fn has(req: &LdmBatchReq<'_>, which: impl Fn(OpKind) -> bool) -> bool {
+    let mut reader = Reader::new(req.ops);
+    (0..req.count).any(|_| Op::decode(&mut reader).is_ok_and(|op| which(op.kind)))
 }
 
 fn missing(op: &Op<'_>, work: &mut Work) -> Result<Step, ErrorCode> {

@@ -99,7 +99,7 @@ pub use self::{
 use self::{copy_outcomes::Learning, execute::Work, outcome::Outcomes, tables::Tables, trans::Transactions};
 use crate::{
     OnDisk,
-    buffers::{Buffers, follow_outcomes},
+    buffers::{Buffers, follow_lasting},
     deferred::Deferred,
     flight::Patience,
 };
@@ -145,6 +145,9 @@ pub struct LocalDataManager {
     /// Bytes of the memory that the outcomes have, and whether they were refused more.
     outcome_bytes: usize,
     outcomes_refused: bool,
+    /// The same of the queues of row locks.
+    lock_bytes: usize,
+    locks_refused: bool,
     copy_jobs: Vec<copy_out::CopyJob>,
     index_builds: Vec<tables::IndexBuild>,
     /// Of dropped tables and of partitions that are elsewhere now: their memory is freed in slices.
@@ -256,6 +259,8 @@ impl LocalDataManager {
             buffers: Buffers::default(),
             outcome_bytes: 0,
             outcomes_refused: false,
+            lock_bytes: 0,
+            locks_refused: false,
             copy_jobs: Vec::new(),
             index_builds: Vec::new(),
             given_up: Vec::new(),
@@ -578,7 +583,9 @@ impl Block for LocalDataManager {
         self.tell_progress(ctx);
         self.check_waits(ctx);
         let held = self.outcomes.figures().1;
-        self.outcomes_refused = !follow_outcomes(&self.memory, &mut self.outcome_bytes, held);
+        self.outcomes_refused = !follow_lasting(&self.memory, &mut self.outcome_bytes, held);
+        self.locks.trim();
+        self.locks_refused = !follow_lasting(&self.memory, &mut self.lock_bytes, self.locks.bytes());
         if self.patience.tick(self.epochs.drain.as_ref()) {
             self.name_late_commit(ctx);
         }

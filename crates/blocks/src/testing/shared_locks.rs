@@ -150,3 +150,41 @@ fn a_lock_that_died_with_its_primary_protects_nobodys_later_writes() {
     }
     assert!(taken > 0, "{added} children added, {taken} parents taken away");
 }
+
+/// A lock for reading takes memory of its own, which is counted: who locks too many rows is refused, and has others served once it is over.
+#[test]
+fn locks_for_reading_have_their_memory_counted() {
+    const BATCH: i64 = 1_000;
+    let mut c = Cluster::new(3, 1);
+    let batch = |kind: OpKind, number: i64| -> Vec<TestOp> {
+        (number * BATCH..(number + 1) * BATCH).map(|id| op(kind, id, 1)).collect()
+    };
+    let rows = (0..250).find(|number| {
+        let request =
+            c.batch(NodeId(1), trans(1_000 + *number as u64), START | COMMIT, 1, &batch(OpKind::Insert, *number));
+        !matches!(c.wait(request), Answer::Batch { committed: true, .. })
+    });
+    let rows = rows.unwrap_or(250);
+    let refused = (0..rows).find_map(|number| {
+        c.advance(apus_kernel::limits::TICK_NS, 1);
+        let start = if number == 0 { START } else { 0 };
+        let request = c.batch(NodeId(1), trans(1), start, 1 + number as u32, &batch(OpKind::ReadShared, number));
+        match c.wait(request) {
+            Answer::Batch { .. } => None,
+            Answer::Refused { code, .. } => Some((number, code)),
+            other => panic!("{other:?}"),
+        }
+    });
+    assert!(
+        refused.is_some_and(|(number, code)| number > 10 && code == ErrorCode::OutOfMemory),
+        "{refused:?} of {rows}"
+    );
+    let end = c.end(NodeId(1), Kind::TcRollbackReq, trans(1), 0);
+    let is_over = (0..2_000).any(|_| {
+        c.advance(apus_kernel::limits::TICK_NS, 40);
+        c.answers.remove(&end).is_some()
+    });
+    assert!(is_over, "{}", c.dump());
+    let request = c.batch(NodeId(1), trans(2), START | COMMIT, 1, &[op(OpKind::ReadShared, 5, 0)]);
+    assert!(matches!(c.wait(request), Answer::Batch { committed: true, .. }), "its memory is given back");
+}
