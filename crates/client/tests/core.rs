@@ -787,3 +787,25 @@ fn who_is_found_first_after_all_links_were_lost_does_not_bring_an_older_map() {
     assert_eq!(read(&mut bench, &keys([4])).unwrap(), expect([4], 10));
     assert_eq!(bench.linked(), [2]);
 }
+
+/// Another process of that node is in our view, all links are lost, and the old one is found at its address; another worker of it answers before its map comes.
+#[test]
+fn who_is_found_first_after_all_links_were_lost_answers_nothing_before_its_map() {
+    let mut bench = stale_node_1();
+    bench.world.view.generation = 2;
+    bench.world.view.nodes[0].incarnation = 2;
+    let map = bench.world.map_rep(NodeId(2));
+    bench.push(2, &map);
+    bench.kill(2, false);
+    let mut stale = std::mem::replace(&mut bench.hook, Box::new(|_, _, _, _, _| Act::Default));
+    bench.hook = Box::new(move |world, node, envelope, body, out| match (node, envelope.kind) {
+        (NodeId(1), Kind::MapReq) => Act::Done,
+        _ => stale(world, node, envelope, body, out),
+    });
+    bench.listening = vec![1];
+    for id in 0..9 {
+        let answer = read(&mut bench, &keys([id]));
+        assert!(answer.is_err(), "{answer:?}");
+    }
+    assert!(bench.client.counters().outdated > 0, "it was asked");
+}

@@ -162,11 +162,13 @@ impl Core {
     /// (a snapshot of a virtual machine): he thinks that he has his lease, and reads what was true then.
     #[inline]
     fn is_outdated(&self, link: u16, generation: u32) -> bool {
-        u64::from(generation) < self.view.generation && self.is_removed(link)
+        u64::from(generation) < self.view.generation && self.is_removed(link, generation)
     }
     #[cold]
-    fn is_removed(&self, link: u16) -> bool {
-        if planted(Bug::AnswerOfRemoved) || self.map_stale {
+    fn is_removed(&self, link: u16, generation: u32) -> bool {
+        // Where all links were lost the cluster may be another one by now, or begin again.
+        let may_be_new = self.map_stale && (generation == 0 || self.cluster != self.view.cluster);
+        if planted(Bug::AnswerOfRemoved) || may_be_new {
             return false;
         }
         let link = self.links.get(usize::from(link)).and_then(|link| Some((link.data_node()?, link.incarnation)));
@@ -256,7 +258,7 @@ impl Core {
         if is_older && !self.view.chains.is_empty() {
             // So ours is of the cluster that is there, whoever else is linked.
             self.map_stale = false;
-            if self.is_removed(conn.link) {
+            if self.is_removed(conn.link, 0) {
                 self.lose(conn.link);
             }
             return Ok(());
