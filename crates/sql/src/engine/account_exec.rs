@@ -137,6 +137,7 @@ impl SqlEngine {
             return self.set_role(session, active).await;
         }
         self.end_transaction(session, true).await?;
+        session.check_may_define()?;
         let me = self.identity(session).await?;
         let (Some(me), Some(store)) = (me, &self.store) else { return Err(errors::not_supported("accounts")) };
         check_may_change(session, &me, &clause)?;

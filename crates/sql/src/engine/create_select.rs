@@ -296,7 +296,7 @@ impl SqlEngine {
         let before = session.savepoint;
         let asked = session.env.variables.on_disk;
         session.env.variables.on_disk |= on_disk;
-        session.fix_isolation();
+        session.fix_characteristics();
         let mut done = pin!(insert::insert(cluster, session, s, &plan, &[], 1)).await;
         if done.is_ok() && session.transaction.is_some() {
             let committed = exec::commit(session).await;

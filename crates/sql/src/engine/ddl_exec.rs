@@ -32,6 +32,7 @@ impl SqlEngine {
         let mut done = Changed::default();
         self.authorize_definition(session, &ddl).await?;
         self.end_transaction(session, true).await?;
+        session.check_may_define()?;
         let current = session.env.database.clone();
         let full = |name: &Name| -> Result<TableName> {
             let database = name.0.clone().or_else(|| current.clone()).ok_or_else(errors::no_database)?;

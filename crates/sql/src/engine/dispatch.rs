@@ -329,11 +329,7 @@ impl SqlEngine {
         if session.env.variables.join_limit().is_some() {
             Box::pin(self.check_join_size(session, catalog, plan, params)).await.map_err(|e| (e, false))?;
         }
-        if session.read_only && !matches!(plan, Plan::Select(_) | Plan::Into(_)) {
-            let locked = plan.tables().next().filter(|_| session.locks_tables);
-            let error = locked.map_or_else(errors::read_only_transaction, |t| errors::locked_to_read(&t.schema.name));
-            return Err((error, false));
-        }
+        session.check_may_run(plan).map_err(|e| (e, false))?;
         if fence::is_closed(catalog, plan) {
             Box::pin(self.wait_for_copies(session, |catalog| fence::is_closed(catalog, plan)))
                 .await
@@ -345,7 +341,9 @@ impl SqlEngine {
         let had_transaction = session.transaction.is_some();
         // Asked now: a lost transaction ends its BEGIN too, and its statement must not be repeated alone.
         let inside = session.in_transaction();
-        session.fix_isolation();
+        if plan.tables().next().is_some() {
+            session.fix_characteristics();
+        }
         let start = out.mark();
         let longest_ms = session.env.hinted_ms.get().unwrap_or(session.env.variables.max_execution_ms);
         if let Plan::Select(_) | Plan::Into(_) = plan
@@ -675,10 +673,11 @@ impl Engine for SqlEngine {
             env,
             transaction: None,
             explicit: false,
-            read_only: false,
+            read_only: None,
             locks_tables: false,
             repeatable_read: None,
             next_repeatable_read: None,
+            next_read_only: None,
             snapshot: None,
             tables_known: None,
             wrote: Vec::new(),
@@ -890,7 +889,7 @@ impl Engine for SqlEngine {
             let collation = self.catalog().await?.databases.get(database).copied();
             session.env.variables.set_database(Some(collation.unwrap_or(Collation::Utf8mb3GeneralCi)));
         }
-        session.next_repeatable_read = None;
+        session.forget_next();
         session.multi_statements = session.info.capabilities & capability::MULTI_STATEMENTS != 0;
         session.env.attributes.clear();
         session.changes = Default::default();

@@ -25,6 +25,7 @@ pub mod auto_increment;
 pub mod bits;
 pub mod catalog;
 pub mod cells;
+mod characteristics;
 pub mod characters;
 pub mod convert;
 mod create_select;

@@ -139,13 +139,15 @@ pub struct Session {
     pub transaction: Option<Transaction>,
     /// BEGIN was given.
     pub explicit: bool,
-    pub read_only: bool,
+    /// Of the open transaction, from its beginning on.
+    pub read_only: Option<bool>,
     /// LOCK TABLES ... READ began the open transaction.
     pub locks_tables: bool,
     /// Of the open transaction, from its first statement on: plain SELECTs read at its snapshot.
     pub repeatable_read: Option<bool>,
     /// SET TRANSACTION without a scope: of the next transaction.
     pub next_repeatable_read: Option<bool>,
+    pub next_read_only: Option<bool>,
     /// Taken by the first plain SELECT of a REPEATABLE READ transaction.
     pub snapshot: Option<Snapshot>,
     /// The tables that there were when the snapshot was taken.
@@ -186,15 +188,6 @@ impl Session {
     /// Whether statements belong to a transaction that someone else ends.
     pub fn in_transaction(&self) -> bool {
         self.explicit || !self.env.variables.autocommit
-    }
-    /// A statement begins: the first one of a transaction fixes the isolation level of all.
-    pub fn fix_isolation(&mut self) {
-        if self.repeatable_read.is_none() {
-            let next = self.next_repeatable_read.take();
-            if self.in_transaction() {
-                self.repeatable_read = Some(next.unwrap_or(self.env.variables.repeatable_read));
-            }
-        }
     }
     /// What plain SELECTs read at: a snapshot in REPEATABLE READ transactions, otherwise (0) the latest committed rows.
     ///
@@ -241,7 +234,7 @@ impl Session {
     pub fn forget_transaction(&mut self) {
         self.transaction = None;
         self.explicit = false;
-        self.read_only = false;
+        self.read_only = None;
         self.locks_tables = false;
         self.repeatable_read = None;
         self.snapshot = None;

@@ -314,7 +314,7 @@ impl SqlEngine {
         }
         let client = &self.client;
         let cluster = Cluster { client, catalog, auto_increment: &self.auto_increment };
-        session.fix_isolation();
+        session.fix_characteristics();
         let sent = if session.own.has_waiting() { exec::send_waiting(session).await } else { Ok(()) };
         let counted = match sent {
             Ok(()) => exec::query::counted(cluster, session, select).await,

@@ -51,11 +51,12 @@ impl SqlEngine {
         }
         self.end_transaction(session, true).await?;
         if writes {
+            session.check_may_define()?;
             let warning = "LOCK TABLES ... WRITE keeps no other session away; lock rows with SELECT ... FOR UPDATE in a transaction";
             session.warn("Warning", 1235, warning);
             return Ok(());
         }
-        self.begin(session, true).await?;
+        self.begin(session, Some(true)).await?;
         self.begin_at_snapshot(session).await?;
         session.locks_tables = true;
         Ok(())

@@ -1,7 +1,9 @@
 //! Transaction control, SET, USE, SHOW and the statements that are accepted without effect.
 
 use super::{
-    account_parse, ddl,
+    account_parse,
+    characteristics::{ISOLATION, Of, READ_ONLY, access_mode, is_transaction},
+    ddl,
     digest::{Form, Syntax},
     dispatch::{SqlEngine, plan_text},
     errors::{self, Result},
@@ -11,7 +13,6 @@ use super::{
     session::{Scratch, Session},
     table_locks,
     token::{Token, Tokens},
-    variables::isolation,
     view_text::quoted,
 };
 use crate::engine::characters::{Characters, charset_named};
@@ -37,8 +38,11 @@ impl SqlEngine {
         }
         session.clear_warnings();
         match begins {
-            true => self.begin(session, false).await?,
-            false => self.end_transaction(session, is("commit")).await?,
+            true => self.begin(session, None).await?,
+            false => {
+                self.end_transaction(session, is("commit")).await?;
+                session.forget_next();
+            }
         }
         ok(session, out)?;
         Ok(true)
@@ -93,27 +97,24 @@ impl SqlEngine {
         } else if t.word("begin") {
             t.word("work");
             t.end()?;
-            self.begin(session, false).await?;
+            self.begin(session, None).await?;
         } else if t.word("start") {
             t.expect("transaction")?;
-            let (mut read_only, mut consistent) = (false, false);
+            let (mut mode, mut consistent) = (None, false);
             while !t.at_end() {
                 if t.word("with") {
                     t.expect("consistent")?;
                     t.expect("snapshot")?;
                     consistent = true;
-                } else if t.word("read") {
-                    read_only = t.word("only");
-                    if !read_only {
-                        t.expect("write")?;
-                    }
+                } else if mode.is_none() && t.peek_word("read") {
+                    mode = access_mode(&mut t)?;
                 }
                 if !t.symbol(',') {
                     break;
                 }
             }
             t.end()?;
-            self.begin(session, read_only).await?;
+            self.begin(session, mode).await?;
             if consistent {
                 self.begin_at_snapshot(session).await?;
             }
@@ -127,10 +128,11 @@ impl SqlEngine {
                 return ok(session, out);
             }
             let chain = t.word("and") && !t.word("no") && t.word("chain");
-            let read_only = session.read_only;
+            let mode = Some(session.is_read_only()).filter(|_| session.in_transaction());
             self.end_transaction(session, commit).await?;
+            session.forget_next();
             if chain {
-                self.begin(session, read_only).await?;
+                self.begin(session, mode).await?;
             }
         } else if t.word("savepoint") {
             let name = t.identifier()?;
@@ -203,16 +205,18 @@ impl SqlEngine {
         Ok(())
     }
 
-    pub(super) async fn begin(&self, session: &mut Session, read_only: bool) -> Result<()> {
+    /// `read_only`: as the statement says, if it does.
+    pub(super) async fn begin(&self, session: &mut Session, read_only: Option<bool>) -> Result<()> {
         self.end_transaction(session, true).await?;
         session.explicit = true;
-        session.read_only = read_only || session.env.variables.read_only;
+        session.read_only = Some(read_only.unwrap_or_else(|| session.is_read_only()));
+        session.next_read_only = None;
         Ok(())
     }
 
     /// WITH CONSISTENT SNAPSHOT: the transaction reads as of now, whatever the isolation level of the session.
     pub(super) async fn begin_at_snapshot(&self, session: &mut Session) -> Result<()> {
-        session.fix_isolation();
+        session.fix_characteristics();
         session.repeatable_read = Some(true);
         session.tables_known = Some(self.catalog().await?);
         match session.reading_at(&self.client).await {
@@ -255,7 +259,9 @@ impl SqlEngine {
 
     /// SET: each assignment is split off as text and its value evaluated as an expression.
     async fn set(&self, session: &mut Session, text: &str, out: &mut Output<'_>) -> Result<()> {
-        for assignment in split_assignments(text.get(3..).unwrap_or("")) {
+        let assignments = text.get(3..).unwrap_or("");
+        let list = if is_transaction(assignments) { vec![assignments] } else { split_assignments(assignments) };
+        for assignment in list {
             let tells = session.env.variables.track_state;
             self.set_one(session, assignment.trim(), out).await?;
             if tells {
@@ -298,11 +304,14 @@ impl SqlEngine {
         let global = t.word("global");
         let lasting = t.word("session") || t.word("local");
         if t.word("transaction") {
-            return if global {
-                Err(errors::not_supported("SET GLOBAL TRANSACTION; SET GLOBAL transaction_isolation"))
+            let of = if global {
+                Of::Global
+            } else if lasting {
+                Of::Session
             } else {
-                set_transaction(session, lasting, &mut t)
+                Of::Next
             };
+            return self.set_transaction(session, of, &mut t).await;
         }
         let (target, value) = text.split_once('=').ok_or_else(|| errors::syntax(text))?;
         let target = target.trim().trim_end_matches(':').trim();
@@ -342,10 +351,16 @@ impl SqlEngine {
             let list = value.as_ref().filter(|value| !value.is_null()).map_or_else(String::new, Datum::as_string);
             super::tracking::check(&list)?.iter().for_each(|unknown| session.warn_error(unknown));
         }
+        if target.starts_with("@@") && !target.contains('.') && [READ_ONLY, ISOLATION].contains(&name) {
+            let warning = session.set_next(name, value.as_ref())?;
+            warning.iter().for_each(|w| session.warn_error(w));
+            return Ok(());
+        }
         let was = session.env.variables.autocommit;
         if let Some(warning) = session.env.variables.set(name, value.as_ref())? {
             session.warn_error(&warning);
         }
+        session.forget_next_of(name);
         session.note_variable(name);
         if !was && session.env.variables.autocommit {
             self.end_transaction(session, true).await?;
@@ -444,42 +459,6 @@ fn ok_with(session: &mut Session, out: &mut Output<'_>, info: &str) -> Result<()
 }
 
 /// SET TRANSACTION; without SESSION the isolation level is that of the next transaction alone.
-fn set_transaction(session: &mut Session, lasting: bool, t: &mut Tokens) -> Result<()> {
-    if !lasting && session.explicit {
-        let message = "Transaction characteristics can't be changed while a transaction is in progress";
-        return Err(SqlError::new(1568, b"25001", message));
-    }
-    while !t.at_end() {
-        if t.word("isolation") {
-            t.expect("level")?;
-            let mut words = vec![t.identifier()?];
-            if !t.at_end() && !t.peek_symbol(',') {
-                words.push(t.identifier()?);
-            }
-            let level = words.join("-").to_ascii_uppercase();
-            let warning = if lasting {
-                session.env.variables.set("transaction_isolation", Some(&Datum::text(level)))?.map(|w| w.message)
-            } else {
-                let (repeatable, warning) = isolation(&level).ok_or_else(|| errors::syntax(&level))?;
-                session.next_repeatable_read = Some(repeatable);
-                warning
-            };
-            if let Some(warning) = warning {
-                session.warn("Warning", 1235, warning);
-            }
-        } else if t.word("read") {
-            let only = t.word("only");
-            if !only {
-                t.expect("write")?;
-            }
-            session.env.variables.set("transaction_read_only", Some(&Datum::from_bool(only)))?;
-        } else if !t.symbol(',') {
-            return Err(t.error());
-        }
-    }
-    Ok(())
-}
-
 /// Value of an assignment; `None` for DEFAULT. A bare word stands for its text (`SET autocommit = ON`).
 fn evaluate(session: &Session, text: &str) -> Result<Option<Datum<'static>>> {
     let text = text.trim();

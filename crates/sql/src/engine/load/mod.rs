@@ -87,7 +87,7 @@ impl SqlEngine {
             return Err(errors::local_files_disabled());
         }
         let (catalog, planned) = self.plan_load(session, &load).await?;
-        if session.read_only {
+        if session.is_read_only() {
             let table = &planned.insert.table.schema.name;
             return Err(if session.locks_tables {
                 errors::locked_to_read(table)
@@ -155,7 +155,7 @@ impl SqlEngine {
         let cluster = Cluster { client: &self.client, catalog, auto_increment: &self.auto_increment };
         let (before, had_transaction) = (session.savepoint, session.transaction.is_some());
         let inside = session.in_transaction();
-        session.fix_isolation();
+        session.fix_characteristics();
         let done = {
             let mut loading = Loading::new(session, s, load, planned);
             pin!(loading.run(cluster, session, s, out)).await

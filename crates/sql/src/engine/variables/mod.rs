@@ -96,7 +96,7 @@ pub struct Variables {
     pub max_execution_ms: u64,
     /// `apus_durability` is `disk`: commits are answered when they are on the disks of all replicas.
     pub on_disk: bool,
-    globals: Arc<Globals>,
+    pub(super) globals: Arc<Globals>,
 }
 
 impl Default for Variables {
