@@ -38,7 +38,7 @@ enum Action {
         /// NAME=VALUE
         setting: String,
     },
-    /// End all data nodes. Data is in memory only: all rows are lost
+    /// End all data nodes, with everything on their disks; where data is in memory only, all rows are lost
     Stop(stop::StopArgs),
     /// Make a frozen side, or a cluster that waits for lost disks at its start, go on without the nodes that it waits for, with what it holds
     Resume(resume::ResumeArgs),

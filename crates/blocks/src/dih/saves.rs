@@ -120,6 +120,7 @@ impl Distribution {
     pub(super) fn on_hurry(&mut self, from: BlockRef, hurry: GcpHurry, ctx: &mut Context<'_>) {
         if from.block == BlockId::Qmgr {
             self.saves.last = Some(hurry.epoch.min(ctx.epoch()));
+            self.tell_qmgr(ctx);
         }
         if from == BlockRef::new(self.me, BlockId::Dict, 0) {
             self.saves.dictionary = Some(hurry.epoch.min(ctx.epoch()));
@@ -191,16 +192,24 @@ impl Distribution {
             false => {
                 assert!(saves.epoch <= self.rounds.complete, "epoch {} is restorable and not complete", saves.epoch);
                 saves.restorable = saves.restorable.max(saves.epoch);
-                let restorable = saves.restorable;
-                if saves.last.take_if(|last| *last <= restorable).is_some() {
-                    let qmgr = BlockRef::new(self.me, BlockId::Qmgr, BlockRef::CONTROL);
-                    ctx.send(qmgr, Kind::GcpSaveConf, |b| save.encode(b));
-                }
             }
         }
+        self.tell_qmgr(ctx);
         self.tell_dictionary(ctx);
         self.plan_save(ctx);
         self.plan_round(ctx);
+    }
+
+    /// What QMGR waits for is on the disks.
+    fn tell_qmgr(&mut self, ctx: &mut Context<'_>) {
+        let saves = &mut self.saves;
+        let restorable = saves.restorable;
+        if saves.last.take_if(|last| *last <= restorable).is_some() {
+            let (lineage, generation) = self.view.as_ref().map_or((0, 0), View::point);
+            let save = GcpSave { lineage, generation, save: saves.number, epoch: restorable };
+            let qmgr = BlockRef::new(self.me, BlockId::Qmgr, BlockRef::CONTROL);
+            ctx.send(qmgr, Kind::GcpSaveConf, |b| save.encode(b));
+        }
     }
 
     /// What DICT waits for is on the disks, or there are none.

@@ -74,17 +74,18 @@ impl Membership {
             return jam!(ctx);
         }
         let is_orderly = self.restart.has_disk && self.phase == Phase::Member && !self.freeze.is_frozen();
+        let may_begin = !self.ending.has_begun() || self.ending.is_departure();
         if from.is_data() && order.departs {
             if order.saved && self.ending.has_begun() && self.ending.attempt == order.attempt {
                 self.all_is_saved(ctx);
-            } else if !order.saved && is_orderly && self.acting_president() == Some(from) {
+            } else if !order.saved && is_orderly && may_begin && self.acting_president() == Some(from) {
                 self.begin_to_end(order.attempt, ctx);
             }
         } else if from.is_data() && self.ending.has_begun() {
             self.end_leave("ended by an operator, with the whole cluster; everything is on disk", ctx);
         } else if from.is_mgmt() && !is_orderly {
             self.end_leave("ended by an operator, with the whole cluster", ctx);
-        } else if from.is_mgmt() && (!self.ending.has_begun() || self.ending.is_departure()) {
+        } else if from.is_mgmt() && may_begin {
             ctx.log(format_args!("an operator ends the cluster: makes everything durable first"));
             self.begin_to_end(0, ctx);
         }

@@ -168,17 +168,14 @@ impl Membership {
         }
         self.leave.others.insert(from, (wish.incarnation, ctx.now()));
         if self.without_leaver(base, from).is_none() {
+            let is_last = !self.others_hold_group_of(base, from);
             self.leave.others.remove(&from);
-            if wish.ordered && self.restart.has_disk && !self.freeze.is_frozen() {
+            if wish.ordered && is_last && self.restart.has_disk && !self.freeze.is_frozen() {
                 return self.depart(ctx);
             }
             let reason = "it holds the last full copy of its node group".to_owned();
-            self.send(
-                ctx,
-                from,
-                Kind::LeaveRef,
-                &Message { incarnation: wish.incarnation, reason, ..Message::default() },
-            );
+            let refusal = Message { incarnation: wish.incarnation, reason, ..Message::default() };
+            self.send(ctx, from, Kind::LeaveRef, &refusal);
         }
     }
 
