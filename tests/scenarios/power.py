@@ -13,7 +13,7 @@ import signal
 import time
 
 from lib.bank import Bank, check_not_durable
-from lib.harness import BINARY, FULL, alive, check, run, scenario_main, wait_until
+from lib.harness import BINARY, FULL, Failure, alive, check, run, scenario_main, wait_until
 
 LIMIT_SECONDS = (300, 1800)
 ROUNDS = 50 if FULL else 4
@@ -172,8 +172,11 @@ def end_by_signal(t, bank, nodes, at_once=False):
     for node, pid in pids.items():
         os.kill(pid, signal.SIGTERM)
         if not at_once:
-            wait_until(lambda pid=pid: not alive(pid), 20, f"data node {node} has ended: {cluster.log_of(f'data-{node}')[-2000:]}")
-    wait_until(lambda: not any(alive(pid) for pid in pids.values()), 20, f"all have ended: {cluster.node_logs()}")
+            wait_until(lambda pid=pid: not alive(pid), 20, f"data node {node} has ended")
+    try:
+        wait_until(lambda: not any(alive(pid) for pid in pids.values()), 20, "all have ended")
+    except Failure as failure:
+        raise Failure(f"{failure}\n{cluster.node_logs()}") from failure
     t.say(f"all have ended {time.monotonic() - begin:.1f} s after the first signal")
     bank.close_books()
     for node in nodes:

@@ -33,6 +33,8 @@ const END_NS: u64 = 10_000_000_000;
 const DEPART_NS: u64 = 5_000_000_000;
 /// The president is told again.
 const TELL_NS: u64 = 50_000_000;
+/// Who ends stays for so long that the others hear that all is saved.
+const LINGER_NS: u64 = 5_000_000;
 
 #[derive(Default)]
 pub(super) struct Ending {
@@ -48,6 +50,8 @@ pub(super) struct Ending {
     asked: Option<Epoch>,
     /// All that was acknowledged is on the disks, and nobody was served since.
     saved: bool,
+    /// When this process ends, and why.
+    last: Option<(u64, &'static str)>,
 }
 
 impl Ending {
@@ -129,11 +133,12 @@ impl Membership {
         self.ending.saved = true;
         if self.leave.is_ordered() {
             ctx.probe("qmgr: the last full copy of a group ends with everything on disk");
-            self.end_leave(
-                "asked to end; it held the last full copy of its node group, and everything is on disk",
-                ctx,
-            );
+            self.end_soon("asked to end; it held the last full copy of its node group, and everything is on disk", ctx);
         }
+    }
+
+    fn end_soon(&mut self, why: &'static str, ctx: &mut Context<'_>) {
+        self.ending.last = Some((ctx.now() + LINGER_NS, why));
     }
 
     /// A member is lost: who departed, or another one, and then that has to be settled first.
@@ -144,7 +149,7 @@ impl Membership {
     }
 
     pub(super) fn departure_is_over(&mut self, ctx: &mut Context<'_>) {
-        if self.ending.is_departure() && self.ending.since.take().is_some() {
+        if self.ending.is_departure() && self.ending.last.is_none() && self.ending.since.take().is_some() {
             self.tell_coordinators(EndOrder { over: true, ..EndOrder::default() }, ctx);
             self.renew_lease(ctx);
         }
@@ -160,6 +165,12 @@ impl Membership {
 
     pub(super) fn tick_ending(&mut self, ctx: &mut Context<'_>) {
         let Some(since) = self.ending.since else { return };
+        if let Some((at, why)) = self.ending.last {
+            if ctx.now() >= at {
+                self.end_leave(why, ctx);
+            }
+            return;
+        }
         if self.ending.is_departure() && ctx.now().saturating_sub(since) > DEPART_NS {
             self.departure_is_over(ctx);
             if self.leave.is_ordered() {
@@ -220,6 +231,6 @@ impl Membership {
             let order = EndOrder { incarnation: member.incarnation, ..EndOrder::default() };
             ctx.send(Self::qmgr_of(member.node()), Kind::EndOrd, |b| encode(&order, b));
         }
-        self.end_leave("ended by an operator, with the whole cluster; everything is on disk", ctx);
+        self.end_soon("ended by an operator, with the whole cluster; everything is on disk", ctx);
     }
 }

@@ -102,10 +102,10 @@ impl Membership {
             self.end_leave("asked to end, and is no member", ctx);
         } else if self.leave.own.as_ref().is_some_and(|own| own.ordered) || is_meant {
             self.end_leave("asked to end for the second time, and ends at once", ctx);
+        } else if self.ending.is_saved() {
+            self.end_leave("asked to end; everything is on disk, and nobody was served since", ctx);
         } else if let Some(own) = &mut self.leave.own {
             own.ordered = true; // it was about to leave by itself
-        } else if self.freeze.is_frozen() && self.ending.is_saved() {
-            self.end_leave("asked to end; it is frozen, and everything is on disk", ctx);
         } else if self.freeze.is_frozen() {
             self.refuse_to_end(&format!("it is frozen and may hold the last rows: {}", self.account()), ctx);
         } else {
