@@ -809,3 +809,21 @@ fn who_is_found_first_after_all_links_were_lost_answers_nothing_before_its_map()
     }
     assert!(bench.client.counters().outdated > 0, "it was asked");
 }
+
+/// The cluster starts from disks, one of which lost its last views when the power went, and begins below what the client knows; simulator seed 1000187.
+#[test]
+fn a_cluster_that_begins_anew_below_the_view_that_is_known_is_believed() {
+    let mut bench = Bench::ready(10);
+    bench.world.view.generation = 5;
+    let map = bench.world.map_rep(NodeId(2));
+    bench.push(2, &map);
+    bench.kill(1, true);
+    bench.kill(2, false);
+    let mut first = view(4, &[(1, NodeState::Down), (2, NodeState::Up)]);
+    (first.lineage, first.nodes[1].incarnation) = (1, 2);
+    bench.world.view = first;
+    bench.world.processes.insert(NodeId(2), 2);
+    bench.listening = vec![2];
+    assert_eq!(read(&mut bench, &keys([4])).unwrap(), expect([4], 10));
+    assert_eq!(bench.client.view().point(), (1, 4));
+}

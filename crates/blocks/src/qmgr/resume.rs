@@ -9,7 +9,8 @@
 //! Why the two lineages never mix ([decision 0012](../../../../docs/decisions/0012-resumed-by-force.md)):
 //!
 //! - *Points compare.* The new lineage is newer than the old one, and its generations are above all that the old one can reach
-//!   ([`LINEAGE_STEP`]), so whoever compares views, or generations alone, takes it for the newer.
+//!   ([`LINEAGE_STEP`]), so whoever compares views, or generations alone, takes it for the newer. Disks that lost their last views with the power are the
+//!   exception: a start from them can begin below what a client knows, and the client believes processes that are younger than its view.
 //! - *Who has accepted it is bound.* It takes no view of the old lineage any more, committed or proposed, gives way to nobody of it, does not speak
 //!   for the dead in it, and no word of it makes it stop. It finishes what it has accepted when the proposer dies.
 //! - *The abandoned have no place in it.* Whoever of them comes back says his generation and is told to stop; his process starts again, empty.

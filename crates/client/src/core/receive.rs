@@ -168,11 +168,13 @@ impl Core {
     fn is_removed(&self, link: u16, generation: u32) -> bool {
         // Where all links were lost the cluster may be another one by now, or begin again.
         let may_be_new = self.map_stale && (generation == 0 || self.cluster != self.view.cluster);
-        if planted(Bug::AnswerOfRemoved) || may_be_new {
-            return false;
-        }
         let link = self.links.get(usize::from(link)).and_then(|link| Some((link.data_node()?, link.incarnation)));
-        link.is_some_and(|(node, incarnation)| !self.view.is_member(node, incarnation))
+        let Some((node, incarnation)) = link.filter(|_| !planted(Bug::AnswerOfRemoved) && !may_be_new) else {
+            return false;
+        };
+        // A cluster that starts from disks that lost its last views begins below them.
+        let is_of_newer_lineage = generation > 0 && self.view.node(node).is_some_and(|n| n.incarnation < incarnation);
+        !is_of_newer_lineage && !self.view.is_member(node, incarnation)
     }
 
     /// The other side has proven `hello` and let us in. `false`: close the connection.

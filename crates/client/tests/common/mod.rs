@@ -62,6 +62,8 @@ pub struct World {
     pub tokens: BTreeMap<u64, u64>,
     /// Nodes that know an older view only.
     pub said: BTreeMap<NodeId, u64>,
+    /// Incarnations of processes that are there, where it is not 1.
+    pub processes: BTreeMap<NodeId, u64>,
     /// Nodes that are gone: their links break, and nobody listens there.
     pub dead: Vec<NodeId>,
     pub log: Vec<(NodeId, Kind)>,
@@ -166,7 +168,7 @@ impl World {
             magic: MAGIC,
             role: if me.is_data() { Role::Data } else { Role::Mgmt } as i32,
             node: u32::from(me.0),
-            incarnation: 1,
+            incarnation: self.processes.get(&me).copied().unwrap_or(1),
             cluster: self.view.cluster,
             peer: 0x8000,
             workers: 2,
