@@ -364,6 +364,10 @@ impl TcOutcomeReq {
     }
 }
 
+/// A client's floor is no further below its newest number than this, whatever is open: a transaction that stays open for hours, as a forgotten session's
+/// does, costs 8,192 chunks of each LDM and no more. The outcome of one that is passed by is kept for some seconds after its commit, as all are.
+pub const FLOOR_DEPTH: u64 = 1 << 22;
+
 /// `TcFloorOrd`: the client will not ask for the outcome of a transaction below this sequence number. What it names is forgotten after
 /// some seconds; a higher one is kept. TC fills in the client that the link belongs to and passes it on to the LDMs of its node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

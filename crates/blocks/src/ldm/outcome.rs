@@ -14,8 +14,8 @@
 //!
 //! # When it is full
 //!
-//! At [`CHUNKS_SOFT`], or [`CLIENT_CHUNKS_MAX`] for one client, new batches are refused with `OutcomesFull`, which is temporary. What is under way still
-//! commits and may use the rest. Beyond [`CHUNKS_MAX`] the oldest chunk is given up, and owned up to: a question about its numbers is answered
+//! At [`CHUNKS_SOFT`], or [`CLIENT_CHUNKS_MAX`] for one client, new batches are refused with `OutcomesFull`, which is temporary. A transaction that
+//! stays open does not lead there: its client raises the floor past it after [`FLOOR_DEPTH`] numbers. What is under way still commits and may use the rest. Beyond [`CHUNKS_MAX`] the oldest chunk is given up, and owned up to: a question about its numbers is answered
 //! "forgotten", never "aborted".
 //!
 //! # A node that joins
@@ -27,7 +27,7 @@ use std::collections::VecDeque;
 
 use apus_signal::{
     copy::CommittedChunk,
-    tc::{OUTCOME_LATE_MS, TcFloor},
+    tc::{FLOOR_DEPTH, OUTCOME_LATE_MS, TcFloor},
 };
 use apus_types::{
     TransId,
@@ -40,6 +40,9 @@ pub const CHUNKS_MAX: usize = 1 << 19;
 pub const CHUNKS_SOFT: usize = CHUNKS_MAX / 8 * 7;
 /// Most chunks of one client.
 pub const CLIENT_CHUNKS_MAX: u32 = (CHUNKS_MAX / 4) as u32;
+// 32 clients with a transaction that stays open leave half of the rest to what is young.
+const _: () =
+    assert!(FLOOR_DEPTH / CHUNK * 32 <= CHUNKS_SOFT as u64 / 7 * 4 && FLOOR_DEPTH / CHUNK < CLIENT_CHUNKS_MAX as u64);
 /// A commit is remembered for so long in any case, in nanoseconds: as long as a client asks by itself (`outcome_timeout_ms`).
 pub const KEPT_NS: u64 = 10_000_000_000;
 /// A client that neither commits nor tells what it needs for so long, in nanoseconds, needs nothing.

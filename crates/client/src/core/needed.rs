@@ -1,12 +1,14 @@
 //! Which transactions of this client may still be asked about: the nodes keep their outcomes.
 //!
 //! Numbers are given out in order and ended in any order. One bit per number from the lowest that is not ended to the highest; a word goes
-//! when all of it is ended, so that one transaction that stays open costs a bit for each that begins after it.
+//! when all of it is ended, so that one transaction that stays open costs a bit for each that begins after it, up to [`FLOOR_DEPTH`].
 
 use std::collections::VecDeque;
 
-/// Numbers that are remembered at most, 8 MiB of bits: the outcome of one that stays open for longer may be forgotten, which nodes say.
-const NUMBERS_MAX: usize = 1 << 26;
+use apus_signal::tc::FLOOR_DEPTH;
+
+/// Numbers that are remembered at most, 512 KiB of bits.
+const NUMBERS_MAX: usize = FLOOR_DEPTH as usize;
 const WORD: u64 = 64;
 
 pub(crate) struct Needed {
