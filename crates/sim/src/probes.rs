@@ -45,6 +45,7 @@ pub const PROBES: &[&str] = &[
     "ldm: lock granted in vain",
     "ldm: lock wait timed out",
     "ldm: memory of outcomes is full",
+    "ldm: more are granted a lock than go on in one turn",
     "ldm: no memory for buffers",
     "ldm: no memory for locks",
     "ldm: no room for the log",

@@ -161,10 +161,11 @@ impl LocalDataManager {
         self.is_of_another(at, tc) || self.is_orphan(at) || self.transactions.get(at).part(chain).is_some_and(has_ended)
     }
 
-    /// Continues a batch whose lock was granted.
-    pub(super) fn run(&mut self, mut work: Box<Work>, granted: bool, ctx: &mut Context<'_>) {
+    /// Continues a batch that waited for a lock, which was granted or is not needed any more. Returns how many operations it tried.
+    pub(super) fn run(&mut self, mut work: Box<Work>, granted: bool, ctx: &mut Context<'_>) -> usize {
         jam!(ctx);
         work.lock_granted = granted;
+        let before = work.next_op;
         let ops = std::mem::take(&mut work.ops);
         let progress = self.execute_ops(&mut work, &ops);
         work.ops = ops;
@@ -173,7 +174,9 @@ impl LocalDataManager {
             ctx.probe("ldm: lock granted in vain");
             self.give_back_unused(&work);
         }
+        let tried = usize::from(work.next_op - before) + 1;
         self.conclude(work, progress, ctx);
+        tried
     }
 
     /// The lock that the batch waited for was granted and not used: no entry of the transaction would give it back.

@@ -111,6 +111,11 @@ const REPORT_WAIT_NS: u64 = 5_000_000;
 /// Waits looked at in one tick; each may have to be found in a queue of all others.
 const WAITS_PER_TICK: usize = 256;
 const _: () = assert!(ends::is_short(WAITS_PER_TICK, WAITING_MAX as u64));
+/// Body of the `LdmContinueOrd` with which batches that were granted their locks go on.
+const CONTINUE_GRANTED: u8 = 6;
+// The last batch of a turn may be of any size.
+const _: () =
+    assert!(ends::is_short(ends::SLICE_ROWS as usize + apus_types::limits::BATCH_OPS_MAX, execute::OP_NS_MAX));
 /// The dump shows the content hash of fragments up to this many rows.
 const HASHED_ROWS_MAX: u64 = 100_000;
 
@@ -174,6 +179,8 @@ pub struct LocalDataManager {
     copy_waits: bool,
     /// A `LdmContinueOrd` is on its way.
     continuing: bool,
+    /// The next turn of those that were granted a lock is on its way.
+    resuming: bool,
     /// Parts whose end takes more than one slice (slot and part number), in turn; and whether the next slice is on its way.
     ending: VecDeque<(u32, u32)>,
     ending_soon: bool,
@@ -276,6 +283,7 @@ impl LocalDataManager {
             redo: None,
             has_left: false,
             continuing: false,
+            resuming: false,
             copy_turn: false,
             copy_waits: false,
             scratch: Scratch::default(),
@@ -436,19 +444,19 @@ impl LocalDataManager {
         Some(work)
     }
 
-    /// Continues every batch whose lock was granted, until no grant is left.
+    /// Continues batches whose locks were granted. One signal may free a row that thousands wait for: some operations of theirs in a turn, one batch at least.
     fn resume_granted(&mut self, ctx: &mut Context<'_>) {
-        let mut i = 0;
-        while i < self.granted.len() {
-            let grant = &self.granted[i];
-            let (owner, waiting) = (grant.owner, grant.waiter);
-            i += 1;
-            let work = self.waiting.get_mut(waiting as usize).and_then(Option::take);
+        let (mut resumed, mut ops) = (0, 0);
+        while let Some(&Grant { owner, waiter, .. }) =
+            self.granted.get(resumed).filter(|_| ops < self.slices.rows as usize)
+        {
+            resumed += 1;
+            let work = self.waiting.get_mut(waiter as usize).and_then(Option::take);
             let work =
-                work.unwrap_or_else(|| panic!("slot {owner} is granted a lock for wait {waiting}, which is over"));
+                work.unwrap_or_else(|| panic!("slot {owner} is granted a lock for wait {waiter}, which is over"));
             assert!(work.trans_at == owner, "lock granted to another transaction than the one that waits");
-            self.free_waiting.push(waiting);
-            self.transactions.end_wait(owner, waiting);
+            self.free_waiting.push(waiter);
+            self.transactions.end_wait(owner, waiter);
             if self.succession.is_some() && self.is_orphan(owner) {
                 ctx.probe("ldm: wait of a dead coordinator's transaction granted");
                 self.give_back_unused(&work);
@@ -456,9 +464,14 @@ impl LocalDataManager {
                 continue;
             }
             self.note_wanted(owner, work.lock_row);
-            self.run(work, true, ctx);
+            ops += self.run(work, true, ctx);
         }
-        self.granted.clear();
+        self.granted.drain(..resumed);
+        ctx.spend(ops, execute::OP_NS_MAX);
+        if !self.granted.is_empty() && !std::mem::replace(&mut self.resuming, true) {
+            ctx.probe("ldm: more are granted a lock than go on in one turn");
+            ctx.send(self.me, Kind::LdmContinueOrd, |out| out.push(CONTINUE_GRANTED));
+        }
     }
 
     /// The transaction has been granted a row: if others still wait for that, they wait for it now.
@@ -523,6 +536,7 @@ impl Block for LocalDataManager {
             Kind::LdmContinueOrd if body == [view_change::CONTINUE_VIEW] => self.on_continue_view(ctx),
             Kind::LdmContinueOrd if body == [checkpoint::CONTINUE_CHECKPOINT] => self.on_continue_checkpoint(ctx),
             Kind::LdmContinueOrd if body == [restore::CONTINUE_RESTORE] => self.on_continue_restore(ctx),
+            Kind::LdmContinueOrd if body == [CONTINUE_GRANTED] => self.resuming = false, // as after every signal
             Kind::LdmContinueOrd => {
                 self.copy_waits &= body != [copy_out::CONTINUE_COPY];
                 self.on_continue(ctx);

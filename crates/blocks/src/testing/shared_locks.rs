@@ -10,6 +10,7 @@ use apus_signal::{
 use apus_types::{Chain, Epoch, ErrorCode, IndexNo, NodeId, TransId, hash::hash_key};
 
 use super::{Answer, Cluster, TABLE, TestOp, op, seeds, trans};
+use crate::ldm::Slices;
 
 /// Node 3 is the parent's primary and dies, node 1 is its backup and coordinates who takes the parent away. The child is at 2 and 1. Node 4 has
 /// neither, coordinates who adds the child, and hears of the death last.
@@ -187,4 +188,44 @@ fn locks_for_reading_have_their_memory_counted() {
     assert!(is_over, "{}", c.dump());
     let request = c.batch(NodeId(1), trans(2), START | COMMIT, 1, &[op(OpKind::ReadShared, 5, 0)]);
     assert!(matches!(c.wait(request), Answer::Batch { committed: true, .. }), "its memory is given back");
+}
+
+/// One row is given free, and three hundred readers wait for it: they go on some in a turn. Some give up before theirs, the others end, and the row is free again.
+#[test]
+fn many_that_wait_for_one_row_go_on_in_slices() {
+    for seed in 0..seeds(8) {
+        let rows = [1, 3, 32][seed as usize % 3];
+        let mut c = Cluster::with_limits(seed, 2, Slices { rows, parts: 1, pause_ns: 0 }, u64::MAX);
+        let primary = c.primary_of(1);
+        let other = NodeId(3 - primary.0);
+        c.auto(primary, 1, op(OpKind::Insert, 1, 10));
+        let held = c.batch(primary, trans(2), START, 1, &[op(OpKind::Update, 1, 20)]);
+        c.wait(held);
+        let readers: Vec<u64> = (100..400).collect();
+        let read = |c: &mut Cluster, n: &u64| c.batch(other, trans(*n), START, 1, &[op(OpKind::ReadShared, 1, 0)]);
+        let asked: Vec<u64> = readers.iter().map(|n| read(&mut c, n)).collect();
+        c.quiesce();
+        assert!(asked.iter().all(|request| !c.answers.contains_key(request)), "seed {seed}: somebody does not wait");
+        c.busiest = 0;
+        let end = c.end(primary, Kind::TcCommitReq, trans(2), 0);
+        let mut gave_up: Vec<u64> = Vec::new();
+        for n in readers.iter().rev().take(40) {
+            for _ in 0..c.rng.below(4) {
+                c.step();
+            }
+            gave_up.push(c.end(other, Kind::TcRollbackReq, trans(*n), 0));
+        }
+        assert_eq!(c.wait(end), Answer::Committed);
+        c.quiesce();
+        assert!(c.busiest <= u64::from(rows) + 4, "seed {seed}: {} answers in one turn", c.busiest);
+        for (n, request) in readers.iter().zip(&asked).take(260) {
+            let answer = c.answers.remove(request);
+            assert!(matches!(answer, Some(Answer::Batch { .. })), "seed {seed}: {n} is told {answer:?}");
+            gave_up.push(c.end(other, Kind::TcRollbackReq, trans(*n), 0));
+        }
+        gave_up.into_iter().for_each(|end| assert_eq!(c.wait(end), Answer::RolledBack, "seed {seed}"));
+        assert!(matches!(c.auto(other, 3, op(OpKind::Update, 1, 30)), Answer::Batch { committed: true, .. }));
+        c.pass(5);
+        c.workers.values().for_each(|worker| worker.verify().expect("at rest"));
+    }
 }
