@@ -48,6 +48,7 @@ pub const PROBES: &[&str] = &[
     "ldm: more are granted a lock than go on in one turn",
     "ldm: no memory for buffers",
     "ldm: no memory for locks",
+    "ldm: no memory for what is put back",
     "ldm: no room for the log",
     "ldm: one-pass batch came again after its commit",
     "ldm: one-pass batch came again before its commit",

@@ -153,6 +153,8 @@ pub struct LocalDataManager {
     /// The same of the queues of row locks.
     lock_bytes: usize,
     locks_refused: bool,
+    /// The same of transactions that are put back from the disk and have not ended where the log is read.
+    replay_bytes: usize,
     copy_jobs: Vec<copy_out::CopyJob>,
     index_builds: Vec<tables::IndexBuild>,
     /// Of dropped tables and of partitions that are elsewhere now: their memory is freed in slices.
@@ -267,6 +269,7 @@ impl LocalDataManager {
             outcome_bytes: 0,
             outcomes_refused: false,
             lock_bytes: 0,
+            replay_bytes: 0,
             locks_refused: false,
             copy_jobs: Vec::new(),
             index_builds: Vec::new(),

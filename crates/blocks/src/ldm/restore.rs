@@ -38,6 +38,7 @@ use super::{
     checkpoint::COMMITS_MAX,
     redo::{Asked, State},
 };
+use crate::buffers::follow_lasting;
 
 /// Changes of a transaction that has not ended yet, as far as the log was read.
 #[derive(Default)]
@@ -68,6 +69,8 @@ pub(super) struct Replay {
     epoch: Epoch,
     /// Memory of batches that have ended.
     idle: Vec<Vec<u8>>,
+    /// Bytes of all batches, those that are idle included.
+    held: usize,
     /// Rows that came from checkpoints, and changes from the log.
     loaded: u64,
     pub rows: u64,
@@ -99,6 +102,8 @@ struct Pages {
 
 /// Buffers of batches that are kept for the next ones.
 const IDLE_MAX: usize = 1024;
+/// A larger one is not kept.
+const IDLE_BYTES: usize = 64 << 10;
 /// Rows that get their index entries in one step.
 const INDEXED: usize = 2048;
 /// QMGR is told how far this is so often.
@@ -139,6 +144,7 @@ impl Replay {
             applies: VecDeque::new(),
             epoch: Epoch(0),
             idle: Vec::new(),
+            held: 0,
             loaded: 0,
             rows: 0,
             began_at: now,
@@ -152,14 +158,32 @@ impl Replay {
         epoch <= self.restored && (planted(Bug::VoidReadAgain) || !self.void.iter().any(is_void))
     }
     fn drop_batches(&mut self, trans: TransId, drops: impl Fn(&Batch) -> bool) {
-        let Some(unended) = self.unended.get_mut(&trans) else { return };
+        let Some(mut unended) = self.unended.remove(&trans) else { return };
         for batch in unended.batches.extract_if(.., |batch| drops(batch)) {
-            if self.idle.len() < IDLE_MAX {
-                self.idle.push(batch.rows);
-            }
+            self.give_back(batch.rows);
         }
-        if unended.batches.is_empty() {
-            self.unended.remove(&trans);
+        if !unended.batches.is_empty() {
+            self.unended.insert(trans, unended);
+        }
+    }
+    /// All is read.
+    fn end(&mut self) {
+        (self.unended, self.idle, self.held) = (BTreeMap::new(), Vec::new(), 0);
+    }
+    /// What a transaction has changed counts as memory of transactions, as it did when that ran.
+    fn keep(&mut self, rows: &[u8]) -> Vec<u8> {
+        let mut buffer = self.idle.pop().unwrap_or_default();
+        self.held -= buffer.capacity();
+        buffer.clear();
+        buffer.extend_from_slice(rows);
+        self.held += buffer.capacity();
+        buffer
+    }
+    fn give_back(&mut self, buffer: Vec<u8>) {
+        if self.idle.len() < IDLE_MAX && buffer.capacity() <= IDLE_BYTES {
+            self.idle.push(buffer);
+        } else {
+            self.held -= buffer.capacity();
         }
     }
     /// What it has changed is to be applied, before anything else is read.
@@ -258,6 +282,13 @@ impl LocalDataManager {
                         break Err(reason);
                     }
                 }
+                Step::Read { .. } if !follow_lasting(&self.memory, &mut self.replay_bytes, replay.held) => {
+                    ctx.probe("ldm: no memory for what is put back");
+                    let mib = replay.held >> 20;
+                    break Err(format!(
+                        "no memory for {mib} MiB of changes whose transactions have not ended where it reads: start it with a larger --memory"
+                    ));
+                }
                 Step::Read { segment, at, count } => {
                     (self.progress.loaded, self.progress.replayed) = (replay.loaded, replay.rows);
                     let Some(redo) = &mut self.redo else { return };
@@ -277,6 +308,8 @@ impl LocalDataManager {
             }
         };
         (self.progress.loaded, self.progress.replayed) = (replay.loaded, replay.rows);
+        replay.end();
+        follow_lasting(&self.memory, &mut self.replay_bytes, 0);
         match outcome {
             Ok(()) => self.begin_indexes(reader, replay, order, ctx),
             Err(reason) => self.refuse_restore(reason, order, ctx),
@@ -380,10 +413,7 @@ impl LocalDataManager {
     fn replay(&mut self, replay: &mut Replay, entry: &Entry<'_>) -> Result<(), String> {
         match *entry {
             Entry::Prepare { trans, chain, savepoint, count, rows } => {
-                let mut buffer = replay.idle.pop().unwrap_or_default();
-                buffer.clear();
-                buffer.extend_from_slice(rows);
-                let batch = Batch { chain, savepoint, count, rows: buffer, done: 0 };
+                let batch = Batch { chain, savepoint, count, rows: replay.keep(rows), done: 0 };
                 replay.unended.entry(trans).or_default().batches.push(batch);
             }
             Entry::Abort { trans, chain, savepoint } => {
@@ -410,7 +440,9 @@ impl LocalDataManager {
                 }
             }
             Entry::Restart { restored, begins } => {
-                replay.unended.clear();
+                for batch in std::mem::take(&mut replay.unended).into_values().flat_map(|unended| unended.batches) {
+                    replay.give_back(batch.rows);
+                }
                 if !planted(Bug::VoidReadAgain) {
                     replay.void.retain(|range| *range != (Epoch(restored.0 + 1), begins));
                 }
@@ -447,9 +479,8 @@ impl LocalDataManager {
             batch.done = batch.rows.len() - reader.rest().len();
             if batch.count == 0
                 && let Some(batch) = replay.applies.pop_front()
-                && replay.idle.len() < IDLE_MAX
             {
-                replay.idle.push(batch.rows);
+                replay.give_back(batch.rows);
             }
         }
         Ok(())
@@ -470,5 +501,43 @@ impl LocalDataManager {
         let fragment = table.fragment_mut(partition).ok_or_else(|| named(ErrorCode::Internal))?;
         let secret = &self.secret;
         fragment.restore(row, key, |key| secret.of(key), image, epoch).map_err(named)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prepared(replay: &mut Replay, seq: u64, bytes: usize) {
+        let batch = Batch { chain: Chain(1), savepoint: 1, count: 1, rows: replay.keep(&vec![7; bytes]), done: 0 };
+        replay.unended.entry(TransId { client: 1, seq }).or_default().batches.push(batch);
+    }
+
+    /// Of ten thousand small and some large transactions that are open at once, and of which each ends some time.
+    #[test]
+    fn what_has_not_ended_is_counted_and_large_buffers_do_not_stay() {
+        let mut replay = Replay::new(Epoch(10), Vec::new(), Vec::new(), 0);
+        for seq in 0..10_000 {
+            prepared(&mut replay, seq, 100);
+            prepared(&mut replay, seq, if seq % 100 == 0 { 1 << 20 } else { 200 });
+        }
+        assert!(replay.held >= (100 << 20) + 10_000 * 300 - 100 * 200, "{} bytes", replay.held);
+        for seq in 0..5_000 {
+            replay.drop_batches(TransId { client: 1, seq }, |batch| batch.rows.len() > 100);
+            assert!(
+                replay.unended.contains_key(&TransId { client: 1, seq }),
+                "a statement of {seq} was undone, not all"
+            );
+            replay.commit(TransId { client: 1, seq }, Epoch(11)); // void: later than what is restored
+        }
+        assert!(replay.held < (51 << 20) + 10_000 * 300, "{} bytes", replay.held);
+        for seq in 5_000..10_000 {
+            replay.commit(TransId { client: 1, seq }, Epoch(9));
+            while let Some(batch) = replay.applies.pop_front() {
+                replay.give_back(batch.rows);
+            }
+        }
+        assert_eq!((replay.unended.len(), replay.idle.len(), replay.commits.len()), (0, IDLE_MAX, 5_000));
+        assert_eq!(replay.held, replay.idle.iter().map(Vec::capacity).sum());
     }
 }
