@@ -120,6 +120,7 @@ pub const PROBES: &[&str] = &[
     "qmgr: the disk is probed",
     "qmgr: the last full copy of a group ends with everything on disk",
     "qmgr: the view cannot be written",
+    "qmgr: who is to be let in does not answer",
     "qmgr: word of a removed node ignored",
     "tc: a replica does not remember so far back",
     "tc: a take-over goes on in the next slice",

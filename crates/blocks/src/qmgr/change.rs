@@ -17,15 +17,19 @@ use apus_types::{
 };
 
 use super::{
-    ARBITRATION_TIMEOUT_NS, Membership, Phase, arbiter, freeze, layout,
+    ARBITRATION_TIMEOUT_NS, MS, Membership, Phase, arbiter, freeze, layout,
     survival::{Verdict, is_tie, verdict},
 };
+
+/// A process that is to be let in answers the proposal so soon, in nanoseconds.
+const JOINER_NS: u64 = 1_000 * MS;
 
 /// The change under way at the acting president.
 pub(super) struct Change {
     ballot: u64,
     step: Step,
     waiting: BTreeSet<NodeId>,
+    asked_at: u64,
     confirmed: BTreeSet<NodeId>,
     /// Frozen members of other sides that are to give way, and those that do; none: nobody is asked to.
     yielding: BTreeSet<NodeId>,
@@ -188,7 +192,7 @@ impl Membership {
         let accepted = confirmed.iter().filter(|_| self.prepared.is_some()).copied().collect();
         let step = Step::TakeOver(self.prepared.clone(), accepted);
         let yielded = BTreeSet::new();
-        self.change = Some(Change { ballot, step, waiting, confirmed, yielding, yielded });
+        self.change = Some(Change { ballot, step, waiting, asked_at: ctx.now(), confirmed, yielding, yielded });
         self.advance(ctx);
     }
 
@@ -237,6 +241,7 @@ impl Membership {
         let ballot = self.next_ballot();
         assert!(ballot > self.promised, "ballot {ballot:x} follows {:x}", self.promised);
         self.promised = ballot;
+        self.late_joiners.clear();
         let waiting = self.concerned(&view);
         if self.view.is_some() && !self.is_own_entry(&view) {
             self.agree_to_leave(ctx);
@@ -258,7 +263,8 @@ impl Membership {
             waiting.insert(self.me);
         }
         let (step, confirmed) = (Step::Prepare(view), BTreeSet::from([self.me]));
-        self.change = Some(Change { ballot, step, waiting, confirmed, yielding, yielded: BTreeSet::new() });
+        let (asked_at, yielded) = (ctx.now(), BTreeSet::new());
+        self.change = Some(Change { ballot, step, waiting, asked_at, confirmed, yielding, yielded });
         self.advance(ctx);
     }
 
@@ -305,6 +311,33 @@ impl Membership {
                 self.decide(view, change.ballot, change.confirmed, Some((question, deadline)), ctx);
             }
         }
+    }
+
+    /// A process that is to be let in says nothing: it is no member that could be held for failed, and its link may stand as long as TCP likes. The view is
+    /// committed without its answer, and it is removed by the next one, for others may have spoken to it before it knew them.
+    pub(super) fn tick_joiners(&mut self, ctx: &mut Context<'_>) {
+        let (Some(Change { step: Step::Prepare(view), waiting, asked_at, .. }), Some(base)) =
+            (&self.change, &self.view)
+        else {
+            return;
+        };
+        if ctx.now() < asked_at + JOINER_NS || self.phase != Phase::Member {
+            return;
+        }
+        let is_late = |n: &&ViewNode| n.node() != self.me && waiting.contains(&n.node()) && !base.is_alive(n.node());
+        let late: Vec<Incarnation> =
+            view.living().filter(is_late).map(|n| Incarnation::of(n.node(), n.incarnation)).collect();
+        if late.is_empty() {
+            return;
+        }
+        ctx.probe("qmgr: who is to be let in does not answer");
+        for joiner in &late {
+            ctx.log(format_args!("node {} is to be let in and does not answer", joiner.node));
+            self.joining.remove(&NodeId(joiner.node as u16));
+            self.fence(NodeId(joiner.node as u16), joiner.incarnation, ctx);
+        }
+        self.late_joiners.extend(late);
+        self.advance(ctx);
     }
 
     /// An accepted proposal is finished if it may have been committed: had those of whom we do not know it accepted it, too, they would pass the survival rule. Else it
@@ -391,7 +424,7 @@ impl Membership {
                 }
                 let (waiting, yielding, yielded) = <(BTreeSet<_>, BTreeSet<_>, BTreeSet<_>)>::default();
                 let step = Step::Outlast(view, until);
-                self.change = Some(Change { ballot, step, waiting, confirmed, yielding, yielded });
+                self.change = Some(Change { ballot, step, waiting, asked_at: ctx.now(), confirmed, yielding, yielded });
             }
             Verdict::Lose(reason) => self.freeze(reason, ctx),
             Verdict::Ask => {
@@ -401,7 +434,7 @@ impl Membership {
                 });
                 let step = Step::Arbitrate { view, question, deadline };
                 let (waiting, yielding, yielded) = <(BTreeSet<_>, BTreeSet<_>, BTreeSet<_>)>::default();
-                self.change = Some(Change { ballot, step, waiting, confirmed, yielding, yielded });
+                self.change = Some(Change { ballot, step, waiting, asked_at: ctx.now(), confirmed, yielding, yielded });
                 if asked.is_none() {
                     self.ask_again(ctx);
                     self.check_asked_arbitrator(ctx); // it was there when this began
@@ -433,7 +466,12 @@ impl Membership {
             }
             self.send(ctx, node, Kind::ViewCommitOrd, &message);
         }
+        let late = std::mem::take(&mut self.late_joiners);
         self.apply(view, ctx);
+        for joiner in late {
+            let why = super::Loss::Seen("it did not answer the view that let it in");
+            self.mark_failed(NodeId(joiner.node as u16), joiner.incarnation, why, ctx);
+        }
     }
 
     // ---- arbitration

@@ -232,6 +232,8 @@ pub struct Membership {
     pings: u64,
     took_over: bool,
     joining: BTreeMap<NodeId, Candidate>,
+    /// Whom the proposal under way lets in, and who has not answered it.
+    late_joiners: Vec<Incarnation>,
     recovered: BTreeMap<Incarnation, BTreeSet<u32>>,
     switchover: switchover::Switchover,
     leave: leave::Leave,
@@ -280,6 +282,7 @@ impl Membership {
             pings: 0,
             took_over: false,
             joining: BTreeMap::new(),
+            late_joiners: Vec::new(),
             recovered: BTreeMap::new(),
             switchover: switchover::Switchover::default(),
             leave: leave::Leave::default(),
@@ -855,6 +858,7 @@ impl Block for Membership {
             self.ask_again(ctx);
         }
         self.check_arbitration(ctx);
+        self.tick_joiners(ctx);
         self.tick_keeper(ctx);
         self.tick_leave(ctx);
         self.tick_ending(ctx);

@@ -61,6 +61,40 @@ fn a_new_member_is_not_silent_before_it_can_know_of_its_view() {
     }
 }
 
+/// A node is let in, and falls silent with the president whose proposal that was: the others do not wait for its answer (simulator seed 213000051).
+#[test]
+fn a_silent_node_that_was_to_be_let_in_does_not_keep_others_waiting() {
+    let mut hung = 0;
+    for rounds in 1u32.. {
+        let mut c = started(1, 4);
+        c.kill(4);
+        c.run_ms(20);
+        c.start_node(4);
+        let left = std::cell::Cell::new(rounds);
+        let is_over = |_: &Cluster| left.replace(left.get() - 1) == 1;
+        assert!(c.run_to(3000, is_over));
+        if c.view(2).is_some_and(|v| v.is_alive(NodeId(4))) {
+            break;
+        }
+        pause(&mut c, 4);
+        pause(&mut c, 1);
+        hung += u32::from(!c.run_until(500, |c| members(c, 2) == [2, 3]));
+        assert!(c.run_until(1000, |c| members(c, 2) == [2, 3] && members(c, 3) == [2, 3]), "after {rounds} rounds");
+        wake(&mut c, 4);
+        wake(&mut c, 1);
+        c.run_ms(50);
+        assert!(c.stopped(1).is_some(), "after {rounds} rounds");
+        if c.stopped(4).is_some() {
+            c.start_node(4);
+        }
+        assert!(
+            c.run_until(3000, |c| members(c, 2) == [2, 3, 4] && members(c, 4) == [2, 3, 4]),
+            "after {rounds} rounds"
+        );
+    }
+    assert!(hung > 0, "its answer was never waited for");
+}
+
 #[test]
 fn a_silent_line_ends_one_of_two() {
     let mut c = started(1, 2);
