@@ -176,6 +176,48 @@ def together(t):
         cluster.restart(1)
         cluster.wait_up(1)
         check_equal(scalar(cursor, "SELECT SUM(v) FROM t"), 3 * ROWS, "sum after the node came back")
+        killed_amid_commits(t, cluster, 3 * ROWS)
+
+
+def killed_amid_commits(t, cluster, total):
+    """Of a transaction whose nodes die while it commits either all rows are changed or none; all, if its client was told so."""
+    cursor = connect(cluster, connect_timeout=10).cursor()
+
+    def change():
+        cursor.execute("BEGIN")
+        cursor.execute("UPDATE t SET v = v + 1")
+
+    def commit():
+        begin = time.monotonic()
+        try:
+            cursor.execute("COMMIT")
+            return True, time.monotonic() - begin
+        except pymysql.MySQLError as error:
+            return error, time.monotonic() - begin
+
+    change()
+    committed, lasts = commit()
+    check_equal(committed, True, "a commit beside which nobody dies")
+    total += ROWS
+    outcomes = []
+    for i, share in enumerate((0.1, 0.3, 0.5, 0.7, 0.9, 1.2)):
+        victim = cluster.data_ids()[i % 2]
+        change()
+        killer = threading.Timer(share * lasts, cluster.kill, [victim])
+        killer.start()
+        committed, _ = commit()
+        killer.join()
+        cluster.wait_down(victim)
+        cursor = connect(cluster).cursor()
+        found = scalar(cursor, "SELECT SUM(v) FROM t")
+        allowed = {total + ROWS} if committed is True else {total, total + ROWS}
+        check(found in allowed, f"node {victim} died after {share} of the commit, which was told {committed}: the sum is {found}, not in {allowed}")
+        check_equal(scalar(cursor, "SELECT COUNT(DISTINCT v) FROM t"), 1, "every row has the same value")
+        outcomes.append("committed" if committed is True else f"{committed.args[0]}, {'all' if found > total else 'none'}")
+        total = found
+        cluster.restart(victim)
+        cluster.wait_up(victim)
+    t.say(f"killed amid commits of {lasts * 1000:.0f} ms: {', '.join(outcomes)}")
 
 
 def limited(t):
