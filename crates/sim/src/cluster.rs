@@ -618,8 +618,12 @@ impl Cluster {
             return;
         }
         let Some(w) = host.workers.get_mut(usize::from(worker)) else { return };
-        let executed = w.counters().executed;
+        let (executed, ticks) = (w.counters().executed, w.ticks());
         w.set_time(host.clock.read(now), host.clock.unix_micros(now));
+        if w.config().is_control() && w.ticks() > ticks {
+            // As an executor does: of a worker that is stuck it sees no new round, and it does not sleep.
+            (0..w.config().instances).zip(&host.stalls).for_each(|(data, stall)| w.watch(data, 0, !stall.stuck));
+        }
         work(w);
         w.run(TURN_BUDGET);
         w.settle();

@@ -15,6 +15,7 @@ use std::{
 };
 
 use apus_kernel::{DataFile, DiskDone, DiskFailure, DiskOp};
+use apus_redo::Control;
 use apus_signal::BlockRef;
 use apus_types::NodeId;
 
@@ -263,6 +264,14 @@ impl Cluster {
             host.writes.clear();
             host.steps.clear();
         }
+    }
+
+    /// The node could start alone from what its disk has: all its logs are whole, as they are from the first global checkpoint after it has become a full member.
+    pub fn is_restorable(&self, node: NodeId) -> bool {
+        let is_control = |name: &str| name.starts_with("redo-") && name.ends_with(".ctl");
+        let controls = self.disks.get(&node).map(|host| host.disk.contents(is_control)).unwrap_or_default();
+        let is_whole = |content: &Vec<u8>| Control::decode(content).is_ok_and(|control| control.complete.is_some());
+        !controls.is_empty() && controls.values().all(is_whole)
     }
 
     /// What a process finds that starts now.

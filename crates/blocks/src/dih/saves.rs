@@ -105,12 +105,13 @@ impl Saves {
 }
 
 impl Distribution {
-    /// A new view: what is under way counts for nothing. That all members have disks holds until a round says otherwise: who asks for the outcome of
+    /// A new view: what is under way counts for nothing, and the next save is due at once, for by the first one that it takes part in the log of a new full member
+    /// is whole. That all members have disks holds until a round says otherwise: who asks for the outcome of
     /// a commit just then is not to be told of one that no disk has.
     pub(super) fn begin_saves(&mut self) {
         let saves = &mut self.saves;
         saves.missing.clear();
-        saves.number = 0;
+        (saves.number, saves.started) = (0, 0);
         (saves.all_so_far, saves.dirty, saves.is_known) = (true, true, false);
         saves.taking = None;
         saves.announced = Epoch(0);

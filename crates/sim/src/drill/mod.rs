@@ -53,6 +53,8 @@ pub const PATIENCE_NS: u64 = 30_000 * MS;
 /// In a healed cluster, each client has something acknowledged after this. Longer than the time for which a client waits for a node
 /// that does not answer.
 pub const PROGRESS_NS: u64 = 15_000 * MS;
+/// What was written has been synced after this.
+const SYNCED_NS: u64 = 500 * MS;
 /// A cluster that more has happened to than is promised to be lived through is whole again after this, or is taken for lost.
 const RUIN_NS: u64 = 12_000 * MS;
 /// What the cluster does is looked at so often at least.
@@ -476,6 +478,9 @@ impl<W: Workload> Drill<'_, W> {
 
     fn round(&mut self, round: &Round) -> Result<(), String> {
         self.stir();
+        if is_all_dark(self.settings, round) {
+            self.wait_restorable()?;
+        }
         self.ruin = (round.then == Then::Ruin).then(|| Ruin {
             lineage: self.lineage(),
             processes: self.settings.data_nodes().into_iter().map(|n| (n, self.cluster.incarnation(n))).collect(),
@@ -650,6 +655,17 @@ impl<W: Workload> Drill<'_, W> {
             self.pass(MS)?;
         }
         Err(format!("the cluster is not whole {} s after {after}", PATIENCE_NS / 1000 / MS))
+    }
+    /// Until each node could start alone from its disk: all others may be about to be lost for good.
+    fn wait_restorable(&mut self) -> Result<(), String> {
+        let end = self.cluster.now() + PATIENCE_NS;
+        while !self.settings.data_nodes().into_iter().all(|node| self.cluster.is_restorable(node)) {
+            if self.cluster.now() > end {
+                return Err("a full member has no whole log".to_owned());
+            }
+            self.pass(MS)?;
+        }
+        self.pass(SYNCED_NS)
     }
     /// Until every client got something acknowledged that was not before, and the first of them before so long.
     fn demand_progress(&mut self, after: &str, gap: u64) -> Result<(), String> {
