@@ -440,6 +440,17 @@ pub fn may_lose(settings: &Settings, fault: &Fault) -> Nodes {
     }
 }
 
+/// Sides that meet again before everybody has lost patience, for some have met long silences before: one that had lost it goes in the place of those that were to go, if the
+/// cluster keeps more of its nodes so (seed 214000890). So many at most.
+pub fn may_go_instead_of(settings: &Settings, fault: &Fault) -> Nodes {
+    match fault {
+        Fault::Split { lasts, .. } | Fault::Bridge { lasts, .. } if *lasts < NOTICED_LATE_NS => {
+            losses(settings, fault).into_iter().min_by_key(Nodes::len).unwrap_or_default()
+        }
+        _ => Nodes::new(),
+    }
+}
+
 /// The sets of data nodes of which this fault may take one away; none: it may leave nobody.
 fn losses(settings: &Settings, fault: &Fault) -> Vec<Nodes> {
     let only = |who: &Who| match who {

@@ -284,10 +284,12 @@ impl<W: Workload> Drill<'_, W> {
             }
             Fault::Split { ref side, lasts, silent } => {
                 self.excused.extend(promise::may_lose(self.settings, &fault));
+                self.held_up.extend(promise::may_go_instead_of(self.settings, &fault));
                 self.split(side, None, lasts, silent);
             }
             Fault::Bridge { ref side, bridge, lasts, silent } => {
                 self.excused.extend(promise::may_lose(self.settings, &fault));
+                self.held_up.extend(promise::may_go_instead_of(self.settings, &fault));
                 self.split(side, Some(bridge), lasts, silent);
             }
             Fault::Stall { side, lasts } => self.stall(side.as_deref(), lasts),
