@@ -101,6 +101,9 @@ pub enum Change {
     ChangeColumns(ColumnsChange),
     #[prost(message, tag = "20")]
     ChangeForeignKeys(ForeignKeysChange),
+    /// It becomes as this says; its tables stay as they are.
+    #[prost(message, tag = "21")]
+    AlterDatabase(DatabaseMessage),
 }
 
 /// Other columns for a table; see [`apus_types::form`].
@@ -199,7 +202,7 @@ pub struct SchemaReq {
     /// Random, so that a request sent again after a failure is executed once.
     #[prost(fixed64, tag = "2")]
     pub token: u64,
-    #[prost(oneof = "Change", tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20")]
+    #[prost(oneof = "Change", tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21")]
     pub change: Option<Change>,
 }
 

@@ -64,6 +64,7 @@ pub fn plan(catalog: &Catalog, token: u64, change: &Change) -> Result<Plan, Refu
     let mut planner = Planner::new(catalog, token);
     let table = match change {
         Change::CreateDatabase(database) => planner.create_database(database).map(|()| None),
+        Change::AlterDatabase(database) => planner.alter_database(database).map(|()| None),
         Change::DropDatabase(name) => planner.drop_database(name).map(|()| None),
         Change::CreateTable(table) => planner.create_table(table).map(Some),
         Change::DropTable(name) => planner.drop_table(name).map(|()| None),
@@ -78,8 +79,10 @@ pub fn plan(catalog: &Catalog, token: u64, change: &Change) -> Result<Plan, Refu
     foreign_keys::settle(catalog, &mut planner.step)?;
     let plan = planner.finish(table);
     let added: usize = plan.step.upsert_tables.iter().map(Message::encoded_len).sum();
+    let is_new = |database: &&DatabaseMessage| !catalog.databases.contains_key(&database.name);
+    let new_databases = plan.step.upsert_databases.iter().filter(is_new).count();
     if catalog.tables.len() + plan.step.upsert_tables.len() > TABLES_MAX
-        || catalog.databases.len() + plan.step.upsert_databases.len() > DATABASES_MAX
+        || catalog.databases.len() + new_databases > DATABASES_MAX
         || (added > 0 && catalog.encoded_bytes() + added > DICTIONARY_BYTES_MAX)
     {
         return Err((ErrorCode::TooManyTables, String::new()));
@@ -173,13 +176,25 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    fn drop_database(&mut self, name: &str) -> Result<(), Refusal> {
+    /// It is there, and not the system's.
+    fn check_own_database(&self, name: &str) -> Result<(), Refusal> {
         if !self.catalog.databases.contains_key(name) {
             return Err((ErrorCode::DatabaseNotFound, name.to_owned()));
         }
         if name == SYSTEM_DATABASE {
             return Err((ErrorCode::NotSupported, format!("{name} is the system's database")));
         }
+        Ok(())
+    }
+
+    fn alter_database(&mut self, database: &DatabaseMessage) -> Result<(), Refusal> {
+        self.check_own_database(&database.name)?;
+        self.step.upsert_databases.push(database.clone());
+        Ok(())
+    }
+
+    fn drop_database(&mut self, name: &str) -> Result<(), Refusal> {
+        self.check_own_database(name)?;
         let tables = self.catalog.tables.values().filter(|t| t.database == name);
         self.step.drop_tables.extend(tables.map(|t| t.id.0));
         self.step.drop_databases.push(name.to_owned());
@@ -492,6 +507,12 @@ mod tests {
         assert_eq!(run(&mut c, database("")), Err(ErrorCode::InvalidSchema));
         run(&mut c, database("Test")).unwrap();
         run(&mut c, Change::CreateTable(table_message("t", true))).unwrap();
+        let alter = |n: &str| Change::AlterDatabase(DatabaseMessage { name: n.to_owned(), collation: 46 });
+        let tables = c.tables.len();
+        run(&mut c, alter("test")).unwrap();
+        assert_eq!((c.databases["test"].collation, c.tables.len()), (46, tables));
+        assert_eq!(run(&mut c, alter("none")), Err(ErrorCode::DatabaseNotFound));
+        assert_eq!(run(&mut c, alter("apus")), Err(ErrorCode::NotSupported));
         assert_eq!(run(&mut c, Change::DropDatabase("apus".to_owned())), Err(ErrorCode::NotSupported));
         run(&mut c, Change::DropDatabase("test".to_owned())).unwrap();
         assert_eq!(c.tables.len(), 1);

@@ -394,6 +394,10 @@ impl SqlEngine {
         let mut made: Vec<(&Name, P)> = Vec::new();
         match ddl {
             Ddl::CreateDatabase { name, .. } => return self.require_on_database(session, name, P::CREATE).await,
+            Ddl::AlterDatabase { name, .. } => {
+                let name = name.clone().or_else(|| session.env.database.clone()).ok_or_else(errors::no_database)?;
+                return self.require_on_database(session, &name, P::ALTER).await;
+            }
             Ddl::DropDatabase { name, .. } => return self.require_on_database(session, name, P::DROP).await,
             Ddl::CreateTable { name, .. } => made.push((name, P::CREATE)),
             Ddl::CreateTableLike { name, like, .. } => {

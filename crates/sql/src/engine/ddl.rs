@@ -47,6 +47,11 @@ pub enum Ddl {
         if_not_exists: bool,
         collation: Collation,
     },
+    /// Without a name: the session's.
+    AlterDatabase {
+        name: Option<String>,
+        characters: Characters,
+    },
     DropDatabase {
         name: String,
         if_exists: bool,
@@ -100,9 +105,11 @@ impl Ddl {
             Ddl::RenameTable(from, to) => vec![from.clone(), to.clone()],
             Ddl::AddIndexes { table, .. } => vec![table.clone()],
             Ddl::Alter(clause) => [parents(&clause.foreign_keys), vec![clause.table.clone()]].concat(),
-            Ddl::CreateDatabase { .. } | Ddl::DropDatabase { .. } | Ddl::CreateView(_) | Ddl::DropViews { .. } => {
-                Vec::new()
-            }
+            Ddl::CreateDatabase { .. }
+            | Ddl::AlterDatabase { .. }
+            | Ddl::DropDatabase { .. }
+            | Ddl::CreateView(_)
+            | Ddl::DropViews { .. } => Vec::new(),
         }
     }
 }
@@ -177,6 +184,23 @@ impl Inherits {
     }
 }
 
+/// To the end of CREATE or ALTER DATABASE.
+fn database_options(t: &mut Tokens) -> Result<Characters> {
+    let mut characters = Characters::default();
+    while !t.at_end() {
+        t.word("default");
+        if t.word("encryption") {
+            t.symbol('=');
+            if !t.string()?.eq_ignore_ascii_case("n") {
+                return Err(errors::not_supported("ENCRYPTION of a database"));
+            }
+        } else if !characters.take(t)? {
+            return Err(t.error());
+        }
+    }
+    Ok(characters)
+}
+
 fn create(t: &mut Tokens, text: &str, default: Collation) -> Result<Ddl> {
     if let Some(view) = ViewClause::parse(t, text, false)? {
         return Ok(Ddl::CreateView(Box::new(view)));
@@ -184,18 +208,7 @@ fn create(t: &mut Tokens, text: &str, default: Collation) -> Result<Ddl> {
     if t.word("database") || t.word("schema") {
         let if_not_exists = if_not_exists(t)?;
         let name = t.identifier()?;
-        let mut characters = Characters::default();
-        while !t.at_end() {
-            t.word("default");
-            if t.word("encryption") {
-                t.symbol('=');
-                if !t.string()?.eq_ignore_ascii_case("n") {
-                    return Err(errors::not_supported("ENCRYPTION of a database"));
-                }
-            } else if !characters.take(t)? {
-                return Err(t.error());
-            }
-        }
+        let characters = database_options(t)?;
         let collation = characters.collation(default)?;
         return Ok(Ddl::CreateDatabase { name, if_not_exists, collation });
     }
@@ -273,8 +286,16 @@ fn alter(t: &mut Tokens, text: &str) -> Result<Ddl> {
     if let Some(view) = ViewClause::parse(t, text, true)? {
         return Ok(Ddl::CreateView(Box::new(view)));
     }
-    if t.peek_word("database") || t.peek_word("schema") {
-        return Err(errors::not_supported("ALTER DATABASE"));
+    if t.word("database") || t.word("schema") {
+        let is_option = ["default", "character", "collate", "read"].iter().any(|word| t.peek_word(word));
+        let name = if is_option { None } else { Some(t.identifier()?) };
+        if t.at_end() {
+            return Err(t.error());
+        }
+        if t.peek_word("read") {
+            return Err(errors::not_supported("READ ONLY of a database"));
+        }
+        return Ok(Ddl::AlterDatabase { name, characters: database_options(t)? });
     }
     alter_table(t, text, Collation::default())
 }

@@ -60,6 +60,22 @@ impl SqlEngine {
                     None => done.affected = 1,
                 }
             }
+            Ddl::AlterDatabase { name, characters } => {
+                let name = name.or(current).ok_or_else(errors::no_database)?;
+                let Some(before) = self.fetch_catalog().await?.databases.get(&name).copied() else {
+                    return Err(errors::unknown_schema(&name));
+                };
+                let collation = characters.collation(before)?;
+                let change =
+                    Change::AlterDatabase(DatabaseMessage { name: name.clone(), collation: u32::from(collation.id()) });
+                if let Some(code) = self.change(change).await? {
+                    return Err(errors::from_code(code, &name));
+                }
+                if session.env.database.as_ref() == Some(&name) {
+                    session.env.variables.set_database(Some(collation));
+                }
+                done.affected = 1;
+            }
             Ddl::DropDatabase { name, if_exists } => {
                 let catalog = self.catalog().await?;
                 if session.env.variables.foreign_key_checks {

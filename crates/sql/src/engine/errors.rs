@@ -47,6 +47,10 @@ pub fn no_database() -> SqlError {
 pub fn unknown_database(name: &str) -> SqlError {
     error(1049, b"42000", format!("Unknown database '{name}'"))
 }
+/// ALTER DATABASE has a number of its own.
+pub fn unknown_schema(name: &str) -> SqlError {
+    error(3503, b"42Y07", format!("Database '{name}' doesn't exist"))
+}
 pub fn unknown_table(database: &str, table: &str) -> SqlError {
     error(1146, b"42S02", format!("Table '{database}.{table}' doesn't exist"))
 }

@@ -240,6 +240,13 @@ pub fn create_table(t: &Table) -> String {
     )
 }
 
+/// `unless_there`: the comment that tells versions of MySQL that know it not to mind a database that is there.
+fn create_database(unless_there: &str, name: &str, collation: Collation) -> String {
+    let collate = if is_said(collation) { format!(" COLLATE {}", collation.name()) } else { String::new() };
+    let characters = format!("/*!40100 DEFAULT CHARACTER SET {}{collate} */", collation.charset().name());
+    format!("CREATE DATABASE {unless_there}{} {characters} /*!80016 DEFAULT ENCRYPTION='N' */", quoted(name))
+}
+
 /// The statement that makes a view again.
 pub fn create_view(view: &View, current: Option<&str>) -> Result<String> {
     let d = &view.definition;
@@ -438,18 +445,18 @@ impl SqlEngine {
             filtered(session, out, &INDEX_COLUMNS, index_rows(&found), &filter)?;
         } else if t.word("create") {
             if t.word("database") || t.word("schema") {
-                if t.word("if") {
+                let unless_there = if t.word("if") {
                     t.expect("not")?;
                     t.expect("exists")?;
-                }
+                    "/*!32312 IF NOT EXISTS*/ "
+                } else {
+                    ""
+                };
                 let name = t.identifier()?;
                 self.require_database(session, &name).await?;
                 let catalog = self.catalog().await?;
                 let collation = catalog.databases.get(&name).ok_or_else(|| errors::unknown_database(&name))?;
-                let collate =
-                    if is_said(*collation) { format!(" COLLATE {}", collation.name()) } else { String::new() };
-                let charset = collation.charset().name();
-                let sql = format!("CREATE DATABASE `{name}` /*!40100 DEFAULT CHARACTER SET {charset}{collate} */");
+                let sql = create_database(unless_there, &name, *collation);
                 table(session, out, &["Database", "Create Database"], &[vec![Some(name), Some(sql)]]);
             } else if t.word("user") {
                 return self.show_create_user(session, t, out).await;
