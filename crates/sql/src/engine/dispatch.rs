@@ -200,6 +200,9 @@ impl SqlEngine {
                 return slept;
             }
         }
+        if result.is_ok() {
+            session.keep_warnings();
+        }
         result
     }
 
@@ -381,7 +384,11 @@ impl SqlEngine {
         session.env.take_remarks().iter().for_each(|e| session.warn("Note", e.errno, e.message.clone()));
         match done {
             Ok((rows, changed)) => {
+                let found_none = matches!((plan, &changed), (Plan::Into(_), Some(Changed { affected: 0, .. })));
                 self.answer(session, s, rows, changed, out);
+                if found_none {
+                    session.env.row_count = -1;
+                }
                 Ok(())
             }
             Err(fail) => {
@@ -686,6 +693,7 @@ impl Engine for SqlEngine {
             named: Vec::new(),
             warnings: Vec::new(),
             unlisted_warnings: 0,
+            has_own_warnings: false,
             prepared: Default::default(),
             named_statements: Default::default(),
             next_statement: 1,
@@ -916,6 +924,10 @@ impl Engine for SqlEngine {
             let name = String::from_utf8_lossy(attribute.name).to_ascii_lowercase();
             (name, attribute_text(&attribute.value))
         }));
+    }
+
+    fn note_failure(&self, session: &mut Session, error: &SqlError) {
+        session.note_failure(error);
     }
 
     fn tell_changes(&self, session: &mut Session, out: &mut ResultWriter<'_>) {

@@ -243,6 +243,23 @@ pub fn unknown_variable(name: &str) -> SqlError {
 pub fn read_only_variable(name: &str) -> SqlError {
     error(1238, b"HY000", format!("Variable '{name}' is a read only variable"))
 }
+/// Of a variable that is each session's own.
+pub fn no_global_value(name: &str) -> SqlError {
+    error(1238, b"HY000", format!("Variable '{name}' is a SESSION variable"))
+}
+/// `kind`: PROCEDURE, FUNCTION.
+pub fn unknown_routine(kind: &str, name: &str) -> SqlError {
+    error(1305, b"42000", format!("{kind} {name} does not exist"))
+}
+pub fn unknown_trigger() -> SqlError {
+    error(1360, b"HY000", "Trigger does not exist".into())
+}
+pub fn unknown_event(name: &str) -> SqlError {
+    error(1539, b"HY000", format!("Unknown event '{name}'"))
+}
+pub fn no_binary_log() -> SqlError {
+    error(1381, b"HY000", "You are not using binary logging".into())
+}
 pub fn session_variable(name: &str) -> SqlError {
     error(1228, b"HY000", format!("Variable '{name}' is a SESSION variable and can't be used with SET GLOBAL"))
 }

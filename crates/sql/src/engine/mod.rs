@@ -16,6 +16,7 @@
 //!
 //! A session dies with its connection; its open transaction is rolled back when it is dropped.
 
+mod absent;
 mod account_exec;
 mod account_parse;
 mod account_store;

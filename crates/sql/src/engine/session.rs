@@ -9,7 +9,10 @@ use super::{
     catalog::Catalog,
     digest::{Digest, Syntax},
     exec::sink::SinkBuffers,
-    expr::{Datum, env::Env},
+    expr::{
+        Datum,
+        env::{Env, Told},
+    },
     keys::{Pairs, StringSet, Strings},
     own::OwnRows,
     plan::{Plan, access::BoundPath},
@@ -17,12 +20,15 @@ use super::{
 };
 use crate::wire::SqlError;
 
-/// Warnings kept of one statement, as in MySQL.
-pub const WARNINGS_MAX: usize = 64;
+/// Most warnings kept of one statement; `max_error_count` may say fewer.
+pub const WARNINGS_MAX: usize = 1024;
+
+/// The level of what ended a statement, or would have.
+pub const ERROR: &str = "Error";
 
 #[derive(Clone, Debug)]
 pub struct Warning {
-    /// `Note`, `Warning` or `Error`.
+    /// `Note`, `Warning` or [`ERROR`].
     pub level: &'static str,
     pub code: u16,
     pub message: String,
@@ -162,6 +168,8 @@ pub struct Session {
     pub warnings: Vec<Warning>,
     /// Warnings of the statement beyond [`WARNINGS_MAX`], which are counted only.
     pub unlisted_warnings: u64,
+    /// The warnings are those of the command under way, not of one before.
+    pub has_own_warnings: bool,
     pub prepared: BTreeMap<u32, Prepared>,
     /// Of PREPARE, by their lower case names; at most [`super::named_statements::NAMED_MAX`].
     pub named_statements: BTreeMap<String, u32>,
@@ -208,7 +216,7 @@ impl Session {
         u16::from(active) * status::IN_TRANS + u16::from(self.env.variables.autocommit) * status::AUTOCOMMIT
     }
     pub fn warn(&mut self, level: &'static str, code: u16, message: impl Into<String>) {
-        if self.warnings.len() < WARNINGS_MAX {
+        if self.warnings.len() < self.env.variables.max_error_count {
             self.warnings.push(Warning { level, code, message: message.into() });
         } else {
             self.unlisted_warnings += 1;
@@ -217,10 +225,31 @@ impl Session {
     pub fn warn_error(&mut self, e: &SqlError) {
         self.warn("Warning", e.errno, e.message.clone());
     }
-    /// A statement begins.
+    /// A statement begins that has warnings of its own.
     pub fn clear_warnings(&mut self) {
+        if !self.has_own_warnings {
+            self.env.told_before = Told { errors: self.errors_given(), warnings: self.warnings_given() };
+            self.has_own_warnings = true;
+        }
         self.warnings.clear();
         self.unlisted_warnings = 0;
+    }
+    /// A command failed: what was told of it stays, and the error is told with it.
+    pub fn note_failure(&mut self, e: &SqlError) {
+        if !self.has_own_warnings {
+            self.clear_warnings();
+        }
+        self.has_own_warnings = false;
+        self.warn(ERROR, e.errno, e.message.clone());
+        self.env.row_count = -1;
+    }
+    /// A command ended well: its warnings are there for the next.
+    pub fn keep_warnings(&mut self) {
+        self.has_own_warnings = false;
+    }
+    /// Errors of the statement.
+    pub fn errors_given(&self) -> u64 {
+        self.warnings.iter().filter(|w| w.level == ERROR).count() as u64
     }
     /// All warnings of the statement.
     pub fn warnings_given(&self) -> u64 {

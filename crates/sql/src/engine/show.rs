@@ -5,6 +5,7 @@ use apus_types::collate::{Charset, Collation};
 use apus_types::{ColumnType, IndexState, schema::DefaultValue};
 
 use super::{
+    absent,
     catalog::{Catalog, Table},
     dispatch::{SqlEngine, plan_text},
     errors::{self, Result},
@@ -12,7 +13,7 @@ use super::{
     explain, explain_tree, foreign_key, information_schema,
     plan::Select,
     processlist, rules,
-    session::{Fail, Session},
+    session::{ERROR, Fail, Session, Warning},
     show_filter::Filter,
     show_heading,
     token::{Token, Tokens},
@@ -34,7 +35,13 @@ pub fn table(session: &mut Session, out: &mut Output<'_>, names: &[&str], rows: 
     warned_table(session, out, names, rows, 0);
 }
 
-fn warned_table(session: &Session, out: &mut Output<'_>, names: &[&str], rows: &[Vec<Option<String>>], warnings: u16) {
+fn warned_table(
+    session: &mut Session,
+    out: &mut Output<'_>,
+    names: &[&str],
+    rows: &[Vec<Option<String>>],
+    warnings: u16,
+) {
     let first = names.first().copied().unwrap_or("");
     let defs: Vec<ColumnDef> = names.iter().map(|name| show_heading::def(first, name)).collect();
     out.begin_rows(&defs);
@@ -49,7 +56,52 @@ fn warned_table(session: &Session, out: &mut Output<'_>, names: &[&str], rows: &
         }
         out.row_end();
     }
+    session.env.row_count = -1;
+    session.env.found_rows = rows.len() as u64;
     out.end_rows(warnings, session.status());
+}
+
+/// SHOW WARNINGS and SHOW ERRORS, and how many there are.
+fn show_told(session: &mut Session, t: &mut Tokens, out: &mut Output<'_>) -> Result<()> {
+    let is_counted = t.word("count");
+    if is_counted {
+        for symbol in ['(', '*', ')'] {
+            t.expect_symbol(symbol)?;
+        }
+    }
+    let errors_only = t.word("errors");
+    if !errors_only {
+        t.expect("warnings")?;
+    }
+    if is_counted {
+        t.end()?;
+        let (name, count) = match errors_only {
+            true => ("@@session.error_count", session.errors_given()),
+            false => ("@@session.warning_count", session.warnings_given()),
+        };
+        table(session, out, &[name], &[vec![text(count.to_string())]]);
+        return Ok(());
+    }
+    let (skip, most) = if t.word("limit") { limit(t)? } else { (0, usize::MAX) };
+    t.end()?;
+    let told = session.warnings.iter().filter(|w| !errors_only || w.level == ERROR);
+    let row = |w: &Warning| vec![text(w.level), text(w.code.to_string()), text(w.message.clone())];
+    let rows: Rows = told.skip(skip).take(most).map(row).collect();
+    table(session, out, &["Level", "Code", "Message"], &rows);
+    Ok(())
+}
+
+/// What follows LIMIT: rows to leave out, and most rows.
+fn limit(t: &mut Tokens) -> Result<(usize, usize)> {
+    let number = |t: &mut Tokens| t.number()?.parse().map_err(|_| t.error());
+    let first = number(t)?;
+    Ok(if t.symbol(',') {
+        (first, number(t)?)
+    } else if t.word("offset") {
+        (number(t)?, first)
+    } else {
+        (0, first)
+    })
 }
 
 fn text(s: impl Into<String>) -> Option<String> {
@@ -355,12 +407,25 @@ impl SqlEngine {
             return self.show_columns(session, name, false, &filter, out).await;
         }
         t.expect("show")?;
+        if t.peek_word("warnings") || t.peek_word("errors") || t.peek_word("count") {
+            return show_told(session, t, out);
+        }
+        session.clear_warnings();
         let full = t.word("full");
-        let global = t.word("global");
-        let _ = t.word("session") || t.word("local");
+        let global = !full && t.word("global");
+        let is_scoped = global || !full && (t.word("session") || t.word("local"));
+        let takes = |scoped: &[&str]| scoped.iter().any(|word| t.peek_word(word));
+        if full && !takes(&["tables", "columns", "fields", "processlist"])
+            || is_scoped && !takes(&["variables", "status"])
+        {
+            return Err(t.error());
+        }
+        if self.show_absent(session, t, out).await? {
+            return Ok(());
+        }
         if t.word("variables") {
             let filter = Filter::parse(t)?;
-            let list = session.env.variables.list(global);
+            let list = session.env.list_variables(global);
             let rows: Rows = list.into_iter().map(|(n, v)| vec![Some(n), Some(v)]).collect();
             filtered(session, out, &["Variable_name", "Value"], rows, &filter)?;
         } else if t.word("status") {
@@ -380,6 +445,7 @@ impl SqlEngine {
             let rows: Rows = list.into_iter().map(|(n, v)| vec![text(n), text(v)]).collect();
             filtered(session, out, &["Variable_name", "Value"], rows, &filter)?;
         } else if t.word("databases") || t.word("schemas") {
+            let pattern = t.peek_pattern();
             let filter = Filter::parse(t)?;
             let me = self.identity(session).await?;
             let catalog = self.catalog().await?;
@@ -389,7 +455,8 @@ impl SqlEngine {
                 let names = catalog.databases.keys().filter(is_seen).chain([&own]);
                 names.map(|n| vec![text(n.clone())]).collect()
             };
-            filtered(session, out, &["Database"], rows, &filter)?;
+            let title = pattern.map_or("Database".to_owned(), |pattern| format!("Database ({pattern})"));
+            filtered(session, out, &[&title], rows, &filter)?;
         } else if t.word("tables") {
             let database = self.database_of(session, t)?;
             let pattern = t.peek_pattern();
@@ -422,6 +489,10 @@ impl SqlEngine {
             let filter = Filter::parse(t)?;
             let catalog = self.catalog().await?;
             self.require_database(session, &database).await?;
+            let is_there = catalog.databases.contains_key(&database);
+            if !is_there && !database.eq_ignore_ascii_case(information_schema::DATABASE) {
+                return Err(errors::unknown_database(&database));
+            }
             let listed = seen(session, catalog.named_in(&database));
             let comments = listed.iter().map(|t| (*t, self.fault_of_view(session, &catalog, t)));
             let rows: Rows = comments.map(|(t, fault)| table_status(t, fault.as_deref())).collect();
@@ -453,6 +524,7 @@ impl SqlEngine {
                     ""
                 };
                 let name = t.identifier()?;
+                t.end()?;
                 self.require_database(session, &name).await?;
                 let catalog = self.catalog().await?;
                 let collation = catalog.databases.get(&name).ok_or_else(|| errors::unknown_database(&name))?;
@@ -461,11 +533,13 @@ impl SqlEngine {
             } else if t.word("user") {
                 return self.show_create_user(session, t, out).await;
             } else {
+                absent::show_create(session, t)?;
                 let wants_view = t.word("view");
                 if !wants_view {
                     t.expect("table")?;
                 }
                 let name = t.name()?;
+                t.end()?;
                 if self.show_create_view(session, &name, wants_view, out).await? {
                     return Ok(());
                 }
@@ -473,14 +547,8 @@ impl SqlEngine {
                 let row = vec![text(found.schema.name.clone()), Some(create_table(&found))];
                 table(session, out, &["Table", "Create Table"], &[row]);
             }
-        } else if t.word("warnings") || t.word("errors") {
-            let rows: Rows = session
-                .warnings
-                .iter()
-                .map(|w| vec![text(w.level), text(w.code.to_string()), text(w.message.clone())])
-                .collect();
-            table(session, out, &["Level", "Code", "Message"], &rows);
-        } else if t.word("engines") || t.peek_word("storage") {
+        } else if t.word("engines") || t.word("storage") && t.word("engines") {
+            t.end()?;
             let row = ENGINE.map(text).to_vec();
             table(session, out, &["Engine", "Support", "Comment", "Transactions", "XA", "Savepoints"], &[row]);
         } else if t.word("charset") || (t.word("character") && t.word("set")) {
@@ -510,18 +578,13 @@ impl SqlEngine {
             let rows: Rows = all.iter().map(row).collect();
             let names = ["Collation", "Charset", "Id", "Default", "Compiled", "Sortlen", "Pad_attribute"];
             filtered(session, out, &names, rows, &filter)?;
-        } else if t.word("plugins") {
-            table(session, out, &["Name", "Status", "Type", "Library", "License"], &[]);
         } else if t.word("processlist") {
+            t.end()?;
             self.identity(session).await?;
             let rows: Rows = processlist::list(&session.env).map(|process| process.cells(full)).collect();
             table(session, out, &["Id", "User", "Host", "db", "Command", "Time", "State", "Info"], &rows);
         } else if t.word("grants") {
             return self.show_grants(session, t, out).await;
-        } else if t.word("master") || t.word("binary") {
-            table(session, out, &["File", "Position", "Binlog_Do_DB", "Binlog_Ignore_DB", "Executed_Gtid_Set"], &[]);
-        } else if t.word("triggers") {
-            table(session, out, &["Trigger", "Event", "Table", "Statement", "Timing", "Created"], &[]);
         } else if t.word("open") {
             // Tables are never closed, and none is locked by name.
             t.expect("tables")?;
@@ -537,8 +600,8 @@ impl SqlEngine {
                 rows.extend(named.map(|name| vec![text(database.clone()), text(name), zero(), zero()]));
             }
             filtered(session, out, &["Database", "Table", "In_use", "Name_locked"], rows, &filter)?;
-        } else if t.word("procedure") || t.word("function") || t.word("events") {
-            table(session, out, &["Db", "Name", "Type"], &[]);
+        } else if t.at_end() {
+            return Err(t.error());
         } else {
             return Err(errors::not_supported("this form of SHOW"));
         }

@@ -38,7 +38,9 @@ impl Filter {
     /// `LIKE 'pattern'` or `WHERE column = 'x'` (also `<>`, `<`, `>`, IN and LIKE) up to the end of the statement.
     pub fn parse(t: &mut Tokens) -> Result<Filter> {
         if t.word("like") {
-            return Ok(Filter::Like(t.string()?));
+            let pattern = t.string()?;
+            t.end()?;
+            return Ok(Filter::Like(pattern));
         }
         if !t.word("where") {
             t.end()?;

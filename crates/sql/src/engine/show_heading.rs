@@ -3,16 +3,19 @@
 use crate::wire::{ColumnDef, ColumnType, column_flag};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Told {
+pub enum Told {
     Text,
     LongText,
     Enum,
+    Set,
     Int,
     UInt,
     BigInt,
     BigUInt,
     Double,
     Timestamp,
+    /// A TIMESTAMP with two digits of its second.
+    Hundredths,
     DateTime,
     Nothing,
 }
@@ -24,6 +27,8 @@ const TOLD: &[(&str, &[(&str, Told)])] = &[
         &[("Type", Told::LongText), ("Key", Told::Enum), ("Default", Told::LongText), ("Comment", Told::LongText)],
     ),
     ("Tables_in_", &[("Table_type", Told::Enum)]),
+    ("@@session.error_count", &[("@@session.error_count", Told::BigUInt)]),
+    ("@@session.warning_count", &[("@@session.warning_count", Told::BigUInt)]),
     ("Level", &[("Code", Told::UInt)]),
     (
         "Table",
@@ -64,11 +69,6 @@ const TOLD: &[(&str, &[(&str, Told)])] = &[
         "id",
         &[("id", Told::BigUInt), ("partitions", Told::LongText), ("rows", Told::BigUInt), ("filtered", Told::Double)],
     ),
-    (
-        "Trigger",
-        &[("Event", Told::Enum), ("Statement", Told::LongText), ("Timing", Told::Enum), ("Created", Told::Timestamp)],
-    ),
-    ("Db", &[("Type", Told::Enum)]),
 ];
 
 /// Longest text in bytes, as a client is told.
@@ -87,15 +87,19 @@ pub fn is_number(first: &str, name: &str) -> bool {
 }
 
 pub fn def(first: &str, name: &str) -> ColumnDef {
-    let told = told(first, name);
+    def_of(told(first, name), name)
+}
+
+pub fn def_of(told: Told, name: &str) -> ColumnDef {
     let (ty, length) = match told {
         Told::Text => (ColumnType::VarString, TEXT_BYTES),
-        Told::Enum => (ColumnType::String, TEXT_BYTES),
+        Told::Enum | Told::Set => (ColumnType::String, TEXT_BYTES),
         Told::LongText => (ColumnType::Blob, u32::MAX),
         Told::Int | Told::UInt => (ColumnType::Long, 11),
         Told::BigInt | Told::BigUInt => (ColumnType::LongLong, 20),
         Told::Double => (ColumnType::Double, 22),
         Told::Timestamp => (ColumnType::Timestamp, 19),
+        Told::Hundredths => (ColumnType::Timestamp, 22),
         Told::DateTime => (ColumnType::DateTime, 19),
         Told::Nothing => (ColumnType::Null, 0),
     };
@@ -106,6 +110,8 @@ pub fn def(first: &str, name: &str) -> ColumnDef {
             def.flags = column_flag::BLOB;
         }
         Told::Enum => def.flags |= column_flag::ENUM,
+        Told::Set => def.flags |= column_flag::SET,
+        Told::Hundredths => def.decimals = 2,
         Told::UInt | Told::BigUInt => def.flags |= column_flag::UNSIGNED,
         _ => {}
     }
@@ -119,7 +125,6 @@ mod tests {
     #[test]
     fn a_column_is_told_by_the_heading_that_it_stands_in() {
         assert_eq!(told("Field", "Type"), Told::LongText);
-        assert_eq!(told("Db", "Type"), Told::Enum);
         assert_eq!(told("Name", "Type"), Told::Text);
         assert_eq!(told("Tables_in_d (x)", "Table_type"), Told::Enum);
         assert_eq!(told("Tables_in_Table_type", "x"), Told::Text);

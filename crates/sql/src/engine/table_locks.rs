@@ -74,16 +74,35 @@ impl SqlEngine {
 
 /// Behind FLUSH: there is nothing that it could write or forget, and nothing that keeps others from writing.
 pub(super) fn flush(t: &mut Tokens) -> Result<()> {
-    while !t.at_end() {
-        let locks = t.word("with") && t.word("read");
-        if locks || t.word("for") && t.word("export") {
-            return Err(errors::not_supported(
-                "FLUSH TABLES WITH READ LOCK; START TRANSACTION WITH CONSISTENT SNAPSHOT reads all tables as of one moment",
-            ));
+    let _ = t.word("no_write_to_binlog") || t.word("local");
+    if t.word("table") || t.word("tables") {
+        return flush_tables(t);
+    }
+    loop {
+        let of_logs = ["binary", "engine", "error", "general", "relay", "slow"].iter().any(|kind| t.word(kind));
+        let alone = ["logs", "hosts", "optimizer_costs", "privileges", "status", "user_resources"];
+        if of_logs {
+            t.expect("logs")?;
+        } else if !alone.iter().any(|what| t.word(what)) {
+            return Err(t.error());
         }
-        if !t.at_end() {
-            t.skip();
+        if !t.symbol(',') {
+            return t.end();
         }
     }
-    Ok(())
+}
+
+fn flush_tables(t: &mut Tokens) -> Result<()> {
+    if !t.at_end() && !t.peek_word("with") {
+        t.name()?;
+        while t.symbol(',') {
+            t.name()?;
+        }
+    }
+    if t.word("with") || t.word("for") {
+        return Err(errors::not_supported(
+            "FLUSH TABLES WITH READ LOCK; START TRANSACTION WITH CONSISTENT SNAPSHOT reads all tables as of one moment",
+        ));
+    }
+    t.end()
 }

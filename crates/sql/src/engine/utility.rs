@@ -1,7 +1,7 @@
 //! Transaction control, SET, USE, SHOW and the statements that are accepted without effect.
 
 use super::{
-    account_parse,
+    absent, account_parse,
     characteristics::{ISOLATION, Of, READ_ONLY, access_mode, is_transaction},
     ddl,
     digest::{Form, Syntax},
@@ -79,6 +79,9 @@ impl SqlEngine {
             Box::pin(self.change_accounts(session, clause)).await?;
             return ok(session, out);
         }
+        if absent::execute(session, &mut t)? {
+            return ok(session, out);
+        }
         let default = self.inherited(session, text).await?;
         if let Some(definition) = ddl::parse(&mut t, text, default)? {
             let done = self.define(session, s, definition).await?;
@@ -124,10 +127,21 @@ impl SqlEngine {
             if t.word("to") {
                 t.word("savepoint");
                 let name = t.identifier()?;
+                t.end()?;
                 self.rollback_to(session, &name).await?;
                 return ok(session, out);
             }
-            let chain = t.word("and") && !t.word("no") && t.word("chain");
+            let chain = t.word("and") && {
+                let no = t.word("no");
+                t.expect("chain")?;
+                !no
+            };
+            if t.word("no") {
+                t.expect("release")?;
+            } else if t.word("release") {
+                return Err(errors::not_supported("RELEASE of a session with its transaction"));
+            }
+            t.end()?;
             let mode = Some(session.is_read_only()).filter(|_| session.in_transaction());
             self.end_transaction(session, commit).await?;
             session.forget_next();
@@ -136,6 +150,7 @@ impl SqlEngine {
             }
         } else if t.word("savepoint") {
             let name = t.identifier()?;
+            t.end()?;
             if session.in_transaction() {
                 if session.own.has_waiting() {
                     exec::send_waiting(session).await?;
@@ -147,6 +162,7 @@ impl SqlEngine {
         } else if t.word("release") {
             t.expect("savepoint")?;
             let name = t.identifier()?;
+            t.end()?;
             let at = session.named.iter().position(|(n, _)| n.eq_ignore_ascii_case(&name));
             session.named.truncate(at.ok_or_else(|| errors::unknown_savepoint(&name))?);
         } else if t.word("prepare") {
@@ -167,6 +183,7 @@ impl SqlEngine {
         } else if t.word("kill") {
             let query = !t.word("connection") && t.word("query");
             let id = t.number()?.parse::<u32>().unwrap_or(0);
+            t.end()?;
             self.identity(session).await?;
             self.check_kill(session, id)?;
             let registry = &session.info.registry;
@@ -360,6 +377,11 @@ impl SqlEngine {
         if let Some(warning) = session.env.variables.set(name, value.as_ref())? {
             session.warn_error(&warning);
         }
+        if ["identity", "last_insert_id"].contains(&name)
+            && let Some(id) = session.env.variables.get(name, false)?.number()
+        {
+            session.env.last_insert_id.set(u64::try_from(id.to_i128()).unwrap_or(0));
+        }
         session.forget_next_of(name);
         session.note_variable(name);
         if !was && session.env.variables.autocommit {
@@ -414,9 +436,30 @@ impl SqlEngine {
                 break;
             }
         }
+        maintenance_options(&verb, t)?;
         super::show::table(session, out, &["Table", "Op", "Msg_type", "Msg_text"], &rows);
         Ok(())
     }
+}
+
+/// Behind the tables of ANALYZE, CHECK, OPTIMIZE and REPAIR: how thorough it is to be, which makes no difference here.
+fn maintenance_options(verb: &str, t: &mut Tokens) -> Result<()> {
+    let known: &[&str] = match verb {
+        "check" => &["quick", "fast", "medium", "extended", "changed"],
+        "repair" => &["quick", "extended", "use_frm"],
+        _ => &[],
+    };
+    if verb == "analyze" && (t.peek_word("update") || t.peek_word("drop")) {
+        return Err(errors::not_supported("histograms"));
+    }
+    while !t.at_end() {
+        if verb == "check" && t.word("for") {
+            t.expect("upgrade")?;
+        } else if !known.iter().any(|option| t.word(option)) {
+            return Err(t.error());
+        }
+    }
+    Ok(())
 }
 
 /// Whose value of a variable is set.

@@ -256,6 +256,7 @@ impl<E: Engine> Connection<E> {
             Err(error) => Err(error.into()),
         };
         if let Err(error) = done {
+            engine.note_failure(session, &error);
             out.error(error.errno, &error.sqlstate, &error.message);
         } else if !out.is_answered() {
             out.error(1105, b"HY000", "Internal error: the statement ended without a complete answer");

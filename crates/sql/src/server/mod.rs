@@ -141,6 +141,9 @@ pub trait Engine: 'static {
     /// Attributes of the command that comes next; none: those of the last one are over.
     fn set_attributes(&self, _session: &mut Self::Session, _attributes: &[Attribute<'_>]) {}
 
+    /// A command of the session ended with this error, which the client is told next.
+    fn note_failure(&self, _session: &mut Self::Session, _error: &SqlError) {}
+
     /// Hands what has changed in the session to the next OK.
     fn tell_changes(&self, _session: &mut Self::Session, _out: &mut ResultWriter<'_>) {}
 

@@ -43,6 +43,7 @@ pub struct Env {
     pub changes_rows: Cell<bool>,
     pub row_count: i64,
     pub found_rows: u64,
+    pub told_before: Told,
     random: Cell<u64>,
     /// What expressions of the statement have to warn of, at most [`WARNINGS_MAX`].
     notes: RefCell<Vec<SqlError>>,
@@ -62,6 +63,13 @@ pub struct Env {
     pub lock_calls: RefCell<Calls>,
     /// What EXPLAIN ANALYZE counts of the statement.
     counts: RefCell<Option<probe::Counts>>,
+}
+
+/// How many errors and warnings (errors among them) a statement left behind.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Told {
+    pub errors: u64,
+    pub warnings: u64,
 }
 
 /// Most `@variables` of one session.
@@ -86,6 +94,7 @@ impl Env {
             changes_rows: Cell::new(false),
             row_count: 0,
             found_rows: 0,
+            told_before: Told::default(),
             random: Cell::new(seed | 1),
             notes: RefCell::default(),
             remarks: RefCell::default(),
@@ -114,6 +123,36 @@ impl Env {
     }
     pub fn take_counts(&self) -> Option<probe::Counts> {
         self.counts.take()
+    }
+
+    /// The value of `@@name`; of some it is the session's state.
+    ///
+    /// # Errors
+    /// 1193 for a name that is no variable, 1238 for one that has no value beyond the session's.
+    pub fn system_variable(&self, name: &str, global: bool) -> Result<Datum<'static>, SqlError> {
+        match self.counted(name) {
+            Some(number) if !global => Ok(Datum::UInt(number)),
+            _ => self.variables.get(name, global),
+        }
+    }
+    fn counted(&self, name: &str) -> Option<u64> {
+        Some(match name {
+            "error_count" => self.told_before.errors,
+            "warning_count" => self.told_before.warnings,
+            "identity" | "last_insert_id" => self.last_insert_id.get(),
+            "pseudo_thread_id" if !self.variables.is_set(name) => u64::from(self.connection_id),
+            _ => return None,
+        })
+    }
+    /// Name and text of every variable, by name, as SHOW VARIABLES has them.
+    pub fn list_variables(&self, global: bool) -> Vec<(String, String)> {
+        let mut list = self.variables.list(global);
+        for (name, text) in &mut list {
+            if let Some(number) = self.counted(name) {
+                *text = number.to_string();
+            }
+        }
+        list
     }
 
     /// The value of a variable in a statement that assigns some.

@@ -21,7 +21,7 @@ impl Expr {
             Expr::Aggregate(i, ..) => cx.aggregates.get(*i).map_or(Datum::Null, Datum::borrowed),
             Expr::UserVariable(name, _, true) => cx.env.variable_now(name),
             Expr::UserVariable(name, ..) => cx.env.user_variables.get(name).map_or(Datum::Null, Datum::borrowed),
-            Expr::SystemVariable { name, global } => cx.env.variables.get(name, *global)?,
+            Expr::SystemVariable { name, global } => cx.env.system_variable(name, *global)?,
             Expr::Negate(e) => {
                 let value = e.eval(cx)?;
                 json::note_cut(cx, e, &value);

@@ -4,7 +4,7 @@
 //! change nothing here: memory and plans go by other rules. A variable that would change an answer is here only where it does.
 
 use super::{CLASSES, SQL_MODE};
-use crate::engine::{errors, expr::Datum, tracking};
+use crate::engine::{errors, expr::Datum, session::WARNINGS_MAX, tracking};
 use crate::wire::{SqlError, constants::SERVER_VERSION};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,6 +32,8 @@ pub enum Scope {
     Session,
     Global,
     Nobody,
+    /// A session's statements do, and nobody else.
+    Told,
 }
 
 #[derive(Debug)]
@@ -93,17 +95,20 @@ static DEFINITIONS: &[Definition] = &[
     text("default_storage_engine", "InnoDB"),
     fixed("div_precision_increment", ANY, "4"),
     text("explain_format", "TREE"),
+    v("error_count", ANY, "0", Scope::Told),
     fixed("explicit_defaults_for_timestamp", Type::Bool, "1"),
     switch("foreign_key_checks", "1"),
     n("group_concat_max_len", "1024", 4, MOST),
     fixed("have_openssl", Type::Text, "DISABLED"),
     fixed("have_ssl", Type::Text, "DISABLED"),
     fixed("hostname", Type::Text, "apus"),
+    v("identity", ANY, "0", Scope::Session),
     fixed("init_connect", Type::Text, ""),
     n("innodb_lock_wait_timeout", "50", 1, 1_073_741_824),
     fixed("innodb_native_foreign_keys", Type::Bool, "0"),
     v("insert_id", ANY, "0", Scope::Session),
     n("interactive_timeout", "28800", 1, YEAR),
+    v("last_insert_id", ANY, "0", Scope::Session),
     fixed("license", Type::Text, "Apache-2.0"),
     v("local_infile", Type::Bool, "0", Scope::Global),
     n("lock_wait_timeout", "31536000", 1, YEAR),
@@ -112,6 +117,7 @@ static DEFINITIONS: &[Definition] = &[
     fixed("lower_case_table_names", ANY, "0"),
     fixed("max_allowed_packet", ANY, ""),
     fixed("max_connections", ANY, "10000"),
+    n("max_error_count", "1024", 0, WARNINGS_MAX as u64),
     n("max_execution_time", "0", 0, MOST),
     n("max_join_size", MOST_TEXT, 1, MOST),
     n("net_read_timeout", "30", 1, YEAR),
@@ -159,6 +165,7 @@ static DEFINITIONS: &[Definition] = &[
     fixed("version_comment", Type::Text, "Apus"),
     fixed("version_compile_machine", Type::Text, std::env::consts::ARCH),
     fixed("version_compile_os", Type::Text, "Linux"),
+    v("warning_count", ANY, "0", Scope::Told),
     n("wait_timeout", "28800", 1, YEAR),
     // MySQL's server.
     switch("big_tables", "0"),
@@ -209,6 +216,11 @@ pub fn find(name: &str) -> Option<&'static Definition> {
 const VALUE_BYTES_MAX: usize = 4096;
 
 impl Definition {
+    /// There is no global value.
+    pub fn is_of_sessions(&self) -> bool {
+        matches!(self.scope, Scope::Session | Scope::Told)
+    }
+
     /// The text that a value is kept as, and a warning where it stands for another value.
     ///
     /// # Errors

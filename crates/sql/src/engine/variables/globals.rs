@@ -70,7 +70,7 @@ impl Globals {
     pub(super) fn set(&self, name: &str, value: Option<&Datum<'_>>) -> Result<Option<SqlError>> {
         let d = find(name).ok_or_else(|| errors::unknown_variable(name))?;
         match (d.scope, value) {
-            (Scope::Nobody, _) => return Err(errors::read_only_variable(name)),
+            (Scope::Nobody | Scope::Told, _) => return Err(errors::read_only_variable(name)),
             (Scope::Session, _) => return Err(errors::session_variable(name)),
             (Scope::Global, None) => {
                 self.values().remove(d.name);

@@ -18,6 +18,7 @@ use super::{
     errors::{self, Result},
     explain,
     expr::{Datum, Kind, zone::Zone},
+    session::WARNINGS_MAX,
     sql_mode::SqlMode,
 };
 use crate::wire::{SqlError, constants::MAX_ALLOWED_PACKET_DEFAULT};
@@ -94,6 +95,8 @@ pub struct Variables {
     pub track_state: bool,
     /// A SELECT that takes longer ends with an error; 0: none does.
     pub max_execution_ms: u64,
+    /// So many warnings of a statement are kept; the others are counted.
+    pub max_error_count: usize,
     /// `apus_durability` is `disk`: commits are answered when they are on the disks of all replicas.
     pub on_disk: bool,
     pub(super) globals: Arc<Globals>,
@@ -131,6 +134,7 @@ impl Default for Variables {
             track_schema: true,
             track_state: false,
             max_execution_ms: 0,
+            max_error_count: WARNINGS_MAX,
             on_disk: false,
             globals: Arc::default(),
         }
@@ -198,8 +202,15 @@ impl Variables {
         }
     }
 
+    pub fn is_set(&self, name: &str) -> bool {
+        self.set.contains_key(name)
+    }
+
     pub fn get(&self, name: &str, global: bool) -> Result<Datum<'static>> {
         let d = find(name).ok_or_else(|| errors::unknown_variable(name))?;
+        if global && d.is_of_sessions() {
+            return Err(errors::no_global_value(name));
+        }
         let text = self.text(d, global);
         Ok(match d.ty {
             Type::Text if name == "character_set_results" && text.is_empty() => Datum::Null,
@@ -263,7 +274,9 @@ impl Variables {
 
     /// Name and SHOW text of every variable, by name.
     pub fn list(&self, global: bool) -> Vec<(String, String)> {
-        let mut list: Vec<_> = definitions::all().iter().map(|d| (d.name.to_owned(), self.show(d, global))).collect();
+        let is_there = |d: &&Definition| !(global && d.is_of_sessions());
+        let mut list: Vec<_> =
+            definitions::all().iter().filter(is_there).map(|d| (d.name.to_owned(), self.show(d, global))).collect();
         list.sort_unstable();
         list
     }
@@ -295,7 +308,7 @@ impl Variables {
     pub fn set(&mut self, name: &str, value: Option<&Datum<'_>>) -> Result<Option<SqlError>> {
         let d = find(name).ok_or_else(|| errors::unknown_variable(name))?;
         match d.scope {
-            Scope::Nobody => return Err(errors::read_only_variable(name)),
+            Scope::Nobody | Scope::Told => return Err(errors::read_only_variable(name)),
             Scope::Global => return Err(errors::global_variable(name)),
             Scope::Session | Scope::Both => {}
         }
@@ -314,6 +327,7 @@ impl Variables {
         let (on, number) = (text == "1", text.parse::<u64>().unwrap_or(0));
         match name {
             "autocommit" => self.autocommit = on,
+            "max_error_count" => self.max_error_count = usize::try_from(number).unwrap_or(WARNINGS_MAX),
             "apus_durability" => self.on_disk = text == CLASSES[1],
             "foreign_key_checks" => self.foreign_key_checks = on,
             "session_track_schema" => self.track_schema = on,

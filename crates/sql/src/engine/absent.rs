@@ -1,0 +1,288 @@
+//! What Apus has none of, to tools and dumps that ask for it: stored routines, triggers, events, plugins, a binary log, replicas.
+//!
+//! SHOW answers with MySQL's headings and no row. DROP ... IF EXISTS finds nothing, as dumps and migrations want that begin with it; without IF
+//! EXISTS, and for CALL and SHOW CREATE, the error is that of a name that is unknown. What would make or change such a thing is refused.
+
+use super::{
+    dispatch::SqlEngine,
+    errors::{self, Result},
+    session::Session,
+    show_filter::Filter,
+    show_heading::{self, Told},
+    token::Tokens,
+};
+use crate::{
+    server::Output,
+    wire::{ColumnDef, SqlError},
+};
+
+/// Headings are told by name, with the type where it is not VARCHAR.
+type Headings = &'static [(&'static str, Told)];
+
+const ROUTINES: Headings = &[
+    ("Db", Told::Text),
+    ("Name", Told::Text),
+    ("Type", Told::Enum),
+    ("Language", Told::Text),
+    ("Definer", Told::Text),
+    ("Modified", Told::Timestamp),
+    ("Created", Told::Timestamp),
+    ("Security_type", Told::Enum),
+    ("Comment", Told::LongText),
+    ("character_set_client", Told::Text),
+    ("collation_connection", Told::Text),
+    ("Database Collation", Told::Text),
+];
+
+const EVENTS: Headings = &[
+    ("Db", Told::Text),
+    ("Name", Told::Text),
+    ("Definer", Told::Text),
+    ("Time zone", Told::Text),
+    ("Type", Told::Text),
+    ("Execute at", Told::DateTime),
+    ("Interval value", Told::Text),
+    ("Interval field", Told::Enum),
+    ("Starts", Told::DateTime),
+    ("Ends", Told::DateTime),
+    ("Status", Told::Text),
+    ("Originator", Told::UInt),
+    ("character_set_client", Told::Text),
+    ("collation_connection", Told::Text),
+    ("Database Collation", Told::Text),
+];
+
+const TRIGGERS: Headings = &[
+    ("Trigger", Told::Text),
+    ("Event", Told::Enum),
+    ("Table", Told::Text),
+    ("Statement", Told::LongText),
+    ("Timing", Told::Enum),
+    ("Created", Told::Hundredths),
+    ("sql_mode", Told::Set),
+    ("Definer", Told::Text),
+    ("character_set_client", Told::Text),
+    ("collation_connection", Told::Text),
+    ("Database Collation", Told::Text),
+];
+
+const PLUGINS: Headings = &[
+    ("Name", Told::Text),
+    ("Status", Told::Text),
+    ("Type", Told::Text),
+    ("Library", Told::Text),
+    ("License", Told::Text),
+];
+
+const BINARY_LOG: Headings = &[
+    ("File", Told::Text),
+    ("Position", Told::BigUInt),
+    ("Binlog_Do_DB", Told::Text),
+    ("Binlog_Ignore_DB", Told::Text),
+    ("Executed_Gtid_Set", Told::Text),
+];
+
+const REPLICAS: Headings = &[
+    ("Server_Id", Told::UInt),
+    ("Host", Told::Text),
+    ("Port", Told::UInt),
+    ("Source_Id", Told::UInt),
+    ("Replica_UUID", Told::Text),
+];
+
+/// As much of MySQL's sixty as says whether a replica runs, and how far behind it is.
+const REPLICA: Headings = &[
+    ("Replica_IO_State", Told::Text),
+    ("Source_Host", Told::Text),
+    ("Source_User", Told::Text),
+    ("Source_Port", Told::UInt),
+    ("Source_Log_File", Told::Text),
+    ("Read_Source_Log_Pos", Told::BigUInt),
+    ("Replica_IO_Running", Told::Text),
+    ("Replica_SQL_Running", Told::Text),
+    ("Last_Errno", Told::UInt),
+    ("Last_Error", Told::Text),
+    ("Exec_Source_Log_Pos", Told::BigUInt),
+    ("Seconds_Behind_Source", Told::BigUInt),
+    ("Source_Server_Id", Told::UInt),
+    ("Executed_Gtid_Set", Told::Text),
+    ("Channel_Name", Told::Text),
+];
+
+/// Statements that begin with these words are refused: what they are about.
+const REFUSED: &[(&[&str], &str)] = &[
+    (&["alter", "event"], "events"),
+    (&["alter", "function"], "stored functions"),
+    (&["alter", "procedure"], "stored procedures"),
+    (&["cache", "index"], "key caches"),
+    (&["checksum"], "CHECKSUM TABLE"),
+    (&["get"], "GET DIAGNOSTICS; SHOW WARNINGS tells what the last statement left"),
+    (&["handler"], "HANDLER"),
+    (&["help"], "HELP; the statements are listed in docs/sql.md"),
+    (&["import"], "IMPORT TABLE"),
+    (&["install"], "plugins"),
+    (&["purge"], "PURGE BINARY LOGS; there is no binary log"),
+    (&["reset"], "RESET"),
+    (&["resignal"], "RESIGNAL"),
+    (&["signal"], "SIGNAL"),
+    (&["uninstall"], "plugins"),
+    (&["xa"], "XA transactions"),
+];
+
+/// A kind of thing that a database could hold.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Procedure,
+    Function,
+    Trigger,
+    Event,
+}
+
+impl Kind {
+    fn parse(t: &mut Tokens) -> Option<Kind> {
+        let kinds = [
+            ("procedure", Kind::Procedure),
+            ("function", Kind::Function),
+            ("trigger", Kind::Trigger),
+            ("event", Kind::Event),
+        ];
+        kinds.into_iter().find(|(word, _)| t.word(word)).map(|(_, kind)| kind)
+    }
+
+    fn unknown(self, database: &str, name: &str) -> SqlError {
+        match self {
+            Kind::Procedure => errors::unknown_routine("PROCEDURE", &format!("{database}.{name}")),
+            Kind::Function => errors::unknown_routine("FUNCTION", &format!("{database}.{name}")),
+            Kind::Trigger => errors::unknown_trigger(),
+            Kind::Event => errors::unknown_event(name),
+        }
+    }
+
+    /// What DROP IF EXISTS notes.
+    fn noted(self, database: &str, name: &str) -> SqlError {
+        match self {
+            Kind::Event => errors::unknown_routine("Event", name),
+            other => other.unknown(database, name),
+        }
+    }
+
+    /// Of SHOW CREATE.
+    fn unshown(self, database: &str, name: &str) -> SqlError {
+        match self {
+            Kind::Procedure => errors::unknown_routine("PROCEDURE", name),
+            Kind::Function => errors::unknown_routine("FUNCTION", name),
+            other => other.unknown(database, name),
+        }
+    }
+}
+
+impl SqlEngine {
+    /// A form of SHOW, behind that word; `false`: of something that there may be.
+    pub(super) async fn show_absent(
+        &self,
+        session: &mut Session,
+        t: &mut Tokens,
+        out: &mut Output<'_>,
+    ) -> Result<bool> {
+        let next = t.second_word("status");
+        let headings = if next && (t.word("procedure") || t.word("function")) {
+            t.skip();
+            ROUTINES
+        } else if t.peek_word("events") || t.peek_word("triggers") {
+            let is_events = t.word("events");
+            if !is_events {
+                t.skip();
+            }
+            let named = t.word("from") || t.word("in");
+            let database = if named { Some(t.identifier()?) } else { session.env.database.clone() };
+            let database = database.ok_or_else(errors::no_database)?;
+            if !is_events && !self.catalog().await?.databases.contains_key(&database) {
+                return Err(errors::unknown_database(&database));
+            }
+            if is_events { EVENTS } else { TRIGGERS }
+        } else if next && (t.word("replica") || t.word("slave")) {
+            t.skip();
+            if t.word("for") {
+                t.expect("channel")?;
+                t.string()?;
+            }
+            t.end()?;
+            REPLICA
+        } else if t.word("replicas") {
+            t.end()?;
+            REPLICAS
+        } else if t.peek_word("binary") && t.second_word("logs") {
+            return Err(errors::no_binary_log());
+        } else if t.word("master") || t.word("binary") {
+            t.word("log");
+            t.expect("status")?;
+            t.end()?;
+            BINARY_LOG
+        } else if t.word("plugins") {
+            t.end()?;
+            PLUGINS
+        } else {
+            return Ok(false);
+        };
+        let names: Vec<&str> = headings.iter().map(|(name, _)| *name).collect();
+        Filter::parse(t)?.apply(&names, &mut Vec::new())?;
+        let defs: Vec<ColumnDef> = headings.iter().map(|(name, told)| show_heading::def_of(*told, name)).collect();
+        out.begin_rows(&defs);
+        self.answer_none(session, out);
+        Ok(true)
+    }
+
+    fn answer_none(&self, session: &mut Session, out: &mut Output<'_>) {
+        (session.env.row_count, session.env.found_rows) = (-1, 0);
+        out.end_rows(session.warning_count(), session.status());
+    }
+}
+
+/// SHOW CREATE, behind these words.
+///
+/// # Errors
+/// Always, where it is of a routine, a trigger or an event: there is none of that name.
+pub fn show_create(session: &Session, t: &mut Tokens) -> Result<()> {
+    let Some(kind) = Kind::parse(t) else { return Ok(()) };
+    let (database, name) = named(session, t)?;
+    t.end()?;
+    Err(kind.unshown(&database, &name))
+}
+
+/// A statement that makes, drops, calls or asks for what there is none of; `false`: it is none of those.
+pub fn execute(session: &mut Session, t: &mut Tokens) -> Result<bool> {
+    let is = |words: &[&str]| match words {
+        [first] => t.peek_word(first),
+        [first, second] => t.peek_word(first) && t.second_word(second),
+        _ => false,
+    };
+    if let Some((_, what)) = REFUSED.iter().find(|(words, _)| is(words)) {
+        return Err(errors::not_supported(what));
+    }
+    if t.word("call") {
+        let (database, name) = named(session, t)?;
+        return Err(Kind::Procedure.unknown(&database, &name));
+    }
+    let start = t.position();
+    let Some(kind) = t.word("drop").then(|| Kind::parse(t)).flatten() else {
+        t.rewind(start);
+        return Ok(false);
+    };
+    let if_exists = t.word("if");
+    if if_exists {
+        t.expect("exists")?;
+    }
+    let (database, name) = named(session, t)?;
+    t.end()?;
+    if !if_exists {
+        return Err(kind.unknown(&database, &name));
+    }
+    let note = kind.noted(&database, &name);
+    session.warn("Note", note.errno, note.message);
+    Ok(true)
+}
+
+fn named(session: &Session, t: &mut Tokens) -> Result<(String, String)> {
+    let (database, name) = t.name()?;
+    Ok((database.or_else(|| session.env.database.clone()).ok_or_else(errors::no_database)?, name))
+}
