@@ -88,9 +88,9 @@ class Cluster:
     def data_ids(self):
         return [n["id"] for n in self.describe()["data"]]
 
-    def apus(self, *arguments, seconds=60, ok=True):
+    def apus(self, *arguments, seconds=60, ok=True, stdin=None):
         """Runs a verb of the binary against this cluster; (return code, output)."""
-        return run([BINARY, *arguments], seconds=seconds, env=self.environment, ok=ok)
+        return run([BINARY, *arguments], seconds=seconds, stdin=stdin, env=self.environment, ok=ok)
 
     def status(self):
         code, text = self.apus("status", "--json", seconds=20, ok=False)

@@ -106,10 +106,13 @@ def main(t):
             check(code != 0 and "--force" in text, text)
             code, text = cluster.apus("cluster", "resume", "--force", "--confirm=abandon data node 2", ok=False)
             check(code != 0 and "nothing was done" in text and "acknowledged since" in text, text)
+            for typed in ("", "yes\n", "abandon data node 2\n"):
+                code, text = cluster.apus("cluster", "resume", "--force", ok=False, stdin=typed)
+                check(code != 0 and 'Type "abandon data node 1"' in text and "nothing was done" in text, f"{typed!r}: {text}")
             code, text = run([BINARY, "cluster", "resume", "--force", f"--mgmt={cluster.mgmt}",
                               f"--node-secret={cluster.secret_file('client')}"], ok=False)
             check(code != 0, f"the client secret is enough: {text}")
-            code, text = cluster.apus("cluster", "resume", "--force", "--confirm=abandon data node 1", ok=False)
+            code, text = cluster.apus("cluster", "resume", "--force", ok=False, stdin="abandon data node 1\n")
             check(code == 0, text)
             os.kill(cluster.describe()["sql"][0]["pid"], signal.SIGCONT)
             wait_until(lambda: batch("SELECT COUNT(*) FROM d.t", *cluster.sql)[1].split()[-1] == "200", 30, "the rows are there")
