@@ -55,6 +55,8 @@ pub struct Seen {
     pub copied: Vec<apus_signal::copy::CopyFrag>,
     /// Do not answer copy requests, table orders and rounds of epochs.
     pub silent: bool,
+    /// A transaction that does not end: no switchover is answered.
+    pub busy: bool,
     /// Refuse the next table order with this error.
     pub refuse: u32,
     /// The last round that was to be drained, and what to say of memory.
@@ -93,7 +95,7 @@ impl Block for StandIn {
                 seen.round = Some(order);
                 ctx.send(envelope.from, Kind::DrainConf, |b| conf.encode(b));
             }
-            Kind::SwitchReq if !seen.silent => {
+            Kind::SwitchReq if !seen.silent && !seen.busy => {
                 let req: Switch = apus_signal::qmgr::decode(body)?;
                 let (generation, number) = (req.generation, req.number);
                 let conf = SwitchAnswer { generation, number, reason: String::new() };

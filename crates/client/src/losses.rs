@@ -3,6 +3,7 @@
 //! A lost link says nothing yet: the node may live, and only the connection was reset. It counts when the map has no such process any more, and
 //! is forgotten when the same process is linked again. A coordinator that lives and says `NodeFailed` has lost another node; which one, the
 //! map tells, too. A statement that two nodes were lost with is refused by name. While a second loss is in doubt it waits.
+//! A node that was told to end, and had to go before the statement was done, is not counted: a rolling restart ends no statement.
 
 use std::rc::Rc;
 
@@ -31,12 +32,18 @@ impl LostNode {
     pub(crate) fn new(node: NodeId, incarnation: u64) -> LostNode {
         LostNode { node, incarnation }
     }
+    /// Of one that is no member any more.
+    fn end(self, core: &Core) -> Fate {
+        if core.has_left(self.node, self.incarnation) { Fate::Left(self) } else { Fate::Gone(self) }
+    }
 }
 
 /// The losses of one statement over all its attempts; see the module's documentation.
 #[derive(Default)]
 pub struct Losses {
     gone: Vec<LostNode>,
+    /// Lost, but told to end by whoever runs them.
+    left: Vec<LostNode>,
     /// Lost links, and since when.
     doubtful: Vec<(LostNode, u64)>,
     /// The map when the statement began.
@@ -46,6 +53,7 @@ pub struct Losses {
 #[derive(PartialEq)]
 enum Fate {
     Gone(LostNode),
+    Left(LostNode),
     Lives,
     Open,
 }
@@ -126,6 +134,7 @@ impl Losses {
         for (lost, since) in std::mem::take(&mut self.doubtful) {
             match self.fate(core, lost, since) {
                 Fate::Gone(lost) => self.gone.push(lost),
+                Fate::Left(lost) => self.left.push(lost),
                 Fate::Lives => {}
                 Fate::Open => self.doubtful.push((lost, since)),
             }
@@ -135,19 +144,23 @@ impl Losses {
     fn fate(&self, core: &Core, lost: LostNode, since: u64) -> Fate {
         if lost.node.0 == 0 {
             let base = self.base.iter().flat_map(|view| view.living());
-            let mut missing = base
+            let missing = base
                 .map(|n| LostNode::new(n.node(), n.incarnation))
-                .filter(|n| is_gone(&core.view, *n) && !self.gone.contains(n));
-            return match missing.next() {
-                Some(lost) => Fate::Gone(lost),
+                .filter(|n| is_gone(&core.view, *n) && !self.gone.contains(n) && !self.left.contains(n));
+            // One that crashed, before one that left.
+            return match missing.min_by_key(|n| core.has_left(n.node, n.incarnation)) {
+                Some(lost) => lost.end(core),
                 None if core.now.saturating_sub(since) > DOUBT_NS => Fate::Lives,
                 None => Fate::Open,
             };
         }
-        if self.gone.contains(&lost) || core.incarnation(lost.node) == Some(lost.incarnation) {
+        if self.gone.contains(&lost)
+            || self.left.contains(&lost)
+            || core.incarnation(lost.node) == Some(lost.incarnation)
+        {
             return Fate::Lives;
         }
-        if is_gone(&core.view, lost) { Fate::Gone(lost) } else { Fate::Open }
+        if is_gone(&core.view, lost) { lost.end(core) } else { Fate::Open }
     }
 }
 

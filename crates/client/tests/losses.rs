@@ -83,6 +83,30 @@ fn a_batch_that_ended_two_nodes_is_refused_by_name() {
     assert_eq!(bench.world.dead.len(), 2);
 }
 
+/// Nodes that are told to end while they execute it: it goes to the last one, and none counts.
+fn ending() -> Hook {
+    Box::new(|world, node, envelope, body, _| {
+        if world.dead.len() == 2 || !is_poison(world, envelope.kind, body) {
+            return Act::Default;
+        }
+        world.die(node);
+        for n in world.view.nodes.iter_mut().filter(|n| n.state() == NodeState::Down) {
+            n.left = true;
+        }
+        Act::Break
+    })
+}
+
+#[test]
+fn nodes_that_were_told_to_end_do_not_count() {
+    let mut bench = bench(ending());
+    autocommit(&mut bench, POISON).expect("the last one executes it");
+    assert_eq!(bench.world.dead.len(), 2);
+    let mut reader = self::bench(ending());
+    read(&mut reader, &[1, 2, POISON, 5]).expect("the last one executes it");
+    assert_eq!(reader.world.dead.len(), 2);
+}
+
 #[test]
 fn so_are_reads_of_one_key_and_of_several_and_scans() {
     let mut one = bench(poison());

@@ -346,6 +346,9 @@ pub struct Leave {
     /// Of a wish: by whoever runs the process, who means it whether or not the others can go on.
     #[prost(bool, tag = "3")]
     pub ordered: bool,
+    /// To all members: the process could not go in order in time, and ends now.
+    #[prost(bool, tag = "4")]
+    pub ends: bool,
 }
 
 /// `LeaseEndReq` (QMGR of a member, or the arbitrator): others go on without the receiver; it is to serve its clients no more.

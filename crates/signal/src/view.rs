@@ -39,6 +39,9 @@ pub struct ViewNode {
     /// Of a recovering node: it has everything up to this epoch, from its own disk, as this lineage had it. 0: nothing.
     #[prost(uint64, tag = "7")]
     pub restored: u64,
+    /// Of a node that is down: its process was told to end, and said so. It did not die of what it executed.
+    #[prost(bool, tag = "8")]
+    pub left: bool,
 }
 
 impl ViewNode {

@@ -85,6 +85,7 @@ pub const PROBES: &[&str] = &[
     "qmgr: a link goes on",
     "qmgr: a link waits for a connection",
     "qmgr: a lost group takes all back to the disks",
+    "qmgr: a member ends out of order, as it was told to",
     "qmgr: a member is asked to give up its lease",
     "qmgr: a node is slow",
     "qmgr: a node joins without what is on its disk",

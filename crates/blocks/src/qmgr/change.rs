@@ -147,11 +147,17 @@ impl Membership {
         }
     }
 
+    pub(super) fn without_failed(&self, base: &View) -> View {
+        let mut view = layout::without(base, self.me, |n| self.failed.contains(&n));
+        self.leave.mark(&mut view);
+        view
+    }
+
     /// What the view should become; `None`: it is as it should be.
     pub(super) fn next_view(&self, now: u64) -> Option<View> {
         let base = self.view.as_ref()?;
         if !self.failed.is_empty() {
-            return Some(layout::without(base, self.me, |n| self.failed.contains(&n)));
+            return Some(self.without_failed(base));
         }
         if !self.joining.is_empty()
             && let Some(config) = &self.config

@@ -42,7 +42,7 @@ use apus_signal::{
 };
 use apus_types::NodeId;
 
-use super::{MS, Membership, Phase, RETRY_NS, arbiter, layout, lost_group, survival};
+use super::{MS, Membership, Phase, RETRY_NS, arbiter, lost_group, survival};
 
 /// A frozen member of another side is there if it was heard in so long.
 const RETURN_NS: u64 = 500 * MS;
@@ -324,9 +324,7 @@ impl Membership {
         let are_all = !self.freeze.must_finish && self.lost_full().all(|n| back.contains(&n.node()));
         let next = match accepted {
             Some((_, view)) if !are_all => Some(view),
-            _ if self.holds_every_group(&self.own_side()) => {
-                Some(layout::without(base, self.me, |n| self.failed.contains(&n)))
-            }
+            _ if self.holds_every_group(&self.own_side()) => Some(self.without_failed(base)),
             // Whoever is missing has committed nothing: no set without all of those that are here passes.
             None => self.meeting(&back),
             Some(_) => self.meeting(&back).filter(|_| are_all),

@@ -37,6 +37,7 @@ pub fn first(
             join_order: nodes.len() as u64 + 1,
             address: candidate.address.clone(),
             restored: 0,
+            left: false,
         });
     }
     let view = View {
@@ -137,6 +138,7 @@ pub fn with(base: &View, president: NodeId, config: &ClusterConfig, joining: &BT
             join_order,
             address: candidate.address.clone(),
             restored: candidate.restored,
+            left: false,
         };
         view.nodes.retain(|n| n.id != node.id);
         view.nodes.push(node);

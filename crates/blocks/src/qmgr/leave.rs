@@ -5,7 +5,8 @@
 //!    ^ another view: asks again    --ViewPrepReq without us--> lease given up on all workers, ViewPrepConf --ViewCommitOrd--> ends
 //!                                  --LeaveRef: the last full copy of its group, in memory only--> stays; a second order within INSIST_NS ends it
 //!                                  --the last full copy, on disk: EndOrd--> ends when all is on the disks (`ending`)
-//!                                  --a second order, or LEAVE_NS--> ends at once, as by a crash
+//!                                  --LEAVE_NS: LeaveReq to all members, that it ends--> ends, as by a crash
+//!                                  --a second order--> ends at once, as by a crash
 //! ```
 //!
 //! The view is prepared like any switchover (`switchover`), so nothing is open on this node's chains, and this node's TCs have ended all that
@@ -53,6 +54,8 @@ pub(super) struct Leave {
     refused_at: u64,
     /// As acting president: who wants to go, the incarnation, and when it asked last.
     others: BTreeMap<NodeId, (u64, u64)>,
+    /// Members of the view whose processes (their incarnations) said that they end out of order.
+    ending: BTreeMap<NodeId, u64>,
     /// The generation of the view without this node, and when it came.
     left: Option<(u64, u64)>,
     /// Asked of the workers when the leave was agreed to, and how many have not answered.
@@ -69,6 +72,8 @@ struct Own {
     asked: u64,
     /// A view without this node was accepted here.
     agreed: bool,
+    /// When the others were told that it ends out of order; 0: they were not.
+    told: u64,
 }
 
 impl Leave {
@@ -85,6 +90,12 @@ impl Leave {
     }
     pub fn is_agreed(&self) -> bool {
         self.own.as_ref().is_some_and(|own| own.agreed)
+    }
+    /// Marks those that a view is without because they were told to end: no statement did it, and clients count none of them against one.
+    pub fn mark(&self, view: &mut View) {
+        for node in view.nodes.iter_mut().filter(|n| n.state() == NodeState::Down) {
+            node.left |= self.ending.get(&node.node()) == Some(&node.incarnation);
+        }
     }
     /// A view with this node: what it agreed to is not to be.
     pub fn view_is_new(&mut self) {
@@ -116,7 +127,7 @@ impl Membership {
 
     /// `ordered`: by whoever runs the process, not by itself.
     pub(super) fn wish_to_leave(&mut self, ordered: bool, ctx: &mut Context<'_>) {
-        self.leave.own = Some(Own { ordered, deadline: ctx.now() + LEAVE_NS, asked: 0, agreed: false });
+        self.leave.own = Some(Own { ordered, deadline: ctx.now() + LEAVE_NS, asked: 0, agreed: false, told: 0 });
         self.tick_leave(ctx);
     }
 
@@ -146,7 +157,7 @@ impl Membership {
         if now >= own.deadline {
             let is_held = self.view.as_ref().is_some_and(|base| self.others_hold_group_of(base, self.me));
             return match is_held && own_ordered {
-                true => self.end_leave("could not leave in order in time, and ends", ctx),
+                true => self.end_out_of_order(ctx),
                 false if is_held => self.refuse_to_end("it could not in time", ctx),
                 false => self.refuse_to_end("it holds the last full copy of its node group", ctx),
             };
@@ -160,9 +171,32 @@ impl Membership {
         self.send(ctx, president, Kind::LeaveReq, &wish);
     }
 
+    /// The time is over. The others are told, or clients would take its end for that of a node which a statement has ended.
+    fn end_out_of_order(&mut self, ctx: &mut Context<'_>) {
+        let (now, incarnation) = (ctx.now(), self.incarnation);
+        let Some(own) = &mut self.leave.own else { return };
+        if own.told > 0 {
+            if now > own.told + LINGER_NS {
+                self.end_leave("could not leave in order in time, and ends", ctx);
+            }
+            return;
+        }
+        own.told = now;
+        let others: Vec<NodeId> =
+            self.view.iter().flat_map(View::living).map(ViewNode::node).filter(|n| *n != self.me).collect();
+        for node in others {
+            self.send(ctx, node, Kind::LeaveReq, &Message { incarnation, ends: true, ..Message::default() });
+        }
+    }
+
     pub(super) fn on_leave_req(&mut self, from: NodeId, wish: &Message, ctx: &mut Context<'_>) {
         let is_member = |v: &&View| v.node(from).is_some_and(|n| n.incarnation == wish.incarnation && v.is_alive(from));
         let Some(base) = self.view.as_ref().filter(is_member) else { return };
+        if wish.ends {
+            ctx.probe("qmgr: a member ends out of order, as it was told to");
+            self.leave.ending.insert(from, wish.incarnation);
+            return;
+        }
         if self.acting_president() != Some(self.me) {
             return; // it asks again, and will know by then whom
         }
@@ -221,7 +255,8 @@ impl Membership {
         let full = || self.stayers(base, leaver);
         let president = full().min_by_key(|n| n.join_order)?.node();
         let president = if leaver == self.me { president } else { self.me };
-        let view = layout::without(base, president, |n| n == leaver);
+        let mut view = layout::without(base, president, |n| n == leaver);
+        view.nodes.iter_mut().filter(|n| n.node() == leaver).for_each(|n| n.left = true);
         let is_led = view.president == u32::from(president.0) && view.is_alive(president);
         assert!(is_led && !view.is_alive(leaver), "{leaver} leaves, and {president} is to lead: {view:?}");
         let is_served = |c: &u32| {

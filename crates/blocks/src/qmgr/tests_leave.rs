@@ -2,6 +2,8 @@
 
 use std::cell::Cell;
 
+use apus_types::NodeId;
+
 use super::tests::{details, frozen, members, started};
 use crate::harness::{Cluster, MGMT};
 
@@ -126,5 +128,28 @@ fn a_leaver_finishes_what_it_began_with_those_that_are_left() {
             assert_eq!(members(&c, stays), [stays], "{moment} {leaver}\n{}", details(&c));
             assert!(frozen(&mut c, stays).is_empty());
         }
+    }
+}
+
+/// A transaction does not end in time, and the node goes as by a crash, but says that it was told to: the view tells that to clients.
+#[test]
+fn who_could_not_go_in_order_says_so() {
+    for leaver in 1..=3u16 {
+        let mut c = started(1, 3);
+        (1..=3).for_each(|n| c.node(n).seen.borrow_mut().busy = true);
+        let process = c.processes[&NodeId(leaver)].incarnation;
+        c.tell_to_end(leaver);
+        let stays = leaver % 3 + 1;
+        assert!(!c.run_until(5_900, |c| members(c, stays).len() == 2), "{}", details(&c));
+        assert!(c.run_until(500, |c| members(c, stays).len() == 2), "{}", details(&c));
+        let marked =
+            |c: &Cluster, n: u16| c.view(stays).and_then(|v| v.node(NodeId(n)).map(|n| (n.left, n.incarnation)));
+        assert_eq!(marked(&c, leaver), Some((true, process)));
+        let dead = stays % 3 + 1;
+        let other = if dead == leaver { dead % 3 + 1 } else { dead };
+        c.kill(other);
+        assert!(c.run_until(1_000, |c| members(c, stays).len() == 1), "{}", details(&c));
+        assert_eq!(marked(&c, other).map(|m| m.0), Some(false), "it crashed");
+        assert_eq!(marked(&c, leaver), Some((true, process)), "and this is still known");
     }
 }

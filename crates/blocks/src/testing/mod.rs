@@ -592,6 +592,7 @@ pub fn view_node(node: NodeId, incarnation: u64, state: NodeState) -> ViewNode {
         join_order: u64::from(node.0),
         address: String::new(),
         restored: 0,
+        left: false,
     }
 }
 

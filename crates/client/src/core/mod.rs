@@ -93,6 +93,8 @@ pub(crate) struct Core {
     node_links: [u16; 256],
     /// Of each node's process whose link was lost last.
     lost_incarnations: [u64; 256],
+    /// Processes that maps said were told to end, the last ones.
+    left: VecDeque<(NodeId, u64)>,
     /// Transactions in the midst of which a node panicked, the last ones.
     killers: VecDeque<TransId>,
     pub table: RequestTable,
@@ -131,6 +133,7 @@ impl Core {
             routes: Vec::new(),
             node_links: [NO_LINK; 256],
             lost_incarnations: [0; 256],
+            left: VecDeque::new(),
             killers: VecDeque::new(),
             actions: VecDeque::new(),
             driver: None,
@@ -204,6 +207,10 @@ impl Core {
     /// A node has said that it panics in the midst of this.
     pub fn has_killed(&self, trans: TransId) -> bool {
         self.killers.contains(&trans)
+    }
+    /// It was told to end, and did not die of what it executed.
+    pub fn has_left(&self, node: NodeId, incarnation: u64) -> bool {
+        self.left.contains(&(node, incarnation))
     }
     /// Of the process whose link was lost last.
     pub fn lost_incarnation(&self, node: NodeId) -> u64 {

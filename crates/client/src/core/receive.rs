@@ -24,6 +24,8 @@ use super::{
 
 /// Most transactions of which it is remembered that a node panicked in their midst.
 const KILLERS_MAX: usize = 64;
+/// Most processes of which it is remembered that they were told to end.
+const LEFT_MAX: usize = 64;
 
 /// Only the number of the request an answer belongs to: field 1 of every control answer.
 #[derive(Clone, Copy, PartialEq, Message)]
@@ -273,6 +275,12 @@ impl Core {
             self.generation = 0; // perhaps a cluster that begins anew
         }
         self.map_stale = false;
+        for left in view.nodes.iter().filter(|n| n.left).map(|n| (n.node(), n.incarnation)) {
+            if !self.left.contains(&left) {
+                self.left.truncate(LEFT_MAX - 1);
+                self.left.push_front(left);
+            }
+        }
         self.view = Rc::new(view);
         self.announce_change();
         let gone: Vec<u16> = self
