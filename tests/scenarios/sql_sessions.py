@@ -281,6 +281,59 @@ def processes(t, connect, connect_prepared):
     two.close()
 
 
+def status_of(cursor, scope=""):
+    cursor.execute(f"SHOW {scope} STATUS")
+    return dict(cursor.fetchall())
+
+
+def counted(cursor, scope, work):
+    """By how much the counters of SHOW STATUS grow with this."""
+    before = status_of(cursor, scope)
+    work()
+    after = status_of(cursor, scope)
+    return {name: int(after[name]) - int(before[name]) for name in after if name.startswith("Com_") or name in ("Questions", "Connections")}
+
+
+def counters(t, connect, host, port):
+    one, two = connect(), connect()
+    a, b = one.cursor(), two.cursor()
+    a.execute("CREATE TABLE tallied (id INT PRIMARY KEY, v INT)")
+
+    def work():
+        for statement in (
+            "BEGIN", "INSERT INTO tallied VALUES (1, 1), (2, 2)", "COMMIT", "START TRANSACTION READ ONLY", "SELECT 1", "SELECT COUNT(*) FROM tallied",
+            "ROLLBACK", "UPDATE tallied SET v = 3", "UPDATE tallied c, tallied d SET c.v = 4 WHERE c.id = d.id", "REPLACE INTO tallied VALUES (2, 5)",
+            "DELETE FROM tallied WHERE id = 1", "DELETE c FROM tallied c WHERE c.id = 9", "SET @x = 1", "SELECT 1 INTO @x",
+        ):
+            a.execute(statement)
+
+    with t.case("SHOW STATUS counts the statements of the session, and of all"):
+        wanted = {"Com_begin": 2, "Com_commit": 1, "Com_rollback": 1, "Com_insert": 1, "Com_replace": 1, "Com_update": 2, "Com_delete": 2,
+                  "Com_select": 3, "Com_set_option": 1, "Questions": 15}
+        found = counted(a, "SESSION", work)
+        check_equal({name: found[name] for name in wanted}, wanted, "counters of the session")
+        a.execute("DELETE FROM tallied")
+        found = counted(b, "GLOBAL", work)
+        check(all(found[name] >= wanted[name] for name in wanted), f"of all: {found}")
+        found = counted(b, "LOCAL", lambda: a.execute("DELETE FROM tallied"))
+        check_equal((found["Com_delete"], found["Questions"]), (0, 1), "of a session that does nothing else")
+    with t.case("SHOW STATUS knows the connections and the time"):
+        found = status_of(a)
+        now, most, ever = (int(found[name]) for name in ("Threads_connected", "Max_used_connections", "Connections"))
+        check(2 <= now <= most <= ever, f"connected {now}, most {most}, ever {ever}")
+        check(1 <= int(found["Threads_running"]) <= now, found["Threads_running"])
+        check(int(found["Queries"]) >= int(found["Questions"]) > 0, f"{found['Queries']} of all")
+        check_equal(counted(b, "GLOBAL", lambda: connect().close())["Connections"], 1, "connections more")
+        wait_until(lambda: int(status_of(a)["Uptime"]) > int(found["Uptime"]), 20, "time passes")
+    with t.case("mysqladmin reads it"):
+        for verb, wanted in (("ping", "alive"), ("status", "Uptime: "), ("version", "Server version"), ("extended-status", "Com_select"),
+                             ("processlist", "root"), ("variables", "max_error_count")):
+            code, text = run(["mysqladmin", f"-h{host}", f"-P{port}", "-uroot", verb], ok=False)
+            check(code == 0 and wanted in text, f"mysqladmin {verb}: {text}")
+    one.close()
+    two.close()
+
+
 def numbers_of_two_nodes(t, cluster):
     """A value that is put into the range another SQL node has reserved is found there and passed over, by every form of INSERT."""
     nodes = [(node["host"], node["port"]) for node in cluster.describe()["sql"]]
@@ -325,6 +378,7 @@ def main(t):
         numbers_of_two_nodes(t, cluster)
         processes(t, lambda: pymysql.connect(host=host, port=port, user="root", database="app"),
                   lambda: mysql.connector.connect(host=host, port=port, user="root", database="app", use_pure=True))
+        counters(t, lambda: pymysql.connect(host=host, port=port, user="root", database="app", autocommit=True), host, port)
         interrupts(t, lambda: pymysql.connect(host=host, port=port, user="root", database="app"))
         index_under_load(t, lambda: pymysql.connect(host=host, port=port, user="root", database="app"))
         where = {**os.environ, "APUS_HOST": host, "APUS_PORT": str(port), "APUS_DB": "app"}

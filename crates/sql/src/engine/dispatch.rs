@@ -29,6 +29,7 @@ use super::{
     plan_cache::{Cached, PlanCache},
     remake::fence,
     session::{Fail, KeptPlan, Prepared, Scratch, Session},
+    status::{Counter, Line, Status},
     token::Tokens,
     user_lock::{Held, UserLocks},
     variables::{Globals, NO_LIMIT, Variables},
@@ -59,7 +60,8 @@ pub struct SqlEngine {
     /// Numbers the rights of sessions with roles.
     pub(super) next_rights: Cell<u64>,
     pub(super) user_locks: Arc<UserLocks>,
-    pub(super) statements: Cell<u64>,
+    /// What this thread counts for SHOW STATUS.
+    counted: Arc<Line>,
     /// When data nodes last said that they have no disks.
     pub(super) found_diskless: Cell<Option<std::time::Instant>>,
 }
@@ -72,6 +74,7 @@ impl SqlEngine {
         globals: Arc<Globals>,
         user_locks: Arc<UserLocks>,
     ) -> SqlEngine {
+        let counted = globals.status.line();
         SqlEngine {
             client,
             catalog: RefCell::new(Rc::new(Catalog::default())),
@@ -81,7 +84,7 @@ impl SqlEngine {
             store: None,
             next_rights: Cell::new(0),
             user_locks,
-            statements: Cell::new(0),
+            counted,
             found_diskless: Cell::new(None),
         }
     }
@@ -154,11 +157,19 @@ impl SqlEngine {
         self.end_statement(session, result, start, out).await
     }
 
+    pub(super) fn count(&self, session: &mut Session, what: Counter) {
+        session.counts[what as usize] += 1;
+        self.counted.count(what);
+    }
+
+    pub(super) fn status_of_node(&self) -> &Status {
+        &self.globals.status
+    }
+
     fn begin_statement(&self, session: &mut Session) -> Result<()> {
         session.env.start_statement();
         session.own.begin_statement();
-        session.questions += 1;
-        self.statements.set(self.statements.get() + 1);
+        self.count(session, Counter::Questions);
         if session.held.is_empty() { Ok(()) } else { self.check_user_locks(session) }
     }
 
@@ -340,6 +351,7 @@ impl SqlEngine {
             return Err((errors::from_code(ErrorCode::SchemaVersionChanged, ""), true));
         }
         fence::check_snapshot(session, catalog, plan).map_err(|e| (e, false))?;
+        self.count(session, plan.counter());
         let before = session.savepoint;
         let had_transaction = session.transaction.is_some();
         // Asked now: a lost transaction ends its BEGIN too, and its statement must not be repeated alone.
@@ -703,7 +715,7 @@ impl Engine for SqlEngine {
             compression: Compression::None,
             changes: Default::default(),
             scratch: None,
-            questions: 0,
+            counts: Default::default(),
             held: Held::default(),
         };
         Ok(session)
@@ -938,9 +950,11 @@ impl Engine for SqlEngine {
         session.multi_statements = on;
     }
 
-    fn statistics(&self, _session: &Session) -> String {
-        let plans = self.plans.borrow();
-        format!("Questions: {}  Plan cache hits: {}  misses: {}", self.statements.get(), plans.hits, plans.misses)
+    fn statistics(&self, session: &Session) -> String {
+        let (uptime, questions) = (self.globals.status.uptime(), self.globals.status.questions());
+        let threads = session.info.registry.len();
+        let a_second = questions as f64 / uptime.max(1) as f64;
+        format!("Uptime: {uptime}  Threads: {threads}  Questions: {questions}  Queries per second avg: {a_second:.3}")
     }
 
     fn status(&self, session: &Session) -> u16 {

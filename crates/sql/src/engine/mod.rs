@@ -61,6 +61,7 @@ mod show_filter;
 mod show_heading;
 pub mod sql_mode;
 pub mod statistics;
+mod status;
 mod table_locks;
 mod table_options;
 pub mod token;

@@ -182,7 +182,8 @@ pub struct Session {
     pub changes: super::tracking::Changes,
     /// Taken out while a statement uses it; in a box, because it is moved there and back with each.
     pub scratch: Option<Box<Scratch>>,
-    pub questions: u64,
+    /// For SHOW STATUS.
+    pub counts: super::status::Counts,
     /// User locks.
     pub held: Held,
 }

@@ -22,11 +22,7 @@ use super::{
     view_text::{self, quoted},
     visibility,
 };
-use crate::{
-    accounts::Privileges,
-    server::{Compression, Output},
-    wire::ColumnDef,
-};
+use crate::{accounts::Privileges, server::Output, wire::ColumnDef};
 
 pub type Rows = Vec<Vec<Option<String>>>;
 
@@ -430,18 +426,7 @@ impl SqlEngine {
             filtered(session, out, &["Variable_name", "Value"], rows, &filter)?;
         } else if t.word("status") {
             let filter = Filter::parse(t)?;
-            let tls = session.info.tls.as_ref();
-            let compression = session.compression;
-            let is_compressed = if compression == Compression::None { "OFF" } else { "ON" };
-            let list = [
-                ("Compression", is_compressed.to_owned()),
-                ("Compression_algorithm", compression.name().to_owned()),
-                ("Compression_level", compression.level().to_string()),
-                ("Questions", self.statements.get().to_string()),
-                ("Ssl_cipher", tls.map_or_else(String::new, |tls| tls.cipher.clone())),
-                ("Ssl_version", tls.map_or_else(String::new, |tls| tls.version.clone())),
-                ("Threads_connected", session.info.registry.len().to_string()),
-            ];
+            let list = self.status_of_node().list(session, global);
             let rows: Rows = list.into_iter().map(|(n, v)| vec![text(n), text(v)]).collect();
             filtered(session, out, &["Variable_name", "Value"], rows, &filter)?;
         } else if t.word("databases") || t.word("schemas") {

@@ -11,6 +11,7 @@ use super::{
     expr::{Builder, Context, Datum, Expr},
     information_schema,
     session::{Scratch, Session},
+    status::Counter,
     table_locks,
     token::{Token, Tokens},
     view_text::quoted,
@@ -37,6 +38,8 @@ impl SqlEngine {
             return Ok(false);
         }
         session.clear_warnings();
+        let ended = if is("commit") { Counter::Commit } else { Counter::Rollback };
+        self.count(session, if begins { Counter::Begin } else { ended });
         match begins {
             true => self.begin(session, None).await?,
             false => {
@@ -100,6 +103,7 @@ impl SqlEngine {
         } else if t.word("begin") {
             t.word("work");
             t.end()?;
+            self.count(session, Counter::Begin);
             self.begin(session, None).await?;
         } else if t.word("start") {
             t.expect("transaction")?;
@@ -117,6 +121,7 @@ impl SqlEngine {
                 }
             }
             t.end()?;
+            self.count(session, Counter::Begin);
             self.begin(session, mode).await?;
             if consistent {
                 self.begin_at_snapshot(session).await?;
@@ -142,6 +147,7 @@ impl SqlEngine {
                 return Err(errors::not_supported("RELEASE of a session with its transaction"));
             }
             t.end()?;
+            self.count(session, if commit { Counter::Commit } else { Counter::Rollback });
             let mode = Some(session.is_read_only()).filter(|_| session.in_transaction());
             self.end_transaction(session, commit).await?;
             session.forget_next();
@@ -170,6 +176,7 @@ impl SqlEngine {
             session.note_state();
             return ok_with(session, out, "Statement prepared");
         } else if t.word("set") {
+            self.count(session, Counter::SetOption);
             self.set(session, text, out).await?;
         } else if t.word("unlock") {
             self.unlock_tables(session, &mut t).await?;

@@ -81,6 +81,18 @@ struct Inner {
     users: usize,
     per_worker: Vec<usize>,
     last_id: u32,
+    admitted: u64,
+    most: usize,
+}
+
+/// How many connections there are, were at most, and have been.
+#[derive(Clone, Copy, Debug)]
+pub struct Use {
+    pub now: usize,
+    /// Of these: execute a statement.
+    pub running: usize,
+    pub most: usize,
+    pub admitted: u64,
 }
 
 /// The connections of one server.
@@ -132,6 +144,8 @@ impl Registry {
             activity: activity.clone(),
         };
         inner.connections.insert(id, entry);
+        inner.admitted += 1;
+        inner.most = inner.most.max(inner.connections.len());
         if inner.strangers.len() >= self.strangers_max
             && let Some(oldest) = inner.strangers.pop_first()
             && let Some(entry) = inner.connections.get(&oldest)
@@ -179,6 +193,13 @@ impl Registry {
     /// A copy of all entries in the order of their ids.
     pub fn list(&self) -> Vec<ConnectionEntry> {
         self.lock().connections.values().cloned().collect()
+    }
+
+    pub fn use_of_connections(&self) -> Use {
+        let is_running = |c: &&ConnectionEntry| !c.user.is_empty() && !c.activity.look().is_asleep();
+        let running = self.list().iter().filter(is_running).count();
+        let inner = self.lock();
+        Use { now: inner.connections.len(), running, most: inner.most, admitted: inner.admitted }
     }
 
     pub fn len(&self) -> usize {

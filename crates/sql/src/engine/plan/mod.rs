@@ -48,6 +48,7 @@ use super::{
     catalog::{Catalog, Table},
     errors::{self, Result},
     expr::{Kind, env::Env},
+    status::Counter,
     variables::NO_LIMIT,
 };
 
@@ -67,6 +68,17 @@ pub enum Plan {
 }
 
 impl Plan {
+    /// What SHOW STATUS counts it as.
+    pub fn counter(&self) -> Counter {
+        match self {
+            Plan::Select(_) | Plan::Into(_) => Counter::Select,
+            Plan::Insert(p) if matches!(p.on_duplicate, dml::OnDuplicate::Replace) => Counter::Replace,
+            Plan::Insert(_) => Counter::Insert,
+            Plan::Change(p) if p.is_update => Counter::Update,
+            Plan::Update(_) => Counter::Update,
+            Plan::Delete(_) | Plan::Change(_) => Counter::Delete,
+        }
+    }
     /// The tables it was made for.
     pub fn tables(&self) -> impl Iterator<Item = &Rc<Table>> {
         let (written, read): (_, &[Rc<Table>]) = match self {

@@ -12,6 +12,7 @@ use super::{
 use crate::engine::{
     errors::{self, Result},
     expr::Datum,
+    status::Status,
 };
 use crate::wire::{SqlError, compressed::Algorithms};
 
@@ -24,6 +25,7 @@ pub struct Globals {
     /// The SQL port offers TLS, and refuses who does without.
     pub(super) tls: bool,
     pub(super) tls_required: bool,
+    pub(in crate::engine) status: Status,
 }
 
 impl Globals {
