@@ -40,8 +40,6 @@ impl Entry {
 #[derive(Default)]
 pub struct PlanCache {
     entries: FixedMap<u64, Entry>,
-    pub hits: u64,
-    pub misses: u64,
 }
 
 impl PlanCache {
@@ -55,18 +53,9 @@ impl PlanCache {
     ) -> Option<Cached> {
         let found = self.entries.get_mut(&hash_key(text)).filter(|e| {
             e.planning == planning && e.database.as_deref() == database && e.text.as_ref() == text && e.is_of(catalog)
-        });
-        match found {
-            Some(e) => {
-                self.hits += 1;
-                e.version = catalog.version;
-                Some(e.cached.clone())
-            }
-            None => {
-                self.misses += 1;
-                None
-            }
-        }
+        })?;
+        found.version = catalog.version;
+        Some(found.cached.clone())
     }
 
     pub fn put(&mut self, text: &[u8], database: Option<&str>, catalog: &Catalog, planning: Planning, cached: Cached) {
