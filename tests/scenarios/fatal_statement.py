@@ -23,8 +23,8 @@ LOCKED = 3572
 # APUS-209, as MySQL's clients are told: no number that is for trying again.
 REFUSED = (1296, "APUS-209")
 QUICK = "UPDATE d.t SET v = v + 1"
-# A node that is told to end waits 6 s for open transactions (`LEAVE_NS`).
-SLOW_SECONDS = 12
+# A node that is told to end waits 6 s for open transactions (`LEAVE_NS`), and the statement begins a moment before it is told.
+SLOW_SECONDS = 18
 SLOW = "UPDATE d.t SET v = v + LENGTH(SHA2(REPEAT(id + 100000, 30000), 256)) WHERE id < {}"
 OUT_OF_ORDER = "could not leave in order in time"
 
@@ -50,9 +50,9 @@ def members(cluster):
 
 
 def has_locks(cursor):
-    """Whether the statement has got as far as the data nodes: it has locked its first row."""
+    """Whether the statement has got as far as the data nodes: it has locked some row, of whichever partition comes first."""
     try:
-        cursor.execute("SELECT v FROM d.t WHERE id = 0 FOR UPDATE NOWAIT")
+        cursor.execute("SELECT COUNT(v) FROM d.t WHERE id < 500 FOR UPDATE NOWAIT")
     except pymysql.MySQLError as error:
         return error.args[0] == LOCKED
     return False
@@ -71,8 +71,8 @@ def cluster_with_rows(t, name):
             yield cluster, cursor
 
 
-def run_while_nodes_end(cluster, cursor, text, end):
-    """Runs it, and ends node 1 and node 2 each time that it has got to the data nodes."""
+def run_while_nodes_end(cluster, cursor, text, end, is_slow):
+    """Runs it, and ends node 1 and node 2 each time that it has got to the data nodes. A slow one has no locks for a while when it begins again."""
     statement = Statement(cluster.sql, text)
     statement.start()
     for node, left in ((1, [2, 3]), (2, [3])):
@@ -80,6 +80,8 @@ def run_while_nodes_end(cluster, cursor, text, end):
         check(statement.is_alive(), f"it is over before data node {node} ends: {statement.error!r}")
         end(node)
         wait_until(lambda: members(cluster) == left, 20, "the others go on")
+        if is_slow:
+            wait_until(lambda: not has_locks(cursor), 20, "what it had locked is given back")
     statement.join(60)
     check(not statement.is_alive(), "it waits for ever")
     return statement.error
@@ -104,7 +106,7 @@ def check_others(cluster, cursor):
 def main(t):
     with cluster_with_rows(t, "crashes") as (cluster, cursor):
         with t.case("a statement that two data nodes died under is refused by name"):
-            error = run_while_nodes_end(cluster, cursor, QUICK, cluster.kill)
+            error = run_while_nodes_end(cluster, cursor, QUICK, cluster.kill, is_slow=False)
             check(error is not None, "it was executed a third time")
             t.say(error.args[1])
             check(error.args[0] == REFUSED[0] and REFUSED[1] in error.args[1] and QUICK in error.args[1], f"{error!r}")
@@ -116,7 +118,7 @@ def main(t):
         with t.case("a statement that two data nodes did not wait for when they were told to end is executed, once"):
             rows = rows_of(cursor, SLOW_SECONDS)
             error = run_while_nodes_end(
-                cluster, cursor, SLOW.format(rows), lambda node: os.kill(cluster.data_pid(node), signal.SIGTERM)
+                cluster, cursor, SLOW.format(rows), lambda node: os.kill(cluster.data_pid(node), signal.SIGTERM), is_slow=True
             )
             check(error is None, f"{error!r}")
             logs = [pathlib.Path(cluster.describe()["dir"]) / f"data-{node}.log" for node in (1, 2)]

@@ -23,6 +23,18 @@ use crate::wire::SqlError;
 /// Most warnings kept of one statement; `max_error_count` may say fewer.
 pub const WARNINGS_MAX: usize = 1024;
 
+/// Longest text of a warning that is kept, in bytes, as in MySQL.
+pub const MESSAGE_BYTES_MAX: usize = 511;
+
+/// A message as it is kept.
+pub fn cut(mut message: String) -> String {
+    if message.len() > MESSAGE_BYTES_MAX {
+        message.truncate(message.floor_char_boundary(MESSAGE_BYTES_MAX));
+        message.shrink_to_fit();
+    }
+    message
+}
+
 /// The level of what ended a statement, or would have.
 pub const ERROR: &str = "Error";
 
@@ -218,7 +230,7 @@ impl Session {
     }
     pub fn warn(&mut self, level: &'static str, code: u16, message: impl Into<String>) {
         if self.warnings.len() < self.env.variables.max_error_count {
-            self.warnings.push(Warning { level, code, message: message.into() });
+            self.warnings.push(Warning { level, code, message: cut(message.into()) });
         } else {
             self.unlisted_warnings += 1;
         }

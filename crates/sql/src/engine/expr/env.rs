@@ -10,7 +10,12 @@ use std::{
 use super::{Datum, func_regexp, zone::Zone};
 use crate::{
     engine::{
-        authorize::Identity, errors, exec::probe, session::WARNINGS_MAX, user_lock::calls::Calls, variables::Variables,
+        authorize::Identity,
+        errors,
+        exec::probe,
+        session::{WARNINGS_MAX, cut},
+        user_lock::calls::Calls,
+        variables::Variables,
     },
     server::{Interrupt, Registry},
     wire::SqlError,
@@ -247,11 +252,12 @@ impl Env {
     pub fn note(&self, warning: SqlError) {
         let mut notes = self.notes.borrow_mut();
         if notes.len() < WARNINGS_MAX {
-            notes.push(warning);
+            notes.push(SqlError { message: cut(warning.message), ..warning });
         }
     }
     /// As [`Env::note`], unless the statement has said the same already.
     pub fn note_once(&self, warning: SqlError) {
+        let warning = SqlError { message: cut(warning.message), ..warning };
         if !self.notes.borrow().iter().any(|n| n.errno == warning.errno && n.message == warning.message) {
             self.note(warning);
         }
@@ -276,7 +282,7 @@ impl Env {
     pub fn remark(&self, note: SqlError) {
         let mut remarks = self.remarks.borrow_mut();
         if remarks.len() < WARNINGS_MAX {
-            remarks.push(note);
+            remarks.push(SqlError { message: cut(note.message), ..note });
         }
     }
     pub fn take_remarks(&self) -> Vec<SqlError> {
