@@ -54,8 +54,8 @@ pub(super) struct Leave {
     refused_at: u64,
     /// As acting president: who wants to go, the incarnation, and when it asked last.
     others: BTreeMap<NodeId, (u64, u64)>,
-    /// Members of the view whose processes (their incarnations) said that they end out of order.
-    ending: BTreeMap<NodeId, u64>,
+    /// Processes (their incarnations) that said that they end out of order; the last one of each node.
+    out_of_order: BTreeMap<NodeId, u64>,
     /// The generation of the view without this node, and when it came.
     left: Option<(u64, u64)>,
     /// Asked of the workers when the leave was agreed to, and how many have not answered.
@@ -94,7 +94,7 @@ impl Leave {
     /// Marks those that a view is without because they were told to end: no statement did it, and clients count none of them against one.
     pub fn mark(&self, view: &mut View) {
         for node in view.nodes.iter_mut().filter(|n| n.state() == NodeState::Down) {
-            node.left |= self.ending.get(&node.node()) == Some(&node.incarnation);
+            node.left |= self.out_of_order.get(&node.node()) == Some(&node.incarnation);
         }
     }
     /// A view with this node: what it agreed to is not to be.
@@ -194,7 +194,7 @@ impl Membership {
         let Some(base) = self.view.as_ref().filter(is_member) else { return };
         if wish.ends {
             ctx.probe("qmgr: a member ends out of order, as it was told to");
-            self.leave.ending.insert(from, wish.incarnation);
+            self.leave.out_of_order.insert(from, wish.incarnation);
             return;
         }
         if self.acting_president() != Some(self.me) {

@@ -228,13 +228,9 @@ impl SqlEngine {
         Filter::parse(t)?.apply(&names, &mut Vec::new())?;
         let defs: Vec<ColumnDef> = headings.iter().map(|(name, told)| show_heading::def_of(*told, name)).collect();
         out.begin_rows(&defs);
-        self.answer_none(session, out);
-        Ok(true)
-    }
-
-    fn answer_none(&self, session: &mut Session, out: &mut Output<'_>) {
         (session.env.row_count, session.env.found_rows) = (-1, 0);
         out.end_rows(session.warning_count(), session.status());
+        Ok(true)
     }
 }
 
