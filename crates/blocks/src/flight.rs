@@ -4,13 +4,11 @@
 //! which never goes back: once that is `e` and nothing below `e` is counted, nothing below `e` will be committed from here any more.
 //! Limit: an entry per epoch with something under way, so no more than there are transactions.
 
+use std::fmt;
+
 use apus_kernel::{Context, limits};
-use apus_signal::{
-    BlockId, BlockRef, Kind,
-    epoch::{EpochLate, EpochOrd},
-    qmgr::encode,
-};
-use apus_types::{Epoch, NodeId, TransId};
+use apus_signal::{BlockId, BlockRef, Kind, epoch::EpochLate, qmgr::encode};
+use apus_types::{Epoch, NodeId};
 
 #[derive(Default, Debug)]
 pub struct InFlight {
@@ -62,8 +60,8 @@ impl InFlight {
 }
 
 /// The monitor of epochs: how long a worker has been asked to drain one, in ticks, so that time in which the process stood still
-/// does not count. Once per [`limits::EPOCH_LATE_TICKS`] it is said which transaction is waited for and where (`EpochLateRep`); what becomes of
-/// that is QMGR's (`qmgr::stuck`). NDB's GCP monitor does the same.
+/// does not count. Once per [`limits::EPOCH_LATE_TICKS`] it is said which transaction or take-over is waited for and where (`EpochLateRep`); what
+/// becomes of that is QMGR's (`qmgr::stuck`). NDB's GCP monitor does the same.
 #[derive(Default, Debug)]
 pub struct Patience {
     round: Option<(u64, u64)>,
@@ -71,20 +69,21 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// Once per tick; true when it is time to say who keeps the epoch open.
-    pub fn tick(&mut self, drain: Option<&EpochOrd>) -> bool {
-        let round = drain.map(|d| (d.generation, d.round));
+    /// Once per tick, with the generation and the number of the round that does not end; true when it is time to say who keeps the epoch open.
+    pub fn tick(&mut self, round: Option<(u64, u64)>) -> bool {
         self.ticks = if round.is_some() && round == self.round { self.ticks + 1 } else { 0 };
         self.round = round;
         self.ticks > 0 && self.ticks.is_multiple_of(limits::EPOCH_LATE_TICKS)
     }
-    /// `at` is the member whose answer is missing.
-    pub fn report(&self, me: BlockRef, trans: TransId, at: NodeId, ctx: &mut Context<'_>) {
+    /// For how long, in ms of ticks.
+    pub fn waited_ms(&self) -> u64 {
+        u64::from(self.ticks) * limits::TICK_NS / 1_000_000
+    }
+    /// `what` waits for an answer of the member `at`.
+    pub fn report(&self, me: BlockRef, what: fmt::Arguments<'_>, at: NodeId, ctx: &mut Context<'_>) {
         let Some((generation, _)) = self.round else { return };
-        let ms = u64::from(self.ticks) * limits::TICK_NS / 1_000_000;
-        let text = format!(
-            "transaction {trans}, committed by {me:?}, keeps an epoch open for {ms} ms: data node {at} does not answer"
-        );
+        let ms = self.waited_ms();
+        let text = format!("{what} keeps an epoch open for {ms} ms: data node {at} does not answer");
         ctx.log(format_args!("{text}"));
         let late = EpochLate { generation, ticks: self.ticks, instance: me.instance.into(), text };
         let qmgr = BlockRef::new(at, BlockId::Qmgr, BlockRef::CONTROL);

@@ -48,6 +48,10 @@ pub struct EpochOrd {
 }
 
 impl EpochOrd {
+    /// What makes this round another one than all others.
+    pub fn id(&self) -> (u64, u64) {
+        (self.generation, self.round)
+    }
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.put_u64(self.generation);
         out.put_u64(self.round);

@@ -161,6 +161,7 @@ pub const FAULT_POINTS: &[&str] = &[
     "dict.drop_commit",
     "dict.drop_prepare",
     "ldm.lose_commit",
+    "ldm.lose_end",
     "ldm.refuse_copy",
     "ldm.refuse_memory",
     "ldm.refuse_prepare",

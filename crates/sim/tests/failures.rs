@@ -502,6 +502,37 @@ fn who_keeps_an_epoch_open_is_named_and_ends() {
     }
 }
 
+/// A node does not say what it knows of the transactions that a dead one has left: no epoch ends before, so it is named and ends, and the others
+/// take over without it.
+#[test]
+fn who_keeps_a_take_over_open_is_named_and_ends() {
+    for seed in 1..=4u64 {
+        let mut drill = Drill::new(seed, 4, 1, (0, 0));
+        drill.wait_whole();
+        drill.pass(200);
+        let (dead, hit) = (NodeId(1 + seed as u16 % 4), NodeId(1 + (seed as u16 + 1 + seed as u16 / 3) % 4));
+        drill.cluster.arm_fault(hit, "ldm.lose_end", FaultRule::ONCE);
+        drill.cluster.crash(dead);
+        drill.pass(900);
+        assert_eq!(drill.cluster.probe("qmgr: an epoch is late"), 0, "seed {seed}: too early");
+        drill.pass(3_000);
+        let log = drill.cluster.log().join("\n");
+        assert!(drill.cluster.probe("qmgr: an epoch is late") > 0, "seed {seed}\n{log}");
+        assert!(log.contains("which have not drained it"), "seed {seed}: the president names nobody\n{log}");
+        drill.pass(4_000);
+        let why = drill.cluster.stop_reason(hit).unwrap_or_default().to_owned();
+        assert!(why.contains("the take-over after view"), "seed {seed}: {why}\n{}", drill.cluster.log().join("\n"));
+        let others = (1..=4).map(NodeId).filter(|n| ![dead, hit].contains(n));
+        others.for_each(|n| assert!(drill.cluster.is_running(n), "seed {seed}: node {n} has done nothing"));
+        drill.board.gap.set(0);
+        drill.pass(300);
+        assert!(drill.board.gap.get() < 100 * MS, "seed {seed}: writes go on");
+        drill.cluster.start(dead);
+        drill.cluster.start(hit);
+        drill.wait_whole();
+    }
+}
+
 /// A node whose workers are slow, and which answers heartbeats, is named; where the setting wants it, it leaves without an error to anybody.
 #[test]
 fn a_slow_node_is_named_and_leaves_where_that_is_wanted() {

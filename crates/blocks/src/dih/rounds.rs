@@ -26,6 +26,8 @@ use apus_types::{
     planted::{Bug, planted},
 };
 
+use crate::flight::Patience;
+
 use super::{Distribution, EPOCH_NS, HURRY_AHEAD_NS, HURRY_NS, RESEND_NS};
 
 #[derive(Debug, Default)]
@@ -38,6 +40,7 @@ pub(super) struct Rounds {
     /// The end of the time that rounds have used up, at one for each [`HURRY_NS`].
     used: u64,
     sent: u64,
+    patience: Patience,
     /// Least of what the members reported in this round.
     oldest: Option<Epoch>,
     short_of_memory: bool,
@@ -191,6 +194,15 @@ impl Distribution {
     pub(super) fn tick_rounds(&mut self, ctx: &mut Context<'_>) {
         if !self.presides() {
             return;
+        }
+        let open = (!self.rounds.missing.is_empty()).then_some((self.generation(), self.rounds.round));
+        if self.rounds.patience.tick(open) {
+            let Rounds { epoch, missing, patience, .. } = &self.rounds;
+            let ms = patience.waited_ms();
+            let missing = missing.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            ctx.log(format_args!(
+                "epoch {epoch} does not end: {ms} ms wait for data nodes {missing}, which have not drained it"
+            ));
         }
         if self.rounds.missing.is_empty() {
             self.plan_round(ctx);

@@ -603,7 +603,7 @@ impl Block for LocalDataManager {
         self.outcomes_refused = !follow_lasting(&self.memory, &mut self.outcome_bytes, held);
         self.locks.trim();
         self.locks_refused = !follow_lasting(&self.memory, &mut self.lock_bytes, self.locks.bytes());
-        if self.patience.tick(self.epochs.drain.as_ref()) {
+        if self.patience.tick(self.epochs.drain.as_ref().map(EpochOrd::id)) {
             self.name_late_commit(ctx);
         }
     }

@@ -195,7 +195,8 @@ impl LocalDataManager {
         });
         if let Some((trans, chain)) = late {
             let at = self.next_in(chain).unwrap_or(self.me.node);
-            self.patience.report(self.me, trans, at, ctx);
+            let what = format_args!("transaction {trans}, committed by {:?},", self.me);
+            self.patience.report(self.me, what, at, ctx);
         }
     }
 

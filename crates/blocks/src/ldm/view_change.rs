@@ -366,6 +366,9 @@ impl LocalDataManager {
 
     /// Nothing more is reported in this view.
     fn report_end(&self, ctx: &mut Context<'_>) {
+        if ctx.fault("ldm.lose_end") {
+            return;
+        }
         let end = TakeOverEndRep { generation: self.view.generation };
         for node in living_in_order(&self.view) {
             for instance in 0..self.view.instances as u8 {

@@ -8,7 +8,7 @@
 //! nodes left the arbitrator must be in reach. Otherwise the node stays, with all its rows, and is judged again every 2.5 s.
 //!
 //! **Epochs.** A worker that waits for a commit for over a second, so that an epoch cannot end, names the transaction and the member that
-//! does not answer (`EpochLateRep`, [`crate::flight::Patience`]). That member shows it like a stuck worker, and after 5 s ends in the same way, if it has been told for most of them: the
+//! does not answer; a TC whose take-over waits for what a member knows of it names that member (`EpochLateRep`, [`crate::flight::Patience`]). That member shows it like a stuck worker, and after 5 s ends in the same way, if it has been told for most of them: the
 //! view without it settles the commit. Of several that are named only the one with the lowest id ends, since heartbeats have told who they
 //! are for 4 s by then. NDB's GCP monitor is the model. A commit passes all nodes of its chain, and who waits knows only the first of them. So a member that is named passes
 //! the blame on to one that is much slower than itself (`slow`).

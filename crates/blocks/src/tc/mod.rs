@@ -201,19 +201,19 @@ impl TransactionCoordinator {
         }
     }
 
-    /// An epoch does not end: says which commit is waited for, and whose answer to it.
+    /// An epoch does not end: says which take-over or commit is waited for, and whose answer to it.
     #[cold]
-    fn name_late_commit(&self, ctx: &mut Context<'_>) {
+    fn name_late(&self, ctx: &mut Context<'_>) {
         if let Some(take_over) = &self.take_over {
-            ctx.log(format_args!("an epoch does not end: the take-over of {} is not over", take_over.generation));
-            return;
+            return self.name_late_take_over(take_over, ctx);
         }
         let oldest = self.transactions.in_flight.oldest();
         let is_late = |t: &record::Trans| t.in_flight && Some(t.epoch) == oldest;
         let Some((_, late)) = self.transactions.iter().find(|(_, t)| is_late(t)) else { return };
         let chain = late.participants.iter().find(|p| !p.ended).map(|p| p.chain);
         if let Some(at) = chain.and_then(|c| self.living(c).primary()) {
-            self.patience.report(self.me, late.id, at, ctx);
+            let what = format_args!("transaction {}, committed by {:?},", late.id, self.me);
+            self.patience.report(self.me, what, at, ctx);
         }
     }
 
@@ -264,8 +264,8 @@ impl Block for TransactionCoordinator {
             self.clients.asked(workers);
         }
         self.tick_switch(ctx);
-        if self.patience.tick(self.drain.as_ref()) {
-            self.name_late_commit(ctx);
+        if self.patience.tick(self.drain.as_ref().map(EpochOrd::id)) {
+            self.name_late(ctx);
         }
     }
 
@@ -332,7 +332,7 @@ impl TransactionCoordinator {
             Kind::TakeOverEndRep => {
                 let rep = TakeOverEndRep::decode(body)?;
                 if !self.defer(rep.generation, envelope, body, ctx) {
-                    self.on_take_over_end(rep.generation, ctx);
+                    self.on_take_over_end(from, rep.generation, ctx);
                 }
                 Ok(())
             }

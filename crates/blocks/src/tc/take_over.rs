@@ -7,7 +7,7 @@
 //! end, and when all instances have, what was reported is taken over in slices as well. Until then no epoch is drained and no primary is
 //! moved. A view that comes meanwhile begins anew: what was reported and not yet taken over is reported again by whoever has it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use apus_kernel::{Context, jam};
 use apus_signal::{
@@ -43,7 +43,8 @@ const _: () = assert!(is_short(LOOKED_MAX as usize, LOOK_NS_MAX));
 #[derive(Debug)]
 pub(super) struct TakeOver {
     pub generation: u64,
-    ends_missing: usize,
+    /// Instances of LDM and TC that have not reported their end.
+    missing: BTreeSet<BlockRef>,
     /// Records from this place on that were there when the view came are still to be looked at; `None`: all have been.
     looked: Option<std::ops::Range<u32>>,
     /// By transaction, chain and instance of the LDM, and in the order in which they came.
@@ -79,10 +80,14 @@ impl TransactionCoordinator {
         }
         // A round of take-over in every view: another node may have learned of a failure in this one only. Ends come from every LDM
         // instance and, because an earlier round may be under way, from every TC instance.
-        let ends_missing = 2 * self.view.living().count() * self.view.instances as usize;
+        let of_node = |node| {
+            let instances = 0..self.view.instances as u8;
+            instances.flat_map(move |i| [BlockId::Ldm, BlockId::Tc].map(|block| BlockRef::new(node, block, i)))
+        };
+        let missing = living_in_order(&self.view).flat_map(of_node).collect();
         self.take_over = Some(TakeOver {
             generation: self.view.generation,
-            ends_missing,
+            missing,
             looked: Some(0..self.transactions.places()),
             reports: BTreeMap::new(),
             came: 0,
@@ -157,8 +162,8 @@ impl TransactionCoordinator {
             }
             if rest.start >= rest.end {
                 places = None;
-                let missing = self.take_over.as_ref().map_or(0, |t| t.ends_missing);
-                assert!(missing > 0, "all have reported their end of {}, and this one has not", self.view.generation);
+                let is_missing = self.take_over.as_ref().is_some_and(|t| t.missing.contains(&self.me));
+                assert!(is_missing, "this instance has reported its end of {} already", self.view.generation);
                 self.report_end(ctx);
             }
         }
@@ -166,7 +171,7 @@ impl TransactionCoordinator {
         let Some(take_over) = self.take_over.as_mut() else { return };
         take_over.looked = places;
         if take_over.looked.is_none() {
-            if take_over.ends_missing > 0 {
+            if !take_over.missing.is_empty() {
                 return; // goes on with the last of them
             }
             let mut later = Vec::new();
@@ -236,13 +241,29 @@ impl TransactionCoordinator {
         }
     }
 
-    pub(super) fn on_take_over_end(&mut self, generation: u64, ctx: &mut Context<'_>) {
+    pub(super) fn on_take_over_end(&mut self, from: BlockRef, generation: u64, ctx: &mut Context<'_>) {
         let Some(take_over) = self.take_over.as_mut().filter(|t| t.generation == generation) else { return };
-        assert!(take_over.ends_missing > 0, "more ends of the take-over of {generation} come than there are instances");
-        take_over.ends_missing -= 1;
-        if take_over.ends_missing == 0 {
+        assert!(take_over.missing.remove(&from), "{from:?} ends the take-over of {generation} twice");
+        if take_over.missing.is_empty() {
             assert!(take_over.looked.is_none(), "the take-over of {generation} is over before our own end");
             self.continue_take_over(ctx);
+        }
+    }
+
+    /// A take-over that is open keeps every epoch open: says who has not reported what it knows. Own records are looked at in slices, and
+    /// a transaction of a client that has to end first is aborted as any other; of these nobody else is to be named.
+    #[cold]
+    pub(super) fn name_late_take_over(&self, take_over: &TakeOver, ctx: &mut Context<'_>) {
+        let generation = take_over.generation;
+        match take_over.missing.iter().find(|at| **at != self.me).filter(|_| take_over.looked.is_none()) {
+            Some(late) => {
+                let what = format_args!("the take-over after view {generation} at {:?}", self.me);
+                self.patience.report(self.me, what, late.node, ctx);
+            }
+            None => ctx.log(format_args!(
+                "an epoch does not end: the take-over after view {generation} goes on, {} reports are left",
+                take_over.reports.len()
+            )),
         }
     }
 
