@@ -72,7 +72,8 @@ fn put_int(bits: u8, unsigned: bool, value: i128, out: &mut Vec<u8>) -> Result<(
     Ok(())
 }
 
-fn put_escaped(bytes: &[u8], out: &mut Vec<u8>) {
+/// Appends bytes such that a pair of zeros behind them is below all that can follow: each zero is followed by 0xff.
+pub fn put_escaped(bytes: &[u8], out: &mut Vec<u8>) {
     let mut rest = bytes;
     // `contains` looks at words, `position` at bytes; zeros are rare.
     while rest.contains(&0)

@@ -257,14 +257,7 @@ pub fn push_sort_key(
             }
             Kind::Json => compare::push_key(out, &expr::json::of_datum(value)),
             Kind::Text | Kind::Bytes => {
-                let mut put = |piece: &[u8]| {
-                    for &b in piece {
-                        out.push(b);
-                        if b == 0 {
-                            out.push(0xff);
-                        }
-                    }
-                };
+                let mut put = |piece: &[u8]| apus_types::key::put_escaped(piece, out);
                 match value {
                     Datum::Text(t) | Datum::Label(_, t) if kind == Kind::Text => collation.sort_key(t, &mut put),
                     other => put(&other.as_text()),
