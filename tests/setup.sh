@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what the scenarios need and is missing (Debian packages, Python drivers), and builds the Go and Java clients.
+# Installs what the scenarios need and is missing (Debian packages, Python drivers), and builds the clients of compiled languages.
 # Quiet and repeatable; everything of ours goes below the cargo target directory.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -15,6 +15,7 @@ need mariadbd mariadb-server-core
 need valgrind valgrind
 need mariadb_config libmariadb-dev
 need gcc gcc
+need pkg-config pkg-config
 need mvn maven
 need java default-jdk-headless
 need go golang-go
@@ -52,6 +53,9 @@ fi
 echo "building the Go clients"
 (cd tests/clients/go && go build -o "$out/go-client" .)
 (cd tests/clients/gorm && go build -o "$out/gorm-client" .)
+
+echo "building the Rust clients"
+(cd tests/clients/rust && CARGO_TARGET_DIR="$out/rust" cargo build --locked --quiet && cp "$out/rust/debug/apus-rust-client" "$out/rust-client")
 
 # build_java SOURCES NAME: the classes into $out/NAME, and what they need into $out/NAME-classpath.
 build_java() {

@@ -79,11 +79,24 @@ impl Session {
         Ok(())
     }
 
-    /// `SET @@transaction_...`, or SET TRANSACTION: of the next transaction. Returns a warning where another value is taken.
-    pub(super) fn set_next(&mut self, name: &str, value: Option<&Datum<'_>>) -> Result<Option<SqlError>> {
+    /// Variables of a session that has set this one, and a warning where another value is taken.
+    ///
+    /// # Errors
+    /// 1568 in a transaction; the variable has no such value.
+    pub(super) fn next_variables(
+        &self,
+        name: &str,
+        value: Option<&Datum<'_>>,
+    ) -> Result<(Variables, Option<SqlError>)> {
         self.check_may_set_next()?;
         let mut values = Variables::new(self.env.variables.globals.clone(), false);
         let warning = values.set(name, value)?;
+        Ok((values, warning))
+    }
+
+    /// `SET @@transaction_...`, or SET TRANSACTION: of the next transaction. Returns a warning where another value is taken.
+    pub(super) fn set_next(&mut self, name: &str, value: Option<&Datum<'_>>) -> Result<Option<SqlError>> {
+        let (values, warning) = self.next_variables(name, value)?;
         match name {
             READ_ONLY => self.next_read_only = Some(values.read_only),
             _ => self.next_repeatable_read = Some(values.repeatable_read),
@@ -122,7 +135,7 @@ pub(super) fn is_transaction(text: &str) -> bool {
 
 impl SqlEngine {
     /// Behind SET ... TRANSACTION: one of each at most.
-    pub(super) async fn set_transaction(&self, session: &mut Session, of: Of, t: &mut Tokens) -> Result<()> {
+    pub(super) async fn set_characteristics(&self, session: &mut Session, of: Of, t: &mut Tokens) -> Result<()> {
         let (mut isolation, mut mode) = (None, None);
         loop {
             if isolation.is_none() && t.word("isolation") {

@@ -21,6 +21,7 @@ mod account_exec;
 mod account_parse;
 mod account_store;
 mod alter;
+mod assignments;
 mod authorize;
 pub mod auto_increment;
 pub mod bits;

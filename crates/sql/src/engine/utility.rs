@@ -1,22 +1,21 @@
-//! Transaction control, SET, USE, SHOW and the statements that are accepted without effect.
+//! Transaction control, USE, SHOW and the statements that are accepted without effect.
 
 use super::{
     absent, account_parse,
-    characteristics::{ISOLATION, Of, READ_ONLY, access_mode, is_transaction},
+    assignments::split_assignments,
+    characteristics::access_mode,
     ddl,
     digest::{Form, Syntax},
     dispatch::{SqlEngine, plan_text},
     errors::{self, Result},
     exec::{self, next_savepoint},
-    expr::{Builder, Context, Datum, Expr},
     information_schema,
     session::{Scratch, Session},
     status::Counter,
     table_locks,
-    token::{Token, Tokens},
+    token::Tokens,
     view_text::quoted,
 };
-use crate::engine::characters::{Characters, charset_named};
 use crate::{
     accounts::Privileges,
     server::{Engine, Output},
@@ -221,7 +220,7 @@ impl SqlEngine {
     }
 
     /// Runs a query of one short row, or of none, whose answer nobody sees.
-    async fn run_unseen(&self, session: &mut Session, text: &str, out: &mut Output<'_>) -> Result<()> {
+    pub(super) async fn run_unseen(&self, session: &mut Session, text: &str, out: &mut Output<'_>) -> Result<()> {
         let (start, mut s) = (out.mark(), Scratch::default());
         s.digest.scan(text.as_bytes(), Form::Digest, Syntax::default())?;
         Box::pin(self.statement_with(session, &mut s, text.as_bytes(), out)).await?;
@@ -279,122 +278,6 @@ impl SqlEngine {
                 name.and_then(|name| catalog.databases.get(&name).copied()).unwrap_or_default()
             }
         })
-    }
-
-    /// SET: each assignment is split off as text and its value evaluated as an expression.
-    async fn set(&self, session: &mut Session, text: &str, out: &mut Output<'_>) -> Result<()> {
-        let assignments = text.get(3..).unwrap_or("");
-        let list = if is_transaction(assignments) { vec![assignments] } else { split_assignments(assignments) };
-        for assignment in list {
-            let tells = session.env.variables.track_state;
-            self.set_one(session, assignment.trim(), out).await?;
-            if tells {
-                session.note_state();
-            }
-        }
-        Ok(())
-    }
-
-    async fn set_one(&self, session: &mut Session, text: &str, out: &mut Output<'_>) -> Result<()> {
-        let mut t = Tokens::new(text);
-        if t.word("names") {
-            let mut characters = Characters::default();
-            let is_default = t.word("default");
-            if !is_default {
-                characters.charset(&t.identifier()?)?;
-                characters.take(&mut t)?;
-            }
-            t.end()?;
-            session.env.variables.set_names(characters.collation(Collation::default())?)?;
-            NAMES.iter().for_each(|name| session.note_variable(name));
-            return Ok(());
-        }
-        if t.word("character") || t.word("charset") {
-            t.word("set");
-            let client = if t.word("default") {
-                Collation::default()
-            } else {
-                charset_named(&t.identifier()?)?.default_collation()
-            };
-            t.end()?;
-            let catalog = self.catalog().await?;
-            let database = session.env.database.as_ref().and_then(|name| catalog.databases.get(name));
-            let connection = database.copied().unwrap_or_default();
-            session.env.variables.set_names(client)?;
-            session.env.variables.set_connection(connection);
-            NAMES.iter().for_each(|name| session.note_variable(name));
-            return Ok(());
-        }
-        let global = t.word("global");
-        let lasting = t.word("session") || t.word("local");
-        if t.word("transaction") {
-            let of = if global {
-                Of::Global
-            } else if lasting {
-                Of::Session
-            } else {
-                Of::Next
-            };
-            return self.set_transaction(session, of, &mut t).await;
-        }
-        let (target, value) = text.split_once('=').ok_or_else(|| errors::syntax(text))?;
-        let target = target.trim().trim_end_matches(':').trim();
-        if let Some(name) = target.strip_prefix('@').filter(|n| !n.starts_with('@')) {
-            let name = name.trim_matches(['`', '\'', '"']).to_ascii_lowercase();
-            if has_subquery(value) {
-                expression(value)?;
-                // Whoever runs a query again forgets what it has assigned.
-                session.env.keep_assigned();
-                let query = format!("SELECT {value} INTO @`{}`", name.replace('`', "``"));
-                return self.run_unseen(session, &query, out).await;
-            }
-            let value = evaluate(session, value)?.unwrap_or(Datum::Null);
-            session.env.assign(&name, value)?;
-            return Ok(());
-        }
-        let lower = target.to_ascii_lowercase();
-        let (scope, name) = scope_of(&lower);
-        super::variables::check_name(name)?;
-        let value = evaluate(session, value)?;
-        if scope != Scope::Session {
-            let one_of = Privileges::SUPER.union(Privileges::SYSTEM_VARIABLES_ADMIN);
-            self.require(session, one_of, "SUPER or SYSTEM_VARIABLES_ADMIN").await?;
-        }
-        match scope {
-            Scope::Session => {}
-            Scope::Persist => {
-                return Err(errors::not_supported("SET PERSIST; SET GLOBAL lasts until the SQL node ends"));
-            }
-            Scope::Global => {
-                let warning = session.env.variables.set_global(name, value.as_ref())?;
-                warning.iter().for_each(|w| session.warn_error(w));
-                return Ok(());
-            }
-        }
-        if name == "session_track_system_variables" {
-            let list = value.as_ref().filter(|value| !value.is_null()).map_or_else(String::new, Datum::as_string);
-            super::tracking::check(&list)?.iter().for_each(|unknown| session.warn_error(unknown));
-        }
-        if target.starts_with("@@") && !target.contains('.') && [READ_ONLY, ISOLATION].contains(&name) {
-            let warning = session.set_next(name, value.as_ref())?;
-            warning.iter().for_each(|w| session.warn_error(w));
-            return Ok(());
-        }
-        let was = session.env.variables.autocommit;
-        if let Some(warning) = session.env.variables.set(name, value.as_ref())? {
-            session.warn_error(&warning);
-        }
-        if ["identity", "last_insert_id"].contains(&name)
-            && let Some(id) = session.env.variables.get(name, false)?.number()
-        {
-            session.env.last_insert_id.set(u64::try_from(id.to_i128()).unwrap_or(0));
-        }
-        session.forget_next_of(name);
-        session.note_variable(name);
-        if !was && session.env.variables.autocommit {
-            self.end_transaction(session, true).await?;
-        }
-        Ok(())
     }
 
     /// ANALYZE measures tables; for the others there is nothing to do.
@@ -469,33 +352,6 @@ fn maintenance_options(verb: &str, t: &mut Tokens) -> Result<()> {
     Ok(())
 }
 
-/// Whose value of a variable is set.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Scope {
-    Session,
-    Global,
-    Persist,
-}
-
-/// `@@global.name`, `SESSION name` and the like, in lower case.
-fn scope_of(target: &str) -> (Scope, &str) {
-    let named = target.trim_start_matches("@@");
-    let words = [
-        ("global", Scope::Global),
-        ("session", Scope::Session),
-        ("local", Scope::Session),
-        ("persist_only", Scope::Persist),
-        ("persist", Scope::Persist),
-    ];
-    let found =
-        words.into_iter().find_map(|(word, scope)| Some((scope, named.strip_prefix(word)?.strip_prefix([' ', '.'])?)));
-    let (scope, name) = found.unwrap_or((Scope::Session, named));
-    (scope, name.trim().trim_matches('`'))
-}
-
-/// What SET NAMES and SET CHARACTER SET set.
-const NAMES: [&str; 3] = ["character_set_client", "character_set_connection", "character_set_results"];
-
 fn ok(session: &mut Session, out: &mut Output<'_>) -> Result<()> {
     ok_with(session, out, "")
 }
@@ -506,84 +362,4 @@ fn ok_with(session: &mut Session, out: &mut Output<'_>, info: &str) -> Result<()
     session.tell_changes(out);
     out.ok(0, 0, session.warning_count(), info);
     Ok(())
-}
-
-/// SET TRANSACTION; without SESSION the isolation level is that of the next transaction alone.
-/// Value of an assignment; `None` for DEFAULT. A bare word stands for its text (`SET autocommit = ON`).
-fn evaluate(session: &Session, text: &str) -> Result<Option<Datum<'static>>> {
-    let text = text.trim();
-    if text.eq_ignore_ascii_case("default") {
-        return Ok(None);
-    }
-    if !text.is_empty()
-        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
-        && !text.as_bytes()[0].is_ascii_digit()
-    {
-        return Ok(Some(match text.to_ascii_lowercase().as_str() {
-            "null" => Datum::Null,
-            "true" => Datum::Int(1),
-            "false" => Datum::Int(0),
-            _ => Datum::text(text),
-        }));
-    }
-    super::expr::coercion::connect(session.env.variables.connection());
-    let e = &expression(text)?;
-    let mut builder = Builder::new(None, "", "");
-    builder.no_backslash = session.env.variables.syntax.no_backslash;
-    builder.assigns = text.contains(":=");
-    let expr: Expr = builder.build(e)?;
-    let layout = apus_types::RowLayout::new([]);
-    let cx = Context {
-        layout: &layout,
-        row: &[],
-        new_row: None,
-        params: &[],
-        aggregates: &[],
-        given: &[],
-        env: &session.env,
-    };
-    let value = expr.eval(&cx)?.into_owned();
-    Ok(Some(value))
-}
-
-/// SELECT is a reserved word: outside of quotes it begins a query.
-fn has_subquery(text: &str) -> bool {
-    Tokens::new(text).rest().iter().any(|t| matches!(t, Token::Word(word) if word.eq_ignore_ascii_case("select")))
-}
-
-/// A text that is one expression.
-fn expression(text: &str) -> Result<sqlparser::ast::Expr> {
-    use sqlparser::ast::{SelectItem, SetExpr, Statement};
-    let Statement::Query(query) = super::plan::parse(&format!("SELECT {text}"))? else {
-        return Err(errors::syntax(text));
-    };
-    let SetExpr::Select(select) = *query.body else { return Err(errors::syntax(text)) };
-    match <[SelectItem; 1]>::try_from(select.projection) {
-        Ok([SelectItem::UnnamedExpr(e)]) if select.from.is_empty() => Ok(e),
-        _ => Err(errors::syntax(text)),
-    }
-}
-
-/// Splits at commas outside of quotes and parentheses.
-fn split_assignments(text: &str) -> Vec<&str> {
-    let (mut parts, mut start, mut depth, mut quote) = (Vec::new(), 0, 0i32, None);
-    let mut escaped = false;
-    for (i, c) in text.char_indices() {
-        match (quote, c) {
-            _ if escaped => escaped = false,
-            (Some(_), '\\') => escaped = true,
-            (Some(q), c) if c == q => quote = None,
-            (Some(_), _) => {}
-            (None, '\'' | '"' | '`') => quote = Some(c),
-            (None, '(') => depth += 1,
-            (None, ')') => depth -= 1,
-            (None, ',') if depth == 0 => {
-                parts.push(&text[start..i]);
-                start = i + 1;
-            }
-            _ => {}
-        }
-    }
-    parts.push(&text[start..]);
-    parts
 }

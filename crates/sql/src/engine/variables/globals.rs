@@ -70,14 +70,24 @@ impl Globals {
     /// # Errors
     /// The variable has no such value (1231, 1232), nobody may set it (1238), or it is of sessions alone (1228).
     pub(super) fn set(&self, name: &str, value: Option<&Datum<'_>>) -> Result<Option<SqlError>> {
+        let (new, warning) = self.values_of(name, value)?;
+        let mut values = self.values();
+        for (name, text) in new {
+            match text {
+                Some(text) => values.insert(name, text),
+                None => values.remove(name),
+            };
+        }
+        Ok(warning)
+    }
+
+    /// The values that this would set (`None`: MySQL's default), perhaps of several variables, and a warning.
+    pub(super) fn values_of(&self, name: &str, value: Option<&Datum<'_>>) -> Result<(Texts, Option<SqlError>)> {
         let d = find(name).ok_or_else(|| errors::unknown_variable(name))?;
         match (d.scope, value) {
             (Scope::Nobody | Scope::Told, _) => return Err(errors::read_only_variable(name)),
             (Scope::Session, _) => return Err(errors::session_variable(name)),
-            (Scope::Global, None) => {
-                self.values().remove(d.name);
-                return Ok(None);
-            }
+            (Scope::Global, None) => return Ok((Texts::from([(d.name, None)]), None)),
             (Scope::Global, Some(value)) => {
                 let (text, warning) = d.check(value)?;
                 if d.name == COMPRESSION {
@@ -86,15 +96,15 @@ impl Globals {
                     }
                     Algorithms::parse(&text).ok_or_else(|| errors::wrong_variable_value(name, &text))?;
                 }
-                self.values().insert(d.name, text);
-                return Ok(warning);
+                return Ok((Texts::from([(d.name, Some(text))]), warning));
             }
             (Scope::Both, _) => {}
         }
-        // What a session would make of it, which may be values of several variables.
+        // What a session would make of it.
         let mut session = Variables::default();
         let warning = session.set(name, value)?;
-        self.values().append(&mut session.set);
-        Ok(warning)
+        Ok((session.set.into_iter().map(|(name, text)| (name, Some(text))).collect(), warning))
     }
 }
+
+type Texts = BTreeMap<&'static str, Option<String>>;

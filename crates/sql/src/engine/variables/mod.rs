@@ -52,7 +52,7 @@ pub struct Planning {
 }
 
 /// Variables of one session; those not set have their defaults.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Variables {
     set: BTreeMap<&'static str, String>,
     pub autocommit: bool,
@@ -297,6 +297,11 @@ impl Variables {
     /// Names of variables whose changes the client is told of.
     pub fn tracked(&self) -> String {
         self.shown("session_track_system_variables").unwrap_or_default()
+    }
+
+    /// The errors that [`set_global`](Self::set_global) would meet.
+    pub fn check_global(&self, name: &str, value: Option<&Datum<'_>>) -> Result<()> {
+        self.globals.values_of(name, value).map(|_| ())
     }
 
     /// Sets a variable for the sessions that begin from now on (`None`: MySQL's default); returns a warning as [`set`](Self::set).

@@ -1,0 +1,1 @@
+../../../gorm/migrations/1_tables.down.sql

@@ -1,0 +1,1 @@
+../../../gorm/migrations/2_goes_on.down.sql
