@@ -79,3 +79,12 @@ if ! cmp -s tests/clients/node/package-lock.json "$out/node/installed"; then
     (cd "$out/node" && npm ci --silent --ignore-scripts --no-audit --no-fund)
     cp tests/clients/node/package-lock.json "$out/node/installed"
 fi
+if ! cmp -s tests/clients/node/prisma/schema.prisma "$out/node/prisma/schema.prisma"; then
+    echo "generating the client of Prisma"
+    mkdir -p "$out/node/prisma"
+    # It asks for the engine of its migrations, which is in no registry, and does not use it.
+    cp tests/clients/node/prisma/schema.prisma "$out/node/prisma/new.prisma"
+    (cd "$out/node" && PRISMA_SCHEMA_ENGINE_BINARY=/bin/true CHECKPOINT_DISABLE=1 PRISMA_HIDE_UPDATE_MESSAGE=1 npx prisma generate --schema prisma/new.prisma) >"$out/prisma.log" 2>&1 ||
+        { tail -20 "$out/prisma.log"; exit 1; }
+    mv "$out/node/prisma/new.prisma" "$out/node/prisma/schema.prisma"
+fi

@@ -1,4 +1,4 @@
-"""Node.js: mysql2 by itself and what is built on it. Each migrates its schema, works as an application does, and writes while data nodes are killed."""
+"""Node.js: mysql2 by itself and what is built on it; Prisma, which brings a driver of its own. Each migrates its schema, works as an application does, and writes while data nodes are killed."""
 
 import os
 import shutil
@@ -8,7 +8,7 @@ from lib.cluster import Cluster
 from lib.harness import CLIENTS, scenario_main
 
 LIMIT_SECONDS = (240, 240)
-NAMES = ["mysql2", "sequelize", "knex", "typeorm"]
+NAMES = ["mysql2", "sequelize", "knex", "typeorm", "prisma"]
 
 
 def main(t):

@@ -17,7 +17,8 @@ async function refused(action, what) {
 }
 
 /// The number that MySQL gave to an error, wherever the library has put it.
-const number = (error) => error?.errno ?? error?.original?.errno ?? error?.parent?.errno ?? error?.driverError?.errno;
+const number = (error) =>
+  error?.errno ?? error?.original?.errno ?? error?.parent?.errno ?? error?.driverError?.errno ?? (error?.code === "P2034" ? 1213 : Number(error?.meta?.driverAdapterError?.cause?.originalCode));
 
 /// Runs `one(number)` for 1, 2, 3 until a line comes in; a transaction that MySQL rolled back as a deadlock runs again.
 async function write(one) {

@@ -466,7 +466,7 @@ impl<'a> Work<'a> {
         let at = self.find(name)?;
         self.columns[at].0.default = default.of(&self.columns[at].0)?;
         rules::clause::check_options(&self.columns[at].0)?;
-        ddl::check_default(&self.columns[at].0)
+        ddl::settle_default(&mut self.columns[at].0)
     }
 }
 

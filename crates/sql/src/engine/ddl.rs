@@ -5,7 +5,7 @@ use crate::engine::{
     key_parts,
 };
 use apus_types::{
-    Column, ColumnType, IndexDef, IndexNo, IndexState, TableSchema, collate::Collation, schema::DefaultValue,
+    Column, ColumnType, IndexDef, IndexNo, IndexState, TableSchema, Value, collate::Collation, schema::DefaultValue,
 };
 
 use super::{
@@ -14,7 +14,7 @@ use super::{
     convert::{self, Assign},
     create_select::{SelectClause, begins_select},
     errors::{self, Result},
-    expr::{Datum, zone::Zone},
+    expr::{Datum, eval::decimals_of, zone::Zone},
     foreign_key::clause::{self, Clause},
     labels,
     rules::{self, clause::CheckClause},
@@ -494,7 +494,7 @@ fn definition(t: &mut Tokens, default: Collation, made: &mut Definitions) -> Res
         let text = format!("Incorrect column specifier for column '{name}'");
         return Err(crate::wire::SqlError::new(1063, b"42000", text));
     }
-    check_default(&column)?;
+    settle_default(&mut column)?;
     columns.push(column);
     Ok(())
 }
@@ -560,32 +560,52 @@ fn set_primary(primary: &mut Option<Vec<String>>, key: Vec<String>) -> Result<()
     }
 }
 
-/// A default that the column could not hold would refuse every row that leaves it out. Zero dates are the matter of the session
-/// that inserts.
-pub fn check_default(c: &Column) -> Result<()> {
-    let temporal = matches!(c.ty, ColumnType::Date | ColumnType::DateTime { .. } | ColumnType::Timestamp { .. });
+/// A literal default becomes what the column makes of it, as MySQL shows it: `1.50` where DECIMAL(10,2) is given 1.5. One that the column cannot hold would refuse every
+/// row that leaves it out. Zero dates are the matter of the session that inserts.
+///
+/// # Errors
+/// 1067: no value of the column; 1101: a type that has no literal defaults.
+pub fn settle_default(c: &mut Column) -> Result<()> {
+    let invalid = || errors::invalid_default(&c.name);
     let is_long = matches!(c.ty, ColumnType::Json | ColumnType::Text { .. } | ColumnType::Blob { .. });
-    if is_long && matches!(&c.default, DefaultValue::Literal(text) if c.ty == ColumnType::Json || !text.is_empty()) {
-        let text = format!("BLOB, TEXT, GEOMETRY or JSON column '{}' can't have a default value", c.name);
-        return Err(crate::wire::SqlError::new(1101, b"42000", text));
-    }
-    let fits = match &c.default {
-        DefaultValue::Null => c.nullable,
-        DefaultValue::Literal(text) if temporal && text.starts_with("0000-00-00") => true,
-        DefaultValue::Literal(text) => {
-            let assign = Assign { row: 1, table: "", strict: true, zone: Zone::UTC, env: None };
-            let value = match c.ty {
-                ColumnType::Bit { length } => bits::of_default(text, length),
-                _ => Datum::text(text.clone()),
-            };
-            convert::assign(c, value, assign).is_ok()
+    let text = match &c.default {
+        DefaultValue::Literal(text) if is_long && (c.ty == ColumnType::Json || !text.is_empty()) => {
+            let text = format!("BLOB, TEXT, GEOMETRY or JSON column '{}' can't have a default value", c.name);
+            return Err(crate::wire::SqlError::new(1101, b"42000", text));
         }
-        DefaultValue::None | DefaultValue::CurrentTimestamp | DefaultValue::Expression(_) => true,
+        DefaultValue::Literal(text) => text,
+        DefaultValue::Null if !c.nullable => return Err(invalid()),
+        _ => return Ok(()),
     };
-    if fits {
-        return Ok(());
-    }
-    Err(errors::invalid_default(&c.name))
+    let assign = Assign { row: 1, table: "", strict: true, zone: Zone::UTC, env: None };
+    let decimals = usize::from(decimals_of(c.ty));
+    let moment = if decimals == 0 { "0000-00-00 00:00:00" } else { "0000-00-00 00:00:00.000000" };
+    let kept = match c.ty {
+        ColumnType::Bit { length } => {
+            let value = bits::of_default(text, length);
+            convert::assign(c, value, assign).map_err(|_| invalid())?;
+            text.clone()
+        }
+        ColumnType::Date if text.starts_with("0000-00-00") => moment[..10].to_owned(),
+        ColumnType::DateTime { .. } | ColumnType::Timestamp { .. } if text.starts_with("0000-00-00") => {
+            moment[..moment.len().min(20 + decimals)].to_owned()
+        }
+        _ => {
+            let value = convert::assign(c, Datum::text(text.clone()), assign);
+            match (value.map_err(|_| invalid())?, c.ty) {
+                (Datum::UInt(n), ColumnType::Label { is_set, labels: list, .. }) => {
+                    Datum::Text(labels::text(list, is_set, n)).as_string()
+                }
+                (Datum::Int(micros), ColumnType::Timestamp { .. }) => {
+                    Datum::of_column(c.ty, Value::Timestamp(micros), Zone::UTC).as_string()
+                }
+                (year, ColumnType::Year) => format!("{:0>4}", year.as_string()),
+                (value, _) => value.as_string(),
+            }
+        }
+    };
+    c.default = DefaultValue::Literal(kept);
+    Ok(())
 }
 
 fn set_collation(c: &mut Column, to: Collation) -> Result<()> {

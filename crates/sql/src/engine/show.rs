@@ -166,6 +166,9 @@ fn current_timestamp(c: &apus_types::Column) -> String {
 
 pub fn default_text(c: &apus_types::Column) -> Option<String> {
     match &c.default {
+        DefaultValue::Literal(t) if matches!(c.ty, ColumnType::Binary { .. } | ColumnType::VarBinary { .. }) => {
+            Some(t.bytes().fold("0x".to_owned(), |hex, b| hex + &format!("{b:02X}")))
+        }
         DefaultValue::Literal(t) => Some(t.clone()),
         DefaultValue::CurrentTimestamp => Some(current_timestamp(c)),
         DefaultValue::Expression(text) => Some(super::view_text::escaped(text)),
