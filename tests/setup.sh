@@ -36,7 +36,7 @@ if [ "${#missing[@]}" -gt 0 ]; then
 fi
 
 # Pinned, so that a new release of a driver is a commit of ours.
-drivers=(PyMySQL==1.1.1 mysql-connector-python==9.2.0 SQLAlchemy==2.0.36 Django==5.1.4 alembic==1.20.1 peewee==4.5.3 zstandard==0.23.0)
+drivers=(PyMySQL==1.1.1 mysql-connector-python==9.2.0 SQLAlchemy==2.0.36 Django==5.1.4 alembic==1.20.1 peewee==4.5.3 pyodbc==5.5.0 zstandard==0.23.0)
 if [ "$(cat "$out/venv/drivers" 2>/dev/null)" != "${drivers[*]}" ]; then
     echo "installing ${drivers[*]}"
     rm -rf "$out/venv"
