@@ -810,7 +810,7 @@ impl Engine for SqlEngine {
                 self.authorize(session, needs).await?;
             }
             if let Plan::Select(select) = &plan {
-                columns = select.defs.clone();
+                columns = select.defs.to_vec();
                 prepared.typed_by_params = is_typed_by_values(select);
             }
             if let Plan::Insert(i) = &plan

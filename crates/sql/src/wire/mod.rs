@@ -32,4 +32,4 @@ mod tests;
 pub use constants::{capability, column_flag, status};
 pub use error::{DecodeError, SqlError};
 pub use params::ParamValue;
-pub use result::{ColumnDef, ColumnType, ResultWriter};
+pub use result::{ColumnDef, ColumnType, Heading, ResultWriter};

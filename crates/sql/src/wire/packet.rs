@@ -251,6 +251,19 @@ impl PacketBuffer {
         self.packet_start = self.bytes.len();
     }
 
+    /// Puts closed packets behind those there are, whose sequence numbers go on from [`sequence`](Self::sequence).
+    pub fn append(&mut self, packets: &[u8], count: usize) {
+        debug_assert_eq!(self.packet_start, self.bytes.len(), "a packet is already open");
+        self.bytes.extend_from_slice(packets);
+        self.packet_start = self.bytes.len();
+        self.sequence = self.sequence.wrapping_add(count as u8);
+    }
+
+    /// The packets behind the first `pending` bytes.
+    pub fn since(&self, pending: usize) -> &[u8] {
+        &self.bytes[pending..]
+    }
+
     /// Drops the open packet, if any: an error came up in the middle of a row.
     pub fn abandon(&mut self) {
         self.bytes.truncate(self.packet_start);

@@ -7,6 +7,8 @@
 //!
 //! A wrong order of calls or a cell that does not fit its column's declared type is our own bug and asserts.
 
+use std::{cell::OnceCell, ops::Deref};
+
 use super::constants::{CHARSET_BINARY, CHARSET_UTF8MB4, capability, column_flag, status};
 use super::number::{format_u64, push_f32, push_f64, push_f64_fixed, push_four, push_fraction, push_two, push_u64};
 use super::packet::{PacketBuffer, push_lenenc, push_lenenc_bytes};
@@ -104,6 +106,31 @@ pub struct ColumnDef {
     /// Places after the point; for temporal columns, digits of the fraction; 31 ([`DECIMALS_NOT_FIXED`]) for FLOAT and
     /// DOUBLE (0 is taken as 31 there, since `DOUBLE(M,0)` is not offered).
     pub decimals: u8,
+}
+
+/// The columns of a plan's result, and the packets that tell them: the same bytes each time, behind the same sequence number.
+#[derive(Debug, Clone, Default)]
+pub struct Heading {
+    columns: Vec<ColumnDef>,
+    told: OnceCell<(u8, Box<[u8]>)>,
+}
+
+impl Heading {
+    /// Longer ones are told anew each time; so no packet among those that are kept was split.
+    const BYTES_MAX: usize = 8 << 10;
+}
+
+impl From<Vec<ColumnDef>> for Heading {
+    fn from(columns: Vec<ColumnDef>) -> Heading {
+        Heading { columns, told: OnceCell::new() }
+    }
+}
+
+impl Deref for Heading {
+    type Target = [ColumnDef];
+    fn deref(&self) -> &[ColumnDef] {
+        &self.columns
+    }
 }
 
 impl ColumnDef {
@@ -294,14 +321,38 @@ impl<'a> ResultWriter<'a> {
 
     /// Starts a result set: column count and definitions.
     pub fn begin_rows(&mut self, columns: &[ColumnDef]) {
-        assert!(!self.state.rows_open && !columns.is_empty(), "a result set starts once and has columns");
+        self.tell_columns(columns);
+        self.open_rows(columns);
+    }
+
+    /// [`begin_rows`](Self::begin_rows) of a plan, by the bytes that it was told with before.
+    pub fn begin_rows_of(&mut self, heading: &Heading) {
+        let sequence = self.out.sequence();
+        match heading.told.get() {
+            Some((first, packets)) if *first == sequence => self.out.append(packets, heading.len() + 1),
+            _ => {
+                let start = self.out.pending();
+                self.tell_columns(heading);
+                let packets = self.out.since(start);
+                if packets.len() <= Heading::BYTES_MAX {
+                    let _ = heading.told.set((sequence, packets.into())); // the first sequence number stays
+                }
+            }
+        }
+        self.open_rows(heading);
+    }
+
+    fn tell_columns(&mut self, columns: &[ColumnDef]) {
         push_lenenc(self.out.begin(), columns.len() as u64);
         self.out.end();
+        columns.iter().for_each(|column| self.column_definition(column, false));
+    }
+
+    fn open_rows(&mut self, columns: &[ColumnDef]) {
+        assert!(!self.state.rows_open && !columns.is_empty(), "a result set starts once and has columns");
         self.state.cells.clear();
-        for column in columns {
-            self.column_definition(column, false);
-            self.state.cells.push(Cell { column_type: column.column_type, decimals: column.decimals });
-        }
+        let cell = |column: &ColumnDef| Cell { column_type: column.column_type, decimals: column.decimals };
+        self.state.cells.extend(columns.iter().map(cell));
         if !self.state.deprecate_eof && !self.state.is_held {
             self.eof(0);
         }

@@ -8,7 +8,7 @@ use super::error::DecodeError;
 use super::handshake::{Attributes, ClientHello, Offer, decode_change_user, decode_client_hello, write_greeting};
 use super::packet::{PacketBuffer, PacketReader, push_lenenc_bytes};
 use super::params::{ParamType, ParamValue, decode_counted_params, decode_params, split_attributes};
-use super::result::{ColumnDef, ColumnType, ResultState, ResultWriter};
+use super::result::{ColumnDef, ColumnType, Heading, ResultState, ResultWriter};
 
 /// Inputs of each kind; `make fuzz` gives a million.
 fn rounds() -> usize {
@@ -313,6 +313,34 @@ fn sample(w: &mut ResultWriter<'_>) {
     w.date(2024, 2, 29);
     w.row_end();
     w.end_rows(1, 3);
+}
+
+/// Told from memory, and anew where another packet came before.
+#[test]
+fn headings_are_told_alike() {
+    let columns: Vec<_> = ["a", "b"].map(|name| ColumnDef::expression(name, ColumnType::Long, 10)).into();
+    let rows = |w: &mut ResultWriter<'_>| {
+        w.row_start();
+        w.int(1);
+        w.int(2);
+        w.row_end();
+        w.end_rows(0, 2);
+    };
+    let heading = Heading::from(columns.clone());
+    for before in [false, false, true, false] {
+        let told = |of: &dyn Fn(&mut ResultWriter<'_>)| {
+            written(false, 0, |w| {
+                if before {
+                    w.set_more_results(true);
+                    w.ok(0, 0, 0, "");
+                    w.set_more_results(false);
+                }
+                of(w);
+                rows(w);
+            })
+        };
+        assert_eq!(told(&|w| w.begin_rows_of(&heading)), told(&|w| w.begin_rows(&columns)), "behind another: {before}");
+    }
 }
 
 #[test]

@@ -305,7 +305,7 @@ pub async fn select(
     let (_, snapshot) = lock(cluster, session, s, locked, params, &mut held).await?;
     session.env.forget_notes();
     let run = query::of_session(cluster, session, params, snapshot.epoch());
-    out.begin_rows(&plan.defs);
+    out.begin_rows_of(&plan.defs);
     query::into(&run, plan, Default::default(), out).await
 }
 

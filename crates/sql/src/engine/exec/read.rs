@@ -76,7 +76,7 @@ pub async fn select(
     }
     let Some(table) = &plan.table else {
         let mut sink = Sink::new(plan, params, &session.env, Default::default())?;
-        out.begin_rows(&plan.defs);
+        out.begin_rows_of(&plan.defs);
         without_table(plan, &mut sink, out)?;
         sink.finish(out).await?;
         return Ok(sink.found);
@@ -87,7 +87,7 @@ pub async fn select(
     }
     if information_schema::is_virtual(&table.schema) {
         let mut sink = Sink::new(plan, params, &session.env, Default::default())?;
-        out.begin_rows(&plan.defs);
+        out.begin_rows_of(&plan.defs);
         virtual_rows(cluster, plan, table, access, &mut sink, out).await?;
         sink.finish(out).await?;
         return Ok(sink.found);
@@ -102,7 +102,7 @@ pub async fn select(
     let trans = reader(session, &table.schema).await?;
     let seen = Seen { trans, snapshot, one_moment: true };
     let mut sink = Sink::new(plan, params, &session.env, std::mem::take(&mut s.sink))?;
-    out.begin_rows(&plan.defs);
+    out.begin_rows_of(&plan.defs);
     if pin!(table_rows(cluster, &session.env, s, seen, plan, table, access, &mut sink, out)).await? {
         sink.finish(out).await?;
     }
@@ -141,7 +141,7 @@ async fn select_own(
     }
     let filter = if s.bound.exact { &access.rest } else { &access.full };
     let mut sink = Sink::new(plan, params, &session.env, std::mem::take(&mut s.sink))?;
-    out.begin_rows(&plan.defs);
+    out.begin_rows_of(&plan.defs);
     for row in s.bound.points.iter().filter_map(own) {
         let row = match &plan.columns {
             Some(columns) => {
@@ -352,7 +352,7 @@ async fn select_locked(
     let mut hunt = Hunt::new(s, wanted, rows);
     while pin!(hunt.next(cluster, session, s)).await? {}
     let mut sink = Sink::new(plan, params, &session.env, std::mem::take(&mut s.sink))?;
-    out.begin_rows(&plan.defs);
+    out.begin_rows_of(&plan.defs);
     for i in 0..s.locked.len() {
         if sink.wanted() == 0 || !sink.row(s.locked.payload(i), out)? {
             break;

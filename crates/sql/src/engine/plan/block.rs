@@ -76,7 +76,7 @@ impl Block {
         parts.iter_mut().for_each(|e| e.project(&join.columns));
         let layout = join.steps.last().map_or_else(|| RowLayout::new([]), |step| step.layout.clone());
         let in_order = self.order.is_empty();
-        let defs = self.outputs.iter().map(|o| o.def.clone()).collect();
+        let defs = self.outputs.iter().map(|o| o.def.clone()).collect::<Vec<_>>().into();
         Ok(Select {
             reads,
             names: Default::default(),
@@ -142,7 +142,7 @@ impl Block {
             (Some(t), None) => t.schema.layout().clone(),
             (None, _) => RowLayout::new([]),
         };
-        let defs = self.outputs.iter().map(|o| o.def.clone()).collect();
+        let defs = self.outputs.iter().map(|o| o.def.clone()).collect::<Vec<_>>().into();
         if let (None, Some(f)) = (&table, filter) {
             // Without a table the condition is checked on the one row there is.
             access = Some(access::Access {

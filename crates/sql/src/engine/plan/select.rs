@@ -25,7 +25,7 @@ use crate::{
         },
         information_schema, view_text,
     },
-    wire::ColumnDef,
+    wire::{ColumnDef, Heading},
 };
 
 #[derive(Debug)]
@@ -88,7 +88,7 @@ pub struct Select {
     pub columns: Option<Vec<u16>>,
     pub layout: RowLayout,
     pub outputs: Vec<Output>,
-    pub defs: Vec<ColumnDef>,
+    pub defs: Heading,
     pub group: Option<Group>,
     /// Sorted here, unless the path delivers in order.
     pub order: Vec<OrderKey>,

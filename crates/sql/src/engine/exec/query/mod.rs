@@ -151,7 +151,7 @@ pub async fn select(
 ) -> Done<u64> {
     let snapshot = session.reading_at(cluster.client).await?;
     let run = of_session(cluster, session, params, snapshot);
-    out.begin_rows(&plan.defs);
+    out.begin_rows_of(&plan.defs);
     into(&run, plan, std::mem::take(&mut s.sink), out).await
 }
 
