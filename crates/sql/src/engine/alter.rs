@@ -34,6 +34,7 @@ use super::{
     },
     key_parts, labels,
     plan::dml::default_expr,
+    reals,
     remake::Whole,
     rules::{self, alter::CheckStep},
     session::Session,
@@ -476,6 +477,7 @@ pub(super) fn changes_storage(old: &Column, new: &Column) -> bool {
         || !labels::extends(old.ty, new.ty)
         || length(new) < length(old)
         || loses_characters(old.ty, new.ty)
+        || reals::is_narrower(old, new)
 }
 
 /// Rows may have what the new character set has not.

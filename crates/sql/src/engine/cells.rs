@@ -9,7 +9,7 @@ use apus_types::{
 use super::{
     bits,
     expr::{self, Datum, Kind, decimal, zone::Zone},
-    labels,
+    labels, reals,
 };
 use crate::json::compare;
 use crate::wire::{ColumnDef, ColumnType, ResultWriter, column_flag, result::DECIMALS_NOT_FIXED};
@@ -51,7 +51,10 @@ fn is_unsigned(ty: Stored) -> bool {
 /// What a client is told about a stored column.
 pub fn column_def(schema: &TableSchema, column: u16) -> ColumnDef {
     let c = &schema.columns[usize::from(column)];
-    let (column_type, length, decimals) = told(c.ty);
+    let (column_type, mut length, mut decimals) = told(c.ty);
+    if let Some((width, scale)) = reals::digits(c) {
+        (length, decimals) = (width, scale as u8);
+    }
     let mut def = ColumnDef::expression(c.name.clone(), column_type, length);
     def.schema = schema.database.clone();
     def.table = schema.name.clone();
@@ -66,7 +69,7 @@ pub fn column_def(schema: &TableSchema, column: u16) -> ColumnDef {
     set(schema.indexes.iter().any(|i| i.unique && i.columns == [column]), column_flag::UNIQUE_KEY);
     set(schema.indexes.iter().any(|i| i.columns.first() == Some(&column)), column_flag::MULTIPLE_KEY);
     set(matches!(column_type, ColumnType::Blob | ColumnType::Json), column_flag::BLOB);
-    set(is_unsigned(c.ty), column_flag::UNSIGNED);
+    set(is_unsigned(c.ty) || reals::is_unsigned(c), column_flag::UNSIGNED);
     set(!c.ty.is_text(), column_flag::BINARY);
     set(matches!(c.ty, Stored::Label { is_set: false, .. }), column_flag::ENUM);
     set(matches!(c.ty, Stored::Label { is_set: true, .. }), column_flag::SET);

@@ -21,7 +21,7 @@ use super::{
         decimal, eval, json, temporal,
         zone::{Moment, Zone},
     },
-    labels,
+    labels, reals,
 };
 
 /// How values are assigned.
@@ -119,12 +119,10 @@ pub fn assign<'a>(column: &Column, value: Datum<'a>, a: Assign<'_>) -> Result<Da
         }
         ColumnType::Float | ColumnType::Double => {
             let x = double(column, &value, a)?;
-            let limit = if column.ty == ColumnType::Float { f64::from(f32::MAX) } else { f64::MAX };
-            let fits = if column.ty == ColumnType::Float { (x as f32).is_finite() } else { x.is_finite() };
-            if !fits && a.strict {
-                return Err(range());
+            match reals::fitted(column, x) {
+                (_, false) if a.strict => Err(range()),
+                (fitted, _) => Ok(Datum::Double(fitted)),
             }
-            Ok(Datum::Double(if fits { x } else { limit.copysign(x) }))
         }
         ColumnType::Char { length, .. } | ColumnType::VarChar { length, .. } => {
             let text = valid_text(column, into_text(value), a)?;

@@ -16,7 +16,7 @@ use super::{
     errors::{self, Result},
     expr::{Datum, eval::decimals_of, zone::Zone},
     foreign_key::clause::{self, Clause},
-    labels,
+    labels, reals,
     rules::{self, clause::CheckClause},
     table_options::table_options,
     token::Tokens,
@@ -494,6 +494,7 @@ fn definition(t: &mut Tokens, default: Collation, made: &mut Definitions) -> Res
         let text = format!("Incorrect column specifier for column '{name}'");
         return Err(crate::wire::SqlError::new(1063, b"42000", text));
     }
+    reals::check(&column)?;
     settle_default(&mut column)?;
     columns.push(column);
     Ok(())
@@ -599,6 +600,7 @@ pub fn settle_default(c: &mut Column) -> Result<()> {
                 (Datum::Int(micros), ColumnType::Timestamp { .. }) => {
                     Datum::of_column(c.ty, Value::Timestamp(micros), Zone::UTC).as_string()
                 }
+                (Datum::Double(x), _) if reals::digits(c).is_some() => reals::text(c, x).unwrap_or_default(),
                 (year, ColumnType::Year) => format!("{:0>4}", year.as_string()),
                 (value, _) => value.as_string(),
             }

@@ -20,7 +20,7 @@ use super::{
     expr::{Datum, Env},
     foreign_key, labels,
     processlist::{self, Process},
-    rules, show,
+    reals, rules, show,
     view::View,
 };
 use crate::accounts::{Account, Privileges};
@@ -341,14 +341,17 @@ fn column_rows(t: &Table) -> Vec<Row> {
     let one = |(position, number_of): (usize, u16)| {
         let c = &s.columns[usize::from(number_of)];
         let (characters, bytes) = lengths(c.ty);
-        let (precision, scale) = numeric(c.ty);
+        let (precision, scale) = match reals::digits(c) {
+            Some((width, scale)) => (number(width), number(scale)),
+            None => numeric(c.ty),
+        };
         let decimals = match c.ty {
             ColumnType::DateTime { decimals } | ColumnType::Timestamp { decimals } | ColumnType::Time { decimals } => {
                 number(decimals)
             }
             _ => Datum::Null,
         };
-        let full = show::type_name(c.ty, &c.declared);
+        let full = show::type_of(c);
         let name_end = full.find(|b: char| !b.is_ascii_alphabetic()).unwrap_or(full.len());
         let collation = c.ty.collation();
         vec![

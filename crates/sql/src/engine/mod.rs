@@ -54,6 +54,7 @@ pub mod own;
 pub mod plan;
 pub mod plan_cache;
 mod processlist;
+mod reals;
 mod remake;
 mod rules;
 pub mod session;

@@ -12,7 +12,7 @@ use super::{
     exec::{self, Cluster, probe::Counts},
     explain, explain_tree, foreign_key, information_schema,
     plan::Select,
-    processlist, rules,
+    processlist, reals, rules,
     session::{ERROR, Fail, Session, Warning},
     show_filter::Filter,
     show_heading,
@@ -104,8 +104,12 @@ fn text(s: impl Into<String>) -> Option<String> {
     Some(s.into())
 }
 
-/// The type as SHOW prints it.
-pub fn type_name(ty: ColumnType, declared: &str) -> String {
+/// The column's type as SHOW prints it.
+pub fn type_of(column: &apus_types::Column) -> String {
+    reals::type_name(column).unwrap_or_else(|| type_name(column.ty, &column.declared))
+}
+
+fn type_name(ty: ColumnType, declared: &str) -> String {
     let fraction = |name: &str, n: u8| if n == 0 { name.to_owned() } else { format!("{name}({n})") };
     match ty {
         ColumnType::Int { bits, unsigned } => {
@@ -224,7 +228,7 @@ pub fn create_table(t: &Table) -> String {
     let mut lines = Vec::new();
     for c in t.visible_columns() {
         let c = &s.columns[usize::from(c)];
-        let mut line = format!("  {} {}", quote(&c.name), type_name(c.ty, &c.declared));
+        let mut line = format!("  {} {}", quote(&c.name), type_of(c));
         if let Some(collation) = c.ty.collation() {
             if collation != s.collation {
                 line += &format!(" CHARACTER SET {} COLLATE {}", collation.charset().name(), collation.name());
@@ -675,7 +679,7 @@ impl SqlEngine {
         for number in found.visible_columns() {
             let c = &s.columns[usize::from(number)];
             let (key, extra) = (key_kind(s, number), extra(c));
-            let mut row = vec![text(c.name.clone()), Some(type_name(c.ty, &c.declared))];
+            let mut row = vec![text(c.name.clone()), Some(type_of(c))];
             if full {
                 row.push(c.ty.collation().map(|k| k.name().to_owned()));
             }
