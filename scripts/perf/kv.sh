@@ -11,24 +11,7 @@ cd "$(dirname "$0")/../.."
 apus="${APUS:-${CARGO_TARGET_DIR:-$PWD/target}/release/apus}"
 ops="${1:-20000}"
 batch="${BATCH:-32}"
-dir="$(mktemp -d)"
-pids=()
-finish() {
-    for pid in "${pids[@]:-}"; do [ -z "$pid" ] || kill "$pid" 2>/dev/null || true; done
-    wait 2>/dev/null || true
-    rm -rf "$dir"
-}
-trap finish EXIT
-
-await() { # FILE PID: until the file is there
-    for _ in $(seq 1200); do
-        [ -s "$1" ] && return
-        kill -0 "$2" 2>/dev/null || { echo "process $2 ended early:" >&2; tail -5 "$dir"/*.log >&2; exit 1; }
-        sleep 0.1
-    done
-    echo "no $1 within 120 s" >&2
-    exit 1
-}
+. scripts/perf/roles.sh
 port_of() { python3 -c 'import json,sys; f=json.load(open(sys.argv[1])); print("%s:%d" % (f["host"], f["port"]))' "$1"; }
 total() { awk '/^(summary|totals):/ { n = $2 } END { print n + 0 }' "$@"; }
 

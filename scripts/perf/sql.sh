@@ -12,24 +12,7 @@ events="${1:-500}"
 shift || true
 workloads=("$@")
 [ "${#workloads[@]}" -gt 0 ] || workloads=(oltp_point_select oltp_read_write oltp_update_index)
-dir="$(mktemp -d)"
-pids=()
-finish() {
-    for pid in "${pids[@]}"; do kill -9 "$pid" 2>/dev/null || true; done
-    wait 2>/dev/null || true
-    rm -rf "$dir"
-}
-trap finish EXIT
-
-await() { # FILE PID: until the file is there
-    for _ in $(seq 1200); do
-        [ -s "$1" ] && return
-        kill -0 "$2" 2>/dev/null || { echo "process $2 ended early:" >&2; tail -5 "$dir"/*.log >&2; exit 1; }
-        sleep 0.1
-    done
-    echo "no $1 within 120 s" >&2
-    exit 1
-}
+. scripts/perf/roles.sh
 field() { python3 -c 'import json,sys; print(json.load(open(sys.argv[1]))[sys.argv[2]])' "$dir/$1.ready" "$2"; }
 start() { # ROLE COMMAND...
     local role="$1"

@@ -251,12 +251,15 @@ impl PacketBuffer {
         self.packet_start = self.bytes.len();
     }
 
-    /// Puts closed packets behind those there are, whose sequence numbers go on from [`sequence`](Self::sequence).
-    pub fn append(&mut self, packets: &[u8], count: usize) {
+    /// Puts closed packets, none of which was split, behind those there are, with the sequence numbers that follow.
+    pub fn append(&mut self, packets: &[u8]) {
         debug_assert_eq!(self.packet_start, self.bytes.len(), "a packet is already open");
         self.bytes.extend_from_slice(packets);
-        self.packet_start = self.bytes.len();
-        self.sequence = self.sequence.wrapping_add(count as u8);
+        while let Some(header) = self.bytes[self.packet_start..].first_chunk::<PACKET_HEADER_BYTES>() {
+            let length = u32::from_le_bytes([header[0], header[1], header[2], 0]) as usize;
+            self.patch_header(self.packet_start, length);
+            self.packet_start += PACKET_HEADER_BYTES + length;
+        }
     }
 
     /// The packets behind the first `pending` bytes.

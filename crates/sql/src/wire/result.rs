@@ -108,11 +108,11 @@ pub struct ColumnDef {
     pub decimals: u8,
 }
 
-/// The columns of a plan's result, and the packets that tell them: the same bytes each time, behind the same sequence number.
+/// The columns of a plan's result, and the packets that tell them: the same bytes each time, but for sequence numbers.
 #[derive(Debug, Clone, Default)]
 pub struct Heading {
     columns: Vec<ColumnDef>,
-    told: OnceCell<(u8, Box<[u8]>)>,
+    told: OnceCell<Box<[u8]>>,
 }
 
 impl Heading {
@@ -327,15 +327,14 @@ impl<'a> ResultWriter<'a> {
 
     /// [`begin_rows`](Self::begin_rows) of a plan, by the bytes that it was told with before.
     pub fn begin_rows_of(&mut self, heading: &Heading) {
-        let sequence = self.out.sequence();
         match heading.told.get() {
-            Some((first, packets)) if *first == sequence => self.out.append(packets, heading.len() + 1),
-            _ => {
+            Some(packets) => self.out.append(packets),
+            None => {
                 let start = self.out.pending();
                 self.tell_columns(heading);
                 let packets = self.out.since(start);
                 if packets.len() <= Heading::BYTES_MAX {
-                    let _ = heading.told.set((sequence, packets.into())); // the first sequence number stays
+                    heading.told.get_or_init(|| packets.into());
                 }
             }
         }
