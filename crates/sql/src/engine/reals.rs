@@ -13,8 +13,12 @@ fn is_real(ty: ColumnType) -> bool {
     matches!(ty, ColumnType::Float | ColumnType::Double)
 }
 
-/// M and D of a FLOAT or DOUBLE that has both.
+/// M and D of a FLOAT or DOUBLE that has both, and where MySQL has such; others were taken by earlier releases, and meant nothing.
 pub fn digits(column: &Column) -> Option<(u32, u32)> {
+    declared_digits(column).filter(|(width, scale)| *scale <= SCALE_MAX && scale <= width && *width <= WIDTH_MAX)
+}
+
+fn declared_digits(column: &Column) -> Option<(u32, u32)> {
     if !is_real(column.ty) {
         return None;
     }
@@ -68,7 +72,7 @@ pub fn is_narrower(old: &Column, new: &Column) -> bool {
 /// # Errors
 /// 1425, 1427, 1439: digits that there are not.
 pub fn check(column: &Column) -> Result<()> {
-    let Some((width, scale)) = digits(column) else { return Ok(()) };
+    let Some((width, scale)) = declared_digits(column) else { return Ok(()) };
     let name = &column.name;
     let (number, text) = if scale > SCALE_MAX {
         (1425, format!("Too big scale {scale} specified for column '{name}'. Maximum is {SCALE_MAX}."))
@@ -112,6 +116,8 @@ mod tests {
             digits(&column(ColumnType::Decimal { precision: 5, scale: 2, unsigned: false }, "decimal(5,2)")),
             None
         );
+        let of_before = column(ColumnType::Double, "double(2,3)");
+        assert_eq!((fitted(&of_before, 1.23456), check(&of_before).unwrap_err().errno), ((1.23456, true), 1427));
         assert!(is_narrower(&plain, &money) && !is_narrower(&money, &plain));
     }
 }
