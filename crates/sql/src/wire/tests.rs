@@ -315,31 +315,31 @@ fn sample(w: &mut ResultWriter<'_>) {
     w.end_rows(1, 3);
 }
 
-/// Told from memory, and anew where another packet came before.
+/// To the byte, sequence numbers included: told first, from memory, and from memory behind another packet.
 #[test]
 fn headings_are_told_alike() {
     let columns: Vec<_> = ["a", "b"].map(|name| ColumnDef::expression(name, ColumnType::Long, 10)).into();
-    let rows = |w: &mut ResultWriter<'_>| {
+    let heading = Heading::from(columns.clone());
+    let told = |behind_another: bool, begin: &dyn Fn(&mut ResultWriter<'_>)| {
+        let (mut out, mut state) = (PacketBuffer::new(), ResultState::new(0));
+        state.start_command(false, 2);
+        let mut w = ResultWriter::new(&mut out, &mut state);
+        if behind_another {
+            w.set_more_results(true);
+            w.ok(0, 0, 0, "");
+            w.set_more_results(false);
+        }
+        begin(&mut w);
         w.row_start();
         w.int(1);
         w.int(2);
         w.row_end();
         w.end_rows(0, 2);
+        out.complete().to_vec()
     };
-    let heading = Heading::from(columns.clone());
-    for before in [false, false, true, false] {
-        let told = |of: &dyn Fn(&mut ResultWriter<'_>)| {
-            written(false, 0, |w| {
-                if before {
-                    w.set_more_results(true);
-                    w.ok(0, 0, 0, "");
-                    w.set_more_results(false);
-                }
-                of(w);
-                rows(w);
-            })
-        };
-        assert_eq!(told(&|w| w.begin_rows_of(&heading)), told(&|w| w.begin_rows(&columns)), "behind another: {before}");
+    for behind_another in [false, false, true, false] {
+        let expected = told(behind_another, &|w| w.begin_rows(&columns));
+        assert_eq!(told(behind_another, &|w| w.begin_rows_of(&heading)), expected, "behind another: {behind_another}");
     }
 }
 
