@@ -74,6 +74,7 @@ build_java tests/clients/orm-java orm-java
 # What package-lock.json pins; none of its scripts is run.
 if ! cmp -s tests/clients/node/package-lock.json "$out/node/installed"; then
     echo "installing the Node.js clients"
+    rm -rf "$out/node/prisma" # made by the Prisma of before
     mkdir -p "$out/node"
     cp tests/clients/node/package.json tests/clients/node/package-lock.json "$out/node/"
     (cd "$out/node" && npm ci --silent --ignore-scripts --no-audit --no-fund)
