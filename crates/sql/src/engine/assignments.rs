@@ -111,13 +111,13 @@ impl SqlEngine {
         }
         if let Some(name) = target.strip_prefix('@').filter(|n| !n.starts_with('@')) {
             let name = name.trim_matches(['`', '\'', '"']).to_ascii_lowercase();
-            let value = self.value(session, value, out).await?.unwrap_or(Datum::Null);
+            let value = self.assigned_value(session, value, out).await?.unwrap_or(Datum::Null);
             return Ok(Assignment::User(name, value));
         }
         let lower = target.to_ascii_lowercase();
         let (of, name) = scope_of(&lower, scope)?;
         check_name(name)?;
-        let value = self.value(session, value, out).await?;
+        let value = self.assigned_value(session, value, out).await?;
         if of == Scope::Global {
             let one_of = Privileges::SUPER.union(Privileges::SYSTEM_VARIABLES_ADMIN);
             self.require(session, one_of, "SUPER or SYSTEM_VARIABLES_ADMIN").await?;
@@ -126,7 +126,12 @@ impl SqlEngine {
     }
 
     /// What stands behind the `=`; `None` for DEFAULT. A query is run as a statement, into a variable that is as before afterwards.
-    async fn value(&self, session: &mut Session, text: &str, out: &mut Output<'_>) -> Result<Option<Datum<'static>>> {
+    async fn assigned_value(
+        &self,
+        session: &mut Session,
+        text: &str,
+        out: &mut Output<'_>,
+    ) -> Result<Option<Datum<'static>>> {
         const ANSWER: &str = "the answer of a query in set";
         if !has_subquery(text) {
             return evaluate(session, text);
@@ -225,9 +230,9 @@ fn scope_of<'t>(target: &'t str, last: &mut Scope) -> Result<(Scope, &'t str)> {
     let behind = if is_sign { '.' } else { ' ' };
     let found =
         words.into_iter().find_map(|(word, scope)| Some((scope, named.strip_prefix(word)?.strip_prefix(behind)?)));
-    let of_next = |name: &str| is_sign && [READ_ONLY, ISOLATION].contains(&name);
     let (scope, name) = match found {
-        None if is_sign => (if of_next(named.trim()) { Scope::Next } else { Scope::Session }, named),
+        None if is_sign && [READ_ONLY, ISOLATION].contains(&named.trim()) => (Scope::Next, named),
+        None if is_sign => (Scope::Session, named),
         None => (*last, named),
         Some((Some(scope), name)) => {
             if !is_sign {
