@@ -39,13 +39,13 @@ const LINGERS_NS: [u64; 8] = [0, 3_000_000, 40_000_000, 0, 3_000_000, 0, 3_000_0
 const ORPHANS_ONE_IN: u64 = 3;
 /// Seeds with several groups and a round in which these are parted.
 const PARTED_ONE_IN: u64 = 3;
-/// Banks with so many accounts that one transaction over all of them has more rows at one LDM than a slice may take.
-const LARGE_ONE_IN: u64 = 3;
-const LARGE_ACCOUNTS: u64 = 1_200;
+/// Banks with so many accounts that one transaction over all of them has more rows at one LDM, in one chain, than a slice may take.
+const LARGE_ONE_IN: u64 = 2;
+const LARGE_ACCOUNTS: u64 = 2_400;
 /// One seed in so many changes the schema.
 const CHURN_ONE_IN: u64 = 3;
 /// Of the seeds whose nodes keep files, all but one in so many have disks for logs, commits of class `disk`, and machines that all lose power at once.
-const REPLICATED_ONE_IN: u64 = 3;
+const REPLICATED_ONE_IN: u64 = 6;
 /// One seed in so many has a round in which what a removed node has said arrives late, and one in so many three
 /// in which both halves ask the arbitrator.
 const LATE_ONE_IN: u64 = 2;
@@ -169,6 +169,7 @@ impl Settings {
         };
         if settings.workload == Kind::Bank && Random::new(seed ^ 0x6c_6172_6765).one_in(LARGE_ONE_IN) {
             settings.accounts = LARGE_ACCOUNTS;
+            settings.workers = 1;
         } else if settings.workload == Kind::Bank && settings.linger_ns <= LINGERS_NS[1] {
             // Much changes while versions begin to be kept, and some nodes hear of it later than others.
             (settings.accounts, settings.tellers_per_client, settings.pause_max_ns) = (4 + seed % 8, 4, MS);
@@ -195,11 +196,12 @@ impl Settings {
             settings.schedule.0.extend(Some(round).filter(|round| promise::refusal(&settings, round).is_none()));
         }
         let mut guests = Random::new(seed ^ 0x0067_7565_7374);
-        if guests.one_in(GUESTS_ONE_IN) {
+        let is_large = settings.accounts == LARGE_ACCOUNTS;
+        if !is_large && guests.one_in(GUESTS_ONE_IN) {
             settings.add_guests(&mut guests);
         }
         if random.one_in(UNLINKS_ONE_IN) {
-            if settings.idle_max_ns == 0 && guests.one_in(CROWDS_ONE_IN) {
+            if !is_large && settings.idle_max_ns == 0 && guests.one_in(CROWDS_ONE_IN) {
                 settings.crowd();
             }
             let round = settings.unlinks(&mut random);
@@ -275,7 +277,7 @@ impl Settings {
             settings.scrub_ns =
                 [0, 200 * MS, 1_000 * MS, 5_000 * MS][Random::new(seed ^ 0x7363_7262).below(4) as usize];
             settings.segment_bytes = [1 << 20, 4 << 20][disks.below(2) as usize];
-            for _ in 0..1 + disks.below(3) {
+            for _ in 0..2 + disks.below(3) {
                 let rounds = match disks.below(5) {
                     0 => vec![rounds::stopped(&mut disks)],
                     1 | 2 => vec![settings.dark_twice(&mut disks)],

@@ -426,7 +426,7 @@ impl Settings {
         self.workload = Kind::Register;
         (self.clients, self.tellers_per_client) = (2 + random.below(2), 4);
         (self.accounts, self.pause_max_ns, self.idle_max_ns) = (6, 4 * MS, 900 * MS);
-        for _ in 0..3 {
+        for _ in 0..5 {
             let round = self.guest(random);
             if promise::refusal(self, &round).is_some() {
                 *self = drawn;
