@@ -1,13 +1,15 @@
 """Applications as Debian ships them, unpacked below the target folder, and run on loopback against an Apus of the test's own."""
 
+import contextlib
 import http.client
 import json
 import os
 import pathlib
+import signal
 import socket
 import subprocess
 
-from .harness import Failure, wait_until
+from .harness import Failure, end, spawn, wait_until
 from .mariadb import free_port  # noqa: F401  for those who use this module
 
 HERE = pathlib.Path(__file__).resolve().parents[1]
@@ -33,6 +35,31 @@ def php(folder, extensions, *settings):
     """The command of PHP as unpacked, without files of settings."""
     modules = next((folder / "usr/lib/php").glob("2*"))
     return [folder / "usr/bin/php8.2", "-n", f"-dextension_dir={modules}", *[f"-dextension={name}" for name in extensions], *[f"-d{setting}" for setting in settings]]
+
+
+@contextlib.contextmanager
+def php_server(folder, home, site, extensions, *settings):
+    """The port of PHP's own web server, with four processes."""
+    port, log = free_port(), home / "php.log"
+    command = [*php(folder, extensions, *settings), "-S", f"127.0.0.1:{port}", "-t", site]
+    with open(log, "wb") as out:
+        process = spawn(command, stdout=out, stderr=out, env={**environment(folder), "PHP_CLI_SERVER_WORKERS": "4"}, start_new_session=True)
+    try:
+        wait_for(process, port, log, "PHP")
+        yield port
+    finally:
+        # Its workers outlive it unless they are told, too.
+        os.killpg(process.pid, signal.SIGTERM)
+        end(process)
+        wait_until(lambda: not has_members(process.pid), 10, "PHP's workers end")
+
+
+def has_members(group):
+    try:
+        os.killpg(group, 0)
+        return True
+    except ProcessLookupError:
+        return False
 
 
 def answers(port):

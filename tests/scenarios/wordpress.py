@@ -3,13 +3,10 @@
 Every page is dozens of statements over one connection. No page may fail, and WordPress may not have noted an error of its database.
 """
 
-import contextlib
 import http.cookiejar
 import json
-import os
 import re
 import shutil
-import signal
 import struct
 import threading
 import time
@@ -20,7 +17,7 @@ import zlib
 
 from lib import apps
 from lib.cluster import Cluster
-from lib.harness import FULL, Failure, check, check_equal, end, scenario_main, spawn, wait_until
+from lib.harness import FULL, Failure, check, check_equal, scenario_main
 from lib.mariadb import batch
 
 LIMIT_SECONDS = (240, 600)
@@ -51,32 +48,6 @@ require_once ABSPATH . 'wp-settings.php';
 """
     )
     return site
-
-
-@contextlib.contextmanager
-def server(folder, home, site):
-    """The port of PHP's web server, with four processes."""
-    port, log = apps.free_port(), home / "php.log"
-    command = [*apps.php(folder, EXTENSIONS, "memory_limit=256M"), "-S", f"127.0.0.1:{port}", "-t", site]
-    with open(log, "wb") as out:
-        environment = {**apps.environment(folder), "PHP_CLI_SERVER_WORKERS": "4"}
-        process = spawn(command, stdout=out, stderr=out, env=environment, start_new_session=True)
-    try:
-        apps.wait_for(process, port, log, "PHP")
-        yield port
-    finally:
-        # Its workers outlive it unless they are told, too.
-        os.killpg(process.pid, signal.SIGTERM)
-        end(process)
-        wait_until(lambda: not has_members(process.pid), 10, "PHP's workers end")
-
-
-def has_members(group):
-    try:
-        os.killpg(group, 0)
-        return True
-    except ProcessLookupError:
-        return False
 
 
 class Site:
@@ -194,7 +165,7 @@ def run(t, sql, cluster):
     code, text = batch("CREATE DATABASE wordpress", host=host, port=port)
     check(code == 0, text)
     site = put_up(folder, t.directory, sql)
-    with server(folder, t.directory, site) as port:
+    with apps.php_server(folder, t.directory, site, EXTENSIONS, "memory_limit=256M") as port:
         with t.case("it installs itself"):
             install(port)
             no_database_errors(t.directory)

@@ -68,6 +68,17 @@ pub enum Secret {
     Configured(PasswordDigest),
 }
 
+impl Secret {
+    /// As IDENTIFIED ... AS takes it again. A password that the server was given is nobody's to see.
+    pub fn text(&self) -> String {
+        match self {
+            Secret::Empty | Secret::Configured(_) => String::new(),
+            Secret::Native(digest) => password::native_text(digest),
+            Secret::Sha2(text) => text.clone(),
+        }
+    }
+}
+
 /// How the account is proved.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Auth {

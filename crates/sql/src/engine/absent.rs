@@ -82,6 +82,15 @@ const BINARY_LOG: Headings = &[
     ("Executed_Gtid_Set", Told::Text),
 ];
 
+const BINARY_LOG_EVENTS: Headings = &[
+    ("Log_name", Told::Text),
+    ("Pos", Told::BigUInt),
+    ("Event_type", Told::Text),
+    ("Server_id", Told::UInt),
+    ("End_log_pos", Told::BigUInt),
+    ("Info", Told::Text),
+];
+
 const REPLICAS: Headings = &[
     ("Server_Id", Told::UInt),
     ("Host", Told::Text),
@@ -218,6 +227,22 @@ impl SqlEngine {
             t.expect("status")?;
             t.end()?;
             BINARY_LOG
+        } else if t.word("binlog") {
+            t.expect("events")?;
+            if t.word("in") {
+                t.string()?;
+            }
+            if t.word("from") {
+                t.number()?;
+            }
+            if t.word("limit") {
+                t.number()?;
+                if t.symbol(',') {
+                    t.number()?;
+                }
+            }
+            t.end()?;
+            BINARY_LOG_EVENTS
         } else if t.word("plugins") {
             t.end()?;
             PLUGINS

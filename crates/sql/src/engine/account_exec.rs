@@ -631,12 +631,7 @@ fn grants_of(account: &Account) -> Vec<String> {
 
 /// The statement that makes an account again. A password that the server was given is nobody's to see.
 fn create_user(account: &Account) -> String {
-    let secret = match &account.auth.secret {
-        Secret::Empty | Secret::Configured(_) => String::new(),
-        Secret::Native(digest) => password::native_text(digest),
-        Secret::Sha2(text) => text.clone(),
-    };
-    let kept = match secret.as_str() {
+    let kept = match account.auth.secret.text().as_str() {
         "" => String::new(),
         text => format!(" AS '{}'", text.replace('\\', "\\\\").replace('\'', "\\'")),
     };

@@ -14,7 +14,7 @@ use super::{
     account_store, create_select,
     errors::{self, Result},
     foreign_key::{self, Rules},
-    information_schema, labels,
+    grant_tables, information_schema, labels,
     remake::fence::Copies,
     rules,
     statistics::Statistics,
@@ -195,6 +195,9 @@ impl Catalog {
             return information_schema::table(name).ok_or_else(|| errors::unknown_virtual_table(name));
         }
         if !self.databases.contains_key(database) {
+            if self.has_grant_tables(database) {
+                return grant_tables::table(name).ok_or_else(|| errors::unknown_table(database, name));
+            }
             return Err(errors::unknown_database(database));
         }
         match self.find(database, name) {
@@ -202,6 +205,10 @@ impl Catalog {
             None if self.view(database, name).is_some() => Err(errors::wrong_object(database, name, "BASE TABLE")),
             None => Err(errors::unknown_table(database, name)),
         }
+    }
+    /// Whether this database is the one of grant tables.
+    pub fn has_grant_tables(&self, database: &str) -> bool {
+        database == grant_tables::DATABASE && !self.databases.contains_key(database)
     }
     pub fn tables_of(&self, database: &str) -> impl Iterator<Item = &Rc<Table>> {
         let database = database.to_owned();

@@ -332,7 +332,7 @@ fn exists(session: &mut Session, clause: &SelectClause, e: crate::wire::SqlError
 
 fn check_free(catalog: &Catalog, name: &TableName) -> Result<()> {
     if name.database == information_schema::DATABASE {
-        return Err(errors::virtual_table_write());
+        return Err(errors::virtual_table_write(&name.database));
     }
     match catalog.columns_of(&name.database, &name.table) {
         Ok(_) => Err(errors::table_exists(&name.table)),

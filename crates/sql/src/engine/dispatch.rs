@@ -868,8 +868,10 @@ impl Engine for SqlEngine {
     }
 
     async fn init_db(&self, session: &mut Session, database: &str) -> Result<()> {
+        let catalog = self.catalog().await?;
         let known = database.eq_ignore_ascii_case("information_schema")
-            || self.catalog().await?.databases.contains_key(database);
+            || catalog.databases.contains_key(database)
+            || catalog.has_grant_tables(database);
         self.require_database(session, database).await?;
         if !known && !self.fetch_catalog().await?.databases.contains_key(database) {
             return Err(errors::unknown_database(database));

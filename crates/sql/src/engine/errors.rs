@@ -57,7 +57,10 @@ pub fn unknown_table(database: &str, table: &str) -> SqlError {
 pub fn unknown_virtual_table(table: &str) -> SqlError {
     error(1109, b"42S02", format!("Unknown table '{table}' in information_schema"))
 }
-pub fn virtual_table_write() -> SqlError {
+pub fn virtual_table_write(database: &str) -> SqlError {
+    if database == super::grant_tables::DATABASE {
+        return not_supported("changes of the grant tables; use CREATE USER, ALTER USER, DROP USER, GRANT and REVOKE");
+    }
     error(1044, b"42000", "Access denied to database 'information_schema'".into())
 }
 pub fn drop_unknown_table(names: &str) -> SqlError {
@@ -88,6 +91,9 @@ pub fn wrong_value(kind: &str, value: &super::expr::Datum<'_>, function: &str) -
 /// A constant beside a column of moments that is none.
 pub fn wrong_moment(kind: &str, text: &[u8]) -> SqlError {
     error(1525, b"HY000", format!("Incorrect {kind} value: '{}'", String::from_utf8_lossy(text)))
+}
+pub fn incorrect_moment(kind: &str, text: &[u8]) -> SqlError {
+    error(1292, b"22007", format!("Incorrect {kind} value: '{}'", String::from_utf8_lossy(text)))
 }
 pub fn truncated_value(kind: &str, text: &[u8]) -> SqlError {
     error(1292, b"22007", format!("Truncated incorrect {kind} value: '{}'", String::from_utf8_lossy(text)))
@@ -266,6 +272,9 @@ pub fn session_variable(name: &str) -> SqlError {
 pub fn join_too_big() -> SqlError {
     let text = "The SELECT would examine more than MAX_JOIN_SIZE rows; check your WHERE and use SET SQL_BIG_SELECTS=1 or SET MAX_JOIN_SIZE=# if the SELECT is okay";
     error(1104, b"42000", text.into())
+}
+pub fn unknown_locale(name: &str) -> SqlError {
+    error(1649, b"HY000", format!("Unknown locale: '{name}'"))
 }
 pub fn wrong_variable_type(name: &str) -> SqlError {
     error(1232, b"42000", format!("Incorrect argument type to variable '{name}'"))

@@ -32,7 +32,7 @@ impl Names<'_> {
             Expr::Column(c) | Expr::Outer(c) | Expr::NewColumn(c) => {
                 self.columns.get(usize::from(c.slot)).map_or(UNKNOWN, String::as_str).to_owned()
             }
-            Expr::Given(at, _) => self.given.get(usize::from(*at)).map_or(UNKNOWN, String::as_str).to_owned(),
+            Expr::Given(at, ..) => self.given.get(usize::from(*at)).map_or(UNKNOWN, String::as_str).to_owned(),
             Expr::Aggregate(at, ..) => self.of_group(*at),
             Expr::UserVariable(name, ..) => format!("(@{name})"),
             Expr::SystemVariable { name, .. } => format!("@@{name}"),

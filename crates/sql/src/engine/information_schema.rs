@@ -9,7 +9,7 @@
 use std::{collections::BTreeMap, rc::Rc, sync::OnceLock};
 
 use apus_types::{
-    Column, ColumnType, IndexDef, IndexState, TableSchema,
+    Column, ColumnType, IndexDef, IndexState, TableId, TableSchema,
     collate::{Charset, Collation},
     rules::CheckDef,
 };
@@ -18,7 +18,7 @@ use super::{
     authorize::Identity,
     catalog::{Catalog, Table},
     expr::{Datum, Env},
-    foreign_key, labels,
+    foreign_key, grant_tables, labels,
     processlist::{self, Process},
     reals, rules, show,
     view::View,
@@ -27,8 +27,9 @@ use crate::accounts::{Account, Privileges};
 
 pub const DATABASE: &str = "information_schema";
 
+/// Whether rows are made when they are read, here or of a grant table.
 pub fn is_virtual(schema: &TableSchema) -> bool {
-    schema.database == DATABASE
+    schema.database == DATABASE || schema.database == grant_tables::DATABASE && schema.id == TableId::default()
 }
 
 /// Name and columns; a column that ends in `#` is a BIGINT UNSIGNED, in `-` a BIGINT, in `%` an INT UNSIGNED, in `+` a long text, all others are texts.
@@ -44,6 +45,7 @@ const TABLES: &[(&str, &str)] = &[
          CHARACTER_SET_NAME COLLATION_NAME COLUMN_TYPE+ COLUMN_KEY EXTRA PRIVILEGES COLUMN_COMMENT \
          GENERATION_EXPRESSION+ SRS_ID%",
     ),
+    ("COLUMN_PRIVILEGES", "GRANTEE TABLE_CATALOG TABLE_SCHEMA TABLE_NAME COLUMN_NAME PRIVILEGE_TYPE IS_GRANTABLE"),
     ("ENGINES", "ENGINE SUPPORT COMMENT TRANSACTIONS XA SAVEPOINTS"),
     (
         "EVENTS",
@@ -74,7 +76,11 @@ const TABLES: &[(&str, &str)] = &[
          PARTITION_METHOD PARTITION_EXPRESSION PARTITION_DESCRIPTION TABLE_ROWS# PARTITION_COMMENT",
     ),
     ("PROCESSLIST", "ID# USER HOST DB COMMAND TIME- STATE INFO+"),
-    ("PLUGINS", "PLUGIN_NAME PLUGIN_VERSION PLUGIN_STATUS PLUGIN_TYPE PLUGIN_LIBRARY PLUGIN_LICENSE"),
+    (
+        "PLUGINS",
+        "PLUGIN_NAME PLUGIN_VERSION PLUGIN_STATUS PLUGIN_TYPE PLUGIN_TYPE_VERSION PLUGIN_LIBRARY PLUGIN_LIBRARY_VERSION \
+         PLUGIN_AUTHOR PLUGIN_DESCRIPTION+ PLUGIN_LICENSE LOAD_OPTION",
+    ),
     (
         "REFERENTIAL_CONSTRAINTS",
         "CONSTRAINT_CATALOG CONSTRAINT_SCHEMA CONSTRAINT_NAME UNIQUE_CONSTRAINT_CATALOG UNIQUE_CONSTRAINT_SCHEMA \
@@ -177,7 +183,8 @@ fn yes(on: bool) -> Datum<'static> {
 
 /// Whether the table is one of those that never have a row: Apus has nothing of the kind.
 pub fn is_always_empty(schema: &TableSchema) -> bool {
-    const WITH_ROWS: [&str; 17] = [
+    const WITH_ROWS: [&str; 18] = [
+        "PLUGINS",
         "REFERENTIAL_CONSTRAINTS",
         "CHECK_CONSTRAINTS",
         "PROCESSLIST",
@@ -200,13 +207,16 @@ pub fn is_always_empty(schema: &TableSchema) -> bool {
 }
 
 /// All rows of a virtual table, one value per column of its schema.
-pub fn rows(name: &str, catalog: &Catalog, env: &Env) -> Vec<Row> {
+pub fn rows(schema: &TableSchema, catalog: &Catalog, env: &Env) -> Vec<Row> {
     let me = env.me.as_ref();
+    if schema.database == grant_tables::DATABASE {
+        return grant_tables::rows(&schema.name, me);
+    }
     let sees = |t: &Table| me.is_none_or(|me| me.rights.sees_table(&t.schema.database, &t.schema.name));
     let databases = || catalog.databases.iter().filter(|(n, _)| me.is_none_or(|me| me.rights.sees_database(n)));
     let tables = || catalog.tables().filter(|t| sees(t));
     let views = || catalog.views().filter(|v| sees(&v.table));
-    match name {
+    match schema.name.as_str() {
         "SCHEMATA" => {
             let own = (DATABASE.to_owned(), Collation::default());
             databases().chain([(&own.0, &own.1)]).map(|(n, c)| schema_row(n, *c)).collect()
@@ -224,6 +234,7 @@ pub fn rows(name: &str, catalog: &Catalog, env: &Env) -> Vec<Row> {
         "CHECK_CONSTRAINTS" => tables().flat_map(|t| check_rows(t)).collect(),
         "TABLE_CONSTRAINTS" => tables().flat_map(|t| constraint_rows(t)).collect(),
         "ENGINES" => vec![show::ENGINE.map(text).to_vec()],
+        "PLUGINS" => PLUGINS.iter().map(plugin_row).collect(),
         "CHARACTER_SETS" => Charset::ALL
             .iter()
             .map(|c| {
@@ -281,6 +292,20 @@ fn table_privileges(me: &Identity) -> Vec<Row> {
 
 fn schema_row(name: &str, collation: Collation) -> Row {
     vec![text("def"), text(name), text(collation.charset().name()), text(collation.name()), Datum::Null, text("NO")]
+}
+
+/// How accounts are proved, and where rows are: name and description.
+const PLUGINS: [(&str, &str, &str); 3] = [
+    ("caching_sha2_password", "AUTHENTICATION", "Caching sha2 authentication"),
+    ("mysql_native_password", "AUTHENTICATION", "Native MySQL authentication"),
+    ("InnoDB", "STORAGE ENGINE", "Apus"),
+];
+
+fn plugin_row((name, kind, description): &(&str, &str, &str)) -> Row {
+    let version = text(env!("CARGO_PKG_VERSION"));
+    let author = [text("Apus"), text(*description), text("Apache-2.0"), text("FORCE")];
+    let own = [text(*name), version.clone(), text("ACTIVE"), text(*kind), version, Datum::Null, Datum::Null];
+    own.into_iter().chain(author).collect()
 }
 
 fn collation_row(c: &Collation) -> Row {
@@ -554,7 +579,7 @@ mod tests {
     fn tables_without_rows_are_known() {
         let catalog = Catalog::default();
         for (name, schema) in schemas() {
-            assert!(!is_always_empty(schema) || rows(name, &catalog, &env()).is_empty(), "{name}");
+            assert!(!is_always_empty(schema) || rows(schema, &catalog, &env()).is_empty(), "{name}");
         }
         assert!(is_always_empty(&schemas()["FILES"]) && !is_always_empty(&schemas()["TABLES"]));
     }
@@ -570,12 +595,12 @@ mod tests {
         for name in names() {
             let table = table(&name.to_ascii_lowercase()).unwrap();
             assert!(is_virtual(&table.schema));
-            for row in rows(name, &catalog, &env) {
+            for row in rows(&table.schema, &catalog, &env) {
                 assert_eq!(row.len(), table.schema.columns.len(), "{name}");
             }
         }
-        assert_eq!(rows("SCHEMATA", &catalog, &env).len(), 2);
-        assert_eq!(rows("PROCESSLIST", &catalog, &env).len(), slot.iter().count());
+        assert_eq!(rows(&schemas()["SCHEMATA"], &catalog, &env).len(), 2);
+        assert_eq!(rows(&schemas()["PROCESSLIST"], &catalog, &env).len(), slot.iter().count());
         assert!(table("nonesuch").is_none());
     }
 }

@@ -10,7 +10,7 @@ use super::{
     dispatch::{SqlEngine, plan_text},
     errors::{self, Result},
     exec::{self, Cluster, probe::Counts},
-    explain, explain_tree, foreign_key, information_schema,
+    explain, explain_tree, foreign_key, grant_tables, information_schema,
     plan::Select,
     processlist, reals, rules,
     session::{ERROR, Fail, Session, Warning},
@@ -455,9 +455,21 @@ impl SqlEngine {
             let filter = Filter::parse(t)?;
             let catalog = self.catalog().await?;
             if database.eq_ignore_ascii_case(information_schema::DATABASE) {
-                return show_virtual_tables(session, full, &filter, out);
+                let names = information_schema::names();
+                return show_virtual_tables(
+                    session,
+                    (information_schema::DATABASE, "SYSTEM VIEW"),
+                    names,
+                    full,
+                    &filter,
+                    out,
+                );
             }
             self.require_database(session, &database).await?;
+            if catalog.has_grant_tables(&database) {
+                let names = grant_tables::names();
+                return show_virtual_tables(session, (grant_tables::DATABASE, "BASE TABLE"), names, full, &filter, out);
+            }
             if !catalog.databases.contains_key(&database) {
                 return Err(errors::unknown_database(&database));
             }
@@ -481,7 +493,7 @@ impl SqlEngine {
             let filter = Filter::parse(t)?;
             let catalog = self.catalog().await?;
             self.require_database(session, &database).await?;
-            let is_there = catalog.databases.contains_key(&database);
+            let is_there = catalog.databases.contains_key(&database) || catalog.has_grant_tables(&database);
             if !is_there && !database.eq_ignore_ascii_case(information_schema::DATABASE) {
                 return Err(errors::unknown_database(&database));
             }
@@ -706,14 +718,21 @@ fn seen<'t>(session: &Session, mut tables: Vec<&'t std::rc::Rc<Table>>) -> Vec<&
     tables
 }
 
-fn show_virtual_tables(session: &mut Session, full: bool, filter: &Filter, out: &mut Output<'_>) -> Result<()> {
-    let names = information_schema::names();
+fn show_virtual_tables(
+    session: &mut Session,
+    (database, kind): (&str, &'static str),
+    names: impl Iterator<Item = &'static str>,
+    full: bool,
+    filter: &Filter,
+    out: &mut Output<'_>,
+) -> Result<()> {
+    let title = format!("Tables_in_{database}");
     if full {
-        let rows: Rows = names.map(|n| vec![text(n), text("SYSTEM VIEW")]).collect();
-        filtered(session, out, &["Tables_in_information_schema", "Table_type"], rows, filter)
+        let rows: Rows = names.map(|n| vec![text(n), text(kind)]).collect();
+        filtered(session, out, &[&title, "Table_type"], rows, filter)
     } else {
         let rows: Rows = names.map(|n| vec![text(n)]).collect();
-        filtered(session, out, &["Tables_in_information_schema"], rows, filter)
+        filtered(session, out, &[&title], rows, filter)
     }
 }
 

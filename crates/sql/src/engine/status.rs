@@ -102,7 +102,13 @@ impl Status {
         let mut list: Vec<(&str, String)> = NAMES.into_iter().zip(counts.map(|n| n.to_string())).collect();
         let (registry, uptime) = (&session.info.registry, self.uptime().to_string());
         let use_of = registry.use_of_connections();
+        let own = session.env.connection_id;
+        let traffic = if global { registry.traffic() } else { registry.traffic_of(own) };
         list.extend([
+            ("Aborted_clients", use_of.aborted.to_string()),
+            ("Aborted_connects", use_of.aborted_logins.to_string()),
+            ("Bytes_received", traffic.received.to_string()),
+            ("Bytes_sent", traffic.sent.to_string()),
             ("Connections", use_of.admitted.to_string()),
             ("Max_used_connections", use_of.most.to_string()),
             ("Queries", all[Counter::Questions as usize].to_string()),

@@ -270,7 +270,7 @@ fn check_name(
 ) -> Result<Option<Option<Rc<View>>>> {
     let (database, table) = (name.database.as_str(), name.table.as_str());
     if database == information_schema::DATABASE {
-        return Err(errors::virtual_table_write());
+        return Err(errors::virtual_table_write(database));
     }
     if !catalog.databases.contains_key(database) {
         return Err(errors::unknown_database(database));

@@ -20,6 +20,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::duplex::{Duplex, Left};
 use super::listener::Shared;
+use super::metered::Metered;
 use super::output::write_bounded;
 use super::registry::Slot;
 use super::statements::Statements;
@@ -104,7 +105,7 @@ impl<E: Engine> Connection<E> {
 
     /// Serves the connection until either side ends it.
     pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(mut self, stream: S) {
-        let mut stream = Transport::Plain(stream);
+        let mut stream = Transport::Plain(Metered::new(stream, self.slot.meter.clone()));
         let mut random = [0; SCRAMBLE_BYTES];
         if getrandom::fill(&mut random).is_err() {
             return; // Without entropy nobody can be authenticated.
@@ -250,7 +251,10 @@ impl<E: Engine> Connection<E> {
                 return Flow::Continue;
             }
             Ok(Command::ResetStatement(id)) => statements.reset(id).map(|()| answer_ok::<E>(engine, session, &mut out)),
-            Ok(Command::Quit) => return Flow::Quit,
+            Ok(Command::Quit) => {
+                self.slot.meter.quits();
+                return Flow::Quit;
+            }
             Ok(Command::ChangeUser(_)) => return Flow::ChangeUser,
             Ok(other) => rare::<E>(engine, session, statements, slot, other, &mut out).await,
             Err(error) => Err(error.into()),

@@ -20,6 +20,7 @@ mod duplex;
 pub mod limits;
 mod listener;
 mod login;
+mod metered;
 mod output;
 mod registry;
 mod rsa;

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
 
 use super::activity::Activity;
+use super::metered::{Meter, Traffic};
 
 /// What the registry knows about one connection.
 #[derive(Debug, Clone)]
@@ -21,6 +22,7 @@ pub struct ConnectionEntry {
     pub(crate) kill: Arc<Notify>,
     pub(crate) interrupt: Arc<Interrupt>,
     pub activity: Arc<Activity>,
+    pub(super) meter: Arc<Meter>,
 }
 
 /// Tells a running statement to end. Between statements it means nothing.
@@ -83,6 +85,10 @@ struct Inner {
     last_id: u32,
     admitted: u64,
     most: usize,
+    /// Of connections that have ended: what went through them, and how many ended without a word of the client, before and after it had logged in.
+    past: Traffic,
+    aborted_logins: u64,
+    aborted: u64,
 }
 
 /// How many connections there are, were at most, and have been.
@@ -93,6 +99,10 @@ pub struct Use {
     pub running: usize,
     pub most: usize,
     pub admitted: u64,
+    /// Ended before the client had logged in.
+    pub aborted_logins: u64,
+    /// Ended without a word of the client.
+    pub aborted: u64,
 }
 
 /// The connections of one server.
@@ -134,6 +144,7 @@ impl Registry {
         let kill = Arc::new(Notify::new());
         let interrupt = Arc::new(Interrupt::default());
         let activity = Arc::new(Activity::default());
+        let meter = Arc::new(Meter::default());
         let entry = ConnectionEntry {
             id,
             host: host.clone(),
@@ -142,6 +153,7 @@ impl Registry {
             kill: kill.clone(),
             interrupt: interrupt.clone(),
             activity: activity.clone(),
+            meter: meter.clone(),
         };
         inner.connections.insert(id, entry);
         inner.admitted += 1;
@@ -153,7 +165,7 @@ impl Registry {
             entry.kill.notify_one();
         }
         inner.strangers.insert(id);
-        Some(Slot { id, worker, host, kill, interrupt, activity, registry: self.clone() })
+        Some(Slot { id, worker, host, kill, interrupt, activity, meter, registry: self.clone() })
     }
 
     pub(crate) fn set_user(&self, id: u32, user: &str) {
@@ -199,7 +211,20 @@ impl Registry {
         let is_running = |c: &&ConnectionEntry| !c.user.is_empty() && !c.activity.look().is_asleep();
         let running = self.list().iter().filter(is_running).count();
         let inner = self.lock();
-        Use { now: inner.connections.len(), running, most: inner.most, admitted: inner.admitted }
+        let (aborted_logins, aborted) = (inner.aborted_logins, inner.aborted);
+        let now = inner.connections.len();
+        Use { now, running, most: inner.most, admitted: inner.admitted, aborted_logins, aborted }
+    }
+
+    /// What went through all connections that there are and were.
+    pub fn traffic(&self) -> Traffic {
+        let inner = self.lock();
+        inner.connections.values().map(|entry| entry.meter.traffic()).fold(inner.past, Traffic::and)
+    }
+
+    /// What went through one that there is.
+    pub fn traffic_of(&self, id: u32) -> Traffic {
+        self.lock().connections.get(&id).map(|entry| entry.meter.traffic()).unwrap_or_default()
     }
 
     pub fn len(&self) -> usize {
@@ -220,6 +245,7 @@ pub(crate) struct Slot {
     pub kill: Arc<Notify>,
     pub interrupt: Arc<Interrupt>,
     pub activity: Arc<Activity>,
+    pub meter: Arc<Meter>,
     pub registry: Arc<Registry>,
 }
 
@@ -229,6 +255,12 @@ impl Drop for Slot {
         let Some(entry) = inner.connections.remove(&self.id) else { return };
         inner.strangers.remove(&self.id);
         inner.users -= usize::from(!entry.user.is_empty());
+        inner.past = inner.past.and(entry.meter.traffic());
+        if entry.user.is_empty() {
+            inner.aborted_logins += 1;
+        } else if !entry.meter.has_quit() {
+            inner.aborted += 1;
+        }
         if let Some(count) = inner.per_worker.get_mut(self.worker) {
             *count -= 1;
         }

@@ -185,9 +185,10 @@ impl Accumulator {
     }
 }
 
-/// What a sum adds of a value.
+/// What a sum adds of a value. A sum of doubles begins at 0, so it is never -0.
 fn addend(value: &Datum<'_>) -> Datum<'static> {
     match value.number().map(|n| (n, n.to_decimal())) {
+        Some((Number::Double(x), None)) => Datum::Double(x + 0.0),
         Some((_, Some((unscaled, scale)))) => Datum::decimal(unscaled, scale, value.shown_scale().min(scale)),
         Some((n, None)) => n.datum(),
         None => Datum::Null,

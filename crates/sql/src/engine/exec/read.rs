@@ -301,7 +301,7 @@ pub async fn virtual_rows<T: Target>(
 ) -> errors::Result<()> {
     let schema = &table.schema;
     let mut row = Vec::new();
-    for values in information_schema::rows(&schema.name, cluster.catalog, sink.env()) {
+    for values in information_schema::rows(schema, cluster.catalog, sink.env()) {
         row.clear();
         virtual_row(schema, &values, plan.columns.as_deref(), &plan.layout, &mut row)?;
         let keep = match &access.full {

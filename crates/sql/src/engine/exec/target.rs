@@ -8,7 +8,7 @@ use crate::{
     engine::{
         cells, convert,
         errors::{self, Result},
-        expr::{Context, Datum, Expr, Kind, datum::Number, decimal, eval, json, zone::Zone},
+        expr::{Context, Datum, Expr, Kind, datum::Number, decimal, json, moments, zone::Zone},
         keys::Strings,
         plan::select::Output as Column,
     },
@@ -141,7 +141,7 @@ const TEXT_CHARS: u16 = 16_383;
 
 /// A time as a moment of today.
 fn of_today(cx: &Context<'_>, time: &Datum<'_>) -> Datum<'static> {
-    eval::moment(cx, time).map_or(Datum::Null, |c| Datum::DateTime(apus_types::time::pack_datetime(c), 6))
+    moments::moment(cx, time).map_or(Datum::Null, |c| Datum::DateTime(apus_types::time::pack_datetime(c), 6))
 }
 
 /// A computed value as a column of [`type_of`] (or one that a set operation has made of several) keeps it.

@@ -194,7 +194,11 @@ impl<'a> Builder<'a> {
                 let all: Vec<&Expr> = std::iter::once(&expr).chain(&list).collect();
                 let collation = coercion::compared(&all, &self.param_kinds, operation)?;
                 let alone = list.len() == 1;
-                list = list.into_iter().map(|e| self.fitting(&expr, e, alone)).collect();
+                if !alone && expr.column_type() == Some(ColumnType::Year) {
+                    (expr, list) = self.among_years(expr, list);
+                } else {
+                    list = list.into_iter().map(|e| self.fitting(&expr, e, alone)).collect();
+                }
                 let expr = Box::new(expr);
                 Expr::In { expr, list, negated: *negated, collation }
             }
@@ -208,8 +212,13 @@ impl<'a> Builder<'a> {
                     (low, high) = (as_number(low), as_number(high));
                 }
                 let collation = coercion::compared(&[&expr, &low, &high], &self.param_kinds, "between")?;
-                let is_time = matches!((&expr, expr.kind(&self.param_kinds)), (Expr::Column(_), Kind::Time(_)));
-                let alone = is_time && self.is_number(&low) && self.is_number(&high);
+                let is_time = matches!((expr.column_type(), expr.kind(&self.param_kinds)), (Some(_), Kind::Time(_)));
+                let are_numbers = self.is_number(&low) && self.is_number(&high);
+                let alone = is_time
+                    && match (low.kind(&self.param_kinds), high.kind(&self.param_kinds)) {
+                        (Kind::Date, Kind::Date) | (Kind::DateTime(_), Kind::DateTime(_)) => true,
+                        _ => are_numbers,
+                    };
                 (low, high) = (self.fitting(&expr, low, alone), self.fitting(&expr, high, alone));
                 let (expr, low, high) = (Box::new(expr), Box::new(low), Box::new(high));
                 Expr::Between { expr, low, high, negated: *negated, collation }
@@ -579,17 +588,21 @@ impl<'a> Builder<'a> {
         let kind = other.kind(&self.param_kinds);
         let is_moment = matches!(kind, Kind::Date | Kind::DateTime(_));
         // A column of the query around is another value for each of its rows.
-        if constant.any(|e| matches!(e, Expr::Given(_, ty) if ty.is_text())) {
+        if constant.any(|e| matches!(e, Expr::Given(_, ty, _) if ty.is_text())) {
             return constant;
         }
-        let of_column = matches!(other, Expr::Column(_));
+        let has_given = constant.any(|e| matches!(e, Expr::Given(..)));
+        let of_column = match other {
+            Expr::Given(_, _, is_column) => *is_column && !has_given,
+            other => other.column_type().is_some(),
+        };
         let number = |e| of_column && self.is_number(e);
-        let is_time = matches!((other, kind), (Expr::Column(_), Kind::Time(_)));
+        let is_time = of_column && matches!(kind, Kind::Time(_));
         if is_time
             && alone
             && matches!(constant.kind(&self.param_kinds), Kind::Date | Kind::DateTime(_))
             && constant.is_constant()
-            && !constant.any(|e| matches!(e, Expr::Given(..)))
+            && !has_given
         {
             return Expr::Cast(Box::new(constant), CastType::Time(6));
         }
@@ -602,6 +615,20 @@ impl<'a> Builder<'a> {
             return Expr::Cast(Box::new(constant), CastType::Moment { kind, alone, of_column });
         }
         exact(other, constant)
+    }
+
+    /// A column of years in a list of several. MySQL takes none of them for a year of two digits: they are compared as numbers, or as texts if none is one.
+    fn among_years(&self, column: Expr, list: Vec<Expr>) -> (Expr, Vec<Expr>) {
+        if list.iter().any(|e| self.is_number(e)) {
+            let is_text = |e: &Expr| e.is_constant() && e.kind(&self.param_kinds).is_text();
+            let number = |e| Expr::Cast(Box::new(e), CastType::Exact { decimal: false });
+            return (column, list.into_iter().map(|e| if is_text(&e) { number(e) } else { e }).collect());
+        }
+        if list.iter().all(Expr::is_constant) {
+            let years = list.into_iter().map(|e| Expr::Cast(Box::new(e), CastType::Year { alone: false }));
+            return (column, years.collect());
+        }
+        (Expr::Cast(Box::new(column), CastType::Text(None)), list)
     }
 
     /// Whether this is known to be a number.
@@ -812,21 +839,17 @@ fn exact(column: &Expr, constant: Expr) -> Expr {
     };
     let may_be_text =
         !matches!(constant, Expr::Const(Datum::Int(_) | Datum::UInt(_) | Datum::Decimal { .. } | Datum::Null));
-    match column {
-        Expr::Column(c)
-            if c.ty == ColumnType::Year
-                && constant.is_constant()
-                && !constant.any(|e| matches!(e, Expr::Given(..))) =>
-        {
-            Expr::Cast(Box::new(constant), CastType::Year)
-        }
-        Expr::Column(c) | Expr::NewColumn(c)
-            if is_exact(c.ty)
-                && may_be_text
-                && constant.is_constant()
-                && !constant.any(|e| matches!(e, Expr::Given(..))) =>
-        {
-            Expr::Cast(Box::new(constant), CastType::Exact { decimal: matches!(c.ty, ColumnType::Decimal { .. }) })
+    if !constant.is_constant() || constant.any(|e| matches!(e, Expr::Given(..))) {
+        return constant;
+    }
+    let ty = match column {
+        Expr::NewColumn(c) if c.ty != ColumnType::Year => Some(c.ty),
+        other => other.column_type(),
+    };
+    match ty {
+        Some(ColumnType::Year) => Expr::Cast(Box::new(constant), CastType::Year { alone: true }),
+        Some(ty) if is_exact(ty) && may_be_text => {
+            Expr::Cast(Box::new(constant), CastType::Exact { decimal: matches!(ty, ColumnType::Decimal { .. }) })
         }
         _ => constant,
     }
@@ -859,8 +882,8 @@ pub fn as_number(e: Expr) -> Expr {
 
 /// The column of a TEXT where a number is wanted: what of it is none is not warned of, in MySQL.
 pub fn quiet_number(e: Expr) -> Expr {
-    match &e {
-        Expr::Column(c) if matches!(c.ty, ColumnType::Text { .. }) => Expr::Cast(Box::new(e), CastType::Quiet),
+    match e.column_type() {
+        Some(ColumnType::Text { .. }) => Expr::Cast(Box::new(e), CastType::Quiet),
         _ => e,
     }
 }

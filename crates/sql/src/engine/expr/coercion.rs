@@ -135,7 +135,7 @@ impl Coercion {
             Expr::Column(ColumnRef { ty, .. })
             | Expr::Outer(ColumnRef { ty, .. })
             | Expr::NewColumn(ColumnRef { ty, .. })
-            | Expr::Given(_, ty) => match ty.collation() {
+            | Expr::Given(_, ty, _) => match ty.collation() {
                 Some(collation) => Coercion::new(collation, Strength::Implicit),
                 None => by_kind(Kind::of(*ty), Strength::Implicit),
             },
@@ -148,7 +148,7 @@ impl Coercion {
             Expr::Cast(_, CastType::Bytes(_)) => Coercion::new(Collation::Binary, Strength::Implicit),
             Expr::Cast(
                 inner,
-                CastType::Exact { .. } | CastType::Moment { .. } | CastType::Literal(_) | CastType::Year,
+                CastType::Exact { .. } | CastType::Moment { .. } | CastType::Literal(_) | CastType::Year { .. },
             ) => Coercion::of(inner, params),
             Expr::Call(Func::Collate, _, collation) => Coercion::new(*collation, Strength::Explicit),
             Expr::Call(Func::User | Func::CurrentUser | Func::CurrentRole | Func::Database | Func::Version, ..) => {

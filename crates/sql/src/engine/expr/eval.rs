@@ -4,7 +4,9 @@ use std::{borrow::Cow, cmp::Ordering};
 
 use apus_types::{collate::Collation, time::pack_datetime};
 
-use super::{ArithOp, CastType, Context, Datum, Expr, Kind, datum::Number, decimal, json, temporal, zone::Zone};
+use super::{
+    ArithOp, CastType, Context, Datum, Expr, Kind, datum::Number, decimal, json, moments, temporal, zone::Zone,
+};
 use crate::engine::errors::{self, Result};
 
 impl Expr {
@@ -13,7 +15,7 @@ impl Expr {
             Expr::Const(d) => d.borrowed(),
             Expr::Param(i) => cx.params.get(*i).map_or(Datum::Null, Datum::borrowed),
             Expr::Column(c) | Expr::Outer(c) => Datum::of_column(c.ty, cx.layout.value(cx.row, c.slot), cx.env.zone()),
-            Expr::Given(i, _) => cx.given.get(usize::from(*i)).map_or(Datum::Null, Datum::borrowed),
+            Expr::Given(i, ..) => cx.given.get(usize::from(*i)).map_or(Datum::Null, Datum::borrowed),
             Expr::NewColumn(c) => match cx.new_row {
                 Some((layout, row)) => Datum::of_column(c.ty, layout.value(row, c.slot), cx.env.zone()),
                 None => Datum::Null,
@@ -141,7 +143,7 @@ impl Expr {
                             CastType::Exact { .. }
                             | CastType::Moment { .. }
                             | CastType::Literal(_)
-                            | CastType::Year => value,
+                            | CastType::Year { .. } => value,
                             to => json::cast(cx, e, &json::of_datum(&value), *to)?,
                         }
                     }
@@ -153,6 +155,11 @@ impl Expr {
                     }
                     CastType::Text(Some(length)) => cast_text(cx, value, *length),
                     CastType::AsYear => cast_year(cx, &value),
+                    CastType::Year { alone: true } => {
+                        note_cast(cx, &value, *to);
+                        compared_year(cx, value)
+                    }
+                    CastType::Year { alone: false } => value,
                     CastType::Date | CastType::DateTime(_) | CastType::Time(_) => cast_moment(cx, value, *to),
                     to => {
                         note_cast(cx, &value, *to);
@@ -191,7 +198,7 @@ fn note_operand(cx: &Context<'_>, e: &Expr, value: &Datum<'_>) {
 }
 
 #[inline]
-fn number(cx: &Context<'_>, value: &Datum<'_>) -> Option<Number> {
+pub(super) fn number(cx: &Context<'_>, value: &Datum<'_>) -> Option<Number> {
     note_cut(cx, value);
     value.number()
 }
@@ -229,7 +236,7 @@ fn compare_sides(
     (b, y): (&Expr, &Datum<'_>),
     collation: Collation,
 ) -> Option<Ordering> {
-    let is_text = |e: &Expr| matches!(e, Expr::Column(c) if matches!(c.ty, apus_types::ColumnType::Text { .. }));
+    let is_text = |e: &Expr| matches!(e.column_type(), Some(apus_types::ColumnType::Text { .. }));
     if is_text(a) && y.is_number() || is_text(b) && x.is_number() {
         return x.compare(y, collation);
     }
@@ -248,7 +255,7 @@ fn compare_with_moment(cx: &Context<'_>, a: &Datum<'_>, b: &Datum<'_>, collation
         // A time beside a date is one of today.
         (Datum::Time(..), Datum::Date(_) | Datum::DateTime(..))
         | (Datum::Date(_) | Datum::DateTime(..), Datum::Time(..)) => {
-            let packed = |d| self::moment(cx, d).map(pack_datetime);
+            let packed = |d| moments::moment(cx, d).map(pack_datetime);
             return Some(packed(a)?.cmp(&packed(b)?));
         }
         _ => return a.compare(b, collation),
@@ -280,7 +287,7 @@ pub(super) fn note_cast(cx: &Context<'_>, value: &Datum<'_>, to: CastType) {
         }
         CastType::Decimal { .. } => ("DECIMAL", super::datum::text_to_f64(text).1),
         CastType::Double | CastType::Float => ("DOUBLE", super::datum::text_to_f64(text).1),
-        CastType::Year if !trimmed.is_empty() && !digits.first().is_some_and(u8::is_ascii_digit) => {
+        CastType::Year { .. } if !trimmed.is_empty() && !digits.first().is_some_and(u8::is_ascii_digit) => {
             return cx.env.note_once(errors::truncated_number("DOUBLE", text));
         }
         // A constant is converted once in MySQL.
@@ -322,11 +329,68 @@ fn is_utf8(value: &Datum<'_>) -> bool {
     }
 }
 
+/// [`CastType::Year`] alone: what a column of years would hold of it. What such a column does not take stays as it is.
+fn compared_year<'a>(cx: &Context<'_>, value: Datum<'a>) -> Datum<'a> {
+    if value.is_null() {
+        return value;
+    }
+    let n = match &value {
+        Datum::Date(_) | Datum::DateTime(..) | Datum::Time(..) => {
+            moments::moment(cx, &value).map_or(0, |c| i128::from(c.year))
+        }
+        other => other.number().map_or(0, |n| n.to_f64().round() as i128),
+    };
+    let text = value.is_text().then(|| value.as_text());
+    let first = |t: &[u8]| t.trim_ascii_start().iter().copied().find(|&b| b != b'-');
+    let is_zero = |t: &[u8]| t.len() != 4 && first(t).is_some_and(|b| b.is_ascii_digit());
+    match n {
+        0 if text.as_deref().is_some_and(is_zero) => Datum::Int(2000),
+        1..=69 => Datum::Int(2000 + n as i64),
+        70..=99 => Datum::Int(1900 + n as i64),
+        0 | 1901..=2155 => Datum::Int(n as i64),
+        _ => match &value {
+            Datum::Text(text) => exact(text),
+            Datum::Date(_) | Datum::DateTime(..) => Datum::Int(n as i64),
+            _ => value,
+        },
+    }
+}
+
+/// [`Expr::In`] of a column of years and several constants: numbers if one is, otherwise texts, so that only a year of four digits is one.
+fn is_among_years<'a>(
+    cx: &Context<'a>,
+    year: &Datum<'a>,
+    list: &'a [Expr],
+    collation: Collation,
+) -> Result<Option<bool>> {
+    let inner =
+        |e: &'a Expr| if let Expr::Cast(e, CastType::Year { alone: false }) = e { e.eval(cx) } else { e.eval(cx) };
+    let values = list.iter().map(inner).collect::<Result<Vec<_>>>()?;
+    let are_numbers = values.iter().any(Datum::is_number);
+    let text = format!("{:0>4}", year.as_string());
+    let mut found = Some(false);
+    for value in values {
+        let order = match are_numbers {
+            true => compare(cx, year, &value, collation),
+            false if value.is_null() => None,
+            false => Some(text.as_bytes().cmp(&value.as_text())),
+        };
+        match order {
+            Some(Ordering::Equal) => return Ok(Some(true)),
+            None => found = None,
+            Some(_) => {}
+        }
+    }
+    Ok(found)
+}
+
 /// CAST AS YEAR: NULL with a warning for what is none.
 fn cast_year(cx: &Context<'_>, value: &Datum<'_>) -> Datum<'static> {
     let n = match value {
         Datum::Null => return Datum::Null,
-        Datum::Date(_) | Datum::DateTime(..) | Datum::Time(..) => moment(cx, value).map_or(0, |c| i128::from(c.year)),
+        Datum::Date(_) | Datum::DateTime(..) | Datum::Time(..) => {
+            moments::moment(cx, value).map_or(0, |c| i128::from(c.year))
+        }
         Datum::Text(t) | Datum::Bytes(t) => {
             let (x, whole) = super::datum::text_to_f64(t);
             if !t.trim_ascii().first().is_some_and(u8::is_ascii_digit) {
@@ -387,7 +451,7 @@ fn moment_of<'a>(
         _ => return Ok(value),
     };
     match temporal::read_datetime(text, cx.env.zone()) {
-        Some((c, cut)) if !alone || !is_forbidden(cx, c) => {
+        Some((c, cut)) if !alone || !moments::is_forbidden(cx, c) => {
             if cut {
                 cx.env.note_once(errors::truncated_value(name, text));
             }
@@ -405,7 +469,8 @@ fn moment_of<'a>(
 /// The text of a literal, as [`CastType::Literal`] says.
 fn literal<'a>(cx: &Context<'_>, value: Datum<'a>, kind: Kind) -> Result<Datum<'a>> {
     let (text, zone) = (value.as_text(), cx.env.zone());
-    let is_moment = || temporal::read_datetime(&text, zone).is_some_and(|(c, cut)| !cut && !is_forbidden(cx, c));
+    let is_moment =
+        || temporal::read_datetime(&text, zone).is_some_and(|(c, cut)| !cut && !moments::is_forbidden(cx, c));
     let (name, is_one) = match kind {
         Kind::Time(_) => ("TIME", temporal::read_time(&text, zone).is_some_and(|t| !t.cut && !t.beyond && !t.of_date)),
         Kind::Date => ("DATE", is_moment() && !temporal::has_clock(&text)),
@@ -446,34 +511,6 @@ fn cast_text<'a>(cx: &Context<'_>, value: Datum<'a>, length: u32) -> Datum<'a> {
     Datum::Text(Cow::Owned(text[..kept].to_vec()))
 }
 
-/// [`Datum::civil`]; a time is one of today, and a text of zeros nothing where `sql_mode` forbids it.
-pub fn moment(cx: &Context<'_>, value: &Datum<'_>) -> Option<apus_types::time::Civil> {
-    let Datum::Time(t, _) = value else {
-        let read = value.civil(cx.env.zone());
-        return read.filter(|c| !is_forbidden(cx, *c) || !value.is_text());
-    };
-    let today = cx.env.local_now().div_euclid(temporal::MICROS_PER_DAY) * temporal::MICROS_PER_DAY;
-    Some(apus_types::time::civil_from_unix_micros(today + t))
-}
-
-/// [`moment`] where only its day counts: a time that is not of one day goes up to the next midnight first, as in MySQL 9.7.
-pub fn day_of(cx: &Context<'_>, value: &Datum<'_>) -> Option<apus_types::time::Civil> {
-    use temporal::MICROS_PER_DAY as DAY;
-    match value {
-        Datum::Time(t, n) => {
-            let t = t - t % temporal::MICROS_PER_SECOND;
-            let t = if (0..DAY).contains(&t) { t } else { -(-t).div_euclid(DAY) * DAY };
-            moment(cx, &Datum::Time(t, *n))
-        }
-        other => moment(cx, other),
-    }
-}
-
-/// A date of zeros, by `sql_mode`.
-fn is_forbidden(cx: &Context<'_>, c: apus_types::time::Civil) -> bool {
-    c == Default::default() && cx.env.variables.no_zero_date
-}
-
 /// CAST to a date or a time, which warns of what is none and of what it leaves out.
 fn cast_moment<'a>(cx: &Context<'_>, value: Datum<'a>, to: CastType) -> Datum<'a> {
     let text = match &value {
@@ -493,9 +530,9 @@ fn cast_moment<'a>(cx: &Context<'_>, value: Datum<'a>, to: CastType) -> Datum<'a
         return read.map_or(Datum::Null, |(t, _)| Datum::Time(temporal::round_micros(t, n), n));
     }
     let read = match (text, &value) {
-        (Some(text), _) => temporal::read_datetime(text, cx.env.zone()).filter(|(c, _)| !is_forbidden(cx, *c)),
-        (None, other) if to == CastType::Date => day_of(cx, other).map(|c| (c, false)),
-        (None, other) => moment(cx, other).map(|c| (c, false)),
+        (Some(text), _) => temporal::read_datetime(text, cx.env.zone()).filter(|(c, _)| !moments::is_forbidden(cx, *c)),
+        (None, other) if to == CastType::Date => moments::day_of(cx, other).map(|c| (c, false)),
+        (None, other) => moments::moment(cx, other).map(|c| (c, false)),
     };
     if read.is_none_or(|(_, cut)| cut) {
         warn(if to == CastType::Date { "date" } else { "datetime" });
@@ -534,6 +571,10 @@ fn eval_in<'a>(
     let value = expr.eval(cx)?;
     if value.is_null() {
         return Ok(Datum::Null);
+    }
+    if let Some(Expr::Cast(_, CastType::Year { alone: false })) = list.first() {
+        let found = is_among_years(cx, &value, list, collation)?;
+        return Ok(found.map_or(Datum::Null, |found| Datum::from_bool(found != negated)));
     }
     let mut unknown = false;
     for item in list {
@@ -749,15 +790,8 @@ pub fn cast<'a>(value: Datum<'a>, to: CastType) -> Result<Datum<'a>> {
         | CastType::Moment { .. }
         | CastType::Literal(_)
         | CastType::AsYear
+        | CastType::Year { .. }
         | CastType::Json => value,
-        CastType::Year => match number() {
-            n if (1..=69).contains(&n.to_i128()) => Datum::Int(2000 + n.to_i128() as i64),
-            n if (70..=99).contains(&n.to_i128()) => Datum::Int(1900 + n.to_i128() as i64),
-            _ => match &value {
-                Datum::Text(text) => exact(text),
-                _ => value,
-            },
-        },
         CastType::Exact { .. } => match &value {
             Datum::Text(text) => exact(text),
             Datum::Double(x) if x.fract() == 0.0 && x.abs() < 9e18 => Datum::Int(*x as i64),

@@ -5,8 +5,8 @@ use std::{borrow::Cow, cmp::Ordering};
 use apus_types::{ColumnType, collate::Collation, time::pack_datetime};
 
 use super::{
-    CastType, ColumnRef, Context, Datum, Expr, Kind, datum::Number, eval, func_clock, func_encode, func_math, func_net,
-    func_regexp, func_string, func_text, func_time, json,
+    CastType, Context, Datum, Expr, Kind, datum::Number, eval, func_clock, func_encode, func_math, func_net,
+    func_regexp, func_string, func_text, func_time, json, moments,
 };
 use crate::{
     engine::{
@@ -213,7 +213,7 @@ functions! {
     FromUnixTime, 1..=2, ["from_unixtime"];
     Date, 1..=1, ["date"];
     Time, 1..=1, ["time"];
-    Timestamp, 1..=1, ["timestamp"];
+    Timestamp, 1..=2, ["timestamp"];
     Year, 1..=1, ["year"];
     Quarter, 1..=1, ["quarter"];
     Month, 1..=1, ["month"];
@@ -466,11 +466,7 @@ impl Func {
                 Kind::Date => Kind::Time(0),
                 _ => Kind::Time(func_time::digits_of(&arg(args, 0), params)),
             },
-            Timestamp => match kind(0) {
-                Kind::DateTime(n) => Kind::DateTime(n),
-                Kind::Date => Kind::DateTime(0),
-                _ => Kind::DateTime(func_time::digits_of(&arg(args, 0), params)),
-            },
+            Timestamp => Kind::DateTime(args.iter().map(|e| func_time::digits_of(e, params)).max().unwrap_or(0)),
             UnixTimestamp => match args.first().map(|e| e.kind(params)) {
                 None | Some(Kind::Date | Kind::DateTime(0) | Kind::Int) => Kind::Int,
                 _ => match func_time::digits_of(&arg(args, 0), params) {
@@ -667,7 +663,7 @@ fn extreme<'a>(args: &'a [Expr], greatest: bool, collation: Collation, cx: &Cont
     }
     if values.iter().any(|v| matches!(v, Datum::Date(_) | Datum::DateTime(..))) {
         for value in values.iter_mut().filter(|v| matches!(v, Datum::Time(..))) {
-            *value = eval::moment(cx, value).map_or(Datum::Null, |c| Datum::DateTime(pack_datetime(c), 6));
+            *value = moments::moment(cx, value).map_or(Datum::Null, |c| Datum::DateTime(pack_datetime(c), 6));
         }
     }
     let mut best = values.swap_remove(0);
@@ -693,10 +689,10 @@ fn whole_digits(e: &Expr) -> Option<u32> {
         Expr::Const(Datum::Decimal { unscaled, scale }) => {
             Some((unscaled.unsigned_abs().checked_ilog10().unwrap_or(0) + 1).saturating_sub(u32::from(*scale)))
         }
-        Expr::Column(ColumnRef { ty: ColumnType::Decimal { precision, scale, .. }, .. }) => {
-            Some(u32::from(precision - scale))
-        }
-        _ => None,
+        column => match column.column_type()? {
+            ColumnType::Decimal { precision, scale, .. } => Some(u32::from(precision - scale)),
+            _ => None,
+        },
     }
 }
 

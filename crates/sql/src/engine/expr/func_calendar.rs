@@ -2,26 +2,13 @@
 
 use apus_types::time::Civil;
 
-use super::temporal::{self, MICROS_PER_SECOND};
+use super::{
+    locale::Locale,
+    temporal::{self, MICROS_PER_SECOND},
+};
 
 /// What TO_DAYS gives for 1970-01-01.
 pub const DAYS_BEFORE_1970: i64 = 719_528;
-
-pub const MONTHS: [&str; 12] = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-];
-pub const DAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 
 /// How weeks are counted.
 #[derive(Clone, Copy, Debug)]
@@ -72,8 +59,8 @@ pub fn week(c: &Civil, rule: WeekRule) -> (i64, i64) {
 }
 
 /// DATE_FORMAT; `None` where a field has no name (a month of zero).
-pub fn format_date(c: &Civil, format: &[u8]) -> Option<String> {
-    format_moment(c, u64::from(c.hour), false, format)
+pub fn format_date(c: &Civil, format: &[u8], locale: &Locale) -> Option<String> {
+    format_moment(c, u64::from(c.hour), Some(locale), format)
 }
 
 /// TIME_FORMAT; `None` where the format asks for a date.
@@ -86,11 +73,12 @@ pub fn format_time(t: i64, format: &[u8]) -> Option<String> {
         micros: (total % MICROS_PER_SECOND as u64) as u32,
         ..Civil::default()
     };
-    let text = format_moment(&c, seconds / 3600, true, format)?;
+    let text = format_moment(&c, seconds / 3600, None, format)?;
     Some(if t < 0 { format!("-{text}") } else { text })
 }
 
-fn format_moment(c: &Civil, hours: u64, time_only: bool, format: &[u8]) -> Option<String> {
+/// Of a time alone without a locale.
+fn format_moment(c: &Civil, hours: u64, locale: Option<&Locale>, format: &[u8]) -> Option<String> {
     use std::fmt::Write;
     if format.is_empty() {
         return None;
@@ -100,10 +88,11 @@ fn format_moment(c: &Civil, hours: u64, time_only: bool, format: &[u8]) -> Optio
     let mut chars = format.chars();
     let hour12 = (hours % 24 + 11) % 12 + 1;
     let half = if hours % 24 < 12 { "AM" } else { "PM" };
+    let time_only = locale.is_none();
     let has_day = !time_only && (c.month > 0 || c.year > 0);
     let day = || has_day.then(|| temporal::day_number(c));
     let weekday = || day().map(|n| (n + 3).rem_euclid(7) as usize);
-    let month = || MONTHS.get(usize::from(c.month).wrapping_sub(1)).copied();
+    let month = |of: fn(&Locale) -> &[&'static str; 12]| of(locale?).get(usize::from(c.month).wrapping_sub(1)).copied();
     let in_week = |monday_first, of_year| {
         let rule = WeekRule { monday_first, of_year, whole_first: !monday_first };
         (!time_only).then(|| week(c, rule))
@@ -144,10 +133,10 @@ fn format_moment(c: &Civil, hours: u64, time_only: bool, format: &[u8]) -> Optio
             'p' => write!(out, "{half}"),
             'T' => write!(out, "{hours:02}:{:02}:{:02}", c.minute, c.second),
             'r' => write!(out, "{hour12:02}:{:02}:{:02} {half}", c.minute, c.second),
-            'M' => write!(out, "{}", month()?),
-            'b' => write!(out, "{}", &month()?[..3]),
-            'W' => write!(out, "{}", DAYS[weekday()?]),
-            'a' => write!(out, "{}", &DAYS[weekday()?][..3]),
+            'M' => write!(out, "{}", month(|l| &l.months)?),
+            'b' => write!(out, "{}", month(|l| &l.short_months)?),
+            'W' => write!(out, "{}", locale?.days[weekday()?]),
+            'a' => write!(out, "{}", locale?.short_days[weekday()?]),
             'w' => write!(out, "{}", (weekday()? + 1) % 7),
             'j' => {
                 let first = temporal::day_number(&Civil { month: 1, day: 1, ..*c });

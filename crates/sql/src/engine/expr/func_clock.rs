@@ -9,7 +9,7 @@ use apus_types::time::{
 use super::{
     Context, Datum, Expr, Func, Kind,
     datum::Number,
-    decimal, func_calendar, func_time,
+    decimal, func_calendar, func_time, locale, moments,
     temporal::{self, MICROS_PER_DAY, MICROS_PER_SECOND},
     zone::Zone,
 };
@@ -54,6 +54,7 @@ pub(super) fn call<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Da
         }
         ConvertTz => {
             let zone = |i: usize| Zone::parse(&values[i].as_string());
+            moments::note_moment(cx, &values[0], false);
             let (Some(c), Some(from), Some(to)) =
                 (values[0].civil(cx.env.zone()).filter(temporal::is_valid), zone(1), zone(2))
             else {
@@ -79,7 +80,7 @@ pub(super) fn call<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Da
             let Some(micros) = values[0].number().and_then(micros_of) else { return Ok(Datum::Null) };
             Datum::Time(clamped(temporal::round_micros(micros, digits(0)), cx), digits(0))
         }
-        TimeToSec => match values[0].time(cx.env.zone()) {
+        TimeToSec => match moments::duration(cx, &values[0]) {
             Some(t) => Datum::Int(t / MICROS_PER_SECOND),
             None => Datum::Null,
         },
@@ -411,7 +412,7 @@ fn field(p: &mut Parsed, rest: &mut &[u8], code: u8, day_given: &mut bool) -> Op
                 }) as u16;
         }
         b'm' | b'c' => c.month = u8::try_from(number(rest, 2)?).ok()?,
-        b'M' | b'b' => c.month = name(rest, &func_calendar::MONTHS, code == b'b')? as u8 + 1,
+        b'M' | b'b' => c.month = name(rest, &locale::english().months, code == b'b')? as u8 + 1,
         b'd' | b'e' => c.day = u8::try_from(number(rest, 2)?).ok()?,
         b'D' => {
             c.day = u8::try_from(number(rest, 2)?).ok()?;
@@ -430,7 +431,7 @@ fn field(p: &mut Parsed, rest: &mut &[u8], code: u8, day_given: &mut bool) -> Op
             c.micros = (n * 10i64.pow(6 - (before - rest.len()) as u32)) as u32;
         }
         b'p' => p.afternoon = Some(name(rest, &["AM", "PM"], false)? == 1),
-        b'W' | b'a' => p.weekday = Some(name(rest, &func_calendar::DAYS, code == b'a')? + 1),
+        b'W' | b'a' => p.weekday = Some(name(rest, &locale::english().days, code == b'a')? + 1),
         b'w' => {
             let n = number(rest, 1).filter(|n| *n < 7)?;
             p.weekday = Some(if n == 0 { 7 } else { n });

@@ -7,6 +7,7 @@ use super::{
     datum::Number,
     decimal, eval,
     func_text::{RESULT_BYTES_MAX, find},
+    locale::{self, Locale},
 };
 use crate::engine::{
     cells,
@@ -17,6 +18,7 @@ pub(super) fn call<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Da
     let values = args.iter().map(|e| e.eval(cx)).collect::<Result<Vec<_>>>()?;
     let required = match f {
         Func::MakeSet => 1,
+        Func::Format => 2,
         _ => values.len(),
     };
     if values.iter().take(required).any(Datum::is_null) {
@@ -54,11 +56,10 @@ pub(super) fn call<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Da
         Func::Conv => Ok(convert(&text(0), int(1), int(2))),
         Func::Bin => Ok(convert(&text(0), 10, 2)),
         Func::Oct => Ok(convert(&text(0), 10, 8)),
-        Func::Format if values.len() > 2 && !text(2).eq_ignore_ascii_case(b"en_US") => {
-            Err(errors::not_supported("FORMAT with a locale other than en_US"))
-        }
-        Func::Format => match number(0) {
-            Some(n) => Ok(Datum::text(format(n, int(1)))),
+        Func::Format => match eval::number(cx, &values[0]) {
+            Some(n) => {
+                Ok(Datum::text(format(n, int(1), values.get(2).map_or_else(locale::english, |l| locale_of(cx, l)))))
+            }
             None => Ok(Datum::Null),
         },
         Func::Soundex => make(soundex(&text(0))),
@@ -152,8 +153,17 @@ fn convert(text: &[u8], from: i64, to: i64) -> Datum<'static> {
     Datum::Text(Cow::Owned(out))
 }
 
-/// FORMAT: so many digits behind the point, groups of three before it.
-fn format(n: Number, digits: i64) -> String {
+/// The locale that FORMAT names; English with a warning if there is none.
+fn locale_of(cx: &Context<'_>, name: &Datum<'_>) -> &'static Locale {
+    let text = if name.is_null() { "NULL".into() } else { name.as_string() };
+    locale::named(&text).unwrap_or_else(|| {
+        cx.env.note(errors::unknown_locale(&text));
+        locale::english()
+    })
+}
+
+/// FORMAT: so many digits behind the point, groups of digits before it.
+fn format(n: Number, digits: i64, locale: &Locale) -> String {
     let digits = digits.clamp(0, i64::from(decimal::SCALE_MAX)) as u8;
     let exact = n.to_decimal().and_then(|(n, scale)| decimal::rescale(n, scale, digits));
     let plain = match exact {
@@ -166,15 +176,18 @@ fn format(n: Number, digits: i64) -> String {
     };
     let (sign, plain) = plain.strip_prefix('-').map_or(("", plain.as_str()), |rest| ("-", rest));
     let (whole, fraction) = plain.split_once('.').unwrap_or((plain, ""));
+    let (last, before) = locale.groups;
     let mut out = String::from(sign);
     for (i, c) in whole.chars().enumerate() {
-        if i > 0 && (whole.len() - i).is_multiple_of(3) {
-            out.push(',');
+        let begins_group =
+            (whole.len() - i).checked_sub(last).is_some_and(|rest| before > 0 && rest.is_multiple_of(before));
+        if i > 0 && begins_group {
+            out.push_str(locale.separator);
         }
         out.push(c);
     }
     if !fraction.is_empty() {
-        out.push('.');
+        out.push_str(locale.point);
         out.push_str(fraction);
     }
     out

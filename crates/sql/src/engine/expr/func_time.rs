@@ -10,9 +10,9 @@ use apus_types::{
 use super::{
     Context, Datum, Expr, Func, Kind,
     datum::Number,
-    eval::{day_of, moment},
     func_calendar::{self, WeekRule},
     func_clock,
+    moments::{day_of, duration, moment, note_moment},
     temporal::{self, MICROS_PER_DAY, MICROS_PER_SECOND},
     zone::Zone,
 };
@@ -49,16 +49,21 @@ pub(super) fn call<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Da
                 }
                 other => other,
             };
+            note_moment(cx, &base, false);
             add(base, &args[1].eval(cx)?, &unit, f == DateSub, cx.env.zone())
         }
         TimestampDiff => {
-            let (Some(a), Some(b)) = (moment(cx, &args[0].eval(cx)?), moment(cx, &args[1].eval(cx)?)) else {
+            let (a, b) = (args[0].eval(cx)?, args[1].eval(cx)?);
+            [&a, &b].iter().for_each(|value| note_moment(cx, value, false));
+            let (Some(a), Some(b)) = (moment(cx, &a), moment(cx, &b)) else {
                 return Ok(Datum::Null);
             };
             Ok(Datum::Int(difference(&a, &b, &unit_of(args))))
         }
         DateDiff => {
-            let (Some(a), Some(b)) = (day_of(cx, &args[0].eval(cx)?), day_of(cx, &args[1].eval(cx)?)) else {
+            let (a, b) = (args[0].eval(cx)?, args[1].eval(cx)?);
+            [&a, &b].iter().for_each(|value| note_moment(cx, value, true));
+            let (Some(a), Some(b)) = (day_of(cx, &a), day_of(cx, &b)) else {
                 return Ok(Datum::Null);
             };
             Ok(Datum::Int(temporal::day_number(&a) - temporal::day_number(&b)))
@@ -71,10 +76,10 @@ pub(super) fn call<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Da
                 Datum::Date(_) => 0,
                 _ => digits_of(&args[0], &[]),
             };
-            Ok(value.time(cx.env.zone()).map_or(Datum::Null, |t| Datum::Time(t, decimals)))
+            Ok(duration(cx, &value).map_or(Datum::Null, |t| Datum::Time(t, decimals)))
         }
         Hour | Minute | Second | Microsecond => {
-            let Some(t) = args[0].eval(cx)?.time(cx.env.zone()) else { return Ok(Datum::Null) };
+            let Some(t) = duration(cx, &args[0].eval(cx)?) else { return Ok(Datum::Null) };
             let t = t.abs();
             Ok(Datum::Int(match f {
                 Hour => t / (3600 * MICROS_PER_SECOND),
@@ -91,8 +96,8 @@ fn date(c: &Civil) -> Datum<'static> {
     Datum::Date(pack_date(c.year, c.month, c.day))
 }
 
-fn formatted(c: &Civil, format: &Datum<'_>) -> Datum<'static> {
-    func_calendar::format_date(c, &format.as_text()).map_or(Datum::Null, Datum::text)
+fn formatted(c: &Civil, format: &Datum<'_>, cx: &Context<'_>) -> Datum<'static> {
+    func_calendar::format_date(c, &format.as_text(), cx.env.variables.locale).map_or(Datum::Null, Datum::text)
 }
 
 fn from_unix_time<'a>(args: &'a [Expr], cx: &Context<'a>) -> Result<Datum<'a>> {
@@ -110,7 +115,7 @@ fn from_unix_time<'a>(args: &'a [Expr], cx: &Context<'a>) -> Result<Datum<'a>> {
     let c = cx.env.zone().civil(micros);
     if let Some(format) = args.get(1) {
         let format = format.eval(cx)?;
-        return Ok(if format.is_null() { Datum::Null } else { formatted(&c, &format) });
+        return Ok(if format.is_null() { Datum::Null } else { formatted(&c, &format, cx) });
     }
     let decimals = digits_of_value(&value);
     Ok(Datum::DateTime(pack_datetime(c), decimals))
@@ -129,8 +134,14 @@ fn of_moment<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Datum<'a
     use Func::*;
     let value = args[0].eval(cx)?;
     let has_clock = matches!(f, Timestamp | UnixTimestamp | ToSeconds | DateFormat);
+    let parts = matches!(f, Year | Quarter | Month | Day | MonthName | DateFormat | UnixTimestamp);
+    if !(parts && value.is_text() && temporal::is_partial(&value.as_text())) {
+        note_moment(cx, &value, !has_clock);
+    }
     let read = if has_clock { moment(cx, &value) } else { day_of(cx, &value) };
-    let Some(c) = read else { return Ok(Datum::Null) };
+    let Some(c) = read else {
+        return Ok(if f == UnixTimestamp && !value.is_null() { Datum::Int(0) } else { Datum::Null });
+    };
     let days = temporal::day_number(&c);
     let january_first = temporal::day_number(&Civil { month: 1, day: 1, ..c });
     Ok(match f {
@@ -141,7 +152,12 @@ fn of_moment<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Datum<'a
                 Datum::Date(_) => 0,
                 _ => digits_of(&args[0], &[]),
             };
-            Datum::DateTime(pack_datetime(c), decimals)
+            let Some(added) = args.get(1) else { return Ok(Datum::DateTime(pack_datetime(c), decimals)) };
+            let added = added.eval(cx)?;
+            match duration(cx, &added).and_then(|t| temporal::add_micros(c, t)) {
+                Some(c) => Datum::DateTime(pack_datetime(c), decimals.max(digits_of_value(&added))),
+                None => Datum::Null,
+            }
         }
         UnixTimestamp => {
             let micros = match stored_moment(&args[0], cx) {
@@ -177,8 +193,8 @@ fn of_moment<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Datum<'a
             let (year, week) = func_calendar::week(&c, WeekRule { of_year: true, ..rule });
             Datum::Int(year * 100 + week)
         }
-        DayName => Datum::text(func_calendar::DAYS[(days + 3).rem_euclid(7) as usize]),
-        MonthName => match func_calendar::MONTHS.get(usize::from(c.month).wrapping_sub(1)) {
+        DayName => Datum::text(cx.env.variables.locale.days[(days + 3).rem_euclid(7) as usize]),
+        MonthName => match cx.env.variables.locale.months.get(usize::from(c.month).wrapping_sub(1)) {
             Some(name) => Datum::text(*name),
             None => Datum::Null,
         },
@@ -190,7 +206,7 @@ fn of_moment<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Datum<'a
         ToDays => Datum::Int(days + func_calendar::DAYS_BEFORE_1970),
         DateFormat => {
             let format = args[1].eval(cx)?;
-            if format.is_null() { Datum::Null } else { formatted(&c, &format) }
+            if format.is_null() { Datum::Null } else { formatted(&c, &format, cx) }
         }
         _ => return Err(errors::internal("not a function over dates")),
     })

@@ -20,6 +20,8 @@ mod func_string;
 pub mod func_text;
 pub mod func_time;
 pub mod json;
+pub mod locale;
+pub mod moments;
 pub mod temporal;
 pub mod zone;
 
@@ -214,8 +216,11 @@ pub enum CastType {
     },
     /// The text of DATE '…', TIME '…' or TIMESTAMP '…': an error if it says anything else than a moment of this kind.
     Literal(Kind),
-    /// A constant that is compared with a column of years: 20 is 2020.
-    Year,
+    /// A constant that is compared with a column of years: 20 is 2020, a date is its year. With `alone` false it stays as it is:
+    /// several constants in IN are compared as texts unless one is a number.
+    Year {
+        alone: bool,
+    },
     /// CAST AS YEAR.
     AsYear,
     /// One of several values, in the kind that holds all of them: an integer among decimals is one. `scaled`: with the digits of that kind.
@@ -243,8 +248,8 @@ pub enum Expr {
     Column(ColumnRef),
     /// A column of the joined row that a lookup starts from; of the row evaluated over, while keys of another table are made.
     Outer(ColumnRef),
-    /// What is fixed for one run of a query block: a column of the query around it, or the value of a subquery.
-    Given(u16, ColumnType),
+    /// What is fixed for one run of a query block: a column of the query around it (then the flag is set), or the value of a subquery.
+    Given(u16, ColumnType, bool),
     /// `VALUES(column)` in ON DUPLICATE KEY UPDATE: the row that was to be inserted.
     NewColumn(ColumnRef),
     /// Result of an aggregate of the group.
@@ -435,13 +440,22 @@ impl Expr {
         }
     }
 
+    /// The type of a column of this query block or of one around it.
+    pub fn column_type(&self) -> Option<ColumnType> {
+        match self {
+            Expr::Column(c) | Expr::Outer(c) => Some(c.ty),
+            Expr::Given(_, ty, true) => Some(*ty),
+            _ => None,
+        }
+    }
+
     /// Static kind, given the kinds of the parameters (text where not known).
     pub fn kind(&self, params: &[Kind]) -> Kind {
         match self {
             Expr::Const(d) => Kind::of_datum(d),
             Expr::Param(i) => params.get(*i).copied().unwrap_or(Kind::Text),
             Expr::Column(c) | Expr::Outer(c) | Expr::NewColumn(c) => Kind::of(c.ty),
-            Expr::Given(_, ty) => Kind::of(*ty),
+            Expr::Given(_, ty, _) => Kind::of(*ty),
             Expr::Aggregate(_, kind, _) => *kind,
             Expr::UserVariable(_, kind, _) => *kind,
             Expr::SystemVariable { name, .. } => super::variables::kind_of(name),
@@ -477,7 +491,7 @@ impl Expr {
                 CastType::Double | CastType::Quiet => Kind::Double,
                 CastType::AsYear => Kind::UInt,
                 CastType::Chosen { kind, .. } => *kind,
-                CastType::Exact { .. } | CastType::Moment { .. } | CastType::Literal(_) | CastType::Year => {
+                CastType::Exact { .. } | CastType::Moment { .. } | CastType::Literal(_) | CastType::Year { .. } => {
                     e.kind(params)
                 }
                 CastType::Float => Kind::Double,

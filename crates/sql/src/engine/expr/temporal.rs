@@ -130,6 +130,19 @@ pub fn written_datetime(text: &[u8]) -> Option<(Civil, Option<i64>, bool)> {
     finish(c, fields.rest).map(|(c, cut)| (c, None, cut))
 }
 
+/// Whether a text is a date that lacks its month or its day: it has parts, and is no moment.
+pub fn is_partial(text: &[u8]) -> bool {
+    let mut fields = Fields { rest: text.trim_ascii() };
+    let mut parts = [u64::MAX; 3];
+    for (at, part) in parts.iter_mut().enumerate() {
+        if at == 0 || fields.separator(|b| b.is_ascii_punctuation()) {
+            *part = fields.next().map_or(u64::MAX, |(n, _)| n);
+        }
+    }
+    let [year, month, day] = parts;
+    year > 0 && month <= 12 && day <= 31 && month * day == 0
+}
+
 /// Whether a text that reads as a moment has a time of day, and not a date alone.
 pub fn has_clock(text: &[u8]) -> bool {
     let text = text.trim_ascii();
@@ -240,6 +253,11 @@ pub fn read_time(text: &[u8], zone: Zone) -> Option<ReadTime> {
         && let Some((c, cut)) = read_datetime(text, zone)
     {
         return Some(ReadTime { micros: time_of_day(&c), cut, beyond: false, of_date: true });
+    }
+    // A date with a time that is none is no duration either.
+    let date = text.split(|b| matches!(b, b' ' | b'T')).next().filter(|date| date.len() < text.len());
+    if text.len() >= 12 && !negative && date.is_some_and(|date| date.iter().filter(|b| **b == b'-').count() == 2) {
+        return None;
     }
     let mut fields = Fields { rest: digits };
     let (first, _) = fields.next()?;

@@ -197,7 +197,7 @@ impl Planned {
             return Err(errors::internal("an INSERT that is none"));
         };
         if information_schema::is_virtual(&insert.table.schema) {
-            return Err(errors::virtual_table_write());
+            return Err(errors::virtual_table_write(&insert.table.schema.database));
         }
         let names = load.columns();
         if names.is_empty() && !load.targets.is_empty() {

@@ -8,7 +8,7 @@ use crate::engine::{
     catalog::Table,
     convert::{self, KeyValue},
     errors::{self, Result},
-    expr::{CompareOp, Context, Expr},
+    expr::{CastType, CompareOp, Context, Expr},
     keys::Strings,
 };
 
@@ -117,7 +117,8 @@ fn is_label(ty: ColumnType) -> bool {
 /// comparing values.
 pub(super) fn is_key(ty: ColumnType, value: &Expr) -> bool {
     use crate::engine::expr::Kind::{self, *};
-    if !value.is_constant() {
+    // Whether several constants beside a year are numbers shows when they are there.
+    if !value.is_constant() || matches!(value, Expr::Cast(_, CastType::Year { alone: false })) {
         return false;
     }
     if !value.any(|e| matches!(e, Expr::Outer(_) | Expr::Given(..))) {

@@ -45,9 +45,9 @@ enum What {
 pub fn type_of_output(output: &Output, params: &[Kind]) -> ColumnType {
     match &output.expr {
         Expr::Column(ColumnRef { ty: ColumnType::Timestamp { decimals }, .. })
-        | Expr::Given(_, ColumnType::Timestamp { decimals }) => ColumnType::DateTime { decimals: *decimals },
+        | Expr::Given(_, ColumnType::Timestamp { decimals }, _) => ColumnType::DateTime { decimals: *decimals },
         Expr::Column(c) => c.ty,
-        Expr::Given(_, ty) => *ty,
+        Expr::Given(_, ty, _) => *ty,
         e if is_text_of_json(e) => {
             ColumnType::Text { length: apus_types::limits::ROW_BYTES_MAX as u32, collation: collation_of(e, params) }
         }

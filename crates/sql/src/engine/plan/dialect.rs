@@ -323,7 +323,7 @@ fn regexp(parser: &mut Parser, expr: &Expr, precedence: u8) -> Option<Parsed<Exp
     Some(pattern.map(|pattern| Expr::RLike { negated, expr, pattern: Box::new(pattern), regexp: true }))
 }
 
-/// CAST, whose text may name the character set that it has anyway.
+/// CAST, whose text may name the character set that it has anyway; to another one it is converted then.
 fn cast(parser: &mut Parser) -> Parsed<Expr> {
     parser.expect_keyword(Keyword::CAST)?;
     parser.expect_token(&Token::LParen)?;
@@ -334,9 +334,14 @@ fn cast(parser: &mut Parser) -> Parsed<Expr> {
     if is_text && (parser.parse_keyword(Keyword::CHARSET) || parser.parse_keywords(&[Keyword::CHARACTER, Keyword::SET]))
     {
         let name = parser.parse_identifier()?;
-        if !name.value.eq_ignore_ascii_case("utf8mb4") {
-            return Err(ParserError::ParserError(format!("CAST to CHARACTER SET {name}")));
+        parser.expect_token(&Token::RParen)?;
+        let cast = Expr::Cast { kind: CastKind::Cast, expr, data_type, format: None };
+        if name.value.eq_ignore_ascii_case("utf8mb4") {
+            return Ok(cast);
         }
+        let (expr, charset) = (Box::new(cast), Some(ObjectName::from(vec![name])));
+        let (is_try, target_before_value, styles) = (false, false, Vec::new());
+        return Ok(Expr::Convert { is_try, expr, data_type: None, charset, target_before_value, styles });
     }
     parser.expect_token(&Token::RParen)?;
     Ok(Expr::Cast { kind: CastKind::Cast, expr, data_type, format: None })

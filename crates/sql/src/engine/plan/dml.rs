@@ -385,7 +385,10 @@ fn within(through: Option<&Through>, filter: Option<Expr>) -> Option<Expr> {
 }
 
 pub fn check_writable(table: &Table) -> Result<(), Unplanned> {
-    if information_schema::is_virtual(&table.schema) { Err(errors::virtual_table_write().into()) } else { Ok(()) }
+    if information_schema::is_virtual(&table.schema) {
+        return Err(errors::virtual_table_write(&table.schema.database).into());
+    }
+    Ok(())
 }
 
 /// The path to the rows, whether it delivers them in order and whether backwards.

@@ -435,7 +435,7 @@ fn resolve_outside(
     };
     let ty = match &found {
         Expr::Column(c) => c.ty,
-        Expr::Given(_, ty) => *ty,
+        Expr::Given(_, ty, _) => *ty,
         // A computed column of a view.
         e => target::type_of(e.kind(&[]), collation_of(e, &[])),
     };
@@ -443,6 +443,7 @@ fn resolve_outside(
 }
 
 fn push_given(frame: &mut Frame, given: Given, ty: ColumnType) -> Expr {
+    let is_column = matches!(&given, Given::Outer(e) if e.column_type().is_some());
     let known = match &given {
         Given::Outer(e) => frame.given.iter().position(|g| matches!(g, Given::Outer(known) if known == e)),
         _ => None,
@@ -451,5 +452,5 @@ fn push_given(frame: &mut Frame, given: Given, ty: ColumnType) -> Expr {
         frame.given.push(given);
         frame.given.len() - 1
     });
-    Expr::Given(at as u16, ty)
+    Expr::Given(at as u16, ty, is_column)
 }

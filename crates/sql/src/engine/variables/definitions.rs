@@ -4,7 +4,12 @@
 //! change nothing here: memory and plans go by other rules. A variable that would change an answer is here only where it does.
 
 use super::{CLASSES, SQL_MODE};
-use crate::engine::{errors, expr::Datum, session::WARNINGS_MAX, tracking};
+use crate::engine::{
+    errors,
+    expr::{Datum, locale},
+    session::WARNINGS_MAX,
+    tracking,
+};
 use crate::wire::{SqlError, constants::SERVER_VERSION};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,6 +25,8 @@ pub enum Type {
     Bool,
     /// One of these, in upper or lower case.
     Word(&'static [&'static str]),
+    /// A locale's name, set by it or by its number.
+    Locale,
     /// Seconds since 1970 with six digits; now, unless it was set.
     Moment,
 }
@@ -109,6 +116,8 @@ static DEFINITIONS: &[Definition] = &[
     v("insert_id", ANY, "0", Scope::Session),
     n("interactive_timeout", "28800", 1, YEAR),
     v("last_insert_id", ANY, "0", Scope::Session),
+    v("lc_messages", Type::Locale, "en_US", Scope::Both),
+    v("lc_time_names", Type::Locale, "en_US", Scope::Both),
     fixed("license", Type::Text, "Apache-2.0"),
     v("local_infile", Type::Bool, "0", Scope::Global),
     n("lock_wait_timeout", "31536000", 1, YEAR),
@@ -234,6 +243,7 @@ impl Definition {
         }
         let kept = match (self.ty, value) {
             (Type::Text, _) => return Ok((text, None)),
+            (Type::Locale, _) => locale::of_value(self.name, value)?.name.to_owned(),
             (Type::Number { min, max, step }, Datum::Int(_) | Datum::UInt(_)) => {
                 let asked = if let Datum::Int(n) = value { u64::try_from(*n).ok() } else { text.parse().ok() };
                 let clamped = asked.unwrap_or(0).clamp(min, max);

@@ -17,7 +17,11 @@ use super::{
     digest::Syntax,
     errors::{self, Result},
     explain,
-    expr::{Datum, Kind, zone::Zone},
+    expr::{
+        Datum, Kind,
+        locale::{self, Locale},
+        zone::Zone,
+    },
     session::WARNINGS_MAX,
     sql_mode::SqlMode,
 };
@@ -62,6 +66,8 @@ pub struct Variables {
     /// lock_wait_timeout, in seconds.
     pub definition_wait: u64,
     pub zone: Zone,
+    /// Of the names of days and months.
+    pub locale: &'static Locale,
     pub strict: bool,
     pub only_full_group_by: bool,
     /// Division by zero warns, and is refused where strict mode writes a row with it.
@@ -112,6 +118,7 @@ impl Default for Variables {
             lock_wait_ms: 50_000,
             definition_wait: 31_536_000,
             zone: Zone::UTC,
+            locale: locale::english(),
             strict: true,
             no_zero_date: true,
             syntax: Syntax::default(),
@@ -214,7 +221,7 @@ impl Variables {
         let text = self.text(d, global);
         Ok(match d.ty {
             Type::Text if name == "character_set_results" && text.is_empty() => Datum::Null,
-            Type::Text | Type::Word(_) => Datum::text(text.into_owned()),
+            Type::Text | Type::Word(_) | Type::Locale => Datum::text(text.into_owned()),
             Type::Number { .. } | Type::Bool => super::digest::number(text.as_bytes()).unwrap_or(Datum::Int(0)),
             Type::Moment => Datum::Decimal { unscaled: i128::from(self.moment()), scale: 6 },
         })
@@ -380,6 +387,10 @@ impl Variables {
                 self.zone = Zone::parse(&text).ok_or_else(|| {
                     SqlError::new(1298, b"HY000", format!("Unknown or incorrect time zone: '{text}'"))
                 })?;
+                text
+            }
+            "lc_time_names" => {
+                self.locale = locale::named(&text).ok_or_else(wrong)?;
                 text
             }
             "sql_mode" => {

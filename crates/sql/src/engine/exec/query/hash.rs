@@ -212,7 +212,7 @@ fn of_virtual<C: Consumer>(pipeline: &Pipeline<'_, '_, C>, leaf: &JoinStep) -> D
     let filter = leaf.scan.as_ref().and_then(|a| a.full.as_ref());
     let mut rows = Strings::default();
     let mut row = Vec::new();
-    for values in information_schema::rows(&table.schema.name, run.cluster.catalog, run.env) {
+    for values in information_schema::rows(&table.schema, run.cluster.catalog, run.env) {
         row.clear();
         read::virtual_row(&table.schema, &values, Some(columns), &leaf.row, &mut row)?;
         if passes(filter, &context(run, pipeline.given, &leaf.row, &row))? {

@@ -69,7 +69,7 @@ impl Builder<'_> {
         }
         let mut members = Vec::with_capacity(left.len());
         for (left, output) in left.into_iter().zip(&query.outputs) {
-            let right = Expr::Given(0, derived::type_of_output(output, &self.param_kinds));
+            let right = Expr::Given(0, derived::type_of_output(output, &self.param_kinds), false);
             let collation = coercion::compared(&[&left, &right], &self.param_kinds, "=")?;
             let kind = derived::equal_kind(&left, &right, &self.param_kinds);
             members.push(Member { left, collation, kind });
@@ -84,7 +84,7 @@ impl Builder<'_> {
         let left = self.build(left)?;
         let query = self.bound(query, false)?;
         let [one] = query.outputs.as_slice() else { return Err(errors::operand_columns(1)) };
-        let right = Expr::Given(0, derived::type_of_output(one, &self.param_kinds));
+        let right = Expr::Given(0, derived::type_of_output(one, &self.param_kinds), false);
         let collation = coercion::compared(&[&left, &right], &self.param_kinds, &op.to_string())?;
         let op = match op {
             BinaryOperator::Eq => CompareOp::Eq,

@@ -1,0 +1,307 @@
+//! The grant tables of database `mysql`, as tools read them: who there is and what he may do, made from the directory of accounts.
+//!
+//! They are virtual like those of INFORMATION_SCHEMA, are read by who has SELECT on them, and change by CREATE USER, GRANT and their kin alone. The database is in no list of
+//! databases, so that no dump holds the tables: no server would load them. A real database of this name, which a dump of MySQL may have brought, stands in front of them.
+
+use std::{collections::BTreeMap, rc::Rc, sync::OnceLock};
+
+use apus_types::{Column, ColumnType, TableSchema, collate::Collation, schema::DefaultValue};
+
+use super::{authorize::Identity, catalog::Table, expr::Datum, labels};
+use crate::accounts::{Account, AccountName, Privileges};
+
+pub const DATABASE: &str = "mysql";
+
+/// Privileges as columns of `user`: in the order of their numbers but for GRANT, which stands behind FILE.
+const OF_USER: &str = "Select Insert Update Delete Create Drop Reload Shutdown Process File Grant References Index Alter Show_db Super \
+                       Create_tmp_table Lock_tables Execute Repl_slave Repl_client Create_view Show_view Create_routine Alter_routine \
+                       Create_user Event Trigger Create_tablespace";
+const OF_DATABASE: &str = "Select Insert Update Delete Create Drop Grant References Index Alter Create_tmp_table Lock_tables Create_view Show_view \
+                           Create_routine Alter_routine Execute Event Trigger";
+/// Members of `tables_priv.Table_priv`.
+const OF_TABLE: [&str; 13] = [
+    "Select",
+    "Insert",
+    "Update",
+    "Delete",
+    "Create",
+    "Drop",
+    "Grant",
+    "References",
+    "Index",
+    "Alter",
+    "Create View",
+    "Show view",
+    "Trigger",
+];
+const OF_COLUMN: [&str; 4] = ["Select", "Insert", "Update", "References"];
+const OF_ROUTINE: [&str; 3] = ["Execute", "Alter Routine", "Grant"];
+/// An ENUM('N','Y') as it is stored.
+const YES: [Datum<'static>; 2] = [Datum::UInt(1), Datum::UInt(2)];
+
+/// The privilege that a column tells.
+fn privilege(column: &str) -> Privileges {
+    let name = match column {
+        "Grant" => return Privileges::GRANT_OPTION,
+        "Show_db" => "SHOW DATABASES",
+        "Create_tmp_table" => "CREATE TEMPORARY TABLES",
+        "Repl_slave" => "REPLICATION SLAVE",
+        "Repl_client" => "REPLICATION CLIENT",
+        other => &other.replace('_', " "),
+    };
+    Privileges::named(name).unwrap_or_default()
+}
+
+fn filled(name: &str, ty: ColumnType, default: &str) -> Column {
+    Column { nullable: false, default: DefaultValue::Literal(default.into()), ..Column::new(name, ty) }
+}
+fn host(name: &str) -> Column {
+    filled(name, ColumnType::Char { length: 255, collation: Collation::AsciiGeneralCi }, "")
+}
+fn named(name: &str, length: u16) -> Column {
+    filled(name, ColumnType::Char { length, collation: Collation::Utf8mb3Bin }, "")
+}
+fn user(name: &str) -> Column {
+    named(name, 32)
+}
+fn labelled(name: &str, is_set: bool, list: &[&str]) -> Column {
+    let first = list[0];
+    let list = list.iter().map(|label| (*label).to_owned()).collect();
+    let ty = labels::define(name, is_set, Collation::Utf8mb3GeneralCi, list);
+    // Lists so short are refused only if definitions have brought 64 MiB of others.
+    filled(name, ty.unwrap_or(ColumnType::Int { bits: 64, unsigned: true }), if is_set { "" } else { first })
+}
+fn yes(name: &str) -> Column {
+    labelled(name, false, &["N", "Y"])
+}
+fn number(name: &str) -> Column {
+    filled(name, ColumnType::Int { bits: 32, unsigned: true }, "0")
+}
+fn grantor() -> Column {
+    filled("Grantor", ColumnType::VarChar { length: 288, collation: Collation::Utf8mb3Bin }, "")
+}
+fn moment(name: &str) -> Column {
+    Column::new(name, ColumnType::Timestamp { decimals: 0 })
+}
+fn nullable(column: Column) -> Column {
+    Column { nullable: true, default: DefaultValue::None, ..column }
+}
+fn blob(name: &str) -> Column {
+    Column { nullable: false, ..Column::new(name, ColumnType::Blob { length: 65_535 }) }
+}
+fn small(name: &str) -> Column {
+    Column::new(name, ColumnType::Int { bits: 16, unsigned: true })
+}
+fn privileges<'w>(words: &'w str) -> impl Iterator<Item = Column> + 'w {
+    words.split_whitespace().map(|word| yes(&format!("{word}_priv")))
+}
+
+fn user_columns() -> Vec<Column> {
+    let mut columns = vec![host("Host"), user("User")];
+    columns.extend(privileges(OF_USER));
+    columns.push(labelled("ssl_type", false, &["", "ANY", "X509", "SPECIFIED"]));
+    columns.extend(["ssl_cipher", "x509_issuer", "x509_subject"].map(blob));
+    columns.extend(["max_questions", "max_updates", "max_connections", "max_user_connections"].map(number));
+    columns.extend([
+        named("plugin", 64),
+        Column::new("authentication_string", ColumnType::Text { length: 65_535, collation: Collation::Utf8mb3Bin }),
+        yes("password_expired"),
+    ]);
+    columns.extend([moment("password_last_changed"), small("password_lifetime"), yes("account_locked")]);
+    columns.extend([yes("Create_role_priv"), yes("Drop_role_priv"), small("Password_reuse_history")]);
+    columns.extend([small("Password_reuse_time"), nullable(yes("Password_require_current"))]);
+    columns.push(Column::new("User_attributes", ColumnType::Json));
+    columns
+}
+
+fn tables() -> &'static BTreeMap<&'static str, TableSchema> {
+    static TABLES: OnceLock<BTreeMap<&'static str, TableSchema>> = OnceLock::new();
+    TABLES.get_or_init(|| {
+        let place = || vec![host("Host"), named("Db", 64), user("User")];
+        let mut of_database = place();
+        of_database.extend(privileges(OF_DATABASE));
+        let with = |mut columns: Vec<Column>, more: Vec<Column>| {
+            columns.extend(more);
+            columns
+        };
+        let of_column = || labelled("Column_priv", true, &OF_COLUMN);
+        let table_name = || named("Table_name", 64);
+        let kinds = ["FUNCTION", "PROCEDURE", "LIBRARY"];
+        let routine = vec![named("Routine_name", 64), labelled("Routine_type", false, &kinds), grantor()];
+        let table =
+            vec![table_name(), grantor(), moment("Timestamp"), labelled("Table_priv", true, &OF_TABLE), of_column()];
+        let proxied =
+            vec![host("Proxied_host"), user("Proxied_user"), number("With_grant"), grantor(), moment("Timestamp")];
+        [
+            ("user", user_columns()),
+            ("db", of_database),
+            ("tables_priv", with(place(), table)),
+            (
+                "columns_priv",
+                with(place(), vec![table_name(), named("Column_name", 64), moment("Timestamp"), of_column()]),
+            ),
+            (
+                "procs_priv",
+                with(with(place(), routine), vec![labelled("Proc_priv", true, &OF_ROUTINE), moment("Timestamp")]),
+            ),
+            ("proxies_priv", with(vec![host("Host"), user("User")], proxied)),
+            (
+                "role_edges",
+                vec![host("FROM_HOST"), user("FROM_USER"), host("TO_HOST"), user("TO_USER"), yes("WITH_ADMIN_OPTION")],
+            ),
+            ("default_roles", vec![host("HOST"), user("USER"), host("DEFAULT_ROLE_HOST"), user("DEFAULT_ROLE_USER")]),
+            ("global_grants", vec![user("USER"), host("HOST"), user("PRIV"), yes("WITH_GRANT_OPTION")]),
+        ]
+        .into_iter()
+        .map(|(name, columns)| (name, schema(name, columns)))
+        .collect()
+    })
+}
+
+fn schema(name: &str, columns: Vec<Column>) -> TableSchema {
+    let mut schema = TableSchema::new(DATABASE, name, columns, vec![0]);
+    schema.hidden_key = true;
+    schema
+}
+
+pub fn table(name: &str) -> Option<Rc<Table>> {
+    Some(Rc::new(Table::new(tables().get(name)?.clone(), Vec::new())))
+}
+
+pub fn names() -> impl Iterator<Item = &'static str> {
+    tables().keys().copied()
+}
+
+type Row = Vec<Datum<'static>>;
+
+/// All rows of one of them, one value per column of its schema.
+pub fn rows(name: &str, me: Option<&Identity>) -> Vec<Row> {
+    let Some(me) = me else { return Vec::new() };
+    let accounts = || me.directory.iter().map(|a| &**a);
+    match name {
+        "user" => accounts().map(user_row).collect(),
+        "db" => accounts().flat_map(database_rows).collect(),
+        "tables_priv" => accounts().flat_map(table_rows).collect(),
+        "role_edges" => accounts().flat_map(role_rows).collect(),
+        "default_roles" => accounts().flat_map(default_role_rows).collect(),
+        "global_grants" => accounts().flat_map(dynamic_rows).collect(),
+        // There are no grants of columns, routines or proxies.
+        _ => Vec::new(),
+    }
+}
+
+fn host_and_user(name: &AccountName) -> [Datum<'static>; 2] {
+    [Datum::text(name.host.clone()), Datum::text(name.user.clone())]
+}
+
+fn flag(on: bool) -> Datum<'static> {
+    YES[usize::from(on)].clone()
+}
+
+fn flags<'w>(held: Privileges, words: &'w str) -> impl Iterator<Item = Datum<'static>> + 'w {
+    words.split_whitespace().map(move |word| flag(held.contains(privilege(word))))
+}
+
+fn user_row(a: &Account) -> Row {
+    let mut row = host_and_user(&a.name).to_vec();
+    row.extend(flags(a.global, OF_USER));
+    row.push(Datum::UInt(if a.requires_tls { 2 } else { 1 }));
+    row.extend((0..3).map(|_| Datum::text("")));
+    row.extend([0, 0, 0, u64::from(a.max_user_connections)].map(Datum::UInt));
+    row.extend([
+        Datum::text(a.auth.plugin.name()),
+        Datum::text(a.auth.secret.text()),
+        flag(false),
+        Datum::Null,
+        Datum::Null,
+    ]);
+    row.extend([
+        flag(a.is_locked),
+        flag(a.global.contains(Privileges::CREATE_ROLE)),
+        flag(a.global.contains(Privileges::DROP_ROLE)),
+    ]);
+    row.extend([const { Datum::Null }; 4]);
+    row
+}
+
+fn database_rows(a: &Account) -> Vec<Row> {
+    let one = |(database, held): (&String, &Privileges)| {
+        let [host, user] = host_and_user(&a.name);
+        let mut row = vec![host, Datum::text(database.clone()), user];
+        row.extend(flags(*held, OF_DATABASE));
+        row
+    };
+    a.databases.iter().map(one).collect()
+}
+
+fn table_rows(a: &Account) -> Vec<Row> {
+    let one = |((database, table), held): (&(String, String), &Privileges)| {
+        let [host, user] = host_and_user(&a.name);
+        let names = OF_TABLE.iter().map(|name| privilege(name));
+        let set = names.enumerate().filter(|(_, p)| held.contains(*p)).fold(0, |set, (i, _)| set | 1 << i);
+        let grantor = Datum::text("");
+        let place = [host, Datum::text(database.clone()), user, Datum::text(table.clone())];
+        [&place[..], &[grantor, Datum::Null, Datum::UInt(set), Datum::UInt(0)]].concat()
+    };
+    a.tables.iter().map(one).collect()
+}
+
+fn role_rows(a: &Account) -> Vec<Row> {
+    let one = |(role, admin): (&AccountName, &bool)| {
+        [&host_and_user(role)[..], &host_and_user(&a.name), &[flag(*admin)]].concat()
+    };
+    a.roles.iter().map(one).collect()
+}
+
+fn default_role_rows(a: &Account) -> Vec<Row> {
+    a.default_roles.iter().map(|role| [host_and_user(&a.name), host_and_user(role)].concat()).collect()
+}
+
+fn dynamic_rows(a: &Account) -> Vec<Row> {
+    let may_grant = a.global.contains(Privileges::GRANT_OPTION);
+    let one = |name| {
+        let [host, user] = host_and_user(&a.name);
+        vec![user, host, Datum::text(name), flag(may_grant)]
+    };
+    a.global.dynamic_names().into_iter().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        accounts::{Auth, Secret},
+        wire::auth::AuthPlugin,
+    };
+
+    #[test]
+    fn every_privilege_has_its_column_and_every_row_its_columns() {
+        let all = OF_USER.split_whitespace().map(privilege).fold(Privileges::NONE, Privileges::union);
+        let roles = Privileges::CREATE_ROLE.union(Privileges::DROP_ROLE);
+        let missing = Privileges::GLOBAL.union(Privileges::GRANT_OPTION).without(all.union(roles));
+        assert_eq!(missing.names(), Vec::<&str>::new());
+        let of_databases = OF_DATABASE.split_whitespace().map(privilege).fold(Privileges::NONE, Privileges::union);
+        assert_eq!(of_databases, Privileges::ON_DATABASE.union(Privileges::GRANT_OPTION));
+        let of_tables = OF_TABLE.iter().map(|n| privilege(n)).fold(Privileges::NONE, Privileges::union);
+        assert_eq!(of_tables, Privileges::ON_TABLE.union(Privileges::GRANT_OPTION));
+        let auth = Auth { plugin: AuthPlugin::CachingSha2Password, secret: Secret::Empty };
+        let mut a = Account::new(AccountName::new("u", "%"), auth);
+        a.global = Privileges::CONNECTION_ADMIN;
+        a.databases.insert("d".into(), Privileges::SELECT);
+        a.tables.insert(("d".into(), "t".into()), Privileges::SELECT.union(Privileges::GRANT_OPTION));
+        a.roles.insert(AccountName::new("r", "%"), true);
+        a.default_roles.insert(AccountName::new("r", "%"));
+        let found = [
+            ("user", vec![user_row(&a)]),
+            ("db", database_rows(&a)),
+            ("tables_priv", table_rows(&a)),
+            ("role_edges", role_rows(&a)),
+            ("default_roles", default_role_rows(&a)),
+            ("global_grants", dynamic_rows(&a)),
+        ];
+        for (name, rows) in found {
+            assert_eq!(rows.iter().map(Vec::len).collect::<Vec<_>>(), [tables()[name].columns.len()], "{name}");
+        }
+        assert_eq!(table_rows(&a)[0][6], Datum::UInt(0b100_0001));
+    }
+}
