@@ -132,6 +132,19 @@ def privileges(t, cluster, root):
         refused(1142, "INSERT", lambda: ask(app, "INSERT INTO shop.item VALUES (9, 'x', 1)"))
         check_equal(ask(app, "SHOW TABLES FROM shop"), (("item",),), "tables")
         ask(app, "USE shop")
+    with t.case("the grant tables are read by who may, listed by nobody and changed by statements alone"):
+        refused(1142, "a grant table", lambda: ask(app, "SELECT user FROM mysql.user"))
+        refused(1044, "their database", lambda: ask(app, "USE mysql"))
+        for number in (0, 1):
+            one = connect(cluster, number)
+            ask(one, "USE mysql")
+            found = ask(one, "SELECT host, select_priv FROM user WHERE user = 'app'")
+            check_equal(found, (("%", "N"),), "the account in the grant table")
+            check_equal(ask(one, "SELECT 1 FROM information_schema.schemata WHERE schema_name = 'mysql'"), (), "the database in a list")
+            refused(1235, "a change", lambda one=one: ask(one, "UPDATE user SET select_priv = 'Y'"))
+            refused(1235, "a new row", lambda one=one: ask(one, "INSERT INTO mysql.db VALUES ()"))
+            refused(1146, "another table", lambda one=one: ask(one, "SELECT * FROM mysql.help_topic"))
+            one.close()
     with t.case("a view shows what its definer may read, one of the invoker does not"):
         ask(root, "GRANT SELECT ON shop.told TO app")
         ask(root, "GRANT SELECT ON shop.asked TO app")

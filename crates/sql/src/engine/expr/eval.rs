@@ -363,9 +363,7 @@ fn is_among_years<'a>(
     list: &'a [Expr],
     collation: Collation,
 ) -> Result<Option<bool>> {
-    let inner =
-        |e: &'a Expr| if let Expr::Cast(e, CastType::Year { alone: false }) = e { e.eval(cx) } else { e.eval(cx) };
-    let values = list.iter().map(inner).collect::<Result<Vec<_>>>()?;
+    let values = list.iter().map(|e| e.eval(cx)).collect::<Result<Vec<_>>>()?;
     let are_numbers = values.iter().any(Datum::is_number);
     let text = format!("{:0>4}", year.as_string());
     let mut found = Some(false);
