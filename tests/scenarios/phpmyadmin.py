@@ -186,6 +186,8 @@ def accounts(person, port, sql):
     clerk = Person(port)
     clerk.log_in("clerk", "secret")
     check("Three" in clerk.page("/sql&pos=0&db=shop&table=books"), "the clerk sees no books")
+    _, granted = batch("SHOW GRANTS FOR clerk", host=sql[0], port=sql[1])
+    check("GRANT SELECT, INSERT ON *.* TO `clerk`@`%`" in granted, granted)
     code, _ = batch("DROP USER clerk", host=sql[0], port=sql[1])
     check_equal(code, 0, "the account is dropped")
 

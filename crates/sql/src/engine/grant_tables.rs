@@ -1,7 +1,7 @@
 //! The grant tables of database `mysql`, as tools read them: who there is and what he may do, made from the directory of accounts.
 //!
 //! They are virtual like those of INFORMATION_SCHEMA, are read by who has SELECT on them, and change by CREATE USER, GRANT and their kin alone. The database is in no list of
-//! databases, so that no dump holds the tables: no server would load them. A real database of this name, which a dump of MySQL may have brought, stands in front of them.
+//! databases, so that no dump holds the tables, which Apus would not load. A real database of this name, which a dump of MySQL may have brought, stands in front of them.
 
 use std::{collections::BTreeMap, rc::Rc, sync::OnceLock};
 

@@ -79,6 +79,20 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
         }
         polled
     }
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.stream).poll_write_vectored(cx, parts);
+        if let Poll::Ready(Ok(count)) = polled {
+            add(&self.meter.sent, count);
+        }
+        polled
+    }
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_flush(cx)
     }

@@ -140,7 +140,11 @@ fn of_moment<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Datum<'a
     }
     let read = if has_clock { moment(cx, &value) } else { day_of(cx, &value) };
     let Some(c) = read else {
-        return Ok(if f == UnixTimestamp && !value.is_null() { Datum::Int(0) } else { Datum::Null });
+        return Ok(match digits_of(&args[0], &[]) {
+            _ if f != UnixTimestamp || value.is_null() => Datum::Null,
+            0 => Datum::Int(0),
+            scale => Datum::Decimal { unscaled: 0, scale },
+        });
     };
     let days = temporal::day_number(&c);
     let january_first = temporal::day_number(&Civil { month: 1, day: 1, ..c });

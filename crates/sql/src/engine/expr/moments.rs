@@ -30,11 +30,14 @@ pub fn day_of(cx: &Context<'_>, value: &Datum<'_>) -> Option<Civil> {
 
 /// Warns of what is no moment, and of text behind one. A function that asks for a day alone has the same words for both, as in MySQL.
 pub fn note_moment(cx: &Context<'_>, value: &Datum<'_>, by_day: bool) {
+    if !value.is_text() && !value.is_number() {
+        return;
+    }
     let text = value.as_text();
     let none =
         || if by_day { errors::truncated_value("date", &text) } else { errors::incorrect_moment("datetime", &text) };
     let warning = match value {
-        Datum::Text(_) | Datum::Bytes(_) => match temporal::read_datetime(&text, cx.env.zone()) {
+        _ if value.is_text() => match temporal::read_datetime(&text, cx.env.zone()) {
             Some((c, _)) if is_forbidden(cx, c) => Some(none()),
             Some((_, true)) if !by_day && temporal::has_clock(&text) => {
                 Some(errors::truncated_value("datetime", &text))
@@ -47,8 +50,7 @@ pub fn note_moment(cx: &Context<'_>, value: &Datum<'_>, by_day: bool) {
         Datum::Int(_) | Datum::UInt(_) => {
             value.civil(cx.env.zone()).is_none().then(|| errors::incorrect_moment("datetime", &text))
         }
-        Datum::Decimal { .. } | Datum::Double(_) => value.civil(cx.env.zone()).is_none().then(none),
-        _ => None,
+        _ => value.civil(cx.env.zone()).is_none().then(none),
     };
     if let Some(warning) = warning {
         cx.env.note(warning);
