@@ -1,7 +1,7 @@
 """A statement that data nodes die under is tried once more, and refused by name when a second one has died under it. Nodes that are told to end,
 and cannot wait for the statement any longer, do not count.
 
-One group of three replicas. An UPDATE of all rows runs while a data node ends; it begins again on those that are left, of which one ends as well. The
+One group of three replicas. An UPDATE of some seconds runs while a data node ends; it begins again on those that are left, of which one ends as well. The
 node that stays keeps every row and serves others.
 """
 
@@ -22,10 +22,9 @@ ROWS = 300_000
 LOCKED = 3572
 # APUS-209, as MySQL's clients are told: no number that is for trying again.
 REFUSED = (1296, "APUS-209")
-QUICK = "UPDATE d.t SET v = v + 1"
 # A node that is told to end waits 6 s for open transactions (`LEAVE_NS`), and the statement begins a moment before it is told.
-SLOW_SECONDS = 18
-SLOW = "UPDATE d.t SET v = v + LENGTH(SHA2(REPEAT(id + 100000, 30000), 256)) WHERE id < {}"
+STATEMENT_SECONDS = 18
+STATEMENT = "UPDATE d.t SET v = v + LENGTH(SHA2(REPEAT(id + 100000, 30000), 256)) WHERE id < {}"
 OUT_OF_ORDER = "could not leave in order in time"
 
 
@@ -71,35 +70,35 @@ def cluster_with_rows(t, name):
             yield cluster, cursor
 
 
-def wait_for_second_locks(cursor):
-    """What a lost node's statement had locked is given back in well under 3 s. Locks that are there afterwards are those of its second run, which may be as fast as to leave no gap."""
+def wait_for_next_locks(cursor):
+    """What a lost node's statement had locked is given back in well under 3 s. Locks that are there afterwards are those of its next run, which may be as
+    fast as to leave no gap. A node that is killed before that run began is no loss of it."""
     end = time.monotonic() + 3
     while has_locks(cursor) and time.monotonic() < end:
         time.sleep(0.05)
 
 
-def run_while_nodes_end(cluster, cursor, text, end, is_slow):
-    """Runs it, and ends node 1 and node 2 each time that it has got to the data nodes."""
-    statement = Statement(cluster.sql, text)
+def run_while_nodes_end(cluster, cursor, rows, end):
+    """Runs the statement, and ends node 1 and node 2 each time that it has got to the data nodes."""
+    statement = Statement(cluster.sql, STATEMENT.format(rows))
     statement.start()
     for node, left in ((1, [2, 3]), (2, [3])):
         wait_until(lambda: not statement.is_alive() or has_locks(cursor), 30, "the statement has locks")
         check(statement.is_alive(), f"it is over before data node {node} ends: {statement.error!r}")
         end(node)
         wait_until(lambda: members(cluster) == left, 20, "the others go on")
-        if is_slow:
-            wait_for_second_locks(cursor)
+        wait_for_next_locks(cursor)
     statement.join(60)
     check(not statement.is_alive(), "it waits for ever")
     return statement.error
 
 
 def rows_of(cursor, seconds):
-    """How many rows the slow statement changes in so long."""
+    """How many rows the statement changes in so long."""
     taken = []
     for _ in range(3):
         began = time.monotonic()
-        cursor.execute(SLOW.format(1000))
+        cursor.execute(STATEMENT.format(1000))
         taken.append(time.monotonic() - began)
     cursor.execute("UPDATE d.t SET v = 0")
     return min(ROWS, int(1000 * seconds / min(taken)))
@@ -113,20 +112,19 @@ def check_others(cluster, cursor):
 def main(t):
     with cluster_with_rows(t, "crashes") as (cluster, cursor):
         with t.case("a statement that two data nodes died under is refused by name"):
-            error = run_while_nodes_end(cluster, cursor, QUICK, cluster.kill, is_slow=False)
+            rows = rows_of(cursor, STATEMENT_SECONDS)
+            error = run_while_nodes_end(cluster, cursor, rows, cluster.kill)
             check(error is not None, "it was executed a third time")
             t.say(error.args[1])
-            check(error.args[0] == REFUSED[0] and REFUSED[1] in error.args[1] and QUICK in error.args[1], f"{error!r}")
+            check(error.args[0] == REFUSED[0] and REFUSED[1] in error.args[1] and STATEMENT.format(rows) in error.args[1], f"{error!r}")
         with t.case("nothing of it has happened, and others are served"):
             cursor.execute("SELECT COUNT(*), MIN(v), MAX(v) FROM d.t")
             check_equal(cursor.fetchone(), (ROWS, 0, 0), "rows, least and greatest value")
             check_others(cluster, cursor)
     with cluster_with_rows(t, "orders") as (cluster, cursor):
         with t.case("a statement that two data nodes did not wait for when they were told to end is executed, once"):
-            rows = rows_of(cursor, SLOW_SECONDS)
-            error = run_while_nodes_end(
-                cluster, cursor, SLOW.format(rows), lambda node: os.kill(cluster.data_pid(node), signal.SIGTERM), is_slow=True
-            )
+            rows = rows_of(cursor, STATEMENT_SECONDS)
+            error = run_while_nodes_end(cluster, cursor, rows, lambda node: os.kill(cluster.data_pid(node), signal.SIGTERM))
             check(error is None, f"{error!r}")
             logs = [pathlib.Path(cluster.describe()["dir"]) / f"data-{node}.log" for node in (1, 2)]
             check(all(OUT_OF_ORDER in log.read_text() for log in logs), f"a node could wait for it:\n{cluster.node_logs()}")
