@@ -27,7 +27,7 @@ def unpacked(name, *packages):
 
 def environment(folder):
     """With the libraries that came with the packages."""
-    libraries = [folder / place for place in ("usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu", "usr/lib/freeradius")]
+    libraries = [folder / place for place in ("usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu", "usr/lib/freeradius", "usr/lib/x86_64-linux-gnu/pulseaudio")]
     return {**os.environ, "LD_LIBRARY_PATH": ":".join(map(str, libraries))}
 
 

@@ -1,4 +1,4 @@
-"""The reference: a private MySQL server of the version that tests/reference/get.sh pins, with a data directory and a socket of its own."""
+"""The reference: a private MySQL server of the version that tests/reference/get.sh pins, with a data directory and a socket of its own; and its clients."""
 
 import os
 import pathlib
@@ -7,8 +7,21 @@ import subprocess
 from .harness import ROOT, TARGET, check, end, run, spawn, tail, wait_until
 from .mariadb import free_port
 
+VERSION = "9.7.4"
 FOLDER = pathlib.Path(os.environ.get("MYSQL_REFERENCE", TARGET / "mysql"))
-LIBRARIES = FOLDER / "usr/lib/x86_64-linux-gnu"
+
+
+def get(folder=FOLDER, *packages):
+    """Unpacks packages of Debian sid, if need be, the server and its clients if none are named; why that can't be done, or nothing."""
+    packages = packages or [f"mysql-{part}-core={VERSION}" for part in ("server", "client")]
+    got = subprocess.run([ROOT / "tests/reference/get.sh", folder, *packages], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return got.stdout if got.returncode else ""
+
+
+def program(name, folder=FOLDER):
+    """A program of these packages with the libraries that it was built for, as a command."""
+    libraries = f"{folder / 'usr/lib/x86_64-linux-gnu'}:{folder / 'usr/lib/mysql'}"
+    return [str(folder / "usr/lib64/ld-linux-x86-64.so.2"), "--library-path", libraries, str(folder / "usr" / name)]
 
 
 class MySql:
@@ -20,14 +33,12 @@ class MySql:
         self.options = options
 
     def command(self, *more):
-        loader = FOLDER / "usr/lib64/ld-linux-x86-64.so.2"
-        return [loader, "--library-path", f"{LIBRARIES}:{FOLDER / 'usr/lib/mysql'}", FOLDER / "usr/sbin/mysqld", "--no-defaults",
-                "--user=root", f"--basedir={FOLDER / 'usr'}", f"--lc-messages-dir={FOLDER / 'usr/share/mysql'}",
+        return [*program("sbin/mysqld"), "--no-defaults", "--user=root", f"--basedir={FOLDER / 'usr'}", f"--lc-messages-dir={FOLDER / 'usr/share/mysql'}",
                 f"--datadir={self.directory / 'data'}", *more]
 
     def __enter__(self):
-        got = subprocess.run([ROOT / "tests/reference/get.sh", FOLDER], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        check(got.returncode == 0, got.stdout)
+        problem = get()
+        check(not problem, problem)
         self.directory.mkdir(parents=True, exist_ok=True)
         run(self.command("--initialize-insecure"), seconds=120)
         network = [f"--port={self.port}", "--bind-address=127.0.0.1"] if self.port else ["--skip-networking"]

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# get.sh FOLDER: unpacks Debian sid's mysql-server-core with all that it needs into FOLDER, without touching the system. The
-# package source is the one that this machine's apt already uses. Says nothing and does nothing where it is there.
+# get.sh FOLDER PACKAGE=VERSION...: unpacks packages of Debian sid with all that they need into FOLDER, without touching the system. VERSION is the
+# beginning of one. The package source is the one that this machine's apt already uses. Says nothing and does nothing where they are there.
 set -euo pipefail
-version=9.7.4
 folder="$1"
-[ "$(cat "$folder/version" 2>/dev/null)" = "$version" ] && exit 0
+shift
+[ "$(cat "$folder/packages" 2>/dev/null)" = "$*" ] && exit 0
 
 mkdir -p "$folder"
 work="$(mktemp -d)"
@@ -18,10 +18,15 @@ options=(-qq -o Dir::Etc::sourcelist="$work/sources.list" -o Dir::Etc::sourcepar
     -o Dir::State::status="$work/status" -o Dir::Cache="$work/cache" -o Dir::Cache::archives="$work/cache/archives" -o Debug::NoLocking=1
     -o APT::Sandbox::User=root -o APT::Install-Recommends=false -o Acquire::Languages=none)
 apt-get "${options[@]}" update
-found="$(apt-cache "${options[@]}" show mysql-server-core | sed -n 's/^Version: //p' | grep "^$version" | head -1 || true)"
-[ -n "$found" ] || { echo "sid has no mysql-server-core $version; the recorded answers are what there is"; exit 1; }
-apt-get "${options[@]}" install -y --download-only "mysql-server-core=$found" >/dev/null
+exact=()
+for wanted in "$@"; do
+    name="${wanted%%=*}"
+    found="$(apt-cache "${options[@]}" show "$name" | sed -n 's/^Version: //p' | grep -F "${wanted#*=}" | head -1 || true)"
+    [ -n "$found" ] || { echo "sid has no $wanted any more"; exit 1; }
+    exact+=("$name=$found")
+done
+apt-get "${options[@]}" install -y --download-only "${exact[@]}" >/dev/null
 for package in "$work"/cache/archives/*.deb; do
     dpkg -x "$package" "$folder"
 done
-echo "$version" >"$folder/version"
+echo "$*" >"$folder/packages"

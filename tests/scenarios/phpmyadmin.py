@@ -16,12 +16,15 @@ import urllib.parse
 import urllib.request
 
 from lib import apps
+from lib.browser import Browser
 from lib.cluster import Cluster
-from lib.harness import FULL, Failure, check, check_equal, scenario_main
+from lib.harness import FULL, Failure, check, check_equal, scenario_main, wait_until
 from lib.mariadb import batch
 
 LIMIT_SECONDS = (240, 600)
-PACKAGES = ["phpmyadmin", "php-cli", "php-mysql", "php-xml", "php-mbstring"]
+# Named, so that they are there where the machine has them, too.
+SCRIPTS = ["libjs-codemirror", "libjs-jquery", "libjs-jquery-mousewheel", "libjs-jquery-tablesorter", "libjs-jquery-timepicker", "libjs-jquery-ui"]
+PACKAGES = ["phpmyadmin", *SCRIPTS, "php-cli", "php-mysql", "php-xml", "php-mbstring"]
 EXTENSIONS = ["ctype", "fileinfo", "mysqlnd", "mysqli", "dom", "iconv", "mbstring", "simplexml", "tokenizer", "xml", "xmlreader", "xmlwriter"]
 # For so long rows are written and read after the last node is back.
 SECONDS = 20 if FULL else 3
@@ -60,7 +63,7 @@ WRONG = re.compile(r'<div class="alert alert-danger|MySQL said|#\d{4} - |TypeErr
 def put_up(folder, home, sql):
     """phpMyAdmin's files, with a configuration."""
     site, (host, port) = home / "site", sql
-    shutil.copytree(folder / "usr/share/phpmyadmin", site, symlinks=False, ignore_dangling_symlinks=True)
+    shutil.copytree(folder / "usr/share/phpmyadmin", site, ignore=shutil.ignore_patterns("doc"))
     for name in ("tmp", "sessions"):
         (home / name).mkdir()
     places = site / "libraries" / "vendor_config.php"
@@ -192,6 +195,44 @@ def accounts(person, port, sql):
     check_equal(code, 0, "the account is dropped")
 
 
+LINK = "a.hover_show_full[href*='db=shop']"
+ROWS_SHOWN = "[...document.querySelectorAll('table.table_results tbody tr')].map(row => row.innerText)"
+
+
+def in_browser(t, port, sql):
+    """Pages as their scripts make them: logged in, clicked through the tree, a cell changed where it stands, rows sorted, a statement typed, a row deleted."""
+    query = lambda statement: batch(statement, host=sql[0], port=sql[1])[1].split("\n", 1)[-1].strip()  # noqa: E731
+    with Browser(t.directory) as page:
+        page.open(f"http://127.0.0.1:{port}/index.php")
+        for field, text in (("#input_username", USER), ("#input_password", PASSWORD)):
+            page.click(field)
+            page.write(text)
+        page.click("#input_go")
+        page.click(LINK)
+        page.until("document.querySelector('#tablesForm') && document.body.innerText.includes('authors')", "the tables of the database")
+        page.click("#tablesForm a[href*='route=/sql'][href*='table=authors']")
+        page.until(f"({ROWS_SHOWN}).some(row => row.includes('Ada'))", "the authors")
+        cell = "table.table_results tbody tr:first-child td.data[data-type='string']"
+        page.until("document.querySelector('.cEdit')", "the script of the table has run")
+        page.double_click(cell)
+        page.until("document.activeElement.matches('textarea.edit_box')", "the cell can be changed")
+        page.js("document.activeElement.select()")
+        page.write("Ada Lovelace")
+        page.key("Enter", 13)
+        page.until(f"({ROWS_SHOWN})[0].includes('Ada Lovelace') && !document.querySelector('.edit_box_posting')", "the cell is changed")
+        wait_until(lambda: query("SELECT name FROM shop.authors WHERE id = 1") == "Ada Lovelace", 20, "the row is changed")
+        page.click("table.table_results th[data-column='name'] a.sortlink")
+        page.until(f"({ROWS_SHOWN})[0].includes('Ada Lovelace') && location.href.includes('authors')", "the authors by name")
+        page.click("#topmenu a[href*='route=/table/sql']")
+        page.click("#sqlqueryform .CodeMirror")
+        page.key("a", 65, modifiers=2)
+        page.write("SELECT title, price * 2 AS twice FROM books WHERE price > 2 ORDER BY id")
+        page.click("#button_submit_query")
+        page.until(f"({ROWS_SHOWN}).some(row => row.includes('Three') && row.includes('14.00'))", "the rows of a statement that was typed")
+        check_equal(page.wrong, [], "what the scripts of the pages said")
+        check_equal(query("SELECT COUNT(*) FROM shop.books"), "3", "books")
+
+
 def under_fire(t, cluster, port):
     """Somebody writes and looks while each data node is killed and comes back."""
     person, done, errors = Person(port), [], []
@@ -255,6 +296,8 @@ def main(t):
                         person.page(f"{page}&db=shop&table={table}")
             with t.case("rows, a column and an index by its forms; a database out and in again"):
                 forms(person, sql)
+            with t.case("somebody at Chromium logs in, clicks, changes a cell where it stands, types a statement"):
+                in_browser(t, port, sql)
             with t.case("an account by its form, who logs in"):
                 accounts(person, port, sql)
             with t.case("somebody writes on while each data node is killed and joins again"):

@@ -8,9 +8,9 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use apus_client::{Client, ClientError, ExecOptions, OpBatch, Results};
+use apus_client::{Client, ClientError, ExecOptions, KeyList, OpBatch, ReadBatch, Results, Rows};
 use apus_signal::tc::{ALLOW_MISSING, OpKind, OpStatus};
-use apus_types::{ErrorCode, TableSchema, Value, collections::FixedMap, key};
+use apus_types::{Epoch, ErrorCode, TableSchema, TransId, Value, collections::FixedMap, key};
 
 pub const TABLE: &str = "auto_increment";
 /// Values reserved at once, so that one transaction serves this many inserts.
@@ -148,6 +148,35 @@ impl AutoIncrement {
         move_counter(client, counters, counter_of(new, to), |next| next.max(first)).await.map(|_| ())
     }
 
+    /// The value that a row would get now, for people to see: what this node has reserved, unless another one has reserved behind it.
+    pub async fn shown(
+        &self,
+        client: &Client,
+        counters: &TableSchema,
+        table: &TableSchema,
+        column: u16,
+    ) -> Result<u64, ClientError> {
+        let counter = counter_of(table, column);
+        let mut keys = KeyList::new();
+        keys.push(counters, &key_of(counters, counter)?)?;
+        let request = ReadBatch {
+            trans: TransId::NONE,
+            snapshot: Epoch(0),
+            table: counters.id,
+            schema_version: counters.version,
+            columns: None,
+            keys: &keys,
+        };
+        let mut rows = Rows::new();
+        client.read(&request, &mut rows).await?;
+        let next = match rows.row(0).map(|row| counters.layout().value(row, 1)) {
+            Some(Value::UInt(n)) => n,
+            _ => 1,
+        };
+        let own = self.with(|ranges| ranges.get(&counter).copied());
+        Ok(own.filter(|range| range.end == next).map_or(next, |range| range.next))
+    }
+
     /// Makes sure that no value up to `value` will be generated.
     pub async fn raise(
         &self,
@@ -182,6 +211,12 @@ impl AutoIncrement {
     }
 }
 
+fn key_of(counters: &TableSchema, counter: u64) -> Result<Vec<u8>, ClientError> {
+    let mut encoded = Vec::with_capacity(8);
+    key::encode_part(counters.columns[0].ty, false, &Value::UInt(counter), &mut encoded)?;
+    Ok(encoded)
+}
+
 /// Reads the counter under a lock and moves it; returns both positions.
 async fn move_counter(
     client: &Client,
@@ -189,8 +224,7 @@ async fn move_counter(
     counter: u64,
     to: impl Fn(u64) -> u64,
 ) -> Result<(u64, u64), ClientError> {
-    let mut encoded = Vec::with_capacity(8);
-    key::encode_part(counters.columns[0].ty, false, &Value::UInt(counter), &mut encoded)?;
+    let encoded = key_of(counters, counter)?;
     let (mut ops, mut results) = (OpBatch::new(), Results::new());
     let mut attempt = 0;
     loop {

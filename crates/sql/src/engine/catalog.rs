@@ -14,7 +14,7 @@ use super::{
     account_store, create_select,
     errors::{self, Result},
     foreign_key::{self, Rules},
-    grant_tables, information_schema, labels,
+    grant_tables, information_schema, labels, performance_schema,
     remake::fence::Copies,
     rules,
     statistics::Statistics,
@@ -88,6 +88,8 @@ pub struct Catalog {
     rules: BTreeMap<TableId, Rc<Rules>>,
     /// The table of AUTO_INCREMENT counters, which the first president made.
     counters: Option<Rc<Table>>,
+    /// How many of its tables are not those of the catalog before.
+    pub opened: u64,
     /// Sizes of its tables, as far as they were asked for.
     pub statistics: Rc<Statistics>,
 }
@@ -141,6 +143,7 @@ impl Catalog {
             }
             let key = (table.schema.database.clone(), table.schema.name.clone());
             let same = before.tables.get(&key).filter(|known| ***known == table).cloned();
+            catalog.opened += u64::from(same.is_none());
             catalog.tables.insert(key, same.unwrap_or_else(|| Rc::new(table)));
         }
         if catalog.tables.values().any(|t| !t.schema.foreign_keys.is_empty()) {
@@ -195,10 +198,12 @@ impl Catalog {
             return information_schema::table(name).ok_or_else(|| errors::unknown_virtual_table(name));
         }
         if !self.databases.contains_key(database) {
-            if self.has_grant_tables(database) {
-                return grant_tables::table(name).ok_or_else(|| errors::unknown_table(database, name));
-            }
-            return Err(errors::unknown_database(database));
+            let found = match self.virtual_tables(database) {
+                None => return Err(errors::unknown_database(database)),
+                Some(grant_tables::DATABASE) => grant_tables::table(name),
+                Some(_) => performance_schema::table(name),
+            };
+            return found.ok_or_else(|| errors::unknown_table(database, name));
         }
         match self.find(database, name) {
             Some(found) => Ok(found),
@@ -206,9 +211,10 @@ impl Catalog {
             None => Err(errors::unknown_table(database, name)),
         }
     }
-    /// Whether this database is the one of grant tables.
-    pub fn has_grant_tables(&self, database: &str) -> bool {
-        database == grant_tables::DATABASE && !self.databases.contains_key(database)
+    /// The database of this name, if it has virtual tables and is in no list.
+    pub fn virtual_tables(&self, database: &str) -> Option<&'static str> {
+        let known = [grant_tables::DATABASE, performance_schema::DATABASE].into_iter().find(|known| *known == database);
+        known.filter(|known| !self.databases.contains_key(*known))
     }
     pub fn tables_of(&self, database: &str) -> impl Iterator<Item = &Rc<Table>> {
         let database = database.to_owned();

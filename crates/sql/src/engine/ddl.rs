@@ -476,6 +476,7 @@ fn definition(t: &mut Tokens, default: Collation, made: &mut Definitions) -> Res
         return Ok(());
     }
     let name = t.identifier()?;
+    let is_serial = t.peek_word("serial");
     let (ty, declared) = match label_type(t, &name, default)? {
         Some(ty) => (ty, String::new()),
         None => match bits::column_type(t, &name)? {
@@ -484,6 +485,9 @@ fn definition(t: &mut Tokens, default: Collation, made: &mut Definitions) -> Res
         },
     };
     let mut column = Column { declared, ..Column::new(name.clone(), ty) };
+    if is_serial {
+        make_serial(&mut column, indexes);
+    }
     column_options(t, &mut column, indexes, primary, checks)?;
     if t.word("references") {
         foreign_keys.push(Clause::of_column(t, &name, indexes.len())?);
@@ -525,6 +529,10 @@ fn column_options(
         } else if t.word("auto_increment") {
             c.auto_increment = true;
             c.nullable = false;
+        } else if t.word("serial") {
+            t.expect("default")?;
+            t.expect("value")?;
+            make_serial(c, indexes);
         } else if t.word("on") {
             t.expect("update")?;
             now(t)?;
@@ -536,8 +544,7 @@ fn column_options(
             set_primary(primary, vec![c.name.clone()])?;
         } else if t.word("unique") {
             t.word("key");
-            let (columns, lengths) = (vec![c.name.clone()], Vec::new());
-            indexes.push(IndexClause { name: None, columns, lengths, unique: true, invisible: false });
+            indexes.push(unique(c));
         } else if t.word("key") {
             set_primary(primary, vec![c.name.clone()])?;
         } else if let Some(check) = rules::clause::of_column(t, c)? {
@@ -552,6 +559,17 @@ fn column_options(
             return Ok(());
         }
     }
+}
+
+fn unique(c: &Column) -> IndexClause {
+    let (columns, lengths) = (vec![c.name.clone()], Vec::new());
+    IndexClause { name: None, columns, lengths, unique: true, invisible: false }
+}
+
+/// NOT NULL AUTO_INCREMENT UNIQUE, which the type SERIAL and the words SERIAL DEFAULT VALUE stand for.
+fn make_serial(c: &mut Column, indexes: &mut Vec<IndexClause>) {
+    (c.auto_increment, c.nullable) = (true, false);
+    indexes.push(unique(c));
 }
 
 fn set_primary(primary: &mut Option<Vec<String>>, key: Vec<String>) -> Result<()> {

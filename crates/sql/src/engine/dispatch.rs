@@ -116,6 +116,7 @@ impl SqlEngine {
         let dictionary = self.client.dictionary(u64::MAX).await.map_err(|e| errors::from_client(&e))?;
         let Some(dictionary) = dictionary else { return Ok(self.catalog.borrow().clone()) };
         let catalog = Rc::new(Catalog::from_dictionary(&dictionary, &self.catalog.borrow())?);
+        self.counted.add(Counter::Opened, catalog.opened);
         *self.catalog.borrow_mut() = catalog.clone();
         Ok(catalog)
     }
@@ -164,6 +165,20 @@ impl SqlEngine {
 
     pub(super) fn status_of_node(&self) -> &Status {
         &self.globals.status
+    }
+
+    /// A comment is answered with OK, as MySQL's console sends it before the statement behind it; nothing at all is error 1065.
+    #[cold]
+    fn comment_alone(&self, session: &mut Session, text: &[u8], out: &mut Output<'_>) -> Result<()> {
+        let is_blank = |b: &u8| b.is_ascii_whitespace() || *b == b';';
+        let Some(start) = text.iter().position(|b| !is_blank(b)) else { return Err(errors::empty_query()) };
+        let comment = &text[start..];
+        if comment.starts_with(b"/*") && !comment.windows(2).any(|end| end == b"*/") {
+            return Err(errors::syntax(&String::from_utf8_lossy(comment)));
+        }
+        session.clear_warnings();
+        self.begin_statement(session)?;
+        super::utility::ok(session, out)
     }
 
     fn begin_statement(&self, session: &mut Session) -> Result<()> {
@@ -760,13 +775,13 @@ impl Engine for SqlEngine {
     }
 
     async fn query(&self, session: &mut Session, sql: &[u8], out: &mut Output<'_>) -> Result<()> {
-        let mut rest = sql;
+        let mut rest = without_end(sql);
         let mut first = true;
         loop {
             let digest = &mut session.scratch.get_or_insert_default().digest;
             let end = digest.scan(rest, Form::Digest, session.env.variables.syntax)?;
             if digest.text.is_empty() {
-                return if first { Err(errors::empty_query()) } else { Ok(()) };
+                return if first { self.comment_alone(session, rest, out) } else { Ok(()) };
             }
             let (one, tail) = rest.split_at(end.min(rest.len()));
             let more = has_statement(tail);
@@ -784,6 +799,7 @@ impl Engine for SqlEngine {
     }
 
     async fn prepare(&self, session: &mut Session, sql: &[u8]) -> Result<PreparedInfo> {
+        let sql = without_end(sql);
         let (mut plain, syntax) = (Digest::default(), session.env.variables.syntax);
         plain.scan(sql, Form::Plain, syntax)?;
         if plain.text.is_empty() {
@@ -871,7 +887,7 @@ impl Engine for SqlEngine {
         let catalog = self.catalog().await?;
         let known = database.eq_ignore_ascii_case("information_schema")
             || catalog.databases.contains_key(database)
-            || catalog.has_grant_tables(database);
+            || catalog.virtual_tables(database).is_some();
         self.require_database(session, database).await?;
         if !known && !self.fetch_catalog().await?.databases.contains_key(database) {
             return Err(errors::unknown_database(database));
@@ -952,11 +968,26 @@ impl Engine for SqlEngine {
         session.multi_statements = on;
     }
 
+    fn note_time(&self, session: &mut Session, took: Duration) {
+        if took >= session.env.variables.long_query {
+            self.count(session, Counter::Slow);
+        }
+    }
+
     fn statistics(&self, session: &Session) -> String {
-        let (uptime, questions) = (self.globals.status.uptime(), self.globals.status.questions());
-        let threads = session.info.registry.len();
-        let a_second = questions as f64 / uptime.max(1) as f64;
-        format!("Uptime: {uptime}  Threads: {threads}  Questions: {questions}  Queries per second avg: {a_second:.3}")
+        let (uptime, counts) = (self.globals.status.uptime(), self.globals.status.counts());
+        let of = |what: Counter| counts[what as usize];
+        let a_second = of(Counter::Questions) as f64 / uptime.max(1) as f64;
+        format!(
+            "Uptime: {uptime}  Threads: {}  Questions: {}  Slow queries: {}  Opens: {}  Flush tables: {}  Open tables: {}  \
+             Queries per second avg: {a_second:.3}",
+            session.info.registry.len(),
+            of(Counter::Questions),
+            of(Counter::Slow),
+            of(Counter::Opened),
+            of(Counter::Flush),
+            self.catalog.borrow().tables().count(),
+        )
     }
 
     fn status(&self, session: &Session) -> u16 {
@@ -966,6 +997,11 @@ impl Engine for SqlEngine {
     async fn close(&self, mut session: Session) {
         let _ = self.end_transaction(&mut session, false).await;
     }
+}
+
+/// Without the zero byte that C programs like mysqlslap count as a part of their text.
+fn without_end(sql: &[u8]) -> &[u8] {
+    sql.trim_ascii_end().strip_suffix(b"\0").unwrap_or(sql)
 }
 
 /// Whether anything but white space, comments and semicolons is left.

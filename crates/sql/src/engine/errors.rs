@@ -61,7 +61,7 @@ pub fn virtual_table_write(database: &str) -> SqlError {
     if database == super::grant_tables::DATABASE {
         return not_supported("changes of the grant tables; use CREATE USER, ALTER USER, DROP USER, GRANT and REVOKE");
     }
-    error(1044, b"42000", "Access denied to database 'information_schema'".into())
+    error(1044, b"42000", format!("Access denied to database '{database}'"))
 }
 pub fn drop_unknown_table(names: &str) -> SqlError {
     error(1051, b"42S02", format!("Unknown table '{names}'"))

@@ -18,7 +18,7 @@ use super::{
     authorize::Identity,
     catalog::{Catalog, Table},
     expr::{Datum, Env},
-    foreign_key, grant_tables, labels,
+    foreign_key, grant_tables, labels, performance_schema,
     processlist::{self, Process},
     reals, rules, show,
     view::View,
@@ -27,9 +27,10 @@ use crate::accounts::{Account, Privileges};
 
 pub const DATABASE: &str = "information_schema";
 
-/// Whether rows are made when they are read, here or of a grant table.
+/// Whether rows are made when they are read: here, of a grant table or of PERFORMANCE_SCHEMA.
 pub fn is_virtual(schema: &TableSchema) -> bool {
-    schema.database == DATABASE || schema.database == grant_tables::DATABASE && schema.id == TableId::default()
+    let others = [grant_tables::DATABASE, performance_schema::DATABASE];
+    schema.database == DATABASE || schema.id == TableId::default() && others.contains(&schema.database.as_str())
 }
 
 /// Name and columns; a column that ends in `#` is a BIGINT UNSIGNED, in `-` a BIGINT, in `%` an INT UNSIGNED, in `+` a long text, all others are texts.
@@ -166,7 +167,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     TABLES.iter().map(|(name, _)| *name)
 }
 
-type Row = Vec<Datum<'static>>;
+pub(super) type Row = Vec<Datum<'static>>;
 
 fn text(s: impl Into<String>) -> Datum<'static> {
     Datum::text(s.into())
@@ -209,8 +210,10 @@ pub fn is_always_empty(schema: &TableSchema) -> bool {
 /// All rows of a virtual table, one value per column of its schema.
 pub fn rows(schema: &TableSchema, catalog: &Catalog, env: &Env) -> Vec<Row> {
     let me = env.me.as_ref();
-    if schema.database == grant_tables::DATABASE {
-        return grant_tables::rows(&schema.name, me);
+    match schema.database.as_str() {
+        grant_tables::DATABASE => return grant_tables::rows(&schema.name, me),
+        performance_schema::DATABASE => return performance_schema::rows(&schema.name, env),
+        _ => {}
     }
     let sees = |t: &Table| me.is_none_or(|me| me.rights.sees_table(&t.schema.database, &t.schema.name));
     let databases = || catalog.databases.iter().filter(|(n, _)| me.is_none_or(|me| me.rights.sees_database(n)));
@@ -219,7 +222,9 @@ pub fn rows(schema: &TableSchema, catalog: &Catalog, env: &Env) -> Vec<Row> {
     match schema.name.as_str() {
         "SCHEMATA" => {
             let own = (DATABASE.to_owned(), Collation::default());
-            databases().chain([(&own.0, &own.1)]).map(|(n, c)| schema_row(n, *c)).collect()
+            let mut all: Vec<_> = databases().chain([(&own.0, &own.1)]).collect();
+            all.sort_unstable_by_key(|(name, _)| *name);
+            all.into_iter().map(|(n, c)| schema_row(n, *c)).collect()
         }
         "TABLES" => {
             let own = names().map(virtual_table_row);

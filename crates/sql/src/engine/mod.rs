@@ -52,6 +52,7 @@ pub mod labels;
 mod load;
 mod named_statements;
 pub mod own;
+mod performance_schema;
 pub mod plan;
 pub mod plan_cache;
 mod processlist;

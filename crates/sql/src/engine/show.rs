@@ -10,7 +10,7 @@ use super::{
     dispatch::{SqlEngine, plan_text},
     errors::{self, Result},
     exec::{self, Cluster, probe::Counts},
-    explain, explain_tree, foreign_key, grant_tables, information_schema,
+    explain, explain_tree, foreign_key, grant_tables, information_schema, performance_schema,
     plan::Select,
     processlist, reals, rules,
     session::{ERROR, Fail, Session, Warning},
@@ -220,8 +220,8 @@ fn in_order(s: &apus_types::TableSchema) -> Vec<&apus_types::IndexDef> {
     list
 }
 
-/// The statement that makes a table again.
-pub fn create_table(t: &Table) -> String {
+/// The statement that makes a table again; `next`: of its AUTO_INCREMENT column.
+pub fn create_table(t: &Table, next: Option<u64>) -> String {
     let s = &t.schema;
     let quote = |n: &str| format!("`{}`", n.replace('`', "``"));
     let literal = |n: &str| format!("'{}'", n.replace('\\', "\\\\").replace('\'', "''"));
@@ -279,17 +279,18 @@ pub fn create_table(t: &Table) -> String {
             false => format!("  {unique}KEY {} ({parts}){end}", quote(&i.name)),
         });
     }
-    lines.extend(rules::show::checks(s));
     let engine = if s.engine.is_empty() { "InnoDB" } else { &s.engine };
     for key in foreign_key::by_name(s) {
         let unchecked = if key.unchecked { " /* apus: rows from before are not looked at */" } else { "" };
         lines.push(format!("  {}{unchecked}", foreign_key::definition(s, key)));
     }
+    lines.extend(rules::show::checks(s));
     let comment = if s.comment.is_empty() { String::new() } else { format!(" COMMENT={}", literal(&s.comment)) };
     let body = lines.join(",\n");
     let collate = if is_said(s.collation) { format!(" COLLATE={}", s.collation.name()) } else { String::new() };
+    let counted = next.filter(|n| *n > 1).map_or_else(String::new, |n| format!(" AUTO_INCREMENT={n}"));
     format!(
-        "CREATE TABLE {} (\n{body}\n) ENGINE={engine} DEFAULT CHARSET={}{collate}{comment}",
+        "CREATE TABLE {} (\n{body}\n) ENGINE={engine}{counted} DEFAULT CHARSET={}{collate}{comment}",
         quote(&s.name),
         s.collation.charset().name()
     )
@@ -337,6 +338,15 @@ fn filtered(
 }
 
 impl SqlEngine {
+    /// The next value of a table's AUTO_INCREMENT column, if it has one.
+    async fn next_of_counter(&self, table: &Table) -> Result<Option<u64>> {
+        let counts = |c: &u16| table.schema.columns[usize::from(*c)].auto_increment;
+        let Some(column) = table.visible_columns().find(counts) else { return Ok(None) };
+        let catalog = self.catalog().await?;
+        let next = self.auto_increment.shown(&self.client, catalog.counters()?, &table.schema, column);
+        next.await.map(Some).map_err(|e| errors::from_client(&e))
+    }
+
     /// EXPLAIN of a statement.
     async fn explain(
         &self,
@@ -433,7 +443,8 @@ impl SqlEngine {
             filtered(session, out, &["Variable_name", "Value"], rows, &filter)?;
         } else if t.word("status") {
             let filter = Filter::parse(t)?;
-            let list = self.status_of_node().list(session, global);
+            let tables = self.catalog.borrow().tables().count();
+            let list = self.status_of_node().list(session, tables, global);
             let rows: Rows = list.into_iter().map(|(n, v)| vec![text(n), text(v)]).collect();
             filtered(session, out, &["Variable_name", "Value"], rows, &filter)?;
         } else if t.word("databases") || t.word("schemas") {
@@ -444,8 +455,9 @@ impl SqlEngine {
             let rows: Rows = {
                 let own = information_schema::DATABASE.to_owned();
                 let is_seen = |name: &&String| me.as_ref().is_none_or(|me| me.rights.sees_database(name));
-                let names = catalog.databases.keys().filter(is_seen).chain([&own]);
-                names.map(|n| vec![text(n.clone())]).collect()
+                let mut names: Vec<_> = catalog.databases.keys().filter(is_seen).chain([&own]).collect();
+                names.sort_unstable();
+                names.into_iter().map(|n| vec![text(n.clone())]).collect()
             };
             let title = pattern.map_or("Database".to_owned(), |pattern| format!("Database ({pattern})"));
             filtered(session, out, &[&title], rows, &filter)?;
@@ -466,9 +478,14 @@ impl SqlEngine {
                 );
             }
             self.require_database(session, &database).await?;
-            if catalog.has_grant_tables(&database) {
-                let names = grant_tables::names();
-                return show_virtual_tables(session, (grant_tables::DATABASE, "BASE TABLE"), names, full, &filter, out);
+            if let Some(database) = catalog.virtual_tables(&database) {
+                let of = (database, "BASE TABLE");
+                return match database {
+                    grant_tables::DATABASE => {
+                        show_virtual_tables(session, of, grant_tables::names(), full, &filter, out)
+                    }
+                    _ => show_virtual_tables(session, of, performance_schema::names(), full, &filter, out),
+                };
             }
             if !catalog.databases.contains_key(&database) {
                 return Err(errors::unknown_database(&database));
@@ -493,7 +510,7 @@ impl SqlEngine {
             let filter = Filter::parse(t)?;
             let catalog = self.catalog().await?;
             self.require_database(session, &database).await?;
-            let is_there = catalog.databases.contains_key(&database) || catalog.has_grant_tables(&database);
+            let is_there = catalog.databases.contains_key(&database) || catalog.virtual_tables(&database).is_some();
             if !is_there && !database.eq_ignore_ascii_case(information_schema::DATABASE) {
                 return Err(errors::unknown_database(&database));
             }
@@ -548,7 +565,8 @@ impl SqlEngine {
                     return Ok(());
                 }
                 let found = self.named_table(session, &name, "SHOW").await?;
-                let row = vec![text(found.schema.name.clone()), Some(create_table(&found))];
+                let next = self.next_of_counter(&found).await?;
+                let row = vec![text(found.schema.name.clone()), Some(create_table(&found, next))];
                 table(session, out, &["Table", "Create Table"], &[row]);
             }
         } else if t.word("engines") || t.word("storage") && t.word("engines") {

@@ -27,10 +27,16 @@ pub enum Counter {
     Select,
     SetOption,
     Update,
+    /// FLUSH TABLES.
+    Flush,
+    /// Definitions of tables that a thread has taken over from the dictionary.
+    Opened,
     Questions,
+    /// Statements that took `long_query_time`.
+    Slow,
 }
 
-const COUNTERS: usize = Counter::Questions as usize + 1;
+const COUNTERS: usize = Counter::Slow as usize + 1;
 const NAMES: [&str; COUNTERS] = [
     "Com_begin",
     "Com_commit",
@@ -41,7 +47,10 @@ const NAMES: [&str; COUNTERS] = [
     "Com_select",
     "Com_set_option",
     "Com_update",
+    "Flush_commands",
+    "Opened_tables",
     "Questions",
+    "Slow_queries",
 ];
 
 /// Of one session.
@@ -55,8 +64,11 @@ pub struct Line([AtomicU64; COUNTERS]);
 impl Line {
     /// Once more, by the thread whose line it is.
     pub fn count(&self, what: Counter) {
+        self.add(what, 1);
+    }
+    pub fn add(&self, what: Counter, times: u64) {
         let cell = &self.0[what as usize];
-        cell.store(cell.load(Relaxed).wrapping_add(1), Relaxed);
+        cell.store(cell.load(Relaxed).wrapping_add(times), Relaxed);
     }
 }
 
@@ -91,14 +103,14 @@ impl Status {
         std::array::from_fn(|what| lines.iter().map(|line| line.0[what].load(Relaxed)).sum())
     }
 
-    pub fn questions(&self) -> u64 {
-        self.counts()[Counter::Questions as usize]
-    }
-
-    /// Name and value of all, by name.
-    pub fn list(&self, session: &Session, global: bool) -> Vec<(&'static str, String)> {
+    /// Name and value of all, by name; so many tables are known.
+    pub fn list(&self, session: &Session, tables: usize, global: bool) -> Vec<(&'static str, String)> {
         let all = self.counts();
-        let counts = if global { all } else { session.counts };
+        let mut counts = if global { all } else { session.counts };
+        // Nobody flushes, and no definition is taken over, for a session alone.
+        for shared in [Counter::Flush, Counter::Opened] {
+            counts[shared as usize] = all[shared as usize];
+        }
         let mut list: Vec<(&str, String)> = NAMES.into_iter().zip(counts.map(|n| n.to_string())).collect();
         let (registry, uptime) = (&session.info.registry, self.uptime().to_string());
         let use_of = registry.use_of_connections();
@@ -111,6 +123,7 @@ impl Status {
             ("Bytes_sent", traffic.sent.to_string()),
             ("Connections", use_of.admitted.to_string()),
             ("Max_used_connections", use_of.most.to_string()),
+            ("Open_tables", tables.to_string()),
             ("Queries", all[Counter::Questions as usize].to_string()),
             ("Threads_connected", use_of.now.to_string()),
             ("Threads_running", use_of.running.to_string()),
@@ -151,7 +164,8 @@ mod tests {
         });
         other.count(Counter::Questions);
         assert_eq!(status.counts()[Counter::Select as usize], 1500);
-        assert_eq!((status.questions(), status.counts()[Counter::Begin as usize]), (1, 0));
+        assert_eq!(status.counts()[Counter::Questions as usize], 1);
+        assert_eq!(status.counts()[Counter::Begin as usize], 0);
         assert!(NAMES.is_sorted());
     }
 }

@@ -72,11 +72,11 @@ impl SqlEngine {
     }
 }
 
-/// Behind FLUSH: there is nothing that it could write or forget, and nothing that keeps others from writing.
-pub(super) fn flush(t: &mut Tokens) -> Result<()> {
+/// Behind FLUSH: there is nothing that it could write or forget, and nothing that keeps others from writing. Whether it names tables.
+pub(super) fn flush(t: &mut Tokens) -> Result<bool> {
     let _ = t.word("no_write_to_binlog") || t.word("local");
     if t.word("table") || t.word("tables") {
-        return flush_tables(t);
+        return flush_tables(t).map(|()| true);
     }
     loop {
         let of_logs = ["binary", "engine", "error", "general", "relay", "slow"].iter().any(|kind| t.word(kind));
@@ -87,7 +87,7 @@ pub(super) fn flush(t: &mut Tokens) -> Result<()> {
             return Err(t.error());
         }
         if !t.symbol(',') {
-            return t.end();
+            return t.end().map(|()| false);
         }
     }
 }

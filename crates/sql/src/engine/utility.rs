@@ -185,7 +185,9 @@ impl SqlEngine {
             self.evaluate_for_effects(session, text, out).await?;
         } else if t.word("flush") {
             self.require(session, Privileges::RELOAD, "RELOAD").await?;
-            table_locks::flush(&mut t)?;
+            if table_locks::flush(&mut t)? {
+                self.count(session, Counter::Flush);
+            }
         } else if t.word("kill") {
             let query = !t.word("connection") && t.word("query");
             let id = t.number()?.parse::<u32>().unwrap_or(0);
@@ -352,7 +354,7 @@ fn maintenance_options(verb: &str, t: &mut Tokens) -> Result<()> {
     Ok(())
 }
 
-fn ok(session: &mut Session, out: &mut Output<'_>) -> Result<()> {
+pub(super) fn ok(session: &mut Session, out: &mut Output<'_>) -> Result<()> {
     ok_with(session, out, "")
 }
 

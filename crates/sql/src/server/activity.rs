@@ -4,7 +4,7 @@
 //! the processes, for as long as a copy of [`limits::INFO_BYTES_MAX`] takes.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::limits;
 use crate::wire::{capability, command::Command, params::split_attributes};
@@ -70,16 +70,18 @@ impl Activity {
         doing.statement.extend_from_slice(&statement[..statement.len().min(limits::INFO_BYTES_MAX)]);
     }
 
-    /// The connection waits for a command, in this database.
-    pub(super) fn rests(&self, database: Option<&str>) {
-        let database = database.unwrap_or_default();
+    /// The connection waits for a command, in this database. How long the last one took, if it was a statement.
+    pub(super) fn rests(&self, database: Option<&str>) -> Option<Duration> {
+        let (database, now) = (database.unwrap_or_default(), Instant::now());
         let mut doing = self.lock();
-        (doing.command, doing.since) = (SLEEP, Instant::now());
+        let took = matches!(doing.command, "Query" | "Execute").then(|| now.duration_since(doing.since));
+        (doing.command, doing.since) = (SLEEP, now);
         doing.statement.clear();
         if doing.database != database {
             doing.database.clear();
             doing.database.push_str(database);
         }
+        took
     }
 
     pub fn look(&self) -> Doing {

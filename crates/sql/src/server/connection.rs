@@ -176,7 +176,9 @@ impl<E: Engine> Connection<E> {
                 return Flow::Quit;
             }
             self.output.rest();
-            self.slot.activity.rests(self.engine.database(session));
+            if let Some(took) = self.slot.activity.rests(self.engine.database(session)) {
+                self.engine.note_time(session, took);
+            }
             let deadline = Instant::now() + self.engine.wait_timeout(session).unwrap_or(default_timeout);
             if deadline < idle.deadline() {
                 idle.as_mut().reset(deadline);

@@ -145,6 +145,9 @@ pub trait Engine: 'static {
     /// A command of the session ended with this error, which the client is told next.
     fn note_failure(&self, _session: &mut Self::Session, _error: &SqlError) {}
 
+    /// A statement of the session took so long, its answer sent.
+    fn note_time(&self, _session: &mut Self::Session, _took: Duration) {}
+
     /// Hands what has changed in the session to the next OK.
     fn tell_changes(&self, _session: &mut Self::Session, _out: &mut ResultWriter<'_>) {}
 

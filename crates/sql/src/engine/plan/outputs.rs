@@ -23,7 +23,7 @@ use crate::{
             Builder, CastType, Datum, Expr, Func, Kind,
             build::{Aggregate, AggregateKind, collation_of},
         },
-        information_schema::is_virtual,
+        information_schema,
     },
     wire::{SqlError, column_flag},
 };
@@ -87,7 +87,7 @@ impl Columns<'_, '_> {
         Ok(outputs)
     }
 
-    /// A column of a view that was merged, or of a table that shows what the server knows, is called as that one calls it, however it is written.
+    /// A column of a view that was merged, or of INFORMATION_SCHEMA, is called as that one calls it, however it is written.
     fn name_in_view(&self, e: &ast::Expr) -> Option<String> {
         let (table, name) = match e {
             ast::Expr::Identifier(name) => (None, name),
@@ -100,7 +100,11 @@ impl Columns<'_, '_> {
         let is_meant = |shown: &str| table.is_none_or(|table| table.value.eq_ignore_ascii_case(shown));
         let of_view = self.scope.views.iter().filter(|view| is_meant(&view.shown));
         let mut of_view = of_view.flat_map(|view| view.columns.iter().map(|(name, _)| name));
-        let tables = self.scope.tables.iter().filter(|t| is_virtual(&t.table.schema) && is_meant(&t.shown));
+        let tables = self
+            .scope
+            .tables
+            .iter()
+            .filter(|t| t.table.schema.database == information_schema::DATABASE && is_meant(&t.shown));
         let mut of_table = tables.flat_map(|table| table.table.schema.columns.iter().map(|column| &column.name));
         let is_it = |column: &&String| column.eq_ignore_ascii_case(&name.value);
         of_view.find(is_it).or_else(|| of_table.find(is_it)).cloned()

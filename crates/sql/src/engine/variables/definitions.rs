@@ -29,6 +29,10 @@ pub enum Type {
     Locale,
     /// Seconds since 1970 with six digits; now, unless it was set.
     Moment,
+    /// Seconds with six digits, up to so many; more are moved there with warning 1292.
+    Seconds {
+        max: u64,
+    },
 }
 
 /// Who sets a variable.
@@ -121,6 +125,7 @@ static DEFINITIONS: &[Definition] = &[
     fixed("license", Type::Text, "Apache-2.0"),
     v("local_infile", Type::Bool, "0", Scope::Global),
     n("lock_wait_timeout", "31536000", 1, YEAR),
+    v("long_query_time", Type::Seconds { max: YEAR }, "10.000000", Scope::Both),
     fixed("log_bin", Type::Bool, "0"),
     fixed("lower_case_file_system", Type::Bool, "0"),
     fixed("lower_case_table_names", ANY, "0"),
@@ -257,8 +262,15 @@ impl Definition {
                 let known = words.iter().find(|word| text.eq_ignore_ascii_case(word));
                 (*known.ok_or_else(wrong)?).to_owned()
             }
-            (Type::Number { .. }, _) | (Type::Moment, Datum::Text(_) | Datum::Bytes(_) | Datum::Null) => {
+            (Type::Number { .. }, _)
+            | (Type::Moment | Type::Seconds { .. }, Datum::Text(_) | Datum::Bytes(_) | Datum::Null) => {
                 return Err(wrong_type());
+            }
+            (Type::Seconds { max }, _) => {
+                let asked = value.number().ok_or_else(wrong_type)?.to_f64();
+                let taken = asked.clamp(0.0, max as f64);
+                let warning = (taken != asked).then(|| errors::truncated_number(self.name, text.as_bytes()));
+                return Ok((format!("{taken:.6}"), warning));
             }
             (Type::Moment, _) => {
                 let micros = value.number().ok_or_else(wrong_type)?.to_f64() * 1e6;
@@ -294,7 +306,7 @@ mod tests {
         for d in all() {
             let value = match d.ty {
                 Type::Number { .. } if !d.default.is_empty() => Datum::UInt(d.default.parse().unwrap()),
-                Type::Number { .. } | Type::Moment => continue,
+                Type::Number { .. } | Type::Moment | Type::Seconds { .. } => continue,
                 _ => Datum::text(d.default),
             };
             assert_eq!(d.check(&value).unwrap(), (d.default.to_owned(), None), "{}", d.name);
@@ -317,6 +329,10 @@ mod tests {
         assert_eq!(of("sql_select_limit", &Datum::Int(-1)), moved("0", "sql_select_limit"));
         assert_eq!(of("sort_buffer_size", &Datum::Int(1)), moved("32768", "sort_buffer_size"));
         assert_eq!(of("sql_select_limit", &Datum::UInt(u64::MAX)), ("18446744073709551615".to_owned(), None));
+        let tenth = Datum::Decimal { unscaled: 1, scale: 1 };
+        assert_eq!(found("long_query_time", &tenth), ("0.100000".to_owned(), None));
+        assert_eq!(of("long_query_time", &Datum::Int(-1)), moved("0.000000", "long_query_time"));
+        assert_eq!(of("long_query_time", &Datum::Double(1e300)), moved("31536000.000000", "long_query_time"));
         let number = find("sort_buffer_size").unwrap();
         for wrong in [Datum::text("5"), Datum::Null, Datum::Double(1.0)] {
             assert_eq!(number.check(&wrong).unwrap_err().errno, 1232);

@@ -41,9 +41,14 @@ pub fn kind_of(name: &str) -> Kind {
     match find(name).map(|d| d.ty) {
         Some(Type::Number { .. }) => Kind::UInt,
         Some(Type::Bool) => Kind::Int,
-        Some(Type::Moment) => Kind::Decimal(6),
+        Some(Type::Moment | Type::Seconds { .. }) => Kind::Decimal(6),
         _ => Kind::Text,
     }
+}
+
+/// Of a text of seconds with six digits.
+fn micros_of(text: &str) -> u64 {
+    (text.parse().unwrap_or(0.0) * 1e6_f64).round() as u64
 }
 
 /// What a plan depends on besides its text and its tables.
@@ -101,6 +106,8 @@ pub struct Variables {
     pub track_state: bool,
     /// A SELECT that takes longer ends with an error; 0: none does.
     pub max_execution_ms: u64,
+    /// A statement that takes as long is counted as a slow one.
+    pub long_query: Duration,
     /// So many warnings of a statement are kept; the others are counted.
     pub max_error_count: usize,
     /// `apus_durability` is `disk`: commits are answered when they are on the disks of all replicas.
@@ -141,6 +148,7 @@ impl Default for Variables {
             track_schema: true,
             track_state: false,
             max_execution_ms: 0,
+            long_query: Duration::from_secs(10),
             max_error_count: WARNINGS_MAX,
             on_disk: false,
             globals: Arc::default(),
@@ -224,6 +232,7 @@ impl Variables {
             Type::Text | Type::Word(_) | Type::Locale => Datum::text(text.into_owned()),
             Type::Number { .. } | Type::Bool => super::digest::number(text.as_bytes()).unwrap_or(Datum::Int(0)),
             Type::Moment => Datum::Decimal { unscaled: i128::from(self.moment()), scale: 6 },
+            Type::Seconds { .. } => Datum::Decimal { unscaled: i128::from(micros_of(&text)), scale: 6 },
         })
     }
 
@@ -356,6 +365,7 @@ impl Variables {
             "innodb_lock_wait_timeout" => self.lock_wait_ms = u32::try_from(number * 1000).unwrap_or(u32::MAX),
             "insert_id" => self.insert_id = number,
             "lock_wait_timeout" => self.definition_wait = number,
+            "long_query_time" => self.long_query = Duration::from_micros(micros_of(&text)),
             "max_execution_time" => self.max_execution_ms = number,
             "max_join_size" => {
                 self.max_join_size = number;
