@@ -610,6 +610,20 @@ fn is_word(b: u8) -> bool {
     b.is_ascii_alphanumeric() || matches!(b, b'_' | b'$') || b >= 0x80
 }
 
+/// Without the zero byte that C programs like mysqlslap count as a part of their text.
+pub fn without_end(sql: &[u8]) -> &[u8] {
+    sql.trim_ascii_end().strip_suffix(b"\0").unwrap_or(sql)
+}
+
+/// Whether anything but white space, comments and semicolons is left.
+pub fn has_statement(text: &[u8]) -> bool {
+    if text.iter().all(|b| b.is_ascii_whitespace() || *b == b';') {
+        return false;
+    }
+    let mut digest = Digest::default();
+    digest.scan(text, Form::Plain, Syntax::default()).is_err() || !digest.text.is_empty()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

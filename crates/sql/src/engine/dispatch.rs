@@ -19,7 +19,7 @@ use super::{
     auto_increment::AutoIncrement,
     catalog::Catalog,
     cells,
-    digest::{Digest, Form, Syntax},
+    digest::{Digest, Form, has_statement, without_end},
     errors::{self, Result},
     exec::{self, Changed, Cluster, change, change_joined, insert, into, read},
     expr::{Datum, Kind, env::Env, recycle},
@@ -975,19 +975,7 @@ impl Engine for SqlEngine {
     }
 
     fn statistics(&self, session: &Session) -> String {
-        let (uptime, counts) = (self.globals.status.uptime(), self.globals.status.counts());
-        let of = |what: Counter| counts[what as usize];
-        let a_second = of(Counter::Questions) as f64 / uptime.max(1) as f64;
-        format!(
-            "Uptime: {uptime}  Threads: {}  Questions: {}  Slow queries: {}  Opens: {}  Flush tables: {}  Open tables: {}  \
-             Queries per second avg: {a_second:.3}",
-            session.info.registry.len(),
-            of(Counter::Questions),
-            of(Counter::Slow),
-            of(Counter::Opened),
-            of(Counter::Flush),
-            self.catalog.borrow().tables().count(),
-        )
+        self.globals.status.line_of(session.info.registry.len(), self.catalog.borrow().tables().count())
     }
 
     fn status(&self, session: &Session) -> u16 {
@@ -997,18 +985,4 @@ impl Engine for SqlEngine {
     async fn close(&self, mut session: Session) {
         let _ = self.end_transaction(&mut session, false).await;
     }
-}
-
-/// Without the zero byte that C programs like mysqlslap count as a part of their text.
-fn without_end(sql: &[u8]) -> &[u8] {
-    sql.trim_ascii_end().strip_suffix(b"\0").unwrap_or(sql)
-}
-
-/// Whether anything but white space, comments and semicolons is left.
-pub(super) fn has_statement(text: &[u8]) -> bool {
-    if text.iter().all(|b| b.is_ascii_whitespace() || *b == b';') {
-        return false;
-    }
-    let mut digest = Digest::default();
-    digest.scan(text, Form::Plain, Syntax::default()).is_err() || !digest.text.is_empty()
 }

@@ -5,8 +5,9 @@
 //! prepared (1295).
 
 use super::{
+    digest::has_statement,
     digest::{Digest, Form},
-    dispatch::{SqlEngine, has_statement},
+    dispatch::SqlEngine,
     errors::{self, Result},
     expr::Datum,
     session::{Scratch, Session},

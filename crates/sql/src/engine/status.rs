@@ -103,6 +103,21 @@ impl Status {
         std::array::from_fn(|what| lines.iter().map(|line| line.0[what].load(Relaxed)).sum())
     }
 
+    /// What COM_STATISTICS answers; so many connections and tables are there.
+    pub fn line_of(&self, connections: usize, tables: usize) -> String {
+        let (uptime, counts) = (self.uptime(), self.counts());
+        let of = |what: Counter| counts[what as usize];
+        let a_second = of(Counter::Questions) as f64 / uptime.max(1) as f64;
+        format!(
+            "Uptime: {uptime}  Threads: {connections}  Questions: {}  Slow queries: {}  Opens: {}  Flush tables: {}  \
+             Open tables: {tables}  Queries per second avg: {a_second:.3}",
+            of(Counter::Questions),
+            of(Counter::Slow),
+            of(Counter::Opened),
+            of(Counter::Flush),
+        )
+    }
+
     /// Name and value of all, by name; so many tables are known.
     pub fn list(&self, session: &Session, tables: usize, global: bool) -> Vec<(&'static str, String)> {
         let all = self.counts();
