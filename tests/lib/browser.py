@@ -17,6 +17,10 @@ FLAGS = [
     "--disable-sync", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--remote-allow-origins=*", "--window-size=1400,1000",
 ]  # fmt: skip
 
+# The middle of the first element that is seen, and that nothing else covers there.
+PLACE = """(() => {{ for (const e of document.querySelectorAll({selector})) {{ e.scrollIntoView({{block: 'center'}}); const r = e.getBoundingClientRect();
+  const [x, y] = [r.x + r.width / 2, r.y + r.height / 2]; if (r.width && e.contains(document.elementFromPoint(x, y))) return [x, y]; }} return null; }})()"""
+
 
 class Browser:
     """Entered in a `with`; one page."""
@@ -56,12 +60,16 @@ class Browser:
         end(self.process)
         wait_until(lambda: not apps.has_members(self.process.pid), 10, "Chromium's processes end")
 
-    def call(self, method, **parameters):
+    def send(self, method, **parameters):
         self.count += 1
         self.socket.send(json.dumps({"id": self.count, "method": method, "params": parameters}))
+        return self.count
+
+    def call(self, method, **parameters):
+        number = self.send(method, **parameters)
         while True:
             said = json.loads(self.socket.recv())
-            if said.get("id") == self.count:
+            if said.get("id") == number:
                 check("error" not in said, f"{method}: {said.get('error')}")
                 return said["result"]
             self.note(said)
@@ -78,7 +86,7 @@ class Browser:
         elif what == "Network.responseReceived" and about["response"]["status"] >= 400:
             self.wrong.append(f"{about['response']['status']} {about['response']['url']}")
         elif what == "Page.javascriptDialogOpening":
-            self.call("Page.handleJavaScriptDialog", accept=True)
+            self.send("Page.handleJavaScriptDialog", accept=True)
 
     def js(self, expression):
         """The value of an expression in the page."""
@@ -104,26 +112,21 @@ class Browser:
     def text(self):
         return self.js("document.body ? document.body.innerText : ''")
 
-    def click(self, selector):
-        """With the mouse, in the middle of what is seen of it."""
-        place = self.until(
-            f"""(() => {{ const e = [...document.querySelectorAll({json.dumps(selector)})].find(e => e.getClientRects().length); if (!e) return null;
-            e.scrollIntoView({{block: 'center'}}); const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; }})()""",
-            f"{selector} is seen",
-        )
-        self.mouse(*place, 1)
+    def click(self, selector, clicks=1):
+        """With the mouse, where it is seen, once it stands still: scripts move what is below of what they add."""
+        places = [None]
+
+        def stands():
+            places.append(self.js(PLACE.format(selector=json.dumps(selector))))
+            return places[-1] and places[-1] == places[-2]
+
+        wait_until(stands, PAGE_SECONDS, f"{selector} is seen")
+        self.mouse(*places[-1], clicks)
 
     def mouse(self, x, y, clicks):
         for count in range(1, clicks + 1):
             for kind in ("mousePressed", "mouseReleased"):
                 self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=count)
-
-    def double_click(self, selector):
-        place = self.until(
-            f"(() => {{ const e = document.querySelector({json.dumps(selector)}); if (!e) return null; e.scrollIntoView({{block: 'center'}}); const r = e.getBoundingClientRect(); return [r.x + 5, r.y + 5]; }})()",
-            f"{selector} is seen",
-        )
-        self.mouse(*place, 2)
 
     def write(self, text):
         """Where the cursor is."""

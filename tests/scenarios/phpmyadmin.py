@@ -214,7 +214,7 @@ def in_browser(t, port, sql):
         page.until(f"({ROWS_SHOWN}).some(row => row.includes('Ada'))", "the authors")
         cell = "table.table_results tbody tr:first-child td.data[data-type='string']"
         page.until("document.querySelector('.cEdit')", "the script of the table has run")
-        page.double_click(cell)
+        page.click(cell, clicks=2)
         page.until("document.activeElement.matches('textarea.edit_box')", "the cell can be changed")
         page.js("document.activeElement.select()")
         page.write("Ada Lovelace")
