@@ -38,23 +38,20 @@ fi
 # Pinned, so that a new release of a driver is a commit of ours.
 drivers=(PyMySQL==1.1.1 mysql-connector-python==9.2.0 SQLAlchemy==2.0.36 Django==5.1.4 alembic==1.20.1 peewee==4.5.3 pyodbc==5.5.0 zstandard==0.23.0
     pexpect==4.9.0 websocket-client==1.8.0)
-if [ "$(cat "$out/venv/drivers" 2>/dev/null)" != "${drivers[*]}" ]; then
-    echo "installing ${drivers[*]}"
-    rm -rf "$out/venv"
-    python3 -m venv "$out/venv"
-    "$out/venv/bin/python" -m pip install -q --disable-pip-version-check "${drivers[@]}"
-    echo "${drivers[*]}" >"$out/venv/drivers"
-fi
-
-# A console of its own, whose PyMySQL is newer than that of the tests.
-mycli=mycli==2.30.1
-if [ "$(cat "$out/mycli/version" 2>/dev/null)" != "$mycli" ]; then
-    echo "installing $mycli"
-    rm -rf "$out/mycli"
-    python3 -m venv "$out/mycli"
-    "$out/mycli/bin/python" -m pip install -q --disable-pip-version-check "$mycli"
-    echo "$mycli" >"$out/mycli/version"
-fi
+# python NAME PACKAGE...: an environment of its own in $out/NAME.
+python() {
+    local folder="$out/$1"
+    shift
+    [ "$(cat "$folder/packages" 2>/dev/null)" != "$*" ] || return 0
+    echo "installing $*"
+    rm -rf "$folder"
+    python3 -m venv "$folder"
+    "$folder/bin/python" -m pip install -q --disable-pip-version-check "$@"
+    echo "$*" >"$folder/packages"
+}
+python venv "${drivers[@]}"
+# Its PyMySQL is newer than that of the tests.
+python mycli mycli==2.30.1
 
 if [ ! -e "$out/cursor-client" ] || [ tests/clients/c/cursor.c -nt "$out/cursor-client" ]; then
     echo "building the C client"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # get.sh FOLDER PACKAGE=VERSION...: unpacks packages of Debian sid with all that they need into FOLDER, without touching the system. VERSION is the
-# beginning of one. The package source is the one that this machine's apt already uses. Says nothing and does nothing where they are there.
+# beginning of one. The package source is the one that this machine's apt already uses. Says nothing and does nothing where they are there; ends with 3
+# where sid has other versions by now.
 set -euo pipefail
 folder="$1"
 shift
@@ -21,8 +22,8 @@ apt-get "${options[@]}" update
 exact=()
 for wanted in "$@"; do
     name="${wanted%%=*}"
-    found="$(apt-cache "${options[@]}" show "$name" | sed -n 's/^Version: //p' | grep -F "${wanted#*=}" | head -1 || true)"
-    [ -n "$found" ] || { echo "sid has no $wanted any more"; exit 1; }
+    found="$(apt-cache "${options[@]}" show "$name" | sed -n 's/^Version: //p' | grep "^${wanted#*=}" | head -1 || true)"
+    [ -n "$found" ] || { echo "sid has no $wanted any more"; exit 3; }
     exact+=("$name=$found")
 done
 apt-get "${options[@]}" install -y --download-only "${exact[@]}" >/dev/null

@@ -3,7 +3,7 @@
 use std::ops::Bound;
 
 use apus_signal::scan::Aggregate;
-use apus_types::{Epoch, IndexNo, NodeId, PartitionId, TableId, TransId};
+use apus_types::{Epoch, IndexNo, NodeId, PartitionId, TableId, TableSchema, TransId};
 
 use crate::rows::KeyList;
 
@@ -20,6 +20,14 @@ pub struct ReadBatch<'a> {
     /// Columns wanted, in the order wanted; `None`: whole rows.
     pub columns: Option<&'a [u16]>,
     pub keys: &'a KeyList,
+}
+
+impl<'a> ReadBatch<'a> {
+    /// The latest committed rows, whole, of a table.
+    pub fn newest(table: &TableSchema, keys: &'a KeyList) -> ReadBatch<'a> {
+        let (trans, snapshot) = (TransId::NONE, Epoch(0));
+        ReadBatch { trans, snapshot, table: table.id, schema_version: table.version, columns: None, keys }
+    }
 }
 
 /// An ordered scan of an index, or the aggregation of what it would return.

@@ -19,7 +19,7 @@ use apus_signal::{
     schema::TableMessage,
     tc::{ALLOW_MISSING, OpKind, OpStatus},
 };
-use apus_types::{Column, ColumnType, Epoch, ErrorCode, TableSchema, TransId, Value, key};
+use apus_types::{Column, ColumnType, ErrorCode, TableSchema, Value, key};
 
 use super::{
     catalog::SYSTEM_DATABASE,
@@ -188,16 +188,8 @@ impl AccountStore {
     async fn version(&self, table: &TableSchema) -> std::result::Result<u64, ClientError> {
         let mut keys = KeyList::new();
         keys.push(table, &key_of(table, VERSION)?)?;
-        let request = ReadBatch {
-            trans: TransId::NONE,
-            snapshot: Epoch(0),
-            table: table.id,
-            schema_version: table.version,
-            columns: None,
-            keys: &keys,
-        };
         let mut rows = Rows::new();
-        self.client.read(&request, &mut rows).await?;
+        self.client.read(&ReadBatch::newest(table, &keys), &mut rows).await?;
         Ok(rows.row(0).map_or(0, |row| version_of(cell(table, row, 1))))
     }
 

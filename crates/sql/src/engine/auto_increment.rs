@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 use apus_client::{Client, ClientError, ExecOptions, KeyList, OpBatch, ReadBatch, Results, Rows};
 use apus_signal::tc::{ALLOW_MISSING, OpKind, OpStatus};
-use apus_types::{Epoch, ErrorCode, TableSchema, TransId, Value, collections::FixedMap, key};
+use apus_types::{ErrorCode, TableSchema, Value, collections::FixedMap, key};
 
 pub const TABLE: &str = "auto_increment";
 /// Values reserved at once, so that one transaction serves this many inserts.
@@ -159,16 +159,8 @@ impl AutoIncrement {
         let counter = counter_of(table, column);
         let mut keys = KeyList::new();
         keys.push(counters, &key_of(counters, counter)?)?;
-        let request = ReadBatch {
-            trans: TransId::NONE,
-            snapshot: Epoch(0),
-            table: counters.id,
-            schema_version: counters.version,
-            columns: None,
-            keys: &keys,
-        };
         let mut rows = Rows::new();
-        client.read(&request, &mut rows).await?;
+        client.read(&ReadBatch::newest(counters, &keys), &mut rows).await?;
         let next = match rows.row(0).map(|row| counters.layout().value(row, 1)) {
             Some(Value::UInt(n)) => n,
             _ => 1,

@@ -7,7 +7,13 @@ use std::{collections::BTreeMap, rc::Rc, sync::OnceLock};
 
 use apus_types::{Column, ColumnType, TableSchema, collate::Collation, schema::DefaultValue};
 
-use super::{authorize::Identity, catalog::Table, expr::Datum, labels};
+use super::{
+    authorize::Identity,
+    catalog::Table,
+    expr::Datum,
+    information_schema::{Row, virtual_schema},
+    labels,
+};
 use crate::accounts::{Account, AccountName, Privileges};
 
 pub const DATABASE: &str = "mysql";
@@ -153,15 +159,9 @@ fn tables() -> &'static BTreeMap<&'static str, TableSchema> {
             ("global_grants", vec![user("USER"), host("HOST"), user("PRIV"), yes("WITH_GRANT_OPTION")]),
         ]
         .into_iter()
-        .map(|(name, columns)| (name, schema(name, columns)))
+        .map(|(name, columns)| (name, virtual_schema(DATABASE, name, columns)))
         .collect()
     })
-}
-
-fn schema(name: &str, columns: Vec<Column>) -> TableSchema {
-    let mut schema = TableSchema::new(DATABASE, name, columns, vec![0]);
-    schema.hidden_key = true;
-    schema
 }
 
 pub fn table(name: &str) -> Option<Rc<Table>> {
@@ -171,8 +171,6 @@ pub fn table(name: &str) -> Option<Rc<Table>> {
 pub fn names() -> impl Iterator<Item = &'static str> {
     tables().keys().copied()
 }
-
-type Row = Vec<Datum<'static>>;
 
 /// All rows of one of them, one value per column of its schema.
 pub fn rows(name: &str, me: Option<&Identity>) -> Vec<Row> {

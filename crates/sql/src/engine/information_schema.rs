@@ -151,8 +151,12 @@ fn schema(name: &str, columns: &str) -> TableSchema {
             },
         )
     };
-    let columns = columns.split_whitespace().enumerate().map(column).collect();
-    let mut schema = TableSchema::new(DATABASE, name, columns, vec![0]);
+    virtual_schema(DATABASE, name, columns.split_whitespace().enumerate().map(column).collect())
+}
+
+/// Of a table whose rows are made when they are read.
+pub(super) fn virtual_schema(database: &str, name: &str, columns: Vec<Column>) -> TableSchema {
+    let mut schema = TableSchema::new(database, name, columns, vec![0]);
     schema.hidden_key = true;
     schema
 }

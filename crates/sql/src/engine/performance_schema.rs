@@ -4,12 +4,12 @@
 
 use std::rc::Rc;
 
-use apus_types::{Column, ColumnType, TableSchema, collate::Collation};
+use apus_types::{Column, ColumnType, collate::Collation};
 
 use super::{
     catalog::Table,
     expr::{Datum, Env},
-    information_schema::Row,
+    information_schema::{Row, virtual_schema},
     labels,
     processlist::{self, Process},
 };
@@ -47,9 +47,7 @@ fn columns(table: &str) -> Vec<Column> {
 
 pub fn table(name: &str) -> Option<Rc<Table>> {
     let name = names().find(|known| *known == name)?;
-    let mut schema = TableSchema::new(DATABASE, name, columns(name), vec![0]);
-    schema.hidden_key = true;
-    Some(Rc::new(Table::new(schema, Vec::new())))
+    Some(Rc::new(Table::new(virtual_schema(DATABASE, name, columns(name)), Vec::new())))
 }
 
 pub fn names() -> impl Iterator<Item = &'static str> {
