@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Nobody is made wait for a save: epochs go on meanwhile. A president that dies leaves a save that nobody ends; the next one begins with a new
-//! number in its own view. A member that is asked again answers again. What does not come back within [`super::RESEND_NS`] is asked for again.
+//! number in its own view. A member that is asked again answers again. What does not come back within [`super::RESEND_NS`] is asked for again, and what
+//! a member has refused, because its disk is lost, no sooner: the others write and sync a mark for every save.
 //!
 //! A node without a data directory takes no part, and as long as one is a member nothing becomes restorable: commits that ask for the disk are
 //! refused ([`apus_signal::epoch::EpochOrd::saves`]).
@@ -146,7 +147,8 @@ impl Distribution {
         if !presides || !saves.possible || !saves.missing.is_empty() || complete <= saves.restorable {
             return;
         }
-        let is_wanted = saves.wanted > saves.restorable && complete >= saves.wanted;
+        let may_repeat = !saves.refused || ctx.now() >= saves.started + RESEND_NS;
+        let is_wanted = saves.wanted > saves.restorable && complete >= saves.wanted && may_repeat;
         let interval_ns = |view: &View| u64::from(view.gcp_interval_ms()) * 1_000_000;
         let is_due = |view: &&View| saves.dirty && ctx.now() >= saves.started + interval_ns(view);
         let Some(view) = self.view.as_ref().filter(|view| is_wanted || is_due(view)) else { return };
