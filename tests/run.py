@@ -4,7 +4,7 @@
     tests/run.py                 all of them, in the short form for CI
     FULL=1 tests/run.py NAME...  some of them, in the long form
 
-Ends with one line 'N passed, N failed', counted over the cases of all scenarios.
+Ends with a line about where the time went and one line 'N passed, N failed', counted over the cases of all scenarios; also when it is told to stop.
 """
 
 import ast
@@ -18,6 +18,7 @@ import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
+STOPPED, RUNNING = [], []
 FULL = os.environ.get("FULL", "") not in ("", "0")
 
 
@@ -34,6 +35,7 @@ def run_one(path, result):
     start = time.monotonic()
     environment = {**os.environ, "PYTHONPATH": str(HERE), "APUS_TEST_RESULT": str(result), "PYTHONDONTWRITEBYTECODE": "1"}
     process = subprocess.Popen([sys.executable, str(path)], env=environment, stdin=subprocess.DEVNULL)
+    RUNNING.append(process)
     late = False
     try:
         process.wait(limits(path))
@@ -45,12 +47,26 @@ def run_one(path, result):
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+    RUNNING.remove(process)
     passed, failed = json.loads(result.read_text()) if result.exists() else (0, 0)
     if late:
         print(f"  FAIL  {path.stem}: longer than {limits(path)} s", flush=True)
     if (late or process.returncode != 0) and failed == 0:
         failed = 1
     return passed, failed, time.monotonic() - start
+
+
+def told_to_stop(*_):
+    STOPPED.append(True)
+    for process in RUNNING:
+        process.send_signal(signal.SIGTERM)
+
+
+def where_the_time_went(took):
+    """CI keeps the last lines of a run that takes too long."""
+    slowest = sorted(took, key=took.get, reverse=True)[:12]
+    before = os.environ.get("CI_PHASES", "")
+    print(f"time: {before}scenarios {sum(took.values()):.0f} s, of these {', '.join(f'{name} {took[name]:.0f}' for name in slowest)}", flush=True)
 
 
 def main():
@@ -60,6 +76,8 @@ def main():
     if unknown:
         raise SystemExit(f"no such scenario: {', '.join(sorted(unknown))}")
     passed = failed = 0
+    took = {}
+    signal.signal(signal.SIGTERM, told_to_stop)
     with tempfile.TemporaryDirectory() as directory:
         for path in scenarios:
             if wanted and path.stem not in wanted:
@@ -67,7 +85,11 @@ def main():
             print(f"{path.stem}", flush=True)
             p, f, seconds = run_one(path, pathlib.Path(directory) / path.stem)
             passed, failed = passed + p, failed + f
+            took[path.stem] = seconds
             print(f"{path.stem}: {p} ok, {f} failed, {seconds:.0f} s", flush=True)
+            if STOPPED:
+                break
+    where_the_time_went(took)
     print(f"{passed} passed, {failed} failed", flush=True)
     sys.exit(1 if failed or not passed else 0)
 
