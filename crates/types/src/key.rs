@@ -19,6 +19,7 @@ use crate::{
 /// [`ErrorCode::NullNotAllowed`] for NULL in a column that has no NULL mark, [`ErrorCode::ValueOutOfRange`] for a value
 /// of another kind than the column's.
 pub fn encode_part(ty: ColumnType, nullable: bool, value: &Value<'_>, out: &mut Vec<u8>) -> Result<(), ErrorCode> {
+    let start = out.len();
     if nullable {
         out.push(u8::from(!value.is_null()));
         if value.is_null() {
@@ -59,7 +60,7 @@ pub fn encode_part(ty: ColumnType, nullable: bool, value: &Value<'_>, out: &mut 
         }
         _ => return Err(ErrorCode::ValueOutOfRange),
     }
-    if out.len() > KEY_BYTES_MAX * 2 { Err(ErrorCode::KeyTooLong) } else { Ok(()) }
+    if out.len() - start > KEY_BYTES_MAX * 2 { Err(ErrorCode::KeyTooLong) } else { Ok(()) }
 }
 
 fn put_int(bits: u8, unsigned: bool, value: i128, out: &mut Vec<u8>) -> Result<(), ErrorCode> {
@@ -242,6 +243,16 @@ mod tests {
         let mut out = Vec::new();
         encode_part(ty, true, &value, &mut out).unwrap();
         out
+    }
+
+    /// Keys of a long list stand in one buffer, and each of them has its own length.
+    #[test]
+    fn a_key_may_stand_behind_many_others() {
+        let mut out = vec![7; 3 * KEY_BYTES_MAX];
+        let ty = ColumnType::VarBinary { length: u16::MAX };
+        assert_eq!(encode_part(ty, false, &Value::Bytes(b"key"), &mut out), Ok(()));
+        let long = vec![b'x'; 2 * KEY_BYTES_MAX + 1];
+        assert_eq!(encode_part(ty, false, &Value::Bytes(&long), &mut out), Err(ErrorCode::KeyTooLong));
     }
 
     /// Texts in their order have beginnings in their order, and equal texts the same, in every collation, also where characters have several weights or none.

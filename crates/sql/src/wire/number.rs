@@ -86,6 +86,20 @@ pub fn push_f64_fixed(out: &mut Vec<u8>, v: f64, decimals: u8) {
     }
 }
 
+/// Digits that tell every double from all others.
+const DIGITS_MAX: usize = 17;
+
+/// In scientific notation, as short as possible or with so many digits behind the point; the bytes used. A point, two signs and an exponent fit beside the digits.
+fn scientific(scratch: &mut [u8; 32], v: f64, fraction_digits: Option<usize>) -> usize {
+    let mut rest = &mut scratch[..];
+    let written = match fraction_digits {
+        None => write!(rest, "{v:e}"),
+        Some(n) => write!(rest, "{v:.n$e}"),
+    };
+    assert!(written.is_ok(), "a double in scientific notation fits in 32 bytes");
+    32 - rest.len()
+}
+
 /// Decimal point positions outside -14..=15 switch to exponent notation.
 const FIXED_POINT_MAX: i32 = 15;
 
@@ -93,15 +107,13 @@ fn push_general(out: &mut Vec<u8>, v: f64, fraction_digits: Option<usize>) {
     if !v.is_finite() {
         return out.push(b'0');
     }
-    // Scientific notation first: at most 17 digits, a point, a sign and an exponent fit in 32 bytes.
     let mut scratch = [0u8; 32];
-    let mut rest = &mut scratch[..];
-    let written = match fraction_digits {
-        None => write!(rest, "{v:e}"),
-        Some(n) => write!(rest, "{v:.n$e}"),
-    };
-    assert!(written.is_ok(), "a double in scientific notation fits in 32 bytes");
-    let used = 32 - rest.len();
+    let mut used = scientific(&mut scratch, v, fraction_digits);
+    let digits_of = |text: &[u8]| text.iter().take_while(|b| **b != b'e').filter(|b| b.is_ascii_digit()).count();
+    if fraction_digits.is_none() && digits_of(&scratch[..used]) == DIGITS_MAX {
+        // Of two that are equally near MySQL takes the even one.
+        used = scientific(&mut scratch, v, Some(DIGITS_MAX - 1));
+    }
     let text = &scratch[..used];
     let e = text.iter().position(|&b| b == b'e').unwrap_or(used);
     let exponent: i32 = std::str::from_utf8(&text[(e + 1).min(used)..]).ok().and_then(|s| s.parse().ok()).unwrap_or(0);
@@ -189,6 +201,8 @@ mod tests {
             (f64::MIN_POSITIVE, "2.2250738585072014e-308"),
             (f64::NAN, "0"),
             (f64::INFINITY, "0"),
+            // As near to ...63.
+            (f64::from(1.628_395_1f32), "1.6283950805664062"),
         ] {
             assert_eq!(text(|o| push_f64(o, v)), want);
         }

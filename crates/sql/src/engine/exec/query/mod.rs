@@ -85,7 +85,9 @@ pub struct Run<'r> {
 impl<'r> Run<'r> {
     fn seen(&self, schema: &TableSchema) -> Seen {
         let (id, wrote) = self.own;
-        let trans = if wrote.contains(&schema.id) { id } else { TransId::NONE };
+        // The entries of a unique index are written with its table.
+        let table = schema.base_table.unwrap_or(schema.id);
+        let trans = if wrote.contains(&table) { id } else { TransId::NONE };
         Seen { trans, snapshot: self.snapshot, one_moment: self.is_alone }
     }
     /// So many rows were worked on: now and then others of the thread have their turn.
