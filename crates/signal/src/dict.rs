@@ -11,7 +11,7 @@ use prost::Message;
 
 use crate::{
     foreign_key::ForeignKeysChange,
-    schema::{CheckMessage, ColumnMessage, SourceMessage, TableMessage},
+    schema::{CheckMessage, ColumnMessage, FullTextMessage, SourceMessage, TableMessage},
 };
 
 #[derive(Clone, PartialEq, Message)]
@@ -135,6 +135,16 @@ pub struct ColumnsChange {
     /// It says something of all rows, which were looked at by the dictionary of this lineage: refused with `SchemaVersionChanged` by another, as [`IndexChange::lineage`] is.
     #[prost(uint64, optional, tag = "23")]
     pub lineage: Option<u64>,
+    /// The FULLTEXT indexes from now on, with the numbers of the new columns; absent: those that there were.
+    #[prost(message, optional, tag = "24")]
+    pub full_texts: Option<FullTextsChange>,
+}
+
+/// All FULLTEXT indexes of a table.
+#[derive(Clone, PartialEq, Message)]
+pub struct FullTextsChange {
+    #[prost(message, repeated, tag = "1")]
+    pub full_texts: Vec<FullTextMessage>,
 }
 
 /// All CHECK constraints of a table.

@@ -1,7 +1,7 @@
 //! Wire form of a table's definition, and its conversion; the domain type is [`apus_types::TableSchema`].
 
 use apus_types::{
-    Column, ColumnType, IndexDef, IndexNo, IndexState, TableId, TableSchema,
+    Column, ColumnType, FullText, IndexDef, IndexNo, IndexState, TableId, TableSchema,
     collate::Collation,
     form::{OlderForm, Source},
     rules::{CheckDef, Enforced, Generated},
@@ -147,6 +147,40 @@ pub struct TableMessage {
     pub foreign_keys: Vec<ForeignKeyMessage>,
     #[prost(message, repeated, tag = "18")]
     pub checks: Vec<CheckMessage>,
+    #[prost(message, repeated, tag = "19")]
+    pub full_texts: Vec<FullTextMessage>,
+}
+
+/// See [`FullText`].
+#[derive(Clone, PartialEq, Message)]
+pub struct FullTextMessage {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    #[prost(uint32, repeated, tag = "2")]
+    pub columns: Vec<u32>,
+    #[prost(string, tag = "3")]
+    pub comment: String,
+    #[prost(bool, tag = "4")]
+    pub invisible: bool,
+}
+
+impl From<&FullText> for FullTextMessage {
+    fn from(index: &FullText) -> FullTextMessage {
+        FullTextMessage {
+            name: index.name.clone(),
+            columns: index.columns.iter().map(|&c| u32::from(c)).collect(),
+            comment: index.comment.clone(),
+            invisible: index.invisible,
+        }
+    }
+}
+
+impl TryFrom<&FullTextMessage> for FullText {
+    type Error = DecodeError;
+    fn try_from(m: &FullTextMessage) -> Result<FullText, DecodeError> {
+        let columns = numbers(&m.columns)?;
+        Ok(FullText { name: m.name.clone(), columns, comment: m.comment.clone(), invisible: m.invisible })
+    }
 }
 
 /// See [`CheckDef`].
@@ -295,6 +329,7 @@ impl From<&TableSchema> for TableMessage {
             older: t.older.iter().map(older_to_wire).collect(),
             foreign_keys: foreign_key::to_wire(&t.foreign_keys, t.held),
             checks: t.checks.iter().map(CheckMessage::from).collect(),
+            full_texts: t.full_texts.iter().map(FullTextMessage::from).collect(),
         }
     }
 }
@@ -414,6 +449,7 @@ impl TryFrom<&TableMessage> for TableSchema {
         table.older = m.older.iter().map(older_from_wire).collect::<Result<_, _>>()?;
         (table.foreign_keys, table.held) = foreign_key::from_wire(&m.foreign_keys)?;
         table.checks = m.checks.iter().map(CheckDef::try_from).collect::<Result<_, _>>()?;
+        table.full_texts = m.full_texts.iter().map(FullText::try_from).collect::<Result<_, _>>()?;
         table.refresh();
         table.validate().map_err(|_| DecodeError)?;
         Ok(table)

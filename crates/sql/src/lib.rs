@@ -12,6 +12,7 @@
 
 pub mod accounts;
 pub mod engine;
+pub mod full_text;
 pub mod json;
 pub mod server;
 pub mod wire;

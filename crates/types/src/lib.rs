@@ -8,6 +8,7 @@ pub mod collections;
 pub mod error;
 pub mod foreign_key;
 pub mod form;
+pub mod full_text;
 pub mod hash;
 pub mod ids;
 pub mod key;
@@ -21,6 +22,7 @@ pub mod update;
 pub mod value;
 
 pub use error::{ErrorClass, ErrorCode};
+pub use full_text::FullText;
 pub use ids::{Chain, Epoch, IndexNo, NodeId, PartitionId, TableId, TransId};
 pub use row::RowLayout;
 pub use schema::{Column, ColumnType, IndexDef, IndexState, TableSchema};

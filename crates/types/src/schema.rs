@@ -10,6 +10,7 @@ use crate::{
     collate::Collation,
     foreign_key::{ForeignKey, Held},
     form::{self, OlderForm, Source},
+    full_text::{self, FullText},
     ids::{IndexNo, TableId},
     limits,
     row::RowLayout,
@@ -300,6 +301,7 @@ pub struct TableSchema {
     pub checks: Vec<CheckDef>,
     /// Indexes that plans do without.
     pub invisible_indexes: Vec<IndexNo>,
+    pub full_texts: Vec<FullText>,
     layout: RowLayout,
     constrained: bool,
 }
@@ -335,6 +337,7 @@ impl TableSchema {
             held: Held::default(),
             checks: Vec::new(),
             invisible_indexes: Vec::new(),
+            full_texts: Vec::new(),
             layout,
             constrained: false,
         }
@@ -420,6 +423,7 @@ impl TableSchema {
         self.primary_key = primary_key;
         self.indexes.iter_mut().zip(indexes).for_each(|(index, columns)| index.columns = columns);
         self.foreign_keys.iter_mut().zip(referring).for_each(|(key, columns)| key.columns = columns);
+        self.full_texts = full_text::moved(&self.full_texts, &from);
         self.columns = columns;
         self.refresh();
         Ok(())
@@ -485,7 +489,7 @@ impl TableSchema {
         if self.columns.is_empty() || self.columns.len() > limits::COLUMNS_MAX {
             return bad(format!("a table has 1 to {} columns, not {}", limits::COLUMNS_MAX, self.columns.len()));
         }
-        if self.indexes.len() + 1 > limits::INDEXES_MAX {
+        if self.indexes.len() + self.full_texts.len() + 1 > limits::INDEXES_MAX {
             return bad(format!("a table has at most {} indexes", limits::INDEXES_MAX));
         }
         if self.distribution_columns == 0 || usize::from(self.distribution_columns) > self.primary_key.len() {
@@ -541,13 +545,14 @@ impl TableSchema {
                 return bad(format!("foreign key '{}' has more columns on one side", key.name));
             }
         }
+        self.validate_full_texts()?;
         if let Some(&column) = self.primary_key.iter().find(|&&c| self.columns[usize::from(c)].nullable) {
             return bad(format!("primary key column '{}' may not be NULL", self.columns[usize::from(column)].name));
         }
         Ok(())
     }
 
-    fn validate_key(&self, name: &str, columns: &[u16]) -> Result<(), (ErrorCode, String)> {
+    pub(crate) fn validate_key(&self, name: &str, columns: &[u16]) -> Result<(), (ErrorCode, String)> {
         if columns.is_empty() || columns.len() > limits::KEY_COLUMNS_MAX {
             return Err((
                 ErrorCode::InvalidSchema,

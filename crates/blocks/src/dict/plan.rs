@@ -5,7 +5,7 @@ use apus_signal::{
     schema::{TableMessage, column_from_wire},
 };
 use apus_types::{
-    Column, ColumnType, ErrorCode, IndexDef, IndexNo, IndexState, TableId, TableSchema, collate::Collation,
+    Column, ColumnType, ErrorCode, FullText, IndexDef, IndexNo, IndexState, TableId, TableSchema, collate::Collation,
     form::Source, rules::CheckDef,
 };
 use prost::Message;
@@ -336,6 +336,10 @@ impl<'a> Planner<'a> {
             table.checks = checks.map_err(|_| (ErrorCode::InvalidSchema, table.name.clone()))?;
         }
         table.change_columns(columns, sources)?;
+        if let Some(new) = &change.full_texts {
+            let new = new.full_texts.iter().map(FullText::try_from).collect::<Result<_, _>>();
+            table.full_texts = new.map_err(|_| (ErrorCode::InvalidSchema, table.name.clone()))?;
+        }
         table.version += 1;
         self.put(&table)
     }

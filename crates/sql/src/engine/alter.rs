@@ -32,7 +32,7 @@ use super::{
         clause::{self, Clause},
         define::{self, Loss},
     },
-    key_parts, labels,
+    full_text, key_parts, labels,
     plan::dml::default_expr,
     reals,
     remake::Whole,
@@ -75,6 +75,7 @@ pub struct AlterClause {
     pub table: Name,
     steps: Vec<Step>,
     indexes: Vec<IndexClause>,
+    full_texts: Vec<IndexClause>,
     drops: Vec<String>,
     pub(super) foreign_keys: Vec<Clause>,
     /// Names of constraints; the flag says that it may be another than a foreign key.
@@ -104,6 +105,19 @@ impl AlterClause {
     }
     pub(super) fn new_indexes(&self) -> &[IndexClause] {
         &self.indexes
+    }
+    pub(super) fn full_texts(&self) -> &[IndexClause] {
+        &self.full_texts
+    }
+    /// DROP INDEX `PRIMARY`.
+    pub(super) fn of_primary_dropped(table: Name) -> AlterClause {
+        let mut clause = AlterClause { table, ..AlterClause::default() };
+        clause.whole.drop_primary = true;
+        clause
+    }
+    /// CREATE FULLTEXT INDEX and DROP INDEX of one.
+    pub(super) fn of_full_texts(table: Name, full_texts: Vec<IndexClause>, drops: Vec<String>) -> AlterClause {
+        AlterClause { table, full_texts, drops, ..AlterClause::default() }
     }
     /// Columns that are defined anew, by the names that they have.
     pub(super) fn redefined(&self) -> impl Iterator<Item = (&str, &Column)> {
@@ -221,6 +235,7 @@ pub fn parse(t: &mut Tokens, text: &str, table: Name, default: Collation) -> Res
             step(t, &mut clause, default)?;
         }
         if !t.symbol(',') && (!is_option || t.at_end()) {
+            (clause.full_texts, clause.indexes) = clause.indexes.into_iter().partition(|index| index.full_text);
             return Ok(clause);
         }
     }
@@ -358,6 +373,7 @@ impl<'a> Work<'a> {
         let columns = table.columns.iter().cloned().zip((0..).map(Source::Kept)).collect();
         for name in drops {
             let known = table.indexes.iter().any(|index| index.name.eq_ignore_ascii_case(name));
+            let known = known || full_text::has(table, name);
             known.then_some(()).ok_or_else(|| cant_drop(name))?;
         }
         let of_index = |step: &CheckStep| rules::alter::dropped_index(table, step);
@@ -534,7 +550,7 @@ pub(super) fn change(
     table: &TableSchema,
     clause: &AlterClause,
 ) -> Result<Option<ColumnsChange>> {
-    if clause.steps.is_empty() && clause.drops.is_empty() {
+    if clause.steps.is_empty() && clause.drops.is_empty() && clause.full_texts.is_empty() {
         return Ok(None);
     }
     if clause.must_copy() {
@@ -542,8 +558,16 @@ pub(super) fn change(
     }
     let mut work = Work::new(table, clause, false)?;
     let filled: Vec<&String> = clause.filled()?.iter().map(|column| &column.name).collect();
-    let (shown_indexes, hidden_indexes) = steps(session, table, clause, &mut work, &filled)?;
+    let (mut shown, mut hidden) = steps(session, table, clause, &mut work, &filled)?;
     visibility::check_columns(work.columns.iter().map(|(column, _)| column))?;
+    let full_texts = {
+        let (added, dropped) = (clause.full_texts.as_slice(), work.drop_indexes.as_slice());
+        let changes = full_text::Changes { added, dropped, shown: &shown, hidden: &hidden };
+        full_text::altered(table, &work.columns, &changes)?
+    };
+    for names in [&mut shown, &mut hidden, &mut work.drop_indexes] {
+        names.retain(|name| !full_text::has(table, name));
+    }
     let mut checks = work.rules.finish(table, &mut work.columns)?;
     if !filled.is_empty() {
         // They come when the columns have their names.
@@ -560,9 +584,10 @@ pub(super) fn change(
         sources: work.columns.iter().map(|(_, source)| SourceMessage::from(source)).collect(),
         drop_indexes: work.drop_indexes,
         checks: checks.as_deref().map(rules::alter::to_wire),
-        visible_indexes: shown_indexes,
-        invisible_indexes: hidden_indexes,
+        visible_indexes: shown,
+        invisible_indexes: hidden,
         lineage: None,
+        full_texts,
     }))
 }
 
@@ -740,7 +765,9 @@ impl SqlEngine {
             _ => None,
         });
         let table = self.fetch_catalog().await?.table(&name.database, &name.table)?;
-        let drops = table.schema.indexes.iter().rev().take(made).map(|index| index.name.clone()).collect();
+        let searched = table.schema.full_texts.iter().rev().take(done.full_texts.len()).map(|index| &index.name);
+        let made = table.schema.indexes.iter().rev().take(made).map(|index| &index.name);
+        let drops = searched.chain(made).cloned().collect();
         let back = AlterClause { table: done.table, steps: steps.collect(), drops, ..AlterClause::default() };
         self.change_columns(session, name, &back).await
     }

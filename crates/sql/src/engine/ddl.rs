@@ -16,7 +16,7 @@ use super::{
     errors::{self, Result},
     expr::{Datum, eval::decimals_of, zone::Zone},
     foreign_key::clause::{self, Clause},
-    labels, reals,
+    full_text, labels, reals,
     rules::{self, clause::CheckClause},
     table_options::table_options,
     token::Tokens,
@@ -30,7 +30,7 @@ pub const HIDDEN_KEY: &str = "#key";
 /// Database (when given) and table.
 pub type Name = (Option<String>, String);
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct IndexClause {
     pub name: Option<String>,
     pub columns: Vec<String>,
@@ -38,6 +38,9 @@ pub struct IndexClause {
     pub lengths: Vec<u32>,
     pub unique: bool,
     pub invisible: bool,
+    pub full_text: bool,
+    /// Kept of FULLTEXT indexes only.
+    pub comment: String,
 }
 
 #[derive(Debug)]
@@ -224,13 +227,17 @@ fn create(t: &mut Tokens, text: &str, default: Collation) -> Result<Ddl> {
         ("event", "events"),
         ("user", "CREATE USER"),
         ("role", "roles"),
-        ("fulltext", "FULLTEXT indexes"),
         ("spatial", "SPATIAL indexes"),
         ("definer", "DEFINER"),
     ] {
         if t.word(word) {
             return Err(errors::not_supported(what));
         }
+    }
+    if t.word("fulltext") {
+        let (table, index) = full_text::created(t)?;
+        skip_way(t)?;
+        return Ok(Ddl::AddIndexes { table, indexes: vec![index], drops: Vec::new() });
     }
     let unique = t.word("unique");
     t.expect("index")?;
@@ -241,12 +248,18 @@ fn create(t: &mut Tokens, text: &str, default: Collation) -> Result<Ddl> {
     let table = t.name()?;
     let (columns, lengths) = key_parts::parse(t)?;
     let invisible = index_options(t)?;
+    skip_way(t)?;
+    let index = IndexClause { name, columns, lengths, unique, invisible, ..IndexClause::default() };
+    Ok(Ddl::AddIndexes { table, indexes: vec![index], drops: Vec::new() })
+}
+
+/// ALGORITHM and LOCK of CREATE INDEX.
+fn skip_way(t: &mut Tokens) -> Result<()> {
     while t.word("algorithm") || t.word("lock") {
         t.symbol('=');
         t.identifier()?;
     }
-    let index = IndexClause { name, columns, lengths, unique, invisible };
-    Ok(Ddl::AddIndexes { table, indexes: vec![index], drops: Vec::new() })
+    Ok(())
 }
 
 fn drop(t: &mut Tokens) -> Result<Ddl> {
@@ -258,6 +271,9 @@ fn drop(t: &mut Tokens) -> Result<Ddl> {
         let name = t.identifier()?;
         t.expect("on")?;
         let table = t.name()?;
+        if name.eq_ignore_ascii_case(key_parts::PRIMARY) {
+            return Ok(Ddl::Alter(Box::new(AlterClause::of_primary_dropped(table))));
+        }
         return Ok(Ddl::AddIndexes { table, indexes: Vec::new(), drops: vec![name] });
     }
     if t.word("view") {
@@ -442,7 +458,7 @@ fn definition(t: &mut Tokens, default: Collation, made: &mut Definitions) -> Res
             return set_primary(primary, columns);
         }
         let name = Some(key_parts::PRIMARY.to_owned());
-        indexes.push(IndexClause { name, columns, lengths, unique: true, invisible: false });
+        indexes.push(IndexClause { name, columns, lengths, unique: true, ..IndexClause::default() });
         return Ok(());
     }
     if t.word("unique") {
@@ -452,7 +468,7 @@ fn definition(t: &mut Tokens, default: Collation, made: &mut Definitions) -> Res
         index_type(t)?;
         let (columns, lengths) = key_parts::parse(t)?;
         let invisible = index_options(t)?;
-        indexes.push(IndexClause { name, columns, lengths, unique: true, invisible });
+        indexes.push(IndexClause { name, columns, lengths, unique: true, invisible, ..IndexClause::default() });
         return Ok(());
     }
     if t.word("foreign") {
@@ -463,8 +479,12 @@ fn definition(t: &mut Tokens, default: Collation, made: &mut Definitions) -> Res
         checks.push(rules::clause::check(t, constraint, None)?);
         return Ok(());
     }
-    if t.word("fulltext") || t.word("spatial") {
-        return Err(errors::not_supported("FULLTEXT and SPATIAL indexes"));
+    if t.word("fulltext") {
+        indexes.push(full_text::clause(t)?);
+        return Ok(());
+    }
+    if t.word("spatial") {
+        return Err(errors::not_supported("SPATIAL indexes"));
     }
     if t.word("index") || t.word("key") {
         let name = if t.peek_symbol('(') || t.peek_word("using") { None } else { Some(t.identifier()?) };
@@ -472,7 +492,7 @@ fn definition(t: &mut Tokens, default: Collation, made: &mut Definitions) -> Res
         index_type(t)?;
         let (columns, lengths) = key_parts::parse(t)?;
         let invisible = index_options(t)?;
-        indexes.push(IndexClause { name, columns, lengths, unique: false, invisible });
+        indexes.push(IndexClause { name, columns, lengths, invisible, ..IndexClause::default() });
         return Ok(());
     }
     let name = t.identifier()?;
@@ -562,8 +582,7 @@ fn column_options(
 }
 
 fn unique(c: &Column) -> IndexClause {
-    let (columns, lengths) = (vec![c.name.clone()], Vec::new());
-    IndexClause { name: None, columns, lengths, unique: true, invisible: false }
+    IndexClause { columns: vec![c.name.clone()], unique: true, ..IndexClause::default() }
 }
 
 /// NOT NULL AUTO_INCREMENT UNIQUE, which the type SERIAL and the words SERIAL DEFAULT VALUE stand for.
@@ -917,9 +936,14 @@ pub fn assemble(options: &TableSchema, definitions: Definitions) -> Result<Table
     table.engine.clone_from(&options.engine);
     table.durability = options.durability;
     for clause in &indexes {
+        if clause.full_text {
+            let index = full_text::defined(&table, clause)?;
+            table.full_texts.push(index);
+            continue;
+        }
         let key = clause.columns.iter().map(|n| find(&table.columns, n)).collect::<Result<Vec<_>>>()?;
         let prefixes = key_parts::prefixes(&table, &key, &clause.lengths)?;
-        let name = index_name(&table, clause)?;
+        let name = key_parts::index_name(&table, clause)?;
         let no = IndexNo(table.indexes.len() as u16 + 1);
         table.invisible_indexes.extend(clause.invisible.then_some(no));
         table.indexes.push(IndexDef {
@@ -962,20 +986,4 @@ fn take_primary(
     }
     indexes.insert(0, clause);
     Ok(())
-}
-
-/// The given name, or the first column's with a number where that is taken.
-pub fn index_name(table: &TableSchema, clause: &IndexClause) -> Result<String> {
-    let taken = |name: &str| table.indexes.iter().any(|i| i.name.eq_ignore_ascii_case(name));
-    match &clause.name {
-        Some(name) if taken(name) => {
-            Err(crate::wire::SqlError::new(1061, b"42000", format!("Duplicate key name '{name}'")))
-        }
-        Some(name) => Ok(name.clone()),
-        None => {
-            let first = clause.columns.first().cloned().unwrap_or_default();
-            let numbered = (2..).map(|n| format!("{first}_{n}"));
-            Ok(std::iter::once(first.clone()).chain(numbered).find(|n| !taken(n)).unwrap_or(first))
-        }
-    }
 }

@@ -9,13 +9,15 @@ use apus_signal::{
 use apus_types::{ErrorCode, TableSchema, key};
 
 use super::{
+    alter::AlterClause,
     catalog::Catalog,
     create_select,
-    ddl::{self, Ddl, IndexClause, Name},
+    ddl::{Ddl, IndexClause, Name},
     dispatch::SqlEngine,
     errors::{self, Result},
     exec::{Changed, Info},
     foreign_key::{clause::Clause, define},
+    full_text,
     remake::fence,
     rules,
     session::{Scratch, Session},
@@ -178,7 +180,15 @@ impl SqlEngine {
             }
             Ddl::AddIndexes { table, indexes, drops } => {
                 let name = full(&table)?;
-                self.fetch_catalog().await?.table(&name.database, &name.table)?;
+                let known = self.fetch_catalog().await?.table(&name.database, &name.table)?;
+                let is_full_text = |name: &String| full_text::has(&known.schema, name);
+                if indexes.iter().any(|index| index.full_text) || drops.iter().any(is_full_text) {
+                    let clause = AlterClause::of_full_texts(table, indexes, drops);
+                    self.alter_table(session, name, clause).await?;
+                    done.info = Info::Inserted { records: 0, duplicates: 0 };
+                    self.fetch_catalog().await?;
+                    return Ok(done);
+                }
                 for index in &drops {
                     match self.drop_index(&name, index).await? {
                         Some(ErrorCode::IndexNotFound) => {
@@ -381,7 +391,7 @@ impl SqlEngine {
     /// An index by the columns that the table has now.
     async fn new_index(&self, name: &TableName, clause: &IndexClause) -> Result<IndexChange> {
         let table = self.fetch_catalog().await?.table(&name.database, &name.table)?;
-        let index = ddl::index_name(&table.schema, clause)?;
+        let index = key_parts::index_name(&table.schema, clause)?;
         let mut columns = Vec::new();
         for column in &clause.columns {
             let no = table.schema.column_no(column).ok_or_else(|| errors::no_key_column(column))?;

@@ -598,3 +598,8 @@ pub fn from_code(code: ErrorCode, detail: &str) -> SqlError {
 pub fn from_client(e: &ClientError) -> SqlError {
     from_code(e.code, &e.detail)
 }
+
+/// 1191: no index has exactly the columns that MATCH names.
+pub fn no_full_text() -> SqlError {
+    error(1191, b"HY000", "Can't find FULLTEXT index matching the column list".to_owned())
+}

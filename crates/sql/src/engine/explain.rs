@@ -323,7 +323,7 @@ impl Lines<'_> {
 
     fn subquery(&mut self, subquery: &Subquery, kind: &str) {
         match subquery.asked {
-            Asked::Value | Asked::Exists | Asked::In(_) | Asked::Quantified { .. } => {
+            Asked::Value | Asked::Exists | Asked::Found | Asked::In(_) | Asked::Quantified { .. } => {
                 self.select(&subquery.query, kind);
             }
         }

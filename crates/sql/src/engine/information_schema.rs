@@ -23,7 +23,10 @@ use super::{
     reals, rules, show,
     view::View,
 };
-use crate::accounts::{Account, Privileges};
+use crate::{
+    accounts::{Account, Privileges},
+    full_text::words::STOPWORDS,
+};
 
 pub const DATABASE: &str = "information_schema";
 
@@ -59,6 +62,7 @@ const TABLES: &[(&str, &str)] = &[
          LOGFILE_GROUP_NUMBER# ENGINE FREE_EXTENTS# TOTAL_EXTENTS# EXTENT_SIZE# INITIAL_SIZE# MAXIMUM_SIZE# \
          AUTOEXTEND_SIZE# STATUS EXTRA",
     ),
+    ("INNODB_FT_DEFAULT_STOPWORD", "value"),
     (
         "KEY_COLUMN_USAGE",
         "CONSTRAINT_CATALOG CONSTRAINT_SCHEMA CONSTRAINT_NAME TABLE_CATALOG TABLE_SCHEMA TABLE_NAME COLUMN_NAME \
@@ -188,7 +192,8 @@ fn yes(on: bool) -> Datum<'static> {
 
 /// Whether the table is one of those that never have a row: Apus has nothing of the kind.
 pub fn is_always_empty(schema: &TableSchema) -> bool {
-    const WITH_ROWS: [&str; 18] = [
+    const WITH_ROWS: [&str; 19] = [
+        "INNODB_FT_DEFAULT_STOPWORD",
         "PLUGINS",
         "REFERENTIAL_CONSTRAINTS",
         "CHECK_CONSTRAINTS",
@@ -258,6 +263,7 @@ pub fn rows(schema: &TableSchema, catalog: &Catalog, env: &Env) -> Vec<Row> {
         "COLLATION_CHARACTER_SET_APPLICABILITY" => {
             Collation::ALL.iter().map(|c| vec![text(c.name()), text(c.charset().name())]).collect()
         }
+        "INNODB_FT_DEFAULT_STOPWORD" => STOPWORDS.iter().map(|word| vec![text(*word)]).collect(),
         "COLLATIONS" => Collation::ALL.iter().map(collation_row).collect(),
         _ => Vec::new(),
     }
@@ -464,31 +470,59 @@ fn statistics_rows(t: &Table) -> Vec<Row> {
     let mut rows = Vec::new();
     for (name, unique, columns, index) in keys(s) {
         let ready = index.is_none_or(|i| i.state == IndexState::Ready);
+        let invisible = index.is_some_and(|index| !s.is_visible(index));
         for (i, &c) in columns.iter().enumerate() {
-            let c = &s.columns[usize::from(c)];
-            rows.push(vec![
-                text("def"),
-                text(s.database.clone()),
-                text(s.name.clone()),
-                number(i64::from(!unique)),
-                text(s.database.clone()),
-                text(name),
-                number(i + 1),
-                text(c.name.clone()),
-                text("A"),
+            let prefix = index.and_then(|index| index.prefix(i)).map_or(Datum::Null, |n| number(n as i64));
+            let comments = [if ready { "" } else { "building" }, ""];
+            rows.push(statistics_row(s, (name, unique, "BTREE"), (i, c), prefix, comments, invisible));
+        }
+    }
+    for index in &s.full_texts {
+        for (i, &c) in index.columns.iter().enumerate() {
+            let comments = ["", &index.comment];
+            rows.push(statistics_row(
+                s,
+                (&index.name, false, "FULLTEXT"),
+                (i, c),
                 Datum::Null,
-                index.and_then(|index| index.prefix(i)).map_or(Datum::Null, |n| number(n as i64)),
-                Datum::Null,
-                text(if c.nullable { "YES" } else { "" }),
-                text("BTREE"),
-                text(if ready { "" } else { "building" }),
-                text(""),
-                yes(!s.indexes.iter().any(|i| i.name == name && !s.is_visible(i))),
-                Datum::Null,
-            ]);
+                comments,
+                index.invisible,
+            ));
         }
     }
     rows
+}
+
+/// Of one column of an index: its name, uniqueness and kind; the column's place and number; the two comments.
+fn statistics_row(
+    s: &TableSchema,
+    (name, unique, kind): (&str, bool, &str),
+    (at, c): (usize, u16),
+    prefix: Datum<'static>,
+    comments: [&str; 2],
+    invisible: bool,
+) -> Row {
+    let c = &s.columns[usize::from(c)];
+    vec![
+        text("def"),
+        text(s.database.clone()),
+        text(s.name.clone()),
+        number(i64::from(!unique)),
+        text(s.database.clone()),
+        text(name.to_owned()),
+        number(at + 1),
+        text(c.name.clone()),
+        if kind == "BTREE" { text("A") } else { Datum::Null },
+        Datum::Null,
+        prefix,
+        Datum::Null,
+        text(if c.nullable { "YES" } else { "" }),
+        text(kind.to_owned()),
+        text(comments[0].to_owned()),
+        text(comments[1].to_owned()),
+        yes(!invisible),
+        Datum::Null,
+    ]
 }
 
 fn key_rows(t: &Table) -> Vec<Row> {

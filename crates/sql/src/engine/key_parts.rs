@@ -3,7 +3,9 @@
 use apus_types::{Column, TableSchema, collate::Collation, schema::ColumnType};
 
 use super::{
+    ddl::IndexClause,
     errors::{self, Result},
+    full_text,
     token::Tokens,
 };
 use crate::wire::SqlError;
@@ -54,6 +56,21 @@ pub fn check_name(name: Option<&str>) -> Result<()> {
     match name.filter(|name| name.eq_ignore_ascii_case(PRIMARY)) {
         Some(name) => Err(SqlError::new(1280, b"42000", format!("Incorrect index name '{name}'"))),
         None => Ok(()),
+    }
+}
+
+/// The given name, or the first column's with a number where that is taken.
+pub fn index_name(table: &TableSchema, clause: &IndexClause) -> Result<String> {
+    let taken =
+        |name: &str| table.indexes.iter().any(|i| i.name.eq_ignore_ascii_case(name)) || full_text::has(table, name);
+    match &clause.name {
+        Some(name) if taken(name) => Err(SqlError::new(1061, b"42000", format!("Duplicate key name '{name}'"))),
+        Some(name) => Ok(name.clone()),
+        None => {
+            let first = clause.columns.first().cloned().unwrap_or_default();
+            let numbered = (2..).map(|n| format!("{first}_{n}"));
+            Ok(std::iter::once(first.clone()).chain(numbered).find(|n| !taken(n)).unwrap_or(first))
+        }
     }
 }
 

@@ -42,6 +42,7 @@ mod explain_expr;
 mod explain_tree;
 pub mod expr;
 pub mod foreign_key;
+pub mod full_text;
 mod grant_tables;
 mod hint;
 pub mod information_schema;

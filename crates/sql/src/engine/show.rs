@@ -10,7 +10,7 @@ use super::{
     dispatch::{SqlEngine, plan_text},
     errors::{self, Result},
     exec::{self, Cluster, probe::Counts},
-    explain, explain_tree, foreign_key, grant_tables, information_schema, performance_schema,
+    explain, explain_tree, foreign_key, full_text, grant_tables, information_schema, performance_schema,
     plan::Select,
     processlist, reals, rules,
     session::{ERROR, Fail, Session, Warning},
@@ -187,7 +187,13 @@ pub fn key_kind(s: &apus_types::TableSchema, column: u16) -> &'static str {
         "PRI"
     } else if s.indexes.iter().any(|i| i.unique && i.columns == [column]) {
         "UNI"
-    } else if s.indexes.iter().any(|i| i.columns.first() == Some(&column)) {
+    } else if s
+        .indexes
+        .iter()
+        .map(|i| &i.columns)
+        .chain(s.full_texts.iter().map(|i| &i.columns))
+        .any(|c| c.first() == Some(&column))
+    {
         "MUL"
     } else {
         ""
@@ -279,6 +285,7 @@ pub fn create_table(t: &Table, next: Option<u64>) -> String {
             false => format!("  {unique}KEY {} ({parts}){end}", quote(&i.name)),
         });
     }
+    lines.extend(full_text::shown(s));
     let engine = if s.engine.is_empty() { "InnoDB" } else { &s.engine };
     for key in foreign_key::by_name(s) {
         let unchecked = if key.unchecked { " /* apus: rows from before are not looked at */" } else { "" };
@@ -775,34 +782,39 @@ const INDEX_COLUMNS: [&str; 15] = [
 fn index_rows(t: &Table) -> Rows {
     let s = &t.schema;
     let mut rows = Rows::new();
-    let mut add = |name: &str, unique: bool, (columns, prefixes): (&[u16], &[u32]), comment: &str, visible: bool| {
-        for (i, &c) in columns.iter().enumerate() {
-            let c = &s.columns[usize::from(c)];
-            rows.push(vec![
-                text(s.name.clone()),
-                text(if unique { "0" } else { "1" }),
-                text(name),
-                text((i + 1).to_string()),
-                text(c.name.clone()),
-                text("A"),
-                text("0"),
-                prefixes.get(i).filter(|n| **n > 0).map(|n| n.to_string()),
-                None,
-                text(if c.nullable { "YES" } else { "" }),
-                text("BTREE"),
-                text(comment),
-                text(""),
-                text(if visible { "YES" } else { "NO" }),
-                None,
-            ]);
-        }
-    };
+    let mut add =
+        |name: &str, unique: bool, (columns, prefixes): (&[u16], &[u32]), comments: [&str; 2], visible: bool| {
+            let is_full_text = full_text::has(s, name);
+            for (i, &c) in columns.iter().enumerate() {
+                let c = &s.columns[usize::from(c)];
+                rows.push(vec![
+                    text(s.name.clone()),
+                    text(if unique { "0" } else { "1" }),
+                    text(name),
+                    text((i + 1).to_string()),
+                    text(c.name.clone()),
+                    if is_full_text { None } else { text("A") },
+                    text("0"),
+                    prefixes.get(i).filter(|n| **n > 0).map(|n| n.to_string()),
+                    None,
+                    text(if c.nullable { "YES" } else { "" }),
+                    text(if is_full_text { "FULLTEXT" } else { "BTREE" }),
+                    text(comments[0]),
+                    text(comments[1]),
+                    text(if visible { "YES" } else { "NO" }),
+                    None,
+                ]);
+            }
+        };
     if !s.hidden_key {
-        add("PRIMARY", true, (&s.primary_key, &[]), "", true);
+        add("PRIMARY", true, (&s.primary_key, &[]), ["", ""], true);
     }
     for i in in_order(s) {
         let comment = if i.state == IndexState::Building { "building" } else { "" };
-        add(&i.name, i.unique, (&i.columns, &i.prefixes), comment, s.is_visible(i));
+        add(&i.name, i.unique, (&i.columns, &i.prefixes), [comment, ""], s.is_visible(i));
+    }
+    for i in &s.full_texts {
+        add(&i.name, false, (&i.columns, &[]), ["", &i.comment], !i.invisible);
     }
     rows
 }

@@ -4,7 +4,7 @@
 
 use apus_types::{Column, IndexDef, TableSchema};
 
-use super::{errors::Result, token::Tokens};
+use super::{errors::Result, full_text, token::Tokens};
 use crate::wire::SqlError;
 
 /// `VISIBLE` or `INVISIBLE`; whether it says the second.
@@ -59,6 +59,9 @@ pub fn check_indexes(table: &TableSchema) -> Result<()> {
 pub fn check_alter(table: &TableSchema, name: &str, invisible: bool) -> Result<()> {
     if name.eq_ignore_ascii_case("primary") && !table.hidden_key {
         return if invisible { Err(primary_key()) } else { Ok(()) };
+    }
+    if full_text::has(table, name) {
+        return Ok(());
     }
     let found = table.indexes.iter().find(|index| index.name.eq_ignore_ascii_case(name));
     let Some(found) = found else {

@@ -1,18 +1,23 @@
 //! Aggregates under way: one accumulator per group and aggregate.
 
+use std::borrow::Cow;
+
 use super::sink::push_order_keys;
 use crate::engine::{
     cells,
     errors::{self, Result},
     expr::{
-        ArithOp, Context, Datum, Env, Kind,
+        ArithOp, Context, Datum, Env, Expr, Kind,
         build::{Aggregate, AggregateKind},
         datum::Number,
         eval, json,
     },
     keys::{Pairs, StringSet},
 };
-use crate::json::{Json, Object};
+use crate::{
+    full_text::{Search, query::Mode},
+    json::{Json, Object},
+};
 
 #[derive(Clone, Default)]
 pub struct Accumulator {
@@ -30,6 +35,7 @@ pub struct Accumulator {
     /// Texts by their sort keys, for GROUP_CONCAT with an order.
     ordered: Pairs,
     seen: StringSet,
+    search: Option<Box<Search>>,
 }
 
 impl Accumulator {
@@ -39,6 +45,9 @@ impl Accumulator {
             self.count += 1;
             return Ok(0);
         };
+        if let AggregateKind::Search(mode) = a.function {
+            return self.search(a, mode, argument, cx);
+        }
         let value = argument.eval(cx)?;
         if value.is_null() {
             return Ok(0);
@@ -95,6 +104,7 @@ impl Accumulator {
                     other => self.parts.extend(other.into_elements().into_iter().map(|e| (String::new(), e))),
                 }
             }
+            AggregateKind::Search(_) => {}
             AggregateKind::GroupConcat if !a.order.is_empty() => {
                 let before = self.ordered.byte_len();
                 self.ordered.push(|key| push_order_keys(&a.order, cx, key), &value.as_text())?;
@@ -125,6 +135,24 @@ impl Accumulator {
             _ => None,
         };
         Ok(())
+    }
+
+    /// One more row of a full-text search.
+    fn search(&mut self, a: &Aggregate, mode: Mode, argument: &Expr, cx: &Context<'_>) -> Result<usize> {
+        let parts = argument.children();
+        let [query, key, columns @ ..] = parts.as_slice() else { return Err(errors::internal("a search of nothing")) };
+        if self.search.is_none() {
+            let query = query.eval(cx)?;
+            let text = if query.is_null() { Cow::default() } else { query.as_text() };
+            self.search = Some(Box::new(Search::new(&String::from_utf8_lossy(&text), mode, a.collation)?));
+        }
+        let texts = columns.iter().map(|column| {
+            let value = column.eval(cx)?;
+            Ok((!value.is_null()).then(|| Cow::Owned(value.as_text().into_owned())))
+        });
+        let texts = texts.collect::<Result<Vec<_>>>()?;
+        let key = key.eval(cx)?;
+        Ok(self.search.as_mut().map_or(0, |search| search.add(&key.as_text(), &texts)))
     }
 
     /// One more text of GROUP_CONCAT, as far as there is room.
@@ -163,6 +191,9 @@ impl Accumulator {
             AggregateKind::Deviation { sample } => variance(sample).map_or(Datum::Null, |v| Datum::Double(v.sqrt())),
             AggregateKind::BitAnd | AggregateKind::BitOr | AggregateKind::BitXor => {
                 Datum::UInt(self.bits.unwrap_or(no_bits(a.function)))
+            }
+            AggregateKind::Search(_) => {
+                self.search.map_or(Datum::Null, |search| Datum::Bytes(Cow::Owned(search.finish())))
             }
             AggregateKind::JsonArray | AggregateKind::JsonObject if self.count == 0 => Datum::Null,
             AggregateKind::JsonArray => {

@@ -12,6 +12,7 @@ use sqlparser::ast::{
 };
 
 mod aggregate;
+mod full_text;
 mod json;
 mod rows;
 mod subquery;
@@ -19,6 +20,7 @@ mod text;
 mod window;
 
 pub use aggregate::{Aggregate, AggregateKind, is_any_value};
+pub use full_text::ranked;
 pub use json::json_truth;
 pub use window::WindowPlace;
 
@@ -33,6 +35,7 @@ use crate::engine::{
     errors::{self, Result},
     plan::{
         Planner,
+        dialect::MATCH,
         rollup::GROUPING,
         scope::Scope,
         window::{Windows, has_window},
@@ -376,7 +379,6 @@ impl<'a> Builder<'a> {
                 let args = [(*m.value).clone(), (*m.array).clone()];
                 call(func::Func::MemberOf, self.json_arguments(func::Func::MemberOf, &args)?)
             }
-            A::MatchAgainst { .. } => return Err(errors::not_supported("MATCH ... AGAINST")),
             other => return Err(errors::not_supported(&shorten(&other.to_string()))),
         })
     }
@@ -711,6 +713,7 @@ impl<'a> Builder<'a> {
                 return Ok(self.text_property(&name, &of));
             }
             ("json_value", [_, _, _, _, _]) => return self.json_value(&args),
+            (MATCH, [mode, query, columns @ ..]) => return self.match_against(mode, query, columns),
             ("grouping", _) => return self.grouping(&args),
             ("default", [ast::Expr::Identifier(column)]) => return self.default_of(&column.value),
             ("default", [ast::Expr::CompoundIdentifier(parts)]) => {

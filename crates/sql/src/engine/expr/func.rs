@@ -107,6 +107,9 @@ functions! {
     AsText, 1..=1, [" text"];
     // A key that is equal where all arguments are; NULL where one is.
     RowKey, 1..=1000, [" row_key"];
+    // Of MATCH ... AGAINST: what it found, and the key of a row. The other one only holds its arguments.
+    FullTextRank, 2..=2, [" rank"];
+    FullTextRow, 3..=1000, [" row"];
     Md5, 1..=1, ["md5"];
     ToBase64, 1..=1, ["to_base64"];
     FromBase64, 1..=1, ["from_base64"];
@@ -387,7 +390,10 @@ impl Func {
             _ => 0,
         };
         match self {
-            Encoded | Unhex | Char | BinaryLiteral | RowKey | FromBase64 | UuidToBin | Inet6Aton => Kind::Bytes,
+            FullTextRank => Kind::Double,
+            Encoded | Unhex | Char | BinaryLiteral | RowKey | FullTextRow | FromBase64 | UuidToBin | Inet6Aton => {
+                Kind::Bytes
+            }
             Collate | ConvertUsing | Introduced => Kind::Text,
             Concat | ConcatWs | Substring | Left | Right | Trim | LTrim | RTrim | Replace | LPad | RPad | Reverse
             | Repeat | Upper | Lower | Insert | SubstringIndex => {
@@ -493,7 +499,7 @@ impl Func {
             | DayOfWeek | Weekday | DayOfYear | Week | LastDay | DateDiff | DateFormat | ToDays | DateAdd | DateSub
             | TimestampDiff => func_time::call(self, args, cx),
             BitLength | Ord | Insert | SubstringIndex | MakeSet | ExportSet | Format | Conv | Bin | Oct | Soundex
-            | AsText | RowKey => func_string::call(self, args, cx),
+            | AsText | RowKey | FullTextRank | FullTextRow => func_string::call(self, args, cx),
             Md5 | ToBase64 | FromBase64 | IsUuid | UuidToBin | BinToUuid => func_encode::call(self, args, cx),
             RegexpLike | RegexpReplace | RegexpSubstr | RegexpInstr => func_regexp::call(self, args, collation, cx),
             InetAton | InetNtoa | Inet6Aton | Inet6Ntoa | IsIpv4 | IsIpv6 | IsIpv4Compat | IsIpv4Mapped => {

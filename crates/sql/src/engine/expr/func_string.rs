@@ -9,9 +9,12 @@ use super::{
     func_text::{RESULT_BYTES_MAX, find},
     locale::{self, Locale},
 };
-use crate::engine::{
-    cells,
-    errors::{self, Result},
+use crate::{
+    engine::{
+        cells,
+        errors::{self, Result},
+    },
+    full_text,
 };
 
 pub(super) fn call<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Datum<'a>> {
@@ -19,6 +22,7 @@ pub(super) fn call<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Da
     let required = match f {
         Func::MakeSet => 1,
         Func::Format => 2,
+        Func::FullTextRank => 0,
         _ => values.len(),
     };
     if values.iter().take(required).any(Datum::is_null) {
@@ -70,6 +74,10 @@ pub(super) fn call<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Da
                 cells::push_sort_key(&mut key, super::Kind::of_datum(value), collation, value, false);
             }
             Ok(Datum::Bytes(Cow::Owned(key)))
+        }
+        Func::FullTextRank => {
+            let rank = full_text::rank_of(&text(0), &text(1)).unwrap_or(0.0);
+            Ok(Datum::Double(f64::from(rank)))
         }
         _ => Err(errors::internal("not a function over text")),
     }

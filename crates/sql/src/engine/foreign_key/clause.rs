@@ -142,7 +142,7 @@ fn begins(columns: &[String], with: &[String]) -> bool {
 
 /// The indexes of a statement with those that its keys need. `known`: columns of the primary key and of indexes that are there.
 pub fn indexes(indexes: Vec<IndexClause>, keys: &[Clause], known: &[Vec<String>]) -> Vec<IndexClause> {
-    let whole = || indexes.iter().filter(|i| !key_parts::are_cut(&i.lengths)).map(|i| &i.columns);
+    let whole = || indexes.iter().filter(|i| !i.full_text && !key_parts::are_cut(&i.lengths)).map(|i| &i.columns);
     let is_needed = |at: usize, key: &Clause| {
         let is_there = known.iter().chain(whole()).any(|i| begins(i, &key.columns));
         let longer = |other: &Clause| begins(&other.columns, &key.columns) && other.columns.len() > key.columns.len();
@@ -151,10 +151,7 @@ pub fn indexes(indexes: Vec<IndexClause>, keys: &[Clause], known: &[Vec<String>]
     };
     let made = |key: &Clause| {
         let name = key.name.clone().or_else(|| key.index.clone());
-        (
-            key.at,
-            IndexClause { name, columns: key.columns.clone(), lengths: Vec::new(), unique: false, invisible: false },
-        )
+        (key.at, IndexClause { name, columns: key.columns.clone(), ..IndexClause::default() })
     };
     let mut made: Vec<(usize, IndexClause)> =
         keys.iter().enumerate().filter(|(at, key)| is_needed(*at, key)).map(|(_, key)| made(key)).collect();

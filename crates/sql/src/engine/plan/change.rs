@@ -10,7 +10,7 @@ use super::{
     dml::check_writable,
     from::{Level, Origin},
     outputs::Columns,
-    query::{Body, Given, Leaf, StepKind},
+    query::{Asked, Body, Given, Leaf, StepKind},
     scope::{COMPUTED, Merged, Scope, Visible},
     select::{Lock, Output, Select},
     through::RowCheck,
@@ -82,8 +82,8 @@ impl Outputs<'_, '_> {
 /// Whether a statement must be planned here rather than as one of a single table.
 pub fn is_joined(from: &[ast::TableWithJoins], text: &str) -> bool {
     let is_single = matches!(from, [one] if one.joins.is_empty());
-    let is_select = |word: &str| word.eq_ignore_ascii_case("select");
-    !is_single || text.split(|c: char| !c.is_alphanumeric() && c != '_').any(is_select)
+    let has_query = |word: &str| word.eq_ignore_ascii_case("select") || word.eq_ignore_ascii_case("against");
+    !is_single || text.split(|c: char| !c.is_alphanumeric() && c != '_').any(has_query)
 }
 
 impl Planner<'_> {
@@ -413,7 +413,10 @@ fn one_of_each_view(scope: &Scope, assigned: &[(u16, u16, Expr)]) -> Bound<()> {
 /// Tables that subqueries of a block name, not those of derived tables, whose rows are kept.
 fn in_subqueries<'q>(query: &'q Select, out: &mut Vec<&'q Rc<Table>>) {
     for given in &query.given {
-        if let Given::Value(subquery) = given {
+        // MATCH finds its rows before any is changed.
+        if let Given::Value(subquery) = given
+            && !matches!(subquery.asked, Asked::Found)
+        {
             named_by(&subquery.query, out);
         }
     }

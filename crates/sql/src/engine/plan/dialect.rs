@@ -15,6 +15,9 @@ use sqlparser::{
     tokenizer::Token,
 };
 
+/// What MATCH ... AGAINST is a call of.
+pub const MATCH: &str = " match";
+
 /// Binds tighter than every infix operator.
 const TIGHTEST: u8 = 200;
 
@@ -98,6 +101,7 @@ impl Dialect for ApusDialect {
             Keyword::CHAR if called => char_function(parser),
             Keyword::CAST if called => cast(parser),
             Keyword::POSITION if called => position(parser),
+            _ if is("match") && (called || matches!(following, Token::Word(_))) => match_against(parser),
             _ if called && is("get_format") => get_format(parser),
             _ if called && is("json_value") => json_value(parser),
             Keyword::TRIM if called => return trim_spaces(parser),
@@ -110,7 +114,7 @@ impl Dialect for ApusDialect {
             return Some(parser.parse_expr().map(|right| Expr::BinaryOp { left, op, right: Box::new(right) }));
         }
         if parser.consume_token(&Token::PGCubeRoot) {
-            return Some(parser.parse_subexpr(precedence).map(|right| call("concat", vec![expr.clone(), right])));
+            return Some(parser.parse_subexpr(precedence).map(|right| call_of("concat", vec![expr.clone(), right])));
         }
         regexp(parser, expr, precedence).or_else(|| self.0.parse_infix(parser, expr, precedence))
     }
@@ -215,7 +219,7 @@ impl Dialect for ApusDialect {
 }
 
 /// A call of a function by name.
-fn call(name: &str, args: Vec<Expr>) -> Expr {
+pub fn call_of(name: &str, args: Vec<Expr>) -> Expr {
     let args = args.into_iter().map(|e| FunctionArg::Unnamed(FunctionArgExpr::Expr(e))).collect();
     Expr::Function(Function {
         name: ObjectName::from(vec![Ident::new(name)]),
@@ -243,7 +247,7 @@ fn interval(parser: &mut Parser) -> Parsed<Expr> {
     let value = if parser.peek_token_ref().token == Token::LParen {
         let mut arguments = list(parser)?;
         if arguments.len() > 1 {
-            return Ok(call("interval", arguments));
+            return Ok(call_of("interval", arguments));
         }
         let mut value = Expr::Nested(Box::new(arguments.remove(0)));
         // Read on: parsing it again as an expression would take twice the time for each INTERVAL in it.
@@ -354,9 +358,9 @@ fn char_function(parser: &mut Parser) -> Parsed<Expr> {
     let args = parser.parse_comma_separated(Parser::parse_expr)?;
     let charset = if parser.parse_keyword(Keyword::USING) { Some(parser.parse_identifier()?) } else { None };
     parser.expect_token(&Token::RParen)?;
-    let made = call("char", args);
+    let made = call_of("char", args);
     Ok(match charset {
-        Some(name) if !name.value.eq_ignore_ascii_case("binary") => call(" text", vec![made]),
+        Some(name) if !name.value.eq_ignore_ascii_case("binary") => call_of(" text", vec![made]),
         _ => made,
     })
 }
@@ -377,7 +381,37 @@ fn trim_spaces(parser: &mut Parser) -> Option<Parsed<Expr>> {
         parser.next_token();
     }
     let text = parser.parse_expr();
-    Some(text.and_then(|text| parser.expect_token(&Token::RParen).map(|_| call(function, vec![text]))))
+    Some(text.and_then(|text| parser.expect_token(&Token::RParen).map(|_| call_of(function, vec![text]))))
+}
+
+/// `MATCH (a, b) AGAINST ('words' IN BOOLEAN MODE)`, also without the first parentheses: the mode, the query and the columns as a call of ` match`.
+fn match_against(parser: &mut Parser) -> Parsed<Expr> {
+    parser.parse_identifier()?;
+    let in_parentheses = parser.consume_token(&Token::LParen);
+    let columns = parser.parse_comma_separated(|parser| parser.parse_object_name(false))?;
+    if in_parentheses {
+        parser.expect_token(&Token::RParen)?;
+    }
+    parser.expect_keyword(Keyword::AGAINST)?;
+    parser.expect_token(&Token::LParen)?;
+    let query = parser.parse_subexpr(MySqlDialect {}.prec_value(Precedence::Between))?;
+    let is_boolean = parser.parse_keywords(&[Keyword::IN, Keyword::BOOLEAN, Keyword::MODE]);
+    let _ = !is_boolean && parser.parse_keywords(&[Keyword::IN, Keyword::NATURAL, Keyword::LANGUAGE, Keyword::MODE]);
+    let is_expanded = !is_boolean && parser.parse_keywords(&[Keyword::WITH, Keyword::QUERY, Keyword::EXPANSION]);
+    parser.expect_token(&Token::RParen)?;
+    let mode = if is_boolean {
+        " in boolean mode"
+    } else if is_expanded {
+        " with query expansion"
+    } else {
+        ""
+    };
+    let column = |name: ObjectName| {
+        let mut parts: Vec<Ident> = name.0.iter().filter_map(|part| part.as_ident().cloned()).collect();
+        if parts.len() == 1 { Expr::Identifier(parts.remove(0)) } else { Expr::CompoundIdentifier(parts) }
+    };
+    let mode = Expr::value(Value::SingleQuotedString(mode.to_owned()));
+    Ok(call_of(MATCH, [mode, query].into_iter().chain(columns.into_iter().map(column)).collect()))
 }
 
 /// `GET_FORMAT(DATE, 'EUR')`: the first argument is a word.
@@ -388,7 +422,7 @@ fn get_format(parser: &mut Parser) -> Parsed<Expr> {
     parser.expect_token(&Token::Comma)?;
     let format = parser.parse_expr()?;
     parser.expect_token(&Token::RParen)?;
-    Ok(call("get_format", vec![Expr::value(Value::SingleQuotedString(kind)), format]))
+    Ok(call_of("get_format", vec![Expr::value(Value::SingleQuotedString(kind)), format]))
 }
 
 /// `JSON_VALUE(document, path RETURNING type ... ON EMPTY ... ON ERROR)`: the type as a cast of NULL; what is given in place of a value as an expression, an error as a call
@@ -407,7 +441,7 @@ fn json_value(parser: &mut Parser) -> Parsed<Expr> {
     let (mut on_empty, mut on_error) = (null(), null());
     while parser.peek_token_ref().token != Token::RParen {
         let action = if parser.parse_keyword(Keyword::ERROR) {
-            call(" error", Vec::new())
+            call_of(" error", Vec::new())
         } else if parser.parse_keyword(Keyword::DEFAULT) {
             parser.parse_expr()?
         } else {
@@ -424,7 +458,7 @@ fn json_value(parser: &mut Parser) -> Parsed<Expr> {
     }
     parser.expect_token(&Token::RParen)?;
     let returns = Expr::Cast { kind: CastKind::Cast, expr: Box::new(null()), data_type: returns, format: None };
-    Ok(call("json_value", vec![document, path, returns, on_empty, on_error]))
+    Ok(call_of("json_value", vec![document, path, returns, on_empty, on_error]))
 }
 
 /// Whether the next token is this word, which is taken.

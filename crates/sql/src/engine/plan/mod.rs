@@ -5,7 +5,7 @@ mod block;
 pub mod change;
 pub mod cost;
 pub mod derived;
-mod dialect;
+pub mod dialect;
 mod disjunction;
 pub mod dml;
 mod from;

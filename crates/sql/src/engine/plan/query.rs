@@ -35,6 +35,8 @@ pub struct Subquery {
 /// What is asked of a subquery.
 #[derive(Debug)]
 pub enum Asked {
+    /// What MATCH ... AGAINST finds: its one value as it is, however long.
+    Found,
     /// Its one value; 1242 where it has several rows, NULL where it has none.
     Value,
     Exists,
@@ -206,7 +208,7 @@ impl Subquery {
     pub fn inputs(&self) -> Vec<&Expr> {
         let mut list: Vec<&Expr> = self.query.given.iter().filter_map(Given::outer).collect();
         match &self.asked {
-            Asked::Value | Asked::Exists => {}
+            Asked::Value | Asked::Exists | Asked::Found => {}
             Asked::In(members) => list.extend(members.iter().map(|m| &m.left)),
             Asked::Quantified { left, .. } => list.push(left),
         }
@@ -217,7 +219,7 @@ impl Subquery {
         let mut list: Vec<&mut Expr> =
             given.filter_map(|g| if let Given::Outer(e) = g { Some(e) } else { None }).collect();
         match &mut self.asked {
-            Asked::Value | Asked::Exists => {}
+            Asked::Value | Asked::Exists | Asked::Found => {}
             Asked::In(members) => list.extend(members.iter_mut().map(|m| &mut m.left)),
             Asked::Quantified { left, .. } => list.push(left),
         }

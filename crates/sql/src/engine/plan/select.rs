@@ -21,7 +21,7 @@ use crate::{
         errors,
         expr::{
             Builder, Expr, Kind,
-            build::{Aggregate, Precedence, WindowPlace, collation_of},
+            build::{Aggregate, Precedence, WindowPlace, collation_of, ranked},
         },
         information_schema, view_text,
     },
@@ -246,7 +246,9 @@ impl Planner<'_> {
         let each_row = keys.is_empty() && aggregates.is_empty();
         let is_ordered_within =
             each_row && query.order_by.is_none() && matches!(select.distinct, None | Some(ast::Distinct::All));
+        let is_free = is_ordered_within && level.order.is_empty();
         let order = if is_ordered_within { std::mem::take(&mut level.order) } else { order };
+        let order = if is_free { self.best_first(query, &level.conditions) } else { order };
         let having = if each_row {
             // HAVING without groups is one more condition.
             level.conditions.extend(having.map(Expr::conjuncts).unwrap_or_default());
@@ -268,6 +270,15 @@ impl Planner<'_> {
         block.check_grouping(self)?;
         block.place_group_values(self)?;
         Ok(block)
+    }
+
+    /// The order of a query that has none, and a MATCH among its conditions: the rows that fit best come first, as an index gives them.
+    fn best_first(&self, query: &ast::Query, conditions: &[Expr]) -> Vec<OrderKey> {
+        let counts = (self.is_outermost() || query.limit_clause.is_some()) && query.locks.is_empty();
+        let found = conditions.iter().find_map(|e| Some((e, ranked(e)?)));
+        let Some((rank, key)) = found.filter(|_| counts) else { return Vec::new() };
+        let key = key.into_iter().map(|e| order_key(e.clone(), false, &self.param_kinds));
+        [order_key(rank.clone(), true, &self.param_kinds)].into_iter().chain(key).collect()
     }
 
     /// What a query is ordered by.

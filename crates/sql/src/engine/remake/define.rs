@@ -15,7 +15,7 @@ use crate::engine::{
     ddl::{self, Definitions, IndexClause},
     errors::{self, Result},
     foreign_key::{ParentKey, define},
-    key_parts,
+    full_text, key_parts,
     session::Session,
 };
 use crate::wire::SqlError;
@@ -68,7 +68,7 @@ pub fn remade(
     let name_of = |at: u16| columns.iter().find(|(_, from)| *from == Some(at)).map(|(c, _)| c.name.clone());
     let primary = primary(old, read, name_of)?;
     let mut indexes = kept_indexes(old, read, &anew, &columns)?;
-    indexes.extend(read.new_indexes().iter().cloned());
+    indexes.extend(read.new_indexes().iter().chain(read.full_texts()).cloned());
     let has_part = indexes.iter().any(|i| i.name.as_deref() == Some(key_parts::PRIMARY));
     if has_part && primary.is_some() {
         return Err(whole::multiple_primary());
@@ -128,7 +128,9 @@ fn kept_indexes(
 ) -> Result<Vec<IndexClause>> {
     let renames = &read.whole.rename_indexes;
     for (from, to) in renames {
-        let has = |name: &String| old.indexes.iter().any(|index| index.name.eq_ignore_ascii_case(name));
+        let has = |name: &String| {
+            old.indexes.iter().any(|index| index.name.eq_ignore_ascii_case(name)) || full_text::has(old, name)
+        };
         if !has(from) {
             let text = format!("Key '{from}' doesn't exist in table '{}'", old.name);
             return Err(SqlError::new(1176, b"42000", text));
@@ -138,6 +140,7 @@ fn kept_indexes(
         }
         key_parts::check_name(Some(to))?;
     }
+    let name_of = |at: u16| columns.iter().find(|(_, from)| *from == Some(at)).map(|(now, _)| now.name.clone());
     let mut kept = Vec::new();
     for index in &old.indexes {
         let is_gone = anew.drop_indexes.iter().any(|name| name.eq_ignore_ascii_case(&index.name))
@@ -145,14 +148,18 @@ fn kept_indexes(
         if is_gone || index.state != IndexState::Ready && index.unique {
             continue;
         }
-        let mut clause = kept_index(old, index, columns);
-        if let Some((_, to)) = renames.iter().find(|(from, _)| from.eq_ignore_ascii_case(&index.name)) {
-            clause.name = Some(to.clone());
-        }
-        let is_in = |list: &[String]| list.iter().any(|name| name.eq_ignore_ascii_case(&index.name));
+        kept.push(kept_index(old, index, columns));
+    }
+    let is_gone = |name: &str| anew.drop_indexes.iter().any(|gone| gone.eq_ignore_ascii_case(name));
+    let full_texts = old.full_texts.iter().filter(|index| !is_gone(&index.name));
+    kept.extend(full_texts.map(|index| full_text::as_clause(index, name_of)));
+    kept.retain(|clause| !clause.columns.is_empty());
+    for clause in &mut kept {
+        let name = clause.name.clone().unwrap_or_default();
+        let is_in = |list: &[String]| list.iter().any(|other| other.eq_ignore_ascii_case(&name));
         clause.invisible = !is_in(&anew.shown.0) && (clause.invisible || is_in(&anew.shown.1));
-        if !clause.columns.is_empty() {
-            kept.push(clause);
+        if let Some((_, to)) = renames.iter().find(|(from, _)| from.eq_ignore_ascii_case(&name)) {
+            clause.name = Some(to.clone());
         }
     }
     Ok(kept)
@@ -174,7 +181,8 @@ fn kept_index(old: &TableSchema, index: &IndexDef, columns: &[(Column, Option<u1
         lengths.push(if length < whole { length } else { 0 });
     }
     let invisible = !old.is_visible(index);
-    IndexClause { name: Some(index.name.clone()), columns: names, lengths, unique: index.unique, invisible }
+    let name = Some(index.name.clone());
+    IndexClause { name, columns: names, lengths, unique: index.unique, invisible, ..IndexClause::default() }
 }
 
 /// What foreign keys need of the primary key, and of the names of columns.

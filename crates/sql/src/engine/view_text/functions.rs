@@ -3,7 +3,10 @@
 use sqlparser::ast::{self, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments};
 
 use super::{Writer, quoted, refused};
-use crate::engine::errors::{self, Result};
+use crate::engine::{
+    errors::{self, Result},
+    plan::dialect::MATCH,
+};
 
 impl Writer<'_> {
     pub(super) fn function(&mut self, f: &ast::Function) -> Result<()> {
@@ -24,6 +27,16 @@ impl Writer<'_> {
                 FunctionArg::Unnamed(FunctionArgExpr::Wildcard) => None,
                 other => return Err(refused(&other.to_string())),
             });
+        }
+        if let (MATCH, [Some(ast::Expr::Value(mode)), Some(query), columns @ ..]) = (name.as_str(), args.as_slice()) {
+            let ast::Value::SingleQuotedString(mode) = &mode.value else { return Err(refused(&f.to_string())) };
+            self.put("(match ");
+            self.list(columns, |w, column| column.map_or(Ok(()), |column| w.expr(column)))?;
+            self.put(" against (");
+            self.expr(query)?;
+            self.put(mode);
+            self.put("))");
+            return Ok(());
         }
         if self.as_operation(&name, &args)? {
             return Ok(());

@@ -146,6 +146,11 @@ async fn answer(run: &Run<'_>, subquery: &Subquery, cx: &Context<'_>) -> Done<An
             Box::pin(block(run, query, Some(cx), &mut any, 1)).await?;
             Ok(Answer::Value(Datum::from_bool(any.0)))
         }
+        Asked::Found => {
+            let mut one = One(Datum::Null);
+            Box::pin(block(run, query, Some(cx), &mut one, 1)).await?;
+            Ok(Answer::Value(one.0))
+        }
         Asked::Value => {
             let (types, layout) = ([subquery.ty], RowLayout::new([subquery.ty]));
             let mut kept = Kept { types: &types, layout: &layout, rows: Strings::default(), bytes_max: run.left() };
@@ -235,7 +240,7 @@ impl Members {
                 }
                 Ok(truth((!unknown).then_some(*all)))
             }
-            Asked::Value | Asked::Exists => Err(errors::internal("a value among rows")),
+            Asked::Value | Asked::Exists | Asked::Found => Err(errors::internal("a value among rows")),
         }
     }
 
@@ -293,6 +298,23 @@ impl Target for Any {
     }
     fn row_of_values(&mut self, _: &[Output], _: &[Datum<'_>]) -> errors::Result<()> {
         self.0 = true;
+        Ok(())
+    }
+    async fn flush_if_full(&mut self) -> errors::Result<()> {
+        Ok(())
+    }
+}
+
+/// The one value of an aggregate.
+struct One(Datum<'static>);
+
+impl Target for One {
+    fn row_of(&mut self, outputs: &[Output], cx: &Context<'_>) -> errors::Result<()> {
+        self.0 = outputs.first().map_or(Ok(Datum::Null), |output| output.expr.eval(cx))?.into_owned();
+        Ok(())
+    }
+    fn row_of_values(&mut self, _: &[Output], values: &[Datum<'_>]) -> errors::Result<()> {
+        self.0 = values.first().map_or(Datum::Null, |value| value.clone().into_owned());
         Ok(())
     }
     async fn flush_if_full(&mut self) -> errors::Result<()> {

@@ -3,12 +3,13 @@
 use apus_types::collate::Collation;
 use sqlparser::ast::{self, FunctionArg, FunctionArgExpr, FunctionArgumentClause};
 
-use super::{Builder, call, collation_of, json_truth};
+use super::{Builder, call, collation_of, full_text::SEARCH, json_truth};
 use crate::engine::{
     errors::{self, Result},
     expr::{Expr, Kind, decimal, func::Func},
     plan::select::{OrderKey, order_key},
 };
+use crate::full_text::query::Mode;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AggregateKind {
@@ -32,6 +33,8 @@ pub enum AggregateKind {
     /// JSON_ARRAYAGG and JSON_OBJECTAGG: of arrays of one element, and of objects of one member.
     JsonArray,
     JsonObject,
+    /// The ranks of the rows that MATCH ... AGAINST finds.
+    Search(Mode),
 }
 
 impl AggregateKind {
@@ -74,6 +77,7 @@ impl AggregateKind {
             AggregateKind::BitXor => "bit_xor",
             AggregateKind::JsonArray => "json_arrayagg",
             AggregateKind::JsonObject => "json_objectagg",
+            AggregateKind::Search(_) => "match",
         }
     }
 
@@ -102,6 +106,7 @@ impl AggregateKind {
             AggregateKind::Variance { .. } | AggregateKind::Deviation { .. } => Kind::Double,
             AggregateKind::BitAnd | AggregateKind::BitOr | AggregateKind::BitXor => Kind::UInt,
             AggregateKind::JsonArray | AggregateKind::JsonObject => Kind::Json,
+            AggregateKind::Search(_) => Kind::Bytes,
         }
     }
 }
@@ -143,6 +148,9 @@ impl Builder<'_> {
         if let ("any_value", [FunctionArg::Unnamed(FunctionArgExpr::Expr(e))]) = (name, args) {
             return Ok(Some(any_value(self.build(e)?)));
         }
+        if name == SEARCH {
+            return self.search(args).map(Some);
+        }
         let Some(function) = AggregateKind::of_name(name) else { return Ok(None) };
         if !self.allow_aggregates {
             return Err(errors::invalid_group_function());
@@ -162,11 +170,15 @@ impl Builder<'_> {
         }
         let aggregate = self.as_aggregate(function, distinct, argument, separator, order)?;
         let (kind, collation) = (aggregate.kind, aggregate.collation);
-        let index = self.aggregates.iter().position(|a| *a == aggregate).unwrap_or_else(|| {
+        Ok(Some(Expr::Aggregate(self.number_of(aggregate), kind, collation)))
+    }
+
+    /// The place of an aggregate among those of the block.
+    pub(super) fn number_of(&mut self, aggregate: Aggregate) -> usize {
+        self.aggregates.iter().position(|a| *a == aggregate).unwrap_or_else(|| {
             self.aggregates.push(aggregate);
             self.aggregates.len() - 1
-        });
-        Ok(Some(Expr::Aggregate(index, kind, collation)))
+        })
     }
 
     /// Argument (none for COUNT(*)), separator and order.

@@ -52,7 +52,7 @@ impl Builder<'_> {
     }
 
     /// `exists`: only whether there are rows is asked.
-    fn bound(&self, query: &ast::Query, exists: bool) -> Result<Select> {
+    pub(super) fn bound(&self, query: &ast::Query, exists: bool) -> Result<Select> {
         let planner = self.planner.ok_or_else(|| errors::not_supported("subqueries here"))?;
         planner.subquery(query, exists).map_err(|e| match e {
             Unplanned::Error(e) => e,
@@ -99,7 +99,7 @@ impl Builder<'_> {
     }
 
     /// The value of a subquery for the block that is built.
-    fn attach(&self, subquery: Subquery) -> Result<Expr> {
+    pub(super) fn attach(&self, subquery: Subquery) -> Result<Expr> {
         let planner = self.planner.ok_or_else(|| errors::not_supported("subqueries here"))?;
         let parts = subquery.inputs();
         if parts.iter().any(|e| e.any(|e| matches!(e, Expr::Aggregate(..)))) {
