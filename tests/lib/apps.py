@@ -7,10 +7,13 @@ import os
 import pathlib
 import signal
 import socket
+import struct
 import subprocess
+import zlib
 
 from .harness import Failure, end, spawn, wait_until
 from .mariadb import free_port  # noqa: F401  for those who use this module
+from .mysql import program
 
 HERE = pathlib.Path(__file__).resolve().parents[1]
 APPS = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", HERE.parent / "target")) / "test-clients" / "apps"
@@ -25,16 +28,24 @@ def unpacked(name, *packages):
     return folder
 
 
+def has_loader(folder):
+    """Whether these packages came with a C library of their own, as those of sid do."""
+    return (folder / "usr/lib64/ld-linux-x86-64.so.2").exists()
+
+
 def environment(folder):
-    """With the libraries that came with the packages."""
+    """With the libraries that came with the packages. Those of sid are for its own programs, not for what these call."""
+    if has_loader(folder):
+        return dict(os.environ)
     libraries = [folder / place for place in ("usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu", "usr/lib/freeradius", "usr/lib/x86_64-linux-gnu/pulseaudio")]
     return {**os.environ, "LD_LIBRARY_PATH": ":".join(map(str, libraries))}
 
 
 def php(folder, extensions, *settings):
     """The command of PHP as unpacked, without files of settings."""
-    modules = next((folder / "usr/lib/php").glob("2*"))
-    return [folder / "usr/bin/php8.2", "-n", f"-dextension_dir={modules}", *[f"-dextension={name}" for name in extensions], *[f"-d{setting}" for setting in settings]]
+    modules, binary = next((folder / "usr/lib/php").glob("2*")), next((folder / "usr/bin").glob("php8.?"))
+    command = program(f"bin/{binary.name}", folder) if has_loader(folder) else [binary]
+    return [*command, "-n", f"-dextension_dir={modules}", *[f"-dextension={name}" for name in extensions], *[f"-d{setting}" for setting in settings]]
 
 
 @contextlib.contextmanager
@@ -85,3 +96,14 @@ def ask(port, method, path, body=None, headers=None):
         return answer.status, answer.read().decode(errors="replace")
     finally:
         connection.close()
+
+
+def picture(width=64, height=48):
+    """A PNG."""
+
+    def chunk(kind, content):
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+    rows = b"".join(b"\0" + bytes((x * 3) % 256 for x in range(width * 3)) for _ in range(height))
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")

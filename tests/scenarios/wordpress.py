@@ -7,13 +7,11 @@ import http.cookiejar
 import json
 import re
 import shutil
-import struct
 import threading
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
-import zlib
 
 from lib import apps
 from lib.cluster import Cluster
@@ -92,24 +90,13 @@ def install(port):
     check("Success!" in text, re.sub(r"<[^>]+>", "", text)[-1500:])
 
 
-def picture(width=64, height=48):
-    """A PNG."""
-
-    def chunk(kind, content):
-        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
-
-    rows = b"".join(b"\0" + bytes((x * 3) % 256 for x in range(width * 3)) for _ in range(height))
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
-
-
 def write_and_read(site, number):
     """One post with a comment and a picture, found again by everybody."""
     word = f"swift{number}word"
     post = site.rest("/wp/v2/posts", {"title": f"About {word}", "content": f"The {word} flies – für immer ✈.", "status": "publish"})
     comment = site.rest("/wp/v2/comments", {"post": post["id"], "content": f"I saw the {word}, number {number}"})
     check_equal(comment["status"], "approved", "a comment of the administrator")
-    media = site.rest("/wp/v2/media", raw=picture(), **{"Content-Type": "image/png", "Content-Disposition": f'attachment; filename="p{number}.png"'})
+    media = site.rest("/wp/v2/media", raw=apps.picture(), **{"Content-Type": "image/png", "Content-Disposition": f'attachment; filename="p{number}.png"'})
     changed = site.rest(f"/wp/v2/posts/{post['id']}", {"featured_media": media["id"], "title": f"More about {word}"})
     check_equal(changed["title"]["raw"], f"More about {word}", "the title")
     visitor = Site(site.base.rsplit(":", 1)[1])
