@@ -15,10 +15,16 @@ use super::{
     query::{self, Mode, Operand, Operator, Part},
     words::{Filter, folded, push_key, words},
 };
-use crate::engine::{errors::Result, keys::Strings};
+use crate::engine::{
+    errors::{self, Result},
+    keys::Strings,
+};
 
 /// What `>` adds to a rank, and `<` and `~` take from it; the limit of all of them together.
 const STEP: f32 = 1.0;
+
+/// Words that a query names at most: each is counted in every row that is found.
+pub const WORDS_MAX: usize = 1000;
 
 /// What is looked for in each row.
 #[derive(Clone)]
@@ -99,7 +105,7 @@ pub struct Search {
 
 impl Search {
     /// # Errors
-    /// 1064: a boolean query that does not follow its grammar.
+    /// 1064: a boolean query that does not follow its grammar; 1235: more than [`WORDS_MAX`] words.
     pub fn new(text: &str, mode: Mode, collation: Collation) -> Result<Search> {
         let parts = query::parse(text, mode)?;
         let mut search = Search {
@@ -116,6 +122,9 @@ impl Search {
             ends: Vec::new(),
         };
         search.nodes = parts.into_iter().map(|part| search.node(part)).collect();
+        if search.needles.len() > WORDS_MAX {
+            return Err(errors::not_supported(&format!("a full-text query of more than {WORDS_MAX} words")));
+        }
         Ok(search)
     }
 

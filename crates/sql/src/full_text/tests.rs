@@ -84,4 +84,7 @@ fn errors_say_what_was_not_expected() {
     assert_eq!(error("*"), "syntax error, unexpected $end, expecting FTS_TERM or FTS_NUMB or '*'");
     assert_eq!(error("\"a b\" @x"), "syntax error, unexpected FTS_TERM, expecting FTS_NUMB");
     assert!(error(&"(".repeat(40)).contains("31 parentheses"));
+    let words = |count: usize| (0..count).map(|n| format!("word{n} ")).collect::<String>();
+    let search = |count| Search::new(&words(count), Mode::Natural, Collation::Utf8mb4GeneralCi);
+    assert!(search(1000).is_ok() && search(1001).is_err_and(|e| e.message.contains("1000 words")));
 }
