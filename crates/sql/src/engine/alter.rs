@@ -255,7 +255,10 @@ fn step(t: &mut Tokens, clause: &mut AlterClause, default: Collation) -> Result<
             t.expect("key")?;
             clause.drop_keys.push((t.identifier()?, false));
         } else if t.word("index") || t.word("key") {
-            clause.drops.push(t.identifier()?);
+            match t.identifier()? {
+                name if name.eq_ignore_ascii_case(key_parts::PRIMARY) => clause.whole.drop_primary = true,
+                name => clause.drops.push(name),
+            }
         } else {
             t.word("column");
             clause.steps.push(Step::Drop(t.identifier()?));

@@ -9,7 +9,7 @@ use apus_types::{
 use super::{
     bits,
     expr::{self, Datum, Kind, decimal, zone::Zone},
-    labels, reals,
+    full_text, labels, reals,
 };
 use crate::json::compare;
 use crate::wire::{ColumnDef, ColumnType, ResultWriter, column_flag, result::DECIMALS_NOT_FIXED};
@@ -67,10 +67,7 @@ pub fn column_def(schema: &TableSchema, column: u16) -> ColumnDef {
     set(!c.nullable, column_flag::NOT_NULL);
     set(schema.primary_key.contains(&column), column_flag::PRI_KEY);
     set(schema.indexes.iter().any(|i| i.unique && i.columns == [column]), column_flag::UNIQUE_KEY);
-    let begins = |columns: &[u16]| columns.first() == Some(&column);
-    let is_first =
-        schema.indexes.iter().any(|i| begins(&i.columns)) || schema.full_texts.iter().any(|i| begins(&i.columns));
-    set(is_first, column_flag::MULTIPLE_KEY);
+    set(full_text::begins_any_index(schema, column), column_flag::MULTIPLE_KEY);
     set(matches!(column_type, ColumnType::Blob | ColumnType::Json), column_flag::BLOB);
     set(is_unsigned(c.ty) || reals::is_unsigned(c), column_flag::UNSIGNED);
     set(!c.ty.is_text(), column_flag::BINARY);

@@ -62,6 +62,12 @@ pub fn has(table: &TableSchema, name: &str) -> bool {
     find(&table.full_texts, name).is_some()
 }
 
+/// The column is the first of an index, be it a FULLTEXT one or another.
+pub fn begins_any_index(table: &TableSchema, column: u16) -> bool {
+    let begins = |columns: &[u16]| columns.first() == Some(&column);
+    table.indexes.iter().any(|i| begins(&i.columns)) || table.full_texts.iter().any(|i| begins(&i.columns))
+}
+
 /// The index that a clause defines in a table.
 ///
 /// # Errors

@@ -187,13 +187,7 @@ pub fn key_kind(s: &apus_types::TableSchema, column: u16) -> &'static str {
         "PRI"
     } else if s.indexes.iter().any(|i| i.unique && i.columns == [column]) {
         "UNI"
-    } else if s
-        .indexes
-        .iter()
-        .map(|i| &i.columns)
-        .chain(s.full_texts.iter().map(|i| &i.columns))
-        .any(|c| c.first() == Some(&column))
-    {
+    } else if full_text::begins_any_index(s, column) {
         "MUL"
     } else {
         ""

@@ -146,11 +146,8 @@ impl Accumulator {
             let text = if query.is_null() { Cow::default() } else { query.as_text() };
             self.search = Some(Box::new(Search::new(&String::from_utf8_lossy(&text), mode, a.collation)?));
         }
-        let texts = columns.iter().map(|column| {
-            let value = column.eval(cx)?;
-            Ok((!value.is_null()).then(|| Cow::Owned(value.as_text().into_owned())))
-        });
-        let texts = texts.collect::<Result<Vec<_>>>()?;
+        let values = columns.iter().map(|column| column.eval(cx)).collect::<Result<Vec<_>>>()?;
+        let texts: Vec<_> = values.iter().map(|value| (!value.is_null()).then(|| value.as_text())).collect();
         let key = key.eval(cx)?;
         Ok(self.search.as_mut().map_or(0, |search| search.add(&key.as_text(), &texts)))
     }

@@ -82,8 +82,10 @@ impl Outputs<'_, '_> {
 /// Whether a statement must be planned here rather than as one of a single table.
 pub fn is_joined(from: &[ast::TableWithJoins], text: &str) -> bool {
     let is_single = matches!(from, [one] if one.joins.is_empty());
-    let has_query = |word: &str| word.eq_ignore_ascii_case("select") || word.eq_ignore_ascii_case("against");
-    !is_single || text.split(|c: char| !c.is_alphanumeric() && c != '_').any(has_query)
+    let has = |word: &str| {
+        text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|found| found.eq_ignore_ascii_case(word))
+    };
+    !is_single || has("select") || has("against") && has("match")
 }
 
 impl Planner<'_> {
