@@ -80,6 +80,8 @@ def main():
     signal.signal(signal.SIGTERM, told_to_stop)
     with tempfile.TemporaryDirectory() as directory:
         for path in scenarios:
+            if STOPPED:
+                break
             if wanted and path.stem not in wanted:
                 continue
             print(f"{path.stem}", flush=True)
@@ -87,11 +89,9 @@ def main():
             passed, failed = passed + p, failed + f
             took[path.stem] = seconds
             print(f"{path.stem}: {p} ok, {f} failed, {seconds:.0f} s", flush=True)
-            if STOPPED:
-                break
     where_the_time_went(took)
     print(f"{passed} passed, {failed} failed", flush=True)
-    sys.exit(1 if failed or not passed else 0)
+    sys.exit(1 if failed or STOPPED or not passed else 0)
 
 
 if __name__ == "__main__":

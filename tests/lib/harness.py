@@ -218,7 +218,13 @@ def scenario_main(function):
     """Entry point of a scenario file: `if __name__ == "__main__": scenario_main(main)`."""
     name = pathlib.Path(sys.argv[0]).stem
     scenario = Scenario(name)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(f"{name}: told to stop"))
+
+    def stop(*_):
+        # A second one does not come between the ends of its processes.
+        signal.signal(signal.SIGTERM, lambda *_: None)
+        sys.exit(f"{name}: told to stop")
+
+    signal.signal(signal.SIGTERM, stop)
     try:
         with scenario.cleanup:
             function(scenario)

@@ -14,7 +14,7 @@ use crate::{
         expr::{ColumnRef, Expr, Func, Kind},
         plan::{
             self,
-            dialect::{MATCH, call_of},
+            dialect::call_of,
             query::{Asked, Subquery},
         },
     },
@@ -110,11 +110,15 @@ fn searching<'n>(
     query: &ast::Expr,
     names: impl Iterator<Item = &'n str>,
 ) -> Result<ast::Query> {
-    let quoted = |name: &str| format!("`{}`", name.replace('`', "``"));
-    let text = format!("SELECT 1 FROM {}.{}", quoted(&table.database), quoted(&table.name));
-    let ast::Statement::Query(mut outer) = plan::parse(&text)? else { return Err(errors::internal(MATCH)) };
-    let ast::SetExpr::Select(select) = &mut *outer.body else { return Err(errors::internal(MATCH)) };
-    let columns = names.map(|name| ast::Expr::Identifier(ast::Ident::with_quote('`', name)));
+    let internal = || errors::internal("the query of a full-text search is no SELECT");
+    let named = |name: &str| ast::Ident::with_quote('`', name);
+    let ast::Statement::Query(mut outer) = plan::parse("SELECT 1 FROM searched")? else { return Err(internal()) };
+    let ast::SetExpr::Select(select) = &mut *outer.body else { return Err(internal()) };
+    let Some(ast::TableFactor::Table { name, .. }) = select.from.first_mut().map(|from| &mut from.relation) else {
+        return Err(internal());
+    };
+    *name = ast::ObjectName::from(vec![named(&table.database), named(&table.name)]);
+    let columns = names.map(|name| ast::Expr::Identifier(named(name)));
     let args = [mode.clone(), query.clone()].into_iter().chain(columns).collect();
     select.projection = vec![ast::SelectItem::UnnamedExpr(call_of(SEARCH, args))];
     Ok(*outer)
