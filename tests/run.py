@@ -4,7 +4,8 @@
     tests/run.py                 all of them, in the short form for CI
     FULL=1 tests/run.py NAME...  some of them, in the long form
 
-Ends with a line about where the time went and one line 'N passed, N failed', counted over the cases of all scenarios; also when it is told to stop.
+Ends with what failed, once more, a line about where the time went, and one line 'N passed, N failed', counted over the cases of all scenarios; also when it is told
+to stop.
 """
 
 import ast
@@ -19,6 +20,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 STOPPED, RUNNING = [], []
+LINES_OF_FAILURE = 12
 FULL = os.environ.get("FULL", "") not in ("", "0")
 
 
@@ -31,7 +33,7 @@ def limits(path):
 
 
 def run_one(path, result):
-    """(passed, failed, seconds) of one scenario."""
+    """(cases that passed, what is printed of those that failed, seconds) of one scenario."""
     start = time.monotonic()
     environment = {**os.environ, "PYTHONPATH": str(HERE), "APUS_TEST_RESULT": str(result), "PYTHONDONTWRITEBYTECODE": "1"}
     process = subprocess.Popen([sys.executable, str(path)], env=environment, stdin=subprocess.DEVNULL)
@@ -48,12 +50,13 @@ def run_one(path, result):
             process.kill()
             process.wait()
     RUNNING.remove(process)
-    passed, failed = json.loads(result.read_text()) if result.exists() else (0, 0)
+    passed, failures = json.loads(result.read_text()) if result.exists() else (0, [])
     if late:
-        print(f"  FAIL  {path.stem}: longer than {limits(path)} s", flush=True)
-    if (late or process.returncode != 0) and failed == 0:
-        failed = 1
-    return passed, failed, time.monotonic() - start
+        failures.append(f"  FAIL  {path.stem}: longer than {limits(path)} s")
+        print(failures[-1], flush=True)
+    if process.returncode != 0 and not failures:
+        failures.append(f"  FAIL  {path.stem}: ended with {process.returncode}")
+    return passed, failures, time.monotonic() - start
 
 
 def told_to_stop(*_):
@@ -62,8 +65,11 @@ def told_to_stop(*_):
         process.send_signal(signal.SIGTERM)
 
 
-def where_the_time_went(took):
-    """CI keeps the last lines of a run that takes too long."""
+def what_failed_and_where_the_time_went(failures, took):
+    """CI keeps the last lines of a long run."""
+    for failure in failures:
+        name, *why = failure.splitlines()
+        print("\n".join([name, *why[-LINES_OF_FAILURE:]]), flush=True)
     slowest = sorted(took, key=took.get, reverse=True)[:12]
     before = os.environ.get("CI_PHASES", "")
     print(f"time: {before}scenarios {sum(took.values()):.0f} s, of these {', '.join(f'{name} {took[name]:.0f}' for name in slowest)}", flush=True)
@@ -75,8 +81,7 @@ def main():
     unknown = set(wanted) - {p.stem for p in scenarios}
     if unknown:
         raise SystemExit(f"no such scenario: {', '.join(sorted(unknown))}")
-    passed = failed = 0
-    took = {}
+    passed, failures, took = 0, [], {}
     signal.signal(signal.SIGTERM, told_to_stop)
     with tempfile.TemporaryDirectory() as directory:
         for path in scenarios:
@@ -85,13 +90,12 @@ def main():
             if wanted and path.stem not in wanted:
                 continue
             print(f"{path.stem}", flush=True)
-            p, f, seconds = run_one(path, pathlib.Path(directory) / path.stem)
-            passed, failed = passed + p, failed + f
-            took[path.stem] = seconds
-            print(f"{path.stem}: {p} ok, {f} failed, {seconds:.0f} s", flush=True)
-    where_the_time_went(took)
-    print(f"{passed} passed, {failed} failed", flush=True)
-    sys.exit(1 if failed or STOPPED or not passed else 0)
+            p, failed, took[path.stem] = run_one(path, pathlib.Path(directory) / path.stem)
+            passed, failures = passed + p, failures + failed
+            print(f"{path.stem}: {p} ok, {len(failed)} failed, {took[path.stem]:.0f} s", flush=True)
+    what_failed_and_where_the_time_went(failures, took)
+    print(f"{passed} passed, {len(failures)} failed", flush=True)
+    sys.exit(1 if failures or STOPPED or not passed else 0)
 
 
 if __name__ == "__main__":

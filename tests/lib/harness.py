@@ -169,7 +169,7 @@ class Scenario:
 
     def __init__(self, name):
         self.name = name
-        self.passed, self.failed = 0, 0
+        self.passed, self.failures = 0, []
         self.cleanup = contextlib.ExitStack()
         # Short, because a Unix socket's path may have only 108 bytes.
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="apus-t-", dir="/tmp"))
@@ -183,9 +183,9 @@ class Scenario:
             self.passed += 1
             print(f"  ok    {self.name}: {name} ({seconds:.1f} s)", flush=True)
         else:
-            self.failed += 1
             indented = "\n".join("        " + line for line in str(error).splitlines())
-            print(f"  FAIL  {self.name}: {name}\n{indented}", flush=True)
+            self.failures.append(f"  FAIL  {self.name}: {name}\n{indented}")
+            print(self.failures[-1], flush=True)
 
     @contextlib.contextmanager
     def case(self, name):
@@ -235,5 +235,5 @@ def scenario_main(function):
     except Exception:
         scenario.record("scenario", traceback.format_exc())
     if os.environ.get("APUS_TEST_RESULT"):
-        pathlib.Path(os.environ["APUS_TEST_RESULT"]).write_text(json.dumps([scenario.passed, scenario.failed]))
-    sys.exit(1 if scenario.failed else 0)
+        pathlib.Path(os.environ["APUS_TEST_RESULT"]).write_text(json.dumps([scenario.passed, scenario.failures]))
+    sys.exit(1 if scenario.failures else 0)

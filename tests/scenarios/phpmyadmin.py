@@ -199,6 +199,12 @@ LINK = "a.hover_show_full[href*='db=shop']"
 ROWS_SHOWN = "[...document.querySelectorAll('table.table_results tbody tr')].map(row => row.innerText)"
 
 
+def follow(page, selector):
+    """Clicks on a link or a button of the frame; phpMyAdmin ignores these while it is loading a page."""
+    page.until("window.AJAX && !AJAX.active && document.readyState === 'complete'", "a page is loaded")
+    page.click(selector)
+
+
 def in_browser(t, port, sql):
     """Pages as their scripts make them: logged in, clicked through the tree, a cell changed where it stands, rows sorted, a statement typed, a row deleted."""
     query = lambda statement: batch(statement, host=sql[0], port=sql[1])[1].split("\n", 1)[-1].strip()  # noqa: E731
@@ -208,9 +214,9 @@ def in_browser(t, port, sql):
             page.click(field)
             page.write(text)
         page.click("#input_go")
-        page.click(LINK)
+        follow(page, LINK)
         page.until("document.querySelector('#tablesForm') && document.body.innerText.includes('authors')", "the tables of the database")
-        page.click("#tablesForm a[href*='route=/sql'][href*='table=authors']")
+        follow(page, "#tablesForm a[href*='route=/sql'][href*='table=authors']")
         page.until(f"({ROWS_SHOWN}).some(row => row.includes('Ada'))", "the authors")
         cell = "table.table_results tbody tr:first-child td.data[data-type='string']"
         page.until("document.querySelector('.cEdit')", "the script of the table has run")
@@ -221,13 +227,13 @@ def in_browser(t, port, sql):
         page.key("Enter", 13)
         page.until(f"({ROWS_SHOWN})[0].includes('Ada Lovelace') && !document.querySelector('.edit_box_posting')", "the cell is changed")
         wait_until(lambda: query("SELECT name FROM shop.authors WHERE id = 1") == "Ada Lovelace", 20, "the row is changed")
-        page.click("table.table_results th[data-column='name'] a.sortlink")
+        follow(page, "table.table_results th[data-column='name'] a.sortlink")
         page.until(f"({ROWS_SHOWN})[0].includes('Ada Lovelace') && location.href.includes('authors')", "the authors by name")
-        page.click("#topmenu a[href*='route=/table/sql']")
+        follow(page, "#topmenu a[href*='route=/table/sql']")
         page.click("#sqlqueryform .CodeMirror")
         page.key("a", 65, modifiers=2)
         page.write("SELECT title, price * 2 AS twice FROM books WHERE price > 2 ORDER BY id")
-        page.click("#button_submit_query")
+        follow(page, "#button_submit_query")
         page.until(f"({ROWS_SHOWN}).some(row => row.includes('Three') && row.includes('14.00'))", "the rows of a statement that was typed")
         check_equal(page.wrong, [], "what the scripts of the pages said")
         check_equal(query("SELECT COUNT(*) FROM shop.books"), "3", "books")

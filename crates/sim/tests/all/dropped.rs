@@ -1,8 +1,8 @@
 //! Indexes that are dropped while presidents die: a drop that is undone has changed nothing, also for what was written meanwhile.
 
-mod common;
-
 use apus_sim::settings::Settings;
+
+use crate::common;
 
 const SEEDS: u64 = 12;
 const UNDONE: &str = "dict: a new president undoes a schema transaction";

@@ -1,8 +1,8 @@
 //! Unique indexes that are made while one disk is behind, just before power goes everywhere: what the start from the disks finds has an entry for each row.
 
-mod common;
-
 use apus_sim::settings::Settings;
+
+use crate::common;
 
 const SEEDS: u64 = 10;
 const FILLED_AGAIN: &str = "dict: an index is to be filled again";

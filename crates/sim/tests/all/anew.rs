@@ -1,8 +1,8 @@
 //! A node that dies again just when it has been let in: the view that takes the next process in its place is late, for the president's disk is slow.
 
-mod common;
-
 use apus_sim::settings::Settings;
+
+use crate::common;
 
 const SEEDS: u64 = 12;
 

@@ -1,8 +1,8 @@
 //! SIGTERM of a node whose group has no other full copy, with data on disk: all is saved first, and nothing that was acknowledged is lost, whatever its class.
 
-mod common;
-
 use apus_sim::settings::Settings;
+
+use crate::common;
 
 const SEEDS: u64 = 8;
 const DEPARTS: &str = "qmgr: the last full copy of a group ends with everything on disk";

@@ -2,12 +2,10 @@
 
 use apus_sim::{drill::Failure, settings::Settings, totals::Totals, workload};
 
+use crate::common;
+
 /// Seeds of the default run; SIM_SEEDS asks for another number, SIM_FROM for another first one.
 const SEEDS: u64 = 40;
-
-fn number(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
-}
 
 fn forced(seed: u64, values: &str) -> Settings {
     let mut settings = Settings::from_seed(seed);
@@ -19,9 +17,9 @@ fn forced(seed: u64, values: &str) -> Settings {
 /// Every workload, with churn in all seeds and not only in those that draw it.
 #[test]
 fn the_schema_is_whole_after_failures() {
-    let from = number("SIM_FROM", 1);
+    let from = common::number("SIM_FROM", 1);
     let (mut totals, mut failed) = (Totals::default(), Vec::new());
-    for seed in from..from + number("SIM_SEEDS", SEEDS) {
+    for seed in from..from + common::number("SIM_SEEDS", SEEDS) {
         println!("seed {seed}"); // shown with a panic
         let outcome = workload::run(&forced(seed, ""));
         totals.add(&outcome);

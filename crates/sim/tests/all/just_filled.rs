@@ -1,8 +1,8 @@
 //! A node that has just been filled is left alone and dies before a global checkpoint ends: its log is not whole, and no newer view has anybody else of its group.
 
-mod common;
-
 use apus_sim::settings::Settings;
+
+use crate::common;
 
 const SEEDS: u64 = 10;
 const STANDS_IN: &str = "qmgr: disks stand in for those of a node that was just filled";

@@ -1,8 +1,8 @@
 //! A node whose data workers lag, and not its heartbeats: commits wait for it in the middle of their chains, and nobody else may end for that.
 
-mod common;
-
 use apus_sim::settings::Settings;
+
+use crate::common;
 
 const SEEDS: u64 = 24;
 const LATE: &str = "qmgr: an epoch is late";

@@ -1,8 +1,8 @@
 //! A data worker that makes no turn for longer than the watchdog waits: its node ends if the others can go on without it, and stays if it has a last full copy.
 
-mod common;
-
 use apus_sim::settings::Settings;
+
+use crate::common;
 
 const SEEDS: u64 = 12;
 const STUCK: &str = "qmgr: a worker is stuck";

@@ -8,12 +8,10 @@ use apus_sim::{
     },
 };
 
+use crate::common;
+
 /// Seeds of the default run; SIM_SEEDS asks for another number, SIM_FROM for another first one.
 const SEEDS: u64 = 100;
-
-fn number(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
-}
 
 fn good(settings: &Settings) -> Report {
     passed(settings, run(settings))
@@ -33,9 +31,9 @@ fn passed(settings: &Settings, outcome: Result<Report, Failure>) -> Report {
 
 #[test]
 fn money_survives_node_failures() {
-    let from = number("SIM_FROM", 1);
+    let from = common::number("SIM_FROM", 1);
     let (mut take_overs, mut transfers, mut snapshots) = (0, 0, 0);
-    for seed in from..from + number("SIM_SEEDS", SEEDS) {
+    for seed in from..from + common::number("SIM_SEEDS", SEEDS) {
         println!("seed {seed}"); // shown with a panic
         let report = good(&Settings::from_seed(seed));
         take_overs += report.probes.get("tc: take-over commits").copied().unwrap_or(0);

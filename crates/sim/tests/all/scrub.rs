@@ -1,8 +1,8 @@
 //! Files that rot while the node lives: the scrubber finds it, what is in memory is written anew, and the next start from the disks misses nothing.
 
-mod common;
-
 use apus_sim::settings::Settings;
+
+use crate::common;
 
 const SEEDS: u64 = 12;
 const DAMAGED: &str = "ldm: what is on disk is damaged";

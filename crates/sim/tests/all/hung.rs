@@ -1,8 +1,8 @@
 //! Disks that all hang at once, as those on one array do: the nodes go on, and the cluster loses nobody whom it cannot spare.
 
-mod common;
-
 use apus_sim::settings::Settings;
+
+use crate::common;
 
 const SEEDS: u64 = 24;
 const PROBED: &str = "qmgr: the disk is probed";

@@ -1,9 +1,9 @@
 //! A disk whose syncs fail for a while, and then the power of all machines: what the next process read from the system's memory has to be on the disk before it goes on
 //! behind it. And one that is lost while commits wait for it: the others are not asked without end.
 
-mod common;
-
 use apus_sim::settings::Settings;
+
+use crate::common;
 
 const SEEDS: u64 = 8;
 const WRITTEN: &str = "ldm: the end of a log is written anew";
