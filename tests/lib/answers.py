@@ -5,6 +5,8 @@
     + affected=1 id=7               a statement without a result
     ! 1054 42S22 words              an error
     W 1292 words                    a warning; N a note
+
+CALL, also by EXECUTE, answers with a result of each SELECT and then `+`, or `!` where it ended. Of several statements in one, only the first is shown.
 """
 
 import pymysql
@@ -97,23 +99,31 @@ def value(data):
 
 
 def ask(connection, statement):
-    """The lines of an answer."""
+    """The lines of an answer: of its results, one after the other, and then of the warnings that are left."""
+    lines, read = [], lambda: connection.query(statement)
+    several = statement.lower().startswith(("call", "execute"))
     try:
-        connection.query(statement)
+        while True:
+            read()
+            result = connection._result
+            lines += shown(result)
+            if not (several and result.has_next):
+                break
+            read = connection.next_result
     except ServerError as error:
         errno, state, words = error.args
-        return [f"! {errno} {state} {words}".replace("\n", " ")]
+        return lines + [f"! {errno} {state} {words}".replace("\n", " ")]
     except UnicodeDecodeError as error:
-        return [f"! not text: {error}"]
-    result = connection._result
-    if result.description:
-        lines = ["= " + " | ".join(column(field) for field in result.fields)]
-        lines += ["| " + " | ".join(map(value, row)) for row in result.rows]
-    else:
-        lines = [f"+ affected={result.affected_rows} id={result.insert_id}"]
-        if result.message:
-            lines[0] += " " + result.message.decode()
+        return lines + [f"! not text: {error}"]
     if result.warning_count and not statement.lower().startswith("show warnings"):
         connection.query("SHOW WARNINGS")
         lines += [f"{level[0]} {code} {words}".replace("\n", " ") for level, code, words in connection._result.rows]
     return lines
+
+
+def shown(result):
+    """The lines of one result."""
+    if result.description:
+        return ["= " + " | ".join(column(field) for field in result.fields), *("| " + " | ".join(map(value, row)) for row in result.rows)]
+    line = f"+ affected={result.affected_rows} id={result.insert_id}"
+    return [line + " " + result.message.decode() if result.message else line]
