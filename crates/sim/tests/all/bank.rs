@@ -11,7 +11,7 @@ use apus_sim::{
 use crate::common;
 
 /// Seeds of the default run; SIM_SEEDS asks for another number, SIM_FROM for another first one.
-const SEEDS: u64 = 100;
+const SEEDS: u64 = 40;
 
 fn good(settings: &Settings) -> Report {
     passed(settings, run(settings))

@@ -5,7 +5,7 @@ use apus_sim::{drill::Failure, settings::Settings, totals::Totals, workload};
 use crate::common;
 
 /// Seeds of the default run; SIM_SEEDS asks for another number, SIM_FROM for another first one.
-const SEEDS: u64 = 40;
+const SEEDS: u64 = 20;
 
 fn forced(seed: u64, values: &str) -> Settings {
     let mut settings = Settings::from_seed(seed);

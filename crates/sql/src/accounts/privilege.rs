@@ -69,8 +69,11 @@ impl Privileges {
     pub const SHOW_DATABASES: Privileges = bit(13);
     pub const SUPER: Privileges = bit(14);
     pub const LOCK_TABLES: Privileges = bit(16);
+    pub const EXECUTE: Privileges = bit(17);
     pub const CREATE_VIEW: Privileges = bit(20);
     pub const SHOW_VIEW: Privileges = bit(21);
+    pub const CREATE_ROUTINE: Privileges = bit(22);
+    pub const ALTER_ROUTINE: Privileges = bit(23);
     pub const CREATE_USER: Privileges = bit(24);
     pub const CREATE_ROLE: Privileges = bit(28);
     pub const DROP_ROLE: Privileges = bit(29);

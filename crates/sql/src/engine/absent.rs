@@ -1,7 +1,7 @@
-//! What Apus has none of, to tools and dumps that ask for it: stored routines, triggers, events, plugins, a binary log, replicas.
+//! What Apus has none of, to tools and dumps that ask for it: stored functions, triggers, events, plugins, a binary log, replicas.
 //!
 //! SHOW answers with MySQL's headings and no row. DROP ... IF EXISTS finds nothing, as dumps and migrations want that begin with it; without IF
-//! EXISTS, and for CALL and SHOW CREATE, the error is that of a name that is unknown. What would make or change such a thing is refused.
+//! EXISTS, and for SHOW CREATE, the error is that of a name that is unknown. What would make or change such a thing is refused.
 
 use super::{
     dispatch::SqlEngine,
@@ -17,9 +17,9 @@ use crate::{
 };
 
 /// Headings are told by name, with the type where it is not VARCHAR.
-type Headings = &'static [(&'static str, Told)];
+pub type Headings = &'static [(&'static str, Told)];
 
-const ROUTINES: Headings = &[
+pub const ROUTINES: Headings = &[
     ("Db", Told::Text),
     ("Name", Told::Text),
     ("Type", Told::Enum),
@@ -122,18 +122,14 @@ const REPLICA: Headings = &[
 const REFUSED: &[(&[&str], &str)] = &[
     (&["alter", "event"], "events"),
     (&["alter", "function"], "stored functions"),
-    (&["alter", "procedure"], "stored procedures"),
     (&["cache", "index"], "key caches"),
     (&["checksum"], "CHECKSUM TABLE"),
-    (&["get"], "GET DIAGNOSTICS; SHOW WARNINGS tells what the last statement left"),
     (&["handler"], "HANDLER"),
     (&["help"], "HELP; the statements are listed in docs/sql.md"),
     (&["import"], "IMPORT TABLE"),
     (&["install"], "plugins"),
     (&["purge"], "PURGE BINARY LOGS; there is no binary log"),
     (&["reset"], "RESET"),
-    (&["resignal"], "RESIGNAL"),
-    (&["signal"], "SIGNAL"),
     (&["uninstall"], "plugins"),
     (&["xa"], "XA transactions"),
 ];
@@ -141,7 +137,6 @@ const REFUSED: &[(&[&str], &str)] = &[
 /// A kind of thing that a database could hold.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    Procedure,
     Function,
     Trigger,
     Event,
@@ -149,18 +144,12 @@ enum Kind {
 
 impl Kind {
     fn parse(t: &mut Tokens) -> Option<Kind> {
-        let kinds = [
-            ("procedure", Kind::Procedure),
-            ("function", Kind::Function),
-            ("trigger", Kind::Trigger),
-            ("event", Kind::Event),
-        ];
+        let kinds = [("function", Kind::Function), ("trigger", Kind::Trigger), ("event", Kind::Event)];
         kinds.into_iter().find(|(word, _)| t.word(word)).map(|(_, kind)| kind)
     }
 
     fn unknown(self, database: &str, name: &str) -> SqlError {
         match self {
-            Kind::Procedure => errors::unknown_routine("PROCEDURE", &format!("{database}.{name}")),
             Kind::Function => errors::unknown_routine("FUNCTION", &format!("{database}.{name}")),
             Kind::Trigger => errors::unknown_trigger(),
             Kind::Event => errors::unknown_event(name),
@@ -178,7 +167,6 @@ impl Kind {
     /// Of SHOW CREATE.
     fn unshown(self, database: &str, name: &str) -> SqlError {
         match self {
-            Kind::Procedure => errors::unknown_routine("PROCEDURE", name),
             Kind::Function => errors::unknown_routine("FUNCTION", name),
             other => other.unknown(database, name),
         }
@@ -194,7 +182,7 @@ impl SqlEngine {
         out: &mut Output<'_>,
     ) -> Result<bool> {
         let next = t.second_word("status");
-        let headings = if next && (t.word("procedure") || t.word("function")) {
+        let headings = if next && t.word("function") {
             t.skip();
             ROUTINES
         } else if t.peek_word("events") || t.peek_word("triggers") {
@@ -279,10 +267,6 @@ pub fn execute(session: &mut Session, t: &mut Tokens) -> Result<bool> {
     };
     if let Some((_, what)) = REFUSED.iter().find(|(words, _)| is(words)) {
         return Err(errors::not_supported(what));
-    }
-    if t.word("call") {
-        let (database, name) = named(session, t)?;
-        return Err(Kind::Procedure.unknown(&database, &name));
     }
     let start = t.position();
     let Some(kind) = t.word("drop").then(|| Kind::parse(t)).flatten() else {

@@ -173,7 +173,7 @@ fn of_roles(t: &mut Tokens) -> Result<Option<Clause>> {
         return Ok(Some(Clause::CreateRole { roles: roles(t)?, if_not_exists }));
     }
     // A variable may have this name.
-    if starts(t, "set", "role") && t.third().is_some_and(|token| !matches!(token, Token::Symbol('=' | ':'))) {
+    if starts(t, "set", "role") && t.ahead(2).is_some_and(|token| !matches!(token, Token::Symbol('=' | ':'))) {
         t.skip();
         t.skip();
         return Ok(Some(Clause::SetRole(active(t, true)?)));

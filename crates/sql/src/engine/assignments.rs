@@ -293,7 +293,7 @@ fn has_subquery(text: &str) -> bool {
 }
 
 /// A text that is one expression.
-fn expression(text: &str) -> Result<sqlparser::ast::Expr> {
+pub(super) fn expression(text: &str) -> Result<sqlparser::ast::Expr> {
     use sqlparser::ast::{SelectItem, SetExpr, Statement};
     let Statement::Query(query) = plan::parse(&format!("SELECT {text}"))? else {
         return Err(errors::syntax(text));

@@ -110,7 +110,7 @@ impl Identity {
         self.account_of(user, host).is_some()
     }
     /// The definer of a view. `root` is one for every host, as the server is given it.
-    fn account_of(&self, user: &str, host: &str) -> Option<&Arc<Account>> {
+    pub fn account_of(&self, user: &str, host: &str) -> Option<&Arc<Account>> {
         let of = |host: &str| self.directory.find(&AccountName::new(user, host));
         of(host).or_else(|| of("%").filter(|_| user == "root"))
     }
@@ -316,7 +316,12 @@ impl SqlEngine {
 
     /// # Errors
     /// 1044 unless the account has this privilege on the database.
-    async fn require_on_database(&self, session: &mut Session, database: &str, needed: Privileges) -> Result<()> {
+    pub(super) async fn require_on_database(
+        &self,
+        session: &mut Session,
+        database: &str,
+        needed: Privileges,
+    ) -> Result<()> {
         match self.identity(session).await? {
             Some(me) if !me.rights.on_database(database).contains(needed) => {
                 Err(database_denied(&session.env, database))
@@ -373,6 +378,20 @@ impl SqlEngine {
         }
     }
 
+    /// # Errors
+    /// 1227 where another account is named as the definer than the session's, and it may not do that.
+    pub(super) async fn check_definer(&self, session: &mut Session, definer: Option<&(String, String)>) -> Result<()> {
+        let any = Privileges::SET_ANY_DEFINER.union(Privileges::SUPER);
+        match (definer, self.identity(session).await?) {
+            (Some((user, host)), Some(me))
+                if me.account.name != AccountName::new(user, host) && !me.rights.global.intersects(any) =>
+            {
+                Err(privilege_missing("SUPER or SET_ANY_DEFINER"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Whether a definition statement may be carried out.
     ///
     /// # Errors
@@ -413,15 +432,7 @@ impl SqlEngine {
             Ddl::Truncate(name) => wanted.push((name, P::DROP)),
             Ddl::CreateView(view) => {
                 made.push((&view.name, view.needed()));
-                let own =
-                    |me: &Identity, (user, host): &(String, String)| me.account.name == AccountName::new(user, host);
-                let any = P::SET_ANY_DEFINER.union(P::SUPER);
-                if let (Some(definer), Some(me)) = (view.definer(), self.identity(session).await?)
-                    && !own(&me, definer)
-                    && !me.rights.global.intersects(any)
-                {
-                    return Err(privilege_missing("SUPER or SET_ANY_DEFINER"));
-                }
+                self.check_definer(session, view.definer()).await?;
             }
             Ddl::Rename(list) => {
                 for (from, to) in list {

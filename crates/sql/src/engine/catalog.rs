@@ -16,6 +16,7 @@ use super::{
     foreign_key::{self, Rules},
     grant_tables, information_schema, labels, performance_schema,
     remake::fence::Copies,
+    routine::{self, Routine, Routines},
     rules,
     statistics::Statistics,
     view::{self, View},
@@ -80,6 +81,7 @@ pub struct Catalog {
     pub databases: BTreeMap<String, Collation>,
     tables: BTreeMap<(String, String), Rc<Table>>,
     views: BTreeMap<(String, String), Rc<View>>,
+    routines: Routines,
     /// Tables that CREATE TABLE ... SELECT is filling, or left.
     unfinished: Vec<Rc<Table>>,
     /// Of ALTER TABLE.
@@ -110,7 +112,7 @@ impl Catalog {
             catalog.databases.insert(database.name.clone(), collation);
         }
         let mut hidden: BTreeMap<TableId, Rc<TableSchema>> = BTreeMap::new();
-        let (mut plain, mut views) = (Vec::new(), Vec::new());
+        let (mut plain, mut views, mut routines) = (Vec::new(), Vec::new(), Vec::new());
         for message in &dictionary.tables {
             let mut schema = TableSchema::try_from(message).map_err(|_| bad())?;
             if schema.columns.iter().any(|c| c.form != Form::Plain) {
@@ -121,6 +123,8 @@ impl Catalog {
                 hidden.insert(schema.id, Rc::new(schema));
             } else if view::is_view(&schema) {
                 views.push(schema);
+            } else if routine::is_routine(&schema) {
+                routines.push(schema);
             } else {
                 plain.push(schema);
             }
@@ -150,6 +154,7 @@ impl Catalog {
             catalog.rules = foreign_key::all_rules(&catalog);
         }
         catalog.views = view::views(views, &before.views)?;
+        catalog.routines = routine::routines(routines, &before.routines)?;
         catalog.counters = catalog.find(SYSTEM_DATABASE, super::auto_increment::TABLE);
         Ok(catalog)
     }
@@ -185,6 +190,13 @@ impl Catalog {
     pub fn view(&self, database: &str, name: &str) -> Option<&Rc<View>> {
         // Without views a lookup makes no strings.
         if self.views.is_empty() { None } else { self.views.get(&(database.to_owned(), name.to_owned())) }
+    }
+    pub fn routine(&self, database: &str, name: &str) -> Option<&Rc<Routine>> {
+        self.routines.get(&(database.to_owned(), name.to_lowercase()))
+    }
+    /// By database and name.
+    pub fn routines(&self) -> impl Iterator<Item = &Rc<Routine>> {
+        self.routines.values()
     }
     /// The columns of a table or view.
     pub fn columns_of(&self, database: &str, name: &str) -> Result<Rc<Table>> {

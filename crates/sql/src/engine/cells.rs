@@ -95,6 +95,17 @@ pub fn like_column(name: String, kind: Kind, ty: Stored) -> ColumnDef {
     def
 }
 
+/// A variable of a procedure.
+pub fn variable_def(name: String, ty: Stored) -> ColumnDef {
+    let mut def = like_column(name, Kind::of(ty), ty);
+    def.flags |= match ty {
+        Stored::Label { is_set: false, .. } => column_flag::ENUM,
+        Stored::Label { is_set: true, .. } => column_flag::SET,
+        _ => 0,
+    };
+    def
+}
+
 /// A computed column.
 pub fn expression_def(name: String, kind: Kind) -> ColumnDef {
     let (column_type, length, decimals) = match kind {

@@ -221,10 +221,6 @@ fn create(t: &mut Tokens, text: &str, default: Collation) -> Result<Ddl> {
     for (word, what) in [
         ("temporary", "temporary tables"),
         ("or", "CREATE OR REPLACE"),
-        ("trigger", "triggers"),
-        ("procedure", "stored procedures"),
-        ("function", "stored functions"),
-        ("event", "events"),
         ("user", "CREATE USER"),
         ("role", "roles"),
         ("spatial", "SPATIAL indexes"),
@@ -497,14 +493,7 @@ fn definition(t: &mut Tokens, default: Collation, made: &mut Definitions) -> Res
     }
     let name = t.identifier()?;
     let is_serial = t.peek_word("serial");
-    let (ty, declared) = match label_type(t, &name, default)? {
-        Some(ty) => (ty, String::new()),
-        None => match bits::column_type(t, &name)? {
-            Some(ty) => (ty, String::new()),
-            None => column_type(t, default)?,
-        },
-    };
-    let mut column = Column { declared, ..Column::new(name.clone(), ty) };
+    let mut column = typed(t, &name, default)?;
     if is_serial {
         make_serial(&mut column, indexes);
     }
@@ -522,6 +511,18 @@ fn definition(t: &mut Tokens, default: Collation, made: &mut Definitions) -> Res
     settle_default(&mut column)?;
     columns.push(column);
     Ok(())
+}
+
+/// A column of the type that comes next.
+pub fn typed(t: &mut Tokens, name: &str, default: Collation) -> Result<Column> {
+    let (ty, declared) = match label_type(t, name, default)? {
+        Some(ty) => (ty, String::new()),
+        None => match bits::column_type(t, name)? {
+            Some(ty) => (ty, String::new()),
+            None => column_type(t, default)?,
+        },
+    };
+    Ok(Column { declared, ..Column::new(name, ty) })
 }
 
 fn column_options(
@@ -647,7 +648,7 @@ pub fn settle_default(c: &mut Column) -> Result<()> {
     Ok(())
 }
 
-fn set_collation(c: &mut Column, to: Collation) -> Result<()> {
+pub fn set_collation(c: &mut Column, to: Collation) -> Result<()> {
     if c.ty == ColumnType::Json {
         let text = format!("COLLATION '{}' is not valid for CHARACTER SET 'binary'", to.name());
         return Err(crate::wire::SqlError::new(1253, b"42000", text));

@@ -33,6 +33,15 @@ pub enum Form {
     Plain,
 }
 
+/// Where the code of a comment begins that is executable: behind `!` and a version that is not above ours. The text is what follows `/*`.
+pub fn executable(rest: &[u8]) -> Option<usize> {
+    let [b'!', rest @ ..] = rest else { return None };
+    let digits = rest.iter().take(6).take_while(|b| b.is_ascii_digit()).count();
+    let digits = if digits >= 5 { digits } else { 0 };
+    let version = rest[..digits].iter().fold(0u32, |n, digit| n * 10 + u32::from(digit - b'0'));
+    (version <= VERSION_NUMBER).then_some(1 + digits)
+}
+
 /// How statements are written, by `sql_mode` ([`super::sql_mode`]). The normal forms are written by the default.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Syntax {
@@ -374,16 +383,11 @@ impl Scanner<'_> {
     }
 
     fn comment(&mut self) {
-        if self.peek(2) == b'!' {
-            let digits = (0..6).take_while(|&i| self.peek(3 + i).is_ascii_digit()).count();
-            let digits = if digits >= 5 { digits } else { 0 };
-            let version = (0..digits).fold(0u32, |n, i| n * 10 + u32::from(self.peek(3 + i) - b'0'));
-            if version <= VERSION_NUMBER {
-                self.in_executable = true;
-                return self.skip(3 + digits);
-            }
-        }
         let rest = self.sql.get(self.at + 2..).unwrap_or(&[]);
+        if let Some(code) = executable(rest) {
+            self.in_executable = true;
+            return self.skip(2 + code);
+        }
         let length = rest.windows(2).position(|w| w == b"*/").map_or(rest.len(), |i| i + 2);
         self.skip(2 + length);
     }

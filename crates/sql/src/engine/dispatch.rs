@@ -9,10 +9,6 @@ use std::{
     time::Duration,
 };
 
-use apus_client::{Client, ClientError, Losses};
-use apus_types::ErrorCode;
-use sqlparser::ast::Statement;
-
 use super::{
     account_store::AccountStore,
     authorize::Identity,
@@ -25,25 +21,28 @@ use super::{
     expr::{Datum, Kind, env::Env, recycle},
     hint,
     own::OwnRows,
-    plan::{self, Plan, Planner, Unplanned, dml::Source},
+    plan::{self, Plan, dml::Source},
     plan_cache::{Cached, PlanCache},
+    planning::{is_typed_by_values, plan_digest, plan_limited},
     remake::fence,
     session::{Fail, KeptPlan, Prepared, Scratch, Session},
     status::{Counter, Line, Status},
     token::Tokens,
     user_lock::{Held, UserLocks},
-    variables::{Globals, NO_LIMIT, Variables},
+    variables::{Globals, Variables},
 };
 use crate::{
     accounts::{Account, Privileges},
     server::{Accounts, Algorithms, Compression, ConnectionInfo, Engine, Mark, Output, PreparedInfo},
     wire::{ColumnDef, ParamValue, SqlError, capability, params::Attribute, result::ResultWriter},
 };
+use apus_client::{Client, ClientError, Losses};
+use apus_types::ErrorCode;
 
 /// Room for values that is kept from one statement to the next.
 const VALUES_KEPT: usize = 1 << 12;
 /// Attempts of a statement that met a schema change or a failing node before anything of it was seen.
-const ATTEMPTS_MAX: u32 = 10;
+pub(super) const ATTEMPTS_MAX: u32 = 10;
 
 /// Bytes of a statement in an error.
 const STATEMENT_NAMED_MAX: usize = 200;
@@ -133,7 +132,7 @@ impl SqlEngine {
     /// Whether the dictionary is another one than a statement was refused by that names what is not there: another SQL node may have made it just now, and the news of it
     /// is under way.
     pub(super) async fn has_news(&self, refused: &SqlError) -> bool {
-        if !matches!(refused.errno, 1049 | 1146 | 1356) {
+        if !matches!(refused.errno, 1049 | 1146 | 1305 | 1356) {
             return false;
         }
         let known = self.catalog.borrow().version;
@@ -181,7 +180,7 @@ impl SqlEngine {
         super::utility::ok(session, out)
     }
 
-    fn begin_statement(&self, session: &mut Session) -> Result<()> {
+    pub(super) fn begin_statement(&self, session: &mut Session) -> Result<()> {
         session.env.start_statement();
         session.own.begin_statement();
         self.count(session, Counter::Questions);
@@ -189,7 +188,7 @@ impl SqlEngine {
     }
 
     /// Whether a statement has ended for the answer to a lock function, which is there now.
-    async fn is_to_run_again(
+    pub(super) async fn is_to_run_again(
         &self,
         session: &mut Session,
         done: &Result<()>,
@@ -211,7 +210,7 @@ impl SqlEngine {
         Ok(true)
     }
 
-    async fn end_statement(
+    pub(super) async fn end_statement(
         &self,
         session: &mut Session,
         result: Result<()>,
@@ -245,7 +244,7 @@ impl SqlEngine {
             }
             s.digest.scan(sql, Form::Plain, s.digest.syntax)?;
             let text = String::from_utf8_lossy(&s.digest.text).into_owned();
-            return Box::pin(self.other_statement(session, s, &text, out)).await;
+            return Box::pin(self.other_statement(session, s, &text, &[], out)).await;
         }
         session.env.hinted_ms.set(hint::max_execution_ms(sql));
         let mut attempt = 0;
@@ -338,7 +337,8 @@ impl SqlEngine {
 
     /// Executes a plan and ends the statement; the flag of an error says that it may be tried again from the start. `rows`: an INSERT of
     /// one row is done with so many rows of parameters.
-    async fn run(
+    #[allow(clippy::too_many_arguments)]
+    pub(super) async fn run(
         &self,
         session: &mut Session,
         s: &mut Scratch,
@@ -393,7 +393,7 @@ impl SqlEngine {
                 pin!(read::select(cluster, session, s, select, params, out)).await.map(|rows| (rows, None))
             }
             Plan::Into(_) if out.is_held() => Err(Fail::Sql(errors::cursor_with_into())),
-            Plan::Into(into) => into::select(cluster, session, into, params).await.map(|c| (0, Some(c))),
+            Plan::Into(into) => into::select(cluster, session, s, into, params).await.map(|c| (0, Some(c))),
             Plan::Insert(p) => pin!(insert::insert(cluster, session, s, p, params, rows)).await.map(|c| (0, Some(c))),
             Plan::Update(p) => pin!(change::update(cluster, session, s, p, params)).await.map(|c| (0, Some(c))),
             Plan::Change(p) => change_joined::change(cluster, session, s, p, params).await.map(|c| (0, Some(c))),
@@ -429,7 +429,7 @@ impl SqlEngine {
     }
 
     /// Between two attempts of a statement. Where columns are just being changed, data nodes take neither definition for a moment.
-    async fn learn_definitions(&self, refused: &SqlError, attempt: u32) -> Result<()> {
+    pub(super) async fn learn_definitions(&self, refused: &SqlError, attempt: u32) -> Result<()> {
         if refused.errno == errors::from_code(ErrorCode::SchemaVersionChanged, "").errno && attempt > 1 {
             tokio::time::sleep(Duration::from_millis(1 << attempt.min(9))).await;
         }
@@ -437,7 +437,7 @@ impl SqlEngine {
     }
 
     /// Not a statement that two nodes were lost with.
-    async fn may_try_again(&self, losses: &mut Losses, sql: &[u8]) -> Result<()> {
+    pub(super) async fn may_try_again(&self, losses: &mut Losses, sql: &[u8]) -> Result<()> {
         let named = || String::from_utf8_lossy(sql.get(..STATEMENT_NAMED_MAX).unwrap_or(sql)).into_owned();
         losses.check(&self.client, named).await.map_err(|e| errors::from_client(&e))
     }
@@ -560,7 +560,7 @@ impl SqlEngine {
                     self.learn_identity(session).await;
                     let text = String::from_utf8_lossy(&plain.text).into_owned();
                     if !is_query(&plain.text) {
-                        return Box::pin(self.other_statement(session, s, &text, out)).await;
+                        return Box::pin(self.other_statement(session, s, &text, params, out)).await;
                     }
                     let kinds = params.iter().map(Kind::of_datum).collect();
                     let limit = session.env.variables.select_limit;
@@ -599,59 +599,21 @@ fn finds_what_waits(plan: &Plan) -> bool {
 }
 
 /// Statements that the query parser reads; all others go by tokens.
-fn is_query(text: &[u8]) -> bool {
+pub(super) fn is_query(text: &[u8]) -> bool {
     const WORDS: [&[u8]; 8] = [b"select", b"insert", b"update", b"delete", b"replace", b"with", b"table", b"values"];
     let length = text.iter().take_while(|b| b.is_ascii_alphabetic()).count();
     let word = &text[..length];
     WORDS.iter().any(|known| known.eq_ignore_ascii_case(word)) || text.first() == Some(&b'(')
 }
 
-/// A statement that MySQL does not prepare: LOAD.
+/// A statement that MySQL does not prepare: LOAD, and changes of procedures.
 fn is_of_text_protocol(text: &[u8]) -> bool {
-    Tokens::new(&String::from_utf8_lossy(text.get(..16).unwrap_or(text))).peek_word("load")
+    let t = Tokens::new(&String::from_utf8_lossy(text.get(..64).unwrap_or(text)));
+    t.peek_word("load") || (t.peek_word("drop") || t.peek_word("alter")) && t.second_word("procedure")
 }
 
-fn plan_digest(catalog: &Catalog, env: &Env, digest: &Digest) -> Result<Cached> {
-    let text = String::from_utf8_lossy(&digest.text);
-    let Ok((text, names)) = plan::into::split(&text) else { return Ok(Cached::Structural) };
-    let Ok(statement) = plan::parse(&text) else { return Ok(Cached::Structural) };
-    let planner = Planner { from_digest: true, ..Planner::new(catalog, env, &text, Vec::new()) };
-    match planner.plan(&plan::limited(statement, env.variables.select_limit)) {
-        Ok(plan) => match plan::into::wrap(plan, names) {
-            Ok(plan) => Ok(Cached::Plan(Rc::new(plan))),
-            Err(_) => Ok(Cached::Structural),
-        },
-        // A placeholder may only be the culprit because the literal is gone; the text decides.
-        Err(Unplanned::Structural | Unplanned::Error(_)) => Ok(Cached::Structural),
-    }
-}
-
-pub(super) fn plan_text(catalog: &Catalog, env: &Env, text: &str, param_kinds: Vec<Kind>) -> Result<Plan> {
-    plan_limited(catalog, env, text, param_kinds, NO_LIMIT)
-}
-
-fn plan_limited(catalog: &Catalog, env: &Env, text: &str, param_kinds: Vec<Kind>, limit: u64) -> Result<Plan> {
-    let (text, names) = plan::into::split(text)?;
-    let statement: Statement = plan::limited(plan::parse(&text)?, limit);
-    let planner = Planner::new(catalog, env, &text, param_kinds);
-    let plan = planner.plan(&statement).map_err(|e| match e {
-        Unplanned::Error(e) => e,
-        Unplanned::Structural => errors::internal("a plan without literals"),
-    })?;
-    plan::into::wrap(plan, names)
-}
-
-/// Whether parameters or variables decide the types of a query's columns, or of what it sorts and groups by.
-fn is_typed_by_values(select: &plan::Select) -> bool {
-    let group = select.group.iter();
-    let grouped = group.flat_map(|g| {
-        let arguments = g.aggregates.iter().filter_map(|a| a.argument.as_ref());
-        let windows = g.windows.iter().flat_map(|w| w.expressions());
-        g.keys.iter().map(|k| &k.expr).chain(arguments).chain(windows)
-    });
-    select.is_typed_by_values
-        || select.outputs.iter().any(|o| o.expr.has_param() || o.expr.has_user_variable())
-        || select.order.iter().map(|k| &k.expr).chain(grouped).any(|e| e.has_user_variable())
+fn begins_with(text: &[u8], word: &str) -> bool {
+    Tokens::new(&String::from_utf8_lossy(text.get(..16).unwrap_or(text))).peek_word(word)
 }
 
 fn param_datum<'a>(p: &ParamValue<'a>) -> Datum<'a> {
@@ -732,6 +694,10 @@ impl Engine for SqlEngine {
             scratch: None,
             counts: Default::default(),
             held: Held::default(),
+            calls: Vec::new(),
+            given_out: None,
+            signalled: None,
+            collected: Vec::new(),
         };
         Ok(session)
     }
@@ -778,9 +744,13 @@ impl Engine for SqlEngine {
         let mut rest = without_end(sql);
         let mut first = true;
         loop {
+            let routine = self.routine_clause(session, rest)?;
             let digest = &mut session.scratch.get_or_insert_default().digest;
-            let end = digest.scan(rest, Form::Digest, session.env.variables.syntax)?;
-            if digest.text.is_empty() {
+            let end = match &routine {
+                Some((_, end)) => *end,
+                None => digest.scan(rest, Form::Digest, session.env.variables.syntax)?,
+            };
+            if routine.is_none() && digest.text.is_empty() {
                 return if first { self.comment_alone(session, rest, out) } else { Ok(()) };
             }
             let (one, tail) = rest.split_at(end.min(rest.len()));
@@ -789,7 +759,10 @@ impl Engine for SqlEngine {
                 return Err(errors::syntax(&String::from_utf8_lossy(tail)));
             }
             out.set_more_results(more);
-            pin!(self.statement(session, one, out)).await?;
+            match &routine {
+                Some((clause, _)) => Box::pin(self.make_routine(session, clause, out)).await?,
+                None => pin!(self.statement(session, one, out)).await?,
+            }
             if !more {
                 return Ok(());
             }
@@ -835,9 +808,9 @@ impl Engine for SqlEngine {
                 prepared.typed_by_params |= is_typed_by_values(select);
             }
             prepared.plan = Some(KeptPlan::new(plan, &catalog, &session.env));
-        } else if is_of_text_protocol(&plain.text) {
+        } else if is_of_text_protocol(&plain.text) || self.routine_clause(session, sql)?.is_some() {
             return Err(errors::not_preparable());
-        } else if plain.parameters > 0 {
+        } else if plain.parameters > 0 && !begins_with(&plain.text, "call") {
             plan::parse(&String::from_utf8_lossy(&plain.text))?; // what is no statement at all is a syntax error
             return Err(errors::not_preparable());
         }

@@ -257,6 +257,10 @@ pub fn no_global_value(name: &str) -> SqlError {
 pub fn unknown_routine(kind: &str, name: &str) -> SqlError {
     error(1305, b"42000", format!("{kind} {name} does not exist"))
 }
+pub fn needs_debug() -> SqlError {
+    let text = "The 'SHOW PROCEDURE|FUNCTION CODE' feature is disabled; you need MySQL built with '--with-debug' to have it working";
+    error(1289, b"HY000", text.into())
+}
 pub fn unknown_trigger() -> SqlError {
     error(1360, b"HY000", "Trigger does not exist".into())
 }

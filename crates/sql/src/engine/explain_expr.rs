@@ -28,7 +28,7 @@ impl Names<'_> {
         let not = |negated: &bool| if *negated { "not " } else { "" };
         match e {
             Expr::Const(value) => constant(value),
-            Expr::Param(at) => format!("?{at}"),
+            Expr::Param(at) | Expr::Variable(at, _) => format!("?{at}"),
             Expr::Column(c) | Expr::Outer(c) | Expr::NewColumn(c) => {
                 self.columns.get(usize::from(c.slot)).map_or(UNKNOWN, String::as_str).to_owned()
             }

@@ -2,7 +2,7 @@
 //!
 //! A virtual table has a schema like any other, so that the planner and the sink treat it alike; only the executor takes its
 //! rows from [`rows`] instead of the cluster. Everything is text or a whole number; sizes and row counts, which no one
-//! keeps, are NULL. Tables of what Apus does not have (routines, triggers, ...) are there and empty.
+//! keeps, are NULL. Tables of what Apus does not have (triggers, events, ...) are there and empty.
 //!
 //! Reads only: changes are refused with error 1044.
 
@@ -20,7 +20,7 @@ use super::{
     expr::{Datum, Env},
     foreign_key, grant_tables, labels, performance_schema,
     processlist::{self, Process},
-    reals, rules, show,
+    reals, routine, rules, show,
     view::View,
 };
 use crate::{
@@ -72,8 +72,9 @@ const TABLES: &[(&str, &str)] = &[
     ("KEYWORDS", "WORD RESERVED#"),
     (
         "PARAMETERS",
-        "SPECIFIC_CATALOG SPECIFIC_SCHEMA SPECIFIC_NAME ORDINAL_POSITION# PARAMETER_MODE PARAMETER_NAME DATA_TYPE \
-         DTD_IDENTIFIER ROUTINE_TYPE",
+        "SPECIFIC_CATALOG SPECIFIC_SCHEMA SPECIFIC_NAME ORDINAL_POSITION# PARAMETER_MODE PARAMETER_NAME DATA_TYPE+ \
+         CHARACTER_MAXIMUM_LENGTH- CHARACTER_OCTET_LENGTH- NUMERIC_PRECISION% NUMERIC_SCALE- DATETIME_PRECISION% \
+         CHARACTER_SET_NAME COLLATION_NAME DTD_IDENTIFIER+ ROUTINE_TYPE",
     ),
     (
         "PARTITIONS",
@@ -93,8 +94,11 @@ const TABLES: &[(&str, &str)] = &[
     ),
     (
         "ROUTINES",
-        "SPECIFIC_NAME ROUTINE_CATALOG ROUTINE_SCHEMA ROUTINE_NAME ROUTINE_TYPE DATA_TYPE DTD_IDENTIFIER ROUTINE_BODY \
-         ROUTINE_DEFINITION IS_DETERMINISTIC SQL_DATA_ACCESS SECURITY_TYPE CREATED LAST_ALTERED ROUTINE_COMMENT DEFINER",
+        "SPECIFIC_NAME ROUTINE_CATALOG ROUTINE_SCHEMA ROUTINE_NAME ROUTINE_TYPE DATA_TYPE+ CHARACTER_MAXIMUM_LENGTH- \
+         CHARACTER_OCTET_LENGTH- NUMERIC_PRECISION% NUMERIC_SCALE% DATETIME_PRECISION% CHARACTER_SET_NAME COLLATION_NAME \
+         DTD_IDENTIFIER+ ROUTINE_BODY ROUTINE_DEFINITION+ EXTERNAL_NAME EXTERNAL_LANGUAGE PARAMETER_STYLE \
+         IS_DETERMINISTIC SQL_DATA_ACCESS SQL_PATH SECURITY_TYPE CREATED LAST_ALTERED SQL_MODE ROUTINE_COMMENT+ DEFINER \
+         CHARACTER_SET_CLIENT COLLATION_CONNECTION DATABASE_COLLATION",
     ),
     (
         "SCHEMATA",
@@ -192,7 +196,9 @@ fn yes(on: bool) -> Datum<'static> {
 
 /// Whether the table is one of those that never have a row: Apus has nothing of the kind.
 pub fn is_always_empty(schema: &TableSchema) -> bool {
-    const WITH_ROWS: [&str; 19] = [
+    const WITH_ROWS: [&str; 21] = [
+        "PARAMETERS",
+        "ROUTINES",
         "INNODB_FT_DEFAULT_STOPWORD",
         "PLUGINS",
         "REFERENTIAL_CONSTRAINTS",
@@ -241,6 +247,8 @@ pub fn rows(schema: &TableSchema, catalog: &Catalog, env: &Env) -> Vec<Row> {
             tables().map(|t| table_row(t)).chain(views).chain(own).collect()
         }
         "COLUMNS" => tables().chain(views().map(|v| &v.table)).flat_map(|t| column_rows(t)).collect(),
+        "ROUTINES" => routine::show::routine_rows(catalog, env),
+        "PARAMETERS" => routine::show::parameter_rows(catalog, env),
         "VIEWS" => views().map(|v| view_row(v)).collect(),
         "STATISTICS" => tables().flat_map(|t| statistics_rows(t)).collect(),
         "KEY_COLUMN_USAGE" => tables().flat_map(|t| key_rows(t)).collect(),
@@ -380,21 +388,7 @@ fn column_rows(t: &Table) -> Vec<Row> {
     let s = &t.schema;
     let one = |(position, number_of): (usize, u16)| {
         let c = &s.columns[usize::from(number_of)];
-        let (characters, bytes) = lengths(c.ty);
-        let (precision, scale) = match reals::digits(c) {
-            Some((width, scale)) => (number(width), number(scale)),
-            None => numeric(c.ty),
-        };
-        let decimals = match c.ty {
-            ColumnType::DateTime { decimals } | ColumnType::Timestamp { decimals } | ColumnType::Time { decimals } => {
-                number(decimals)
-            }
-            _ => Datum::Null,
-        };
-        let full = show::type_of(c);
-        let name_end = full.find(|b: char| !b.is_ascii_alphabetic()).unwrap_or(full.len());
-        let collation = c.ty.collation();
-        vec![
+        let mut row = vec![
             text("def"),
             text(s.database.clone()),
             text(s.name.clone()),
@@ -402,31 +396,55 @@ fn column_rows(t: &Table) -> Vec<Row> {
             number(position + 1),
             option(show::default_text(c)),
             yes(c.nullable),
-            text(full.get(..name_end).unwrap_or("")),
-            characters,
-            bytes,
-            precision,
-            scale,
-            decimals,
-            option(collation.map(|k| k.charset().name().to_owned())),
-            option(collation.map(|k| k.name().to_owned())),
-            text(full),
+        ];
+        row.extend(type_cells(c));
+        row.extend([
             text(show::key_kind(s, number_of)),
             text(show::extra(c)),
             text("select,insert,update,references"),
             text(c.comment.clone()),
             text(rules::show::generation(c)),
             Datum::Null,
-        ]
+        ]);
+        row
     };
     t.visible_columns().enumerate().map(one).collect()
+}
+
+/// What is told of a type, from DATA_TYPE to its full text.
+pub fn type_cells(c: &Column) -> [Datum<'static>; 9] {
+    let (characters, bytes) = lengths(c.ty);
+    let (precision, scale) = match reals::digits(c) {
+        Some((width, scale)) => (number(width), number(scale)),
+        None => numeric(c.ty),
+    };
+    let decimals = match c.ty {
+        ColumnType::DateTime { decimals } | ColumnType::Timestamp { decimals } | ColumnType::Time { decimals } => {
+            number(decimals)
+        }
+        _ => Datum::Null,
+    };
+    let full = show::type_of(c);
+    let name_end = full.find(|b: char| !b.is_ascii_alphabetic()).unwrap_or(full.len());
+    let collation = c.ty.collation();
+    [
+        text(full.get(..name_end).unwrap_or("")),
+        characters,
+        bytes,
+        precision,
+        scale,
+        decimals,
+        option(collation.map(|k| k.charset().name().to_owned())),
+        option(collation.map(|k| k.name().to_owned())),
+        text(full),
+    ]
 }
 
 /// Longest value in characters and in bytes.
 fn lengths(ty: ColumnType) -> (Datum<'static>, Datum<'static>) {
     match ty {
-        ColumnType::Char { length, .. } | ColumnType::VarChar { length, .. } => {
-            (number(length), number(i64::from(length) * 4))
+        ColumnType::Char { length, collation } | ColumnType::VarChar { length, collation } => {
+            (number(length), number(i64::from(length) * i64::from(collation.charset().bytes_of_character())))
         }
         ColumnType::Binary { length } | ColumnType::VarBinary { length } => (number(length), number(length)),
         ColumnType::Text { length, .. } | ColumnType::Blob { length } => (number(length), number(length)),

@@ -70,11 +70,13 @@ impl SqlEngine {
     ) -> Result<()> {
         let name = t.identifier()?;
         let mut values: Vec<Datum<'static>> = Vec::new();
+        let mut names = Vec::new();
         if t.word("using") {
             loop {
                 match t.peek() {
                     Some(Token::Word(word)) if word.starts_with('@') && !word.starts_with("@@") => {
                         values.push(variable(session, word));
+                        names.push(lower_name(word));
                     }
                     _ => return Err(t.error()),
                 }
@@ -90,7 +92,15 @@ impl SqlEngine {
         if session.prepared.get(&id).is_none_or(|p| p.parameters != values.len()) {
             return Err(errors::wrong_arguments("EXECUTE"));
         }
-        Box::pin(self.execute_prepared(session, s, id, &values, out)).await
+        let outer = session.given_out.replace(Vec::new());
+        let done = Box::pin(self.execute_prepared(session, s, id, &values, out)).await;
+        let given_out = std::mem::replace(&mut session.given_out, outer);
+        done?;
+        for (number, value) in given_out.into_iter().flatten() {
+            session.env.assign(&names[number], value)?;
+        }
+        session.env.keep_assigned();
+        Ok(())
     }
 
     /// `DEALLOCATE PREPARE name`, behind these words.
@@ -104,7 +114,11 @@ impl SqlEngine {
     }
 }
 
+/// Of `@Name`.
+fn lower_name(word: &str) -> String {
+    word.trim_start_matches('@').to_ascii_lowercase()
+}
+
 fn variable(session: &Session, word: &str) -> Datum<'static> {
-    let name = word.trim_start_matches('@').to_ascii_lowercase();
-    session.env.user_variables.get(&name).cloned().unwrap_or(Datum::Null)
+    session.env.user_variables.get(&lower_name(word)).cloned().unwrap_or(Datum::Null)
 }

@@ -16,6 +16,7 @@ use super::{
     keys::{Pairs, StringSet, Strings},
     own::OwnRows,
     plan::{Plan, access::BoundPath},
+    routine::{Routine, code::Item},
     user_lock::Held,
 };
 use crate::wire::SqlError;
@@ -38,12 +39,33 @@ pub fn cut(mut message: String) -> String {
 /// The level of what ended a statement, or would have.
 pub const ERROR: &str = "Error";
 
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Warning {
     /// `Note`, `Warning` or [`ERROR`].
     pub level: &'static str,
     pub code: u16,
+    pub state: [u8; 5],
     pub message: String,
+    /// SIGNAL made it: what else it told.
+    pub signalled: Option<Rc<Items>>,
+}
+
+/// Items of a condition, with their texts.
+pub type Items = Vec<(Item, String)>;
+
+/// An error that SIGNAL made.
+pub struct Signalled {
+    pub error: SqlError,
+    pub items: Rc<Items>,
+    /// RESIGNAL made it: what was told before stays.
+    pub again: bool,
+}
+
+impl Warning {
+    /// As the error that it would be.
+    pub fn error(&self) -> SqlError {
+        SqlError::new(self.code, &self.state, self.message.clone())
+    }
 }
 
 /// Warnings of rows that are sent many at a time, brought into the order of the rows.
@@ -133,6 +155,7 @@ pub struct Prepared {
 }
 
 /// A statement's plan, good while the dictionary has this version, or its tables are the same, and the rest is.
+#[derive(Debug)]
 pub struct KeptPlan {
     pub version: u64,
     pub database: Option<String>,
@@ -198,6 +221,14 @@ pub struct Session {
     pub counts: super::status::Counts,
     /// User locks.
     pub held: Held,
+    /// Procedures under way, the innermost last.
+    pub calls: Vec<Rc<Routine>>,
+    /// EXECUTE ... USING is under way: what a CALL gives out in place of its parameters, by their numbers.
+    pub given_out: Option<Vec<(usize, Datum<'static>)>>,
+    /// The last one, until somebody handles it.
+    pub signalled: Option<Signalled>,
+    /// Rows of the last query whose rows were for the session.
+    pub collected: Vec<Vec<Datum<'static>>>,
 }
 
 impl Session {
@@ -229,14 +260,22 @@ impl Session {
         u16::from(active) * status::IN_TRANS + u16::from(self.env.variables.autocommit) * status::AUTOCOMMIT
     }
     pub fn warn(&mut self, level: &'static str, code: u16, message: impl Into<String>) {
+        self.tell(level, &SqlError::new(code, b"HY000", message));
+    }
+    pub fn warn_error(&mut self, e: &SqlError) {
+        self.tell("Warning", e);
+    }
+    /// An error that its statement tells, and does not end with.
+    pub fn fail_quietly(&mut self, e: &SqlError) {
+        self.tell(ERROR, e);
+    }
+    fn tell(&mut self, level: &'static str, e: &SqlError) {
         if self.warnings.len() < self.env.variables.max_error_count {
-            self.warnings.push(Warning { level, code, message: cut(message.into()) });
+            let message = cut(e.message.clone());
+            self.warnings.push(Warning { level, code: e.errno, state: e.sqlstate, message, signalled: None });
         } else {
             self.unlisted_warnings += 1;
         }
-    }
-    pub fn warn_error(&mut self, e: &SqlError) {
-        self.warn("Warning", e.errno, e.message.clone());
     }
     /// A statement begins that has warnings of its own.
     pub fn clear_warnings(&mut self) {
@@ -247,13 +286,18 @@ impl Session {
         self.warnings.clear();
         self.unlisted_warnings = 0;
     }
+    /// A step of a program begins that is no statement, and has warnings of its own.
+    pub fn begin_step(&mut self) {
+        self.clear_warnings();
+        self.keep_warnings();
+    }
     /// A command failed: what was told of it stays, and the error is told with it.
     pub fn note_failure(&mut self, e: &SqlError) {
         if !self.has_own_warnings {
             self.clear_warnings();
         }
         self.has_own_warnings = false;
-        self.warn(ERROR, e.errno, e.message.clone());
+        self.tell(ERROR, e);
         self.env.row_count = -1;
     }
     /// A command ended well: its warnings are there for the next.

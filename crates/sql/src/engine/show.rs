@@ -7,11 +7,12 @@ use apus_types::{ColumnType, IndexState, schema::DefaultValue};
 use super::{
     absent,
     catalog::{Catalog, Table},
-    dispatch::{SqlEngine, plan_text},
+    dispatch::SqlEngine,
     errors::{self, Result},
     exec::{self, Cluster, probe::Counts},
     explain, explain_tree, foreign_key, full_text, grant_tables, information_schema, performance_schema,
     plan::Select,
+    planning::plan_text,
     processlist, reals, rules,
     session::{ERROR, Fail, Session, Warning},
     show_filter::Filter,
@@ -434,6 +435,12 @@ impl SqlEngine {
         {
             return Err(t.error());
         }
+        if (t.peek_word("procedure") || t.peek_word("function")) && t.second_word("code") {
+            return Err(errors::needs_debug());
+        }
+        if t.peek_word("procedure") && t.second_word("status") {
+            return self.show_routines(session, t, out).await;
+        }
         if self.show_absent(session, t, out).await? {
             return Ok(());
         }
@@ -555,6 +562,9 @@ impl SqlEngine {
             } else if t.word("user") {
                 return self.show_create_user(session, t, out).await;
             } else {
+                if self.show_create_routine(session, t, out).await? {
+                    return Ok(());
+                }
                 absent::show_create(session, t)?;
                 let wants_view = t.word("view");
                 if !wants_view {

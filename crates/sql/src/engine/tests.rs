@@ -9,14 +9,15 @@ use super::{
     catalog::Catalog,
     ddl::{self, Ddl},
     digest::{Digest, Form, Syntax},
-    dispatch::plan_text,
     expr::{Builder, Context, Datum, env::Env},
     plan::{
         Plan,
         access::Path,
+        into::Goal,
         query::{Leaf, StepKind},
     },
     plan_cache::{Cached, PlanCache},
+    planning::plan_text,
     token::Tokens,
     view::{self, Definition},
 };
@@ -211,7 +212,10 @@ fn shape(plan: &Plan) -> String {
         Plan::Update(u) => format!("{}{}", path(&u.access), if u.program.is_some() { " program" } else { " locked" }),
         Plan::Delete(d) => path(&d.access),
         Plan::Change(_) => "change".into(),
-        Plan::Into(into) => format!("into {}", into.names.join(" ")),
+        Plan::Into(into) => match &into.goal {
+            Goal::Variables(names) => format!("into {}", names.join(" ")),
+            Goal::Session => "kept".to_owned(),
+        },
     }
 }
 

@@ -1,9 +1,9 @@
 //! EXPLAIN: the trees of plans, and which forms there are.
 
 use super::{
-    dispatch::plan_text,
     explain::{self, Form},
     explain_tree,
+    planning::plan_text,
     tests::{catalog, env},
     token::Tokens,
 };

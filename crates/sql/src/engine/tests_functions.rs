@@ -5,9 +5,9 @@ use apus_types::collate::Collation;
 
 use super::{
     digest::{Digest, Form, Syntax},
-    dispatch::plan_text,
     expr::{Context, Datum, Env, Kind, decimal},
     plan::Plan,
+    planning::plan_text,
 };
 
 fn environment() -> Env {

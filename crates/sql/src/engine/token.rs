@@ -24,18 +24,24 @@ pub struct Tokens {
     list: Vec<Token>,
     /// Where each begins in the text.
     starts: Vec<usize>,
+    /// Where each ends.
+    ends: Vec<usize>,
     at: usize,
     text: String,
 }
 
 impl Tokens {
-    /// Splits text that [`digest`] has cleaned of comments.
+    /// Splits a text, which [`digest`] may have cleaned of comments.
     pub fn new(text: &str) -> Tokens {
         let bytes = text.as_bytes();
-        let (mut list, mut starts) = (Vec::new(), Vec::new());
-        let mut at = 0;
+        let (mut list, mut starts, mut ends) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut at, mut in_executable) = (0, false);
         let is_word = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'$' | b'@') || b >= 0x80;
         while let Some(&b) = bytes.get(at) {
+            if let Some(behind) = behind_comment(bytes, at, &mut in_executable) {
+                at = behind;
+                continue;
+            }
             let (start, before) = (at, list.len());
             match b {
                 b' ' | b'\t' | b'\n' | b'\r' => at += 1,
@@ -82,9 +88,10 @@ impl Tokens {
             }
             if list.len() > before {
                 starts.push(start);
+                ends.push(at.min(bytes.len()));
             }
         }
-        Tokens { list, starts, at: 0, text: text.to_owned() }
+        Tokens { list, starts, ends, at: 0, text: text.to_owned() }
     }
 
     pub fn peek(&self) -> Option<&Token> {
@@ -109,6 +116,10 @@ impl Tokens {
     /// Where the next token begins in the text.
     pub fn offset(&self) -> Option<usize> {
         self.starts.get(self.at).copied()
+    }
+    /// Where the last token that was read ends in the text.
+    pub fn behind(&self) -> usize {
+        self.at.checked_sub(1).and_then(|last| self.ends.get(last)).copied().unwrap_or(0)
     }
     /// The text from one place to another; either may be the end.
     pub fn slice(&self, from: Option<usize>, to: Option<usize>) -> String {
@@ -158,8 +169,21 @@ impl Tokens {
     pub fn second_word(&self, word: &str) -> bool {
         matches!(self.list.get(self.at + 1), Some(Token::Word(w)) if w.eq_ignore_ascii_case(word))
     }
-    pub fn third(&self) -> Option<&Token> {
-        self.list.get(self.at + 2)
+    /// Whether the token at a position is this word.
+    pub fn is_word_at(&self, at: usize, word: &str) -> bool {
+        matches!(self.list.get(at), Some(Token::Word(w)) if w.eq_ignore_ascii_case(word))
+    }
+    /// Where the token so far behind the next one begins in the text.
+    pub fn start_of(&self, by: usize) -> Option<usize> {
+        self.starts.get(self.at + by).copied()
+    }
+    /// Where it ends.
+    pub fn end_of(&self, by: usize) -> Option<usize> {
+        self.ends.get(self.at + by).copied()
+    }
+    /// The token so far behind the next one.
+    pub fn ahead(&self, by: usize) -> Option<&Token> {
+        self.list.get(self.at + by)
     }
     pub fn second_is(&self, symbol: char) -> bool {
         self.list.get(self.at + 1) == Some(&Token::Symbol(symbol))
@@ -265,5 +289,29 @@ impl Tokens {
             }
         }
         Ok(found)
+    }
+}
+
+/// Where a comment that begins here ends. Of an executable one (`/*!80000 ... */`) it is what stands before the code, or behind it.
+fn behind_comment(bytes: &[u8], at: usize, in_executable: &mut bool) -> Option<usize> {
+    let rest = &bytes[at..];
+    let line = || at + rest.iter().position(|b| *b == b'\n').unwrap_or(rest.len());
+    match rest {
+        [b'#', ..] => Some(line()),
+        [b'-', b'-', behind, ..] if behind.is_ascii_whitespace() => Some(line()),
+        [b'-', b'-'] => Some(bytes.len()),
+        [b'*', b'/', ..] if *in_executable => {
+            *in_executable = false;
+            Some(at + 2)
+        }
+        [b'/', b'*', rest @ ..] => {
+            if let Some(code) = digest::executable(rest) {
+                *in_executable = true;
+                return Some(at + 2 + code);
+            }
+            let end = rest.windows(2).position(|two| two == b"*/");
+            Some(end.map_or(bytes.len(), |end| at + 2 + end + 2))
+        }
+        _ => None,
     }
 }

@@ -6,10 +6,13 @@ use super::{
     characteristics::access_mode,
     ddl,
     digest::{Form, Syntax},
-    dispatch::{SqlEngine, plan_text},
+    dispatch::SqlEngine,
     errors::{self, Result},
     exec::{self, next_savepoint},
+    expr::Datum,
     information_schema,
+    planning::plan_text,
+    routine,
     session::{Scratch, Session},
     status::Counter,
     table_locks,
@@ -50,12 +53,13 @@ impl SqlEngine {
         Ok(true)
     }
 
-    /// Runs a statement that is no query.
+    /// Runs a statement that is no query; `params`: of a prepared one.
     pub(super) async fn other_statement(
         &self,
         session: &mut Session,
         s: &mut Scratch,
         text: &str,
+        params: &[Datum<'_>],
         out: &mut Output<'_>,
     ) -> Result<()> {
         let mut t = Tokens::new(text);
@@ -66,7 +70,14 @@ impl SqlEngine {
             t.skip();
             return self.execute_named(session, s, &mut t, out).await;
         }
+        if self.statement_of_bodies(session, text, params, out).await? {
+            return Ok(());
+        }
         session.clear_warnings();
+        if let Some(change) = routine::clause::Change::parse(&mut t)? {
+            Box::pin(self.change_routine(session, change)).await?;
+            return ok(session, out);
+        }
         if t.peek_word("drop") && t.second_word("prepare") || t.peek_word("deallocate") {
             t.skip();
             t.expect("prepare")?;

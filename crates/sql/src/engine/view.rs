@@ -102,21 +102,19 @@ impl Definition {
 
     pub fn encode(&self) -> String {
         let yes = |on: bool| if on { "yes" } else { "no" }.to_owned();
-        // A name may hold anything, a line break too.
-        let name = |n: &str| n.replace('\\', "\\\\").replace('\n', "\\n");
         let fields: [String; FIELDS] = [
             FORM.to_owned(),
             self.algorithm.name().to_owned(),
-            name(&self.definer.0),
-            name(&self.definer.1),
+            escaped(&self.definer.0),
+            escaped(&self.definer.1),
             yes(self.invoker),
             self.check.name().to_owned(),
             yes(self.merges),
             yes(self.updatable),
             yes(self.named),
-            name(&self.database),
-            name(&self.charset),
-            name(&self.collation),
+            escaped(&self.database),
+            escaped(&self.charset),
+            escaped(&self.collation),
         ];
         format!("{}\n{}", fields.join("\n"), self.text)
     }
@@ -130,23 +128,28 @@ impl Definition {
         };
         Some(Definition {
             algorithm: Algorithm::of(algorithm)?,
-            definer: (read_name(user), read_name(host)),
+            definer: (unescaped(user), unescaped(host)),
             invoker: invoker == "yes",
             check: Check::of(check)?,
             merges: merges == "yes",
             updatable: updatable == "yes",
             named: named == "yes",
-            database: read_name(database),
-            charset: read_name(charset),
-            collation: read_name(collation),
+            database: unescaped(database),
+            charset: unescaped(charset),
+            collation: unescaped(collation),
             text: text.to_owned(),
         })
     }
 }
 
-fn read_name(name: &str) -> String {
-    let mut out = String::with_capacity(name.len());
-    let mut chars = name.chars();
+/// As one line: a name may hold anything, a line break too.
+pub fn escaped(name: &str) -> String {
+    name.replace('\\', "\\\\").replace('\n', "\\n")
+}
+
+pub fn unescaped(line: &str) -> String {
+    let mut out = String::with_capacity(line.len());
+    let mut chars = line.chars();
     while let Some(c) = chars.next() {
         out.push(match c {
             '\\' => match chars.next() {

@@ -358,10 +358,7 @@ fn made(session: &mut Session, catalog: &Catalog, clause: &ViewClause, name: &Ta
     };
     let definition = Definition {
         algorithm,
-        definer: clause.definer.clone().unwrap_or_else(|| match &session.env.me {
-            Some(me) => (me.account.name.user.clone(), me.account.name.host.clone()),
-            None => (session.env.user.clone(), "%".to_owned()),
-        }),
+        definer: clause.definer.clone().unwrap_or_else(|| session.env.definer()),
         invoker: clause.invoker,
         check: clause.check,
         merges,

@@ -68,6 +68,12 @@ impl<'a> Output<'a> {
         true
     }
 
+    /// Whether all that was written since `mark` is an answer without rows.
+    pub fn is_ok_since(&mut self, mark: Mark) -> bool {
+        const HEADER: usize = 4;
+        self.flushes == mark.flushes && self.writer.buffer().complete().get(mark.pending + HEADER) == Some(&0)
+    }
+
     /// What a cursor has taken since it was empty, nobody has seen.
     fn take_back_held(&mut self, mark: Mark) -> bool {
         let Some(rows) = self.rows.as_mut().filter(|_| mark.pending == 0) else { return false };

@@ -264,6 +264,10 @@ impl<'a> ResultWriter<'a> {
         self.state.more_results = more;
     }
 
+    pub fn has_more_results(&self) -> bool {
+        self.state.more_results
+    }
+
     /// Whether rows are encoded in the binary protocol (EXECUTE) rather than the text protocol (QUERY).
     pub fn is_binary(&self) -> bool {
         self.state.binary

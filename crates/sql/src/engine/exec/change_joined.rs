@@ -16,23 +16,20 @@ use super::{
     change::{Storing, apply_all, push_change, refused_row, send_changes, updated_row},
     execute, foreign_key,
     lock::{LOCKED_BYTES_MAX, lock_row},
-    next_savepoint, query,
+    next_savepoint, query, target,
 };
-use crate::{
-    engine::{
-        catalog::Table,
-        convert::{self, KeyValue},
-        errors,
-        expr::{Datum, Expr, zone::Zone},
-        foreign_key::{Rules, rules},
-        keys::{StringSet, Strings},
-        plan::{
-            Select, access,
-            change::{Fate, Locked, Target},
-        },
-        session::{Done, Scratch, Session},
+use crate::engine::{
+    catalog::Table,
+    convert::{self, KeyValue},
+    errors,
+    expr::{Datum, Expr, zone::Zone},
+    foreign_key::{Rules, rules},
+    keys::{StringSet, Strings},
+    plan::{
+        Select, access,
+        change::{Fate, Locked, Target},
     },
-    server::Output,
+    session::{Done, Scratch, Session},
 };
 
 /// Runs of the query until it names locked rows only; others change what it finds faster than it locks.
@@ -292,20 +289,19 @@ pub async fn change(
 }
 
 /// SELECT ... FOR UPDATE or FOR SHARE of several tables: locks what its join finds, then reads it as it was found last.
-pub async fn select(
+pub async fn select<T: target::Target>(
     cluster: Cluster<'_>,
     session: &mut Session,
     s: &mut Scratch,
     plan: &Select,
     locked: &Locked,
     params: &[Datum<'_>],
-    out: &mut Output<'_>,
+    out: &mut T,
 ) -> Done<u64> {
     let mut held: Vec<Held> = locked.targets.iter().map(|_| Held::default()).collect();
     let (_, snapshot) = lock(cluster, session, s, locked, params, &mut held).await?;
     session.env.forget_notes();
     let run = query::of_session(cluster, session, params, snapshot.epoch());
-    out.begin_rows_of(&plan.defs);
     query::into(&run, plan, Default::default(), out).await
 }
 

@@ -69,6 +69,7 @@ pub async fn select(
     out: &mut Output<'_>,
 ) -> Done<u64> {
     if let Some(locked) = &plan.locked {
+        out.begin_rows_of(&plan.defs);
         return Box::pin(change_joined::select(cluster, session, s, plan, locked, params, out)).await;
     }
     if plan.join.is_some() {
@@ -83,6 +84,7 @@ pub async fn select(
     };
     let access = plan.access.as_ref().ok_or_else(|| errors::internal("a table without a path"))?;
     if plan.lock.is_some() {
+        out.begin_rows_of(&plan.defs);
         return pin!(select_locked(cluster, session, s, plan, table, access, params, out)).await;
     }
     if information_schema::is_virtual(&table.schema) {
@@ -330,7 +332,7 @@ pub fn without_table<T: Target>(plan: &Select, sink: &mut Sink<'_>, out: &mut T)
 
 /// SELECT ... FOR UPDATE or FOR SHARE.
 #[allow(clippy::too_many_arguments)]
-async fn select_locked(
+pub async fn select_locked<T: Target>(
     cluster: Cluster<'_>,
     session: &mut Session,
     s: &mut Scratch,
@@ -338,7 +340,7 @@ async fn select_locked(
     table: &Table,
     access: &Access,
     params: &[Datum<'_>],
-    out: &mut Output<'_>,
+    out: &mut T,
 ) -> Done<u64> {
     let rows = match (lock::limit(session, &plan.layout, plan.limit.as_ref(), params)?, &plan.group) {
         (Some(n), None) if !plan.distinct && !plan.counts_all => {
@@ -352,7 +354,6 @@ async fn select_locked(
     let mut hunt = Hunt::new(s, wanted, rows);
     while pin!(hunt.next(cluster, session, s)).await? {}
     let mut sink = Sink::new(plan, params, &session.env, std::mem::take(&mut s.sink))?;
-    out.begin_rows_of(&plan.defs);
     for i in 0..s.locked.len() {
         if sink.wanted() == 0 || !sink.row(s.locked.payload(i), out)? {
             break;

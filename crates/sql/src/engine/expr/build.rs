@@ -390,6 +390,12 @@ impl<'a> Builder<'a> {
         if name.quote_style == Some('"') {
             return Ok(Expr::Const(Datum::text(name.value.clone())));
         }
+        if let Some(known) = self.variable_of_procedure(&name.value) {
+            return Ok(match known.ty {
+                Some(ty) => Expr::Variable(known.place, ty),
+                None => Expr::Param(known.place),
+            });
+        }
         let alias = self.aliases.iter().find(|(a, _)| a.eq_ignore_ascii_case(&name.value)).map(|(_, e)| e.clone());
         let column = self.column(&name.value)?;
         let column_first = match self.precedence {
@@ -416,6 +422,12 @@ impl<'a> Builder<'a> {
                 .ok_or_else(|| errors::unknown_column(&name.value, self.clause)),
             (None, None) => Err(errors::unknown_column(&name.value, self.clause)),
         }
+    }
+
+    /// It hides a column of its name, but not in the text of a view.
+    fn variable_of_procedure(&self, name: &str) -> Option<&'a crate::engine::routine::code::Name> {
+        let known = self.env?.names.as_ref()?.find(name)?;
+        self.planner.is_none_or(|planner| planner.views.innermost().is_none()).then_some(known)
     }
 
     fn column(&self, name: &str) -> Result<Option<Expr>> {

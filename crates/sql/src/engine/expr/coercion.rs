@@ -135,6 +135,7 @@ impl Coercion {
             Expr::Column(ColumnRef { ty, .. })
             | Expr::Outer(ColumnRef { ty, .. })
             | Expr::NewColumn(ColumnRef { ty, .. })
+            | Expr::Variable(_, ty)
             | Expr::Given(_, ty, _) => match ty.collation() {
                 Some(collation) => Coercion::new(collation, Strength::Implicit),
                 None => by_kind(Kind::of(*ty), Strength::Implicit),

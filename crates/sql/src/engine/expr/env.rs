@@ -3,6 +3,7 @@
 use std::{
     cell::{Cell, RefCell},
     collections::BTreeMap,
+    rc::Rc,
     sync::Arc,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -13,6 +14,7 @@ use crate::{
         authorize::Identity,
         errors,
         exec::probe,
+        routine::code::Names,
         session::{WARNINGS_MAX, cut},
         user_lock::calls::Calls,
         variables::Variables,
@@ -68,6 +70,8 @@ pub struct Env {
     pub lock_calls: RefCell<Calls>,
     /// What EXPLAIN ANALYZE counts of the statement.
     counts: RefCell<Option<probe::Counts>>,
+    /// Variables of a procedure that the statement which is planned may name.
+    pub names: Option<Rc<Names>>,
 }
 
 /// How many errors and warnings (errors among them) a statement left behind.
@@ -110,6 +114,7 @@ impl Env {
             sleep_seconds: Cell::new(0.0),
             lock_calls: RefCell::default(),
             counts: RefCell::default(),
+            names: None,
         }
     }
 
@@ -197,15 +202,26 @@ impl Env {
     }
     /// A new statement begins: the clock may move.
     pub fn start_statement(&self) {
+        self.interrupt.reset();
+        self.start_step();
+    }
+    /// A statement within a call begins: KILL means all of the call.
+    pub fn start_step(&self) {
         self.now.set(0);
         self.last_insert_id_given.set(false);
         self.changes_rows.set(false);
         self.forget_notes();
-        self.interrupt.reset();
         self.deadline.set(None);
         self.hinted_ms.set(None);
         self.lock_calls.borrow_mut().clear();
         self.sleep_seconds.set(0.0);
+    }
+    /// Whose a view or a procedure is that the session makes.
+    pub fn definer(&self) -> (String, String) {
+        match &self.me {
+            Some(me) => (me.account.name.user.clone(), me.account.name.host.clone()),
+            None => (self.user.clone(), "%".to_owned()),
+        }
     }
     /// Whether the statement may go on; asked between batches of rows.
     ///

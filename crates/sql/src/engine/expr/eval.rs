@@ -13,7 +13,7 @@ impl Expr {
     pub fn eval<'a>(&'a self, cx: &Context<'a>) -> Result<Datum<'a>> {
         Ok(match self {
             Expr::Const(d) => d.borrowed(),
-            Expr::Param(i) => cx.params.get(*i).map_or(Datum::Null, Datum::borrowed),
+            Expr::Param(i) | Expr::Variable(i, _) => cx.params.get(*i).map_or(Datum::Null, Datum::borrowed),
             Expr::Column(c) | Expr::Outer(c) => Datum::of_column(c.ty, cx.layout.value(cx.row, c.slot), cx.env.zone()),
             Expr::Given(i, ..) => cx.given.get(usize::from(*i)).map_or(Datum::Null, Datum::borrowed),
             Expr::NewColumn(c) => match cx.new_row {

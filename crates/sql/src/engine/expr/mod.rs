@@ -245,6 +245,8 @@ pub enum Expr {
     Const(Datum<'static>),
     /// A literal lifted out by the digest or a parameter of the client, from 0.
     Param(usize),
+    /// A variable of a procedure: the parameter of this number, which has values of this type.
+    Variable(usize, ColumnType),
     Column(ColumnRef),
     /// A column of the joined row that a lookup starts from; of the row evaluated over, while keys of another table are made.
     Outer(ColumnRef),
@@ -314,6 +316,7 @@ impl Expr {
         match self {
             Expr::Const(_)
             | Expr::Param(_)
+            | Expr::Variable(..)
             | Expr::Column(_)
             | Expr::Outer(_)
             | Expr::Given(..)
@@ -352,6 +355,7 @@ impl Expr {
         match self {
             Expr::Const(_)
             | Expr::Param(_)
+            | Expr::Variable(..)
             | Expr::Column(_)
             | Expr::Outer(_)
             | Expr::Given(..)
@@ -408,7 +412,7 @@ impl Expr {
         })
     }
     pub fn has_param(&self) -> bool {
-        self.any(|e| matches!(e, Expr::Param(_)))
+        self.any(|e| matches!(e, Expr::Param(_) | Expr::Variable(..)))
     }
     /// Whether its kind may be another at the next execution.
     pub fn has_user_variable(&self) -> bool {
@@ -455,7 +459,7 @@ impl Expr {
             Expr::Const(d) => Kind::of_datum(d),
             Expr::Param(i) => params.get(*i).copied().unwrap_or(Kind::Text),
             Expr::Column(c) | Expr::Outer(c) | Expr::NewColumn(c) => Kind::of(c.ty),
-            Expr::Given(_, ty, _) => Kind::of(*ty),
+            Expr::Given(_, ty, _) | Expr::Variable(_, ty) => Kind::of(*ty),
             Expr::Aggregate(_, kind, _) => *kind,
             Expr::UserVariable(_, kind, _) => *kind,
             Expr::SystemVariable { name, .. } => super::variables::kind_of(name),

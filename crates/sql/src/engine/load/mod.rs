@@ -21,7 +21,7 @@ use statement::{Charset, Load, Target};
 
 use super::{
     catalog::Catalog,
-    dispatch::{SqlEngine, plan_text},
+    dispatch::SqlEngine,
     errors::{self, Result},
     exec::{
         self, Changed, Cluster, Info, conflict, insert,
@@ -31,6 +31,7 @@ use super::{
     information_schema,
     keys::{self, Strings},
     plan::{Insert, Plan},
+    planning::plan_text,
     remake::fence,
     session::{Done, Fail, Scratch, Session},
 };

@@ -316,7 +316,7 @@ impl Planner<'_> {
         level.conditions.extend(filter.map(Expr::conjuncts).unwrap_or_default());
         let order = self.order(&mut builder, tail.order)?;
         drop(builder);
-        let limit = tail.limit.map(|e| Builder::new(None, "", "").build(e)).transpose()?;
+        let limit = tail.limit.map(|e| self.builder_over(None, "").build(e)).transpose()?;
         let (offset, lock, group) = (None, None, None);
         let (distinct, counts_all) = (false, false);
         Block { scope, level, outputs, group, order, distinct, counts_all, limit, offset, lock }.plan(self)

@@ -77,6 +77,7 @@ fn is_plain(e: &Expr) -> bool {
             e,
             Expr::Const(_)
                 | Expr::Param(_)
+                | Expr::Variable(..)
                 | Expr::Column(_)
                 | Expr::Arith(..)
                 | Expr::Compare(..)

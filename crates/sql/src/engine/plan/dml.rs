@@ -120,14 +120,10 @@ impl Planner<'_> {
         let replaces = if on_duplicate == OnDuplicate::Replace { Privileges::DELETE } else { Privileges::NONE };
         self.need_insert(self.view(name)?.as_ref(), &table, Privileges::INSERT.union(replaces));
         let schema = &table.schema;
-        let database = self.env.database.clone().unwrap_or_default();
         let mut named = Vec::new();
         let mut set_values = Vec::new();
         if !insert.assignments.is_empty() {
-            let mut builder = Builder::new(None, "", &database);
-            builder.assigns = self.assigns();
-            builder.from_digest = self.from_digest;
-            builder.no_backslash = self.env.variables.syntax.no_backslash;
+            let mut builder = self.builder_over(None, "");
             builder.target = Some(schema);
             for a in &insert.assignments {
                 if through.is_none() {
@@ -219,10 +215,7 @@ impl Planner<'_> {
         };
         let mut rows = Vec::with_capacity(values.rows.len());
         for (i, row) in values.rows.iter().enumerate() {
-            let mut builder = Builder::new(None, "", self.env.database.as_deref().unwrap_or(""));
-            builder.assigns = self.assigns();
-            builder.from_digest = self.from_digest;
-            builder.no_backslash = self.env.variables.syntax.no_backslash;
+            let mut builder = self.builder_over(None, "");
             builder.target = Some(&table.schema);
             let row = row.iter().map(|e| value_or_default(&mut builder, e)).collect::<Result<Vec<_>, _>>()?;
             // VALUES () gives every column its default.
@@ -272,7 +265,7 @@ impl Planner<'_> {
         let read = assignments.iter().map(|(_, e)| e).chain(&filter).chain(order.iter().map(|k| &k.expr));
         self.need_change(through.as_ref(), &table, Privileges::UPDATE);
         self.need_column(through.as_ref(), &table, column_read(read));
-        let limit = update.limit.as_ref().map(|e| Builder::new(None, "", "").build(e)).transpose()?;
+        let limit = update.limit.as_ref().map(|e| self.builder_over(None, "").build(e)).transpose()?;
         let (access, in_order, reverse) = ordered_access(&table, filter, &order, limit.is_some());
         let by_key = matches!(&access.path, access::Path::Points { index: None, .. })
             && access.rest.is_none()
@@ -298,7 +291,7 @@ impl Planner<'_> {
         self.need_change(through.as_ref(), &table, Privileges::DELETE);
         let read = filter.iter().chain(order.iter().map(|k| &k.expr));
         self.need_column(through.as_ref(), &table, column_read(read));
-        let limit = delete.limit.as_ref().map(|e| Builder::new(None, "", "").build(e)).transpose()?;
+        let limit = delete.limit.as_ref().map(|e| self.builder_over(None, "").build(e)).transpose()?;
         let (access, in_order, reverse) = ordered_access(&table, filter, &order, limit.is_some());
         // The parser has no place for it.
         let mut modifiers = self.text.split_ascii_whitespace().skip(1).take_while(|w| !w.eq_ignore_ascii_case("from"));

@@ -313,15 +313,20 @@ fn twins(left: &Scope, right: &Scope, names: &[String]) -> Bound<Vec<(u16, u16)>
 }
 
 impl<'a> Planner<'a> {
-    /// For expressions over the tables of a scope.
-    pub(super) fn builder<'b>(&'b self, scope: &Rc<Scope>) -> Builder<'b> {
-        let database = self.env.database.as_deref().unwrap_or("");
-        let mut builder = Builder::new(None, "", database);
-        builder.param_kinds = self.param_kinds.clone();
+    /// For expressions over one table, or over none.
+    pub(super) fn builder_over<'b>(&'b self, table: Option<&'b apus_types::TableSchema>, shown: &str) -> Builder<'b> {
+        let mut builder = Builder::new(table, shown, self.env.database.as_deref().unwrap_or(""));
         builder.assigns = self.assigns();
         builder.from_digest = self.from_digest;
         builder.no_backslash = self.env.variables.syntax.no_backslash;
         builder.env = Some(self.env);
+        builder
+    }
+
+    /// For expressions over the tables of a scope.
+    pub(super) fn builder<'b>(&'b self, scope: &Rc<Scope>) -> Builder<'b> {
+        let mut builder = self.builder_over(None, "");
+        builder.param_kinds = self.param_kinds.clone();
         builder.scope = Some(scope.clone());
         builder.planner = Some(self);
         builder

@@ -5,12 +5,19 @@ use std::borrow::Cow;
 use super::{Plan, Select, heading};
 use crate::engine::errors::{self, Result};
 
-/// A query whose one row goes into variables.
+/// A query whose rows are not for the client.
 #[derive(Debug)]
 pub struct Into {
     pub query: Select,
-    /// Names of the variables, lower case.
-    pub names: Vec<String>,
+    pub goal: Goal,
+}
+
+#[derive(Debug)]
+pub enum Goal {
+    /// Its one row goes into variables of these names, lower case.
+    Variables(Vec<String>),
+    /// The session keeps them.
+    Session,
 }
 
 /// The words of a text outside of quotes: where each begins and ends, and in how many parentheses.
@@ -132,10 +139,18 @@ pub fn wrap(plan: Plan, names: Vec<String>) -> Result<Plan> {
     match plan {
         plan if names.is_empty() => Ok(plan),
         Plan::Select(query) if query.outputs.len() == names.len() => {
-            Ok(Plan::Into(Box::new(Into { query: *query, names })))
+            Ok(Plan::Into(Box::new(Into { query: *query, goal: Goal::Variables(names) })))
         }
         Plan::Select(_) => Err(errors::into_columns()),
         _ => Err(errors::syntax("INTO")),
+    }
+}
+
+/// A query whose rows the session keeps; other plans are as they are.
+pub fn collecting(plan: Plan) -> Plan {
+    match plan {
+        Plan::Select(query) => Plan::Into(Box::new(Into { query: *query, goal: Goal::Session })),
+        other => other,
     }
 }
 

@@ -177,7 +177,11 @@ impl Columns<'_, '_> {
         }
         let kind = expr.kind(&self.planner.param_kinds);
         let shape = Shape { ty: target::type_of(kind, collation_of(&expr, &self.planner.param_kinds)), nullable: true };
-        Output { def: cells::expression_def(name, kind), kind, expr, shape }
+        let def = match &expr {
+            Expr::Variable(_, ty) => cells::variable_def(name, *ty),
+            _ => cells::expression_def(name, kind),
+        };
+        Output { def, kind, expr, shape }
     }
 }
 

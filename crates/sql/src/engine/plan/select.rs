@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     engine::{
+        assignments::expression,
         authorize::Names,
         catalog::Table,
         errors,
@@ -106,6 +107,14 @@ pub struct Select {
     pub locked: Option<Box<super::change::Locked>>,
     /// Aggregates that the data nodes can compute, one per entry of `group.aggregates`.
     pub pushdown: Option<Vec<apus_signal::scan::Aggregate>>,
+}
+
+impl Select {
+    /// One value, for which no row is read.
+    pub fn is_plain_value(&self) -> bool {
+        let reads = self.table.is_some() || self.join.is_some() || self.access.is_some() || !self.given.is_empty();
+        !reads && self.group.is_none() && self.limit.is_none() && self.outputs.len() == 1
+    }
 }
 
 impl Planner<'_> {
@@ -319,9 +328,15 @@ impl Planner<'_> {
     }
 
     pub(super) fn limit(&self, clause: Option<&LimitClause>) -> Result<(Option<Expr>, Option<Expr>), Unplanned> {
-        let mut builder = Builder::new(None, "", "");
+        let mut builder = self.builder_over(None, "");
         let mut build = |e: &ast::Expr| match e {
             ast::Expr::Value(_) => builder.build(e),
+            ast::Expr::Identifier(name) if self.env.names.is_some() => {
+                // NULL is none, and less than none is all.
+                let name = view_text::quoted(&name.value);
+                let rows = format!("CASE WHEN {name} IS NULL THEN 0 WHEN {name} < 0 THEN {} ELSE {name} END", u64::MAX);
+                builder.build(&expression(&rows)?)
+            }
             other => Err(errors::syntax(&other.to_string())),
         };
         Ok(match clause {

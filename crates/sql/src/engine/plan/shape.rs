@@ -109,7 +109,7 @@ impl Shapes<'_> {
                 Func::Introduced => any(list),
                 _ => true,
             },
-            Expr::Param(_) | Expr::Given(..) | Expr::Outer(_) | Expr::NewColumn(_) => true,
+            Expr::Param(_) | Expr::Variable(..) | Expr::Given(..) | Expr::Outer(_) | Expr::NewColumn(_) => true,
             Expr::UserVariable(..) | Expr::SystemVariable { .. } => true,
             e => e.children().iter().any(|e| self.may_be_null(e)),
         }

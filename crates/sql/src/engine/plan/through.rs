@@ -216,11 +216,7 @@ impl Planner<'_> {
         match through {
             Some(through) => self.builder(&through.scope),
             None => {
-                let database = self.env.database.as_deref().unwrap_or("");
-                let mut builder = Builder::new(Some(&table.schema), shown, database);
-                builder.assigns = self.assigns();
-                builder.from_digest = self.from_digest;
-                builder.no_backslash = self.env.variables.syntax.no_backslash;
+                let mut builder = self.builder_over(Some(&table.schema), shown);
                 builder.param_kinds = self.param_kinds.clone();
                 builder
             }

@@ -144,6 +144,7 @@ static DEFINITIONS: &[Definition] = &[
     n("max_error_count", "1024", 0, WARNINGS_MAX as u64),
     n("max_execution_time", "0", 0, MOST),
     n("max_join_size", MOST_TEXT, 1, MOST),
+    n("max_sp_recursion_depth", "0", 0, 255),
     n("net_read_timeout", "30", 1, YEAR),
     n("net_write_timeout", "60", 1, YEAR),
     text("optimizer_switch", ""),

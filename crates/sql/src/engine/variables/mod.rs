@@ -98,6 +98,8 @@ pub struct Variables {
     /// Most rows that a SELECT without a LIMIT answers.
     pub select_limit: u64,
     max_join_size: u64,
+    /// How often a procedure may call itself.
+    pub max_sp_recursion_depth: u64,
     big_selects: bool,
     pub foreign_key_checks: bool,
     /// Where it is another than the server's.
@@ -142,6 +144,7 @@ impl Default for Variables {
             safe_updates: false,
             select_limit: NO_LIMIT,
             max_join_size: NO_LIMIT,
+            max_sp_recursion_depth: 0,
             big_selects: true,
             foreign_key_checks: true,
             wait_timeout: None,
@@ -372,6 +375,7 @@ impl Variables {
                 self.take("sql_big_selects", u8::from(number == NO_LIMIT).to_string())?;
             }
             "sql_select_limit" => self.select_limit = number,
+            "max_sp_recursion_depth" => self.max_sp_recursion_depth = number,
             "timestamp" => {
                 self.timestamp_micros = i64::try_from(number).unwrap_or(0);
                 return Ok(None);

@@ -226,8 +226,8 @@ pub async fn collect_at(
 
 /// Values of rows.
 #[derive(Default)]
-struct Values {
-    rows: Vec<Vec<Datum<'static>>>,
+pub struct Values {
+    pub rows: Vec<Vec<Datum<'static>>>,
     bytes: usize,
 }
 

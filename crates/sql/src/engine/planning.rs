@@ -1,0 +1,58 @@
+//! From the text of a statement to its plan.
+
+use std::rc::Rc;
+
+use sqlparser::ast::Statement;
+
+use super::{
+    catalog::Catalog,
+    digest::Digest,
+    errors::{self, Result},
+    expr::{Kind, env::Env},
+    plan::{self, Plan, Planner, Unplanned},
+    plan_cache::Cached,
+    variables::NO_LIMIT,
+};
+
+pub fn plan_digest(catalog: &Catalog, env: &Env, digest: &Digest) -> Result<Cached> {
+    let text = String::from_utf8_lossy(&digest.text);
+    let Ok((text, names)) = plan::into::split(&text) else { return Ok(Cached::Structural) };
+    let Ok(statement) = plan::parse(&text) else { return Ok(Cached::Structural) };
+    let planner = Planner { from_digest: true, ..Planner::new(catalog, env, &text, Vec::new()) };
+    match planner.plan(&plan::limited(statement, env.variables.select_limit)) {
+        Ok(plan) => match plan::into::wrap(plan, names) {
+            Ok(plan) => Ok(Cached::Plan(Rc::new(plan))),
+            Err(_) => Ok(Cached::Structural),
+        },
+        // A placeholder may only be the culprit because the literal is gone; the text decides.
+        Err(Unplanned::Structural | Unplanned::Error(_)) => Ok(Cached::Structural),
+    }
+}
+
+pub fn plan_text(catalog: &Catalog, env: &Env, text: &str, param_kinds: Vec<Kind>) -> Result<Plan> {
+    plan_limited(catalog, env, text, param_kinds, NO_LIMIT)
+}
+
+pub fn plan_limited(catalog: &Catalog, env: &Env, text: &str, param_kinds: Vec<Kind>, limit: u64) -> Result<Plan> {
+    let (text, names) = plan::into::split(text)?;
+    let statement: Statement = plan::limited(plan::parse(&text)?, limit);
+    let planner = Planner::new(catalog, env, &text, param_kinds);
+    let plan = planner.plan(&statement).map_err(|e| match e {
+        Unplanned::Error(e) => e,
+        Unplanned::Structural => errors::internal("a plan without literals"),
+    })?;
+    plan::into::wrap(plan, names)
+}
+
+/// Whether parameters or variables decide the types of a query's columns, or of what it sorts and groups by.
+pub fn is_typed_by_values(select: &plan::Select) -> bool {
+    let group = select.group.iter();
+    let grouped = group.flat_map(|g| {
+        let arguments = g.aggregates.iter().filter_map(|a| a.argument.as_ref());
+        let windows = g.windows.iter().flat_map(|w| w.expressions());
+        g.keys.iter().map(|k| &k.expr).chain(arguments).chain(windows)
+    });
+    select.is_typed_by_values
+        || select.outputs.iter().any(|o| o.expr.has_param() || o.expr.has_user_variable())
+        || select.order.iter().map(|k| &k.expr).chain(grouped).any(|e| e.has_user_variable())
+}

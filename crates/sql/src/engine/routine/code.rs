@@ -1,0 +1,246 @@
+//! The program that the body of a routine becomes: steps with jumps between them.
+//!
+//! Variables have places in the frame of a call, given when the body is compiled; so a block that declares a name again has another place, and what a name means is settled before
+//! the first call. The text of an expression or statement keeps its names, and is planned when it is first run, with the variables as parameters.
+//!
+//! Which handlers may take an error is said by where its step stands ([`Program::block_of`]), not by what was run before: a block knows the block around it, and the body of a
+//! handler stands in the block around the one that declares it.
+
+use std::{cell::RefCell, rc::Rc};
+
+use apus_types::{Column, ColumnType};
+
+use crate::engine::{expr::Kind, session::KeptPlan, variables::Planning};
+
+/// The place of a variable in the frame of a call.
+pub type Place = usize;
+
+/// Variables in view at a point of a program, the innermost last.
+#[derive(Clone, Default, PartialEq, Debug)]
+pub struct Names(pub Vec<Name>);
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct Name {
+    pub name: String,
+    pub place: Place,
+    pub ty: Option<ColumnType>,
+}
+
+impl Names {
+    pub fn find(&self, name: &str) -> Option<&Name> {
+        self.0.iter().rev().find(|known| known.name.eq_ignore_ascii_case(name))
+    }
+}
+
+/// An expression (as `SELECT expression`) or a statement that names variables.
+#[derive(Debug)]
+pub struct Text {
+    pub sql: String,
+    pub names: Rc<Names>,
+    pub kept: RefCell<Option<Kept>>,
+}
+
+/// A plan, and what it depends on beside the dictionary.
+#[derive(Debug)]
+pub struct Kept {
+    pub plan: KeptPlan,
+    pub planning: Planning,
+    pub kinds: Vec<Kind>,
+}
+
+/// Where a value goes.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Target {
+    Variable(Place),
+    /// `@name`, lower case.
+    User(String),
+}
+
+#[derive(Debug)]
+pub struct Argument {
+    pub value: Text,
+    /// Of OUT and INOUT.
+    pub target: Option<Target>,
+}
+
+#[derive(Debug)]
+pub enum Step {
+    /// Variables become NULL.
+    Clear(Vec<Place>),
+    Assign(Place, Text),
+    AssignUser(String, Text),
+    /// `SET name =` of a variable of the system; without a value: DEFAULT, or a word.
+    SetSystem(String, Text),
+    Unless {
+        condition: Text,
+        to: usize,
+    },
+    Jump(usize),
+    /// No WHEN of a CASE was true, and there is no ELSE.
+    NoCase,
+    /// A statement that is planned; rows of a SELECT are the client's.
+    Planned(Text),
+    /// A statement that is none of those: a definition, SHOW, COMMIT.
+    Other(Text),
+    Into(Text, Vec<Target>),
+    Call {
+        database: Option<String>,
+        name: String,
+        arguments: Vec<Argument>,
+    },
+    Open(usize),
+    Fetch(usize, Vec<Target>),
+    Close(usize),
+    /// Cursors of a block that ends.
+    CloseAll(std::ops::Range<usize>),
+    /// Out of blocks.
+    Leave {
+        to: usize,
+        cursors: Vec<usize>,
+    },
+    /// The end of the body of an EXIT handler, and of its block. `within`: the body of a handler that the block stands in.
+    Exit {
+        to: usize,
+        within: Option<usize>,
+    },
+    /// The end of the body of a CONTINUE handler.
+    Resume,
+    Signal(Box<Signal>),
+    Diagnostics(Box<Diagnostics>),
+}
+
+#[derive(Debug)]
+pub struct Signal {
+    /// RESIGNAL.
+    pub again: bool,
+    pub state: Option<[u8; 5]>,
+    pub items: Vec<(Item, Text)>,
+}
+
+/// What is told of a condition.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Item {
+    MessageText,
+    MysqlErrno,
+    ReturnedSqlstate,
+    /// CLASS_ORIGIN and SUBCLASS_ORIGIN.
+    Origin {
+        sub: bool,
+    },
+    /// Names of a constraint, table, column or cursor, by a number: known only where SIGNAL tells them.
+    Name(u8),
+}
+
+impl Item {
+    pub fn name(self) -> &'static str {
+        ITEMS.iter().find(|(_, item)| *item == self).map_or("", |(name, _)| name)
+    }
+}
+
+/// By their names.
+pub const ITEMS: [(&str, Item); 13] = [
+    ("MESSAGE_TEXT", Item::MessageText),
+    ("MYSQL_ERRNO", Item::MysqlErrno),
+    ("RETURNED_SQLSTATE", Item::ReturnedSqlstate),
+    ("CLASS_ORIGIN", Item::Origin { sub: false }),
+    ("SUBCLASS_ORIGIN", Item::Origin { sub: true }),
+    ("CONSTRAINT_CATALOG", Item::Name(0)),
+    ("CONSTRAINT_SCHEMA", Item::Name(1)),
+    ("CONSTRAINT_NAME", Item::Name(2)),
+    ("CATALOG_NAME", Item::Name(3)),
+    ("SCHEMA_NAME", Item::Name(4)),
+    ("TABLE_NAME", Item::Name(5)),
+    ("COLUMN_NAME", Item::Name(6)),
+    ("CURSOR_NAME", Item::Name(7)),
+];
+
+#[derive(Debug)]
+pub struct Diagnostics {
+    pub stacked: bool,
+    pub wanted: Wanted,
+}
+
+#[derive(Debug)]
+pub enum Wanted {
+    /// Of the statement: its number of conditions, or (`true`) of rows.
+    Statement(Vec<(Target, bool)>),
+    /// Of the condition of this number.
+    Condition(Text, Vec<(Target, Item)>),
+}
+
+/// What a handler is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Condition {
+    Error(u16),
+    State([u8; 5]),
+    Warning,
+    NotFound,
+    Exception,
+}
+
+#[derive(Debug)]
+pub struct Handler {
+    pub conditions: Vec<Condition>,
+    /// Its first step.
+    pub body: usize,
+}
+
+/// BEGIN ... END.
+#[derive(Debug)]
+pub struct Block {
+    pub parent: Option<usize>,
+    pub handlers: Vec<Handler>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    In,
+    Out,
+    InOut,
+}
+
+impl Mode {
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::In => "IN",
+            Mode::Out => "OUT",
+            Mode::InOut => "INOUT",
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Parameter {
+    pub mode: Mode,
+    pub column: Column,
+    /// Its type as it was written.
+    pub declared: String,
+}
+
+#[derive(Debug)]
+pub struct Variable {
+    pub name: String,
+    /// `None`: it holds what it is given.
+    pub column: Option<Column>,
+}
+
+#[derive(Default, Debug)]
+pub struct Program {
+    pub parameters: Vec<Parameter>,
+    /// By their places; the parameters first.
+    pub variables: Vec<Variable>,
+    pub steps: Vec<Step>,
+    /// The block that each step stands in.
+    pub block_of: Vec<usize>,
+    /// Where a CONTINUE handler goes on behind a step, unless it is the next one.
+    pub behind: Vec<(usize, usize)>,
+    pub blocks: Vec<Block>,
+    /// SELECTs of cursors.
+    pub cursors: Vec<Text>,
+}
+
+impl Program {
+    pub fn has_handlers(&self) -> bool {
+        self.blocks.iter().any(|block| !block.handlers.is_empty())
+    }
+}

@@ -1,0 +1,851 @@
+//! From the text of a body to its [`Program`].
+//!
+//! Everything that MySQL refuses when a routine is made is refused here: syntax, names of variables, labels, cursors and conditions, the order of declarations. Tables and
+//! columns are looked for when a statement is run.
+
+use std::rc::Rc;
+
+use apus_types::{Column, ColumnType, collate::Collation};
+
+use super::{
+    code::{
+        Argument, Block, Condition, Handler, Mode, Name, Names, Parameter, Place, Program, Step, Target, Text, Variable,
+    },
+    failures,
+};
+use crate::engine::{
+    characters::collation_named,
+    ddl,
+    digest::{Digest, Form, Syntax},
+    dispatch::is_query,
+    errors::{self, Result},
+    plan,
+    token::{Token, Tokens},
+    variables::check_name,
+};
+
+/// Statements within statements.
+const DEPTH_MAX: usize = 64;
+
+pub struct Compiler<'t> {
+    pub(super) t: &'t mut Tokens,
+    syntax: Syntax,
+    default: Collation,
+    pub(super) program: Program,
+    names: Names,
+    /// The same, as steps keep them.
+    shared: Rc<Names>,
+    pub(super) conditions: Vec<(String, Condition)>,
+    /// Cursors in view.
+    cursors: Vec<(String, usize)>,
+    labels: Vec<Label>,
+    block: usize,
+    /// The body of a handler around.
+    within: Option<usize>,
+    depth: usize,
+}
+
+struct Label {
+    name: Option<String>,
+    /// Where ITERATE goes on, in a loop.
+    again: Option<usize>,
+    /// Steps that leave it.
+    leaves: Vec<usize>,
+    /// Cursors in view around it.
+    cursors: usize,
+}
+
+impl<'t> Compiler<'t> {
+    pub fn new(t: &'t mut Tokens, syntax: Syntax, default: Collation) -> Compiler<'t> {
+        let mut program = Program::default();
+        program.blocks.push(Block { parent: None, handlers: Vec::new() });
+        Compiler {
+            t,
+            syntax,
+            default,
+            program,
+            names: Names::default(),
+            shared: Rc::default(),
+            conditions: Vec::new(),
+            cursors: Vec::new(),
+            labels: Vec::new(),
+            block: 0,
+            within: None,
+            depth: 0,
+        }
+    }
+
+    /// `(IN a INT, ...)`.
+    pub fn parameters(&mut self) -> Result<()> {
+        self.t.expect_symbol('(')?;
+        while !self.t.peek_symbol(')') {
+            let mode = if self.t.word("inout") {
+                Mode::InOut
+            } else if self.t.word("out") {
+                Mode::Out
+            } else {
+                self.t.word("in");
+                Mode::In
+            };
+            let name = self.t.identifier()?;
+            let begin = self.t.offset();
+            let column = column(self.t, &name, self.default)?;
+            let declared = self.t.slice(begin, Some(self.t.behind()));
+            if self.names.find(&name).is_some() {
+                return Err(failures::parameter_twice(&name));
+            }
+            self.variable(name, Some(column.clone()));
+            self.program.parameters.push(Parameter { mode, column, declared });
+            if !self.t.symbol(',') {
+                break;
+            }
+        }
+        self.t.expect_symbol(')')?;
+        self.share();
+        Ok(())
+    }
+
+    /// Variables that hold what they are given.
+    pub fn unnamed(&mut self, names: impl Iterator<Item = String>) {
+        names.for_each(|name| _ = self.variable(name, None));
+        self.share();
+    }
+
+    /// The one statement that is the body.
+    pub fn body(mut self) -> Result<Program> {
+        self.statement()?;
+        Ok(self.program)
+    }
+
+    fn variable(&mut self, name: String, column: Option<Column>) -> Place {
+        let place = self.program.variables.len();
+        let ty = column.as_ref().map(|column| column.ty);
+        self.names.0.push(Name { name: name.clone(), place, ty });
+        self.program.variables.push(Variable { name, column });
+        place
+    }
+
+    fn share(&mut self) {
+        self.shared = Rc::new(self.names.clone());
+    }
+
+    pub(super) fn push(&mut self, step: Step) -> usize {
+        self.program.steps.push(step);
+        self.program.block_of.push(self.block);
+        self.program.steps.len() - 1
+    }
+
+    fn here(&self) -> usize {
+        self.program.steps.len()
+    }
+
+    /// A jump made earlier leads here.
+    fn land(&mut self, from: usize) {
+        let here = self.here();
+        if let Step::Jump(to) | Step::Unless { to, .. } | Step::Leave { to, .. } | Step::Exit { to, .. } =
+            &mut self.program.steps[from]
+        {
+            *to = here;
+        }
+    }
+
+    /// Statements up to one of these words, at least one.
+    fn statements(&mut self, until: &[&str]) -> Result<()> {
+        if until.iter().any(|word| self.t.peek_word(word)) {
+            return Err(self.t.error());
+        }
+        self.statements_or_none(until)
+    }
+
+    fn statements_or_none(&mut self, until: &[&str]) -> Result<()> {
+        while !until.iter().any(|word| self.t.peek_word(word)) {
+            self.statement()?;
+            self.t.expect_symbol(';')?;
+        }
+        Ok(())
+    }
+
+    fn statement(&mut self) -> Result<()> {
+        self.depth += 1;
+        if self.depth > DEPTH_MAX {
+            return Err(failures::too_deep());
+        }
+        let label = self.label()?;
+        let starts = |word: &str| self.t.peek_word(word);
+        if starts("begin") {
+            self.begin(label)?;
+        } else if starts("loop") || starts("while") || starts("repeat") {
+            self.looping(label)?;
+        } else if label.is_some() {
+            return Err(self.t.error());
+        } else if self.t.word("if") {
+            self.alternatives(None)?;
+            self.t.expect("if")?;
+        } else if self.t.word("case") {
+            let value = if self.t.peek_word("when") { None } else { Some(self.expression(&["when"])?) };
+            self.t.expect("when")?;
+            self.alternatives(Some(value))?;
+            self.t.expect("case")?;
+        } else {
+            self.simple()?;
+        }
+        self.depth -= 1;
+        Ok(())
+    }
+
+    fn simple(&mut self) -> Result<()> {
+        if self.t.peek_word("leave") || self.t.peek_word("iterate") {
+            return self.leave();
+        }
+        if self.t.word("set") {
+            return self.set();
+        }
+        if self.t.word("call") {
+            return self.call();
+        }
+        if self.t.word("open") {
+            let cursor = self.cursor()?;
+            self.push(Step::Open(cursor));
+        } else if self.t.word("close") {
+            let cursor = self.cursor()?;
+            self.push(Step::Close(cursor));
+        } else if self.t.word("fetch") {
+            if !self.t.word("next") || self.t.peek_word("from") {
+                self.t.word("from");
+            }
+            let cursor = self.cursor()?;
+            self.t.expect("into")?;
+            if matches!(self.t.peek(), Some(Token::Word(w)) if w.starts_with('@')) || self.t.peek_symbol('@') {
+                return Err(self.t.error());
+            }
+            let targets = self.targets()?;
+            self.push(Step::Fetch(cursor, targets));
+        } else if self.t.peek_word("signal") || self.t.peek_word("resignal") {
+            return self.signal();
+        } else if self.t.peek_word("get") {
+            return self.diagnostics();
+        } else if self.t.word("do") {
+            return self.evaluate();
+        } else if self.t.peek_word("return") {
+            return Err(failures::return_outside());
+        } else if self.t.peek_word("declare") || self.t.at_end() {
+            return Err(self.t.error());
+        } else {
+            return self.sql();
+        }
+        Ok(())
+    }
+
+    /// `name:` in front of a block or a loop.
+    fn label(&mut self) -> Result<Option<String>> {
+        let is_word = matches!(self.t.peek(), Some(Token::Word(_) | Token::Quoted(_)));
+        if !is_word || !self.t.second_is(':') || self.t.ahead(2) == Some(&Token::Symbol('=')) {
+            return Ok(None);
+        }
+        let name = self.t.identifier()?;
+        self.t.skip();
+        let is_known = |l: &Label| l.name.as_ref().is_some_and(|known| known.eq_ignore_ascii_case(&name));
+        if self.labels.iter().any(is_known) {
+            return Err(failures::label_twice(&name));
+        }
+        Ok(Some(name))
+    }
+
+    fn open_label(&mut self, name: Option<String>, again: Option<usize>) {
+        self.labels.push(Label { name, again, leaves: Vec::new(), cursors: self.cursors.len() });
+    }
+
+    /// The end of a labelled statement: who leaves it goes on here.
+    fn close_label(&mut self) -> Result<()> {
+        let Some(label) = self.labels.pop() else { return Ok(()) };
+        label.leaves.iter().for_each(|leave| self.land(*leave));
+        if label.name.is_none() || !matches!(self.t.peek(), Some(Token::Word(_) | Token::Quoted(_))) {
+            return Ok(());
+        }
+        let end = self.t.identifier()?;
+        match label.name.is_some_and(|name| name.eq_ignore_ascii_case(&end)) {
+            true => Ok(()),
+            false => Err(failures::other_end_label(&end)),
+        }
+    }
+
+    fn leave(&mut self) -> Result<()> {
+        let iterates = self.t.peek_word("iterate");
+        self.t.skip();
+        let name = self.t.identifier()?;
+        let is = |l: &Label| l.name.as_ref().is_some_and(|known| known.eq_ignore_ascii_case(&name));
+        let found = self.labels.iter().rposition(is).filter(|at| !iterates || self.labels[*at].again.is_some());
+        let what = if iterates { "ITERATE" } else { "LEAVE" };
+        let at = found.ok_or_else(|| failures::no_label(what, &name))?;
+        let label = &self.labels[at];
+        let cursors = self.cursors[label.cursors..].iter().map(|(_, cursor)| *cursor).collect();
+        let again = label.again.filter(|_| iterates);
+        let step = self.push(Step::Leave { to: again.unwrap_or(0), cursors });
+        if again.is_none() {
+            self.labels[at].leaves.push(step);
+        }
+        Ok(())
+    }
+
+    fn looping(&mut self, label: Option<String>) -> Result<()> {
+        let again = self.here();
+        self.open_label(label, Some(again));
+        if self.t.word("loop") {
+            self.statements(&["end"])?;
+            self.t.expect("end")?;
+            self.t.expect("loop")?;
+            self.push(Step::Jump(again));
+        } else if self.t.word("while") {
+            let condition = self.expression(&["do"])?;
+            self.t.expect("do")?;
+            let test = self.push(Step::Unless { condition, to: 0 });
+            self.statements(&["end"])?;
+            self.t.expect("end")?;
+            self.t.expect("while")?;
+            self.push(Step::Jump(again));
+            self.land(test);
+            self.program.behind.push((test, self.here()));
+        } else {
+            self.t.expect("repeat")?;
+            self.statements(&["until"])?;
+            self.t.expect("until")?;
+            let condition = self.expression(&["end"])?;
+            self.t.expect("end")?;
+            self.t.expect("repeat")?;
+            self.push(Step::Unless { condition, to: again });
+        }
+        self.close_label()
+    }
+
+    /// IF, or CASE with or without a value (behind its first WHEN), up to its END.
+    fn alternatives(&mut self, case: Option<Option<Text>>) -> Result<()> {
+        let (mut tests, mut ends) = (Vec::new(), Vec::new());
+        let before = self.names.0.len();
+        let mut compared = None;
+        if let Some(Some(value)) = &case {
+            // Nobody can name it.
+            let name = format!("#case{}", self.program.variables.len());
+            let place = self.variable(name.clone(), None);
+            let value = Text { sql: value.sql.clone(), names: value.names.clone(), kept: Default::default() };
+            tests.push(self.push(Step::Assign(place, value)));
+            compared = Some(name);
+            self.share();
+        }
+        let is_case = case.is_some();
+        let next = if is_case { "when" } else { "elseif" };
+        loop {
+            let mut condition = self.expression(&["then"])?;
+            if let Some(name) = &compared {
+                let value = condition.sql.strip_prefix(SELECT).unwrap_or(&condition.sql);
+                condition.sql = format!("{SELECT}`{name}` = ({value})");
+            }
+            self.t.expect("then")?;
+            let test = self.push(Step::Unless { condition, to: 0 });
+            tests.push(test);
+            self.statements(&[next, "else", "end"])?;
+            ends.push(self.push(Step::Jump(0)));
+            self.land(test);
+            if !self.t.word(next) {
+                break;
+            }
+        }
+        if self.t.word("else") {
+            self.statements(&["end"])?;
+        } else if is_case {
+            tests.push(self.push(Step::NoCase));
+        }
+        self.t.expect("end")?;
+        ends.into_iter().for_each(|end| self.land(end));
+        let here = self.here();
+        self.program.behind.extend(tests.into_iter().map(|test| (test, here)));
+        self.names.0.truncate(before);
+        self.share();
+        Ok(())
+    }
+
+    fn begin(&mut self, label: Option<String>) -> Result<()> {
+        self.t.expect("begin")?;
+        let outer = self.block;
+        let before = (self.names.0.len(), self.conditions.len(), self.cursors.len(), self.program.cursors.len());
+        self.open_label(label, None);
+        let block = self.program.blocks.len();
+        self.program.blocks.push(Block { parent: Some(outer), handlers: Vec::new() });
+        let mut exits = Vec::new();
+        let mut declared = Declared { names: before.0, conditions: before.1, cursors: before.2, phase: 0 };
+        while self.t.word("declare") {
+            self.declare(block, &mut declared, &mut exits)?;
+            self.t.expect_symbol(';')?;
+        }
+        self.block = block;
+        self.statements_or_none(&["end"])?;
+        self.t.expect("end")?;
+        self.block = outer;
+        exits.into_iter().for_each(|exit| self.land(exit));
+        self.close_label()?;
+        let cursors = before.3..self.program.cursors.len();
+        if !cursors.is_empty() {
+            self.push(Step::CloseAll(cursors));
+        }
+        self.names.0.truncate(before.0);
+        self.conditions.truncate(before.1);
+        self.cursors.truncate(before.2);
+        self.share();
+        Ok(())
+    }
+
+    fn declare(&mut self, block: usize, declared: &mut Declared, exits: &mut Vec<usize>) -> Result<()> {
+        let handler = ["continue", "exit", "undo"].into_iter().find(|word| self.t.peek_word(word));
+        if let Some(kind) = handler.filter(|_| self.t.second_word("handler")) {
+            self.t.skip();
+            self.t.skip();
+            declared.phase = 2;
+            return self.handler(block, kind, exits);
+        }
+        if self.t.second_word("cursor") {
+            let name = self.t.identifier()?;
+            self.t.skip();
+            self.t.expect("for")?;
+            if declared.phase == 2 {
+                return Err(failures::cursor_late());
+            }
+            declared.phase = 1;
+            if self.cursors[declared.cursors..].iter().any(|(known, _)| known.eq_ignore_ascii_case(&name)) {
+                return Err(failures::cursor_twice(&name));
+            }
+            let text = self.text_of_statement()?;
+            let begins = ["select", "with", "table", "values", "("];
+            if !begins.iter().any(|word| text.sql.get(..word.len()).is_some_and(|t| t.eq_ignore_ascii_case(word))) {
+                return Err(errors::syntax(&text.sql));
+            }
+            if find_into(&text.sql).is_some() {
+                return Err(errors::cursor_with_into());
+            }
+            plan::parse(&text.sql)?;
+            self.cursors.push((name, self.program.cursors.len()));
+            self.program.cursors.push(text);
+            return Ok(());
+        }
+        if declared.phase > 0 {
+            return Err(failures::variable_late());
+        }
+        if self.t.second_word("condition") {
+            let name = self.t.identifier()?;
+            self.t.skip();
+            self.t.expect("for")?;
+            if self.conditions[declared.conditions..].iter().any(|(known, _)| known.eq_ignore_ascii_case(&name)) {
+                return Err(failures::condition_twice(&name));
+            }
+            let condition = self.condition(false)?;
+            self.conditions.push((name, condition));
+            return Ok(());
+        }
+        self.variables(declared)
+    }
+
+    /// `a, b INT DEFAULT 1`.
+    fn variables(&mut self, declared: &Declared) -> Result<()> {
+        let mut names = Vec::new();
+        loop {
+            let name = self.t.identifier()?;
+            let known = self.names.0[declared.names..].iter().map(|known| &known.name);
+            if known.chain(&names).any(|known| known.eq_ignore_ascii_case(&name)) {
+                return Err(failures::variable_twice(&name));
+            }
+            names.push(name);
+            if !self.t.symbol(',') {
+                break;
+            }
+        }
+        let column = column(self.t, &names[0], self.default)?;
+        // The default is computed before its variables are there.
+        let value = if self.t.word("default") { Some(self.expression(&[])?) } else { None };
+        let of_name = |name: &String| Column { name: name.clone(), ..column.clone() };
+        let places: Vec<Place> = names.iter().map(|name| self.variable(name.clone(), Some(of_name(name)))).collect();
+        self.share();
+        match value {
+            None => _ = self.push(Step::Clear(places)),
+            Some(value) => {
+                for place in places {
+                    let value = Text { sql: value.sql.clone(), names: value.names.clone(), kept: Default::default() };
+                    self.push(Step::Assign(place, value));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn handler(&mut self, block: usize, kind: &str, exits: &mut Vec<usize>) -> Result<()> {
+        if kind == "undo" {
+            return Err(self.t.error());
+        }
+        self.t.expect("for")?;
+        let mut conditions = Vec::new();
+        loop {
+            let condition = self.condition(true)?;
+            let known = self.program.blocks[block].handlers.iter().flat_map(|handler| &handler.conditions);
+            if known.chain(&conditions).any(|known| *known == condition) {
+                return Err(failures::handler_twice());
+            }
+            conditions.push(condition);
+            if !self.t.symbol(',') {
+                break;
+            }
+        }
+        let over = self.push(Step::Jump(0));
+        let labels = std::mem::take(&mut self.labels);
+        let body = self.here();
+        let within = self.within.replace(body);
+        self.statement()?;
+        self.within = within;
+        self.labels = labels;
+        if kind == "continue" {
+            self.push(Step::Resume);
+        } else {
+            exits.push(self.push(Step::Exit { to: 0, within }));
+        }
+        self.land(over);
+        self.program.blocks[block].handlers.push(Handler { conditions, body });
+        Ok(())
+    }
+
+    fn cursor(&mut self) -> Result<usize> {
+        let name = self.t.identifier()?;
+        let found = self.cursors.iter().rev().find(|(known, _)| known.eq_ignore_ascii_case(&name));
+        found.map(|(_, cursor)| *cursor).ok_or_else(|| failures::no_cursor(&name))
+    }
+
+    /// A list of variables.
+    pub(super) fn targets(&mut self) -> Result<Vec<Target>> {
+        let mut targets = Vec::new();
+        loop {
+            targets.push(self.target()?);
+            if !self.t.symbol(',') {
+                return Ok(targets);
+            }
+        }
+    }
+
+    pub(super) fn target(&mut self) -> Result<Target> {
+        if self.t.symbol('@') || matches!(self.t.peek(), Some(Token::Word(w)) if w == "@") {
+            self.t.skip();
+            return Ok(Target::User(self.t.identifier()?.to_lowercase()));
+        }
+        let name = self.t.identifier()?;
+        if let Some(user) = name.strip_prefix('@').filter(|name| !name.starts_with('@')) {
+            return Ok(Target::User(user.to_lowercase()));
+        }
+        let found = self.names.find(&name).map(|known| Target::Variable(known.place));
+        found.ok_or_else(|| errors::undeclared_variable(&name))
+    }
+
+    /// An expression up to one of these words, a comma, a parenthesis that it has not opened, or the end of the statement.
+    pub(super) fn expression(&mut self, until: &[&str]) -> Result<Text> {
+        let begin = self.t.offset();
+        let start = self.t.position();
+        let (mut depth, mut cases) = (0usize, 0usize);
+        while let Some(token) = self.t.peek() {
+            match token {
+                Token::Symbol('(') => depth += 1,
+                Token::Symbol(')') if depth == 0 => break,
+                Token::Symbol(')') => depth -= 1,
+                Token::Symbol(';') => break,
+                Token::Symbol(',') if depth == 0 => break,
+                Token::Word(word) if depth == 0 => {
+                    let is = |other: &str| word.eq_ignore_ascii_case(other);
+                    if is("case") {
+                        cases += 1;
+                    } else if is("end") && cases > 0 {
+                        cases -= 1;
+                    } else if cases == 0 && until.iter().any(|stop| is(stop)) {
+                        break;
+                    }
+                }
+                _ => {}
+            }
+            self.t.skip();
+        }
+        if self.t.position() == start {
+            return Err(self.t.error());
+        }
+        let source = self.t.slice(begin, Some(self.t.behind()));
+        self.value(&source)
+    }
+
+    pub(super) fn value(&self, source: &str) -> Result<Text> {
+        let mut text = self.text(source)?;
+        text.sql.insert_str(0, SELECT);
+        plan::parse(&text.sql)?;
+        Ok(text)
+    }
+
+    /// As a step keeps it: without comments, by the default syntax.
+    fn text(&self, source: &str) -> Result<Text> {
+        let mut digest = Digest::default();
+        digest.scan(source.as_bytes(), Form::Plain, self.syntax)?;
+        if digest.parameters > 0 {
+            return Err(errors::syntax("?"));
+        }
+        let sql = String::from_utf8_lossy(&digest.text).into_owned();
+        self.check_names(&sql)?;
+        Ok(Text { sql, names: self.shared.clone(), kept: Default::default() })
+    }
+
+    /// Variables of the system are known, and those of LIMIT are whole numbers.
+    fn check_names(&self, sql: &str) -> Result<()> {
+        let t = Tokens::new(sql);
+        let mut limits = false;
+        for token in t.rest() {
+            let Token::Word(word) = token else {
+                limits &= *token == Token::Symbol(',') || matches!(token, Token::Number(_));
+                continue;
+            };
+            if let Some(name) =
+                word.strip_prefix("@@").filter(|name| !SCOPES.iter().any(|s| s.eq_ignore_ascii_case(name)))
+            {
+                check_name(&name.to_ascii_lowercase())?;
+            }
+            if limits && let Some(known) = self.names.find(word) {
+                if !matches!(known.ty, None | Some(ColumnType::Int { .. })) {
+                    return Err(failures::no_number(word));
+                }
+            } else {
+                limits = word.eq_ignore_ascii_case("limit") || word.eq_ignore_ascii_case("offset");
+            }
+        }
+        Ok(())
+    }
+
+    /// The text up to the `;`.
+    fn text_of_statement(&mut self) -> Result<Text> {
+        let begin = self.t.offset();
+        while self.t.peek().is_some_and(|token| *token != Token::Symbol(';')) {
+            self.t.skip();
+        }
+        let source = self.t.slice(begin, Some(self.t.behind()));
+        self.text(&source)
+    }
+
+    fn sql(&mut self) -> Result<()> {
+        self.refuse()?;
+        let text = self.text_of_statement()?;
+        if text.sql.is_empty() {
+            return Err(self.t.error());
+        }
+        if !is_query(text.sql.as_bytes()) {
+            self.push(Step::Other(text));
+            return Ok(());
+        }
+        let Some((into, behind)) = find_into(&text.sql) else {
+            plan::parse(&text.sql)?;
+            self.push(Step::Planned(text));
+            return Ok(());
+        };
+        let mut t = Tokens::new(&text.sql[behind..]);
+        if t.peek_word("outfile") || t.peek_word("dumpfile") {
+            return Err(errors::no_files());
+        }
+        std::mem::swap(self.t, &mut t);
+        let targets = self.targets();
+        let rest = self.t.offset().map(|at| behind + at);
+        std::mem::swap(self.t, &mut t);
+        let targets = targets?;
+        let rest = rest.map_or("", |at| &text.sql[at..]);
+        if find_into(rest).is_some() {
+            return Err(errors::into_twice());
+        }
+        let sql = format!("{} {rest}", text.sql[..into].trim_end());
+        let sql = sql.trim_end().to_owned();
+        plan::parse(&sql)?;
+        self.push(Step::Into(Text { sql, names: text.names, kept: Default::default() }, targets));
+        Ok(())
+    }
+
+    /// Statements that no routine may have.
+    fn refuse(&self) -> Result<()> {
+        let t = &self.t;
+        if t.peek_word("use") {
+            return Err(failures::not_allowed("USE"));
+        }
+        if t.peek_word("lock") || t.peek_word("unlock") {
+            return Err(failures::not_allowed(if t.peek_word("lock") { "LOCK" } else { "UNLOCK" }));
+        }
+        if t.peek_word("load") {
+            return Err(failures::not_allowed("LOAD DATA"));
+        }
+        if t.peek_word("execute") {
+            let using =
+                t.rest().iter().position(|token| matches!(token, Token::Word(w) if w.eq_ignore_ascii_case("using")));
+            let is_user = |token: Option<&Token>| matches!(token, Some(Token::Word(w)) if w.starts_with('@'));
+            if using.is_some_and(|at| !is_user(t.ahead(at + 1))) {
+                return Err(t.error());
+            }
+        }
+        if t.peek_word("alter") && t.second_word("view") {
+            return Err(failures::not_allowed("ALTER VIEW"));
+        }
+        let changes = ["create", "alter", "drop"].iter().any(|word| t.peek_word(word));
+        for kind in ["procedure", "function", "trigger"].into_iter().filter(|_| changes) {
+            let makes =
+                t.rest().iter().take(12).any(|token| matches!(token, Token::Word(w) if w.eq_ignore_ascii_case(kind)));
+            if t.second_word(kind) || t.second_word("definer") && makes {
+                return Err(match t.peek_word("create") {
+                    true => failures::within_another(&kind.to_uppercase()),
+                    false => failures::changes_another(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// DO: expressions whose values nobody sees.
+    fn evaluate(&mut self) -> Result<()> {
+        loop {
+            let value = self.expression(&[])?;
+            let before = self.names.0.len();
+            let place = self.variable("#done".to_owned(), None);
+            self.names.0.truncate(before);
+            self.push(Step::Assign(place, value));
+            if !self.t.symbol(',') {
+                return Ok(());
+            }
+        }
+    }
+
+    fn call(&mut self) -> Result<()> {
+        let (database, name) = self.t.name()?;
+        let mut arguments = Vec::new();
+        if self.t.symbol('(') {
+            while !self.t.peek_symbol(')') {
+                let start = self.t.position();
+                let target = self.target().ok().filter(|_| self.t.peek_symbol(',') || self.t.peek_symbol(')'));
+                self.t.rewind(start);
+                arguments.push(Argument { value: self.expression(&[])?, target });
+                if !self.t.symbol(',') {
+                    break;
+                }
+            }
+            self.t.expect_symbol(')')?;
+        }
+        self.push(Step::Call { database, name, arguments });
+        Ok(())
+    }
+
+    fn set(&mut self) -> Result<()> {
+        let words = ["names", "character", "charset", "password", "role", "default", "transaction", "resource"];
+        let is_other =
+            words.iter().any(|word| self.t.peek_word(word) && !self.t.second_is('=') && !self.t.second_is(':'));
+        let of_next = SCOPES.iter().any(|word| self.t.peek_word(word)) && self.t.second_word("transaction");
+        if is_other || of_next {
+            let mut text = self.text_of_statement()?;
+            text.sql.insert_str(0, "SET ");
+            self.push(Step::Other(text));
+            return Ok(());
+        }
+        loop {
+            self.assignment()?;
+            if !self.t.symbol(',') {
+                return Ok(());
+            }
+        }
+    }
+
+    fn assignment(&mut self) -> Result<()> {
+        let begin = self.t.offset();
+        let start = self.t.position();
+        if let Ok(target) = self.target()
+            && (self.t.peek_symbol('=') || self.t.peek_symbol(':'))
+        {
+            self.becomes()?;
+            let value = self.expression(&[])?;
+            self.push(match target {
+                Target::Variable(place) => Step::Assign(place, value),
+                Target::User(name) => Step::AssignUser(name, value),
+            });
+            return Ok(());
+        }
+        self.t.rewind(start);
+        let mut name = String::new();
+        while self.t.peek().is_some_and(|t| !matches!(t, Token::Symbol('=' | ':' | ';' | ','))) {
+            if let Some(Token::Word(word) | Token::Quoted(word)) = self.t.peek() {
+                name.clone_from(word);
+            }
+            self.t.skip();
+        }
+        let target = self.t.slice(begin, Some(self.t.behind()));
+        self.becomes()?;
+        if self.t.at_end() || self.t.peek_symbol(';') {
+            return Err(self.t.error());
+        }
+        let name = name.trim_start_matches('@').to_ascii_lowercase();
+        check_name(&name)?;
+        let is_word =
+            matches!(self.t.peek(), Some(Token::Word(w)) if self.names.find(w).is_none() && !w.starts_with('@'));
+        let ends = matches!(self.t.ahead(1), None | Some(Token::Symbol(',' | ';')));
+        if is_word && ends {
+            let word = self.t.identifier()?;
+            let text = self.text(&format!("SET {target} = {word}"))?;
+            self.push(Step::Other(text));
+            return Ok(());
+        }
+        let value = self.expression(&[])?;
+        self.push(Step::SetSystem(format!("SET {target} = "), value));
+        Ok(())
+    }
+
+    /// `=` or `:=`.
+    fn becomes(&mut self) -> Result<()> {
+        self.t.symbol(':');
+        self.t.expect_symbol('=')
+    }
+}
+
+/// A variable, as the column whose values it can have.
+pub fn column(t: &mut Tokens, name: &str, default: Collation) -> Result<Column> {
+    let start = t.position();
+    let mut column = ddl::typed(t, name, default)?;
+    let says =
+        |t: &Tokens, words: &[&str]| (start..=t.position()).any(|at| words.iter().any(|word| t.is_word_at(at, word)));
+    if says(t, &["collate"]) && !says(t, &["charset", "character"]) {
+        return Err(errors::not_supported("COLLATE with no CHARACTER SET of a parameter or variable"));
+    }
+    if t.word("collate") {
+        ddl::set_collation(&mut column, collation_named(&t.identifier()?)?)?;
+    }
+    Ok(column)
+}
+
+/// What the DECLAREs of a block have made before: names begin there.
+struct Declared {
+    names: usize,
+    conditions: usize,
+    cursors: usize,
+    /// 1 behind a cursor, 2 behind a handler.
+    phase: u8,
+}
+
+/// Of variables of the system.
+const SCOPES: [&str; 3] = ["global", "session", "local"];
+
+pub(super) const SELECT: &str = "SELECT ";
+
+/// Where the INTO of a query stands, and what follows.
+fn find_into(sql: &str) -> Option<(usize, usize)> {
+    let mut t = Tokens::new(sql);
+    if ["insert", "replace", "update", "delete"].iter().any(|word| t.peek_word(word)) {
+        return None;
+    }
+    let mut depth = 0usize;
+    while let Some(token) = t.peek() {
+        match token {
+            Token::Symbol('(') => depth += 1,
+            Token::Symbol(')') => depth = depth.saturating_sub(1),
+            Token::Word(w) if depth == 0 && w.eq_ignore_ascii_case("into") => {
+                let begin = t.offset()?;
+                return Some((begin, begin + "into".len()));
+            }
+            _ => {}
+        }
+        t.skip();
+    }
+    None
+}
