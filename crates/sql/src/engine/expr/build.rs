@@ -40,6 +40,7 @@ use crate::engine::{
         scope::Scope,
         window::{Windows, has_window},
     },
+    routine::code::{Name, Names},
 };
 
 /// Deepest nesting of an expression, a guard of the stack.
@@ -94,6 +95,8 @@ pub struct Builder<'a> {
     pub of_definition: bool,
     /// The session, for the kinds of its variables.
     pub env: Option<&'a super::Env>,
+    /// Variables of a procedure in view.
+    pub names: Option<&'a Names>,
     pub database: String,
     /// The tables of a query block, in place of `table`.
     pub scope: Option<std::rc::Rc<Scope>>,
@@ -425,8 +428,8 @@ impl<'a> Builder<'a> {
     }
 
     /// It hides a column of its name, but not in the text of a view.
-    fn variable_of_procedure(&self, name: &str) -> Option<&'a crate::engine::routine::code::Name> {
-        let known = self.env?.names.as_ref()?.find(name)?;
+    fn variable_of_procedure(&self, name: &str) -> Option<&'a Name> {
+        let known = self.names?.find(name)?;
         self.planner.is_none_or(|planner| planner.views.innermost().is_none()).then_some(known)
     }
 

@@ -319,7 +319,7 @@ impl<'a> Planner<'a> {
         builder.assigns = self.assigns();
         builder.from_digest = self.from_digest;
         builder.no_backslash = self.env.variables.syntax.no_backslash;
-        builder.env = Some(self.env);
+        builder.names = self.env.names.as_deref();
         builder
     }
 
@@ -327,6 +327,7 @@ impl<'a> Planner<'a> {
     pub(super) fn builder<'b>(&'b self, scope: &Rc<Scope>) -> Builder<'b> {
         let mut builder = self.builder_over(None, "");
         builder.param_kinds = self.param_kinds.clone();
+        builder.env = Some(self.env);
         builder.scope = Some(scope.clone());
         builder.planner = Some(self);
         builder
