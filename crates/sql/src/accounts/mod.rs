@@ -100,6 +100,8 @@ pub struct Account {
     /// By patterns of database names.
     pub databases: BTreeMap<String, Privileges>,
     pub tables: BTreeMap<(String, String), Privileges>,
+    /// Procedures by database and lower case name.
+    pub procedures: BTreeMap<(String, String), Privileges>,
     /// The roles that it was granted; true: WITH ADMIN OPTION.
     pub roles: BTreeMap<AccountName, bool>,
     /// Those of them that are active in a new session.
@@ -129,6 +131,7 @@ impl Account {
             global: Privileges::NONE,
             databases: BTreeMap::new(),
             tables: BTreeMap::new(),
+            procedures: BTreeMap::new(),
             roles: BTreeMap::new(),
             default_roles: BTreeSet::new(),
         }
@@ -155,6 +158,10 @@ impl Account {
         }
         for (name, privileges) in &other.tables {
             let own = self.tables.entry(name.clone()).or_default();
+            *own = own.union(*privileges);
+        }
+        for (name, privileges) in &other.procedures {
+            let own = self.procedures.entry(name.clone()).or_default();
             *own = own.union(*privileges);
         }
     }
@@ -193,6 +200,12 @@ impl Account {
         self.on_database(database).union(own)
     }
 
+    /// What it may do with one procedure.
+    pub fn on_procedure(&self, database: &str, name: &str) -> Privileges {
+        let own = self.procedures.get(&(database.to_owned(), name.to_lowercase())).copied();
+        self.on_database(database).union(own.unwrap_or_default())
+    }
+
     fn own_on_table(&self, database: &str, table: &str) -> Privileges {
         if self.tables.is_empty() {
             return Privileges::NONE;
@@ -206,7 +219,7 @@ impl Account {
         let some = Privileges::ON_DATABASE.union(Privileges::GRANT_OPTION);
         self.on_database(database).intersects(some)
             || self.global.contains(Privileges::SHOW_DATABASES)
-            || self.tables.iter().any(|((d, _), p)| d == database && *p != Privileges::NONE)
+            || self.tables.iter().chain(&self.procedures).any(|((d, _), p)| d == database && *p != Privileges::NONE)
     }
 
     /// The table exists for it.

@@ -98,6 +98,8 @@ impl Privileges {
     );
     pub const ON_TABLE: Privileges = Privileges(0b11_1111 | 1 << 10 | 1 << 11 | 1 << 12 | 0b11 << 20 | 1 << 26);
 
+    pub const ON_PROCEDURE: Privileges = Privileges(1 << 17 | 1 << 23);
+
     pub const fn union(self, other: Privileges) -> Privileges {
         Privileges(self.0 | other.0)
     }

@@ -6,6 +6,7 @@ use super::{
     authorize::{Identity, database_denied, listed, privilege_missing, table_denied},
     dispatch::SqlEngine,
     errors::{self, Result},
+    routine::failures,
     session::Session,
     show,
     token::Tokens,
@@ -131,6 +132,44 @@ fn apply(options: &Options, account: &mut Account) -> Result<()> {
 type Notes = Vec<(&'static str, u16, String)>;
 
 impl SqlEngine {
+    /// Who made a procedure may call, change and drop it, as `automatic_sp_privileges` says in MySQL.
+    pub(super) async fn grant_own(&self, session: &mut Session, database: &str, name: &str) -> Result<()> {
+        let (Some(me), Some(store)) = (self.identity(session).await?, &self.store) else { return Ok(()) };
+        if me.rights.on_procedure(database, name).contains(Privileges::ON_PROCEDURE) {
+            return Ok(());
+        }
+        let level = Place::Procedure(database.to_owned(), name.to_lowercase());
+        let users = vec![me.account.name.clone()];
+        let grant = Resolved::Grant { privileges: Privileges::ON_PROCEDURE, level, users };
+        store.change(|book| grant.carry_out(book, &|name| store.accounts.is_given(name))).await.map(|_| ())
+    }
+
+    /// A procedure is gone, and what anybody was granted on it.
+    pub(super) async fn revoke_gone(&self, database: &str, name: &str) -> Result<()> {
+        let Some(store) = &self.store else { return Ok(()) };
+        let key = (database.to_owned(), name.to_lowercase());
+        if !store.accounts.current().iter().any(|account| account.procedures.contains_key(&key)) {
+            return Ok(());
+        }
+        let forget = |book: &mut Book| {
+            book.values_mut().for_each(|account| _ = account.procedures.remove(&key));
+            Ok(())
+        };
+        store.change(forget).await
+    }
+
+    /// # Errors
+    /// 1227: a procedure whose definer has SYSTEM_USER is for his like to change.
+    pub(super) async fn require_rank(&self, session: &mut Session, (user, host): &(String, String)) -> Result<()> {
+        let Some(me) = self.identity(session).await? else { return Ok(()) };
+        match me.account_of(user, host) {
+            Some(definer) if !me.rights.global.contains(Privileges::SYSTEM_USER) && is_above(&me, &definer.name) => {
+                Err(privilege_missing("SYSTEM_USER"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Carries out an account statement.
     pub(super) async fn change_accounts(&self, session: &mut Session, clause: Clause) -> Result<()> {
         if let Clause::SetRole(active) = clause {
@@ -146,6 +185,9 @@ impl SqlEngine {
         {
             let database = name.0.clone().or_else(|| session.env.database.clone()).ok_or_else(errors::no_database)?;
             self.catalog_with(&database, &name.1).await?.columns_of(&database, &name.1)?;
+        }
+        if let Clause::Grant { level: Level::Procedure(name), .. } = &clause {
+            self.routine_named(session, name).await?;
         }
         // What is said of passwords is the same in every attempt.
         let clause = Resolved::of(session, &me, clause)?;
@@ -291,6 +333,16 @@ fn check_may_give(session: &Session, me: &Identity, privileges: Privileges, leve
                 missing => Err(table_denied(&session.env, &listed(missing), table)),
             }
         }
+        Level::Procedure((database, name)) => {
+            let database = database.as_deref().or(own).ok_or_else(errors::no_database)?;
+            match needed.without(me.rights.on_procedure(database, name)) {
+                Privileges::NONE => Ok(()),
+                missing => {
+                    let (user, host) = (&session.env.user, &session.env.host);
+                    Err(failures::denied(&listed(missing).to_lowercase(), user, host, &format!("{database}.{name}")))
+                }
+            }
+        }
     }
 }
 
@@ -340,6 +392,7 @@ enum Place {
     Global,
     Database(String),
     Table(String, String),
+    Procedure(String, String),
 }
 
 impl Resolved {
@@ -352,6 +405,9 @@ impl Resolved {
                 Level::Global => Place::Global,
                 Level::Database(database) => Place::Database(database.map_or_else(own, Ok)?),
                 Level::Table((database, table)) => Place::Table(database.map_or_else(own, Ok)?, table),
+                Level::Procedure((database, name)) => {
+                    Place::Procedure(database.map_or_else(own, Ok)?, name.to_lowercase())
+                }
             })
         };
         Ok(match clause {
@@ -489,6 +545,7 @@ impl Resolved {
                     account.global = Privileges::NONE;
                     account.databases.clear();
                     account.tables.clear();
+                    account.procedures.clear();
                 }
             }
             Resolved::CreateRole { roles, if_not_exists } => {
@@ -574,6 +631,14 @@ impl Place {
                     account.tables.insert(key, has);
                 }
             }
+            Place::Procedure(database, name) => {
+                let key = (database.clone(), name.clone());
+                let had = account.procedures.remove(&key).unwrap_or_default();
+                let has = change(had);
+                if has != Privileges::NONE {
+                    account.procedures.insert(key, has);
+                }
+            }
         }
     }
 
@@ -583,6 +648,11 @@ impl Place {
             Place::Database(database) if !account.databases.contains_key(database) => return Err(no_grant(name)),
             Place::Table(database, table) if !account.tables.contains_key(&(database.clone(), table.clone())) => {
                 return Err(no_table_grant(name, table));
+            }
+            Place::Procedure(database, procedure)
+                if !account.procedures.contains_key(&(database.clone(), procedure.clone())) =>
+            {
+                return Err(failures::no_grant(&name.user, &name.host, procedure));
             }
             _ => {}
         }
@@ -621,6 +691,11 @@ fn grants_of(account: &Account) -> Vec<String> {
     lines.extend(tables.map(|((database, table), p)| {
         line(*p, Some(Privileges::ON_TABLE), &format!("{}.{}", quote(database), quote(table)))
     }));
+    let procedures = account.procedures.iter();
+    lines.extend(
+        procedures
+            .map(|((database, name), p)| line(*p, None, &format!("PROCEDURE {}.{}", quote(database), quote(name)))),
+    );
     for (names, option) in [(roles(false), ""), (roles(true), " WITH ADMIN OPTION")] {
         if !names.is_empty() {
             lines.push(format!("GRANT {names} TO {to}{option}"));

@@ -41,6 +41,7 @@ const OF_TABLE: [&str; 13] = [
     "Trigger",
 ];
 const OF_COLUMN: [&str; 4] = ["Select", "Insert", "Update", "References"];
+const ROUTINE_KINDS: [&str; 3] = ["FUNCTION", "PROCEDURE", "LIBRARY"];
 const OF_ROUTINE: [&str; 3] = ["Execute", "Alter Routine", "Grant"];
 /// An ENUM('N','Y') as it is stored.
 const YES: [Datum<'static>; 2] = [Datum::UInt(1), Datum::UInt(2)];
@@ -132,8 +133,7 @@ fn tables() -> &'static BTreeMap<&'static str, TableSchema> {
         };
         let of_column = || labelled("Column_priv", true, &OF_COLUMN);
         let table_name = || named("Table_name", 64);
-        let kinds = ["FUNCTION", "PROCEDURE", "LIBRARY"];
-        let routine = vec![named("Routine_name", 64), labelled("Routine_type", false, &kinds), grantor()];
+        let routine = vec![named("Routine_name", 64), labelled("Routine_type", false, &ROUTINE_KINDS), grantor()];
         let table =
             vec![table_name(), grantor(), moment("Timestamp"), labelled("Table_priv", true, &OF_TABLE), of_column()];
         let proxied =
@@ -183,7 +183,8 @@ pub fn rows(name: &str, me: Option<&Identity>) -> Vec<Row> {
         "role_edges" => accounts().flat_map(role_rows).collect(),
         "default_roles" => accounts().flat_map(default_role_rows).collect(),
         "global_grants" => accounts().flat_map(dynamic_rows).collect(),
-        // There are no grants of columns, routines or proxies.
+        "procs_priv" => accounts().flat_map(procedure_rows).collect(),
+        // There are no grants of columns or proxies.
         _ => Vec::new(),
     }
 }
@@ -244,6 +245,18 @@ fn table_rows(a: &Account) -> Vec<Row> {
     a.tables.iter().map(one).collect()
 }
 
+fn procedure_rows(a: &Account) -> Vec<Row> {
+    const PROCEDURE: u64 = 2; // of ROUTINE_KINDS
+    let one = |((database, name), held): (&(String, String), &Privileges)| {
+        let [host, user] = host_and_user(&a.name);
+        let names = OF_ROUTINE.iter().map(|name| privilege(name));
+        let set = names.enumerate().filter(|(_, p)| held.contains(*p)).fold(0, |set, (i, _)| set | 1 << i);
+        let place = [host, Datum::text(database.clone()), user, Datum::text(name.clone())];
+        [&place[..], &[Datum::UInt(PROCEDURE), Datum::text(""), Datum::UInt(set), Datum::Null]].concat()
+    };
+    a.procedures.iter().map(one).collect()
+}
+
 fn role_rows(a: &Account) -> Vec<Row> {
     let one = |(role, admin): (&AccountName, &bool)| {
         [&host_and_user(role)[..], &host_and_user(&a.name), &[flag(*admin)]].concat()
@@ -287,12 +300,14 @@ mod tests {
         a.global = Privileges::CONNECTION_ADMIN;
         a.databases.insert("d".into(), Privileges::SELECT);
         a.tables.insert(("d".into(), "t".into()), Privileges::SELECT.union(Privileges::GRANT_OPTION));
+        a.procedures.insert(("d".into(), "p".into()), Privileges::EXECUTE);
         a.roles.insert(AccountName::new("r", "%"), true);
         a.default_roles.insert(AccountName::new("r", "%"));
         let found = [
             ("user", vec![user_row(&a)]),
             ("db", database_rows(&a)),
             ("tables_priv", table_rows(&a)),
+            ("procs_priv", procedure_rows(&a)),
             ("role_edges", role_rows(&a)),
             ("default_roles", default_role_rows(&a)),
             ("global_grants", dynamic_rows(&a)),

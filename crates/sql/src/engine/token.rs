@@ -292,6 +292,19 @@ impl Tokens {
     }
 }
 
+/// Where the first token begins.
+pub fn behind_blanks(bytes: &[u8]) -> usize {
+    let (mut at, mut in_executable) = (0, false);
+    while let Some(b) = bytes.get(at) {
+        match behind_comment(bytes, at, &mut in_executable) {
+            Some(behind) => at = behind,
+            None if b.is_ascii_whitespace() => at += 1,
+            None => break,
+        }
+    }
+    at
+}
+
 /// Where a comment that begins here ends. Of an executable one (`/*!80000 ... */`) it is what stands before the code, or behind it.
 fn behind_comment(bytes: &[u8], at: usize, in_executable: &mut bool) -> Option<usize> {
     let rest = &bytes[at..];

@@ -7,7 +7,7 @@ use crate::engine::{
     ddl::Name,
     digest::Syntax,
     errors::{self, Result},
-    token::{Token, Tokens},
+    token::{Token, Tokens, behind_blanks},
     view_exec::account,
 };
 
@@ -102,13 +102,8 @@ fn kind(t: &mut Tokens, definer: &mut Option<(String, String)>) -> Option<Kind> 
 }
 
 /// Whether a text may begin with a statement that has others in it. Most do not, which its first word tells.
-pub fn may_begin(sql: &[u8]) -> bool {
-    let at = sql.iter().position(|b| !b.is_ascii_whitespace()).unwrap_or(sql.len());
-    let rest = &sql[at..];
-    rest.starts_with(b"/*") || rest.starts_with(b"--") || rest.starts_with(b"#") || is_create(rest)
-}
-
-fn is_create(rest: &[u8]) -> bool {
+fn may_begin(sql: &[u8]) -> bool {
+    let rest = &sql[behind_blanks(sql)..];
     rest.get(..6).is_some_and(|word| word.eq_ignore_ascii_case(b"create"))
 }
 

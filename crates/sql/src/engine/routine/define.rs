@@ -94,6 +94,9 @@ impl SqlEngine {
             Some(code) => return Err(errors::from_code(code, &name)),
         }
         self.fetch_catalog().await?;
+        if sent.is_none() {
+            self.grant_own(session, &database, &name).await?;
+        }
         utility::ok(session, out)
     }
 
@@ -115,8 +118,10 @@ impl SqlEngine {
             return Ok(());
         };
         self.require_on_routine(session, &routine, Privileges::ALTER_ROUTINE, "alter routine").await?;
+        self.require_rank(session, &routine.definition.definer).await?;
         self.end_transaction(session, true).await?;
         session.check_may_define()?;
+        let drops = matches!(change, Change::Drop { .. });
         if let Change::Alter(_, new) = change {
             let mut definition = routine.definition.clone();
             definition.modified = clock();
@@ -129,12 +134,27 @@ impl SqlEngine {
                 return Err(errors::from_code(code, &name));
             }
         }
-        let dropped = TableName { database, table: routine.kept_as.clone(), version: 0 };
+        let dropped = TableName { database: database.clone(), table: routine.kept_as.clone(), version: 0 };
         match self.change(Sent::DropTable(dropped)).await? {
             None | Some(ErrorCode::TableNotFound) => {}
             Some(code) => return Err(errors::from_code(code, &name)),
         }
+        if drops {
+            self.revoke_gone(&database, &name).await?;
+        }
         self.fetch_catalog().await.map(|_| ())
+    }
+
+    /// # Errors
+    /// 1046, 1305.
+    pub(in crate::engine) async fn routine_named(&self, session: &Session, name: &Name) -> Result<Rc<Routine>> {
+        let (database, name) = full(session, name)?;
+        let unknown = errors::unknown_routine(KIND, &format!("{database}.{name}"));
+        let mut catalog = self.catalog().await?;
+        if catalog.routine(&database, &name).is_none() && Box::pin(self.has_news(&unknown)).await {
+            catalog = self.catalog().await?;
+        }
+        catalog.routine(&database, &name).cloned().ok_or(unknown)
     }
 
     /// The procedure of this name, which the session may call.
@@ -147,15 +167,14 @@ impl SqlEngine {
         database: Option<&str>,
         name: &str,
     ) -> Result<Rc<Routine>> {
-        let (database, name) = full(session, &(database.map(str::to_owned), name.to_owned()))?;
-        let unknown = errors::unknown_routine(KIND, &format!("{database}.{name}"));
-        let mut catalog = self.catalog().await?;
-        if catalog.routine(&database, &name).is_none() && Box::pin(self.has_news(&unknown)).await {
-            catalog = self.catalog().await?;
-        }
-        let Some(found) = catalog.routine(&database, &name).cloned() else {
-            self.require_for_unknown(session, (&database, &name), Privileges::EXECUTE, "execute").await?;
-            return Err(unknown);
+        let name = (database.map(str::to_owned), name.to_owned());
+        let found = match self.routine_named(session, &name).await {
+            Ok(found) => found,
+            Err(unknown) => {
+                let (database, name) = full(session, &name)?;
+                self.require_for_unknown(session, (&database, &name), Privileges::EXECUTE, "execute").await?;
+                return Err(unknown);
+            }
         };
         self.require_on_routine(session, &found, Privileges::EXECUTE, "execute").await?;
         Ok(found)
@@ -170,7 +189,7 @@ impl SqlEngine {
         command: &str,
     ) -> Result<()> {
         match self.identity(session).await? {
-            Some(me) if !me.rights.on_database(database).contains(needed) => {
+            Some(me) if !me.rights.on_procedure(database, name).contains(needed) => {
                 let name = format!("{database}.{name}");
                 Err(failures::denied(command, &session.env.user, &session.env.host, &name))
             }
@@ -178,7 +197,6 @@ impl SqlEngine {
         }
     }
 
-    /// Who made a procedure may call, change and drop it.
     async fn require_on_routine(
         &self,
         session: &mut Session,
@@ -187,9 +205,7 @@ impl SqlEngine {
         command: &str,
     ) -> Result<()> {
         let Some(me) = self.identity(session).await? else { return Ok(()) };
-        let name = &me.account.name;
-        let is_own = (&name.user, &name.host) == (&routine.definition.definer.0, &routine.definition.definer.1);
-        if is_own || me.rights.on_database(&routine.database).contains(needed) {
+        if me.rights.on_procedure(&routine.database, &routine.definition.name).contains(needed) {
             return Ok(());
         }
         Err(failures::denied(command, &session.env.user, &session.env.host, &routine.full_name()))

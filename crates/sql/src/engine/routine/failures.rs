@@ -73,6 +73,10 @@ pub fn no_case() -> SqlError {
 pub fn denied(command: &str, user: &str, host: &str, name: &str) -> SqlError {
     error(1370, b"42000", format!("{command} command denied to user '{user}'@'{host}' for routine '{name}'"))
 }
+pub fn no_grant(user: &str, host: &str, name: &str) -> SqlError {
+    let text = format!("There is no such grant defined for user '{user}' on host '{host}' on routine '{name}'");
+    error(1403, b"42000", text)
+}
 pub fn bad_state(state: &str) -> SqlError {
     error(1407, b"42000", format!("Bad SQLSTATE: '{state}'"))
 }

@@ -28,7 +28,7 @@ fn sees(env: &Env, routine: &Routine) -> (bool, bool) {
     let definer = &routine.definition.definer;
     let reads = (&name.user, &name.host) == (&definer.0, &definer.1) || me.rights.global.contains(Privileges::SELECT);
     let one_of = Privileges::EXECUTE.union(Privileges::CREATE_ROUTINE).union(Privileges::ALTER_ROUTINE);
-    (reads || me.rights.on_database(&routine.database).intersects(one_of), reads)
+    (reads || me.rights.on_procedure(&routine.database, &routine.definition.name).intersects(one_of), reads)
 }
 
 /// `CREATE DEFINER=... PROCEDURE ...`, as MySQL writes it.
