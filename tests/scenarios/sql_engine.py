@@ -26,7 +26,6 @@ ERRORS = [
     ("INSERT INTO t VALUES (2, 1, 2, 'a', 300, 1)", 1264), ("INSERT INTO t VALUES (2, 1, 2, 'abcdef', 1, 1)", 1406),
     ("USE nope", 1049), ("CREATE DATABASE engine", 1007), ("DROP DATABASE nope", 1008),
     ("CREATE TABLE t (id INT PRIMARY KEY)", 1050), ("DROP TABLE nope", 1051),
-    ("SELECT id INTO @a FROM t FOR UPDATE", 1235),
     ("CREATE TRIGGER g BEFORE INSERT ON t FOR EACH ROW SET @a = 1", 1235),
     ("SELECT * FROM information_schema.nope", 1109), ("DELETE FROM information_schema.TABLES", 1044),
 ]
@@ -151,6 +150,15 @@ def locks(t, connect):
         b.execute("SELECT id FROM t WHERE id = 1 FOR UPDATE SKIP LOCKED")
         check_equal(b.fetchall(), (), "skipped")
         a.execute("ROLLBACK")
+    with t.case("a row that goes into variables is locked where the query says so"):
+        for query in ("SELECT id FROM t WHERE id = 1 INTO @a FOR UPDATE", "SELECT x.id INTO @a FROM t x JOIN t y ON y.id = x.id WHERE x.id = 1 FOR UPDATE"):
+            a.execute("BEGIN")
+            a.execute("SET @a = NULL")
+            a.execute(query)
+            refused(b, "SELECT * FROM t WHERE id = 1 FOR UPDATE NOWAIT", 3572)
+            a.execute("SELECT @a")
+            check_equal(a.fetchall(), ((1,),), query)
+            a.execute("ROLLBACK")
     with t.case("of two that wait for each other one gets 1213"):
         a.execute("INSERT INTO t VALUES (2, 1, 2, 'a', 1, 1)")
         for cursor, row in ((a, 1), (b, 2)):
