@@ -173,13 +173,18 @@ impl Tokens {
     pub fn is_word_at(&self, at: usize, word: &str) -> bool {
         matches!(self.list.get(at), Some(Token::Word(w)) if w.eq_ignore_ascii_case(word))
     }
-    /// Where the token so far behind the next one begins in the text.
-    pub fn start_of(&self, by: usize) -> Option<usize> {
-        self.starts.get(self.at + by).copied()
-    }
-    /// Where it ends.
-    pub fn end_of(&self, by: usize) -> Option<usize> {
-        self.ends.get(self.at + by).copied()
+    /// The text with other words in place of some tokens, which are told by how far they are.
+    pub fn with_replaced(&self, other: impl Fn(usize, &Token) -> Option<String>) -> String {
+        let (mut out, mut at) = (String::with_capacity(self.text.len()), 0);
+        for (by, token) in self.rest().iter().enumerate() {
+            if let Some(other) = other(by, token) {
+                out.push_str(&self.text[at..self.starts[self.at + by]]);
+                out.push_str(&other);
+                at = self.ends[self.at + by];
+            }
+        }
+        out.push_str(&self.text[at..]);
+        out
     }
     /// The token so far behind the next one.
     pub fn ahead(&self, by: usize) -> Option<&Token> {

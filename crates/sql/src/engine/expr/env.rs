@@ -3,7 +3,6 @@
 use std::{
     cell::{Cell, RefCell},
     collections::BTreeMap,
-    rc::Rc,
     sync::Arc,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -71,7 +70,7 @@ pub struct Env {
     /// What EXPLAIN ANALYZE counts of the statement.
     counts: RefCell<Option<probe::Counts>>,
     /// Variables of a procedure that the statement which is planned may name.
-    pub names: Option<Rc<Names>>,
+    pub names: Option<Names>,
 }
 
 /// How many errors and warnings (errors among them) a statement left behind.

@@ -319,7 +319,7 @@ impl<'a> Planner<'a> {
         builder.assigns = self.assigns();
         builder.from_digest = self.from_digest;
         builder.no_backslash = self.env.variables.syntax.no_backslash;
-        builder.names = self.env.names.as_deref();
+        builder.names = self.env.names.as_ref();
         builder
     }
 

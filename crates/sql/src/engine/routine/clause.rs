@@ -102,7 +102,7 @@ fn kind(t: &mut Tokens, definer: &mut Option<(String, String)>) -> Option<Kind> 
 }
 
 /// Whether a text may begin with a statement that has others in it. Most do not, which its first word tells.
-fn may_begin(sql: &[u8]) -> bool {
+pub fn may_begin(sql: &[u8]) -> bool {
     let rest = &sql[behind_blanks(sql)..];
     rest.get(..6).is_some_and(|word| word.eq_ignore_ascii_case(b"create"))
 }
@@ -113,9 +113,6 @@ impl Clause {
     /// # Errors
     /// 1064, and what else is wrong with a procedure; 1235 for what there is not.
     pub fn parse(sql: &str, syntax: Syntax, default: Collation) -> Result<Option<(Clause, usize)>> {
-        if !may_begin(sql.as_bytes()) {
-            return Ok(None);
-        }
         let mut t = Tokens::new(sql);
         let mut definer = None;
         if !t.word("create") {
@@ -240,6 +237,16 @@ mod tests {
             parsed("CREATE TRIGGER t AFTER INSERT ON u FOR EACH ROW SET @a = 1").map(|_| ()).unwrap_err().errno,
             1235
         );
+    }
+
+    #[test]
+    fn what_is_too_long_is_refused_in_good_time() {
+        let refused =
+            |body: String| parsed(&format!("CREATE PROCEDURE p() BEGIN {body}END")).map(|_| ()).unwrap_err().errno;
+        assert_eq!(refused((0..5000).map(|n| format!("DECLARE a{n} INT DEFAULT {n}; ")).collect()), 1235);
+        assert_eq!(refused("CASE 1 WHEN 1 THEN DO 1; END CASE; ".repeat(5000)), 1235);
+        assert_eq!(refused("SET @a = 1; ".repeat(30_000)), 1235);
+        assert!(parsed(&format!("CREATE PROCEDURE p() BEGIN {}END", "SET @a = 1; ".repeat(20_000))).is_ok());
     }
 
     #[test]

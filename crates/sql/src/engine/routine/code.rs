@@ -15,11 +15,14 @@ use crate::engine::{expr::Kind, session::KeptPlan, variables::Planning};
 /// The place of a variable in the frame of a call.
 pub type Place = usize;
 
-/// Variables in view at a point of a program, the innermost last.
-#[derive(Clone, Default, PartialEq, Debug)]
-pub struct Names(pub Vec<Name>);
+/// Variables of one program: values of a frame, and links of [`Names`].
+pub const VARIABLES_MAX: usize = 4096;
 
-#[derive(Clone, PartialEq, Debug)]
+/// Variables in view at a point of a program. Each scope has those of the scopes around it in common with them.
+#[derive(Clone, Default, Debug)]
+pub struct Names(Option<Rc<(Name, Names)>>);
+
+#[derive(Debug)]
 pub struct Name {
     pub name: String,
     pub place: Place,
@@ -27,8 +30,20 @@ pub struct Name {
 }
 
 impl Names {
+    /// With one more.
+    pub fn and(&self, name: Name) -> Names {
+        Names(Some(Rc::new((name, self.clone()))))
+    }
+    /// From the innermost outward.
+    fn iter(&self) -> impl Iterator<Item = &Name> {
+        std::iter::successors(self.0.as_deref(), |(_, outer)| outer.0.as_deref()).map(|(name, _)| name)
+    }
     pub fn find(&self, name: &str) -> Option<&Name> {
-        self.0.iter().rev().find(|known| known.name.eq_ignore_ascii_case(name))
+        self.iter().find(|known| known.name.eq_ignore_ascii_case(name))
+    }
+    /// Whether one of this name came behind so many variables of the program.
+    pub fn has_since(&self, place: Place, name: &str) -> bool {
+        self.iter().take_while(|known| known.place >= place).any(|known| known.name.eq_ignore_ascii_case(name))
     }
 }
 
@@ -36,8 +51,14 @@ impl Names {
 #[derive(Debug)]
 pub struct Text {
     pub sql: String,
-    pub names: Rc<Names>,
+    pub names: Names,
     pub kept: RefCell<Option<Kept>>,
+}
+
+impl Text {
+    pub fn new(sql: String, names: &Names) -> Text {
+        Text { sql, names: names.clone(), kept: RefCell::default() }
+    }
 }
 
 /// A plan, and what it depends on beside the dictionary.
@@ -213,13 +234,10 @@ impl Mode {
 pub struct Parameter {
     pub mode: Mode,
     pub column: Column,
-    /// Its type as it was written.
-    pub declared: String,
 }
 
 #[derive(Debug)]
 pub struct Variable {
-    pub name: String,
     /// `None`: it holds what it is given.
     pub column: Option<Column>,
 }

@@ -3,13 +3,13 @@
 //! Everything that MySQL refuses when a routine is made is refused here: syntax, names of variables, labels, cursors and conditions, the order of declarations. Tables and
 //! columns are looked for when a statement is run.
 
-use std::rc::Rc;
-
 use apus_types::{Column, ColumnType, collate::Collation};
 
 use super::{
+    DEFINITION_BYTES_MAX,
     code::{
-        Argument, Block, Condition, Handler, Mode, Name, Names, Parameter, Place, Program, Step, Target, Text, Variable,
+        Argument, Block, Condition, Handler, Mode, Name, Names, Parameter, Place, Program, Step, Target, Text,
+        VARIABLES_MAX, Variable,
     },
     failures,
 };
@@ -33,8 +33,6 @@ pub struct Compiler<'t> {
     default: Collation,
     pub(super) program: Program,
     names: Names,
-    /// The same, as steps keep them.
-    shared: Rc<Names>,
     pub(super) conditions: Vec<(String, Condition)>,
     /// Cursors in view.
     cursors: Vec<(String, usize)>,
@@ -65,7 +63,6 @@ impl<'t> Compiler<'t> {
             default,
             program,
             names: Names::default(),
-            shared: Rc::default(),
             conditions: Vec::new(),
             cursors: Vec::new(),
             labels: Vec::new(),
@@ -88,27 +85,22 @@ impl<'t> Compiler<'t> {
                 Mode::In
             };
             let name = self.t.identifier()?;
-            let begin = self.t.offset();
             let column = column(self.t, &name, self.default)?;
-            let declared = self.t.slice(begin, Some(self.t.behind()));
             if self.names.find(&name).is_some() {
                 return Err(failures::parameter_twice(&name));
             }
-            self.variable(name, Some(column.clone()));
-            self.program.parameters.push(Parameter { mode, column, declared });
+            self.variable(name, Some(column.clone()))?;
+            self.program.parameters.push(Parameter { mode, column });
             if !self.t.symbol(',') {
                 break;
             }
         }
-        self.t.expect_symbol(')')?;
-        self.share();
-        Ok(())
+        self.t.expect_symbol(')')
     }
 
     /// Variables that hold what they are given.
-    pub fn unnamed(&mut self, names: impl Iterator<Item = String>) {
-        names.for_each(|name| _ = self.variable(name, None));
-        self.share();
+    pub fn unnamed(&mut self, mut names: impl Iterator<Item = String>) -> Result<()> {
+        names.try_for_each(|name| self.variable(name, None).map(|_| ()))
     }
 
     /// The one statement that is the body.
@@ -117,16 +109,15 @@ impl<'t> Compiler<'t> {
         Ok(self.program)
     }
 
-    fn variable(&mut self, name: String, column: Option<Column>) -> Place {
+    fn variable(&mut self, name: String, column: Option<Column>) -> Result<Place> {
         let place = self.program.variables.len();
+        if place >= VARIABLES_MAX {
+            return Err(errors::not_supported(&format!("more than {VARIABLES_MAX} variables of a procedure")));
+        }
         let ty = column.as_ref().map(|column| column.ty);
-        self.names.0.push(Name { name: name.clone(), place, ty });
-        self.program.variables.push(Variable { name, column });
-        place
-    }
-
-    fn share(&mut self) {
-        self.shared = Rc::new(self.names.clone());
+        self.names = self.names.and(Name { name, place, ty });
+        self.program.variables.push(Variable { column });
+        Ok(place)
     }
 
     pub(super) fn push(&mut self, step: Step) -> usize {
@@ -169,6 +160,9 @@ impl<'t> Compiler<'t> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
             return Err(failures::too_deep());
+        }
+        if self.t.behind() > DEFINITION_BYTES_MAX {
+            return Err(failures::too_much());
         }
         let label = self.label()?;
         let starts = |word: &str| self.t.peek_word(word);
@@ -320,16 +314,15 @@ impl<'t> Compiler<'t> {
     /// IF, or CASE with or without a value (behind its first WHEN), up to its END.
     fn alternatives(&mut self, case: Option<Option<Text>>) -> Result<()> {
         let (mut tests, mut ends) = (Vec::new(), Vec::new());
-        let before = self.names.0.len();
+        let before = self.names.clone();
         let mut compared = None;
         if let Some(Some(value)) = &case {
             // Nobody can name it.
             let name = format!("#case{}", self.program.variables.len());
-            let place = self.variable(name.clone(), None);
-            let value = Text { sql: value.sql.clone(), names: value.names.clone(), kept: Default::default() };
+            let place = self.variable(name.clone(), None)?;
+            let value = Text::new(value.sql.clone(), &value.names);
             tests.push(self.push(Step::Assign(place, value)));
             compared = Some(name);
-            self.share();
         }
         let is_case = case.is_some();
         let next = if is_case { "when" } else { "elseif" };
@@ -358,20 +351,20 @@ impl<'t> Compiler<'t> {
         ends.into_iter().for_each(|end| self.land(end));
         let here = self.here();
         self.program.behind.extend(tests.into_iter().map(|test| (test, here)));
-        self.names.0.truncate(before);
-        self.share();
+        self.names = before;
         Ok(())
     }
 
     fn begin(&mut self, label: Option<String>) -> Result<()> {
         self.t.expect("begin")?;
         let outer = self.block;
-        let before = (self.names.0.len(), self.conditions.len(), self.cursors.len(), self.program.cursors.len());
+        let before = (self.names.clone(), self.conditions.len(), self.cursors.len(), self.program.cursors.len());
         self.open_label(label, None);
         let block = self.program.blocks.len();
         self.program.blocks.push(Block { parent: Some(outer), handlers: Vec::new() });
         let mut exits = Vec::new();
-        let mut declared = Declared { names: before.0, conditions: before.1, cursors: before.2, phase: 0 };
+        let mut declared =
+            Declared { variables: self.program.variables.len(), conditions: before.1, cursors: before.2, phase: 0 };
         while self.t.word("declare") {
             self.declare(block, &mut declared, &mut exits)?;
             self.t.expect_symbol(';')?;
@@ -386,10 +379,9 @@ impl<'t> Compiler<'t> {
         if !cursors.is_empty() {
             self.push(Step::CloseAll(cursors));
         }
-        self.names.0.truncate(before.0);
+        self.names = before.0;
         self.conditions.truncate(before.1);
         self.cursors.truncate(before.2);
-        self.share();
         Ok(())
     }
 
@@ -447,8 +439,8 @@ impl<'t> Compiler<'t> {
         let mut names = Vec::new();
         loop {
             let name = self.t.identifier()?;
-            let known = self.names.0[declared.names..].iter().map(|known| &known.name);
-            if known.chain(&names).any(|known| known.eq_ignore_ascii_case(&name)) {
+            let is_twice = names.iter().any(|known: &String| known.eq_ignore_ascii_case(&name));
+            if is_twice || self.names.has_since(declared.variables, &name) {
                 return Err(failures::variable_twice(&name));
             }
             names.push(name);
@@ -460,14 +452,13 @@ impl<'t> Compiler<'t> {
         // The default is computed before its variables are there.
         let value = if self.t.word("default") { Some(self.expression(&[])?) } else { None };
         let of_name = |name: &String| Column { name: name.clone(), ..column.clone() };
-        let places: Vec<Place> = names.iter().map(|name| self.variable(name.clone(), Some(of_name(name)))).collect();
-        self.share();
+        let places: Vec<Place> =
+            names.iter().map(|name| self.variable(name.clone(), Some(of_name(name)))).collect::<Result<_>>()?;
         match value {
             None => _ = self.push(Step::Clear(places)),
             Some(value) => {
                 for place in places {
-                    let value = Text { sql: value.sql.clone(), names: value.names.clone(), kept: Default::default() };
-                    self.push(Step::Assign(place, value));
+                    self.push(Step::Assign(place, Text::new(value.sql.clone(), &value.names)));
                 }
             }
         }
@@ -587,7 +578,7 @@ impl<'t> Compiler<'t> {
         }
         let sql = String::from_utf8_lossy(&digest.text).into_owned();
         self.check_names(&sql)?;
-        Ok(Text { sql, names: self.shared.clone(), kept: Default::default() })
+        Ok(Text::new(sql, &self.names))
     }
 
     /// Variables of the system are known, and those of LIMIT are whole numbers.
@@ -656,7 +647,7 @@ impl<'t> Compiler<'t> {
         let sql = format!("{} {rest}", text.sql[..into].trim_end());
         let sql = sql.trim_end().to_owned();
         plan::parse(&sql)?;
-        self.push(Step::Into(Text { sql, names: text.names, kept: Default::default() }, targets));
+        self.push(Step::Into(Text::new(sql, &text.names), targets));
         Ok(())
     }
 
@@ -690,7 +681,7 @@ impl<'t> Compiler<'t> {
             if t.second_word(kind) || t.second_word("definer") && makes {
                 return Err(match t.peek_word("create") {
                     true => failures::within_another(&kind.to_uppercase()),
-                    false => failures::changes_another(),
+                    false => failures::changes_another(&kind.to_uppercase()),
                 });
             }
         }
@@ -701,9 +692,9 @@ impl<'t> Compiler<'t> {
     fn evaluate(&mut self) -> Result<()> {
         loop {
             let value = self.expression(&[])?;
-            let before = self.names.0.len();
-            let place = self.variable("#done".to_owned(), None);
-            self.names.0.truncate(before);
+            let before = self.names.clone();
+            let place = self.variable("#done".to_owned(), None)?;
+            self.names = before;
             self.push(Step::Assign(place, value));
             if !self.t.symbol(',') {
                 return Ok(());
@@ -814,9 +805,9 @@ pub fn column(t: &mut Tokens, name: &str, default: Collation) -> Result<Column> 
     Ok(column)
 }
 
-/// What the DECLAREs of a block have made before: names begin there.
+/// What there was in view, or in the program, before the DECLAREs of a block.
 struct Declared {
-    names: usize,
+    variables: usize,
     conditions: usize,
     cursors: usize,
     /// 1 behind a cursor, 2 behind a handler.

@@ -10,7 +10,7 @@ use apus_types::ErrorCode;
 
 use super::{
     DEFINITION_BYTES_MAX, Definition, Routine,
-    clause::{Change, Clause},
+    clause::{Change, Clause, may_begin},
     code::{Program, Step, Target},
     compile::Compiler,
     failures, kept_as, number,
@@ -43,6 +43,9 @@ impl SqlEngine {
     /// # Errors
     /// As [`Clause::parse`].
     pub(in crate::engine) fn routine_clause(&self, session: &Session, sql: &[u8]) -> Result<Option<(Clause, usize)>> {
+        if !may_begin(sql) {
+            return Ok(None);
+        }
         match std::str::from_utf8(sql) {
             Ok(text) => Clause::parse(text, session.env.variables.syntax, Default::default()),
             Err(_) => Ok(None),
@@ -253,20 +256,17 @@ fn is_word(token: Option<&Token>, word: &str) -> bool {
 
 /// The program of one statement, in which `?1` and so on are variables. `takes`: somebody takes what is given out in their place.
 fn alone(text: &str, parameters: usize, takes: bool) -> Result<Program> {
+    // `?1` is two tokens.
     let t = Tokens::new(text);
-    let mut named = text.to_owned();
-    let marks: Vec<usize> = (0..)
-        .map_while(|at| t.ahead(at).map(|token| (at, token)))
-        .filter_map(|(at, token)| mark(&t, at, token))
-        .collect();
-    for at in marks.into_iter().rev() {
-        let digits = named[at + 1..].bytes().take_while(u8::is_ascii_digit).count();
-        let number = named[at + 1..at + 1 + digits].to_owned();
-        named.replace_range(at..at + 1 + digits, &format!("`?{number}`"));
-    }
+    let is_mark = |at: Option<usize>| at.and_then(|at| t.ahead(at)) == Some(&Token::Symbol('?'));
+    let named = t.with_replaced(|at, token| match token {
+        Token::Symbol('?') => Some(String::new()),
+        Token::Number(number) if is_mark(at.checked_sub(1)) => Some(format!("`?{number}`")),
+        _ => None,
+    });
     let mut t = Tokens::new(&named);
     let mut compiler = Compiler::new(&mut t, Syntax::default(), Default::default());
-    compiler.unnamed((1..=parameters).map(|number| format!("?{number}")));
+    compiler.unnamed((1..=parameters).map(|number| format!("?{number}")))?;
     let mut program = compiler.body()?;
     t.end()?;
     for step in program.steps.iter_mut().filter(|_| !takes) {
@@ -278,10 +278,6 @@ fn alone(text: &str, parameters: usize, takes: bool) -> Result<Program> {
         }
     }
     Ok(program)
-}
-
-fn mark(t: &Tokens, at: usize, token: &Token) -> Option<usize> {
-    (*token == Token::Symbol('?')).then(|| t.start_of(at)).flatten()
 }
 
 fn full(session: &Session, name: &Name) -> Result<(String, String)> {
@@ -313,7 +309,7 @@ fn definition(session: &mut Session, clause: &Clause, name: String, of_database:
         body: clause.body.clone(),
     };
     if definition.encode().len() > DEFINITION_BYTES_MAX {
-        return Err(errors::not_supported("procedures longer than 256 KiB"));
+        return Err(failures::too_much());
     }
     if let Some((user, host)) = clause.definer.as_ref()
         && session.env.me.as_ref().is_some_and(|me| !me.has_account(user, host))

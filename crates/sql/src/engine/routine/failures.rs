@@ -122,11 +122,14 @@ pub fn bad_condition(value: &str) -> SqlError {
 pub fn bad_name(name: &str) -> SqlError {
     error(1458, b"42000", format!("Incorrect routine name '{name}'"))
 }
-pub fn changes_another() -> SqlError {
-    error(1357, b"HY000", "Can't drop or alter a PROCEDURE from within another stored routine".into())
+pub fn changes_another(what: &str) -> SqlError {
+    error(1357, b"HY000", format!("Can't drop or alter a {what} from within another stored routine"))
 }
 pub fn no_number(name: &str) -> SqlError {
     error(1064, b"42000", format!("The variable \"{name}\" has a non-integer based type"))
+}
+pub fn too_much() -> SqlError {
+    crate::engine::errors::not_supported("procedures longer than 256 KiB")
 }
 pub fn truncated(name: &str) -> SqlError {
     error(1265, b"01000", format!("Data truncated for column '{name}' at row 1"))

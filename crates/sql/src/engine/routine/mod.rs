@@ -10,6 +10,7 @@
 //! | limit | value | error |
 //! |---|---:|---|
 //! | text of a procedure | 256 KiB | 1235 |
+//! | its variables, with one for each CASE of a value and each DO | 4096 | 1235 |
 //! | calls within calls | 64 | 1436 |
 //! | statements within statements | 64 | 1436 |
 //! | rows of a cursor, of `SELECT ... INTO` | those of INSERT ... SELECT | 1206 |

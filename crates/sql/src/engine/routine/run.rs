@@ -50,7 +50,7 @@ pub struct Frame {
     /// Rows of open cursors that were not fetched yet.
     cursors: Vec<Option<std::vec::IntoIter<Vec<Datum<'static>>>>>,
     pub(super) handling: Vec<Handling>,
-    /// Variables that a CALL has given a value.
+    /// Parameters of a prepared CALL that it has given a value.
     given_out: Vec<Place>,
 }
 
@@ -61,6 +61,16 @@ impl Frame {
         let kind = |variable: &Variable| variable.column.as_ref().map_or(Kind::Null, |column| Kind::of(column.ty));
         let kinds = program.variables.iter().map(kind).collect();
         Frame { program, name, values, kinds, cursors, handling: Vec::new(), given_out: Vec::new() }
+    }
+
+    /// Only a variable without a type is the parameter of a prepared CALL.
+    fn note_given_out(&mut self, target: &Target) {
+        if let Target::Variable(place) = target
+            && self.program.variables[*place].column.is_none()
+            && !self.given_out.contains(place)
+        {
+            self.given_out.push(*place);
+        }
     }
 
     pub(super) fn given_out(&self) -> impl Iterator<Item = (usize, Datum<'static>)> + '_ {
@@ -473,9 +483,7 @@ impl SqlEngine {
         let ended = Box::pin(self.call(session, &routine, values, out)).await?;
         for (i, (argument, parameter)) in arguments.iter().zip(&program.parameters).enumerate() {
             if let (Some(target), Mode::Out | Mode::InOut) = (&argument.target, parameter.mode) {
-                if let Target::Variable(place) = target {
-                    frame.given_out.push(*place);
-                }
+                frame.note_given_out(target);
                 self.assign(session, frame, target, ended.values[i].clone())?;
             }
         }
@@ -490,28 +498,21 @@ impl Frame {
 
     /// A definition that is not planned here, with the values of the variables that its query names.
     fn with_values(&self, text: &Text) -> String {
-        let mut sql = text.sql.clone();
         let t = Tokens::new(&text.sql);
         let is =
             |token: Option<&Token>, word: &str| matches!(token, Some(Token::Word(w)) if w.eq_ignore_ascii_case(word));
-        if !t.peek_word("create") || !t.second_word("table") {
-            return sql;
-        }
-        let Some(query) = (2..t.rest().len()).find(|at| is(t.ahead(*at), "select")) else { return sql };
-        for at in (query + 1..t.rest().len()).rev() {
-            let (before, behind) = (t.ahead(at - 1), t.ahead(at + 1));
-            let is_part = |token: Option<&Token>| matches!(token, Some(Token::Symbol('.')));
-            if is(before, "as") || is_part(before) || is_part(behind) || behind == Some(&Token::Symbol('(')) {
-                continue;
-            }
-            if let Some(Token::Word(name) | Token::Quoted(name)) = t.ahead(at)
-                && let Some(known) = text.names.find(name)
-                && let (Some(begin), Some(end)) = (t.start_of(at), t.end_of(at))
-            {
-                sql.replace_range(begin..end, &literal(&self.values[known.place]));
-            }
-        }
-        sql
+        let makes_table = t.peek_word("create") && t.second_word("table");
+        let query = (2..t.rest().len()).find(|at| is(t.ahead(*at), "select"));
+        let Some(query) = query.filter(|_| makes_table) else { return text.sql.clone() };
+        t.with_replaced(|at, token| {
+            let (Token::Word(name) | Token::Quoted(name)) = token else { return None };
+            let (before, behind) = (t.ahead(at.checked_sub(1)?), t.ahead(at + 1));
+            let point = Some(&Token::Symbol('.'));
+            let is_other =
+                is(before, "as") || before == point || behind == point || behind == Some(&Token::Symbol('('));
+            let known = text.names.find(name).filter(|_| at > query && !is_other)?;
+            Some(literal(&self.values[known.place]))
+        })
     }
 
     /// In strict mode nothing that is warned of goes into a variable with a type.
