@@ -378,6 +378,7 @@ impl SqlEngine {
         let longest_ms = session.env.hinted_ms.get().unwrap_or(session.env.variables.max_execution_ms);
         if let Plan::Select(_) | Plan::Into(_) = plan
             && longest_ms > 0
+            && session.calls.is_empty()
         {
             let longest = Duration::from_millis(longest_ms);
             session.env.deadline.set(std::time::Instant::now().checked_add(longest));
