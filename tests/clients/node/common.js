@@ -16,9 +16,13 @@ async function refused(action, what) {
   throw new Error(`${what} was not refused`);
 }
 
-/// The number that MySQL gave to an error, wherever the library has put it.
-const number = (error) =>
-  error?.errno ?? error?.original?.errno ?? error?.parent?.errno ?? error?.driverError?.errno ?? (error?.code === "P2034" ? 1213 : Number(error?.meta?.driverAdapterError?.cause?.originalCode));
+/// The number that MySQL gave to an error, wherever the library has put it: Prisma's at a COMMIT is its driver's, elsewhere one of its own.
+const number = (error) => {
+  const places = [error, error?.original, error?.parent, error?.driverError].map((place) => place?.errno);
+  const conflict = error?.code === "P2034" ? 1213 : undefined;
+  const prisma = [error?.cause, error?.meta?.driverAdapterError?.cause].map((cause) => cause?.originalCode);
+  return Number([...places, conflict, ...prisma].find((found) => found !== undefined));
+};
 
 /// Runs `one(number)` for 1, 2, 3 until a line comes in; a transaction that MySQL rolled back as a deadlock runs again.
 async function write(one) {
