@@ -11,7 +11,7 @@ use prost::Message;
 
 use crate::{
     foreign_key::ForeignKeysChange,
-    schema::{CheckMessage, ColumnMessage, FullTextMessage, SourceMessage, TableMessage},
+    schema::{CheckMessage, ColumnMessage, FullTextMessage, SourceMessage, TableMessage, TriggerMessage},
 };
 
 #[derive(Clone, PartialEq, Message)]
@@ -138,6 +138,16 @@ pub struct ColumnsChange {
     /// The FULLTEXT indexes from now on, with the numbers of the new columns; absent: those that there were.
     #[prost(message, optional, tag = "24")]
     pub full_texts: Option<FullTextsChange>,
+    /// The triggers from now on; absent: those that there were.
+    #[prost(message, optional, tag = "25")]
+    pub triggers: Option<TriggersChange>,
+}
+
+/// All triggers of a table.
+#[derive(Clone, PartialEq, Message)]
+pub struct TriggersChange {
+    #[prost(message, repeated, tag = "1")]
+    pub triggers: Vec<TriggerMessage>,
 }
 
 /// All FULLTEXT indexes of a table.

@@ -4,7 +4,7 @@ use apus_types::{
     Column, ColumnType, FullText, IndexDef, IndexNo, IndexState, TableId, TableSchema,
     collate::Collation,
     form::{OlderForm, Source},
-    rules::{CheckDef, Enforced, Generated},
+    rules::{CheckDef, Enforced, Generated, TriggerDef},
     schema::{DefaultValue, Durability, Form},
 };
 use prost::Message;
@@ -149,6 +149,29 @@ pub struct TableMessage {
     pub checks: Vec<CheckMessage>,
     #[prost(message, repeated, tag = "19")]
     pub full_texts: Vec<FullTextMessage>,
+    #[prost(message, repeated, tag = "20")]
+    pub triggers: Vec<TriggerMessage>,
+}
+
+/// See [`TriggerDef`].
+#[derive(Clone, PartialEq, Message)]
+pub struct TriggerMessage {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    #[prost(string, tag = "2")]
+    pub text: String,
+}
+
+impl From<&TriggerDef> for TriggerMessage {
+    fn from(trigger: &TriggerDef) -> TriggerMessage {
+        TriggerMessage { name: trigger.name.clone(), text: trigger.text.clone() }
+    }
+}
+
+impl From<&TriggerMessage> for TriggerDef {
+    fn from(m: &TriggerMessage) -> TriggerDef {
+        TriggerDef { name: m.name.clone(), text: m.text.clone() }
+    }
 }
 
 /// See [`FullText`].
@@ -330,6 +353,7 @@ impl From<&TableSchema> for TableMessage {
             foreign_keys: foreign_key::to_wire(&t.foreign_keys, t.held),
             checks: t.checks.iter().map(CheckMessage::from).collect(),
             full_texts: t.full_texts.iter().map(FullTextMessage::from).collect(),
+            triggers: t.triggers.iter().map(TriggerMessage::from).collect(),
         }
     }
 }
@@ -450,6 +474,7 @@ impl TryFrom<&TableMessage> for TableSchema {
         (table.foreign_keys, table.held) = foreign_key::from_wire(&m.foreign_keys)?;
         table.checks = m.checks.iter().map(CheckDef::try_from).collect::<Result<_, _>>()?;
         table.full_texts = m.full_texts.iter().map(FullText::try_from).collect::<Result<_, _>>()?;
+        table.triggers = m.triggers.iter().map(TriggerDef::from).collect();
         table.refresh();
         table.validate().map_err(|_| DecodeError)?;
         Ok(table)

@@ -1,7 +1,7 @@
-//! What the definition of a table says in expressions: generated columns and CHECK constraints.
+//! What the definition of a table says in SQL: generated columns, CHECK constraints and triggers.
 //!
-//! Only SQL knows what the texts mean. A SQL node computes the columns and looks at the conditions before it sends a row; the data nodes keep the texts and store what they are sent. So a
-//! client that writes rows itself must say that it holds the constraints, or is refused ([`crate::TableSchema::has_rules`]).
+//! Only SQL knows what the texts mean. A SQL node computes the columns, looks at the conditions and runs the triggers when it writes a row; the data nodes keep the texts and store what they are
+//! sent. So a client that writes rows itself must say that it holds the constraints, or is refused ([`crate::TableSchema::has_rules`]).
 
 use crate::schema::{Column, DefaultValue, TableSchema};
 
@@ -33,7 +33,16 @@ pub struct CheckDef {
     pub enforced: Enforced,
 }
 
-/// Whether rows that were made by one definition may lack what the next asks for: a constraint that holds from now on, a column that is computed.
+/// A trigger. Those of a table stand in the order in which they run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TriggerDef {
+    /// Unique in its database, whatever the case of its letters.
+    pub name: String,
+    /// What CREATE TRIGGER said, in a form of the SQL nodes.
+    pub text: String,
+}
+
+/// Whether rows that were made by one definition may lack what the next asks for: a constraint that holds from now on, a column that is computed, other triggers.
 pub fn tightens(now: &TableSchema, before: &TableSchema) -> bool {
     let holds = |check: &CheckDef| check.enforced != Enforced::No;
     let is_new = |check: &CheckDef| {
@@ -43,7 +52,7 @@ pub fn tightens(now: &TableSchema, before: &TableSchema) -> bool {
     let is_other = |c: &Column| {
         is_computed(c) && !before.columns.iter().any(|old| old.generated == c.generated && old.default == c.default)
     };
-    now.checks.iter().any(is_new) || now.columns.iter().any(is_other)
+    now.checks.iter().any(is_new) || now.columns.iter().any(is_other) || now.triggers != before.triggers
 }
 
 /// What stands between the name of a table and the number in the name of a constraint that was given none.
@@ -91,6 +100,9 @@ mod tests {
         };
         assert!(tightens(&named("#new#b"), &plain));
         assert!(!tightens(&named("b"), &named("#new#b")), "another name");
+        let mut triggered = plain.clone();
+        triggered.triggers.push(TriggerDef { name: "t".to_owned(), text: "SET @a = 1".to_owned() });
+        assert!(tightens(&triggered, &plain) && tightens(&plain, &triggered), "they are run, or not");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::{
     ids::{IndexNo, TableId},
     limits,
     row::RowLayout,
-    rules::{CheckDef, Generated},
+    rules::{CheckDef, Generated, TriggerDef},
 };
 
 /// Names that an ENUM or a SET gives to numbers: the first is 1, or the lowest bit. Two handles are equal if they are the same list: whoever makes them keeps each list once.
@@ -302,6 +302,8 @@ pub struct TableSchema {
     /// Indexes that plans do without.
     pub invisible_indexes: Vec<IndexNo>,
     pub full_texts: Vec<FullText>,
+    /// In the order in which they run.
+    pub triggers: Vec<TriggerDef>,
     layout: RowLayout,
     constrained: bool,
 }
@@ -338,6 +340,7 @@ impl TableSchema {
             checks: Vec::new(),
             invisible_indexes: Vec::new(),
             full_texts: Vec::new(),
+            triggers: Vec::new(),
             layout,
             constrained: false,
         }
@@ -362,7 +365,7 @@ impl TableSchema {
         &self.layout
     }
 
-    /// Rows must satisfy more than their types say: a CHECK constraint, a generated column.
+    /// Who writes rows must do more than their types say: for a CHECK constraint, a generated column, a trigger.
     #[inline]
     pub fn has_rules(&self) -> bool {
         self.constrained
@@ -371,7 +374,8 @@ impl TableSchema {
     /// Rebuilds what is derived from the columns and constraints; needed after changing them.
     pub fn refresh(&mut self) {
         self.layout = RowLayout::with_forms(self.columns.iter().map(|c| c.ty), self.form, &self.older);
-        self.constrained = !self.checks.is_empty() || self.columns.iter().any(|c| c.generated.is_some());
+        self.constrained =
+            !self.checks.is_empty() || !self.triggers.is_empty() || self.columns.iter().any(|c| c.generated.is_some());
     }
 
     /// Other columns, of which `from` says what rows have there that were written before. Keys and indexes keep their columns.

@@ -5,8 +5,10 @@ use apus_signal::{
     schema::{TableMessage, column_from_wire},
 };
 use apus_types::{
-    Column, ColumnType, ErrorCode, FullText, IndexDef, IndexNo, IndexState, TableId, TableSchema, collate::Collation,
-    form::Source, rules::CheckDef,
+    Column, ColumnType, ErrorCode, FullText, IndexDef, IndexNo, IndexState, TableId, TableSchema,
+    collate::Collation,
+    form::Source,
+    rules::{CheckDef, TriggerDef},
 };
 use prost::Message;
 
@@ -340,6 +342,10 @@ impl<'a> Planner<'a> {
             let new = new.full_texts.iter().map(FullText::try_from).collect::<Result<_, _>>();
             table.full_texts = new.map_err(|_| (ErrorCode::InvalidSchema, table.name.clone()))?;
         }
+        if let Some(new) = &change.triggers {
+            table.triggers = new.triggers.iter().map(TriggerDef::from).collect();
+            table.refresh();
+        }
         table.version += 1;
         self.put(&table)
     }
@@ -382,8 +388,8 @@ impl<'a> Planner<'a> {
 mod tests {
     use super::*;
     use apus_signal::{
-        dict::ChecksChange,
-        schema::{CheckMessage, SourceMessage, column_to_wire},
+        dict::{ChecksChange, TriggersChange},
+        schema::{CheckMessage, SourceMessage, TriggerMessage, column_to_wire},
     };
     use apus_types::{Value, rules::Enforced};
 
@@ -483,6 +489,10 @@ mod tests {
         assert_eq!((made.checks.as_slice(), made.form, made.version), (&[check("other"), check("t_chk_1")][..], 0, 2));
         let unknown = ColumnsChange { invisible_indexes: vec!["nope".to_owned()], ..change(&made) };
         assert_eq!(run(&mut c, Change::ChangeColumns(unknown)), Err(ErrorCode::IndexNotFound));
+        let trigger = TriggerDef { name: "tr".to_owned(), text: "SET @a = 1".to_owned() };
+        let triggers = Some(TriggersChange { triggers: vec![TriggerMessage::from(&trigger)] });
+        let made = run(&mut c, Change::ChangeColumns(ColumnsChange { triggers, ..change(&made) })).unwrap().unwrap();
+        assert!(made.triggers == [trigger] && made.has_rules());
         let hidden = ColumnsChange { invisible_indexes: vec!["U".to_owned()], ..change(&made) };
         let made = run(&mut c, Change::ChangeColumns(hidden)).unwrap().unwrap();
         assert!(!made.is_visible(&made.indexes[0]) && made.checks.len() == 2 && made.has_rules());
@@ -490,7 +500,8 @@ mod tests {
         let made = run(&mut c, Change::RenameTable(rename)).unwrap().unwrap();
         assert_eq!(made.checks.iter().map(|check| check.name.as_str()).collect::<Vec<_>>(), ["other", "new_chk_1"]);
         let emptied = run(&mut c, Change::TruncateTable(name("new"))).unwrap().unwrap();
-        assert!(emptied.checks == made.checks && !emptied.is_visible(&emptied.indexes[0]));
+        assert!(emptied.checks == made.checks && emptied.triggers == made.triggers);
+        assert!(!emptied.is_visible(&emptied.indexes[0]));
         let gone = IndexChange { table: Some(name("new")), name: "u".to_owned(), ..IndexChange::default() };
         assert!(run(&mut c, Change::DropIndex(gone)).unwrap().unwrap().invisible_indexes.is_empty());
     }
