@@ -2,7 +2,7 @@
 //!
 //! A row that an older version cannot read is an account that is locked and may do nothing: never one that may do more than it should.
 
-use super::{Account, AccountName, Auth, Privileges, Secret, password};
+use super::{Account, AccountName, Auth, Privileges, RoutineKind, Secret, password};
 use crate::wire::auth::{AuthPlugin, PasswordDigest};
 
 const FORM: &str = "apus account 1";
@@ -55,8 +55,10 @@ pub fn encode(account: &Account) -> Vec<u8> {
     lines.extend(databases.map(|(name, p)| format!("database\t{}\t{}", p.0, escaped(name))));
     let tables = account.tables.iter();
     lines.extend(tables.map(|((d, t), p)| format!("table\t{}\t{}\t{}", p.0, escaped(d), escaped(t))));
-    let procedures = account.procedures.iter();
-    lines.extend(procedures.map(|((d, name), p)| format!("procedure\t{}\t{}\t{}", p.0, escaped(d), escaped(name))));
+    let routines = account.routines.iter();
+    lines.extend(routines.map(|((kind, d, name), p)| {
+        format!("{}\t{}\t{}\t{}", kind.name().to_lowercase(), p.0, escaped(d), escaped(name))
+    }));
     let named = |name: &AccountName| format!("{}\t{}", escaped(&name.user), escaped(&name.host));
     lines.extend(account.roles.iter().map(|(role, admin)| format!("role\t{}\t{}", u8::from(*admin), named(role))));
     lines.extend(account.default_roles.iter().map(|role| format!("default\t{}", named(role))));
@@ -97,8 +99,9 @@ fn decoded(name: AccountName, bytes: &[u8]) -> Option<Account> {
             ["table", bits, database, table] => {
                 account.tables.insert((plain(database), plain(table)), Privileges(bits.parse().ok()?));
             }
-            ["procedure", bits, database, name] => {
-                account.procedures.insert((plain(database), plain(name)), Privileges(bits.parse().ok()?));
+            [kind @ ("procedure" | "function"), bits, database, name] => {
+                let kind = RoutineKind::ALL.into_iter().find(|known| known.name().eq_ignore_ascii_case(kind))?;
+                account.routines.insert((kind, plain(database), plain(name)), Privileges(bits.parse().ok()?));
             }
             ["role", admin, user, host] => {
                 account.roles.insert(AccountName::new(&plain(user), &plain(host)), *admin == "1");
@@ -136,7 +139,8 @@ mod tests {
             account.roles.insert(AccountName::new("r\n", "h"), number == 0);
             account.default_roles.insert(AccountName::new("r\n", "h"));
             account.tables.insert(("d\t".into(), "t\\".into()), Privileges::GRANT_OPTION);
-            account.procedures.insert(("d\t".into(), "p\n".into()), Privileges::EXECUTE);
+            account.routines.insert((RoutineKind::Procedure, "d\t".into(), "p\n".into()), Privileges::EXECUTE);
+            account.routines.insert((RoutineKind::Function, "d\t".into(), "p\n".into()), Privileges::EXECUTE);
             assert_eq!(decode(name.clone(), &encode(&account)), account);
         }
     }

@@ -26,6 +26,24 @@ pub const ACCOUNTS_MAX: usize = 10_000;
 /// Most bytes of one account as it is kept: some thousand grants.
 pub const ACCOUNT_BYTES_MAX: usize = 256 << 10;
 
+/// What a stored routine is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
+pub enum RoutineKind {
+    #[default]
+    Procedure,
+    Function,
+}
+
+impl RoutineKind {
+    pub const ALL: [RoutineKind; 2] = [RoutineKind::Procedure, RoutineKind::Function];
+    pub fn name(self) -> &'static str {
+        match self {
+            RoutineKind::Procedure => "PROCEDURE",
+            RoutineKind::Function => "FUNCTION",
+        }
+    }
+}
+
 /// `user@host`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct AccountName {
@@ -100,8 +118,8 @@ pub struct Account {
     /// By patterns of database names.
     pub databases: BTreeMap<String, Privileges>,
     pub tables: BTreeMap<(String, String), Privileges>,
-    /// Procedures by database and lower case name.
-    pub procedures: BTreeMap<(String, String), Privileges>,
+    /// Routines by kind, database and lower case name.
+    pub routines: BTreeMap<(RoutineKind, String, String), Privileges>,
     /// The roles that it was granted; true: WITH ADMIN OPTION.
     pub roles: BTreeMap<AccountName, bool>,
     /// Those of them that are active in a new session.
@@ -131,7 +149,7 @@ impl Account {
             global: Privileges::NONE,
             databases: BTreeMap::new(),
             tables: BTreeMap::new(),
-            procedures: BTreeMap::new(),
+            routines: BTreeMap::new(),
             roles: BTreeMap::new(),
             default_roles: BTreeSet::new(),
         }
@@ -160,8 +178,8 @@ impl Account {
             let own = self.tables.entry(name.clone()).or_default();
             *own = own.union(*privileges);
         }
-        for (name, privileges) in &other.procedures {
-            let own = self.procedures.entry(name.clone()).or_default();
+        for (name, privileges) in &other.routines {
+            let own = self.routines.entry(name.clone()).or_default();
             *own = own.union(*privileges);
         }
     }
@@ -200,9 +218,9 @@ impl Account {
         self.on_database(database).union(own)
     }
 
-    /// What it may do with one procedure.
-    pub fn on_procedure(&self, database: &str, name: &str) -> Privileges {
-        let own = self.procedures.get(&(database.to_owned(), name.to_lowercase())).copied();
+    /// What it may do with one routine.
+    pub fn on_routine(&self, kind: RoutineKind, database: &str, name: &str) -> Privileges {
+        let own = self.routines.get(&(kind, database.to_owned(), name.to_lowercase())).copied();
         self.on_database(database).union(own.unwrap_or_default())
     }
 
@@ -219,7 +237,8 @@ impl Account {
         let some = Privileges::ON_DATABASE.union(Privileges::GRANT_OPTION);
         self.on_database(database).intersects(some)
             || self.global.contains(Privileges::SHOW_DATABASES)
-            || self.tables.iter().chain(&self.procedures).any(|((d, _), p)| d == database && *p != Privileges::NONE)
+            || self.tables.iter().any(|((d, _), p)| d == database && *p != Privileges::NONE)
+            || self.routines.iter().any(|((_, d, _), p)| d == database && *p != Privileges::NONE)
     }
 
     /// The table exists for it.

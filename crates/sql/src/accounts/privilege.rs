@@ -82,6 +82,7 @@ impl Privileges {
     pub const SYSTEM_USER: Privileges = bit(34);
     pub const SYSTEM_VARIABLES_ADMIN: Privileges = bit(35);
     pub const ROLE_ADMIN: Privileges = bit(36);
+    pub const TRIGGER: Privileges = bit(26);
     /// WITH GRANT OPTION: all that one has at that level may be given on.
     pub const GRANT_OPTION: Privileges = bit(63);
 
@@ -98,7 +99,7 @@ impl Privileges {
     );
     pub const ON_TABLE: Privileges = Privileges(0b11_1111 | 1 << 10 | 1 << 11 | 1 << 12 | 0b11 << 20 | 1 << 26);
 
-    pub const ON_PROCEDURE: Privileges = Privileges(1 << 17 | 1 << 23);
+    pub const ON_ROUTINE: Privileges = Privileges(1 << 17 | 1 << 23);
 
     pub const fn union(self, other: Privileges) -> Privileges {
         Privileges(self.0 | other.0)

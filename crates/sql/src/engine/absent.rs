@@ -1,4 +1,4 @@
-//! What Apus has none of, to tools and dumps that ask for it: stored functions, triggers, events, plugins, a binary log, replicas.
+//! What Apus has none of, to tools and dumps that ask for it: events, plugins, a binary log, replicas.
 //!
 //! SHOW answers with MySQL's headings and no row. DROP ... IF EXISTS finds nothing, as dumps and migrations want that begin with it; without IF
 //! EXISTS, and for SHOW CREATE, the error is that of a name that is unknown. What would make or change such a thing is refused.
@@ -11,10 +11,7 @@ use super::{
     show_heading::{self, Told},
     token::Tokens,
 };
-use crate::{
-    server::Output,
-    wire::{ColumnDef, SqlError},
-};
+use crate::{server::Output, wire::ColumnDef};
 
 /// Headings are told by name, with the type where it is not VARCHAR.
 pub type Headings = &'static [(&'static str, Told)];
@@ -52,7 +49,7 @@ const EVENTS: Headings = &[
     ("Database Collation", Told::Text),
 ];
 
-const TRIGGERS: Headings = &[
+pub const TRIGGERS: Headings = &[
     ("Trigger", Told::Text),
     ("Event", Told::Enum),
     ("Table", Told::Text),
@@ -121,7 +118,6 @@ const REPLICA: Headings = &[
 /// Statements that begin with these words are refused: what they are about.
 const REFUSED: &[(&[&str], &str)] = &[
     (&["alter", "event"], "events"),
-    (&["alter", "function"], "stored functions"),
     (&["cache", "index"], "key caches"),
     (&["checksum"], "CHECKSUM TABLE"),
     (&["handler"], "HANDLER"),
@@ -134,45 +130,6 @@ const REFUSED: &[(&[&str], &str)] = &[
     (&["xa"], "XA transactions"),
 ];
 
-/// A kind of thing that a database could hold.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Function,
-    Trigger,
-    Event,
-}
-
-impl Kind {
-    fn parse(t: &mut Tokens) -> Option<Kind> {
-        let kinds = [("function", Kind::Function), ("trigger", Kind::Trigger), ("event", Kind::Event)];
-        kinds.into_iter().find(|(word, _)| t.word(word)).map(|(_, kind)| kind)
-    }
-
-    fn unknown(self, database: &str, name: &str) -> SqlError {
-        match self {
-            Kind::Function => errors::unknown_routine("FUNCTION", &format!("{database}.{name}")),
-            Kind::Trigger => errors::unknown_trigger(),
-            Kind::Event => errors::unknown_event(name),
-        }
-    }
-
-    /// What DROP IF EXISTS notes.
-    fn noted(self, database: &str, name: &str) -> SqlError {
-        match self {
-            Kind::Event => errors::unknown_routine("Event", name),
-            other => other.unknown(database, name),
-        }
-    }
-
-    /// Of SHOW CREATE.
-    fn unshown(self, database: &str, name: &str) -> SqlError {
-        match self {
-            Kind::Function => errors::unknown_routine("FUNCTION", name),
-            other => other.unknown(database, name),
-        }
-    }
-}
-
 impl SqlEngine {
     /// A form of SHOW, behind that word; `false`: of something that there may be.
     pub(super) async fn show_absent(
@@ -182,21 +139,11 @@ impl SqlEngine {
         out: &mut Output<'_>,
     ) -> Result<bool> {
         let next = t.second_word("status");
-        let headings = if next && t.word("function") {
-            t.skip();
-            ROUTINES
-        } else if t.peek_word("events") || t.peek_word("triggers") {
-            let is_events = t.word("events");
-            if !is_events {
-                t.skip();
-            }
+        let headings = if t.word("events") {
             let named = t.word("from") || t.word("in");
             let database = if named { Some(t.identifier()?) } else { session.env.database.clone() };
-            let database = database.ok_or_else(errors::no_database)?;
-            if !is_events && !self.catalog().await?.databases.contains_key(&database) {
-                return Err(errors::unknown_database(&database));
-            }
-            if is_events { EVENTS } else { TRIGGERS }
+            database.ok_or_else(errors::no_database)?;
+            EVENTS
         } else if next && (t.word("replica") || t.word("slave")) {
             t.skip();
             if t.word("for") {
@@ -250,12 +197,14 @@ impl SqlEngine {
 /// SHOW CREATE, behind these words.
 ///
 /// # Errors
-/// Always, where it is of a routine, a trigger or an event: there is none of that name.
+/// Always, where it is of an event: there is none of that name.
 pub fn show_create(session: &Session, t: &mut Tokens) -> Result<()> {
-    let Some(kind) = Kind::parse(t) else { return Ok(()) };
-    let (database, name) = named(session, t)?;
+    if !t.word("event") {
+        return Ok(());
+    }
+    let (_, name) = named(session, t)?;
     t.end()?;
-    Err(kind.unshown(&database, &name))
+    Err(errors::unknown_event(&name))
 }
 
 /// A statement that makes, drops, calls or asks for what there is none of; `false`: it is none of those.
@@ -269,20 +218,20 @@ pub fn execute(session: &mut Session, t: &mut Tokens) -> Result<bool> {
         return Err(errors::not_supported(what));
     }
     let start = t.position();
-    let Some(kind) = t.word("drop").then(|| Kind::parse(t)).flatten() else {
+    if !t.word("drop") || !t.word("event") {
         t.rewind(start);
         return Ok(false);
-    };
+    }
     let if_exists = t.word("if");
     if if_exists {
         t.expect("exists")?;
     }
-    let (database, name) = named(session, t)?;
+    let (_, name) = named(session, t)?;
     t.end()?;
     if !if_exists {
-        return Err(kind.unknown(&database, &name));
+        return Err(errors::unknown_event(&name));
     }
-    let note = kind.noted(&database, &name);
+    let note = errors::unknown_routine("Event", &name);
     session.warn("Note", note.errno, note.message);
     Ok(true)
 }

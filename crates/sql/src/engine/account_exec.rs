@@ -6,7 +6,7 @@ use super::{
     authorize::{Identity, database_denied, listed, privilege_missing, table_denied},
     dispatch::SqlEngine,
     errors::{self, Result},
-    routine::failures,
+    routine::{self, Key, failures},
     session::Session,
     show,
     token::Tokens,
@@ -132,34 +132,33 @@ fn apply(options: &Options, account: &mut Account) -> Result<()> {
 type Notes = Vec<(&'static str, u16, String)>;
 
 impl SqlEngine {
-    /// Who made a procedure may call, change and drop it, as `automatic_sp_privileges` says in MySQL.
-    pub(super) async fn grant_own(&self, session: &mut Session, database: &str, name: &str) -> Result<()> {
+    /// Who made a routine may call, change and drop it, as `automatic_sp_privileges` says in MySQL.
+    pub(super) async fn grant_own(&self, session: &mut Session, key: Key) -> Result<()> {
         let (Some(me), Some(store)) = (self.identity(session).await?, &self.store) else { return Ok(()) };
-        if me.rights.on_procedure(database, name).contains(Privileges::ON_PROCEDURE) {
+        if me.rights.on_routine(key.0, &key.1, &key.2).contains(Privileges::ON_ROUTINE) {
             return Ok(());
         }
-        let level = Place::Procedure(database.to_owned(), name.to_lowercase());
+        let level = Place::Routine(key);
         let users = vec![me.account.name.clone()];
-        let grant = Resolved::Grant { privileges: Privileges::ON_PROCEDURE, level, users };
+        let grant = Resolved::Grant { privileges: Privileges::ON_ROUTINE, level, users };
         store.change(|book| grant.carry_out(book, &|name| store.accounts.is_given(name))).await.map(|_| ())
     }
 
-    /// A procedure is gone, and what anybody was granted on it.
-    pub(super) async fn revoke_gone(&self, database: &str, name: &str) -> Result<()> {
+    /// A routine is gone, and what anybody was granted on it.
+    pub(super) async fn revoke_gone(&self, key: &Key) -> Result<()> {
         let Some(store) = &self.store else { return Ok(()) };
-        let key = (database.to_owned(), name.to_lowercase());
-        if !store.accounts.current().iter().any(|account| account.procedures.contains_key(&key)) {
+        if !store.accounts.current().iter().any(|account| account.routines.contains_key(key)) {
             return Ok(());
         }
         let forget = |book: &mut Book| {
-            book.values_mut().for_each(|account| _ = account.procedures.remove(&key));
+            book.values_mut().for_each(|account| _ = account.routines.remove(key));
             Ok(())
         };
         store.change(forget).await
     }
 
     /// # Errors
-    /// 1227: a procedure whose definer has SYSTEM_USER is for his like to change.
+    /// 1227: a routine whose definer has SYSTEM_USER is for his like to change.
     pub(super) async fn require_rank(&self, session: &mut Session, (user, host): &(String, String)) -> Result<()> {
         let Some(me) = self.identity(session).await? else { return Ok(()) };
         match me.account_of(user, host) {
@@ -186,8 +185,8 @@ impl SqlEngine {
             let database = name.0.clone().or_else(|| session.env.database.clone()).ok_or_else(errors::no_database)?;
             self.catalog_with(&database, &name.1).await?.columns_of(&database, &name.1)?;
         }
-        if let Clause::Grant { level: Level::Procedure(name), .. } = &clause {
-            self.routine_named(session, name).await?;
+        if let Clause::Grant { level: Level::Routine(kind, name), .. } = &clause {
+            self.routine_named(session, *kind, name).await?;
         }
         // What is said of passwords is the same in every attempt.
         let clause = Resolved::of(session, &me, clause)?;
@@ -333,9 +332,9 @@ fn check_may_give(session: &Session, me: &Identity, privileges: Privileges, leve
                 missing => Err(table_denied(&session.env, &listed(missing), table)),
             }
         }
-        Level::Procedure((database, name)) => {
+        Level::Routine(kind, (database, name)) => {
             let database = database.as_deref().or(own).ok_or_else(errors::no_database)?;
-            match needed.without(me.rights.on_procedure(database, name)) {
+            match needed.without(me.rights.on_routine(*kind, database, name)) {
                 Privileges::NONE => Ok(()),
                 missing => {
                     let (user, host) = (&session.env.user, &session.env.host);
@@ -392,7 +391,7 @@ enum Place {
     Global,
     Database(String),
     Table(String, String),
-    Procedure(String, String),
+    Routine(Key),
 }
 
 impl Resolved {
@@ -405,8 +404,8 @@ impl Resolved {
                 Level::Global => Place::Global,
                 Level::Database(database) => Place::Database(database.map_or_else(own, Ok)?),
                 Level::Table((database, table)) => Place::Table(database.map_or_else(own, Ok)?, table),
-                Level::Procedure((database, name)) => {
-                    Place::Procedure(database.map_or_else(own, Ok)?, name.to_lowercase())
+                Level::Routine(kind, (database, name)) => {
+                    Place::Routine(routine::key(kind, &database.map_or_else(own, Ok)?, &name))
                 }
             })
         };
@@ -545,7 +544,7 @@ impl Resolved {
                     account.global = Privileges::NONE;
                     account.databases.clear();
                     account.tables.clear();
-                    account.procedures.clear();
+                    account.routines.clear();
                 }
             }
             Resolved::CreateRole { roles, if_not_exists } => {
@@ -631,12 +630,11 @@ impl Place {
                     account.tables.insert(key, has);
                 }
             }
-            Place::Procedure(database, name) => {
-                let key = (database.clone(), name.clone());
-                let had = account.procedures.remove(&key).unwrap_or_default();
+            Place::Routine(key) => {
+                let had = account.routines.remove(key).unwrap_or_default();
                 let has = change(had);
                 if has != Privileges::NONE {
-                    account.procedures.insert(key, has);
+                    account.routines.insert(key.clone(), has);
                 }
             }
         }
@@ -649,10 +647,8 @@ impl Place {
             Place::Table(database, table) if !account.tables.contains_key(&(database.clone(), table.clone())) => {
                 return Err(no_table_grant(name, table));
             }
-            Place::Procedure(database, procedure)
-                if !account.procedures.contains_key(&(database.clone(), procedure.clone())) =>
-            {
-                return Err(failures::no_grant(&name.user, &name.host, procedure));
+            Place::Routine(key) if !account.routines.contains_key(key) => {
+                return Err(failures::no_grant(&name.user, &name.host, &key.2));
             }
             _ => {}
         }
@@ -691,11 +687,11 @@ fn grants_of(account: &Account) -> Vec<String> {
     lines.extend(tables.map(|((database, table), p)| {
         line(*p, Some(Privileges::ON_TABLE), &format!("{}.{}", quote(database), quote(table)))
     }));
-    let procedures = account.procedures.iter();
-    lines.extend(
-        procedures
-            .map(|((database, name), p)| line(*p, None, &format!("PROCEDURE {}.{}", quote(database), quote(name)))),
-    );
+    // As MySQL sorts them: by their quoted names.
+    let named = |(kind, database, name): &Key| format!("{} {}.{}", kind.name(), quote(database), quote(name));
+    let mut routines: Vec<(String, Privileges)> = account.routines.iter().map(|(key, p)| (named(key), *p)).collect();
+    routines.sort_by(|(a, _), (b, _)| a.cmp(b));
+    lines.extend(routines.iter().map(|(named, p)| line(*p, None, named)));
     for (names, option) in [(roles(false), ""), (roles(true), " WITH ADMIN OPTION")] {
         if !names.is_empty() {
             lines.push(format!("GRANT {names} TO {to}{option}"));

@@ -9,7 +9,7 @@ use super::{
     view_exec,
 };
 use crate::{
-    accounts::{AccountName, Active, HOST_CHARS_MAX, Privileges, USER_CHARS_MAX},
+    accounts::{AccountName, Active, HOST_CHARS_MAX, Privileges, RoutineKind, USER_CHARS_MAX},
     wire::{SqlError, auth::AuthPlugin},
 };
 
@@ -46,7 +46,7 @@ pub enum Level {
     /// A pattern; `None`: the session's database.
     Database(Option<String>),
     Table(Name),
-    Procedure(Name),
+    Routine(RoutineKind, Name),
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -488,12 +488,10 @@ fn privileges_on(t: &mut Tokens) -> Result<(Privileges, Level)> {
 }
 
 fn level(t: &mut Tokens) -> Result<Level> {
-    if t.peek_word("function") && !t.second_is('.') {
-        return Err(errors::not_supported("privileges on stored functions"));
-    }
-    if t.peek_word("procedure") && !t.second_is('.') {
+    let kind = RoutineKind::ALL.into_iter().find(|kind| t.peek_word(kind.name()));
+    if let Some(kind) = kind.filter(|_| !t.second_is('.')) {
         t.skip();
-        return Ok(Level::Procedure(t.name()?));
+        return Ok(Level::Routine(kind, t.name()?));
     }
     if t.peek_word("table") && !t.second_is('.') {
         t.skip();
@@ -519,7 +517,7 @@ fn at_level(level: &Level, named: Privileges, all: bool) -> Result<Privileges> {
         Level::Global => Privileges::GLOBAL,
         Level::Database(_) => Privileges::ON_DATABASE,
         Level::Table(_) => Privileges::ON_TABLE,
-        Level::Procedure(_) => Privileges::ON_PROCEDURE,
+        Level::Routine(..) => Privileges::ON_ROUTINE,
     };
     let granted = if all { named.union(most) } else { named };
     let wrong = granted.without(most).without(Privileges::GRANT_OPTION);
@@ -532,7 +530,7 @@ fn at_level(level: &Level, named: Privileges, all: bool) -> Result<Privileges> {
         return Err(SqlError::new(3619, b"HY000", text));
     }
     match level {
-        Level::Table(_) | Level::Procedure(_) => {
+        Level::Table(_) | Level::Routine(..) => {
             let text = "Illegal GRANT/REVOKE command; please consult the manual to see which privileges can be used";
             Err(SqlError::new(1144, b"42000", text))
         }
@@ -679,7 +677,6 @@ mod tests {
             "CREATE USER u COMMENT 'x'",
             "ALTER USER u IDENTIFIED BY 'x' RETAIN CURRENT PASSWORD",
             "GRANT SELECT (a) ON t TO u",
-            "GRANT EXECUTE ON FUNCTION f TO u",
             "GRANT BACKUP_ADMIN ON *.* TO u",
         ] {
             assert_eq!(parsed(text).map_err(|e| e.errno), Err(1235), "{text}");

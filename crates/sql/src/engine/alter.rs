@@ -537,13 +537,25 @@ fn given(session: &Session, table: &TableSchema, column: &Column) -> Result<Sour
     };
     let strict = session.env.variables.strict;
     let assign = Assign { row: 1, table: "", strict, zone: session.env.zone(), env: Some(env) };
-    let value = convert::assign(column, value, assign)?;
+    let value = match &default {
+        Ok(_) => convert::assign(column, value, assign)?,
+        // What no row may have is for a table without rows ([`refused_in_rows`]).
+        Err(_) => convert::assign_leniently(column, value, assign)?,
+    };
     if value.is_null() {
         return Ok(Source::Null);
     }
     let (alone, mut image) = (RowLayout::new([column.ty]), Vec::new());
     alone.encode(&[convert::stored(column.ty, &value)], &mut image).map_err(|e| errors::from_code(e, &column.name))?;
     Ok(Source::Given(alone.raw(&image, 0).to_vec()))
+}
+
+/// Why rows that are there cannot have what a new column without a default begins with: a date of zeros.
+fn refused_in_rows(session: &Session, column: &Column) -> Option<SqlError> {
+    default_expr(column).err()?;
+    let env = &session.env;
+    let assign = Assign { row: 1, table: "", strict: env.variables.strict, zone: env.zone(), env: Some(env) };
+    convert::assign(column, convert::implicit_default(column.ty), assign).err()
 }
 
 /// The change of this table; `None`: the columns stay as they are.
@@ -591,6 +603,7 @@ pub(super) fn change(
         invisible_indexes: hidden,
         lineage: None,
         full_texts,
+        triggers: None,
     }))
 }
 
@@ -784,6 +797,13 @@ impl SqlEngine {
             let clause = read_again.as_ref().unwrap_or(clause);
             if schema.is_constrained() {
                 clause.check_loss(&catalog, schema, false)?;
+            }
+            let refused = clause.steps.iter().find_map(|step| match step {
+                Step::Add(column, _) => refused_in_rows(session, column),
+                _ => None,
+            });
+            if let Some(e) = refused {
+                self.all_rows(session, name, false, |_, _, _, _, _| Err(e.clone().into())).await?;
             }
             let change = change(session, name, schema, clause)?;
             let Some(change) = change else { return Ok(()) };

@@ -10,6 +10,7 @@ use super::{
     errors::{self, Result},
     expr::{Builder, Context, Datum, Expr},
     plan,
+    routine::code,
     session::Session,
     token::{Token, Tokens},
     tracking,
@@ -133,7 +134,7 @@ impl SqlEngine {
         out: &mut Output<'_>,
     ) -> Result<Option<Datum<'static>>> {
         const ANSWER: &str = "the answer of a query in set";
-        if !has_subquery(text) {
+        if !has_subquery(text) && !code::Text::new(text.to_owned(), &Default::default()).may_call() {
             return evaluate(session, text);
         }
         expression(text)?;

@@ -21,6 +21,7 @@ use super::{
     foreign_key::clause,
     information_schema,
     session::Session,
+    stored::Stored,
     view::View,
 };
 use crate::{
@@ -47,6 +48,8 @@ pub struct Need {
 pub struct Names {
     /// The views that the statement names, as their tables of columns.
     pub views: Vec<Rc<Table>>,
+    /// Calls of stored functions.
+    pub functions: Vec<Stored>,
     pub needs: Needs,
 }
 

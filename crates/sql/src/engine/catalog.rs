@@ -16,9 +16,10 @@ use super::{
     foreign_key::{self, Rules},
     grant_tables, information_schema, labels, performance_schema,
     remake::fence::Copies,
-    routine::{self, Routine, Routines},
+    routine::{self, Kind, Routine, Routines},
     rules,
     statistics::Statistics,
+    trigger::{self, Triggers},
     view::{self, View},
 };
 
@@ -31,11 +32,12 @@ pub struct Table {
     pub schema: TableSchema,
     pub hidden: Vec<Option<Rc<TableSchema>>>,
     rules: rules::Kept,
+    triggers: trigger::Kept,
 }
 
 impl Table {
     pub fn new(schema: TableSchema, hidden: Vec<Option<Rc<TableSchema>>>) -> Table {
-        Table { schema, hidden, rules: rules::Kept::default() }
+        Table { schema, hidden, rules: rules::Kept::default(), triggers: trigger::Kept::default() }
     }
     /// What its definition says in expressions; `None`: nothing.
     ///
@@ -43,6 +45,10 @@ impl Table {
     /// An expression cannot be bound.
     pub fn rules(&self) -> Result<Option<&rules::Rules>> {
         self.rules.of(&self.schema)
+    }
+    /// What runs for the rows that are written; `None`: nothing.
+    pub fn triggers(&self) -> Option<&Triggers> {
+        self.triggers.of(&self.schema)
     }
     /// Indexes that reads may use.
     pub fn ready_indexes(&self) -> impl Iterator<Item = (usize, &IndexDef)> {
@@ -191,10 +197,14 @@ impl Catalog {
         // Without views a lookup makes no strings.
         if self.views.is_empty() { None } else { self.views.get(&(database.to_owned(), name.to_owned())) }
     }
-    pub fn routine(&self, database: &str, name: &str) -> Option<&Rc<Routine>> {
-        self.routines.get(&(database.to_owned(), name.to_lowercase()))
+    pub fn routine(&self, kind: Kind, database: &str, name: &str) -> Option<&Rc<Routine>> {
+        self.routines.get(&routine::key(kind, database, name))
     }
-    /// By database and name.
+    /// The routine is still what it was.
+    pub fn has_routine(&self, routine: &Rc<Routine>) -> bool {
+        self.routines.get(&routine.key()).is_some_and(|found| Rc::ptr_eq(found, routine))
+    }
+    /// By kind, database and name.
     pub fn routines(&self) -> impl Iterator<Item = &Rc<Routine>> {
         self.routines.values()
     }

@@ -292,7 +292,8 @@ impl SqlEngine {
             self.start_counter(&found.schema, first).await.map_err(|e| (e, false))?;
         }
         let plan = filling(named(found, name), select, clause.on_duplicate);
-        let cluster = Cluster { client: &self.client, catalog: &catalog, auto_increment: &self.auto_increment };
+        let cluster =
+            Cluster { engine: self, client: &self.client, catalog: &catalog, auto_increment: &self.auto_increment };
         let before = session.savepoint;
         let asked = session.env.variables.on_disk;
         session.env.variables.on_disk |= on_disk;
@@ -305,7 +306,7 @@ impl SqlEngine {
         }
         session.env.variables.on_disk = asked;
         session.env.take_notes().iter().for_each(|e| session.warn_error(e));
-        session.env.take_remarks().iter().for_each(|e| session.warn("Note", e.errno, e.message.clone()));
+        session.tell_remarks();
         match done {
             Ok(changed) => Ok(changed),
             Err(fail) => Err(self.failed(session, fail, before, false, false, true).await),
@@ -393,6 +394,7 @@ fn named(made: &Table, name: &TableName) -> Rc<Table> {
 fn filling(table: Rc<Table>, select: Select, on_duplicate: OnDuplicate) -> Insert {
     let place = |c: &Column| select.outputs.iter().position(|o| o.def.name.eq_ignore_ascii_case(&c.name));
     Insert {
+        of_values: false,
         places: table.schema.columns.iter().map(place).collect(),
         defaults: (0..table.schema.columns.len() as u16).map(|c| rules::initial(&table, c)).collect(),
         names: Default::default(),

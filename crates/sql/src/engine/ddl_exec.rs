@@ -21,6 +21,7 @@ use super::{
     remake::fence,
     rules,
     session::{Scratch, Session},
+    trigger,
 };
 
 /// Rows of a unique index filled per transaction.
@@ -116,7 +117,7 @@ impl SqlEngine {
                 let mut table = source.schema.clone();
                 (table.database, table.name) = (to.database, to.table);
                 table.indexes.iter_mut().for_each(|i| i.hidden_table = None);
-                (table.foreign_keys, table.held) = Default::default();
+                (table.foreign_keys, table.held, table.triggers) = Default::default();
                 rules::copied(&mut table)?;
                 self.create(session, &table, &[], if_not_exists).await?;
             }
@@ -220,6 +221,9 @@ impl SqlEngine {
         create_select::check_table_name(&to.table)?;
         let catalog = self.catalog().await?;
         if let Some(table) = catalog.find(&from.database, &from.table) {
+            if from.database != to.database && !table.schema.triggers.is_empty() {
+                return Err(trigger::failures::other_database());
+            }
             from.version = table.schema.version;
             let mut renamed = table.schema.clone();
             (renamed.database, renamed.name) = (to.database.clone(), to.table.clone());

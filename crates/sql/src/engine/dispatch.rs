@@ -27,6 +27,7 @@ use super::{
     remake::fence,
     session::{Fail, KeptPlan, Prepared, Scratch, Session},
     status::{Counter, Line, Status},
+    stored::unanswered,
     token::Tokens,
     user_lock::{Held, UserLocks},
     variables::{Globals, Variables},
@@ -195,6 +196,14 @@ impl SqlEngine {
         start: Mark,
         out: &mut Output<'_>,
     ) -> Result<bool> {
+        if session.env.is_wanting() {
+            if !out.take_back(start) {
+                return Err(errors::not_supported("stored functions behind rows that were sent"));
+            }
+            Box::pin(self.answer_calls(session)).await?;
+            session.begin_again();
+            return Ok(true);
+        }
         if done.is_ok() {
             return Ok(false);
         }
@@ -203,10 +212,7 @@ impl SqlEngine {
             return Err(errors::not_supported("lock functions behind rows that were sent"));
         }
         Box::pin(self.call_user_lock(session, call)).await?;
-        session.env.forget_assigned();
-        session.env.forget_notes();
-        session.env.sleep_seconds.set(0.0);
-        session.own.begin_statement();
+        session.begin_again();
         Ok(true)
     }
 
@@ -217,6 +223,11 @@ impl SqlEngine {
         start: Mark,
         out: &mut Output<'_>,
     ) -> Result<()> {
+        let ended =
+            if session.calls_from.is_some() { Box::pin(self.end_calls(session, result.is_ok())).await } else { Ok(()) };
+        if result.is_ok() && ended.is_err() && out.take_back(start) {
+            return ended;
+        }
         session.env.keep_assigned();
         let seconds = session.env.sleep_seconds.replace(0.0);
         if seconds > 0.0 {
@@ -349,7 +360,7 @@ impl SqlEngine {
         out: &mut Output<'_>,
         losses: &mut Losses,
     ) -> std::result::Result<(), (SqlError, bool)> {
-        let cluster = Cluster { client: &self.client, catalog, auto_increment: &self.auto_increment };
+        let cluster = Cluster { engine: self, client: &self.client, catalog, auto_increment: &self.auto_increment };
         session.clear_warnings();
         let needs = &plan.names().needs;
         if !self.is_granted(session, needs) {
@@ -366,6 +377,12 @@ impl SqlEngine {
             return Err((errors::from_code(ErrorCode::SchemaVersionChanged, ""), true));
         }
         fence::check_snapshot(session, catalog, plan).map_err(|e| (e, false))?;
+        let in_use = session.use_tables(plan).map_err(|e| (e, false))?;
+        let calls = !plan.names().functions.is_empty();
+        if calls {
+            Box::pin(self.begin_calls(session, plan, rows)).await.map_err(|e| (e, false))?;
+            out.hold(true);
+        }
         self.count(session, plan.counter());
         let before = session.savepoint;
         let had_transaction = session.transaction.is_some();
@@ -400,7 +417,12 @@ impl SqlEngine {
             Plan::Change(p) => change_joined::change(cluster, session, s, p, params).await.map(|c| (0, Some(c))),
             Plan::Delete(p) => pin!(change::delete(cluster, session, s, p, params)).await.map(|c| (0, Some(c))),
         };
+        session.in_use.truncate(in_use);
+        if calls {
+            out.hold(false);
+        }
         let done = match done {
+            Ok(_) if calls && session.env.is_wanting() => Err(Fail::Sql(unanswered())),
             Ok(done) if !session.in_transaction() && session.transaction.is_some() => {
                 let committed = exec::commit(session).await;
                 session.forget_transaction();
@@ -408,8 +430,11 @@ impl SqlEngine {
             }
             other => other,
         };
+        if session.repeatable_read.is_some() && !session.in_transaction() {
+            session.forget_reading();
+        }
         session.env.take_notes().iter().for_each(|e| session.warn_error(e));
-        session.env.take_remarks().iter().for_each(|e| session.warn("Note", e.errno, e.message.clone()));
+        session.tell_remarks();
         match done {
             Ok((rows, changed)) => {
                 let found_none = matches!((plan, &changed), (Plan::Into(_), Some(Changed { affected: 0, .. })));
@@ -423,8 +448,16 @@ impl SqlEngine {
                 let nothing_sent = out.take_back(start);
                 if let Fail::Client(error) = &fail {
                     losses.note_error(&self.client, error);
+                    if session.within > 0 && error.aborted {
+                        session.lost_within = Some(error.clone());
+                    }
                 }
-                Err(self.failed(session, fail, before, inside, had_transaction, nothing_sent).await)
+                let failed = self.failed(session, fail, before, inside, had_transaction, nothing_sent).await;
+                if session.within > 0 && had_transaction && session.transaction.is_none() {
+                    let aborted = || ClientError { aborted: true, ..ClientError::new(ErrorCode::TransactionAborted) };
+                    session.lost_within.get_or_insert_with(aborted);
+                }
+                Err(failed)
             }
         }
     }
@@ -610,7 +643,9 @@ pub(super) fn is_query(text: &[u8]) -> bool {
 /// A statement that MySQL does not prepare: LOAD, and changes of procedures.
 fn is_of_text_protocol(text: &[u8]) -> bool {
     let t = Tokens::new(&String::from_utf8_lossy(text.get(..64).unwrap_or(text)));
-    t.peek_word("load") || (t.peek_word("drop") || t.peek_word("alter")) && t.second_word("procedure")
+    t.peek_word("load")
+        || (t.peek_word("drop") || t.peek_word("alter"))
+            && ["procedure", "function", "trigger"].into_iter().any(|word| t.second_word(word))
 }
 
 fn begins_with(text: &[u8], word: &str) -> bool {
@@ -696,6 +731,12 @@ impl Engine for SqlEngine {
             counts: Default::default(),
             held: Held::default(),
             calls: Vec::new(),
+            within: 0,
+            in_use: Vec::new(),
+            in_change: Vec::new(),
+            calls_own: false,
+            calls_from: None,
+            lost_within: None,
             given_out: None,
             signalled: None,
             collected: Vec::new(),
@@ -745,13 +786,13 @@ impl Engine for SqlEngine {
         let mut rest = without_end(sql);
         let mut first = true;
         loop {
-            let routine = self.routine_clause(session, rest)?;
+            let with_body = self.statement_with_body(session, rest)?;
             let digest = &mut session.scratch.get_or_insert_default().digest;
-            let end = match &routine {
+            let end = match &with_body {
                 Some((_, end)) => *end,
                 None => digest.scan(rest, Form::Digest, session.env.variables.syntax)?,
             };
-            if routine.is_none() && digest.text.is_empty() {
+            if with_body.is_none() && digest.text.is_empty() {
                 return if first { self.comment_alone(session, rest, out) } else { Ok(()) };
             }
             let (one, tail) = rest.split_at(end.min(rest.len()));
@@ -760,8 +801,8 @@ impl Engine for SqlEngine {
                 return Err(errors::syntax(&String::from_utf8_lossy(tail)));
             }
             out.set_more_results(more);
-            match &routine {
-                Some((clause, _)) => Box::pin(self.make_routine(session, clause, out)).await?,
+            match &with_body {
+                Some((made, _)) => Box::pin(self.make_with_body(session, made, out)).await?,
                 None => pin!(self.statement(session, one, out)).await?,
             }
             if !more {
@@ -809,7 +850,7 @@ impl Engine for SqlEngine {
                 prepared.typed_by_params |= is_typed_by_values(select);
             }
             prepared.plan = Some(KeptPlan::new(plan, &catalog, &session.env));
-        } else if is_of_text_protocol(&plain.text) || self.routine_clause(session, sql)?.is_some() {
+        } else if is_of_text_protocol(&plain.text) || self.statement_with_body(session, sql)?.is_some() {
             return Err(errors::not_preparable());
         } else if plain.parameters > 0 && !begins_with(&plain.text, "call") {
             plan::parse(&String::from_utf8_lossy(&plain.text))?; // what is no statement at all is a syntax error

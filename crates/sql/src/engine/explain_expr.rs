@@ -35,6 +35,7 @@ impl Names<'_> {
             Expr::Given(at, ..) => self.given.get(usize::from(*at)).map_or(UNKNOWN, String::as_str).to_owned(),
             Expr::Aggregate(at, ..) => self.of_group(*at),
             Expr::UserVariable(name, ..) => format!("(@{name})"),
+            Expr::Stored(stored, arguments) => format!("{}({})", stored.routine.definition.name, list(arguments, ",")),
             Expr::SystemVariable { name, .. } => format!("@@{name}"),
             Expr::Negate(e) => format!("-({})", self.text(e)),
             Expr::Not(e) => format!("(not({}))", self.text(e)),

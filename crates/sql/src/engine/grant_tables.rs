@@ -12,7 +12,7 @@ use super::{
     catalog::Table,
     expr::Datum,
     information_schema::{Row, virtual_schema},
-    labels,
+    labels, routine,
 };
 use crate::accounts::{Account, AccountName, Privileges};
 
@@ -183,7 +183,7 @@ pub fn rows(name: &str, me: Option<&Identity>) -> Vec<Row> {
         "role_edges" => accounts().flat_map(role_rows).collect(),
         "default_roles" => accounts().flat_map(default_role_rows).collect(),
         "global_grants" => accounts().flat_map(dynamic_rows).collect(),
-        "procs_priv" => accounts().flat_map(procedure_rows).collect(),
+        "procs_priv" => accounts().flat_map(routine_rows).collect(),
         // There are no grants of columns or proxies.
         _ => Vec::new(),
     }
@@ -245,16 +245,16 @@ fn table_rows(a: &Account) -> Vec<Row> {
     a.tables.iter().map(one).collect()
 }
 
-fn procedure_rows(a: &Account) -> Vec<Row> {
-    const PROCEDURE: u64 = 2; // of ROUTINE_KINDS
-    let one = |((database, name), held): (&(String, String), &Privileges)| {
+fn routine_rows(a: &Account) -> Vec<Row> {
+    let one = |((kind, database, name), held): (&routine::Key, &Privileges)| {
+        let kind = ROUTINE_KINDS.iter().position(|known| *known == kind.name()).map_or(0, |at| at as u64 + 1);
         let [host, user] = host_and_user(&a.name);
         let names = OF_ROUTINE.iter().map(|name| privilege(name));
         let set = names.enumerate().filter(|(_, p)| held.contains(*p)).fold(0, |set, (i, _)| set | 1 << i);
         let place = [host, Datum::text(database.clone()), user, Datum::text(name.clone())];
-        [&place[..], &[Datum::UInt(PROCEDURE), Datum::text(""), Datum::UInt(set), Datum::Null]].concat()
+        [&place[..], &[Datum::UInt(kind), Datum::text(""), Datum::UInt(set), Datum::Null]].concat()
     };
-    a.procedures.iter().map(one).collect()
+    a.routines.iter().map(one).collect()
 }
 
 fn role_rows(a: &Account) -> Vec<Row> {
@@ -300,14 +300,14 @@ mod tests {
         a.global = Privileges::CONNECTION_ADMIN;
         a.databases.insert("d".into(), Privileges::SELECT);
         a.tables.insert(("d".into(), "t".into()), Privileges::SELECT.union(Privileges::GRANT_OPTION));
-        a.procedures.insert(("d".into(), "p".into()), Privileges::EXECUTE);
+        a.routines.insert(routine::key(routine::Kind::Function, "d", "p"), Privileges::EXECUTE);
         a.roles.insert(AccountName::new("r", "%"), true);
         a.default_roles.insert(AccountName::new("r", "%"));
         let found = [
             ("user", vec![user_row(&a)]),
             ("db", database_rows(&a)),
             ("tables_priv", table_rows(&a)),
-            ("procs_priv", procedure_rows(&a)),
+            ("procs_priv", routine_rows(&a)),
             ("role_edges", role_rows(&a)),
             ("default_roles", default_role_rows(&a)),
             ("global_grants", dynamic_rows(&a)),

@@ -2,7 +2,7 @@
 //!
 //! A virtual table has a schema like any other, so that the planner and the sink treat it alike; only the executor takes its
 //! rows from [`rows`] instead of the cluster. Everything is text or a whole number; sizes and row counts, which no one
-//! keeps, are NULL. Tables of what Apus does not have (triggers, events, ...) are there and empty.
+//! keeps, are NULL. Tables of what Apus does not have (events, ...) are there and empty.
 //!
 //! Reads only: changes are refused with error 1044.
 
@@ -20,7 +20,7 @@ use super::{
     expr::{Datum, Env},
     foreign_key, grant_tables, labels, performance_schema,
     processlist::{self, Process},
-    reals, routine, rules, show,
+    reals, routine, rules, show, trigger,
     view::View,
 };
 use crate::{
@@ -124,8 +124,9 @@ const TABLES: &[(&str, &str)] = &[
     (
         "TRIGGERS",
         "TRIGGER_CATALOG TRIGGER_SCHEMA TRIGGER_NAME EVENT_MANIPULATION EVENT_OBJECT_CATALOG EVENT_OBJECT_SCHEMA \
-         EVENT_OBJECT_TABLE ACTION_ORDER# ACTION_CONDITION ACTION_STATEMENT ACTION_ORIENTATION ACTION_TIMING CREATED \
-         SQL_MODE DEFINER",
+         EVENT_OBJECT_TABLE ACTION_ORDER# ACTION_CONDITION ACTION_STATEMENT+ ACTION_ORIENTATION ACTION_TIMING \
+         ACTION_REFERENCE_OLD_TABLE ACTION_REFERENCE_NEW_TABLE ACTION_REFERENCE_OLD_ROW ACTION_REFERENCE_NEW_ROW CREATED \
+         SQL_MODE DEFINER CHARACTER_SET_CLIENT COLLATION_CONNECTION DATABASE_COLLATION",
     ),
     ("USER_PRIVILEGES", "GRANTEE TABLE_CATALOG PRIVILEGE_TYPE IS_GRANTABLE"),
     (
@@ -196,9 +197,10 @@ fn yes(on: bool) -> Datum<'static> {
 
 /// Whether the table is one of those that never have a row: Apus has nothing of the kind.
 pub fn is_always_empty(schema: &TableSchema) -> bool {
-    const WITH_ROWS: [&str; 21] = [
+    const WITH_ROWS: [&str; 22] = [
         "PARAMETERS",
         "ROUTINES",
+        "TRIGGERS",
         "INNODB_FT_DEFAULT_STOPWORD",
         "PLUGINS",
         "REFERENTIAL_CONSTRAINTS",
@@ -249,6 +251,7 @@ pub fn rows(schema: &TableSchema, catalog: &Catalog, env: &Env) -> Vec<Row> {
         "COLUMNS" => tables().chain(views().map(|v| &v.table)).flat_map(|t| column_rows(t)).collect(),
         "ROUTINES" => routine::show::routine_rows(catalog, env),
         "PARAMETERS" => routine::show::parameter_rows(catalog, env),
+        "TRIGGERS" => trigger::show::rows(catalog, env),
         "VIEWS" => views().map(|v| view_row(v)).collect(),
         "STATISTICS" => tables().flat_map(|t| statistics_rows(t)).collect(),
         "KEY_COLUMN_USAGE" => tables().flat_map(|t| key_rows(t)).collect(),

@@ -8,15 +8,17 @@ use apus_types::{Epoch, TableId};
 use super::{
     catalog::Catalog,
     digest::{Digest, Syntax},
+    errors,
     exec::sink::SinkBuffers,
     expr::{
         Datum,
-        env::{Env, Told},
+        env::{Env, OfStatement, Told},
     },
     keys::{Pairs, StringSet, Strings},
     own::OwnRows,
     plan::{Plan, access::BoundPath},
-    routine::{Routine, code::Item},
+    routine::{Kind, Routine, code::Item, failures},
+    trigger::Trigger,
     user_lock::Held,
 };
 use crate::wire::SqlError;
@@ -221,14 +223,86 @@ pub struct Session {
     pub counts: super::status::Counts,
     /// User locks.
     pub held: Held,
-    /// Procedures under way, the innermost last.
-    pub calls: Vec<Rc<Routine>>,
+    /// Routines and triggers under way, the innermost last.
+    pub calls: Vec<Called>,
+    /// Statements that run something within them: triggers, functions.
+    pub within: u32,
+    /// What the statements around change, or also read: nothing within may change it.
+    pub in_use: Vec<TableId>,
+    /// What the statements around change row after row: no function may read it.
+    pub in_change: Vec<TableId>,
+    /// The statement calls functions: its transaction ends with it, and what they have done began behind this number.
+    pub calls_own: bool,
+    pub calls_from: Option<u32>,
+    /// What ended the transaction of the statement around from within.
+    pub lost_within: Option<ClientError>,
     /// EXECUTE ... USING is under way: what a CALL gives out in place of its parameters, by their numbers.
     pub given_out: Option<Vec<(usize, Datum<'static>)>>,
     /// The last one, until somebody handles it.
     pub signalled: Option<Signalled>,
     /// Rows of the last query whose rows were for the session.
     pub collected: Vec<Vec<Datum<'static>>>,
+}
+
+/// What is of the statement around while something runs within it.
+pub struct Aside {
+    warnings: Vec<Warning>,
+    unlisted_warnings: u64,
+    has_own_warnings: bool,
+    calls_own: bool,
+    calls_from: Option<u32>,
+    /// Savepoints within are a level of their own.
+    named: Vec<(String, u32)>,
+    statement: OfStatement,
+}
+
+impl Session {
+    /// Something runs within the statement.
+    pub fn step_aside(&mut self) -> Aside {
+        self.within += 1;
+        Aside {
+            warnings: std::mem::take(&mut self.warnings),
+            unlisted_warnings: std::mem::take(&mut self.unlisted_warnings),
+            has_own_warnings: std::mem::take(&mut self.has_own_warnings),
+            calls_own: std::mem::take(&mut self.calls_own),
+            calls_from: self.calls_from.take(),
+            named: std::mem::take(&mut self.named),
+            statement: self.env.step_aside(),
+        }
+    }
+    /// It has ended.
+    pub fn step_back(&mut self, aside: Aside) {
+        self.within -= 1;
+        self.warnings = aside.warnings;
+        self.unlisted_warnings = aside.unlisted_warnings;
+        self.has_own_warnings = aside.has_own_warnings;
+        (self.calls_own, self.calls_from) = (aside.calls_own, aside.calls_from);
+        self.named = aside.named;
+        self.env.step_back(aside.statement);
+    }
+    /// What the innermost of those is, for errors.
+    pub fn within_what(&self) -> &'static str {
+        let what = |called: &Called| match called {
+            Called::Trigger(_) => Some("trigger"),
+            Called::Routine(routine) => (routine.definition.kind == Kind::Function).then_some("function"),
+        };
+        self.calls.iter().rev().find_map(what).unwrap_or("function")
+    }
+}
+
+/// Something with a body that is under way.
+pub enum Called {
+    Routine(Rc<Routine>),
+    Trigger(Rc<Trigger>),
+}
+
+impl Called {
+    pub fn is(&self, routine: &Rc<Routine>) -> bool {
+        matches!(self, Called::Routine(other) if Rc::ptr_eq(other, routine))
+    }
+    pub fn is_trigger(&self, trigger: &Rc<Trigger>) -> bool {
+        matches!(self, Called::Trigger(other) if Rc::ptr_eq(other, trigger))
+    }
 }
 
 impl Session {
@@ -239,7 +313,7 @@ impl Session {
     }
     /// Whether statements belong to a transaction that someone else ends.
     pub fn in_transaction(&self) -> bool {
-        self.explicit || !self.env.variables.autocommit
+        self.explicit || !self.env.variables.autocommit || self.within > 0 || self.calls_own
     }
     /// What plain SELECTs read at: a snapshot in REPEATABLE READ transactions, otherwise (0) the latest committed rows.
     ///
@@ -256,7 +330,7 @@ impl Session {
     }
     pub fn status(&self) -> u16 {
         use crate::wire::status;
-        let active = self.explicit || self.transaction.is_some();
+        let active = self.explicit || self.transaction.is_some() && !self.calls_own;
         u16::from(active) * status::IN_TRANS + u16::from(self.env.variables.autocommit) * status::AUTOCOMMIT
     }
     pub fn warn(&mut self, level: &'static str, code: u16, message: impl Into<String>) {
@@ -264,6 +338,10 @@ impl Session {
     }
     pub fn warn_error(&mut self, e: &SqlError) {
         self.tell("Warning", e);
+    }
+    /// What expressions have said of values that were stored.
+    pub fn tell_remarks(&mut self) {
+        self.env.take_remarks().iter().for_each(|(level, e)| self.tell(level, e));
     }
     /// An error that its statement tells, and does not end with.
     pub fn fail_quietly(&mut self, e: &SqlError) {
@@ -329,6 +407,42 @@ impl Session {
         self.own.clear();
         self.named.clear();
         self.savepoint = 0;
+    }
+    /// The statement under way is run again.
+    pub fn begin_again(&mut self) {
+        self.env.forget_assigned();
+        self.env.forget_notes();
+        self.env.sleep_seconds.set(0.0);
+        self.own.begin_statement();
+    }
+    /// A statement alone is over, and what it read at.
+    pub fn forget_reading(&mut self) {
+        self.repeatable_read = None;
+        self.read_only = None;
+        self.snapshot = None;
+        self.tables_known = None;
+    }
+    /// A plan is run: while triggers run within it, nobody changes its tables. How many were in use before.
+    ///
+    /// # Errors
+    /// 1442: it changes what a statement around uses.
+    pub fn use_tables(&mut self, plan: &Plan) -> Result<usize, SqlError> {
+        let before = self.in_use.len();
+        let written = plan.written();
+        if let Some(table) = written.iter().find(|table| self.in_use.contains(&table.schema.id)) {
+            return Err(failures::in_use(&table.schema.name));
+        }
+        if let Some(table) = plan.tables().find(|table| self.in_change.contains(&table.schema.id)) {
+            let what = format!(
+                "a stored function that reads '{}', whose rows the statement changes one after the other",
+                table.schema.name
+            );
+            return Err(errors::not_supported(&what));
+        }
+        if written.iter().any(|table| table.triggers().is_some()) {
+            self.in_use.extend(plan.tables().map(|table| table.schema.id));
+        }
+        Ok(before)
     }
     pub fn remember_write(&mut self, table: TableId) {
         if !self.wrote.contains(&table) {

@@ -387,7 +387,7 @@ impl SqlEngine {
             return Err(errors::not_supported("EXPLAIN ANALYZE of a locking read"));
         }
         let client = &self.client;
-        let cluster = Cluster { client, catalog, auto_increment: &self.auto_increment };
+        let cluster = Cluster { engine: self, client, catalog, auto_increment: &self.auto_increment };
         session.fix_characteristics();
         let sent = if session.own.has_waiting() { exec::send_waiting(session).await } else { Ok(()) };
         let counted = match sent {
@@ -430,7 +430,7 @@ impl SqlEngine {
         let global = !full && t.word("global");
         let is_scoped = global || !full && (t.word("session") || t.word("local"));
         let takes = |scoped: &[&str]| scoped.iter().any(|word| t.peek_word(word));
-        if full && !takes(&["tables", "columns", "fields", "processlist"])
+        if full && !takes(&["tables", "columns", "fields", "processlist", "triggers"])
             || is_scoped && !takes(&["variables", "status"])
         {
             return Err(t.error());
@@ -438,8 +438,11 @@ impl SqlEngine {
         if (t.peek_word("procedure") || t.peek_word("function")) && t.second_word("code") {
             return Err(errors::needs_debug());
         }
-        if t.peek_word("procedure") && t.second_word("status") {
+        if (t.peek_word("procedure") || t.peek_word("function")) && t.second_word("status") {
             return self.show_routines(session, t, out).await;
+        }
+        if t.peek_word("triggers") {
+            return self.show_triggers(session, t, out).await;
         }
         if self.show_absent(session, t, out).await? {
             return Ok(());
@@ -562,7 +565,8 @@ impl SqlEngine {
             } else if t.word("user") {
                 return self.show_create_user(session, t, out).await;
             } else {
-                if self.show_create_routine(session, t, out).await? {
+                if self.show_create_routine(session, t, out).await? || self.show_create_trigger(session, t, out).await?
+                {
                     return Ok(());
                 }
                 absent::show_create(session, t)?;

@@ -17,6 +17,7 @@ use super::{
     status::Counter,
     table_locks,
     token::Tokens,
+    trigger,
     view_text::quoted,
 };
 use crate::{
@@ -76,6 +77,10 @@ impl SqlEngine {
         session.clear_warnings();
         if let Some(change) = routine::clause::Change::parse(&mut t)? {
             Box::pin(self.change_routine(session, change)).await?;
+            return ok(session, out);
+        }
+        if let Some(drop) = trigger::clause::Drop::parse(&mut t)? {
+            Box::pin(self.drop_trigger(session, &drop)).await?;
             return ok(session, out);
         }
         if t.peek_word("drop") && t.second_word("prepare") || t.peek_word("deallocate") {

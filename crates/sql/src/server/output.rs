@@ -22,6 +22,16 @@ pub struct Output<'a> {
     /// Of a cursor, which takes what a client would be sent.
     rows: Option<&'a mut Rows>,
     flushes: u64,
+    /// Nothing is sent before the statement has ended.
+    is_on_hold: bool,
+}
+
+/// Most bytes of rows of a statement that calls stored functions.
+const HELD_BYTES_MAX: usize = 64 << 20;
+
+fn too_much_held() -> SqlError {
+    let text = "Apus does not support results of more than 64 MiB of a statement that calls stored functions";
+    SqlError::new(1235, b"42000", text)
 }
 
 /// A point in an answer to which it can be taken back; see [`Output::mark`].
@@ -35,17 +45,28 @@ pub struct Mark {
 
 impl<'a> Output<'a> {
     pub(super) fn new(buffer: &'a mut PacketBuffer, state: &'a mut ResultState, client: Duplex<'a>) -> Output<'a> {
-        Output { writer: ResultWriter::new(buffer, state), client: Some(client), rows: None, flushes: 0 }
+        Output {
+            writer: ResultWriter::new(buffer, state),
+            client: Some(client),
+            rows: None,
+            flushes: 0,
+            is_on_hold: false,
+        }
     }
 
     /// An output that only collects, for tests of engines.
     pub fn in_memory(buffer: &'a mut PacketBuffer, state: &'a mut ResultState) -> Output<'a> {
-        Output { writer: ResultWriter::new(buffer, state), client: None, rows: None, flushes: 0 }
+        Output { writer: ResultWriter::new(buffer, state), client: None, rows: None, flushes: 0, is_on_hold: false }
     }
 
     /// An output of the same command whose rows a cursor holds.
     pub(super) fn holding<'b>(&'b mut self, buffer: &'b mut PacketBuffer, rows: &'b mut Rows) -> Output<'b> {
-        Output { writer: self.writer.holding(buffer), client: None, rows: Some(rows), flushes: 0 }
+        Output { writer: self.writer.holding(buffer), client: None, rows: Some(rows), flushes: 0, is_on_hold: false }
+    }
+
+    /// Rows may be taken back until this is off: at most [`HELD_BYTES_MAX`] of them.
+    pub fn hold(&mut self, on: bool) {
+        self.is_on_hold = on;
     }
 
     /// Whether a cursor takes the rows.
@@ -88,6 +109,9 @@ impl<'a> Output<'a> {
     pub async fn flush_if_full(&mut self) -> Result<(), SqlError> {
         if self.writer.pending() < OUTPUT_FLUSH_BYTES {
             return Ok(());
+        }
+        if self.is_on_hold {
+            return if self.writer.pending() < HELD_BYTES_MAX { Ok(()) } else { Err(too_much_held()) };
         }
         self.flush().await
     }

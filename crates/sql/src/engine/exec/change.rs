@@ -9,6 +9,7 @@ use super::{
     Changed, Cluster, Info, duplicate, execute, foreign_key,
     lock::{self, Hunt, OWN_AT_ONCE, Wanted},
     next_savepoint, own, rollback_to,
+    triggered::{self, Writing},
 };
 use crate::engine::{
     catalog::Table,
@@ -20,6 +21,8 @@ use crate::engine::{
     plan::{Delete, Update, dml::Step, through::RowCheck},
     rules,
     session::{Done, Fail, Scratch, Session},
+    stored::unanswered,
+    trigger::Event,
 };
 use crate::wire::SqlError;
 
@@ -33,9 +36,11 @@ pub async fn update(
     session.env.changes_rows.set(true);
     lock::refuse_unsafe(&session.env, &plan.access.path, plan.limit.as_ref())?;
     let rules = concerning(cluster, session, plan);
+    let is_triggered = plan.table.triggers().is_some_and(|triggers| triggers.has(Event::Update));
     if let Some(steps) = &plan.program
         && !plan.ignore
         && rules.is_none()
+        && !is_triggered
         && let Some(changed) = pin!(update_by_program(cluster, session, s, plan, steps, params)).await?
     {
         return Ok(changed);
@@ -191,6 +196,9 @@ pub async fn run(cluster: Cluster<'_>, session: &mut Session, s: &mut Scratch) -
 
 /// As a transaction of its own; a wait for a lock ends when the statement is to stop.
 pub async fn run_alone(cluster: Cluster<'_>, session: &Session, s: &mut Scratch) -> Done<()> {
+    if session.env.is_wanting() {
+        return Err(unanswered().into());
+    }
     let (wait, on_disk) = (session.env.variables.lock_wait_ms, session.env.variables.on_disk);
     match cluster.client.run_autocommit_until(&s.ops, wait, on_disk, &mut s.results, session.env.stopped()).await {
         Ok(_) => Ok(()),
@@ -220,6 +228,7 @@ async fn update_locked(
     }
     let (mut matched, mut changed) = (0, 0);
     let (mut refused, mut changing) = (Vec::new(), Vec::new());
+    let is_triggered = table.triggers().is_some_and(|triggers| triggers.has(Event::Update));
     loop {
         s.locked.clear();
         if !pin!(hunt.next(cluster, session, s)).await? {
@@ -229,15 +238,25 @@ async fn update_locked(
         s.images.clear();
         let locked = std::mem::take(&mut s.locked);
         let mut rows = Vec::new();
-        let mut may_wait = !plan.ignore && rules.is_none() && locked.len() <= OWN_AT_ONCE && hunt.is_over(s);
+        let mut may_wait =
+            !plan.ignore && !is_triggered && rules.is_none() && locked.len() <= OWN_AT_ONCE && hunt.is_over(s);
         changing.clear();
         for i in 0..locked.len() {
             matched += 1;
             let old = locked.payload(i);
             let row_number = usize::try_from(matched).unwrap_or(usize::MAX);
-            let storing = Storing { row: row_number, lenient: !strict, takes_null: !strict, refused: &mut refused };
+            let (lenient, refused) = (!strict, &mut refused);
+            let storing = Storing { row: row_number, lenient, takes_null: lenient, keeps_null: is_triggered, refused };
             let new = updated_row(session, table, (old, None), &plan.assignments, params, storing)?;
             refused.drain(..).for_each(|e| session.warn_error(&e));
+            if is_triggered {
+                let (rules, check) = (rules.as_deref(), plan.check.as_ref());
+                let writing = Writing { table, rules, check, params, ignore: plan.ignore, lenient, number: row_number };
+                let (row, new) = ((locked.key(i), old), new.as_deref().unwrap_or(old));
+                changed += u64::from(Box::pin(triggered::update(cluster, session, s, &writing, row, new)).await?);
+                s.ops.clear();
+                continue;
+            }
             let Some(new) = new else { continue };
             if let Some(failed) = refused_row(session, table, plan.check.as_ref(), &new, params, strict)? {
                 if !plan.ignore {
@@ -303,7 +322,7 @@ pub async fn apply_all(
 }
 
 /// UPDATE IGNORE of one row: a duplicate leaves it alone, with a warning. Returns whether it was changed.
-async fn change_or_warn(
+pub async fn change_or_warn(
     cluster: Cluster<'_>,
     session: &mut Session,
     s: &mut Scratch,
@@ -404,6 +423,8 @@ pub struct Storing<'r> {
     pub lenient: bool,
     /// A column that is NOT NULL takes its implicit default in place of NULL.
     pub takes_null: bool,
+    /// NULL stays where it may not be: BEFORE triggers have their say first.
+    pub keeps_null: bool,
     /// What is to be warned of.
     pub refused: &'r mut Vec<SqlError>,
 }
@@ -468,6 +489,7 @@ pub fn with_column(
     };
     let value = match value.is_null() && !c.nullable {
         false => value,
+        true if storing.keeps_null => value,
         true if !storing.takes_null => return Err(errors::null_not_allowed(&c.name).into()),
         true => {
             storing.refused.push(errors::null_not_allowed(&c.name));
@@ -545,7 +567,9 @@ pub async fn delete(
     lock::refuse_unsafe(&session.env, &plan.access.path, plan.limit.as_ref())?;
     let strict = session.env.variables.strict && !plan.ignore;
     let rules = rules(session, cluster.catalog, schema).filter(|rules| !rules.children.is_empty());
+    let is_triggered = plan.table.triggers().is_some_and(|triggers| triggers.has(Event::Delete));
     let by_key = rules.is_none()
+        && !is_triggered
         && matches!(&plan.access.path, crate::engine::plan::access::Path::Points { index: None, .. })
         && plan.access.rest.is_none()
         && plan.limit.is_none();
@@ -585,6 +609,18 @@ pub async fn delete(
             break;
         }
         s.ops.clear();
+        if is_triggered {
+            let locked = std::mem::take(&mut s.locked);
+            let (rules, ignore) = (rules.as_deref(), plan.ignore);
+            for i in 0..locked.len() {
+                let writing = Writing { table, rules, check: None, params, ignore, lenient: !strict, number: i + 1 };
+                let row = (locked.key(i), locked.payload(i));
+                let is_gone = Box::pin(triggered::delete(cluster, session, s, &writing, row, None)).await?;
+                affected += u64::from(is_gone);
+            }
+            s.locked = locked;
+            continue;
+        }
         if let Some(rules) = &rules {
             let gone = |i| foreign_key::Row::gone(s.locked.key(i), s.locked.payload(i));
             let rows: Vec<foreign_key::Row> = (0..s.locked.len()).map(gone).collect();

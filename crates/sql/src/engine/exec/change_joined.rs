@@ -17,6 +17,7 @@ use super::{
     execute, foreign_key,
     lock::{LOCKED_BYTES_MAX, lock_row},
     next_savepoint, query, target,
+    triggered::{self, Writing},
 };
 use crate::engine::{
     catalog::Table,
@@ -30,6 +31,7 @@ use crate::engine::{
         change::{Fate, Locked, Target},
     },
     session::{Done, Scratch, Session},
+    trigger::Event,
 };
 
 /// Runs of the query until it names locked rows only; others change what it finds faster than it locks.
@@ -210,6 +212,8 @@ pub async fn change(
         }
         let schema = &target.table.schema;
         let rules = concerning(cluster, session, target);
+        let event = if plan.is_update { Event::Update } else { Event::Delete };
+        let is_triggered = target.table.triggers().is_some_and(|triggers| triggers.has(event));
         let may_be_other = changes > 1 && schema.is_constrained() || rules.as_ref().is_some_and(|r| r.is_cyclic);
         let most = if rules.as_ref().is_some_and(|rules| rules.is_cyclic) { 1 } else { BATCH };
         let mut held_to = Vec::new();
@@ -230,8 +234,25 @@ pub async fn change(
             }
             let old = now.as_deref().unwrap_or(old);
             matched += 1;
+            let number = usize::try_from(matched).unwrap_or(usize::MAX);
+            let (lenient, check) = (!strict, target.check.as_ref());
+            let writing = || Writing {
+                table: &target.table,
+                rules: rules.as_deref(),
+                check,
+                params,
+                ignore: false,
+                lenient,
+                number,
+            };
             match &target.fate {
                 Fate::Stays => {}
+                Fate::Goes if is_triggered => {
+                    let row = (key, old);
+                    let is_gone = Box::pin(triggered::delete(cluster, session, s, &writing(), row, None)).await?;
+                    changed += u64::from(is_gone);
+                    s.ops.clear();
+                }
                 Fate::Goes if rules.is_some() => {
                     held_to.push(foreign_key::Row::gone(key, old));
                     changed += 1;
@@ -243,13 +264,20 @@ pub async fn change(
                 Fate::Changes(list) => {
                     let value = |at: usize| Expr::Const(row.get(at).cloned().unwrap_or(Datum::Null));
                     let assignments: Vec<(u16, Expr)> = list.iter().map(|(c, at)| (*c, value(*at))).collect();
-                    let number = usize::try_from(matched).unwrap_or(usize::MAX);
-                    let storing = Storing { row: number, lenient: !strict, takes_null: !strict, refused: &mut refused };
+                    let (takes_null, keeps_null, refused) = (lenient, is_triggered, &mut refused);
+                    let storing = Storing { row: number, lenient, takes_null, keeps_null, refused };
                     let new = updated_row(session, &target.table, (old, None), &assignments, &[], storing)?;
                     refused.drain(..).for_each(|e| session.warn_error(&e));
+                    if is_triggered {
+                        let (row, new) = ((key, old), new.as_deref().unwrap_or(old));
+                        let done = Box::pin(triggered::update(cluster, session, s, &writing(), row, new)).await?;
+                        changed += u64::from(done);
+                        s.ops.clear();
+                        s.images.clear();
+                        continue;
+                    }
                     let Some(new) = new else { continue };
-                    let refused = refused_row(session, &target.table, target.check.as_ref(), &new, params, strict)?;
-                    if let Some(failed) = refused {
+                    if let Some(failed) = refused_row(session, &target.table, check, &new, params, strict)? {
                         return Err(failed.into());
                     }
                     changed += 1;

@@ -17,6 +17,7 @@ use super::{
     duplicate, execute, foreign_key, insert, lock,
     new_row::{Numbers, greatest},
     next_savepoint, reader,
+    triggered::{self, Writing},
 };
 use crate::engine::{
     catalog::Table,
@@ -27,6 +28,7 @@ use crate::engine::{
     keys::{StringSet, Strings},
     plan::{Insert, dml::OnDuplicate},
     session::{Done, Fail, Scratch, Session},
+    trigger::{Event, fire::Rows},
 };
 use crate::wire::SqlError;
 
@@ -79,7 +81,9 @@ async fn all_rows(
     let rules = rules.as_deref();
     session.transaction.get_or_insert_with(|| cluster.client.begin());
     s.warned.begin_phase();
-    let is_single = plan.on_duplicate == OnDuplicate::Update || rules.is_some_and(|rules| rules.is_cyclic);
+    let is_single = plan.on_duplicate == OnDuplicate::Update
+        || rules.is_some_and(|rules| rules.is_cyclic)
+        || triggered::is_one_by_one(plan);
     let most = if is_single { 1 } else { insert::INSERT_BATCH };
     let (mut next, mut rows) = (0, most);
     // The row that refused a batch.
@@ -203,6 +207,17 @@ async fn settle(
 }
 
 impl Outcome {
+    pub fn add(&mut self, other: &Outcome) {
+        self.affected += other.affected;
+        if self.generated == 0 {
+            self.generated = other.generated;
+        }
+        if other.updated != 0 {
+            self.updated = other.updated;
+        }
+        self.duplicates += other.duplicates;
+        self.refused += other.refused;
+    }
     /// A row was inserted.
     fn count(&mut self, generated: u64) {
         self.affected += 1;
@@ -252,11 +267,12 @@ async fn alone(
             Some(index) => Some(index),
             None => pin!(try_row(cluster, session, s, schema, image)).await?,
         };
+        session.remember(schema);
         let Some(conflict) = found else {
             outcome.count(s.generated[i]);
-            return Ok(());
+            let rows = Rows { old: None, new: Some(image) };
+            return cluster.engine.fire_after(session, table, Event::Insert, rows).await;
         };
-        session.remember(schema);
         if s.generated[i] != 0 && attempt < TAKEN_ATTEMPTS_MAX && has_counter(schema, conflict) {
             renumbered = renumber(cluster, session, s, table, image, i).await?;
             image = &renumbered;
@@ -273,6 +289,22 @@ async fn alone(
         s.ops.clear();
         if change::check_row(session, schema, plan.within.as_ref(), &old, params)?.is_some() {
             return Err(errors::replaces_outside().into());
+        }
+        let has = |event| table.triggers().is_some_and(|triggers| triggers.has(event));
+        let writing = Writing {
+            table,
+            rules,
+            check: plan.check.as_ref(),
+            params,
+            ignore: false,
+            lenient: !session.env.variables.strict,
+            number: s.row_numbers[i],
+        };
+        if plan.on_duplicate == OnDuplicate::Replace && has(Event::Delete) {
+            Box::pin(triggered::delete(cluster, session, s, &writing, (&key, &old), Some(image))).await?;
+            outcome.affected += 1;
+            outcome.duplicates += 1;
+            continue;
         }
         let is_referred = rules.is_some_and(|rules| !rules.children.is_empty());
         if plan.on_duplicate == OnDuplicate::Replace && !is_referred && schema.layout().is_same(&old, image) {
@@ -298,17 +330,28 @@ async fn alone(
         // NULL is refused whatever the mode.
         let (row, mut refused) = (s.row_numbers[i], Vec::new());
         let lenient = !session.env.variables.strict;
-        let storing = Storing { row, lenient, takes_null: false, refused: &mut refused };
+        let keeps_null = has(Event::Update);
+        let storing = Storing { row, lenient, takes_null: false, keeps_null, refused: &mut refused };
         let new = change::updated_row(session, table, rows, &plan.assignments, params, storing)?;
         refused.into_iter().for_each(|e| s.warned.push((row, 2), e));
+        let mut is_written = false;
+        let new = match keeps_null {
+            true => {
+                let new = new.as_deref().unwrap_or(&old);
+                is_written = Box::pin(triggered::update(cluster, session, s, &writing, (&key, &old), new)).await?;
+                is_written.then(|| new.to_vec())
+            }
+            false => new,
+        };
         match new {
             None => outcome.affected += u64::from(session.found_rows),
             Some(new) => {
                 let (check, strict) = (plan.check.as_ref(), session.env.variables.strict);
-                if let Some(failed) = change::refused_row(session, table, check, &new, params, strict)? {
+                if !is_written && let Some(failed) = change::refused_row(session, table, check, &new, params, strict)? {
                     return Err(failed.into());
                 }
-                if let Some(rules) = rules {
+                if is_written {
+                } else if let Some(rules) = rules {
                     let row = foreign_key::Row::changed(&key, &old, &new);
                     Box::pin(change_one(cluster, session, table, rules, row)).await?;
                 } else {

@@ -1,6 +1,6 @@
 //! INSERT and REPLACE.
 
-use std::{pin::pin, rc::Rc};
+use std::{ops::Range, pin::pin, rc::Rc};
 
 use apus_signal::tc::OpKind;
 use apus_types::{ErrorCode, key};
@@ -9,13 +9,13 @@ use super::{
     Changed, Cluster, Info, change,
     conflict::{self, Outcome, TAKEN_ATTEMPTS_MAX, has_counter},
     duplicate, execute, foreign_key,
-    new_row::{Given, Numbers, one_row},
-    next_savepoint, query, rollback_to,
+    new_row::{Given, Made, Numbers, no_layout, triggered_row},
+    next_savepoint, query, rollback_to, triggered,
 };
 use crate::engine::{
     catalog::Table,
     errors,
-    expr::Datum,
+    expr::{Context, Datum},
     foreign_key::rules,
     keys,
     plan::{
@@ -23,6 +23,8 @@ use crate::engine::{
         dml::{OnDuplicate, Source},
     },
     session::{Done, Fail, Scratch, Session},
+    stored::unanswered,
+    trigger::{Event, fire::Rows},
 };
 use crate::wire::SqlError;
 
@@ -71,35 +73,27 @@ async fn inserted(
             }
         }
     }
-    let mut attempt = 0;
-    let (Outcome { affected, generated, updated, duplicates, refused }, highest_explicit) = loop {
-        attempt += 1;
-        let highest_explicit = pin!(make_rows(cluster, session, s, plan, params, repeat, (count, &collected))).await?;
-        let sent = match plan.on_duplicate {
-            OnDuplicate::Refuse if refers(cluster, session, table) => {
-                Box::pin(referring(cluster, session, s, table)).await?
-            }
-            OnDuplicate::Refuse => pin!(plain(cluster, session, s, table)).await?,
-            _ => Sent::Done(pin!(conflict::insert_rows(cluster, session, s, plan, params)).await?),
-        };
-        match sent {
-            Sent::Done(outcome) => break (outcome, highest_explicit),
-            Sent::Taken(_) if attempt < TAKEN_ATTEMPTS_MAX => {
-                if let Some(column) = table.schema.auto_increment_column() {
-                    cluster.auto_increment.forget(&table.schema, column);
-                }
-            }
-            Sent::Taken(e) => return Err(e.into()),
+    let mut making = Making { plan, params, repeat, count, collected: &collected, numbers: Numbers::new(session) };
+    let one_by_one = triggered::is_one_by_one(plan);
+    let (mut outcome, mut records, mut next) = (Outcome::default(), 0, 0);
+    loop {
+        let end = if one_by_one { count.min(next + 1) } else { count };
+        outcome.add(&pin!(rows(cluster, session, s, &mut making, next..end)).await?);
+        records += s.images.len();
+        next = end;
+        if next >= count {
+            break;
         }
-    };
+        s.warned.tell(session);
+    }
+    let Outcome { affected, generated, updated, duplicates, refused } = outcome;
+    let highest_explicit = making.numbers.explicit;
     session.remember(&table.schema);
     session.env.variables.forget_insert_id();
     if generated != 0 {
         session.env.last_insert_id.set(generated);
     }
-    let info = if count > 1 || matches!(plan.source, Source::Select(_)) {
-        let has_checks = plan.check.is_some() || !plan.table.schema.checks.is_empty();
-        let records = if has_checks { s.images.len() } else { count };
+    let info = if count > 1 || matches!(plan.source, Source::Select(_)) && !plan.of_values {
         Info::Inserted { records: records as u64 - refused, duplicates }
     } else {
         Info::None
@@ -112,26 +106,115 @@ async fn inserted(
     Ok(Changed { affected, last_insert_id, info })
 }
 
-/// Makes the rows of the statement in `s.images`; returns the highest explicit value of AUTO_INCREMENT.
+/// Where the rows of a statement come from.
+struct Making<'m> {
+    plan: &'m Insert,
+    params: &'m [Datum<'m>],
+    repeat: usize,
+    count: usize,
+    collected: &'m [Vec<Datum<'static>>],
+    numbers: Numbers,
+}
+
+/// Makes and writes some of the rows.
+async fn rows(
+    cluster: Cluster<'_>,
+    session: &mut Session,
+    s: &mut Scratch,
+    making: &mut Making<'_>,
+    rows: Range<usize>,
+) -> Done<Outcome> {
+    let (plan, table) = (making.plan, &making.plan.table);
+    let before = session.savepoint;
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        pin!(make_rows(cluster, session, s, making, rows.clone())).await?;
+        let sent = match plan.on_duplicate {
+            OnDuplicate::Refuse if refers(cluster, session, table) => {
+                Box::pin(referring(cluster, session, s, table)).await?
+            }
+            OnDuplicate::Refuse => pin!(plain(cluster, session, s, table)).await?,
+            _ => return pin!(conflict::insert_rows(cluster, session, s, plan, making.params)).await,
+        };
+        match sent {
+            Sent::Done(outcome) => {
+                if table.triggers().is_some_and(|triggers| triggers.has(Event::Insert)) {
+                    Box::pin(fire_after(cluster, session, s, table)).await?;
+                }
+                return Ok(outcome);
+            }
+            Sent::Taken(_) if attempt < TAKEN_ATTEMPTS_MAX => {
+                // What triggers have done for the rows goes with them.
+                if session.transaction.is_some() && session.savepoint > before {
+                    rollback_to(session, before + 1).await?;
+                }
+                if let Some(column) = table.schema.auto_increment_column() {
+                    cluster.auto_increment.forget(&table.schema, column);
+                }
+                making.numbers.begin_again();
+            }
+            Sent::Taken(e) => return Err(e.into()),
+        }
+    }
+}
+
+/// Rows that were written have their AFTER triggers.
+async fn fire_after(cluster: Cluster<'_>, session: &mut Session, s: &mut Scratch, table: &Table) -> Done<()> {
+    session.remember(&table.schema);
+    let images = std::mem::take(&mut s.images);
+    for image in images.iter() {
+        let rows = Rows { old: None, new: Some(image) };
+        cluster.engine.fire_after(session, table, Event::Insert, rows).await?;
+    }
+    s.images = images;
+    Ok(())
+}
+
+/// Asks for the values of stored functions before anything is generated for their rows.
+fn answer_first(session: &Session, making: &Making<'_>, rows: &Range<usize>) -> Done<()> {
+    if let Source::Values(list) = &making.plan.source {
+        let cx = Context {
+            layout: no_layout(),
+            row: &[],
+            new_row: None,
+            params: making.params,
+            aggregates: &[],
+            given: &[],
+            env: &session.env,
+        };
+        let all = rows.clone().filter_map(|i| list.get(i % list.len().max(1))).flatten().flatten();
+        all.for_each(|e| _ = e.eval(&cx));
+        session.env.forget_notes();
+    }
+    if session.env.is_wanting() {
+        return Err(unanswered().into());
+    }
+    session.env.stored.borrow_mut().begin_run();
+    Ok(())
+}
+
+/// Makes rows of the statement in `s.images`.
 async fn make_rows(
     cluster: Cluster<'_>,
     session: &mut Session,
     s: &mut Scratch,
-    plan: &Insert,
-    params: &[Datum<'_>],
-    repeat: usize,
-    (count, collected): (usize, &[Vec<Datum<'static>>]),
-) -> Done<Option<u64>> {
-    let table = &plan.table;
+    making: &mut Making<'_>,
+    rows: Range<usize>,
+) -> Done<()> {
+    let (plan, table) = (making.plan, &making.plan.table);
     s.images.clear();
     s.refused.clear();
     keys::trim(&mut s.generated);
     keys::trim(&mut s.row_numbers);
     s.warned.clear();
-    let mut numbers = Numbers::new(session);
+    if !plan.names.functions.is_empty() {
+        answer_first(session, making, &rows)?;
+    }
+    let Making { plan, params, repeat, count, collected, ref mut numbers } = *making;
     let mut hidden = Numbers::hidden();
     let per_row = params.len() / repeat.max(1);
-    for i in 0..count {
+    for i in rows {
         let of_row = if repeat > 1 { &params[i * per_row..(i + 1) * per_row] } else { params };
         let given = |column: usize| -> Given<'_> {
             let Some(place) = plan.places[column] else { return Given::Default };
@@ -142,9 +225,10 @@ async fn make_rows(
                 Source::Select(_) => Given::Value(collected[i][place].borrowed()),
             }
         };
-        let generated =
-            pin!(one_row(cluster, session, s, plan, of_row, given, (i + 1, count), (&mut numbers, &mut hidden)))
+        let made =
+            pin!(triggered_row(cluster, session, s, plan, of_row, given, (i + 1, count), (numbers, &mut hidden)))
                 .await?;
+        let Made::Row(generated) = made else { continue };
         s.refused.drain(..).for_each(|e| s.warned.push((i + 1, 0), e));
         if let Some(failed) = check_made(session, s, plan, of_row)? {
             if plan.on_duplicate != OnDuplicate::Ignore {
@@ -165,7 +249,7 @@ async fn make_rows(
         let counters = cluster.catalog.counters()?;
         cluster.auto_increment.raise(cluster.client, counters, &table.schema, column, value).await?;
     }
-    Ok(numbers.explicit)
+    Ok(())
 }
 
 /// What is wrong with the row that was made last.
@@ -223,7 +307,10 @@ async fn referring(cluster: Cluster<'_>, session: &mut Session, s: &mut Scratch,
 async fn plain(cluster: Cluster<'_>, session: &mut Session, s: &mut Scratch, table: &Table) -> Done<Sent> {
     let schema = &table.schema;
     let count = s.images.len();
-    let own = !session.in_transaction() && session.transaction.is_none() && count <= INSERT_BATCH;
+    let own = !session.in_transaction()
+        && session.transaction.is_none()
+        && count <= INSERT_BATCH
+        && table.triggers().is_none_or(|triggers| !triggers.has(Event::Insert));
     let savepoint = next_savepoint(session);
     for first in (0..count).step_by(INSERT_BATCH) {
         session.env.may_go_on()?;

@@ -19,6 +19,7 @@ pub mod query;
 pub mod read;
 pub mod sink;
 pub mod target;
+pub mod triggered;
 mod window;
 
 use std::{
@@ -33,13 +34,17 @@ use apus_types::{TableSchema, TransId};
 use super::{
     auto_increment::AutoIncrement,
     catalog::{Catalog, Table},
+    dispatch::SqlEngine,
     errors,
     session::{Done, Fail, Session},
+    stored::unanswered,
 };
 
 /// What executing needs besides the session.
 #[derive(Clone, Copy)]
 pub struct Cluster<'c> {
+    /// Runs what runs within a statement.
+    pub engine: &'c SqlEngine,
     pub client: &'c Client,
     pub catalog: &'c Catalog,
     pub auto_increment: &'c AutoIncrement,
@@ -119,6 +124,9 @@ pub async fn execute(
     savepoint: u32,
     commit: bool,
 ) -> Done<()> {
+    if session.env.is_wanting() {
+        return Err(unanswered().into());
+    }
     let options = ExecOptions { commit, savepoint, lock_wait_ms: session.env.variables.lock_wait_ms };
     let alone = !session.in_transaction() && !commit;
     if session.own.has_waiting() {

@@ -3,7 +3,7 @@
 //! A value that strict mode refuses is an error, or, with IGNORE and without strict mode, stored as well as it can be with a warning ([`Making::converted`]). What a
 //! file has in place of values, NULL and nothing at all, follows rules of its own ([`Making::in_place`]).
 
-use std::sync::OnceLock;
+use std::{pin::pin, sync::OnceLock};
 
 use apus_types::{Column, ColumnType, ErrorCode, RowLayout, TableSchema, Value, schema::DefaultValue};
 
@@ -21,6 +21,10 @@ use crate::engine::{
     },
     rules,
     session::{Done, Fail, Scratch, Session},
+    trigger::{
+        Event,
+        fire::{Fired, Rows},
+    },
 };
 use crate::wire::SqlError;
 
@@ -46,6 +50,10 @@ impl Numbers {
     /// Whatever the variable insert_id says.
     pub fn unforced(session: &Session) -> Numbers {
         Numbers { forced: None, ..Numbers::new(session) }
+    }
+    /// The rows are made again, with other values; the explicit ones stay.
+    pub fn begin_again(&mut self) {
+        self.left = 0;
     }
     /// Of the primary key of a table without one.
     pub fn hidden() -> Numbers {
@@ -107,6 +115,8 @@ pub struct Making<'a> {
     assign: Assign<'a>,
     /// What strict mode refuses is stored as well as it can be.
     lenient: bool,
+    /// BEFORE triggers have had their say.
+    is_triggered: bool,
 }
 
 impl<'a> Making<'a> {
@@ -120,7 +130,7 @@ impl<'a> Making<'a> {
             env: Some(&session.env),
         };
         let lenient = !assign.strict || plan.on_duplicate == OnDuplicate::Ignore;
-        Making { session, plan, params, assign, lenient }
+        Making { session, plan, params, assign, lenient, is_triggered: false }
     }
 
     fn context(&self) -> Context<'a> {
@@ -212,7 +222,7 @@ impl<'a> Making<'a> {
     /// What is stored in place of NULL in a column that is NOT NULL. `many`: the statement has several rows.
     fn in_place_of_null(&self, c: &Column, many: bool, refused: &mut Vec<SqlError>) -> Done<Datum<'a>> {
         let e = errors::null_not_allowed(&c.name);
-        let many = many && matches!(&self.plan.source, Source::Values(_));
+        let many = many && (self.is_triggered || matches!(&self.plan.source, Source::Values(_)));
         if self.plan.on_duplicate != OnDuplicate::Ignore && (self.assign.strict || !many) {
             return Err(e.into());
         }
@@ -277,13 +287,13 @@ impl<'a> Making<'a> {
 /// Makes one row, number `row` of `count`, and appends it to `s.images`; returns its value of AUTO_INCREMENT if that was generated,
 /// else 0. `given` says of each column, by its number, what it gets.
 #[allow(clippy::too_many_arguments)]
-pub async fn one_row<'a>(
+pub async fn one_row<'g: 'a, 'a>(
     cluster: Cluster<'_>,
     session: &'a Session,
     s: &mut Scratch,
     plan: &'a Insert,
     params: &'a [Datum<'a>],
-    given: impl Fn(usize) -> Given<'a>,
+    given: impl Fn(usize) -> Given<'g>,
     (row, count): (usize, usize),
     (numbers, hidden): (&mut Numbers, &mut Numbers),
 ) -> Done<u64> {
@@ -337,6 +347,121 @@ pub async fn one_row<'a>(
         rules::write::complete(&making, &plan.table, &late, count > 1, s)?;
     }
     Ok(generated)
+}
+
+/// What became of a row that a statement names.
+pub enum Made {
+    /// It is the last of `s.images`; its value of AUTO_INCREMENT if that was generated, else 0.
+    Row(u64),
+    /// IGNORE leaves it out.
+    Nothing,
+}
+
+/// As [`one_row`], with the BEFORE triggers of the table: they see the row as far as it is given, and what they leave is completed.
+#[allow(clippy::too_many_arguments)]
+pub async fn triggered_row<'g>(
+    cluster: Cluster<'_>,
+    session: &mut Session,
+    s: &mut Scratch,
+    plan: &Insert,
+    params: &[Datum<'_>],
+    given: impl Fn(usize) -> Given<'g>,
+    (row, count): (usize, usize),
+    (numbers, hidden): (&mut Numbers, &mut Numbers),
+) -> Done<Made> {
+    let table = &plan.table;
+    if table.triggers().is_none_or(|triggers| triggers.of(Event::Insert, true).next().is_none()) {
+        let made = pin!(one_row(cluster, session, s, plan, params, given, (row, count), (numbers, hidden))).await?;
+        return Ok(Made::Row(made));
+    }
+    draft(&Making::new(session, plan, params, row), &given, count > 1, s)?;
+    let image = s.images.get(s.images.len() - 1).unwrap_or(&[]).to_vec();
+    s.images.pop();
+    let rows = Rows { old: None, new: Some(&image) };
+    let fired = cluster.engine.fire_before(session, table, Event::Insert, rows).await?;
+    let Some(Fired { row: mut image, touched }) = fired else { return Err(errors::internal("no new row").into()) };
+    let schema = &table.schema;
+    let is_null = |image: &[u8], i: usize| schema.layout().is_null(image, i as u16);
+    for (i, c) in schema.columns.iter().enumerate() {
+        let is_late = c.generated.is_some() || c.auto_increment;
+        if touched.contains(&(i as u16)) && !c.nullable && !is_late && is_null(&image, i) {
+            return match plan.on_duplicate {
+                OnDuplicate::Ignore => Ok(Made::Nothing),
+                _ => Err(errors::null_not_allowed(&c.name).into()),
+            };
+        }
+    }
+    let making = Making { is_triggered: true, ..Making::new(session, plan, params, row) };
+    let many = count > 1 || matches!(plan.source, Source::Select(_));
+    let mut generated = 0;
+    for (i, c) in schema.columns.iter().enumerate() {
+        if c.auto_increment {
+            let source = given(i);
+            let from_default = matches!(source, Given::Default | Given::Unnamed) && !touched.contains(&(i as u16));
+            let wanted = match schema.layout().value(&image, i as u16) {
+                Value::Null => true,
+                Value::Int(0) | Value::UInt(0) => from_default || !session.env.variables.no_auto_value_on_zero,
+                value => {
+                    let explicit = match value {
+                        Value::UInt(n) => Some(n),
+                        Value::Int(n) => u64::try_from(n).ok(),
+                        _ => None,
+                    };
+                    numbers.explicit = numbers.explicit.max(explicit);
+                    false
+                }
+            };
+            if wanted {
+                let of_column = if c.name.starts_with('#') { &mut *hidden } else { &mut *numbers };
+                let left = (count - row + 1) as u64;
+                let n = of_column.generate(cluster, schema, i as u16, left).await?.min(greatest(c.ty));
+                if !c.name.starts_with('#') {
+                    generated = n;
+                }
+                image = change::replace(schema, &image, i as u16, &convert::assign(c, Datum::UInt(n), making.assign)?)?;
+            }
+        } else if !c.nullable && c.generated.is_none() && is_null(&image, i) {
+            let has_none = matches!(plan.defaults.get(i), Some(Err(_)));
+            let mut value = match given(i) {
+                source @ (Given::Default | Given::Unnamed) if has_none => making.value(i, source, &mut s.refused)?,
+                _ => Datum::Null,
+            };
+            if value.is_null() {
+                value = making.in_place_of_null(c, many, &mut s.refused)?;
+            }
+            image = change::replace(schema, &image, i as u16, &value)?;
+        }
+    }
+    s.images.push(&image);
+    let late: Vec<u16> = (0u16..).zip(&schema.columns).filter(|(_, c)| c.generated.is_some()).map(|(i, _)| i).collect();
+    rules::write::complete(&making, table, &late, count > 1, s)?;
+    Ok(Made::Row(generated))
+}
+
+/// The row as BEFORE triggers see it: nothing is generated yet, and NULL stands where there is no value.
+fn draft<'g: 'm, 'm>(
+    making: &Making<'m>,
+    given: &impl Fn(usize) -> Given<'g>,
+    many: bool,
+    s: &mut Scratch,
+) -> Done<()> {
+    let table = &making.plan.table;
+    let (rules, mut late) = (table.rules()?, Vec::new());
+    let mut values: Vec<Datum<'_>> = Vec::with_capacity(table.schema.columns.len());
+    for i in 0..table.schema.columns.len() {
+        let source = given(i);
+        if rules.is_some_and(|rules| rules.is_late(i as u16, &source)) {
+            late.push(i as u16);
+            values.push(Datum::Null);
+            continue;
+        }
+        let is_named = making.plan.places.get(i).is_some_and(Option::is_some);
+        let has_none =
+            matches!(source, Given::Default) && matches!(making.plan.defaults.get(i), Some(Err(_))) && !is_named;
+        values.push(if has_none { Datum::Null } else { making.value(i, source, &mut s.refused)? });
+    }
+    encode_row(&table.schema, &values, &mut s.images)?;
+    rules::write::complete(making, table, &late, many, s)
 }
 
 /// The greatest value that a column of integers holds.

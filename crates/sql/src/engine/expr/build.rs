@@ -15,6 +15,7 @@ mod aggregate;
 mod full_text;
 mod json;
 mod rows;
+mod stored;
 mod subquery;
 mod text;
 mod window;
@@ -40,8 +41,23 @@ use crate::engine::{
         scope::Scope,
         window::{Windows, has_window},
     },
-    routine::code::{Name, Names},
+    routine::code::Names,
 };
+
+/// What the grammar reads like functions, beside those of [`func`], and words that may stand in front of a parenthesis.
+const NATIVE: &str = " if values charset collation coercibility default grouping date_add date_sub adddate subdate timestampdiff timestampadd \
+    cast convert extract position substring substr mid trim char count json_value row exists in any all some and or not xor case when then else \
+    between like rlike regexp div mod is select from where having on using by as distinct limit set binary return interval match against ";
+
+/// Whether a call of this name is never one of a stored function.
+pub fn is_native(name: &str) -> bool {
+    let name = name.to_lowercase();
+    let is = |known: &str| known == name;
+    func::NAMES.iter().any(|(known, ..)| is(known))
+        || NATIVE.split_ascii_whitespace().any(is)
+        || AggregateKind::of_name(&name).is_some()
+        || window::is_window_function(&name)
+}
 
 /// Deepest nesting of an expression, a guard of the stack.
 const DEPTH_MAX: usize = 200;
@@ -102,6 +118,8 @@ pub struct Builder<'a> {
     pub scope: Option<std::rc::Rc<Scope>>,
     /// Binds subqueries, and knows the blocks around.
     pub planner: Option<&'a Planner<'a>>,
+    /// Knows stored functions.
+    pub functions: Option<&'a Planner<'a>>,
     depth: usize,
 }
 
@@ -427,12 +445,6 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// It hides a column of its name, but not in the text of a view.
-    fn variable_of_procedure(&self, name: &str) -> Option<&'a Name> {
-        let known = self.names?.find(name)?;
-        self.planner.is_none_or(|planner| planner.views.innermost().is_none()).then_some(known)
-    }
-
     fn column(&self, name: &str) -> Result<Option<Expr>> {
         if let Some(scope) = &self.scope {
             return scope.column(name, self.clause);
@@ -444,6 +456,9 @@ impl<'a> Builder<'a> {
 
     fn compound(&mut self, parts: &[ast::Ident]) -> Result<Expr> {
         let names: Vec<&str> = parts.iter().map(|p| p.value.as_str()).collect();
+        if let Some(variable) = self.variable_of_row(&names) {
+            return Ok(variable);
+        }
         if names.first().is_some_and(|n| n.starts_with("@@")) {
             return self.variable(&names.join("."));
         }
@@ -759,8 +774,7 @@ impl<'a> Builder<'a> {
             _ => {}
         }
         let Some(function) = func::lookup(&name, args.len())? else {
-            self.list(&args)?;
-            return Err(errors::unknown_function(&self.database, &f.name.to_string()));
+            return self.stored_function(f, &args);
         };
         if function.is_json() {
             return Ok(call(function, self.json_arguments(function, &args)?));

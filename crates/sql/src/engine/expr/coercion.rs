@@ -140,6 +140,10 @@ impl Coercion {
                 Some(collation) => Coercion::new(collation, Strength::Implicit),
                 None => by_kind(Kind::of(*ty), Strength::Implicit),
             },
+            Expr::Stored(stored, _) => match stored.ty.collation() {
+                Some(collation) => Coercion::new(collation, Strength::Literal),
+                None => by_kind(Kind::of(stored.ty), Strength::Literal),
+            },
             Expr::Const(_) | Expr::Param(_) => by_kind(e.kind(params), Strength::Literal),
             Expr::UserVariable(_, kind, _) => by_kind(*kind, Strength::Implicit),
             Expr::SystemVariable { .. } => by_kind(e.kind(params), Strength::System),

@@ -15,6 +15,7 @@ use crate::{
         exec::probe,
         routine::code::Names,
         session::{WARNINGS_MAX, cut},
+        stored,
         user_lock::calls::Calls,
         variables::Variables,
     },
@@ -53,8 +54,8 @@ pub struct Env {
     random: Cell<u64>,
     /// What expressions of the statement have to warn of, at most [`WARNINGS_MAX`].
     notes: RefCell<Vec<SqlError>>,
-    /// What was left out of values that were stored, which no mode forbids; at most [`WARNINGS_MAX`].
-    remarks: RefCell<Vec<SqlError>>,
+    /// What was left out of values, which no mode forbids here, with its level; at most [`WARNINGS_MAX`].
+    remarks: RefCell<Vec<(&'static str, SqlError)>>,
     /// The regular expression used last.
     pub regex: RefCell<Option<func_regexp::Compiled>>,
     /// KILL asks the statement to end.
@@ -67,10 +68,28 @@ pub struct Env {
     pub sleep_seconds: Cell<f64>,
     /// Calls of GET_LOCK and its kin in the statement under way.
     pub lock_calls: RefCell<Calls>,
+    /// Calls of stored functions in the statement under way.
+    pub stored: RefCell<stored::Calls>,
     /// What EXPLAIN ANALYZE counts of the statement.
     counts: RefCell<Option<probe::Counts>>,
     /// Variables of a procedure that the statement which is planned may name.
     pub names: Option<Names>,
+}
+
+/// What an environment knows of the statement under way.
+pub struct OfStatement {
+    now: i64,
+    last_insert_id: u64,
+    last_insert_id_given: bool,
+    changes_rows: bool,
+    told_before: Told,
+    notes: Vec<SqlError>,
+    remarks: Vec<(&'static str, SqlError)>,
+    deadline: Option<Instant>,
+    hinted_ms: Option<u64>,
+    sleep_seconds: f64,
+    lock_calls: Calls,
+    stored: stored::Calls,
 }
 
 /// How many errors and warnings (errors among them) a statement left behind.
@@ -112,6 +131,7 @@ impl Env {
             hinted_ms: Cell::new(None),
             sleep_seconds: Cell::new(0.0),
             lock_calls: RefCell::default(),
+            stored: RefCell::default(),
             counts: RefCell::default(),
             names: None,
         }
@@ -191,6 +211,7 @@ impl Env {
     }
     /// The statement begins again.
     pub fn forget_assigned(&self) {
+        self.stored.borrow_mut().begin_run();
         self.assigned.borrow_mut().clear();
     }
     /// At the end of a statement: its assignments last.
@@ -213,7 +234,50 @@ impl Env {
         self.deadline.set(None);
         self.hinted_ms.set(None);
         self.lock_calls.borrow_mut().clear();
+        self.stored.take();
         self.sleep_seconds.set(0.0);
+    }
+    /// As [`Env::start_step`]; the clock stands still within a statement.
+    pub fn start_step_at(&self, within: u32) {
+        let now = if within > 0 { self.now() } else { 0 };
+        self.start_step();
+        self.now.set(now);
+    }
+    /// A run of the statement lacks the value of a stored function: it may do nothing more.
+    pub fn is_wanting(&self) -> bool {
+        self.stored.borrow().is_wanting()
+    }
+    /// Something runs within the statement, at its time.
+    pub fn step_aside(&mut self) -> OfStatement {
+        OfStatement {
+            now: self.now(),
+            last_insert_id: self.last_insert_id.get(),
+            last_insert_id_given: self.last_insert_id_given.get(),
+            changes_rows: self.changes_rows.get(),
+            told_before: self.told_before,
+            notes: self.notes.take(),
+            remarks: self.remarks.take(),
+            deadline: self.deadline.get(),
+            hinted_ms: self.hinted_ms.get(),
+            sleep_seconds: self.sleep_seconds.get(),
+            lock_calls: self.lock_calls.take(),
+            stored: self.stored.take(),
+        }
+    }
+    /// It has ended.
+    pub fn step_back(&mut self, statement: OfStatement) {
+        self.now.set(statement.now);
+        self.last_insert_id.set(statement.last_insert_id);
+        self.last_insert_id_given.set(statement.last_insert_id_given);
+        self.changes_rows.set(statement.changes_rows);
+        self.told_before = statement.told_before;
+        self.notes.replace(statement.notes);
+        self.remarks.replace(statement.remarks);
+        self.deadline.set(statement.deadline);
+        self.hinted_ms.set(statement.hinted_ms);
+        self.sleep_seconds.set(statement.sleep_seconds);
+        self.lock_calls.replace(statement.lock_calls);
+        self.stored.replace(statement.stored);
     }
     /// Whose a view or a procedure is that the session makes.
     pub fn definer(&self) -> (String, String) {
@@ -295,12 +359,16 @@ impl Env {
     }
     /// Keeps a note for the end of the statement.
     pub fn remark(&self, note: SqlError) {
+        self.remark_as("Note", note);
+    }
+    /// Keeps what no mode makes an error of.
+    pub fn remark_as(&self, level: &'static str, said: SqlError) {
         let mut remarks = self.remarks.borrow_mut();
         if remarks.len() < WARNINGS_MAX {
-            remarks.push(SqlError { message: cut(note.message), ..note });
+            remarks.push((level, SqlError { message: cut(said.message), ..said }));
         }
     }
-    pub fn take_remarks(&self) -> Vec<SqlError> {
+    pub fn take_remarks(&self) -> Vec<(&'static str, SqlError)> {
         if self.remarks.borrow().is_empty() { Vec::new() } else { self.remarks.take() }
     }
     /// The work begins again.

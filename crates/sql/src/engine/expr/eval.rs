@@ -7,7 +7,10 @@ use apus_types::{collate::Collation, time::pack_datetime};
 use super::{
     ArithOp, CastType, Context, Datum, Expr, Kind, datum::Number, decimal, json, moments, temporal, zone::Zone,
 };
-use crate::engine::errors::{self, Result};
+use crate::engine::{
+    errors::{self, Result},
+    stored,
+};
 
 impl Expr {
     pub fn eval<'a>(&'a self, cx: &Context<'a>) -> Result<Datum<'a>> {
@@ -23,6 +26,7 @@ impl Expr {
             Expr::Aggregate(i, ..) => cx.aggregates.get(*i).map_or(Datum::Null, Datum::borrowed),
             Expr::UserVariable(name, _, true) => cx.env.variable_now(name),
             Expr::UserVariable(name, ..) => cx.env.user_variables.get(name).map_or(Datum::Null, Datum::borrowed),
+            Expr::Stored(stored, arguments) => stored::eval(stored, arguments, cx)?,
             Expr::SystemVariable { name, global } => cx.env.system_variable(name, *global)?,
             Expr::Negate(e) => {
                 let value = e.eval(cx)?;

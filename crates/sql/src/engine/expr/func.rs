@@ -31,7 +31,6 @@ macro_rules! functions {
         }
 
         /// All names, with the numbers of arguments.
-        #[cfg(test)]
         pub const NAMES: &[(&str, usize, usize)] = &[$($(($text, $least, $most),)+)*];
 
         /// The function of a (lower case) name, when the number of arguments fits; refused with error 1582 otherwise.

@@ -32,6 +32,8 @@ pub use datum::{Datum, recycle};
 pub use env::Env;
 pub use func::Func;
 
+use super::stored::Stored;
+
 /// What kind of value an expression yields, as far as it is known before execution.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
@@ -308,6 +310,8 @@ pub enum Expr {
     },
     Cast(Box<Expr>, CastType),
     Call(Func, Vec<Expr>, Collation),
+    /// A stored function.
+    Stored(Box<Stored>, Vec<Expr>),
 }
 
 impl Expr {
@@ -329,7 +333,7 @@ impl Expr {
             Expr::Arith(_, a, b) | Expr::Compare(_, a, b, _) | Expr::NullSafeEq(a, b, _) | Expr::Xor(a, b) => {
                 vec![a, b]
             }
-            Expr::And(list) | Expr::Or(list) | Expr::Call(_, list, _) => list.iter().collect(),
+            Expr::And(list) | Expr::Or(list) | Expr::Call(_, list, _) | Expr::Stored(_, list) => list.iter().collect(),
             Expr::In { expr, list, .. } => std::iter::once(&**expr).chain(list).collect(),
             Expr::Between { expr, low, high, .. } => vec![expr, low, high],
             Expr::Like { expr, pattern, .. } => vec![expr, pattern],
@@ -369,7 +373,7 @@ impl Expr {
                 a.walk_mut(visit);
                 b.walk_mut(visit);
             }
-            Expr::And(list) | Expr::Or(list) | Expr::Call(_, list, _) => {
+            Expr::And(list) | Expr::Or(list) | Expr::Call(_, list, _) | Expr::Stored(_, list) => {
                 list.iter_mut().for_each(|e| e.walk_mut(visit))
             }
             Expr::In { expr, list, .. } => {
@@ -408,6 +412,7 @@ impl Expr {
             Expr::Column(_) | Expr::NewColumn(_) | Expr::Aggregate(..) => true,
             Expr::Call(f, ..) => f.varies(),
             Expr::UserVariable(_, _, varies) => *varies,
+            Expr::Stored(stored, _) => !stored.is_reading,
             _ => false,
         })
     }
@@ -460,6 +465,7 @@ impl Expr {
             Expr::Param(i) => params.get(*i).copied().unwrap_or(Kind::Text),
             Expr::Column(c) | Expr::Outer(c) | Expr::NewColumn(c) => Kind::of(c.ty),
             Expr::Given(_, ty, _) | Expr::Variable(_, ty) => Kind::of(*ty),
+            Expr::Stored(stored, _) => Kind::of(stored.ty),
             Expr::Aggregate(_, kind, _) => *kind,
             Expr::UserVariable(_, kind, _) => *kind,
             Expr::SystemVariable { name, .. } => super::variables::kind_of(name),

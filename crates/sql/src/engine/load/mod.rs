@@ -25,7 +25,8 @@ use super::{
     errors::{self, Result},
     exec::{
         self, Changed, Cluster, Info, conflict, insert,
-        new_row::{Given, Making, Numbers, encode_row, one_row},
+        new_row::{Given, Made, Making, Numbers, encode_row, triggered_row},
+        triggered,
     },
     expr::{Context, Datum, Expr},
     information_schema,
@@ -153,14 +154,19 @@ impl SqlEngine {
         planned: &Planned,
         out: &mut Output<'_>,
     ) -> Result<Changed> {
-        let cluster = Cluster { client: &self.client, catalog, auto_increment: &self.auto_increment };
+        let cluster = Cluster { engine: self, client: &self.client, catalog, auto_increment: &self.auto_increment };
         let (before, had_transaction) = (session.savepoint, session.transaction.is_some());
         let inside = session.in_transaction();
+        let in_use = session.in_use.len();
+        if planned.insert.table.triggers().is_some() {
+            session.in_use.push(planned.insert.table.schema.id);
+        }
         session.fix_characteristics();
         let done = {
             let mut loading = Loading::new(session, s, load, planned);
             pin!(loading.run(cluster, session, s, out)).await
         };
+        session.in_use.truncate(in_use);
         s.warned.tell(session);
         let done = match done {
             Ok(changed) if !session.in_transaction() && session.transaction.is_some() => {
@@ -170,8 +176,11 @@ impl SqlEngine {
             }
             other => other,
         };
+        if session.repeatable_read.is_some() && !session.in_transaction() {
+            session.forget_reading();
+        }
         session.env.take_notes().iter().for_each(|e| session.warn_error(e));
-        session.env.take_remarks().iter().for_each(|e| session.warn("Note", e.errno, e.message.clone()));
+        session.tell_remarks();
         match done {
             Ok(changed) => Ok(changed),
             Err(fail) => Err(self.failed(session, fail, before, inside, had_transaction, false).await.0),
@@ -292,6 +301,7 @@ impl<'l> Loading<'l> {
         s: &mut Scratch,
         out: &mut Output<'_>,
     ) -> Done<Changed> {
+        let one_by_one = triggered::is_one_by_one(&self.planned.insert);
         loop {
             match self.lines.next(self.planned.goals.len(), self.row + 1)? {
                 Next::End => break,
@@ -304,7 +314,7 @@ impl<'l> Loading<'l> {
                 }
                 Next::Row { is_cut } => {
                     pin!(self.add_row(cluster, session, s, is_cut)).await?;
-                    if s.images.len() >= insert::INSERT_BATCH || s.images.byte_len() >= BATCH_BYTES_MAX {
+                    if one_by_one || s.images.len() >= insert::INSERT_BATCH || s.images.byte_len() >= BATCH_BYTES_MAX {
                         pin!(self.send(cluster, session, s)).await?;
                     }
                 }
@@ -363,7 +373,7 @@ impl<'l> Loading<'l> {
         } else {
             self.place_assignments(session, s)?;
         }
-        let generated = {
+        let made = {
             let Loading { lines, cells, draft, numbers, hidden, row, records, .. } = self;
             let given = |column: usize| match cells[column] {
                 Cell::Unnamed => Given::Unnamed,
@@ -375,8 +385,10 @@ impl<'l> Loading<'l> {
             };
             // Values of AUTO_INCREMENT are taken for as many rows as have come, so that few are left over.
             let ahead = (*records as usize).min(insert::INSERT_BATCH);
-            pin!(one_row(cluster, session, s, insert, &[], given, (*row, *row + ahead), (numbers, hidden))).await?
+            pin!(triggered_row(cluster, session, s, insert, &[], given, (*row, *row + ahead), (numbers, hidden)))
+                .await?
         };
+        let Made::Row(generated) = made else { return Ok(()) };
         for e in s.refused.drain(..) {
             // Of NULL it is known behind SET that it stays.
             s.warned.push((self.row, u8::from(e.errno == 1263)), e);

@@ -56,6 +56,13 @@ pub struct Access {
     pub rest: Option<Expr>,
 }
 
+impl Access {
+    /// Whether the condition has such a part.
+    pub fn has(&self, is: impl Fn(&Expr) -> bool) -> bool {
+        self.full.as_ref().is_some_and(|e| e.any(is))
+    }
+}
+
 /// A path with its values.
 #[derive(Debug, Default)]
 pub struct BoundPath {

@@ -45,6 +45,8 @@ pub struct Insert {
     /// For each column of the table, its place in a row of the source.
     pub places: Vec<Option<usize>>,
     pub source: Source,
+    /// The source is a query in place of values, because there are subqueries among them.
+    pub of_values: bool,
     /// For each column its default, or why there is none.
     pub defaults: Vec<errors::Result<Expr>>,
     pub on_duplicate: OnDuplicate,
@@ -95,7 +97,77 @@ pub struct Delete {
     pub ignore: bool,
 }
 
+/// The values that the statement lists, by rows.
+fn listed(insert: &ast::Insert) -> Vec<Vec<&ast::Expr>> {
+    if !insert.assignments.is_empty() {
+        return vec![insert.assignments.iter().map(|a| &a.value).collect()];
+    }
+    match insert.source.as_ref().map(|query| &*query.body) {
+        Some(SetExpr::Values(values)) => values.rows.iter().map(|row| row.iter().collect()).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Whether there is a subquery among the values; a text that looks like one does no harm.
+fn asks(insert: &ast::Insert) -> bool {
+    let asks = |e: &&ast::Expr| match e {
+        ast::Expr::Value(_) | ast::Expr::Identifier(_) => false,
+        e => e.to_string().contains("(SELECT "),
+    };
+    listed(insert).iter().flatten().any(asks)
+}
+
 impl Planner<'_> {
+    /// Values with subqueries, as a query: `SELECT values UNION ALL SELECT values`. What is DEFAULT is left out of it.
+    fn asked_values(
+        &self,
+        insert: &ast::Insert,
+        table: &Rc<Table>,
+        width: usize,
+        places: &mut [Option<usize>],
+    ) -> Result<Source, Unplanned> {
+        let rows = listed(insert);
+        let is_default = |e: &ast::Expr| matches!(e, ast::Expr::Identifier(i) if i.quote_style.is_none() && i.value.eq_ignore_ascii_case("default"));
+        if let Some(at) = rows.iter().position(|row| row.len() != width) {
+            return Err(errors::column_count(at + 1).into());
+        }
+        let defaults: Vec<bool> = (0..width).map(|at| rows.iter().all(|row| is_default(row[at]))).collect();
+        if rows.iter().any(|row| row.iter().zip(&defaults).any(|(e, all)| is_default(e) != *all)) {
+            return Err(errors::not_supported("DEFAULT in some rows of VALUES with subqueries").into());
+        }
+        let ast::Statement::Query(template) = super::parse("SELECT 1")? else {
+            return Err(errors::internal("a query that is none").into());
+        };
+        let block = |row: &Vec<&ast::Expr>| -> Result<SetExpr, Unplanned> {
+            let SetExpr::Select(mut select) = (*template.body).clone() else {
+                return Err(errors::internal("a query that is none").into());
+            };
+            let kept = row.iter().zip(&defaults).filter(|(_, is_default)| !**is_default);
+            select.projection = kept.map(|(e, _)| ast::SelectItem::UnnamedExpr((*e).clone())).collect();
+            Ok(SetExpr::Select(select))
+        };
+        let mut query = template.clone();
+        *query.body = block(&rows[0])?;
+        for row in &rows[1..] {
+            let left = std::mem::replace(&mut query.body, Box::new(block(row)?));
+            let right = std::mem::replace(&mut query.body, left.clone());
+            *query.body = SetExpr::SetOperation {
+                op: ast::SetOperator::Union,
+                set_quantifier: ast::SetQuantifier::All,
+                left,
+                right,
+            };
+        }
+        let select = self.select(&query)?;
+        if select.reads.iter().any(|read| Rc::ptr_eq(read, table)) {
+            return Err(errors::update_table_used(&table.schema.name).into());
+        }
+        for place in places.iter_mut() {
+            *place = place.filter(|at| !defaults[*at]).map(|at| at - defaults[..at].iter().filter(|d| **d).count());
+        }
+        Ok(Source::Select(Box::new(select)))
+    }
+
     pub(super) fn insert(&self, insert: &ast::Insert) -> Result<Insert, Unplanned> {
         if insert.returning.is_some() || insert.partitioned.is_some() || insert.overwrite {
             return Err(errors::not_supported("this form of INSERT").into());
@@ -129,7 +201,9 @@ impl Planner<'_> {
                 if through.is_none() {
                     named.push(column_of(&table, &a.target, "field list")?);
                 }
-                set_values.push(value_or_default(&mut builder, &a.value)?);
+                if !asks(insert) {
+                    set_values.push(value_or_default(&mut builder, &a.value)?);
+                }
             }
         } else if through.is_some() {
             // Named by the view.
@@ -151,7 +225,11 @@ impl Planner<'_> {
                 return Err(errors::column_twice(&schema.columns[usize::from(column)].name).into());
             }
         }
-        let mut source = self.source(insert, &table, named.len(), set_values)?;
+        let of_values = asks(insert);
+        let mut source = match of_values {
+            true => self.asked_values(insert, &table, named.len(), &mut places)?,
+            false => self.source(insert, &table, named.len(), set_values)?,
+        };
         refuse_generated(&source, &table, &named)?;
         if let Source::Values(rows) = &mut source {
             for (value, &column) in rows.iter_mut().flat_map(|row| row.iter_mut().zip(&named)) {
@@ -192,7 +270,7 @@ impl Planner<'_> {
             None => (None, None, (0..schema.columns.len() as u16).map(|c| rules::initial(&table, c)).collect()),
         };
         let names = Names::default();
-        Ok(Insert { table, names, places, source, defaults, on_duplicate, assignments, check, within })
+        Ok(Insert { table, names, places, source, of_values, defaults, on_duplicate, assignments, check, within })
     }
 
     fn source(

@@ -320,6 +320,7 @@ impl<'a> Planner<'a> {
         builder.from_digest = self.from_digest;
         builder.no_backslash = self.env.variables.syntax.no_backslash;
         builder.names = self.env.names.as_ref();
+        builder.functions = Some(self);
         builder
     }
 

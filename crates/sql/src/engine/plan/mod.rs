@@ -47,8 +47,9 @@ use super::{
     authorize::{self, Names, Need, Needs},
     catalog::{Catalog, Table},
     errors::{self, Result},
-    expr::{Kind, env::Env},
+    expr::{Expr, Kind, env::Env},
     status::Counter,
+    stored::Stored,
     variables::NO_LIMIT,
 };
 
@@ -100,6 +101,32 @@ impl Plan {
 }
 
 impl Plan {
+    /// Whether what says which rows are changed calls a function that does more than read.
+    pub fn finds_in_turn(&self) -> bool {
+        let is_in_turn = |stored: &Stored| !stored.is_reading;
+        let is = |e: &Expr| matches!(e, Expr::Stored(stored, _) if is_in_turn(stored));
+        match self {
+            Plan::Update(update) => update.access.has(is) || update.order.iter().any(|key| key.expr.any(is)),
+            Plan::Delete(delete) => delete.access.has(is) || delete.order.iter().any(|key| key.expr.any(is)),
+            // All that it computes is part of the query.
+            Plan::Change(change) => change.query.names.functions.iter().any(is_in_turn),
+            Plan::Select(_) | Plan::Into(_) | Plan::Insert(_) => false,
+        }
+    }
+    /// The tables that it changes.
+    pub fn written(&self) -> Vec<&Rc<Table>> {
+        match self {
+            Plan::Select(_) | Plan::Into(_) => Vec::new(),
+            Plan::Insert(insert) => vec![&insert.table],
+            Plan::Update(update) => vec![&update.table],
+            Plan::Delete(delete) => vec![&delete.table],
+            Plan::Change(change) => {
+                let is_changed = |target: &&change::Target| !matches!(target.fate, change::Fate::Stays);
+                change.targets.iter().filter(is_changed).map(|target| &target.table).collect()
+            }
+        }
+    }
+
     /// The views that it was made for, and the privileges that it needs.
     pub fn names(&self) -> &Names {
         match self {
@@ -129,7 +156,10 @@ impl Plan {
     }
     /// What it was made for is what it was.
     pub fn is_of(&self, catalog: &Catalog) -> bool {
-        self.tables().all(|t| catalog.has(t)) && self.names().views.iter().all(|v| catalog.has_view(v))
+        let names = self.names();
+        self.tables().all(|t| catalog.has(t))
+            && names.views.iter().all(|v| catalog.has_view(v))
+            && names.functions.iter().all(|stored| catalog.has_routine(&stored.routine))
     }
 }
 
@@ -188,6 +218,8 @@ pub struct Planner<'a> {
     pub views: view::Views,
     /// Privileges that what was planned so far needs.
     pub needs: RefCell<Vec<Need>>,
+    /// Stored functions that are called.
+    pub functions: RefCell<Vec<Stored>>,
     pub inner_locks: inner_lock::InnerLocks,
 }
 
@@ -329,7 +361,7 @@ impl<'a> Planner<'a> {
     pub fn new(catalog: &'a Catalog, env: &'a Env, text: &'a str, param_kinds: Vec<Kind>) -> Planner<'a> {
         coercion::connect(env.variables.connection());
         let (frames, common, shapeless, typed, views) = Default::default();
-        let (from_digest, needs, inner_locks) = (false, RefCell::default(), Default::default());
+        let (from_digest, needs, functions, inner_locks) = Default::default();
         Planner {
             catalog,
             env,
@@ -342,6 +374,7 @@ impl<'a> Planner<'a> {
             typed,
             views,
             needs,
+            functions,
             inner_locks,
         }
     }
@@ -365,7 +398,8 @@ impl Planner<'_> {
         self.refuse_inner_locks()?;
         let views = self.views.used.take().iter().map(|view| view.table.clone()).collect();
         let needs = Needs::new(self.needs.take(), plan.locks());
-        *plan.names_mut() = Names { views, needs };
+        let functions = self.functions.take();
+        *plan.names_mut() = Names { views, functions, needs };
         Ok(plan)
     }
 

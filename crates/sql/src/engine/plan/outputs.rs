@@ -179,6 +179,7 @@ impl Columns<'_, '_> {
         let shape = Shape { ty: target::type_of(kind, collation_of(&expr, &self.planner.param_kinds)), nullable: true };
         let def = match &expr {
             Expr::Variable(_, ty) => cells::variable_def(name, *ty),
+            Expr::Stored(stored, _) => cells::variable_def(name, stored.ty),
             _ => cells::expression_def(name, kind),
         };
         Output { def, kind, expr, shape }

@@ -110,7 +110,7 @@ impl Shapes<'_> {
                 _ => true,
             },
             Expr::Param(_) | Expr::Variable(..) | Expr::Given(..) | Expr::Outer(_) | Expr::NewColumn(_) => true,
-            Expr::UserVariable(..) | Expr::SystemVariable { .. } => true,
+            Expr::UserVariable(..) | Expr::SystemVariable { .. } | Expr::Stored(..) => true,
             e => e.children().iter().any(|e| self.may_be_null(e)),
         }
     }
@@ -137,6 +137,7 @@ impl Shapes<'_> {
     fn declared(&self, e: &Expr) -> Option<ColumnType> {
         match e {
             Expr::Column(c) => Some(c.ty),
+            Expr::Stored(stored, _) => Some(stored.ty),
             Expr::Not(_) | Expr::And(_) | Expr::Or(_) | Expr::Xor(..) | Expr::Compare(..) => Some(INT),
             Expr::NullSafeEq(..) | Expr::IsNull { .. } | Expr::IsTruth { .. } => Some(INT),
             Expr::In { .. } | Expr::Between { .. } | Expr::Like { .. } => Some(INT),

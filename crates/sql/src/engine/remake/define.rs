@@ -84,6 +84,7 @@ pub fn remade(
         }
     }
     table.checks = anew.checks;
+    table.triggers.clone_from(&old.triggers);
     table.refresh();
     check_counter(&table)?;
     define::check_new_table(catalog, &table, checks)?;

@@ -66,7 +66,7 @@ impl SqlEngine {
         copying: &Copying<'_>,
     ) -> std::result::Result<u64, Failed> {
         let keys = self.all_keys(session, &copying.old.schema).await?;
-        let cluster = Cluster { client: &self.client, catalog, auto_increment: &self.auto_increment };
+        let cluster = Cluster { engine: self, client: &self.client, catalog, auto_increment: &self.auto_increment };
         let plan = plan(copying)?;
         let mut s = session.take_scratch();
         let (mut numbers, mut hidden) = (Numbers::unforced(session), Numbers::hidden());
@@ -231,6 +231,7 @@ fn plan(copying: &Copying<'_>) -> errors::Result<Insert> {
     let table = copying.new.clone();
     let columns = 0..table.schema.columns.len() as u16;
     Ok(Insert {
+        of_values: false,
         places: columns.clone().map(|_| None).collect(),
         defaults: columns.map(|c| of_new_column(&table, c)).collect(),
         names: Default::default(),

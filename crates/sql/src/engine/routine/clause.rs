@@ -1,13 +1,14 @@
-//! CREATE, ALTER and DROP PROCEDURE as they are written.
+//! CREATE, ALTER and DROP of procedures and functions as they are written.
 
 use apus_types::collate::Collation;
 
-use super::{Access, compile::Compiler, failures};
+use super::{Access, Kind, compile::Compiler, failures};
 use crate::engine::{
     ddl::Name,
     digest::Syntax,
     errors::{self, Result},
     token::{Token, Tokens, behind_blanks},
+    trigger,
     view_exec::account,
 };
 
@@ -64,9 +65,10 @@ fn access(t: &mut Tokens) -> Option<Access> {
     found
 }
 
-/// CREATE PROCEDURE.
+/// CREATE PROCEDURE or CREATE FUNCTION.
 #[derive(Debug)]
 pub struct Clause {
+    pub kind: Kind,
     pub name: Name,
     pub if_not_exists: bool,
     /// `None`: who makes it.
@@ -74,31 +76,42 @@ pub struct Clause {
     pub characteristics: Characteristics,
     /// What stands in the parentheses.
     pub parameters: String,
+    /// The type that a function returns, as it is written.
+    pub returns: String,
     pub body: String,
 }
 
-/// What a statement makes that has statements in it.
+/// A statement that has others in it.
+#[derive(Debug)]
+pub enum Made {
+    Routine(Clause),
+    Trigger(trigger::clause::Clause),
+}
+
+/// What such a statement makes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
-    Procedure,
-    /// There is none of it: its name.
-    Unknown(&'static str),
+enum What {
+    Routine(Kind),
+    Trigger,
+    Event,
 }
 
 /// Behind CREATE; reads as far as the word that says what.
-fn kind(t: &mut Tokens, definer: &mut Option<(String, String)>) -> Option<Kind> {
+fn what(t: &mut Tokens, definer: &mut Option<(String, String)>) -> Result<Option<What>> {
     if t.word("definer") {
-        t.expect_symbol('=').ok()?;
-        *definer = account(t).ok()?;
+        let Ok(named) = t.expect_symbol('=').and_then(|()| account(t)) else { return Ok(None) };
+        *definer = named;
     }
-    t.word("aggregate");
+    if t.word("aggregate") {
+        return Err(errors::not_supported("CREATE AGGREGATE FUNCTION: functions in machine code"));
+    }
     let kinds = [
-        ("procedure", Kind::Procedure),
-        ("function", Kind::Unknown("stored functions")),
-        ("trigger", Kind::Unknown("triggers")),
-        ("event", Kind::Unknown("events")),
+        ("procedure", What::Routine(Kind::Procedure)),
+        ("function", What::Routine(Kind::Function)),
+        ("trigger", What::Trigger),
+        ("event", What::Event),
     ];
-    kinds.into_iter().find(|(word, _)| t.word(word)).map(|(_, kind)| kind)
+    Ok(kinds.into_iter().find(|(word, _)| t.word(word)).map(|(_, what)| what))
 }
 
 /// Whether a text may begin with a statement that has others in it. Most do not, which its first word tells.
@@ -107,70 +120,107 @@ pub fn may_begin(sql: &[u8]) -> bool {
     rest.get(..6).is_some_and(|word| word.eq_ignore_ascii_case(b"create"))
 }
 
-impl Clause {
+impl Made {
     /// The statement at the beginning of a text, and the length of what was read of it; `None`: another one.
     ///
     /// # Errors
-    /// 1064, and what else is wrong with a procedure; 1235 for what there is not.
-    pub fn parse(sql: &str, syntax: Syntax, default: Collation) -> Result<Option<(Clause, usize)>> {
+    /// 1064, and what else is wrong with a body; 1235 for what there is not.
+    pub fn parse(sql: &str, syntax: Syntax, default: Collation) -> Result<Option<(Made, usize)>> {
         let mut t = Tokens::new(sql);
         let mut definer = None;
         if !t.word("create") {
             return Ok(None);
         }
-        if t.peek_word("or") && matches!(t.ahead(2), Some(Token::Word(w)) if w.eq_ignore_ascii_case("procedure")) {
+        let with_body = ["procedure", "function", "trigger", "event"];
+        let is_one = |w: &String| with_body.iter().any(|known| w.eq_ignore_ascii_case(known));
+        if t.peek_word("or") && matches!(t.ahead(2), Some(Token::Word(w)) if is_one(w)) {
             t.skip();
             t.skip();
             return Err(t.error());
         }
-        match kind(&mut t, &mut definer) {
+        let made = match what(&mut t, &mut definer)? {
             None => return Ok(None),
-            Some(Kind::Unknown(what)) => return Err(errors::not_supported(what)),
-            Some(Kind::Procedure) => {}
-        }
-        let if_not_exists = t.word("if");
-        if if_not_exists {
-            t.expect("not")?;
-            t.expect("exists")?;
-        }
-        let name = t.name()?;
-        if name.1.is_empty() || name.1.ends_with(' ') {
-            return Err(failures::bad_name(&name.1));
-        }
-        let begin = t.offset();
-        let mut compiler = Compiler::new(&mut t, syntax, default);
-        compiler.parameters()?;
-        let written = compiler.t.slice(begin, Some(compiler.t.behind()));
-        let parameters = written.strip_prefix('(').and_then(|p| p.strip_suffix(')')).unwrap_or("").to_owned();
-        let characteristics = Characteristics::parse(compiler.t, false)?;
-        let begin = compiler.t.offset();
-        compiler.body()?;
-        let end = t.behind();
-        let body = t.slice(begin, Some(end));
+            Some(What::Event) => return Err(errors::not_supported("events")),
+            Some(What::Routine(kind)) => Made::Routine(Clause::parse(&mut t, kind, definer, (syntax, default))?),
+            Some(What::Trigger) => Made::Trigger(trigger::clause::Clause::parse(&mut t, definer, (syntax, default))?),
+        };
         let end = match t.peek() {
             None => sql.len(),
             Some(Token::Symbol(';')) => t.offset().map_or(sql.len(), |at| at + 1),
             Some(_) => return Err(t.error()),
         };
-        let clause = Clause { name, if_not_exists, definer, characteristics, parameters, body };
-        Ok(Some((clause, end)))
+        Ok(Some((made, end)))
     }
 }
 
-/// ALTER or DROP of a procedure.
+/// `IF NOT EXISTS`.
+pub fn if_not_exists(t: &mut Tokens) -> Result<bool> {
+    let found = t.word("if");
+    if found {
+        t.expect("not")?;
+        t.expect("exists")?;
+    }
+    Ok(found)
+}
+
+impl Clause {
+    /// Behind PROCEDURE or FUNCTION, as far as its body.
+    fn parse(
+        t: &mut Tokens,
+        kind: Kind,
+        definer: Option<(String, String)>,
+        (syntax, default): (Syntax, Collation),
+    ) -> Result<Clause> {
+        let if_not_exists = if_not_exists(t)?;
+        let name = t.name()?;
+        if name.1.is_empty() || name.1.ends_with(' ') {
+            return Err(failures::bad_name(&name.1));
+        }
+        let is_soname = |t: &Tokens| matches!(t.ahead(2), Some(Token::Word(w)) if w.eq_ignore_ascii_case("soname"));
+        if kind == Kind::Function && t.peek_word("returns") && is_soname(t) {
+            return Err(errors::not_supported("CREATE FUNCTION ... SONAME: functions in machine code"));
+        }
+        let begin = t.offset();
+        let mut compiler = Compiler::new(t, syntax, default);
+        compiler.parameters(kind)?;
+        let written = compiler.t.slice(begin, Some(compiler.t.behind()));
+        let parameters = written.strip_prefix('(').and_then(|p| p.strip_suffix(')')).unwrap_or("").to_owned();
+        let mut returns = String::new();
+        if kind == Kind::Function {
+            let begin = compiler.returns()?;
+            returns = compiler.t.slice(begin, Some(compiler.t.behind()));
+        }
+        let characteristics = Characteristics::parse(compiler.t, false)?;
+        let begin = compiler.t.offset();
+        let program = compiler.body()?;
+        if kind == Kind::Function && !program.may_return() {
+            return Err(failures::no_return(&name.1));
+        }
+        let body = t.slice(begin, Some(t.behind()));
+        Ok(Clause { kind, name, if_not_exists, definer, characteristics, parameters, returns, body })
+    }
+}
+
+/// ALTER or DROP of a procedure or function.
 #[derive(Debug)]
-pub enum Change {
-    Alter(Name, Characteristics),
-    Drop { name: Name, if_exists: bool },
+pub struct Change {
+    pub kind: Kind,
+    pub name: Name,
+    pub to: To,
+}
+
+#[derive(Debug)]
+pub enum To {
+    Altered(Characteristics),
+    Dropped { if_exists: bool },
 }
 
 impl Change {
     /// `None`: of something else.
     pub fn parse(t: &mut Tokens) -> Result<Option<Change>> {
         let drops = t.peek_word("drop");
-        if !drops && !t.peek_word("alter") || !t.second_word("procedure") {
-            return Ok(None);
-        }
+        let kind = Kind::ALL.into_iter().find(|kind| t.second_word(kind.name()));
+        let Some(kind) = kind.filter(|_| drops || t.peek_word("alter")) else { return Ok(None) };
         t.skip();
         t.skip();
         if drops {
@@ -180,12 +230,12 @@ impl Change {
             }
             let name = t.name()?;
             t.end()?;
-            return Ok(Some(Change::Drop { name, if_exists }));
+            return Ok(Some(Change { kind, name, to: To::Dropped { if_exists } }));
         }
         let name = t.name()?;
         let characteristics = Characteristics::parse(t, true)?;
         t.end()?;
-        Ok(Some(Change::Alter(name, characteristics)))
+        Ok(Some(Change { kind, name, to: To::Altered(characteristics) }))
     }
 }
 
@@ -193,8 +243,14 @@ impl Change {
 mod tests {
     use super::*;
 
-    fn parsed(sql: &str) -> Result<Option<(Clause, usize)>> {
-        Clause::parse(sql, Syntax::default(), Collation::default())
+    fn parsed(sql: &str) -> Result<Option<(Made, usize)>> {
+        Made::parse(sql, Syntax::default(), Collation::default())
+    }
+    fn routine(sql: &str) -> (Clause, usize) {
+        match parsed(sql) {
+            Ok(Some((Made::Routine(clause), end))) => (clause, end),
+            other => panic!("{sql}: {other:?}"),
+        }
     }
 
     #[test]
@@ -202,7 +258,7 @@ mod tests {
         let body = "BEGIN /* one; */ SELECT ';' AS `;`; IF 1 THEN BEGIN END; END IF; -- two;\n END";
         for behind in ["", ";", "; SELECT 1"] {
             let head = "-- first\n CREATE /*!50017 DEFINER=`a`@`%`*/ PROCEDURE d.p(IN a INT /* b */, out b varchar(3)) NO SQL COMMENT 'x' ";
-            let (clause, end) = parsed(&format!("{head}{body}{behind}")).unwrap().unwrap();
+            let (clause, end) = routine(&format!("{head}{body}{behind}"));
             assert_eq!(clause.body, body, "{behind}");
             assert_eq!(clause.parameters, "IN a INT /* b */, out b varchar(3)");
             assert_eq!(clause.definer, Some(("a".to_owned(), "%".to_owned())));
@@ -233,10 +289,7 @@ mod tests {
         }
         let nested = format!("CREATE PROCEDURE p() {}{}", "BEGIN ".repeat(100), "END; ".repeat(100));
         assert_eq!(parsed(&nested).map(|_| ()).unwrap_err().errno, 1436);
-        assert_eq!(
-            parsed("CREATE TRIGGER t AFTER INSERT ON u FOR EACH ROW SET @a = 1").map(|_| ()).unwrap_err().errno,
-            1235
-        );
+        assert_eq!(parsed("CREATE EVENT e ON SCHEDULE EVERY 1 DAY DO SET @a = 1").map(|_| ()).unwrap_err().errno, 1235);
     }
 
     #[test]

@@ -10,7 +10,12 @@ use std::{cell::RefCell, rc::Rc};
 
 use apus_types::{Column, ColumnType};
 
-use crate::engine::{expr::Kind, session::KeptPlan, variables::Planning};
+use crate::engine::{
+    expr::{Kind, build},
+    session::KeptPlan,
+    token::{Token, Tokens},
+    variables::Planning,
+};
 
 /// The place of a variable in the frame of a call.
 pub type Place = usize;
@@ -61,6 +66,19 @@ impl Text {
     }
 }
 
+impl Text {
+    /// Whether it has what may be the call of a stored function.
+    pub fn may_call(&self) -> bool {
+        let t = Tokens::new(&self.sql);
+        let is_call = |at: usize| match (t.ahead(at), t.ahead(at + 1)) {
+            (Some(Token::Word(word)), Some(Token::Symbol('('))) => !build::is_native(word),
+            (Some(Token::Quoted(_)), Some(Token::Symbol('('))) => true,
+            _ => false,
+        };
+        (0..t.rest().len()).any(is_call)
+    }
+}
+
 /// A plan, and what it depends on beside the dictionary.
 #[derive(Debug)]
 pub struct Kept {
@@ -86,6 +104,8 @@ pub struct Argument {
 
 #[derive(Debug)]
 pub enum Step {
+    /// RETURN: the value of the function, at this place.
+    Return(Place, Text),
     /// Variables become NULL.
     Clear(Vec<Place>),
     Assign(Place, Text),
@@ -128,6 +148,37 @@ pub enum Step {
     Resume,
     Signal(Box<Signal>),
     Diagnostics(Box<Diagnostics>),
+}
+
+impl Step {
+    fn texts(&self) -> Vec<&Text> {
+        match self {
+            Step::Return(_, text)
+            | Step::Assign(_, text)
+            | Step::AssignUser(_, text)
+            | Step::SetSystem(_, text)
+            | Step::Unless { condition: text, .. }
+            | Step::Planned(text)
+            | Step::Other(text)
+            | Step::Into(text, _) => vec![text],
+            Step::Call { arguments, .. } => arguments.iter().map(|argument| &argument.value).collect(),
+            Step::Signal(signal) => signal.items.iter().map(|(_, text)| text).collect(),
+            Step::Diagnostics(diagnostics) => match &diagnostics.wanted {
+                Wanted::Condition(number, _) => vec![number],
+                Wanted::Statement(_) => Vec::new(),
+            },
+            Step::Clear(_)
+            | Step::Jump(_)
+            | Step::NoCase
+            | Step::Open(_)
+            | Step::Fetch(..)
+            | Step::Close(_)
+            | Step::CloseAll(_)
+            | Step::Leave { .. }
+            | Step::Exit { .. }
+            | Step::Resume => Vec::new(),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -242,6 +293,28 @@ pub struct Variable {
     pub column: Option<Column>,
 }
 
+/// `NEW.column` or `OLD.column` of a trigger.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RowVariable {
+    pub is_new: bool,
+    /// Of the table.
+    pub column: u16,
+    pub place: Place,
+    /// The trigger gives it a value.
+    pub is_set: bool,
+}
+
+/// What `NEW.column` and `OLD.column` are called among the variables in view; no text can say that.
+pub fn row_name(is_new: bool, column: &str) -> String {
+    format!("{}\u{1}{column}", if is_new { "new" } else { "old" })
+}
+
+/// `Some(whether it is NEW)` of the word in front of the point.
+pub fn row_word(word: &str) -> Option<bool> {
+    let is = |other| word.eq_ignore_ascii_case(other);
+    if is("new") { Some(true) } else { is("old").then_some(false) }
+}
+
 #[derive(Default, Debug)]
 pub struct Program {
     pub parameters: Vec<Parameter>,
@@ -255,9 +328,20 @@ pub struct Program {
     pub blocks: Vec<Block>,
     /// SELECTs of cursors.
     pub cursors: Vec<Text>,
+    /// Of a trigger: what it names of its rows.
+    pub rows: Vec<RowVariable>,
+    /// Of a function: where its value is put.
+    pub returns: Option<Place>,
 }
 
 impl Program {
+    pub fn may_return(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step, Step::Return(..)))
+    }
+    /// All expressions and statements.
+    pub fn texts(&self) -> impl Iterator<Item = &Text> {
+        self.steps.iter().flat_map(Step::texts).chain(&self.cursors)
+    }
     pub fn has_handlers(&self) -> bool {
         self.blocks.iter().any(|block| !block.handlers.is_empty())
     }

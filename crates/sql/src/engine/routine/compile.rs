@@ -3,13 +3,15 @@
 //! Everything that MySQL refuses when a routine is made is refused here: syntax, names of variables, labels, cursors and conditions, the order of declarations. Tables and
 //! columns are looked for when a statement is run.
 
+use std::{cell::RefCell, collections::BTreeSet};
+
 use apus_types::{Column, ColumnType, collate::Collation};
 
 use super::{
-    DEFINITION_BYTES_MAX,
+    DEFINITION_BYTES_MAX, Kind,
     code::{
-        Argument, Block, Condition, Handler, Mode, Name, Names, Parameter, Place, Program, Step, Target, Text,
-        VARIABLES_MAX, Variable,
+        Argument, Block, Condition, Handler, Mode, Name, Names, Parameter, Place, Program, RowVariable, Step, Target,
+        Text, VARIABLES_MAX, Variable, row_name, row_word,
     },
     failures,
 };
@@ -21,14 +23,44 @@ use crate::engine::{
     errors::{self, Result},
     plan,
     token::{Token, Tokens},
+    trigger::Event,
     variables::check_name,
 };
+use crate::wire::SqlError;
 
+/// Digits of a DECIMAL.
+const DECIMAL_DIGITS_MAX: u8 = 38;
 /// Statements within statements.
 const DEPTH_MAX: usize = 64;
 
+/// What the body is of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Of {
+    Procedure,
+    Function,
+    Trigger { event: Event, is_before: bool },
+}
+
+impl Of {
+    /// It runs within a statement, with which it ends or not.
+    pub(super) fn is_within(self) -> bool {
+        self != Of::Procedure
+    }
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Of::Procedure => "procedure",
+            Of::Function => "function",
+            Of::Trigger { .. } => "trigger",
+        }
+    }
+    fn is_after(self) -> bool {
+        matches!(self, Of::Trigger { is_before: false, .. })
+    }
+}
+
 pub struct Compiler<'t> {
     pub(super) t: &'t mut Tokens,
+    pub(super) of: Of,
     syntax: Syntax,
     default: Collation,
     pub(super) program: Program,
@@ -41,6 +73,10 @@ pub struct Compiler<'t> {
     /// The body of a handler around.
     within: Option<usize>,
     depth: usize,
+    /// Columns of rows that a text names.
+    named: RefCell<BTreeSet<Place>>,
+    /// Of the table only the name is known.
+    any_column: bool,
 }
 
 struct Label {
@@ -59,6 +95,7 @@ impl<'t> Compiler<'t> {
         program.blocks.push(Block { parent: None, handlers: Vec::new() });
         Compiler {
             t,
+            of: Of::Procedure,
             syntax,
             default,
             program,
@@ -69,19 +106,22 @@ impl<'t> Compiler<'t> {
             block: 0,
             within: None,
             depth: 0,
+            named: RefCell::default(),
+            any_column: false,
         }
     }
 
-    /// `(IN a INT, ...)`.
-    pub fn parameters(&mut self) -> Result<()> {
+    /// `(IN a INT, ...)`; those of a function have no mode.
+    pub fn parameters(&mut self, kind: Kind) -> Result<()> {
         self.t.expect_symbol('(')?;
         while !self.t.peek_symbol(')') {
-            let mode = if self.t.word("inout") {
+            let has_mode = kind == Kind::Procedure;
+            let mode = if has_mode && self.t.word("inout") {
                 Mode::InOut
-            } else if self.t.word("out") {
+            } else if has_mode && self.t.word("out") {
                 Mode::Out
             } else {
-                self.t.word("in");
+                _ = has_mode && self.t.word("in");
                 Mode::In
             };
             let name = self.t.identifier()?;
@@ -94,8 +134,43 @@ impl<'t> Compiler<'t> {
             if !self.t.symbol(',') {
                 break;
             }
+            if self.t.peek_symbol(')') {
+                return Err(self.t.error());
+            }
         }
         self.t.expect_symbol(')')
+    }
+
+    /// `RETURNS type` of a function; where the type begins.
+    pub fn returns(&mut self) -> Result<Option<usize>> {
+        self.t.expect("returns")?;
+        self.of = Of::Function;
+        let begin = self.t.offset();
+        let column = column(self.t, "", self.default)?;
+        // Nobody can name it.
+        let place = self.variable("\u{1}".to_owned(), Some(column))?;
+        self.program.returns = Some(place);
+        Ok(begin)
+    }
+
+    /// The body is that of a trigger of a table with these columns; `None`: only its end is looked for.
+    pub fn of_rows(&mut self, event: Event, is_before: bool, columns: Option<&[Column]>) -> Result<()> {
+        self.of = Of::Trigger { event, is_before };
+        self.any_column = columns.is_none();
+        for is_new in [true, false] {
+            if if is_new { event == Event::Delete } else { event == Event::Insert } {
+                continue;
+            }
+            for (column, number) in columns.unwrap_or(&[]).iter().zip(0u16..).filter(|(c, _)| !c.name.starts_with('#'))
+            {
+                // What it may not be is told when the row is stored.
+                let variable = Column { nullable: true, auto_increment: false, ..column.clone() };
+                let place = self.variable(row_name(is_new, &column.name), Some(variable))?;
+                self.program.variables[place].column.iter_mut().for_each(|c| c.name.clone_from(&column.name));
+                self.program.rows.push(RowVariable { is_new, column: number, place, is_set: false });
+            }
+        }
+        Ok(())
     }
 
     /// Variables that hold what they are given.
@@ -106,6 +181,8 @@ impl<'t> Compiler<'t> {
     /// The one statement that is the body.
     pub fn body(mut self) -> Result<Program> {
         self.statement()?;
+        let named = self.named.take();
+        self.program.rows.retain(|row| row.is_set || named.contains(&row.place));
         Ok(self.program)
     }
 
@@ -220,8 +297,14 @@ impl<'t> Compiler<'t> {
             return self.diagnostics();
         } else if self.t.word("do") {
             return self.evaluate();
-        } else if self.t.peek_word("return") {
-            return Err(failures::return_outside());
+        } else if self.t.peek_word("return") && self.t.ahead(1).is_some_and(|t| *t != Token::Symbol(';')) {
+            let place = self.program.returns.ok_or_else(failures::return_outside)?;
+            self.t.skip();
+            if self.t.peek_word("default") && !self.t.second_is('(') {
+                return Err(self.t.error());
+            }
+            let value = self.expression(&[])?;
+            self.push(Step::Return(place, value));
         } else if self.t.peek_word("declare") || self.t.at_end() {
             return Err(self.t.error());
         } else {
@@ -529,6 +612,47 @@ impl<'t> Compiler<'t> {
         found.ok_or_else(|| errors::undeclared_variable(&name))
     }
 
+    /// Whether the word in front of a point is that of a row.
+    fn row_of(&self, word: &str) -> Option<bool> {
+        row_word(word).filter(|_| matches!(self.of, Of::Trigger { .. }))
+    }
+
+    /// As [`Compiler::target`], or a column of NEW in a BEFORE trigger.
+    fn target_or_row(&mut self) -> Result<Target> {
+        let word = match self.t.peek() {
+            Some(Token::Word(w) | Token::Quoted(w)) if self.t.second_is('.') => self.row_of(w),
+            _ => None,
+        };
+        let Some(is_new) = word else { return self.target() };
+        self.t.skip();
+        self.t.skip();
+        let column = self.t.identifier()?;
+        if !is_new {
+            return Err(failures::changes_row("OLD", ""));
+        }
+        let place = self.row_column(is_new, &column)?;
+        if self.of.is_after() {
+            return Err(failures::changes_row("NEW", "after "));
+        }
+        self.program.rows.iter_mut().filter(|row| row.place == place).for_each(|row| row.is_set = true);
+        Ok(Target::Variable(place))
+    }
+
+    /// # Errors
+    /// 1054, 1363: there is none.
+    fn row_column(&self, is_new: bool, column: &str) -> Result<Place> {
+        let Of::Trigger { event, .. } = self.of else { return Err(errors::undeclared_variable(column)) };
+        let word = if is_new { "NEW" } else { "OLD" };
+        if event == if is_new { Event::Delete } else { Event::Insert } {
+            return Err(failures::no_row(word, event.name()));
+        }
+        if self.any_column {
+            return Ok(0);
+        }
+        let found = self.names.find(&row_name(is_new, column)).map(|known| known.place);
+        found.ok_or_else(|| errors::unknown_column(column, word))
+    }
+
     /// An expression up to one of these words, a comma, a parenthesis that it has not opened, or the end of the statement.
     pub(super) fn expression(&mut self, until: &[&str]) -> Result<Text> {
         let begin = self.t.offset();
@@ -585,7 +709,15 @@ impl<'t> Compiler<'t> {
     fn check_names(&self, sql: &str) -> Result<()> {
         let t = Tokens::new(sql);
         let mut limits = false;
-        for token in t.rest() {
+        for (at, token) in t.rest().iter().enumerate() {
+            if let Token::Word(word) | Token::Quoted(word) = token
+                && let Some(is_new) = self.row_of(word)
+                && t.ahead(at + 1) == Some(&Token::Symbol('.'))
+                && at.checked_sub(1).and_then(|before| t.ahead(before)) != Some(&Token::Symbol('.'))
+                && let Some(Token::Word(column) | Token::Quoted(column)) = t.ahead(at + 2)
+            {
+                self.named.borrow_mut().insert(self.row_column(is_new, column)?);
+            }
             let Token::Word(word) = token else {
                 limits &= *token == Token::Symbol(',') || matches!(token, Token::Number(_));
                 continue;
@@ -628,6 +760,10 @@ impl<'t> Compiler<'t> {
         }
         let Some((into, behind)) = find_into(&text.sql) else {
             plan::parse(&text.sql)?;
+            let changes = ["insert", "replace", "update", "delete"];
+            if self.of.is_within() && !changes.iter().any(|word| Tokens::new(&text.sql).peek_word(word)) {
+                return Err(failures::returns_result(self.of.name()));
+            }
             self.push(Step::Planned(text));
             return Ok(());
         };
@@ -651,43 +787,6 @@ impl<'t> Compiler<'t> {
         Ok(())
     }
 
-    /// Statements that no routine may have.
-    fn refuse(&self) -> Result<()> {
-        let t = &self.t;
-        if t.peek_word("use") {
-            return Err(failures::not_allowed("USE"));
-        }
-        if t.peek_word("lock") || t.peek_word("unlock") {
-            return Err(failures::not_allowed(if t.peek_word("lock") { "LOCK" } else { "UNLOCK" }));
-        }
-        if t.peek_word("load") {
-            return Err(failures::not_allowed("LOAD DATA"));
-        }
-        if t.peek_word("execute") {
-            let using =
-                t.rest().iter().position(|token| matches!(token, Token::Word(w) if w.eq_ignore_ascii_case("using")));
-            let is_user = |token: Option<&Token>| matches!(token, Some(Token::Word(w)) if w.starts_with('@'));
-            if using.is_some_and(|at| !is_user(t.ahead(at + 1))) {
-                return Err(t.error());
-            }
-        }
-        if t.peek_word("alter") && t.second_word("view") {
-            return Err(failures::not_allowed("ALTER VIEW"));
-        }
-        let changes = ["create", "alter", "drop"].iter().any(|word| t.peek_word(word));
-        for kind in ["procedure", "function", "trigger"].into_iter().filter(|_| changes) {
-            let makes =
-                t.rest().iter().take(12).any(|token| matches!(token, Token::Word(w) if w.eq_ignore_ascii_case(kind)));
-            if t.second_word(kind) || t.second_word("definer") && makes {
-                return Err(match t.peek_word("create") {
-                    true => failures::within_another(&kind.to_uppercase()),
-                    false => failures::changes_another(&kind.to_uppercase()),
-                });
-            }
-        }
-        Ok(())
-    }
-
     /// DO: expressions whose values nobody sees.
     fn evaluate(&mut self) -> Result<()> {
         loop {
@@ -708,7 +807,7 @@ impl<'t> Compiler<'t> {
         if self.t.symbol('(') {
             while !self.t.peek_symbol(')') {
                 let start = self.t.position();
-                let target = self.target().ok().filter(|_| self.t.peek_symbol(',') || self.t.peek_symbol(')'));
+                let target = self.target_or_row().ok().filter(|_| self.t.peek_symbol(',') || self.t.peek_symbol(')'));
                 self.t.rewind(start);
                 arguments.push(Argument { value: self.expression(&[])?, target });
                 if !self.t.symbol(',') {
@@ -743,10 +842,19 @@ impl<'t> Compiler<'t> {
     fn assignment(&mut self) -> Result<()> {
         let begin = self.t.offset();
         let start = self.t.position();
-        if let Ok(target) = self.target()
+        let is_row = matches!(self.t.peek(), Some(Token::Word(w) | Token::Quoted(w)) if self.row_of(w).is_some())
+            && self.t.second_is('.');
+        let target = self.target_or_row();
+        if is_row {
+            target.as_ref().map_err(SqlError::clone)?;
+        }
+        if let Ok(target) = target
             && (self.t.peek_symbol('=') || self.t.peek_symbol(':'))
         {
             self.becomes()?;
+            if matches!(target, Target::Variable(_)) && self.t.peek_word("default") && !self.t.second_is('(') {
+                return Err(self.t.error());
+            }
             let value = self.expression(&[])?;
             self.push(match target {
                 Target::Variable(place) => Step::Assign(place, value),
@@ -769,6 +877,9 @@ impl<'t> Compiler<'t> {
         }
         let name = name.trim_start_matches('@').to_ascii_lowercase();
         check_name(&name)?;
+        if self.of.is_within() && name == "autocommit" {
+            return Err(failures::sets_autocommit());
+        }
         let is_word =
             matches!(self.t.peek(), Some(Token::Word(w)) if self.names.find(w).is_none() && !w.starts_with('@'));
         let ends = matches!(self.t.ahead(1), None | Some(Token::Symbol(',' | ';')));
@@ -793,7 +904,15 @@ impl<'t> Compiler<'t> {
 /// A variable, as the column whose values it can have.
 pub fn column(t: &mut Tokens, name: &str, default: Collation) -> Result<Column> {
     let start = t.position();
+    let needs_length = ["varchar", "varbinary"].into_iter().any(|word| t.peek_word(word));
+    if needs_length && !t.second_is('(') {
+        t.skip();
+        return Err(t.error());
+    }
     let mut column = ddl::typed(t, name, default)?;
+    if matches!(column.ty, ColumnType::Decimal { precision, .. } if precision > DECIMAL_DIGITS_MAX) {
+        return Err(errors::not_supported("DECIMAL of more than 38 digits"));
+    }
     let says =
         |t: &Tokens, words: &[&str]| (start..=t.position()).any(|at| words.iter().any(|word| t.is_word_at(at, word)));
     if says(t, &["collate"]) && !says(t, &["charset", "character"]) {

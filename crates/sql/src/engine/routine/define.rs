@@ -1,4 +1,4 @@
-//! CREATE, ALTER, DROP and CALL, and the statements of bodies that stand alone: SIGNAL, RESIGNAL, GET DIAGNOSTICS.
+//! CREATE, ALTER and DROP of routines, CALL, and the statements of bodies that stand alone: SIGNAL, RESIGNAL, GET DIAGNOSTICS.
 
 use std::rc::Rc;
 
@@ -9,11 +9,11 @@ use apus_signal::{
 use apus_types::ErrorCode;
 
 use super::{
-    DEFINITION_BYTES_MAX, Definition, Routine,
-    clause::{Change, Clause, may_begin},
+    DEFINITION_BYTES_MAX, Definition, Kind, Routine,
+    clause::{Change, Clause, Made, To, may_begin},
     code::{Program, Step, Target},
     compile::Compiler,
-    failures, kept_as, number,
+    failures, kept_as, key, number,
     run::Frame,
     table,
 };
@@ -24,7 +24,7 @@ use crate::{
         digest::Syntax,
         dispatch::SqlEngine,
         errors::{self, Result},
-        expr::{Datum, env::clock},
+        expr::{Datum, build, env::clock},
         information_schema,
         session::Session,
         token::{Token, Tokens},
@@ -33,40 +33,48 @@ use crate::{
     server::Output,
 };
 
-const KIND: &str = "PROCEDURE";
 /// Longest name in characters.
 const NAME_CHARS_MAX: usize = 64;
 
 impl SqlEngine {
-    /// CREATE PROCEDURE at the beginning of a text, and the length of what was read of it; `None`: another statement.
+    /// CREATE of a routine or trigger at the beginning of a text, and the length of what was read of it; `None`: another statement.
     ///
     /// # Errors
-    /// As [`Clause::parse`].
-    pub(in crate::engine) fn routine_clause(&self, session: &Session, sql: &[u8]) -> Result<Option<(Clause, usize)>> {
+    /// As [`Made::parse`].
+    pub(in crate::engine) fn statement_with_body(
+        &self,
+        session: &Session,
+        sql: &[u8],
+    ) -> Result<Option<(Made, usize)>> {
         if !may_begin(sql) {
             return Ok(None);
         }
         match std::str::from_utf8(sql) {
-            Ok(text) => Clause::parse(text, session.env.variables.syntax, Default::default()),
+            Ok(text) => Made::parse(text, session.env.variables.syntax, Default::default()),
             Err(_) => Ok(None),
         }
     }
 
-    /// Runs CREATE PROCEDURE as a statement of a client.
-    pub(in crate::engine) async fn make_routine(
+    /// Runs CREATE of a routine or trigger as a statement of a client.
+    pub(in crate::engine) async fn make_with_body(
         &self,
         session: &mut Session,
-        clause: &Clause,
+        made: &Made,
         out: &mut Output<'_>,
     ) -> Result<()> {
         self.begin_statement(session)?;
         let start = out.mark();
-        let done = self.create_routine(session, clause, out).await;
+        session.clear_warnings();
+        let done = match made {
+            Made::Routine(clause) => self.create_routine(session, clause).await,
+            Made::Trigger(clause) => self.create_trigger(session, clause).await,
+        };
+        let done = done.and_then(|()| utility::ok(session, out));
         self.end_statement(session, done, start, out).await
     }
 
-    async fn create_routine(&self, session: &mut Session, clause: &Clause, out: &mut Output<'_>) -> Result<()> {
-        session.clear_warnings();
+    async fn create_routine(&self, session: &mut Session, clause: &Clause) -> Result<()> {
+        let kind = clause.kind;
         let (database, name) = full(session, &clause.name)?;
         if name.chars().count() > NAME_CHARS_MAX {
             return Err(failures::too_long(&name));
@@ -81,11 +89,15 @@ impl SqlEngine {
         }
         let Some(collation) = catalog.databases.get(&database) else { return Err(errors::unknown_database(&database)) };
         let definition = definition(session, clause, name.clone(), collation.name())?;
-        let exists = failures::exists(KIND, &name);
-        let sent = match catalog.routine(&database, &name) {
+        if kind == Kind::Function && build::is_native(&name) {
+            let e = failures::native_name(&name);
+            session.warn("Note", e.errno, e.message);
+        }
+        let exists = failures::exists(kind.name(), &name);
+        let sent = match catalog.routine(kind, &database, &name) {
             Some(_) => Some(ErrorCode::TableExists),
             None => {
-                let table = table(&database, &kept_as(&name, 0), &definition);
+                let table = table(&database, &kept_as(kind, &name, 0), &definition);
                 self.change(Sent::CreateTable(TableMessage::from(&table))).await?
             }
         };
@@ -98,23 +110,23 @@ impl SqlEngine {
         }
         self.fetch_catalog().await?;
         if sent.is_none() {
-            self.grant_own(session, &database, &name).await?;
+            self.grant_own(session, key(kind, &database, &name)).await?;
         }
-        utility::ok(session, out)
+        Ok(())
     }
 
-    /// Carries out ALTER or DROP of a procedure.
+    /// Carries out ALTER or DROP of a routine.
     pub(in crate::engine) async fn change_routine(&self, session: &mut Session, change: Change) -> Result<()> {
-        let (database, name) = match &change {
-            Change::Alter(name, _) | Change::Drop { name, .. } => full(session, name)?,
-        };
-        let found = self.fetch_catalog().await?.routine(&database, &name).cloned();
+        let Change { kind, name, to } = change;
+        let (database, name) = full(session, &name)?;
+        let key = key(kind, &database, &name);
+        let found = self.fetch_catalog().await?.routine(kind, &database, &name).cloned();
         let Some(routine) = found else {
-            let e = errors::unknown_routine(KIND, &format!("{database}.{name}"));
+            let e = errors::unknown_routine(kind.name(), &format!("{database}.{name}"));
             let needed = Privileges::ALTER_ROUTINE;
-            self.require_for_unknown(session, (&database, &name), needed, "alter routine").await?;
+            self.require_for_unknown(session, kind, (&database, &name), needed, "alter routine").await?;
             self.end_transaction(session, true).await?;
-            if !matches!(change, Change::Drop { if_exists: true, .. }) {
+            if !matches!(to, To::Dropped { if_exists: true }) {
                 return Err(e);
             }
             session.warn("Note", e.errno, e.message);
@@ -124,15 +136,15 @@ impl SqlEngine {
         self.require_rank(session, &routine.definition.definer).await?;
         self.end_transaction(session, true).await?;
         session.check_may_define()?;
-        let drops = matches!(change, Change::Drop { .. });
-        if let Change::Alter(_, new) = change {
+        let drops = matches!(to, To::Dropped { .. });
+        if let To::Altered(new) = to {
             let mut definition = routine.definition.clone();
             definition.modified = clock();
             new.comment.into_iter().for_each(|comment| definition.comment = comment);
             new.access.into_iter().for_each(|access| definition.access = access);
             new.invoker.into_iter().for_each(|invoker| definition.invoker = invoker);
-            let number = number(&routine.kept_as).map_or(0, |(number, _)| number);
-            let table = table(&database, &kept_as(&name, number + 1), &definition);
+            let number = number(&routine.kept_as).map_or(0, |(_, number, _)| number);
+            let table = table(&database, &kept_as(kind, &name, number + 1), &definition);
             if let Some(code) = self.change(Sent::CreateTable(TableMessage::from(&table))).await? {
                 return Err(errors::from_code(code, &name));
             }
@@ -143,21 +155,26 @@ impl SqlEngine {
             Some(code) => return Err(errors::from_code(code, &name)),
         }
         if drops {
-            self.revoke_gone(&database, &name).await?;
+            self.revoke_gone(&key).await?;
         }
         self.fetch_catalog().await.map(|_| ())
     }
 
     /// # Errors
     /// 1046, 1305.
-    pub(in crate::engine) async fn routine_named(&self, session: &Session, name: &Name) -> Result<Rc<Routine>> {
+    pub(in crate::engine) async fn routine_named(
+        &self,
+        session: &Session,
+        kind: Kind,
+        name: &Name,
+    ) -> Result<Rc<Routine>> {
         let (database, name) = full(session, name)?;
-        let unknown = errors::unknown_routine(KIND, &format!("{database}.{name}"));
+        let unknown = errors::unknown_routine(kind.name(), &format!("{database}.{name}"));
         let mut catalog = self.catalog().await?;
-        if catalog.routine(&database, &name).is_none() && Box::pin(self.has_news(&unknown)).await {
+        if catalog.routine(kind, &database, &name).is_none() && Box::pin(self.has_news(&unknown)).await {
             catalog = self.catalog().await?;
         }
-        catalog.routine(&database, &name).cloned().ok_or(unknown)
+        catalog.routine(kind, &database, &name).cloned().ok_or(unknown)
     }
 
     /// The procedure of this name, which the session may call.
@@ -171,11 +188,12 @@ impl SqlEngine {
         name: &str,
     ) -> Result<Rc<Routine>> {
         let name = (database.map(str::to_owned), name.to_owned());
-        let found = match self.routine_named(session, &name).await {
+        let kind = Kind::Procedure;
+        let found = match self.routine_named(session, kind, &name).await {
             Ok(found) => found,
             Err(unknown) => {
                 let (database, name) = full(session, &name)?;
-                self.require_for_unknown(session, (&database, &name), Privileges::EXECUTE, "execute").await?;
+                self.require_for_unknown(session, kind, (&database, &name), Privileges::EXECUTE, "execute").await?;
                 return Err(unknown);
             }
         };
@@ -187,12 +205,13 @@ impl SqlEngine {
     async fn require_for_unknown(
         &self,
         session: &mut Session,
+        kind: Kind,
         (database, name): (&str, &str),
         needed: Privileges,
         command: &str,
     ) -> Result<()> {
         match self.identity(session).await? {
-            Some(me) if !me.rights.on_procedure(database, name).contains(needed) => {
+            Some(me) if !me.rights.on_routine(kind, database, name).contains(needed) => {
                 let name = format!("{database}.{name}");
                 Err(failures::denied(command, &session.env.user, &session.env.host, &name))
             }
@@ -200,7 +219,7 @@ impl SqlEngine {
         }
     }
 
-    async fn require_on_routine(
+    pub(in crate::engine) async fn require_on_routine(
         &self,
         session: &mut Session,
         routine: &Routine,
@@ -208,7 +227,8 @@ impl SqlEngine {
         command: &str,
     ) -> Result<()> {
         let Some(me) = self.identity(session).await? else { return Ok(()) };
-        if me.rights.on_procedure(&routine.database, &routine.definition.name).contains(needed) {
+        let definition = &routine.definition;
+        if me.rights.on_routine(definition.kind, &routine.database, &definition.name).contains(needed) {
             return Ok(());
         }
         Err(failures::denied(command, &session.env.user, &session.env.host, &routine.full_name()))
@@ -280,7 +300,7 @@ fn alone(text: &str, parameters: usize, takes: bool) -> Result<Program> {
     Ok(program)
 }
 
-fn full(session: &Session, name: &Name) -> Result<(String, String)> {
+pub(in crate::engine) fn full(session: &Session, name: &Name) -> Result<(String, String)> {
     let database = name.0.clone().or_else(|| session.env.database.clone()).ok_or_else(errors::no_database)?;
     Ok((database, name.1.clone()))
 }
@@ -293,6 +313,7 @@ fn definition(session: &mut Session, clause: &Clause, name: String, of_database:
     let now = clock();
     let characteristics = &clause.characteristics;
     let definition = Definition {
+        kind: clause.kind,
         name,
         definer: clause.definer.clone().unwrap_or_else(|| session.env.definer()),
         invoker: characteristics.invoker.unwrap_or(false),
@@ -306,6 +327,7 @@ fn definition(session: &mut Session, clause: &Clause, name: String, of_database:
         created: now,
         modified: now,
         parameters: clause.parameters.clone(),
+        returns: clause.returns.clone(),
         body: clause.body.clone(),
     };
     if definition.encode().len() > DEFINITION_BYTES_MAX {

@@ -1,5 +1,6 @@
 //! Errors of stored routines, with MySQL's numbers and texts.
 
+use super::Kind;
 use crate::wire::SqlError;
 
 fn error(number: u16, state: &[u8; 5], text: String) -> SqlError {
@@ -30,8 +31,9 @@ pub fn not_allowed(what: &str) -> SqlError {
 pub fn within_another(what: &str) -> SqlError {
     error(1303, b"2F003", format!("Can't create a {what} from within another stored routine"))
 }
-pub fn wrong_arguments(name: &str, expected: usize, got: usize) -> SqlError {
-    let text = format!("Incorrect number of arguments for PROCEDURE {name}; expected {expected}, got {got}");
+pub fn wrong_arguments(kind: Kind, name: &str, expected: usize, got: usize) -> SqlError {
+    let kind = kind.name();
+    let text = format!("Incorrect number of arguments for {kind} {name}; expected {expected}, got {got}");
     error(1318, b"42000", text)
 }
 pub fn no_condition(name: &str) -> SqlError {
@@ -127,6 +129,43 @@ pub fn changes_another(what: &str) -> SqlError {
 }
 pub fn no_number(name: &str) -> SqlError {
     error(1064, b"42000", format!("The variable \"{name}\" has a non-integer based type"))
+}
+pub fn no_return(name: &str) -> SqlError {
+    error(1320, b"42000", format!("No RETURN found in FUNCTION {name}"))
+}
+pub fn ended_without_return(name: &str) -> SqlError {
+    error(1321, b"2F005", format!("FUNCTION {name} ended without RETURN"))
+}
+pub fn not_within(what: &str) -> SqlError {
+    error(1336, b"0A000", format!("{what} is not allowed in stored function or trigger"))
+}
+pub fn recursive() -> SqlError {
+    error(1424, b"HY000", "Recursive stored functions and triggers are not allowed.".into())
+}
+pub fn sets_autocommit() -> SqlError {
+    error(1445, b"HY000", "Not allowed to set autocommit from a stored function or trigger".into())
+}
+pub fn native_name(name: &str) -> SqlError {
+    error(1585, b"HY000", format!("This function '{name}' has the same name as a native function"))
+}
+/// NEW or OLD; `after `: why.
+pub fn changes_row(row: &str, when: &str) -> SqlError {
+    error(1362, b"HY000", format!("Updating of {row} row is not allowed in {when}trigger"))
+}
+pub fn no_row(row: &str, event: &str) -> SqlError {
+    error(1363, b"HY000", format!("There is no {row} row in on {event} trigger"))
+}
+pub fn returns_result(of: &str) -> SqlError {
+    error(1415, b"0A000", format!("Not allowed to return a result set from a {of}"))
+}
+pub fn commits() -> SqlError {
+    error(1422, b"HY000", "Explicit or implicit commit is not allowed in stored function or trigger.".into())
+}
+pub fn in_use(table: &str) -> SqlError {
+    let text = format!(
+        "Can't update table '{table}' in stored function/trigger because it is already used by statement which invoked this stored function/trigger."
+    );
+    error(1442, b"HY000", text)
 }
 pub fn too_much() -> SqlError {
     crate::engine::errors::not_supported("procedures longer than 256 KiB")

@@ -1,15 +1,16 @@
-//! Stored procedures.
+//! Stored procedures and functions.
 //!
-//! A procedure is a table of the dictionary without rows, as a view is ([decision 0035]): its engine is [`ENGINE`], its comment is the definition ([`Definition`]), it goes with its
-//! database, and every SQL node learns of it with the version of the dictionary. It is called `#procedure#N#name` there, with the name in lower case: ALTER PROCEDURE makes N + 1 and
-//! drops N, and the highest counts.
+//! A routine is a table of the dictionary without rows, as a view is ([decision 0035]): its engine is [`ENGINE`], its comment is the definition ([`Definition`]), it goes with its
+//! database, and every SQL node learns of it with the version of the dictionary. It is called `#procedure#N#name` or `#function#N#name` there, with the name in lower case: ALTER makes N + 1
+//! and drops N, and the highest counts.
 //!
 //! Its body is compiled when it is made ([`compile`]), which finds what MySQL finds then, and again by each SQL thread that calls it. [`code`] is what it becomes, [`run`] carries
-//! it out: statements by the plans and the executor that a client's statements have, in the session that calls, each one a statement of its own.
+//! it out: statements by the plans and the executor that a client's statements have, in the session that calls, each one a statement of its own. A function is called by
+//! an expression of a statement, which waits for its value as [`super::stored`] says.
 //!
 //! | limit | value | error |
 //! |---|---:|---|
-//! | text of a procedure | 256 KiB | 1235 |
+//! | text of a routine | 256 KiB | 1235 |
 //! | its variables, with one for each CASE of a value and each DO | 4096 | 1235 |
 //! | calls within calls | 64 | 1436 |
 //! | statements within statements | 64 | 1436 |
@@ -19,12 +20,13 @@
 
 pub mod clause;
 pub mod code;
-mod compile;
+pub mod compile;
 mod compile_conditions;
 mod conditions;
-mod define;
+pub mod define;
 pub mod failures;
-mod run;
+mod refused;
+pub mod run;
 pub mod show;
 
 use std::{cell::OnceCell, collections::BTreeMap, rc::Rc};
@@ -40,17 +42,21 @@ use super::{
     token::Tokens,
     view::{escaped, unescaped},
 };
+pub use crate::accounts::RoutineKind as Kind;
 use crate::wire::SqlError;
 use code::Program;
 
-/// Engine of a table that is a procedure. No CREATE TABLE may name it.
+/// Engine of a table that is a routine. No CREATE TABLE may name it.
 pub const ENGINE: &str = "#procedure";
+/// Calls within calls, those of triggers among them.
+pub const CALLS_MAX: usize = 64;
 /// Longest definition in bytes.
 pub const DEFINITION_BYTES_MAX: usize = 256 << 10;
 
-/// What CREATE PROCEDURE said.
+/// What CREATE PROCEDURE or CREATE FUNCTION said.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct Definition {
+    pub kind: Kind,
     pub name: String,
     /// Its user and host.
     pub definer: (String, String),
@@ -69,6 +75,8 @@ pub struct Definition {
     pub modified: i64,
     /// What stood in the parentheses.
     pub parameters: String,
+    /// The type that a function returns, as it was written.
+    pub returns: String,
     pub body: String,
 }
 
@@ -93,15 +101,15 @@ impl Access {
     }
 }
 
-/// Lines of a definition in front of its body.
+/// Lines of a definition in front of its body; of a function there is one more.
 const FIELDS: usize = 15;
-const FORM: &str = "apus procedure 1";
+const FORMS: [(&str, Kind); 2] = [("apus procedure 1", Kind::Procedure), ("apus function 1", Kind::Function)];
 
 impl Definition {
     pub fn encode(&self) -> String {
         let yes = |on: bool| if on { "yes" } else { "no" }.to_owned();
         let fields: [String; FIELDS] = [
-            FORM.to_owned(),
+            FORMS.iter().find(|(_, kind)| *kind == self.kind).map_or("", |(form, _)| form).to_owned(),
             escaped(&self.name),
             escaped(&self.definer.0),
             escaped(&self.definer.1),
@@ -117,13 +125,14 @@ impl Definition {
             self.modified.to_string(),
             escaped(&self.parameters),
         ];
-        format!("{}\n{}", fields.join("\n"), self.body)
+        let returns = if self.kind == Kind::Function { format!("{}\n", escaped(&self.returns)) } else { String::new() };
+        format!("{}\n{returns}{}", fields.join("\n"), self.body)
     }
 
     pub fn decode(text: &str) -> Option<Definition> {
         let parts: Vec<&str> = text.splitn(FIELDS + 1, '\n').collect();
         let [
-            FORM,
+            form,
             name,
             user,
             host,
@@ -138,12 +147,18 @@ impl Definition {
             created,
             modified,
             parameters,
-            body,
+            rest,
         ] = parts[..]
         else {
             return None;
         };
+        let (_, kind) = FORMS.into_iter().find(|(known, _)| *known == form)?;
+        let (returns, body) = match kind {
+            Kind::Procedure => ("", rest),
+            Kind::Function => rest.split_once('\n')?,
+        };
         Some(Definition {
+            kind,
             name: unescaped(name),
             definer: (unescaped(user), unescaped(host)),
             invoker: invoker == "yes",
@@ -157,19 +172,24 @@ impl Definition {
             created: created.parse().ok()?,
             modified: modified.parse().ok()?,
             parameters: unescaped(parameters),
+            returns: unescaped(returns),
             body: body.to_owned(),
         })
     }
 
     /// # Errors
-    /// What CREATE PROCEDURE says.
+    /// What CREATE says.
     pub fn compile(&self) -> Result<Program> {
         // A line break, for the last of the parameters may have a comment behind it.
-        let mut t = Tokens::new(&format!("({}\n) {}", self.parameters, self.body));
+        let returns = if self.kind == Kind::Function { format!("RETURNS {}\n ", self.returns) } else { String::new() };
+        let mut t = Tokens::new(&format!("({}\n) {returns}{}", self.parameters, self.body));
         let syntax = SqlMode::parse(&Datum::text(self.sql_mode.as_str())).map_or(Syntax::default(), SqlMode::syntax);
         let default = Collation::from_name(&self.database_collation).unwrap_or_default();
         let mut compiler = compile::Compiler::new(&mut t, syntax, default);
-        compiler.parameters()?;
+        compiler.parameters(self.kind)?;
+        if self.kind == Kind::Function {
+            compiler.returns()?;
+        }
         compiler.body()
     }
 }
@@ -193,6 +213,10 @@ impl Routine {
     pub fn full_name(&self) -> String {
         format!("{}.{}", self.database, self.definition.name)
     }
+    /// By which it is found.
+    pub fn key(&self) -> Key {
+        key(self.definition.kind, &self.database, &self.definition.name)
+    }
 }
 
 /// The table of a definition. It has a key that nobody sees.
@@ -210,28 +234,35 @@ pub fn is_routine(schema: &TableSchema) -> bool {
 }
 
 /// How it is called in the dictionary.
-fn kept_as(name: &str, number: u64) -> String {
-    format!("#procedure#{number}#{}", name.to_lowercase())
+fn kept_as(kind: Kind, name: &str, number: u64) -> String {
+    format!("#{}#{number}#{}", kind.name().to_lowercase(), name.to_lowercase())
 }
 
-/// Which of a procedure's definitions it is, and the name.
-fn number(kept_as: &str) -> Option<(u64, &str)> {
-    let (number, name) = kept_as.strip_prefix("#procedure#")?.split_once('#')?;
-    Some((number.parse().ok()?, name))
+/// Which of a routine's definitions it is, and the name.
+fn number(kept_as: &str) -> Option<(Kind, u64, &str)> {
+    let (kind, rest) = kept_as.strip_prefix('#')?.split_once('#')?;
+    let kind = Kind::ALL.into_iter().find(|known| known.name().eq_ignore_ascii_case(kind))?;
+    let (number, name) = rest.split_once('#')?;
+    Some((kind, number.parse().ok()?, name))
 }
 
-/// By database and lower case name.
-pub type Routines = BTreeMap<(String, String), Rc<Routine>>;
+/// Kind, database and lower case name.
+pub type Key = (Kind, String, String);
+pub type Routines = BTreeMap<Key, Rc<Routine>>;
 
-/// The procedures of a dictionary. Those that are as they were in `before` are the same.
+pub fn key(kind: Kind, database: &str, name: &str) -> Key {
+    (kind, database.to_owned(), name.to_lowercase())
+}
+
+/// The routines of a dictionary. Those that are as they were in `before` are the same.
 ///
 /// # Errors
 /// A definition does not decode.
 pub fn routines(tables: Vec<TableSchema>, before: &Routines) -> Result<Routines> {
-    let mut newest: BTreeMap<(String, String), (u64, TableSchema)> = BTreeMap::new();
+    let mut newest: BTreeMap<Key, (u64, TableSchema)> = BTreeMap::new();
     for schema in tables {
-        let Some((number, name)) = number(&schema.name) else { continue };
-        let key = (schema.database.clone(), name.to_owned());
+        let Some((kind, number, name)) = number(&schema.name) else { continue };
+        let key = (kind, schema.database.clone(), name.to_owned());
         if newest.get(&key).is_none_or(|(other, _)| *other < number) {
             newest.insert(key, (number, schema));
         }
@@ -239,10 +270,11 @@ pub fn routines(tables: Vec<TableSchema>, before: &Routines) -> Result<Routines>
     let mut routines = Routines::new();
     for (key, (_, schema)) in newest {
         let definition = Definition::decode(&schema.comment)
-            .ok_or_else(|| errors::internal("the definition of a procedure does not decode"))?;
+            .ok_or_else(|| errors::internal("the definition of a routine does not decode"))?;
         let is_same = |known: &&Rc<Routine>| known.definition == definition && known.kept_as == schema.name;
         let routine = before.get(&key).filter(is_same).cloned().unwrap_or_else(|| {
-            Rc::new(Routine { database: schema.database, definition, kept_as: schema.name, program: OnceCell::new() })
+            let (database, kept_as) = (schema.database, schema.name);
+            Rc::new(Routine { database, definition, kept_as, program: OnceCell::new() })
         });
         routines.insert(key, routine);
     }
@@ -269,7 +301,9 @@ mod tests {
     #[test]
     fn definitions_come_back() {
         let definition = definition();
-        assert_eq!(Definition::decode(&definition.encode()), Some(definition));
+        assert_eq!(Definition::decode(&definition.encode()), Some(definition.clone()));
+        let function = Definition { kind: Kind::Function, returns: "INT\nUNSIGNED".to_owned(), ..definition };
+        assert_eq!(Definition::decode(&function.encode()), Some(function));
         assert_eq!(Definition::decode("a comment"), None);
     }
 
@@ -277,12 +311,13 @@ mod tests {
     fn the_newest_counts_and_what_has_not_changed_is_the_same() {
         let old = definition();
         let new = Definition { comment: "new".to_owned(), ..old.clone() };
-        let tables = vec![table("d", &kept_as("p", 10), &new), table("d", &kept_as("p", 9), &old)];
+        let kept_as = |number| kept_as(Kind::Procedure, "p", number);
+        let tables = vec![table("d", &kept_as(10), &new), table("d", &kept_as(9), &old)];
         let found = routines(tables.clone(), &Routines::new()).unwrap();
         assert_eq!(found.len(), 1);
-        let p = &found[&("d".to_owned(), "p".to_owned())];
+        let p = &found[&key(Kind::Procedure, "d", "P")];
         assert_eq!((p.definition.comment.as_str(), p.kept_as.as_str()), ("new", "#procedure#10#p"));
         let again = routines(tables, &found).unwrap();
-        assert!(Rc::ptr_eq(p, &again[&("d".to_owned(), "p".to_owned())]));
+        assert!(Rc::ptr_eq(p, &again[&key(Kind::Procedure, "d", "p")]));
     }
 }

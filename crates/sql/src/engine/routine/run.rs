@@ -4,17 +4,18 @@
 //! leaves its own warnings. An expression that reads no table is evaluated on the spot; everything else goes the way of a client's statement, its rows to the client or, of a cursor
 //! and INTO, to [`Session::collected`].
 
-use std::{pin::pin, rc::Rc};
+use std::{collections::BTreeSet, pin::pin, rc::Rc};
 
 use apus_client::Losses;
-use apus_types::{ColumnType, collate::Collation};
+use apus_types::{Column, ColumnType, collate::Collation};
 
 use super::{
-    Routine,
+    CALLS_MAX, Routine,
     code::{Argument, Kept, Mode, Place, Program, Step, Target, Text, Variable},
     compile::SELECT,
     conditions::Handling,
     failures,
+    refused::refuse_within,
 };
 use crate::{
     engine::{
@@ -25,7 +26,7 @@ use crate::{
         exec::new_row::no_layout,
         expr::{Context, Datum, Kind, eval::char_count},
         plan::{self, Plan},
-        session::{KeptPlan, Scratch, Session},
+        session::{Called, KeptPlan, Scratch, Session, Warning},
         token::{Token, Tokens},
         variables::NO_LIMIT,
     },
@@ -33,18 +34,16 @@ use crate::{
     wire::capability,
 };
 
-/// Calls within calls.
-const CALLS_MAX: usize = 64;
 /// Steps after which others of the thread have their turn.
 const BREATH_STEPS: u32 = 64;
 
 /// A call under way.
 #[derive(Debug)]
 pub struct Frame {
-    pub(super) program: Rc<Program>,
+    pub(in crate::engine) program: Rc<Program>,
     /// For errors.
     name: String,
-    pub(super) values: Vec<Datum<'static>>,
+    pub(in crate::engine) values: Vec<Datum<'static>>,
     /// Of the values, as plans are made for them.
     kinds: Vec<Kind>,
     /// Rows of open cursors that were not fetched yet.
@@ -52,6 +51,13 @@ pub struct Frame {
     pub(super) handling: Vec<Handling>,
     /// Parameters of a prepared CALL that it has given a value.
     given_out: Vec<Place>,
+    /// Columns of NEW that a trigger has given a value.
+    pub(in crate::engine) touched: BTreeSet<Place>,
+    /// What the value of a function is called in messages about it, and what those were.
+    pub(in crate::engine) returns_as: String,
+    pub(in crate::engine) told: Vec<Warning>,
+    /// A function has come to its RETURN.
+    pub(in crate::engine) has_returned: bool,
 }
 
 impl Frame {
@@ -60,7 +66,9 @@ impl Frame {
         let cursors = program.cursors.iter().map(|_| None).collect();
         let kind = |variable: &Variable| variable.column.as_ref().map_or(Kind::Null, |column| Kind::of(column.ty));
         let kinds = program.variables.iter().map(kind).collect();
-        Frame { program, name, values, kinds, cursors, handling: Vec::new(), given_out: Vec::new() }
+        let (handling, given_out, touched) = (Vec::new(), Vec::new(), BTreeSet::new());
+        let (returns_as, told, has_returned) = (String::new(), Vec::new(), false);
+        Frame { program, name, values, kinds, cursors, handling, given_out, touched, returns_as, told, has_returned }
     }
 
     /// Only a variable without a type is the parameter of a prepared CALL.
@@ -85,8 +93,29 @@ enum Goal {
     Session,
 }
 
+/// What a body is run with.
+pub struct Surroundings<'r> {
+    pub database: &'r str,
+    pub database_collation: &'r str,
+    pub sql_mode: &'r str,
+    /// `None`: it acts for who calls.
+    pub definer: Option<&'r (String, String)>,
+}
+
+impl Routine {
+    pub(in crate::engine) fn surroundings(&self) -> Surroundings<'_> {
+        let d = &self.definition;
+        Surroundings {
+            database: &self.database,
+            database_collation: &d.database_collation,
+            sql_mode: &d.sql_mode,
+            definer: (!d.invoker).then_some(&d.definer),
+        }
+    }
+}
+
 /// The state of a session that a call changes for a while.
-struct Around {
+pub struct Around {
     database: Option<String>,
     of_database: Option<Collation>,
     sql_mode: Datum<'static>,
@@ -106,7 +135,7 @@ impl SqlEngine {
         out: &mut Output<'_>,
     ) -> Result<Frame> {
         let program = routine.program()?;
-        let same = session.calls.iter().filter(|other| Rc::ptr_eq(other, routine)).count() as u64;
+        let same = session.calls.iter().filter(|other| other.is(routine)).count() as u64;
         let limit = session.env.variables.max_sp_recursion_depth;
         if same > limit {
             return Err(failures::recursion(limit, &routine.definition.name));
@@ -116,15 +145,15 @@ impl SqlEngine {
         }
         let mut frame = Frame::new(program, routine.full_name());
         frame.take_arguments(session, values)?;
-        let around = enter(session, routine)?;
-        session.calls.push(routine.clone());
+        let around = enter(session, &routine.surroundings())?;
+        session.calls.push(Called::Routine(routine.clone()));
         let done = Box::pin(self.run_program(session, &mut frame, out)).await;
         session.calls.pop();
         leave(session, around)?;
         done.map(|()| frame)
     }
 
-    pub(super) async fn run_program(
+    pub(in crate::engine) async fn run_program(
         &self,
         session: &mut Session,
         frame: &mut Frame,
@@ -146,6 +175,8 @@ impl SqlEngine {
                     let handled = if has_news { frame.handle_warning(session, at) } else { None };
                     handled.or(to).unwrap_or(at + 1)
                 }
+                // Nothing is left that a handler could go on with.
+                Err(e) if session.lost_within.is_some() => return Err(e),
                 Err(e) => frame.handle(session, at, e)?,
             };
         }
@@ -165,7 +196,10 @@ impl SqlEngine {
             Step::Assign(place, value) => {
                 session.begin_step();
                 let value = self.value(session, frame, value, out).await;
-                frame.values[*place] = Datum::Null; // which it stays where there is no value, or a wrong one
+                // NULL it stays where there is no value, or a wrong one, but for a column.
+                if !frame.is_of_row(*place) {
+                    frame.values[*place] = Datum::Null;
+                }
                 frame.check_warnings(session, *place)?;
                 frame.store(session, *place, value?)?;
                 session.env.row_count = 0;
@@ -186,6 +220,16 @@ impl SqlEngine {
                 session.begin_step();
                 let value = self.value(session, frame, condition, out).await?;
                 return Ok((value.truth() != Some(true)).then_some(*to));
+            }
+            Step::Return(place, value) => {
+                session.begin_step();
+                let value = self.value(session, frame, value, out).await?;
+                frame.check_warnings(session, *place)?;
+                session.begin_step();
+                frame.store(session, *place, value)?;
+                frame.keep_told(session);
+                frame.has_returned = true;
+                return Ok(Some(usize::MAX));
             }
             Step::Jump(to) => return Ok(Some(*to)),
             Step::NoCase => return Err(failures::no_case()),
@@ -243,7 +287,7 @@ impl SqlEngine {
     }
 
     /// The value of an expression.
-    pub(super) async fn value(
+    pub(in crate::engine) async fn value(
         &self,
         session: &mut Session,
         frame: &Frame,
@@ -254,8 +298,16 @@ impl SqlEngine {
         if let Plan::Into(into) = &*plan
             && into.query.is_plain_value()
         {
-            session.env.start_step();
-            let value = evaluate(session, &into.query, &frame.values);
+            session.env.start_step_at(session.within);
+            self.begin_calls(session, &plan, 1).await?;
+            let value = loop {
+                let value = evaluate(session, &into.query, &frame.values);
+                if !Box::pin(self.answer_calls(session)).await? {
+                    break value;
+                }
+                session.env.forget_notes();
+            };
+            self.end_calls(session, value.is_ok()).await?;
             // A lock function is asked for by a statement.
             if session.env.lock_calls.get_mut().take_wanted().is_some() {
                 session.env.forget_notes();
@@ -323,10 +375,13 @@ impl SqlEngine {
         loop {
             attempt += 1;
             let (catalog, plan) = self.plan_of(session, text, &frame.kinds, goal).await?;
-            if let Plan::Select(_) = &*plan
-                && (session.info.capabilities & capability::MULTI_RESULTS == 0 || out.is_held())
-            {
-                return Err(failures::no_result_set("PROCEDURE", &frame.name));
+            if let Plan::Select(_) = &*plan {
+                if session.within > 0 {
+                    return Err(failures::returns_result(session.within_what()));
+                }
+                if session.info.capabilities & capability::MULTI_RESULTS == 0 || out.is_held() {
+                    return Err(failures::no_result_set("PROCEDURE", &frame.name));
+                }
             }
             let done = pin!(self.run(session, s, &catalog, &plan, &frame.values, 1, out, &mut losses)).await;
             match done {
@@ -380,6 +435,9 @@ impl SqlEngine {
 
     /// Runs a statement that is not planned.
     async fn other(&self, session: &mut Session, text: &str, out: &mut Output<'_>) -> Result<()> {
+        if session.within > 0 {
+            refuse_within(&Tokens::new(text), session.within_what())?;
+        }
         self.begin_inner(session)?;
         let start = out.mark();
         let more = out.has_more_results();
@@ -400,7 +458,7 @@ impl SqlEngine {
 
     /// As [`SqlEngine::begin_statement`], of a statement within a call.
     fn begin_inner(&self, session: &mut Session) -> Result<()> {
-        session.env.start_step();
+        session.env.start_step_at(session.within);
         session.own.begin_statement();
         if session.held.is_empty() { Ok(()) } else { self.check_user_locks(session) }
     }
@@ -444,7 +502,9 @@ impl SqlEngine {
     ) -> Result<()> {
         match target {
             Target::Variable(place) => {
-                frame.values[*place] = Datum::Null;
+                if !frame.is_of_row(*place) {
+                    frame.values[*place] = Datum::Null;
+                }
                 frame.store(session, *place, value)
             }
             Target::User(name) => {
@@ -467,7 +527,8 @@ impl SqlEngine {
         let routine = self.callable(session, database, name).await?;
         let program = routine.program()?;
         if program.parameters.len() != arguments.len() {
-            return Err(failures::wrong_arguments(&routine.full_name(), program.parameters.len(), arguments.len()));
+            let (expected, got) = (program.parameters.len(), arguments.len());
+            return Err(failures::wrong_arguments(routine.definition.kind, &routine.full_name(), expected, got));
         }
         let mut values = Vec::with_capacity(arguments.len());
         for (i, (argument, parameter)) in arguments.iter().zip(&program.parameters).enumerate() {
@@ -492,7 +553,16 @@ impl SqlEngine {
 }
 
 impl Frame {
-    pub(super) fn take_arguments(&mut self, session: &mut Session, values: Vec<Datum<'static>>) -> Result<()> {
+    /// The value of a column of NEW or OLD, as the row has it.
+    pub(in crate::engine) fn load(&mut self, place: Place, value: Datum<'static>) {
+        self.values[place] = value;
+    }
+
+    pub(in crate::engine) fn take_arguments(
+        &mut self,
+        session: &mut Session,
+        values: Vec<Datum<'static>>,
+    ) -> Result<()> {
         values.into_iter().enumerate().try_for_each(|(place, value)| self.store(session, place, value))
     }
 
@@ -515,6 +585,15 @@ impl Frame {
         })
     }
 
+    /// The warnings of the step are for who calls.
+    pub(in crate::engine) fn keep_told(&mut self, session: &mut Session) {
+        self.told.append(&mut session.warnings);
+    }
+
+    fn is_of_row(&self, place: Place) -> bool {
+        self.program.rows.iter().any(|row| row.place == place)
+    }
+
     /// In strict mode nothing that is warned of goes into a variable with a type.
     fn check_warnings(&self, session: &Session, place: Place) -> Result<()> {
         let is_held = session.env.variables.strict && self.program.variables[place].column.is_some();
@@ -526,15 +605,28 @@ impl Frame {
 
     /// Gives a variable a value of its type.
     pub(super) fn store(&mut self, session: &mut Session, place: Place, value: Datum<'static>) -> Result<()> {
-        let Some(column) = &self.program.variables[place].column else {
+        let program = self.program.clone();
+        let Some(column) = &program.variables[place].column else {
             self.kinds[place] = Kind::of_datum(&value);
             self.values[place] = value;
             return Ok(());
         };
+        let renamed;
+        let column = match program.returns == Some(place) {
+            true => {
+                renamed = Column { name: self.returns_as.clone(), ..column.clone() };
+                &renamed
+            }
+            false => column,
+        };
         let (strict, zone) = (session.env.variables.strict, session.env.zone());
         let a = Assign { row: 1, table: "", strict, zone, env: Some(&session.env) };
         let mut warnings = Vec::new();
-        let is_local = place >= self.program.parameters.len();
+        let is_of_row = self.is_of_row(place);
+        if is_of_row {
+            self.touched.insert(place);
+        }
+        let is_local = place >= program.parameters.len() && !is_of_row && program.returns != Some(place);
         if is_local && strict && is_longer(column.ty, &value) {
             return Err(failures::truncated(&column.name));
         }
@@ -548,7 +640,7 @@ impl Frame {
         };
         warnings.extend(session.env.take_notes());
         warnings.iter().for_each(|e| session.warn_error(e));
-        session.env.take_remarks().iter().for_each(|e| session.warn("Note", e.errno, e.message.clone()));
+        session.tell_remarks();
         Ok(())
     }
 }
@@ -602,25 +694,25 @@ fn written(value: &Datum<'_>) -> String {
 }
 
 /// The session as the body of a procedure finds it.
-fn enter(session: &mut Session, routine: &Routine) -> Result<Around> {
-    let definition = &routine.definition;
+pub fn enter(session: &mut Session, surroundings: &Surroundings<'_>) -> Result<Around> {
+    let Surroundings { database, database_collation, sql_mode, definer } = *surroundings;
     let me = session.env.me.clone();
-    if let Some(me) = session.env.me.as_mut().filter(|_| !definition.invoker) {
-        let (user, host) = &definition.definer;
+    if let (Some(me), Some((user, host))) = (session.env.me.as_mut(), definer) {
         let definer = me.account_of(user, host).cloned().ok_or_else(|| failures::no_definer(user, host))?;
         if definer.name != me.account.name {
             *me = Identity::new(definer, me.directory.clone(), 0, true);
         }
     }
+    let mode_of_body = Datum::text(sql_mode);
     let sql_mode = session.env.variables.get("sql_mode", false)?;
-    session.env.variables.set("sql_mode", Some(&Datum::text(definition.sql_mode.as_str())))?;
-    let database = session.env.database.replace(routine.database.clone());
+    session.env.variables.set("sql_mode", Some(&mode_of_body))?;
+    let database = session.env.database.replace(database.to_owned());
     let of_database = Collation::from_name(&session.env.variables.get("collation_database", false)?.as_string());
-    session.env.variables.set_database(Collation::from_name(&definition.database_collation));
+    session.env.variables.set_database(Collation::from_name(database_collation));
     Ok(Around { database, of_database, sql_mode, me })
 }
 
-fn leave(session: &mut Session, around: Around) -> Result<()> {
+pub fn leave(session: &mut Session, around: Around) -> Result<()> {
     session.env.database = around.database;
     session.env.variables.set_database(around.of_database);
     session.env.me = around.me;

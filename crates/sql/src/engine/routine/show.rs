@@ -1,6 +1,6 @@
-//! SHOW CREATE PROCEDURE, SHOW PROCEDURE STATUS, and the tables of INFORMATION_SCHEMA about procedures.
+//! SHOW CREATE and SHOW STATUS of procedures and functions, and the tables of INFORMATION_SCHEMA about them.
 
-use super::{Definition, Routine};
+use super::{Definition, Kind, Routine};
 use crate::{
     accounts::Privileges,
     engine::{
@@ -11,6 +11,7 @@ use crate::{
         expr::{Datum, Env, zone::Zone},
         information_schema::{Row, type_cells},
         session::Session,
+        show,
         show_filter::Filter,
         show_heading,
         token::Tokens,
@@ -19,24 +20,45 @@ use crate::{
     server::Output,
     wire::ColumnDef,
 };
-use apus_types::Value;
+use apus_types::{Column, ColumnType, Value};
 
-/// Whether the account may know of a procedure, and whether it may read it.
+/// Whether the account may know of a routine, and whether it may read it.
 fn sees(env: &Env, routine: &Routine) -> (bool, bool) {
     let Some(me) = &env.me else { return (true, true) };
     let name = &me.account.name;
     let definer = &routine.definition.definer;
     let reads = (&name.user, &name.host) == (&definer.0, &definer.1) || me.rights.global.contains(Privileges::SELECT);
     let one_of = Privileges::EXECUTE.union(Privileges::CREATE_ROUTINE).union(Privileges::ALTER_ROUTINE);
-    (reads || me.rights.on_procedure(&routine.database, &routine.definition.name).intersects(one_of), reads)
+    let held = me.rights.on_routine(routine.definition.kind, &routine.database, &routine.definition.name);
+    (reads || held.intersects(one_of), reads)
+}
+
+/// The type that a function returns; `None`: of a procedure.
+fn returned(routine: &Routine) -> Option<Column> {
+    let program = routine.program().ok()?;
+    program.variables.get(program.returns?)?.column.clone()
+}
+
+/// With its character set.
+fn type_returned(column: &Column) -> String {
+    let Some(collation) = column.ty.collation().filter(|_| column.ty != ColumnType::Json) else {
+        return show::type_of(column);
+    };
+    let charset = collation.charset();
+    let of_own =
+        if collation == charset.default_collation() { String::new() } else { format!(" COLLATE {}", collation.name()) };
+    format!("{} CHARSET {}{of_own}", show::type_of(column), charset.name())
 }
 
 /// `CREATE DEFINER=... PROCEDURE ...`, as MySQL writes it.
-fn create(d: &Definition) -> String {
+fn create(routine: &Routine) -> String {
+    let d = &routine.definition;
     let is_ansi = d.sql_mode.split(',').any(|mode| mode == "ANSI_QUOTES");
     let name = |name: &str| if is_ansi { format!("\"{}\"", name.replace('"', "\"\"")) } else { quoted(name) };
     let (user, host) = (name(&d.definer.0), name(&d.definer.1));
-    let mut text = format!("CREATE DEFINER={user}@{host} PROCEDURE {}({})\n", name(&d.name), d.parameters);
+    let returns = returned(routine).map_or_else(String::new, |column| format!(" RETURNS {}", type_returned(&column)));
+    let (kind, name) = (d.kind.name(), name(&d.name));
+    let mut text = format!("CREATE DEFINER={user}@{host} {kind} {name}({}){returns}\n", d.parameters);
     let mut line = |what: &str| text.push_str(&format!("    {what}\n"));
     if d.access != super::Access::ContainsSql {
         line(d.access.name());
@@ -70,29 +92,27 @@ fn definer(d: &Definition) -> String {
 }
 
 impl SqlEngine {
-    /// SHOW CREATE PROCEDURE, behind the second word; `false`: of something else.
+    /// SHOW CREATE of a routine, behind the second word; `false`: of something else.
     pub(in crate::engine) async fn show_create_routine(
         &self,
         session: &mut Session,
         t: &mut Tokens,
         out: &mut Output<'_>,
     ) -> Result<bool> {
-        if !t.word("procedure") {
-            return Ok(false);
-        }
+        let Some(kind) = Kind::ALL.into_iter().find(|kind| t.word(kind.name())) else { return Ok(false) };
         let (database, name) = t.name()?;
         t.end()?;
         let database = database.or_else(|| session.env.database.clone()).ok_or_else(errors::no_database)?;
         self.identity(session).await?;
         let mut catalog = self.catalog().await?;
-        let unknown = errors::unknown_routine("PROCEDURE", &name);
-        if catalog.routine(&database, &name).is_none() && self.has_news(&unknown).await {
+        let unknown = errors::unknown_routine(kind.name(), &name);
+        if catalog.routine(kind, &database, &name).is_none() && self.has_news(&unknown).await {
             catalog = self.catalog().await?;
         }
-        let found = catalog.routine(&database, &name).filter(|routine| sees(&session.env, routine).0);
+        let found = catalog.routine(kind, &database, &name).filter(|routine| sees(&session.env, routine).0);
         let routine = found.ok_or(unknown)?;
         let d = &routine.definition;
-        let text = sees(&session.env, routine).1.then(|| create(d));
+        let text = sees(&session.env, routine).1.then(|| create(routine));
         let row = [
             Some(d.name.clone()),
             Some(d.sql_mode.clone()),
@@ -101,25 +121,23 @@ impl SqlEngine {
             Some(d.collation.clone()),
             Some(d.database_collation.clone()),
         ];
-        let names = [
-            "Procedure",
-            "sql_mode",
-            "Create Procedure",
-            "character_set_client",
-            "collation_connection",
-            "Database Collation",
-        ];
+        let (of, statement) = match kind {
+            Kind::Procedure => ("Procedure", "Create Procedure"),
+            Kind::Function => ("Function", "Create Function"),
+        };
+        let names = [of, "sql_mode", statement, "character_set_client", "collation_connection", "Database Collation"];
         crate::engine::show::table(session, out, &names, &[row.to_vec()]);
         Ok(true)
     }
 
-    /// SHOW PROCEDURE STATUS, behind the first word.
+    /// SHOW PROCEDURE STATUS and SHOW FUNCTION STATUS, behind the first word.
     pub(in crate::engine) async fn show_routines(
         &self,
         session: &mut Session,
         t: &mut Tokens,
         out: &mut Output<'_>,
     ) -> Result<()> {
+        let kind = if t.peek_word("function") { Kind::Function } else { Kind::Procedure };
         t.skip();
         t.skip();
         let filter = Filter::parse(t)?.by("Name");
@@ -131,7 +149,7 @@ impl SqlEngine {
             let cells: [String; 12] = [
                 routine.database.clone(),
                 d.name.clone(),
-                "PROCEDURE".to_owned(),
+                d.kind.name().to_owned(),
                 "SQL".to_owned(),
                 definer(d),
                 moment(d.modified, zone),
@@ -144,8 +162,11 @@ impl SqlEngine {
             ];
             cells.map(Some).to_vec()
         };
-        let mut rows: Vec<_> =
-            catalog.routines().filter(|routine| sees(&session.env, routine).0).map(|routine| row(routine)).collect();
+        let mut rows: Vec<_> = catalog
+            .routines()
+            .filter(|r| r.definition.kind == kind && sees(&session.env, r).0)
+            .map(|r| row(r))
+            .collect();
         let names: Vec<&str> = ROUTINES.iter().map(|(name, _)| *name).collect();
         filter.apply(&names, &mut rows)?;
         let defs: Vec<ColumnDef> = ROUTINES.iter().map(|(name, told)| show_heading::def_of(*told, name)).collect();
@@ -169,8 +190,14 @@ pub fn routine_rows(catalog: &Catalog, env: &Env) -> Vec<Row> {
     let row = |routine: &Routine| {
         let d = &routine.definition;
         let mut row = vec![text(d.name.clone()), text("def"), text(routine.database.clone()), text(d.name.clone())];
-        row.extend([text("PROCEDURE"), text("")]);
-        row.extend(std::iter::repeat_n(Datum::Null, 8));
+        row.push(text(d.kind.name()));
+        match returned(routine) {
+            Some(column) => row.extend(type_cells(&column)),
+            None => {
+                row.push(text(""));
+                row.extend(std::iter::repeat_n(Datum::Null, 8));
+            }
+        }
         row.push(text("SQL"));
         row.push(if sees(env, routine).1 { text(d.body.clone()) } else { Datum::Null });
         row.extend([Datum::Null, text("SQL"), text("SQL")]);
@@ -188,12 +215,21 @@ pub fn parameter_rows(catalog: &Catalog, env: &Env) -> Vec<Row> {
     let mut rows = Vec::new();
     for routine in catalog.routines().filter(|routine| sees(env, routine).0) {
         let Ok(program) = routine.program() else { continue };
+        let kind = text(routine.definition.kind.name());
+        let head = || vec![text("def"), text(routine.database.clone()), text(routine.definition.name.clone())];
+        if let Some(column) = returned(routine) {
+            let mut row = head();
+            row.extend([Datum::Int(0), Datum::Null, Datum::Null]);
+            row.extend(type_cells(&column));
+            row.push(kind.clone());
+            rows.push(row);
+        }
         for (i, parameter) in program.parameters.iter().enumerate() {
-            let mut row = vec![text("def"), text(routine.database.clone()), text(routine.definition.name.clone())];
+            let mut row = head();
             row.push(Datum::Int(i as i64 + 1));
             row.extend([text(parameter.mode.name()), text(parameter.column.name.clone())]);
             row.extend(type_cells(&parameter.column));
-            row.push(text("PROCEDURE"));
+            row.push(kind.clone());
             rows.push(row);
         }
     }

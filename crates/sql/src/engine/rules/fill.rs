@@ -136,8 +136,13 @@ impl SqlEngine {
                     let Some((column, computed)) = computed else {
                         return Err(Stop::Sql(errors::from_code(ErrorCode::SchemaVersionChanged, &schema.name)));
                     };
-                    let mut storing =
-                        Storing { row: count.get(), lenient: !strict, takes_null: !strict, refused: &mut refused };
+                    let mut storing = Storing {
+                        row: count.get(),
+                        lenient: !strict,
+                        takes_null: !strict,
+                        keeps_null: false,
+                        refused: &mut refused,
+                    };
                     let source = (column, &computed.expr);
                     row = change::with_column(session, schema, &row, source, None, &[], &mut storing).map_err(
                         |fail| match fail {

@@ -107,7 +107,7 @@ pub struct Looked {
 
 impl SqlEngine {
     /// Looks at all rows under their locks: once at each, unless the table is changed meanwhile.
-    pub(super) async fn all_rows(
+    pub(in crate::engine) async fn all_rows(
         &self,
         session: &Session,
         name: &TableName,

@@ -94,7 +94,7 @@ pub fn recompute(session: &Session, table: &Table, mut row: Vec<u8>, mut storing
 /// 3819, and of the evaluation.
 pub fn followed(session: &Session, table: &Table, row: Vec<u8>) -> Done<Vec<u8>> {
     let (strict, mut refused) = (session.env.variables.strict, Vec::new());
-    let storing = Storing { row: 1, lenient: !strict, takes_null: !strict, refused: &mut refused };
+    let storing = Storing { row: 1, lenient: !strict, takes_null: !strict, keeps_null: false, refused: &mut refused };
     let row = recompute(session, table, row, storing)?;
     match violated(session, table, &row, strict)? {
         Some(e) => Err(e.into()),

@@ -5,13 +5,34 @@ use sqlparser::ast::{self, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
 use super::{Writer, quoted, refused};
 use crate::engine::{
     errors::{self, Result},
+    expr::build::is_native,
     plan::dialect::MATCH,
 };
 
 impl Writer<'_> {
+    /// The name of a stored function, with its database.
+    fn stored_function(&self, f: &ast::Function) -> Option<String> {
+        let names: Vec<&str> = f.name.0.iter().filter_map(|p| p.as_ident()).map(|i| i.value.as_str()).collect();
+        match names.as_slice() {
+            _ if self.definition.is_some() => None,
+            [database, name] if self.omitted == Some(*database) => Some(quoted(name)),
+            [database, name] => Some(format!("{}.{}", quoted(database), quoted(name))),
+            // What begins with a blank is not a name that anybody wrote.
+            [name] if !name.starts_with(' ') && !is_native(name) => {
+                Some(format!("{}.{}", quoted(self.database), quoted(name)))
+            }
+            _ => None,
+        }
+    }
+
     pub(super) fn function(&mut self, f: &ast::Function) -> Result<()> {
-        let name = f.name.to_string().to_ascii_lowercase().replace('`', "");
-        let name = self.function_name(&name).to_owned();
+        let name = match self.stored_function(f) {
+            Some(stored) => stored,
+            None => {
+                let name = f.name.to_string().to_ascii_lowercase().replace('`', "");
+                self.function_name(&name).to_owned()
+            }
+        };
         let list = match &f.args {
             FunctionArguments::None => {
                 self.put(&format!("{name}()"));
