@@ -21,6 +21,7 @@ use super::{
     expr::{Datum, Kind, env::Env, recycle},
     hint,
     own::OwnRows,
+    parameters::{attribute_text, param_datum},
     plan::{self, Plan, dml::Source},
     plan_cache::{Cached, PlanCache},
     planning::{is_typed_by_values, plan_digest, plan_limited},
@@ -150,8 +151,10 @@ impl SqlEngine {
         let mut s = session.take_scratch();
         let result = loop {
             let done = pin!(self.statement_with(session, &mut s, sql, out)).await;
-            if !self.is_to_run_again(session, &done, start, out).await? {
-                break done;
+            match self.is_to_run_again(session, &done, start, out).await {
+                Ok(true) => {}
+                Ok(false) => break done,
+                Err(e) => break Err(e),
             }
         };
         session.scratch = Some(s);
@@ -377,12 +380,12 @@ impl SqlEngine {
             return Err((errors::from_code(ErrorCode::SchemaVersionChanged, ""), true));
         }
         fence::check_snapshot(session, catalog, plan).map_err(|e| (e, false))?;
-        let in_use = session.use_tables(plan).map_err(|e| (e, false))?;
         let calls = !plan.names().functions.is_empty();
         if calls {
             Box::pin(self.begin_calls(session, plan, rows)).await.map_err(|e| (e, false))?;
-            out.hold(true);
         }
+        let in_use = session.use_tables(plan).map_err(|e| (e, false))?;
+        out.hold(calls);
         self.count(session, plan.counter());
         let before = session.savepoint;
         let had_transaction = session.transaction.is_some();
@@ -418,9 +421,7 @@ impl SqlEngine {
             Plan::Delete(p) => pin!(change::delete(cluster, session, s, p, params)).await.map(|c| (0, Some(c))),
         };
         session.in_use.truncate(in_use);
-        if calls {
-            out.hold(false);
-        }
+        out.hold(false);
         let done = match done {
             Ok(_) if calls && session.env.is_wanting() => Err(Fail::Sql(unanswered())),
             Ok(done) if !session.in_transaction() && session.transaction.is_some() => {
@@ -652,43 +653,6 @@ fn begins_with(text: &[u8], word: &str) -> bool {
     Tokens::new(&String::from_utf8_lossy(text.get(..16).unwrap_or(text))).peek_word(word)
 }
 
-fn param_datum<'a>(p: &ParamValue<'a>) -> Datum<'a> {
-    use apus_types::time::{Civil, pack_date, pack_datetime};
-    use std::borrow::Cow;
-    match *p {
-        ParamValue::Null => Datum::Null,
-        ParamValue::Int(n) => Datum::Int(n),
-        ParamValue::UInt(n) => i64::try_from(n).map_or(Datum::UInt(n), Datum::Int),
-        ParamValue::Float(x) => Datum::Double(f64::from(x)),
-        ParamValue::Double(x) => Datum::Double(x),
-        ParamValue::Decimal(t) => super::digest::number(t).unwrap_or(Datum::Text(Cow::Borrowed(t))),
-        ParamValue::Text(t) => Datum::Text(Cow::Borrowed(t)),
-        // A text column takes either; bytes that are UTF-8 compare as text.
-        ParamValue::Blob(t) if std::str::from_utf8(t).is_ok() => Datum::Text(Cow::Borrowed(t)),
-        ParamValue::Blob(t) => Datum::Bytes(Cow::Borrowed(t)),
-        ParamValue::Date { year, month, day } => Datum::Date(pack_date(year, month, day)),
-        ParamValue::DateTime { year, month, day, hour, minute, second, micros } => {
-            let c = Civil { year, month, day, hour, minute, second, micros };
-            Datum::DateTime(pack_datetime(c), if micros > 0 { 6 } else { 0 })
-        }
-        ParamValue::Time { negative, hours, minutes, seconds, micros } => {
-            let total = (i64::from(hours) * 3600 + i64::from(minutes) * 60 + i64::from(seconds)) * 1_000_000
-                + i64::from(micros);
-            Datum::Time(if negative { -total } else { total }, if micros > 0 { 6 } else { 0 })
-        }
-    }
-}
-
-/// As `mysql_query_attribute_string` tells it.
-fn attribute_text(value: &ParamValue<'_>) -> Option<String> {
-    Some(match param_datum(value) {
-        Datum::Null => return None,
-        Datum::DateTime(at, _) => Datum::DateTime(at, 6).as_string(),
-        Datum::Time(micros, _) => Datum::Time(micros, 6).as_string(),
-        other => other.as_string(),
-    })
-}
-
 impl Engine for SqlEngine {
     type Session = Session;
 
@@ -877,8 +841,10 @@ impl Engine for SqlEngine {
         values.extend(params.iter().map(param_datum));
         let result = loop {
             let done = pin!(self.execute_prepared(session, &mut s, id, &values, out)).await;
-            if !self.is_to_run_again(session, &done, start, out).await? {
-                break done;
+            match self.is_to_run_again(session, &done, start, out).await {
+                Ok(true) => {}
+                Ok(false) => break done,
+                Err(e) => break Err(e),
             }
         };
         s.values = recycle(values);

@@ -53,6 +53,7 @@ pub mod labels;
 mod load;
 mod named_statements;
 pub mod own;
+mod parameters;
 mod performance_schema;
 pub mod plan;
 pub mod plan_cache;

@@ -18,7 +18,7 @@ use super::{
     own::OwnRows,
     plan::{Plan, access::BoundPath},
     routine::{Kind, Routine, code::Item, failures},
-    trigger::Trigger,
+    trigger::{self, Trigger},
     user_lock::Held,
 };
 use crate::wire::SqlError;
@@ -428,8 +428,10 @@ impl Session {
     /// 1442: it changes what a statement around uses.
     pub fn use_tables(&mut self, plan: &Plan) -> Result<usize, SqlError> {
         let before = self.in_use.len();
-        let written = plan.written();
-        if let Some(table) = written.iter().find(|table| self.in_use.contains(&table.schema.id)) {
+        if plan.written().any(|table| table.triggers().is_none() && !table.schema.triggers.is_empty()) {
+            return Err(trigger::failures::unreadable());
+        }
+        if let Some(table) = plan.written().find(|table| self.in_use.contains(&table.schema.id)) {
             return Err(failures::in_use(&table.schema.name));
         }
         if let Some(table) = plan.tables().find(|table| self.in_change.contains(&table.schema.id)) {
@@ -439,7 +441,7 @@ impl Session {
             );
             return Err(errors::not_supported(&what));
         }
-        if written.iter().any(|table| table.triggers().is_some()) {
+        if plan.written().any(|table| table.triggers().is_some()) {
             self.in_use.extend(plan.tables().map(|table| table.schema.id));
         }
         Ok(before)

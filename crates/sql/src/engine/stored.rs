@@ -12,7 +12,7 @@
 //! | limit of one statement | value | error |
 //! |---|---:|---|
 //! | calls of functions that do more than read | 1000 | 1235 |
-//! | calls answered between two runs | 10,000 | (more runs) |
+//! | calls answered between two runs; their arguments | 10,000; 16 MiB | (more runs) |
 //! | memory of the answers | 64 MiB | 3170 |
 
 use std::{collections::BTreeMap, rc::Rc};
@@ -43,6 +43,8 @@ use crate::{accounts::Privileges, server::Collected, wire::SqlError};
 const CALLS_IN_TURN_MAX: usize = 1000;
 /// Calls answered between two runs.
 const WANTED_MAX: usize = 10_000;
+/// Bytes of the arguments of these.
+const WANTED_BYTES_MAX: usize = 16 << 20;
 /// Memory of the answers, in bytes.
 const ANSWERS_BYTES_MAX: usize = 64 << 20;
 /// Runs of a statement whose functions are asked for values that change.
@@ -82,13 +84,17 @@ struct Wanted {
     arguments: Vec<Datum<'static>>,
 }
 
+/// Calls in turn of a run, by their keys.
+type Used = BTreeMap<Vec<u8>, usize>;
+
 /// The calls of the statement under way.
 #[derive(Default, Debug)]
 pub struct Calls {
     answers: BTreeMap<Vec<u8>, Vec<Result<Answer>>>,
     /// Calls in turn of this run, by their keys.
-    used: BTreeMap<Vec<u8>, usize>,
+    used: Used,
     wanted: Vec<Wanted>,
+    wanted_bytes: usize,
     in_turn: usize,
     bytes: usize,
     runs: u32,
@@ -114,6 +120,14 @@ impl Calls {
     pub fn begin_run(&mut self) {
         self.used.clear();
     }
+    /// How far this run has come, for [`Calls::go_back`].
+    pub fn mark(&self) -> Used {
+        self.used.clone()
+    }
+    /// What was evaluated since is evaluated again.
+    pub fn go_back(&mut self, to: &Used) {
+        self.used.clone_from(to);
+    }
 
     fn value(&mut self, stored: &Stored, arguments: Vec<Datum<'static>>, cx: &Context<'_>) -> Result<Datum<'static>> {
         let key = key(stored, &arguments);
@@ -136,9 +150,10 @@ impl Calls {
     fn want(&mut self, stored: &Stored, key: Vec<u8>, arguments: Vec<Datum<'static>>) -> Result<Datum<'static>> {
         let is_first = self.wanted.is_empty();
         if is_first || stored.is_reading && self.wanted.iter().all(|wanted| wanted.stored.is_reading) {
+            self.wanted_bytes += key.len();
             self.wanted.push(Wanted { key, stored: stored.clone(), arguments });
         }
-        if !stored.is_reading || self.wanted.len() >= WANTED_MAX {
+        if !stored.is_reading || self.wanted.len() >= WANTED_MAX || self.wanted_bytes >= WANTED_BYTES_MAX {
             return Err(unanswered());
         }
         Ok(Datum::Null)
@@ -282,6 +297,7 @@ impl SqlEngine {
         if calls.runs > RUNS_MAX {
             return Err(errors::not_supported("stored functions of values that change while the statement runs"));
         }
+        calls.wanted_bytes = 0;
         let wanted = std::mem::take(&mut calls.wanted);
         session.calls_own |= !session.in_transaction();
         session.calls_from.get_or_insert(session.savepoint);
@@ -407,7 +423,7 @@ impl SqlEngine {
             },
             _ => false,
         };
-        let changes = if is_at_once { Vec::new() } else { tables(&mut plan.written().into_iter()) };
+        let changes = if is_at_once { Vec::new() } else { tables(&mut plan.written()) };
         let calls = session.env.stored.get_mut();
         (calls.uses, calls.changes) = (uses, changes);
         calls.begin_run();
@@ -423,5 +439,112 @@ impl SqlEngine {
             return Ok(());
         }
         Err(failures::denied("execute", user, host, &routine.full_name()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{
+        expr::{Env, Kind as ExprKind},
+        routine::{self, Definition},
+    };
+    use apus_types::RowLayout;
+
+    fn env() -> Env {
+        Env::new("root".into(), "localhost".into(), 7, 1, Default::default())
+    }
+
+    fn function(name: &str, body: &str) -> Rc<Routine> {
+        let definition = Definition {
+            kind: Kind::Function,
+            name: name.to_owned(),
+            parameters: "a INT".to_owned(),
+            returns: "INT".to_owned(),
+            body: body.to_owned(),
+            ..Definition::default()
+        };
+        routine::tests_only(definition)
+    }
+
+    fn call(body: &str) -> Stored {
+        let routine = function("f", body);
+        let is_reading = is_reading(&Catalog::default(), &routine);
+        let ty = ColumnType::Int { bits: 32, unsigned: false };
+        Stored { routine, ty, heading: "f(1)".to_owned(), is_reading, view: None }
+    }
+
+    fn ask(env: &Env, stored: &Stored, argument: i64) -> Result<Datum<'static>> {
+        let layout = RowLayout::new([]);
+        let cx = Context { layout: &layout, row: &[], new_row: None, params: &[], aggregates: &[], given: &[], env };
+        eval(stored, &[Expr::Const(Datum::Int(argument))], &cx)
+    }
+
+    /// Answers what a run has wanted by a count of the answers.
+    fn answer(env: &Env, count: &mut i64) -> usize {
+        let mut calls = env.stored.borrow_mut();
+        let wanted = std::mem::take(&mut calls.wanted);
+        let all = wanted.len();
+        for Wanted { key, stored, .. } in wanted {
+            *count += 1;
+            calls
+                .answer(key, stored.is_reading, Ok(Answer { value: Datum::Int(*count), warnings: Vec::new() }))
+                .unwrap();
+        }
+        calls.begin_run();
+        all
+    }
+
+    #[test]
+    fn a_function_that_reads_is_asked_once_for_the_same_arguments() {
+        let (env, stored, mut count) = (env(), call("RETURN (SELECT COUNT(*) FROM t WHERE b = a)"), 0);
+        assert!(stored.is_reading && Expr::Stored(Box::new(stored.clone()), Vec::new()).is_constant());
+        assert_eq!(Expr::Stored(Box::new(stored.clone()), Vec::new()).kind(&[]), ExprKind::Int);
+        let asked: Vec<_> = [1, 2, 1].into_iter().map(|n| ask(&env, &stored, n).unwrap()).collect();
+        assert!(asked.iter().all(Datum::is_null) && env.is_wanting());
+        assert_eq!(answer(&env, &mut count), 3);
+        let asked: Vec<_> = [1, 2, 1].into_iter().map(|n| ask(&env, &stored, n).unwrap()).collect();
+        assert_eq!(asked, [Datum::Int(1), Datum::Int(2), Datum::Int(1)]);
+        assert!(!env.is_wanting());
+    }
+
+    #[test]
+    fn a_function_that_does_more_is_asked_for_each_call_in_turn() {
+        let (env, stored, mut count) = (env(), call("BEGIN INSERT INTO t VALUES (a); RETURN a; END"), 0);
+        assert!(!stored.is_reading);
+        for known in 0..3 {
+            for n in 1..=known {
+                assert_eq!(ask(&env, &stored, 7).unwrap(), Datum::Int(n));
+            }
+            assert!(ask(&env, &stored, 7).is_err(), "the run ends");
+            assert_eq!(answer(&env, &mut count), 1);
+        }
+        let mark = env.stored.borrow().mark();
+        assert_eq!(ask(&env, &stored, 7).unwrap(), Datum::Int(1));
+        env.stored.borrow_mut().go_back(&mark);
+        assert_eq!(ask(&env, &stored, 7).unwrap(), Datum::Int(1), "again");
+        let refused = |calls: &mut Calls| calls.answer(vec![1], false, Err(unanswered())).map_err(|e| e.errno);
+        let mut calls = env.stored.borrow_mut();
+        let all = (0..CALLS_IN_TURN_MAX).find_map(|_| refused(&mut calls).err());
+        assert_eq!(all, Some(1235));
+    }
+
+    #[test]
+    fn what_only_reads() {
+        let reads = |body: &str| is_reading(&Catalog::default(), &function("f", body));
+        assert!(reads("RETURN a * 2") && reads("BEGIN DECLARE b INT; SELECT MAX(c) INTO b FROM t; RETURN b; END"));
+        assert!(reads("BEGIN DECLARE c CURSOR FOR SELECT 1; OPEN c; CLOSE c; RETURN NOW(); END"));
+        for body in [
+            "BEGIN SET @x = 1; RETURN 1; END",
+            "RETURN @x",
+            "RETURN RAND()",
+            "RETURN (SELECT COUNT(*) FROM t WHERE id = LAST_INSERT_ID())",
+            "BEGIN DELETE FROM t; RETURN 1; END",
+            "BEGIN CALL p(); RETURN 1; END",
+            "BEGIN SELECT 1 INTO @x; RETURN 1; END",
+            "RETURN (SELECT a FROM t FOR UPDATE)",
+        ] {
+            assert!(!reads(body), "{body}");
+        }
     }
 }

@@ -74,6 +74,9 @@ async fn inserted(
         }
     }
     let mut making = Making { plan, params, repeat, count, collected: &collected, numbers: Numbers::new(session) };
+    if !plan.names.functions.is_empty() {
+        answer_first(session, &making)?;
+    }
     let one_by_one = triggered::is_one_by_one(plan);
     let (mut outcome, mut records, mut next) = (Outcome::default(), 0, 0);
     loop {
@@ -116,6 +119,14 @@ struct Making<'m> {
     numbers: Numbers,
 }
 
+impl<'m> Making<'m> {
+    /// Of a row.
+    fn params_of(&self, row: usize) -> &'m [Datum<'m>] {
+        let per_row = self.params.len() / self.repeat.max(1);
+        if self.repeat > 1 { &self.params[row * per_row..(row + 1) * per_row] } else { self.params }
+    }
+}
+
 /// Makes and writes some of the rows.
 async fn rows(
     cluster: Cluster<'_>,
@@ -126,6 +137,7 @@ async fn rows(
 ) -> Done<Outcome> {
     let (plan, table) = (making.plan, &making.plan.table);
     let before = session.savepoint;
+    let calls = session.env.stored.borrow().mark();
     let mut attempt = 0;
     loop {
         attempt += 1;
@@ -152,6 +164,7 @@ async fn rows(
                 if let Some(column) = table.schema.auto_increment_column() {
                     cluster.auto_increment.forget(&table.schema, column);
                 }
+                session.env.stored.borrow_mut().go_back(&calls);
                 making.numbers.begin_again();
             }
             Sent::Taken(e) => return Err(e.into()),
@@ -172,19 +185,21 @@ async fn fire_after(cluster: Cluster<'_>, session: &mut Session, s: &mut Scratch
 }
 
 /// Asks for the values of stored functions before anything is generated for their rows.
-fn answer_first(session: &Session, making: &Making<'_>, rows: &Range<usize>) -> Done<()> {
+fn answer_first(session: &Session, making: &Making<'_>) -> Done<()> {
     if let Source::Values(list) = &making.plan.source {
-        let cx = Context {
-            layout: no_layout(),
-            row: &[],
-            new_row: None,
-            params: making.params,
-            aggregates: &[],
-            given: &[],
-            env: &session.env,
-        };
-        let all = rows.clone().filter_map(|i| list.get(i % list.len().max(1))).flatten().flatten();
-        all.for_each(|e| _ = e.eval(&cx));
+        for i in 0..making.count {
+            let params = making.params_of(i);
+            let cx = Context {
+                layout: no_layout(),
+                row: &[],
+                new_row: None,
+                params,
+                aggregates: &[],
+                given: &[],
+                env: &session.env,
+            };
+            list[i % list.len()].iter().flatten().for_each(|e| _ = e.eval(&cx));
+        }
         session.env.forget_notes();
     }
     if session.env.is_wanting() {
@@ -208,14 +223,11 @@ async fn make_rows(
     keys::trim(&mut s.generated);
     keys::trim(&mut s.row_numbers);
     s.warned.clear();
-    if !plan.names.functions.is_empty() {
-        answer_first(session, making, &rows)?;
-    }
-    let Making { plan, params, repeat, count, collected, ref mut numbers } = *making;
+    let (count, collected) = (making.count, making.collected);
     let mut hidden = Numbers::hidden();
-    let per_row = params.len() / repeat.max(1);
     for i in rows {
-        let of_row = if repeat > 1 { &params[i * per_row..(i + 1) * per_row] } else { params };
+        let of_row = making.params_of(i);
+        let numbers = &mut making.numbers;
         let given = |column: usize| -> Given<'_> {
             let Some(place) = plan.places[column] else { return Given::Default };
             match &plan.source {
@@ -245,7 +257,7 @@ async fn make_rows(
             return Err(errors::too_many_locks().into());
         }
     }
-    if let (Some(column), Some(value)) = (table.schema.auto_increment_column(), numbers.highest()) {
+    if let (Some(column), Some(value)) = (table.schema.auto_increment_column(), making.numbers.highest()) {
         let counters = cluster.catalog.counters()?;
         cluster.auto_increment.raise(cluster.client, counters, &table.schema, column, value).await?;
     }

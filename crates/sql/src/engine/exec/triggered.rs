@@ -59,6 +59,9 @@ pub async fn update(
     new: &[u8],
 ) -> Done<bool> {
     let table = writing.table;
+    if session.env.is_wanting() {
+        return Ok(false); // nothing is done in this run of the statement
+    }
     let rows = Rows { old: Some(old), new: Some(new) };
     let fired = cluster.engine.fire_before(session, table, Event::Update, rows).await?;
     let Some(fired) = fired else { return Err(errors::internal("no new row").into()) };
@@ -125,6 +128,9 @@ pub async fn delete(
     by: Option<&[u8]>,
 ) -> Done<bool> {
     let table = writing.table;
+    if session.env.is_wanting() {
+        return Ok(false);
+    }
     let rows = Rows { old: Some(old), new: None };
     cluster.engine.fire_before(session, table, Event::Delete, rows).await?;
     if let Some(rules) = writing.rules {

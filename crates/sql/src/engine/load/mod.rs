@@ -158,7 +158,11 @@ impl SqlEngine {
         let (before, had_transaction) = (session.savepoint, session.transaction.is_some());
         let inside = session.in_transaction();
         let in_use = session.in_use.len();
-        if planned.insert.table.triggers().is_some() {
+        let table = &planned.insert.table;
+        if table.triggers().is_none() && !table.schema.triggers.is_empty() {
+            return Err(super::trigger::failures::unreadable());
+        }
+        if table.triggers().is_some() {
             session.in_use.push(planned.insert.table.schema.id);
         }
         session.fix_characteristics();

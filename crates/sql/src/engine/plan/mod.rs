@@ -114,17 +114,16 @@ impl Plan {
         }
     }
     /// The tables that it changes.
-    pub fn written(&self) -> Vec<&Rc<Table>> {
-        match self {
-            Plan::Select(_) | Plan::Into(_) => Vec::new(),
-            Plan::Insert(insert) => vec![&insert.table],
-            Plan::Update(update) => vec![&update.table],
-            Plan::Delete(delete) => vec![&delete.table],
-            Plan::Change(change) => {
-                let is_changed = |target: &&change::Target| !matches!(target.fate, change::Fate::Stays);
-                change.targets.iter().filter(is_changed).map(|target| &target.table).collect()
-            }
-        }
+    pub fn written(&self) -> impl Iterator<Item = &Rc<Table>> {
+        let (alone, targets): (_, &[change::Target]) = match self {
+            Plan::Select(_) | Plan::Into(_) => (None, &[]),
+            Plan::Insert(insert) => (Some(&insert.table), &[]),
+            Plan::Update(update) => (Some(&update.table), &[]),
+            Plan::Delete(delete) => (Some(&delete.table), &[]),
+            Plan::Change(change) => (None, &change.targets),
+        };
+        let is_changed = |target: &&change::Target| !matches!(target.fate, change::Fate::Stays);
+        alone.into_iter().chain(targets.iter().filter(is_changed).map(|target| &target.table))
     }
 
     /// The views that it was made for, and the privileges that it needs.

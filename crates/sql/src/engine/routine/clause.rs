@@ -311,5 +311,16 @@ mod tests {
             let _ = parsed(&sql[..end]);
             let _ = parsed(&format!("CREATE PROCEDURE {}", &sql[end..]));
         }
+        let trigger = "CREATE DEFINER=a@b TRIGGER d.t BEFORE UPDATE ON u FOR EACH ROW FOLLOWS v BEGIN SET NEW.a = OLD.`b`, @x = NEW . c; \
+                       IF new.é THEN CALL p(OLD.a, NEW.b); END IF; END";
+        let function = "CREATE FUNCTION f(a INT, b VARCHAR(3) CHARSET latin1) RETURNS DECIMAL(5,2) READS SQL DATA COMMENT 'x' RETURN (SELECT a + 1)";
+        for sql in [trigger, function] {
+            assert!(parsed(sql).unwrap().is_some());
+            for end in (0..sql.len()).filter(|end| sql.is_char_boundary(*end)) {
+                let _ = parsed(&sql[..end]);
+                let _ = parsed(&format!("CREATE TRIGGER {}", &sql[end..]));
+                let _ = parsed(&format!("CREATE FUNCTION {}", &sql[end..]));
+            }
+        }
     }
 }

@@ -281,6 +281,13 @@ pub fn routines(tables: Vec<TableSchema>, before: &Routines) -> Result<Routines>
     Ok(routines)
 }
 
+/// A routine that is in no dictionary.
+#[cfg(test)]
+pub fn tests_only(definition: Definition) -> Rc<Routine> {
+    let kept_as = kept_as(definition.kind, &definition.name, 0);
+    Rc::new(Routine { database: "d".to_owned(), definition, kept_as, program: OnceCell::new() })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

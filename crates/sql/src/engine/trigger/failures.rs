@@ -22,6 +22,10 @@ pub fn exists_elsewhere(name: &str, database: &str) -> SqlError {
 pub fn on_system_table() -> SqlError {
     error(1465, b"HY000", "Triggers can not be created on system tables".into())
 }
+/// A newer SQL node has made a trigger that this one cannot read: rows must not go without it.
+pub fn unreadable() -> SqlError {
+    crate::engine::errors::not_supported("a trigger of a newer version of Apus; upgrade this SQL node")
+}
 pub fn other_database() -> SqlError {
     error(1435, b"HY000", "Trigger in wrong schema".into())
 }
