@@ -18,7 +18,7 @@ from lib import apps
 from lib.cluster import Cluster
 from lib.harness import FULL, check, check_equal, end, run, scenario_main, spawn, wait_until
 
-LIMIT_SECONDS = (240, 600)
+LIMIT_SECONDS = (400, 800)
 PACKAGES = ["kea-dhcp4-server", "kea-admin", "kea-common"]
 DATABASE = "kea"
 LEASES, PER_SECOND = 200, 50
