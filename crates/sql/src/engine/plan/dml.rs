@@ -194,6 +194,7 @@ impl Planner<'_> {
         let schema = &table.schema;
         let mut named = Vec::new();
         let mut set_values = Vec::new();
+        let of_values = asks(insert);
         if !insert.assignments.is_empty() {
             let mut builder = self.builder_over(None, "");
             builder.target = Some(schema);
@@ -201,7 +202,7 @@ impl Planner<'_> {
                 if through.is_none() {
                     named.push(column_of(&table, &a.target, "field list")?);
                 }
-                if !asks(insert) {
+                if !of_values {
                     set_values.push(value_or_default(&mut builder, &a.value)?);
                 }
             }
@@ -225,7 +226,6 @@ impl Planner<'_> {
                 return Err(errors::column_twice(&schema.columns[usize::from(column)].name).into());
             }
         }
-        let of_values = asks(insert);
         let mut source = match of_values {
             true => self.asked_values(insert, &table, named.len(), &mut places)?,
             false => self.source(insert, &table, named.len(), set_values)?,
