@@ -326,44 +326,9 @@ async fn alone(
             outcome.duplicates += 1;
             continue;
         }
-        let rows = (&old[..], Some(image));
-        // NULL is refused whatever the mode.
-        let (row, mut refused) = (s.row_numbers[i], Vec::new());
-        let lenient = !session.env.variables.strict;
-        let keeps_null = has(Event::Update);
-        let storing = Storing { row, lenient, takes_null: false, keeps_null, refused: &mut refused };
-        let new = change::updated_row(session, table, rows, &plan.assignments, params, storing)?;
-        refused.into_iter().for_each(|e| s.warned.push((row, 2), e));
-        let mut is_written = false;
-        let new = match keeps_null {
-            true => {
-                let new = new.as_deref().unwrap_or(&old);
-                is_written = Box::pin(triggered::update(cluster, session, s, &writing, (&key, &old), new)).await?;
-                is_written.then(|| new.to_vec())
-            }
-            false => new,
-        };
-        match new {
+        match Box::pin(update_found(cluster, session, s, plan, &writing, (&key, &old), image)).await? {
             None => outcome.affected += u64::from(session.found_rows),
             Some(new) => {
-                let (check, strict) = (plan.check.as_ref(), session.env.variables.strict);
-                if !is_written && let Some(failed) = change::refused_row(session, table, check, &new, params, strict)? {
-                    return Err(failed.into());
-                }
-                if is_written {
-                } else if let Some(rules) = rules {
-                    let row = foreign_key::Row::changed(&key, &old, &new);
-                    Box::pin(change_one(cluster, session, table, rules, row)).await?;
-                } else {
-                    change::push_change(s, schema, &key, &old, &new)?;
-                    let savepoint = next_savepoint(session);
-                    match execute(cluster, session, &s.ops, &mut s.results, savepoint, false).await {
-                        Err(Fail::Client(e)) if e.code == ErrorCode::DuplicateKey => {
-                            return Err(duplicate(table, e.index, Some(&new)).into());
-                        }
-                        other => other?,
-                    }
-                }
                 outcome.affected += 2;
                 outcome.duplicates += 1;
                 let counts = |c: &u16| !schema.columns[usize::from(*c)].name.starts_with('#');
@@ -376,6 +341,45 @@ async fn alone(
             }
         }
         return Ok(());
+    }
+}
+
+/// ON DUPLICATE KEY UPDATE of the row that is in the way of `image`; what it is now, if that is another.
+async fn update_found(
+    cluster: Cluster<'_>,
+    session: &mut Session,
+    s: &mut Scratch,
+    plan: &Insert,
+    writing: &Writing<'_>,
+    (key, old): (&[u8], &[u8]),
+    image: &[u8],
+) -> Done<Option<Vec<u8>>> {
+    let (table, params, row) = (writing.table, writing.params, writing.number);
+    let is_triggered = table.triggers().is_some_and(|triggers| triggers.has(Event::Update));
+    let mut refused = Vec::new();
+    // NULL is refused whatever the mode.
+    let (lenient, keeps_null, refused_here) = (writing.lenient, is_triggered, &mut refused);
+    let storing = Storing { row, lenient, takes_null: false, keeps_null, refused: refused_here };
+    let new = change::updated_row(session, table, (old, Some(image)), &plan.assignments, params, storing)?;
+    refused.into_iter().for_each(|e| s.warned.push((row, 2), e));
+    if is_triggered {
+        let new = new.as_deref().unwrap_or(old);
+        let is_other = triggered::update(cluster, session, s, writing, (key, old), new).await?;
+        return Ok(is_other.then(|| new.to_vec()));
+    }
+    let Some(new) = new else { return Ok(None) };
+    if let Some(failed) = change::refused_row(session, table, writing.check, &new, params, !lenient)? {
+        return Err(failed.into());
+    }
+    if let Some(rules) = writing.rules {
+        change_one(cluster, session, table, rules, foreign_key::Row::changed(key, old, &new)).await?;
+        return Ok(Some(new));
+    }
+    change::push_change(s, &table.schema, key, old, &new)?;
+    let savepoint = next_savepoint(session);
+    match execute(cluster, session, &s.ops, &mut s.results, savepoint, false).await {
+        Err(Fail::Client(e)) if e.code == ErrorCode::DuplicateKey => Err(duplicate(table, e.index, Some(&new)).into()),
+        other => other.map(|()| Some(new)),
     }
 }
 
