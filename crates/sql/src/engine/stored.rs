@@ -84,13 +84,21 @@ struct Wanted {
     arguments: Vec<Datum<'static>>,
 }
 
+/// What is known of a call.
+#[derive(Debug)]
+struct Known {
+    /// Keys have its address: as long as they live, no other function has that.
+    _routine: Rc<Routine>,
+    answers: Vec<Result<Answer>>,
+}
+
 /// Calls in turn of a run, by their keys.
 type Used = BTreeMap<Vec<u8>, usize>;
 
 /// The calls of the statement under way.
 #[derive(Default, Debug)]
 pub struct Calls {
-    answers: BTreeMap<Vec<u8>, Vec<Result<Answer>>>,
+    known: BTreeMap<Vec<u8>, Known>,
     /// Calls in turn of this run, by their keys.
     used: Used,
     wanted: Vec<Wanted>,
@@ -132,7 +140,7 @@ impl Calls {
     fn value(&mut self, stored: &Stored, arguments: Vec<Datum<'static>>, cx: &Context<'_>) -> Result<Datum<'static>> {
         let key = key(stored, &arguments);
         let at = if stored.is_reading { 0 } else { self.used.get(&key).copied().unwrap_or(0) };
-        let Some(answer) = self.answers.get(&key).and_then(|answers| answers.get(at)) else {
+        let Some(answer) = self.known.get(&key).and_then(|known| known.answers.get(at)) else {
             return self.want(stored, key, arguments);
         };
         if !stored.is_reading {
@@ -159,9 +167,10 @@ impl Calls {
         Ok(Datum::Null)
     }
 
-    fn answer(&mut self, key: Vec<u8>, is_reading: bool, answer: Result<Answer>) -> Result<()> {
+    fn answer(&mut self, key: Vec<u8>, stored: &Stored, answer: Result<Answer>) -> Result<()> {
+        let is_reading = stored.is_reading;
         let of_value = |answer: &Answer| answer.value.heap_bytes() + answer.warnings.len() * size_of::<Warning>();
-        self.bytes += key.len() + size_of::<Answer>() + answer.as_ref().map_or(0, of_value);
+        self.bytes += key.len() + size_of::<Known>() + size_of::<Answer>() + answer.as_ref().map_or(0, of_value);
         if self.bytes > ANSWERS_BYTES_MAX {
             return Err(errors::out_of_query_memory());
         }
@@ -171,10 +180,11 @@ impl Calls {
                 "more than 1000 calls of stored functions that do more than read, in one statement",
             ));
         }
-        let answers = self.answers.entry(key).or_default();
+        let new = || Known { _routine: stored.routine.clone(), answers: Vec::new() };
+        let known = self.known.entry(key).or_insert_with(new);
         // The same call may have been wanted by several rows.
-        if !is_reading || answers.is_empty() {
-            answers.push(answer);
+        if !is_reading || known.answers.is_empty() {
+            known.answers.push(answer);
         }
         Ok(())
     }
@@ -312,14 +322,14 @@ impl SqlEngine {
                     return Err(errors::from_client(&lost));
                 }
                 // Whatever was answered is of a transaction that is gone.
-                calls.answers.clear();
+                (calls.bytes, calls.in_turn) = (0, 0);
+                calls.known.clear();
                 calls.wanted.clear();
-                calls.in_turn = 0;
                 self.end_transaction(session, false).await?;
                 session.calls_own = false;
                 break;
             }
-            session.env.stored.get_mut().answer(key, stored.is_reading, answer)?;
+            session.env.stored.get_mut().answer(key, &stored, answer)?;
         }
         session.env.stored.get_mut().begin_run();
         Ok(true)
@@ -487,9 +497,7 @@ mod tests {
         let all = wanted.len();
         for Wanted { key, stored, .. } in wanted {
             *count += 1;
-            calls
-                .answer(key, stored.is_reading, Ok(Answer { value: Datum::Int(*count), warnings: Vec::new() }))
-                .unwrap();
+            calls.answer(key, &stored, Ok(Answer { value: Datum::Int(*count), warnings: Vec::new() })).unwrap();
         }
         calls.begin_run();
         all
@@ -523,7 +531,7 @@ mod tests {
         assert_eq!(ask(&env, &stored, 7).unwrap(), Datum::Int(1));
         env.stored.borrow_mut().go_back(&mark);
         assert_eq!(ask(&env, &stored, 7).unwrap(), Datum::Int(1), "again");
-        let refused = |calls: &mut Calls| calls.answer(vec![1], false, Err(unanswered())).map_err(|e| e.errno);
+        let refused = |calls: &mut Calls| calls.answer(vec![1], &stored, Err(unanswered())).map_err(|e| e.errno);
         let mut calls = env.stored.borrow_mut();
         let all = (0..CALLS_IN_TURN_MAX).find_map(|_| refused(&mut calls).err());
         assert_eq!(all, Some(1235));

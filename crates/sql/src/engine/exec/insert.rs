@@ -9,13 +9,13 @@ use super::{
     Changed, Cluster, Info, change,
     conflict::{self, Outcome, TAKEN_ATTEMPTS_MAX, has_counter},
     duplicate, execute, foreign_key,
-    new_row::{Given, Made, Numbers, no_layout, triggered_row},
+    new_row::{Given, Made, Numbers, triggered_row, without_row},
     next_savepoint, query, rollback_to, triggered,
 };
 use crate::engine::{
     catalog::Table,
     errors,
-    expr::{Context, Datum},
+    expr::Datum,
     foreign_key::rules,
     keys,
     plan::{
@@ -188,16 +188,7 @@ async fn fire_after(cluster: Cluster<'_>, session: &mut Session, s: &mut Scratch
 fn answer_first(session: &Session, making: &Making<'_>) -> Done<()> {
     if let Source::Values(list) = &making.plan.source {
         for i in 0..making.count {
-            let params = making.params_of(i);
-            let cx = Context {
-                layout: no_layout(),
-                row: &[],
-                new_row: None,
-                params,
-                aggregates: &[],
-                given: &[],
-                env: &session.env,
-            };
+            let cx = without_row(making.params_of(i), &session.env);
             list[i % list.len()].iter().flatten().for_each(|e| _ = e.eval(&cx));
         }
         session.env.forget_notes();

@@ -12,7 +12,7 @@ use crate::engine::{
     auto_increment::{Refusal, Step},
     convert::{self, Assign},
     errors,
-    expr::{Context, Datum, Expr, Func, recycle},
+    expr::{Context, Datum, Env, Expr, Func, recycle},
     keys::Strings,
     labels,
     plan::{
@@ -134,15 +134,7 @@ impl<'a> Making<'a> {
     }
 
     fn context(&self) -> Context<'a> {
-        Context {
-            layout: no_layout(),
-            row: &[],
-            new_row: None,
-            params: self.params,
-            aggregates: &[],
-            given: &[],
-            env: &self.session.env,
-        }
+        without_row(self.params, &self.session.env)
     }
 
     /// The value of column `i` as it is stored, NULL also where that may not be; what is to be warned of is put into `refused`.
@@ -499,8 +491,9 @@ pub fn encode_row(schema: &TableSchema, values: &[Datum<'_>], out: &mut Strings)
     Ok(())
 }
 
-/// The layout of no columns.
-pub fn no_layout() -> &'static RowLayout {
+/// What an expression that names no column is evaluated over.
+pub fn without_row<'a>(params: &'a [Datum<'a>], env: &'a Env) -> Context<'a> {
     static EMPTY: OnceLock<RowLayout> = OnceLock::new();
-    EMPTY.get_or_init(|| RowLayout::new([]))
+    let layout = EMPTY.get_or_init(|| RowLayout::new([]));
+    Context { layout, row: &[], new_row: None, params, aggregates: &[], given: &[], env }
 }

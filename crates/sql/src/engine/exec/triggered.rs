@@ -96,14 +96,7 @@ async fn write_change(
     let table = writing.table;
     if let Some(rules) = writing.rules {
         let row = foreign_key::Row::changed(key, old, new);
-        return match Box::pin(foreign_key::apply(cluster, session, table, rules, &[row])).await? {
-            foreign_key::Outcome::Done => Ok(true),
-            foreign_key::Outcome::Refused { error, .. } if writing.ignore => {
-                session.warn_error(&error);
-                Ok(false)
-            }
-            foreign_key::Outcome::Refused { error, .. } => Err(error.into()),
-        };
+        return Box::pin(follow(cluster, session, writing, rules, row)).await;
     }
     if writing.ignore {
         return change_or_warn(cluster, session, s, table, key, old, new).await;
@@ -116,6 +109,24 @@ async fn write_change(
     }
     send_changes(cluster, session, s, table).await?;
     Ok(true)
+}
+
+/// One change with what follows from it by foreign keys; whether these let it happen.
+async fn follow(
+    cluster: Cluster<'_>,
+    session: &mut Session,
+    writing: &Writing<'_>,
+    rules: &Rules,
+    row: foreign_key::Row,
+) -> Done<bool> {
+    match foreign_key::apply(cluster, session, writing.table, rules, &[row]).await? {
+        foreign_key::Outcome::Done => Ok(true),
+        foreign_key::Outcome::Refused { error, .. } if writing.ignore => {
+            session.warn_error(&error);
+            Ok(false)
+        }
+        foreign_key::Outcome::Refused { error, .. } => Err(error.into()),
+    }
 }
 
 /// Deletes a row; whether it is gone.
@@ -135,13 +146,8 @@ pub async fn delete(
     cluster.engine.fire_before(session, table, Event::Delete, rows).await?;
     if let Some(rules) = writing.rules {
         let row = foreign_key::Row { by: by.map(<[u8]>::to_vec), ..foreign_key::Row::gone(key, old) };
-        match Box::pin(foreign_key::apply(cluster, session, table, rules, &[row])).await? {
-            foreign_key::Outcome::Done => {}
-            foreign_key::Outcome::Refused { error, .. } if writing.ignore => {
-                session.warn_error(&error);
-                return Ok(false);
-            }
-            foreign_key::Outcome::Refused { error, .. } => return Err(error.into()),
+        if !Box::pin(follow(cluster, session, writing, rules, row)).await? {
+            return Ok(false);
         }
     } else {
         s.ops.clear();

@@ -23,8 +23,8 @@ use crate::{
         convert::{self, Assign},
         dispatch::{ATTEMPTS_MAX, SqlEngine},
         errors::{self, Result},
-        exec::new_row::no_layout,
-        expr::{Context, Datum, Kind, eval::char_count},
+        exec::new_row::without_row,
+        expr::{Datum, Kind, eval::char_count},
         plan::{self, Plan},
         session::{Called, KeptPlan, Scratch, Session, Warning},
         token::{Token, Tokens},
@@ -661,9 +661,7 @@ fn is_quiet(step: &Step) -> bool {
 
 fn evaluate(session: &Session, query: &plan::Select, values: &[Datum<'static>]) -> Result<Datum<'static>> {
     let output = query.outputs.first().ok_or_else(|| errors::syntax(SELECT))?;
-    let env = &session.env;
-    let cx = Context { layout: no_layout(), row: &[], new_row: None, params: values, aggregates: &[], given: &[], env };
-    Ok(output.expr.eval(&cx)?.into_owned())
+    Ok(output.expr.eval(&without_row(values, &session.env))?.into_owned())
 }
 
 /// A text that a variable has no room for, also where what is left out are spaces.
