@@ -142,6 +142,16 @@ class Cluster:
         wait_until(restarted, 20, f"data node {node} is started again")
         self.describe()
 
+    def more_sql(self, name="more", *options):
+        """A SQL node beside those of `apus dev`, which ends with one of its own: (process, where)."""
+        ready = self.home / f"{name}.ready"
+        command = [self.binary, "sql", f"--mgmt={self.mgmt}", f"--client-secret={self.secret_file('client')}", "--listen=127.0.0.1:0", f"--ready-file={ready}"]
+        with open(self.home / f"{name}.log", "wb") as log:
+            process = spawn([*command, *options], stdout=log, stderr=log)
+        self.scenario.cleanup.callback(end, process)
+        wait_until(ready.exists, 20, f"the SQL node {name} is ready")
+        return process, json.loads(ready.read_text())
+
     def everyone(self):
         """{name: pid} of all processes of the cluster as started last."""
         state = self.describe()

@@ -1,7 +1,6 @@
 """ALTER TABLE that copies a table while others write it through two SQL nodes, and read it: no row that was acknowledged is lost, none is there twice or half, foreign keys hold. A data node dies
 meanwhile, and again and again the SQL node that alters: the table is as it was or as it should be, and may be written."""
 
-import json
 import random
 import threading
 import time
@@ -10,7 +9,7 @@ import pymysql
 
 from lib.asking import ask
 from lib.cluster import Cluster
-from lib.harness import BINARY, FULL, check, check_equal, end, run, scenario_main, spawn, wait_until
+from lib.harness import BINARY, FULL, check, check_equal, run, scenario_main, wait_until
 
 LIMIT_SECONDS = (300, 900)
 WRITERS = 6
@@ -228,22 +227,13 @@ def under_load(t, nodes, changes, amid=None):
         load.go_on()
 
 
-def sql_node(t, cluster, number):
-    """A SQL node of the test's own, since `apus dev` ends with one of its own: (process, where)."""
-    ready = cluster.home / f"own{number}.ready"
-    process = spawn([BINARY, "sql", f"--mgmt={cluster.mgmt}", f"--client-secret={cluster.secret_file('client')}", "--listen=127.0.0.1:0", f"--ready-file={ready}"])
-    t.cleanup.callback(end, process)
-    wait_until(ready.exists, 20, "the SQL node is ready")
-    return process, json.loads(ready.read_text())
-
-
 def altering_node_dies(t, cluster, nodes):
     draws, outcomes = random.Random(5), {"as it was": 0, "as it should be": 0}
     with Load(t, nodes) as load:
         for turn in range(DEATHS):
             load.go_on()
             shown = ask(connect(nodes[0]), "SHOW CREATE TABLE t")[0][1]
-            process, node = sql_node(t, cluster, turn)
+            process, node = cluster.more_sql(f"more{turn}")
             statement = f"ALTER TABLE t COMMENT 'death {turn}', MODIFY v {('INT', 'BIGINT')[turn % 2]} NULL"
             connection = connect(node)
             altering = threading.Thread(target=lambda: quietly(connection, statement), daemon=True)

@@ -1,13 +1,12 @@
 """CREATE TABLE ... SELECT through two SQL nodes: others see the new table with all its rows or not at all, while nodes of both kinds die, and what a SQL node leaves
 behind that dies meanwhile is dropped by the next such statement."""
 
-import json
 import threading
 
 import pymysql
 
 from lib.cluster import Cluster
-from lib.harness import BINARY, FULL, check, check_equal, end, run, scenario_main, spawn, wait_until
+from lib.harness import BINARY, FULL, check, check_equal, run, scenario_main, wait_until
 
 LIMIT_SECONDS = (180, 400)
 # As many as take some seconds to insert.
@@ -93,18 +92,9 @@ def data_node_dies(t, cluster, first):
         ask(first, "DROP TABLE IF EXISTS shop.copy")
 
 
-def sql_node(t, cluster):
-    """A SQL node of the test's own, since `apus dev` ends with one of its own: (process, where)."""
-    ready = cluster.home / "own.ready"
-    process = spawn([BINARY, "sql", f"--mgmt={cluster.mgmt}", f"--client-secret={cluster.secret_file('client')}", "--listen=127.0.0.1:0", f"--ready-file={ready}"])
-    t.cleanup.callback(end, process)
-    wait_until(ready.exists, 20, "the SQL node is ready")
-    return process, json.loads(ready.read_text())
-
-
 def sql_node_dies(t, cluster, second):
     with t.case("a SQL node dies meanwhile: what it leaves is in nobody's way, and dropped by the next"):
-        process, node = sql_node(t, cluster)
+        process, node = cluster.more_sql()
         begins(cluster, connect(node), "CREATE TABLE shop.copy (PRIMARY KEY (id)) SELECT * FROM shop.source")
         process.kill()
         process.wait(10)

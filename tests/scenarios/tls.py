@@ -1,7 +1,6 @@
 """TLS on the SQL port: stock clients encrypt by themselves and can verify the server, `--require-tls` refuses who does not, and who breaks the handshake harms nobody."""
 
 import contextlib
-import json
 import socket
 import ssl
 import struct
@@ -9,7 +8,7 @@ import struct
 import pymysql
 
 from lib.cluster import Cluster
-from lib.harness import BINARY, Failure, check, check_equal, end, run, scenario_main, spawn, wait_until
+from lib.harness import BINARY, Failure, check, check_equal, run, scenario_main
 
 LIMIT_SECONDS = (120, 240)
 CLIENT = "mariadb"
@@ -41,15 +40,6 @@ def refused(error_numbers, what, make):
     raise Failure(f"{what}: no error")
 
 
-def sql_node(t, cluster, name, *options):
-    ready = cluster.home / f"{name}.ready"
-    process = spawn([BINARY, "sql", f"--mgmt={cluster.mgmt}", f"--client-secret={cluster.secret_file('client')}", "--listen=127.0.0.1:0",
-                     f"--ready-file={ready}", *options])
-    t.cleanup.callback(end, process)
-    wait_until(ready.exists, 20, f"the SQL node {name} is ready")
-    return json.loads(ready.read_text())["port"]
-
-
 def stock_clients(t, port, directory):
     ca = directory / "ca.pem"
     with t.case("the stock client encrypts without being asked to, and verifies the server"):
@@ -76,13 +66,13 @@ def stock_clients(t, port, directory):
 
 def settings(t, cluster, directory):
     with t.case("a SQL node that requires TLS refuses who does without"):
-        port = sql_node(t, cluster, "strict", "--require-tls")
+        port = cluster.more_sql("strict", "--require-tls")[1]["port"]
         check_equal(stock(port)[1].split(), ["Ssl_version", "TLSv1.3"], "with TLS, by a certificate of its own")
         refused({3159}, "without TLS", lambda: pymysql.connect(host="localhost", port=port, user="root", ssl_disabled=True))
         with connect(port, ssl={"check_hostname": False, "verify_mode": "none"}) as connection:
             check_equal(ask(connection, "SELECT @@require_secure_transport, @@tls_version"), ((1, "TLSv1.2,TLSv1.3"),), "variables")
     with t.case("a SQL node without TLS offers none, and says so"):
-        port = sql_node(t, cluster, "plain", "--no-tls")
+        port = cluster.more_sql("plain", "--no-tls")[1]["port"]
         check_equal(stock(port)[1].split(), ["Ssl_version"], "not encrypted")
         code, text = stock(port, "--ssl-verify-server-cert", f"--ssl-ca={directory / 'ca.pem'}", ok=False)
         check(code != 0, text)

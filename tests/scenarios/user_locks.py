@@ -2,7 +2,6 @@
 that hangs, whose sessions lose them before others take them."""
 
 import contextlib
-import json
 import os
 import signal
 import threading
@@ -11,7 +10,7 @@ import time
 import pymysql
 
 from lib.cluster import Cluster
-from lib.harness import BINARY, check, check_equal, end, scenario_main, spawn, wait_until
+from lib.harness import check, check_equal, end, scenario_main, wait_until
 
 LIMIT_SECONDS = (150, 240)
 # Seconds after which others take the locks of a SQL node that does nothing (crates/sql/src/engine/user_lock/lease.rs, DEAD), and some to find out.
@@ -28,16 +27,6 @@ def ask(connection, statement, arguments=None):
         cursor.execute(statement, arguments)
         row = cursor.fetchone()
         return row[0] if row and len(row) == 1 else row
-
-
-def sql_node(t, cluster):
-    """A SQL node more, whose end does not end the cluster."""
-    ready = cluster.home / "third.ready"
-    process = spawn([BINARY, "sql", f"--mgmt={cluster.mgmt}", f"--client-secret={cluster.secret_file('client')}", "--listen=127.0.0.1:0",
-                     f"--ready-file={ready}"])
-    t.cleanup.callback(end, process)
-    wait_until(ready.exists, 20, "the third SQL node is ready")
-    return process, json.loads(ready.read_text())["port"]
 
 
 class Waiter(threading.Thread):
@@ -173,8 +162,8 @@ def failures(t, cluster, nodes):
             check(error.args[0] in (1927, 2013, 2006), f"{error!r}")
         waiter.connection.close()
     with t.case("a SQL node is killed: its locks go to who waits"):
-        process, port = sql_node(t, cluster)
-        doomed = connect({"host": "127.0.0.1", "port": port})
+        process, node = cluster.more_sql()
+        doomed = connect(node)
         check_equal(ask(doomed, "SELECT GET_LOCK('x', 0), GET_LOCK('y', 0)"), (1, 1), "two locks")
         process.kill()
         waiter = Waiter(nodes[1], "x", 60).done(DEAD_SECONDS + SOME + 10)

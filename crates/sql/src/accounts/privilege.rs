@@ -82,6 +82,7 @@ impl Privileges {
     pub const SYSTEM_USER: Privileges = bit(34);
     pub const SYSTEM_VARIABLES_ADMIN: Privileges = bit(35);
     pub const ROLE_ADMIN: Privileges = bit(36);
+    pub const EVENT: Privileges = bit(25);
     pub const TRIGGER: Privileges = bit(26);
     /// WITH GRANT OPTION: all that one has at that level may be given on.
     pub const GRANT_OPTION: Privileges = bit(63);

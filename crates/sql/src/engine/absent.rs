@@ -1,7 +1,6 @@
-//! What Apus has none of, to tools and dumps that ask for it: events, plugins, a binary log, replicas.
+//! What Apus has none of, to tools and dumps that ask for it: plugins, a binary log, replicas.
 //!
-//! SHOW answers with MySQL's headings and no row. DROP ... IF EXISTS finds nothing, as dumps and migrations want that begin with it; without IF
-//! EXISTS, and for SHOW CREATE, the error is that of a name that is unknown. What would make or change such a thing is refused.
+//! SHOW answers with MySQL's headings and no row. What would make or change such a thing is refused.
 
 use super::{
     dispatch::SqlEngine,
@@ -26,24 +25,6 @@ pub const ROUTINES: Headings = &[
     ("Created", Told::Timestamp),
     ("Security_type", Told::Enum),
     ("Comment", Told::LongText),
-    ("character_set_client", Told::Text),
-    ("collation_connection", Told::Text),
-    ("Database Collation", Told::Text),
-];
-
-const EVENTS: Headings = &[
-    ("Db", Told::Text),
-    ("Name", Told::Text),
-    ("Definer", Told::Text),
-    ("Time zone", Told::Text),
-    ("Type", Told::Text),
-    ("Execute at", Told::DateTime),
-    ("Interval value", Told::Text),
-    ("Interval field", Told::Enum),
-    ("Starts", Told::DateTime),
-    ("Ends", Told::DateTime),
-    ("Status", Told::Text),
-    ("Originator", Told::UInt),
     ("character_set_client", Told::Text),
     ("collation_connection", Told::Text),
     ("Database Collation", Told::Text),
@@ -117,7 +98,6 @@ const REPLICA: Headings = &[
 
 /// Statements that begin with these words are refused: what they are about.
 const REFUSED: &[(&[&str], &str)] = &[
-    (&["alter", "event"], "events"),
     (&["cache", "index"], "key caches"),
     (&["checksum"], "CHECKSUM TABLE"),
     (&["handler"], "HANDLER"),
@@ -139,12 +119,7 @@ impl SqlEngine {
         out: &mut Output<'_>,
     ) -> Result<bool> {
         let next = t.second_word("status");
-        let headings = if t.word("events") {
-            let named = t.word("from") || t.word("in");
-            let database = if named { Some(t.identifier()?) } else { session.env.database.clone() };
-            database.ok_or_else(errors::no_database)?;
-            EVENTS
-        } else if next && (t.word("replica") || t.word("slave")) {
+        let headings = if next && (t.word("replica") || t.word("slave")) {
             t.skip();
             if t.word("for") {
                 t.expect("channel")?;
@@ -194,49 +169,18 @@ impl SqlEngine {
     }
 }
 
-/// SHOW CREATE, behind these words.
+/// A statement that makes, changes or asks for what there is none of is refused.
 ///
 /// # Errors
-/// Always, where it is of an event: there is none of that name.
-pub fn show_create(session: &Session, t: &mut Tokens) -> Result<()> {
-    if !t.word("event") {
-        return Ok(());
-    }
-    let (_, name) = named(session, t)?;
-    t.end()?;
-    Err(errors::unknown_event(&name))
-}
-
-/// A statement that makes, drops, calls or asks for what there is none of; `false`: it is none of those.
-pub fn execute(session: &mut Session, t: &mut Tokens) -> Result<bool> {
+/// 1235.
+pub fn refuse(t: &Tokens) -> Result<()> {
     let is = |words: &[&str]| match words {
         [first] => t.peek_word(first),
         [first, second] => t.peek_word(first) && t.second_word(second),
         _ => false,
     };
-    if let Some((_, what)) = REFUSED.iter().find(|(words, _)| is(words)) {
-        return Err(errors::not_supported(what));
+    match REFUSED.iter().find(|(words, _)| is(words)) {
+        Some((_, what)) => Err(errors::not_supported(what)),
+        None => Ok(()),
     }
-    let start = t.position();
-    if !t.word("drop") || !t.word("event") {
-        t.rewind(start);
-        return Ok(false);
-    }
-    let if_exists = t.word("if");
-    if if_exists {
-        t.expect("exists")?;
-    }
-    let (_, name) = named(session, t)?;
-    t.end()?;
-    if !if_exists {
-        return Err(errors::unknown_event(&name));
-    }
-    let note = errors::unknown_routine("Event", &name);
-    session.warn("Note", note.errno, note.message);
-    Ok(true)
-}
-
-fn named(session: &Session, t: &mut Tokens) -> Result<(String, String)> {
-    let (database, name) = t.name()?;
-    Ok((database.or_else(|| session.env.database.clone()).ok_or_else(errors::no_database)?, name))
 }

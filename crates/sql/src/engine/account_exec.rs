@@ -1,15 +1,19 @@
 //! Account statements carried out, and what SHOW says of accounts.
 
+use std::rc::Rc;
+
 use super::{
     account_parse::{Clause, Identified, Level, Named, Options, wrong_hash},
     account_store::Book,
     authorize::{Identity, database_denied, listed, privilege_missing, table_denied},
+    catalog::{Catalog, Table},
     dispatch::SqlEngine,
     errors::{self, Result},
     routine::{self, Key, failures},
     session::Session,
     show,
     token::Tokens,
+    trigger,
 };
 use crate::{
     accounts::{Account, AccountName, Active, Auth, Privileges, Secret, password},
@@ -194,6 +198,15 @@ impl SqlEngine {
         for (level, code, text) in notes {
             session.warn(level, code, text);
         }
+        if let Resolved::Drop { users, .. } = &clause {
+            let catalog = self.catalog().await?;
+            for name in users {
+                for what in defined_by(&catalog, name) {
+                    let text = format!("User {} is referenced as a definer account in {what}.", name.quoted());
+                    session.warn("Warning", 4005, text);
+                }
+            }
+        }
         Ok(())
     }
 
@@ -252,6 +265,22 @@ impl SqlEngine {
         }
         me.directory.find(&name).map(|account| Some((**account).clone())).ok_or_else(|| no_grant(&name))
     }
+}
+
+/// What there is whose definer is this account.
+fn defined_by(catalog: &Catalog, name: &AccountName) -> Vec<&'static str> {
+    let is = |definer: &(String, String)| (&name.user, &name.host) == (&definer.0, &definer.1);
+    let has_trigger = |table: &Rc<Table>| {
+        let definers = table.schema.triggers.iter().filter_map(trigger::Definition::from_def);
+        definers.map(|d| d.definer).any(|definer| is(&definer))
+    };
+    let kinds = [
+        ("an event", catalog.events().any(|event| is(&event.definition.definer))),
+        ("a stored routine", catalog.routines().any(|routine| is(&routine.definition.definer))),
+        ("a trigger", catalog.tables().any(has_trigger)),
+        ("a view", catalog.views().any(|view| is(&view.definition.definer))),
+    ];
+    kinds.into_iter().filter(|(_, is_there)| *is_there).map(|(what, _)| what).collect()
 }
 
 /// # Errors

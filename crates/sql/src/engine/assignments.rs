@@ -268,6 +268,11 @@ fn evaluate(session: &Session, text: &str) -> Result<Option<Datum<'static>>> {
             _ => Datum::text(text),
         }));
     }
+    value_of(session, text).map(Some)
+}
+
+/// The value of an expression that reads nothing.
+pub(super) fn value_of(session: &Session, text: &str) -> Result<Datum<'static>> {
     super::expr::coercion::connect(session.env.variables.connection());
     let e = &expression(text)?;
     let mut builder = Builder::new(None, "", "");
@@ -284,8 +289,7 @@ fn evaluate(session: &Session, text: &str) -> Result<Option<Datum<'static>>> {
         given: &[],
         env: &session.env,
     };
-    let value = expr.eval(&cx)?.into_owned();
-    Ok(Some(value))
+    Ok(expr.eval(&cx)?.into_owned())
 }
 
 /// SELECT is a reserved word: outside of quotes it begins a query.
@@ -302,6 +306,7 @@ pub(super) fn expression(text: &str) -> Result<sqlparser::ast::Expr> {
     let SetExpr::Select(select) = *query.body else { return Err(errors::syntax(text)) };
     match <[SelectItem; 1]>::try_from(select.projection) {
         Ok([SelectItem::UnnamedExpr(e)]) if select.from.is_empty() => Ok(e),
+        Ok([SelectItem::ExprWithAlias { alias, .. }]) => Err(errors::syntax(&alias.value)),
         _ => Err(errors::syntax(text)),
     }
 }

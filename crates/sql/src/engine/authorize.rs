@@ -112,11 +112,16 @@ impl Identity {
     pub fn has_account(&self, user: &str, host: &str) -> bool {
         self.account_of(user, host).is_some()
     }
-    /// The definer of a view. `root` is one for every host, as the server is given it.
+    /// The definer of a view.
     pub fn account_of(&self, user: &str, host: &str) -> Option<&Arc<Account>> {
-        let of = |host: &str| self.directory.find(&AccountName::new(user, host));
-        of(host).or_else(|| of("%").filter(|_| user == "root"))
+        account_of(&self.directory, user, host)
     }
+}
+
+/// `root` is one for every host, as the server is given it.
+pub fn account_of<'d>(directory: &'d Directory, user: &str, host: &str) -> Option<&'d Arc<Account>> {
+    let of = |host: &str| directory.find(&AccountName::new(user, host));
+    of(host).or_else(|| of("%").filter(|_| user == "root"))
 }
 
 /// Names of several privileges, as errors list them.
@@ -382,7 +387,7 @@ impl SqlEngine {
     }
 
     /// # Errors
-    /// 1227 where another account is named as the definer than the session's, and it may not do that.
+    /// 1227 where another account is named as the definer than the session's, and it may not do that, or not of one that there is not.
     pub(super) async fn check_definer(&self, session: &mut Session, definer: Option<&(String, String)>) -> Result<()> {
         let any = Privileges::SET_ANY_DEFINER.union(Privileges::SUPER);
         match (definer, self.identity(session).await?) {
@@ -390,6 +395,11 @@ impl SqlEngine {
                 if me.account.name != AccountName::new(user, host) && !me.rights.global.intersects(any) =>
             {
                 Err(privilege_missing("SUPER or SET_ANY_DEFINER"))
+            }
+            (Some((user, host)), Some(me))
+                if !me.has_account(user, host) && !me.rights.global.contains(Privileges::SUPER) =>
+            {
+                Err(privilege_missing("SUPER or ALLOW_NONEXISTENT_DEFINER"))
             }
             _ => Ok(()),
         }

@@ -13,6 +13,7 @@ use apus_types::{IndexDef, IndexState, TableId, TableSchema, collate::Collation,
 use super::{
     account_store, create_select,
     errors::{self, Result},
+    event::{self, Event, Events},
     foreign_key::{self, Rules},
     grant_tables, information_schema, labels, performance_schema,
     remake::fence::Copies,
@@ -88,6 +89,7 @@ pub struct Catalog {
     tables: BTreeMap<(String, String), Rc<Table>>,
     views: BTreeMap<(String, String), Rc<View>>,
     routines: Routines,
+    events: Events,
     /// Tables that CREATE TABLE ... SELECT is filling, or left.
     unfinished: Vec<Rc<Table>>,
     /// Of ALTER TABLE.
@@ -118,7 +120,7 @@ impl Catalog {
             catalog.databases.insert(database.name.clone(), collation);
         }
         let mut hidden: BTreeMap<TableId, Rc<TableSchema>> = BTreeMap::new();
-        let (mut plain, mut views, mut routines) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut plain, mut views, mut routines, mut events) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for message in &dictionary.tables {
             let mut schema = TableSchema::try_from(message).map_err(|_| bad())?;
             if schema.columns.iter().any(|c| c.form != Form::Plain) {
@@ -131,6 +133,8 @@ impl Catalog {
                 views.push(schema);
             } else if routine::is_routine(&schema) {
                 routines.push(schema);
+            } else if event::is_event(&schema) {
+                events.push(schema);
             } else {
                 plain.push(schema);
             }
@@ -161,6 +165,7 @@ impl Catalog {
         }
         catalog.views = view::views(views, &before.views)?;
         catalog.routines = routine::routines(routines, &before.routines)?;
+        catalog.events = event::events(events, &before.events)?;
         catalog.counters = catalog.find(SYSTEM_DATABASE, super::auto_increment::TABLE);
         Ok(catalog)
     }
@@ -207,6 +212,13 @@ impl Catalog {
     /// By kind, database and name.
     pub fn routines(&self) -> impl Iterator<Item = &Rc<Routine>> {
         self.routines.values()
+    }
+    pub fn event(&self, database: &str, name: &str) -> Option<&Rc<Event>> {
+        self.events.get(&event::key(database, name))
+    }
+    /// By database and name.
+    pub fn events(&self) -> impl Iterator<Item = &Rc<Event>> {
+        self.events.values()
     }
     /// The columns of a table or view.
     pub fn columns_of(&self, database: &str, name: &str) -> Result<Rc<Table>> {

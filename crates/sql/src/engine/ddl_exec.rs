@@ -92,12 +92,16 @@ impl SqlEngine {
                     }
                     Some(ErrorCode::DatabaseNotFound) => return Err(errors::drop_unknown_database(&name)),
                     Some(code) => return Err(errors::from_code(code, &name)),
-                    None if session.env.database.as_ref() == Some(&name) => {
-                        session.env.database = None;
-                        session.note_schema();
-                        session.env.variables.set_database(None);
+                    None => {
+                        if session.env.database.as_ref() == Some(&name) {
+                            session.env.database = None;
+                            session.note_schema();
+                            session.env.variables.set_database(None);
+                        }
+                        for event in catalog.events().filter(|event| event.database == name) {
+                            self.forget_runs(event.definition.number).await;
+                        }
                     }
-                    None => {}
                 }
             }
             Ddl::CreateTable { name, if_not_exists, mut table, foreign_keys, auto_increment } => {

@@ -17,6 +17,7 @@ use super::{
     cells,
     digest::{Digest, Form, has_statement, without_end},
     errors::{self, Result},
+    event,
     exec::{self, Changed, Cluster, change, change_joined, insert, into, read},
     expr::{Datum, Kind, env::Env, recycle},
     hint,
@@ -35,7 +36,7 @@ use super::{
 };
 use crate::{
     accounts::{Account, Privileges},
-    server::{Accounts, Algorithms, Compression, ConnectionInfo, Engine, Mark, Output, PreparedInfo},
+    server::{Accounts, Algorithms, Compression, ConnectionInfo, Engine, Mark, Output, PreparedInfo, Registry},
     wire::{ColumnDef, ParamValue, SqlError, capability, params::Attribute, result::ResultWriter},
 };
 use apus_client::{Client, ClientError, Losses};
@@ -63,6 +64,8 @@ pub struct SqlEngine {
     pub(super) user_locks: Arc<UserLocks>,
     /// What this thread counts for SHOW STATUS.
     counted: Arc<Line>,
+    /// Its events run as long as this is there.
+    events: RefCell<Option<event::scheduler::Alive>>,
     /// When data nodes last said that they have no disks.
     pub(super) found_diskless: Cell<Option<std::time::Instant>>,
 }
@@ -86,6 +89,7 @@ impl SqlEngine {
             next_rights: Cell::new(0),
             user_locks,
             counted,
+            events: RefCell::default(),
             found_diskless: Cell::new(None),
         }
     }
@@ -159,6 +163,11 @@ impl SqlEngine {
         };
         session.scratch = Some(s);
         self.end_statement(session, result, start, out).await
+    }
+
+    /// What `event_scheduler` says at this SQL node.
+    pub(super) fn runs_events(&self) -> bool {
+        self.globals.runs_events()
     }
 
     pub(super) fn count(&self, session: &mut Session, what: Counter) {
@@ -592,9 +601,15 @@ impl SqlEngine {
                 None => {
                     let mut plain = Digest::default();
                     plain.scan(&statement.sql, Form::Plain, statement.syntax)?;
+                    let sql = if is_query(&plain.text) { Vec::new() } else { statement.sql.clone() };
                     self.learn_identity(session).await;
                     let text = String::from_utf8_lossy(&plain.text).into_owned();
                     if !is_query(&plain.text) {
+                        if let Some((made, _)) = self.statement_with_body(session, &sql)? {
+                            session.clear_warnings();
+                            Box::pin(self.carry_out(session, &made)).await?;
+                            return super::utility::ok(session, out);
+                        }
                         return Box::pin(self.other_statement(session, s, &text, params, out)).await;
                     }
                     let kinds = params.iter().map(Kind::of_datum).collect();
@@ -655,6 +670,12 @@ fn begins_with(text: &[u8], word: &str) -> bool {
 
 impl Engine for SqlEngine {
     type Session = Session;
+
+    fn started(self: &Rc<Self>, connections: &Arc<Registry>, worker: usize) {
+        if worker == 0 {
+            *self.events.borrow_mut() = Some(self.schedule_events(connections, worker));
+        }
+    }
 
     async fn open(&self, info: ConnectionInfo) -> Result<Session> {
         let mut seed = [0u8; 8];
@@ -814,8 +835,12 @@ impl Engine for SqlEngine {
                 prepared.typed_by_params |= is_typed_by_values(select);
             }
             prepared.plan = Some(KeptPlan::new(plan, &catalog, &session.env));
-        } else if is_of_text_protocol(&plain.text) || self.statement_with_body(session, sql)?.is_some() {
+        } else if is_of_text_protocol(&plain.text) {
             return Err(errors::not_preparable());
+        } else if let Some((made, _)) = self.statement_with_body(session, sql)? {
+            if !made.is_of_event() {
+                return Err(errors::not_preparable());
+            }
         } else if plain.parameters > 0 && !begins_with(&plain.text, "call") {
             plan::parse(&String::from_utf8_lossy(&plain.text))?; // what is no statement at all is a syntax error
             return Err(errors::not_preparable());

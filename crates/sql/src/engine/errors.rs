@@ -253,6 +253,9 @@ pub fn read_only_variable(name: &str) -> SqlError {
 pub fn no_global_value(name: &str) -> SqlError {
     error(1238, b"HY000", format!("Variable '{name}' is a SESSION variable"))
 }
+pub fn no_session_value(name: &str) -> SqlError {
+    error(1238, b"HY000", format!("Variable '{name}' is a GLOBAL variable"))
+}
 /// `kind`: PROCEDURE, FUNCTION.
 pub fn unknown_routine(kind: &str, name: &str) -> SqlError {
     error(1305, b"42000", format!("{kind} {name} does not exist"))

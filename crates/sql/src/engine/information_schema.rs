@@ -9,18 +9,23 @@
 use std::{collections::BTreeMap, rc::Rc, sync::OnceLock};
 
 use apus_types::{
-    Column, ColumnType, IndexDef, IndexState, TableId, TableSchema,
+    Column, ColumnType, IndexDef, IndexState, TableId, TableSchema, Value,
     collate::{Charset, Collation},
     rules::CheckDef,
+    time::pack_datetime,
 };
 
 use super::{
     authorize::Identity,
     catalog::{Catalog, Table},
-    expr::{Datum, Env},
+    convert,
+    dispatch::SqlEngine,
+    errors::Result,
+    event,
+    expr::{Datum, Env, temporal::parse_datetime, zone::Zone},
     foreign_key, grant_tables, labels, performance_schema,
     processlist::{self, Process},
-    reals, routine, rules, show, trigger,
+    reals, routine, rules, show, sql_mode, trigger,
     view::View,
 };
 use crate::{
@@ -53,8 +58,9 @@ const TABLES: &[(&str, &str)] = &[
     ("ENGINES", "ENGINE SUPPORT COMMENT TRANSACTIONS XA SAVEPOINTS"),
     (
         "EVENTS",
-        "EVENT_CATALOG EVENT_SCHEMA EVENT_NAME DEFINER TIME_ZONE EVENT_BODY EVENT_DEFINITION EVENT_TYPE STATUS \
-         EVENT_COMMENT",
+        "EVENT_CATALOG EVENT_SCHEMA EVENT_NAME DEFINER TIME_ZONE EVENT_BODY EVENT_DEFINITION+ EVENT_TYPE EXECUTE_AT@ \
+         INTERVAL_VALUE INTERVAL_FIELD= SQL_MODE= STARTS@ ENDS@ STATUS ON_COMPLETION CREATED^ LAST_ALTERED^ LAST_EXECUTED@ \
+         EVENT_COMMENT ORIGINATOR% CHARACTER_SET_CLIENT COLLATION_CONNECTION DATABASE_COLLATION",
     ),
     (
         "FILES",
@@ -74,7 +80,7 @@ const TABLES: &[(&str, &str)] = &[
         "PARAMETERS",
         "SPECIFIC_CATALOG SPECIFIC_SCHEMA SPECIFIC_NAME ORDINAL_POSITION# PARAMETER_MODE PARAMETER_NAME DATA_TYPE+ \
          CHARACTER_MAXIMUM_LENGTH- CHARACTER_OCTET_LENGTH- NUMERIC_PRECISION% NUMERIC_SCALE- DATETIME_PRECISION% \
-         CHARACTER_SET_NAME COLLATION_NAME DTD_IDENTIFIER+ ROUTINE_TYPE",
+         CHARACTER_SET_NAME COLLATION_NAME DTD_IDENTIFIER+ ROUTINE_TYPE=",
     ),
     (
         "PARTITIONS",
@@ -94,10 +100,10 @@ const TABLES: &[(&str, &str)] = &[
     ),
     (
         "ROUTINES",
-        "SPECIFIC_NAME ROUTINE_CATALOG ROUTINE_SCHEMA ROUTINE_NAME ROUTINE_TYPE DATA_TYPE+ CHARACTER_MAXIMUM_LENGTH- \
+        "SPECIFIC_NAME ROUTINE_CATALOG ROUTINE_SCHEMA ROUTINE_NAME ROUTINE_TYPE= DATA_TYPE+ CHARACTER_MAXIMUM_LENGTH- \
          CHARACTER_OCTET_LENGTH- NUMERIC_PRECISION% NUMERIC_SCALE% DATETIME_PRECISION% CHARACTER_SET_NAME COLLATION_NAME \
          DTD_IDENTIFIER+ ROUTINE_BODY ROUTINE_DEFINITION+ EXTERNAL_NAME EXTERNAL_LANGUAGE PARAMETER_STYLE \
-         IS_DETERMINISTIC SQL_DATA_ACCESS SQL_PATH SECURITY_TYPE CREATED LAST_ALTERED SQL_MODE ROUTINE_COMMENT+ DEFINER \
+         IS_DETERMINISTIC SQL_DATA_ACCESS= SQL_PATH SECURITY_TYPE= CREATED^ LAST_ALTERED^ SQL_MODE= ROUTINE_COMMENT+ DEFINER \
          CHARACTER_SET_CLIENT COLLATION_CONNECTION DATABASE_COLLATION",
     ),
     (
@@ -123,10 +129,10 @@ const TABLES: &[(&str, &str)] = &[
     ("TABLE_PRIVILEGES", "GRANTEE TABLE_CATALOG TABLE_SCHEMA TABLE_NAME PRIVILEGE_TYPE IS_GRANTABLE"),
     (
         "TRIGGERS",
-        "TRIGGER_CATALOG TRIGGER_SCHEMA TRIGGER_NAME EVENT_MANIPULATION EVENT_OBJECT_CATALOG EVENT_OBJECT_SCHEMA \
-         EVENT_OBJECT_TABLE ACTION_ORDER# ACTION_CONDITION ACTION_STATEMENT+ ACTION_ORIENTATION ACTION_TIMING \
-         ACTION_REFERENCE_OLD_TABLE ACTION_REFERENCE_NEW_TABLE ACTION_REFERENCE_OLD_ROW ACTION_REFERENCE_NEW_ROW CREATED \
-         SQL_MODE DEFINER CHARACTER_SET_CLIENT COLLATION_CONNECTION DATABASE_COLLATION",
+        "TRIGGER_CATALOG TRIGGER_SCHEMA TRIGGER_NAME EVENT_MANIPULATION= EVENT_OBJECT_CATALOG EVENT_OBJECT_SCHEMA \
+         EVENT_OBJECT_TABLE ACTION_ORDER# ACTION_CONDITION ACTION_STATEMENT+ ACTION_ORIENTATION ACTION_TIMING= \
+         ACTION_REFERENCE_OLD_TABLE ACTION_REFERENCE_NEW_TABLE ACTION_REFERENCE_OLD_ROW ACTION_REFERENCE_NEW_ROW CREATED^^ \
+         SQL_MODE= DEFINER CHARACTER_SET_CLIENT COLLATION_CONNECTION DATABASE_COLLATION",
     ),
     ("USER_PRIVILEGES", "GRANTEE TABLE_CATALOG PRIVILEGE_TYPE IS_GRANTABLE"),
     (
@@ -144,23 +150,60 @@ fn schemas() -> &'static BTreeMap<&'static str, TableSchema> {
     SCHEMAS.get_or_init(|| TABLES.iter().map(|(name, columns)| (*name, schema(name, columns))).collect())
 }
 
-fn schema(name: &str, columns: &str) -> TableSchema {
-    let text = ColumnType::VarChar { length: TEXT_CHARS, collation: Collation::default() };
-    let long = ColumnType::Text { length: u32::MAX, collation: Collation::default() };
-    let column = |(i, word): (usize, &str)| Column {
-        nullable: i > 0,
-        ..Column::new(
-            word.trim_end_matches(['#', '-', '%', '+']),
-            match word.as_bytes().last() {
-                Some(b'#') => ColumnType::Int { bits: 64, unsigned: true },
-                Some(b'-') => ColumnType::Int { bits: 64, unsigned: false },
-                Some(b'%') => ColumnType::Int { bits: 32, unsigned: true },
-                Some(b'+') => long,
-                _ => text,
-            },
-        )
+/// A column by its word: its name and, unless it is a VARCHAR, a sign for its type.
+fn column(i: usize, word: &str) -> Column {
+    let collation = collation_of(word);
+    let ty = match word.as_bytes().last() {
+        Some(b'#') => ColumnType::Int { bits: 64, unsigned: true },
+        Some(b'-') => ColumnType::Int { bits: 64, unsigned: false },
+        Some(b'%') => ColumnType::Int { bits: 32, unsigned: true },
+        Some(b'+') => ColumnType::Text { length: u32::MAX, collation },
+        Some(b'@') => ColumnType::DateTime { decimals: 0 },
+        Some(b'^') if word.ends_with("^^") => ColumnType::Timestamp { decimals: 2 },
+        Some(b'^') => ColumnType::Timestamp { decimals: 0 },
+        Some(b'=') => label_type(word.trim_end_matches('=')),
+        _ => ColumnType::VarChar { length: TEXT_CHARS, collation },
     };
-    virtual_schema(DATABASE, name, columns.split_whitespace().enumerate().map(column).collect())
+    Column { nullable: i > 0, ..Column::new(word.trim_end_matches(['#', '-', '%', '+', '@', '^', '=']), ty) }
+}
+
+/// Names that MySQL's file systems tell apart by their letters are compared by these.
+fn collation_of(word: &str) -> Collation {
+    const ENDS: [&str; 6] = ["_CATALOG", "_SCHEMA", "TABLE_NAME", "_OBJECT_TABLE", "DEFINER", "TIME_ZONE"];
+    if ENDS.iter().any(|end| word.ends_with(end)) { Collation::Utf8mb3Bin } else { Collation::Utf8mb3GeneralCi }
+}
+
+/// Of a column that is an ENUM, or the SET of modes.
+fn label_type(name: &str) -> ColumnType {
+    let labels: &[&str] = match name {
+        "SQL_MODE" => &sql_mode::LABELS,
+        "INTERVAL_FIELD" => &event::schedule::FIELDS,
+        "ROUTINE_TYPE" => &["FUNCTION", "PROCEDURE"],
+        "SQL_DATA_ACCESS" => &["CONTAINS SQL", "NO SQL", "READS SQL DATA", "MODIFIES SQL DATA"],
+        "SECURITY_TYPE" => &["DEFAULT", "INVOKER", "DEFINER"],
+        "EVENT_MANIPULATION" => &["INSERT", "UPDATE", "DELETE"],
+        _ => &["BEFORE", "AFTER"],
+    };
+    let list = labels.iter().map(|label| (*label).to_owned()).collect();
+    let text = ColumnType::VarChar { length: TEXT_CHARS, collation: Collation::Utf8mb3Bin };
+    labels::define(name, name == "SQL_MODE", Collation::Utf8mb3Bin, list).unwrap_or(text)
+}
+
+fn schema(name: &str, columns: &str) -> TableSchema {
+    virtual_schema(DATABASE, name, columns.split_whitespace().enumerate().map(|(i, word)| column(i, word)).collect())
+}
+
+/// What a column of these tables holds for a value: moments and labels may be given as texts.
+pub fn cell<'v>(ty: ColumnType, value: &'v Datum<'_>) -> Value<'v> {
+    match (ty, value) {
+        (ColumnType::DateTime { .. }, Datum::Text(text)) => {
+            parse_datetime(text, Zone::UTC).map_or(Value::Null, |c| Value::DateTime(pack_datetime(c)))
+        }
+        (ColumnType::Label { is_set, collation, labels, .. }, Datum::Text(_)) => {
+            Value::UInt(labels::number(labels, is_set, collation, value).0)
+        }
+        _ => convert::stored(ty, value),
+    }
 }
 
 /// Of a table whose rows are made when they are read.
@@ -197,7 +240,8 @@ fn yes(on: bool) -> Datum<'static> {
 
 /// Whether the table is one of those that never have a row: Apus has nothing of the kind.
 pub fn is_always_empty(schema: &TableSchema) -> bool {
-    const WITH_ROWS: [&str; 22] = [
+    const WITH_ROWS: [&str; 23] = [
+        "EVENTS",
         "PARAMETERS",
         "ROUTINES",
         "TRIGGERS",
@@ -225,7 +269,18 @@ pub fn is_always_empty(schema: &TableSchema) -> bool {
 }
 
 /// All rows of a virtual table, one value per column of its schema.
-pub fn rows(schema: &TableSchema, catalog: &Catalog, env: &Env) -> Vec<Row> {
+///
+/// # Errors
+/// The cluster does not answer what only it knows.
+pub async fn rows_of(engine: &SqlEngine, schema: &TableSchema, catalog: &Catalog, env: &Env) -> Result<Vec<Row>> {
+    if schema.database != DATABASE || schema.name != "EVENTS" {
+        return Ok(rows(schema, catalog, env));
+    }
+    let runs = engine.event_runs(catalog.events().map(|event| event.definition.number)).await?;
+    Ok(event::show::rows(catalog, env, &runs))
+}
+
+fn rows(schema: &TableSchema, catalog: &Catalog, env: &Env) -> Vec<Row> {
     let me = env.me.as_ref();
     match schema.database.as_str() {
         grant_tables::DATABASE => return grant_tables::rows(&schema.name, me),

@@ -45,8 +45,10 @@ impl SqlEngine {
             return Err(SqlError::new(1461, b"42000", text));
         }
         let mut plain = Digest::default();
+        // What has other statements in it has their ends, too.
+        let whole = self.statement_with_body(session, text.as_bytes())?.map(|(_, end)| end);
         let end = plain.scan(text.as_bytes(), Form::Plain, session.env.variables.syntax)?;
-        let tail = text.as_bytes().get(end..).unwrap_or(&[]);
+        let tail = text.as_bytes().get(whole.unwrap_or(end)..).unwrap_or(&[]);
         if has_statement(tail) {
             return Err(errors::syntax(&String::from_utf8_lossy(tail)));
         }

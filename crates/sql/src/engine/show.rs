@@ -5,7 +5,6 @@ use apus_types::collate::{Charset, Collation};
 use apus_types::{ColumnType, IndexState, schema::DefaultValue};
 
 use super::{
-    absent,
     catalog::{Catalog, Table},
     dispatch::SqlEngine,
     errors::{self, Result},
@@ -444,6 +443,9 @@ impl SqlEngine {
         if t.peek_word("triggers") {
             return self.show_triggers(session, t, out).await;
         }
+        if t.peek_word("events") {
+            return self.show_events(session, t, out).await;
+        }
         if self.show_absent(session, t, out).await? {
             return Ok(());
         }
@@ -565,11 +567,12 @@ impl SqlEngine {
             } else if t.word("user") {
                 return self.show_create_user(session, t, out).await;
             } else {
-                if self.show_create_routine(session, t, out).await? || self.show_create_trigger(session, t, out).await?
+                if self.show_create_routine(session, t, out).await?
+                    || self.show_create_trigger(session, t, out).await?
+                    || self.show_create_event(session, t, out).await?
                 {
                     return Ok(());
                 }
-                absent::show_create(session, t)?;
                 let wants_view = t.word("view");
                 if !wants_view {
                     t.expect("table")?;

@@ -28,6 +28,7 @@ pub enum Test {
     /// As numbers where both are, otherwise as texts.
     Order(CompareOp, String),
     Like(String),
+    Null,
 }
 
 fn like_name(name: &str, pattern: &str) -> bool {
@@ -35,7 +36,7 @@ fn like_name(name: &str, pattern: &str) -> bool {
 }
 
 impl Filter {
-    /// `LIKE 'pattern'` or `WHERE column = 'x'` (also `<>`, `<`, `>`, IN and LIKE) up to the end of the statement.
+    /// `LIKE 'pattern'` or `WHERE column = 'x'` (also `<>`, `<`, `>`, IN, LIKE and IS NULL) up to the end of the statement.
     pub fn parse(t: &mut Tokens) -> Result<Filter> {
         if t.word("like") {
             let pattern = t.string()?;
@@ -84,8 +85,10 @@ impl Filter {
                 if let Some(c) = alternatives.iter().flatten().find(|c| place(c).is_none()) {
                     return Err(errors::unknown_column(&c.column, "where clause"));
                 }
-                let holds = |row: &[Option<String>], c: &Condition| {
-                    place(c).and_then(|at| row[at].as_ref()).is_some_and(|cell| c.holds(cell))
+                let holds = |row: &[Option<String>], c: &Condition| match (place(c).map(|at| &row[at]), &c.test) {
+                    (Some(cell), Test::Null) => cell.is_none() != c.negated,
+                    (Some(Some(cell)), _) => c.holds(cell),
+                    _ => false,
                 };
                 rows.retain(|row| alternatives.iter().any(|all| all.iter().all(|c| holds(row, c))));
             }
@@ -121,6 +124,10 @@ impl Condition {
             }
         } else if t.word("like") {
             Test::Like(t.string()?)
+        } else if !negated && t.word("is") {
+            negated = t.word("not");
+            t.expect("null")?;
+            Test::Null
         } else if t.word("in") {
             t.expect_symbol('(')?;
             let mut list = vec![value(t)?];
@@ -139,6 +146,7 @@ impl Condition {
         let found = match &self.test {
             Test::OneOf(list) => list.iter().any(|value| value.eq_ignore_ascii_case(cell)),
             Test::Like(pattern) => like_name(cell, pattern),
+            Test::Null => false,
             Test::Order(op, value) => match (cell.parse::<f64>(), value.parse::<f64>()) {
                 (Ok(cell), Ok(value)) => cell.partial_cmp(&value).is_some_and(|o| op.holds(o)),
                 _ => op.holds(cell.to_lowercase().cmp(&value.to_lowercase())),

@@ -41,6 +41,51 @@ const MODES: [Mode; 21] = [
     (32, "TIME_TRUNCATE_FRACTIONAL", false),
 ];
 
+/// All of them as labels of a SET, in the places of their bits.
+pub const LABELS: [&str; 33] = {
+    let mut labels = [
+        "",
+        "",
+        "",
+        "",
+        "NOT_USED",
+        "",
+        "",
+        "",
+        "NOT_USED_9",
+        "NOT_USED_10",
+        "NOT_USED_11",
+        "NOT_USED_12",
+        "NOT_USED_13",
+        "NOT_USED_14",
+        "NOT_USED_15",
+        "NOT_USED_16",
+        "NOT_USED_17",
+        "NOT_USED_18",
+        "",
+        "",
+        "",
+        "",
+        "",
+        "",
+        "",
+        "",
+        "",
+        "",
+        "",
+        "NOT_USED_30",
+        "",
+        "",
+        "",
+    ];
+    let mut i = 0;
+    while i < MODES.len() {
+        labels[MODES[i].0 as usize] = MODES[i].1;
+        i += 1;
+    }
+    labels
+};
+
 /// Modes that stand for several.
 const SETS: [(&str, &[&str]); 2] = [
     ("ANSI", &["REAL_AS_FLOAT", "PIPES_AS_CONCAT", "ANSI_QUOTES", "IGNORE_SPACE", "ONLY_FULL_GROUP_BY"]),

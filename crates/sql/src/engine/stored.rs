@@ -474,7 +474,7 @@ mod tests {
             body: body.to_owned(),
             ..Definition::default()
         };
-        routine::tests_only(definition)
+        routine::Routine::of_no_dictionary("d", definition)
     }
 
     fn call(body: &str) -> Stored {

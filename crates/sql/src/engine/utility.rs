@@ -8,6 +8,7 @@ use super::{
     digest::{Form, Syntax},
     dispatch::SqlEngine,
     errors::{self, Result},
+    event,
     exec::{self, next_savepoint},
     expr::Datum,
     information_schema,
@@ -97,9 +98,11 @@ impl SqlEngine {
             Box::pin(self.change_accounts(session, clause)).await?;
             return ok(session, out);
         }
-        if absent::execute(session, &mut t)? {
+        if let Some(change) = event::clause::Change::parse(&mut t)? {
+            Box::pin(self.change_event(session, &change)).await?;
             return ok(session, out);
         }
+        absent::refuse(&t)?;
         let default = self.inherited(session, text).await?;
         if let Some(definition) = ddl::parse(&mut t, text, default)? {
             let done = self.define(session, s, definition).await?;

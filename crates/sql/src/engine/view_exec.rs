@@ -152,7 +152,7 @@ pub fn account(t: &mut Tokens) -> Result<Option<(String, String)>> {
     let user = t.identifier()?;
     if is_bare && let Some((user, host)) = user.split_once('@') {
         let host = if host.is_empty() { t.identifier()? } else { host.to_owned() };
-        return Ok(Some((user.to_owned(), host)));
+        return Ok(Some((user.to_owned(), host.to_lowercase())));
     }
     let host = match t.peek() {
         Some(Token::Word(w)) if w == "@" => {
@@ -162,7 +162,7 @@ pub fn account(t: &mut Tokens) -> Result<Option<(String, String)>> {
         Some(Token::Word(w)) if w.starts_with('@') => t.identifier()?.split_off(1),
         _ => "%".to_owned(),
     };
-    Ok(Some((user, host)))
+    Ok(Some((user, host.to_lowercase())))
 }
 
 /// A definition as it goes into the dictionary.

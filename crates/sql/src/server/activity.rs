@@ -70,6 +70,14 @@ impl Activity {
         doing.statement.extend_from_slice(&statement[..statement.len().min(limits::INFO_BYTES_MAX)]);
     }
 
+    /// What the server runs by itself for a user, in this database.
+    pub(crate) fn runs(&self, database: &str, statement: &str) {
+        let mut doing = self.lock();
+        (doing.command, doing.since) = ("Connect", Instant::now());
+        doing.database = database.to_owned();
+        doing.statement = statement.as_bytes()[..statement.len().min(limits::INFO_BYTES_MAX)].to_vec();
+    }
+
     /// The connection waits for a command, in this database. How long the last one took, if it was a statement.
     pub(super) fn rests(&self, database: Option<&str>) -> Option<Duration> {
         let (database, now) = (database.unwrap_or_default(), Instant::now());

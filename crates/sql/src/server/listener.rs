@@ -107,7 +107,7 @@ impl Server {
             let thread = std::thread::Builder::new()
                 .name(format!("apus-sql-{worker}"))
                 .stack_size(limits::STACK_BYTES)
-                .spawn(move || run_worker(shared, receiver, ready, async move || make_engine(worker).await))?;
+                .spawn(move || run_worker(shared, worker, receiver, ready, async move || make_engine(worker).await))?;
             server.threads.push(thread);
             handovers.push(sender);
             match is_ready.recv() {
@@ -218,6 +218,7 @@ fn refuse(mut stream: TcpStream) {
 
 fn run_worker<E: Engine>(
     shared: Arc<Shared>,
+    worker: usize,
     mut receiver: mpsc::Receiver<Handover>,
     ready: std::sync::mpsc::SyncSender<io::Result<()>>,
     make_engine: impl AsyncFnOnce() -> Result<E, SqlError>,
@@ -238,6 +239,7 @@ fn run_worker<E: Engine>(
                 return;
             }
         };
+        engine.started(&shared.registry, worker);
         let _ = ready.send(Ok(()));
         // Ends when the acceptor has ended and dropped the sender.
         while let Some((stream, slot)) = receiver.recv().await {

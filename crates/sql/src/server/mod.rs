@@ -31,6 +31,7 @@ pub use accounts::Accounts;
 pub use activity::{Activity, Doing};
 pub use listener::{Server, ServerConfig};
 pub use output::{Collected, Mark, Output};
+pub(crate) use registry::Slot;
 pub use registry::{ConnectionEntry, Interrupt, Registry};
 pub use tls::{Tls, TlsSession};
 
@@ -38,6 +39,7 @@ pub use crate::wire::compressed::{Algorithms, Compression};
 pub use crate::wire::params::Attribute;
 pub use crate::wire::{ColumnDef, ColumnType, ParamValue, ResultWriter, SqlError, capability, status};
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -87,6 +89,9 @@ pub struct PreparedInfo {
 #[allow(async_fn_in_trait)] // Futures stay on their thread: no Send bound is wanted.
 pub trait Engine: 'static {
     type Session: 'static;
+
+    /// The worker thread of this number is ready. What the engine runs by itself has a place among the server's connections, and ends with the engine. Within a `LocalSet`.
+    fn started(self: &Rc<Self>, _connections: &Arc<Registry>, _worker: usize) {}
 
     /// Opens a session. An unknown database is an error (1049), which ends the connection.
     async fn open(&self, info: ConnectionInfo) -> Result<Self::Session, SqlError>;

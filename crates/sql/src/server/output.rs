@@ -24,6 +24,8 @@ pub struct Output<'a> {
     flushes: u64,
     /// Nothing is sent before the statement has ended.
     is_on_hold: bool,
+    /// Nobody reads it.
+    is_unread: bool,
 }
 
 /// Most bytes of rows of a statement that calls stored functions.
@@ -51,17 +53,26 @@ impl<'a> Output<'a> {
             rows: None,
             flushes: 0,
             is_on_hold: false,
+            is_unread: false,
         }
     }
 
     /// An output that only collects, for tests of engines.
     pub fn in_memory(buffer: &'a mut PacketBuffer, state: &'a mut ResultState) -> Output<'a> {
-        Output { writer: ResultWriter::new(buffer, state), client: None, rows: None, flushes: 0, is_on_hold: false }
+        Output {
+            writer: ResultWriter::new(buffer, state),
+            client: None,
+            rows: None,
+            flushes: 0,
+            is_on_hold: false,
+            is_unread: false,
+        }
     }
 
     /// An output of the same command whose rows a cursor holds.
     pub(super) fn holding<'b>(&'b mut self, buffer: &'b mut PacketBuffer, rows: &'b mut Rows) -> Output<'b> {
-        Output { writer: self.writer.holding(buffer), client: None, rows: Some(rows), flushes: 0, is_on_hold: false }
+        let writer = self.writer.holding(buffer);
+        Output { writer, client: None, rows: Some(rows), flushes: 0, is_on_hold: false, is_unread: false }
     }
 
     /// Rows may be taken back until this is off: at most [`HELD_BYTES_MAX`] of them.
@@ -123,6 +134,10 @@ impl<'a> Output<'a> {
             rows.hold(self.writer.buffer().complete())?;
             self.writer.buffer().clear();
             return Ok(());
+        }
+        if self.is_unread {
+            self.flushes += 1;
+            self.writer.buffer().clear();
         }
         let Some(client) = self.client.as_mut() else { return Ok(()) };
         let buffer = self.writer.buffer();
@@ -230,6 +245,11 @@ impl Collected {
 
     pub fn output(&mut self) -> Output<'_> {
         Output::in_memory(&mut self.buffer, &mut self.state)
+    }
+
+    /// One of which as much is forgotten as a client would have been sent.
+    pub fn unread(&mut self) -> Output<'_> {
+        Output { is_unread: true, ..self.output() }
     }
 
     /// The packets written so far.

@@ -133,6 +133,34 @@ impl Registry {
             return None;
         }
         let worker = (0..inner.per_worker.len()).min_by_key(|&w| inner.per_worker[w])?;
+        let slot = self.enter(&mut inner, worker, host);
+        inner.admitted += 1;
+        inner.most = inner.most.max(inner.connections.len());
+        if inner.strangers.len() >= self.strangers_max
+            && let Some(oldest) = inner.strangers.pop_first()
+            && let Some(entry) = inner.connections.get(&oldest)
+        {
+            entry.kill.notify_one();
+        }
+        inner.strangers.insert(slot.id);
+        Some(slot)
+    }
+
+    /// A slot for what the server runs by itself for a user; none when the server is full of users.
+    pub(crate) fn admit_own(self: &Arc<Self>, worker: usize, user: &str, host: &str) -> Option<Slot> {
+        let mut inner = self.lock();
+        if inner.users >= self.limit || worker >= inner.per_worker.len() {
+            return None;
+        }
+        let slot = self.enter(&mut inner, worker, host.to_owned());
+        // There is no client that could leave without a word.
+        slot.meter.quits();
+        drop(inner);
+        self.set_user(slot.id, user);
+        Some(slot)
+    }
+
+    fn enter(self: &Arc<Self>, inner: &mut Inner, worker: usize, host: String) -> Slot {
         inner.per_worker[worker] += 1;
         loop {
             inner.last_id = inner.last_id.wrapping_add(1).max(1);
@@ -156,16 +184,7 @@ impl Registry {
             meter: meter.clone(),
         };
         inner.connections.insert(id, entry);
-        inner.admitted += 1;
-        inner.most = inner.most.max(inner.connections.len());
-        if inner.strangers.len() >= self.strangers_max
-            && let Some(oldest) = inner.strangers.pop_first()
-            && let Some(entry) = inner.connections.get(&oldest)
-        {
-            entry.kill.notify_one();
-        }
-        inner.strangers.insert(id);
-        Some(Slot { id, worker, host, kill, interrupt, activity, meter, registry: self.clone() })
+        Slot { id, worker, host, kill, interrupt, activity, meter, registry: self.clone() }
     }
 
     pub(crate) fn set_user(&self, id: u32, user: &str) {

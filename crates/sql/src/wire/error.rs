@@ -47,6 +47,11 @@ impl SqlError {
         SqlError::new(1297, b"HY000", format!("{} (no answer for {wait:?})", ErrorCode::NoNodeAvailable))
     }
 
+    /// 1040.
+    pub fn too_many_connections() -> SqlError {
+        SqlError::new(1040, b"08004", "Too many connections")
+    }
+
     /// 1243: a statement id that names no prepared statement of this connection.
     pub fn unknown_statement(id: u32) -> SqlError {
         let text = format!("Unknown prepared statement handler ({id}) given to mysql_stmt_precheck");

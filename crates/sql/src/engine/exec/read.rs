@@ -22,7 +22,7 @@ use super::{
 use crate::{
     engine::{
         catalog::Table,
-        convert, errors,
+        errors,
         expr::{Context, Datum, Env},
         information_schema,
         plan::{
@@ -284,7 +284,7 @@ pub fn virtual_row(
     row: &mut Vec<u8>,
 ) -> errors::Result<()> {
     let pairs: Vec<_> = values.iter().zip(&schema.columns).collect();
-    let fetched = |c: &u16| pairs.get(usize::from(*c)).map_or(Value::Null, |(v, c)| convert::stored(c.ty, v));
+    let fetched = |c: &u16| pairs.get(usize::from(*c)).map_or(Value::Null, |(v, c)| information_schema::cell(c.ty, v));
     let stored: Vec<Value<'_>> = match columns {
         Some(columns) => columns.iter().map(fetched).collect(),
         None => (0..schema.columns.len() as u16).map(|c| fetched(&c)).collect(),
@@ -303,7 +303,7 @@ pub async fn virtual_rows<T: Target>(
 ) -> errors::Result<()> {
     let schema = &table.schema;
     let mut row = Vec::new();
-    for values in information_schema::rows(schema, cluster.catalog, sink.env()) {
+    for values in information_schema::rows_of(cluster.engine, schema, cluster.catalog, sink.env()).await? {
         row.clear();
         virtual_row(schema, &values, plan.columns.as_deref(), &plan.layout, &mut row)?;
         let keep = match &access.full {

@@ -673,7 +673,10 @@ impl<'a> Builder<'a> {
             let lower = system.to_ascii_lowercase();
             let (global, name) = match lower.split_once('.') {
                 Some(("global", name)) => (true, name),
-                Some(("session" | "local", name)) => (false, name),
+                Some(("session" | "local", name)) => {
+                    crate::engine::variables::check_of_session(name)?;
+                    (false, name)
+                }
                 _ => (false, lower.as_str()),
             };
             crate::engine::variables::check_name(name)?;

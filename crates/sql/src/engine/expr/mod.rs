@@ -11,7 +11,7 @@ pub mod env;
 pub mod eval;
 pub mod func;
 mod func_calendar;
-mod func_clock;
+pub mod func_clock;
 mod func_encode;
 mod func_math;
 mod func_net;

@@ -361,6 +361,11 @@ pub fn push_time(out: &mut Vec<u8>, micros: i64, decimals: u8) {
     push_fraction(out, (total % 1_000_000) as u32, decimals);
 }
 
+/// Without the fraction of its second.
+pub fn whole_seconds(micros: i64) -> i64 {
+    micros.div_euclid(MICROS_PER_SECOND) * MICROS_PER_SECOND
+}
+
 /// Adds months, keeping the day inside the month; `None` outside years 0..=9999.
 pub fn add_months(c: Civil, months: i64) -> Option<Civil> {
     let total = (i64::from(c.year) * 12 + i64::from(c.month) - 1).checked_add(months)?;

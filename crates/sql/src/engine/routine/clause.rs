@@ -7,6 +7,7 @@ use crate::engine::{
     ddl::Name,
     digest::Syntax,
     errors::{self, Result},
+    event,
     token::{Token, Tokens, behind_blanks},
     trigger,
     view_exec::account,
@@ -86,6 +87,9 @@ pub struct Clause {
 pub enum Made {
     Routine(Clause),
     Trigger(trigger::clause::Clause),
+    Event(event::clause::Create),
+    /// ALTER EVENT, whose body may be another one.
+    EventChange(event::clause::Alter),
 }
 
 /// What such a statement makes.
@@ -96,7 +100,7 @@ enum What {
     Event,
 }
 
-/// Behind CREATE; reads as far as the word that says what.
+/// Behind CREATE or ALTER; reads as far as the word that says what.
 fn what(t: &mut Tokens, definer: &mut Option<(String, String)>) -> Result<Option<What>> {
     if t.word("definer") {
         let Ok(named) = t.expect_symbol('=').and_then(|()| account(t)) else { return Ok(None) };
@@ -117,10 +121,15 @@ fn what(t: &mut Tokens, definer: &mut Option<(String, String)>) -> Result<Option
 /// Whether a text may begin with a statement that has others in it. Most do not, which its first word tells.
 pub fn may_begin(sql: &[u8]) -> bool {
     let rest = &sql[behind_blanks(sql)..];
-    rest.get(..6).is_some_and(|word| word.eq_ignore_ascii_case(b"create"))
+    let begins = |word: &[u8]| rest.get(..word.len()).is_some_and(|head| head.eq_ignore_ascii_case(word));
+    begins(b"create") || begins(b"alter")
 }
 
 impl Made {
+    pub fn is_of_event(&self) -> bool {
+        matches!(self, Made::Event(_) | Made::EventChange(_))
+    }
+
     /// The statement at the beginning of a text, and the length of what was read of it; `None`: another one.
     ///
     /// # Errors
@@ -128,6 +137,15 @@ impl Made {
     pub fn parse(sql: &str, syntax: Syntax, default: Collation) -> Result<Option<(Made, usize)>> {
         let mut t = Tokens::new(sql);
         let mut definer = None;
+        if t.word("alter") {
+            return match what(&mut t, &mut definer) {
+                Ok(Some(What::Event)) => {
+                    let alter = event::clause::Alter::parse(&mut t, definer, (syntax, default))?;
+                    Ok(Some((Made::EventChange(alter), end_of(&t, sql)?)))
+                }
+                _ => Ok(None),
+            };
+        }
         if !t.word("create") {
             return Ok(None);
         }
@@ -140,16 +158,20 @@ impl Made {
         }
         let made = match what(&mut t, &mut definer)? {
             None => return Ok(None),
-            Some(What::Event) => return Err(errors::not_supported("events")),
+            Some(What::Event) => Made::Event(event::clause::Create::parse(&mut t, definer, (syntax, default))?),
             Some(What::Routine(kind)) => Made::Routine(Clause::parse(&mut t, kind, definer, (syntax, default))?),
             Some(What::Trigger) => Made::Trigger(trigger::clause::Clause::parse(&mut t, definer, (syntax, default))?),
         };
-        let end = match t.peek() {
-            None => sql.len(),
-            Some(Token::Symbol(';')) => t.offset().map_or(sql.len(), |at| at + 1),
-            Some(_) => return Err(t.error()),
-        };
-        Ok(Some((made, end)))
+        Ok(Some((made, end_of(&t, sql)?)))
+    }
+}
+
+/// Behind the statement, whose last token was read.
+fn end_of(t: &Tokens, sql: &str) -> Result<usize> {
+    match t.peek() {
+        None => Ok(sql.len()),
+        Some(Token::Symbol(';')) => Ok(t.offset().map_or(sql.len(), |at| at + 1)),
+        Some(_) => Err(t.error()),
     }
 }
 
@@ -289,7 +311,6 @@ mod tests {
         }
         let nested = format!("CREATE PROCEDURE p() {}{}", "BEGIN ".repeat(100), "END; ".repeat(100));
         assert_eq!(parsed(&nested).map(|_| ()).unwrap_err().errno, 1436);
-        assert_eq!(parsed("CREATE EVENT e ON SCHEDULE EVERY 1 DAY DO SET @a = 1").map(|_| ()).unwrap_err().errno, 1235);
     }
 
     #[test]

@@ -16,6 +16,7 @@ use super::{
     failures,
 };
 use crate::engine::{
+    assignments::expression,
     characters::collation_named,
     ddl,
     digest::{Digest, Form, Syntax},
@@ -688,8 +689,8 @@ impl<'t> Compiler<'t> {
 
     pub(super) fn value(&self, source: &str) -> Result<Text> {
         let mut text = self.text(source)?;
+        expression(&text.sql)?;
         text.sql.insert_str(0, SELECT);
-        plan::parse(&text.sql)?;
         Ok(text)
     }
 

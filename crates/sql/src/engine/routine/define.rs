@@ -37,7 +37,7 @@ use crate::{
 const NAME_CHARS_MAX: usize = 64;
 
 impl SqlEngine {
-    /// CREATE of a routine or trigger at the beginning of a text, and the length of what was read of it; `None`: another statement.
+    /// CREATE of a routine, trigger or event, or ALTER of an event, at the beginning of a text, and the length of what was read of it; `None`: another statement.
     ///
     /// # Errors
     /// As [`Made::parse`].
@@ -55,7 +55,7 @@ impl SqlEngine {
         }
     }
 
-    /// Runs CREATE of a routine or trigger as a statement of a client.
+    /// Runs such a statement as a statement of a client.
     pub(in crate::engine) async fn make_with_body(
         &self,
         session: &mut Session,
@@ -65,12 +65,17 @@ impl SqlEngine {
         self.begin_statement(session)?;
         let start = out.mark();
         session.clear_warnings();
-        let done = match made {
+        let done = self.carry_out(session, made).await.and_then(|()| utility::ok(session, out));
+        self.end_statement(session, done, start, out).await
+    }
+
+    pub(in crate::engine) async fn carry_out(&self, session: &mut Session, made: &Made) -> Result<()> {
+        match made {
             Made::Routine(clause) => self.create_routine(session, clause).await,
             Made::Trigger(clause) => self.create_trigger(session, clause).await,
-        };
-        let done = done.and_then(|()| utility::ok(session, out));
-        self.end_statement(session, done, start, out).await
+            Made::Event(clause) => self.create_event(session, clause).await,
+            Made::EventChange(clause) => self.alter_event(session, clause).await,
+        }
     }
 
     async fn create_routine(&self, session: &mut Session, clause: &Clause) -> Result<()> {
@@ -143,7 +148,7 @@ impl SqlEngine {
             new.comment.into_iter().for_each(|comment| definition.comment = comment);
             new.access.into_iter().for_each(|access| definition.access = access);
             new.invoker.into_iter().for_each(|invoker| definition.invoker = invoker);
-            let number = number(&routine.kept_as).map_or(0, |(_, number, _)| number);
+            let number = number(&routine.kept_as).unwrap_or(0);
             let table = table(&database, &kept_as(kind, &name, number + 1), &definition);
             if let Some(code) = self.change(Sent::CreateTable(TableMessage::from(&table))).await? {
                 return Err(errors::from_code(code, &name));

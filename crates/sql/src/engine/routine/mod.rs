@@ -32,6 +32,7 @@ pub mod show;
 use std::{cell::OnceCell, collections::BTreeMap, rc::Rc};
 
 use apus_types::{Column, ColumnType, TableSchema, collate::Collation};
+use sha2::{Digest as _, Sha256};
 
 use super::{
     ddl::HIDDEN_KEY,
@@ -204,6 +205,11 @@ pub struct Routine {
 }
 
 impl Routine {
+    /// One that is in no dictionary.
+    pub fn of_no_dictionary(database: &str, definition: Definition) -> Rc<Routine> {
+        let kept_as = kept_as(definition.kind, &definition.name, 0);
+        Rc::new(Routine { database: database.to_owned(), definition, kept_as, program: OnceCell::new() })
+    }
     /// # Errors
     /// Its text is not understood, which it was when it was made.
     pub fn program(&self) -> Result<Rc<Program>> {
@@ -235,15 +241,23 @@ pub fn is_routine(schema: &TableSchema) -> bool {
 
 /// How it is called in the dictionary.
 fn kept_as(kind: Kind, name: &str, number: u64) -> String {
-    format!("#{}#{number}#{}", kind.name().to_lowercase(), name.to_lowercase())
+    format!("#{}#{number}#{}", kind.name().to_lowercase(), kept_name(name))
 }
 
-/// Which of a routine's definitions it is, and the name.
-fn number(kept_as: &str) -> Option<(Kind, u64, &str)> {
-    let (kind, rest) = kept_as.strip_prefix('#')?.split_once('#')?;
-    let kind = Kind::ALL.into_iter().find(|known| known.name().eq_ignore_ascii_case(kind))?;
-    let (number, name) = rest.split_once('#')?;
-    Some((kind, number.parse().ok()?, name))
+/// A name in lower case. Of a long one, behind which the dictionary would have no room for more, the first half and a hash of all.
+pub fn kept_name(name: &str) -> String {
+    const CHARS_MAX: usize = 40;
+    let lower = name.to_lowercase();
+    if lower.chars().count() <= CHARS_MAX {
+        return lower;
+    }
+    let hash: String = Sha256::digest(&lower).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    lower.chars().take(CHARS_MAX / 2).chain(hash.chars()).collect()
+}
+
+/// Which of a routine's definitions it is.
+fn number(kept_as: &str) -> Option<u64> {
+    kept_as.strip_prefix('#')?.split('#').nth(1)?.parse().ok()
 }
 
 /// Kind, database and lower case name.
@@ -259,18 +273,18 @@ pub fn key(kind: Kind, database: &str, name: &str) -> Key {
 /// # Errors
 /// A definition does not decode.
 pub fn routines(tables: Vec<TableSchema>, before: &Routines) -> Result<Routines> {
-    let mut newest: BTreeMap<Key, (u64, TableSchema)> = BTreeMap::new();
+    let mut newest: BTreeMap<Key, (u64, Definition, TableSchema)> = BTreeMap::new();
     for schema in tables {
-        let Some((kind, number, name)) = number(&schema.name) else { continue };
-        let key = (kind, schema.database.clone(), name.to_owned());
-        if newest.get(&key).is_none_or(|(other, _)| *other < number) {
-            newest.insert(key, (number, schema));
+        let Some(number) = number(&schema.name) else { continue };
+        let definition = Definition::decode(&schema.comment)
+            .ok_or_else(|| errors::internal("the definition of a routine does not decode"))?;
+        let key = key(definition.kind, &schema.database, &definition.name);
+        if newest.get(&key).is_none_or(|(other, ..)| *other < number) {
+            newest.insert(key, (number, definition, schema));
         }
     }
     let mut routines = Routines::new();
-    for (key, (_, schema)) in newest {
-        let definition = Definition::decode(&schema.comment)
-            .ok_or_else(|| errors::internal("the definition of a routine does not decode"))?;
+    for (key, (_, definition, schema)) in newest {
         let is_same = |known: &&Rc<Routine>| known.definition == definition && known.kept_as == schema.name;
         let routine = before.get(&key).filter(is_same).cloned().unwrap_or_else(|| {
             let (database, kept_as) = (schema.database, schema.name);
@@ -279,13 +293,6 @@ pub fn routines(tables: Vec<TableSchema>, before: &Routines) -> Result<Routines>
         routines.insert(key, routine);
     }
     Ok(routines)
-}
-
-/// A routine that is in no dictionary.
-#[cfg(test)]
-pub fn tests_only(definition: Definition) -> Rc<Routine> {
-    let kept_as = kept_as(definition.kind, &definition.name, 0);
-    Rc::new(Routine { database: "d".to_owned(), definition, kept_as, program: OnceCell::new() })
 }
 
 #[cfg(test)]
@@ -312,6 +319,15 @@ mod tests {
         let function = Definition { kind: Kind::Function, returns: "INT\nUNSIGNED".to_owned(), ..definition };
         assert_eq!(Definition::decode(&function.encode()), Some(function));
         assert_eq!(Definition::decode("a comment"), None);
+    }
+
+    #[test]
+    fn long_names_have_room_in_the_dictionary() {
+        let (long, other) = ("N".repeat(64), format!("{}x", "N".repeat(63)));
+        assert_ne!(kept_name(&long), kept_name(&other));
+        assert!(kept_as(Kind::Procedure, &long, u64::MAX).chars().count() <= 64);
+        assert_eq!(number(&kept_as(Kind::Function, &long, 12)), Some(12));
+        assert_eq!(kept_name("Short"), "short");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::{compile::Compiler, failures};
 use crate::engine::{
     errors::Result,
+    event,
     token::{Token, Tokens},
 };
 
@@ -93,13 +94,20 @@ impl Compiler<'_> {
         if t.peek_word("alter") && t.second_word("view") {
             return Err(failures::not_allowed("ALTER VIEW"));
         }
+        let is_word = |token: &Token, word: &str| matches!(token, Token::Word(w) if w.eq_ignore_ascii_case(word));
+        let statement = || t.rest().iter().take_while(|token| **token != Token::Symbol(';'));
+        let of_event =
+            t.second_word("event") || t.second_word("definer") && statement().take(12).any(|w| is_word(w, "event"));
+        if of_event && (t.peek_word("create") || t.peek_word("alter")) && statement().any(|token| is_word(token, "do"))
+        {
+            return Err(event::failures::recursion());
+        }
         let changes = ["create", "alter", "drop"].iter().any(|word| t.peek_word(word));
         for kind in ["procedure", "function", "trigger"].into_iter().filter(|_| changes) {
             if kind == "trigger" && !t.peek_word("create") {
                 continue;
             }
-            let makes =
-                t.rest().iter().take(12).any(|token| matches!(token, Token::Word(w) if w.eq_ignore_ascii_case(kind)));
+            let makes = t.rest().iter().take(12).any(|token| is_word(token, kind));
             if t.second_word(kind) || t.second_word("definer") && makes {
                 return Err(match t.peek_word("create") {
                     true => failures::within_another(&kind.to_uppercase()),

@@ -127,7 +127,7 @@ impl SqlEngine {
     ///
     /// # Errors
     /// Those of its statements that it does not handle; 1436, 1449, 1456.
-    pub(super) async fn call(
+    pub(in crate::engine) async fn call(
         &self,
         session: &mut Session,
         routine: &Rc<Routine>,
@@ -571,15 +571,21 @@ impl Frame {
         let t = Tokens::new(&text.sql);
         let is =
             |token: Option<&Token>, word: &str| matches!(token, Some(Token::Word(w)) if w.eq_ignore_ascii_case(word));
-        let makes_table = t.peek_word("create") && t.second_word("table");
-        let query = (2..t.rest().len()).find(|at| is(t.ahead(*at), "select"));
-        let Some(query) = query.filter(|_| makes_table) else { return text.sql.clone() };
+        let word = match () {
+            () if t.peek_word("create") && t.second_word("table") => "select",
+            () if t.peek_word("alter") => "schedule",
+            () => return text.sql.clone(),
+        };
+        let Some(query) = (2..t.rest().len()).find(|at| is(t.ahead(*at), word)) else { return text.sql.clone() };
         t.with_replaced(|at, token| {
             let (Token::Word(name) | Token::Quoted(name)) = token else { return None };
             let (before, behind) = (t.ahead(at.checked_sub(1)?), t.ahead(at + 1));
             let point = Some(&Token::Symbol('.'));
-            let is_other =
-                is(before, "as") || before == point || behind == point || behind == Some(&Token::Symbol('('));
+            let is_other = is(before, "as")
+                || is(before, "to")
+                || before == point
+                || behind == point
+                || behind == Some(&Token::Symbol('('));
             let known = text.names.find(name).filter(|_| at > query && !is_other)?;
             Some(literal(&self.values[known.place]))
         })

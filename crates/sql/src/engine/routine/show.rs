@@ -8,7 +8,7 @@ use crate::{
         catalog::Catalog,
         dispatch::SqlEngine,
         errors::{self, Result},
-        expr::{Datum, Env, zone::Zone},
+        expr::{Datum, Env, temporal::whole_seconds, zone::Zone},
         information_schema::{Row, type_cells},
         session::Session,
         show,
@@ -78,9 +78,7 @@ fn create(routine: &Routine) -> String {
 
 /// A moment as the session shows it, in whole seconds.
 fn moment(micros: i64, zone: Zone) -> String {
-    const SECOND: i64 = 1_000_000;
-    let whole = micros.div_euclid(SECOND) * SECOND;
-    Datum::from_value(Value::Timestamp(whole), false, zone, 0).as_string()
+    Datum::from_value(Value::Timestamp(whole_seconds(micros)), false, zone, 0).as_string()
 }
 
 fn security(d: &Definition) -> &'static str {
@@ -203,7 +201,7 @@ pub fn routine_rows(catalog: &Catalog, env: &Env) -> Vec<Row> {
         row.extend([Datum::Null, text("SQL"), text("SQL")]);
         row.push(text(if d.deterministic { "YES" } else { "NO" }));
         row.extend([text(d.access.name()), Datum::Null, text(security(d))]);
-        row.extend([text(moment(d.created, env.zone())), text(moment(d.modified, env.zone()))]);
+        row.extend([d.created, d.modified].map(|micros| Datum::Int(whole_seconds(micros))));
         row.extend([text(d.sql_mode.clone()), text(d.comment.clone()), text(definer(d))]);
         row.extend([text(d.charset.clone()), text(d.collation.clone()), text(d.database_collation.clone())]);
         row

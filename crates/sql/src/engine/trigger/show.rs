@@ -41,9 +41,12 @@ fn create(d: &Definition, table: &Table) -> String {
 
 /// A moment as the session shows it, in hundredths of a second.
 fn moment(micros: i64, zone: Zone) -> String {
+    Datum::from_value(Value::Timestamp(hundredths(micros)), false, zone, 2).as_string()
+}
+
+fn hundredths(micros: i64) -> i64 {
     const HUNDREDTH: i64 = 10_000;
-    let cut = micros.div_euclid(HUNDREDTH) * HUNDREDTH;
-    Datum::from_value(Value::Timestamp(cut), false, zone, 2).as_string()
+    micros.div_euclid(HUNDREDTH) * HUNDREDTH
 }
 
 /// Those of one table are numbered by event and time.
@@ -178,7 +181,7 @@ pub fn rows(catalog: &Catalog, env: &Env) -> Vec<Row> {
             row.extend([text("def"), text(schema.database.clone()), text(schema.name.clone())]);
             row.extend([Datum::Int(number as i64), Datum::Null, text(d.body.clone()), text("ROW"), text(d.timing())]);
             row.extend([Datum::Null, Datum::Null, text("OLD"), text("NEW")]);
-            row.extend([text(moment(d.created, env.zone())), text(d.sql_mode.clone())]);
+            row.extend([Datum::Int(hundredths(d.created)), text(d.sql_mode.clone())]);
             row.push(text(format!("{}@{}", d.definer.0, d.definer.1)));
             row.extend([text(d.charset.clone()), text(d.collation.clone()), text(d.database_collation.clone())]);
             rows.push(row);

@@ -18,7 +18,7 @@ use tokio::sync::{Mutex as TurnMutex, Notify};
 use super::rows::{Place, Tables};
 use crate::{
     engine::errors::{self, Result},
-    server::{ConnectionInfo, Registry},
+    server::Registry,
 };
 
 /// A lease is raised so often.
@@ -99,9 +99,9 @@ impl UserLocks {
         client: &Client,
         tables: &Tables,
         session: u64,
-        info: &ConnectionInfo,
+        (connection, registry): (u32, &Arc<Registry>),
     ) -> Result<u64> {
-        let new = || Holder { connection: info.id, registry: info.registry.clone(), locks: 0 };
+        let new = || Holder { connection, registry: registry.clone(), locks: 0 };
         let count = |state: &mut State| {
             let lease = state.lease.filter(|lease| lease.raised.elapsed() < GOOD)?;
             state.holders.entry(session).or_insert_with(new).locks += 1;

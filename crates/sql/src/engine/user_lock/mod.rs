@@ -3,7 +3,7 @@
 //! A lock is a committed row of `apus.user_locks` that names the session that holds it, so it outlives data nodes. A SQL node that holds locks has a *lease*
 //! ([`lease`]): a row of `apus.user_lock_owners` with a number that it raises once a second. Who waits for a lock reads that number: when it has stood
 //! still for [`lease::DEAD`], the waiter ends the lease by deleting its row, and takes the lock. A SQL node that could not raise the number for [`lease::GOOD`], a shorter time, ends the connections
-//! of its sessions that hold locks: none of them goes on believing that it has one. Docs: `docs/decisions/0026-user-locks.md`.
+//! of its sessions that hold locks: none of them goes on believing that it has one. Docs: `docs/decisions/0027-user-locks.md`.
 //!
 //! # How a function waits
 //!
@@ -17,6 +17,7 @@
 
 pub mod calls;
 mod lease;
+mod own_lock;
 mod rows;
 
 use std::{
@@ -30,11 +31,11 @@ use std::{
 
 use apus_signal::{dict::Change, schema::TableMessage};
 
-pub use self::lease::UserLocks;
 use self::{
     calls::Call,
     rows::{Place, Tables},
 };
+pub use self::{lease::UserLocks, own_lock::OwnLock};
 use super::{
     dispatch::SqlEngine,
     errors::{self, Result},
@@ -84,6 +85,20 @@ struct Watch {
     /// Since when the number stands still.
     since: Instant,
     looked: Instant,
+}
+
+impl Watch {
+    /// Whether it is time to look at the lease of this holder.
+    fn is_due(watch: Option<&Watch>, owner: u64, now: Instant) -> bool {
+        watch.is_none_or(|w| w.owner != owner || now >= w.looked + LEASE_LOOK)
+    }
+    /// What is known now that the lease has this number (`None`: there is none), and whether who had it is dead.
+    fn look(watch: Option<Watch>, owner: u64, beat: Option<u64>, now: Instant) -> (Option<Watch>, bool) {
+        let before = watch.filter(|w| w.owner == owner && Some(w.beat) == beat);
+        let since = before.map_or(now, |w| w.since);
+        let is_dead = beat.is_none() || since.elapsed() >= lease::DEAD;
+        (beat.map(|beat| Watch { owner, beat, since, looked: now }), is_dead)
+    }
 }
 
 impl SqlEngine {
@@ -146,7 +161,8 @@ impl SqlEngine {
             session.held.shared = Some(self.user_locks.clone());
         }
         let number = session.held.session;
-        let owner = self.user_locks.hold(&self.client, &tables, number, &session.info).await?;
+        let owner =
+            self.user_locks.hold(&self.client, &tables, number, (session.info.id, &session.info.registry)).await?;
         let place = Place { name: name.to_owned(), owner, session: number };
         let taken = self.wait_for_lock(session, &tables, &place, deadline).await;
         if let Ok(true) = taken {
@@ -179,15 +195,13 @@ impl SqlEngine {
             if deadline.is_some_and(|deadline| now >= deadline) {
                 return Ok(false);
             }
-            if watch.as_ref().is_none_or(|w| w.owner != holder.owner || now >= w.looked + LEASE_LOOK) {
+            if Watch::is_due(watch.as_ref(), holder.owner, now) {
                 let beat = tables.beat(client, holder.owner).await?;
-                let before = watch.filter(|w| w.owner == holder.owner && Some(w.beat) == beat);
-                let since = before.map_or(now, |w| w.since);
-                let is_dead = beat.is_none() || since.elapsed() >= lease::DEAD;
+                let (seen, is_dead) = Watch::look(watch, holder.owner, beat, now);
                 if is_dead && tables.take_over(client, place, session.info.id, &holder, beat).await? {
                     return Ok(true);
                 }
-                watch = beat.map(|beat| Watch { owner: holder.owner, beat, since, looked: now });
+                watch = seen;
             }
             let left = deadline.map_or(pause, |deadline| pause.min(deadline.saturating_duration_since(now)));
             let _ = tokio::time::timeout(left, first(released, session.env.stopped())).await;

@@ -79,6 +79,7 @@ const fn fixed(name: &'static str, ty: Type, default: &'static str) -> Definitio
     v(name, ty, default, Scope::Nobody)
 }
 
+const OFF_ON: [&str; 2] = ["OFF", "ON"];
 const ANY: Type = Type::Number { min: 0, max: MOST, step: 1 };
 const MOST: u64 = u64::MAX;
 const U32: u64 = u32::MAX as u64;
@@ -106,6 +107,7 @@ static DEFINITIONS: &[Definition] = &[
     text("default_storage_engine", "InnoDB"),
     fixed("div_precision_increment", ANY, "4"),
     text("explain_format", "TREE"),
+    v("event_scheduler", Type::Word(&OFF_ON), "ON", Scope::Global),
     v("error_count", ANY, "0", Scope::Told),
     fixed("explicit_defaults_for_timestamp", Type::Bool, "1"),
     switch("foreign_key_checks", "1"),
@@ -267,6 +269,8 @@ impl Definition {
                 let warning = (asked != Some(taken)).then(|| errors::truncated_number(self.name, text.as_bytes()));
                 return Ok((taken.to_string(), warning));
             }
+            (Type::Word(_), Datum::Decimal { .. } | Datum::Double(_)) => return Err(wrong_type()),
+            (Type::Word(words), Datum::Int(n @ (0 | 1))) if *words == OFF_ON => words[*n as usize].to_owned(),
             (Type::Bool, Datum::Decimal { .. } | Datum::Double(_)) => return Err(wrong_type()),
             (Type::Bool, _) => i32::from(on_or_off(&text).ok_or_else(wrong)?).to_string(),
             (Type::Word(words), _) => {

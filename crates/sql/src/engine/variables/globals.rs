@@ -17,6 +17,7 @@ use crate::engine::{
 use crate::wire::{SqlError, compressed::Algorithms};
 
 const LOCAL_INFILE: &str = "local_infile";
+const EVENT_SCHEDULER: &str = "event_scheduler";
 const COMPRESSION: &str = "protocol_compression_algorithms";
 
 #[derive(Debug, Default)]
@@ -58,6 +59,11 @@ impl Globals {
     /// Whether clients may be asked for files.
     pub(super) fn local_infile(&self) -> bool {
         self.values().get(LOCAL_INFILE).is_some_and(|text| text == "1")
+    }
+
+    /// Whether this SQL node may run events.
+    pub(in crate::engine) fn runs_events(&self) -> bool {
+        self.values().get(EVENT_SCHEDULER).is_none_or(|text| text == "ON")
     }
 
     /// What `protocol_compression_algorithms` says.

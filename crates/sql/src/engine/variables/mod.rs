@@ -37,6 +37,14 @@ pub fn check_name(name: &str) -> Result<()> {
     find(name).map(|_| ()).ok_or_else(|| errors::unknown_variable(name))
 }
 
+/// 1238 for a name behind `@@session.` of what sessions have no value of.
+pub fn check_of_session(name: &str) -> Result<()> {
+    match find(name) {
+        Some(d) if d.scope == Scope::Global => Err(errors::no_session_value(name)),
+        _ => Ok(()),
+    }
+}
+
 pub fn kind_of(name: &str) -> Kind {
     match find(name).map(|d| d.ty) {
         Some(Type::Number { .. }) => Kind::UInt,

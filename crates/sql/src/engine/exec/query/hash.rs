@@ -44,7 +44,7 @@ impl Built {
     pub async fn of<C: Consumer>(pipeline: &Pipeline<'_, '_, C>, leaf: &JoinStep) -> Done<Built> {
         let run = pipeline.run;
         let (rows, is_shared) = match &leaf.leaf {
-            Leaf::Table { .. } if is_virtual(leaf) => (Rc::new(of_virtual(pipeline, leaf)?), false),
+            Leaf::Table { .. } if is_virtual(leaf) => (Rc::new(of_virtual(pipeline, leaf).await?), false),
             Leaf::Table { .. } => (Rc::new(of_table(pipeline, leaf).await?), false),
             Leaf::Derived(derived) => {
                 let empty = RowLayout::new([]);
@@ -204,7 +204,7 @@ async fn of_table<C: Consumer>(pipeline: &Pipeline<'_, '_, C>, leaf: &JoinStep) 
     Ok(rows)
 }
 
-fn of_virtual<C: Consumer>(pipeline: &Pipeline<'_, '_, C>, leaf: &JoinStep) -> Done<Strings> {
+async fn of_virtual<C: Consumer>(pipeline: &Pipeline<'_, '_, C>, leaf: &JoinStep) -> Done<Strings> {
     let run = pipeline.run;
     let Leaf::Table { table, columns } = &leaf.leaf else {
         return Err(errors::internal("a leaf that is no table").into());
@@ -212,7 +212,7 @@ fn of_virtual<C: Consumer>(pipeline: &Pipeline<'_, '_, C>, leaf: &JoinStep) -> D
     let filter = leaf.scan.as_ref().and_then(|a| a.full.as_ref());
     let mut rows = Strings::default();
     let mut row = Vec::new();
-    for values in information_schema::rows(&table.schema, run.cluster.catalog, run.env) {
+    for values in information_schema::rows_of(run.cluster.engine, &table.schema, run.cluster.catalog, run.env).await? {
         row.clear();
         read::virtual_row(&table.schema, &values, Some(columns), &leaf.row, &mut row)?;
         if passes(filter, &context(run, pipeline.given, &leaf.row, &row))? {
