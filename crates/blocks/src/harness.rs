@@ -19,7 +19,7 @@ use apus_signal::{
 };
 use apus_types::NodeId;
 
-use crate::{NodeConfig, build};
+use crate::{NodeConfig, OnDisk, build, dict::Dictionary};
 
 pub const MGMT: NodeId = NodeId(NodeId::MGMT_BASE + 1);
 pub const MGMT_2: NodeId = NodeId(NodeId::MGMT_BASE + 2);
@@ -154,6 +154,8 @@ pub struct Cluster {
     pub unwritten: Vec<(NodeId, Vec<u8>, BlockRef, u64)>,
     pub disk_fails: BTreeSet<NodeId>,
     pub disk_broken: BTreeSet<NodeId>,
+    /// Data nodes keep their dictionaries.
+    pub keeps_dictionaries: bool,
     /// Data nodes keep their views; each machine's starts.
     pub keeps_views: bool,
     pub boots: BTreeMap<NodeId, u32>,
@@ -183,6 +185,7 @@ impl Cluster {
             unwritten: Vec::new(),
             disk_fails: BTreeSet::new(),
             disk_broken: BTreeSet::new(),
+            keeps_dictionaries: false,
             keeps_views: false,
             boots: BTreeMap::new(),
             paused: BTreeSet::new(),
@@ -248,6 +251,14 @@ impl Cluster {
         let boot = self.boots.get(&node).copied().unwrap_or(0).to_string();
         let kept = crate::qmgr::Kept::read(content.map(Vec::as_slice), None, node, boot).expect("its own file");
         let kept = self.keeps_views.then_some(kept);
+        let files: BTreeMap<String, Vec<u8>> = self
+            .files
+            .get(&node)
+            .into_iter()
+            .flatten()
+            .map(|(file, bytes)| (file.to_string(), bytes.clone()))
+            .collect();
+        let keeps_dictionary = self.keeps_dictionaries;
         self.start(node, |who, (incarnation, seen)| {
             let config = NodeConfig {
                 rejoins,
@@ -258,6 +269,11 @@ impl Cluster {
             };
             let mut blocks: Vec<Box<dyn Block>> = build(who, &config);
             blocks.retain(|b| !matches!(b.block_ref().block, BlockId::Ldm | BlockId::Tc));
+            if keeps_dictionary {
+                let disk = OnDisk { files, segment_bytes: 1 << 20, checkpoint_bytes: 1 << 20, scrub_ns: 0 };
+                blocks.retain(|b| b.block_ref().block != BlockId::Dict);
+                blocks.push(Box::new(Dictionary::new(&NodeConfig { disk: Some(disk), ..config })));
+            }
             for block in [BlockId::Ldm, BlockId::Tc] {
                 blocks.push(Box::new(StandIn { me: BlockRef::new(node, block, 0), seen: Rc::clone(&seen) }));
             }

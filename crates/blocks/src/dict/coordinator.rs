@@ -220,14 +220,14 @@ impl Dictionary {
             return Ok(());
         }
         let change = req.change.ok_or(DecodeError)?;
-        if self.answer_executed(req.token, from, req.request, ctx) {
-            return Ok(());
-        }
-        if let Some(running) = self.coordinator.running.as_mut().filter(|r| r.step.token == req.token && req.token != 0)
-        {
+        let is_same = |running: &&mut Running| running.step.token == req.token && req.token != 0;
+        if let Some(running) = self.coordinator.running.as_mut().filter(is_same) {
+            // We have it, which says nothing of the others, nor of the disks.
             if running.from.len() < QUEUE_MAX && !running.from.contains(&(from, req.request)) {
                 running.from.push((from, req.request));
             }
+        } else if self.coordinator.collecting.is_none() && self.answer_executed(req.token, from, req.request, ctx) {
+            jam!(ctx); // asked again
         } else if self.coordinator.queue.iter().any(|wish| (wish.from, wish.request) == (from, req.request)) {
             jam!(ctx); // sent again while it waits
         } else if self.coordinator.queue.len() >= QUEUE_MAX {
@@ -328,6 +328,10 @@ impl Dictionary {
             ctx.probe("dict: a new president undoes a schema transaction");
             self.catalog.skip_ids(step);
             self.broadcast(Kind::SchemaAbortOrd, step, ctx);
+        } else if let Some(step) = newest.last.as_ref().filter(|_| !planted(Bug::SchemaLeftHalf)) {
+            // All have it, but who died may have waited for a disk: its client is answered when it is on all of those that are left. With something
+            // prepared behind it that is certain.
+            self.commit_for_dead(step.clone(), ctx);
         }
     }
 

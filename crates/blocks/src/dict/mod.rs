@@ -17,7 +17,8 @@
 //! and what it has prepared (`SchemaStateRep`); committed anywhere is committed everywhere, and so is what all of them have prepared, because
 //! who died may have committed it and clients have written by it; anything else is undone; forwarders tell
 //! clients, who send again what has no answer, unless it was lost with two presidents. A step is known by its token, and members remember the last [`TOKENS_MAX`], so a request that was
-//! executed already gets its answer again. **A node joins**: it copies the dictionary between two transactions and no transaction
+//! executed already gets its answer again, but not while the step is under way: that one member has it says nothing of the others, nor of the disks. A new president lets all of
+//! them confirm the last step once more for the same reason (simulator seed 219002582). **A node joins**: it copies the dictionary between two transactions and no transaction
 //! begins before it is in the view, its link is gone or [`JOIN_LOCK_NS`] are over; a member that finds itself behind stops.
 //!
 //! **A unique index is published** when all that was committed before is on the disks, where there are disks; changes behind it wait, too. It is refused if the cluster has

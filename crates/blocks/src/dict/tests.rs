@@ -279,6 +279,36 @@ fn the_ids_of_tables_are_on_disk_before_they_are_made() {
     assert_eq!((kept.version, kept.next_table_id), (0, step.next_table_id));
 }
 
+/// A change is answered when it is on the disks of all members: also where the client asks again, and where the president has died that waited for the disks.
+#[test]
+fn a_change_is_on_disk_when_it_is_answered_whoever_is_asked() {
+    for dies in [false, true] {
+        let mut c = Cluster::new(1, 2);
+        c.keeps_dictionaries = true;
+        (1..=2).for_each(|id| c.start_node(id));
+        assert!(c.run_until(2000, |c| (1..=2).all(|n| c.generation(n) == 1)));
+        c.run_ms(50);
+        c.slow_file = Some(super::DICTIONARY_FILE);
+        wish(&mut c, 2, 7, table("t"));
+        c.run_ms(5);
+        assert!((1..=2).all(|n| has_table(&read(&mut c, n), "t")), "committed in memory");
+        if dies {
+            c.kill(1);
+            c.unwritten.retain(|(node, ..)| *node != NodeId(1));
+            insist_ms(&mut c, 200, 2, 7, &table("t"));
+        } else {
+            wish(&mut c, 1, 7, table("t"));
+            c.run_ms(200);
+        }
+        assert!(c.answer(Kind::SchemaConf).is_none(), "answered before it is on disk; the president dies: {dies}");
+        c.write_slow_file();
+        c.run_ms(5);
+        assert!(c.answer(Kind::SchemaConf).is_some(), "not answered; the president dies: {dies}");
+        let files = c.files[&NodeId(2)].iter().map(|(file, bytes)| (file.to_string(), bytes.clone())).collect();
+        assert!(read_file(&files).is_ok_and(|kept| kept.tables.values().any(|t| t.name == "t")));
+    }
+}
+
 /// A president that stays goes through a take-over when node groups meet again. What a member said when it joined is of an earlier dictionary.
 #[test]
 fn a_table_that_was_dropped_does_not_return_when_sides_meet() {
