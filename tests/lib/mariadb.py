@@ -58,3 +58,19 @@ def batch(sql, host=None, port=None, unix=None, database=None, seconds=60, optio
     command += [f"-S{unix}"] if unix else [f"-h{host}", f"-P{port}", "--protocol=TCP"]
     command += [*options, database] if database else options
     return run(command, seconds=seconds, stdin=sql, ok=False)
+
+
+def load(cluster, sql, database=None, seconds=60):
+    """Runs statements against a cluster, none of which may fail."""
+    host, port = cluster.sql
+    code, said = batch(sql, database=database, host=host, port=port, seconds=seconds)
+    check(code == 0 and "ERROR" not in said, f"statements were refused:\n{tail(said)}")
+
+
+def dump(cluster, database, *options, seconds=60):
+    """What mariadb-dump writes of a database."""
+    host, port = cluster.sql
+    command = ["mariadb-dump", "--no-defaults", *options, "-uroot", f"-h{host}", f"-P{port}", "--protocol=TCP", database]
+    code, text = run(command, seconds=seconds, ok=False)
+    check(code == 0 and "Error" not in text, f"mariadb-dump ended with {code}:\n{tail(text)}")
+    return text

@@ -4,8 +4,8 @@ import time
 
 from lib.asking import ask, connect, refused
 from lib.cluster import Cluster
-from lib.harness import FULL, check, check_equal, run, scenario_main, tail, wait_until
-from lib.mariadb import batch
+from lib.harness import FULL, check, check_equal, run, scenario_main, wait_until
+from lib.mariadb import dump, load
 
 LIMIT_SECONDS = (150, 300)
 # Seconds after which another SQL node has the lease of one that was killed (crates/sql/src/engine/user_lock/lease.rs, DEAD), and some.
@@ -147,13 +147,9 @@ def dumped(t, cluster, first):
     with t.case("a dump with events is loaded again"):
         made(first, "nightly", "EVERY '1:30' HOUR_MINUTE STARTS '2035-01-01 00:00:00' ENDS '2036-01-01 00:00:00'", "BEGIN DECLARE a INT; SET a = 1; CALL folded(); END", "ON COMPLETION PRESERVE COMMENT 'it''s late'")
         made(first, "later", "AT '2035-06-01 12:00:00'", "CALL folded()", "DISABLE")
-        host, port = cluster.sql
-        command = ["mariadb-dump", "--no-defaults", "--events", "--routines", "-uroot", f"-h{host}", f"-P{port}", "--protocol=TCP", "clock"]
-        code, text = run(command, seconds=60, ok=False)
-        check(code == 0 and "Error" not in text, f"mariadb-dump ended with {code}:\n{tail(text)}")
+        text = dump(cluster, "clock", "--events", "--routines")
         ask(first, "CREATE DATABASE copy")
-        code, said = batch(text, database="copy", host=host, port=port, seconds=60)
-        check(code == 0 and "ERROR" not in said, f"loading ended with {code}:\n{tail(said)}")
+        load(cluster, text, database="copy")
         of = "SELECT event_name, event_type, execute_at, interval_value, interval_field, starts, ends, status, on_completion, event_comment, event_definition, time_zone FROM information_schema.events WHERE event_schema = '{}' ORDER BY 1"
         check_equal(ask(first, of.format("copy")), ask(first, of.format("clock")), "events")
         check_equal(len(ask(first, of.format("copy"))), 2, "events")
@@ -163,9 +159,7 @@ def dumped(t, cluster, first):
 
 def main(t):
     with Cluster(t, sql_nodes=2) as cluster:
-        host, port = cluster.sql
-        code, said = batch(SCHEMA, host=host, port=port, seconds=60)
-        check(code == 0 and "ERROR" not in said, f"the schema: {tail(said)}")
+        load(cluster, SCHEMA)
         first, second = connect(cluster, 0), connect(cluster, 1)
         runs(t, first, second)
         stopped(t, cluster, first, second)

@@ -11,8 +11,8 @@ from sqlalchemy import orm
 
 from lib.asking import ask, connect, refused
 from lib.cluster import Cluster
-from lib.harness import FULL, check, check_equal, run, scenario_main, tail, wait_until
-from lib.mariadb import batch
+from lib.harness import FULL, check, check_equal, run, scenario_main, wait_until
+from lib.mariadb import dump, load
 
 LIMIT_SECONDS = (300, 900)
 ROUNDS = 60 if FULL else 15
@@ -228,13 +228,9 @@ def many(t, first):
 
 def dumped(t, cluster, first):
     with t.case("a dump is loaded again, and its keys are held"):
-        host, port = cluster.sql
-        command = ["mariadb-dump", "--no-defaults", "-uroot", f"-h{host}", f"-P{port}", "--protocol=TCP", "fk"]
-        code, text = run(command, seconds=60, ok=False)
-        check(code == 0 and "Error" not in text, f"mariadb-dump ended with {code}:\n{tail(text)}")
+        text = dump(cluster, "fk")
         ask(first, "CREATE DATABASE fk_copy")
-        code, said = batch(text, database="fk_copy", host=host, port=port, seconds=120)
-        check(code == 0 and "ERROR" not in said, f"loading ended with {code}:\n{tail(said)}")
+        load(cluster, text, database="fk_copy", seconds=120)
         for table in ("parent", "stays", "goes", "below", "forgets"):
             made = [ask(first, f"SHOW CREATE TABLE {database}.{table}") for database in ("fk", "fk_copy")]
             check_equal(made[1], made[0], f"definition of {table}")
@@ -300,9 +296,7 @@ def mapped(t, cluster):
 
 def main(t):
     with Cluster(t, sql_nodes=2) as cluster:
-        host, port = cluster.sql
-        code, said = batch(SCHEMA, host=host, port=port, seconds=60)
-        check(code == 0 and "ERROR" not in said, f"the schema: {tail(said)}")
+        load(cluster, SCHEMA)
         first, second = connect(cluster, 0), connect(cluster, 1)
         at_once(t, first, second)
         under_failures(t, cluster)

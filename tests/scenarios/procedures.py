@@ -7,8 +7,8 @@ import pymysql
 
 from lib.asking import ask, connect, refused
 from lib.cluster import Cluster
-from lib.harness import FULL, check, check_equal, run, scenario_main, tail, wait_until
-from lib.mariadb import batch
+from lib.harness import FULL, check, check_equal, run, scenario_main, wait_until
+from lib.mariadb import dump, load
 
 LIMIT_SECONDS = (120, 300)
 ROUNDS = 50 if FULL else 8
@@ -190,13 +190,9 @@ def killed(t, cluster, first):
 
 def dumped(t, cluster, first):
     with t.case("a dump with procedures is loaded again"):
-        host, port = cluster.sql
-        command = ["mariadb-dump", "--no-defaults", "--routines", "-uroot", f"-h{host}", f"-P{port}", "--protocol=TCP", "bank"]
-        code, text = run(command, seconds=60, ok=False)
-        check(code == 0 and "Error" not in text, f"mariadb-dump ended with {code}:\n{tail(text)}")
+        text = dump(cluster, "bank", "--routines")
         ask(first, "CREATE DATABASE copy")
-        code, said = batch(text, database="copy", host=host, port=port, seconds=60)
-        check(code == 0 and "ERROR" not in said, f"loading ended with {code}:\n{tail(said)}")
+        load(cluster, text, database="copy")
         names = ask(first, "SELECT routine_name FROM information_schema.routines WHERE routine_schema = 'bank' ORDER BY 1")
         check_equal(names, ask(first, "SELECT routine_name FROM information_schema.routines WHERE routine_schema = 'copy' ORDER BY 1"), "procedures")
         for name, in names:
@@ -209,9 +205,7 @@ def dumped(t, cluster, first):
 
 def main(t):
     with Cluster(t, sql_nodes=2) as cluster:
-        host, port = cluster.sql
-        code, said = batch(SCHEMA, host=host, port=port, seconds=60)
-        check(code == 0 and "ERROR" not in said, f"the schema: {tail(said)}")
+        load(cluster, SCHEMA)
         first, second = connect(cluster, 0), connect(cluster, 1)
         two_nodes(t, first, second)
         drivers(t, cluster)

@@ -6,8 +6,8 @@ import pymysql
 
 from lib.asking import ask, connect, refused
 from lib.cluster import Cluster
-from lib.harness import FULL, check, check_equal, run, scenario_main, tail, wait_until
-from lib.mariadb import batch
+from lib.harness import FULL, check, check_equal, run, scenario_main, wait_until
+from lib.mariadb import dump, load
 
 LIMIT_SECONDS = (120, 300)
 ROUNDS = 100 if FULL else 15
@@ -162,13 +162,9 @@ def under_fire(t, cluster, first):
 
 def dumped(t, cluster, first):
     with t.case("a dump with triggers, procedures and functions is loaded again"):
-        host, port = cluster.sql
-        command = ["mariadb-dump", "--no-defaults", "--routines", "--triggers", "-uroot", f"-h{host}", f"-P{port}", "--protocol=TCP", "dhcp"]
-        code, text = run(command, seconds=60, ok=False)
-        check(code == 0 and "Error" not in text, f"mariadb-dump ended with {code}:\n{tail(text)}")
+        text = dump(cluster, "dhcp", "--routines", "--triggers")
         ask(first, "CREATE DATABASE copy")
-        code, said = batch(text, database="copy", host=host, port=port, seconds=60)
-        check(code == 0 and "ERROR" not in said, f"loading ended with {code}:\n{tail(said)}")
+        load(cluster, text, database="copy")
         of = "SELECT trigger_name, action_order, action_timing, event_manipulation, action_statement FROM information_schema.triggers WHERE trigger_schema = '{}' ORDER BY 1"
         check_equal(ask(first, of.format("copy")), ask(first, of.format("dhcp")), "triggers")
         routines = "SELECT routine_type, routine_name, dtd_identifier, routine_definition FROM information_schema.routines WHERE routine_schema = '{}' ORDER BY 1, 2"
@@ -181,9 +177,7 @@ def dumped(t, cluster, first):
 
 def main(t):
     with Cluster(t, sql_nodes=2) as cluster:
-        host, port = cluster.sql
-        code, said = batch(SCHEMA, host=host, port=port, seconds=60)
-        check(code == 0 and "ERROR" not in said, f"the schema: {tail(said)}")
+        load(cluster, SCHEMA)
         first, second = connect(cluster, 0), connect(cluster, 1)
         two_nodes(t, first, second)
         statements(t, first)

@@ -8,7 +8,7 @@ import pymysql
 from lib.asking import ask, connect, refused
 from lib.cluster import Cluster
 from lib.harness import FULL, check, check_equal, run, scenario_main, tail, wait_until
-from lib.mariadb import batch
+from lib.mariadb import batch, dump, load
 
 LIMIT_SECONDS = (120, 300)
 ROUNDS = 100 if FULL else 12
@@ -140,13 +140,9 @@ def a_node_dies(t, cluster, first, second):
 
 def dumped(t, cluster, first):
     with t.case("a dump with views is loaded again"):
-        host, port = cluster.sql
-        command = ["mariadb-dump", "--no-defaults", "-uroot", f"-h{host}", f"-P{port}", "--protocol=TCP", "shop"]
-        code, text = run(command, seconds=60, ok=False)
-        check(code == 0 and "Error" not in text, f"mariadb-dump ended with {code}:\n{tail(text)}")
+        text = dump(cluster, "shop")
         ask(first, "CREATE DATABASE copy")
-        code, said = batch(text, database="copy", host=host, port=port, seconds=60)
-        check(code == 0 and "ERROR" not in said, f"loading ended with {code}:\n{tail(said)}")
+        load(cluster, text, database="copy")
         for view in VIEWS:
             for statement in ("SELECT * FROM {}.{} ORDER BY 1, 2" if view in ("cheap", "about") else "SELECT * FROM {}.{} ORDER BY 1", "SHOW COLUMNS FROM {}.{}"):
                 check_equal(ask(first, statement.format("copy", view)), ask(first, statement.format("shop", view)), f"{view}: {statement}")
@@ -163,9 +159,7 @@ def dumped(t, cluster, first):
 
 def main(t):
     with Cluster(t, sql_nodes=2) as cluster:
-        host, port = cluster.sql
-        code, said = batch(SCHEMA, host=host, port=port, seconds=60)
-        check(code == 0 and "ERROR" not in said, f"the schema: {tail(said)}")
+        load(cluster, SCHEMA)
         first, second = connect(cluster, 0), connect(cluster, 1)
         two_nodes(t, cluster, first, second)
         a_node_dies(t, cluster, first, second)

@@ -7,13 +7,10 @@ use super::{
     errors::{self, Result},
     session::Session,
     show_filter::Filter,
-    show_heading::{self, Told},
+    show_heading::{self, Headings, Told},
     token::Tokens,
 };
-use crate::{server::Output, wire::ColumnDef};
-
-/// Headings are told by name, with the type where it is not VARCHAR.
-pub type Headings = &'static [(&'static str, Told)];
+use crate::server::Output;
 
 pub const ROUTINES: Headings = &[
     ("Db", Told::Text),
@@ -159,12 +156,7 @@ impl SqlEngine {
         } else {
             return Ok(false);
         };
-        let names: Vec<&str> = headings.iter().map(|(name, _)| *name).collect();
-        Filter::parse(t)?.apply(&names, &mut Vec::new())?;
-        let defs: Vec<ColumnDef> = headings.iter().map(|(name, told)| show_heading::def_of(*told, name)).collect();
-        out.begin_rows(&defs);
-        (session.env.row_count, session.env.found_rows) = (-1, 0);
-        out.end_rows(session.warning_count(), session.status());
+        show_heading::answer(session, out, headings, Vec::new(), &Filter::parse(t)?)?;
         Ok(true)
     }
 }

@@ -1,6 +1,41 @@
 //! What a client is told of the columns of SHOW and EXPLAIN: MySQL's types, where they are not VARCHAR.
 
-use crate::wire::{ColumnDef, ColumnType, column_flag};
+use super::{errors::Result, session::Session, show::Rows, show_filter::Filter};
+use crate::{
+    server::Output,
+    wire::{ColumnDef, ColumnType, column_flag},
+};
+
+/// Headings that are told by name, with the type where it is not VARCHAR.
+pub type Headings = &'static [(&'static str, Told)];
+
+/// Answers with those of the rows that the filter lets through.
+///
+/// # Errors
+/// The filter names another column.
+pub fn answer(
+    session: &mut Session,
+    out: &mut Output<'_>,
+    headings: Headings,
+    mut rows: Rows,
+    filter: &Filter,
+) -> Result<()> {
+    let names: Vec<&str> = headings.iter().map(|(name, _)| *name).collect();
+    filter.apply(&names, &mut rows)?;
+    let defs: Vec<ColumnDef> = headings.iter().map(|(name, told)| def_of(*told, name)).collect();
+    out.begin_rows(&defs);
+    for row in &rows {
+        out.row_start();
+        row.iter().for_each(|cell| match cell {
+            Some(cell) => out.bytes(cell.as_bytes()),
+            None => out.null(),
+        });
+        out.row_end();
+    }
+    (session.env.row_count, session.env.found_rows) = (-1, rows.len() as u64);
+    out.end_rows(session.warning_count(), session.status());
+    Ok(())
+}
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Told {

@@ -24,14 +24,13 @@ pub mod show;
 
 use std::{collections::BTreeMap, rc::Rc};
 
-use apus_types::{Column, ColumnType, TableSchema};
+use apus_types::TableSchema;
 
 use self::schedule::{Schedule, Unit};
 use super::{
-    ddl::HIDDEN_KEY,
     errors::{self, Result},
     expr::zone::Zone,
-    routine::{self, Routine, kept_name},
+    routine::{self, Routine, kept_name, kept_table},
     view::{escaped, unescaped},
 };
 
@@ -217,14 +216,8 @@ impl Event {
     }
 }
 
-/// The table of a definition. It has a key that nobody sees.
 fn table(database: &str, kept_as: &str, definition: &Definition) -> TableSchema {
-    let key = Column { nullable: false, ..Column::new(HIDDEN_KEY, ColumnType::Int { bits: 64, unsigned: true }) };
-    let mut schema = TableSchema::new(database, kept_as, vec![key], vec![0]);
-    schema.hidden_key = true;
-    schema.engine = ENGINE.to_owned();
-    schema.comment = definition.encode();
-    schema
+    kept_table(database, kept_as, ENGINE, definition.encode())
 }
 
 pub fn is_event(schema: &TableSchema) -> bool {

@@ -8,7 +8,6 @@ use super::{Definition, Event, Status, failures, schedule::Schedule};
 use crate::{
     accounts::Privileges,
     engine::{
-        absent::Headings,
         authorize::database_denied,
         catalog::Catalog,
         dispatch::SqlEngine,
@@ -18,12 +17,11 @@ use crate::{
         routine::{define::full, failures::bad_name},
         session::Session,
         show_filter::Filter,
-        show_heading::{self, Told},
+        show_heading::{self, Headings, Told},
         token::Tokens,
         view_text::quoted,
     },
     server::Output,
-    wire::ColumnDef,
 };
 
 const EVENTS: Headings = &[
@@ -194,22 +192,8 @@ impl SqlEngine {
                 Some(d.database_collation.clone()),
             ]
         };
-        let mut rows: Vec<_> = catalog.events().filter(|e| e.database == database).map(|e| row(e)).collect();
-        let names: Vec<&str> = EVENTS.iter().map(|(name, _)| *name).collect();
-        filter.apply(&names, &mut rows)?;
-        let defs: Vec<ColumnDef> = EVENTS.iter().map(|(name, told)| show_heading::def_of(*told, name)).collect();
-        out.begin_rows(&defs);
-        for row in &rows {
-            out.row_start();
-            row.iter().for_each(|cell| match cell {
-                Some(cell) => out.bytes(cell.as_bytes()),
-                None => out.null(),
-            });
-            out.row_end();
-        }
-        (session.env.row_count, session.env.found_rows) = (-1, rows.len() as u64);
-        out.end_rows(session.warning_count(), session.status());
-        Ok(())
+        let rows: Vec<_> = catalog.events().filter(|e| e.database == database).map(|e| row(e)).collect();
+        show_heading::answer(session, out, EVENTS, rows, &filter)
     }
 }
 

@@ -225,14 +225,18 @@ impl Routine {
     }
 }
 
-/// The table of a definition. It has a key that nobody sees.
-fn table(database: &str, kept_as: &str, definition: &Definition) -> TableSchema {
+/// The table that a definition is kept as. It has a key that nobody sees.
+pub fn kept_table(database: &str, kept_as: &str, engine: &str, definition: String) -> TableSchema {
     let key = Column { nullable: false, ..Column::new(HIDDEN_KEY, ColumnType::Int { bits: 64, unsigned: true }) };
     let mut schema = TableSchema::new(database, kept_as, vec![key], vec![0]);
     schema.hidden_key = true;
-    schema.engine = ENGINE.to_owned();
-    schema.comment = definition.encode();
+    schema.engine = engine.to_owned();
+    schema.comment = definition;
     schema
+}
+
+fn table(database: &str, kept_as: &str, definition: &Definition) -> TableSchema {
+    kept_table(database, kept_as, ENGINE, definition.encode())
 }
 
 pub fn is_routine(schema: &TableSchema) -> bool {

@@ -18,7 +18,6 @@ use crate::{
         view_text::quoted,
     },
     server::Output,
-    wire::ColumnDef,
 };
 use apus_types::{Column, ColumnType, Value};
 
@@ -160,23 +159,12 @@ impl SqlEngine {
             ];
             cells.map(Some).to_vec()
         };
-        let mut rows: Vec<_> = catalog
+        let rows: Vec<_> = catalog
             .routines()
             .filter(|r| r.definition.kind == kind && sees(&session.env, r).0)
             .map(|r| row(r))
             .collect();
-        let names: Vec<&str> = ROUTINES.iter().map(|(name, _)| *name).collect();
-        filter.apply(&names, &mut rows)?;
-        let defs: Vec<ColumnDef> = ROUTINES.iter().map(|(name, told)| show_heading::def_of(*told, name)).collect();
-        out.begin_rows(&defs);
-        for row in &rows {
-            out.row_start();
-            row.iter().for_each(|cell| out.bytes(cell.as_deref().unwrap_or("").as_bytes()));
-            out.row_end();
-        }
-        (session.env.row_count, session.env.found_rows) = (-1, rows.len() as u64);
-        out.end_rows(session.warning_count(), session.status());
-        Ok(())
+        show_heading::answer(session, out, ROUTINES, rows, &filter)
     }
 }
 

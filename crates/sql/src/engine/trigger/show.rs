@@ -19,7 +19,6 @@ use crate::{
         view_text::quoted,
     },
     server::Output,
-    wire::ColumnDef,
 };
 use apus_types::Value;
 
@@ -153,18 +152,7 @@ impl SqlEngine {
                 rows.push(cells.map(Some).to_vec());
             }
         }
-        let names: Vec<&str> = TRIGGERS.iter().map(|(name, _)| *name).collect();
-        filter.apply(&names, &mut rows)?;
-        let defs: Vec<ColumnDef> = TRIGGERS.iter().map(|(name, told)| show_heading::def_of(*told, name)).collect();
-        out.begin_rows(&defs);
-        for row in &rows {
-            out.row_start();
-            row.iter().for_each(|cell| out.bytes(cell.as_deref().unwrap_or("").as_bytes()));
-            out.row_end();
-        }
-        (session.env.row_count, session.env.found_rows) = (-1, rows.len() as u64);
-        out.end_rows(session.warning_count(), session.status());
-        Ok(())
+        show_heading::answer(session, out, TRIGGERS, rows, &filter)
     }
 }
 
