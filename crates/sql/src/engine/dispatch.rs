@@ -56,7 +56,7 @@ pub struct SqlEngine {
     pub(super) catalog: RefCell<Rc<Catalog>>,
     plans: RefCell<PlanCache>,
     pub(super) auto_increment: Arc<AutoIncrement>,
-    globals: Arc<Globals>,
+    pub(super) globals: Arc<Globals>,
     /// `None`: nobody is refused anything.
     pub(super) store: Option<Rc<AccountStore>>,
     /// Numbers the rights of sessions with roles.
@@ -108,6 +108,12 @@ impl SqlEngine {
             return Ok(current);
         }
         self.fetch_catalog().await
+    }
+
+    /// As above, whatever somebody has left in it.
+    pub(super) async fn catalog_as_it_is(&self) -> Result<Rc<Catalog>> {
+        let current = self.catalog.borrow().clone();
+        if current.is_current(&self.client) { Ok(current) } else { self.read_catalog().await }
     }
 
     /// Fetches the dictionary whatever is known of it, and ends what somebody has left in it.
@@ -163,11 +169,6 @@ impl SqlEngine {
         };
         session.scratch = Some(s);
         self.end_statement(session, result, start, out).await
-    }
-
-    /// What `event_scheduler` says at this SQL node.
-    pub(super) fn runs_events(&self) -> bool {
-        self.globals.runs_events()
     }
 
     pub(super) fn count(&self, session: &mut Session, what: Counter) {

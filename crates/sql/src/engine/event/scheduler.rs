@@ -210,11 +210,11 @@ impl Scheduler {
 
     /// Runs what is due; how long to wait before the next turn.
     async fn turn(&mut self, engine: &Rc<SqlEngine>) -> Result<Duration> {
-        if !engine.runs_events() {
+        if !engine.globals.runs_events() {
             self.rest(engine).await?;
             return Ok(LOOK);
         }
-        let catalog = engine.catalog().await?;
+        let catalog = engine.catalog_as_it_is().await?;
         let enabled = || catalog.events().filter(|event| event.definition.status == Status::Enabled);
         if enabled().next().is_none() {
             self.rest(engine).await?;
