@@ -19,6 +19,7 @@ use crate::{
     engine::{
         assignments::value_of,
         authorize::database_denied,
+        catalog::SYSTEM_DATABASE,
         dispatch::SqlEngine,
         errors::{self, Result},
         expr::{
@@ -170,6 +171,7 @@ impl SqlEngine {
         take_surroundings(session, &mut definition, alter.definer.as_ref(), collation.name())?;
         match self.replace_event(&event, &target.0, &definition).await? {
             None => self.fetch_catalog().await.map(|_| ()),
+            Some(ErrorCode::TableExists) => Err(errors::definition_changed()),
             Some(code) => Err(errors::from_code(code, &name)),
         }
     }
@@ -185,14 +187,16 @@ impl SqlEngine {
         if let Some(code) = self.put_event(database, change, definition).await? {
             return Ok(Some(code));
         }
-        // What is left here if this fails means nothing any more.
-        self.change(Sent::DropTable(name_of(event))).await?;
+        // What is left here if this fails means nothing as long as the new one is there.
+        self.drop_older(event).await?;
+        self.change(Sent::DropTable(name_of(&event.database, &event.kept_as))).await?;
         Ok(None)
     }
 
     /// False: it is gone, or another one by now.
     pub(super) async fn drop_event(&self, event: &Event) -> Result<bool> {
-        let is_dropped = match self.change(Sent::DropTable(name_of(event))).await? {
+        self.drop_older(event).await?;
+        let is_dropped = match self.change(Sent::DropTable(name_of(&event.database, &event.kept_as))).await? {
             None => true,
             Some(ErrorCode::TableNotFound) => false,
             Some(code) => return Err(errors::from_code(code, &event.definition.name)),
@@ -202,6 +206,13 @@ impl SqlEngine {
             self.forget_runs(event.definition.number).await;
         }
         Ok(is_dropped)
+    }
+
+    async fn drop_older(&self, event: &Event) -> Result<()> {
+        for (database, kept_as) in &event.older {
+            self.change(Sent::DropTable(name_of(database, kept_as))).await?;
+        }
+        Ok(())
     }
 
     async fn put_event(&self, database: &str, change: u64, definition: &Definition) -> Result<Option<ErrorCode>> {
@@ -227,15 +238,16 @@ impl SqlEngine {
     }
 
     pub(super) async fn require_for_events(&self, session: &mut Session, database: &str) -> Result<()> {
-        if database.eq_ignore_ascii_case(information_schema::DATABASE) || database == performance_schema::DATABASE {
+        let is_own = database == performance_schema::DATABASE || database == SYSTEM_DATABASE;
+        if is_own || database.eq_ignore_ascii_case(information_schema::DATABASE) {
             return Err(database_denied(&session.env, database));
         }
         self.require_on_database(session, database, Privileges::EVENT).await
     }
 }
 
-fn name_of(event: &Event) -> TableName {
-    TableName { database: event.database.clone(), table: event.kept_as.clone(), version: 0 }
+fn name_of(database: &str, kept_as: &str) -> TableName {
+    TableName { database: database.to_owned(), table: kept_as.to_owned(), version: 0 }
 }
 
 fn check_name(name: &str) -> Result<()> {

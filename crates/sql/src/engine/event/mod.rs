@@ -207,6 +207,8 @@ pub struct Event {
     pub definition: Definition,
     /// Its name in the dictionary.
     kept_as: String,
+    /// Database and name of definitions before, which a SQL node that died has left; they would count again if they outlived this one.
+    older: Vec<(String, String)>,
 }
 
 impl Event {
@@ -247,18 +249,19 @@ pub fn key(database: &str, name: &str) -> Key {
 /// # Errors
 /// A definition does not decode.
 pub fn events(tables: Vec<TableSchema>, before: &Events) -> Result<Events> {
-    let mut newest: BTreeMap<u64, (u64, Event)> = BTreeMap::new();
+    let mut all: BTreeMap<u64, BTreeMap<u64, Event>> = BTreeMap::new();
     for schema in tables {
         let Some(change) = change_of(&schema.name) else { continue };
         let definition = Definition::decode(&schema.comment)
             .ok_or_else(|| errors::internal("the definition of an event does not decode"))?;
         let number = definition.number;
-        if newest.get(&number).is_none_or(|(other, _)| *other < change) {
-            newest.insert(number, (change, Event { database: schema.database, definition, kept_as: schema.name }));
-        }
+        let event = Event { database: schema.database, definition, kept_as: schema.name, older: Vec::new() };
+        all.entry(number).or_default().insert(change, event);
     }
     let mut events = Events::new();
-    for (_, event) in newest.into_values() {
+    for mut definitions in all.into_values() {
+        let Some((_, mut event)) = definitions.pop_last() else { continue };
+        event.older = definitions.into_values().map(|old| (old.database, old.kept_as)).collect();
         let key = key(&event.database, &event.definition.name);
         let same = before.get(&key).filter(|known| ***known == event).cloned();
         events.insert(key, same.unwrap_or_else(|| Rc::new(event)));
@@ -309,6 +312,7 @@ mod tests {
         ];
         let found = events(tables.clone(), &Events::new()).unwrap();
         assert_eq!(found.keys().cloned().collect::<Vec<_>>(), [key("d", "other"), key("d2", "Renamed")]);
+        assert_eq!(found[&key("d2", "renamed")].older, [("d".to_owned(), kept_as("e", 9))]);
         let again = events(tables, &found).unwrap();
         assert!(found.values().zip(again.values()).all(|(a, b)| Rc::ptr_eq(a, b)));
     }

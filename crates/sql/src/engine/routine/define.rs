@@ -154,10 +154,12 @@ impl SqlEngine {
                 return Err(errors::from_code(code, &name));
             }
         }
-        let dropped = TableName { database: database.clone(), table: routine.kept_as.clone(), version: 0 };
-        match self.change(Sent::DropTable(dropped)).await? {
-            None | Some(ErrorCode::TableNotFound) => {}
-            Some(code) => return Err(errors::from_code(code, &name)),
+        for kept_as in routine.all_kept_as() {
+            let dropped = TableName { database: database.clone(), table: kept_as.clone(), version: 0 };
+            match self.change(Sent::DropTable(dropped)).await? {
+                None | Some(ErrorCode::TableNotFound) => {}
+                Some(code) => return Err(errors::from_code(code, &name)),
+            }
         }
         if drops {
             self.revoke_gone(&key).await?;

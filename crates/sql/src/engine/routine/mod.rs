@@ -201,6 +201,8 @@ pub struct Routine {
     pub definition: Definition,
     /// Its name in the dictionary.
     kept_as: String,
+    /// Those of definitions before, which a SQL node that died has left; they would count again if they outlived this one.
+    older: Vec<String>,
     program: OnceCell<std::result::Result<Rc<Program>, SqlError>>,
 }
 
@@ -208,7 +210,12 @@ impl Routine {
     /// One that is in no dictionary.
     pub fn of_no_dictionary(database: &str, definition: Definition) -> Rc<Routine> {
         let kept_as = kept_as(definition.kind, &definition.name, 0);
-        Rc::new(Routine { database: database.to_owned(), definition, kept_as, program: OnceCell::new() })
+        let (database, older) = (database.to_owned(), Vec::new());
+        Rc::new(Routine { database, definition, kept_as, older, program: OnceCell::new() })
+    }
+    /// All its names in the dictionary, the last definition behind the others.
+    fn all_kept_as(&self) -> impl Iterator<Item = &String> {
+        self.older.iter().chain([&self.kept_as])
     }
     /// # Errors
     /// Its text is not understood, which it was when it was made.
@@ -277,22 +284,24 @@ pub fn key(kind: Kind, database: &str, name: &str) -> Key {
 /// # Errors
 /// A definition does not decode.
 pub fn routines(tables: Vec<TableSchema>, before: &Routines) -> Result<Routines> {
-    let mut newest: BTreeMap<Key, (u64, Definition, TableSchema)> = BTreeMap::new();
+    let mut all: BTreeMap<Key, BTreeMap<u64, (Definition, TableSchema)>> = BTreeMap::new();
     for schema in tables {
         let Some(number) = number(&schema.name) else { continue };
         let definition = Definition::decode(&schema.comment)
             .ok_or_else(|| errors::internal("the definition of a routine does not decode"))?;
         let key = key(definition.kind, &schema.database, &definition.name);
-        if newest.get(&key).is_none_or(|(other, ..)| *other < number) {
-            newest.insert(key, (number, definition, schema));
-        }
+        all.entry(key).or_default().insert(number, (definition, schema));
     }
     let mut routines = Routines::new();
-    for (key, (_, definition, schema)) in newest {
-        let is_same = |known: &&Rc<Routine>| known.definition == definition && known.kept_as == schema.name;
+    for (key, mut definitions) in all {
+        let Some((_, (definition, schema))) = definitions.pop_last() else { continue };
+        let older: Vec<String> = definitions.into_values().map(|(_, schema)| schema.name).collect();
+        let is_same = |known: &&Rc<Routine>| {
+            known.definition == definition && known.kept_as == schema.name && known.older == older
+        };
         let routine = before.get(&key).filter(is_same).cloned().unwrap_or_else(|| {
             let (database, kept_as) = (schema.database, schema.name);
-            Rc::new(Routine { database, definition, kept_as, program: OnceCell::new() })
+            Rc::new(Routine { database, definition, kept_as, older, program: OnceCell::new() })
         });
         routines.insert(key, routine);
     }
@@ -344,6 +353,7 @@ mod tests {
         assert_eq!(found.len(), 1);
         let p = &found[&key(Kind::Procedure, "d", "P")];
         assert_eq!((p.definition.comment.as_str(), p.kept_as.as_str()), ("new", "#procedure#10#p"));
+        assert_eq!(p.all_kept_as().collect::<Vec<_>>(), ["#procedure#9#p", "#procedure#10#p"]);
         let again = routines(tables, &found).unwrap();
         assert!(Rc::ptr_eq(p, &again[&key(Kind::Procedure, "d", "p")]));
     }
