@@ -257,7 +257,7 @@ fn kept_as(kind: Kind, name: &str, number: u64) -> String {
 
 /// A name in lower case. Of a long one, behind which the dictionary would have no room for more, the first half and a hash of all.
 pub fn kept_name(name: &str) -> String {
-    const CHARS_MAX: usize = 40;
+    const CHARS_MAX: usize = 32;
     let lower = name.to_lowercase();
     if lower.chars().count() <= CHARS_MAX {
         return lower;
@@ -345,7 +345,7 @@ mod tests {
 
     #[test]
     fn the_newest_counts_and_what_has_not_changed_is_the_same() {
-        let old = definition();
+        let old = Definition { name: "P".to_owned(), ..definition() };
         let new = Definition { comment: "new".to_owned(), ..old.clone() };
         let kept_as = |number| kept_as(Kind::Procedure, "p", number);
         let tables = vec![table("d", &kept_as(10), &new), table("d", &kept_as(9), &old)];
