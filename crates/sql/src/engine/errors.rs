@@ -267,9 +267,6 @@ pub fn needs_debug() -> SqlError {
 pub fn unknown_trigger() -> SqlError {
     error(1360, b"HY000", "Trigger does not exist".into())
 }
-pub fn unknown_event(name: &str) -> SqlError {
-    error(1539, b"HY000", format!("Unknown event '{name}'"))
-}
 pub fn no_binary_log() -> SqlError {
     error(1381, b"HY000", "You are not using binary logging".into())
 }

@@ -176,7 +176,6 @@ fn collation_of(word: &str) -> Collation {
 /// Of a column that is an ENUM, or the SET of modes.
 fn label_type(name: &str) -> ColumnType {
     let labels: &[&str] = match name {
-        "SQL_MODE" => &sql_mode::LABELS,
         "INTERVAL_FIELD" => &event::schedule::FIELDS,
         "ROUTINE_TYPE" => &["FUNCTION", "PROCEDURE"],
         "SQL_DATA_ACCESS" => &["CONTAINS SQL", "NO SQL", "READS SQL DATA", "MODIFIES SQL DATA"],
@@ -184,9 +183,10 @@ fn label_type(name: &str) -> ColumnType {
         "EVENT_MANIPULATION" => &["INSERT", "UPDATE", "DELETE"],
         _ => &["BEFORE", "AFTER"],
     };
-    let list = labels.iter().map(|label| (*label).to_owned()).collect();
+    let is_mode = name == "SQL_MODE";
+    let list = if is_mode { sql_mode::labels() } else { labels.iter().map(|label| (*label).to_owned()).collect() };
     let text = ColumnType::VarChar { length: TEXT_CHARS, collation: Collation::Utf8mb3Bin };
-    labels::define(name, name == "SQL_MODE", Collation::Utf8mb3Bin, list).unwrap_or(text)
+    labels::define(name, is_mode, Collation::Utf8mb3Bin, list).unwrap_or(text)
 }
 
 fn schema(name: &str, columns: &str) -> TableSchema {

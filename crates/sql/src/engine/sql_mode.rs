@@ -41,50 +41,13 @@ const MODES: [Mode; 21] = [
     (32, "TIME_TRUNCATE_FRACTIONAL", false),
 ];
 
-/// All of them as labels of a SET, in the places of their bits.
-pub const LABELS: [&str; 33] = {
-    let mut labels = [
-        "",
-        "",
-        "",
-        "",
-        "NOT_USED",
-        "",
-        "",
-        "",
-        "NOT_USED_9",
-        "NOT_USED_10",
-        "NOT_USED_11",
-        "NOT_USED_12",
-        "NOT_USED_13",
-        "NOT_USED_14",
-        "NOT_USED_15",
-        "NOT_USED_16",
-        "NOT_USED_17",
-        "NOT_USED_18",
-        "",
-        "",
-        "",
-        "",
-        "",
-        "",
-        "",
-        "",
-        "",
-        "",
-        "",
-        "NOT_USED_30",
-        "",
-        "",
-        "",
-    ];
-    let mut i = 0;
-    while i < MODES.len() {
-        labels[MODES[i].0 as usize] = MODES[i].1;
-        i += 1;
-    }
-    labels
-};
+/// All of them as labels of a SET, in the places of their bits; MySQL names bits that stand for nothing by their place from 1 on, but for the first.
+pub fn labels() -> Vec<String> {
+    let unused = |bit| if bit == 4 { "NOT_USED".to_owned() } else { format!("NOT_USED_{}", bit + 1) };
+    (0..=32)
+        .map(|bit| MODES.iter().find(|mode| mode.0 == bit).map_or_else(|| unused(bit), |mode| mode.1.to_owned()))
+        .collect()
+}
 
 /// Modes that stand for several.
 const SETS: [(&str, &[&str]); 2] = [

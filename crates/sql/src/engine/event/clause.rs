@@ -56,7 +56,7 @@ pub enum Change {
 }
 
 /// Where an expression of a schedule ends, besides units of time.
-const BEHIND: [&str; 10] = ["starts", "ends", "on", "rename", "enable", "disable", "comment", "do", "set", "schedule"];
+const BEHIND: [&str; 8] = ["starts", "ends", "on", "rename", "enable", "disable", "comment", "do"];
 
 /// The text up to one of these words outside of parentheses, or a unit of time.
 fn expression(t: &mut Tokens, to_unit: bool) -> Result<String> {
