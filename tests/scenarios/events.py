@@ -4,12 +4,14 @@ import time
 
 from lib.asking import ask, connect, refused
 from lib.cluster import Cluster
-from lib.harness import FULL, check, check_equal, run, scenario_main, wait_until
+from lib.harness import FULL, check, check_equal, end, scenario_main, wait_until
 from lib.mariadb import dump, load
 
 LIMIT_SECONDS = (150, 300)
 # Seconds after which another SQL node has the lease of one that was killed (crates/sql/src/engine/user_lock/lease.rs, DEAD), and some.
 TAKE_OVER = 11 + 9
+# Seconds after which another SQL node has the lease of one that has ended, less than it takes to find out that one is dead.
+GIVEN_OVER = 8
 TIMES = 60 if FULL else 20
 
 SCHEMA = """
@@ -63,6 +65,21 @@ def runs(t, first, second):
         made(first, "fails", "EVERY 1 SECOND", "BEGIN INSERT INTO ticks (at) VALUES (NOW(6)); SELECT * FROM ticks; SELECT * FROM nosuch; INSERT INTO ticks (at) VALUES (NULL); END")
         wait_until(lambda: one(first, "SELECT COUNT(*) FROM clock.ticks") >= 2, 20, "it runs again")
         ask(first, "DROP EVENT clock.fails")
+
+
+def claimed(t, first):
+    with t.case("a run that another SQL node has claimed is not begun; the ones behind it are"):
+        ask(first, "DELETE FROM clock.ticks")
+        made(first, "tick", "EVERY 1 SECOND", "INSERT INTO ticks (at) VALUES (NOW(6))")
+        wait_until(lambda: one(first, "SELECT COUNT(*) FROM clock.ticks") >= 1, 20, "it runs")
+        # What another one would have written if it had run the next four.
+        ask(first, "UPDATE apus.event_runs SET last = last + 4000000")
+        ticks = one(first, "SELECT COUNT(*) FROM clock.ticks")
+        wait_until(lambda: one(first, "SELECT COUNT(*) FROM clock.ticks") >= ticks + 2, 20, "it goes on")
+        times = [row[0] for row in ask(first, "SELECT at FROM clock.ticks ORDER BY at")]
+        gap = max((later - earlier).total_seconds() for earlier, later in zip(times, times[1:]))
+        check(gap >= 3, f"it stood still for {gap} s, not for the four runs")
+        ask(first, "DROP EVENT clock.tick")
 
 
 def stopped(t, cluster, first, second):
@@ -124,7 +141,7 @@ def sql_node_dies(t, cluster, first, second):
         process, _ = cluster.more_sql("runs")
         made(first, "tick", "EVERY 1 SECOND", "INSERT INTO ticks (at) VALUES (NOW(6))")
         wait_until(lambda: one(first, "SELECT COUNT(*) FROM clock.ticks") >= 1, 20, "it runs")
-        _, node = cluster.more_sql("waits")
+        waits, _ = cluster.more_sql("waits")
         for n in range(TIMES):
             made(first, f"once{n}", f"AT CURRENT_TIMESTAMP + INTERVAL {1 + n // 4} SECOND", f"INSERT INTO once (id, at) VALUES ({n}, NOW(6))")
         ask(first, "DO SLEEP(2.5)")
@@ -138,6 +155,13 @@ def sql_node_dies(t, cluster, first, second):
         # A run that was under way when its SQL node died is not begun again.
         ran = one(first, "SELECT COUNT(*) FROM clock.once")
         check(TIMES - 4 <= ran <= TIMES, f"{ran} of {TIMES} runs")
+    with t.case("the SQL node that runs events is told to end: another goes on at once"):
+        cluster.more_sql("follows")
+        check_equal(end(waits), 0, "how it ended")
+        begin = time.monotonic()
+        ticks = one(first, "SELECT MAX(id) FROM clock.ticks")
+        wait_until(lambda: one(first, "SELECT MAX(id) FROM clock.ticks") > ticks, GIVEN_OVER, "another SQL node runs events")
+        t.say(f"another SQL node runs events {time.monotonic() - begin:.1f} s after the end")
         ask(first, "DROP EVENT clock.tick")
         for connection in (first, second):
             ask(connection, "SET GLOBAL event_scheduler = ON")
@@ -162,6 +186,7 @@ def main(t):
         load(cluster, SCHEMA)
         first, second = connect(cluster, 0), connect(cluster, 1)
         runs(t, first, second)
+        claimed(t, first)
         stopped(t, cluster, first, second)
         under_fire(t, cluster, first)
         sql_node_dies(t, cluster, first, second)
