@@ -11,6 +11,7 @@ from lib.cluster import Cluster
 from lib.harness import FULL, Failure, check, check_equal, run, scenario_main
 
 LIMIT_SECONDS = (150, 400)
+SIDE_BY_SIDE = True
 ROUNDS = 60 if FULL else 8
 ANY_TLS = {"check_hostname": False, "verify_mode": "none"}
 CLIENT = "mariadb"

@@ -10,6 +10,7 @@ from lib.harness import FULL, check, check_equal, run, scenario_main, wait_until
 from lib.mariadb import batch
 
 LIMIT_SECONDS = (180, 400)
+SIDE_BY_SIDE = True
 WRITERS = 4
 ROWS = 400
 # Changes of the columns while others write.

@@ -13,6 +13,7 @@ from lib.cluster import Cluster
 from lib.harness import CLIENTS, check, check_equal, run, scenario_main
 
 LIMIT_SECONDS = (300, 300)
+SIDE_BY_SIDE = True
 PYTHON = CLIENTS / "venv/bin/python"
 USQL = CLIENTS / "apps/usql"
 TABLES = """

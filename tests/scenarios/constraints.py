@@ -9,6 +9,7 @@ from lib.cluster import Cluster
 from lib.harness import FULL, check, check_equal, scenario_main, wait_until
 
 LIMIT_SECONDS = (180, 400)
+SIDE_BY_SIDE = True
 WRITERS = 4
 ROWS = 300
 CHANGES = 20 if FULL else 6

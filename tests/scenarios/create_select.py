@@ -9,6 +9,7 @@ from lib.cluster import Cluster
 from lib.harness import BINARY, FULL, check, check_equal, run, scenario_main, wait_until
 
 LIMIT_SECONDS = (180, 400)
+SIDE_BY_SIDE = True
 # As many as take some seconds to insert.
 ROWS = 1_000_000 if FULL else 300_000
 

@@ -10,6 +10,7 @@ from lib.harness import check, end, run, scenario_main
 from lib.mariadb import batch
 
 LIMIT_SECONDS = (240, 240)
+SIDE_BY_SIDE = True
 APP = pathlib.Path(__file__).resolve().parents[1] / "clients" / "django" / "app.py"
 
 

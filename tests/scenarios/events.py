@@ -8,6 +8,7 @@ from lib.harness import FULL, check, check_equal, end, scenario_main, wait_until
 from lib.mariadb import dump, load
 
 LIMIT_SECONDS = (150, 300)
+SIDE_BY_SIDE = True
 # Seconds after which another SQL node has the lease of one that was killed (crates/sql/src/engine/user_lock/lease.rs, DEAD), and some.
 TAKE_OVER = 11 + 9
 # Seconds after which another SQL node has the lease of one that has ended, less than it takes to find out that one is dead.

@@ -15,6 +15,7 @@ from lib.harness import FULL, check, check_equal, run, scenario_main, wait_until
 from lib.mariadb import dump, load
 
 LIMIT_SECONDS = (300, 900)
+SIDE_BY_SIDE = True
 ROUNDS = 60 if FULL else 15
 PARENTS = 6
 CASCADED = 1_000_000 if FULL else 100_000

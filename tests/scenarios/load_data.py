@@ -10,6 +10,7 @@ from lib.cluster import Cluster
 from lib.harness import FULL, check, check_equal, rss_kib, run, scenario_main, tail
 
 LIMIT_SECONDS = (120, 400)
+SIDE_BY_SIDE = True
 ROWS = 2_000_000 if FULL else 200_000
 # What a SQL node may take for a line that does not end: it keeps 16 MiB of one, and has room for as much again.
 ENDLESS_MIB, GROWTH_MIB = 64, 64

@@ -18,6 +18,7 @@ from lib.wiki import ADMIN, FOLDER, PACKAGES, PASSWORD, Database, Person, Wiki
 
 # The packages take minutes to come where the network is slow.
 LIMIT_SECONDS = (600, 900)
+SIDE_BY_SIDE = True
 # For so long pages are written and read after the last node is back.
 SECONDS = 20 if FULL else 3
 ROLLED_BACK = "1213"

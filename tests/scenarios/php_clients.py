@@ -6,6 +6,7 @@ from lib.cluster import Cluster
 from lib.harness import scenario_main
 
 LIMIT_SECONDS = (240, 240)
+SIDE_BY_SIDE = True
 
 
 def main(t):

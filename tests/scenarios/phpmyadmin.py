@@ -22,6 +22,7 @@ from lib.harness import FULL, Failure, check, check_equal, scenario_main, wait_u
 from lib.mariadb import batch
 
 LIMIT_SECONDS = (240, 600)
+SIDE_BY_SIDE = True
 # Named, so that they are there where the machine has them, too.
 SCRIPTS = ["libjs-codemirror", "libjs-jquery", "libjs-jquery-mousewheel", "libjs-jquery-tablesorter", "libjs-jquery-timepicker", "libjs-jquery-ui"]
 PACKAGES = ["phpmyadmin", *SCRIPTS, "php-cli", "php-mysql", "php-xml", "php-mbstring"]

@@ -11,6 +11,7 @@ from lib.harness import FULL, check, check_equal, run, scenario_main, wait_until
 from lib.mariadb import dump, load
 
 LIMIT_SECONDS = (120, 300)
+SIDE_BY_SIDE = True
 ROUNDS = 50 if FULL else 8
 ACCOUNTS = 10
 # The outcome of a commit, where the one that could tell joined a moment ago.

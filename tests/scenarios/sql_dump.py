@@ -6,6 +6,7 @@ from lib.harness import FULL, check, check_equal, run, scenario_main, tail
 from lib.mariadb import MariaDb, batch
 
 LIMIT_SECONDS = (120, 600)
+SIDE_BY_SIDE = True
 ROWS = 100_000 if FULL else 3_000
 TABLES = {"all_types": "id", "big": "id", "child": "grp, id", "no_key": "a, b"}
 

@@ -13,6 +13,7 @@ from lib.cluster import Cluster
 from lib.harness import FULL, check, check_equal, rss_kib, run, scenario_main, wait_until
 
 LIMIT_SECONDS = (180, 600)
+SIDE_BY_SIDE = True
 TOOLS = pathlib.Path(__file__).resolve().parents[1] / "sql" / "tools.sql"
 BIG_ROWS = 1_000_000 if FULL else 60_000
 # A result that is streamed may not grow the SQL node by more; BIG_ROWS rows are several times as much in the long form.

@@ -9,6 +9,7 @@ from lib.harness import FULL, Failure, check, scenario_main
 from lib.mysql import MySql
 
 LIMIT_SECONDS = (240, 900)
+SIDE_BY_SIDE = True
 SHOWN = 12
 SEEDS = 100
 STATEMENTS = 60

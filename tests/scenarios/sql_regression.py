@@ -16,6 +16,7 @@ from lib.harness import Failure, check, scenario_main, tail
 from lib.mariadb import MariaDb, batch
 
 LIMIT_SECONDS = (180, 180)
+SIDE_BY_SIDE = True
 SQL = pathlib.Path(__file__).resolve().parents[1] / "sql"
 UPDATE = os.environ.get("UPDATE", "") not in ("", "0")
 RULE = "-" * 14

@@ -15,6 +15,7 @@ from lib.harness import CLIENTS, check, check_equal, run, scenario_main, wait_un
 from lib.mariadb import batch
 
 LIMIT_SECONDS = (300, 300)
+SIDE_BY_SIDE = True
 
 COLUMNS = """CREATE TABLE {name} (id INT NOT NULL AUTO_INCREMENT PRIMARY KEY, n BIGINT, u BIGINT UNSIGNED, d DECIMAL(12,3),
  f DOUBLE, s VARCHAR(50), b VARBINARY(50), t TEXT, day DATE, at DATETIME, UNIQUE KEY one_s (s)) ENGINE=InnoDB"""

@@ -19,6 +19,7 @@ from lib.mariadb import batch
 from lib.wire import BASE, DEPRECATE_EOF, Client, error
 
 LIMIT_SECONDS = (300, 600)
+SIDE_BY_SIDE = True
 ROWS = 20_000
 ALL_BYTES, CURSOR_BYTES = 1 << 30, 256 << 20  # of all cursors, of one
 DEFINITION = b"\x03def\x01w\x01t\x01t\x01a\x01a\x0c?\0\x0b\0\0\0\x03"

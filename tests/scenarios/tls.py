@@ -11,6 +11,7 @@ from lib.cluster import Cluster
 from lib.harness import BINARY, Failure, check, check_equal, run, scenario_main
 
 LIMIT_SECONDS = (120, 240)
+SIDE_BY_SIDE = True
 CLIENT = "mariadb"
 SSL, PROTOCOL_41 = 1 << 11, 1 << 9
 

@@ -10,6 +10,7 @@ from lib.harness import FULL, check, check_equal, run, scenario_main, wait_until
 from lib.mariadb import dump, load
 
 LIMIT_SECONDS = (120, 300)
+SIDE_BY_SIDE = True
 ROUNDS = 100 if FULL else 15
 SUBNETS = 4
 # The outcome of a commit, where the one that could tell joined a moment ago.

@@ -11,6 +11,7 @@ from lib.harness import FULL, check, check_equal, run, scenario_main, tail, wait
 from lib.mariadb import batch, dump, load
 
 LIMIT_SECONDS = (120, 300)
+SIDE_BY_SIDE = True
 ROUNDS = 100 if FULL else 12
 
 SCHEMA = """

@@ -19,6 +19,7 @@ from lib.harness import FULL, Failure, check, check_equal, scenario_main
 from lib.mariadb import batch
 
 LIMIT_SECONDS = (240, 600)
+SIDE_BY_SIDE = True
 PACKAGES = ["wordpress", "wordpress-theme-twentytwentythree", "php-cli", "php-mysql", "php-xml", "php-gd", "php-mbstring"]
 EXTENSIONS = ["mysqlnd", "mysqli", "ctype", "dom", "exif", "fileinfo", "gd", "iconv", "mbstring", "simplexml", "tokenizer", "xml", "xmlreader", "xmlwriter"]
 # For so long posts are written and read after the last node is back.
