@@ -52,6 +52,7 @@ impl SqlEngine {
         for assignment in assignments {
             let tells = session.env.variables.track_state;
             self.put_in_force(session, assignment).await?;
+            out.speak(session.env.variables.charsets().1);
             if tells {
                 session.note_state();
             }
@@ -150,12 +151,12 @@ impl SqlEngine {
     async fn put_in_force(&self, session: &mut Session, assignment: Assignment) -> Result<()> {
         let (of, name, value) = match assignment {
             Assignment::Names(collation) => {
-                session.env.variables.set_names(collation)?;
+                session.env.variables.set_names(collation);
                 NAMES.iter().for_each(|name| session.note_variable(name));
                 return Ok(());
             }
             Assignment::Characters(client, connection) => {
-                session.env.variables.set_names(client)?;
+                session.env.variables.set_names(client);
                 session.env.variables.set_connection(connection);
                 NAMES.iter().for_each(|name| session.note_variable(name));
                 return Ok(());
@@ -201,7 +202,7 @@ fn check(session: &Session, assignments: &[Assignment]) -> Result<()> {
     let mut trial = session.env.variables.clone();
     for assignment in assignments {
         match assignment {
-            Assignment::Names(collation) | Assignment::Characters(collation, _) => trial.set_names(*collation)?,
+            Assignment::Names(collation) | Assignment::Characters(collation, _) => trial.set_names(*collation),
             Assignment::User(..) => {}
             Assignment::System(of, name, value) => {
                 let value = value.as_ref();
@@ -273,7 +274,7 @@ fn evaluate(session: &Session, text: &str) -> Result<Option<Datum<'static>>> {
 
 /// The value of an expression that reads nothing.
 pub(super) fn value_of(session: &Session, text: &str) -> Result<Datum<'static>> {
-    super::expr::coercion::connect(session.env.variables.connection());
+    super::expr::coercion::connect(&session.env.variables);
     let e = &expression(text)?;
     let mut builder = Builder::new(None, "", "");
     builder.no_backslash = session.env.variables.syntax.no_backslash;

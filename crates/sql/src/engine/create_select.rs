@@ -399,6 +399,7 @@ fn filling(table: Rc<Table>, select: Select, on_duplicate: OnDuplicate) -> Inser
         defaults: (0..table.schema.columns.len() as u16).map(|c| rules::initial(&table, c)).collect(),
         names: Default::default(),
         source: Source::Select(Box::new(select)),
+        latin1: Vec::new(),
         on_duplicate,
         assignments: Vec::new(),
         check: None,

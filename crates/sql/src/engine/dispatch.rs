@@ -1,6 +1,6 @@
 //! [`SqlEngine`]: one per worker thread, from statement text to its executor.
 
-use apus_types::collate::Collation;
+use apus_types::collate::{Charset, Collation};
 use std::{
     cell::{Cell, RefCell},
     pin::pin,
@@ -15,19 +15,19 @@ use super::{
     auto_increment::AutoIncrement,
     catalog::Catalog,
     cells,
-    digest::{Digest, Form, has_statement, without_end},
+    digest::{Digest, Form},
     errors::{self, Result},
     event,
     exec::{self, Changed, Cluster, change, change_joined, insert, into, read},
     expr::{Datum, Kind, env::Env, recycle},
     hint,
     own::OwnRows,
-    parameters::{attribute_text, param_datum},
-    plan::{self, Plan, dml::Source},
+    parameters::{attribute_text, param_of},
+    plan::{Plan, dml::Source},
     plan_cache::{Cached, PlanCache},
-    planning::{is_typed_by_values, plan_digest, plan_limited},
+    planning::{plan_digest, plan_limited},
     remake::fence,
-    session::{Fail, KeptPlan, Prepared, Scratch, Session},
+    session::{Fail, KeptPlan, Scratch, Session},
     status::{Counter, Line, Status},
     stored::unanswered,
     token::Tokens,
@@ -37,7 +37,7 @@ use super::{
 use crate::{
     accounts::{Account, Privileges},
     server::{Accounts, Algorithms, Compression, ConnectionInfo, Engine, Mark, Output, PreparedInfo, Registry},
-    wire::{ColumnDef, ParamValue, SqlError, capability, params::Attribute, result::ResultWriter},
+    wire::{ColumnDef, ParamValue, SqlError, capability, characters, params::Attribute, result::ResultWriter},
 };
 use apus_client::{Client, ClientError, Losses};
 use apus_types::ErrorCode;
@@ -155,7 +155,7 @@ impl SqlEngine {
     }
 
     /// Runs the statement `sql`, whose normal form is in the session's digest.
-    async fn statement(&self, session: &mut Session, sql: &[u8], out: &mut Output<'_>) -> Result<()> {
+    pub(super) async fn statement(&self, session: &mut Session, sql: &[u8], out: &mut Output<'_>) -> Result<()> {
         self.begin_statement(session)?;
         let start = out.mark();
         let mut s = session.take_scratch();
@@ -178,20 +178,6 @@ impl SqlEngine {
 
     pub(super) fn status_of_node(&self) -> &Status {
         &self.globals.status
-    }
-
-    /// A comment is answered with OK, as MySQL's console sends it before the statement behind it; nothing at all is error 1065.
-    #[cold]
-    fn comment_alone(&self, session: &mut Session, text: &[u8], out: &mut Output<'_>) -> Result<()> {
-        let is_blank = |b: &u8| b.is_ascii_whitespace() || *b == b';';
-        let Some(start) = text.iter().position(|b| !is_blank(b)) else { return Err(errors::empty_query()) };
-        let comment = &text[start..];
-        if comment.starts_with(b"/*") && !comment.windows(2).any(|end| end == b"*/") {
-            return Err(errors::syntax(&String::from_utf8_lossy(comment)));
-        }
-        session.clear_warnings();
-        self.begin_statement(session)?;
-        super::utility::ok(session, out)
     }
 
     pub(super) fn begin_statement(&self, session: &mut Session) -> Result<()> {
@@ -658,14 +644,14 @@ pub(super) fn is_query(text: &[u8]) -> bool {
 }
 
 /// A statement that MySQL does not prepare: LOAD, and changes of procedures.
-fn is_of_text_protocol(text: &[u8]) -> bool {
+pub(super) fn is_of_text_protocol(text: &[u8]) -> bool {
     let t = Tokens::new(&String::from_utf8_lossy(text.get(..64).unwrap_or(text)));
     t.peek_word("load")
         || (t.peek_word("drop") || t.peek_word("alter"))
             && ["procedure", "function", "trigger"].into_iter().any(|word| t.second_word(word))
 }
 
-fn begins_with(text: &[u8], word: &str) -> bool {
+pub(super) fn begins_with(text: &[u8], word: &str) -> bool {
     Tokens::new(&String::from_utf8_lossy(text.get(..16).unwrap_or(text))).peek_word(word)
 }
 
@@ -769,88 +755,16 @@ impl Engine for SqlEngine {
     }
 
     async fn query(&self, session: &mut Session, sql: &[u8], out: &mut Output<'_>) -> Result<()> {
-        let mut rest = without_end(sql);
-        let mut first = true;
-        loop {
-            let with_body = self.statement_with_body(session, rest)?;
-            let digest = &mut session.scratch.get_or_insert_default().digest;
-            let end = match &with_body {
-                Some((_, end)) => *end,
-                None => digest.scan(rest, Form::Digest, session.env.variables.syntax)?,
-            };
-            if with_body.is_none() && digest.text.is_empty() {
-                return if first { self.comment_alone(session, rest, out) } else { Ok(()) };
-            }
-            let (one, tail) = rest.split_at(end.min(rest.len()));
-            let more = has_statement(tail);
-            if more && !session.multi_statements {
-                return Err(errors::syntax(&String::from_utf8_lossy(tail)));
-            }
-            out.set_more_results(more);
-            match &with_body {
-                Some((made, _)) => Box::pin(self.make_with_body(session, made, out)).await?,
-                None => pin!(self.statement(session, one, out)).await?,
-            }
-            if !more {
-                return Ok(());
-            }
-            rest = tail;
-            first = false;
-        }
+        pin!(self.query_text(session, sql, out)).await
+    }
+
+    fn charsets(&self, session: &Session) -> (Charset, Charset) {
+        session.env.variables.charsets()
     }
 
     async fn prepare(&self, session: &mut Session, sql: &[u8]) -> Result<PreparedInfo> {
-        let sql = without_end(sql);
-        let (mut plain, syntax) = (Digest::default(), session.env.variables.syntax);
-        plain.scan(sql, Form::Plain, syntax)?;
-        if plain.text.is_empty() {
-            return Err(errors::empty_query());
-        }
-        let mut prepared =
-            Prepared { sql: sql.to_vec(), syntax, parameters: plain.parameters, plan: None, typed_by_params: false };
-        let mut columns = Vec::new();
-        if is_query(&plain.text) {
-            self.learn_identity(session).await;
-            let mut catalog = self.catalog().await?;
-            let kinds = vec![Kind::Text; plain.parameters];
-            let text = String::from_utf8_lossy(&plain.text);
-            let limit = session.env.variables.select_limit;
-            let plan = match self.plan_measured(&catalog, &session.env, &text, kinds.clone(), limit).await {
-                Err(e) if self.has_news(&e).await => {
-                    catalog = self.catalog().await?;
-                    self.plan_measured(&catalog, &session.env, &text, kinds, limit).await?
-                }
-                planned => planned?,
-            };
-            let needs = &plan.names().needs;
-            if !self.is_granted(session, needs) {
-                self.authorize(session, needs).await?;
-            }
-            if let Plan::Select(select) = &plan {
-                columns = select.defs.to_vec();
-                prepared.typed_by_params = is_typed_by_values(select);
-            }
-            if let Plan::Insert(i) = &plan
-                && let Source::Select(select) = &i.source
-            {
-                prepared.typed_by_params |= is_typed_by_values(select);
-            }
-            prepared.plan = Some(KeptPlan::new(plan, &catalog, &session.env));
-        } else if is_of_text_protocol(&plain.text) {
-            return Err(errors::not_preparable());
-        } else if let Some((made, _)) = self.statement_with_body(session, sql)? {
-            if !made.is_of_event() {
-                return Err(errors::not_preparable());
-            }
-        } else if plain.parameters > 0 && !begins_with(&plain.text, "call") {
-            plan::parse(&String::from_utf8_lossy(&plain.text))?; // what is no statement at all is a syntax error
-            return Err(errors::not_preparable());
-        }
-        let id = session.next_statement;
-        session.next_statement = session.next_statement.wrapping_add(1).max(1);
-        let params = vec![ColumnDef::parameter(); prepared.parameters];
-        session.prepared.insert(id, prepared);
-        Ok(PreparedInfo { id, params, columns, warnings: 0 })
+        let sql = characters::read(session.env.variables.charsets().0, sql)?;
+        self.prepare_text(session, &sql).await
     }
 
     async fn execute(
@@ -864,7 +778,10 @@ impl Engine for SqlEngine {
         let start = out.mark();
         let mut s = session.take_scratch();
         let mut values = recycle(std::mem::take(&mut s.values));
-        values.extend(params.iter().map(param_datum));
+        let (client, _) = session.env.variables.charsets();
+        for param in params {
+            values.push(param_of(param, client)?);
+        }
         let result = loop {
             let done = pin!(self.execute_prepared(session, &mut s, id, &values, out)).await;
             match self.is_to_run_again(session, &done, start, out).await {

@@ -102,10 +102,7 @@ pub fn not_utf8(text: &[u8]) -> SqlError {
     invalid_bytes("utf8mb4", text)
 }
 pub fn invalid_bytes(charset: &str, text: &[u8]) -> SqlError {
-    let valid = std::str::from_utf8(text).map_or_else(|e| e.valid_up_to(), str::len);
-    let valid = if valid == text.len() { text.iter().position(|b| *b >= 0x80).unwrap_or(0) } else { valid };
-    let shown: String = text.iter().skip(valid).take(6).map(|b| format!("{b:02X}")).collect();
-    error(1300, b"HY000", format!("Invalid {charset} character string: '{shown}'"))
+    SqlError::invalid_characters(charset, text)
 }
 pub fn truncated_time(text: &str) -> SqlError {
     error(1292, b"22007", format!("Truncated incorrect time value: '{text}'"))

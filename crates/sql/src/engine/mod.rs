@@ -29,6 +29,7 @@ pub mod catalog;
 pub mod cells;
 mod characteristics;
 pub mod characters;
+mod client_text;
 pub mod convert;
 mod create_select;
 pub mod ddl;

@@ -57,7 +57,7 @@ impl SqlEngine {
         if nested || first.peek_word("drop") && first.second_word("prepare") {
             return Err(errors::not_preparable());
         }
-        let prepared = self.prepare(session, text.as_bytes()).await?;
+        let prepared = self.prepare_text(session, text.as_bytes()).await?;
         session.named_statements.insert(name, prepared.id);
         Ok(())
     }

@@ -1,11 +1,26 @@
 //! Values that a client sends with a statement.
 
-use super::{digest, expr::Datum};
-use crate::wire::ParamValue;
+use std::borrow::Cow;
 
-pub fn param_datum<'a>(p: &ParamValue<'a>) -> Datum<'a> {
+use apus_types::collate::Charset;
+
+use super::{digest, expr::Datum};
+use crate::wire::{ParamValue, SqlError, characters};
+
+/// What a client sends in its character set.
+///
+/// # Errors
+/// 1300: bytes that it has not.
+pub fn param_of<'a>(p: &ParamValue<'a>, client: Charset) -> Result<Datum<'a>, SqlError> {
+    match p {
+        ParamValue::Text(text) => Ok(Datum::Text(characters::read(client, text)?)),
+        ParamValue::Blob(bytes) if !characters::is_utf8(client) => Ok(Datum::Bytes(Cow::Borrowed(bytes))),
+        other => Ok(param_datum(other)),
+    }
+}
+
+fn param_datum<'a>(p: &ParamValue<'a>) -> Datum<'a> {
     use apus_types::time::{Civil, pack_date, pack_datetime};
-    use std::borrow::Cow;
     match *p {
         ParamValue::Null => Datum::Null,
         ParamValue::Int(n) => Datum::Int(n),

@@ -6,8 +6,10 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use apus_types::collate::Charset;
+
 use super::limits;
-use crate::wire::{capability, command::Command, params::split_attributes};
+use crate::wire::{capability, characters, command::Command, params::split_attributes};
 
 /// The statement is kept up to [`limits::INFO_BYTES_MAX`].
 #[derive(Debug, Clone)]
@@ -56,18 +58,24 @@ impl Activity {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A command begins; `prepared`: the text of the statement that it executes.
-    pub(super) fn begins(&self, command: &Command<'_>, prepared: &[u8], capabilities: u32) {
+    /// A command begins, whose texts are in the character set `client`; `prepared`: the text of the statement that it executes.
+    pub(super) fn begins(&self, command: &Command<'_>, prepared: &[u8], (capabilities, client): (u32, Charset)) {
         let (name, mut statement) = named(command, prepared);
         if let Command::Query(body) = command
             && capabilities & capability::QUERY_ATTRIBUTES != 0
         {
             statement = split_attributes(body, &mut Vec::new()).unwrap_or_default();
         }
+        let cut = |text: &[u8]| text.len().min(limits::INFO_BYTES_MAX);
+        statement = &statement[..cut(statement)];
+        let text = match command {
+            Command::Execute { .. } => statement.into(),
+            _ => characters::read(client, statement).unwrap_or(statement.into()),
+        };
         let mut doing = self.lock();
         (doing.command, doing.since) = (name, Instant::now());
         doing.statement.clear();
-        doing.statement.extend_from_slice(&statement[..statement.len().min(limits::INFO_BYTES_MAX)]);
+        doing.statement.extend_from_slice(&text[..cut(&text)]);
     }
 
     /// What the server runs by itself for a user, in this database.
@@ -128,7 +136,7 @@ mod tests {
         let activity = Activity::default();
         assert_eq!((activity.look().command, activity.look().statement()), ("Connect", None));
         let text = format!("x{}", "ü".repeat(limits::INFO_BYTES_MAX));
-        activity.begins(&Command::Query(text.as_bytes()), b"", 0);
+        activity.begins(&Command::Query(text.as_bytes()), b"", (0, Charset::Utf8mb4));
         let seen = activity.look().statement().expect("a statement");
         assert_eq!(seen.len(), limits::INFO_BYTES_MAX - 1);
         assert!(text.starts_with(&seen));

@@ -8,6 +8,7 @@
 //! input, for the idle time-out or for KILL. Bytes that do not parse as a command are answered with an error; bytes
 //! that break the framing end the connection, because nothing behind them can be trusted.
 
+use std::borrow::Cow;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::pin::pin;
@@ -15,6 +16,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
+use apus_types::collate::{Charset, Collation};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -27,6 +29,7 @@ use super::statements::Statements;
 use super::tls::{TlsSession, Transport};
 use super::{Engine, Output, SqlError, limits};
 use crate::wire::auth::{AuthPlugin, SCRAMBLE_BYTES, Scramble};
+use crate::wire::characters::read_text;
 use crate::wire::command::{Command, decode_command};
 use crate::wire::compressed::{self, Compression};
 use crate::wire::handshake::{
@@ -222,14 +225,16 @@ impl<E: Engine> Connection<E> {
         let Connection { engine, input, output, state, statements, slot, capabilities, .. } = self;
         output.set_sequence(packet.sequence.wrapping_add(1));
         let command = decode_command(input.payload(packet));
+        let (client, results) = engine.charsets(session);
         if let Ok(command) = &command {
             let prepared = match command {
                 Command::Execute { statement, .. } => engine.prepared_text(session, *statement),
                 _ => b"",
             };
-            slot.activity.begins(command, prepared, *capabilities);
+            slot.activity.begins(command, prepared, (*capabilities, client));
         }
         state.start_command(matches!(command, Ok(Command::Execute { .. })), engine.status(session));
+        state.speak(results);
         let mut out = Output::new(output, state, Duplex::new(stream, &slot.interrupt, input.rest()));
         let done = match command {
             Ok(Command::Execute { statement, flags, params }) => {
@@ -258,7 +263,7 @@ impl<E: Engine> Connection<E> {
                 return Flow::Quit;
             }
             Ok(Command::ChangeUser(_)) => return Flow::ChangeUser,
-            Ok(other) => rare::<E>(engine, session, statements, slot, other, &mut out).await,
+            Ok(other) => rare::<E>(engine, session, statements, slot, (other, client), &mut out).await,
             Err(error) => Err(error.into()),
         };
         if let Err(error) = done {
@@ -350,7 +355,7 @@ impl<E: Engine> Connection<E> {
     /// Sends an error behind whatever waits in the output; the connection ends next.
     pub(super) async fn last_words<S: AsyncWrite + Unpin>(&mut self, stream: &mut S, error: &SqlError) {
         self.output.abandon();
-        write_error(&mut self.output, error.errno, Some(&error.sqlstate), &error.message);
+        write_error(&mut self.output, error.errno, Some(&error.sqlstate), error.message.as_bytes());
         let _ = self.flush(stream).await;
     }
 
@@ -388,18 +393,18 @@ async fn rare<E: Engine>(
     session: &mut E::Session,
     statements: &mut Statements,
     slot: &Slot,
-    command: Command<'_>,
+    (command, client): (Command<'_>, Charset),
     out: &mut Output<'_>,
 ) -> Result<(), SqlError> {
     match command {
         Command::Ping => engine.ping(session).await?,
-        Command::InitDb(database) => engine.init_db(session, utf8(database)?).await?,
+        Command::InitDb(database) => engine.init_db(session, &read_text(client, database)?).await?,
         Command::ResetConnection => {
             engine.reset_connection(session).await?;
             statements.clear();
         }
         Command::FieldList { table, wildcard } => {
-            let columns = engine.field_list(session, utf8(table)?, utf8(wildcard)?).await?;
+            let columns = engine.field_list(session, &read_text(client, table)?, &read_text(client, wildcard)?).await?;
             out.field_list(&columns);
             return Ok(());
         }
@@ -431,13 +436,10 @@ fn answer_ok<E: Engine>(engine: &E, session: &mut E::Session, out: &mut Output<'
     out.ok(0, 0, 0, "");
 }
 
-fn utf8(text: &[u8]) -> Result<&str, SqlError> {
-    std::str::from_utf8(text).map_err(|_| SqlError::new(1300, b"HY000", "Invalid utf8mb4 character string"))
-}
-
 impl Credentials {
     pub fn copy(login: &Login<'_>) -> Result<Credentials, SqlError> {
-        let owned = |bytes: &[u8]| std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| SqlError::handshake());
+        let client = Collation::from_id(login.charset).unwrap_or_default().charset();
+        let owned = |bytes: &[u8]| read_text(client, bytes).map(Cow::into_owned).map_err(|_| SqlError::handshake());
         let kept = login.attributes.get(..limits::CONNECT_ATTRS_BYTES_MAX).unwrap_or(login.attributes);
         let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Ok(Credentials {

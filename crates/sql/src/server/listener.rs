@@ -212,7 +212,7 @@ fn host_of(address: IpAddr) -> String {
 /// The socket buffer of a fresh connection takes this short packet at once.
 fn refuse(mut stream: TcpStream) {
     let mut out = PacketBuffer::new();
-    write_error(&mut out, 1040, None, "Too many connections");
+    write_error(&mut out, 1040, None, b"Too many connections");
     let _ = stream.write(out.complete());
 }
 

@@ -43,6 +43,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use apus_types::collate::Charset;
+
 use crate::accounts::Account;
 
 /// What the engine learns about a connection when it opens a session, after authentication.
@@ -143,6 +145,11 @@ pub trait Engine: 'static {
 
     /// Changes the current database.
     async fn init_db(&self, session: &mut Self::Session, database: &str) -> Result<(), SqlError>;
+
+    /// In which the session's client speaks, and in which it is told results.
+    fn charsets(&self, _session: &Self::Session) -> (Charset, Charset) {
+        (Charset::Utf8mb4, Charset::Utf8mb4)
+    }
 
     /// Attributes of the command that comes next; none: those of the last one are over.
     fn set_attributes(&self, _session: &mut Self::Session, _attributes: &[Attribute<'_>]) {}

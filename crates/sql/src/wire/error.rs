@@ -37,6 +37,14 @@ impl SqlError {
         SqlError::new(1835, b"HY000", "Malformed communication packet.")
     }
 
+    /// 1300: bytes that are no characters; the first six of them are shown.
+    pub fn invalid_characters(charset: &str, text: &[u8]) -> SqlError {
+        let valid = std::str::from_utf8(text).map_or_else(|e| e.valid_up_to(), str::len);
+        let valid = if valid == text.len() { text.iter().position(|b| *b >= 0x80).unwrap_or(0) } else { valid };
+        let shown: String = text.iter().skip(valid).take(6).map(|b| format!("{b:02X}")).collect();
+        SqlError::new(1300, b"HY000", format!("Invalid {charset} character string: '{shown}'"))
+    }
+
     /// 1043: the client's handshake does not parse.
     pub fn handshake() -> SqlError {
         SqlError::new(1043, b"08S01", "Bad handshake")

@@ -8,6 +8,7 @@
 //!   with the header patched in place.
 //! - [`handshake`] and [`auth`]: greeting, client response, password checks.
 //! - [`command`] and [`params`]: what a client asks, and the parameters of a prepared execution.
+//! - [`characters`]: texts of clients that do not speak UTF-8.
 //! - [`result`]: OK, ERR, EOF, column definitions, text and binary rows.
 //! - [`compressed`]: packets in compressed ones.
 //! - [`file`]: the packets of a file that a client sends for LOAD DATA LOCAL.
@@ -15,6 +16,7 @@
 //! Deliberately not spoken: OPTIONAL_RESULTSET_METADATA, MULTI_FACTOR_AUTHENTICATION. Neither is advertised, so no client may use it.
 
 pub mod auth;
+pub mod characters;
 pub mod command;
 pub mod compressed;
 pub mod constants;

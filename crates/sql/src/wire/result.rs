@@ -9,6 +9,9 @@
 
 use std::{cell::OnceCell, ops::Deref};
 
+use apus_types::collate::Charset;
+
+use super::characters;
 use super::constants::{CHARSET_BINARY, CHARSET_UTF8MB4, capability, column_flag, status};
 use super::number::{format_u64, push_f32, push_f64, push_f64_fixed, push_four, push_fraction, push_two, push_u64};
 use super::packet::{PacketBuffer, push_lenenc, push_lenenc_bytes};
@@ -168,6 +171,8 @@ impl ColumnDef {
 struct Cell {
     column_type: ColumnType,
     decimals: u8,
+    /// Its texts are written in another character set.
+    is_foreign: bool,
 }
 
 /// What a connection remembers between the calls of a [`ResultWriter`]; reused for all its results.
@@ -191,6 +196,8 @@ pub struct ResultState {
     /// Of the result set that has ended last in this command.
     ended: Option<HeldResult>,
     finished: u64,
+    /// In which the client is told texts.
+    results: Charset,
 }
 
 /// What is known of a result set by its end.
@@ -220,7 +227,13 @@ impl ResultState {
             is_held: false,
             ended: None,
             finished: 0,
+            results: Charset::Utf8mb4,
         }
+    }
+
+    /// Texts are told in this character set from here on.
+    pub fn speak(&mut self, results: Charset) {
+        self.results = results;
     }
 
     /// A new command starts: rows in the binary protocol for EXECUTE, in the text protocol for QUERY.
@@ -257,6 +270,11 @@ impl<'a> ResultWriter<'a> {
     /// [`super::constants::status::MORE_RESULTS_EXISTS`] is added by [`set_more_results`](Self::set_more_results).
     pub fn set_status(&mut self, status: u16) {
         self.state.status = status & !status::MORE_RESULTS_EXISTS;
+    }
+
+    /// As [`ResultState::speak`].
+    pub fn speak(&mut self, results: Charset) {
+        self.state.speak(results);
     }
 
     /// Whether another result follows the one being written.
@@ -332,6 +350,7 @@ impl<'a> ResultWriter<'a> {
     /// [`begin_rows`](Self::begin_rows) of a plan, by the bytes that it was told with before.
     pub fn begin_rows_of(&mut self, heading: &Heading) {
         match heading.told.get() {
+            _ if !characters::is_utf8(self.state.results) => self.tell_columns(heading),
             Some(packets) => self.out.append(packets),
             None => {
                 let start = self.out.pending();
@@ -354,7 +373,12 @@ impl<'a> ResultWriter<'a> {
     fn open_rows(&mut self, columns: &[ColumnDef]) {
         assert!(!self.state.rows_open && !columns.is_empty(), "a result set starts once and has columns");
         self.state.cells.clear();
-        let cell = |column: &ColumnDef| Cell { column_type: column.column_type, decimals: column.decimals };
+        let is_other = !matches!(self.state.results, Charset::Utf8mb4 | Charset::Binary);
+        let cell = |column: &ColumnDef| Cell {
+            column_type: column.column_type,
+            decimals: column.decimals,
+            is_foreign: is_other && (column.charset != CHARSET_BINARY || column.column_type == ColumnType::Json),
+        };
         self.state.cells.extend(columns.iter().map(cell));
         if !self.state.deprecate_eof && !self.state.is_held {
             self.eof(0);
@@ -449,19 +473,21 @@ impl<'a> ResultWriter<'a> {
         self.state.rows_open = false;
         self.state.more_results = false;
         self.state.finished += 1;
-        write_error(self.out, errno, Some(sqlstate), message);
+        write_error(self.out, errno, Some(sqlstate), &characters::write(self.state.results, message.as_bytes()));
     }
 
     /// A column definition as in result sets, and, with its default value, in answers to FIELD_LIST.
     pub(crate) fn column_definition(&mut self, column: &ColumnDef, with_default: bool) {
+        let results = if characters::is_utf8(self.state.results) { Charset::Utf8mb4 } else { self.state.results };
+        let (charset, length) = told_as(column, results);
         let payload = self.out.begin();
         push_lenenc_bytes(payload, b"def");
         for text in [&column.schema, &column.table, &column.org_table, &column.name, &column.org_name] {
-            push_lenenc_bytes(payload, text.as_bytes());
+            push_lenenc_bytes(payload, &characters::write(results, text.as_bytes()));
         }
         payload.push(0x0c);
-        payload.extend_from_slice(&column.charset.to_le_bytes());
-        payload.extend_from_slice(&column.length.to_le_bytes());
+        payload.extend_from_slice(&charset.to_le_bytes());
+        payload.extend_from_slice(&length.to_le_bytes());
         payload.push(column.column_type as u8);
         payload.extend_from_slice(&column.flags.to_le_bytes());
         payload.extend_from_slice(&[column.decimals, 0, 0]);
@@ -608,7 +634,10 @@ impl ResultWriter<'_> {
     pub fn bytes(&mut self, v: &[u8]) {
         let cell = self.next_cell();
         assert!(!self.state.binary || is_text(cell.column_type), "bytes for a {:?} column", cell.column_type);
-        push_lenenc_bytes(self.out.payload(), v);
+        match cell.is_foreign {
+            false => push_lenenc_bytes(self.out.payload(), v),
+            true => push_lenenc_bytes(self.out.payload(), &characters::write(self.state.results, v)),
+        }
     }
 
     /// A date; all zero is MySQL's zero date.
@@ -731,6 +760,16 @@ impl ResultWriter<'_> {
     }
 }
 
+/// The character set that a client is told of a column, and its width in it.
+fn told_as(column: &ColumnDef, results: Charset) -> (u16, u32) {
+    if column.charset == CHARSET_BINARY || results == Charset::Utf8mb4 {
+        return (column.charset, column.length);
+    }
+    let is_long = column.column_type == ColumnType::Blob; // whose length is in bytes
+    let narrower = Charset::Utf8mb4.bytes_of_character() / results.bytes_of_character();
+    (results.default_collation().id(), if is_long { column.length } else { column.length / u32::from(narrower) })
+}
+
 fn push_date(out: &mut Vec<u8>, year: u16, month: u8, day: u8) {
     push_four(out, year);
     out.push(b'-');
@@ -761,7 +800,7 @@ fn is_text(column_type: ColumnType) -> bool {
 }
 
 /// Appends an ERR packet. Before the handshake no SQLSTATE is sent, since the client may not understand it.
-pub fn write_error(out: &mut PacketBuffer, errno: u16, sqlstate: Option<&[u8; 5]>, message: &str) {
+pub fn write_error(out: &mut PacketBuffer, errno: u16, sqlstate: Option<&[u8; 5]>, message: &[u8]) {
     let payload = out.begin();
     payload.push(0xff);
     payload.extend_from_slice(&errno.to_le_bytes());
@@ -769,6 +808,6 @@ pub fn write_error(out: &mut PacketBuffer, errno: u16, sqlstate: Option<&[u8; 5]
         payload.push(b'#');
         payload.extend_from_slice(state);
     }
-    payload.extend_from_slice(message.as_bytes());
+    payload.extend_from_slice(message);
     out.end();
 }

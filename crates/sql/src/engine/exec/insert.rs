@@ -3,7 +3,7 @@
 use std::{ops::Range, pin::pin, rc::Rc};
 
 use apus_signal::tc::OpKind;
-use apus_types::{ErrorCode, key};
+use apus_types::{ErrorCode, collate::to_latin1, key};
 
 use super::{
     Changed, Cluster, Info, change,
@@ -65,7 +65,15 @@ async fn inserted(
         }
         Source::Select(select) => {
             session.env.changes_rows.set(true);
-            collected = query::collect(cluster, session, select, params).await?;
+            let mut rows = query::collect(cluster, session, select, params).await?;
+            for row in &mut rows {
+                for &at in &plan.latin1 {
+                    if let Datum::Text(text) = &row[at] {
+                        row[at] = Datum::Bytes(to_latin1(text).into());
+                    }
+                }
+            }
+            collected = rows;
             count = collected.len();
             let strict = session.env.variables.strict && plan.on_duplicate != OnDuplicate::Ignore;
             if let Some(fault) = session.env.fault_if(strict) {

@@ -17,7 +17,7 @@ mod json;
 mod rows;
 mod stored;
 mod subquery;
-mod text;
+pub mod text;
 mod window;
 
 pub use aggregate::{Aggregate, AggregateKind, is_any_value};
@@ -381,7 +381,7 @@ impl<'a> Builder<'a> {
                 Expr::Cast(Box::new(Expr::Cast(Box::new(text), CastType::Literal(kind))), to)
             }
             A::Prefixed { prefix, value } => match charset_named(prefix.value.trim_start_matches('_'))? {
-                Charset::Binary => Expr::Cast(self.boxed(value)?, CastType::Bytes(None)),
+                Charset::Binary if coercion::is_utf8() => Expr::Cast(self.boxed(value)?, CastType::Bytes(None)),
                 // Every text is written so there.
                 Charset::Utf8mb4 if self.of_definition => self.build(value)?,
                 charset => self.introduced(charset, value)?,

@@ -8,23 +8,46 @@
 //! Literals, and texts made of numbers, have the collation of the connection (`collation_connection`). A thread binds one statement at a time, so it
 //! is kept per thread while that goes on ([`connect`]).
 
-use std::cell::Cell;
+use std::{borrow::Cow, cell::Cell};
 
-use apus_types::collate::{Charset, Collation};
+use apus_types::collate::{self, Charset, Collation};
 
 use super::{CastType, ColumnRef, Expr, Func, Kind};
 use crate::{
-    engine::errors::{self, Result},
-    wire::SqlError,
+    engine::{
+        errors::{self, Result},
+        variables::Variables,
+    },
+    wire::{SqlError, characters},
 };
 
 thread_local! {
     static CONNECTION: Cell<Collation> = const { Cell::new(Collation::DEFAULT) };
+    static CLIENT: Cell<Charset> = const { Cell::new(Charset::Utf8mb4) };
 }
 
-/// From here on this thread binds for a connection with this collation.
-pub fn connect(collation: Collation) {
+/// From here on this thread binds for a session with these variables.
+pub fn connect(variables: &Variables) {
+    connect_by(variables.connection());
+    CLIENT.set(variables.charsets().0);
+}
+
+/// From here on literals have this collation.
+pub fn connect_by(collation: Collation) {
     CONNECTION.set(collation);
+}
+
+/// The bytes that a client sent for a text.
+pub fn sent(text: &[u8]) -> Cow<'_, [u8]> {
+    match CLIENT.get() {
+        Charset::Latin1 => collate::to_latin1(text).into(),
+        _ => text.into(),
+    }
+}
+
+/// Whether the client's texts are bytes of UTF-8.
+pub fn is_utf8() -> bool {
+    characters::is_utf8(CLIENT.get())
 }
 
 /// The collation of literals.

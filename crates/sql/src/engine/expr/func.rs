@@ -509,7 +509,7 @@ impl Func {
             | TimeToSec | TimeDiff | AddTime | SubTime | TimeFormat | ExtractUnit => func_clock::call(self, args, cx),
             ConvertUsing => func_text::convert_using(args[0].eval(cx)?, collation.charset(), cx),
             Encoded => Ok(match args[0].eval(cx)? {
-                Datum::Null => Datum::Null,
+                same @ (Datum::Null | Datum::Bytes(_)) => same,
                 text => Datum::Bytes(Cow::Owned(apus_types::collate::to_latin1(&text.as_text()))),
             }),
             Collate | Introduced => Ok(match args[0].eval(cx)? {

@@ -18,7 +18,13 @@ use crate::{
         bits,
         catalog::Table,
         errors,
-        expr::{ArithOp, Builder, CastType, Datum, Expr, Func, build::as_number},
+        expr::{
+            ArithOp, Builder, CastType, Datum, Expr, Func, Kind,
+            build::{
+                as_number,
+                text::{encoded, is_latin1},
+            },
+        },
         information_schema, labels, rules,
     },
 };
@@ -45,6 +51,8 @@ pub struct Insert {
     /// For each column of the table, its place in a row of the source.
     pub places: Vec<Option<usize>>,
     pub source: Source,
+    /// Places of a query's texts of latin1 that go into columns of bytes.
+    pub latin1: Vec<usize>,
     /// The source is a query in place of values, because there are subqueries among them.
     pub of_values: bool,
     /// For each column its default, or why there is none.
@@ -233,9 +241,17 @@ impl Planner<'_> {
         refuse_generated(&source, &table, &named)?;
         if let Source::Values(rows) = &mut source {
             for (value, &column) in rows.iter_mut().flat_map(|row| row.iter_mut().zip(&named)) {
-                *value = value.take().map(|e| given(schema.columns[usize::from(column)].ty, e));
+                *value = value.take().map(|e| given(schema.columns[usize::from(column)].ty, e, &self.param_kinds));
             }
         }
+        let latin1 = match &source {
+            Source::Values(_) => Vec::new(),
+            Source::Select(select) => {
+                let of_bytes = named.iter().filter(|column| is_of_bytes(schema.columns[usize::from(**column)].ty));
+                let places = of_bytes.filter_map(|column| places[usize::from(*column)]);
+                places.filter(|at| is_latin1(&select.outputs[*at].expr, &self.param_kinds)).collect()
+            }
+        };
         let mut assignments = Vec::new();
         match &insert.on {
             None => {}
@@ -270,7 +286,19 @@ impl Planner<'_> {
             None => (None, None, (0..schema.columns.len() as u16).map(|c| rules::initial(&table, c)).collect()),
         };
         let names = Names::default();
-        Ok(Insert { table, names, places, source, of_values, defaults, on_duplicate, assignments, check, within })
+        Ok(Insert {
+            table,
+            names,
+            places,
+            source,
+            latin1,
+            of_values,
+            defaults,
+            on_duplicate,
+            assignments,
+            check,
+            within,
+        })
     }
 
     fn source(
@@ -320,7 +348,7 @@ impl Planner<'_> {
             return if is_generated { Ok(None) } else { Ok(Some(rules::default_of(table, column)?)) };
         }
         rules::refuse_value(&table.schema, column)?;
-        Ok(Some(given(table.schema.columns[usize::from(column)].ty, builder.build(&a.value)?)))
+        Ok(Some(given(table.schema.columns[usize::from(column)].ty, builder.build(&a.value)?, &self.param_kinds)))
     }
 
     pub(super) fn update(&self, update: &ast::Update, through: Option<Through>) -> Result<Update, Unplanned> {
@@ -490,8 +518,8 @@ fn column_of(table: &Table, target: &AssignmentTarget, clause: &str) -> Result<u
 }
 
 /// What a column is given: a hexadecimal or bit literal is a number where it goes into a column of numbers, a moment that was chosen
-/// among several goes into a column by its text, as in MySQL.
-fn given(ty: ColumnType, e: Expr) -> Expr {
+/// among several goes into a column by its text, and a text of latin1 into a column of bytes by its bytes, as in MySQL.
+fn given(ty: ColumnType, e: Expr, kinds: &[Kind]) -> Expr {
     use ColumnType as C;
     let is_choice = matches!(
         &e,
@@ -501,8 +529,13 @@ fn given(ty: ColumnType, e: Expr) -> Expr {
     match ty {
         _ if is_choice && e.kind(&[]).is_temporal() => Expr::Cast(Box::new(e), CastType::Text(None)),
         C::Int { .. } | C::Year | C::Decimal { .. } | C::Float | C::Double => as_number(e),
+        ty if is_of_bytes(ty) => encoded(e, kinds),
         _ => e,
     }
+}
+
+fn is_of_bytes(ty: ColumnType) -> bool {
+    matches!(ty, ColumnType::Binary { .. } | ColumnType::VarBinary { .. } | ColumnType::Blob { .. })
 }
 
 fn value_or_default(builder: &mut Builder<'_>, e: &ast::Expr) -> Result<Option<Expr>, Unplanned> {

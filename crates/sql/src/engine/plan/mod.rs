@@ -358,7 +358,7 @@ pub fn limited(mut statement: Statement, limit: u64) -> Statement {
 
 impl<'a> Planner<'a> {
     pub fn new(catalog: &'a Catalog, env: &'a Env, text: &'a str, param_kinds: Vec<Kind>) -> Planner<'a> {
-        coercion::connect(env.variables.connection());
+        coercion::connect(&env.variables);
         let (frames, common, shapeless, typed, views) = Default::default();
         let (from_digest, needs, functions, inner_locks) = Default::default();
         Planner {

@@ -113,9 +113,9 @@ impl Planner<'_> {
         let floor = self.frames.begin_view(block);
         // Its literals have the collation of the connection that made it.
         let outside = coercion::connection();
-        coercion::connect(Collation::from_name(&view.definition.collation).unwrap_or(outside));
+        coercion::connect_by(Collation::from_name(&view.definition.collation).unwrap_or(outside));
         let bound = bind(&query);
-        coercion::connect(outside);
+        coercion::connect_by(outside);
         self.frames.end_view(floor);
         *self.common.borrow_mut() = common;
         self.views.open.borrow_mut().pop();

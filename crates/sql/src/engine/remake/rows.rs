@@ -236,6 +236,7 @@ fn plan(copying: &Copying<'_>) -> errors::Result<Insert> {
         defaults: columns.map(|c| of_new_column(&table, c)).collect(),
         names: Default::default(),
         source: Source::Values(Vec::new()),
+        latin1: Vec::new(),
         on_duplicate: OnDuplicate::Refuse,
         assignments: Vec::new(),
         check: None,

@@ -65,6 +65,8 @@ pub struct Planning {
     only_full_group_by: bool,
     no_backslash: bool,
     connection: Collation,
+    /// Literals behind the name of a character set are bytes of latin1.
+    is_latin1: bool,
     select_limit: u64,
 }
 
@@ -73,6 +75,8 @@ pub struct Planning {
 pub struct Variables {
     set: BTreeMap<&'static str, String>,
     pub autocommit: bool,
+    client: Charset,
+    results: Charset,
     connection: Collation,
     of_databases: Collation,
     pub lock_wait_ms: u32,
@@ -128,6 +132,8 @@ pub struct Variables {
 impl Default for Variables {
     fn default() -> Variables {
         Variables {
+            client: Charset::Utf8mb4,
+            results: Charset::Utf8mb4,
             connection: Collation::default(),
             of_databases: Collation::default(),
             set: BTreeMap::new(),
@@ -190,6 +196,7 @@ impl Variables {
             only_full_group_by: self.only_full_group_by,
             no_backslash: self.syntax.no_backslash,
             connection: self.connection,
+            is_latin1: self.client == Charset::Latin1,
             select_limit: self.select_limit,
         }
     }
@@ -265,19 +272,22 @@ impl Variables {
     }
 
     /// SET NAMES.
-    pub fn set_names(&mut self, collation: Collation) -> Result<()> {
-        check_client(collation.charset())?;
+    pub fn set_names(&mut self, collation: Collation) {
+        (self.client, self.results) = (collation.charset(), collation.charset());
         for name in ["character_set_client", "character_set_results"] {
             self.set.insert(name, collation.charset().name().to_owned());
         }
         self.set_connection(collation);
-        Ok(())
     }
 
-    /// What a client asks for when it connects. Of others than UTF-8 it gets UTF-8, as most of them mean ASCII.
+    /// What a client asks for when it connects; of what is not there it gets utf8mb4.
     pub fn greet(&mut self, collation: u16) {
-        let asked = Collation::from_id(collation).filter(|c| check_client(c.charset()).is_ok());
-        let _ = self.set_names(asked.unwrap_or_default());
+        self.set_names(Collation::from_id(collation).unwrap_or_default());
+    }
+
+    /// In which the client speaks, and in which it is told results.
+    pub fn charsets(&self) -> (Charset, Charset) {
+        (self.client, self.results)
     }
 
     pub fn set_connection(&mut self, collation: Collation) {
@@ -436,11 +446,17 @@ impl Variables {
             }
             "explain_format" => explain::format_of(&text).ok_or_else(wrong)?.to_owned(),
             "session_track_transaction_info" if text != "OFF" => return Err(errors::not_supported(name)),
-            "character_set_results" if text.is_empty() => text,
-            "character_set_client" | "character_set_results" => {
-                let charset = charset_named(&text)?;
-                check_client(charset)?;
-                charset.name().to_owned()
+            "character_set_results" if text.is_empty() => {
+                self.results = Charset::Utf8mb4;
+                text
+            }
+            "character_set_client" => {
+                self.client = charset_named(&text)?;
+                self.client.name().to_owned()
+            }
+            "character_set_results" => {
+                self.results = charset_named(&text)?;
+                self.results.name().to_owned()
             }
             "character_set_connection" | "character_set_database" | "character_set_server" => {
                 let collation = charset_named(&text)?.default_collation();
@@ -457,16 +473,6 @@ impl Variables {
         };
         self.set.insert(name, kept);
         Ok(None)
-    }
-}
-
-/// Texts of clients are UTF-8; others would have to be converted.
-fn check_client(charset: Charset) -> Result<()> {
-    match charset {
-        Charset::Utf8mb4 | Charset::Utf8mb3 | Charset::Binary => Ok(()),
-        Charset::Latin1 | Charset::Ascii => {
-            Err(errors::not_supported(&format!("clients that speak {}; utf8mb4 is spoken", charset.name())))
-        }
     }
 }
 

@@ -1,11 +1,13 @@
 //! Literals that name their character set.
 
+use std::borrow::Cow;
+
 use apus_types::collate::{self, Charset, Collation};
 
 use super::{Builder, Expr, Kind, collation_of};
 use crate::engine::{
     errors::{self, Result},
-    expr::{datum::Datum, func::Func},
+    expr::{CastType, coercion, datum::Datum, func::Func},
 };
 
 /// What it says depends on the bytes of a text.
@@ -14,23 +16,31 @@ pub(super) fn sees_bytes(f: Func) -> bool {
     matches!(f, Length | BitLength | Hex | Ascii | Ord | Md5 | Sha1 | Sha2 | Crc32 | ToBase64)
 }
 
+/// A text of latin1 as its bytes; all else as it is.
+pub fn encoded(e: Expr, kinds: &[Kind]) -> Expr {
+    if is_latin1(&e, kinds) { Expr::Call(Func::Encoded, vec![e], Collation::Binary) } else { e }
+}
+
+pub fn is_latin1(e: &Expr, kinds: &[Kind]) -> bool {
+    e.kind(kinds) == Kind::Text && collation_of(e, kinds).charset() == Charset::Latin1
+}
+
 impl Builder<'_> {
-    /// Texts of latin1 as their bytes.
+    /// As [`encoded`], of each.
     pub(super) fn encoded(&self, args: Vec<Expr>) -> Vec<Expr> {
         args.into_iter().map(|e| self.encoded_one(e)).collect()
     }
 
     pub(super) fn encoded_one(&self, e: Expr) -> Expr {
-        let is_latin1 =
-            e.kind(&self.param_kinds) == Kind::Text && collation_of(&e, &self.param_kinds).charset() == Charset::Latin1;
-        if is_latin1 { Expr::Call(Func::Encoded, vec![e], Collation::Binary) } else { e }
+        encoded(e, &self.param_kinds)
     }
 
     /// `_latin1'...'`: the bytes of the literal are a text of this character set.
     pub(super) fn introduced(&mut self, charset: Charset, value: &sqlparser::ast::Expr) -> Result<Expr> {
         let bytes = match self.build(value)? {
             Expr::Param(_) if self.from_digest => return Err(errors::structural()),
-            Expr::Const(Datum::Text(bytes) | Datum::Bytes(bytes)) => bytes,
+            Expr::Const(Datum::Text(text)) => Cow::Owned(coercion::sent(&text).into_owned()),
+            Expr::Const(Datum::Bytes(bytes)) => bytes,
             Expr::Call(Func::BinaryLiteral | Func::BinaryNumber, mut args, _) => match args.pop() {
                 Some(Expr::Const(Datum::Bytes(bytes))) => bytes,
                 Some(Expr::Param(_)) => return Err(errors::structural()),
@@ -39,6 +49,10 @@ impl Builder<'_> {
             _ => return Err(errors::not_supported("this literal behind a character set")),
         };
         let text = match charset {
+            Charset::Binary => {
+                let bytes = Expr::Const(Datum::Bytes(bytes));
+                return Ok(Expr::Cast(Box::new(bytes), CastType::Bytes(None)));
+            }
             Charset::Latin1 => collate::from_latin1(&bytes).into_bytes(),
             _ if str::from_utf8(&bytes).is_ok() && charset.first_outside(&bytes).is_none() => bytes.into_owned(),
             _ => return Err(errors::invalid_bytes(charset.name(), &bytes)),

@@ -1,0 +1,152 @@
+//! Texts that clients send to be executed or prepared: read in their character set, and one statement after the other.
+
+use std::pin::pin;
+
+use apus_types::collate::Charset;
+
+use super::{
+    digest::{Digest, Form, has_statement, without_end},
+    dispatch::{SqlEngine, begins_with, is_of_text_protocol, is_query},
+    errors::{self, Result},
+    expr::Kind,
+    plan::{self, Plan, dml::Source},
+    planning::is_typed_by_values,
+    session::{KeptPlan, Prepared, Session},
+};
+use crate::{
+    server::{Output, PreparedInfo},
+    wire::{ColumnDef, characters},
+};
+
+impl SqlEngine {
+    /// COM_QUERY.
+    pub(super) async fn query_text(&self, session: &mut Session, sql: &[u8], out: &mut Output<'_>) -> Result<()> {
+        let mut rest = without_end(sql);
+        let mut first = true;
+        loop {
+            // A statement may change in which character set the next one is read.
+            let (client, _) = session.env.variables.charsets();
+            let end = match characters::is_utf8(client) || rest.is_ascii() {
+                true => pin!(self.first_of(session, rest, first, out)).await?,
+                false => Box::pin(self.first_of_foreign(session, client, rest, first, out)).await?,
+            };
+            let Some(end) = end else { return Ok(()) };
+            rest = &rest[end..];
+            first = false;
+        }
+    }
+
+    /// Runs the first of some statements, in UTF-8; where the others begin, if there are any.
+    async fn first_of(
+        &self,
+        session: &mut Session,
+        sql: &[u8],
+        is_first: bool,
+        out: &mut Output<'_>,
+    ) -> Result<Option<usize>> {
+        let with_body = self.statement_with_body(session, sql)?;
+        let digest = &mut session.scratch.get_or_insert_default().digest;
+        let end = match &with_body {
+            Some((_, end)) => *end,
+            None => digest.scan(sql, Form::Digest, session.env.variables.syntax)?,
+        };
+        if with_body.is_none() && digest.text.is_empty() {
+            return if is_first { self.comment_alone(session, sql, out).map(|()| None) } else { Ok(None) };
+        }
+        let end = end.min(sql.len());
+        let (one, tail) = sql.split_at(end);
+        let more = has_statement(tail);
+        if more && !session.multi_statements {
+            return Err(errors::syntax(&String::from_utf8_lossy(tail)));
+        }
+        out.set_more_results(more);
+        match &with_body {
+            Some((made, _)) => Box::pin(self.make_with_body(session, made, out)).await?,
+            None => pin!(self.statement(session, one, out)).await?,
+        }
+        Ok(more.then_some(end))
+    }
+
+    /// As [`Self::first_of`], of a client that does not speak UTF-8: each of its characters is a byte.
+    async fn first_of_foreign(
+        &self,
+        session: &mut Session,
+        client: Charset,
+        sql: &[u8],
+        is_first: bool,
+        out: &mut Output<'_>,
+    ) -> Result<Option<usize>> {
+        let text = characters::read_text(client, sql)?;
+        let end = self.first_of(session, text.as_bytes(), is_first, out).await?;
+        Ok(end.map(|end| text[..end].chars().count()))
+    }
+
+    /// A comment is answered with OK, as MySQL's console sends it before the statement behind it; nothing at all is error 1065.
+    #[cold]
+    fn comment_alone(&self, session: &mut Session, text: &[u8], out: &mut Output<'_>) -> Result<()> {
+        let is_blank = |b: &u8| b.is_ascii_whitespace() || *b == b';';
+        let Some(start) = text.iter().position(|b| !is_blank(b)) else { return Err(errors::empty_query()) };
+        let comment = &text[start..];
+        if comment.starts_with(b"/*") && !comment.windows(2).any(|end| end == b"*/") {
+            return Err(errors::syntax(&String::from_utf8_lossy(comment)));
+        }
+        session.clear_warnings();
+        self.begin_statement(session)?;
+        super::utility::ok(session, out)
+    }
+
+    /// PREPARE of a text in UTF-8.
+    pub(super) async fn prepare_text(&self, session: &mut Session, sql: &[u8]) -> Result<PreparedInfo> {
+        let sql = without_end(sql);
+        let (mut plain, syntax) = (Digest::default(), session.env.variables.syntax);
+        plain.scan(sql, Form::Plain, syntax)?;
+        if plain.text.is_empty() {
+            return Err(errors::empty_query());
+        }
+        let mut prepared =
+            Prepared { sql: sql.to_vec(), syntax, parameters: plain.parameters, plan: None, typed_by_params: false };
+        let mut columns = Vec::new();
+        if is_query(&plain.text) {
+            self.learn_identity(session).await;
+            let mut catalog = self.catalog().await?;
+            let kinds = vec![Kind::Text; plain.parameters];
+            let text = String::from_utf8_lossy(&plain.text);
+            let limit = session.env.variables.select_limit;
+            let plan = match self.plan_measured(&catalog, &session.env, &text, kinds.clone(), limit).await {
+                Err(e) if self.has_news(&e).await => {
+                    catalog = self.catalog().await?;
+                    self.plan_measured(&catalog, &session.env, &text, kinds, limit).await?
+                }
+                planned => planned?,
+            };
+            let needs = &plan.names().needs;
+            if !self.is_granted(session, needs) {
+                self.authorize(session, needs).await?;
+            }
+            if let Plan::Select(select) = &plan {
+                columns = select.defs.to_vec();
+                prepared.typed_by_params = is_typed_by_values(select);
+            }
+            if let Plan::Insert(i) = &plan
+                && let Source::Select(select) = &i.source
+            {
+                prepared.typed_by_params |= is_typed_by_values(select);
+            }
+            prepared.plan = Some(KeptPlan::new(plan, &catalog, &session.env));
+        } else if is_of_text_protocol(&plain.text) {
+            return Err(errors::not_preparable());
+        } else if let Some((made, _)) = self.statement_with_body(session, sql)? {
+            if !made.is_of_event() {
+                return Err(errors::not_preparable());
+            }
+        } else if plain.parameters > 0 && !begins_with(&plain.text, "call") {
+            plan::parse(&String::from_utf8_lossy(&plain.text))?; // what is no statement at all is a syntax error
+            return Err(errors::not_preparable());
+        }
+        let id = session.next_statement;
+        session.next_statement = session.next_statement.wrapping_add(1).max(1);
+        let params = vec![ColumnDef::parameter(); prepared.parameters];
+        session.prepared.insert(id, prepared);
+        Ok(PreparedInfo { id, params, columns, warnings: 0 })
+    }
+}
