@@ -90,6 +90,19 @@ def speaks(t, cluster):
         check_equal(latin1("SELECT b FROM words WHERE id > 4 ORDER BY id")[0], [[b"\xe9\x80"]] * 2, "a text of latin1 in a column of bytes")
         latin1(f"INSERT INTO words (id, t) VALUES (7, '{text}')")
         check_equal(latin1("SELECT t FROM words WHERE id = 7")[0], [[ALL_BYTES]], "all bytes in a column of texts")
+    with t.case("latin1: a text beside bytes is bytes"):
+        latin1("CREATE TABLE k (b VARBINARY(10) PRIMARY KEY, n INT)", "INSERT INTO k VALUES ('\xe9', 1), ('\xc3\xa9', 2)")
+        for condition, found in (("b = '\xe9'", [1]), ("b IN ('\xe9', 'x')", [1]), ("b BETWEEN '\xe0' AND '\xf0'", [1]), ("b LIKE '\xc3%'", [2]), ("CASE b WHEN '\xe9' THEN 1 END", [1]),
+                                 ("CONCAT(b, '\xe9') = x'e9e9'", [1]), ("IF(n = 1, b, '\xe9') = x'e9'", [1, 2]), ("b = (SELECT l FROM words WHERE id = 8)", [1]),
+                                 ("b IN (SELECT l FROM words)", [1])):
+            latin1("REPLACE INTO words (id, l) VALUES (8, '\xe9')")
+            check_equal(latin1(f"SELECT n FROM k WHERE {condition} ORDER BY n")[0], [[n] for n in found], condition)
+        check_equal(latin1("SELECT n FROM k JOIN words ON k.b = words.l")[0], [[1]], "a join")
+        latin1("UPDATE k JOIN words ON words.id = 8 SET k.b = CONCAT(l, '\xe8') WHERE n = 1", "DELETE FROM k WHERE b = '\xc3\xa9'")
+        check_equal(latin1("SELECT HEX(b), n FROM k")[0], [[b"E9E8", 1]], "changed by a join, and deleted")
+        latin1("CREATE TABLE made (b VARBINARY(10)) SELECT l AS b FROM words WHERE id = 8", "CREATE TABLE altered SELECT l FROM words WHERE id = 8", "ALTER TABLE altered MODIFY l VARBINARY(10)")
+        check_equal(latin1("SELECT HEX(b), HEX(l) FROM made, altered")[0], [[b"E9", b"E9"]], "made of a SELECT, and altered")
+        latin1("DELETE FROM words WHERE id = 8")
     with t.case("SET NAMES within several statements counts for the next one"):
         found = latin1("SET NAMES utf8mb4; SELECT '\xc3\xa9', HEX('\xc3\xa9')")
         check_equal(found[0], [["é".encode(), b"C3A9"]], "the statement behind it")

@@ -31,7 +31,7 @@ use super::{
     information_schema,
     plan::{
         Insert, Plan, Select,
-        dml::{OnDuplicate, Source},
+        dml::{OnDuplicate, Source, texts_as_bytes},
     },
     remake::fence,
     rules,
@@ -393,13 +393,14 @@ fn named(made: &Table, name: &TableName) -> Rc<Table> {
 /// The rows of the SELECT into the columns of their names.
 fn filling(table: Rc<Table>, select: Select, on_duplicate: OnDuplicate) -> Insert {
     let place = |c: &Column| select.outputs.iter().position(|o| o.def.name.eq_ignore_ascii_case(&c.name));
+    let places: Vec<Option<usize>> = table.schema.columns.iter().map(place).collect();
     Insert {
         of_values: false,
-        places: table.schema.columns.iter().map(place).collect(),
+        latin1: texts_as_bytes(&table.schema, &places, &select, &[]),
+        places,
         defaults: (0..table.schema.columns.len() as u16).map(|c| rules::initial(&table, c)).collect(),
         names: Default::default(),
         source: Source::Select(Box::new(select)),
-        latin1: Vec::new(),
         on_duplicate,
         assignments: Vec::new(),
         check: None,

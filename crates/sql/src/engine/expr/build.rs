@@ -217,6 +217,8 @@ impl<'a> Builder<'a> {
                 let operation = if list.len() == 1 { "=" } else { "IN" };
                 let all: Vec<&Expr> = std::iter::once(&expr).chain(&list).collect();
                 let collation = coercion::compared(&all, &self.param_kinds, operation)?;
+                expr = self.compared_as(collation, expr);
+                list = list.into_iter().map(|e| self.compared_as(collation, e)).collect();
                 let alone = list.len() == 1;
                 if !alone && expr.column_type() == Some(ColumnType::Year) {
                     (expr, list) = self.among_years(expr, list);
@@ -236,6 +238,7 @@ impl<'a> Builder<'a> {
                     (low, high) = (as_number(low), as_number(high));
                 }
                 let collation = coercion::compared(&[&expr, &low, &high], &self.param_kinds, "between")?;
+                [expr, low, high] = [expr, low, high].map(|e| self.compared_as(collation, e));
                 let is_time = matches!((expr.column_type(), expr.kind(&self.param_kinds)), (Some(_), Kind::Time(_)));
                 let are_numbers = self.is_number(&low) && self.is_number(&high);
                 let alone = is_time
@@ -248,7 +251,7 @@ impl<'a> Builder<'a> {
                 Expr::Between { expr, low, high, negated: *negated, collation }
             }
             A::Like { negated, any: false, expr, pattern, escape_char } => {
-                let (expr, pattern) = (self.boxed(expr)?, self.boxed(pattern)?);
+                let [expr, pattern] = [self.build(expr)?, self.build(pattern)?];
                 let escape = match escape_char {
                     None => (!self.no_backslash).then_some(b'\\'),
                     Some(e) => match self.build(e)? {
@@ -257,6 +260,7 @@ impl<'a> Builder<'a> {
                     },
                 };
                 let collation = coercion::compared(&[&expr, &pattern], &self.param_kinds, "like")?;
+                let [expr, pattern] = [expr, pattern].map(|e| Box::new(self.compared_as(collation, e)));
                 Expr::Like { expr, pattern, escape, negated: *negated, collation }
             }
             A::Case { operand, conditions, else_result, .. } => {
@@ -271,6 +275,13 @@ impl<'a> Builder<'a> {
                     None => Vec::new(),
                 };
                 let collation = coercion::compared(&compared, &self.param_kinds, "case")?;
+                let has_bytes = whens.iter().any(|(_, then)| self.is_bytes(then))
+                    || otherwise.as_deref().is_some_and(|e| self.is_bytes(e));
+                let chosen = |e| if has_bytes { self.encoded_one(e) } else { e };
+                let asked = |e| if operand.is_some() { self.compared_as(collation, e) } else { e };
+                let whens = whens.into_iter().map(|(when, then)| (asked(when), chosen(then))).collect();
+                let otherwise = otherwise.map(|e| Box::new(chosen(*e)));
+                let operand = operand.map(|e| Box::new(self.compared_as(collation, *e)));
                 self.chosen(Expr::Case { operand, whens, otherwise, collation })
             }
             A::Cast { expr, data_type, .. } | A::Convert { expr, data_type: Some(data_type), charset: None, .. } => {
@@ -337,13 +348,13 @@ impl<'a> Builder<'a> {
                     Some(ast::TrimWhereField::Trailing) => func::Func::RTrim,
                     _ => func::Func::Trim,
                 };
-                call(f, args)
+                call(f, self.put_together(args))
             }
             A::Floor { expr, .. } => call(func::Func::Floor, vec![self.build(expr)?]),
             A::Ceil { expr, .. } => call(func::Func::Ceil, vec![self.build(expr)?]),
             A::Position { expr, r#in } => {
                 let args = vec![self.build(expr)?, self.build(r#in)?];
-                self.looking(func::Func::Locate, args)
+                self.looking(func::Func::Locate, self.put_together(args))
             }
             A::Extract { field, expr, .. } => {
                 let name = unit_name(field);
@@ -530,6 +541,7 @@ impl<'a> Builder<'a> {
         }
         if is_comparison {
             collation = coercion::compared(&[&a, &b], &self.param_kinds, &op.to_string())?;
+            (*a, *b) = (self.compared_as(collation, *a), self.compared_as(collation, *b));
             (*a, *b) = (self.fitting(&b, (*a).clone(), true), self.fitting(&a, (*b).clone(), true));
         }
         let number = |e: &Expr| Box::new(quiet_number(as_number(e.clone())));
@@ -783,7 +795,7 @@ impl<'a> Builder<'a> {
             return Ok(call(function, self.json_arguments(function, &args)?));
         }
         let args = self.list(&args)?;
-        let args = if text::sees_bytes(function) { self.encoded(args) } else { args };
+        let args = if text::sees_bytes(function) { self.encoded(args) } else { self.put_together(args) };
         let args = if function.is_numeric() { args.into_iter().map(as_number).collect() } else { args };
         let args = self.bits_as(function, args);
         if matches!(function, func::Func::Instr | func::Func::Locate) {
@@ -824,13 +836,6 @@ impl<'a> Builder<'a> {
             _ => e,
         };
         args.into_iter().map(cast).collect()
-    }
-
-    /// INSTR or LOCATE: the text that is looked through says how.
-    fn looking(&self, f: func::Func, args: Vec<Expr>) -> Expr {
-        let through = usize::from(f == func::Func::Locate);
-        let collation = args.get(through).map_or_else(Collation::default, |e| collation_of(e, &self.param_kinds));
-        Expr::Call(f, args, collation)
     }
 
     /// An expression that chooses among numbers of several kinds gives them the kind that holds all.

@@ -113,9 +113,9 @@ impl Expr {
                 if value.is_null() || pattern.is_null() {
                     return Ok(Datum::Null);
                 }
-                let binary = matches!(value, Datum::Bytes(_)) || collation.is_binary();
-                let (value, pattern) = (value.as_text(), pattern.as_text());
-                let found = like(&value, &pattern, *escape, (!binary).then_some(*collation));
+                let is_bytes = matches!(value, Datum::Bytes(_));
+                let collation = if is_bytes { Collation::Binary } else { *collation };
+                let found = like(&value.as_text(), &pattern.as_text(), *escape, Some(collation));
                 Datum::from_bool(found != *negated)
             }
             Expr::Case { operand, whens, otherwise, collation } => {
@@ -865,10 +865,13 @@ pub fn char_count(text: &[u8]) -> usize {
     text.iter().filter(|&&b| b & 0xc0 != 0x80).count()
 }
 
-/// LIKE with `%` and `_`; linear in text times runs of `%`.
+/// LIKE with `%` and `_`, which is a character, and of bytes a byte; linear in text times runs of `%`.
 pub fn like(text: &[u8], pattern: &[u8], escape: Option<u8>, collation: Option<Collation>) -> bool {
-    let long =
-        |of: &[u8], at: usize| 1 + of[(at + 1).min(of.len())..].iter().take_while(|&&b| b & 0xc0 == 0x80).count();
+    let is_bytes = collation == Some(Collation::Binary);
+    let long = |of: &[u8], at: usize| match is_bytes {
+        true => 1,
+        false => 1 + of[(at + 1).min(of.len())..].iter().take_while(|&&b| b & 0xc0 == 0x80).count(),
+    };
     let width = |at: usize| long(text, at);
     let (mut t, mut p) = (0, 0);
     let mut resume: Option<(usize, usize)> = None;

@@ -7,7 +7,7 @@ use sqlparser::ast::{self, AssignmentTarget};
 use super::{
     Planner, Unplanned,
     block::Block,
-    dml::check_writable,
+    dml::{check_writable, given},
     from::{Level, Origin},
     outputs::Columns,
     query::{Asked, Body, Given, Leaf, StepKind},
@@ -117,7 +117,8 @@ impl Planner<'_> {
                     e
                 } else {
                     rules::refuse_value(&table.table.schema, column)?;
-                    builder.build(&a.value)?
+                    let ty = table.table.schema.columns[usize::from(column)].ty;
+                    given(ty, builder.build(&a.value)?, &self.param_kinds)
                 };
                 if table.table.schema.columns[usize::from(column)].generated.is_some() {
                     continue; // DEFAULT, which it has anyway

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use apus_types::schema::ColumnType;
+use apus_types::{TableSchema, schema::ColumnType};
 use sqlparser::ast::{self, AssignmentTarget, OnInsert, SetExpr, TableObject};
 
 use super::{
@@ -51,7 +51,7 @@ pub struct Insert {
     /// For each column of the table, its place in a row of the source.
     pub places: Vec<Option<usize>>,
     pub source: Source,
-    /// Places of a query's texts of latin1 that go into columns of bytes.
+    /// As [`texts_as_bytes`].
     pub latin1: Vec<usize>,
     /// The source is a query in place of values, because there are subqueries among them.
     pub of_values: bool,
@@ -246,11 +246,7 @@ impl Planner<'_> {
         }
         let latin1 = match &source {
             Source::Values(_) => Vec::new(),
-            Source::Select(select) => {
-                let of_bytes = named.iter().filter(|column| is_of_bytes(schema.columns[usize::from(**column)].ty));
-                let places = of_bytes.filter_map(|column| places[usize::from(*column)]);
-                places.filter(|at| is_latin1(&select.outputs[*at].expr, &self.param_kinds)).collect()
-            }
+            Source::Select(select) => texts_as_bytes(schema, &places, select, &self.param_kinds),
         };
         let mut assignments = Vec::new();
         match &insert.on {
@@ -519,7 +515,7 @@ fn column_of(table: &Table, target: &AssignmentTarget, clause: &str) -> Result<u
 
 /// What a column is given: a hexadecimal or bit literal is a number where it goes into a column of numbers, a moment that was chosen
 /// among several goes into a column by its text, and a text of latin1 into a column of bytes by its bytes, as in MySQL.
-fn given(ty: ColumnType, e: Expr, kinds: &[Kind]) -> Expr {
+pub(super) fn given(ty: ColumnType, e: Expr, kinds: &[Kind]) -> Expr {
     use ColumnType as C;
     let is_choice = matches!(
         &e,
@@ -534,7 +530,14 @@ fn given(ty: ColumnType, e: Expr, kinds: &[Kind]) -> Expr {
     }
 }
 
-fn is_of_bytes(ty: ColumnType) -> bool {
+/// Places of a query's texts of latin1 that go into columns of bytes.
+pub fn texts_as_bytes(schema: &TableSchema, places: &[Option<usize>], select: &Select, kinds: &[Kind]) -> Vec<usize> {
+    let of_bytes = schema.columns.iter().zip(places).filter(|(column, _)| is_of_bytes(column.ty));
+    let places = of_bytes.filter_map(|(_, place)| *place);
+    places.filter(|at| select.outputs.get(*at).is_some_and(|o| is_latin1(&o.expr, kinds))).collect()
+}
+
+pub fn is_of_bytes(ty: ColumnType) -> bool {
     matches!(ty, ColumnType::Binary { .. } | ColumnType::VarBinary { .. } | ColumnType::Blob { .. })
 }
 

@@ -18,7 +18,7 @@ use crate::{
     engine::{
         catalog::Table,
         errors,
-        expr::{Builder, CompareOp, Expr, coercion},
+        expr::{Builder, CompareOp, Expr, build::text::compared_as, coercion},
         view::View,
     },
 };
@@ -220,6 +220,7 @@ impl From<'_, '_> {
         };
         let (a, b) = (column(left, a)?, column(right, b)?);
         let collation = coercion::compared(&[&a, &b], &self.planner.param_kinds, "=")?;
+        let [a, b] = [a, b].map(|e| compared_as(collation, e, &self.planner.param_kinds));
         Ok(Expr::Compare(CompareOp::Eq, Box::new(a), Box::new(b), collation))
     }
 

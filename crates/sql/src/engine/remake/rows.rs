@@ -8,7 +8,11 @@ use std::{pin::pin, rc::Rc};
 
 use apus_client::{ClientError, ExecOptions, OpBatch, Results, Rows, ScanRequest};
 use apus_signal::tc::{ALLOW_MISSING, OpKind, OpStatus};
-use apus_types::{ColumnType, ErrorCode, TableSchema, Value, key};
+use apus_types::{
+    ColumnType, ErrorCode, TableSchema, Value,
+    collate::{Charset, to_latin1},
+    key,
+};
 
 use super::{Failed, Remade};
 use crate::engine::{
@@ -24,7 +28,7 @@ use crate::engine::{
     keys::Strings,
     plan::{
         Insert,
-        dml::{OnDuplicate, Source},
+        dml::{OnDuplicate, Source, is_of_bytes},
     },
     rules,
     session::{Fail, Scratch, Session},
@@ -276,11 +280,15 @@ async fn one_new_row(
             return Given::Default;
         }
         let (before, value) = (&old.columns[usize::from(from)], old.layout().value(row, from));
+        let is_latin1 = before.ty.collation().is_some_and(|c| c.charset() == Charset::Latin1);
         let is_same = !alter::changes_storage(before, column);
         match value {
             Value::Timestamp(t) if is_same => Given::Made(Datum::Int(t)),
             value if is_same => Given::Made(Datum::of_column(before.ty, value, zone)),
-            value => Given::Value(Datum::of_column(before.ty, value, zone)),
+            value => Given::Value(match Datum::of_column(before.ty, value, zone) {
+                Datum::Text(text) if is_latin1 && is_of_bytes(column.ty) => Datum::Bytes(to_latin1(&text).into()),
+                value => value,
+            }),
         }
     };
     pin!(one_row(cluster, session, s, plan, &[], given, place, counts)).await?;

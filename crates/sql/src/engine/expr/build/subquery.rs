@@ -1,15 +1,19 @@
 //! Subqueries in expressions: a value that is fixed before the block runs, or a column that is computed for its rows.
 
-use apus_types::ColumnType;
+use apus_types::{ColumnType, collate::Collation};
 use sqlparser::ast::{self, BinaryOperator};
 
-use super::{Builder, rows};
+use super::{
+    Builder, rows,
+    text::{encoded, is_latin1},
+};
 use crate::engine::{
     errors::{self, Result},
-    expr::{CompareOp, Expr, coercion},
+    expr::{CompareOp, Datum, Expr, Kind, coercion},
     plan::{
         Select, Unplanned, derived,
         query::{Asked, Given, Member, Subquery},
+        select::Output,
     },
 };
 
@@ -63,18 +67,30 @@ impl Builder<'_> {
     fn in_subquery(&mut self, left: &ast::Expr, query: &ast::Query) -> Result<Expr> {
         let list = rows::row_of(left).unwrap_or_else(|| vec![left]);
         let left = list.into_iter().map(|e| self.build(e)).collect::<Result<Vec<_>>>()?;
-        let query = self.bound(query, false)?;
+        let mut query = self.bound(query, false)?;
         if query.outputs.len() != left.len() {
             return Err(errors::operand_columns(left.len()));
         }
         let mut members = Vec::with_capacity(left.len());
-        for (left, output) in left.into_iter().zip(&query.outputs) {
+        for (left, output) in left.into_iter().zip(&mut query.outputs) {
             let right = Expr::Given(0, derived::type_of_output(output, &self.param_kinds), false);
             let collation = coercion::compared(&[&left, &right], &self.param_kinds, "=")?;
+            let left = self.compared_as(collation, left);
+            let right = self.answered_as(collation, output, right);
             let kind = derived::equal_kind(&left, &right, &self.param_kinds);
             members.push(Member { left, collation, kind });
         }
         self.attach(Subquery { query, asked: Asked::In(members), ty: TRUTH })
+    }
+
+    /// As [`Builder::compared_as`], of what a query answers; `given` stands for it.
+    fn answered_as(&self, collation: Collation, output: &mut Output, given: Expr) -> Expr {
+        if collation != Collation::Binary || !is_latin1(&given, &self.param_kinds) {
+            return given;
+        }
+        let text = std::mem::replace(&mut output.expr, Expr::Const(Datum::Null));
+        (output.expr, output.kind) = (encoded(text, &self.param_kinds), Kind::Bytes);
+        Expr::Given(0, derived::type_of_output(output, &self.param_kinds), false)
     }
 
     fn quantified(&mut self, left: &ast::Expr, op: &BinaryOperator, query: &ast::Query, all: bool) -> Result<Expr> {
@@ -82,10 +98,12 @@ impl Builder<'_> {
             return Err(errors::operand_columns(1));
         }
         let left = self.build(left)?;
-        let query = self.bound(query, false)?;
-        let [one] = query.outputs.as_slice() else { return Err(errors::operand_columns(1)) };
+        let mut query = self.bound(query, false)?;
+        let [one] = query.outputs.as_mut_slice() else { return Err(errors::operand_columns(1)) };
         let right = Expr::Given(0, derived::type_of_output(one, &self.param_kinds), false);
         let collation = coercion::compared(&[&left, &right], &self.param_kinds, &op.to_string())?;
+        let left = self.compared_as(collation, left);
+        self.answered_as(collation, one, right);
         let op = match op {
             BinaryOperator::Eq => CompareOp::Eq,
             BinaryOperator::NotEq => CompareOp::NotEq,

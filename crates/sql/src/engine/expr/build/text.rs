@@ -25,6 +25,11 @@ pub fn is_latin1(e: &Expr, kinds: &[Kind]) -> bool {
     e.kind(kinds) == Kind::Text && collation_of(e, kinds).charset() == Charset::Latin1
 }
 
+/// What is compared by this collation: a text of latin1 as its bytes, where bytes are compared.
+pub fn compared_as(collation: Collation, e: Expr, kinds: &[Kind]) -> Expr {
+    if collation == Collation::Binary { encoded(e, kinds) } else { e }
+}
+
 impl Builder<'_> {
     /// As [`encoded`], of each.
     pub(super) fn encoded(&self, args: Vec<Expr>) -> Vec<Expr> {
@@ -33,6 +38,27 @@ impl Builder<'_> {
 
     pub(super) fn encoded_one(&self, e: Expr) -> Expr {
         encoded(e, &self.param_kinds)
+    }
+
+    /// As [`compared_as`].
+    pub(super) fn compared_as(&self, collation: Collation, e: Expr) -> Expr {
+        compared_as(collation, e, &self.param_kinds)
+    }
+
+    pub(super) fn is_bytes(&self, e: &Expr) -> bool {
+        e.kind(&self.param_kinds) == Kind::Bytes
+    }
+
+    /// Parts of one value: texts of latin1 as their bytes, where one of the others is bytes.
+    pub(super) fn put_together(&self, parts: Vec<Expr>) -> Vec<Expr> {
+        if parts.iter().any(|e| self.is_bytes(e)) { self.encoded(parts) } else { parts }
+    }
+
+    /// INSTR or LOCATE: the text that is looked through says how.
+    pub(super) fn looking(&self, f: Func, args: Vec<Expr>) -> Expr {
+        let through = usize::from(f == Func::Locate);
+        let collation = args.get(through).map_or_else(Collation::default, |e| collation_of(e, &self.param_kinds));
+        Expr::Call(f, args, collation)
     }
 
     /// `_latin1'...'`: the bytes of the literal are a text of this character set.
