@@ -39,7 +39,7 @@ class Scenario:
         if "LIMIT_SECONDS" not in constants:
             raise SystemExit(f"{path.name} has no LIMIT_SECONDS")
         self.limit = ast.literal_eval(constants["LIMIT_SECONDS"])[FULL]
-        self.side_by_side = "SIDE_BY_SIDE" in constants
+        self.side_by_side = "SIDE_BY_SIDE" in constants and ast.literal_eval(constants["SIDE_BY_SIDE"])
         self.passed, self.failures, self.seconds = 0, [], 0.0
 
     def run(self):

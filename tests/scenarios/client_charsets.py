@@ -116,6 +116,28 @@ def speaks(t, cluster):
         check_equal(latin1("CALL p()")[0], [[b"\xe9"]], "a procedure in latin1")
         check_equal(utf8("CALL p()")[0], [["é".encode()]], "and in UTF-8")
         check_equal(utf8("SELECT * FROM v")[0], [["é".encode(), "café".encode()]], "a view in UTF-8")
+        latin1("CREATE PROCEDURE own() SELECT HEX(_latin1'\xe9'), HEX(_binary'\xe9'), HEX('\xe9'), @@character_set_client")
+        utf8("CREATE PROCEDURE others() SELECT HEX(_latin1'\xc3\xa9'), HEX(_binary'\xc3\xa9'), HEX('\xc3\xa9'), @@character_set_client")
+        latin1("CREATE VIEW own_view AS SELECT HEX(_latin1'\xe9'), HEX(_binary'\xe9'), HEX('\xe9')")
+        utf8("CREATE VIEW others_view AS SELECT HEX(_latin1'\xc3\xa9'), HEX(_binary'\xc3\xa9'), HEX('\xc3\xa9')")
+        latin1("CREATE TABLE rows_of (b VARBINARY(10))", "CREATE TRIGGER before_rows BEFORE INSERT ON rows_of FOR EACH ROW SET NEW.b = CONCAT(NEW.b, _latin1'\xe9')")
+        for client in (latin1, utf8):
+            check_equal(client("CALL own()")[0], [[b"E9", b"E9", b"E9", b"latin1"]], "a procedure of latin1")
+            check_equal(client("CALL others()")[0], [[b"C3A9", b"C3A9", b"C3A9", b"utf8mb4"]], "a procedure of UTF-8")
+            check_equal(client("SELECT * FROM own_view")[0], [[b"E9", b"E9", b"E9"]], "a view of latin1")
+            check_equal(client("SELECT * FROM others_view")[0], [[b"C3A9", b"C3A9", b"C3A9"]], "a view of UTF-8")
+            client("INSERT INTO rows_of VALUES ('x')")
+        check_equal(latin1("SELECT HEX(b) FROM rows_of")[0], [[b"78E9"]] * 2, "a trigger of latin1")
+        names = "SELECT @@character_set_client, @@collation_connection"
+        check_equal(latin1(names)[0], [[b"latin1", b"latin1_swedish_ci"]], "the session is as it was")
+    with t.case("a prepared statement takes its values in what is spoken when it is executed"):
+        utf8("CREATE TABLE given (b VARBINARY(10))", "PREPARE s FROM 'INSERT INTO given VALUES (?)'", "SET @v = '\xc3\xa9'", "EXECUTE s USING @v")
+        utf8("SET NAMES latin1", "SET @v = '\xe9'", "EXECUTE s USING @v", "SET NAMES utf8mb4")
+        check_equal(utf8("SELECT HEX(b) FROM given")[0], [[b"C3A9"], [b"E9"]], "bytes")
+    with t.case("latin1: thousands of statements in one text"):
+        latin1("CREATE TABLE many (id INT PRIMARY KEY AUTO_INCREMENT, u VARCHAR(5))")
+        latin1("; ".join(f"INSERT INTO many (u) VALUES ('\xe9{n % 10}')" for n in range(2000)))
+        check_equal(latin1("SELECT COUNT(*), SUM(LENGTH(u)), MIN(u) FROM many")[0], [[2000, 6000, b"\xe90"]], "rows")
     with t.case("ascii: other characters are refused, and read as question marks"):
         ascii_ = Raw(cluster, "ascii")
         check_equal(ascii_("SELECT u FROM words WHERE id = 1")[0], [[b"caf?"]], "é")

@@ -168,6 +168,9 @@ impl Charset {
 }
 
 fn latin1_byte(point: u32) -> Option<u8> {
+    if !(0x80..0xa0).contains(&point) && point < 0x100 {
+        return u8::try_from(point).ok();
+    }
     let byte = u8::try_from(point).ok().filter(|b| weights::LATIN1.iter().all(|(known, _)| known != b));
     byte.or_else(|| weights::LATIN1.iter().find(|(_, c)| u32::from(*c) == point).map(|(byte, _)| *byte))
 }
@@ -185,7 +188,8 @@ pub fn to_latin1(text: &[u8]) -> Vec<u8> {
 
 /// The text of bytes of latin1.
 pub fn from_latin1(bytes: &[u8]) -> String {
-    let of = |byte: u8| weights::LATIN1.iter().find(|(known, _)| *known == byte).map_or(char::from(byte), |(_, c)| *c);
+    let listed = |byte: u8| weights::LATIN1.iter().find(|(known, _)| *known == byte).map(|(_, c)| *c);
+    let of = |byte: u8| if (0x80..0xa0).contains(&byte) { listed(byte) } else { None }.unwrap_or(char::from(byte));
     bytes.iter().map(|&b| of(b)).collect()
 }
 

@@ -1,14 +1,12 @@
 //! Texts that clients send to be executed or prepared: read in their character set, and one statement after the other.
 
-use std::pin::pin;
-
-use apus_types::collate::Charset;
+use std::{borrow::Cow, pin::pin};
 
 use super::{
     digest::{Digest, Form, has_statement, without_end},
     dispatch::{SqlEngine, begins_with, is_of_text_protocol, is_query},
     errors::{self, Result},
-    expr::Kind,
+    expr::{Kind, eval::char_count},
     plan::{self, Plan, dml::Source},
     planning::is_typed_by_values,
     session::{KeptPlan, Prepared, Session},
@@ -22,21 +20,39 @@ impl SqlEngine {
     /// COM_QUERY.
     pub(super) async fn query_text(&self, session: &mut Session, sql: &[u8], out: &mut Output<'_>) -> Result<()> {
         let mut rest = without_end(sql);
-        let mut first = true;
+        let mut is_first = true;
         loop {
-            // A statement may change in which character set the next one is read.
             let (client, _) = session.env.variables.charsets();
-            let end = match characters::is_utf8(client) || rest.is_ascii() {
-                true => pin!(self.first_of(session, rest, first, out)).await?,
-                false => Box::pin(self.first_of_foreign(session, client, rest, first, out)).await?,
-            };
-            let Some(end) = end else { return Ok(()) };
-            rest = &rest[end..];
-            first = false;
+            let text = characters::read(client, rest)?;
+            let Some(end) = pin!(self.statements(session, &text, &mut is_first, out)).await? else { return Ok(()) };
+            // Where it is another text, each of its characters was one byte.
+            let read = &text[..end];
+            rest = &rest[if matches!(text, Cow::Owned(_)) { char_count(read) } else { end }..];
+            // What is left is read once more: others have their turn before.
+            tokio::task::yield_now().await;
         }
     }
 
-    /// Runs the first of some statements, in UTF-8; where the others begin, if there are any.
+    /// Runs statements until there are no more, or one has changed how the next ones are read; where those begin.
+    async fn statements(
+        &self,
+        session: &mut Session,
+        text: &[u8],
+        is_first: &mut bool,
+        out: &mut Output<'_>,
+    ) -> Result<Option<usize>> {
+        let (client, _) = session.env.variables.charsets();
+        let mut at = 0;
+        loop {
+            let Some(end) = pin!(self.first_of(session, &text[at..], *is_first, out)).await? else { return Ok(None) };
+            (at, *is_first) = (at + end, false);
+            if session.env.variables.charsets().0 != client {
+                return Ok(Some(at));
+            }
+        }
+    }
+
+    /// Runs the first of some statements; where the others begin, if there are any.
     async fn first_of(
         &self,
         session: &mut Session,
@@ -65,20 +81,6 @@ impl SqlEngine {
             None => pin!(self.statement(session, one, out)).await?,
         }
         Ok(more.then_some(end))
-    }
-
-    /// As [`Self::first_of`], of a client that does not speak UTF-8: each of its characters is a byte.
-    async fn first_of_foreign(
-        &self,
-        session: &mut Session,
-        client: Charset,
-        sql: &[u8],
-        is_first: bool,
-        out: &mut Output<'_>,
-    ) -> Result<Option<usize>> {
-        let text = characters::read_text(client, sql)?;
-        let end = self.first_of(session, text.as_bytes(), is_first, out).await?;
-        Ok(end.map(|end| text[..end].chars().count()))
     }
 
     /// A comment is answered with OK, as MySQL's console sends it before the statement behind it; nothing at all is error 1065.

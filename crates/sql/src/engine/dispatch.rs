@@ -873,10 +873,11 @@ impl Engine for SqlEngine {
     }
 
     fn set_attributes(&self, session: &mut Session, attributes: &[Attribute<'_>]) {
+        let (client, _) = session.env.variables.charsets();
         session.env.attributes.clear();
         session.env.attributes.extend(attributes.iter().map(|attribute| {
             let name = String::from_utf8_lossy(attribute.name).to_ascii_lowercase();
-            (name, attribute_text(&attribute.value))
+            (name, attribute_text(&attribute.value, client))
         }));
     }
 

@@ -46,8 +46,8 @@ fn param_datum<'a>(p: &ParamValue<'a>) -> Datum<'a> {
 }
 
 /// As `mysql_query_attribute_string` tells it.
-pub fn attribute_text(value: &ParamValue<'_>) -> Option<String> {
-    Some(match param_datum(value) {
+pub fn attribute_text(value: &ParamValue<'_>, client: Charset) -> Option<String> {
+    Some(match param_of(value, client).unwrap_or_else(|_| param_datum(value)) {
         Datum::Null => return None,
         Datum::DateTime(at, _) => Datum::DateTime(at, 6).as_string(),
         Datum::Time(micros, _) => Datum::Time(micros, 6).as_string(),

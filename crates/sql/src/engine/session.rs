@@ -3,7 +3,10 @@
 use std::{collections::BTreeMap, rc::Rc};
 
 use apus_client::{ClientError, KeyList, OpBatch, PartialAggregate, Results, Rows, Snapshot, Transaction};
-use apus_types::{Epoch, TableId};
+use apus_types::{
+    Epoch, TableId,
+    collate::{Charset, Collation},
+};
 
 use super::{
     catalog::Catalog,
@@ -162,19 +165,26 @@ pub struct KeptPlan {
     pub version: u64,
     pub database: Option<String>,
     pub select_limit: u64,
+    /// Of its literals and parameters.
+    spoken: (Charset, Collation),
     pub plan: Rc<Plan>,
 }
 
 impl KeptPlan {
     pub fn new(plan: Plan, catalog: &Catalog, env: &Env) -> KeptPlan {
         let (database, select_limit) = (env.database.clone(), env.variables.select_limit);
-        KeptPlan { version: catalog.version, database, select_limit, plan: Rc::new(plan) }
+        KeptPlan { version: catalog.version, database, select_limit, spoken: spoken(env), plan: Rc::new(plan) }
     }
     pub fn is_of(&self, catalog: &Catalog, env: &Env) -> bool {
         (self.version == catalog.version || self.plan.is_of(catalog))
             && self.database == env.database
             && self.select_limit == env.variables.select_limit
+            && self.spoken == spoken(env)
     }
+}
+
+fn spoken(env: &Env) -> (Charset, Collation) {
+    (env.variables.charsets().0, env.variables.connection())
 }
 
 pub struct Session {

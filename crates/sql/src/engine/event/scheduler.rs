@@ -170,11 +170,7 @@ impl SqlEngine {
     async fn call_event(&self, session: &mut Session, event: &Event) -> Result<()> {
         let d = &event.definition;
         self.begin_statement(session)?;
-        let settings =
-            [("time_zone", &d.zone), ("character_set_client", &d.charset), ("collation_connection", &d.collation)];
-        for (name, value) in settings {
-            session.env.variables.set(name, Some(&Datum::text(value.as_str())))?;
-        }
+        session.env.variables.set("time_zone", Some(&Datum::text(d.zone.as_str())))?;
         let mut rows = Collected::new(false);
         self.call(session, &d.routine(&event.database), Vec::new(), &mut rows.unread()).await.map(|_| ())
     }

@@ -392,7 +392,9 @@ impl<'a> Builder<'a> {
                 Expr::Cast(Box::new(Expr::Cast(Box::new(text), CastType::Literal(kind))), to)
             }
             A::Prefixed { prefix, value } => match charset_named(prefix.value.trim_start_matches('_'))? {
-                Charset::Binary if coercion::is_utf8() => Expr::Cast(self.boxed(value)?, CastType::Bytes(None)),
+                Charset::Binary if self.of_definition || coercion::is_utf8() => {
+                    Expr::Cast(self.boxed(value)?, CastType::Bytes(None))
+                }
                 // Every text is written so there.
                 Charset::Utf8mb4 if self.of_definition => self.build(value)?,
                 charset => self.introduced(charset, value)?,

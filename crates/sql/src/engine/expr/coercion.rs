@@ -22,37 +22,39 @@ use crate::{
 };
 
 thread_local! {
-    static CONNECTION: Cell<Collation> = const { Cell::new(Collation::DEFAULT) };
-    static CLIENT: Cell<Charset> = const { Cell::new(Charset::Utf8mb4) };
+    static CONNECTION: Cell<(Charset, Collation)> = const { Cell::new((Charset::Utf8mb4, Collation::DEFAULT)) };
 }
 
 /// From here on this thread binds for a session with these variables.
 pub fn connect(variables: &Variables) {
-    connect_by(variables.connection());
-    CLIENT.set(variables.charsets().0);
+    connect_as((variables.charsets().0, variables.connection()));
 }
 
-/// From here on literals have this collation.
-pub fn connect_by(collation: Collation) {
-    CONNECTION.set(collation);
+/// From here on it binds what was written in a character set, with literals of a collation.
+pub fn connect_as(connection: (Charset, Collation)) {
+    CONNECTION.set(connection);
 }
 
-/// The bytes that a client sent for a text.
-pub fn sent(text: &[u8]) -> Cow<'_, [u8]> {
-    match CLIENT.get() {
-        Charset::Latin1 => collate::to_latin1(text).into(),
-        _ => text.into(),
-    }
-}
-
-/// Whether the client's texts are bytes of UTF-8.
-pub fn is_utf8() -> bool {
-    characters::is_utf8(CLIENT.get())
+pub fn connected() -> (Charset, Collation) {
+    CONNECTION.get()
 }
 
 /// The collation of literals.
 pub fn connection() -> Collation {
-    CONNECTION.get()
+    CONNECTION.get().1
+}
+
+/// The bytes that were written for a text.
+pub fn written(text: Cow<'static, [u8]>) -> Cow<'static, [u8]> {
+    match is_utf8() {
+        true => text,
+        false => collate::to_latin1(&text).into(),
+    }
+}
+
+/// Whether texts are written in UTF-8; if not, in latin1, of which ascii is a part.
+pub fn is_utf8() -> bool {
+    characters::is_utf8(CONNECTION.get().0)
 }
 
 /// How strongly an expression insists on its collation; the smaller number wins, as COERCIBILITY() shows them.

@@ -7,7 +7,7 @@
 //! The text of a view sees its own blocks only: no common table expression, and no column, of the statement around it.
 
 use crate::engine::expr::coercion;
-use apus_types::collate::Collation;
+use apus_types::collate::{Charset, Collation};
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
 use sqlparser::{
@@ -111,11 +111,15 @@ impl Planner<'_> {
         self.views.open.borrow_mut().push(view.clone());
         let common = std::mem::take(&mut *self.common.borrow_mut());
         let floor = self.frames.begin_view(block);
-        // Its literals have the collation of the connection that made it.
-        let outside = coercion::connection();
-        coercion::connect_by(Collation::from_name(&view.definition.collation).unwrap_or(outside));
+        // Its literals are those of the connection that made it.
+        let outside = coercion::connected();
+        let d = &view.definition;
+        coercion::connect_as((
+            Charset::from_name(&d.charset).unwrap_or(outside.0),
+            Collation::from_name(&d.collation).unwrap_or(outside.1),
+        ));
         let bound = bind(&query);
-        coercion::connect_by(outside);
+        coercion::connect_as(outside);
         self.frames.end_view(floor);
         *self.common.borrow_mut() = common;
         self.views.open.borrow_mut().pop();

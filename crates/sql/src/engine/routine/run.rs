@@ -7,7 +7,10 @@
 use std::{collections::BTreeSet, pin::pin, rc::Rc};
 
 use apus_client::Losses;
-use apus_types::{Column, ColumnType, collate::Collation};
+use apus_types::{
+    Column, ColumnType,
+    collate::{Charset, Collation},
+};
 
 use super::{
     CALLS_MAX, Routine,
@@ -98,6 +101,8 @@ pub struct Surroundings<'r> {
     pub database: &'r str,
     pub database_collation: &'r str,
     pub sql_mode: &'r str,
+    /// `character_set_client` and `collation_connection` of who made it.
+    pub spoken: (&'r str, &'r str),
     /// `None`: it acts for who calls.
     pub definer: Option<&'r (String, String)>,
 }
@@ -109,6 +114,7 @@ impl Routine {
             database: &self.database,
             database_collation: &d.database_collation,
             sql_mode: &d.sql_mode,
+            spoken: (&d.charset, &d.collation),
             definer: (!d.invoker).then_some(&d.definer),
         }
     }
@@ -119,6 +125,7 @@ pub struct Around {
     database: Option<String>,
     of_database: Option<Collation>,
     sql_mode: Datum<'static>,
+    spoken: (Charset, Collation),
     me: Option<Identity>,
 }
 
@@ -699,7 +706,7 @@ fn written(value: &Datum<'_>) -> String {
 
 /// The session as the body of a procedure finds it.
 pub fn enter(session: &mut Session, surroundings: &Surroundings<'_>) -> Result<Around> {
-    let Surroundings { database, database_collation, sql_mode, definer } = *surroundings;
+    let Surroundings { database, database_collation, sql_mode, spoken, definer } = *surroundings;
     let me = session.env.me.clone();
     if let (Some(me), Some((user, host))) = (session.env.me.as_mut(), definer) {
         let definer = me.account_of(user, host).cloned().ok_or_else(|| failures::no_definer(user, host))?;
@@ -710,15 +717,20 @@ pub fn enter(session: &mut Session, surroundings: &Surroundings<'_>) -> Result<A
     let mode_of_body = Datum::text(sql_mode);
     let sql_mode = session.env.variables.get("sql_mode", false)?;
     session.env.variables.set("sql_mode", Some(&mode_of_body))?;
+    let now = &session.env.variables;
+    let client = Charset::from_name(spoken.0).unwrap_or(now.charsets().0);
+    let connection = Collation::from_name(spoken.1).unwrap_or(now.connection());
+    let spoken = session.env.variables.speak_as((client, connection));
     let database = session.env.database.replace(database.to_owned());
     let of_database = Collation::from_name(&session.env.variables.get("collation_database", false)?.as_string());
     session.env.variables.set_database(Collation::from_name(database_collation));
-    Ok(Around { database, of_database, sql_mode, me })
+    Ok(Around { database, of_database, sql_mode, spoken, me })
 }
 
 pub fn leave(session: &mut Session, around: Around) -> Result<()> {
     session.env.database = around.database;
     session.env.variables.set_database(around.of_database);
+    session.env.variables.speak_as(around.spoken);
     session.env.me = around.me;
     session.env.variables.set("sql_mode", Some(&around.sql_mode)).map(|_| ())
 }

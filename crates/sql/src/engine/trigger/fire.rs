@@ -92,6 +92,7 @@ impl SqlEngine {
             database: &table.schema.database,
             database_collation: &d.database_collation,
             sql_mode: &d.sql_mode,
+            spoken: (&d.charset, &d.collation),
             definer: Some(&d.definer),
         };
         let around = enter(session, &surroundings)?;

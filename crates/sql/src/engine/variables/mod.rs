@@ -273,11 +273,20 @@ impl Variables {
 
     /// SET NAMES.
     pub fn set_names(&mut self, collation: Collation) {
-        (self.client, self.results) = (collation.charset(), collation.charset());
-        for name in ["character_set_client", "character_set_results"] {
-            self.set.insert(name, collation.charset().name().to_owned());
+        self.speak_as((collation.charset(), collation));
+        self.results = collation.charset();
+        self.set.insert("character_set_results", collation.charset().name().to_owned());
+    }
+
+    /// Texts are read in this character set, and literals have this collation; what was before.
+    pub fn speak_as(&mut self, (client, connection): (Charset, Collation)) -> (Charset, Collation) {
+        let before = (self.client, self.connection);
+        if before != (client, connection) {
+            self.client = client;
+            self.set.insert("character_set_client", client.name().to_owned());
+            self.set_connection(connection);
         }
-        self.set_connection(collation);
+        before
     }
 
     /// What a client asks for when it connects; of what is not there it gets utf8mb4.

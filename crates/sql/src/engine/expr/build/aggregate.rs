@@ -230,7 +230,7 @@ impl Builder<'_> {
             (2, AggregateKind::JsonObject) if !distinct => call(Func::JsonObject, list),
             (_, AggregateKind::JsonArray | AggregateKind::JsonObject) => return Err(errors::syntax(name)),
             (1, _) => list.remove(0),
-            (2.., AggregateKind::GroupConcat) => call(Func::Concat, list),
+            (2.., AggregateKind::GroupConcat) => call(Func::Concat, self.put_together(list)),
             // A combination with a NULL in it does not count.
             (2.., AggregateKind::Count) if distinct => call(Func::RowKey, list),
             _ => return Err(errors::syntax(name)),

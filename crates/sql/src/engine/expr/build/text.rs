@@ -1,7 +1,5 @@
 //! Literals that name their character set.
 
-use std::borrow::Cow;
-
 use apus_types::collate::{self, Charset, Collation};
 
 use super::{Builder, Expr, Kind, collation_of};
@@ -65,7 +63,8 @@ impl Builder<'_> {
     pub(super) fn introduced(&mut self, charset: Charset, value: &sqlparser::ast::Expr) -> Result<Expr> {
         let bytes = match self.build(value)? {
             Expr::Param(_) if self.from_digest => return Err(errors::structural()),
-            Expr::Const(Datum::Text(text)) => Cow::Owned(coercion::sent(&text).into_owned()),
+            Expr::Const(Datum::Text(text)) if self.of_definition => text,
+            Expr::Const(Datum::Text(text)) => coercion::written(text),
             Expr::Const(Datum::Bytes(bytes)) => bytes,
             Expr::Call(Func::BinaryLiteral | Func::BinaryNumber, mut args, _) => match args.pop() {
                 Some(Expr::Const(Datum::Bytes(bytes))) => bytes,
