@@ -15,6 +15,37 @@ use super::{
 };
 use crate::{accounts::Privileges, wire::SqlError};
 
+/// How much a transaction sees of others. READ UNCOMMITTED is taken for READ COMMITTED.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub enum Isolation {
+    /// Each statement what was committed before it.
+    #[default]
+    ReadCommitted,
+    /// All plain reads at one snapshot.
+    RepeatableRead,
+    /// As if it were alone: see [`super::serializable`].
+    Serializable,
+}
+
+impl Isolation {
+    /// Of a name in capitals, its words joined by hyphens.
+    pub fn named(name: &str) -> Option<Isolation> {
+        match name {
+            "READ-COMMITTED" | "READ-UNCOMMITTED" => Some(Isolation::ReadCommitted),
+            "REPEATABLE-READ" => Some(Isolation::RepeatableRead),
+            "SERIALIZABLE" => Some(Isolation::Serializable),
+            _ => None,
+        }
+    }
+    pub fn name(self) -> &'static str {
+        match self {
+            Isolation::ReadCommitted => "READ-COMMITTED",
+            Isolation::RepeatableRead => "REPEATABLE-READ",
+            Isolation::Serializable => "SERIALIZABLE",
+        }
+    }
+}
+
 /// For what SET TRANSACTION sets it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Of {
@@ -33,10 +64,11 @@ impl Session {
     }
     /// A statement with tables begins: the first one of a transaction fixes what all of it are.
     pub fn fix_characteristics(&mut self) {
-        if self.repeatable_read.is_none() {
-            let next = self.next_repeatable_read.take();
+        if self.isolation.is_none() {
+            let next = self.next_isolation.take();
             if self.in_transaction() {
-                self.repeatable_read = Some(next.unwrap_or(self.env.variables.repeatable_read));
+                self.isolation = Some(next.unwrap_or(self.env.variables.isolation));
+                self.reads.keep(self.is_serializable());
             }
         }
         if self.read_only.is_none() {
@@ -47,7 +79,7 @@ impl Session {
     }
     /// COMMIT or ROLLBACK.
     pub(super) fn forget_next(&mut self) {
-        (self.next_repeatable_read, self.next_read_only) = (None, None);
+        (self.next_isolation, self.next_read_only) = (None, None);
     }
 
     /// # Errors
@@ -99,7 +131,7 @@ impl Session {
         let (values, warning) = self.next_variables(name, value)?;
         match name {
             READ_ONLY => self.next_read_only = Some(values.read_only),
-            _ => self.next_repeatable_read = Some(values.repeatable_read),
+            _ => self.next_isolation = Some(values.isolation),
         }
         Ok(warning)
     }
@@ -180,7 +212,7 @@ impl Session {
     pub(super) fn forget_next_of(&mut self, name: &str) {
         match name {
             READ_ONLY => self.next_read_only = None,
-            ISOLATION => self.next_repeatable_read = None,
+            ISOLATION => self.next_isolation = None,
             _ => {}
         }
     }

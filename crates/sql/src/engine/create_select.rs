@@ -27,7 +27,7 @@ use super::{
     ddl::{self, Definitions, Name},
     dispatch::SqlEngine,
     errors::{self, Result},
-    exec::{self, Changed, Cluster, insert},
+    exec::{self, Changed, insert},
     information_schema,
     plan::{
         Insert, Plan, Select,
@@ -292,8 +292,8 @@ impl SqlEngine {
             self.start_counter(&found.schema, first).await.map_err(|e| (e, false))?;
         }
         let plan = filling(named(found, name), select, clause.on_duplicate);
-        let cluster =
-            Cluster { engine: self, client: &self.client, catalog: &catalog, auto_increment: &self.auto_increment };
+        let reads = session.reads.clone();
+        let cluster = self.cluster(&catalog, &reads);
         let before = session.savepoint;
         let asked = session.env.variables.on_disk;
         session.env.variables.on_disk |= on_disk;

@@ -27,6 +27,7 @@ use super::{
     plan_cache::{Cached, PlanCache},
     planning::{plan_digest, plan_limited},
     remake::fence,
+    serializable::{self, Reads},
     session::{Fail, KeptPlan, Scratch, Session},
     status::{Counter, Line, Status},
     stored::unanswered,
@@ -108,6 +109,11 @@ impl SqlEngine {
             return Ok(current);
         }
         self.fetch_catalog().await
+    }
+
+    /// What a statement is executed with.
+    pub(super) fn cluster<'c>(&'c self, catalog: &'c Catalog, reads: &'c Reads) -> Cluster<'c> {
+        Cluster { engine: self, client: &self.client, catalog, auto_increment: &self.auto_increment, reads }
     }
 
     /// As above, whatever somebody has left in it.
@@ -359,7 +365,8 @@ impl SqlEngine {
         out: &mut Output<'_>,
         losses: &mut Losses,
     ) -> std::result::Result<(), (SqlError, bool)> {
-        let cluster = Cluster { engine: self, client: &self.client, catalog, auto_increment: &self.auto_increment };
+        let reads = session.reads.clone();
+        let cluster = self.cluster(catalog, &reads);
         session.clear_warnings();
         let needs = &plan.names().needs;
         if !self.is_granted(session, needs) {
@@ -387,6 +394,8 @@ impl SqlEngine {
         let had_transaction = session.transaction.is_some();
         // Asked now: a lost transaction ends its BEGIN too, and its statement must not be repeated alone.
         let inside = session.in_transaction();
+        let is_serializable = session.is_serializable() && plan.tables().next().is_some();
+        session.is_own_transaction = is_serializable && !inside && plan.written().next().is_some();
         if plan.tables().next().is_some() {
             session.fix_characteristics();
         }
@@ -401,6 +410,8 @@ impl SqlEngine {
         }
         let sent = if session.own.has_waiting() && !finds_what_waits(plan) {
             exec::send_waiting(session).await
+        } else if is_serializable {
+            Box::pin(self.begin_serializable(session, plan)).await
         } else {
             Ok(())
         };
@@ -418,16 +429,20 @@ impl SqlEngine {
         };
         session.in_use.truncate(in_use);
         out.hold(false);
+        session.is_own_transaction = false;
+        if is_serializable {
+            self.note_told(session, catalog, plan, done.as_ref().err());
+        }
         let done = match done {
             Ok(_) if calls && session.env.is_wanting() => Err(Fail::Sql(unanswered())),
             Ok(done) if !session.in_transaction() && session.transaction.is_some() => {
-                let committed = exec::commit(session).await;
+                let committed = self.commit(session).await;
                 session.forget_transaction();
-                committed.map(|()| done).map_err(Fail::Client)
+                committed.map(|()| done)
             }
             other => other,
         };
-        if session.repeatable_read.is_some() && !session.in_transaction() {
+        if session.isolation.is_some() && !session.in_transaction() {
             session.forget_reading();
         }
         session.env.take_notes().iter().for_each(|e| session.warn_error(e));
@@ -449,12 +464,13 @@ impl SqlEngine {
                         session.lost_within = Some(error.clone());
                     }
                 }
-                let failed = self.failed(session, fail, before, inside, had_transaction, nothing_sent).await;
+                let conflicts = matches!(&fail, Fail::Client(e) if serializable::is_conflict(e));
+                let (error, again) = self.failed(session, fail, before, inside, had_transaction, nothing_sent).await;
                 if session.within > 0 && had_transaction && session.transaction.is_none() {
                     let aborted = || ClientError { aborted: true, ..ClientError::new(ErrorCode::TransactionAborted) };
                     session.lost_within.get_or_insert_with(aborted);
                 }
-                Err(failed)
+                Err((error, again || conflicts && !inside && nothing_sent))
             }
         }
     }
@@ -547,15 +563,14 @@ impl SqlEngine {
             session.forget_transaction();
             return Ok(());
         }
-        let done: std::result::Result<(), ClientError> = match session.transaction.as_mut().filter(|_| !commit) {
-            Some(transaction) => transaction.rollback().await,
-            None => exec::commit(session).await,
+        let done = match session.transaction.as_mut().filter(|_| !commit) {
+            Some(transaction) => transaction.rollback().await.map_err(Fail::Client),
+            None => self.commit(session).await,
         };
         session.forget_transaction();
         match done {
-            Ok(()) => Ok(()),
-            Err(_) if !commit => Ok(()),
-            Err(e) => Err(errors::from_client(&e)),
+            Err(fail) if commit => Err(fail.into()),
+            _ => Ok(()),
         }
     }
 
@@ -679,10 +694,11 @@ impl Engine for SqlEngine {
             explicit: false,
             read_only: None,
             locks_tables: false,
-            repeatable_read: None,
-            next_repeatable_read: None,
+            isolation: None,
+            next_isolation: None,
             next_read_only: None,
             snapshot: None,
+            reads: Rc::default(),
             tables_known: None,
             wrote: Vec::new(),
             own: OwnRows::default(),
@@ -708,6 +724,7 @@ impl Engine for SqlEngine {
             in_change: Vec::new(),
             calls_own: false,
             calls_from: None,
+            is_own_transaction: false,
             lost_within: None,
             given_out: None,
             signalled: None,

@@ -65,6 +65,7 @@ mod reals;
 mod remake;
 mod routine;
 mod rules;
+pub mod serializable;
 pub mod session;
 pub mod show;
 mod show_filter;

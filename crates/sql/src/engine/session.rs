@@ -10,6 +10,7 @@ use apus_types::{
 
 use super::{
     catalog::Catalog,
+    characteristics::Isolation,
     digest::{Digest, Syntax},
     errors,
     exec::sink::SinkBuffers,
@@ -21,6 +22,7 @@ use super::{
     own::OwnRows,
     plan::{Plan, access::BoundPath},
     routine::{Kind, Routine, code::Item, failures},
+    serializable::Reads,
     trigger::{self, Trigger},
     user_lock::Held,
 };
@@ -196,13 +198,15 @@ pub struct Session {
     pub read_only: Option<bool>,
     /// LOCK TABLES ... READ began the open transaction.
     pub locks_tables: bool,
-    /// Of the open transaction, from its first statement on: plain SELECTs read at its snapshot.
-    pub repeatable_read: Option<bool>,
+    /// Of the open transaction, from its first statement on.
+    pub isolation: Option<Isolation>,
     /// SET TRANSACTION without a scope: of the next transaction.
-    pub next_repeatable_read: Option<bool>,
+    pub next_isolation: Option<Isolation>,
     pub next_read_only: Option<bool>,
     /// Taken by the first plain SELECT of a REPEATABLE READ transaction.
     pub snapshot: Option<Snapshot>,
+    /// What a SERIALIZABLE transaction has read.
+    pub reads: Rc<Reads>,
     /// The tables that there were when the snapshot was taken.
     pub tables_known: Option<Rc<Catalog>>,
     /// Tables that the transaction wrote: their reads must see it.
@@ -244,6 +248,8 @@ pub struct Session {
     /// The statement calls functions: its transaction ends with it, and what they have done began behind this number.
     pub calls_own: bool,
     pub calls_from: Option<u32>,
+    /// The statement is a SERIALIZABLE transaction of its own.
+    pub is_own_transaction: bool,
     /// What ended the transaction of the statement around from within.
     pub lost_within: Option<ClientError>,
     /// EXECUTE ... USING is under way: what a CALL gives out in place of its parameters, by their numbers.
@@ -323,14 +329,14 @@ impl Session {
     }
     /// Whether statements belong to a transaction that someone else ends.
     pub fn in_transaction(&self) -> bool {
-        self.explicit || !self.env.variables.autocommit || self.within > 0 || self.calls_own
+        self.explicit || !self.env.variables.autocommit || self.within > 0 || self.calls_own || self.is_own_transaction
     }
-    /// What plain SELECTs read at: a snapshot in REPEATABLE READ transactions, otherwise (0) the latest committed rows.
+    /// What plain SELECTs read at: a snapshot in REPEATABLE READ and SERIALIZABLE transactions, otherwise (0) the latest committed rows.
     ///
     /// # Errors
     /// The cluster has no snapshot to give.
     pub async fn reading_at(&mut self, client: &apus_client::Client) -> Done<Epoch> {
-        if self.repeatable_read != Some(true) {
+        if self.isolation.unwrap_or_default() < Isolation::RepeatableRead {
             return Ok(Epoch(0));
         }
         if self.snapshot.is_none() {
@@ -410,8 +416,9 @@ impl Session {
         self.explicit = false;
         self.read_only = None;
         self.locks_tables = false;
-        self.repeatable_read = None;
+        self.isolation = None;
         self.snapshot = None;
+        self.reads.clear();
         self.tables_known = None;
         self.wrote.clear();
         self.own.clear();
@@ -427,9 +434,10 @@ impl Session {
     }
     /// A statement alone is over, and what it read at.
     pub fn forget_reading(&mut self) {
-        self.repeatable_read = None;
+        self.isolation = None;
         self.read_only = None;
         self.snapshot = None;
+        self.reads.clear();
         self.tables_known = None;
     }
     /// A plan is run: while triggers run within it, nobody changes its tables. How many were in use before.

@@ -8,7 +8,7 @@ use super::{
     catalog::{Catalog, Table},
     dispatch::SqlEngine,
     errors::{self, Result},
-    exec::{self, Cluster, probe::Counts},
+    exec::{self, probe::Counts},
     explain, explain_tree, foreign_key, full_text, grant_tables, information_schema, performance_schema,
     plan::Select,
     planning::plan_text,
@@ -385,8 +385,8 @@ impl SqlEngine {
         if select.lock.is_some() || select.locked.is_some() {
             return Err(errors::not_supported("EXPLAIN ANALYZE of a locking read"));
         }
-        let client = &self.client;
-        let cluster = Cluster { engine: self, client, catalog, auto_increment: &self.auto_increment };
+        let reads = session.reads.clone();
+        let cluster = self.cluster(catalog, &reads);
         session.fix_characteristics();
         let sent = if session.own.has_waiting() { exec::send_waiting(session).await } else { Ok(()) };
         let counted = match sent {

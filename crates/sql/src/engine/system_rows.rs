@@ -1,8 +1,14 @@
 //! Transactions on a few rows of the cluster's own tables, whose columns behind the key are numbers.
 
 use apus_client::{Client, ClientError, ExecOptions, OpBatch, Results, Transaction};
-use apus_signal::tc::{ALLOW_MISSING, OpKind, OpStatus};
+use apus_signal::{
+    dict::Change,
+    schema::TableMessage,
+    tc::{ALLOW_MISSING, OpKind, OpStatus},
+};
 use apus_types::{ErrorClass, ErrorCode, TableSchema, Value, key};
+
+use super::{catalog::Catalog, dispatch::SqlEngine, errors};
 
 /// Longest wait for the lock of a row, which everybody holds for one transaction only.
 pub const ROW_WAIT_MS: u32 = 2_000;
@@ -75,4 +81,24 @@ pub fn is_passing(e: &ClientError) -> bool {
     e.class() == ErrorClass::UnknownOutcome
         || e.retry_transaction() && !e.code.waits_for_operator()
         || e.code == ErrorCode::Deadlock
+}
+
+impl SqlEngine {
+    /// Tables of the cluster's own, made when they are first needed.
+    ///
+    /// # Errors
+    /// They cannot be made.
+    pub(super) async fn system_tables<T>(
+        &self,
+        find: impl Fn(&Catalog) -> Option<T>,
+        definitions: impl IntoIterator<Item = TableSchema>,
+    ) -> errors::Result<T> {
+        if let Some(tables) = find(&*self.catalog().await?) {
+            return Ok(tables);
+        }
+        for table in definitions {
+            self.change(Change::CreateTable(TableMessage::from(&table))).await?;
+        }
+        find(&*self.fetch_catalog().await?).ok_or_else(|| errors::internal("a table of the cluster's own is not there"))
+    }
 }

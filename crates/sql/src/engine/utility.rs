@@ -3,7 +3,7 @@
 use super::{
     absent, account_parse,
     assignments::split_assignments,
-    characteristics::access_mode,
+    characteristics::{Isolation, access_mode},
     ddl,
     digest::{Form, Syntax},
     dispatch::SqlEngine,
@@ -261,7 +261,7 @@ impl SqlEngine {
     /// WITH CONSISTENT SNAPSHOT: the transaction reads as of now, whatever the isolation level of the session.
     pub(super) async fn begin_at_snapshot(&self, session: &mut Session) -> Result<()> {
         session.fix_characteristics();
-        session.repeatable_read = Some(true);
+        session.isolation = session.isolation.max(Some(Isolation::RepeatableRead));
         session.tables_known = Some(self.catalog().await?);
         match session.reading_at(&self.client).await {
             Ok(_) => Ok(()),

@@ -173,7 +173,17 @@ async fn update_by_program(
         matched += u64::from(matches!(status, OpStatus::Done | OpStatus::Unchanged));
         changed += u64::from(status == OpStatus::Done);
     }
+    note_missing(cluster, s, schema);
     Ok(Some(updated(session, matched, changed)))
+}
+
+/// Keys of `s.bound` without a row, as `s.results` says.
+fn note_missing(cluster: Cluster<'_>, s: &Scratch, schema: &TableSchema) {
+    if cluster.reads.are_kept() {
+        let all = s.bound.points.iter().zip(s.results.iter());
+        all.filter(|(_, (status, _))| *status == OpStatus::NotFound)
+            .for_each(|(key, _)| cluster.reads.missing(schema, key));
+    }
 }
 
 fn updated(session: &Session, matched: u64, changed: u64) -> Changed {
@@ -590,6 +600,7 @@ pub async fn delete(
             }
             run(cluster, session, s).await?;
             session.remember(schema);
+            note_missing(cluster, s, schema);
             let done = s.results.iter().filter(|(status, _)| *status == OpStatus::Done).count();
             let affected = if s.results.lost() { s.ops.len() } else { done } as u64;
             return Ok(Changed { affected, ..Changed::default() });

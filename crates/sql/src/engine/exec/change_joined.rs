@@ -10,6 +10,7 @@ use std::rc::Rc;
 
 use apus_client::Snapshot;
 use apus_signal::tc::{ALLOW_MISSING, NO_WAIT, OpKind, OpStatus};
+use apus_types::Epoch;
 
 use super::{
     Changed, Cluster, Info,
@@ -21,6 +22,7 @@ use super::{
 };
 use crate::engine::{
     catalog::Table,
+    characteristics::Isolation,
     convert::{self, KeyValue},
     errors,
     expr::{Datum, Expr, zone::Zone},
@@ -51,6 +53,9 @@ struct Held {
 
 type Rows = Vec<Vec<Datum<'static>>>;
 
+/// A snapshot's epoch, and what holds it, if that is not the transaction.
+type Seen = (Epoch, Option<Rc<Snapshot>>);
+
 /// Locks the rows of a query; its rows, and the snapshot that they are of.
 async fn lock(
     cluster: Cluster<'_>,
@@ -59,13 +64,19 @@ async fn lock(
     plan: &Locked,
     params: &[Datum<'_>],
     held: &mut [Held],
-) -> Done<(Rows, Rc<Snapshot>)> {
-    let shares = session.repeatable_read == Some(true);
+) -> Done<(Rows, Seen)> {
+    let shares = session.isolation.unwrap_or_default() >= Isolation::RepeatableRead;
     for _ in 0..ROUNDS_MAX {
         session.env.may_go_on()?;
         session.env.forget_notes();
-        let snapshot = cluster.client.shared_snapshot().await?;
-        let rows = query::collect_at(cluster, session, &plan.query, params, snapshot.epoch()).await?;
+        let (epoch, held_snapshot) = match session.reads.are_kept() {
+            true => (session.reading_at(cluster.client).await?, None),
+            false => {
+                let snapshot = cluster.client.shared_snapshot().await?;
+                (snapshot.epoch(), Some(snapshot))
+            }
+        };
+        let rows = query::collect_at(cluster, session, &plan.query, params, epoch).await?;
         let mut is_new = false;
         for (target, held) in plan.targets.iter().zip(held.iter_mut()) {
             let is_change = !matches!(target.fate, Fate::Stays);
@@ -80,7 +91,7 @@ async fn lock(
             lock_new(cluster, session, s, target, plan.no_wait, held).await?;
         }
         if !is_new {
-            return Ok((rows, snapshot));
+            return Ok((rows, (epoch, held_snapshot)));
         }
     }
     Err(apus_client::ClientError::from(apus_types::ErrorCode::LockTimeout).into())
@@ -327,9 +338,9 @@ pub async fn select<T: target::Target>(
     out: &mut T,
 ) -> Done<u64> {
     let mut held: Vec<Held> = locked.targets.iter().map(|_| Held::default()).collect();
-    let (_, snapshot) = lock(cluster, session, s, locked, params, &mut held).await?;
+    let (_, (epoch, _snapshot)) = lock(cluster, session, s, locked, params, &mut held).await?;
     session.env.forget_notes();
-    let run = query::of_session(cluster, session, params, snapshot.epoch());
+    let run = query::of_session(cluster, session, params, epoch);
     query::into(&run, plan, Default::default(), out).await
 }
 

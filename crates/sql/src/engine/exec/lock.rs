@@ -161,11 +161,14 @@ impl<'p> Hunt<'p> {
         pin!(execute(cluster, session, &s.ops, &mut s.results, savepoint, false)).await?;
         let layout = schema.layout();
         for (i, (status, row)) in s.results.iter().enumerate() {
+            let key = s.candidates.payload(self.at + i);
+            if status == OpStatus::NotFound {
+                cluster.reads.missing(schema, key);
+            }
             if status != OpStatus::Done {
                 continue;
             }
             layout.check(row)?;
-            let key = s.candidates.payload(self.at + i);
             if exclusive && count <= OWN_AT_ONCE {
                 session.own.hold(schema, key, row);
             }
@@ -240,10 +243,14 @@ async fn candidates(
         }
         return Ok(false);
     }
-    // Locks are taken of what is there now.
+    // Locks are taken of what is there now; what a SERIALIZABLE transaction looks for is of its snapshot.
+    let snapshot = match session.reads.are_kept() {
+        true => session.reading_at(cluster.client).await?,
+        false => Epoch(0),
+    };
     let trans = reader(session, schema).await?;
     let env = &session.env;
-    let seen = Seen { trans, snapshot: Epoch(0), one_moment: false };
+    let seen = Seen { trans, snapshot, one_moment: false };
     let ordered = wanted.in_order && !order.is_empty();
     let limit = if access.full.is_none() && !sorted { most.saturating_add(s.done.len() as u64) } else { u64::MAX };
     let mut source = pin!(Source::open(cluster, s, table, access, None, seen, ordered, wanted.reverse, limit)).await?;

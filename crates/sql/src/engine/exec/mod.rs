@@ -36,6 +36,7 @@ use super::{
     catalog::{Catalog, Table},
     dispatch::SqlEngine,
     errors,
+    serializable::Reads,
     session::{Done, Fail, Session},
     stored::unanswered,
 };
@@ -48,6 +49,8 @@ pub struct Cluster<'c> {
     pub client: &'c Client,
     pub catalog: &'c Catalog,
     pub auto_increment: &'c AutoIncrement,
+    /// Of the session, if it is in a SERIALIZABLE transaction.
+    pub reads: &'c Reads,
 }
 
 /// Outcome of a statement without rows.

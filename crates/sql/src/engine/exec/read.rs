@@ -248,6 +248,7 @@ async fn aggregates(
     if let Path::Range { index, .. } | Path::Union { index, .. } = &access.path {
         request.index = *index;
     }
+    note_ranges(cluster, s, &table.schema, request.index);
     let partials = &mut s.partials;
     if s.bound.ranges.is_empty() {
         (request.low, request.high) = s.bound.bounds();
@@ -490,6 +491,7 @@ impl Source {
                     Path::Range { index, .. } | Path::Union { index, .. } => *index,
                     Path::Points { .. } => IndexNo(0),
                 };
+                note_ranges(cluster, s, schema, request.index);
                 (request.low, request.high) = s.bound.bounds();
                 request.columns = columns;
                 request.ordered = ordered;
@@ -551,6 +553,17 @@ impl Source {
     }
 }
 
+/// The bound ranges are read.
+fn note_ranges(cluster: Cluster<'_>, s: &Scratch, schema: &TableSchema, index: IndexNo) {
+    if !cluster.reads.are_kept() {
+        return;
+    }
+    if s.bound.ranges.is_empty() {
+        cluster.reads.range(schema, index, &s.bound.range());
+    }
+    s.bound.ranges.iter().for_each(|range| cluster.reads.range(schema, index, range));
+}
+
 /// The first batches of the first ranges are asked for.
 async fn open_ranges(cluster: Cluster<'_>, ranges: &[EncodedRange], request: &ScanRequest<'_>) -> Done<Vec<RangeScan>> {
     let cursor = |(low, high): &EncodedRange| {
@@ -600,12 +613,14 @@ async fn read_keys(
         s.rows.clear();
         return Ok(ANY_MOMENT);
     }
-    let (table, schema_version) = (table.schema.id, table.schema.version);
+    let schema = &table.schema;
+    let (table, schema_version) = (schema.id, schema.version);
     let request = ReadBatch { trans, snapshot, table, schema_version, columns, keys: &s.keys };
     if tells {
         return Ok(cluster.client.read_telling(&request, &mut s.rows).await?);
     }
     pin!(cluster.client.read(&request, &mut s.rows)).await?;
+    cluster.reads.keys(schema, &s.keys, &s.rows);
     Ok(ANY_MOMENT)
 }
 
@@ -639,6 +654,7 @@ async fn point_keys(
         true => cluster.client.read_telling(&request, &mut s.rows).await?,
         false => {
             pin!(cluster.client.read(&request, &mut s.rows)).await?;
+            cluster.reads.keys(hidden, &s.keys, &s.rows);
             ANY_MOMENT
         }
     };

@@ -25,6 +25,7 @@ use crate::engine::{
         foreign_key::{Row, parents, primary_keys},
         next_savepoint,
     },
+    serializable::Reads,
     session::{Done, Fail, Session},
 };
 
@@ -69,8 +70,8 @@ impl SqlEngine {
         (request.batch_rows, request.with_pending) = (BATCH, true);
         let layout = schema.layout().project_layout(&schema.primary_key);
         let layout = layout.ok_or_else(|| errors::internal("projection"))?;
-        let cluster =
-            Cluster { engine: self, client: &self.client, catalog: &catalog, auto_increment: &self.auto_increment };
+        let reads = Reads::default();
+        let cluster = self.cluster(&catalog, &reads);
         let (mut cursor, mut rows, mut count) = (self.client.scan(&request), Rows::new(), 0);
         while cursor.next_batch(&mut rows).await.map_err(|e| errors::from_client(&e))? {
             let keys = primary_keys(schema, &layout, &rows).map_err(|e| errors::from_code(e, ""))?;

@@ -24,7 +24,7 @@ use super::{
     dispatch::SqlEngine,
     errors::{self, Result},
     exec::{
-        self, Changed, Cluster, Info, conflict, insert,
+        Changed, Cluster, Info, conflict, insert,
         new_row::{Given, Made, Making, Numbers, encode_row, triggered_row},
         triggered,
     },
@@ -34,7 +34,7 @@ use super::{
     plan::{Insert, Plan},
     planning::plan_text,
     remake::fence,
-    session::{Done, Fail, Scratch, Session},
+    session::{Done, Scratch, Session},
 };
 use crate::{
     accounts::Privileges,
@@ -154,7 +154,8 @@ impl SqlEngine {
         planned: &Planned,
         out: &mut Output<'_>,
     ) -> Result<Changed> {
-        let cluster = Cluster { engine: self, client: &self.client, catalog, auto_increment: &self.auto_increment };
+        let reads = session.reads.clone();
+        let cluster = self.cluster(catalog, &reads);
         let (before, had_transaction) = (session.savepoint, session.transaction.is_some());
         let inside = session.in_transaction();
         let in_use = session.in_use.len();
@@ -165,22 +166,33 @@ impl SqlEngine {
         if table.triggers().is_some() {
             session.in_use.push(planned.insert.table.schema.id);
         }
+        session.is_own_transaction = session.is_serializable() && !inside;
         session.fix_characteristics();
-        let done = {
+        let sent = match session.reads.are_kept() {
+            true => session.reading_at(&self.client).await.map(|_| ()),
+            false => Ok(()),
+        };
+        let done = if let Err(e) = sent {
+            Err(e)
+        } else {
             let mut loading = Loading::new(session, s, load, planned);
             pin!(loading.run(cluster, session, s, out)).await
         };
         session.in_use.truncate(in_use);
+        session.is_own_transaction = false;
+        if let Ok(Changed { info: Info::Loaded { skipped: 1.., .. }, .. }) = done {
+            session.reads.whole(&planned.insert.table.schema);
+        }
         s.warned.tell(session);
         let done = match done {
             Ok(changed) if !session.in_transaction() && session.transaction.is_some() => {
-                let committed = exec::commit(session).await;
+                let committed = self.commit(session).await;
                 session.forget_transaction();
-                committed.map(|()| changed).map_err(Fail::Client)
+                committed.map(|()| changed)
             }
             other => other,
         };
-        if session.repeatable_read.is_some() && !session.in_transaction() {
+        if session.isolation.is_some() && !session.in_transaction() {
             session.forget_reading();
         }
         session.env.take_notes().iter().for_each(|e| session.warn_error(e));

@@ -19,6 +19,7 @@ use apus_types::{ErrorCode, TableId, TableSchema, foreign_key::ForeignKey};
 
 use crate::engine::{
     catalog::{Catalog, Table},
+    characteristics::Isolation,
     dispatch::SqlEngine,
     errors::{self, Result},
     plan::Plan,
@@ -233,7 +234,7 @@ pub fn is_copied_in(catalog: &Catalog, database: &str) -> bool {
 /// # Errors
 /// 1412.
 pub fn check_snapshot(session: &mut Session, catalog: &Rc<Catalog>, plan: &Plan) -> Result<()> {
-    if session.repeatable_read != Some(true) {
+    if session.isolation.unwrap_or_default() < Isolation::RepeatableRead {
         return Ok(());
     }
     let Some(known) = session.tables_known.as_ref().filter(|_| session.snapshot.is_some()) else {

@@ -31,6 +31,7 @@ use crate::engine::{
         dml::{OnDuplicate, Source, is_of_bytes},
     },
     rules,
+    serializable::Reads,
     session::{Fail, Scratch, Session},
 };
 use crate::wire::SqlError;
@@ -70,7 +71,8 @@ impl SqlEngine {
         copying: &Copying<'_>,
     ) -> std::result::Result<u64, Failed> {
         let keys = self.all_keys(session, &copying.old.schema).await?;
-        let cluster = Cluster { engine: self, client: &self.client, catalog, auto_increment: &self.auto_increment };
+        let reads = Reads::default();
+        let cluster = self.cluster(catalog, &reads);
         let plan = plan(copying)?;
         let mut s = session.take_scratch();
         let (mut numbers, mut hidden) = (Numbers::unforced(session), Numbers::hidden());

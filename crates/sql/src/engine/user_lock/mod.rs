@@ -29,8 +29,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use apus_signal::{dict::Change, schema::TableMessage};
-
 use self::{
     calls::Call,
     rows::{Place, Tables},
@@ -137,13 +135,7 @@ impl SqlEngine {
 
     /// The tables of user locks; made when they are first needed.
     async fn user_lock_tables(&self) -> Result<Tables> {
-        if let Some(tables) = Tables::of(&*self.catalog().await?) {
-            return Ok(tables);
-        }
-        for table in Tables::definitions() {
-            self.change(Change::CreateTable(TableMessage::from(&table))).await?;
-        }
-        Tables::of(&*self.fetch_catalog().await?).ok_or_else(|| errors::internal("no tables of user locks"))
+        self.system_tables(Tables::of, Tables::definitions()).await
     }
 
     async fn get_lock(&self, session: &mut Session, name: &str, seconds: i64) -> Result<bool> {

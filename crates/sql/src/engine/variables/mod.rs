@@ -1,6 +1,6 @@
 //! System variables: the ones that clients read when they connect, with MySQL's names, and those that change something here.
 //!
-//! `transaction_isolation`: SERIALIZABLE is accepted with a warning and REPEATABLE READ is in force; READ UNCOMMITTED means READ COMMITTED.
+//! `transaction_isolation`: READ UNCOMMITTED means READ COMMITTED.
 
 mod definitions;
 mod globals;
@@ -13,6 +13,7 @@ use self::definitions::{Definition, Scope, Type, find};
 pub use self::globals::Globals;
 use super::{
     auto_increment::Step,
+    characteristics::Isolation,
     characters::{charset_named, collation_named},
     digest::Syntax,
     errors::{self, Result},
@@ -99,7 +100,7 @@ pub struct Variables {
     pub group_concat_max_len: usize,
     pub cte_max_recursion_depth: u64,
     /// REPEATABLE READ, for the transactions that begin from now on.
-    pub repeatable_read: bool,
+    pub isolation: Isolation,
     pub auto_increment: Step,
     /// First value of AUTO_INCREMENT of the next INSERT; 0: the next one.
     pub insert_id: u64,
@@ -151,7 +152,7 @@ impl Default for Variables {
             read_only: false,
             group_concat_max_len: 1024,
             cte_max_recursion_depth: 1000,
-            repeatable_read: false,
+            isolation: Isolation::default(),
             auto_increment: Step { increment: 1, offset: 1 },
             insert_id: 0,
             timestamp_micros: 0,
@@ -445,13 +446,11 @@ impl Variables {
                 mode.names()
             }
             "transaction_isolation" | "tx_isolation" => {
-                let (repeatable, weaker) = isolation(&text.to_ascii_uppercase()).ok_or_else(wrong)?;
-                self.repeatable_read = repeatable;
-                let in_force = if repeatable { "REPEATABLE-READ" } else { "READ-COMMITTED" };
+                self.isolation = Isolation::named(&text.to_ascii_uppercase()).ok_or_else(wrong)?;
                 for name in ["transaction_isolation", "tx_isolation"] {
-                    self.set.insert(name, in_force.to_owned());
+                    self.set.insert(name, self.isolation.name().to_owned());
                 }
-                return Ok(weaker.map(|text| SqlError::new(1235, b"42000", text)));
+                return Ok(None);
             }
             "explain_format" => explain::format_of(&text).ok_or_else(wrong)?.to_owned(),
             "session_track_transaction_info" if text != "OFF" => return Err(errors::not_supported(name)),
@@ -488,18 +487,6 @@ impl Variables {
 /// Values of `apus_durability`.
 const CLASSES: [&str; 2] = ["replicated", "disk"];
 
-/// Whether a level (words joined by hyphens) reads at snapshots, and a warning where it is not what was asked for.
-pub fn isolation(level: &str) -> Option<(bool, Option<String>)> {
-    match level {
-        "REPEATABLE-READ" => Some((true, None)),
-        "READ-COMMITTED" | "READ-UNCOMMITTED" => Some((false, None)),
-        "SERIALIZABLE" => {
-            Some((true, Some("SERIALIZABLE is not available yet; REPEATABLE READ is in force".to_owned())))
-        }
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -529,15 +516,15 @@ mod tests {
         assert!(vars.on_disk && !later.on_disk && Variables::new(vars.globals.clone(), false).on_disk);
         assert_eq!(vars.set("version", Some(&Datum::Int(1))).unwrap_err().errno, 1238);
         assert_eq!(vars.set("nonsense", None).unwrap_err().errno, 1193);
-        for (level, in_force, warns) in [
-            ("repeatable-read", "REPEATABLE-READ", false),
-            ("READ-UNCOMMITTED", "READ-COMMITTED", false),
-            ("SERIALIZABLE", "REPEATABLE-READ", true),
-            ("READ-COMMITTED", "READ-COMMITTED", false),
+        for (level, in_force) in [
+            ("repeatable-read", Isolation::RepeatableRead),
+            ("READ-UNCOMMITTED", Isolation::ReadCommitted),
+            ("serializable", Isolation::Serializable),
+            ("READ-COMMITTED", Isolation::ReadCommitted),
         ] {
-            assert_eq!(vars.set("transaction_isolation", Some(&Datum::text(level))).unwrap().is_some(), warns);
-            assert_eq!(vars.get("tx_isolation", false).unwrap(), Datum::text(in_force));
-            assert_eq!(vars.repeatable_read, in_force == "REPEATABLE-READ");
+            assert_eq!(vars.set("transaction_isolation", Some(&Datum::text(level))).unwrap(), None);
+            assert_eq!(vars.get("tx_isolation", false).unwrap(), Datum::text(in_force.name()));
+            assert_eq!(vars.isolation, in_force);
         }
         assert!(vars.set("transaction_isolation", Some(&Datum::text("CHAOS"))).is_err());
         vars.set("time_zone", Some(&Datum::text("+02:00"))).unwrap();

@@ -160,6 +160,7 @@ async fn read(
         run.and_moment(Some(run.cluster.client.read_telling(&request, rows).await?));
     } else {
         run.cluster.client.read(&request, rows).await?;
+        run.cluster.reads.keys(schema, keys, rows);
     }
     Ok(())
 }
@@ -173,6 +174,7 @@ async fn scans(run: &Run<'_>, target: &Target<'_>, index: IndexNo, ranges: &[Enc
     request.columns = Some(target.columns);
     let mut all = Vec::with_capacity(ranges.len());
     let mut bytes = 0;
+    ranges.iter().for_each(|range| run.cluster.reads.range(schema, index, range));
     for some in ranges.chunks(RANGES_AT_ONCE) {
         run.env.may_go_on()?;
         let asked = some.iter().map(|(low, high)| {

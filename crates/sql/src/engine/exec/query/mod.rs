@@ -26,7 +26,7 @@ use std::{
     rc::Rc,
 };
 
-use apus_client::{ANY_MOMENT, Moment};
+use apus_client::{ANY_MOMENT, Moment, Snapshot};
 use apus_types::{Epoch, TableId, TableSchema, TransId};
 
 use super::{
@@ -197,7 +197,7 @@ pub async fn into<T: Target>(
     block(&run, plan, None, out, u64::MAX).await
 }
 
-/// The values of a SELECT for INSERT ... SELECT, of what is there now.
+/// The values of a SELECT for INSERT ... SELECT: of what is there now, in a SERIALIZABLE transaction of its snapshot.
 pub async fn collect(
     cluster: Cluster<'_>,
     session: &Session,
@@ -207,7 +207,8 @@ pub async fn collect(
     if plan.lock.is_some() || plan.locked.is_some() {
         return Err(errors::not_supported("INSERT ... SELECT with locks").into());
     }
-    collect_at(cluster, session, plan, params, Epoch(0)).await
+    let snapshot = session.snapshot.as_ref().filter(|_| session.reads.are_kept());
+    collect_at(cluster, session, plan, params, snapshot.map_or(Epoch(0), Snapshot::epoch)).await
 }
 
 /// As [`collect`], at a snapshot.
