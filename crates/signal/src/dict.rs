@@ -212,6 +212,9 @@ pub struct IndexChange {
     /// To create it: plans do without it.
     #[prost(bool, tag = "20")]
     pub invisible: bool,
+    /// To create it: places of parts that are defined DESC.
+    #[prost(uint32, repeated, tag = "21")]
+    pub descending: Vec<u32>,
 }
 
 /// `SchemaReq`.

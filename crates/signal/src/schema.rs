@@ -82,6 +82,9 @@ pub struct IndexMessage {
     pub prefixes: Vec<u32>,
     #[prost(bool, tag = "8")]
     pub invisible: bool,
+    /// Places of parts that were defined DESC, see [`TableSchema::descending`].
+    #[prost(uint32, repeated, tag = "9")]
+    pub descending: Vec<u32>,
 }
 
 /// What rows of an older form have in a column of today; see [`Source`].
@@ -337,7 +340,10 @@ impl From<&TableSchema> for TableMessage {
             indexes: t
                 .indexes
                 .iter()
-                .map(|i| IndexMessage { invisible: !t.is_visible(i), ..index_to_wire(i) })
+                .map(|i| {
+                    let descending = (0..i.columns.len()).filter(|at| t.descends(i, *at)).map(|at| at as u32).collect();
+                    IndexMessage { invisible: !t.is_visible(i), descending, ..index_to_wire(i) }
+                })
                 .collect(),
             base_table: t.base_table.map_or(0, |b| b.0),
             collation: u32::from(t.collation.id()),
@@ -443,6 +449,7 @@ fn index_to_wire(i: &IndexDef) -> IndexMessage {
         building: i.state == IndexState::Building,
         prefixes: i.prefixes.clone(),
         invisible: false,
+        descending: Vec::new(),
     }
 }
 
@@ -459,6 +466,9 @@ impl TryFrom<&TableMessage> for TableSchema {
         table.indexes = m.indexes.iter().map(index_from_wire).collect::<Result<Vec<_>, _>>()?;
         let invisible = m.indexes.iter().zip(&table.indexes).filter(|(m, _)| m.invisible);
         table.invisible_indexes = invisible.map(|(_, index)| index.no).collect();
+        for (message, index) in m.indexes.iter().zip(&table.indexes) {
+            table.descending.extend(numbers(&message.descending)?.into_iter().map(|at| (index.no, at)));
+        }
         table.base_table = (m.base_table != 0).then_some(TableId(m.base_table));
         table.collation = u16::try_from(m.collation).ok().and_then(Collation::from_id).ok_or(DecodeError)?;
         table.comment = m.comment.clone();

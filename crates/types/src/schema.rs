@@ -301,6 +301,8 @@ pub struct TableSchema {
     pub checks: Vec<CheckDef>,
     /// Indexes that plans do without.
     pub invisible_indexes: Vec<IndexNo>,
+    /// Parts of indexes that were defined DESC: the index, and the place in it. For those who show definitions: entries ascend, and are read from either end.
+    pub descending: Vec<(IndexNo, u16)>,
     pub full_texts: Vec<FullText>,
     /// In the order in which they run.
     pub triggers: Vec<TriggerDef>,
@@ -339,6 +341,7 @@ impl TableSchema {
             held: Held::default(),
             checks: Vec::new(),
             invisible_indexes: Vec::new(),
+            descending: Vec::new(),
             full_texts: Vec::new(),
             triggers: Vec::new(),
             layout,
@@ -469,6 +472,17 @@ impl TableSchema {
         !self.invisible_indexes.contains(&index.no)
     }
 
+    /// The part of the index at this place was defined DESC.
+    pub fn descends(&self, index: &IndexDef, at: usize) -> bool {
+        self.descending.iter().any(|(no, place)| *no == index.no && usize::from(*place) == at)
+    }
+
+    /// An index is gone.
+    pub fn forget_index(&mut self, no: IndexNo) {
+        self.invisible_indexes.retain(|other| *other != no);
+        self.descending.retain(|(other, _)| *other != no);
+    }
+
     pub fn index(&self, no: IndexNo) -> Option<&IndexDef> {
         self.indexes.iter().find(|i| i.no == no)
     }
@@ -542,6 +556,11 @@ impl TableSchema {
             if index.no.0 == 0 || self.indexes[..i].iter().any(|other| other.no == index.no) {
                 return bad(format!("index '{}' has no number of its own", index.name));
             }
+        }
+        let is_part =
+            |(no, at): &(IndexNo, u16)| self.index(*no).is_some_and(|index| usize::from(*at) < index.columns.len());
+        if !self.descending.iter().all(is_part) {
+            return bad("a part of an index descends that is not there".to_owned());
         }
         for key in &self.foreign_keys {
             self.validate_key(&key.name, &key.columns)?;

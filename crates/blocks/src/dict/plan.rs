@@ -272,7 +272,8 @@ impl<'a> Planner<'a> {
         }
         let columns: Result<Vec<u16>, _> = change.columns.iter().map(|&c| u16::try_from(c)).collect();
         let no = table.indexes.iter().map(|i| i.no.0).max().unwrap_or(0).checked_add(1);
-        let (Ok(columns), Some(no)) = (columns, no) else {
+        let descending: Result<Vec<u16>, _> = change.descending.iter().map(|&at| u16::try_from(at)).collect();
+        let (Ok(columns), Some(no), Ok(descending)) = (columns, no, descending) else {
             return Err((ErrorCode::InvalidSchema, change.name.clone()));
         };
         let state = if change.unique { IndexState::Building } else { IndexState::Ready };
@@ -281,6 +282,7 @@ impl<'a> Planner<'a> {
         let mut index = IndexDef { no: IndexNo(no), name, columns, prefixes, unique, hidden_table: None, state };
         self.put_hidden(&table, &mut index)?;
         table.invisible_indexes.extend(change.invisible.then_some(index.no));
+        table.descending.extend(descending.into_iter().map(|at| (index.no, at)));
         table.indexes.push(index);
         table.version += 1;
         self.put(&table)
@@ -293,7 +295,7 @@ impl<'a> Planner<'a> {
         }
         let at = self.index_position(&table, change)?;
         let index = table.indexes.remove(at);
-        table.invisible_indexes.retain(|no| *no != index.no);
+        table.forget_index(index.no);
         self.step.drop_tables.extend(index.hidden_table.map(|t| t.0));
         table.version += 1;
         self.put(&table)
@@ -322,7 +324,7 @@ impl<'a> Planner<'a> {
         for index in &change.drop_indexes {
             let at = table.indexes.iter().position(|i| i.name.eq_ignore_ascii_case(index));
             let dropped = table.indexes.remove(at.ok_or_else(|| (ErrorCode::IndexNotFound, index.clone()))?);
-            table.invisible_indexes.retain(|no| *no != dropped.no);
+            table.forget_index(dropped.no);
             self.step.drop_tables.extend(dropped.hidden_table.map(|t| t.0));
         }
         for (names, is_visible) in [(&change.visible_indexes, true), (&change.invisible_indexes, false)] {
@@ -454,6 +456,13 @@ mod tests {
         assert_eq!(made.indexes[2].state, IndexState::Ready);
         run(&mut c, Change::DropIndex(index("v", true))).unwrap();
         assert_eq!(run(&mut c, Change::DropIndex(index("v", true))), Err(ErrorCode::IndexNotFound));
+
+        let down = |n: &str, at| IndexChange { descending: vec![at], ..index(n, false) };
+        let made = run(&mut c, Change::CreateIndex(down("d", 0))).unwrap().unwrap();
+        assert!(made.descends(&made.indexes[2], 0));
+        assert_eq!(run(&mut c, Change::CreateIndex(down("e", 1))), Err(ErrorCode::InvalidSchema));
+        let made = run(&mut c, Change::DropIndex(down("d", 0))).unwrap().unwrap();
+        assert!(made.descending.is_empty());
 
         let emptied = run(&mut c, Change::TruncateTable(name("t"))).unwrap().unwrap();
         assert!(emptied.id != made.id && emptied.indexes[0].hidden_table != Some(hidden));

@@ -2,7 +2,7 @@
 
 use crate::engine::{
     characters::{Characters, collation_named},
-    key_parts,
+    key_parts::{self, KeyParts},
 };
 use apus_types::{
     Column, ColumnType, IndexDef, IndexNo, IndexState, TableSchema, Value, collate::Collation, schema::DefaultValue,
@@ -36,11 +36,20 @@ pub struct IndexClause {
     pub columns: Vec<String>,
     /// How many characters or bytes of each are in the key, 0 where that is not said.
     pub lengths: Vec<u32>,
+    /// Places of those that are DESC.
+    pub descending: Vec<u16>,
     pub unique: bool,
     pub invisible: bool,
     pub full_text: bool,
     /// Kept of FULLTEXT indexes only.
     pub comment: String,
+}
+
+impl IndexClause {
+    fn of(parts: KeyParts) -> IndexClause {
+        let KeyParts { columns, lengths, descending } = parts;
+        IndexClause { columns, lengths, descending, ..IndexClause::default() }
+    }
 }
 
 #[derive(Debug)]
@@ -242,10 +251,10 @@ fn create(t: &mut Tokens, text: &str, default: Collation) -> Result<Ddl> {
     index_type(t)?;
     t.expect("on")?;
     let table = t.name()?;
-    let (columns, lengths) = key_parts::parse(t)?;
+    let parts = key_parts::parse(t)?;
     let invisible = index_options(t)?;
     skip_way(t)?;
-    let index = IndexClause { name, columns, lengths, unique, invisible, ..IndexClause::default() };
+    let index = IndexClause { name, unique, invisible, ..IndexClause::of(parts) };
     Ok(Ddl::AddIndexes { table, indexes: vec![index], drops: Vec::new() })
 }
 
@@ -446,15 +455,18 @@ fn definition(t: &mut Tokens, default: Collation, made: &mut Definitions) -> Res
     if t.word("primary") {
         t.expect("key")?;
         index_type(t)?;
-        let (columns, lengths) = key_parts::parse(t)?;
+        let parts = key_parts::parse(t)?;
         if index_options(t)? {
             return Err(visibility::primary_key());
         }
-        if !key_parts::are_cut(&lengths) {
-            return set_primary(primary, columns);
+        if !parts.descending.is_empty() {
+            return Err(errors::not_supported("DESC in a primary key"));
+        }
+        if !key_parts::are_cut(&parts.lengths) {
+            return set_primary(primary, parts.columns);
         }
         let name = Some(key_parts::PRIMARY.to_owned());
-        indexes.push(IndexClause { name, columns, lengths, unique: true, ..IndexClause::default() });
+        indexes.push(IndexClause { name, unique: true, ..IndexClause::of(parts) });
         return Ok(());
     }
     if t.word("unique") {
@@ -462,9 +474,9 @@ fn definition(t: &mut Tokens, default: Collation, made: &mut Definitions) -> Res
         let name = if t.peek_symbol('(') || t.peek_word("using") { constraint } else { Some(t.identifier()?) };
         key_parts::check_name(name.as_deref())?;
         index_type(t)?;
-        let (columns, lengths) = key_parts::parse(t)?;
+        let parts = key_parts::parse(t)?;
         let invisible = index_options(t)?;
-        indexes.push(IndexClause { name, columns, lengths, unique: true, invisible, ..IndexClause::default() });
+        indexes.push(IndexClause { name, unique: true, invisible, ..IndexClause::of(parts) });
         return Ok(());
     }
     if t.word("foreign") {
@@ -486,9 +498,9 @@ fn definition(t: &mut Tokens, default: Collation, made: &mut Definitions) -> Res
         let name = if t.peek_symbol('(') || t.peek_word("using") { None } else { Some(t.identifier()?) };
         key_parts::check_name(name.as_deref())?;
         index_type(t)?;
-        let (columns, lengths) = key_parts::parse(t)?;
+        let parts = key_parts::parse(t)?;
         let invisible = index_options(t)?;
-        indexes.push(IndexClause { name, columns, lengths, invisible, ..IndexClause::default() });
+        indexes.push(IndexClause { name, invisible, ..IndexClause::of(parts) });
         return Ok(());
     }
     let name = t.identifier()?;
@@ -947,6 +959,7 @@ pub fn assemble(options: &TableSchema, definitions: Definitions) -> Result<Table
         let name = key_parts::index_name(&table, clause)?;
         let no = IndexNo(table.indexes.len() as u16 + 1);
         table.invisible_indexes.extend(clause.invisible.then_some(no));
+        table.descending.extend(clause.descending.iter().map(|&at| (no, at)));
         table.indexes.push(IndexDef {
             no,
             name,

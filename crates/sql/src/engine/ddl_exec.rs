@@ -409,7 +409,19 @@ impl SqlEngine {
         let columns = columns.into_iter().map(u32::from).collect();
         let form = u32::from(table.schema.form);
         let (table, unique, invisible) = (Some(name.clone()), clause.unique, clause.invisible);
-        Ok(IndexChange { table, name: index, columns, prefixes, unique, form, invisible, ..IndexChange::default() })
+        let descending = clause.descending.iter().map(|&at| at.into()).collect();
+        let name = index;
+        Ok(IndexChange {
+            table,
+            name,
+            columns,
+            prefixes,
+            descending,
+            unique,
+            form,
+            invisible,
+            ..IndexChange::default()
+        })
     }
 
     /// Enters the rows that were there before the index into its hidden table. Each is locked shared meanwhile, so that no change of

@@ -6,7 +6,7 @@ use apus_types::{Column, FullText, TableSchema, form::Source, full_text};
 use super::{
     ddl::{self, IndexClause},
     errors::{self, Result},
-    key_parts,
+    key_parts::{self, KeyParts},
     token::Tokens,
     visibility,
 };
@@ -32,7 +32,11 @@ pub fn created(t: &mut Tokens) -> Result<(ddl::Name, IndexClause)> {
 
 fn of_columns(t: &mut Tokens, name: Option<String>) -> Result<IndexClause> {
     // It takes no beginning of a column, and says nothing when it is given one.
-    let (columns, _) = key_parts::parse(t)?;
+    let KeyParts { columns, descending, .. } = key_parts::parse(t)?;
+    if !descending.is_empty() {
+        let text = "Incorrect usage of spatial/fulltext/hash index and explicit index order";
+        return Err(SqlError::new(1221, b"HY000", text));
+    }
     let mut index = IndexClause { name, columns, full_text: true, ..IndexClause::default() };
     loop {
         if t.word("comment") {
@@ -170,6 +174,6 @@ pub fn shown(s: &TableSchema) -> impl Iterator<Item = String> {
             "" => String::new(),
             text => format!(" COMMENT '{}'", text.replace('\\', "\\\\").replace('\'', "''")),
         };
-        format!("  FULLTEXT KEY `{name}` ({}){comment}{invisible}", key_parts::written(s, &index.columns, &[]))
+        format!("  FULLTEXT KEY `{name}` ({}){comment}{invisible}", key_parts::names(s, &index.columns))
     })
 }

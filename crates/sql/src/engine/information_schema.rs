@@ -113,7 +113,7 @@ const TABLES: &[(&str, &str)] = &[
     ("SCHEMA_PRIVILEGES", "GRANTEE TABLE_CATALOG TABLE_SCHEMA PRIVILEGE_TYPE IS_GRANTABLE"),
     (
         "STATISTICS",
-        "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME NON_UNIQUE- INDEX_SCHEMA INDEX_NAME SEQ_IN_INDEX% COLUMN_NAME COLLATION \
+        "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME NON_UNIQUE$ INDEX_SCHEMA INDEX_NAME SEQ_IN_INDEX% COLUMN_NAME COLLATION \
          CARDINALITY- SUB_PART- PACKED NULLABLE INDEX_TYPE COMMENT INDEX_COMMENT IS_VISIBLE EXPRESSION+",
     ),
     (
@@ -157,6 +157,7 @@ fn column(i: usize, word: &str) -> Column {
         Some(b'#') => ColumnType::Int { bits: 64, unsigned: true },
         Some(b'-') => ColumnType::Int { bits: 64, unsigned: false },
         Some(b'%') => ColumnType::Int { bits: 32, unsigned: true },
+        Some(b'$') => ColumnType::Int { bits: 32, unsigned: false },
         Some(b'+') => ColumnType::Text { length: u32::MAX, collation },
         Some(b'@') => ColumnType::DateTime { decimals: 0 },
         Some(b'^') if word.ends_with("^^") => ColumnType::Timestamp { decimals: 2 },
@@ -164,7 +165,7 @@ fn column(i: usize, word: &str) -> Column {
         Some(b'=') => label_type(word.trim_end_matches('=')),
         _ => ColumnType::VarChar { length: TEXT_CHARS, collation },
     };
-    Column { nullable: i > 0, ..Column::new(word.trim_end_matches(['#', '-', '%', '+', '@', '^', '=']), ty) }
+    Column { nullable: i > 0, ..Column::new(word.trim_end_matches(['#', '-', '%', '$', '+', '@', '^', '=']), ty) }
 }
 
 /// Names that MySQL's file systems tell apart by their letters are compared by these.
@@ -550,7 +551,9 @@ fn statistics_rows(t: &Table) -> Vec<Row> {
         for (i, &c) in columns.iter().enumerate() {
             let prefix = index.and_then(|index| index.prefix(i)).map_or(Datum::Null, |n| number(n as i64));
             let comments = [if ready { "" } else { "building" }, ""];
-            rows.push(statistics_row(s, (name, unique, "BTREE"), (i, c), prefix, comments, invisible));
+            let direction = if index.is_some_and(|index| s.descends(index, i)) { "D" } else { "A" };
+            let kind = ("BTREE", Some(direction));
+            rows.push(statistics_row(s, (name, unique, kind), (i, c), prefix, comments, invisible));
         }
     }
     for index in &s.full_texts {
@@ -558,7 +561,7 @@ fn statistics_rows(t: &Table) -> Vec<Row> {
             let comments = ["", &index.comment];
             rows.push(statistics_row(
                 s,
-                (&index.name, false, "FULLTEXT"),
+                (&index.name, false, ("FULLTEXT", None)),
                 (i, c),
                 Datum::Null,
                 comments,
@@ -569,10 +572,10 @@ fn statistics_rows(t: &Table) -> Vec<Row> {
     rows
 }
 
-/// Of one column of an index: its name, uniqueness and kind; the column's place and number; the two comments.
+/// Of one column of an index: its name, uniqueness, kind and direction; the column's place and number; the two comments.
 fn statistics_row(
     s: &TableSchema,
-    (name, unique, kind): (&str, bool, &str),
+    (name, unique, (kind, direction)): (&str, bool, (&str, Option<&str>)),
     (at, c): (usize, u16),
     prefix: Datum<'static>,
     comments: [&str; 2],
@@ -588,7 +591,7 @@ fn statistics_row(
         text(name.to_owned()),
         number(at + 1),
         text(c.name.clone()),
-        if kind == "BTREE" { text("A") } else { Datum::Null },
+        direction.map_or(Datum::Null, text),
         Datum::Null,
         prefix,
         Datum::Null,

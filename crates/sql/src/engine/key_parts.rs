@@ -1,12 +1,13 @@
 //! Parts of keys: columns with how much of them is in the key, and MySQL's rules about that.
 
-use apus_types::{Column, TableSchema, collate::Collation, schema::ColumnType};
+use apus_types::{Column, IndexDef, TableSchema, collate::Collation, schema::ColumnType};
 
 use super::{
     ddl::IndexClause,
     errors::{self, Result},
     full_text,
     token::Tokens,
+    view_text::quoted,
 };
 use crate::wire::SqlError;
 
@@ -15,10 +16,17 @@ const KEY_BYTES_MAX: usize = 3072;
 /// Name of a primary key that has beginnings of columns: a unique index of a table whose rows have hidden keys.
 pub const PRIMARY: &str = "PRIMARY";
 
-/// The columns of a key, and how many characters or bytes of each, 0 where nothing is said.
-pub type KeyParts = (Vec<String>, Vec<u32>);
+/// What stands in the parentheses of a key.
+#[derive(Default)]
+pub struct KeyParts {
+    pub columns: Vec<String>,
+    /// How many characters or bytes of each, 0 where nothing is said.
+    pub lengths: Vec<u32>,
+    /// Places of those that are DESC.
+    pub descending: Vec<u16>,
+}
 
-/// `(a, b(10) ASC)`.
+/// `(a, b(10) DESC)`.
 pub fn parse(t: &mut Tokens) -> Result<KeyParts> {
     t.expect_symbol('(')?;
     let mut parts = KeyParts::default();
@@ -36,12 +44,13 @@ pub fn parse(t: &mut Tokens) -> Result<KeyParts> {
                 return Err(SqlError::new(1391, b"HY000", text));
             }
         }
-        parts.0.push(column);
-        parts.1.push(length);
+        parts.columns.push(column);
+        parts.lengths.push(length);
         if t.word("desc") {
-            return Err(errors::not_supported("descending index columns"));
+            parts.descending.push(parts.columns.len() as u16 - 1);
+        } else {
+            t.word("asc");
         }
-        t.word("asc");
         if !t.symbol(',') {
             break;
         }
@@ -136,14 +145,17 @@ fn part(c: &Column, asked: u32) -> Result<(u32, usize)> {
     Ok((if asked == whole { 0 } else { asked }, bytes))
 }
 
-/// `` `a`,`b`(10) ``, as SHOW CREATE TABLE writes them.
-pub fn written(table: &TableSchema, columns: &[u16], prefixes: &[u32]) -> String {
+/// `` `a`,`b` ``, as SHOW CREATE TABLE writes them.
+pub fn names(table: &TableSchema, columns: &[u16]) -> String {
+    columns.iter().map(|&c| quoted(&table.columns[usize::from(c)].name)).collect::<Vec<_>>().join(",")
+}
+
+/// `` `a`,`b`(10) DESC ``.
+pub fn written(table: &TableSchema, index: &IndexDef) -> String {
     let one = |(at, column): (usize, &u16)| {
-        let name = table.columns[usize::from(*column)].name.replace('`', "``");
-        match prefixes.get(at) {
-            Some(n) if *n > 0 => format!("`{name}`({n})"),
-            _ => format!("`{name}`"),
-        }
+        let length = index.prefix(at).map_or(String::new(), |n| format!("({n})"));
+        let direction = if table.descends(index, at) { " DESC" } else { "" };
+        format!("{}{length}{direction}", quoted(&table.columns[usize::from(*column)].name))
     };
-    columns.iter().enumerate().map(one).collect::<Vec<_>>().join(",")
+    index.columns.iter().enumerate().map(one).collect::<Vec<_>>().join(",")
 }

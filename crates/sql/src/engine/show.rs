@@ -2,7 +2,7 @@
 
 use crate::engine::{characters::is_said, key_parts};
 use apus_types::collate::{Charset, Collation};
-use apus_types::{ColumnType, IndexState, schema::DefaultValue};
+use apus_types::{ColumnType, IndexDef, IndexState, schema::DefaultValue};
 
 use super::{
     catalog::{Catalog, Table},
@@ -269,10 +269,10 @@ pub fn create_table(t: &Table, next: Option<u64>) -> String {
         lines.push(line);
     }
     if !s.hidden_key {
-        lines.push(format!("  PRIMARY KEY ({})", key_parts::written(s, &s.primary_key, &[])));
+        lines.push(format!("  PRIMARY KEY ({})", key_parts::names(s, &s.primary_key)));
     }
     for i in in_order(s) {
-        let parts = key_parts::written(s, &i.columns, &i.prefixes);
+        let parts = key_parts::written(s, i);
         let (unique, end) = (if i.unique { "UNIQUE " } else { "" }, visibility::shown_index(s, i));
         lines.push(match i.name == key_parts::PRIMARY {
             true => format!("  PRIMARY KEY ({parts})"),
@@ -794,9 +794,10 @@ fn index_rows(t: &Table) -> Rows {
     let s = &t.schema;
     let mut rows = Rows::new();
     let mut add =
-        |name: &str, unique: bool, (columns, prefixes): (&[u16], &[u32]), comments: [&str; 2], visible: bool| {
+        |name: &str, unique: bool, columns: &[u16], index: Option<&IndexDef>, comments: [&str; 2], visible: bool| {
             let is_full_text = full_text::has(s, name);
             for (i, &c) in columns.iter().enumerate() {
+                let descends = index.is_some_and(|index| s.descends(index, i));
                 let c = &s.columns[usize::from(c)];
                 rows.push(vec![
                     text(s.name.clone()),
@@ -804,9 +805,9 @@ fn index_rows(t: &Table) -> Rows {
                     text(name),
                     text((i + 1).to_string()),
                     text(c.name.clone()),
-                    if is_full_text { None } else { text("A") },
+                    if is_full_text { None } else { text(if descends { "D" } else { "A" }) },
                     text("0"),
-                    prefixes.get(i).filter(|n| **n > 0).map(|n| n.to_string()),
+                    index.and_then(|index| index.prefix(i)).map(|n| n.to_string()),
                     None,
                     text(if c.nullable { "YES" } else { "" }),
                     text(if is_full_text { "FULLTEXT" } else { "BTREE" }),
@@ -818,14 +819,14 @@ fn index_rows(t: &Table) -> Rows {
             }
         };
     if !s.hidden_key {
-        add("PRIMARY", true, (&s.primary_key, &[]), ["", ""], true);
+        add("PRIMARY", true, &s.primary_key, None, ["", ""], true);
     }
     for i in in_order(s) {
         let comment = if i.state == IndexState::Building { "building" } else { "" };
-        add(&i.name, i.unique, (&i.columns, &i.prefixes), [comment, ""], s.is_visible(i));
+        add(&i.name, i.unique, &i.columns, Some(i), [comment, ""], s.is_visible(i));
     }
     for i in &s.full_texts {
-        add(&i.name, false, (&i.columns, &[]), ["", &i.comment], !i.invisible);
+        add(&i.name, false, &i.columns, None, ["", &i.comment], !i.invisible);
     }
     rows
 }

@@ -167,9 +167,10 @@ fn kept_indexes(
 }
 
 fn kept_index(old: &TableSchema, index: &IndexDef, columns: &[(Column, Option<u16>)]) -> IndexClause {
-    let (mut names, mut lengths) = (Vec::new(), Vec::new());
+    let (mut names, mut lengths, mut descending) = (Vec::new(), Vec::new(), Vec::new());
     for (at, column) in index.columns.iter().enumerate() {
         let Some((now, _)) = columns.iter().find(|(_, from)| *from == Some(*column)) else { continue };
+        descending.extend(old.descends(index, at).then_some(names.len() as u16));
         names.push(now.name.clone());
         let length = index.prefix(at).map_or(0, |n| u32::try_from(n).unwrap_or(0));
         // A beginning that is all of it now.
@@ -183,7 +184,7 @@ fn kept_index(old: &TableSchema, index: &IndexDef, columns: &[(Column, Option<u1
     }
     let invisible = !old.is_visible(index);
     let name = Some(index.name.clone());
-    IndexClause { name, columns: names, lengths, unique: index.unique, invisible, ..IndexClause::default() }
+    IndexClause { name, columns: names, lengths, descending, unique: index.unique, invisible, ..IndexClause::default() }
 }
 
 /// What foreign keys need of the primary key, and of the names of columns.
