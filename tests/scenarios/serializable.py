@@ -270,7 +270,19 @@ def main(t):
             check(codes <= {1213}, f"errors {codes}")
             check_equal(fetch(setup, "SELECT COUNT(*) FROM ser.doctor WHERE shift = 90"), [10], "rows")
 
-        with t.case("LOAD DATA, procedures and definitions end a transaction only if it may"):
+        with t.case("a statement with triggers is one transaction"):
+            for statement in [
+                "CREATE TABLE ser.told (id INT PRIMARY KEY)", "CREATE TABLE ser.teller (id INT PRIMARY KEY, n INT)",
+                "CREATE TRIGGER ser.tells AFTER INSERT ON ser.teller FOR EACH ROW INSERT INTO ser.told VALUES (NEW.n)",
+            ]:
+                setup.execute(statement)
+            c = connect()
+            check_equal(code_of(c.cursor().execute, "INSERT INTO teller VALUES (1, 1), (2, 2), (3, 2)"), 1062, "the trigger's duplicate")
+            check_equal(fetch(c.cursor(), "SELECT (SELECT COUNT(*) FROM teller), (SELECT COUNT(*) FROM told)"), [(0, 0)], "rows of a statement that failed")
+            c.cursor().execute("INSERT INTO teller VALUES (1, 1), (2, 2), (3, 3)")
+            check_equal(fetch(c.cursor(), "SELECT (SELECT COUNT(*) FROM teller), (SELECT COUNT(*) FROM told)"), [(3, 3)], "rows")
+
+        with t.case("what ends a transaction without a word of it is refused, too"):
             a, b = connect(), connect()
             for ending in ("ALTER TABLE counter COMMENT = 'x'", "SET autocommit = 1", "BEGIN"):
                 a.cursor().execute("SET autocommit = 0")

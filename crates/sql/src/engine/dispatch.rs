@@ -395,7 +395,8 @@ impl SqlEngine {
         // Asked now: a lost transaction ends its BEGIN too, and its statement must not be repeated alone.
         let inside = session.in_transaction();
         let is_serializable = session.is_serializable() && plan.tables().next().is_some();
-        session.is_own_transaction = is_serializable && !inside && plan.written().next().is_some();
+        let is_own_transaction = is_serializable && !inside && plan.written().next().is_some();
+        session.is_own_transaction |= is_own_transaction;
         if plan.tables().next().is_some() {
             session.fix_characteristics();
         }
@@ -429,7 +430,8 @@ impl SqlEngine {
         };
         session.in_use.truncate(in_use);
         out.hold(false);
-        session.is_own_transaction = false;
+        // Statements of its triggers have not begun it.
+        session.is_own_transaction &= !is_own_transaction;
         if is_serializable {
             self.note_told(session, catalog, plan, done.as_ref().err());
         }
