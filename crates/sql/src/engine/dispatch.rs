@@ -27,7 +27,7 @@ use super::{
     plan_cache::{Cached, PlanCache},
     planning::{plan_digest, plan_limited},
     remake::fence,
-    serializable::{self, Reads},
+    serializable::Reads,
     session::{Fail, KeptPlan, Scratch, Session},
     status::{Counter, Line, Status},
     stored::unanswered,
@@ -466,13 +466,13 @@ impl SqlEngine {
                         session.lost_within = Some(error.clone());
                     }
                 }
-                let conflicts = matches!(&fail, Fail::Client(e) if serializable::is_conflict(e));
+                let is_deadlock = matches!(&fail, Fail::Client(e) if e.code == ErrorCode::Deadlock);
                 let (error, again) = self.failed(session, fail, before, inside, had_transaction, nothing_sent).await;
                 if session.within > 0 && had_transaction && session.transaction.is_none() {
                     let aborted = || ClientError { aborted: true, ..ClientError::new(ErrorCode::TransactionAborted) };
                     session.lost_within.get_or_insert_with(aborted);
                 }
-                Err((error, again || conflicts && !inside && nothing_sent))
+                Err((error, again || is_deadlock && is_own_transaction && nothing_sent))
             }
         }
     }

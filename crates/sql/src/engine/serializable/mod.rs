@@ -30,7 +30,7 @@ pub mod reads;
 use std::{collections::BTreeMap, pin::pin};
 
 use apus_client::{ClientError, KeyList, OpBatch, ReadBatch, Results, Rows, ScanCursor, ScanRequest, Snapshot};
-use apus_signal::tc::{ALLOW_MISSING, OpStatus};
+use apus_signal::tc::{ALLOW_MISSING, NO_WAIT, OpStatus};
 use apus_types::{Epoch, ErrorCode, TableId, TableSchema};
 
 use super::{
@@ -54,11 +54,6 @@ pub use reads::Reads;
 /// Keys locked, or compared, at a time.
 const BATCH: usize = 512;
 const DIFFERS: &str = "what this SERIALIZABLE transaction has read was changed by others meanwhile";
-
-/// The transaction was rolled back because it is not serializable, and may be run again.
-pub fn is_conflict(e: &ClientError) -> bool {
-    e.code == ErrorCode::Deadlock && e.detail == DIFFERS
-}
 
 impl Session {
     /// The statement that begins, or its transaction, is SERIALIZABLE.
@@ -165,7 +160,7 @@ async fn lock_keys(cluster: Cluster<'_>, session: &mut Session, table: &Table, r
     let keys: Vec<&[u8]> = read.rows().collect();
     let mut is_gone = false;
     for some in keys.chunks(BATCH) {
-        is_gone |= lock_some(cluster, session, schema, some).await? < some.len();
+        is_gone |= lock_some(cluster, session, schema, some, 0).await? < some.len();
     }
     if is_gone {
         read.note_gap();
@@ -173,12 +168,18 @@ async fn lock_keys(cluster: Cluster<'_>, session: &mut Session, table: &Table, r
     Ok(())
 }
 
-/// Locks rows shared; how many there are.
-async fn lock_some(cluster: Cluster<'_>, session: &mut Session, schema: &TableSchema, keys: &[&[u8]]) -> Done<usize> {
+/// Locks rows shared; how many there are. `wait`: 0, or [`NO_WAIT`].
+async fn lock_some(
+    cluster: Cluster<'_>,
+    session: &mut Session,
+    schema: &TableSchema,
+    keys: &[&[u8]],
+    wait: u8,
+) -> Done<usize> {
     session.env.may_go_on()?;
     let (mut ops, mut results) = (OpBatch::new(), Results::new());
     for key in keys {
-        ops.push_read(schema, false, ALLOW_MISSING, key, Some(&schema.primary_key[..1]))?;
+        ops.push_read(schema, false, ALLOW_MISSING | wait, key, Some(&schema.primary_key[..1]))?;
     }
     let savepoint = next_savepoint(session);
     pin!(execute(cluster, session, &ops, &mut results, savepoint, false)).await?;
@@ -233,8 +234,14 @@ impl Compared<'_> {
             cluster.client.read(&request, &mut rows).await?;
             let there = some.iter().zip(rows.iter()).filter(|(_, row)| row.is_some());
             let there: Vec<&[u8]> = there.map(|(key, _)| *key).collect();
-            if !there.is_empty() && lock_some(cluster, session, schema, &there).await? > 0 {
-                return Ok(false);
+            if there.is_empty() {
+                continue;
+            }
+            match lock_some(cluster, session, schema, &there, NO_WAIT).await {
+                Ok(0) => {}
+                Ok(_) => return Ok(false),
+                Err(Fail::Client(e)) if e.code == ErrorCode::LockNotAvailable => return Ok(false),
+                Err(e) => return Err(e),
             }
         }
         Ok(true)
