@@ -2,7 +2,7 @@
 
 use crate::engine::{
     characters::{Characters, collation_named},
-    key_parts::{self, KeyParts},
+    key_parts::{self, IndexClause},
 };
 use apus_types::{
     Column, ColumnType, IndexDef, IndexNo, IndexState, TableSchema, Value, collate::Collation, schema::DefaultValue,
@@ -29,28 +29,6 @@ pub const HIDDEN_KEY: &str = "#key";
 
 /// Database (when given) and table.
 pub type Name = (Option<String>, String);
-
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct IndexClause {
-    pub name: Option<String>,
-    pub columns: Vec<String>,
-    /// How many characters or bytes of each are in the key, 0 where that is not said.
-    pub lengths: Vec<u32>,
-    /// Places of those that are DESC.
-    pub descending: Vec<u16>,
-    pub unique: bool,
-    pub invisible: bool,
-    pub full_text: bool,
-    /// Kept of FULLTEXT indexes only.
-    pub comment: String,
-}
-
-impl IndexClause {
-    fn of(parts: KeyParts) -> IndexClause {
-        let KeyParts { columns, lengths, descending } = parts;
-        IndexClause { columns, lengths, descending, ..IndexClause::default() }
-    }
-}
 
 #[derive(Debug)]
 pub enum Ddl {

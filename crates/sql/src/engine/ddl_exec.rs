@@ -1,6 +1,6 @@
 //! Definition statements carried out: schema changes sent to the dictionary, unique indexes filled.
 
-use crate::engine::key_parts;
+use crate::engine::key_parts::{self, IndexClause};
 use apus_client::{ExecOptions, OpBatch, Results, Rows, ScanRequest};
 use apus_signal::{
     dict::{Change, DatabaseMessage, IndexChange, RenameTable, TableName},
@@ -12,7 +12,7 @@ use super::{
     alter::AlterClause,
     catalog::Catalog,
     create_select,
-    ddl::{Ddl, IndexClause, Name},
+    ddl::{Ddl, Name},
     dispatch::SqlEngine,
     errors::{self, Result},
     exec::{Changed, Info},

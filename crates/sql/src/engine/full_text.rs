@@ -4,9 +4,9 @@ use apus_signal::{dict::FullTextsChange, schema::FullTextMessage};
 use apus_types::{Column, FullText, TableSchema, form::Source, full_text};
 
 use super::{
-    ddl::{self, IndexClause},
+    ddl,
     errors::{self, Result},
-    key_parts::{self, KeyParts},
+    key_parts::{self, IndexClause, KeyParts},
     token::Tokens,
     visibility,
 };

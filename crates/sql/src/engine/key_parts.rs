@@ -3,7 +3,6 @@
 use apus_types::{Column, IndexDef, TableSchema, collate::Collation, schema::ColumnType};
 
 use super::{
-    ddl::IndexClause,
     errors::{self, Result},
     full_text,
     token::Tokens,
@@ -15,6 +14,29 @@ use crate::wire::SqlError;
 const KEY_BYTES_MAX: usize = 3072;
 /// Name of a primary key that has beginnings of columns: a unique index of a table whose rows have hidden keys.
 pub const PRIMARY: &str = "PRIMARY";
+
+/// The definition of a key or index.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct IndexClause {
+    pub name: Option<String>,
+    pub columns: Vec<String>,
+    /// How many characters or bytes of each are in the key, 0 where that is not said.
+    pub lengths: Vec<u32>,
+    /// Places of those that are DESC.
+    pub descending: Vec<u16>,
+    pub unique: bool,
+    pub invisible: bool,
+    pub full_text: bool,
+    /// Kept of FULLTEXT indexes only.
+    pub comment: String,
+}
+
+impl IndexClause {
+    pub fn of(parts: KeyParts) -> IndexClause {
+        let KeyParts { columns, lengths, descending } = parts;
+        IndexClause { columns, lengths, descending, ..IndexClause::default() }
+    }
+}
 
 /// What stands in the parentheses of a key.
 #[derive(Default)]

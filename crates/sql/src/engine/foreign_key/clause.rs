@@ -6,9 +6,9 @@
 use apus_types::foreign_key::{Action, Match};
 
 use crate::engine::{
-    ddl::{IndexClause, Name},
+    ddl::Name,
     errors::{self, Result},
-    key_parts,
+    key_parts::{self, IndexClause},
     token::Tokens,
 };
 

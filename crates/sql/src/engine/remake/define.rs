@@ -12,10 +12,11 @@ use super::whole;
 use crate::engine::{
     alter::{self, AlterClause, Anew},
     catalog::Catalog,
-    ddl::{self, Definitions, IndexClause},
+    ddl::{self, Definitions},
     errors::{self, Result},
     foreign_key::{ParentKey, define},
-    full_text, key_parts,
+    full_text,
+    key_parts::{self, IndexClause},
     session::Session,
 };
 use crate::wire::SqlError;
