@@ -7,7 +7,7 @@ import time
 import pymysql
 
 from lib.cluster import Cluster
-from lib.harness import BINARY, FULL, check, check_equal, run, scenario_main
+from lib.harness import BINARY, FULL, check, check_equal, run, scenario_main, wait_until
 
 LIMIT_SECONDS = (240, 900)
 SIDE_BY_SIDE = True
@@ -226,6 +226,31 @@ def main(t):
                 cursor.execute(statement)
             check_equal(code_of(c.commit), 0, "commit")
             check_equal(fetch(cursor, "SELECT name FROM doctor WHERE id IN (3, 50, 51)"), ["zz"], "rows")
+
+        with t.case("changes that wait at the SQL node are in nobody's way"):
+            c = connect()
+            c.begin()
+            cursor = c.cursor()
+            for statement in [
+                "SELECT * FROM counter WHERE id = 2 FOR UPDATE", "UPDATE counter SET n = 70 WHERE id = 2",
+                "INSERT INTO counter SELECT id + 200, n FROM counter WHERE id = 2",
+            ]:
+                cursor.execute(statement)
+            check_equal(code_of(c.commit), 0, "commit")
+            check_equal(fetch(cursor, "SELECT n FROM counter WHERE id IN (2, 202)"), [70, 70], "rows")
+
+        with t.case("who waited for a row by its key reads it as it is then"):
+            a, b, watcher = connect(node=0), connect(node=0), connect(node=0, level=None).cursor()
+            for connection in (a, b):
+                connection.begin()
+            a.cursor().execute("UPDATE doctor SET on_call = 5 WHERE id = 4")
+            waiting = threading.Thread(target=b.cursor().execute, args=("UPDATE doctor SET on_call = on_call + 1 WHERE id = 4",))
+            waiting.start()
+            wait_until(lambda: any("on_call + 1" in (info or "") for info in fetch(watcher, "SELECT info FROM information_schema.processlist")), 10, "the second UPDATE is under way")
+            a.commit()
+            waiting.join()
+            check_equal(fetch(b.cursor(), "SELECT on_call FROM doctor WHERE id = 4"), [6], "the row")
+            check_equal(code_of(b.commit), 0, "commit")
 
         with t.case("who waits for a row that is locked by its key commits"):
             counts, errors = [0] * 8, []

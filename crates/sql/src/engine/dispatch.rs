@@ -411,10 +411,12 @@ impl SqlEngine {
         }
         let sent = if session.own.has_waiting() && !finds_what_waits(plan) {
             exec::send_waiting(session).await
-        } else if is_serializable {
-            Box::pin(self.begin_serializable(session, plan)).await
         } else {
             Ok(())
+        };
+        let sent = match sent {
+            Ok(()) if is_serializable => Box::pin(self.begin_serializable(session, plan)).await,
+            sent => sent,
         };
         let done = match plan {
             _ if sent.is_err() => sent.map(|()| (0, None)),

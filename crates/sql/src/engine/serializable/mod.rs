@@ -41,7 +41,7 @@ use super::{
     exec::{self, Cluster, execute, next_savepoint},
     foreign_key::rules,
     plan::{
-        Plan,
+        Plan, Update,
         access::bounds_of,
         dml::{OnDuplicate, Source},
     },
@@ -118,15 +118,16 @@ impl SqlEngine {
     /// # Errors
     /// The cluster has no snapshot to give.
     pub(super) async fn begin_serializable(&self, session: &mut Session, plan: &Plan) -> Done<()> {
-        let refers = |table: &Table| table.schema.is_constrained() || table.schema.indexes.iter().any(|i| i.unique);
         let is_told = match plan {
             Plan::Select(_) | Plan::Into(_) | Plan::Change(_) => false,
             Plan::Insert(insert) => {
                 matches!(insert.on_duplicate, OnDuplicate::Refuse | OnDuplicate::Ignore)
                     || matches!(insert.source, Source::Select(_))
+                    || insert.table.schema.is_constrained()
+                    || insert.table.schema.indexes.iter().any(|i| i.unique)
             }
-            Plan::Update(update) => refers(&update.table),
-            Plan::Delete(delete) => refers(&delete.table),
+            Plan::Update(update) => update.table.schema.is_constrained() || may_duplicate(update),
+            Plan::Delete(delete) => delete.table.schema.is_constrained(),
         };
         if is_told {
             session.reading_at(&self.client).await?;
@@ -152,6 +153,17 @@ impl SqlEngine {
             rules.children.iter().for_each(|rule| session.reads.whole(&rule.child.schema));
         }
     }
+}
+
+/// Whether a key may be taken that the change gives to a row.
+fn may_duplicate(update: &Update) -> bool {
+    let schema = &update.table.schema;
+    let changes = |c: &u16| {
+        let column = &schema.columns[usize::from(*c)];
+        column.on_update_now || column.generated.is_some() || update.assignments.iter().any(|(to, _)| to == c)
+    };
+    let unique = schema.indexes.iter().filter(|index| index.unique).flat_map(|index| &index.columns);
+    !schema.triggers.is_empty() || unique.chain(&schema.primary_key).any(changes)
 }
 
 /// Step 1. A row that is gone is not locked: its key is one that is not there.
