@@ -23,7 +23,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 STOPPED, RUNNING = [], []
-LINES_OF_FAILURE = 12
+LINES_OF_FAILURE = 30
 AT_A_TIME = 2
 FULL = os.environ.get("FULL", "") not in ("", "0")
 

@@ -39,7 +39,7 @@ def run_programs(t, cluster, programs):
         for step, name in program.steps:
             with t.case(f"{program.name}: {name}"):
                 code, text = run(program.arguments(cluster.sql, step), seconds=STEP_SECONDS, env=program.environment, ok=False)
-                check(code == 0, text[-6000:])
+                check(code == 0, f"{cluster.node_logs() if code else ''}\n{text[-6000:]}")
     with t.case("transactions of all of them go on while each data node is killed and joins again"):
         kill_under(t, cluster, programs)
 

@@ -2,6 +2,7 @@
 "use strict";
 const assert = require("node:assert/strict");
 const readline = require("node:readline");
+const { inspect } = require("node:util");
 
 const same = (found, wanted, what) => assert.deepEqual(found, wanted, what && `${what}: ${show(found)}, not ${show(wanted)}`);
 const show = (value) => JSON.stringify(value, (_, v) => (typeof v === "bigint" ? `${v}n` : v));
@@ -56,8 +57,7 @@ async function main(make) {
 
 const start = (make) =>
   main(make).catch((error) => {
-    console.error(error);
-    if (error?.sql) console.error(error.sql);
+    console.error(inspect(error, { depth: null }));
     process.exit(1);
   });
 
