@@ -199,6 +199,7 @@ impl Heartbeats {
     }
 
     fn beat(&mut self, from: NodeId, beat: &Heartbeat, now: u64) {
+        let jitter = self.jitter();
         if let Some(peer) = self.members.get_mut(&from) {
             let silence = peer.silence(now);
             if peer.its_clock == 0 {
@@ -221,23 +222,28 @@ impl Heartbeats {
                 let promise = beat.promise_ns - beat.promise_ns / DRIFT;
                 peer.leased_until = peer.leased_until.max(beat.echo.saturating_add(promise));
             }
-            self.silence_ended(silence, now);
+            self.silence_ended(silence, jitter, now);
         }
     }
 
+    /// The longest gap between heartbeats of any member.
+    fn jitter(&self) -> u64 {
+        self.members.values().map(|p| p.gap.ns()).max().unwrap_or(0)
+    }
+
     /// A member is heard again that was silent for so long. If that is long, a network may come back, one connection after the other: nobody is held for
-    /// failed for a quarter of it, and for [`RETURN_NS`] where others may have been about to give up. So much later is found who is silent for good.
-    fn silence_ended(&mut self, silence: u64, now: u64) {
+    /// failed for a quarter of it, and for [`RETURN_NS`] and the jitter that there was before where others may have been about to give up. So much later is found who is silent for good.
+    fn silence_ended(&mut self, silence: u64, jitter: u64, now: u64) {
         if silence > self.floor() / 2 {
-            let least = if silence > self.floor() / 4 * 3 { RETURN_NS } else { 0 };
-            let patience = (silence / 4).clamp(least, PATIENCE_NS);
+            let least = if silence > self.floor() / 4 * 3 { RETURN_NS.max(jitter) } else { 0 };
+            let patience = (silence / 4).max(least).min(PATIENCE_NS);
             self.patient_until = self.patient_until.max(now + patience);
         }
     }
 
     /// What came by the links counts as a sign of life.
     fn note_links(&mut self, now: u64, link_heard: impl Fn(NodeId) -> u64) {
-        let mut ended = 0;
+        let (mut ended, jitter) = (0, self.jitter());
         for (node, peer) in &mut self.members {
             let before = peer.silence(now);
             peer.link_heard = peer.link_heard.max(link_heard(*node));
@@ -245,7 +251,7 @@ impl Heartbeats {
                 ended = ended.max(before);
             }
         }
-        self.silence_ended(ended, now);
+        self.silence_ended(ended, jitter, now);
     }
 
     /// Members that have been silent for too long, with their silence. Nobody to whom a promise runs, and nobody who still relies

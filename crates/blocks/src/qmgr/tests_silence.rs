@@ -270,6 +270,33 @@ fn who_notices_a_silence_later_takes_nobody_for_cut_off() {
     }
 }
 
+/// The same where the network was seen to be late before, by others than who is heard last: whose first heartbeat is as late as those were is not dead
+/// (simulator seed 219010236).
+#[test]
+fn who_is_heard_last_is_waited_for_as_long_as_the_network_was_seen_to_be_late() {
+    for late in 1..=6 {
+        for (jitter, later) in [(46, 44), (56, 44), (56, 54), (66, 54), (66, 64)] {
+            let mut c = started(2, 3);
+            let group = |c: &Cluster, n: u16| c.view(1).unwrap().node(NodeId(n)).unwrap().group;
+            let across: Vec<u16> = (1..=6).filter(|n| group(&c, *n) != group(&c, late)).collect();
+            across[1..].iter().for_each(|n| c.mute(*n, late));
+            c.run_ms(jitter);
+            c.mute.clear();
+            c.run_ms(300);
+            assert!((1..=6).all(|n| c.generation(n) == 1), "{late} {jitter}");
+            stall(&mut c, 6);
+            c.mute.retain(|(a, b)| across.contains(&a.0) != across.contains(&b.0));
+            c.run_ms(75);
+            c.mute.retain(|(a, b)| (a.0, b.0) == (across[0], late));
+            c.run_ms(later);
+            c.mute.clear();
+            c.run_ms(1000);
+            let is_calm = running(&c, 6).len() == 6 && (1..=6).all(|n| c.generation(n) == 1);
+            assert!(is_calm, "node {late}, late by {jitter} ms, then by {later} ms");
+        }
+    }
+}
+
 /// When a stall ends each hears one first, and the others a moment later.
 #[test]
 fn who_is_heard_last_after_a_stall_is_not_dead() {
