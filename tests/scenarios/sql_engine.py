@@ -122,7 +122,9 @@ def analyzed(t, ask):
         check_equal(steps("SELECT * FROM ea WHERE id = 7"), [(0, "Single-row index lookup on ea using PRIMARY (id = 7)", (1, 1))], "a row by key")
         check_equal(steps("SELECT * FROM ea WHERE id = 700"), [(0, "Single-row index lookup on ea using PRIMARY (id = 700)", (0, 1))], "no row")
         check_equal(steps("SELECT id FROM ea WHERE k = 3 AND id > 50"),
-                    [(0, "Filter: (ea.id > 50)", (5, 1)), (1, "Index lookup on ea using k (k = 3)", (10, 1))], "a filter")
+                    [(0, "Filter: (ea.id > 50)", (5, 1)), (1, "Index lookup on ea using k (k = 3), with pushed condition", (5, 1))], "a filter")
+        check_equal(steps("SELECT id FROM ea WHERE k = 3 AND id % 20 = 3"),
+                    [(0, "Filter: ((ea.id % 20) = 3)", (5, 1)), (1, "Index lookup on ea using k (k = 3)", (10, 1))], "a filter that is not pushed")
         found = steps("SELECT * FROM eb JOIN ea ON ea.id = eb.a WHERE ea.k < 3 ORDER BY ea.k")
         check_equal(found[0][::2], (0, (30, 1)), "rows of a join")
         found = steps("SELECT * FROM eb JOIN ea ON ea.id = eb.a AND ea.k > eb.id WHERE eb.id < 4")

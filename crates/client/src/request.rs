@@ -61,6 +61,8 @@ pub struct ScanRequest<'a> {
     pub partitions: Option<&'a [PartitionId]>,
     /// Stop after so many rows; `u64::MAX`: all.
     pub limit: u64,
+    /// What rows must be like, as [`apus_types::filter`] says it; empty: all of them.
+    pub filter: &'a [u8],
     /// Most rows of one batch; at most [`apus_signal::scan::SCAN_ROWS_MAX`].
     pub batch_rows: u32,
 }
@@ -83,6 +85,7 @@ impl<'a> ScanRequest<'a> {
             high: Bound::Unbounded,
             columns: None,
             partitions: None,
+            filter: &[],
             limit: u64::MAX,
             batch_rows: 1024,
         }

@@ -57,6 +57,7 @@ pub(crate) struct ScanScratch {
     high: Limit,
     columns: Vec<u16>,
     aggregates: Vec<apus_signal::scan::Aggregate>,
+    filter: Vec<u8>,
     streams: Vec<Stream>,
     /// Streams that ended, and their memory.
     spare: Vec<Stream>,
@@ -187,6 +188,8 @@ impl Client {
         scratch.columns.clear();
         scratch.columns.extend_from_slice(request.columns.unwrap_or(&[]));
         scratch.aggregates.clear();
+        scratch.filter.clear();
+        scratch.filter.extend_from_slice(request.filter);
         ScanCursor {
             client: self.clone(),
             trans: request.trans,
@@ -575,6 +578,7 @@ impl ScanCursor {
                 columns: self.has_columns.then_some(self.scratch.columns.as_slice()),
                 partitions: &stream.partitions,
                 aggregates: &self.scratch.aggregates,
+                filter: &self.scratch.filter,
             }
             .encode(body);
         })

@@ -9,6 +9,8 @@
 //! A scan *with pending rows* also shows, at the primaries, rows that only open transactions have written so far, in any version that may
 //! stay: nobody's view of the data, but no row can come into being behind it that was written before it began. Indexes are filled by it.
 //!
+//! A scan with a *filter* ([`apus_types::filter`]) returns, or aggregates, only rows that pass it.
+//!
 //! With aggregates the answer is a single row of partial results instead (see [`Aggregate`]).
 
 use std::ops::Bound;
@@ -102,6 +104,8 @@ pub struct ScanReq<'a> {
     partitions: &'a [u8],
     /// Triples `function u8, column u16`.
     aggregates: &'a [u8],
+    /// Empty: all rows.
+    pub filter: &'a [u8],
 }
 
 /// What a client fills in.
@@ -126,6 +130,8 @@ pub struct ScanSpec<'a> {
     pub columns: Option<&'a [u16]>,
     pub partitions: &'a [PartitionId],
     pub aggregates: &'a [Aggregate],
+    /// Empty: all rows.
+    pub filter: &'a [u8],
 }
 
 impl ScanSpec<'_> {
@@ -165,6 +171,7 @@ impl ScanSpec<'_> {
             out.put_u8(a.function as u8);
             out.put_u16(a.column);
         }
+        out.put_bytes(self.filter);
     }
 }
 
@@ -203,7 +210,7 @@ impl<'a> ScanReq<'a> {
         if aggregates.as_chunks::<3>().0.iter().any(|a| AggregateFunction::from_u8(a[0]).is_none()) {
             return Err(DecodeError);
         }
-        r.end()?;
+        let filter = r.rest();
         Ok(ScanReq {
             request,
             trans,
@@ -222,6 +229,7 @@ impl<'a> ScanReq<'a> {
             projection,
             partitions,
             aggregates,
+            filter,
         })
     }
     pub fn partitions(&self) -> impl Iterator<Item = PartitionId> + 'a {

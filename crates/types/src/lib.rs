@@ -6,6 +6,7 @@
 pub mod collate;
 pub mod collections;
 pub mod error;
+pub mod filter;
 pub mod foreign_key;
 pub mod form;
 pub mod full_text;

@@ -207,6 +207,10 @@ struct Scratch {
     owners: Vec<u32>,
     /// Always empty: the memory of the list of a scan.
     streams: Vec<scan::Stream<'static>>,
+    /// As empty: of the ranges of a filter.
+    ranges: Vec<apus_types::filter::KeyRange<'static>>,
+    /// A key that a filter looks at.
+    tested: Vec<u8>,
 }
 
 /// What this instance has done since it started.

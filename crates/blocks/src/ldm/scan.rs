@@ -8,7 +8,7 @@ use apus_signal::{
     scan::{AGGREGATES_MAX, Aggregate, AggregateFunction, ScanConf, ScanReq},
 };
 use apus_storage::{Fragment, LockMode, Locks, RowId};
-use apus_types::{Epoch, ErrorCode, PartitionId, RowLayout, Value};
+use apus_types::{Epoch, ErrorCode, PartitionId, RowLayout, Value, filter::Filter};
 
 use super::{
     LocalDataManager,
@@ -210,6 +210,10 @@ impl LocalDataManager {
         }
         let projection = table.projection(req.projection)?;
         let table = &*table;
+        if req.with_pending && !req.filter.is_empty() {
+            return Err(ErrorCode::NotSupported); // a row that may have two versions has no answer
+        }
+        let filter = Filter::decode(req.filter, &table.schema, std::mem::take(&mut self.scratch.ranges))?;
         let view = &self.view;
         let own_node = self.me.node;
         let is_primary = |p: PartitionId| view.chain(p).primary() == Some(own_node);
@@ -235,7 +239,7 @@ impl LocalDataManager {
         };
         let mut page = Page { count: 0, more: false, moment, examined: 0 };
         let mut last: &[u8] = &[];
-        let scratch = &mut self.scratch.image;
+        let (scratch, tested) = (&mut self.scratch.image, &mut self.scratch.tested);
         if totals.are_known() {
             totals.counts = [streams.iter().map(|s| s.fragment.row_count()).sum(); AGGREGATES_MAX];
             streams.clear();
@@ -250,7 +254,7 @@ impl LocalDataManager {
                 break;
             }
             stream.next = stream.entries.next();
-            page.examined += 1;
+            page.examined += 1 + filter.cost();
             last = entry;
             let fragment = stream.fragment;
             if req.snapshot.0 == 0 {
@@ -268,6 +272,9 @@ impl LocalDataManager {
                     continue;
                 }
                 image = other;
+            }
+            if !filter.passes(&table.schema, image, tested) {
+                continue;
             }
             if totals.count > 0 {
                 totals.add(table.schema.layout(), image)?;
@@ -288,6 +295,7 @@ impl LocalDataManager {
             resume.extend_from_slice(last);
         }
         self.scratch.streams = empty_streams(streams);
+        self.scratch.ranges = filter.into_memory();
         Ok(page)
     }
 }

@@ -5,6 +5,7 @@
 mod copying;
 mod epochs;
 mod exactly_once;
+mod filters;
 mod large;
 mod node_failure;
 mod protocol;

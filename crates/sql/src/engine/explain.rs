@@ -195,10 +195,10 @@ impl Lines<'_> {
         self.statistics.of(table).map(|known| cost::read_by(path, &known))
     }
 
-    fn changed(&mut self, kind: &str, table: &Table, access: &Access, mut extra: Vec<&str>) {
+    fn changed(&mut self, kind: &str, table: &Table, access: &Access, mut extra: Vec<&'static str>) {
         let id = self.next();
         if access.rest.is_some() && extra.is_empty() {
-            extra.push("Using where");
+            extra.extend(conditions(access));
         }
         let (how, key) = path(table, &access.path);
         let by = by_constant(how);
@@ -241,7 +241,7 @@ impl Lines<'_> {
                 let (how, key) = path(table, &access.path);
                 let mut extra = rest;
                 if access.rest.is_some() {
-                    extra.insert(0, "Using where");
+                    extra.splice(0..0, conditions(access));
                 }
                 let by = by_constant(how);
                 let read = self.read_by(table, &access.path);
@@ -259,7 +259,8 @@ impl Lines<'_> {
     fn step(&mut self, id: u32, kind: &str, join: &JoinStep, filtered: bool, mut rest: Vec<&str>) {
         let is_where = filtered || join.scan.as_ref().is_some_and(|s| s.rest.is_some()) || join.own.is_some();
         if is_where {
-            rest.insert(0, "Using where");
+            let pushed = join.scan.as_ref().filter(|_| join.lookup.is_none()).is_some_and(|s| s.pushed.has_tests());
+            rest.splice(0..0, std::iter::once("Using where").chain(pushed.then_some(PUSHED)));
         }
         let is_hash = join.lookup.is_none() && !join.keys.is_empty();
         if is_hash {
@@ -370,4 +371,11 @@ fn path(table: &Table, path: &Path) -> (&'static str, Option<String>) {
             (true, false) => ("index", named(*index)),
         },
     }
+}
+
+const PUSHED: &str = "Using pushed condition";
+
+/// What is said of conditions beside the path.
+fn conditions(access: &Access) -> impl Iterator<Item = &'static str> {
+    std::iter::once("Using where").chain(access.pushed.has_tests().then_some(PUSHED))
 }

@@ -154,7 +154,10 @@ impl Trees<'_> {
 
     fn table(&mut self, table: &Table, shown: &str, access: &Access, reverse: bool, names: &Names<'_>) -> Node {
         let rows = self.statistics.of(table).map(|known| cost::of_access(access, &known));
-        let text = reading(table, shown, &access.path, reverse, names);
+        let mut text = reading(table, shown, &access.path, reverse, names);
+        if access.pushed.has_tests() {
+            text += ", with pushed condition";
+        }
         let read = Node::new(text, Vec::new()).estimated(rows.map(|r| r.0)).counted(probe::of(access, Of::Read));
         match &access.rest {
             None => read,

@@ -189,7 +189,12 @@ fn shape(plan: &Plan) -> String {
                 )
             }
         };
-        format!("{path}{}", if a.rest.is_some() { " filter" } else { "" })
+        let pushed = match (a.pushed.has_tests(), a.pushed.says_all) {
+            (false, _) => "",
+            (true, false) => " pushed",
+            (true, true) => " pushed whole",
+        };
+        format!("{path}{}{pushed}", if a.rest.is_some() { " filter" } else { "" })
     };
     match plan {
         Plan::Select(s) => {
@@ -232,12 +237,24 @@ fn plans() {
         ("UPDATE sbtest1 SET c='x' WHERE id=7", "pk x1 program"),
         ("UPDATE sbtest1 SET c=pad WHERE id=7", "pk x1 locked"),
         ("DELETE FROM sbtest1 WHERE id=7", "pk x1"),
-        ("SELECT * FROM sbtest1 WHERE k=3 AND id>5", "range(1) =1 -- filter"),
+        ("SELECT * FROM sbtest1 WHERE k=3 AND id>5", "range(1) =1 -- filter pushed whole"),
+        ("SELECT COUNT(*) FROM sbtest1 WHERE k=3 AND id>5", "range(1) =1 -- filter pushed whole group pushdown"),
+        ("SELECT COUNT(*) FROM sbtest1 WHERE k=3 AND c='x'", "range(1) =1 -- filter pushed group"),
+        ("SELECT * FROM sbtest1 WHERE k=3 AND id NOT IN (5, 6)", "range(1) =1 -- filter pushed"),
+        ("SELECT * FROM sbtest1 WHERE k=3 AND id <> k", "range(1) =1 -- filter pushed whole"),
+        ("SELECT * FROM sbtest1 WHERE k=3 AND id + 1 > 5", "range(1) =1 -- filter"),
+        ("SELECT * FROM sbtest1 WHERE k=3 AND id > 5 AND k / 0 > 1", "range(1) =1 -- filter pushed"),
+        ("SELECT * FROM sbtest1 WHERE k=3 AND k / 0 > 1 AND id > 5", "range(1) =1 -- filter"),
+        ("SELECT * FROM sbtest1 WHERE k=3 AND c LIKE 'x%' AND id > 5", "range(1) =1 -- filter pushed"),
+        ("SELECT * FROM pair WHERE n = 5 AND d IS NULL", "range(0) =0 -- filter pushed whole"),
+        ("SELECT * FROM pair WHERE n < 5 OR n > 7 OR n = 6", "range(0) =0 -- filter pushed whole"),
+        ("SELECT * FROM pair WHERE n < 5 OR d = '2024-01-01'", "range(0) =0 -- filter"),
+        ("DELETE FROM pair WHERE d < '2024-01-01'", "range(0) =0 -- filter pushed whole"),
         ("SELECT * FROM sbtest1 ORDER BY id DESC LIMIT 3", "range(0) =0 -- reverse"),
         ("SELECT * FROM sbtest1 ORDER BY k LIMIT 3", "range(1) =0 --"),
         ("SELECT * FROM sbtest1 WHERE k > 3 ORDER BY k", "range(1) =0 <-"),
         ("SELECT * FROM pair WHERE a=1 AND b='x'", "pk x1"),
-        ("SELECT * FROM pair WHERE a=1 AND b>'x' AND d='2024-01-01'", "range(0) =1 <- filter"),
+        ("SELECT * FROM pair WHERE a=1 AND b>'x' AND d='2024-01-01'", "range(0) =1 <- filter pushed whole"),
         ("SELECT * FROM pair WHERE c=9", "unique x1"),
         ("SELECT * FROM pair WHERE c=9 FOR UPDATE", "unique x1 lock"),
         ("SELECT * FROM pair WHERE (a, b) = (1, 'x')", "pk x1"),

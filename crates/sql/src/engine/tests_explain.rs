@@ -16,7 +16,7 @@ fn trees_say_what_is_done() {
         (
             "SELECT c FROM sbtest1 WHERE k > 3 AND pad = 'x' ORDER BY c DESC LIMIT 2, 5",
             "-> Limit/Offset: 5/2 row(s)\n    -> Sort: sbtest1.c DESC, limit input to 7 row(s) per chunk\n        \
-             -> Filter: (sbtest1.pad = 'x')\n            -> Index range scan on sbtest1 using k_1 over (3 < k)\n",
+             -> Filter: (sbtest1.pad = 'x')\n            -> Index range scan on sbtest1 using k_1 over (3 < k), with pushed condition\n",
         ),
         (
             "SELECT b, COUNT(*), SUM(n) FROM pair WHERE a IN (1, 2) GROUP BY b HAVING COUNT(*) > 1",

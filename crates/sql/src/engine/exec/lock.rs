@@ -231,6 +231,7 @@ async fn candidates(
     s.candidates.clear();
     let empty = Context { layout, row: &[], new_row: None, params, aggregates: &[], given: &[], env };
     access.path.bind(schema, &empty, &mut s.bound)?;
+    access.pushed.bind(schema, &empty, &mut s.bound)?;
     refuse_fault(env, strict)?;
     if s.bound.empty {
         return Ok(false);

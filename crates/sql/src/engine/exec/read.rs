@@ -184,10 +184,16 @@ pub async fn table_rows<T: Target>(
     env.count(probe::of(access, Of::Read), 1, 0);
     env.count(probe::of(access, Of::Matched), 1, 0);
     access.path.bind(&table.schema, &sink.context(&[]), &mut s.bound)?;
+    access.pushed.bind(&table.schema, &sink.context(&[]), &mut s.bound)?;
     let exact = s.bound.exact && !matches!(access.path, Path::Points { index: Some(_), .. });
-    let filter = if exact { &access.rest } else { &access.full };
+    let is_decided = exact && (access.rest.is_none() || s.bound.decides);
+    let filter = match is_decided {
+        true => &None,
+        false if exact => &access.rest,
+        false => &access.full,
+    };
     if let (Some(list), true, true) =
-        (&plan.pushdown, exact && !s.bound.empty, matches!(access.path, Path::Range { .. } | Path::Union { .. }))
+        (&plan.pushdown, is_decided && !s.bound.empty, matches!(access.path, Path::Range { .. } | Path::Union { .. }))
     {
         aggregates(cluster, s, seen, table, access, list).await?;
         sink.aggregated(&s.aggregates, out).await?;
@@ -249,6 +255,7 @@ async fn aggregates(
         request.index = *index;
     }
     note_ranges(cluster, s, &table.schema, request.index);
+    request.filter = &s.bound.filter;
     let partials = &mut s.partials;
     if s.bound.ranges.is_empty() {
         (request.low, request.high) = s.bound.bounds();
@@ -493,6 +500,7 @@ impl Source {
                 };
                 note_ranges(cluster, s, schema, request.index);
                 (request.low, request.high) = s.bound.bounds();
+                request.filter = &s.bound.filter;
                 request.columns = columns;
                 request.ordered = ordered;
                 request.reverse = reverse;

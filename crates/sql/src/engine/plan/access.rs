@@ -10,6 +10,7 @@ use crate::engine::{
     errors::{self, Result},
     expr::{CastType, CompareOp, Context, Expr},
     keys::Strings,
+    plan::pushed_condition::Pushed,
 };
 
 /// Most keys of one IN list that are read as keys; a longer product is a range scan.
@@ -35,7 +36,7 @@ pub enum Path {
 }
 
 /// A limit with whether it is included.
-type Limit = Option<(Expr, bool)>;
+pub type Limit = Option<(Expr, bool)>;
 
 /// A lower and an upper limit.
 #[derive(Debug, Clone, Default)]
@@ -54,6 +55,8 @@ pub struct Access {
     pub full: Option<Expr>,
     /// What is left of it when the path was bound exactly.
     pub rest: Option<Expr>,
+    /// What data nodes ask of it while they scan.
+    pub pushed: Pushed,
 }
 
 impl Access {
@@ -82,15 +85,32 @@ pub struct BoundPath {
     pub fallback: bool,
     /// Of a union: disjoint, in order.
     pub ranges: Vec<EncodedRange>,
+    /// What rows of a scan must be like ([`apus_types::filter`]); empty: all of them are wanted.
+    pub filter: Vec<u8>,
+    /// Bounds and filter are the condition exactly.
+    pub decides: bool,
+    /// Where the filter's ranges are made.
+    pub aside: Option<Box<BoundPath>>,
 }
 
 impl BoundPath {
     pub fn bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
-        bounds_of(self.has_low.then_some(&self.low), self.has_high.then_some(&self.high))
+        let (low, high) = self.limits();
+        bounds_of(low, high)
     }
     /// The bounds as keys of their own.
     pub fn range(&self) -> EncodedRange {
         (self.has_low.then(|| self.low.clone()), self.has_high.then(|| self.high.clone()))
+    }
+    pub fn limits(&self) -> (Option<&[u8]>, Option<&[u8]>) {
+        (self.has_low.then_some(self.low.as_slice()), self.has_high.then_some(self.high.as_slice()))
+    }
+    pub fn clear(&mut self) {
+        self.points.clear();
+        self.ranges.clear();
+        self.filter.clear();
+        self.clear_bounds();
+        (self.empty, self.exact, self.fallback, self.decides) = (false, true, false, false);
     }
     fn clear_bounds(&mut self) {
         self.low.clear();
@@ -240,7 +260,11 @@ pub fn choose(table: &Table, condition: Option<Expr>, order: &[u16]) -> Access {
     let path = path.unwrap_or_else(|| whole(schema));
     let rest: Vec<Expr> =
         conjuncts.iter().enumerate().filter(|(i, _)| !used.contains(i)).map(|(_, e)| e.clone()).collect();
-    Access { path, full: condition, rest: if rest.is_empty() { None } else { Some(Expr::And(rest)) } }
+    let pushed = match path {
+        Path::Points { .. } => Pushed::default(),
+        Path::Range { .. } | Path::Union { .. } => Pushed::of(schema, rest.iter()),
+    };
+    Access { path, full: condition, rest: if rest.is_empty() { None } else { Some(Expr::And(rest)) }, pushed }
 }
 
 /// A condition that is an OR of limits, or a list of values, on the first column of one index, and its place among the conjuncts.
@@ -248,33 +272,7 @@ fn choose_union(table: &Table, conjuncts: &[Expr]) -> Option<(Path, usize)> {
     let schema = &table.schema;
     for (i, conjunct) in conjuncts.iter().enumerate() {
         let (Expr::Or(_) | Expr::In { .. }) = conjunct else { continue };
-        let mut disjuncts = Vec::new();
-        flatten_or(conjunct, &mut disjuncts);
-        let mut alternatives = Vec::new();
-        let mut on: Option<u16> = None;
-        for disjunct in disjuncts {
-            let parts = disjunct.clone().conjuncts();
-            let found = gather(schema, &parts);
-            let mut limited =
-                found.iter().enumerate().filter(|(_, f)| f.equal.is_some() || f.low.is_some() || f.high.is_some());
-            let (column, limits) = limited.next()?;
-            let column = column as u16;
-            // One column, one conjunct: everything the alternative says is in its limits.
-            if limited.next().is_some() || parts.len() != 1 || on.is_some_and(|c| c != column) {
-                return None;
-            }
-            on = Some(column);
-            match &limits.equal {
-                Some((list, _)) => alternatives.extend(
-                    list.iter().map(|e| Interval { low: Some((e.clone(), true)), high: Some((e.clone(), true)) }),
-                ),
-                None => alternatives.push(Interval {
-                    low: limits.low.as_ref().map(|(e, inclusive, _)| (e.clone(), *inclusive)),
-                    high: limits.high.as_ref().map(|(e, inclusive, _)| (e.clone(), *inclusive)),
-                }),
-            }
-        }
-        let column = on?;
+        let Some((column, alternatives)) = alternatives_of(schema, conjunct) else { continue };
         let secondary = table.ready_indexes().map(|(_, i)| (i.no, i.columns.as_slice()));
         let mut indexes = std::iter::once((IndexNo(0), schema.primary_key.as_slice())).chain(secondary);
         if let Some((index, columns)) = indexes.find(|(_, columns)| columns.first() == Some(&column)) {
@@ -282,6 +280,36 @@ fn choose_union(table: &Table, conjuncts: &[Expr]) -> Option<(Path, usize)> {
         }
     }
     None
+}
+
+/// The limits of one column that a condition is an OR of: `k < 1 OR k BETWEEN 5 AND 7 OR k IN (9, 10)`.
+pub fn alternatives_of(schema: &TableSchema, condition: &Expr) -> Option<(u16, Vec<Interval>)> {
+    let mut disjuncts = Vec::new();
+    flatten_or(condition, &mut disjuncts);
+    let mut alternatives = Vec::new();
+    let mut on: Option<u16> = None;
+    for disjunct in disjuncts {
+        let parts = disjunct.clone().conjuncts();
+        let found = gather(schema, &parts);
+        let mut limited =
+            found.iter().enumerate().filter(|(_, f)| f.equal.is_some() || f.low.is_some() || f.high.is_some());
+        let (column, limits) = limited.next()?;
+        let column = column as u16;
+        // One column, one conjunct: everything the alternative says is in its limits.
+        if limited.next().is_some() || parts.len() != 1 || on.is_some_and(|c| c != column) {
+            return None;
+        }
+        on = Some(column);
+        match &limits.equal {
+            Some((list, _)) => alternatives
+                .extend(list.iter().map(|e| Interval { low: Some((e.clone(), true)), high: Some((e.clone(), true)) })),
+            None => alternatives.push(Interval {
+                low: limits.low.as_ref().map(|(e, inclusive, _)| (e.clone(), *inclusive)),
+                high: limits.high.as_ref().map(|(e, inclusive, _)| (e.clone(), *inclusive)),
+            }),
+        }
+    }
+    Some((on?, alternatives))
 }
 
 /// A condition that is an OR of equalities on the same columns, `(a, b) IN ((1, 2), (3, 4))`, which with single values of other
@@ -449,10 +477,7 @@ impl Path {
 
     /// Evaluates the constants and encodes the keys.
     pub fn bind(&self, schema: &TableSchema, cx: &Context<'_>, out: &mut BoundPath) -> Result<()> {
-        out.points.clear();
-        out.ranges.clear();
-        out.clear_bounds();
-        (out.empty, out.exact, out.fallback) = (false, true, false);
+        out.clear();
         match self {
             Path::Points { columns, values, rows: true, .. } => bind_rows(schema, columns, values, cx, out),
             Path::Points { columns, values, .. } => bind_points(schema, columns, values, cx, out),
@@ -544,7 +569,7 @@ fn bind_rows(
 }
 
 /// Sorts the alternatives and joins those that touch.
-fn bind_union(
+pub fn bind_union(
     schema: &TableSchema,
     columns: &[u16],
     alternatives: &[Interval],
@@ -579,7 +604,7 @@ fn bind_union(
     Ok(())
 }
 
-fn bind_range(
+pub fn bind_range(
     schema: &TableSchema,
     columns: &[u16],
     equal: &[Expr],

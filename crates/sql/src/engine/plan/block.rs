@@ -127,7 +127,7 @@ impl Block {
                     && g.keys.is_empty()
                     && g.windows.is_none()
                     && g.groupings.is_empty()
-                    && a.rest.is_none() =>
+                    && (a.rest.is_none() || a.pushed.says_all) =>
             {
                 pushed(&g.aggregates)
             }
@@ -149,6 +149,7 @@ impl Block {
                 path: access::Path::Points { index: None, columns: Vec::new(), values: Vec::new(), rows: false },
                 full: Some(f.clone()),
                 rest: Some(f),
+                pushed: Default::default(),
             });
         }
         Ok(Select {

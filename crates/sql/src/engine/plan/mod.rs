@@ -19,6 +19,7 @@ mod needs;
 mod nesting;
 mod order;
 pub mod outputs;
+pub mod pushed_condition;
 pub mod query;
 pub mod rollup;
 pub mod scope;

@@ -184,6 +184,7 @@ async fn of_table<C: Consumer>(pipeline: &Pipeline<'_, '_, C>, leaf: &JoinStep) 
     let mut s = Scratch::default();
     let mut rows = Strings::default();
     access.path.bind(&table.schema, &context(run, pipeline.given, &leaf.row, &[]), &mut s.bound)?;
+    access.pushed.bind(&table.schema, &context(run, pipeline.given, &leaf.row, &[]), &mut s.bound)?;
     if s.bound.empty {
         return Ok(rows);
     }

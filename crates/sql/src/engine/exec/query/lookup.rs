@@ -15,7 +15,10 @@ use crate::engine::{
     errors,
     exec::read::{RANGES_AT_ONCE, join_all},
     keys::{StringSet, Strings},
-    plan::access::{EncodedRange, Path, bounds_of},
+    plan::{
+        access::{EncodedRange, Path, bounds_of},
+        pushed_condition::Pushed,
+    },
     session::Done,
 };
 
@@ -26,6 +29,8 @@ pub struct Target<'t> {
     pub table: &'t Rc<Table>,
     pub columns: &'t [u16],
     pub path: &'t Path,
+    /// Of the conditions on the table alone.
+    pub pushed: Option<&'t Pushed>,
     /// Reading everything is a way, too.
     pub can_be_whole: bool,
 }
@@ -82,7 +87,11 @@ pub async fn find<C: Consumer>(
             if state.ranges > RANGES_MAX && target.can_be_whole {
                 return Ok(None);
             }
-            found.rows = scans(run, &target, *index, &ranges).await?;
+            state.asked.clear();
+            if let Some(pushed) = target.pushed {
+                pushed.bind(schema, &context(run, pipeline.given, before, &[]), &mut state.asked)?;
+            }
+            found.rows = scans(run, &target, *index, &ranges, &state.asked.filter).await?;
         }
     }
     Ok(Some(found))
@@ -165,13 +174,20 @@ async fn read(
     Ok(())
 }
 
-/// All rows of each range.
-async fn scans(run: &Run<'_>, target: &Target<'_>, index: IndexNo, ranges: &[EncodedRange]) -> Done<Vec<Rows>> {
+/// All rows of each range that pass the filter.
+async fn scans(
+    run: &Run<'_>,
+    target: &Target<'_>,
+    index: IndexNo,
+    ranges: &[EncodedRange],
+    filter: &[u8],
+) -> Done<Vec<Rows>> {
     let schema = &target.table.schema;
     let mut request = run.seen(schema).scan(schema);
     request.one_moment = false;
     request.index = index;
     request.columns = Some(target.columns);
+    request.filter = filter;
     let mut all = Vec::with_capacity(ranges.len());
     let mut bytes = 0;
     ranges.iter().for_each(|range| run.cluster.reads.range(schema, index, range));

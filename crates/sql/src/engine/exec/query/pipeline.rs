@@ -46,6 +46,8 @@ pub struct State {
     pub ranges: usize,
     pub is_whole: bool,
     pub bound: BoundPath,
+    /// What data nodes ask of rows that are looked up by ranges.
+    pub asked: BoundPath,
     pub memo: Memo,
 }
 
@@ -151,7 +153,8 @@ impl<'q, 'r, C: Consumer> Pipeline<'q, 'r, C> {
         };
         if let (Some(path), Leaf::Table { table, columns }) = (path, &leaf.leaf) {
             let before = self.before(at).clone();
-            let target = lookup::Target { table, columns, path, can_be_whole: !leaf.keys.is_empty() };
+            let pushed = leaf.scan.as_ref().map(|scan| &scan.pushed);
+            let target = lookup::Target { table, columns, path, pushed, can_be_whole: !leaf.keys.is_empty() };
             if let Some(found) = lookup::find(self, target, &before, rows, state).await? {
                 self.count_found(leaf, rows.len(), |row, out| found.of_row(row, out));
                 return self.emit(at, step, leaf, rows, |row, out| found.of_row(row, out)).await;
@@ -189,6 +192,7 @@ impl<'q, 'r, C: Consumer> Pipeline<'q, 'r, C> {
         };
         let mut s = Scratch { bound: std::mem::take(&mut state.bound), ..Scratch::default() };
         access.path.bind(&table.schema, &self.context(&leaf.row, &[]), &mut s.bound)?;
+        access.pushed.bind(&table.schema, &self.context(&leaf.row, &[]), &mut s.bound)?;
         if s.bound.empty {
             return Ok(true);
         }

@@ -1,0 +1,347 @@
+//! Filters: what data nodes ask of the rows that they scan, so that rows nobody wants stay where they are. NDB calls it a pushed condition.
+//!
+//! A filter is a list of tests, all of which a row must pass. A *range test* says that the key of a column ([`crate::key`]) is in one of some ranges: what the bounds of an index on that column would
+//! say, made by the same conversion of constants. A *column test* compares two columns of one type. NULL passes a range only where the range has it, and no comparison.
+//!
+//! A filter is not a program: no jumps, no arithmetic, no error while it runs. What is richer than that is asked by the SQL node of the rows that come. Each test has a highest cost, so data
+//! nodes know how many rows fit into a slice ([`Filter::cost`]).
+//!
+//! ```text
+//! range test:  1 u8 | column u16 | count u16 | count x ( 1: low, 2: high u8 | low key length u16, key | high key length u16, key )   low included, high excluded
+//! column test: 2 u8 | left column u16 | orders that pass u8 (1 less, 2 equal, 4 greater) | right column u16
+//! ```
+
+use std::cmp::Ordering;
+
+use crate::{
+    ErrorCode, key,
+    schema::{ColumnType, TableSchema},
+};
+
+/// Most tests of a filter, most ranges of all of them, most bytes.
+pub const TESTS_MAX: usize = 16;
+pub const RANGES_MAX: usize = 1024;
+pub const FILTER_BYTES_MAX: usize = 48 << 10;
+/// Longest texts (in characters) and binary strings (in bytes), as declared, of which a test is made: longer ones cost more than a slice has.
+pub const LENGTH_MAX: u16 = 255;
+
+const RANGES: u8 = 1;
+const COLUMNS: u8 = 2;
+const HAS_LOW: u8 = 1;
+const HAS_HIGH: u8 = 2;
+/// A text that is tested costs as much as so many rows that are looked at.
+const TEXT_COST: u32 = 4;
+
+/// Of a key: not below the first, below the second.
+pub type KeyRange<'f> = (Option<&'f [u8]>, Option<&'f [u8]>);
+
+/// Whether a filter may ask for a column of such a type.
+pub fn is_testable(ty: ColumnType) -> bool {
+    match ty {
+        ColumnType::Char { length, .. }
+        | ColumnType::VarChar { length, .. }
+        | ColumnType::Binary { length }
+        | ColumnType::VarBinary { length } => length <= LENGTH_MAX,
+        other => other.fixed_bytes().is_some(),
+    }
+}
+
+/// Whether keys of the two order as their values do among each other.
+pub fn are_comparable(left: ColumnType, right: ColumnType) -> bool {
+    use ColumnType::{Date, DateTime, Decimal, Double, Int, Time};
+    match (left, right) {
+        (Int { .. }, Int { .. }) | (Double, Double) | (Date, Date) => left == right,
+        (DateTime { .. }, DateTime { .. }) | (Time { .. }, Time { .. }) => left == right,
+        (Decimal { scale, .. }, Decimal { scale: other, .. }) => scale == other,
+        _ => false,
+    }
+}
+
+/// Orders of two values that pass a comparison.
+pub fn orders(passes: impl Fn(Ordering) -> bool) -> u8 {
+    [Ordering::Less, Ordering::Equal, Ordering::Greater].into_iter().filter(|o| passes(*o)).map(order_bit).sum()
+}
+
+fn order_bit(order: Ordering) -> u8 {
+    match order {
+        Ordering::Less => 1,
+        Ordering::Equal => 2,
+        Ordering::Greater => 4,
+    }
+}
+
+/// Appends a range test; the ranges are in order and apart from each other.
+pub fn push_ranges<'k>(out: &mut Vec<u8>, column: u16, ranges: impl ExactSizeIterator<Item = KeyRange<'k>>) {
+    out.push(RANGES);
+    out.extend_from_slice(&column.to_le_bytes());
+    out.extend_from_slice(&(ranges.len() as u16).to_le_bytes());
+    for (low, high) in ranges {
+        out.push(u8::from(low.is_some()) * HAS_LOW | u8::from(high.is_some()) * HAS_HIGH);
+        for bound in [low, high].into_iter().flatten() {
+            out.extend_from_slice(&(bound.len() as u16).to_le_bytes());
+            out.extend_from_slice(bound);
+        }
+    }
+}
+
+/// Appends a column test; `orders` as of [`orders`].
+pub fn push_columns(out: &mut Vec<u8>, left: u16, orders: u8, right: u16) {
+    out.push(COLUMNS);
+    out.extend_from_slice(&left.to_le_bytes());
+    out.push(orders);
+    out.extend_from_slice(&right.to_le_bytes());
+}
+
+#[derive(Clone, Copy)]
+enum Test {
+    Ranges { column: u16, first: u16, end: u16 },
+    Columns { left: u16, orders: u8, right: u16 },
+}
+
+/// A filter that was read and checked.
+pub struct Filter<'f> {
+    tests: [Test; TESTS_MAX],
+    count: usize,
+    ranges: Vec<KeyRange<'f>>,
+    cost: u32,
+}
+
+impl<'f> Filter<'f> {
+    /// Reads a filter that came from outside, for rows of `schema`. No bytes: every row passes. `memory` is used for the list of ranges.
+    ///
+    /// # Errors
+    /// [`ErrorCode::ProtocolViolation`] for what is no filter of such rows, or too long.
+    pub fn decode(
+        bytes: &'f [u8],
+        schema: &TableSchema,
+        mut memory: Vec<KeyRange<'f>>,
+    ) -> Result<Filter<'f>, ErrorCode> {
+        memory.clear();
+        let none = Test::Columns { left: 0, orders: 0, right: 0 };
+        let mut filter = Filter { tests: [none; TESTS_MAX], count: 0, ranges: memory, cost: 0 };
+        if bytes.len() > FILTER_BYTES_MAX {
+            return Err(ErrorCode::ProtocolViolation);
+        }
+        let mut rest = Bytes(bytes);
+        let mut fixed = 0;
+        while !rest.0.is_empty() {
+            let place = filter.tests.get_mut(filter.count).ok_or(ErrorCode::ProtocolViolation)?;
+            let ty = |column: u16| schema.columns.get(usize::from(column)).map(|c| c.ty);
+            *place = match rest.u8()? {
+                RANGES => {
+                    let column = rest.u16()?;
+                    let ty = ty(column).filter(|ty| is_testable(*ty)).ok_or(ErrorCode::ProtocolViolation)?;
+                    match ty.fixed_bytes() {
+                        Some(_) => fixed += 1,
+                        None => filter.cost += TEXT_COST,
+                    }
+                    let first = filter.ranges.len();
+                    let end = first + usize::from(rest.u16()?);
+                    if end > RANGES_MAX {
+                        return Err(ErrorCode::ProtocolViolation);
+                    }
+                    for _ in first..end {
+                        filter.ranges.push(rest.range()?);
+                    }
+                    Test::Ranges { column, first: first as u16, end: end as u16 }
+                }
+                COLUMNS => {
+                    let (left, orders, right) = (rest.u16()?, rest.u8()?, rest.u16()?);
+                    let types = ty(left).zip(ty(right));
+                    if !types.is_some_and(|(left, right)| are_comparable(left, right)) {
+                        return Err(ErrorCode::ProtocolViolation);
+                    }
+                    fixed += 1;
+                    Test::Columns { left, orders, right }
+                }
+                _ => return Err(ErrorCode::ProtocolViolation),
+            };
+            filter.count += 1;
+        }
+        filter.cost += fixed / 4;
+        Ok(filter)
+    }
+
+    /// Of how many rows looked at its tests of one row cost the time, at most.
+    pub fn cost(&self) -> u32 {
+        self.cost
+    }
+
+    /// Whether the row passes. `key` is memory. A value that has no key (a text of many characters of many weights) passes its test: who asked looks at the rows once more.
+    #[inline]
+    pub fn passes(&self, schema: &TableSchema, row: &[u8], key: &mut Vec<u8>) -> bool {
+        self.tests[..self.count].iter().all(|test| match *test {
+            Test::Ranges { column, first, end } => {
+                let Some(definition) = schema.columns.get(usize::from(column)) else { return false };
+                let value = schema.layout().value(row, column);
+                key.clear();
+                match key::encode_part(definition.ty, definition.nullable, &value, key) {
+                    Ok(()) => is_in(&self.ranges[usize::from(first)..usize::from(end)], key),
+                    Err(_) => true,
+                }
+            }
+            Test::Columns { left, orders, right } => compares(schema, row, (left, orders, right), key),
+        })
+    }
+
+    /// The memory of the list of ranges, without them.
+    pub fn into_memory(self) -> Vec<KeyRange<'static>> {
+        let mut ranges = self.ranges;
+        ranges.clear();
+        // An emptied vector collected in place keeps its allocation.
+        ranges.into_iter().map_while(|_| None).collect()
+    }
+}
+
+fn is_in(ranges: &[KeyRange<'_>], key: &[u8]) -> bool {
+    let starts_before = |range: &KeyRange<'_>| range.0.is_none_or(|low| low <= key);
+    let at =
+        if ranges.len() == 1 { usize::from(starts_before(&ranges[0])) } else { ranges.partition_point(starts_before) };
+    at > 0 && ranges[at - 1].1.is_none_or(|high| key < high)
+}
+
+fn compares(schema: &TableSchema, row: &[u8], (left, orders, right): (u16, u8, u16), key: &mut Vec<u8>) -> bool {
+    key.clear();
+    let mut end = 0;
+    for column in [left, right] {
+        let value = schema.layout().value(row, column);
+        let Some(ty) = schema.layout().column_type(column).filter(|_| !value.is_null()) else { return false };
+        end = key.len();
+        if key::encode_part(ty, false, &value, key).is_err() {
+            return true;
+        }
+    }
+    let (left, right) = key.split_at(end);
+    orders & order_bit(left.cmp(right)) != 0
+}
+
+/// What is left of a filter.
+struct Bytes<'f>(&'f [u8]);
+
+impl<'f> Bytes<'f> {
+    fn take(&mut self, count: usize) -> Result<&'f [u8], ErrorCode> {
+        let (taken, rest) = self.0.split_at_checked(count).ok_or(ErrorCode::ProtocolViolation)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+    fn u8(&mut self) -> Result<u8, ErrorCode> {
+        Ok(self.take(1)?[0])
+    }
+    fn u16(&mut self) -> Result<u16, ErrorCode> {
+        let bytes = self.take(2)?;
+        Ok(u16::from_le_bytes([bytes[0], bytes[1]]))
+    }
+    fn range(&mut self) -> Result<KeyRange<'f>, ErrorCode> {
+        let flags = self.u8()?;
+        let mut bound = |flag: u8| -> Result<Option<&'f [u8]>, ErrorCode> {
+            if flags & flag == 0 {
+                return Ok(None);
+            }
+            let length = self.u16()?;
+            self.take(usize::from(length)).map(Some)
+        };
+        Ok((bound(HAS_LOW)?, bound(HAS_HIGH)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Column, RowLayout, Value, collate::Collation};
+
+    fn table() -> TableSchema {
+        let int = ColumnType::Int { bits: 32, unsigned: false };
+        let text = ColumnType::VarChar { length: 20, collation: Collation::Utf8mb4GeneralCi };
+        let long = ColumnType::VarChar { length: 4000, collation: Collation::Utf8mb4GeneralCi };
+        let list = [("id", int), ("n", int), ("m", int), ("t", text), ("long", long), ("d", ColumnType::Date)];
+        let mut columns: Vec<Column> = list.into_iter().map(|(name, ty)| Column::new(name, ty)).collect();
+        columns[0].nullable = false;
+        TableSchema::new("d", "t", columns, vec![0])
+    }
+
+    fn row(layout: &RowLayout, n: Value<'_>, m: Value<'_>, t: Value<'_>) -> Vec<u8> {
+        let mut out = Vec::new();
+        layout.encode(&[Value::Int(1), n, m, t, Value::Null, Value::Null], &mut out).unwrap();
+        out
+    }
+
+    fn point(schema: &TableSchema, column: u16, value: Value<'_>) -> (Vec<u8>, Vec<u8>) {
+        let c = &schema.columns[usize::from(column)];
+        let mut low = Vec::new();
+        key::encode_part(c.ty, c.nullable, &value, &mut low).unwrap();
+        let mut high = low.clone();
+        assert!(key::successor_of_prefix(&mut high));
+        (low, high)
+    }
+
+    fn passing(filter: &[u8], schema: &TableSchema, rows: &[Vec<u8>]) -> Vec<usize> {
+        let filter = Filter::decode(filter, schema, Vec::new()).unwrap();
+        let mut key = Vec::new();
+        (0..rows.len()).filter(|&i| filter.passes(schema, &rows[i], &mut key)).collect()
+    }
+
+    #[test]
+    fn ranges_and_columns_are_asked_as_an_index_would_be() {
+        let schema = table();
+        let layout = schema.layout();
+        let rows = [
+            row(layout, Value::Int(-5), Value::Int(-5), Value::Bytes(b"Ab")),
+            row(layout, Value::Int(3), Value::Int(4), Value::Bytes("\u{e4}b".as_bytes())),
+            row(layout, Value::Int(7), Value::Null, Value::Bytes(b"abc")),
+            row(layout, Value::Null, Value::Int(9), Value::Null),
+        ];
+        let of = |push: &dyn Fn(&mut Vec<u8>)| {
+            let mut filter = Vec::new();
+            push(&mut filter);
+            passing(&filter, &schema, &rows)
+        };
+        let points: Vec<_> = [-5, 3].into_iter().map(|n| point(&schema, 1, Value::Int(n))).collect();
+        let as_ranges = || points.iter().map(|(low, high)| (Some(low.as_slice()), Some(high.as_slice())));
+        assert_eq!(of(&|out| push_ranges(out, 1, as_ranges())), [0, 1], "n IN (-5, 3)");
+        let (seven, _) = point(&schema, 1, Value::Int(7));
+        let below = || [(Some(&[1][..]), Some(seven.as_slice()))].into_iter();
+        assert_eq!(of(&|out| push_ranges(out, 1, below())), [0, 1], "n < 7");
+        assert_eq!(of(&|out| push_ranges(out, 1, [(None, Some(&[1][..]))].into_iter())), [3], "n IS NULL");
+        let (low, high) = point(&schema, 3, Value::Bytes(b"AB"));
+        let text = || [(Some(low.as_slice()), Some(high.as_slice()))].into_iter();
+        assert_eq!(of(&|out| push_ranges(out, 3, text())), [0, 1], "t = 'AB' by its collation");
+        assert_eq!(of(&|out| push_columns(out, 1, orders(Ordering::is_lt), 2)), [1], "n < m");
+        assert_eq!(of(&|out| push_columns(out, 1, orders(Ordering::is_le), 2)), [0, 1], "n <= m");
+        assert_eq!(of(&|out| push_columns(out, 1, orders(Ordering::is_ne), 2)), [1], "n <> m");
+        let both = |out: &mut Vec<u8>| {
+            push_ranges(out, 3, text());
+            push_columns(out, 1, orders(Ordering::is_eq), 2);
+        };
+        assert_eq!(of(&both), [0], "all tests count");
+        assert_eq!(of(&|_| ()), [0, 1, 2, 3], "no test");
+        assert_eq!(of(&|out| push_ranges(out, 1, std::iter::empty())), [0; 0], "no range");
+    }
+
+    #[test]
+    fn what_is_no_filter_is_refused() {
+        let schema = table();
+        let is_refused = |bytes: &[u8]| {
+            Filter::decode(bytes, &schema, Vec::new()).err().is_some_and(|e| e == ErrorCode::ProtocolViolation)
+        };
+        let mut good = Vec::new();
+        push_ranges(&mut good, 1, [(Some(&b"abc"[..]), None)].into_iter());
+        push_columns(&mut good, 1, 1, 2);
+        assert!(!is_refused(&good));
+        for length in 1..good.len() {
+            // What ends behind its first test is one.
+            assert_eq!(is_refused(&good[..length]), length != good.len() - 6, "{length}");
+        }
+        let made = |push: &dyn Fn(&mut Vec<u8>)| {
+            let mut filter = Vec::new();
+            push(&mut filter);
+            is_refused(&filter)
+        };
+        assert!(made(&|out| push_ranges(out, 6, std::iter::empty())), "no such column");
+        assert!(made(&|out| push_ranges(out, 4, std::iter::empty())), "a column too long");
+        assert!(made(&|out| push_columns(out, 1, 1, 5)), "columns of two types");
+        assert!(made(&|out| (0..=TESTS_MAX).for_each(|_| push_columns(out, 1, 1, 2))), "too many tests");
+        let many = vec![(None, None); RANGES_MAX + 1];
+        assert!(made(&|out| push_ranges(out, 1, many.iter().copied())), "too many ranges");
+        assert!(made(&|out| push_ranges(out, 1, [(Some(&[0; FILTER_BYTES_MAX][..]), None)].into_iter())), "too long");
+    }
+}
