@@ -508,6 +508,21 @@ pub enum KeyValue<'a> {
     Unusable,
 }
 
+/// A text of which a comparison with such a column takes a part only, and warns, or takes none and compares texts.
+fn is_cut(ty: ColumnType, value: &Datum<'_>, zone: Zone) -> bool {
+    let Datum::Text(text) = value else { return false };
+    match ty {
+        ColumnType::Decimal { .. } | ColumnType::Double | ColumnType::Float => {
+            !text_to_f64(text).1 && !text.trim_ascii().is_empty()
+        }
+        ColumnType::Date | ColumnType::DateTime { .. } | ColumnType::Timestamp { .. } => {
+            temporal::read_datetime(text, zone).is_none_or(|(_, cut)| cut)
+        }
+        ColumnType::Time { .. } => temporal::read_time(text, zone).is_none_or(|t| t.cut || t.beyond || t.of_date),
+        _ => false,
+    }
+}
+
 /// Converts `value`, which is compared with a column of type `ty`, into a key part without changing the comparison.
 pub fn key_value<'a>(ty: ColumnType, value: Datum<'a>, zone: Zone) -> KeyValue<'a> {
     if value.is_null() {
@@ -517,7 +532,7 @@ pub fn key_value<'a>(ty: ColumnType, value: Datum<'a>, zone: Zone) -> KeyValue<'
         Datum::Label(_, t) if !matches!(ty.stored(), ColumnType::Int { .. }) => Datum::Text(t),
         other => other,
     };
-    if matches!(value, Datum::Json(_)) {
+    if matches!(value, Datum::Json(_)) || is_cut(ty, &value, zone) {
         return KeyValue::Unusable;
     }
     match ty {
